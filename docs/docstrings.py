@@ -1,4 +1,7 @@
-"""Docstrings as Markdown: roles become links, formulas mathematics, literal blocks and doctests code."""
+"""Docstrings as Markdown.
+
+Roles become links, formulas mathematics, literal blocks and doctests code.
+"""
 
 import logging
 import re
@@ -14,9 +17,15 @@ _DOCTEST = re.compile(r"^( *)>>> .*\n?(?:\1\S.*\n?|\1 +\S.*\n?)*", re.MULTILINE)
 _LITERAL = re.compile(r"^( *)(.*?)::\n\n((?:\1 +.*\n?|\n(?=\n*\1 +))+)", re.MULTILINE)
 _BLOCK = re.compile(r"^\.\. math:: (.*(?:\n +.*)*)", re.MULTILINE)
 _TABLE = re.compile(r"^(=+(?: +=+)+)\n(.*?)^\1\n(.*?)^\1$", re.MULTILINE | re.DOTALL)
-_SECTION = re.compile(r"(?<=\S)\n( *)(?=(?:Guarantee|Utility|Numerics|Reference): )")  # a paragraph of its own
+_SECTION = re.compile(
+    r"(?<=\S)\n( *)(?=(?:Guarantee|Utility|Numerics|Reference): )"
+)  # a paragraph of its own
 _OPTION = re.compile(r" *# doctest:.*")
-_MAKERS = ("ldp_jax.core.mechanism.mechanism", "ldp_jax.core.pytree.mechanism", "ldp_jax.core.pytree.pytree")
+_MAKERS = (
+    "ldp_jax.core.mechanism.mechanism",
+    "ldp_jax.core.pytree.mechanism",
+    "ldp_jax.core.pytree.pytree",
+)
 _DATACLASS = griffe.Decorator(griffe.ExprName("dataclasses.dataclass"), lineno=None, endlineno=None)
 
 
@@ -30,7 +39,9 @@ class Markdown(griffe.Extension):
     def _rewrite(self, found: griffe.Object) -> None:
         if found.docstring:
             found.docstring.value = markdown(found.docstring.value, found)
-        if isinstance(found, griffe.Class) and any(one.callable_path in _MAKERS for one in found.decorators):
+        if isinstance(found, griffe.Class) and any(
+            one.callable_path in _MAKERS for one in found.decorators
+        ):
             found.decorators.append(_DATACLASS)
             for field in found.attributes.values():
                 field.value = _default(field.value)
@@ -42,7 +53,10 @@ class Markdown(griffe.Extension):
 def _default(value: Any) -> Any:
     """What a field is without an argument: of ``static(default=...)``, that."""
     if isinstance(value, griffe.ExprCall) and str(value.function) == "static":
-        return next((given.value for given in value.arguments if getattr(given, "name", "") == "default"), None)
+        return next(
+            (given.value for given in value.arguments if getattr(given, "name", "") == "default"),
+            None,
+        )
     return value
 
 
@@ -84,7 +98,11 @@ def _role(role: str, text: str, target: str | None, scope: griffe.Object) -> str
     path = _path(name, scope)
     if path is None:
         _LOG.warning("%s: no object is called %s", scope.path, name)
-    shown = text if target else f"<code>{name.rpartition('.')[2] if text.startswith('~') else name}</code>"
+    shown = (
+        text
+        if target
+        else f"<code>{name.rpartition('.')[2] if text.startswith('~') else name}</code>"
+    )
     return f'<autoref optional identifier="{path}">{shown}</autoref>'
 
 

@@ -1,6 +1,9 @@
-"""What the site takes from elsewhere in the repository: notebooks, reports, and sections of Markdown files.
+"""What the site takes from elsewhere in the repository.
 
-A page includes a section of a file by its heading, or what stands before the first heading, on a line of its own::
+Notebooks, reports, and sections of Markdown files.
+
+A page includes a section of a file by its heading, or what stands before the first heading, on a
+line of its own::
 
     {{ README.md: Which method when }}
     {{ README.md }}
@@ -59,8 +62,12 @@ def _sources(folder: str, suffix: str) -> list[str]:
 def on_config(config: Any) -> Any:
     """Guides that the navigation does not name, notebooks and reports end their parts of it."""
     parts = {title: pages for part in config.nav for title, pages in part.items()}
-    named = [page for pages in parts.values() for page in ([pages] if isinstance(pages, str) else pages)]
-    parts["Use"] += sorted(path.name for path in (ROOT / "docs").glob("*.md") if path.name not in named)
+    named = [
+        page for pages in parts.values() for page in ([pages] if isinstance(pages, str) else pages)
+    ]
+    parts["Use"] += sorted(
+        path.name for path in (ROOT / "docs").glob("*.md") if path.name not in named
+    )
     parts["Notebooks"] += map(_place, _sources(NOTEBOOKS, ".ipynb"))
     parts["Papers and results"] += map(_place, _sources(REPORTS, ".md"))
     return config
@@ -82,7 +89,8 @@ def on_files(files: Files, config: Any) -> Files:
 
 def notebook(name: str, read: dict[str, Any]) -> tuple[str, dict[str, bytes]]:
     """A notebook in Markdown, with its outputs as they stand, and its figures by file name."""
-    parts, figures = [], {}
+    parts = []
+    figures = {}
     for cell in read["cells"]:
         source = "".join(cell["source"])
         if cell["cell_type"] == "markdown":
@@ -108,7 +116,8 @@ def _dollars(match: re.Match[str]) -> str:
 
 def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
     """Links to files of the repository, and sections of others, whose code links to the API."""
-    here, source = posixpath.dirname(page.file.src_uri), f"docs/{page.file.src_uri}"
+    here = posixpath.dirname(page.file.src_uri)
+    source = f"docs/{page.file.src_uri}"
     if not (ROOT / source).exists():
         return markdown
 
@@ -132,7 +141,11 @@ def _exports() -> dict[str, str]:
     for path in sorted((ROOT / "ldp_jax").rglob("*.py")):
         module = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
         for node in ast.parse(path.read_text()).body:
-            if module != "ldp_jax" and isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            if (
+                module != "ldp_jax"
+                and isinstance(node, ast.Assign)
+                and ast.unparse(node.targets[0]) == "__all__"
+            ):
                 for name in ast.literal_eval(node.value):
                     own = path.name == "__init__.py" and (path.parent / f"{name}.py").exists()
                     found[f"{module}.{name}"] = f"{module}.{name}" + f".{name}" * own
@@ -141,7 +154,9 @@ def _exports() -> dict[str, str]:
 
 def section(file: str, heading: str | None) -> str:
     """What stands in a file below a heading of the second level, or before the first such heading."""
-    parts = re.split(r"^##+ (.+)\n", re.sub(r"\A# .+\n", "", (ROOT / file).read_text()), flags=re.MULTILINE)
+    parts = re.split(
+        r"^##+ (.+)\n", re.sub(r"\A# .+\n", "", (ROOT / file).read_text()), flags=re.MULTILINE
+    )
     found = dict(zip(parts[1::2], parts[2::2], strict=True)) | {None: parts[0]}
     if heading not in found:
         raise PluginError(f"{file} has no heading {heading!r}")
@@ -156,7 +171,11 @@ def _relinked(text: str, source: str, here: str, repository: str) -> str:
         if not (ROOT / target).exists():
             raise PluginError(f"{source} links to {link}, which does not exist")
         place = _place(target)
-        return f"{repository}/blob/main/{target}" if place is None else os.path.relpath(place, here or ".")
+        return (
+            f"{repository}/blob/main/{target}"
+            if place is None
+            else os.path.relpath(place, here or ".")
+        )
 
     return _LINK.sub(lambda m: m[1] + address(m[2]), text)
 
@@ -175,5 +194,8 @@ def on_page_content(content: str, **_: Any) -> str:
     """Formulas as MathML, which browsers draw without a script."""
     _ANCHORS.update(re.findall(r'id="(ldp_jax[^"]*)"', content))
     return _MATH.sub(
-        lambda m: convert(html.unescape(m[3]).strip(), display="inline" if m[2] == "(" else "block"), content
+        lambda m: convert(
+            html.unescape(m[3]).strip(), display="inline" if m[2] == "(" else "block"
+        ),
+        content,
     )

@@ -1,4 +1,7 @@
-"""``python -m experiments``: a chosen command imports its experiment, ``--help`` and ``list`` import none."""
+"""``python -m experiments``.
+
+A chosen command imports its experiment, ``--help`` and ``list`` import none.
+"""
 
 import contextlib
 import errno
@@ -34,11 +37,20 @@ class Command(NamedTuple):
 
 
 COMMANDS = {
-    "list": Command("All experiments, their committed rows, how long these took.", "catalogue", "List", "list_all"),
-    "show": Command("The committed tables of an experiment; nothing is computed.", "catalogue", "Show", "show"),
+    "list": Command(
+        "All experiments, their committed rows, how long these took.",
+        "catalogue",
+        "List",
+        "list_all",
+    ),
+    "show": Command(
+        "The committed tables of an experiment; nothing is computed.", "catalogue", "Show", "show"
+    ),
     **{name: Command(experiment.about, name) for name, experiment in EXPERIMENTS.items()},
     "report": Command("Tables and figures of the rows in a folder.", "findings"),
-    "reproduce": Command("Run an experiment, compare it with the committed rows, write a web page.", "reproduce"),
+    "reproduce": Command(
+        "Run an experiment, compare it with the committed rows, write a web page.", "reproduce"
+    ),
 }
 
 _ABOUT = """\
@@ -49,7 +61,10 @@ JAX_COMPILATION_CACHE_DIR says; JAX_ENABLE_COMPILATION_CACHE=0 keeps none."""
 
 
 def main(words: Sequence[str] | None = None) -> None:
-    """Run one command; a mistake is one line and exit code 2, Ctrl-C says what is kept and exits with 130."""
+    """Run one command.
+
+    A mistake is one line and exit code 2, Ctrl-C says what is kept and exits with 130.
+    """
     name, *rest = (sys.argv[1:] if words is None else list(words)) or [""]
     if name in ("-h", "--help"):
         print(_help())
@@ -60,12 +75,18 @@ def main(words: Sequence[str] | None = None) -> None:
         print(f"ldp_jax {ldp_jax.__version__}")
         sys.exit(0)
     if name not in COMMANDS:
-        _end(f"{name or 'no command'}: commands are {', '.join(COMMANDS)}; {PROG} --help says what there is")
+        _end(
+            f"{name or 'no command'}: commands are {', '.join(COMMANDS)}; {PROG} --help says what there is"
+        )
     if "--out=" in rest or ("--out", "") in itertools.pairwise(rest):
         _end("--out must name a folder, got an empty word")
     kind, run = COMMANDS[name].load()
-    for option, after in itertools.pairwise([*rest, "--"]):  # an unset variable of a shell is no word
-        takes = getattr(kind, option[2:].replace("-", "_"), None) if option.startswith("--") else None
+    for option, after in itertools.pairwise(
+        [*rest, "--"]
+    ):  # an unset variable of a shell is no word
+        takes = (
+            getattr(kind, option[2:].replace("-", "_"), None) if option.startswith("--") else None
+        )
         if isinstance(takes, tuple) and after.startswith("--") and after != "--help":
             _end(f"{option} needs at least one word; {PROG} {name} --help says what there is")
     config = _parsed(kind, name, rest)
@@ -80,9 +101,13 @@ def main(words: Sequence[str] | None = None) -> None:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
         where = f" on the disk of {config.out}" if hasattr(config, "out") else ""
-        _end(f"no space left{where}: what was written whole is kept; make room, and the same command goes on")
+        _end(
+            f"no space left{where}: what was written whole is kept; make room, and the same command goes on"
+        )
     except KeyboardInterrupt as stopped:
-        kept = str(stopped) or "files that were written whole are kept; the same command starts over"
+        kept = (
+            str(stopped) or "files that were written whole are kept; the same command starts over"
+        )
         print(f"interrupted: {kept}", file=sys.stderr)
         sys.exit(130)
 
@@ -99,27 +124,41 @@ def _end(message: str) -> NoReturn:
 
 
 def _parsed(kind: type, name: str, words: Sequence[str]) -> Any:
-    """The configuration that the words name; help fits a screen, and a mistake is one line in place of a box."""
+    """The configuration that the words name.
+
+    Help fits a screen, and a mistake is one line in place of a box.
+    """
     import tyro
 
     wide = patch.dict(os.environ, COLUMNS="1000")
-    with wide, contextlib.redirect_stdout(io.StringIO()) as shown, contextlib.redirect_stderr(io.StringIO()) as box:
+    with (
+        wide,
+        contextlib.redirect_stdout(io.StringIO()) as shown,
+        contextlib.redirect_stderr(io.StringIO()) as box,
+    ):
         try:
             return tyro.cli(kind, prog=f"{PROG} {name}", args=words)
         except SystemExit as stopped:
             code = stopped.code
-    helped, text = (re.sub(r"\x1b\[[0-9;]*m", "", out.getvalue()) for out in (shown, box))  # a terminal has colours
+    helped, text = (
+        re.sub(r"\x1b\[[0-9;]*m", "", out.getvalue()) for out in (shown, box)
+    )  # a terminal has colours
     if code in (0, None):
         print(_short(helped))
         sys.exit(0)
-    _, *lines = (line.strip("│ ") for line in text.strip("\n").splitlines())  # a title, and a box of either kind
+    _, *lines = (
+        line.strip("│ ") for line in text.strip("\n").splitlines()
+    )  # a title, and a box of either kind
     inside = itertools.dropwhile(lambda line: not line.strip("-─"), lines)
     about = " ".join(itertools.takewhile(lambda line: line.strip("-─╰╯"), inside))
     _end(f"{about.rstrip('.')}; {PROG} {name} --help says what there is")
 
 
 def _short(text: str) -> str:
-    """Tyro's help with a paragraph an option, in which nothing is said twice; at most 30 lines of 100 columns."""
+    """Tyro's help with a paragraph an option, in which nothing is said twice.
+
+    At most 30 lines of 100 columns.
+    """
     text = text.replace("``", "`").replace("{None}|", "")
     usage, *about = re.split(r"\n *\n", re.sub(r"^ .*\n?", "", text, flags=re.MULTILINE).strip())
     options = []
@@ -145,7 +184,10 @@ def _prepare_device() -> None:
     compilation_cache()
     try:
         jax.devices()
-    except (RuntimeError, AssertionError) as error:  # which of them depends on what JAX has been installed with
+    except (
+        RuntimeError,
+        AssertionError,
+    ) as error:  # which of them depends on what JAX has been installed with
         asked = os.environ.get("JAX_PLATFORMS", "")
         reason = str(error).split("\n")[0] or "JAX finds none"
         raise UsageError(f"JAX_PLATFORMS={asked}: no such device here ({reason})") from error

@@ -16,9 +16,13 @@ from ldp_jax.core.spaces import NotApplicable
 from ldp_jax.edges import curator
 
 DRAWN = (4.0,)
-"""Budgets at which releases are drawn, one after the other: below, a thousand show little; above, they cannot."""
+"""Budgets at which releases are drawn, one after the other: below, a thousand show little; above,
+they cannot.
+"""
 RELEASES = 1000
-"""Draws of a release, of each of two graphs: the fewest that a bound takes, since each is made by itself."""
+"""Draws of a release, of each of two graphs: the fewest that a bound takes, since each is made by
+itself.
+"""
 
 
 def examine(made: Any, epsilon: float, key: Any, significance: float) -> dict[str, float]:
@@ -30,17 +34,25 @@ def examine(made: Any, epsilon: float, key: Any, significance: float) -> dict[st
     if epsilon in DRAWN and math.isfinite(measured["claimed"]):
         fit_key, game_key = jax.random.split(key)
         with contextlib.suppress(NotApplicable):
-            fit = verification.matches_release(made, fit_key, trials=RELEASES // 2, significance=significance / 2)
+            fit = verification.matches_release(
+                made, fit_key, trials=RELEASES // 2, significance=significance / 2
+            )
             measured["fit"] = fit.statistic / fit.threshold if fit.fits else math.inf
-        bound = verification.private_edge_lower_bound(made, game_key, RELEASES, 1 - significance / 2)
+        bound = verification.private_edge_lower_bound(
+            made, game_key, RELEASES, 1 - significance / 2
+        )
         measured |= {"lower_bound": bound.epsilon, "lower_limit": bound.limit}
     return measured | {"seconds": round(time.perf_counter() - start, 2)}
 
 
-def by_budget(frame: pd.DataFrame, subjects: Mapping[str, Any], metrics: Sequence[str]) -> pd.DataFrame:
+def by_budget(
+    frame: pd.DataFrame, subjects: Mapping[str, Any], metrics: Sequence[str]
+) -> pd.DataFrame:
     """One row a mechanism and budget, one column a metric, in the order of the subjects."""
     frame = frame[frame.mechanism.isin(list(subjects))]
-    wide = frame.pivot_table(index=["mechanism", "epsilon"], columns="metric", values="value", aggfunc="max")
+    wide = frame.pivot_table(
+        index=["mechanism", "epsilon"], columns="metric", values="value", aggfunc="max"
+    )
     wide = wide.reset_index().reindex(columns=["mechanism", "epsilon", *metrics])
     return ranked(wide, subjects, ["mechanism", "epsilon"])
 
@@ -67,17 +79,29 @@ def failures(
     """Sound forms with something ``found`` broken, and others with nothing, but at budgets that are ``unseen``."""
     said = []
     for row in wide.to_dict("records"):
-        sound, broken = subjects[row["mechanism"]].sound, "; ".join(w for w, holds in found(row).items() if holds)
+        sound = subjects[row["mechanism"]].sound
+        broken = "; ".join(w for w, holds in found(row).items() if holds)
         if broken if sound else not broken and row["epsilon"] not in unseen:
-            said.append(f"{row['mechanism']} at epsilon {row['epsilon']:g}: {broken or 'its defect was not seen'}")
+            said.append(
+                f"{row['mechanism']} at epsilon {row['epsilon']:g}: {broken or 'its defect was not seen'}"
+            )
     return said
 
 
 def header(epsilons: tuple[float, ...]) -> list[str]:
-    return ["who trusts whom", "mechanism", "guarantee", "law asked", *(f"{e:g}" for e in epsilons), "sampler"]
+    return [
+        "who trusts whom",
+        "mechanism",
+        "guarantee",
+        "law asked",
+        *(f"{e:g}" for e in epsilons),
+        "sampler",
+    ]
 
 
-def lines(wide: pd.DataFrame, subjects: Mapping[str, Any], epsilons: tuple[float, ...]) -> list[list[str]]:
+def lines(
+    wide: pd.DataFrame, subjects: Mapping[str, Any], epsilons: tuple[float, ...]
+) -> list[list[str]]:
     """One line a mechanism: the exact loss at each budget, and what draws alone show of it."""
     made = []
     for label, part in wide.groupby("mechanism", sort=False):
@@ -85,7 +109,9 @@ def lines(wide: pd.DataFrame, subjects: Mapping[str, Any], epsilons: tuple[float
         one = subject.make(1.0)
         rows = {row["epsilon"]: row for row in part.to_dict("records")}
         cells = [_loss(rows[e], subject.sound) if e in rows else "" for e in epsilons]
-        fits = "" if part.fit.isna().all() else "**another law**" if (part.fit > 1).any() else "fits"
+        fits = (
+            "" if part.fit.isna().all() else "**another law**" if (part.fit > 1).any() else "fits"
+        )
         named = str(label) if subject.sound else f"*{label}*"
         asked = verification.private_edge_supremum(one).released
         status = one.guarantee().status
@@ -96,7 +122,10 @@ def lines(wide: pd.DataFrame, subjects: Mapping[str, Any], epsilons: tuple[float
 
 
 def loss(row: Any, sound: bool, slack: float = 0.0) -> str:
-    """The exact loss to four digits; bold where a form that is not sound loses more than its budget."""
+    """The exact loss to four digits.
+
+    Bold where a form that is not sound loses more than its budget.
+    """
     text = f"{row['supremum']:.4g}"
     return f"**{text}**" if not sound and row["supremum"] > row["epsilon"] * (1 + slack) else text
 

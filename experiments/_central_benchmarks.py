@@ -1,4 +1,7 @@
-"""Benchmarks of a curator's chain and of LinkTeller: sides that take turns, and what they are compared with."""
+"""Benchmarks of a curator's chain and of LinkTeller.
+
+Sides that take turns, and what they are compared with.
+"""
 
 from functools import partial
 from typing import Any
@@ -22,7 +25,10 @@ SINGLE, SHARE = "one move a step", 20
 
 
 def chain_sides() -> tuple[str, _sides.Sides, float]:
-    """Moves on the PPI graph 0, a fifth of whose edges are private: sweeps, and one move a step of a scan."""
+    """Moves on the PPI graph 0, a fifth of whose edges are private.
+
+    Sweeps, and one move a step of a scan.
+    """
     n, ends = mixing.connected("ppi_nofeat")
     graph = graphs.from_edges(ends.astype(np.int32), n, pairs_in="rows")
     split = curator.split_edges(jax.random.key(1), graph, 0.2)
@@ -35,7 +41,9 @@ def chain_sides() -> tuple[str, _sides.Sides, float]:
     title = f"HRG chain on PPI graph 0, {moves:,} moves"
     swept = lambda repeat: hrg.run(keys(repeat), state, edges, scales, SWEEPS).count
     single = lambda repeat: single_moves(keys(repeat), state, edges, scales, moves // SHARE).count
-    about = f"{n} nodes, {len(pairs.public) + len(pairs.private)} edges; {SWEEPS} sweeps of n / 8 moves"
+    about = (
+        f"{n} nodes, {len(pairs.public) + len(pairs.private)} edges; {SWEEPS} sweeps of n / 8 moves"
+    )
     sides: _sides.Sides = {"ldp_jax": (swept, about)}
     if _sides.installed("central", "numba"):
         chain = _references.dendrogram_chain(state, edges, scales)
@@ -47,8 +55,13 @@ def chain_sides() -> tuple[str, _sides.Sides, float]:
 
 
 @partial(jax.jit, static_argnames="moves")
-def single_moves(key: Any, state: hrg.State, edges: hrg.Edges, scales: Any, moves: int) -> hrg.State:
-    """The chain as one writes it first: an internal node and a side are drawn, and one move is made or not."""
+def single_moves(
+    key: Any, state: hrg.State, edges: hrg.Edges, scales: Any, moves: int
+) -> hrg.State:
+    """The chain as one writes it first.
+
+    An internal node and a side are drawn, and one move is made or not.
+    """
     n = (state.tree.slot.shape[-1] + 1) // 2
     kinds = jnp.stack([jnp.asarray(edges.kind) == kind for kind in (0, 1)])
 
@@ -62,7 +75,10 @@ def single_moves(key: Any, state: hrg.State, edges: hrg.Edges, scales: Any, move
         node_key, side_key, accept_key = jax.random.split(key, 3)
         r = jax.random.randint(node_key, (), 1, n - 1)
         slot_x, slot_z = 2 * r + jax.random.randint(side_key, (), 0, 2), slot[r] ^ 1
-        p, x, y, z = slot[r] >> 1, children[slot_x], children[slot_x ^ 1], children[slot_z]
+        p = slot[r] >> 1
+        x = children[slot_x]
+        y = children[slot_x ^ 1]
+        z = children[slot_z]
         start = hrg.positions(state.tree)
         place = start[n - 1 + jnp.asarray(edges.ends)]
         at_p, at_r = lca == p, lca == r
@@ -88,25 +104,34 @@ def single_moves(key: Any, state: hrg.State, edges: hrg.Edges, scales: Any, move
 
 
 def linkteller_sides(nodes: int = 500) -> tuple[str, _sides.Sides]:
-    """All pairs of some nodes of blogcatalog, three convolutions: derivatives, and the paper's way."""
+    """All pairs of some nodes of blogcatalog, three convolutions.
+
+    Derivatives, and the paper's way.
+    """
     data = datasets.load("blogcatalog")
-    x, labels = jnp.asarray(data.scaled_rows(0, data.num_nodes)), np.asarray(data.y, np.int32)
+    x = jnp.asarray(data.scaled_rows(0, data.num_nodes))
+    labels = np.asarray(data.y, np.int32)
     op = propagation.operator(data.graph)
-    inputs, model = models.NodeInputs(op, x), models.gcn(3, 16, data.num_classes)
+    inputs = models.NodeInputs(op, x)
+    model = models.gcn(3, 16, data.num_classes)
     order = np.random.default_rng(0).permutation(len(x)).astype(np.int32)
     parts = [training.Examples(part, labels[part]) for part in np.split(order, [2000, 2500])]
     fitted = training.fit(
         jax.random.key(0), model, training.on_graph(training.node_classification), inputs, *parts,
         settings=training.Settings(optax.adam(0.01), epochs=10, batch_size=2000),
     )  # fmt: skip
-    asked = lambda repeat: np.sort(np.random.default_rng(repeat).choice(len(x), nodes, replace=False))
+    asked = lambda repeat: np.sort(
+        np.random.default_rng(repeat).choice(len(x), nodes, replace=False)
+    )
     edges = graphs.to_edges(data.graph)
 
     def ours(repeat: int) -> Any:
         targets = attacks.all_pairs(asked(repeat), edges)
         return attacks.linkteller(model, fitted.variables, inputs, targets).scores
 
-    read = jax.jit(lambda variables, op, x: model.apply(variables, (op, x), key=None, train=False)[0])
+    read = jax.jit(
+        lambda variables, op, x: model.apply(variables, (op, x), key=None, train=False)[0]
+    )
     raised = jax.jit(lambda x, node: x.at[node].multiply(1.01))
 
     def differences(repeat: int) -> Any:
@@ -117,7 +142,13 @@ def linkteller_sides(nodes: int = 500) -> tuple[str, _sides.Sides]:
         return influence + influence.T
 
     sides: _sides.Sides = {
-        "ldp_jax": (ours, f"{nodes * (nodes - 1) // 2:,} pairs; derivatives pushed through one linearisation"),
-        "finite differences": (differences, "a compiled pass of the network for each node, as published"),
+        "ldp_jax": (
+            ours,
+            f"{nodes * (nodes - 1) // 2:,} pairs; derivatives pushed through one linearisation",
+        ),
+        "finite differences": (
+            differences,
+            "a compiled pass of the network for each node, as published",
+        ),
     }
     return f"LinkTeller, all pairs of {nodes} nodes of blogcatalog", sides

@@ -1,4 +1,7 @@
-"""Classes from private lists, or private records: the whole in a fresh process, its dearest step elsewhere."""
+"""Classes from private lists, or private records.
+
+The whole in a fresh process, its dearest step elsewhere.
+"""
 
 from typing import Any
 
@@ -76,7 +79,9 @@ _TASKS = {
         "logistic regression on the panel's records, shown everybody's true ones: 5 folds, 5 ridges",
     ),
 }  # fmt: skip
-"""Title, code that loads data and labels and is not timed, our code, and what scikit-learn is asked."""
+"""Title, code that loads data and labels and is not timed, our code, and what scikit-learn is
+asked.
+"""
 
 
 def class_rows(task: str, repeats: int) -> list[dict[str, Any]]:

@@ -1,4 +1,7 @@
-"""Shared by the papers' experiments: loading, checks of words, plans, label propagation, standard columns."""
+"""Shared by the papers' experiments.
+
+Loading, checks of words, plans, label propagation, standard columns.
+"""
 
 import dataclasses
 import hashlib
@@ -38,12 +41,16 @@ class Score(NamedTuple):
 
     def found(self) -> Found:
         """Its rows, rounded to six digits."""
-        return Found(rounded(self.values), rounded({"validation": self.validation}) | {"chosen": self.chosen})
+        return Found(
+            rounded(self.values), rounded({"validation": self.validation}) | {"chosen": self.chosen}
+        )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings:
-    """The settings of trained rows, beyond what identifies them; their hash is the column ``config``.
+    """The settings of trained rows, beyond what identifies them.
+
+    Their hash is the column ``config``.
 
     Attributes:
       dataset: name, or path of a user's file.
@@ -72,7 +79,10 @@ class Settings:
         return training.Settings(optimizer, self.epochs, batch_size, self.patience)
 
 
-LABEL_ALPHAS, LABEL_RS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9), (0.0, 0.25, 0.5, 0.75, 1.0)
+LABEL_ALPHAS, LABEL_RS = (
+    (0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9),
+    (0.0, 0.25, 0.5, 0.75, 1.0),
+)
 """Decay factors and convolution coefficients that label propagation chooses from by validation."""
 
 
@@ -105,7 +115,9 @@ def told(file: str, paper: str) -> dict[str, Any]:
 def row_names(paper: str) -> tuple[dict[str, str], dict[str, str]]:
     """What rows are called in tables and figures, and their colours: ``names.toml``."""
     known = told("names.toml", paper)
-    return {key: one[0] for key, one in known.items()}, {key: one[1] for key, one in known.items() if one[1:]}
+    return {key: one[0] for key, one in known.items()}, {
+        key: one[1] for key, one in known.items() if one[1:]
+    }
 
 
 def said_of(data: datasets.Dataset, row: str, promised: object) -> dict[str, dict[str, Any]]:
@@ -116,16 +128,23 @@ def said_of(data: datasets.Dataset, row: str, promised: object) -> dict[str, dic
 
 
 def usable(load: Callable[[str], datasets.Dataset], name: str, hint: str = "") -> datasets.Dataset:
-    """One graph with features, or a UsageError; ``hint`` follows the message about undeclared bounds."""
+    """One graph with features, or a UsageError.
+
+    ``hint`` follows the message about undeclared bounds.
+    """
     try:
         data = load(name)
     except (ValueError, OSError) as error:
         shown = hint if "must be declared" in str(error) else ""
         raise UsageError(f"--datasets {name}: {error}{shown}") from error
     if data.node_graph is not None:
-        raise UsageError(f"--datasets {name}: this is a set of graphs, which python -m experiments dprr classifies")
+        raise UsageError(
+            f"--datasets {name}: this is a set of graphs, which python -m experiments dprr classifies"
+        )
     if data.num_features == 0:
-        raise UsageError(f"--datasets {name}: it has no features, so there is nothing private to perturb")
+        raise UsageError(
+            f"--datasets {name}: it has no features, so there is nothing private to perturb"
+        )
     if data.y is not None and (data.y < 0).any():
         raise UsageError(f"--datasets {name}: some nodes have no class (-1): leave those out")
     return data
@@ -146,7 +165,9 @@ def check_words(
             raise UsageError(f"{option[name]} must be shares above 0 and below 1, got {given}")
     for name, words in (known or {}).items():
         if unknown := [word for word in getattr(config, name) if word not in words]:
-            raise UsageError(f"{option[name]}: no {', '.join(unknown)}; there are {'; '.join(words)}")
+            raise UsageError(
+                f"{option[name]}: no {', '.join(unknown)}; there are {'; '.join(words)}"
+            )
 
 
 def planned(cells: Callable[_P, Iterable[tuple[_C, _S]]]) -> Callable[_P, dict[_C, _S]]:
@@ -159,25 +180,36 @@ def planned(cells: Callable[_P, Iterable[tuple[_C, _S]]]) -> Callable[_P, dict[_
 
 
 def run_parts(config: Any, parts: Mapping[str, ModuleType], rest: ModuleType | None = None) -> None:
-    """Compute the missing rows of the parts that are asked for; what plans refuse is refused before the first row.
+    """Compute the missing rows of the parts that are asked for.
 
-    Parts without a module of their own are those of ``rest``, which comes first. A module has ``results_in(out)``,
-    ``plan(config)``, a mapping from cells in the order of their computation to their settings, and
-    ``compute(cell, settings)``, which finds a cell's rows; perhaps ``check(cell, settings)``, which refuses one,
-    and ``pages(frame)``, texts and figures of rows by the stems of their files.
+    What plans refuse is refused before the first row.
+
+    Parts without a module of their own are those of ``rest``, which comes first. A module has
+    ``results_in(out)``, ``plan(config)``, a mapping from cells in the order of their computation to
+    their settings, and ``compute(cell, settings)``, which finds a cell's rows; perhaps
+    ``check(cell, settings)``, which refuses one, and ``pages(frame)``, texts and figures of rows by
+    the stems of their files.
     """
     config.check()
     asked = [rest] if rest is not None and {*config.parts} - {*parts} else []
     asked += [part for name, part in parts.items() if name in config.parts]
     for part, cells in [(part, part.plan(config)) for part in asked]:
         more = {"check": part.check} if hasattr(part, "check") else {}
-        run(cells, part.compute, part.results_in(config.out), called=getattr(part, "CALLED", "rows"), **more)
+        run(
+            cells,
+            part.compute,
+            part.results_in(config.out),
+            called=getattr(part, "CALLED", "rows"),
+            **more,
+        )
 
 
 def write_parts(parts: Iterable[ModuleType], out: Path) -> list[Path]:
     """Publish the pages and figures that modules make of the rows of a folder, where there are some."""
     frames = ((part, part.results_in(out).read()) for part in parts)
-    return [path for part, frame in frames if len(frame) for path in publish(out, *part.pages(frame))]
+    return [
+        path for part, frame in frames if len(frame) for path in publish(out, *part.pages(frame))
+    ]
 
 
 def announce(written: Iterable[Path]) -> None:
@@ -185,11 +217,16 @@ def announce(written: Iterable[Path]) -> None:
         console.print(f"written: {path}", soft_wrap=True, highlight=False)
 
 
-def label_propagation(op: Any, parts: Sequence[Any], settings: Any, *, tol: float, classes: int) -> Any:
-    """PageRank of the training labels: the classes by the graph alone, without any feature and without training.
+def label_propagation(
+    op: Any, parts: Sequence[Any], settings: Any, *, tol: float, classes: int
+) -> Any:
+    """PageRank of the training labels.
 
-    ``parts`` are the examples of training, validation and test; validation takes the first best pair of the
-    settings' ``label_alphas`` and ``label_rs``. Returns test accuracy, validation accuracy, and the pair in words.
+    The classes by the graph alone, without any feature and without training.
+
+    ``parts`` are the examples of training, validation and test; validation takes the first best
+    pair of the settings' ``label_alphas`` and ``label_rs``. Returns test accuracy, validation
+    accuracy, and the pair in words.
     """
     grid = [(alpha, r) for alpha in settings.label_alphas for r in settings.label_rs]
     columns = jnp.asarray(grid, jnp.float32).T
@@ -208,7 +245,9 @@ def _label_propagation(
     def one(pair: Any) -> Any:
         alpha, r = pair
         scores = propagation.ppr(op, known, alpha, r, tol)
-        return tuple(metrics.accuracy(scores[part.index], part.label) for part in (validation, test))
+        return tuple(
+            metrics.accuracy(scores[part.index], part.label) for part in (validation, test)
+        )
 
     return jax.lax.map(one, (alphas, rs))
 
@@ -224,8 +263,8 @@ _COLUMNS = 512  # standardised at a time: float64 copies stay small
 def standardized(z: Any) -> Any:
     """Every column to mean 0 and standard deviation 1; a constant column to 0.
 
-    On the host in float64: XLA's float32 column sums depend on how many threads share them, which trained rows
-    then show in points.
+    On the host in float64: XLA's float32 column sums depend on how many threads share them, which
+    trained rows then show in points.
     """
     host = np.asarray(z)
     out = np.empty_like(host)
@@ -233,6 +272,10 @@ def standardized(z: Any) -> Any:
         block = host[:, start : start + _COLUMNS].astype(np.float64)
         centred = block - block.mean(0)
         deviation = np.sqrt((centred**2).mean(0))
-        constant = deviation <= 1e-6 * np.abs(block).max(0)  # float32 noise around one value is no signal
-        out[:, start : start + _COLUMNS] = np.where(constant, 0.0, centred / np.where(constant, 1.0, deviation))
+        constant = deviation <= 1e-6 * np.abs(block).max(
+            0
+        )  # float32 noise around one value is no signal
+        out[:, start : start + _COLUMNS] = np.where(
+            constant, 0.0, centred / np.where(constant, 1.0, deviation)
+        )
     return jnp.asarray(out)

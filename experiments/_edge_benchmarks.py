@@ -1,4 +1,7 @@
-"""Benchmarks of neighbour lists: DPRR against a dense version; and of all jobs on graphs of up to 10^8 edges."""
+"""Benchmarks of neighbour lists: DPRR against a dense version.
+
+And of all jobs on graphs of up to 10^8 edges.
+"""
 
 import resource
 import tempfile
@@ -22,7 +25,10 @@ from ldp_jax.learning import models, training
 
 
 def dprr_sides(n: int) -> Sides:
-    """DPRR at epsilon 1 (0.1 of it for the degree): sparse, and by NumPy, sparse and every pair of the matrix."""
+    """DPRR at epsilon 1 (0.1 of it for the degree).
+
+    Sparse, and by NumPy, sparse and every pair of the matrix.
+    """
     graph = graphs.from_edges(np.array(nx.barabasi_albert_graph(n, 3, seed=0).edges()), n)
     m = edges.DPRR(0.1, 0.9)
     senders, receivers = np.asarray(graph.senders), np.asarray(graph.receivers)
@@ -51,16 +57,23 @@ def dprr_sides(n: int) -> Sides:
 
 
 def chung_lu(n: int, m: int) -> np.ndarray:
-    """m distinct edges of n nodes whose expected degrees follow a power law of exponent about 3.2; int32 [m, 2]."""
+    """m distinct edges of n nodes whose expected degrees follow a power law of exponent about 3.2.
+
+    Int32 [m, 2].
+    """
     rng = np.random.default_rng(0)
-    # Node i has the weight (i + 10)^-0.45; the law is inverted in closed form, far faster than looked up.
+    # Node i has the weight (i + 10)^-0.45; the law is inverted in closed form, far faster than
+    # looked up.
     first, last = 10.0**0.55, (n + 10.0) ** 0.55
     codes = np.zeros(0, np.int64)
     while len(codes) < m:
         blocks = [codes]
         for _ in range(-(-int((m - len(codes)) * 1.2) // 10**7)):
-            ends = ((first + rng.random((2, 10**7)) * (last - first)) ** (1 / 0.55) - 10.0).astype(np.int64)
-            low, high = ends.min(0), np.minimum(ends.max(0), n - 1)
+            ends = ((first + rng.random((2, 10**7)) * (last - first)) ** (1 / 0.55) - 10.0).astype(
+                np.int64
+            )
+            low = ends.min(0)
+            high = np.minimum(ends.max(0), n - 1)
             blocks.append((low * n + high)[low < high])
         codes = np.sort(np.concatenate(blocks))  # np.unique hashes, which takes ten times as long
         codes = codes[np.append(True, codes[1:] != codes[:-1])]
@@ -86,7 +99,8 @@ def _alone(title: str, job: Callable[..., dict[str, Any]], *given: Any) -> dict[
 
 
 def big_graph(
-    names: tuple[str, ...] = ("dprr", "counts"), sizes: tuple[tuple[int, int], ...] = ((3_000_000, 100_000_000),)
+    names: tuple[str, ...] = ("dprr", "counts"),
+    sizes: tuple[tuple[int, int], ...] = ((3_000_000, 100_000_000),),
 ) -> list[dict[str, Any]]:
     """Jobs on generated graphs (nodes and edges), each in a fresh process."""
     rows = []
@@ -94,19 +108,26 @@ def big_graph(
         with tempfile.TemporaryDirectory() as folder:
             _runner.console.print(f"generating {m:,} edges among {n:,} nodes (not timed)")
             np.save(f"{folder}/edges.npy", chung_lu(n, m))
-            rows += [_alone(f"{_BIG[job]} on one graph of {n:,} nodes", big_job, job, folder, n) for job in names]
+            rows += [
+                _alone(f"{_BIG[job]} on one graph of {n:,} nodes", big_job, job, folder, n)
+                for job in names
+            ]
     return rows
 
 
 def big_counts() -> list[dict[str, Any]]:
     """Neighbour counts alone, on 10^6, 10^7 and 10^8 edges: what one edge more takes."""
-    return big_graph(("counts",), ((30_000, 1_000_000), (300_000, 10_000_000), (3_000_000, 100_000_000)))
+    return big_graph(
+        ("counts",), ((30_000, 1_000_000), (300_000, 10_000_000), (3_000_000, 100_000_000))
+    )
 
 
 def big_embedding() -> list[dict[str, Any]]:
     """Embeddings of 10^4 to 10^6 nodes of mean degree 20, and of 10^6 to 10^8 edges, 33 a node."""
     few = ((10_000, 100_000), (100_000, 1_000_000), (1_000_000, 10_000_000))
-    return big_graph(("embedding",), (*few, (30_000, 1_000_000), (300_000, 10_000_000), (3_000_000, 100_000_000)))
+    return big_graph(
+        ("embedding",), (*few, (30_000, 1_000_000), (300_000, 10_000_000), (3_000_000, 100_000_000))
+    )
 
 
 _JOBS = {
@@ -126,13 +147,16 @@ def classes_job(job: str, n: int) -> dict[str, Any]:
     classes = 7
     sizes = {"num_nodes": n, "num_classes": classes, "num_features": 1000}
     data = datasets.synthetic(key_of(0), **sizes, mean_degree=15, homophily=0.7)
-    known, truth = np.random.default_rng(0).permutation(n)[:1000], np.asarray(data.y)
+    known = np.random.default_rng(0).permutation(n)[:1000]
+    truth = np.asarray(data.y)
     labels = np.full(n, -1)
     labels[known] = truth[known]
 
     def predicted() -> Any:
         if job == "counts":
-            return ldp_jax.predict_from_counts(key_of(1), data.graph, data.x, labels, 2.0, num_classes=classes)
+            return ldp_jax.predict_from_counts(
+                key_of(1), data.graph, data.x, labels, 2.0, num_classes=classes
+            )
         return ldp_jax.predict_from_reports(
             key_of(1), data.graph, data.x, known, truth[known], 2.0, num_classes=classes
         )
@@ -162,13 +186,18 @@ class Tiled(NamedTuple):
 def big_reports() -> list[dict[str, Any]]:
     """HDS reports of records that are read some thousands at a time, a process each."""
     sizes = (100_000, 1_000_000, 10_000_000)
-    return [_alone(f"HDS, 10 of 1,000 numbers, records streamed, {n:,} users", reports_job, n) for n in sizes]
+    return [
+        _alone(f"HDS, 10 of 1,000 numbers, records streamed, {n:,} users", reports_job, n)
+        for n in sizes
+    ]
 
 
 def reports_job(users: int) -> dict[str, Any]:
     """What the reports of so many users take, compilation counted."""
     records = np.random.default_rng(0).uniform(-1, 1, (4096, 1000)).astype(np.float32)
-    source, mechanism, bare = Tiled(records, users), features.HDS(1.0, dim=1000, k=10), _gigabytes()
+    source = Tiled(records, users)
+    mechanism = features.HDS(1.0, dim=1000, k=10)
+    bare = _gigabytes()
     reports, wall, cpu = _timed(lambda: servers.perturb(key_of(1), source, mechanism))
     sent = sum(leaf.nbytes for leaf in jax.tree.leaves(reports)) / 1e9
     note = (
@@ -197,10 +226,14 @@ def draw_growth(rows: pd.DataFrame, path: Path) -> None:
 
 def big_job(name: str, folder: str, n: int) -> dict[str, Any]:
     """What DPRR, counts or an embedding takes on the graph of a folder."""
-    bare, start = _gigabytes(), time.perf_counter()
+    bare = _gigabytes()
+    start = time.perf_counter()
     graph: Any = graphs.from_edges(np.load(f"{folder}/edges.npy"), n)
-    loaded, directed = time.perf_counter() - start, len(graph.senders)
-    found = _embedding(graph, n, folder) if name == "embedding" else _released(name, graph, n, loaded)
+    loaded = time.perf_counter() - start
+    directed = len(graph.senders)
+    found = (
+        _embedding(graph, n, folder) if name == "embedding" else _released(name, graph, n, loaded)
+    )
     note = (
         f"{directed:,} directed edges in ({8 * directed / 1e9:.2g} GB), {found['note']}; loading {loaded:.1f} s; "
         f"{_memory(bare)} anything was read"
@@ -228,20 +261,30 @@ def _timed(call: Callable[[], Any]) -> tuple[Any, float, float]:
 
 def _released(name: str, graph: Any, n: int, loaded: float) -> dict[str, Any]:
     """DPRR or counts at epsilon 1; the times are of all, from the file on."""
-    key, start = jax.random.key(0), time.perf_counter()
+    key = jax.random.key(0)
+    start = time.perf_counter()
     if name == "dprr":
         noisy = edges.privatize_graph(key, graph, edges.DPRR.from_epsilon(1.0, n_max=n))
         sent = f"{len(noisy.graph.senders):,} directed edges out"
     else:
-        groups, counts = np.random.default_rng(0).integers(0, 10, n), edges.NeighbourCounts(1.0, 10)
+        groups = np.random.default_rng(0).integers(0, 10, n)
+        counts = edges.NeighbourCounts(1.0, 10)
         sent = f"{edges.privatize_counts(key, graph, counts, groups).counts.size:,} counts out"
     took = time.perf_counter() - start
-    return {"wall": loaded + took, "cpu": time.process_time(), "note": f"{sent}; reports {took:.1f} s"}
+    return {
+        "wall": loaded + took,
+        "cpu": time.process_time(),
+        "note": f"{sent}; reports {took:.1f} s",
+    }
 
 
 def _embedding(graph: Any, n: int, folder: str) -> dict[str, Any]:
-    """HDS records of a file, embedded to a file, and a classifier of its rows; the times are of the embedding."""
-    dim, mechanism = 64, features.HDS(1.0, dim=64, k=10)
+    """HDS records of a file, embedded to a file, and a classifier of its rows.
+
+    The times are of the embedding.
+    """
+    dim = 64
+    mechanism = features.HDS(1.0, dim=64, k=10)
     x = np.lib.format.open_memmap(f"{folder}/x.npy", "w+", np.float32, (n, dim))
     for start in range(0, n, 2**16):
         rows = x[start : start + 2**16]
@@ -252,19 +295,29 @@ def _embedding(graph: Any, n: int, folder: str) -> dict[str, Any]:
 
     def embedded(seed: int, tol: float) -> Any:
         reports = servers.perturb(key_of(seed), x, mechanism)
-        z = np.lib.format.open_memmap(f"{folder}/z{seed}.npy", "w+", np.float32, x.shape, fortran_order=True)
-        for start, block in servers.propagate_blocks(op, mechanism, reports, alpha=0.1, r=0.1, tol=tol):
+        z = np.lib.format.open_memmap(
+            f"{folder}/z{seed}.npy", "w+", np.float32, x.shape, fortran_order=True
+        )
+        for start, block in servers.propagate_blocks(
+            op, mechanism, reports, alpha=0.1, r=0.1, tol=tol
+        ):
             z[:, start : start + block.shape[1]] = block
         return z
 
     _, first, _ = _timed(lambda: embedded(0, 1.0))  # compiles, and makes no product
     z, wall, cpu = _timed(lambda: embedded(1, 1e-4))
     known = np.random.default_rng(0).permutation(n)[:3000]
-    parts = [training.Examples(np.arange(at, at + 1000), known[at : at + 1000] % 4) for at in (0, 1000, 2000)]
-    settings, model = training.Settings(training.adam(0.01), epochs=20, batch_size=100), models.linear(4)
+    parts = [
+        training.Examples(np.arange(at, at + 1000), known[at : at + 1000] % 4)
+        for at in (0, 1000, 2000)
+    ]
+    settings = training.Settings(training.adam(0.01), epochs=20, batch_size=100)
+    model = models.linear(4)
 
     def classes() -> jax.Array:
-        fitted = training.fit(key_of(2), model, training.node_classification, z[known], *parts, settings=settings)
+        fitted = training.fit(
+            key_of(2), model, training.node_classification, z[known], *parts, settings=settings
+        )
         return training.predict(model, fitted, z)
 
     _, predicted, _ = _timed(classes)

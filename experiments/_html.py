@@ -1,4 +1,7 @@
-"""Pages of results, a file each: Markdown with its figures inside, links that resolve, no script."""
+"""Pages of results, a file each.
+
+Markdown with its figures inside, links that resolve, no script.
+"""
 
 import base64
 import html
@@ -26,7 +29,10 @@ img{max-width:100%}code{background:#f5f5f5}section{border-top:3px solid #ddd;mar
 
 
 def render(text: str, base: Path, page: str = "", beside: Sequence[str] = ()) -> str:
-    """HTML of Markdown whose figures are in ``base``; links lead to ``page`` itself and to pages ``beside`` it."""
+    """HTML of Markdown whose figures are in ``base``.
+
+    Links lead to ``page`` itself and to pages ``beside`` it.
+    """
     reader = MarkdownIt("commonmark", {"html": False}).enable("table")
     tokens = reader.parse(text)
     for token in tokens:
@@ -49,25 +55,36 @@ def render(text: str, base: Path, page: str = "", beside: Sequence[str] = ()) ->
 def _write(path: Path, title: str, *parts: str) -> Path:
     head = f'<meta charset="utf-8"><title>{html.escape(title)}</title><style>{_STYLE}</style>'
     body = "\n".join(parts)
-    write_atomically(path, f'<!doctype html><html lang="en"><head>{head}</head><body>\n{body}\n</body></html>\n')
+    write_atomically(
+        path, f'<!doctype html><html lang="en"><head>{head}</head><body>\n{body}\n</body></html>\n'
+    )
     return path
 
 
 def _means(results: Results) -> dict[tuple[Any, ...], dict[str, Any]]:
-    """Over seeds, by what identifies a row but its settings: values in per cent, what is proved, minutes."""
-    frame, found = results.read(), {}
-    names = [name for name in results.key if name not in ("seed", "config", "unit", "epsilon_proved")]
+    """Over seeds, by what identifies a row but its settings.
+
+    Values in per cent, what is proved, minutes.
+    """
+    frame = results.read()
+    found = {}
+    names = [
+        name for name in results.key if name not in ("seed", "config", "unit", "epsilon_proved")
+    ]
     for key, part in frame.groupby(names, dropna=False, sort=False):
         last = part[part.config == part.config.iloc[-1]]
         shown = {"value": interval(100 * last.value), "proved": last.epsilon_proved.max()}
-        found[key] = dict(zip(names, key, strict=True)) | shown | {"minutes": last.seconds.sum() / 60}
+        found[key] = (
+            dict(zip(names, key, strict=True)) | shown | {"minutes": last.seconds.sum() / 60}
+        )
     return found
 
 
 @tabled
 def beside_the_paper(name: str, out: Path) -> Rows:
     """Your rows where there are some, else the committed ones; each beside the paper's number."""
-    experiment, printed = EXPERIMENTS[name], getattr(_registry.module(name), "printed", None)
+    experiment = EXPERIMENTS[name]
+    printed = getattr(_registry.module(name), "printed", None)
     for mine, theirs in zip(experiment.results(out), experiment.results(REFERENCE), strict=True):
         yours, committed = _means(mine), _means(theirs)
         for key, row in (committed | yours).items():
@@ -76,14 +93,28 @@ def beside_the_paper(name: str, out: Path) -> Rows:
             if (number is None and not drawn) or row["mechanism"].startswith(STRUCTURE):
                 continue
             source = yours if key in yours else committed
-            twin = source.get(tuple(STRUCTURE + part if part == row["mechanism"] else part for part in key))
-            yield _line(row, number, twin) | {"rows": "committed" if source is committed else "yours"}
+            twin = source.get(
+                tuple(STRUCTURE + part if part == row["mechanism"] else part for part in key)
+            )
+            yield _line(row, number, twin) | {
+                "rows": "committed" if source is committed else "yours"
+            }
 
 
-def _line(row: Mapping[str, Any], number: float | None, twin: Mapping[str, Any] | None) -> dict[str, Any]:
-    more = {name: row[name] for name in row if name not in (*COLUMNS, "delta", "value", "proved", "minutes")}
-    more = {key: value for key, value in more.items() if value == value}  # not what the row has no number of
-    further = [value if isinstance(value, str) else f"{key} {value:g}" for key, value in more.items()]
+def _line(
+    row: Mapping[str, Any], number: float | None, twin: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    more = {
+        name: row[name]
+        for name in row
+        if name not in (*COLUMNS, "delta", "value", "proved", "minutes")
+    }
+    more = {
+        key: value for key, value in more.items() if value == value
+    }  # not what the row has no number of
+    further = [
+        value if isinstance(value, str) else f"{key} {value:g}" for key, value in more.items()
+    ]
     value, proved = row["value"], row["proved"]
     return {
         "data set": ", ".join([row["dataset"], row["task"], *filter(str.strip, further)]), "row": row["mechanism"],
@@ -106,38 +137,59 @@ def _made_with(results: Sequence[Results]) -> str:
     return markdown(["file", "rows", "device", "versions"], dict.fromkeys(rows))
 
 
-def page(name: str, out: Path, said: str, items: Sequence[papers.Item], beside: Sequence[str]) -> Path:
+def page(
+    name: str, out: Path, said: str, items: Sequence[papers.Item], beside: Sequence[str]
+) -> Path:
     """NAME.html: rows beside the paper's, what is ``said`` of this run, and the tables of ``out``, or committed."""
     experiment = EXPERIMENTS[name]
-    wanted = [file for item in items for file in item.files] or [*experiment.tables, *_figures(name)]
+    wanted = [file for item in items for file in item.files] or [
+        *experiment.tables,
+        *_figures(name),
+    ]
     about = f"# {name}: {experiment.about}"
     words = [about, said, "## Beside the paper", _TEXT.beside, beside_the_paper(name, out)]
-    parts, shown = [render("\n\n".join(words), out)], ""
+    parts = [render("\n\n".join(words), out)]
+    shown = ""
     for file in dict.fromkeys(file for file in wanted if file in experiment.tables):
         own = (out / file).exists()
         base = out if own else REFERENCE
         text = _sections((base / file).read_text(), [item.name for item in items])
         label = f"*{'Your rows' if own else 'Committed rows'}*: {file}"
-        parts.append(f'<section id="{file}">\n{render(label, base)}{render(text, base, name, beside)}</section>')
+        parts.append(
+            f'<section id="{file}">\n{render(label, base)}{render(text, base, name, beside)}</section>'
+        )
         shown += text
-    for file in dict.fromkeys(file for file in wanted if file.endswith(".png") and f"({file})" not in shown):
+    for file in dict.fromkeys(
+        file for file in wanted if file.endswith(".png") and f"({file})" not in shown
+    ):
         base = out if (out / file).exists() else REFERENCE
         label = "Your figure" if base is out else "Committed figure"
         parts.append(render(f"![{file}]({file})\n\n{label}: {file}", base))
-    made = [one for folder in (out, REFERENCE) for one in experiment.results(folder) if one.csv.exists()]
+    made = [
+        one for folder in (out, REFERENCE) for one in experiment.results(folder) if one.csv.exists()
+    ]
     parts.append(render(f"## Versions and devices\n\n{_made_with(made)}", out))
     parts += ['<p><a href="index.html">All pages</a></p>'] if beside else []
     return _write(out / f"{name}.html", name, *parts)
 
 
 def _figures(name: str) -> list[str]:
-    named = [path.name for file in EXPERIMENTS[name].tables for path in REFERENCE.glob(f"{Path(file).stem}*.png")]
-    return [*(file for item in papers.of(name) for file in item.files if file.endswith(".png")), *sorted(named)]
+    named = [
+        path.name
+        for file in EXPERIMENTS[name].tables
+        for path in REFERENCE.glob(f"{Path(file).stem}*.png")
+    ]
+    return [
+        *(file for item in papers.of(name) for file in item.files if file.endswith(".png")),
+        *sorted(named),
+    ]
 
 
 def _sections(text: str, names: Sequence[str]) -> str:
     """The sections whose titles have one of the names; the whole text where none has."""
-    found = [part for part in text.split("\n## ") if any(name in part.split("\n")[0] for name in names)]
+    found = [
+        part for part in text.split("\n## ") if any(name in part.split("\n")[0] for name in names)
+    ]
     return "## " + "\n\n## ".join(found) if found else text
 
 
@@ -146,5 +198,12 @@ def index(out: Path, names: Sequence[str]) -> Path:
     rows = [{"page": f"[{name}]({name}.html)", "what": EXPERIMENTS[name].about} for name in names]
     parts = [render(f"# Results\n\n{table(rows)}", out, "", names)]
     for file in ("findings.md", "papers.md"):
-        parts.append(render(f"*Committed rows*: {file}\n\n{(REFERENCE / file).read_text()}", REFERENCE, "", names))
+        parts.append(
+            render(
+                f"*Committed rows*: {file}\n\n{(REFERENCE / file).read_text()}",
+                REFERENCE,
+                "",
+                names,
+            )
+        )
     return _write(out / "index.html", "Results", *parts)

@@ -18,14 +18,19 @@ from ldp_jax.core.spaces import clip
 
 @mechanism
 class ReleasedSquareWave(features.SquareWave):
-    """PrivGE's released sampler: the left branch is written over the record, and the others start from there.
+    """PrivGE's released sampler.
 
-    The record 1 never gives a report above 1. The density is the paper's, which the sampler does not draw from.
+    The left branch is written over the record, and the others start from there.
+
+    The record 1 never gives a report above 1. The density is the paper's, which the sampler does
+    not draw from.
     """
 
     def draw(self, key: Any, x: Any) -> Any:
         """Reports as the release draws them: a branch and a place, two uniforms each."""
-        x, b, be = clip(x), self.b, self._be
+        x = clip(x)
+        b = self.b
+        be = self._be
         branch_key, place_key = jax.random.split(key)
         branch, place = uniform(branch_key, jnp.shape(x)), uniform(place_key, jnp.shape(x))
         left, middle = (1 + x) / (2 * (be + 1)), be / (be + 1)
@@ -39,8 +44,8 @@ class ReleasedSquareWave(features.SquareWave):
 class DuchiVectorWithTies(features.DuchiVector):
     """The hypercube mechanism as first published: the ties s.v = 0 belong to both half-spaces.
 
-    For even d a tie is reported with more than either branch's probability, and the loss is log(1 + e^epsilon).
-    Small d only: the law is a table over the 2^d reports.
+    For even d a tie is reported with more than either branch's probability, and the loss is log(1 +
+    e^epsilon). Small d only: the law is a table over the 2^d reports.
     """
 
     def log_density(self, y: Any, x: Any) -> Any:
@@ -48,7 +53,9 @@ class DuchiVectorWithTies(features.DuchiVector):
         corners = jnp.array(list(itertools.product((-1.0, 1.0), repeat=self.dim)))
         to_corner = jnp.prod((1 + corners * clip(x)) / 2, -1)
         dot = corners @ jnp.asarray(y, corners.dtype)
-        size = 2 ** (self.dim - 1) + (math.comb(self.dim, self.dim // 2) // 2 if self.dim % 2 == 0 else 0)
+        size = 2 ** (self.dim - 1) + (
+            math.comb(self.dim, self.dim // 2) // 2 if self.dim % 2 == 0 else 0
+        )
         odds = jnp.exp(jnp.asarray(self.epsilon))
         return jnp.log(to_corner @ ((odds * (dot >= 0) + (dot <= 0)) / (1 + odds) / size))
 

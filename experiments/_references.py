@@ -1,4 +1,7 @@
-"""The strongest references that we know of: the same laws in sparse NumPy, the same recurrence fused in numba."""
+"""The strongest references that we know of.
+
+The same laws in sparse NumPy, the same recurrence fused in numba.
+"""
 
 from typing import Any
 
@@ -13,8 +16,12 @@ def generator(repeat: int) -> np.random.Generator:
 
 
 def chosen(rng: np.random.Generator, users: int, dim: int, k: int) -> np.ndarray:
-    """k different coordinates of each user, int32 [users, k]: all sets are equally likely, by redrawing repeats."""
-    found, due = np.empty((users, k), np.int32), np.arange(users)
+    """k different coordinates of each user, int32 [users, k].
+
+    All sets are equally likely, by redrawing repeats.
+    """
+    found = np.empty((users, k), np.int32)
+    due = np.arange(users)
     while len(due):
         drawn = np.sort(rng.integers(0, dim, (len(due), k), np.int32), axis=1)
         found[due] = drawn
@@ -22,14 +29,22 @@ def chosen(rng: np.random.Generator, users: int, dim: int, k: int) -> np.ndarray
     return found
 
 
-def hds(rng: np.random.Generator, x: np.ndarray, epsilon: float, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """HDS by a user's k coordinates alone, with the square wave of epsilon / k: ids and reports [users, k]."""
+def hds(
+    rng: np.random.Generator, x: np.ndarray, epsilon: float, k: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """HDS by a user's k coordinates alone, with the square wave of epsilon / k.
+
+    Ids and reports [users, k].
+    """
     wave = SquareWave(epsilon / k)
-    b, high = np.float32(wave.b), np.exp(np.float32(epsilon / k))
+    b = np.float32(wave.b)
+    high = np.exp(np.float32(epsilon / k))
     users, dim = x.shape
     places = chosen(rng, users, dim, k)
     value = x.reshape(-1).take(places + dim * np.arange(users)[:, None])  # one index a number
-    near = b * high / (b * high + 1)  # the chance of the high piece; the outer two have length 2 together
+    near = (
+        b * high / (b * high + 1)
+    )  # the chance of the high piece; the outer two have length 2 together
     u = rng.random(places.shape, np.float32)
     inside = value - b + 2 * b * (u / near)
     outside = 2 * (u - near) / (1 - near) - 1 - b
@@ -37,8 +52,13 @@ def hds(rng: np.random.Generator, x: np.ndarray, epsilon: float, k: int) -> tupl
     return places, np.where(u < near, inside, outside)
 
 
-def dprr(rng: np.random.Generator, codes: np.ndarray, n: int, epsilons: tuple[float, float]) -> np.ndarray:
-    """DPRR of whole lists by the reported bits alone; codes (user n + neighbour) are sorted, in and out."""
+def dprr(
+    rng: np.random.Generator, codes: np.ndarray, n: int, epsilons: tuple[float, float]
+) -> np.ndarray:
+    """DPRR of whole lists by the reported bits alone.
+
+    Codes (user n + neighbour) are sorted, in and out.
+    """
     user = codes // n
     degree = np.bincount(user, minlength=n)
     flip = 1 / (1 + np.exp(epsilons[1]))
@@ -46,7 +66,9 @@ def dprr(rng: np.random.Generator, codes: np.ndarray, n: int, epsilons: tuple[fl
     q = np.minimum(1.0, noisy / (noisy * (1 - 2 * flip) + (n - 1) * flip))
     kept = codes[rng.random(len(codes)) < (1 - flip) * q[user]]
     wanted = rng.binomial(n - 1 - degree, flip * q)
-    taken = np.sort(np.concatenate([codes, np.arange(n, dtype=np.int64) * (n + 1)]))  # friends, and oneself
+    taken = np.sort(
+        np.concatenate([codes, np.arange(n, dtype=np.int64) * (n + 1)])
+    )  # friends, and oneself
     flipped = np.zeros(0, np.int64)
     while (missing := wanted - np.bincount(flipped // n, minlength=n)).any():
         who = np.repeat(np.arange(n, dtype=np.int64), missing)
@@ -63,11 +85,16 @@ def fused_iteration(senders: np.ndarray, receivers: np.ndarray, degree: np.ndarr
     """Chebyshev semi-iteration, product and recurrence in one pass over the rows, on all cores, in numba."""
     import numba  # pyrefly: ignore[missing-import]
 
-    start = np.concatenate([[0], np.cumsum(np.bincount(receivers, minlength=len(degree)))]).astype(np.int32)
-    columns, share = senders.astype(np.int32), (1.0 / degree).astype(np.float32)
+    start = np.concatenate([[0], np.cumsum(np.bincount(receivers, minlength=len(degree)))]).astype(
+        np.int32
+    )
+    columns = senders.astype(np.int32)
+    share = (1.0 / degree).astype(np.float32)
 
     @numba.njit(parallel=True, fastmath=True)
-    def step(z: np.ndarray, before: np.ndarray, source: np.ndarray, decay: Any, omega: Any) -> None:  # into before
+    def step(
+        z: np.ndarray, before: np.ndarray, source: np.ndarray, decay: Any, omega: Any
+    ) -> None:  # into before
         for row in numba.prange(len(z)):
             total = np.zeros(z.shape[1], np.float32)
             for place in range(start[row], start[row + 1]):
@@ -75,11 +102,15 @@ def fused_iteration(senders: np.ndarray, receivers: np.ndarray, degree: np.ndarr
                 for column in range(z.shape[1]):
                     total[column] += z[sender, column]
             for column in range(z.shape[1]):
-                inner = decay * share[row] * total[column] + source[row, column] - before[row, column]
+                inner = (
+                    decay * share[row] * total[column] + source[row, column] - before[row, column]
+                )
                 before[row, column] += omega * inner
 
     def solve(source: np.ndarray, decay: float, count: int) -> np.ndarray:
-        z, before, omega = source.copy(), np.zeros_like(source), 2.0
+        z = source.copy()
+        before = np.zeros_like(source)
+        omega = 2.0
         for _ in range(count):
             omega = 1.0 / (1.0 - 0.25 * decay**2 * omega)
             step(z, before, source, np.float32(decay), np.float32(omega))
@@ -90,17 +121,23 @@ def fused_iteration(senders: np.ndarray, receivers: np.ndarray, degree: np.ndarr
 
 
 def dendrogram_chain(state: Any, edges: Any, scales: np.ndarray) -> Any:
-    """Single Metropolis moves over dendrograms, in numba: a list of edges for each node that joins their ends.
+    """Single Metropolis moves over dendrograms, in numba.
 
-    The result takes a repetition and a number of moves from a state of :mod:`ldp_jax.edges.curator.hrg`, and gives
-    the counts of each kind and internal node.
+    A list of edges for each node that joins their ends.
+
+    The result takes a repetition and a number of moves from a state of
+    :mod:`ldp_jax.edges.curator.hrg`, and gives the counts of each kind and internal node.
     """
     import numba  # pyrefly: ignore[missing-import]
 
     children, slot, size = (np.array(part, np.int64) for part in state.tree)
-    internal, real = len(children) // 2, np.asarray(edges.kind) < 2
-    ends, kind = internal + np.asarray(edges.ends, np.int64)[:, real], np.asarray(edges.kind)[real]
-    lca, counts, weights = np.array(state.lca)[real], np.array(state.count, np.int64), np.array(scales, np.float64)
+    internal = len(children) // 2
+    real = np.asarray(edges.kind) < 2
+    ends = internal + np.asarray(edges.ends, np.int64)[:, real]
+    kind = np.asarray(edges.kind)[real]
+    lca = np.array(state.lca)[real]
+    counts = np.array(state.count, np.int64)
+    weights = np.array(scales, np.float64)
 
     @numba.njit
     def term(count: Any, pairs: Any) -> float:
@@ -110,7 +147,14 @@ def dendrogram_chain(state: Any, edges: Any, scales: np.ndarray) -> Any:
 
     @numba.njit
     def moved(
-        rng: Any, moves: int, children: Any, slot: Any, size: Any, counts: Any, first: Any, after: Any
+        rng: Any,
+        moves: int,
+        children: Any,
+        slot: Any,
+        size: Any,
+        counts: Any,
+        first: Any,
+        after: Any,
     ) -> Any:
         within, marked = np.zeros(len(after), np.bool_), np.zeros(len(slot), np.bool_)
         below, between = np.empty(len(slot), np.int64), np.empty(2, np.int64)
@@ -122,7 +166,10 @@ def dendrogram_chain(state: Any, edges: Any, scales: np.ndarray) -> Any:
             below[0], count, at = x if fewer else y, 1, 0
             while at < count:  # the smaller of x and y is marked, leaf by leaf
                 if below[at] < internal:
-                    below[count], below[count + 1] = children[2 * below[at]], children[2 * below[at] + 1]
+                    below[count], below[count + 1] = (
+                        children[2 * below[at]],
+                        children[2 * below[at] + 1],
+                    )
                     count += 2
                 marked[below[at]] = True
                 at += 1
@@ -133,15 +180,28 @@ def dendrogram_chain(state: Any, edges: Any, scales: np.ndarray) -> Any:
                 edge = after[edge]
             for at in range(count):
                 marked[below[at]] = False
-            a, b, c, change = size[x], size[y], size[z], 0.0
+            a = size[x]
+            b = size[y]
+            c = size[z]
+            change = 0.0
             for of in range(2):
                 at_p, at_r = between[of] + counts[of, r], counts[of, p] - between[of]
                 new = term(at_p, a * (b + c)) + term(at_r, b * c)
-                change += weights[of] * (new - term(counts[of, p], (a + b) * c) - term(counts[of, r], a * b))
+                change += weights[of] * (
+                    new - term(counts[of, p], (a + b) * c) - term(counts[of, r], a * b)
+                )
             if np.log(rng.random()) >= change:
                 continue
-            children[slot_x], children[slot_z], slot[x], slot[z], size[r] = z, x, slot_z, slot_x, b + c
-            edge, low, sunk = first[p], first[r], -1
+            children[slot_x], children[slot_z], slot[x], slot[z], size[r] = (
+                z,
+                x,
+                slot_z,
+                slot_x,
+                b + c,
+            )
+            edge = first[p]
+            low = first[r]
+            sunk = -1
             while edge >= 0:
                 following = after[edge]
                 if within[edge]:
@@ -151,11 +211,15 @@ def dendrogram_chain(state: Any, edges: Any, scales: np.ndarray) -> Any:
                 edge = following
             first[p], first[r] = low, sunk
             for of in range(2):
-                counts[of, p], counts[of, r] = between[of] + counts[of, r], counts[of, p] - between[of]
+                counts[of, p], counts[of, r] = (
+                    between[of] + counts[of, r],
+                    counts[of, p] - between[of],
+                )
         return counts
 
     def run(repeat: int, moves: int) -> np.ndarray:
-        first, after = np.full(internal, -1), np.empty(len(lca), np.int64)
+        first = np.full(internal, -1)
+        after = np.empty(len(lca), np.int64)
         for edge, node in enumerate(lca):
             after[edge], first[node] = first[node], edge
         tree = (part.copy() for part in (children, slot, size, counts))

@@ -1,8 +1,9 @@
 """Which experiments there are, by name: nothing of one is imported before a command asks for it.
 
-A new experiment is a module (of a paper: a folder) with ``Config`` (a frozen dataclass with ``out``) and
-``main(config)``, and a line in :data:`EXPERIMENTS`. It may have presets in ``runs.toml``, ``printed(row)`` (the
-paper's number) and ``write_report(out)`` (tables and figures of rows).
+A new experiment is a module (of a paper: a folder) with ``Config`` (a frozen dataclass with
+``out``) and ``main(config)``, and a line in :data:`EXPERIMENTS`. It may have presets in
+``runs.toml``, ``printed(row)`` (the paper's number) and ``write_report(out)`` (tables and figures
+of rows).
 """
 
 import importlib
@@ -37,7 +38,10 @@ def module(name: str) -> ModuleType:
 
 
 def runs(name: str, preset: str, out: Path) -> list[Any]:
-    """The configurations of a preset, to be run into a folder; empty where the experiment has no such preset."""
+    """The configurations of a preset, to be run into a folder.
+
+    Empty where the experiment has no such preset.
+    """
     known = tomllib.loads((Path(__file__).parent / "runs.toml").read_text()).get(name, {})
     groups = known.get("words", {})
 
@@ -48,7 +52,9 @@ def runs(name: str, preset: str, out: Path) -> list[Any]:
         return tuple(word for one in meant for word in words(one))
 
     def config(given: Mapping[str, Any]) -> Any:
-        made = {key: words(value) if isinstance(value, list) else value for key, value in given.items()}
+        made = {
+            key: words(value) if isinstance(value, list) else value for key, value in given.items()
+        }
         return module(name).Config(**made, out=out)
 
     return [config(given) for given in known.get(preset, [{}] if preset == "committed" else [])]

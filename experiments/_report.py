@@ -1,4 +1,7 @@
-"""Shared by all reports: tidy tables in Markdown, paired contrasts, curves with intervals in one style."""
+"""Shared by all reports.
+
+Tidy tables in Markdown, paired contrasts, curves with intervals in one style.
+"""
 
 import math
 import re
@@ -34,7 +37,10 @@ def interval(values: Any) -> ConfidenceInterval | None:
 
 
 def paired(one: pd.Series | None, other: pd.Series | None) -> ConfidenceInterval | None:
-    """The difference of two rows, paired by their index (seeds); None where they have none in common."""
+    """The difference of two rows, paired by their index (seeds).
+
+    None where they have none in common.
+    """
     return None if one is None or other is None else interval((one - other).dropna())
 
 
@@ -56,9 +62,17 @@ def counted(each: Iterable[ConfidenceInterval | None]) -> tuple[int, int, int]:
 
 
 def first_sure(gains: Sequence[ConfidenceInterval | None], sign: int = 1) -> int:
-    """The place from which on all intervals are on one side of 0; their number where the last is not."""
+    """The place from which on all intervals are on one side of 0.
+
+    Their number where the last is not.
+    """
     place = len(gains)
-    while place and (gain := gains[place - 1]) is not None and significant(gain) and sign * gain.mean > 0:
+    while (
+        place
+        and (gain := gains[place - 1]) is not None
+        and significant(gain)
+        and sign * gain.mean > 0
+    ):
         place -= 1
     return place
 
@@ -72,7 +86,9 @@ def by_seed(frame: pd.DataFrame, key: Sequence[str], scale: float = 100) -> dict
 def ranked(frame: pd.DataFrame, names: Iterable[str], by: Sequence[str]) -> pd.DataFrame:
     """The rows in the order of some columns; mechanisms are in that of their ``names``."""
     order = {name: place for place, name in enumerate(names)}
-    return frame.sort_values(list(by), key=lambda each: each.map(order) if each.name == "mechanism" else each)
+    return frame.sort_values(
+        list(by), key=lambda each: each.map(order) if each.name == "mechanism" else each
+    )
 
 
 def signed(interval: ConfidenceInterval | None, digits: int = 1) -> str:
@@ -84,7 +100,10 @@ def signed(interval: ConfidenceInterval | None, digits: int = 1) -> str:
 
 
 def prose(page: str) -> SimpleNamespace:
-    """The passages of a page by name: in ``prose/PAGE.md`` each follows a line ``<!-- name -->``."""
+    """The passages of a page by name.
+
+    In ``prose/PAGE.md`` each follows a line ``<!-- name -->``.
+    """
     text = (Path(__file__).parent / f"prose/{page}.md").read_text()
     _, *parts = re.split(r"^<!-- (\w+) -->\n", text, flags=re.MULTILINE)
     return SimpleNamespace(**dict(zip(parts[::2], map(str.strip, parts[1::2]), strict=True)))
@@ -93,7 +112,9 @@ def prose(page: str) -> SimpleNamespace:
 def markdown(headers: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     """A Markdown table; None is an empty cell."""
     lines = ["| " + " | ".join(headers) + " |", "|" + "|".join([" --- "] * len(headers)) + "|"]
-    return "\n".join(lines + ["| " + " | ".join("" if x is None else str(x) for x in row) + " |" for row in rows])
+    return "\n".join(
+        lines + ["| " + " | ".join("" if x is None else str(x) for x in row) + " |" for row in rows]
+    )
 
 
 def table(rows: Iterable[Mapping[str, Any]]) -> str:
@@ -111,7 +132,9 @@ def tabled(rows: Callable[_P, Rows]) -> Callable[_P, str]:
     return shown
 
 
-def terminal(headers: Sequence[str], rows: Iterable[Sequence[Any]], title: str, left: int = 1) -> Table:
+def terminal(
+    headers: Sequence[str], rows: Iterable[Sequence[Any]], title: str, left: int = 1
+) -> Table:
     """A table for a terminal, without Markdown's stars; ``left`` columns are flush left."""
     view = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=title)
     for place, header in enumerate(headers):
@@ -122,7 +145,10 @@ def terminal(headers: Sequence[str], rows: Iterable[Sequence[Any]], title: str, 
 
 
 def publish(
-    out: Path, pages: Mapping[str, str], figures: Mapping[str, Any], points: pd.DataFrame | None = None
+    out: Path,
+    pages: Mapping[str, str],
+    figures: Mapping[str, Any],
+    points: pd.DataFrame | None = None,
 ) -> list[Path]:
     """Write pages and figures by the stems of their files, and ``points`` as a CSV, which is not committed."""
     for stem, text in pages.items():
@@ -138,7 +164,8 @@ def publish(
 
 def redraw(results: Results, stem: str, content: Any, draw: Callable[[], Any]) -> Path:
     """The file of a figure, which is drawn where it is missing or the manifest knows it with other content."""
-    path, digest = results.csv.with_name(f"{stem}.png"), config_hash(content)
+    path = results.csv.with_name(f"{stem}.png")
+    digest = config_hash(content)
     if not path.exists() or results.describe().get("figures", {}).get(stem) != digest:
         save(draw(), path)
         results.append([], notes={"figures": {stem: digest}})
@@ -164,12 +191,16 @@ def save(figure: Any, path: Any) -> None:
     pyplot().close(figure)
 
 
-def panels(count: int, width: float = 3.6, height: float = 3.0, columns: int = 3) -> tuple[Any, list[Any]]:
+def panels(
+    count: int, width: float = 3.6, height: float = 3.0, columns: int = 3
+) -> tuple[Any, list[Any]]:
     """A figure of ``count`` panels, as a grid, and its axes."""
     plt = pyplot()
     across = min(count, columns)
     down = math.ceil(count / across)
-    figure, axes = plt.subplots(down, across, figsize=(width * across, height * down + 0.6), squeeze=False)
+    figure, axes = plt.subplots(
+        down, across, figsize=(width * across, height * down + 0.6), squeeze=False
+    )
     flat = list(axes.flat)
     for spare in flat[count:]:
         spare.set_visible(False)
@@ -188,19 +219,26 @@ def curves(
     axis: Any, lines: Mapping[Any, Mapping[Any, Any]], labels: Mapping[str, str], colours: Mapping[str, str], *,
     apart: float = 0.0, **style: Any,
 ) -> None:  # fmt: skip
-    """Means and intervals of the values of each line by x; lines stand ``apart``, by a factor on a log scale."""
+    """Means and intervals of the values of each line by x.
+
+    Lines stand ``apart``, by a factor on a log scale.
+    """
     for place, (name, points) in enumerate(lines.items()):
         turn = place - (len(lines) - 1) / 2
         shown = {}
         for x, values in sorted(points.items()):
             if (found := interval(values)) is not None:
-                shown[x * (1 + apart) ** turn if axis.get_xscale() == "log" else x + apart * turn] = found
+                shown[
+                    x * (1 + apart) ** turn if axis.get_xscale() == "log" else x + apart * turn
+                ] = found
         errorbars(axis, shown, color=colours[name], label=labels[name], **style)
 
 
 def level(axis: Any, height: float, label: str, style: Any = "-", **more: Any) -> None:
     """A horizontal line for a row that has no x."""
-    axis.axhline(height, **{"color": "black", "linestyle": style, "linewidth": 0.9, "label": label, **more})
+    axis.axhline(
+        height, **{"color": "black", "linestyle": style, "linewidth": 0.9, "label": label, **more}
+    )
 
 
 def log_ticks(axis: Any, values: Sequence[float], **scale: Any) -> None:
@@ -218,7 +256,10 @@ def one_scale(axes: Sequence[Any]) -> None:
 
 
 def legend_below(figure: Any, axes: Any, columns: int = 4, order: Iterable[str] = ()) -> None:
-    """One legend for all panels, under them, of what one axis or several show; labels in ``order`` come first."""
+    """One legend for all panels, under them, of what one axis or several show.
+
+    Labels in ``order`` come first.
+    """
     shown: dict[str, Any] = {}
     for axis in axes if isinstance(axes, Sequence) else [axes]:
         handles, labels = axis.get_legend_handles_labels()

@@ -1,4 +1,7 @@
-"""How near the hot paths come to what a machine can do: bytes and words that must move, over measured rates."""
+"""How near the hot paths come to what a machine can do.
+
+Bytes and words that must move, over measured rates.
+"""
 
 from collections.abc import Callable
 from functools import partial
@@ -46,11 +49,16 @@ def _product(op: propagation.Operator, x: types.Array) -> types.Array:
 
 
 def roofline(repeats: int) -> list[dict[str, Any]]:
-    """Every hot path by turns with a copy and with random words; notes say which share of these it reaches."""
+    """Every hot path by turns with a copy and with random words.
+
+    Notes say which share of these it reaches.
+    """
     count = 2**26 if jax.default_backend() == "cpu" else 2**30
     held = [jnp.ones(count, jnp.float32)]
 
-    def copied(_: int) -> types.Array:  # in place: the rate of memory, and not of the pages that a host makes
+    def copied(
+        _: int,
+    ) -> types.Array:  # in place: the rate of memory, and not of the pages that a host makes
         held[0] = _in_place(held[0])
         return held[0]
 
@@ -69,7 +77,9 @@ def roofline(repeats: int) -> list[dict[str, Any]]:
     paths["HDS"], paths["table"] = _of_records(), _of_table(count // 4)
     sides: Sides = {name: (path.run, path.note) for name, path in paths.items()}
     rows = interleaved("roofline", sides, repeats)
-    walls = {name: np.median([row["wall_s"] for row in rows if row["subject"] == name]) for name in paths}
+    walls = {
+        name: np.median([row["wall_s"] for row in rows if row["subject"] == name]) for name in paths
+    }
     rates = {name: path.moved / walls[name] for name, path in paths.items()}
     for row in rows:
         path, rate = paths[row["subject"]], rates[row["subject"]]
@@ -80,31 +90,60 @@ def roofline(repeats: int) -> list[dict[str, Any]]:
 
 
 def _of_product(graph: Any, columns: int) -> _Path:
-    """D^-1 A w in the layout's own order: each edge reads a row of w and an id; each node writes a row."""
+    """D^-1 A w in the layout's own order: each edge reads a row of w and an id.
+
+    Each node writes a row.
+    """
     op = propagation.operator(graph)
-    n, m = op.num_nodes, len(graph.senders)
-    x = op.rows(jnp.asarray(np.random.default_rng(0).standard_normal((n, columns), dtype=np.float32)))
+    n = op.num_nodes
+    m = len(graph.senders)
+    x = op.rows(
+        jnp.asarray(np.random.default_rng(0).standard_normal((n, columns), dtype=np.float32))
+    )
     moved = 4.0 * (m * (columns + 1) + n * columns)
-    return _Path(lambda _: _product(op, x), moved, False, f"{n:,} nodes, {m:,} directed edges; layout {op.layout}")
+    return _Path(
+        lambda _: _product(op, x),
+        moved,
+        False,
+        f"{n:,} nodes, {m:,} directed edges; layout {op.layout}",
+    )
 
 
 def _of_counts(graph: Any) -> _Path:
-    """Counts of neighbours in 10 groups: each edge is read once, and a count is written for each node and group."""
-    n, m = graphs.num_nodes(graph), len(graph.senders)
-    groups, mechanism = np.random.default_rng(0).integers(0, 10, n), edges.NeighbourCounts(1.0, 10)
+    """Counts of neighbours in 10 groups.
+
+    Each edge is read once, and a count is written for each node and group.
+    """
+    n = graphs.num_nodes(graph)
+    m = len(graph.senders)
+    groups = np.random.default_rng(0).integers(0, 10, n)
+    mechanism = edges.NeighbourCounts(1.0, 10)
 
     def run(repeat: int) -> Any:
         return edges.privatize_counts(key_of(repeat), graph, mechanism, groups).counts
 
-    return _Path(run, 8.0 * m + 40.0 * n, False, f"{n:,} nodes, {m:,} directed edges, 10 groups; from the host")
+    return _Path(
+        run,
+        8.0 * m + 40.0 * n,
+        False,
+        f"{n:,} nodes, {m:,} directed edges, 10 groups; from the host",
+    )
 
 
 def _of_records() -> _Path:
-    """HDS reports k of d values: two random words choose each coordinate, and one draws its report."""
+    """HDS reports k of d values.
+
+    Two random words choose each coordinate, and one draws its report.
+    """
     hds = features.HDS(1.0, FEATURES, SAMPLED)
     x = jnp.asarray(np.random.default_rng(0).random((USERS, FEATURES), np.float32) * 2 - 1)
     note = f"{USERS:,} users, {SAMPLED} of {FEATURES:,} values reported; three words a value"
-    return _Path(lambda repeat: mechanisms.privatize(key_of(repeat), hds, x), 3.0 * USERS * SAMPLED, True, note)
+    return _Path(
+        lambda repeat: mechanisms.privatize(key_of(repeat), hds, x),
+        3.0 * USERS * SAMPLED,
+        True,
+        note,
+    )
 
 
 def _of_table(count: int) -> _Path:
@@ -112,4 +151,6 @@ def _of_table(count: int) -> _Path:
     table = features.GeneralizedRR(1.0, 256)
     categories = jnp.asarray(np.random.default_rng(0).integers(0, 256, count, dtype=np.int32))
     note = f"{count:,} users, a 256 x 256 table; one word each"
-    return _Path(lambda repeat: mechanisms.privatize(key_of(repeat), table, categories), count, True, note)
+    return _Path(
+        lambda repeat: mechanisms.privatize(key_of(repeat), table, categories), count, True, note
+    )

@@ -1,4 +1,7 @@
-"""What every experiment shares: cells, rows that survive a kill and have several writers, manifests, progress."""
+"""What every experiment shares.
+
+Cells, rows that survive a kill and have several writers, manifests, progress.
+"""
 
 import abc
 import contextlib
@@ -28,7 +31,9 @@ COLUMNS = (
     "dataset", "task", "mechanism", "epsilon", "seed", "metric", "value", "epsilon_proved", "unit", "seconds",
     "config",
 )  # fmt: skip
-"""Of every tidy result file. Those that the cells of an experiment add follow, then those that it finds out."""
+"""Of every tidy result file. Those that the cells of an experiment add follow, then those that it
+finds out.
+"""
 
 DEFAULT_OUT = Path("results")
 """Where a user's own results go: below the working directory."""
@@ -36,13 +41,18 @@ DEFAULT_OUT = Path("results")
 REFERENCE = Path(__file__).parent / "results"
 """The committed results, which are read and shown; only a maintainer writes there, by ``--out``."""
 
-console = Console(width=None if sys.stdout.isatty() else 140)  # a file has no width: room for tables
+console = Console(
+    width=None if sys.stdout.isatty() else 140
+)  # a file has no width: room for tables
 
 Row = Mapping[Any, Any]
 
 
 class UsageError(ValueError):
-    """What the user asked for cannot be done; the command line prints it in one line and exits with 2."""
+    """What the user asked for cannot be done.
+
+    The command line prints it in one line and exits with 2.
+    """
 
 
 class Interrupted(KeyboardInterrupt):
@@ -51,7 +61,10 @@ class Interrupted(KeyboardInterrupt):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Cell(abc.ABC):
-    """One computation; its fields and the name of a metric identify a row. Experiments add fields of their own."""
+    """One computation; its fields and the name of a metric identify a row.
+
+    Experiments add fields of their own.
+    """
 
     FOUND: ClassVar[tuple[str, ...]] = ()
     """Fields that the computation finds out, in :attr:`Found.also`; they identify no row."""
@@ -61,11 +74,15 @@ class Cell(abc.ABC):
     mechanism: str
     """what is released, or which baseline stands in its place"""
     epsilon: float
-    """the budget that a row is named by; 0 where nothing private is used, infinity where nothing is hidden"""
+    """the budget that a row is named by; 0 where nothing private is used, infinity where nothing is
+    hidden
+    """
     seed: int
     """of the split, the noise and the training"""
     epsilon_proved: float
-    """what is true of the release; unless in ``FOUND``, it identifies rows: a changed claim is computed"""
+    """what is true of the release; unless in ``FOUND``, it identifies rows: a changed claim is
+    computed
+    """
     unit: str
     config: str
     """:func:`config_hash` of the settings, which the manifest spells out"""
@@ -75,10 +92,20 @@ class Cell(abc.ABC):
         cls, settings: Any, dataset: str, task: str, unit: Any, mechanism: str, epsilon: float, seed: int,
         proved: float | None = None, **fields: Any,
     ) -> tuple[Self, Any]:  # fmt: skip
-        """A cell and its settings, as plans have them; epsilon itself is proved unless another one is said."""
-        fields |= {"dataset": dataset, "task": task, "unit": str(unit), "config": config_hash(settings)}
+        """A cell and its settings, as plans have them.
+
+        Epsilon itself is proved unless another one is said.
+        """
+        fields |= {
+            "dataset": dataset,
+            "task": task,
+            "unit": str(unit),
+            "config": config_hash(settings),
+        }
         proved = epsilon if proved is None else proved
-        return cls(mechanism=mechanism, epsilon=epsilon, seed=seed, epsilon_proved=proved, **fields), settings
+        return cls(
+            mechanism=mechanism, epsilon=epsilon, seed=seed, epsilon_proved=proved, **fields
+        ), settings
 
     @property
     @abc.abstractmethod
@@ -119,10 +146,14 @@ def check_out(out: Path) -> Path:
     """Make sure that files can be written to a folder before anything is computed for it."""
     try:
         out.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=out):  # permission bits do not tell: root, read-only mounts, quotas
+        with tempfile.TemporaryFile(
+            dir=out
+        ):  # permission bits do not tell: root, read-only mounts, quotas
             pass
     except OSError as error:
-        raise UsageError(f"--out {out}: no folder that can be written to ({error.strerror})") from error
+        raise UsageError(
+            f"--out {out}: no folder that can be written to ({error.strerror})"
+        ) from error
     return out
 
 
@@ -147,8 +178,13 @@ def check_positive(option: str, *values: float) -> None:
 class Results:
     """One experiment's rows and their manifest in a folder, which need not exist for them to be read."""
 
-    def __init__(self, out: Path, name: str, cell: type[Cell] = Cell, also: Sequence[str] = ()) -> None:
-        """Name ``out/name.csv`` and ``out/name.manifest.json``; ``also`` are columns that identify no row."""
+    def __init__(
+        self, out: Path, name: str, cell: type[Cell] = Cell, also: Sequence[str] = ()
+    ) -> None:
+        """Name ``out/name.csv`` and ``out/name.manifest.json``.
+
+        ``also`` are columns that identify no row.
+        """
         self.csv = out / f"{name}.csv"
         self.manifest = out / f"{name}.manifest.json"
         fields = {field.name: field.type for field in dataclasses.fields(cell)}
@@ -156,17 +192,24 @@ class Results:
         self.key = (*(field for field in fields if field not in cell.FOUND), "metric")
         """The columns that identify a row."""
         self._numbers = {name for name, kind in fields.items() if kind in (float, int)}
-        self._words: dict[Hashable, type[str]] = {name: str for name, kind in fields.items() if kind is str}
+        self._words: dict[Hashable, type[str]] = {
+            name: str for name, kind in fields.items() if kind is str
+        }
         self._known: set[tuple[str, ...]] = set()
         self._read_to = 0  # bytes of the CSV that ``_known`` knows
         self._described: dict[str, Any] | None = None
 
     def read(self, *, mixed: bool = False) -> pd.DataFrame:
-        """All whole rows so far; unless ``mixed``, a row may not be there under two data sets or settings."""
+        """All whole rows so far.
+
+        Unless ``mixed``, a row may not be there under two data sets or settings.
+        """
         text = _whole_lines(self.csv.read_bytes()) if self.csv.exists() else b""
         if not text:
             return pd.DataFrame(columns=list(self.columns))
-        self._check_header(tuple(text.split(b"\n", 1)[0].decode(errors="replace").rstrip("\r").split(",")))
+        self._check_header(
+            tuple(text.split(b"\n", 1)[0].decode(errors="replace").rstrip("\r").split(","))
+        )
         try:
             frame = pd.read_csv(io.BytesIO(text), dtype=self._words)  # a digest may be all digits
             frame[["value", *self._numbers]].astype(float)
@@ -174,7 +217,9 @@ class Results:
             raise self._damaged(self.csv) from error
         twice = frame.duplicated([name for name in self.key if name != "config"])
         if twice.any() and not mixed:
-            row = ", ".join(str(frame[twice].iloc[0][name]) for name in ("dataset", "task", "mechanism"))
+            row = ", ".join(
+                str(frame[twice].iloc[0][name]) for name in ("dataset", "task", "mechanism")
+            )
             raise UsageError(
                 f"{self.csv} has rows of two data sets of one name, or of two settings, such as {row}: rename one, "
                 "or give each a folder of its own with --out"
@@ -183,12 +228,16 @@ class Results:
 
     def _damaged(self, file: Path, line: int | None = None) -> UsageError:
         where = f"{file}, line {line}" if line else str(file)
-        return UsageError(f"{where}: damaged, not of this version: mend it, move it away, or use another --out")
+        return UsageError(
+            f"{where}: damaged, not of this version: mend it, move it away, or use another --out"
+        )
 
     def row_key(self, row: Row) -> tuple[str, ...]:
         """What identifies a row, as text that a round trip through CSV does not change."""
         return tuple(
-            f"{float(row[name] if row[name] != '' else 'nan'):.12g}" if name in self._numbers else str(row[name])
+            f"{float(row[name] if row[name] != '' else 'nan'):.12g}"
+            if name in self._numbers
+            else str(row[name])
             for name in self.key
         )
 
@@ -203,9 +252,15 @@ class Results:
             self._catch_up()
 
     def append(
-        self, rows: Sequence[Row], configs: Sequence[Any] = (), notes: Mapping[str, Any] | None = None
+        self,
+        rows: Sequence[Row],
+        configs: Sequence[Any] = (),
+        notes: Mapping[str, Any] | None = None,
     ) -> None:
-        """Add a cell's rows that are not there yet, and before them to the manifest; no other byte is written."""
+        """Add a cell's rows that are not there yet, and before them to the manifest.
+
+        No other byte is written.
+        """
         with self._locked():
             self._describe(configs, notes or {})
             self._catch_up()
@@ -231,13 +286,23 @@ class Results:
             self._known |= {self.row_key(row) for row in new}
 
     def describe(self) -> dict[str, Any]:
-        """The manifest: configurations, environments, guarantees, sources of data; empty where there is none."""
+        """The manifest: configurations, environments, guarantees, sources of data.
+
+        Empty where there is none.
+        """
         if not self.manifest.exists():
             return {}
         try:
             said = json.loads(self.manifest.read_text())
-            described = all(isinstance(said[key], dict) for key in said if key not in ("environments", "written"))
-            described &= all(isinstance(each["versions"]["ldp_jax"], str) for each in said.get("environments", ()))
+            described = all(
+                isinstance(said[key], dict)
+                for key in said
+                if key not in ("environments", "written")
+            )
+            described &= all(
+                isinstance(each["versions"]["ldp_jax"], str)
+                for each in said.get("environments", ())
+            )
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise self._damaged(self.manifest) from error
         if not described:
@@ -245,7 +310,10 @@ class Results:
         return said
 
     def settings(self) -> dict[str, Any]:
-        """The configurations of all rows, by their hash; a ``UsageError`` where the manifest lacks one."""
+        """The configurations of all rows, by their hash.
+
+        A ``UsageError`` where the manifest lacks one.
+        """
         known = self.describe().get("configs", {})
         if not known.keys() >= set(self.read(mixed=True)["config"]):
             raise UsageError(
@@ -256,17 +324,26 @@ class Results:
 
     def made_with(self) -> set[str]:
         """The versions of ldp_jax that rows were made with."""
-        return {environment["versions"]["ldp_jax"] for environment in self.describe().get("environments", ())}
+        return {
+            environment["versions"]["ldp_jax"]
+            for environment in self.describe().get("environments", ())
+        }
 
     def _check_header(self, header: tuple[str, ...]) -> None:
         if header != self.columns:
-            raise UsageError(f"{self.csv} has other columns than this version writes: move it away or use --out")
+            raise UsageError(
+                f"{self.csv} has other columns than this version writes: move it away or use --out"
+            )
 
     def _catch_up(self) -> None:
-        """Read the rows since the last look; what a killed run left half of a row is cut off. Under the lock."""
+        """Read the rows since the last look; what a killed run left half of a row is cut off.
+
+        Under the lock.
+        """
         size = self.csv.stat().st_size if self.csv.exists() else 0
         if size < self._read_to:  # another file: taken away, or cut by hand
-            self._read_to, self._known = 0, set()
+            self._read_to = 0
+            self._known = set()
         if size == self._read_to:
             return
         with open(self.csv, "rb") as file:
@@ -280,8 +357,12 @@ class Results:
         self._read_to += len(whole)
 
     def _keys_of(self, whole: bytes) -> set[tuple[str, ...]]:
-        """What identifies each of some rows, where they are rows; of a whole file after its header."""
-        lines, found = csv.reader(io.StringIO(whole.decode(errors="replace"))), set()
+        """What identifies each of some rows, where they are rows.
+
+        Of a whole file after its header.
+        """
+        lines = csv.reader(io.StringIO(whole.decode(errors="replace")))
+        found = set()
         try:
             if self._read_to == 0 and whole:
                 self._check_header(tuple(next(lines)))
@@ -298,7 +379,9 @@ class Results:
     def _describe(self, configs: Sequence[Any], notes: Mapping[str, Any]) -> None:
         """Add to the manifest, which is written where that changes it. Under the lock."""
         said: dict[str, Any] = {key: dict(value) for key, value in notes.items()}
-        said["configs"] = {config_hash(config): json.loads(_canonical(config)) for config in configs}
+        said["configs"] = {
+            config_hash(config): json.loads(_canonical(config)) for config in configs
+        }
         environment = describe_environment()
         if self._described is None or not _says(self._described, said, environment):
             manifest = self.describe()
@@ -323,7 +406,11 @@ def _whole_lines(text: bytes) -> bytes:
 
 
 def _says(manifest: Mapping[str, Any], said: Mapping[str, Any], environment: Any) -> bool:
-    known = all(manifest.get(key, {}).get(name) == value for key in said for name, value in said[key].items())
+    known = all(
+        manifest.get(key, {}).get(name) == value
+        for key in said
+        for name, value in said[key].items()
+    )
     return known and environment in manifest["environments"]
 
 
@@ -340,11 +427,13 @@ def run(
       compute: what a cell finds by its settings.
       results: where rows are looked for and appended.
       called: what cells are called where they are counted.
-      check: raises a ValueError where a cell cannot be computed; asked of all cells before the first is computed.
+      check: raises a ValueError where a cell cannot be computed; asked of all cells before the
+        first is computed.
 
     Raises:
       Interrupted: on Ctrl-C, which loses the cell in flight alone.
-      UsageError: before anything is computed, for an empty plan, a cell that ``check`` refuses, or damaged files.
+      UsageError: before anything is computed, for an empty plan, a cell that ``check`` refuses, or
+        damaged files.
     """
     from ldp_jax.core.progress import phase, watched  # the list of experiments needs no library
 
@@ -355,7 +444,9 @@ def run(
         with asked(str(cell)):
             check(cell, settings)
     work = [cell for cell in planned if cell not in results]
-    console.print(f"{len(work)} of {len(planned)} {called} to compute; rows: {results.csv}", soft_wrap=True)
+    console.print(
+        f"{len(work)} of {len(planned)} {called} to compute; rows: {results.csv}", soft_wrap=True
+    )
     if len(work) < len(planned) and (others := results.made_with() - {_version()}):
         console.print(
             f"kept rows may be of ldp_jax {', '.join(sorted(others))}, this is {_version()}: "
@@ -366,13 +457,20 @@ def run(
     with watched(results.csv.stem):
         try:
             for place, cell in enumerate(work):
-                phase(f"{place + 1} of {len(work)} {called}, {cell}", place / len(work), (place + 1) / len(work))
+                phase(
+                    f"{place + 1} of {len(work)} {called}, {cell}",
+                    place / len(work),
+                    (place + 1) / len(work),
+                )
                 start = time.perf_counter()
                 with watched(str(cell)):
                     found = compute(cell, planned[cell])
                 seconds = round(time.perf_counter() - start, 4)
                 shared = {**dataclasses.asdict(cell), "seconds": seconds, **found.also}
-                rows = [{**shared, "metric": metric, "value": value} for metric, value in found.values.items()]
+                rows = [
+                    {**shared, "metric": metric, "value": value}
+                    for metric, value in found.values.items()
+                ]
                 if rows:
                     results.append(rows, [planned[cell]], found.notes)
         except KeyboardInterrupt as stopped:

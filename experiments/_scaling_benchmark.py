@@ -1,4 +1,7 @@
-"""One to eight simulated devices, and two processes: what dividing costs where all of them share the same cores."""
+"""One to eight simulated devices, and two processes.
+
+What dividing costs where all of them share the same cores.
+"""
 
 import math
 import os
@@ -20,7 +23,13 @@ from experiments._sides import clock, code_of, in_a_process, row
 from ldp_jax.core.progress import phase, watched
 from ldp_jax.graph import graphs, propagation
 
-SIDES = {"ldp_jax": (1, 1), "2 devices": (2, 1), "4 devices": (4, 1), "8 devices": (8, 1), "2 processes": (1, 2)}
+SIDES = {
+    "ldp_jax": (1, 1),
+    "2 devices": (2, 1),
+    "4 devices": (4, 1),
+    "8 devices": (8, 1),
+    "2 processes": (1, 2),
+}
 """Devices a process, and processes; the first one is one device."""
 
 NODES, COLUMNS, DEGREE = 16_384, 256, 16
@@ -28,7 +37,10 @@ ALPHA, R, TOL = 0.1, 0.1, 1e-5
 
 
 def scaling(repeats: int) -> list[dict[str, Any]]:
-    """Strong and weak scaling of divided columns and of divided nodes: a fresh process for each side and turn."""
+    """Strong and weak scaling of divided columns and of divided nodes.
+
+    A fresh process for each side and turn.
+    """
     rows = []
     with watched("scaling"):
         for turn, (side, (devices, processes)) in enumerate([*SIDES.items()] * repeats):
@@ -83,10 +95,16 @@ def _nodes(nodes: int) -> tuple[float, float, str]:
 
 
 def _timed(op: propagation.Operator, nodes: int, columns: int, spec: P) -> tuple[float, float, str]:
-    """The median of three calls after one that compiles: wall, CPU of all processes, and what moves."""
+    """The median of three calls after one that compiles.
+
+    Wall, CPU of all processes, and what moves.
+    """
 
     def part(index: Any) -> np.ndarray:
-        shape = [len(range(*one.indices(size))) for one, size in zip(index, (nodes, columns), strict=True)]
+        shape = [
+            len(range(*one.indices(size)))
+            for one, size in zip(index, (nodes, columns), strict=True)
+        ]
         return np.random.default_rng(0).standard_normal(shape, dtype=np.float32)
 
     x = jax.make_array_from_callback((nodes, columns), NamedSharding(_mesh(), spec), part)
@@ -118,9 +136,15 @@ def draw(rows: pd.DataFrame, path: Path) -> None:
             mine = rows[rows.benchmark == f"{kind} scaling, ppr by {what}"]
             walls = mine.groupby("subject").wall_s.median()
             ratio = {side: walls[side] / walls["ldp_jax"] for side in SIDES if side in walls}
-            devices = {SIDES[side][0]: value for side, value in ratio.items() if SIDES[side][1] == 1}
-            axis.plot(list(devices), list(devices.values()), "o-", color=colour, label=f"{what}, devices")
-            axis.plot(2, ratio["2 processes"], "s", color=colour, mfc="none", label=f"{what}, 2 processes")
+            devices = {
+                SIDES[side][0]: value for side, value in ratio.items() if SIDES[side][1] == 1
+            }
+            axis.plot(
+                list(devices), list(devices.values()), "o-", color=colour, label=f"{what}, devices"
+            )
+            axis.plot(
+                2, ratio["2 processes"], "s", color=colour, mfc="none", label=f"{what}, 2 processes"
+            )
         log_ticks(axis, [1, 2, 4, 8])
         work = "the same work in all" if kind == "strong" else "the same work a device"
         axis.set_title(f"{kind}: {work}")

@@ -1,4 +1,7 @@
-"""What benchmarks share: the sides of one, taking turns, rows, and code that runs in a fresh process."""
+"""What benchmarks share.
+
+The sides of one, taking turns, rows, and code that runs in a fresh process.
+"""
 
 import gc
 import importlib.util
@@ -17,21 +20,29 @@ from experiments._runner import UsageError, console
 from ldp_jax.core.progress import phase, watched
 
 Sides = dict[str, tuple[Callable[[int], Any], str]]
-"""What is timed, as a function of the repetition's number (the untimed one is 0), and a note on it."""
+"""What is timed, as a function of the repetition's number (the untimed one is 0), and a note on
+it.
+"""
 
 
 def key_of(repeat: int) -> jax.Array:
-    """A key for each repetition: a sampler that is fast only for a key that it has seen is not fast."""
+    """A key for each repetition.
+
+    A sampler that is fast only for a key that it has seen is not fast.
+    """
     return jax.random.fold_in(jax.random.key(0), repeat)
 
 
 def clock() -> Callable[[], tuple[float, float]]:
     """Wall and CPU seconds from now on, whenever it is asked."""
-    wall, cpu = time.perf_counter(), time.process_time()
+    wall = time.perf_counter()
+    cpu = time.process_time()
     return lambda: (time.perf_counter() - wall, time.process_time() - cpu)
 
 
-def row(benchmark: str, subject: str, repeat: int, wall: float, cpu: float, note: str) -> dict[str, Any]:
+def row(
+    benchmark: str, subject: str, repeat: int, wall: float, cpu: float, note: str
+) -> dict[str, Any]:
     times = {"wall_s": round(wall, 5), "cpu_s": round(cpu, 5)}
     return {"benchmark": benchmark, "subject": subject, "repeat": repeat, **times, "note": note}
 
@@ -41,7 +52,9 @@ def interleaved(benchmark: str, sides: Sides, repeats: int) -> list[dict[str, An
     rows = []
     with watched(benchmark):
         for repeat in range(-1, repeats):
-            for place, (subject, (function, note)) in enumerate(sides.items(), (repeat + 1) * len(sides)):
+            for place, (subject, (function, note)) in enumerate(
+                sides.items(), (repeat + 1) * len(sides)
+            ):
                 phase(subject, place / ((repeats + 1) * len(sides)))
                 gc.collect()
                 taken = clock()
@@ -57,7 +70,9 @@ def installed(benchmark: str, package: str, pip_name: str = "") -> bool:
     """Whether another side's package is there; if not, a line says so."""
     found = importlib.util.find_spec(package) is not None
     if not found:
-        console.print(f"{benchmark}: {package} is not installed (pip install {pip_name or package}): no side of it")
+        console.print(
+            f"{benchmark}: {package} is not installed (pip install {pip_name or package}): no side of it"
+        )
     return found
 
 
@@ -78,12 +93,17 @@ def torch_wait(result: Any) -> Any:
 
 
 def code_of(function: Callable[..., Any], *given: Any) -> str:
-    """Code that prints as JSON what a function of a module gives; the values that it is given are literals."""
+    """Code that prints as JSON what a function of a module gives.
+
+    The values that it is given are literals.
+    """
     name = function.__name__
     return f"import json; from {function.__module__} import {name}; print(json.dumps({name}(*{given!r})))"
 
 
-def in_a_process(code: str, *words: str, what: str, environment: Mapping[str, str] | None = None) -> Any:
+def in_a_process(
+    code: str, *words: str, what: str, environment: Mapping[str, str] | None = None
+) -> Any:
     """The last line that some code prints in a fresh process, read as JSON."""
     done = subprocess.run(
         [sys.executable, "-c", code, *words], capture_output=True, text=True, check=False,

@@ -1,4 +1,7 @@
-"""Epochs of GIN, GAT and a hyperbolic GCN: ours, and the first two in PyTorch where it is installed."""
+"""Epochs of GIN, GAT and a hyperbolic GCN.
+
+Ours, and the first two in PyTorch where it is installed.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +21,10 @@ LAYERS, HIDDEN, DROPOUT, RATE = 5, 64, 0.5, 0.01
 
 
 def gin_epochs(repeats: int) -> list[dict[str, Any]]:
-    """Seconds of an epoch over 1 500 graphs, batch 64, five layers of 64; the first of each side is not kept."""
+    """Seconds of an epoch over 1 500 graphs, batch 64, five layers of 64.
+
+    The first of each side is not kept.
+    """
     whole = packing.GraphSet.from_dataset(datasets.load("reddit_binary"))
     order = np.random.default_rng(0).permutation(len(whole))
     train, one = whole.subset(order[:GRAPHS]), whole.subset(order[GRAPHS : GRAPHS + 1])
@@ -32,7 +38,9 @@ def gin_epochs(repeats: int) -> list[dict[str, Any]]:
 
     def keep(subject: str, epoch: int, note: str) -> None:
         if epoch > 0:
-            rows.append(row("GIN epoch, reddit_binary, 1500 graphs", subject, epoch - 1, *taken(), note))
+            rows.append(
+                row("GIN epoch, reddit_binary, 1500 graphs", subject, epoch - 1, *taken(), note)
+            )
 
     def turn(epoch: int, loss: float, validation: float) -> None:
         nonlocal taken
@@ -52,27 +60,38 @@ def gin_epochs(repeats: int) -> list[dict[str, Any]]:
 
 def _every_node(train: packing.GraphSet, one: packing.GraphSet) -> Callable[[], Any]:
     """One epoch a call, where each node has a place of its own."""
-    static = {"model": models.gin(LAYERS, HIDDEN, 2, DROPOUT), "optimizer": graph_training.step_decay_adam(RATE)}
+    static = {
+        "model": models.gin(LAYERS, HIDDEN, 2, DROPOUT),
+        "optimizer": graph_training.step_decay_adam(RATE),
+    }
     packed, chosen_by = (packing.pack(part, BATCH, merge=False) for part in (train, one))
     init_key, key = jax.random.split(jax.random.key(0))
     run = graph_training._begin(init_key, packed, room=1000, **static)
 
     def epoch() -> float:
         nonlocal run
-        run = graph_training._train(run, jax.random.clone(key), run.number + 1, 1000, packed, chosen_by, **static)
+        run = graph_training._train(
+            run, jax.random.clone(key), run.number + 1, 1000, packed, chosen_by, **static
+        )
         return float(run.losses[run.number - 1])
 
     return epoch
 
 
 def _torch_gin(train: packing.GraphSet) -> Callable[[], Any]:
-    """GIN-0 with sums of neighbours, batch norm and a mean readout of every layer; one epoch a call."""
+    """GIN-0 with sums of neighbours, batch norm and a mean readout of every layer.
+
+    One epoch a call.
+    """
     import torch  # pyrefly: ignore[missing-import]
     from torch.nn import functional  # pyrefly: ignore[missing-import]
 
     def mlp(inputs: int) -> Any:
         return torch.nn.Sequential(
-            torch.nn.Linear(inputs, 64), torch.nn.BatchNorm1d(64), torch.nn.ReLU(), torch.nn.Linear(64, 64)
+            torch.nn.Linear(inputs, 64),
+            torch.nn.BatchNorm1d(64),
+            torch.nn.ReLU(),
+            torch.nn.Linear(64, 64),
         )
 
     class GIN(torch.nn.Module):
@@ -80,7 +99,9 @@ def _torch_gin(train: packing.GraphSet) -> Callable[[], Any]:
             super().__init__()
             self.mlps = torch.nn.ModuleList([mlp(1 if i == 0 else 64) for i in range(4)])
             self.norms = torch.nn.ModuleList([torch.nn.BatchNorm1d(64) for _ in range(4)])
-            self.reads = torch.nn.ModuleList([torch.nn.Linear(1 if i == 0 else 64, 2) for i in range(5)])
+            self.reads = torch.nn.ModuleList(
+                [torch.nn.Linear(1 if i == 0 else 64, 2) for i in range(5)]
+            )
 
         def forward(self, adjacency: Any, pool: Any) -> Any:
             h = torch.ones(adjacency.shape[0], 1, device=adjacency.device)
@@ -90,7 +111,9 @@ def _torch_gin(train: packing.GraphSet) -> Callable[[], Any]:
                 scores = scores + functional.dropout(read(pool @ h), 0.5, self.training)
             return scores
 
-    def sparse(rows: np.ndarray, columns: np.ndarray, values: np.ndarray, shape: tuple[int, int]) -> Any:
+    def sparse(
+        rows: np.ndarray, columns: np.ndarray, values: np.ndarray, shape: tuple[int, int]
+    ) -> Any:
         index = torch.from_numpy(np.stack([rows, columns]).astype(np.int64))
         made = torch.sparse_coo_tensor(index, torch.from_numpy(values.astype(np.float32)), shape)
         return made.coalesce().to_sparse_csr().to(torch_device())
@@ -101,8 +124,15 @@ def _torch_gin(train: packing.GraphSet) -> Callable[[], Any]:
         part = train.subset(order[start : start + BATCH])
         n = len(part.node_graph)
         adjacency = sparse(part.receivers, part.senders, np.ones(len(part.senders)), (n, n))
-        pool = sparse(part.node_graph, np.arange(n), 1.0 / part.nodes_per_graph[part.node_graph], (len(part), n))
-        batches.append((adjacency, pool, torch.from_numpy(part.labels.astype(np.int64)).to(torch_device())))
+        pool = sparse(
+            part.node_graph,
+            np.arange(n),
+            1.0 / part.nodes_per_graph[part.node_graph],
+            (len(part), n),
+        )
+        batches.append(
+            (adjacency, pool, torch.from_numpy(part.labels.astype(np.int64)).to(torch_device()))
+        )
     torch.manual_seed(0)
     model = GIN().to(torch_device())
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
@@ -141,17 +171,28 @@ def hyperbolic_sides() -> tuple[str, Sides]:
 def _nodes() -> tuple[Any, np.ndarray, np.ndarray, np.ndarray]:
     """The data set, records, classes, and the nodes of training."""
     data = datasets.load("amazon_computers")
-    x, labels = np.asarray(data.scaled_rows(0, data.num_nodes), np.float32), np.asarray(data.y, np.int32)
+    x, labels = (
+        np.asarray(data.scaled_rows(0, data.num_nodes), np.float32),
+        np.asarray(data.y, np.int32),
+    )
     return data, x, labels, np.random.default_rng(0).permutation(len(x))[:TRAIN].astype(np.int32)
 
 
 def gat_sides() -> tuple[str, Sides]:
-    """A forward and a backward pass over all nodes and a step of Adam: 8 heads of 8, then one of the classes."""
+    """A forward and a backward pass over all nodes and a step of Adam.
+
+    8 heads of 8, then one of the classes.
+    """
     data, x, labels, train = _nodes()
     senders, receivers = np.asarray(data.graph.senders), np.asarray(data.graph.receivers)
     model = models.gat(2, heads=HEADS, hidden=OF_A_HEAD, outputs=data.num_classes, dropout=DROPPED)
     run = _epoch(model, propagation.operator(data.graph, "segment"), x, labels, train)
-    sides: Sides = {"ldp_jax": (run, "edges in blocks, a derivative by hand; dropout 0.6 of inputs and of weights")}
+    sides: Sides = {
+        "ldp_jax": (
+            run,
+            "edges in blocks, a derivative by hand; dropout 0.6 of inputs and of weights",
+        )
+    }
     if installed("attention", "torch"):
         theirs = _torch_gat(senders, receivers, x, labels, train, data.num_classes)
         sides["torch"] = (theirs, "all edges at a time, index_add and autograd; dropout by PyTorch")
@@ -186,7 +227,12 @@ def _epoch(
 
 
 def _torch_gat(
-    senders: np.ndarray, receivers: np.ndarray, x: np.ndarray, labels: np.ndarray, train: np.ndarray, classes: int
+    senders: np.ndarray,
+    receivers: np.ndarray,
+    x: np.ndarray,
+    labels: np.ndarray,
+    train: np.ndarray,
+    classes: int,
 ) -> Callable[[int], Any]:
     """The same network as one writes it with edge lists, loops added."""
     import torch  # pyrefly: ignore[missing-import]
@@ -194,20 +240,29 @@ def _torch_gat(
 
     n = len(x)
     place = lambda values: torch.from_numpy(values).to(torch_device())
-    sends, receives = (place(np.append(part, np.arange(n)).astype(np.int64)) for part in (senders, receivers))
-    rows, wanted, chosen = place(x), place(labels[train].astype(np.int64)), place(train.astype(np.int64))
+    sends, receives = (
+        place(np.append(part, np.arange(n)).astype(np.int64)) for part in (senders, receivers)
+    )
+    rows, wanted, chosen = (
+        place(x),
+        place(labels[train].astype(np.int64)),
+        place(train.astype(np.int64)),
+    )
 
     class Attention(torch.nn.Module):
         def __init__(self, inputs: int, heads: int, width: int) -> None:
             super().__init__()
             self.shape = heads, width
             self.linear = torch.nn.Linear(inputs, heads * width, bias=False)
-            self.receiver, self.sender = (torch.nn.Parameter(0.1 * torch.randn(heads, width)) for _ in range(2))
+            self.receiver, self.sender = (
+                torch.nn.Parameter(0.1 * torch.randn(heads, width)) for _ in range(2)
+            )
             self.bias = torch.nn.Parameter(torch.zeros(heads * width))
 
         def forward(self, h: Any) -> Any:
             h = self.linear(functional.dropout(h, DROPPED, self.training)).view(n, *self.shape)
-            a, b = (h * self.receiver).sum(-1), (h * self.sender).sum(-1)
+            a = (h * self.receiver).sum(-1)
+            b = (h * self.sender).sum(-1)
             scores = functional.leaky_relu(a[receives] + b[sends], 0.2)
             index = receives[:, None].expand_as(scores)
             zeros = h.new_zeros(n, self.shape[0])

@@ -18,9 +18,22 @@ import numpy as np
 import pandas as pd
 
 from experiments import _central_audit, _runner
-from experiments._published import DuchiVectorWithTies, PrintedHyperbolicGaussian, ReleasedSquareWave
+from experiments._published import (
+    DuchiVectorWithTies,
+    PrintedHyperbolicGaussian,
+    ReleasedSquareWave,
+)
 from experiments._report import legend_below, markdown, panels, prose, save, terminal
-from experiments._runner import DEFAULT_OUT, Found, Results, UsageError, config_hash, console, run, write_atomically
+from experiments._runner import (
+    DEFAULT_OUT,
+    Found,
+    Results,
+    UsageError,
+    config_hash,
+    console,
+    run,
+    write_atomically,
+)
 from ldp_jax import edges, features, verification
 from ldp_jax.core.mechanism import HasInverse, HasMoments, require_protocol
 from ldp_jax.core.spaces import Ball
@@ -31,7 +44,9 @@ from ldp_jax.verification.verdict import delta_of
 NAME = "audit"
 EPSILONS = (0.1, 1.0, 4.0, 16.0)
 ABOVE = (17.0, 30.0)
-"""Budgets beyond what one float32 uniform can resolve: there the arithmetic is asked, not the law or draws."""
+"""Budgets beyond what one float32 uniform can resolve: there the arithmetic is asked, not the law
+or draws.
+"""
 QUICK = (1.0,)
 """What ``--quick`` asks."""
 REPORTINGS = ("full", "half list", "half")
@@ -53,11 +68,19 @@ _AUDITED = [case for case in CASES.values() if case.audited]
 SUBJECTS = {
     **{case.audited: Subject(case.public, case.make) for case in _AUDITED if not case.central},
     "PrivGE's released sampler": Subject("SquareWave", ReleasedSquareWave, sound=False),
-    "Duchi, d = 4, ties twice": Subject("DuchiVector", lambda e: DuchiVectorWithTies(e, 4), sound=False),
-    "PoinDP's released noise": Subject("PaperHyperbolicGaussian", PrintedHyperbolicGaussian, sound=False),
-    "DPRR's printed split, 3 nodes": Subject("DPRR", lambda e: edges.DPRR.as_published(e, 3, n=3), sound=False),
+    "Duchi, d = 4, ties twice": Subject(
+        "DuchiVector", lambda e: DuchiVectorWithTies(e, 4), sound=False
+    ),
+    "PoinDP's released noise": Subject(
+        "PaperHyperbolicGaussian", PrintedHyperbolicGaussian, sound=False
+    ),
+    "DPRR's printed split, 3 nodes": Subject(
+        "DPRR", lambda e: edges.DPRR.as_published(e, 3, n=3), sound=False
+    ),
 }
-"""The library's cases (:data:`ldp_jax.verification.cases.CASES`) in their order, and what others have published."""
+"""The library's cases (:data:`ldp_jax.verification.cases.CASES`) in their order, and what others
+have published.
+"""
 
 CENTRAL = {
     **{case.audited: Subject(case.public, case.make) for case in _AUDITED if case.central},
@@ -72,21 +95,24 @@ CENTRAL = {
 class Config:
     """Ask every mechanism whether its epsilon holds, and measure what published forms really lose.
 
-    For each mechanism and budget: the claim, the exact supremum of its privacy loss (integers for tables), a lower
-    bound from draws alone, whether the sampler follows the density, in every window of the records and report by
-    report, the worst variance, the mass of float32 reports that one record can give and another cannot, and what an
-    edge costs by enumeration. At epsilon 17 and 30: what the probabilities that are drawn really lose.
-    Exits with 1 when a claim fails, or when the defect of a published form is not seen. Mechanisms of a curator
-    have a table of their own: what an edge costs by enumeration, and what draws show. Writes audit.csv, audit.md
-    and audit.png; about ten minutes of one core.
+    For each mechanism and budget: the claim, the exact supremum of its privacy loss (integers for
+    tables), a lower bound from draws alone, whether the sampler follows the density, in every
+    window of the records and report by report, the worst variance, the mass of float32 reports that
+    one record can give and another cannot, and what an edge costs by enumeration. At epsilon 17 and
+    30: what the probabilities that are drawn really lose. Exits with 1 when a claim fails, or when
+    the defect of a published form is not seen. Mechanisms of a curator have a table of their own:
+    what an edge costs by enumeration, and what draws show. Writes audit.csv, audit.md and
+    audit.png; about ten minutes of one core.
     """
 
     mechanism: str | None = None
-    """ask this one alone: module:Name, made at each budget, or a call with literals, module:Name(1.0, n=6)"""
+    """ask this one alone: module:Name, made at each budget, or a call with literals,
+    module:Name(1.0, n=6)
+    """
     quick: bool = False
-    """epsilon 1 alone, 20 000 draws, and of draws only whether one record follows its density and what two show:
-    other records, windows, single reports, float32, words and variances are not looked at; about a minute of two
-    cores, into files named audit_quick"""
+    """epsilon 1 alone, 20 000 draws, and of draws only whether one record follows its density and
+    what two show: other records, windows, single reports, float32, words and variances are not
+    looked at; about a minute of two cores, into files named audit_quick"""
     seed: int = 0
     """of the draws"""
     out: Path = DEFAULT_OUT
@@ -129,11 +155,14 @@ def main(config: Config) -> None:
     results = results_in(config.out, name=name)
     epsilons = QUICK if config.quick else (*EPSILONS, *ABOVE)
     wide = table(_ask_all(config, results, epsilons))
-    failures, lines = verdicts(wide), _lines(wide)
+    failures = verdicts(wide)
+    lines = _lines(wide)
     _print(HEADER, lines, "epsilon lost, and (shown by draws), at each budget")
     text = f"{markdown(HEADER, lines)}\n\n{prose(NAME).mechanisms}"
     if config.quick:
-        shown = wide.lower_bound[wide.mechanism.map(lambda label: SUBJECTS[label].sound).astype(bool)]
+        shown = wide.lower_bound[
+            wide.mechanism.map(lambda label: SUBJECTS[label].sound).astype(bool)
+        ]
         left_out = prose(NAME).quick.format(
             draws=config.trials(1.0), least=wide.defect.min(), most=wide.defect.max(), low=shown.min(),
             high=shown.max(),
@@ -143,10 +172,15 @@ def main(config: Config) -> None:
     if CENTRAL:
         below = tuple(epsilon for epsilon in epsilons if epsilon not in ABOVE)
         asked = _ask_curators(config, results, below)
-        curators = _central_audit.by_budget(asked, CENTRAL, ("claimed", "supremum", "fit", "lower_bound"))
+        curators = _central_audit.by_budget(
+            asked, CENTRAL, ("claimed", "supremum", "fit", "lower_bound")
+        )
         failures += _central_audit.verdicts(curators, CENTRAL, SLACK)
         shown = _central_audit.header(EPSILONS), _central_audit.lines(curators, CENTRAL, EPSILONS)
-        _print(*shown, "epsilon lost for a private edge, and (shown by draws), where a curator is trusted")
+        _print(
+            *shown,
+            "epsilon lost for a private edge, and (shown by draws), where a curator is trusted",
+        )
         text += f"\n\n{markdown(*shown)}\n\n{prose(NAME).curators}"
     write_atomically(config.out / f"{name}.md", text + "\n")
     figure = plot(wide)
@@ -156,7 +190,9 @@ def main(config: Config) -> None:
         console.print(f"[bold red]{failure}")
     if failures:
         raise SystemExit(1)
-    console.print("every claim of this library holds, and every published form that does not was seen not to")
+    console.print(
+        "every claim of this library holds, and every published form that does not was seen not to"
+    )
 
 
 def _ask_all(config: Config, results: Results, epsilons: tuple[float, ...]) -> pd.DataFrame:
@@ -171,16 +207,29 @@ def _ask_all(config: Config, results: Results, epsilons: tuple[float, ...]) -> p
             return above(subject, epsilon)
         return examine(subject, epsilon, key, config, confidence, whole=not config.quick)
 
-    return _rows_of(SUBJECTS, epsilons, jax.random.key(config.seed), measure, results, settings, "mechanisms")
+    return _rows_of(
+        SUBJECTS, epsilons, jax.random.key(config.seed), measure, results, settings, "mechanisms"
+    )
 
 
 def _ask_curators(config: Config, results: Results, epsilons: tuple[float, ...]) -> pd.DataFrame:
-    """The rows of :data:`CENTRAL`, with settings and a confidence of their own; missing ones are computed."""
+    """The rows of :data:`CENTRAL`, with settings and a confidence of their own.
+
+    Missing ones are computed.
+    """
     count = len(CENTRAL) * len(epsilons)
-    settings = {"central": 2, "quick": config.quick, "seed": config.seed, "slack": SLACK, "cells": count}
+    settings = {
+        "central": 2,
+        "quick": config.quick,
+        "seed": config.seed,
+        "slack": SLACK,
+        "cells": count,
+    }
     significance = verification.statistics.SIGNIFICANCE / count
 
-    measure = lambda one, epsilon, key: _central_audit.examine(one.make(epsilon), epsilon, key, significance)
+    measure = lambda one, epsilon, key: _central_audit.examine(
+        one.make(epsilon), epsilon, key, significance
+    )
     key = jax.random.fold_in(jax.random.key(config.seed), 1 << 20)
     return _rows_of(CENTRAL, epsilons, key, measure, results, settings, "curators")
 
@@ -190,7 +239,10 @@ def _rows_of(
     measure: Callable[[Subject, float, Any], dict[str, float]], results: Results, settings: Mapping[str, Any],
     called: str,
 ) -> pd.DataFrame:  # fmt: skip
-    """One cell a subject and budget, each with a key of its own by its place; all rows of these settings."""
+    """One cell a subject and budget, each with a key of its own by its place.
+
+    All rows of these settings.
+    """
     cells = [
         Cell(
             mechanism=label, epsilon=epsilon, seed=settings["seed"], unit=str(subject.make(1.0).guarantee().unit),
@@ -203,7 +255,11 @@ def _rows_of(
     def compute(cell: Cell, _: Any) -> Found:
         subject = subjects[cell.mechanism]
         measured = measure(subject, cell.epsilon, jax.random.fold_in(key, places[cell]))
-        proved = measured.get("supremum", measured.get("arithmetic", math.nan)) if subject.sound else math.inf
+        proved = (
+            measured.get("supremum", measured.get("arithmetic", math.nan))
+            if subject.sound
+            else math.inf
+        )
         return Found(measured, {"epsilon_proved": proved})
 
     run(dict.fromkeys(cells, settings), compute, results, called=f"budgets of {called}")
@@ -223,7 +279,10 @@ def ask(config: Config) -> None:
 
 
 def named(text: str, epsilons: tuple[float, ...] = EPSILONS) -> list[Any]:
-    """What ``module:Name`` makes of each budget, or ``module:Name(1.0, n=6)`` is; literals are read, no code."""
+    """What ``module:Name`` makes of each budget, or ``module:Name(1.0, n=6)`` is.
+
+    Literals are read, no code.
+    """
     module, _, rest = text.partition(":")
     try:
         tree = ast.parse(rest, mode="eval").body
@@ -232,20 +291,27 @@ def named(text: str, epsilons: tuple[float, ...] = EPSILONS) -> list[Any]:
         if not all(part.isidentifier() for part in [*module.split("."), *name.split(".")]):
             raise SyntaxError(text)
         arguments = [ast.literal_eval(one) for one in call.args] if call else []
-        options = {str(one.arg): ast.literal_eval(one.value) for one in call.keywords} if call else {}
+        options = (
+            {str(one.arg): ast.literal_eval(one.value) for one in call.keywords} if call else {}
+        )
     except (SyntaxError, ValueError) as error:
-        raise UsageError(f"--mechanism must be module:Name or module:Name(1.0, n=6), got {text!r}") from error
+        raise UsageError(
+            f"--mechanism must be module:Name or module:Name(1.0, n=6), got {text!r}"
+        ) from error
     try:
         maker: Any = importlib.import_module(module)
         for part in name.split("."):
             maker = getattr(maker, part)
-        made, refused = [maker(*arguments, **options)] if call else [], ""
+        made = [maker(*arguments, **options)] if call else []
+        refused = ""
         for epsilon in () if call else epsilons:
             try:
                 made.append(maker(epsilon))
             except ValueError as error:
                 refused = str(error)
-                console.print(f"epsilon {epsilon:g} is refused: {refused}", soft_wrap=True, markup=False)
+                console.print(
+                    f"epsilon {epsilon:g} is refused: {refused}", soft_wrap=True, markup=False
+                )
         for one in made:
             require_protocol(one)
     except (ImportError, AttributeError, TypeError, ValueError) as error:
@@ -257,9 +323,18 @@ def named(text: str, epsilons: tuple[float, ...] = EPSILONS) -> list[Any]:
 
 
 def examine(
-    subject: Subject, epsilon: float, key: Any, config: Config, confidence: float, *, whole: bool = True
+    subject: Subject,
+    epsilon: float,
+    key: Any,
+    config: Config,
+    confidence: float,
+    *,
+    whole: bool = True,
 ) -> dict[str, float]:
-    """What is asked of a mechanism at a budget, empty where it refuses; unless ``whole``, of two records alone."""
+    """What is asked of a mechanism at a budget, empty where it refuses.
+
+    Unless ``whole``, of two records alone.
+    """
     start = time.perf_counter()
     try:
         made = subject.make(epsilon)
@@ -269,14 +344,22 @@ def examine(
     guarantee = made.guarantee()
     trials = config.trials(epsilon)
     few = min(trials, 400_000)
-    with ThreadPoolExecutor(2) as pool:  # most of the time is the compiler's, which holds no lock of Python
+    with ThreadPoolExecutor(
+        2
+    ) as pool:  # most of the time is the compiler's, which holds no lock of Python
         losing = pool.submit(_law_loses, made)
         fitting = pool.submit(verification.matches_density, made, fit_key, trials=few)
         bounding = pool.submit(
-            verification.epsilon_lower_bound, made, game_key, trials, confidence, delta=guarantee.delta
+            verification.epsilon_lower_bound,
+            made,
+            game_key,
+            trials,
+            confidence,
+            delta=guarantee.delta,
         )
         varying = pool.submit(_worst_variance, made) if whole else None
-    fit, bound = fitting.result(), bounding.result()
+    fit = fitting.result()
+    bound = bounding.result()
     measured = {
         "claimed": guarantee.epsilon,
         "exact": float(guarantee.arithmetic == "exact"),
@@ -288,9 +371,19 @@ def examine(
     }
     measured |= {"variance": varying.result()} if varying else {"defect": fit.smallest_defect}
     if whole:
-        many = verification.matches_everywhere(made, many_key, trials=few, significance=1 - confidence)
-        measured |= {"records": _ratio(many), "records asked": many.records, "region": many.smallest_defect}
-    if whole and isinstance(made, (features.Discrete, HasInverse)) and type(made) is not ReleasedSquareWave:
+        many = verification.matches_everywhere(
+            made, many_key, trials=few, significance=1 - confidence
+        )
+        measured |= {
+            "records": _ratio(many),
+            "records asked": many.records,
+            "region": many.smallest_defect,
+        }
+    if (
+        whole
+        and isinstance(made, (features.Discrete, HasInverse))
+        and type(made) is not ReleasedSquareWave
+    ):
         asked: Any = made
         low, typical = float(asked.domain().extremes()[0]), float(asked.domain().typical())
         measured["impossible"] = verification.float_audit(asked, low, typical).impossible
@@ -307,7 +400,10 @@ def _ratio(fit: verification.Fit) -> float:
 
 
 def _law_loses(made: Any) -> float:
-    """The exact supremum of the loss; where a delta allows more, the claim if the law keeps it, else infinity."""
+    """The exact supremum of the loss.
+
+    Where a delta allows more, the claim if the law keeps it, else infinity.
+    """
     guarantee = made.guarantee()
     if not guarantee.delta:
         return verification.privacy_loss_supremum(made).epsilon
@@ -316,7 +412,10 @@ def _law_loses(made: Any) -> float:
 
 
 def _rungs(made: Any, key: Any, config: Config, significance: float) -> dict[str, float]:
-    """How near the rungs that look at every report are to their thresholds: at most 1 where all is well."""
+    """How near the rungs that look at every report are to their thresholds.
+
+    At most 1 where all is well.
+    """
     distinct_key, window_key, loss_key = jax.random.split(key, 3)
     asked = {"trials": config.reports, "significance": significance / 3}
     found = {"distinct": verification.distinct_reports(made, distinct_key, **asked)}
@@ -325,18 +424,26 @@ def _rungs(made: Any, key: Any, config: Config, significance: float) -> dict[str
     # The coordinates of these are not independent given the record.
     if not isinstance(made, features.DuchiVector) and not isinstance(made.domain(), Ball):
         found["windows"] = verification.record_windows(made, window_key, **asked)
-    return {name: fit.statistic / fit.threshold if fit.fits else math.inf for name, fit in found.items()}
+    return {
+        name: fit.statistic / fit.threshold if fit.fits else math.inf for name, fit in found.items()
+    }
 
 
 def _relationships(made: Any) -> dict[str, float]:
-    """What an edge costs by enumeration, one reporting after another; and the largest share of what is claimed."""
+    """What an edge costs by enumeration, one reporting after another.
+
+    And the largest share of what is claimed.
+    """
     found = {p: verification.relationship_supremum(made, p).epsilon for p in made.reportings}
     share = max(loss / made.relationship(p).epsilon for p, loss in found.items())
     return {f"relationship {p}": loss for p, loss in found.items()} | {"relationship": share}
 
 
 def above(subject: Subject, epsilon: float) -> dict[str, float]:
-    """What the drawn probabilities lose, but of continua and lists; ``refused`` is 1 where a budget is."""
+    """What the drawn probabilities lose, but of continua and lists.
+
+    ``refused`` is 1 where a budget is.
+    """
     start = time.perf_counter()
     try:
         made = subject.make(epsilon)
@@ -351,7 +458,10 @@ def above(subject: Subject, epsilon: float) -> dict[str, float]:
 
 
 def _worst_variance(made: Any) -> float:
-    """The largest variance of one coordinate of the estimate, over 41 records; NaN without a closed form."""
+    """The largest variance of one coordinate of the estimate, over 41 records.
+
+    NaN without a closed form.
+    """
     if not isinstance(made, HasMoments):
         return math.nan
     return float(_largest_variance(made, made.domain().grid(41)))
@@ -392,7 +502,8 @@ def verdicts(wide: pd.DataFrame) -> list[str]:
             f"is seen to lose {row['lower_bound']:.6g} by draws": row["lower_bound"] > claimed,
             **{words: row[metric] > 1 for metric, words in _RUNGS.items()},
             "claims too little for an edge": row["relationship"] > 1 + SLACK,
-            f"loses {row['arithmetic']:.6g} in the words that it draws": row["arithmetic"] > claimed + ROUNDING,
+            f"loses {row['arithmetic']:.6g} in the words that it draws": row["arithmetic"]
+            > claimed + ROUNDING,
         }
 
     return _central_audit.failures(wide, SUBJECTS, found, ABOVE)
@@ -409,24 +520,51 @@ def _lines(wide: pd.DataFrame) -> list[list[str]]:
     lines = []
     for label, part in wide.groupby("mechanism", sort=False):
         sound = SUBJECTS[str(label)].sound
-        beyond = {row["epsilon"]: _words(row) for row in part.to_dict("records") if row["epsilon"] in ABOVE}
+        beyond = {
+            row["epsilon"]: _words(row)
+            for row in part.to_dict("records")
+            if row["epsilon"] in ABOVE
+        }
         part = part[~part.epsilon.isin(ABOVE)]
         rows = {row["epsilon"]: row for row in part.to_dict("records")}
         without = "" if len(rows) == 1 else "refused"
-        cells = [_loss(rows[epsilon], sound) if epsilon in rows else without for epsilon in EPSILONS]
+        cells = [
+            _loss(rows[epsilon], sound) if epsilon in rows else without for epsilon in EPSILONS
+        ]
         one = rows.get(1.0, next(iter(rows.values())))
         shown = one.get("impossible")
-        given = "" if shown is None or np.isnan(shown) else "nothing" if shown == 0 else f"{100 * shown:.0f} %"
+        given = (
+            ""
+            if shown is None or np.isnan(shown)
+            else "nothing"
+            if shown == 0
+            else f"{100 * shown:.0f} %"
+        )
         alike = not (part[["windows", "drawn_loss", "records"]] > 1).any(axis=None)
-        fits = "**another law**" if (part.fit > 1).any() else "fits" if alike else "**not for every record**"
-        often = "" if part.distinct.isna().all() else "**too often**" if (part.distinct > 1).any() else "as the law"
-        edge = " / ".join(f"{one[f'relationship {p}']:.4g}" for p in REPORTINGS if one[f"relationship {p}"] > 0)
+        fits = (
+            "**another law**"
+            if (part.fit > 1).any()
+            else "fits"
+            if alike
+            else "**not for every record**"
+        )
+        often = (
+            ""
+            if part.distinct.isna().all()
+            else "**too often**"
+            if (part.distinct > 1).any()
+            else "as the law"
+        )
+        edge = " / ".join(
+            f"{one[f'relationship {p}']:.4g}" for p in REPORTINGS if one[f"relationship {p}"] > 0
+        )
         edge = f"**{edge}**" if (part.relationship > 1 + SLACK).any() else edge
         worst = one.get("variance", math.nan)
         variance = "" if np.isnan(worst) else f"{worst:.4g}"
         exact = "exact" if one["exact"] else "ideal"
         named = str(label) if sound else f"*{label}*"
-        words, count = [beyond.get(epsilon, "") for epsilon in ABOVE], one["records asked"]
+        words = [beyond.get(epsilon, "") for epsilon in ABOVE]
+        count = one["records asked"]
         asked = "" if np.isnan(count) else f"{count:.0f} ({100 * one['region']:.2g} %)"
         lines.append([named, exact, *cells, *words, fits, asked, often, edge, given, variance])
     return lines
@@ -467,16 +605,35 @@ def plot(wide: pd.DataFrame) -> Any:
         sound = np.array([SUBJECTS[label].sound for label in part.index])
         shown, loss = part.lower_bound / epsilon, part.supremum / epsilon
         colours = np.where(sound, "#00798c", "#d1495b")
-        axis.barh(at, np.minimum(shown, 2.4), color=colours, alpha=0.35, height=0.7, label="shown by draws")
-        axis.scatter(np.minimum(loss, 2.4), at, c=colours, s=16, zorder=3, label="exact supremum of the law")
+        axis.barh(
+            at,
+            np.minimum(shown, 2.4),
+            color=colours,
+            alpha=0.35,
+            height=0.7,
+            label="shown by draws",
+        )
+        axis.scatter(
+            np.minimum(loss, 2.4), at, c=colours, s=16, zorder=3, label="exact supremum of the law"
+        )
         axis.axvline(1.0, color="black", linewidth=0.8)
         for height, value in zip(at, shown, strict=True):
             if value > 2.4:
-                axis.text(2.3, height, f"{value:.3g}", ha="right", va="center", fontsize=7)  # left of the dot
-        axis.set(title=f"epsilon {epsilon:g}", xlim=(0, 2.5), xticks=(0, 1, 2), xlabel="loss / budget")
-        axis.set_yticks(range(len(labels)), labels if place == 0 else [""] * len(labels), fontsize=7)
+                axis.text(
+                    2.3, height, f"{value:.3g}", ha="right", va="center", fontsize=7
+                )  # left of the dot
+        axis.set(
+            title=f"epsilon {epsilon:g}", xlim=(0, 2.5), xticks=(0, 1, 2), xlabel="loss / budget"
+        )
+        axis.set_yticks(
+            range(len(labels)), labels if place == 0 else [""] * len(labels), fontsize=7
+        )
         axis.invert_yaxis()
-    over = set(wide[(wide.supremum > wide.epsilon * (1 + SLACK)) | (wide.lower_bound > wide.epsilon)].mechanism)
+    over = set(
+        wide[
+            (wide.supremum > wide.epsilon * (1 + SLACK)) | (wide.lower_bound > wide.epsilon)
+        ].mechanism
+    )
     kept = {label for label, subject in SUBJECTS.items() if subject.sound}
     figure.suptitle(
         f"{len(over & kept)} of {len(kept)} mechanisms lose more than their budget, "

@@ -25,7 +25,16 @@ from experiments import (
 )
 from experiments._report import markdown, prose
 from experiments._runner import DEFAULT_OUT, check_positive, console, write_tables
-from experiments._sides import Sides, clock, installed, interleaved, key_of, row, torch_device, torch_wait
+from experiments._sides import (
+    Sides,
+    clock,
+    installed,
+    interleaved,
+    key_of,
+    row,
+    torch_device,
+    torch_wait,
+)
 from experiments.privge import accuracy, cells
 from experiments.privge import settings as privge_settings
 from ldp_jax import datasets, deployment, features, servers
@@ -49,15 +58,16 @@ Name = Literal[
 class Config:
     """Speed and memory of the main job's parts, against dense PyTorch and SciPy in the same run.
 
-    Not part of the tests: figures depend on the machine. Writes benchmarks.csv and benchmarks.md, and on a GPU
-    benchmarks_gpu.csv and .md.
+    Not part of the tests: figures depend on the machine. Writes benchmarks.csv and benchmarks.md,
+    and on a GPU benchmarks_gpu.csv and .md.
     """
 
     parts: tuple[Name, ...] = get_args(Name)[:-9]
-    """which ones; figure2, scaling (simulated devices, with a figure) and big_ppr (10^7 edges) take minutes,
-    big_graph (10^8 edges) a quarter of an hour and 12 GB, big_counts (neighbour counts, up to 10^8 edges) minutes
-    and 6 GB, big_embedding (up to 10^8 edges) minutes and 16 GB, big_lists and big_records (up to 10^6 nodes)
-    a quarter of an hour each and 6 GB, big_reports (up to 10^7 users) a minute"""
+    """which ones; figure2, scaling (simulated devices, with a figure) and big_ppr (10^7 edges) take
+    minutes, big_graph (10^8 edges) a quarter of an hour and 12 GB, big_counts (neighbour counts, up
+    to 10^8 edges) minutes and 6 GB, big_embedding (up to 10^8 edges) minutes and 16 GB, big_lists
+    and big_records (up to 10^6 nodes) a quarter of an hour each and 6 GB, big_reports (up to 10^7
+    users) a minute"""
     repeats: int = 5
     """timed runs of each side, after one that is not timed"""
     out: Path = DEFAULT_OUT
@@ -105,11 +115,18 @@ def summary(rows: pd.DataFrame) -> str:
         same = subject == "ldp_jax" or ours.empty
         medians = [f"{part[c].median():.3f}" for c in ("wall_s", "cpu_s")]
         shown = ["", ""] if same else ratios
-        lines.append([str(benchmark), str(subject), *medians, f"{len(part)}", *shown, str(part.note.iloc[0])])
+        lines.append(
+            [str(benchmark), str(subject), *medians, f"{len(part)}", *shown, str(part.note.iloc[0])]
+        )
     head = ["benchmark", "side", "wall s", "CPU s", "runs", "wall / ours", "CPU / ours", "what"]
     machines = rows[["device", "cores"]].drop_duplicates().itertuples(index=False)
-    words = [f"{'' if device == 'cpu' else f'{device}, host with '}{cores} cores" for device, cores in machines]
-    return f"Medians over runs, on {' or '.join(words)}.\n\n{_TEXT.notes}\n\n{markdown(head, lines)}"
+    words = [
+        f"{'' if device == 'cpu' else f'{device}, host with '}{cores} cores"
+        for device, cores in machines
+    ]
+    return (
+        f"Medians over runs, on {' or '.join(words)}.\n\n{_TEXT.notes}\n\n{markdown(head, lines)}"
+    )
 
 
 def attention(repeats: int) -> list[dict[str, Any]]:
@@ -118,7 +135,10 @@ def attention(repeats: int) -> list[dict[str, Any]]:
 
 
 def perturb(repeats: int) -> list[dict[str, Any]]:
-    """HDS on a [22 470 x 4 714] matrix, k = 50, eps = 1: ours and a dense PyTorch version of Algorithm 2."""
+    """HDS on a [22 470 x 4 714] matrix, k = 50, eps = 1.
+
+    Ours and a dense PyTorch version of Algorithm 2.
+    """
     n, d, k, epsilon = 22_470, 4_714, 50, 1.0
     x = np.random.default_rng(0).random((n, d), dtype=np.float32) * 2 - 1
     made = features.HDS(epsilon, d, k)
@@ -133,7 +153,10 @@ def perturb(repeats: int) -> list[dict[str, Any]]:
     }
     if installed("perturb", "torch"):
         dense = _dense_torch(x, epsilon, k, float(features.SquareWave(epsilon / k).b))
-        sides["dense torch"] = (dense, "our own dense version of the algorithm: every entry, then a mask")
+        sides["dense torch"] = (
+            dense,
+            "our own dense version of the algorithm: every entry, then a mask",
+        )
     return interleaved("perturb HDS [22470 x 4714], k 50", sides, min(repeats, 5))
 
 
@@ -149,7 +172,9 @@ def _dense_torch(x: np.ndarray, epsilon: float, k: int, b: float) -> Callable[[i
             torch.manual_seed(repeat)
             near = torch.rand_like(records) < b * share / (b * share + 1)
             inside = records - b + 2 * b * torch.rand_like(records)
-            outside = torch.rand_like(records) * 2 - 1 - b  # the two outer pieces have total length 2
+            outside = (
+                torch.rand_like(records) * 2 - 1 - b
+            )  # the two outer pieces have total length 2
             outside = torch.where(outside < records - b, outside, outside + 2 * b)
             reports = torch.where(near, inside, outside)
             chosen = torch.rand_like(records).topk(k, dim=1).indices
@@ -179,10 +204,14 @@ def big_ppr() -> list[dict[str, Any]]:
 def ppr(repeats: int, name: str, graph: Any, columns: int = 256) -> list[dict[str, Any]]:
     """Our Chebyshev iteration, against CSR products in the same recurrence, and in the power series.
 
-    The other sides make as many products as we do, so that the product alone differs; the power series makes what
-    takes it to the same error, which is that of a few columns.
+    The other sides make as many products as we do, so that the product alone differs; the power
+    series makes what takes it to the same error, which is that of a few columns.
     """
-    n, alpha, r, tol, some = graphs.num_nodes(graph), 0.1, 0.1, 1e-5, 8
+    n = graphs.num_nodes(graph)
+    alpha = 0.1
+    r = 0.1
+    tol = 1e-5
+    some = 8
     x = np.random.default_rng(0).standard_normal((n, columns), dtype=np.float32)
     senders, receivers = np.asarray(graph.senders), np.asarray(graph.receivers)
     degree = np.maximum(np.bincount(receivers, minlength=n), 1.0)
@@ -195,24 +224,36 @@ def ppr(repeats: int, name: str, graph: Any, columns: int = 256) -> list[dict[st
     def error(z: Any) -> float:
         return float(np.linalg.norm(np.asarray(z[:, :some]) - exact) / np.linalg.norm(exact))
 
-    op, on_device = propagation.operator(graph), jnp.asarray(x)
+    op = propagation.operator(graph)
+    on_device = jnp.asarray(x)
     ours = error(propagation.ppr(op, on_device, alpha, r, tol))
-    z, count = alpha * x[:, :some], 0
+    z = alpha * x[:, :some]
+    count = 0
     while error(z) > ours:
         z, count = step @ z + alpha * x[:, :some], count + 1
     reached = error(semi_iteration(step, alpha * x[:, :some], 1 - alpha, products))
     chebyshev = lambda _: propagation.ppr(op, on_device, alpha, r, tol)
-    sides: Sides = {"ldp_jax": (chebyshev, f"layout {op.layout}; {products} products; error {ours:.1e}")}
+    sides: Sides = {
+        "ldp_jax": (chebyshev, f"layout {op.layout}; {products} products; error {ours:.1e}")
+    }
     if installed("ppr", "numba"):
         fused = _references.fused_iteration(senders, receivers, degree)
         power = degree[:, None].astype(np.float32) ** np.float32(r)
         sides["numba, fused"] = (
-            lambda _: power * _by_blocks(lambda part: fused(part, 1 - alpha, products), alpha * x / power, 64),
+            lambda _: (
+                power
+                * _by_blocks(lambda part: fused(part, 1 - alpha, products), alpha * x / power, 64)
+            ),
             f"product and recurrence in one pass, blocks of 64 columns, all cores: {products} products",
         )
     if installed("ppr", "torch"):
-        about = f"the same recurrence, all columns at a time, on {torch_device()}: {products} products"
-        sides["torch CSR Chebyshev"] = (_torch_iteration(step, alpha * x, 1 - alpha, products), about)
+        about = (
+            f"the same recurrence, all columns at a time, on {torch_device()}: {products} products"
+        )
+        sides["torch CSR Chebyshev"] = (
+            _torch_iteration(step, alpha * x, 1 - alpha, products),
+            about,
+        )
     if repeats > 1:
         sides["scipy CSR Chebyshev"] = (
             lambda _: semi_iteration(step, alpha * x, 1 - alpha, products),
@@ -220,10 +261,14 @@ def ppr(repeats: int, name: str, graph: Any, columns: int = 256) -> list[dict[st
         )
         about = f"blocks of 32 columns: {count} products to the same error; one thread"
         sides["scipy CSR power"] = (lambda _: power_series(step, alpha * x, count), about)
-    return interleaved(f"ppr, {columns} columns, alpha {alpha}, r {r}, tol {tol}; {name}", sides, repeats)
+    return interleaved(
+        f"ppr, {columns} columns, alpha {alpha}, r {r}, tol {tol}; {name}", sides, repeats
+    )
 
 
-def _torch_iteration(step: Any, source: np.ndarray, decay: float, count: int) -> Callable[[int], Any]:
+def _torch_iteration(
+    step: Any, source: np.ndarray, decay: float, count: int
+) -> Callable[[int], Any]:
     """:func:`semi_iteration` by PyTorch's sparse product: MKL's on a CPU, cuSPARSE's on a GPU."""
     import torch  # pyrefly: ignore[missing-import]
 
@@ -258,7 +303,8 @@ def semi_iteration(step: Any, source: np.ndarray, decay: float, count: int) -> n
 
 def _iterated(step: Any, source: Any, decay: float, count: int, before: Any) -> Any:
     """The iteration on arrays of NumPy or tensors of PyTorch."""
-    z, omega = source, 2.0
+    z = source
+    omega = 2.0
     for _ in range(count):
         omega = 1.0 / (1.0 - 0.25 * decay**2 * omega)
         after = step @ z  # in place from here on, to spare memory traffic
@@ -270,21 +316,32 @@ def _iterated(step: Any, source: Any, decay: float, count: int, before: Any) -> 
     return z
 
 
-def _by_blocks(solve: Callable[[np.ndarray], np.ndarray], source: np.ndarray, width: int = 32) -> np.ndarray:
+def _by_blocks(
+    solve: Callable[[np.ndarray], np.ndarray], source: np.ndarray, width: int = 32
+) -> np.ndarray:
     """Columns in blocks that stay in the cache, of the width of 16, 32 and 64 that is best for a side."""
     out = np.empty_like(source)
     for start in range(0, source.shape[1], width):
-        out[:, start : start + width] = solve(np.ascontiguousarray(source[:, start : start + width]))
+        out[:, start : start + width] = solve(
+            np.ascontiguousarray(source[:, start : start + width])
+        )
     return out
 
 
 def discrete(repeats: int) -> list[dict[str, Any]]:
-    """Draws from integer tables next to the words they are made of, and to a float32 sampler: 2^24 of each."""
+    """Draws from integer tables next to the words they are made of, and to a float32 sampler.
+
+    2^24 of each.
+    """
     n = 2**24
     records = jnp.linspace(-1.0, 1.0, n)
     categories = jnp.asarray(np.random.default_rng(0).integers(0, 256, n, dtype=np.int32))
-    table, grid, wave = features.GeneralizedRR(1.0, 256), features.GridSquareWave(1.0), features.SquareWave(1.0)
-    words, of_jax = (jax.jit(lambda key, bits=bits: bits(key, (n,))) for bits in (random.bits, jax.random.bits))
+    table = features.GeneralizedRR(1.0, 256)
+    grid = features.GridSquareWave(1.0)
+    wave = features.SquareWave(1.0)
+    words, of_jax = (
+        jax.jit(lambda key, bits=bits: bits(key, (n,))) for bits in (random.bits, jax.random.bits)
+    )
     draw = jax.jit(lambda m, key, x: m.draw(key, x))
     ours = lambda repeat: draw(table, key_of(repeat), categories)
     gridded = lambda repeat: draw(grid, key_of(repeat), records)
@@ -294,8 +351,14 @@ def discrete(repeats: int) -> list[dict[str, Any]]:
         "raw words": (lambda repeat: words(key_of(repeat)), "core.random.bits alone"),
         "JAX's words": (lambda repeat: of_jax(key_of(repeat)), "the same bits by jax.random.bits"),
         "grid": (gridded, "a 129 x 195 table, two words: records are rounded to a grid"),
-        "float32": (lambda repeat: draw(wave, key_of(repeat), records), "the square wave in float32, one uniform"),
-        "users": (users, "the table again, a key each: two blocks of threefry a draw, at most 0.50 of raw words"),
+        "float32": (
+            lambda repeat: draw(wave, key_of(repeat), records),
+            "the square wave in float32, one uniform",
+        ),
+        "users": (
+            users,
+            "the table again, a key each: two blocks of threefry a draw, at most 0.50 of raw words",
+        ),
     }
     rows = interleaved("2^24 draws from a table", sides, repeats)
     walls = pd.DataFrame(rows).groupby("subject").wall_s.median()
@@ -319,7 +382,9 @@ def central(repeats: int) -> list[dict[str, Any]]:
     rows = interleaved(title, sides, repeats)
     for line in rows:
         if line["subject"] == _central_benchmarks.SINGLE:
-            line["wall_s"], line["cpu_s"] = (line[name] * _central_benchmarks.SHARE for name in ("wall_s", "cpu_s"))
+            line["wall_s"], line["cpu_s"] = (
+                line[name] * _central_benchmarks.SHARE for name in ("wall_s", "cpu_s")
+            )
     rates = moves / pd.DataFrame(rows).groupby("subject").cpu_s.median()
     for line in rows:
         line["note"] += f"; {rates[line['subject']]:,.0f} moves a CPU second of {_cores()}"
@@ -327,15 +392,22 @@ def central(repeats: int) -> list[dict[str, Any]]:
 
 
 def _cores() -> str:
-    """On how many cores this process may run: threads that wait for each other cost CPU seconds too."""
-    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """On how many cores this process may run.
+
+    Threads that wait for each other cost CPU seconds too.
+    """
+    count = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
     return "one core" if count == 1 else f"{count} cores"
 
 
 TREE, BRANCHES, DIM = 10_000, 3, 10
 """Nodes of a tree, children of each, and numbers of an embedding."""
 BURN_IN, EPOCHS = 3, 7
-"""Our passes at a tenth of the learning rate and at all of it; gensim's ten do better without the former."""
+"""Our passes at a tenth of the learning rate and at all of it; gensim's ten do better without the
+former.
+"""
 
 
 def hyperbolic(repeats: int) -> list[dict[str, Any]]:
@@ -373,7 +445,9 @@ DEVICES, FEATURES, CLASSES, EPSILON, COORDINATES = 1_000, 1_433, 7, 2.0, 10
 
 
 def device(repeats: int) -> list[dict[str, Any]]:
-    """A thousand devices, one message each, one after the other: the own class, or sampled numbers of the record.
+    """A thousand devices, one message each, one after the other.
+
+    The own class, or sampled numbers of the record.
 
     NumPy, hashing and the memory of what was sent are timed.
     """
@@ -382,7 +456,10 @@ def device(repeats: int) -> list[dict[str, Any]]:
     weights, offsets = rng.normal(size=(FEATURES, CLASSES)), rng.normal(size=CLASSES)
     classifier = deployment.Classifier(weights, offsets, log_counts=True)
     found = deployment.alphabets(rng.dirichlet(np.ones(CLASSES), DEVICES), EPSILON)
-    tables = {size: deployment.alphabet_table(EPSILON, size, CLASSES) for size in np.unique(found.sizes).tolist()}
+    tables = {
+        size: deployment.alphabet_table(EPSILON, size, CLASSES)
+        for size in np.unique(found.sizes).tolist()
+    }
     own = [
         deployment.Alphabet(order[:size], EPSILON, tables[int(size)])
         for order, size in zip(found.order, found.sizes, strict=True)
@@ -393,9 +470,16 @@ def device(repeats: int) -> list[dict[str, Any]]:
     def classes(repeat: int) -> list[bytes]:
         return [
             deployment.report_class(
-                deployment.Session(device, budget=EPSILON), classifier, alphabet, record, user=user, round=repeat
+                deployment.Session(device, budget=EPSILON),
+                classifier,
+                alphabet,
+                record,
+                user=user,
+                round=repeat,
             )
-            for user, (device, alphabet, record) in enumerate(zip(devices, own, records, strict=True))
+            for user, (device, alphabet, record) in enumerate(
+                zip(devices, own, records, strict=True)
+            )
         ]
 
     def sampled(repeat: int) -> list[bytes]:
@@ -406,10 +490,15 @@ def device(repeats: int) -> list[dict[str, Any]]:
             for user, (device, record) in enumerate(zip(devices, records, strict=True))
         ]
 
-    shipped = (len(classifier.to_bytes()) + max(len(alphabet.to_bytes()) for alphabet in own)) / 1000
+    shipped = (
+        len(classifier.to_bytes()) + max(len(alphabet.to_bytes()) for alphabet in own)
+    ) / 1000
     size = len(classes(0)[0]), len(sampled(0)[0])
     sides: Sides = {
-        "ldp_jax": (classes, f"the best of {CLASSES} classes; {shipped:.0f} KB shipped, {size[0]} bytes sent"),
+        "ldp_jax": (
+            classes,
+            f"the best of {CLASSES} classes; {shipped:.0f} KB shipped, {size[0]} bytes sent",
+        ),
         "sampled record": (
             sampled,
             f"{COORDINATES} coordinates on a grid; {len(coordinate.to_bytes()) / 1000:.0f} KB shipped, "
@@ -421,12 +510,20 @@ def device(repeats: int) -> list[dict[str, Any]]:
 
 def figure2(_: int) -> list[dict[str, Any]]:
     """The whole of Figure 2 on Cora from a cold start: a training of each row."""
-    planned = accuracy.plan_task(privge.Config(), "node", "cora", privge_settings.COMMITTED[("node", "cora")])
+    planned = accuracy.plan_task(
+        privge.Config(), "node", "cora", privge_settings.COMMITTED[("node", "cora")]
+    )
     own_k = cells.published_k("cora", "node")
-    work = [cell for cell in planned if cell.mechanism.removeprefix(cells.STRUCTURE) != "hds" or cell.k == own_k]
+    work = [
+        cell
+        for cell in planned
+        if cell.mechanism.removeprefix(cells.STRUCTURE) != "hds" or cell.k == own_k
+    ]
     jax.clear_caches()
     taken = clock()
-    benches = {seed: cells.prepare(planned[work[0]], seed) for seed in sorted({cell.seed for cell in work})}
+    benches = {
+        seed: cells.prepare(planned[work[0]], seed) for seed in sorted({cell.seed for cell in work})
+    }
     with progress.watched("figure 2 on Cora"):
         for place, cell in enumerate(work):
             progress.phase(str(cell), place / len(work))

@@ -6,13 +6,17 @@
 The rules, in the order in which they act:
 
 1. A package that is listed more than once counts as first listed.
-2. Nodes are the packages of eight sections, the last part of ``Section`` (``contrib/net`` is ``net``), but
-   for those that only accompany another package: names in -doc, -dbg, -dbgsym, -data, -common, -dev.
-3. Two nodes are joined where one names the other in Depends, Pre-Depends, Recommends or Suggests, as any of
-   several alternatives, whatever the version or architecture; once, whoever names whom and how often.
-4. The largest connected component is kept (the first by name, if two are as large). Nodes are sorted by name.
-5. Words are runs of two or more letters a-z in the lower-case short description, without English stop words.
-   Those that stand in the descriptions of at least five kept packages are the features, sorted, 0 or 1.
+2. Nodes are the packages of eight sections, the last part of ``Section`` (``contrib/net`` is
+   ``net``), but for those that only accompany another package: names in -doc, -dbg, -dbgsym, -data,
+   -common, -dev.
+3. Two nodes are joined where one names the other in Depends, Pre-Depends, Recommends or Suggests,
+   as any of several alternatives, whatever the version or architecture; once, whoever names whom
+   and how often.
+4. The largest connected component is kept (the first by name, if two are as large). Nodes are
+   sorted by name.
+5. Words are runs of two or more letters a-z in the lower-case short description, without English
+   stop words. Those that stand in the descriptions of at least five kept packages are the features,
+   sorted, 0 or 1.
 
 The same dump gives the same arrays, and with the same zlib the same bytes.
 """
@@ -92,7 +96,9 @@ def arrays_of(dump: bytes, release: str) -> dict[str, np.ndarray]:
     """The data set in the uniform format, from the bytes that ``apt-cache dumpavail`` printed on a release."""
     index = packages(dump.decode("utf-8"))
     names = sorted(
-        name for name, fields in index.items() if _section(fields) in SECTIONS and not name.endswith(_LEFT_OUT)
+        name
+        for name, fields in index.items()
+        if _section(fields) in SECTIONS and not name.endswith(_LEFT_OUT)
     )
     number = {name: i for i, name in enumerate(names)}
     pairs = {
@@ -102,10 +108,14 @@ def arrays_of(dump: bytes, release: str) -> dict[str, np.ndarray]:
         if other in number and other != name
     }
     if not pairs:
-        raise ValueError("dump must be the output of `apt-cache dumpavail`, got no related packages in it")
+        raise ValueError(
+            "dump must be the output of `apt-cache dumpavail`, got no related packages in it"
+        )
     edges = np.array(sorted(pairs), np.int32)
     shape = (len(names), len(names))
-    _, component = connected_components(scipy.sparse.coo_array((np.ones(len(edges)), edges.T), shape=shape))
+    _, component = connected_components(
+        scipy.sparse.coo_array((np.ones(len(edges)), edges.T), shape=shape)
+    )
     keep = np.flatnonzero(component == np.bincount(component).argmax())
     renumber = np.full(len(names), -1, np.int32)
     renumber[keep] = np.arange(len(keep), dtype=np.int32)
@@ -132,7 +142,9 @@ def arrays_of(dump: bytes, release: str) -> dict[str, np.ndarray]:
         "feature_names": _text("\n".join(vocabulary)),
         "node_names": _text("\n".join(kept)),
         "class_names": _text("\n".join(SECTIONS)),
-        "source": _text(f"package index of {release}, as apt-cache dumpavail prints it (sha256 {digest})"),
+        "source": _text(
+            f"package index of {release}, as apt-cache dumpavail prints it (sha256 {digest})"
+        ),
         "release": _text(release),
         "dump_sha256": _text(digest),
     }
@@ -154,7 +166,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     arrays = arrays_of(options.dump.read_bytes(), options.release)
     with options.out.open("wb") as file:
         np.savez_compressed(file, allow_pickle=False, **arrays)  # pyrefly: ignore[bad-argument-type]
-    (nodes, words), ends = arrays["x_shape"].tolist(), arrays["y"][arrays["edges"]]
+    nodes, words = arrays["x_shape"].tolist()
+    ends = arrays["y"][arrays["edges"]]
     print(
         f"{options.out}: {nodes} nodes, {len(arrays['edges'])} edges, {words} words, "
         f"edge homophily {(ends[:, 0] == ends[:, 1]).mean():.3f}, {options.out.stat().st_size} bytes, "

@@ -14,7 +14,10 @@ from ldp_jax.features.lp_optimal import INPUTS, OUTPUTS, SHIPPED, rounded, solve
 def main(path: Path, budgets: tuple[float, ...] = SHIPPED) -> None:
     """One array of bytes for each budget, by its name."""
     tables = {epsilon: rounded(epsilon, *solve(epsilon, INPUTS, OUTPUTS)) for epsilon in budgets}
-    arrays = {f"{epsilon:g}": np.frombuffer(table.to_bytes(), np.uint8) for epsilon, table in tables.items()}
+    arrays = {
+        f"{epsilon:g}": np.frombuffer(table.to_bytes(), np.uint8)
+        for epsilon, table in tables.items()
+    }
     np.savez_compressed(path, **arrays)  # pyrefly: ignore[bad-argument-type]
 
 

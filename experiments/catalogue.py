@@ -28,7 +28,9 @@ class Show:
 
 def named(name: str) -> Experiment:
     if name not in EXPERIMENTS:
-        raise UsageError(f"NAME {name}: there is no experiment of that name; there are {', '.join(EXPERIMENTS)}")
+        raise UsageError(
+            f"NAME {name}: there is no experiment of that name; there are {', '.join(EXPERIMENTS)}"
+        )
     return EXPERIMENTS[name]
 
 
@@ -40,7 +42,9 @@ def list_all(config: List) -> None:
         frames = [pd.read_csv(REFERENCE / f"{stem}.csv") for stem in experiment.rows]
         cells = [frame.drop(columns=["metric", "value"]).drop_duplicates() for frame in frames]
         hours = sum(float(frame.seconds.sum()) for frame in cells) / 3600
-        took = experiment.takes or (f"{hours:.1f} hours" if hours >= 1 else f"{60 * hours:.0f} minutes")
+        took = experiment.takes or (
+            f"{hours:.1f} hours" if hours >= 1 else f"{60 * hours:.0f} minutes"
+        )
         rows = sum(map(len, frames))
         view.add_row(name, experiment.about, str(rows) if rows else "tables", took)
     console.print(view)
@@ -54,5 +58,7 @@ def show(config: Show) -> None:
     tables = named(config.name).tables
     with console.pager() if console.is_terminal else contextlib.nullcontext():  # a screen at a time
         for name in tables:
-            console.print((REFERENCE / name).read_text(), soft_wrap=True, highlight=False, markup=False)
+            console.print(
+                (REFERENCE / name).read_text(), soft_wrap=True, highlight=False, markup=False
+            )
         console.print(f"committed files: {REFERENCE}", soft_wrap=True)

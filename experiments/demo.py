@@ -1,4 +1,7 @@
-"""The main jobs in a minute on the embedded Debian graph: private features, then private friendships."""
+"""The main jobs in a minute on the embedded Debian graph.
+
+Private features, then private friendships.
+"""
 
 import dataclasses
 from functools import lru_cache, partial
@@ -9,7 +12,17 @@ import jax
 import numpy as np
 import pandas as pd
 
-from experiments._report import by_seed, counted, interval, one_scale, paired, panels, prose, publish, signed
+from experiments._report import (
+    by_seed,
+    counted,
+    interval,
+    one_scale,
+    paired,
+    panels,
+    prose,
+    publish,
+    signed,
+)
 from experiments._report import table as as_table
 from experiments._runner import DEFAULT_OUT, REFERENCE, console, run
 from experiments.frontier import _points, features, friendships, joint, methods
@@ -29,7 +42,14 @@ PLAN = frontier.Config(
     mechanisms=(TRUE_CLASS, PRIVGE, LOCAL, CEILING, COUNTS),
 )  # fmt: skip
 JOBS = (
-    ("records sent with noise (PrivGE)", "epsilon per record", "#3b6fa0", PRIVGE, CHOSEN, TRUE_CLASS),
+    (
+        "records sent with noise (PrivGE)",
+        "epsilon per record",
+        "#3b6fa0",
+        PRIVGE,
+        CHOSEN,
+        TRUE_CLASS,
+    ),
     ("classes that devices predict", "epsilon per record", "#c1272d", LOCAL, CHOSEN, TRUE_CLASS),
     ("counts of friends", "epsilon per bit of a neighbour list", "#2f7d4f", COUNTS, ALONE, CEILING),
 )
@@ -38,16 +58,21 @@ JOBS = (
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """The main jobs on the embedded data set: private features and a public graph, and the other way round.
+    """The main jobs on the embedded data set.
 
-    4 375 Debian packages are the users, a tenth of them a public panel. First their dependencies are the public
-    graph and their descriptions private: sent with noise as published, and beside the panel as the classes that
-    devices predict. Then descriptions are public and dependencies private: counts by a broadcast class. Prints a
-    table, the committed one beside yours, and writes a CSV and a PNG, in about a minute on two cores.
+    Private features and a public graph, and the other way round.
+
+    4 375 Debian packages are the users, a tenth of them a public panel. First their dependencies
+    are the public graph and their descriptions private: sent with noise as published, and beside
+    the panel as the classes that devices predict. Then descriptions are public and dependencies
+    private: counts by a broadcast class. Prints a table, the committed one beside yours, and writes
+    a CSV and a PNG, in about a minute on two cores.
     """
 
     out: Path = DEFAULT_OUT
-    """where demo.csv, demo.md, demo.png and the manifest go; rows that are there already are not computed again"""
+    """where demo.csv, demo.md, demo.png and the manifest go; rows that are there already are not
+    computed again
+    """
 
 
 def main(config: Config) -> None:
@@ -60,7 +85,9 @@ def main(config: Config) -> None:
         if name in (f"{LOCAL}, epsilon 1", f"{COUNTS}, epsilon 1"):
             console.print(f"{name}: {guarantee}", soft_wrap=True, highlight=False)
     for words, out in {"committed": REFERENCE, "yours": config.out}.items():
-        if (out is not REFERENCE or config.out.resolve() != out) and len(frame := results_in(out).read()):
+        if (out is not REFERENCE or config.out.resolve() != out) and len(
+            frame := results_in(out).read()
+        ):
             console.print(f"\n{words}:\n{table(frame)}", soft_wrap=True, highlight=False)
     _, figure = write_report(config.out)
     console.print(f"rows: {results.csv}\nfigure: {figure}", soft_wrap=True)
@@ -88,11 +115,17 @@ def _counted(method: methods.Method, key: Any, asked: Asked, epsilon: float) -> 
     alone = _alone(asked.dataset, asked.labels.tobytes(), asked.classes)
     given = methods.Asked(asked.data.graph, asked.rows, asked.labels, asked.classes, alone)
     found = method(key, given, epsilon, "list")
-    return Answer(found.scores, found.guarantee, {"strength": found.also["strength"], "used": found.also["groups"]})
+    return Answer(
+        found.scores,
+        found.guarantee,
+        {"strength": found.also["strength"], "used": found.also["groups"]},
+    )
 
 
 _NOTHING = Guarantee(0.0, unit=NEIGHBOUR_LIST, status="proved", reason="no list is read")
-UNREAD = PipelineGuarantee.of([_NOTHING], protected=("edges",), unprotected=("features", "the panel's labels"))
+UNREAD = PipelineGuarantee.of(
+    [_NOTHING], protected=("edges",), unprotected=("features", "the panel's labels")
+)
 COUNTED = features.Part(
     {
         ALONE: Method(40, _features),
@@ -118,7 +151,9 @@ def gains(frame: pd.DataFrame, method: str, public: str) -> dict[float, Confiden
     """Points over what is public alone, by epsilon, paired by draw."""
     known = accuracies(frame)
     alone = known.get((public, 0.0))
-    each = ((epsilon, paired(mine, alone)) for (name, epsilon), mine in known.items() if name == method)
+    each = (
+        (epsilon, paired(mine, alone)) for (name, epsilon), mine in known.items() if name == method
+    )
     return {epsilon: gain for epsilon, gain in each if gain is not None}
 
 
@@ -144,11 +179,15 @@ def write_report(out: Path) -> list[Path]:
     if not jobs:
         return []
     draws = frame.seed.nunique()
-    text = _TEXT.about.format(dataset=frame.dataset[0], draws=draws, chosen=CHOSEN, alone=ALONE, table=table(frame))
+    text = _TEXT.about.format(
+        dataset=frame.dataset[0], draws=draws, chosen=CHOSEN, alone=ALONE, table=table(frame)
+    )
     figure, axes = panels(len(jobs), width=4.2, height=3.4)
     for axis, (title, unit, colour, method, public, true) in zip(axes, jobs, strict=True):
         found = gains(frame, method, public)
-        _points.plot_gains(axis, found, f"private data: {draws} draws, 95 % intervals", colour, "o", 2.0)
+        _points.plot_gains(
+            axis, found, f"private data: {draws} draws, 95 % intervals", colour, "o", 2.0
+        )
         alone = "the graph alone" if public == CHOSEN else "features alone"
         levels = [(0.0, alone, "--")]
         levels += [(one.mean, "true data", "-") for one in gains(frame, true, public).values()]
@@ -163,6 +202,8 @@ def write_report(out: Path) -> list[Path]:
         axis.set_xlabel(unit)
     one_scale(axes)
     axes[0].set_ylabel("points over what is public alone")
-    figure.suptitle(f"{frame.dataset[0]}, a tenth of the users public: means over {draws} draws, 95 % intervals")
+    figure.suptitle(
+        f"{frame.dataset[0]}, a tenth of the users public: means over {draws} draws, 95 % intervals"
+    )
     figure.tight_layout()
     return publish(out, {NAME: text}, {NAME: figure})

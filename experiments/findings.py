@@ -1,4 +1,7 @@
-"""Tables and figures of all rows of a folder; what each kind of private data adds: findings.md, README's table."""
+"""Tables and figures of all rows of a folder.
+
+What each kind of private data adds: findings.md, README's table.
+"""
 
 import dataclasses
 from collections.abc import Iterable, Iterator
@@ -8,7 +11,14 @@ import numpy as np
 
 from experiments import _registry, _runner, papers
 from experiments import _report as show
-from experiments.frontier import _points, features, features_report, friendships, joint, joint_report
+from experiments.frontier import (
+    _points,
+    features,
+    features_report,
+    friendships,
+    joint,
+    joint_report,
+)
 from experiments.frontier import report as friendships_report
 from experiments.heterorr import report as heterorr_report
 from experiments.poindp import accuracy as poindp_accuracy
@@ -27,10 +37,12 @@ HEADERS = ["private data, method", "gain over", "rows", "above 0", "below 0", "a
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """Tables and figures of the rows in a folder, written beside them: REPORT.md (privge), dprr.md and PNGs.
+    """Tables and figures of the rows in a folder, written beside them.
 
-    Nothing is computed but statistics. findings.md has it in short, and ``reproduce all --compare-only`` compares
-    with the committed rows and makes web pages.
+    REPORT.md (privge), dprr.md and PNGs.
+
+    Nothing is computed but statistics. findings.md has it in short, and
+    ``reproduce all --compare-only`` compares with the committed rows and makes web pages.
     """
 
     out: Path = _runner.DEFAULT_OUT
@@ -42,7 +54,12 @@ class Config:
 def main(config: Config) -> None:
     before, after = _around(config.readme) if config.readme else ("", "")
     modules = [*map(_registry.module, _registry.EXPERIMENTS), papers]
-    written = [path for one in modules if hasattr(one, "write_report") for path in one.write_report(config.out)]
+    written = [
+        path
+        for one in modules
+        if hasattr(one, "write_report")
+        for path in one.write_report(config.out)
+    ]
     written += write_report(config.out)
     if not written:
         raise _runner.UsageError(
@@ -60,25 +77,39 @@ def _around(readme: Path) -> tuple[str, str]:
     try:
         text = readme.read_text()
     except OSError as error:
-        raise _runner.UsageError(f"--readme {readme}: it cannot be read ({error.strerror})") from error
+        raise _runner.UsageError(
+            f"--readme {readme}: it cannot be read ({error.strerror})"
+        ) from error
     start, end = text.find(OPENING), text.find(CLOSING)
     if not 0 <= start < end:
-        raise _runner.UsageError(f"--readme {readme}: it has no section between {OPENING.strip()} and {CLOSING}")
+        raise _runner.UsageError(
+            f"--readme {readme}: it has no section between {OPENING.strip()} and {CLOSING}"
+        )
     return text[: start + len(OPENING)], text[end:]
 
 
 def table(out: Path) -> str:
-    """In how many rows of a question the interval of the answer is above 0 and below 0; "" without a row."""
+    """In how many rows of a question the interval of the answer is above 0 and below 0.
+
+    "" without a row.
+    """
     found: list[tuple[str, str, int, int, int, str]] = []
     if len(frame := privge_accuracy.results_in(out).read()):
-        lines = [line for one in summarise(frame, privge_report.published_ks(frame)) for line in one.counted()]
+        lines = [
+            line
+            for one in summarise(frame, privge_report.published_ks(frame))
+            for line in one.counted()
+        ]
         up, down, _ = tally(lines)
         found.append(("records sent with noise (PrivGE)", TWIN, len(lines), up, down, "REPORT.md"))
     for private, beside, each, page in _asked(out):
         if known := [one for one in each if one is not None and one.n > 1]:
             up, down, _ = show.counted(known)
             found.append((private, beside, len(known), up, down, page))
-    rows = [[*one[:-1], f"[{one[-1].removesuffix('.md')}](experiments/results/{one[-1]})"] for one in found]
+    rows = [
+        [*one[:-1], f"[{one[-1].removesuffix('.md')}](experiments/results/{one[-1]})"]
+        for one in found
+    ]
     return show.markdown(HEADERS, rows) if rows else ""
 
 
@@ -116,15 +147,28 @@ def _asked(out: Path) -> Iterator[tuple[str, str, Iterable[ConfidenceInterval | 
         yield "records with sound hyperbolic noise (PoinDP)", TWIN, gains, "poindp.md"
     records, edges = heterorr_report.gains(heterorr_report.results_in(out).read())
     yield "records by feature budgets (HeteroRR)", TWIN, records, "heterorr.md"
-    yield "edges behind a curator (HeteroRR), with an epsilon", "the public edges alone", edges, "heterorr.md"
+    yield (
+        "edges behind a curator (HeteroRR), with an epsilon",
+        "the public edges alone",
+        edges,
+        "heterorr.md",
+    )
     if len(frame := friendships.results_in(out).read()):
-        found, page = friendships_report.points(frame), "frontier_edges.md"
-        lines, noisy = friendships_report.gains(found), friendships_report.gains_of_lists(found, "gcn")
+        found = friendships_report.points(frame)
+        page = "frontier_edges.md"
+        lines = friendships_report.gains(found)
+        noisy = friendships_report.gains_of_lists(found, "gcn")
         yield "noisy neighbour lists, GCN, epsilon 1", "features alone", noisy, page
         yield "neighbour counts, epsilon 1", "features alone", [line.mine for line in lines], page
-        yield "neighbour counts, epsilon 1", "the best published row", [line.over for line in lines], page
+        yield (
+            "neighbour counts, epsilon 1",
+            "the best published row",
+            [line.over for line in lines],
+            page,
+        )
     if len(frame := features.results_in(out).read()):
-        found, best = features_report.points(frame), (features_report.OVER_BEST, "the best structure-only row")
+        found = features_report.points(frame)
+        best = (features_report.OVER_BEST, "the best structure-only row")
         for words, method, (over, beside) in (
             ("records sent with noise (PrivGE), a panel", features_report.PRIVGE, best),
             ("classes that devices find, a panel", features_report.LOCAL, best),
@@ -133,7 +177,12 @@ def _asked(out: Path) -> Iterator[tuple[str, str, Iterable[ConfidenceInterval | 
                 (features_report.OVER_CHOSEN, "the row that the panel chooses"),
             ),
         ):  # fmt: skip
-            yield words, beside, features_report.gains(found, method, over).values(), "frontier_features.md"
+            yield (
+                words,
+                beside,
+                features_report.gains(found, method, over).values(),
+                "frontier_features.md",
+            )
     if len(frame := joint.results_in(out).read()):
         found = joint_report.points(frame)
         at = _points.pick(found[np.isfinite(found.epsilon)], mechanism=joint_report.JOINT)

@@ -1,4 +1,7 @@
-"""What five papers show, where it is computed here, or why not; what is computed is read off committed rows."""
+"""What five papers show, where it is computed here, or why not.
+
+What is computed is read off committed rows.
+"""
 
 import functools
 import tomllib
@@ -59,7 +62,9 @@ def _rows(stem: str) -> pd.DataFrame:
 
 def _items() -> Iterator[Item]:
     for one in tomllib.loads(Path(__file__).with_suffix(".toml").read_text())["items"]:
-        given: Any = {key: tuple(value) if isinstance(value, list) else value for key, value in one.items()}
+        given: Any = {
+            key: tuple(value) if isinstance(value, list) else value for key, value in one.items()
+        }
         yield Item(**given)
 
 
@@ -67,9 +72,18 @@ ITEMS = tuple(_items())
 
 
 def of(name: str, table: str = "") -> list[Item]:
-    """The items of an experiment; with ``table`` those that the paper numbers so, as 3, III or Figure 6."""
-    known = [item for item in ITEMS if {"LDP-GE": "privge"}.get(item.paper, item.paper.lower()) == name]
-    return [item for item in known if item.command and (not table or table in (item.name, item.name.split()[-1]))]
+    """The items of an experiment.
+
+    With ``table`` those that the paper numbers so, as 3, III or Figure 6.
+    """
+    known = [
+        item for item in ITEMS if {"LDP-GE": "privge"}.get(item.paper, item.paper.lower()) == name
+    ]
+    return [
+        item
+        for item in known
+        if item.command and (not table or table in (item.name, item.name.split()[-1]))
+    ]
 
 
 def as_markdown() -> str:
@@ -84,7 +98,16 @@ def as_markdown() -> str:
         different = "; ".join([*words, item.other] if item.other else words)
         computed = ", ".join(item.computed())
         rows.append([item.paper, item.name, item.what, status, computed, different, files, command])
-    headers = ["paper", "item", "what", "status", "computed on", "missing or different", "files", "command"]
+    headers = [
+        "paper",
+        "item",
+        "what",
+        "status",
+        "computed on",
+        "missing or different",
+        "files",
+        "command",
+    ]
     return f"{_TEXT.notes}\n\n{len(ITEMS)} entries: {counts}.\n\n{markdown(headers, rows)}\n"
 
 

@@ -1,4 +1,7 @@
-"""How far a trained row repeats: alone or beside others, on one core or all, with other vector instructions."""
+"""How far a trained row repeats.
+
+Alone or beside others, on one core or all, with other vector instructions.
+"""
 
 import dataclasses
 import os
@@ -21,10 +24,13 @@ BASE = "all seeds in one process"
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """How far a trained row repeats, in points: non-private, HDS at epsilon 1 and its structure-only twin.
+    """How far a trained row repeats, in points.
 
-    The same rows in processes of their own: all seeds in one, each seed alone, on one core, and compiled for other
-    vector instructions, which is what another machine changes. Minutes. Writes repeat.csv and repeat.md.
+    Non-private, HDS at epsilon 1 and its structure-only twin.
+
+    The same rows in processes of their own: all seeds in one, each seed alone, on one core, and
+    compiled for other vector instructions, which is what another machine changes. Minutes. Writes
+    repeat.csv and repeat.md.
     """
 
     datasets: tuple[str] = ("cora",)
@@ -38,7 +44,10 @@ class Config:
 
 
 def conditions(seeds: int) -> dict[str, list[tuple[list[int], dict[str, str], bool]]]:
-    """Under which conditions rows are computed: seeds of each process, its environment, whether on one core."""
+    """Under which conditions rows are computed.
+
+    Seeds of each process, its environment, whether on one core.
+    """
     everyone = list(range(seeds))
     found: dict[str, list[tuple[list[int], dict[str, str], bool]]] = {
         BASE: [(everyone, {}, False)],
@@ -60,7 +69,9 @@ def main(config: Config) -> None:
     accuracy.load(config.datasets[0])
     planned = conditions(config.seeds)
     rows = []
-    work = [(condition, *process) for condition, processes in planned.items() for process in processes]
+    work = [
+        (condition, *process) for condition, processes in planned.items() for process in processes
+    ]
     with watched(NAME):
         for place, (condition, seeds, environment, one_core) in enumerate(work):
             phase(condition, place / len(work))
@@ -70,7 +81,9 @@ def main(config: Config) -> None:
     head, lines = spread(frame)
     text = f"{_TEXT.about.format(dataset=config.datasets[0], seeds=config.seeds)}\n\n{markdown(head, lines)}"
     _runner.write_tables(config.out, NAME, frame, text)
-    _runner.console.print(terminal(head, lines, f"{config.datasets[0]}: how far rows repeat, in points", len(head)))
+    _runner.console.print(
+        terminal(head, lines, f"{config.datasets[0]}: how far rows repeat, in points", len(head))
+    )
     _runner.console.print(f"rows: {config.out / f'{NAME}.csv'}", soft_wrap=True)
 
 
@@ -78,7 +91,9 @@ def _in_a_process(
     config: Config, seeds: list[int], environment: dict[str, str], one_core: bool
 ) -> list[dict[str, Any]]:
     name = config.datasets[0]
-    name = str(Path(name).resolve()) if Path(name).exists() else name  # the process starts in another folder
+    name = (
+        str(Path(name).resolve()) if Path(name).exists() else name
+    )  # the process starts in another folder
     code = _sides.code_of(child, name, seeds, config.epochs)
     if one_core:
         code = f"import os; os.sched_setaffinity(0, [min(os.sched_getaffinity(0))]); {code}"
@@ -87,15 +102,23 @@ def _in_a_process(
 
 
 def child(dataset: str, seeds: list[int], epochs: int | None) -> list[dict[str, Any]]:
-    config = privge.Config(epochs=epochs, mechanisms=("hds",), epsilons=(1.0,), seeds=max(seeds) + 1)
+    config = privge.Config(
+        epochs=epochs, mechanisms=("hds",), epsilons=(1.0,), seeds=max(seeds) + 1
+    )
     planned = accuracy.plan_task(config, "node", dataset, settings.plan(config, "node", dataset))
     benches = {seed: cells.prepare(next(iter(planned.values())), seed) for seed in seeds}
     rows = []
     for cell in sorted(planned, key=lambda cell: cell.seed):
         if cell.seed in benches and cell.mechanism not in cells.GRAPH_ALONE.values():
             found = cells.compute(benches[cell.seed], cell)
-            row = {"mechanism": cell.mechanism, "seed": cell.seed, "value": found.values[cell.last_metric]}
-            rows.append({**row, "preprocessing": cell.preprocessing, "validation": found.also["validation"]})
+            row = {
+                "mechanism": cell.mechanism,
+                "seed": cell.seed,
+                "value": found.values[cell.last_metric],
+            }
+            rows.append(
+                {**row, "preprocessing": cell.preprocessing, "validation": found.also["validation"]}
+            )
     return rows
 
 

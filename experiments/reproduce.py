@@ -17,12 +17,14 @@ from ldp_jax.learning.metrics import mean_interval
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """Run an experiment, compare its rows with the committed ones, and write a web page on both: OUT/NAME.html.
+    """Run an experiment, compare its rows with the committed ones, and write a web page on both.
 
-    What is there already is not computed again. Exits with 1 where, at the preset committed, a mean over seeds is
-    not within the intervals of both. Times and memory are of a machine, and are not compared. ``reproduce all
-    --compare-only`` computes nothing and writes the pages of all experiments and index.html. What has no rows in
-    --out is shown as committed.
+    OUT/NAME.html.
+
+    What is there already is not computed again. Exits with 1 where, at the preset committed, a mean
+    over seeds is not within the intervals of both. Times and memory are of a machine, and are not
+    compared. ``reproduce all --compare-only`` computes nothing and writes the pages of all
+    experiments and index.html. What has no rows in --out is shown as committed.
     """
 
     name: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME")]
@@ -30,8 +32,8 @@ class Config:
     table: str = ""
     """only this table or figure of the paper, as it numbers them: 3, III, or 'Figure 6'"""
     preset: Literal["smoke", "committed", "paper"] = "committed"
-    """smoke: two minutes on one core, on data that need no file; committed: the committed rows; paper: the paper's
-    own grid, where that is larger"""
+    """smoke: two minutes on one core, on data that need no file; committed: the committed rows;
+    paper: the paper's own grid, where that is larger"""
     out: Path = DEFAULT_OUT
     """where your rows and pages go; not the folder of the committed ones"""
     compare_only: bool = False
@@ -41,9 +43,15 @@ class Config:
 def main(config: Config) -> None:
     if config.out.resolve() == REFERENCE.resolve():
         raise UsageError(f"--out {config.out}: these are the committed rows themselves")
-    names, every, apart = [config.name], config.name == "all", []
+    names = [config.name]
+    every = config.name == "all"
+    apart = []
     if every:
-        names = [name for name in EXPERIMENTS if config.compare_only or runs(name, config.preset, config.out)]
+        names = [
+            name
+            for name in EXPERIMENTS
+            if config.compare_only or runs(name, config.preset, config.out)
+        ]
     for name in names:
         catalogue.named(name)
         items = papers.of(name, config.table) if config.table else []
@@ -60,7 +68,9 @@ def main(config: Config) -> None:
         console.print(f"index: {_html.index(config.out, names)}", soft_wrap=True)
     for words in apart:
         console.print(f"[bold red]{words}", soft_wrap=True)
-    if apart and config.preset == "committed":  # a row of others is one draw, which other cores round otherwise
+    if (
+        apart and config.preset == "committed"
+    ):  # a row of others is one draw, which other cores round otherwise
         raise SystemExit(1)
 
 
@@ -74,13 +84,17 @@ def _run(name: str, config: Config, items: Sequence[papers.Item]) -> None:
         commands = [item.command.split() for item in items]
         asked = [tyro.cli(kind, args=words) for command, *words in commands if command == name]
         if config.preset == "committed" and any(one != kind(parts=one.parts) for one in asked):
-            planned = [dataclasses.replace(one, out=config.out) for one in asked]  # by the commands of papers.md
+            planned = [
+                dataclasses.replace(one, out=config.out) for one in asked
+            ]  # by the commands of papers.md
         else:
             wanted = {part for one in asked for part in one.parts}
             kept = [(one, tuple(part for part in one.parts if part in wanted)) for one in planned]
             planned = [dataclasses.replace(one, parts=parts) for one, parts in kept if parts]
         if asked and not planned:
-            raise UsageError(f"--table {config.table}: preset {config.preset} of {name} computes nothing of it")
+            raise UsageError(
+                f"--table {config.table}: preset {config.preset} of {name} computes nothing of it"
+            )
     for one in planned:
         _registry.module(name).main(one)
     if write := getattr(_registry.module(name), "write_report", None):
@@ -88,7 +102,10 @@ def _run(name: str, config: Config, items: Sequence[papers.Item]) -> None:
 
 
 def _compared(name: str, config: Config) -> tuple[str, list[str]]:
-    """In Markdown, which rows there are and how they compare; and the means that disagree, in words."""
+    """In Markdown, which rows there are and how they compare.
+
+    And the means that disagree, in words.
+    """
     run = "Nothing was computed." if config.compare_only else f"Preset {config.preset}."
     experiment = EXPERIMENTS[name]
     if not experiment.rows:
@@ -105,7 +122,10 @@ def _compared(name: str, config: Config) -> tuple[str, list[str]]:
 
 
 class Comparison(NamedTuple):
-    """A file's rows against the committed ones: a line of a table, and the means that disagree, in words."""
+    """A file's rows against the committed ones.
+
+    A line of a table, and the means that disagree, in words.
+    """
 
     line: list[str]
     apart: list[str]
@@ -116,12 +136,16 @@ class Comparison(NamedTuple):
 
 
 TOLERANCE = 1e-3
-"""Relative, of means over a single seed, which have no interval: these are drawn under fixed keys."""
+"""Relative, of means over a single seed, which have no interval: these are drawn under fixed
+keys.
+"""
 
 
 def compare(mine: Results, committed: Results) -> Comparison:
     """Rows by identity, means over seeds by their 95 % intervals."""
-    ours, theirs, keys = mine.read(), committed.read(), list(committed.key)
+    ours = mine.read()
+    theirs = committed.read()
+    keys = list(committed.key)
     theirs = theirs[~theirs.metric.str.contains(r"(?:^| )(?:s|seconds|variance)$", regex=True)]
     both = theirs.merge(ours, on=keys, suffixes=("_committed", ""))
     same = (both.value == both.value_committed) | (both.value.isna() & both.value_committed.isna())
@@ -131,7 +155,9 @@ def compare(mine: Results, committed: Results) -> Comparison:
         here, other = (mean_interval(part[name]) for name in ("value", "value_committed"))
         widths = [x.half_width for x in (here, other) if math.isfinite(x.half_width)]
         allowed = sum(widths) if widths else TOLERANCE * max(abs(other.mean), TOLERANCE)
-        if not (part.index.isin(same.index[same]).all() or abs(here.mean - other.mean) <= allowed):  # or NaN
+        if not (
+            part.index.isin(same.index[same]).all() or abs(here.mean - other.mean) <= allowed
+        ):  # or NaN
             words = ", ".join(map(str, group))
             apart.append(f"{words}: {here.mean:.6g}, committed {other.mean:.6g}")
     largest = gap.max() if len(gap) else 0.0

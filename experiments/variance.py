@@ -29,10 +29,12 @@ COLOURS = dict(zip([*FORMULAS, *TABLES], _SHADES, strict=True))
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """Worst-case variance on [-1, 1] of every unbiased mechanism on one number: table, CSV and figure.
+    """Worst-case variance on [-1, 1] of every unbiased mechanism on one number.
 
-    The paper's Figure 1 with all mechanisms of the library: closed forms, and integer tables with their rounding
-    included. Seconds.
+    Table, CSV and figure.
+
+    The paper's Figure 1 with all mechanisms of the library: closed forms, and integer tables with
+    their rounding included. Seconds.
     """
 
     points: int = 33
@@ -51,7 +53,8 @@ def main(config: Config) -> None:
         for e, v in zip(grid, values, strict=True)
     ]
     frame = pd.DataFrame(rows)
-    header, lines = ["worst-case variance", *(f"{e:g}" for e in TABLE)], _lines(frame)
+    header = ["worst-case variance", *(f"{e:g}" for e in TABLE)]
+    lines = _lines(frame)
     write_tables(config.out, NAME, frame, markdown(header, lines))
     console.print(terminal(header, lines, "worst-case variance on [-1, 1]"))
     path = config.out / f"{NAME}.png"
@@ -65,7 +68,12 @@ def _lines(frame: pd.DataFrame) -> list[list[str]]:
     for name, part in frame.groupby("mechanism", sort=False):
         values = part.set_index("epsilon").worst_variance
         shown = {e: f"{values[e]:.4g}" for e in TABLE}
-        lines.append([str(name), *(f"**{text}**" if values[e] == best[e] else text for e, text in shown.items())])
+        lines.append(
+            [
+                str(name),
+                *(f"**{text}**" if values[e] == best[e] else text for e, text in shown.items()),
+            ]
+        )
     return lines
 
 

@@ -26,7 +26,14 @@ from experiments._sides import code_of, in_a_process
 NAME = "weight"
 ROOT = Path(__file__).parents[1]
 MOST_LINES, MOST_PARAMETERS = 60, 8
-LAYOUT = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
+LAYOUT = {
+    tokenize.COMMENT,
+    tokenize.NL,
+    tokenize.NEWLINE,
+    tokenize.INDENT,
+    tokenize.DEDENT,
+    tokenize.ENDMARKER,
+}
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 COMPILED = "/jax/core/compile/backend_compile_duration"  # JAX records it once for each XLA program
 JOBS = ("private_embedding", "counts", "reports beside a panel")
@@ -55,14 +62,17 @@ AIMS: dict[str, tuple[str, float]] = {
 class Config:
     """Lines, names, compiled programs and seconds of the project, each beside its aim.
 
-    Counting takes seconds and runs nothing. A code line is neither blank, nor comment, nor docstring. A long
-    function has more than 60 code lines, a wide one more than 8 parameters. The files hold what this run measured.
+    Counting takes seconds and runs nothing. A code line is neither blank, nor comment, nor
+    docstring. A long function has more than 60 code lines, a wide one more than 8 parameters. The
+    files hold what this run measured.
     """
 
     calls: bool = False
     """also measure a first, a changed and a warm call of three jobs on debian: about two minutes"""
     suite: bool = False
-    """also time the test suite, the demo and audit --quick, with an empty compilation cache: about half an hour"""
+    """also time the test suite, the demo and audit --quick, with an empty compilation cache: about
+    half an hour
+    """
     out: Path = DEFAULT_OUT
     """where weight.csv, weight.md and the manifest go"""
 
@@ -79,7 +89,10 @@ def main(config: Config) -> None:
     rows = [(name, found[name], unit, aim) for name, (unit, aim) in AIMS.items() if name in found]
     frame = pd.DataFrame(rows, columns=["quantity", "value", "unit", "aim"])
     header = [*frame.columns, "reached"]
-    lines = [[name, f"{v:,.6g}", unit, f"{aim:,g}", "yes" if v <= aim else "no"] for name, v, unit, aim in rows]
+    lines = [
+        [name, f"{v:,.6g}", unit, f"{aim:,g}", "yes" if v <= aim else "no"]
+        for name, v, unit, aim in rows
+    ]
     console.print(terminal(header, lines, "what the project weighs"))
     write_tables(config.out, NAME, frame, markdown(header, lines))
     console.print(f"rows: {config.out / f'{NAME}.csv'}", soft_wrap=True)
@@ -91,9 +104,18 @@ def count(root: Path) -> dict[str, float]:
     trees = {path: ast.parse(text) for path, text in modules.items()}
     kinds = {path: line_kinds(text) for path, text in modules.items()}
     exported = {path: exported_names(tree) for path, tree in trees.items()}
-    crossing = [name for path, tree in trees.items() for name in underscore_imports(tree, path.relative_to(root))]
-    large = [name for path, tree in trees.items() for name in large_functions(tree, kinds[path]["code"])]
-    others = {part: [path.read_text() for path in (root / part).rglob("*.py")] for part in ("experiments", "tests")}
+    crossing = [
+        name
+        for path, tree in trees.items()
+        for name in underscore_imports(tree, path.relative_to(root))
+    ]
+    large = [
+        name for path, tree in trees.items() for name in large_functions(tree, kinds[path]["code"])
+    ]
+    others = {
+        part: [path.read_text() for path in (root / part).rglob("*.py")]
+        for part in ("experiments", "tests")
+    }
     readme = (root / "README.md").read_text().splitlines()
     blocks = [number for number, line in enumerate(readme, 1) if line.startswith("```python")]
     return {
@@ -119,7 +141,10 @@ def line_kinds(text: str) -> dict[str, set[int]]:
         code.update(lines if token.type not in LAYOUT else ())
         with_any.update(lines if token.string == "Any" else ())
     for node in ast.walk(ast.parse(text)):
-        if isinstance(node, (ast.Module, ast.ClassDef, *FUNCTIONS)) and ast.get_docstring(node) is not None:
+        if (
+            isinstance(node, (ast.Module, ast.ClassDef, *FUNCTIONS))
+            and ast.get_docstring(node) is not None
+        ):
             docstring.update(_lines_of(node.body[0]))
     return {"code": code - docstring, "docstring": docstring, "Any": with_any}
 
@@ -131,21 +156,32 @@ def _lines_of(node: Any) -> set[int]:
 def exported_names(tree: ast.Module) -> int:
     """How many names the module's ``__all__`` lists; a list that is computed is refused."""
     kinds = (ast.Assign, ast.AugAssign, ast.AnnAssign)
-    lists = [node for node in tree.body if isinstance(node, kinds) and ast.unparse(node).startswith("__all__")]
+    lists = [
+        node
+        for node in tree.body
+        if isinstance(node, kinds) and ast.unparse(node).startswith("__all__")
+    ]
     return sum(len(ast.literal_eval(node.value)) for node in lists if node.value)
 
 
 def underscore_imports(tree: ast.Module, path: Path) -> list[str]:
     """The names that a module imports from another package, where they or their module start with an underscore."""
-    here, names = path.with_suffix("").parts, []
+    here = path.with_suffix("").parts
+    names = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            module = importlib.util.resolve_name("." * node.level + (node.module or ""), ".".join(here[:-1]))
+            module = importlib.util.resolve_name(
+                "." * node.level + (node.module or ""), ".".join(here[:-1])
+            )
             names += [f"{module}.{alias.name}" for alias in node.names]
     parts = {name: name.split(".") for name in names if name.startswith("ldp_jax.")}
-    hidden = [name for name in parts if any(x.startswith("_") and not x.endswith("__") for x in parts[name])]
+    hidden = [
+        name
+        for name in parts
+        if any(x.startswith("_") and not x.endswith("__") for x in parts[name])
+    ]
     return [name for name in hidden if parts[name][1] != here[1]]
 
 
@@ -154,8 +190,14 @@ def large_functions(tree: ast.Module, code: set[int]) -> list[str]:
     found = []
     for node in ast.walk(tree):
         if isinstance(node, FUNCTIONS):
-            named = {each.arg for each in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)}
-            if len(code & _lines_of(node)) > MOST_LINES or len(named - {"self", "cls"}) > MOST_PARAMETERS:
+            named = {
+                each.arg
+                for each in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
+            }
+            if (
+                len(code & _lines_of(node)) > MOST_LINES
+                or len(named - {"self", "cls"}) > MOST_PARAMETERS
+            ):
                 found.append(node.name)
     return found
 
@@ -168,9 +210,13 @@ def _call(job: str, data: Any, key: jax.Array, changed: bool) -> Any:
         return ldp.private_embedding(key, data.graph, data, mechanism, alpha=0.1, r=0.1).z
     if job == "counts":
         labels = np.where(known, data.y, -1)
-        return ldp.predict_from_counts(key, data.graph, data.x, labels, epsilon, unit=unit).log_posterior
+        return ldp.predict_from_counts(
+            key, data.graph, data.x, labels, epsilon, unit=unit
+        ).log_posterior
     panel = np.flatnonzero(known)
-    return ldp.predict_from_reports(key, data.graph, data.x, panel, data.y[panel], epsilon).log_posterior
+    return ldp.predict_from_reports(
+        key, data.graph, data.x, panel, data.y[panel], epsilon
+    ).log_posterior
 
 
 def measure_calls(job: str) -> dict[str, float]:
@@ -180,14 +226,21 @@ def measure_calls(job: str) -> dict[str, float]:
 
 def calls(job: str) -> dict[str, float]:
     """What the calls of a job take in this process; imports and data are loaded before."""
-    data, programs, found = ldp.load("debian"), [], {}
+    data = ldp.load("debian")
+    programs = []
+    found = {}
     for name in ldp.__all__:
         getattr(ldp, name)  # imported on first use
     listen = jax.monitoring.register_event_duration_secs_listener
     listen(lambda event, *_, **__: programs.append(event) if event == COMPILED else None)
-    for call, seed, changed in (("first call", 0, False), ("new arguments", 1, True), ("warm call", 2, False)):
+    for call, seed, changed in (
+        ("first call", 0, False),
+        ("new arguments", 1, True),
+        ("warm call", 2, False),
+    ):
         key = jax.block_until_ready(jax.random.key(seed))  # which is JAX's own
-        before, start = len(programs), time.process_time()
+        before = len(programs)
+        start = time.process_time()
         jax.block_until_ready(_call(job, data, key, changed))
         found[f"{job}: {call}"] = round(time.process_time() - start, 2)
         found[f"{job}: {call}, compiled"] = len(programs) - before
@@ -196,12 +249,18 @@ def calls(job: str) -> dict[str, float]:
 
 def time_command(name: str, *words: str) -> dict[str, float]:
     """Wall and CPU seconds of ``python -m`` with some words, its children included, from an empty cache."""
-    before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    start = time.perf_counter()
     with tempfile.TemporaryDirectory() as cache:
         environment = {**os.environ, "JAX_COMPILATION_CACHE_DIR": cache}
-        done = subprocess.run([sys.executable, "-m", *words], cwd=ROOT, env=environment, check=False)
-    wall, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
+        done = subprocess.run(
+            [sys.executable, "-m", *words], cwd=ROOT, env=environment, check=False
+        )
+    wall = time.perf_counter() - start
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
     if done.returncode:
-        console.print(f"[bold red]{name}: exit code {done.returncode}; these seconds may be of an incomplete run")
+        console.print(
+            f"[bold red]{name}: exit code {done.returncode}; these seconds may be of an incomplete run"
+        )
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return {name: round(wall, 1), f"{name}, CPU": round(cpu, 1)}

@@ -1,15 +1,18 @@
 """Locally differentially private graph learning in JAX.
 
 ``import ldp_jax as ldp`` is all that a notebook needs. The names of the first minute (``ldp.load``,
-``ldp.private_embedding``, ``ldp.Ledger``, ...) and the twelve rooms are imported on first use, so that
-``ldp.accounting``, ``ldp.Ledger`` and ``ldp.deployment`` never load JAX.
+``ldp.private_embedding``, ``ldp.Ledger``, ...) and the twelve rooms are imported on first use, so
+that ``ldp.accounting``, ``ldp.Ledger`` and ``ldp.deployment`` never load JAX.
 
 * ``core`` - types, random words, integer tables, spaces, the mechanism protocol;
 * ``accounting`` - guarantees, composition, ledgers;
-* ``features``, ``edges``, ``hyperbolic`` - mechanisms on one user's numbers, neighbour list, hyperbolic point;
-* ``graph``, ``learning``, ``servers`` - the server's side: propagation, training, protocols in one call;
+* ``features``, ``edges``, ``hyperbolic`` - mechanisms on one user's numbers, neighbour list,
+  hyperbolic point;
+* ``graph``, ``learning``, ``servers`` - the server's side: propagation, training, protocols in one
+  call;
 * ``deployment`` - devices and the wire, without JAX;
-* ``verification``, ``attacks`` - is an epsilon true, and what does it protect from; ``datasets`` - graphs.
+* ``verification``, ``attacks`` - is an epsilon true, and what does it protect from; ``datasets`` -
+  graphs.
 
 >>> import ldp_jax as ldp
 >>> print(ldp.Guarantee(1.0) + ldp.Guarantee(0.5))

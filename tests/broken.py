@@ -34,7 +34,9 @@ from ldp_jax.features.sampled import _subset
 
 @mechanism
 class Bare(Analytic):
-    """Signs that are their own estimate, of a law and moments that a twin says or nobody asks; abstract."""
+    """Signs that are their own estimate, of a law and moments that a twin says or nobody asks;
+    abstract.
+    """
 
     epsilon: Any
 
@@ -64,7 +66,9 @@ class Overspent(SquareWave):
 
 @mechanism
 class HonestDensityOnly(SquareWave):
-    """The density is that of epsilon, the draws are those of 1.05 epsilon, or of another multiple."""
+    """The density is that of epsilon, the draws are those of 1.05 epsilon, or of another
+    multiple.
+    """
 
     times: float = static(default=1.05)
 
@@ -151,7 +155,9 @@ class QuietWindow(ByUniform):
     width: float = static(default=1e-4)
 
     def from_uniform(self, u: Any, x: Any) -> Any:
-        return jnp.where(jnp.abs(jnp.asarray(x) - 0.3) < self.width, clip(x), super().from_uniform(u, x))
+        return jnp.where(
+            jnp.abs(jnp.asarray(x) - 0.3) < self.width, clip(x), super().from_uniform(u, x)
+        )
 
 
 @mechanism
@@ -163,7 +169,9 @@ class SharedSpike(ByUniform):
     def from_uniform(self, u: Any, x: Any) -> Any:
         u = jnp.asarray(u)
         spike = 20 + clip(x) + 1e-2 * (u / self.mass - 0.5)
-        return jnp.where(u < self.mass, spike, super().from_uniform((u - self.mass) / (1 - self.mass), x))
+        return jnp.where(
+            u < self.mass, spike, super().from_uniform((u - self.mass) / (1 - self.mass), x)
+        )
 
     def log_density(self, y: Any, x: Any) -> Any:
         spike = jnp.where(jnp.abs(jnp.asarray(y) - 20 - clip(x)) <= 5e-3, self.mass / 1e-2, 0.0)
@@ -172,7 +180,9 @@ class SharedSpike(ByUniform):
 
 @mechanism
 class HonestWhileTraced(Laplace):
-    """Python code that knows whether it is traced, and sends the record as it is where it is not."""
+    """Python code that knows whether it is traced, and sends the record as it is where it is
+    not.
+    """
 
     def draw(self, key: Any, x: Any) -> Any:
         honest = super().draw(key, x)
@@ -209,7 +219,9 @@ class ProductOfSigns(Sampled):
         u = uniform(key, (self.dim,))
         side = jnp.prod(jnp.sign(u[: self.factors] - 0.5))
         u = u.at[-1].set(0.5 + side * jnp.abs(u[-1] - 0.5))
-        return SparseReport(jnp.arange(self.dim, dtype=jnp.int32), self.inner.from_uniform(u, jnp.asarray(x)))
+        return SparseReport(
+            jnp.arange(self.dim, dtype=jnp.int32), self.inner.from_uniform(u, jnp.asarray(x))
+        )
 
 
 @pytree
@@ -220,7 +232,9 @@ class LeakyTable(Discrete):
         row, _ = integer_tables.split(jnp, x, self.inputs, self.encoding)
         leaks = (jnp.asarray(word) >> 8) % jnp.uint32(10_000) == 77
         return jnp.where(
-            leaks, jnp.minimum(row, self.counts[self.level] - 1), super().from_words(word, rounding, x)
+            leaks,
+            jnp.minimum(row, self.counts[self.level] - 1),
+            super().from_words(word, rounding, x),
         )
 
 
@@ -232,11 +246,15 @@ class GaussianBranch(Bare):
         coin, sign, noise = jax.random.split(key, 3)
         branch = (uniform(coin, jnp.shape(x)) < 0.5).astype(jnp.int32)
         value = clip(x) + 4.0 * jax.random.normal(noise, jnp.shape(x))
-        return BranchReport(branch, jnp.where(branch == 1, value, Duchi(self.epsilon).draw(sign, x)))
+        return BranchReport(
+            branch, jnp.where(branch == 1, value, Duchi(self.epsilon).draw(sign, x))
+        )
 
     def log_density(self, y: Any, x: Any) -> Any:
         gaussian = jax.scipy.stats.norm.logpdf(y[1], clip(x), 4.0)
-        return jnp.log(0.5) + jnp.where(jnp.asarray(y[0]) == 1, gaussian, Duchi(self.epsilon).log_density(y[1], x))
+        return jnp.log(0.5) + jnp.where(
+            jnp.asarray(y[0]) == 1, gaussian, Duchi(self.epsilon).log_density(y[1], x)
+        )
 
     def codomain(self) -> Mixture:
         return Mixture((Finite((-1.0, 1.0)), Interval(-np.inf, np.inf, lambda x: clip(x)[None])))
@@ -273,7 +291,9 @@ class ThinTail(Bare, Numeric):
 
 @mechanism
 class FloatDuchi(Bare):
-    """Duchi's law by one float32 uniform: beyond epsilon 16.6 the rare sign is lost, and before that rounded up."""
+    """Duchi's law by one float32 uniform: beyond epsilon 16.6 the rare sign is lost, and before
+    that rounded up.
+    """
 
     def draw(self, key: Any, x: Any) -> Any:
         return self.from_uniform(jax.random.uniform(key, jnp.shape(x)) + np.float32(2.0**-24), x)
@@ -309,7 +329,9 @@ class AnyGraphs(EdgeRand):
     """Claims of any two graphs what holds of one edge."""
 
     def guarantee(self) -> Guarantee:
-        return dataclasses.replace(super().guarantee(), adjacency="any two graphs of the same nodes")
+        return dataclasses.replace(
+            super().guarantee(), adjacency="any two graphs of the same nodes"
+        )
 
 
 @mechanism
@@ -343,7 +365,9 @@ class OfAnyGraphs(DPRR):
 
     def relationship(self, reporting: Any = "full") -> Guarantee:
         words = "any two graphs of the same users"
-        return Guarantee(super().relationship(reporting).epsilon, unit=RELATIONSHIP, adjacency=words)
+        return Guarantee(
+            super().relationship(reporting).epsilon, unit=RELATIONSHIP, adjacency=words
+        )
 
 
 @pytree
@@ -363,8 +387,11 @@ class FloatFeatures(RandomizedFeatures):
     """The same of the coordinates of a vector."""
 
     def privatize(self, key: Any, x: Any) -> Any:
-        keys, each = jax.random.split(key, self.dim), FloatTable(**vars(self.inner))
-        return jax.vmap(lambda level, key, x: each.at(level).draw(key, x))(self.inner.level, keys, jnp.asarray(x))
+        keys = jax.random.split(key, self.dim)
+        each = FloatTable(**vars(self.inner))
+        return jax.vmap(lambda level, key, x: each.at(level).draw(key, x))(
+            self.inner.level, keys, jnp.asarray(x)
+        )
 
 
 @pytree
@@ -383,12 +410,16 @@ class OneEndOnly(DPRR):
 
     def relationship(self, reporting: Any = "full") -> Guarantee:
         honest = super().relationship(reporting)
-        return dataclasses.replace(honest, epsilon=honest.epsilon / 2 if reporting == "full" else honest.epsilon)
+        return dataclasses.replace(
+            honest, epsilon=honest.epsilon / 2 if reporting == "full" else honest.epsilon
+        )
 
 
 @mechanism
 class OverspentCurator(EdgeRand):
-    """A curator who runs at an epsilon 5 % larger than the one that they claim, and says so in the law."""
+    """A curator who runs at an epsilon 5 % larger than the one that they claim, and says so in the
+    law.
+    """
 
     def guarantee(self) -> Guarantee:
         return EdgeRand(float(self.epsilon)).guarantee()
@@ -399,7 +430,8 @@ class OverspentCurator(EdgeRand):
     def release_law(self, split: Any) -> Any:
         count = split.pairs().candidates
         told = np.arange(1 << count)[:, None] >> np.arange(count) & 1
-        nodes, every = split.pairs(), np.stack(np.triu_indices(split.num_nodes, 1), 1)
+        nodes = split.pairs()
+        every = np.stack(np.triu_indices(split.num_nodes, 1), 1)
         codes = nodes.codes(every)
         true = np.isin(codes[~np.isin(codes, nodes.public)], nodes.private)
         wrong = (told != true).sum(1)

@@ -1,4 +1,6 @@
-"""Every test runs on the CPU or where JAX_PLATFORMS says, under JAX's key-reuse checker, with the same examples."""
+"""Every test runs on the CPU or where JAX_PLATFORMS says, under JAX's key-reuse checker, with the
+same examples.
+"""
 
 import atexit
 import contextlib
@@ -26,14 +28,18 @@ from tests import mutants
 
 os.environ["LDP_JAX_PROGRESS"] = "0"
 jax.config.update("jax_platforms", os.environ.get("JAX_PLATFORMS") or "cpu")
-if jax.config.jax_platforms != "cpu":  # references and networks in float32; what must be, asks for it itself
+if (
+    jax.config.jax_platforms != "cpu"
+):  # references and networks in float32; what must be, asks for it itself
     jax.config.update("jax_default_matmul_precision", "highest")
-# Most programs of tests run once: LLVM's first level, XLA's older emitter, and one module a program in place of 32.
-# What tests start inherits the flags. XLA ends a process whose flags it does not know.
+# Most programs of tests run once: LLVM's first level, XLA's older emitter, and one module a program
+# in place of 32. What tests start inherits the flags. XLA ends a process whose flags it does not
+# know.
 _FLAGS = ["--xla_backend_optimization_level=1"]
 if jaxlib.version.__version_info__[:2] == (0, 10):
     _FLAGS += ["--xla_cpu_use_fusion_emitters=false", "--xla_cpu_parallel_codegen_split_count=1"]
-# Folders whose tests draw by the million; in all others LLVM's level 0 halves what a program costs to compile.
+# Folders whose tests draw by the million; in all others LLVM's level 0 halves what a program costs
+# to compile.
 _DRAWS = {"contract", "features", "verification"}
 os.environ["XLA_FLAGS"] = " ".join([*_FLAGS, os.environ.get("XLA_FLAGS", "")]).strip()
 
@@ -41,8 +47,8 @@ os.environ["XLA_FLAGS"] = " ".join([*_FLAGS, os.environ.get("XLA_FLAGS", "")]).s
 class _Programs:
     """What this worker compiled, on disk.
 
-    JAX writes its files in place: each worker has a folder, and gives what is new in it to the others. They go with
-    the run, unless ``JAX_COMPILATION_CACHE_DIR`` says where they may stay.
+    JAX writes its files in place: each worker has a folder, and gives what is new in it to the
+    others. They go with the run, unless ``JAX_COMPILATION_CACHE_DIR`` says where they may stay.
     """
 
     def __init__(self) -> None:
@@ -75,20 +81,28 @@ class _Programs:
 
 
 _PROGRAMS = _Programs()
-# For the whole process: what a fixture of a file compiled would be compiled again in a test under another setting.
+# For the whole process: what a fixture of a file compiled would be compiled again in a test under
+# another setting.
 jax.config.update("jax_debug_key_reuse", True)
 jax.config.update("jax_compilation_cache_dir", str(_PROGRAMS.mine))
-jax.config.update("jax_persistent_cache_enable_xla_caches", "none")  # a GPU's, whose path would name each program
+jax.config.update(
+    "jax_persistent_cache_enable_xla_caches", "none"
+)  # a GPU's, whose path would name each program
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
-# Each collection walks every program that was traced, and calls XLA; a file's garbage goes when it ends.
+# Each collection walks every program that was traced, and calls XLA; a file's garbage goes when it
+# ends.
 gc.set_threshold(20_000, 10, 10)
-hypothesis.settings.register_profile("ci", derandomize=True, deadline=None, database=None, max_examples=25)
+hypothesis.settings.register_profile(
+    "ci", derandomize=True, deadline=None, database=None, max_examples=25
+)
 hypothesis.settings.load_profile("ci")
 
 
 class _Memory:
-    """Forgets compiled programs before they fill the memory: 500 take half a gigabyte; the disk keeps them."""
+    """Forgets compiled programs before they fill the memory: 500 take half a gigabyte; the disk
+    keeps them.
+    """
 
     def __init__(self) -> None:
         self.compiled = 0
@@ -129,17 +143,21 @@ _FAULTS = {test for mutant in mutants.load() for test in mutant["tests"]}
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Cases that sampled.toml leaves to ``-m slow`` are marked; then those of one name are put together.
+    """Cases that sampled.toml leaves to ``-m slow`` are marked; then those of one name are put
+    together.
 
-    As on a chessboard: a case runs where the places of its parameters, its file's start and the number of commits
-    add up to a multiple. So no value of a parameter is left out for long, and each commit asks others.
+    As on a chessboard: a case runs where the places of its parameters, its file's start and the
+    number of commits add up to a multiple. So no value of a parameter is left out for long, and
+    each commit asks others.
     """
     commits = _commits()
     places: defaultdict[tuple[str, str], dict[str, int]] = defaultdict(dict)
     for item in items:
         test = item.nodeid.partition("[")[0]
         file = test.partition("::")[0]
-        where = start = commits + zlib.crc32(file.encode())  # tests of one file share fixtures: they go together
+        where = start = commits + zlib.crc32(
+            file.encode()
+        )  # tests of one file share fixtures: they go together
         for name, value in item.callspec.params.items() if hasattr(item, "callspec") else ():
             known = places[test, name]
             where += known.setdefault(repr(value), len(known))
@@ -154,20 +172,30 @@ def _commits() -> int:
     """How many there are up to HEAD; 0 outside a repository."""
     count = ["git", "rev-list", "--count", "HEAD"]
     try:
-        return int(subprocess.run(count, cwd=Path(__file__).parent, capture_output=True, check=True).stdout)
+        return int(
+            subprocess.run(count, cwd=Path(__file__).parent, capture_output=True, check=True).stdout
+        )
     except (OSError, subprocess.CalledProcessError):
         return 0
 
 
 def _together(items: list[pytest.Item]) -> None:
-    """A file's tests of one ``name`` run together: they share programs that :class:`_Memory` would soon forget."""
+    """A file's tests of one ``name`` run together: they share programs that :class:`_Memory` would
+    soon forget.
+    """
     seen: dict[tuple[Path, Any], int] = {}
 
     def place(item: pytest.Item) -> tuple[int, int]:
-        params = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+        params = (
+            item.callspec.params
+            if isinstance(item, pytest.Function) and hasattr(item, "callspec")
+            else {}
+        )
         file = seen.setdefault((item.path, None), len(seen))
         name = params.get("name")
-        return file, seen.setdefault((item.path, name), len(seen)) if isinstance(name, str) else file
+        return file, seen.setdefault((item.path, name), len(seen)) if isinstance(
+            name, str
+        ) else file
 
     items.sort(key=place)
 

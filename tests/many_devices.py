@@ -1,7 +1,8 @@
-"""What :mod:`tests.test_many_devices` asks of eight simulated devices, and of two processes: a script, no test.
+"""What :mod:`tests.test_many_devices` asks of eight simulated devices, and of two processes: a
+script, no test.
 
-``python -m tests.many_devices usual`` (or ``rare``) prints JSON: the name of each check, and what it found wrong.
-``... hosts INDEX PORT`` (or ``pair``, of more checks) is one of two processes.
+``python -m tests.many_devices usual`` (or ``rare``) prints JSON: the name of each check, and what
+it found wrong. ``... hosts INDEX PORT`` (or ``pair``, of more checks) is one of two processes.
 """
 
 import dataclasses
@@ -47,7 +48,9 @@ def meshes() -> dict[str, jax.sharding.Mesh]:
 def put(x: Any, mesh: jax.sharding.Mesh, *spec: str | None) -> Any:
     """Arrays of the host, divided."""
     to = NamedSharding(mesh, P(*spec))
-    return jax.tree.map(lambda leaf: jax.make_array_from_callback(leaf.shape, to, lambda at: leaf[at]), x)
+    return jax.tree.map(
+        lambda leaf: jax.make_array_from_callback(leaf.shape, to, lambda at: leaf[at]), x
+    )
 
 
 def compiled(function: Callable[..., Any], *arguments: Any) -> tuple[Any, set[str]]:
@@ -60,7 +63,9 @@ def compiled(function: Callable[..., Any], *arguments: Any) -> tuple[Any, set[st
 def is_divided(x: Any, *spec: str | None) -> bool:
     """Whether each device has its part of an array alone."""
     wanted = NamedSharding(x.sharding.mesh, P(*spec))
-    return len(x.sharding.device_set) == jax.device_count() and x.sharding.is_equivalent_to(wanted, x.ndim)
+    return len(x.sharding.device_set) == jax.device_count() and x.sharding.is_equivalent_to(
+        wanted, x.ndim
+    )
 
 
 def check_divided(found: Any, one: Any, *spec: str | None, atol: float = 0.0) -> None:
@@ -88,15 +93,19 @@ def draws(m: Any, keys: Any, x: Any) -> Any:
 
 def divided_draws() -> Callable[..., Any]:
     users = P("devices")
-    return jax.shard_map(draws, mesh=meshes()["Auto"], in_specs=(P(), users, users), out_specs=users)
+    return jax.shard_map(
+        draws, mesh=meshes()["Auto"], in_specs=(P(), users, users), out_specs=users
+    )
 
 
 def users_of(name: str) -> Callable[[], None]:
     """``shard_map(vmap(m.privatize))`` draws the reports of one device."""
 
     def check() -> None:
-        m, atol = cases.CASES[name].make(1.0), 2e-5 if name in ROUNDED else 0.0
-        x, one = records_of(m), jax.jit(draws)(m, user_keys(), records_of(m))
+        m = cases.CASES[name].make(1.0)
+        atol = 2e-5 if name in ROUNDED else 0.0
+        x = records_of(m)
+        one = jax.jit(draws)(m, user_keys(), records_of(m))
         check_divided(jax.jit(divided_draws())(m, user_keys(), x), one, "devices", atol=atol)
 
     return check
@@ -110,9 +119,13 @@ def users_in_loops() -> None:
 
 
 def users_on_meshes() -> None:
-    """``privatize`` and ``jit(vmap)`` of divided records, by a table: explicit axes would refuse its gather."""
-    m, key = cases.CASES["GeneralizedRR"].make(1.0), jax.random.key
-    x, one = records_of(m), mechanisms.privatize(key(3), m, records_of(m))
+    """``privatize`` and ``jit(vmap)`` of divided records, by a table: explicit axes would refuse
+    its gather.
+    """
+    m = cases.CASES["GeneralizedRR"].make(1.0)
+    key = jax.random.key
+    x = records_of(m)
+    one = mechanisms.privatize(key(3), m, records_of(m))
     for mesh in meshes().values():
         check_divided(mechanisms.privatize(key(3), m, put(x, mesh, "devices")), one, "devices")
     found, moved = compiled(draws, m, user_keys(), put(x, meshes()["Auto"], "devices"))
@@ -137,14 +150,19 @@ def columns_of(layout: Any) -> Callable[[], None]:
     """Columns stay where they are, whatever the axes are, and nothing moves."""
 
     def check() -> None:
-        op, x, all_meshes = operator(network(), layout), values(), meshes()
-        one, spec = pages(op, x), P(None, "devices")
+        op = operator(network(), layout)
+        x = values()
+        all_meshes = meshes()
+        one = pages(op, x)
+        spec = P(None, "devices")
         check_divided(pages(op, put(x, all_meshes["Auto"], *spec)), one, *spec, atol=TOLERANCE)
         for mesh in all_meshes.values():
             found, moved = compiled(pages, op, put(x, mesh, *spec))
             check_divided(found, one, *spec, atol=TOLERANCE)
             assert not moved
-        mapped = jax.jit(jax.shard_map(pages, mesh=all_meshes["Auto"], in_specs=(P(), spec), out_specs=spec))
+        mapped = jax.jit(
+            jax.shard_map(pages, mesh=all_meshes["Auto"], in_specs=(P(), spec), out_specs=spec)
+        )
         check_divided(mapped(op, x), one, *spec, atol=TOLERANCE)
         if layout == "segment":
             return
@@ -157,7 +175,9 @@ def columns_of(layout: Any) -> Callable[[], None]:
 
 def rows_are_exchanged() -> None:
     """Divided rows become columns, and rows again: that alone moves."""
-    op, x = operator(network()), values(columns=17)  # which eight do not divide
+    # which eight do not divide
+    op = operator(network())
+    x = values(columns=17)
     one = pages(op, x)
     check_divided(pages(op, put(x, meshes()["Auto"], "devices")), one, "devices", atol=TOLERANCE)
     divided = put(x, meshes()["Explicit"], "devices")
@@ -171,7 +191,8 @@ def rows_are_exchanged() -> None:
 def nodes_on_a_mesh() -> None:
     """A graph whose nodes and edges are divided; rows that the devices do not divide, too."""
     for nodes, mesh in zip((NODES, 61), meshes().values(), strict=True):
-        x, one = values(nodes, 3), pages(operator(network(nodes)), values(nodes, 3))
+        x = values(nodes, 3)
+        one = pages(operator(network(nodes)), values(nodes, 3))
         op = operator(network(nodes), mesh=mesh)
         held = [part.data.size for part in op.neighbours.senders.addressable_shards]
         assert max(held) < 1.5 * len(network(nodes).senders) / jax.device_count()
@@ -185,20 +206,33 @@ def nodes_on_a_mesh() -> None:
     np.testing.assert_allclose(pages(operator(empty, mesh=mesh), np.ones(5)), 0.1)
     with pytest.raises(ValueError, match="places are for one device"):
         operator(empty, "segment", places=4, mesh=mesh)
-    directed = graphs.from_edges([[0, 1], [1, 2]], 3)._replace(senders=np.array([1]), receivers=np.array([0]))
+    directed = graphs.from_edges([[0, 1], [1, 2]], 3)._replace(
+        senders=np.array([1]), receivers=np.array([0])
+    )
     directed = directed._replace(n_edge=np.array([1]), edges=None)
     ops = [operator(directed, allow_directed=True, mesh=on) for on in (None, mesh)]
     np.testing.assert_allclose(*(pages(op, np.arange(3.0)) for op in ops), atol=TOLERANCE)
     star = graphs.from_edges(np.stack([np.zeros(39_999, int), np.arange(1, 40_000)], 1), 40_000)
     beside_a_hub = ppr(operator(star, mesh=mesh), np.ones(40_000, np.float32), 0.1, 0.0, 1e-8)
-    np.testing.assert_allclose(beside_a_hub, 1.0, rtol=0, atol=2e-6)  # a sum of one edge after another: 2e-4
+    np.testing.assert_allclose(
+        beside_a_hub, 1.0, rtol=0, atol=2e-6
+    )  # a sum of one edge after another: 2e-4
 
 
 def nodes_and_other_arrays() -> None:
-    """Divided nodes bring an x to their rows that is not divided, or by columns, and wider than a block."""
-    x, m, one = values(), features.HDS(1.0, COLUMNS, 5), operator(network())
+    """Divided nodes bring an x to their rows that is not divided, or by columns, and wider than a
+    block.
+    """
+    x = values()
+    m = features.HDS(1.0, COLUMNS, 5)
+    one = operator(network())
     size = lambda op, x: (pages(op, x) ** 2).sum()
-    wanted = pages(one, x), embedded(one, x, m), ppr_push(one, x, 0.1, 0.3), jax.grad(size, 1)(one, jnp.asarray(x))
+    wanted = (
+        pages(one, x),
+        embedded(one, x, m),
+        ppr_push(one, x, 0.1, 0.3),
+        jax.grad(size, 1)(one, jnp.asarray(x)),
+    )
     for mesh in meshes().values():
         op = operator(network(), mesh=mesh)
         check_divided(embedded(op, x, m), wanted[1], "devices", atol=TOLERANCE)
@@ -208,8 +242,13 @@ def nodes_and_other_arrays() -> None:
             found = jax.jit(jax.grad(size, 1))(op, given)
             np.testing.assert_allclose(found, wanted[3], rtol=0, atol=10 * TOLERANCE)
         with jax.set_mesh(mesh):
-            np.testing.assert_allclose(jax.grad(size, 1)(op, given), wanted[3], rtol=0, atol=10 * TOLERANCE)
-    op, x = operator(network(61), mesh=mesh), values(61, 8)  # of rows that the devices do not divide
+            np.testing.assert_allclose(
+                jax.grad(size, 1)(op, given), wanted[3], rtol=0, atol=10 * TOLERANCE
+            )
+    op, x = (
+        operator(network(61), mesh=mesh),
+        values(61, 8),
+    )  # of rows that the devices do not divide
     powers = kprop_many(operator(network(61)), x, (1, 3))
     np.testing.assert_allclose(
         kprop_many(op, put(x, mesh, None, "devices"), (1, 3)), powers, rtol=0, atol=TOLERANCE
@@ -223,9 +262,13 @@ def embedded(op: Operator, x: Any, m: Any) -> Any:
 def embeddings() -> None:
     """``private_embedding`` of users who are divided stays so, and no device has all of them."""
     x, graph, auto, explicit = values(columns=17), network(), *meshes().values()
-    m = features.HDS(np.linspace(0.5, 1.0, NODES), 17, 5)  # personal budgets, which are divided with the users
+    m = features.HDS(
+        np.linspace(0.5, 1.0, NODES), 17, 5
+    )  # personal budgets, which are divided with the users
     one = embedded(operator(graph), x, m)
-    check_divided(embedded(operator(graph), put(x, auto, "devices"), m), one, "devices", atol=TOLERANCE)
+    check_divided(
+        embedded(operator(graph), put(x, auto, "devices"), m), one, "devices", atol=TOLERANCE
+    )
     nodes = operator(graph, mesh=explicit)
     check_divided(embedded(nodes, put(x, explicit, "devices"), m), one, "devices", atol=TOLERANCE)
     reports = servers.perturb(jax.random.key(0), put(x, explicit, "devices"), m)
@@ -233,16 +276,31 @@ def embeddings() -> None:
 
 
 def other_meshes() -> None:
-    """Two axes of two types; arrays that are whole on each device; a mesh that is set; records by columns."""
-    op, x, m = operator(network()), values(columns=40), features.HDS(1.0, 40, 5)  # more columns than a block
-    one, pushed, sent = pages(op, x), ppr_push(op, x, 0.1, 0.3), embedded(op, x, m)
+    """Two axes of two types; arrays that are whole on each device; a mesh that is set; records by
+    columns.
+    """
+    op, x, m = (
+        operator(network()),
+        values(columns=40),
+        features.HDS(1.0, 40, 5),
+    )  # more columns than a block
+    one = pages(op, x)
+    pushed = ppr_push(op, x, 0.1, 0.3)
+    sent = embedded(op, x, m)
     mixed = jax.make_mesh((4, 2), ("one", "other"), (AxisType.Auto, AxisType.Explicit))
-    for spec in (("one", "other"), (None, ("one", "other")), (("one", "other"), None), ("other", "one")):
+    for spec in (
+        ("one", "other"),
+        (None, ("one", "other")),
+        (("one", "other"), None),
+        ("other", "one"),
+    ):
         divided = put(x, mixed, *spec)
         check_divided(pages(op, divided), one, *spec, atol=TOLERANCE)
         check_divided(ppr_push(op, divided, 0.1, 0.3), pushed, *spec, atol=TOLERANCE)
         check_divided(embedded(op, divided, m), sent, spec[0], atol=TOLERANCE)
-    np.testing.assert_allclose(pages(operator(network(), mesh=mixed), x), one, rtol=0, atol=TOLERANCE)
+    np.testing.assert_allclose(
+        pages(operator(network(), mesh=mixed), x), one, rtol=0, atol=TOLERANCE
+    )
     for mesh in (mixed, *meshes().values()):
         check_divided(pages(op, put(x, mesh)), one, atol=TOLERANCE)
         with jax.set_mesh(mesh):
@@ -255,10 +313,15 @@ def other_meshes() -> None:
 
 
 def counts_by_user() -> None:
-    """Counts of divided groups are those of one device; a process counts for its own users; noise moves nothing."""
-    graph, key, groups = network(), jax.random.key(2), np.arange(NODES) % 4 - 1
+    """Counts of divided groups are those of one device; a process counts for its own users; noise
+    moves nothing.
+    """
+    graph = network()
+    key = jax.random.key(2)
+    groups = np.arange(NODES) % 4 - 1
     m, real = edges.NeighbourCounts(0.5, 3), edges.NeighbourCounts(0.5, 3, noise="laplace")
-    level, owners = np.arange(NODES) % 2, edges.ownership(values(columns=1)[:, 0], np.arange(NODES) % 2 == 0)
+    level = np.arange(NODES) % 2
+    owners = edges.ownership(values(columns=1)[:, 0], np.arange(NODES) % 2 == 0)
     menu = [m, edges.NeighbourCounts(2.0, 3)]
     asked = (m, {}), (menu, {"levels": level}), (real, {"reporters": level > 0, "owners": owners})
     with jax.debug_key_reuse(False), pytest.MonkeyPatch.context() as patch:
@@ -271,11 +334,16 @@ def counts_by_user() -> None:
                 one = counts(groups)
                 for mesh in meshes().values():
                     check_divided(counts(put(groups, mesh, "devices")), one, "devices")
-        counted, count = [], whole_counts._counts
-        patch.setattr(whole_counts, "_counts", lambda *given: (counted.append(given[-1]), count(*given))[1])
+        counted = []
+        count = whole_counts._counts
+        patch.setattr(
+            whole_counts, "_counts", lambda *given: (counted.append(given[-1]), count(*given))[1]
+        )
         users = put(groups, mesh, "devices")
         noisy = lambda key: edges.privatize_counts(key, graph, m, users).counts
-        check_divided(noisy(key), one := edges.privatize_counts(key, graph, m, groups).counts, "devices")
+        check_divided(
+            noisy(key), one := edges.privatize_counts(key, graph, m, groups).counts, "devices"
+        )
         own = {part.index[0].indices(NODES)[:2] for part in users.addressable_shards}
         assert {(rows.start, rows.stop) for rows in counted[:-1]} == own
         if jax.process_count() == 1:  # else no program may hold the true counts
@@ -285,7 +353,9 @@ def counts_by_user() -> None:
 
 
 def graphs_in_batches() -> None:
-    """Devices that share batches of graphs train the model of one, to 1e-5; sums move, and means of graphs."""
+    """Devices that share batches of graphs train the model of one, to 1e-5; sums move, and means of
+    graphs.
+    """
     import optax  # which takes longer to import than what else is asked
 
     from ldp_jax.graph import packing
@@ -293,12 +363,21 @@ def graphs_in_batches() -> None:
 
     size = np.arange(36) % 7 + 3
     hub = np.cumsum(size) - size
-    others, at = np.setdiff1d(np.arange(size.sum()), hub), np.repeat(np.arange(36), size)
-    ends = np.where(at[others] % 2, hub[at[others]], others - 1), others  # stars and paths, which point away
+    others = np.setdiff1d(np.arange(size.sum()), hub)
+    at = np.repeat(np.arange(36), size)
+    ends = (
+        np.where(at[others] % 2, hub[at[others]], others - 1),
+        others,
+    )  # stars and paths, which point away
     directed = packing.GraphSet.from_edges(*ends, at, np.arange(36) % 2)
-    both = packing.GraphSet.from_edges(*map(np.concatenate, (ends, ends[::-1])), at, np.arange(36) % 2)
-    settings = training.Settings(optax.sgd(0.1), epochs=2, batch_size=12)  # which the devices may not divide
-    model, mesh = models.gin(layers=3, hidden=8, dropout=0.2), [*meshes().values()][-1]
+    both = packing.GraphSet.from_edges(
+        *map(np.concatenate, (ends, ends[::-1])), at, np.arange(36) % 2
+    )
+    settings = training.Settings(
+        optax.sgd(0.1), epochs=2, batch_size=12
+    )  # which the devices may not divide
+    model = models.gin(layers=3, hidden=8, dropout=0.2)
+    mesh = [*meshes().values()][-1]
     fit = lambda on: graph_training.fit_graphs(
         jax.random.key(0), model, directed, both, both, dataclasses.replace(settings, mesh=on)
     )
@@ -312,26 +391,40 @@ def graphs_in_batches() -> None:
     np.testing.assert_allclose(found.losses, one.losses, rtol=1e-5)
     assert (found.validation, found.test, found.epoch) == (one.validation, one.test, one.epoch)
     packed = packing.pack(directed, 12, mesh=mesh)
-    run = graph_training._begin(jax.random.key(0), packed, model=model, optimizer=settings.optimizer, room=8)
+    run = graph_training._begin(
+        jax.random.key(0), packed, model=model, optimizer=settings.optimizer, room=8
+    )
     static = {"model": model, "optimizer": settings.optimizer}
     given = jax.random.key(0), np.int32(1), np.int32(1), packed, packed
     text = graph_training._train.lower(run, *given, **static).compile().as_text()
-    moved = re.findall(r"= \(?f32\[([\d,]*)\][^\n]*? (all-gather|all-to-all|collective-permute)", text)
+    moved = re.findall(
+        r"= \(?f32\[([\d,]*)\][^\n]*? (all-gather|all-to-all|collective-permute)", text
+    )
     most = 8 * len(jax.devices()) * -(-12 // len(jax.devices()))  # a row for each graph
     assert moved
     assert all(math.prod(map(int, shape.split(","))) <= most for shape, _ in moved), moved
 
 
 def models_by_key() -> None:
-    """Runs of a trainer, and all that is stacked with their keys: bit for bit, and nothing moves."""
-    from ldp_jax.learning import models, training  # which takes longer to import than what else is asked
+    """Runs of a trainer, and all that is stacked with their keys: bit for bit, and nothing
+    moves.
+    """
+    from ldp_jax.learning import (
+        models,
+        training,
+    )  # which takes longer to import than what else is asked
 
-    x, mesh, keys = values(columns=5), meshes()["Auto"], jax.random.split(jax.random.key(0), 16)
+    x = values(columns=5)
+    mesh = meshes()["Auto"]
+    keys = jax.random.split(jax.random.key(0), 16)
     settings = training.Settings(training.adam(0.05), epochs=2, batch_size=8)
     stacked = lambda leaf: np.stack([leaf] * 16)
-    index, model = np.arange(8, dtype=np.int32), models.mlp(2, 8, 3, dropout=0.5)
+    index = np.arange(8, dtype=np.int32)
+    model = models.mlp(2, 8, 3, dropout=0.5)
     data = stacked(x), *[training.Examples(stacked(index), stacked(index % 3))] * 3
-    fit = lambda keys, data: training.fit_many(keys, model, training.node_classification, *data, settings)
+    fit = lambda keys, data: training.fit_many(
+        keys, model, training.node_classification, *data, settings
+    )
     with jax.debug_key_reuse(False):
         divided = put(data, mesh, "devices")
         some = jax.device_put(keys, NamedSharding(mesh, P("devices")))
@@ -346,15 +439,22 @@ def models_by_key() -> None:
 
 def checks_can_fail() -> None:
     """What is not divided, or off by little, is seen."""
-    x, mesh = values(columns=8), meshes()["Auto"]
+    x = values(columns=8)
+    mesh = meshes()["Auto"]
     check_divided(put(x, mesh, "devices"), x, "devices")
-    for twin in (put(x, mesh), put(x, mesh, None, "devices"), put(x + np.float32(1e-6), mesh, "devices")):
+    for twin in (
+        put(x, mesh),
+        put(x, mesh, None, "devices"),
+        put(x + np.float32(1e-6), mesh, "devices"),
+    ):
         with pytest.raises(AssertionError):
             check_divided(twin, x, "devices")
 
 
 CHECKS: dict[str, Callable[[], None]] = {
-    **{f"users of {name}": users_of(name) for name, case in cases.CASES.items() if not case.central},
+    **{
+        f"users of {name}": users_of(name) for name, case in cases.CASES.items() if not case.central
+    },
     "checks can fail": checks_can_fail,
     "users in loops": users_in_loops,
     "users on meshes": users_on_meshes,
@@ -369,8 +469,18 @@ CHECKS: dict[str, Callable[[], None]] = {
     "graphs in batches": graphs_in_batches,
     "models by key": models_by_key,
 }
-RARE = [name for name in CHECKS if name.startswith("users of") and name.removeprefix("users of ") not in FEW]
-RARE += ["graphs in batches", "models by key", "columns, segment", "columns, ell", "nodes and other arrays"]
+RARE = [
+    name
+    for name in CHECKS
+    if name.startswith("users of") and name.removeprefix("users of ") not in FEW
+]
+RARE += [
+    "graphs in batches",
+    "models by key",
+    "columns, segment",
+    "columns, ell",
+    "nodes and other arrays",
+]
 USUAL = [name for name in CHECKS if name not in RARE]
 HOSTS = ["users on meshes"]
 PAIR = [

@@ -1,7 +1,8 @@
 """Assertions about draws, at significance 1e-6: a correct sampler fails one in a million.
 
-Keys are fixed, so a test that passes once passes always. Each check says the smallest defect that it misses with
-probability at most 1e-6. The statistics are the library's (:mod:`ldp_jax.verification.statistics`).
+Keys are fixed, so a test that passes once passes always. Each check says the smallest defect that
+it misses with probability at most 1e-6. The statistics are the library's
+(:mod:`ldp_jax.verification.statistics`).
 """
 
 import numpy as np
@@ -17,7 +18,8 @@ SIGMAS = float(stats.norm.isf(SIGNIFICANCE / 2))
 
 
 def assert_ks(draws, cdf, *, rounding: float = 0.0) -> None:
-    """Draws of a continuous law against its distribution function, which ``rounding`` may put off in mass.
+    """Draws of a continuous law against its distribution function, which ``rounding`` may put off
+    in mass.
 
     Detects a distribution function that is off by 2 * ks_threshold(n) + rounding: 0.012 at n = 2e5.
     """
@@ -26,7 +28,9 @@ def assert_ks(draws, cdf, *, rounding: float = 0.0) -> None:
 
 
 def assert_g(counts, probabilities) -> None:
-    """Counts against probabilities; detects :func:`smallest_defect_of_g`: 0.011 at 1e5 draws and ten cells."""
+    """Counts against probabilities; detects :func:`smallest_defect_of_g`: 0.011 at 1e5 draws and
+    ten cells.
+    """
     probabilities = np.asarray(probabilities, np.float64)
     np.testing.assert_allclose(probabilities.sum(), 1.0, atol=1e-6)
     fit = statistics.g_test(counts, probabilities)
@@ -34,6 +38,8 @@ def assert_g(counts, probabilities) -> None:
 
 
 def assert_share(successes: float, n: int, probability: float) -> None:
-    """One share of n draws against its probability; detects 2 * SIGMAS * sqrt(p (1 - p) / n): 0.016 at 1/2, 1e5."""
+    """One share of n draws against its probability; detects 2 * SIGMAS * sqrt(p (1 - p) / n): 0.016
+    at 1/2, 1e5.
+    """
     p = stats.binomtest(int(successes), n, probability).pvalue
     assert p > SIGNIFICANCE, f"{successes} of {n} where {probability:.4g} was due: p = {p:.2g}"

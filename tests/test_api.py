@@ -1,4 +1,6 @@
-"""What a user finds after one import: the names of the first minute, every sub-module, no imports among them."""
+"""What a user finds after one import: the names of the first minute, every sub-module, no imports
+among them.
+"""
 
 import ast
 import importlib
@@ -23,7 +25,11 @@ NESTED = sorted(
 
 def first_minute():
     """What the imports for type checkers say: each name and where it comes from."""
-    (block,) = (node for node in ast.parse((ROOT / "__init__.py").read_text()).body if isinstance(node, ast.If))
+    (block,) = (
+        node
+        for node in ast.parse((ROOT / "__init__.py").read_text()).body
+        if isinstance(node, ast.If)
+    )
     return {alias.name: node.module for node in block.body for alias in node.names}
 
 
@@ -40,9 +46,20 @@ def check_names(module):
     for public in module.__all__:
         assert not public.startswith("_")
         getattr(module, public)
-    named = [node for node in ast.parse(Path(module.__file__).read_text()).body if isinstance(node, ast.ImportFrom)]
-    foreign = {alias.name for node in named if not node.module.startswith("ldp_jax") for alias in node.names}
-    assert foreign & set(module.__all__) <= {"Array"}  # the name of JAX that signatures are written in
+    named = [
+        node
+        for node in ast.parse(Path(module.__file__).read_text()).body
+        if isinstance(node, ast.ImportFrom)
+    ]
+    foreign = {
+        alias.name
+        for node in named
+        if not node.module.startswith("ldp_jax")
+        for alias in node.names
+    }
+    assert foreign & set(module.__all__) <= {
+        "Array"
+    }  # the name of JAX that signatures are written in
 
 
 def test_type_checkers_see_what_is_there():
@@ -87,7 +104,9 @@ print(xla_bridge.backends_are_initialized())
 
 def test_what_needs_no_jax_loads_none():
     used = "ldp.Ledger(1.0), ldp.Guarantee(1.0), ldp.deployment, ldp.accounting.gaussian, ldp.datasets.names()"
-    assert run(f"import sys, ldp_jax as ldp; dir(ldp); {used}; print('jax' in sys.modules)") == "False"
+    assert (
+        run(f"import sys, ldp_jax as ldp; dir(ldp); {used}; print('jax' in sys.modules)") == "False"
+    )
 
 
 def run(code):

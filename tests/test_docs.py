@@ -1,4 +1,6 @@
-"""The documentation site without its builder: examples give what they say, and every exported name has a place."""
+"""The documentation site without its builder: examples give what they say, and every exported name
+has a place.
+"""
 
 import ast
 import doctest
@@ -34,8 +36,14 @@ def test_the_examples_of_a_page_give_what_it_says(page):
 
 
 def names_of_the_library(notebook):
-    """What the code of a notebook takes from the library's modules; AttributeError where it is not there."""
-    cells = [cell["source"] for cell in json.loads(notebook.read_text())["cells"] if cell["cell_type"] == "code"]
+    """What the code of a notebook takes from the library's modules; AttributeError where it is not
+    there.
+    """
+    cells = [
+        cell["source"]
+        for cell in json.loads(notebook.read_text())["cells"]
+        if cell["cell_type"] == "code"
+    ]
     nodes = [*ast.walk(ast.parse(re.sub(r"%pip.*", "pass", "\n".join(map("".join, cells)))))]
     imports = [ast.unparse(node) for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
     known = {}
@@ -46,18 +54,24 @@ def names_of_the_library(notebook):
     return [eval(chain, known) for chain in chains if re.fullmatch(r"[\w.]+", chain)]
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "colab").glob("*.ipynb")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "colab").glob("*.ipynb")), ids=lambda path: path.stem
+)
 def test_what_a_notebook_asks_for_is_there(path):
     """The slow tier runs them."""
     assert len(names_of_the_library(path)) > 3
 
 
 def test_another_output_would_fail():
-    assert failures(SHOWN["docs/wire-format.md"].replace("0 version 0200", "0 version 0300"))[0] == 1
+    assert (
+        failures(SHOWN["docs/wire-format.md"].replace("0 version 0200", "0 version 0300"))[0] == 1
+    )
 
 
 def referenced():
-    """What the pages of the API take docstrings from: modules with all their names, and single names."""
+    """What the pages of the API take docstrings from: modules with all their names, and single
+    names.
+    """
     return {
         name
         for page in PAGES
@@ -74,7 +88,9 @@ def unreachable(references):
         files = {file.name for file in pkgutil.iter_modules(getattr(there, "__path__", []))}
         for name in there.__all__:
             whole = f"{there.__name__}.{name}"
-            inside = name in files or isinstance(getattr(there, name), ModuleType)  # a room's page shows no files
+            inside = name in files or isinstance(
+                getattr(there, name), ModuleType
+            )  # a room's page shows no files
             needed = {whole, f"{whole}.{name}"} if inside else {there.__name__}
             found |= set() if needed & references else {whole}
     return found
@@ -84,16 +100,21 @@ def test_every_exported_name_is_on_a_page():
     references = referenced()
     assert unreachable(references) == set()
     assert unreachable(references - {"ldp_jax.accounting.gaussian"}) == {
-        f"ldp_jax.accounting.gaussian.{name}" for name in ("GaussianCurve", "gaussian_mu", "gaussian_sigma")
+        f"ldp_jax.accounting.gaussian.{name}"
+        for name in ("GaussianCurve", "gaussian_mu", "gaussian_sigma")
     }
     text = (ROOT / "docs/api/index.md").read_text()
-    assert {name for name, home in first_minute().items() if f"[`{name}`][{home}.{name}]" not in text} == set()
+    assert {
+        name for name, home in first_minute().items() if f"[`{name}`][{home}.{name}]" not in text
+    } == set()
 
 
 def test_included_sections_exist():
-    wanted = [(page, *found) for page in PAGES for found in INCLUDED.findall((ROOT / page).read_text())]
+    wanted = [
+        (page, *found) for page in PAGES for found in INCLUDED.findall((ROOT / page).read_text())
+    ]
     assert len(wanted) > 8
     for page, file, heading in wanted:
-        assert not heading or re.search(rf"^##+ {re.escape(heading)}$", (ROOT / file).read_text(), re.MULTILINE), (
-            page
-        )
+        assert not heading or re.search(
+            rf"^##+ {re.escape(heading)}$", (ROOT / file).read_text(), re.MULTILINE
+        ), page

@@ -63,7 +63,9 @@ def sampled(mechanism):
 
 def in_a_ball(key):
     mechanism = hyperbolic.HyperbolicGaussian(1.0, delta=1e-5, clip=1.0)
-    return jax.vmap(mechanism.privatize)(jax.random.split(key, 8), jnp.full((8, 2), 0.1, jnp.float32))
+    return jax.vmap(mechanism.privatize)(
+        jax.random.split(key, 8), jnp.full((8, 2), 0.1, jnp.float32)
+    )
 
 
 def fitted(key, model):
@@ -76,12 +78,18 @@ def fitted(key, model):
 def fitted_on_reports(key):
     noise = features.GeneralizedRR(4.0, 3)
     reports = jax.vmap(noise.privatize)(jax.random.split(key, len(PANEL)), Y[PANEL])
-    asked, chosen = (label_training.noisy_examples(noise, PANEL[i::2], reports[i::2]) for i in range(2))
-    context, train = label_training.drop_inputs(INPUTS, propagation.operator(GRAPH), asked, 2, also=chosen)
+    asked, chosen = (
+        label_training.noisy_examples(noise, PANEL[i::2], reports[i::2]) for i in range(2)
+    )
+    context, train = label_training.drop_inputs(
+        INPUTS, propagation.operator(GRAPH), asked, 2, also=chosen
+    )
     model = label_training.drop(models.gcn(2, 4, 3))
     objective = training.on_graph(label_training.noisy_node_classification)
     test = training.Examples(PANEL, Y[PANEL])
-    return training.fit(jax.random.clone(key), model, objective, context, train, chosen, test, SETTINGS)
+    return training.fit(
+        jax.random.clone(key), model, objective, context, train, chosen, test, SETTINGS
+    )
 
 
 def important(key):
@@ -101,7 +109,9 @@ def rehearsed(key):
 
 
 JOBS = {
-    "HDS": lambda key: jax.vmap(features.HDS(4.0, 40, 7).privatize)(jax.random.split(key, N), DENSE),
+    "HDS": lambda key: jax.vmap(features.HDS(4.0, 40, 7).privatize)(
+        jax.random.split(key, N), DENSE
+    ),
     "private_embedding": embedded,
     "predict_from_reports": lambda key: predict_from_reports(key, GRAPH, X, PANEL, Y[PANEL], 6.0),
     "predict_from_counts": lambda key: predict_from_counts(key, GRAPH, X, LABELS, 4.0),
@@ -115,7 +125,9 @@ JOBS = {
     "blink": lambda key: edges.private_links(key, GRAPH, 2.0),
     "release": lambda key: release(key, SPLIT, EdgeRand(2.0)),
     "HyperbolicGaussian": in_a_ball,
-    "hyperbolic.embed": lambda key: hyperbolic.embed(key, hyperbolic.closure([0, 0, 1]), 3, epochs=2),
+    "hyperbolic.embed": lambda key: hyperbolic.embed(
+        key, hyperbolic.closure([0, 0, 1]), 3, epochs=2
+    ),
     "GCN": lambda key: fitted(key, models.gcn(2, 4, 3)),
     "GAT": lambda key: fitted(key, models.gat(heads=2, hidden=2, outputs=3)),
     "label_training": fitted_on_reports,
@@ -137,7 +149,12 @@ FLAGS = {
 }
 """In this order programs are shared: no leak is looked for in a program that was traced before."""
 
-STEP_BY_STEP = {"predict_from_reports", "predict_from_counts", "predict_jointly", "hyperbolic.embed"}
+STEP_BY_STEP = {
+    "predict_from_reports",
+    "predict_from_counts",
+    "predict_jointly",
+    "hyperbolic.embed",
+}
 """Their loops take a minute where nothing is compiled."""
 
 
@@ -157,7 +174,9 @@ def without_flags(name):
 @pytest.mark.usefixtures("untyped")  # without jit, arrays of NumPy come where a program has its own
 @pytest.mark.parametrize(("name", "flag"), list(cases()))
 def test_a_job_gives_what_it_gives_without_the_flag(name, flag):
-    """To the rounding of float32, in float32; without what a flag forbids in the library's own programs."""
+    """To the rounding of float32, in float32; without what a flag forbids in the library's own
+    programs.
+    """
     expected = without_flags(name)
     if flag == "checking_leaks":
         jax.clear_caches()

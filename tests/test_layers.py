@@ -13,7 +13,8 @@ from tests.test_api import run
 ROOT = Path(ldp_jax.__file__).parent
 FILES = sorted(path for path in ROOT.rglob("*.py"))
 
-# What the files of a room may import, besides their own room. Two modules of core stand above accounting.
+# What the files of a room may import, besides their own room. Two modules of core stand above
+# accounting.
 BASE = {"core", "accounting"}
 PROTOCOL = BASE | {"core.spaces", "core.mechanism"}
 ALLOWED = {
@@ -43,12 +44,18 @@ ONE_HOME = {
     "sklearn": "servers/estimators.py",
     "pyarrow": "deployment/store.py",
 }
-PURE = {"accounting/guarantee.py", "core/rounding.py", "core/lazy.py"}  # of the standard library alone
+PURE = {
+    "accounting/guarantee.py",
+    "core/rounding.py",
+    "core/lazy.py",
+}  # of the standard library alone
 NO_JAX = ("accounting/", "deployment/")
 
 
 def room(name: str) -> str:
-    """The room of a dotted name below ``ldp_jax``, or a module of core that is a layer of its own."""
+    """The room of a dotted name below ``ldp_jax``, or a module of core that is a layer of its
+    own.
+    """
     parts = name.split(".")
     whole = ".".join(parts[:2])
     return whole if whole in ALLOWED else parts[0]
@@ -56,7 +63,9 @@ def room(name: str) -> str:
 
 @cache
 def imports(path: Path) -> set[str]:
-    """Every module that a file names in an import, at the top or inside a function, as absolute dotted names."""
+    """Every module that a file names in an import, at the top or inside a function, as absolute
+    dotted names.
+    """
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
@@ -79,7 +88,8 @@ def wrong(path: Path) -> Iterator[str]:
     if here not in ALLOWED:
         yield f"{here} has no place among the rooms: add it to ALLOWED"
         return
-    reached, foreign = {room(name) for name in own(path)} - {here}, {name.split(".")[0] for name in imports(path)}
+    reached = {room(name) for name in own(path)} - {here}
+    foreign = {name.split(".")[0] for name in imports(path)}
     yield from (f"{where} may not import {name}" for name in reached - ALLOWED[here])
     yield from (
         f"{where}: {package} outside {home}"
@@ -96,7 +106,9 @@ def wrong(path: Path) -> Iterator[str]:
 
 
 def test_imports_go_one_way():
-    """But for ``__init__.py``, which imports on first use, and for type checkers: tests/test_api.py."""
+    """But for ``__init__.py``, which imports on first use, and for type checkers:
+    tests/test_api.py.
+    """
     assert [fault for path in FILES if path != ROOT / "__init__.py" for fault in wrong(path)] == []
 
 
@@ -130,7 +142,9 @@ def test_the_root_holds_rooms_and_nothing_else():
     folders = {path.name for path in ROOT.iterdir() if (path / "__init__.py").exists()}
     assert [path.name for path in ROOT.glob("*.py")] == ["__init__.py"]
     assert folders == {name for name in ALLOWED if "." not in name}
-    assert folders == {name for name in dir(ldp_jax) if isinstance(getattr(ldp_jax, name), ModuleType)}
+    assert folders == {
+        name for name in dir(ldp_jax) if isinstance(getattr(ldp_jax, name), ModuleType)
+    }
 
 
 def test_the_package_and_its_guarantees_load_no_jax():

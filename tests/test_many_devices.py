@@ -1,4 +1,6 @@
-"""One code path from one device to many: eight simulated ones in a process of their own, and two processes."""
+"""One code path from one device to many: eight simulated ones in a process of their own, and two
+processes.
+"""
 
 import json
 import os
@@ -49,7 +51,9 @@ def test_eight_devices_give_what_one_gives_of_every_mechanism_and_model(rare, na
 
 
 def two(*command: str, cwd: Path | None = None, **environment: str) -> list[tuple[int, str, str]]:
-    """Return code, output and errors of two processes, started together; ``INDEX`` stands for 0 and 1."""
+    """Return code, output and errors of two processes, started together; ``INDEX`` stands for 0 and
+    1.
+    """
     fixed = {**os.environ, **QUICK}
     started = []
     for index in "01":
@@ -57,7 +61,12 @@ def two(*command: str, cwd: Path | None = None, **environment: str) -> list[tupl
         line = [sys.executable, *(part.replace("INDEX", index) for part in command)]
         started.append(
             subprocess.Popen(
-                line, env={**fixed, **own}, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+                line,
+                env={**fixed, **own},
+                cwd=cwd,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
             )
         )
     try:
@@ -78,7 +87,10 @@ def port() -> str:
 
 @pytest.mark.parametrize(
     ("which", "names"),
-    [("hosts", many_devices.HOSTS), pytest.param("pair", many_devices.PAIR, marks=pytest.mark.slow)],
+    [
+        ("hosts", many_devices.HOSTS),
+        pytest.param("pair", many_devices.PAIR, marks=pytest.mark.slow),
+    ],
     ids=["few", "many"],
 )
 def test_two_processes_give_what_one_gives(port, which, names):
@@ -92,7 +104,11 @@ def test_two_processes_give_what_one_gives(port, which, names):
 @pytest.mark.parametrize("launcher", ["slurm", "kubernetes"])
 def test_the_script_of_the_documentation_runs_as_its_launchers_start_it(launcher, port, tmp_path):
     (tmp_path / "embed.py").write_text(pages.code("docs/many_devices.md")[-1])
-    environment = {"COORDINATOR": f"127.0.0.1:{port}", "PROCESSES": "2", "JOB_COMPLETION_INDEX": "INDEX"}
+    environment = {
+        "COORDINATOR": f"127.0.0.1:{port}",
+        "PROCESSES": "2",
+        "JOB_COMPLETION_INDEX": "INDEX",
+    }
     if launcher == "slurm":  # of whose number JAX makes the port
         environment = {
             "SLURM_JOB_ID": port, "SLURM_STEP_NODELIST": "localhost", "SLURM_NTASKS": "2", "SLURM_PROCID": "INDEX",
@@ -102,7 +118,11 @@ def test_the_script_of_the_documentation_runs_as_its_launchers_start_it(launcher
         assert code == 0, errors
     found = np.concatenate([np.load(tmp_path / f"z-{start}.npy") for start in (0, 100)])
     graph = graphs.from_edges(np.stack([np.arange(200), (np.arange(200) + 1) % 200], 1), 200)
-    x = np.concatenate([np.random.default_rng(start).uniform(-1, 1, (100, 16)) for start in (0, 100)])
+    x = np.concatenate(
+        [np.random.default_rng(start).uniform(-1, 1, (100, 16)) for start in (0, 100)]
+    )
     mechanism = features.HDS(1.0, dim=16, k=4)
-    one = servers.private_embedding(jax.random.key(0), graph, x.astype(np.float32), mechanism, alpha=0.1, r=0.5)
+    one = servers.private_embedding(
+        jax.random.key(0), graph, x.astype(np.float32), mechanism, alpha=0.1, r=0.5
+    )
     np.testing.assert_allclose(found, one.z, rtol=0, atol=many_devices.TOLERANCE)

@@ -15,7 +15,9 @@ def test_every_fault_can_be_planted_and_its_tests_are_there():
         assert mutants.planted(mutant, text) != text
         for test in mutant["tests"]:
             file, _, name = test.partition("::")
-            assert f"def {name.partition('[')[0]}(" in (mutants.ROOT / file).read_text() or not name, test
+            assert (
+                f"def {name.partition('[')[0]}(" in (mutants.ROOT / file).read_text() or not name
+            ), test
 
 
 def test_every_test_that_is_sampled_is_there():

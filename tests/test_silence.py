@@ -1,4 +1,6 @@
-"""No text of a public object shows records, neighbour lists, names, keys or secrets: types and shapes alone."""
+"""No text of a public object shows records, neighbour lists, names, keys or secrets: types and
+shapes alone.
+"""
 
 import copy
 import dataclasses
@@ -77,14 +79,20 @@ def estimator(cls, **given):
 
 
 MADE = {
-    "Attack": lambda: attacks.evaluate("an attack", np.full(6, MARK), attacks.all_pairs(np.arange(4), [[0, 1]])),
+    "Attack": lambda: attacks.evaluate(
+        "an attack", np.full(6, MARK), attacks.all_pairs(np.arange(4), [[0, 1]])
+    ),
     "CountClassifier": lambda: estimator(estimators.CountClassifier, features=MARKED),
     "CountedClasses": lambda: CountedClasses(NUMBERS, of_counts(), MARKED, SPENT),
     "Dataset": dataset,
     "Device": lambda: deployment.Device(SECRET),
     "EdgeSplit": lambda: EdgeSplit(GRAPH, graphs.from_edges([[2, 3]], 4)),
-    "FeatureScores": lambda: importance.FeatureScores("a score", (), ("records",), np.full(4, float(MARK))),
-    "GraphSet": lambda: graphs.GraphSet(np.array([1, 0]), np.array([0, 1]), np.zeros(4, int), np.array([MARK])),
+    "FeatureScores": lambda: importance.FeatureScores(
+        "a score", (), ("records",), np.full(4, float(MARK))
+    ),
+    "GraphSet": lambda: graphs.GraphSet(
+        np.array([1, 0]), np.array([0, 1]), np.zeros(4, int), np.array([MARK])
+    ),
     "Hidden": lambda: Hidden(MARKED),
     "JointClasses": lambda: JointClasses(NUMBERS, NUMBERS[0], "lists", 1.0, None, MARKED, SPENT),
     "NoisyCounts": lambda: edges.NoisyCounts(MARKED, np.ones(4, bool), SPENT),
@@ -97,7 +105,9 @@ MADE = {
     "Users": lambda: Users(records=MARKED, labels=MARKED[:, 0]),
     "Session": lambda: deployment.Session(deployment.Device(SECRET), budget=1.0),
 }
-"""Of classes that check what they hold, or show a part of it; all others are filled field by field."""
+"""Of classes that check what they hold, or show a part of it; all others are filled field by
+field.
+"""
 
 PUBLIC = set(
     """
@@ -109,7 +119,9 @@ PUBLIC = set(
     Service
 """.split()  # noqa: SIM905 - a list of names would take forty lines
 )
-"""Parameters, guarantees, measurements, reports on the wire: nothing within is private, nor a key."""
+"""Parameters, guarantees, measurements, reports on the wire: nothing within is private, nor a
+key.
+"""
 
 
 def public_classes():
@@ -121,26 +133,44 @@ def public_classes():
         for name, value in vars(module).items():
             offered = name in getattr(module, "__all__", ())
             own = not name.startswith("_") and getattr(value, "__module__", "") == info.name
-            if inspect.isclass(value) and (offered or own) and value.__module__.startswith("ldp_jax"):
+            if (
+                inspect.isclass(value)
+                and (offered or own)
+                and value.__module__.startswith("ldp_jax")
+            ):
                 yield value
 
 
 def is_public(cls):
     """Whether it is a mechanism, a space, a verdict on one, an interface, or in the list."""
-    of_laws = cls.__module__.startswith(("ldp_jax.core.spaces.", "ldp_jax.edges.spaces", "ldp_jax.verification."))
+    of_laws = cls.__module__.startswith(
+        ("ldp_jax.core.spaces.", "ldp_jax.edges.spaces", "ldp_jax.verification.")
+    )
     report = cls.__name__.endswith("Report")
-    interface = inspect.isabstract(cls) or getattr(cls, "_is_protocol", False) or issubclass(cls, BaseException)
-    return hasattr(cls, "privatize") or (of_laws and not report) or interface or cls.__name__ in PUBLIC
+    interface = (
+        inspect.isabstract(cls)
+        or getattr(cls, "_is_protocol", False)
+        or issubclass(cls, BaseException)
+    )
+    return (
+        hasattr(cls, "privatize") or (of_laws and not report) or interface or cls.__name__ in PUBLIC
+    )
 
 
-CLASSES = sorted({cls for cls in public_classes() if not is_public(cls)}, key=lambda cls: cls.__name__)
+CLASSES = sorted(
+    {cls for cls in public_classes() if not is_public(cls)}, key=lambda cls: cls.__name__
+)
 
 
 def filled(cls, value):
-    """An instance that holds the value in each field; of a class without fields there must be one in MADE."""
+    """An instance that holds the value in each field; of a class without fields there must be one
+    in MADE.
+    """
     if hasattr(cls, "_fields"):
         return tuple.__new__(cls, [value] * len(cls._fields))
-    assert dataclasses.is_dataclass(cls), f"{cls.__name__} needs an instance in MADE, or a place in PUBLIC"
+    assert dataclasses.is_dataclass(cls), (
+        f"{cls.__name__} needs an instance in MADE, or a place in PUBLIC"
+    )
     made = object.__new__(cls)
     for field in dataclasses.fields(cls):
         object.__setattr__(made, field.name, value)
@@ -150,7 +180,9 @@ def filled(cls, value):
 def of_counts():
     plan = filled(Design, MARKED)
     object.__setattr__(plan, "best", "classes")
-    return filled(PilotedCounts, MARKED)._replace(scaling=None, strength=1.0, design=plan, absent=())
+    return filled(PilotedCounts, MARKED)._replace(
+        scaling=None, strength=1.0, design=plan, absent=()
+    )
 
 
 def of_reports():
@@ -168,7 +200,11 @@ def texts(made):
 
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
 def test_no_text_shows_what_is_private(cls):
-    made = [MADE[cls.__name__]()] if cls.__name__ in MADE else [filled(cls, value) for value in VALUES.values()]
+    made = (
+        [MADE[cls.__name__]()]
+        if cls.__name__ in MADE
+        else [filled(cls, value) for value in VALUES.values()]
+    )
     for one in made:
         for text in texts(one):
             assert str(MARK) not in text
@@ -188,7 +224,9 @@ def test_a_class_of_no_fields_is_registered_and_one_that_shows_them_is_found():
 
 
 @pytest.mark.parametrize("name", ["Device", "Session"])
-@pytest.mark.parametrize("kept", [pickle.dumps, copy.copy, copy.deepcopy, lambda holder: holder.__reduce__()])
+@pytest.mark.parametrize(
+    "kept", [pickle.dumps, copy.copy, copy.deepcopy, lambda holder: holder.__reduce__()]
+)
 def test_a_secret_is_not_pickled(name, kept):
     with pytest.raises(TypeError) as refused:
         kept(MADE[name]())
@@ -196,7 +234,9 @@ def test_a_secret_is_not_pickled(name, kept):
 
 
 def test_displays_of_scikit_learn_show_shapes():
-    """Also within a pipeline and a search, and of what ``get_params`` gives; attributes are what was given."""
+    """Also within a pipeline and a search, and of what ``get_params`` gives; attributes are what
+    was given.
+    """
     embedding = MADE["PrivateEmbedding"]().set_params(mechanism=features.HDS(1.0, dim=3, k=1))
     pipeline = make_pipeline(embedding, LogisticRegression())
     search = GridSearchCV(pipeline, {"privateembedding__alpha": [0.1, 0.2]})
@@ -216,14 +256,20 @@ MISTAKEN = {
     "a cost": lambda: Ledger(1.0).spend("records", MARKED),
     "a file": lambda: datasets.load([MARK]),
     "a mechanism": lambda: label_training.noisy_examples(MARKED, [0], [0]),
-    "a number": lambda: private_embedding(jax.random.key(0), GRAPH, MARKED / MARK, HDS, alpha=MARKED, r=0.1),
+    "a number": lambda: private_embedding(
+        jax.random.key(0), GRAPH, MARKED / MARK, HDS, alpha=MARKED, r=0.1
+    ),
     "a number of bytes": lambda: datasets.load("debian", max_bytes=MARKED),
     "a source": lambda: importance.Public("a panel", MARKED),
     "a guarantee": lambda: PipelineGuarantee([MARKED], protected=("features",), unprotected=()),
     "a key": lambda: private_embedding(MARKED, GRAPH, MARKED / MARK, HDS, alpha=0.1, r=0.1),
     "names of fields": lambda: PipelineGuarantee([], protected=MARKED, unprotected=()),
-    "an epsilon": lambda: predict_from_reports(jax.random.key(0), GRAPH, MARKED, [0, 1], [0, 1], epsilon=MARKED),
-    "a unit": lambda: predict_from_counts(jax.random.key(0), GRAPH, None, np.arange(4) % 2, 1.0, unit=[MARK]),
+    "an epsilon": lambda: predict_from_reports(
+        jax.random.key(0), GRAPH, MARKED, [0, 1], [0, 1], epsilon=MARKED
+    ),
+    "a unit": lambda: predict_from_counts(
+        jax.random.key(0), GRAPH, None, np.arange(4) % 2, 1.0, unit=[MARK]
+    ),
 }
 
 

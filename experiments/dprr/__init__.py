@@ -1,4 +1,7 @@
-"""DPRR (Hidano & Murakami): are graphs still told apart when their users report noisy neighbour lists?"""
+"""DPRR (Hidano & Murakami).
+
+Are graphs still told apart when their users report noisy neighbour lists?
+"""
 
 from pathlib import Path
 

@@ -1,4 +1,7 @@
-"""Figures 4 to 6 of DPRR: are graphs still told apart when their users report noisy neighbour lists?"""
+"""Figures 4 to 6 of DPRR.
+
+Are graphs still told apart when their users report noisy neighbour lists?
+"""
 
 import shutil
 from collections.abc import Iterator
@@ -34,7 +37,9 @@ def plan(config: Config) -> Iterator[tuple[cells.Cell, tuple[cells.Settings, int
 def main(config: Config) -> None:
     known = plan(config)
     computed = 0
-    finished: list[Path] = []  # checkpoints of cells whose rows are there: nothing is left to resume
+    finished: list[
+        Path
+    ] = []  # checkpoints of cells whose rows are there: nothing is left to resume
 
     def clear() -> None:
         while finished:
@@ -53,10 +58,13 @@ def main(config: Config) -> None:
         computed += 1
         finished.append(folder)
         if cell.classifier == "gin" or computed % 20 == 0:
-            jax.clear_caches()  # other noisy graphs have other shapes: programs would only fill the memory
+            # other noisy graphs have other shapes: programs would only fill the memory
+            jax.clear_caches()
         name = f"{cell.dataset}; {cells.setting(cell.public)}; {cell.mechanism}, epsilon {cell.epsilon:g}"
         promised = {"guarantees": {name: str(cells.ledger(cell.variant, n_max).total())}}
-        return _runner.Found(_runner.rounded({"accuracy": scores.accuracy, "auc": scores.auc}), notes=promised)
+        return _runner.Found(
+            _runner.rounded({"accuracy": scores.accuracy, "auc": scores.auc}), notes=promised
+        )
 
     settings = {cell: cells.settings_of(made, cell.classifier) for cell, (made, _) in known.items()}
     _runner.run(settings, compute, results_in(config.out), called="trainings")
@@ -65,10 +73,13 @@ def main(config: Config) -> None:
 
 def write(out: Path) -> list[Path]:
     results = results_in(out)
-    frame, configs = results.read(), results.settings()
+    frame = results.read()
+    configs = results.settings()
     if frame.empty:
         return []
-    return show.publish(out, {NAME: report.as_markdown(frame, configs)}, report.figures(frame, configs))
+    return show.publish(
+        out, {NAME: report.as_markdown(frame, configs)}, report.figures(frame, configs)
+    )
 
 
 def digest(results: _runner.Results) -> str:

@@ -1,4 +1,7 @@
-"""What one cell of the graph experiment computes: noisy graphs, a classifier, and what was spent."""
+"""What one cell of the graph experiment computes.
+
+Noisy graphs, a classifier, and what was spent.
+"""
 
 import dataclasses
 import math
@@ -24,7 +27,11 @@ Mechanism = Literal[
     "non-private-part", "non-private", "true-degrees", "sizes",
 ]  # fmt: skip
 Classifier = Literal["gin", "perceptron", "forest"]
-CLASSIFIERS: dict[Classifier, str] = {"gin": "GIN", "perceptron": "perceptron", "forest": "random forest"}
+CLASSIFIERS: dict[Classifier, str] = {
+    "gin": "GIN",
+    "perceptron": "perceptron",
+    "forest": "random forest",
+}
 MECHANISMS: tuple[Mechanism, ...] = (
     "dprr", "local-lap", "degrees", "dprr-lengths", "non-private-part", "non-private", "true-degrees", "sizes",
 )  # fmt: skip
@@ -39,7 +46,10 @@ LABELS, COLOURS = _common.row_names("dprr")
 
 
 class Settings(NamedTuple):
-    """Graphs, classifiers and training; ``patience`` and ``epochs`` hold for all that is trained by epochs."""
+    """Graphs, classifiers and training.
+
+    ``patience`` and ``epochs`` hold for all that is trained by epochs.
+    """
 
     dataset: str
     graphs: int
@@ -70,7 +80,10 @@ class Variant(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Cell(_runner.Cell):
-    """One training of a classifier on one release; ``public`` is the share of users whose true lists are known."""
+    """One training of a classifier on one release.
+
+    ``public`` is the share of users whose true lists are known.
+    """
 
     public: float
     classifier: Classifier
@@ -85,7 +98,9 @@ class Cell(_runner.Cell):
 
 
 def variant_of(row: Any) -> Variant:
-    return Variant(row["mechanism"], float(row["epsilon"]), float(row["public"]), row["classifier"] == "forest")
+    return Variant(
+        row["mechanism"], float(row["epsilon"]), float(row["public"]), row["classifier"] == "forest"
+    )
 
 
 def settings_of(resolved: Settings, classifier: Classifier) -> dict[str, Any]:
@@ -94,7 +109,9 @@ def settings_of(resolved: Settings, classifier: Classifier) -> dict[str, Any]:
     of_set = {name: getattr(resolved, name) for name in ("dataset", "graphs", "rr_nodes", "shares")}
     if classifier == "forest":
         return {**of_set, **classifiers.FOREST}
-    trained = {name: getattr(resolved, name) for name in ("epochs", "patience", "hidden", "batch_size")}
+    trained = {
+        name: getattr(resolved, name) for name in ("epochs", "patience", "hidden", "batch_size")
+    }
     return {**of_set, **trained, **classifiers.PERCEPTRON}
 
 
@@ -103,7 +120,9 @@ def training_of(settings: Mapping[str, Any]) -> str:
     name = settings.get("classifier", CLASSIFIERS["gin"])
     if "trees" in settings:
         return f"{name}, {settings['trees']} trees"
-    stopped = "no early stop" if settings["patience"] is None else f"patience {settings['patience']}"
+    stopped = (
+        "no early stop" if settings["patience"] is None else f"patience {settings['patience']}"
+    )
     return f"{name}, <= {settings['epochs']} epochs, {stopped}"
 
 
@@ -112,7 +131,10 @@ _FEWEST = 20  # fewer graphs leave splits without a graph of some class
 
 @lru_cache(maxsize=2)
 def load(dataset: str, graphs: int, rr_nodes: int) -> packing.GraphSet:
-    """The graphs of a set that are used; a UsageError where there is no set, or bounds leave too few graphs."""
+    """The graphs of a set that are used.
+
+    A UsageError where there is no set, or bounds leave too few graphs.
+    """
     with _runner.asked(f"--datasets {dataset}", OSError):
         if dataset == COMMUNITIES:
             found = datasets.synthetic_graphs(jax.random.key(0), num_graphs=COMMUNITY_GRAPHS)
@@ -124,12 +146,17 @@ def load(dataset: str, graphs: int, rr_nodes: int) -> packing.GraphSet:
         kept = np.sort(np.random.default_rng(0).permutation(kept)[:graphs])
     if len(kept) < _FEWEST:
         option = f"--graphs {graphs}" if graphs and graphs < _FEWEST else f"--rr-nodes {rr_nodes}"
-        raise _runner.UsageError(f"{option}: {len(kept)} graphs of {dataset} are left, and {_FEWEST} are needed")
+        raise _runner.UsageError(
+            f"{option}: {len(kept)} graphs of {dataset} are left, and {_FEWEST} are needed"
+        )
     return whole if len(kept) == len(whole) else whole.subset(kept)
 
 
 def name_of(resolved: Any) -> str:
-    """The data set in words, from ``dataset``, ``graphs`` and ``rr_nodes``: which of its graphs are used."""
+    """The data set in words, from ``dataset``, ``graphs`` and ``rr_nodes``.
+
+    Which of its graphs are used.
+    """
     few = f" {resolved.graphs} graphs" if resolved.graphs else ""
     small = f" of at most {resolved.rr_nodes} nodes" if resolved.rr_nodes else ""
     return resolved.dataset + ("," if few or small else "") + few + small
@@ -169,12 +196,17 @@ def _keys(dataset: str, variant: Variant, seed: int) -> tuple[Any, Any, Any, Any
 
 
 def _drawn(variant: Variant) -> Variant:
-    """The release behind a variant: every classifier sees the same, and lengths are those of DPRR's lists."""
+    """The release behind a variant.
+
+    Every classifier sees the same, and lengths are those of DPRR's lists.
+    """
     mechanism: Mechanism = "dprr" if variant.mechanism == "dprr-lengths" else variant.mechanism
     return Variant(mechanism, variant.epsilon, variant.public)
 
 
-def run(resolved: Settings, variant: Variant, seed: int, folder: Path | None, bar: Any) -> graph_training.Scores:
+def run(
+    resolved: Settings, variant: Variant, seed: int, folder: Path | None, bar: Any
+) -> graph_training.Scores:
     whole = load(resolved.dataset, resolved.graphs, resolved.rr_nodes)
     split_key, _, _, fit_key = _keys(resolved.dataset, variant, seed)
     parts = splits.node_split(split_key, len(whole), resolved.shares)
@@ -188,10 +220,14 @@ def run(resolved: Settings, variant: Variant, seed: int, folder: Path | None, ba
         )  # fmt: skip
     noisy = released(whole, resolved.dataset, _drawn(variant), seed)
     sets = [noisy.subset(part) for part in parts]
-    model = models.gin(resolved.layers, resolved.hidden, int(whole.labels.max()) + 1, resolved.dropout)
+    model = models.gin(
+        resolved.layers, resolved.hidden, int(whole.labels.max()) + 1, resolved.dropout
+    )
     optimizer = graph_training.step_decay_adam(resolved.learning_rate)
     chosen = training.Settings(optimizer, resolved.epochs, resolved.batch_size, resolved.patience)
-    return graph_training.fit_graphs(fit_key, model, *sets, settings=chosen, checkpoint=folder, progress=bar).test
+    return graph_training.fit_graphs(
+        fit_key, model, *sets, settings=chosen, checkpoint=folder, progress=bar
+    ).test
 
 
 def _public(whole: packing.GraphSet, dataset: str, variant: Variant, seed: int) -> np.ndarray:
@@ -200,7 +236,9 @@ def _public(whole: packing.GraphSet, dataset: str, variant: Variant, seed: int) 
 
 
 @lru_cache(maxsize=1)
-def released(whole: packing.GraphSet, dataset: str, variant: Variant, seed: int) -> packing.GraphSet:
+def released(
+    whole: packing.GraphSet, dataset: str, variant: Variant, seed: int
+) -> packing.GraphSet:
     """The graphs that a mechanism releases; the last ones are kept, for the next classifier."""
     public = _public(whole, dataset, variant, seed)
     if variant.mechanism == "non-private":
@@ -225,18 +263,26 @@ def _public_part(whole: packing.GraphSet, public: np.ndarray) -> packing.GraphSe
 
 
 def statistics(whole: packing.GraphSet, dataset: str, variant: Variant, seed: int) -> np.ndarray:
-    """The columns of the forest or the perceptron: the public sizes, and statistics of the release."""
+    """The columns of the forest or the perceptron.
+
+    The public sizes, and statistics of the release.
+    """
     sizes = whole.nodes_per_graph
     columns = [classifiers.of_sizes(sizes)]
     if variant.mechanism not in NUMBERS:
         columns.append(classifiers.of_lists(released(whole, dataset, _drawn(variant), seed)))
     elif variant.mechanism != "sizes":
-        columns.append(classifiers.of_numbers(degrees(whole, dataset, variant, seed), whole.node_graph, sizes))
+        columns.append(
+            classifiers.of_numbers(degrees(whole, dataset, variant, seed), whole.node_graph, sizes)
+        )
     return np.concatenate(columns, 1)
 
 
 def degrees(whole: packing.GraphSet, dataset: str, variant: Variant, seed: int) -> np.ndarray:
-    """A number a user: the degree, true or with the whole budget's noise, or the length of DPRR's list."""
+    """A number a user.
+
+    The degree, true or with the whole budget's noise, or the length of DPRR's list.
+    """
     if variant.mechanism == "dprr-lengths":
         noisy = released(whole, dataset, _drawn(variant), seed)
         return np.bincount(noisy.receivers, minlength=len(noisy.node_graph))
@@ -245,7 +291,9 @@ def degrees(whole: packing.GraphSet, dataset: str, variant: Variant, seed: int) 
         return true
     # Noise of JAX's own sampler, which the committed rows are drawn from.
     noise = jax.random.laplace(_keys(dataset, variant, seed)[2], true.shape)
-    noisy = edges.NoisyDegree(variant.epsilon).add_noise(noise, true, whole.nodes_per_graph[whole.node_graph] - 1)
+    noisy = edges.NoisyDegree(variant.epsilon).add_noise(
+        noise, true, whole.nodes_per_graph[whole.node_graph] - 1
+    )
     return np.where(_public(whole, dataset, variant, seed), true, noisy)
 
 
@@ -259,5 +307,13 @@ def cell_of(resolved: Settings, variant: Variant, seed: int, n_max: int) -> Cell
     exposed = variant.mechanism in ("non-private", "non-private-part", "true-degrees")
     spent = math.inf if exposed else ledger(variant, n_max).spent(NEIGHBOUR_LIST).epsilon
     settings = settings_of(resolved, variant.classifier)
-    row = name_of(resolved), "graph", NEIGHBOUR_LIST, variant.mechanism, variant.epsilon, seed, spent
+    row = (
+        name_of(resolved),
+        "graph",
+        NEIGHBOUR_LIST,
+        variant.mechanism,
+        variant.epsilon,
+        seed,
+        spent,
+    )
     return Cell.of(settings, *row, public=variant.public, classifier=variant.classifier)[0]

@@ -1,4 +1,7 @@
-"""Classifiers of graphs: a perceptron and a random forest on statistics of a release and the public sizes."""
+"""Classifiers of graphs.
+
+A perceptron and a random forest on statistics of a release and the public sizes.
+"""
 
 from typing import Any
 
@@ -16,7 +19,9 @@ FOREST: dict[str, Any] = {"classifier": "random forest", "trees": 300, "leaf": 2
 PERCEPTRON: dict[str, Any] = {
     "classifier": "perceptron", "layers": 3, "dropout": 0.2, "learning_rate": 1e-3, "weight_decay": 1e-4,
 }  # fmt: skip
-_DENSE = 1 / 16  # graphs with more of their pairs joined count triangles by products of dense matrices
+_DENSE = (
+    1 / 16
+)  # graphs with more of their pairs joined count triangles by products of dense matrices
 _LEAST = 1e-9
 
 
@@ -37,15 +42,22 @@ def of_numbers(values: np.ndarray, node_graph: np.ndarray, sizes: np.ndarray) ->
 def of_lists(noisy: packing.GraphSet) -> np.ndarray:
     """The statistics of reported neighbour lists; float64 [graphs, 4 x 18 + 8].
 
-    For each user: how many neighbours they report, how many users report them, how many do both, and how many
-    neighbours the reported ones report on average. For each graph, with an edge where either user (or both) reports
-    the other: triangles, connected triples, the share of triples that close, and triangles less those of a random
-    graph with the same degrees; all but the share as logarithms.
+    For each user: how many neighbours they report, how many users report them, how many do both,
+    and how many neighbours the reported ones report on average. For each graph, with an edge where
+    either user (or both) reports the other: triangles, connected triples, the share of triples that
+    close, and triangles less those of a random graph with the same degrees; all but the share as
+    logarithms.
     """
-    node_graph, sizes, n = noisy.node_graph, noisy.nodes_per_graph, len(noisy.node_graph)
-    code = noisy.receivers.astype(np.int64) * n + noisy.senders  # user i's list are the edges into i
+    node_graph = noisy.node_graph
+    sizes = noisy.nodes_per_graph
+    n = len(noisy.node_graph)
+    code = (
+        noisy.receivers.astype(np.int64) * n + noisy.senders
+    )  # user i's list are the edges into i
     back = noisy.senders.astype(np.int64) * n + noisy.receivers
-    named_back = np.isin(code, np.sort(back), assume_unique=True)  # two sorted runs: merged, not sorted again
+    named_back = np.isin(
+        code, np.sort(back), assume_unique=True
+    )  # two sorted runs: merged, not sorted again
     lengths = np.bincount(noisy.receivers, minlength=n)
     reached = np.bincount(noisy.receivers, weights=lengths[noisy.senders], minlength=n)
     of_users = (
@@ -54,7 +66,9 @@ def of_lists(noisy: packing.GraphSet) -> np.ndarray:
         np.bincount(noisy.receivers[named_back], minlength=n),
         reached / np.maximum(lengths, 1),
     )
-    either = np.concatenate([code[code < back], back[(code > back) & ~named_back]])  # each pair once
+    either = np.concatenate(
+        [code[code < back], back[(code > back) & ~named_back]]
+    )  # each pair once
     both = code[named_back & (code < back)]
     columns = [of_numbers(values, node_graph, sizes) for values in of_users]
     columns += [_closing(pairs // n, pairs % n, node_graph, sizes) for pairs in (either, both)]
@@ -62,7 +76,10 @@ def of_lists(noisy: packing.GraphSet) -> np.ndarray:
 
 
 def _closing(u: np.ndarray, v: np.ndarray, node_graph: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Of simple graphs with edges u-v: triangles, triples, share of them closed, triangles above chance."""
+    """Of simple graphs with edges u-v.
+
+    Triangles, triples, share of them closed, triangles above chance.
+    """
     graphs = len(sizes)
     degree = np.bincount(np.concatenate([u, v]), minlength=len(node_graph)).astype(float)
     total = np.bincount(node_graph, weights=degree, minlength=graphs)
@@ -70,12 +87,17 @@ def _closing(u: np.ndarray, v: np.ndarray, node_graph: np.ndarray, sizes: np.nda
     found = triangles(u, v, node_graph, sizes)
     by_chance = (2 * triples) ** 3 / (6 * np.maximum(total, 1) ** 3)  # of the configuration model
     share = 3 * found / np.maximum(triples, 1)
-    return np.stack([np.log1p(found), np.log1p(triples), share, np.log1p(found) - np.log1p(by_chance)], 1)
+    return np.stack(
+        [np.log1p(found), np.log1p(triples), share, np.log1p(found) - np.log1p(by_chance)], 1
+    )
 
 
-def triangles(u: np.ndarray, v: np.ndarray, node_graph: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+def triangles(
+    u: np.ndarray, v: np.ndarray, node_graph: np.ndarray, sizes: np.ndarray
+) -> np.ndarray:
     """How many triangles each graph has, float64 [graphs], from undirected edges u-v [m], each given once."""
-    n, graph = len(node_graph), node_graph[u]
+    n = len(node_graph)
+    graph = node_graph[u]
     count = np.bincount(graph, minlength=len(sizes))
     dense = count > _DENSE * sizes * (sizes - 1) / 2
     found = np.zeros(len(sizes))
@@ -88,7 +110,8 @@ def triangles(u: np.ndarray, v: np.ndarray, node_graph: np.ndarray, sizes: np.nd
         joined[u[mine] - start[i], v[mine] - start[i]] = 1
         joined += joined.T
         found[i] = ((joined @ joined) * joined).sum(dtype=np.float64) / 6
-    # Elsewhere each edge leads to the end of higher degree, so that no node leads to many: hubs cost nothing.
+    # Elsewhere each edge leads to the end of higher degree, so that no node leads to many: hubs
+    # cost nothing.
     few = ~dense[graph]
     degree = np.bincount(np.concatenate([u, v]), minlength=n)
     rank = np.empty(n, np.int64)
@@ -105,10 +128,15 @@ def standardised(rows: np.ndarray) -> np.ndarray:
 
 
 def forest(rows: np.ndarray, labels: np.ndarray, parts: Any, key: Any) -> graph_training.Scores:
-    """A forest of fixed settings on statistics [graphs, d]: trained on the first part, scored on the last."""
+    """A forest of fixed settings on statistics [graphs, d].
+
+    Trained on the first part, scored on the last.
+    """
     train, _, test = parts
     seed = int(jax.random.bits(key))
-    made = RandomForestClassifier(FOREST["trees"], min_samples_leaf=FOREST["leaf"], random_state=seed)
+    made = RandomForestClassifier(
+        FOREST["trees"], min_samples_leaf=FOREST["leaf"], random_state=seed
+    )
     made.fit(rows[train], labels[train])
     share = np.full((len(test), int(labels.max()) + 1), _LEAST)
     share[:, made.classes_] = np.maximum(made.predict_proba(rows[test]), _LEAST)
@@ -119,7 +147,10 @@ def perceptron(
     rows: np.ndarray, labels: np.ndarray, parts: Any, key: Any, *, hidden: int, epochs: int, patience: int | None,
     batch_size: int,
 ) -> graph_training.Scores:  # fmt: skip
-    """A perceptron of three layers: at most ``epochs``, stopped by ``patience``, the first best by validation."""
+    """A perceptron of three layers.
+
+    At most ``epochs``, stopped by ``patience``, the first best by validation.
+    """
     rows = standardised(rows)
     model = models.mlp(PERCEPTRON["layers"], hidden, int(labels.max()) + 1, PERCEPTRON["dropout"])
     optimizer = training.adam(PERCEPTRON["learning_rate"], PERCEPTRON["weight_decay"])
@@ -129,5 +160,7 @@ def perceptron(
         jax.random.clone(key), model, training.node_classification, rows, *examples,
         settings=training.Settings(optimizer, epochs, batch_size, patience),
     )  # fmt: skip
-    outputs, _ = model.apply(fitted.variables, jax.numpy.asarray(rows[parts[2]]), key=None, train=False)
+    outputs, _ = model.apply(
+        fitted.variables, jax.numpy.asarray(rows[parts[2]]), key=None, train=False
+    )
     return graph_training.scores(outputs, labels[parts[2]])

@@ -14,13 +14,16 @@ Part = Literal["accuracy", "degrees", "scaling"]
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """Graph classification on noisy graphs (Hidano & Murakami): by GIN, and by a random forest for every mechanism.
+    """Graph classification on noisy graphs (Hidano & Murakami).
 
-    Beside published rows: released degrees alone, lengths of DPRR's lists, true degrees, public sizes. A killed run
-    goes on, trainings from their last epoch.
+    By GIN, and by a random forest for every mechanism.
 
-    The seconds of the committed rows sum to about 8 hours on two cores, in part shared; most are GIN's. Without
-    further words this is the first of the commands that made them; ``reproduce dprr`` runs all of them.
+    Beside published rows: released degrees alone, lengths of DPRR's lists, true degrees, public
+    sizes. A killed run goes on, trainings from their last epoch.
+
+    The seconds of the committed rows sum to about 8 hours on two cores, in part shared; most are
+    GIN's. Without further words this is the first of the commands that made them;
+    ``reproduce dprr`` runs all of them.
     """
 
     datasets: tuple[str, ...] = ("reddit_binary",)
@@ -56,15 +59,27 @@ class Config:
         for option, value in (("--graphs", self.graphs), ("--rr-nodes", self.rr_nodes)):
             if value < 0:
                 raise UsageError(f"{option} must be at least 0, got {value}")
-        limited = self.rr_nodes or set(self.datasets) == {COMMUNITIES} or set(self.parts) == {"scaling"}
+        limited = (
+            self.rr_nodes or set(self.datasets) == {COMMUNITIES} or set(self.parts) == {"scaling"}
+        )
         if "rr" in self.mechanisms and not limited:  # the scaling part has limits of its own
-            raise UsageError("--mechanisms rr reports dense graphs: give --rr-nodes 1000 or so, perhaps --graphs")
+            raise UsageError(
+                "--mechanisms rr reports dense graphs: give --rr-nodes 1000 or so, perhaps --graphs"
+            )
 
 
 def settings(config: Config, dataset: str) -> Settings:
-    """The settings of one data set; hyper-parameters are from the paper's grid, without its search."""
-    epochs, patience = {"committed": (60, 20), "paper": (500, 100), "smoke": (2, None)}[config.preset]
-    stargazers, smoke = dataset in ("github_stargazers", "deezer_ego_nets", "twitch_egos"), config.preset == "smoke"
+    """The settings of one data set.
+
+    Hyper-parameters are from the paper's grid, without its search.
+    """
+    epochs, patience = {"committed": (60, 20), "paper": (500, 100), "smoke": (2, None)}[
+        config.preset
+    ]
+    stargazers, smoke = (
+        dataset in ("github_stargazers", "deezer_ego_nets", "twitch_egos"),
+        config.preset == "smoke",
+    )
     return Settings(
         dataset=dataset, graphs=config.graphs, rr_nodes=config.rr_nodes, epochs=config.epochs or epochs,
         patience=patience,
@@ -74,7 +89,10 @@ def settings(config: Config, dataset: str) -> Settings:
 
 
 def variants_of(config: Config) -> list[Variant]:
-    """Every combination that means something: the whole graph has no budget, public parts need public users."""
+    """Every combination that means something.
+
+    The whole graph has no budget, public parts need public users.
+    """
     listed = []
     for mechanism in config.mechanisms:
         for alpha in config.public_shares:
@@ -84,7 +102,11 @@ def variants_of(config: Config) -> list[Variant]:
                 continue
             epsilons = (0.0,) if mechanism in cells.WITHOUT_EPSILON else config.epsilons
             shared = 0.0 if mechanism in cells.OF_ALL else alpha
-            both = [Variant(mechanism, epsilon, shared, forest) for epsilon in epsilons for forest in (False, True)]
+            both = [
+                Variant(mechanism, epsilon, shared, forest)
+                for epsilon in epsilons
+                for forest in (False, True)
+            ]
             listed += [variant for variant in both if variant.classifier in config.classifiers]
     # The classifiers of one release side by side: it is drawn once.
     return sorted(listed, key=lambda v: (v.mechanism.removesuffix("-lengths"), v.public, v.epsilon))

@@ -14,7 +14,16 @@ from scipy import stats
 from experiments import _runner
 from experiments._report import legend_below, panels, prose, ranked, redraw, table
 from experiments._runner import Found, Results, UsageError, config_hash, console, rounded, run
-from experiments.dprr.cells import COLOURS, LABELS, Mechanism, Variant, ledger, load, made_by, name_of
+from experiments.dprr.cells import (
+    COLOURS,
+    LABELS,
+    Mechanism,
+    Variant,
+    ledger,
+    load,
+    made_by,
+    name_of,
+)
 from experiments.dprr.config import Config
 from ldp_jax import edges
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST
@@ -25,9 +34,21 @@ _TEXT = prose("dprr_degrees")
 NAME = "dprr_degrees"
 FIGURE = "dprr_figure7"
 COMPARED: tuple[Mechanism, ...] = ("dprr", "local-lap", "rr")
-STARTS = np.array([0, 1, 2, 3, 4, 5, 7, *(at * 10**power for power in range(6) for at in (10, 15, 20, 30, 50, 70))])
+STARTS = np.array(
+    [
+        0,
+        1,
+        2,
+        3,
+        4,
+        5,
+        7,
+        *(at * 10**power for power in range(6) for at in (10, 15, 20, 30, 50, 70)),
+    ]
+)
 """The first degree of each bin; bins are about equally wide in the logarithm."""
-TRUE, _TRUE_NAME = Variant("non-private", 0.0, 0.0), "true degrees"
+TRUE = Variant("non-private", 0.0, 0.0)
+_TRUE_NAME = "true degrees"
 """The degrees themselves, and the mechanism of their rows."""
 _LOW, _HIGH = 4, 10
 _SHOWN, _FEW = 4000, 10
@@ -43,7 +64,10 @@ class Graphs(NamedTuple):
 
 
 class Degrees(NamedTuple):
-    """Users of a set of graphs; arrays [users]: true degrees, other nodes of the user's graph, and its class."""
+    """Users of a set of graphs.
+
+    Arrays [users]: true degrees, other nodes of the user's graph, and its class.
+    """
 
     true: np.ndarray
     others: np.ndarray
@@ -64,14 +88,25 @@ def main(config: Config) -> None:
     """Compute what is missing, and the figure where it shows something else than last time."""
     results = results_in(config.out)
     asked = [Graphs(dataset, config.graphs, config.rr_nodes) for dataset in config.datasets]
-    names = [name for name in COMPARED if name in config.mechanisms and (name != "rr" or config.rr_nodes)]
+    names = [
+        name for name in COMPARED if name in config.mechanisms and (name != "rr" or config.rr_nodes)
+    ]
     if not names:
-        raise UsageError("--mechanisms: degrees are compared of dprr, local-lap and rr (rr with --rr-nodes)")
-    variants = [TRUE, *(Variant(name, epsilon, 0.0) for name in names for epsilon in config.epsilons)]
+        raise UsageError(
+            "--mechanisms: degrees are compared of dprr, local-lap and rr (rr with --rr-nodes)"
+        )
+    variants = [
+        TRUE,
+        *(Variant(name, epsilon, 0.0) for name in names for epsilon in config.epsilons),
+    ]
     with _runner.asked("--epsilons"):
-        planned = {_cell(chosen, variant): (chosen, variant) for chosen in asked for variant in variants}
+        planned = {
+            _cell(chosen, variant): (chosen, variant) for chosen in asked for variant in variants
+        }
     # The figure shows the same degrees as the rows, whose keys are fixed.
-    reported = lru_cache(maxsize=None)(lambda chosen, variant: noisy_degrees(load(*chosen), variant))
+    reported = lru_cache(maxsize=None)(
+        lambda chosen, variant: noisy_degrees(load(*chosen), variant)
+    )
 
     def compute(cell: Cell, _: Any) -> Found:
         chosen, variant = planned[cell]
@@ -79,7 +114,9 @@ def main(config: Config) -> None:
         if variant == TRUE:
             found = {**_shares(users.true, users.label), "mean degree": users.true.mean()}
         else:
-            found = statistics(users, reported(chosen, variant), made_by(variant, int(users.others.max()) + 1))
+            found = statistics(
+                users, reported(chosen, variant), made_by(variant, int(users.others.max()) + 1)
+            )
         return Found(rounded(found))
 
     settings = {cell: chosen._asdict() for cell, (chosen, _) in planned.items()}
@@ -101,11 +138,16 @@ def _cell(chosen: Graphs, variant: Variant) -> Cell:
 
 def degrees(whole: packing.GraphSet) -> Degrees:
     true = np.bincount(whole.receivers, minlength=len(whole.node_graph))
-    return Degrees(true, whole.nodes_per_graph[whole.node_graph] - 1, whole.labels[whole.node_graph])
+    return Degrees(
+        true, whole.nodes_per_graph[whole.node_graph] - 1, whole.labels[whole.node_graph]
+    )
 
 
 def noisy_degrees(whole: packing.GraphSet, variant: Variant) -> np.ndarray:
-    """How many neighbours each user reports: row i of the noisy matrix, the edges into i; int [users]."""
+    """How many neighbours each user reports: row i of the noisy matrix, the edges into i.
+
+    Int [users].
+    """
     name = int(config_hash([variant.mechanism, variant.epsilon]), 16) % 2**31
     made = made_by(variant, int(whole.nodes_per_graph.max()))
     key = jax.random.fold_in(jax.random.key(0), name)
@@ -118,12 +160,16 @@ def bins(values: np.ndarray) -> np.ndarray:
 
 
 def bin_name(place: int) -> str:
-    first, last = STARTS[place], STARTS[place + 1] - 1
+    first = STARTS[place]
+    last = STARTS[place + 1] - 1
     return f"{first}" if first == last else f"{first}-{last}"
 
 
 def statistics(users: Degrees, noisy: np.ndarray, made: Any) -> dict[str, float]:
-    """Statistics of the noisy degrees: of each bin of the true degree, of each class, and of all users."""
+    """Statistics of the noisy degrees.
+
+    Of each bin of the true degree, of each class, and of all users.
+    """
     found: dict[str, Any] = {}
     pairs = pd.DataFrame({"true": users.true, "noisy": noisy})
     for place, part in pairs.groupby(bins(users.true)):
@@ -132,7 +178,9 @@ def statistics(users: Degrees, noisy: np.ndarray, made: Any) -> dict[str, float]
             "users": len(part), "true_mean": part.true.mean(), "noisy_mean": part.noisy.mean(),
             "noisy_5_percent": low, "noisy_95_percent": high,
         }  # fmt: skip
-        found |= {f"{name}, degree {bin_name(int(str(place)))}": value for name, value in values.items()}
+        found |= {
+            f"{name}, degree {bin_name(int(str(place)))}": value for name, value in values.items()
+        }
     found |= _shares(noisy, users.label)
     gap = noisy - users.true
     found |= {
@@ -140,7 +188,9 @@ def statistics(users: Degrees, noisy: np.ndarray, made: Any) -> dict[str, float]
         "mean absolute error": np.abs(gap).mean(), "share that report nobody": (noisy == 0).mean(),
     }  # fmt: skip
     if isinstance(made, edges.DPRR):
-        found["expected bias of d*"] = np.asarray(made.degree_bias(users.true, users.others), np.float64).mean()
+        found["expected bias of d*"] = np.asarray(
+            made.degree_bias(users.true, users.others), np.float64
+        ).mean()
     found[_LAST] = stats.spearmanr(users.true, noisy).statistic
     return found
 
@@ -155,7 +205,9 @@ def _shares(values: np.ndarray, label: np.ndarray) -> dict[str, float]:
 
 def _counts(values: np.ndarray, label: np.ndarray) -> np.ndarray:
     shape = int(label.max()) + 1, len(STARTS)
-    return np.bincount(label * shape[1] + bins(values), minlength=shape[0] * shape[1]).reshape(shape)
+    return np.bincount(label * shape[1] + bins(values), minlength=shape[0] * shape[1]).reshape(
+        shape
+    )
 
 
 def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any]]:
@@ -183,11 +235,16 @@ def _seen(value: pd.Series) -> str:
         for name in ("users", "true_mean", "noisy_mean")
     })  # fmt: skip
     said = []
-    for words, kept in ((f"at most {_LOW}", STARTS[:-1] <= _LOW), (f"at least {_HIGH}", STARTS[:-1] >= _HIGH)):
+    for words, kept in (
+        (f"at most {_LOW}", STARTS[:-1] <= _LOW),
+        (f"at least {_HIGH}", STARTS[:-1] >= _HIGH),
+    ):
         part = binned[kept]
         count = part.users.sum()
         if count:
-            true, noisy = ((part[name] * part.users).sum() / count for name in ("true_mean", "noisy_mean"))
+            true, noisy = (
+                (part[name] * part.users).sum() / count for name in ("true_mean", "noisy_mean")
+            )
             share = count / binned.users.sum()
             said.append(
                 f"the {share:.0%} of users of degree {words} have {true:.1f} neighbours and report {noisy:.1f}"
@@ -196,8 +253,13 @@ def _seen(value: pd.Series) -> str:
     return "; ".join([total, *said, f"{value['share that report nobody']:.0%} report nobody"])
 
 
-def plot(asked: list[Graphs], shown: list[Variant], reported: Callable[[Graphs, Variant], np.ndarray]) -> Any:
-    """One row a data set: noisy against true degrees of each mechanism, then degrees of each class."""
+def plot(
+    asked: list[Graphs], shown: list[Variant], reported: Callable[[Graphs, Variant], np.ndarray]
+) -> Any:
+    """One row a data set.
+
+    Noisy against true degrees of each mechanism, then degrees of each class.
+    """
     across = len(shown) + 1
     figure, axes = panels(len(asked) * across, width=3.4, height=3.0, columns=across)
     for row, chosen in enumerate(asked):
@@ -211,7 +273,9 @@ def plot(asked: list[Graphs], shown: list[Variant], reported: Callable[[Graphs, 
             title = f"{chosen.dataset}: {LABELS[variant.mechanism]}, epsilon {variant.epsilon:g}"
             axis.set(xlim=(-0.5, top), ylim=(-0.5, top), xlabel="true degree d", title=title)
         scatters[0].set_ylabel("noisy degree d~")
-        dprr = next((reported(chosen, variant) for variant in shown if variant.mechanism == "dprr"), None)
+        dprr = next(
+            (reported(chosen, variant) for variant in shown if variant.mechanism == "dprr"), None
+        )
         _classes(last, users, dprr)
         last.set_title(f"{chosen.dataset}: classes")
     legend_below(figure, axes, 6)
@@ -227,15 +291,31 @@ def _from_zero(axis: Any, set_scale: Any) -> None:
 def _scatter(axis: Any, true: np.ndarray, noisy: np.ndarray, colour: str) -> None:
     rng = np.random.default_rng(0)
     some = rng.permutation(len(true))[:_SHOWN]
-    shift = rng.uniform(-0.3, 0.3, (2, len(some)))  # most users have few neighbours: else one dot hides hundreds
+    shift = rng.uniform(
+        -0.3, 0.3, (2, len(some))
+    )  # most users have few neighbours: else one dot hides hundreds
     axis.scatter(
-        true[some] + shift[0], noisy[some] + shift[1], s=2, alpha=0.25, color=colour, lw=0, rasterized=True
+        true[some] + shift[0],
+        noisy[some] + shift[1],
+        s=2,
+        alpha=0.25,
+        color=colour,
+        lw=0,
+        rasterized=True,
     )
     ends = [0, max(true.max(), noisy.max())]
     axis.plot(ends, ends, color="black", ls="--", lw=0.9, label="d~ = d")
     grouped = pd.DataFrame({"true": true, "noisy": noisy}).groupby(bins(true))
     mean = grouped.mean()[grouped.size() >= _FEW]
-    axis.plot(mean.true, mean.noisy, color="black", lw=1.2, marker="o", ms=2.5, label="mean of d~ in a bin of d")
+    axis.plot(
+        mean.true,
+        mean.noisy,
+        color="black",
+        lw=1.2,
+        marker="o",
+        ms=2.5,
+        label="mean of d~ in a bin of d",
+    )
 
 
 def _classes(axis: Any, users: Degrees, dprr: np.ndarray | None) -> None:
@@ -249,7 +329,14 @@ def _classes(axis: Any, users: Degrees, dprr: np.ndarray | None) -> None:
                 share = 100 * counts[c, :last] / counts[c].sum()
                 share[share == 0] = np.nan
                 axis.stairs(
-                    share, STARTS[: last + 1], baseline=None, color=f"C{c}", ls=style, label=f"class {c}, {words}"
+                    share,
+                    STARTS[: last + 1],
+                    baseline=None,
+                    color=f"C{c}",
+                    ls=style,
+                    label=f"class {c}, {words}",
                 )
     _from_zero(axis.xaxis, axis.set_xscale)
-    axis.set(yscale="log", xlim=(0, None), xlabel="degree", ylabel="users of the class in a bin (%)")
+    axis.set(
+        yscale="log", xlim=(0, None), xlabel="degree", ylabel="users of the class in a bin (%)"
+    )

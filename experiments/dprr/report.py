@@ -7,7 +7,15 @@ import pandas as pd
 
 from experiments import _report as show
 from experiments.dprr import cells
-from experiments.dprr.cells import COLOURS, LABELS, OF_ALL, WITHOUT_EPSILON, Classifier, Mechanism, Variant
+from experiments.dprr.cells import (
+    COLOURS,
+    LABELS,
+    OF_ALL,
+    WITHOUT_EPSILON,
+    Classifier,
+    Mechanism,
+    Variant,
+)
 from ldp_jax.learning.metrics import ConfidenceInterval
 
 _TEXT = show.prose("dprr")
@@ -20,7 +28,9 @@ Twin = Callable[[Variant], Variant | None]
 """The row that a variant is compared with; None for others."""
 
 EPSILON, PUBLIC = 1.0, 0.2
-"""The budget and the share of public users that the paper's text speaks of; the network classifies."""
+"""The budget and the share of public users that the paper's text speaks of; the network
+classifies.
+"""
 CLAIMS: tuple[tuple[Mechanism, str], ...] = (
     ("non-private", "not below -10 or so"), ("rr", "significantly above 0"), ("local-lap", "significantly above 0"),
     ("non-private-part", "significantly above 0"),
@@ -44,21 +54,31 @@ class Group(NamedTuple):
 
 
 def twin_of(variant: Variant) -> Variant | None:
-    """Degrees alone, of the same budget: released ones for a mechanism, the true ones for the whole graph."""
+    """Degrees alone, of the same budget.
+
+    Released ones for a mechanism, the true ones for the whole graph.
+    """
     if variant.mechanism in ("degrees", "true-degrees", "sizes", "non-private-part"):
         return None
-    return variant._replace(mechanism="true-degrees" if variant.mechanism == "non-private" else "degrees")
+    return variant._replace(
+        mechanism="true-degrees" if variant.mechanism == "non-private" else "degrees"
+    )
 
 
 def _dprr_less(other: Mechanism) -> Twin:
     """DPRR against another mechanism of the same setting."""
-    return lambda variant: variant._replace(mechanism=other) if variant.mechanism == "dprr" else None
+    return lambda variant: (
+        variant._replace(mechanism=other) if variant.mechanism == "dprr" else None
+    )
 
 
 def paired(
     frame: pd.DataFrame, configs: Configs, twin: Twin = twin_of, metric: str = "auc"
 ) -> dict[Group, ConfidenceInterval]:
-    """A score less a twin's on the same graphs, in %, paired by seed; both have the same epochs and trees."""
+    """A score less a twin's on the same graphs, in %, paired by seed.
+
+    Both have the same epochs and trees.
+    """
     of_metric = show.by_seed(frame[frame.metric == metric], Group._fields)
     rows = {Group(*key): values for key, values in of_metric.items()}
 
@@ -73,7 +93,8 @@ def paired(
         twins = [
             values
             for group, values in rows.items()
-            if (group.dataset, group.variant) == (mine.dataset, other) and training(group) == training(mine)
+            if (group.dataset, group.variant) == (mine.dataset, other)
+            and training(group) == training(mine)
         ]
         if len(twins) == 1 and (gain := show.paired(rows[mine], twins[0])) is not None:
             found[mine] = gain
@@ -82,7 +103,8 @@ def paired(
 
 def lines(frame: pd.DataFrame, configs: Configs) -> str:
     """A table of all rows: one line a data set, setting, mechanism, classifier and budget."""
-    gains, values = paired(frame, configs), show.by_seed(_ranked(frame), [*Group._fields, "metric"])
+    gains = paired(frame, configs)
+    values = show.by_seed(_ranked(frame), [*Group._fields, "metric"])
     return show.table(
         {
             "data set": group.dataset, "setting": cells.setting(group.public), "mechanism": LABELS[group.mechanism],
@@ -102,11 +124,16 @@ def _ranked(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def summary(frame: pd.DataFrame) -> str:
-    """AUC at one budget without public users: a row a mechanism, two columns a data set (by classifier)."""
+    """AUC at one budget without public users.
+
+    A row a mechanism, two columns a data set (by classifier).
+    """
     at_budget = frame.epsilon.isin([0.0, EPSILON]) & (frame.public == 0) & (frame.metric == "auc")
     auc = frame[at_budget & ~frame.mechanism.isin(SPLITS[1:])]
     values = show.by_seed(_ranked(auc), ["mechanism", "dataset", "forest"])
-    columns = [(dataset, forest) for dataset in sorted(auc.dataset.unique()) for forest in CLASSIFIERS]
+    columns = [
+        (dataset, forest) for dataset in sorted(auc.dataset.unique()) for forest in CLASSIFIERS
+    ]
     rows = [
         [label, *(show.interval(values.get((name, *column))) for column in columns)]
         for name, label in LABELS.items()
@@ -118,9 +145,14 @@ def summary(frame: pd.DataFrame) -> str:
 
 @show.tabled
 def worth_of_edges(frame: pd.DataFrame, configs: Configs) -> show.Rows:
-    """The gain of lists over degrees alone and over their own lengths, by budget; nobody is public."""
+    """The gain of lists over degrees alone and over their own lengths, by budget.
+
+    Nobody is public.
+    """
     alone = frame[frame.public == 0]
-    over_degrees, over_lengths = (paired(alone, configs, twin) for twin in (twin_of, _dprr_less("dprr-lengths")))
+    over_degrees, over_lengths = (
+        paired(alone, configs, twin) for twin in (twin_of, _dprr_less("dprr-lengths"))
+    )
     compared = {
         "DPRR less released degrees": ("dprr", over_degrees),
         "DPRR less lengths of its lists": ("dprr", over_lengths),
@@ -135,23 +167,35 @@ def worth_of_edges(frame: pd.DataFrame, configs: Configs) -> show.Rows:
                 named = {
                     group.epsilon: show.signed(gain)
                     for group, gain in gains.items()
-                    if (group.dataset, group.mechanism, group.variant.forest) == (dataset, mechanism, forest)
+                    if (group.dataset, group.mechanism, group.variant.forest)
+                    == (dataset, mechanism, forest)
                 }
                 if named:
-                    by_budget = {heading: named.get(epsilon, "") for heading, epsilon in budgets.items()}
-                    yield {"AUC, difference": dataset, "of": words, "classifier": classifier, **by_budget}
+                    by_budget = {
+                        heading: named.get(epsilon, "") for heading, epsilon in budgets.items()
+                    }
+                    yield {
+                        "AUC, difference": dataset,
+                        "of": words,
+                        "classifier": classifier,
+                        **by_budget,
+                    }
 
 
 @show.tabled
 def verdict(frame: pd.DataFrame, configs: Configs) -> show.Rows:
-    """In how many settings DPRR's lists do better or worse than degrees alone of the same budget; a table."""
+    """In how many settings DPRR's lists do better or worse than degrees alone of the same budget.
+
+    A table.
+    """
     each: dict[tuple[str, bool], list[ConfidenceInterval]] = {}
     for group, gain in paired(frame, configs).items():
         if group.mechanism == "dprr":
             each.setdefault((group.dataset, group.variant.forest), []).append(gain)
     for (dataset, forest), mine in sorted(each.items()):
         up, down, _ = show.counted(mine)
-        means, seeds = [gain.mean for gain in mine], {gain.n for gain in mine}
+        means = [gain.mean for gain in mine]
+        seeds = {gain.n for gain in mine}
         yield {
             "DPRR's lists against released degrees": dataset, "classifier": CLASSIFIERS[forest],
             "settings": len(mine), "clearly higher": up, "clearly lower": down,
@@ -167,7 +211,9 @@ def claims(frame: pd.DataFrame, configs: Configs) -> show.Rows:
         twins = {Variant("dprr", EPSILON, PUBLIC): Variant(
             other, 0.0 if other in WITHOUT_EPSILON else EPSILON, 0.0 if other in OF_ALL else PUBLIC
         )}  # fmt: skip
-        accuracy, auc = (paired(frame, configs, twins.get, metric) for metric in ("accuracy", "auc"))
+        accuracy, auc = (
+            paired(frame, configs, twins.get, metric) for metric in ("accuracy", "auc")
+        )
         for group in auc:
             yield {
                 f"epsilon {EPSILON:g}, {PUBLIC:.0%} public users, GIN; in points": group.dataset,
@@ -177,21 +223,37 @@ def claims(frame: pd.DataFrame, configs: Configs) -> show.Rows:
 
 
 def as_markdown(frame: pd.DataFrame, configs: Configs) -> str:
-    hours = frame[frame.metric == "auc"].seconds.sum() / 3600  # each training writes its seconds with both scores
-    tables = [summary(frame), worth_of_edges(frame, configs), verdict(frame, configs), claims(frame, configs)]
-    parts = [*tables, _TEXT.notes, f"All rows together took {hours:.1f} hours.", lines(frame, configs)]
+    hours = (
+        frame[frame.metric == "auc"].seconds.sum() / 3600
+    )  # each training writes its seconds with both scores
+    tables = [
+        summary(frame),
+        worth_of_edges(frame, configs),
+        verdict(frame, configs),
+        claims(frame, configs),
+    ]
+    parts = [
+        *tables,
+        _TEXT.notes,
+        f"All rows together took {hours:.1f} hours.",
+        lines(frame, configs),
+    ]
     return "\n\n".join(filter(None, parts))
 
 
 def digest(frame: pd.DataFrame, configs: Configs) -> str:
     forests = frame[frame.classifier == "forest"]
-    return "\n\n".join((_TEXT.lead, summary(frame), worth_of_edges(forests, configs), verdict(frame, configs)))
+    return "\n\n".join(
+        (_TEXT.lead, summary(frame), worth_of_edges(forests, configs), verdict(frame, configs))
+    )
 
 
 def _found(frame: pd.DataFrame, configs: Configs, of_splits: bool, metric: str) -> str:
     """For a title: in how many of the drawn settings DPRR's lists are worth more, and less, than a twin."""
     twin = _dprr_less("dprr-one-to-nine") if of_splits else twin_of
-    gains = [g for group, g in paired(frame, configs, twin, metric).items() if group.mechanism == "dprr"]
+    gains = [
+        g for group, g in paired(frame, configs, twin, metric).items() if group.mechanism == "dprr"
+    ]
     up, down, _ = show.counted(gains)
     other = "the split 1 : 9" if of_splits else "degrees alone"
     return f"of {len(gains)} settings DPRR above {other} in {up}, below in {down}" if gains else ""
@@ -200,7 +262,10 @@ def _found(frame: pd.DataFrame, configs: Configs, of_splits: bool, metric: str) 
 def _grid(
     frame: pd.DataFrame, keep: Any, configs: Configs, by: str, names: Sequence[str], label: str
 ) -> Any | None:
-    """Accuracy and AUC (rows) of each data set (columns) against a column, on one scale; None without two of it."""
+    """Accuracy and AUC (rows) of each data set (columns) against a column, on one scale.
+
+    None without two of it.
+    """
     flat = frame.mechanism.isin(OF_ALL)
     chosen = frame[keep & ~flat & frame.mechanism.isin(list(names))]
     moving = chosen[chosen.mechanism != "non-private-part"]
@@ -208,14 +273,22 @@ def _grid(
     if not datasets:
         return None
     drawn = frame[keep | flat | (frame.mechanism == "degrees")]
-    alone, means = len(datasets) == 1, []
-    figure, axes = show.panels(2 * len(datasets), width=5.0 if alone else 4.2, height=2.7, columns=len(datasets))
+    alone = len(datasets) == 1
+    means = []
+    figure, axes = show.panels(
+        2 * len(datasets), width=5.0 if alone else 4.2, height=2.7, columns=len(datasets)
+    )
     for place, axis in enumerate(axes):
-        metric, dataset = ("accuracy", "auc")[place // len(datasets)], datasets[place % len(datasets)]
+        metric, dataset = (
+            ("accuracy", "auc")[place // len(datasets)],
+            datasets[place % len(datasets)],
+        )
         of_panel = lambda rows: rows[(rows.dataset == dataset) & (rows.metric == metric)]  # noqa: B023
         rows = of_panel(chosen)
         places = {value: at for at, value in enumerate(sorted(rows[by].unique()))}
-        points: dict[str, dict[float, pd.Series]] = {name: {} for name in names if (rows.mechanism == name).any()}
+        points: dict[str, dict[float, pd.Series]] = {
+            name: {} for name in names if (rows.mechanism == name).any()
+        }
         for (name, value), part in rows.groupby(["mechanism", by]):
             points[str(name)][places[value]] = 100 * part.value
             means.append(100 * part.value.mean())
@@ -228,9 +301,12 @@ def _grid(
         axis.set_xticks(range(len(places)), [f"{value:g}" for value in places])
         axis.set(xlabel=label, ylabel=show.METRIC_LABELS[metric])
         title = [dataset] if place < len(datasets) else []
-        title.append(_found(drawn[drawn.dataset == dataset], configs, set(names) == set(SPLITS), metric))
+        title.append(
+            _found(drawn[drawn.dataset == dataset], configs, set(names) == set(SPLITS), metric)
+        )
         axis.set_title("\n".join(title), fontsize=7)
-    # Student's intervals of three splits can be wider than what they are about: they are cut, not the means.
+    # Student's intervals of three splits can be wider than what they are about: they are cut, not
+    # the means.
     for axis in axes:
         axis.set_ylim(max(0, min(means) - 12), min(102, max(means) + 12))
     show.legend_below(figure, axes, 2 if alone else 4, LABELS.values())
@@ -241,12 +317,18 @@ def figures(frame: pd.DataFrame, configs: Configs) -> dict[str, Any]:
     others = [name for name in LABELS if name not in SPLITS[1:]]
     frame = _ranked(frame)
     trained, forests = frame[~frame.forest], frame[frame.forest]
-    nobody, splits = trained.public == 0, frame[frame.mechanism.isin(SPLITS[1:])]
-    of_splits = trained.dataset.isin(splits.dataset.unique()) & trained.epsilon.isin(splits.epsilon.unique())
-    at_one, by_epsilon = trained.epsilon.isin([0.0, 1.0]), "epsilon per bit of a list (no public users)"
+    nobody = trained.public == 0
+    splits = frame[frame.mechanism.isin(SPLITS[1:])]
+    of_splits = trained.dataset.isin(splits.dataset.unique()) & trained.epsilon.isin(
+        splits.epsilon.unique()
+    )
+    at_one = trained.epsilon.isin([0.0, 1.0])
+    by_epsilon = "epsilon per bit of a list (no public users)"
     of_split = "epsilon that the split is made for"
     made = {
-        "dprr_figure4": _grid(trained, at_one, configs, "public", others, "share of public users (epsilon 1)"),
+        "dprr_figure4": _grid(
+            trained, at_one, configs, "public", others, "share of public users (epsilon 1)"
+        ),
         "dprr_figure5": _grid(trained, nobody, configs, "epsilon", others, by_epsilon),
         "dprr_forest": _grid(forests, forests.public == 0, configs, "epsilon", others, by_epsilon),
         "dprr_figure6": _grid(trained, of_splits & nobody, configs, "epsilon", SPLITS, of_split),

@@ -15,7 +15,17 @@ import pandas as pd
 from experiments import _report as show
 from experiments import _runner
 from experiments._sides import clock
-from experiments.dprr.cells import COLOURS, LABELS, Mechanism, Settings, Variant, ledger, load, made_by, name_of
+from experiments.dprr.cells import (
+    COLOURS,
+    LABELS,
+    Mechanism,
+    Settings,
+    Variant,
+    ledger,
+    load,
+    made_by,
+    name_of,
+)
 from experiments.dprr.config import Config, settings
 from ldp_jax import edges
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST
@@ -34,7 +44,9 @@ NODES = (1000, 2000, 3000, 4000)
 NEW_EDGES = (3, 5)
 """m of the Barabasi-Albert graphs."""
 TRAIN, TEST = 4, 2
-"""Barabasi-Albert graphs of each size; randomised response reports 4.3 million edges of one with 4000 nodes."""
+"""Barabasi-Albert graphs of each size; randomised response reports 4.3 million edges of one with
+4000 nodes.
+"""
 REPEATS, EPOCHS = 9, 9
 """Timed runs of the reports, and of an epoch and of classification, which take milliseconds."""
 BYTES = 16
@@ -44,7 +56,10 @@ TIMED = {"report": "reports", "epoch": "training epoch", "classify": "classifica
 
 
 class Size(NamedTuple):
-    """Graphs of one size: their family, the size in words, the most nodes of any, and how to make them."""
+    """Graphs of one size.
+
+    Their family, the size in words, the most nodes of any, and how to make them.
+    """
 
     family: str
     name: str
@@ -66,10 +81,14 @@ results_in = partial(_runner.Results, name=NAME, cell=Cell)
 def main(config: Config) -> None:
     resolved = settings(config, config.datasets[0])
     if not set(COMPARED) & set(config.mechanisms):
-        raise _runner.UsageError("--mechanisms: time and memory are compared of dprr, local-lap and rr")
+        raise _runner.UsageError(
+            "--mechanisms: time and memory are compared of dprr, local-lap and rr"
+        )
     sizes = (*_of_sets(resolved), *_barabasi_albert())
     variants = [Variant(name, EPSILON, 0.0) for name in COMPARED if name in config.mechanisms]
-    planned = {_cell(size, variant, resolved): (size, variant) for size in sizes for variant in variants}
+    planned = {
+        _cell(size, variant, resolved): (size, variant) for size in sizes for variant in variants
+    }
     made = lru_cache(maxsize=1)(lambda size: size.make())  # the graphs of one size at a time
 
     def compute(cell: Cell, _: Any) -> _runner.Found:
@@ -85,14 +104,19 @@ def main(config: Config) -> None:
 def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any]]:
     generated = frame.dataset.str.startswith(_GENERATED)
     parts = {"dprr_figure8": frame[~generated], "dprr_figure9": frame[generated]}
-    return {NAME: as_markdown(frame)}, {name: plot(part) for name, part in parts.items() if len(part)}
+    return {NAME: as_markdown(frame)}, {
+        name: plot(part) for name, part in parts.items() if len(part)
+    }
 
 
 _GENERATED = "Barabasi-Albert"
 
 
 def _settings(size: Size, resolved: Settings) -> dict[str, Any]:
-    model = {name: getattr(resolved, name) for name in ("layers", "hidden", "dropout", "batch_size", "shares")}
+    model = {
+        name: getattr(resolved, name)
+        for name in ("layers", "hidden", "dropout", "batch_size", "shares")
+    }
     counts = {"train": TRAIN, "test": TEST, "repeats": [REPEATS, EPOCHS]}
     return {"graphs": size.family, "size": size.name, **counts, **model}
 
@@ -105,7 +129,9 @@ def _cell(size: Size, variant: Variant, resolved: Settings) -> Cell:
 
 def _of_sets(resolved: Settings) -> list[Size]:
     """Figure 8: a share gamma of the nodes of each graph of a set, and the edges among them."""
-    chosen = resolved._replace(graphs=resolved.graphs or GRAPHS, rr_nodes=resolved.rr_nodes or RR_NODES)
+    chosen = resolved._replace(
+        graphs=resolved.graphs or GRAPHS, rr_nodes=resolved.rr_nodes or RR_NODES
+    )
     whole = load(chosen.dataset, chosen.graphs, chosen.rr_nodes)
     largest = int(whole.nodes_per_graph.max())
 
@@ -115,13 +141,18 @@ def _of_sets(resolved: Settings) -> list[Size]:
         return part.subset(train), part.subset(test)
 
     return [
-        Size(name_of(chosen), f"gamma = {gamma:g}", math.ceil(gamma * largest), partial(make, gamma))
+        Size(
+            name_of(chosen), f"gamma = {gamma:g}", math.ceil(gamma * largest), partial(make, gamma)
+        )
         for gamma in GAMMAS
     ]
 
 
 def induced(whole: GraphSet, gamma: float) -> GraphSet:
-    """The subgraphs on a random share of each graph's nodes, rounded up; a larger share has those of a smaller."""
+    """The subgraphs on a random share of each graph's nodes, rounded up.
+
+    A larger share has those of a smaller.
+    """
     graph, sizes = whole.node_graph, whole.nodes_per_graph
     order = np.lexsort((np.random.default_rng(0).random(len(graph)), graph))
     rank = np.empty(len(graph), np.int64)
@@ -129,33 +160,51 @@ def induced(whole: GraphSet, gamma: float) -> GraphSet:
     keep = rank < np.ceil(gamma * sizes)[graph]
     place = np.cumsum(keep) - 1
     both = keep[whole.senders] & keep[whole.receivers]
-    return GraphSet.from_edges(place[whole.senders[both]], place[whole.receivers[both]], graph[keep], whole.labels)
+    return GraphSet.from_edges(
+        place[whole.senders[both]], place[whole.receivers[both]], graph[keep], whole.labels
+    )
 
 
 def _barabasi_albert() -> list[Size]:
     """Figure 9: generated graphs whose mean degree does not depend on their size."""
 
     def make(m: int, n: int) -> tuple[GraphSet, GraphSet]:
-        pairs = [np.array(nx.barabasi_albert_graph(n, m, seed=i).edges()) + i * n for i in range(TRAIN + TEST)]
+        pairs = [
+            np.array(nx.barabasi_albert_graph(n, m, seed=i).edges()) + i * n
+            for i in range(TRAIN + TEST)
+        ]
         low, high = np.concatenate(pairs).T
         both = np.concatenate([low, high]), np.concatenate([high, low])
         numbers = np.arange(TRAIN + TEST)
         whole = GraphSet.from_edges(*both, np.repeat(numbers, n), numbers % 2)
         return whole.subset(numbers[:TRAIN]), whole.subset(numbers[TRAIN:])
 
-    return [Size(f"{_GENERATED}, m = {m}", f"n = {n}", n, partial(make, m, n)) for m in NEW_EDGES for n in NODES]
+    return [
+        Size(f"{_GENERATED}, m = {m}", f"n = {n}", n, partial(make, m, n))
+        for m in NEW_EDGES
+        for n in NODES
+    ]
 
 
 def measure(train: GraphSet, test: GraphSet, made: Any, resolved: Settings) -> dict[str, float]:
-    """Seconds of the reports, of a training epoch and of classification, and the reported edges; per graph."""
+    """Seconds of the reports, of a training epoch and of classification, and the reported edges.
+
+    Per graph.
+    """
     key = jax.random.key(0)
-    noisy, *report = _timed(lambda number: _reports(jax.random.fold_in(key, number), train, made), REPEATS)
-    model = models.gin(resolved.layers, resolved.hidden, int(train.labels.max()) + 1, resolved.dropout)
+    noisy, *report = _timed(
+        lambda number: _reports(jax.random.fold_in(key, number), train, made), REPEATS
+    )
+    model = models.gin(
+        resolved.layers, resolved.hidden, int(train.labels.max()) + 1, resolved.dropout
+    )
     variables, *epoch = _epochs(key, noisy, model, resolved)
     # Packing is done once for all epochs, by the host: neither side counts it.
     other = _reports(jax.random.fold_in(key, REPEATS + 1), test, made)
     packed = packing.pack(other, resolved.batch_size, shapes=1)
-    classify = _timed(lambda _: graph_training._predict_compiled(model, variables, packed), EPOCHS)[1:]
+    classify = _timed(lambda _: graph_training._predict_compiled(model, variables, packed), EPOCHS)[
+        1:
+    ]
     reported = len(noisy.senders) / len(train)
     found = {
         "nodes": len(train.node_graph) / len(train), "true edges": len(train.senders) / len(train),
@@ -173,8 +222,12 @@ def _reports(key: Any, whole: GraphSet, made: Any) -> GraphSet:
 
 
 def _timed(function: Callable[[int], Any], repeats: int) -> tuple[Any, float, float]:
-    """The last result, and medians of CPU and wall seconds, of runs by number; the first compiles, and is out."""
-    result, taken = None, []
+    """The last result, and medians of CPU and wall seconds, of runs by number.
+
+    The first compiles, and is out.
+    """
+    result = None
+    taken = []
     gc.collect()
     for number in range(repeats + 1):
         result = None  # two results at once would double the memory
@@ -185,9 +238,13 @@ def _timed(function: Callable[[int], Any], repeats: int) -> tuple[Any, float, fl
 
 
 def _epochs(key: Any, train: GraphSet, model: Any, resolved: Settings) -> tuple[Any, float, float]:
-    """Trained variables, and medians of CPU and wall seconds of an epoch; the first is not counted."""
+    """Trained variables, and medians of CPU and wall seconds of an epoch.
+
+    The first is not counted.
+    """
     one = GraphSet.from_edges([1, 0], [0, 1], [0, 0], [0])  # validation and test: next to no time
-    since, ends = clock(), [(0.0, 0.0)]
+    since = clock()
+    ends = [(0.0, 0.0)]
     optimizer = graph_training.step_decay_adam(resolved.learning_rate)
     fitted = graph_training.fit_graphs(
         key, model, train, one, one, training.Settings(optimizer, EPOCHS + 1, resolved.batch_size),
@@ -222,7 +279,8 @@ def as_markdown(frame: pd.DataFrame) -> str:
         counts = (f"{top[metric]:.0f}" for metric in ("nodes", "true edges", "edges"))
         times = (f"{1000 * top[metric]:.3g}" for metric in clocks)
         largest.append([*name, *counts, f"{top['bytes'] / 1e6:.3f}", *times])
-    graphs, milliseconds = ["graphs", "mechanism"], [f"{words} (ms)" for words in clocks.values()]
+    graphs = ["graphs", "mechanism"]
+    milliseconds = [f"{words} (ms)" for words in clocks.values()]
     return "\n\n".join([
         "Growth with the number of nodes: the slope of the least-squares line through the logarithms.",
         show.markdown([*graphs, *clocks.values(), "memory"], slopes),
@@ -237,15 +295,29 @@ def plot(frame: pd.DataFrame) -> Any:
     families = sorted(frame.dataset.unique())
     shown = {f"{name} cpu s": (words, "CPU s a graph") for name, words in TIMED.items()}
     shown["bytes"] = "reported graph", "bytes a graph"
-    figure, axes = show.panels(len(families) * len(shown), width=3.3, height=2.8, columns=len(shown))
+    figure, axes = show.panels(
+        len(families) * len(shown), width=3.3, height=2.8, columns=len(shown)
+    )
     for place, axis in enumerate(axes):
-        family, (metric, (words, unit)) = families[place // len(shown)], list(shown.items())[place % len(shown)]
+        family, (metric, (words, unit)) = (
+            families[place // len(shown)],
+            list(shown.items())[place % len(shown)],
+        )
         here = frame[frame.dataset == family]
         for name in COMPARED:
-            wide = here[here.mechanism == name].pivot_table(index="task", columns="metric", values="value")
+            wide = here[here.mechanism == name].pivot_table(
+                index="task", columns="metric", values="value"
+            )
             if len(wide):
                 wide = wide.sort_values("nodes")
-                axis.plot(wide["nodes"], wide[metric], color=COLOURS[name], marker="o", ms=4, label=LABELS[name])
+                axis.plot(
+                    wide["nodes"],
+                    wide[metric],
+                    color=COLOURS[name],
+                    marker="o",
+                    ms=4,
+                    label=LABELS[name],
+                )
         short = family.split(", ")[0] if "graphs of" in family else family
         axis.set_title(f"{short}: {words}", fontsize=9)
         axis.set(xscale="log", yscale="log", xlabel="nodes a graph", ylabel=unit)

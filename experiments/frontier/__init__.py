@@ -1,4 +1,7 @@
-"""Private data that helps: what a better message brings where noisy records and noisy lists bring nothing."""
+"""Private data that helps.
+
+What a better message brings where noisy records and noisy lists bring nothing.
+"""
 
 from pathlib import Path
 
@@ -19,7 +22,13 @@ from experiments.frontier.config import Config
 
 __all__ = ["Config", "main", "write_report"]
 
-_PARTS = {"edges": friendships, "features": features, "joint": joint, "beyond": beyond, "poisoning": poisoning}
+_PARTS = {
+    "edges": friendships,
+    "features": features,
+    "joint": joint,
+    "beyond": beyond,
+    "poisoning": poisoning,
+}
 _REPORTS = (report, features_report, joint_report, beyond_report, poisoning_report)
 
 

@@ -1,4 +1,7 @@
-"""Points, a row a draw and metric, of all reports of this folder: intervals, gains, and figures of them."""
+"""Points, a row a draw and metric, of all reports of this folder.
+
+Intervals, gains, and figures of them.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -13,7 +16,9 @@ ACCURACY = "accuracy"
 PANEL = ["dataset", "panel"]
 
 
-def tidy(key: Sequence[str], rows: Iterable[tuple[Sequence[Any], Mapping[str, pd.Series]]]) -> pd.DataFrame:
+def tidy(
+    key: Sequence[str], rows: Iterable[tuple[Sequence[Any], Mapping[str, pd.Series]]]
+) -> pd.DataFrame:
     """One row a draw and metric, of rows that are named by their ``key`` and have series by seed."""
     made = [
         (*names, seed, metric, round(float(value), 4))
@@ -32,7 +37,10 @@ def differences(mine: pd.Series, beside: Mapping[str, pd.Series | None]) -> dict
 
 
 def by_panel(frame: pd.DataFrame) -> Iterator[tuple[tuple[str, str, int], dict[Any, pd.DataFrame]]]:
-    """Each graph and panel, with its members; and accuracies by method and epsilon, frames by seed."""
+    """Each graph and panel, with its members.
+
+    And accuracies by method and epsilon, frames by seed.
+    """
     frame = frame[frame.metric == ACCURACY]
     frame = frame.assign(panel=[f"{float(setting):g}" for setting in frame.panel])
     for (dataset, panel), part in frame.groupby(PANEL, sort=False):
@@ -78,14 +86,21 @@ def panel_words(panel: str) -> str:
 
 
 def plot_gains(
-    axis: Any, shown: Mapping[float, ConfidenceInterval], label: str, colour: str, marker: str, width: float
+    axis: Any,
+    shown: Mapping[float, ConfidenceInterval],
+    label: str,
+    colour: str,
+    marker: str,
+    width: float,
 ) -> None:
     """A line of gains against epsilon with their intervals; nothing where there are none."""
     if not shown:
         return
     style = {"marker": marker, "markersize": 4, "linewidth": width, "zorder": 1 + width}
     errorbars(axis, shown, label=label, color=colour, **style)
-    log_ticks(axis, sorted({*shown, *axis.get_xticks()} if axis.get_xscale() == "log" else shown), base=2)
+    log_ticks(
+        axis, sorted({*shown, *axis.get_xticks()} if axis.get_xscale() == "log" else shown), base=2
+    )
 
 
 def plot_settings(axis: Any, names: Sequence[str], title: str, beside: str) -> None:
@@ -102,4 +117,6 @@ def plot_means(axis: Any, known: Mapping[float, ConfidenceInterval | None], **st
     """Means and intervals along x, by their place on y."""
     there = {place: one for place, one in known.items() if one is not None}
     half = [one.half_width if one.n > 1 else 0.0 for one in there.values()]
-    axis.errorbar([one.mean for one in there.values()], list(there), xerr=half, linestyle="none", **style)
+    axis.errorbar(
+        [one.mean for one in there.values()], list(there), xerr=half, linestyle="none", **style
+    )

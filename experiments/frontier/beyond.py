@@ -1,10 +1,14 @@
-"""What counts of neighbours say beyond the classes of nodes: links that nobody has reported, and classes of graphs.
+"""What counts of neighbours say beyond the classes of nodes.
 
-Links: a tenth of them is taken out of all lists. The rest of the lists is private, features and some labels are
-public. Two users are likely linked where both count many of the other's broadcast class, for the size of it.
+Links that nobody has reported, and classes of graphs.
 
-Classes of graphs: only the number of nodes is public. Half of the budget reports degrees, which the server
-broadcasts as classes of few levels; the other half counts neighbours by class. A random forest takes statistics.
+Links: a tenth of them is taken out of all lists. The rest of the lists is private, features and
+some labels are public. Two users are likely linked where both count many of the other's broadcast
+class, for the size of it.
+
+Classes of graphs: only the number of nodes is public. Half of the budget reports degrees, which the
+server broadcasts as classes of few levels; the other half counts neighbours by class. A random
+forest takes statistics.
 """
 
 import dataclasses
@@ -40,8 +44,9 @@ PILOT, REHEARSED = 200, 2
 EXACT = 40.0
 """The epsilon of counts without noise."""
 LEVELS = (4.0, 24.0)
-"""Noisy degrees from which a user is of the next class, times the epsilon of degrees (half of the budget): some
-three standard deviations of the noise, and more. Of true degrees these numbers themselves. Not tuned."""
+"""Noisy degrees from which a user is of the next class, times the epsilon of degrees (half of the
+budget): some three standard deviations of the noise, and more. Of true degrees these numbers
+themselves. Not tuned."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -74,7 +79,7 @@ class Scored(NamedTuple):
     guarantee: PipelineGuarantee
 
 
-# --- Links -----------------------------------------------------------------------------------------------------
+# --- Links ----------------------------------------------------------------------------------------
 
 
 class Pairs(NamedTuple):
@@ -96,19 +101,29 @@ class Pairs(NamedTuple):
     def facts(self, pilot: np.ndarray | tuple[()] = ()) -> LinkFacts:
         """What is public, with the lists of a pilot before links were taken out."""
         left = np.stack([np.asarray(self.graph.senders), np.asarray(self.graph.receivers)], 1)
-        entries = np.concatenate([left, self.linked, self.linked[:, ::-1]]) if len(pilot) else left[:0]
-        return LinkFacts(self.log_q, self.labels, np.asarray(pilot, int), entries[np.isin(entries[:, 0], pilot)])
+        entries = (
+            np.concatenate([left, self.linked, self.linked[:, ::-1]]) if len(pilot) else left[:0]
+        )
+        return LinkFacts(
+            self.log_q, self.labels, np.asarray(pilot, int), entries[np.isin(entries[:, 0], pilot)]
+        )
 
 
 @lru_cache(maxsize=1)
 def pairs(settings: Settings, labels: str, seed: int) -> Pairs:
     """A tenth of the links, at most 5 000, as many other pairs, and what is public."""
-    shared = friendships.Settings(settings.dataset, settings.data, settings.logs, settings.base_seed)
+    shared = friendships.Settings(
+        settings.dataset, settings.data, settings.logs, settings.base_seed
+    )
     asked, _ = friendships.draw(shared, labels, seed)
     if asked.rows is None or asked.q is None:
-        raise UsageError(f"--datasets {settings.dataset}: it has no features, by which classes could be broadcast")
+        raise UsageError(
+            f"--datasets {settings.dataset}: it has no features, by which classes could be broadcast"
+        )
     n = len(asked.labels)
-    once = np.stack([np.asarray(asked.graph.senders), np.asarray(asked.graph.receivers)], 1).astype(np.int64)
+    once = np.stack([np.asarray(asked.graph.senders), np.asarray(asked.graph.receivers)], 1).astype(
+        np.int64
+    )
     once = once[once[:, 0] < once[:, 1]]
     keys = jax.random.split(jax.random.fold_in(jax.random.key(settings.base_seed + 3), seed))
     order = np.asarray(jax.random.permutation(keys[0], len(once)))
@@ -117,12 +132,21 @@ def pairs(settings: Settings, labels: str, seed: int) -> Pairs:
     made = made[made[:, 0] < made[:, 1]]
     free = ~np.isin(made[:, 0] * n + made[:, 1], once[:, 0] * n + once[:, 1])
     left = graphs.from_edges(once[np.sort(order[count:])], n)
-    return Pairs(left, once[order[:count]], made[free][:count], np.asarray(asked.q.log_q), asked.labels, asked.rows)
+    return Pairs(
+        left,
+        once[order[:count]],
+        made[free][:count],
+        np.asarray(asked.q.log_q),
+        asked.labels,
+        asked.rows,
+    )
 
 
 def _of(score: Callable[[np.ndarray, np.ndarray], np.ndarray], draw: Pairs) -> float:
     """The AUC of a score of pairs."""
-    linked, others = (score(ends[:, 0], ends[:, 1]).astype(np.float64) for ends in (draw.linked, draw.others))
+    linked, others = (
+        score(ends[:, 0], ends[:, 1]).astype(np.float64) for ends in (draw.linked, draw.others)
+    )
     # Float64 scores as places in their order, which float32 tells apart.
     _, place = np.unique(np.concatenate([linked, others]), return_inverse=True)
     return float(metrics.auc(*jnp.split(jnp.asarray(place, np.float32), [len(linked)])))
@@ -143,20 +167,30 @@ def _cosine(key: Any, draw: Pairs, epsilon: float) -> Scored:
 
 
 def _by_counts(draw: Pairs, counts: Any, group: np.ndarray, epsilon: float, alike: bool) -> float:
-    """The AUC of :func:`ldp_jax.servers.links.link_scores`; of pairs of one class more, where asked."""
+    """The AUC of :func:`ldp_jax.servers.links.link_scores`.
+
+    Of pairs of one class more, where asked.
+    """
     more = _alike(draw) if alike else lambda u, v: 0.0
 
     def score(u: np.ndarray, v: np.ndarray) -> np.ndarray:
-        return np.asarray(link_scores(counts, group, np.stack([u, v], 1), min(epsilon, EXACT))) + more(u, v)
+        return np.asarray(
+            link_scores(counts, group, np.stack([u, v], 1), min(epsilon, EXACT))
+        ) + more(u, v)
 
     return _of(score, draw)
 
 
 def _degrees(key: Any, draw: Pairs, epsilon: float, *, alike: bool) -> Scored:
-    """The product of both ends' degrees, as if neighbours were anybody's; of one class likelier, where asked."""
+    """The product of both ends' degrees, as if neighbours were anybody's.
+
+    Of one class likelier, where asked.
+    """
     degree, guarantee = _degree(key, draw.graph, epsilon)
     anybody = np.zeros(len(degree), np.int32)
-    return Scored(_by_counts(draw, degree.astype(np.int32)[:, None], anybody, epsilon, alike), guarantee)
+    return Scored(
+        _by_counts(draw, degree.astype(np.int32)[:, None], anybody, epsilon, alike), guarantee
+    )
 
 
 def _degree(key: Any, graph: Any, epsilon: float) -> tuple[np.ndarray, PipelineGuarantee]:
@@ -169,18 +203,29 @@ def _degree(key: Any, graph: Any, epsilon: float) -> tuple[np.ndarray, PipelineG
 
 
 def _counts(key: Any, draw: Pairs, epsilon: float, *, alike: bool) -> Scored:
-    """Each end's count of the other's class, for one of that class; of one class likelier still, where asked."""
-    group, classes = draw.facts().groups, draw.log_q.shape[1]
+    """Each end's count of the other's class, for one of that class.
+
+    Of one class likelier still, where asked.
+    """
+    group = draw.facts().groups
+    classes = draw.log_q.shape[1]
     if math.isinf(epsilon):
-        counts, guarantee = edges.count_neighbours(edges.Population.of(draw.graph), group, classes), nothing_kept()
+        counts = edges.count_neighbours(edges.Population.of(draw.graph), group, classes)
+        guarantee = nothing_kept()
     else:
-        noisy = edges.privatize_counts(key, draw.graph, edges.NeighbourCounts(epsilon, classes), group)
-        counts, guarantee = noisy.counts, spent(noisy.guarantee)
+        noisy = edges.privatize_counts(
+            key, draw.graph, edges.NeighbourCounts(epsilon, classes), group
+        )
+        counts = noisy.counts
+        guarantee = spent(noisy.guarantee)
     return Scored(_by_counts(draw, counts, group, epsilon, alike), guarantee)
 
 
 def _rehearsal(key: Any, draw: Pairs, epsilon: float, *, alike: bool) -> Scored:
-    """What worlds foretell of a row of counts over the better one of released degrees; nobody reports."""
+    """What worlds foretell of a row of counts over the better one of released degrees.
+
+    Nobody reports.
+    """
     pilot_key, key = jax.random.split(key)
     pilot = np.asarray(jax.random.permutation(pilot_key, len(draw.labels)))[:PILOT]
     found = servers.rehearse(key, draw.facts(pilot), (epsilon,))
@@ -198,10 +243,12 @@ def _common(key: Any, draw: Pairs, epsilon: float) -> Scored:
     weight = 1.0 / np.log(np.maximum(degree, 2.0))
     joined = scipy.sparse.csr_array((np.ones(len(senders)), (receivers, senders)), shape=(n, n))
     weighed = joined @ scipy.sparse.diags_array(weight)
-    return Scored(_of(lambda u, v: np.asarray(weighed[u].multiply(joined[v]).sum(1)), draw), nothing_kept())
+    return Scored(
+        _of(lambda u, v: np.asarray(weighed[u].multiply(joined[v]).sum(1)), draw), nothing_kept()
+    )
 
 
-# --- Classes of graphs -------------------------------------------------------------------------------------------
+# --- Classes of graphs ----------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=1)
@@ -210,7 +257,10 @@ def graph_set(dataset: str) -> graphs.GraphSet:
 
 
 def _classified(key: Any, whole: graphs.GraphSet, columns: list[np.ndarray]) -> float:
-    """The accuracy of a random forest on the graphs whose class is not public: every second one, at random."""
+    """The accuracy of a random forest on the graphs whose class is not public.
+
+    Every second one, at random.
+    """
     labels, sizes = np.asarray(whole.labels), np.asarray(whole.nodes_per_graph)
     split_key, fit_key = jax.random.split(key)
     order = np.asarray(jax.random.permutation(split_key, len(labels)))
@@ -220,7 +270,9 @@ def _classified(key: Any, whole: graphs.GraphSet, columns: list[np.ndarray]) -> 
 
 
 def _numbers(whole: graphs.GraphSet, values: Any) -> np.ndarray:
-    return classifiers.of_numbers(np.maximum(values, 0), whole.node_graph, np.asarray(whole.nodes_per_graph))
+    return classifiers.of_numbers(
+        np.maximum(values, 0), whole.node_graph, np.asarray(whole.nodes_per_graph)
+    )
 
 
 def _graph_degrees(keys: tuple[Any, Any], whole: graphs.GraphSet, epsilon: float) -> Scored:
@@ -229,7 +281,10 @@ def _graph_degrees(keys: tuple[Any, Any], whole: graphs.GraphSet, epsilon: float
 
 
 def _graph_counts(keys: tuple[Any, Any], whole: graphs.GraphSet, epsilon: float) -> Scored:
-    """Counts by degree class: half of the budget for degrees, half for counts of neighbours by their class."""
+    """Counts by degree class.
+
+    Half of the budget for degrees, half for counts of neighbours by their class.
+    """
     degree_key, count_key = jax.random.split(keys[1])
     classes = len(LEVELS) + 1
     half = epsilon / 2
@@ -239,8 +294,11 @@ def _graph_counts(keys: tuple[Any, Any], whole: graphs.GraphSet, epsilon: float)
     if math.isinf(half):
         counts = edges.count_neighbours(edges.Population.of(whole), group, classes)
     else:
-        reports = edges.privatize_counts(count_key, whole, edges.NeighbourCounts(half, classes), group)
-        counts, guarantee = reports.counts, spent(guarantee, reports.guarantee)
+        reports = edges.privatize_counts(
+            count_key, whole, edges.NeighbourCounts(half, classes), group
+        )
+        counts = reports.counts
+        guarantee = spent(guarantee, reports.guarantee)
     columns = [_numbers(whole, degree), *(_numbers(whole, counts[:, k]) for k in range(classes))]
     columns.append(_numbers(whole, counts.sum(1)))
     return Scored(_classified(keys[0], whole, columns), guarantee)
@@ -293,7 +351,9 @@ def plan(config: Config) -> Iterator[tuple[Cell, Settings]]:
             if task == LINK:
                 friendships.check_count("--labels", labels, data)
             made = friendships.cells(Cell, data, settings, config.seeds, rows, task, labels=labels)
-            few = lambda cell: cell.mechanism.startswith(methods.REHEARSAL) and cell.seed >= REHEARSED
+            few = lambda cell: (
+                cell.mechanism.startswith(methods.REHEARSAL) and cell.seed >= REHEARSED
+            )
             yield from ((cell, settings) for cell, settings in made if not few(cell))
 
 
@@ -306,7 +366,9 @@ def compute(cell: Cell, settings: Settings) -> Found:
     if cell.task == LINK:
         value, guarantee = run(key, pairs(settings, cell.labels, cell.seed), cell.epsilon)
     else:
-        split_key = jax.random.fold_in(base, len(METHODS[GRAPH]))  # the same graphs and trees for all methods
+        split_key = jax.random.fold_in(
+            base, len(METHODS[GRAPH])
+        )  # the same graphs and trees for all methods
         value, guarantee = run((split_key, key), graph_set(settings.dataset), cell.epsilon)
     found = Found(rounded(value if isinstance(value, Mapping) else {cell.last_metric: value}))
     return friendships.promised(cell, settings, found, guarantee, guarantee[NEIGHBOUR_LIST].epsilon)

@@ -22,33 +22,45 @@ _PLACE = ["task", "dataset", "labels"]
 def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any]]:
     told = frame.mechanism.str.startswith(methods.REHEARSAL)
     foretold, frame = frame[told], frame[~told]
-    sections, figures = ["# Counts beyond the classes of nodes", _TEXT.preface, verdict(frame)], {}
+    sections = ["# Counts beyond the classes of nodes", _TEXT.preface, verdict(frame)]
+    figures = {}
     if found := rehearsal_report.outcomes(*rehearsed(foretold, frame), "labels"):
         asked_of = f"public features, labels, and the lists of {PILOT} users at random before links were taken out"
         about = asked_of, "released degrees", CHOSEN_ON_LISTS
         sections += [*rehearsal_report.sections(found, figures, NAME, *about), trivial(found)]
     for (task, dataset, labels), part in frame.groupby(_PLACE, sort=False):
-        known = "" if task == GRAPH else f", {'half of the' if labels == 'half' else f'{labels} a class of'} labels"
+        known = (
+            ""
+            if task == GRAPH
+            else f", {'half of the' if labels == 'half' else f'{labels} a class of'} labels"
+        )
         sections += [f"## {task}: {dataset}{known}", table(part)]
     return {NAME: "\n\n".join(sections)}, figures
 
 
 def rehearsed(told: pd.DataFrame, frame: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Rehearsals, and what was measured: points by draw of each row of counts over the better one of degrees.
+    """Rehearsals, and what was measured.
+
+    Points by draw of each row of counts over the better one of degrees.
 
     The row is a part of the setting's name.
     """
     kind = told.mechanism.str.removeprefix(f"{methods.REHEARSAL}, ")
     told = told.assign(labels=told.labels.astype(str) + ", " + kind, mechanism=methods.REHEARSAL)
     rows = []
-    for (dataset, labels), part in _points.pick(frame, task=LINK).groupby(["dataset", "labels"], sort=False):
+    for (dataset, labels), part in _points.pick(frame, task=LINK).groupby(
+        ["dataset", "labels"], sort=False
+    ):
         for (name, epsilon), mine in part.groupby(["mechanism", "epsilon"], sort=False):
             if name.startswith(COUNTS):
                 at = _points.pick(part, epsilon=epsilon)
                 released = at[at.mechanism.str.startswith(DEGREES)]
                 degrees = released.pivot(index="seed", columns="mechanism", values="value")
                 less = 100 * (mine.set_index("seed").value - degrees[degrees.mean().idxmax()])
-                rows += [(dataset, f"{labels}, {name}", epsilon, seed, points) for seed, points in less.items()]
+                rows += [
+                    (dataset, f"{labels}, {name}", epsilon, seed, points)
+                    for seed, points in less.items()
+                ]
     return told, pd.DataFrame(rows, columns=["dataset", "labels", "epsilon", "seed", "value"])
 
 
@@ -71,7 +83,9 @@ def trivial(found: list[rehearsal_report.Outcome]) -> str:
     return f"Rules without a rehearsal are wrong, {'. '.join(said).replace('. of', '. Of')}."
 
 
-def _less_best(part: pd.DataFrame, others: pd.DataFrame, name: str, epsilon: float) -> ConfidenceInterval | None:
+def _less_best(
+    part: pd.DataFrame, others: pd.DataFrame, name: str, epsilon: float
+) -> ConfidenceInterval | None:
     """A row less the best by the mean of some others, in points, paired by draw."""
     if others.empty:
         return None
@@ -114,13 +128,18 @@ def verdict(frame: pd.DataFrame) -> str:
 @show.tabled
 def table(part: pd.DataFrame) -> show.Rows:
     for (name, epsilon), one in part.groupby(["mechanism", "epsilon"], sort=False):
-        private, row = 0 < epsilon < np.inf, (part, name, epsilon)
+        private = 0 < epsilon < np.inf
+        row = (part, name, epsilon)
         yield {
             "row": name,
             "eps": f"{epsilon:g}" if private else "",
             "draws": one.seed.nunique(),
-            "AUC (%)" if part.task.iloc[0] == LINK else "accuracy (%)": show.interval(100 * one.value),
-            "less released degrees": show.signed(gain(*row)) if private and name.startswith(COUNTS) else "",
+            "AUC (%)" if part.task.iloc[0] == LINK else "accuracy (%)": show.interval(
+                100 * one.value
+            ),
+            "less released degrees": show.signed(gain(*row))
+            if private and name.startswith(COUNTS)
+            else "",
             "less best public": show.signed(public_gain(*row)) if private else "",
         }
 

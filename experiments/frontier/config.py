@@ -13,7 +13,12 @@ from experiments.frontier.methods import METHODS, Unit
 Part = Literal["edges", "features", "joint", "beyond", "poisoning"]
 POISONED = ("counts", "panel", "embedding", "degree", "lists")
 """The reports that liars send in part poisoning."""
-KNOWN = {"edges": METHODS, "features": FEATURES_METHODS, "joint": JOINT_METHODS, "poisoning": POISONED}
+KNOWN = {
+    "edges": METHODS,
+    "features": FEATURES_METHODS,
+    "joint": JOINT_METHODS,
+    "poisoning": POISONED,
+}
 """The rows of each part that can be chosen from."""
 EPSILONS = (0.5, 1.0, 2.0, 4.0)
 MOST_EPSILON = 20.0
@@ -21,29 +26,37 @@ MOST_EPSILON = 20.0
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """Private data that helps: counts of friends by a broadcast class, and classes that devices predict.
+    """Private data that helps.
 
-    Each part compares our messages with published ones, placebos, what is public alone, and the truth. Lists are
-    private in edges and beyond, records in features, both in joint.
+    Counts of friends by a broadcast class, and classes that devices predict.
+
+    Each part compares our messages with published ones, placebos, what is public alone, and the
+    truth. Lists are private in edges and beyond, records in features, both in joint.
     """
 
     parts: tuple[Part, ...] = ("edges",)
-    """edges: private friendships, public features; features: private features, public friendships and a panel;
-    joint: both private, beside a panel; beyond: links, and classes of graphs, from counts;
-    poisoning: users who lie"""
+    """edges: private friendships, public features; features: private features, public friendships
+    and a panel; joint: both private, beside a panel; beyond: links, and classes of graphs, from
+    counts; poisoning: users who lie"""
     datasets: tuple[str, ...] = ("debian",)
     """graphs with features and classes: names, or paths of .npz files"""
     mechanisms: tuple[str, ...] = ()
     """which rows, by default all of the part; what gains are over is always among them;
     of poisoning the reports that liars send"""
     epsilons: tuple[float, ...] = EPSILONS
-    """of edges, per bit of a list or per relationship; of features, per record; of joint, a user's total"""
+    """of edges, per bit of a list or per relationship; of features, per record; of joint, a user's
+    total
+    """
     seeds: int = 10
     """how many, from 0: each has labels, noise and training of its own"""
     labels: tuple[str, ...] = ("half", "20")
-    """of edges and beyond: whose labels are public: half of each class, or so many users of each class"""
+    """of edges and beyond: whose labels are public: half of each class, or so many users of each
+    class
+    """
     panels: tuple[str, ...] = ("0.1",)
-    """of features and joint: whose records and labels are public: a share of each class, or so many of each"""
+    """of features and joint: whose records and labels are public: a share of each class, or so many
+    of each
+    """
     units: tuple[Unit, ...] = ("list", "relationship")
     """of edges: whole lists, or one owner of each pair (piloted counts alone)"""
     out: Path = DEFAULT_OUT
@@ -52,10 +65,14 @@ class Config:
     def check(self) -> None:
         check_words(self, positive=("epsilons", "seeds"))
         if {"features", "joint"} & {*self.parts} and max(self.epsilons) > MOST_EPSILON:
-            raise UsageError(f"--epsilons must be at most {MOST_EPSILON:g} where records are private")
+            raise UsageError(
+                f"--epsilons must be at most {MOST_EPSILON:g} where records are private"
+            )
         for setting in self.labels:
             if setting != "half" and not (setting.isdecimal() and int(setting) > 0):
-                raise UsageError(f"--labels must be half, or a number of users of each class, got {setting}")
+                raise UsageError(
+                    f"--labels must be half, or a number of users of each class, got {setting}"
+                )
         for setting in self.panels:
             if not _is_panel(setting):
                 raise UsageError(

@@ -13,15 +13,22 @@ from experiments import _common, _runner
 from experiments.frontier import features_methods as methods
 from experiments.frontier import friendships
 from experiments.frontier.config import Config
-from experiments.frontier.features_methods import CHOSEN, METHODS, WITHOUT_EPSILON, Answer, Asked, Method
+from experiments.frontier.features_methods import (
+    CHOSEN,
+    METHODS,
+    WITHOUT_EPSILON,
+    Answer,
+    Asked,
+    Method,
+)
 from experiments.frontier.friendships import Settings
 from ldp_jax import features, servers
 from ldp_jax.accounting.guarantee import RECORD, PipelineGuarantee
 
 NAME = "frontier_features"
 FOUND = ("members", "strength", "used")
-"""Columns that identify no row: how many are of the panel, the guard's s, and what was returned (reports or
-structure; of the structure that the panel chose, which)."""
+"""Columns that identify no row: how many are of the panel, the guard's s, and what was returned
+(reports or structure; of the structure that the panel chose, which)."""
 
 ACCURACY, LOG_LOSS = "accuracy", "log loss"
 BASE_SEED = 20261
@@ -43,7 +50,9 @@ class Part(NamedTuple):
     """the epsilon of a guarantee that must not exceed a row's own"""
 
 
-FEATURES = Part(METHODS, WITHOUT_EPSILON, CHOSEN, FOUND, str(RECORD), lambda promised: promised[RECORD].epsilon)
+FEATURES = Part(
+    METHODS, WITHOUT_EPSILON, CHOSEN, FOUND, str(RECORD), lambda promised: promised[RECORD].epsilon
+)
 """Private features, public friendships and panel."""
 
 
@@ -65,9 +74,16 @@ results_in = partial(_runner.Results, name=f"{NAME}_accuracy", cell=Cell, also=F
 
 
 def panel_labels(key: Any, y: np.ndarray, setting: str) -> np.ndarray:
-    """Labels of a panel: a share of each class, rounded up, or so many of each; at most all but one of a class."""
+    """Labels of a panel: a share of each class, rounded up, or so many of each.
+
+    At most all but one of a class.
+    """
     size = np.bincount(y)
-    wanted = np.ceil(float(setting) * size - 1e-9) if "." in setting else np.full(len(size), int(setting))
+    wanted = (
+        np.ceil(float(setting) * size - 1e-9)
+        if "." in setting
+        else np.full(len(size), int(setting))
+    )
     return friendships.labels_of(key, y, np.minimum(wanted, np.maximum(size - 1, 1))[y])
 
 
@@ -77,23 +93,31 @@ def draw(settings: Settings, setting: str, seed: int) -> Asked:
     data = friendships.load(settings.dataset)
     rows = friendships.rows_of(settings.dataset, settings.logs)
     if rows is None:
-        raise _runner.UsageError(f"--datasets {settings.dataset}: it has no features, so there is nothing private")
+        raise _runner.UsageError(
+            f"--datasets {settings.dataset}: it has no features, so there is nothing private"
+        )
     key = jax.random.fold_in(jax.random.key(settings.base_seed), seed)
     panel_key, facts_key = jax.random.split(key)
     labels = panel_labels(panel_key, data.y.astype(np.int32), setting)
     known = methods.padded(rows.take(np.flatnonzero(labels >= 0)))
     with _runner.asked(f"--panels {setting} of {settings.dataset}"):
-        facts = servers.panel_facts(facts_key, data.graph, known, labels, num_classes=data.num_classes)
+        facts = servers.panel_facts(
+            facts_key, data.graph, known, labels, num_classes=data.num_classes
+        )
     return Asked(settings.dataset, data, rows, labels, facts)
 
 
 def scored(found: Answer, asked: Asked) -> dict[str, float]:
-    """Of the private users: the share whose class is the likeliest, and where there are scores their log-loss."""
+    """Of the private users.
+
+    The share whose class is the likeliest, and where there are scores their log-loss.
+    """
     if isinstance(found.scores, Mapping):
         return {name: round(value, 6) for name, value in found.scores.items()}
     if np.ndim(found.scores) == 0:
         return {ACCURACY: round(float(found.scores), 6)}
-    private, y = asked.private, asked.data.y[asked.private]
+    private = asked.private
+    y = asked.data.y[asked.private]
     scores = np.asarray(found.scores, np.float64)[private]
     log_p = scores - np.logaddexp.reduce(scores, axis=1, keepdims=True)
     return {
@@ -106,7 +130,9 @@ def scored(found: Answer, asked: Asked) -> dict[str, float]:
 def plan(config: Config, part: Part = FEATURES) -> Iterator[tuple[Cell, Settings]]:
     for dataset in config.datasets:
         data = friendships.load(dataset)
-        settings = Settings(dataset, _common.fingerprint(data), dataset in friendships.COUNTS, BASE_SEED)
+        settings = Settings(
+            dataset, _common.fingerprint(data), dataset in friendships.COUNTS, BASE_SEED
+        )
         named = [(*row, part.unit) for row in variants(config, part)]
         for setting in config.panels:
             friendships.check_count("--panels", setting, data)
@@ -115,7 +141,11 @@ def plan(config: Config, part: Part = FEATURES) -> Iterator[tuple[Cell, Settings
 
 def variants(config: Config, part: Part = FEATURES) -> Iterator[tuple[str, float]]:
     """Method and epsilon; those without epsilon first. What gains are over is always among them."""
-    asked = [name for name in part.methods if not config.mechanisms or name in (*config.mechanisms, part.always)]
+    asked = [
+        name
+        for name in part.methods
+        if not config.mechanisms or name in (*config.mechanisms, part.always)
+    ]
     for name in asked:
         if name in part.without_epsilon:
             yield name, math.inf if name.startswith(methods.TRUE) else 0.0
@@ -127,8 +157,11 @@ def variants(config: Config, part: Part = FEATURES) -> Iterator[tuple[str, float
 
 def compute(cell: Cell, settings: Settings, part: Part = FEATURES) -> _runner.Found:
     """What a method makes of a draw; its noise is the same at every budget."""
-    asked, method = draw(settings, cell.panel, cell.seed), part.methods[cell.mechanism]
-    key = jax.random.fold_in(jax.random.fold_in(jax.random.key(settings.base_seed + 1), cell.seed), method.noise)
+    asked = draw(settings, cell.panel, cell.seed)
+    method = part.methods[cell.mechanism]
+    key = jax.random.fold_in(
+        jax.random.fold_in(jax.random.key(settings.base_seed + 1), cell.seed), method.noise
+    )
     found = method.run(key, asked, cell.epsilon)
     also = {name: found.also.get(name, "") for name in part.found} | {"members": len(asked.members)}
     row = _runner.Found(scored(found, asked), also)

@@ -13,7 +13,14 @@ import numpy as np
 from experiments._common import best, fingerprint
 from experiments.frontier import methods
 from experiments.frontier.baselines import BASELINES
-from experiments.frontier.baselines._network import Inputs, of_graph, over, parts, standardised, trained
+from experiments.frontier.baselines._network import (
+    Inputs,
+    of_graph,
+    over,
+    parts,
+    standardised,
+    trained,
+)
 from experiments.frontier.methods import CHANCE, REHEARSAL, Answer, foretold
 from experiments.privge import cells
 from experiments.privge import settings as published
@@ -55,16 +62,28 @@ class Method(NamedTuple):
     run: Callable[[Any, Asked, float], Answer]
 
 
-STRUCTURE_CORRELATION, ERROR, CORRELATION = "correlation of structure alone", "relative error", "correlation"
-PROTECTED, PANEL = "features of private users", ("edges", "the panel's records", "the panel's labels")
+STRUCTURE_CORRELATION, ERROR, CORRELATION = (
+    "correlation of structure alone",
+    "relative error",
+    "correlation",
+)
+PROTECTED = "features of private users"
+PANEL = ("edges", "the panel's records", "the panel's labels")
 
-_NOTHING = Guarantee(0.0, unit=RECORD, status="proved", reason="no record of a private user is read")
+_NOTHING = Guarantee(
+    0.0, unit=RECORD, status="proved", reason="no record of a private user is read"
+)
 UNREAD = PipelineGuarantee.of([_NOTHING], protected=(PROTECTED,), unprotected=PANEL)
-SHOWN = PipelineGuarantee.of((Guarantee(math.inf, unit=RECORD),), protected=(), unprotected=(PROTECTED, *PANEL))
+SHOWN = PipelineGuarantee.of(
+    (Guarantee(math.inf, unit=RECORD),), protected=(), unprotected=(PROTECTED, *PANEL)
+)
 
 
 def padded(rows: Rows) -> Rows:
-    """The same records with zeros at the end: panels of one size have few different numbers of entries."""
+    """The same records with zeros at the end.
+
+    Panels of one size have few different numbers of entries.
+    """
     count = len(rows.row)
     room = -count % (1 << max(6, count.bit_length() - 3))
     row, column, value = (np.asarray(array) for array in (rows.row, rows.column, rows.value))
@@ -72,11 +91,17 @@ def padded(rows: Rows) -> Rows:
     return Rows(*map(jnp.asarray, (*made, np.pad(value, (0, room)))), shape=rows.shape)
 
 
-# --- Local prediction ------------------------------------------------------------------------------------------
+# --- Local prediction -----------------------------------------------------------------------------
 
 
 def _local(
-    key: Any, asked: Asked, epsilon: float, *, guarded: bool = True, placebo: bool = False, plain: bool = False
+    key: Any,
+    asked: Asked,
+    epsilon: float,
+    *,
+    guarded: bool = True,
+    placebo: bool = False,
+    plain: bool = False,
 ) -> Answer:
     """Local prediction; without the guard, of a placebo, or with an alphabet of all classes."""
     alphabets = None
@@ -111,9 +136,14 @@ def shuffled(key: Any, rows: Rows, private: np.ndarray) -> Rows:
 
 
 def _noiseless(key: Any, asked: Asked, epsilon: float, *, soft: bool) -> Answer:
-    """Local prediction whose devices report what they find as it is: the best class, or all scores."""
+    """Local prediction whose devices report what they find as it is.
+
+    The best class, or all scores.
+    """
     users = _Candid(records=asked.rows) if soft else _users(asked).exact()
-    found = simulate(key, ReportServer(asked.facts, 1.0), users).value  # no noise is drawn, whatever the epsilon
+    found = simulate(
+        key, ReportServer(asked.facts, 1.0), users
+    ).value  # no noise is drawn, whatever the epsilon
     return Answer(found.log_posterior, SHOWN, _believed(found))
 
 
@@ -140,10 +170,12 @@ class _Candid(Users):
     def put(self, question: Any) -> Any:
         """The question about scores, in place of a :class:`ClassQuestion`."""
         exact = question.exact()
-        return _Scores(**{field.name: getattr(exact, field.name) for field in dataclasses.fields(exact)})
+        return _Scores(
+            **{field.name: getattr(exact, field.name) for field in dataclasses.fields(exact)}
+        )
 
 
-# --- Structure alone, and the whole truth ----------------------------------------------------------------------
+# --- Structure alone, and the whole truth ---------------------------------------------------------
 
 
 def _chosen(key: Any, asked: Asked, epsilon: float) -> Answer:
@@ -168,7 +200,9 @@ def _field(key: Any, asked: Asked, epsilon: float) -> Answer:
     truth = np.eye(asked.classes, dtype=np.float32)[asked.labels[asked.members]]
     nothing = jnp.zeros_like(facts.structure.log_q)
     silent = np.zeros(len(asked.labels), bool)
-    scores, _ = structure.best_field(facts.op, facts.known, jnp.asarray(truth).mean(0), nothing, silent)
+    scores, _ = structure.best_field(
+        facts.op, facts.known, jnp.asarray(truth).mean(0), nothing, silent
+    )
     return Answer(scores, UNREAD)
 
 
@@ -185,7 +219,11 @@ def _gcn_of_panel(key: Any, asked: Asked, epsilon: float) -> Answer:
     public = Rows(rows.row, rows.column, value, shape=rows.shape)
     degree = np.bincount(np.asarray(asked.data.graph.receivers), minlength=len(asked.labels))
     columns = [structure.spectral_coordinates(asked.data.graph, 64), np.log1p(degree)[:, None]]
-    inputs = Inputs(rows=public, columns=standardised(np.concatenate(columns, 1)), links=of_graph(asked.data.graph))
+    inputs = Inputs(
+        rows=public,
+        columns=standardised(np.concatenate(columns, 1)),
+        links=of_graph(asked.data.graph),
+    )
     return Answer(trained(key, inputs, asked.labels, asked.classes), UNREAD)
 
 
@@ -196,7 +234,9 @@ def _classifier(key: Any, asked: Asked, epsilon: float) -> Answer:
 
 def _true_records(name: str, key: Any, asked: Asked, epsilon: float) -> Answer:
     """A baseline on everybody's records and the graph."""
-    found = BASELINES[name](key, methods.Asked(asked.data.graph, asked.rows, asked.labels, asked.classes), epsilon)
+    found = BASELINES[name](
+        key, methods.Asked(asked.data.graph, asked.rows, asked.labels, asked.classes), epsilon
+    )
     return Answer(found.scores, SHOWN)
 
 
@@ -205,7 +245,10 @@ PUBLIC_EPSILON = 1.0
 
 
 def _privge(key: Any, asked: Asked, epsilon: float, *, structure_only: bool = False) -> Answer:
-    """PrivGE as published; a fifth of the panel's labels says when to stop and how columns are scaled."""
+    """PrivGE as published.
+
+    A fifth of the panel's labels says when to stop and how columns are scaled.
+    """
     bench, made = _bench(key, asked, PUBLIC_EPSILON if structure_only else epsilon)
     z = cells.embed(bench, made, structure_only=structure_only)
     score = best([cells.train(bench, z, how) for how in cells.EMBEDDINGS])
@@ -217,7 +260,9 @@ def _fidelity(key: Any, asked: Asked, epsilon: float) -> Answer:
     bench, made = _bench(key, asked, epsilon)
     true = cells.embed(bench, None)
     found = metrics.fidelity(cells.embed(bench, made), true)
-    bench = dataclasses.replace(bench, noise_key=jax.random.clone(bench.noise_key))  # paired on purpose
+    bench = dataclasses.replace(
+        bench, noise_key=jax.random.clone(bench.noise_key)
+    )  # paired on purpose
     alone = metrics.fidelity(cells.embed(bench, made, structure_only=True), true)
     values = {STRUCTURE_CORRELATION: alone.correlation, ERROR: found.relative_error}
     values[CORRELATION] = found.correlation
@@ -227,10 +272,15 @@ def _fidelity(key: Any, asked: Asked, epsilon: float) -> Answer:
 def _bench(key: Any, asked: Asked, epsilon: float) -> tuple[cells.Bench, cells.Mechanism]:
     """A draw as PrivGE's cells take it, and HDS."""
     parts_key, noise_key, fit_key = jax.random.split(key, 3)
-    config, data = published.Config(), fingerprint(asked.data)
-    settings = published.settings(config, "node", asked.dataset, data, published.Plan((epsilon,), 1))
+    config = published.Config()
+    data = fingerprint(asked.data)
+    settings = published.settings(
+        config, "node", asked.dataset, data, published.Plan((epsilon,), 1)
+    )
     dim = asked.data.num_features
-    made = cells.make_mechanism("hds", epsilon, dim, min(dim, cells.published_k(asked.dataset, "node")))
+    made = cells.make_mechanism(
+        "hds", epsilon, dim, min(dim, cells.published_k(asked.dataset, "node"))
+    )
     train, validation = parts(parts_key, asked.labels)
     private = asked.private.astype(np.int32)
     test = training.Examples(private, asked.data.y[private].astype(np.int32))
@@ -244,7 +294,9 @@ def _bench(key: Any, asked: Asked, epsilon: float) -> tuple[cells.Bench, cells.M
 
 def _spent(made: cells.Mechanism) -> PipelineGuarantee:
     public = ("edges", "the panel's labels")
-    return PipelineGuarantee.of([made.value.guarantee()], protected=("features",), unprotected=public)
+    return PipelineGuarantee.of(
+        [made.value.guarantee()], protected=("features",), unprotected=public
+    )
 
 
 def _rehearsal(key: Any, asked: Asked, epsilon: float) -> Answer:

@@ -1,4 +1,7 @@
-"""Tables and figures of private features beside a public panel; nothing is computed but statistics."""
+"""Tables and figures of private features beside a public panel.
+
+Nothing is computed but statistics.
+"""
 
 from typing import Any
 
@@ -27,15 +30,18 @@ _CELL = [*_points.PANEL, "epsilon"]
 def points(frame: pd.DataFrame) -> pd.DataFrame:
     """Accuracy and gains in points, one row a draw; tidy.
 
-    *Best structure-only* is the best by the mean, of rows with all draws: a choice that sees the test, so that the
-    gain over it is understated. *Chosen* is the row that the panel's log-loss prefers in each draw.
+    *Best structure-only* is the best by the mean, of rows with all draws: a choice that sees the
+    test, so that the gain over it is understated. *Chosen* is the row that the panel's log-loss
+    prefers in each draw.
     """
     rows = []
     seen = _points.pick(frame, mechanism=methods.FIDELITY)
     seen = seen.assign(panel=[f"{float(setting):g}" for setting in seen.panel])
     for (dataset, panel, members), parts in _points.by_panel(frame):
         values = {key: 100 * one.value for key, one in parts.items()}
-        best, chosen = (values.get((name, 0.0)) for name in (best_structure(values), methods.CHOSEN))
+        best, chosen = (
+            values.get((name, 0.0)) for name in (best_structure(values), methods.CHOSEN)
+        )
         beside = {OVER_BEST: best, OVER_CHOSEN: chosen}
         for (mechanism, epsilon), mine in values.items():
             found = {_points.ACCURACY: mine}
@@ -44,15 +50,23 @@ def points(frame: pd.DataFrame) -> pd.DataFrame:
                 found[STRENGTH] = pd.to_numeric(parts[mechanism, epsilon].strength).dropna()
             if mechanism == PRIVGE:
                 of_this = _points.pick(seen, dataset=dataset, panel=panel, epsilon=epsilon)
-                for name, metric in ((SHOWN, methods.CORRELATION), (SHOWN_ALONE, methods.STRUCTURE_CORRELATION)):
+                for name, metric in (
+                    (SHOWN, methods.CORRELATION),
+                    (SHOWN_ALONE, methods.STRUCTURE_CORRELATION),
+                ):
                     found[name] = _points.pick(of_this, metric=metric).set_index("seed").value
             rows.append(((dataset, panel, members, mechanism, epsilon), found))
     return _points.tidy(_KEY, rows)
 
 
 def best_structure(values: dict[Any, pd.Series]) -> str | None:
-    """The structure-only row of the best mean, of those with the most draws; None where there is none."""
-    known = {name: series for (name, _), series in values.items() if name.startswith(methods.STRUCTURE)}
+    """The structure-only row of the best mean, of those with the most draws.
+
+    None where there is none.
+    """
+    known = {
+        name: series for (name, _), series in values.items() if name.startswith(methods.STRUCTURE)
+    }
     most = max(map(len, known.values()), default=0)
     whole = {name: series.mean() for name, series in known.items() if len(series) == most}
     return max(whole, key=lambda name: whole[name]) if whole else None
@@ -60,13 +74,19 @@ def best_structure(values: dict[Any, pd.Series]) -> str | None:
 
 def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any], pd.DataFrame]:
     found = points(frame)
-    sections = ["# Private features beside a public panel: what a report is worth", _TEXT.preface, _counted(found)]
+    sections = [
+        "# Private features beside a public panel: what a report is worth",
+        _TEXT.preface,
+        _counted(found),
+    ]
     figures = {NAME: _figure(found)}
     sections.append(f"![Gains over structure alone]({NAME}.png)")
     if sizes := _of_sizes(found):
         figures[f"{NAME}_panels"] = _size_figure(sizes)
         sections.append(f"![Gain against the size of the panel]({NAME}_panels.png)")
-    foretold = rehearsal_report.outcomes(frame, _points.pick(found, mechanism=LOCAL, metric=OVER_CHOSEN))
+    foretold = rehearsal_report.outcomes(
+        frame, _points.pick(found, mechanism=LOCAL, metric=OVER_CHOSEN)
+    )
     sections += ["## All graphs", summary(found)]
     if said := alphabets(found):
         sections += ["## A few likely classes, or all", _TEXT.alphabets, said]
@@ -84,8 +104,12 @@ def _is_private(part: pd.DataFrame) -> pd.Series:
 
 @show.tabled
 def table(part: pd.DataFrame) -> show.Rows:
-    for (mechanism, epsilon), one in part[_is_private(part)].groupby(["mechanism", "epsilon"], sort=False):
-        strength, shown, alone = (_points.interval_of(one, metric) for metric in (STRENGTH, SHOWN, SHOWN_ALONE))
+    for (mechanism, epsilon), one in part[_is_private(part)].groupby(
+        ["mechanism", "epsilon"], sort=False
+    ):
+        strength, shown, alone = (
+            _points.interval_of(one, metric) for metric in (STRENGTH, SHOWN, SHOWN_ALONE)
+        )
         row = {
             "row": mechanism,
             "eps": f"{epsilon:g}",
@@ -96,7 +120,9 @@ def table(part: pd.DataFrame) -> show.Rows:
             "guard's s": "" if strength is None else f"{strength.mean:.2f}",
         }
         if (part.metric == SHOWN).any():
-            row["fidelity"] = "" if shown is None or alone is None else f"{shown.mean:.2f} ({alone.mean:.2f})"
+            row["fidelity"] = (
+                "" if shown is None or alone is None else f"{shown.mean:.2f} ({alone.mean:.2f})"
+            )
         yield row
 
 
@@ -113,7 +139,9 @@ def _public_table(part: pd.DataFrame) -> str:
 def best_name(part: pd.DataFrame) -> str | None:
     """Of one graph and panel, the best structure-only row by the mean of its draws."""
     at = _points.pick(part, metric=_points.ACCURACY, epsilon=0.0)
-    return best_structure({(name, 0.0): one.value for name, one in at.groupby("mechanism", sort=False)})
+    return best_structure(
+        {(name, 0.0): one.value for name, one in at.groupby("mechanism", sort=False)}
+    )
 
 
 def _budgets(part: pd.DataFrame) -> list[float]:
@@ -123,12 +151,16 @@ def _budgets(part: pd.DataFrame) -> list[float]:
 def _helps_from(part: pd.DataFrame, metric: str) -> str:
     """The least budget from which all gains have an interval above 0, or that there is none."""
     budgets = _budgets(part)
-    first = show.first_sure([_points.interval_of(part, metric, mechanism=LOCAL, epsilon=at) for at in budgets])
+    first = show.first_sure(
+        [_points.interval_of(part, metric, mechanism=LOCAL, epsilon=at) for at in budgets]
+    )
     return f"{budgets[first]:g}" if first < len(budgets) else "none"
 
 
 def _true(part: pd.DataFrame, metric: str) -> ConfidenceInterval | None:
-    rows = _points.intervals(part[part.mechanism.str.startswith(methods.TRUE)], ["mechanism"], metric=metric)
+    rows = _points.intervals(
+        part[part.mechanism.str.startswith(methods.TRUE)], ["mechanism"], metric=metric
+    )
     return max(rows.values(), key=lambda one: one.mean, default=None)
 
 
@@ -147,9 +179,14 @@ def summary(found: pd.DataFrame) -> show.Rows:
         yield {
             "graph, panel (members)": f"{dataset}, {panel} ({part.members.iloc[0]})",
             "draws": part.seed.nunique(),
-            "best structure-only (%)": _points.interval_of(part, _points.ACCURACY, mechanism=best_name(part)),
+            "best structure-only (%)": _points.interval_of(
+                part, _points.ACCURACY, mechanism=best_name(part)
+            ),
             "chosen (%)": _points.interval_of(part, _points.ACCURACY, mechanism=methods.CHOSEN),
-            **{f"eps {epsilon:g}, less best": show.signed(each.get((epsilon,))) for epsilon in budgets},
+            **{
+                f"eps {epsilon:g}, less best": show.signed(each.get((epsilon,)))
+                for epsilon in budgets
+            },
             "best non-private (%)": _true(part, _points.ACCURACY),
             "above best from eps": _helps_from(part, OVER_BEST),
             "above chosen from eps": _helps_from(part, OVER_CHOSEN),
@@ -207,10 +244,14 @@ _BESIDE = (
 
 def _figure(found: pd.DataFrame) -> Any:
     """A line a graph and panel, all of them, the largest gain on top; a mark a budget."""
-    budgets, rows = _budgets(found), []
+    budgets = _budgets(found)
+    rows: list[tuple[Any, ...]] = []
     for (dataset, panel), part in found.groupby(_points.PANEL, sort=False):
         mine, fakes = (
-            [_points.interval_of(part, OVER_BEST, mechanism=name, epsilon=epsilon) for epsilon in budgets]
+            [
+                _points.interval_of(part, OVER_BEST, mechanism=name, epsilon=epsilon)
+                for epsilon in budgets
+            ]
             for name in (LOCAL, PLACEBO)
         )
         if any(mine):
@@ -220,7 +261,11 @@ def _figure(found: pd.DataFrame) -> Any:
     rows.sort(key=lambda row: max(one.mean for one in row[1] if one is not None))
     made, axis = show.pyplot().subplots(figsize=(7.4, 0.24 * len(rows) + 1.7))
     axis.axvline(
-        0.0, color="#3b6fa0", linestyle="--", linewidth=1.2, label="the graph and the panel alone, best row"
+        0.0,
+        color="#3b6fa0",
+        linestyle="--",
+        linewidth=1.2,
+        label="the graph and the panel alone, best row",
     )
     for label, colour, marker, size, column in _BESIDE:
         values = [np.nan if row[column] is None else row[column].mean for row in rows]
@@ -241,15 +286,24 @@ def _figure(found: pd.DataFrame) -> Any:
 
 def _of_sizes(found: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
     """Graphs that were asked with three panels or more."""
-    return [(str(name), part) for name, part in found.groupby("dataset", sort=False) if part.panel.nunique() > 2]
+    return [
+        (str(name), part)
+        for name, part in found.groupby("dataset", sort=False)
+        if part.panel.nunique() > 2
+    ]
 
 
 def _size_figure(groups: list[tuple[str, pd.DataFrame]]) -> Any:
     """Gain over the best structure-only row against the panel's size, a line a budget."""
     figure, axes = show.panels(len(groups), width=4.0, height=3.2)
     for axis, (name, part) in zip(axes, groups, strict=True):
-        for epsilon, of_budget in _points.pick(part, mechanism=LOCAL, metric=OVER_BEST).groupby("epsilon"):
-            shown = {size: one for (size,), one in sorted(_points.intervals(of_budget, ["members"]).items())}
+        for epsilon, of_budget in _points.pick(part, mechanism=LOCAL, metric=OVER_BEST).groupby(
+            "epsilon"
+        ):
+            shown = {
+                size: one
+                for (size,), one in sorted(_points.intervals(of_budget, ["members"]).items())
+            }
             show.errorbars(axis, shown, label=f"eps {epsilon:g}", markersize=4, linewidth=1.4)
         axis.axhline(0.0, color="black", linewidth=1.0)
         show.log_ticks(axis, sorted(part.members.unique()))

@@ -24,8 +24,9 @@ from ldp_jax.servers.parts.self_training import folds as find_folds
 
 NAME = "frontier_edges"
 FOUND = ("groups", "strength", "forecast")
-"""Columns of piloted counts that identify no row: the groups chosen after the pilot, the guard's s, and by how much
-accuracy was forecast to rise above that of features alone, before anybody but the pilot reported."""
+"""Columns of piloted counts that identify no row: the groups chosen after the pilot, the guard's s,
+and by how much accuracy was forecast to rise above that of features alone, before anybody but the
+pilot reported."""
 
 ACCURACY = "accuracy"
 UNITS: dict[Unit, Any] = {"list": NEIGHBOUR_LIST, "relationship": RELATIONSHIP}
@@ -80,7 +81,9 @@ def load(name: str) -> datasets.Dataset:
     if data.node_graph is not None or data.y.ndim != 1 or (data.y < 0).any():
         unknown = data.node_graph is None and data.y.ndim == 1
         hint = ", and some have none (-1): leave those out" if unknown else ""
-        raise UsageError(f"--datasets {name}: one graph whose nodes have one known class each is needed{hint}")
+        raise UsageError(
+            f"--datasets {name}: one graph whose nodes have one known class each is needed{hint}"
+        )
     return data
 
 
@@ -92,14 +95,22 @@ def rows_of(name: str, logs: bool) -> Rows | None:
 
 
 def public_labels(key: Any, y: np.ndarray, setting: str) -> np.ndarray:
-    """Labels of half of each class, rounded up, or so many of each, at most all but one; int32 [n], -1 for none."""
+    """Labels of half of each class, rounded up, or so many of each, at most all but one.
+
+    Int32 [n], -1 for none.
+    """
     size = np.bincount(y)[y]
-    wanted = -(-size // 2) if setting == "half" else np.minimum(int(setting), np.maximum(size - 1, 1))
+    wanted = (
+        -(-size // 2) if setting == "half" else np.minimum(int(setting), np.maximum(size - 1, 1))
+    )
     return labels_of(key, y, wanted)
 
 
 def labels_of(key: Any, y: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Labels of users drawn from each class, ``wanted`` [n] of a user's class; int32 [n], -1 for everybody else."""
+    """Labels of users drawn from each class, ``wanted`` [n] of a user's class.
+
+    Int32 [n], -1 for everybody else.
+    """
     return np.where(places_within(key, y) < wanted, y, -1).astype(np.int32)
 
 
@@ -110,7 +121,8 @@ def draw(settings: Settings, labels: str, seed: int) -> tuple[Asked, np.ndarray]
     key = jax.random.fold_in(jax.random.key(settings.base_seed), seed)
     y = data.y.astype(np.int32)
     known = public_labels(key, y, labels)
-    rows, classes = rows_of(settings.dataset, settings.logs), data.num_classes
+    rows = rows_of(settings.dataset, settings.logs)
+    classes = data.num_classes
     q = None
     if rows is not None:
         folds = 10 if len(rows.value) <= 100_000 else 5
@@ -138,7 +150,9 @@ def plan(config: Config) -> Iterator[tuple[Cell, Settings]]:
         settings = Settings(dataset, _common.fingerprint(data), dataset in COUNTS)
         for labels in config.labels:
             check_count("--labels", labels, data)
-            yield from cells(Cell, data, settings, config.seeds, list(variants(config)), labels=labels)
+            yield from cells(
+                Cell, data, settings, config.seeds, list(variants(config)), labels=labels
+            )
 
 
 def cells(
@@ -152,7 +166,11 @@ def cells(
 
 def variants(config: Config) -> Iterator[tuple[str, float, Any]]:
     """Method, epsilon and unit; those without epsilon first."""
-    wanted = [name for name in METHODS if not config.mechanisms or name in config.mechanisms or name == "features"]
+    wanted = [
+        name
+        for name in METHODS
+        if not config.mechanisms or name in config.mechanisms or name == "features"
+    ]
     for name in wanted:
         if name in WITHOUT_EPSILON:
             yield name, math.inf if name.startswith("non-private") else 0.0, NEIGHBOUR_LIST
@@ -168,7 +186,9 @@ def compute(cell: Cell, settings: Settings) -> Found:
     """What a method makes of a draw; its noise is that of the same method at every budget."""
     given, y = draw(settings, cell.labels, cell.seed)
     number = list(METHODS).index(cell.mechanism)
-    key = jax.random.fold_in(jax.random.fold_in(jax.random.key(settings.base_seed + 1), cell.seed), number)
+    key = jax.random.fold_in(
+        jax.random.fold_in(jax.random.key(settings.base_seed + 1), cell.seed), number
+    )
     unit: Unit = "relationship" if cell.unit == str(RELATIONSHIP) else "list"
     found = METHODS[cell.mechanism](key, given, cell.epsilon, unit)
     row = Found({})  # of a method that refuses the graph, such as lists that no memory holds
@@ -176,7 +196,9 @@ def compute(cell: Cell, settings: Settings) -> Found:
         row = Found({name: round(value, 6) for name, value in found.scores.items()})
     elif found.scores is not None:
         right = np.asarray(found.scores).argmax(1)[y >= 0] == y[y >= 0]
-        row = Found(rounded({ACCURACY: right.mean()}), {name: found.also.get(name, "") for name in FOUND})
+        row = Found(
+            rounded({ACCURACY: right.mean()}), {name: found.also.get(name, "") for name in FOUND}
+        )
     return promised(cell, settings, row, found.guarantee, found.guarantee[UNITS[unit]].epsilon)
 
 
@@ -185,10 +207,21 @@ def check(cell: Cell, settings: Settings) -> None:
     methods.check(cell.mechanism, cell.epsilon, data.num_nodes, data.num_classes)
 
 
-def promised(cell: Any, settings: Any, found: Found, guarantee: PipelineGuarantee, spent: float) -> Found:
-    """What was found, with its guarantee for the manifest; a row that spends more than it says is an error."""
+def promised(
+    cell: Any, settings: Any, found: Found, guarantee: PipelineGuarantee, spent: float
+) -> Found:
+    """What was found, with its guarantee for the manifest.
+
+    A row that spends more than it says is an error.
+    """
     if spent > cell.epsilon_proved * (1 + 1e-9):
-        raise AssertionError(f"{cell}: its guarantee is {spent}")  # a defect of ours, not of the user's
-    parts = [f"{found.also[name]:g} a {name}" for name in ("record", "list") if found.also.get(name, "") != ""]
+        raise AssertionError(
+            f"{cell}: its guarantee is {spent}"
+        )  # a defect of ours, not of the user's
+    parts = [
+        f"{found.also[name]:g} a {name}"
+        for name in ("record", "list")
+        if found.also.get(name, "") != ""
+    ]
     promise = ", ".join([f"{cell.dataset}: {cell.promise}", *parts])
     return found._replace(notes=_common.said_of(load_any(settings.dataset), promise, guarantee))

@@ -10,13 +10,21 @@ from ldp_jax.accounting.guarantee import RELATIONSHIP
 
 NAME = "frontier_joint"
 FOUND = ("members", "record", "list", "label", "foreseen", "strength")
-"""Columns that identify no row: how many are of the panel; epsilon of a record, of a bit of a list and of a label
-of the panel, as the total was split; the share of classes that the split was expected to find; the guard's s."""
+"""Columns that identify no row: how many are of the panel; epsilon of a record, of a bit of a list
+and of a label of the panel, as the total was split; the share of classes that the split was
+expected to find; the guard's s."""
 
 
 # The most of all that a guarantee names but a relationship, which is in two lists.
 _most = lambda promised: max(one.epsilon for unit, one in promised.items() if unit != RELATIONSHIP)
-PART = Part(METHODS, WITHOUT_EPSILON, NOTHING, FOUND, "record, label, and record with a bit of a list", _most)
+PART = Part(
+    METHODS,
+    WITHOUT_EPSILON,
+    NOTHING,
+    FOUND,
+    "record, label, and record with a bit of a list",
+    _most,
+)
 
 results_in = partial(Results, name=f"{NAME}_accuracy", cell=Cell, also=FOUND)
 plan = partial(features.plan, part=PART)

@@ -1,4 +1,7 @@
-"""What is compared where records, friendships and labels are private at once: by name, of one draw and a total."""
+"""What is compared where records, friendships and labels are private at once.
+
+By name, of one draw and a total.
+"""
 
 import dataclasses
 import math
@@ -10,40 +13,67 @@ import numpy as np
 import scipy.optimize
 
 from experiments.frontier.baselines._released import Answer
-from experiments.frontier.features_methods import CHOSEN, LOCAL, SHOWN, TRUE, Asked, Method, padded, shuffled
+from experiments.frontier.features_methods import (
+    CHOSEN,
+    LOCAL,
+    SHOWN,
+    TRUE,
+    Asked,
+    Method,
+    padded,
+    shuffled,
+)
 from experiments.frontier.features_methods import METHODS as PUBLIC_GRAPH
 from experiments.frontier.methods import WORLDS, stated
 from ldp_jax import datasets
 from ldp_jax.accounting.guarantee import RECORD, Guarantee, PipelineGuarantee
 from ldp_jax.core.types import Graph
 from ldp_jax.graph import graphs
-from ldp_jax.servers import JointPrivacy, Rehearsal, StatedFriends, joint_facts, predict_jointly, rehearse
+from ldp_jax.servers import (
+    JointPrivacy,
+    Rehearsal,
+    StatedFriends,
+    joint_facts,
+    predict_jointly,
+    rehearse,
+)
 from ldp_jax.servers.joint import checked_members
 from ldp_jax.servers.parts.friends import HOMOPHILY
 
 LABEL_SHARE, RECORD_SHARE = 0.5, 0.75
-"""Of the total, where labels are private too: of a label of the panel, and of a private user's record."""
+"""Of the total, where labels are private too: of a label of the panel, and of a private user's
+record.
+"""
 
 TOTALS = (1.0, 2.0, 4.0, 8.0)
 """Budgets whose best report is sought, whatever the command line asks for."""
 
 
 GUESS = StatedFriends(mean_degree=10.0, homophily=HOMOPHILY)
-"""What is stated of friendships by default: the same of every graph, so that nothing of a private one is used."""
+"""What is stated of friendships by default: the same of every graph, so that nothing of a private
+one is used.
+"""
 
 WRONG = 1.5
-"""The factor by which rows that say so overstate or understate the true mean degree and homophily."""
+"""The factor by which rows that say so overstate or understate the true mean degree and
+homophily.
+"""
 
 _MOST_ALIKE = 0.99  # homophily that devices may be told
 
 
 def check_of(members: int) -> float:
-    """The share of a panel that reports as private users do: a tenth of a small one is too few to tell."""
+    """The share of a panel that reports as private users do.
+
+    A tenth of a small one is too few to tell.
+    """
     return 0.1 if members >= 100 else 0.2
 
 
 def publicly_stated(data: datasets.Dataset, wrong: float | None) -> StatedFriends:
-    """The guess by default; the true mean degree and homophily times ``wrong`` where that is a number.
+    """The guess by default.
+
+    The true mean degree and homophily times ``wrong`` where that is a number.
 
     Nobody can have more friends than there are users, and friends are at most all alike.
     """
@@ -51,13 +81,17 @@ def publicly_stated(data: datasets.Dataset, wrong: float | None) -> StatedFriend
     if wrong is None:
         return GUESS._replace(mean_degree=min(GUESS.mean_degree, most))
     true = stated(data.graph, data.y)
-    return StatedFriends(min(true.mean_degree * wrong, most), min(true.homophily * wrong, _MOST_ALIKE))
+    return StatedFriends(
+        min(true.mean_degree * wrong, most), min(true.homophily * wrong, _MOST_ALIKE)
+    )
 
 
 @lru_cache(maxsize=6)
 def rehearsed(asked: Asked, total: float, wrong: float | None = None) -> Rehearsal:
     """What the panel and stated friendships foretell of splits and of one report, before users report."""
-    fold_key, key = jax.random.split(jax.random.key(0))  # of public randomness; draws differ in their panels
+    fold_key, key = jax.random.split(
+        jax.random.key(0)
+    )  # of public randomness; draws differ in their panels
     rows = padded(asked.rows.take(asked.members))
     facts = joint_facts(fold_key, rows, asked.labels, num_classes=asked.classes)
     return rehearse(key, facts, (total,), friends=publicly_stated(asked.data, wrong), worlds=WORLDS)
@@ -69,8 +103,8 @@ def _joint(
 ) -> Answer:  # fmt: skip
     """Records and lists within one total, as a rehearsal says, split as said, or in one report of both.
 
-    Devices know the homophily that is publicly stated, to the rehearsal too: ``wrong`` times the true one, or the
-    guess. Of a placebo, private users, and the panel's check,
+    Devices know the homophily that is publicly stated, to the rehearsal too: ``wrong`` times the
+    true one, or the guess. Of a placebo, private users, and the panel's check,
     report on records and lists of others.
     """
     told = {}
@@ -79,7 +113,9 @@ def _joint(
     elif share is None:
         found = rehearsed(asked, total, wrong)
         privacy = found.splits[0]
-        told["foreseen"] = round((float(found.without.mean()) + found.foreseen(total).points) / 100, 4)
+        told["foreseen"] = round(
+            (float(found.without.mean()) + found.foreseen(total).points) / 100, 4
+        )
     else:
         privacy = JointPrivacy.split(total, share)
     if labels:
@@ -89,7 +125,8 @@ def _joint(
     if placebo:
         key, list_key, record_key = jax.random.split(key, 3)
         dealt = np.sort(np.append(asked.private, checked_members(asked.members, privacy.check)))
-        graph, rows = renamed(list_key, graph, dealt), shuffled(record_key, rows, dealt)
+        graph = renamed(list_key, graph, dealt)
+        rows = shuffled(record_key, rows, dealt)
     alike = publicly_stated(asked.data, wrong).homophily if privacy.both else None
     made = predict_jointly(
         key, graph, rows, asked.members, asked.labels[asked.members], privacy,
@@ -114,11 +151,16 @@ def renamed(key: Any, graph: Graph, private: np.ndarray) -> Graph:
 
 _PANEL = ("the panel's records", "the panel's labels")
 _NOTHING = Guarantee(0.0, unit=RECORD, status="proved", reason="nothing of a private user is read")
-UNASKED = PipelineGuarantee.of([_NOTHING], protected=("features of private users", "edges"), unprotected=_PANEL)
+UNASKED = PipelineGuarantee.of(
+    [_NOTHING], protected=("features of private users", "edges"), unprotected=_PANEL
+)
 
 
 def _nothing(key: Any, asked: Asked, total: float) -> Answer:
-    """Class shares of the panel: all that is known of who neither reports nor shows their friends."""
+    """Class shares of the panel.
+
+    All that is known of who neither reports nor shows their friends.
+    """
     shares = np.bincount(asked.labels[asked.members], minlength=asked.classes) / len(asked.members)
     return Answer(np.tile(np.log(np.maximum(shares, 1e-9)), (len(asked.labels), 1)), UNASKED)
 
@@ -136,14 +178,18 @@ def _true(name: str, key: Any, asked: Asked, total: float) -> Answer:
 def best_report(shares: np.ndarray, epsilon: float) -> float:
     """The largest expected share of classes that are guessed right from one report at epsilon of a class found.
 
-    ``shares`` [found, true] are of all users, and known. A guess that depends on the report alone is a report as
-    private as it, so that the maximum over all mechanisms is a linear program over P(guess | found).
+    ``shares`` [found, true] are of all users, and known. A guess that depends on the report alone
+    is a report as private as it, so that the maximum over all mechanisms is a linear program over
+    P(guess | found).
 
     >>> round(best_report(np.diag([0.5, 0.5]), np.log(3.0)), 6)
     0.75
     """
     found, guesses = shares.shape
-    own, least = np.eye(found * guesses), np.tile(np.eye(guesses), (found, 1))  # P, then its least by guess
+    own, least = (
+        np.eye(found * guesses),
+        np.tile(np.eye(guesses), (found, 1)),
+    )  # P, then its least by guess
     solved = scipy.optimize.linprog(
         -np.concatenate([shares.ravel(), np.zeros(guesses)]),
         A_ub=np.block([[-own, least], [own, -math.exp(epsilon) * least]]), b_ub=np.zeros(2 * len(own)),
@@ -154,7 +200,9 @@ def best_report(shares: np.ndarray, epsilon: float) -> float:
 
 def _best(key: Any, asked: Asked, total: float) -> Answer:
     """What no report of the class that true records and graph give exceeds in the mean."""
-    found = np.asarray(PUBLIC_GRAPH[TRUE_ALL].run(key, asked, total).scores)[asked.private].argmax(1)
+    found = np.asarray(PUBLIC_GRAPH[TRUE_ALL].run(key, asked, total).scores)[asked.private].argmax(
+        1
+    )
     shares = np.zeros((asked.classes, asked.classes))
     np.add.at(shares, (found, asked.data.y[asked.private]), 1.0 / len(found))
     most = {f"{CEILING} at {total:g}": best_report(shares, total) for total in TOTALS}
@@ -166,11 +214,15 @@ CHECKED, CHECKED_PLACEBO = "joint, checked", "joint, checked placebo"
 ONE, ONE_PLACEBO = "one report", "one report, placebo"
 ONE_CHECKED, ONE_CHECKED_PLACEBO = "one report, checked", "one report, checked placebo"
 RECORDS, LISTS, HALVES = "record alone", "list alone", "half each"
-TOO_HIGH, TOO_LOW = f"joint, stated {WRONG:g} times too high", f"joint, stated {WRONG:g} times too low"
+TOO_HIGH, TOO_LOW = (
+    f"joint, stated {WRONG:g} times too high",
+    f"joint, stated {WRONG:g} times too low",
+)
 NOTHING = "nothing asked"
 PUBLIC, PUBLIC_ALONE = "public graph, reports", "public graph, no reports"
 TRUE_RECORD, TRUE_ALL = f"{TRUE}, record alone", f"{TRUE}, class scores"
-BEST, CEILING = f"{TRUE}, best report", "ceiling of one report"
+BEST = f"{TRUE}, best report"
+CEILING = "ceiling of one report"
 
 METHODS: dict[str, Method] = {
     NOTHING: Method(10, _nothing), PUBLIC_ALONE: Method(10, partial(_public_graph, CHOSEN)),

@@ -10,7 +10,16 @@ from experiments import _report as show
 from experiments._runner import Results
 from experiments.frontier import _points, joint
 from experiments.frontier import joint_methods as methods
-from experiments.frontier.joint_methods import CEILING, JOINT, LISTS, NOTHING, ONE, PUBLIC_ALONE, RECORDS, TRUE_ALL
+from experiments.frontier.joint_methods import (
+    CEILING,
+    JOINT,
+    LISTS,
+    NOTHING,
+    ONE,
+    PUBLIC_ALONE,
+    RECORDS,
+    TRUE_ALL,
+)
 from ldp_jax.learning.metrics import ConfidenceInterval
 
 _TEXT = show.prose("frontier_joint")
@@ -19,10 +28,14 @@ NAME, results_in = joint.NAME, joint.results_in
 OVER_NOTHING, OVER_RECORDS = "gain over nothing asked", "gain over record alone"
 OVER_JOINT = "gain over joint"
 SHARE, FORESEEN = "record's share of the total", "accuracy foreseen"
-"""Metrics beside accuracy: points, but for the record's share, in [0, 1], and 2 of one report of both."""
+"""Metrics beside accuracy: points, but for the record's share, in [0, 1], and 2 of one report of
+both.
+"""
 
 LITTLE = 0.1
-"""Of the way from nothing asked to true records and graph: what regains less has cost everything."""
+"""Of the way from nothing asked to true records and graph: what regains less has cost
+everything.
+"""
 
 _KEY = [*_points.PANEL, "members", "mechanism", "epsilon"]
 
@@ -33,12 +46,17 @@ def points(frame: pd.DataFrame) -> pd.DataFrame:
     for names, parts in _points.by_panel(_with_ceilings(frame)):
         values = {key: 100 * one.value for key, one in parts.items()}
         for (mechanism, epsilon), mine in values.items():
-            beside = {OVER_NOTHING: values.get((NOTHING, 0.0)), OVER_RECORDS: values.get((RECORDS, epsilon))}
+            beside = {
+                OVER_NOTHING: values.get((NOTHING, 0.0)),
+                OVER_RECORDS: values.get((RECORDS, epsilon)),
+            }
             if mechanism == ONE:
                 beside[OVER_JOINT] = values.get((JOINT, epsilon))
             found = {_points.ACCURACY: mine, **_points.differences(mine, beside)}
             if 0 < epsilon < np.inf:
-                record, bit = (pd.to_numeric(parts[mechanism, epsilon][each]) for each in ("record", "list"))
+                record, bit = (
+                    pd.to_numeric(parts[mechanism, epsilon][each]) for each in ("record", "list")
+                )
                 one_report = record + bit > 1.001 * epsilon  # the whole total goes into each
                 found[SHARE] = ((record + bit * one_report) / epsilon).dropna()
                 found[FORESEEN] = 100 * pd.to_numeric(parts[mechanism, epsilon].foreseen).dropna()
@@ -49,7 +67,9 @@ def points(frame: pd.DataFrame) -> pd.DataFrame:
 def _with_ceilings(frame: pd.DataFrame) -> pd.DataFrame:
     """The best reports, which one row holds by total, as accuracies of a row of their own."""
     total = frame.metric.str.extract(f"{CEILING} at (.+)", expand=False)
-    made = frame[total.notna()].assign(mechanism=CEILING, epsilon=total.astype(float), metric=_points.ACCURACY)
+    made = frame[total.notna()].assign(
+        mechanism=CEILING, epsilon=total.astype(float), metric=_points.ACCURACY
+    )
     return pd.concat([frame[frame.mechanism != methods.BEST], made])
 
 
@@ -65,14 +85,18 @@ def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any], pd.DataF
     return {NAME: "\n\n".join(sections)}, {NAME: _figure(found)}, found
 
 
-def _interval(part: pd.DataFrame, mechanism: str, epsilon: float, metric: str) -> ConfidenceInterval | None:
+def _interval(
+    part: pd.DataFrame, mechanism: str, epsilon: float, metric: str
+) -> ConfidenceInterval | None:
     return _points.interval_of(part, metric, mechanism=mechanism, epsilon=epsilon)
 
 
 def _less(part: pd.DataFrame, *rows: tuple[str, float]) -> ConfidenceInterval | None:
     """The difference of two rows in points, paired by draw."""
     at = _points.pick(part, metric=_points.ACCURACY).set_index("seed")
-    return show.paired(*(_points.pick(at, mechanism=name, epsilon=epsilon).value for name, epsilon in rows))
+    return show.paired(
+        *(_points.pick(at, mechanism=name, epsilon=epsilon).value for name, epsilon in rows)
+    )
 
 
 def totals(part: pd.DataFrame) -> list[float]:
@@ -98,7 +122,8 @@ def verdict(found: pd.DataFrame) -> str:
     panels = found.groupby(_points.PANEL, sort=False)
     cells = [(*names, part, total) for names, part in panels for total in totals(part)]
     for dataset, _, part, total in cells:
-        words, mine = f"{dataset} at {total:g}", (JOINT, total)
+        words = f"{dataset} at {total:g}"
+        mine = (JOINT, total)
         share = regained(part, *mine)
         if share is not None and share < LITTLE:
             everything.append(words)
@@ -125,7 +150,10 @@ _Cells = list[tuple[str, str, pd.DataFrame, float]]
 
 def _of_one_report(cells: _Cells) -> str:
     """What one report of record and list brings beside two."""
-    gains = [(f"{name} at {total:g}", _interval(part, ONE, total, OVER_JOINT)) for name, _, part, total in cells]
+    gains = [
+        (f"{name} at {total:g}", _interval(part, ONE, total, OVER_JOINT))
+        for name, _, part, total in cells
+    ]
     known = [(words, gain) for words, gain in gains if gain is not None]
     if not known:
         return ""
@@ -146,7 +174,11 @@ def _of_ceilings(cells: _Cells) -> str:
         f"{name} at {total:g}": (regained(part, JOINT, total), regained(part, CEILING, total))
         for name, _, part, total in cells
     }
-    both = {words: (mine, most) for words, (mine, most) in found.items() if mine is not None and most is not None}
+    both = {
+        words: (mine, most)
+        for words, (mine, most) in found.items()
+        if mine is not None and most is not None
+    }
     if not both:
         return ""
     above = [words for words, (mine, most) in both.items() if mine > most]
@@ -185,7 +217,10 @@ def _of_checks(cells: _Cells, true: str, checked: str, placebo: str) -> str:
     """What a check of the panel mends, and what it costs where reports are true."""
     fakes = [_interval(part, placebo, total, OVER_NOTHING) for _, _, part, total in cells]
     costs = [_less(part, (checked, total), (true, total)) for _, _, part, total in cells]
-    harm, means = [one for one in fakes if one is not None], [one.mean for one in costs if one is not None]
+    harm, means = (
+        [one for one in fakes if one is not None],
+        [one.mean for one in costs if one is not None],
+    )
     if not harm or not means:
         return ""
     return (
@@ -204,7 +239,8 @@ def _listed(words: list[str]) -> str:
 def summary(found: pd.DataFrame) -> show.Rows:
     for (dataset, setting), part in found.groupby(_points.PANEL, sort=False):
         for total in totals(part):
-            foreseen, mine = _interval(part, JOINT, total, FORESEEN), (JOINT, total)
+            foreseen = _interval(part, JOINT, total, FORESEEN)
+            mine = (JOINT, total)
             yield {
                 "graph, panel (members)": f"{dataset}, {setting} ({part.members.iloc[0]})",
                 "total": f"{total:g}",
@@ -217,12 +253,20 @@ def summary(found: pd.DataFrame) -> show.Rows:
                 "one report (%)": _interval(part, ONE, total, _points.ACCURACY),
                 "one report, less joint": show.signed(_interval(part, ONE, total, OVER_JOINT)),
                 "record's share (draws)": _shares(part, JOINT, total),
-                "labels too, less joint": show.signed(_less(part, (methods.LABELS_TOO, total), mine)),
-                "placebo, less nothing asked": show.signed(_interval(part, methods.PLACEBO, total, OVER_NOTHING)),
-                "checked placebo": show.signed(_interval(part, methods.CHECKED_PLACEBO, total, OVER_NOTHING)),
+                "labels too, less joint": show.signed(
+                    _less(part, (methods.LABELS_TOO, total), mine)
+                ),
+                "placebo, less nothing asked": show.signed(
+                    _interval(part, methods.PLACEBO, total, OVER_NOTHING)
+                ),
+                "checked placebo": show.signed(
+                    _interval(part, methods.CHECKED_PLACEBO, total, OVER_NOTHING)
+                ),
                 "checked, less joint": show.signed(_less(part, (methods.CHECKED, total), mine)),
                 "public graph, less joint": show.signed(_less(part, (methods.PUBLIC, total), mine)),
-                "public graph without reports, less joint": show.signed(_less(part, (PUBLIC_ALONE, 0.0), mine)),
+                "public graph without reports, less joint": show.signed(
+                    _less(part, (PUBLIC_ALONE, 0.0), mine)
+                ),
                 "non-private (%)": _interval(part, TRUE_ALL, np.inf, _points.ACCURACY),
                 "regained": _percent(regained(part, JOINT, total)),
                 "ceiling of one report": _percent(regained(part, CEILING, total)),
@@ -231,7 +275,11 @@ def summary(found: pd.DataFrame) -> show.Rows:
 
 def _shares(part: pd.DataFrame, mechanism: str, total: float) -> str:
     """Which share of the total records got, and in how many draws."""
-    counts = _points.pick(part, mechanism=mechanism, epsilon=total, metric=SHARE).value.round(2).value_counts()
+    counts = (
+        _points.pick(part, mechanism=mechanism, epsilon=total, metric=SHARE)
+        .value.round(2)
+        .value_counts()
+    )
     words = {share: "one report" if share > 1 else f"{share:.0%}" for share in counts.index}
     return ", ".join(f"{words[share]} ({count})" for share, count in counts.items())
 
@@ -239,7 +287,8 @@ def _shares(part: pd.DataFrame, mechanism: str, total: float) -> str:
 @show.tabled
 def _table(part: pd.DataFrame) -> show.Rows:
     for (mechanism, epsilon), one in part.groupby(["mechanism", "epsilon"], sort=False):
-        row, over = (str(mechanism), float(epsilon)), partial(_points.interval_of, one)
+        row = (str(mechanism), float(epsilon))
+        over = partial(_points.interval_of, one)
         yield {
             "row": row[0], "total": f"{epsilon:g}" if 0 < epsilon < np.inf else "", "draws": one.seed.nunique(),
             "accuracy (%)": over(_points.ACCURACY),
@@ -273,12 +322,16 @@ def _figure(found: pd.DataFrame) -> Any:
 
 def _draw(axis: Any, part: pd.DataFrame) -> None:
     """Bars are the intervals of gains over nothing asked, which are paired by draw."""
-    nothing, true = (_interval(part, *row, _points.ACCURACY) for row in ((NOTHING, 0.0), (TRUE_ALL, np.inf)))
+    nothing, true = (
+        _interval(part, *row, _points.ACCURACY) for row in ((NOTHING, 0.0), (TRUE_ALL, np.inf))
+    )
     budgets = totals(part)
     for label, (name, colour, marker, width, line) in _STYLES.items():
         shown = {}
         for total in budgets:
-            at, gain = (_interval(part, name, total, metric) for metric in (_points.ACCURACY, OVER_NOTHING))
+            at, gain = (
+                _interval(part, name, total, metric) for metric in (_points.ACCURACY, OVER_NOTHING)
+            )
             if at is not None and gain is not None:
                 shown[total] = gain._replace(mean=at.mean)
         show.errorbars(
@@ -286,9 +339,13 @@ def _draw(axis: Any, part: pd.DataFrame) -> None:
             zorder=3 if name == JOINT else 2,
         )  # fmt: skip
     if nothing is not None:
-        axis.axhline(nothing.mean, color="black", linewidth=1.2, linestyle=":", label="nothing asked")
+        axis.axhline(
+            nothing.mean, color="black", linewidth=1.2, linestyle=":", label="nothing asked"
+        )
     if true is not None:
-        axis.axhline(true.mean, color="black", linewidth=1.0, label="true records and graph, no privacy")
+        axis.axhline(
+            true.mean, color="black", linewidth=1.0, label="true records and graph, no privacy"
+        )
     show.log_ticks(axis, budgets, base=2)
     axis.set(xlabel="total epsilon of a user", ylabel="test accuracy (%)")
 

@@ -43,16 +43,26 @@ def foretold(found: Rehearsal, epsilon: float) -> dict[str, float]:
     return {FORETOLD: told.points, LOW: told.low, HIGH: told.high, CHANCE: told.chance}
 
 
-def stated(graph: Graph, y: np.ndarray, q: self_training.FeaturesPosterior | None = None) -> StatedFriends:
-    """What an owner states who knows friendships well: as they are. Of a private graph this is a release."""
+def stated(
+    graph: Graph, y: np.ndarray, q: self_training.FeaturesPosterior | None = None
+) -> StatedFriends:
+    """What an owner states who knows friendships well: as they are.
+
+    Of a private graph this is a release.
+    """
     pairs = np.stack([np.asarray(graph.senders), np.asarray(graph.receivers)], 1)
     degree = np.bincount(pairs[:, 0], minlength=len(y))
     told = (None, None) if q is None else (overlap(pairs, y, q.log_q), echo(pairs, y, q.log_q))
-    return StatedFriends(float(degree.mean()), homophily(pairs, y), float(degree.std() / degree.mean()), *told)
+    return StatedFriends(
+        float(degree.mean()), homophily(pairs, y), float(degree.std() / degree.mean()), *told
+    )
 
 
 def _columns(found: PilotedCounts) -> dict[str, Any]:
-    """The columns of piloted counts: what was forecast after the pilot, and how far the guard believed reports."""
+    """The columns of piloted counts.
+
+    What was forecast after the pilot, and how far the guard believed reports.
+    """
     plan = found.design
     return {
         "groups": plan.best,
@@ -70,34 +80,48 @@ def piloted(key: Any, asked: Asked, epsilon: float, unit: Unit, guarded: bool = 
 
 
 def _placebo(key: Any, asked: Asked, epsilon: float, unit: Unit, guarded: bool = True) -> Answer:
-    """Piloted counts where every user reports on the list of another one at random: nothing to be learned."""
+    """Piloted counts where every user reports on the list of another one at random.
+
+    Nothing to be learned.
+    """
     key, shuffle_key = jax.random.split(key)
     users = servers.Users(lists=asked.graph).shuffled(shuffle_key)
     return _asked(key, asked, epsilon, users, guarded=guarded)
 
 
 def true_counts(key: Any, asked: Asked, epsilon: float, unit: Unit) -> Answer:
-    """The ceiling of piloted counts: the same groups, law, guard and stack on counts without noise."""
+    """The ceiling of piloted counts.
+
+    The same groups, law, guard and stack on counts without noise.
+    """
     users = servers.Users(lists=asked.graph).exact()
     return _asked(key, asked, NO_NOISE, users)._replace(guarantee=nothing_kept())
 
 
-def _asked(key: Any, asked: Asked, epsilon: float, users: servers.Users, guarded: bool = True) -> Answer:
+def _asked(
+    key: Any, asked: Asked, epsilon: float, users: servers.Users, guarded: bool = True
+) -> Answer:
     """Two-round counts of some users."""
     fold_key, key = jax.random.split(key)
-    found = servers.simulate(key, servers.CountServer(facts_of(fold_key, asked), epsilon, guarded=guarded), users)
+    found = servers.simulate(
+        key, servers.CountServer(facts_of(fold_key, asked), epsilon, guarded=guarded), users
+    )
     return Answer(found.value.log_posterior, found.guarantee, _columns(found.value))
 
 
 def facts_of(key: Any, asked: Asked) -> servers.counts.CountFacts:
     """What is public of a draw."""
-    return servers.count_facts(key, asked.rows, asked.labels, num_classes=asked.classes, log_q=asked.q)
+    return servers.count_facts(
+        key, asked.rows, asked.labels, num_classes=asked.classes, log_q=asked.q
+    )
 
 
 def _rehearsal(key: Any, asked: Asked, epsilon: float, unit: Unit) -> Answer:
     """What worlds foretell of piloted counts; nobody reports."""
     fold_key, key = jax.random.split(key)
-    found = rehearse(key, facts_of(fold_key, asked), (epsilon,), friends=asked.friends, worlds=WORLDS)
+    found = rehearse(
+        key, facts_of(fold_key, asked), (epsilon,), friends=asked.friends, worlds=WORLDS
+    )
     guarantee = nothing_read()
     shown = (*guarantee.unprotected, STATED_FRIENDS, "spread, overlap and echo: public")
     guarantee = dataclasses.replace(guarantee, unprotected=shown)
@@ -139,5 +163,9 @@ METHODS: dict[str, Method] = {
 WITHOUT_EPSILON = tuple(name for name in METHODS if name.startswith(("features", "non-private")))
 """Rows that use no private data at all, or all of it."""
 
-PUBLISHED_METHODS = tuple(name for name in BASELINES if name not in WITHOUT_EPSILON and name != PLAIN)
-"""Released lists, degrees and counts as others use them; beside features alone, what ours is held against."""
+PUBLISHED_METHODS = tuple(
+    name for name in BASELINES if name not in WITHOUT_EPSILON and name != PLAIN
+)
+"""Released lists, degrees and counts as others use them; beside features alone, what ours is held
+against.
+"""

@@ -1,7 +1,8 @@
 """Who lies: what a share of users who report to harm does to everybody else, and what defences cost.
 
-Liars lie about records (input) or send any value of the codomain (output); the other users and their noise are the
-same in all rows of a draw. Beside each budget the same liars stand where nothing is private.
+Liars lie about records (input) or send any value of the codomain (output); the other users and
+their noise are the same in all rows of a draw. Beside each budget the same liars stand where
+nothing is private.
 """
 
 import dataclasses
@@ -31,8 +32,16 @@ from ldp_jax.servers import ReportServer, Users, simulate
 
 NAME = "frontier_poisoning"
 ERROR, CORRELATION = "relative error", "correlation"
-NONE, RANDOM, WORST, FRIENDS, CLASSES, RESPONSE = "none", "random", "worst", "friends", "classes", "response"
-SHARE, SHARES = 0.05, (0.01, 0.05, 0.1, 0.2)
+NONE, RANDOM, WORST, FRIENDS, CLASSES, RESPONSE = (
+    "none",
+    "random",
+    "worst",
+    "friends",
+    "classes",
+    "response",
+)
+SHARE = 0.05
+SHARES = (0.01, 0.05, 0.1, 0.2)
 AS_IT_IS, UNGUARDED, TRIMMED, CHECKED = "as it is", "no guard", "trimmed", "both ends"
 EXACT = 20.0
 """The epsilon of reports without privacy: their law's noise is 0 but once in 2e8."""
@@ -41,7 +50,9 @@ ALPHA = 0.1
 MOST_NUMBERS = 50_000_000
 """Of embeddings, a number for each user and feature: a larger graph has no rows of them."""
 MOST_USERS = 3000
-"""Of randomised response: a larger graph has no rows of lists, of which half of all pairs are reported."""
+"""Of randomised response: a larger graph has no rows of lists, of which half of all pairs are
+reported.
+"""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -114,12 +125,22 @@ def _lie_about_counts(
     lie: poisoning.CountLie, known: np.ndarray, key: Any, question: servers.CountQuestion, honest: Any,
     users: servers.Users, liars: np.ndarray,
 ) -> np.ndarray:  # fmt: skip
-    """What liars send in place of their counts; ``known`` [n, C] is what is public of everybody's class."""
+    """What liars send in place of their counts.
+
+    ``known`` [n, C] is what is public of everybody's class.
+    """
     groups = np.asarray(question.groups)
     true = edges.count_neighbours(users.lists, groups, question.num_groups)
     aimed = poisoning.opposed_groups(known, groups, question.num_groups)
     return poisoning.lying_counts(
-        key, question.mechanism, true, np.asarray(honest), liars, lie, aimed, fakes=_fakes(users.lists)
+        key,
+        question.mechanism,
+        true,
+        np.asarray(honest),
+        liars,
+        lie,
+        aimed,
+        fakes=_fakes(users.lists),
     )
 
 
@@ -146,7 +167,8 @@ class _Trimmed:
 def _of_counts(cell: Cell, settings: Settings, keys: Keys, liars: np.ndarray) -> Answer:
     """Piloted counts: accuracy of the honest whose class is asked for."""
     asked, y = friendships.draw(settings, cell.setting, cell.seed)
-    users, n = population(settings.dataset), len(y)
+    users = population(settings.dataset)
+    n = len(y)
     log_q = np.zeros((n, asked.classes)) if asked.q is None else np.asarray(asked.q.log_q)
     known = np.where(asked.labels[:, None] >= 0, np.eye(asked.classes)[asked.labels], np.exp(log_q))
 
@@ -158,15 +180,21 @@ def _of_counts(cell: Cell, settings: Settings, keys: Keys, liars: np.ndarray) ->
     )
     answering = _Trimmed(malicious) if cell.mechanism == TRIMMED else malicious
     facts = methods.facts_of(keys.facts, asked)
-    server = servers.CountServer(facts, min(cell.epsilon, EXACT), most=n - 1, guarded=cell.mechanism != UNGUARDED)
+    server = servers.CountServer(
+        facts, min(cell.epsilon, EXACT), most=n - 1, guarded=cell.mechanism != UNGUARDED
+    )
     found = servers.simulate(keys.noise, server, answering).value
-    return lambda some: {ACCURACY: float((found.classes == y)[some & (y >= 0)].mean())}, _counted(cell, n)
+    return lambda some: {ACCURACY: float((found.classes == y)[some & (y >= 0)].mean())}, _counted(
+        cell, n
+    )
 
 
 def _of_panel(cell: Cell, settings: Settings, keys: Keys, liars: np.ndarray) -> Answer:
     """Local prediction: accuracy of the honest private users."""
     asked = features.draw(settings, cell.setting, cell.seed)
-    server = ReportServer(asked.facts, min(cell.epsilon, EXACT), guarded=cell.mechanism != UNGUARDED)
+    server = ReportServer(
+        asked.facts, min(cell.epsilon, EXACT), guarded=cell.mechanism != UNGUARDED
+    )
     users = Users(records=asked.rows, public=asked.labels >= 0)
     if cell.lie != NONE:
         lie = _opposed if cell.lie == CLASSES else partial(_places, cell.asked)
@@ -183,7 +211,9 @@ def _opposed(key: Any, question: Any, reports: Any, users: Users, liars: np.ndar
     return jnp.where(jnp.asarray(liars), question.reports(key, -scores), reports)
 
 
-def _places(lie: poisoning.CountLie, key: Any, question: Any, reports: Any, users: Users, liars: np.ndarray) -> Any:
+def _places(
+    lie: poisoning.CountLie, key: Any, question: Any, reports: Any, users: Users, liars: np.ndarray
+) -> Any:
     return poisoning.lying_places(key, question.alphabets.sizes, jnp.asarray(reports), liars, lie)
 
 
@@ -191,7 +221,8 @@ def _places(lie: poisoning.CountLie, key: Any, question: Any, reports: Any, user
 def _embedded(dataset: str) -> tuple[Any, Any, Any]:
     """Records in [-1, 1], the graph's operator, and the true embedding."""
     data = friendships.load(dataset)
-    x, op = jnp.asarray(data.scaled_rows(0, data.num_nodes)), operator(data.graph)
+    x = jnp.asarray(data.scaled_rows(0, data.num_nodes))
+    op = operator(data.graph)
     return x, op, ppr(op, x, ALPHA, 0.5)
 
 
@@ -202,7 +233,8 @@ def _of_embedding(cell: Cell, settings: Settings, keys: Keys, liars: np.ndarray)
     if math.isinf(cell.epsilon):
         lies = {NONE: x, RANDOM: jax.random.uniform(keys.lie, x.shape, minval=-1, maxval=1), WORST: one_way,
                 CLASSES: -x}[cell.lie]  # fmt: skip
-        sent, promised = jnp.where(liars[:, None], lies, x), SHOWN
+        sent = jnp.where(liars[:, None], lies, x)
+        promised = SHOWN
     else:
         made = MultiPiecewise(cell.epsilon, x.shape[1])
         reports = _reported(made, keys.noise, x)
@@ -212,7 +244,9 @@ def _of_embedding(cell: Cell, settings: Settings, keys: Keys, liars: np.ndarray)
             lie = cast("poisoning.Lie", cell.lie)
             reports = poisoning.lying_reports(keys.lie, made, reports, liars, lie, one_way)
         sent = _common.estimates(made, reports)
-        promised = PipelineGuarantee.of([made.guarantee()], protected=("features",), unprotected=("edges",))
+        promised = PipelineGuarantee.of(
+            [made.guarantee()], protected=("features",), unprotected=("edges",)
+        )
     whole = ppr(op, sent, ALPHA, 0.5)
 
     def score(some: np.ndarray) -> dict[str, float]:
@@ -231,8 +265,10 @@ def _reported(mechanism: Sampled, key: Any, x: Any) -> Any:
 def _of_degree(cell: Cell, settings: Settings, keys: Keys, liars: np.ndarray) -> Answer:
     """The mean degree, from everybody's noisy one: one number, whoever it is for."""
     users = population(settings.dataset)
-    n, true = len(users.group), users.degree[:, None]
-    noise, nowhere = _noise(cell, 1, n), np.zeros(n, int)
+    n = len(users.group)
+    true = users.degree[:, None]
+    noise = _noise(cell, 1, n)
+    nowhere = np.zeros(n, int)
     reports = np.asarray(noise.add_noise(keys.noise, true))
     if cell.lie != NONE:
         reports = poisoning.lying_counts(
@@ -245,20 +281,27 @@ def _of_degree(cell: Cell, settings: Settings, keys: Keys, liars: np.ndarray) ->
 
 
 @lru_cache(maxsize=1)
-def _released(settings: Settings, seed: int, epsilon: float) -> tuple[np.ndarray, PipelineGuarantee]:
+def _released(
+    settings: Settings, seed: int, epsilon: float
+) -> tuple[np.ndarray, PipelineGuarantee]:
     """Pairs as honest users report them, or as they are."""
     users = population(settings.dataset)
     if math.isinf(epsilon):
         return np.stack([users.receivers, users.senders], 1), nothing_kept()
-    graph, noise = friendships.load(settings.dataset).graph, edges.RandomizedResponse(epsilon)
+    graph = friendships.load(settings.dataset).graph
+    noise = edges.RandomizedResponse(epsilon)
     made = edges.privatize_graph(keys_of(settings, seed).noise, graph, noise)
-    return np.stack([np.asarray(made.graph.receivers), np.asarray(made.graph.senders)], 1), spent(made.guarantee)
+    return np.stack([np.asarray(made.graph.receivers), np.asarray(made.graph.senders)], 1), spent(
+        made.guarantee
+    )
 
 
 def _of_lists(cell: Cell, settings: Settings, keys: Keys, liars: np.ndarray) -> Answer:
     """Every honest user's degree, from lists that both ends report by randomised response."""
-    users, flip = population(settings.dataset), 1 / (1 + math.exp(cell.epsilon)) if cell.epsilon < math.inf else 0.0
-    n, (pairs, promised) = len(users.group), _released(settings, cell.seed, cell.epsilon)
+    users = population(settings.dataset)
+    flip = 1 / (1 + math.exp(cell.epsilon)) if cell.epsilon < math.inf else 0.0
+    n = len(users.group)
+    pairs, promised = _released(settings, cell.seed, cell.epsilon)
     if cell.lie != NONE:
         rate = {RANDOM: 0.5, WORST: 1.0, FRIENDS: _fakes(users) / n}[cell.lie]
         claimed = np.asarray(jax.random.uniform(keys.lie, (int(liars.sum()), n))) < rate
@@ -268,10 +311,14 @@ def _of_lists(cell: Cell, settings: Settings, keys: Keys, liars: np.ndarray) -> 
         if cell.lie == RANDOM:
             pairs = pairs[~liars[pairs[:, 0]]]
         key = jax.random.fold_in(keys.lie, 1)
-        pairs = poisoning.lying_lists(key, pairs, claims, n, keep=1 - flip if cell.lie == FRIENDS else 1.0)
+        pairs = poisoning.lying_lists(
+            key, pairs, claims, n, keep=1 - flip if cell.lie == FRIENDS else 1.0
+        )
     found = poisoning.degrees_by_both_ends(pairs, n, flip, checked=cell.mechanism == CHECKED)
     off = found - users.degree
-    return lambda some: {ERROR: float(np.sqrt((off[some] ** 2).mean()) / users.degree.mean())}, promised
+    return lambda some: {
+        ERROR: float(np.sqrt((off[some] ** 2).mean()) / users.degree.mean())
+    }, promised
 
 
 class Task(NamedTuple):
@@ -288,18 +335,29 @@ class Task(NamedTuple):
 
 TASKS = {
     "counts": Task(
-        _of_counts, ACCURACY, NEIGHBOUR_LIST, (RANDOM, WORST, FRIENDS, CLASSES, RESPONSE), (UNGUARDED, TRIMMED)
+        _of_counts,
+        ACCURACY,
+        NEIGHBOUR_LIST,
+        (RANDOM, WORST, FRIENDS, CLASSES, RESPONSE),
+        (UNGUARDED, TRIMMED),
     ),
     "panel": Task(_of_panel, ACCURACY, RECORD, (RANDOM, WORST, CLASSES, RESPONSE), (UNGUARDED,)),
     "embedding": Task(_of_embedding, ERROR, RECORD, (RANDOM, WORST, CLASSES), quick=True),
-    "degree": Task(_of_degree, ERROR, NEIGHBOUR_LIST, (RANDOM, WORST, FRIENDS), (TRIMMED,), quick=True),
-    "lists": Task(_of_lists, ERROR, NEIGHBOUR_LIST, (RANDOM, WORST, FRIENDS), (CHECKED,), quick=True),
+    "degree": Task(
+        _of_degree, ERROR, NEIGHBOUR_LIST, (RANDOM, WORST, FRIENDS), (TRIMMED,), quick=True
+    ),
+    "lists": Task(
+        _of_lists, ERROR, NEIGHBOUR_LIST, (RANDOM, WORST, FRIENDS), (CHECKED,), quick=True
+    ),
 }
 """By name, those of :data:`experiments.frontier.config.POISONED`."""
 
 
 def variants(task: Task, epsilons: tuple[float, ...]) -> Iterator[tuple[str, float, str, float]]:
-    """Defence, epsilon, lie and share; of tasks that take long not all together, but at 1, or the least budget."""
+    """Defence, epsilon, lie and share.
+
+    Of tasks that take long not all together, but at 1, or the least budget.
+    """
     shown = 1.0 if 1.0 in epsilons else min(epsilons)
     for epsilon in (*epsilons, math.inf):
         for defence in (AS_IT_IS, *task.defences):
@@ -310,7 +368,10 @@ def variants(task: Task, epsilons: tuple[float, ...]) -> Iterator[tuple[str, flo
             # Of the same users as where they, or as many others, lie.
             yield from ((defence, epsilon, NONE, share) for share in (0.0, *every))
             for lie in task.lies if whole else (WORST, RESPONSE):
-                yield from ((defence, epsilon, lie, share) for share in (every if lie == WORST else (SHARE,)))
+                yield from (
+                    (defence, epsilon, lie, share)
+                    for share in (every if lie == WORST else (SHARE,))
+                )
 
 
 @_common.planned
@@ -322,13 +383,20 @@ def plan(config: Config) -> Iterator[tuple[Cell, Settings]]:
             "lists": data.num_nodes <= MOST_USERS,
         }
         for name in config.mechanisms or TASKS:
-            if not small.get(name, True) or (not data.num_features and name in ("panel", "embedding")):
+            if not small.get(name, True) or (
+                not data.num_features and name in ("panel", "embedding")
+            ):
                 continue
-            panel, task = name == "panel", TASKS[name]
+            panel = name == "panel"
+            task = TASKS[name]
             logs = dataset in friendships.COUNTS
-            settings = Settings(dataset, _common.fingerprint(data), logs, *((features.BASE_SEED,) if panel else ()))
+            settings = Settings(
+                dataset, _common.fingerprint(data), logs, *((features.BASE_SEED,) if panel else ())
+            )
             cell = partial(Cell.of, settings, data.name, name, task.unit)
-            for setting in config.panels if panel else config.labels[:1] if task.quick else config.labels:
+            for setting in (
+                config.panels if panel else config.labels[:1] if task.quick else config.labels
+            ):
                 friendships.check_count("--panels" if panel else "--labels", setting, data)
                 for seed in range(config.seeds):
                     for defence, epsilon, lie, share in variants(task, config.epsilons):
@@ -352,7 +420,8 @@ def _unharmed(cell: Cell, settings: Settings) -> Answer:
 
 def compute(cell: Cell, settings: Settings) -> Found:
     """What liars leave to the honest."""
-    task, liars = TASKS[cell.task], liars_of(cell, settings)
+    task = TASKS[cell.task]
+    liars = liars_of(cell, settings)
     if cell.lie == NONE:
         score, promised = _unharmed(dataclasses.replace(cell, share=0.0), settings)
     else:

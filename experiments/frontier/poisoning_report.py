@@ -25,7 +25,9 @@ class Place:
     def __init__(self, dataset: str, task: str, frame: pd.DataFrame) -> None:
         self.dataset, self.task = dataset, task
         frame = _points.pick(frame, dataset=dataset, task=task, metric=TASKS[task].metric)
-        self.values: dict[Key, pd.Series] = show.by_seed(frame, ["mechanism", "epsilon", "lie", "share"])
+        self.values: dict[Key, pd.Series] = show.by_seed(
+            frame, ["mechanism", "epsilon", "lie", "share"]
+        )
         self.epsilons = sorted({key[1] for key in self.values})
         self.sign = 1.0 if TASKS[task].metric == ACCURACY else -1.0
 
@@ -35,23 +37,37 @@ class Place:
 
     def _lost(self, one: Key, other: Key) -> pd.Series | None:
         known = self.values.get(one), self.values.get(other)
-        return None if known[0] is None or known[1] is None else self.sign * (known[0] - known[1]).dropna()
+        return (
+            None
+            if known[0] is None or known[1] is None
+            else self.sign * (known[0] - known[1]).dropna()
+        )
 
-    def harm(self, defence: str, epsilon: float, lie: str, share: float) -> ConfidenceInterval | None:
+    def harm(
+        self, defence: str, epsilon: float, lie: str, share: float
+    ) -> ConfidenceInterval | None:
         """What the honest lose by liars, by the same defence."""
-        return show.interval(self._lost((defence, epsilon, NONE, share), (defence, epsilon, lie, share)))
+        return show.interval(
+            self._lost((defence, epsilon, NONE, share), (defence, epsilon, lie, share))
+        )
 
     def cost(self, defence: str, epsilon: float) -> ConfidenceInterval | None:
         """What the honest lose by a defence where nobody lies."""
-        return show.interval(self._lost((AS_IT_IS, epsilon, NONE, 0.0), (defence, epsilon, NONE, 0.0)))
+        return show.interval(
+            self._lost((AS_IT_IS, epsilon, NONE, 0.0), (defence, epsilon, NONE, 0.0))
+        )
 
     def saved(self, defence: str, epsilon: float, lie: str) -> ConfidenceInterval | None:
         """By how much less the honest are off with a defence, where a usual share lies."""
-        return show.interval(self._lost((defence, epsilon, lie, SHARE), (AS_IT_IS, epsilon, lie, SHARE)))
+        return show.interval(
+            self._lost((defence, epsilon, lie, SHARE), (AS_IT_IS, epsilon, lie, SHARE))
+        )
 
     def more(self, epsilon: float, lie: str) -> ConfidenceInterval | None:
         """How much more a usual share of liars harms than without privacy."""
-        rows = (((AS_IT_IS, at, NONE, SHARE), (AS_IT_IS, at, lie, SHARE)) for at in (epsilon, np.inf))
+        rows = (
+            ((AS_IT_IS, at, NONE, SHARE), (AS_IT_IS, at, lie, SHARE)) for at in (epsilon, np.inf)
+        )
         return show.paired(*(self._lost(*row) for row in rows))
 
     def worst_lie(self, epsilon: float) -> str | None:
@@ -64,7 +80,11 @@ class Place:
 def places(frame: pd.DataFrame) -> list[Place]:
     """Graph after graph, in the order of the tasks."""
     tasks = [task for task in TASKS if task in set(frame.task)]
-    made = [Place(str(dataset), task, part) for dataset, part in frame.groupby("dataset") for task in tasks]
+    made = [
+        Place(str(dataset), task, part)
+        for dataset, part in frame.groupby("dataset")
+        for task in tasks
+    ]
     return [one for one in made if one.values]
 
 
@@ -114,18 +134,31 @@ def _of_defences(found: list[Place], epsilon: float) -> str:
 
 @show.tabled
 def _table(one: Place) -> show.Rows:
-    rows = {(defence, lie, share): None for defence, _, lie, share in one.values if lie != NONE or not share}
+    rows = {
+        (defence, lie, share): None
+        for defence, _, lie, share in one.values
+        if lie != NONE or not share
+    }
     for defence, lie, share in rows:
-        line: dict[str, Any] = {"defence": defence, "lie": lie, "liars": f"{share:.0%}" if share else ""}
+        line: dict[str, Any] = {
+            "defence": defence,
+            "lie": lie,
+            "liars": f"{share:.0%}" if share else "",
+        }
         for epsilon in one.epsilons:
             name = "none" if np.isinf(epsilon) else f"eps {epsilon:g}"
             held = one.honest(defence, epsilon)
-            line[name] = held if lie == NONE else show.signed(one.harm(defence, epsilon, lie, share))
+            line[name] = (
+                held if lie == NONE else show.signed(one.harm(defence, epsilon, lie, share))
+            )
         yield line
 
 
 def _figure(found: list[Place]) -> Any:
-    """Harm by the worst value of a usual share of liars: thin lines are graphs, thick ones medians over them."""
+    """Harm by the worst value of a usual share of liars.
+
+    Thin lines are graphs, thick ones medians over them.
+    """
     tasks = [task for task in TASKS if any(one.task == task for one in found)]
     figure, axes = show.panels(len(tasks), width=4.0)
     budgets = sorted({epsilon for one in found for epsilon in one.epsilons if np.isfinite(epsilon)})
@@ -140,14 +173,18 @@ def _figure(found: list[Place]) -> Any:
             if len(each):
                 axis.plot(each, color=f"C{number}", linewidth=0.7, alpha=0.4)
                 label = f"{defence}, median over graphs"
-                axis.plot(each.median(axis=1), color=f"C{number}", marker="o", linewidth=2.2, label=label)
+                axis.plot(
+                    each.median(axis=1), color=f"C{number}", marker="o", linewidth=2.2, label=label
+                )
         if TASKS[task].metric == poisoning.ERROR:
             axis.set_yscale("symlog", linthresh=1.0)
         axis.axhline(0.0, color="black", linewidth=0.8)
         show.log_ticks(axis, list(place.values()), base=2)
         axis.set_xticks(list(place.values()), [*(f"{epsilon:g}" for epsilon in budgets), "none"])
         axis.set(title=task, xlabel="epsilon")
-        axis.set_ylabel("points of accuracy" if TASKS[task].metric == ACCURACY else "% of relative error")
+        axis.set_ylabel(
+            "points of accuracy" if TASKS[task].metric == ACCURACY else "% of relative error"
+        )
     show.legend_below(figure, axes, 3)
     return figure
 

@@ -53,13 +53,18 @@ class Outcome(NamedTuple):
 
 
 def outcomes(
-    frame: pd.DataFrame, measured: pd.DataFrame, setting: str = "panel", worlds: int = rehearsal.WORLDS
+    frame: pd.DataFrame,
+    measured: pd.DataFrame,
+    setting: str = "panel",
+    worlds: int = rehearsal.WORLDS,
 ) -> list[Outcome]:
     """Each graph, setting (a column) and epsilon rehearsed in so many worlds, and ``measured`` gains."""
     place = ["dataset", setting, "epsilon"]
     told = frame[frame.mechanism == REHEARSAL]
     counted = ["members"] if "members" in told else []
-    told = told.pivot_table(index=[*place, *counted, "seed"], columns="metric", values="value", sort=False)
+    told = told.pivot_table(
+        index=[*place, *counted, "seed"], columns="metric", values="value", sort=False
+    )
     if told.empty:
         return []
     told = told.reset_index().rename(columns={LABELS: "members"})
@@ -76,7 +81,11 @@ def outcomes(
         alone = int(_by_spread(one, worlds).sum())
         gain = mean_interval(gains.get_group(key).value)
         words = f"{dataset}, {name} ({labels})"
-        made.append(Outcome(str(dataset), words, float(epsilon), labels, told, len(one), inside, alone, gain))
+        made.append(
+            Outcome(
+                str(dataset), words, float(epsilon), labels, told, len(one), inside, alone, gain
+            )
+        )
     return made
 
 
@@ -89,7 +98,9 @@ def _by_spread(drawn: pd.DataFrame, worlds: int) -> pd.Series:
     return (drawn.value - drawn[FORETOLD]).abs() <= quantile * spread + 1e-9
 
 
-def words(found: list[Outcome], asked_of: str, over: str, chosen: tuple[str, ...] = CHOSEN_ON) -> str:
+def words(
+    found: list[Outcome], asked_of: str, over: str, chosen: tuple[str, ...] = CHOSEN_ON
+) -> str:
     """How often the verdict was right, and how near its points were."""
     asked = [one for one in found if one.labels >= LEAST_LABELS]
     others = [one for one in asked if one.dataset not in chosen]
@@ -105,10 +116,14 @@ def sections(
     found: list[Outcome], figures: dict[str, Any], name: str, asked_of: str, over: str,
     chosen: tuple[str, ...] = CHOSEN_ON,
 ) -> list[str]:  # fmt: skip
-    """Of a page: the words, the figure, which is added to the others, and the table; nothing without an outcome."""
+    """Of a page: the words, the figure, which is added to the others, and the table.
+
+    Nothing without an outcome.
+    """
     if not found:
         return []
-    title, stem = "## Rehearsal before anybody reports, against outcome", f"{name}_rehearsal"
+    title = "## Rehearsal before anybody reports, against outcome"
+    stem = f"{name}_rehearsal"
     sections = [title, words(found, asked_of, over, chosen)]
     if asked := [one for one in found if one.labels >= LEAST_LABELS]:
         figures[stem] = figure(asked, over)
@@ -121,7 +136,9 @@ def _counted(found: list[Outcome]) -> str:
         return "there is none"
     gains, foretold = np.array([(one.gain.mean, one.told.points) for one in found]).T
     rank = pd.DataFrame({"gain": gains, "foretold": foretold}).rank().corr().gain.foretold
-    inside, alone, draws = (sum(getattr(one, name) for one in found) for name in ("inside", "alone", "rehearsed"))
+    inside, alone, draws = (
+        sum(getattr(one, name) for one in found) for name in ("inside", "alone", "rehearsed")
+    )
     return (
         f"it is wrong in {sum(bool(one.miss) for one in found)} of {len(found)} settings (graph, labels, epsilon); "
         f"its points are {np.abs(gains - foretold).mean():.2f} off in the mean, their rank correlation with the "
@@ -135,7 +152,11 @@ def table(found: list[Outcome], over: str) -> str:
         {
             "graph, labels (how many)": one.name,
             "eps": f"{one.epsilon:g}",
-            "verdict": "refused" if one.labels < LEAST_LABELS else "collect" if one.collect else "do not",
+            "verdict": "refused"
+            if one.labels < LEAST_LABELS
+            else "collect"
+            if one.collect
+            else "do not",
             "points foretold": f"{one.told.points:+.1f} ({one.told.low:+.1f} to {one.told.high:+.1f})",
             f"gain over {over}": show.signed(one.gain),
             "inside": f"{one.inside} of {one.rehearsed}",
@@ -154,7 +175,9 @@ def figure(found: list[Outcome], over: str) -> Any:
     axis.plot(ends, ends, color="0.6", linewidth=1.0, label="as foretold")
     budgets = sorted({one.epsilon for one in found})
     for place, epsilon in enumerate(budgets):
-        here = [one for one in found if one.epsilon == epsilon]  # several may be foretold the same points
+        here = [
+            one for one in found if one.epsilon == epsilon
+        ]  # several may be foretold the same points
         half = [one.gain.half_width if one.gain.n > 1 else 0.0 for one in here]
         axis.errorbar(
             [one.told.points for one in here], [one.gain.mean for one in here], yerr=half, label=f"eps {epsilon:g}",
@@ -166,7 +189,10 @@ def figure(found: list[Outcome], over: str) -> Any:
         [one.told.points for one in missed], [one.gain.mean for one in missed], marker="o", linestyle="none",
         markersize=10, markerfacecolor="none", markeredgecolor="#c1272d", label="the verdict was wrong",
     )  # fmt: skip
-    axis.set(xlabel="points foretold before anybody reported", ylabel=f"measured gain over {over} (points)")
+    axis.set(
+        xlabel="points foretold before anybody reported",
+        ylabel=f"measured gain over {over} (points)",
+    )
     axis.legend(loc="best", fontsize=8)
     made.tight_layout()
     return made

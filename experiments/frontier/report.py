@@ -29,9 +29,9 @@ ALONE = (FEATURES, "features, perceptron")
 def points(frame: pd.DataFrame) -> pd.DataFrame:
     """Accuracy and gains in points, one row a draw; tidy.
 
-    *Best published* is the best by the mean over these draws, features alone among them: a choice that sees the
-    test, so that the gain over it is understated. A row per relationship is compared with lists of half its
-    epsilon, whose two ends cost as much.
+    *Best published* is the best by the mean over these draws, features alone among them: a choice
+    that sees the test, so that the gain over it is understated. A row per relationship is compared
+    with lists of half its epsilon, whose two ends cost as much.
     """
     rows = []
     for setting, part in frame[frame.metric == _points.ACCURACY].groupby(SETTING, sort=False):
@@ -51,12 +51,19 @@ def points(frame: pd.DataFrame) -> pd.DataFrame:
     return _points.tidy(_KEY, rows)
 
 
-def _best_published(values: dict[Any, pd.Series], epsilon: float, draws: pd.Index) -> pd.Series | None:
-    """All draws of the best row by the mean over shared draws; None where none was run but noisy degrees."""
+def _best_published(
+    values: dict[Any, pd.Series], epsilon: float, draws: pd.Index
+) -> pd.Series | None:
+    """All draws of the best row by the mean over shared draws.
+
+    None where none was run but noisy degrees.
+    """
     names = [name for name in PUBLISHED_METHODS if (_LIST, name, epsilon) in values]
     if not set(names) - {"noisy degree"}:
         return None
-    rows = [(name, epsilon) for name in names] + [(name, 0.0) for name in ALONE if (_LIST, name, 0.0) in values]
+    rows = [(name, epsilon) for name in names] + [
+        (name, 0.0) for name in ALONE if (_LIST, name, 0.0) in values
+    ]
     known = [values[_LIST, *row] for row in rows]
     for series in known:
         draws = draws.intersection(series.index)
@@ -70,12 +77,19 @@ def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any], pd.DataF
     for (dataset, labels), part in found.groupby(SETTING, sort=False):
         known = "half of the labels" if labels == "half" else f"{labels} labels a class"
         sections += [f"## {dataset}, {known}", table(part)]
-    lines, short = gains(found), shortfalls(found)
+    lines = gains(found)
+    short = shortfalls(found)
     said = _counted(found, short), worth(lines), _ceiling(lines), _summary(found, lines, short)
     sections += filter(None, ("## All graphs", *said))
-    figures = {f"{NAME}_gains": _gains_figure(lines, shown_at(found)), NAME: _figure(found, lines)} if lines else {}
+    figures = (
+        {f"{NAME}_gains": _gains_figure(lines, shown_at(found)), NAME: _figure(found, lines)}
+        if lines
+        else {}
+    )
     titles = ("Gains over the features alone", "Gains against epsilon")
-    sections[2:2] = [f"![{title}]({stem}.png)" for title, stem in zip(titles, figures, strict=False)]
+    sections[2:2] = [
+        f"![{title}]({stem}.png)" for title, stem in zip(titles, figures, strict=False)
+    ]
     measured = _points.pick(found, mechanism=PILOTED, unit=_LIST, metric=OVER_FEATURES)
     foretold = rehearsal_report.outcomes(frame, measured, "labels", methods.WORLDS)
     told = "features, labels, and friendships stated as they are (mean degree, spread, homophily, overlap, echo)"
@@ -92,8 +106,12 @@ def _short_setting(labels: str) -> str:
 
 @show.tabled
 def table(part: pd.DataFrame) -> show.Rows:
-    for (unit, mechanism, epsilon), one in part.groupby(["unit", "mechanism", "epsilon"], sort=False):
-        features, plain, published = (show.signed(_points.interval_of(one, metric)) for metric in METRICS[1:])
+    for (unit, mechanism, epsilon), one in part.groupby(
+        ["unit", "mechanism", "epsilon"], sort=False
+    ):
+        features, plain, published = (
+            show.signed(_points.interval_of(one, metric)) for metric in METRICS[1:]
+        )
         yield {
             "row": f"{mechanism}, per relationship" if unit == _PAIR else mechanism,
             "eps": f"{epsilon:g}",
@@ -108,7 +126,9 @@ def table(part: pd.DataFrame) -> show.Rows:
 def shortfalls(found: pd.DataFrame) -> dict[Any, ConfidenceInterval]:
     """Per list, piloted counts less the better by the mean of features and plain counts, which overstates it."""
     rows = _points.pick(found, unit=_LIST, metric=_points.ACCURACY)
-    rows = rows[rows.mechanism.isin([PILOTED, PLAIN, FEATURES])].groupby([*SETTING, "mechanism", "epsilon"])
+    rows = rows[rows.mechanism.isin([PILOTED, PLAIN, FEATURES])].groupby(
+        [*SETTING, "mechanism", "epsilon"]
+    )
     each = {key: one.set_index("seed").value for key, one in rows}
     made = {}
     for (*setting, mechanism, epsilon), mine in each.items():
@@ -122,7 +142,9 @@ def shortfalls(found: pd.DataFrame) -> dict[Any, ConfidenceInterval]:
 
 def placebos(found: pd.DataFrame) -> dict[Any, ConfidenceInterval]:
     """With the guard, placebos less features alone; by setting and budget."""
-    return _points.intervals(found, [*SETTING, "epsilon"], mechanism=methods.PLACEBO, metric=OVER_FEATURES)
+    return _points.intervals(
+        found, [*SETTING, "epsilon"], mechanism=methods.PLACEBO, metric=OVER_FEATURES
+    )
 
 
 def _named(each: dict[Any, ConfidenceInterval]) -> str:
@@ -161,15 +183,21 @@ def _worst(each: dict[Any, ConfidenceInterval], setting: tuple[str, str]) -> str
 
 
 @show.tabled
-def _summary(found: pd.DataFrame, lines: "list[Line]", short: dict[Any, ConfidenceInterval]) -> show.Rows:
+def _summary(
+    found: pd.DataFrame, lines: "list[Line]", short: dict[Any, ConfidenceInterval]
+) -> show.Rows:
     """Of every graph and setting what is gained at epsilon 1, and over budgets what may be lost."""
     fakes = placebos(found)
     epsilon = shown_at(found)
     for line in lines:
         setting = line.dataset, line.labels
-        at = _points.pick(found, dataset=line.dataset, labels=line.labels, epsilon=epsilon, unit=_LIST)
+        at = _points.pick(
+            found, dataset=line.dataset, labels=line.labels, epsilon=epsilon, unit=_LIST
+        )
         unguarded = _points.interval_of(at, OVER_FEATURES, mechanism=methods.UNGUARDED_PLACEBO)
-        fewer = f" ({line.cost.n} draws)" if line.cost is not None and line.cost.n < line.mine.n else ""
+        fewer = (
+            f" ({line.cost.n} draws)" if line.cost is not None and line.cost.n < line.mine.n else ""
+        )
         yield {
             "graph, labels": ", ".join(setting), "draws": line.mine.n, "features": line.features,
             f"piloted, eps {epsilon:g}": _points.interval_of(at, _points.ACCURACY, mechanism=PILOTED),
@@ -213,24 +241,32 @@ class Line(NamedTuple):
 
 
 def shown_at(found: pd.DataFrame) -> float:
-    """The budget of pictures and counts: 1, or the least one where a run of a user's has no rows of that."""
+    """The budget of pictures and counts.
+
+    1, or the least one where a run of a user's has no rows of that.
+    """
     budgets = _points.pick(found, unit=_LIST, mechanism=PILOTED).epsilon
     return 1.0 if (budgets == 1.0).any() else float(budgets.min())
 
 
 def gains(found: pd.DataFrame) -> list[Line]:
     """Of all graphs and settings, in alphabetical order, at the budget of :func:`shown_at`."""
-    lines, epsilon = [], shown_at(found)
+    lines = []
+    epsilon = shown_at(found)
     for (dataset, labels), part in _points.pick(found, unit=_LIST).groupby(SETTING):
         at = _points.pick(part, epsilon=epsilon)
-        mine, plain = (_points.interval_of(at, OVER_FEATURES, mechanism=name) for name in (PILOTED, PLAIN))
+        mine, plain = (
+            _points.interval_of(at, OVER_FEATURES, mechanism=name) for name in (PILOTED, PLAIN)
+        )
         if mine is None:
             continue
         own = _points.pick(at, mechanism=PILOTED)
         features = _points.interval_of(part, _points.ACCURACY, mechanism=FEATURES)
         over = _points.interval_of(own, OVER_PUBLISHED)
         paired = own.pivot_table(index="seed", columns="metric", values="value")
-        published = None if over is None else float((paired[OVER_FEATURES] - paired[OVER_PUBLISHED]).mean())
+        published = (
+            None if over is None else float((paired[OVER_FEATURES] - paired[OVER_PUBLISHED]).mean())
+        )
         scores = _points.pick(part, metric=_points.ACCURACY)
         draws = scores.pivot_table(index="seed", columns="mechanism", values="value")
         exact = draws[CEILING] - draws[FEATURES] if CEILING in draws else pd.Series(dtype=float)
@@ -251,11 +287,16 @@ _STYLES: dict[str, tuple[str, str, str]] = {
     "DPRR": ("dprr", "#3b6fa0", "D"),
     "randomised response": ("rr,", "#7f7f7f", "x"),
 }
-"""By label: how the names of its rows begin, of which the best by the mean of the draws is shown at each budget."""
+"""By label: how the names of its rows begin, of which the best by the mean of the draws is shown at
+each budget.
+"""
 
 
 def _figure(found: pd.DataFrame, lines: list[Line]) -> Any:
-    """Of all graphs and settings a panel, the largest gain first: gains against epsilon; a row has one scale."""
+    """Of all graphs and settings a panel, the largest gain first: gains against epsilon.
+
+    A row has one scale.
+    """
     parts = dict(list(_points.pick(found, unit=_LIST).groupby(SETTING)))
     lines = sorted(lines, key=lambda line: -line.mine.mean)
     across = min(len(lines), 8)
@@ -265,7 +306,9 @@ def _figure(found: pd.DataFrame, lines: list[Line]) -> Any:
         axis.set_title(f"{line.dataset}, {_short_setting(line.labels)}", fontsize=8)
     for start in range(0, len(axes), across):
         of_row = axes[start : start + across]
-        seen = np.concatenate([np.append(mark.get_ydata(), 0.0) for axis in of_row for mark in axis.lines])
+        seen = np.concatenate(
+            [np.append(mark.get_ydata(), 0.0) for axis in of_row for mark in axis.lines]
+        )
         room = 0.1 * max(np.ptp(seen), 1.0)
         for axis in of_row:
             axis.set_ylim(np.nanmin(seen) - room, np.nanmax(seen) + room)
@@ -282,10 +325,14 @@ def draw(axis: Any, part: pd.DataFrame, ceiling: float | None) -> None:
     for label, (begins, colour, marker) in _STYLES.items():
         names = [name for name in part.mechanism.unique() if name.startswith(begins)]
         names = [name for name in names if not name.startswith(f"{PILOTED},")]  # not its placebo
-        means = part[part.mechanism.isin(names)].pivot_table(index="epsilon", columns="mechanism", values="value")
+        means = part[part.mechanism.isin(names)].pivot_table(
+            index="epsilon", columns="mechanism", values="value"
+        )
         best = dict(zip(means.index, means.idxmax(axis=1), strict=True))
         shown = {
-            epsilon: mean_interval(_points.pick(part, mechanism=name, epsilon=epsilon).value.to_numpy())
+            epsilon: mean_interval(
+                _points.pick(part, mechanism=name, epsilon=epsilon).value.to_numpy()
+            )
             for epsilon, name in best.items()
         }
         _points.plot_gains(axis, shown, label, colour, marker, 2.0 if begins == PILOTED else 1.2)
@@ -339,7 +386,9 @@ def _won(lines: list[Line], epsilon: float) -> str:
 def digest(results: Results) -> str:
     found = points(results.read())
     lines = gains(found)
-    return "\n\n".join(filter(None, (_counted(found, shortfalls(found)), worth(lines), _ceiling(lines))))
+    return "\n\n".join(
+        filter(None, (_counted(found, shortfalls(found)), worth(lines), _ceiling(lines)))
+    )
 
 
 def worth(lines: list[Line]) -> str:
@@ -348,10 +397,14 @@ def worth(lines: list[Line]) -> str:
     if not both:
         return ""
     mine, plain = np.mean([(ours.mean, simple) for ours, simple in both], axis=0)
-    most = sum(simple > ours.mean / 2 for ours, simple in both if show.significant(ours) and ours.mean > 0)
+    most = sum(
+        simple > ours.mean / 2 for ours, simple in both if show.significant(ours) and ours.mean > 0
+    )
     up, down, _ = show.counted(line.added for line in lines)
     sure, _, _ = show.counted(line.mine for line in lines)
-    return _TEXT.worth.format(mine=mine, plain=plain, added=mine - plain, most=most, sure=sure, up=up, down=down)
+    return _TEXT.worth.format(
+        mine=mine, plain=plain, added=mine - plain, most=most, sure=sure, up=up, down=down
+    )
 
 
 def _ceiling(lines: list[Line]) -> str:

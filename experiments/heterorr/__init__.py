@@ -1,4 +1,7 @@
-"""HeteroRR (Tran et al., 2022): private features and private edges for a GCN, and the attacks on them."""
+"""HeteroRR (Tran et al., 2022).
+
+Private features and private edges for a GCN, and the attacks on them.
+"""
 
 from pathlib import Path
 
@@ -8,7 +11,13 @@ from experiments.heterorr.settings import Config
 
 __all__ = ["Config", "main", "write_report"]
 
-_PARTS = {"scores": shares, "attacks": attacks, "counts": counts, "mixing": mixing, "inversion": inversion}
+_PARTS = {
+    "scores": shares,
+    "attacks": attacks,
+    "counts": counts,
+    "mixing": mixing,
+    "inversion": inversion,
+}
 
 
 def main(config: Config) -> None:

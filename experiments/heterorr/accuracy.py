@@ -23,23 +23,34 @@ load = partial(_common.usable, cells.load)
 
 
 def resolved(config: Config, dataset: str, level: Level) -> Settings:
-    """The settings of a data set and level; the embedding is no wider than the public users are many."""
+    """The settings of a data set and level.
+
+    The embedding is no wider than the public users are many.
+    """
     data = load(dataset)
     width = min(WIDTH, data.num_features, round(0.1 * data.num_nodes))
     return settings(config, dataset, _common.fingerprint(data), level, width)
 
 
-def variants(config: Config, level: Level, labels: bool) -> Iterator[tuple[str, float, float, str, float]]:
+def variants(
+    config: Config, level: Level, labels: bool
+) -> Iterator[tuple[str, float, float, str, float]]:
     """Mechanism, epsilon, rho, mechanism and epsilon of the edges: baselines first."""
-    asked_for, budgets = set(config.mechanisms), config.epsilons or rows_of.EPSILONS
-    last, by_labels = config.private_shares[-1], () if labels else (cells.LABEL_PROPAGATION,)
+    asked_for = set(config.mechanisms)
+    budgets = config.epsilons or rows_of.EPSILONS
+    last = config.private_shares[-1]
+    by_labels = () if labels else (cells.LABEL_PROPAGATION,)
     if level == "features":
         for name in (cells.NON_PRIVATE, cells.RECORDS, releases.FEATURES + cells.NON_PRIVATE):
             yield name, math.inf, 0.0, "", 0.0
         for name in (cells.PUBLIC_RECORDS, *by_labels):
             yield name, 0.0, 0.0, "", 0.0
         known = [name for name in rows_of.FEATURE_MECHANISMS if name in asked_for]
-        rows = [prefix + name for name in known for prefix in ("", releases.STRUCTURE, releases.FEATURES)]
+        rows = [
+            prefix + name
+            for name in known
+            for prefix in ("", releases.STRUCTURE, releases.FEATURES)
+        ]
         if "lpgnn" in asked_for and not labels:
             rows += [PRIVATE_LABELS, releases.STRUCTURE + PRIVATE_LABELS]
         yield from ((name, epsilon, 0.0, "", 0.0) for epsilon in budgets for name in rows)
@@ -56,20 +67,35 @@ def variants(config: Config, level: Level, labels: bool) -> Iterator[tuple[str, 
         yield cells.NON_PRIVATE, math.inf, last, cells.NON_PRIVATE, math.inf
         yield cells.PUBLIC_RECORDS, 0.0, last, releases.PUBLIC_EDGES, 0.0
         pairs = [pair for pair in rows_of.PAIRS if asked_for.issuperset(pair)]
-        yield from ((name, epsilon, last, other, epsilon) for epsilon in budgets for name, other in pairs)
+        yield from (
+            (name, epsilon, last, other, epsilon) for epsilon in budgets for name, other in pairs
+        )
 
 
 @_common.planned
 def plan(config: Config) -> Iterator[tuple[cells.Cell, Settings]]:
     levels = [level for level in LEVELS if level in config.parts]
     for level, dataset in itertools.product(levels, config.datasets):
-        data, chosen = load(dataset), resolved(config, dataset, level)
-        labels, unit = data.y.ndim == 2, EDGE_CENTRAL if level == "edges" else RECORD
+        data = load(dataset)
+        chosen = resolved(config, dataset, level)
+        labels = data.y.ndim == 2
+        unit = EDGE_CENTRAL if level == "edges" else RECORD
         for seed in range(config.seeds):
             bench = cells.prepare(chosen, seed)
             for mechanism, epsilon, rho, other, of_edges in variants(config, level, labels):
-                row = chosen, data.name, "labels" if labels else "node", unit, mechanism, epsilon, seed, 0.0
-                cell, _ = cells.Cell.of(*row, level=level, rho=rho, edges=other, epsilon_edges=of_edges)
+                row = (
+                    chosen,
+                    data.name,
+                    "labels" if labels else "node",
+                    unit,
+                    mechanism,
+                    epsilon,
+                    seed,
+                    0.0,
+                )
+                cell, _ = cells.Cell.of(
+                    *row, level=level, rho=rho, edges=other, epsilon_edges=of_edges
+                )
                 with _runner.asked(str(cell)):
                     yield dataclasses.replace(cell, epsilon_proved=_proved(bench, cell)), chosen
 
@@ -78,11 +104,18 @@ def _proved(bench: cells.Bench, cell: cells.Cell) -> float:
     if cells.NON_PRIVATE in cell.mechanism or cell.mechanism == cells.RECORDS:
         return math.inf
     promised = cells.guarantee(bench, cell)
-    return 0.0 if promised is None else promised[EDGE_CENTRAL if cell.level == "edges" else RECORD].epsilon
+    return (
+        0.0
+        if promised is None
+        else promised[EDGE_CENTRAL if cell.level == "edges" else RECORD].epsilon
+    )
 
 
 def compute(cell: cells.Cell, chosen: Settings) -> _runner.Found:
     bench = cells.prepare(chosen, cell.seed)
     mechanism = f"{cell.mechanism} + {cell.edges}" if cell.edges else cell.mechanism
-    name, promised = f"{cell.level}: {mechanism}, epsilon {cell.epsilon:g}", cells.guarantee(bench, cell)
-    return cells.compute(bench, cell)._replace(notes=_common.said_of(load(chosen.dataset), name, promised))
+    name = f"{cell.level}: {mechanism}, epsilon {cell.epsilon:g}"
+    promised = cells.guarantee(bench, cell)
+    return cells.compute(bench, cell)._replace(
+        notes=_common.said_of(load(chosen.dataset), name, promised)
+    )

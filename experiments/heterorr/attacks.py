@@ -33,7 +33,10 @@ METRICS = ("average precision", "precision", "TPR at 1 % FPR", "balanced AUC", "
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Cell(_runner.Cell):
-    """One attack on one release, of all pairs of ``attacked`` nodes but public edges; a share rho is private."""
+    """One attack on one release, of all pairs of ``attacked`` nodes but public edges.
+
+    A share rho is private.
+    """
 
     attack: str
     rho: float
@@ -47,24 +50,37 @@ results_in = partial(_runner.Results, name=NAME, cell=Cell)
 @_common.planned
 def plan(config: Config) -> Iterator[tuple[Cell, Settings]]:
     for dataset in config.datasets:
-        data, chosen = accuracy.load(dataset), accuracy.resolved(config, dataset, "edges")
+        data = accuracy.load(dataset)
+        chosen = accuracy.resolved(config, dataset, "edges")
         rows = [("public knowledge", 0.0, attack) for attack in KNOWN]
-        rows += [(releases.PUBLIC_EDGES, 0.0, LINKTELLER), (cells.NON_PRIVATE, math.inf, LINKTELLER)]
+        rows += [
+            (releases.PUBLIC_EDGES, 0.0, LINKTELLER),
+            (cells.NON_PRIVATE, math.inf, LINKTELLER),
+        ]
         names = [name for name in EDGE_MECHANISMS if name in config.mechanisms]
         rows += [(name, eps, LINKTELLER) for eps in config.epsilons or EPSILONS for name in names]
-        pairs = {"rho": config.private_shares[-1], "attacked": min(config.attacked_nodes, data.num_nodes)}
+        pairs = {
+            "rho": config.private_shares[-1],
+            "attacked": min(config.attacked_nodes, data.num_nodes),
+        }
         cell = partial(Cell.of, chosen, data.name, "private edges", EDGE_CENTRAL)
         for seed in range(config.seeds):
             for mechanism, epsilon, attack in rows:
                 spent = epsilon
                 if mechanism in config.mechanisms:
                     with _runner.asked(f"--epsilons {epsilon:g}, {mechanism}"):
-                        spent = releases.edge_mechanism(mechanism, epsilon, chosen.sweeps).guarantee().epsilon
+                        spent = (
+                            releases.edge_mechanism(mechanism, epsilon, chosen.sweeps)
+                            .guarantee()
+                            .epsilon
+                        )
                 yield cell(mechanism, epsilon, seed, spent, attack=attack, **pairs)
 
 
 @lru_cache(maxsize=1)
-def _asked(bench: cells.Bench, rho: float, attacked: int) -> tuple[Any, attacks.Targets, attacks.Targets]:
+def _asked(
+    bench: cells.Bench, rho: float, attacked: int
+) -> tuple[Any, attacks.Targets, attacks.Targets]:
     """Public edges; all pairs that are attacked; and a balanced part of them."""
     split = cells.split_of(bench, rho)
     public, private = graphs.to_edges(split.public), graphs.to_edges(split.private)
@@ -80,7 +96,8 @@ def compute(cell: Cell, chosen: Settings) -> _runner.Found:
     n = bench.data.num_nodes
     if cell.attack == LINKTELLER:
         seen = cells.edges(bench, cell.mechanism, cell.epsilon, cell.rho)
-        op, x = cells.layout(seen.graph), cells.records(bench)
+        op = cells.layout(seen.graph)
+        x = cells.records(bench)
         score = cells.train(bench, op, x, (0,))
         inputs = models.NodeInputs(op, x if score.chosen.endswith("raw") else cells.standardized(x))
         judge = partial(attacks.linkteller, cells.model_of(bench), score.variables, inputs)
@@ -92,7 +109,9 @@ def compute(cell: Cell, chosen: Settings) -> _runner.Found:
         judge = partial(attacks.degree_product, public, n)
     found, even = judge(every), judge(balanced)
     areas = found.average_precision, found.precision, found.tpr, even.auc, found.auc
-    return _runner.Found(_runner.rounded({name: area.mean for name, area in zip(METRICS, areas, strict=True)}))
+    return _runner.Found(
+        _runner.rounded({name: area.mean for name, area in zip(METRICS, areas, strict=True)})
+    )
 
 
 def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any]]:
@@ -107,12 +126,18 @@ def _table(part: pd.DataFrame, dataset: str) -> str:
     beside = values["public knowledge", 0.0, BESIDE, "AUC"]
     rows = []
     for mechanism, epsilon, attack in dict.fromkeys(key[:3] for key in values):
-        row = {"release": LABELS.get(mechanism, mechanism), "eps": budget(mechanism, epsilon), "attack": attack}
+        row = {
+            "release": LABELS.get(mechanism, mechanism),
+            "eps": budget(mechanism, epsilon),
+            "attack": attack,
+        }
         for words, metric in shown.items():
             found = metrics.mean_interval(values[mechanism, epsilon, attack, metric])
             row[words] = f"{found.mean:.3f}" + (f" ± {found.half_width:.3f}" if found.n > 1 else "")
         gain = show.paired(values[mechanism, epsilon, attack, "AUC"], beside)
-        rows.append(row | {"beyond public": "" if attack == BESIDE else show.signed(gain, digits=3)})
+        rows.append(
+            row | {"beyond public": "" if attack == BESIDE else show.signed(gain, digits=3)}
+        )
     first = part.iloc[0]
     title = f"## {dataset}: {first.attacked} nodes, rho {first.rho:g}, {part.seed.nunique()} seeds"
     return f"{title}\n\n{show.table(rows)}"
@@ -124,16 +149,26 @@ def draw(frame: pd.DataFrame) -> Any:
     part = frame[frame.dataset == dataset]
     figure, axes = show.panels(2, width=4.4, height=3.4)
     for axis, metric in zip(axes, (METRICS[-1], METRICS[0]), strict=True):
-        values = show.by_seed(part[part.metric == metric], ["mechanism", "epsilon", "attack"], scale=1)
+        values = show.by_seed(
+            part[part.metric == metric], ["mechanism", "epsilon", "attack"], scale=1
+        )
         names = [name for name in dict.fromkeys(key[0] for key in values) if name in COLOURS]
         axis.set_xscale("log")
-        lines = {name: {eps: s for (other, eps, _), s in values.items() if other == name} for name in names}
+        lines = {
+            name: {eps: s for (other, eps, _), s in values.items() if other == name}
+            for name in names
+        }
         show.curves(axis, lines, LABELS, COLOURS, markersize=3)
         for attack, style, grey in ((BESIDE, ":", "0.35"), ("degree product", "-.", "0.55")):
             height = values["public knowledge", 0.0, attack].mean()
             show.level(axis, height, f"{attack}, no model", style, color=grey, linewidth=1)
-        for mechanism, epsilon, style in ((cells.NON_PRIVATE, math.inf, "-"), (releases.PUBLIC_EDGES, 0.0, "--")):
-            show.level(axis, values[mechanism, epsilon, LINKTELLER].mean(), LABELS[mechanism], style)
+        for mechanism, epsilon, style in (
+            (cells.NON_PRIVATE, math.inf, "-"),
+            (releases.PUBLIC_EDGES, 0.0, "--"),
+        ):
+            show.level(
+                axis, values[mechanism, epsilon, LINKTELLER].mean(), LABELS[mechanism], style
+            )
         axis.set(xlabel="epsilon per private edge", ylabel=f"{metric} of LinkTeller")
     figure.suptitle(f"{dataset}: private edges found, rho {part.rho.iloc[0]:g}", fontsize=9)
     show.legend_below(figure, axes[0])

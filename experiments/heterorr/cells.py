@@ -12,7 +12,13 @@ import numpy as np
 from experiments import _common, _runner
 from experiments._common import Score, best, label_propagation, standardized
 from experiments.heterorr import releases
-from experiments.heterorr.settings import EDGE_MECHANISMS, FEATURE_MECHANISMS, LABEL_STEPS, PRIVATE_LABELS, Settings
+from experiments.heterorr.settings import (
+    EDGE_MECHANISMS,
+    FEATURE_MECHANISMS,
+    LABEL_STEPS,
+    PRIVATE_LABELS,
+    Settings,
+)
 from ldp_jax import datasets, servers
 from ldp_jax.accounting.guarantee import Guarantee, PipelineGuarantee
 from ldp_jax.core.mechanism import privatize
@@ -24,12 +30,16 @@ from ldp_jax.learning.models import NodeInputs
 
 NON_PRIVATE, RECORDS = "non-private", "non-private records"
 PUBLIC_RECORDS, LABEL_PROPAGATION = "public records alone", "label-propagation"
-"""At the features level: only the public users' records are known, at epsilon 0; and no record at all."""
+"""At the features level: only the public users' records are known, at epsilon 0; and no record at
+all.
+"""
 
 RELEASED, TRUE = "released private pairs", "true among them"
 """Metrics of released edges."""
 
-_PLACES = 1024  # edge lists are padded to a multiple of a quarter of the power of two below: few programs
+_PLACES = (
+    1024  # edge lists are padded to a multiple of a quarter of the power of two below: few programs
+)
 _LABELS = np.uint32(0x1ABE1)  # folded into a seed's key for the noise of labels
 
 
@@ -53,7 +63,11 @@ class Cell(_runner.Cell):
 
     @property
     def of_edges(self) -> tuple[str, float]:
-        return (self.mechanism, self.epsilon) if self.level == "edges" else (self.edges, self.epsilon_edges)
+        return (
+            (self.mechanism, self.epsilon)
+            if self.level == "edges"
+            else (self.edges, self.epsilon_edges)
+        )
 
     def __str__(self) -> str:
         more = f" + {self.edges}" if self.edges else ""
@@ -62,10 +76,13 @@ class Cell(_runner.Cell):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Bench:
-    """A data set made ready for one seed: its cells share the split and all keys, so that their rows are paired.
+    """A data set made ready for one seed.
 
-    ``parts`` are the examples of training, validation and test; ``public`` says whose records are public. The keys
-    are of the noise of records, the noise of edges, the choice of private edges, the public model, the training.
+    Its cells share the split and all keys, so that their rows are paired.
+
+    ``parts`` are the examples of training, validation and test; ``public`` says whose records are
+    public. The keys are of the noise of records, the noise of edges, the choice of private edges,
+    the public model, the training.
     """
 
     settings: Settings
@@ -90,7 +107,9 @@ load = lru_cache(maxsize=2)(_common.load)
 @lru_cache(maxsize=16)
 def prepare(settings: Settings, seed: int) -> Bench:
     data = load(settings.dataset)
-    split_key, public_key, *keys = jax.random.split(jax.random.fold_in(jax.random.key(settings.base_seed), seed), 7)
+    split_key, public_key, *keys = jax.random.split(
+        jax.random.fold_in(jax.random.key(settings.base_seed), seed), 7
+    )
     split = splits.node_split(split_key, data.num_nodes)
     parts = tuple(training.Examples(part, data.y[part].astype(np.int32)) for part in split)
     public = np.zeros(data.num_nodes, bool)
@@ -113,11 +132,16 @@ def embedding(bench: Bench) -> releases.Embedding:
 def records(bench: Bench) -> Any:
     """The records themselves, less the public default record: an absent word or count is 0."""
     x = bench.data.x.toarray()
-    return jnp.asarray(x if bench.data.lower == 0 else x - (bench.data.lower + bench.data.upper) / 2)
+    return jnp.asarray(
+        x if bench.data.lower == 0 else x - (bench.data.lower + bench.data.upper) / 2
+    )
 
 
 def features(bench: Bench, name: str, epsilon: float) -> Any:
-    """The server's view of all records: estimates of private ones, and the records of public users."""
+    """The server's view of all records.
+
+    Estimates of private ones, and the records of public users.
+    """
     if name == RECORDS:
         return records(bench)
     known = embedding(bench)
@@ -129,7 +153,11 @@ def features(bench: Bench, name: str, epsilon: float) -> Any:
     made = releases.feature_mechanism(mechanism, epsilon, known.theta, bench.settings.bins)
     # The twin's record is the mean of the public users', which is 0 in these coordinates.
     n, dim = known.z.shape
-    z = servers.PublicRecord(n, dim, 0.0) if name.startswith(releases.STRUCTURE) else jnp.asarray(known.z)
+    z = (
+        servers.PublicRecord(n, dim, 0.0)
+        if name.startswith(releases.STRUCTURE)
+        else jnp.asarray(known.z)
+    )
     found = releases.released_features(jax.random.clone(bench.feature_key), z, made)
     return jnp.where(known.public[:, None], known.z, found)
 
@@ -139,7 +167,10 @@ def split_of(bench: Bench, rho: float) -> curator.EdgeSplit:
 
 
 class Seen(NamedTuple):
-    """The graph that everybody sees; how many pairs were released as private edges (or NaN), and how many are."""
+    """The graph that everybody sees.
+
+    How many pairs were released as private edges (or NaN), and how many are.
+    """
 
     graph: Any
     released: float = float("nan")
@@ -158,15 +189,23 @@ def edges(bench: Bench, name: str, epsilon: float, rho: float) -> Seen:
 
 
 def guarantee(bench: Bench, cell: Cell) -> PipelineGuarantee | None:
-    """The guarantee of a cell's release; None where nothing private is used, or nothing is protected."""
+    """The guarantee of a cell's release.
+
+    None where nothing private is used, or nothing is protected.
+    """
     spent: list[Guarantee] = []
     fields: list[str] = []
     if cell.level != "edges":
-        twin, name = cell.mechanism.startswith(releases.STRUCTURE), cell.mechanism.removeprefix(releases.FEATURES)
+        twin = cell.mechanism.startswith(releases.STRUCTURE)
+        name = cell.mechanism.removeprefix(releases.FEATURES)
         if name in (*FEATURE_MECHANISMS, PRIVATE_LABELS):
             # Only FeatureRR asks for the shares, which take seconds to find.
             theta = embedding(bench).theta if name == "featurerr" else np.ones(bench.settings.width)
-            spent.append(releases.feature_mechanism(name, cell.epsilon, theta, bench.settings.bins).guarantee())
+            spent.append(
+                releases.feature_mechanism(
+                    name, cell.epsilon, theta, bench.settings.bins
+                ).guarantee()
+            )
             fields.append("features")
         if name.removeprefix(releases.STRUCTURE) == PRIVATE_LABELS:  # the twin asks for labels, too
             asked = releases.label_mechanism(cell.epsilon, bench.data.num_classes).guarantee()
@@ -178,7 +217,9 @@ def guarantee(bench: Bench, cell: Cell) -> PipelineGuarantee | None:
         fields.append("private edges")
     if not spent:
         return None
-    known = ("features", "public edges") if cell.level == "edges" else ("public users", "public edges")
+    known = (
+        ("features", "public edges") if cell.level == "edges" else ("public users", "public edges")
+    )
     labels = () if "labels" in fields else ("labels",)
     return PipelineGuarantee.of(spent, protected=tuple(fields), unprotected=(*labels, *known))
 
@@ -190,7 +231,8 @@ def _operator(dataset: str) -> propagation.Operator:
 
 def layout(graph: Any) -> propagation.Operator:
     """A graph for training, with as many places for edges as few programs need."""
-    places, room = len(graph.senders), _PLACES
+    places = len(graph.senders)
+    room = _PLACES
     while room < places:
         room *= 2
     quarter = room // 8
@@ -209,7 +251,9 @@ def _score(bench: Bench, fitted: training.Fitted, chosen: str) -> Score:
 
 def train(bench: Bench, op: Any, x: Any, steps: Sequence[int]) -> Score:
     """The best in validation of all numbers of steps, raw and standardised; the first of equals."""
-    objective = training.on_graph(training.node_labels if bench.labels else training.node_classification)
+    objective = training.on_graph(
+        training.node_labels if bench.labels else training.node_classification
+    )
     found = []
     propagated = (x,) if tuple(steps) == (0,) else propagation.kprop_many(op, x, steps)
     for count, rows in zip(steps, propagated, strict=True):
@@ -222,10 +266,13 @@ def train(bench: Bench, op: Any, x: Any, steps: Sequence[int]) -> Score:
     return best(found)
 
 
-def train_on_noisy_labels(bench: Bench, op: Any, x: Any, steps: Sequence[int], epsilon: float) -> Score:
+def train_on_noisy_labels(
+    bench: Bench, op: Any, x: Any, steps: Sequence[int], epsilon: float
+) -> Score:
     """LPGNN: the best by noisy validation labels of all steps of features, then of all steps of labels.
 
-    Labels of private users who train or validate go through randomised response; true labels score the test alone.
+    Labels of private users who train or validate go through randomised response; true labels score
+    the test alone.
     """
     classes = bench.data.num_classes
     mechanism = releases.label_mechanism(epsilon, classes)
@@ -234,7 +281,9 @@ def train_on_noisy_labels(bench: Bench, op: Any, x: Any, steps: Sequence[int], e
     train, validation = (_noisy(mechanism, key, part, bench.public) for key, part in both)
 
     def fit(rows: Any, label_steps: int, chosen: str) -> Score:
-        given, examples = label_training.drop_inputs(NodeInputs(op, rows), op, train, label_steps, also=validation)
+        given, examples = label_training.drop_inputs(
+            NodeInputs(op, rows), op, train, label_steps, also=validation
+        )
         fitted = training.fit(
             jax.random.clone(bench.fit_key), label_training.drop(model_of(bench)),
             training.on_graph(label_training.noisy_node_classification), given, examples, validation,
@@ -246,23 +295,33 @@ def train_on_noisy_labels(bench: Bench, op: Any, x: Any, steps: Sequence[int], e
     for count, each in zip(steps, propagation.kprop_many(op, x, steps), strict=True):
         rows |= {f"{count} steps, raw": each, f"{count} steps, standardised": standardized(each)}
     first = best([fit(each, LABEL_STEPS[0], chosen) for chosen, each in rows.items()])
-    later = [fit(rows[first.chosen], count, f"{first.chosen}; labels {count} steps") for count in LABEL_STEPS[1:]]
+    later = [
+        fit(rows[first.chosen], count, f"{first.chosen}; labels {count} steps")
+        for count in LABEL_STEPS[1:]
+    ]
     return best([first, *later])
 
 
-def _noisy(mechanism: Any, key: Any, part: training.Examples, public: np.ndarray) -> label_training.NoisyExamples:
+def _noisy(
+    mechanism: Any, key: Any, part: training.Examples, public: np.ndarray
+) -> label_training.NoisyExamples:
     """Reports of labels; of public users the labels themselves."""
     reports = np.asarray(privatize(key, mechanism, part.label))
     known = public[part.index]
-    made = label_training.noisy_examples(mechanism, part.index, np.where(known, part.label, reports))
+    made = label_training.noisy_examples(
+        mechanism, part.index, np.where(known, part.label, reports)
+    )
     return made._replace(keep=jnp.where(known, 1.0, made.keep))
 
 
 def compute(bench: Bench, cell: Cell) -> _runner.Found:
     if cell.mechanism == LABEL_PROPAGATION:  # of the public edges alone where some are private
         seen = edges(bench, releases.PUBLIC_EDGES if cell.rho else NON_PRIVATE, 0.0, cell.rho)
-        op, classes = propagation.operator(seen.graph), bench.data.num_classes
-        test, *chosen = label_propagation(op, bench.parts, bench.settings, tol=1e-4, classes=classes)
+        op = propagation.operator(seen.graph)
+        classes = bench.data.num_classes
+        test, *chosen = label_propagation(
+            op, bench.parts, bench.settings, tol=1e-4, classes=classes
+        )
         return Score({cell.last_metric: test}, *chosen).found()
     name, epsilon = cell.of_edges
     no_edges = cell.mechanism.startswith(releases.FEATURES)

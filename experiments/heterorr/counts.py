@@ -23,7 +23,8 @@ from ldp_jax.graph import graphs
 
 NAME, CALLED = "heterorr_counts", "releases"
 DATASET = "ppi_nofeat"
-EPSILONS, SEEDS = (0.1, 1.0, 4.0), 3
+EPSILONS = (0.1, 1.0, 4.0)
+SEEDS = 3
 AUC = "AUC of common neighbours"
 """Of the pairs that are no public edge, by their common neighbours in all that is released."""
 
@@ -48,18 +49,26 @@ def _split(seed: int, rho: float) -> curator.EdgeSplit:
 
 @_common.planned
 def plan(config: Config) -> Iterator[tuple[Cell, dict[str, Any]]]:
-    sweeps, rho = 20 if config.smoke else 8000, config.private_shares[-1]
+    sweeps = 20 if config.smoke else 8000
+    rho = config.private_shares[-1]
     made = {"sweeps": sweeps, "dataset": DATASET}
-    budgets = [(name, 0.0) for name in EPSILON_0] + [(name, eps) for eps in EPSILONS for name in EDGE_MECHANISMS]
+    budgets = [(name, 0.0) for name in EPSILON_0] + [
+        (name, eps) for eps in EPSILONS for name in EDGE_MECHANISMS
+    ]
     for seed, (name, epsilon) in itertools.product(range(min(SEEDS, config.seeds)), budgets):
-        spent = releases.edge_mechanism(name, epsilon, sweeps).guarantee().epsilon if epsilon else 0.0
+        spent = (
+            releases.edge_mechanism(name, epsilon, sweeps).guarantee().epsilon if epsilon else 0.0
+        )
         yield Cell.of(made, DATASET, "counts", EDGE_CENTRAL, name, epsilon, seed, spent, rho=rho)
 
 
 def compute(cell: Cell, made: dict[str, Any]) -> _runner.Found:
-    split, root = _split(cell.seed, cell.rho), jax.random.key(cell.seed)
+    split = _split(cell.seed, cell.rho)
+    root = jax.random.key(cell.seed)
     key, pairs_key = jax.random.fold_in(root, 1), jax.random.fold_in(root, 2)
-    graph, _ = releases.released_edges(key, split, cell.mechanism, cell.epsilon, cell.rho, made["sweeps"])
+    graph, _ = releases.released_edges(
+        key, split, cell.mechanism, cell.epsilon, cell.rho, made["sweeps"]
+    )
     released, true = releases.count(split, graph)
     public, private = graphs.to_edges(split.public), graphs.to_edges(split.private)
     targets = attacks.balanced_pairs(pairs_key, np.arange(split.num_nodes), private, known=public)
@@ -79,5 +88,7 @@ def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any]]:
         if (auc := show.interval(means.get_group((name, epsilon, AUC))))
     ]  # fmt: skip
     first = frame.iloc[0]
-    text = show.prose(NAME).preface.format(dataset=first.dataset, rho=first.rho, seeds=frame.seed.nunique())
+    text = show.prose(NAME).preface.format(
+        dataset=first.dataset, rho=first.rho, seeds=frame.seed.nunique()
+    )
     return {NAME: f"# Private edges in a release\n\n{text}\n\n{show.table(rows)}"}, {}

@@ -1,8 +1,8 @@
 """Figure 8 of HeteroRR on digits: images from perturbed embeddings, and what the protection costs.
 
-The paper inverts a layer of ResNet-50 on photographs; these are scikit-learn's 1 797 handwritten digits, embedded
-by public images alone. The attacker perturbs public images by the known mechanism and trains on them. A classifier
-on the same embeddings measures their use.
+The paper inverts a layer of ResNet-50 on photographs; these are scikit-learn's 1 797 handwritten
+digits, embedded by public images alone. The attacker perturbs public images by the known mechanism
+and trains on them. A classifier on the same embeddings measures their use.
 """
 
 import dataclasses
@@ -36,13 +36,19 @@ Name = Literal["non-private", "feature-rr", "feature-rr-uniform", "multibit", "p
 EMBEDDINGS: tuple[Embedding, ...] = get_args(Embedding)
 PROTECTED: tuple[Name, ...] = ("feature-rr", "feature-rr-uniform", "multibit")
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
-"""Of a whole embedding. FeatureRR takes at most 20 a feature, so 20 / max(theta), which is about 250 here."""
+"""Of a whole embedding. FeatureRR takes at most 20 a feature, so 20 / max(theta), which is about
+250 here.
+"""
 LABELS, COLOURS = _common.row_names(NAME)
 TITLES: dict[str, str] = {
     "pca-16": "16 principal components", "pca-32": "32 principal components", "mlp-32": "32 hidden units",
     "none": "no embedding",
 }  # fmt: skip
-METRICS = {"mse": ("MSE (x 1000)", 1000.0), "ssim": ("SSIM (x 100)", 100.0), "accuracy": ("accuracy (%)", 100.0)}
+METRICS = {
+    "mse": ("MSE (x 1000)", 1000.0),
+    "ssim": ("SSIM (x 100)", 100.0),
+    "accuracy": ("accuracy (%)", 100.0),
+}
 """How each is shown, and by what it is multiplied for that."""
 
 _less_loss = lambda scores, examples: -training.node_classification.loss(scores, examples).mean()
@@ -82,7 +88,10 @@ DEFAULT, QUICK = Settings(), Settings(draws=1, copies=2, epochs=2, attacker=16, 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Cell(_runner.Cell):
-    """One attack, and one classifier, on one release; ``embedding`` is ``none`` for the attacker who has none."""
+    """One attack, and one classifier, on one release.
+
+    ``embedding`` is ``none`` for the attacker who has none.
+    """
 
     embedding: str
     last_metric = property(lambda self: "accuracy")
@@ -92,11 +101,16 @@ class Cell(_runner.Cell):
 
 
 ALSO = ("attacker", "largest_share")
-"""Who attacked, and of FeatureRR the largest theta of a feature: 20 over it is the largest epsilon."""
+"""Who attacked, and of FeatureRR the largest theta of a feature: 20 over it is the largest
+epsilon.
+"""
 
 
 class Images(NamedTuple):
-    """Pixels in [0, 1], float32 [n, 64], and digits, int32 [n]; the first ``public`` of them are public."""
+    """Pixels in [0, 1], float32 [n, 64], and digits, int32 [n].
+
+    The first ``public`` of them are public.
+    """
 
     x: np.ndarray
     digit: np.ndarray
@@ -104,7 +118,10 @@ class Images(NamedTuple):
 
 
 class Bench(NamedTuple):
-    """An embedding made of public images: z float32 [n, d'] in [0, 1] by their range, and theta float64 [d']."""
+    """An embedding made of public images.
+
+    Z float32 [n, d'] in [0, 1] by their range, and theta float64 [d'].
+    """
 
     images: Images
     z: np.ndarray
@@ -112,7 +129,10 @@ class Bench(NamedTuple):
 
 
 class Release(NamedTuple):
-    """Estimates of perturbed embeddings: private ones [n, d'], and public ones in copies [m, copies, d']."""
+    """Estimates of perturbed embeddings.
+
+    Private ones [n, d'], and public ones in copies [m, copies, d'].
+    """
 
     private: np.ndarray
     public: np.ndarray
@@ -131,7 +151,10 @@ def plan(config: Config) -> dict[Cell, Settings]:
 def cells(
     seeds: int, epsilons: Sequence[float], embeddings: Sequence[Embedding], settings: Settings
 ) -> Iterator[tuple[Cell, Settings]]:
-    """All cells, seed by seed; public models are trained here, since they settle what mechanisms claim."""
+    """All cells, seed by seed.
+
+    Public models are trained here, since they settle what mechanisms claim.
+    """
     cell = partial(Cell.of, settings, "digits", "inversion", RECORD)
     for seed in range(seeds):
         yield cell("public-mean", 0.0, seed, embedding="none")
@@ -140,7 +163,9 @@ def cells(
             for epsilon, name in itertools.product(epsilons, PROTECTED):
                 with asked(f"--epsilons {epsilon:g}"):
                     made = make_mechanism(name, epsilon, embedding, seed, settings)
-                yield cell(name, float(epsilon), seed, made.guarantee().epsilon, embedding=embedding)
+                yield cell(
+                    name, float(epsilon), seed, made.guarantee().epsilon, embedding=embedding
+                )
 
 
 SOURCE = "scikit-learn's load_digits: 1 797 images of UCI's handwritten digits"
@@ -156,7 +181,8 @@ def _key(seed: int, purpose: str) -> Any:
 def load(seed: int, settings: Settings) -> Images:
     given: Any = load_digits()
     order = np.asarray(jax.random.permutation(_key(seed, "split"), len(given.data)))
-    x, digit = (given.data[order] / 16).astype(np.float32), given.target[order].astype(np.int32)
+    x = (given.data[order] / 16).astype(np.float32)
+    digit = given.target[order].astype(np.int32)
     return Images(x, digit, round(settings.public * len(order)))
 
 
@@ -168,10 +194,13 @@ def prepare(embedding: Embedding, seed: int, settings: Settings) -> Bench:
     kind, width = embedding.split("-")
     layer = partial(_layer, _key(seed, "embedding"), digit=digit, settings=settings)
     embed = (_components if kind == "pca" else layer)(shown, width=int(width))
-    lower, upper = embed(shown).min(0), embed(shown).max(0)
+    lower = embed(shown).min(0)
+    upper = embed(shown).max(0)
 
     def normalised(x: Any) -> np.ndarray:
-        return np.clip((embed(np.asarray(x)) - lower) / (upper - lower), 0.0, 1.0).astype(np.float32)
+        return np.clip((embed(np.asarray(x)) - lower) / (upper - lower), 0.0, 1.0).astype(
+            np.float32
+        )
 
     z = normalised(images.x)
     source = "the public split of the digits"
@@ -191,7 +220,10 @@ def _components(x: np.ndarray, width: int) -> Callable:
 
 
 def _layer(key: Any, x: np.ndarray, digit: np.ndarray, width: int, settings: Settings) -> Callable:
-    """The first hidden layer of a perceptron that tells public images apart: the half that varies most on them."""
+    """The first hidden layer of a perceptron that tells public images apart.
+
+    The half that varies most on them.
+    """
     fitted = _fit(key, models.mlp(3, 2 * width, 10), _copies(x, settings), digit, settings)
     first = fitted.variables["params"]["Dense_0"]
     kernel, bias = (np.asarray(first[name]) for name in ("kernel", "bias"))
@@ -213,13 +245,17 @@ def _copies(rows: np.ndarray, settings: Settings) -> np.ndarray:
     return np.repeat(rows[:, None], settings.copies, 1)
 
 
-def _fit(key: Any, model: models.Model, z: np.ndarray, digit: np.ndarray, settings: Settings) -> training.Fitted:
+def _fit(
+    key: Any, model: models.Model, z: np.ndarray, digit: np.ndarray, settings: Settings
+) -> training.Fitted:
     """Tell the digits of rows apart, each given in several copies [m, copies, d']."""
     order_key, fit_key = jax.random.split(key)
     label = np.repeat(digit, z.shape[1])
     order = np.asarray(jax.random.permutation(order_key, len(label))).astype(np.int32)
     held = max(1, len(order) // 10)
-    train, validation = (training.Examples(part, label[part]) for part in (order[held:], order[:held]))
+    train, validation = (
+        training.Examples(part, label[part]) for part in (order[held:], order[:held])
+    )
     return training.fit(
         fit_key, model, _OBJECTIVE, jnp.asarray(z.reshape(len(label), -1)), train, validation, validation,
         training.Settings(training.adam(1e-3), settings.epochs, batch_size=64),
@@ -227,15 +263,23 @@ def _fit(key: Any, model: models.Model, z: np.ndarray, digit: np.ndarray, settin
 
 
 def _classifier(key: Any, z: np.ndarray, digit: np.ndarray, settings: Settings) -> Callable:
-    """A perceptron on standardised columns, trained on public [m, copies, d']: rows [b, d'] to [b, 10]."""
-    mean, spread = z.mean((0, 1)), z.std((0, 1))
+    """A perceptron on standardised columns, trained on public [m, copies, d'].
+
+    Rows [b, d'] to [b, 10].
+    """
+    mean = z.mean((0, 1))
+    spread = z.std((0, 1))
     model = models.mlp(2, settings.classifier, 10)
     fitted = _fit(key, model, (z - mean) / spread, digit, settings)
-    return lambda rows: model.apply(fitted.variables, (jnp.asarray(rows) - mean) / spread, key=None, train=False)[0]
+    return lambda rows: model.apply(
+        fitted.variables, (jnp.asarray(rows) - mean) / spread, key=None, train=False
+    )[0]
 
 
 @lru_cache(maxsize=512)
-def make_mechanism(name: Name, epsilon: float, embedding: Embedding, seed: int, settings: Settings) -> Any:
+def make_mechanism(
+    name: Name, epsilon: float, embedding: Embedding, seed: int, settings: Settings
+) -> Any:
     theta = prepare(embedding, seed, settings).theta
     if name == "multibit":
         return features.MultiBit(epsilon, len(theta))
@@ -243,25 +287,35 @@ def make_mechanism(name: Name, epsilon: float, embedding: Embedding, seed: int, 
     return features.FeatureRR(epsilon, settings.bins, **shares)
 
 
-def release(name: Name, epsilon: float, embedding: Embedding, seed: int, settings: Settings) -> Release:
-    """Perturb the private embeddings, each once, and the public ones, each in copies; all independently."""
+def release(
+    name: Name, epsilon: float, embedding: Embedding, seed: int, settings: Settings
+) -> Release:
+    """Perturb the private embeddings, each once, and the public ones, each in copies.
+
+    All independently.
+    """
     (_, _, public), z, _ = prepare(embedding, seed, settings)
-    private, copies = z[public:], _copies(z[:public], settings)
+    private = z[public:]
+    copies = _copies(z[:public], settings)
     if name == "non-private":
         return Release(private, copies)
     made = make_mechanism(name, epsilon, embedding, seed, settings)
     domain = made.domain()
     rows = np.concatenate([private, copies.reshape(-1, z.shape[1])])
-    reports = privatize(_key(seed, "noise"), made, domain.lower + rows * (domain.upper - domain.lower))
+    reports = privatize(
+        _key(seed, "noise"), made, domain.lower + rows * (domain.upper - domain.lower)
+    )
     found = np.asarray(jax.vmap(made.estimate)(reports))
     return Release(found[: len(private)], found[len(private) :].reshape(copies.shape))
 
 
-def attack(name: Name, epsilon: float, embedding: str, seed: int, settings: Settings) -> tuple[Reconstruction, str]:
+def attack(
+    name: Name, epsilon: float, embedding: str, seed: int, settings: Settings
+) -> tuple[Reconstruction, str]:
     """The private images of a seed as the attacker of a row reconstructs them, and the attacker's name.
 
-    The attacker trains a linear map and a perceptron on three quarters of the public images. The closest on the
-    last quarter, of these and the mean image, is then trained on all public images.
+    The attacker trains a linear map and a perceptron on three quarters of the public images. The
+    closest on the last quarter, of these and the mean image, is then trained on all public images.
     """
     x, _, public = load(seed, settings)
     nobody = attacks.public_mean(x[public:], public_x=x[:public], shape=SHAPE)
@@ -273,7 +327,9 @@ def attack(name: Name, epsilon: float, embedding: str, seed: int, settings: Sett
         "perceptron": attacks.Perceptron(3, settings.attacker, settings.epochs, 1e-3),
     }
 
-    def invert(who: str, purpose: str, asked: np.ndarray, true: np.ndarray, known: int) -> Reconstruction:
+    def invert(
+        who: str, purpose: str, asked: np.ndarray, true: np.ndarray, known: int
+    ) -> Reconstruction:
         return attacks.inversion(
             _key(seed, purpose), asked, true, public_z=z.public[:known].reshape(-1, asked.shape[1]),
             public_x=np.repeat(x[:known], settings.copies, 0), shape=SHAPE, perceptron=attackers[who],
@@ -281,7 +337,9 @@ def attack(name: Name, epsilon: float, embedding: str, seed: int, settings: Sett
 
     most = public - public // 4
     held = x[most:public]
-    errors = {who: invert(who, "choice", z.public[most:, 0], held, most).mse.mean for who in attackers}
+    errors = {
+        who: invert(who, "choice", z.public[most:, 0], held, most).mse.mean for who in attackers
+    }
     errors["public-mean"] = attacks.public_mean(held, public_x=x[:most]).mse.mean
     chosen = min(errors, key=errors.__getitem__)
     if chosen == "public-mean":
@@ -296,7 +354,9 @@ def compute(cell: Cell, settings: Settings) -> Found:
     found, who = attack(name, cell.epsilon, embedding, cell.seed, settings)
     also: dict[str, Any] = {"attacker": who}
     if name == "public-mean":
-        guess = np.bincount(digit[:public], minlength=10).argmax()  # without an embedding: the most frequent digit
+        guess = np.bincount(
+            digit[:public], minlength=10
+        ).argmax()  # without an embedding: the most frequent digit
     else:
         z = release(name, cell.epsilon, embedding, cell.seed, settings)
         classify = _classifier(_key(cell.seed, "classifier"), z.public, digit[:public], settings)
@@ -306,7 +366,11 @@ def compute(cell: Cell, settings: Settings) -> Found:
             largest = theta.max() if name == "feature-rr" else 1 / len(theta)
             also["largest_share"] = round(float(largest), 6)
     assert found.ssim is not None
-    values = {"mse": found.mse.mean, "ssim": found.ssim.mean, "accuracy": (guess == digit[public:]).mean()}
+    values = {
+        "mse": found.mse.mean,
+        "ssim": found.ssim.mean,
+        "accuracy": (guess == digit[public:]).mean(),
+    }
     return Found(rounded(values), also, {"data": {"digits": {"source": SOURCE}}})
 
 
@@ -332,7 +396,9 @@ def write(out: Path) -> list[Path]:
     settings = results.settings()[rows.config.iloc[-1]]
     content = rows.drop(columns=["seconds"]).astype(str).to_dict("list")
     picture = show.redraw(results, NAME, content, lambda: plot(rows, Settings(**settings)))
-    text = f"# Images from perturbed embeddings\n\n![Figure 8]({picture.name})\n\n{as_markdown(rows)}"
+    text = (
+        f"# Images from perturbed embeddings\n\n![Figure 8]({picture.name})\n\n{as_markdown(rows)}"
+    )
     return [*show.publish(out, {NAME: text}, {}), picture]
 
 
@@ -356,13 +422,25 @@ def as_markdown(rows: pd.DataFrame) -> str:
         shown = [TITLES[line.embedding], LABELS[line.mechanism], budget]
         less = (show.contrast(lines[metric], line, _NOBODY) for metric in _BESIDE.values())
         gaps = ["" if line == _NOBODY else show.signed(gap) for gap in less]
-        table.append([*shown, *(show.interval(values[line]) for values in lines.values()), *gaps, len(of_seeds)])
+        table.append(
+            [
+                *shown,
+                *(show.interval(values[line]) for values in lines.values()),
+                *gaps,
+                len(of_seeds),
+            ]
+        )
         if line.mechanism == "feature-rr":
             other = line._replace(mechanism="feature-rr-uniform")
             gained = (show.contrast(values, line, other) for values in lines.values())
             gains.append([shown[0], budget, *map(show.signed, gained)])
-    pairs = dict.fromkeys((line.embedding, line.mechanism) for line in lines["mse"] if line.mechanism in PROTECTED)
-    starts = [[TITLES[embedding], LABELS[name], *_start(lines, embedding, name)] for embedding, name in pairs]
+    pairs = dict.fromkeys(
+        (line.embedding, line.mechanism) for line in lines["mse"] if line.mechanism in PROTECTED
+    )
+    starts = [
+        [TITLES[embedding], LABELS[name], *_start(lines, embedding, name)]
+        for embedding, name in pairs
+    ]
     by_accuracy = "accuracy there (%)", "accuracy one budget below (%)"
     said = show.prose(NAME)
     return "\n\n".join((
@@ -373,7 +451,10 @@ def as_markdown(rows: pd.DataFrame) -> str:
 
 
 def _start(lines: dict[str, dict[Line, pd.Series]], embedding: str, name: str) -> list[str]:
-    """The smallest budget from which on the attack beats the public mean; the accuracies there and just below."""
+    """The smallest budget from which on the attack beats the public mean.
+
+    The accuracies there and just below.
+    """
     mine = [line for line in lines["mse"] if (line.embedding, line.mechanism) == (embedding, name)]
     first = show.first_sure([show.contrast(lines["mse"], line, _NOBODY) for line in mine], -1)
     said = [str(show.interval(lines["accuracy"][line])) for line in mine]
@@ -382,13 +463,20 @@ def _start(lines: dict[str, dict[Line, pd.Series]], embedding: str, name: str) -
 
 
 def plot(rows: pd.DataFrame, settings: Settings) -> Any:
-    """Left: eight private images and what is reconstructed of them; right: leakage and use, by epsilon."""
+    """Left: eight private images and what is reconstructed of them.
+
+    Right: leakage and use, by epsilon.
+    """
     lines = _lines(rows)
-    embeddings = [name for name in EMBEDDINGS if any(line.embedding == name for line in lines["mse"])]
+    embeddings = [
+        name for name in EMBEDDINGS if any(line.embedding == name for line in lines["mse"])
+    ]
     widths = 6.2, 0.6 + 2.6 * len(embeddings)
     figure = show.pyplot().figure(figsize=(sum(widths), 6.4))
     left, right = figure.subfigures(1, 2, width_ratios=widths)
-    budgets = sorted({line.epsilon for line in lines["mse"] if line.mechanism == "feature-rr"}, reverse=True)
+    budgets = sorted(
+        {line.epsilon for line in lines["mse"] if line.mechanism == "feature-rr"}, reverse=True
+    )
     _images(left, embeddings[-1], int(rows.seed.min()), budgets[:5], settings)
     axes = right.subplots(len(METRICS), len(embeddings), sharex=True, sharey="row", squeeze=False)
     for row, metric in zip(axes, METRICS, strict=True):
@@ -402,11 +490,15 @@ def plot(rows: pd.DataFrame, settings: Settings) -> Any:
         last.set_xlabel("epsilon of an embedding")
     handles, labels = axes[0, 0].get_legend_handles_labels()
     right.legend(handles, labels, loc="lower center", ncols=3, fontsize=8)
-    right.subplots_adjust(left=0.55 / widths[1], right=0.985, top=0.94, bottom=0.16, hspace=0.12, wspace=0.08)
+    right.subplots_adjust(
+        left=0.55 / widths[1], right=0.985, top=0.94, bottom=0.16, hspace=0.12, wspace=0.08
+    )
     return figure
 
 
-def _images(figure: Any, embedding: Embedding, seed: int, budgets: Sequence[float], settings: Settings) -> None:
+def _images(
+    figure: Any, embedding: Embedding, seed: int, budgets: Sequence[float], settings: Settings
+) -> None:
     """One row a release: the first private image of each of eight digits."""
     x, digit, public = load(seed, settings)
     some = [int(np.flatnonzero(digit[public:] == c)[0]) for c in range(8)]
@@ -429,7 +521,9 @@ def _images(figure: Any, embedding: Embedding, seed: int, budgets: Sequence[floa
             axis.spines[:].set_visible(True)
             axis.spines[:].set(color="#bbbbbb", lw=0.6)
         row[0].set_ylabel(words, rotation=0, ha="right", va="center", fontsize=8, labelpad=6)
-    figure.suptitle(f"private images, reconstructed from {TITLES[embedding]}", fontsize=10, x=0.62, y=0.985)
+    figure.suptitle(
+        f"private images, reconstructed from {TITLES[embedding]}", fontsize=10, x=0.62, y=0.985
+    )
     figure.subplots_adjust(left=0.26, right=0.98, top=0.94, bottom=0.02, wspace=0.06, hspace=0.06)
 
 
@@ -437,7 +531,10 @@ def _curves(axis: Any, values: show.Values, embedding: str) -> None:
     budgets = sorted({line.epsilon for line in values if line.mechanism in PROTECTED})
     show.log_ticks(axis, budgets, base=2)
     axis.tick_params(axis="x", labelsize=8)
-    rows = {name: {at.epsilon: s for at, s in values.items() if at[:2] == (embedding, name)} for name in PROTECTED}
+    rows = {
+        name: {at.epsilon: s for at, s in values.items() if at[:2] == (embedding, name)}
+        for name in PROTECTED
+    }
     show.curves(axis, rows, LABELS, COLOURS, lw=1.4, ms=3)
     for line, style in ((_NOBODY, "--"), (Line(embedding, "non-private", np.inf), ":")):
         if line in values:

@@ -22,7 +22,9 @@ NAME, CALLED = "heterorr_mixing", "chains"
 WEIGHTS = (0.05, 0.25, 1.0)
 CHAINS = 4
 BLOCKS, SWEEPS = 40, 200
-"""The log-likelihood is looked at after every 200 sweeps, 25 moves a node; the default release has 8 000 sweeps."""
+"""The log-likelihood is looked at after every 200 sweeps, 25 moves a node; the default release has
+8 000 sweeps.
+"""
 GRAPHS = ("facebook100_caltech36", "ppi_nofeat")
 
 
@@ -57,22 +59,28 @@ def connected(dataset: str) -> tuple[int, np.ndarray]:
 def plan(config: Config) -> dict[Cell, dict[str, int]]:
     settings = {"blocks": 8, "sweeps": 5} if config.smoke else {"blocks": BLOCKS, "sweeps": SWEEPS}
     return dict(
-        Cell.of(settings, dataset, "mixing", EDGE_CENTRAL, "hrg", 0.0, seed, math.inf, weight=weight)
+        Cell.of(
+            settings, dataset, "mixing", EDGE_CENTRAL, "hrg", 0.0, seed, math.inf, weight=weight
+        )
         for dataset, weight, seed in itertools.product(GRAPHS, WEIGHTS, range(CHAINS))
     )
 
 
 def compute(cell: Cell, chosen: dict[str, int]) -> _runner.Found:
-    blocks, (n, pairs) = chosen["blocks"], connected(cell.dataset)
+    blocks = chosen["blocks"]
+    n, pairs = connected(cell.dataset)
     edges = hrg.Edges.of(pairs, np.zeros((0, 2), np.int64))
     start, key = jax.random.split(jax.random.key(cell.seed))
     scales = np.array((cell.weight, 0.0), np.float32)
-    keys, state = jax.random.split(key, blocks), hrg.init(start, n, edges)
+    keys = jax.random.split(key, blocks)
+    state = hrg.init(start, n, edges)
     _, heights = hrg.trace(keys, state, edges, scales, chosen["sweeps"])
     # The names are those of whole runs, so that a smoke run has the cell's last metric too.
     names = [_named(BLOCKS - blocks + 1 + block) for block in range(blocks)]
     values = np.asarray(heights[:, 0])
-    return _runner.Found({name: round(float(value), 3) for name, value in zip(names, values, strict=True)})
+    return _runner.Found(
+        {name: round(float(value), 3) for name, value in zip(names, values, strict=True)}
+    )
 
 
 def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any]]:
@@ -87,7 +95,8 @@ def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any]]:
     figure, axes = show.panels(len(traces), width=3.4, height=2.6, columns=len(WEIGHTS))
     rows, reached = [], []
     for axis, ((dataset, weight), chains) in zip(axes, traces.items(), strict=True):
-        r_hat, ends = hrg.r_hat(chains.iloc[len(chains) // 2 :].to_numpy().T), chains.iloc[-1]
+        r_hat = hrg.r_hat(chains.iloc[len(chains) // 2 :].to_numpy().T)
+        ends = chains.iloc[-1]
         if r_hat <= hrg.MIXED:
             reached.append(f"{dataset} at w = {weight:g}")
         axis.plot(chains.index, chains, linewidth=0.9, color="C0")
@@ -104,6 +113,8 @@ def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any]]:
     figure.tight_layout()
     where = f": {', '.join(reached)}" if reached else ""
     verdict = f"R-hat is at most {hrg.MIXED} in {len(reached)} of {len(rows)} rows{where}."
-    preface = show.prose(NAME).preface.format(mixed=hrg.MIXED, chains=CHAINS, sweeps=BLOCKS * SWEEPS)
+    preface = show.prose(NAME).preface.format(
+        mixed=hrg.MIXED, chains=CHAINS, sweeps=BLOCKS * SWEEPS
+    )
     text = f"# How chains forget where they began\n\n{preface}\n\n{verdict}\n\n{show.table(rows)}"
     return {NAME: text}, {NAME: figure}

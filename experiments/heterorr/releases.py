@@ -1,4 +1,7 @@
-"""The public split, which embeds records and shares a budget (Figure 3); releases, by the names of their rows."""
+"""The public split, which embeds records and shares a budget (Figure 3).
+
+Releases, by the names of their rows.
+"""
 
 from collections.abc import Sequence
 from functools import partial
@@ -23,8 +26,8 @@ STRUCTURE, FEATURES = "structure-only:", "features-only:"
 
 PUBLIC_EDGES, LINK_PREDICTION, HRG_0 = "public-edges", "public-link-prediction", "public-hrg-0"
 EPSILON_0 = (PUBLIC_EDGES, LINK_PREDICTION, HRG_0)
-"""Rows of edges that use no private one: the public edges alone; and as many pairs as there are private edges, the
-best by common public neighbours or drawn from a dendrogram of the public edges.
+"""Rows of edges that use no private one: the public edges alone; and as many pairs as there are
+private edges, the best by common public neighbours or drawn from a dendrogram of the public edges.
 """
 
 PER_COORDINATE = 2.5
@@ -37,8 +40,9 @@ _HELD = 10  # one of so many public users chooses the epoch of the public model
 class Embedding(NamedTuple):
     """Records in the coordinates that public users' records span, and what is known of each coordinate.
 
-    z float32 [n, d] is clipped to [-1, 1], by bounds of the public users, who are ``public`` bool [n]. Of each
-    coordinate, float64 [d]: importance alpha (eq. 6), sensitivity beta (eq. 5), share theta of the budget (eq. 7).
+    z float32 [n, d] is clipped to [-1, 1], by bounds of the public users, who are ``public`` bool
+    [n]. Of each coordinate, float64 [d]: importance alpha (eq. 6), sensitivity beta (eq. 5), share
+    theta of the budget (eq. 7).
     """
 
     z: np.ndarray
@@ -54,10 +58,11 @@ def embed(
 ) -> Embedding:  # fmt: skip
     """Principal components of the public users' records, scaled to [-1, 1] by the public users' largest values.
 
-    Nothing is fitted to a private record or label. Importance is expected gradients of a perceptron that was
-    trained on the public users, sensitivity the change of the embedding where their sensitive columns are masked;
-    without ``sensitive`` columns of x [n, columns] all coordinates are equally sensitive. ``width`` is at most the
-    number of public users and of columns. Of y, int [n] classes or [n, k] labels, those of public users are read.
+    Nothing is fitted to a private record or label. Importance is expected gradients of a perceptron
+    that was trained on the public users, sensitivity the change of the embedding where their
+    sensitive columns are masked; without ``sensitive`` columns of x [n, columns] all coordinates
+    are equally sensitive. ``width`` is at most the number of public users and of columns. Of y, int
+    [n] classes or [n, k] labels, those of public users are read.
     """
     known = x[public].astype(np.float64)
     centre = known.mean(0)
@@ -73,19 +78,26 @@ def embed(
     source = f"{len(known)} public users"
     panel = Public(z[public], source)
     model_key, draw_key = jax.random.split(key)
-    model = Public(_public_model(model_key, z[public], y[public]), f"a perceptron trained on {source}")
+    model = Public(
+        _public_model(model_key, z[public], y[public]), f"a perceptron trained on {source}"
+    )
     alpha = np.asarray(importance.importance(draw_key, model, panel, panel, draws=DRAWS))
     beta = np.full(width, 1.0 / width)
     if sensitive:
         masked = known.copy()
         masked[:, list(sensitive)] = 0.0
         projection = Public(project, f"principal components of {source}")
-        beta = np.asarray(importance.sensitivity(projection, Public(known, source), Public(masked, source)))
+        beta = np.asarray(
+            importance.sensitivity(projection, Public(known, source), Public(masked, source))
+        )
     return Embedding(z, public, alpha, beta, features.importance_weights(alpha, beta, gamma))
 
 
 def _public_model(key: Any, z: np.ndarray, y: np.ndarray) -> Any:
-    """A perceptron of the public users' classes or labels, as a function of rows; a part of them stops it."""
+    """A perceptron of the public users' classes or labels, as a function of rows.
+
+    A part of them stops it.
+    """
     labels = y.ndim == 2
     held = max(1, len(z) // _HELD)
     parts = (np.arange(len(z))[part] for part in (slice(held, None), slice(held)))
@@ -109,14 +121,19 @@ def label_mechanism(epsilon: float, classes: int) -> features.Discrete:
 
 
 def feature_mechanism(name: str, epsilon: float, theta: np.ndarray, bins: int) -> Any:
-    """A mechanism on embeddings of len(theta) coordinates; theta and bins are FeatureRR's shares and k."""
+    """A mechanism on embeddings of len(theta) coordinates.
+
+    Theta and bins are FeatureRR's shares and k.
+    """
     dim = len(theta)
     if name == "featurerr":
         return features.FeatureRR(epsilon, bins, theta)
     if name == "featurerr-uniform":
         return features.FeatureRR(epsilon, bins, dim=dim)
     if name in ("lpgnn", PRIVATE_LABELS):
-        return features.MultiBit(epsilon if name == "lpgnn" else epsilon / 2, dim)  # the labels' is the other half
+        return features.MultiBit(
+            epsilon if name == "lpgnn" else epsilon / 2, dim
+        )  # the labels' is the other half
     if name == "duchi":
         return features.DuchiVector(epsilon, dim)
     k = max(1, min(dim, int(epsilon / PER_COORDINATE)))
@@ -150,9 +167,13 @@ def edge_mechanism(name: str, epsilon: float, sweeps: int) -> curator.CentralMec
 def released_edges(
     key: Any, split: EdgeSplit, name: str, epsilon: float, rho: float, sweeps: int
 ) -> tuple[Any, PipelineGuarantee | None]:
-    """The graph that all see under a mechanism or a row at epsilon 0, and its guarantee; ``rho`` is public."""
+    """The graph that all see under a mechanism or a row at epsilon 0, and its guarantee.
+
+    ``rho`` is public.
+    """
     if name not in EPSILON_0:
-        # Chains of this length do not mix (heterorr_mixing.md): no epsilon is claimed, and none is measured.
+        # Chains of this length do not mix (heterorr_mixing.md): no epsilon is claimed, and none is
+        # measured.
         noisy = curator.release(key, split, edge_mechanism(name, epsilon, sweeps), chains=0)
         return noisy.graph, noisy.guarantee
     if name == PUBLIC_EDGES:
@@ -184,7 +205,10 @@ def _public_hrg(key: Any, split: EdgeSplit, wanted: int, sweeps: int) -> np.ndar
 
 
 def count(split: EdgeSplit, graph: Any) -> tuple[int, int]:
-    """How many pairs of a release are no public edges, and how many of these are private; every node is private."""
+    """How many pairs of a release are no public edges, and how many of these are private.
+
+    Every node is private.
+    """
     pairs = split.pairs()
     found = pairs.codes(graphs.to_edges(graph))
     released = found[~np.isin(found, pairs.public)]

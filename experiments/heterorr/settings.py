@@ -11,10 +11,14 @@ Level = Literal["features", "edges", "both"]
 FEATURE_MECHANISMS = (
     "featurerr", "featurerr-uniform", "lpgnn", "duchi", "piecewise", "hybrid", "three-outputs", "suboptimal",
 )  # fmt: skip
-"""Figure 6: FeatureRR with the shares of eq. 7 and with equal ones, LPGNN's multi-bit mechanism, five others."""
+"""Figure 6: FeatureRR with the shares of eq. 7 and with equal ones, LPGNN's multi-bit mechanism,
+five others.
+"""
 
 PRIVATE_LABELS = "lpgnn-labels"
-"""LPGNN whole: half of the budget for the features, half for the label of who trains or validates, and Drop."""
+"""LPGNN whole: half of the budget for the features, half for the label of who trains or validates,
+and Drop.
+"""
 
 LABEL_STEPS = (0, 2, 4, 8)
 """Of averaged labels, of which that row takes the best by its noisy validation labels."""
@@ -23,7 +27,9 @@ EDGE_MECHANISMS = ("edgerr", "priv-hrg", "public-hrg", "binned-pairs", "edge-ran
 """Figure 7."""
 
 PAIRS = (("featurerr", "edgerr"), ("lpgnn", "binned-pairs"))
-"""Figures 10 and 11: the paper's two mechanisms, and two that are proved and did better on their own levels."""
+"""Figures 10 and 11: the paper's two mechanisms, and two that are proved and did better on their
+own levels.
+"""
 
 EPSILONS = (0.1, 0.5, 1.0, 2.0, 4.0)
 RHOS = (0.05, 0.1, 0.2)
@@ -35,7 +41,9 @@ SENSITIVE: dict[str, tuple[int, ...]] = {"facebook100_caltech36": (3, 4)}
 LABELS, COLOURS = _common.row_names("heterorr")
 
 CHAINS = ("edgerr", "priv-hrg")
-"""Mechanisms whose epsilon is that of a chain's law, which the chain has not reached after 8 000 sweeps."""
+"""Mechanisms whose epsilon is that of a chain's law, which the chain has not reached after 8 000
+sweeps.
+"""
 
 
 def budget(mechanism: str, epsilon: float) -> str:
@@ -49,10 +57,12 @@ class Settings(_common.Settings):
 
     Attributes:
       level: what is protected: the records' features, a part of the edges, or both.
-      public_share: share of all nodes, drawn among the training nodes, whose records everybody knows: the public
-        split that the embedding and the scores come from. 0 where features are public anyway.
+      public_share: share of all nodes, drawn among the training nodes, whose records everybody
+        knows: the public split that the embedding and the scores come from. 0 where features are
+        public anyway.
       width: coordinates of the public embedding of a record; 0 where features are public.
-      sensitive: columns of the records that are masked for the sensitivity; none: equal sensitivities.
+      sensitive: columns of the records that are masked for the sensitivity; none: equal
+        sensitivities.
       sweeps: of the chain of hierarchical random graphs; a sweep is about n / 8 moves.
       steps: of feature propagation (LPGNN's KProp), of which each row takes the best in validation.
       bins: FeatureRR's k.
@@ -86,23 +96,29 @@ PARTS: tuple[Part, ...] = get_args(Part)
 class Config:
     """Private features and private edges for a GCN, and the attacks on them (HeteroRR, Tran et al., 2022).
 
-    Without further words these are the committed rows. Beside each mechanism stand its structure-only and
-    features-only rows, what public users or public edges give alone, and rows without privacy.
+    Without further words these are the committed rows. Beside each mechanism stand its
+    structure-only and features-only rows, what public users or public edges give alone, and rows
+    without privacy.
 
-    Parts: features, edges and both are Figures 6, 7 and 10-11, scores 3, inversion 8; attacks: LinkTeller; counts:
-    private edges in releases of PPI; mixing: how chains forget where they began.
+    Parts: features, edges and both are Figures 6, 7 and 10-11, scores 3, inversion 8; attacks:
+    LinkTeller; counts: private edges in releases of PPI; mixing: how chains forget where they
+    began.
     """
 
     parts: tuple[Part, ...] = PARTS
     """which parts"""
     datasets: tuple[str, ...] = ("facebook100_caltech36",)
-    """graphs with features and classes: names, or paths of .npz files; attacks, mixing and scores take them too"""
+    """graphs with features and classes: names, or paths of .npz files; attacks, mixing and scores
+    take them too
+    """
     mechanisms: tuple[str, ...] = (*FEATURE_MECHANISMS, *EDGE_MECHANISMS)
     """on records (Figure 6), and on private edges (Figure 7 and the attacks)"""
     epsilons: tuple[float, ...] = ()
     """per record, and per private edge; by default 0.1 to 4, in the attacks 0.1 to 1"""
     private_shares: tuple[float, ...] = RHOS
-    """shares of private edges; the last at all budgets, the others at epsilon 1 (or at the one that is given)"""
+    """shares of private edges; the last at all budgets, the others at epsilon 1 (or at the one that
+    is given)
+    """
     seeds: int = 5
     """how many, from 0: each a split, noise and training of its own"""
     attacked_nodes: int = 600
@@ -118,13 +134,18 @@ class Config:
             known={"mechanisms": (*FEATURE_MECHANISMS, *EDGE_MECHANISMS)},
         )  # fmt: skip
         if self.attacked_nodes < 10:
-            raise _runner.UsageError(f"--attacked-nodes must be at least 10 nodes, got {self.attacked_nodes}")
+            raise _runner.UsageError(
+                f"--attacked-nodes must be at least 10 nodes, got {self.attacked_nodes}"
+            )
 
     smoke = property(lambda self: self.preset == "smoke")
 
 
 def settings(config: Config, dataset: str, data: str, level: Level, width: int) -> Settings:
-    """The settings of one data set and level; ``width`` is of the public embedding, where features are private."""
+    """The settings of one data set and level.
+
+    ``width`` is of the public embedding, where features are private.
+    """
     private = level != "edges"
     return Settings(
         dataset=dataset, data=data, level=level, public_share=0.1 if private else 0.0,

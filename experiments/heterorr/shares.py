@@ -32,7 +32,8 @@ results_in = partial(_runner.Results, name=NAME, cell=Cell)
 @_common.planned
 def plan(config: settings.Config) -> Iterator[tuple[Cell, settings.Settings]]:
     for dataset in config.datasets:
-        data, chosen = accuracy.load(dataset), accuracy.resolved(config, dataset, "features")
+        data = accuracy.load(dataset)
+        chosen = accuracy.resolved(config, dataset, "features")
         for seed, coordinate in itertools.product(range(config.seeds), range(chosen.width)):
             row = data.name, "scores", RECORD, "featurerr", 0.0, seed, math.inf
             yield Cell.of(chosen, *row, coordinate=coordinate)
@@ -41,7 +42,9 @@ def plan(config: settings.Config) -> Iterator[tuple[Cell, settings.Settings]]:
 def compute(cell: Cell, chosen: settings.Settings) -> _runner.Found:
     known = cells.embedding(cells.prepare(chosen, cell.seed))
     values = (known.alpha, known.beta, known.theta)
-    return _runner.Found({name: float(each[cell.coordinate]) for name, each in zip(METRICS, values, strict=True)})
+    return _runner.Found(
+        {name: float(each[cell.coordinate]) for name, each in zip(METRICS, values, strict=True)}
+    )
 
 
 def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any]]:

@@ -1,4 +1,7 @@
-"""PoinDP (Wei et al., 2024): hierarchy-aware noise for graph networks, as published and sound, and attacks."""
+"""PoinDP (Wei et al., 2024).
+
+Hierarchy-aware noise for graph networks, as published and sound, and attacks.
+"""
 
 from experiments._common import announce, run_parts
 from experiments.poindp import accuracy, gaps, membership, noise

@@ -9,7 +9,16 @@ from experiments._common import FOUND, fingerprint, planned, said_of, usable
 from experiments._runner import Found, Results, UsageError, asked
 from experiments.poindp import cells, releases
 from experiments.poindp import settings as rows_of
-from experiments.poindp.settings import FEATURES, PRINTED, PUBLIC, PUBLISHED, STRUCTURE, Config, Settings, settings
+from experiments.poindp.settings import (
+    FEATURES,
+    PRINTED,
+    PUBLIC,
+    PUBLISHED,
+    STRUCTURE,
+    Config,
+    Settings,
+    settings,
+)
 from ldp_jax import datasets
 from ldp_jax.accounting.guarantee import RECORD
 
@@ -22,7 +31,9 @@ def load(name: str) -> datasets.Dataset:
     """A data set of one class a node; a UsageError where there is none."""
     data = usable(cells.load, name)
     if data.y.ndim == 2:
-        raise UsageError(f"--datasets {name}: one class a node is needed, and it has several labels")
+        raise UsageError(
+            f"--datasets {name}: one class a node is needed, and it has several labels"
+        )
     return data
 
 
@@ -30,8 +41,13 @@ def resolved(config: Config, dataset: str) -> Settings:
     return settings(config, dataset, fingerprint(load(dataset)))
 
 
-def variants(config: Config, data: datasets.Dataset, *, first: bool) -> Iterator[tuple[str, str, float]]:
-    """Split, mechanism and epsilon of the rows of one data set; some of several parts, which are computed once."""
+def variants(
+    config: Config, data: datasets.Dataset, *, first: bool
+) -> Iterator[tuple[str, str, float]]:
+    """Split, mechanism and epsilon of the rows of one data set.
+
+    Some of several parts, which are computed once.
+    """
     if "table1" in config.parts:
         for split in config.splits:
             if split == "public" and "split" not in data.extras:
@@ -40,23 +56,37 @@ def variants(config: Config, data: datasets.Dataset, *, first: bool) -> Iterator
                 yield split, name, math.inf
             yield split, PUBLIC, 0.0
             rows = [prefix + name for name in rows_of.AS_PUBLISHED for prefix in ("", STRUCTURE)]
-            rows += [prefix + name for name in rows_of.SOUND for prefix in ("", STRUCTURE, FEATURES)]
-            yield from ((split, name, epsilon) for name in rows for epsilon in config.asked("table1")[1])
+            rows += [
+                prefix + name for name in rows_of.SOUND for prefix in ("", STRUCTURE, FEATURES)
+            ]
+            yield from (
+                (split, name, epsilon) for name in rows for epsilon in config.asked("table1")[1]
+            )
     if "table2" in config.parts:
         for epsilon in config.asked("table2")[1]:
             yield from (("random", name, epsilon) for name in rows_of.ABLATED)
-            yield from (("random", prefix + name, epsilon) for name in rows_of.SHARES for prefix in ("", STRUCTURE))
+            yield from (
+                ("random", prefix + name, epsilon)
+                for name in rows_of.SHARES
+                for prefix in ("", STRUCTURE)
+            )
     if "figure3" in config.parts and first:
         for split in ("random", "inner", "outer"):
             for epsilon in config.asked("figure3")[1]:
-                for name in (f"{PUBLISHED}poindp", f"{PRINTED}poindp", "radial", f"{STRUCTURE}radial"):
+                for name in (
+                    f"{PUBLISHED}poindp",
+                    f"{PRINTED}poindp",
+                    "radial",
+                    f"{STRUCTURE}radial",
+                ):
                     yield split, name, epsilon
 
 
 @planned
 def plan(config: Config) -> Iterator[tuple[cells.Cell, Settings]]:
     for place, dataset in enumerate(config.asked("table1")[0]):
-        data, chosen = load(dataset), resolved(config, dataset)
+        data = load(dataset)
+        chosen = resolved(config, dataset)
         wanted = dict.fromkeys(variants(config, data, first=place == 0))
         for seed in range(config.seeds):
             for split, mechanism, epsilon in wanted:
@@ -64,10 +94,13 @@ def plan(config: Config) -> Iterator[tuple[cells.Cell, Settings]]:
                     yield cell_of(chosen, data.name, split, mechanism, epsilon, seed), chosen
 
 
-def cell_of(chosen: Settings, dataset: str, split: str, mechanism: str, epsilon: float, seed: int) -> cells.Cell:
+def cell_of(
+    chosen: Settings, dataset: str, split: str, mechanism: str, epsilon: float, seed: int
+) -> cells.Cell:
     with asked(f"{dataset}, {mechanism}, epsilon {epsilon:g}"):
         promised = releases.guarantee(mechanism, epsilon, chosen)
-    proved, delta = 0.0 if mechanism.startswith(STRUCTURE) else math.inf, 0.0
+    proved = 0.0 if mechanism.startswith(STRUCTURE) else math.inf
+    delta = 0.0
     if promised is not None:
         proved, delta = promised[RECORD].epsilon, promised[RECORD].delta
     row = dataset, "node", RECORD, mechanism, epsilon, seed, proved
@@ -77,8 +110,12 @@ def cell_of(chosen: Settings, dataset: str, split: str, mechanism: str, epsilon:
 def notes(cell: Any, chosen: Settings) -> dict[str, dict[str, Any]]:
     row = cell.mechanism, cell.epsilon, chosen
     promised = releases.guarantee(*row) or releases.why_none(*row)
-    return said_of(cells.load(chosen.dataset), f"{cell.mechanism}, epsilon {cell.epsilon:g}", promised)
+    return said_of(
+        cells.load(chosen.dataset), f"{cell.mechanism}, epsilon {cell.epsilon:g}", promised
+    )
 
 
 def compute(cell: cells.Cell, chosen: Settings) -> Found:
-    return cells.compute(cells.prepare(chosen, cell.split, cell.seed), cell)._replace(notes=notes(cell, chosen))
+    return cells.compute(cells.prepare(chosen, cell.split, cell.seed), cell)._replace(
+        notes=notes(cell, chosen)
+    )

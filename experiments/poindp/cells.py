@@ -1,4 +1,7 @@
-"""One cell of PoinDP: a network trained on records, with the paper's noise, or on what was reported of them."""
+"""One cell of PoinDP.
+
+A network trained on records, with the paper's noise, or on what was reported of them.
+"""
 
 import dataclasses
 from functools import lru_cache, partial
@@ -27,8 +30,9 @@ METRICS = ("weighted-F1", "macro-F1", "micro-F1")
 class Cell(_runner.Cell):
     """One training; ``delta`` stands beside ``epsilon_proved``.
 
-    Splits: random, of which a tenth trains and a tenth validates; public, Planetoid's; inner and outer, whose
-    training nodes are among the third nearest to the centre of the Poincaré disk, or farthest from it.
+    Splits: random, of which a tenth trains and a tenth validates; public, Planetoid's; inner and
+    outer, whose training nodes are among the third nearest to the centre of the Poincaré disk, or
+    farthest from it.
     """
 
     split: str
@@ -46,8 +50,9 @@ load = lru_cache(maxsize=2)(_common.load)
 class World:
     """A data set and its public facts, shared by all seeds.
 
-    ``op`` is laid out for sums over neighbours, ``segments`` for attention; ``unit`` float32 [n, d] has records of
-    length 1 or 0; ``known`` float32 [n, 4] has the Poincaré embedding of the graph and each node's sensitivities.
+    ``op`` is laid out for sums over neighbours, ``segments`` for attention; ``unit`` float32 [n, d]
+    has records of length 1 or 0; ``known`` float32 [n, 4] has the Poincaré embedding of the graph
+    and each node's sensitivities.
     """
 
     settings: Settings
@@ -88,8 +93,13 @@ def world(settings: Settings) -> World:
         np.concatenate([data.edges, data.edges[:, ::-1]]), data.num_nodes,
         epochs=settings.embedding_epochs, burn_in=settings.embedding_burn_in, batch_size=_BATCH,
     )  # fmt: skip
-    local = [of(found.points) for of in (hyperbolic.inter_hierarchy_of_nodes, hyperbolic.intra_hierarchy_of_nodes)]
-    known = np.concatenate([np.asarray(found.points), np.stack([np.asarray(part) for part in local], 1)], 1)
+    local = [
+        of(found.points)
+        for of in (hyperbolic.inter_hierarchy_of_nodes, hyperbolic.intra_hierarchy_of_nodes)
+    ]
+    known = np.concatenate(
+        [np.asarray(found.points), np.stack([np.asarray(part) for part in local], 1)], 1
+    )
     return World(
         settings, data, propagation.operator(data.graph), propagation.operator(data.graph, "segment"),
         unit.astype(np.float32), known.astype(np.float32),
@@ -98,7 +108,10 @@ def world(settings: Settings) -> World:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Bench:
-    """A world made ready for one seed and split: what its cells share, so that their rows are paired."""
+    """A world made ready for one seed and split.
+
+    What its cells share, so that their rows are paired.
+    """
 
     world: World
     parts: tuple[training.Examples, ...]
@@ -134,7 +147,9 @@ def split_nodes(key: Any, here: World, split: str) -> tuple[np.ndarray, ...]:
 
 
 @partial(jax.jit, static_argnames=("model", "objective"))
-def _judged(variables: Any, context: Any, test: Any, *, model: Model, objective: training.Objective) -> Any:
+def _judged(
+    variables: Any, context: Any, test: Any, *, model: Model, objective: training.Objective
+) -> Any:
     outputs, _ = model.apply(variables, objective.inputs(context, test), key=None, train=False)
     outputs = outputs[test.index] if objective is _ON_GRAPH else outputs
     return [metrics.f1(outputs, test.label, name.removesuffix("-F1")) for name in METRICS]
@@ -144,12 +159,18 @@ _ON_GRAPH = training.on_graph(training.node_classification)
 
 
 def fit(
-    bench: Bench, model: Model, context: Any, chosen: str = "", *, rows: bool = False, asked: Any = None
+    bench: Bench,
+    model: Model,
+    context: Any,
+    chosen: str = "",
+    *,
+    rows: bool = False,
+    asked: Any = None,
 ) -> Score:
     """Train a network on its inputs ``context``, keep the best epoch by validation, and judge it.
 
-    ``chosen`` names the preprocessing, ``rows`` says that the network takes rows without a graph, and ``asked`` are
-    the inputs that it is judged on, where they differ.
+    ``chosen`` names the preprocessing, ``rows`` says that the network takes rows without a graph,
+    and ``asked`` are the inputs that it is judged on, where they differ.
     """
     objective = training.node_classification if rows else _ON_GRAPH
     fitted = training.fit(
@@ -158,12 +179,18 @@ def fit(
     )  # fmt: skip
     given = context if asked is None else asked
     judged = _judged(fitted.variables, given, bench.parts[2], model=model, objective=objective)
-    return Score(dict(zip(METRICS, judged, strict=True)), float(fitted.validation), chosen, fitted.variables)
+    return Score(
+        dict(zip(METRICS, judged, strict=True)), float(fitted.validation), chosen, fitted.variables
+    )
 
 
 def noisy_rows(bench: Bench, name: str, epsilon: float) -> Any:
-    """The reports of a sound row or its twin, float32 [n, k]; the projected records themselves of ``PROJECTED``."""
-    here, mine = bench.world, releases.base(name)
+    """The reports of a sound row or its twin, float32 [n, k].
+
+    The projected records themselves of ``PROJECTED``.
+    """
+    here = bench.world
+    mine = releases.base(name)
     if mine == "laplace":
         records = to_one(here.unit)
     else:
@@ -184,30 +211,48 @@ def to_one(unit: np.ndarray) -> np.ndarray:
 
 
 def train_on_reports(bench: Bench, name: str, epsilon: float) -> Score:
-    """The network on reports that were propagated by several numbers of steps: the best in validation."""
+    """The network on reports that were propagated by several numbers of steps.
+
+    The best in validation.
+    """
     here = bench.world
     settings, classes = here.settings, here.data.num_classes
     reports = noisy_rows(bench, name, epsilon)
     if name.startswith(FEATURES):
-        return fit(bench, mlp(2, settings.hidden, classes, settings.dropout), standardized(reports), rows=True)
+        return fit(
+            bench,
+            mlp(2, settings.hidden, classes, settings.dropout),
+            standardized(reports),
+            rows=True,
+        )
     model, kind = networks.network("poindp", settings, classes)
     found = []
-    menu = settings.steps if reports.shape[1] <= settings.dim + 1 else (0,)  # as LaP, which propagates no features
+    menu = (
+        settings.steps if reports.shape[1] <= settings.dim + 1 else (0,)
+    )  # as LaP, which propagates no features
     for steps, rows in zip(menu, propagation.kprop_many(here.op, reports, menu), strict=True):
-        context = networks.inputs_of(kind, here.op, standardized(rows), here.known, epsilon, settings)
+        context = networks.inputs_of(
+            kind, here.op, standardized(rows), here.known, epsilon, settings
+        )
         found.append(fit(bench, model, context, f"{steps} steps"))
     return best(found)
 
 
 def without_private(bench: Bench) -> Bench:
     """The same with the public record 0 for all users."""
-    return dataclasses.replace(bench, world=dataclasses.replace(bench.world, unit=np.zeros_like(bench.world.unit)))
+    return dataclasses.replace(
+        bench, world=dataclasses.replace(bench.world, unit=np.zeros_like(bench.world.unit))
+    )
 
 
 def train_on_records(bench: Bench, name: str, epsilon: float) -> Score:
-    """A network on the records themselves: without privacy, or with the paper's noise; of its twin on none."""
+    """A network on the records themselves: without privacy, or with the paper's noise.
+
+    Of its twin on none.
+    """
     if name.startswith(STRUCTURE):
-        bench, name = without_private(bench), name.removeprefix(STRUCTURE)
+        bench = without_private(bench)
+        name = name.removeprefix(STRUCTURE)
     here = bench.world
     settings, classes = here.settings, here.data.num_classes
     if name == "mlp":
@@ -217,7 +262,9 @@ def train_on_records(bench: Bench, name: str, epsilon: float) -> Score:
     if name == f"{PUBLISHED}lap":
         x = noise_of_lap(bench, epsilon)
     model, kind = networks.network(name, settings, classes)
-    return fit(bench, model, networks.inputs_of(kind, here.layout(name), x, here.known, epsilon, settings))
+    return fit(
+        bench, model, networks.inputs_of(kind, here.layout(name), x, here.known, epsilon, settings)
+    )
 
 
 def noise_of_lap(bench: Bench, epsilon: float) -> Any:
@@ -234,7 +281,10 @@ _FOLDS = 10  # in which training nodes are asked of a posterior that has not see
 
 
 def without_records(bench: Bench) -> Score:
-    """The public graph and the training labels alone: the structure posterior of least log-loss, out of fold."""
+    """The public graph and the training labels alone.
+
+    The structure posterior of least log-loss, out of fold.
+    """
     here = bench.world
     train, validation, test = bench.parts
     labels = np.full(here.data.num_nodes, -1, np.int32)
@@ -242,7 +292,10 @@ def without_records(bench: Bench) -> Score:
     fold = self_training.folds(jax.random.clone(bench.fit_key), labels, _FOLDS)
     known = self_training.FoldedLabels(labels, here.data.num_classes, fold, _FOLDS)
     found = structure.structure_posterior(here.data.graph, known, op=here.op)
-    values = [metrics.f1(found.log_q[test.index], test.label, name.removesuffix("-F1")) for name in METRICS]
+    values = [
+        metrics.f1(found.log_q[test.index], test.label, name.removesuffix("-F1"))
+        for name in METRICS
+    ]
     right = metrics.accuracy(found.log_q[validation.index], validation.label)
     return Score(dict(zip(METRICS, values, strict=True)), float(right), found.chosen)
 
@@ -251,4 +304,6 @@ def compute(bench: Bench, cell: Cell) -> _runner.Found:
     if cell.mechanism == PUBLIC:
         return without_records(bench).found()
     of_reports = cell.mechanism == PROJECTED or releases.is_sound(cell.mechanism)
-    return (train_on_reports if of_reports else train_on_records)(bench, cell.mechanism, cell.epsilon).found()
+    return (train_on_reports if of_reports else train_on_records)(
+        bench, cell.mechanism, cell.epsilon
+    ).found()

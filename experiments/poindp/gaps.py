@@ -1,4 +1,7 @@
-"""Cells of Tables 1 and 2 that differ from the paper by more than 5 points: what one change at a time closes."""
+"""Cells of Tables 1 and 2 that differ from the paper by more than 5 points.
+
+What one change at a time closes.
+"""
 
 import dataclasses
 import itertools
@@ -24,7 +27,12 @@ APART = 5.0
 """Points between the printed mean and ours from which a cell is asked."""
 
 COMPONENT, RAW, SUM_TO_1 = "largest component", "features as they are", "features that sum to 1"
-WIDE, LONG, ON_TEST, SILENT = "64 wide", "500 epochs", "epoch chosen on the test nodes", "answers without noise"
+WIDE, LONG, ON_TEST, SILENT = (
+    "64 wide",
+    "500 epochs",
+    "epoch chosen on the test nodes",
+    "answers without noise",
+)
 VARIANTS = (COMPONENT, RAW, SUM_TO_1, WIDE, LONG, ON_TEST, SILENT)
 """One change each of what the rows of the tables do; SILENT of rows with noise on answers alone."""
 
@@ -60,7 +68,12 @@ def gaps(frame: pd.DataFrame) -> list[Gap]:
 
 
 def compared(frame: pd.DataFrame) -> list[Gap]:
-    at = frame[frame.split == "random"].groupby(["dataset", "mechanism", "epsilon", "metric"]).value.mean() * 100
+    at = (
+        frame[frame.split == "random"]
+        .groupby(["dataset", "mechanism", "epsilon", "metric"])
+        .value.mean()
+        * 100
+    )
     known = [
         (1, dataset, name, 1.0 if name in rows_of.AS_PUBLISHED else np.inf, metric, value)
         for (dataset, name), both in rows_of.TABLE_1.items() for metric,
@@ -76,8 +89,11 @@ def plan(config: rows_of.Config) -> Iterator[tuple[Cell, rows_of.Settings]]:
     # Which ones differ is read off the committed rows.
     asked = dict.fromkeys(gap[1:4] for gap in gaps(accuracy.results_in(_runner.REFERENCE).read()))
     for seed, dataset in itertools.product(range(config.seeds), config.asked("gaps")[0]):
-        base, called = accuracy.resolved(config, dataset), accuracy.load(dataset).name
-        for name, epsilon in [(name, eps) for of, name, eps in asked if of == called and config.asks_for(name)]:
+        base = accuracy.resolved(config, dataset)
+        called = accuracy.load(dataset).name
+        for name, epsilon in [
+            (name, eps) for of, name, eps in asked if of == called and config.asks_for(name)
+        ]:
             for variant in variants(name):
                 chosen = varied(base, variant)
                 cell = accuracy.cell_of(chosen, called, "random", name, epsilon, seed)
@@ -85,7 +101,10 @@ def plan(config: rows_of.Config) -> Iterator[tuple[Cell, rows_of.Settings]]:
 
 
 def variants(name: str) -> tuple[str, ...]:
-    """The changes that make a difference to a row: LaP's features sum to 1, and only some networks are noisy."""
+    """The changes that make a difference to a row.
+
+    LaP's features sum to 1, and only some networks are noisy.
+    """
     if name == f"{rows_of.PUBLISHED}lap":
         return tuple(one for one in VARIANTS if one not in (SUM_TO_1, SILENT))
     noisy = name in (*rows_of.ABLATED, *rows_of.AS_PUBLISHED)
@@ -97,7 +116,9 @@ def varied(settings: rows_of.Settings, variant: str) -> rows_of.Settings:
     if variant == WIDE:
         return dataclasses.replace(settings, hidden=64)
     if variant == LONG:
-        return dataclasses.replace(settings, epochs=round(2.5 * settings.epochs), patience=settings.epochs)
+        return dataclasses.replace(
+            settings, epochs=round(2.5 * settings.epochs), patience=settings.epochs
+        )
     return settings
 
 
@@ -144,7 +165,11 @@ def compute(cell: Cell, chosen: rows_of.Settings) -> _runner.Found:
         networks.inputs_of(kind, layout, x, here.known, epsilon, settings)
         for epsilon in (cell.epsilon, np.inf if cell.variant == SILENT else cell.epsilon)
     )
-    return cells.fit(bench, model, context, asked=asked).found()._replace(notes=accuracy.notes(cell, chosen))
+    return (
+        cells.fit(bench, model, context, asked=asked)
+        .found()
+        ._replace(notes=accuracy.notes(cell, chosen))
+    )
 
 
 _TEXT = prose("poindp_gaps")
@@ -154,12 +179,17 @@ PUBLIC_SPLIT, OTHER_METRIC = "public split", "micro-F1"
 
 
 def section(out: Path) -> list[str]:
-    frame, tables = results_in(out).read(), accuracy.results_in(out).read()
+    frame = results_in(out).read()
+    tables = accuracy.results_in(out).read()
     if frame.empty:
         return []
-    means = 100 * frame.groupby(["dataset", "mechanism", "epsilon", "metric", "variant"]).value.mean()
+    means = (
+        100 * frame.groupby(["dataset", "mechanism", "epsilon", "metric", "variant"]).value.mean()
+    )
     ours = 100 * tables.groupby(["split", "dataset", "mechanism", "epsilon", "metric"]).value.mean()
-    rows, closing, unasked = [], [], 0
+    rows = []
+    closing = []
+    unasked = 0
     for gap in gaps(tables):
         cell = (gap.dataset, gap.mechanism, gap.epsilon)
         tried = {cause: means.get((*cell, gap.metric, cause)) for cause in VARIANTS}
@@ -167,7 +197,11 @@ def section(out: Path) -> list[str]:
         tried[PUBLIC_SPLIT] = ours.get(("public", *cell, gap.metric))
         tried[OTHER_METRIC] = ours.get(("random", *cell, cells.METRICS[-1]))
         shown = {cause: "" if value is None else f"{value:.1f}" for cause, value in tried.items()}
-        closes = [c for c, value in tried.items() if value is not None and abs(value - gap.printed) <= APART]
+        closes = [
+            c
+            for c, value in tried.items()
+            if value is not None and abs(value - gap.printed) <= APART
+        ]
         shown |= {cause: f"**{shown[cause]}**" for cause in closes}
         closing.append(closes)
         rows.append({
@@ -176,7 +210,9 @@ def section(out: Path) -> list[str]:
         })  # fmt: skip
     causes = (*VARIANTS, PUBLIC_SPLIT, OTHER_METRIC)
     count = {cause: sum(cause in closes for closes in closing) for cause in causes}
-    by = ", ".join(f"{cause} {n}" for cause, n in sorted(count.items(), key=lambda one: -one[1]) if n)
+    by = ", ".join(
+        f"{cause} {n}" for cause, n in sorted(count.items(), key=lambda one: -one[1]) if n
+    )
     seeds = frame.seed.nunique()
     about = _TEXT.about.format(
         cells=len(rows), printed=len(compared(tables)), apart=APART,
@@ -190,14 +226,23 @@ def section(out: Path) -> list[str]:
 
 def _ablations(tables: pd.DataFrame) -> list[str]:
     at = tables[(tables.split == "random") & (tables.epsilon == rows_of.BUDGETS["table2"][0])]
-    values, rows, gains = by_seed(at[at.metric == cells.METRICS[0]], ["dataset", "mechanism"]), [], []
+    values = by_seed(at[at.metric == cells.METRICS[0]], ["dataset", "mechanism"])
+    rows = []
+    gains = []
     for (dataset, whole), less in itertools.product(values, rows_of.WITHOUT):
         gain = contrast(values, (dataset, whole), (dataset, whole + less))
         if gain is not None and whole == f"{rows_of.PUBLISHED}poindp":
-            one, other = (rows_of.TABLE_2.get((dataset, name), np.nan) for name in (whole, whole + less))
+            one, other = (
+                rows_of.TABLE_2.get((dataset, name), np.nan) for name in (whole, whole + less)
+            )
             printed = f"{one - other:+.1f}"
             gains.append(gain)
-            row = {"data set": dataset, "ablation": less.strip(), "paper": printed, "ours": signed(gain)}
+            row = {
+                "data set": dataset,
+                "ablation": less.strip(),
+                "paper": printed,
+                "ours": signed(gain),
+            }
             rows.append(row)
     up, down, _ = counted(gains)
     verdict = "" if up == len(gains) else ": **the order is not reproduced**"

@@ -1,4 +1,7 @@
-"""Table 3: which nodes a network was trained on, as its answers tell; and how much of a tree the graph is."""
+"""Table 3: which nodes a network was trained on, as its answers tell.
+
+And how much of a tree the graph is.
+"""
 
 import dataclasses
 import itertools
@@ -29,18 +32,24 @@ NAME, CALLED = "poindp_membership", "targets"
 MECHANISMS = (
     "gcn", "gat", "gcn+H", f"{PUBLISHED}vanpd", f"{PUBLISHED}lap", f"{PUBLISHED}poindp", "hyperbolic",
 )  # fmt: skip
-"""Table 3's, and the sound mechanism; each has a twin that has seen one public record for all users."""
+"""Table 3's, and the sound mechanism; each has a twin that has seen one public record for all
+users.
+"""
 
 NON_PRIVATE = ("gcn", "gat", "gcn+H")
 
 METRICS = ("precision", "average precision", "TPR at 1 % FPR", "TPR at 0.1 % FPR", "AUC")
-GRAPH, DELTAS = "hyperbolicity", ("mean delta", "maximum delta")
+GRAPH = "hyperbolicity"
+DELTAS = ("mean delta", "maximum delta")
 SAMPLES = 50_000
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Cell(_runner.Cell):
-    """An attack on one target, whose number is ``seed``, or the hyperbolicity of the graph; a share are members."""
+    """An attack on one target, whose number is ``seed``, or the hyperbolicity of the graph.
+
+    A share are members.
+    """
 
     attack: str
     protocol: str
@@ -103,7 +112,9 @@ def trained(bench: cells.Bench, row: Row) -> attacks.Shadows:
 @lru_cache(maxsize=1)
 def shadows(bench: cells.Bench, row: Row, protocol: str) -> attacks.Shadows:
     """The networks of a row with their answers under a protocol."""
-    return attacks.ask_shadows(trained(bench, row), *inputs(bench, row), protocol=cast(Any, protocol))
+    return attacks.ask_shadows(
+        trained(bench, row), *inputs(bench, row), protocol=cast(Any, protocol)
+    )
 
 
 @lru_cache(maxsize=8)
@@ -114,9 +125,13 @@ def attacked(bench: cells.Bench, row: Row, protocol: str, attack: str) -> attack
     if attack in rows_of.ATTACKS[:2]:
         posteriors = -np.sort(-scipy.special.softmax(asked.outputs.astype(np.float64), -1), -1)
         side = here.known[asked.nodes] if attack == rows_of.ATTACKS[1] else None
-        key = jax.random.fold_in(jax.random.clone(bench.report_key), np.uint32(rows_of.ATTACKS.index(attack)))
+        key = jax.random.fold_in(
+            jax.random.clone(bench.report_key), np.uint32(rows_of.ATTACKS.index(attack))
+        )
         perceptron = attacks.Perceptron(epochs=min(50, here.settings.epochs))
-        return attacks.trained_membership(key, posteriors, asked.member, side=side, perceptron=perceptron)
+        return attacks.trained_membership(
+            key, posteriors, asked.member, side=side, perceptron=perceptron
+        )
     odds = attacks.log_odds(asked.outputs, labels)
     if attack == "RMIA offline":
         return attacks.rmia(odds, asked.member, form="offline")
@@ -141,7 +156,10 @@ def hyperbolicity(bench: cells.Bench) -> dict[str, float]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Attacked(Settings):
-    """The settings of a training, and how many networks an attack has: a row with another number is another row."""
+    """The settings of a training, and how many networks an attack has.
+
+    A row with another number is another row.
+    """
 
     models: int
 
@@ -163,7 +181,15 @@ def plan(config: rows_of.Config) -> Iterator[tuple[Cell, Attacked]]:
             row = {"delta": like.delta, "share": share}
             for protocol, attack in itertools.product(config.protocols, config.attacks):
                 for target in range(config.models):
-                    yield cell(name, epsilon, target, like.epsilon_proved, attack=attack, protocol=protocol, **row)
+                    yield cell(
+                        name,
+                        epsilon,
+                        target,
+                        like.epsilon_proved,
+                        attack=attack,
+                        protocol=protocol,
+                        **row,
+                    )
         yield cell(GRAPH, math.inf, 0, attack=GRAPH, protocol="", delta=0.0, share=0.0)
 
 
@@ -179,7 +205,8 @@ def compute(cell: Cell, chosen: Attacked) -> _runner.Found:
 
 _TEXT = show.prose("poindp_membership")
 
-TRAINED, LIRA = rows_of.ATTACKS[0], "LiRA online"
+TRAINED = rows_of.ATTACKS[0]
+LIRA = "LiRA online"
 """The paper's attack, and a stronger one."""
 _STRICT = ("TPR at 1 % FPR", "TPR at 0.1 % FPR")
 
@@ -203,14 +230,20 @@ def as_markdown(frame: pd.DataFrame) -> str:
     picture = f"![AUC of each attack]({NAME}.png)"
     parts = ["# Membership inference on graph networks (Table 3)", _TEXT.about, picture]
     if len(attacked):
-        parts += [*match(attacked), _TEXT.grid.format(unprotected=_above_gcn(attacked)), _grid(attacked)]
+        parts += [
+            *match(attacked),
+            _TEXT.grid.format(unprotected=_above_gcn(attacked)),
+            _grid(attacked),
+        ]
     parts.append("## The graphs")
     for dataset, part in frame[frame.attack == GRAPH].groupby("dataset", sort=False):
         mean, most = (part.set_index("metric").value[name] for name in DELTAS)
         words = f"{dataset}: Gromov's four-point delta, sampled: mean {mean:.2f}, maximum {most:g}"
         known = rows_of.HYPERBOLICITY.get(str(dataset))
         parts.append(f"{words}." if known is None else f"{words}; the paper prints {known}.")
-    for (dataset, share, protocol), asked in attacked.groupby(["dataset", "share", "protocol"], sort=False):
+    for (dataset, share, protocol), asked in attacked.groupby(
+        ["dataset", "share", "protocol"], sort=False
+    ):
         if asked.attack.nunique() > 2:  # else the grid says it all
             title = f"## {dataset}, {_of(share)} the nodes are members, {protocol}"
             parts += [title, _attacks(asked, str(dataset))]
@@ -223,7 +256,9 @@ def _of(share: float) -> str:
 
 def _areas(frame: pd.DataFrame) -> show.Values:
     """Per cent AUC by target, of each data set, share, protocol, mechanism and attack."""
-    return show.by_seed(frame[frame.metric == "AUC"], ["dataset", "share", "protocol", "mechanism", "attack"])
+    return show.by_seed(
+        frame[frame.metric == "AUC"], ["dataset", "share", "protocol", "mechanism", "attack"]
+    )
 
 
 def _protocols(frame: pd.DataFrame) -> list[tuple[float, str]]:
@@ -235,7 +270,9 @@ def _protocols(frame: pd.DataFrame) -> list[tuple[float, str]]:
 def distances(frame: pd.DataFrame) -> pd.DataFrame:
     """How far the paper's attack is from printed AUCs by share and protocol, over the cells that all have."""
     means = frame[(frame.attack == TRAINED) & (frame.metric == "AUC")]
-    wide = 100 * means.pivot_table(index=["dataset", "mechanism"], columns=["share", "protocol"], values="value")
+    wide = 100 * means.pivot_table(
+        index=["dataset", "mechanism"], columns=["share", "protocol"], values="value"
+    )
     printed = pd.Series({cell: auc for cell, (auc, _) in TABLE_3.items()}, name="printed")
     both = wide.loc[wide.index.isin(list(TABLE_3))].dropna()
     if both.empty:
@@ -251,7 +288,10 @@ def _closest(found: pd.DataFrame) -> str:
 
 
 def match(frame: pd.DataFrame) -> list[str]:
-    """Which protocol is closest to the paper's numbers, as a section; none where none can be compared."""
+    """Which protocol is closest to the paper's numbers, as a section.
+
+    None where none can be compared.
+    """
     found = distances(frame)
     if found.empty:
         return []
@@ -263,19 +303,24 @@ def match(frame: pd.DataFrame) -> list[str]:
         }
         for share, protocol, apart, count in shown.itertuples(index=False, name=None)
     )  # fmt: skip
-    verdict = "it reproduces the paper" if found.apart.min() <= CLOSE else "none reproduces the paper"
+    verdict = (
+        "it reproduces the paper" if found.apart.min() <= CLOSE else "none reproduces the paper"
+    )
     return [_TEXT.match.format(table=apart, best=_closest(found), verdict=verdict)]
 
 
 def _grid(frame: pd.DataFrame) -> str:
     """A row for each network and attack, a column for each protocol."""
-    values, pairs, rows = _areas(frame), _protocols(frame), []
+    values = _areas(frame)
+    pairs = _protocols(frame)
+    rows = []
 
     def cell(*key: Any) -> str:
         if key not in values:
             return ""
         *of, name, attack = key
-        text, gap = f"{values[key].mean():.1f}", show.contrast(values, key, (*of, STRUCTURE + name, attack))
+        text = f"{values[key].mean():.1f}"
+        gap = show.contrast(values, key, (*of, STRUCTURE + name, attack))
         return f"**{text}**" if gap is not None and gap.mean > 0 and show.significant(gap) else text
 
     asked = dict.fromkeys(frame.dataset), MECHANISMS, ("", STRUCTURE), (TRAINED, LIRA)
@@ -290,23 +335,36 @@ def _grid(frame: pd.DataFrame) -> str:
 
 def _above_gcn(frame: pd.DataFrame) -> str:
     """How often LaP's networks give more away than unprotected ones, and whether records are why."""
-    lap, gcn = f"{PUBLISHED}lap", "gcn"
-    values, gaps = _areas(frame), []
+    lap = f"{PUBLISHED}lap"
+    gcn = "gcn"
+    values = _areas(frame)
+    gaps = []
     for key in values:
         if key[3:] == (lap, LIRA):
-            both = [show.contrast(values, key, (*key[:3], other, LIRA)) for other in (gcn, STRUCTURE + lap)]
+            both = [
+                show.contrast(values, key, (*key[:3], other, LIRA))
+                for other in (gcn, STRUCTURE + lap)
+            ]
             gaps += [both] if None not in both else []
     if not gaps:
         return ""
     above, by_records = (show.counted(each)[0] for each in zip(*gaps, strict=True))
-    return _TEXT.above_gcn.format(lap=label(lap), gcn=label(gcn), above=above, all=len(gaps), records=by_records)
+    return _TEXT.above_gcn.format(
+        lap=label(lap), gcn=label(gcn), above=above, all=len(gaps), records=by_records
+    )
 
 
 @show.tabled
 def _attacks(frame: pd.DataFrame, dataset: str) -> show.Rows:
-    for (name, epsilon, attack), part in frame.groupby(["mechanism", "epsilon", "attack"], sort=False):
-        found = {str(metric): show.interval(100 * each.value.dropna()) for metric, each in part.groupby("metric")}
-        area, proved = found["AUC"], part.iloc[0].epsilon_proved
+    for (name, epsilon, attack), part in frame.groupby(
+        ["mechanism", "epsilon", "attack"], sort=False
+    ):
+        found = {
+            str(metric): show.interval(100 * each.value.dropna())
+            for metric, each in part.groupby("metric")
+        }
+        area = found["AUC"]
+        proved = part.iloc[0].epsilon_proved
         printed = TABLE_3.get((dataset, str(name)), ("", "")) if attack == TRAINED else ("", "")
         yield {
             "row": label(str(name)), "eps": f"{epsilon:g}",
@@ -318,26 +376,43 @@ def _attacks(frame: pd.DataFrame, dataset: str) -> show.Rows:
 
 
 def _figure(frame: pd.DataFrame) -> Any:
-    """AUC by share and protocol: a panel for each data set and attack, filled for rows, hollow for twins."""
-    datasets, pairs, values = list(dict.fromkeys(frame.dataset)), _protocols(frame), _areas(frame)
+    """AUC by share and protocol.
+
+    A panel for each data set and attack, filled for rows, hollow for twins.
+    """
+    datasets = list(dict.fromkeys(frame.dataset))
+    pairs = _protocols(frame)
+    values = _areas(frame)
     names = [name for name in MECHANISMS if (frame.mechanism == name).any()]
-    figure, axes = show.panels(2 * len(datasets), width=3.6, height=0.8 + 0.42 * len(names), columns=len(datasets))
+    figure, axes = show.panels(
+        2 * len(datasets), width=3.6, height=0.8 + 0.42 * len(names), columns=len(datasets)
+    )
     for place, axis in enumerate(axes):
         dataset, attack = datasets[place % len(datasets)], (TRAINED, LIRA)[place // len(datasets)]
         for turn, pair in enumerate(pairs):
             shift = 0.12 * (turn - (len(pairs) - 1) / 2)
             for prefix, filled in ((STRUCTURE, "none"), ("", "full")):
                 keys = [(dataset, *pair, prefix + name, attack) for name in names]
-                points = [(values[key].mean(), at + shift) for at, key in enumerate(keys) if key in values]
+                points = [
+                    (values[key].mean(), at + shift) for at, key in enumerate(keys) if key in values
+                ]
                 axis.plot(
                     *np.reshape(points, (-1, 2)).T, marker="o", markersize=4, linestyle="none", fillstyle=filled,
                     color=f"C{turn}", label=f"{pair[1]}, {pair[0]:g} members" if filled == "full" else None,
                 )  # fmt: skip
         if attack == TRAINED:
-            printed = {at: TABLE_3[dataset, name][0] for at, name in enumerate(names) if (dataset, name) in TABLE_3}
-            axis.plot(list(printed.values()), list(printed), "kx", markersize=6, label="the paper's")
+            printed = {
+                at: TABLE_3[dataset, name][0]
+                for at, name in enumerate(names)
+                if (dataset, name) in TABLE_3
+            }
+            axis.plot(
+                list(printed.values()), list(printed), "kx", markersize=6, label="the paper's"
+            )
         axis.axvline(50, color="0.6", linewidth=0.8, zorder=0)
-        axis.set_yticks(range(len(names)), [label(name) for name in names] if place % len(datasets) == 0 else [])
+        axis.set_yticks(
+            range(len(names)), [label(name) for name in names] if place % len(datasets) == 0 else []
+        )
         axis.set(ylim=(len(names) - 0.5, -0.5), xlim=(35, 101), xlabel="AUC (%); 50 is guessing")
         axis.set_title(f"{dataset}, {attack}", fontsize=9)
     found = distances(frame)

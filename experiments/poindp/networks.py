@@ -31,7 +31,10 @@ def vanilla(model: models.Model) -> models.Model:
 
     def init(key: Any, inputs: NoisyInputs) -> Any:
         key, noise_key = jax.random.split(key)
-        return {**model.init(key, inputs.inputs), "noise": {"words": jax.random.key_data(noise_key)}}
+        return {
+            **model.init(key, inputs.inputs),
+            "noise": {"words": jax.random.key_data(noise_key)},
+        }
 
     def apply(variables: Any, inputs: NoisyInputs, *, key: Any, train: bool) -> Any:
         own = {name: part for name, part in variables.items() if name != "noise"}
@@ -47,7 +50,10 @@ def vanilla(model: models.Model) -> models.Model:
 
 
 def network(name: str, settings: Settings, classes: int) -> tuple[models.Model, Kind]:
-    """The network of a row and its kind of inputs; ``gcn+H`` adds a perceptron of the places to a GCN's layers."""
+    """The network of a row and its kind of inputs.
+
+    ``gcn+H`` adds a perceptron of the places to a GCN's layers.
+    """
     width, dropout = settings.hidden, settings.dropout
     gcn = models.gcn(2, width, classes, dropout, "symmetric")
     plain: dict[str, tuple[models.Model, Kind]] = {
@@ -66,13 +72,20 @@ def network(name: str, settings: Settings, classes: int) -> tuple[models.Model, 
     form, _, mine = name.rpartition(":")
     noise: Any = {"published": "released", "printed": "printed"}.get(form, "off")
     strength: Any = {"rddp": "random", "atdp": "attention"}.get(mine, "hierarchy")
-    branches: Any = tuple(branch for branch in ("inter", "intra") if not mine.endswith(f" without {branch}"))
-    made = models.poindp(classes, width, dropout, noise, branches, not mine.endswith(WITHOUT[2]), strength)
+    branches: Any = tuple(
+        branch for branch in ("inter", "intra") if not mine.endswith(f" without {branch}")
+    )
+    made = models.poindp(
+        classes, width, dropout, noise, branches, not mine.endswith(WITHOUT[2]), strength
+    )
     return made, "poindp"
 
 
 def inputs_of(kind: Kind, op: Any, x: Any, known: Any, epsilon: float, settings: Settings) -> Any:
-    """The inputs of a network: rows x, float [n, d], and each node's public place and sensitivities [n, 4]."""
+    """The inputs of a network.
+
+    Rows x, float [n, d], and each node's public place and sensitivities [n, 4].
+    """
     rows = models.NodeInputs(op, x)
     if kind == "node":
         return rows

@@ -1,4 +1,7 @@
-"""Figures 4 to 6: how much noise the paper's private networks put on each node, and where it is on the disk."""
+"""Figures 4 to 6.
+
+How much noise the paper's private networks put on each node, and where it is on the disk.
+"""
 
 import dataclasses
 import math
@@ -22,7 +25,10 @@ from ldp_jax.learning.models import poindp
 
 NAME, CALLED = "poindp_noise", "nodes"
 METRICS = ("x", "y", "noise")
-MECHANISMS = (*(f"{PUBLISHED}{name}" for name in ("poindp", "vanpd", "lap", "rddp", "atdp")), f"{PRINTED}poindp")
+MECHANISMS = (
+    *(f"{PUBLISHED}{name}" for name in ("poindp", "vanpd", "lap", "rddp", "atdp")),
+    f"{PRINTED}poindp",
+)
 NODES = 400
 """Drawn at random, the same for all networks."""
 
@@ -51,7 +57,8 @@ def noise_of(bench: cells.Bench, name: str, epsilon: float) -> np.ndarray:
     quiet: Any = poindp(here.data.num_classes, settings.hidden, settings.dropout)
     plain = given = networks.inputs_of(kind, here.op, here.records, here.known, epsilon, settings)
     if kind == "noisy":
-        (quiet, _), plain = networks.network("gcn", settings, here.data.num_classes), given.inputs
+        quiet, _ = networks.network("gcn", settings, here.data.num_classes)
+        plain = given.inputs
     return np.asarray(_added(score.variables, given, plain, model=model, quiet=quiet), np.float64)
 
 
@@ -71,7 +78,9 @@ def plan(config: Config) -> Iterator[tuple[Cell, Settings]]:
     for name in filter(config.asks_for, MECHANISMS):
         proved = accuracy.cell_of(chosen, data.name, "random", name, epsilons[0], 0).epsilon_proved
         for node in np.sort(drawn).tolist():
-            yield Cell.of(chosen, data.name, "noise", RECORD, name, epsilons[0], 0, proved, node=node)
+            yield Cell.of(
+                chosen, data.name, "noise", RECORD, name, epsilons[0], 0, proved, node=node
+            )
 
 
 def compute(cell: Cell, chosen: Settings) -> Found:
@@ -79,7 +88,9 @@ def compute(cell: Cell, chosen: Settings) -> Found:
     size = noise_of(bench, cell.mechanism, cell.epsilon)[cell.node]
     x, y = bench.world.places[cell.node]
     values = (x, y, size if math.isfinite(size) else math.nan)
-    return Found(rounded(dict(zip(METRICS, values, strict=True))), notes=accuracy.notes(cell, chosen))
+    return Found(
+        rounded(dict(zip(METRICS, values, strict=True))), notes=accuracy.notes(cell, chosen)
+    )
 
 
 _TEXT = show.prose("poindp_noise")
@@ -97,7 +108,8 @@ def pages(out: Path) -> tuple[list[str], dict[str, Any]]:
         return [], {}
     dataset, epsilon = frame.dataset.iloc[-1], frame.epsilon.iloc[-1]  # of several the last
     nodes = _nodes(frame[(frame.dataset == dataset) & (frame.epsilon == epsilon)])
-    most, title = max(map(len, nodes.values())), f"{dataset}, epsilon {epsilon:g}"
+    most = max(map(len, nodes.values()))
+    title = f"{dataset}, epsilon {epsilon:g}"
     about = _TEXT.about.format(nodes=most, dataset=dataset, epsilon=epsilon, chance=_chance(nodes))
     shares = {"10 % below": 0.1, "median": 0.5, "90 % below": 0.9}
     rows = [
@@ -111,7 +123,12 @@ def pages(out: Path) -> tuple[list[str], dict[str, Any]]:
     figures = {"poindp_figure4": _cumulative(nodes, title)}
     figures |= {stem: _disks(nodes, names, title) for stem, names in DISKS.items()}
     pictures = [f"![Figure {stem[-1]}]({stem}.png)" for stem in figures]
-    return ["## Figures 4 to 6: noise on nodes, as published", about, show.table(rows), *pictures], figures
+    return [
+        "## Figures 4 to 6: noise on nodes, as published",
+        about,
+        show.table(rows),
+        *pictures,
+    ], figures
 
 
 Nodes = dict[str, pd.DataFrame]
@@ -140,7 +157,10 @@ def _cumulative(nodes: Nodes, title: str) -> Any:
 
 
 def _disks(nodes: Nodes, names: tuple[str, ...], title: str) -> Any:
-    """The disk above, and below it the same with true distances from the centre; one colour scale."""
+    """The disk above, and below it the same with true distances from the centre.
+
+    One colour scale.
+    """
     from matplotlib.colors import LogNorm
     from matplotlib.patches import Circle
 
@@ -151,16 +171,23 @@ def _disks(nodes: Nodes, names: tuple[str, ...], title: str) -> Any:
         axis.set_axis_off()
     if not drawn:
         return figure
-    colours = LogNorm(*np.nanquantile(np.concatenate([nodes[name].noise for name in drawn]), [0.02, 0.98]))
+    colours = LogNorm(
+        *np.nanquantile(np.concatenate([nodes[name].noise for name in drawn]), [0.02, 0.98])
+    )
     for name in drawn:
-        place, part = names.index(name), nodes[name].dropna().sort_values("noise")  # the darkest last: on top
+        place, part = (
+            names.index(name),
+            nodes[name].dropna().sort_values("noise"),
+        )  # the darkest last: on top
         stretch = part.distance / np.maximum(np.hypot(part.x, part.y), 1e-9)
         rim = math.ceil(part.distance.max())
         above, below = axes[place], axes[place + len(names)]
         for axis, scale, rings in ((above, 1.0, (1.0,)), (below, stretch, range(2, rim + 1, 2))):
             axis.set_aspect("equal")
             for ring in rings:
-                axis.add_patch(Circle((0, 0), ring, fill=False, color="0.8", linewidth=0.6, zorder=1))
+                axis.add_patch(
+                    Circle((0, 0), ring, fill=False, color="0.8", linewidth=0.6, zorder=1)
+                )
                 if axis is below:
                     axis.text(
                         0, -ring, f"{ring}", fontsize=6, color="0.3", ha="center", va="center", zorder=3,
@@ -173,10 +200,15 @@ def _disks(nodes: Nodes, names: tuple[str, ...], title: str) -> Any:
             most = 1.04 * max(rings)
             axis.set_xlim(-most, most)
             axis.set_ylim(-most, most)
-        above.set_title(f"{label(name)}: correlation with the radius {_with_radius(part):+.2f}", fontsize=8)
+        above.set_title(
+            f"{label(name)}: correlation with the radius {_with_radius(part):+.2f}", fontsize=8
+        )
     figure.colorbar(dots, ax=axes, shrink=0.6, aspect=35, fraction=0.03, extend="both", pad=0.01)
     # As the paper reads its figures.
-    fading = ", ".join(label(name) for name in drawn if _with_radius(nodes[name]) < -_chance(nodes)) or "no network"
+    fading = (
+        ", ".join(label(name) for name in drawn if _with_radius(nodes[name]) < -_chance(nodes))
+        or "no network"
+    )
     found = f"Mean absolute noise fades with the radius in {fading}, of {len(drawn)}"
     figure.suptitle(f"{found}\n{title}; above the disk, below hyperbolic distances", fontsize=9)
     return figure

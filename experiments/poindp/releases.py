@@ -7,7 +7,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.poindp.settings import FEATURES, LEVELS, PRINTED, PUBLISHED, SHARES, STRUCTURE, Settings
+from experiments.poindp.settings import (
+    FEATURES,
+    LEVELS,
+    PRINTED,
+    PUBLISHED,
+    SHARES,
+    STRUCTURE,
+    Settings,
+)
 from ldp_jax import hyperbolic
 from ldp_jax.accounting.guarantee import RECORD, Guarantee, PipelineGuarantee
 
@@ -25,7 +33,10 @@ def is_sound(name: str) -> bool:
 
 @lru_cache(maxsize=64)
 def mechanism(name: str, epsilon: float, settings: Settings) -> Any:
-    """The mechanism on projected records; ``levels`` is a stack of one for each level of the hierarchy."""
+    """The mechanism on projected records.
+
+    ``levels`` is a stack of one for each level of the hierarchy.
+    """
     words = {"delta": settings.delta, "dim": settings.dim, "clip": settings.clip}
     if name in SHARES:
         return hyperbolic.RadialAngularGaussian(epsilon=epsilon, radial_share=SHARES[name], **words)
@@ -34,7 +45,10 @@ def mechanism(name: str, epsilon: float, settings: Settings) -> Any:
 
 
 def levels(places: np.ndarray) -> np.ndarray:
-    """The level of each node by the radius of its public place: 0 for the innermost third, 2 for the outermost."""
+    """The level of each node by the radius of its public place.
+
+    0 for the innermost third, 2 for the outermost.
+    """
     radius = np.asarray(hyperbolic.radius(places))
     rank = np.empty(len(radius), np.int32)
     rank[np.argsort(radius, kind="stable")] = np.arange(len(radius), dtype=np.int32)
@@ -47,10 +61,14 @@ def projected(key: Any, unit: np.ndarray, dim: int) -> np.ndarray:
     return unit @ np.asarray(projection)
 
 
-def reports(key: Any, name: str, epsilon: float, records: np.ndarray, places: Any, settings: Settings) -> Any:
+def reports(
+    key: Any, name: str, epsilon: float, records: np.ndarray, places: Any, settings: Settings
+) -> Any:
     """The reports of a sound mechanism, a row a user; ``epsilon`` is the largest of all users."""
     if name == "laplace":
-        return jnp.asarray(records) + laplace_scale(epsilon) * jax.random.laplace(key, records.shape)
+        return jnp.asarray(records) + laplace_scale(epsilon) * jax.random.laplace(
+            key, records.shape
+        )
     made = mechanism(name, epsilon, settings)
     users = len(records)
     level = levels(places) if name == "levels" else None
@@ -90,7 +108,11 @@ def guarantee(name: str, epsilon: float, settings: Settings) -> PipelineGuarante
     elif is_sound(name) and not name.startswith(STRUCTURE):
         mine = base(name)
         laplace = mine == "laplace"
-        spent = of_laplace(laplace_scale(epsilon)) if laplace else mechanism(mine, epsilon, settings).guarantee()
+        spent = (
+            of_laplace(laplace_scale(epsilon))
+            if laplace
+            else mechanism(mine, epsilon, settings).guarantee()
+        )
     else:
         return None
     return PipelineGuarantee.of([spent], protected=("features",), unprotected=UNPROTECTED)

@@ -24,7 +24,8 @@ results_in = accuracy.results_in
 
 def write(out: Path) -> list[Path]:
     frame = accuracy.results_in(out).read()
-    levels, (of_noise, figures) = _levels(frame), noise.pages(out)
+    levels = _levels(frame)
+    of_noise, figures = noise.pages(out)
     figures |= {} if levels.empty else {_FIGURE_3_NAME: _figure_3(levels)}
     sections = [*_accuracy(frame), *gaps.section(out), *of_noise]
     text = "\n\n".join(["# PoinDP: hierarchy-aware noise for graph networks", *sections])
@@ -58,11 +59,20 @@ def _accuracy(frame: pd.DataFrame) -> list[str]:
         for dataset, part in frame[frame.split == split].groupby("dataset", sort=False):
             if table := make(part, str(dataset), epsilon):
                 seeds = f"{part.seed.nunique()} seeds; config `{part.config.iloc[0]}`."
-                sections += [f"## {title}: {dataset}, {split} split, epsilon {epsilon:g}", seeds, table]
+                sections += [
+                    f"## {title}: {dataset}, {split} split, epsilon {epsilon:g}",
+                    seeds,
+                    table,
+                ]
     levels = _levels(frame)
     if not levels.empty:
         title = "## Figure 3: training nodes from parts of the hierarchy"
-        sections += [title, _TEXT.figure_3, f"![Figure 3]({_FIGURE_3_NAME}.png)", _table_of_figure_3(levels)]
+        sections += [
+            title,
+            _TEXT.figure_3,
+            f"![Figure 3]({_FIGURE_3_NAME}.png)",
+            _table_of_figure_3(levels),
+        ]
     return sections
 
 
@@ -83,7 +93,11 @@ def _table_1(frame: pd.DataFrame, dataset: str, epsilon: float) -> show.Rows:
             if key not in values:
                 continue
             printed = rows_of.TABLE_1.get((dataset, name), ("", ""))
-            over = show.contrast(values, key, (rows_of.PUBLIC, 0.0, WEIGHTED)) if name != rows_of.PUBLIC else None
+            over = (
+                show.contrast(values, key, (rows_of.PUBLIC, 0.0, WEIGHTED))
+                if name != rows_of.PUBLIC
+                else None
+            )
             yield {
                 "row": rows_of.label(name), "privacy": privacy, "proved eps, delta": _proved(frame, name, eps),
                 "paper W-F1": printed[0], "paper M-F1": printed[1], "W-F1": show.interval(values[key]),
@@ -101,7 +115,8 @@ def _table_2(frame: pd.DataFrame, dataset: str, epsilon: float) -> show.Rows:
     if not any((name, epsilon, WEIGHTED) in values for name in rows_of.ABLATED[1:4]):
         return
     for name in (*rows_of.ABLATED, *rows_of.SHARES):
-        whole, key = name.split(" without")[0], (name, epsilon, WEIGHTED)
+        whole = name.split(" without")[0]
+        key = (name, epsilon, WEIGHTED)
         if key not in values:
             continue
         less = show.contrast(values, key, (whole, epsilon, WEIGHTED)) if name != whole else None
@@ -118,7 +133,9 @@ _SHOWN = (f"{rows_of.PUBLISHED}poindp", f"{rows_of.PRINTED}poindp", "radial")
 
 
 def _by_epsilon(frame: pd.DataFrame, split: str, name: str) -> dict[float, pd.Series]:
-    values = show.by_seed(frame[(frame.split == split) & (frame.metric == WEIGHTED)], ["mechanism", "epsilon"])
+    values = show.by_seed(
+        frame[(frame.split == split) & (frame.metric == WEIGHTED)], ["mechanism", "epsilon"]
+    )
     return {epsilon: values[other, epsilon] for other, epsilon in sorted(values) if other == name}
 
 
@@ -126,7 +143,10 @@ def _figure_3(frame: pd.DataFrame) -> Any:
     figure, axes = show.panels(len(_READINGS), width=3.6, height=3.2)
     for axis, split in zip(axes, _READINGS, strict=True):
         axis.set_xscale("log")
-        lines = {name: _by_epsilon(frame, split, name) for name in (*_SHOWN, f"{rows_of.STRUCTURE}radial")}
+        lines = {
+            name: _by_epsilon(frame, split, name)
+            for name in (*_SHOWN, f"{rows_of.STRUCTURE}radial")
+        }
         show.curves(axis, lines, rows_of.LABELS, rows_of.COLOURS, apart=0.04, markersize=3)
         axis.set(xlabel="nominal epsilon", ylabel="weighted F1 (%)")
         axis.set_title(f"training nodes: {_READINGS[split]}", fontsize=9)

@@ -11,12 +11,14 @@ from ldp_jax.attacks.shadows import MembershipProtocol
 
 PROJECTED = "projected"
 NON_PRIVATE = ("gcn", "gat", "hgcn", "hyperimba", "poindp", PROJECTED, "mlp")
-"""Networks on the records themselves; ``poindp`` without noise, ``mlp`` without edges, and ``projected``: what the
-sound rows do, of records that are projected and not noisy.
+"""Networks on the records themselves; ``poindp`` without noise, ``mlp`` without edges, and
+``projected``: what the sound rows do, of records that are projected and not noisy.
 """
 
 PUBLISHED = "published:"
-"""Before the name of a private network of the paper, trained and tested as the authors' code does it."""
+"""Before the name of a private network of the paper, trained and tested as the authors' code does
+it.
+"""
 
 PRINTED = "printed:"
 """Before ``poindp``: its noise by eq. 12, which the authors' code does not have."""
@@ -35,22 +37,27 @@ STRUCTURE, FEATURES = "structure-only:", "features-only:"
 """Before a sound mechanism: one public record for all; and the reports without any edge."""
 
 SOUND = ("hyperbolic", "radial", "levels", "laplace")
-"""Each user reports their record once: by a Gaussian in the tangent space, by radius and angle, by the Gaussian
-with less budget at lower levels of the public hierarchy, by Laplace noise on all features.
+"""Each user reports their record once: by a Gaussian in the tangent space, by radius and angle, by
+the Gaussian with less budget at lower levels of the public hierarchy, by Laplace noise on all
+features.
 """
 
 PUBLIC = f"{STRUCTURE}stack"
-"""What the graph and the training labels say of everybody, no record and no network: rows are held against it."""
+"""What the graph and the training labels say of everybody, no record and no network: rows are held
+against it.
+"""
 
 SHARES = {"radial": 0.5, "radial without inter": 0.0, "radial without intra": 1.0}
 """What the radius has of the budget of each radial row."""
 
 LEVELS = (1.0, 0.5, 0.25)
-"""What the inner, the middle and the outer third of the hierarchy have of epsilon, in ``levels``."""
+"""What the inner, the middle and the outer third of the hierarchy have of epsilon, in
+``levels``.
+"""
 
 LENGTHS = {"amazon_computers": 5.0, "amazon_photo": 5.0}
-"""To which records are scaled; 1 elsewhere. The authors take Amazon's as they are, some 15 long, and others so that
-their values sum to 1; in 200 epochs of Adam short records are not learned from.
+"""To which records are scaled; 1 elsewhere. The authors take Amazon's as they are, some 15 long,
+and others so that their values sum to 1; in 200 epochs of Adam short records are not learned from.
 """
 
 EPSILONS = (0.01, 0.05, 0.1, 0.5, 1.0)
@@ -89,7 +96,8 @@ class Settings(_common.Settings):
     Attributes:
       embedding_epochs: passes of the Poincaré embedding after burn-in.
       embedding_burn_in: passes before.
-      steps: of feature propagation (LPGNN's KProp) of reports; each Gaussian row takes the best in validation.
+      steps: of feature propagation (LPGNN's KProp) of reports; each Gaussian row takes the best in
+        validation.
       length: to which records are scaled for networks that see them.
       dim: coordinates of the reported record: a public random projection of the features.
       clip: of its length; every record is scaled to length 1 first.
@@ -117,10 +125,16 @@ class Settings(_common.Settings):
 Part = Literal["table1", "table2", "figure3", "noise", "membership", "gaps"]
 PARTS: tuple[Part, ...] = get_args(Part)
 Split = Literal["random", "public"]
-Attack = Literal["trained", "trained, with hierarchy", "LiRA online", "LiRA offline", "RMIA offline"]
+Attack = Literal[
+    "trained", "trained, with hierarchy", "LiRA online", "LiRA offline", "RMIA offline"
+]
 ATTACKS: tuple[Attack, ...] = get_args(Attack)
 """On membership; the first is the paper's."""
-BUDGETS: dict[Part, tuple[float, ...]] = {"table2": (0.01,), "figure3": EPSILONS, "membership": (0.2,)}
+BUDGETS: dict[Part, tuple[float, ...]] = {
+    "table2": (0.01,),
+    "figure3": EPSILONS,
+    "membership": (0.2,),
+}
 """The paper's, where they are not 1."""
 
 
@@ -128,20 +142,26 @@ BUDGETS: dict[Part, tuple[float, ...]] = {"table2": (0.01,), "figure3": EPSILONS
 class Config:
     """Hierarchy-aware noise for graph networks, as published and sound, and membership attacks (PoinDP, 2024).
 
-    Private rows stand twice: as published, of which nothing is proved, and sound, each record reported once.
+    Private rows stand twice: as published, of which nothing is proved, and sound, each record
+    reported once.
 
-    Parts: table1, table2 (ablations), figure3 (training nodes by hierarchy) and noise (Figures 4 to 6) of the first
-    data set, membership (Table 3), gaps (one change at a time where we differ from Tables 1 and 2).
+    Parts: table1, table2 (ablations), figure3 (training nodes by hierarchy) and noise (Figures 4 to
+    6) of the first data set, membership (Table 3), gaps (one change at a time where we differ from
+    Tables 1 and 2).
     """
 
     parts: tuple[Part, ...] = PARTS[:-1]
     """gaps only where asked for"""
     datasets: tuple[str, ...] = ()
-    """names, or paths of .npz files; by default cora, citeseer and amazon_photo, of membership those of Table 3"""
+    """names, or paths of .npz files; by default cora, citeseer and amazon_photo, of membership
+    those of Table 3
+    """
     mechanisms: tuple[str, ...] = ()
     """rows whose name has one of these words in it, or is the word after "=" """
     epsilons: tuple[float, ...] = ()
-    """by default the paper's of each part: 1, in table2 0.01, in membership 0.2; noise and membership take one"""
+    """by default the paper's of each part: 1, in table2 0.01, in membership 0.2; noise and
+    membership take one
+    """
     seeds: int = 5
     """how many: each a split, noise and training"""
     splits: tuple[Split, ...] = ("random", "public")
@@ -168,11 +188,18 @@ class Config:
 
     def asked(self, part: Part) -> tuple[tuple[str, ...], tuple[float, ...]]:
         """Data sets and budgets of a part: those of the command line's words, or the part's own."""
-        known = ("pubmed", "amazon_photo") if part == "membership" else ("cora", "citeseer", "amazon_photo")
+        known = (
+            ("pubmed", "amazon_photo")
+            if part == "membership"
+            else ("cora", "citeseer", "amazon_photo")
+        )
         return self.datasets or known, self.epsilons or BUDGETS.get(part, (1.0,))
 
     def asks_for(self, mechanism: str) -> bool:
-        meant = (mechanism == word[1:] if word.startswith("=") else word in mechanism for word in self.mechanisms)
+        meant = (
+            mechanism == word[1:] if word.startswith("=") else word in mechanism
+            for word in self.mechanisms
+        )
         return not self.mechanisms or any(meant)
 
 
@@ -204,7 +231,9 @@ HYPERBOLICITY: dict[str, float] = _KNOWN["hyperbolicity"]
 
 
 def printed(row: Mapping[str, Any]) -> float | None:
-    place, epsilon, metric = (row["dataset"], row["mechanism"]), row["epsilon"], row["metric"]
+    place = (row["dataset"], row["mechanism"])
+    epsilon = row["epsilon"]
+    metric = row["metric"]
     if row["task"] == "membership":
         scores = dict(zip(("AUC", "precision"), TABLE_3.get(place, ()), strict=False))
         return scores.get(metric) if row["attack"] == "trained" else None

@@ -1,4 +1,7 @@
-"""Node classification and link prediction from locally private features: the plan, and its computation."""
+"""Node classification and link prediction from locally private features.
+
+The plan, and its computation.
+"""
 
 from collections.abc import Iterator
 from functools import partial
@@ -21,13 +24,19 @@ def load(dataset: str) -> datasets.Dataset:
 
 
 @planned
-def plan_task(config: Config, task: Task, dataset: str, todo: Plan) -> Iterator[tuple[cells.Cell, Settings]]:
-    """The cells of a task and data set: baselines, then every mechanism and budget, each followed by its twin."""
+def plan_task(
+    config: Config, task: Task, dataset: str, todo: Plan
+) -> Iterator[tuple[cells.Cell, Settings]]:
+    """The cells of a task and data set.
+
+    Baselines, then every mechanism and budget, each followed by its twin.
+    """
     data = load(dataset)
     if task == "node" and data.y.shape != (data.num_nodes,):
         console.print(f"{dataset} has no single label for each node: node task left out")
         return
-    resolved, dim = settings(config, task, dataset, fingerprint(data), todo), data.num_features
+    resolved = settings(config, task, dataset, fingerprint(data), todo)
+    dim = data.num_features
     own_k = min(dim, cells.published_k(dataset, task))
     sweep: list[tuple[str, float, int]] = []
     if not config.ks:
@@ -45,18 +54,32 @@ def plan_task(config: Config, task: Task, dataset: str, todo: Plan) -> Iterator[
             with asked(f"{dataset}, {name}, epsilon {epsilon:g}, k {k}"):
                 made = cells.make_mechanism(name.removeprefix(cells.STRUCTURE), epsilon, dim, k)
             k = made.k
-            spent = cells.ledger(made, structure_only=name.startswith(cells.STRUCTURE)).spent(RECORD).epsilon
+            spent = (
+                cells.ledger(made, structure_only=name.startswith(cells.STRUCTURE))
+                .spent(RECORD)
+                .epsilon
+            )
         for seed in range(seeds):
-            for preprocessing in (cells.NO_EMBEDDING,) if name == cells.GRAPH_ALONE[task] else cells.EMBEDDINGS:
+            for preprocessing in (
+                (cells.NO_EMBEDDING,) if name == cells.GRAPH_ALONE[task] else cells.EMBEDDINGS
+            ):
                 row = data.name, task, RECORD, name, epsilon, seed, spent
                 yield cells.Cell.of(resolved, *row, k=k, preprocessing=preprocessing)
 
 
 def _notes(cell: cells.Cell, resolved: Settings) -> dict[str, dict[str, Any]]:
     data = load(resolved.dataset)
-    made = None if cell.mechanism.startswith(cells.STRUCTURE) else cells.made_by(cell, data.num_features)
+    made = (
+        None
+        if cell.mechanism.startswith(cells.STRUCTURE)
+        else cells.made_by(cell, data.num_features)
+    )
     promised = None if made is None else cells.ledger(made, chosen=data.public_choices).total()
-    return said_of(data, f"{cell.mechanism}, epsilon {cell.epsilon:g}, k {cell.k}, d {data.num_features}", promised)
+    return said_of(
+        data,
+        f"{cell.mechanism}, epsilon {cell.epsilon:g}, k {cell.k}, d {data.num_features}",
+        promised,
+    )
 
 
 def main(config: Config) -> None:

@@ -32,7 +32,9 @@ MANY_NODES = 10_000
 """From so many nodes on, each split's training graph is worth a program of its own."""
 
 EMBEDDINGS = ("raw", "standardized")
-"""How an embedding is preprocessed before it is trained on, each a row of its own; of equals the first is shown."""
+"""How an embedding is preprocessed before it is trained on, each a row of its own; of equals the
+first is shown.
+"""
 
 NO_EMBEDDING = "labels"
 """What stands in their place for rows of the graph alone."""
@@ -58,7 +60,10 @@ class Mechanism(NamedTuple):
 
 
 def make_mechanism(name: str, epsilon: float, dim: int, k: int) -> Mechanism:
-    """One of the paper's four mechanisms; ``k`` matters to HDS alone, the others have the papers' rule."""
+    """One of the paper's four mechanisms.
+
+    ``k`` matters to HDS alone, the others have the papers' rule.
+    """
     made = {
         "laplace": features.LaplaceVector, "piecewise": features.MultiPiecewise, "multibit": features.MultiBit,
     }  # fmt: skip
@@ -66,13 +71,21 @@ def make_mechanism(name: str, epsilon: float, dim: int, k: int) -> Mechanism:
     return Mechanism(name, epsilon, value.k, value)
 
 
-def ledger(mechanism: Mechanism, *, structure_only: bool = False, chosen: tuple[str, ...] = ()) -> Ledger:
-    """The spending of a row: a release a user, or nothing; what was ``chosen`` by the records is not protected."""
+def ledger(
+    mechanism: Mechanism, *, structure_only: bool = False, chosen: tuple[str, ...] = ()
+) -> Ledger:
+    """The spending of a row: a release a user, or nothing.
+
+    What was ``chosen`` by the records is not protected.
+    """
     unspent = Ledger(Budget(mechanism.epsilon))
     if structure_only:
         return unspent
-    exposed, released = ("edges", "labels", *chosen), mechanism.value.guarantee()
-    return unspent.spend(f"features by {mechanism.name}", released, protects=("features",), exposes=exposed)
+    exposed = ("edges", "labels", *chosen)
+    released = mechanism.value.guarantee()
+    return unspent.spend(
+        f"features by {mechanism.name}", released, protects=("features",), exposes=exposed
+    )
 
 
 def published_k(dataset: str, task: str) -> int:
@@ -129,7 +142,10 @@ def _operator(name: str) -> propagation.Operator:
 
 
 def prepare(settings: Settings, seed: int) -> Bench:
-    """What the rows of one seed share; a program that looped over two seeds would round differently."""
+    """What the rows of one seed share.
+
+    A program that looped over two seeds would round differently.
+    """
     data = load(settings.dataset)
     split_key, *keys = _keys(jax.random.key(settings.base_seed), seed)
     if settings.task == "node":
@@ -139,8 +155,9 @@ def prepare(settings: Settings, seed: int) -> Bench:
         outputs = data.num_classes
     else:
         part = splits.link_split(split_key, data.edges, data.num_nodes)
-        # Shapes of "segment" depend on the numbers of nodes and edges alone: one program for all seeds. On large
-        # graphs "ell" saves more time, three quarters of an embedding, than its compilation takes.
+        # Shapes of "segment" depend on the numbers of nodes and edges alone: one program for all
+        # seeds. On large graphs "ell" saves more time, three quarters of an embedding, than its
+        # compilation takes.
         layout = "segment" if data.num_nodes < MANY_NODES else "ell"
         op = propagation.operator(graphs.from_edges(part.train, data.num_nodes), layout=layout)
         parts = [training.Pairs(part[i], part[i + 3]) for i in range(3)]
@@ -157,14 +174,22 @@ def _keys(root: Any, seed: Any) -> Any:
 
 
 def embed(bench: Bench, mechanism: Mechanism | None, *, structure_only: bool = False) -> Any:
-    """The embedding of a cell, [n, d]: of reports, of the features, or ``structure_only``, of one public record."""
+    """The embedding of a cell, [n, d].
+
+    Of reports, of the features, or ``structure_only``, of one public record.
+    """
     default = bench.data.default_record()
     if mechanism is None:
-        # Features relative to the public default record: 0/1 features stay sparse, and what is propagated is
-        # the features rather than the degree profile of a constant.
+        # Features relative to the public default record: 0/1 features stay sparse, and what is
+        # propagated is the features rather than the degree profile of a constant.
         return propagation.ppr(bench.op, bench.x - default, *bench.numbers)
-    # A public record's noise is independent of the private row's, though both have one key: see private_embeddings.
-    x = servers.PublicRecord(bench.data.num_nodes, bench.data.num_features, default) if structure_only else bench.x
+    # A public record's noise is independent of the private row's, though both have one key: see
+    # private_embeddings.
+    x = (
+        servers.PublicRecord(bench.data.num_nodes, bench.data.num_features, default)
+        if structure_only
+        else bench.x
+    )
     # A stack of one run: a stack of several would round differently.
     stacked = bench.settings.task == "link" and bench.op.layout == "segment"
     op = jax.tree.map(lambda leaf: leaf[None], bench.op) if stacked else bench.op
@@ -173,9 +198,14 @@ def embed(bench: Bench, mechanism: Mechanism | None, *, structure_only: bool = F
 
 
 def train(bench: Bench, z: Any, preprocessing: str) -> Score:
-    """Train on the raw or on the standardised embedding; both with the same keys and the same rules."""
+    """Train on the raw or on the standardised embedding.
+
+    Both with the same keys and the same rules.
+    """
     rows = z if preprocessing == "raw" else standardized(z)
-    objective = training.node_classification if bench.settings.task == "node" else training.link_prediction
+    objective = (
+        training.node_classification if bench.settings.task == "node" else training.link_prediction
+    )
     fitted = training.fit(
         jax.random.clone(bench.fit_key), bench.model, objective, rows, bench.train, bench.validation, bench.test,
         bench.settings.for_training(bench.settings.batch_size),
@@ -205,18 +235,27 @@ def compute(bench: Bench, cell: Cell) -> _runner.Found:
         return label_propagation(bench)
     if cell.mechanism == LINK_INDICES:
         return link_indices(bench)
-    return train(bench, _embedding(bench, cell.mechanism, cell.epsilon, cell.k), cell.preprocessing).found()
+    return train(
+        bench, _embedding(bench, cell.mechanism, cell.epsilon, cell.k), cell.preprocessing
+    ).found()
 
 
 def label_propagation(bench: Bench) -> _runner.Found:
     """PageRank of the training labels; validation chooses its alpha and r: column ``chosen``."""
-    parts, classes, tol = (bench.train, bench.validation, bench.test), bench.data.num_classes, bench.settings.tol
-    test, *found = _common.label_propagation(bench.op, parts, bench.settings, tol=tol, classes=classes)
+    parts = (bench.train, bench.validation, bench.test)
+    classes = bench.data.num_classes
+    tol = bench.settings.tol
+    test, *found = _common.label_propagation(
+        bench.op, parts, bench.settings, tol=tol, classes=classes
+    )
     return Score({"accuracy": test}, *found).found()
 
 
 def link_indices(bench: Bench) -> _runner.Found:
-    """Indices of pairs of nodes on the training graph, of which validation keeps the best: column ``chosen``."""
+    """Indices of pairs of nodes on the training graph, of which validation keeps the best.
+
+    Column ``chosen``.
+    """
     n, (u, v) = bench.data.num_nodes, bench.train.edge.T
     ones = np.ones(2 * len(u), np.float32)
     links = sparse.csr_array((ones, (np.r_[u, v], np.r_[v, u])), shape=(n, n))
@@ -233,7 +272,10 @@ def link_indices(bench: Bench) -> _runner.Found:
 
     def areas(part: training.Pairs) -> dict[str, float]:
         ours, others = indices(part.edge), indices(part.non_edge)
-        return {name: float(metrics.auc(jnp.asarray(ours[name]), jnp.asarray(others[name]))) for name in ours}
+        return {
+            name: float(metrics.auc(jnp.asarray(ours[name]), jnp.asarray(others[name])))
+            for name in ours
+        }
 
     validation = areas(bench.validation)
     best = max(validation, key=lambda name: validation[name])

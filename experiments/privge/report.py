@@ -45,10 +45,17 @@ def write(out: Path) -> list[Path]:
             show.legend_below(figures[stem], axes[0])
             sections += [f"## {title}", f"![{title}]({stem}.png)", _tables(out, of_task)]
     sections += [_above(summaries, raw), _far(summaries, raw), _gaps(summaries)]
-    for task, stem, title in (("node", "figure3_k_node", "Figure 3"), ("link", "figure4_k_link", "Figure 4")):
+    for task, stem, title in (
+        ("node", "figure3_k_node", "Figure 3"),
+        ("link", "figure4_k_link", "Figure 4"),
+    ):
         if (figure := figure_k(frame, task)) is not None:
             figures[stem] = figure
-            sections += [f"## {title}: the k of HDS, {task} task", f"![{title}]({stem}.png)", _FIGURE_K]
+            sections += [
+                f"## {title}: the k of HDS, {task} task",
+                f"![{title}]({stem}.png)",
+                _FIGURE_K,
+            ]
     return show.publish(out, {"REPORT": "\n\n".join(filter(None, sections))}, figures)
 
 
@@ -67,9 +74,13 @@ def published_ks(frame: pd.DataFrame) -> dict[str, int]:
 
 
 def digest(results: Results) -> str:
-    summaries, rows = _of_folder(results.read()), []
+    summaries = _of_folder(results.read())
+    rows = []
     for one in summaries:
-        graph, known = one.find(cells.GRAPH_ALONE[one.task], 0.0), one.find(cells.NON_PRIVATE, math.inf)
+        graph, known = (
+            one.find(cells.GRAPH_ALONE[one.task], 0.0),
+            one.find(cells.NON_PRIVATE, math.inf),
+        )
         private = [line.value for line in one.lines if line.twin is not None]
         rows.append({
             "accuracy or AUC (%)": f"{one.dataset}, {one.task}", "seeds": one.seeds,
@@ -132,15 +143,27 @@ def _verdict(summaries: Sequence[summary.Summary]) -> show.Rows:
         }  # fmt: skip
 
 
-def _claimed_above(summaries: Sequence[summary.Summary]) -> Iterator[tuple[summary.Summary, summary.Line, float]]:
+def _claimed_above(
+    summaries: Sequence[summary.Summary],
+) -> Iterator[tuple[summary.Summary, summary.Line, float]]:
     """The rows of HDS that the paper prints above its non-private one, by so many points."""
-    gaps = {("node", name, epsilon): gap for name, epsilon, _, b, gap in NAMED_GAPS if b == cells.NON_PRIVATE}
+    gaps = {
+        ("node", name, epsilon): gap
+        for name, epsilon, _, b, gap in NAMED_GAPS
+        if b == cells.NON_PRIVATE
+    }
     for (task, name, row, epsilon), value in PUBLISHED_VALUES.items():
         if task == "link" and row == "hds":
-            gaps[task, name, epsilon] = value - PUBLISHED_VALUES[task, name, cells.NON_PRIVATE, math.inf]
+            gaps[task, name, epsilon] = (
+                value - PUBLISHED_VALUES[task, name, cells.NON_PRIVATE, math.inf]
+            )
     for (task, name, epsilon), gap in gaps.items():
         for one in summaries:
-            line = one.find("hds", epsilon) if (one.task, one.dataset) == (task, name) and gap > 0 else None
+            line = (
+                one.find("hds", epsilon)
+                if (one.task, one.dataset) == (task, name) and gap > 0
+                else None
+            )
             if line is not None and line.over_non_private is not None:
                 yield one, line, gap
 
@@ -158,7 +181,11 @@ def _above(summaries: Sequence[summary.Summary], raw: Sequence[summary.Summary])
                 "structure-only": line.twin, "non-private": non_private.value if non_private else "",
             })  # fmt: skip
     rows.sort(key=lambda row: [str(cell) for cell in row.values()])
-    return f"### Where the paper has HDS above its non-private row\n\n{show.table(rows)}" if rows else ""
+    return (
+        f"### Where the paper has HDS above its non-private row\n\n{show.table(rows)}"
+        if rows
+        else ""
+    )
 
 
 FAR = 5.0
@@ -167,13 +194,18 @@ FAR = 5.0
 
 def _far(summaries: Sequence[summary.Summary], raw: Sequence[summary.Summary]) -> str:
     """Link rows far from the paper's, and the same rows on the paper's embedding, the raw one."""
-    plain = {(one.config, line.mechanism, line.epsilon): line.value for one in raw for line in one.lines}
+    plain = {
+        (one.config, line.mechanism, line.epsilon): line.value for one in raw for line in one.lines
+    }
     rows, counts = [], []
-    for one, line in ((link, line) for link in summaries if link.task == "link" for line in link.lines):
+    for one, line in (
+        (link, line) for link in summaries if link.task == "link" for line in link.lines
+    ):
         theirs = PUBLISHED_VALUES.get(("link", one.dataset, line.mechanism, line.epsilon))
         if theirs is None:
             continue
-        on_raw, gap = plain.get((one.config, line.mechanism, line.epsilon)), line.value.mean - theirs
+        on_raw = plain.get((one.config, line.mechanism, line.epsilon))
+        gap = line.value.mean - theirs
         counts.append({
             "mechanism": summary.LABELS[line.mechanism], "rows with a printed number": True,
             "of them far": abs(gap) > FAR,
@@ -188,7 +220,9 @@ def _far(summaries: Sequence[summary.Summary], raw: Sequence[summary.Summary]) -
     if not rows:
         return ""
     each = pd.DataFrame(counts).groupby("mechanism").sum()
-    each = each.loc[[label for label in summary.LABELS.values() if label in each.index]].reset_index()
+    each = each.loc[
+        [label for label in summary.LABELS.values() if label in each.index]
+    ].reset_index()
     title = f"### Link rows more than {FAR:g} points from the paper"
     counted = show.markdown([*map(str, each)], each.to_numpy().tolist())
     return "\n\n".join((title, _TEXT.far, counted, show.table(rows)))
@@ -199,12 +233,21 @@ def _gaps(summaries: Sequence[summary.Summary]) -> str:
     for dataset, epsilon, first, second, published in NAMED_GAPS:
         found = [one for one in summaries if (one.dataset, one.task) == (dataset, "node")]
         budgets = (epsilon, math.inf if second == cells.NON_PRIVATE else epsilon)
-        a, b = (found[0].find(*row) if found else None for row in zip((first, second), budgets, strict=True))
+        a, b = (
+            found[0].find(*row) if found else None
+            for row in zip((first, second), budgets, strict=True)
+        )
         if a is not None and b is not None:
-            label = f"{dataset}, eps {epsilon:g}: {summary.LABELS[first]} less {summary.LABELS[second]}"
+            label = (
+                f"{dataset}, eps {epsilon:g}: {summary.LABELS[first]} less {summary.LABELS[second]}"
+            )
             ours = a.value.mean - b.value.mean
             rows.append({"rows": label, "paper": f"{published:+.1f}", "ours": f"{ours:+.1f}"})
-    return f"### The margins that the paper names\n\n{_TEXT.gaps}\n\n{show.table(rows)}" if rows else ""
+    return (
+        f"### The margins that the paper names\n\n{_TEXT.gaps}\n\n{show.table(rows)}"
+        if rows
+        else ""
+    )
 
 
 def figure_1() -> Any:
@@ -216,14 +259,20 @@ def figure_1() -> Any:
         "Piecewise": (features.Piecewise, summary.COLOURS["piecewise"], "-"),
         "Multi-bit (Duchi)": (features.Duchi, summary.COLOURS["multibit"], "-"),
         "square wave, raw": (features.SquareWave, summary.COLOURS["hds"], "-"),
-        "square wave, debiased": (lambda e: features.SquareWave(e, debias=True), summary.COLOURS["hds"], "--"),
+        "square wave, debiased": (
+            lambda e: features.SquareWave(e, debias=True),
+            summary.COLOURS["hds"],
+            "--",
+        ),
     }
     figure, axes = show.panels(2, width=4.2, height=3.2)
     moments_of = lambda made: (made.variance(grid), mechanism.mse(made, grid))
     worst: dict[str, list[list[float]]] = {}
     for label, (make, colour, style) in family.items():
         moments = jax.jit(jax.vmap(lambda epsilon, make=make: moments_of(make(epsilon))))(epsilons)
-        worst[label] = [[bounds.worst_case(row) for row in np.asarray(moment)] for moment in moments]
+        worst[label] = [
+            [bounds.worst_case(row) for row in np.asarray(moment)] for moment in moments
+        ]
         for axis, line in zip(axes, worst[label], strict=True):
             axis.plot(epsilons, line, color=colour, ls=style, label=label)
     variance, error = np.array(worst["square wave, raw"])
@@ -253,9 +302,14 @@ def _by_k(one: summary.Summary) -> str:
 
 
 def figure_k(frame: pd.DataFrame, task: str) -> Any | None:
-    """HDS against its k, a panel a data set and configuration; None where there is nothing to draw."""
+    """HDS against its k, a panel a data set and configuration.
+
+    None where there is nothing to draw.
+    """
     part = frame[(frame.task == task) & frame.mechanism.isin(["hds", f"{cells.STRUCTURE}hds"])]
-    many = [one for one in summary.summarise(part) if len({line.k for line in one.lines} & set(KS)) > 2]
+    many = [
+        one for one in summary.summarise(part) if len({line.k for line in one.lines} & set(KS)) > 2
+    ]
     if not many:
         return None
     figure, axes = show.panels(len(many), width=4.6)
@@ -266,7 +320,8 @@ def figure_k(frame: pd.DataFrame, task: str) -> Any | None:
         for epsilon, colour in shades.items():
             lines = {x.k: x for x in one.lines if x.epsilon == epsilon and x.twin}
             if len(lines) > 1:
-                name, values = f"HDS, eps {epsilon:g}", {k: line.value for k, line in lines.items()}
+                name = f"HDS, eps {epsilon:g}"
+                values = {k: line.value for k, line in lines.items()}
                 show.curves(axis, {name: values}, {name: name}, {name: colour}, ms=4)
                 summary.twin_curve(axis, {k: lines[k].twin for k in sorted(lines)}, color=colour)
         axis.set_title(f"{one.dataset}, {task} task\n{_by_k(one)}", fontsize=9)

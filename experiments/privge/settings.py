@@ -129,9 +129,14 @@ NAMED_GAPS = tuple(map(tuple, _KNOWN["gaps"]))
 
 
 def printed(row: Mapping[str, Any]) -> float | None:
-    """The paper's number of a row, of its k of HDS and its embedding, the raw one; None where it prints none."""
+    """The paper's number of a row, of its k of HDS and its embedding, the raw one.
+
+    None where it prints none.
+    """
     chosen = HYPERPARAMETERS.get(row["dataset"], DEFAULT)
-    other = row["mechanism"] == "hds" and row["k"] != (chosen.k if row["task"] == "node" else chosen.link_k)
+    other = row["mechanism"] == "hds" and row["k"] != (
+        chosen.k if row["task"] == "node" else chosen.link_k
+    )
     if other or row["preprocessing"] == "standardized":
         return None
     return PUBLISHED_VALUES.get((row["task"], row["dataset"], row["mechanism"], row["epsilon"]))
@@ -141,8 +146,9 @@ def printed(row: Mapping[str, Any]) -> float | None:
 class Config:
     """Private node classification and link prediction (PrivGE, LDP-GE), with every baseline beside it.
 
-    Without further words this is the committed plan. Each mechanism has its structure-only twin, on one public
-    default record for all users. All are trained on the raw and on the standardised embedding.
+    Without further words this is the committed plan. Each mechanism has its structure-only twin, on
+    one public default record for all users. All are trained on the raw and on the standardised
+    embedding.
     """
 
     parts: tuple[Task, ...] = ("node", "link")
@@ -158,10 +164,12 @@ class Config:
     ks: tuple[int, ...] = ()
     """HDS with these k instead of the published one (Figures 3 and 4)"""
     preset: Literal["committed", "paper", "smoke"] = "committed"
-    """committed: what fits two cores; paper: all epsilons, 10 seeds, 100 epochs everywhere; smoke: seconds"""
+    """committed: what fits two cores; paper: all epsilons, 10 seeds, 100 epochs everywhere; smoke:
+    seconds
+    """
     bounds: tuple[float, float] | None = None
-    """public bounds of the features of a file that does not declare them (x_lower, x_upper): known without a look
-    at the records"""
+    """public bounds of the features of a file that does not declare them (x_lower, x_upper): known
+    without a look at the records"""
     epochs: int | None = None
     """by default the preset's"""
     out: Path = DEFAULT_OUT
@@ -174,7 +182,9 @@ class Config:
         if self.bounds is not None:
             lower, upper = self.bounds
             if not (math.isfinite(lower) and math.isfinite(upper) and lower < upper):
-                raise UsageError(f"--bounds must be two finite numbers, the lower first, got {lower:g} {upper:g}")
+                raise UsageError(
+                    f"--bounds must be two finite numbers, the lower first, got {lower:g} {upper:g}"
+                )
             if not self.datasets:
                 raise UsageError("--bounds are of files: name them with --datasets")
 

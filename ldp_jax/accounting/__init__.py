@@ -1,6 +1,9 @@
-"""Promises and costs: guarantees, composition, Gaussian and shuffle accounting, ledgers. float64, no JAX.
+"""Promises and costs: guarantees, composition, Gaussian and shuffle accounting, ledgers.
 
-* :mod:`guarantee <ldp_jax.accounting.guarantee>` - `Guarantee`, `Budget`, `PipelineGuarantee`, units of privacy;
+Float64, no JAX.
+
+* :mod:`guarantee <ldp_jax.accounting.guarantee>` - `Guarantee`, `Budget`, `PipelineGuarantee`,
+  units of privacy;
 * :mod:`composition <ldp_jax.accounting.composition>` - several releases about one user;
 * :mod:`gaussian <ldp_jax.accounting.gaussian>` - the analytic Gaussian mechanism;
 * :mod:`shuffle <ldp_jax.accounting.shuffle>` - what a shuffler amplifies;
@@ -12,4 +15,6 @@ Modules are imported on first use.
 
 from ldp_jax.core import lazy
 
-__getattr__, __dir__ = lazy.attach(__name__, {}, "composition gaussian guarantee ledger shuffle statement")
+__getattr__, __dir__ = lazy.attach(
+    __name__, {}, "composition gaussian guarantee ledger shuffle statement"
+)

@@ -1,8 +1,11 @@
-"""The cost of several releases, as functions from guarantees to a guarantee. Float64, on the host, no JAX.
+"""The cost of several releases, as functions from guarantees to a guarantee.
+
+Float64, on the host, no JAX.
 
 Within a unit: :func:`sequential`, :func:`parallel`, :func:`sampled`, :func:`advanced`,
-:func:`over_rounds`. Between units only: :func:`relationship`, :func:`joint`. A release may look at the
-reports before it, if epsilons, sigmas and the number of releases are fixed beforehand, whatever the records.
+:func:`over_rounds`. Between units only: :func:`relationship`, :func:`joint`. A release may look at
+the reports before it, if epsilons, sigmas and the number of releases are fixed beforehand, whatever
+the records.
 """
 
 import dataclasses
@@ -43,28 +46,37 @@ __dir__ = lambda: __all__
 
 
 def parallel(*guarantees: Guarantee) -> Guarantee:
-    """Releases about disjoint users: the worst one counts. The members of each release must be public.
+    """Releases about disjoint users: the worst one counts.
 
-    Two releases that both report an edge are not disjoint. Status, arithmetic and errors: :func:`sequential`.
+    The members of each release must be public.
+
+    Two releases that both report an edge are not disjoint. Status, arithmetic and errors:
+    :func:`sequential`.
     Reference: McSherry (2009), Theorem 4.
 
     >>> parallel(Guarantee(0.5, delta=1e-5), Guarantee(1.0)).epsilon
     1.0
     """
     unit = one_unit(guarantees, "parallel")
-    return merged(guarantees, max(g.epsilon for g in guarantees), max(g.delta for g in guarantees), unit)
+    return merged(
+        guarantees, max(g.epsilon for g in guarantees), max(g.delta for g in guarantees), unit
+    )
 
 
 def sampled(guarantee: Guarantee, k: int, dim: int) -> Guarantee:
-    """A report of k of ``dim`` coordinates, drawn uniformly, each under ``guarantee``: k times as much.
+    """A report of k of ``dim`` coordinates, drawn uniformly, each under ``guarantee``.
 
-    Sampling amplifies nothing: the chosen coordinates are part of the report, and two records may differ in all.
-    ``ValueError`` for metric privacy.
+    K times as much.
+
+    Sampling amplifies nothing: the chosen coordinates are part of the report, and two records may
+    differ in all. ``ValueError`` for metric privacy.
 
     >>> sampled(Guarantee(0.25), k=4, dim=100).epsilon
     1.0
     """
-    _totalled("sampled", guarantee.unit)  # of any two records there is no distance that bounds the loss
+    _totalled(
+        "sampled", guarantee.unit
+    )  # of any two records there is no distance that bounds the loss
     k = validate.whole(1, validate.whole(1, dim=dim), k=k)
     words = f"{any_two(guarantee.adjacency)} records of {dim} coordinates; a coordinate: {guarantee.adjacency}"
     return dataclasses.replace(guarantee.repeated(k), adjacency=words)
@@ -73,8 +85,9 @@ def sampled(guarantee: Guarantee, k: int, dim: int) -> Guarantee:
 def relationship(first: Guarantee, second: Guarantee | None = None) -> Guarantee:
     """One undirected edge, from the guarantee of one bit of its ends' neighbour lists.
 
-    With two full lists both ends report the edge: eps_i + eps_j, and deltas add too. With one argument its owner
-    alone does, by a public rule. Under personal budgets take the largest sum over the edges asked about.
+    With two full lists both ends report the edge: eps_i + eps_j, and deltas add too. With one
+    argument its owner alone does, by a public rule. Under personal budgets take the largest sum
+    over the edges asked about.
     Reference: Imola, Murakami and Chaudhuri (USENIX Security 2021).
 
     >>> bit = Guarantee(1.0, unit=NEIGHBOUR_LIST)
@@ -87,16 +100,21 @@ def relationship(first: Guarantee, second: Guarantee | None = None) -> Guarantee
             raise ValueError(f"relationship needs the unit {NEIGHBOUR_LIST}, got {end.unit}")
     seen = "the report of its owner alone" if second is None else "the reports of both its ends"
     total = sequential(*ends)
-    return dataclasses.replace(total, unit=RELATIONSHIP, adjacency=f"{WORDS[RELATIONSHIP]}, seen through {seen}")
+    return dataclasses.replace(
+        total, unit=RELATIONSHIP, adjacency=f"{WORDS[RELATIONSHIP]}, seen through {seen}"
+    )
 
 
 def joint(*guarantees: Guarantee, adjacency: str) -> Guarantee:
-    r"""Several units protected at once: two inputs may differ in all of them, as ``adjacency`` says in words.
+    r"""Several units protected at once.
 
-    Guarantees of one unit are added first. Then epsilons add, and deltas chain, :math:`\delta_1 + e^{\epsilon_1}
-    \delta_2 + \dots`, in the order that gives least. They must cover everything that is released. The unit names
-    those that were summed, and adds to no other. ``ValueError`` if none is given, adjacency is empty, some are
-    local and some central, or a unit is METRIC.
+    Two inputs may differ in all of them, as ``adjacency`` says in words.
+
+    Guarantees of one unit are added first. Then epsilons add, and deltas chain,
+    :math:`\delta_1 + e^{\epsilon_1} \delta_2 + \dots`, in the order that gives least. They must
+    cover everything that is released. The unit names those that were summed, and adds to no other.
+    ``ValueError`` if none is given, adjacency is empty, some are local and some central, or a unit
+    is METRIC.
 
     >>> words = "two graphs that differ in one user's record and one of their edges"
     >>> total = joint(Guarantee(1.0), Guarantee(0.5, unit=RELATIONSHIP), adjacency=words)
@@ -106,7 +124,9 @@ def joint(*guarantees: Guarantee, adjacency: str) -> Guarantee:
     if not guarantees:
         raise ValueError("joint needs at least one guarantee, got none")
     if not adjacency.strip():
-        raise ValueError("adjacency must say in words which two inputs are compared, got an empty string")
+        raise ValueError(
+            "adjacency must say in words which two inputs are compared, got an empty string"
+        )
     for guarantee in guarantees:
         _totalled("joint", guarantee.unit)
     units = dict.fromkeys(g.unit for g in guarantees)
@@ -125,8 +145,12 @@ _ENOUGH = 1500  # e^1500 lifts the least float above 1
 
 
 def _chained(parts: Sequence[Guarantee]) -> float:
-    """delta_1 + e^eps_1 delta_2 + e^(eps_1 + eps_2) delta_3 ... in the best order; rounded up, at most 1."""
-    # Of two neighbours i and j, i comes first where (e^eps_i - 1) / delta_i is the smaller, by exchange.
+    """delta_1 + e^eps_1 delta_2 + e^(eps_1 + eps_2) delta_3 .
+
+    In the best order; rounded up, at most 1.
+    """
+    # Of two neighbours i and j, i comes first where (e^eps_i - 1) / delta_i is the smaller, by
+    # exchange.
     total, before = Fraction(0), Fraction(0)
     for part in sorted(parts, key=lambda part: math.expm1(min(part.epsilon, 700.0)) / part.delta):
         if before > _ENOUGH:
@@ -137,15 +161,19 @@ def _chained(parts: Sequence[Guarantee]) -> float:
 
 
 def advanced(guarantee: Guarantee, times: int, delta: float) -> Guarantee:
-    r"""``times`` releases under one guarantee, at the smallest epsilon that ``delta`` allows: exact.
+    r"""``times`` releases under one guarantee, at the smallest epsilon that ``delta`` allows.
 
-    With :math:`p_l = \binom{k}{l} e^{(k-l)\epsilon} / (1+e^\epsilon)^k` and :math:`q_l = p_l e^{(2l-k)\epsilon}`,
+    Exact.
+
+    With :math:`p_l = \binom{k}{l} e^{(k-l)\epsilon} / (1+e^\epsilon)^k` and
+    :math:`q_l = p_l e^{(2l-k)\epsilon}`,
 
     .. math:: \delta_{RR}(\epsilon') = \max_i \sum_{l<i} (p_l - e^{\epsilon'} q_l), \qquad
        1 - \delta = (1-\delta_0)^k (1 - \delta_{RR}(\epsilon'))
 
-    which is piecewise linear in :math:`e^{\epsilon'}` and is inverted at any delta. Never worse than k eps.
-    ``times`` is in [1, 10^7] and fixed beforehand; ``delta``, of the whole, in [1 - (1 - delta_0)^k, 1).
+    which is piecewise linear in :math:`e^{\epsilon'}` and is inverted at any delta. Never worse
+    than k eps. ``times`` is in [1, 10^7] and fixed beforehand; ``delta``, of the whole, in [1 - (1
+    - delta_0)^k, 1).
     Reference: Kairouz, Oh and Viswanath (ICML 2015), Theorem 3.3.
 
     >>> advanced(Guarantee(0.1), times=100, delta=1e-6).epsilon < 100 * 0.1
@@ -154,10 +182,13 @@ def advanced(guarantee: Guarantee, times: int, delta: float) -> Guarantee:
     _totalled("advanced", guarantee.unit)
     epsilon = validate.number(0.0, **{"epsilon of guarantee": guarantee.epsilon})
     each = validate.number(0.0, 1.0, open_upper=True, **{"delta of guarantee": guarantee.delta})
-    k, delta = validate.whole(1, 10**7, times=times), validate.number(0.0, 1.0, open_upper=True, delta=delta)
+    k = validate.whole(1, 10**7, times=times)
+    delta = validate.number(0.0, 1.0, open_upper=True, delta=delta)
     least = -math.expm1(k * math.log1p(-each))
     if delta < least * (1.0 - 1e-12):
-        raise ValueError(f"delta must be in [{least:g}, 1): {k} releases have that much; got {delta}")
+        raise ValueError(
+            f"delta must be in [{least:g}, 1): {k} releases have that much; got {delta}"
+        )
     # Covers the rounding of gammaln, in units of its last place, and of the sums; on the safe side.
     rounding = 1e-9 + 8.0 * float(np.spacing(special.gammaln(k + 1.0)))
     rest = k * math.log1p(-each)
@@ -165,28 +196,39 @@ def advanced(guarantee: Guarantee, times: int, delta: float) -> Guarantee:
     total = add_up((epsilon,), k)
     if epsilon > 0.0 and left > 0.0:
         ell = np.arange((k + 1) // 2, dtype=np.float64)  # the losses (k - 2l) eps above 0
-        ways = special.gammaln(k + 1.0) - special.gammaln(ell + 1.0) - special.gammaln(k - ell + 1.0)
+        ways = (
+            special.gammaln(k + 1.0) - special.gammaln(ell + 1.0) - special.gammaln(k - ell + 1.0)
+        )
         log_p = ways - ell * epsilon - k * math.log1p(math.exp(-epsilon))
         log_q = np.logaddexp.accumulate(log_p - (k - 2.0 * ell) * epsilon)
         mass = np.cumsum(np.exp(log_p))
         mass, log_q = (each[mass > left] for each in (mass, log_q))
         corners = np.log(mass - left) - log_q
-        corners += 2.0**-49 * (1.0 + np.abs(log_q) + mass / (mass - left))  # what the differences cancel
+        corners += 2.0**-49 * (
+            1.0 + np.abs(log_q) + mass / (mass - left)
+        )  # what the differences cancel
         total = min(total, float(corners.max(initial=0.0)) * (1.0 + 2.0**-49))  # rounded logarithms
     # What was granted may be a rounding below what the releases have by themselves.
-    return dataclasses.replace(guarantee, epsilon=total, delta=max(delta, min(1.0, least * (1.0 + 2.0**-49))))
+    return dataclasses.replace(
+        guarantee, epsilon=total, delta=max(delta, min(1.0, least * (1.0 + 2.0**-49)))
+    )
 
 
 ANSWERS = ("fresh", "permanent")
-"""How a user answers round after round: with noise of its own each time, or with the answer of the first round."""
+"""How a user answers round after round: with noise of its own each time, or with the answer of the
+first round.
+"""
 
 
-def over_rounds(guarantee: Guarantee, rounds: int, *, answers: str, delta: float | None = None) -> Guarantee:
+def over_rounds(
+    guarantee: Guarantee, rounds: int, *, answers: str, delta: float | None = None
+) -> Guarantee:
     """The cost of being asked for one's record in every round.
 
-    *Fresh* answers follow the record: k releases, or :func:`advanced` of them where a ``delta`` of all rounds is
-    granted. A *permanent* answer is drawn in the first round and sent again in all others: one release. (One
-    drawn again only where the record changed has no guarantee.) Histories may differ in all rounds, a fixed number.
+    *Fresh* answers follow the record: k releases, or :func:`advanced` of them where a ``delta`` of
+    all rounds is granted. A *permanent* answer is drawn in the first round and sent again in all
+    others: one release. (One drawn again only where the record changed has no guarantee.) Histories
+    may differ in all rounds, a fixed number.
     Reference: Erlingsson, Pihur and Korolova, RAPPOR (CCS 2014), section 3.
 
     >>> once = Guarantee(0.5, status="proved", reason="randomised response")
@@ -202,5 +244,9 @@ def over_rounds(guarantee: Guarantee, rounds: int, *, answers: str, delta: float
         total = guarantee.repeated(k) if delta is None else advanced(guarantee, k, delta)
         return dataclasses.replace(total, adjacency=histories)
     if delta is not None:
-        raise ValueError(f"delta must be None for permanent answers, which are one release, got {delta}")
-    return dataclasses.replace(guarantee, adjacency=f"{histories}; one answer, from the first round's data")
+        raise ValueError(
+            f"delta must be None for permanent answers, which are one release, got {delta}"
+        )
+    return dataclasses.replace(
+        guarantee, adjacency=f"{histories}; one answer, from the first round's data"
+    )

@@ -1,7 +1,9 @@
-"""The promise of Gaussian noise: its whole curve of (epsilon, delta), and the noise that a target needs. No JAX.
+"""The promise of Gaussian noise.
 
-:class:`GaussianCurve` composes exactly, through one number; :func:`gaussian_sigma` and :func:`gaussian_mu` are the
-analytic calibration. Float64, on the host.
+Its whole curve of (epsilon, delta), and the noise that a target needs. No JAX.
+
+:class:`GaussianCurve` composes exactly, through one number; :func:`gaussian_sigma` and
+:func:`gaussian_mu` are the analytic calibration. Float64, on the host.
 """
 
 import dataclasses
@@ -25,7 +27,10 @@ __dir__ = lambda: __all__
 
 
 def _delta(value: object) -> float:
-    """A delta that a curve can be asked for: above float64's underflow, below 1, where nothing is promised."""
+    """A delta that a curve can be asked for.
+
+    Above float64's underflow, below 1, where nothing is promised.
+    """
     return number(1e-300, 1.0, open_upper=True, delta=value)
 
 
@@ -42,8 +47,13 @@ def _gaussian_delta(mu: float, epsilon: np.ndarray) -> np.ndarray:
         x = np.minimum(epsilon / mu - mu / 2.0, 1e3)  # beyond 38 the result is 0 anyway
     if mu >= 1.0:
         # e^epsilon phi(x + mu) = phi(x), so that in the tail no large exponents meet
-        tail, root = np.maximum(x, 0.0), math.sqrt(2.0)
-        beyond = np.exp(-(tail**2) / 2.0) / 2.0 * (special.erfcx(tail / root) - special.erfcx((tail + mu) / root))
+        tail = np.maximum(x, 0.0)
+        root = math.sqrt(2.0)
+        beyond = (
+            np.exp(-(tail**2) / 2.0)
+            / 2.0
+            * (special.erfcx(tail / root) - special.erfcx((tail + mu) / root))
+        )
         body = special.ndtr(-x) - np.exp(np.minimum(epsilon + special.log_ndtr(-x - mu), 0.0))
         return np.where(x >= 0.0, beyond, body)
     reach = 90.0 / (x + np.sqrt(x**2 + 90.0))  # x t + t^2 / 2 = 45 there: e^-45 is nothing
@@ -58,7 +68,10 @@ def _holds(mu: float, epsilon: float, delta: float) -> bool:
 
 
 def _bisect(good: float, bad: float, holds: Callable[[float], bool]) -> float:
-    """The last value, coming from ``good``, at which ``holds`` is still true; about 1e-15 of itself."""
+    """The last value, coming from ``good``, at which ``holds`` is still true.
+
+    About 1e-15 of itself.
+    """
     while abs(good - bad) > 1e-15 * max(good, bad):
         middle = good + (bad - good) / 2.0
         if middle in (good, bad):
@@ -74,7 +87,8 @@ class GaussianCurve:
     .. math:: \delta(\epsilon) = \Phi(\tfrac\mu2 - \tfrac\epsilon\mu)
        - e^\epsilon \, \Phi(-\tfrac\mu2 - \tfrac\epsilon\mu)
 
-    *Guarantee*: (epsilon, delta(epsilon))-DP for every epsilon >= 0, and no smaller delta will do, in ideal
+    *Guarantee*: (epsilon, delta(epsilon))-DP for every epsilon >= 0, and no smaller delta will do,
+    in ideal
       arithmetic. Curves compose exactly: :math:`\mu^2` adds.
 
     *Numerics*: relative error about 1e-13 wherever delta(epsilon) >= 1e-300.
@@ -82,7 +96,8 @@ class GaussianCurve:
     Attributes:
       mu: L2 sensitivity / sigma, finite, >= 0.
 
-    Reference: Balle and Wang (ICML 2018), Theorem 8; Dong, Roth and Su (arXiv:1905.02383), Corollaries 2.13, 3.3.
+    Reference: Balle and Wang (ICML 2018), Theorem 8; Dong, Roth and Su (arXiv:1905.02383),
+    Corollaries 2.13, 3.3.
 
     >>> curve = GaussianCurve.of(sensitivity=1.0, sigma=4.0)
     >>> round(curve.epsilon(1e-5), 4), round(curve.repeated(4).epsilon(1e-5), 4)
@@ -101,7 +116,10 @@ class GaussianCurve:
         >>> GaussianCurve.of(2.0, 4.0)
         GaussianCurve(mu=0.5)
         """
-        distance, spread = number(0.0, sensitivity=sensitivity), number(0.0, open_lower=True, sigma=sigma)
+        distance, spread = (
+            number(0.0, sensitivity=sensitivity),
+            number(0.0, open_lower=True, sigma=sigma),
+        )
         return cls(rounded_up(Fraction(distance) / Fraction(spread)))
 
     @overload
@@ -124,14 +142,17 @@ class GaussianCurve:
         return result if isinstance(epsilon, np.ndarray) else float(result)
 
     def epsilon(self, delta: float) -> float:
-        """The smallest epsilon at ``delta``, on the safe side: ``curve.delta(curve.epsilon(d)) <= d``.
+        """The smallest epsilon at ``delta``, on the safe side.
+
+        ``curve.delta(curve.epsilon(d)) <= d``.
 
         It is in [1e-300, 1): at 0 Gaussian noise promises nothing.
 
         >>> GaussianCurve(1e-3).epsilon(0.1)
         0.0
         """
-        delta, mu = _delta(delta), float(self.mu)
+        delta = _delta(delta)
+        mu = float(self.mu)
         if _holds(mu, 0.0, delta):
             return 0.0
         # P(loss > epsilon) <= exp(-(epsilon / mu - mu / 2)^2 / 2) is at most delta here
@@ -159,28 +180,42 @@ class GaussianCurve:
         """
         return _composed([(self, whole(1, times=times))])
 
-    def guarantee(self, delta: float, unit: Unit = RECORD, adjacency: str | None = None) -> Guarantee:
-        """The point of the curve at ``delta``, as a :class:`Guarantee`; status ``proved``, arithmetic ``ideal``.
+    def guarantee(
+        self, delta: float, unit: Unit = RECORD, adjacency: str | None = None
+    ) -> Guarantee:
+        """The point of the curve at ``delta``, as a :class:`Guarantee`.
 
-        ``unit`` and ``adjacency`` say what the sensitivity was taken over; a unit's own words by default.
+        Status ``proved``, arithmetic ``ideal``.
+
+        ``unit`` and ``adjacency`` say what the sensitivity was taken over; a unit's own words by
+        default.
 
         >>> print(GaussianCurve(0.5).guarantee(1e-6))  # doctest: +ELLIPSIS
         epsilon 2.25409, delta 1e-06 per record (any two records of one user; ideal arithmetic; proved: the ...)
         """
         if unit.rate is not None and not adjacency:
-            raise ValueError(f"adjacency must say in words which two inputs the sensitivity per {unit} compares")
+            raise ValueError(
+                f"adjacency must say in words which two inputs the sensitivity per {unit} compares"
+            )
         reason = "the hockey-stick divergence of two shifted Gaussians has a closed form"
-        return Guarantee(self.epsilon(delta), _delta(delta), unit, adjacency or "", "ideal", "proved", reason)
+        return Guarantee(
+            self.epsilon(delta), _delta(delta), unit, adjacency or "", "ideal", "proved", reason
+        )
 
 
 def _composed(curves: Sequence[tuple[GaussianCurve, int]]) -> GaussianCurve:
-    """Curves, each with how often it is released, as one: the square root of the sum of times mu^2, rounded up."""
+    """Curves, each with how often it is released, as one.
+
+    The square root of the sum of times mu^2, rounded up.
+    """
     square = sum((times * Fraction(curve.mu) ** 2 for curve, times in curves), Fraction(0))
     if square > Fraction(1e300) ** 2:
         raise ValueError("mu must be at most 1e300, and the composition has more")
     scale = 2 ** max(0, 2 * 60 - square.numerator.bit_length() + square.denominator.bit_length())
     scale *= scale  # a square, so that its root is whole
-    mu = rounded_down(Fraction(math.isqrt(square.numerator * scale // square.denominator), math.isqrt(scale)))
+    mu = rounded_down(
+        Fraction(math.isqrt(square.numerator * scale // square.denominator), math.isqrt(scale))
+    )
     while Fraction(mu) ** 2 < square:
         mu = math.nextafter(mu, math.inf)
     return GaussianCurve(mu)
@@ -196,21 +231,23 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     >>> 1 - 1e-9 < GaussianCurve(mu).delta(1.0) / 1e-5 <= 1
     True
     """
-    epsilon, delta = number(0.0, 1e9, epsilon=epsilon), _delta(delta)
+    epsilon = number(0.0, 1e9, epsilon=epsilon)
+    delta = _delta(delta)
     tail = math.sqrt(2.0 * -math.log(delta))
     # From the Gaussian tail bound.
     good = 2.0 * epsilon / (tail + math.sqrt(tail**2 + 2.0 * epsilon)) * (1.0 - 1e-9)
     bad = max(good, delta)
     while _holds(bad, epsilon, delta):
-        good, bad = bad, 2.0 * bad
+        good = bad
+        bad = 2.0 * bad
     return _bisect(good, bad, lambda mu: _holds(mu, epsilon, delta))
 
 
 def gaussian_sigma(epsilon: float, delta: float, sensitivity: float = 1.0) -> float:
     """The smallest standard deviation of Gaussian noise for (epsilon, delta), to 1e-12, on the safe side.
 
-    The classic sqrt(2 ln(1.25 / delta)) / epsilon breaks its promise at large epsilons. epsilon is in [0, 1e9],
-    delta in [1e-300, 1), the L2 sensitivity > 0; sigma has its units.
+    The classic sqrt(2 ln(1.25 / delta)) / epsilon breaks its promise at large epsilons. epsilon is
+    in [0, 1e9], delta in [1e-300, 1), the L2 sensitivity > 0; sigma has its units.
     Reference: Balle and Wang (ICML 2018), Theorem 8 and Algorithm 1.
 
     >>> round(gaussian_sigma(1.0, 1e-5), 4), round(math.sqrt(2 * math.log(1.25e5)), 4)

@@ -1,7 +1,8 @@
 """Guarantees as objects that can be asked, added and printed, and budgets. Pure Python, float64.
 
-Sums are exact and rounded up; a budget is rounded down: 0.1 and 0.9 are together 1.0000000000000002. Six
-significant digits are printed, rounded the same way, except where they would be within 1e-12 of the number.
+Sums are exact and rounded up; a budget is rounded down: 0.1 and 0.9 are together
+1.0000000000000002. Six significant digits are printed, rounded the same way, except where they
+would be within 1e-12 of the number.
 """
 
 import dataclasses
@@ -35,12 +36,16 @@ __dir__ = lambda: __all__
 
 Arithmetic = Literal["ideal", "exact"]
 Status = Literal["proved", "in the limit", "none"]
-"""What is known of a claim, from the strongest: a proof, a proof of a chain's stationary law, or nothing."""
+"""What is known of a claim, from the strongest: a proof, a proof of a chain's stationary law, or
+nothing.
+"""
 Trust = Literal["local", "shuffled", "central"]
-"""Whom users trust: nobody, a shuffler who mixes what they report, or a curator who holds the data of all."""
+"""Whom users trust: nobody, a shuffler who mixes what they report, or a curator who holds the data
+of all.
+"""
 
 
-# --- units --------------------------------------------------------------------------------------------------
+# --- units ----------------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,8 +54,8 @@ class Unit:
 
     Attributes:
       name: the word that is printed.
-      rate: for metric privacy alone, the loss per unit of distance: epsilon of the guarantee or budget that has the
-        unit. Metric privacy is one unit at any rate.
+      rate: for metric privacy alone, the loss per unit of distance: epsilon of the guarantee or
+        budget that has the unit. Metric privacy is one unit at any rate.
     """
 
     name: str
@@ -97,7 +102,9 @@ def joint_unit(*units: Unit) -> Unit:
 
 
 RECORD = Unit("record")
-"""The whole record that one user's mechanism is given; which fields that is, a pipeline's ``protected`` says."""
+"""The whole record that one user's mechanism is given; which fields that is, a pipeline's
+``protected`` says.
+"""
 LABEL = Unit("label")
 """The label alone of one user's record; it costs the record too, and a guarantee says both."""
 NEIGHBOUR_LIST = Unit("neighbour-list")
@@ -109,7 +116,9 @@ EDGE_CENTRAL = Unit("edge-central")
 
 
 def metric(rate: float) -> Unit:
-    """Metric privacy with loss ``rate`` times the distance of two records; rates add, within one distance.
+    """Metric privacy with loss ``rate`` times the distance of two records.
+
+    Rates add, within one distance.
 
     >>> half = Guarantee(0.5, unit=metric(0.5))
     >>> print(half + half)
@@ -131,7 +140,7 @@ WORDS = {
 _A_UNIT = "unit must be a Unit such as ldp_jax.accounting.guarantee.RECORD"
 
 
-# --- guarantees and budgets ---------------------------------------------------------------------------------
+# --- guarantees and budgets -----------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,13 +151,16 @@ class Guarantee:
       epsilon: the largest privacy loss; ``math.inf`` means no protection.
       delta: the mass that may lose more than epsilon.
       unit: of privacy.
-      adjacency: in words, which two inputs are compared, "any two ..." where all are; by default the unit's own.
-      arithmetic: ``ideal`` for a proof over real numbers (float32 samplers), ``exact`` over sampled integers.
+      adjacency: in words, which two inputs are compared, "any two ..." where all are; by default
+        the unit's own.
+      arithmetic: ``ideal`` for a proof over real numbers (float32 samplers), ``exact`` over sampled
+        integers.
       status: ``proved``, ``in the limit`` (of a chain's stationary law) or ``none``.
       reason: one sentence for the status; only ``none`` may go without.
-      trust: ``local`` where users perturb their own data, ``shuffled`` where a trusted shuffler mixes such reports
-        (:func:`ldp_jax.accounting.shuffle.amplified`), ``central`` where a trusted curator holds all data.
-        Different ones do not add. EDGE_CENTRAL is always central, a neighbour list or a relationship always local.
+      trust: ``local`` where users perturb their own data, ``shuffled`` where a trusted shuffler
+        mixes such reports (:func:`ldp_jax.accounting.shuffle.amplified`), ``central`` where a
+        trusted curator holds all data. Different ones do not add. EDGE_CENTRAL is always central, a
+        neighbour list or a relationship always local.
 
     >>> half = Guarantee(0.5, status="proved", reason="randomised response")
     >>> (half + half).epsilon
@@ -158,8 +170,8 @@ class Guarantee:
     >>> print(Guarantee(0.5, unit=EDGE_CENTRAL))  # doctest: +ELLIPSIS
     epsilon 0.5 per edge-central (two graphs that differ in one edge; towards all but a trusted curator; ideal ...
 
-    ``ValueError`` for fields out of range, a status without a reason, a unit of local reports with a curator, and a
-    unit without words of its own that comes without.
+    ``ValueError`` for fields out of range, a status without a reason, a unit of local reports with
+    a curator, and a unit without words of its own that comes without.
     """
 
     epsilon: float
@@ -179,7 +191,9 @@ class Guarantee:
         one_of(get_args(Status), status=self.status)
         one_of(get_args(Trust), trust=self.trust)
         if self.status != "none" and not self.reason.strip():
-            raise ValueError(f"reason must say why the status is {self.status!r}, got {self.reason!r}")
+            raise ValueError(
+                f"reason must say why the status is {self.status!r}, got {self.reason!r}"
+            )
         if not self.adjacency.strip():
             object.__setattr__(self, "adjacency", own_words(self.unit))
         if self.unit == EDGE_CENTRAL:
@@ -237,8 +251,13 @@ class Budget:
         return f"at most epsilon {digits_down(self.epsilon)}{delta} per {self.unit}"
 
 
-def _freeze_pair(made: Guarantee | Budget, rounded: Callable[[Fraction | float], float], whose: str = "") -> None:
-    """Epsilon and delta as float64, rounded to the safe side, -0 as 0; a unit that is one, and its rate."""
+def _freeze_pair(
+    made: Guarantee | Budget, rounded: Callable[[Fraction | float], float], whose: str = ""
+) -> None:
+    """Epsilon and delta as float64, rounded to the safe side, -0 as 0.
+
+    A unit that is one, and its rate.
+    """
     if not isinstance(made.unit, Unit):
         raise ValueError(f"{_A_UNIT}, got {shown(made.unit)}")
     for name in ("epsilon", "delta"):
@@ -253,7 +272,9 @@ def own_words(unit: Unit) -> str:
     if unit.rate is not None:
         return "two records at distance 1"
     if unit not in WORDS:
-        raise ValueError(f"adjacency must say in words which two inputs are compared: the unit {unit} has no words")
+        raise ValueError(
+            f"adjacency must say in words which two inputs are compared: the unit {unit} has no words"
+        )
     return WORDS[unit]
 
 
@@ -273,10 +294,13 @@ def said_once(texts: Iterable[str]) -> str:
 
 
 def sequential(*guarantees: Guarantee) -> Guarantee:
-    """Several releases about the same record: epsilon and delta add, within one unit; ``+`` for many.
+    """Several releases about the same record: epsilon and delta add, within one unit.
 
-    The sum is rounded up once, has the weakest status with its reasons, and is ``exact`` only if all are.
-    ``ValueError`` if none is given, their units differ, or some are local and some central.
+    ``+`` for many.
+
+    The sum is rounded up once, has the weakest status with its reasons, and is ``exact`` only if
+    all are. ``ValueError`` if none is given, their units differ, or some are local and some
+    central.
     Reference: Dwork and Roth (2014), Theorem 3.16.
 
     >>> sequential(Guarantee(0.5), Guarantee(1.0), Guarantee(1.5, delta=1e-6)).epsilon
@@ -290,11 +314,18 @@ def sequential(*guarantees: Guarantee) -> Guarantee:
 def merged(
     guarantees: Sequence[Guarantee], epsilon: float, delta: float, unit: Unit, adjacency: str = ""
 ) -> Guarantee:
-    """One guarantee over several: the weakest status and arithmetic of all, and their adjacencies by default."""
+    """One guarantee over several.
+
+    The weakest status and arithmetic of all, and their adjacencies by default.
+    """
     status = max((guarantee.status for guarantee in guarantees), key=get_args(Status).index)
-    arithmetic = "exact" if all(guarantee.arithmetic == "exact" for guarantee in guarantees) else "ideal"
+    arithmetic = (
+        "exact" if all(guarantee.arithmetic == "exact" for guarantee in guarantees) else "ideal"
+    )
     # Where one compares few inputs so does the whole, which then does not begin with "any two".
-    each = sorted((guarantee.adjacency for guarantee in guarantees), key=lambda one: any_two(one) == "any two")
+    each = sorted(
+        (guarantee.adjacency for guarantee in guarantees), key=lambda one: any_two(one) == "any two"
+    )
     words = adjacency or said_once(each)
     reason = said_once(guarantee.reason for guarantee in guarantees if guarantee.status == status)
     return Guarantee(epsilon, delta, unit, words, arithmetic, status, reason, one_trust(guarantees))
@@ -344,10 +375,12 @@ def field_names(name: str, value: Iterable[str]) -> tuple[str, ...]:
 
 @dataclasses.dataclass(frozen=True)
 class PipelineGuarantee(Mapping[Unit, Guarantee]):
-    """The cost of a whole pipeline: one guarantee a unit, and which fields are and are not protected.
+    """The cost of a whole pipeline.
 
-    ``ValueError`` for two guarantees of one unit (:meth:`of` adds them), a field that is both protected and not, or
-    one string in place of several names.
+    One guarantee a unit, and which fields are and are not protected.
+
+    ``ValueError`` for two guarantees of one unit (:meth:`of` adds them), a field that is both
+    protected and not, or one string in place of several names.
 
     >>> released = Guarantee(1.0, status="proved", reason="Laplace noise")
     >>> spent = PipelineGuarantee.of([released], protected=["features"], unprotected=["edges", "labels"])
@@ -382,7 +415,11 @@ class PipelineGuarantee(Mapping[Unit, Guarantee]):
         releases = list(spent)
         units = dict.fromkeys(guarantee.unit for guarantee in releases)
         total = (sequential(*(one for one in releases if one.unit == unit)) for unit in units)
-        return cls(tuple(total), field_names("protected", protected), field_names("unprotected", unprotected))
+        return cls(
+            tuple(total),
+            field_names("protected", protected),
+            field_names("unprotected", unprotected),
+        )
 
     def __getitem__(self, unit: Unit) -> Guarantee:
         for guarantee in self.guarantees:

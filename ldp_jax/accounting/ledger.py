@@ -1,7 +1,7 @@
 """A ledger: the releases so far, against budgets that it keeps to. Float64, on the host, no JAX.
 
-It composes as :mod:`ldp_jax.accounting.composition` and :mod:`ldp_jax.accounting.gaussian` do: no epsilon, sigma or
-number of releases may depend on a record.
+It composes as :mod:`ldp_jax.accounting.composition` and :mod:`ldp_jax.accounting.gaussian` do: no
+epsilon, sigma or number of releases may depend on a record.
 """
 
 import dataclasses
@@ -68,7 +68,8 @@ class HasGuarantee(Protocol):
 class Release:
     """One line of a :class:`Ledger`.
 
-    A pipeline says its own ``protects`` and ``exposes``; a curve alone has ``unit``, ``adjacency`` and ``delta``.
+    A pipeline says its own ``protects`` and ``exposes``; a curve alone has ``unit``, ``adjacency``
+    and ``delta``.
 
     Attributes:
       cost: a guarantee, a pipeline's guarantees for several units, or the curve of Gaussian noise.
@@ -89,33 +90,49 @@ class Release:
         if not isinstance(self.name, str) or not self.name.strip():
             raise ValueError(f"name must say what is released, got {self.name!r}")
         what = f"release {self.name!r}"
-        protects, exposes = field_names("protects", self.protects), field_names("exposes", self.exposes)
+        protects, exposes = (
+            field_names("protects", self.protects),
+            field_names("exposes", self.exposes),
+        )
         if isinstance(self.cost, PipelineGuarantee):
             if not self.cost.guarantees:
                 raise ValueError(f"{what}: a PipelineGuarantee of no unit says nothing of its cost")
             if protects and set(protects) != set(self.cost.protected):
                 said = ", ".join(self.cost.protected) or "nothing"
-                raise ValueError(f"{what}: its guarantee protects {said}, not {', '.join(protects)}")
-            protects, exposes = self.cost.protected, tuple(dict.fromkeys((*self.cost.unprotected, *exposes)))
+                raise ValueError(
+                    f"{what}: its guarantee protects {said}, not {', '.join(protects)}"
+                )
+            protects = self.cost.protected
+            exposes = tuple(dict.fromkeys((*self.cost.unprotected, *exposes)))
         object.__setattr__(self, "protects", protects)
         object.__setattr__(self, "exposes", exposes)
         if isinstance(self.cost, GaussianCurve):
             unit = RECORD if self.unit is None else self.unit
             object.__setattr__(self, "unit", unit)
-            point = 1e-6 if self.delta is None else self.delta  # any will do to find out what the words are
-            object.__setattr__(self, "adjacency", self.cost.guarantee(point, unit, self.adjacency).adjacency)
+            point = (
+                1e-6 if self.delta is None else self.delta
+            )  # any will do to find out what the words are
+            object.__setattr__(
+                self, "adjacency", self.cost.guarantee(point, unit, self.adjacency).adjacency
+            )
             if self.delta is not None:
                 object.__setattr__(self, "delta", float(self.delta))
         elif isinstance(self.cost, (Guarantee, PipelineGuarantee)):
             kind = type(self.cost).__name__
             if (self.delta, self.unit, self.adjacency) != (None, None, ""):
-                raise ValueError(f"{what}: a {kind} says its own delta, unit and adjacency; give them to a curve")
-            for guarantee in [self.cost] if isinstance(self.cost, Guarantee) else self.cost.values():
+                raise ValueError(
+                    f"{what}: a {kind} says its own delta, unit and adjacency; give them to a curve"
+                )
+            for guarantee in (
+                [self.cost] if isinstance(self.cost, Guarantee) else self.cost.values()
+            ):
                 if not (guarantee.epsilon >= 0.0 and 0.0 <= guarantee.delta <= 1.0):
                     raise ValueError(f"{what}: epsilon must be >= 0 and delta in [0, 1]")
         else:
             got = f"got {shown(self.cost)}{': call it' * callable(self.cost)}"
-            raise ValueError(f"{what} must cost a Guarantee, PipelineGuarantee or GaussianCurve, {got}")
+            raise ValueError(
+                f"{what} must cost a Guarantee, PipelineGuarantee or GaussianCurve, {got}"
+            )
         both = set(protects) & set(exposes)
         if both:
             raise ValueError(f"{what} both protects and exposes {', '.join(sorted(both))}")
@@ -135,7 +152,9 @@ class Release:
 
     def __str__(self) -> str:
         if isinstance(self.cost, PipelineGuarantee):
-            return " and ".join(f"{_pair(guarantee)} per {unit}" for unit, guarantee in self.cost.items())
+            return " and ".join(
+                f"{_pair(guarantee)} per {unit}" for unit, guarantee in self.cost.items()
+            )
         return _cost(self.cost)
 
 
@@ -162,7 +181,9 @@ def _spent(releases: Sequence[Release], unit: Unit, budget: Budget | None) -> Gu
     named = [release.delta for release, _ in curves if release.delta is not None]
     taken = add_up(guarantee.delta for guarantee in plain)
     if not named and budget is None:
-        raise ValueError(f"release {curves[-1][0].name!r}: with no budget to take it from, a curve needs a delta")
+        raise ValueError(
+            f"release {curves[-1][0].name!r}: with no budget to take it from, a curve needs a delta"
+        )
     delta = max(named) if named else _less(budget.delta, taken) if budget else 0.0
     words = said_once(release.adjacency for release, _ in curves)
     total = GaussianCurve(0.0).compose(*(curve for _, curve in curves))
@@ -179,24 +200,27 @@ def _spent(releases: Sequence[Release], unit: Unit, budget: Budget | None) -> Gu
 class Ledger(Public):
     """The releases so far, against a budget; it never changes, spending returns a new one.
 
-    ``Ledger.from_bytes(ledger.to_bytes()) == ledger``; a :class:`ldp_jax.deployment.store.ReportStore` keeps one.
+    ``Ledger.from_bytes(ledger.to_bytes()) == ledger``; a
+    :class:`ldp_jax.deployment.store.ReportStore` keeps one.
 
-    Within a unit, guarantees add. Gaussian curves compose first, through mu, and are converted once: at the largest
-    ``delta`` that one names, or at all the budget's delta that the guarantees leave. Units of edges (a bit of a
-    list, a relationship, an edge of a curator's graph) are not free of each other, nor are records, labels and
-    metric privacy, nor an unknown unit and any other. So a release states its cost for each budget that speaks of
-    the same data, in one :class:`~ldp_jax.accounting.guarantee.PipelineGuarantee`. One that uses ``edges`` in the
-    clear is refused where edges have a budget. Fields and units that it names are believed.
+    Within a unit, guarantees add. Gaussian curves compose first, through mu, and are converted
+    once: at the largest ``delta`` that one names, or at all the budget's delta that the guarantees
+    leave. Units of edges (a bit of a list, a relationship, an edge of a curator's graph) are not
+    free of each other, nor are records, labels and metric privacy, nor an unknown unit and any
+    other. So a release states its cost for each budget that speaks of the same data, in one
+    :class:`~ldp_jax.accounting.guarantee.PipelineGuarantee`. One that uses ``edges`` in the clear
+    is refused where edges have a budget. Fields and units that it names are believed.
 
     Attributes:
-      budget: a number, for a record's epsilon; a :class:`~ldp_jax.accounting.guarantee.Budget`, or several, one a
-        unit; () or None to keep a record only.
+      budget: a number, for a record's epsilon; a :class:`~ldp_jax.accounting.guarantee.Budget`, or
+        several, one a unit; () or None to keep a record only.
       releases: in order.
 
     Raises:
       ValueError: for an invalid budget, or two of one unit.
-      BudgetExceededError: if the releases exceed a budget (by more than 1e-9 of it); where there are budgets, if a
-        release has none, does not state its loss for all that it touches, or has status ``none``.
+      BudgetExceededError: if the releases exceed a budget (by more than 1e-9 of it); where there
+        are budgets, if a release has none, does not state its loss for all that it touches, or has
+        status ``none``.
 
     >>> ledger = Ledger(Budget(1.0, delta=1e-6))
     >>> released = Guarantee(0.25, status="proved", reason="Laplace noise")
@@ -244,19 +268,26 @@ class Ledger(Public):
     def _check_units(self, release: Release) -> None:
         """Refuse a release that has no budget, or hides what it costs under another one."""
         kept = [budget.unit for budget in self.budgets]
-        what, stated = f"release {release.name!r} ({release})", release.units
+        what = f"release {release.name!r} ({release})"
+        stated = release.units
         touched = set[str]().union(*map(_about, stated))
         covered = set[str]().union(*(_about(unit) for unit in stated if unit in kept))
         speaks_of = touched | {_EDGES} & {*release.protects}
         missing = [unit for unit in kept if unit not in stated and _about(unit) & speaks_of]
         every = " and ".join(map(str, (*stated, *missing)))
-        example = ", as that of privatize_graph" if {NEIGHBOUR_LIST, RELATIONSHIP} <= {*stated, *missing} else ""
+        example = (
+            ", as that of privatize_graph"
+            if {NEIGHBOUR_LIST, RELATIONSHIP} <= {*stated, *missing}
+            else ""
+        )
         remedy = f"pass one PipelineGuarantee that states what it costs per {every}{example}"
         if not touched <= covered:
             bare = next(unit for unit in stated if unit not in kept)
             known = ", ".join(map(str, kept))
             hint = f"; {remedy}" if missing else ""
-            raise BudgetExceededError(f"{what} is per {bare}, which has no budget; others are per {known}{hint}")
+            raise BudgetExceededError(
+                f"{what} is per {bare}, which has no budget; others are per {known}{hint}"
+            )
         if missing:
             raise BudgetExceededError(
                 f"{what} does not say what it costs per {missing[0]}, which has a budget: {remedy}"
@@ -269,20 +300,32 @@ class Ledger(Public):
             )
 
     def _check_total(self, unit: Unit, releases: Sequence[Release]) -> None:
-        """Refuse the releases of one unit if they exceed its budget; the last one is the one that is named."""
-        last, budget = releases[-1], self._budget(unit)
+        """Refuse the releases of one unit if they exceed its budget.
+
+        The last one is the one that is named.
+        """
+        last = releases[-1]
+        budget = self._budget(unit)
         what = f"release {last.name!r} ({last})"
         total = _spent(releases, unit, budget)
         if budget is None:
             return
         if total.status == "none":
             why = total.reason or "no proof was given"
-            raise BudgetExceededError(f"{what} proves nothing about {budget.unit}, so no budget covers it: {why}")
-        if total.epsilon <= budget.epsilon * (1.0 + _SLACK) and total.delta <= budget.delta * (1.0 + _SLACK):
+            raise BudgetExceededError(
+                f"{what} proves nothing about {budget.unit}, so no budget covers it: {why}"
+            )
+        if total.epsilon <= budget.epsilon * (1.0 + _SLACK) and total.delta <= budget.delta * (
+            1.0 + _SLACK
+        ):
             return
         before = _spent(releases[:-1], unit, budget)
         left = _left(before, budget)
-        hint = "; a Gaussian release needs a delta, and none is left" if math.isinf(total.epsilon) else ""
+        hint = (
+            "; a Gaussian release needs a delta, and none is left"
+            if math.isinf(total.epsilon)
+            else ""
+        )
         raise BudgetExceededError(
             f"{what} does not fit the budget per {budget.unit}: {_pair(before)} is spent, "
             f"epsilon {digits_down(left.epsilon)}, delta {digits_down(left.delta)} remains of {_pair(budget)}; "
@@ -302,8 +345,9 @@ class Ledger(Public):
     ) -> "Ledger":
         """A new ledger with one release more; this one stays as it is.
 
-        A curve is of the sensitivity ``unit``, RECORD by default, of two inputs that ``adjacency`` says in words;
-        ``delta`` in [1e-300, 1) is needed where no budget has one. See :class:`Release` for the fields.
+        A curve is of the sensitivity ``unit``, RECORD by default, of two inputs that ``adjacency``
+        says in words; ``delta`` in [1e-300, 1) is needed where no budget has one. See
+        :class:`Release` for the fields.
 
         Raises:
           BudgetExceededError: if it does not fit.
@@ -328,7 +372,9 @@ class Ledger(Public):
         return _spent(self.releases, unit, self._budget(unit))
 
     def remaining(self, unit: Unit) -> Budget:
-        """The rest of the budget of ``unit``, rounded down, at least 0; later curves share earlier ones' delta.
+        """The rest of the budget of ``unit``, rounded down, at least 0.
+
+        Later curves share earlier ones' delta.
 
         >>> Ledger(1.0).remaining(RECORD).epsilon
         1.0
@@ -346,27 +392,50 @@ class Ledger(Public):
         protected: features, labels; NOT protected: edges
           epsilon 1 per record (any two records of one user; ideal arithmetic; none)
         """
-        exposed = tuple(dict.fromkeys(field for release in self.releases for field in release.exposes))
+        exposed = tuple(
+            dict.fromkeys(field for release in self.releases for field in release.exposes)
+        )
         protected = dict.fromkeys(field for release in self.releases for field in release.protects)
         units = dict.fromkeys(unit for release in self.releases for unit in release.units)
         hidden = tuple(field for field in protected if field not in exposed)
         return PipelineGuarantee(tuple(self.spent(unit) for unit in units), hidden, exposed)
 
     def explain(self) -> str:
-        """The account as text: each release, then each unit's total, its budget and the rest, rounded safely."""
+        """The account as text.
+
+        Each release, then each unit's total, its budget and the rest, rounded safely.
+        """
         rows = [("release", "cost", "unit", "total so far", "protects", "exposes")]
         for index, release in enumerate(self.releases):
-            protects, exposes = (", ".join(names) or "-" for names in (release.protects, release.exposes))
+            protects, exposes = (
+                ", ".join(names) or "-" for names in (release.protects, release.exposes)
+            )
             for place, unit in enumerate(release.units):
                 so_far = _spent(self.releases[: index + 1], unit, self._budget(unit))
                 cost = release.per(unit)
-                row = (release.name, _cost(cost) if cost else "", str(unit), _pair(so_far), protects, exposes)
-                rows.append(row if place == 0 else ("", *row[1:4], "", ""))  # one release, several units
+                row = (
+                    release.name,
+                    _cost(cost) if cost else "",
+                    str(unit),
+                    _pair(so_far),
+                    protects,
+                    exposes,
+                )
+                rows.append(
+                    row if place == 0 else ("", *row[1:4], "", "")
+                )  # one release, several units
         widths = [max(len(row[column]) for row in rows) for column in range(6)]
-        lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows] if self.releases else []
-        units = dict.fromkeys([*(b.unit for b in self.budgets), *(unit for r in self.releases for unit in r.units)])
+        lines = (
+            ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+            if self.releases
+            else []
+        )
+        units = dict.fromkeys(
+            [*(b.unit for b in self.budgets), *(unit for r in self.releases for unit in r.units)]
+        )
         for unit in units:
-            spent, budget = self.spent(unit), self._budget(unit)
+            spent = self.spent(unit)
+            budget = self._budget(unit)
             reason = f": {spent.reason}" if spent.status != "proved" and spent.reason else ""
             lines.append(
                 f"{spent.unit}: spent {_pair(spent)} ({spent.arithmetic} arithmetic; {spent.status}{reason})"
@@ -390,7 +459,8 @@ class Ledger(Public):
 
     @classmethod
     def _made(cls, header: Header, body: bytes) -> "Ledger":
-        budgets, releases = _objects(header["budget"], Budget), []
+        budgets = _objects(header["budget"], Budget)
+        releases = []
         for line in _objects(header["releases"], dict):
             of, cost = line.pop("of"), line.pop("cost")
             if of == "PipelineGuarantee":
@@ -420,14 +490,20 @@ def _budgets(given: Any) -> tuple[Budget, ...]:
     """A ledger's budgets as objects that hold whatever was done to the given ones."""
     if given is None:
         return ()
-    if isinstance(given, (Budget, Guarantee, PipelineGuarantee, str)) or not hasattr(given, "__iter__"):
+    if isinstance(given, (Budget, Guarantee, PipelineGuarantee, str)) or not hasattr(
+        given, "__iter__"
+    ):
         given = (given,)
     budgets = []
     for one in given:
         if isinstance(one, (Guarantee, PipelineGuarantee, GaussianCurve)):
             kind = type(one).__name__
-            raise ValueError(f"budget must be a Budget, got a {kind}: a promise is no limit; write Budget(...)")
-        budgets.append(Budget(one.epsilon, one.delta, one.unit) if isinstance(one, Budget) else Budget(one))
+            raise ValueError(
+                f"budget must be a Budget, got a {kind}: a promise is no limit; write Budget(...)"
+            )
+        budgets.append(
+            Budget(one.epsilon, one.delta, one.unit) if isinstance(one, Budget) else Budget(one)
+        )
     return tuple(budgets)
 
 
@@ -439,4 +515,6 @@ def _less(whole: float, part: float) -> float:
 
 
 def _left(spent: Guarantee, budget: Budget) -> Budget:
-    return Budget(_less(budget.epsilon, spent.epsilon), _less(budget.delta, spent.delta), budget.unit)
+    return Budget(
+        _less(budget.epsilon, spent.epsilon), _less(budget.delta, spent.delta), budget.unit
+    )

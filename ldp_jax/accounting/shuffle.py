@@ -1,18 +1,24 @@
-r"""The gain of shuffling: reports without names hide among each other. Float64, on the host, no JAX.
+r"""The gain of shuffling: reports without names hide among each other.
 
-A trusted shuffler drops names and mixes n reports, each of an epsilon_0-private mechanism. Let R_0 and R_1 be the
-laws of one user's report under two records, and every other report be at least q / 2 times (R_0 + R_1), whatever
-the record: q >= e^-epsilon_0. The two laws are mixtures :math:`R_0 = \lambda Q_0 + (1 - \lambda) Q_1, R_1 = (1 -
-\lambda) Q_0 + \lambda Q_1` with :math:`\lambda = e^{\epsilon_0} / (e^{\epsilon_0} + 1)`. Each other report is, with
-probability q, a clone: from Q_0 or Q_1 by a fair coin. So shuffled reports are no farther apart than
+Float64, on the host, no JAX.
 
-.. math:: (A + \Delta, C + 1 - A - \Delta) \quad \text{and} \quad (A + 1 - \Delta, C - A + \Delta), \qquad
-   C \sim \mathrm{Bin}(n - 1, q), \; A \sim \mathrm{Bin}(C, 1/2), \; \Delta \sim \mathrm{Bern}(\lambda)
+A trusted shuffler drops names and mixes n reports, each of an epsilon_0-private mechanism. Let R_0
+and R_1 be the laws of one user's report under two records, and every other report be at least q / 2
+times (R_0 + R_1), whatever the record: q >= e^-epsilon_0. The two laws are mixtures
+:math:`R_0 = \lambda Q_0 + (1 - \lambda) Q_1, R_1 = (1 - \lambda) Q_0 + \lambda Q_1` with
+:math:`\lambda = e^{\epsilon_0} / (e^{\epsilon_0} + 1)`. Each other report is, with probability q, a
+clone: from Q_0 or Q_1 by a fair coin. So shuffled reports are no farther apart than
 
-*Numerics.* Given C = c the two are apart by :math:`w P(A = t - 1) - (e^\epsilon - 1) P(A \ge t)`, which falls in c:
-up to 2 048 intervals of c stand for all, each at its lower end. Rounding goes to the safe side: 1e-9 of each
-probability, 1e-6 of delta.
-Reference: Feldman, McMillan & Talwar, Hiding among the clones (FOCS 2021), Theorem 3.2, where q = e^-epsilon_0.
+.. math:: (A + \Delta, C + 1 - A - \Delta) \quad \text{and} \quad (A + 1 - \Delta, C - A + \Delta),
+\qquad
+   C \sim \mathrm{Bin}(n - 1, q), \; A \sim \mathrm{Bin}(C, 1/2), \; \Delta \sim
+   \mathrm{Bern}(\lambda)
+
+*Numerics.* Given C = c the two are apart by :math:`w P(A = t - 1) - (e^\epsilon - 1) P(A \ge t)`,
+which falls in c: up to 2 048 intervals of c stand for all, each at its lower end. Rounding goes to
+the safe side: 1e-9 of each probability, 1e-6 of delta.
+Reference: Feldman, McMillan & Talwar, Hiding among the clones (FOCS 2021), Theorem 3.2, where q =
+e^-epsilon_0.
 """
 
 import dataclasses
@@ -36,17 +42,22 @@ Reports = Literal["anonymous", "by user"]
 
 _INTERVALS = 2048
 _HALVINGS = 45
-_SAME = 1e-6  # how far sums of rows, and clones from the most that an epsilon allows, may be rounded
+_SAME = (
+    1e-6  # how far sums of rows, and clones from the most that an epsilon allows, may be rounded
+)
 _EACH, _ALL = 1e-9, 1e-6  # the largest relative rounding of one probability, and of their sum
 
 
 def clone_share(masses: ArrayLike) -> float:
-    r"""The q of a finite mechanism: the share of every report that is independent of which of two records it is of.
+    r"""The q of a finite mechanism.
+
+    The share of every report that is independent of which of two records it is of.
 
     .. math:: q = \min_y \frac{2 \min_x P(y | x)}{\max_{x \ne x'} P(y | x) + P(y | x')}
 
-    It lies in [e^-epsilon, 1]; for generalised randomised response it is 2 / (e^epsilon + 1). ``masses`` are
-    [inputs, outputs] >= 0, rows of one sum, such as ``table.masses``; q is rounded down.
+    It lies in [e^-epsilon, 1]; for generalised randomised response it is 2 / (e^epsilon + 1).
+    ``masses`` are [inputs, outputs] >= 0, rows of one sum, such as ``table.masses``; q is rounded
+    down.
 
     >>> from ldp_jax.deployment import alphabet_table
     >>> round(clone_share(alphabet_table(1.0, 3, 3).masses), 6), round(2 / (math.e + 1), 6)
@@ -54,10 +65,14 @@ def clone_share(masses: ArrayLike) -> float:
     """
     law = np.asarray(masses, np.float64)
     if law.ndim != 2 or len(law) < 2 or not (np.isfinite(law).all() and (law >= 0).all()):
-        raise ValueError(f"masses must be [inputs, outputs], finite and >= 0, of two inputs, got {law.shape}")
+        raise ValueError(
+            f"masses must be [inputs, outputs], finite and >= 0, of two inputs, got {law.shape}"
+        )
     sums = law.sum(1)
     if not 0 < sums.max() <= sums.min() * (1 + _SAME):
-        raise ValueError(f"masses must have rows of one sum > 0, got sums from {sums.min():g} to {sums.max():g}")
+        raise ValueError(
+            f"masses must have rows of one sum > 0, got sums from {sums.min():g} to {sums.max():g}"
+        )
     ordered = np.sort(law[:, (law > 0).any(0)], axis=0)
     least = float((2 * ordered[0] / (ordered[-1] + ordered[-2])).min(initial=1.0))
     return max(0.0, least * (1.0 - 4 * float(np.finfo(np.float64).eps)))
@@ -68,19 +83,22 @@ def amplified(
 ) -> Guarantee:
     """The cost of one user's record towards those who see shuffled reports alone.
 
-    It is the least epsilon that the bound allows at ``delta``, rounded up, never above the report's own. Towards
-    the shuffler the report's own guarantee holds.
+    It is the least epsilon that the bound allows at ``delta``, rounded up, never above the report's
+    own. Towards the shuffler the report's own guarantee holds.
 
     Args:
-      guarantee: of each user's report, of unit RECORD, without delta. Unless ``clones`` are given its adjacency is
-        of "any two", however they differ: else reports of others may be rarer than e^-epsilon.
+      guarantee: of each user's report, of unit RECORD, without delta. Unless ``clones`` are given
+        its adjacency is of "any two", however they differ: else reports of others may be rarer than
+        e^-epsilon.
       users: n, public, who report honestly by this mechanism and one public epsilon.
       delta: of the whole, in (0, 1).
       reports: ``anonymous``; a report that enters a graph is ``by user``, and is refused.
-      clones: q, by default e^-epsilon; a finite mechanism's :func:`clone_share` is more, up to 2 / (e^epsilon + 1).
+      clones: q, by default e^-epsilon; a finite mechanism's :func:`clone_share` is more, up to 2 /
+        (e^epsilon + 1).
 
-    ``ValueError`` for reports by user, another unit than RECORD, a guarantee that is not local or not of any two
-    records, more clones than a report of that epsilon can have, or numbers out of range.
+    ``ValueError`` for reports by user, another unit than RECORD, a guarantee that is not local or
+    not of any two records, more clones than a report of that epsilon can have, or numbers out of
+    range.
 
     >>> from ldp_jax.features import GeneralizedRR
     >>> mechanism = GeneralizedRR(1.0, 4)
@@ -95,11 +113,17 @@ def amplified(
     """
     validate.one_of(get_args(Reports), reports=reports)
     if reports == "by user":
-        raise ValueError("reports must be anonymous: a shuffler drops names, without which none enters a graph")
+        raise ValueError(
+            "reports must be anonymous: a shuffler drops names, without which none enters a graph"
+        )
     if guarantee.unit != RECORD:
-        raise ValueError(f"amplified needs the unit {RECORD}, got {guarantee.unit}: lists and edges name users")
+        raise ValueError(
+            f"amplified needs the unit {RECORD}, got {guarantee.unit}: lists and edges name users"
+        )
     if guarantee.trust != "local":
-        raise ValueError(f"amplified needs what users report themselves, got trust {guarantee.trust!r}")
+        raise ValueError(
+            f"amplified needs what users report themselves, got trust {guarantee.trust!r}"
+        )
     if clones is None and any_two(guarantee.adjacency) == "two":
         raise ValueError(
             f"amplified needs a loss between any two records, got one between {guarantee.adjacency}: others may "
@@ -110,7 +134,8 @@ def amplified(
     own = validate.number(0.0, **{"epsilon of guarantee": guarantee.epsilon})
     n = validate.whole(1, 10**9, users=users)
     delta = validate.number(0.0, 1.0, open_lower=True, open_upper=True, delta=delta)
-    share, most = math.exp(-own), 2.0 * math.exp(-own) / (1.0 + math.exp(-own))
+    share = math.exp(-own)
+    most = 2.0 * math.exp(-own) / (1.0 + math.exp(-own))
     if clones is not None:
         share = min(validate.number(0.0, 1.0, clones=clones), most)
         if clones > most * (1.0 + _SAME):
@@ -132,23 +157,32 @@ def _epsilon(own: float, n: int, share: float, delta: float) -> float:
     if own == 0.0 or own > 50.0:  # nothing to save, or next to no clones
         return own
     counts, masses = _clones(n - 1, share, delta)
-    low, high = 0.0, own
+    low = 0.0
+    high = own
     if _delta(low, own, counts, masses) <= delta:
         return 0.0
     for _ in range(_HALVINGS):
         middle = 0.5 * (low + high)
-        low, high = (low, middle) if _delta(middle, own, counts, masses) <= delta else (middle, high)
+        low, high = (
+            (low, middle) if _delta(middle, own, counts, masses) <= delta else (middle, high)
+        )
     return high
 
 
 def _clones(others: int, share: float, delta: float) -> tuple[np.ndarray, np.ndarray]:
-    """Numbers of clones, and the probability of the interval that begins at each; the first is 0."""
+    """Numbers of clones, and the probability of the interval that begins at each.
+
+    The first is 0.
+    """
     law = stats.binom(others, share)
-    low, high = 0, others  # the largest number below which next to nothing is
+    # the largest number below which next to nothing is
+    low = 0
+    high = others
     while low < high:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if law.cdf(middle - 1) <= 1e-7 * delta else (low, middle - 1)
-    mean, deviation = others * share, math.sqrt(others * share * (1.0 - share))
+    mean = others * share
+    deviation = math.sqrt(others * share * (1.0 - share))
     last = max(low, min(others, math.ceil(mean + 6.0 * deviation)))
     counts = np.unique(np.concatenate([[0], np.round(np.linspace(low, last, _INTERVALS))]))
     ends = np.append(law.cdf(counts[1:] - 1), 1.0)
@@ -158,12 +192,15 @@ def _clones(others: int, share: float, delta: float) -> tuple[np.ndarray, np.nda
 def _delta(epsilon: float, own: float, counts: np.ndarray, masses: np.ndarray) -> float:
     """The hockey-stick divergence of the bound, rounded up."""
     weight = -math.expm1(epsilon - own) / (1.0 + math.exp(-own))
-    # t is the least whole number above a share of c + 1, taken from the other end: of large epsilons the share is
-    # 1 to float64, and t would be beyond all that there is.
+    # t is the least whole number above a share of c + 1, taken from the other end: of large
+    # epsilons the share is 1 to float64, and t would be beyond all that there is.
     rest = -math.expm1(epsilon - own) / (-math.expm1(-own) * (1.0 + math.exp(epsilon)))
-    least = counts + 2.0 - np.ceil((counts + 1.0) * rest)  # beyond, the first law is the likelier by e^epsilon
+    least = (
+        counts + 2.0 - np.ceil((counts + 1.0) * rest)
+    )  # beyond, the first law is the likelier by e^epsilon
     some = least <= counts + 1.0
     c, t = counts[some], least[some]
-    here, above = stats.binom.pmf(t - 1.0, c, 0.5), stats.binom.sf(t - 1.0, c, 0.5)
+    here = stats.binom.pmf(t - 1.0, c, 0.5)
+    above = stats.binom.sf(t - 1.0, c, 0.5)
     each = weight * here * (1.0 + _EACH) - math.expm1(epsilon) * above * (1.0 - _EACH)
     return float((np.maximum(each, 0.0) * masses[some]).sum() * (1.0 + _ALL))

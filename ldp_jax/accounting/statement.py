@@ -1,16 +1,20 @@
-r"""The most that a protocol can cost each user, stated beforehand, and an account that keeps to it. No JAX.
+r"""The most that a protocol can cost each user, stated beforehand, and an account that keeps to it.
 
-A protocol asks questions in rounds. The users whom it asks, and for how much, may depend on earlier reports; a sum
-over what happened is then no epsilon. So a protocol states from public facts which answers one user can be asked
-for at most. Each alternative is a :class:`Role`. The guarantee is that of the worst role, and an :class:`Account`
-refuses a question that would exceed the statement. Such a filter keeps adaptive sums sound, of epsilon and of
-delta, of Gaussian noise by its mu, and of a fixed number of answers of one epsilon by advanced composition.
-References: Rogers, Roth, Ullman and Vadhan (NeurIPS 2016), privacy filters; Whitehouse et al. (ICML 2023), full
-adaptivity; Smith and Thakurta (2022), Gaussian filters.
+No JAX.
+
+A protocol asks questions in rounds. The users whom it asks, and for how much, may depend on earlier
+reports; a sum over what happened is then no epsilon. So a protocol states from public facts which
+answers one user can be asked for at most. Each alternative is a :class:`Role`. The guarantee is
+that of the worst role, and an :class:`Account` refuses a question that would exceed the statement.
+Such a filter keeps adaptive sums sound, of epsilon and of delta, of Gaussian noise by its mu, and
+of a fixed number of answers of one epsilon by advanced composition.
+References: Rogers, Roth, Ullman and Vadhan (NeurIPS 2016), privacy filters; Whitehouse et al. (ICML
+2023), full adaptivity; Smith and Thakurta (2022), Gaussian filters.
 """
 
 import dataclasses
 import itertools
+import math
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -49,15 +53,17 @@ class Cost:
     """The loss of one answer of one user, and how several such answers add up.
 
     Attributes:
-      guarantee: of one answer. Its unit says what the answer reads: RECORD, LABEL, NEIGHBOUR_LIST (bit by bit), or
-        a joint unit where one answer reads several fields at once.
-      pair: of an answer that reads the list: the loss about one pair of users by the answers of both ends. By
-        default both ends report the pair.
-      owners: the name of the public rule by which one end of each pair reports it, where questions share one
-        rule; empty where both ends do, or where each question may have a rule of its own.
-      permanent: the name of an answer for good, which is drawn once and charged once; empty for fresh answers.
+      guarantee: of one answer. Its unit says what the answer reads: RECORD, LABEL, NEIGHBOUR_LIST
+        (bit by bit), or a joint unit where one answer reads several fields at once.
+      pair: of an answer that reads the list: the loss about one pair of users by the answers of
+        both ends. By default both ends report the pair.
+      owners: the name of the public rule by which one end of each pair reports it, where questions
+        share one rule; empty where both ends do, or where each question may have a rule of its own.
+      permanent: the name of an answer for good, which is drawn once and charged once; empty for
+        fresh answers.
       curve: of Gaussian noise, whose answers compose by mu and are converted once, at ``delta``.
-      delta: of all ``times`` answers together, for composition better than the sum; None for the sum.
+      delta: of all ``times`` answers together, for composition better than the sum; None for the
+        sum.
       times: the most answers of a user.
 
     ``ValueError`` for times or a delta out of range, and for a pair's loss where no list is read.
@@ -79,10 +85,15 @@ class Cost:
             bit = dataclasses.replace(self.guarantee, unit=NEIGHBOUR_LIST, adjacency="")
             object.__setattr__(self, "pair", relationship(bit, None if self.owners else bit))
         if self.pair is not None and not (self.reads("list") and self.pair.unit == RELATIONSHIP):
-            raise ValueError(f"pair must be a guarantee per {RELATIONSHIP} of an answer that reads a list")
+            raise ValueError(
+                f"pair must be a guarantee per {RELATIONSHIP} of an answer that reads a list"
+            )
 
     def reads(self, field: str) -> bool:
-        """Whether the answer reads a field: record, label, list, or that of another library's unit."""
+        """Whether the answer reads a field.
+
+        Record, label, list, or that of another library's unit.
+        """
         return any(field == read for read, _ in self.guarantee.unit.parts)
 
     def within(self, stated: "Cost") -> bool:
@@ -110,10 +121,18 @@ class Cost:
         if not touched:
             return None
         if not all(_covers(self.guarantee.unit, part) for part in touched):
-            raise ValueError(f"an answer with a guarantee per {self.guarantee.unit} has none per {unit}")
+            raise ValueError(
+                f"an answer with a guarantee per {self.guarantee.unit} has none per {unit}"
+            )
         if self.guarantee.unit == unit:
             return self.guarantee
         return dataclasses.replace(self.guarantee, unit=unit, adjacency=_words(unit))
+
+    def without_noise(self) -> "Cost":
+        """The cost of the same answer without noise: an epsilon of infinity."""
+        guarantee = _lost(self.guarantee)
+        pair = None if self.pair is None else _lost(self.pair)
+        return dataclasses.replace(self, guarantee=guarantee, pair=pair, curve=None, delta=None)
 
     def total(self, one: Guarantee, times: int) -> Guarantee:
         """The loss of several answers, ``one`` being that of one of them."""
@@ -122,7 +141,14 @@ class Cost:
         if one.unit.rate is not None and not self.permanent:
             return one.repeated(times)  # rates of one distance add
         answers = "permanent" if self.permanent else "fresh"
-        return over_rounds(one, times, answers=answers, delta=None if self.permanent else self.delta)
+        return over_rounds(
+            one, times, answers=answers, delta=None if self.permanent else self.delta
+        )
+
+
+def _lost(one: Guarantee) -> Guarantee:
+    reason = "users answered without noise"
+    return dataclasses.replace(one, epsilon=math.inf, delta=0.0, status="none", reason=reason)
 
 
 def _no_more(one: Guarantee, other: Guarantee) -> bool:
@@ -164,7 +190,10 @@ class Role:
     who: Bool[np.ndarray, " n"] | None = None
 
     def per(self, unit: Unit) -> Guarantee | None:
-        """The loss of all answers per ``unit`` of one user; None where none reads anything of it."""
+        """The loss of all answers per ``unit`` of one user.
+
+        None where none reads anything of it.
+        """
         found = [(cost, one) for cost in self.costs if (one := cost.per(unit)) is not None]
         parts = [cost.total(one, cost.times) for cost, one in found if cost.curve is None]
         curves = [cost for cost, _ in found if cost.curve is not None]
@@ -228,7 +257,10 @@ class Statement:
 
     @classmethod
     def of(
-        cls, *roles: Role | Iterable[Cost], exposes: Sequence[str] = (), protects: Sequence[str] = ()
+        cls,
+        *roles: Role | Iterable[Cost],
+        exposes: Sequence[str] = (),
+        protects: Sequence[str] = (),
     ) -> "Statement":
         """A statement of some alternatives, each a role or the costs of everybody's."""
         made = (role if isinstance(role, Role) else Role(tuple(role)) for role in roles)
@@ -236,7 +268,9 @@ class Statement:
 
     def __post_init__(self) -> None:
         if not any(role.costs for role in self.roles):
-            raise ValueError("a statement must name an answer: a protocol that asks nobody has no cost")
+            raise ValueError(
+                "a statement must name an answer: a protocol that asks nobody has no cost"
+            )
 
     @property
     def costs(self) -> tuple[Cost, ...]:
@@ -245,7 +279,10 @@ class Statement:
         return tuple(dict.fromkeys(once))
 
     def per(self, unit: Unit) -> Guarantee | None:
-        """The loss of the worst user, or of the worst pair of users; None where nothing is read of the unit."""
+        """The loss of the worst user, or of the worst pair of users.
+
+        None where nothing is read of the unit.
+        """
         if unit == RELATIONSHIP:
             found = [_of_pair(one, other) for one, other in self._pairs()]
         else:
@@ -264,27 +301,48 @@ class Statement:
             for role in self.roles
         )
         wanted = {
-            RECORD: fields & {"record", "label"} and not any(unit.rate is not None for unit in read),
+            RECORD: fields & {"record", "label"}
+            and not any(unit.rate is not None for unit in read),
             LABEL: LABEL in read,
             NEIGHBOUR_LIST: "list" in fields,
             RELATIONSHIP: "list" in fields,
             RECORD_AND_BIT: both,
-            RECORD_AND_LIST: whole and all(cost.guarantee.unit == RECORD_AND_LIST for cost in self.costs),
+            RECORD_AND_LIST: whole
+            and all(cost.guarantee.unit == RECORD_AND_LIST for cost in self.costs),
         }
         others = [unit for unit in read if unit not in wanted]
         return (*(unit for unit, named in wanted.items() if named), *others)
 
     def guarantee(self) -> PipelineGuarantee:
-        """The guarantee of the protocol, whatever its users report: the worst role, unit by unit."""
+        """The guarantee of the protocol, whatever its users report.
+
+        The worst role, unit by unit.
+        """
         found = (self.per(unit) for unit in self.units())
+        protected = tuple(name for name in self._private() if name not in self.exposes)
+        return PipelineGuarantee(
+            tuple(one for one in found if one is not None), protected, self.exposes
+        )
+
+    def without_noise(self) -> "Statement":
+        """The same answers as they are, without noise: nothing is protected, in any unit."""
+        roles = tuple(
+            dataclasses.replace(role, costs=tuple(cost.without_noise() for cost in role.costs))
+            for role in self.roles
+        )
+        exposes = tuple(dict.fromkeys((*self.exposes, *self._private())))
+        return Statement(roles, exposes)
+
+    def _private(self) -> tuple[str, ...]:
+        """The fields that are private, in words."""
         read = {field for cost in self.costs for field, _ in cost.guarantee.unit.parts}
         named = [name for field, name in _FIELDS.items() if field in read]
-        others = sorted(read - set(_FIELDS))
-        protected = self.protects or (*dict.fromkeys(named), *others)
-        return PipelineGuarantee(tuple(one for one in found if one is not None), protected, self.exposes)
+        return self.protects or (*dict.fromkeys(named), *sorted(read - set(_FIELDS)))
 
     def after(self, history: "Statement") -> "Statement":
-        """This protocol on users who took part in an earlier one: every role after every earlier role.
+        """This protocol on users who took part in an earlier one.
+
+        Every role after every earlier role.
 
         A user may have had no role before, or have none now.
         """
@@ -293,7 +351,9 @@ class Statement:
         exposes = dict.fromkeys((*history.exposes, *self.exposes))
         protects = dict.fromkeys((*history.protects, *self.protects))
         combined = tuple(role.after(before) for role, before in roles)
-        return Statement(combined, tuple(exposes), tuple(name for name in protects if name not in exposes))
+        return Statement(
+            combined, tuple(exposes), tuple(name for name in protects if name not in exposes)
+        )
 
     def _pairs(self) -> Iterable[tuple[Role, Role]]:
         """The roles that two different users can have; one of them may never be asked."""
@@ -312,10 +372,12 @@ def _somebody(who: np.ndarray | None) -> bool:
 
 
 def _of_pair(one: Role, other: Role) -> Guarantee | None:
-    """The loss about the pair of two users, by the answers of both; each question's owner is the worse end.
+    """The loss about the pair of two users, by the answers of both.
 
-    An answer that both give costs ``pair``, one that a single end gives what a bit costs. Where several questions
-    share one rule, the pair has one owner in all of them.
+    Each question's owner is the worse end.
+
+    An answer that both give costs ``pair``, one that a single end gives what a bit costs. Where
+    several questions share one rule, the pair has one owner in all of them.
     """
     times: dict[Cost, list[int]] = {}
     for place, role in enumerate((one, other)):
@@ -332,7 +394,8 @@ def _of_pair(one: Role, other: Role) -> Guarantee | None:
                 if many:
                     end.append(cost.total(bit, many))
             continue
-        both, single = min(first, second), abs(first - second)
+        both = min(first, second)
+        single = abs(first - second)
         if both and cost.pair is not None:
             parts.append(cost.total(cost.pair, both))
         if single:
@@ -354,7 +417,9 @@ def _seen_once(cost: Cost) -> Guarantee:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Account:
-    """The answers of each user so far, within a statement; it never changes, charging returns a new one.
+    """The answers of each user so far, within a statement.
+
+    It never changes, charging returns a new one.
 
     Attributes:
       statement: what is kept to.
@@ -376,11 +441,16 @@ class Account:
         """An account of ``users`` who were asked for nothing yet."""
         for role in statement.roles:
             if role.who is not None and role.who.shape != (users,):
-                raise ValueError(f"who of a role must be bool [{users}], got shape {role.who.shape}")
+                raise ValueError(
+                    f"who of a role must be bool [{users}], got shape {role.who.shape}"
+                )
         return cls(statement, np.zeros((users, len(statement.costs)), np.int32))
 
     def charge(self, cost: Cost, asked: Bool[np.ndarray, " n"]) -> "Account":
-        """Charge those who are asked for one answer; ``BudgetExceededError`` beyond the statement."""
+        """Charge those who are asked for one answer.
+
+        ``BudgetExceededError`` beyond the statement.
+        """
         found = [place for place, stated in enumerate(self.statement.costs) if cost.within(stated)]
         if not found:
             raise BudgetExceededError(
@@ -398,13 +468,18 @@ class Account:
         return dataclasses.replace(self, answers=answers)
 
     def realised(self) -> PipelineGuarantee | None:
-        """The guarantee as if what was asked had been fixed beforehand: for information; None for nothing."""
+        """The guarantee as if what was asked had been fixed beforehand: for information.
+
+        None for nothing.
+        """
         costs = self.statement.costs
         rows, member = np.unique(self.answers, axis=0, return_inverse=True)
         roles = []
         for place, row in enumerate(rows):
             mine = tuple(
-                dataclasses.replace(cost, times=int(many)) for cost, many in zip(costs, row, strict=True) if many
+                dataclasses.replace(cost, times=int(many))
+                for cost, many in zip(costs, row, strict=True)
+                if many
             )
             roles.append(Role(mine, member.reshape(-1) == place))
         if not rows.any():

@@ -1,8 +1,8 @@
 """Attacks: inferences from a model or a release, beside the inferences from public knowledge alone.
 
-Every attack takes what the attacker sees and the :class:`Targets` in question, and returns an :class:`Attack`. The
-truth within the targets is for the verdict; no score depends on it. An attack that finds nothing shows its own
-limits, the ``guarantee()`` of a mechanism those of all attacks.
+Every attack takes what the attacker sees and the :class:`Targets` in question, and returns an
+:class:`Attack`. The truth within the targets is for the verdict; no score depends on it. An attack
+that finds nothing shows its own limits, the ``guarantee()`` of a mechanism those of all attacks.
 
 >>> import numpy as np
 >>> secret = all_pairs(np.arange(4), [[0, 1], [2, 3]])

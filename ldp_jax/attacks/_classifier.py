@@ -13,7 +13,9 @@ from ldp_jax.learning.training import Objective, Settings, adam, fit
 
 
 class Perceptron(NamedTuple):
-    """An attacker's network: ``layers``, of which 1 is a linear model, of width ``hidden``, trained by Adam.
+    """An attacker's network.
+
+    ``layers``, of which 1 is a linear model, of width ``hidden``, trained by Adam.
 
     Held-out rows choose the one of ``epochs`` that is taken.
     """
@@ -60,9 +62,14 @@ def trained_answers(
 ) -> Float[np.ndarray, "p c"]:
     """Outputs for the features ``asked``, of a network trained on the first of two ``parts`` of the rows."""
     # The second chooses the epoch. Features are standardised over all rows.
-    mean, spread = rows.features.mean(0), rows.features.std(0) + 1e-6
+    mean = rows.features.mean(0)
+    spread = rows.features.std(0) + 1e-6
     scaled = lambda features: jnp.asarray((features - mean) / spread, jnp.float32)
-    train, validation = (Rows(scaled(rows.features[part]), jnp.asarray(rows.truth[part])) for part in parts)
+    train, validation = (
+        Rows(scaled(rows.features[part]), jnp.asarray(rows.truth[part])) for part in parts
+    )
     model = perceptron.model(rows.truth.shape[1])
-    fitted = fit(key, model, objective, (), train, validation, validation, perceptron.settings(batch_size))
+    fitted = fit(
+        key, model, objective, (), train, validation, validation, perceptron.settings(batch_size)
+    )
     return np.asarray(model.apply(fitted.variables, scaled(asked), key=None, train=False)[0])

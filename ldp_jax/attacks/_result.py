@@ -41,7 +41,8 @@ class Targets(NamedTuple):
 
     Attributes:
       units: int [p, k]: k = 2 for pairs of nodes, 1 for nodes, or runs.
-      truth: bool [p], whether the secret holds, such as an edge; for memberships bool [N, p], which models saw it.
+      truth: bool [p], whether the secret holds, such as an edge; for memberships bool [N, p], which
+        models saw it.
     """
 
     units: Int[np.ndarray, "p k"]
@@ -51,11 +52,18 @@ class Targets(NamedTuple):
 
 
 def rows_of(
-    name: str, rows: ArrayLike | tuple, dtype: DTypeLike = np.float32, *, least: int = 1, most: int | None = None
+    name: str,
+    rows: ArrayLike | tuple,
+    dtype: DTypeLike = np.float32,
+    *,
+    least: int = 1,
+    most: int | None = None,
 ) -> Float[np.ndarray, "n d"]:
     """A record a row; refused unless finite, and as many as asked for."""
     if hasattr(rows, "toarray"):
-        raise ValueError(f"{name} must be finite numbers [n, d], got a sparse matrix: give its toarray()")
+        raise ValueError(
+            f"{name} must be finite numbers [n, d], got a sparse matrix: give its toarray()"
+        )
     with np.errstate(over="ignore"):  # becomes infinite, which is refused
         rows = validate.numbers(**{name: rows}).astype(dtype)
     if (
@@ -65,7 +73,9 @@ def rows_of(
         or not np.isfinite(rows).all()
     ):
         wanted = f"{'' if most else 'at least '}{least} row{'s' * (least > 1)}"
-        raise ValueError(f"{name} must be finite numbers [n, d], d >= 1, of {wanted}, got shape {rows.shape}")
+        raise ValueError(
+            f"{name} must be finite numbers [n, d], d >= 1, of {wanted}, got shape {rows.shape}"
+        )
     return rows
 
 
@@ -78,12 +88,17 @@ _PAIR = 80.0  # the most bytes that a pair takes while all pairs are listed
 
 
 def all_pairs(
-    nodes: ArrayLike | tuple, edges: ArrayLike | tuple, *, known: ArrayLike | tuple = (), memory: float = 16e9
+    nodes: ArrayLike | tuple,
+    edges: ArrayLike | tuple,
+    *,
+    known: ArrayLike | tuple = (),
+    memory: float = 16e9,
 ) -> Targets:
     """Every pair of ``nodes``, distinct integers [n], once, at the true density of edges.
 
-    Secret are the undirected ``edges``, integers [m, 2]; those outside ``nodes`` do not matter. Pairs that the
-    attacker knows already, ``known`` [e, 2], such as public edges, are left out. ``memory`` is bytes, 80 a pair.
+    Secret are the undirected ``edges``, integers [m, 2]; those outside ``nodes`` do not matter.
+    Pairs that the attacker knows already, ``known`` [e, 2], such as public edges, are left out.
+    ``memory`` is bytes, 80 a pair.
 
     >>> targets = all_pairs([0, 1, 2], [[2, 1]], known=[[0, 1]])
     >>> targets.units.tolist(), targets.truth.tolist()
@@ -109,11 +124,16 @@ def all_pairs(
 
 
 def balanced_pairs(
-    key: PRNGKey, nodes: ArrayLike | tuple, edges: ArrayLike | tuple, *, known: ArrayLike | tuple = ()
+    key: PRNGKey,
+    nodes: ArrayLike | tuple,
+    edges: ArrayLike | tuple,
+    *,
+    known: ArrayLike | tuple = (),
 ) -> Targets:
     """The edges among some nodes and as many pairs without an edge, as attacks are published.
 
-    At the true density the same attack is far less precise: see :func:`all_pairs`, whose arguments these are.
+    At the true density the same attack is far less precise: see :func:`all_pairs`, whose arguments
+    these are.
 
     >>> balanced_pairs(jax.random.key(0), np.arange(9), [[0, 1], [3, 4]]).truth.tolist()
     [True, True, False, False]
@@ -164,7 +184,10 @@ def _parts(targets: Targets, k: int | None = None) -> tuple[np.ndarray, np.ndarr
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Difference:
-    """How much more one attack finds than another: ``difference.auc`` is an interval, and so is each metric."""
+    """How much more one attack finds than another.
+
+    ``difference.auc`` is an interval, and so is each metric.
+    """
 
     name: str
     metrics: dict[str, ConfidenceInterval]
@@ -186,18 +209,21 @@ class Difference:
 class Attack(Difference):
     """The result of an attack. Prints as one line; ``a.minus(b)`` compares two on the same targets.
 
-    Each metric is a :class:`ldp_jax.learning.metrics.ConfidenceInterval` of a share (not of per cent), over nodes
-    drawn alike; of memberships over models. It does not cover another training of the attacked model.
+    Each metric is a :class:`ldp_jax.learning.metrics.ConfidenceInterval` of a share (not of per
+    cent), over nodes drawn alike; of memberships over models. It does not cover another training of
+    the attacked model.
 
     * ``auc``: the area under the ROC curve;
     * ``average_precision``: the mean precision over the true targets, from the largest score down;
     * ``precision``: the share of true targets among the ``believed`` largest scores;
     * ``recall``: the share of the true targets that are among these;
-    * ``tpr``: the share of true targets that stand out above all but 1 % of the others; chance is 0.01.
+    * ``tpr``: the share of true targets that stand out above all but 1 % of the others; chance is
+      0.01.
 
     Attributes:
       targets: what was asked.
-      scores: float64, one a truth of the targets, larger where the attacker rather believes in the secret.
+      scores: float64, one a truth of the targets, larger where the attacker rather believes in the
+        secret.
       density: the share of true targets, the precision of chance.
       believed: the share that the attacker takes for true.
     """
@@ -206,38 +232,57 @@ class Attack(Difference):
     scores: Float64[np.ndarray, "*N p"]
     density: float
     believed: float
-    _samples: np.ndarray  # [groups, metrics], each metric without one group of units; of memberships [N, metrics]
+    _samples: (
+        np.ndarray
+    )  # [groups, metrics], each metric without one group of units; of memberships [N, metrics]
     _confidence: float
 
     @property
     def strict_tpr(self) -> ConfidenceInterval | None:
-        """The true positive rate at 0.1 % false ones; None but for memberships with at least 1000 others each."""
+        """The true positive rate at 0.1 % false ones.
+
+        None but for memberships with at least 1000 others each.
+        """
         return self.metrics.get("strict_tpr")
 
     def minus(self, other: "Attack") -> Difference:
         """How much more this attack finds than ``other``, asked about the same targets, by paired intervals."""
         if not all(np.array_equal(a, b) for a, b in zip(self.targets, other.targets, strict=True)):
-            raise ValueError(f"{other.name} must be asked about the targets of {self.name}, got others")
+            raise ValueError(
+                f"{other.name} must be asked about the targets of {self.name}, got others"
+            )
         gap = self._samples - other._samples
         if self.targets.truth.ndim == 2:
             found = [mean_interval(column, self._confidence) for column in gap.T]
         else:
-            means = [np.array([attack.metrics[metric].mean for metric in _METRICS]) for attack in (self, other)]
+            means = [
+                np.array([attack.metrics[metric].mean for metric in _METRICS])
+                for attack in (self, other)
+            ]
             found = _intervals(means[0] - means[1], gap, self.auc.n, self._confidence)
-        return Difference(f"{self.name} minus {other.name}", dict(zip(_METRICS, found, strict=True)))
+        return Difference(
+            f"{self.name} minus {other.name}", dict(zip(_METRICS, found, strict=True))
+        )
 
     def __str__(self) -> str:
         truth = self.targets.truth
         models, size = (None, len(truth)) if truth.ndim == 1 else truth.shape
-        about = f"{truth.sum()} of {size} true" if models is None else f"{models} targets of {size} nodes"
+        about = (
+            f"{truth.sum()} of {size} true"
+            if models is None
+            else f"{models} targets of {size} nodes"
+        )
         return f"{self.name}: {_shown(self.metrics)}; {about}"
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Reconstruction(Difference):
-    """Records ``x`` as an attacker reconstructed them. Prints as one line; ``a.minus(b)`` compares two.
+    """Records ``x`` as an attacker reconstructed them.
 
-    ``metrics``: ``mse``, the squared error a feature, of images ``ssim``; means over records, Student's interval.
+    Prints as one line; ``a.minus(b)`` compares two.
+
+    ``metrics``: ``mse``, the squared error a feature, of images ``ssim``; means over records,
+    Student's interval.
     """
 
     x: Float[np.ndarray, "n d"]
@@ -249,11 +294,18 @@ class Reconstruction(Difference):
         return self.metrics.get("ssim")
 
     def minus(self, other: "Reconstruction") -> Difference:
-        """The difference of two reconstructions of the same records, paired; a better one has a negative MSE."""
+        """The difference of two reconstructions of the same records, paired.
+
+        A better one has a negative MSE.
+        """
         if self.x.shape != other.x.shape or list(self.metrics) != list(other.metrics):
-            raise ValueError(f"{other.name} must reconstruct the records of {self.name}, got others")
+            raise ValueError(
+                f"{other.name} must reconstruct the records of {self.name}, got others"
+            )
         gap = (self._samples - other._samples).T
-        metrics = {name: mean_interval(column) for name, column in zip(self.metrics, gap, strict=True)}
+        metrics = {
+            name: mean_interval(column) for name, column in zip(self.metrics, gap, strict=True)
+        }
         return Difference(f"{self.name} minus {other.name}", metrics)
 
     def __str__(self) -> str:
@@ -262,10 +314,12 @@ class Reconstruction(Difference):
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Poisoning(Difference):
-    """The harm that a number of ``liars`` does to the honest. Prints as one line; ``a.minus(b)`` compares two.
+    """The harm that a number of ``liars`` does to the honest.
 
-    ``metrics`` are ``honest`` and ``poisoned``, the mean over honest users without liars and with them, and
-    ``harm``, the former less the latter, paired by user: with Student's interval.
+    Prints as one line; ``a.minus(b)`` compares two.
+
+    ``metrics`` are ``honest`` and ``poisoned``, the mean over honest users without liars and with
+    them, and ``harm``, the former less the latter, paired by user: with Student's interval.
     """
 
     liars: int
@@ -275,13 +329,20 @@ class Poisoning(Difference):
     def of(cls, name: str, before: np.ndarray, after: np.ndarray, liars: int) -> "Poisoning":
         """From a value a user without liars and with them, NaN of liars."""
         means = {"honest": before, "poisoned": after, "harm": before - after}
-        return cls(name, {metric: _known_mean(values) for metric, values in means.items()}, liars, before - after)
+        return cls(
+            name,
+            {metric: _known_mean(values) for metric, values in means.items()},
+            liars,
+            before - after,
+        )
 
     def minus(self, other: "Poisoning") -> Difference:
         """How much more harm this does than ``other``, to users who are honest in both."""
         if self._samples.shape != other._samples.shape:
             raise ValueError(f"{other.name} must be of the users of {self.name}, got others")
-        return Difference(f"{self.name} minus {other.name}", {"harm": _known_mean(self._samples - other._samples)})
+        return Difference(
+            f"{self.name} minus {other.name}", {"harm": _known_mean(self._samples - other._samples)}
+        )
 
     def __str__(self) -> str:
         return f"{self.name}: {_shown(self.metrics)}; {self.liars} of {len(self._samples)} lie"
@@ -311,14 +372,16 @@ def evaluate(
 ) -> Attack:
     r"""Judge the scores of an attack, one's own or one of this package.
 
-    Ties are broken at random, in expectation: the ROC curve is straight across ties. The average precision has one
-    threshold for them all, as scikit-learn's. The intervals are Student's, from a jackknife that leaves out one of
-    at most 100 groups of nodes at a time, with every pair of a node of the group: pairs that share a node are not
-    independent. They are up to 1.5 times too wide; that of ``tpr`` is too narrow where fewer than about a thousand
-    targets are false. Widths are NaN where one group is in all true targets, or all others.
+    Ties are broken at random, in expectation: the ROC curve is straight across ties. The average
+    precision has one threshold for them all, as scikit-learn's. The intervals are Student's, from a
+    jackknife that leaves out one of at most 100 groups of nodes at a time, with every pair of a
+    node of the group: pairs that share a node are not independent. They are up to 1.5 times too
+    wide; that of ``tpr`` is too narrow where fewer than about a thousand targets are false. Widths
+    are NaN where one group is in all true targets, or all others.
 
-    ``scores`` are float [p], larger where the secret is rather believed in; infinite ones are allowed. ``density``
-    is the share of targets that the attacker takes for true, by default the true one.
+    ``scores`` are float [p], larger where the secret is rather believed in; infinite ones are
+    allowed. ``density`` is the share of targets that the attacker takes for true, by default the
+    true one.
 
     >>> pairs = all_pairs(np.arange(30), [[i, i + 1] for i in range(29)])
     >>> found = evaluate("oracle", pairs.truth * 1.0, pairs)
@@ -331,7 +394,9 @@ def evaluate(
         raise ValueError(f"scores must be one a target [{len(truth)}], got shape {scores.shape}")
     density, confidence = _checked(name, scores, density, confidence, "targets")
     if truth.all() or not truth.any():
-        raise ValueError(f"targets must be true and false ones, got {truth.sum()} of {len(truth)} true")
+        raise ValueError(
+            f"targets must be true and false ones, got {truth.sum()} of {len(truth)} true"
+        )
     who, place = np.unique(units, return_inverse=True)
     if len(who) < 3:
         raise ValueError(f"targets must have at least three units, for intervals, got {len(who)}")
@@ -340,7 +405,9 @@ def evaluate(
 
     order = np.argsort(-scores, kind="stable")
     ordered = scores[order]
-    ends = np.flatnonzero(np.append(ordered[1:] != ordered[:-1], True))  # the last of each run of ties
+    ends = np.flatnonzero(
+        np.append(ordered[1:] != ordered[:-1], True)
+    )  # the last of each run of ties
     truth, group = truth[order], group[order]
     estimate = _metrics(np.ones((1, len(truth)), bool), truth, ends, density)[0]
     step = max(1, _BLOCK // len(truth))
@@ -356,10 +423,14 @@ def _checked(
     name: str, scores: np.ndarray, density: float | None, confidence: float, units: str
 ) -> tuple[float | None, float]:
     if np.isnan(scores).any():
-        raise ValueError(f"scores of {name} must be numbers, got NaN for {np.isnan(scores).sum()} {units}")
+        raise ValueError(
+            f"scores of {name} must be numbers, got NaN for {np.isnan(scores).sum()} {units}"
+        )
     if density is not None:
         density = validate.number(0.0, 1.0, open_lower=True, density=density)
-    return density, validate.number(0.0, 1.0, open_lower=True, open_upper=True, confidence=confidence)
+    return density, validate.number(
+        0.0, 1.0, open_lower=True, open_upper=True, confidence=confidence
+    )
 
 
 def evaluate_membership(
@@ -372,9 +443,10 @@ def evaluate_membership(
 ) -> Attack:
     """Judge the scores of an attack on memberships, one's own or one of this package, as :func:`evaluate` does.
 
-    Each metric is computed on the nodes of one target model at a time; intervals are Student's, over models, which
-    they take for more independent than they are. ``scores`` are float [N, n], ``member`` is bool [N, n], the truth:
-    which of n nodes each of N targets was trained on; ``density`` is by default the true one of each target.
+    Each metric is computed on the nodes of one target model at a time; intervals are Student's,
+    over models, which they take for more independent than they are. ``scores`` are float [N, n],
+    ``member`` is bool [N, n], the truth: which of n nodes each of N targets was trained on;
+    ``density`` is by default the true one of each target.
 
     >>> member = np.array([[True, False, True], [False, False, True]])
     >>> evaluate_membership("opposite", -1.0 * member, member).auc.mean
@@ -383,7 +455,9 @@ def evaluate_membership(
     member = check_member(member)
     scores = validate.numbers(scores=scores)
     if scores.shape != member.shape:
-        raise ValueError(f"scores must be float {list(member.shape)}, as member is, got shape {scores.shape}")
+        raise ValueError(
+            f"scores must be float {list(member.shape)}, as member is, got shape {scores.shape}"
+        )
     density, confidence = _checked(name, scores, density, confidence, "nodes")
     order = np.argsort(-scores, 1, kind="stable")
     ordered = np.take_along_axis(scores, order, 1)
@@ -392,9 +466,12 @@ def evaluate_membership(
     # The end of the run of equal scores that a place is in: the next place that ends one.
     ends = np.minimum.accumulate(np.where(last, places, len(places))[:, ::-1], 1)[:, ::-1]
     rates = (_FALSE, _STRICT) if (~member).sum(1).min() >= 1 / _STRICT else (_FALSE,)
-    each = _metrics(np.ones_like(member), np.take_along_axis(member, order, 1), ends, density, rates)
+    each = _metrics(
+        np.ones_like(member), np.take_along_axis(member, order, 1), ends, density, rates
+    )
     found = [mean_interval(column, confidence) for column in each.T]
-    share, samples = float(member.mean()), each[:, : len(_METRICS)]
+    share = float(member.mean())
+    samples = each[:, : len(_METRICS)]
     metrics = dict(zip((*_METRICS, "strict_tpr"), found, strict=False))
     targets = Targets(places[:, None], member)
     return Attack(name, metrics, targets, scores, share, density or share, samples, confidence)
@@ -415,15 +492,21 @@ def check_member(member: ArrayLike | tuple) -> Bool[np.ndarray, "N n"]:
 
 
 def _metrics(
-    kept: np.ndarray, truth: np.ndarray, ends: np.ndarray, density: float | None, false_rates: tuple = (_FALSE,)
+    kept: np.ndarray,
+    truth: np.ndarray,
+    ends: np.ndarray,
+    density: float | None,
+    false_rates: tuple = (_FALSE,),
 ) -> np.ndarray:
     """All metrics of targets in falling order of their scores; float64 [rows of kept, metrics]."""
-    # Those that are ``kept``, bool [rows, p], count; ``ends`` are the last places of runs of equal scores. Where
-    # rows have orders of their own, ``truth`` and ``ends``, of each place's run, are [rows, p].
+    # Those that are ``kept``, bool [rows, p], count; ``ends`` are the last places of runs of equal
+    # scores. Where rows have orders of their own, ``truth`` and ``ends``, of each place's run, are
+    # [rows, p].
     first = np.zeros((len(kept), 1))
     counts = (np.cumsum(kept & side, 1, dtype=np.float64) for side in (truth, ~truth))
     true, false = (
-        np.concatenate([first, c[:, ends] if ends.ndim == 1 else np.take_along_axis(c, ends, 1)], 1) for c in counts
+        np.concatenate([first, c[:, ends] if ends.ndim == 1 else np.take_along_axis(c, ends, 1)], 1)
+        for c in counts
     )
     trues, falses = true[:, -1], false[:, -1]
     rows = np.arange(len(kept))
@@ -447,19 +530,29 @@ def _metrics(
         return np.stack([area, average, found / wanted, found / trues, *stand_out], 1)
 
 
-def _intervals(estimate: np.ndarray, left_out: np.ndarray, n: int, confidence: float) -> list[ConfidenceInterval]:
+def _intervals(
+    estimate: np.ndarray, left_out: np.ndarray, n: int, confidence: float
+) -> list[ConfidenceInterval]:
     groups = len(left_out)
     variance = (groups - 1) / groups * ((left_out - left_out.mean(0)) ** 2).sum(0)
     half = stats.t.ppf(0.5 + confidence / 2, groups - 1) * np.sqrt(variance)
-    return [ConfidenceInterval(float(mean), float(width), n) for mean, width in zip(estimate, half, strict=True)]
+    return [
+        ConfidenceInterval(float(mean), float(width), n)
+        for mean, width in zip(estimate, half, strict=True)
+    ]
 
 
 def table(attacks: Sequence[Attack], *, beside: Attack | None = None) -> str:
-    """Attacks as a Markdown table, one line each; with a column of what each finds beyond ``beside``."""
+    """Attacks as a Markdown table, one line each.
+
+    With a column of what each finds beyond ``beside``.
+    """
     titles = ["attack", *(_TITLES[metric] for metric in _METRICS)]
     titles += [f"AUC beyond {beside.name}"] if beside is not None else []
     lines = [titles, ["---"] + ["--:"] * (len(titles) - 1)]
     for attack in attacks:
         cells = [attack.name, *(_number(attack.metrics[metric]) for metric in _METRICS)]
-        lines.append(cells + ([_number(attack.minus(beside).auc, "+")] if beside is not None else []))
+        lines.append(
+            cells + ([_number(attack.minus(beside).auc, "+")] if beside is not None else [])
+        )
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)

@@ -1,4 +1,7 @@
-"""Attribute inference: the attributes of a node's neighbours reveal its own, once the edges are known."""
+"""Attribute inference.
+
+The attributes of a node's neighbours reveal its own, once the edges are known.
+"""
 
 import jax.numpy as jnp
 import numpy as np
@@ -9,13 +12,16 @@ from ldp_jax.core import validate
 from ldp_jax.graph import graphs
 from ldp_jax.graph.propagation import operator, ppr
 
-_SHRINKAGE = 0.02  # the weight of the prior beside what reaches a node from those with a known attribute
+_SHRINKAGE = (
+    0.02  # the weight of the prior beside what reaches a node from those with a known attribute
+)
 
 
 def inferred_edges(attack: Attack, *, known: ArrayLike | tuple = ()) -> np.ndarray:
     """The pairs that an attack takes for edges, the ``believed`` share of largest scores, with the known ones.
 
-    Equal scores are taken in a fixed random order. Integers [m, 2], each pair once with u < v, sorted.
+    Equal scores are taken in a fixed random order. Integers [m, 2], each pair once with u < v,
+    sorted.
 
     >>> from ldp_jax.attacks import all_pairs, evaluate
     >>> asked = all_pairs([0, 1, 2], [[0, 1]], known=[[1, 2]])
@@ -26,7 +32,9 @@ def inferred_edges(attack: Attack, *, known: ArrayLike | tuple = ()) -> np.ndarr
     if units.shape[1] != 2:
         raise ValueError(f"attack must be on pairs of nodes, got units of shape {units.shape}")
     count = round(attack.believed * len(units))
-    order = np.random.default_rng(0).permutation(len(units))  # the places of targets may tell their truth
+    order = np.random.default_rng(0).permutation(
+        len(units)
+    )  # the places of targets may tell their truth
     top = order[np.argsort(-attack.scores[order], kind="stable")][:count]
     return np.unique(np.sort(np.concatenate([units[top], validate.pairs(known=known)]), 1), axis=0)
 
@@ -42,10 +50,10 @@ def attribute_inference(
 ) -> Attack:
     r"""Score nodes by how common an attribute is among those near them whose attribute is public.
 
-    With M the known nodes, P the walk to a random neighbour and a the share of M that has the attribute, the score
-    of v is a plus :math:`\sum_l \alpha (1-\alpha)^l [P^l (y - a) 1_M]_v` over :math:`0.02 + \sum_l \alpha
-    (1-\alpha)^l [P^l 1_M]_v`. Once with public edges alone and once with :func:`inferred_edges`,
-    :meth:`Attack.minus` is the leak of the latter.
+    With M the known nodes, P the walk to a random neighbour and a the share of M that has the
+    attribute, the score of v is a plus :math:`\sum_l \alpha (1-\alpha)^l [P^l (y - a) 1_M]_v` over
+    :math:`0.02 + \sum_l \alpha (1-\alpha)^l [P^l 1_M]_v`. Once with public edges alone and once
+    with :func:`inferred_edges`, :meth:`Attack.minus` is the leak of the latter.
 
     Args:
       edges: integers [m, 2], undirected: the graph as the attacker knows it.
@@ -55,8 +63,8 @@ def attribute_inference(
       targets: other nodes, units [p, 1], and whether they have the attribute.
       alpha: in (0, 1], small to look far.
 
-    Reference: Gong & Liu, Attribute inference attacks in online social networks (ACM TOPS 2018), and HeteroRR,
-    Figure 1 (the stage between edges and records).
+    Reference: Gong & Liu, Attribute inference attacks in online social networks (ACM TOPS 2018),
+    and HeteroRR, Figure 1 (the stage between edges and records).
 
     >>> asked = Targets(np.array([[1], [2], [4]]), np.array([True, False, False]))
     >>> attribute_inference([[0, 1], [2, 3], [3, 4]], 5, [0, 3], [True, False], asked).auc.mean
@@ -73,5 +81,7 @@ def attribute_inference(
     prior = values.mean()
     start = np.zeros((num_nodes, 2), np.float32)
     start[nodes] = np.stack([values - prior, np.ones(len(nodes))], 1)
-    near = np.asarray(ppr(operator(graph, "segment"), jnp.asarray(start), alpha, 0.0), np.float64)[units]
+    near = np.asarray(ppr(operator(graph, "segment"), jnp.asarray(start), alpha, 0.0), np.float64)[
+        units
+    ]
     return evaluate("attribute inference", prior + near[:, 0] / (near[:, 1] + _SHRINKAGE), targets)

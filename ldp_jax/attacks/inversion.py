@@ -1,4 +1,7 @@
-"""Feature inversion: raw inputs from their embeddings, by a network that was trained on public ones."""
+"""Feature inversion.
+
+Raw inputs from their embeddings, by a network that was trained on public ones.
+"""
 
 import jax.numpy as jnp
 import numpy as np
@@ -35,7 +38,8 @@ def inversion(
 ) -> Reconstruction:
     """Reconstruct records from embeddings, perturbed or not, by a perceptron trained on public pairs of both.
 
-    The leak is the difference to :func:`public_mean`. Reconstructions are clipped to the range of public records.
+    The leak is the difference to :func:`public_mean`. Reconstructions are clipped to the range of
+    public records.
 
     Args:
       key: a threefry key.
@@ -46,12 +50,13 @@ def inversion(
       shape: height and width where records are images; for the SSIM.
       perceptron: the attacker; a tenth of the public records chooses the epoch.
 
-    Reference: Dosovitskiy & Brox, Inverting visual representations with convolutional networks (CVPR 2016), with a
-    perceptron; HeteroRR, section V and Figure 8.
+    Reference: Dosovitskiy & Brox, Inverting visual representations with convolutional networks
+    (CVPR 2016), with a perceptron; HeteroRR, section V and Figure 8.
     """
     validate.threefry(key)
     z, x, public_z, public_x = (
-        rows_of(*named) for named in (("z", z), ("x", x), ("public_z", public_z), ("public_x", public_x))
+        rows_of(*named)
+        for named in (("z", z), ("x", x), ("public_z", public_z), ("public_x", public_x))
     )
     if len(z) != len(x) or len(public_z) != len(public_x) or len(public_x) < 10:
         raise ValueError(
@@ -63,8 +68,10 @@ def inversion(
     _check_records(x, public_x, shape)
     order_key, fit_key = random.split(key)
     order = np.asarray(random.permutation(order_key, len(public_z)))
-    held, centre = len(order) // 10, column_means(public_x)
-    rows, parts = Rows(public_z, public_x - centre), (order[held:], order[:held])
+    held = len(order) // 10
+    centre = column_means(public_x)
+    rows = Rows(public_z, public_x - centre)
+    parts = (order[held:], order[:held])
     found = trained_answers(fit_key, perceptron, _RECONSTRUCTION, rows, parts, z, batch_size=64)
     return _judge("inversion", found + centre, x, public_x, shape)
 
@@ -72,23 +79,31 @@ def inversion(
 def public_mean(
     x: ArrayLike | tuple, *, public_x: ArrayLike | tuple, shape: tuple[int, int] | None = None
 ) -> Reconstruction:
-    """Take the mean public record for every record: the attacker without an embedding; see :func:`inversion`.
+    """Take the mean public record for every record: the attacker without an embedding.
+
+    See :func:`inversion`.
 
     >>> public_mean(np.array([[0.0, 1.0], [1.0, 0.0]]), public_x=np.full((3, 2), 0.5))
     public mean: MSE 0.2500 ± 0.0000; 2 records
     """
     x, public_x = rows_of("x", x), rows_of("public_x", public_x)
     _check_records(x, public_x, shape)
-    return _judge("public mean", np.broadcast_to(column_means(public_x), x.shape), x, public_x, shape)
+    return _judge(
+        "public mean", np.broadcast_to(column_means(public_x), x.shape), x, public_x, shape
+    )
 
 
 def _check_records(x: np.ndarray, public_x: np.ndarray, shape: tuple[int, int] | None) -> None:
     if x.shape[1] != public_x.shape[1]:
         raise ValueError(f"public_x must be as wide as x, got {public_x.shape[1]} for {x.shape[1]}")
     if shape is not None and (len(shape) != 2 or shape[0] * shape[1] != x.shape[1]):
-        raise ValueError(f"shape must be the height and width of records of {x.shape[1]} pixels, got {shape}")
+        raise ValueError(
+            f"shape must be the height and width of records of {x.shape[1]} pixels, got {shape}"
+        )
     if shape is not None and (min(shape) < 2 or public_x.min() == public_x.max()):
-        raise ValueError(f"images must be at least 2 wide and high, and public ones vary, got shape {shape}")
+        raise ValueError(
+            f"images must be at least 2 wide and high, and public ones vary, got shape {shape}"
+        )
 
 
 def _judge(

@@ -16,7 +16,9 @@ from ldp_jax.core.types import Array, PRNGKey, PRNGKeys
 
 
 @partial(jax.jit, static_argnames=("observe", "at_once"))
-def _observed(keys: PRNGKeys, world: PyTree, *, observe: Callable[..., Array], at_once: int | None) -> Array:
+def _observed(
+    keys: PRNGKeys, world: PyTree, *, observe: Callable[..., Array], at_once: int | None
+) -> Array:
     return jax.lax.map(lambda key: observe(key, world).reshape(-1), keys, batch_size=at_once)
 
 
@@ -34,9 +36,10 @@ def planted_edge(
 
     Args:
       key: a threefry key.
-      observe: ``observe(key, world)`` -> float, the attacker's view of one run: perturbation, training and query.
-        It is traced; give views that cannot be to :func:`likelihood_ratio`.
-      without: the world without the edge, a pytree such as ``(graph, x)``; an argument of the program.
+      observe: ``observe(key, world)`` -> float, the attacker's view of one run: perturbation,
+        training and query. It is traced; give views that cannot be to :func:`likelihood_ratio`.
+      without: the world without the edge, a pytree such as ``(graph, x)``; an argument of the
+        program.
       with_edge: the same with it. Arrays of the same shapes (padded edges) share one program.
       shadows: the attacker's runs of each world, at least 8.
       runs: of each world, to be told apart; at least 2.
@@ -50,7 +53,9 @@ def planted_edge(
     validate.threefry(key)
     validate.integer_in(8, shadows=shadows)
     validate.integer_in(2, runs=runs)
-    parts = zip(random.split(key, 4), (shadows, shadows, runs, runs), (without, with_edge) * 2, strict=True)
+    parts = zip(
+        random.split(key, 4), (shadows, shadows, runs, runs), (without, with_edge) * 2, strict=True
+    )
     seen = [
         np.asarray(_observed(random.split(part, count), world, observe=observe, at_once=at_once))
         for part, count, world in parts
@@ -69,19 +74,21 @@ def likelihood_ratio(
 ) -> Attack:
     r"""Tell runs with a planted edge from runs without it, by shadow runs of both kinds.
 
-    A run of perturbation, training and query shows a vector, such as the posteriors of u, v and their neighbours.
-    Half of the shadows give the direction :math:`w = (S + \lambda \, \mathrm{diag} S)^{-1} (\mu_1 - \mu_0)`; the
-    other half give normal laws of the projections on w, and the score of a run is :math:`\log N(w \cdot y; m_1,
-    s_1) - \log N(w \cdot y; m_0, s_0)`.
+    A run of perturbation, training and query shows a vector, such as the posteriors of u, v and
+    their neighbours. Half of the shadows give the direction
+    :math:`w = (S + \lambda \, \mathrm{diag} S)^{-1} (\mu_1 - \mu_0)`; the other half give normal
+    laws of the projections on w, and the score of a run is
+    :math:`\log N(w \cdot y; m_1, s_1) - \log N(w \cdot y; m_0, s_0)`.
 
-    Shadows, float [a, q] and [b, q], are the attacker's runs without the edge and with it, at least 8 of each;
-    those observed, [c, q] and [d, q], are to be told apart, and independent of the shadows. ``ridge`` is lambda >=
-    0. Scores are of the runs without the edge, then of those with it, and intervals over runs. The TPR at 1 % FPR,
-    of (epsilon, 0) at most 0.01 e^epsilon, is an estimate: :func:`ldp_jax.verification.private_edge_lower_bound`
-    bounds it. ``ValueError`` for runs of different lengths, too few of them, or ones that are not finite.
+    Shadows, float [a, q] and [b, q], are the attacker's runs without the edge and with it, at least
+    8 of each; those observed, [c, q] and [d, q], are to be told apart, and independent of the
+    shadows. ``ridge`` is lambda >= 0. Scores are of the runs without the edge, then of those with
+    it, and intervals over runs. The TPR at 1 % FPR, of (epsilon, 0) at most 0.01 e^epsilon, is an
+    estimate: :func:`ldp_jax.verification.private_edge_lower_bound` bounds it. ``ValueError`` for
+    runs of different lengths, too few of them, or ones that are not finite.
 
-    Reference: Carlini et al., Membership inference attacks from first principles (IEEE S&P 2022), section V, with
-    one target and a learned direction.
+    Reference: Carlini et al., Membership inference attacks from first principles (IEEE S&P 2022),
+    section V, with one target and a learned direction.
 
     >>> rng = np.random.default_rng(0)
     >>> runs = [rng.normal(mean, 1.0, (400, 2)) for mean in (0.0, 1.5, 0.0, 1.5)]
@@ -105,13 +112,18 @@ def likelihood_ratio(
     first, second = ([part[half::2] for part in shadows] for half in (0, 1))
     spread = sum(np.atleast_2d(np.cov(part, rowvar=False)) for part in first) / 2
     variances = np.diag(spread)
-    # What never varies gets a tiny variance: it decides alone where it differs, and not at all where it does not.
+    # What never varies gets a tiny variance: it decides alone where it differs, and not at all
+    # where it does not.
     floor = 1e-12 * max(1.0, float(variances.max()))
-    direction = np.linalg.solve(spread + np.diag(ridge * variances + floor), first[1].mean(0) - first[0].mean(0))
+    direction = np.linalg.solve(
+        spread + np.diag(ridge * variances + floor), first[1].mean(0) - first[0].mean(0)
+    )
     laws = []
     for part in second:
         along = part @ direction
-        laws.append(stats.norm(along.mean(), max(along.std(ddof=1), 1e-12 * (1.0 + abs(along.mean())))))
+        laws.append(
+            stats.norm(along.mean(), max(along.std(ddof=1), 1e-12 * (1.0 + abs(along.mean()))))
+        )
     runs = np.concatenate([parts["observed_without"], parts["observed_with"]])
     along = runs @ direction
     truth = np.arange(len(runs)) >= len(parts["observed_without"])

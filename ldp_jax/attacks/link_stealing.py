@@ -1,4 +1,7 @@
-"""Link stealing: nodes that a model answers alike are joined; compared directly, or by a trained attacker."""
+"""Link stealing: nodes that a model answers alike are joined.
+
+Compared directly, or by a trained attacker.
+"""
 
 from functools import partial
 from typing import Literal, get_args
@@ -17,7 +20,14 @@ from ldp_jax.core.float64 import float64_on_cpu
 from ldp_jax.core.types import Array, PRNGKey
 
 Distance = Literal[
-    "cosine", "euclidean", "correlation", "chebyshev", "braycurtis", "canberra", "cityblock", "sqeuclidean"
+    "cosine",
+    "euclidean",
+    "correlation",
+    "chebyshev",
+    "braycurtis",
+    "canberra",
+    "cityblock",
+    "sqeuclidean",
 ]
 """The distances of two posteriors, by SciPy's names."""
 
@@ -53,26 +63,34 @@ def _compared(rows: Array, pairs: Array, distances: tuple[str, ...]) -> Float[Ar
     rows = jnp.asarray(rows)  # an array of NumPy where nothing is compiled
 
     def one(pair: Array) -> Array:
-        return jnp.stack([_DISTANCES[distance](rows[pair[0]], rows[pair[1]]) for distance in distances])
+        return jnp.stack(
+            [_DISTANCES[distance](rows[pair[0]], rows[pair[1]]) for distance in distances]
+        )
 
     return jax.lax.map(one, pairs, batch_size=max(1, _BLOCK // rows.shape[1]))
 
 
-def _apart(rows: np.ndarray, pairs: np.ndarray, distances: tuple[str, ...]) -> Float[np.ndarray, "p distances"]:
+def _apart(
+    rows: np.ndarray, pairs: np.ndarray, distances: tuple[str, ...]
+) -> Float[np.ndarray, "p distances"]:
     """Distances in float64: float32 has too few of them for answers that are nearly alike."""
     with float64_on_cpu():
         return np.asarray(_compared(rows, np.asarray(pairs, np.int32), distances))
 
 
 @implicit_promotion()
-def link_stealing(posteriors: ArrayLike | tuple, targets: Targets, *, distance: Distance = "correlation") -> Attack:
+def link_stealing(
+    posteriors: ArrayLike | tuple, targets: Targets, *, distance: Distance = "correlation"
+) -> Attack:
     """Score pairs of nodes by how alike the model's answers are, which are all the attacker has.
 
-    ``posteriors``, float [n, classes], are the answer for each node; logits do as well. The score is the negative
-    of ``distance``, one of the paper's, as ``scipy.spatial.distance`` has them. Of two numbers the correlation, of
-    one the cosine too, says no more than a sign, and is refused: ``euclidean`` compares them.
+    ``posteriors``, float [n, classes], are the answer for each node; logits do as well. The score
+    is the negative of ``distance``, one of the paper's, as ``scipy.spatial.distance`` has them. Of
+    two numbers the correlation, of one the cosine too, says no more than a sign, and is refused:
+    ``euclidean`` compares them.
 
-    Reference: He et al., Stealing links from graph neural networks (USENIX Security 2021), attack 0.
+    Reference: He et al., Stealing links from graph neural networks (USENIX Security 2021), attack
+    0.
 
     >>> from ldp_jax.attacks import all_pairs
     >>> answers = np.array([[0.9, 0.1], [0.8, 0.2], [0.1, 0.9], [0.3, 0.7]])
@@ -82,7 +100,9 @@ def link_stealing(posteriors: ArrayLike | tuple, targets: Targets, *, distance: 
     return by_distance(f"link stealing ({distance})", posteriors, targets, distance, "posteriors")
 
 
-def by_distance(name: str, rows: ArrayLike | tuple, targets: Targets, distance: str, what: str) -> Attack:
+def by_distance(
+    name: str, rows: ArrayLike | tuple, targets: Targets, distance: str, what: str
+) -> Attack:
     """Pairs scored by how alike their rows are."""
     validate.one_of(get_args(Distance), distance=distance)
     known = rows_of(what, rows, np.float64)
@@ -101,7 +121,9 @@ def _pair_features(
 ) -> Float[np.ndarray, "p k"]:
     """The features of a pair for the trained attacker; the same for {u, v} and {v, u}."""
     if posteriors.min() < 0 or posteriors.max() > 1 + 1e-5:  # of which there is no entropy
-        raise ValueError(f"posteriors must be probabilities, got {posteriors.min():g} to {posteriors.max():g}")
+        raise ValueError(
+            f"posteriors must be probabilities, got {posteriors.min():g} to {posteriors.max():g}"
+        )
     distances = [_apart(rows, pairs, tuple(_DISTANCES)) for rows in (posteriors, *others)]
     entropy = -(posteriors * np.log(np.maximum(posteriors, _TINY))).sum(-1)
     first, second = entropy[np.asarray(pairs)].T
@@ -126,27 +148,33 @@ def trained_link_stealing(
 ) -> Attack:
     """Score pairs by an attacker that was trained on pairs whose truth is public.
 
-    It reads distances between the answers for two nodes, both entropies and, where given, distances of records.
+    It reads distances between the answers for two nodes, both entropies and, where given, distances
+    of records.
 
     Args:
       key: a threefry key.
       posteriors: float [n, classes], probabilities that the model answered.
       targets: pairs of its rows.
-      known: pairs with a public truth, at least 10 of each kind, such as :func:`ldp_jax.attacks.balanced_pairs` of
-        the public edges; a fifth of them chooses the epoch. No target of the same nodes may be among them.
-      known_posteriors: float [m, classes], the answers for ``known``: those of a shadow model on another graph,
-        against inductive models. By default ``posteriors``.
+      known: pairs with a public truth, at least 10 of each kind, such as
+        :func:`ldp_jax.attacks.balanced_pairs` of the public edges; a fifth of them chooses the
+        epoch. No target of the same nodes may be among them.
+      known_posteriors: float [m, classes], the answers for ``known``: those of a shadow model on
+        another graph, against inductive models. By default ``posteriors``.
       x: float [n, d], records that the attacker has, too.
-      known_x: float [m, d], the records of ``known``, where ``known_posteriors`` are given with ``x``.
+      known_x: float [m, d], the records of ``known``, where ``known_posteriors`` are given with
+        ``x``.
       perceptron: the attacker.
 
-    Reference: He et al., Stealing links from graph neural networks (USENIX Security 2021), attacks 1, 3 and 4; Wu
-    et al., Link stealing attacks against inductive graph neural networks (PoPETs 2024).
+    Reference: He et al., Stealing links from graph neural networks (USENIX Security 2021), attacks
+    1, 3 and 4; Wu et al., Link stealing attacks against inductive graph neural networks (PoPETs
+    2024).
     """
     validate.threefry(key)
     inductive = known_posteriors is not None
     if (known_x is not None) != (inductive and x is not None):
-        raise ValueError("known_x must be given where x and known_posteriors both are, and only there")
+        raise ValueError(
+            "known_x must be given where x and known_posteriors both are, and only there"
+        )
     asked = rows_of("posteriors", posteriors, np.float64)
     asked_x = _records(x, len(asked), "x")
     seen = rows_of("known_posteriors", known_posteriors, np.float64) if inductive else asked
@@ -155,17 +183,22 @@ def trained_link_stealing(
     check_targets(known, len(seen))
     truth = np.asarray(known.truth)
     if min(truth.sum(), (~truth).sum()) < 10:
-        raise ValueError(f"known must have at least 10 pairs of each kind, got {truth.sum()} and {(~truth).sum()}")
+        raise ValueError(
+            f"known must have at least 10 pairs of each kind, got {truth.sum()} and {(~truth).sum()}"
+        )
     both = [codes(part.units, len(asked)) for part in (targets, known)]
     if not inductive and np.isin(both[0], both[1]).any():
         raise ValueError("known must have no pair that is among the targets")
 
     split_key, fit_key = random.split(key)
     order = np.asarray(random.permutation(split_key, len(truth)))
-    order = np.concatenate([order[truth[order]], order[~truth[order]]])  # each fifth pair of either kind validates
+    order = np.concatenate(
+        [order[truth[order]], order[~truth[order]]]
+    )  # each fifth pair of either kind validates
     validates = np.arange(len(order)) % 5 == 0
     rows = Rows(_pair_features(seen, seen_x, known.units), truth[:, None].astype(np.float32))
-    features, parts = _pair_features(asked, asked_x, targets.units), (order[~validates], order[validates])
+    features = _pair_features(asked, asked_x, targets.units)
+    parts = (order[~validates], order[validates])
     scores = trained_answers(fit_key, perceptron, CLASSIFICATION, rows, parts, features)[:, 0]
     return evaluate("trained link stealing" + (" with records" if asked_x else ""), scores, targets)
 

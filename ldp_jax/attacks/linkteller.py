@@ -33,23 +33,26 @@ def linkteller(
 ) -> Attack:
     r"""Score pairs by the influence of one node's record on the other's output, both ways.
 
-    The attacker knows the records x, chooses them, and sees the outputs of a model on a hidden graph: :math:`I(u
-    \to v) = \| \partial f_v / \partial s_u \|_2` where s_u multiplies x_u, and the score of {u, v} is :math:`I(u
-    \to v) + I(v \to u)`. The share of the records alone is that of :func:`ldp_jax.attacks.feature_similarity`. Time
-    is in proportion to the nodes that the targets name.
+    The attacker knows the records x, chooses them, and sees the outputs of a model on a hidden
+    graph: :math:`I(u \to v) = \| \partial f_v / \partial s_u \|_2` where s_u multiplies x_u, and
+    the score of {u, v} is :math:`I(u \to v) + I(v \to u)`. The share of the records alone is that
+    of :func:`ldp_jax.attacks.feature_similarity`. Time is in proportion to the nodes that the
+    targets name.
 
     Args:
       model: of nodes on a graph.
       variables: its parameters.
-      inputs: a :class:`ldp_jax.learning.models.NodeInputs` without scale, which the attack varies; or any ``(graph,
-        x)``, whose rows of x are multiplied.
+      inputs: a :class:`ldp_jax.learning.models.NodeInputs` without scale, which the attack varies;
+        or any ``(graph, x)``, whose rows of x are multiplied.
       targets: pairs of nodes.
-      step: None for the derivative; a number for the finite difference of that size, as published with 0.01.
+      step: None for the derivative; a number for the finite difference of that size, as published
+        with 0.01.
       degrees: float [n], known or released: influence on v is multiplied by degrees[v] + 1.
-      outputs: of the model as the attacker sees them: ``logits``, or their ``softmax`` or ``sigmoid``.
+      outputs: of the model as the attacker sees them: ``logits``, or their ``softmax`` or
+        ``sigmoid``.
 
-    Reference: Wu et al., LinkTeller: recovering private edges from graph neural networks via influence analysis
-    (IEEE S&P 2022), Algorithm 2; HeteroRR, section V.
+    Reference: Wu et al., LinkTeller: recovering private edges from graph neural networks via
+    influence analysis (IEEE S&P 2022), Algorithm 2; HeteroRR, section V.
 
     >>> from ldp_jax.attacks import all_pairs
     >>> from ldp_jax.graph.graphs import from_edges, to_edges
@@ -73,7 +76,8 @@ def linkteller(
         raise ValueError(f"degrees must be [{n}] numbers >= 0, got shape {known.shape}")
 
     pairs = np.asarray(targets.units)
-    source, target = pairs.ravel(order="F"), pairs[:, ::-1].ravel(order="F")
+    source = pairs.ravel(order="F")
+    target = pairs[:, ::-1].ravel(order="F")
     nodes, row = np.unique(source, return_inverse=True)
     order = np.argsort(row, kind="stable")
     first = np.searchsorted(row[order], np.arange(len(nodes)))
@@ -84,7 +88,12 @@ def linkteller(
     read = Bound(_read, (model, isinstance(inputs, NodeInputs), outputs))
     given = variables, graph, x
     found, moves = _influences(
-        given, nodes.astype(np.int32), asked, jnp.float32(step or 0.0), read=read, finite=step is not None
+        given,
+        nodes.astype(np.int32),
+        asked,
+        jnp.float32(step or 0.0),
+        read=read,
+        finite=step is not None,
     )
     if not moves:
         raise ValueError(
@@ -98,7 +107,13 @@ def linkteller(
 
 
 def _read(
-    model: Model, named: bool, outputs: str, variables: Variables, graph: Graph | Operator, x: Array, scale: Array
+    model: Model,
+    named: bool,
+    outputs: str,
+    variables: Variables,
+    graph: Graph | Operator,
+    x: Array,
+    scale: Array,
 ) -> Array:
     inputs = NodeInputs(graph, x, scale) if named else (graph, x * scale[:, None])
     return _READ[outputs](model.apply(variables, inputs, key=None, train=False)[0])
@@ -108,7 +123,10 @@ def _read(
 def _influences(
     given: tuple, nodes: Array, asked: Array, step: Array, *, read: Bound, finite: bool
 ) -> tuple[Array, Array]:
-    """The influence of each of ``nodes`` [s] on those it is asked about, [s, k]; and whether x moves anything."""
+    """The influence of each of ``nodes`` [s] on those it is asked about, [s, k].
+
+    And whether x moves anything.
+    """
     ones = jnp.ones(len(given[-1]))
     value, push = jax.linearize(lambda scale: read(*given, scale), ones)
 

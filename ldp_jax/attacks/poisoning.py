@@ -1,8 +1,9 @@
 r"""Poisoning: users who report to harm, what they do to the honest, and defences.
 
-*Input* poisoning sends a false record through the honest mechanism; *output* poisoning sends any value of the
-codomain. A mechanism that hides a record must stretch its estimates, and a liar's report is stretched as much
-(:func:`leverage`). Functions replace the reports of the liars alone: the honest noise is the same without them.
+*Input* poisoning sends a false record through the honest mechanism; *output* poisoning sends any
+value of the codomain. A mechanism that hides a record must stretch its estimates, and a liar's
+report is stretched as much (:func:`leverage`). Functions replace the reports of the liars alone:
+the honest noise is the same without them.
 Reference: Cheu, Smith & Ullman, Manipulation attacks in local differential privacy (IEEE S&P 2021).
 """
 
@@ -24,13 +25,17 @@ Lie = Literal["random", "worst"]
 """A report that no record made: uniform on the codomain, or the one whose estimate is furthest."""
 
 CountLie = Literal["random", "worst", "friends", "classes", "response"]
-"""``friends`` and ``classes`` are false records; a ``response`` is no noisy report, and has a true one's size."""
+"""``friends`` and ``classes`` are false records; a ``response`` is no noisy report, and has a true
+one's size.
+"""
 
 
 def choose_liars(
     key: PRNGKey, n: int, share: float, among: Bool[np.ndarray, " n"] | None = None
 ) -> Bool[np.ndarray, " n"]:
-    """The liars: ``share`` of the users ``among`` n, rounded. Under one key a smaller share's are among a larger's.
+    """The liars: ``share`` of the users ``among`` n, rounded.
+
+    Under one key a smaller share's are among a larger's.
 
     >>> few, more = (choose_liars(jax.random.key(0), 40, share) for share in (0.05, 0.5))
     >>> int(few.sum()), int(more.sum()), bool(more[few].all())
@@ -45,7 +50,7 @@ def choose_liars(
     return chosen
 
 
-# --- Numbers, vectors and classes --------------------------------------------------------------------------------
+# --- Numbers, vectors and classes -----------------------------------------------------------------
 
 
 def leverage(mechanism: Mechanism) -> float:
@@ -60,18 +65,23 @@ def leverage(mechanism: Mechanism) -> float:
 
 
 def lying_reports(
-    key: PRNGKey, mechanism: Mechanism, reports: Report, liars: Bool[np.ndarray, " n"], lie: Lie, towards: ArrayLike
+    key: PRNGKey,
+    mechanism: Mechanism,
+    reports: Report,
+    liars: Bool[np.ndarray, " n"],
+    lie: Lie,
+    towards: ArrayLike,
 ) -> Report:
     """Reports [n] of numbers or vectors, those of liars being lies: output poisoning.
 
     Args:
       key: of the liars.
-      mechanism: that all were asked to report by; its codomain bounds the liars. ``ValueError`` where it has no
-        ends, or is neither of numbers nor of numbers of coordinates.
+      mechanism: that all were asked to report by; its codomain bounds the liars. ``ValueError``
+        where it has no ends, or is neither of numbers nor of numbers of coordinates.
       reports: of all users as if they were honest.
       liars: who lies.
-      lie: ``random``, or ``worst``: the report whose estimate is largest in the direction ``towards``; of sampled
-        coordinates it holds those that count most.
+      lie: ``random``, or ``worst``: the report whose estimate is largest in the direction
+        ``towards``; of sampled coordinates it holds those that count most.
       towards: float [n], of vectors [n, d].
 
     >>> from ldp_jax.features import Piecewise
@@ -82,7 +92,8 @@ def lying_reports(
     """
     validate.threefry(key)
     validate.one_of(("random", "worst"), lie=lie)
-    space, towards = mechanism.codomain(), jnp.asarray(towards, jnp.float32)
+    space = mechanism.codomain()
+    towards = jnp.asarray(towards, jnp.float32)
     sparse = isinstance(space, Subset)
     inner = space.inner if isinstance(space, (Product, Subset)) else space
     values = reports.values if sparse else reports
@@ -94,9 +105,13 @@ def lying_reports(
     else:
         wanted = (len(values), space.dim) if sparse else values.shape
         if towards.shape != wanted:
-            raise ValueError(f"towards must be {list(wanted)}, as records are, got shape {towards.shape}")
+            raise ValueError(
+                f"towards must be {list(wanted)}, as records are, got shape {towards.shape}"
+            )
         if sparse:
-            indices = jnp.sort(jax.lax.top_k(jnp.abs(towards), space.sent)[1], -1).astype(reports.indices.dtype)
+            indices = jnp.sort(jax.lax.top_k(jnp.abs(towards), space.sent)[1], -1).astype(
+                reports.indices.dtype
+            )
             reports = _instead(reports, reports._replace(indices=indices), liars)
             towards = jnp.take_along_axis(towards, indices, 1)
         law = mechanism.coordinate(0) if isinstance(mechanism, HasCoordinates) else mechanism
@@ -107,7 +122,9 @@ def lying_reports(
 def _ends(space: Reports) -> Array:
     """Among these reports are those of the largest and of the smallest estimate."""
     if not isinstance(space, (Interval, Finite)):
-        raise ValueError(f"mechanism must report numbers, or numbers of coordinates, got reports in {space}")
+        raise ValueError(
+            f"mechanism must report numbers, or numbers of coordinates, got reports in {space}"
+        )
     ends = space.members() if isinstance(space, Finite) else jnp.array([space.lower, space.upper])
     if not np.isfinite(np.asarray(ends)).all():
         raise ValueError(f"reports must have ends, or one liar is enough: clip those in {space}")
@@ -118,16 +135,26 @@ def _estimates(law: Mechanism, ends: Array) -> Array:
     """What the server makes of these reports: a number each, and not the shares of classes."""
     found = law.estimate(ends)
     if np.shape(found) != np.shape(ends):
-        raise ValueError(f"mechanism must report numbers, got estimates of shape {np.shape(found)[1:]} of a report")
+        raise ValueError(
+            f"mechanism must report numbers, got estimates of shape {np.shape(found)[1:]} of a report"
+        )
     return found
 
 
 def false_records(
-    key: PRNGKey, mechanism: Mechanism, reports: Report, liars: Bool[np.ndarray, " n"], records: ArrayLike
+    key: PRNGKey,
+    mechanism: Mechanism,
+    reports: Report,
+    liars: Bool[np.ndarray, " n"],
+    records: ArrayLike,
 ) -> Report:
-    """Reports [n], those of liars being honest ones of false ``records`` [n, ...]: input poisoning."""
+    """Reports [n], those of liars being honest ones of false ``records`` [n, ...].
+
+    Input poisoning.
+    """
     validate.threefry(key)
-    given, n = as_records(records), len(jax.tree.leaves(reports)[0])
+    given = as_records(records)
+    n = len(jax.tree.leaves(reports)[0])
     if given.shape[:1] != (n,):  # one report would be that of every liar
         raise ValueError(f"records must be one a user, of {n}, got shape {given.shape}")
     return _instead(reports, _reported(key, mechanism, given), liars)
@@ -149,12 +176,18 @@ def _instead(reports: Report, lies: Report, liars: np.ndarray) -> Report:
 
 
 def lying_places(
-    key: PRNGKey, sizes: ArrayLike, reports: Int[Array, " n"], liars: Bool[np.ndarray, " n"], lie: CountLie
+    key: PRNGKey,
+    sizes: ArrayLike,
+    reports: Int[Array, " n"],
+    liars: Bool[np.ndarray, " n"],
+    lie: CountLie,
 ) -> Int[Array, " n"]:
-    """Reported places in personal alphabets of ``sizes``, the likeliest class first; those of liars are lies.
+    """Reported places in personal alphabets of ``sizes``, the likeliest class first.
 
-    ``random`` is any place, ``worst`` the least likely class, ``response`` the likeliest but one by what was
-    broadcast: of all false classes it is believed most.
+    Those of liars are lies.
+
+    ``random`` is any place, ``worst`` the least likely class, ``response`` the likeliest but one by
+    what was broadcast: of all false classes it is believed most.
 
     >>> lying_places(jax.random.key(0), [2, 4], jnp.zeros(2, int), np.ones(2, bool), "worst").tolist()
     [1, 3]
@@ -166,7 +199,7 @@ def lying_places(
     return jnp.where(jnp.asarray(validate.mask(len(last), liars=liars)), made, reports)
 
 
-# --- Counts of neighbours, and lists -----------------------------------------------------------------------------
+# --- Counts of neighbours, and lists --------------------------------------------------------------
 
 
 @runtime_checkable
@@ -183,7 +216,9 @@ class CountNoise(Protocol):
 def opposed_groups(
     posterior: Float[np.ndarray, "n classes"], groups: Int[np.ndarray, " n"], num_groups: int
 ) -> Int[np.ndarray, " n"]:
-    """The broadcast group that holds least of each user's own class: where friends speak most against it.
+    """The broadcast group that holds least of each user's own class.
+
+    Where friends speak most against it.
 
     >>> opposed_groups(np.eye(2)[[0, 0, 1]], np.array([0, 0, 1]), 2).tolist()
     [1, 1, 0]
@@ -213,9 +248,10 @@ def lying_counts(
       counts: true.
       reports: of all users as if they were honest.
       liars: who lies.
-      lie: output: ``random`` numbers of the span; ``worst``, the largest in the group ``aimed`` at and the smallest
-        in others; ``response``, all true friends in that group, without noise. Input: ``friends``, ``fakes`` more
-        in that group; ``classes``, each group's friends in the next one.
+      lie: output: ``random`` numbers of the span; ``worst``, the largest in the group ``aimed`` at
+        and the smallest in others; ``response``, all true friends in that group, without noise.
+        Input: ``friends``, ``fakes`` more in that group; ``classes``, each group's friends in the
+        next one.
       aimed: a group a user, such as :func:`opposed_groups`.
       fakes: false friends of a liar.
     """
@@ -230,20 +266,29 @@ def lying_counts(
     elif lie == "response":
         made = at * counts.sum(1, keepdims=True)
     else:
-        made = noise.add_noise(key, counts + fakes * at if lie == "friends" else np.roll(counts, 1, 1))
+        made = noise.add_noise(
+            key, counts + fakes * at if lie == "friends" else np.roll(counts, 1, 1)
+        )
     return np.where(validate.mask(len(counts), liars=liars)[:, None], made, reports).astype(
-        np.promote_types(np.asarray(reports).dtype, np.int32)  # a lie may be larger than all reports
+        np.promote_types(
+            np.asarray(reports).dtype, np.int32
+        )  # a lie may be larger than all reports
     )
 
 
 def believable_counts(
-    reports: Int[np.ndarray, "n groups"], epsilon: float, sizes: Int[np.ndarray, " groups"], *, doubt: float = 1e-6
+    reports: Int[np.ndarray, "n groups"],
+    epsilon: float,
+    sizes: Int[np.ndarray, " groups"],
+    *,
+    doubt: float = 1e-6,
 ) -> Bool[np.ndarray, " n"]:
     r"""Trimming: whose counts are possible, by the size of each group, by what noise allows and by others' degrees.
 
-    A count is within [0, size] but for noise, which exceeds :math:`\log(2 / doubt) / \epsilon` with probability
-    ``doubt``. A total is at most three interquartile ranges above the upper quartile, on the scale of
-    :math:`\log(1 + r)`; a quarter of the reports may be lies before these move freely. Honest hubs may go too.
+    A count is within [0, size] but for noise, which exceeds :math:`\log(2 / doubt) / \epsilon` with
+    probability ``doubt``. A total is at most three interquartile ranges above the upper quartile,
+    on the scale of :math:`\log(1 + r)`; a quarter of the reports may be lies before these move
+    freely. Honest hubs may go too.
 
     >>> believable_counts(np.array([[3, 1]] * 9 + [[0, 500]]), 1.0, np.array([1000, 1000])).sum()
     np.int64(9)
@@ -257,11 +302,19 @@ def believable_counts(
 
 
 def lying_lists(
-    key: PRNGKey, pairs: Int[np.ndarray, "m 2"], claims: Int[np.ndarray, "c 2"], n: int, *, keep: float = 1.0
+    key: PRNGKey,
+    pairs: Int[np.ndarray, "m 2"],
+    claims: Int[np.ndarray, "c 2"],
+    n: int,
+    *,
+    keep: float = 1.0,
 ) -> Int[np.ndarray, "k 2"]:
-    """Reported pairs (reporter, reported), of which liars claim some: sent as they are, or kept with a probability.
+    """Reported pairs (reporter, reported), of which liars claim some.
 
-    ``keep`` below 1 is input poisoning through randomised response; what was reported of these pairs is replaced.
+    Sent as they are, or kept with a probability.
+
+    ``keep`` below 1 is input poisoning through randomised response; what was reported of these
+    pairs is replaced.
 
     >>> lying_lists(jax.random.key(0), np.array([[0, 1], [1, 0]]), np.array([[1, 2]]), 3).tolist()
     [[0, 1], [1, 0], [1, 2]]
@@ -276,30 +329,39 @@ def lying_lists(
 def degrees_by_both_ends(
     pairs: Int[np.ndarray, "m 2"], n: int, flip: float, *, checked: bool
 ) -> Float[np.ndarray, " n"]:
-    r"""Degrees from lists that both ends report by randomised response; cross-checked, or the mean of both ends.
+    r"""Degrees from lists that both ends report by randomised response.
 
-    With b, b' the bits of a pair and q their ``flip``, a pair counts :math:`(b - q)(b' - q) / (1 - 2q)^2` where
-    ``checked``: 0 in expectation wherever an honest end has no such friend, whatever the other end sends. Without,
-    :math:`(b + b' - 2q) / (2 - 4q)`, which one lie moves by :math:`1 / (2 - 4q)`. The check's variance is
-    :math:`v^2` a pair without an edge and the mean's :math:`v / 2`, :math:`v = q (1 - q) / (1 - 2q)^2`.
+    Cross-checked, or the mean of both ends.
+
+    With b, b' the bits of a pair and q their ``flip``, a pair counts
+    :math:`(b - q)(b' - q) / (1 - 2q)^2` where ``checked``: 0 in expectation wherever an honest end
+    has no such friend, whatever the other end sends. Without, :math:`(b + b' - 2q) / (2 - 4q)`,
+    which one lie moves by :math:`1 / (2 - 4q)`. The check's variance is :math:`v^2` a pair without
+    an edge and the mean's :math:`v / 2`, :math:`v = q (1 - q) / (1 - 2q)^2`.
 
     >>> degrees_by_both_ends(np.array([[0, 1], [1, 0], [0, 2]]), 3, 0.0, checked=True).tolist()
     [1.0, 1.0, 0.0]
     """
     validate.number(0.0, 0.5, open_upper=True, flip=flip)
-    code, back = pairs[:, 0].astype(np.int64) * n + pairs[:, 1], pairs[:, 1].astype(np.int64) * n + pairs[:, 0]
+    code, back = (
+        pairs[:, 0].astype(np.int64) * n + pairs[:, 1],
+        pairs[:, 1].astype(np.int64) * n + pairs[:, 0],
+    )
     said, heard, both = (
-        np.bincount(ends, minlength=n) for ends in (*pairs.T, pairs[np.isin(code, back, assume_unique=True), 0])
+        np.bincount(ends, minlength=n)
+        for ends in (*pairs.T, pairs[np.isin(code, back, assume_unique=True), 0])
     )
     if checked:
         return (both - flip * (said + heard) + flip**2 * (n - 1)) / (1 - 2 * flip) ** 2
     return ((said + heard) / 2 - flip * (n - 1)) / (1 - 2 * flip)
 
 
-# --- Results -----------------------------------------------------------------------------------------------------
+# --- Results --------------------------------------------------------------------------------------
 
 
-def harm(name: str, honest: ArrayLike, poisoned: ArrayLike, liars: Bool[np.ndarray, " n"]) -> Poisoning:
+def harm(
+    name: str, honest: ArrayLike, poisoned: ArrayLike, liars: Bool[np.ndarray, " n"]
+) -> Poisoning:
     """The harm of liars to others, from a value a user (larger is better, NaN for none) without them and with them.
 
     >>> right = np.array([1.0, 1.0, 0.0, 1.0])
@@ -314,5 +376,7 @@ def harm(name: str, honest: ArrayLike, poisoned: ArrayLike, liars: Bool[np.ndarr
     liars = validate.mask(len(values[0]), liars=liars)
     before, after = (np.where(liars, np.nan, each) for each in values)
     if np.isnan(before - after).all():
-        raise ValueError("liars must leave a user who is honest, with a value without them and with them")
+        raise ValueError(
+            "liars must leave a user who is honest, with a value without them and with them"
+        )
     return Poisoning.of(name, before, after, int(np.sum(liars)))

@@ -1,4 +1,7 @@
-"""Attackers with public knowledge alone: no model, no release. Their finds are no leakage of a mechanism."""
+"""Attackers with public knowledge alone: no model, no release.
+
+Their finds are no leakage of a mechanism.
+"""
 
 import numpy as np
 import scipy.sparse
@@ -17,7 +20,9 @@ def _adjacency(public_edges: ArrayLike | tuple, num_nodes: int) -> scipy.sparse.
     edges = edges[edges[:, 0] != edges[:, 1]]  # nobody is their own neighbour
     ends = np.concatenate([edges, edges[:, ::-1]])
     ones = np.ones(len(ends), np.float32)
-    adjacency = scipy.sparse.csr_array((ones, (ends[:, 0], ends[:, 1])), shape=(num_nodes, num_nodes))
+    adjacency = scipy.sparse.csr_array(
+        (ones, (ends[:, 0], ends[:, 1])), shape=(num_nodes, num_nodes)
+    )
     adjacency.data[:] = 1.0  # an edge that is given twice is one
     return adjacency
 
@@ -54,6 +59,8 @@ def degree_product(public_edges: ArrayLike | tuple, num_nodes: int, targets: Tar
     return evaluate("degree product", degree[np.asarray(targets.units)].prod(1), targets)
 
 
-def feature_similarity(x: ArrayLike | tuple, targets: Targets, *, distance: Distance = "cosine") -> Attack:
+def feature_similarity(
+    x: ArrayLike | tuple, targets: Targets, *, distance: Distance = "cosine"
+) -> Attack:
     """Score pairs by how alike their records x [n, d] are, for attackers who have these, as LinkTeller's."""
     return by_distance(f"feature similarity ({distance})", x, targets, distance, "x")

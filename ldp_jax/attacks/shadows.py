@@ -50,12 +50,16 @@ def shadow_models(
     nodes: ArrayLike | tuple | None = None,
     share: float = 0.5,
 ) -> Shadows:
-    """Train models on random parts of the nodes, and ask each about all of them; two compiled programs.
+    """Train models on random parts of the nodes, and ask each about all of them.
 
-    Each model is trained on the graph of its members alone, up to the epoch of the least training loss. It is asked
+    Two compiled programs.
+
+    Each model is trained on the graph of its members alone, up to the epoch of the least training
+    loss. It is asked
 
     * ``TSTF`` (train on the subgraph, test on the full graph): about all nodes on the whole graph;
-    * ``TSTS`` (train and test on the subgraph): on the graph without the edges between members and others;
+    * ``TSTS`` (train and test on the subgraph): on the graph without the edges between members and
+      others;
     * ``0-hop``: about each node alone, without edges.
 
     Args:
@@ -63,8 +67,8 @@ def shadow_models(
       model: of nodes on a graph: its inputs are :class:`ldp_jax.learning.models.NodeInputs`.
       objective: of :class:`ldp_jax.learning.training.Examples`, such as
         :data:`ldp_jax.learning.training.node_classification`.
-      graph: a ``jraph.GraphsTuple`` of one graph, or its operator: ``ell`` is several times faster on a CPU; models
-        that attend to neighbours need ``segment``, the default.
+      graph: a ``jraph.GraphsTuple`` of one graph, or its operator: ``ell`` is several times faster
+        on a CPU; models that attend to neighbours need ``segment``, the default.
       x: float [n, d].
       labels: [n] or [n, k], as the objective takes them.
       settings: of each training; one batch of all nodes is cheapest.
@@ -73,8 +77,9 @@ def shadow_models(
       nodes: distinct integers [p], the population that members are drawn from; all by default.
       share: of the population that a model is trained on, in (0, 1); every model on as many nodes.
 
-    Reference: Olatunji, Nejdl & Khosla, Membership inference attack on graph neural networks (TPS 2021), TSTF and
-    TSTS; Carlini et al., Membership inference attacks from first principles (IEEE S&P 2022), random halves.
+    Reference: Olatunji, Nejdl & Khosla, Membership inference attack on graph neural networks (TPS
+    2021), TSTF and TSTS; Carlini et al., Membership inference attacks from first principles (IEEE
+    S&P 2022), random halves.
     """
     validate.threefry(key)
     validate.integer_in(2, models=models)
@@ -82,16 +87,23 @@ def shadow_models(
     share = validate.number(0.0, 1.0, open_lower=True, open_upper=True, share=share)
     op = graph if isinstance(graph, Operator) else operator(graph, "segment", allow_directed=True)
     n = op.num_nodes
-    x, labels = jnp.asarray(x, jnp.float32), np.asarray(labels)
+    x = jnp.asarray(x, jnp.float32)
+    labels = np.asarray(labels)
     if len(x) != n or len(labels) != n:
-        raise ValueError(f"x and labels must have a row for each of {n} nodes, got {len(x)} and {len(labels)}")
+        raise ValueError(
+            f"x and labels must have a row for each of {n} nodes, got {len(x)} and {len(labels)}"
+        )
     population = distinct("nodes", np.arange(n) if nodes is None else nodes, n)
     size = round(share * len(population))
     if not 0 < size < len(population):
-        raise ValueError(f"share must leave members and others, got {size} of {len(population)} nodes")
+        raise ValueError(
+            f"share must leave members and others, got {size} of {len(population)} nodes"
+        )
     objective = training.on_graph(training.scored_by_loss(objective))
     known = {"train": training.Examples(population, labels[population])}
-    training.check_examples(model, objective, NodeInputs(op, x), known)  # in the program, labels are traced
+    training.check_examples(
+        model, objective, NodeInputs(op, x), known
+    )  # in the program, labels are traced
 
     split_key, fit_key = random.split(key)
     member = _drawn(random.split(split_key, models), size=size, count=len(population))
@@ -115,9 +127,12 @@ def ask_shadows(
     protocol: MembershipProtocol,
     at_once: int | None = None,
 ) -> Shadows:
-    """The same models with ``outputs`` of another protocol, float32 [N, p, outputs]; nothing is trained.
+    """The same models with ``outputs`` of another protocol, float32 [N, p, outputs].
 
-    ``shadows`` are of :func:`shadow_models`, as are the other arguments, all as in their training but the protocol.
+    Nothing is trained.
+
+    ``shadows`` are of :func:`shadow_models`, as are the other arguments, all as in their training
+    but the protocol.
     """
     protocols = get_args(MembershipProtocol)
     validate.one_of(protocols, protocol=protocol)
@@ -172,8 +187,10 @@ def _asked(
     def one(given: tuple[Variables, Array]) -> Array:
         fitted, chosen = given
         inside = jnp.zeros(op.num_nodes, bool).at[nodes].set(chosen)
-        everybody, nobody = jnp.ones_like(inside), jnp.zeros_like(inside)
-        # In the order of MembershipProtocol: all edges, those on either side of the membership, none.
+        everybody = jnp.ones_like(inside)
+        nobody = jnp.zeros_like(inside)
+        # In the order of MembershipProtocol: all edges, those on either side of the membership,
+        # none.
         one_part = jnp.stack([everybody, inside, nobody])[protocol]
         asked = op.induced(one_part, jnp.stack([nobody, ~inside, nobody])[protocol])
         return model.apply(fitted, NodeInputs(asked, x), key=None, train=False)[0][nodes]

@@ -1,4 +1,7 @@
-"""Results of many users, made a block at a time: what is between words and reports stays in a processor's cache."""
+"""Results of many users, made a block at a time.
+
+What is between words and reports stays in a processor's cache.
+"""
 
 import math
 from collections.abc import Callable
@@ -16,10 +19,13 @@ _IN_CACHE = 2**17
 
 
 def by_blocks(part: Callable[[Scalar, int], _T], count: int, block: int | None = None) -> _T:
-    """``part(start, size)`` of each block, together: a tree of arrays [count, ...]; for compiled code.
+    """``part(start, size)`` of each block, together: a tree of arrays [count, ...].
 
-    ``size`` is at most ``block``. By default a CPU takes as many as fit its cache, and an accelerator all. The last
-    blocks may overlap, so that all have one size: ``part`` is a function of the place.
+    For compiled code.
+
+    ``size`` is at most ``block``. By default a CPU takes as many as fit its cache, and an
+    accelerator all. The last blocks may overlap, so that all have one size: ``part`` is a function
+    of the place.
     """
     made = jax.eval_shape(lambda: part(0, min(1, count)))
     if block is None:
@@ -33,10 +39,15 @@ def by_blocks(part: Callable[[Scalar, int], _T], count: int, block: int | None =
     def put(i: Array, whole: _T) -> _T:
         start = jnp.minimum(i * size, count - size)
         put_one = partial(jax.lax.dynamic_update_slice_in_dim, allow_negative_indices=False)
-        return jax.tree.map(lambda leaf, new: put_one(leaf, new, start, 0), whole, part(start, size))
+        return jax.tree.map(
+            lambda leaf, new: put_one(leaf, new, start, 0), whole, part(start, size)
+        )
 
     def empty(leaf: jax.ShapeDtypeStruct) -> Array:
-        zeros, kind = jnp.zeros((count, *leaf.shape[1:]), leaf.dtype), leaf.manual_axis_type
-        return jax.lax.pcast(zeros, tuple(kind.varying), to="varying") if kind else zeros  # within ``shard_map``
+        zeros = jnp.zeros((count, *leaf.shape[1:]), leaf.dtype)
+        kind = leaf.manual_axis_type
+        return (
+            jax.lax.pcast(zeros, tuple(kind.varying), to="varying") if kind else zeros
+        )  # within ``shard_map``
 
     return jax.lax.fori_loop(0, blocks, put, jax.tree.map(empty, made))

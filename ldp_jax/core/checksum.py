@@ -4,8 +4,8 @@ r"""Public objects as bytes that a device is shipped: a header, arrays and a che
 
     "ldp-KIND VERSION\n" | JSON in ASCII, keys in order | "\n" | arrays, little-endian | checksum (8 bytes)
 
-The checksum is BLAKE2b, 8 bytes, of "ldp_jax 1 public" and all bytes before it: accidental damage passes with
-probability 2^-64. Versions without a checksum are refused.
+The checksum is BLAKE2b, 8 bytes, of "ldp_jax 1 public" and all bytes before it: accidental damage
+passes with probability 2^-64. Versions without a checksum are refused.
 """
 
 import abc
@@ -35,11 +35,16 @@ def sealed(data: bytes) -> bytes:
 
 
 class Public(abc.ABC):
-    """An object with one spelling in bytes, so one digest; abstract. Equal bytes are equal objects."""
+    """An object with one spelling in bytes, so one digest; abstract.
+
+    Equal bytes are equal objects.
+    """
 
     KIND: ClassVar[str]
     VERSION: ClassVar[int]
-    READ: ClassVar[tuple[int, ...]] = ()  # earlier versions, in which some objects are still written
+    READ: ClassVar[
+        tuple[int, ...]
+    ] = ()  # earlier versions, in which some objects are still written
 
     @abc.abstractmethod
     def _parts(self) -> tuple[Header, bytes]:
@@ -78,7 +83,9 @@ class Public(abc.ABC):
             old = [n for n in range(cls.VERSION) if data.startswith(cls._start(n))]
             hint = f"; version {old[0]} has no checksum: have it sent anew" if old else ""
             wanted = " or ".join(map(repr, starts))
-            raise ValueError(f"not a {kind} of this version: expected it to begin with {wanted}{hint}")
+            raise ValueError(
+                f"not a {kind} of this version: expected it to begin with {wanted}{hint}"
+            )
         whole = data[:-_TAG_BYTES]
         if sealed(whole) != data:
             raise ValueError(f"a damaged {kind}: its checksum is not that of its bytes")
@@ -90,13 +97,23 @@ class Public(abc.ABC):
             made = cls._made(header, body)
             if made.to_bytes() != data:
                 raise ValueError("its header is not written as to_bytes() writes it")
-        except (AttributeError, KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
+        except (
+            AttributeError,
+            KeyError,
+            TypeError,
+            ValueError,
+            OverflowError,
+            RecursionError,
+        ) as error:
             raise ValueError(f"a damaged {kind}: {error}") from error
         return made
 
     @cached_property
     def digest(self) -> bytes:
-        """SHA-256 of the bytes of version 1: random words and memories outlive a new version of the bytes."""
+        """SHA-256 of the bytes of version 1.
+
+        Random words and memories outlive a new version of the bytes.
+        """
         return hashlib.sha256(self._written(1)).digest()
 
     def __eq__(self, other: object) -> bool:

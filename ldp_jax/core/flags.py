@@ -1,4 +1,7 @@
-"""JAX's strict flags are the caller's: the library's own programs run under the flags that they are written for."""
+"""JAX's strict flags are the caller's.
+
+The library's own programs run under the flags that they are written for.
+"""
 
 import contextlib
 from collections.abc import Iterator
@@ -10,8 +13,8 @@ import jax
 def implicit_promotion() -> Iterator[None]:
     """Within it operands of two types or two ranks may meet; also a decorator of a job.
 
-    A caller's ``jax_numpy_dtype_promotion="strict"`` or ``jax_numpy_rank_promotion="raise"`` finds faults in the
-    caller's code, and stays in force there.
+    A caller's ``jax_numpy_dtype_promotion="strict"`` or ``jax_numpy_rank_promotion="raise"`` finds
+    faults in the caller's code, and stays in force there.
 
     >>> import jax.numpy as jnp
     >>> @implicit_promotion()
@@ -29,8 +32,8 @@ def implicit_promotion() -> Iterator[None]:
 def standard_flags() -> Iterator[None]:
     """Within it programs are compiled, in 32 bits, and NaN is a value; also a decorator of a test.
 
-    Verification feeds NaN on purpose and calls an exception a fault of the mechanism. Its verdicts are about the
-    mechanism, so no flag of the caller may change them.
+    Verification feeds NaN on purpose and calls an exception a fault of the mechanism. Its verdicts
+    are about the mechanism, so no flag of the caller may change them.
 
     >>> import jax.numpy as jnp
     >>> with jax.debug_nans(True), standard_flags():

@@ -1,4 +1,7 @@
-"""Single precision in full, on every device: a GPU rounds the factors of a product to 11 bits, a TPU to 8."""
+"""Single precision in full, on every device.
+
+A GPU rounds the factors of a product to 11 bits, a TPU to 8.
+"""
 
 from functools import partial
 

@@ -1,9 +1,11 @@
-"""Finite mechanisms as integer probability mass over 2^32: NumPy only, shared by the device's client and JAX.
+"""Finite mechanisms as integer probability mass over 2^32.
 
-A table has one row an input and one column an output; a row's whole numbers sum to 2^32, and one uniform 32-bit
-word picks the output whose cumulative mass it falls in. So a probability *is* an integer over 2^32, and the privacy
-loss a ratio of integers: exact, in the arithmetic that is run. :func:`split` serves NumPy and ``jax.numpy`` (the
-argument ``xp``): equal words, equal reports.
+NumPy only, shared by the device's client and JAX.
+
+A table has one row an input and one column an output; a row's whole numbers sum to 2^32, and one
+uniform 32-bit word picks the output whose cumulative mass it falls in. So a probability *is* an
+integer over 2^32, and the privacy loss a ratio of integers: exact, in the arithmetic that is run.
+:func:`split` serves NumPy and ``jax.numpy`` (the argument ``xp``): equal words, equal reports.
 """
 
 import dataclasses
@@ -33,8 +35,8 @@ _STEPS = 23  # a position between two inputs is a whole number of 2^-23 steps
 Encoding = Literal["grid", "bins", "category"]
 """How a record becomes a row.
 
-``grid``: [-1, 1] on equally spaced points, rounded up or down at random so that the mean is kept; ``bins``: [0, 1]
-in equal bins, (t - 1)/k < x <= t/k (HeteroRR); ``category``: 0, 1, ... as it is.
+``grid``: [-1, 1] on equally spaced points, rounded up or down at random so that the mean is kept;
+``bins``: [0, 1] in equal bins, (t - 1)/k < x <= t/k (HeteroRR); ``category``: 0, 1, ... as it is.
 """
 
 
@@ -64,24 +66,35 @@ class Table(Public):
     def __post_init__(self) -> None:
         masses, values = self.masses, self.values
         if masses.dtype != np.uint32 or masses.ndim != 2:
-            raise ValueError(f"masses must be uint32 [inputs, outputs], got {masses.dtype} {masses.shape}")
+            raise ValueError(
+                f"masses must be uint32 [inputs, outputs], got {masses.dtype} {masses.shape}"
+            )
         inputs, outputs = masses.shape
         if not (1 <= inputs <= MAX_INPUTS and 2 <= outputs <= MAX_OUTPUTS):
             raise ValueError(
                 f"tables have 1 to {MAX_INPUTS} inputs, 2 to {MAX_OUTPUTS} outputs, got {masses.shape}"
             )
         if not (masses.sum(1, dtype=np.uint64) == WORDS).all():
-            raise ValueError(f"every row of masses must sum to 2^32, got {masses.sum(1, dtype=np.uint64)}")
+            raise ValueError(
+                f"every row of masses must sum to 2^32, got {masses.sum(1, dtype=np.uint64)}"
+            )
         if not (masses > 0).all():
-            raise ValueError("an output that one input cannot give and another can has no epsilon: drop or lift it")
+            raise ValueError(
+                "an output that one input cannot give and another can has no epsilon: drop or lift it"
+            )
         wrong = values.dtype != np.float32 or values.shape[:1] != (outputs,) or values.ndim > 2
         if wrong or not np.isfinite(values).all():
-            raise ValueError(f"values must be {outputs} finite float32 numbers or vectors, got {values.shape}")
+            raise ValueError(
+                f"values must be {outputs} finite float32 numbers or vectors, got {values.shape}"
+            )
         if self.encoding not in ("grid", "bins", "category"):
             raise ValueError(f"encoding must be one of grid, bins, category; got {self.encoding!r}")
         if self.encoding == "grid" and inputs < 2:
             raise ValueError("a grid has at least two points")
-        for name in ("masses", "values"):  # what the digest and the loss were computed from stays as it is
+        for name in (
+            "masses",
+            "values",
+        ):  # what the digest and the loss were computed from stays as it is
             object.__setattr__(self, name, frozen(getattr(self, name)))
 
     def __repr__(self) -> str:
@@ -100,15 +113,22 @@ class Table(Public):
 
     @cached_property
     def thresholds(self) -> np.ndarray:
-        """uint32 [inputs, 2^b - 1]: cumulative masses, the last of each row (2^32) left out; padded at the top."""
+        """uint32 [inputs, 2^b - 1]: cumulative masses, the last of each row (2^32) left out.
+
+        Padded at the top.
+        """
         cumulative = np.cumsum(self.masses[:, :-1], axis=1, dtype=np.uint64).astype(np.uint32)
         return frozen(padded(cumulative, width(self.outputs)))
 
     @cached_property
     def loss(self) -> Fraction:
-        """The largest ratio of two inputs' masses at one output; its logarithm is the privacy loss."""
+        """The largest ratio of two inputs' masses at one output.
+
+        Its logarithm is the privacy loss.
+        """
         return max(
-            Fraction(int(high), int(low)) for high, low in zip(self.masses.max(0), self.masses.min(0), strict=True)
+            Fraction(int(high), int(low))
+            for high, low in zip(self.masses.max(0), self.masses.min(0), strict=True)
         )
 
     @property
@@ -117,12 +137,17 @@ class Table(Public):
         return log_up(self.loss)
 
     def report(self, x: object, word: object, rounding: object = None) -> np.ndarray:
-        """Outputs of records ``x`` under uniform words, one to pick and one to round to the grid; elementwise."""
+        """Outputs of records ``x`` under uniform words, one to pick and one to round to the grid.
+
+        Elementwise.
+        """
         if rounding is None:
             if self.encoding == "grid":
                 raise ValueError("rounding must be uniform words: a grid rounds at random")
             rounding = 0
-        with np.errstate(all="ignore"):  # what a record holds must not be seen in a warning or an error
+        with np.errstate(
+            all="ignore"
+        ):  # what a record holds must not be seen in a warning or an error
             row, part = split(np, x, self.inputs, self.encoding)
         word, rounding = np.asarray(word, np.uint32), np.asarray(rounding, np.uint32)
         start = (row + rounds_up(rounding, part)) * self.thresholds.shape[1]
@@ -188,7 +213,8 @@ def padded(thresholds: np.ndarray, size: int) -> np.ndarray:
 def split(xp: ModuleType, x: object, inputs: int, encoding: str) -> tuple[Any, Any]:
     """The row at or below each record, and how far it is to the next, as uint32 in [0, 2^23).
 
-    Total: records are clipped, NaN goes to the centre. Float32 records between -1 and 1 are first rounded to
+    Total: records are clipped, NaN goes to the centre. Float32 records between -1 and 1 are first
+    rounded to
       multiples of 2^-22; all else is done in integers. Only a grid has parts other than 0.
     """
     given = xp.asarray(x)
@@ -204,13 +230,18 @@ def split(xp: ModuleType, x: object, inputs: int, encoding: str) -> tuple[Any, A
         x = xp.where(xp.isnan(x), xp.float32(0.5), xp.clip(x, 0.0, 1.0))
         row = xp.ceil(x * xp.float32(inputs)) - 1
     else:
-        row = xp.where(xp.isnan(x), xp.float32((inputs - 1) // 2), xp.rint(xp.clip(x, 0.0, inputs - 1.0)))
+        row = xp.where(
+            xp.isnan(x), xp.float32((inputs - 1) // 2), xp.rint(xp.clip(x, 0.0, inputs - 1.0))
+        )
     row = xp.clip(row, 0, inputs - 1).astype(xp.int32)
     return row, xp.zeros_like(row).astype(xp.uint32)
 
 
 def rounds_up(word: Any, part: Any) -> Any:
-    """Whether a record ``part`` steps above its row goes to the next: with probability part / 2^23, exactly."""
+    """Whether a record ``part`` steps above its row goes to the next.
+
+    With probability part / 2^23, exactly.
+    """
     return (word >> np.uint32(32 - _STEPS)) < part
 
 
@@ -239,12 +270,14 @@ def _floor_exp(epsilon: float, masses: list[int]) -> list[int]:
 def integer_masses(probabilities: np.ndarray, epsilon: float) -> np.ndarray:
     """Round a law to whole numbers over 2^32 without losing more than epsilon.
 
-    For each output, the least mass is m = max(1, ceil(2^32 min P)) and the greatest floor(e^epsilon m), in exact
-    arithmetic. Entries start at floor(2^32 P), brought into that box; a row's largest entries take its rest.
+    For each output, the least mass is m = max(1, ceil(2^32 min P)) and the greatest floor(e^epsilon
+    m), in exact arithmetic. Entries start at floor(2^32 P), brought into that box; a row's largest
+    entries take its rest.
 
-    ``probabilities`` are float64 [inputs, outputs], rows summing to 1 within 1e-6, without columns of zeros;
-    epsilon is in [0, 20], 0 only where all rows are equal. ``ValueError`` where no such rounding exists: the law
-    loses more than epsilon, or epsilon is so small (about outputs^2 / 2^32) that the integers are too coarse.
+    ``probabilities`` are float64 [inputs, outputs], rows summing to 1 within 1e-6, without columns
+    of zeros; epsilon is in [0, 20], 0 only where all rows are equal. ``ValueError`` where no such
+    rounding exists: the law loses more than epsilon, or epsilon is so small (about outputs^2 /
+    2^32) that the integers are too coarse.
 
     >>> masses = integer_masses(np.array([[0.75, 0.25], [0.25, 0.75]]), np.log(3.0))
     >>> masses.sum(1).tolist(), (masses.max() / masses.min()).item() <= 3.0
@@ -259,18 +292,25 @@ def integer_masses(probabilities: np.ndarray, epsilon: float) -> np.ndarray:
         raise ValueError(f"rows of probabilities must sum to 1, got {probabilities.sum(1)}")
     low = [max(1, math.ceil(WORDS * Fraction(p))) for p in probabilities.min(0).tolist()]
     high = _floor_exp(epsilon, low)
-    if WORDS * np.ptp(probabilities, axis=0).max() < 1:  # nothing is said about the record: one row serves all
+    if (
+        WORDS * np.ptp(probabilities, axis=0).max() < 1
+    ):  # nothing is said about the record: one row serves all
         low, high = [1] * len(low), [WORDS - 1] * len(low)
         return np.repeat(_fill(probabilities.mean(0), low, high)[None], len(probabilities), 0)
     masses = np.stack([_fill(row, low, high) for row in probabilities])
     off = np.abs(masses - WORDS * probabilities).max()
     if off > 2 * masses.shape[1] + 1e-6 * WORDS:
-        raise ValueError(f"the law loses more than epsilon {epsilon:g}: integers would be off by {off:.3g} of 2^32")
+        raise ValueError(
+            f"the law loses more than epsilon {epsilon:g}: integers would be off by {off:.3g} of 2^32"
+        )
     return masses
 
 
 def unbiased(masses: np.ndarray) -> np.ndarray:
-    """Unbiased estimates of an input's indicator by output, for a square table: its inverse, float32."""
+    """Unbiased estimates of an input's indicator by output, for a square table.
+
+    Its inverse, float32.
+    """
     try:
         return np.linalg.inv(masses.astype(np.float64) / WORDS).astype(np.float32)
     except np.linalg.LinAlgError:
@@ -281,7 +321,8 @@ def unbiased(masses: np.ndarray) -> np.ndarray:
 
 def _fill(row: np.ndarray, low: list[int], high: list[int]) -> np.ndarray:
     entries = [
-        min(max(math.floor(WORDS * p), least), most) for p, least, most in zip(row.tolist(), low, high, strict=True)
+        min(max(math.floor(WORDS * p), least), most)
+        for p, least, most in zip(row.tolist(), low, high, strict=True)
     ]
     lacking = WORDS - sum(entries)
     for place in np.argsort(-row, kind="stable").tolist():

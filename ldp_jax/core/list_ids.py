@@ -42,11 +42,16 @@ def host_ids(ids: Any, n: int) -> np.ndarray:
         ids = ids.compressed()  # what is masked is not there
     if isinstance(ids, Iterable) and not (isinstance(ids, Sequence) or hasattr(ids, "__array__")):
         ids = list(ids)  # of a set, NumPy would make one thing
-    with np.errstate(all="ignore"), warnings.catch_warnings():  # what a record holds must not be seen in a warning
+    with (
+        np.errstate(all="ignore"),
+        warnings.catch_warnings(),
+    ):  # what a record holds must not be seen in a warning
         warnings.simplefilter("ignore")
         try:
             values = np.ravel(np.asarray(ids))
-        except Exception:  # ragged, or what no array can hold: a record's things raise what they like
+        except (
+            Exception
+        ):  # ragged, or what no array can hold: a record's things raise what they like
             values = np.array([*ids, None], object)[:-1]
         # Of [3, "x"] NumPy makes words, of [3, 1j] complex numbers, and of [3, True] whole ones.
         one_kind = values.dtype.kind in "iufO" or values.dtype.name.startswith("bfloat")
@@ -56,7 +61,9 @@ def host_ids(ids: Any, n: int) -> np.ndarray:
         if values.dtype.kind == "O":
             if values.size and all(isinstance(one, _BOOLEAN) for one in values):
                 raise TypeError(_ROW)
-            values = np.asarray(np.frompyfunc(lambda value: _one_id(value, n), 1, 1)(values), np.int32)
+            values = np.asarray(
+                np.frompyfunc(lambda value: _one_id(value, n), 1, 1)(values), np.int32
+            )
         return ids_of(np, values, n)
 
 

@@ -1,7 +1,8 @@
 """Sums of float32 rows by segment whose rounding does not grow with the length of a segment.
 
-A scatter adds one row after another: a sum of 5e6 equal numbers is off by 4 % of itself. XLA's own reductions are
-made in parts already; scatters are not, nor are NumPy's sums along a leading axis of float32.
+A scatter adds one row after another: a sum of 5e6 equal numbers is off by 4 % of itself. XLA's own
+reductions are made in parts already; scatters are not, nor are NumPy's sums along a leading axis of
+float32.
 """
 
 from collections.abc import Sequence
@@ -30,7 +31,10 @@ def room(rows: int) -> list[int]:
 
 
 def _not_constant(ids: Array | np.ndarray) -> Array:
-    """What a program does not work out while it is compiled, where a graph is a constant: that may take minutes."""
+    """What a program does not work out while it is compiled, where a graph is a constant.
+
+    That may take minutes.
+    """
     return jax.lax.optimization_barrier(jnp.asarray(ids))
 
 
@@ -40,19 +44,26 @@ def sorted_order(ids: Array | np.ndarray) -> Array:
 
 
 def places(ids: Array | np.ndarray, segments: int) -> list[Array]:
-    """Where each row is added, and then each part, for :func:`fold`; ``ids`` that are no segment are dropped.
+    """Where each row is added, and then each part, for :func:`fold`.
 
-    Rows of one segment should follow each other. In any other order the sums are right, and may round more.
+    ``ids`` that are no segment are dropped.
+
+    Rows of one segment should follow each other. In any other order the sums are right, and may
+    round more.
     """
-    # Block k of rows has a part: of the segment that block k - 1 began with. Shorter segments have no part.
+    # Block k of rows has a part: of the segment that block k - 1 began with. Shorter segments have
+    # no part.
     parts = room(len(ids))
     ids = _not_constant(ids)
     nowhere = segments + sum(parts)
     ids = jnp.where((ids >= 0) & (ids < segments), ids, nowhere)
-    found, first = [], segments
+    found = []
+    first = segments
     for count in parts:
         block = jnp.arange(len(ids), dtype=ids.dtype) // BLOCK
-        before = ids.at[BLOCK * (block - 1)].get(mode="fill", fill_value=-1, wrap_negative_indices=False)
+        before = ids.at[BLOCK * (block - 1)].get(
+            mode="fill", fill_value=-1, wrap_negative_indices=False
+        )
         found.append(jnp.where(ids == before, first + block, ids))
         owner = BLOCK * (jnp.arange(count, dtype=ids.dtype) - 1)
         ids = ids.at[owner].get(mode="fill", fill_value=nowhere, wrap_negative_indices=False)
@@ -61,7 +72,10 @@ def places(ids: Array | np.ndarray, segments: int) -> list[Array]:
 
 
 def places_in_any_order(ids: Array | np.ndarray, segments: int) -> list[Array]:
-    """:func:`places` of rows whose segments come in any order: the places of the sorted rows, brought back."""
+    """:func:`places` of rows whose segments come in any order.
+
+    The places of the sorted rows, brought back.
+    """
     order = sorted_order(ids)
     at, *parts = places(jnp.asarray(ids)[order], segments)
     return [jnp.zeros_like(at).at[order].set(at, unique_indices=True), *parts]
@@ -69,7 +83,9 @@ def places_in_any_order(ids: Array | np.ndarray, segments: int) -> list[Array]:
 
 def add(total: Array, at: Array | np.ndarray, rows: Array, *, in_order: bool = False) -> Array:
     """Scatter rows; those of no place are dropped. Places ``in_order`` do not decrease."""
-    return total.at[at].add(rows, mode="drop", indices_are_sorted=in_order, wrap_negative_indices=False)
+    return total.at[at].add(
+        rows, mode="drop", indices_are_sorted=in_order, wrap_negative_indices=False
+    )
 
 
 def with_room(total: Array, parts: Sequence[Array]) -> Array:
@@ -78,7 +94,10 @@ def with_room(total: Array, parts: Sequence[Array]) -> Array:
 
 
 def fold(total: Array, segments: int, parts: Sequence[Array]) -> Array:
-    """The sums, after rows have been added to ``total`` [segments + room, ...]; ``parts`` follow their places."""
+    """The sums, after rows have been added to ``total`` [segments + room, ...].
+
+    ``parts`` follow their places.
+    """
     first = segments
     for at in parts:
         total = add(total, at, jax.lax.slice_in_dim(total, first, first + len(at)))
@@ -86,10 +105,13 @@ def fold(total: Array, segments: int, parts: Sequence[Array]) -> Array:
     return total[:segments]
 
 
-def segment_sum(rows: Array, ids: Array | np.ndarray, segments: int, *, any_order: bool = False) -> Array:
+def segment_sum(
+    rows: Array, ids: Array | np.ndarray, segments: int, *, any_order: bool = False
+) -> Array:
     """The sum of the rows of each segment, [segments, ...]; differentiable in both modes.
 
-    Its rounding is at most that of 64 additions a level, of which n rows have about log(n) / log(32).
+    Its rounding is at most that of 64 additions a level, of which n rows have about log(n) /
+    log(32).
 
     >>> many, one = jnp.full(10_000, 0.1), np.zeros(10_000, np.int32)
     >>> float(abs(segment_sum(many, one, 1)[0] / 1e3 - 1)) < 1e-6

@@ -1,7 +1,8 @@
 """The protocol of a local mechanism: one user, one key, one report.
 
-A mechanism is a frozen dataclass that is a pytree (:func:`ldp_jax.core.pytree.mechanism`): its epsilon may be a
-number, a tracer or a stack. ``jax.vmap(m.privatize)(jax.random.split(key, n), xs)`` is the whole API for n users;
+A mechanism is a frozen dataclass that is a pytree (:func:`ldp_jax.core.pytree.mechanism`): its
+epsilon may be a number, a tracer or a stack.
+``jax.vmap(m.privatize)(jax.random.split(key, n), xs)`` is the whole API for n users;
 :func:`privatize` is the same, compiled and checked.
 
 One key with two epsilons reveals the record: both reports hold one draw.
@@ -11,8 +12,9 @@ One key with two epsilons reveals the record: both reports hold one draw.
 >>> round(float(2 * twice - once), 7)
 0.3700004
 
-One key gives one report, alone or under ``vmap``, eagerly or compiled: the same whole numbers, signs and outputs of
-a table (but for a word on a threshold: :class:`Worded`), and float32 numbers up to 2e-5, by fused roundings.
+One key gives one report, alone or under ``vmap``, eagerly or compiled: the same whole numbers,
+signs and outputs of a table (but for a word on a threshold: :class:`Worded`), and float32 numbers
+up to 2e-5, by fused roundings.
 """
 
 import abc
@@ -36,8 +38,28 @@ from ldp_jax.core.integer_tables import Table
 from ldp_jax.core.pytree import mechanism as mechanism
 from ldp_jax.core.pytree import static as static
 from ldp_jax.core.sharding import by_rows, each_part
-from ldp_jax.core.spaces import ByCoordinate, Enumerated, Finite, Interval, Mixture, Records, Reports, as_records
-from ldp_jax.core.types import AnyArray, Array, PRNGKey, PRNGKeys, R, Record, Report, Scalar, Values, Y
+from ldp_jax.core.spaces import (
+    ByCoordinate,
+    Enumerated,
+    Finite,
+    Interval,
+    Mixture,
+    Records,
+    Reports,
+    as_records,
+)
+from ldp_jax.core.types import (
+    AnyArray,
+    Array,
+    PRNGKey,
+    PRNGKeys,
+    R,
+    Record,
+    Report,
+    Scalar,
+    Values,
+    Y,
+)
 
 __all__ = [
     "Analytic",
@@ -84,7 +106,10 @@ class Randomizer(HasGuarantee, Protocol[R, Y]):
     """The user's side: a mechanism, without what the server makes of its reports."""
 
     def privatize(self, key: PRNGKey, x: R) -> Y:
-        """The report of one user: all that leaves the device. Total on data: never raises on ``x``."""
+        """The report of one user: all that leaves the device.
+
+        Total on data: never raises on ``x``.
+        """
 
     def domain(self) -> Records:
         """The records; others are clipped to it, NaN goes to its centre."""
@@ -95,7 +120,10 @@ class Randomizer(HasGuarantee, Protocol[R, Y]):
 
 @runtime_checkable
 class Mechanism(Randomizer[R, Y], Protocol[R, Y]):
-    """A :class:`Randomizer` and its estimate; abilities that some mechanisms lack are protocols of their own."""
+    """A :class:`Randomizer` and its estimate.
+
+    Abilities that some mechanisms lack are protocols of their own.
+    """
 
     @abc.abstractmethod
     def estimate(self, y: Y) -> Array:
@@ -129,7 +157,10 @@ class HasMoments(Protocol[R]):
 
 @runtime_checkable
 class HasInverse(Protocol):
-    """A continuous law on numbers, drawn from one uniform; see :class:`Numeric` for its 2^23 values."""
+    """A continuous law on numbers, drawn from one uniform.
+
+    See :class:`Numeric` for its 2^23 values.
+    """
 
     @abc.abstractmethod
     def from_uniform(self, u: Record, x: Record) -> Array:
@@ -138,11 +169,17 @@ class HasInverse(Protocol):
 
 @runtime_checkable
 class HasWords(Protocol):
-    """A law of finitely many reports, drawn from one 64-bit number; reports do not fall as it rises."""
+    """A law of finitely many reports, drawn from one 64-bit number.
+
+    Reports do not fall as it rises.
+    """
 
     @abc.abstractmethod
     def from_word64(self, word: AnyArray, x: Record) -> Array:
-        """The report under uniform words uint32 [2, ...], the most significant first; elementwise in the rest."""
+        """The report under uniform words uint32 [2, ...], the most significant first.
+
+        Elementwise in the rest.
+        """
 
 
 class WordRuns(NamedTuple):
@@ -190,7 +227,10 @@ class HasCoordinates(Protocol):
         """The reports."""
 
     def coordinate(self, j: int) -> "Univariate":
-        """The law of coordinate j where it is sent; the same object for coordinates that have one law."""
+        """The law of coordinate j where it is sent.
+
+        The same object for coordinates that have one law.
+        """
 
 
 @runtime_checkable
@@ -202,10 +242,16 @@ class ReadsPart(Protocol[Y]):
         """The length of a record."""
 
     def reads_part(self) -> bool:
-        """Whether this makes the report of ``privatize``: not where a subclass has one of its own."""
+        """Whether this makes the report of ``privatize``.
+
+        Not where a subclass has one of its own.
+        """
 
     def choose(self, key: PRNGKey) -> tuple[PRNGKey, Array]:
-        """The key of the report, and the coordinates that ``privatize`` reads under ``key``; int32 [k]."""
+        """The key of the report, and the coordinates that ``privatize`` reads under ``key``.
+
+        Int32 [k].
+        """
 
     def report(self, key: PRNGKey, indices: Array, values: Array) -> Y:
         """The report of a record's values at these coordinates."""
@@ -235,18 +281,29 @@ class HasCriticalPoints(Protocol):
 
 
 class Univariate(Mechanism, HasDensity, HasMoments, abc.ABC):
-    """A mechanism on one number; abstract. Methods are elementwise in x and y, but for ``privatize``."""
+    """A mechanism on one number; abstract.
+
+    Methods are elementwise in x and y, but for ``privatize``.
+    """
 
     def privatize(self, key: PRNGKey, x: Record) -> Report:
-        """The report of one record; ``ValueError`` for several, which would share randomness: use ``vmap``."""
+        """The report of one record.
+
+        ``ValueError`` for several, which would share randomness: use ``vmap``.
+        """
         check_single(self)
         if jnp.ndim(x):
-            raise ValueError(f"x must be one number, got shape {jnp.shape(x)}: use jax.vmap, with a key for each")
+            raise ValueError(
+                f"x must be one number, got shape {jnp.shape(x)}: use jax.vmap, with a key for each"
+            )
         return self.draw(key, x)
 
     @abc.abstractmethod
     def draw(self, key: PRNGKey, x: Record) -> Report:
-        """Independent reports of all of one user's numbers, any shape: one block of randomness from one key."""
+        """Independent reports of all of one user's numbers, any shape.
+
+        One block of randomness from one key.
+        """
 
     @abc.abstractmethod
     def domain(self) -> Interval | Finite:
@@ -277,13 +334,19 @@ class Analytic(Univariate):
         return Interval(-1.0, 1.0)
 
     def guarantee(self) -> Guarantee:
-        """epsilon per record; the largest one where epsilon is a stack of personal budgets, one a user."""
+        """epsilon per record.
+
+        The largest one where epsilon is a stack of personal budgets, one a user.
+        """
         if all(validate.concrete(leaf) for leaf in jax.tree.leaves(self)):
             self._check()
         reason = self.proof()
         status = "proved" if reason else "none"
         return Guarantee(
-            largest(self.epsilon), adjacency="any two numbers in [-1, 1]", status=status, reason=reason
+            largest(self.epsilon),
+            adjacency="any two numbers in [-1, 1]",
+            status=status,
+            reason=reason,
         )
 
     def estimate(self, y: Report) -> Array:
@@ -307,33 +370,47 @@ class Numeric(Analytic, HasInverse):
     """
 
     def draw(self, key: PRNGKey, x: Record) -> Array:
-        """Independent reports of all of one user's numbers, or of a stack's: a word each, from one key."""
+        """Independent reports of all of one user's numbers, or of a stack's.
+
+        A word each, from one key.
+        """
         x = as_records(x)
         return self.from_word32(random_words.words(key, report_shape(self, x), 1)[0], x)
 
     def from_word32(self, word: AnyArray, x: Record) -> Array:
-        """The report under a uniform 32-bit word, whose 23 high bits are (j + 1/2) / 2^23; elementwise.
+        """The report under a uniform 32-bit word, whose 23 high bits are (j + 1/2) / 2^23.
 
-        The low 9 bits cut first and last of these cells to 2^-32; the last by symmetry, where float32 is precise.
+        Elementwise.
+
+        The low 9 bits cut first and last of these cells to 2^-32; the last by symmetry, where
+        float32 is precise.
         """
         word = jnp.asarray(word, jnp.uint32)
         cell, low = word >> 9, word & 511
         last = cell == 2**23 - 1
         fine = (jnp.where(last, 511 - low, low).astype(jnp.float32) + 0.5) * np.float32(2.0**-32)
-        u = jnp.where((cell == 0) | last, fine, (cell.astype(jnp.float32) + 0.5) * np.float32(2.0**-23))
+        u = jnp.where(
+            (cell == 0) | last, fine, (cell.astype(jnp.float32) + 0.5) * np.float32(2.0**-23)
+        )
         side = jnp.where(last, np.float32(-1.0), np.float32(1.0))
         return side * self.from_uniform(u, side * as_records(x))
 
 
 @mechanism
 class Worded(Analytic, HasWords):
-    """An :class:`Analytic` mechanism of few reports, each drawn with a probability over 2^64; abstract.
+    """An :class:`Analytic` mechanism of few reports, each drawn with a probability over 2^64.
 
-    Masses are float32 formulas, good to a few 1e-7, then whole numbers: every possible report has a word.
+    Abstract.
+
+    Masses are float32 formulas, good to a few 1e-7, then whole numbers: every possible report has a
+    word.
     """
 
     def draw(self, key: PRNGKey, x: Record) -> Array:
-        """Independent reports of all of one user's numbers, or of a stack's: two words each, from one key."""
+        """Independent reports of all of one user's numbers, or of a stack's.
+
+        Two words each, from one key.
+        """
         x = as_records(x)
         return self.from_word64(random_words.words(key, report_shape(self, x)), x)
 
@@ -379,20 +456,31 @@ class Flip:
 
 
 def require_protocol(candidate: object, *more: str, name: str = "mechanism") -> None:
-    """A ``TypeError`` for what is no mechanism, or lacks ``more`` members: it names those, and shows how to."""
+    """A ``TypeError`` for what is no mechanism, or lacks ``more`` members.
+
+    It names those, and shows how to.
+    """
     if isinstance(candidate, (type, FunctionType)):
         kind = "class" if isinstance(candidate, type) else "function"
         raise TypeError(f"{name} must be an instance, as {candidate.__name__}(...), got the {kind}")
     wanted = ("privatize", "guarantee", "domain", "codomain", "estimate", *more)
-    missing = [_MEMBERS[member] for member in wanted if not callable(getattr(candidate, member, None))]
+    missing = [
+        _MEMBERS[member] for member in wanted if not callable(getattr(candidate, member, None))
+    ]
     if missing:
         lacks = f"{name} must have {', '.join(missing)}, which {type(candidate).__name__} lacks"
         if missing == [_MEMBERS[member] for member in more]:
-            raise TypeError(f"{lacks}: subclasses of core.mechanism.Numeric have it by from_uniform(u, x)")
-        raise TypeError(f"{lacks}. The smallest one (docs/mechanism.md has a complete one):\n\n{SMALLEST}")
+            raise TypeError(
+                f"{lacks}: subclasses of core.mechanism.Numeric have it by from_uniform(u, x)"
+            )
+        raise TypeError(
+            f"{lacks}. The smallest one (docs/mechanism.md has a complete one):\n\n{SMALLEST}"
+        )
     if jax.tree_util.all_leaves([candidate]):
         kind = type(candidate).__name__
-        raise TypeError(f"{name} must be a pytree: decorate {kind} with ldp_jax.core.mechanism.mechanism")
+        raise TypeError(
+            f"{name} must be a pytree: decorate {kind} with ldp_jax.core.mechanism.mechanism"
+        )
 
 
 def report_shape(mechanism: object, x: Record) -> tuple[int, ...]:
@@ -406,9 +494,14 @@ def uniform(key: PRNGKey, shape: tuple[int, ...] = ()) -> Array:
 
 
 def largest(epsilon: Scalar) -> float:
-    """The largest of one or many concrete epsilons > 0, as a Python float; ``ValueError`` for a traced one."""
+    """The largest of one or many concrete epsilons > 0, as a Python float.
+
+    ``ValueError`` for a traced one.
+    """
     if not validate.concrete(epsilon):
-        raise ValueError("guarantee() needs a concrete epsilon; ask for it outside jit, vmap and grad")
+        raise ValueError(
+            "guarantee() needs a concrete epsilon; ask for it outside jit, vmap and grad"
+        )
     validate.positive(epsilon=epsilon)
     return float(np.max(np.asarray(epsilon)))
 
@@ -424,7 +517,10 @@ def check_epsilon(epsilon: Scalar, most: float = MAX_EPSILON) -> None:
 
 
 def check_single(mechanism: object) -> None:
-    """Refuse a stack of mechanisms: its reports would share their randomness. It sees shapes, and no data."""
+    """Refuse a stack of mechanisms: its reports would share their randomness.
+
+    It sees shapes, and no data.
+    """
     for node in jax.tree.leaves(mechanism, is_leaf=lambda node: isinstance(node, HasStack)):
         shape = node.stack_shape() if isinstance(node, HasStack) else jnp.shape(node)
         if shape:
@@ -438,7 +534,9 @@ def one_record(x: Record, dim: int, name: str = "x") -> Array:
     """One record [dim]; another shape is a ``ValueError`` (shapes are no data)."""
     x = as_records(x)
     if x.shape != (dim,):
-        raise ValueError(f"{name} must be one record of shape ({dim},), got {x.shape}: use jax.vmap for several")
+        raise ValueError(
+            f"{name} must be one record of shape ({dim},), got {x.shape}: use jax.vmap for several"
+        )
     return x
 
 
@@ -485,17 +583,25 @@ def _rows(tree: Y, start: Scalar, size: int) -> Y:
 
 @partial(jax.jit, static_argnames=("block", "over"))
 def _privatize(
-    key: PRNGKey, mechanism: Mechanism[Array, Y], x: Array, block: int | None, over: NamedSharding | None = None
+    key: PRNGKey,
+    mechanism: Mechanism[Array, Y],
+    x: Array,
+    block: int | None,
+    over: NamedSharding | None = None,
 ) -> Y:
     def reports(key: PRNGKey, mechanism: Mechanism[Array, Y], x: Array) -> Y:
         axes = None if over is None else over.spec[0]
         first = 0 if axes is None else jax.lax.axis_index(axes) * len(x)
         if isinstance(mechanism, ReadsPart) and _in_part(mechanism, x):
             indices = _chosen(key, mechanism, first, len(x), block)
-            return _reported(key, mechanism, first, (indices, jnp.take_along_axis(x, indices, 1)), block)
+            return _reported(
+                key, mechanism, first, (indices, jnp.take_along_axis(x, indices, 1)), block
+            )
 
         def some(start: Scalar, size: int) -> Y:
-            return jax.vmap(mechanism.privatize)(_keys(key, first + start, size), _rows(x, start, size))
+            return jax.vmap(mechanism.privatize)(
+                _keys(key, first + start, size), _rows(x, start, size)
+            )
 
         return by_blocks(some, len(x), block)
 
@@ -517,19 +623,28 @@ def _chosen(key: PRNGKey, mechanism: ReadsPart, first: Scalar, n: int, block: in
 
 @partial(jax.jit, static_argnames="block")
 def _reported(
-    key: PRNGKey, mechanism: ReadsPart[Y], first: Scalar, read: tuple[Array, Array], block: int | None
+    key: PRNGKey,
+    mechanism: ReadsPart[Y],
+    first: Scalar,
+    read: tuple[Array, Array],
+    block: int | None,
 ) -> Y:
     """The reports of what :func:`_chosen` names, and of the values there."""
 
     def some(start: Scalar, size: int) -> Y:
-        keys, _ = jax.vmap(mechanism.choose)(_keys(key, first + start, size))  # nothing is chosen again
+        keys, _ = jax.vmap(mechanism.choose)(
+            _keys(key, first + start, size)
+        )  # nothing is chosen again
         return jax.vmap(mechanism.report)(keys, *_rows(read, start, size))
 
     return by_blocks(some, len(read[0]), block)
 
 
 def _taken(x: np.ndarray, indices: np.ndarray) -> np.ndarray:
-    """x [n, d] at the indices [n, k] of its rows; rows in one piece are read as one, with one index a number."""
+    """x [n, d] at the indices [n, k] of its rows.
+
+    Rows in one piece are read as one, with one index a number.
+    """
     if x.flags.c_contiguous:
         return x.reshape(-1).take(indices + x.shape[1] * np.arange(len(x))[:, None])
     return np.take_along_axis(x, indices, 1)
@@ -539,14 +654,19 @@ def _in_part(mechanism: ReadsPart, x: AnyArray) -> bool:
     return mechanism.reads_part() and x.shape[1:] == (mechanism.dim,) and x.dtype.kind in "fiub"
 
 
-def privatize(key: PRNGKey, mechanism: Randomizer[Array, Y], x: Values, *, block: int | None = None) -> Y:
-    """The reports of n users, compiled; user i's randomness comes from ``jax.random.fold_in(key, i)``.
+def privatize(
+    key: PRNGKey, mechanism: Randomizer[Array, Y], x: Values, *, block: int | None = None
+) -> Y:
+    """The reports of n users, compiled.
 
-    By JAX's default flags that is ``jax.random.split(key, n)[i]``, so that any part of the users, in any order, on
-    any device, draws the same reports, up to float32 rounding. The mechanism's epsilon is one number for all.
-    (Personal budgets: ``jax.vmap`` over a stack.) ``x`` are records [n] or [n, d], clipped in silence:
-    ``mechanism.domain().validate(x)`` asks first. Of users who are divided among devices, so are the reports. A
-    ``block`` of users at a time bounds the memory of wide records.
+    User i's randomness comes from ``jax.random.fold_in(key, i)``.
+
+    By JAX's default flags that is ``jax.random.split(key, n)[i]``, so that any part of the users,
+    in any order, on any device, draws the same reports, up to float32 rounding. The mechanism's
+    epsilon is one number for all. (Personal budgets: ``jax.vmap`` over a stack.) ``x`` are records
+    [n] or [n, d], clipped in silence: ``mechanism.domain().validate(x)`` asks first. Of users who
+    are divided among devices, so are the reports. A ``block`` of users at a time bounds the memory
+    of wide records.
 
     >>> from ldp_jax.features import HDS
     >>> reports = privatize(jax.random.key(0), HDS(1.0, dim=8, k=2), jnp.zeros((5, 8)))
@@ -557,13 +677,22 @@ def privatize(key: PRNGKey, mechanism: Randomizer[Array, Y], x: Values, *, block
     require_protocol(mechanism)
     check_budget(mechanism)
     key, known = random.counted(key), all(map(validate.concrete, jax.tree.leaves((key, mechanism))))
-    if known and isinstance(x, np.ndarray) and isinstance(mechanism, ReadsPart) and _in_part(mechanism, x):
-        indices = _chosen(key, mechanism, 0, len(x), block)  # what no report reads stays on the host
+    if (
+        known
+        and isinstance(x, np.ndarray)
+        and isinstance(mechanism, ReadsPart)
+        and _in_part(mechanism, x)
+    ):
+        indices = _chosen(
+            key, mechanism, 0, len(x), block
+        )  # what no report reads stays on the host
         values = as_records(_taken(x, np.asarray(indices)))
         return _reported(key, mechanism, 0, (indices, values), block)
     records = as_records(x)
     if not records.ndim:
-        raise ValueError("x must be records [n] or [n, d], got one: mechanism.privatize(key, x) is of one user")
+        raise ValueError(
+            "x must be records [n] or [n, d], got one: mechanism.privatize(key, x) is of one user"
+        )
     return _privatize(key, mechanism, records, block, by_rows(records))
 
 

@@ -9,9 +9,12 @@ from ldp_jax.core.validate import complete, mask, numbers, whole
 
 
 class Ownership(NamedTuple):
-    """A public order of users: the earlier one of a pair reports it, and nobody does where both are silent.
+    """A public order of users.
 
-    ``order`` is float64 [n], where the parity of the ids decides between equals; ``silent`` bool [n].
+    The earlier one of a pair reports it, and nobody does where both are silent.
+
+    ``order`` is float64 [n], where the parity of the ids decides between equals; ``silent`` bool
+    [n].
     """
 
     order: np.ndarray
@@ -26,7 +29,9 @@ class Ownership(NamedTuple):
         return ~self.silent[user] & (self.silent[other] | earlier) & (user != other)
 
     def owned(self, user: int, neighbours: object) -> np.ndarray:
-        """The neighbours whose pair with ``user`` is the user's to report; int32. Anything but an id is dropped.
+        """The neighbours whose pair with ``user`` is the user's to report; int32.
+
+        Anything but an id is dropped.
 
         ``ValueError`` for a user outside [0, n).
 
@@ -34,7 +39,8 @@ class Ownership(NamedTuple):
         [0, 2]
         """
         n = len(self.order)
-        user, ids = whole(0, n - 1, user=user), host_ids(neighbours, n)
+        user = whole(0, n - 1, user=user)
+        ids = host_ids(neighbours, n)
         ids = ids[ids < n]
         return ids[self.owns(user, ids)]
 
@@ -45,8 +51,9 @@ class Ownership(NamedTuple):
 def ownership(confidence: object, silent: object = None) -> Ownership:
     """Each pair is reported once, so that a relationship costs as much as a bit of a list, not twice that.
 
-    A user reports all pairs with silent users; of two who report, the one with the smaller ``confidence`` does.
-    Both are public: a public model's largest probability for each user [n], and who reports nothing, bool [n].
+    A user reports all pairs with silent users; of two who report, the one with the smaller
+    ``confidence`` does. Both are public: a public model's largest probability for each user [n],
+    and who reports nothing, bool [n].
 
     >>> public = ownership([0.9, 0.2, 0.5], silent=[True, False, False])
     >>> public.owns([1, 0, 1, 2], [0, 1, 2, 1]).tolist()

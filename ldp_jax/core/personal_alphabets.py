@@ -1,4 +1,7 @@
-"""Personal alphabets: classes of each user, chosen from public facts, and the table of each size. NumPy only."""
+"""Personal alphabets: classes of each user, chosen from public facts, and the table of each size.
+
+NumPy only.
+"""
 
 from typing import NamedTuple
 
@@ -12,7 +15,10 @@ _SUM = 1e-3  # how far a row of float32 probabilities may be from 1
 
 
 class Alphabets(NamedTuple):
-    """All classes of each user, the likeliest first, int32 [n, C]; the first ``sizes`` [n] are the alphabet."""
+    """All classes of each user, the likeliest first, int32 [n, C].
+
+    The first ``sizes`` [n] are the alphabet.
+    """
 
     order: np.ndarray
     sizes: np.ndarray
@@ -35,10 +41,12 @@ class Alphabets(NamedTuple):
 def alphabets(prior: object, epsilon: object) -> Alphabets:
     r"""The alphabet of each user: the k likeliest classes, by a public posterior.
 
-    k >= 2 maximises :math:`\sum_{c \le k} q_c \cdot (e^\epsilon - 1) / (e^\epsilon + k - 1)`: the mass inside,
-    times the advantage of the true class in randomised response on k. It is the smaller of two that are as good.
-    ``prior`` is q [n, C], from public facts alone; epsilon one concrete number in (0, 20].
-    Reference: Ghazi et al., Deep learning with label differential privacy, NeurIPS 2021, Algorithm 2, where k >= 1.
+    k >= 2 maximises :math:`\sum_{c \le k} q_c \cdot (e^\epsilon - 1) / (e^\epsilon + k - 1)`: the
+    mass inside, times the advantage of the true class in randomised response on k. It is the
+    smaller of two that are as good. ``prior`` is q [n, C], from public facts alone; epsilon one
+    concrete number in (0, 20].
+    Reference: Ghazi et al., Deep learning with label differential privacy, NeurIPS 2021, Algorithm
+    2, where k >= 1.
 
     >>> found = alphabets([[0.5, 0.4, 0.05, 0.05], [0.25, 0.25, 0.25, 0.25]], epsilon=2.0)
     >>> found.sizes.tolist(), found.order[0].tolist()
@@ -66,15 +74,18 @@ def checked_prior(prior: object) -> np.ndarray:
         raise ValueError("prior must be finite and >= 0")
     total = rows.sum(-1, keepdims=True)
     if np.abs(total - 1).max() > _SUM:
-        raise ValueError(f"rows of prior must sum to 1, got sums from {total.min():.6g} to {total.max():.6g}")
+        raise ValueError(
+            f"rows of prior must sum to 1, got sums from {total.min():.6g} to {total.max():.6g}"
+        )
     return rows / total
 
 
 def table(epsilon: object, size: int, classes: int) -> Table:
     r"""Generalised randomised response on the first ``size`` of ``classes`` places, as whole numbers.
 
-    A place below k = ``size`` is reported with probability e^epsilon / (e^epsilon + k - 1); for a record beyond,
-    each with 1/k. The values [k, classes] are unbiased estimates of a place's indicator.
+    A place below k = ``size`` is reported with probability e^epsilon / (e^epsilon + k - 1); for a
+    record beyond, each with 1/k. The values [k, classes] are unbiased estimates of a place's
+    indicator.
 
     >>> made = table(1.0, 2, 3)
     >>> made.masses.shape, made.epsilon <= 1.0, made.masses[2].tolist()

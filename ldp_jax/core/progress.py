@@ -1,8 +1,10 @@
-"""How far a long call is: told to a function of the caller's, or shown once the call has taken five seconds.
+"""How far a long call is.
 
-A long call runs within :func:`watched` and says with :func:`phase` what it begins. Without a function of the
-caller's there is a bar in terminals and notebooks, and a line every ten seconds on stderr elsewhere; with
-``LDP_JAX_PROGRESS=0`` in the environment there is nothing.
+Told to a function of the caller's, or shown once the call has taken five seconds.
+
+A long call runs within :func:`watched` and says with :func:`phase` what it begins. Without a
+function of the caller's there is a bar in terminals and notebooks, and a line every ten seconds on
+stderr elsewhere; with ``LDP_JAX_PROGRESS=0`` in the environment there is nothing.
 
 >>> def job(progress=None):
 ...     with watched("job", progress):
@@ -31,7 +33,9 @@ _BAR = "{desc}: {percentage:3.0f}%|{bar}| {elapsed}<{remaining}"
 
 
 Progress = Callable[[str, float], object]
-"""Told the name of each phase that begins, and the share that is over; at the end ``done``, 1. It may raise."""
+"""Told the name of each phase that begins, and the share that is over; at the end ``done``, 1. It
+may raise.
+"""
 
 AFTER, BETWEEN, TICK = 5.0, 10.0, 1.0
 """Seconds before anything is shown, between two lines, and between two drawings of a bar."""
@@ -39,7 +43,10 @@ AFTER, BETWEEN, TICK = 5.0, 10.0, 1.0
 
 @dataclasses.dataclass
 class _Call:
-    """A call under way: from ``start`` to ``end``, and its present phase from ``over`` to ``until``."""
+    """A call under way.
+
+    From ``start`` to ``end``, and its present phase from ``over`` to ``until``.
+    """
 
     tell: Progress
     start: float = 0.0
@@ -55,7 +62,10 @@ _CALL: ContextVar[_Call | None] = ContextVar("call", default=None)
 
 
 def phase(words: str, share: float, until: float = 1.0) -> None:
-    """Say what begins, and between which shares of the innermost :func:`watched` call; silent outside of one."""
+    """Say what begins, and between which shares of the innermost :func:`watched` call.
+
+    Silent outside of one.
+    """
     call = _CALL.get()
     if call is not None:
         call.over, call.until = max(call.over, call.place(share)), call.place(until)
@@ -64,13 +74,19 @@ def phase(words: str, share: float, until: float = 1.0) -> None:
 
 @contextlib.contextmanager
 def watched(name: str, progress: Progress | None = None) -> Iterator[None]:
-    """A call whose phases are told to ``progress``; else to the call around it, in its phase; else shown."""
+    """A call whose phases are told to ``progress``; else to the call around it, in its phase.
+
+    Else shown.
+    """
     around = _CALL.get() if progress is None else None
     with contextlib.ExitStack() as stack:
         if around is not None:
             tell = around.tell
             call = _Call(
-                lambda words, share: tell(f"{name}: {words}", share), around.over, around.until, around.over
+                lambda words, share: tell(f"{name}: {words}", share),
+                around.over,
+                around.until,
+                around.over,
             )
         else:
             call = _Call(stack.enter_context(_shown(name)) if progress is None else progress)
@@ -94,16 +110,23 @@ class _Latest:
         self.words, self.share = words, share
 
     def write(self, name: str, begun: float) -> None:
-        sys.stderr.write(f"{name}: {self.words}, {self.share:.0%}, {time.monotonic() - begun:.0f} s\n")
+        sys.stderr.write(
+            f"{name}: {self.words}, {self.share:.0%}, {time.monotonic() - begun:.0f} s\n"
+        )
 
 
 @contextlib.contextmanager
 def _shown(name: str) -> Iterator[Progress]:
-    """The function of somebody who gave none; a thread shows what it is told, as one phase may take minutes."""
+    """The function of somebody who gave none.
+
+    A thread shows what it is told, as one phase may take minutes.
+    """
     if os.environ.get("LDP_JAX_PROGRESS") == "0":
         yield lambda words, share: None
         return
-    latest, begun, over = _Latest(), time.monotonic(), threading.Event()
+    latest = _Latest()
+    begun = time.monotonic()
+    over = threading.Event()
 
     def draw() -> None:
         from tqdm.auto import tqdm
@@ -123,7 +146,9 @@ def _shown(name: str) -> Iterator[Progress]:
             latest.write(name, begun)
 
     def show() -> None:
-        with contextlib.suppress(AttributeError, OSError, ValueError):  # no stderr, or one that is closed
+        with contextlib.suppress(
+            AttributeError, OSError, ValueError
+        ):  # no stderr, or one that is closed
             drawn = "ipykernel.zmqshell" in sys.modules or getattr(sys.stderr, "isatty", bool)()
             (draw if drawn else write)()
 

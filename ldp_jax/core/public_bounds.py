@@ -1,6 +1,7 @@
 """Records mapped from public bounds, in float64 on the host; no JAX.
 
-Near 1e9 the numbers of float32 are 64 apart. So bounds are taken off before anything is rounded to float32.
+Near 1e9 the numbers of float32 are 64 apart. So bounds are taken off before anything is rounded to
+float32.
 """
 
 import numpy as np
@@ -17,12 +18,15 @@ _AT_A_TIME = 2**18  # numbers in float64 at the same time
 
 
 def step(kind: DTypeLike, at: End) -> np.ndarray:
-    """How far apart two numbers of a type are near ``at``; integers and objects are read as float64.
+    """How far apart two numbers of a type are near ``at``.
+
+    Integers and objects are read as float64.
 
     >>> step(np.float32, 9e8).item(), step(np.int64, 9e8).item() < 1e-6
     (64.0, True)
     """
-    kind, epsilon = np.dtype(kind), 2.0**-52
+    kind = np.dtype(kind)
+    epsilon = 2.0**-52
     if kind.kind in "fV":  # bfloat16 and its kin are of kind V
         epsilon = max(epsilon, float(np.spacing(np.ones((), kind))))
     _, power = np.frexp(np.abs(at))
@@ -32,8 +36,9 @@ def step(kind: DTypeLike, at: End) -> np.ndarray:
 def check_step(kind: DTypeLike, lower: End, upper: End, name: str = "x") -> None:
     """Refuse records of a type whose numbers are too far apart for their bounds, which it says of these alone.
 
-    ``ValueError`` where a step at the larger bound is above 1e-3 of the width. float16 and bfloat16 may have a step
-    of 4 units in the last place of the width, since they were chosen for their size.
+    ``ValueError`` where a step at the larger bound is above 1e-3 of the width. float16 and bfloat16
+    may have a step of 4 units in the last place of the width, since they were chosen for their
+    size.
 
     >>> check_step(np.float64, 1e8, 1e8 + 10)
     >>> check_step(np.float32, 1e8, 1e8 + 10)
@@ -50,7 +55,9 @@ def check_step(kind: DTypeLike, lower: End, upper: End, name: str = "x") -> None
     far, between = np.ravel(most)[worst], np.ravel(width)[worst]
     remedy = "subtract a public offset from records and bounds first"
     if step(kind, 1.0) > step(np.float64, 1.0):
-        remedy = f"give float64 on the host, as NumPy has it before anything is rounded, or {remedy}"
+        remedy = (
+            f"give float64 on the host, as NumPy has it before anything is rounded, or {remedy}"
+        )
     raise ValueError(
         f"{name} is {np.dtype(kind)}, whose numbers near {far:g} are {np.ravel(apart)[worst]:g} apart, and its "
         f"bounds {between:g}: {remedy}"
@@ -68,11 +75,16 @@ def has_offset(lower: End, upper: End) -> bool:
     return bool((step(np.float32, most) > _EXACT * width).any())
 
 
-def scaled(values: np.ndarray, lower: End, upper: End, start: float = -1.0, stop: float = 1.0) -> np.ndarray:
-    """Records [n, d] of the host mapped from [lower, upper] to [start, stop], float32; NaN goes to the centre.
+def scaled(
+    values: np.ndarray, lower: End, upper: End, start: float = -1.0, stop: float = 1.0
+) -> np.ndarray:
+    """Records [n, d] of the host mapped from [lower, upper] to [start, stop], float32.
 
-    The bounds, of all columns or one a column, are taken off in float64, a few rows at a time; from float32 without
-    an offset in float32. What is outside is clipped, and no result leaves [start, stop]. Flags are not seen.
+    NaN goes to the centre.
+
+    The bounds, of all columns or one a column, are taken off in float64, a few rows at a time; from
+    float32 without an offset in float32. What is outside is clipped, and no result leaves [start,
+    stop]. Flags are not seen.
 
     >>> scaled(np.array([[9e8 + 30], [9e8 + 90], [np.nan]]), 9e8, 9e8 + 60, 0.0, 1.0).ravel().tolist()
     [0.5, 1.0, 0.5]

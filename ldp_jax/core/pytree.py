@@ -1,7 +1,8 @@
 """Frozen dataclasses that are pytrees: the form of every mechanism.
 
-A tree is rebuilt through ``object.__new__``: the constructor, which ``jax.tree_util.register_dataclass`` calls with
-tracers and placeholders, runs once, where a person calls it, and may check its arguments.
+A tree is rebuilt through ``object.__new__``: the constructor, which
+``jax.tree_util.register_dataclass`` calls with tracers and placeholders, runs once, where a person
+calls it, and may check its arguments.
 """
 
 import dataclasses
@@ -17,16 +18,34 @@ from ldp_jax.core.shown import by_shapes
 
 _T = TypeVar("_T")
 _Fields = tuple[object, ...]
-_NUMBERS = (bool, int, float, complex, str, bytes, list, tuple, np.generic, np.ndarray, jax.Array)  # or meant so
+_NUMBERS = (
+    bool,
+    int,
+    float,
+    complex,
+    str,
+    bytes,
+    list,
+    tuple,
+    np.generic,
+    np.ndarray,
+    jax.Array,
+)  # or meant so
 
 
 def static(**kwargs: Any) -> Any:
-    """Declare a hashable field that is part of the program: it fixes a shape, a loop length or a Python branch."""
+    """Declare a hashable field that is part of the program.
+
+    It fixes a shape, a loop length or a Python branch.
+    """
     return dataclasses.field(metadata={"static": True}, **kwargs)
 
 
 def _as_leaf(name: str, owner: str, value: object) -> object:
-    """A number becomes a Python float, a stack a float32 array; tracers and sub-trees stay as they are."""
+    """A number becomes a Python float, a stack a float32 array.
+
+    Tracers and sub-trees stay as they are.
+    """
     if isinstance(value, jax.core.Tracer) or not isinstance(value, _NUMBERS):
         return value
     array = validate.real(f"{owner}: {name}", value)
@@ -34,7 +53,10 @@ def _as_leaf(name: str, owner: str, value: object) -> object:
 
 
 def digest(tree: Any) -> bytes:
-    """16 bytes that tell trees of concrete leaves apart, to the last bit; the same in every process."""
+    """16 bytes that tell trees of concrete leaves apart, to the last bit.
+
+    The same in every process.
+    """
     leaves, structure = jax.tree.flatten(tree)
     found = hashlib.blake2b(repr(structure).encode(), digest_size=16)
     for leaf in map(np.asarray, leaves):
@@ -50,9 +72,12 @@ def _equal(a: object, b: object) -> bool:
 
 @dataclass_transform(frozen_default=True, field_specifiers=(static,))
 def pytree(cls: type[_T]) -> type[_T]:
-    """Make ``cls`` a frozen dataclass that is a pytree; fields made by :func:`static` are its structure.
+    """Make ``cls`` a frozen dataclass that is a pytree.
 
-    ``==`` compares structure and leaves to one ``bool``; ``repr`` is one line, with the shapes of arrays.
+    Fields made by :func:`static` are its structure.
+
+    ``==`` compares structure and leaves to one ``bool``; ``repr`` is one line, with the shapes of
+    arrays.
     """
 
     def __eq__(self: object, other: object) -> bool:
@@ -74,11 +99,17 @@ def pytree(cls: type[_T]) -> type[_T]:
     statics = tuple(f.name for f in fields if f.metadata.get("static"))
 
     def flatten(self: object) -> tuple[_Fields, _Fields]:
-        return tuple(getattr(self, name) for name in leaves), tuple(getattr(self, name) for name in statics)
+        return tuple(getattr(self, name) for name in leaves), tuple(
+            getattr(self, name) for name in statics
+        )
 
-    def flatten_with_keys(self: object) -> tuple[list[tuple[jax.tree_util.GetAttrKey, object]], _Fields]:
+    def flatten_with_keys(
+        self: object,
+    ) -> tuple[list[tuple[jax.tree_util.GetAttrKey, object]], _Fields]:
         children, aux = flatten(self)
-        return [(jax.tree_util.GetAttrKey(n), c) for n, c in zip(leaves, children, strict=True)], aux
+        return [
+            (jax.tree_util.GetAttrKey(n), c) for n, c in zip(leaves, children, strict=True)
+        ], aux
 
     def unflatten(aux: _Fields, children: Iterable[object]) -> object:
         self = object.__new__(data)
@@ -94,9 +125,12 @@ def pytree(cls: type[_T]) -> type[_T]:
 
 @dataclass_transform(frozen_default=True, field_specifiers=(static,))
 def mechanism(cls: type[_T]) -> type[_T]:
-    """Make ``cls`` a :func:`pytree` whose leaves are parameters: numbers, tracers or stacks of them.
+    """Make ``cls`` a :func:`pytree` whose leaves are parameters.
 
-    The class may define ``_check(self)``, called once after construction, never while a tree is rebuilt.
+    Numbers, tracers or stacks of them.
+
+    The class may define ``_check(self)``, called once after construction, never while a tree is
+    rebuilt.
 
     >>> from ldp_jax.features import Laplace
     >>> jax.tree.leaves(Laplace(1.0))

@@ -8,7 +8,10 @@ import numpy as np
 
 @functools.cache
 def gauss_legendre(order: int) -> tuple[np.ndarray, np.ndarray]:
-    """Points and weights [order] on [-1, 1], exact for polynomials of degree 2 order - 1; read-only."""
+    """Points and weights [order] on [-1, 1], exact for polynomials of degree 2 order - 1.
+
+    Read-only.
+    """
     rule = np.polynomial.legendre.leggauss(order)
     for part in rule:
         part.flags.writeable = False
@@ -41,7 +44,9 @@ def subdivide(edges: Sequence[float] | np.ndarray, panels: int) -> np.ndarray:
     return np.append(inner.ravel(), edges[-1])
 
 
-def panel_rule(edges: Sequence[float] | np.ndarray, order: int, panels: int = 1) -> tuple[np.ndarray, np.ndarray]:
+def panel_rule(
+    edges: Sequence[float] | np.ndarray, order: int, panels: int = 1
+) -> tuple[np.ndarray, np.ndarray]:
     """Points and weights [(edges - 1) * panels * order] of a rule on each panel between rising edges.
 
     >>> points, weights = panel_rule([0.0, 1.0, 3.0], 8)

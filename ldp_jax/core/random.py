@@ -1,7 +1,9 @@
-"""``jax.random`` bit for bit, several times as fast on a CPU (``benchmarks --parts discrete``); keys are JAX's own.
+"""``jax.random`` bit for bit, several times as fast on a CPU (``benchmarks --parts discrete``).
 
-On a CPU JAX loops over arrays for each round of threefry (Salmon et al., SC 2011, section 3); here it is one pass.
-64-bit mode changes no draw: numbers have 32 bits where no other type is asked for.
+Keys are JAX's own.
+
+On a CPU JAX loops over arrays for each round of threefry (Salmon et al., SC 2011, section 3); here
+it is one pass. 64-bit mode changes no draw: numbers have 32 bits where no other type is asked for.
 """
 
 import inspect
@@ -35,7 +37,10 @@ def threefry(key: Array, high: Array, low: Array) -> tuple[Array, Array]:
     for turn in range(5):
         for bits in _ROTATIONS[turn % 2]:
             a = lax.add(a, b)
-            turned = lax.shift_left(b, np.uint32(bits)), lax.shift_right_logical(b, np.uint32(32 - bits))
+            turned = (
+                lax.shift_left(b, np.uint32(bits)),
+                lax.shift_right_logical(b, np.uint32(32 - bits)),
+            )
             b = lax.bitwise_xor(lax.bitwise_or(*turned), a)
         a = lax.add(a, schedule[(turn + 1) % 3])
         b = lax.add(lax.add(b, schedule[(turn + 2) % 3]), np.uint32(turn + 1))
@@ -44,13 +49,18 @@ def threefry(key: Array, high: Array, low: Array) -> tuple[Array, Array]:
 
 def _hashed_places(key: Array, shape: tuple[int, ...]) -> tuple[Array, Array]:
     if math.prod(shape) >= 2**32:
-        raise ValueError(f"one key draws fewer than 2^32 words, got the shape {shape}: split the key")
+        raise ValueError(
+            f"one key draws fewer than 2^32 words, got the shape {shape}: split the key"
+        )
     low = lax.iota(jnp.uint32, math.prod(shape)).reshape(shape)
     return threefry(key, jnp.zeros_like(low), low)
 
 
 def _apart(words: Array) -> Array:
-    """The words, behind a barrier: it keeps XLA from merging the computations of two draws, and does no more."""
+    """The words, behind a barrier.
+
+    It keeps XLA from merging the computations of two draws, and does no more.
+    """
     return lax.optimization_barrier(words)
 
 
@@ -78,7 +88,10 @@ _UNROLLED = jax.extend.random.define_prng_impl(
 
 
 def unrolled(key: PRNGKey) -> PRNGKey:
-    """The key for ``jax.random`` (not its ``poisson``) inside one function; unknown to JAX's checker of reuse."""
+    """The key for ``jax.random`` (not its ``poisson``) inside one function.
+
+    Unknown to JAX's checker of reuse.
+    """
     validate.threefry(key)
     return jax.random.wrap_key_data(jax.random.key_data(key), impl=_UNROLLED)
 
@@ -96,14 +109,22 @@ def counted(key: PRNGKey) -> PRNGKey:
 
 
 def again(key: PRNGKey) -> PRNGKey:
-    """The same key for a step that may be taken again from the same state: it gives the same, on purpose."""
-    return jax.random.wrap_key_data(jax.device_put(np.asarray(jax.random.key_data(key))), impl=_IMPL)
+    """The same key for a step that may be taken again from the same state.
+
+    It gives the same, on purpose.
+    """
+    return jax.random.wrap_key_data(
+        jax.device_put(np.asarray(jax.random.key_data(key))), impl=_IMPL
+    )
 
 
 def _fused(
     draw: Callable[Concatenate[PRNGKey, _P], Array], dtype: type[np.number] | None = None
 ) -> Callable[Concatenate[PRNGKey, _P], Array]:
-    """The same draws; of 32 bits by default, also in 64-bit mode, where JAX would draw other numbers."""
+    """The same draws.
+
+    Of 32 bits by default, also in 64-bit mode, where JAX would draw other numbers.
+    """
     before = list(inspect.signature(draw).parameters).index("dtype") - 1 if dtype else 0
 
     @wraps(draw)
@@ -128,7 +149,9 @@ uniform = _fused(jax.random.uniform, np.float32)
 @partial(jax.jit, static_argnames="num")
 def split(key: PRNGKey, num: int | tuple[int, ...] = 2) -> PRNGKeys:
     """``jax.random.split``, whatever JAX's flags: key i is ``fold_in(key, i)``."""
-    return jax.random.wrap_key_data(jax.random.key_data(jax.random.split(_used(key), num)), impl=_IMPL)
+    return jax.random.wrap_key_data(
+        jax.random.key_data(jax.random.split(_used(key), num)), impl=_IMPL
+    )
 
 
 @jax.jit

@@ -1,11 +1,12 @@
 """Draws from explicit random words, exact where a probability is small.
 
-A float32 uniform has 23 bits: an event of probability 1e-8 never happens. Here an event is a comparison of whole
-numbers. k uniform 32-bit words are one number W below 2^(32 k), most significant word first. A float32 probability
-p becomes the threshold ceil(p 2^(32 k)), and the event is W below it. P(event) is p exactly wherever p 2^(32 k) is
-whole (for two words from p = 2^-41 on), else above p by less than 2^(-32 k): the rarest event of two words has
-probability 5.4e-20. Each draw has a form that takes its words, so that arithmetic can be asked without a key. Every
-draw is monotone in W, but for the sign of two-sided noise, the last bit of the first word.
+A float32 uniform has 23 bits: an event of probability 1e-8 never happens. Here an event is a
+comparison of whole numbers. k uniform 32-bit words are one number W below 2^(32 k), most
+significant word first. A float32 probability p becomes the threshold ceil(p 2^(32 k)), and the
+event is W below it. P(event) is p exactly wherever p 2^(32 k) is whole (for two words from p =
+2^-41 on), else above p by less than 2^(-32 k): the rarest event of two words has probability
+5.4e-20. Each draw has a form that takes its words, so that arithmetic can be asked without a key.
+Every draw is monotone in W, but for the sign of two-sided noise, the last bit of the first word.
 """
 
 import math
@@ -21,10 +22,15 @@ from ldp_jax.core.types import Array, ArrayLike, PRNGKey, Values
 _WORD = np.float32(2.0**32)
 
 NOISE_WORDS = 8
-"""Words of two-sided noise: a sign, and 224 bits, so that it reaches 155 scales; its budgets end at 100."""
+"""Words of two-sided noise: a sign, and 224 bits, so that it reaches 155 scales; its budgets end at
+100.
+"""
 
 _STEPS = 12  # of Newton's method
-_LAST, _TAIL = np.float32(5.1665782), 0x7461696C  # a normal tail of mass 2^-23; folded into a key for its words
+_LAST, _TAIL = (
+    np.float32(5.1665782),
+    0x7461696C,
+)  # a normal tail of mass 2^-23; folded into a key for its words
 
 _MOST = 40
 """The most that a Poisson count of a mean up to 4 can be: P(more) is 1e-26, below every word."""
@@ -36,7 +42,9 @@ def words(key: PRNGKey, shape: tuple[int, ...] = (), count: int = 2) -> Array:
 
 
 def words_at(key: PRNGKey, place: ArrayLike) -> Array:
-    """The words at some places below 2^32 of all that ``jax.random.bits`` draws from a key; uint32, elementwise.
+    """The words at some places below 2^32 of all that ``jax.random.bits`` draws from a key.
+
+    Uint32, elementwise.
 
     >>> key, same = jax.random.key(0), jax.random.key(0)
     >>> bool((words_at(key, jnp.arange(3)) == jax.random.bits(same, (7,), jnp.uint32)[:3]).all())
@@ -56,14 +64,16 @@ def split(key: PRNGKey, num: int = 2) -> tuple[PRNGKey, ...]:
 def threshold(p: ArrayLike, count: int = 2) -> Array:
     """ceil(p 2^(32 count)) of a float32 p in [0, 1), in words; uint32 [count, *p.shape].
 
-    At least 1 for p >= 2^-126, and 0 for p <= 0 and NaN; at p >= 1, which would be one word too long, 0 too.
+    At least 1 for p >= 2^-126, and 0 for p <= 0 and NaN; at p >= 1, which would be one word too
+    long, 0 too.
 
     >>> threshold(0.75).tolist(), threshold(2.0**-64).tolist(), threshold(1e-30).tolist(), threshold(0.0).tolist()
     ([3221225472, 0], [0, 1], [0, 1], [0, 0])
     """
     p = jnp.asarray(p, jnp.float32)
     # Times a power of two, floor and the difference to it are exact in float32.
-    rest, digits = jnp.where((p > 0) & (p < 1), p, 0.0), []
+    rest = jnp.where((p > 0) & (p < 1), p, 0.0)
+    digits = []
     for place in range(count):
         scaled = rest * _WORD
         whole = jnp.ceil(scaled) if place == count - 1 else jnp.floor(scaled)
@@ -81,10 +91,13 @@ def less(a: Array, b: Array) -> Array:
 
 
 def bernoulli_from_words(word: ArrayLike, p: ArrayLike, rest: ArrayLike | None = None) -> Array:
-    """Whether an event of probability p happens under uniform words uint32 [count, ...]; elementwise bool.
+    """Whether an event of probability p happens under uniform words uint32 [count, ...].
 
-    p <= 0 and NaN never happen, p >= 1 always. ``rest`` is 1 - p, without cancellation, where p may be 1 in
-    float32: above 1/2 the event is that the rest does not happen, so that neither side is ever lost.
+    Elementwise bool.
+
+    p <= 0 and NaN never happen, p >= 1 always. ``rest`` is 1 - p, without cancellation, where p may
+    be 1 in float32: above 1/2 the event is that the rest does not happen, so that neither side is
+    ever lost.
 
     >>> tiny = jnp.float32(1e-12)
     >>> bernoulli_from_words(jnp.zeros(2, jnp.uint32), tiny).item()
@@ -118,19 +131,25 @@ def below_from_words(high: Array, low: Array, bound: ArrayLike) -> Array:
     bound = jnp.asarray(bound).astype(jnp.uint32)
     carry = jax.lax.rem(jnp.full_like(bound, 2**16), bound)
     carry = jax.lax.rem(carry * carry, bound)
-    return _remainder(_remainder(high, bound) * carry + _remainder(low, bound), bound).astype(jnp.int32)
+    return _remainder(_remainder(high, bound) * carry + _remainder(low, bound), bound).astype(
+        jnp.int32
+    )
 
 
 def _remainder(word: Array, bound: Array) -> Array:
-    """word mod bound, of bounds up to 2^31: a CPU divides whole numbers one by one, and float32 many at a time.
+    """word mod bound, of bounds up to 2^31.
 
-    The inverse is 2^-21 too small, more than all that is rounded: no quotient is too large. The first leaves less
-    than bound + 2^12 of a word, the second less than 2 bound.
+    A CPU divides whole numbers one by one, and float32 many at a time.
+
+    The inverse is 2^-21 too small, more than all that is rounded: no quotient is too large. The
+    first leaves less than bound + 2^12 of a word, the second less than 2 bound.
     """
     inverse = np.float32(1 - 2.0**-21) / bound.astype(jnp.float32)
     for _ in range(2):
         word = word - (word.astype(jnp.float32) * inverse).astype(jnp.uint32) * bound
-    return jnp.minimum(word, word - bound)  # mod 2^32: the latter is large where it would be below 0
+    return jnp.minimum(
+        word, word - bound
+    )  # mod 2^32: the latter is large where it would be below 0
 
 
 def fraction(word: ArrayLike) -> Array:
@@ -146,28 +165,39 @@ def fraction(word: ArrayLike) -> Array:
 
 
 def exponential_from_words(word: ArrayLike) -> Array:
-    """-log U of the uniform U = (W + 1/2) 2^(-32 count): an exponential, up to 22.18 count + 0.69; float32.
+    """-log U of the uniform U = (W + 1/2) 2^(-32 count): an exponential, up to 22.18 count + 0.69.
 
-    Precise in the tail: P(E > t) is e^-t to about 1e-5 of it, until fewer than a few thousand W are left.
+    Float32.
+
+    Precise in the tail: P(E > t) is e^-t to about 1e-5 of it, until fewer than a few thousand W are
+    left.
 
     >>> exponential_from_words(jnp.zeros(4, jnp.uint32)).item()  # 129 log 2
     89.41598...
     """
     word = jnp.asarray(word, jnp.uint32)
-    # The first word that is not 0 (the last, if all are), the one after it, and how many were skipped.
+    # The first word that is not 0 (the last, if all are), the one after it, and how many were
+    # skipped.
     nothing = jnp.zeros(word.shape[1:], jnp.uint32)
-    first, second, skipped = word[0], word[1] if len(word) > 1 else nothing, jnp.zeros(nothing.shape, jnp.float32)
+    first = word[0]
+    second = word[1] if len(word) > 1 else nothing
+    skipped = jnp.zeros(nothing.shape, jnp.float32)
     for place in range(1, len(word)):
         empty = first == 0
         second = jnp.where(empty, word[place + 1] if place + 1 < len(word) else nothing, second)
         first = jnp.where(empty, word[place], first)
         skipped = skipped + empty.astype(jnp.float32)
     rest = jnp.where(skipped == len(word) - 1, 0.5, (second.astype(jnp.float32) + 0.5) / _WORD)
-    return skipped * np.float32(32 * math.log(2)) - jnp.log((first.astype(jnp.float32) + rest) / _WORD)
+    return skipped * np.float32(32 * math.log(2)) - jnp.log(
+        (first.astype(jnp.float32) + rest) / _WORD
+    )
 
 
 def laplace_from_words(word: ArrayLike) -> Array:
-    """Laplace noise of scale 1 from words [count, ...]: a sign, and an exponential of the other words; float32."""
+    """Laplace noise of scale 1 from words [count, ...].
+
+    A sign, and an exponential of the other words; float32.
+    """
     word = jnp.asarray(word, jnp.uint32)
     return _signed(word[0], exponential_from_words(word[1:]))
 
@@ -178,9 +208,12 @@ def laplace(key: PRNGKey, shape: tuple[int, ...] = ()) -> Array:
 
 
 def geometric_from_words(word: ArrayLike, epsilon: ArrayLike) -> Array:
-    r"""Whole noise with :math:`P(z) \propto e^{-\epsilon |z|}` from words [count, ...]; float32, elementwise.
+    r"""Whole noise with :math:`P(z) \propto e^{-\epsilon |z|}` from words [count, ...].
 
-    With a = e^-epsilon, P(|z| >= k) = 2 a^k / (1 + a) for k >= 1: to about 1e-5 of it down to 1e-60 of eight words.
+    Float32, elementwise.
+
+    With a = e^-epsilon, P(|z| >= k) = 2 a^k / (1 + a) for k >= 1: to about 1e-5 of it down to 1e-60
+    of eight words.
 
     >>> geometric_from_words(jnp.zeros(8, jnp.uint32), 100.0).item()
     1.0
@@ -191,7 +224,10 @@ def geometric_from_words(word: ArrayLike, epsilon: ArrayLike) -> Array:
 
 
 def geometric(key: PRNGKey, epsilon: ArrayLike, shape: tuple[int, ...] = ()) -> Array:
-    """Independent whole noise, see :func:`geometric_from_words`; float32 of a shape to which epsilon broadcasts."""
+    """Independent whole noise, see :func:`geometric_from_words`.
+
+    Float32 of a shape to which epsilon broadcasts.
+    """
     return geometric_from_words(words(key, shape, NOISE_WORDS), epsilon)
 
 
@@ -200,12 +236,15 @@ def _signed(word: Array, size: Array) -> Array:
 
 
 def beyond(least: ArrayLike, exponential: ArrayLike) -> Array:
-    """The number with a normal tail of e^-exponential times that beyond ``least`` > 0; float32, elementwise.
+    """The number with a normal tail of e^-exponential times that beyond ``least`` > 0.
+
+    Float32, elementwise.
 
     >>> round(float(beyond(5.0, 0.0)), 4), round(float(beyond(5.0, 100.0)), 2)
     (5.0, 14.93)
     """
-    least, log_tail = jnp.asarray(least, jnp.float32), jax.scipy.special.log_ndtr
+    least = jnp.asarray(least, jnp.float32)
+    log_tail = jax.scipy.special.log_ndtr
     target = log_tail(-least) - exponential
 
     def step(_: Array, z: Array) -> Array:  # the tail is concave, and the start beyond the root
@@ -217,17 +256,22 @@ def beyond(least: ArrayLike, exponential: ArrayLike) -> Array:
 
 
 def with_tails(body: ArrayLike, exponential: ArrayLike) -> Array:
-    """Numbers of ``jax.random.normal``; its least and largest, of mass 2^-23 each, are spread over their tails."""
+    """Numbers of ``jax.random.normal``.
+
+    Its least and largest, of mass 2^-23 each, are spread over their tails.
+    """
     body = jnp.asarray(body)
     far = (body < -5.27) | (body > 5.14)  # between the last two values of either side
     return jnp.where(far, jnp.sign(body) * beyond(_LAST, exponential), body)
 
 
 def normal(key: PRNGKey, shape: tuple[int, ...], tails: tuple[int, ...] | None = None) -> Array:
-    """Independent normal numbers, float32: those of ``jax.random.normal``, whose ends at -5.4 and 5.2 are moved.
+    """Independent normal numbers, float32.
 
-    They reach 18, beyond which is a mass of 1e-75. Some may share their place in the tail beyond 5.17: ``tails`` is
-    the shape of its draws.
+    Those of ``jax.random.normal``, whose ends at -5.4 and 5.2 are moved.
+
+    They reach 18, beyond which is a mass of 1e-75. Some may share their place in the tail beyond
+    5.17: ``tails`` is the shape of its draws.
     """
     word = words(random.fold_in(key, _TAIL), shape if tails is None else tails, NOISE_WORDS - 1)
     return with_tails(random.normal(key, shape, jnp.float32), exponential_from_words(word))
@@ -236,16 +280,19 @@ def normal(key: PRNGKey, shape: tuple[int, ...], tails: tuple[int, ...] | None =
 def poisson_from_words(word: ArrayLike, mean: ArrayLike) -> Array:
     """Poisson counts of means up to 4, by inversion of the survival function; int32, elementwise.
 
-    P(X > k) is summed from its tail and keeps its relative precision, about 1e-5, however small the mean.
+    P(X > k) is summed from its tail and keeps its relative precision, about 1e-5, however small the
+    mean.
 
     >>> bool(poisson_from_words(jnp.zeros(2, jnp.uint32), 1e-18) > 0)
     True
     """
-    u, mean = fraction(word), jnp.asarray(mean, jnp.float32)
+    u = fraction(word)
+    mean = jnp.asarray(mean, jnp.float32)
     mass = [jnp.exp(-mean)]
     for k in range(1, _MOST + 1):
         mass.append(mass[-1] * mean / k)
-    count, above = jnp.zeros(jnp.broadcast_shapes(u.shape, mean.shape), jnp.int32), jnp.zeros_like(mean)
+    count = jnp.zeros(jnp.broadcast_shapes(u.shape, mean.shape), jnp.int32)
+    above = jnp.zeros_like(mean)
     for k in range(_MOST, 1, -1):
         above = above + mass[k]
         count = count + (u < above)
@@ -253,12 +300,18 @@ def poisson_from_words(word: ArrayLike, mean: ArrayLike) -> Array:
 
 
 def poisson(key: PRNGKey, mean: ArrayLike) -> Array:
-    """Independent Poisson counts of means up to 4, from two words each; int32 of the shape of ``mean``."""
+    """Independent Poisson counts of means up to 4, from two words each.
+
+    Int32 of the shape of ``mean``.
+    """
     return poisson_from_words(words(key, jnp.shape(mean)), mean)
 
 
 def order_within(key: PRNGKey, labels: Values) -> np.ndarray:
-    """Everybody by label [n], those of one label in a random order; on the host, by public randomness; int64."""
+    """Everybody by label [n], those of one label in a random order.
+
+    On the host, by public randomness; int64.
+    """
     return np.lexsort((np.asarray(random.uniform(key, np.shape(labels))), np.asarray(labels)))
 
 

@@ -1,6 +1,9 @@
-"""Numbers that are rounded to the safe side: what is lost is never below the truth, what is left never above it.
+"""Numbers that are rounded to the safe side.
 
-Sums and shares are fractions, logarithms and exponentials decimals of 60 digits. Standard library alone.
+What is lost is never below the truth, what is left never above it.
+
+Sums and shares are fractions, logarithms and exponentials decimals of 60 digits. Standard library
+alone.
 """
 
 import decimal
@@ -28,7 +31,9 @@ def exactly(name: str, value: object) -> Fraction | float:
     >>> exactly("epsilon", 0.5)
     Fraction(1, 2)
     """
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):  # np.bool_ is no number either
+    if isinstance(value, bool) or not isinstance(
+        value, numbers.Real
+    ):  # np.bool_ is no number either
         raise ValueError(f"{name} must be a number, got {shown(value)}")
     number: Any = value
     if not number >= 0:
@@ -40,7 +45,9 @@ def exactly(name: str, value: object) -> Fraction | float:
     else:
         exact = Fraction(*number.as_integer_ratio())
     if exact > _LARGEST:
-        raise ValueError(f"{name} must be infinite or at most {sys.float_info.max:g}, got a larger number")
+        raise ValueError(
+            f"{name} must be infinite or at most {sys.float_info.max:g}, got a larger number"
+        )
     return exact
 
 
@@ -72,12 +79,15 @@ def rounded_down(exact: Fraction | float) -> float:
 
 
 def add_up(epsilons: Iterable[float], times: int = 1) -> float:
-    """The sum of epsilons, ``times`` over, rounded up: the least float that is not below the exact sum.
+    """The sum of epsilons, ``times`` over, rounded up.
+
+    The least float that is not below the exact sum.
 
     >>> add_up([0.1] * 3) > 0.3, add_up([0.5], times=3), add_up([0.1, 0.9])
     (True, 1.5, 1.0000000000000002)
     """
-    many, total = whole(1, times=times), Fraction(0)
+    many = whole(1, times=times)
+    total = Fraction(0)
     for exact in [exactly("epsilon", epsilon) for epsilon in epsilons]:
         if isinstance(exact, float):
             return math.inf
@@ -86,7 +96,9 @@ def add_up(epsilons: Iterable[float], times: int = 1) -> float:
 
 
 def share(epsilon: float, parts: int) -> float:
-    """The largest float of which ``parts`` together are at most epsilon: budgets are divided downwards.
+    """The largest float of which ``parts`` together are at most epsilon.
+
+    Budgets are divided downwards.
 
     >>> share(1.0, 20) < 0.05, add_up([share(1.0, 20)], times=20)
     (True, 1.0)
@@ -111,7 +123,9 @@ def log_up(ratio: Fraction) -> float:
     """The logarithm of a ratio >= 1, rounded up: a privacy loss that is printed must hold."""
     if ratio == 1:
         return 0.0
-    exact = _CONTEXT.ln(_CONTEXT.divide(decimal.Decimal(ratio.numerator), decimal.Decimal(ratio.denominator)))
+    exact = _CONTEXT.ln(
+        _CONTEXT.divide(decimal.Decimal(ratio.numerator), decimal.Decimal(ratio.denominator))
+    )
     nearest = float(exact)
     return math.nextafter(nearest, math.inf) if decimal.Decimal(nearest) < exact else nearest
 

@@ -1,7 +1,8 @@
 """Arrays that are divided among devices, and functions that run on the part of each.
 
-A function that is given a divided array runs where the parts are, and returns parts. A concrete array's sharding
-says which, under ``jit`` the explicit axes of the caller's mesh (those of ``jax.make_mesh``).
+A function that is given a divided array runs where the parts are, and returns parts. A concrete
+array's sharding says which, under ``jit`` the explicit axes of the caller's mesh (those of
+``jax.make_mesh``).
 """
 
 from collections.abc import Callable
@@ -19,7 +20,10 @@ _T = TypeVar("_T")
 
 
 def placement(x: object) -> NamedSharding | None:
-    """How an array is divided among devices, with an entry for each axis; None where it is not, or unknown."""
+    """How an array is divided among devices, with an entry for each axis.
+
+    None where it is not, or unknown.
+    """
     if not isinstance(x, jax.Array):
         return None
     sharding = x.sharding if validate.concrete(x) else jax.typeof(x).sharding
@@ -29,7 +33,10 @@ def placement(x: object) -> NamedSharding | None:
 
 
 def by_rows(x: object) -> NamedSharding | None:
-    """:func:`placement`, where the first axis, of users, is divided; or any, on a mesh with explicit axes."""
+    """:func:`placement`, where the first axis, of users, is divided.
+
+    Or any, on a mesh with explicit axes.
+    """
     over = placement(x)
     if over is None or (over.spec[0] is None and AxisType.Explicit not in over.mesh.axis_types):
         return None
@@ -39,9 +46,13 @@ def by_rows(x: object) -> NamedSharding | None:
 def _of_type(kind: AxisType, over: NamedSharding) -> NamedSharding:
     """What the axes of one type divide: no operation of JAX takes axes of both."""
     mesh = over.mesh
-    names = {name for name, own in zip(mesh.axis_names, mesh.axis_types, strict=True) if own == kind}
+    names = {
+        name for name, own in zip(mesh.axis_names, mesh.axis_types, strict=True) if own == kind
+    }
     entries = (entry if isinstance(entry, tuple) else (entry,) for entry in over.spec)
-    return NamedSharding(mesh, P(*(tuple(name for name in entry if name in names) or None for entry in entries)))
+    return NamedSharding(
+        mesh, P(*(tuple(name for name in entry if name in names) or None for entry in entries))
+    )
 
 
 def divided_by(x: Array, over: NamedSharding) -> Array:
@@ -56,7 +67,10 @@ def divided_by(x: Array, over: NamedSharding) -> Array:
 def each_part(
     function: Callable[..., _T], over: NamedSharding, in_specs: tuple[PyTree, ...], out_specs: P
 ) -> Callable[..., _T]:
-    """``jax.shard_map`` over the mesh of ``over``, whatever the type of its axes; for compiled code."""
+    """``jax.shard_map`` over the mesh of ``over``, whatever the type of its axes.
+
+    For compiled code.
+    """
 
     def placed(spec: P, argument: PyTree) -> PyTree:
         to = _of_type(AxisType.Explicit, NamedSharding(over.mesh, spec))
@@ -64,16 +78,24 @@ def each_part(
 
     def call(*arguments: PyTree) -> _T:
         if AxisType.Explicit in over.mesh.axis_types:  # where specs are types, and must agree
-            arguments = jax.tree.map(placed, in_specs, arguments, is_leaf=lambda spec: isinstance(spec, P))
-        # Unchecked: loops of mechanisms and models may start from constants, which no device has for itself.
-        mapped = jax.shard_map(function, mesh=over.mesh, in_specs=in_specs, out_specs=out_specs, check_vma=False)
+            arguments = jax.tree.map(
+                placed, in_specs, arguments, is_leaf=lambda spec: isinstance(spec, P)
+            )
+        # Unchecked: loops of mechanisms and models may start from constants, which no device has
+        # for itself.
+        mapped = jax.shard_map(
+            function, mesh=over.mesh, in_specs=in_specs, out_specs=out_specs, check_vma=False
+        )
         return mapped(*arguments)
 
     return call
 
 
 def varying(*trees: PyTree) -> tuple[PyTree, ...]:
-    """Trees as each device has them for itself within ``jax.shard_map``: JAX refuses loops over two kinds."""
+    """Trees as each device has them for itself within ``jax.shard_map``.
+
+    JAX refuses loops over two kinds.
+    """
 
     def own(leaf: object) -> frozenset:
         return jax.typeof(leaf).manual_axis_type.varying

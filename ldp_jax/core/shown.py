@@ -1,4 +1,6 @@
-"""Texts that say what kind of values an object holds: records, neighbour lists and keys stay off the screen.
+"""Texts that say what kind of values an object holds.
+
+Records, neighbour lists and keys stay off the screen.
 
 No JAX: devices show their arguments by it, too.
 """
@@ -12,7 +14,9 @@ _LONGEST = 200
 
 
 def shown(value: object) -> str:
-    """A number, a word or an object of this library as it shows itself; of anything else its type and shape.
+    """A number, a word or an object of this library as it shows itself.
+
+    Of anything else its type and shape.
 
     >>> import numpy as np
     >>> shown(0.5), shown(np.zeros((2, 3), np.float32)), shown([0.1, 0.2]), shown(b"secret")
@@ -31,7 +35,8 @@ def shape_of(value: object) -> str:
     >>> shape_of(0.5), shape_of({"ana": 31})
     ('float', 'dict[1]')
     """
-    kind, shape = type(value).__name__, getattr(value, "shape", None)
+    kind = type(value).__name__
+    shape = getattr(value, "shape", None)
     if isinstance(shape, tuple):
         return f"{getattr(value, 'dtype', kind)}{list(shape)}"
     counted = isinstance(value, Sized) and not isinstance(value, (str, bytes, bytearray))
@@ -73,4 +78,6 @@ class HiddenArgument:
         return held.value if isinstance(held, Hidden) else held
 
     def __set__(self, instance: object, value: Any) -> None:
-        vars(instance)[self.name] = value if value is None or isinstance(value, Hidden) else Hidden(value)
+        vars(instance)[self.name] = (
+            value if value is None or isinstance(value, Hidden) else Hidden(value)
+        )

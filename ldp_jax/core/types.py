@@ -23,7 +23,9 @@ AnyArray: TypeAlias = Array | np.ndarray
 """An array of the device or of the host."""
 
 Values: TypeAlias = ArrayLike | Sequence[Any]
-"""Numbers, records or reports, alone or stacked: an array, what becomes one, or a tuple of arrays."""
+"""Numbers, records or reports, alone or stacked: an array, what becomes one, or a tuple of
+arrays.
+"""
 
 R = TypeVar("R", bound=Values)
 """A record of one space, or a stack of them: the same tree with one more axis."""
@@ -35,7 +37,9 @@ Report: TypeAlias = Any
 """The data that leave a user's device: an array, or a tuple of arrays."""
 
 Graph: TypeAlias = Any
-"""A ``jraph.GraphsTuple`` as :mod:`ldp_jax.graph.graphs` builds it (jraph is imported there alone)."""
+"""A ``jraph.GraphsTuple`` as :mod:`ldp_jax.graph.graphs` builds it (jraph is imported there
+alone).
+"""
 
 __all__ = ["Array", "Graph", "PRNGKey", "PRNGKeys", "Record", "Report", "Scalar"]
 

@@ -1,7 +1,7 @@
 """Checks of parameters: a ``ValueError`` on concrete values, silence on tracers.
 
-Arguments come by keyword, so that the message names the one at fault. Data are never checked: a mechanism is total
-on data. Neither JAX nor NumPy is imported before a value needs it.
+Arguments come by keyword, so that the message names the one at fault. Data are never checked: a
+mechanism is total on data. Neither JAX nor NumPy is imported before a value needs it.
 """
 
 import math
@@ -51,13 +51,17 @@ def real(name: str, value: object) -> "np.ndarray":
     return array
 
 
-def _each(values: dict[str, object], fits: "Callable[[np.ndarray], np.ndarray]", wanted: str) -> None:
+def _each(
+    values: dict[str, object], fits: "Callable[[np.ndarray], np.ndarray]", wanted: str
+) -> None:
     """Refuse concrete values that hold a number that does not fit; NaN fits no comparison."""
     for name, value in values.items():
         if concrete(value):
             array = real(name, value)
             if not fits(array).all():
-                raise ValueError(f"{name} must be {wanted}, got {shown(array) if array.ndim else array.item()}")
+                raise ValueError(
+                    f"{name} must be {wanted}, got {shown(array) if array.ndim else array.item()}"
+                )
 
 
 def positive(**kwargs: object) -> None:
@@ -83,11 +87,13 @@ def _check_index(given: object, name: str, by_name: str) -> None:
 
 
 def unmasked(given: _T, name: str = "records") -> "_T | np.ndarray":
-    """Numbers in which NaN stands for what is absent: masked, ``pandas.NA``, an Arrow null; but None stays None.
+    """Numbers in which NaN stands for what is absent: masked, ``pandas.NA``, an Arrow null.
 
-    What lacks nothing comes back as it is, arrays of the device too. ``TypeError`` for a list of masked arrays or
-    numbers, whose masks NumPy would drop or warn of; and for categories, which are values to one reader and codes
-    to another.
+    But None stays None.
+
+    What lacks nothing comes back as it is, arrays of the device too. ``TypeError`` for a list of
+    masked arrays or numbers, whose masks NumPy would drop or warn of; and for categories, which are
+    values to one reader and codes to another.
 
     >>> import numpy as np
     >>> unmasked(np.ma.array([1, 2], mask=[False, True])).tolist()
@@ -100,7 +106,9 @@ def unmasked(given: _T, name: str = "records") -> "_T | np.ndarray":
         return inner or isinstance(one, np.ma.MaskedArray)
 
     if isinstance(given, list | tuple) and hidden(given):
-        raise TypeError(f"{name} must be numbers, got a list with what NumPy masks: give one masked array")
+        raise TypeError(
+            f"{name} must be numbers, got a list with what NumPy masks: give one masked array"
+        )
     if are_categories(given):
         raise TypeError(
             f"{name} must be numbers, got categories: astype(int) takes what they are called, and .cat.codes (of "
@@ -110,7 +118,9 @@ def unmasked(given: _T, name: str = "records") -> "_T | np.ndarray":
     if isinstance(array, np.ma.MaskedArray):
         if not np.ma.is_masked(array):
             return np.ma.getdata(array)
-        array = np.ma.filled(array.astype(np.float64 if array.dtype.kind in "biuf" else object), np.nan)
+        array = np.ma.filled(
+            array.astype(np.float64 if array.dtype.kind in "biuf" else object), np.nan
+        )
     elif _of_another_library(array):
         array = np.asarray(array)
     if isinstance(array, np.ndarray) and array.dtype == object:
@@ -132,15 +142,21 @@ def are_categories(given: Any) -> bool:
     """Whether a column of pandas or Arrow holds codes of categories, or a table has such a column."""
     kinds = [getattr(given, "dtype", None), getattr(given, "type", None)]
     if hasattr(given, "columns"):
-        kinds = [*getattr(given, "dtypes", ()), *getattr(getattr(given, "schema", None), "types", ())]
+        kinds = [
+            *getattr(given, "dtypes", ()),
+            *getattr(getattr(given, "schema", None), "types", ()),
+        ]
     inner = (getattr(kind, "pyarrow_dtype", kind) for kind in kinds)
     return any(hasattr(kind, "categories") or hasattr(kind, "index_type") for kind in inner)
 
 
 def complete(**kwargs: object) -> "np.ndarray":
-    """One argument as an array; ``ValueError`` where any of it is absent, as for :func:`unmasked`, or NaN.
+    """One argument as an array.
 
-    For ids, edges, weights and counts, which mean nothing where they are absent. Categories are refused, too.
+    ``ValueError`` where any of it is absent, as for :func:`unmasked`, or NaN.
+
+    For ids, edges, weights and counts, which mean nothing where they are absent. Categories are
+    refused, too.
 
     >>> import numpy as np
     >>> complete(ids=np.ma.array([1, 2], mask=[False, False])).tolist()
@@ -153,8 +169,12 @@ def complete(**kwargs: object) -> "np.ndarray":
 
     ((name, value),) = kwargs.items()
     array = _filled(name, value)
-    if (array.dtype == object and _unknown(array).any()) or (array.dtype.kind == "f" and np.isnan(array).any()):
-        raise ValueError(f"{name} must all be there, and some are masked, missing or NaN: leave those out")
+    if (array.dtype == object and _unknown(array).any()) or (
+        array.dtype.kind == "f" and np.isnan(array).any()
+    ):
+        raise ValueError(
+            f"{name} must all be there, and some are masked, missing or NaN: leave those out"
+        )
     return array
 
 
@@ -171,7 +191,8 @@ def _filled(name: str, value: object) -> "np.ndarray":
 def numbers(**kwargs: object) -> "np.ndarray":
     """One argument as real numbers of the host in float64, NaN where absent.
 
-    ``ValueError`` for words, times, complex numbers, and whole numbers from 2^53 on, which float64 may make equal.
+    ``ValueError`` for words, times, complex numbers, and whole numbers from 2^53 on, which float64
+    may make equal.
 
     >>> numbers(scores=[2**53 - 1, 1]).dtype.name
     'float64'
@@ -197,7 +218,9 @@ def numbers(**kwargs: object) -> "np.ndarray":
 
 
 def labels(given: object) -> "np.ndarray":
-    """Classes as whole numbers, -1 for None, NaN and what is masked; booleans and other values stay as they are.
+    """Classes as whole numbers, -1 for None, NaN and what is masked.
+
+    Booleans and other values stay as they are.
 
     ``ValueError`` for categories, whose codes and whose names may be different classes.
 
@@ -243,7 +266,10 @@ def _is_unknown(label: object) -> bool:
 
 
 def node_labels(given: object) -> "np.ndarray":
-    """:func:`labels` of all nodes in their order; ``ValueError`` for a pandas series of named values."""
+    """:func:`labels` of all nodes in their order.
+
+    ``ValueError`` for a pandas series of named values.
+    """
     _check_index(given, "labels", "reindex(names).to_numpy() brings them into that order")
     return labels(given)
 
@@ -256,11 +282,17 @@ def in_range(lower: float, upper: float, *, open_lower: bool = False, **kwargs: 
 
 
 def number(
-    lower: float, upper: float = math.inf, *, open_lower: bool = False, open_upper: bool = False, **kwargs: Any
+    lower: float,
+    upper: float = math.inf,
+    *,
+    open_lower: bool = False,
+    open_upper: bool = False,
+    **kwargs: Any,
 ) -> float:
     """One finite number in a range, as a Python float.
 
-    ``ValueError`` for anything else, text, booleans, stacks, tracers and numbers beyond float64 included.
+    ``ValueError`` for anything else, text, booleans, stacks, tracers and numbers beyond float64
+    included.
 
     >>> number(0.0, 1.0, open_upper=True, delta=1.0)
     Traceback (most recent call last):
@@ -279,7 +311,9 @@ def number(
         raise ValueError(f"{name} must be one concrete number, got {_shown(value)}") from None
     except OverflowError:
         raise ValueError(f"{name} must be {wanted}, got a number beyond float64") from None
-    outside = not lower <= one <= upper or (open_lower and one == lower) or (open_upper and one == upper)
+    outside = (
+        not lower <= one <= upper or (open_lower and one == lower) or (open_upper and one == upper)
+    )
     if not math.isfinite(one) or outside:
         raise ValueError(f"{name} must be {wanted}, got {value}")
     return one
@@ -384,12 +418,16 @@ def pairs(size: int | None = None, of: str = "", /, **kwargs: object) -> "np.nda
 
     ((name, value),) = kwargs.items()
     if hasattr(value, "n_node") or hasattr(value, "adjacency"):
-        raise ValueError(f"{name} must be integers [m, 2], got a graph: graph.graphs.to_edges(it) gives them")
+        raise ValueError(
+            f"{name} must be integers [m, 2], got a graph: graph.graphs.to_edges(it) gives them"
+        )
     array = complete(**kwargs)
     if array.size == 0:
         return np.zeros((0, 2), np.int64)
     if array.ndim != 2 or array.shape[1] != 2 or array.dtype.kind not in "iu":
-        raise ValueError(f"{name} must be integers [m, 2], got {array.dtype} of shape {array.shape}")
+        raise ValueError(
+            f"{name} must be integers [m, 2], got {array.dtype} of shape {array.shape}"
+        )
     ids(2**63 if size is None else size, of, **kwargs)
     return array.astype(np.int64)
 
@@ -410,12 +448,16 @@ def threefry(key: Any, axes: int = 0) -> None:
 
     dtype = getattr(key, "dtype", None)
     if dtype is None or not jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key):
-        raise ValueError(f"key must be a typed key as jax.random.key(seed) makes it, got {type(key).__name__}")
+        raise ValueError(
+            f"key must be a typed key as jax.random.key(seed) makes it, got {type(key).__name__}"
+        )
     if str(jax.random.key_impl(key)) != "threefry2x32":
         raise ValueError(f"key must be a threefry2x32 key, got {jax.random.key_impl(key)}")
     if len(key.shape) != axes:
         wanted = "one key" if not axes else "an array of keys [runs]"
-        hint = ": use jax.vmap, with a key for each" if not axes else ": jax.random.split makes them"
+        hint = (
+            ": use jax.vmap, with a key for each" if not axes else ": jax.random.split makes them"
+        )
         raise ValueError(f"key must be {wanted}, got keys of shape {key.shape}{hint}")
 
 
@@ -423,7 +465,9 @@ def host_key(key: Any, call: str) -> None:
     """Refuse what :func:`threefry` does, and a traced key in a ``call`` whose server learns on the host."""
     threefry(key)
     if not concrete(key):
-        raise ValueError(f"key must be concrete: {call} is called in a Python loop, outside jit, vmap and grad")
+        raise ValueError(
+            f"key must be concrete: {call} is called in a Python loop, outside jit, vmap and grad"
+        )
 
 
 def is_of(library: str, value: object) -> bool:

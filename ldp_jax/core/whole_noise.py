@@ -1,8 +1,9 @@
 """Two-sided geometric noise as whole numbers over 2^97, whose loss is a ratio of integers. No JAX.
 
-A magnitude is drawn by comparing a number W below 2^96 with cumulative masses, its sign is a bit: P(z = k) = P(z =
--k) = A_k / 2^97 for k >= 1, and P(z = 0) = A_0 / 2^96. From one magnitude to the next a mass falls by e^-epsilon
-and is rounded up, so that no ratio is above e^epsilon; where it cannot fall it stays, and the last is all beyond.
+A magnitude is drawn by comparing a number W below 2^96 with cumulative masses, its sign is a bit:
+P(z = k) = P(z = -k) = A_k / 2^97 for k >= 1, and P(z = 0) = A_0 / 2^96. From one magnitude to the
+next a mass falls by e^-epsilon and is rounded up, so that no ratio is above e^epsilon; where it
+cannot fall it stays, and the last is all beyond.
 """
 
 import bisect
@@ -29,7 +30,9 @@ MAX_REACH = 2**20
 
 MIN_EPSILON = 1e-3
 MAX_EPSILON = 40.0
-"""Budgets: below, noise would reach too far for a table; above, one step is rarer than its words."""
+"""Budgets: below, noise would reach too far for a table; above, one step is rarer than its
+words.
+"""
 
 
 def checked_epsilon(epsilon: object) -> float:
@@ -74,23 +77,33 @@ class WholeNoise:
         """:attr:`cumulative` in words, uint32 [3, 2^b - 1], padded at the top; read-only."""
         short = width(len(self.masses)) - len(self.cumulative)
         totals = [*self.cumulative, *[_TOTAL - 1] * short]
-        words = [[total >> 32 * place & 2**32 - 1 for total in totals] for place in reversed(range(WORDS))]
+        words = [
+            [total >> 32 * place & 2**32 - 1 for total in totals]
+            for place in reversed(range(WORDS))
+        ]
         return frozen(np.array(words, np.uint32))
 
     def report(self, words: np.ndarray, counts: object) -> np.ndarray:
-        """Noisy counts, int32 [K], under uniform words: those that ``edges.NeighbourCounts.from_words`` gives.
+        """Noisy counts, int32 [K], under uniform words.
 
-        Words, uint32 [4, K]: a sign, a number below 2^96, most significant first. Counts are clipped to [0, most].
+        Those that ``edges.NeighbourCounts.from_words`` gives.
+
+        Words, uint32 [4, K]: a sign, a number below 2^96, most significant first. Counts are
+        clipped to [0, most].
 
         >>> whole_noise(1.0, 10).report(np.uint32([[0, 1, 0], [0, 2**32 - 1, 0], [0, 0, 0], [0, 0, 0]]), [3, 3, 12])
         array([  3, -19,  10], dtype=int32)
         """
         digits = np.asarray(words, np.uint32).tolist()
         found = []
-        for sign, high, middle, low, count in zip(*digits, np.asarray(counts).tolist(), strict=True):
+        for sign, high, middle, low, count in zip(
+            *digits, np.asarray(counts).tolist(), strict=True
+        ):
             size = bisect.bisect_right(self.cumulative, high << 64 | middle << 32 | low)
             found.append(min(max(count, 0), self.most) + (-size if sign & 1 else size))
-        return np.array(found, np.int64).clip(-self.margin, self.most + self.margin).astype(np.int32)
+        return (
+            np.array(found, np.int64).clip(-self.margin, self.most + self.margin).astype(np.int32)
+        )
 
     @functools.cached_property
     def ratio(self) -> Fraction:
@@ -123,7 +136,9 @@ class WholeNoise:
     @functools.cached_property
     def log_masses(self) -> tuple[np.ndarray, np.ndarray]:
         """log P(z = k), and log P(z >= k), for k = 0 ... reach; float64."""
-        one, beyond = (np.array([log_mass(mass) for mass in side]) for side in (self._one_side, self._beyond))
+        one, beyond = (
+            np.array([log_mass(mass) for mass in side]) for side in (self._one_side, self._beyond)
+        )
         return one, beyond
 
 
@@ -157,7 +172,9 @@ def whole_noise(epsilon: float, most: int) -> WholeNoise:
         """A_1 to A_reach."""
         core = falling(first)
         stays = core[-1]
-        last = max(stays, -(-stays * up // (down - up)))  # what is beyond the end falls by e^-epsilon too
+        last = max(
+            stays, -(-stays * up // (down - up))
+        )  # what is beyond the end falls by e^-epsilon too
         return [*core, *[stays] * (most - 1), last]
 
     def fits(first: int) -> bool:
@@ -169,7 +186,8 @@ def whole_noise(epsilon: float, most: int) -> WholeNoise:
     high = low + _SLACK
     low = max(0, low - _SLACK)
     while not fits(high):
-        low, high = high, high + _SLACK
+        low = high
+        high = high + _SLACK
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if fits(middle) else (middle, high)

@@ -1,7 +1,9 @@
-"""Graphs to work on: one embedded in the package, the public benchmarks, a user's own, and drawn ones.
+"""Graphs to work on.
 
-``load(name)`` gives a :class:`Dataset` whose records are checked against public bounds, of one of ``names()`` or
-of a file that ``save`` wrote; ``read_records`` takes a pandas table.
+One embedded in the package, the public benchmarks, a user's own, and drawn ones.
+
+``load(name)`` gives a :class:`Dataset` whose records are checked against public bounds, of one of
+``names()`` or of a file that ``save`` wrote; ``read_records`` takes a pandas table.
 """
 
 from ldp_jax.datasets import splits

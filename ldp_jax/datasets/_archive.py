@@ -1,4 +1,7 @@
-"""Files and archives of unknown origin: what they declare is compared with a limit before any of it is read."""
+"""Files and archives of unknown origin.
+
+What they declare is compared with a limit before any of it is read.
+"""
 
 import contextlib
 import io
@@ -49,19 +52,26 @@ def _opened(data: bytes) -> zipfile.ZipFile:
 
 
 def read_member(data: bytes, *choices: str, max_bytes: int = MAX_BYTES) -> bytes:
-    """One file of a zip archive, the first of ``choices`` that is there; ValueError for broken or larger ones."""
+    """One file of a zip archive, the first of ``choices`` that is there.
+
+    ValueError for broken or larger ones.
+    """
     archive = _unpacked(data)
     names = archive.namelist()
     name = next((name for name in choices if name in names), None)
     if name is None:
-        raise ValueError(f"the archive must hold {' or '.join(choices)}, got {', '.join(sorted(names)[:20])}")
+        raise ValueError(
+            f"the archive must hold {' or '.join(choices)}, got {', '.join(sorted(names)[:20])}"
+        )
     size = archive.getinfo(name).file_size
     if size > max_bytes:
         raise ValueError(_too_much(name, "declares", size, max_bytes))
     with naming(_UNREADABLE, Exception), archive.open(name) as file:
         member = file.read(size)  # inflates no further
         if len(member) < size:
-            raise ValueError(f"member {name!r} has {size - len(member)} bytes fewer than it declares")
+            raise ValueError(
+                f"member {name!r} has {size - len(member)} bytes fewer than it declares"
+            )
     return member
 
 
@@ -93,7 +103,8 @@ def read_arrays(
 ) -> dict[str, np.ndarray]:
     """Arrays of an ``.npz``, by default all, never a pickle; messages name the file ``where``.
 
-    ``max_bytes`` is the most that the arrays may declare together, compared before any of them is read.
+    ``max_bytes`` is the most that the arrays may declare together, compared before any of them is
+    read.
     """
     unreadable = _no_npz(where)
     with naming(unreadable, Exception):
@@ -118,7 +129,11 @@ def read_arrays(
 def _declared(archive: zipfile.ZipFile, name: str) -> int:
     """The bytes that an array's header declares, or the directory, where that has more."""
     with naming(name, Exception), archive.open(f"{name}.npy") as file:
-        read = npy.read_array_header_1_0 if npy.read_magic(file) == (1, 0) else npy.read_array_header_2_0
+        read = (
+            npy.read_array_header_1_0
+            if npy.read_magic(file) == (1, 0)
+            else npy.read_array_header_2_0
+        )
         shape, _, dtype = read(file)
     if dtype.hasobject:
         raise ValueError(f"{name} holds pickled objects, which are never read (allow_pickle=False)")

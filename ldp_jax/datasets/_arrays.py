@@ -12,11 +12,18 @@ from ldp_jax.core.validate import complete
 
 
 def whole_numbers(data: bytes) -> np.ndarray:
-    """Whole numbers between white space, int64, without a Python object for each; ValueError for others."""
+    """Whole numbers between white space, int64, without a Python object for each.
+
+    ValueError for others.
+    """
     with warnings.catch_warnings():
-        warnings.simplefilter("error", DeprecationWarning)  # how older NumPy says that it stopped midway
+        warnings.simplefilter(
+            "error", DeprecationWarning
+        )  # how older NumPy says that it stopped midway
         try:
-            numbers = np.fromstring(data, np.int64, sep=" ") if data.strip() else np.zeros(0, np.int64)
+            numbers = (
+                np.fromstring(data, np.int64, sep=" ") if data.strip() else np.zeros(0, np.int64)
+            )
         except DeprecationWarning as error:
             raise ValueError(str(error)) from error
     limits = np.iinfo(np.int64)  # where NumPy stops, in silence, with what is beyond them
@@ -26,10 +33,12 @@ def whole_numbers(data: bytes) -> np.ndarray:
 
 
 def table(text: bytes, name: str, of: str, width: int, *, shown: bool = True) -> np.ndarray:
-    """Lines of ``width`` whole numbers with commas between them; int64 [lines, width]. Empty lines do not count.
+    """Lines of ``width`` whole numbers with commas between them; int64 [lines, width].
 
-    ``ValueError`` for the first line (the n-th ``of``) that holds anything else, or a number of more than 18
-    digits; it shows the line where ``shown``: not where lines are private.
+    Empty lines do not count.
+
+    ``ValueError`` for the first line (the n-th ``of``) that holds anything else, or a number of
+    more than 18 digits; it shows the line where ``shown``: not where lines are private.
     """
     line = rb"\s*+" + rb",".join([rb"[ \t]*+[+-]?\d{1,18}[ \t]*+"] * width) + rb"\r?(?:\n|\Z)"
     matched = re.compile(rb"(?>%s)*+\s*+" % line).match(text)
@@ -45,15 +54,22 @@ def table(text: bytes, name: str, of: str, width: int, *, shown: bool = True) ->
 
 
 def distinct(codes: np.ndarray) -> np.ndarray:
-    """Whole numbers from 0, sorted, each once; ``np.unique`` may hash them, a hundred times as slowly."""
+    """Whole numbers from 0, sorted, each once.
+
+    ``np.unique`` may hash them, a hundred times as slowly.
+    """
     codes = np.sort(codes)
     return codes[np.diff(codes, prepend=-1) > 0]
 
 
 def simple_edges(pairs: ArrayLike) -> np.ndarray:
-    """Undirected simple edges, each once with u < v, sorted, int32: direction, repeats and self-loops go."""
+    """Undirected simple edges, each once with u < v, sorted, int32.
+
+    Direction, repeats and self-loops go.
+    """
     pairs = np.asarray(pairs, np.int64).reshape(-1, 2)
-    low, high = pairs.min(1), pairs.max(1)
+    low = pairs.min(1)
+    high = pairs.max(1)
     if len(pairs) and (low.min() < 0 or high.max() >= 2**31):
         bad = pairs[(low < 0) | (high >= 2**31)][0]
         raise ValueError(f"edges must join node ids in [0, 2**31), got {tuple(bad.tolist())}")
@@ -62,8 +78,13 @@ def simple_edges(pairs: ArrayLike) -> np.ndarray:
 
 
 def largest_connected(adjacency: scipy.sparse.sparray) -> np.ndarray:
-    """The nodes of the largest connected component, ascending; of two as large the one of the least node."""
-    from scipy.sparse.csgraph import connected_components  # slow to import, and asked by few formats
+    """The nodes of the largest connected component, ascending.
+
+    Of two as large the one of the least node.
+    """
+    from scipy.sparse.csgraph import (
+        connected_components,
+    )  # slow to import, and asked by few formats
 
     _, component = connected_components(adjacency, directed=False)
     return np.flatnonzero(component == np.bincount(component).argmax())
@@ -80,8 +101,13 @@ def integers(field: str, array: ArrayLike, dtype: type[np.integer]) -> np.ndarra
     return array.astype(dtype)
 
 
-def csr_arrays(x: scipy.sparse.sparray | np.ndarray, kind: DTypeLike = np.float32) -> dict[str, np.ndarray]:
-    """The four ``x_`` arrays of a sparse matrix, values of a ``kind``: rows sorted, no stored zeros."""
+def csr_arrays(
+    x: scipy.sparse.sparray | np.ndarray, kind: DTypeLike = np.float32
+) -> dict[str, np.ndarray]:
+    """The four ``x_`` arrays of a sparse matrix, values of a ``kind``.
+
+    Rows sorted, no stored zeros.
+    """
     x = scipy.sparse.csr_array(x, copy=True)
     x.sum_duplicates()
     x.eliminate_zeros()
@@ -94,10 +120,16 @@ def csr_arrays(x: scipy.sparse.sparray | np.ndarray, kind: DTypeLike = np.float3
 
 
 def attribute_arrays(lists: Sequence[Sequence[int]], num_features: int) -> dict[str, np.ndarray]:
-    """The four ``x_`` arrays of lists of attributes: 1 where a node has one, however often it is listed."""
+    """The four ``x_`` arrays of lists of attributes.
+
+    1 where a node has one, however often it is listed.
+    """
     rows = [sorted({int(j) for j in row}) for row in lists]
     if any(row and not 0 <= row[0] <= row[-1] < num_features for row in rows):
         raise ValueError(f"features must be in [0, {num_features}), and some are not")
-    columns, starts = np.array([j for row in rows for j in row], np.int32), np.cumsum([0, *map(len, rows)])
+    columns = np.array([j for row in rows for j in row], np.int32)
+    starts = np.cumsum([0, *map(len, rows)])
     ones = np.ones(len(columns), np.float32)
-    return csr_arrays(scipy.sparse.csr_array((ones, columns, starts), shape=(len(rows), num_features)))
+    return csr_arrays(
+        scipy.sparse.csr_array((ones, columns, starts), shape=(len(rows), num_features))
+    )

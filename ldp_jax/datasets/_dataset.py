@@ -22,22 +22,28 @@ Bounds: TypeAlias = tuple[float | int, float | int]
 class Dataset:
     """A graph, the records of its users, and the public metadata that a mechanism may rely on.
 
-    The graph is public to the server; users hold ``x`` and ``y``. Bounds are declared, never computed from records.
+    The graph is public to the server; users hold ``x`` and ``y``. Bounds are declared, never
+    computed from records.
 
     Attributes:
-      graph: a ``jraph.GraphsTuple`` as :func:`ldp_jax.graph.graphs.from_edges` builds it, on the host.
-      x: raw feature values of the source, float32 [n, d], sparse or dense; [n, 0] where there are none. Where the
-        bounds are far from 0 for their width, values that were not float32 are kept in float64.
-      y: one class a node, int32 [n], -1 (or None, NaN) where unknown; several labels a node, int8 [n, k] of 0/1;
-        or, for a set of graphs, one class a graph, int32 [graphs], all known.
+      graph: a ``jraph.GraphsTuple`` as :func:`ldp_jax.graph.graphs.from_edges` builds it, on the
+        host.
+      x: raw feature values of the source, float32 [n, d], sparse or dense; [n, 0] where there are
+        none. Where the bounds are far from 0 for their width, values that were not float32 are kept
+        in float64.
+      y: one class a node, int32 [n], -1 (or None, NaN) where unknown; several labels a node, int8
+        [n, k] of 0/1; or, for a set of graphs, one class a graph, int32 [graphs], all known.
       lower: public bound of every feature value, as ``upper``.
       node_graph: for a set of graphs, which graph each node is of, int32 [n]; else ``None``.
       extras: further arrays of the source, by name.
       notes: remarks for the reader of a result, such as what the data set stands in for.
-      feature_names: of the columns of ``x``; they, ``node_names`` and ``class_names`` are ``None`` where unknown.
-      public_choices: choices that were computed from the records; guarantees name them as not protected.
+      feature_names: of the columns of ``x``; they, ``node_names`` and ``class_names`` are ``None``
+        where unknown.
+      public_choices: choices that were computed from the records; guarantees name them as not
+        protected.
 
-    ``ValueError`` for fields that do not fit each other, and values of ``x`` outside the bounds; it names no value.
+    ``ValueError`` for fields that do not fit each other, and values of ``x`` outside the bounds; it
+    names no value.
 
     >>> from ldp_jax import datasets
     >>> debian = datasets.load("debian")
@@ -76,24 +82,45 @@ class Dataset:
             summed.sum_duplicates()
             object.__setattr__(self, "x", summed)
         if self.x.shape[:1] != (n,):
-            raise ValueError(f"x of {self.name} must have one row a node ({n}), got shape {self.x.shape}")
-        object.__setattr__(self, "x", _kept(self.x, *check_bounds(self.lower, self.upper, self.name), self.name))
+            raise ValueError(
+                f"x of {self.name} must have one row a node ({n}), got shape {self.x.shape}"
+            )
+        object.__setattr__(
+            self, "x", _kept(self.x, *check_bounds(self.lower, self.upper, self.name), self.name)
+        )
         validate_records(self.x, self.lower, self.upper, self.name)
-        for field in ("lower", "upper"):  # the difference of two of NumPy's small integers overflows
+        for field in (
+            "lower",
+            "upper",
+        ):  # the difference of two of NumPy's small integers overflows
             bound = getattr(self, field)
-            object.__setattr__(self, field, bound.item() if isinstance(bound, (np.generic, np.ndarray)) else bound)
+            object.__setattr__(
+                self, field, bound.item() if isinstance(bound, (np.generic, np.ndarray)) else bound
+            )
         if self.node_graph is not None:
-            object.__setattr__(self, "node_graph", integers("node_graph", self.node_graph, np.int32))
+            object.__setattr__(
+                self, "node_graph", integers("node_graph", self.node_graph, np.int32)
+            )
         _check_labels(self.y, n, self.node_graph, self.name, named=len(self.class_names or ()))
         object.__setattr__(self, "y", self.y.astype(np.int32 if self.y.ndim == 1 else np.int8))
         if self.node_graph is not None:
-            graphs.check_edges(np.asarray(self.graph.senders), np.asarray(self.graph.receivers), self.node_graph)
-        lengths = {"feature_names": self.num_features, "node_names": n, "class_names": self.num_classes}
+            graphs.check_edges(
+                np.asarray(self.graph.senders), np.asarray(self.graph.receivers), self.node_graph
+            )
+        lengths = {
+            "feature_names": self.num_features,
+            "node_names": n,
+            "class_names": self.num_classes,
+        }
         for field, length in lengths.items():
             names = getattr(self, field)
-            if names is not None and (len(names) != length or isinstance(names, (str, set, frozenset))):
+            if names is not None and (
+                len(names) != length or isinstance(names, (str, set, frozenset))
+            ):
                 got = f"{type(names).__name__} of {len(names)}"
-                raise ValueError(f"{field} of {self.name} must hold {length} names in order, got a {got}")
+                raise ValueError(
+                    f"{field} of {self.name} must hold {length} names in order, got a {got}"
+                )
 
     def __repr__(self) -> str:
         graphs = "" if self.node_graph is None else f"{int(self.node_graph[-1]) + 1} graphs, "
@@ -144,26 +171,40 @@ class Dataset:
         return self.x.tocsc() if scipy.sparse.issparse(self.x) else self.x
 
     def scaled_rows(self, start: int, stop: int) -> Float32[np.ndarray, "rows d"]:
-        """The records of users ``start`` to ``stop``, scaled to [-1, 1] by the public bounds; dense."""
+        """The records of users ``start`` to ``stop``, scaled to [-1, 1] by the public bounds.
+
+        Dense.
+        """
         _check_block(start, stop, self.num_nodes)
         return self._scaled(self.x[start:stop])
 
     def scaled_columns(self, start: int, stop: int) -> Float32[np.ndarray, "n columns"]:
-        """Features ``start`` to ``stop`` of all users, scaled to [-1, 1] by the public bounds; dense."""
+        """Features ``start`` to ``stop`` of all users, scaled to [-1, 1] by the public bounds.
+
+        Dense.
+        """
         _check_block(start, stop, self.num_features)
         return self._scaled(self._columns[:, start:stop])
 
     def _scaled(self, block: Any) -> np.ndarray:
-        return scaled(block.toarray() if scipy.sparse.issparse(block) else block, self.lower, self.upper)
+        return scaled(
+            block.toarray() if scipy.sparse.issparse(block) else block, self.lower, self.upper
+        )
 
     def default_record(self) -> float:
-        """The public value, scaled, of every coordinate in a structure-only run: -1 if ``lower`` is 0, else 0."""
+        """The public value, scaled, of every coordinate in a structure-only run.
+
+        -1 if ``lower`` is 0, else 0.
+        """
         return -1.0 if self.lower == 0 else 0.0
 
     def top_features(self, k: int) -> "Dataset":
-        """The same data with only the ``k`` features that the most nodes have; ties go to the lower column.
+        """The same data with only the ``k`` features that the most nodes have.
 
-        The choice comes from the records, and no mechanism protects it: ``notes`` and ``public_choices`` say so.
+        Ties go to the lower column.
+
+        The choice comes from the records, and no mechanism protects it: ``notes`` and
+        ``public_choices`` say so.
         """
         validate.integer_in(1, self.num_features, k=k)
         frequency = np.asarray((self.x != 0).sum(0)).ravel()
@@ -179,7 +220,10 @@ class Dataset:
 
 
 def _kept(x: Any, lower: float, upper: float, name: str) -> Any:
-    """Records in float32; those with a public offset in float64, unless they are float32 already."""
+    """Records in float32.
+
+    Those with a public offset in float64, unless they are float32 already.
+    """
     if x.dtype.kind not in "biuf":
         raise ValueError(f"x of {name} must be real numbers, got {x.dtype}")
     check_step(x.dtype, lower, upper, f"x of {name}")
@@ -189,10 +233,15 @@ def _kept(x: Any, lower: float, upper: float, name: str) -> Any:
 
 
 def _real(x: Any, name: str) -> np.ndarray:
-    """Dense records, NaN where masked; refused where a cast would read words, dates or parts of complex numbers."""
+    """Dense records, NaN where masked.
+
+    Refused where a cast would read words, dates or parts of complex numbers.
+    """
     dense = np.asarray(validate.in_order(x, f"x of {name}"))
     mixed = dense.ravel() if dense.dtype.kind == "O" else ()
-    if dense.dtype.kind in "cmMSU" or not all(one is None or isinstance(one, numbers.Real) for one in mixed):
+    if dense.dtype.kind in "cmMSU" or not all(
+        one is None or isinstance(one, numbers.Real) for one in mixed
+    ):
         raise ValueError(f"x of {name} must be real numbers, got {dense.dtype}")
     return dense.astype(np.float64) if dense.dtype.kind == "O" else dense
 
@@ -215,10 +264,17 @@ def validate_records(x: Any, lower: float | int, upper: float | int, name: str) 
     if not np.isfinite(values).all():
         raise ValueError(f"x of {name} must be finite, and is not everywhere")
     zeros = sparse and len(values) < x.shape[0] * x.shape[1]
-    # Against a Python float NumPy compares in the precision of the values: float32(0.3) is within 0.3.
+    # Against a Python float NumPy compares in the precision of the values: float32(0.3) is within
+    # 0.3.
     for good, bound in (
-        ((values >= lower).all() and not (zeros and lower > 0), f"at least its declared lower bound {lower:.9g}"),
-        ((values <= upper).all() and not (zeros and upper < 0), f"at most its declared upper bound {upper:.9g}"),
+        (
+            (values >= lower).all() and not (zeros and lower > 0),
+            f"at least its declared lower bound {lower:.9g}",
+        ),
+        (
+            (values <= upper).all() and not (zeros and upper < 0),
+            f"at most its declared upper bound {upper:.9g}",
+        ),
     ):
         if not good:
             absent = " (an entry that is not stored is 0)" if sparse else ""
@@ -231,22 +287,31 @@ def validate_records(x: Any, lower: float | int, upper: float | int, name: str) 
 
 def _check_block(start: int, stop: int, size: int) -> None:
     if not 0 <= start <= stop <= size:
-        raise ValueError(f"start and stop must satisfy 0 <= start <= stop <= {size}, got {start} and {stop}")
+        raise ValueError(
+            f"start and stop must satisfy 0 <= start <= stop <= {size}, got {start} and {stop}"
+        )
 
 
 def check_bounds(lower: Any, upper: Any, name: str) -> tuple[float, float]:
-    """Bounds as two numbers; ``ValueError`` unless float32 can scale records from them to [-1, 1]."""
+    """Bounds as two numbers.
+
+    ``ValueError`` unless float32 can scale records from them to [-1, 1].
+    """
     limits = np.finfo(np.float32)
     most, least = float(limits.max), float(limits.tiny)
     named = {"lower": lower, "upper": upper}
-    low, high = (validate.number(-most, most, **{f"{end} bound of {name}": at}) for end, at in named.items())
+    low, high = (
+        validate.number(-most, most, **{f"{end} bound of {name}": at}) for end, at in named.items()
+    )
     if not least <= high - low <= 2 / least:
         wanted = f"lower < upper, apart by {least:.2g} to {2 / least:.2g}"
         raise ValueError(f"bounds of {name} must be {wanted}, got ({low}, {high})")
     return low, high
 
 
-def _check_labels(y: np.ndarray, n: int, node_graph: np.ndarray | None, name: str, *, named: int = 0) -> None:
+def _check_labels(
+    y: np.ndarray, n: int, node_graph: np.ndarray | None, name: str, *, named: int = 0
+) -> None:
     """Refuse labels that do not fit; a class without a member must be among the ``named`` first."""
     lengths = {n: "node"}
     if node_graph is not None:
@@ -255,14 +320,17 @@ def _check_labels(y: np.ndarray, n: int, node_graph: np.ndarray | None, name: st
         rise = np.diff(node_graph, prepend=0)
         if len(wrong := np.flatnonzero((rise < 0) | (rise > (np.arange(n) > 0)))):
             at = int(wrong[0])
-            got, due = int(node_graph[at]), int(node_graph[at - 1]) + 1 if at else 0
+            got = int(node_graph[at])
+            due = int(node_graph[at - 1]) + 1 if at else 0
             empty = f": graph {due} has no node" if got > due else ""
             raise ValueError(
                 f"node_graph of {name} must start at 0 and rise by 0 or 1, got {got} at node {at}{empty}"
             )
         lengths[int(node_graph[-1]) + 1] = "graph"
     if y.ndim not in (1, 2) or not np.issubdtype(y.dtype, np.integer):
-        raise ValueError(f"y of {name} must be integers with one or two axes, got {y.dtype} of shape {y.shape}")
+        raise ValueError(
+            f"y of {name} must be integers with one or two axes, got {y.dtype} of shape {y.shape}"
+        )
     if len(y) not in lengths:
         wanted = " or ".join(f"one row a {unit} ({length})" for length, unit in lengths.items())
         raise ValueError(f"y of {name} must have {wanted}, got shape {y.shape}")

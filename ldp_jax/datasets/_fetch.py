@@ -29,7 +29,10 @@ def data_folder() -> Path | None:
 
 
 def cache_folder() -> Path:
-    """Where downloads are kept: $LDP_JAX_CACHE, or the user's cache folder of the operating system."""
+    """Where downloads are kept.
+
+    $LDP_JAX_CACHE, or the user's cache folder of the operating system.
+    """
     return Path(os.environ.get(CACHE_VARIABLE) or pooch.os_cache("ldp_jax")).expanduser()
 
 
@@ -42,10 +45,10 @@ def writing_cache() -> Generator[None]:
         raise
     except OSError as error:
         number = error.errno or errno.EIO
-        wanted = (
-            f"{os.strerror(number)}; ${CACHE_VARIABLE} must name a folder that can be written, and the cache is at"
-        )
-        raise OSError(number, wanted, str(cache_folder())) from error  # the subclass that Python has for the number
+        wanted = f"{os.strerror(number)}; ${CACHE_VARIABLE} must name a folder that can be written, and the cache is at"
+        raise OSError(
+            number, wanted, str(cache_folder())
+        ) from error  # the subclass that Python has for the number
 
 
 def require_cache() -> None:
@@ -60,7 +63,10 @@ def require_cache() -> None:
 
 
 def raw_bytes(entry: Entry, raw: RawFile) -> bytes:
-    """The checked bytes of one public file: from ``$LDP_JAX_DATA/<name>/``, earlier downloads, or its address."""
+    """The checked bytes of one public file.
+
+    From ``$LDP_JAX_DATA/<name>/``, earlier downloads, or its address.
+    """
     # A file without a published digest is not kept: the parsed arrays are cached.
     folder = data_folder()
     if folder is not None and (folder / entry.name / raw.name).is_file():
@@ -75,7 +81,9 @@ def raw_bytes(entry: Entry, raw: RawFile) -> bytes:
     kept = cache_folder() / "raw" / f"{digest[:12]}-{raw.name}"
     if kept.is_file():
         data = kept.read_bytes()
-        with contextlib.suppress(ValueError):  # fetched once more; the old file goes once the new one is whole
+        with contextlib.suppress(
+            ValueError
+        ):  # fetched once more; the old file goes once the new one is whole
             raw.check(data, str(kept))
             return data
     with writing_cache():
@@ -105,7 +113,9 @@ def unavailable(entry: Entry, address: str, error: Exception | None) -> DataUnav
         address = f"no loader reads its public source, {address}"
     wanted = f"{entry.name}.npz"
     if entry.tu is not None:
-        wanted += f", {entry.tu}.zip or {entry.tu}/{entry.tu}_A.txt with the other files of that archive"
+        wanted += (
+            f", {entry.tu}.zip or {entry.tu}/{entry.tu}_A.txt with the other files of that archive"
+        )
     elif len(entry.raw) == 1:
         wanted += f" or {entry.name}/{entry.raw[0].name}"
     return DataUnavailableError(

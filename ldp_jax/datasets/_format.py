@@ -1,8 +1,9 @@
 """The uniform format: one ``.npz`` a data set, numpy arrays alone, never a pickle.
 
-Beside the arrays that :func:`ldp_jax.datasets.load` lists, a file may hold ``node_graph`` of a set of graphs, and
-UTF-8 text as uint8 arrays: ``source``, ``licence``, ``notes``, and ``feature_names``, ``node_names``,
-``class_names``, ``public_choices`` with one a line. Any other array is an extra.
+Beside the arrays that :func:`ldp_jax.datasets.load` lists, a file may hold ``node_graph`` of a set
+of graphs, and UTF-8 text as uint8 arrays: ``source``, ``licence``, ``notes``, and
+``feature_names``, ``node_names``, ``class_names``, ``public_choices`` with one a line. Any other
+array is an extra.
 """
 
 import contextlib
@@ -41,8 +42,9 @@ def build(
 ) -> Dataset:
     """Check the arrays of the uniform format and make a data set of them.
 
-    ``bounds`` and ``metadata`` stand above those of the arrays; ``max_bytes`` is of one dense record. A
-    ``ValueError`` names the file ``where``, the array, and of the graph the place; never a value of ``x`` or ``y``.
+    ``bounds`` and ``metadata`` stand above those of the arrays; ``max_bytes`` is of one dense
+    record. A ``ValueError`` names the file ``where``, the array, and of the graph the place; never
+    a value of ``x`` or ``y``.
     """
     from ldp_jax.graph import graphs  # brings jax, which naming the data sets does not need
 
@@ -53,8 +55,12 @@ def build(
         fields = _metadata(arrays, metadata or {})
         lower, upper = _bounds(arrays, bounds, name, x.shape[1])
         if clip:
-            if scipy.sparse.issparse(x) and not lower <= 0 <= upper:  # said of the bounds alone, whatever is stored
-                raise ValueError(f"clip needs bounds around 0, which absent entries are; got {lower, upper}")
+            if (
+                scipy.sparse.issparse(x) and not lower <= 0 <= upper
+            ):  # said of the bounds alone, whatever is stored
+                raise ValueError(
+                    f"clip needs bounds around 0, which absent entries are; got {lower, upper}"
+                )
             if isinstance(x, np.ndarray):
                 x = np.clip(x, lower, upper)  # in the precision of x
             else:
@@ -76,15 +82,22 @@ def build(
 def _nodes(
     arrays: Mapping[str, np.ndarray], max_bytes: int
 ) -> tuple[scipy.sparse.csr_array | np.ndarray, np.ndarray, np.ndarray | None]:
-    """Features [n, d], labels, and the graph of each node; n comes from the first of them that is there."""
-    x, y, node_graph = _features(arrays), arrays.get("y"), arrays.get("node_graph")
+    """Features [n, d], labels, and the graph of each node.
+
+    N comes from the first of them that is there.
+    """
+    x = _features(arrays)
+    y = arrays.get("y")
+    node_graph = arrays.get("node_graph")
     if x is not None and 4 * x.shape[1] > max_bytes:
         raise ValueError(
             f"x_shape declares {x.shape[1]} features: one dense record has {4 * x.shape[1]} bytes, and {max_bytes} "
             "are allowed (max_bytes=... allows another number)"
         )
     if node_graph is not None and (not node_graph.size or node_graph.ndim != 1):
-        raise ValueError(f"a set of graphs must have a graph a node, got node_graph of shape {node_graph.shape}")
+        raise ValueError(
+            f"a set of graphs must have a graph a node, got node_graph of shape {node_graph.shape}"
+        )
     if x is None:
         rows = node_graph if node_graph is not None else y
         if rows is None or not rows.ndim:
@@ -98,7 +111,9 @@ def _nodes(
 
 
 def _metadata(arrays: Mapping[str, np.ndarray], given: Mapping[str, Any]) -> dict[str, Any]:
-    fields: dict[str, Any] = {field: _text(field, arrays[field]) for field in _TEXT if field in arrays} | {**given}
+    fields: dict[str, Any] = {
+        field: _text(field, arrays[field]) for field in _TEXT if field in arrays
+    } | {**given}
     for field in _NAMES:
         if field in arrays:
             fields[field] = tuple(_text(field, arrays[field]).split("\n"))
@@ -107,11 +122,15 @@ def _metadata(arrays: Mapping[str, np.ndarray], given: Mapping[str, Any]) -> dic
 
 def _text(field: str, array: np.ndarray) -> str:
     if array.dtype != np.uint8 or array.ndim != 1:
-        raise ValueError(f"{field} must be UTF-8 text as uint8 [bytes], got {array.dtype} of shape {array.shape}")
+        raise ValueError(
+            f"{field} must be UTF-8 text as uint8 [bytes], got {array.dtype} of shape {array.shape}"
+        )
     try:
         return array.tobytes().decode("utf-8")
     except UnicodeDecodeError as error:
-        raise ValueError(f"{field} must be UTF-8 text, got other bytes from {error.start} on") from error
+        raise ValueError(
+            f"{field} must be UTF-8 text, got other bytes from {error.start} on"
+        ) from error
 
 
 def _features(arrays: Mapping[str, np.ndarray]) -> scipy.sparse.csr_array | np.ndarray | None:
@@ -119,7 +138,9 @@ def _features(arrays: Mapping[str, np.ndarray]) -> scipy.sparse.csr_array | np.n
     if "x" in arrays:
         x = arrays["x"]
         if len(absent) < len(_FEATURES) or x.ndim != 2 or not len(x) or x.dtype.kind not in "biuf":
-            raise ValueError(f"x must be real numbers [nodes, features], alone, got {x.dtype} of shape {x.shape}")
+            raise ValueError(
+                f"x must be real numbers [nodes, features], alone, got {x.dtype} of shape {x.shape}"
+            )
         return x.astype(np.promote_types(x.dtype, np.float16), copy=False)
     if len(absent) == len(_FEATURES):
         return None
@@ -137,14 +158,20 @@ def _features(arrays: Mapping[str, np.ndarray]) -> scipy.sparse.csr_array | np.n
 def checked_csr(
     indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, shape: np.ndarray, of: str = "x"
 ) -> scipy.sparse.csr_array:
-    """A matrix of floats from the arrays of its CSR form; SciPy follows damaged ones out of its memory."""
+    """A matrix of floats from the arrays of its CSR form.
+
+    SciPy follows damaged ones out of its memory.
+    """
     shape = integers(f"{of}_shape", shape, np.int64)
     if shape.shape != (2,) or shape[0] < 1 or shape[1] < 0:
         raise ValueError(f"{of}_shape must be two sizes, [nodes, features], got {shape.tolist()}")
     n, d = int(shape[0]), int(shape[1])
     if d > np.iinfo(np.int32).max:
         raise ValueError(f"{of}_shape must have at most {np.iinfo(np.int32).max} columns, got {d}")
-    indptr, indices = integers(f"{of}_indptr", indptr, np.int64), integers(f"{of}_indices", indices, np.int32)
+    indptr, indices = (
+        integers(f"{of}_indptr", indptr, np.int64),
+        integers(f"{of}_indices", indices, np.int32),
+    )
     if indptr.shape != (n + 1,) or indptr[0] != 0 or (np.diff(indptr) < 0).any():
         raise ValueError(f"{of}_indptr must be {n + 1} numbers that start at 0 and never fall")
     if indices.ndim != 1 or values.ndim != 1 or not indptr[-1] == len(indices) == len(values):
@@ -157,7 +184,9 @@ def checked_csr(
     return scipy.sparse.csr_array((values, indices, indptr.astype(np.int32)), shape=(n, d))
 
 
-def _bounds(arrays: Mapping[str, np.ndarray], given: object, name: str, width: int) -> tuple[float, float]:
+def _bounds(
+    arrays: Mapping[str, np.ndarray], given: object, name: str, width: int
+) -> tuple[float, float]:
     if given is not None:
         if not isinstance(given, (tuple, list, np.ndarray)) or len(given) != 2:
             raise ValueError(f"bounds must be a pair (lower, upper), got {shown(given)}")
@@ -166,7 +195,9 @@ def _bounds(arrays: Mapping[str, np.ndarray], given: object, name: str, width: i
         lower, upper = arrays["x_lower"], arrays["x_upper"]
         for field, value in (("x_lower", lower), ("x_upper", upper)):
             if value.size != 1 or value.dtype.kind not in "iuf":
-                raise ValueError(f"{field} must be one real number, got {value.dtype} of shape {value.shape}")
+                raise ValueError(
+                    f"{field} must be one real number, got {value.dtype} of shape {value.shape}"
+                )
         return check_bounds(lower.item(), upper.item(), name)
     if width:
         raise ValueError(
@@ -211,7 +242,9 @@ def text_array(text: str) -> np.ndarray:
 
 
 def save(dataset: Dataset, path: str | os.PathLike[str]) -> None:
-    """Write a data set as one ``.npz`` of the uniform format: equal data, equal bytes; whole or not at all.
+    """Write a data set as one ``.npz`` of the uniform format: equal data, equal bytes.
+
+    Whole or not at all.
 
     >>> import tempfile
     >>> from ldp_jax import datasets
@@ -239,7 +272,9 @@ def packed(dataset: Dataset) -> bytes:
 def replacing(path: Path) -> Generator[Path]:
     """A temporary path beside ``path`` that takes its place if the block ends well, and vanishes if not."""
     temporary = path.with_name(f".{path.name}-{secrets.token_hex(8)}")
-    temporary.touch(0o666, exist_ok=False)  # less what the umask takes: others may read a shared cache
+    temporary.touch(
+        0o666, exist_ok=False
+    )  # less what the umask takes: others may read a shared cache
     try:
         yield temporary
         temporary.replace(path)

@@ -11,7 +11,16 @@ import numpy as np
 
 from ldp_jax.core.shown import shown
 from ldp_jax.core.validate import integer_in
-from ldp_jax.datasets import _archive, _fetch, _format, gnn_benchmark, graph_sets, musae, planetoid, ppi
+from ldp_jax.datasets import (
+    _archive,
+    _fetch,
+    _format,
+    gnn_benchmark,
+    graph_sets,
+    musae,
+    planetoid,
+    ppi,
+)
 from ldp_jax.datasets._dataset import Bounds, Dataset
 from ldp_jax.datasets._registry import DEBIAN, REGISTRY, Entry, RawFile
 
@@ -49,31 +58,38 @@ def load(
 ) -> Dataset:
     """Load a public data set by name, or a user's own graph by path.
 
-    A name is looked up in this order: embedded data (``debian``); ``<name>.npz`` in $LDP_JAX_DATA; the cache of
-    parsed arrays, which $LDP_JAX_CACHE moves; TU Dortmund's files in $LDP_JAX_DATA; the public files, from
-    ``$LDP_JAX_DATA/<name>/`` or downloaded from pinned addresses. Files have the registered digests.
+    A name is looked up in this order: embedded data (``debian``); ``<name>.npz`` in $LDP_JAX_DATA;
+    the cache of parsed arrays, which $LDP_JAX_CACHE moves; TU Dortmund's files in $LDP_JAX_DATA;
+    the public files, from ``$LDP_JAX_DATA/<name>/`` or downloaded from pinned addresses. Files have
+    the registered digests.
 
-    An ``.npz`` holds arrays alone: ``edges`` [m, 2], each pair once; features, dense as ``x`` [n, d] or in CSR form
-    as ``x_indptr`` [n + 1], ``x_indices``, ``x_values`` and ``x_shape`` = [n, d], and their public bounds
-    ``x_lower`` and ``x_upper``; labels ``y`` [n], -1 where unknown. Features or labels may be left out.
+    An ``.npz`` holds arrays alone: ``edges`` [m, 2], each pair once; features, dense as ``x`` [n,
+    d] or in CSR form as ``x_indptr`` [n + 1], ``x_indices``, ``x_values`` and ``x_shape`` = [n, d],
+    and their public bounds ``x_lower`` and ``x_upper``; labels ``y`` [n], -1 where unknown.
+    Features or labels may be left out.
 
-    Files of other layouts: an ``.npz`` of the GNN benchmark (``adj_data``, ``attr_data``, ``labels``, ...) or of
-    the heterophilous benchmarks (``node_features``, ``node_labels``, ``edges``, and masks, which are extras); a set
-    of graphs in TU Dortmund's format, the folder or the ``.zip``, or in that of powerful-gnns (``.txt`` or
-    ``.zip``); a folder of Planetoid's ``ind.NAME.graph`` and the six files beside it; a graph file of
-    :func:`ldp_jax.graph.interop.open_file`, of which the graph is read, with the names of its nodes.
+    Files of other layouts: an ``.npz`` of the GNN benchmark (``adj_data``, ``attr_data``,
+    ``labels``, ...) or of the heterophilous benchmarks (``node_features``, ``node_labels``,
+    ``edges``, and masks, which are extras); a set of graphs in TU Dortmund's format, the folder or
+    the ``.zip``, or in that of powerful-gnns (``.txt`` or ``.zip``); a folder of Planetoid's
+    ``ind.NAME.graph`` and the six files beside it; a graph file of
+    :func:`ldp_jax.graph.interop.open_file`, of which the graph is read, with the names of its
+    nodes.
 
     Args:
       name_or_path: one of :func:`names`, or a path.
-      bounds: public (lower, upper) of every feature value; needed for features without declared bounds, and above
-        any declaration. Never compute them from the records.
-      clip: bring values outside the declared bounds to the nearer one; ``notes`` says so. NaN is refused.
-      clean: of graph files and benchmarks' ``.npz``, as :func:`ldp_jax.graph.interop.read` says: drop self-loops
-        and weights, and take an edge in one direction for both, where these are refused else.
-      max_bytes: the most that a file of the user may have, packed and as it declares to be unpacked.
+      bounds: public (lower, upper) of every feature value; needed for features without declared
+        bounds, and above any declaration. Never compute them from the records.
+      clip: bring values outside the declared bounds to the nearer one; ``notes`` says so. NaN is
+        refused.
+      clean: of graph files and benchmarks' ``.npz``, as :func:`ldp_jax.graph.interop.read` says:
+        drop self-loops and weights, and take an edge in one direction for both, where these are
+        refused else.
+      max_bytes: the most that a file of the user may have, packed and as it declares to be
+        unpacked.
 
-    ``ValueError`` for an unknown name, a file that is corrupt, too large or not the registered one, or contents
-    that break the format; it names no value of a record.
+    ``ValueError`` for an unknown name, a file that is corrupt, too large or not the registered one,
+    or contents that break the format; it names no value of a record.
 
     >>> from ldp_jax import datasets
     >>> debian = datasets.load("debian")
@@ -92,7 +108,9 @@ def load(
         raise ValueError(f"name_or_path must be {known}; got {shown(name_or_path)}")
     name, arrays, metadata = _read(path, clean, max_bytes)
     metadata |= {} if "source" in arrays else {"source": str(path)}
-    return _format.build(name, arrays, str(path), bounds=bounds, clip=clip, metadata=metadata, max_bytes=max_bytes)
+    return _format.build(
+        name, arrays, str(path), bounds=bounds, clip=clip, metadata=metadata, max_bytes=max_bytes
+    )
 
 
 _Read = tuple[str, dict[str, np.ndarray], dict[str, Any]]
@@ -104,14 +122,19 @@ def _read(path: Path, clean: bool, max_bytes: int) -> _Read:
         return _read_folder(path, max_bytes)
     if path.suffix not in ("", ".npz", ".zip", ".txt"):
         return _read_graph(path, clean, max_bytes)
-    data, where = _archive.read_file(path, max_bytes), str(path)
+    data = _archive.read_file(path, max_bytes)
+    where = str(path)
     if path.suffix == ".txt" and not graph_sets.is_powerful_gnns(data):
         return _read_graph(path, clean, max_bytes)
     if path.suffix in (".zip", ".txt"):
         with _archive.naming(where):
             if path.suffix == ".zip":
                 return *graph_sets.parse_zip(data, path.stem, max_bytes), {}
-            return path.stem, graph_sets.parse_powerful_gnns({path.name: data}, dataset=path.stem), {}
+            return (
+                path.stem,
+                graph_sets.parse_powerful_gnns({path.name: data}, dataset=path.stem),
+                {},
+            )
     found = _archive.array_names(data, where)
     with _archive.naming(where):
         arrays = gnn_benchmark.read(data, where, found, clean=clean, max_bytes=max_bytes)
@@ -130,7 +153,9 @@ def _read_folder(path: Path, max_bytes: int) -> _Read:
             return dataset, graph_sets.parse_tu(files, dataset=dataset, max_bytes=max_bytes), {}
     if len(pickled) == 1:
         dataset = pickled[0].name.removeprefix("ind.").removesuffix(".graph")
-        files = {f"ind.{dataset}.{part}": path / f"ind.{dataset}.{part}" for part in planetoid.PARTS}
+        files = {
+            f"ind.{dataset}.{part}": path / f"ind.{dataset}.{part}" for part in planetoid.PARTS
+        }
         read = {name: _archive.read_file(place, max_bytes) for name, place in files.items()}
         with _archive.naming(str(path)):
             return dataset, planetoid.parse_users(read, dataset=dataset, max_bytes=max_bytes), {}
@@ -209,9 +234,11 @@ def _digest_path(path: Path) -> Path:
 def parse(entry: Entry) -> dict[str, np.ndarray]:
     """The arrays of the uniform format, from the checked public files of a data set."""
     assert entry.parser is not None
-    parser, options = _PARSERS[entry.parser], dict[str, Any](entry.options)
+    parser = _PARSERS[entry.parser]
+    options = dict[str, Any](entry.options)
     if entry.tu is not None and (files := _users_tu(entry.tu)):
-        parser, options = graph_sets.parse_tu, dict[str, Any](dataset=entry.tu)
+        parser = graph_sets.parse_tu
+        options = dict[str, Any](dataset=entry.tu)
     else:
         files = {raw.name: _fetch.raw_bytes(entry, raw) for raw in entry.raw}
     with _archive.naming(f"the public files of {entry.name} ({', '.join(files)}) do not parse"):
@@ -227,7 +254,11 @@ def _users_tu(dataset: str) -> dict[str, bytes]:
 
 
 def _checked(
-    entry: Entry, arrays: Mapping[str, np.ndarray], where: str, bounds: Bounds | None = None, clip: bool = False
+    entry: Entry,
+    arrays: Mapping[str, np.ndarray],
+    where: str,
+    bounds: Bounds | None = None,
+    clip: bool = False,
 ) -> Dataset:
     metadata: dict[str, Any] = {"licence": entry.licence, "notes": entry.notes}
     if entry is not DEBIAN:  # its file says which dump it was made of

@@ -10,7 +10,10 @@ from typing import Any
 
 @dataclasses.dataclass(frozen=True)
 class RawFile:
-    """One public file: its pinned address, and the sha256 of its bytes, or ``blob``, git's name of them."""
+    """One public file.
+
+    Its pinned address, and the sha256 of its bytes, or ``blob``, git's name of them.
+    """
 
     url: str
     blob: str | None = None
@@ -22,11 +25,18 @@ class RawFile:
         return self.url.rpartition("/")[2]
 
     def check(self, data: bytes, where: str) -> None:
-        """Refuse bytes that are not the published ones; without any digest the counts decide later."""
+        """Refuse bytes that are not the published ones.
+
+        Without any digest the counts decide later.
+        """
         if self.sha256 is not None:
-            kind, wanted, got = "sha256", self.sha256, hashlib.sha256(data).hexdigest()
+            kind = "sha256"
+            wanted = self.sha256
+            got = hashlib.sha256(data).hexdigest()
         elif self.blob is not None:
-            kind, wanted, got = "git blob id", self.blob, git_blob_id(data)
+            kind = "git blob id"
+            wanted = self.blob
+            got = git_blob_id(data)
         else:
             return
         if got != wanted:
@@ -44,10 +54,13 @@ def git_blob_id(data: bytes) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """One data set that is known by name; a count, over all graphs, is ``None`` where no source states it exactly.
+    """One data set that is known by name.
 
-    ``npz_sha256`` is of the file in the uniform format; ``parser`` and its ``options`` read the public files
-    ``raw``; ``tu`` is what TU Dortmund calls the set, where a user's copy of their files serves too.
+    A count, over all graphs, is ``None`` where no source states it exactly.
+
+    ``npz_sha256`` is of the file in the uniform format; ``parser`` and its ``options`` read the
+    public files ``raw``; ``tu`` is what TU Dortmund calls the set, where a user's copy of their
+    files serves too.
     """
 
     name: str
@@ -78,7 +91,9 @@ def _registry(text: str) -> dict[str, Entry]:
 
     def entry(name: str, fields: dict[str, Any]) -> Entry:
         low, high = listed["bounds"][fields["bounds"]]
-        raw = tuple(RawFile(**{**file, "url": address(file["url"])}) for file in fields.get("raw", ()))
+        raw = tuple(
+            RawFile(**{**file, "url": address(file["url"])}) for file in fields.get("raw", ())
+        )
         complete: dict[str, Any] = {"nodes": None, "edges": None, "graphs": None, **fields}
         complete |= {"bounds": (low, high), "source": address(fields["source"]), "raw": raw}
         return Entry(name, **complete)

@@ -1,4 +1,7 @@
-"""A graph with records, and sets of graphs, drawn from models: for tests and demonstrations of any size."""
+"""A graph with records, and sets of graphs, drawn from models.
+
+For tests and demonstrations of any size.
+"""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -17,7 +20,9 @@ _Classes = Callable[[int], tuple[np.ndarray, np.ndarray]]  # of both ends of so 
 
 _ROUNDS = 200
 _SWAPS = 100  # proposed for each edge; the number of triangles stops falling after about ten
-_LARGEST_WEIGHT = 30.0  # hubs are cut at this many times the least weight, or they would exhaust their pairs
+_LARGEST_WEIGHT = (
+    30.0  # hubs are cut at this many times the least weight, or they would exhaust their pairs
+)
 
 
 def synthetic(
@@ -34,13 +39,14 @@ def synthetic(
 ) -> Dataset:
     """Draw an attributed degree-corrected block model with a chosen edge homophily.
 
-    Classes are nearly equal in size. Each of ``num_nodes mean_degree / 2`` edges joins two nodes of one class with
-    probability ``homophily``; within classes ends are drawn in proportion to node weights from a power law. Each of
-    about ``words_per_node`` words of a node comes, with probability ``topicality``, from those of its class (word j
-    belongs to class j mod ``num_classes``), else from all, in both cases by Zipf's law. A feature is 1 where its
-    word was drawn. Time and memory are O(nodes + edges + words). ``ValueError`` for less than 2 classes, fewer
-    nodes or features than classes, a probability outside [0, 1], a mean <= 0, ``degree_exponent`` (of the power
-    law) <= 2, or a graph too dense for its number of nodes.
+    Classes are nearly equal in size. Each of ``num_nodes mean_degree / 2`` edges joins two nodes of
+    one class with probability ``homophily``; within classes ends are drawn in proportion to node
+    weights from a power law. Each of about ``words_per_node`` words of a node comes, with
+    probability ``topicality``, from those of its class (word j belongs to class j mod
+    ``num_classes``), else from all, in both cases by Zipf's law. A feature is 1 where its word was
+    drawn. Time and memory are O(nodes + edges + words). ``ValueError`` for less than 2 classes,
+    fewer nodes or features than classes, a probability outside [0, 1], a mean <= 0,
+    ``degree_exponent`` (of the power law) <= 2, or a graph too dense for its number of nodes.
 
     >>> import jax
     >>> data = synthetic(jax.random.key(0), num_nodes=100, num_classes=4, num_features=50,
@@ -124,7 +130,12 @@ def _edges(
 
 
 def _distinct(
-    rng: np.random.Generator, nodes: _Weighted, classes: _Classes, count: int, n: int, mean_degree: float | int
+    rng: np.random.Generator,
+    nodes: _Weighted,
+    classes: _Classes,
+    count: int,
+    n: int,
+    mean_degree: float | int,
 ) -> np.ndarray:
     """``count`` distinct pairs, the first that are drawn."""
     found = np.zeros(0, np.int64)
@@ -137,7 +148,9 @@ def _distinct(
         code = np.concatenate([found, (np.minimum(u, v) * n + np.maximum(u, v))[u != v]])
         _, first = np.unique(code, return_index=True)
         found = code[np.sort(first)][:count]
-    raise ValueError(f"mean_degree must be lower for {n} nodes with such unequal weights, got {mean_degree}")
+    raise ValueError(
+        f"mean_degree must be lower for {n} nodes with such unequal weights, got {mean_degree}"
+    )
 
 
 def _words(
@@ -150,7 +163,9 @@ def _words(
 ) -> scipy.sparse.csr_array:
     n = len(y)
     node = np.repeat(np.arange(n), rng.poisson(words_per_node, n))
-    zipf = 1 / (1 + np.arange(num_features) // num_classes)  # the classes have equally frequent words
+    zipf = 1 / (
+        1 + np.arange(num_features) // num_classes
+    )  # the classes have equally frequent words
     word = rng.choice(num_features, len(node), p=zipf / zipf.sum())
     topical = rng.random(len(node)) < topicality
     word[topical] += y[node[topical]] - word[topical] % num_classes
@@ -159,7 +174,11 @@ def _words(
     code = np.unique(node * num_features + word)
     indptr = np.searchsorted(code, np.arange(n + 1) * num_features)
     return scipy.sparse.csr_array(
-        (np.ones(len(code), np.float32), (code % num_features).astype(np.int32), indptr.astype(np.int32)),
+        (
+            np.ones(len(code), np.float32),
+            (code % num_features).astype(np.int32),
+            indptr.astype(np.int32),
+        ),
         shape=(n, num_features),
     )
 
@@ -173,13 +192,15 @@ def synthetic_graphs(
     within: float | int = 0.8,
     across: float | int = 0.02,
 ) -> Dataset:
-    """Draw graphs of two classes that degrees cannot tell apart: communities (1), and the same rewired (0).
+    """Draw graphs of two classes that degrees cannot tell apart.
 
-    Pairs within a group are joined with probability ``within``, others with ``across``. Half of the graphs, at
-    random, are then rewired by double-edge swaps (a-b and c-d become a-d and c-b): every degree is kept, and all
-    else is forgotten. Time and memory are O(pairs of nodes). ``num_nodes`` >= 4 are the least and most nodes of a
-    graph, ``group_size`` of a group; both are uniform. ``ValueError`` for a parameter outside its range, or 2^31
-    pairs of nodes.
+    Communities (1), and the same rewired (0).
+
+    Pairs within a group are joined with probability ``within``, others with ``across``. Half of the
+    graphs, at random, are then rewired by double-edge swaps (a-b and c-d become a-d and c-b): every
+    degree is kept, and all else is forgotten. Time and memory are O(pairs of nodes). ``num_nodes``
+    >= 4 are the least and most nodes of a graph, ``group_size`` of a group; both are uniform.
+    ``ValueError`` for a parameter outside its range, or 2^31 pairs of nodes.
 
     >>> import jax
     >>> data = synthetic_graphs(jax.random.key(0), num_graphs=10)
@@ -202,7 +223,9 @@ def synthetic_graphs(
     first = np.cumsum(sizes) - sizes
     n = int(sizes.sum())
     node_graph = np.repeat(np.arange(num_graphs, dtype=np.int32), sizes)
-    lengths = rng.integers(smallest, largest + 1, n + num_graphs)  # more than enough: a group has a node
+    lengths = rng.integers(
+        smallest, largest + 1, n + num_graphs
+    )  # more than enough: a group has a node
     # Groups follow each other through all nodes, and a graph begins a new one.
     starts = np.zeros(n, bool)
     ends = np.cumsum(lengths)
@@ -254,9 +277,13 @@ def _rewired(rng: np.random.Generator, edges: np.ndarray, node_graph: np.ndarray
         (a, b), (c, d) = edges[one].T, edges[one + 1].T
         proposed = np.concatenate([_code(a, d, n), _code(c, b, n)])
         _, inverse, count = np.unique(
-            np.concatenate([_code(edges[:, 0], edges[:, 1], n), proposed]), return_inverse=True, return_counts=True
+            np.concatenate([_code(edges[:, 0], edges[:, 1], n), proposed]),
+            return_inverse=True,
+            return_counts=True,
         )
-        alone = (count[inverse] == 1)[len(edges) :].reshape(2, -1).all(0)  # neither there nor proposed twice
+        alone = (
+            (count[inverse] == 1)[len(edges) :].reshape(2, -1).all(0)
+        )  # neither there nor proposed twice
         kept = alone & (a != d) & (c != b)
         edges[one[kept]] = np.stack([a, d], 1)[kept]
         edges[one[kept] + 1] = np.stack([c, b], 1)[kept]

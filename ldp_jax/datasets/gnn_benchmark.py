@@ -18,7 +18,10 @@ _HETEROPHILOUS = {"edges", "node_features", "node_labels"}
 
 
 def parse(files: Mapping[str, bytes], *, largest_component: bool) -> dict[str, np.ndarray]:
-    """The arrays of the uniform format; with ``largest_component`` of that alone, its nodes in their old order."""
+    """The arrays of the uniform format.
+
+    With ``largest_component`` of that alone, its nodes in their old order.
+    """
     ((name, data),) = files.items()
     needed = [f"{part}_{field}" for part in ("adj", "attr") for field in _FIELDS]
     arrays = read_arrays(data, name, names=[*needed, "labels"])
@@ -43,7 +46,8 @@ def read(
     """The arrays of the uniform format from a user's file whose arrays are called ``found``.
 
     None where it has neither layout. The rule for weights and directions is that of
-    :func:`ldp_jax.graph.interop.read`, with ``clean``. The masks of the heterophilous benchmarks are extras.
+    :func:`ldp_jax.graph.interop.read`, with ``clean``. The masks of the heterophilous benchmarks
+    are extras.
     """
     if {*found} >= _HETEROPHILOUS and "y" not in found:
         arrays = read_arrays(data, where, max_bytes)
@@ -53,7 +57,11 @@ def read(
         return arrays | {"edges": _edges(arrays["edges"], len(y), clean), "x": x, "y": y}
     if not {*found} >= _ADJACENCY:
         return None
-    features = {f"attr_{field}" for field in _FIELDS} if "attr_data" in found else {"attr_matrix"} & {*found}
+    features = (
+        {f"attr_{field}" for field in _FIELDS}
+        if "attr_data" in found
+        else {"attr_matrix"} & {*found}
+    )
     arrays = read_arrays(data, where, max_bytes, [*_ADJACENCY, *features, *({"labels"} & {*found})])
     values, indices, indptr, shape = (arrays[f"adj_{field}"] for field in _FIELDS)
     made = {"edges": _edges(checked_csr(indptr, indices, values, shape, of="adj"), None, clean)}

@@ -1,6 +1,7 @@
 """Sets of graphs: the text format of TU Dortmund, and that of ``weihua916/powerful-gnns``.
 
-Messages number graphs and nodes as the files do: from 1 in TU's, from 0 in the other. No message holds a class.
+Messages number graphs and nodes as the files do: from 1 in TU's, from 0 in the other. No message
+holds a class.
 """
 
 import contextlib
@@ -23,30 +24,47 @@ _END = "the end of the file (is it cut short?)"
 
 
 def tu_files(folder: Path, dataset: str, max_bytes: int = MAX_BYTES) -> dict[str, bytes]:
-    """The files of a set in a folder, for :func:`parse_tu`: all that are unpacked, or the archive, or nothing."""
+    """The files of a set in a folder, for :func:`parse_tu`.
+
+    All that are unpacked, or the archive, or nothing.
+    """
     place = lambda part: folder / f"{dataset}_{part}.txt"
     packed = folder / f"{dataset}.zip"
     if any(place(part).is_file() for part in _NEEDED):
         there = [part for part in (*_READ, *_UNREAD) if part in _NEEDED or place(part).is_file()]
-        return {place(part).name: b"" if part in _UNREAD else read_file(place(part), max_bytes) for part in there}
+        return {
+            place(part).name: b"" if part in _UNREAD else read_file(place(part), max_bytes)
+            for part in there
+        }
     return {packed.name: read_file(packed, max_bytes)} if packed.is_file() else {}
 
 
-def parse_tu(files: Mapping[str, bytes], *, dataset: str, max_bytes: int = MAX_BYTES) -> dict[str, np.ndarray]:
+def parse_tu(
+    files: Mapping[str, bytes], *, dataset: str, max_bytes: int = MAX_BYTES
+) -> dict[str, np.ndarray]:
     """A set of graphs in the format of TU Dortmund.
 
     ``_A.txt`` has one directed edge a line, ``_graph_indicator.txt`` the graph of each node and
-    ``_graph_labels.txt`` the class of each graph, all ids from 1; edges all in both directions, or all in one.
-    Nodes are sorted by graph; classes are numbered by value. Optional ``_node_attributes.txt`` are the features,
-    ``_node_labels.txt`` and ``_graph_attributes.txt`` extras. Labels and attributes of edges are not read, as
-    ``notes`` says. ``files`` are the one archive, whose members may declare ``max_bytes``, or those of ``dataset``.
+    ``_graph_labels.txt`` the class of each graph, all ids from 1; edges all in both directions, or
+    all in one. Nodes are sorted by graph; classes are numbered by value. Optional
+    ``_node_attributes.txt`` are the features, ``_node_labels.txt`` and ``_graph_attributes.txt``
+    extras. Labels and attributes of edges are not read, as ``notes`` says. ``files`` are the one
+    archive, whose members may declare ``max_bytes``, or those of ``dataset``.
     """
     name = lambda part: f"{dataset}_{part}.txt"
-    listed = files if name("A") in files or len(files) > 1 else member_names(next(iter(files.values())))
-    there = [part for part in (*_READ, *_UNREAD) if name(part) in listed or f"{dataset}/{name(part)}" in listed]
+    listed = (
+        files if name("A") in files or len(files) > 1 else member_names(next(iter(files.values())))
+    )
+    there = [
+        part
+        for part in (*_READ, *_UNREAD)
+        if name(part) in listed or f"{dataset}/{name(part)}" in listed
+    ]
 
     def text(part: str) -> tuple[bytes, str]:
-        return _text(files, max_bytes, name(part), f"{dataset}/{name(part)}", name(part)), name(part)
+        return _text(files, max_bytes, name(part), f"{dataset}/{name(part)}", name(part)), name(
+            part
+        )
 
     texts = [text(part) for part in _NEEDED]
     pairs = table(*texts[0], "edge", 2) - 1
@@ -76,25 +94,34 @@ def parse_tu(files: Mapping[str, bytes], *, dataset: str, max_bytes: int = MAX_B
             "node_labels", _a_line(found, n, name("node_labels"), "node")[order, 0], np.int32
         )
     if "node_attributes" in there:
-        arrays["x"] = _a_line(_reals(*text("node_attributes")), n, name("node_attributes"), "node")[order]
+        arrays["x"] = _a_line(_reals(*text("node_attributes")), n, name("node_attributes"), "node")[
+            order
+        ]
     if "graph_attributes" in there:
         found = _reals(*text("graph_attributes"))
         with np.errstate(over="ignore"):
-            arrays["graph_attributes"] = _a_line(found, len(labels), name("graph_attributes"), "graph").astype(
-                np.float32
-            )
+            arrays["graph_attributes"] = _a_line(
+                found, len(labels), name("graph_attributes"), "graph"
+            ).astype(np.float32)
     unread = ", ".join(name(part) for part in _UNREAD if part in there)
-    return arrays | ({"notes": np.frombuffer(f"Not read: {unread}.".encode(), np.uint8)} if unread else {})
+    return arrays | (
+        {"notes": np.frombuffer(f"Not read: {unread}.".encode(), np.uint8)} if unread else {}
+    )
 
 
 def _reals(text: bytes, name: str) -> np.ndarray:
-    """Lines of as many real numbers each, with commas between; float64 [lines, k]. The message shows no line."""
+    """Lines of as many real numbers each, with commas between; float64 [lines, k].
+
+    The message shows no line.
+    """
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of no line, which the caller refuses
             return np.loadtxt(io.BytesIO(text), np.float64, comments=None, delimiter=",", ndmin=2)
     except (ValueError, OverflowError):
-        raise ValueError(f"each line of {name} must hold as many real numbers, with commas between") from None
+        raise ValueError(
+            f"each line of {name} must hold as many real numbers, with commas between"
+        ) from None
 
 
 def _a_line(found: np.ndarray, count: int, name: str, unit: str) -> np.ndarray:
@@ -104,7 +131,10 @@ def _a_line(found: np.ndarray, count: int, name: str, unit: str) -> np.ndarray:
 
 
 def parse_zip(data: bytes, stem: str, max_bytes: int) -> tuple[str, dict[str, np.ndarray]]:
-    """The name and the arrays of the one set in an archive, of either format; of several that which is named so."""
+    """The name and the arrays of the one set in an archive, of either format.
+
+    Of several that which is named so.
+    """
     members = [name for name in member_names(data) if not name.startswith("__MACOSX/")]
     sets = [name for name in members if name.endswith("_A.txt")]
     tu = bool(sets)
@@ -140,7 +170,9 @@ def is_powerful_gnns(text: bytes) -> bool:
     """Whether a text file begins as a set of graphs does, with one number, or is all in one line."""
     lines = [line for line in text.split(b"\n", 100) if line.strip()]
     words = re.split(rb"[\s,]+", lines[0].partition(b"{")[0].strip()) if lines else [b""]
-    return words[0][:1] not in (b"#", b"%") and (len(words) == 1 or (len(lines) == 1 and len(words) > 3))
+    return words[0][:1] not in (b"#", b"%") and (
+        len(words) == 1 or (len(lines) == 1 and len(words) > 3)
+    )
 
 
 def parse_powerful_gnns(
@@ -148,12 +180,15 @@ def parse_powerful_gnns(
 ) -> dict[str, np.ndarray]:
     """A set of graphs in the format of powerful-gnns: whole numbers in one text file.
 
-    First the number of graphs; for each graph its number of nodes and its class; for each node a tag (ignored), the
-    number of its neighbours, and their ids within the graph from 0. Edges are listed all at both ends, or all at
-    one; classes are numbered by value. ``files`` are the one archive or the text file of ``dataset``.
+    First the number of graphs; for each graph its number of nodes and its class; for each node a
+    tag (ignored), the number of its neighbours, and their ids within the graph from 0. Edges are
+    listed all at both ends, or all at one; classes are numbered by value. ``files`` are the one
+    archive or the text file of ``dataset``.
     """
     name = f"{dataset}/{dataset}.txt"
-    numbers, rest = _leading_numbers(_text(files, max_bytes, f"{dataset}.txt", f"dataset/{name}", name))
+    numbers, rest = _leading_numbers(
+        _text(files, max_bytes, f"{dataset}.txt", f"dataset/{name}", name)
+    )
     if not len(numbers) or numbers[0] < 1:
         got = numbers[0] if len(numbers) else rest
         raise ValueError(f"{name} must begin with the number of its graphs, got {got}")
@@ -173,7 +208,9 @@ def parse_powerful_gnns(
                 degree = int(numbers[at + 1])
                 mine = numbers[at + 2 : at + 2 + degree]
                 if degree < 0 or (len(mine) and not 0 <= mine.min() <= mine.max() < size):
-                    raise ValueError(f"{name}: neighbours in graph {graph} must be {degree} nodes in [0, {size})")
+                    raise ValueError(
+                        f"{name}: neighbours in graph {graph} must be {degree} nodes in [0, {size})"
+                    )
                 if len(mine) < degree:
                     raise IndexError(at)
                 degrees.append(degree)
@@ -191,7 +228,14 @@ def parse_powerful_gnns(
         raise ValueError(f"{name} must end after {numbers[0]} graphs, got {got}")
     pairs = np.stack([np.repeat(np.arange(start), degrees), np.concatenate(neighbours)], 1)
     graph = np.repeat(np.arange(len(sizes)), sizes)
-    return _arrays(name, pairs, graph, np.array(labels), np.arange(start) - (np.cumsum(sizes) - sizes)[graph], 0)
+    return _arrays(
+        name,
+        pairs,
+        graph,
+        np.array(labels),
+        np.arange(start) - (np.cumsum(sizes) - sizes)[graph],
+        0,
+    )
 
 
 def _text(files: Mapping[str, bytes], max_bytes: int, name: str, *members: str) -> bytes:
@@ -212,16 +256,23 @@ def _leading_numbers(text: bytes) -> tuple[np.ndarray, str]:
 
 
 def _arrays(
-    where: str, pairs: np.ndarray, graph: np.ndarray, labels: np.ndarray, ids: np.ndarray, first: int
+    where: str,
+    pairs: np.ndarray,
+    graph: np.ndarray,
+    labels: np.ndarray,
+    ids: np.ndarray,
+    first: int,
 ) -> dict[str, np.ndarray]:
     """The arrays of the uniform format, after the checks that both formats share."""
-    # ``pairs`` are directed, ``graph`` [n] each node's graph, both from 0. Messages call nodes by ``ids`` [n], and
-    # the first graph ``first``.
+    # ``pairs`` are directed, ``graph`` [n] each node's graph, both from 0. Messages call nodes by
+    # ``ids`` [n], and the first graph ``first``.
     if not len(labels):
         raise ValueError(f"{where} must hold a graph, got none")
     empty = np.flatnonzero(np.bincount(graph, minlength=len(labels)) == 0)
     if len(empty):
-        raise ValueError(f"{where}: graph {empty[0] + first} must have a node, got none but a label")
+        raise ValueError(
+            f"{where}: graph {empty[0] + first} must have a node, got none but a label"
+        )
     across = np.flatnonzero(graph[pairs[:, 0]] != graph[pairs[:, 1]])
     if len(across):
         u, v = pairs[across[0]]

@@ -1,6 +1,7 @@
 """Facebook pages, Wikipedia and Twitch from ``benedekrozemberczki/MUSAE``, and LastFM Asia from ``FEATHER``.
 
-Each has edges (a header, then two ids a line), attributes by id as JSON, and a table of targets; digests pin them.
+Each has edges (a header, then two ids a line), attributes by id as JSON, and a table of targets;
+digests pin them.
 """
 
 import csv
@@ -14,15 +15,25 @@ from ldp_jax.datasets._arrays import attribute_arrays, simple_edges, table
 
 
 def parse(
-    files: Mapping[str, bytes], *, stem: str, label: str, num_features: int, karateclub_above: int | None = None
+    files: Mapping[str, bytes],
+    *,
+    stem: str,
+    label: str,
+    num_features: int,
+    karateclub_above: int | None = None,
 ) -> dict[str, np.ndarray]:
-    """The arrays of the uniform format, from files whose names begin with ``stem``; accounts are left out.
+    """The arrays of the uniform format, from files whose names begin with ``stem``.
 
-    Classes are those of ``label``: ``page_type`` (in alphabetical order), ``traffic`` (above its median; extras are
-    ``target``, the figures, and ``y_karateclub``, above ``karateclub_above``) or ``mature`` (the flag).
+    Accounts are left out.
+
+    Classes are those of ``label``: ``page_type`` (in alphabetical order), ``traffic`` (above its
+    median; extras are ``target``, the figures, and ``y_karateclub``, above ``karateclub_above``) or
+    ``mature`` (the flag).
     """
     id_column = "new_id" if label == "mature" else "id"
-    values = _column(files[f"{stem}_target.csv"], id_column, "target" if label == "traffic" else label)
+    values = _column(
+        files[f"{stem}_target.csv"], id_column, "target" if label == "traffic" else label
+    )
     extras: dict[str, np.ndarray] = {}
     if label == "traffic":
         target = extras["target"] = np.array(list(map(int, values)), np.int64)
@@ -39,7 +50,9 @@ def parse(
     }
 
 
-def parse_feather(files: Mapping[str, bytes], *, num_features: int, keep_classes: int) -> dict[str, np.ndarray]:
+def parse_feather(
+    files: Mapping[str, bytes], *, num_features: int, keep_classes: int
+) -> dict[str, np.ndarray]:
     """LastFM Asia: liked artists and countries, of the nodes of the largest classes (of two as large the lower).
 
     The extras ``orig_id`` and ``orig_class`` are the numbers before the filter.
@@ -65,7 +78,10 @@ def _pairs(data: bytes) -> np.ndarray:
 
 
 def _column(data: bytes, id_column: str, column: str) -> list[str]:
-    """One value a node, from rows in any order; of a node that is listed twice the last row counts."""
+    """One value a node, from rows in any order.
+
+    Of a node that is listed twice the last row counts.
+    """
     rows = csv.DictReader(io.StringIO(data.decode("utf-8"), newline=""))
     found = {int(row[id_column]): row[column] for row in rows}
     return [found[node] for node in range(len(found))]

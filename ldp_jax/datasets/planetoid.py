@@ -1,7 +1,8 @@
 """Cora, Citeseer and Pubmed from the files of ``kimiyoung/planetoid``: ``ind.<name>.*``.
 
-Seven of the eight are pickles. Nothing of them is run: the reader makes numbers, lists and dictionaries alone, and
-arrays of plain numbers from their bytes. Files of a name are opened after their sha256 matched.
+Seven of the eight are pickles. Nothing of them is run: the reader makes numbers, lists and
+dictionaries alone, and arrays of plain numbers from their bytes. Files of a name are opened after
+their sha256 matched.
 """
 
 import io
@@ -61,13 +62,17 @@ class _Matrix:
 def _rebuild(cls: type, base: type, state: object) -> _Matrix:
     """The one use of ``copyreg._reconstructor`` in these files."""
     if cls is not _Matrix or base is not object or state is not None:
-        raise pickle.UnpicklingError(f"pickle asks to rebuild {cls.__name__}, which no such file needs")
+        raise pickle.UnpicklingError(
+            f"pickle asks to rebuild {cls.__name__}, which no such file needs"
+        )
     return _Matrix()
 
 
 def _reconstruct(cls: type, *_: object) -> _Array:
     if cls is not _Array:
-        raise pickle.UnpicklingError(f"pickle asks to rebuild {cls.__name__}, which no such file needs")
+        raise pickle.UnpicklingError(
+            f"pickle asks to rebuild {cls.__name__}, which no such file needs"
+        )
     return _Array()
 
 
@@ -95,7 +100,9 @@ class _Unpickler(pickle.Unpickler):
         try:
             return _ADMITTED[module, name]
         except KeyError:
-            raise pickle.UnpicklingError(f"pickle asks for {module}.{name}, which no such file needs") from None
+            raise pickle.UnpicklingError(
+                f"pickle asks for {module}.{name}, which no such file needs"
+            ) from None
 
 
 def unpickle(data: bytes) -> Any:
@@ -104,20 +111,25 @@ def unpickle(data: bytes) -> Any:
         # Others may claim memory for what is not there.
         place = argument if opcode.name.endswith("PUT") else 0
         if opcode.proto > 2 or not isinstance(place, int) or place > len(data):
-            raise pickle.UnpicklingError("pickle must be of protocol 2 or lower, as Python 2 writes them")
+            raise pickle.UnpicklingError(
+                "pickle must be of protocol 2 or lower, as Python 2 writes them"
+            )
     return _Unpickler(io.BytesIO(data), fix_imports=False, encoding="latin1").load()
 
 
 def parse(files: Mapping[str, bytes], *, dataset: str) -> dict[str, np.ndarray]:
     """The arrays of the uniform format, with the public ``split`` (1 train, 2 validation, 3 test, 0 none).
 
-    The test nodes stand in ``tx`` and ``ty`` in the order of ``test.index``; ids that this index leaves out
-    (isolated nodes of Citeseer) have neither features nor a label and get zeros and class 0.
+    The test nodes stand in ``tx`` and ``ty`` in the order of ``test.index``; ids that this index
+    leaves out (isolated nodes of Citeseer) have neither features nor a label and get zeros and
+    class 0.
     """
     return _arrays(*_parts(files, dataset), unlabelled=0)
 
 
-def parse_users(files: Mapping[str, bytes], *, dataset: str, max_bytes: int) -> dict[str, np.ndarray]:
+def parse_users(
+    files: Mapping[str, bytes], *, dataset: str, max_bytes: int
+) -> dict[str, np.ndarray]:
     """:func:`parse` of files that no digest pins: a node without a label has class -1."""
     try:
         parts, test = _parts(files, dataset)
@@ -126,13 +138,16 @@ def parse_users(files: Mapping[str, bytes], *, dataset: str, max_bytes: int) -> 
         placed = np.concatenate([np.arange(rows[0]), test])
         good = {
             "as many rows of features as of labels, and a line of test.index for each test row": (
-                rows == (len(parts["ally"].values), len(parts["ty"].values)) and rows[1] == len(test) > 0
+                rows == (len(parts["ally"].values), len(parts["ty"].values))
+                and rows[1] == len(test) > 0
             ),
             "each node once in test.index, and none beside those before": (
                 placed.min() >= 0 and len(np.unique(placed)) == len(placed)
             ),
-            f"ids in test.index whose features fit in {max_bytes} bytes": 8 * placed.max() < max_bytes,
-            "rows of 0 and of at most one 1 as labels": np.isin(hot, (0, 1)).all() and hot.sum(1).max() <= 1,
+            f"ids in test.index whose features fit in {max_bytes} bytes": 8 * placed.max()
+            < max_bytes,
+            "rows of 0 and of at most one 1 as labels": np.isin(hot, (0, 1)).all()
+            and hot.sum(1).max() <= 1,
         }
         missing = [what for what, holds in good.items() if not holds]
         arrays = None if missing else _arrays(parts, test, unlabelled=-1)
@@ -151,12 +166,19 @@ def _parts(files: Mapping[str, bytes], dataset: str) -> tuple[dict[str, Any], np
     return parts, whole_numbers(files[f"ind.{dataset}.test.index"])
 
 
-def _arrays(parts: Mapping[str, Any], test: np.ndarray, *, unlabelled: int) -> dict[str, np.ndarray]:
-    allx, tx = parts["allx"].csr(), parts["tx"].csr()
-    labelled, known, n = len(parts["y"].values), allx.shape[0], int(test.max()) + 1
+def _arrays(
+    parts: Mapping[str, Any], test: np.ndarray, *, unlabelled: int
+) -> dict[str, np.ndarray]:
+    allx = parts["allx"].csr()
+    tx = parts["tx"].csr()
+    labelled = len(parts["y"].values)
+    known = allx.shape[0]
+    n = int(test.max()) + 1
     stacked = scipy.sparse.vstack([allx, tx]).tocoo()
     node_of_row = np.concatenate([np.arange(known), test])
-    x = scipy.sparse.coo_array((stacked.data, (node_of_row[stacked.row], stacked.col)), shape=(n, allx.shape[1]))
+    x = scipy.sparse.coo_array(
+        (stacked.data, (node_of_row[stacked.row], stacked.col)), shape=(n, allx.shape[1])
+    )
     hot = np.concatenate([parts["ally"].values, parts["ty"].values])
     y = np.full(n, unlabelled, np.int32)
     y[node_of_row] = np.where(hot.any(1), hot.argmax(1), unlabelled)
@@ -166,5 +188,9 @@ def _arrays(parts: Mapping[str, Any], test: np.ndarray, *, unlabelled: int) -> d
     split[test] = 3
     lists = parts["graph"].values()
     ends = np.repeat(list(parts["graph"]), list(map(len, lists))), list(chain(*lists))
-    pairs = integers("graph", np.stack(ends, 1), np.int64) if len(ends[0]) else np.zeros((0, 2), np.int64)
+    pairs = (
+        integers("graph", np.stack(ends, 1), np.int64)
+        if len(ends[0])
+        else np.zeros((0, 2), np.int64)
+    )
     return {"edges": simple_edges(pairs), **csr_arrays(x), "y": y, "split": split}

@@ -1,8 +1,9 @@
 """PPI: which proteins interact in 24 human tissues, from the archive ``ppi.zip`` of ``data.dgl.ai``.
 
-For each of ``train``, ``valid`` and ``test`` the archive has ``_graph.json`` (nodes and directed links, by row),
-``_graph_id.npy`` (the graph of each row, numbered from 1 on), ``_feats.npy`` and ``_labels.npy``. Its digest is
-pinned. A copy at ``$LDP_JAX_DATA/ppi/ppi.zip`` comes before a download.
+For each of ``train``, ``valid`` and ``test`` the archive has ``_graph.json`` (nodes and directed
+links, by row), ``_graph_id.npy`` (the graph of each row, numbered from 1 on), ``_feats.npy`` and
+``_labels.npy``. Its digest is pinned. A copy at ``$LDP_JAX_DATA/ppi/ppi.zip`` comes before a
+download.
 """
 
 import json
@@ -20,16 +21,21 @@ _TOLERANCE = 1e-6  # of standardised values, which the archive rounds to float64
 def parse(files: Mapping[str, bytes], *, graphs: Sequence[int]) -> dict[str, np.ndarray]:
     """The arrays of the uniform format: the graphs of all three splits, one after the other.
 
-    The archive has features standardised over the training graphs. That is undone: they are 0 or 1, so that their
-    bounds hold by definition. Each split has as many ``graphs``; labels are int8 [n, k]; the extra ``graph_split``
-    is 1, 2 or 3 of a graph of the training, validation or test split.
+    The archive has features standardised over the training graphs. That is undone: they are 0 or 1,
+    so that their bounds hold by definition. Each split has as many ``graphs``; labels are int8 [n,
+    k]; the extra ``graph_split`` is 1, 2 or 3 of a graph of the training, validation or test split.
     """
     ((where, data),) = files.items()
     arrays = read_arrays(
-        data, where, names=[f"{split}_{part}" for part in ("graph_id", "feats", "labels") for split in _SPLITS]
+        data,
+        where,
+        names=[f"{split}_{part}" for part in ("graph_id", "feats", "labels") for split in _SPLITS],
     )
-    graph, x, y = ([arrays[f"{split}_{part}"] for split in _SPLITS] for part in ("graph_id", "feats", "labels"))
-    pairs, start = [], 0
+    graph, x, y = (
+        [arrays[f"{split}_{part}"] for split in _SPLITS] for part in ("graph_id", "feats", "labels")
+    )
+    pairs = []
+    start = 0
     for split, rows in zip(_SPLITS, graph, strict=True):
         links = json.loads(read_member(data, f"{split}_graph.json"))["links"]
         ends = [(link["source"], link["target"]) for link in links]
@@ -46,7 +52,8 @@ def parse(files: Mapping[str, bytes], *, graphs: Sequence[int]) -> dict[str, np.
 
 def _attributes(train: np.ndarray, valid: np.ndarray, test: np.ndarray) -> np.ndarray:
     """0 or 1, float32 [n, d], from columns that were 0 or 1 before they were standardised over the first rows."""
-    # A value that was 1 is above 0, by at least 1 / sqrt(n), far more than rounding. A column of zeros was zeros.
+    # A value that was 1 is above 0, by at least 1 / sqrt(n), far more than rounding. A column of
+    # zeros was zeros.
     x = np.concatenate([train, valid, test]).astype(np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
         one = x > _TOLERANCE

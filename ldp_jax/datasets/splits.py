@@ -48,8 +48,14 @@ def _generator(key: "jax.Array") -> np.random.Generator:
 
 
 def _sizes(total: int, shares: Sequence[float]) -> list[int]:
-    if len(shares) != 3 or any(not 0.0 < share < 1.0 for share in shares) or abs(sum(shares) - 1.0) > 1e-9:
-        raise ValueError(f"shares must be three numbers in (0, 1) that sum to 1, got {tuple(shares)}")
+    if (
+        len(shares) != 3
+        or any(not 0.0 < share < 1.0 for share in shares)
+        or abs(sum(shares) - 1.0) > 1e-9
+    ):
+        raise ValueError(
+            f"shares must be three numbers in (0, 1) that sum to 1, got {tuple(shares)}"
+        )
     train, validation = (int(share * total + 1e-9) for share in shares[:2])  # 0.29 of 100 is 29
     sizes = [train, validation, total - train - validation]
     if min(sizes) < 1:
@@ -57,7 +63,9 @@ def _sizes(total: int, shares: Sequence[float]) -> list[int]:
     return sizes
 
 
-def node_split(key: "jax.Array", num_nodes: int, shares: Sequence[float] = (0.5, 0.25, 0.25)) -> NodeSplit:
+def node_split(
+    key: "jax.Array", num_nodes: int, shares: Sequence[float] = (0.5, 0.25, 0.25)
+) -> NodeSplit:
     """Split the nodes at random into train, validation and test.
 
     >>> import jax
@@ -71,12 +79,15 @@ def node_split(key: "jax.Array", num_nodes: int, shares: Sequence[float] = (0.5,
 
 
 def link_split(
-    key: "jax.Array", edges: Int[np.ndarray, "m 2"], num_nodes: int, shares: Sequence[float] = (0.85, 0.05, 0.10)
+    key: "jax.Array",
+    edges: Int[np.ndarray, "m 2"],
+    num_nodes: int,
+    shares: Sequence[float] = (0.85, 0.05, 0.10),
 ) -> LinkSplit:
     """Split the edges, each given once in either direction, and draw as many distinct pairs without an edge.
 
-    ``ValueError`` for edges that are no integers [m, 2], repeats, self-loops, ends outside [0, num_nodes), and
-    graphs too dense for such pairs.
+    ``ValueError`` for edges that are no integers [m, 2], repeats, self-loops, ends outside [0,
+    num_nodes), and graphs too dense for such pairs.
 
     >>> import jax
     >>> ring = np.array([[i, i + 1] for i in range(99)], np.int32)
@@ -86,7 +97,8 @@ def link_split(
     """
     from ldp_jax.graph.graphs import from_edges  # which needs JAX
 
-    m, num_nodes = len(edges), validate.whole(2, 2**31 - 1, num_nodes=num_nodes)
+    m = len(edges)
+    num_nodes = validate.whole(2, 2**31 - 1, num_nodes=num_nodes)
     if num_nodes * (num_nodes - 1) // 2 < 2 * m:
         raise ValueError(f"{m} edges leave too few pairs without an edge among {num_nodes} nodes")
     from_edges(edges, num_nodes, pairs_in="rows")  # whose refusals these are

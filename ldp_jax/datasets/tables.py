@@ -1,4 +1,7 @@
-"""Records of mixed columns from a pandas table: declared bounds and categories, missing values, string labels."""
+"""Records of mixed columns from a pandas table.
+
+Declared bounds and categories, missing values, string labels.
+"""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
@@ -24,7 +27,8 @@ class Records(NamedTuple):
     """The records of the users ``names`` as numbers in [0, 1].
 
     Attributes:
-      x: float32 [n, d]; numbers scaled by their declared bounds, then a 0/1 column for each declared category.
+      x: float32 [n, d]; numbers scaled by their declared bounds, then a 0/1 column for each
+        declared category.
       columns: the d names, as ``age`` and ``country=SI``.
       y: int32 [n], -1 where the class is unknown; None without labels.
     """
@@ -38,7 +42,10 @@ class Records(NamedTuple):
     __repr__ = by_shapes
 
     def dataset(self, name: str, graph: object) -> Dataset:
-        """These records on a graph whose node i is the user of row i; ``ValueError`` for other numbers of nodes."""
+        """These records on a graph whose node i is the user of row i.
+
+        ``ValueError`` for other numbers of nodes.
+        """
         y = np.zeros((len(self.x), 0), np.int8) if self.y is None else self.y
         return Dataset(
             name, graph, self.x, y, 0, 1, feature_names=self.columns, node_names=tuple(map(str, self.names)),
@@ -57,7 +64,9 @@ def read_records(
     missing: Missing = "refuse",
     clip: bool = False,
 ) -> Records:
-    """Declared columns of a table as records; everything that is declared is public, and nothing is fitted.
+    """Declared columns of a table as records.
+
+    Everything that is declared is public, and nothing is fitted.
 
     Args:
       table: one row a user, named by its index.
@@ -65,12 +74,15 @@ def read_records(
       categories: the public categories of each column of words.
       label: the column of classes; an empty cell or -1, a number or a word, is an unknown class.
       classes: the public names of the classes; by default those that occur, sorted.
-      nodes: the users in the order of the graph's nodes, by default of the table; one without a row misses all.
-      missing: ``centre`` puts a number at the middle of its bounds, and no category at all; ``refuse`` raises.
+      nodes: the users in the order of the graph's nodes, by default of the table; one without a row
+        misses all.
+      missing: ``centre`` puts a number at the middle of its bounds, and no category at all;
+        ``refuse`` raises.
       clip: move numbers outside their bounds to the nearest bound; else they are refused.
 
-    ``ValueError`` with all faults of the table at once, and no value of a record. Bounds are taken off in
-    float64; a column of float32 whose numbers are more than 1e-3 of the width apart at its bounds is a fault.
+    ``ValueError`` with all faults of the table at once, and no value of a record. Bounds are taken
+    off in float64; a column of float32 whose numbers are more than 1e-3 of the width apart at its
+    bounds is a fault.
 
     >>> import pandas
     >>> table = pandas.DataFrame({"age": [20, None], "job": ["cook", "smith"], "team": ["red", None]})
@@ -81,12 +93,16 @@ def read_records(
     """
     validate.one_of(("centre", "refuse"), missing=missing)
     if not (hasattr(table, "reindex") and hasattr(table, "columns")):
-        raise ValueError(f"table must be a pandas.DataFrame, users in its index, got {type(table).__name__}")
+        raise ValueError(
+            f"table must be a pandas.DataFrame, users in its index, got {type(table).__name__}"
+        )
     numbers = _declared(numbers, "numbers must be {column: (lower, upper)}")
     categories = _declared(categories, "categories must be {column: (word, ...)}")
     faults: list[str] = []
     if nodes is not None and not np.iterable(nodes):
-        raise ValueError("nodes must be the names of users, in the order of the graph's nodes, got a single number")
+        raise ValueError(
+            "nodes must be the names of users, in the order of the graph's nodes, got a single number"
+        )
     users = validate.names(table.index)
     names = users if nodes is None else validate.names(nodes)
     if isinstance(nodes, _UNORDERED):
@@ -101,12 +117,24 @@ def read_records(
     if label is not None and not isinstance(label, str):
         faults.append(f"label must be the name of a column, a string, got {shown(label)}")
     wanted = [*numbers, *categories, *([label] if isinstance(label, str) else [])]
-    faults += [f"column {name!r} is declared twice" for name in dict.fromkeys(wanted) if wanted.count(name) > 1]
+    faults += [
+        f"column {name!r} is declared twice"
+        for name in dict.fromkeys(wanted)
+        if wanted.count(name) > 1
+    ]
     known = ", ".join(map(str, table.columns[:20]))
-    faults += [f"column {name!r} is not there, beside {known}" for name in wanted if name not in table.columns]
-    faults += [f"column {name!r} is there twice" for name in wanted if list(table.columns).count(name) > 1]
+    faults += [
+        f"column {name!r} is not there, beside {known}"
+        for name in wanted
+        if name not in table.columns
+    ]
+    faults += [
+        f"column {name!r} is there twice" for name in wanted if list(table.columns).count(name) > 1
+    ]
     if not numbers and not categories:
-        faults.append("no column is declared: numbers={name: (lower, upper)} or categories={name: (word, ...)}")
+        faults.append(
+            "no column is declared: numbers={name: (lower, upper)} or categories={name: (word, ...)}"
+        )
     if any("named once" in fault for fault in faults):
         _refuse(faults)
 
@@ -126,7 +154,8 @@ def read_records(
     twice = [name for name in columns if columns.count(name) > 1]
     if twice:
         faults.append(f"two columns would be called {twice[0]!r}: rename a column, or a word")
-    y, found = None, ()
+    y = None
+    found = ()
     if isinstance(label, str) and label in there:
         y, found = _labels(table[label].astype(object), classes, _said(faults, label))
     _refuse(faults)
@@ -149,10 +178,14 @@ def _said(faults: list[str], name: str) -> Say:
 
 def _refuse(faults: list[str]) -> None:
     if faults:
-        raise ValueError("table has " + ("a fault: " if len(faults) == 1 else "faults: ") + "; ".join(faults))
+        raise ValueError(
+            "table has " + ("a fault: " if len(faults) == 1 else "faults: ") + "; ".join(faults)
+        )
 
 
-def _numbers(column: "pandas.Series", bounds: Bounds, refuse: bool, clip: bool, say: Say) -> np.ndarray:
+def _numbers(
+    column: "pandas.Series", bounds: Bounds, refuse: bool, clip: bool, say: Say
+) -> np.ndarray:
     """[n, 1] in [0, 1]."""
     import pandas
 
@@ -167,7 +200,9 @@ def _numbers(column: "pandas.Series", bounds: Bounds, refuse: bool, clip: bool, 
     except ValueError as error:
         say(str(error).removeprefix("x "))
     if validate.are_categories(column):
-        say("must hold numbers, and holds categories: declare it among categories, or give it astype(float)")
+        say(
+            "must hold numbers, and holds categories: declare it among categories, or give it astype(float)"
+        )
         return np.zeros((len(column), 1))
     numbers = pandas.to_numeric(column, errors="coerce")
     absent = column.isna().to_numpy()
@@ -183,12 +218,16 @@ def _numbers(column: "pandas.Series", bounds: Bounds, refuse: bool, clip: bool, 
         say("misses values: missing='centre' puts them at the middle of the bounds")
     outside = ((values < lower) | (values > upper)).any()  # NaN is neither
     if outside and not clip:
-        say(f"must be within its declared bounds ({lower:.9g}, {upper:.9g}), and is not: widen them, or clip=True")
+        say(
+            f"must be within its declared bounds ({lower:.9g}, {upper:.9g}), and is not: widen them, or clip=True"
+        )
     scaled = (np.clip(values, lower, upper) - lower) / (upper - lower)
     return np.where(np.isnan(scaled), 0.5, scaled)[:, None]
 
 
-def _one_hot(column: "pandas.Series", words: Sequence[Hashable], refuse: bool, say: Say) -> np.ndarray:
+def _one_hot(
+    column: "pandas.Series", words: Sequence[Hashable], refuse: bool, say: Say
+) -> np.ndarray:
     """[n, categories] of 0 and 1; a missing word is zeros."""
     absent = column.isna().to_numpy()
     if isinstance(words, (str, *_UNORDERED)) or len(set(words)) != len(words) or not len(words):
@@ -196,7 +235,9 @@ def _one_hot(column: "pandas.Series", words: Sequence[Hashable], refuse: bool, s
         return np.zeros((len(column), 1))
     made = np.stack([(column == word).to_numpy(bool, na_value=False) for word in words], 1)
     if (~made.any(1) & ~absent).any():
-        say("holds words that are not declared: declare each possible one, or make the others missing")
+        say(
+            "holds words that are not declared: declare each possible one, or make the others missing"
+        )
     if absent.any() and refuse:
         say("misses words: missing='centre' gives them no category")
     return made
@@ -226,7 +267,9 @@ def _labels(
     if not found:
         say("holds no label")
     # Beside an empty cell pandas reads whole numbers as floats.
-    names = tuple(int(each) if isinstance(each, float) and each.is_integer() else each for each in names)
+    names = tuple(
+        int(each) if isinstance(each, float) and each.is_integer() else each for each in names
+    )
     if len(set(map(str, names))) < len(names):
         say("holds classes that are written alike, as 1 and '1'")
     return np.where(unknown, -1, y).astype(np.int32), names

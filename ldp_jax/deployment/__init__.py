@@ -2,10 +2,13 @@
 
 * :mod:`device <ldp_jax.deployment.device>` - a secret, and its random words;
 * :mod:`session <ldp_jax.deployment.session>` - what a device reports, remembers and may spend;
-* :mod:`codecs <ldp_jax.deployment.codecs>`, :mod:`wire <ldp_jax.deployment.wire>` - the bytes that are sent;
+* :mod:`codecs <ldp_jax.deployment.codecs>`, :mod:`wire <ldp_jax.deployment.wire>` - the bytes that
+  are sent;
 * :mod:`collector <ldp_jax.deployment.collector>` - the server's side;
-* :mod:`store <ldp_jax.deployment.store>` - reports of many devices in a folder, for several server processes;
-* :mod:`question <ldp_jax.deployment.question>` - what is asked about neighbours; ``ownership``: who reports a pair;
+* :mod:`store <ldp_jax.deployment.store>` - reports of many devices in a folder, for several server
+  processes;
+* :mod:`question <ldp_jax.deployment.question>` - what is asked about neighbours; ``ownership``: who
+  reports a pair;
 * :mod:`classes <ldp_jax.deployment.classes>` - what a device needs to report its own class.
 """
 

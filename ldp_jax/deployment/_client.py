@@ -1,7 +1,10 @@
-"""The package ``ldp_jax_client``: :mod:`ldp_jax.deployment`, without its server's store, on NumPy alone.
+"""The package ``ldp_jax_client``.
 
-Devices install ``ldp_jax_client`` and not ``ldp_jax``, which brings JAX: extras add dependencies and take none
-away. Where ``ldp_jax`` is not installed, the client's copies of its files take its name, so that imports are found.
+:mod:`ldp_jax.deployment`, without its server's store, on NumPy alone.
+
+Devices install ``ldp_jax_client`` and not ``ldp_jax``, which brings JAX: extras add dependencies
+and take none away. Where ``ldp_jax`` is not installed, the client's copies of its files take its
+name, so that imports are found.
 """
 
 import sys
@@ -16,7 +19,11 @@ from ldp_jax.deployment import *  # noqa: E402, F403
 from ldp_jax.deployment import __all__, __dir__  # noqa: E402, F401
 
 # One module has one copy, by either name: classes of a second one would be others.
-sys.modules |= {f"ldp_jax_client{name[7:]}": made for name, made in sys.modules.items() if name[:8] == "ldp_jax."}
+sys.modules |= {
+    f"ldp_jax_client{name[7:]}": made
+    for name, made in sys.modules.items()
+    if name[:8] == "ldp_jax."
+}
 
 
 def __getattr__(name: str) -> str:

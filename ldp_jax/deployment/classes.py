@@ -1,8 +1,11 @@
-r"""A device reports its own class: a broadcast classifier, a personal alphabet, and the table of its size.
+r"""A device reports its own class.
 
-The server broadcasts a classifier of public data, and sends each device the classes that public facts make
-likeliest for its user, with a table. The device reports the place of the best class within this alphabet
-(:func:`report_class`), at the table's epsilon. In bytes (:mod:`ldp_jax.core.checksum`)::
+A broadcast classifier, a personal alphabet, and the table of its size.
+
+The server broadcasts a classifier of public data, and sends each device the classes that public
+facts make likeliest for its user, with a table. The device reports the place of the best class
+within this alphabet (:func:`report_class`), at the table's epsilon. In bytes
+(:mod:`ldp_jax.core.checksum`)::
 
     "ldp-classifier 3\n" | {"bias": [C], "layers": [[width, ...], ...], "log_counts": ..., "unit_length": ...,
                          |  "weights": [d, C]} "\n" | weights and bias, then those of each layer, float32
@@ -29,7 +32,9 @@ _LOOSE = 0.99  # a table of this budget loses at least so much of it: whole numb
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Classifier(Public):
-    """Scores of classes that are linear in a record's features, or a small network: public, of every device alike.
+    """Scores of classes that are linear in a record's features, or a small network.
+
+    Public, of every device alike.
 
     Attributes:
       weights: float32 [d, C]; of a network [d, width].
@@ -54,7 +59,9 @@ class Classifier(Public):
     def __post_init__(self) -> None:
         for name in ("weights", "bias"):
             object.__setattr__(self, name, _frozen(name, getattr(self, name)))
-        pairs = tuple((_frozen("layers", weights), _frozen("layers", bias)) for weights, bias in self.layers)
+        pairs = tuple(
+            (_frozen("layers", weights), _frozen("layers", bias)) for weights, bias in self.layers
+        )
         object.__setattr__(self, "layers", pairs)
         for name in ("log_counts", "unit_length"):
             if not isinstance(getattr(self, name), (bool, np.bool_)):
@@ -62,11 +69,15 @@ class Classifier(Public):
             object.__setattr__(self, name, bool(getattr(self, name)))
         shape = self.weights.shape
         if len(shape) != 2 or not shape[0] or self.bias.shape != shape[1:]:
-            raise ValueError(f"weights must be [d, C] and bias [C], got {shape} and {self.bias.shape}")
+            raise ValueError(
+                f"weights must be [d, C] and bias [C], got {shape} and {self.bias.shape}"
+            )
         width = shape[1]
         for weights, bias in pairs:
             if weights.ndim != 2 or len(weights) != width or bias.shape != weights.shape[1:]:
-                raise ValueError(f"layers must be [{width}, ...] and a bias, got {weights.shape}, {bias.shape}")
+                raise ValueError(
+                    f"layers must be [{width}, ...] and a bias, got {weights.shape}, {bias.shape}"
+                )
             width = weights.shape[1]
         if width < 2:
             raise ValueError(f"a classifier must have C >= 2 classes, got {width}")
@@ -85,11 +96,18 @@ class Classifier(Public):
         return len(self.layers[-1][1] if self.layers else self.bias)
 
     def scores(self, record: object) -> np.ndarray:
-        """The score of each class, float32 [C]. Total: numbers of any size are clipped, NaN is 0."""
+        """The score of each class, float32 [C].
+
+        Total: numbers of any size are clipped, NaN is 0.
+        """
         x = as_numbers(record)
         if x.shape != (self.features,):
-            raise ValueError(f"record must be {self.features} numbers, as the classifier's, got shape {x.shape}")
-        with np.errstate(all="ignore"):  # what a record holds must not be seen in a warning or an error
+            raise ValueError(
+                f"record must be {self.features} numbers, as the classifier's, got shape {x.shape}"
+            )
+        with np.errstate(
+            all="ignore"
+        ):  # what a record holds must not be seen in a warning or an error
             x = np.nan_to_num(x.astype(np.float64), nan=0.0)
             if self.log_counts:
                 x = np.log1p(np.maximum(x, 0.0))
@@ -121,7 +139,8 @@ class Classifier(Public):
         flags = [header["log_counts"], header["unit_length"]]
         if not all(isinstance(flag, bool) for flag in flags):
             raise ValueError("flags are true or false")
-        numbers, pairs = np.frombuffer(body, "<f4"), []
+        numbers = np.frombuffer(body, "<f4")
+        pairs = []
         for rows, columns in shapes:
             weights, bias, numbers = np.split(numbers, [rows * columns, (rows + 1) * columns])
             pairs.append((weights.reshape(rows, columns), bias))
@@ -130,12 +149,16 @@ class Classifier(Public):
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Alphabet(Public):
-    """The classes that one device may report, and the table that it reports with: public, the user's own.
+    """The classes that one device may report, and the table that it reports with.
+
+    Public, the user's own.
 
     Attributes:
-      members: the classes, the likeliest first, as a tuple; as :func:`ldp_jax.deployment.alphabets` chose them.
+      members: the classes, the likeliest first, as a tuple; as :func:`ldp_jax.deployment.alphabets`
+        chose them.
       epsilon: the budget that they were chosen for.
-      table: of as many outputs (:func:`ldp_jax.deployment.alphabet_table`), on all classes by their place.
+      table: of as many outputs (:func:`ldp_jax.deployment.alphabet_table`), on all classes by their
+        place.
 
     >>> from ldp_jax.deployment import alphabet_table
     >>> Alphabet((4, 0), 1.0, alphabet_table(1.0, 2, 5))
@@ -156,10 +179,16 @@ class Alphabet(Public):
         object.__setattr__(self, "members", members)
         object.__setattr__(self, "epsilon", checked_epsilon(self.epsilon))
         table = self.table
-        if len(set(members)) != len(members) or not all(0 <= member < table.inputs for member in members):
-            raise ValueError(f"members must be distinct classes below {table.inputs}, got {members}")
+        if len(set(members)) != len(members) or not all(
+            0 <= member < table.inputs for member in members
+        ):
+            raise ValueError(
+                f"members must be distinct classes below {table.inputs}, got {members}"
+            )
         if table.encoding != "category" or table.outputs != len(members):
-            raise ValueError(f"table must be on categories, of {len(members)} outputs as members are, got {table}")
+            raise ValueError(
+                f"table must be on categories, of {len(members)} outputs as members are, got {table}"
+            )
         coarse = len(members) ** 2 / 2**32
         if not _LOOSE * self.epsilon - coarse <= table.epsilon <= self.epsilon:
             raise ValueError(
@@ -176,7 +205,10 @@ class Alphabet(Public):
         return self.table.inputs
 
     def place(self, scores: np.ndarray) -> int:
-        """The place of the member of the best score; NaN is the worst, and of equals the first member wins."""
+        """The place of the member of the best score.
+
+        NaN is the worst, and of equals the first member wins.
+        """
         held = np.asarray(scores)[list(self.members)]
         return int(np.argmax(np.where(np.isnan(held), -np.inf, held)))
 
@@ -207,9 +239,10 @@ def report_class(
 ) -> bytes:
     """Classify a record on the device, and report the place of the best class within the alphabet.
 
-    The 36 bytes are read with ``decode(data, alphabet.table)``: outputs are places among the members.
-    ``ValueError`` where classifier and alphabet are about different numbers of classes, or the record has another
-    length; and as :meth:`Session.report`. Nothing is spent then, and no error says what a record holds.
+    The 36 bytes are read with ``decode(data, alphabet.table)``: outputs are places among the
+    members. ``ValueError`` where classifier and alphabet are about different numbers of classes, or
+    the record has another length; and as :meth:`Session.report`. Nothing is spent then, and no
+    error says what a record holds.
 
     >>> from ldp_jax.deployment import Device, Session, alphabet_table, decode
     >>> classifier = Classifier(np.eye(3, dtype=np.float32), np.zeros(3, np.float32))
@@ -220,6 +253,8 @@ def report_class(
     True
     """
     if classifier.classes != alphabet.classes:
-        raise ValueError(f"the classifier has {classifier.classes} classes, the alphabet is of {alphabet.classes}")
+        raise ValueError(
+            f"the classifier has {classifier.classes} classes, the alphabet is of {alphabet.classes}"
+        )
     place = lambda: as_numbers([alphabet.place(classifier.scores(record))])
     return session._release(FieldReports(alphabet.table), [0], place, user, round)

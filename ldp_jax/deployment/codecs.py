@@ -1,4 +1,6 @@
-r"""How reports are drawn, written, kept and read: of numbers by a table, of neighbours by a question.
+r"""How reports are drawn, written, kept and read.
+
+Of numbers by a table, of neighbours by a question.
 
 **Fields of a table**: 36 bytes each, little-endian (:data:`REPORT`)::
 
@@ -20,8 +22,9 @@ r"""How reports are drawn, written, kept and read: of numbers by a table, of nei
     24       counts      4 K bytes, signed: noise may be below zero
     24 + 4 K checksum    8 bytes: BLAKE2b with a digest of 8 bytes of "ldp_jax 1 answer" | all bytes before it
 
-Counts do not spell a digest: where the first twelve bytes stand again before a report has ended, it was cut, so
-reading takes linear time. Reports of other questions are told from damage where they follow each other.
+Counts do not spell a digest: where the first twelve bytes stand again before a report has ended, it
+was cut, so reading takes linear time. Reports of other questions are told from damage where they
+follow each other.
 """
 
 import dataclasses
@@ -112,24 +115,34 @@ class FieldReports:
         """The table's."""
         return self.table.loss
 
-    def draw(self, device: Device, fields: Sequence[int], record: object, user: int, round: int) -> np.ndarray:
+    def draw(
+        self, device: Device, fields: Sequence[int], record: object, user: int, round: int
+    ) -> np.ndarray:
         """``record`` holds the number of each field."""
         words = device.words(self.table, np.array(fields, np.int64), user=user, round=round)
         return self.table.report(record, words[:, 0], words[:, 1])
 
     def pack(
-        self, fields: Sequence[int], outputs: Iterable[int] | np.ndarray, user: int, round: int, key: bytes | None
+        self,
+        fields: Sequence[int],
+        outputs: Iterable[int] | np.ndarray,
+        user: int,
+        round: int,
+        key: bytes | None,
     ) -> bytes:
         """36 bytes a field."""
         start = wire.tag_start(self.tag, key)
         if len(fields) == 1:  # five times as fast as an array of one
-            signed = struct.pack("<HQQIIH", _VERSION, self._prefix, user, round, fields[0], *outputs)
+            signed = struct.pack(
+                "<HQQIIH", _VERSION, self._prefix, user, round, fields[0], *outputs
+            )
             return signed + wire.tag(start, signed)
         reports = np.zeros(len(fields), REPORT)
         reports["version"], reports["table"] = _VERSION, self._prefix
         reports["user"], reports["round"] = user, round
         reports["field"], reports["output"] = fields, outputs
-        data, size = reports.tobytes(), REPORT.itemsize
+        data = reports.tobytes()
+        size = REPORT.itemsize
         signed = (data[at : at + size - wire.TAG_BYTES] for at in range(0, len(data), size))
         reports["checksum"] = np.frombuffer(b"".join(wire.tag(start, one) for one in signed), "<u8")
         return reports.tobytes()
@@ -143,13 +156,19 @@ class FieldReports:
     def held(row: list[Any]) -> dict[int, int]:
         """Raises: ValueError, for a release of nothing, or a field twice."""
         fields, outputs = row
-        held = {wire.checked_field(f): whole(0, 2**16 - 1, output=y) for f, y in zip(fields, outputs, strict=True)}
+        held = {
+            wire.checked_field(f): whole(0, 2**16 - 1, output=y)
+            for f, y in zip(fields, outputs, strict=True)
+        }
         if not held or len(held) != len(fields):
             raise ValueError("a release of nothing, or a field twice")
         return held
 
     def others(self, stretch: bytes, start: blake2b) -> tuple[int, int]:
-        """Reports about something else, and damaged bytes: all, since :meth:`known` leaves other tables' out."""
+        """Reports about something else, and damaged bytes.
+
+        All, since :meth:`known` leaves other tables' out.
+        """
         return 0, len(stretch)
 
     def known(self, reports: np.ndarray) -> np.ndarray:
@@ -204,7 +223,9 @@ class CountReports:
         self.question = itself(question, Question)
         self.digest = self.question.digest
         self.layout = layout(self.question.num_groups)
-        self.mark = _COUNTS_VERSION + self.question.num_groups.to_bytes(2, "little") + self.digest[:8]
+        self.mark = (
+            _COUNTS_VERSION + self.question.num_groups.to_bytes(2, "little") + self.digest[:8]
+        )
 
     @property
     def loss(self) -> Fraction:
@@ -216,13 +237,17 @@ class CountReports:
         node = whole(0, self.question.num_nodes - 1, user=user)
         owners = self.question.owners
         if owners is not None and owners.silent[node]:
-            raise ValueError(f"user {node} is silent by the question's owners: the other end reports each pair")
+            raise ValueError(
+                f"user {node} is silent by the question's owners: the other end reports each pair"
+            )
         return node
 
     def round(self, round: SupportsIndex | None) -> int:
         """The question's, which alone may be named."""
         if round is not None and wire.checked_round(round) != self.question.round:
-            raise ValueError(f"round must be that of the question, {self.question.round}, got {round}")
+            raise ValueError(
+                f"round must be that of the question, {self.question.round}, got {round}"
+            )
         return self.question.round
 
     @staticmethod
@@ -230,13 +255,20 @@ class CountReports:
         """Once for all counts: a neighbour is in one group."""
         return 1
 
-    def draw(self, device: Device, fields: Sequence[int], record: object, user: int, round: int) -> np.ndarray:
+    def draw(
+        self, device: Device, fields: Sequence[int], record: object, user: int, round: int
+    ) -> np.ndarray:
         """``record`` is a list of neighbours, of any kind."""
         words = device.count_words(self.digest, self.question.num_groups, user=user, round=round)
         return self.question.noise.report(words, _counts(self.question, record, user))
 
     def pack(
-        self, fields: Sequence[int], outputs: Sequence[int] | np.ndarray, user: int, round: int, key: bytes | None
+        self,
+        fields: Sequence[int],
+        outputs: Sequence[int] | np.ndarray,
+        user: int,
+        round: int,
+        key: bytes | None,
     ) -> bytes:
         """32 + 4 K bytes."""
         signed = self.mark + user.to_bytes(8, "little") + round.to_bytes(4, "little")
@@ -257,16 +289,23 @@ class CountReports:
         return {k: whole(-(2**31), 2**31 - 1, count=count) for k, count in enumerate(counts)}
 
     def others(self, stretch: bytes, start: blake2b) -> tuple[int, int]:
-        """Whole reports of other questions at its beginning; one hash of no more than what is left for each."""
+        """Whole reports of other questions at its beginning.
+
+        One hash of no more than what is left for each.
+        """
         at = many = 0
         while stretch.startswith(_COUNTS_VERSION, at) and len(stretch) - at > _COUNTS_HEAD:
             num_groups = int.from_bytes(stretch[at + 2 : at + 4], "little")
             end = at + _COUNTS_HEAD + 4 * num_groups + wire.TAG_BYTES
             if not 1 <= num_groups <= MAX_GROUPS or end > len(stretch):
                 break
-            if wire.tag(start, stretch[at : end - wire.TAG_BYTES]) != stretch[end - wire.TAG_BYTES : end]:
+            if (
+                wire.tag(start, stretch[at : end - wire.TAG_BYTES])
+                != stretch[end - wire.TAG_BYTES : end]
+            ):
                 break
-            at, many = end, many + 1
+            at = end
+            many = many + 1
         return many, len(stretch) - at
 
     def known(self, reports: np.ndarray) -> np.ndarray:
@@ -277,7 +316,11 @@ class CountReports:
         """Which are of a node that is not silent, in the question's round, with counts that the noise can give."""
         question, margin = self.question, self.question.noise.margin
         inside = (reports["counts"] >= -margin) & (reports["counts"] <= question.most + margin)
-        found = (reports["user"] < question.num_nodes) & (reports["round"] == question.round) & inside.all(1)
+        found = (
+            (reports["user"] < question.num_nodes)
+            & (reports["round"] == question.round)
+            & inside.all(1)
+        )
         if question.owners is not None:
             found[found] = ~question.owners.silent[reports["user"][found]]
         return found
@@ -303,21 +346,31 @@ def codec_of(asked: Table | Question) -> Codec:
 def read(data: bytes, codec: Codec, key: bytes | None) -> tuple[np.ndarray, int, int]:
     """The whole reports of a stream in order, and how many others are damaged, and about something else.
 
-    Nothing is raised, with at most one hash a byte. A stretch of damaged bytes counts for every report begun in it.
+    Nothing is raised, with at most one hash a byte. A stretch of damaged bytes counts for every
+    report begun in it.
     """
-    data, size, start = as_bytes(data), codec.layout.itemsize, wire.tag_start(codec.tag, key)
+    data = as_bytes(data)
+    size = codec.layout.itemsize
+    start = wire.tag_start(codec.tag, key)
     found = _whole_reports(data, codec, start)
     damaged = foreign = begin = 0
     for end in [*found, len(data)]:
         others, rest = codec.others(data[begin:end], start)
         foreign, damaged, begin = foreign + others, damaged - (-rest // size), end + size
-    return np.frombuffer(b"".join([data[at : at + size] for at in found]), codec.layout), damaged, foreign
+    return (
+        np.frombuffer(b"".join([data[at : at + size] for at in found]), codec.layout),
+        damaged,
+        foreign,
+    )
 
 
 def _whole_reports(data: bytes, codec: Codec, start: blake2b) -> list[int]:
     """Where reports begin that begin with their mark and end with a right checksum, left to right."""
-    # Where marks are rare, a report that holds its mark a second time was cut and is not hashed: linear time.
-    mark, size, found = codec.mark, codec.layout.itemsize, []
+    # Where marks are rare, a report that holds its mark a second time was cut and is not hashed:
+    # linear time.
+    mark = codec.mark
+    size = codec.layout.itemsize
+    found = []
     at = data.find(mark)
     while 0 <= at <= len(data) - size:
         second = data.find(mark, at + 1, at + size) if codec.rare else -1

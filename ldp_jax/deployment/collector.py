@@ -1,4 +1,7 @@
-"""The server's side: reports in, outputs and estimates out, and a count of what was refused and why."""
+"""The server's side.
+
+Reports in, outputs and estimates out, and a count of what was refused and why.
+"""
 
 import dataclasses
 from typing import NamedTuple
@@ -13,16 +16,20 @@ from ldp_jax.deployment.codecs import codec_of, read
 from ldp_jax.deployment.question import Question
 
 TRIPLE = np.dtype([("user", "<u8"), ("round", "<u4"), ("field", "<u4")])
-"""What :func:`decode` remembers of a report, for one table or question; the field of counts is 0."""
+"""What :func:`decode` remembers of a report, for one table or question; the field of counts is
+0.
+"""
 
 
 class Rejected(NamedTuple):
     """How many reports were refused, each for the first reason that applies.
 
     Attributes:
-      damaged: no whole report of a known version with a right checksum; once for every report that was begun.
+      damaged: no whole report of a known version with a right checksum; once for every report that
+        was begun.
       foreign: about another table or question.
-      impossible: an output beyond the table; counts by no node of the graph, of another round, or beyond the noise.
+      impossible: an output beyond the table; counts by no node of the graph, of another round, or
+        beyond the noise.
       replayed: of a (user, round, field) that was reported before.
 
     >>> print(Rejected(damaged=2, foreign=0, impossible=0, replayed=1))
@@ -46,7 +53,9 @@ class Rejected(NamedTuple):
             "that no device sends",
             "replayed",
         )
-        found = "; ".join(f"{count} {why}" for count, why in zip(self, reasons, strict=True) if count)
+        found = "; ".join(
+            f"{count} {why}" for count, why in zip(self, reasons, strict=True) if count
+        )
         return f"{self.total} reports refused" + (f": {found}" if found else "")
 
 
@@ -59,7 +68,8 @@ class Decoded:
       output: int32 [n], below ``table.outputs``; for a question the noisy counts, int32 [n, K].
       estimate: float32 [n] or [n, size], unbiased: ``table.values`` of the outputs, or the counts.
       rejected: how many were not.
-      seen: :data:`TRIPLE` [m], ascending and distinct: for the next call; of a store, which has its own, none.
+      seen: :data:`TRIPLE` [m], ascending and distinct: for the next call; of a store, which has its
+        own, none.
     """
 
     user: np.ndarray
@@ -76,11 +86,13 @@ class Decoded:
     def by_node(self, num_nodes: int) -> tuple[np.ndarray, np.ndarray]:
         """Counts of a question by node, int32 [n, K], and who reported, bool [n].
 
-        :class:`ldp_jax.servers.CountServer` reads them of every round. ``ValueError`` for fields of a
-        table, of which a user has several.
+        :class:`ldp_jax.servers.CountServer` reads them of every round. ``ValueError`` for fields of
+        a table, of which a user has several.
         """
         if self.output.ndim != 2:
-            raise ValueError("by_node is of the counts of a question, and these are a table's outputs: see vectors")
+            raise ValueError(
+                "by_node is of the counts of a question, and these are a table's outputs: see vectors"
+            )
         n = whole(int(self.user.max(initial=0)) + bool(len(self.user)), num_nodes=num_nodes)
         counts, reported = np.zeros((n, *self.output.shape[1:]), np.int32), np.zeros(n, bool)
         counts[self.user], reported[self.user] = self.output, True
@@ -88,18 +100,26 @@ class Decoded:
 
 
 def decode(
-    data: bytes, asked: Table | Question, *, key: bytes | None = None, seen: np.ndarray | None = None
+    data: bytes,
+    asked: Table | Question,
+    *,
+    key: bytes | None = None,
+    seen: np.ndarray | None = None,
 ) -> Decoded:
-    """Read reports on the server. Pure, and total: whatever the bytes, what is refused is counted, never raised.
+    """Read reports on the server.
 
-    The first report of each (user, round, field) counts, within the data and after earlier calls. After damage
-    reading goes on at the next whole report (:mod:`ldp_jax.deployment.wire`): uploads may be joined.
+    Pure, and total: whatever the bytes, what is refused is counted, never raised.
+
+    The first report of each (user, round, field) counts, within the data and after earlier calls.
+    After damage reading goes on at the next whole report (:mod:`ldp_jax.deployment.wire`): uploads
+    may be joined.
 
     Args:
       data: reports, one after the other.
       asked: the table that they should come from, or the question that they answer.
-      key: the 32 bytes that the sender shares with the server, where there are any; one device's upload at a time.
-        A key shows that its holder sent a report, not who ``user`` is: compare :attr:`Decoded.user`.
+      key: the 32 bytes that the sender shares with the server, where there are any; one device's
+        upload at a time. A key shows that its holder sent a report, not who ``user`` is: compare
+        :attr:`Decoded.user`.
       seen: what the last call *about the same table or question* returned, or None.
     """
     if key is not None:
@@ -111,10 +131,13 @@ def decode(
     reports, damaged, foreign = read(data, codec, key)
     known = codec.known(reports)
     good = known & codec.possible(reports)
-    foreign, impossible = foreign + int((~known).sum()), int((known & ~good).sum())
+    foreign = foreign + int((~known).sum())
+    impossible = int((known & ~good).sum())
     reports = reports[good]
     sent = np.zeros(len(reports), TRIPLE)
-    for name in [name for name in ("user", "round", "field") if name in (reports.dtype.names or ())]:
+    for name in [
+        name for name in ("user", "round", "field") if name in (reports.dtype.names or ())
+    ]:
         sent[name] = reports[name]
 
     # One stable sort of the old and the new: the first of equal triples comes first.
@@ -125,7 +148,8 @@ def decode(
     first[order] = new
 
     mine = first[len(seen) :]
-    kept, output = sent[mine], codec.output(reports[mine])
+    kept = sent[mine]
+    output = codec.output(reports[mine])
     return Decoded(
         user=kept["user"].copy(),
         round=kept["round"].copy(),
@@ -142,8 +166,8 @@ def decode(
 class Vectors:
     """Decoded fields, one row a (user, round), ascending.
 
-    ``index`` int32 [n, k] is ascending in each row: which coordinates; ``output`` int32 [n, k] is what was reported
-    of them. ``incomplete`` counts the (user, round) that were left out.
+    ``index`` int32 [n, k] is ascending in each row: which coordinates; ``output`` int32 [n, k] is
+    what was reported of them. ``incomplete`` counts the (user, round) that were left out.
     """
 
     user: np.ndarray

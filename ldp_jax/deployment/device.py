@@ -1,9 +1,12 @@
-r"""The user's device: 32 secret bytes, and all random words that come from them. No floating-point noise.
+r"""The user's device: 32 secret bytes, and all random words that come from them.
 
-Words come from blocks of 64 bytes of BLAKE2b keyed with the secret. Every part of a message has a fixed length,
-integers and words are little-endian, and nothing of the record enters. Digests are SHA-256 of a table's or a
-question's bytes of version 1, without their checksum. Field f of a (table, user, round) has two words: one picks
-the output, one rounds the record to the grid. They are bytes 8 (f mod 8) to 8 (f mod 8) + 7 of ::
+No floating-point noise.
+
+Words come from blocks of 64 bytes of BLAKE2b keyed with the secret. Every part of a message has a
+fixed length, integers and words are little-endian, and nothing of the record enters. Digests are
+SHA-256 of a table's or a question's bytes of version 1, without their checksum. Field f of a
+(table, user, round) has two words: one picks the output, one rounds the record to the grid. They
+are bytes 8 (f mod 8) to 8 (f mod 8) + 7 of ::
 
     "ldp_jax 1 words." | digest of the table (32 bytes) | user (8) | round (4) | floor(f / 8) (4)
 
@@ -11,10 +14,11 @@ Which k of d coordinates are reported comes from 16 words at a time of ::
 
     "ldp_jax 1 sample" | digest of the table (32) | user (8) | round (4) | k (4) | d (4) | counter (4)
 
-by Floyd's algorithm: for j = d - k, ..., d - 1 take t uniform in 0, ..., j, and add t to the set, or j where t is
-in it already. A word w below the largest multiple of j + 1 up to 2^32 gives t = w mod (j + 1); others are skipped.
-Count k of a (question, user) has four words: the last bit of the first is the sign, the others are a number below
-2^96, most significant first. They are bytes 16 (k mod 4) to 16 (k mod 4) + 15 of ::
+by Floyd's algorithm: for j = d - k, ..., d - 1 take t uniform in 0, ..., j, and add t to the set,
+or j where t is in it already. A word w below the largest multiple of j + 1 up to 2^32 gives t = w
+mod (j + 1); others are skipped. Count k of a (question, user) has four words: the last bit of the
+first is the sign, the others are a number below 2^96, most significant first. They are bytes 16 (k
+mod 4) to 16 (k mod 4) + 15 of ::
 
     "ldp_jax 1 counts" | digest of the question (32 bytes) | user (8) | round (4) | floor(k / 4) (4)
 """
@@ -45,8 +49,8 @@ _COUNTS_PER_HASH = 4
 class Device:
     """A device's secret, from which all its random words come.
 
-    ``secret`` is 32 bytes of entropy, for the platform's key store: whoever has them can undo the noise. It is
-    never printed and refuses to be pickled or copied.
+    ``secret`` is 32 bytes of entropy, for the platform's key store: whoever has them can undo the
+    noise. It is never printed and refuses to be pickled or copied.
 
     >>> Device.new()
     Device()
@@ -82,7 +86,8 @@ class Device:
     def shared_key(self) -> bytes:
         """32 bytes to share with the collector in confidence, for keyed checksums.
 
-        They are the first of BLAKE2b keyed with the secret, of "ldp_jax 2 shared", and say nothing of it.
+        They are the first of BLAKE2b keyed with the secret, of "ldp_jax 2 shared", and say nothing
+        of it.
         """
         return self._hash(_SHARED)[: wire.SECRET_BYTES]
 
@@ -91,24 +96,40 @@ class Device:
         key = self._hash(_MEMORY)[: wire.SECRET_BYTES]
         return blake2b(memory, key=key, digest_size=32).hexdigest().encode()
 
-    def words(self, table: Table, fields: np.ndarray | Sequence[int], *, user: int, round: int) -> np.ndarray:
-        """The words of some fields, uint32 [n, 2]. They stay here: with a report they bound its record."""
+    def words(
+        self, table: Table, fields: np.ndarray | Sequence[int], *, user: int, round: int
+    ) -> np.ndarray:
+        """The words of some fields, uint32 [n, 2].
+
+        They stay here: with a report they bound its record.
+        """
         start = _WORDS + table.digest + struct.pack("<QI", user, round)
         block, place = np.divmod(np.asarray(fields, np.int64), _PER_HASH)
         if len(block) == 1:
-            needed, at = block, np.zeros(1, np.intp)
+            needed = block
+            at = np.zeros(1, np.intp)
         else:
             needed, at = np.unique(block, return_inverse=True)
-        return self._blocks(start, needed.tolist()).reshape(-1, _PER_HASH, 2)[at, place].astype(np.uint32)
+        return (
+            self._blocks(start, needed.tolist())
+            .reshape(-1, _PER_HASH, 2)[at, place]
+            .astype(np.uint32)
+        )
 
     def count_words(self, question: bytes, num_groups: int, *, user: int, round: int) -> np.ndarray:
-        """The words of K counts, uint32 [4, K]; ``question`` is its digest, 32 bytes. They stay here."""
+        """The words of K counts, uint32 [4, K]; ``question`` is its digest, 32 bytes.
+
+        They stay here.
+        """
         start = _COUNTS + question + struct.pack("<QI", user, round)
         words = self._blocks(start, range(-(-num_groups // _COUNTS_PER_HASH)))
         return words.reshape(-1, 4)[:num_groups].T.astype(np.uint32)
 
     def sample(self, table: Table, dim: int, k: int, *, user: int, round: int) -> list[int]:
-        """k of ``dim`` coordinates, each subset equally likely, ascending; the same for the same arguments."""
+        """k of ``dim`` coordinates, each subset equally likely, ascending.
+
+        The same for the same arguments.
+        """
         start = _SAMPLE + table.digest + struct.pack("<QIII", user, round, k, dim)
         words: list[int] = []
         counter = 0

@@ -1,19 +1,24 @@
-r"""A server's question to users who hold neighbour lists: how many neighbours have you in each public group?
+r"""A server's question to users who hold neighbour lists.
 
-The question goes to everybody: one file with the group of *every* node, so that to fetch it says nothing of a list;
-requests for a part of it would. A report shows its length, which K fixes, and that the device reported. How long it
-takes depends a little on the list: send it at a time of its own. In bytes (:mod:`ldp_jax.core.checksum`)::
+How many neighbours have you in each public group?
+
+The question goes to everybody: one file with the group of *every* node, so that to fetch it says
+nothing of a list; requests for a part of it would. A report shows its length, which K fixes, and
+that the device reported. How long it takes depends a little on the list: send it at a time of its
+own. In bytes (:mod:`ldp_jax.core.checksum`)::
 
     "ldp-question 2\n" | {"epsilon": ..., "most": ..., "num_groups": K, "num_nodes": n, "round": ...} "\n"
                        | the group of each node, int8; int16 from K = 129 on
 
-So it is where both ends report a pair. Where one end does, by a public rule, the question has the rule with it::
+So it is where both ends report a pair. Where one end does, by a public rule, the question has the
+rule with it::
 
     "ldp-question 3\n" | {"epsilon": ..., ..., "num_nodes": n, "owners": true, "round": ...} "\n"
                        | the groups | the rank of each node in the order of owners, int16; int32 from n = 32 769 on
                        | whether each node is silent, a bit each, the first node's in the highest bit; padded by 0
 
-Ranks begin at 0 and leave none out; nodes of one rank are equals, and the parity of their ids decides.
+Ranks begin at 0 and leave none out; nodes of one rank are equals, and the parity of their ids
+decides.
 """
 
 import dataclasses
@@ -37,16 +42,20 @@ MAX_GROUPS = 2**15 - 1
 class Question(Public):
     """One round of counts by group; public, and the same for everybody.
 
-    Its digest names it: another round, epsilon or group of a node is another question. Its facts must be public.
+    Its digest names it: another round, epsilon or group of a node is another question. Its facts
+    must be public.
 
     Attributes:
       round: which round, an integer in [0, 2^32).
-      groups: of every node, [n] in [-1, K); -1 counts nowhere. Kept as int8, or int16 from K = 129 on; read-only.
+      groups: of every node, [n] in [-1, K); -1 counts nowhere. Kept as int8, or int16 from K = 129
+        on; read-only.
       num_groups: K, 1 to 32 767.
-      epsilon: of each count, in [0.001, 40]. A report's loss is found from the noise's integers (:attr:`noise`).
+      epsilon: of each count, in [0.001, 40]. A report's loss is found from the noise's integers
+        (:attr:`noise`).
       most: the largest count; a larger one is taken for it.
-      owners: the rule by which one end of each pair reports it (:func:`ldp_jax.deployment.ownership`); None where
-        both ends do. Its order is kept as ranks, whole numbers. A device counts the neighbours that it owns alone.
+      owners: the rule by which one end of each pair reports it
+        (:func:`ldp_jax.deployment.ownership`); None where both ends do. Its order is kept as ranks,
+        whole numbers. A device counts the neighbours that it owns alone.
 
     >>> asked = Question(0, groups=[0, 0, 1, -1], num_groups=2, epsilon=1.0, most=20)
     >>> asked
@@ -66,15 +75,21 @@ class Question(Public):
     most: int = 65_535
     owners: Ownership | None = None
 
-    KIND, VERSION, READ = "question", 3, (2,)
+    KIND = "question"
+    VERSION = 3
+    READ = (2,)
 
     def __post_init__(self) -> None:
         count = whole(1, MAX_GROUPS, num_groups=self.num_groups)
         groups = complete(groups=self.groups)
         if groups.ndim != 1 or not 1 <= len(groups) < WORDS or groups.dtype.kind not in "iu":
-            raise ValueError(f"groups must be whole numbers [n], one a node, got {groups.dtype} {groups.shape}")
+            raise ValueError(
+                f"groups must be whole numbers [n], one a node, got {groups.dtype} {groups.shape}"
+            )
         if not (groups.min() >= -1 and groups.max() < count):
-            raise ValueError(f"groups must be in [-1, {count}), -1 for none, got {groups.min()} to {groups.max()}")
+            raise ValueError(
+                f"groups must be in [-1, {count}), -1 for none, got {groups.min()} to {groups.max()}"
+            )
         checked = {
             "round": whole(0, WORDS - 1, round=self.round),
             "groups": frozen(groups.astype(_kind(count))),
@@ -102,12 +117,20 @@ class Question(Public):
         return whole_noise(self.epsilon, self.most)
 
     def guarantee(self) -> Guarantee:
-        """The loss of one report, all K counts together, per bit of a list: that of the noise's integers."""
+        """The loss of one report, all K counts together, per bit of a list.
+
+        That of the noise's integers.
+        """
         reason = "a bit moves one count by one; each has whole noise of its own"
-        return Guarantee(self.noise.loss, unit=NEIGHBOUR_LIST, arithmetic="exact", status="proved", reason=reason)
+        return Guarantee(
+            self.noise.loss, unit=NEIGHBOUR_LIST, arithmetic="exact", status="proved", reason=reason
+        )
 
     def relationship(self) -> Guarantee:
-        """The loss about one pair of users, where all devices have this question: its owner's, or both ends'."""
+        """The loss about one pair of users, where all devices have this question.
+
+        Its owner's, or both ends'.
+        """
         bit = self.guarantee()
         once = self.owners is not None
         seen = "the report of its owner alone" if once else "the reports of both its ends"
@@ -127,7 +150,9 @@ class Question(Public):
         if self.owners is None:
             return header, body
         ranks = self.owners.order.astype(_rank_kind(self.num_nodes))
-        return {**header, "owners": True}, body + ranks.tobytes() + np.packbits(self.owners.silent).tobytes()
+        return {**header, "owners": True}, body + ranks.tobytes() + np.packbits(
+            self.owners.silent
+        ).tobytes()
 
     @classmethod
     def _made(cls, header: Header, body: bytes) -> "Question":
@@ -137,24 +162,35 @@ class Question(Public):
         owned = "owners" in header
         sizes = [n * kind.itemsize, n * ranks.itemsize if owned else 0, -(-n // 8) if owned else 0]
         if len(body) != sum(sizes):
-            raise ValueError(f"{len(body)} bytes of arrays where {sum(sizes)} of {n} nodes were announced")
+            raise ValueError(
+                f"{len(body)} bytes of arrays where {sum(sizes)} of {n} nodes were announced"
+            )
         groups = np.frombuffer(body[: sizes[0]], kind)
         owners = None
         if owned:
             order = np.frombuffer(body[sizes[0] : sizes[0] + sizes[1]], ranks)
             bits = np.frombuffer(body[sizes[0] + sizes[1] :], np.uint8)
             owners = Ownership(order, np.unpackbits(bits, count=n).astype(bool))
-        return cls(header["round"], groups, header["num_groups"], header["epsilon"], header["most"], owners)
+        return cls(
+            header["round"], groups, header["num_groups"], header["epsilon"], header["most"], owners
+        )
 
 
 def _ranked(owners: Ownership, n: int) -> Ownership:
-    """The same rule with ranks for its order, which nobody can change: one rule has one spelling."""
+    """The same rule with ranks for its order, which nobody can change.
+
+    One rule has one spelling.
+    """
     if not isinstance(owners, Ownership):
-        raise ValueError(f"owners must be deployment.ownership(...) or None, got {type(owners).__name__}")
+        raise ValueError(
+            f"owners must be deployment.ownership(...) or None, got {type(owners).__name__}"
+        )
     order = np.asarray(owners.order)
     silent = np.asarray(owners.silent)
     if order.shape != (n,) or silent.shape != (n,) or silent.dtype != bool:
-        raise ValueError(f"owners must be of {n} nodes, as groups are, got {order.shape} and {silent.shape}")
+        raise ValueError(
+            f"owners must be of {n} nodes, as groups are, got {order.shape} and {silent.shape}"
+        )
     if order.dtype.kind not in "iuf" or not np.isfinite(order).all():
         raise ValueError("the order of owners must be finite numbers")
     if silent.all():

@@ -1,25 +1,28 @@
 r"""The reports of one device, its memory, and the rest of its budget.
 
-**Guarantee.** Each (table, user, round, field) is one release, at the loss of the table's own integers. Each
-(question, user) is one release per bit of a list, for all K counts together. Both are exact, towards anyone who
-cannot tell keyed BLAKE2b from uniform words. A list that differs in d neighbours loses d times as much. Both ends
-report a pair, unless the question has ``owners``: then its one owner does, and the other end's report says nothing
-of it (:meth:`Question.relationship <ldp_jax.deployment.Question.relationship>`).
-Releases add up over tables, questions, pseudonyms, rounds and fields. A report that would exceed the budget is
-refused before the record is looked at. So is a second report of a field, whatever the record: two records under the
-same words would lose more than two epsilons. A retry takes no record (:meth:`Session.resend`).
+**Guarantee.** Each (table, user, round, field) is one release, at the loss of the table's own
+integers. Each (question, user) is one release per bit of a list, for all K counts together. Both
+are exact, towards anyone who cannot tell keyed BLAKE2b from uniform words. A list that differs in d
+neighbours loses d times as much. Both ends report a pair, unless the question has ``owners``: then
+its one owner does, and the other end's report says nothing of it
+(:meth:`Question.relationship <ldp_jax.deployment.Question.relationship>`). Releases add up over
+tables, questions, pseudonyms, rounds and fields. A report that would exceed the budget is refused
+before the record is looked at. So is a second report of a field, whatever the record: two records
+under the same words would lose more than two epsilons. A retry takes no record
+(:meth:`Session.resend`).
 
-**Memory.** All this holds as long as the memory is kept: store :meth:`Session.to_bytes` before bytes are sent. It
-is ASCII, with a tag that nobody can make without the device's secret ("ldp-lists 1" where the budget is of lists)::
+**Memory.** All this holds as long as the memory is kept: store :meth:`Session.to_bytes` before
+bytes are sent. It is ASCII, with a tag that nobody can make without the device's secret ("ldp-lists
+1" where the budget is of lists)::
 
     "ldp-session 2\n" | device name, 16 hexadecimal digits, "\n" | tag, 64 hexadecimal digits, "\n" | JSON
 
     key = the first 32 bytes of BLAKE2b keyed with the secret, of "ldp_jax 2 memory"
     tag = BLAKE2b with a digest of 32 bytes, keyed with key, of everything but the tag and its newline
 
-Damaged, foreign and edited memory is refused. A whole older copy is *not* distinguished from the newest: keep
-:attr:`Session.counter` elsewhere and give it to :meth:`Session.from_bytes` as ``at_least``. No counter shows two
-sessions that go on from one copy at the same time.
+Damaged, foreign and edited memory is refused. A whole older copy is *not* distinguished from the
+newest: keep :attr:`Session.counter` elsewhere and give it to :meth:`Session.from_bytes` as
+``at_least``. No counter shows two sessions that go on from one copy at the same time.
 """
 
 import contextlib
@@ -51,10 +54,14 @@ Number = int | float | np.integer | np.floating
 Vector = np.ndarray | Sequence[Number]
 
 _KINDS: dict[Unit, type[Codec]] = {kind.unit: kind for kind in (FieldReports, CountReports)}
-_REASON = "integer masses; the words are a keyed hash's, uniform to whoever lacks the device's secret"
+_REASON = (
+    "integer masses; the words are a keyed hash's, uniform to whoever lacks the device's secret"
+)
 _FIRST = 0  # the round under whose words a permanent answer is drawn
 _ALONE = "a session is neither pickled nor copied, or its budget is spent twice: use to_bytes()"
-_NO_NUMBERS = "records must be real numbers"  # the type that NumPy finds depends on how large others are
+_NO_NUMBERS = (
+    "records must be real numbers"  # the type that NumPy finds depends on how large others are
+)
 _FAR = 1e9  # numbers beyond are as far out as those at it: every domain lies far within
 
 
@@ -63,24 +70,30 @@ class BudgetError(ValueError):
 
 
 class ReplayError(ValueError):
-    """A field of this table, user and round was reported before: :meth:`Session.resend` gives the same bytes."""
+    """A field of this table, user and round was reported before.
+
+    :meth:`Session.resend` gives the same bytes.
+    """
 
 
 class Session:
-    """Reports of one device, the memory of what has been released, and its budget: the only way to report.
+    """Reports of one device, the memory of what has been released, and its budget.
 
-    The memory holds outputs, never records. Every check depends on what is asked, user, round, field and budget
-    alone; numbers are reported as the table clips them, and whatever is no other node's id is dropped from a list.
-    So no error says anything of a record. Safe to share between threads; a fork of the process reports nothing.
-    ``user``, ``round`` and ``field`` are integers in [0, 2^64), [0, 2^32) and [0, 2^32).
+    The only way to report.
+
+    The memory holds outputs, never records. Every check depends on what is asked, user, round,
+    field and budget alone; numbers are reported as the table clips them, and whatever is no other
+    node's id is dropped from a list. So no error says anything of a record. Safe to share between
+    threads; a fork of the process reports nothing. ``user``, ``round`` and ``field`` are integers
+    in [0, 2^64), [0, 2^32) and [0, 2^32).
 
     Args:
       device: whose reports these are.
-      budget: the largest epsilon that all releases together may lose, finite and > 0: a number for records, or a
-        :class:`~ldp_jax.accounting.guarantee.Budget` of records or neighbour lists, without delta. A device that
-        reports both has a session of each.
-      key: 32 bytes that the collector shares (:attr:`Device.shared_key`), for checksums that nobody else can make;
-        or None, for plain ones. The memory does not keep it.
+      budget: the largest epsilon that all releases together may lose, finite and > 0: a number for
+        records, or a :class:`~ldp_jax.accounting.guarantee.Budget` of records or neighbour lists,
+        without delta. A device that reports both has a session of each.
+      key: 32 bytes that the collector shares (:attr:`Device.shared_key`), for checksums that nobody
+        else can make; or None, for plain ones. The memory does not keep it.
 
     >>> from ldp_jax.core.integer_tables import integer_masses
     >>> from ldp_jax.deployment import decode
@@ -105,9 +118,13 @@ class Session:
         self._kind = _KINDS[unit]
         self._key = None if key is None else wire.entropy("key", key)
         if key is not None and hmac.compare_digest(key, device.secret):
-            raise ValueError("key is the device's secret, which undoes the noise: share device.shared_key")
+            raise ValueError(
+                "key is the device's secret, which undoes the noise: share device.shared_key"
+            )
         self._losses: dict[bytes, Fraction] = {}  # by digest: a ratio of masses
-        self._released: dict[tuple[bytes, int, int], dict[int, int]] = {}  # by digest, user, round and field
+        self._released: dict[
+            tuple[bytes, int, int], dict[int, int]
+        ] = {}  # by digest, user, round and field
         self._counter = 0
         self._spent = Fraction(0)
         self._lock = threading.Lock()
@@ -140,39 +157,75 @@ class Session:
         return f"Session({self._device!r}, {self._counter} releases)"
 
     def report(
-        self, table: Table, x: Number, *, user: SupportsIndex, round: SupportsIndex, field: SupportsIndex = 0
+        self,
+        table: Table,
+        x: Number,
+        *,
+        user: SupportsIndex,
+        round: SupportsIndex,
+        field: SupportsIndex = 0,
     ) -> bytes:
         """The report of one number, 36 bytes.
 
         Raises:
-          ValueError: if user, round or field is out of its range; TypeError if x is not a real number.
-          ReplayError, BudgetError: if the field was reported before, or the table loses too much, whatever x is.
+          ValueError: if user, round or field is out of its range; TypeError if x is not a real
+            number.
+          ReplayError, BudgetError: if the field was reported before, or the table loses too much,
+            whatever x is.
         """
-        return self._release(FieldReports(table), [wire.checked_field(field)], lambda: _number(x), user, round)
+        return self._release(
+            FieldReports(table), [wire.checked_field(field)], lambda: _number(x), user, round
+        )
 
-    def report_many(self, table: Table, xs: Vector, *, user: SupportsIndex, round: SupportsIndex) -> bytes:
-        """The report of every coordinate of a vector [d]: d releases, all or none; 36 d bytes, of fields from 0."""
+    def report_many(
+        self, table: Table, xs: Vector, *, user: SupportsIndex, round: SupportsIndex
+    ) -> bytes:
+        """The report of every coordinate of a vector [d]: d releases, all or none.
+
+        36 d bytes, of fields from 0.
+        """
         dim = _length(xs)
         return self._release(FieldReports(table), range(dim), lambda: _vector(xs, dim), user, round)
 
     def report_sampled(
-        self, table: Table, xs: Vector, k: SupportsIndex, *, user: SupportsIndex, round: SupportsIndex
+        self,
+        table: Table,
+        xs: Vector,
+        k: SupportsIndex,
+        *,
+        user: SupportsIndex,
+        round: SupportsIndex,
     ) -> bytes:
-        """The reports of k of d coordinates, drawn without regard to xs: k releases; 36 k bytes, by field.
+        """The reports of k of d coordinates, drawn without regard to xs: k releases.
 
-        ``ValueError`` if k is not in [1, d], and :class:`ReplayError` if anything of the round was reported before.
+        36 k bytes, by field.
+
+        ``ValueError`` if k is not in [1, d], and :class:`ReplayError` if anything of the round was
+        reported before.
         """
-        who, when, dim = wire.checked_user(user), wire.checked_round(round), _length(xs)
-        codec, many = FieldReports(table), whole(1, dim, k=k)
+        who = wire.checked_user(user)
+        when = wire.checked_round(round)
+        dim = _length(xs)
+        codec = FieldReports(table)
+        many = whole(1, dim, k=k)
         fields = self._device.sample(codec.table, dim, many, user=who, round=when)
         return self._release(codec, fields, lambda: _vector(xs, dim)[fields], who, when, alone=True)
 
     def report_permanently(
-        self, table: Table, x: Number, *, user: SupportsIndex, round: SupportsIndex, field: SupportsIndex = 0
+        self,
+        table: Table,
+        x: Number,
+        *,
+        user: SupportsIndex,
+        round: SupportsIndex,
+        field: SupportsIndex = 0,
     ) -> bytes:
-        """The report of a datum for good: the same output in every round, of which only the first costs anything.
+        """The report of a datum for good.
 
-        It is drawn when it is first asked for, under the words of round 0. The table, or alphabet, must not change.
+        The same output in every round, of which only the first costs anything.
+
+        It is drawn when it is first asked for, under the words of round 0. The table, or alphabet,
+        must not change.
 
         >>> from ldp_jax.deployment import alphabet_table, decode
         >>> table, session = alphabet_table(1.0, 3, 3), Session(Device.new(), budget=1.0)
@@ -185,13 +238,15 @@ class Session:
             self.report(table, x, user=user, round=_FIRST, field=field)
         return self._resend(FieldReports(table), user, _FIRST, field, label)
 
-    def report_neighbours(self, question: Question, neighbours: Iterable[object], *, user: SupportsIndex) -> bytes:
+    def report_neighbours(
+        self, question: Question, neighbours: Iterable[object], *, user: SupportsIndex
+    ) -> bytes:
         """How many neighbours are in each of K public groups, with noise; 32 + 4 K bytes.
 
-        Neighbours are ids, in whatever can be iterated; other things, ``user`` and repeats are dropped, and where
-        the question has ``owners``, neighbours whose pair is not the user's to report. Errors are as of
-        :meth:`report`, with a ``TypeError`` for a row of booleans. ``user`` is an integer in [0, n), of a node that
-        is not silent.
+        Neighbours are ids, in whatever can be iterated; other things, ``user`` and repeats are
+        dropped, and where the question has ``owners``, neighbours whose pair is not the user's to
+        report. Errors are as of :meth:`report`, with a ``TypeError`` for a row of booleans.
+        ``user`` is an integer in [0, n), of a node that is not silent.
 
         >>> from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST
         >>> from ldp_jax.deployment import decode
@@ -202,7 +257,9 @@ class Session:
         (40, (1, 2))
         """
         codec = CountReports(question)
-        return self._release(codec, range(codec.question.num_groups), lambda: neighbours, user, None)
+        return self._release(
+            codec, range(codec.question.num_groups), lambda: neighbours, user, None
+        )
 
     def resend(
         self,
@@ -212,12 +269,17 @@ class Session:
         round: SupportsIndex | None = None,
         field: SupportsIndex | None = None,
     ) -> bytes:
-        """The bytes of an earlier report, of one field or of all of a round, by field; it costs nothing.
+        """The bytes of an earlier report, of one field or of all of a round, by field.
 
-        ``round`` and ``field`` are of a table's report. ``ValueError`` if there was none, or an argument is wrong.
+        It costs nothing.
+
+        ``round`` and ``field`` are of a table's report. ``ValueError`` if there was none, or an
+        argument is wrong.
         """
         if field is not None and isinstance(asked, Question):
-            raise ValueError(f"field must be None: the counts of a question are sent whole, got {field}")
+            raise ValueError(
+                f"field must be None: the counts of a question are sent whole, got {field}"
+            )
         return self._resend(codec_of(asked), user, round, field)
 
     def _resend(
@@ -229,7 +291,8 @@ class Session:
         label: int | None = None,
     ) -> bytes:
         """The bytes may carry the number of another round, ``label``."""
-        who, when = codec.user(user), codec.round(round)
+        who = codec.user(user)
+        when = codec.round(round)
         where = None if field is None else wire.checked_field(field)
         with self._lock:
             known = self._released.get((codec.digest, who, when), {})
@@ -250,11 +313,16 @@ class Session:
         alone: bool = False,
     ) -> bytes:
         """Check, and only then look at the record: so no refusal can depend on it."""
-        if os.getpid() != self._process:  # a fork has the whole budget once more, and the same words
+        if (
+            os.getpid() != self._process
+        ):  # a fork has the whole budget once more, and the same words
             raise TypeError(_ALONE)
         if not isinstance(codec, self._kind):
-            raise ValueError(f"a {codec.of} needs a budget of {codec.unit}s, not one of {self._kind.unit}s")
-        who, when = codec.user(user), codec.round(round)
+            raise ValueError(
+                f"a {codec.of} needs a budget of {codec.unit}s, not one of {self._kind.unit}s"
+            )
+        who = codec.user(user)
+        when = codec.round(round)
         key = (codec.digest, who, when)
         with self._lock:
             known = self._released.get(key, {})
@@ -274,10 +342,18 @@ class Session:
         return sent
 
     def spent(self, user: SupportsIndex | None = None) -> Guarantee:
-        """The cost of all releases, which the budget bounds, or of one user or pseudonym; rounded up."""
-        who, kind = None if user is None else wire.checked_user(user), self._kind
+        """The cost of all releases, which the budget bounds, or of one user or pseudonym.
+
+        Rounded up.
+        """
+        who = None if user is None else wire.checked_user(user)
+        kind = self._kind
         with self._lock:
-            mine = [(key[0], held) for key, held in self._released.items() if who is None or key[1] == who]
+            mine = [
+                (key[0], held)
+                for key, held in self._released.items()
+                if who is None or key[1] == who
+            ]
             releases = [(digest, kind.times(held)) for digest, held in mine]
             total = sum((_cost(self._losses[digest], n) for digest, n in releases), Fraction(0))
         whose = kind.adjacency.format("one device" if who is None else "one user")
@@ -286,7 +362,8 @@ class Session:
 
     def _check_budget(self, loss: Fraction, times: int) -> None:
         """Refuse what the device would not pay for; under the lock."""
-        epsilon, kind = _epsilon(loss), self._kind
+        epsilon = _epsilon(loss)
+        kind = self._kind
         if epsilon > self._budget:
             raise BudgetError(
                 f"refused, whatever it is called: this {kind.of} loses epsilon {epsilon} a {kind.each}, and the "
@@ -303,11 +380,17 @@ class Session:
         self._counter += times
 
     def to_bytes(self) -> bytes:
-        """The memory, to be stored before reports are sent. It holds neither the secret nor any record."""
+        """The memory, to be stored before reports are sent.
+
+        It holds neither the secret nor any record.
+        """
         with self._lock:
             memory = {
                 "budget": self._budget,
-                "losses": [[digest.hex(), *loss.as_integer_ratio()] for digest, loss in self._losses.items()],
+                "losses": [
+                    [digest.hex(), *loss.as_integer_ratio()]
+                    for digest, loss in self._losses.items()
+                ],
                 "released": [
                     [digest.hex(), user, round, *self._kind.row(held)]
                     for (digest, user, round), held in self._released.items()
@@ -323,9 +406,10 @@ class Session:
     ) -> "Session":
         """Go on where :meth:`to_bytes` left off, within the same budget.
 
-        ``at_least`` is the newest :attr:`counter` that is known from elsewhere. Without it a whole older copy is
-        taken for the newest, and what it forgot can be released again. ``ValueError`` if the memory is damaged,
-        edited, another device's, of another version, or rolled back behind ``at_least``; or if key is invalid.
+        ``at_least`` is the newest :attr:`counter` that is known from elsewhere. Without it a whole
+        older copy is taken for the newest, and what it forgot can be released again. ``ValueError``
+        if the memory is damaged, edited, another device's, of another version, or rolled back
+        behind ``at_least``; or if key is invalid.
         """
         data = as_bytes(data)
         unit = next((unit for unit, kind in _KINDS.items() if data.startswith(kind.memory)), RECORD)
@@ -336,12 +420,23 @@ class Session:
             memory = json.loads(body)
             session._budget, _ = _checked_budget(memory["budget"])
             session._fill(memory["losses"], memory["released"])
-        except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+        except (
+            ArithmeticError,
+            AttributeError,
+            LookupError,
+            RecursionError,
+            TypeError,
+            ValueError,
+        ) as error:
             raise ValueError(f"no session's memory: {error}") from error
-        if session.to_bytes() != data:  # bytes that nothing was read from, a repeat, or another spelling
+        if (
+            session.to_bytes() != data
+        ):  # bytes that nothing was read from, a repeat, or another spelling
             raise ValueError("no session's memory: it is not written as to_bytes() writes it")
         if session.counter < least:
-            raise ValueError(f"rolled back: memory of {session.counter} releases where at least {least} were made")
+            raise ValueError(
+                f"rolled back: memory of {session.counter} releases where at least {least} were made"
+            )
         return session
 
     def _fill(self, losses: Any, released: Any) -> None:
@@ -363,13 +458,17 @@ class Session:
 def guarantee(table: Table, k: SupportsIndex = 1) -> Guarantee:
     """The cost of one report of k fields: k times the table's epsilon, rounded up."""
     many = whole(1, WORDS - 1, k=k)
-    words = "any two records of one user" + ("" if many == 1 else f", {many} fields of each reported")
+    words = "any two records of one user" + (
+        "" if many == 1 else f", {many} fields of each reported"
+    )
     return _exact(_cost(itself(table, Table).loss, many), RECORD, words)
 
 
 def _exact(total: Fraction, unit: Unit, words: str) -> Guarantee:
     cost = rounded_up(total)
-    return Guarantee(cost, unit=unit, adjacency=words, arithmetic="exact", status="proved", reason=_REASON)
+    return Guarantee(
+        cost, unit=unit, adjacency=words, arithmetic="exact", status="proved", reason=_REASON
+    )
 
 
 def _checked_budget(budget: object) -> tuple[float, Unit]:
@@ -377,13 +476,18 @@ def _checked_budget(budget: object) -> tuple[float, Unit]:
     if not isinstance(budget, Budget):
         return number(0.0, open_lower=True, budget=budget), RECORD
     if budget.unit not in _KINDS or budget.delta:
-        raise ValueError(f"budget must be of records or neighbour-lists and without delta, got {budget}")
+        raise ValueError(
+            f"budget must be of records or neighbour-lists and without delta, got {budget}"
+        )
     return number(0.0, open_lower=True, budget=budget.epsilon), budget.unit
 
 
 @functools.lru_cache(maxsize=64)
 def _epsilon(loss: Fraction) -> float:
-    """A privacy loss, rounded up; sixty digits of a logarithm take as long as the rest of a report."""
+    """A privacy loss, rounded up.
+
+    Sixty digits of a logarithm take as long as the rest of a report.
+    """
     return log_up(loss)
 
 
@@ -406,9 +510,12 @@ def _opened(device: Device, start: bytes, data: bytes) -> bytes:
 
 
 def as_numbers(x: object) -> np.ndarray:
-    """Numbers as float32 within [-1e9, 1e9] or NaN, as what is masked; clipped in float64, before the cast.
+    """Numbers as float32 within [-1e9, 1e9] or NaN, as what is masked.
 
-    ``TypeError`` for anything but real numbers; ``ValueError`` for sequences of different lengths, as in NumPy.
+    Clipped in float64, before the cast.
+
+    ``TypeError`` for anything but real numbers; ``ValueError`` for sequences of different lengths,
+    as in NumPy.
     """
     with np.errstate(all="ignore"):
         return np.asarray(np.clip(_wide(x), -_FAR, _FAR), np.float32)
@@ -419,7 +526,9 @@ def _wide(x: object) -> np.ndarray:
     with np.errstate(all="ignore"):
         numbers = np.asarray(unmasked(x))
         if numbers.dtype == object:  # integers beyond 64 bits, or no numbers
-            numbers = np.array([_float(number) for number in numbers.ravel().tolist()]).reshape(numbers.shape)
+            numbers = np.array([_float(number) for number in numbers.ravel().tolist()]).reshape(
+                numbers.shape
+            )
         if numbers.dtype.kind not in "biuf":
             raise TypeError(_NO_NUMBERS)
         return numbers.astype(np.float64)
@@ -428,11 +537,14 @@ def _wide(x: object) -> np.ndarray:
 def scaled(
     x: object, lower: float | int, upper: float | int, *, start: float = -1.0, stop: float = 1.0
 ) -> np.ndarray:
-    """A record of any shape mapped from public bounds to a table's domain, float32: what is reported of it.
+    """A record of any shape mapped from public bounds to a table's domain, float32.
 
-    The domain is [-1, 1] of a grid and [0, 1] of bins. Bounds are taken off in float64, as the server does; what is
-    outside is clipped, and NaN goes to the centre. ``ValueError`` for bounds that are not finite or do not rise, or
-    that float32 cannot resolve where x is of it; ``TypeError`` for a record that is not made of real numbers.
+    What is reported of it.
+
+    The domain is [-1, 1] of a grid and [0, 1] of bins. Bounds are taken off in float64, as the
+    server does; what is outside is clipped, and NaN goes to the centre. ``ValueError`` for bounds
+    that are not finite or do not rise, or that float32 cannot resolve where x is of it;
+    ``TypeError`` for a record that is not made of real numbers.
 
     >>> scaled(1_700_000_045, 1_700_000_000, 1_700_000_060).item()
     0.5
@@ -447,7 +559,10 @@ def scaled(
 
 
 def _float(number: object) -> float:
-    """Of all that NumPy takes for a number among small ones: no refusal may say how large one is."""
+    """Of all that NumPy takes for a number among small ones.
+
+    No refusal may say how large one is.
+    """
     one = np.asarray(number)[()]
     hidden = isinstance(number, np.ma.MaskedArray) or isinstance(one, np.timedelta64)
     if hidden or not isinstance(one, (int, float, np.integer, np.floating, np.bool_)):
@@ -472,7 +587,9 @@ def _length(xs: Any) -> int:
 def _number(x: object) -> np.ndarray:
     record = as_numbers(x)
     if record.shape:
-        raise ValueError(f"x must be one number, got shape {record.shape}: report_many takes a vector")
+        raise ValueError(
+            f"x must be one number, got shape {record.shape}: report_many takes a vector"
+        )
     return record[None]
 
 

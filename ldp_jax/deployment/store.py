@@ -1,10 +1,13 @@
-"""Reports of many devices on disk: Parquet files that hold them, and SQLite that says which of them count.
+"""Reports of many devices on disk.
 
-One folder takes uploads from several server processes, late, repeated and damaged ones too. An upload counts as a
-whole, once :meth:`ReportStore.add` has returned: the new reports are written and synced first, then one SQLite
-transaction names the file and its (user, round, field). A process that is killed before leaves a file without a
-name, which nobody reads. SQLite keeps a ledger too (:meth:`ReportStore.spend`), and names the files of a protocol's
-steps (:meth:`ReportStore.keep`). It needs pyarrow (``store``).
+Parquet files that hold them, and SQLite that says which of them count.
+
+One folder takes uploads from several server processes, late, repeated and damaged ones too. An
+upload counts as a whole, once :meth:`ReportStore.add` has returned: the new reports are written and
+synced first, then one SQLite transaction names the file and its (user, round, field). A process
+that is killed before leaves a file without a name, which nobody reads. SQLite keeps a ledger too
+(:meth:`ReportStore.spend`), and names the files of a protocol's steps (:meth:`ReportStore.keep`).
+It needs pyarrow (``store``).
 """
 
 import contextlib
@@ -96,15 +99,19 @@ class ReportStore:
     def add(self, data: bytes, asked: Table | Question, *, key: bytes | None = None) -> Received:
         """Keep the reports of an upload that are whole, about ``asked``, and not there yet.
 
-        ``data`` are reports one after the other, in any order; :func:`~ldp_jax.deployment.decode` explains ``key``.
-        The first report of a user counts, whoever's key it has: compare before what users ``decode`` finds.
+        ``data`` are reports one after the other, in any order; :func:`~ldp_jax.deployment.decode`
+        explains ``key``. The first report of a user counts, whoever's key it has: compare before
+        what users ``decode`` finds.
         """
-        codec, found = codec_of(asked), decode(data, asked, key=key)
+        codec = codec_of(asked)
+        found = decode(data, asked, key=key)
         with self._database() as database:
             new = self._unseen(database, codec, found)
             if len(new):
                 name = self._write_table(_columns(codec, found, new))
-                database.execute("INSERT INTO files VALUES (?, ?, ?)", (name, codec.digest, len(new)))
+                database.execute(
+                    "INSERT INTO files VALUES (?, ?, ?)", (name, codec.digest, len(new))
+                )
         replayed = found.rejected.replayed + len(found.user) - len(new)
         return Received(len(new), found.rejected._replace(replayed=replayed))
 
@@ -113,8 +120,8 @@ class ReportStore:
     ) -> Iterator[Decoded]:
         """The reports about a table or question; no (user, round, field) comes twice.
 
-        They come at most ``rows`` at a time, those of some ``rounds`` alone. ``OSError`` for a file that is missing
-        or damaged; of damage that only the number of rows shows, at the end.
+        They come at most ``rows`` at a time, those of some ``rounds`` alone. ``OSError`` for a file
+        that is missing or damaged; of damage that only the number of rows shows, at the end.
         """
         codec = codec_of(asked)
         validate.integer_in(1, rows=rows)
@@ -122,7 +129,11 @@ class ReportStore:
             validate.integer_in(0, 2**32 - 1, rounds=one)
         with self._database() as database:
             paths, total = self._files(database, codec)
-        wanted = None if rounds is None else pyarrow.compute.field("round").isin(np.array(rounds, np.uint32))
+        wanted = (
+            None
+            if rounds is None
+            else pyarrow.compute.field("round").isin(np.array(rounds, np.uint32))
+        )
         for batch in self._batches(codec, paths, total, rows):
             if wanted is not None:
                 batch = batch.filter(wanted)
@@ -135,19 +146,33 @@ class ReportStore:
         """All that some files hold, which must be ``missed`` reports about one table or question."""
         missing = [path.name for path in paths if not path.exists()]
         if missing:
-            raise FileNotFoundError(f"{self.folder} lacks {len(missing)} files that count, as {missing[0]}")
+            raise FileNotFoundError(
+                f"{self.folder} lacks {len(missing)} files that count, as {missing[0]}"
+            )
         checked = pyarrow.dataset.ParquetFragmentScanOptions(page_checksum_verification=True)
         kind = pyarrow.dataset.ParquetFileFormat(default_fragment_scan_options=checked)
         try:
-            for batch in pyarrow.dataset.dataset(paths, format=kind).to_batches(batch_size=rows) if paths else ():
+            for batch in (
+                pyarrow.dataset.dataset(paths, format=kind).to_batches(batch_size=rows)
+                if paths
+                else ()
+            ):
                 missed -= batch.num_rows
-                if {*batch.column("mechanism").unique().to_pylist()} - {codec.digest.hex()}:  # a whole file
-                    raise OSError(f"files of {self.folder} are damaged: some hold reports about another {codec.of}")
+                if {*batch.column("mechanism").unique().to_pylist()} - {
+                    codec.digest.hex()
+                }:  # a whole file
+                    raise OSError(
+                        f"files of {self.folder} are damaged: some hold reports about another {codec.of}"
+                    )
                 yield batch
-        except pyarrow.ArrowException as error:  # a ValueError of a file that is cut short, a TypeError of columns
+        except (
+            pyarrow.ArrowException
+        ) as error:  # a ValueError of a file that is cut short, a TypeError of columns
             raise OSError(f"files of {self.folder} are damaged: {error}") from error
         if missed:  # checksums are of pages: a footer may hide some
-            raise OSError(f"files of {self.folder} are damaged: they lack {missed} reports that were stored")
+            raise OSError(
+                f"files of {self.folder} are damaged: they lack {missed} reports that were stored"
+            )
 
     def all(self, asked: Table | Question, *, rounds: Sequence[int] | None = None) -> Decoded:
         """The same at once: for :func:`~ldp_jax.deployment.vectors` and :meth:`Decoded.by_node`."""
@@ -158,24 +183,34 @@ class ReportStore:
         return Decoded(**joined, rejected=empty.rejected, seen=empty.seen, digest=empty.digest)
 
     def spent(self, kind: type[Table] | type[Question] = Table) -> Spent:
-        """Each user's loss by the reports that are stored: by tables of a record, by questions of one bit.
+        """Each user's loss by the reports that are stored.
 
-        A report that never arrived cost its user as much: :meth:`Session.spent` on the device has all. One answer
-        for good counts in each round that it was sent.
+        By tables of a record, by questions of one bit.
+
+        A report that never arrived cost its user as much: :meth:`Session.spent` on the device has
+        all. One answer for good counts in each round that it was sent.
         """
         query = "SELECT user, COUNT(*) FROM seen WHERE digest = ? GROUP BY user"
         users, losses = [np.zeros(0, np.uint64)], [np.zeros(0)]
         with self._database() as database:
             asked = database.execute("SELECT * FROM asked WHERE kind = ?", (kind.__name__,))
             for digest, _, numerator, denominator in asked.fetchall():
-                found = np.array(database.execute(query, (digest,)).fetchall(), np.int64).reshape(-1, 2)
+                found = np.array(database.execute(query, (digest,)).fetchall(), np.int64).reshape(
+                    -1, 2
+                )
                 users.append(found[:, 0].view(np.uint64) if len(found) else users[0])
                 loss = log_up(Fraction(int(numerator), int(denominator)))
-                losses.append(np.nextafter(found[:, 1] * loss, np.inf))  # of the product, rounded up
+                losses.append(
+                    np.nextafter(found[:, 1] * loss, np.inf)
+                )  # of the product, rounded up
         who, place = np.unique(np.concatenate(users), return_inverse=True)
         total = np.zeros(len(who))
-        for where, loss in zip(np.split(place, np.cumsum([len(one) for one in users])[:-1]), losses, strict=True):
-            total[where] = np.where(total[where] > 0, np.nextafter(total[where] + loss, np.inf), loss)
+        for where, loss in zip(
+            np.split(place, np.cumsum([len(one) for one in users])[:-1]), losses, strict=True
+        ):
+            total[where] = np.where(
+                total[where] > 0, np.nextafter(total[where] + loss, np.inf), loss
+            )
         return Spent(who, total)
 
     def ledger(self) -> Ledger:
@@ -191,9 +226,10 @@ class ReportStore:
     ) -> Ledger:
         """Write what a result spent, once: a server that begins anew writes it again at no cost.
 
-        A ``release`` is a guarantee, or a result that has one. The ``budget`` is the ledger's, when first written,
-        or None for one that only adds up; later the same, or None. ``BudgetExceededError`` if it does not fit:
-        nothing is written. ``ValueError`` for another budget than the ledger's, and a name that has another cost.
+        A ``release`` is a guarantee, or a result that has one. The ``budget`` is the ledger's, when
+        first written, or None for one that only adds up; later the same, or None.
+        ``BudgetExceededError`` if it does not fit: nothing is written. ``ValueError`` for another
+        budget than the ledger's, and a name that has another cost.
         """
         with self._database() as database:
             kept = _ledger(database)
@@ -203,23 +239,29 @@ class ReportStore:
                 raise ValueError(f"budget must be that of the ledger, {kept.budget}, got {budget}")
             before = [line for line in kept.releases if line.name == name]
             if before and before != list(Ledger().spend(name, release).releases):
-                raise ValueError(f"name must be of one release, and {name!r} is of another: {before[0]}")
+                raise ValueError(
+                    f"name must be of one release, and {name!r} is of another: {before[0]}"
+                )
             spent = kept if before else kept.spend(name, release)
             database.execute("INSERT OR REPLACE INTO ledger VALUES (1, ?)", (spent.to_bytes(),))
         return spent
 
     def keep(self, number: int, data: bytes) -> bytes:
-        """Keep the bytes of a protocol's step, unless somebody has: the bytes that count, theirs or these.
+        """Keep the bytes of a protocol's step, unless somebody has.
 
-        Steps have the numbers 0, 1, ...; ``ValueError`` for one that leaves a number out. The bytes are synced
-        before the transaction that names their file.
+        The bytes that count, theirs or these.
+
+        Steps have the numbers 0, 1, ...; ``ValueError`` for one that leaves a number out. The bytes
+        are synced before the transaction that names their file.
         """
         validate.integer_in(0, number=number)
         with self._database() as database:
             last = database.execute("SELECT MAX(number) FROM steps").fetchone()[0]
             following = 0 if last is None else last + 1
             if number > following:
-                raise ValueError(f"number must be at most {following}, as steps follow each other, got {number}")
+                raise ValueError(
+                    f"number must be at most {following}, as steps follow each other, got {number}"
+                )
             if number == following:
                 name = self._write("step", lambda file: file.write(data))
                 row = (number, name, hashlib.sha256(data).digest())
@@ -252,13 +294,16 @@ class ReportStore:
     def compact(self, asked: Table | Question) -> None:
         """Join the files about a table or question into one, and remove those that no transaction names.
 
-        Not while somebody reads: a reader opens files as it comes to them. ``OSError`` as of :meth:`read`.
+        Not while somebody reads: a reader opens files as it comes to them. ``OSError`` as of
+        :meth:`read`.
         """
         codec = codec_of(asked)
         with self._database() as database:
             paths, total = self._files(database, codec)
             if len(paths) > 1:
-                name = self._write_table(pyarrow.Table.from_batches([*self._batches(codec, paths, total)]))
+                name = self._write_table(
+                    pyarrow.Table.from_batches([*self._batches(codec, paths, total)])
+                )
                 database.execute("DELETE FROM files WHERE digest = ?", (codec.digest,))
                 database.execute("INSERT INTO files VALUES (?, ?, ?)", (name, codec.digest, total))
         with self._database() as database:
@@ -274,9 +319,13 @@ class ReportStore:
     @contextlib.contextmanager
     def _database(self) -> Iterator[sqlite3.Connection]:
         """A transaction that no other process's overlaps; it counts if nothing is raised."""
-        database = sqlite3.connect(self.folder / "state.sqlite", timeout=_WAIT, isolation_level=None)
+        database = sqlite3.connect(
+            self.folder / "state.sqlite", timeout=_WAIT, isolation_level=None
+        )
         try:
-            database.execute("PRAGMA synchronous = EXTRA")  # a journal that comes back undoes what was committed
+            database.execute(
+                "PRAGMA synchronous = EXTRA"
+            )  # a journal that comes back undoes what was committed
             database.execute("BEGIN IMMEDIATE")
             yield database
             database.execute("COMMIT")
@@ -293,15 +342,20 @@ class ReportStore:
         """Places of the reports that are new; they count as seen from now on."""
         kind = (Table if codec.each == "field" else Question).__name__
         loss = (str(codec.loss.numerator), str(codec.loss.denominator))
-        database.execute("INSERT OR IGNORE INTO asked VALUES (?, ?, ?, ?)", (codec.digest, kind, *loss))
+        database.execute(
+            "INSERT OR IGNORE INTO asked VALUES (?, ?, ?, ?)", (codec.digest, kind, *loss)
+        )
         columns = (found.user.view(np.int64), found.round, found.field)
         rows = zip(*(column.tolist() for column in columns), strict=True)
         keep = "INSERT OR IGNORE INTO seen VALUES (?, ?, ?, ?)"
-        return np.flatnonzero([database.execute(keep, (codec.digest, *row)).rowcount for row in rows])
+        return np.flatnonzero(
+            [database.execute(keep, (codec.digest, *row)).rowcount for row in rows]
+        )
 
     def _write_table(self, table: pyarrow.Table) -> str:
         return self._write(
-            "parquet", lambda file: pyarrow.parquet.write_table(table, file, write_page_checksum=True)
+            "parquet",
+            lambda file: pyarrow.parquet.write_table(table, file, write_page_checksum=True),
         )
 
     def _write(self, suffix: str, write: Callable[[BinaryIO], object]) -> str:
@@ -346,7 +400,10 @@ def _columns(codec: Codec, found: Decoded, places: np.ndarray) -> pyarrow.Table:
 def _decoded(codec: Codec, batch: pyarrow.RecordBatch) -> Decoded:
     user, round, field = (batch.column(name).to_numpy() for name in ("user", "round", "index"))
     value = batch.column("value")
-    output = np.asarray(value.to_pylist() if pyarrow.types.is_list(value.type) else value.to_numpy(), np.int32)
+    output = np.asarray(
+        value.to_pylist() if pyarrow.types.is_list(value.type) else value.to_numpy(), np.int32
+    )
     nothing = Rejected(0, 0, 0, 0)
-    estimate, seen = codec.estimate(output), np.zeros(0, TRIPLE)
+    estimate = codec.estimate(output)
+    seen = np.zeros(0, TRIPLE)
     return Decoded(user, round, field, output, estimate, nothing, seen, codec.digest)

@@ -1,12 +1,12 @@
 """Report bytes: how messages are found in a stream, and what their checksums are for.
 
-Every message ends with 8 bytes of BLAKE2b of a tag and all bytes before. *Plain* (no key), the checksum protects
-from accident alone: damage passes with probability 2^-64. *Keyed* (32 bytes that device and collector share),
-whoever lacks the key forges or alters a report with probability 2^-64 a try, and a collector with a key refuses
-plain reports. Neither hides who reported, nor stops a replay: the collector's memory does
-(:func:`ldp_jax.deployment.decode`). A message begins wherever its first bytes and a right checksum stand. Elsewhere
-reading moves on byte by byte: after damage, or where bytes were cut out or put in, it finds the next whole report,
-and counts what lies between.
+Every message ends with 8 bytes of BLAKE2b of a tag and all bytes before. *Plain* (no key), the
+checksum protects from accident alone: damage passes with probability 2^-64. *Keyed* (32 bytes that
+device and collector share), whoever lacks the key forges or alters a report with probability 2^-64
+a try, and a collector with a key refuses plain reports. Neither hides who reported, nor stops a
+replay: the collector's memory does (:func:`ldp_jax.deployment.decode`). A message begins wherever
+its first bytes and a right checksum stand. Elsewhere reading moves on byte by byte: after damage,
+or where bytes were cut out or put in, it finds the next whole report, and counts what lies between.
 """
 
 from hashlib import blake2b
@@ -49,7 +49,10 @@ def checked_field(field: SupportsIndex | None) -> int:
 
 
 def entropy(name: str, value: object) -> bytes:
-    """32 bytes that can have come from the operating system's entropy; no message holds their value."""
+    """32 bytes that can have come from the operating system's entropy.
+
+    No message holds their value.
+    """
     wanted = f"a {name} is {SECRET_BYTES} bytes of entropy"
     if not isinstance(value, bytes):
         raise ValueError(f"{wanted}, got {type(value).__name__}: a seed can be guessed")

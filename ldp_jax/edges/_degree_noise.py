@@ -1,4 +1,7 @@
-"""Noise on a degree, clipped to what a degree can be: the law that mechanisms on neighbour lists share."""
+"""Noise on a degree, clipped to what a degree can be.
+
+The law that mechanisms on neighbour lists share.
+"""
 
 import abc
 from typing import Literal
@@ -11,7 +14,9 @@ from ldp_jax.core.types import Array, PRNGKey, Scalar
 from ldp_jax.edges.neighbour_lists import ListMechanism
 
 Noise = Literal["laplace", "geometric"]
-"""Real noise of density epsilon e^(-epsilon |z|) / 2, or whole noise of mass proportional to e^(-epsilon |z|)."""
+"""Real noise of density epsilon e^(-epsilon |z|) / 2, or whole noise of mass proportional to
+e^(-epsilon |z|).
+"""
 
 NOISES: tuple[Noise, ...] = ("laplace", "geometric")
 
@@ -25,7 +30,10 @@ DRAWS = {"laplace": laplace, "geometric": random_words.geometric}
 
 
 class SendsDegree(ListMechanism):
-    """Sends the degree with noise, clipped to [0, pairs]; abstract. A subclass has a static field ``noise``."""
+    """Sends the degree with noise, clipped to [0, pairs]; abstract.
+
+    A subclass has a static field ``noise``.
+    """
 
     @property
     @abc.abstractmethod
@@ -48,8 +56,12 @@ class SendsDegree(ListMechanism):
         return jnp.clip(noisy, 0.0, jnp.asarray(owned, jnp.float32))
 
     def degree_log_density(self, noisy: Scalar, degree: Scalar, owned: Scalar) -> Array:
-        """log p(d* | d): a density inside (0, owned) and atoms at both ends; a mass for geometric noise."""
-        epsilon, kind = jnp.asarray(self.degree_epsilon), jnp.result_type(float)
+        """log p(d* | d): a density inside (0, owned) and atoms at both ends.
+
+        A mass for geometric noise.
+        """
+        epsilon = jnp.asarray(self.degree_epsilon)
+        kind = jnp.result_type(float)
         noisy, degree, owned = (jnp.asarray(count, kind) for count in (noisy, degree, owned))
         gap = jnp.abs(noisy - degree)
         end = (noisy <= 0) | (noisy >= owned)
@@ -58,7 +70,10 @@ class SendsDegree(ListMechanism):
             inside, atom = jnp.log(epsilon / 2) - epsilon * gap, -epsilon * gap - jnp.log(2.0)
         else:
             a = jnp.exp(-epsilon)
-            inside, atom = jnp.log(-jnp.expm1(-epsilon) / (1 + a)) - epsilon * gap, -epsilon * gap - jnp.log1p(a)
+            inside, atom = (
+                jnp.log(-jnp.expm1(-epsilon) / (1 + a)) - epsilon * gap,
+                -epsilon * gap - jnp.log1p(a),
+            )
             possible = possible & (noisy == jnp.round(noisy))
         certain = owned == 0  # one node: the degree is 0
         return jnp.where(certain, 0.0, jnp.where(possible, jnp.where(end, atom, inside), -jnp.inf))
@@ -66,8 +81,8 @@ class SendsDegree(ListMechanism):
     def degree_bias(self, degree: Scalar, owned: Scalar) -> Array:
         r"""E[d* - d], which clipping leaves; elementwise.
 
-        For Laplace noise :math:`(e^{-\epsilon d} - e^{-\epsilon (n - 1 - d)}) / (2 \epsilon)`; for geometric noise
-        :math:`1/(2 \epsilon)` becomes :math:`a / (1 - a^2)`, a = e^-epsilon.
+        For Laplace noise :math:`(e^{-\epsilon d} - e^{-\epsilon (n - 1 - d)}) / (2 \epsilon)`; for
+        geometric noise :math:`1/(2 \epsilon)` becomes :math:`a / (1 - a^2)`, a = e^-epsilon.
 
         >>> from ldp_jax.edges import DPRR
         >>> round(float(DPRR(0.1, 0.9).degree_bias(6, 4000)), 2)
@@ -87,6 +102,7 @@ class SendsDegree(ListMechanism):
         """Atoms at 0 and ``owned`` and a density between; whole numbers for geometric noise."""
         if self.noise == "geometric" or owned == 0:
             return Finite(tuple(map(float, range(owned + 1))))
-        # The density bends at the degree, DPRR's rate at owned / 2, its estimate under a prior at whole numbers.
+        # The density bends at the degree, DPRR's rate at owned / 2, its estimate under a prior at
+        # whole numbers.
         breaks = lambda degree: jnp.arange(2 * owned + 1) / 2
         return Mixture((Finite((0.0, float(owned))), Interval(0.0, float(owned), breaks)))

@@ -27,7 +27,9 @@ def padded(array: np.ndarray, value: int = 0) -> np.ndarray:
 
 
 @partial(jax.jit, static_argnames=("draw", "slots"))
-def _drawn(draw: Callable[..., Array], key: PRNGKey, slots: int, parameters: tuple[Scalar, ...]) -> Array:
+def _drawn(
+    draw: Callable[..., Array], key: PRNGKey, slots: int, parameters: tuple[Scalar, ...]
+) -> Array:
     return draw(key, *parameters, (slots,))
 
 
@@ -65,7 +67,8 @@ def each_below(key: PRNGKey, bound: np.ndarray) -> np.ndarray:
     return np.asarray(below(key, padded(bound.astype(np.int32, copy=False), 1)))[: len(bound)]
 
 
-# Gathers are the host's: beside them a CPU's compiler makes no vector instructions of threefry's rounds.
+# Gathers are the host's: beside them a CPU's compiler makes no vector instructions of threefry's
+# rounds.
 _poisson, _bernoulli = jax.jit(random_words.poisson), jax.jit(random_words.bernoulli)
 
 

@@ -1,4 +1,7 @@
-"""Whole graphs by one user's view, for mechanisms without a sampler of their own: correct for all, O(n^2)."""
+"""Whole graphs by one user's view, for mechanisms without a sampler of their own.
+
+Correct for all, O(n^2).
+"""
 
 import dataclasses
 from typing import Any, Protocol, runtime_checkable
@@ -22,7 +25,9 @@ _CELLS = 2**24  # bits of the lists that are in memory at once
 
 @runtime_checkable
 class OneUsersView(Protocol):
-    """A local mechanism on neighbour lists, as one user runs it; a frozen dataclass that is a pytree.
+    """A local mechanism on neighbour lists, as one user runs it.
+
+    A frozen dataclass that is a pytree.
 
     Static fields are ``n``, None until a graph is known, and ``reporting``, one of ``reportings``.
     """
@@ -32,7 +37,10 @@ class OneUsersView(Protocol):
     reportings: tuple[Reporting, ...]
 
     def privatize(self, key: PRNGKey, neighbours: NeighbourList, own: Scalar = 0) -> Report:
-        """The report of the user ``own``: a :class:`ListReport`, or what ``select`` takes, with a ``degree``."""
+        """The report of the user ``own``.
+
+        A :class:`ListReport`, or what ``select`` takes, with a ``degree``.
+        """
 
     def guarantee(self) -> Guarantee:
         """Per bit of one list."""
@@ -64,13 +72,15 @@ def _served(m: Any, reports: Report) -> Array:
 def sample(key: PRNGKey, m: OneUsersView, users: Population, memory: float) -> ReportedPairs:
     """The reports of all private users, each drawn by ``m.privatize``; in blocks.
 
-    The i-th of p private users draws from ``jax.random.split(key, p)[i]``. In ``full`` a list is of all users of a
-    graph; else of the private ones, since what is between them and public users is shown anyway. ``ValueError`` for
-    personal budgets, or more reported pairs than ``memory`` bytes allow, 16 each.
+    The i-th of p private users draws from ``jax.random.split(key, p)[i]``. In ``full`` a list is of
+    all users of a graph; else of the private ones, since what is between them and public users is
+    shown anyway. ``ValueError`` for personal budgets, or more reported pairs than ``memory`` bytes
+    allow, 16 each.
     """
     check_single(m)
     made: Any = m  # a dataclass, which no protocol can say
-    n, served = len(users.group), isinstance(m, HasServer)
+    n = len(users.group)
+    served = isinstance(m, HasServer)
     inside = np.ones(n, bool) if m.reporting == "full" and not served else users.private
     member, reporters = np.flatnonzero(inside), np.flatnonzero(users.private)
     sizes = np.bincount(users.group[inside], minlength=1)
@@ -82,20 +92,26 @@ def sample(key: PRNGKey, m: OneUsersView, users: Population, memory: float) -> R
     node, receivers = place[users.senders[mine]], users.receivers[mine]
     begin, end = (np.searchsorted(receivers, reporters, side) for side in ("left", "right"))
     degree = np.full(n, np.nan, np.float32)
-    found, total = [(np.zeros(0, np.int32), np.zeros(0, np.int32))], 0
+    found = [(np.zeros(0, np.int32), np.zeros(0, np.int32))]
+    total = 0
     for size in np.unique(size_of).tolist():
-        one, of_size = dataclasses.replace(made, n=size), np.flatnonzero(size_of == size)
+        one = dataclasses.replace(made, n=size)
+        of_size = np.flatnonzero(size_of == size)
         room = max(1, _CELLS // size**2) * size if served else max(1, _CELLS // size)
         room = min(room, len(of_size))
         for start in range(0, len(of_size), room):
             turn = of_size[start : start + room]
-            # Padding repeats the first user, whose further reports nobody reads: one program a size.
+            # Padding repeats the first user, whose further reports nobody reads: one program a
+            # size.
             rows = np.append(turn, np.full(room - len(turn), turn[0]))
-            who, own = reporters[turn], place[reporters[rows]].astype(np.int32)
+            who = reporters[turn]
+            own = place[reporters[rows]].astype(np.int32)
             reports = _reports(one, keys[rows], _lists(node, begin[rows], end[rows], size), own)
             row, column = np.nonzero(_bits(one, reports, own, m.reporting == "full")[: len(turn)])
             degree[who] = np.asarray(reports.degree)[: len(turn)]
-            found.append((who[row].astype(np.int32), member[first[who[row]] + column].astype(np.int32)))
+            found.append(
+                (who[row].astype(np.int32), member[first[who[row]] + column].astype(np.int32))
+            )
             total += len(row)
             if 16.0 * total > memory:
                 raise ValueError(
@@ -107,7 +123,10 @@ def sample(key: PRNGKey, m: OneUsersView, users: Population, memory: float) -> R
 
 
 def _bits(m: Any, reports: Report, own: np.ndarray, both_ends: bool) -> np.ndarray:
-    """The reported pairs of each user, bool [users, n]; of a server's graph once each, unless both ends report."""
+    """The reported pairs of each user, bool [users, n].
+
+    Of a server's graph once each, unless both ends report.
+    """
     n: int = m.n
     if isinstance(m, HasServer):
         kept = np.asarray(_served(m, reports)).reshape(-1, n)

@@ -1,8 +1,11 @@
-"""Sets of pairs in place of a matrix: the pairs of the largest noisy bits, and random pairs that are no edges.
+"""Sets of pairs in place of a matrix.
 
-A server that keeps the T largest values A_ij + Lap(1 / epsilon) looks at their order alone. So a value is replaced
-by its score: the chance that the noise of a false pair is larger. Scores of false pairs are independent uniforms,
-of which at most the T smallest matter; which pairs have them is independent of their values.
+The pairs of the largest noisy bits, and random pairs that are no edges.
+
+A server that keeps the T largest values A_ij + Lap(1 / epsilon) looks at their order alone. So a
+value is replaced by its score: the chance that the noise of a false pair is larger. Scores of false
+pairs are independent uniforms, of which at most the T smallest matter; which pairs have them is
+independent of their values.
 """
 
 import jax
@@ -13,18 +16,28 @@ from ldp_jax.core import random
 from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.edges._draws import below, contains, ordinal, padded, uniforms
 
-# Share of a graph's pairs, true or wanted, above which its false ones are chosen from a list of all its pairs
+# Share of a graph's pairs, true or wanted, above which its false ones are chosen from a list of all
+# its pairs
 _DENSE = 0.5
-# How many times the pairs that are expected to be enough are drawn; where too few, there is another round
+# How many times the pairs that are expected to be enough are drawn; where too few, there is another
+# round
 _MARGIN = 1.1
 _EXTRA = 8  # and how many more than that
 
 
 def largest(
-    keys: tuple[PRNGKey, PRNGKey, PRNGKey], epsilon: float, true: np.ndarray, edges: np.ndarray, false: np.ndarray
+    keys: tuple[PRNGKey, PRNGKey, PRNGKey],
+    epsilon: float,
+    true: np.ndarray,
+    edges: np.ndarray,
+    false: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The pairs of the largest noisy bits: which true pairs are among them, and how many false ones [graphs]."""
-    # ``true`` is the graph of each true pair; of each graph ``edges`` are chosen, and ``false`` are false pairs.
+    """The pairs of the largest noisy bits.
+
+    Which true pairs are among them, and how many false ones [graphs].
+    """
+    # ``true`` is the graph of each true pair; of each graph ``edges`` are chosen, and ``false`` are
+    # false pairs.
     true_key, least_key, among_key = keys
     least = np.minimum(edges, false)
     among = np.repeat(np.arange(len(edges)), least)
@@ -39,17 +52,25 @@ def largest(
 
 
 def _true_scores(u: np.ndarray, epsilon: float) -> np.ndarray:
-    """P(Lap > 1 + L) where P(Lap > L) = u: the scores of true pairs, elementwise, without logarithms."""
-    shrink, rest = np.exp(-epsilon), np.maximum(1 - u, 2.0**-65)
+    """P(Lap > 1 + L) where P(Lap > L) = u.
+
+    The scores of true pairs, elementwise, without logarithms.
+    """
+    shrink = np.exp(-epsilon)
+    rest = np.maximum(1 - u, 2.0**-65)
     below_zero = np.where(rest >= shrink / 2, shrink / (4 * rest), 1 - rest / shrink)
     return np.where(u <= 0.5, u * shrink, below_zero)
 
 
 def _next_smallest(key: PRNGKey, count: np.ndarray, k: np.ndarray) -> np.ndarray:
-    """The (k + 1)-th smallest of ``count`` uniforms, 1 where there are k: below it, k are independent uniforms."""
+    """The (k + 1)-th smallest of ``count`` uniforms, 1 where there are k.
+
+    Below it, k are independent uniforms.
+    """
     steps = np.where(k < count, k + 1, 0)
     which = np.repeat(np.arange(len(count)), steps)
-    # Spacings of the hazards -log(1 - s) are independent: the j-th is exponential, of rate count - j, j from 0.
+    # Spacings of the hazards -log(1 - s) are independent: the j-th is exponential, of rate count -
+    # j, j from 0.
     spacing = -np.log(uniforms(key, len(which))) / (count[which] - ordinal(which))
     hazard = np.bincount(which, weights=spacing, minlength=len(count))
     return np.where(k < count, -np.expm1(-hazard), 1.0)
@@ -59,22 +80,28 @@ def false_pairs(
     key: PRNGKey, wanted: np.ndarray, size: np.ndarray, true: np.ndarray, true_count: np.ndarray
 ) -> np.ndarray:
     """``wanted`` distinct false pairs of each graph, all sets alike, as codes in no order."""
-    # Nodes are numbered through, ``size`` in a graph; the code of a pair is low * nodes + high. The ``true`` codes,
-    # sorted, are not false. Uniform pairs are drawn with replacement; the first that are neither true nor drawn
-    # before make a uniform set. Graphs of which most pairs are true or wanted are done by a list of all pairs.
+    # Nodes are numbered through, ``size`` in a graph; the code of a pair is low * nodes + high. The
+    # ``true`` codes, sorted, are not false. Uniform pairs are drawn with replacement; the first
+    # that are neither true nor drawn before make a uniform set. Graphs of which most pairs are true
+    # or wanted are done by a list of all pairs.
     pairs = size * (size - 1) // 2
     dense = wanted + true_count > _DENSE * pairs
     first = np.cumsum(size) - size
     width = np.int64(max(size.sum(), 1))
     list_key, key = random.split(key)
     found = [_from_all(list_key, np.where(dense, wanted, 0), size, true)]
-    missing, turn = np.where(dense, 0, wanted), 0
+    missing = np.where(dense, 0, wanted)
+    turn = 0
     while missing.any():
         chance = (pairs - true_count - wanted + 1) / np.maximum(pairs, 1)
-        draws = np.ceil(_MARGIN * missing / np.maximum(chance, 1e-300)).astype(np.int64) + _EXTRA * (missing > 0)
+        draws = np.ceil(_MARGIN * missing / np.maximum(chance, 1e-300)).astype(
+            np.int64
+        ) + _EXTRA * (missing > 0)
         graph = np.repeat(np.arange(len(size)), draws)
         sizes = padded(size[graph].astype(np.int32), 2)
-        low, high = (np.asarray(end)[: len(graph)] for end in _ends(random.fold_in(key, turn), sizes))
+        low, high = (
+            np.asarray(end)[: len(graph)] for end in _ends(random.fold_in(key, turn), sizes)
+        )
         code = (first[graph] + low) * width + first[graph] + high
         new = np.flatnonzero(~contains(true, code))
         new = new[np.sort(np.unique(code[new], return_index=True)[1])]
@@ -86,7 +113,10 @@ def false_pairs(
 
 
 def other_pairs(key: PRNGKey, wanted: int, places: int, known: np.ndarray) -> np.ndarray:
-    """:func:`false_pairs` of one graph: ``wanted`` pairs of places that are not among the known codes, sorted."""
+    """:func:`false_pairs` of one graph.
+
+    ``wanted`` pairs of places that are not among the known codes, sorted.
+    """
     return false_pairs(key, np.array([wanted]), np.array([places]), known, np.array([len(known)]))
 
 

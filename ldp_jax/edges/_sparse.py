@@ -1,8 +1,9 @@
 """Neighbour lists of a whole graph at once: sparse, exact, compiled, streamed over users.
 
-True pairs are a Bernoulli each. For N others, each reported with probability a, a Poisson number (mean -N
-log1p(-a)) of uniform ranks is drawn *with* replacement and repeats are dropped. Every one is then hit with
-probability exactly a, independently of the rest. Nothing is ever as large as the square of the number of users.
+True pairs are a Bernoulli each. For N others, each reported with probability a, a Poisson number
+(mean -N log1p(-a)) of uniform ranks is drawn *with* replacement and repeats are dropped. Every one
+is then hit with probability exactly a, independently of the rest. Nothing is ever as large as the
+square of the number of users.
 """
 
 import os
@@ -33,13 +34,15 @@ class BitMechanism(Protocol):
     def reporting(self) -> str: ...
     def of_users(self, choose: Callable[[Scalar], Scalar]) -> "BitMechanism": ...
     def sums(self) -> np.ndarray: ...
-    def rates(self, key: PRNGKey, degree: Array, owned: Scalar) -> tuple[Array | None, Array, Array]: ...
+    def rates(
+        self, key: PRNGKey, degree: Array, owned: Scalar
+    ) -> tuple[Array | None, Array, Array]: ...
     def drop_rate(self, noisy: Array | None, owned: Scalar) -> Array: ...
     def bit_rates(self, noisy: Array | None, owned: Scalar) -> tuple[Array, Array]: ...
     def degree_if_none(self, owned: Scalar) -> Array | None: ...
 
 
-# --- Who owns a pair -------------------------------------------------------------------------------------------
+# --- Who owns a pair ------------------------------------------------------------------------------
 
 
 class Users(NamedTuple):
@@ -87,9 +90,13 @@ def node_of(users: Users, rank: np.ndarray, half: bool) -> np.ndarray:
 
 
 def owns(users: Users, other: int | AnyArray, half: bool) -> Any:
-    """Whether the pair of a user and another node is the user's to report; NumPy or JAX, elementwise."""
-    # In a half matrix a pair of one level belongs to the lower place if the two places sum to an even number, else
-    # to the higher one; a pair of two levels to the user of the lower (smaller epsilon).
+    """Whether the pair of a user and another node is the user's to report.
+
+    NumPy or JAX, elementwise.
+    """
+    # In a half matrix a pair of one level belongs to the lower place if the two places sum to an
+    # even number, else to the higher one; a pair of two levels to the user of the lower (smaller
+    # epsilon).
     if not half:
         return other != users.place
     same = (other >= users.start) & (other < users.end) & (other != users.place)
@@ -115,10 +122,12 @@ def plan(m: BitMechanism, people: Population, half: bool) -> Plan:
     if half:
         member, new = _order(m, np.flatnonzero(private), group)
     else:
-        member, new = np.arange(n, dtype=np.int32), np.append(True, np.diff(group) > 0)
+        member = np.arange(n, dtype=np.int32)
+        new = np.append(True, np.diff(group) > 0)
     begin = np.searchsorted(group[member], group[member], "left")
     size = np.searchsorted(group[member], group[member], "right") - begin
-    starts, level = np.flatnonzero(new), np.cumsum(new) - 1
+    starts = np.flatnonzero(new)
+    level = np.cumsum(new) - 1
     ends = np.append(starts[1:], len(member))
     places = np.arange(len(member)) - begin, starts[level] - begin, ends[level] - begin, size
     users = Users(*np.stack(places).astype(np.int32))
@@ -144,7 +153,10 @@ def plan(m: BitMechanism, people: Population, half: bool) -> Plan:
 
 
 def _order(m: BitMechanism, who: np.ndarray, group: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Users by graph, then by budget, then by id; and where a level begins: the users of one graph and budget."""
+    """Users by graph, then by budget, then by id.
+
+    And where a level begins: the users of one graph and budget.
+    """
     budget = np.broadcast_to(m.sums(), group.shape)
     who = who[np.lexsort((who, budget[who], group[who]))].astype(np.int32)
     new = np.ones(len(who), bool)
@@ -153,13 +165,18 @@ def _order(m: BitMechanism, who: np.ndarray, group: np.ndarray) -> tuple[np.ndar
 
 
 def _check_owners(budget: np.ndarray, begin: np.ndarray, start: np.ndarray) -> None:
-    """Levels have one budget each, and later places of a graph no smaller one: no owner has the larger budget."""
+    """Levels have one budget each, and later places of a graph no smaller one.
+
+    No owner has the larger budget.
+    """
     falls = (np.diff(budget) < 0) & (np.diff(begin) == 0)
     if falls.any() or (budget[begin + start] != budget).any():
-        raise RuntimeError("a pair would belong to the larger budget of its two users: please report this defect")
+        raise RuntimeError(
+            "a pair would belong to the larger budget of its two users: please report this defect"
+        )
 
 
-# --- Programs --------------------------------------------------------------------------------------------------
+# --- Programs -------------------------------------------------------------------------------------
 
 
 @partial(jax.jit, static_argnames="half")
@@ -182,17 +199,21 @@ def _means(owned: Array, degree: Array, add: Array) -> Array:
     return -jnp.maximum(owned - degree, 0).astype(jnp.float32) * jnp.log1p(-add)
 
 
-# --- Sampling --------------------------------------------------------------------------------------------------
+# --- Sampling -------------------------------------------------------------------------------------
 
 
 def sample(key: PRNGKey, m: BitMechanism, people: Population, memory: float) -> ReportedPairs:
-    """The reports of all private users: exact in law, in time and memory O(input pairs + output pairs).
+    """The reports of all private users.
 
-    Block b draws from ``fold_in(key, b)``. Budgets may be arrays [n]. ``memory`` bounds the bytes of false pairs
-    that a graph without edges lets expect. ``ValueError`` for budgets of another number of users, or more pairs
-    than that; ``RuntimeError``, before anything is drawn, where a pair would belong to its larger budget.
+    Exact in law, in time and memory O(input pairs + output pairs).
+
+    Block b draws from ``fold_in(key, b)``. Budgets may be arrays [n]. ``memory`` bounds the bytes
+    of false pairs that a graph without edges lets expect. ``ValueError`` for budgets of another
+    number of users, or more pairs than that; ``RuntimeError``, before anything is drawn, where a
+    pair would belong to its larger budget.
     """
-    n, half = len(people.group), m.reporting != "full"
+    n = len(people.group)
+    half = m.reporting != "full"
     m.of_users(lambda leaf: _one_or_each(leaf, n))
     noisy = np.full(n, np.nan, np.float32)
     reporter, reported = [np.zeros(0, np.int32)], [np.zeros(0, np.int32)]
@@ -206,7 +227,9 @@ def sample(key: PRNGKey, m: BitMechanism, people: Population, memory: float) -> 
         spans = list(_blocks(made.degree))
 
         def block(number: int) -> tuple[np.ndarray | None, np.ndarray, np.ndarray]:
-            degree, user, place = _block(random.fold_in(key, number), m, made, counted, *spans[number])
+            degree, user, place = _block(
+                random.fold_in(key, number), m, made, counted, *spans[number]
+            )
             return degree, made.who[user], made.member[made.begin[user] + place]
 
         with ThreadPoolExecutor(min(_AT_ONCE, os.cpu_count() or 1)) as pool:
@@ -222,13 +245,19 @@ def sample(key: PRNGKey, m: BitMechanism, people: Population, memory: float) -> 
 
 def _one_or_each(leaf: Scalar, n: int) -> Scalar:
     if np.shape(leaf) not in ((), (n,)):
-        raise ValueError(f"budgets must be one number or one a user, [{n}], got shape {np.shape(leaf)}")
+        raise ValueError(
+            f"budgets must be one number or one a user, [{n}], got shape {np.shape(leaf)}"
+        )
     return leaf
 
 
 def _refuse_dense(m: BitMechanism, users: Users, half: bool, memory: float) -> None:
-    """Refuse a dense output by what a graph without edges lets expect: a refusal must not tell true edges."""
-    count, owned = len(users.place), universe(users, half).astype(np.int32)
+    """Refuse a dense output by what a graph without edges lets expect.
+
+    A refusal must not tell true edges.
+    """
+    count = len(users.place)
+    owned = universe(users, half).astype(np.int32)
     if 16.0 * float(owned.sum(dtype=np.float64)) <= memory:  # all pairs would fit
         return
     false = _false_if_none(_part(m, 0, count), np.pad(owned, (0, capacity(count) - count)))
@@ -243,7 +272,8 @@ def _refuse_dense(m: BitMechanism, users: Users, half: bool, memory: float) -> N
 def _blocks(degree: np.ndarray) -> Iterator[tuple[int, int]]:
     """Runs of users with at most a block's pairs, and at most a block's users."""
     ends = np.concatenate([[0], np.cumsum(degree, dtype=np.int64)])
-    start, n = 0, len(degree)
+    start = 0
+    n = len(degree)
     while start < n:
         stop = int(np.searchsorted(ends, ends[start] + _BLOCK, "right")) - 1
         stop = min(max(stop, start + 1), start + _BLOCK, n)
@@ -254,16 +284,26 @@ def _blocks(degree: np.ndarray) -> Iterator[tuple[int, int]]:
 def _block(
     key: PRNGKey, m: BitMechanism, made: Plan, counted: np.ndarray | None, start: int, stop: int
 ) -> tuple[np.ndarray | None, np.ndarray, np.ndarray]:
-    """Consecutive users' noisy degrees (or None), and the reported pairs, sorted, each once: users and places."""
-    # ``counted`` is the degree that is sent, of size - 1 pairs, where it is not that of the owned pairs.
-    length, keys = stop - start, random_words.split(key, 4)
+    """Consecutive users' noisy degrees (or None), and the reported pairs, sorted, each once.
+
+    Users and places.
+    """
+    # ``counted`` is the degree that is sent, of size - 1 pairs, where it is not that of the owned
+    # pairs.
+    length = stop - start
+    keys = random_words.split(key, 4)
     half = m.reporting != "full"
 
     def fill(array: np.ndarray, value: int = 0) -> np.ndarray:
         return np.pad(array[start:stop], (0, capacity(length) - length), constant_values=value)
 
     # Padding users own nothing: a graph of one node.
-    mine = Users(fill(made.users.place), fill(made.users.start), fill(made.users.end, 1), fill(made.users.size, 1))
+    mine = Users(
+        fill(made.users.place),
+        fill(made.users.start),
+        fill(made.users.end, 1),
+        fill(made.users.size, 1),
+    )
     degree = fill(made.degree)
     sent, of_owned = (degree, half) if counted is None else (fill(counted), False)
     noisy, keep, drop, add = _rates(keys[0], _part(m, start, stop), mine, sent, of_owned)
@@ -274,26 +314,35 @@ def _block(
     each = partial(np.repeat, repeats=degree)  # what is a user's, for each true pair
     true = made.node[before : before + int(degree.sum(dtype=np.int64))]
     kept = happens(keys[2], each(np.asarray(keep)), each(np.asarray(drop)))
-    ranks, width = rank_of(Users(*map(each, mine)), true, half), int(made.users.size.max())
+    ranks = rank_of(Users(*map(each, mine)), true, half)
+    width = int(made.users.size.max())
     whose = np.arange(len(degree)) * width
-    drawn = np.repeat(whose, count) + each_below(keys[3], np.repeat(np.maximum(owned - degree, 1), count))
+    drawn = np.repeat(whose, count) + each_below(
+        keys[3], np.repeat(np.maximum(owned - degree, 1), count)
+    )
     first = np.cumsum(degree, dtype=np.int64) - degree
-    liar, rank = _among_others(drawn, each(whose + first) + ranks - np.arange(len(true)), first, width)
+    liar, rank = _among_others(
+        drawn, each(whose + first) + ranks - np.arange(len(true)), first, width
+    )
     wrong = liar * width + node_of(Users(*(leaf[liar] for leaf in mine)), rank, half)
     pairs = np.concatenate([(each(whose) + true)[kept], wrong])
     pairs.sort(kind="stable")  # which merges what is in order
     user = pairs // width
     place = (pairs - user * width).astype(np.int32)
-    return None if noisy is None else np.asarray(noisy)[:length], (user + start).astype(np.int32), place
+    return (
+        None if noisy is None else np.asarray(noisy)[:length],
+        (user + start).astype(np.int32),
+        place,
+    )
 
 
 def _among_others(
     drawn: np.ndarray, true: np.ndarray, first: np.ndarray, width: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Users, and the ranks below ``width`` of their false pairs, in order and each once."""
-    # ``drawn`` is, times ``width`` the user, which of the pairs that are not true. The r-th of them has rank r + k,
-    # k the number of true ranks t_j with t_j - j <= r; ``true`` are these differences, in order, plus the users.
-    # A user's begin at ``first``.
+    # ``drawn`` is, times ``width`` the user, which of the pairs that are not true. The r-th of them
+    # has rank r + k, k the number of true ranks t_j with t_j - j <= r; ``true`` are these
+    # differences, in order, plus the users. A user's begin at ``first``.
     drawn.sort(kind="stable")
     drawn = drawn[np.append(True, drawn[1:] != drawn[:-1])[: len(drawn)]]
     user = drawn // width

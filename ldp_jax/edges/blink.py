@@ -1,13 +1,14 @@
 r"""Blink: the posterior of each pair given noisy degrees and noisy bits, as a matrix that is never written out.
 
-Each user reports the degree, with whole noise, and every bit of the list, by randomised response. The server fits
-:math:`P(A_{ij} = 1) = \sigma(\beta_i + \beta_j)` to the noisy degrees; with both reported bits of a pair, s of them
-1, the posterior is :math:`\sigma(\beta_i + \beta_j + 2 \epsilon_2 (s - 1))`. Whole degrees fall into K classes, so
-the posterior of a pair depends on two classes and on s: a constant for each pair of classes, and a correction where
-somebody reports the pair. The product with rows [n, F] takes O(m F + n F + K^2 F) for m reported pairs, about
-:math:`n^2 / (e^{\epsilon_2} + 1)`.
-Reference: Zhu, Tan & Xiao, Blink: Link local differential privacy in graph neural networks via Bayesian estimation
-(CCS 2023), which adds Laplace noise to degrees and works on n x n matrices.
+Each user reports the degree, with whole noise, and every bit of the list, by randomised response.
+The server fits :math:`P(A_{ij} = 1) = \sigma(\beta_i + \beta_j)` to the noisy degrees; with both
+reported bits of a pair, s of them 1, the posterior is
+:math:`\sigma(\beta_i + \beta_j + 2 \epsilon_2 (s - 1))`. Whole degrees fall into K classes, so the
+posterior of a pair depends on two classes and on s: a constant for each pair of classes, and a
+correction where somebody reports the pair. The product with rows [n, F] takes O(m F + n F + K^2 F)
+for m reported pairs, about :math:`n^2 / (e^{\epsilon_2} + 1)`.
+Reference: Zhu, Tan & Xiao, Blink: Link local differential privacy in graph neural networks via
+Bayesian estimation (CCS 2023), which adds Laplace noise to degrees and works on n x n matrices.
 """
 
 from typing import Literal, NamedTuple
@@ -33,16 +34,23 @@ from ldp_jax.graph import graphs
 from ldp_jax.graph.aggregation import Segments, linear
 
 Variant = Literal["soft", "hard", "hybrid"]
-"""Weights of pairs: the posterior; 1 where it is above 1/2; or the posterior of the likeliest pairs alone."""
+"""Weights of pairs: the posterior; 1 where it is above 1/2; or the posterior of the likeliest pairs
+alone.
+"""
 
 VARIANTS: tuple[Variant, ...] = ("soft", "hard", "hybrid")
 
 _STEPS, _CLOSE = 500, 1e-9
-_FAR = 40.0  # the largest beta: where noisy degrees have no estimate, one runs off, and sigma(40) is 1 in float32
+# the largest beta: where noisy degrees have no estimate, one runs off, and sigma(40) is 1 in
+# float32
+_FAR = 40.0
 
 
 class DegreePrior(NamedTuple):
-    """The beta model of noisy degrees: of each user's class, and of each class degree, count of users, and beta."""
+    """The beta model of noisy degrees.
+
+    Of each user's class, and of each class degree, count of users, and beta.
+    """
 
     group: Int[np.ndarray, " n"]
     degree: Int[np.ndarray, " K"]
@@ -55,9 +63,10 @@ class DegreePrior(NamedTuple):
 def degree_prior(degree: Values) -> DegreePrior:
     r"""Fit the beta model to noisy degrees by maximum likelihood; post-processing.
 
-    ``degree`` [n] is finite, of at least 3 users; rounded and clipped to [1, n - 2], as others have no estimate.
-    Half steps in float64 reach the fixed point :math:`\beta_k = \log d_k - \log \sum_l (c_l - [k = l]) /
-    (e^{-\beta_l} + e^{\beta_k})` over classes of c_k users (Chatterjee, Diaconis & Sly, 2011), at most 40.
+    ``degree`` [n] is finite, of at least 3 users; rounded and clipped to [1, n - 2], as others have
+    no estimate. Half steps in float64 reach the fixed point
+    :math:`\beta_k = \log d_k - \log \sum_l (c_l - [k = l]) / (e^{-\beta_l} + e^{\beta_k})` over
+    classes of c_k users (Chatterjee, Diaconis & Sly, 2011), at most 40.
 
     >>> prior = degree_prior([2, 2, 2, 2, 2])  # of five users, each pair is linked with probability 1/2
     >>> prior.count.tolist(), bool(abs(prior.beta[0]) < 1e-6)
@@ -67,7 +76,9 @@ def degree_prior(degree: Values) -> DegreePrior:
     if degree.ndim != 1 or len(degree) < 3:
         raise ValueError(f"degree must be of at least 3 users, got shape {degree.shape}")
     if not np.isfinite(degree).all():
-        raise ValueError("degree must be finite, and is not everywhere: the mechanism must report degrees")
+        raise ValueError(
+            "degree must be finite, and is not everywhere: the mechanism must report degrees"
+        )
     whole = np.clip(np.rint(degree), 1, len(degree) - 2).astype(np.int64)
     classes, group, count = np.unique(whole, return_inverse=True, return_counts=True)
     others = count[None, :] - np.eye(len(classes))
@@ -76,7 +87,8 @@ def degree_prior(degree: Values) -> DegreePrior:
         each = others / (np.exp(-beta)[None, :] + np.exp(beta)[:, None])
         # Half a step: of sparse graphs a whole one would go to and fro for ever.
         after = np.clip((beta + np.log(classes) - np.log(each.sum(1))) / 2, -_FAR, _FAR)
-        moved, beta = np.abs(after - beta).max(), after
+        moved = np.abs(after - beta).max()
+        beta = after
         if moved < _CLOSE:
             break
     return DegreePrior(group.astype(np.int32), classes, count, beta)
@@ -86,8 +98,8 @@ def degree_prior(degree: Values) -> DegreePrior:
 class PosteriorLinks:
     """A symmetric matrix of link weights without a diagonal, padded.
 
-    By the degree classes ``group`` [n] of its ends a pair weighs ``constant`` [K, K], and ``correction`` [m] more
-    where somebody reports it, in both directions.
+    By the degree classes ``group`` [n] of its ends a pair weighs ``constant`` [K, K], and
+    ``correction`` [m] more where somebody reports it, in both directions.
     """
 
     group: AnyArray
@@ -96,13 +108,20 @@ class PosteriorLinks:
     correction: AnyArray
 
     def sum(self, h: Float[Array, "n k"]) -> Float[Array, "n k"]:
-        """The product with rows: what :class:`~ldp_jax.graph.aggregation.Segments` has for links of weight 1."""
+        """The product with rows.
+
+        What :class:`~ldp_jax.graph.aggregation.Segments` has for links of weight 1.
+        """
         return linear(self._sum, self._sum, h)
 
     def _sum(self, h: Array) -> Array:
         by_class = long_sums.segment_sum(h, self.group, len(self.constant), any_order=True)
         own = jnp.diagonal(self.constant)[self.group][:, None]
-        return matmul(self.constant, by_class)[self.group] - own * h + self.neighbours.sum(h, self.correction)
+        return (
+            matmul(self.constant, by_class)[self.group]
+            - own * h
+            + self.neighbours.sum(h, self.correction)
+        )
 
     @property
     def degree(self) -> Float[Array, " n"]:
@@ -113,25 +132,35 @@ class PosteriorLinks:
         """The matrix itself: O(n^2), for small graphs."""
         n = len(self.group)
         whole = self.constant[self.group][:, self.group] * (1 - jnp.eye(n, dtype=jnp.float32))
-        return whole.at[self.neighbours.receivers, self.neighbours.senders].add(self.correction, mode="drop")
+        return whole.at[self.neighbours.receivers, self.neighbours.senders].add(
+            self.correction, mode="drop"
+        )
 
 
 @implicit_promotion()
-def posterior_links(bits: Graph, prior: DegreePrior, epsilon: float, variant: Variant = "hybrid") -> PosteriorLinks:
-    """The posterior of all pairs given what both ends of each reported; post-processing, on the host.
+def posterior_links(
+    bits: Graph, prior: DegreePrior, epsilon: float, variant: Variant = "hybrid"
+) -> PosteriorLinks:
+    """The posterior of all pairs given what both ends of each reported.
+
+    Post-processing, on the host.
 
     Args:
-      bits: the lists that :class:`~ldp_jax.edges.RandomizedResponse` reports in ``full``: an edge into a user each.
+      bits: the lists that :class:`~ldp_jax.edges.RandomizedResponse` reports in ``full``: an edge
+        into a user each.
       prior: of the same users.
       epsilon: of the bits.
-      variant: ``soft`` has every posterior; ``hard`` is 1 where it is above 1/2 and 0 elsewhere; ``hybrid`` has the
-        likeliest pairs, as many as the posterior expects links; equal pairs share what is left.
+      variant: ``soft`` has every posterior; ``hard`` is 1 where it is above 1/2 and 0 elsewhere;
+        ``hybrid`` has the likeliest pairs, as many as the posterior expects links; equal pairs
+        share what is left.
     """
     validate.one_of(VARIANTS, variant=variant)
     budget_in(MAX_BIT_EPSILON, epsilon=epsilon)
     n, classes = len(prior.group), len(prior.degree)
     if graphs.num_nodes(bits) != n:
-        raise ValueError(f"bits must be of {n} users, as the prior is, got {graphs.num_nodes(bits)}")
+        raise ValueError(
+            f"bits must be of {n} users, as the prior is, got {graphs.num_nodes(bits)}"
+        )
     first, second, reported = _pairs(bits, n)
     cell = prior.group[first].astype(np.int64) * classes + prior.group[second]
     count = np.zeros((3, classes, classes))
@@ -156,14 +185,18 @@ def posterior_links(bits: Graph, prior: DegreePrior, epsilon: float, variant: Va
     return PosteriorLinks(
         jnp.asarray(prior.group),
         jnp.asarray(np.pad(weight[0], (0, wide)), jnp.float32),
-        Segments(jnp.asarray(fill(senders, np.int32, 0)), jnp.asarray(fill(receivers, np.int32, n))),
+        Segments(
+            jnp.asarray(fill(senders, np.int32, 0)), jnp.asarray(fill(receivers, np.int32, n))
+        ),
         jnp.asarray(fill(np.concatenate([correction, correction]), np.float32, 0.0)),
     )
 
 
 def _pairs(bits: Graph, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Both ends of each reported pair, once, and by how many of them it is reported."""
-    senders, receivers = (np.asarray(end).astype(np.int64) for end in (bits.senders, bits.receivers))
+    senders, receivers = (
+        np.asarray(end).astype(np.int64) for end in (bits.senders, bits.receivers)
+    )
     code = np.sort(np.minimum(senders, receivers) * n + np.maximum(senders, receivers))
     starts = np.flatnonzero(np.diff(code, prepend=-1))
     reported = np.diff(starts, append=len(code))
@@ -176,7 +209,8 @@ def _kept(posterior: np.ndarray, count: np.ndarray, variant: Variant) -> np.ndar
         return posterior
     if variant == "hard":
         return (posterior > 0.5).astype(np.float64)
-    # Both triangles are counted, and both are cut in the same place: equal values are neighbours in the order.
+    # Both triangles are counted, and both are cut in the same place: equal values are neighbours in
+    # the order.
     value, inverse = np.unique(posterior, return_inverse=True)
     size = np.bincount(inverse.ravel(), weights=count.ravel(), minlength=len(value))
     above = np.cumsum(size[::-1])[::-1] - size
@@ -208,8 +242,10 @@ def private_links(
 
     Args:
       key: a typed threefry key.
-      graph: undirected, private; this simulates all devices, as :func:`~ldp_jax.edges.privatize_graph` does.
-      epsilon: per bit of a list, in total, ``degree_share`` of it for the degree; an edge costs twice as much.
+      graph: undirected, private; this simulates all devices, as
+        :func:`~ldp_jax.edges.privatize_graph` does.
+      epsilon: per bit of a list, in total, ``degree_share`` of it for the degree; an edge costs
+        twice as much.
       variant: see :func:`posterior_links`.
       degree_share: in (0, 1).
       memory: bytes of reported pairs to allow, 16 for each, without what the host makes of them.
@@ -227,11 +263,14 @@ def private_links(
     validate.threefry(key)
     validate.one_of(VARIANTS, variant=variant)
     first, second = two_budgets(epsilon, degree_share=degree_share)
-    degrees, bits = NoisyDegree(first, noise="geometric"), RandomizedResponse(second)
+    degrees = NoisyDegree(first, noise="geometric")
+    bits = RandomizedResponse(second)
     degree_key, bits_key = random.split(key)
     lists = privatize_graph(bits_key, graph, bits, memory=memory)
     noisy = privatize_graph(degree_key, graph, degrees)
     links = posterior_links(lists.graph, degree_prior(noisy.degree), float(bits.epsilon), variant)
     spent = [each for one in (noisy, lists) for each in one.guarantee.guarantees]
-    guarantee = PipelineGuarantee.of(spent, protected=("edges",), unprotected=lists.guarantee.unprotected)
+    guarantee = PipelineGuarantee.of(
+        spent, protected=("edges",), unprotected=lists.guarantee.unprotected
+    )
     return NoisyLinks(links, noisy.degree, guarantee)

@@ -21,22 +21,28 @@ from ldp_jax.edges.neighbour_lists import MAX_BIT_EPSILON, Reporting, flip_rate,
 class DPRR(SendsDegree):
     r"""Randomised response on each bit, thinned so that the number of reported edges is close to the degree.
 
-    Law: the noisy degree is :math:`d^* = d + \mathrm{Lap}(1/\epsilon_1)` clipped to [0, n - 1]; with :math:`p =
-    e^{\epsilon_2} / (e^{\epsilon_2} + 1)` and :math:`q = \min(1, d^* / (d^* (2p - 1) + (n - 1)(1 - p)))` (eq. 6) a
-    neighbour is reported with probability :math:`pq`, any other node with :math:`(1 - p) q` (eq. 7), independently.
-    The report is :math:`d^*` and the list. ``noise="geometric"`` draws whole noise, :math:`P(z) \propto
-    e^{-\epsilon_1 |z|}`. A public ``prior`` over degrees computes q from the degree's posterior mean.
+    Law: the noisy degree is :math:`d^* = d + \mathrm{Lap}(1/\epsilon_1)` clipped to [0, n - 1];
+    with :math:`p = e^{\epsilon_2} / (e^{\epsilon_2} + 1)` and
+    :math:`q = \min(1, d^* / (d^* (2p - 1) + (n - 1)(1 - p)))` (eq. 6) a neighbour is reported with
+    probability :math:`pq`, any other node with :math:`(1 - p) q` (eq. 7), independently. The report
+    is :math:`d^*` and the list. ``noise="geometric"`` draws whole noise,
+    :math:`P(z) \propto e^{-\epsilon_1 |z|}`. A public ``prior`` over degrees computes q from the
+    degree's posterior mean.
     Guarantee: :math:`\epsilon_1 + \epsilon_2` per bit of a list, attained where q = 1. Per edge
-    (:meth:`relationship`) twice that in ``full``, the same in ``half``, and :math:`2 \epsilon_1 + \epsilon_2` in
-    ``half list``: the pair is in one list and in both degrees. Ideal arithmetic: Laplace noise in float32 leaks.
-    Utility: given :math:`d^*` the reported degree has mean :math:`(d (2p - 1) + (n - 1)(1 - p)) q`, close to
-    :math:`d^*` in sparse graphs. Clipping at 0 biases :math:`d^*` (:meth:`degree_bias`); a public prior mends it.
-    Numerics: (1 - p) q and 1 - p q do not cancel, and have 64 bits; noise has 225. Degrees are exact up to 2^24.
-    Reference: Hidano & Murakami, 2022, Algorithm 1, eq. 6-8; Proposition 2. Eq. 6 has a pole at negative
-    :math:`d^*`, which is therefore clipped; the paper clips q alone.
+    (:meth:`relationship`) twice that in ``full``, the same in ``half``, and
+    :math:`2 \epsilon_1 + \epsilon_2` in ``half list``: the pair is in one list and in both degrees.
+    Ideal arithmetic: Laplace noise in float32 leaks.
+    Utility: given :math:`d^*` the reported degree has mean :math:`(d (2p - 1) + (n - 1)(1 - p)) q`,
+    close to :math:`d^*` in sparse graphs. Clipping at 0 biases :math:`d^*` (:meth:`degree_bias`); a
+    public prior mends it.
+    Numerics: (1 - p) q and 1 - p q do not cancel, and have 64 bits; noise has 225. Degrees are
+    exact up to 2^24.
+    Reference: Hidano & Murakami, 2022, Algorithm 1, eq. 6-8; Proposition 2. Eq. 6 has a pole at
+    negative :math:`d^*`, which is therefore clipped; the paper clips q alone.
 
-    ``epsilon_degree`` is :math:`\epsilon_1` in (0, 100], ``epsilon_edges`` :math:`\epsilon_2` in (0, 40]; numbers,
-    or one a user for whole graphs. The ``prior`` weighs the degrees 0, 1, ...; None is the paper's q.
+    ``epsilon_degree`` is :math:`\epsilon_1` in (0, 100], ``epsilon_edges`` :math:`\epsilon_2` in
+    (0, 40]; numbers, or one a user for whole graphs. The ``prior`` weighs the degrees 0, 1, ...;
+    None is the paper's q.
 
     >>> m = DPRR(0.25, 0.75)
     >>> m.guarantee().epsilon, m.relationship("half").epsilon, m.relationship("full").epsilon
@@ -50,14 +56,21 @@ class DPRR(SendsDegree):
     noise: Noise = static(default="laplace")
     reporting: Reporting = static(default="full")
 
-    budgets: ClassVar[dict[str, float]] = {"epsilon_degree": MAX_EPSILON, "epsilon_edges": MAX_BIT_EPSILON}
+    budgets: ClassVar[dict[str, float]] = {
+        "epsilon_degree": MAX_EPSILON,
+        "epsilon_edges": MAX_BIT_EPSILON,
+    }
 
     def _check(self) -> None:
         super()._check()
         if self.prior is not None and validate.concrete(self.prior):
             prior = np.asarray(self.prior)
-            if prior.ndim != 1 or not (np.isfinite(prior).all() and (prior >= 0).all() and prior.sum() > 0):
-                raise ValueError("prior must be weights >= 0 of the degrees 0, 1, ..., with a sum > 0")
+            if prior.ndim != 1 or not (
+                np.isfinite(prior).all() and (prior >= 0).all() and prior.sum() > 0
+            ):
+                raise ValueError(
+                    "prior must be weights >= 0 of the degrees 0, 1, ..., with a sum > 0"
+                )
 
     @property
     def degree_epsilon(self) -> Scalar:
@@ -72,9 +85,9 @@ class DPRR(SendsDegree):
     def from_epsilon(cls, epsilon: float, n_max: int, alpha: float = 0.9, **options: Any) -> "DPRR":
         """The paper's allocation (eq. 8) made sound: what the degree does not get is the edges'.
 
-        epsilon_1 = max(sqrt(8 / (n_max - 1)), (1 - alpha) epsilon) and epsilon_2 = epsilon - epsilon_1; the paper's
-        alpha epsilon (:meth:`as_published`) may exceed that. ``n_max`` is the public bound on the nodes of a graph;
-        ``alpha`` about the share of the edges, in (0, 1).
+        epsilon_1 = max(sqrt(8 / (n_max - 1)), (1 - alpha) epsilon) and epsilon_2 = epsilon -
+        epsilon_1; the paper's alpha epsilon (:meth:`as_published`) may exceed that. ``n_max`` is
+        the public bound on the nodes of a graph; ``alpha`` about the share of the edges, in (0, 1).
 
         >>> round(DPRR.from_epsilon(1.0, n_max=3782).epsilon_edges, 3)
         0.9
@@ -89,7 +102,9 @@ class DPRR(SendsDegree):
 
     @classmethod
     def as_published(cls, epsilon: float, n_max: int, alpha: float = 0.9, **options: Any) -> "DPRR":
-        """The paper's allocation as it is printed; ``guarantee()`` is its true sum, which may exceed epsilon.
+        """The paper's allocation as it is printed.
+
+        ``guarantee()`` is its true sum, which may exceed epsilon.
 
         >>> round(DPRR.as_published(0.5, n_max=957).guarantee().epsilon, 4)
         0.5415
@@ -103,34 +118,44 @@ class DPRR(SendsDegree):
 
     def bit_rates(self, noisy: Scalar | None, owned: Scalar) -> tuple[Array, Array]:
         """p q and (1 - p) q given d*."""
-        flip, (kept, _) = self.flip, self._thinning(noisy, owned)
+        flip = self.flip
+        kept, _ = self._thinning(noisy, owned)
         return (1 - flip) * kept, flip * kept
 
     def drop_rate(self, noisy: Scalar | None, owned: Scalar) -> Array:
         """1 - p q given d*, without cancellation: 1 - p where q = 1."""
-        flip, (_, dropped) = self.flip, self._thinning(noisy, owned)
+        flip = self.flip
+        _, dropped = self._thinning(noisy, owned)
         return flip + (1 - flip) * dropped
 
     def _thinning(self, noisy: Scalar | None, owned: Scalar) -> tuple[Array, Array]:
         """q and 1 - q given d*."""
         assert noisy is not None  # every report has one
-        flip, degree = self.flip, self.estimate_degree(noisy)
+        flip = self.flip
+        degree = self.estimate_degree(noisy)
         owned = jnp.asarray(owned, flip.dtype)
         unclipped = jnp.tanh(jnp.asarray(self.epsilon_edges, flip.dtype) / 2)  # 2p - 1
         below = degree * unclipped + owned * flip
-        known, below = below > 0, jnp.where(below > 0, below, 1.0)
+        known = below > 0
+        below = jnp.where(below > 0, below, 1.0)
         kept = jnp.clip(jnp.where(known, degree / below, 0.0), 0.0, 1.0)
         return kept, jnp.clip(jnp.where(known, flip * (owned - 2 * degree) / below, 1.0), 0.0, 1.0)
 
     def estimate_degree(self, noisy: Scalar) -> Array:
-        """The degree that q is computed from: d*, or the posterior mean under the public prior; elementwise."""
+        """The degree that q is computed from: d*, or the posterior mean under the public prior.
+
+        Elementwise.
+        """
         noisy = jnp.asarray(noisy)
         if self.prior is None:
             return noisy
         return _posterior_mean(noisy, jnp.asarray(self.prior), jnp.asarray(self.epsilon_degree))
 
     def estimate(self, y: ListReport, own: Scalar = 0) -> Array:
-        """:meth:`estimate_degree` of the noisy degree; the list says little more about the degree."""
+        """:meth:`estimate_degree` of the noisy degree.
+
+        The list says little more about the degree.
+        """
         return self.estimate_degree(ListReport(*y).degree)
 
     def proof(self) -> str:
@@ -160,15 +185,17 @@ def _published_split(epsilon: float, n_max: int, alpha: float) -> tuple[float, f
 
 def _posterior_mean(noisy: Array, prior: Array, epsilon: Array) -> Array:
     r"""E[d | d*] for weights [degrees] and noise :math:`e^{-\epsilon |d^* - d|}`, clipped or not."""
-    # Sums over d <= k and over d > k follow from their neighbours, and are shifted by the fraction of d*; atoms are
-    # proportional to the same. One epsilon has one table of sums; of several, each d* has passes of its own.
+    # Sums over d <= k and over d > k follow from their neighbours, and are shifted by the fraction
+    # of d*; atoms are proportional to the same. One epsilon has one table of sums; of several, each
+    # d* has passes of its own.
     degrees = jnp.arange(len(prior), dtype=prior.dtype)
     shrink = jnp.exp(-epsilon)
     place = jnp.clip(jnp.floor(noisy), 0, len(prior) - 1).astype(jnp.int32)
     # Beyond the last degree nothing is above, and the common factor of what is below cancels.
     part = jnp.where(place == len(prior) - 1, 0.0, noisy - place.astype(noisy.dtype))
 
-    # Of the two factors e^(-eps part) and e^(-eps (1 - part)) the larger is divided out: neither underflows alone.
+    # Of the two factors e^(-eps part) and e^(-eps (1 - part)) the larger is divided out: neither
+    # underflows alone.
     low, high = (jnp.exp(-epsilon * jnp.maximum(side * (2 * part - 1), 0.0)) for side in (1, -1))
     if jnp.ndim(epsilon) == 0:
         sums = (_tables(weights, shrink, place) for weights in (prior, prior * degrees))
@@ -187,7 +214,9 @@ def _tables(weights: Array, shrink: Array, place: Array) -> tuple[Array, Array]:
         return after, (after, total)
 
     zero = jnp.zeros_like(shrink * weights[0])
-    (_, (below, _)), (_, (_, above)) = (jax.lax.scan(add, zero, weights, reverse=back) for back in (False, True))
+    (_, (below, _)), (_, (_, above)) = (
+        jax.lax.scan(add, zero, weights, reverse=back) for back in (False, True)
+    )
     return below[place], above[place]
 
 

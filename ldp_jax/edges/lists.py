@@ -15,9 +15,11 @@ from ldp_jax.core.types import AnyArray, Array, Scalar
 class NeighbourList(NamedTuple):
     """The neighbours of one user.
 
-    The capacity, a shape of compiled programs, is public. Mechanisms take any list on the host through :meth:`of`.
+    The capacity, a shape of compiled programs, is public. Mechanisms take any list on the host
+    through :meth:`of`.
 
-    ``ids``, int32 [capacity], are sorted and distinct, n where there is none; ``count``, int32, is how many are.
+    ``ids``, int32 [capacity], are sorted and distinct, n where there is none; ``count``, int32, is
+    how many are.
     """
 
     ids: AnyArray
@@ -30,9 +32,9 @@ class NeighbourList(NamedTuple):
     def of(cls, ids: object, n: int) -> "NeighbourList":
         """The list of capacity n of some ids on the host, whatever they are: NumPy arrays, alone.
 
-        Repeats, and all but whole numbers in [0, n), are dropped without a warning; ``TypeError`` for the row of a
-        matrix, booleans alone. (A JAX array of 32 bits would take 2^32 + 3 for 3: give lists that may hold such ids
-        to this function, before ``vmap`` or ``jit``.)
+        Repeats, and all but whole numbers in [0, n), are dropped without a warning; ``TypeError``
+        for the row of a matrix, booleans alone. (A JAX array of 32 bits would take 2^32 + 3 for 3:
+        give lists that may hold such ids to this function, before ``vmap`` or ``jit``.)
 
         >>> NeighbourList.of([3, 10**12, 1, -1, 2**63, float("nan"), 1.5, None, 1], n=5)
         NeighbourList(ids=int32[5])
@@ -54,7 +56,10 @@ class ListReport(NamedTuple):
 
 
 class LapReport(NamedTuple):
-    """One user's noisy degree, any real number, and noisy bits of owned pairs, float32 [n]; NaN for the others."""
+    """One user's noisy degree, any real number, and noisy bits of owned pairs, float32 [n].
+
+    NaN for the others.
+    """
 
     degree: Scalar
     values: AnyArray
@@ -70,8 +75,15 @@ def to_list(bits: Array) -> NeighbourList:
 
 
 def to_bits(neighbours: NeighbourList, n: int) -> Array:
-    """A list as bits [n]; what is no id in [0, n), and repeats, are dropped: mechanisms are total on data."""
-    ids = neighbours.ids if isinstance(neighbours.ids, jax.Array) else NeighbourList.of(neighbours.ids, n).ids
+    """A list as bits [n].
+
+    What is no id in [0, n), and repeats, are dropped: mechanisms are total on data.
+    """
+    ids = (
+        neighbours.ids
+        if isinstance(neighbours.ids, jax.Array)
+        else NeighbourList.of(neighbours.ids, n).ids
+    )
     return jnp.zeros(n, bool).at[ids_of(jnp, ids, n)].set(True, mode="drop")
 
 

@@ -1,4 +1,7 @@
-"""LocalLap: Laplace noise on every bit, of which a server keeps the largest; LAPGRAPH in the local model."""
+"""LocalLap: Laplace noise on every bit, of which a server keeps the largest.
+
+LAPGRAPH in the local model.
+"""
 
 from typing import Any, ClassVar
 
@@ -19,23 +22,28 @@ from ldp_jax.edges.spaces import LapReports, critical_numbers
 
 @mechanism
 class LocalLap(OnLists):
-    r"""Send a noisy degree and noisy bits; the server keeps as many of the largest bits as the degrees add up to.
+    r"""Send a noisy degree and noisy bits.
 
-    Law: every pair of users has one owner (:func:`ldp_jax.edges._sparse.owns`). A user sends :math:`d^* = d +
-    \mathrm{Lap}(1/\epsilon_1)`, and :math:`A_{ij} + \mathrm{Lap}(1/\epsilon_2)` of each owned pair. The server
-    rounds :math:`T = \sum_i d^*_i / 2` (a half to the even number), clips it to [0, number of pairs], and links the
-    T pairs of largest value. In ``half`` reporting d counts owned pairs alone and :math:`T = \sum_i d^*_i`.
-    Guarantee: :math:`\epsilon_1 + \epsilon_2` per bit of a list; per edge :math:`2 \epsilon_1 + \epsilon_2`, or
-    :math:`\epsilon_1 + \epsilon_2` with ``half`` (:meth:`relationship`); attained. Ideal arithmetic: float32 leaks.
-    Utility: T has mean :math:`|E|` and variance :math:`n / (2 \epsilon_1^2)` (``half``: :math:`2 n / \epsilon_1^2`)
-    before it is clipped. Of N pairs a true edge stays with a chance of about :math:`e^{\epsilon_2} T / N` where
-    that is below 1/2: little in sparse graphs with a small budget.
-    Numerics: one user's noise is float32, from 225 bits; whole graphs are compared in float64, from 64 bits. Among
-    equal values the lower ids win, in whole graphs a true pair.
+    The server keeps as many of the largest bits as the degrees add up to.
+
+    Law: every pair of users has one owner (:func:`ldp_jax.edges._sparse.owns`). A user sends
+    :math:`d^* = d + \mathrm{Lap}(1/\epsilon_1)`, and :math:`A_{ij} + \mathrm{Lap}(1/\epsilon_2)` of
+    each owned pair. The server rounds :math:`T = \sum_i d^*_i / 2` (a half to the even number),
+    clips it to [0, number of pairs], and links the T pairs of largest value. In ``half`` reporting
+    d counts owned pairs alone and :math:`T = \sum_i d^*_i`.
+    Guarantee: :math:`\epsilon_1 + \epsilon_2` per bit of a list; per edge
+    :math:`2 \epsilon_1 + \epsilon_2`, or :math:`\epsilon_1 + \epsilon_2` with ``half``
+    (:meth:`relationship`); attained. Ideal arithmetic: float32 leaks.
+    Utility: T has mean :math:`|E|` and variance :math:`n / (2 \epsilon_1^2)` (``half``:
+    :math:`2 n / \epsilon_1^2`) before it is clipped. Of N pairs a true edge stays with a chance of
+    about :math:`e^{\epsilon_2} T / N` where that is below 1/2: little in sparse graphs with a small
+    budget.
+    Numerics: one user's noise is float32, from 225 bits; whole graphs are compared in float64, from
+    64 bits. Among equal values the lower ids win, in whole graphs a true pair.
     Reference: Hidano & Murakami, 2022, section V-A; LAPGRAPH: Wu et al., IEEE S&P 2022.
 
-    ``epsilon_degree`` is :math:`\epsilon_1` in (0, 100], ``epsilon_edges`` :math:`\epsilon_2` in (0, 40]; one
-    number for all users. In ``half list`` reporting the degree is the whole list's.
+    ``epsilon_degree`` is :math:`\epsilon_1` in (0, 100], ``epsilon_edges`` :math:`\epsilon_2` in
+    (0, 40]; one number for all users. In ``half list`` reporting the degree is the whole list's.
 
     >>> m = LocalLap(0.25, 0.75)
     >>> m.guarantee().epsilon, m.relationship().epsilon, m.relationship("half").epsilon
@@ -47,7 +55,10 @@ class LocalLap(OnLists):
     n: int | None = static(default=None)
     reporting: Reporting = static(default="half list")
 
-    budgets: ClassVar[dict[str, float]] = {"epsilon_degree": MAX_EPSILON, "epsilon_edges": MAX_BIT_EPSILON}
+    budgets: ClassVar[dict[str, float]] = {
+        "epsilon_degree": MAX_EPSILON,
+        "epsilon_edges": MAX_BIT_EPSILON,
+    }
     reportings: ClassVar[tuple[Reporting, ...]] = ("half list", "half")
 
     @classmethod
@@ -61,13 +72,19 @@ class LocalLap(OnLists):
         return cls(*two_budgets(epsilon, share=share), **options)
 
     def privatize(self, key: PRNGKey, neighbours: NeighbourList, own: Scalar = 0) -> LapReport:
-        """The report of one user: see :meth:`~ldp_jax.edges.neighbour_lists.ListMechanism.privatize`."""
+        """The report of one user.
+
+        See :meth:`~ldp_jax.edges.neighbour_lists.ListMechanism.privatize`.
+        """
         validate.threefry(key)
         check_single(self)
         bits, owned, degree, _ = self._record(neighbours, own)
         degree_key, values_key = random.split(key)
-        bits, degree = bits.astype(jnp.float32), degree.astype(jnp.float32)
-        values = bits + random_words.laplace(values_key, owned.shape) / jnp.asarray(self.epsilon_edges)
+        bits = bits.astype(jnp.float32)
+        degree = degree.astype(jnp.float32)
+        values = bits + random_words.laplace(values_key, owned.shape) / jnp.asarray(
+            self.epsilon_edges
+        )
         noisy = degree + random_words.laplace(degree_key) / jnp.asarray(self.epsilon_degree)
         return LapReport(noisy, jnp.where(owned, values, jnp.nan))
 
@@ -75,18 +92,23 @@ class LocalLap(OnLists):
         """log p of a report given a list; -inf where it is about other than the owned pairs."""
         y = LapReport(*y)
         bits, owned, degree, _ = self._record(x, own)
-        bits, degree = bits.astype(jnp.float32), degree.astype(jnp.float32)
+        bits = bits.astype(jnp.float32)
+        degree = degree.astype(jnp.float32)
         possible = (jnp.isnan(y.values) != owned).all() & ~jnp.isnan(y.degree)
         off = jnp.where(owned, jnp.asarray(y.values) - bits, 0.0)
         of_bits = jnp.where(owned, _log_laplace(self.epsilon_edges, off), 0.0).sum()
-        return jnp.where(possible, of_bits + _log_laplace(self.epsilon_degree, y.degree - degree), -jnp.inf)
+        return jnp.where(
+            possible, of_bits + _log_laplace(self.epsilon_degree, y.degree - degree), -jnp.inf
+        )
 
     def bit_reports(self, owned: int) -> tuple[np.ndarray, np.ndarray]:
         """Both numbers at what may be true, between, and far away."""
         noisy, sent = np.meshgrid(critical_numbers(owned), critical_numbers(1))
         return noisy.ravel(), sent.ravel()
 
-    def bit_log_density(self, noisy: Scalar, sent: Scalar, degree: Scalar, bit: Scalar, owned: Scalar) -> Array:
+    def bit_log_density(
+        self, noisy: Scalar, sent: Scalar, degree: Scalar, bit: Scalar, owned: Scalar
+    ) -> Array:
         """log p of the noisy degree and of one noisy bit: see :class:`~ldp_jax.edges.HasBitLaw`."""
         of_bit = _log_laplace(self.epsilon_edges, jnp.asarray(sent) - bit)
         of_degree = _log_laplace(self.epsilon_degree, jnp.asarray(noisy) - degree)
@@ -110,17 +132,21 @@ class LocalLap(OnLists):
         edges = jnp.clip(jnp.round(total), 0, n * (n - 1) // 2)
         flat = jnp.where(jnp.isnan(values), -jnp.inf, values).ravel()
         order = jnp.argsort(flat, descending=True, stable=True)
-        kept = jnp.zeros(flat.shape, bool).at[order].set(jnp.arange(len(flat)) < edges).reshape(n, n)
+        kept = (
+            jnp.zeros(flat.shape, bool).at[order].set(jnp.arange(len(flat)) < edges).reshape(n, n)
+        )
         return kept | kept.T
 
     def sample_graph(self, key: PRNGKey, users: Population, memory: float) -> ReportedPairs:
         """The pairs of the server's graphs, each once, and the noisy degrees.
 
-        Exact in law, in O(users + edges in + edges out) but for sorts. Values are about pairs of two private users;
-        T is estimated from the degrees less the edges that public users show.
+        Exact in law, in O(users + edges in + edges out) but for sorts. Values are about pairs of
+        two private users; T is estimated from the degrees less the edges that public users show.
         """
         if np.ndim(self.epsilon_degree) or np.ndim(self.epsilon_edges):
-            raise ValueError("LocalLap has no personal budgets: values of unequal noise cannot be ranked together")
+            raise ValueError(
+                "LocalLap has no personal budgets: values of unequal noise cannot be ranked together"
+            )
         senders, receivers, group, private = users
         graphs = int(group.max(initial=0)) + 1
         degree_key, true_key, least_key, among_key, false_key = random.split(key, 5)
@@ -134,14 +160,23 @@ class LocalLap(OnLists):
         true = np.bincount(of_pair, minlength=graphs)
 
         degree = users.degree.astype(np.float32)
-        shown = np.bincount(group[receivers[private[receivers] & ~private[senders]]], minlength=graphs)
-        counted, times = degree[who], 2
+        shown = np.bincount(
+            group[receivers[private[receivers] & ~private[senders]]], minlength=graphs
+        )
+        counted = degree[who]
+        times = 2
         if self.reporting == "half":
             start = (np.cumsum(size) - size)[of_pair]
-            lows = _sparse.owns(_sparse.Users(low - start, 0, size[of_pair], size[of_pair]), high - start, True)
-            counted, shown, times = np.bincount(np.where(lows, low, high), minlength=len(who)), 0, 1
+            lows = _sparse.owns(
+                _sparse.Users(low - start, 0, size[of_pair], size[of_pair]), high - start, True
+            )
+            counted = np.bincount(np.where(lows, low, high), minlength=len(who))
+            shown = 0
+            times = 1
         first, second = map(float, self.spent())
-        degree[who] = counted + drawn(random_words.laplace, degree_key, len(who)) / np.float32(first)
+        degree[who] = counted + drawn(random_words.laplace, degree_key, len(who)) / np.float32(
+            first
+        )
         total = np.bincount(group[who], degree[who].astype(np.float64), graphs)
         edges = np.clip(np.rint((total - shown) / times), 0, pairs).astype(np.int64)
         if 32.0 * edges.sum() > memory:

@@ -1,4 +1,7 @@
-"""How many neighbours a user has in each of a few public groups, with noise: counts instead of bits."""
+"""How many neighbours a user has in each of a few public groups, with noise.
+
+Counts instead of bits.
+"""
 
 import dataclasses
 from collections.abc import Callable
@@ -26,24 +29,27 @@ from ldp_jax.edges.spaces import CountReports, critical_numbers
 class NeighbourCounts(OnLists):
     r"""Report how many neighbours are in each of K public groups, each count with noise, and none of them.
 
-    Law: :math:`y_k = c_k + z_k` with :math:`c_k = |\{v \in N : g(v) = k\}|`, at most ``most``, and independent
-    whole noise, :math:`P(z) \propto e^{-\epsilon |z|}`; real noise :math:`\mathrm{Lap}(1/\epsilon)` with
-    ``noise="laplace"``. A node whose group is negative counts nowhere. In ``half`` reporting c counts owned pairs.
-    Guarantee: epsilon per bit of a list, whatever K is, since a bit moves one count by one. Per edge 2 epsilon, and
-    epsilon in ``half`` (:meth:`relationship`). Groups are public.
-    Utility: unbiased, variance :math:`2a/(1-a)^2` with :math:`a = e^{-\epsilon}` (:math:`2/\epsilon^2` of Laplace
-    noise) for each count, whatever the size of its group.
-    Numerics: whole noise is a sign and a number below 2^96, compared with cumulative whole numbers: its loss is a
-    ratio of integers and ``arithmetic`` is ``exact``. A report is clipped to ``span()``, beyond which noise has a
-    mass of about 2^-90. Laplace noise holds in ideal arithmetic.
-    Reference: Ghosh et al., STOC 2009; counts by group as a message: Qin et al., CCS 2017 (LDPGen), and under a
-    trusted curator Kolluri et al., CCS 2022 (LPGNet).
+    Law: :math:`y_k = c_k + z_k` with :math:`c_k = |\{v \in N : g(v) = k\}|`, at most ``most``, and
+    independent whole noise, :math:`P(z) \propto e^{-\epsilon |z|}`; real noise
+    :math:`\mathrm{Lap}(1/\epsilon)` with ``noise="laplace"``. A node whose group is negative counts
+    nowhere. In ``half`` reporting c counts owned pairs.
+    Guarantee: epsilon per bit of a list, whatever K is, since a bit moves one count by one. Per
+    edge 2 epsilon, and epsilon in ``half`` (:meth:`relationship`). Groups are public.
+    Utility: unbiased, variance :math:`2a/(1-a)^2` with :math:`a = e^{-\epsilon}`
+    (:math:`2/\epsilon^2` of Laplace noise) for each count, whatever the size of its group.
+    Numerics: whole noise is a sign and a number below 2^96, compared with cumulative whole numbers:
+    its loss is a ratio of integers and ``arithmetic`` is ``exact``. A report is clipped to
+    ``span()``, beyond which noise has a mass of about 2^-90. Laplace noise holds in ideal
+    arithmetic.
+    Reference: Ghosh et al., STOC 2009; counts by group as a message: Qin et al., CCS 2017 (LDPGen),
+    and under a trusted curator Kolluri et al., CCS 2022 (LPGNet).
 
     Args:
       epsilon: in [0.001, 40]; one concrete number, of which the host makes a table.
       num_groups: K, at least 1.
       n: nodes of the graph, for one user's view.
-      groups: int [n] in [-1, K), public, for one user's view, or given with each call; -1 counts a node nowhere.
+      groups: int [n] in [-1, K), public, for one user's view, or given with each call; -1 counts a
+        node nowhere.
       most: the largest count; a larger one is taken for it. Public, at most 2^20.
       noise: ``geometric`` or ``laplace``.
       reporting: ``full`` or ``half``.
@@ -83,7 +89,9 @@ class NeighbourCounts(OnLists):
         if self.groups is not None and validate.concrete(self.groups):
             if self.n is None:
                 raise ValueError("n must be given with groups: how many nodes the graph has")
-            object.__setattr__(self, "groups", jnp.asarray(checked_groups(self.groups, self.n, self.num_groups)))
+            object.__setattr__(
+                self, "groups", jnp.asarray(checked_groups(self.groups, self.n, self.num_groups))
+            )
         if self.noise == "geometric":
             object.__setattr__(self, "thresholds", jax.device_put(self._noise.thresholds))
 
@@ -100,8 +108,13 @@ class NeighbourCounts(OnLists):
         """() for one mechanism: its arrays are a table and public groups, not a stack."""
         return ()
 
-    def true_counts(self, neighbours: NeighbourList, own: Scalar, groups: Values | None = None) -> Array:
-        """The counts of one user without noise, int32 [K]: private. Arguments are those of :meth:`privatize`."""
+    def true_counts(
+        self, neighbours: NeighbourList, own: Scalar, groups: Values | None = None
+    ) -> Array:
+        """The counts of one user without noise, int32 [K]: private.
+
+        Arguments are those of :meth:`privatize`.
+        """
         bits, owned, _, _ = self._record(neighbours, own)
         groups = self.groups if groups is None else groups
         if groups is None:
@@ -112,32 +125,51 @@ class NeighbourCounts(OnLists):
             groups = checked_groups(groups, self._size(), self.num_groups)
         groups = jnp.asarray(groups)
         known = bits & owned & (groups >= 0) & (groups < self.num_groups)
-        counts = jnp.zeros(self.num_groups, jnp.int32).at[jnp.where(known, groups, 0)].add(known.astype(jnp.int32))
+        counts = (
+            jnp.zeros(self.num_groups, jnp.int32)
+            .at[jnp.where(known, groups, 0)]
+            .add(known.astype(jnp.int32))
+        )
         return jnp.minimum(counts, self.most)
 
     def privatize(
         self, key: PRNGKey, neighbours: NeighbourList, own: Scalar = 0, groups: Values | None = None
     ) -> Array:
-        """The report of one user, int32 [K] (float32 of Laplace noise): O(n), as a device would; ``vmap`` it.
+        """The report of one user, int32 [K] (float32 of Laplace noise): O(n), as a device would.
 
-        ``groups`` are public, int [n]; by default the mechanism's own. Traced ones outside [-1, K) count nowhere.
+        ``vmap`` it.
+
+        ``groups`` are public, int [n]; by default the mechanism's own. Traced ones outside [-1, K)
+        count nowhere.
         """
         validate.threefry(key)
         return self.add_noise(key, self.true_counts(neighbours, own, groups))
 
     def add_noise(self, key: PRNGKey, counts: Values) -> Array:
-        """Counts, clipped to [0, ``most``], with independent noise; int32, float32 of Laplace noise."""
+        """Counts, clipped to [0, ``most``], with independent noise.
+
+        Int32, float32 of Laplace noise.
+        """
         if not isinstance(counts, jax.Array):  # a number of the host may be beyond 32 bits
             counts = np.clip(np.asarray(counts), 0, self.most).astype(np.int32)
         counts = jnp.clip(jnp.asarray(counts), 0, self.most).astype(jnp.int32)
         if self.noise == "laplace":
-            return counts.astype(jnp.float32) + random_words.laplace(key, counts.shape) / jnp.float32(self.epsilon)
+            return counts.astype(jnp.float32) + random_words.laplace(
+                key, counts.shape
+            ) / jnp.float32(self.epsilon)
         return self.from_words(_words(key, counts.shape, 1 + whole_noise.WORDS), counts)
 
     def from_words(self, word: AnyArray, counts: AnyArray) -> Array:
-        """Reports of whole noise under uniform words uint32 [4, ...]: a sign, and a number below 2^96."""
+        """Reports of whole noise under uniform words uint32 [4, ...].
+
+        A sign, and a number below 2^96.
+        """
         return with_noise(
-            jnp.asarray(self.thresholds), jnp.asarray(word, jnp.uint32), counts, self.noise_sizes(), self.span()
+            jnp.asarray(self.thresholds),
+            jnp.asarray(word, jnp.uint32),
+            counts,
+            self.noise_sizes(),
+            self.span(),
         )
 
     def noise_sizes(self) -> tuple[int, int]:
@@ -145,21 +177,32 @@ class NeighbourCounts(OnLists):
         return self._noise.near, self._noise.reach
 
     def word_runs(self) -> WordRuns:
-        """Numbers below 2^96 from one threshold to the next, with both signs; counts that differ by one."""
+        """Numbers below 2^96 from one threshold to the next, with both signs.
+
+        Counts that differ by one.
+        """
         if self.noise != "geometric":
             raise NotApplicable(f"{self.noise} noise is a continuum: ask float_audit")
-        size, width = whole_noise.WORDS, 32 * whole_noise.WORDS
+        size = whole_noise.WORDS
+        width = 32 * whole_noise.WORDS
         table = np.asarray(self.thresholds).T
-        steps = [sum(int(word) << 32 * (size - 1 - at) for at, word in enumerate(row)) for row in table]
+        steps = [
+            sum(int(word) << 32 * (size - 1 - at) for at, word in enumerate(row)) for row in table
+        ]
         starts = sorted({0, *steps})
         ends = [*(start - 1 for start in starts[1:]), (1 << width) - 1]
 
         def words(numbers: list[int]) -> np.ndarray:
-            rows = [[number >> 32 * (size - 1 - at) & (2**32 - 1) for number in numbers] for at in range(size)]
+            rows = [
+                [number >> 32 * (size - 1 - at) & (2**32 - 1) for number in numbers]
+                for at in range(size)
+            ]
             signs = [[sign] * len(numbers) for sign in (0, 1)]
             return np.concatenate([np.array([sign, *rows], np.uint32) for sign in signs], 1)
 
-        share = [Fraction(end + 1 - start, 2 << width) for start, end in zip(starts, ends, strict=True)]
+        share = [
+            Fraction(end + 1 - start, 2 << width) for start, end in zip(starts, ends, strict=True)
+        ]
         pairs = sorted({(0, 1), (self.most - 1, self.most)})
         return WordRuns(words(starts), words(ends), share * 2, pairs)
 
@@ -172,22 +215,36 @@ class NeighbourCounts(OnLists):
         """log p of each reported number given the true count; elementwise."""
         y, counts = jnp.asarray(y), jnp.asarray(counts)
         if self.noise == "laplace":
-            return jnp.log(self.epsilon / 2) - self.epsilon * jnp.abs(y - counts.astype(jnp.float32))
+            return jnp.log(self.epsilon / 2) - self.epsilon * jnp.abs(
+                y - counts.astype(jnp.float32)
+            )
         gap = jnp.abs(y - counts)
         low, high = self.span()
-        inside, ends = (jnp.asarray(side, jnp.result_type(float)) for side in self._noise.log_masses)
+        inside, ends = (
+            jnp.asarray(side, jnp.result_type(float)) for side in self._noise.log_masses
+        )
         possible = (y >= low) & (y <= high) & (y == jnp.round(y))
         at = jnp.clip(jnp.where(possible, gap, 0), 0, len(inside) - 1).astype(jnp.int32)
-        return jnp.where(possible, jnp.where((y == low) | (y == high), ends[at], inside[at]), -jnp.inf)
+        return jnp.where(
+            possible, jnp.where((y == low) | (y == high), ends[at], inside[at]), -jnp.inf
+        )
 
     def bit_reports(self, owned: int) -> tuple[np.ndarray, np.ndarray]:
-        """Every whole number of the span, or numbers at what may be true, between, and far away; no bit is sent."""
+        """Every whole number of the span, or numbers at what may be true, between, and far away.
+
+        No bit is sent.
+        """
         low, high = self.span()
         numbers = critical_numbers(owned) if self.noise == "laplace" else np.arange(low, high + 1.0)
         return numbers, np.full(len(numbers), np.nan)
 
-    def bit_log_density(self, noisy: Scalar, sent: Scalar, degree: Scalar, bit: Scalar, owned: Scalar) -> Array:
-        """log p of the bit's count, with all true pairs in it: see :class:`~ldp_jax.edges.HasBitLaw`."""
+    def bit_log_density(
+        self, noisy: Scalar, sent: Scalar, degree: Scalar, bit: Scalar, owned: Scalar
+    ) -> Array:
+        """log p of the bit's count, with all true pairs in it.
+
+        See :class:`~ldp_jax.edges.HasBitLaw`.
+        """
         return self.log_likelihood(noisy, jnp.minimum(jnp.asarray(degree), self.most))
 
     def codomain(self, own: int = 0) -> CountReports:
@@ -211,7 +268,11 @@ class NeighbourCounts(OnLists):
 
     def proof(self) -> str:
         """The noise of one number."""
-        noise = "Laplace noise of scale 1 / epsilon" if self.noise == "laplace" else "whole noise of its own"
+        noise = (
+            "Laplace noise of scale 1 / epsilon"
+            if self.noise == "laplace"
+            else "whole noise of its own"
+        )
         return f"a bit moves one count by one; each has {noise}"
 
     def sums(self) -> np.ndarray:
@@ -220,18 +281,30 @@ class NeighbourCounts(OnLists):
 
     def guarantee(self) -> Guarantee:
         """epsilon per bit of a list; exact of whole noise."""
-        return dataclasses.replace(super().guarantee(), arithmetic="ideal" if self.noise == "laplace" else "exact")
+        return dataclasses.replace(
+            super().guarantee(), arithmetic="ideal" if self.noise == "laplace" else "exact"
+        )
 
 
-_words = jax.jit(random_words.words, static_argnames=("shape", "count"))  # one program, outside jit too
+_words = jax.jit(
+    random_words.words, static_argnames=("shape", "count")
+)  # one program, outside jit too
 
 
 @jax.jit
 def with_noise(
-    thresholds: Array, word: Array, counts: AnyArray, sizes: tuple[Scalar, Scalar], span: tuple[Scalar, Scalar]
+    thresholds: Array,
+    word: Array,
+    counts: AnyArray,
+    sizes: tuple[Scalar, Scalar],
+    span: tuple[Scalar, Scalar],
 ) -> Array:
-    """Counts with whole noise under words uint32 [4, ...]; ``sizes`` are ``noise_sizes()``; all may be traced."""
-    high, bits = thresholds[0], thresholds.shape[1].bit_length()
+    """Counts with whole noise under words uint32 [4, ...]; ``sizes`` are ``noise_sizes()``.
+
+    All may be traced.
+    """
+    high = thresholds[0]
+    bits = thresholds.shape[1].bit_length()
     last = np.uint32(2**32 - 1)
 
     def found(beyond: Callable[[Array], Array], steps: Scalar) -> Array:
@@ -243,10 +316,13 @@ def with_noise(
 
         return jax.lax.fori_loop(0, steps, halve, jnp.zeros_like(word[0], jnp.int32))
 
-    # Nearly every number is below the first threshold whose first word is the last, and its first word is in none.
+    # Nearly every number is below the first threshold whose first word is the last, and its first
+    # word is in none.
     place = found(lambda at: word[1] < high[at], sizes[0])
     unsure = (word[1] == last) | ((place > 0) & (word[1] == high[jnp.maximum(place - 1, 0)]))
-    exact = found(lambda at: random_words.less(word[1:], thresholds[:, at]), jnp.where(unsure.any(), bits, 0))
+    exact = found(
+        lambda at: random_words.less(word[1:], thresholds[:, at]), jnp.where(unsure.any(), bits, 0)
+    )
     place = jnp.minimum(jnp.where(unsure, exact, place), sizes[1])
     return jnp.clip(counts + jnp.where(word[0] & 1 == 0, place, -place), *span)
 
@@ -257,7 +333,11 @@ def checked_groups(
     """Public numbers of users in [least, num_groups), as int32 [n]; ``ValueError`` for anything else."""
     groups = validate.complete(**{name: groups})
     if groups.shape != (n,) or groups.dtype.kind not in "iu":
-        raise ValueError(f"{name} must be int [{n}], one for every node, got {groups.dtype} {groups.shape}")
+        raise ValueError(
+            f"{name} must be int [{n}], one for every node, got {groups.dtype} {groups.shape}"
+        )
     if groups.size and not (groups.min() >= least and groups.max() < num_groups):
-        raise ValueError(f"{name} must be in [{least}, {num_groups}), got {groups.min()} to {groups.max()}")
+        raise ValueError(
+            f"{name} must be in [{least}, {num_groups}), got {groups.min()} to {groups.max()}"
+        )
     return groups.astype(np.int32)

@@ -1,4 +1,7 @@
-"""Mechanisms on neighbour lists: what an edge costs, who reports a pair, and those that treat every bit alike."""
+"""Mechanisms on neighbour lists.
+
+What an edge costs, who reports a pair, and those that treat every bit alike.
+"""
 
 import abc
 import dataclasses
@@ -27,8 +30,8 @@ MAX_BIT_EPSILON = 40.0
 """The largest budget of one bit: a flip then has probability e^-40 = 4.2e-18, 78 of 2^64 words."""
 
 Reporting = Literal["full", "half list", "half"]
-"""The reporter of the pair (i, j): both ends (``full``), or one by a public rule, with the degree of the whole list
-(``half list``) or of the owned pairs alone (``half``)."""
+"""The reporter of the pair (i, j): both ends (``full``), or one by a public rule, with the degree
+of the whole list (``half list``) or of the owned pairs alone (``half``)."""
 
 REPORTINGS: tuple[Reporting, ...] = ("full", "half list", "half")
 
@@ -37,10 +40,13 @@ _S = TypeVar("_S")
 
 @runtime_checkable
 class HasBitLaw(Protocol):
-    """A mechanism whose report says of one bit of a list two numbers: a noisy one, and what is sent of the bit.
+    """A mechanism whose report says of one bit of a list two numbers.
 
-    Whatever else is in a report is independent of the bit given these two. So an edge's cost is enumerated from few
-    numbers (:func:`ldp_jax.verification.relationship_supremum`). ``reporting``, static, is one of ``reportings``.
+    A noisy one, and what is sent of the bit.
+
+    Whatever else is in a report is independent of the bit given these two. So an edge's cost is
+    enumerated from few numbers (:func:`ldp_jax.verification.relationship_supremum`). ``reporting``,
+    static, is one of ``reportings``.
     """
 
     reporting: Reporting
@@ -50,12 +56,20 @@ class HasBitLaw(Protocol):
         """The same with ``choose`` applied to each budget that users may have of their own."""
 
     def bit_reports(self, owned: int) -> tuple[np.ndarray, np.ndarray]:
-        """Noisy numbers about ``owned`` pairs, and what is sent of a bit: the largest loss is among them."""
+        """Noisy numbers about ``owned`` pairs, and what is sent of a bit.
 
-    def bit_log_density(self, noisy: Scalar, sent: Scalar, degree: Scalar, bit: Scalar, owned: Scalar) -> Array:
-        """log p of both numbers, elementwise; one term that does not depend on the bit may be left out.
+        The largest loss is among them.
+        """
 
-        The ``degree`` true ones of ``owned`` pairs include the bit's; ``bit`` is NaN where another user reports it.
+    def bit_log_density(
+        self, noisy: Scalar, sent: Scalar, degree: Scalar, bit: Scalar, owned: Scalar
+    ) -> Array:
+        """log p of both numbers, elementwise.
+
+        One term that does not depend on the bit may be left out.
+
+        The ``degree`` true ones of ``owned`` pairs include the bit's; ``bit`` is NaN where another
+        user reports it.
         """
 
     def guarantee(self) -> Guarantee:
@@ -72,7 +86,9 @@ def budget_in(most: float, **kwargs: Scalar) -> None:
 
 
 def pairs_of(own: Scalar, n: int, reporting: Reporting) -> tuple[Array, Any]:
-    """Which pairs the user ``own`` reports, bool [n], and how many the degree is about; for equal budgets.
+    """Which pairs the user ``own`` reports, bool [n], and how many the degree is about.
+
+    For equal budgets.
 
     >>> mine, pairs = pairs_of(1, 4, "half")
     >>> mine.tolist(), pairs
@@ -89,7 +105,10 @@ def flip_rate(epsilon: Scalar) -> Array:
 
 
 class OnLists(abc.ABC):
-    """A mechanism on one user's neighbour list, a pytree with static ``n`` and ``reporting``; abstract."""
+    """A mechanism on one user's neighbour list, a pytree with static ``n`` and ``reporting``.
+
+    Abstract.
+    """
 
     reportings: ClassVar[tuple[Reporting, ...]] = REPORTINGS
     """The possible reportings, the usual one first."""
@@ -117,7 +136,9 @@ class OnLists(abc.ABC):
     def of_users(self: _S, choose: Callable[[Scalar], Scalar]) -> _S:
         """The same with ``choose`` applied to each budget."""
         made: Any = self  # a dataclass
-        return dataclasses.replace(made, **{name: choose(getattr(self, name)) for name in made.budgets})
+        return dataclasses.replace(
+            made, **{name: choose(getattr(self, name)) for name in made.budgets}
+        )
 
     def spent(self) -> list[np.ndarray]:
         """The budgets as float64 of one shape, checked; ``ValueError`` for traced ones."""
@@ -129,7 +150,10 @@ class OnLists(abc.ABC):
         return [each.astype(np.float64) for each in np.broadcast_arrays(*found)]
 
     def sums(self) -> np.ndarray:
-        """Each user's whole budget, rounded up; float64 [] or [users]. It decides who owns a pair."""
+        """Each user's whole budget, rounded up; float64 [] or [users].
+
+        It decides who owns a pair.
+        """
         return sum_up(np.stack(self.spent()))
 
     @abc.abstractmethod
@@ -141,7 +165,10 @@ class OnLists(abc.ABC):
         return per_bit(float(self.sums().max()), self.proof())
 
     def relationship(self, reporting: Reporting | None = None) -> Guarantee:
-        """Per edge, seen through the reports of all users: of both ends (``full``), or of the smaller budget's."""
+        """Per edge, seen through the reports of all users.
+
+        Of both ends (``full``), or of the smaller budget's.
+        """
         reporting = self.reporting if reporting is None else reporting
         validate.one_of(self.reportings, reporting=reporting)
         made = per_edge(self._ends(reporting), reporting)
@@ -162,13 +189,22 @@ class OnLists(abc.ABC):
         return Lists(self._size())
 
     def _record(self, neighbours: NeighbourList, own: Scalar) -> tuple[Array, Array, Array, Array]:
-        """One user's data: true bits [n], reported pairs [n], the degree, and how many pairs it counts."""
-        if not isinstance(neighbours, NeighbourList):  # two ids would be taken for a list of one and its length
+        """One user's data.
+
+        True bits [n], reported pairs [n], the degree, and how many pairs it counts.
+        """
+        if not isinstance(
+            neighbours, NeighbourList
+        ):  # two ids would be taken for a list of one and its length
             kind = type(neighbours).__name__
-            raise TypeError(f"neighbours must be a NeighbourList, as NeighbourList.of(ids, n) makes it, got {kind}")
+            raise TypeError(
+                f"neighbours must be a NeighbourList, as NeighbourList.of(ids, n) makes it, got {kind}"
+            )
         if getattr(neighbours.ids, "ndim", 1) != 1:  # of several users NumPy would make one
             shape = np.shape(neighbours.ids)
-            raise ValueError(f"neighbours must be of one user, ids [capacity], got shape {shape}: use jax.vmap")
+            raise ValueError(
+                f"neighbours must be of one user, ids [capacity], got shape {shape}: use jax.vmap"
+            )
         n = self._size()
         _check_own(own, n)
         owned, pairs = pairs_of(own, n, self.reporting)
@@ -190,7 +226,8 @@ def _check_own(own: Scalar, n: int) -> None:
 class ListMechanism(OnLists):
     """Reports each bit of a list independently, given at most a noisy degree; abstract.
 
-    One user's view and that of a whole graph have one law, in each reporting. As it stands no degree is sent.
+    One user's view and that of a whole graph have one law, in each reporting. As it stands no
+    degree is sent.
     """
 
     @abc.abstractmethod
@@ -199,10 +236,16 @@ class ListMechanism(OnLists):
 
     @abc.abstractmethod
     def drop_rate(self, noisy: Scalar | None, owned: Scalar) -> Array:
-        """The probability that a true pair is not reported, without cancellation: not 0 where the first is 1."""
+        """The probability that a true pair is not reported, without cancellation.
+
+        Not 0 where the first is 1.
+        """
 
     def noisy_degree(self, key: PRNGKey, degree: Array, owned: Scalar) -> Array | None:
-        """A noisy degree, of ``degree`` true pairs among ``owned``; elementwise. None where none is sent."""
+        """A noisy degree, of ``degree`` true pairs among ``owned``; elementwise.
+
+        None where none is sent.
+        """
         return None
 
     def degree_log_density(self, noisy: Scalar, degree: Scalar, owned: Scalar) -> Array:
@@ -214,17 +257,24 @@ class ListMechanism(OnLists):
         return None
 
     def degree_if_none(self, owned: Scalar) -> Array | None:
-        """The mean of the noisy degree of a user without neighbours, of public numbers alone; None without one."""
+        """The mean of the noisy degree of a user without neighbours, of public numbers alone.
+
+        None without one.
+        """
         return None
 
     @abc.abstractmethod
     def estimate(self, y: ListReport, own: Scalar = 0) -> Array:
         """The server's estimate of the degree (``half``: of the owned pairs) of the user ``own``."""
 
-    def rates(self, key: PRNGKey, degree: Scalar, owned: Scalar) -> tuple[Array | None, Array, Array]:
+    def rates(
+        self, key: PRNGKey, degree: Scalar, owned: Scalar
+    ) -> tuple[Array | None, Array, Array]:
         """Noisy degree (or None), and the two probabilities; elementwise."""
         noisy = self.noisy_degree(key, jnp.asarray(degree), owned)
-        keep, add = (jnp.broadcast_to(rate, jnp.shape(degree)) for rate in self.bit_rates(noisy, owned))
+        keep, add = (
+            jnp.broadcast_to(rate, jnp.shape(degree)) for rate in self.bit_rates(noisy, owned)
+        )
         return noisy, keep, add
 
     def codomain(self, own: int = 0) -> ListReports:
@@ -233,21 +283,27 @@ class ListMechanism(OnLists):
         return ListReports(self._size(), self.degrees(int(pairs)), Finite((0.0, 1.0)), own)
 
     def sample_graph(self, key: PRNGKey, users: Population, memory: float) -> ReportedPairs:
-        """The reports of all users (:func:`ldp_jax.edges.privatize_graph`); budgets may be arrays [n]."""
+        """The reports of all users (:func:`ldp_jax.edges.privatize_graph`).
+
+        Budgets may be arrays [n].
+        """
         return _sparse.sample(key, self, users, memory)
 
     def privatize(self, key: PRNGKey, neighbours: NeighbourList, own: Scalar = 0) -> ListReport:
         """The report of the user ``own`` in O(n), as a device would; ``vmap`` over users.
 
-        ``neighbours`` are padded with n; what is no id, repeats and ``own`` are dropped. ``TypeError``, by its type
-        alone, for anything but a :class:`NeighbourList`.
+        ``neighbours`` are padded with n; what is no id, repeats and ``own`` are dropped.
+        ``TypeError``, by its type alone, for anything but a :class:`NeighbourList`.
         """
         validate.threefry(key)
         check_single(self)
         true, mine, degree, pairs = self._record(neighbours, own)
         degree_key, bits_key = random.split(key)
         noisy, keep, add = self.rates(degree_key, degree, pairs)
-        chance, rest = jnp.where(true, keep, add), jnp.where(true, self.drop_rate(noisy, pairs), 1 - add)
+        chance, rest = (
+            jnp.where(true, keep, add),
+            jnp.where(true, self.drop_rate(noisy, pairs), 1 - add),
+        )
         reported = random_words.bernoulli(bits_key, chance, rest) & mine
         return ListReport(jnp.float32(jnp.nan) if noisy is None else noisy, to_list(reported))
 
@@ -264,17 +320,25 @@ class ListMechanism(OnLists):
         """log P that bits are sent or not, given the noisy degree."""
         keep, add = self.bit_rates(noisy, owned)
         drop = self.drop_rate(noisy, owned)
-        return jnp.where(sent, jnp.log(jnp.where(true, keep, add)), jnp.where(true, jnp.log(drop), jnp.log1p(-add)))
+        return jnp.where(
+            sent,
+            jnp.log(jnp.where(true, keep, add)),
+            jnp.where(true, jnp.log(drop), jnp.log1p(-add)),
+        )
 
     def bit_reports(self, owned: int) -> tuple[np.ndarray, np.ndarray]:
         """Every critical noisy degree, with the bit sent and not."""
         noisy, sent = np.meshgrid(critical_degrees(self.degrees(owned)), [0.0, 1.0])
         return noisy.ravel(), sent.ravel()
 
-    def bit_log_density(self, noisy: Scalar, sent: Scalar, degree: Scalar, bit: Scalar, owned: Scalar) -> Array:
+    def bit_log_density(
+        self, noisy: Scalar, sent: Scalar, degree: Scalar, bit: Scalar, owned: Scalar
+    ) -> Array:
         """log p of the noisy degree, and of one bit given it: see :class:`HasBitLaw`."""
         of_bit = self._log_bits(noisy, jnp.asarray(sent) > 0, jnp.asarray(bit) > 0, owned)
-        return self.degree_log_density(noisy, degree, owned) + jnp.where(jnp.isnan(bit), 0.0, of_bit)
+        return self.degree_log_density(noisy, degree, owned) + jnp.where(
+            jnp.isnan(bit), 0.0, of_bit
+        )
 
 
 def per_bit(epsilon: float, reason: str) -> Guarantee:
@@ -289,7 +353,10 @@ def per_bit(epsilon: float, reason: str) -> Guarantee:
 
 
 def per_edge(ends: tuple[float, ...], reporting: Reporting) -> Guarantee:
-    """A guarantee for one edge: the losses of the owner's reports, and of the other end's if they hold the pair."""
+    """A guarantee for one edge.
+
+    The losses of the owner's reports, and of the other end's if they hold the pair.
+    """
     reason = f"reporting {reporting}: every report that holds the pair composes"
     total = relationship(*(per_bit(epsilon, reason) for epsilon in ends))
     return dataclasses.replace(total, adjacency=WORDS[RELATIONSHIP])
@@ -305,7 +372,9 @@ def rest_of(epsilon: float, first: float) -> float:
 
 
 def two_budgets(epsilon: float, **share: float) -> tuple[float, float]:
-    """A budget in two parts, of which the first is a share in (0, 1); together they are never above it.
+    """A budget in two parts, of which the first is a share in (0, 1).
+
+    Together they are never above it.
 
     >>> two_budgets(1.0, share=0.25)
     (0.25, 0.75)

@@ -20,15 +20,17 @@ from ldp_jax.edges.spaces import ListReports
 class NoisyDegree(SendsDegree):
     r"""Report how many neighbours there are, with noise, and none of them.
 
-    Law: :math:`d^* = d + \mathrm{Lap}(1/\epsilon)` clipped to [0, n - 1]; ``noise="geometric"`` draws whole noise,
-    :math:`P(z) \propto e^{-\epsilon |z|}`. The report is :math:`d^*` and a list that is always empty. In ``half``
-    d counts the owned pairs, and n - 1 is their number.
+    Law: :math:`d^* = d + \mathrm{Lap}(1/\epsilon)` clipped to [0, n - 1]; ``noise="geometric"``
+    draws whole noise, :math:`P(z) \propto e^{-\epsilon |z|}`. The report is :math:`d^*` and a list
+    that is always empty. In ``half`` d counts the owned pairs, and n - 1 is their number.
     Guarantee: epsilon per bit of a list, attained; per edge 2 epsilon, and epsilon in ``half``
     (:meth:`relationship`). Ideal arithmetic: Laplace noise in float32 leaks.
-    Utility: before it is clipped the noise has variance :math:`2/\epsilon^2`, or :math:`2a/(1-a)^2` with
-    :math:`a = e^{-\epsilon}`; clipping adds :meth:`degree_bias`.
-    Numerics: noise comes from a sign and 224 bits, and reaches 155 scales. Degrees are exact up to 2^24.
-    Reference: Dwork et al., TCC 2006; Hidano & Murakami, 2022, Algorithm 1; whole noise: Ghosh et al., STOC 2009.
+    Utility: before it is clipped the noise has variance :math:`2/\epsilon^2`, or :math:`2a/(1-a)^2`
+    with :math:`a = e^{-\epsilon}`; clipping adds :meth:`degree_bias`.
+    Numerics: noise comes from a sign and 224 bits, and reaches 155 scales. Degrees are exact up to
+    2^24.
+    Reference: Dwork et al., TCC 2006; Hidano & Murakami, 2022, Algorithm 1; whole noise: Ghosh et
+    al., STOC 2009.
 
     Epsilon is in (0, 100]; a number, or one a user for whole graphs.
 
@@ -64,7 +66,9 @@ class NoisyDegree(SendsDegree):
         return dataclasses.replace(super().codomain(own), bit=Finite((0.0,)))
 
     def add_noise(self, unit: Values, degree: Values, owned: Values) -> np.ndarray:
-        """d* of many users from noise of epsilon 1 that the caller has drawn, on the host; elementwise.
+        """d* of many users from noise of epsilon 1 that the caller has drawn, on the host.
+
+        Elementwise.
 
         ``unit`` is Laplace noise of scale 1, independent of the true degrees among ``owned`` pairs.
 
@@ -72,7 +76,9 @@ class NoisyDegree(SendsDegree):
         [2.0, 0.0]
         """
         if self.noise != "laplace":
-            raise ValueError(f"noise must be laplace: {self.noise} noise of another budget is no multiple of it")
+            raise ValueError(
+                f"noise must be laplace: {self.noise} noise of another budget is no multiple of it"
+            )
         return np.clip(np.asarray(degree) + np.asarray(unit) / self.epsilon, 0, owned)
 
     def estimate(self, y: ListReport, own: Scalar = 0) -> Array:
@@ -81,5 +87,8 @@ class NoisyDegree(SendsDegree):
 
     def proof(self) -> str:
         """The noise of one number."""
-        law = {"laplace": "Laplace noise of scale 1 / epsilon", "geometric": "geometric noise of rate epsilon"}
+        law = {
+            "laplace": "Laplace noise of scale 1 / epsilon",
+            "geometric": "geometric noise of rate epsilon",
+        }
         return f"{law[self.noise]} on the degree"

@@ -16,10 +16,13 @@ _BLOCK = 2**23
 
 
 class Population(NamedTuple):
-    """The users of a graph or of a set of graphs, numbered through, with their true edges: checked, on the host.
+    """The users of a graph or of a set of graphs, numbered through, with their true edges.
 
-    ``senders`` and ``receivers`` int32 [m] have each edge in both directions, by receiver and sender; ``group`` int
-    [n] is each user's graph, non-decreasing from 0; lists are ``private``, bool [n], or released as they are.
+    Checked, on the host.
+
+    ``senders`` and ``receivers`` int32 [m] have each edge in both directions, by receiver and
+    sender; ``group`` int [n] is each user's graph, non-decreasing from 0; lists are ``private``,
+    bool [n], or released as they are.
     """
 
     senders: Int[np.ndarray, " m"]
@@ -28,13 +31,19 @@ class Population(NamedTuple):
     private: Bool[np.ndarray, " n"]
 
     @classmethod
-    def of(cls, graph: "Graph | graphs.GraphSet | Population", public: Values | None = None) -> "Population":
-        """Check a graph or a set of graphs, and who is public; ``ValueError``, which names no edge, for others.
+    def of(
+        cls, graph: "Graph | graphs.GraphSet | Population", public: Values | None = None
+    ) -> "Population":
+        """Check a graph or a set of graphs, and who is public.
+
+        ``ValueError``, which names no edge, for others.
 
         A population stays as it is, but for who is public.
         """
         if isinstance(graph, Population):
-            shown = None if public is None else validate.mask(len(graph.group), False, public=public)
+            shown = (
+                None if public is None else validate.mask(len(graph.group), False, public=public)
+            )
             return graph if shown is None else graph._replace(private=~shown)
         if not all(map(validate.concrete, jax.tree.leaves((graph, public)))):
             raise ValueError(
@@ -59,9 +68,12 @@ class Population(NamedTuple):
 
 
 class ReportedPairs(NamedTuple):
-    """Pairs that private users report, or a curator releases, int32; twice where both ends report; in any order.
+    """Pairs that private users report, or a curator releases, int32; twice where both ends report.
 
-    ``degree`` float32 [n] are the noisy ones; NaN where none is sent. Those of public users are ignored.
+    In any order.
+
+    ``degree`` float32 [n] are the noisy ones; NaN where none is sent. Those of public users are
+    ignored.
     """
 
     reporter: Int[np.ndarray, " pairs"]
@@ -79,7 +91,10 @@ class HasGraphSampler(Protocol):
         """The promise of the reports; ``trust`` says by whom."""
 
     def sample_graph(self, key: PRNGKey, users: Population, memory: float) -> ReportedPairs:
-        """By the law of one user at a time; ``ValueError``, by public numbers, above ``memory`` bytes."""
+        """By the law of one user at a time.
+
+        ``ValueError``, by public numbers, above ``memory`` bytes.
+        """
 
 
 def one_graph(graph: Graph, name: str = "graph") -> Graph:
@@ -87,17 +102,24 @@ def one_graph(graph: Graph, name: str = "graph") -> Graph:
     graph = graphs.as_graph(graph, name)
     if np.size(graph.n_node) != 1:
         hint = ": give a set of graphs as a graphs.GraphSet" if name == "graph" else ""
-        raise ValueError(f"{name} must be one graph, got a GraphsTuple of {np.size(graph.n_node)}{hint}")
+        raise ValueError(
+            f"{name} must be one graph, got a GraphsTuple of {np.size(graph.n_node)}{hint}"
+        )
     return graph
 
 
 def edges_of(graph: Graph, group: np.ndarray, name: str = "graph") -> tuple[np.ndarray, np.ndarray]:
-    """Senders and receivers of an undirected graph, sorted; refused without naming an edge, which is private."""
+    """Senders and receivers of an undirected graph, sorted.
+
+    Refused without naming an edge, which is private.
+    """
     try:
         as_one = graphs.directed(graph.senders, graph.receivers, len(group))
         senders, receivers, _ = graphs.validate_symmetric(as_one, group)
     except (ValueError, TypeError):
-        senders = receivers = None  # raised below, where the message that names the edge is not its context
+        senders = receivers = (
+            None  # raised below, where the message that names the edge is not its context
+        )
     if senders is None or receivers is None:
         raise ValueError(
             f"{name} must be undirected, as graphs.from_edges builds it: each edge once in each direction, no "
@@ -108,7 +130,10 @@ def edges_of(graph: Graph, group: np.ndarray, name: str = "graph") -> tuple[np.n
 
 
 def tally(ids: np.ndarray, n: int) -> Int[np.ndarray, " n"]:
-    """How often each of n numbers is there; int32 [n]. Some at a time: NumPy's count copies what is no int64."""
+    """How often each of n numbers is there; int32 [n].
+
+    Some at a time: NumPy's count copies what is no int64.
+    """
     found = np.zeros(n, np.int32)
     for start in range(0, len(ids), _BLOCK):
         found += np.bincount(ids[start : start + _BLOCK], minlength=n)

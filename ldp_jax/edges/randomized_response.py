@@ -7,7 +7,13 @@ import jax.numpy as jnp
 from ldp_jax.core.pytree import mechanism, static
 from ldp_jax.core.types import Array, Scalar
 from ldp_jax.edges.lists import ListReport
-from ldp_jax.edges.neighbour_lists import MAX_BIT_EPSILON, ListMechanism, Reporting, flip_rate, pairs_of
+from ldp_jax.edges.neighbour_lists import (
+    MAX_BIT_EPSILON,
+    ListMechanism,
+    Reporting,
+    flip_rate,
+    pairs_of,
+)
 
 
 @mechanism
@@ -15,9 +21,12 @@ class RandomizedResponse(ListMechanism):
     r"""Report each bit as it is with probability :math:`p = e^\epsilon/(e^\epsilon + 1)`, else flipped.
 
     Law: independent bits; no degree is sent.
-    Guarantee: epsilon per bit of a list, attained; 2 epsilon per edge, epsilon where one end owns the pair.
-    Utility: a true edge stays with probability p, but (n - 1)(1 - p) others join it: the reported graph is dense.
-    Numerics: the flip is drawn, not the keep: its float32 probability is rounded up to a whole number of 2^-64.
+    Guarantee: epsilon per bit of a list, attained; 2 epsilon per edge, epsilon where one end owns
+    the pair.
+    Utility: a true edge stays with probability p, but (n - 1)(1 - p) others join it: the reported
+    graph is dense.
+    Numerics: the flip is drawn, not the keep: its float32 probability is rounded up to a whole
+    number of 2^-64.
     Reference: Warner, JASA 1965; Qin et al., CCS 2017.
 
     Epsilon is in (0, 40]; a number, or one a user for whole graphs.

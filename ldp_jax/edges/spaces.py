@@ -11,11 +11,27 @@ import jax.numpy as jnp
 import numpy as np
 
 from ldp_jax.core.quadrature import panel_rule
-from ldp_jax.core.spaces import Finite, Interval, Mixture, NotApplicable, Records, ReportLaw, Reports
+from ldp_jax.core.spaces import (
+    Finite,
+    Interval,
+    Mixture,
+    NotApplicable,
+    Records,
+    ReportLaw,
+    Reports,
+)
 from ldp_jax.core.spaces.line import spacings
 from ldp_jax.core.spaces.space import Cells, Log, Rule, Scores, Volume, each_vector
 from ldp_jax.core.types import Array, Values, Y
-from ldp_jax.edges.lists import LapReport, ListReport, NeighbourList, nodes_of, stacked, to_bits, to_list
+from ldp_jax.edges.lists import (
+    LapReport,
+    ListReport,
+    NeighbourList,
+    nodes_of,
+    stacked,
+    to_bits,
+    to_list,
+)
 
 _MOST_CELLS = 4096  # of a joint law
 _MOST_NODES = 64  # of which lists of all degrees are enumerated
@@ -28,7 +44,9 @@ Degrees = Finite | Mixture | None
 
 @dataclasses.dataclass(frozen=True)
 class Lists(Records[NeighbourList]):
-    """The neighbour lists of the user ``own`` among ``n`` nodes; two are adjacent where they differ in one bit.
+    """The neighbour lists of the user ``own`` among ``n`` nodes.
+
+    Two are adjacent where they differ in one bit.
 
     >>> lists = Lists(5)
     >>> [one.ids.tolist() for one in lists.extremes()]
@@ -70,7 +88,9 @@ class Lists(Records[NeighbourList]):
         """The list of the ids that are other nodes, each once."""
 
         def one(ids: Array) -> NeighbourList:
-            return to_list(to_bits(NeighbourList(ids, 0), self.n) & (jnp.arange(self.n) != self.own))
+            return to_list(
+                to_bits(NeighbourList(ids, 0), self.n) & (jnp.arange(self.n) != self.own)
+            )
 
         ids = jnp.asarray(NeighbourList(*x).ids)
         return one(ids) if ids.ndim == 1 else jax.vmap(one)(ids)
@@ -142,7 +162,9 @@ class Lists(Records[NeighbourList]):
         own = rng.integers(0, self.n, n).astype(np.int32)
         return (own,), *self._flipped(rng, own)
 
-    def _flipped(self, rng: np.random.Generator, own: np.ndarray) -> tuple[NeighbourList, NeighbourList]:
+    def _flipped(
+        self, rng: np.random.Generator, own: np.ndarray
+    ) -> tuple[NeighbourList, NeighbourList]:
         if self.n < 2:
             raise NotApplicable("a user alone has one list")
         node = rng.integers(0, self.n - 1, len(own))
@@ -154,17 +176,25 @@ class Lists(Records[NeighbourList]):
     def outside(self) -> tuple[NeighbourList, NeighbourList]:
         """Lists of NaN, of infinities, of numbers that are no nodes, of the user, unsorted and repeated."""
         rows = [
-            *([value] * self.n for value in (np.nan, np.inf, -np.inf, 1e30, -7.0, self.n + 0.5, 0.5, self.own)),
+            *(
+                [value] * self.n
+                for value in (np.nan, np.inf, -np.inf, 1e30, -7.0, self.n + 0.5, 0.5, self.own)
+            ),
             range(self.n)[::-1],
             [self.others[-1] if self.n > 1 else 0] * self.n,
         ]
-        bad = NeighbourList(np.array([list(row) for row in rows], np.float32), np.full(len(rows), -1, np.int32))
+        bad = NeighbourList(
+            np.array([list(row) for row in rows], np.float32), np.full(len(rows), -1, np.int32)
+        )
         return bad, jax.tree.map(np.asarray, self.clip(bad))
 
 
 @dataclasses.dataclass(frozen=True)
 class ListReports(ReportLaw[ListReport, NeighbourList]):
-    """Reports that are a noisy degree and a list of user ``own``; ``bit`` is what is sent of one bit."""
+    """Reports that are a noisy degree and a list of user ``own``.
+
+    ``bit`` is what is sent of one bit.
+    """
 
     n: int
     degree: Degrees
@@ -183,7 +213,8 @@ class ListReports(ReportLaw[ListReport, NeighbourList]):
     def contains(self, values: ListReport, *, rounding: int = 0) -> np.ndarray:
         """Which have a list, and a degree that is possible, or NaN where none is sent."""
         y = ListReport(*values)
-        lists, degree = self._lists.contains(y.neighbours), np.asarray(y.degree)
+        lists = self._lists.contains(y.neighbours)
+        degree = np.asarray(y.degree)
         if self.degree is None:
             return lists & np.isnan(degree)
         if self._most is None:
@@ -196,27 +227,41 @@ class ListReports(ReportLaw[ListReport, NeighbourList]):
 
     def _every(self, cells: int) -> NeighbourList:
         if cells << (self.n - 1) > _MOST_CELLS:
-            raise NotApplicable(f"{cells} x 2^{self.n - 1} reports are too many to count: test a smaller n")
+            raise NotApplicable(
+                f"{cells} x 2^{self.n - 1} reports are too many to count: test a smaller n"
+            )
         return self._lists.every()
 
     @property
     def _most(self) -> int | None:
         """The largest degree of a continuum; None for others."""
-        return None if self.degree is None or self.degree.atoms is not None else int(_breaks(self.degree)[-1])
+        return (
+            None
+            if self.degree is None or self.degree.atoms is not None
+            else int(_breaks(self.degree)[-1])
+        )
 
-    def quadrature(self, records: NeighbourList, log_density: Log, *, panels: int = 64, order: int = 8) -> Rule:
+    def quadrature(
+        self, records: NeighbourList, log_density: Log, *, panels: int = 64, order: int = 8
+    ) -> Rule:
         """Every list with each degree of a rule: atoms, and Gauss-Legendre between breaks."""
         degrees, weights, owner = _rule(self.degree)
         lists = self._every(int(owner[-1]) + 1)
         return _with_each(degrees, lists), np.repeat(weights, len(lists.ids))
 
     def cells(self, x: NeighbourList, log_density: Log) -> Cells:
-        """Every list with each cell of the degree: its numbers, or both ends and what is between two breaks."""
+        """Every list with each cell of the degree.
+
+        Its numbers, or both ends and what is between two breaks.
+        """
         degrees, weights, owner = _rule(self.degree)
-        cells, others = int(owner[-1]) + 1, self._lists.others
+        cells = int(owner[-1]) + 1
+        others = self._lists.others
         lists = self._every(cells)
         count = len(lists.ids)
-        density = np.exp(np.asarray(log_density(_with_each(degrees, lists)))).reshape(len(degrees), count)
+        density = np.exp(np.asarray(log_density(_with_each(degrees, lists)))).reshape(
+            len(degrees), count
+        )
         mass = np.zeros((cells, count))
         np.add.at(mass, owner, weights[:, None] * density)
 
@@ -227,7 +272,9 @@ class ListReports(ReportLaw[ListReport, NeighbourList]):
             elif self.degree.atoms is not None:
                 place = np.searchsorted(np.asarray(self.degree.atoms), degree)
             else:
-                place = np.where(degree <= 0, 0, np.searchsorted(_breaks(self.degree), degree, "right"))
+                place = np.where(
+                    degree <= 0, 0, np.searchsorted(_breaks(self.degree), degree, "right")
+                )
             bits = self._lists.bits(y.neighbours)[:, others].astype(np.int64)
             return place.astype(np.int64) * count + bits @ (1 << np.arange(self.n - 1))
 
@@ -244,7 +291,8 @@ class ListReports(ReportLaw[ListReport, NeighbourList]):
 
     def scores(self, reports: list[ListReport], x: NeighbourList, x_other: NeighbourList) -> Scores:
         """The noisy degree, the bit that differs, and each among the reports with the other."""
-        node, degree = _differing(x, x_other), _degrees_of(reports)
+        node = _differing(x, x_other)
+        degree = _degrees_of(reports)
         bit = [(np.asarray(y.neighbours.ids) == node).any(1) for y in reports]
         low, high = (float(end(np.concatenate(degree))) for end in (np.min, np.max))
         both = list(zip(degree, bit, strict=True))
@@ -259,7 +307,10 @@ class ListReports(ReportLaw[ListReport, NeighbourList]):
 
 
 class NumberReports(Reports[Y]):
-    """Reports about a list that hold independent numbers, whose law verification knows; abstract."""
+    """Reports about a list that hold independent numbers, whose law verification knows.
+
+    Abstract.
+    """
 
     @property
     @abc.abstractmethod
@@ -315,7 +366,8 @@ class LapReports(NumberReports[LapReport]):
 
     def contains(self, values: LapReport, *, rounding: int = 0) -> np.ndarray:
         """Which have a finite degree, a number of each owned bit, and nothing of the others."""
-        y, mine = LapReport(*values), np.isin(np.arange(self.n), self.owned)
+        y = LapReport(*values)
+        mine = np.isin(np.arange(self.n), self.owned)
         return np.isfinite(np.asarray(y.degree)) & (np.isnan(np.asarray(y.values)) != mine).all(1)
 
     def critical_numbers(self, most: int) -> np.ndarray:
@@ -325,9 +377,14 @@ class LapReports(NumberReports[LapReport]):
 
     def scores(self, reports: list[LapReport], x: NeighbourList, x_other: NeighbourList) -> Scores:
         """The noisy degree, the noisy bit that differs, and their sum."""
-        node, degree = _differing(x, x_other), _degrees_of(reports)
+        node = _differing(x, x_other)
+        degree = _degrees_of(reports)
         value = [np.nan_to_num(np.asarray(y.values, np.float64)[:, node]) for y in reports]
-        return {"degree": degree, "bit": value, "degree + bit": [d + v for d, v in zip(degree, value, strict=True)]}
+        return {
+            "degree": degree,
+            "bit": value,
+            "degree + bit": [d + v for d, v in zip(degree, value, strict=True)],
+        }
 
 
 @dataclasses.dataclass(frozen=True)
@@ -350,26 +407,38 @@ class CountReports(NumberReports[Values]):
         if self.span is None:
             return each_vector(values, self.dim, np.isfinite)
         low, high = self.span
-        return each_vector(values, self.dim, lambda y: (y >= low) & (y <= high) & (y == np.round(y)))
+        return each_vector(
+            values, self.dim, lambda y: (y >= low) & (y <= high) & (y == np.round(y))
+        )
 
     def critical_numbers(self, most: int) -> np.ndarray:
-        """All counts alike, at both ends and near the counts that a list may have: those that are true cancel."""
+        """All counts alike, at both ends and near the counts that a list may have.
+
+        Those that are true cancel.
+        """
         if self.span is None:
-            near, ends = np.arange(-1, most + 1.5, 0.5), np.add.outer([-_FAR, _FAR], [-1, 0, 1]).ravel()
+            near = np.arange(-1, most + 1.5, 0.5)
+            ends = np.add.outer([-_FAR, _FAR], [-1, 0, 1]).ravel()
         else:
             low, high = self.span
-            near, ends = np.arange(max(low, -2), min(high, most + 2) + 1), [low, low + 1, high - 1, high]
+            near = np.arange(max(low, -2), min(high, most + 2) + 1)
+            ends = [low, low + 1, high - 1, high]
         return np.repeat(np.unique([*near, *ends])[:, None], self.dim, 1)
 
     def scores(self, reports: list[Values], x: NeighbourList, x_other: NeighbourList) -> Scores:
         """Each number, and their sum."""
         y = [self.numbers(each) for each in reports]
-        found: Scores = {f"count {place}": [each[:, place] for each in y] for place in range(self.dim)}
+        found: Scores = {
+            f"count {place}": [each[:, place] for each in y] for place in range(self.dim)
+        }
         return {**found, "sum": [each.sum(1) for each in y]}
 
 
 def critical_numbers(most: int) -> np.ndarray:
-    """Where the loss of a noisy number of 0 to ``most`` may be largest: what may be true, between, and far away."""
+    """Where the loss of a noisy number of 0 to ``most`` may be largest.
+
+    What may be true, between, and far away.
+    """
     return np.array([-_FAR, *np.arange(0, most + 0.5, 0.5), _FAR])
 
 
@@ -390,7 +459,10 @@ def _breaks(degrees: Any) -> np.ndarray:
 
 
 def _rule(degrees: Degrees) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Noisy degrees, their weights, and the cell of each: atoms first and last, Gauss-Legendre between breaks."""
+    """Noisy degrees, their weights, and the cell of each.
+
+    Atoms first and last, Gauss-Legendre between breaks.
+    """
     if degrees is None:
         return np.array([np.nan]), np.ones(1), np.zeros(1, np.int64)
     if degrees.atoms is not None:

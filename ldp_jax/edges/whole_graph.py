@@ -1,4 +1,7 @@
-"""All users of a graph at once: the same law as one user at a time, by each mechanism's own sampler."""
+"""All users of a graph at once.
+
+The same law as one user at a time, by each mechanism's own sampler.
+"""
 
 import dataclasses
 from typing import Any, NamedTuple
@@ -16,15 +19,17 @@ from ldp_jax.edges.neighbour_lists import OnLists, Reporting
 from ldp_jax.edges.population import HasGraphSampler, Population
 from ldp_jax.graph import graphs
 
-_MEMORY = 8e9  # bytes of reported pairs above which a dense output is refused unless the caller allows more
+# bytes of reported pairs above which a dense output is refused unless the caller allows more
+_MEMORY = 8e9
 
 
 class NoisyGraph(NamedTuple):
     """The reports of all users as a graph, or as a set of graphs.
 
     Attributes:
-      graph: directed edges from each reported neighbour (sender) to the user who reports it (receiver), sorted;
-        symmetric where each pair has one owner. A :class:`~ldp_jax.graph.graphs.GraphSet` where a set was given.
+      graph: directed edges from each reported neighbour (sender) to the user who reports it
+        (receiver), sorted; symmetric where each pair has one owner. A
+        :class:`~ldp_jax.graph.graphs.GraphSet` where a set was given.
       degree: float32 [n], the noisy degrees; the true ones of public users; NaN where none is sent.
       guarantee: per bit of a list and per edge, what is protected and what is not.
     """
@@ -34,7 +39,9 @@ class NoisyGraph(NamedTuple):
     guarantee: PipelineGuarantee
 
     def __repr__(self) -> str:
-        spent = ", ".join(f"epsilon {digits_up(one.epsilon)} per {unit}" for unit, one in self.guarantee.items())
+        spent = ", ".join(
+            f"epsilon {digits_up(one.epsilon)} per {unit}" for unit, one in self.guarantee.items()
+        )
         return f"NoisyGraph({len(self.degree)} users, {len(self.graph.senders)} directed edges; {spent})"
 
 
@@ -50,25 +57,31 @@ def privatize_graph(
 ) -> NoisyGraph:
     """Every user's noisy neighbour list, as a graph.
 
-    The library's mechanisms take time and memory O(input edges + output edges), a one-user view O(n^2). This
-    simulates all devices on the host; the guarantee is about the returned value and exceptions. Running time,
-    memory and shapes of compiled programs follow private degrees and draws: protect them as you protect the graph.
+    The library's mechanisms take time and memory O(input edges + output edges), a one-user view
+    O(n^2). This simulates all devices on the host; the guarantee is about the returned value and
+    exceptions. Running time, memory and shapes of compiled programs follow private degrees and
+    draws: protect them as you protect the graph.
 
     Args:
       key: a typed threefry key.
-      graph: undirected, or a :class:`~ldp_jax.graph.graphs.GraphSet`, in which pairs are within one graph.
-      mechanism: of this package, or your own. DPRR, RandomizedResponse and NoisyDegree take public budgets [n].
-      reporting: in place of the mechanism's own. ``full``: every user reports the whole list (2 epsilon per edge).
-        ``half``: each pair has one reporter, the user of the smaller budget (the sum that ``guarantee()`` states);
-        of equal ones, i < j goes to i where i + j is even, else to j. List, noisy degree and n - 1 of eq. 6 are of
-        the owned pairs. ``half list``: the same, but the noisy degree is the whole list's. LocalLap has no
-        ``full``, NoisyDegree no ``half list``.
-      public: bool [n], users whose lists are released as they are (the customised setting). Degrees count public
-        neighbours in ``full``, and in LocalLap's ``half list``; else private ones alone.
-      memory: bytes beyond true edges, 16 for each false pair that n and the budgets let expect in an empty graph.
+      graph: undirected, or a :class:`~ldp_jax.graph.graphs.GraphSet`, in which pairs are within one
+        graph.
+      mechanism: of this package, or your own. DPRR, RandomizedResponse and NoisyDegree take public
+        budgets [n].
+      reporting: in place of the mechanism's own. ``full``: every user reports the whole list (2
+        epsilon per edge). ``half``: each pair has one reporter, the user of the smaller budget (the
+        sum that ``guarantee()`` states); of equal ones, i < j goes to i where i + j is even, else
+        to j. List, noisy degree and n - 1 of eq. 6 are of the owned pairs. ``half list``: the same,
+        but the noisy degree is the whole list's. LocalLap has no ``full``, NoisyDegree no
+        ``half list``.
+      public: bool [n], users whose lists are released as they are (the customised setting). Degrees
+        count public neighbours in ``full``, and in LocalLap's ``half list``; else private ones
+        alone.
+      memory: bytes beyond true edges, 16 for each false pair that n and the budgets let expect in
+        an empty graph.
 
-    The guarantee per edge is about pairs of private users. ``ValueError`` for traced or invalid arguments, or an
-    expected output above ``memory``.
+    The guarantee per edge is about pairs of private users. ``ValueError`` for traced or invalid
+    arguments, or an expected output above ``memory``.
 
     >>> from ldp_jax.edges import DPRR
     >>> graph = graphs.from_edges([[0, 1], [1, 2], [2, 3]], num_nodes=4)
@@ -87,7 +100,8 @@ def privatize_graph(
         )
     made, both_ends = _reporting(mechanism, reporting)
     users = Population.of(graph, public)
-    private, n = users.private, len(users.group)
+    private = users.private
+    n = len(users.group)
     guarantees = [made.guarantee()]
     if isinstance(made, OneUsersView):
         guarantees.append(made.relationship())
@@ -104,7 +118,10 @@ def privatize_graph(
     receivers, senders = reporter, reported
     shown = ~private[users.receivers]
     if not both_ends:
-        receivers, senders = np.concatenate([reporter, reported]), np.concatenate([reported, reporter])
+        receivers, senders = (
+            np.concatenate([reporter, reported]),
+            np.concatenate([reported, reporter]),
+        )
         shown = shown | ~private[users.senders]
     if shown.any():
         receivers = np.concatenate([receivers, users.receivers[shown]])
@@ -123,7 +140,9 @@ def _reporting(
     """The mechanism with the reporting that is asked for, and whether both ends may report a pair."""
     if not isinstance(mechanism, OneUsersView):
         if not isinstance(mechanism, HasGraphSampler):
-            raise ValueError(f"mechanism must be on neighbour lists or on graphs, got {type(mechanism).__name__}")
+            raise ValueError(
+                f"mechanism must be on neighbour lists or on graphs, got {type(mechanism).__name__}"
+            )
         if reporting is not None:  # a curator has the graph: nobody reports
             raise ValueError(f"{type(mechanism).__name__} has no reportings, got {reporting!r}")
         return mechanism, False
@@ -134,10 +153,17 @@ def _reporting(
     return mechanism, mechanism.reporting == "full"
 
 
-def _like(graph: Graph | graphs.GraphSet, senders: np.ndarray, receivers: np.ndarray) -> Graph | graphs.GraphSet:
-    """A graph, or a set of graphs, of the same users with other edges; sorted by receiver, then by sender."""
+def _like(
+    graph: Graph | graphs.GraphSet, senders: np.ndarray, receivers: np.ndarray
+) -> Graph | graphs.GraphSet:
+    """A graph, or a set of graphs, of the same users with other edges.
+
+    Sorted by receiver, then by sender.
+    """
     if isinstance(graph, graphs.GraphSet):
-        return dataclasses.replace(graph, senders=senders.astype(np.int32), receivers=receivers.astype(np.int32))
+        return dataclasses.replace(
+            graph, senders=senders.astype(np.int32), receivers=receivers.astype(np.int32)
+        )
     return graphs.directed(senders, receivers, graphs.num_nodes(graph))
 
 

@@ -13,10 +13,22 @@ from ldp_jax.features.hybrid import BranchReport, Hybrid
 from ldp_jax.features.laplace import Laplace
 from ldp_jax.features.lp_optimal import LPOptimal
 from ldp_jax.features.personal_alphabet import PersonalAlphabet, PersonalAlphabets
-from ldp_jax.features.piecewise import GeneralPiecewise, OptimalPiecewise, Piecewise, SuboptimalPiecewise
+from ldp_jax.features.piecewise import (
+    GeneralPiecewise,
+    OptimalPiecewise,
+    Piecewise,
+    SuboptimalPiecewise,
+)
 from ldp_jax.features.privunit import PrivUnit, PrivUnitG
 from ldp_jax.features.projunit import ProjUnit, random_projection
-from ldp_jax.features.sampled import HDS, LaplaceVector, MultiBit, MultiPiecewise, Sampled, SparseReport
+from ldp_jax.features.sampled import (
+    HDS,
+    LaplaceVector,
+    MultiBit,
+    MultiPiecewise,
+    Sampled,
+    SparseReport,
+)
 from ldp_jax.features.square_wave import SquareWave
 from ldp_jax.features.three_outputs import ThreeOutputs
 

@@ -29,7 +29,8 @@ _SIZES = np.arange(512, 0, -1) / 512  # the error of three outputs is largest be
 class Choice(NamedTuple):
     """A mechanism; ``scale`` divides records and multiplies estimates.
 
-    ``error`` is the largest E |estimate - x|^2, ``errors`` all compared, the least first; ``refused`` are others.
+    ``error`` is the largest E |estimate - x|^2, ``errors`` all compared, the least first;
+    ``refused`` are others.
     """
 
     mechanism: HasMoments
@@ -40,11 +41,14 @@ class Choice(NamedTuple):
 
 
 def choose(domain: Domain, norm_bound: float | None, dim: int, epsilon: float) -> Choice:
-    """The unbiased mechanism of least worst error E |estimate - x|^2; draws nothing, looks at no record.
+    """The unbiased mechanism of least worst error E |estimate - x|^2.
 
-    The worst is over records whose coordinates other than 0 are equal. The domain is ``"cube"``, ``dim`` numbers in
-    [-1, 1]; ``"ball"``, ``dim`` numbers; or ``"classes"``, one of ``dim``. ``norm_bound`` is the largest length of
-    a record: None for classes, or where only the cube bounds it. ``epsilon`` is in (0, 44].
+    Draws nothing, looks at no record.
+
+    The worst is over records whose coordinates other than 0 are equal. The domain is ``"cube"``,
+    ``dim`` numbers in [-1, 1]; ``"ball"``, ``dim`` numbers; or ``"classes"``, one of ``dim``.
+    ``norm_bound`` is the largest length of a record: None for classes, or where only the cube
+    bounds it. ``epsilon`` is in (0, 44].
 
     >>> choose("cube", None, 1, 1.0).mechanism
     Hybrid(epsilon=1.0)
@@ -54,8 +58,12 @@ def choose(domain: Domain, norm_bound: float | None, dim: int, epsilon: float) -
     validate.one_of(get_args(Domain), domain=domain)
     epsilon = validate.number(0.0, 44.0, open_lower=True, epsilon=epsilon)
     dim = validate.whole(1, 2**31 - 1, dim=dim)
-    if (norm_bound is None and domain == "ball") or (norm_bound is not None and domain == "classes"):
-        raise ValueError(f"norm_bound must be given for a ball, and not for classes, got {norm_bound} for {domain}")
+    if (norm_bound is None and domain == "ball") or (
+        norm_bound is not None and domain == "classes"
+    ):
+        raise ValueError(
+            f"norm_bound must be given for a ball, and not for classes, got {norm_bound} for {domain}"
+        )
     if domain == "classes":
         validate.integer_in(2, dim=dim)
         length = 1.0
@@ -72,7 +80,8 @@ def choose(domain: Domain, norm_bound: float | None, dim: int, epsilon: float) -
         made["PrivUnit"] = partial(PrivUnit, epsilon, dim, length), 1.0
         made["PrivUnitG"] = partial(PrivUnitG, epsilon, dim, length), 1.0
 
-    found, refused = dict[str, tuple[HasMoments, float, float]](), dict[str, str]()
+    found = dict[str, tuple[HasMoments, float, float]]()
+    refused = dict[str, str]()
     for name, (make, scale) in made.items():
         try:
             mechanism = make()
@@ -93,7 +102,9 @@ def _on_cubes(epsilon: float, dim: int) -> dict[str, Callable[[], HasMoments]]:
     """Unbiased mechanisms on [-1, 1]^dim."""
     if dim == 1:
         kinds = (Laplace, Duchi, Piecewise, OptimalPiecewise, Hybrid, ThreeOutputs)
-        made: dict[str, Callable[[], HasMoments]] = {kind.__name__: partial(kind, epsilon) for kind in kinds}
+        made: dict[str, Callable[[], HasMoments]] = {
+            kind.__name__: partial(kind, epsilon) for kind in kinds
+        }
         made["SquareWave"] = partial(SquareWave, epsilon, debias=True)
         return made
     k = max(1, min(dim, int(epsilon / 2.5)))
@@ -117,7 +128,9 @@ def _worst(mechanism: HasMoments, scale: float, length: float, dim: int) -> floa
     sizes = _SIZES * min(1.0, length / scale)
     number = np.asarray(_variances(mechanism, np.append(sizes, 0.0).astype(np.float32)), np.float64)
     many = np.minimum(dim, np.floor((length / (scale * sizes)) ** 2 * (1 + 1e-12)))
-    return float(scale**2 * np.max(many * number[:-1] + (dim - many) * number[-1], initial=dim * number[-1]))
+    return float(
+        scale**2 * np.max(many * number[:-1] + (dim - many) * number[-1], initial=dim * number[-1])
+    )
 
 
 @jax.jit

@@ -27,21 +27,22 @@ Words = Array | np.ndarray | np.integer | int
 class Discrete(Univariate):
     r"""A finite mechanism given by whole numbers over 2^32; build one with :meth:`of`.
 
-    Law: the record becomes a row (``grid``: rounded at random to a neighbouring point of [-1, 1], its mean kept;
-    ``bins``: its bin of [0, 1]; ``category``: itself), and :math:`P(y \mid \text{row}) = m_{row, y} / 2^{32}`. The
-    report is the index y of an output.
-    Guarantee: the logarithm of the largest ratio of two masses of one column, exact for the words that are drawn.
-    Utility: the estimate is the output's value; mean and variance are those of the table, between two grid points
-    :math:`(1 - f)\,v_i + f\,v_{i+1} + f (1 - f) (\mu_{i+1} - \mu_i)^2`.
+    Law: the record becomes a row (``grid``: rounded at random to a neighbouring point of [-1, 1],
+    its mean kept; ``bins``: its bin of [0, 1]; ``category``: itself), and
+    :math:`P(y \mid \text{row}) = m_{row, y} / 2^{32}`. The report is the index y of an output.
+    Guarantee: the logarithm of the largest ratio of two masses of one column, exact for the words
+    that are drawn.
+    Utility: the estimate is the output's value; mean and variance are those of the table, between
+    two grid points :math:`(1 - f)\,v_i + f\,v_{i+1} + f (1 - f) (\mu_{i+1} - \mu_i)^2`.
 
-    Numerics: one 32-bit word is compared with the cumulative masses that share its leading bits; another rounds.
-    Records are first rounded to multiples of 2^-22.
+    Numerics: one 32-bit word is compared with the cumulative masses that share its leading bits;
+    another rounds. Records are first rounded to multiples of 2^-22.
 
     Reference: none; see Mironov, CCS 2012, for what floating-point noise gives away.
 
     Attributes:
-      search: uint32 [levels * inputs, 3 * 2^b]: for each first b + 1 bits of a word how many cumulative masses they
-        reach, and the next one; then these masses.
+      search: uint32 [levels * inputs, 3 * 2^b]: for each first b + 1 bits of a word how many
+        cumulative masses they reach, and the next one; then these masses.
       steps: int32, how many steps of bisection find those beyond the next one.
       values: float32 [levels * outputs, ...], the server's estimates.
       counts: int32 [levels], outputs of each level.
@@ -64,21 +65,32 @@ class Discrete(Univariate):
 
     @classmethod
     def of(cls, *tables: Table) -> "Discrete":
-        """A mechanism from a table; from several that fit, a public menu of levels (see :meth:`at`)."""
+        """A mechanism from a table.
+
+        From several that fit, a public menu of levels (see :meth:`at`).
+        """
         if not tables:
             raise ValueError("tables must hold at least one table")
         kinds = {(table.inputs, table.encoding, table.values.shape[1:]) for table in tables}
         if len(kinds) > 1:
-            raise ValueError(f"tables of one menu must agree in inputs, encoding, estimates, got {sorted(kinds)}")
+            raise ValueError(
+                f"tables of one menu must agree in inputs, encoding, estimates, got {sorted(kinds)}"
+            )
         size = 1 + max(table.thresholds.shape[1] for table in tables)
         if 3 * len(tables) * tables[0].inputs * size >= 2**31:
-            raise ValueError(f"{len(tables)} tables of {tables[0].inputs} x {size} are more than indices hold")
+            raise ValueError(
+                f"{len(tables)} tables of {tables[0].inputs} x {size} are more than indices hold"
+            )
         rest = [(0, 0)] * (tables[0].values.ndim - 1)
         padded = [integer_tables.padded(table.thresholds, size) for table in tables]
-        guides, steps = zip(*(_guide(rows, t.outputs) for rows, t in zip(padded, tables, strict=True)), strict=True)
+        guides, steps = zip(
+            *(_guide(rows, t.outputs) for rows, t in zip(padded, tables, strict=True)), strict=True
+        )
         return cls(
             # jnp.asarray would compile a program for each shape that is brought to the device.
-            search=jax.device_put(np.concatenate([np.concatenate(guides), np.concatenate(padded)], axis=1)),
+            search=jax.device_put(
+                np.concatenate([np.concatenate(guides), np.concatenate(padded)], axis=1)
+            ),
             steps=jax.device_put(np.int32(max(steps))),
             values=jax.device_put(
                 np.concatenate([np.pad(t.values, [(0, size - t.outputs), *rest]) for t in tables])
@@ -91,9 +103,13 @@ class Discrete(Univariate):
         )
 
     def __repr__(self) -> str:
-        concrete = all(isinstance(leaf, (jax.Array, np.ndarray, int)) for leaf in jax.tree.leaves(self))
+        concrete = all(
+            isinstance(leaf, (jax.Array, np.ndarray, int)) for leaf in jax.tree.leaves(self)
+        )
         if not (
-            concrete and len(jax.tree.leaves(self)) == 5 and all(map(validate.concrete, jax.tree.leaves(self)))
+            concrete
+            and len(jax.tree.leaves(self)) == 5
+            and all(map(validate.concrete, jax.tree.leaves(self)))
         ):
             return f"{type(self).__name__}({self.names[0]}, {self.inputs} inputs, {self.encoding})"
         levels = len(self.names)
@@ -105,7 +121,9 @@ class Discrete(Univariate):
         return f"{table.name}(epsilon={table.epsilon:.6g}, inputs={table.inputs}, outputs={table.outputs})"
 
     def at(self, level: Scalar) -> "Discrete":
-        """The same menu at another level: a number, or an array of public levels (one a user, through ``vmap``).
+        """The same menu at another level.
+
+        A number, or an array of public levels (one a user, through ``vmap``).
 
         A level beyond the menu is the nearest one. A level must not depend on a record.
         """
@@ -122,7 +140,8 @@ class Discrete(Univariate):
                 raise ValueError("table() needs one concrete level: say which")
             level = int(self.level)
         validate.integer_in(0, len(self.names) - 1, level=level)
-        outputs, size = int(np.asarray(self.counts)[level]), self._size
+        outputs = int(np.asarray(self.counts)[level])
+        size = self._size
         rows = np.asarray(self.search)[level * self.inputs : (level + 1) * self.inputs]
         guide, thresholds = np.split(rows, [2 * size], axis=1)
         edges = np.pad(thresholds[:, : outputs - 1].astype(np.int64), ((0, 0), (1, 0)))
@@ -131,7 +150,9 @@ class Discrete(Univariate):
         values = np.asarray(self.values)[start : start + outputs]
         made = Table(self.names[level], masses, values, self.encoding)
         wanted, steps = _guide(thresholds, outputs)
-        if (guide != wanted).any() or int(self.steps) < steps:  # reports would not have the law of the thresholds
+        if (guide != wanted).any() or int(
+            self.steps
+        ) < steps:  # reports would not have the law of the thresholds
             raise ValueError("search and steps must be those that Discrete.of makes of a table")
         return made
 
@@ -152,7 +173,9 @@ class Discrete(Univariate):
         """Reports of records under uniform uint32 words, as the client's; elementwise."""
         word, rounding = (jnp.asarray(bits).astype(jnp.uint32) for bits in (word, rounding))
         row, part = self._rows(x)
-        start = (row + integer_tables.rounds_up(rounding, part).astype(jnp.int32)) * self.search.shape[1]
+        start = (
+            row + integer_tables.rounds_up(rounding, part).astype(jnp.int32)
+        ) * self.search.shape[1]
         rest = 32 - self._size.bit_length()  # bits of a word that choose no entry of the guide
 
         def first(start: Array, word: Array) -> Array:
@@ -163,17 +186,25 @@ class Discrete(Univariate):
         def further(i: Array, place: Array) -> Array:
             step = 1 << (self.steps - 1 - i)
             found = jnp.take(self.search, start + place + (2 * self._size + step - 1), mode="clip")
-            return jnp.where((place + step < self.counts[self.level]) & (word >= found), place + step, place)
+            return jnp.where(
+                (place + step < self.counts[self.level]) & (word >= found), place + step, place
+            )
 
-        # Always the case; but a CPU's compiler would draw the words again beside each gather that may read them.
+        # Always the case; but a CPU's compiler would draw the words again beside each gather that
+        # may read them.
         place = jax.lax.cond(
             self.steps >= 0, first, lambda start, word: start + word.astype(jnp.int32), start, word
         )
         return jax.lax.fori_loop(0, self.steps, further, place)
 
     def draw(self, key: PRNGKey, x: Record) -> Array:
-        """Independent reports of one user's numbers: two words each from one key (one without a grid)."""
-        shape = jnp.broadcast_shapes(jnp.shape(x), jnp.shape(self.level))  # no two reports share a word
+        """Independent reports of one user's numbers.
+
+        Two words each from one key (one without a grid).
+        """
+        shape = jnp.broadcast_shapes(
+            jnp.shape(x), jnp.shape(self.level)
+        )  # no two reports share a word
         if self.encoding == "grid":
             word, rounding = random_words.words(key, shape)
         else:
@@ -187,7 +218,9 @@ class Discrete(Univariate):
     def _masses(self) -> Array:
         """uint32 [levels * inputs, 2^b]; 0 for padding."""
         edges = jnp.pad(self.thresholds[:, :-1], ((0, 0), (1, 0)))
-        masses = jnp.diff(edges, append=jnp.zeros((len(edges), 1), jnp.uint32), axis=1)  # modulo 2^32
+        masses = jnp.diff(
+            edges, append=jnp.zeros((len(edges), 1), jnp.uint32), axis=1
+        )  # modulo 2^32
         last = jnp.repeat(self.counts, self.inputs)[:, None] - 1
         place = jnp.arange(self._size)[None]
         # The last mass is 2^32 less what comes before.
@@ -222,7 +255,9 @@ class Discrete(Univariate):
     def guarantee(self) -> Guarantee:
         """The exact loss of the table; the largest where levels differ."""
         if not all(validate.concrete(leaf) for leaf in jax.tree.leaves(self)):
-            raise ValueError("guarantee() needs a concrete epsilon; ask for it outside jit, vmap and grad")
+            raise ValueError(
+                "guarantee() needs a concrete epsilon; ask for it outside jit, vmap and grad"
+            )
         losses = [self.table(level).epsilon for level in np.unique(np.asarray(self.level)).tolist()]
         return Guarantee(
             max(losses),
@@ -239,9 +274,13 @@ class Discrete(Univariate):
     def _row_moments(self) -> tuple[Array, Array]:
         shape = (len(self.names), self._size, *self.values.shape[1:])
         values = self.values.reshape(shape).astype(jnp.result_type(float))
-        share = self._masses().astype(values.dtype).reshape(len(self.names), self.inputs, -1) * 2.0**-32
+        share = (
+            self._masses().astype(values.dtype).reshape(len(self.names), self.inputs, -1) * 2.0**-32
+        )
 
-        def row(share: Array) -> tuple[Array, Array]:  # [levels, outputs], one input at a time: no cube of all
+        def row(
+            share: Array,
+        ) -> tuple[Array, Array]:  # [levels, outputs], one input at a time: no cube of all
             mean = einsum("lk,lk...->l...", share, values)
             return mean, einsum("lk,lk...->l...", share, (values - mean[:, None]) ** 2)
 
@@ -262,20 +301,28 @@ class Discrete(Univariate):
         row, f, above = self._mixed(x)
         mean, variance = self._row_moments()
         f = f.reshape(f.shape + (1,) * (mean.ndim - 1))
-        return (1 - f) * variance[row] + f * variance[above] + f * (1 - f) * (mean[above] - mean[row]) ** 2
+        return (
+            (1 - f) * variance[row]
+            + f * variance[above]
+            + f * (1 - f) * (mean[above] - mean[row]) ** 2
+        )
 
 
 def _guide(thresholds: np.ndarray, outputs: int) -> tuple[np.ndarray, int]:
     """The guide of one table [inputs, 2^(b + 1)], and the steps that its fullest bucket of words leaves.
 
-    An entry is how many thresholds are at or below the first word of its bucket, followed by how far beyond that
-    word the next one is, less 1: at most all the other bits, which say that it is in no word of the bucket.
+    An entry is how many thresholds are at or below the first word of its bucket, followed by how
+    far beyond that word the next one is, less 1: at most all the other bits, which say that it is
+    in no word of the bucket.
 
-    Chen and Asau, "On generating random variates from an empirical distribution" (AIIE Transactions 6, 1974).
+    Chen and Asau, "On generating random variates from an empirical distribution" (AIIE Transactions
+    6, 1974).
     """
     inputs, size = thresholds.shape
     buckets, rest = 2 * size, 32 - size.bit_length()
-    edges = np.pad(thresholds[:, : outputs - 1].astype(np.int64), ((0, 0), (0, 1)), constant_values=2**32)
+    edges = np.pad(
+        thresholds[:, : outputs - 1].astype(np.int64), ((0, 0), (0, 1)), constant_values=2**32
+    )
     after = -(-edges[:, :-1] >> rest)  # the first bucket that begins no earlier
     code = after + (buckets + 1) * np.arange(inputs)[:, None]
     found = np.bincount(code.ravel(), minlength=inputs * (buckets + 1)).reshape(inputs, -1)
@@ -286,9 +333,12 @@ def _guide(thresholds: np.ndarray, outputs: int) -> tuple[np.ndarray, int]:
 
 
 def menu(mechanisms: Sequence[Discrete]) -> Discrete:
-    """One mechanism with a public menu of levels: personal budgets for table mechanisms, in one program.
+    """One mechanism with a public menu of levels.
 
-    Level i is the i-th mechanism's; until :meth:`Discrete.at` chooses, the level is that of the largest loss.
+    Personal budgets for table mechanisms, in one program.
+
+    Level i is the i-th mechanism's; until :meth:`Discrete.at` chooses, the level is that of the
+    largest loss.
 
     >>> from ldp_jax.features import GeneralizedRR
     >>> levels = menu([GeneralizedRR(epsilon, 4) for epsilon in (0.5, 2.0)])

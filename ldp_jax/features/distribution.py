@@ -1,8 +1,12 @@
-"""The distribution of the users' values from their reports: expectation maximisation, with and without smoothing.
+"""The distribution of the users' values from their reports.
 
-:func:`transition` gives the law of a report's bin for a record's bin, :func:`histogram` counts reports, and
-:func:`em` finds the distribution of records. All of it is post-processing and costs no privacy.
-Reference: Li, Wang, Lopuhaa-Zwakenberg, Skoric & Li, SIGMOD 2020, section 5 (Algorithm 1: EM and EMS).
+Expectation maximisation, with and without smoothing.
+
+:func:`transition` gives the law of a report's bin for a record's bin, :func:`histogram` counts
+reports, and :func:`em` finds the distribution of records. All of it is post-processing and costs no
+privacy.
+Reference: Li, Wang, Lopuhaa-Zwakenberg, Skoric & Li, SIGMOD 2020, section 5 (Algorithm 1: EM and
+EMS).
 
 >>> from ldp_jax.features import SquareWave
 >>> from ldp_jax.core.mechanism import privatize
@@ -41,8 +45,9 @@ _EVALUATIONS = 1_000_000  # values of a density in memory at once
 class Transition(NamedTuple):
     """The law of binned reports of binned records; float64.
 
-    The ``matrix`` is [outputs, inputs]: a column, for a record uniform in its bin, sums to 1. ``edges`` of reports'
-    bins are half-way between the values of a finite codomain; ``centres`` are of records' bins.
+    The ``matrix`` is [outputs, inputs]: a column, for a record uniform in its bin, sums to 1.
+    ``edges`` of reports' bins are half-way between the values of a finite codomain; ``centres`` are
+    of records' bins.
     """
 
     matrix: np.ndarray
@@ -53,8 +58,9 @@ class Transition(NamedTuple):
 class Estimate(NamedTuple):
     """The result of :func:`em`; the last axis is there if the counts have it.
 
-    The ``distribution`` [inputs] or [inputs, columns] sums to 1; ``iterations`` reach ``max_iterations`` without
-    convergence; ``log_likelihood`` is the sum of count * log(probability) over output bins.
+    The ``distribution`` [inputs] or [inputs, columns] sums to 1; ``iterations`` reach
+    ``max_iterations`` without convergence; ``log_likelihood`` is the sum of count *
+    log(probability) over output bins.
     """
 
     distribution: np.ndarray
@@ -65,9 +71,10 @@ class Estimate(NamedTuple):
 def transition(mechanism: Mechanism, inputs: int, outputs: int | None = None) -> Transition:
     r"""The matrix :math:`M_{oi} = P(\text{report in output bin } o \mid \text{record uniform in input bin } i)`.
 
-    The mechanism has one number, a ``log_density``, a concrete epsilon, and a finite codomain or a finite interval.
-    ``inputs`` and ``outputs`` are equal bins; of a finite codomain there is an output for each value. Three-point
-    rules between edges, breaks and rows of a table are exact for piecewise constant laws, else O(width^6) off.
+    The mechanism has one number, a ``log_density``, a concrete epsilon, and a finite codomain or a
+    finite interval. ``inputs`` and ``outputs`` are equal bins; of a finite codomain there is an
+    output for each value. Three-point rules between edges, breaks and rows of a table are exact for
+    piecewise constant laws, else O(width^6) off.
 
     >>> from ldp_jax.features import Duchi
     >>> print(transition(Duchi(2.0), 2).matrix.round(2))
@@ -84,12 +91,15 @@ def transition(mechanism: Mechanism, inputs: int, outputs: int | None = None) ->
     if outputs is not None:
         validate.integer_in(1, outputs=outputs)
     with jax.enable_x64(True):
-        domain, codomain = mechanism.domain(), mechanism.codomain()
+        domain = mechanism.domain()
+        codomain = mechanism.codomain()
         records = _bins("domain", name, domain, inputs)
         if isinstance(codomain, Finite):
             values = np.sort(np.asarray(codomain.values, np.float64))
             if outputs not in (None, len(values)):
-                raise ValueError(f"outputs must be {len(values)}, the number of reports of {name}, got {outputs}")
+                raise ValueError(
+                    f"outputs must be {len(values)}, the number of reports of {name}, got {outputs}"
+                )
             middle = (values[1:] + values[:-1]) / 2
             reach = np.max(np.diff(values), initial=1.0) / 2
             edges = np.concatenate([[values[0] - reach], middle, [values[-1] + reach]])
@@ -103,7 +113,9 @@ def transition(mechanism: Mechanism, inputs: int, outputs: int | None = None) ->
 def _bins(what: str, name: str, interval: object, number: int) -> np.ndarray:
     ends = (float(interval.lower), float(interval.upper)) if isinstance(interval, Interval) else ()
     if not ends or not np.isfinite(ends).all():
-        raise ValueError(f"the {what} of {name} must be an interval with finite ends, got {interval}")
+        raise ValueError(
+            f"the {what} of {name} must be an interval with finite ends, got {interval}"
+        )
     return np.linspace(*ends, number + 1)
 
 
@@ -134,7 +146,9 @@ def _of_bins(x: AnyArray, mass: np.ndarray, weights: AnyArray, records: np.ndarr
     return matrix.T
 
 
-def _interval_mass(mechanism: HasDensity, codomain, edges: np.ndarray, records: np.ndarray) -> np.ndarray:
+def _interval_mass(
+    mechanism: HasDensity, codomain, edges: np.ndarray, records: np.ndarray
+) -> np.ndarray:
     outputs = len(edges) - 1
     given = codomain.breaks or (lambda x: jnp.zeros(0))
     breaks = lambda x: jnp.clip(jnp.ravel(given(x)), edges[0], edges[-1])
@@ -152,7 +166,9 @@ def _interval_mass(mechanism: HasDensity, codomain, edges: np.ndarray, records: 
     return _of_bins(x, mass, weights, records)
 
 
-def _crossings(breaks: Callable[[np.ndarray], Array], edges: np.ndarray, records: np.ndarray) -> np.ndarray:
+def _crossings(
+    breaks: Callable[[np.ndarray], Array], edges: np.ndarray, records: np.ndarray
+) -> np.ndarray:
     """The records at which a break of the density lies on an edge, by bisection inside each input bin."""
     at = np.asarray(breaks(records))  # [inputs + 1, breaks]
     above = at[..., None] > edges
@@ -162,7 +178,10 @@ def _crossings(breaks: Callable[[np.ndarray], Array], edges: np.ndarray, records
     for _ in range(52 if len(i) else 0):
         middle = (low + high) / 2
         beyond = np.asarray(breaks(middle))[np.arange(len(i)), which] > edges[edge]
-        low, high = np.where(beyond == rising, low, middle), np.where(beyond == rising, middle, high)
+        low, high = (
+            np.where(beyond == rising, low, middle),
+            np.where(beyond == rising, middle, high),
+        )
     return (low + high) / 2
 
 
@@ -194,16 +213,20 @@ def em(
     tolerance: float = 1e-3,
     max_iterations: int = 10_000,
 ) -> Estimate:
-    r"""The distribution of records of maximum likelihood, by expectation maximisation; with ``smooth`` that of EMS.
+    r"""The distribution of records of maximum likelihood, by expectation maximisation.
 
-    Law: from the uniform distribution, :math:`\theta_i \leftarrow \theta_i \sum_o M_{oi} n_o / (M\theta)_o`,
-    normalised, until the log-likelihood changes by less than ``tolerance`` nats (Li et al.: 1e-3, of EM times
-    e^epsilon). With ``smooth`` a mean over neighbours follows, with weights (1, 2, 1)/4, at the ends (2, 1)/3.
-    Utility: the maximum fits the noise of the counts too; for smooth distributions take ``smooth`` and 256 bins or
-    more. For two bumps of widths 0.2 and 0.25, 10^5 reports and epsilon 1, the L1 distance to the truth is then
-    0.11 to 0.16 (EM: 0.35 to 0.67), and 0.3 at 64 bins.
-    Numerics: float64, on the host. ``counts`` [outputs] or [outputs, columns] that are invalid or unreachable by
-    ``matrix``, of :func:`transition`, are 0; a column without counts gives the uniform law.
+    With ``smooth`` that of EMS.
+
+    Law: from the uniform distribution,
+    :math:`\theta_i \leftarrow \theta_i \sum_o M_{oi} n_o / (M\theta)_o`, normalised, until the
+    log-likelihood changes by less than ``tolerance`` nats (Li et al.: 1e-3, of EM times e^epsilon).
+    With ``smooth`` a mean over neighbours follows, with weights (1, 2, 1)/4, at the ends (2, 1)/3.
+    Utility: the maximum fits the noise of the counts too; for smooth distributions take ``smooth``
+    and 256 bins or more. For two bumps of widths 0.2 and 0.25, 10^5 reports and epsilon 1, the L1
+    distance to the truth is then 0.11 to 0.16 (EM: 0.35 to 0.67), and 0.3 at 64 bins.
+    Numerics: float64, on the host. ``counts`` [outputs] or [outputs, columns] that are invalid or
+    unreachable by ``matrix``, of :func:`transition`, are 0; a column without counts gives the
+    uniform law.
     Reference: Li et al., SIGMOD 2020, section 5.3, Algorithm 1.
 
     >>> em([30, 10], [[0.75, 0.25], [0.25, 0.75]], tolerance=1e-6).distribution.round(2)
@@ -213,16 +236,23 @@ def em(
     if matrix.ndim != 2 or 0 in matrix.shape:
         raise ValueError(f"matrix must have shape (outputs, inputs), got {matrix.shape}")
     if not np.allclose(matrix.sum(0), 1.0, rtol=0.0, atol=1e-3):
-        raise ValueError("matrix must have columns of sum 1, the law of a record each: transpose one of rows")
+        raise ValueError(
+            "matrix must have columns of sum 1, the law of a record each: transpose one of rows"
+        )
     if given.ndim not in (1, 2) or len(given) != len(matrix):
         outputs = len(matrix)
-        raise ValueError(f"counts must have shape ({outputs},) or ({outputs}, columns), got {given.shape}")
+        raise ValueError(
+            f"counts must have shape ({outputs},) or ({outputs}, columns), got {given.shape}"
+        )
     validate.number(0.0, tolerance=tolerance)
     validate.integer_in(0, max_iterations=max_iterations)
     columns = given.reshape(len(given), -1)
-    columns = np.where(np.isfinite(columns) & (columns > 0) & np.any(matrix > 0, axis=1)[:, None], columns, 0.0)
+    columns = np.where(
+        np.isfinite(columns) & (columns > 0) & np.any(matrix > 0, axis=1)[:, None], columns, 0.0
+    )
     theta = np.full((matrix.shape[1], columns.shape[1]), 1 / matrix.shape[1])
-    mass, iterations = matrix @ theta, np.zeros(columns.shape[1], np.int64)
+    mass = matrix @ theta
+    iterations = np.zeros(columns.shape[1], np.int64)
     likelihood = special.xlogy(columns, mass).sum(0)
     active = np.flatnonzero(columns.any(0))
     for _ in range(max_iterations):

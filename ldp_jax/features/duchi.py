@@ -17,10 +17,13 @@ class Duchi(Worded):
 
     Law: :math:`P(y = 1 \mid x) = \frac{1}{2} + \frac{x}{2} \tanh\frac{\epsilon}{2}`, y in {-1, 1}.
     Guarantee: epsilon per record, attained between -1 and 1.
-    Utility: the estimate :math:`y / \tanh(\epsilon/2)` is unbiased; variance :math:`\coth^2(\epsilon/2) - x^2`.
-    Numerics: a 64-bit number is compared with the mass of the sign against the record, rounded up. The loss is
-    epsilon to 1e-6 of it up to epsilon 35, and less beyond; no sign is impossible up to epsilon 100.
-    Reference: Duchi, Jordan & Wainwright, JASA 2018; LDP-GE eq. 6-8 with k = d = 1 (eq. 6 misprints the factor).
+    Utility: the estimate :math:`y / \tanh(\epsilon/2)` is unbiased; variance
+    :math:`\coth^2(\epsilon/2) - x^2`.
+    Numerics: a 64-bit number is compared with the mass of the sign against the record, rounded up.
+    The loss is epsilon to 1e-6 of it up to epsilon 35, and less beyond; no sign is impossible up to
+    epsilon 100.
+    Reference: Duchi, Jordan & Wainwright, JASA 2018; LDP-GE eq. 6-8 with k = d = 1 (eq. 6 misprints
+    the factor).
 
     >>> round(Duchi(1.0).variance(0.0).item(), 2)
     4.68
@@ -30,18 +33,24 @@ class Duchi(Worded):
 
     def from_word64(self, word: Array | np.ndarray, x: Record) -> Array:
         """-1 for the words below its mass, 1 for the others."""
-        word, x = jnp.asarray(word, jnp.uint32), clip(x)
+        word = jnp.asarray(word, jnp.uint32)
+        x = clip(x)
         positive = x >= 0
         # The sign against the record is counted from its own end, so that its complement is exact.
-        against = random_words.less(jnp.where(positive, word, ~word), against_threshold(jnp.abs(x), self.epsilon))
+        against = random_words.less(
+            jnp.where(positive, word, ~word), against_threshold(jnp.abs(x), self.epsilon)
+        )
         return jnp.where(against == positive, np.float32(-1.0), np.float32(1.0))
 
     def log_density(self, y: Record, x: Record) -> Array:
         """log P(y | x)."""
         y = jnp.asarray(y)
-        possible, epsilon = jnp.abs(y) == 1.0, jnp.asarray(self.epsilon)
+        possible = jnp.abs(y) == 1.0
+        epsilon = jnp.asarray(self.epsilon)
         agreement = jnp.where(possible, y, 1.0) * clip(x)
-        mass = 0.5 * (1 + agreement) * jax.nn.sigmoid(epsilon) + 0.5 * (1 - agreement) * jax.nn.sigmoid(-epsilon)
+        mass = 0.5 * (1 + agreement) * jax.nn.sigmoid(epsilon) + 0.5 * (
+            1 - agreement
+        ) * jax.nn.sigmoid(-epsilon)
         return jnp.where(possible, jnp.log(mass), -jnp.inf)
 
     def codomain(self) -> Finite:

@@ -1,4 +1,7 @@
-"""Duchi, Jordan and Wainwright's mechanism on the hypercube: one sign a coordinate under one budget."""
+"""Duchi, Jordan and Wainwright's mechanism on the hypercube.
+
+One sign a coordinate under one budget.
+"""
 
 import functools
 import math
@@ -15,8 +18,8 @@ from ldp_jax.core.pytree import mechanism, static
 from ldp_jax.core.spaces import Box, Finite, Product, clip
 from ldp_jax.core.types import Array, PRNGKey, Record, Report, Scalar
 
-# A power of two, so that scaling is exact: it keeps Poisson-binomial tails down to 1e-57 out of float32's
-# underflow, which e^100 would bring back into sight.
+# A power of two, so that scaling is exact: it keeps Poisson-binomial tails down to 1e-57 out of
+# float32's underflow, which e^100 would bring back into sight.
 _SCALE = 2.0**64
 _LOG_SCALE = 64 * math.log(2.0)
 
@@ -24,7 +27,10 @@ _TIED = 1e-12  # the probability that all candidates of a draw are ties
 
 
 class _Constants(NamedTuple):
-    """From exact integers: C_d / 2^d, 2^d / binom(d - 1, floor(d / 2)), and the draws of a half-space."""
+    """From exact integers.
+
+    C_d / 2^d, 2^d / binom(d - 1, floor(d / 2)), and the draws of a half-space.
+    """
 
     share: float
     gain: float
@@ -46,25 +52,32 @@ def _packed(bits: Array) -> Array:
     """Bits [d] in words, uint32 [ceil(d / 32)], the first in the lowest place."""
     size = -(-len(bits) // 32)
     bits = jnp.pad(bits, (0, 32 * size - len(bits))).reshape(size, 32)
-    return (bits.astype(jnp.uint32) << jnp.arange(32, dtype=jnp.uint32)[None]).sum(1, dtype=jnp.uint32)
+    return (bits.astype(jnp.uint32) << jnp.arange(32, dtype=jnp.uint32)[None]).sum(
+        1, dtype=jnp.uint32
+    )
 
 
 @mechanism
 class DuchiVector:
     r"""Report one of the 2^d sign vectors, e^epsilon times likelier on the record's side of the cube.
 
-    Law: each coordinate is rounded to a sign, :math:`P(v_j = 1) = (1 + x_j)/2`; the report s has probability
-    :math:`e^\epsilon / Z` if :math:`s \cdot v > 0`, else :math:`1/Z`, with :math:`Z = (e^\epsilon - 1) C_d + 2^d`
-    and :math:`C_d = 2^{d-1}` for odd d, :math:`2^{d-1} - \frac{1}{2}\binom{d}{d/2}` for even d. So :math:`P(s \mid
-    x) = (1 + (e^\epsilon - 1) P(A > d/2)) / Z`, A the Poisson-binomial number of agreements of s and v.
-    Guarantee: epsilon per record, attained between opposite corners. The form first published puts ties into both
-    half-spaces and loses :math:`\log(1 + e^\epsilon)` for even d.
-    Utility: :math:`B s`, :math:`B = Z / ((e^\epsilon - 1) \binom{d-1}{\lfloor d/2 \rfloor})`, is unbiased; variance
-    :math:`B^2 - x_j^2`; :math:`B \approx \sqrt{\pi d / 2} \coth(\epsilon/2)` for large d. Coordinates correlate.
-    Numerics: with probability :math:`2^d / Z`, by a 64-bit number, the report is uniform on the cube, else on the
-    half-space. The loss is epsilon to 1e-6 of it up to epsilon 35, and less beyond; no report is impossible. The
-    density takes O(d^2) operations; in float32 it is good to 3e-5 at d = 500.
-    Reference: Duchi, Jordan & Wainwright, JASA 2018; corrected by Wang et al., ICDE 2019, Algorithm 3.
+    Law: each coordinate is rounded to a sign, :math:`P(v_j = 1) = (1 + x_j)/2`; the report s has
+    probability :math:`e^\epsilon / Z` if :math:`s \cdot v > 0`, else :math:`1/Z`, with
+    :math:`Z = (e^\epsilon - 1) C_d + 2^d` and :math:`C_d = 2^{d-1}` for odd d,
+    :math:`2^{d-1} - \frac{1}{2}\binom{d}{d/2}` for even d. So
+    :math:`P(s \mid x) = (1 + (e^\epsilon - 1) P(A > d/2)) / Z`, A the Poisson-binomial number of
+    agreements of s and v.
+    Guarantee: epsilon per record, attained between opposite corners. The form first published puts
+    ties into both half-spaces and loses :math:`\log(1 + e^\epsilon)` for even d.
+    Utility: :math:`B s`, :math:`B = Z / ((e^\epsilon - 1) \binom{d-1}{\lfloor d/2 \rfloor})`, is
+    unbiased; variance :math:`B^2 - x_j^2`; :math:`B \approx \sqrt{\pi d / 2} \coth(\epsilon/2)` for
+    large d. Coordinates correlate.
+    Numerics: with probability :math:`2^d / Z`, by a 64-bit number, the report is uniform on the
+    cube, else on the half-space. The loss is epsilon to 1e-6 of it up to epsilon 35, and less
+    beyond; no report is impossible. The density takes O(d^2) operations; in float32 it is good to
+    3e-5 at d = 500.
+    Reference: Duchi, Jordan & Wainwright, JASA 2018; corrected by Wang et al., ICDE 2019, Algorithm
+    3.
 
     >>> m = DuchiVector(1.0, dim=4)
     >>> m.privatize(jax.random.key(0), jnp.zeros(4)).shape, round(m.variance(jnp.zeros(4))[0].item(), 1)
@@ -81,7 +94,8 @@ class DuchiVector:
     @property
     def _gain(self) -> Array:
         """B, without cancellation or overflow."""
-        epsilon, constants = jnp.asarray(self.epsilon), _constants(self.dim)
+        epsilon = jnp.asarray(self.epsilon)
+        constants = _constants(self.dim)
         return constants.gain * (jnp.exp(-epsilon) / -jnp.expm1(-epsilon) + constants.share)
 
     def privatize(self, key: PRNGKey, x: Record) -> Array:
@@ -106,7 +120,8 @@ class DuchiVector:
 
     def _whole_cube(self) -> tuple[Array, Array]:
         """2^d / Z and the rest to 1."""
-        epsilon, share = jnp.asarray(self.epsilon, jnp.float32), _constants(self.dim).share
+        epsilon = jnp.asarray(self.epsilon, jnp.float32)
+        share = _constants(self.dim).share
         few = jnp.exp(-epsilon)
         more = -jnp.expm1(-epsilon) * share
         return jnp.maximum(few, jnp.finfo(jnp.float32).tiny) / (more + few), more / (more + few)
@@ -120,13 +135,18 @@ class DuchiVector:
 
     def log_density(self, y: Report, x: Record) -> Array:
         """log P(y | x); ``-inf`` for a y that is no vector of signs."""
-        x, y = clip(one_record(x, self.dim)), one_record(y, self.dim, "y")
+        x = clip(one_record(x, self.dim))
+        y = one_record(y, self.dim, "y")
         possible = (jnp.abs(y) == 1.0).all()
         towards = jnp.where(possible, y, 1.0).astype(x.dtype) * x
-        mass, half = _convolved(towards), self.dim // 2 + 1
-        few, most = mass[:half].sum() / _SCALE, mass[half:].sum()
+        mass = _convolved(towards)
+        half = self.dim // 2 + 1
+        few = mass[:half].sum() / _SCALE
+        most = mass[half:].sum()
         share = _constants(self.dim).share
-        log_z = _log_mixture(self.epsilon, jnp.asarray(1 - share, x.dtype), jnp.asarray(share * _SCALE, x.dtype))
+        log_z = _log_mixture(
+            self.epsilon, jnp.asarray(1 - share, x.dtype), jnp.asarray(share * _SCALE, x.dtype)
+        )
         log_mass = _log_mixture(self.epsilon, few, most) - log_z - self.dim * math.log(2.0)
         return jnp.where(possible, log_mass, -jnp.inf)
 
@@ -186,8 +206,10 @@ def _log_mixture(epsilon: Scalar, few: Array, most: Array) -> Array:
     epsilon = jnp.asarray(epsilon, few.dtype)
     # The larger term is taken out as a constant: no logarithm of 0 is differentiated.
     level = jax.lax.stop_gradient(jnp.maximum(jnp.log(few), epsilon + (jnp.log(most) - _LOG_SCALE)))
-    # Beyond e^44 the scale is taken from the exponent, where it cannot overflow; below, from the mass, exactly.
-    rest, switch = epsilon - level, 44.0
+    # Beyond e^44 the scale is taken from the exponent, where it cannot overflow; below, from the
+    # mass, exactly.
+    rest = epsilon - level
+    switch = 44.0
     near = jnp.exp(jnp.minimum(rest, switch)) * (most / _SCALE)
     far = jnp.exp(jnp.maximum(rest, switch) - _LOG_SCALE) * most
     return level + jnp.log(few * jnp.exp(-level) + jnp.where(rest <= switch, near, far))

@@ -1,4 +1,7 @@
-"""HeteroRR's randomised response on features: near bins likelier than far ones, a budget a feature."""
+"""HeteroRR's randomised response on features.
+
+Near bins likelier than far ones, a budget a feature.
+"""
 
 import jax.numpy as jnp
 import numpy as np
@@ -16,13 +19,17 @@ from ldp_jax.features.discrete import Discrete
 
 @pytree
 class RandomizedFeatures:
-    r"""Report a bin for each feature in [0, 1], near bins with more mass than far ones; made by :func:`FeatureRR`.
+    r"""Report a bin for each feature in [0, 1], near bins with more mass than far ones.
+
+    Made by :func:`FeatureRR`.
 
     Law: feature i in bin t, (t - 1)/k < x <= t/k, is reported as bin u with mass proportional to
-    :math:`e^{-\epsilon_i |u - t| / (k - 1)}`, independently of the others, at :math:`\epsilon_i = \epsilon
-    \theta_i`. The paper's scale :math:`\sigma_i = (k-1) / (k \epsilon_i)` is the exact bound.
+    :math:`e^{-\epsilon_i |u - t| / (k - 1)}`, independently of the others, at
+    :math:`\epsilon_i = \epsilon \theta_i`. The paper's scale
+    :math:`\sigma_i = (k-1) / (k \epsilon_i)` is the exact bound.
     Guarantee: the sum of the features' exact losses, at most epsilon a record.
-    Utility: the estimate u / k is *biased* towards the middle; mean and variance are those of the table.
+    Utility: the estimate u / k is *biased* towards the middle; mean and variance are those of the
+    table.
     Numerics: exact in integers; one 32-bit word a feature.
     Reference: HeteroRR eq. 7-9, 16-17 and Algorithm 1.
 
@@ -39,13 +46,17 @@ class RandomizedFeatures:
     def __post_init__(self) -> None:
         self._check_levels()
         if self.inner.encoding != "bins":
-            raise ValueError(f"inner must be a table on bins of [0, 1], got one on a {self.inner.encoding}")
+            raise ValueError(
+                f"inner must be a table on bins of [0, 1], got one on a {self.inner.encoding}"
+            )
 
     def _check_levels(self) -> None:
         """A level a feature, by shape: features that broadcast would share a word."""
         shape = jnp.shape(self.inner.level)
         if shape[-1:] != (self.dim,):
-            raise ValueError(f"inner must have a level for each of {self.dim} features, got shape {shape}")
+            raise ValueError(
+                f"inner must have a level for each of {self.dim} features, got shape {shape}"
+            )
 
     def privatize(self, key: PRNGKey, x: Record) -> Array:
         """The bins reported for one record [dim]: int32 [dim], 0 for the lowest."""
@@ -108,8 +119,9 @@ def FeatureRR(
 ) -> RandomizedFeatures:
     """HeteroRR's FeatureRR: :class:`RandomizedFeatures` at budgets epsilon * theta_i.
 
-    ``epsilon`` is one concrete number, at most 20 a feature; ``bins`` k in [2, 512]. ``weights`` theta [d] are
-    public numbers > 0, normalised to sum to 1 (without which Theorem 3 fails); ``dim`` stands for equal ones.
+    ``epsilon`` is one concrete number, at most 20 a feature; ``bins`` k in [2, 512]. ``weights``
+    theta [d] are public numbers > 0, normalised to sum to 1 (without which Theorem 3 fails);
+    ``dim`` stands for equal ones.
 
     >>> homogeneous, heterogeneous = FeatureRR(3.0, 8, dim=3), FeatureRR(3.0, 8, [1.0, 1.0, 4.0])
     >>> [len(m.inner.names) for m in (homogeneous, heterogeneous)]
@@ -118,7 +130,9 @@ def FeatureRR(
     validate.positive(epsilon=epsilon)
     validate.integer_in(2, integer_tables.MAX_INPUTS, bins=bins)
     if not validate.concrete(epsilon) or np.ndim(epsilon):
-        raise ValueError(f"a table needs a concrete epsilon, and epsilon must be one number, got {epsilon}")
+        raise ValueError(
+            f"a table needs a concrete epsilon, and epsilon must be one number, got {epsilon}"
+        )
     if (weights is None) == (dim is None):
         raise ValueError("give either weights, one a feature, or dim")
     if weights is None:
@@ -129,7 +143,9 @@ def FeatureRR(
         theta = np.asarray(weights, np.float64)
         if theta.ndim != 1 or not len(theta):
             raise ValueError(f"weights must be [d], got shape {theta.shape}")
-    validate.in_range(0.0, integer_tables.MAX_EPSILON * len(theta), open_lower=True, epsilon=epsilon)
+    validate.in_range(
+        0.0, integer_tables.MAX_EPSILON * len(theta), open_lower=True, epsilon=epsilon
+    )
     budgets, level = np.unique(float(epsilon) * (theta / theta.sum()), return_inverse=True)
     # In floating point the shares may add up to a hair more than epsilon.
     spent = sum(np.bincount(level) * budgets)
@@ -144,17 +160,22 @@ def _table(epsilon: float, bins: int) -> integer_tables.Table:
     try:
         masses = integer_tables.integer_masses(law / law.sum(1, keepdims=True), epsilon)
     except ValueError as error:
-        raise ValueError(f"a feature's share of the budget is {epsilon:.3g}, and {error}") from error
+        raise ValueError(
+            f"a feature's share of the budget is {epsilon:.3g}, and {error}"
+        ) from error
     values = ((place + 1) / bins).astype(np.float32)
     return integer_tables.Table("FeatureRR", masses, values, "bins")
 
 
-def importance_weights(alpha: ArrayLike | tuple, beta: ArrayLike | tuple, gamma: float = 0.5) -> np.ndarray:
+def importance_weights(
+    alpha: ArrayLike | tuple, beta: ArrayLike | tuple, gamma: float = 0.5
+) -> np.ndarray:
     r"""HeteroRR's share of the budget for each feature; float64 [d], summing to 1.
 
-    :math:`\theta_i = \gamma \alpha_i + (1-\gamma)[\beta_{min} + (\beta_{max} - \beta_i)]`, normalised, of *public*
-    scores [d], finite and >= 0: ``alpha`` is the importance, such as absolute SHAP values (eq. 6), ``beta`` the
-    sensitivity (eq. 5); ``gamma`` in [0, 1] is the weight of importance.
+    :math:`\theta_i = \gamma \alpha_i + (1-\gamma)[\beta_{min} + (\beta_{max} - \beta_i)]`,
+    normalised, of *public* scores [d], finite and >= 0: ``alpha`` is the importance, such as
+    absolute SHAP values (eq. 6), ``beta`` the sensitivity (eq. 5); ``gamma`` in [0, 1] is the
+    weight of importance.
     Reference: HeteroRR eq. 7 and Algorithm 1, lines 4-5.
 
     >>> importance_weights([0.5, 0.25, 0.25], [0.2, 0.4, 0.4]).round(3).tolist()

@@ -18,7 +18,10 @@ THRESHOLD = 0.61
 
 
 class BranchReport(NamedTuple):
-    """A report of :class:`Hybrid`: branch 0, Duchi's mechanism, or 1, the piecewise one; and its report."""
+    """A report of :class:`Hybrid`: branch 0, Duchi's mechanism, or 1, the piecewise one.
+
+    And its report.
+    """
 
     branch: Array | np.ndarray
     value: Array | np.ndarray
@@ -28,10 +31,11 @@ class BranchReport(NamedTuple):
 class Hybrid(Analytic):
     r"""Toss a coin that ignores the record, and report through Piecewise or through Duchi.
 
-    Law: branch 1 (:func:`Piecewise`) with probability :math:`\beta = 1 - e^{-\epsilon/2}` for epsilon > 0.61, else
-    0; branch 0 is :class:`Duchi`. The branch is part of the report.
+    Law: branch 1 (:func:`Piecewise`) with probability :math:`\beta = 1 - e^{-\epsilon/2}` for
+    epsilon > 0.61, else 0; branch 0 is :class:`Duchi`. The branch is part of the report.
     Guarantee: epsilon per record.
-    Utility: unbiased; variance :math:`\beta V_{PM}(x) + (1 - \beta) V_{Duchi}(x)`, constant for epsilon > 0.61.
+    Utility: unbiased; variance :math:`\beta V_{PM}(x) + (1 - \beta) V_{Duchi}(x)`, constant for
+    epsilon > 0.61.
     Numerics: those of the two mechanisms; the coin is a 64-bit number.
     Reference: Wang et al., ICDE 2019, section III-C.
 
@@ -69,7 +73,9 @@ class Hybrid(Analytic):
         """A coin and a value for each number."""
         x = as_records(x)
         word = random_words.words(key, report_shape(self, x), 4)
-        branch = random_words.bernoulli_from_words(word[:2], self.beta, self._rest).astype(jnp.int32)
+        branch = random_words.bernoulli_from_words(word[:2], self.beta, self._rest).astype(
+            jnp.int32
+        )
         values = self.piecewise.from_word32(word[2], x), self.duchi.from_word64(word[2:], x)
         return BranchReport(branch, jnp.where(branch == 1, *values))
 
@@ -88,7 +94,9 @@ class Hybrid(Analytic):
 
     def estimate(self, y: Report) -> Array:
         """The estimate of the branch that was taken."""
-        return jnp.where(jnp.asarray(y[0]) == 1, self.piecewise.estimate(y[1]), self.duchi.estimate(y[1]))
+        return jnp.where(
+            jnp.asarray(y[0]) == 1, self.piecewise.estimate(y[1]), self.duchi.estimate(y[1])
+        )
 
     def variance(self, x: Record) -> Array:
         """The mixture of the branches' variances."""

@@ -18,8 +18,9 @@ class Laplace(Numeric):
     Law: :math:`p(y \mid x) = \frac{1}{2\lambda} e^{-|y - x| / \lambda}` on the real line.
     Guarantee: epsilon per record: two records differ by at most 2.
     Utility: unbiased; variance :math:`8 / \epsilon^2`.
-    Numerics: no draw is farther than 22.2 scales from x, hence epsilon <= 22. So a share :math:`e^{\epsilon -
-    22.2} / 2` of the reports of -1 are never drawn for 1: 3e-7 at epsilon 8, 1e-3 at 16. Ideal arithmetic.
+    Numerics: no draw is farther than 22.2 scales from x, hence epsilon <= 22. So a share
+    :math:`e^{\epsilon - 22.2} / 2` of the reports of -1 are never drawn for 1: 3e-7 at epsilon 8,
+    1e-3 at 16. Ideal arithmetic.
     Reference: Dwork et al., TCC 2006; LDP-GE, section III-A.
 
     >>> Laplace(1.0).variance(0.3).item()

@@ -18,20 +18,26 @@ SHIPPED = (0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0)
 
 
 def LPOptimal(epsilon: Scalar, inputs: int = INPUTS, outputs: int = OUTPUTS) -> Discrete:
-    r"""The unbiased mechanism on a grid of outputs whose worst variance is least; exact in integers.
+    r"""The unbiased mechanism on a grid of outputs whose worst variance is least.
 
-    Law: records are rounded at random to ``inputs`` points x_i on [-1, 1]; :math:`P[y \mid x_i]` on ``outputs``
-    points on :math:`\pm 1.5\,(e^\epsilon + 1)/(e^\epsilon - 1)` solves the linear program: rows sum to 1,
-    :math:`\sum_y y P[y \mid x_i] = x_i`, column y lies in :math:`[q_y, e^\epsilon q_y]`, and the largest
-    :math:`M(x) - x^2` is least, M being :math:`\sum_y y^2 P[y \mid x_i]`, linear between grid points.
+    Exact in integers.
+
+    Law: records are rounded at random to ``inputs`` points x_i on [-1, 1]; :math:`P[y \mid x_i]` on
+    ``outputs`` points on :math:`\pm 1.5\,(e^\epsilon + 1)/(e^\epsilon - 1)` solves the linear
+    program: rows sum to 1, :math:`\sum_y y P[y \mid x_i] = x_i`, column y lies in
+    :math:`[q_y, e^\epsilon q_y]`, and the largest :math:`M(x) - x^2` is least, M being
+    :math:`\sum_y y^2 P[y \mid x_i]`, linear between grid points.
     Guarantee: at most epsilon, exact in integers (:class:`Discrete`).
-    Utility: unbiased to 1e-6; the worst-case variance is 3.995 at epsilon 1 (hybrid: 4.289), 0.873 at 2 (1.042),
-    0.312 at 3 (0.432), 0.0655 at 5 (0.121). Rounding to the grid alone costs up to 1 / (inputs - 1)^2.
-    Numerics: solved in float64 by HiGHS, then rounded to integers; tables for common budgets are shipped.
-    Reference: Geng et al., IEEE JSTSP 2015, and Kairouz, Oh & Viswanath, JMLR 2016 (continuous relatives).
+    Utility: unbiased to 1e-6; the worst-case variance is 3.995 at epsilon 1 (hybrid: 4.289), 0.873
+    at 2 (1.042), 0.312 at 3 (0.432), 0.0655 at 5 (0.121). Rounding to the grid alone costs up to 1
+    / (inputs - 1)^2.
+    Numerics: solved in float64 by HiGHS, then rounded to integers; tables for common budgets are
+    shipped.
+    Reference: Geng et al., IEEE JSTSP 2015, and Kairouz, Oh & Viswanath, JMLR 2016 (continuous
+    relatives).
 
-    ``epsilon`` is in (0, 20], ``inputs`` in [2, 512]; of ``outputs`` >= 41 empty ones are dropped. ``ValueError``
-    where it would be worse than :func:`OptimalPiecewise`: more inputs are needed.
+    ``epsilon`` is in (0, 20], ``inputs`` in [2, 512]; of ``outputs`` >= 41 empty ones are dropped.
+    ``ValueError`` where it would be worse than :func:`OptimalPiecewise`: more inputs are needed.
 
     >>> round(float(LPOptimal(1.0).variance(0.0)), 1)
     4.0
@@ -39,7 +45,8 @@ def LPOptimal(epsilon: Scalar, inputs: int = INPUTS, outputs: int = OUTPUTS) -> 
     epsilon = integer_tables.checked_epsilon(epsilon)
     validate.integer_in(2, integer_tables.MAX_INPUTS, inputs=inputs)
     validate.integer_in(41, integer_tables.MAX_OUTPUTS, outputs=outputs)
-    floor, other = 1 / (inputs - 1) ** 2, float(OptimalPiecewise(epsilon).variance(1.0))
+    floor = 1 / (inputs - 1) ** 2
+    other = float(OptimalPiecewise(epsilon).variance(1.0))
     if floor >= other:
         needed = math.ceil(1 + 1 / math.sqrt(other)) + 1
         raise ValueError(
@@ -78,12 +85,20 @@ def table(epsilon: float, inputs: int, outputs: int) -> integer_tables.Table:
 def _shipped() -> dict[float, integer_tables.Table]:
     data = importlib.resources.files("ldp_jax.features").joinpath("lp_optimal.npz").read_bytes()
     with np.load(io.BytesIO(data), allow_pickle=False) as archive:
-        return {epsilon: integer_tables.Table.from_bytes(archive[f"{epsilon:g}"].tobytes()) for epsilon in SHIPPED}
+        return {
+            epsilon: integer_tables.Table.from_bytes(archive[f"{epsilon:g}"].tobytes())
+            for epsilon in SHIPPED
+        }
 
 
 def solve(epsilon: float, inputs: int, outputs: int) -> tuple[np.ndarray, np.ndarray]:
-    """Solve the linear program: the law [inputs, outputs] and the output points [outputs], float64."""
-    from scipy import optimize  # where it is needed: importing it takes longer than drawing most reports
+    """Solve the linear program.
+
+    The law [inputs, outputs] and the output points [outputs], float64.
+    """
+    from scipy import (
+        optimize,
+    )  # where it is needed: importing it takes longer than drawing most reports
     from scipy import sparse as law
 
     x = np.linspace(-1.0, 1.0, inputs)
@@ -105,7 +120,10 @@ def solve(epsilon: float, inputs: int, outputs: int) -> tuple[np.ndarray, np.nda
     below = np.minimum(at.astype(int), inputs - 2)
     f = at - below
     blend = law.csr_array(
-        (np.concatenate([1 - f, f]), (np.tile(np.arange(len(at)), 2), np.concatenate([below, below + 1])))
+        (
+            np.concatenate([1 - f, f]),
+            (np.tile(np.arange(len(at)), 2), np.concatenate([below, below + 1])),
+        )
     )
     worst = law.hstack([blend @ second, law.csr_array((len(at), outputs)), -np.ones((len(at), 1))])
     points = x[below] + f * (x[1] - x[0])
@@ -122,13 +140,17 @@ def solve(epsilon: float, inputs: int, outputs: int) -> tuple[np.ndarray, np.nda
         options={"primal_feasibility_tolerance": 1e-9, "dual_feasibility_tolerance": 1e-9},
     )
     if found.status != 0:
-        raise RuntimeError(f"the linear program at epsilon {epsilon:g} was not solved: {found.message}")
+        raise RuntimeError(
+            f"the linear program at epsilon {epsilon:g} was not solved: {found.message}"
+        )
     return found.x[:cells].reshape(inputs, outputs), y
 
 
 def rounded(epsilon: float, law: np.ndarray, y: np.ndarray) -> integer_tables.Table:
     """The law exact in its boxes and in integers; symmetric as the program is."""
-    law = np.maximum((law + law[::-1, ::-1]) / 2, 0.0)  # the mean of an optimum and its mirror image is one too
+    law = np.maximum(
+        (law + law[::-1, ::-1]) / 2, 0.0
+    )  # the mean of an optimum and its mirror image is one too
     kept = law.max(0) > 1e-9
     law, y = law[:, kept], y[kept]
     low = law.min(0)

@@ -21,14 +21,17 @@ def PersonalAlphabet(epsilon: Scalar, prior: ArrayLike | tuple) -> Discrete:
     """Report a class within one user's alphabet: the k classes that public facts make likeliest.
 
     Law: S holds the k likeliest classes of ``prior``, the likeliest first, k as in
-    :func:`~ldp_jax.features.alphabets`; the report is a place in S. A class of S is reported truly with probability
-    e^epsilon / (e^epsilon + k - 1), as each other place with 1 / (e^epsilon + k - 1). For a class outside S each
-    place has 1/k.
-    Guarantee: at most epsilon per record, exact in integers (:class:`Discrete`), for an alphabet from public facts.
-    Utility: the estimate [C] is the posterior of the class given the report, by the prior and the table.
+    :func:`~ldp_jax.features.alphabets`; the report is a place in S. A class of S is reported truly
+    with probability e^epsilon / (e^epsilon + k - 1), as each other place with 1 / (e^epsilon + k -
+    1). For a class outside S each place has 1/k.
+    Guarantee: at most epsilon per record, exact in integers (:class:`Discrete`), for an alphabet
+    from public facts.
+    Utility: the estimate [C] is the posterior of the class given the report, by the prior and the
+    table.
 
     ``epsilon`` is in (0, 20]; ``prior`` [C] has 2 to 512 public probabilities of the user's class.
-    Reference: Ghazi et al., Deep learning with label differential privacy, NeurIPS 2021, Algorithms 1 and 2.
+    Reference: Ghazi et al., Deep learning with label differential privacy, NeurIPS 2021, Algorithms
+    1 and 2.
 
     >>> m = PersonalAlphabet(2.0, [0.05, 0.5, 0.05, 0.4])
     >>> [round(p, 2) for p in m.estimate(0).tolist()]  # of the report "the first place", which is class 1
@@ -37,7 +40,9 @@ def PersonalAlphabet(epsilon: Scalar, prior: ArrayLike | tuple) -> Discrete:
     epsilon = integer_tables.checked_epsilon(epsilon)
     prior = personal_alphabets.checked_prior(prior)
     if prior.ndim != 1:
-        raise ValueError(f"prior must be [C], of one user, got shape {prior.shape}: see PersonalAlphabets")
+        raise ValueError(
+            f"prior must be [C], of one user, got shape {prior.shape}: see PersonalAlphabets"
+        )
     found = personal_alphabets.alphabets(prior[None], epsilon)
     by_place = personal_alphabets.table(epsilon, int(found.sizes[0]), len(prior))
     masses = by_place.masses[np.argsort(found.order[0])]  # from places to classes
@@ -48,7 +53,9 @@ def PersonalAlphabet(epsilon: Scalar, prior: ArrayLike | tuple) -> Discrete:
 
 @pytree
 class PersonalAlphabets:
-    """The personal alphabets of n users, and their reports, in one program; build one with :meth:`of`.
+    """The personal alphabets of n users, and their reports, in one program.
+
+    Build one with :meth:`of`.
 
     Users with alphabets of one size share a table.
     Guarantee: that of :func:`PersonalAlphabet`, the largest of the users'; exact in integers.
@@ -72,10 +79,14 @@ class PersonalAlphabets:
 
     @classmethod
     def of(cls, epsilon: Scalar, prior: ArrayLike | tuple) -> "PersonalAlphabets":
-        """The alphabets of users with public posteriors ``prior`` [n, C]: :func:`~ldp_jax.features.alphabets`."""
+        """The alphabets of users with public posteriors ``prior`` [n, C].
+
+        :func:`~ldp_jax.features.alphabets`.
+        """
         found = personal_alphabets.alphabets(prior, epsilon)
         classes = found.order.shape[1]
-        # Of few classes there is a table of each size, so that programs are the same for all epsilons.
+        # Of few classes there is a table of each size, so that programs are the same for all
+        # epsilons.
         sizes = np.arange(2, classes + 1) if classes <= _FEW else np.unique(found.sizes)
         tables = [personal_alphabets.table(epsilon, size, classes) for size in sizes.tolist()]
         return cls(
@@ -102,14 +113,17 @@ class PersonalAlphabets:
     def privatize(self, key: PRNGKey, x: Record) -> Array:
         """One report a user: a place in the user's alphabet, int32 [n], for classes x [n].
 
-        User i draws from ``jax.random.split(key, n)[i]``, as ``PersonalAlphabet(epsilon, prior[i])`` would.
+        User i draws from ``jax.random.split(key, n)[i]``, as
+        ``PersonalAlphabet(epsilon, prior[i])`` would.
         """
         validate.threefry(key)
         if validate.concrete(self.inner.thresholds):
             self.guarantee()
         x = as_records(x)
         if x.shape != self.order.shape[:1]:
-            raise ValueError(f"x must have shape {self.order.shape[:1]}, a class a user, got {x.shape}")
+            raise ValueError(
+                f"x must have shape {self.order.shape[:1]}, a class a user, got {x.shape}"
+            )
         return _privatize(key, self, x)
 
     def classes(self, y: Report) -> Array:
@@ -120,7 +134,9 @@ class PersonalAlphabets:
     def log_likelihoods(self, y: Report) -> Array:
         """log P(report i | class c) of each user and every class, [n, C]."""
         places = np.arange(self.order.shape[1], dtype=np.int32)
-        place = ((self.order[..., None] == places[None, None]) * places[None, :, None]).sum(1)  # of each class
+        place = ((self.order[..., None] == places[None, None]) * places[None, :, None]).sum(
+            1
+        )  # of each class
         each = jax.vmap(lambda level, one, place: self.inner.at(level).log_density(one, place))
         return each(self.inner.level, jnp.asarray(y), place)
 
@@ -140,7 +156,10 @@ class PersonalAlphabets:
 
 
 def best_place(scores: Array, order: Array, size: Array | int) -> Array:
-    """The place of one user's best score [C] among the first ``size`` classes of ``order``; NaN is the worst."""
+    """The place of one user's best score [C] among the first ``size`` classes of ``order``.
+
+    NaN is the worst.
+    """
     by_place = scores.astype(jnp.float32)[order]
     inside = (jnp.arange(len(order)) < size) & ~jnp.isnan(by_place)
     return jnp.argmax(jnp.where(inside, by_place, -jnp.inf)).astype(jnp.int32)
@@ -157,4 +176,6 @@ def _privatize(key: PRNGKey, m: PersonalAlphabets, x: Array) -> Array:
     keys = random.split(key, len(m.order))
     named, _ = integer_tables.split(jnp, x, m.order.shape[1], "category")
     place = jnp.argmax(m.order == named[:, None], 1)
-    return jax.vmap(lambda level, key, at: m.inner.at(level).privatize(key, at))(m.inner.level, keys, place)
+    return jax.vmap(lambda level, key, at: m.inner.at(level).privatize(key, at))(
+        m.inner.level, keys, place
+    )

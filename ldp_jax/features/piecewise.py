@@ -23,15 +23,17 @@ _LARGEST_OPTIMAL = 30.0  # epsilon of SuboptimalPiecewise and OptimalPiecewise
 class GeneralPiecewise(Numeric):
     r"""Report a number near the record with high density, and any other in [-A, A] with e^-epsilon of it.
 
-    Law: with :math:`g = (e^\epsilon + t) / (t (e^\epsilon - 1))`, density c on [L, R] and :math:`c e^{-\epsilon}`
-    on the rest of [-A, A], where :math:`L, R = g(xt \mp 1)`, :math:`A = g(t + 1)` and :math:`c = e^\epsilon / (2 g
-    (t + e^\epsilon))`.
+    Law: with :math:`g = (e^\epsilon + t) / (t (e^\epsilon - 1))`, density c on [L, R] and
+    :math:`c e^{-\epsilon}` on the rest of [-A, A], where :math:`L, R = g(xt \mp 1)`,
+    :math:`A = g(t + 1)` and :math:`c = e^\epsilon / (2 g (t + e^\epsilon))`.
     Guarantee: epsilon per record for every t > 0.
     Utility: unbiased; variance :math:`\frac{t+1}{e^\epsilon-1} x^2 +
     \frac{(t+e^\epsilon)((t+1)^3+e^\epsilon-1)}{3t^2(e^\epsilon-1)^2}`.
-    Numerics: formulas in :math:`\tau = t e^{-\epsilon}` and expm1, which do not cancel. The mass outside [L, R] is
-    at least 2^-30: epsilon <= 20.8 + log t (:func:`Piecewise`: 40, the others: 30). Ideal arithmetic.
-    Reference: Wang et al., ICDE 2019 (t = e^(eps/2), LDP-GE eq. 3); Zhao et al., IoT-J 2021 (other t).
+    Numerics: formulas in :math:`\tau = t e^{-\epsilon}` and expm1, which do not cancel. The mass
+    outside [L, R] is at least 2^-30: epsilon <= 20.8 + log t (:func:`Piecewise`: 40, the others:
+    30). Ideal arithmetic.
+    Reference: Wang et al., ICDE 2019 (t = e^(eps/2), LDP-GE eq. 3); Zhao et al., IoT-J 2021 (other
+    t).
 
     >>> m = GeneralPiecewise(1.0, t=2.0)
     >>> m.mean(0.25).item()
@@ -67,7 +69,8 @@ class GeneralPiecewise(Numeric):
 
     def from_uniform(self, u: Record, x: Record) -> Array:
         """Inverse distribution function; u in (0, 1)."""
-        u, x = jnp.asarray(u), clip(x)
+        u = jnp.asarray(u)
+        x = clip(x)
         t, tau, g = self._parts()
         tail = tau / (1 + tau)  # the mass outside [L, R], spread over a length of 2gt
         left, right = tail * (1 + x) / 2, tail * (1 - x) / 2
@@ -79,7 +82,8 @@ class GeneralPiecewise(Numeric):
 
     def log_density(self, y: Record, x: Record) -> Array:
         """log p(y | x)."""
-        y, x = jnp.asarray(y), clip(x)
+        y = jnp.asarray(y)
+        x = clip(x)
         t, tau, g = self._parts()
         inside = (y >= g * (x * t - 1)) & (y <= g * (x * t + 1))
         high = -jnp.log(2 * g * (1 + tau))
@@ -89,12 +93,15 @@ class GeneralPiecewise(Numeric):
     def codomain(self) -> Interval:
         """[-A, A]; the density jumps at L and R."""
         t, _, g = self._parts()
-        return Interval(-self.bound, self.bound, lambda x: g * (clip(x) * t + jnp.array([-1.0, 1.0])))
+        return Interval(
+            -self.bound, self.bound, lambda x: g * (clip(x) * t + jnp.array([-1.0, 1.0]))
+        )
 
     def variance(self, x: Record) -> Array:
         """The closed form, scaled by e^-eps: it neither overflows nor cancels."""
         t, tau, _ = self._parts()
-        small, rest = jnp.exp(-jnp.asarray(self.epsilon)), -jnp.expm1(-jnp.asarray(self.epsilon))
+        small = jnp.exp(-jnp.asarray(self.epsilon))
+        rest = -jnp.expm1(-jnp.asarray(self.epsilon))
         slope = (tau + small) / rest
         constant = (1 + tau) * ((t + 1) ** 2 * (tau + small) + rest) / (3 * t**2 * rest**2)
         return slope * clip(x) ** 2 + constant
@@ -121,7 +128,9 @@ def Piecewise(epsilon: Scalar) -> GeneralPiecewise:
 
 
 def SuboptimalPiecewise(epsilon: Scalar) -> GeneralPiecewise:
-    """PM-SUB (Zhao et al., IoT-J 2021, IV): :class:`GeneralPiecewise` at t = e^(epsilon/3), near the best t.
+    """PM-SUB (Zhao et al., IoT-J 2021, IV).
+
+    :class:`GeneralPiecewise` at t = e^(epsilon/3), near the best t.
 
     >>> round(SuboptimalPiecewise(1.0).variance(1.0).item(), 3)
     5.082
@@ -131,17 +140,20 @@ def SuboptimalPiecewise(epsilon: Scalar) -> GeneralPiecewise:
 
 
 def OptimalPiecewise(epsilon: Scalar) -> GeneralPiecewise:
-    """PM-OPT: :class:`GeneralPiecewise` at the t of least worst-case variance; epsilon may be traced.
+    """PM-OPT: :class:`GeneralPiecewise` at the t of least worst-case variance.
 
-    t solves :math:`t^4 + 2Et^3 - 2Et - E^2 = 0`, E = e^epsilon. In :math:`s = t E^{-1/3}` and :math:`a = E^{-2/3}`
-    that is :math:`as^4 + 2s^3 - 2as - 1 = 0`, convex on [0.79, 1]: six Newton steps from s = 1 reach float64.
-    (Zhao et al., IoT-J 2021, section IV.)
+    Epsilon may be traced.
+
+    t solves :math:`t^4 + 2Et^3 - 2Et - E^2 = 0`, E = e^epsilon. In :math:`s = t E^{-1/3}` and
+    :math:`a = E^{-2/3}` that is :math:`as^4 + 2s^3 - 2as - 1 = 0`, convex on [0.79, 1]: six Newton
+    steps from s = 1 reach float64. (Zhao et al., IoT-J 2021, section IV.)
 
     >>> round(OptimalPiecewise(1.0).variance(1.0).item(), 3)
     5.066
     """
     check_epsilon(epsilon, _LARGEST_OPTIMAL)
-    a, s = exp(_times(epsilon, -2 / 3)), 1.0
+    a = exp(_times(epsilon, -2 / 3))
+    s = 1.0
     for _ in range(6):
         s = s - (a * s**4 + 2 * s**3 - 2 * a * s - 1) / (4 * a * s**3 + 6 * s**2 - 2 * a)
     return GeneralPiecewise(epsilon, s * exp(_times(epsilon, 1 / 3)))

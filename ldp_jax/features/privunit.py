@@ -44,8 +44,12 @@ class _Cap(NamedTuple):
 def _sphere_tail(dim: int, log_q: _Number) -> tuple[_Number, _Number]:
     """Caps of mass q under the base law: gamma, and log E[component; component >= gamma]."""
     a, double = (dim - 1) / 2, 2 * np.exp(log_q)
-    rest = special.betaincinv(a, 0.5, np.minimum(double, 0.5))  # 1 - gamma^2, from the end where it is precise
-    square = np.where(double < 0.5, 1 - rest, special.betaincinv(0.5, a, np.clip(1 - double, 0.0, 0.5)))
+    rest = special.betaincinv(
+        a, 0.5, np.minimum(double, 0.5)
+    )  # 1 - gamma^2, from the end where it is precise
+    square = np.where(
+        double < 0.5, 1 - rest, special.betaincinv(0.5, a, np.clip(1 - double, 0.0, 0.5))
+    )
     log_rest = np.where(double < 0.5, np.log(rest), np.log1p(-square))
     return np.sqrt(square), a * log_rest - math.log(dim - 1) - special.betaln(a, 0.5)
 
@@ -97,7 +101,10 @@ def _best(sphere: bool, dim: int, epsilon: float) -> _Cap:
 
 @mechanism
 class _OnCaps(abc.ABC):
-    """A mechanism on the ball whose reports have two levels of density about a direction; abstract."""
+    """A mechanism on the ball whose reports have two levels of density about a direction.
+
+    Abstract.
+    """
 
     epsilon: Scalar
     dim: int = static()
@@ -113,13 +120,17 @@ class _OnCaps(abc.ABC):
     def _check(self) -> None:
         check_epsilon(self.epsilon, _LARGEST)
         validate.integer_in(2, dim=self.dim)
-        object.__setattr__(self, "radius", validate.number(0.0, 1e9, open_lower=True, radius=self.radius))
+        object.__setattr__(
+            self, "radius", validate.number(0.0, 1e9, open_lower=True, radius=self.radius)
+        )
         if validate.concrete(self.epsilon):
             caps = self._caps(self.epsilon)
         else:  # the host is asked for the same caps when the program runs
             shape = jax.ShapeDtypeStruct(jnp.shape(self.epsilon), np.float32)
             found = lambda epsilon: tuple(np.float32(value) for value in self._caps(epsilon))
-            caps = jax.pure_callback(found, (shape,) * len(_Cap._fields), self.epsilon, vmap_method="expand_dims")
+            caps = jax.pure_callback(
+                found, (shape,) * len(_Cap._fields), self.epsilon, vmap_method="expand_dims"
+            )
         for name, value in zip(_Cap._fields, caps, strict=True):
             one = isinstance(value, np.ndarray) and not value.ndim
             object.__setattr__(self, name, float(value) if one else jnp.asarray(value, jnp.float32))
@@ -155,7 +166,9 @@ class _OnCaps(abc.ABC):
         anywhere = jnp.asarray(self.anywhere, jnp.float32)
         rest = -jnp.expm1(-jnp.asarray(self.log_whole, jnp.float32))
         free = random_words.bernoulli_from_words(random_words.words(law_key), anywhere, rest)
-        along, scale = self._in_cap(random_words.exponential_from_words(random_words.words(cap_key)))
+        along, scale = self._in_cap(
+            random_words.exponential_from_words(random_words.words(cap_key))
+        )
         noise = random_words.normal(noise_key, (self.dim,), ())
         across = noise - matmul(noise, u) * u
         across = across - matmul(across, u) * u  # once more, of what rounding left
@@ -164,14 +177,20 @@ class _OnCaps(abc.ABC):
     def log_density(self, y: Report, x: Record) -> Array:
         """log p(y | x)."""
         x, y = one_record(x, self.dim), one_record(y, self.dim, "y")
-        length, u = polar(x.astype(jnp.result_type(x, y)), self.radius)  # a level in the precision of the report
-        along, cut = matmul(y, u.astype(y.dtype)), jnp.asarray(self.cut, y.dtype)
+        length, u = polar(
+            x.astype(jnp.result_type(x, y)), self.radius
+        )  # a level in the precision of the report
+        along = matmul(y, u.astype(y.dtype))
+        cut = jnp.asarray(self.cut, y.dtype)
         towards = jnp.where(along >= cut, _log_level(self.epsilon, (1 + length) / 2), 0.0)
         against = jnp.where(along <= -cut, _log_level(self.epsilon, (1 - length) / 2), 0.0)
         return self._log_base(y) - self.log_whole + (towards + against)
 
     def domain(self) -> Ball:
-        """Vectors of length at most ``radius``; longer ones are shortened, NaN coordinates are 0."""
+        """Vectors of length at most ``radius``.
+
+        Longer ones are shortened, NaN coordinates are 0.
+        """
         return Ball(self.dim, self.radius)
 
     def guarantee(self) -> Guarantee:
@@ -238,17 +257,19 @@ def _log_level(epsilon: Scalar, share: Array) -> Array:
 class PrivUnit(_OnCaps):
     r"""Report a unit vector, e^epsilon times likelier in a cap around the record's direction than elsewhere.
 
-    Law: for :math:`|x| \le R` let u be the direction of x (of 0: the first axis), or minus that with probability
-    :math:`(1 - |x|/R) / 2`. V is on the unit sphere with density proportional to :math:`e^\epsilon` where
-    :math:`\langle V, u \rangle \ge \gamma` and to 1 elsewhere; the published p is
-    :math:`e^\epsilon q / (1 - q + e^\epsilon q)`, q the uniform mass of the cap.
+    Law: for :math:`|x| \le R` let u be the direction of x (of 0: the first axis), or minus that
+    with probability :math:`(1 - |x|/R) / 2`. V is on the unit sphere with density proportional to
+    :math:`e^\epsilon` where :math:`\langle V, u \rangle \ge \gamma` and to 1 elsewhere; the
+    published p is :math:`e^\epsilon q / (1 - q + e^\epsilon q)`, q the uniform mass of the cap.
     Guarantee: epsilon per record, attained between opposite records of full length.
-    Utility: the estimate :math:`R V / m` is unbiased, :math:`E |\hat x - x|^2 = R^2 / m^2 - |x|^2`, with :math:`m =
-    \frac{e^\epsilon - 1}{1 + (e^\epsilon - 1) q} \cdot \frac{(1-\gamma^2)^{(d-1)/2}}{(d-1) B(\frac{d-1}{2},
-    \frac12)}` the largest of all caps: no unbiased mechanism has a smaller worst error on records of full length.
-    Numerics: caps are chosen in float64 on the host, for a traced epsilon by a callback. Events use 64-bit words;
-    the component along u is good to 1e-5 of the cap's tail. No cap is narrower than 6e-5. Ideal arithmetic.
-    Reference: Bhowmick et al., arXiv:1812.00984, Algorithm 1; Asi, Feldman & Talwar, ICML 2022 (optimality).
+    Utility: the estimate :math:`R V / m` is unbiased, :math:`E |\hat x - x|^2 = R^2 / m^2 - |x|^2`,
+    with
+    :math:`m = \frac{e^\epsilon - 1}{1 + (e^\epsilon - 1) q} \cdot \frac{(1-\gamma^2)^{(d-1)/2}}{(d-1) B(\frac{d-1}{2}, \frac12)}` the largest of all caps: no unbiased mechanism has a smaller worst error on records of full length.
+    Numerics: caps are chosen in float64 on the host, for a traced epsilon by a callback. Events use
+    64-bit words; the component along u is good to 1e-5 of the cap's tail. No cap is narrower than
+    6e-5. Ideal arithmetic.
+    Reference: Bhowmick et al., arXiv:1812.00984, Algorithm 1; Asi, Feldman & Talwar, ICML 2022
+    (optimality).
 
     Epsilon is in (0, 44], a number, traced, or a stack [n] of personal budgets; d >= 2.
 
@@ -269,31 +290,50 @@ class PrivUnit(_OnCaps):
         return noise / jnp.maximum(jnp.linalg.norm(noise), jnp.finfo(noise.dtype).tiny)
 
     def _in_cap(self, exponential: Array) -> tuple[Array, Scalar]:
-        """cos and sin of t - d; the tail beyond that angle is e^-exponential of the one beyond t = arccos(cut)."""
+        """cos and sin of t - d.
+
+        The tail beyond that angle is e^-exponential of the one beyond t = arccos(cut).
+        """
         power = self.dim - 2
         cut = jnp.asarray(self.cut, jnp.float32)
         wide = jnp.arccos(cut)
 
         def tail(angle: Array) -> Array:
-            """The integral of sin^power up to an angle, over sin^power there: of what is not e^-20 of it."""
+            """The integral of sin^power up to an angle, over sin^power there.
+
+            Of what is not e^-20 of it.
+            """
             slope = jnp.cos(angle) / jnp.sin(angle)
-            reach = jnp.minimum(angle, jnp.minimum(20.0 / (power * slope + 1e-6), jnp.sqrt(40.0 / max(power, 1))))
+            reach = jnp.minimum(
+                angle, jnp.minimum(20.0 / (power * slope + 1e-6), jnp.sqrt(40.0 / max(power, 1)))
+            )
             away = reach * (1 + jnp.asarray(_NODES, jnp.float32)) / 2
-            return reach / 2 * matmul(jnp.exp(power * _log_sine(slope, away)), jnp.asarray(_WEIGHTS, jnp.float32))
+            return (
+                reach
+                / 2
+                * matmul(
+                    jnp.exp(power * _log_sine(slope, away)), jnp.asarray(_WEIGHTS, jnp.float32)
+                )
+            )
 
         start = tail(wide)
 
-        def step(_: Array, log_ratio: Array) -> Array:  # of the angle to t; the tail is concave in it
+        def step(
+            _: Array, log_ratio: Array
+        ) -> Array:  # of the angle to t; the tail is concave in it
             angle = wide * jnp.exp(log_ratio)
             here = tail(angle)
             away = -wide * jnp.expm1(log_ratio)
-            log_tail = power * _log_sine(jnp.cos(wide) / jnp.sin(wide), away) + jnp.log(here / start)
+            log_tail = power * _log_sine(jnp.cos(wide) / jnp.sin(wide), away) + jnp.log(
+                here / start
+            )
             return jnp.minimum(log_ratio - (log_tail + exponential) * here / angle, 0.0)
 
         log_ratio = jax.lax.fori_loop(0, _STEPS, step, -exponential / (self.dim - 1))
         away = -wide * jnp.expm1(log_ratio)
         along = cut * jnp.cos(away) + jnp.sqrt((1 - cut) * (1 + cut)) * jnp.sin(away)
-        # Of the cosine, which may round to 1, the sine would be 0, and the report the record's own direction.
+        # Of the cosine, which may round to 1, the sine would be 0, and the report the record's own
+        # direction.
         return along, jnp.sin(wide * jnp.exp(log_ratio))
 
     def _log_base(self, y: Array) -> Array:
@@ -313,11 +353,12 @@ def _log_sine(slope: Array, away: Array) -> Array:
 class PrivUnitG(_OnCaps):
     r"""Report a Gaussian vector, e^epsilon times likelier beyond a plane in the record's direction than before it.
 
-    Law: :class:`PrivUnit` with :math:`N(0, I/d)` for the uniform law of the sphere; arguments as there.
+    Law: :class:`PrivUnit` with :math:`N(0, I/d)` for the uniform law of the sphere; arguments as
+    there.
     Guarantee: epsilon per record, attained between opposite records of full length.
-    Utility: the estimate :math:`R V / m` is unbiased, :math:`E |\hat x - x|^2 = R^2 (1 + \gamma m) / m^2 - |x|^2`,
-    with :math:`m = \frac{e^\epsilon - 1}{1 + (e^\epsilon - 1) q} \cdot \frac{\phi(\gamma \sqrt d)}{\sqrt d}` and
-    :math:`q = \Phi(-\gamma \sqrt d)`. The cut has the least error, that of :class:`PrivUnit` in high dimensions.
+    Utility: the estimate :math:`R V / m` is unbiased,
+    :math:`E |\hat x - x|^2 = R^2 (1 + \gamma m) / m^2 - |x|^2`, with
+    :math:`m = \frac{e^\epsilon - 1}{1 + (e^\epsilon - 1) q} \cdot \frac{\phi(\gamma \sqrt d)}{\sqrt d}` and :math:`q = \Phi(-\gamma \sqrt d)`. The cut has the least error, that of :class:`PrivUnit` in high dimensions.
     Numerics: as :class:`PrivUnit`, with the tail of a Gaussian.
     Reference: Asi, Feldman & Talwar, ICML 2022, Section 4.
 
@@ -338,7 +379,9 @@ class PrivUnitG(_OnCaps):
 
     def _in_cap(self, exponential: Array) -> tuple[Array, Scalar]:
         """The place with a Gaussian tail of e^-exponential times that beyond the cut, and 1."""
-        z = random_words.beyond(jnp.asarray(self.cut, jnp.float32) * np.float32(self.dim**0.5), exponential)
+        z = random_words.beyond(
+            jnp.asarray(self.cut, jnp.float32) * np.float32(self.dim**0.5), exponential
+        )
         return z * np.float32(self.dim**-0.5), 1.0
 
     def _log_base(self, y: Array) -> Array:

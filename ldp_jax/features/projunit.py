@@ -22,13 +22,15 @@ from ldp_jax.features.privunit import PrivUnitG
 class ProjUnit:
     r"""Project the record to k dimensions by a public matrix, and report that through :class:`PrivUnitG`.
 
-    Law: that of ``PrivUnitG(epsilon, k, radius)`` on :math:`P x`, P the ``projection``, shortened to ``radius``.
+    Law: that of ``PrivUnitG(epsilon, k, radius)`` on :math:`P x`, P the ``projection``, shortened
+    to ``radius``.
     Guarantee: epsilon per record: the projection is public and the same for all users.
-    Utility: the estimate is :math:`P^\top \hat z`, with :math:`\hat z` the estimate of :math:`P x`. Its mean is
-    :math:`P^\top P x` where P x is not shortened, and x on average over :func:`random_projection`. Its
-    error is that of k dimensions and of the part that P leaves out.
+    Utility: the estimate is :math:`P^\top \hat z`, with :math:`\hat z` the estimate of :math:`P x`.
+    Its mean is :math:`P^\top P x` where P x is not shortened, and x on average over
+    :func:`random_projection`. Its error is that of k dimensions and of the part that P leaves out.
     Numerics: as :class:`PrivUnitG`; P x in float32.
-    Reference: Asi et al., NeurIPS 2023 (private mean estimation via random projections; here one for all users).
+    Reference: Asi et al., NeurIPS 2023 (private mean estimation via random projections; here one
+    for all users).
 
     Epsilon is one number in (0, 44]; ``projection`` [k, d] is public, k >= 2.
 
@@ -48,7 +50,10 @@ class ProjUnit:
             raise ValueError(f"epsilon must be one number, got shape {np.shape(self.epsilon)}")
         if len(shape) != 2 or not 2 <= shape[0] <= shape[1]:
             raise ValueError(f"projection must be [k, d] with 2 <= k <= d, got shape {shape}")
-        if validate.concrete(self.projection) and not np.isfinite(np.asarray(self.projection)).all():
+        if (
+            validate.concrete(self.projection)
+            and not np.isfinite(np.asarray(self.projection)).all()
+        ):
             raise ValueError("projection must be finite")
         object.__setattr__(self, "inner", PrivUnitG(self.epsilon, int(shape[0]), self.radius))
 
@@ -68,11 +73,15 @@ class ProjUnit:
 
     def log_density(self, y: Report, x: Record) -> Array:
         """log p(y | x)."""
-        x, y = as_records(x), jnp.asarray(y)
+        x = as_records(x)
+        y = jnp.asarray(y)
         return self.inner.log_density(y, self._projected(x.astype(jnp.result_type(x, y))))
 
     def domain(self) -> Ball:
-        """Vectors of length at most ``radius``; longer ones are shortened, NaN coordinates are 0."""
+        """Vectors of length at most ``radius``.
+
+        Longer ones are shortened, NaN coordinates are 0.
+        """
         return Ball(self.dim, self.radius)
 
     def codomain(self) -> Turned:
@@ -108,7 +117,9 @@ class ProjUnit:
 
 
 def random_projection(key: PRNGKey, dim: int, k: int) -> Array:
-    """A random matrix P [k, dim] to publish, k in [2, dim]: orthogonal rows of length sqrt(dim / k), E[P^T P] = I.
+    """A random matrix P [k, dim] to publish, k in [2, dim].
+
+    Orthogonal rows of length sqrt(dim / k), E[P^T P] = I.
 
     >>> p = random_projection(jax.random.key(0), dim=12, k=3)
     >>> bool(jnp.allclose(p @ p.T, 4 * jnp.eye(3), atol=1e-4))

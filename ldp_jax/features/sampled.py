@@ -31,13 +31,14 @@ _IN_CACHE = 2**13
 class Sampled:
     r"""Draw k of ``dim`` coordinates uniformly without replacement and report each through ``inner``.
 
-    Law: a uniform subset S of k coordinates, k in [1, dim]; values of ``inner``, a mechanism on [-1, 1], are
-    independent given S.
+    Law: a uniform subset S of k coordinates, k in [1, dim]; values of ``inner``, a mechanism on
+    [-1, 1], are independent given S.
     Guarantee: k times that of ``inner``, which is at epsilon / k; tight over the cube.
-    Utility: the estimate of coordinate j is s * inner.estimate(y_j) if j is in S, else 0, s the ``scale``. With m,
-    v the mean and variance of the inner estimate its mean is :math:`\frac{k}{d} s m(x_j)`, its variance
-    :math:`\frac{k}{d} s^2 (v(x_j) + m(x_j)^2)` less the squared mean. Scale d / k, the default, keeps an unbiased
-    inner mechanism unbiased (LDP-GE eq. 4-8); scale 1 gives HDS (eq. 10, 11).
+    Utility: the estimate of coordinate j is s * inner.estimate(y_j) if j is in S, else 0, s the
+    ``scale``. With m, v the mean and variance of the inner estimate its mean is
+    :math:`\frac{k}{d} s m(x_j)`, its variance :math:`\frac{k}{d} s^2 (v(x_j) + m(x_j)^2)` less the
+    squared mean. Scale d / k, the default, keeps an unbiased inner mechanism unbiased (LDP-GE eq.
+    4-8); scale 1 gives HDS (eq. 10, 11).
     Numerics: Floyd's algorithm draws the subset in O(k^2) operations and O(k) memory.
     Reference: LDP-GE Algorithm 2; Wang et al., ICDE 2019, Algorithm 4.
 
@@ -59,7 +60,9 @@ class Sampled:
         validate.positive(scale=self.scale)
         require_protocol(self.inner, "draw", name="inner")
         if self.inner.domain() != Interval(-1.0, 1.0):
-            raise ValueError(f"inner must be a mechanism on [-1, 1], got one on {self.inner.domain()}")
+            raise ValueError(
+                f"inner must be a mechanism on [-1, 1], got one on {self.inner.domain()}"
+            )
 
     @property
     def _gain(self) -> float:
@@ -74,7 +77,10 @@ class Sampled:
         return self.report(key, indices, x if self.k == self.dim else _at(x, indices))
 
     def reads_part(self) -> bool:
-        """Whether coordinates are chosen first: not where a subclass has a ``privatize`` of its own."""
+        """Whether coordinates are chosen first.
+
+        Not where a subclass has a ``privatize`` of its own.
+        """
         return type(self) is Sampled and self.k < self.dim
 
     def choose(self, key: PRNGKey) -> tuple[PRNGKey, Array]:
@@ -98,7 +104,9 @@ class Sampled:
         x = as_records(x)
         d, k = float(self.dim), float(self.k)
         sets = gammaln(d + 1) - gammaln(k + 1) - gammaln(d - k + 1)
-        valid = (indices >= 0).all() & (indices < self.dim).all() & (indices[1:] > indices[:-1]).all()
+        valid = (
+            (indices >= 0).all() & (indices < self.dim).all() & (indices[1:] > indices[:-1]).all()
+        )
         inner = self.inner.log_density(y.values, x[jnp.clip(indices, 0, self.dim - 1)]).sum()
         return jnp.where(valid, inner - sets, -jnp.inf)
 
@@ -113,7 +121,8 @@ class Sampled:
     def guarantee(self) -> Guarantee:
         """k times the inner guarantee."""
         inner = self.inner.guarantee()
-        made, every = sampled(inner, self.k, self.dim), any_two(inner.adjacency) == "any two"
+        made = sampled(inner, self.k, self.dim)
+        every = any_two(inner.adjacency) == "any two"
         return dataclasses.replace(
             made,
             adjacency=f"any two vectors in [-1, 1]^{self.dim}" if every else made.adjacency,
@@ -139,14 +148,18 @@ class Sampled:
 
     def variance(self, x: Record) -> Array:
         """Variance of the estimate, by coordinate."""
-        share, scale = self.k / self.dim, self._gain
+        share = self.k / self.dim
+        scale = self._gain
         mean = self.inner.mean(x)
         return share * scale**2 * (self.inner.variance(x) + (1 - share) * mean**2)
 
 
 @partial(jax.jit, static_argnames=("dim", "k"))  # an eager loop is compiled at each call
 def _subset(key: PRNGKey, dim: int, k: int) -> Array:
-    """A uniform sorted k-subset of range(dim): Floyd's algorithm, each step an insertion into a sorted row."""
+    """A uniform sorted k-subset of range(dim).
+
+    Floyd's algorithm, each step an insertion into a sorted row.
+    """
     tops = np.arange(dim - k, dim, dtype=np.int32)
     # The draws of randint(key, (k,), 0, tops + 1), whose two blocks of words are one program here.
     high, low = jax.vmap(lambda key: random_words.words(key, (k,), 1)[0])(random.split(key))
@@ -170,8 +183,13 @@ def _inserted(draws: Array, tops: Array | np.ndarray) -> Array:
 
 
 @_inserted.def_vmap
-def _of_users(users: int, _: list[bool], draws: Array, tops: Array | np.ndarray) -> tuple[Array, bool]:
-    """Users last, whom a processor takes several at a time: each of a row's places is compared for all of them."""
+def _of_users(
+    users: int, _: list[bool], draws: Array, tops: Array | np.ndarray
+) -> tuple[Array, bool]:
+    """Users last, whom a processor takes several at a time.
+
+    Each of a row's places is compared for all of them.
+    """
 
     def some(start: Scalar, size: int) -> Array:
         part = jax.lax.dynamic_slice_in_dim(draws, start, size, allow_negative_indices=False)
@@ -181,9 +199,14 @@ def _of_users(users: int, _: list[bool], draws: Array, tops: Array | np.ndarray)
 
 
 def _at(x: Array, indices: Array) -> Array:
-    """x[indices], one after the other: beside a gather a CPU's compiler vectorises no random words of a report."""
+    """x[indices], one after the other.
+
+    Beside a gather a CPU's compiler vectorises no random words of a report.
+    """
     one = lambda _, place: (None, x.at[place].get(mode="promise_in_bounds"))
-    return jax.lax.scan(one, None, indices.astype(jnp.uint32))[1]  # unsigned: without a question of signs
+    return jax.lax.scan(one, None, indices.astype(jnp.uint32))[
+        1
+    ]  # unsigned: without a question of signs
 
 
 def _columns(values: Array, indices: Array | np.ndarray, start: Scalar, width: int) -> Array:
@@ -197,7 +220,9 @@ def _sampled_k(epsilon: Scalar, dim: int, k: int | None, per_coordinate: float) 
     if k is not None:
         return k
     if not isinstance(epsilon, (int, float)):
-        raise ValueError("k must be given when epsilon is traced or a stack: it fixes the shape of the report")
+        raise ValueError(
+            "k must be given when epsilon is traced or a stack: it fixes the shape of the report"
+        )
     return max(1, min(dim, int(epsilon / per_coordinate)))
 
 
@@ -213,11 +238,15 @@ def _share(epsilon: Scalar, dim: int, k: int, most: float) -> Scalar:
         return jnp.asarray(epsilon) / k
     whole = np.asarray(epsilon, np.float64)
     part = (whole / k).astype(np.float32)
-    return jnp.asarray(np.where(k * part.astype(np.float64) > whole, np.nextafter(part, np.float32(0)), part))
+    return jnp.asarray(
+        np.where(k * part.astype(np.float64) > whole, np.nextafter(part, np.float32(0)), part)
+    )
 
 
 def HDS(epsilon: Scalar, dim: int, k: int, *, debias: bool = False) -> Sampled:
-    """High-dimensional square wave: k sampled coordinates through :class:`SquareWave` at epsilon / k.
+    """High-dimensional square wave.
+
+    K sampled coordinates through :class:`SquareWave` at epsilon / k.
 
     The estimate is biased, of mean C x (LDP-GE Algorithm 2, Theorem 1, eq. 10), unless ``debias``.
 
@@ -225,12 +254,17 @@ def HDS(epsilon: Scalar, dim: int, k: int, *, debias: bool = False) -> Sampled:
     1.0
     """
     return Sampled(
-        SquareWave(_share(epsilon, dim, k, SquareWave.LARGEST), debias), dim, k, scale=dim / k if debias else 1.0
+        SquareWave(_share(epsilon, dim, k, SquareWave.LARGEST), debias),
+        dim,
+        k,
+        scale=dim / k if debias else 1.0,
     )
 
 
 def MultiBit(epsilon: Scalar, dim: int, k: int | None = None) -> Sampled:
-    """The multi-bit mechanism: k sampled coordinates through :class:`Duchi` at epsilon / k (LDP-GE eq. 6-8).
+    """The multi-bit mechanism.
+
+    K sampled coordinates through :class:`Duchi` at epsilon / k (LDP-GE eq. 6-8).
 
     k is floor(epsilon / 2.18) within [1, dim] by default (Sajadmanesh & Gatica-Perez, CCS 2021).
 
@@ -243,7 +277,9 @@ def MultiBit(epsilon: Scalar, dim: int, k: int | None = None) -> Sampled:
 
 
 def MultiPiecewise(epsilon: Scalar, dim: int, k: int | None = None) -> Sampled:
-    """The piecewise mechanism on vectors (LDP-GE eq. 3-5): k coordinates through :func:`Piecewise` at epsilon / k.
+    """The piecewise mechanism on vectors (LDP-GE eq. 3-5).
+
+    K coordinates through :func:`Piecewise` at epsilon / k.
 
     k is floor(epsilon / 2.5) within [1, dim] by default (Wang et al., ICDE 2019).
 

@@ -18,13 +18,17 @@ _NUMERATOR = [(j - 1) / _FACTORIAL[j - 1] for j in range(2, 12)]
 class SquareWave(Numeric):
     r"""Report a number within b of the record with e^epsilon times the density of the rest of [-1-b, 1+b].
 
-    Law: density :math:`p = e^\epsilon / (2 b e^\epsilon + 2)` on [x - b, x + b], :math:`p e^{-\epsilon}` on the
-    rest, with :math:`b = \frac{\epsilon e^\epsilon - e^\epsilon + 1}{e^\epsilon (e^\epsilon - \epsilon - 1)}`.
+    Law: density :math:`p = e^\epsilon / (2 b e^\epsilon + 2)` on [x - b, x + b],
+    :math:`p e^{-\epsilon}` on the rest, with
+    :math:`b = \frac{\epsilon e^\epsilon - e^\epsilon + 1}{e^\epsilon (e^\epsilon - \epsilon - 1)}`.
     Guarantee: epsilon per record.
-    Utility: the report is *biased*: its mean is :math:`Cx`, :math:`C = b(e^\epsilon-1)/(b e^\epsilon+1)`, its
-    variance :math:`\frac{b^3e^\epsilon+3b^2+3b+1}{3(be^\epsilon+1)} + (C - C^2)x^2`; ``debias`` divides by C.
-    Numerics: :math:`b e^\epsilon` is computed, by a power series below epsilon = 1/2. From epsilon = 12.4 on the
-    high piece is narrower than 1e-4, and float32 rounds reports in it. Ideal arithmetic.
+    Utility: the report is *biased*: its mean is :math:`Cx`,
+    :math:`C = b(e^\epsilon-1)/(b e^\epsilon+1)`, its variance
+    :math:`\frac{b^3e^\epsilon+3b^2+3b+1}{3(be^\epsilon+1)} + (C - C^2)x^2`; ``debias`` divides by
+    C.
+    Numerics: :math:`b e^\epsilon` is computed, by a power series below epsilon = 1/2. From epsilon
+    = 12.4 on the high piece is narrower than 1e-4, and float32 rounds reports in it. Ideal
+    arithmetic.
     Reference: Li et al., SIGMOD 2020; LDP-GE Algorithm 1, eq. 9, 13, 16.
 
     >>> round(float(SquareWave(1.0).b), 6)
@@ -59,7 +63,8 @@ class SquareWave(Numeric):
 
     def from_uniform(self, u: Record, x: Record) -> Array:
         """Inverse distribution function; u in (0, 1)."""
-        u, x = jnp.asarray(u), clip(x)
+        u = jnp.asarray(u)
+        x = clip(x)
         be = self._be.astype(jnp.result_type(u, x))  # a report of 32 bits stays one in 64-bit mode
         decay = jnp.exp(-jnp.asarray(self.epsilon))
         b, per_tail_mass = be * decay, 2 * (be + 1)
@@ -70,7 +75,8 @@ class SquareWave(Numeric):
 
     def log_density(self, y: Record, x: Record) -> Array:
         """log p(y | x)."""
-        y, x = jnp.asarray(y), clip(x)
+        y = jnp.asarray(y)
+        x = clip(x)
         low = -jnp.log(2 * (self._be + 1))
         inside = jnp.abs(y - x) <= self.b
         possible = jnp.abs(y) <= 1 + self.b

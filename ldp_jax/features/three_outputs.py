@@ -18,16 +18,17 @@ _CAPPED = 1.72  # from ln((3 + sqrt(65)) / 2) = 1.7106 on, a is E/(E+2)
 class ThreeOutputs(Worded):
     r"""Report a sign or nothing: -1, 0 or 1, with a mean proportional to the record.
 
-    Law: with :math:`E = e^\epsilon`, :math:`P(0 \mid x) = a (1 - (1 - e^{-\epsilon}) |x|)`; the sign of x has
-    :math:`(1 - |x|) \frac{1-a}{2} + |x| \frac{E-a}{E+1}`, the other sign :math:`(1 - |x|) \frac{1-a}{2} + |x|
-    \frac{E-a}{E(E+1)}`. The a of least worst-case variance is 0 for E <= 2, then the root of :math:`2(2-E-a)(E-a)^2
-    + (E+1)^2 a(E+a) = 0`, and E/(E+2), the largest that keeps epsilon, from :math:`\epsilon =
-    \ln\frac{3+\sqrt{65}}{2}` on.
+    Law: with :math:`E = e^\epsilon`, :math:`P(0 \mid x) = a (1 - (1 - e^{-\epsilon}) |x|)`; the
+    sign of x has :math:`(1 - |x|) \frac{1-a}{2} + |x| \frac{E-a}{E+1}`, the other sign
+    :math:`(1 - |x|) \frac{1-a}{2} + |x| \frac{E-a}{E(E+1)}`. The a of least worst-case variance is
+    0 for E <= 2, then the root of :math:`2(2-E-a)(E-a)^2 + (E+1)^2 a(E+a) = 0`, and E/(E+2), the
+    largest that keeps epsilon, from :math:`\epsilon = \ln\frac{3+\sqrt{65}}{2}` on.
     Guarantee: epsilon per record, attained by each sign between -1 and 1.
     Utility: the estimate :math:`Cy`, :math:`C = \frac{E(E+1)}{(E-1)(E-a)}`, is unbiased; variance
     :math:`C^2 (1 - a + a (1 - e^{-\epsilon}) |x|) - x^2`.
-    Numerics: twenty Newton steps in :math:`e^{-\epsilon}` find the root. A 64-bit number is compared with the
-    masses of the rare reports, rounded up: the loss is epsilon to 1e-6 of it up to epsilon 35, and less beyond.
+    Numerics: twenty Newton steps in :math:`e^{-\epsilon}` find the root. A 64-bit number is
+    compared with the masses of the rare reports, rounded up: the loss is epsilon to 1e-6 of it up
+    to epsilon 35, and less beyond.
     Reference: Zhao et al., IoT-J 2021, section IV-A.
 
     >>> round(ThreeOutputs(1.3).a.item(), 4), round(ThreeOutputs(2.0).variance(1.0).item(), 3)
@@ -63,27 +64,39 @@ class ThreeOutputs(Worded):
 
     def _by_agreement(self, size: Array) -> tuple[Array, Array, Array]:
         """The masses of the sign against x, of 0 and of the sign of x, at |x| = ``size``."""
-        (a, rest), e = self._chances(), jnp.exp(-jnp.asarray(self.epsilon))
+        a, rest = self._chances()
+        e = jnp.exp(-jnp.asarray(self.epsilon))
         even, likely = (1 - size) * rest / 2, size * (1 - a * e) / (1 + e)
         # a (1 - |x|) + a e |x|: no difference of numbers near 1.
         return even + likely * e, a * ((1 - size) + e * size), even + likely
 
     def from_word64(self, word: Array | np.ndarray, x: Record) -> Array:
-        """-1 for the lowest words, then 0, then 1; the most likely report has what the others leave."""
-        word, x = jnp.asarray(word, jnp.uint32), clip(x)
+        """-1 for the lowest words, then 0, then 1.
+
+        The most likely report has what the others leave.
+        """
+        word = jnp.asarray(word, jnp.uint32)
+        x = clip(x)
         size = jnp.abs(x).astype(jnp.float32)
-        against, nothing, along = (jnp.asarray(mass, jnp.float32) for mass in self._by_agreement(size))
+        against, nothing, along = (
+            jnp.asarray(mass, jnp.float32) for mass in self._by_agreement(size)
+        )
         tiny = jnp.finfo(jnp.float32).tiny  # masses that float32 takes for 0 are one word
         silent = self.a > 0  # where 0 is never reported, rounding must not report it either
-        low, zero, high = (random_words.threshold(jnp.maximum(mass, tiny)) for mass in (against, nothing, along))
+        low, zero, high = (
+            random_words.threshold(jnp.maximum(mass, tiny)) for mass in (against, nothing, along)
+        )
         low = jnp.where(silent, low, against_threshold(size, self.epsilon))
         # Counted from the end of the sign against the record, which is the lower one for x >= 0.
         number = jnp.where(x >= 0, word, ~word)
         is_against = random_words.less(number, low)
         is_along = jnp.where(
-            nothing > along, random_words.less(~number, high), ~random_words.less(number, _sum(low, zero))
+            nothing > along,
+            random_words.less(~number, high),
+            ~random_words.less(number, _sum(low, zero)),
         )
-        # Whole numbers, whose 0 has no sign: that of -0 would be the record's, and XLA drops what adds 0 to it.
+        # Whole numbers, whose 0 has no sign: that of -0 would be the record's, and XLA drops what
+        # adds 0 to it.
         value = jnp.where(is_against, -1, jnp.where(is_along | ~silent, 1, 0))
         return jnp.where(x >= 0, value, -value).astype(np.float32)
 
@@ -109,7 +122,9 @@ class ThreeOutputs(Worded):
 
     def proof(self) -> str:
         """Why the guarantee holds."""
-        return "linear in |x|, with extremes in ratio at most e^eps as long as a <= e^eps/(e^eps + 2)"
+        return (
+            "linear in |x|, with extremes in ratio at most e^eps as long as a <= e^eps/(e^eps + 2)"
+        )
 
 
 @jax.jit  # an eager loop is compiled at each call
@@ -119,11 +134,15 @@ def _root(e: Array, most: Array) -> Array:
     def newton(_: Array, a: Array) -> Array:
         value = 2 * (2 * e - 1 - a * e) * (1 - a * e) ** 2 + (1 + e) ** 2 * a * (1 + a * e)
         slope = (
-            -2 * e * (1 - a * e) ** 2 - 4 * e * (2 * e - 1 - a * e) * (1 - a * e) + (1 + e) ** 2 * (1 + 2 * a * e)
+            -2 * e * (1 - a * e) ** 2
+            - 4 * e * (2 * e - 1 - a * e) * (1 - a * e)
+            + (1 + e) ** 2 * (1 + 2 * a * e)
         )
         return jnp.clip(a - value / slope, 0.0, most)
 
-    return jax.lax.fori_loop(0, 20, newton, jnp.zeros_like(most))  # of fixed length: both derivatives
+    return jax.lax.fori_loop(
+        0, 20, newton, jnp.zeros_like(most)
+    )  # of fixed length: both derivatives
 
 
 def _sum(a: Array, b: Array) -> Array:

@@ -47,8 +47,14 @@ def opened(path: Path, max_bytes: int) -> "networkx.Graph | scipy.sparse.coo_arr
     if packed:
         ending = Path(path.stem).suffix.lower()
     if ending not in READERS:
-        hint = f"interop.read takes {_HINTS[ending]} too" if ending in _HINTS else "interop.read takes objects too"
-        raise ValueError(f"{path} must end in {', '.join(READERS)} (or so and .gz) to be opened: {hint}")
+        hint = (
+            f"interop.read takes {_HINTS[ending]} too"
+            if ending in _HINTS
+            else "interop.read takes objects too"
+        )
+        raise ValueError(
+            f"{path} must end in {', '.join(READERS)} (or so and .gz) to be opened: {hint}"
+        )
     called, read = READERS[ending]
     if called.startswith("networkx"):
         _require_networkx(path)
@@ -71,14 +77,19 @@ def _require_networkx(path: Path) -> None:
 
 
 def _bytes(path: Path, packed: bool, max_bytes: int) -> bytes:
-    """The bytes of a file, packed or not; ``ValueError`` where there are more than ``max_bytes``."""
+    """The bytes of a file, packed or not.
+
+    ``ValueError`` where there are more than ``max_bytes``.
+    """
     try:
         with gzip.open(path) if packed else path.open("rb") as file:
             data = file.read(max_bytes + 1)
     except (gzip.BadGzipFile, EOFError, zlib.error):
         raise ValueError(f"{path} must be a whole file of gzip, and is not") from None
     if len(data) > max_bytes:
-        raise ValueError(f"{path} has more than {max_bytes} bytes (max_bytes=... allows another number)")
+        raise ValueError(
+            f"{path} has more than {max_bytes} bytes (max_bytes=... allows another number)"
+        )
     return data
 
 
@@ -113,8 +124,14 @@ def _pajek(data: bytes, _: int) -> "networkx.Graph":
     text = data.decode("utf-8-sig")
     sections = re.findall(r"^\*(\w+)[ \t]*(\d*)", text.lower(), re.MULTILINE)
     names = [name for name, _ in sections if name != "network"]
-    if len(names) > 2 or names[:1] != ["vertices"] or not {*names[1:]} <= {"edges", "arcs", "matrix"}:
-        raise _Other("must have one section of *Vertices and one of *Edges, *Arcs or *Matrix, and has others")
+    if (
+        len(names) > 2
+        or names[:1] != ["vertices"]
+        or not {*names[1:]} <= {"edges", "arcs", "matrix"}
+    ):
+        raise _Other(
+            "must have one section of *Vertices and one of *Edges, *Arcs or *Matrix, and has others"
+        )
     count = next(int(number) for name, number in sections if name == "vertices")
     return _whole(networkx.parse_pajek(text), count)
 
@@ -139,7 +156,10 @@ _STRAY = "must name each node once, and every end of an edge among the nodes, an
 
 
 def _whole(graph: "networkx.Graph", count: int) -> "networkx.Graph":
-    """A graph of as many nodes as its file declares; the readers make one node of two, and add strays."""
+    """A graph of as many nodes as its file declares.
+
+    The readers make one node of two, and add strays.
+    """
     if len(graph) != count:
         raise _Other(_STRAY)
     return _numbered(graph)
@@ -149,7 +169,9 @@ def _numbered(graph: "networkx.Graph") -> "networkx.Graph":
     """Names that are all whole numbers become numbers, as :func:`ldp_jax.graph.interop.read` puts in order."""
     import networkx
 
-    numbers = all(isinstance(name, str) and re.fullmatch(r"0|[1-9]\d{0,18}", name) for name in graph)
+    numbers = all(
+        isinstance(name, str) and re.fullmatch(r"0|[1-9]\d{0,18}", name) for name in graph
+    )
     return networkx.relabel_nodes(graph, {name: int(name) for name in graph}) if numbers else graph
 
 
@@ -204,28 +226,42 @@ def _is_number(word: str) -> bool:
 
 _WHOLE = rb"[+-]?\d{1,18}"
 _REAL = rb"[+-]?(?:nan|inf(?:inity)?|(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)"
-_FIELDS = {"pattern": [], "integer": [_WHOLE], "unsigned-integer": [_WHOLE], "complex": [_REAL, _REAL]}
+_FIELDS = {
+    "pattern": [],
+    "integer": [_WHOLE],
+    "unsigned-integer": [_WHOLE],
+    "complex": [_REAL, _REAL],
+}
 
 
 def _matrix_market(data: bytes, max_bytes: int) -> scipy.sparse.coo_array:
-    """Lines are compared with their form first: of others SciPy's reader may end the process, or skip words."""
+    """Lines are compared with their form first.
+
+    Of others SciPy's reader may end the process, or skip words.
+    """
     import scipy.io
 
     rows, _, entries, layout, field, _ = scipy.io.mminfo(io.BytesIO(data))
     if 8 * max(rows, entries) > max_bytes:
-        raise _Other(f"declares {rows} rows and {entries} entries, for which {max_bytes} bytes are too few")
+        raise _Other(
+            f"declares {rows} rows and {entries} entries, for which {max_bytes} bytes are too few"
+        )
     places = [rb"\d{1,18}"] * (2 if layout == "coordinate" else 0)
     words = rb"[ \t]+".join([*places, *_FIELDS.get(field, [_REAL])])
     line = re.compile(rb"(?!.*\S{40})[ \t]*" + words + rb"[ \t\r]*", re.IGNORECASE)
     below = [each for each in data.split(b"\n")[1:] if each.strip() and each.lstrip()[:1] != b"%"]
     if not all(map(line.fullmatch, below[1:])):
-        raise _Other(f"must hold a {layout} entry of kind {field} a line, as its header says, and does not")
+        raise _Other(
+            f"must hold a {layout} entry of kind {field} a line, as its header says, and does not"
+        )
     return scipy.sparse.coo_array(scipy.io.mmread(io.BytesIO(data + b"\n")))
 
 
 _EDGE_LIST = "networkx.read_edgelist", _edge_list
 
-READERS: dict[str, tuple[str, Callable[[bytes, int], "networkx.Graph | scipy.sparse.coo_array"]]] = {
+READERS: dict[
+    str, tuple[str, Callable[[bytes, int], "networkx.Graph | scipy.sparse.coo_array"]]
+] = {
     ".graphml": ("networkx.read_graphml", _graphml),
     ".gexf": ("networkx.read_gexf", _gexf),
     ".gml": ("networkx.read_gml", _gml),

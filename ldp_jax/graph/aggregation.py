@@ -1,10 +1,11 @@
 r"""Sums over neighbours, :math:`y_i = \sum_{j \to i} w_{ji} h_j`, in three layouts of one linear map.
 
-* :class:`Segments`: edges sorted by receiver, a sorted segment sum. Shapes depend on the numbers of nodes and edges
-  alone, so one program serves many graphs, traced and stacked ones too.
-* :class:`NeighbourRows`: a few first neighbours of every node, then rows of further ones; batches share shapes.
-* :class:`Tables`: rows of one symmetric graph, of nodes near each other: for a CPU. A GPU is far slower with
-  them; their shapes are those of one graph.
+* :class:`Segments`: edges sorted by receiver, a sorted segment sum. Shapes depend on the numbers of
+  nodes and edges alone, so one program serves many graphs, traced and stacked ones too.
+* :class:`NeighbourRows`: a few first neighbours of every node, then rows of further ones; batches
+  share shapes.
+* :class:`Tables`: rows of one symmetric graph, of nodes near each other: for a CPU. A GPU is far
+  slower with them; their shapes are those of one graph.
 
 :class:`Divided` is segments on the devices of a mesh, :class:`Induced` tables of which only edges
 within parts of the nodes count. All are differentiable forward and backward. The transpose of a
@@ -30,17 +31,21 @@ from ldp_jax.core.sharding import divided_by, each_part
 from ldp_jax.core.types import Array
 
 _FIRST, _FURTHER = 4, 8
-"""Neighbours in a node's own row and in each further one: wide rows waste places, narrow ones are more sums."""
+"""Neighbours in a node's own row and in each further one: wide rows waste places, narrow ones are
+more sums.
+"""
 
 _LARGE = 2**15
 """Nodes above which 32 columns of their rows may be out of the cache (:func:`tables`)."""
 
 
-def linear(forward: Callable[[Array], Array], transpose: Callable[[Array], Array], x: Array) -> Array:
+def linear(
+    forward: Callable[[Array], Array], transpose: Callable[[Array], Array], x: Array
+) -> Array:
     """``forward(x)`` of a linear map that keeps the shape of ``x``, whose transpose is given rather than derived.
 
-    Unlike ``jax.custom_vjp``, it works in both modes and in any order: to JAX the map is the solution of ``y = x``.
-    The closures of both functions are constants to a derivative.
+    Unlike ``jax.custom_vjp``, it works in both modes and in any order: to JAX the map is the
+    solution of ``y = x``. The closures of both functions are constants to a derivative.
 
     >>> doubled = lambda x: linear(lambda v: 2 * v, lambda v: 2 * v, x)
     >>> jax.grad(lambda x: doubled(x).sum())(jnp.ones(2)).tolist()
@@ -56,11 +61,15 @@ def _along(weights: Array, h: Array) -> Array:
     return weights.reshape(weights.shape + (1,) * (h.ndim - weights.ndim))
 
 
-def _check_ends(senders: Array | np.ndarray, receivers: Array | np.ndarray, size: int | None = None) -> None:
+def _check_ends(
+    senders: Array | np.ndarray, receivers: Array | np.ndarray, size: int | None = None
+) -> None:
     """Refuse concrete ends of edges that are no ids, of different numbers, or not in order."""
     if np.shape(senders) != np.shape(receivers):
         shapes = f"{np.shape(senders)} and {np.shape(receivers)}"
-        raise ValueError(f"senders and receivers must be as many, one of each an edge, got shapes {shapes}")
+        raise ValueError(
+            f"senders and receivers must be as many, one of each an edge, got shapes {shapes}"
+        )
     validate.ids(size, senders=senders, receivers=receivers)
     if validate.concrete(receivers) and (receivers[..., 1:] < receivers[..., :-1]).any():
         raise ValueError("receivers must not decrease: sort edges by receiver, then sender")
@@ -76,16 +85,20 @@ class Segments:
     def __post_init__(self) -> None:
         _check_ends(self.senders, self.receivers)
 
-    def sum(self, h: Float[Array, "n ..."], weights: Array | np.ndarray | None = None) -> Float[Array, "n ..."]:
+    def sum(
+        self, h: Float[Array, "n ..."], weights: Array | np.ndarray | None = None
+    ) -> Float[Array, "n ..."]:
         """The sum over the senders of each node's edges; 0 for a node without edges.
 
-        Weights are float [m], or [m, k] for rows [k, ...] such as attention heads; None for 1. The derivative of a
-        weighted sum adds the edges of a sender one after another.
+        Weights are float [m], or [m, k] for rows [k, ...] such as attention heads; None for 1. The
+        derivative of a weighted sum adds the edges of a sender one after another.
         """
         if weights is None:
             return linear(self._sum, self._transposed, h)
         rows = h.at[self.senders].get(mode="clip")
-        return long_sums.segment_sum(rows * _along(jnp.asarray(weights), rows), self.receivers, len(h))
+        return long_sums.segment_sum(
+            rows * _along(jnp.asarray(weights), rows), self.receivers, len(h)
+        )
 
     def _sum(self, h: Array) -> Array:
         return long_sums.segment_sum(h.at[self.senders].get(mode="clip"), self.receivers, len(h))
@@ -100,8 +113,8 @@ class Segments:
 class NeighbourRows:
     """The ``first`` neighbours, int32 [w, n], of each node, then rows of ``more``, int32 [W, rows].
 
-    Free places are n. ``node`` int32 [rows] says whose a row is; non-decreasing, n where a row is padding.
-    Without ``long`` no node has more than 32 further rows, and none is added up in parts.
+    Free places are n. ``node`` int32 [rows] says whose a row is; non-decreasing, n where a row is
+    padding. Without ``long`` no node has more than 32 further rows, and none is added up in parts.
     """
 
     first: Array | np.ndarray
@@ -112,19 +125,31 @@ class NeighbourRows:
     def __post_init__(self) -> None:
         validate.ids(first=self.first, more=self.more, node=self.node)
 
-    def sum(self, h: Float[Array, "n ..."], transpose: "NeighbourRows | None" = None) -> Float[Array, "n ..."]:
-        """The sum over the neighbours of each node; ``transpose`` has the reversed edges of directed graphs."""
+    def sum(
+        self, h: Float[Array, "n ..."], transpose: "NeighbourRows | None" = None
+    ) -> Float[Array, "n ..."]:
+        """The sum over the neighbours of each node.
+
+        ``transpose`` has the reversed edges of directed graphs.
+        """
         out = transpose or self
-        return linear(lambda h: self.add_up(_with_zeros(h)), lambda h: out.add_up(_with_zeros(h)), h)
+        return linear(
+            lambda h: self.add_up(_with_zeros(h)), lambda h: out.add_up(_with_zeros(h)), h
+        )
 
     def add_up(self, padded: Float[Array, "places ..."]) -> Float[Array, "n ..."]:
-        """:meth:`sum` of rows and one of zeros, which free places name; its derivative is a scatter."""
+        """:meth:`sum` of rows and one of zeros, which free places name.
+
+        Its derivative is a scatter.
+        """
         count = self.first.shape[1]
         at, *parts = long_sums.places(self.node, count) if self.long else [jnp.asarray(self.node)]
         space = (0, sum(map(len, parts)))
         first = jnp.pad(jnp.asarray(self.first), ((0, 0), space), constant_values=len(padded) - 1)
         total, more = (
-            gather_sum(jnp.zeros_like(padded, shape=(table.shape[1], *padded.shape[1:])), table, padded)
+            gather_sum(
+                jnp.zeros_like(padded, shape=(table.shape[1], *padded.shape[1:])), table, padded
+            )
             for table in (first, self.more)
         )
         return long_sums.fold(long_sums.add(total, at, more, in_order=not parts), count, parts)
@@ -138,11 +163,15 @@ def _with_zeros(values: Array) -> Array:
 
 @pytree
 class Tables:
-    """Rows of the neighbours of a symmetric graph's nodes, which are renumbered; see :func:`tables`.
+    """Rows of the neighbours of a symmetric graph's nodes, which are renumbered.
+
+    See :func:`tables`.
 
     Attributes:
-      first: int32 [4, n + 1], in the new numbers; n is a node without neighbours, which free places name.
-      others: of the nodes that have more than 4, by ``place`` int32 [n + 1]; the last place is of no node.
+      first: int32 [4, n + 1], in the new numbers; n is a node without neighbours, which free places
+        name.
+      others: of the nodes that have more than 4, by ``place`` int32 [n + 1]; the last place is of
+        no node.
       order: int32 [n], the node of each new number; None where all keep their own.
       rank: int32 [n], the new number of each node, or None.
     """
@@ -170,7 +199,8 @@ class Tables:
 
     def add_up(self, padded: Float[Array, "places ..."]) -> Float[Array, "places ..."]:
         """:meth:`sum` in the order of the new numbers."""
-        # Sums of some nodes are gathered by all: a scatter would read and write the sums of all once more.
+        # Sums of some nodes are gathered by all: a scatter would read and write the sums of all
+        # once more.
         total = gather_sum(jnp.zeros_like(padded), self.first, padded)
         if self.others.first.shape[1] == 1:
             return total
@@ -181,8 +211,8 @@ class Tables:
 class Induced:
     """Tables of a graph, of which only the edges within each of some parts of its nodes are there.
 
-    ``parts`` are float32 [k, n], 1 for the nodes of each part, 0 for others; no node is in two. A product costs as
-    much as that of the whole graph, once a part.
+    ``parts`` are float32 [k, n], 1 for the nodes of each part, 0 for others; no node is in two. A
+    product costs as much as that of the whole graph, once a part.
 
     >>> path = tables(np.array([1, 0, 2, 1]), np.array([0, 1, 1, 2]), 3)
     >>> Induced(path, jnp.array([[1.0, 1.0, 0.0]])).sum(jnp.array([1.0, 2.0, 4.0])).tolist()
@@ -205,7 +235,8 @@ class Induced:
 class Divided:
     """Edges by receiver, int32 [devices, m] divided ``over`` a mesh; see :func:`divided`.
 
-    ``receivers`` are non-decreasing rows of a device's block; their number where an edge is padding.
+    ``receivers`` are non-decreasing rows of a device's block; their number where an edge is
+    padding.
     """
 
     senders: Array
@@ -213,15 +244,23 @@ class Divided:
     over: NamedSharding = static()
 
     def rows(self, h: Float[Array, "n ..."]) -> Float[Array, "n ..."]:
-        """Rows by node where their edges are: a block on each device, or all where these do not divide them."""
+        """Rows by node where their edges are.
+
+        A block on each device, or all where these do not divide them.
+        """
         return divided_by(h, _over_rows(self.over, len(h)))
 
     def sum(self, h: Float[Array, "n ..."]) -> Float[Array, "n ..."]:
         """The sum over the senders of each node's edges, by devices that gather all rows of ``h``."""
-        (devices,), missing = self.over.spec, -len(h) % len(self.senders)
+        (devices,) = self.over.spec
+        missing = -len(h) % len(self.senders)
 
         def part(senders: Array, receivers: Array, own: Array) -> Array:
-            rows = jax.lax.all_gather(own, devices, tiled=True).at[senders[0]].get(mode="promise_in_bounds")
+            rows = (
+                jax.lax.all_gather(own, devices, tiled=True)
+                .at[senders[0]]
+                .get(mode="promise_in_bounds")
+            )
             made = long_sums.segment_sum(rows, receivers[0], len(own))
             return jax.lax.all_gather(made, devices, tiled=True) if missing else made
 
@@ -250,7 +289,9 @@ def divided(
     ends = np.append(senders, 0)[place], np.where(place == len(senders), rows, own)
     degree = np.bincount(receivers, minlength=num_nodes).astype(np.float32)
 
-    def put(values: np.ndarray, to: NamedSharding) -> Array:  # on hosts that each have the graph, too
+    def put(
+        values: np.ndarray, to: NamedSharding
+    ) -> Array:  # on hosts that each have the graph, too
         return jax.make_array_from_callback(values.shape, to, lambda index: values[index])
 
     own_senders, own_receivers = (put(end.astype(np.int32), over) for end in ends)
@@ -260,12 +301,14 @@ def divided(
 def tables(senders: np.ndarray, receivers: np.ndarray, num_nodes: int) -> Tables:
     """Lay a symmetric graph out by rows of neighbours, on the host, once.
 
-    Edges are as :func:`ldp_jax.graph.graphs.validate_symmetric` returns them. Beyond 2^15 nodes neighbours get
-    numbers near each other, so that their rows are more often in the cache.
+    Edges are as :func:`ldp_jax.graph.graphs.validate_symmetric` returns them. Beyond 2^15 nodes
+    neighbours get numbers near each other, so that their rows are more often in the cache.
     """
     _check_ends(senders, receivers, validate.whole(0, num_nodes=num_nodes))
     degree = np.bincount(receivers, minlength=num_nodes + 1)
-    start, order, rank = np.cumsum(degree) - degree, None, None
+    start = np.cumsum(degree) - degree
+    order = None
+    rank = None
     if num_nodes > _LARGE and len(senders) < 2**31:  # SciPy orders by 32 bits
         order = _by_neighbourhood(senders, degree[:-1])
         rank = np.empty_like(order)
@@ -277,8 +320,11 @@ def tables(senders: np.ndarray, receivers: np.ndarray, num_nodes: int) -> Tables
     place[many] = np.arange(len(many))
     left = start[many] + _FIRST, np.maximum(degree[many] - _FIRST, 0)
     head, more, node = rows_of_neighbours(senders, *left, (_FURTHER, _FURTHER), num_nodes)
-    if not len(node):  # a row of nobody: without a scatter XLA would make the sums anew for whoever gathers them
-        more, node = np.full((_FURTHER, 1), num_nodes, np.int32), np.array([len(many) - 1], np.int32)
+    if not len(
+        node
+    ):  # a row of nobody: without a scatter XLA would make the sums anew for whoever gathers them
+        more = np.full((_FURTHER, 1), num_nodes, np.int32)
+        node = np.array([len(many) - 1], np.int32)
     if rank is not None:
         number = np.append(rank, np.int32(num_nodes))
         first, head, more = number[first], number[head], number[more]
@@ -298,18 +344,27 @@ def rows_of_neighbours(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """What :class:`NeighbourRows` of these widths hold; ``free`` in free places.
 
-    The neighbours of a node are ``degree`` of the senders, from ``start`` on; both are integers [n].
+    The neighbours of a node are ``degree`` of the senders, from ``start`` on; both are integers
+    [n].
     """
     head, width = widths
     rows = -(-np.maximum(degree - head, 0) // width)
     node = np.repeat(np.arange(len(degree), dtype=np.int32), rows)
-    further = start + head - width * (np.cumsum(rows) - rows)  # where a node's row 0 of all would start
+    further = (
+        start + head - width * (np.cumsum(rows) - rows)
+    )  # where a node's row 0 of all would start
     end = start + degree
     first = _pieces(senders, start, end, head, free)
-    return first, _pieces(senders, further[node] + width * np.arange(len(node)), end[node], width, free), node
+    return (
+        first,
+        _pieces(senders, further[node] + width * np.arange(len(node)), end[node], width, free),
+        node,
+    )
 
 
-def _pieces(senders: np.ndarray, start: np.ndarray, end: np.ndarray, width: int, free: int) -> np.ndarray:
+def _pieces(
+    senders: np.ndarray, start: np.ndarray, end: np.ndarray, width: int, free: int
+) -> np.ndarray:
     """Senders from ``start``, at most to ``end``; int32 [width, rows]."""
     table = np.full((width, len(start)), free, np.int32)
     for place, column in enumerate(table if len(senders) else ()):
@@ -318,7 +373,10 @@ def _pieces(senders: np.ndarray, start: np.ndarray, end: np.ndarray, width: int,
 
 
 def _by_neighbourhood(senders: np.ndarray, degree: np.ndarray) -> np.ndarray:
-    """Nodes in the order of reverse Cuthill and McKee, in which neighbours are near each other; int32."""
+    """Nodes in the order of reverse Cuthill and McKee, in which neighbours are near each other.
+
+    Int32.
+    """
     start = np.concatenate([[0], np.cumsum(degree)]).astype(np.int32)
     arrays = np.ones(len(senders), np.int8), np.ascontiguousarray(senders, np.int32), start
     matrix = scipy.sparse.csr_array(arrays, shape=(len(degree), len(degree)))
@@ -326,13 +384,19 @@ def _by_neighbourhood(senders: np.ndarray, degree: np.ndarray) -> np.ndarray:
 
 
 def gather_sum(total: Array, table: Array | np.ndarray, padded: Array) -> Array:
-    """Add to ``total`` the rows of ``padded`` that each column of ``table`` names: fused into one pass."""
+    """Add to ``total`` the rows of ``padded`` that each column of ``table`` names.
+
+    Fused into one pass.
+    """
     numbers = jax.lax.GatherDimensionNumbers(
         offset_dims=tuple(range(1, padded.ndim)), collapsed_slice_dims=(0,), start_index_map=(0,)
     )
     for place in range(len(table)):
-        # In XLA's terms: jax.numpy's indexing would take most of the time to trace and compile a product.
+        # In XLA's terms: jax.numpy's indexing would take most of the time to trace and compile a
+        # product.
         names = jax.lax.slice_in_dim(table, place, place + 1).reshape(-1, 1)
-        rows = jax.lax.gather(padded, names, numbers, (1, *padded.shape[1:]), mode="promise_in_bounds")
+        rows = jax.lax.gather(
+            padded, names, numbers, (1, *padded.shape[1:]), mode="promise_in_bounds"
+        )
         total = total + rows
     return total

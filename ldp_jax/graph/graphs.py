@@ -1,7 +1,8 @@
 """Graphs as ``jraph.GraphsTuple``: building, checking, degrees. The only file that imports jraph.
 
-An undirected graph is stored as directed edges in both directions, sorted by receiver and then by sender, without
-self-loops and repeats. ``nodes``, ``edges`` and ``globals`` are None: private values never travel inside the graph.
+An undirected graph is stored as directed edges in both directions, sorted by receiver and then by
+sender, without self-loops and repeats. ``nodes``, ``edges`` and ``globals`` are None: private
+values never travel inside the graph.
 """
 
 import dataclasses
@@ -38,14 +39,17 @@ GraphsTuple = jraph.GraphsTuple
 
 _MAX_NODES = 2**31 - 1
 
-_BLOCK = 2**22  # edges that are looked at together: what is needed beside the edges themselves stays small
+_BLOCK = (
+    2**22
+)  # edges that are looked at together: what is needed beside the edges themselves stays small
 
 
 def as_graph(graph: Graph, name: str = "graph") -> Graph:
     """A graph as it is, traced or not; ``name`` is that of the argument. All entry points ask here.
 
     Another library's simple undirected graph of the nodes 0, ..., n - 1 is read, too
-    (:func:`ldp_jax.graph.interop.read_numbered`). A ``ValueError`` for others tells how to make one, and no edge.
+    (:func:`ldp_jax.graph.interop.read_numbered`). A ``ValueError`` for others tells how to make
+    one, and no edge.
 
     >>> as_graph(None)
     Traceback (most recent call last):
@@ -69,7 +73,9 @@ def as_graph(graph: Graph, name: str = "graph") -> Graph:
     foreign = any(is_of(library, graph) for library in ("networkx", "pandas", "scipy"))
     if isinstance(graph, GraphSet):
         hint = ": of a set give one graph, by set.subset([i]).graph"
-    elif hasattr(graph, "graph") and any(hasattr(graph, part) for part in ("y", "names", "guarantee")):
+    elif hasattr(graph, "graph") and any(
+        hasattr(graph, part) for part in ("y", "names", "guarantee")
+    ):
         hint = ": give its attribute graph"
     elif foreign or hasattr(graph, "edge_index") or hasattr(graph, "edges"):
         hint = ": ldp_jax.graph.interop.read makes one of it, with the names of its nodes, or says what is wrong"
@@ -90,8 +96,9 @@ def from_edges(
     Args:
       edges: integers [m, 2]; each undirected edge once, in any order and direction.
       num_nodes: how many nodes there are; isolated ones need no edge.
-      pairs_in: ``columns`` for an ``edge_index`` [2, m] that has each edge once; ``rows`` by default, except that
-        [2, 2] numbers are refused where both readings are graphs, and different ones.
+      pairs_in: ``columns`` for an ``edge_index`` [2, m] that has each edge once; ``rows`` by
+        default, except that [2, 2] numbers are refused where both readings are graphs, and
+        different ones.
 
     >>> graph = from_edges([[0, 1], [2, 1]], num_nodes=4)
     >>> graph.senders.tolist(), graph.receivers.tolist()
@@ -101,7 +108,9 @@ def from_edges(
     pairs = _pairs(edges, num_nodes, pairs_in)
     loops = pairs[:, 0] == pairs[:, 1]
     if loops.any():
-        raise ValueError(f"edges must have no self-loops, got one at node {int(pairs[loops][0, 0])}")
+        raise ValueError(
+            f"edges must have no self-loops, got one at node {int(pairs[loops][0, 0])}"
+        )
     code = np.empty(len(pairs), np.int64)
     for some in _blocks(len(pairs)):
         one, other = pairs[some].T.astype(np.int64)
@@ -121,7 +130,9 @@ def from_edges(
     return directed(*_both_ways(low, high, num_nodes), num_nodes)
 
 
-def _pairs(edges: ArrayLike | tuple, num_nodes: int, pairs_in: Literal["rows", "columns"] | None) -> np.ndarray:
+def _pairs(
+    edges: ArrayLike | tuple, num_nodes: int, pairs_in: Literal["rows", "columns"] | None
+) -> np.ndarray:
     one_of(("rows", "columns"), pairs_in=pairs_in or "rows")
     given = complete(edges=edges)
     pairs = given.T if pairs_in == "columns" else given
@@ -143,7 +154,9 @@ def _pairs(edges: ArrayLike | tuple, num_nodes: int, pairs_in: Literal["rows", "
     if pairs_in is None and pairs.shape == (2, 2):
         rows, columns = (_simple(reading) for reading in (pairs, pairs.T))
         if rows and columns and rows != columns:
-            first, second = (" and ".join(f"{low} - {high}" for low, high in sorted(r)) for r in (rows, columns))
+            first, second = (
+                " and ".join(f"{low} - {high}" for low, high in sorted(r)) for r in (rows, columns)
+            )
             raise ValueError(
                 f"edges of shape (2, 2) must say how they are read: {first} with pairs_in='rows', or {second} with "
                 "pairs_in='columns', as an edge_index has them"
@@ -156,7 +169,10 @@ def _blocks(count: int) -> Iterator[slice]:
 
 
 def _both_ways(low: np.ndarray, high: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Senders and receivers of sorted pairs in both directions, sorted by receiver, then by sender; int32 [2 m]."""
+    """Senders and receivers of sorted pairs in both directions, sorted by receiver, then by sender.
+
+    Int32 [2 m].
+    """
     from_above = np.bincount(low, minlength=n)
     below, from_below = _grouped(high, low, n)
     senders = np.empty(2 * len(low), np.int32)
@@ -173,7 +189,10 @@ def _both_ways(low: np.ndarray, high: np.ndarray, n: int) -> tuple[np.ndarray, n
 
 
 def _grouped(key: np.ndarray, value: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Values by key, those of one key as they come, and how many each of n keys has; in linear time."""
+    """Values by key, those of one key as they come, and how many each of n keys has.
+
+    In linear time.
+    """
     each = np.arange(len(key) + 1, dtype=np.int32 if len(key) < 2**31 - 1 else np.int64)
     columns = scipy.sparse.csr_array((value, key, each), shape=(len(key), n)).tocsc()
     return columns.data, np.diff(columns.indptr).astype(np.int64)
@@ -185,10 +204,13 @@ def _simple(pairs: np.ndarray) -> set[tuple[int, int]] | None:
     return found if len(found) == len(pairs) and all(low < high for low, high in found) else None
 
 
-def directed(senders: ArrayLike | tuple, receivers: ArrayLike | tuple, num_nodes: int) -> jraph.GraphsTuple:
+def directed(
+    senders: ArrayLike | tuple, receivers: ArrayLike | tuple, num_nodes: int
+) -> jraph.GraphsTuple:
     """A graph of directed edges, int32 [m], that are sorted by (receiver, sender) already.
 
-    ``ValueError`` for ends that are no whole numbers in [0, 2^31 - 1): 32 bits would take them for others.
+    ``ValueError`` for ends that are no whole numbers in [0, 2^31 - 1): 32 bits would take them for
+    others.
     """
     ids(_MAX_NODES, senders=senders, receivers=receivers)
     one, other = np.asarray(senders, np.int32), np.asarray(receivers, np.int32)
@@ -202,7 +224,9 @@ def _tuple(senders: np.ndarray, receivers: np.ndarray, n_node: np.ndarray, n_edg
 
 
 def to_edges(graph: "jraph.GraphsTuple | GraphSet") -> Int[np.ndarray, "m 2"]:
-    """The undirected edges of a symmetric graph, or of a set, each once with u < v, sorted; int32 [m, 2].
+    """The undirected edges of a symmetric graph, or of a set, each once with u < v, sorted.
+
+    Int32 [m, 2].
 
     >>> to_edges(from_edges([[2, 1], [0, 1]], num_nodes=3)).tolist()
     [[0, 1], [1, 2]]
@@ -218,7 +242,9 @@ def to_edges(graph: "jraph.GraphsTuple | GraphSet") -> Int[np.ndarray, "m 2"]:
         )
     code, n = found
     if (ends[0] == ends[1]).any() or (code[1:] == code[:-1]).any():
-        raise ValueError("graph must hold each edge once in each direction and no self-loop, and does not")
+        raise ValueError(
+            "graph must hold each edge once in each direction and no self-loop, and does not"
+        )
     return np.stack(np.divmod(code, n), 1).astype(np.int32)
 
 
@@ -246,19 +272,30 @@ def is_symmetric(graph: Graph) -> bool:
 
 
 def _undirected(senders: np.ndarray, receivers: np.ndarray) -> tuple[np.ndarray, int] | None:
-    """low n + high of the edges that are no loops, sorted, and n; None where one lacks its reverse."""
+    """low n + high of the edges that are no loops, sorted, and n.
+
+    None where one lacks its reverse.
+    """
     n = 1 + int(max(senders.max(initial=0), receivers.max(initial=0)))
     upwards, downwards = senders < receivers, senders > receivers
-    forward, backward = _codes(senders, receivers, n, upwards), _codes(receivers, senders, n, downwards)
+    forward, backward = (
+        _codes(senders, receivers, n, upwards),
+        _codes(receivers, senders, n, downwards),
+    )
     forward.sort(kind="stable")
     backward.sort(kind="stable")
     return (forward, n) if np.array_equal(forward, backward) else None
 
 
 def check_edges(senders: np.ndarray, receivers: np.ndarray, node_graph: np.ndarray) -> None:
-    """Refuse edges beyond the nodes or between graphs, and self-loops; ``node_graph`` [n] is each node's graph."""
+    """Refuse edges beyond the nodes or between graphs, and self-loops.
+
+    ``node_graph`` [n] is each node's graph.
+    """
     if senders.shape != receivers.shape:
-        raise ValueError(f"senders and receivers must pair up, got {senders.shape} and {receivers.shape}")
+        raise ValueError(
+            f"senders and receivers must pair up, got {senders.shape} and {receivers.shape}"
+        )
     n = len(node_graph)
     ends = senders, receivers
     outside = _first(lambda s, r: (s < 0) | (s >= n) | (r < 0) | (r >= n), *ends)
@@ -266,7 +303,9 @@ def check_edges(senders: np.ndarray, receivers: np.ndarray, node_graph: np.ndarr
         pair = senders[outside], receivers[outside]
         inside = [end for end in pair if 0 <= end < n]
         where = f"graph {node_graph[inside[0]]}" if inside else "no graph of the set"
-        raise ValueError(f"edges must join nodes in [0, {n}), got {pair[0]} -> {pair[1]} in {where}")
+        raise ValueError(
+            f"edges must join nodes in [0, {n}), got {pair[0]} -> {pair[1]} in {where}"
+        )
     several = (node_graph != node_graph[:1]).any()
     across = _first(lambda s, r: node_graph[s] != node_graph[r], *ends) if several else None
     if across is not None:
@@ -293,11 +332,17 @@ def _first(holds: Callable[..., np.ndarray], *arrays: np.ndarray) -> int | None:
 def sorted_edges(
     senders: np.ndarray, receivers: np.ndarray, node_graph: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Directed edges, checked, sorted by receiver, then by sender; int32, the arrays themselves where they are."""
+    """Directed edges, checked, sorted by receiver, then by sender.
+
+    Int32, the arrays themselves where they are.
+    """
     check_edges(senders, receivers, node_graph)
     senders, receivers = (end.astype(np.int32, copy=False) for end in (senders, receivers))
     one_after_another = receivers[:-1], senders[:-1], receivers[1:], senders[1:]
-    if _first(lambda r, s, r2, s2: (r2 < r) | ((r2 == r) & (s2 < s)), *one_after_another) is not None:
+    if (
+        _first(lambda r, s, r2, s2: (r2 < r) | ((r2 == r) & (s2 < s)), *one_after_another)
+        is not None
+    ):
         n = len(node_graph)
         code = _codes(receivers, senders, n)
         code.sort(kind="stable")
@@ -315,9 +360,9 @@ def validate_symmetric(
 ) -> tuple[np.ndarray, np.ndarray, int]:
     """Check an undirected graph, or a set of them, with edges in any order; on the host.
 
-    ``node_graph`` [n] is the graph of each node, by default those of ``graph.n_node``. It gives (senders,
-    receivers, num_nodes), sorted by receiver, then by sender: int32, the graph's arrays themselves where they are
-    sorted.
+    ``node_graph`` [n] is the graph of each node, by default those of ``graph.n_node``. It gives
+    (senders, receivers, num_nodes), sorted by receiver, then by sender: int32, the graph's arrays
+    themselves where they are sorted.
     """
     graph = as_graph(graph)
     sizes = np.ravel(np.asarray(graph.n_node))
@@ -325,7 +370,9 @@ def validate_symmetric(
     if node_graph is None:
         node_graph = np.repeat(np.arange(len(sizes)), sizes)
     node_graph = complete(node_graph=node_graph)
-    senders, receivers = sorted_edges(np.asarray(graph.senders), np.asarray(graph.receivers), node_graph)
+    senders, receivers = sorted_edges(
+        np.asarray(graph.senders), np.asarray(graph.receivers), node_graph
+    )
     upwards = senders < receivers
     backward, count = _grouped(senders[~upwards], receivers[~upwards], n)
     if not (
@@ -341,25 +388,33 @@ def validate_symmetric(
     return senders, receivers, n
 
 
-def _codes(first: np.ndarray, second: np.ndarray, n: int, kept: np.ndarray | None = None) -> np.ndarray:
+def _codes(
+    first: np.ndarray, second: np.ndarray, n: int, kept: np.ndarray | None = None
+) -> np.ndarray:
     """first n + second, of edges that are kept; int64."""
-    code, at = np.empty(len(first) if kept is None else int(kept.sum()), np.int64), 0
+    code = np.empty(len(first) if kept is None else int(kept.sum()), np.int64)
+    at = 0
     for some in _blocks(len(first)):
-        ends = (first[some], second[some]) if kept is None else (first[some][kept[some]], second[some][kept[some]])
+        ends = (
+            (first[some], second[some])
+            if kept is None
+            else (first[some][kept[some]], second[some][kept[some]])
+        )
         code[at : at + len(ends[0])] = ends[0].astype(np.int64) * n + ends[1]
         at += len(ends[0])
     return code
 
 
-# --- Sets of graphs --------------------------------------------------------------------------------------------
+# --- Sets of graphs -------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class GraphSet:
     """Labelled graphs, checked; on the host. Made by :meth:`from_edges` or :meth:`from_dataset`.
 
-    Nodes are numbered through the whole set, graph after graph. Edges are directed; an undirected graph has each in
-    both directions. In a noisy graph the edges *into* node i are the neighbour list that user i reported.
+    Nodes are numbered through the whole set, graph after graph. Edges are directed; an undirected
+    graph has each in both directions. In a noisy graph the edges *into* node i are the neighbour
+    list that user i reported.
 
     Attributes:
       senders: int32 [m], as ``receivers``; edges are sorted by receiver, then by sender.
@@ -386,7 +441,8 @@ class GraphSet:
     ) -> "GraphSet":
         """Check a set of graphs and sort its edges.
 
-        ``node_graph`` [n] is the graph of each node, from 0 and non-decreasing, ``labels`` the class of each graph.
+        ``node_graph`` [n] is the graph of each node, from 0 and non-decreasing, ``labels`` the
+        class of each graph.
 
         >>> GraphSet.from_edges([1, 0], [0, 1], [0, 0, 1], [0, 1]).nodes_per_graph.tolist()
         [2, 1]
@@ -395,10 +451,14 @@ class GraphSet:
         node_graph = _whole("node_graph", node_graph)
         senders, receivers = _whole("senders", senders), _whole("receivers", receivers)
         if not len(labels) or not len(node_graph):
-            raise ValueError(f"a graph set must have a graph, got {len(labels)} labels and {len(node_graph)} nodes")
+            raise ValueError(
+                f"a graph set must have a graph, got {len(labels)} labels and {len(node_graph)} nodes"
+            )
         _check_graphs(node_graph, labels)
         return cls(
-            *sorted_edges(senders, receivers, node_graph), node_graph.astype(np.int32), labels.astype(np.int32)
+            *sorted_edges(senders, receivers, node_graph),
+            node_graph.astype(np.int32),
+            labels.astype(np.int32),
         )
 
     @classmethod
@@ -407,7 +467,9 @@ class GraphSet:
         name = getattr(dataset, "name", "the data set")
         node_graph, labels = dataset.node_graph, dataset.y
         if node_graph is None or labels is None:
-            raise ValueError(f"{name} must be a set of labelled graphs, got one without node_graph or y")
+            raise ValueError(
+                f"{name} must be a set of labelled graphs, got one without node_graph or y"
+            )
         return cls.from_edges(dataset.graph.senders, dataset.graph.receivers, node_graph, labels)
 
     def __len__(self) -> int:
@@ -433,9 +495,14 @@ class GraphSet:
 
     @property
     def graph(self) -> jraph.GraphsTuple:
-        """The set as one ``jraph.GraphsTuple`` of many graphs; ``jraph.unbatch_np`` takes it apart."""
+        """The set as one ``jraph.GraphsTuple`` of many graphs.
+
+        ``jraph.unbatch_np`` takes it apart.
+        """
         # Copies: jraph.unbatch_np writes into them.
-        nodes, edges = (each.astype(np.int32) for each in (self.nodes_per_graph, self.edges_per_graph))
+        nodes, edges = (
+            each.astype(np.int32) for each in (self.nodes_per_graph, self.edges_per_graph)
+        )
         return _tuple(self.senders.copy(), self.receivers.copy(), nodes, edges)
 
     def subset(self, indices: ArrayLike | tuple) -> "GraphSet":
@@ -452,7 +519,9 @@ class GraphSet:
         ids(len(self), "one of the graphs", indices=indices)
         distinct, times = np.unique(indices, return_counts=True)
         if times.max() > 1:
-            raise ValueError(f"indices must name each graph once, got graph {distinct[times.argmax()]} twice")
+            raise ValueError(
+                f"indices must name each graph once, got graph {distinct[times.argmax()]} twice"
+            )
         counts, edge_counts = self.nodes_per_graph, self.edges_per_graph
         nodes = _ranges((np.cumsum(counts) - counts)[indices], counts[indices])
         # Sorted by receiver is sorted by graph.
@@ -494,7 +563,9 @@ def _check_graphs(node_graph: np.ndarray, labels: np.ndarray) -> None:
         )
     if node_graph[0] < 0 or node_graph[-1] >= len(labels):
         bad = node_graph[0] if node_graph[0] < 0 else node_graph[-1]
-        raise ValueError(f"labels and graphs disagree: there are {len(labels)} labels, and nodes of graph {bad}")
+        raise ValueError(
+            f"labels and graphs disagree: there are {len(labels)} labels, and nodes of graph {bad}"
+        )
     empty = np.flatnonzero(np.bincount(node_graph, minlength=len(labels)) == 0)
     if len(empty):
         raise ValueError(f"labels and graphs disagree: graph {empty[0]} has a label but no node")

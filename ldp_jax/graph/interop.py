@@ -27,7 +27,10 @@ Names = np.ndarray
 
 
 class NamedGraph(NamedTuple):
-    """An undirected graph of n nodes, and their names [n]: row i of all results is about ``names[i]``."""
+    """An undirected graph of n nodes, and their names [n].
+
+    Row i of all results is about ``names[i]``.
+    """
 
     graph: Graph
     names: Names
@@ -73,33 +76,37 @@ def read(
 ) -> NamedGraph:
     """An undirected graph from another library's object, or from a file of :func:`open_file`.
 
-    ========================================== ===================================== ===========================
-    source                                     nodes, in order                       ``nodes``
-    ========================================== ===================================== ===========================
-    networkx graph, graph file                 ``G.nodes``                           optional: order, isolated ones
-    scipy sparse matrix [n, n]                 its rows                              optional: their names
-    PyTorch Geometric or DGL graph             0, ..., num_nodes - 1                 optional: their names
-    pandas table of two columns, and weight    as they first appear                  optional: order, isolated ones
-    pandas table whose index is its columns    its index                             optional: order, isolated ones
-    array [m, 2], or edge_index [2, m]         the numbers that it holds             needed: n, or the n names
-    ``GraphsTuple``                            0, ..., n - 1                         optional: their names
-    ========================================== ===================================== ===========================
+    ========================================== =====================================
+    =========================== source                                     nodes, in order
+    ``nodes`` ========================================== =====================================
+    =========================== networkx graph, graph file                 ``G.nodes``
+    optional: order, isolated ones scipy sparse matrix [n, n]                 its rows
+    optional: their names PyTorch Geometric or DGL graph             0, ..., num_nodes - 1
+    optional: their names pandas table of two columns, and weight    as they first appear
+    optional: order, isolated ones pandas table whose index is its columns    its index
+    optional: order, isolated ones array [m, 2], or edge_index [2, m]         the numbers that it
+    holds             needed: n, or the n names ``GraphsTuple``                            0, ..., n
+    - 1                         optional: their names ==========================================
+      ===================================== ===========================
 
-    Where networkx or pandas name nodes by the numbers 0 to n - 1, these are in order, as rows of features are.
-    Each edge may be there once, or each in both directions. Anything else is refused, unless ``clean``; so is a
-    directed networkx graph where an edge has no reverse. Tables of other libraries are read by their ``to_pandas``.
+    Where networkx or pandas name nodes by the numbers 0 to n - 1, these are in order, as rows of
+    features are. Each edge may be there once, or each in both directions. Anything else is refused,
+    unless ``clean``; so is a directed networkx graph where an edge has no reverse. Tables of other
+    libraries are read by their ``to_pandas``.
 
-    One rule holds for weights in all sources: those that are not all 1 are refused, unless ``clean``, which leaves
-    out edges of weight 0 and gives the others the weight 1. Weights are what a scipy matrix stores, zeros too, and
-    edge attributes called weight, weights, edge_weight, edge_attr or w, in any case. A table may have a column
-    that is called so, but w. Missing weights, ends and names are refused, as are arrays with masked entries.
+    One rule holds for weights in all sources: those that are not all 1 are refused, unless
+    ``clean``, which leaves out edges of weight 0 and gives the others the weight 1. Weights are
+    what a scipy matrix stores, zeros too, and edge attributes called weight, weights, edge_weight,
+    edge_attr or w, in any case. A table may have a column that is called so, but w. Missing
+    weights, ends and names are refused, as are arrays with masked entries.
 
     Args:
       source: see above.
       nodes: how many nodes there are, or their names.
-      pairs_in: of arrays: ``rows`` [m, 2] or ``columns`` [2, m]; needed where the shape is [2, 2]. A 2 x 2 pandas
-        table of numbers without names is two edges with ``rows``.
-      clean: drop self-loops and weights, merge repeated edges, and take an edge in one direction for both.
+      pairs_in: of arrays: ``rows`` [m, 2] or ``columns`` [2, m]; needed where the shape is [2, 2].
+        A 2 x 2 pandas table of numbers without names is two edges with ``rows``.
+      clean: drop self-loops and weights, merge repeated edges, and take an edge in one direction
+        for both.
 
     ``ValueError`` for other objects, names that do not fit, or edges of no simple undirected graph.
 
@@ -117,13 +124,17 @@ def read(
     n = len(found.names)
     if n == 0:
         raise ValueError("source must have a node, and is an empty graph")
-    weights = {name: _weights(name, values, len(found.pairs)) for name, values in found.weights.items()}
+    weights = {
+        name: _weights(name, values, len(found.pairs)) for name, values in found.weights.items()
+    }
     other = [name for name, values in weights.items() if (values != 1).any()]
     none = [values == 0 for values in weights.values() if values.ndim == 1]
     pairs = found.pairs[~np.any(none, 0)] if none else found.pairs
-    low, high = pairs.min(1), pairs.max(1)
+    low = pairs.min(1)
+    high = pairs.max(1)
     loops = low == high
-    code, upwards = low[~loops] * n + high[~loops], pairs[~loops, 0] == low[~loops]
+    code = low[~loops] * n + high[~loops]
+    upwards = pairs[~loops, 0] == low[~loops]
     forward, repeats = np.unique(code[upwards], return_counts=True)
     backward, more = np.unique(code[~upwards], return_counts=True)
     both = np.intersect1d(forward, backward)
@@ -149,26 +160,28 @@ def open_file(
 ) -> "networkx.Graph | scipy.sparse.coo_array":
     r"""A graph file as another library's object, which :func:`read` takes, as it takes the path itself.
 
-    ================================ ============================= ===========================================
-    ending                           reader                        names
-    ================================ ============================= ===========================================
-    .graphml, .gexf                  networkx                      the ids of the nodes
-    .gml                             networkx                      labels, or ids where not all have their own
-    .net, .paj (Pajek)               networkx                      labels
-    .json (node-link)                networkx                      ids
+    ================================ =============================
+    =========================================== ending                           reader
+    names ================================ =============================
+    =========================================== .graphml, .gexf                  networkx
+    the ids of the nodes .gml                             networkx                      labels, or
+    ids where not all have their own .net, .paj (Pajek)               networkx
+    labels .json (node-link)                networkx                      ids
     .edgelist, .edges, .txt          networkx                      the two words of each line
     .mtx (MatrixMarket)              scipy                         rows, from 0
-    ================================ ============================= ===========================================
+    ================================ =============================
+    ===========================================
 
-    Each may be packed with gzip (.gz). Names in text that are all whole numbers become numbers. A line of an edge
-    list may have a weight, or the attributes that networkx writes; lines that begin with # or % are comments.
+    Each may be packed with gzip (.gz). Names in text that are all whole numbers become numbers. A
+    line of an edge list may have a weight, or the attributes that networkx writes; lines that begin
+    with # or % are comments.
 
     Args:
       path: of the file.
       max_bytes: the most that the file may have, unpacked.
 
-    ``ValueError`` for another ending, which says what reads such a file, and for a file that does not fit;
-    ``ImportError`` where networkx is not installed.
+    ``ValueError`` for another ending, which says what reads such a file, and for a file that does
+    not fit; ``ImportError`` where networkx is not installed.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -181,16 +194,19 @@ def open_file(
 
 
 def read_numbered(source: object) -> Graph | None:
-    """The graph of an object that can be read in one way alone, or None: no message may name a private edge.
+    """The graph of an object that can be read in one way alone, or None.
 
-    A networkx graph of the nodes 0, ..., n - 1; a scipy matrix, PyTorch Geometric or DGL graph that holds each edge
-    in both directions: an edge in one of them alone may be a directed one.
+    No message may name a private edge.
+
+    A networkx graph of the nodes 0, ..., n - 1; a scipy matrix, PyTorch Geometric or DGL graph that
+    holds each edge in both directions: an edge in one of them alone may be a directed one.
 
     >>> both, one = scipy.sparse.csr_array([[0, 1], [1, 0]]), scipy.sparse.csr_array([[0, 1], [0, 0]])
     >>> read_numbered(both).senders.tolist(), read_numbered(one)
     ([1, 0], None)
     """
-    of_networkx, names = validate.is_of("networkx", source), None
+    of_networkx = validate.is_of("networkx", source)
+    names = None
     try:
         if of_networkx:
             names = range(len(found := set(cast("networkx.Graph", source).nodes)))
@@ -222,8 +238,11 @@ def to_scipy(graph: Graph) -> scipy.sparse.csr_array:
     >>> to_scipy(graphs.from_edges([[0, 1]], num_nodes=2)).toarray().tolist()
     [[0.0, 1.0], [1.0, 0.0]]
     """
-    n, (senders, receivers) = graphs.num_nodes(graph), to_edge_index(graph)
-    return scipy.sparse.csr_array((np.ones(len(senders), np.float32), (receivers, senders)), shape=(n, n))
+    n = graphs.num_nodes(graph)
+    senders, receivers = to_edge_index(graph)
+    return scipy.sparse.csr_array(
+        (np.ones(len(senders), np.float32), (receivers, senders)), shape=(n, n)
+    )
 
 
 def to_networkx(graph: Graph, names: Names | None = None) -> "networkx.Graph":
@@ -255,10 +274,18 @@ def to_table(names: Names, columns: Mapping[str, np.ndarray]) -> "pandas.DataFra
     for name, given in columns.items():
         values = np.asarray(given)
         if len(values) != len(names):
-            raise ValueError(f"column {name!r} must have {len(names)} rows, one a name, got {len(values)}")
-        new = {name: values} if values.ndim == 1 else {f"{name}{k}": values[:, k] for k in range(values.shape[1])}
+            raise ValueError(
+                f"column {name!r} must have {len(names)} rows, one a name, got {len(values)}"
+            )
+        new = (
+            {name: values}
+            if values.ndim == 1
+            else {f"{name}{k}": values[:, k] for k in range(values.shape[1])}
+        )
         if twice := made.keys() & new:
-            raise ValueError(f"columns must have names of their own, got {', '.join(sorted(twice))} twice")
+            raise ValueError(
+                f"columns must have names of their own, got {', '.join(sorted(twice))} twice"
+            )
         made |= new
     return pandas.DataFrame(made, index=pandas.Index(names, name="user"))
 
@@ -283,7 +310,9 @@ def _parse(source: object, nodes: int | Iterable | None, pairs_in: str | None) -
         return _parse_table(cast("pandas.DataFrame", source), nodes, pairs_in)
     if isinstance(source, (list, tuple)) or hasattr(source, "__array__"):  # tensors too
         if nodes is None:
-            raise ValueError("nodes must say how many nodes there are, or their names: an array has edges alone")
+            raise ValueError(
+                "nodes must say how many nodes there are, or their names: an array has edges alone"
+            )
         names = np.arange(nodes) if isinstance(nodes, (int, np.integer)) else _named(None, nodes)
         if names.dtype.kind in "iu" and (names != np.arange(len(names))).any():
             raise ValueError(
@@ -294,10 +323,16 @@ def _parse(source: object, nodes: int | Iterable | None, pairs_in: str | None) -
     if isinstance(source, _Geometric) and hasattr(source, "edge_index"):
         given = {name: getattr(source, name, None) for name in _WEIGHTS}
         weights = {name: values for name, values in given.items() if values is not None}
-        return _numbered(_host(source.edge_index, "edge_index").T, int(source.num_nodes), nodes, weights)
+        return _numbered(
+            _host(source.edge_index, "edge_index").T, int(source.num_nodes), nodes, weights
+        )
     if isinstance(source, _Dgl):
         pairs = np.stack([_host(end, "edges") for end in source.edges()], 1)
-        weights = {name: values for name, values in getattr(source, "edata", {}).items() if _is_weight(name)}
+        weights = {
+            name: values
+            for name, values in getattr(source, "edata", {}).items()
+            if _is_weight(name)
+        }
         return _numbered(pairs, int(source.num_nodes()), nodes, weights)
     raise ValueError(
         "source must be a networkx graph, a scipy sparse matrix, a pandas table, an array of edges, a GraphsTuple, "
@@ -320,7 +355,9 @@ def _weights(name: str, values: object, count: int) -> np.ndarray:
         except (TypeError, ValueError):
             array = np.full(array.shape, np.nan)
     if array.shape[:1] != (count,) or np.isnan(array).any():
-        raise ValueError(f"weights in {name!r} must be a number for each edge, and are not: some may be missing")
+        raise ValueError(
+            f"weights in {name!r} must be a number for each edge, and are not: some may be missing"
+        )
     return array
 
 
@@ -340,13 +377,17 @@ def _parse_networkx(graph: "networkx.Graph", nodes: int | Iterable | None) -> _S
     return _Source(pairs, names, weights, graph.is_directed())
 
 
-def _parse_table(table: "pandas.DataFrame", nodes: int | Iterable | None, pairs_in: str | None) -> _Source:
+def _parse_table(
+    table: "pandas.DataFrame", nodes: int | Iterable | None, pairs_in: str | None
+) -> _Source:
     import pandas
 
     if isinstance(nodes, (int, np.integer)):
         raise ValueError("nodes must be names, as the table has them, got a number")
     if pairs_in == "columns":
-        raise ValueError("pairs_in must be 'rows' of a table, which has an edge a row: table.T turns another")
+        raise ValueError(
+            "pairs_in must be 'rows' of a table, which has an edge a row: table.T turns another"
+        )
     if _is_matrix(table, pairs_in):
         return _parse_adjacency(table, nodes)
     weights = {}
@@ -368,8 +409,16 @@ def _parse_table(table: "pandas.DataFrame", nodes: int | Iterable | None, pairs_
 
 
 def _is_matrix(table: "pandas.DataFrame", pairs_in: str | None) -> bool:
-    """Whether the index of a table holds the names of its columns; ``ValueError`` for what may be two edges too."""
-    if pairs_in or table.ndim != 2 or table.shape[0] != table.shape[1] or {*table.index} != {*table.columns}:
+    """Whether the index of a table holds the names of its columns.
+
+    ``ValueError`` for what may be two edges too.
+    """
+    if (
+        pairs_in
+        or table.ndim != 2
+        or table.shape[0] != table.shape[1]
+        or {*table.index} != {*table.columns}
+    ):
         return False
     if list(table.index) != [0, 1] or list(table.columns) != [0, 1]:
         return True
@@ -395,7 +444,9 @@ def _found(ends: np.ndarray, names: Names) -> np.ndarray:
     """The place of each end among the names."""
     import pandas
 
-    places = pandas.Index(names, tupleize_cols=False).get_indexer(pandas.Index(ends, tupleize_cols=False))
+    places = pandas.Index(names, tupleize_cols=False).get_indexer(
+        pandas.Index(ends, tupleize_cols=False)
+    )
     if (places < 0).any():
         raise _unnamed(set(ends[places < 0]))
     return places.astype(np.int64)
@@ -419,17 +470,28 @@ def _rows(edges: np.ndarray, pairs_in: str | None, n: int) -> np.ndarray:
         )
     columns = pairs_in == "columns" if pairs_in else edges.shape[0] == 2
     if edges.shape[0 if columns else 1] != 2:
-        raise ValueError(f"source must have shape {'[2, m]' if columns else '[m, 2]'}, got {edges.shape}")
-    validate.ids(n, "one of the nodes", source=edges)  # in 64 bits a larger number would be negative
+        raise ValueError(
+            f"source must have shape {'[2, m]' if columns else '[m, 2]'}, got {edges.shape}"
+        )
+    validate.ids(
+        n, "one of the nodes", source=edges
+    )  # in 64 bits a larger number would be negative
     return (edges.T if columns else edges).astype(np.int64)
 
 
 def _numbered(
-    pairs: np.ndarray, n: int, nodes: int | Iterable | None, weights: Mapping[str, object] | None = None
+    pairs: np.ndarray,
+    n: int,
+    nodes: int | Iterable | None,
+    weights: Mapping[str, object] | None = None,
 ) -> _Source:
     nodes = _given_names(nodes, n)
-    if pairs.size and (pairs.ndim != 2 or pairs.shape[1] != 2 or not np.issubdtype(pairs.dtype, np.integer)):
-        raise ValueError(f"edge_index must be integers of shape [2, m], got {pairs.dtype} of {pairs.ndim} axes")
+    if pairs.size and (
+        pairs.ndim != 2 or pairs.shape[1] != 2 or not np.issubdtype(pairs.dtype, np.integer)
+    ):
+        raise ValueError(
+            f"edge_index must be integers of shape [2, m], got {pairs.dtype} of {pairs.ndim} axes"
+        )
     validate.ids(n, "one of the nodes", edge_index=pairs)
     return _Source(pairs.reshape(-1, 2).astype(np.int64), _named(n, nodes), weights or {})
 
@@ -450,10 +512,16 @@ def _named(n: int | None, names: Iterable | None) -> Names:
     if isinstance(names, (set, frozenset)):
         raise ValueError("nodes must be names in order, and a set has none")
     if hasattr(names, "columns"):
-        raise ValueError("nodes must be names, got a table, which may be its index or a column: give that")
-    listed = [name.item() if isinstance(name, np.generic) else name for name in validate.names(names)]
+        raise ValueError(
+            "nodes must be names, got a table, which may be its index or a column: give that"
+        )
+    listed = [
+        name.item() if isinstance(name, np.generic) else name for name in validate.names(names)
+    ]
     # Names of one simple type make an array of it; tuples stay names.
-    simple = len({type(name) for name in listed}) <= 1 and isinstance(listed[0] if listed else 0, (str, int))
+    simple = len({type(name) for name in listed}) <= 1 and isinstance(
+        listed[0] if listed else 0, (str, int)
+    )
     made = np.array(listed) if simple else np.empty(0)
     # Whole numbers of 64 bits, and words that end in NUL, stay as they are.
     if not simple or made.dtype.kind == "f" or made.tolist() != listed:
@@ -465,18 +533,25 @@ def _named(n: int | None, names: Iterable | None) -> Names:
         raise ValueError("nodes must name each node once, and repeat some")
     numbers = set() if simple else {str(name) for name in listed if isinstance(name, int)}
     if both := numbers.intersection(name for name in listed if isinstance(name, str)):
-        raise ValueError(f"nodes must name each node once, got {min(both)!r} as a number and as text: astype(str)")
+        raise ValueError(
+            f"nodes must name each node once, got {min(both)!r} as a number and as text: astype(str)"
+        )
     return made
 
 
 def _in_order(names: Iterable) -> list:
-    """Names as they come; the numbers 0 to n - 1 ascending: whoever uses these has other rows by them."""
+    """Names as they come.
+
+    The numbers 0 to n - 1 ascending: whoever uses these has other rows by them.
+    """
     listed = list(names)
     return sorted(listed) if set(listed) == set(range(len(listed))) else listed
 
 
 def _unnamed(ends: set) -> ValueError:
-    return ValueError(f"nodes must name every node of the source, and miss {len(ends)}, as {next(iter(ends))!r}")
+    return ValueError(
+        f"nodes must name every node of the source, and miss {len(ends)}, as {next(iter(ends))!r}"
+    )
 
 
 def _host(values: object, name: str) -> np.ndarray:

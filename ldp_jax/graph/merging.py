@@ -1,9 +1,10 @@
 """Nodes that no sum over neighbours can tell apart, as one node with a count.
 
-Where all nodes start alike, nodes of one class of a stable colouring have equal rows in every layer of a network
-that adds up neighbours. Leaves of one hub are such a class, and isolated nodes are another.
-Reference: Xu et al., How powerful are graph neural networks? (ICLR 2019), lemma 2: no such network tells apart what
-colour refinement does not.
+Where all nodes start alike, nodes of one class of a stable colouring have equal rows in every layer
+of a network that adds up neighbours. Leaves of one hub are such a class, and isolated nodes are
+another.
+Reference: Xu et al., How powerful are graph neural networks? (ICLR 2019), lemma 2: no such network
+tells apart what colour refinement does not.
 """
 
 from typing import NamedTuple
@@ -17,10 +18,13 @@ _ROUNDS = 32  # a graph whose colouring is not stable after as many keeps all of
 
 
 class Merged(NamedTuple):
-    """A graph set of fewer nodes, in the order of the first node of each; edges may repeat and be loops.
+    """A graph set of fewer nodes, in the order of the first node of each.
+
+    Edges may repeat and be loops.
 
     Attributes:
-      senders: int32 [m], as ``receivers``, sorted by receiver: each node's sum is that of the whole graph.
+      senders: int32 [m], as ``receivers``, sorted by receiver: each node's sum is that of the whole
+        graph.
       node_graph: int32 [n], non-decreasing.
       count: int32 [n], for how many nodes each one stands.
     """
@@ -53,7 +57,10 @@ def merged(graph_set: GraphSet) -> Merged:
 
 
 def _firsts(graph_set: GraphSet) -> np.ndarray:
-    """The first node of each node's class; each node itself in a graph whose classes are not stable."""
+    """The first node of each node's class.
+
+    Each node itself in a graph whose classes are not stable.
+    """
     senders, receivers, node_graph = graph_set.senders, graph_set.receivers, graph_set.node_graph
     nodes = np.arange(len(node_graph))
     start = np.searchsorted(receivers, np.append(nodes, len(nodes)))
@@ -70,15 +77,20 @@ def _firsts(graph_set: GraphSet) -> np.ndarray:
     return np.where(unstable[node_graph], nodes, leader)
 
 
-def _colours(senders: np.ndarray, start: np.ndarray, node_graph: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _colours(
+    senders: np.ndarray, start: np.ndarray, node_graph: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """The first node of each colour and the colour of each node, refined by the colours of its senders."""
     draws = np.random.default_rng(0)
-    found, colour = 0, node_graph
+    found = 0
+    colour = node_graph
     for _ in range(_ROUNDS):
         own, sent = draws.integers(-(2**63), 2**63, (2, int(colour.max()) + 1))
         total = np.append(0, np.cumsum(sent[colour[senders]]))  # modulo 2^64
         _, first, colour = np.unique(
-            own[colour] + total[start[1:]] - total[start[:-1]], return_index=True, return_inverse=True
+            own[colour] + total[start[1:]] - total[start[:-1]],
+            return_index=True,
+            return_inverse=True,
         )
         if len(first) == found:
             break

@@ -1,8 +1,8 @@
 """How sets of graphs are packed into a few static shapes, so that an epoch is one compiled program.
 
-Nodes that no sum over neighbours can tell apart are one node with a count. Graphs are sorted by size and cut into
-strata of as many graphs as there are batches; each batch gets one random graph of each stratum, so that all are
-nearly of one size.
+Nodes that no sum over neighbours can tell apart are one node with a count. Graphs are sorted by
+size and cut into strata of as many graphs as there are batches; each batch gets one random graph of
+each stratum, so that all are nearly of one size.
 """
 
 from functools import partial
@@ -20,18 +20,35 @@ from ldp_jax.core.pytree import pytree, static
 from ldp_jax.core.sharding import divided_by
 from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import Array, Graph, PRNGKey
-from ldp_jax.graph.aggregation import NeighbourRows, Segments, gather_sum, has_long, rows_of_neighbours
+from ldp_jax.graph.aggregation import (
+    NeighbourRows,
+    Segments,
+    gather_sum,
+    has_long,
+    rows_of_neighbours,
+)
 from ldp_jax.graph.graphs import GraphSet, as_graph
 from ldp_jax.graph.merging import Merged, merged
 
-__all__ = ["Batch", "GraphSet", "Packed", "Shape", "assemble", "deal", "from_graphs", "pack", "whole"]
+__all__ = [
+    "Batch",
+    "GraphSet",
+    "Packed",
+    "Shape",
+    "assemble",
+    "deal",
+    "from_graphs",
+    "pack",
+    "whole",
+]
 
 __dir__ = lambda: __all__
 
 
 _POOL = 16  # nodes that a readout adds up before the sum goes back to memory
 
-# Deals that a shape is measured by; later ones that do not fit, up to a fifth of them, are drawn again
+# Deals that a shape is measured by; later ones that do not fit, up to a fifth of them, are drawn
+# again
 _TRIALS = 32
 
 _DRAWS = 100  # after as many deals in a row that do not fit comes the deal by size, which does
@@ -42,14 +59,14 @@ def _starts(counts: np.ndarray) -> np.ndarray:
     return np.concatenate([[0], np.cumsum(counts)])
 
 
-# --- Layout ----------------------------------------------------------------------------------------------------
+# --- Layout ---------------------------------------------------------------------------------------
 
 
 class Shape(NamedTuple):
     """The static shape of some ``batches``: the room of each.
 
-    ``rows`` are of neighbours after a node's first ones, ``rows_out`` the same for the reversed edges. ``part`` is
-    the room of each of the devices that share a batch, where there are several.
+    ``rows`` are of neighbours after a node's first ones, ``rows_out`` the same for the reversed
+    edges. ``part`` is the room of each of the devices that share a batch, where there are several.
     """
 
     batches: int
@@ -63,7 +80,10 @@ class Shape(NamedTuple):
 
 @pytree
 class _Graded:
-    """``NeighbourRows`` of a whole set, numbered within each graph; -1 if free. ``start`` is by graph."""
+    """``NeighbourRows`` of a whole set, numbered within each graph; -1 if free.
+
+    ``start`` is by graph.
+    """
 
     first: Array
     more: Array
@@ -74,7 +94,9 @@ class _Graded:
 
 @pytree
 class Packed:
-    """A graph set laid out for compiled training; made by :func:`pack`. Pass it to compiled code as an argument.
+    """A graph set laid out for compiled training; made by :func:`pack`.
+
+    Pass it to compiled code as an argument.
 
     Attributes:
       labels: int32 [graphs + 1]; the last is the empty graph, which fills free places.
@@ -82,9 +104,11 @@ class Packed:
       node_start: int32 [graphs + 2], the places of the nodes of each graph.
       node_count: float32, for how many nodes each place stands.
       strata: int32 [slots, batches], the graphs by falling size; ``graphs`` is the empty one.
-      sizes: int32 [graphs + 1, 5], the room of each graph in the last five fields of :class:`Shape`.
+      sizes: int32 [graphs + 1, 5], the room of each graph in the last five fields of
+        :class:`Shape`.
       into: rows of the senders of each node.
-      out: rows of the receivers of each node; None where ``into`` serves both: of a symmetric set, not merged.
+      out: rows of the receivers of each node; None where ``into`` serves both: of a symmetric set,
+        not merged.
       shapes: the shapes of the batches, in the order of the columns of ``strata``.
       over: the devices that share each batch.
     """
@@ -107,17 +131,20 @@ class Packed:
 class Batch(NamedTuple):
     """Some graphs side by side, padded to a static shape: the input of a graph model.
 
-    A place of a node stands for one or several, whose rows are equal in every layer of a model that starts from
-    equal rows. Statistics over nodes must weigh by ``node_count``; a draw for a place is one for all of its nodes.
+    A place of a node stands for one or several, whose rows are equal in every layer of a model that
+    starts from equal rows. Statistics over nodes must weigh by ``node_count``; a draw for a place
+    is one for all of its nodes.
 
-    Where devices share it, nodes are those of one device after the other, and ``nodes_per_graph``, ``node_graph``,
-    ``into`` and ``out`` have a leading axis of devices; the first one has the first graph, the next one the second.
+    Where devices share it, nodes are those of one device after the other, and ``nodes_per_graph``,
+    ``node_graph``, ``into`` and ``out`` have a leading axis of devices; the first one has the first
+    graph, the next one the second.
 
     Attributes:
       labels: int32 [graphs]; 0 in free places.
       graph_mask: bool [graphs], which places hold a graph.
       nodes_per_graph: float32 [graphs]; 0 in free places.
-      node_graph: int32 [nodes], the place of each node's graph, non-decreasing; ``graphs`` where padded.
+      node_graph: int32 [nodes], the place of each node's graph, non-decreasing; ``graphs`` where
+        padded.
       node_count: float32 [nodes], for how many nodes each place stands; 0 where padded.
       into: the senders of each node.
       out: the rows of the reversed edges; None where those of ``into`` serve.
@@ -134,19 +161,33 @@ class Batch(NamedTuple):
     __repr__ = by_shapes
 
     def sum_neighbours(self, h: Float[Array, "nodes d"]) -> Float[Array, "nodes d"]:
-        """The sum of ``h`` over the senders of each node's edges; 0 for padding. Differentiable in both modes."""
+        """The sum of ``h`` over the senders of each node's edges; 0 for padding.
+
+        Differentiable in both modes.
+        """
         if isinstance(self.into, Segments):
             return self.into.sum(h)
-        parts, total = h.reshape(*self.node_graph.shape, h.shape[1]), NeighbourRows.sum
-        return (total if parts.ndim == 2 else jax.vmap(total))(self.into, parts, self.out).reshape(h.shape)
+        parts = h.reshape(*self.node_graph.shape, h.shape[1])
+        total = NeighbourRows.sum
+        return (total if parts.ndim == 2 else jax.vmap(total))(self.into, parts, self.out).reshape(
+            h.shape
+        )
 
     def mean_nodes(self, h: Float[Array, "nodes d"]) -> Float[Array, "graphs d"]:
-        """The mean of ``h`` over the nodes of each graph; 0 in free places. ``h`` has ``jax.grad`` alone."""
-        h, counts = h * self.node_count[:, None], self.nodes_per_graph
+        """The mean of ``h`` over the nodes of each graph; 0 in free places.
+
+        ``h`` has ``jax.grad`` alone.
+        """
+        h = h * self.node_count[:, None]
+        counts = self.nodes_per_graph
         parts = h.reshape(*self.node_graph.shape, h.shape[1])
         total = (_pool if parts.ndim == 2 else jax.vmap(_pool))(parts, self.node_graph, counts)
         means = total / jnp.maximum(counts, 1.0)[..., None]
-        return means if parts.ndim == 2 else means.swapaxes(0, 1).reshape(-1, h.shape[1])[: len(self.labels)]
+        return (
+            means
+            if parts.ndim == 2
+            else means.swapaxes(0, 1).reshape(-1, h.shape[1])[: len(self.labels)]
+        )
 
 
 @jax.custom_vjp
@@ -177,7 +218,10 @@ _pool.defvjp(_pool_forward, _pool_backward)
 
 
 def _runs(counts: Array, size: int) -> tuple[Array, Array, Array]:
-    """Lay runs of ``counts`` places side by side: the run of each place, its place therein, whether it has one."""
+    """Lay runs of ``counts`` places side by side.
+
+    The run of each place, its place therein, whether it has one.
+    """
     ends = jnp.cumsum(counts)
     place = jnp.arange(size, dtype=jnp.int32)
     run = jnp.searchsorted(ends, place, side="right").astype(jnp.int32)
@@ -187,13 +231,19 @@ def _runs(counts: Array, size: int) -> tuple[Array, Array, Array]:
 
 
 def pack(
-    graph_set: GraphSet, batch_size: int, *, shapes: int = 2, mesh: Mesh | None = None, merge: bool = True
+    graph_set: GraphSet,
+    batch_size: int,
+    *,
+    shapes: int = 2,
+    mesh: Mesh | None = None,
+    merge: bool = True,
 ) -> Packed:
     """Lay a graph set out for batches of a few static shapes; on the host, once.
 
-    Batches have at most ``batch_size`` graphs, and nearly equally many. They have at most ``shapes`` shapes; each
-    is compiled, and more of them waste less. :func:`deal` repeats a draw that does not fit. All devices of a
-    ``mesh`` share each batch, which has the graphs that it has on one. Without ``merge`` each node has a place.
+    Batches have at most ``batch_size`` graphs, and nearly equally many. They have at most
+    ``shapes`` shapes; each is compiled, and more of them waste less. :func:`deal` repeats a draw
+    that does not fit. All devices of a ``mesh`` share each batch, which has the graphs that it has
+    on one. Without ``merge`` each node has a place.
 
     >>> pairs = GraphSet.from_edges([1, 0, 3, 2], [0, 1, 2, 3], [0, 0, 1, 1, 2], [0, 1, 1])
     >>> pack(pairs, batch_size=2).shapes
@@ -201,13 +251,18 @@ def pack(
     """
     validate.integer_in(1, batch_size=batch_size, shapes=shapes)
     if mesh is not None and mesh.is_multi_process:
-        raise ValueError("mesh must be of devices of one process: batches are not shared by several")
+        raise ValueError(
+            "mesh must be of devices of one process: batches are not shared by several"
+        )
     graphs = len(graph_set)
     senders, receivers, node_graph, count = merged(graph_set) if merge else _unmerged(graph_set)
-    nodes, edges = (np.bincount(values, minlength=graphs) for values in (node_graph, node_graph[receivers]))
+    nodes, edges = (
+        np.bincount(values, minlength=graphs) for values in (node_graph, node_graph[receivers])
+    )
     first = _starts(nodes)[node_graph]
     into, rows = _neighbours(senders, receivers, node_graph, first, graphs)
-    out, rows_out = None, rows
+    out = None
+    rows_out = rows
     if len(node_graph) < len(graph_set.node_graph) or not graph_set.symmetric:
         order = np.lexsort((receivers, senders))
         out, rows_out = _neighbours(receivers[order], senders[order], node_graph, first, graphs)
@@ -220,13 +275,18 @@ def pack(
     sizes[:graphs] = np.stack([np.ones(graphs, np.int64), nodes, edges, rows, rows_out], 1)
     loads = _trial_loads(sizes, strata)
     top = (nodes + edges)[strata[0]]
-    found, parts = [], 1 if mesh is None else mesh.size
+    found = []
+    parts = 1 if mesh is None else mesh.size
     largest = np.pad(sizes[strata].max(1), ((0, -slots % parts), (0, 0)))
     for begin, end in _classes(top, shapes):
         room = loads[begin:end].max(0)
         room[0] = slots
         largest[0] = sizes[strata[0, begin:end]].max(0)  # the other strata are dealt to all shapes
-        part = None if mesh is None else Shape(1, *largest.reshape(-1, parts, 5).sum(0).max(0).tolist())
+        part = (
+            None
+            if mesh is None
+            else Shape(1, *largest.reshape(-1, parts, 5).sum(0).max(0).tolist())
+        )
         found.append(Shape(end - begin, *room.tolist(), part=part))
     return Packed(
         labels=_int32(np.append(graph_set.labels, 0)),
@@ -239,7 +299,9 @@ def pack(
         out=out,
         shapes=tuple(found),
         # Of automatic axes, whatever those of the mesh are: programs index rows.
-        over=None if mesh is None else NamedSharding(Mesh(mesh.devices, mesh.axis_names), P(mesh.axis_names)),
+        over=None
+        if mesh is None
+        else NamedSharding(Mesh(mesh.devices, mesh.axis_names), P(mesh.axis_names)),
     )
 
 
@@ -263,21 +325,33 @@ def _int32(values: np.ndarray) -> Array:
 
 
 def _neighbours(
-    senders: np.ndarray, receivers: np.ndarray, node_graph: np.ndarray, first_node: np.ndarray, graphs: int
+    senders: np.ndarray,
+    receivers: np.ndarray,
+    node_graph: np.ndarray,
+    first_node: np.ndarray,
+    graphs: int,
 ) -> tuple[_Graded, np.ndarray]:
-    """Rows of the senders of each node, from edges sorted by receiver; and how many rows each graph has."""
+    """Rows of the senders of each node, from edges sorted by receiver.
+
+    And how many rows each graph has.
+    """
     n = len(node_graph)
     degree = np.bincount(receivers, minlength=n)
     local, start = senders - first_node[senders], np.cumsum(degree) - degree
     first, more, node = rows_of_neighbours(local, start, degree, _widths(degree), free=-1)
     per_graph = np.bincount(node_graph[node], minlength=graphs)
     made = jnp.asarray(first), jnp.asarray(more), _int32(node - first_node[node])
-    start = np.append(_starts(per_graph), len(node))  # of no graph, which free places name, there are no rows
+    start = np.append(
+        _starts(per_graph), len(node)
+    )  # of no graph, which free places name, there are no rows
     return _Graded(*made, _int32(start), long=has_long(node)), per_graph
 
 
 def _widths(degree: np.ndarray) -> tuple[int, int]:
-    """How many first neighbours, and how many in a further row: the least work for these degrees."""
+    """How many first neighbours, and how many in a further row.
+
+    The least work for these degrees.
+    """
     # A row's sum goes back to memory by a scatter, which costs about as much as four gathers.
     choices = [(head, width) for head in (1, 2, 4, 8, 16) for width in (2, 4, 8, 16)]
     work = [
@@ -303,21 +377,25 @@ def _classes(sizes: np.ndarray, most: int) -> list[tuple[int, int]]:
         cuts.append((now[n], cost.argmin(0)))
         best = now
     pieces = int(np.argmin([value for value, _ in cuts]))  # the fewest on ties
-    end, runs = n, []
+    end = n
+    runs = []
     for _, begin in reversed(cuts[: pieces + 1]):
         runs.append((int(begin[end]), end))
         end = int(begin[end])
     return runs[::-1]
 
 
-# --- Batches ---------------------------------------------------------------------------------------------------
+# --- Batches --------------------------------------------------------------------------------------
 
 
 @jax.jit
 def deal(packed: Packed, key: PRNGKey | None = None) -> tuple[Int[Array, "batches slots"], ...]:
-    """Draw which graphs share a batch, and in which order the batches come; without a key in the order of size.
+    """Draw which graphs share a batch, and in which order the batches come.
 
-    For each shape the graphs of its batches, int32 [batches, slots], each once; free places hold their number.
+    Without a key in the order of size.
+
+    For each shape the graphs of its batches, int32 [batches, slots], each once; free places hold
+    their number.
     """
     strata = packed.strata
     kind = np.repeat(np.arange(len(packed.shapes)), [shape.batches for shape in packed.shapes])
@@ -326,7 +404,8 @@ def deal(packed: Packed, key: PRNGKey | None = None) -> tuple[Int[Array, "batche
 
         def draw(attempt: Array) -> Array:
             order = random.uniform(random.fold_in(key, attempt), strata.shape)
-            # The largest graphs of the batches decide the shapes: they move within their shape alone.
+            # The largest graphs of the batches decide the shapes: they move within their shape
+            # alone.
             order = order.at[0].add(jnp.asarray(kind, jnp.float32))
             return jnp.take_along_axis(strata, jnp.argsort(order, axis=1), axis=1)
 
@@ -344,14 +423,18 @@ def deal(packed: Packed, key: PRNGKey | None = None) -> tuple[Int[Array, "batche
 @partial(jax.jit, static_argnames="shape")
 def assemble(packed: Packed, graphs: Int[Array | np.ndarray, " slots"], shape: Shape) -> Batch:
     """Put ``graphs`` that :func:`deal` drew for ``shape`` side by side in one batch, which devices may share."""
-    graphs, over = jnp.asarray(graphs), packed.over
+    graphs = jnp.asarray(graphs)
+    over = packed.over
     if over is None or shape.part is None:
         return _assemble(packed, graphs, shape)
     filled = jnp.pad(graphs, (0, -len(graphs) % over.mesh.size), constant_values=len(packed))
-    each = jax.vmap(partial(_assemble, packed, shape=shape.part))(filled.reshape(-1, over.mesh.size).T)
+    each = jax.vmap(partial(_assemble, packed, shape=shape.part))(
+        filled.reshape(-1, over.mesh.size).T
+    )
     each = jax.tree.map(lambda leaf: divided_by(leaf, over), each)
     # Each node with its device; each graph in its place, which dropout knows.
-    count, labels = each.node_count.reshape(-1), packed.labels[graphs]
+    count = each.node_count.reshape(-1)
+    labels = packed.labels[graphs]
     return each._replace(labels=labels, graph_mask=graphs < len(packed), node_count=count)
 
 
@@ -396,12 +479,16 @@ def whole(graph_set: GraphSet) -> Batch:
 def from_graphs(
     graph: Graph, labels: Int[Array | np.ndarray, " graphs"] | None = None, *, padded: bool = False
 ) -> Batch:
-    """A ``jraph.GraphsTuple`` of one or more graphs, as ``jraph.batch`` makes it, as a batch; traced or not.
+    """A ``jraph.GraphsTuple`` of one or more graphs, as ``jraph.batch`` makes it, as a batch.
+
+    Traced or not.
 
     Args:
-      graph: edges in any order; its ``nodes``, where there are any, give the number of nodes, and nothing else.
+      graph: edges in any order; its ``nodes``, where there are any, give the number of nodes, and
+        nothing else.
       labels: int [graphs], 0 by default; of padding graphs anything.
-      padded: by ``jraph.pad_with_graphs``: the last graph with a node, and all after it, are padding.
+      padded: by ``jraph.pad_with_graphs``: the last graph with a node, and all after it, are
+        padding.
 
     >>> from ldp_jax.graph import graphs
     >>> batch = from_graphs(graphs.from_edges([[0, 1], [1, 2]], num_nodes=4))
@@ -415,13 +502,18 @@ def from_graphs(
     elif validate.concrete(graph.n_node):
         n = int(np.sum(np.asarray(graph.n_node)))
     else:
-        raise ValueError("graph must have nodes where it is traced: an array [n, ...] that says how many there are")
+        raise ValueError(
+            "graph must have nodes where it is traced: an array [n, ...] that says how many there are"
+        )
     counts = jnp.asarray(graph.n_node, jnp.int32)
     places = jnp.arange(len(counts))
     real = places < (len(counts) - 1 - jnp.argmax(counts[::-1] > 0) if padded else len(counts))
     counts = jnp.where(real, counts, 0)
     run, _, inside = _runs(counts, n)
-    senders, receivers = jnp.asarray(graph.senders, jnp.int32), jnp.asarray(graph.receivers, jnp.int32)
+    senders, receivers = (
+        jnp.asarray(graph.senders, jnp.int32),
+        jnp.asarray(graph.receivers, jnp.int32),
+    )
     receivers = jnp.where(receivers < counts.sum(), receivers, n)
     order = jnp.argsort(receivers, stable=True)
     known = jnp.zeros(len(counts), jnp.int32) if labels is None else jnp.asarray(labels, jnp.int32)

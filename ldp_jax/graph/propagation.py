@@ -1,9 +1,12 @@
-r"""Personalized PageRank on the server: :math:`Z = \sum_l \alpha (1-\alpha)^l (D^{r-1} A D^{-r})^l X`.
+r"""Personalized PageRank on the server.
 
-Z solves :math:`(I - (1-\alpha) P) Z = \alpha X`, :math:`P = D^{r-1} A D^{-r}`, whose spectrum is within [-1, 1]:
-Chebyshev semi-iteration reaches an error of 1e-5 in 26 products at alpha = 0.1 where the power series needs 110.
-The iteration runs on :math:`W = D^{-r} Z`, for which the operator is :math:`D^{-1} A` whatever r is: no edge
-weights, one division a row. A node without edges keeps z = alpha x.
+:math:`Z = \sum_l \alpha (1-\alpha)^l (D^{r-1} A D^{-r})^l X`.
+
+Z solves :math:`(I - (1-\alpha) P) Z = \alpha X`, :math:`P = D^{r-1} A D^{-r}`, whose spectrum is
+within [-1, 1]: Chebyshev semi-iteration reaches an error of 1e-5 in 26 products at alpha = 0.1
+where the power series needs 110. The iteration runs on :math:`W = D^{-r} Z`, for which the operator
+is :math:`D^{-1} A` whatever r is: no edge weights, one division a row. A node without edges keeps z
+= alpha x.
 """
 
 import dataclasses
@@ -49,7 +52,9 @@ __dir__ = lambda: __all__
 
 
 OperatorLayout = Literal["auto", "segment", "ell"]
-"""How a product is made (:func:`operator`): by a sorted segment sum, or by gathers of padded rows."""
+"""How a product is made (:func:`operator`): by a sorted segment sum, or by gathers of padded
+rows.
+"""
 Normalisation = Literal["mean", "symmetric"]
 
 _DENSE = 40
@@ -63,8 +68,8 @@ class Operator:
     Attributes:
       degree: float32 [n], how many edges end at each node.
       neighbours: a layout of :mod:`ldp_jax.graph.aggregation`.
-      directed: whether an edge may lack its reverse; then there are segments, and :func:`ppr` adds up the power
-        series, because Chebyshev iteration may diverge.
+      directed: whether an edge may lack its reverse; then there are segments, and :func:`ppr` adds
+        up the power series, because Chebyshev iteration may diverge.
     """
 
     degree: Float[Array, "*runs n"]
@@ -78,7 +83,10 @@ class Operator:
 
     @property
     def num_places(self) -> int:
-        """How many neighbours are gathered in a product: the edges of both directions, and padding."""
+        """How many neighbours are gathered in a product.
+
+        The edges of both directions, and padding.
+        """
         sums = self.neighbours
         if isinstance(sums, (Segments, Divided)):
             return sums.senders.size
@@ -91,7 +99,10 @@ class Operator:
         return "segment" if isinstance(self.neighbours, (Segments, Divided)) else "ell"
 
     def sum(self, h: Float[Array, "n ..."]) -> Float[Array, "n ..."]:
-        """The sum over the senders of each node's edges. Of a symmetric graph it is its own transpose."""
+        """The sum over the senders of each node's edges.
+
+        Of a symmetric graph it is its own transpose.
+        """
         sums = self.neighbours
         return sums.sum(h) if self.directed else aggregation.linear(sums.sum, sums.sum, h)
 
@@ -110,7 +121,9 @@ class Operator:
         return self.neighbours.nodes(values) if isinstance(self.neighbours, Tables) else values
 
     def induced(self, *parts: Bool[Array, " n"]) -> "Operator":
-        """The operator of the edges within each of some parts of the nodes; these may be decided in a program.
+        """The operator of the edges within each of some parts of the nodes.
+
+        These may be decided in a program.
 
         No node is in two parts.
 
@@ -125,13 +138,19 @@ class Operator:
         if all(validate.concrete(part) for part in parts) and np.sum(parts, 0).max(initial=0) > 1:
             raise ValueError("parts must have no node in common, and two of them have")
         if isinstance(sums, (Induced, Divided)):
-            raise TypeError("parts of parts are not laid out: ask the operator of the whole graph on one device")
+            raise TypeError(
+                "parts of parts are not laid out: ask the operator of the whole graph on one device"
+            )
         if isinstance(sums, Tables):
             within = Induced(sums, jnp.stack(parts).astype(jnp.float32))
-            return dataclasses.replace(self, degree=within.sum(jnp.ones(n, jnp.float32)), neighbours=within)
+            return dataclasses.replace(
+                self, degree=within.sum(jnp.ones(n, jnp.float32)), neighbours=within
+            )
         kept = jnp.zeros(sums.senders.shape, bool)
         for part in parts:
-            sends, receives = (part.at[ends].get(mode="clip") for ends in (sums.senders, sums.receivers))
+            sends, receives = (
+                part.at[ends].get(mode="clip") for ends in (sums.senders, sums.receivers)
+            )
             kept = kept | (sends & receives)
         receivers = jnp.where(kept, sums.receivers, n)  # the others become padding, last
         order = jnp.argsort(receivers, stable=True)
@@ -150,17 +169,19 @@ def operator(
     """Check a graph on the host and lay it out for repeated products; do it once.
 
     Args:
-      graph: a concrete ``GraphsTuple``, symmetric, as :func:`ldp_jax.graph.graphs.from_edges` makes it.
-      layout: ``ell`` is a gather of padded rows of neighbours, for a CPU; its shapes are those of one graph.
-        ``segment`` is a sorted segment sum, far faster on a GPU; one program serves all graphs of as many nodes and
-        edges. ``auto`` is ``ell`` on a CPU, ``segment`` elsewhere.
-      allow_directed: whether to take a graph that is not symmetric, too, in the layout ``segment``: P averages over
-        the senders of a node's edges, such as the neighbours that a user reported.
-      places: room for so many edges, both directions counted, the rest padding; of layout ``segment``. One program
-        then serves graphs whose numbers of edges differ, such as noisy ones.
-      mesh: devices that share the nodes and their edges, of layout ``segment``, for graphs beyond one of them. Each
-        has a block of rows of Z. Rows stay divided where their number is a multiple of that of the devices; nodes
-        without edges may fill them up.
+      graph: a concrete ``GraphsTuple``, symmetric, as :func:`ldp_jax.graph.graphs.from_edges` makes
+        it.
+      layout: ``ell`` is a gather of padded rows of neighbours, for a CPU; its shapes are those of
+        one graph. ``segment`` is a sorted segment sum, far faster on a GPU; one program serves all
+        graphs of as many nodes and edges. ``auto`` is ``ell`` on a CPU, ``segment`` elsewhere.
+      allow_directed: whether to take a graph that is not symmetric, too, in the layout ``segment``:
+        P averages over the senders of a node's edges, such as the neighbours that a user reported.
+      places: room for so many edges, both directions counted, the rest padding; of layout
+        ``segment``. One program then serves graphs whose numbers of edges differ, such as noisy
+        ones.
+      mesh: devices that share the nodes and their edges, of layout ``segment``, for graphs beyond
+        one of them. Each has a block of rows of Z. Rows stay divided where their number is a
+        multiple of that of the devices; nodes without edges may fill them up.
     """
     validate.one_of(("auto", "segment", "ell"), layout=layout)
     graph = graphs.as_graph(graph)
@@ -169,7 +190,8 @@ def operator(
         validate.one_of(("segment",), layout=layout)
     directed = allow_directed and not graphs.is_symmetric(graph)
     if directed:
-        n, ends = graphs.num_nodes(graph), (np.asarray(graph.senders), np.asarray(graph.receivers))
+        n = graphs.num_nodes(graph)
+        ends = (np.asarray(graph.senders), np.asarray(graph.receivers))
         senders, receivers = graphs.sorted_edges(*ends, np.zeros(n, np.int32))
     else:
         senders, receivers, n = graphs.validate_symmetric(graph)
@@ -186,12 +208,16 @@ def operator(
     if directed or layout == "segment" or elsewhere:
         padding = (0, 0 if places is None else places - len(senders))
         senders, receivers = np.pad(senders, padding), np.pad(receivers, padding, constant_values=n)
-        return Operator(degree, Segments(jax.device_put(senders), jax.device_put(receivers)), directed)
+        return Operator(
+            degree, Segments(jax.device_put(senders), jax.device_put(receivers)), directed
+        )
     return Operator(degree, aggregation.tables(senders, receivers, n))
 
 
 def chebyshev_steps(alpha: Scalar, tol: Scalar) -> Array:
-    r"""How many products :func:`ppr` makes: the least even m with :math:`1 / T_{m+1}(1 / (1-\alpha)) \le tol`.
+    r"""How many products :func:`ppr` makes.
+
+    The least even m with :math:`1 / T_{m+1}(1 / (1-\alpha)) \le tol`.
 
     >>> int(chebyshev_steps(0.1, 1e-5))
     26
@@ -216,7 +242,9 @@ def _series(op: Operator, x: Array, alpha: Array, r: Array, steps: Array) -> Arr
     return op.nodes(w * power)
 
 
-def semi_iteration(step: Callable[[Array], Array], source: Array, decay: Array, steps: Array) -> Array:
+def semi_iteration(
+    step: Callable[[Array], Array], source: Array, decay: Array, steps: Array
+) -> Array:
     """The solution of z = step(z) + source by Chebyshev's, where the spectrum of step is within [-decay, decay].
 
     The start 0 makes the first iterate the source without a product. ``steps`` is even.
@@ -227,12 +255,15 @@ def semi_iteration(step: Callable[[Array], Array], source: Array, decay: Array, 
         return older + omega * (step(newer) + source - older), omega
 
     def two(_: Array, carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-        older, newer, omega = carry  # each is written where it was: one step would change their places, by copies
+        older, newer, omega = (
+            carry  # each is written where it was: one step would change their places, by copies
+        )
         older, omega = after(newer, older, omega)
         newer, omega = after(older, newer, omega)
         return older, newer, omega
 
-    # omega_1 = 1 and omega_2 = 1 / (1 - decay^2 / 2): a start of 2 makes the recurrence give omega_2 first.
+    # omega_1 = 1 and omega_2 = 1 / (1 - decay^2 / 2): a start of 2 makes the recurrence give
+    # omega_2 first.
     start = jnp.zeros_like(source), source, jnp.full_like(decay, 2.0)
     return jax.lax.fori_loop(0, steps // 2, two, start)[1]
 
@@ -259,7 +290,10 @@ def take_columns(x: Float[Array, "n c"], start: Scalar, *, width: int) -> Float[
 
 
 def _blocked(function: Callable[[Array], Array], x: Array) -> Array:
-    """Apply a map of columns to blocks of them, one after the other, within a program; it gives [..., n, c]."""
+    """Apply a map of columns to blocks of them, one after the other, within a program.
+
+    It gives [..., n, c].
+    """
     # A block has some columns of each device: a program does not see how columns are divided.
     n, columns = x.shape
     width = block_width()
@@ -267,7 +301,8 @@ def _blocked(function: Callable[[Array], Array], x: Array) -> Array:
         return function(x)
     within = jax.sharding.get_abstract_mesh().manual_axes  # in jax.shard_map x is one part
     parts = 1 if within else math.gcd(columns, jax.device_count())
-    width, own = max(1, width // parts), columns // parts
+    width = max(1, width // parts)
+    own = columns // parts
     padded = jnp.pad(x.reshape(n, parts, own), ((0, 0), (0, 0), (0, -own % width)))
 
     def one(start: Array) -> Array:
@@ -279,9 +314,15 @@ def _blocked(function: Callable[[Array], Array], x: Array) -> Array:
 
 
 def _by_parts(
-    function: Callable[..., Array], lead: tuple[None, ...], over: NamedSharding | None, *arguments: Any
+    function: Callable[..., Array],
+    lead: tuple[None, ...],
+    over: NamedSharding | None,
+    *arguments: Any,
 ) -> Array:
-    """``function(op, x, ...)``, [*lead, n, c], where x is divided: rows are exchanged for columns, and back."""
+    """``function(op, x, ...)``, [*lead, n, c], where x is divided.
+
+    Rows are exchanged for columns, and back.
+    """
     op, x, *numbers = arguments
     if isinstance(op.neighbours, Divided):
         return function(op, op.neighbours.rows(x), *numbers)
@@ -296,7 +337,9 @@ def _by_parts(
             x = jax.lax.all_to_all(x, rows, 1, 0, tiled=True)
         made = function(*varying(op, x, *numbers))
         if rows is not None:
-            made = jax.lax.all_to_all(made, rows, made.ndim - 2, made.ndim - 1, tiled=True)[..., :width]
+            made = jax.lax.all_to_all(made, rows, made.ndim - 2, made.ndim - 1, tiled=True)[
+                ..., :width
+            ]
         return made
 
     specs = (P(), over.spec, *(P() for _ in numbers))
@@ -307,7 +350,9 @@ def _solve(op: Operator, x: Array, alpha: Array, r: Array, steps: Array) -> Arra
     def pages(columns: Array, r: Array) -> Array:
         return _blocked(lambda block: _chebyshev(op, block, alpha, r, steps), columns)
 
-    return aggregation.linear(lambda b: pages(b, r), lambda b: pages(b, 1.0 - r), x)  # P_r' = P_(1-r)
+    return aggregation.linear(
+        lambda b: pages(b, r), lambda b: pages(b, 1.0 - r), x
+    )  # P_r' = P_(1-r)
 
 
 @jax.custom_jvp
@@ -319,7 +364,10 @@ def _pages(op: Operator, x: Array, alpha: Array, r: Array, tol: Array) -> Array:
 
 @partial(_pages.defjvp, symbolic_zeros=True)
 def _pages_jvp(primals: tuple, tangents: tuple) -> tuple[Array, Array]:
-    r"""Of :math:`Z = \alpha M^{-1} X`: :math:`M^{-1} (X - P Z)` in alpha, :math:`L Z - \alpha M^{-1} L X` in r."""
+    r"""Of :math:`Z = \alpha M^{-1} X`.
+
+    :math:`M^{-1} (X - P Z)` in alpha, :math:`L Z - \alpha M^{-1} L X` in r.
+    """
     # L are the logarithms of the degrees; a graph and tol are constants.
     op, x, alpha, r, tol = primals
     _, of_x, of_alpha, of_r, _ = tangents
@@ -338,7 +386,9 @@ def _pages_jvp(primals: tuple, tangents: tuple) -> tuple[Array, Array]:
 
 
 @partial(jax.jit, static_argnames="over")
-def _ppr(op: Operator, x: Array, alpha: Array, r: Array, tol: Array, over: NamedSharding | None = None) -> Array:
+def _ppr(
+    op: Operator, x: Array, alpha: Array, r: Array, tol: Array, over: NamedSharding | None = None
+) -> Array:
     return _by_parts(_pages, (), over, op, x, alpha, r, tol)
 
 
@@ -363,12 +413,15 @@ def ppr_by_blocks(
     r: Scalar,
     tol: Scalar = 1e-5,
 ) -> Float[Array, "n columns"]:
-    """:func:`ppr` of columns that are made some at a time, from the host: one program serves all blocks of a graph.
+    """:func:`ppr` of columns that are made some at a time, from the host.
 
-    ``block(start)`` gives the columns from ``start`` on: :func:`block_width` of them, or all where there are fewer.
-    The last block may overlap the one before it.
+    One program serves all blocks of a graph.
+
+    ``block(start)`` gives the columns from ``start`` on: :func:`block_width` of them, or all where
+    there are fewer. The last block may overlap the one before it.
     """
-    numbers, width = _numbers(alpha, r, tol), block_width()
+    numbers = _numbers(alpha, r, tol)
+    width = block_width()
     if columns <= width:
         return _ppr(op, block(np.int32(0)), *numbers)
     starts = [*range(0, columns - width, width), columns - width]
@@ -376,7 +429,9 @@ def ppr_by_blocks(
         *pieces, last = [_ppr(op, block(np.int32(start)), *numbers) for start in starts]
         return jnp.concatenate([*pieces, last[:, width * len(pieces) - columns :]], axis=1)
     made = block(np.int32(0))
-    where = made.sharding if isinstance(made.sharding, NamedSharding) else None  # whole on each device of a mesh
+    where = (
+        made.sharding if isinstance(made.sharding, NamedSharding) else None
+    )  # whole on each device of a mesh
     z = jax.device_put(np.zeros((op.num_nodes, columns), jnp.result_type(made, jnp.float32)), where)
     z = _ppr_into(z, op, made, np.int32(0), *numbers)
     for start in starts[1:]:
@@ -393,12 +448,17 @@ def _as_operator(op_or_graph: Operator | Graph, num_nodes: int | None = None) ->
     if validate.concrete(graph.senders):
         return operator(graph)
     if num_nodes is None:
-        raise ValueError("a traced graph does not tell how many nodes it has: pass traced_operator(graph, n)")
+        raise ValueError(
+            "a traced graph does not tell how many nodes it has: pass traced_operator(graph, n)"
+        )
     return traced_operator(graph, num_nodes)
 
 
 def traced_operator(graph: Graph, num_nodes: int) -> Operator:
-    """The ``segment`` operator of a traced graph, also under ``vmap``; unchecked: symmetric, sorted by receiver."""
+    """The ``segment`` operator of a traced graph, also under ``vmap``.
+
+    Unchecked: symmetric, sorted by receiver.
+    """
     graph = graphs.as_graph(graph)
     senders, receivers = jnp.asarray(graph.senders), jnp.asarray(graph.receivers)
     return Operator(graphs.degree(receivers, num_nodes), Segments(senders, receivers))
@@ -411,7 +471,9 @@ def _check(alpha: Scalar, r: Scalar) -> None:
 
 def _check_rows(num_nodes: int, x: ArrayLike | tuple) -> None:
     if np.shape(x)[:1] != (num_nodes,):
-        raise ValueError(f"x must have a row for each of {num_nodes} nodes, got shape {np.shape(x)}")
+        raise ValueError(
+            f"x must have a row for each of {num_nodes} nodes, got shape {np.shape(x)}"
+        )
 
 
 def _given(op_or_graph: Operator | Graph, x: ArrayLike | tuple) -> tuple[Operator, Array]:
@@ -430,28 +492,36 @@ def _given(op_or_graph: Operator | Graph, x: ArrayLike | tuple) -> tuple[Operato
     return op, columns[:, None] if columns.ndim == 1 else columns
 
 
-def ppr(op_or_graph: Operator | Graph, x: ArrayLike | tuple, alpha: Scalar, r: Scalar, tol: Scalar = 1e-5) -> Array:
+def ppr(
+    op_or_graph: Operator | Graph,
+    x: ArrayLike | tuple,
+    alpha: Scalar,
+    r: Scalar,
+    tol: Scalar = 1e-5,
+) -> Array:
     r"""Personalized PageRank of the columns of x, by Chebyshev semi-iteration.
 
-    One compiled program for every alpha, r and tol: all are traced, and so is the number of products.
+    One compiled program for every alpha, r and tol: all are traced, and so is the number of
+    products.
 
     Args:
-      op_or_graph: an :class:`Operator`, or a graph to build one from: checked where it is concrete; a traced one
-        must be symmetric and sorted by receiver. A directed operator's power series is added up.
-      x: [n] or [n, c] float. Columns that are divided among devices stay where they are; rows are exchanged for
-        columns, and back. An operator of a mesh takes any x to its own rows.
+      op_or_graph: an :class:`Operator`, or a graph to build one from: checked where it is concrete;
+        a traced one must be symmetric and sorted by receiver. A directed operator's power series is
+        added up.
+      x: [n] or [n, c] float. Columns that are divided among devices stay where they are; rows are
+        exchanged for columns, and back. An operator of a mesh takes any x to its own rows.
       alpha: decay factor in (0, 1]; small alpha looks far.
       r: convolution coefficient in [0, 1].
-      tol: bound on the relative error in the :math:`D^{1/2-r}`-weighted Euclidean norm, column by column, in
-        ideal arithmetic. Below 1e-8 it is taken as 1e-8. Rounding in float32 usually adds 1e-7 / alpha,
-        whatever the degrees are. It never adds more than 1e-5 l / alpha. Here l is the logarithm of the
-        largest degree to the base 32, rounded up, and at least 1. For a directed operator the relative
-        error is that of W = D^-r Z in the largest entry.
+      tol: bound on the relative error in the :math:`D^{1/2-r}`-weighted Euclidean norm, column by
+        column, in ideal arithmetic. Below 1e-8 it is taken as 1e-8. Rounding in float32 usually
+        adds 1e-7 / alpha, whatever the degrees are. It never adds more than 1e-5 l / alpha. Here l
+        is the logarithm of the largest degree to the base 32, rounded up, and at least 1. For a
+        directed operator the relative error is that of W = D^-r Z in the largest entry.
 
     Returns:
-      Z, of the shape of x, divided as x is, or as the operator. It is linear in x, and differentiable in x, alpha
-      and r, forward and backward (of a directed operator forward alone). On explicit axes JAX refuses ``jax.grad``
-      outside ``jax.jit`` and ``jax.set_mesh(mesh)``.
+      Z, of the shape of x, divided as x is, or as the operator. It is linear in x, and
+      differentiable in x, alpha and r, forward and backward (of a directed operator forward alone).
+      On explicit axes JAX refuses ``jax.grad`` outside ``jax.jit`` and ``jax.set_mesh(mesh)``.
 
     Reference: LDP-GE eq. 2, 17. Golub & Varga, Numer. Math. 1961 (semi-iteration).
 
@@ -465,7 +535,12 @@ def ppr(op_or_graph: Operator | Graph, x: ArrayLike | tuple, alpha: Scalar, r: S
     op, columns = _given(op_or_graph, x)
     over = placement(columns)
     known = all(map(validate.concrete, jax.tree.leaves((columns, op, alpha, r, tol))))
-    if columns.shape[1] > block_width() and known and over is None and not isinstance(op.neighbours, Divided):
+    if (
+        columns.shape[1] > block_width()
+        and known
+        and over is None
+        and not isinstance(op.neighbours, Divided)
+    ):
         take = partial(take_columns, columns, width=block_width())
         return ppr_by_blocks(op, take, columns.shape[1], alpha, r, tol)
     numbers = (jnp.asarray(v, jnp.float32) for v in (alpha, r, tol))
@@ -474,7 +549,9 @@ def ppr(op_or_graph: Operator | Graph, x: ArrayLike | tuple, alpha: Scalar, r: S
 
 
 @partial(jax.jit, static_argnames="over")
-def _push(op: Operator, x: Array, alpha: Array, r: Array, r_max: Array, over: NamedSharding | None = None) -> Array:
+def _push(
+    op: Operator, x: Array, alpha: Array, r: Array, r_max: Array, over: NamedSharding | None = None
+) -> Array:
     return _by_parts(_pushed, (), over, op, x, alpha, r, r_max)
 
 
@@ -495,11 +572,18 @@ def _pushed(op: Operator, x: Array, alpha: Array, r: Array, r_max: Array) -> Arr
 
 
 def ppr_push(
-    op_or_graph: Operator | Graph, x: ArrayLike | tuple, alpha: Scalar, r: Scalar, r_max: float = 1e-5
+    op_or_graph: Operator | Graph,
+    x: ArrayLike | tuple,
+    alpha: Scalar,
+    r: Scalar,
+    r_max: float = 1e-5,
 ) -> Array:
-    """Personalized PageRank by backward push: all residues above the threshold at once, sweep by sweep.
+    """Personalized PageRank by backward push.
 
-    As in PrivGE, a push gives each neighbour u the residue over |N(u)|, not |N(v)| as in LDP-GE Algorithm 3 line 4.
+    All residues above the threshold at once, sweep by sweep.
+
+    As in PrivGE, a push gives each neighbour u the residue over |N(u)|, not |N(v)| as in LDP-GE
+    Algorithm 3 line 4.
 
     Args:
       op_or_graph: an :class:`Operator`, or a concrete symmetric graph.
@@ -520,16 +604,25 @@ def ppr_push(
     _check(alpha, r)
     validate.positive(r_max=r_max)
     if validate.concrete(alpha) and np.float32(1.0) - np.asarray(alpha, np.float32) == 1.0:
-        raise ValueError(f"alpha must be at least 3e-8, below which residues never shrink in float32, got {alpha}")
+        raise ValueError(
+            f"alpha must be at least 3e-8, below which residues never shrink in float32, got {alpha}"
+        )
     op, columns = _given(_as_operator(op_or_graph), x)
-    z = _push(op, columns, *(jnp.asarray(v, jnp.float32) for v in (alpha, r, r_max)), over=placement(columns))
+    z = _push(
+        op,
+        columns,
+        *(jnp.asarray(v, jnp.float32) for v in (alpha, r, r_max)),
+        over=placement(columns),
+    )
     return z[:, 0] if np.ndim(x) == 1 else z
 
 
 def ppr_dense(
     graph: Graph, x: ArrayLike | tuple, alpha: float, r: float, *, memory: float = 4e9
 ) -> Float[np.ndarray, "..."]:
-    """Personalized PageRank by a float64 solve on the host, also of directed graphs: for tests and small graphs.
+    """Personalized PageRank by a float64 solve on the host, also of directed graphs.
+
+    For tests and small graphs.
 
     ``ValueError`` where ``memory`` bytes do not hold five matrices of n^2 float64.
 
@@ -553,13 +646,21 @@ def ppr_dense(
     np.add.at(adjacency, (np.asarray(graph.receivers), np.asarray(graph.senders)), 1.0)
     degree = np.maximum(adjacency.sum(1), 1.0)
     transition = degree[:, None] ** (r - 1.0) * adjacency * degree[None, :] ** -r
-    return np.linalg.solve(np.eye(n) - (1.0 - alpha) * transition, alpha * np.asarray(x, np.float64))
+    return np.linalg.solve(
+        np.eye(n) - (1.0 - alpha) * transition, alpha * np.asarray(x, np.float64)
+    )
 
 
 def ppr_rows(
-    op_or_graph: Operator | Graph, nodes: ArrayLike | tuple, alpha: Scalar, r: Scalar, tol: Scalar = 1e-5
+    op_or_graph: Operator | Graph,
+    nodes: ArrayLike | tuple,
+    alpha: Scalar,
+    r: Scalar,
+    tol: Scalar = 1e-5,
 ) -> Array:
-    """Rows of the PageRank matrix Pi itself, [len(nodes), n]: what reaches each node, and from where.
+    """Rows of the PageRank matrix Pi itself, [len(nodes), n].
+
+    What reaches each node, and from where.
 
     For r = 0 and a node with edges a row sums to 1; otherwise it does not.
 
@@ -570,13 +671,21 @@ def ppr_rows(
     _check(alpha, r)
     op = _as_operator(op_or_graph)
     if op.directed:
-        raise ValueError("op_or_graph must be symmetric: the rows of a directed graph's matrix are no PageRank")
+        raise ValueError(
+            "op_or_graph must be symmetric: the rows of a directed graph's matrix are no PageRank"
+        )
     nodes = np.asarray(nodes)
-    known = not len(nodes) or (nodes.dtype.kind in "iu" and 0 <= nodes.min() <= nodes.max() < op.num_nodes)
+    known = not len(nodes) or (
+        nodes.dtype.kind in "iu" and 0 <= nodes.min() <= nodes.max() < op.num_nodes
+    )
     if nodes.ndim != 1 or not known:
         raise ValueError(f"nodes must be a list of nodes in [0, {op.num_nodes}), got {nodes}")
     nodes = nodes.astype(np.int32)  # an empty list has no integers
-    seeds = jnp.zeros((op.num_nodes, len(nodes)), jnp.float32).at[nodes, jnp.arange(len(nodes))].set(1.0)
+    seeds = (
+        jnp.zeros((op.num_nodes, len(nodes)), jnp.float32)
+        .at[nodes, jnp.arange(len(nodes))]
+        .set(1.0)
+    )
     return ppr(op, seeds, alpha, 1.0 - jnp.asarray(r), tol).T  # Pi_r' = Pi_(1-r)
 
 
@@ -593,14 +702,20 @@ def _powers(op: Operator, x: Array, r: Array, gaps: Array) -> Array:
             return jax.lax.fori_loop(0, gap, lambda _, w: op.average(w), w)
 
         # (D^-1 A)' = D (D^-1 A) D^-1 where A is symmetric.
-        w = walk(w) if op.directed else aggregation.linear(walk, lambda w: degree * walk(w / degree), w)
+        w = (
+            walk(w)
+            if op.directed
+            else aggregation.linear(walk, lambda w: degree * walk(w / degree), w)
+        )
         return w, op.nodes(w * degree**r)
 
     return jax.lax.scan(onward, op.rows(x) / degree**r, gaps)[1]
 
 
 @partial(jax.jit, static_argnames="over")
-def _kprop(op: Operator, x: Array, r: Array, gaps: Array, over: NamedSharding | None = None) -> Array:
+def _kprop(
+    op: Operator, x: Array, r: Array, gaps: Array, over: NamedSharding | None = None
+) -> Array:
     def powers(op: Operator, x: Array, r: Array, gaps: Array) -> Array:
         return _blocked(lambda block: _powers(op, block, r, gaps), x)
 
@@ -616,20 +731,24 @@ def kprop(
 ) -> Array:
     r"""KProp: K sums over neighbours, without self-loops and without parameters, which average noise out.
 
-    :math:`(D^{-1/2} A D^{-1/2})^K X`, or :math:`(D^{-1} A)^K X`. One compiled program for every K, which is traced.
+    :math:`(D^{-1/2} A D^{-1/2})^K X`, or :math:`(D^{-1} A)^K X`. One compiled program for every K,
+    which is traced.
 
     Args:
       op_or_graph: as for :func:`ppr`. On a directed operator D counts the edges that end at a node.
-      x: [n] or [n, d] float: estimates of noisy records, or one-hot noisy labels with 0 where none is given.
+      x: [n] or [n, d] float: estimates of noisy records, or one-hot noisy labels with 0 where none
+        is given.
       steps: K >= 0; may be traced.
-      normalisation: ``symmetric``, which weighs an edge by 1 / sqrt(d_u d_v), or ``mean`` over the neighbours.
+      normalisation: ``symmetric``, which weighs an edge by 1 / sqrt(d_u d_v), or ``mean`` over the
+        neighbours.
 
     Returns:
-      P^K X, of the shape of x; 0 for a node without edges and K >= 1. It is linear in x and differentiable in x,
-      forward and backward (of a directed operator forward alone). Float32 rounds it by at most 5e-6 l K of
-      P^K abs(X), with l as in :func:`ppr`, and usually by 1e-7 K.
+      P^K X, of the shape of x; 0 for a node without edges and K >= 1. It is linear in x and
+      differentiable in x, forward and backward (of a directed operator forward alone). Float32
+      rounds it by at most 5e-6 l K of P^K abs(X), with l as in :func:`ppr`, and usually by 1e-7 K.
 
-    Reference: Sajadmanesh & Gatica-Perez, Locally private graph neural networks (CCS 2021), KProp (GCN, mean).
+    Reference: Sajadmanesh & Gatica-Perez, Locally private graph neural networks (CCS 2021), KProp
+    (GCN, mean).
 
     >>> path = graphs.from_edges([[0, 1], [1, 2]], num_nodes=4)
     >>> kprop(path, jnp.array([1.0, 0.0, 3.0, 5.0]), 2, normalisation="mean").tolist()
@@ -648,7 +767,8 @@ def kprop_many(
 ) -> Array:
     """:func:`kprop` for each of several numbers of steps, in one pass of as many steps as the largest takes.
 
-    The result is [s, n] or [s, n, d], in the order of ``steps``; one program serves all menus of equal length.
+    The result is [s, n] or [s, n, d], in the order of ``steps``; one program serves all menus of
+    equal length.
 
     >>> path = graphs.from_edges([[0, 1], [1, 2]], num_nodes=3)
     >>> kprop_many(path, jnp.array([1.0, 0.0, 3.0]), (2, 0, 1), normalisation="mean").tolist()
@@ -667,10 +787,16 @@ def _step(steps: Scalar) -> Scalar:
     """One number of steps: traced, or a whole number >= 0, which may be a scalar of the device."""
     if not validate.concrete(steps):
         return steps
-    return validate.whole(0, steps=steps.item() if isinstance(steps, jax.Array) and steps.ndim == 0 else steps)
+    return validate.whole(
+        0, steps=steps.item() if isinstance(steps, jax.Array) and steps.ndim == 0 else steps
+    )
 
 
-def _kprop_of(op_or_graph: Operator | Graph, x: ArrayLike | tuple, gaps: Array, normalisation: str) -> Array:
+def _kprop_of(
+    op_or_graph: Operator | Graph, x: ArrayLike | tuple, gaps: Array, normalisation: str
+) -> Array:
     validate.one_of(tuple(_EXPONENTS), normalisation=normalisation)
     op, columns = _given(op_or_graph, x)
-    return _kprop(op, columns, jnp.float32(_EXPONENTS[normalisation]), gaps, over=placement(columns))
+    return _kprop(
+        op, columns, jnp.float32(_EXPONENTS[normalisation]), gaps, over=placement(columns)
+    )

@@ -1,8 +1,11 @@
-"""Hyperbolic geometry: the Poincaré ball, a distribution on it, embeddings of hierarchies, and mechanisms.
+"""Hyperbolic geometry.
 
-``poincare`` has the geometry of the ball, ``wrapped_normal`` the distribution. :class:`HyperbolicGaussian` and
-:class:`RadialAngularGaussian` are local mechanisms on hyperbolic vectors, :class:`HyperbolicExponential` on points
-of the plane, without a delta; :class:`PaperHyperbolicGaussian` is published, and has no guarantee.
+The Poincaré ball, a distribution on it, embeddings of hierarchies, and mechanisms.
+
+``poincare`` has the geometry of the ball, ``wrapped_normal`` the distribution.
+:class:`HyperbolicGaussian` and :class:`RadialAngularGaussian` are local mechanisms on hyperbolic
+vectors, :class:`HyperbolicExponential` on points of the plane, without a delta;
+:class:`PaperHyperbolicGaussian` is published, and has no guarantee.
 
 >>> import jax.numpy as jnp
 >>> from ldp_jax.hyperbolic import poincare

@@ -1,4 +1,7 @@
-"""Mechanisms on tangent vectors, and parameters beside the budget: one number each, in every place of a stack."""
+"""Mechanisms on tangent vectors, and parameters beside the budget.
+
+One number each, in every place of a stack.
+"""
 
 import abc
 
@@ -29,7 +32,10 @@ def one(**kwargs: Scalar) -> float:
 
 
 def spread(made: PyTree, *names: str) -> None:
-    """Give parameters of a new mechanism the shape of its stack of budgets: ``vmap`` maps them all."""
+    """Give parameters of a new mechanism the shape of its stack of budgets.
+
+    ``vmap`` maps them all.
+    """
     shape = np.shape(made.epsilon)
     for name in names:
         value = getattr(made, name)

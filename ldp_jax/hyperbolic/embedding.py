@@ -1,11 +1,15 @@
-r"""Poincaré embeddings: a hierarchy's nodes as points of the ball, and how well they reconstruct it.
+r"""Poincaré embeddings.
+
+A hierarchy's nodes as points of the ball, and how well they reconstruct it.
 
 For a relation D of ordered pairs (u, v), such as "u is a v", the loss at curvature -1 is
 
-.. math:: L = - \sum_{(u, v) \in D} \log \frac{e^{-d(u, v)}}{e^{-d(u, v)} + \sum_{s \in N(u)} e^{-d(u, s)}}
+.. math:: L = - \sum_{(u, v) \in D} \log \frac{e^{-d(u, v)}}{e^{-d(u, v)} + \sum_{s \in N(u)}
+e^{-d(u, s)}}
 
 with N(u) random nodes that u is in no pair with. Nothing of this is private.
-Reference: Nickel & Kiela, Poincaré embeddings for learning hierarchical representations (NIPS 2017), eq. 1-6.
+Reference: Nickel & Kiela, Poincaré embeddings for learning hierarchical representations (NIPS
+2017), eq. 1-6.
 """
 
 import math
@@ -42,8 +46,9 @@ class PoincareEmbedding(NamedTuple):
 class ReconstructionQuality(NamedTuple):
     """The quality of a reconstruction by distances.
 
-    The ``mean_rank`` is over pairs (u, v): 1 + the number of nodes in no pair with u that are as near to u.
-    The ``mean_average_precision`` is over nodes with pairs: of all others, ranked by nearness.
+    The ``mean_rank`` is over pairs (u, v): 1 + the number of nodes in no pair with u that are as
+    near to u. The ``mean_average_precision`` is over nodes with pairs: of all others, ranked by
+    nearness.
     """
 
     mean_rank: float
@@ -71,8 +76,12 @@ def closure(parent: ArrayLike | tuple) -> np.ndarray:
     above = np.asarray(parent)
     n = len(above) if above.ndim == 1 else 0
     if not n or not np.issubdtype(above.dtype, np.integer) or above.min() < 0 or above.max() >= n:
-        raise ValueError(f"parent must be integers [n] in [0, n), got {above.dtype} of shape {above.shape}")
-    node, at, found = np.arange(n), above, []
+        raise ValueError(
+            f"parent must be integers [n] in [0, n), got {above.dtype} of shape {above.shape}"
+        )
+    node = np.arange(n)
+    at = above
+    found = []
     previous = node
     while (some := at != previous).any():  # as often as the tree is high
         if len(found) == n:
@@ -102,7 +111,10 @@ def _table(pairs: np.ndarray) -> np.ndarray:
 
 
 def _squared(x: Array, y: Array) -> Array:
-    """Squared Euclidean distances [b, k] of rows, by differences: products would lose close points."""
+    """Squared Euclidean distances [b, k] of rows, by differences.
+
+    Products would lose close points.
+    """
     y = jax.lax.optimization_barrier(y.T)  # contiguous, for vector instructions
     columns = [(x[:, k, None] - y[k]) ** 2 for k in range(x.shape[1])]
     return jax.lax.optimization_barrier(sum(columns[1:], columns[0]))  # once for all uses
@@ -112,10 +124,12 @@ def _gradient(
     parts: tuple[Array, Array, Array], gaps: tuple[Array, Array, Array], apart: Array, weight: Array
 ) -> tuple[Array, Array]:
     """The loss of each pair, and the gradient of the weighted sum with respect to the rows u, v and s."""
-    # With r^2 = sinh(d / 2)^2 = |u - s|^2 / (gap(u) gap(s)), e^-d is (r + sqrt(1 + r^2))^-2, and d' is
-    # 2 / (r sqrt(1 + r^2)) times half the change of r^2. ``parts`` are u [b, dim], v [b, dim], and s [k, dim],
-    # which all pairs share, ``gaps`` theirs; ``apart`` [b, k] is 1 where s is in no pair with u.
-    (u, v, s), (inverse_u, inverse_v, inverse_s) = parts, (1.0 / gap for gap in gaps)
+    # With r^2 = sinh(d / 2)^2 = |u - s|^2 / (gap(u) gap(s)), e^-d is (r + sqrt(1 + r^2))^-2, and d'
+    # is 2 / (r sqrt(1 + r^2)) times half the change of r^2. ``parts`` are u [b, dim], v [b, dim],
+    # and s [k, dim], which all pairs share, ``gaps`` theirs; ``apart`` [b, k] is 1 where s is in no
+    # pair with u.
+    u, v, s = parts
+    inverse_u, inverse_v, inverse_s = (1.0 / gap for gap in gaps)
     ones = lambda rows: jnp.ones((len(rows), 1), u.dtype)  # sums as products, which are vectorised
 
     def mass(squared: Array, inverse: Array) -> tuple[Array, Array]:
@@ -124,7 +138,8 @@ def _gradient(
         r, root = jnp.sqrt(r2), jnp.sqrt(1.0 + r2)
         return (r + root) ** -2, 2.0 * inverse / (jnp.maximum(r, 1e-15) * root)
 
-    near, far = ((u - v) ** 2).sum(-1, keepdims=True), _squared(u, s)
+    near = ((u - v) ** 2).sum(-1, keepdims=True)
+    far = _squared(u, s)
     mass_v, slope_v = mass(near, inverse_u * inverse_v)
     mass_s, slope_s = jax.lax.optimization_barrier(mass(far, inverse_u * inverse_s.T))
     mass_s = mass_s * apart
@@ -133,7 +148,8 @@ def _gradient(
     pull_v = (weight - share * mass_v) * slope_v
     pull_s = -share * mass_s * slope_s
     # The slope in |u - s|^2 pulls u and s together; that in the gaps moves each along its ray.
-    ray_v, ray_s = pull_v * near, jax.lax.optimization_barrier(pull_s * far)
+    ray_v = pull_v * near
+    ray_s = jax.lax.optimization_barrier(pull_s * far)
     of_u, along_u = pull_v + matmul(pull_s, ones(s)), ray_v + matmul(ray_s, ones(s))
     of_s, along_s = matmul(pull_s.T, ones(u)), matmul(ray_s.T, ones(u))
     grad_u = (of_u + inverse_u * along_u) * u - pull_v * v - matmul(pull_s, s)
@@ -159,7 +175,9 @@ def _train(
     n, m = len(points), len(pairs)
     steps = -(-m // batch_size)
     bits = int(math.log2(len(table)))
-    method = riemannian_sgd(lambda count: learning_rate * jnp.where(count < burn_in * steps, 0.1, 1.0))
+    method = riemannian_sgd(
+        lambda count: learning_rate * jnp.where(count < burn_in * steps, 0.1, 1.0)
+    )
 
     def step(carry: tuple, chosen: tuple[Array, Array, Array]) -> tuple[tuple, Array]:
         points, state, places = carry
@@ -172,7 +190,8 @@ def _train(
         apart = 1.0 - (taken | (u[:, None] == drawn)).astype(points.dtype)
         cut = lambda rows: (rows[: len(u)], rows[len(u) : 2 * len(u)], rows[2 * len(u) :])
         loss, gradient = _gradient(cut(old), cut(gap(old, 1.0)), apart, weight)
-        # A node that comes twice gets the sum, twice: all its rows are summed at the place of one of them.
+        # A node that comes twice gets the sum, twice: all its rows are summed at the place of one
+        # of them.
         places = places.at[touched].set(jnp.arange(len(touched), dtype=places.dtype))
         place = places[touched]
         gradient = jnp.zeros_like(gradient).at[place].add(gradient)[place]
@@ -187,7 +206,9 @@ def _train(
         order = order.reshape(steps, batch_size)
         weight = (order < m).astype(points.dtype)[..., None]  # the last batch may be short
         # All of an epoch's draws at once: a step has no time to spare for the generator.
-        drawn = jax.vmap(lambda key: random.randint(key, (negatives,), 0, n))(random.split(key, steps))
+        drawn = jax.vmap(lambda key: random.randint(key, (negatives,), 0, n))(
+            random.split(key, steps)
+        )
         carry, losses = jax.lax.scan(step, carry, (pairs[jnp.minimum(order, m - 1)], weight, drawn))
         return carry, losses.sum() / m
 
@@ -211,10 +232,11 @@ def embed(
 ) -> PoincareEmbedding:
     """Train a Poincaré embedding of a relation by Riemannian descent, in one compiled program.
 
-    A batch of pairs shares its random nodes, drawn uniformly. Nodes in a pair with u, and by a hash at most 1/16 of
-    the others, count for nothing in u's sum. ``relation`` [m, 2] has ordered pairs (u, v), each once; both
-    directions of a symmetric relation. The learning rate is a tenth in the ``burn_in`` epochs. A step sums the
-    gradients of ``batch_size`` pairs, of which each node has as many random ``negatives``.
+    A batch of pairs shares its random nodes, drawn uniformly. Nodes in a pair with u, and by a hash
+    at most 1/16 of the others, count for nothing in u's sum. ``relation`` [m, 2] has ordered pairs
+    (u, v), each once; both directions of a symmetric relation. The learning rate is a tenth in the
+    ``burn_in`` epochs. A step sums the gradients of ``batch_size`` pairs, of which each node has as
+    many random ``negatives``.
     """
     validate.threefry(key)
     num_nodes, dim = validate.whole(2, 2**31 - 1, num_nodes=num_nodes), validate.whole(1, dim=dim)
@@ -224,14 +246,18 @@ def embed(
     pairs = _relation(relation, num_nodes)
     init_key, train_key = random.split(key)
     points = random.uniform(init_key, (num_nodes, dim), minval=-1e-3, maxval=1e-3)
-    table, rate = jnp.asarray(_table(pairs)), jnp.float32(learning_rate)
+    table = jnp.asarray(_table(pairs))
+    rate = jnp.float32(learning_rate)
     plan = _Plan(burn_in, epochs, min(batch_size, len(pairs)), negatives)
     return _train(train_key, points, jnp.asarray(pairs), table, rate, plan=plan)
 
 
 @jax.jit
 def _nearer(points: Array, scaled: Array, pairs: Array) -> tuple[Array, Array]:
-    """For each pair (u, v): how many others are as near to u as v, and |v - u|^2 times ``scaled``, 1 / gap."""
+    """For each pair (u, v).
+
+    How many others are as near to u as v, and |v - u|^2 times ``scaled``, 1 / gap.
+    """
     u, v = pairs.T
     at = points[u]
     far = _squared(at, points) * scaled
@@ -248,8 +274,8 @@ def reconstruction(
 ) -> ReconstructionQuality:
     """The quality of the reconstruction of ordered pairs [m, 2] by distances (Nickel & Kiela 2017, section 4.1).
 
-    Ties count against the pair: where all points are one, nothing is found. ``chunk`` pairs are compared at once,
-    with memory of ``chunk`` times the nodes.
+    Ties count against the pair: where all points are one, nothing is found. ``chunk`` pairs are
+    compared at once, with memory of ``chunk`` times the nodes.
     """
     validate.whole(1, chunk=chunk)
     (x,) = poincare._points(c, points=points)
@@ -260,10 +286,15 @@ def reconstruction(
     scaled = 1.0 / gap(x, c)[:, 0]
     padded = np.concatenate([pairs, np.repeat(pairs[-1:], -len(pairs) % chunk, 0)])
     parts = [_nearer(x, scaled, part) for part in padded.reshape(-1, chunk, 2)]
-    closer, own = (np.concatenate([np.asarray(part[k]) for part in parts])[: len(pairs)] for k in range(2))
-    # Nodes no farther than v that are in a pair with u themselves: each u's pairs are sorted by distance.
+    closer, own = (
+        np.concatenate([np.asarray(part[k]) for part in parts])[: len(pairs)] for k in range(2)
+    )
+    # Nodes no farther than v that are in a pair with u themselves: each u's pairs are sorted by
+    # distance.
     order = np.lexsort((own, pairs[:, 0]))
-    u, own, closer = pairs[order, 0], own[order], closer[order].astype(np.int64)
+    u = pairs[order, 0]
+    own = own[order]
+    closer = closer[order].astype(np.int64)
     place = np.arange(len(u))
     fresh = np.r_[True, u[1:] != u[:-1]]
     start = np.maximum.accumulate(np.where(fresh, place, 0))
@@ -276,5 +307,8 @@ def reconstruction(
 
 
 def radius(points: Record, c: Scalar = 1.0) -> Float[Array, " n"]:
-    """Distance of each point to the origin, the hierarchy's level: the smaller, the higher (PoinDP eq. 6)."""
+    """Distance of each point to the origin, the hierarchy's level.
+
+    The smaller, the higher (PoinDP eq. 6).
+    """
     return poincare.norm(points, c)

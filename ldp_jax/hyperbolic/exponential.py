@@ -27,30 +27,42 @@ from ldp_jax.hyperbolic.numerics import gap, length
 
 MAX_EPSILON = 22.0  # beyond, 46 bits of a uniform are few for the far side of the disc
 MAX_RADIUS = 8.0  # at c = 1; float32 coordinates are good to 1e-4 of a distance there
-MIN_RADIUS = 1e-6  # at c = 1; of 1e-13 float32 loses the masses of panels, and the report is the record
+MIN_RADIUS = (
+    1e-6  # at c = 1; of 1e-13 float32 loses the masses of panels, and the report is the record
+)
 
-# Panels of distances with a whole circle in the disc, panels of those with an arc, points of a panel
+# Panels of distances with a whole circle in the disc, panels of those with an arc, points of a
+# panel
 _NEAR, _FAR, _ORDER = 16, 32, 10
 _NODES, _WEIGHTS = unit_rule(_ORDER)
 _STEPS = 26  # halvings of a panel
 
 
 def _mass_beyond() -> np.ndarray:
-    """Coefficients of Legendre's polynomials: from densities at the nodes of a panel to the mass beyond a place."""
+    """Coefficients of Legendre's polynomials.
+
+    From densities at the nodes of a panel to the mass beyond a place.
+    """
     values = legendre.legvander(2 * _NODES - 1, _ORDER - 1)
-    density = (values * _WEIGHTS[:, None]).T * (2 * np.arange(_ORDER) + 1)[:, None]  # of the interpolant
+    density = (values * _WEIGHTS[:, None]).T * (2 * np.arange(_ORDER) + 1)[
+        :, None
+    ]  # of the interpolant
     return -legendre.legint(density, lbnd=1).T / 2
 
 
 _BEYOND = _mass_beyond()
 
 
-# A disc in units of 1 / sqrt(c): its radius R, the rate of the exponential, and the record's distance r from 0.
+# A disc in units of 1 / sqrt(c): its radius R, the rate of the exponential, and the record's
+# distance r from 0.
 _Place: TypeAlias = tuple[Array, Array, Array]
 
 
 def _near(disc: _Place, place: Array) -> tuple[Array, Array]:
-    """Distances s in [0, R - r], whose circles are in the disc, at panels and parts from 0; and their density."""
+    """Distances s in [0, R - r], whose circles are in the disc, at panels and parts from 0.
+
+    And their density.
+    """
     radius, rate, r = disc
     width = (radius - r) / _NEAR
     s = width * place
@@ -58,9 +70,12 @@ def _near(disc: _Place, place: Array) -> tuple[Array, Array]:
 
 
 def _far(disc: _Place, place: Array) -> tuple[Array, Array, Array]:
-    """Distances s whose circles leave the disc, at panels and parts from R - r; the arc's half-angle; density."""
-    # s = R - r + 2 r (3 w^2 - 2 w^3), w in [0, 1]: the square roots of both ends are smooth in it. Panels are equal
-    # in arsinh, as the arc shrinks within sqrt((R - r) / r) of w.
+    """Distances s whose circles leave the disc, at panels and parts from R - r.
+
+    The arc's half-angle; density.
+    """
+    # s = R - r + 2 r (3 w^2 - 2 w^3), w in [0, 1]: the square roots of both ends are smooth in it.
+    # Panels are equal in arsinh, as the arc shrinks within sqrt((R - r) / r) of w.
     radius, rate, r = disc
     r = jnp.maximum(r, 1e-12)  # at the origin no circle is cut; slopes stay finite
     scale = jnp.sqrt(jnp.clip((radius - r) / r, 1e-6, 1e6))
@@ -109,12 +124,15 @@ def _arc(disc: _Place, share: Array) -> tuple[Array, Array]:
     place = jax.lax.fori_loop(0, _STEPS, halve, jnp.zeros_like(part))
     near = panel < _NEAR
     s, arc, _ = _far(disc, jnp.maximum(panel - _NEAR, 0).astype(kind) + place)
-    return jnp.where(near, _near(disc, panel.astype(kind) + place)[0], s), jnp.where(near, jnp.pi, arc)
+    return jnp.where(near, _near(disc, panel.astype(kind) + place)[0], s), jnp.where(
+        near, jnp.pi, arc
+    )
 
 
 def _series(coefficients: Array, t: Array) -> Array:
     """A sum of Legendre's polynomials at t in [-1, 1]."""
-    before, now = jnp.ones_like(t), t
+    before = jnp.ones_like(t)
+    now = t
     found = coefficients[0] + coefficients[1] * t
     for k in range(1, _ORDER):
         before, now = now, ((2 * k + 1) * t * now - k * before) / (k + 1)
@@ -129,16 +147,21 @@ class HyperbolicExponential:
     Law: records and reports are points of the Poincaré disc within distance R of the origin. With
     :math:`a = \epsilon / (2R)` the density of y *with respect to the hyperbolic area* is
     :math:`e^{-a \, d(x, y)} / Z(|x|)`; :meth:`log_density` is with respect to the coordinates.
-    Guarantee: epsilon per record, attained at opposite points of the rim: :math:`\log Z` changes by at most a times
-    the change of the radius r, so the loss is at most :math:`a (d(x, x') + |r - r'|) \le 2 a \max(r, r')`. It is
-    also at most :math:`2 a \, d(x, x')`: :meth:`metric_guarantee`.
-    Utility: for two dimensions. Below epsilon of about 2 R most reports, their own estimates, lie near the rim.
-    Numerics: the distance from the record is drawn by its distribution function, integrated by Gauss and Legendre
-    on 48 panels, to 2e-6 of its mass in float32 (1e-7 in float64). At radius 8 rounding of the report's coordinates
-    moves distances by more: 0.02 of their mass from a record at the rim. Ideal arithmetic.
-    Reference: McSherry & Talwar, FOCS 2007, in PoinDP's definition 4; metric: Chatzikokolakis et al., PETS 2013.
+    Guarantee: epsilon per record, attained at opposite points of the rim: :math:`\log Z` changes by
+    at most a times the change of the radius r, so the loss is at most
+    :math:`a (d(x, x') + |r - r'|) \le 2 a \max(r, r')`. It is also at most :math:`2 a \, d(x, x')`:
+    :meth:`metric_guarantee`.
+    Utility: for two dimensions. Below epsilon of about 2 R most reports, their own estimates, lie
+    near the rim.
+    Numerics: the distance from the record is drawn by its distribution function, integrated by
+    Gauss and Legendre on 48 panels, to 2e-6 of its mass in float32 (1e-7 in float64). At radius 8
+    rounding of the report's coordinates moves distances by more: 0.02 of their mass from a record
+    at the rim. Ideal arithmetic.
+    Reference: McSherry & Talwar, FOCS 2007, in PoinDP's definition 4; metric: Chatzikokolakis et
+    al., PETS 2013.
 
-    Epsilon is in (0, 22], may be traced or a stack; the radius, in units of distance, from 1e-6 to 8 over sqrt(c).
+    Epsilon is in (0, 22], may be traced or a stack; the radius, in units of distance, from 1e-6 to
+    8 over sqrt(c).
 
     >>> m = HyperbolicExponential(4.0, radius=2.0)
     >>> print(m.metric_guarantee())  # doctest: +ELLIPSIS
@@ -176,7 +199,8 @@ class HyperbolicExponential:
 
     def log_density(self, y: Report, x: Record) -> Float[Array, ""]:
         """log p(y | x) with respect to the ball's coordinates; ``-inf`` outside the disc."""
-        x, y = self.domain().clip(x), jnp.asarray(y)
+        x = self.domain().clip(x)
+        y = jnp.asarray(y)
         y = y.astype(jnp.result_type(x, y))
         x = x.astype(y.dtype)
         rim = jnp.asarray(self.rim, y.dtype)
@@ -195,7 +219,10 @@ class HyperbolicExponential:
         return one(rim=self.rim) if validate.concrete(self.rim) else self.rim
 
     def domain(self) -> Ball:
-        """Points of the ball within distance R of the origin; others are brought to the rim, NaN is 0."""
+        """Points of the ball within distance R of the origin.
+
+        Others are brought to the rim, NaN is 0.
+        """
         return Ball(2, self._end)
 
     def codomain(self) -> Disc:

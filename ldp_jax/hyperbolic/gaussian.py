@@ -24,7 +24,10 @@ _mu = lru_cache(maxsize=4096)(gaussian_mu)
 
 
 def _up(value: float) -> float:
-    """The least float32 that is not below: devices neither clip wider nor draw less noise than is claimed."""
+    """The least float32 that is not below.
+
+    Devices neither clip wider nor draw less noise than is claimed.
+    """
     near = np.float32(value)
     return float(near) if float(near) >= value else float(np.nextafter(near, np.float32(np.inf)))
 
@@ -60,9 +63,13 @@ class _Gaussian(Tangent):
         """The smallest noise for a share of the budgets, given its sensitivity over the root of that share."""
         if getattr(self, name) is None:
             levels, place = np.unique(np.asarray(self.epsilon, np.float64), return_inverse=True)
-            scales = np.array([_up(sensitivity / _mu(level, self.delta)) for level in levels.tolist()])
+            scales = np.array(
+                [_up(sensitivity / _mu(level, self.delta)) for level in levels.tolist()]
+            )
             scale = scales[place].reshape(np.shape(self.epsilon))
-            object.__setattr__(self, name, jnp.asarray(scale, jnp.float32) if scale.ndim else float(scale))
+            object.__setattr__(
+                self, name, jnp.asarray(scale, jnp.float32) if scale.ndim else float(scale)
+            )
         validate.positive(**{name: getattr(self, name)})
 
     @abc.abstractmethod
@@ -103,13 +110,18 @@ def _least(sigma: Scalar | None) -> float:
 class HyperbolicGaussian(_Gaussian):
     r"""Report a hyperbolic vector as its tangent vector at the origin, with Gaussian noise.
 
-    Law: the record is :math:`v = \log_0(x)`, shortened to :math:`|v| \le C`; the report is :math:`v + N(0, \sigma^2
-    I)`, which :meth:`estimate` maps to the ball. As :math:`d(0, \exp_0 v) = 2 |v|`, C is a Poincaré radius of 2 C.
-    Guarantee: (epsilon, delta) per record, by the analytic calibration with L2 sensitivity 2 C. The record must be
-    a function of the user's data and public parameters: no aggregation of neighbours before the noise.
-    Utility: unbiased, :math:`\sigma = 2 C / \mu(\epsilon, \delta)` a coordinate (7.46 C at epsilon 1, delta 1e-5).
-    Numerics: sigma is rounded up to a float32; noise ends at 18 sigma, beyond a mass of 1e-75. Ideal arithmetic.
-    Reference: PoinDP (Wei et al., AAAI 2024), whose Theorem 1 does not hold; Balle & Wang, ICML 2018, Theorem 8.
+    Law: the record is :math:`v = \log_0(x)`, shortened to :math:`|v| \le C`; the report is
+    :math:`v + N(0, \sigma^2 I)`, which :meth:`estimate` maps to the ball. As
+    :math:`d(0, \exp_0 v) = 2 |v|`, C is a Poincaré radius of 2 C.
+    Guarantee: (epsilon, delta) per record, by the analytic calibration with L2 sensitivity 2 C. The
+    record must be a function of the user's data and public parameters: no aggregation of neighbours
+    before the noise.
+    Utility: unbiased, :math:`\sigma = 2 C / \mu(\epsilon, \delta)` a coordinate (7.46 C at epsilon
+    1, delta 1e-5).
+    Numerics: sigma is rounded up to a float32; noise ends at 18 sigma, beyond a mass of 1e-75.
+    Ideal arithmetic.
+    Reference: PoinDP (Wei et al., AAAI 2024), whose Theorem 1 does not hold; Balle & Wang, ICML
+    2018, Theorem 8.
 
     Epsilon is in (0, 100], concrete; an array [n] for public budgets. -c is the curvature.
 
@@ -140,14 +152,18 @@ class HyperbolicGaussian(_Gaussian):
 class RadialAngularGaussian(_Gaussian):
     r"""Report the length and the direction of a tangent vector apart, each with Gaussian noise.
 
-    Law: with :math:`\rho = \min(|v|, C)` and :math:`u = v / |v|` (the first axis where v = 0), the report is
-    :math:`\rho + N(0, \sigma_r^2)` and :math:`u + N(0, \sigma_a^2 I)`, :math:`\sigma_r = C / (\mu \sqrt s)`,
-    :math:`\sigma_a = 2 / (\mu \sqrt{1 - s})`, :math:`\mu` of (epsilon, delta). Share 0: no radius; 1: no direction.
-    Guarantee: (epsilon, delta) per record: the two Gaussians are one of :math:`\mu^2 = (C / \sigma_r)^2 + (2 /
-    \sigma_a)^2`. The share must be public, and noise must not be stretched along a record.
-    Utility: at a share near 1 the radius has noise of :math:`C / \mu`, half of :class:`HyperbolicGaussian`'s.
+    Law: with :math:`\rho = \min(|v|, C)` and :math:`u = v / |v|` (the first axis where v = 0), the
+    report is :math:`\rho + N(0, \sigma_r^2)` and :math:`u + N(0, \sigma_a^2 I)`,
+    :math:`\sigma_r = C / (\mu \sqrt s)`, :math:`\sigma_a = 2 / (\mu \sqrt{1 - s})`, :math:`\mu` of
+    (epsilon, delta). Share 0: no radius; 1: no direction.
+    Guarantee: (epsilon, delta) per record: the two Gaussians are one of
+    :math:`\mu^2 = (C / \sigma_r)^2 + (2 / \sigma_a)^2`. The share must be public, and noise must
+    not be stretched along a record.
+    Utility: at a share near 1 the radius has noise of :math:`C / \mu`, half of
+    :class:`HyperbolicGaussian`'s.
     Numerics: as :class:`HyperbolicGaussian`.
-    Reference: PoinDP's inter- and intra-hierarchy noise (eq. 12-14) in a sound form; Balle & Wang, ICML 2018.
+    Reference: PoinDP's inter- and intra-hierarchy noise (eq. 12-14) in a sound form; Balle & Wang,
+    ICML 2018.
 
     Arguments are as of :class:`HyperbolicGaussian`, and s, ``radial_share``.
 

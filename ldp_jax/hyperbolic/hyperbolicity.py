@@ -1,7 +1,8 @@
 """Gromov's four-point delta: the distance of a graph from a tree.
 
-Delta of four points is half the difference of the two largest sums of opposite distances, such as d(w, x) + d(y,
-z): 0 in a tree. A metric is delta-hyperbolic by the *maximum*; published figures are often means.
+Delta of four points is half the difference of the two largest sums of opposite distances, such as
+d(w, x) + d(y, z): 0 in a tree. A metric is delta-hyperbolic by the *maximum*; published figures are
+often means.
 Reference: Gromov, Hyperbolic groups (1987); Chami et al., NeurIPS 2019, appendix A; PoinDP table 3.
 
 >>> graph_delta(jax.random.key(0), [[0, 1], [1, 2], [2, 3], [3, 0]], 4, samples=10)
@@ -25,7 +26,10 @@ _BLOCK = 64  # nodes whose shortest paths are in memory at once
 
 
 class Delta(NamedTuple):
-    """Four-point deltas of sampled points; the maximum of samples is a lower bound for the metric."""
+    """Four-point deltas of sampled points.
+
+    The maximum of samples is a lower bound for the metric.
+    """
 
     mean: float
     maximum: float
@@ -44,8 +48,12 @@ def _deltas(key: PRNGKey, distances: Array, samples: int) -> tuple[Array, Array]
             four[at], drawn = jnp.minimum(taken, drawn), jnp.maximum(taken, drawn)
         four.append(drawn)
     w, x, y, z = four
-    a, b, c = (distances[i, j] + distances[k, m] for i, j, k, m in ((w, x, y, z), (w, y, x, z), (w, z, x, y)))
-    low, high = jnp.minimum(a, b), jnp.maximum(a, b)
+    a, b, c = (
+        distances[i, j] + distances[k, m]
+        for i, j, k, m in ((w, x, y, z), (w, y, x, z), (w, z, x, y))
+    )
+    low = jnp.minimum(a, b)
+    high = jnp.maximum(a, b)
     delta = 0.5 * (jnp.maximum(high, c) - jnp.maximum(low, jnp.minimum(high, c)))
     return delta.mean(), delta.max()
 
@@ -66,7 +74,12 @@ def _paths(adjacency: scipy.sparse.csr_array, nodes: np.ndarray) -> np.ndarray:
 
 
 def graph_delta(
-    key: PRNGKey, edges: ArrayLike | tuple, num_nodes: int, *, nodes: int = 1000, samples: int = 50_000
+    key: PRNGKey,
+    edges: ArrayLike | tuple,
+    num_nodes: int,
+    *,
+    nodes: int = 1000,
+    samples: int = 50_000,
 ) -> Delta:
     """Four-point deltas of a graph's largest connected component, between ``nodes`` random nodes of it."""
     validate.threefry(key)

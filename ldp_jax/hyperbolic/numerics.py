@@ -1,7 +1,9 @@
-"""Shared formulas: the distance to the boundary in float32, and even functions that are smooth at 0.
+"""Shared formulas.
 
-All that cancels near the boundary is written in :func:`gap`, 1 - c |x|^2, and differences of points. The other
-functions take a squared length, so that no square root of 0 is differentiated.
+The distance to the boundary in float32, and even functions that are smooth at 0.
+
+All that cancels near the boundary is written in :func:`gap`, 1 - c |x|^2, and differences of
+points. The other functions take a squared length, so that no square root of 0 is differentiated.
 """
 
 from collections.abc import Callable
@@ -17,10 +19,15 @@ _SERIES = 1e-3  # below this squared argument a series of four terms is exact to
 
 
 def as_points(name: str, x: Record) -> Array:
-    """Real floating point coordinates [..., n], n >= 1, of at least 32 bits: fewer have no points near the rim."""
+    """Real floating point coordinates [..., n], n >= 1, of at least 32 bits.
+
+    Fewer have no points near the rim.
+    """
     array = jnp.asarray(x)
     if array.ndim == 0 or array.shape[-1] == 0 or jnp.issubdtype(array.dtype, jnp.complexfloating):
-        raise ValueError(f"{name} must be real coordinates [..., n], got {array.dtype} of shape {array.shape}")
+        raise ValueError(
+            f"{name} must be real coordinates [..., n], got {array.dtype} of shape {array.shape}"
+        )
     wide = jnp.issubdtype(array.dtype, jnp.floating) and jnp.finfo(array.dtype).bits >= 32
     return array if wide else array.astype(jnp.float32)
 
@@ -33,7 +40,10 @@ def check_curvature(c: Scalar) -> None:
 
 
 def check_in_ball(c: Scalar, **points: Record) -> None:
-    """Refuse concrete points outside the open ball of radius 1 / sqrt(c); the message has no point."""
+    """Refuse concrete points outside the open ball of radius 1 / sqrt(c).
+
+    The message has no point.
+    """
     check_curvature(c)
     if not validate.concrete(c):
         return
@@ -54,7 +64,10 @@ def dot(a: Array, b: Array) -> Array:
 
 
 def _over_largest(v: Array) -> tuple[Array, Array, Array]:
-    """Finite coordinates; over about the largest one; and what they are divided by, whose inverse XLA holds."""
+    """Finite coordinates; over about the largest one.
+
+    And what they are divided by, whose inverse XLA holds.
+    """
     most = jnp.finfo(v.dtype).max
     v = jnp.clip(v, -most, most)
     largest = jax.lax.stop_gradient(jnp.abs(v).max(-1, keepdims=True))
@@ -63,7 +76,10 @@ def _over_largest(v: Array) -> tuple[Array, Array, Array]:
 
 
 def length(v: Array) -> Array:
-    """Euclidean length over the last axis, which is kept; without underflow, and of gradient 0 at 0."""
+    """Euclidean length over the last axis, which is kept.
+
+    Without underflow, and of gradient 0 at 0.
+    """
     _, unit, scale = _over_largest(v)
     squared = dot(unit, unit)
     some = squared > 0
@@ -100,7 +116,10 @@ def _two_product(a: Array, b: Array) -> tuple[Array, Array]:
 
 
 def _gap32(x: Array, c: Array) -> Array:
-    """1 - c |x|^2 in float32 to a few units of the last place of the *result*: sums of two float32."""
+    """1 - c |x|^2 in float32 to a few units of the last place of the *result*.
+
+    Sums of two float32.
+    """
     high, low = _two_product(x, x)
     while (n := high.shape[-1]) > 1:
         half = n // 2
@@ -133,7 +152,9 @@ def gap(x: Array, c: Scalar) -> Array:
     return jnp.maximum(_raw_gap(x, jnp.asarray(c, x.dtype)), least)
 
 
-def _even(squared: Array, exact: Callable[[Array], Array], series: Callable[[Array], Array]) -> Array:
+def _even(
+    squared: Array, exact: Callable[[Array], Array], series: Callable[[Array], Array]
+) -> Array:
     near = squared < _SERIES
     some = jnp.where(near, 1.0, squared)
     return jnp.where(near, series(jnp.where(near, squared, 0.0)), exact(jnp.sqrt(some)))

@@ -1,7 +1,8 @@
 """Gradient descent on the Poincaré ball, as ``optax.GradientTransformation``.
 
-Parameters are pytrees of points [..., n], gradients those of a loss with respect to coordinates. An update is a
-tangent vector: ``update`` needs the points, and :func:`apply_updates`, not optax's, adds it.
+Parameters are pytrees of points [..., n], gradients those of a loss with respect to coordinates. An
+update is a tangent vector: ``update`` needs the points, and :func:`apply_updates`, not optax's,
+adds it.
 """
 
 from collections.abc import Callable
@@ -39,7 +40,9 @@ def riemannian_sgd(learning_rate: LearningRate, c: Scalar = 1.0) -> optax.Gradie
     def init(params: PyTree) -> optax.ScaleByScheduleState:
         return optax.ScaleByScheduleState(jnp.zeros((), jnp.int32))
 
-    def update(updates: PyTree, state: PyTree, params: PyTree = None) -> tuple[PyTree, optax.ScaleByScheduleState]:
+    def update(
+        updates: PyTree, state: PyTree, params: PyTree = None
+    ) -> tuple[PyTree, optax.ScaleByScheduleState]:
         if params is None:
             raise ValueError("params must be given to update: the points that the gradients are at")
         rate = learning_rate(state.count) if callable(learning_rate) else learning_rate

@@ -1,17 +1,19 @@
 r"""The Poincaré ball: pure functions of points x and the curvature's magnitude c.
 
-The ball of radius :math:`1/\sqrt c` with the metric :math:`\lambda_x^2 |dx|^2`, :math:`\lambda_x = 2 / (1 - c
-|x|^2)`, has constant curvature -c. Points are arrays [..., n]; leading axes broadcast; c is 1 by default.
+The ball of radius :math:`1/\sqrt c` with the metric :math:`\lambda_x^2 |dx|^2`,
+:math:`\lambda_x = 2 / (1 - c |x|^2)`, has constant curvature -c. Points are arrays [..., n];
+leading axes broadcast; c is 1 by default.
 
-*Bad input*: where they are concrete, c <= 0 and points outside the ball are a ``ValueError``. Under ``jit`` every
-function is total: such a point is taken for the boundary's in its direction, at 2^-30 from it.
+*Bad input*: where they are concrete, c <= 0 and points outside the ball are a ``ValueError``. Under
+``jit`` every function is total: such a point is taken for the boundary's in its direction, at 2^-30
+from it.
 
-*Numerics*: in float32 the functions hold up to distance :data:`REACH` / sqrt(c) from the origin; distances are
-exact to a few 1e-7 of themselves. Rounded coordinates displace a point at distance r by up to :math:`10^{-7}
-\cosh^2(\sqrt c r / 2) / \sqrt c`: 1e-5 at 6, 4e-3 at 12. Gradients are finite, 0 for a distance at x = y; second
-derivatives there are 0 too, and invalid.
-Reference: Ungar, Analytic hyperbolic geometry (2005); Ganea, Bécigneul & Hofmann, Hyperbolic neural networks
-(NeurIPS 2018), whose equations are named below; PoinDP definitions 4 and 5.
+*Numerics*: in float32 the functions hold up to distance :data:`REACH` / sqrt(c) from the origin;
+distances are exact to a few 1e-7 of themselves. Rounded coordinates displace a point at distance r
+by up to :math:`10^{-7} \cosh^2(\sqrt c r / 2) / \sqrt c`: 1e-5 at 6, 4e-3 at 12. Gradients are
+finite, 0 for a distance at x = y; second derivatives there are 0 too, and invalid.
+Reference: Ungar, Analytic hyperbolic geometry (2005); Ganea, Bécigneul & Hofmann, Hyperbolic neural
+networks (NeurIPS 2018), whose equations are named below; PoinDP definitions 4 and 5.
 """
 
 import jax.numpy as jnp
@@ -54,7 +56,9 @@ __dir__ = lambda: __all__
 
 
 REACH = 12.0
-"""The largest distance of float32 points from the origin, at c = 1: 1 - tanh(6) = 1.2e-5 of the radius are left."""
+"""The largest distance of float32 points from the origin, at c = 1: 1 - tanh(6) = 1.2e-5 of the
+radius are left.
+"""
 
 _EDGE = 0.99998771  # tanh(REACH / 2), the largest sqrt(c) |x|
 _FAR = 20.0  # half a distance at which tanh is 1 in float64 too
@@ -66,14 +70,22 @@ def _points(c: Scalar, **given: Record) -> tuple[Array, ...]:
     check_in_ball(c, **found)
     # Traced points outside are taken for those of the boundary in their directions.
     known = validate.concrete(c)
-    inside = [x if known and validate.concrete(x) else shorten(x, 1.0 / _root(c, x)) for x in found.values()]
+    inside = [
+        x if known and validate.concrete(x) else shorten(x, 1.0 / _root(c, x))
+        for x in found.values()
+    ]
     return _one_type(*inside)
 
 
 def _one_type(*arrays: Array) -> tuple[Array, ...]:
-    """Arrays of one floating type; refused where they have unlike numbers of coordinates: 1 would be broadcast."""
+    """Arrays of one floating type.
+
+    Refused where they have unlike numbers of coordinates: 1 would be broadcast.
+    """
     if len(widths := {array.shape[-1] for array in arrays}) > 1:
-        raise ValueError(f"points and vectors must have as many coordinates each, got {sorted(widths)}")
+        raise ValueError(
+            f"points and vectors must have as many coordinates each, got {sorted(widths)}"
+        )
     kind = jnp.result_type(*arrays)
     return tuple(array.astype(kind) for array in arrays)
 
@@ -83,7 +95,9 @@ def _root(c: Scalar, like: Array) -> Array:
 
 
 def project(x: Record, c: Scalar = 1.0) -> Float[Array, "*batch n"]:
-    """The point itself, or the one in its direction at distance :data:`REACH` / sqrt(c) from 0; never refuses.
+    """The point itself, or the one in its direction at distance :data:`REACH` / sqrt(c) from 0.
+
+    Never refuses.
 
     >>> project(jnp.array([3.0, 4.0])).tolist(), project(jnp.array([0.25, 0.5])).tolist()
     ([0.59999..., 0.79999...], [0.25, 0.5])
@@ -113,18 +127,22 @@ def norm(x: Record, c: Scalar = 1.0) -> Float[Array, "*batch"]:
 def distance(x: Record, y: Record, c: Scalar = 1.0) -> Float[Array, "*batch"]:
     r"""Geodesic distance :math:`(2/\sqrt c) \, \mathrm{artanh}(\sqrt c |{-x} \oplus y|)` (PoinDP eq. 5).
 
-    Computed as :math:`(2/\sqrt c) \, \mathrm{arsinh}(\sqrt c |x - y| / \sqrt{(1 - c |x|^2)(1 - c |y|^2)})`, which
-    keeps close points apart in float32.
+    Computed as
+    :math:`(2/\sqrt c) \, \mathrm{arsinh}(\sqrt c |x - y| / \sqrt{(1 - c |x|^2)(1 - c |y|^2)})`,
+    which keeps close points apart in float32.
     """
     x, y = _points(c, x=x, y=y)
     root = _root(c, x)
-    return (2.0 / root * jnp.arcsinh(root * length(x - y) / jnp.sqrt(gap(x, c) * gap(y, c))))[..., 0]
+    return (2.0 / root * jnp.arcsinh(root * length(x - y) / jnp.sqrt(gap(x, c) * gap(y, c))))[
+        ..., 0
+    ]
 
 
 def mobius_add(x: Record, y: Record, c: Scalar = 1.0) -> Float[Array, "*batch n"]:
     r"""Möbius addition :math:`x \oplus y`: y carried by the translation that takes the origin to x.
 
-    With s = x + y it is :math:`((1 - c|x|^2) s + c |s|^2 x) / ((1 - c|x|^2)(1 - c|y|^2) + c |s|^2)`, within
+    With s = x + y it is
+    :math:`((1 - c|x|^2) s + c |s|^2 x) / ((1 - c|x|^2)(1 - c|y|^2) + c |s|^2)`, within
     :func:`project` (Ganea et al. 2018, eq. 4).
     """
     x, y = _points(c, x=x, y=y)
@@ -138,9 +156,12 @@ def _add(x: Array, gap_x: Array, s: Array, gap_y: Array, c: Scalar) -> Array:
 
 
 def mobius_scalar_mul(r: Scalar, x: Record, c: Scalar = 1.0) -> Float[Array, "*batch n"]:
-    r"""Möbius multiplication :math:`r \otimes x`: the point on the ray of x at r times its distance to the origin.
+    r"""Möbius multiplication :math:`r \otimes x`.
 
-    r is a number, or an array [...] that broadcasts with the leading axes of x (Ganea et al. 2018, eq. 5).
+    The point on the ray of x at r times its distance to the origin.
+
+    r is a number, or an array [...] that broadcasts with the leading axes of x (Ganea et al. 2018,
+    eq. 5).
     """
     (x,) = _points(c, x=x)
     return _exp_0(jnp.asarray(r, x.dtype)[..., None] * _log_0(x, c), c)
@@ -185,7 +206,8 @@ def _log_0(x: Array, c: Scalar) -> Array:
 def exp_map(x: Record, v: Record, c: Scalar = 1.0) -> Float[Array, "*batch n"]:
     r"""Exponential map at x: the point at time 1 of the geodesic from x with velocity v.
 
-    :math:`x \oplus (\tanh(\sqrt c \lambda_x |v| / 2) \, v / (\sqrt c |v|))`, within :func:`project` (eq. 12).
+    :math:`x \oplus (\tanh(\sqrt c \lambda_x |v| / 2) \, v / (\sqrt c |v|))`, within :func:`project`
+    (eq. 12).
     """
     (x,) = _points(c, x=x)
     x, v = _one_type(x, as_points("v", v))
@@ -200,9 +222,12 @@ def _exp_map(x: Array, v: Array, c: Scalar) -> Array:
 
 
 def log_map(x: Record, y: Record, c: Scalar = 1.0) -> Float[Array, "*batch n"]:
-    r"""Logarithmic map at x: the tangent vector whose geodesic reaches y at time 1; inverse of exp_map.
+    r"""Logarithmic map at x: the tangent vector whose geodesic reaches y at time 1.
 
-    :math:`(2 / (\sqrt c \lambda_x)) \, \mathrm{artanh}(\sqrt c |u|) \, u / |u|`, :math:`u = -x \oplus y` (eq. 12).
+    Inverse of exp_map.
+
+    :math:`(2 / (\sqrt c \lambda_x)) \, \mathrm{artanh}(\sqrt c |u|) \, u / |u|`,
+    :math:`u = -x \oplus y` (eq. 12).
     """
     x, y = _points(c, x=x, y=y)
     gap_x, gap_y = gap(x, c), gap(y, c)
@@ -215,8 +240,9 @@ def log_map(x: Record, y: Record, c: Scalar = 1.0) -> Float[Array, "*batch n"]:
 def gyration(x: Record, y: Record, v: Record, c: Scalar = 1.0) -> Float[Array, "*batch n"]:
     r"""The rotation :math:`\mathrm{gyr}[x, y] v = -(x \oplus y) \oplus (x \oplus (y \oplus v))`, of any vector v.
 
-    In the plane of x and y it turns by twice the argument of :math:`1 + c \langle x, y \rangle + i c |x \wedge y|`
-    (Ungar 2005; Ganea et al. 2018, section 2.3).
+    In the plane of x and y it turns by twice the argument of
+    :math:`1 + c \langle x, y \rangle + i c |x \wedge y|` (Ungar 2005; Ganea et al. 2018, section
+    2.3).
     """
     x, y = _points(c, x=x, y=y)
     x, y, v = _one_type(x, y, as_points("v", v))
@@ -233,10 +259,13 @@ def _gyrate(x: Array, gap_x: Array, s: Array, gap_y: Array, v: Array, c: Scalar)
     return v + 2.0 * c / (gap_x * gap_y + far) * (real * once + c * turn(once))
 
 
-def parallel_transport(x: Record, y: Record, v: Record, c: Scalar = 1.0) -> Float[Array, "*batch n"]:
+def parallel_transport(
+    x: Record, y: Record, v: Record, c: Scalar = 1.0
+) -> Float[Array, "*batch n"]:
     r"""The tangent vector v at x, carried to y along the geodesic.
 
-    :math:`(\lambda_x / \lambda_y) \mathrm{gyr}[y, -x] v` keeps :math:`\lambda |v|` and angles (eq. 13; Ungar).
+    :math:`(\lambda_x / \lambda_y) \mathrm{gyr}[y, -x] v` keeps :math:`\lambda |v|` and angles (eq.
+    13; Ungar).
     """
     x, y = _points(c, x=x, y=y)
     x, y, v = _one_type(x, y, as_points("v", v))

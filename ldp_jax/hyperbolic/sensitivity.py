@@ -1,7 +1,10 @@
-"""PoinDP's hierarchy-aware sensitivities, which are local: to be measured, and for mechanisms without a guarantee.
+"""PoinDP's hierarchy-aware sensitivities, which are local.
 
-The sensitivity of an embedding is the largest of its nodes'. Noise in proportion to it has no guarantee, and its
-size is a function of the private relation; the global sensitivities are infinite, and 1.
+To be measured, and for mechanisms without a guarantee.
+
+The sensitivity of an embedding is the largest of its nodes'. Noise in proportion to it has no
+guarantee, and its size is a function of the private relation; the global sensitivities are
+infinite, and 1.
 Reference: PoinDP definitions 6 and 7.
 """
 
@@ -32,7 +35,8 @@ def inter_hierarchy_of_nodes(points: Record, c: Scalar = 1.0) -> Float[Array, " 
 def intra_hierarchy_of_nodes(points: Record, *, chunk: int = 1024) -> Float[Array, " n"]:
     r"""For each node, the largest :math:`|\langle e_u, e_v \rangle| / (|e_u| |e_v|)` with another node v.
 
-    PoinDP eq. 9, 10, the norm round the "angle" read as its size. The origin has 0. Memory is ``chunk`` times n.
+    PoinDP eq. 9, 10, the norm round the "angle" read as its size. The origin has 0. Memory is
+    ``chunk`` times n.
     """
     validate.whole(1, chunk=chunk)
     rows = _rows(points)

@@ -1,15 +1,19 @@
 r"""The wrapped normal distribution on hyperbolic space: samples, and the exact log density.
 
-A normal vector :math:`v \sim N(0, \mathrm{diag}(\sigma^2))` at the origin is carried to the mean along the
-geodesic, and mapped to the space. With u the inverse, of length d, the density by *the volume of the space* is
+A normal vector :math:`v \sim N(0, \mathrm{diag}(\sigma^2))` at the origin is carried to the mean
+along the geodesic, and mapped to the space. With u the inverse, of length d, the density by *the
+volume of the space* is
 
 .. math:: p(z) = N(u; 0, \sigma^2) \left( \frac{\sqrt c \, d}{\sinh(\sqrt c \, d)} \right)^{n - 1}.
 
-With respect to the ball's coordinates it is :math:`\lambda_z^n` times that: ``volume="coordinates"``.
+With respect to the ball's coordinates it is :math:`\lambda_z^n` times that:
+``volume="coordinates"``.
 
-*Numerics*: draws beyond :data:`REACH <ldp_jax.hyperbolic.poincare.REACH>` / sqrt(c) from the origin lie on that
-sphere in the ball. Densities are exact to 1e-5 of :math:`(d / \sigma)^2` up to distance 6 from the origin.
-Reference: PoinDP eq. 11 (c = 1); Nagano et al., A wrapped normal distribution on hyperbolic space (ICML 2019).
+*Numerics*: draws beyond :data:`REACH <ldp_jax.hyperbolic.poincare.REACH>` / sqrt(c) from the origin
+lie on that sphere in the ball. Densities are exact to 1e-5 of :math:`(d / \sigma)^2` up to distance
+6 from the origin.
+Reference: PoinDP eq. 11 (c = 1); Nagano et al., A wrapped normal distribution on hyperbolic space
+(ICML 2019).
 """
 
 import math
@@ -36,7 +40,9 @@ def _scales(scale: Scalar, n: int, kind: jnp.dtype) -> Array:
     validate.positive(scale=scale)
     scales = jnp.asarray(scale, kind)
     if scales.ndim and scales.shape[-1] not in (1, n):
-        raise ValueError(f"scale must be a number, or [..., {n}] or [..., 1], got shape {scales.shape}")
+        raise ValueError(
+            f"scale must be a number, or [..., {n}] or [..., 1], got shape {scales.shape}"
+        )
     return jnp.broadcast_to(scales, (*scales.shape[:-1], n))
 
 
@@ -45,7 +51,8 @@ def sample(
 ) -> Float[Array, "*batch n"]:
     """Points [*shape, ..., n] of the ball from the wrapped normal about means [..., n].
 
-    The scale is in units of distance: a number, or [..., n] (or [..., 1]) for coordinates at the mean.
+    The scale is in units of distance: a number, or [..., n] (or [..., 1]) for coordinates at the
+    mean.
     """
     (mean,) = poincare._points(c, mean=mean)
     n = mean.shape[-1]

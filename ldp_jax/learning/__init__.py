@@ -1,6 +1,7 @@
 """Models (the one folder that imports flax), their training, metrics, and bounds of what noise leaves to learn.
 
-``training`` is of nodes and pairs, ``graph_training`` of packed graphs, ``label_training`` of noisy labels.
+``training`` is of nodes and pairs, ``graph_training`` of packed graphs, ``label_training`` of noisy
+labels.
 """
 
 from ldp_jax.core import lazy

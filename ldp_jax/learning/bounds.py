@@ -1,7 +1,10 @@
-r"""How far a private embedding can be from the true one: Theorems 2 to 4 of LDP-GE, in float64, on the host.
+r"""How far a private embedding can be from the true one.
 
-Bounds hold for the actual rows of the PageRank matrix (:func:`ldp_jax.graph.propagation.ppr_rows`), every r and
-every data set in [-1, 1]^d. The error of the propagation itself (its ``tol``) comes on top.
+Theorems 2 to 4 of LDP-GE, in float64, on the host.
+
+Bounds hold for the actual rows of the PageRank matrix (:func:`ldp_jax.graph.propagation.ppr_rows`),
+every r and every data set in [-1, 1]^d. The error of the propagation itself (its ``tol``) comes on
+top.
 """
 
 from typing import NamedTuple, TypeAlias
@@ -24,8 +27,9 @@ PageRankRows: TypeAlias = Float[Array | np.ndarray, "nodes n"]
 class ErrorBound(NamedTuple):
     """With probability at least 1 - delta, max_j |z~_vj - z_vj| <= total_v, for each node v by itself.
 
-    ``total`` is ``deviation``, the bound on max_j |z~_vj - E z~_vj|, plus ``bias``, on max_j |E z~_vj - z_vj|.
-    ``variance`` is the largest of a coordinate's estimate, ``range`` the length of its interval (inf for Laplace).
+    ``total`` is ``deviation``, the bound on max_j |z~_vj - E z~_vj|, plus ``bias``, on max_j |E
+    z~_vj - z_vj|. ``variance`` is the largest of a coordinate's estimate, ``range`` the length of
+    its interval (inf for Laplace).
     """
 
     total: Float[np.ndarray, " nodes"]
@@ -39,14 +43,17 @@ def error_bound(mechanism: Sampled, rows: PageRankRows, delta: float) -> ErrorBo
     r"""The bound of the theorem that covers ``mechanism``, with :math:`L = \log(2d / \delta)`.
 
     * Theorem 2 (HDS) and Theorem 4 (Piecewise, Multi-bit): Bernstein's inequality,
-      :math:`\tau = \tfrac{LM}{3} + \sqrt{(\tfrac{LM}{3})^2 + 2LV}`, with :math:`V = \|\Pi_v\|_2^2 \max_x Var[\tilde
-      x]` and M the length of an estimate's interval times :math:`\|\Pi_v\|_\infty`: :math:`2(b+1)` for HDS,
-      :math:`2 \frac{d}{k} A` with A the largest inner estimate otherwise. The bias of HDS is at most :math:`(1 - C)
-      \|\Pi_v\|_1`, whatever epsilon; that of the others is 0.
-    * Theorem 3 (Laplace): with :math:`\nu = 4d/\epsilon`, :math:`\tau = \nu \sqrt{2L} \|\Pi_v\|_2` where L is at
-      most :math:`\|\Pi_v\|_2^2 / (2 \|\Pi_v\|_\infty^2)`, else :math:`\tau = 2 \nu L \|\Pi_v\|_\infty`.
+      :math:`\tau = \tfrac{LM}{3} + \sqrt{(\tfrac{LM}{3})^2 + 2LV}`, with
+      :math:`V = \|\Pi_v\|_2^2 \max_x Var[\tilde x]` and M the length of an estimate's interval
+      times :math:`\|\Pi_v\|_\infty`: :math:`2(b+1)` for HDS, :math:`2 \frac{d}{k} A` with A the
+      largest inner estimate otherwise. The bias of HDS is at most :math:`(1 - C) \|\Pi_v\|_1`,
+      whatever epsilon; that of the others is 0.
+    * Theorem 3 (Laplace): with :math:`\nu = 4d/\epsilon`, :math:`\tau = \nu \sqrt{2L} \|\Pi_v\|_2`
+      where L is at most :math:`\|\Pi_v\|_2^2 / (2 \|\Pi_v\|_\infty^2)`, else
+      :math:`\tau = 2 \nu L \|\Pi_v\|_\infty`.
 
-    ``ValueError`` for a mechanism that no theorem covers: Laplace with k < d, or an estimate that is rescaled.
+    ``ValueError`` for a mechanism that no theorem covers: Laplace with k < d, or an estimate that
+    is rescaled.
     Reference: LDP-GE Theorems 2 to 4, eq. 18-34, with the row sums as they are (erratum 3).
 
     >>> from ldp_jax.features import LaplaceVector, MultiBit
@@ -57,7 +64,9 @@ def error_bound(mechanism: Sampled, rows: PageRankRows, delta: float) -> ErrorBo
     """
     number(0.0, 1.0, open_lower=True, open_upper=True, delta=delta)
     if not isinstance(mechanism, Sampled):
-        raise ValueError(f"mechanism must be of vectors, as HDS and LaplaceVector, got {type(mechanism).__name__}")
+        raise ValueError(
+            f"mechanism must be of vectors, as HDS and LaplaceVector, got {type(mechanism).__name__}"
+        )
     values = np.abs(np.asarray(rows, np.float64))
     if values.ndim != 2 or not values.size or not np.isfinite(values).all():
         raise ValueError(
@@ -66,13 +75,19 @@ def error_bound(mechanism: Sampled, rows: PageRankRows, delta: float) -> ErrorBo
     inner, gain = mechanism.inner, mechanism._gain
     # A coordinate's variance is a quadratic in x, so it is extreme at 0 or at 1.
     variance = max(worst_case(mechanism.variance(np.float32(x))) for x in (0.0, 1.0))
-    log, peak, spread = np.log(2.0 * mechanism.dim / delta), values.max(1), (values**2).sum(1)
-    if not isinstance(inner, SquareWave) and not np.isclose(gain, mechanism.dim / mechanism.k, rtol=1e-9):
+    log = np.log(2.0 * mechanism.dim / delta)
+    peak = values.max(1)
+    spread = (values**2).sum(1)
+    if not isinstance(inner, SquareWave) and not np.isclose(
+        gain, mechanism.dim / mechanism.k, rtol=1e-9
+    ):
         raise ValueError(f"scale must be d / k, for an unbiased estimate; got {gain}")
     bias = np.zeros(len(values))
     if isinstance(inner, Laplace):
         if mechanism.k != mechanism.dim:
-            raise ValueError(f"Theorem 3 needs k = d (every coordinate reported), got k={mechanism.k}")
+            raise ValueError(
+                f"Theorem 3 needs k = d (every coordinate reported), got k={mechanism.k}"
+            )
         nu = 2.0 * float(inner.scale)
         norm = np.sqrt(spread)
         small = log <= norm**2 / (2.0 * peak**2)

@@ -1,4 +1,7 @@
-"""Training for classes of graphs: one compiled loop over epochs, stopped by validation, resumed from disk."""
+"""Training for classes of graphs.
+
+One compiled loop over epochs, stopped by validation, resumed from disk.
+"""
 
 from collections.abc import Callable
 from functools import partial
@@ -40,7 +43,8 @@ _ROOM = 256  # the room for histories is a multiple: runs of fewer epochs share 
 class Scores(NamedTuple):
     """The share of graphs whose largest score is their label's, and the area under the ROC curve.
 
-    With more than two classes it is the mean of each against the others; NaN where all graphs are of one class.
+    With more than two classes it is the mean of each against the others; NaN where all graphs are
+    of one class.
     """
 
     accuracy: float
@@ -48,9 +52,12 @@ class Scores(NamedTuple):
 
 
 class FittedGraphs(NamedTuple):
-    """A trained model: the best validation epoch (the earliest, on ties), from 0, its variables and its scores.
+    """A trained model.
 
-    ``losses`` are the mean training losses a graph, and ``validations`` the scores, of the epochs that were run.
+    The best validation epoch (the earliest, on ties), from 0, its variables and its scores.
+
+    ``losses`` are the mean training losses a graph, and ``validations`` the scores, of the epochs
+    that were run.
     """
 
     variables: Variables
@@ -64,7 +71,9 @@ class FittedGraphs(NamedTuple):
     __repr__ = by_shapes
 
 
-def step_decay_adam(learning_rate: float, decay: float = 0.5, every: int = 50) -> optax.GradientTransformation:
+def step_decay_adam(
+    learning_rate: float, decay: float = 0.5, every: int = 50
+) -> optax.GradientTransformation:
     """Adam whose learning rate is multiplied by ``decay`` after each ``every`` epochs.
 
     The same object for the same numbers. Its update takes the epoch: ``update(..., epoch=number)``.
@@ -75,7 +84,9 @@ def step_decay_adam(learning_rate: float, decay: float = 0.5, every: int = 50) -
     return by_name(_step_decay_adam, (learning_rate, decay, every))
 
 
-def _step_decay_adam(learning_rate: float, decay: float, every: int) -> optax.GradientTransformation:
+def _step_decay_adam(
+    learning_rate: float, decay: float, every: int
+) -> optax.GradientTransformation:
     schedule = optax.exponential_decay(learning_rate, every, decay, staircase=True)
 
     def update(
@@ -94,18 +105,22 @@ def scores(outputs: Float[Array, "graphs classes"], labels: Int[np.ndarray, " gr
     >>> scores(jnp.array([[2.0, 1.0], [0.0, 3.0], [1.0, 2.0]]), np.array([0, 1, 0]))
     Scores(accuracy=0.6666666865348816, auc=1.0)
     """
-    classes, areas = outputs.shape[1], []
-    # Log-odds, which are of the order of probabilities; float32 has too few of those for a sure model.
+    classes = outputs.shape[1]
+    areas = []
+    # Log-odds, which are of the order of probabilities; float32 has too few of those for a sure
+    # model.
     others = jnp.where(jnp.eye(classes, dtype=bool), -jnp.inf, outputs[:, None, :])
     each = outputs - jax.nn.logsumexp(others, axis=-1)
     for c in range(classes) if classes > 2 else (1,):
         mine, others = np.flatnonzero(labels == c), np.flatnonzero(labels != c)
         if len(mine) and len(others):
             areas.append(float(metrics.auc(each[mine, c], each[others, c])))
-    return Scores(float(metrics.accuracy(outputs, labels)), float(np.mean(areas)) if areas else float("nan"))
+    return Scores(
+        float(metrics.accuracy(outputs, labels)), float(np.mean(areas)) if areas else float("nan")
+    )
 
 
-# --- The compiled part -----------------------------------------------------------------------------------------
+# --- The compiled part ----------------------------------------------------------------------------
 
 
 def _predict(model: Model, variables: Variables, packed: Packed) -> Array:
@@ -119,7 +134,9 @@ def _predict(model: Model, variables: Variables, packed: Packed) -> Array:
         found = jax.lax.map(one, dealt)
         if outputs is None:
             outputs = jnp.zeros((len(packed), found.shape[-1]), found.dtype)
-        outputs = outputs.at[dealt].set(found, mode="drop")  # the empty graph has the number ``len(packed)``
+        outputs = outputs.at[dealt].set(
+            found, mode="drop"
+        )  # the empty graph has the number ``len(packed)``
     assert outputs is not None  # a set has a graph, hence a shape
     return outputs
 
@@ -129,10 +146,17 @@ _predict_compiled = jax.jit(_predict, static_argnames="model")
 
 @partial(jax.jit, static_argnames=("model", "optimizer", "room"))
 def _begin(
-    key: PRNGKey, packed: Packed, *, model: Model, optimizer: optax.GradientTransformation, room: int
+    key: PRNGKey,
+    packed: Packed,
+    *,
+    model: Model,
+    optimizer: optax.GradientTransformation,
+    room: int,
 ) -> Run:
     """A run before its first epoch, with room for the histories of as many epochs."""
-    variables = model.init(key, packing.assemble(packed, packing.deal(packed)[0][0], packed.shapes[0]))
+    variables = model.init(
+        key, packing.assemble(packed, packing.deal(packed)[0][0], packed.shapes[0])
+    )
     return begin(variables, optimizer, room)
 
 
@@ -148,16 +172,27 @@ def _train(
     model: Model,
     optimizer: optax.GradientTransformation,
 ) -> Run:
-    """Epochs up to ``until``, one or all, of one program: a run that is watched has the same bits."""
+    """Epochs up to ``until``, one or all, of one program.
 
-    def epoch(number: Array, variables: Variables, state: PyTree) -> tuple[Variables, PyTree, Array]:
+    A run that is watched has the same bits.
+    """
+
+    def epoch(
+        number: Array, variables: Variables, state: PyTree
+    ) -> tuple[Variables, PyTree, Array]:
         deal_key, *shape_keys = random.split(random.fold_in(key, number), 1 + len(packed.shapes))
 
-        def one(shape: packing.Shape, carry: tuple, graphs_and_key: tuple[Array, PRNGKey]) -> tuple[tuple, None]:
+        def one(
+            shape: packing.Shape, carry: tuple, graphs_and_key: tuple[Array, PRNGKey]
+        ) -> tuple[tuple, None]:
             graphs, step_key = graphs_and_key
             batch = packing.assemble(packed, graphs, shape)
-            losses = lambda outputs: optax.softmax_cross_entropy_with_integer_labels(outputs, batch.labels)
-            return step(model, optimizer, losses, batch.graph_mask, carry, batch, step_key, number), None
+            losses = lambda outputs: optax.softmax_cross_entropy_with_integer_labels(
+                outputs, batch.labels
+            )
+            return step(
+                model, optimizer, losses, batch.graph_mask, carry, batch, step_key, number
+            ), None
 
         carry = variables, state, jnp.float32(0.0)
         dealt = packing.deal(packed, deal_key)
@@ -173,15 +208,20 @@ def _train(
     return run_epochs(run, until, patience, epoch, score)
 
 
-# --- The host's part -------------------------------------------------------------------------------------------
+# --- The host's part ------------------------------------------------------------------------------
 
 
 @implicit_promotion()
 def predict(
     model: Model, variables: Variables, graph_set: GraphSet, *, batch_size: int = 64
 ) -> Float[Array, "graphs classes"]:
-    """The outputs of a trained model for each graph, in the set's order; compiled once for the same shapes."""
-    packed = packing.pack(graph_set, batch_size, shapes=1, merge=False)  # which a single pass does not pay back
+    """The outputs of a trained model for each graph, in the set's order.
+
+    Compiled once for the same shapes.
+    """
+    packed = packing.pack(
+        graph_set, batch_size, shapes=1, merge=False
+    )  # which a single pass does not pay back
     return _predict_compiled(model, variables, packed)
 
 
@@ -199,29 +239,35 @@ def fit_graphs(
 ) -> FittedGraphs:
     """Train a classifier of graphs by cross entropy and keep the best epoch, as ``training.fit`` does.
 
-    The same arguments give the same bits on one machine, in any process, whether watched, killed and resumed from a
-    checkpoint, or neither. Compiled once for the same model, optimizer and shapes of the graph sets.
+    The same arguments give the same bits on one machine, in any process, whether watched, killed
+    and resumed from a checkpoint, or neither. Compiled once for the same model, optimizer and
+    shapes of the graph sets.
 
     Args:
-      key: a threefry key, for the parameters, the batches and dropout; epoch i draws from ``fold_in`` of i.
-      model: of a :class:`ldp_jax.graph.packing.Batch`, as :func:`ldp_jax.learning.models.gin` makes it.
+      key: a threefry key, for the parameters, the batches and dropout; epoch i draws from
+        ``fold_in`` of i.
+      model: of a :class:`ldp_jax.graph.packing.Batch`, as :func:`ldp_jax.learning.models.gin` makes
+        it.
       train: graphs to learn from.
       validation: graphs that choose the epoch by their accuracy.
       test: graphs that are scored once.
-      settings: optimizer, epochs, graphs in a batch, patience, and the devices that share each batch.
+      settings: optimizer, epochs, graphs in a batch, patience, and the devices that share each
+        batch.
       checkpoint: a folder for this run alone, written after every epoch (by orbax-checkpoint, extra
         ``experiments``). Where it holds a part of this run already, training goes on from there.
       progress: called with the epoch from 0, its loss and validation score, after each is on disk.
 
-    ``ValueError`` before compilation, for labels without an output of the model; or for a checkpoint of other
-    arguments. ``ImportError`` for a checkpoint without orbax-checkpoint.
+    ``ValueError`` before compilation, for labels without an output of the model; or for a
+    checkpoint of other arguments. ``ImportError`` for a checkpoint without orbax-checkpoint.
     """
     validate.threefry(key)
     if checkpoint is not None:
         _import_orbax()
     parts = {"train": train, "validation": validation, "test": test}
     packed, packed_validation, packed_test = (
-        packing.pack(part, settings.batch_size, shapes=2 if name == "train" else 1, mesh=settings.mesh)
+        packing.pack(
+            part, settings.batch_size, shapes=2 if name == "train" else 1, mesh=settings.mesh
+        )
         for name, part in parts.items()
     )
     init_key, epochs_key = random.split(key)
@@ -241,13 +287,18 @@ def fit_graphs(
             "epochs": settings.epochs,
             "batch_size": settings.batch_size,
             "patience": settings.patience,
-            # The lowered program holds what has no name of its own: the model, the optimizer and their numbers.
+            # The lowered program holds what has no name of its own: the model, the optimizer and
+            # their numbers.
             "model, optimizer": _train.lower(run, *given, **static).as_text().encode(),
             "versions": [jax.__version__, jax.lib.__version__, jax.default_backend()],
         }
-        store = _Store(Path(checkpoint), {name: digest(value).hex() for name, value in made_by.items()})
+        store = _Store(
+            Path(checkpoint), {name: digest(value).hex() for name, value in made_by.items()}
+        )
     everywhere = None if packed.over is None else NamedSharding(packed.over.mesh, P())
-    go_on = lambda run, until: _train(jax.device_put(run, everywhere), given[0], until, *given[2:], **static)
+    go_on = lambda run, until: _train(
+        jax.device_put(run, everywhere), given[0], until, *given[2:], **static
+    )
     with watched("fit_graphs", settings.progress):
         run = _watched(run, go_on, settings.epochs, store, progress)
     done = int(run.number)
@@ -263,7 +314,11 @@ def fit_graphs(
 
 
 def _watched(
-    run: Run, go_on: Callable[[Run, np.int32], Run], epochs: int, store: "_Store | None", progress: Progress | None
+    run: Run,
+    go_on: Callable[[Run, np.int32], Run],
+    epochs: int,
+    store: "_Store | None",
+    progress: Progress | None,
 ) -> Run:
     """A run to its end: in blocks, or epoch by epoch where someone looks at each."""
     if store is None and progress is None:
@@ -284,7 +339,7 @@ def _watched(
     return run
 
 
-# --- Checkpoints: by orbax, the last two epochs, each written whole or not at all -------------------------------
+# --- Checkpoints: by orbax, the last two epochs, each written whole or not at all -----------------
 
 
 def _import_orbax() -> ModuleType:
@@ -305,7 +360,9 @@ class _Store:
         self._args = orbax.args
         self._folder = folder
         self._made_by = made_by
-        options = orbax.CheckpointManagerOptions(max_to_keep=2, enable_async_checkpointing=False, create=True)
+        options = orbax.CheckpointManagerOptions(
+            max_to_keep=2, enable_async_checkpointing=False, create=True
+        )
         self._manager = orbax.CheckpointManager(folder.absolute(), options=options)
 
     def load(self, run: Run) -> Run:
@@ -314,7 +371,9 @@ class _Store:
         if latest is None:
             return run
         args = self._args
-        found = self._manager.restore(latest, args=args.Composite(settings=args.JsonRestore()))["settings"]
+        found = self._manager.restore(latest, args=args.Composite(settings=args.JsonRestore()))[
+            "settings"
+        ]
         other = [name for name in self._made_by if found.get(name) != self._made_by[name]]
         if other:
             raise ValueError(
@@ -324,7 +383,8 @@ class _Store:
         leaves, structure = jax.tree.flatten(run)
         wanted = args.StandardRestore({str(i): leaf for i, leaf in enumerate(leaves)})
         stored = self._manager.restore(latest, args=args.Composite(run=wanted))["run"]
-        # As new arrays: what orbax restores is pinned to its device, and would be another program's argument.
+        # As new arrays: what orbax restores is pinned to its device, and would be another program's
+        # argument.
         fresh = [jnp.asarray(np.asarray(stored[str(i)])) for i in range(len(leaves))]
         return jax.tree.unflatten(structure, fresh)
 

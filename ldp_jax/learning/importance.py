@@ -1,6 +1,9 @@
-"""Which features matter to a model, and which reveal sensitive inputs: scores for the budgets of FeatureRR.
+"""Which features matter to a model, and which reveal sensitive inputs.
 
-No guarantee of FeatureRR covers scores of private records: those of :class:`Public` values alone become numbers.
+Scores for the budgets of FeatureRR.
+
+No guarantee of FeatureRR covers scores of private records: those of :class:`Public` values alone
+become numbers.
 
 >>> from ldp_jax.features import FeatureRR, importance_weights
 >>> panel = Public(np.array([[0.0, 1.0], [1.0, 3.0]]), "a panel that opted in")
@@ -60,7 +63,8 @@ class Public:
 class FeatureScores:
     """A score for each feature. ``np.asarray`` gives the numbers of public scores.
 
-    ``sources`` are those of public arguments, ``private`` the names of arguments that were not :class:`Public`.
+    ``sources`` are those of public arguments, ``private`` the names of arguments that were not
+    :class:`Public`.
     """
 
     name: str
@@ -87,9 +91,17 @@ class FeatureScores:
 
 def _opened(**given) -> tuple[dict, tuple[str, ...], tuple[str, ...]]:
     """The values themselves, the sources of the public ones, and the names of the others."""
-    values = {name: value.value if isinstance(value, Public) else value for name, value in given.items()}
-    sources = tuple(dict.fromkeys(value.source for value in given.values() if isinstance(value, Public)))
-    return values, sources, tuple(name for name, value in given.items() if not isinstance(value, Public))
+    values = {
+        name: value.value if isinstance(value, Public) else value for name, value in given.items()
+    }
+    sources = tuple(
+        dict.fromkeys(value.source for value in given.values() if isinstance(value, Public))
+    )
+    return (
+        values,
+        sources,
+        tuple(name for name, value in given.items() if not isinstance(value, Public)),
+    )
 
 
 def _records(name: str, values: ArrayLike | tuple) -> Array:
@@ -113,7 +125,10 @@ def _scores(
 def _one(
     key: PRNGKey, x: Array, background: Array, function: Callable[[Array], Array], draws: int
 ) -> Float[Array, "c d"]:
-    """Expected gradients of one record: background records as often as each other, places stratified."""
+    """Expected gradients of one record.
+
+    Background records as often as each other, places stratified.
+    """
     order_key, pair_key, place_key = random.split(key, 3)
     order = random.permutation(order_key, len(background))[jnp.arange(draws) % len(background)]
     stratum = random.permutation(pair_key, draws)
@@ -132,7 +147,9 @@ def _total(
 ) -> Float[Array, " d"]:
     def add(total: Array, one: tuple[PRNGKey, Array]) -> tuple[Array, None]:
         record_key, record = one
-        return total + jnp.abs(_one(record_key, record, background, function, draws)).sum(0) / len(x), None
+        return total + jnp.abs(_one(record_key, record, background, function, draws)).sum(0) / len(
+            x
+        ), None
 
     keys = random.split(key, len(x))
     return jax.lax.scan(add, jnp.zeros(x.shape[1], jnp.float32), (keys, x))[0]
@@ -147,22 +164,28 @@ def importance(
     *,
     draws: int = 128,
 ) -> FeatureScores:
-    r"""HeteroRR's importance of a feature: the mean of its :math:`|\phi_i|` over records and outputs, normalised.
+    r"""HeteroRR's importance of a feature.
 
-    :math:`\phi_i(x) = E [(x_i - x'_i) \, \partial_i f(x' + t (x - x'))]` over background records x' and t uniform
-    in [0, 1]: expected gradients. They are the Shapley values where f is a sum of functions of one feature each.
-    ``function`` is of rows [b, d], each by itself, to [b] or [b, c], differentiable; each is a compiled program.
-    ``x`` [n, d] are explained by ``draws`` points each, and compared with ``background`` [m, d]. Scores sum to 1,
-    and are public where all three arguments are. ``ValueError`` where widths differ, or no feature moves an output.
-    Reference: HeteroRR eq. 6, averaged over records; Erion et al., Improving performance of deep learning models
-    with axiomatic attribution priors and expected gradients (Nature Machine Intelligence 2021), eq. 3.
+    The mean of its :math:`|\phi_i|` over records and outputs, normalised.
+
+    :math:`\phi_i(x) = E [(x_i - x'_i) \, \partial_i f(x' + t (x - x'))]` over background records x'
+    and t uniform in [0, 1]: expected gradients. They are the Shapley values where f is a sum of
+    functions of one feature each. ``function`` is of rows [b, d], each by itself, to [b] or [b, c],
+    differentiable; each is a compiled program. ``x`` [n, d] are explained by ``draws`` points each,
+    and compared with ``background`` [m, d]. Scores sum to 1, and are public where all three
+    arguments are. ``ValueError`` where widths differ, or no feature moves an output.
+    Reference: HeteroRR eq. 6, averaged over records; Erion et al., Improving performance of deep
+    learning models with axiomatic attribution priors and expected gradients (Nature Machine
+    Intelligence 2021), eq. 3.
     """
     validate.threefry(key)
     validate.integer_in(1, draws=draws)
     given, sources, private = _opened(function=function, x=x, background=background)
     rows, compared = (_records(name, given[name]) for name in ("x", "background"))
     if rows.shape[1] != compared.shape[1]:
-        raise ValueError(f"background must be as wide as x, got {compared.shape[1]} for {rows.shape[1]}")
+        raise ValueError(
+            f"background must be as wide as x, got {compared.shape[1]} for {rows.shape[1]}"
+        )
     explained = given["function"]
     # A new function at each call: a model that was trained on between two calls is the same object.
     values = _total(key, rows, compared, function=lambda rows: explained(rows), draws=draws)
@@ -171,20 +194,30 @@ def importance(
 
 @implicit_promotion()
 def sensitivity(
-    embed: Callable[[Array], Array] | Public, x: ArrayLike | tuple | Public, masked: ArrayLike | tuple | Public
+    embed: Callable[[Array], Array] | Public,
+    x: ArrayLike | tuple | Public,
+    masked: ArrayLike | tuple | Public,
 ) -> FeatureScores:
-    r"""HeteroRR's sensitivity of an embedding's feature: its change where the sensitive inputs are masked.
+    r"""HeteroRR's sensitivity of an embedding's feature.
 
-    :math:`\beta_i = |z_i - \hat z_i| / \|z - \hat z\|_1` with z the embedding [n, k] of the records x [n, d] and
-    :math:`\hat z` that of ``masked`` ones, averaged over records that change. Scores sum to 1, and are public where
-    all three arguments are; ``ValueError`` where masking changes nothing.
+    Its change where the sensitive inputs are masked.
+
+    :math:`\beta_i = |z_i - \hat z_i| / \|z - \hat z\|_1` with z the embedding [n, k] of the records
+    x [n, d] and :math:`\hat z` that of ``masked`` ones, averaged over records that change. Scores
+    sum to 1, and are public where all three arguments are; ``ValueError`` where masking changes
+    nothing.
     Reference: HeteroRR eq. 5, averaged over records.
     """
     given, sources, private = _opened(embed=embed, x=x, masked=masked)
     rows, hidden = (_records(name, given[name]) for name in ("x", "masked"))
     if rows.shape != hidden.shape:
-        raise ValueError(f"masked must be the records x without their inputs, got {hidden.shape} for {rows.shape}")
-    change = np.abs(np.asarray(given["embed"](rows), np.float64) - np.asarray(given["embed"](hidden), np.float64))
+        raise ValueError(
+            f"masked must be the records x without their inputs, got {hidden.shape} for {rows.shape}"
+        )
+    change = np.abs(
+        np.asarray(given["embed"](rows), np.float64)
+        - np.asarray(given["embed"](hidden), np.float64)
+    )
     if change.ndim != 2 or len(change) != len(rows):
         raise ValueError(f"embed must make [n, k] of [n, d], got shape {change.shape}")
     total = change.sum(1, keepdims=True)

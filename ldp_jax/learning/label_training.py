@@ -1,13 +1,15 @@
 r"""Training on labels that their owners randomised: LPGNN's Drop, label denoising with propagation.
 
-*Forward correction* sends the posterior of a model through the channel of the reports, :math:`p(y' | x) = \sum_y
-P(y' | y) \, p(y | x)`, before it is compared with them: in expectation that loss is least at the true posterior.
-*Drop* averages both sides over neighbours by K steps of :func:`ldp_jax.graph.propagation.kprop`.
+*Forward correction* sends the posterior of a model through the channel of the reports,
+:math:`p(y' | x) = \sum_y P(y' | y) \, p(y | x)`, before it is compared with them: in expectation
+that loss is least at the true posterior. *Drop* averages both sides over neighbours by K steps of
+:func:`ldp_jax.graph.propagation.kprop`.
 
-Guarantee: post-processing. A record costs epsilon_x of its features and epsilon_y of its label, where it is asked
-for. The graph is public, and so are the nodes that were asked.
-Reference: Sajadmanesh & Gatica-Perez, Locally private graph neural networks (CCS 2021), section on private labels;
-Patrini et al., Making deep neural networks robust to label noise (CVPR 2017), Theorem 2 (forward correction).
+Guarantee: post-processing. A record costs epsilon_x of its features and epsilon_y of its label,
+where it is asked for. The graph is public, and so are the nodes that were asked.
+Reference: Sajadmanesh & Gatica-Perez, Locally private graph neural networks (CCS 2021), section on
+private labels; Patrini et al., Making deep neural networks robust to label noise (CVPR 2017),
+Theorem 2 (forward correction).
 """
 
 from typing import NamedTuple
@@ -35,14 +37,16 @@ __dir__ = lambda: __all__
 
 _LEAST = 1e-30  # mass below which a posterior, or a neighbourhood, counts as empty
 
-_ERRORS = 3.0  # standard errors that the accuracy against reports may lie above the best that a right model reaches
+# standard errors that the accuracy against reports may lie above the best that a right model
+# reaches
+_ERRORS = 3.0
 
 
 class NoisyExamples(NamedTuple):
     """Rows of the context with randomised labels; made by :func:`noisy_examples`.
 
-    ``label`` is 1 at the report of row ``index``, or the shares of its neighbours (:func:`drop_inputs`); ``keep``
-    the probability in (1 / k, 1] that a report is the true class.
+    ``label`` is 1 at the report of row ``index``, or the shares of its neighbours
+    (:func:`drop_inputs`); ``keep`` the probability in (1 / k, 1] that a report is the true class.
     """
 
     index: Int[Array | np.ndarray, " b"]
@@ -53,11 +57,13 @@ class NoisyExamples(NamedTuple):
 
 
 @implicit_promotion()
-def noisy_examples(mechanism: Discrete, index: ArrayLike | tuple, reports: ArrayLike | tuple) -> NoisyExamples:
+def noisy_examples(
+    mechanism: Discrete, index: ArrayLike | tuple, reports: ArrayLike | tuple
+) -> NoisyExamples:
     """Reports of a randomised response as examples, one a row; reports may be traced.
 
-    ``ValueError`` for a mechanism that does not keep each category with one probability and take all others alike,
-    as :func:`ldp_jax.features.GeneralizedRR` does.
+    ``ValueError`` for a mechanism that does not keep each category with one probability and take
+    all others alike, as :func:`ldp_jax.features.GeneralizedRR` does.
 
     >>> from ldp_jax.features import GeneralizedRR
     >>> made = noisy_examples(GeneralizedRR(1.0, 3), [4, 7], [2, 0])
@@ -67,10 +73,14 @@ def noisy_examples(mechanism: Discrete, index: ArrayLike | tuple, reports: Array
     size, keep = _channel(mechanism)
     index, reports = (v if isinstance(v, jax.Array) else np.asarray(v) for v in (index, reports))
     if index.ndim != 1 or index.shape != reports.shape:
-        raise ValueError(f"reports must be one for each of index, got shapes {reports.shape} and {index.shape}")
+        raise ValueError(
+            f"reports must be one for each of index, got shapes {reports.shape} and {index.shape}"
+        )
     validate.ids(size, "one of the mechanism's categories", reports=reports)
     return NoisyExamples(
-        index, jax.nn.one_hot(reports, size, dtype=jnp.float32), jnp.full(len(index), keep, jnp.float32)
+        index,
+        jax.nn.one_hot(reports, size, dtype=jnp.float32),
+        jnp.full(len(index), keep, jnp.float32),
     )
 
 
@@ -78,7 +88,8 @@ def _channel(mechanism: Discrete) -> tuple[int, float]:
     """How many categories, and with which probability the true one is reported."""
     if isinstance(mechanism, Discrete) and mechanism.encoding == "category":
         law = mechanism.table().masses / 2.0**32
-        size, keep = len(law), float(law[0, 0])
+        size = len(law)
+        keep = float(law[0, 0])
         one_for_all = np.where(np.eye(size, dtype=bool), keep, other_share(keep, size))
         if law.shape == one_for_all.shape and np.allclose(law, one_for_all, rtol=0.0, atol=1e-6):
             return size, keep
@@ -91,7 +102,9 @@ def _channel(mechanism: Discrete) -> tuple[int, float]:
 def _loss(scores: Array, examples: training.Examples | NoisyExamples) -> Array:
     if isinstance(examples, training.Examples):
         return training.node_classification.loss(scores, examples)
-    return -(examples.label * log_reported(jax.nn.log_softmax(scores), jnp.asarray(examples.keep))).sum(-1)
+    return -(
+        examples.label * log_reported(jax.nn.log_softmax(scores), jnp.asarray(examples.keep))
+    ).sum(-1)
 
 
 def _score(scores: Array, examples: training.Examples | NoisyExamples) -> Array:
@@ -100,10 +113,14 @@ def _score(scores: Array, examples: training.Examples | NoisyExamples) -> Array:
     reached = metrics.accuracy(scores, examples.label.argmax(-1))
     best = examples.keep.mean()
     error = jnp.sqrt((examples.keep * (1.0 - examples.keep)).mean() / len(scores))
-    return jnp.where(reached <= best + _ERRORS * error + 1e-6, -_loss(scores, examples).mean(), -jnp.inf)
+    return jnp.where(
+        reached <= best + _ERRORS * error + 1e-6, -_loss(scores, examples).mean(), -jnp.inf
+    )
 
 
-def _check(name: str, examples: training.Examples | NoisyExamples, z: PyTree, scores: jax.ShapeDtypeStruct) -> None:
+def _check(
+    name: str, examples: training.Examples | NoisyExamples, z: PyTree, scores: jax.ShapeDtypeStruct
+) -> None:
     if isinstance(examples, training.Examples):
         training.check_nodes(name, examples, z, scores)
         return
@@ -113,25 +130,29 @@ def _check(name: str, examples: training.Examples | NoisyExamples, z: PyTree, sc
     if validate.concrete(examples.keep):
         keep = np.asarray(examples.keep)
         if not ((keep > 1.0 / classes) & (keep <= 1.0)).all():
-            raise ValueError(f"keep of {name} must be in (1 / {classes}, 1], got numbers down to {keep.min()}")
+            raise ValueError(
+                f"keep of {name} must be in (1 / {classes}, 1], got numbers down to {keep.min()}"
+            )
 
 
 noisy_node_classification = training.Objective(
     inputs=lambda z, examples: z[examples.index], loss=_loss, score=_score, check=_check
 )
-"""Forward-corrected cross entropy on rows with randomised labels: context z [n, d], :class:`NoisyExamples`.
+"""Forward-corrected cross entropy on rows with randomised labels: context z [n, d],
+:class:`NoisyExamples`.
 
-The score of noisy examples is the mean log-likelihood of their reports: no true class chooses an epoch. It is -inf
-where the model agrees with more reports than a right model could, by three standard errors: it has learned the
-noise. (The published limit has no standard errors.) :class:`~ldp_jax.learning.training.Examples` hold true labels
-and are scored by accuracy.
+The score of noisy examples is the mean log-likelihood of their reports: no true class chooses an
+epoch. It is -inf where the model agrees with more reports than a right model could, by three
+standard errors: it has learned the noise. (The published limit has no standard errors.)
+:class:`~ldp_jax.learning.training.Examples` hold true labels and are scored by accuracy.
 """
 
 
 class DropInputs(NamedTuple):
     """The inputs of a model under :func:`drop`; made by :func:`drop_inputs`.
 
-    ``given`` float32 [n] is 1 for nodes whose report is averaged over the graph ``op``; ``steps``, K, is traced.
+    ``given`` float32 [n] is 1 for nodes whose report is averaged over the graph ``op``; ``steps``,
+    K, is traced.
     """
 
     inputs: PyTree
@@ -155,18 +176,23 @@ def drop_inputs(
     """The context of training under :func:`drop`, and its examples with labels averaged over neighbours.
 
     A node with no report K steps away keeps its own. ``inputs`` are of the model itself, such as
-    :class:`ldp_jax.learning.models.NodeInputs`; the graph ``op`` is public. ``train`` are :func:`noisy_examples`,
-    ``also`` those that are averaged and not trained on, of the validation nodes. ``steps``, K >= 0, may be traced;
-    0 is forward correction alone. ``rounded`` labels are their largest class, as published.
+    :class:`ldp_jax.learning.models.NodeInputs`; the graph ``op`` is public. ``train`` are
+    :func:`noisy_examples`, ``also`` those that are averaged and not trained on, of the validation
+    nodes. ``steps``, K >= 0, may be traced; 0 is forward correction alone. ``rounded`` labels are
+    their largest class, as published.
     """
     if not isinstance(op, Operator):
-        raise ValueError(f"op must be what propagation.operator(graph) makes, got {type(op).__name__}")
-    n, classes = op.num_nodes, train.label.shape[-1]
+        raise ValueError(
+            f"op must be what propagation.operator(graph) makes, got {type(op).__name__}"
+        )
+    n = op.num_nodes
+    classes = train.label.shape[-1]
     given, rows = jnp.zeros(n, jnp.float32), jnp.zeros((n, classes), jnp.float32)
     for name, part in {"train": train, "also": also}.items():
         if part is not None:
             _check(name, part, *(jax.ShapeDtypeStruct((n, k), jnp.float32) for k in (1, classes)))
-            given, rows = given.at[part.index].set(1.0), rows.at[part.index].set(part.label)
+            given = given.at[part.index].set(1.0)
+            rows = rows.at[part.index].set(part.label)
     context = DropInputs(inputs, op, given, steps)
     averaged = _around(context, rows)[train.index]
     if rounded:
@@ -175,7 +201,10 @@ def drop_inputs(
 
 
 def _around(context: DropInputs, shares: Array) -> Array:
-    """Distributions of nodes averaged over the given ones K steps away; a node that has none keeps its own."""
+    """Distributions of nodes averaged over the given ones K steps away.
+
+    A node that has none keeps its own.
+    """
     total = kprop(context.op, shares * context.given[:, None], context.steps)
     mass = total.sum(-1, keepdims=True)
     some = mass > _LEAST
@@ -185,17 +214,17 @@ def _around(context: DropInputs, shares: Array) -> Array:
 def drop(model: Model) -> Model:
     r"""A model that is trained by averages over neighbours: Drop.
 
-    With W the matrix of K steps of :func:`ldp_jax.graph.propagation.kprop`, V the nodes whose report y' is
-    averaged, and :math:`s_v = \sum_{u \in V} W_{vu}`, node v compares by cross entropy
+    With W the matrix of K steps of :func:`ldp_jax.graph.propagation.kprop`, V the nodes whose
+    report y' is averaged, and :math:`s_v = \sum_{u \in V} W_{vu}`, node v compares by cross entropy
 
     .. math:: \frac{1}{s_v} \sum_{u \in V} W_{vu} \, [y'_u = c] \quad \text{with} \quad
         \frac{1}{s_v} \sum_{u \in V} W_{vu} \, p(y'_u = c \mid x_u)
 
-    The right side is the mean of the left one over the reports, so the loss is least at the true posterior. Rounded
-    to its largest class, as published, the left side loses most of its noise, and that property. In the release the
-    right side runs over all nodes, and both sides go through one more softmax. The result takes
-    :class:`DropInputs`. In training its outputs are the logarithms of averaged posteriors; else the model's own, as
-    its variables are.
+    The right side is the mean of the left one over the reports, so the loss is least at the true
+    posterior. Rounded to its largest class, as published, the left side loses most of its noise,
+    and that property. In the release the right side runs over all nodes, and both sides go through
+    one more softmax. The result takes :class:`DropInputs`. In training its outputs are the
+    logarithms of averaged posteriors; else the model's own, as its variables are.
     """
     return Model(Bound(_drop_init, (model,)), Bound(_drop_apply, (model,)))
 

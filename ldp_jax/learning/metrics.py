@@ -35,7 +35,9 @@ def accuracy(
     labels: Int[Array | np.ndarray, " n"],
     mask: Shaped[Array | np.ndarray, " n"] | None = None,
 ) -> Float[Array, ""]:
-    """The share of (masked) rows whose largest score is their label's; a row that has a NaN is wrong.
+    """The share of (masked) rows whose largest score is their label's.
+
+    A row that has a NaN is wrong.
 
     >>> float(accuracy(jnp.array([[2.0, 1.0], [0.0, 3.0]]), jnp.array([0, 0])))
     0.5
@@ -50,9 +52,13 @@ def accuracy(
 
 
 def f1(
-    scores: Float[Array | np.ndarray, "n classes"], labels: Int[Array | np.ndarray, " n"], average: str = "macro"
+    scores: Float[Array | np.ndarray, "n classes"],
+    labels: Int[Array | np.ndarray, " n"],
+    average: str = "macro",
 ) -> Array:
-    """The F1 score of single-label predictions; ``average`` is ``micro``, ``macro`` or ``weighted``.
+    """The F1 score of single-label predictions.
+
+    ``average`` is ``micro``, ``macro`` or ``weighted``.
 
     A row that has a NaN is predicted as no class.
 
@@ -63,7 +69,9 @@ def f1(
     validate.one_of(("micro", "macro", "weighted"), average=average)
     classes = scores.shape[-1]
     predicted = jnp.where(jnp.isnan(scores).any(-1), classes, scores.argmax(-1))
-    count = lambda places, one: jnp.zeros(classes, int).at[places].add(one, mode="drop")  # floats end at 2^24
+    count = lambda places, one: (
+        jnp.zeros(classes, int).at[places].add(one, mode="drop")
+    )  # floats end at 2^24
     counts = count(labels, predicted == labels), count(predicted, 1), count(labels, 1)
     hits, found, wanted = (each.astype(jnp.float32) for each in counts)
     if average == "micro":
@@ -80,18 +88,25 @@ def _check(
 ) -> tuple[Array | np.ndarray, Array | np.ndarray, Array | np.ndarray | None]:
     """All three as arrays, scores of the host in their own precision.
 
-    Refused is what NumPy would broadcast: one label a row, by its number; a mask of booleans, or of weights.
+    Refused is what NumPy would broadcast: one label a row, by its number; a mask of booleans, or of
+    weights.
     """
     scores = _own("scores", scores)
     labels = labels if isinstance(labels, jax.Array) else validate.complete(labels=labels)
     mask = mask if mask is None or isinstance(mask, jax.Array) else validate.complete(mask=mask)
     rows = scores.shape[:-1]
     if np.shape(labels) != rows:
-        hint = ": of predicted classes it is (predicted == labels).mean()" if labels.shape == scores.shape else ""
+        hint = (
+            ": of predicted classes it is (predicted == labels).mean()"
+            if labels.shape == scores.shape
+            else ""
+        )
         raise ValueError(
             f"labels must be classes of shape {rows}, one a row of scores, got {np.shape(labels)}{hint}"
         )
-    if mask is not None and (np.shape(mask) != rows or jnp.issubdtype(jnp.result_type(mask), jnp.integer)):
+    if mask is not None and (
+        np.shape(mask) != rows or jnp.issubdtype(jnp.result_type(mask), jnp.integer)
+    ):
         got = f"{jnp.result_type(mask)} of shape {np.shape(mask)}"
         raise ValueError(f"mask must be bool, or float weights, of shape {rows}, got {got}")
     validate.known(labels, mask, scores.shape[-1])
@@ -103,22 +118,26 @@ def _own(name: str, values: ArrayLike) -> Array | np.ndarray:
     if isinstance(values, jax.Array):
         return values
     given = np.asarray(validate.unmasked(values, name))
-    exact = given.dtype.kind in "iu" or given.dtype == np.float32  # float64 may not hold whole numbers
+    exact = (
+        given.dtype.kind in "iu" or given.dtype == np.float32
+    )  # float64 may not hold whole numbers
     return given if exact else validate.numbers(**{name: given})
 
 
 def auc(positive: Float[ArrayLike, " p"], negative: Float[ArrayLike, " q"]) -> Float[Array, ""]:
     """The area under the ROC curve: P(positive > negative) + P(positive = negative) / 2.
 
-    NaN where a score is, or where there is none of a kind. Scores of the host are compared in float64, or as whole
-    numbers where both are.
+    NaN where a score is, or where there is none of a kind. Scores of the host are compared in
+    float64, or as whole numbers where both are.
 
     >>> float(auc(jnp.array([3.0, 1.0]), jnp.array([1.0, 0.0])))
     0.875
     """
     positive, negative = _own("positive", positive), _own("negative", negative)
     if positive.ndim != 1 or negative.ndim != 1:
-        raise ValueError(f"scores must have one axis, got shapes {positive.shape} and {negative.shape}")
+        raise ValueError(
+            f"scores must have one axis, got shapes {positive.shape} and {negative.shape}"
+        )
     device = isinstance(positive, jax.Array) and isinstance(negative, jax.Array)
     known = validate.concrete(positive) and validate.concrete(negative)
     if known and not device:
@@ -133,11 +152,22 @@ def auc(positive: Float[ArrayLike, " p"], negative: Float[ArrayLike, " q"]) -> F
 
 def _host_auc(positive: np.ndarray, negative: np.ndarray) -> float:
     if positive.dtype.kind != negative.dtype.kind:
-        positive, negative = validate.numbers(positive=positive), validate.numbers(negative=negative)
-    if not len(positive) or not len(negative) or np.isnan(positive).any() or np.isnan(negative).any():
+        positive, negative = (
+            validate.numbers(positive=positive),
+            validate.numbers(negative=negative),
+        )
+    if (
+        not len(positive)
+        or not len(negative)
+        or np.isnan(positive).any()
+        or np.isnan(negative).any()
+    ):
         return math.nan
     ordered = np.sort(negative)
-    places = (np.searchsorted(ordered, positive, side=side).astype(np.float64) for side in ("left", "right"))
+    places = (
+        np.searchsorted(ordered, positive, side=side).astype(np.float64)
+        for side in ("left", "right")
+    )
     return float(sum(place.mean() for place in places) / (2 * len(negative)))
 
 
@@ -171,7 +201,10 @@ def embedding_error(z: Float[Array, "n d"], reference: Float[Array, "n d"]) -> F
 
 
 class Fidelity(NamedTuple):
-    """How well an embedding shows another one, columns about their means; made by :func:`fidelity`."""
+    """How well an embedding shows another one, columns about their means.
+
+    Made by :func:`fidelity`.
+    """
 
     correlation: Float[Array, ""]
     relative_error: Float[Array, ""]
@@ -180,7 +213,8 @@ class Fidelity(NamedTuple):
 def fidelity(z: Float[Array, "n d"], reference: Float[Array, "n d"]) -> Fidelity:
     """The correlation with the true embedding, and sqrt(1 - correlation^2), the error after the best scalar.
 
-    A mechanism that shrinks all reports alike loses nothing by it, nor does a network trained on them.
+    A mechanism that shrinks all reports alike loses nothing by it, nor does a network trained on
+    them.
 
     >>> found = fidelity(jnp.array([[1.0], [2.0], [3.0]]), jnp.array([[5.0], [9.0], [13.0]]))
     >>> round(float(found.correlation), 4), round(float(found.relative_error), 2)
@@ -195,11 +229,18 @@ def fidelity(z: Float[Array, "n d"], reference: Float[Array, "n d"]) -> Fidelity
 
 
 def ssim(
-    images: Float[Array, "n h w"], others: Float[Array, "n h w"], *, value_range: float = 1.0, window: int = 7
+    images: Float[Array, "n h w"],
+    others: Float[Array, "n h w"],
+    *,
+    value_range: float = 1.0,
+    window: int = 7,
 ) -> Float[Array, " n"]:
-    """The structural similarity of each image to another, from -1 to 1: the mean over all square windows within it.
+    """The structural similarity of each image to another, from -1 to 1.
 
-    ``value_range`` is the largest possible value of a pixel less the smallest; a window fits into the image.
+    The mean over all square windows within it.
+
+    ``value_range`` is the largest possible value of a pixel less the smallest; a window fits into
+    the image.
     Reference: Wang et al., Image quality assessment (IEEE TIP 2004), eq. 13, with a flat window.
 
     >>> float(ssim(jnp.eye(8)[None], jnp.eye(8)[None])[0].round(3))
@@ -211,7 +252,10 @@ def ssim(
     count = window**2
 
     def mean(values: Array) -> Array:
-        return jax.lax.reduce_window(values, 0.0, jax.lax.add, (1, window, window), (1, 1, 1), "VALID") / count
+        return (
+            jax.lax.reduce_window(values, 0.0, jax.lax.add, (1, window, window), (1, 1, 1), "VALID")
+            / count
+        )
 
     one, other = mean(images), mean(others)
     unbiased = count / (count - 1)
@@ -224,16 +268,23 @@ def ssim(
 
 
 class ConfidenceInterval(NamedTuple):
-    """The interval mean +- half_width of n values; NaN for a single one. Shares print with two figures of it."""
+    """The interval mean +- half_width of n values; NaN for a single one.
+
+    Shares print with two figures of it.
+    """
 
     mean: float
     half_width: float
     n: int
 
     def __str__(self) -> str:
-        small = abs(self.mean) <= 1 and 1e-9 < self.half_width < 0.05  # else one decimal is enough, as of per cent
+        small = (
+            abs(self.mean) <= 1 and 1e-9 < self.half_width < 0.05
+        )  # else one decimal is enough, as of per cent
         digits = 1 - math.floor(math.log10(self.half_width)) if small else 1
-        return f"{self.mean:.{digits}f}" + (f" ± {self.half_width:.{digits}f}" if self.n > 1 else "")
+        return f"{self.mean:.{digits}f}" + (
+            f" ± {self.half_width:.{digits}f}" if self.n > 1 else ""
+        )
 
 
 def mean_interval(values: Iterable[float] | Array, confidence: float = 0.95) -> ConfidenceInterval:

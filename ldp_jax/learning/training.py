@@ -52,14 +52,17 @@ _ROWS = 2**16  # rows of a file that are predicted together
 
 
 class Objective(NamedTuple):
-    """The goal of a training: functions of a shared ``context`` (an embedding) and a batch of ``examples``.
+    """The goal of a training.
+
+    Functions of a shared ``context`` (an embedding) and a batch of ``examples``.
 
     Attributes:
       inputs: ``inputs(context, examples)`` -> the inputs of the model.
       loss: ``loss(outputs, examples)`` -> float [batch].
-      score: ``score(outputs, examples)`` -> scalar, larger is better: the validation and test metric.
-      check: ``check(name, examples, context, outputs)`` raises ``ValueError`` for concrete examples that do not fit
-        the shapes of context and outputs; examples may have a leading axis of runs.
+      score: ``score(outputs, examples)`` -> scalar, larger is better: the validation and test
+        metric.
+      check: ``check(name, examples, context, outputs)`` raises ``ValueError`` for concrete examples
+        that do not fit the shapes of context and outputs; examples may have a leading axis of runs.
     """
 
     inputs: Callable[[PyTree, PyTree], PyTree]
@@ -71,10 +74,12 @@ class Objective(NamedTuple):
 
 
 class Fitted(NamedTuple):
-    """A trained model: the best validation epoch (the earliest, on ties), from 0, its variables and its scores.
+    """A trained model.
 
-    ``losses`` are the mean training losses and ``validations`` the scores of all epochs; an epoch that was not run
-    has the loss infinity and the score -infinity.
+    The best validation epoch (the earliest, on ties), from 0, its variables and its scores.
+
+    ``losses`` are the mean training losses and ``validations`` the scores of all epochs; an epoch
+    that was not run has the loss infinity and the score -infinity.
     """
 
     variables: Variables
@@ -96,8 +101,10 @@ class Settings:
       epochs: the largest number of epochs, at least 1.
       batch_size: examples, or graphs, in a batch; any size.
       patience: stop after as many epochs without a better validation score; None trains all epochs.
-      at_once: of many runs, those that are vmapped together; None for one at a time, fastest on a CPU.
-      mesh: devices that share each batch of graphs, by :func:`~ldp_jax.learning.graph_training.fit_graphs` alone.
+      at_once: of many runs, those that are vmapped together; None for one at a time, fastest on a
+        CPU.
+      mesh: devices that share each batch of graphs, by
+        :func:`~ldp_jax.learning.graph_training.fit_graphs` alone.
       progress: told how far a training of more than five seconds is; by default that is shown.
     """
 
@@ -115,7 +122,9 @@ class Settings:
         validate.integer_in(1, epochs=self.epochs, batch_size=self.batch_size, **given)
         if not hasattr(self.optimizer, "init"):
             kind = type(self.optimizer).__name__
-            raise ValueError(f"optimizer must be one of optax, such as training.adam(0.01), got {kind}")
+            raise ValueError(
+                f"optimizer must be one of optax, such as training.adam(0.01), got {kind}"
+            )
 
     @property
     def most_idle(self) -> np.int32:
@@ -141,7 +150,7 @@ class Pairs(NamedTuple):
     __repr__ = by_shapes
 
 
-# --- Objectives ------------------------------------------------------------------------------------------------
+# --- Objectives -----------------------------------------------------------------------------------
 
 
 def check_index(name: str, index: Array | np.ndarray, z: jax.ShapeDtypeStruct) -> None:
@@ -153,7 +162,9 @@ def check_nodes(name: str, examples: Examples, z: PyTree, scores: jax.ShapeDtype
     """Refuse rows that the context lacks, and classes that the model has no output for."""
     check_index(f"index of {name}", examples.index, z)
     _check_rows(name, examples, np.shape(examples.label))
-    validate.ids(scores.shape[-1], "one of the model's outputs", **{f"label of {name}": examples.label})
+    validate.ids(
+        scores.shape[-1], "one of the model's outputs", **{f"label of {name}": examples.label}
+    )
 
 
 def _check_rows(name: str, examples: Examples, rows: tuple[int, ...]) -> None:
@@ -169,7 +180,9 @@ def _check_pairs(name: str, pairs: Pairs, z: PyTree, scores: jax.ShapeDtypeStruc
     for field in Pairs._fields:
         shape = np.shape(getattr(pairs, field))
         if shape[-1:] != (2,):
-            raise ValueError(f"{field} of {name} must be a pair a row, [n, 2], got shape {shape}: transpose it")
+            raise ValueError(
+                f"{field} of {name} must be a pair a row, [n, 2], got shape {shape}: transpose it"
+            )
         check_index(f"{field} of {name}", getattr(pairs, field), z)
 
 
@@ -192,11 +205,15 @@ def _check_labels(name: str, examples: Examples, z: PyTree, scores: jax.ShapeDty
 
 node_classification = Objective(
     inputs=lambda z, examples: z[examples.index],
-    loss=lambda scores, examples: optax.softmax_cross_entropy_with_integer_labels(scores, examples.label),
+    loss=lambda scores, examples: optax.softmax_cross_entropy_with_integer_labels(
+        scores, examples.label
+    ),
     score=lambda scores, examples: metrics.accuracy(scores, examples.label),
     check=check_nodes,
 )
-"""Cross entropy on rows of an embedding, scored by accuracy: context z [n, d], :class:`Examples`."""
+"""Cross entropy on rows of an embedding, scored by accuracy: context z [n, d],
+:class:`Examples`.
+"""
 
 node_labels = Objective(
     inputs=lambda z, examples: z[examples.index],
@@ -206,7 +223,9 @@ node_labels = Objective(
     score=lambda scores, examples: metrics.micro_f1(scores, examples.label),
     check=_check_labels,
 )
-"""Cross entropy of each of several labels of a row, scored by micro-F1: ``label`` is [n, k] of 0 and 1."""
+"""Cross entropy of each of several labels of a row, scored by micro-F1: ``label`` is [n, k] of 0
+and 1.
+"""
 
 
 def _hadamard(z: Array, pairs: Pairs) -> Array:
@@ -225,14 +244,17 @@ link_prediction = Objective(
     score=lambda scores, pairs: metrics.auc(scores[:, 0, 0], scores[:, 1, 0]),
     check=_check_pairs,
 )
-"""Pairwise loss (1 - (s+ - s-))^2 on Hadamard products of rows of z, s the sigmoid of the one output; by AUC."""
+"""Pairwise loss (1 - (s+ - s-))^2 on Hadamard products of rows of z, s the sigmoid of the one
+output; by AUC.
+"""
 
 
 def on_graph(objective: Objective) -> Objective:
     """The same objective on nodes whose outputs depend on the whole graph.
 
-    The context is the input of the model, such as :class:`ldp_jax.learning.models.NodeInputs`. Every step applies
-    the model to all nodes: one batch of all examples is cheapest. Equal objectives give equal ones.
+    The context is the input of the model, such as :class:`ldp_jax.learning.models.NodeInputs`.
+    Every step applies the model to all nodes: one batch of all examples is cheapest. Equal
+    objectives give equal ones.
 
     >>> two = Examples(np.array([0, 2]), np.array([1, 1]))
     >>> float(on_graph(node_classification).score(jnp.array([[0.0, 1.0], [1.0, 0.0], [1.0, 0.0]]), two))
@@ -250,7 +272,9 @@ def _all_nodes(context: PyTree, examples: PyTree) -> PyTree:
     return context
 
 
-def _at_nodes(function: Callable[[Array, PyTree], Array], outputs: Array, examples: PyTree) -> Array:
+def _at_nodes(
+    function: Callable[[Array, PyTree], Array], outputs: Array, examples: PyTree
+) -> Array:
     return function(outputs[examples.index], examples)
 
 
@@ -266,20 +290,32 @@ def scored_by_loss(objective: Objective) -> Objective:
     return objective._replace(score=Bound(_minus_loss, (objective.loss,)))
 
 
-def _minus_loss(loss: Callable[[PyTree, PyTree], Array], outputs: PyTree, examples: PyTree) -> Array:
+def _minus_loss(
+    loss: Callable[[PyTree, PyTree], Array], outputs: PyTree, examples: PyTree
+) -> Array:
     return -loss(outputs, examples).mean()
 
 
 def adam(learning_rate: float, weight_decay: float = 0.0) -> optax.GradientTransformation:
-    """Adam with weight decay added to the gradient (L2), as in PyTorch; the same object for the same numbers."""
+    """Adam with weight decay added to the gradient (L2), as in PyTorch.
+
+    The same object for the same numbers.
+    """
     rate = validate.number(0.0, open_lower=True, learning_rate=learning_rate)
     return by_name(_adam, (rate, validate.number(0.0, 1.0, weight_decay=weight_decay)))
 
 
 @cache
-def by_name(make: Callable[..., optax.GradientTransformation], given: tuple) -> optax.GradientTransformation:
-    """The optimizer ``make(*given)`` of a function with a name: two are equal, and pickled, by what made them."""
-    return optax.GradientTransformationExtraArgs(*(Bound(_part, (make, given, place)) for place in (0, 1)))
+def by_name(
+    make: Callable[..., optax.GradientTransformation], given: tuple
+) -> optax.GradientTransformation:
+    """The optimizer ``make(*given)`` of a function with a name.
+
+    Two are equal, and pickled, by what made them.
+    """
+    return optax.GradientTransformationExtraArgs(
+        *(Bound(_part, (make, given, place)) for place in (0, 1))
+    )
 
 
 def _part(make: Callable, given: tuple, place: int, *args: PyTree, **named: PyTree) -> PyTree:
@@ -292,7 +328,7 @@ def _adam(learning_rate: float, weight_decay: float) -> optax.GradientTransforma
     return optax.chain(optax.add_decayed_weights(weight_decay), optax.adam(learning_rate))
 
 
-# --- The loop --------------------------------------------------------------------------------------------------
+# --- The loop -------------------------------------------------------------------------------------
 
 
 class Run(NamedTuple):
@@ -314,9 +350,14 @@ class Run(NamedTuple):
 def begin(variables: Variables, optimizer: optax.GradientTransformation, epochs: int) -> Run:
     """A training before its first epoch."""
     state = optimizer.init(variables["params"])
-    zero, least = jnp.int32(0), jnp.float32(-jnp.inf)
-    no_losses = jnp.full(epochs, jnp.inf, jnp.float32)  # NaN would stop training under ``jax_debug_nans``
-    return Run(zero, variables, state, variables, least, zero, no_losses, -no_losses, jnp.float32(0))
+    zero = jnp.int32(0)
+    least = jnp.float32(-jnp.inf)
+    no_losses = jnp.full(
+        epochs, jnp.inf, jnp.float32
+    )  # NaN would stop training under ``jax_debug_nans``
+    return Run(
+        zero, variables, state, variables, least, zero, no_losses, -no_losses, jnp.float32(0)
+    )
 
 
 def step(
@@ -329,14 +370,22 @@ def step(
     key: PRNGKey,
     number: Array,
 ) -> tuple[Variables, PyTree, Array]:
-    """One step down the gradient of the mean of ``losses(outputs)`` that are ``real``; the carry adds these up."""
+    """One step down the gradient of the mean of ``losses(outputs)`` that are ``real``.
+
+    The carry adds these up.
+    """
     variables, state, total = carry
     rest = {name: value for name, value in variables.items() if name != "params"}
 
     def mean(parameters: PyTree) -> tuple[Array, tuple[Array, Variables]]:
         outputs, changed = model.apply({**rest, "params": parameters}, inputs, key=key, train=True)
-        lost = jnp.where(real, losses(outputs), 0.0).sum(dtype=total.dtype)  # float64 records make more of it
-        return lost / real.sum(), (lost, {name: part for name, part in changed.items() if name != "params"})
+        lost = jnp.where(real, losses(outputs), 0.0).sum(
+            dtype=total.dtype
+        )  # float64 records make more of it
+        return lost / real.sum(), (
+            lost,
+            {name: part for name, part in changed.items() if name != "params"},
+        )
 
     parameters = variables["params"]
     (_, (lost, rest)), gradient = jax.value_and_grad(mean, has_aux=True)(parameters)
@@ -352,7 +401,9 @@ def run_epochs(
     epoch: Callable[[Array, Variables, PyTree], tuple[Variables, PyTree, Array]],
     score: Callable[[Variables], Array],
 ) -> Run:
-    """Run epochs up to ``until``, or until ``patience`` had no better ``score(variables)``; NaN is never better.
+    """Run epochs up to ``until``, or until ``patience`` had no better ``score(variables)``.
+
+    NaN is never better.
 
     ``epoch(number, variables, state)`` gives variables, state and mean loss after it.
     """
@@ -366,7 +417,8 @@ def run_epochs(
         now = score(variables).astype(jnp.float32)
         better = now > run.best_score
         best = jax.tree.map(lambda new, old: jnp.where(better, new, old), variables, run.best)
-        # Histories live in the carry: stacked scalar outputs of a scan are slow on CPUs in some jax releases.
+        # Histories live in the carry: stacked scalar outputs of a scan are slow on CPUs in some jax
+        # releases.
         return Run(
             number + 1,
             variables,
@@ -383,7 +435,10 @@ def run_epochs(
 
 
 def in_blocks(go_on: Callable[[Run, np.int32], Run], run: Run, epochs: int) -> Run:
-    """A run on the host to its end, by ``go_on(run, until)``: blocks of about a second, which can be watched."""
+    """A run on the host to its end, by ``go_on(run, until)``.
+
+    Blocks of about a second, which can be watched.
+    """
     done, size = 0, 1
     begun = since = time.monotonic()
     while done < epochs:
@@ -406,9 +461,14 @@ def _to_the_end(
     given: tuple,
     settings: Settings,
 ) -> Fitted:
-    """A training in blocks; at once, where an argument is traced or bound to devices. The first one is the key."""
+    """A training in blocks; at once, where an argument is traced or bound to devices.
+
+    The first one is the key.
+    """
     if settings.mesh is not None:
-        raise ValueError("mesh is for batches of graphs, by fit_graphs: here divide the keys and their arrays")
+        raise ValueError(
+            "mesh is for batches of graphs, by fit_graphs: here divide the keys and their arrays"
+        )
     traced_or_bound = any(
         not validate.concrete(leaf) or (isinstance(leaf, jax.Array) and leaf.committed)
         for leaf in jax.tree.leaves(given)
@@ -417,7 +477,9 @@ def _to_the_end(
         run = go_on(given[0], None, np.int32(settings.epochs))
     else:
         # Each epoch has draws of its own, though a later block has the first one's key.
-        block = lambda run, until: go_on(given[0] if until == 1 else jax.random.clone(given[0]), run, until)
+        block = lambda run, until: go_on(
+            given[0] if until == 1 else jax.random.clone(given[0]), run, until
+        )
         with shown.watched("fit", settings.progress):
             run = in_blocks(block, unbegun(), settings.epochs)
         if broken := int(np.isnan(np.asarray(run.losses)[..., 0]).sum()):
@@ -440,12 +502,14 @@ def fit(
     test: PyTree,
     settings: Settings,
 ) -> Fitted:
-    """Train until the epochs are over, or validation no longer improves; keep the best epoch by validation.
+    """Train until the epochs are over, or validation no longer improves.
 
-    Every epoch visits every training example once, in a new order. Compiled once for the same model, objective,
-    optimizer and shapes, whatever the patience. A run whose validation score is NaN in every epoch returns its
-    first variables, and a validation of -inf. Warns where the first epoch's loss is NaN, unless an argument is
-    traced or bound to devices.
+    Keep the best epoch by validation.
+
+    Every epoch visits every training example once, in a new order. Compiled once for the same
+    model, objective, optimizer and shapes, whatever the patience. A run whose validation score is
+    NaN in every epoch returns its first variables, and a validation of -inf. Warns where the first
+    epoch's loss is NaN, unless an argument is traced or bound to devices.
 
     Args:
       key: for the parameters, the order of examples and dropout.
@@ -457,10 +521,13 @@ def fit(
       test: examples that are scored once, with the variables of that epoch.
       settings: optimizer, epochs, batch size and patience.
 
-    ``ValueError`` before compilation, for no example, a row that the context lacks, or a class without an output.
+    ``ValueError`` before compilation, for no example, a row that the context lacks, or a class
+    without an output.
     """
     validate.threefry(key)
-    check_examples(model, objective, context, {"train": train, "validation": validation, "test": test})
+    check_examples(
+        model, objective, context, {"train": train, "validation": validation, "test": test}
+    )
     data = context, train, validation, test
     # Patience is traced, so that it tells no two programs apart.
     static = {"model": model, "objective": objective, "settings": _stopless(settings, at_once=None)}
@@ -471,29 +538,48 @@ def fit(
 
 @partial(jax.jit, static_argnames=("model", "objective"))
 def _outputs(context: PyTree, examples: PyTree, *, model: Model, objective: Objective) -> Array:
-    """The outputs for examples: asked for their shape alone, which is traced once and never compiled."""
+    """The outputs for examples.
+
+    Asked for their shape alone, which is traced once and never compiled.
+    """
     inputs = objective.inputs(context, examples)
     variables = model.init(jax.random.key(0), inputs)
     return model.apply(variables, inputs, key=None, train=False)[0]
 
 
-def _check_arrays(name: str, values: PyTree, others: tuple[type, ...] = (np.generic, int, float)) -> None:
-    """Refuse leaves that are no arrays of numbers, nor ``others``, by their type: JAX would show what they hold."""
+def _check_arrays(
+    name: str, values: PyTree, others: tuple[type, ...] = (np.generic, int, float)
+) -> None:
+    """Refuse leaves that are no arrays of numbers, nor ``others``, by their type.
+
+    JAX would show what they hold.
+    """
     for leaf in jax.tree.leaves(values):
         if not isinstance(leaf, (np.ndarray, jax.Array, *others)):
             raise TypeError(f"{name} must be made of arrays, got {type(leaf).__name__}")
         if isinstance(leaf, np.ndarray) and leaf.dtype.kind in "OSUMm":
-            raise TypeError(f"{name} must be made of arrays of numbers, got {leaf.dtype.type.__name__}")
+            raise TypeError(
+                f"{name} must be made of arrays of numbers, got {leaf.dtype.type.__name__}"
+            )
         if np.ma.is_masked(leaf):
-            raise ValueError(f"{name} must be made of whole arrays, and some of one is masked: leave that out")
+            raise ValueError(
+                f"{name} must be made of whole arrays, and some of one is masked: leave that out"
+            )
 
 
 def check_examples(
-    model: Model, objective: Objective, context: PyTree, parts: dict[str, PyTree], *, stacked: bool = False
+    model: Model,
+    objective: Objective,
+    context: PyTree,
+    parts: dict[str, PyTree],
+    *,
+    stacked: bool = False,
 ) -> None:
     """Refuse a training without examples, to learn from or to choose by, and what the objective's check refuses."""
     if not hasattr(model, "apply"):
-        raise TypeError(f"model must be a Model, as models.linear(...) makes it, got {type(model).__name__}")
+        raise TypeError(
+            f"model must be a Model, as models.linear(...) makes it, got {type(model).__name__}"
+        )
     for name, part in {"context": context, **parts}.items():
         _check_arrays(name, part, () if name in parts else (np.generic, int, float))
     for name, part in parts.items():
@@ -501,7 +587,9 @@ def check_examples(
         if (not sizes and name == "train") or ((0,) in sizes and name != "test"):
             raise ValueError(f"{name} must hold at least one example, got none")
         if isinstance(part, Examples) and getattr(part.index, "dtype", None) == np.bool_:
-            raise ValueError(f"index of {name} must be integers, got a mask: np.flatnonzero(mask) gives them")
+            raise ValueError(
+                f"index of {name} must be integers, got a mask: np.flatnonzero(mask) gives them"
+            )
     fields = getattr(context, "_fields", ())
     if not stacked and "graph" in fields and "x" in fields:
         check_rows(context.graph, len(context.x))
@@ -516,7 +604,9 @@ def check_examples(
 
 def _shapes(values: PyTree, stacked: bool) -> PyTree:
     skip = 1 if stacked else 0
-    return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(jnp.shape(leaf)[skip:], jnp.result_type(leaf)), values)
+    return jax.tree.map(
+        lambda leaf: jax.ShapeDtypeStruct(jnp.shape(leaf)[skip:], jnp.result_type(leaf)), values
+    )
 
 
 def _stopless(settings: Settings, at_once: int | None) -> Settings:
@@ -526,7 +616,13 @@ def _stopless(settings: Settings, at_once: int | None) -> Settings:
 
 @partial(jax.jit, static_argnames=("model", "objective", "settings"))
 def _begin(
-    key: PRNGKey, context: PyTree, examples: PyTree, *, model: Model, objective: Objective, settings: Settings
+    key: PRNGKey,
+    context: PyTree,
+    examples: PyTree,
+    *,
+    model: Model,
+    objective: Objective,
+    settings: Settings,
 ) -> Run:
     count = jax.tree.leaves(examples)[0].shape[0]
     first = jnp.zeros(min(settings.batch_size, count), jnp.int32)
@@ -560,28 +656,43 @@ def _fit(
     init_key, epochs_key = random.split(key)
 
     def score(variables: Variables, examples: PyTree) -> Array:
-        outputs, _ = model.apply(variables, objective.inputs(context, examples), key=None, train=False)
+        outputs, _ = model.apply(
+            variables, objective.inputs(context, examples), key=None, train=False
+        )
         return objective.score(outputs, examples).astype(jnp.float32)
 
-    def epoch(number: Array, variables: Variables, state: PyTree) -> tuple[Variables, PyTree, Array]:
+    def epoch(
+        number: Array, variables: Variables, state: PyTree
+    ) -> tuple[Variables, PyTree, Array]:
         order_key, steps_key = random.split(random.fold_in(epochs_key, number))
         order = random.permutation(order_key, count)
         order = jnp.pad(order, (0, batches * batch_size - count), constant_values=count)
 
-        def one(carry: tuple[Variables, PyTree, Array], index_and_key: tuple[Array, PRNGKey]) -> tuple[tuple, None]:
+        def one(
+            carry: tuple[Variables, PyTree, Array], index_and_key: tuple[Array, PRNGKey]
+        ) -> tuple[tuple, None]:
             index, step_key = index_and_key
             batch = jax.tree.map(lambda leaf: leaf[jnp.minimum(index, count - 1)], examples)
-            losses, inputs = (lambda outputs: objective.loss(outputs, batch)), objective.inputs(context, batch)
-            return step(model, settings.optimizer, losses, index < count, carry, inputs, step_key, number), None
+            losses = lambda outputs: objective.loss(outputs, batch)
+            inputs = objective.inputs(context, batch)
+            return step(
+                model, settings.optimizer, losses, index < count, carry, inputs, step_key, number
+            ), None
 
         steps = order.reshape(batches, batch_size), random.split(steps_key, batches)
-        (variables, state, total), _ = jax.lax.scan(one, (variables, state, jnp.float32(0.0)), steps)
+        (variables, state, total), _ = jax.lax.scan(
+            one, (variables, state, jnp.float32(0.0)), steps
+        )
         return variables, state, total / count
 
-    fresh = lambda: _begin(init_key, context, examples, model=model, objective=objective, settings=settings)
+    fresh = lambda: _begin(
+        init_key, context, examples, model=model, objective=objective, settings=settings
+    )
     begun = fresh() if run is None else jax.lax.cond(until > 1, lambda: run, fresh)
     run = run_epochs(begun, until, patience, epoch, lambda variables: score(variables, validation))
-    ended = (run.number >= settings.epochs) | (run.number < until)  # else a later block scores the test
+    ended = (run.number >= settings.epochs) | (
+        run.number < until
+    )  # else a later block scores the test
     return run._replace(test=jax.lax.cond(ended, lambda: score(run.best, test), lambda: run.test))
 
 
@@ -598,16 +709,25 @@ def fit_many(
 ) -> Fitted:
     """Train one model a key, over context and examples stacked along a leading axis, in one compiled program.
 
-    Leaves of the result have a leading axis of runs, divided as keys are; last bits may depend on their number.
+    Leaves of the result have a leading axis of runs, divided as keys are; last bits may depend on
+    their number.
     """
     validate.threefry(keys, axes=1)
     parts = {"train": train, "validation": validation, "test": test}
     check_examples(model, objective, context, parts, stacked=True)
     data = context, train, validation, test
-    static = {"model": model, "objective": objective, "settings": _stopless(settings, settings.at_once)}
+    static = {
+        "model": model,
+        "objective": objective,
+        "settings": _stopless(settings, settings.at_once),
+    }
     over = placement(keys)
-    go_on = lambda keys, run, until: _fit_many(run, until, settings.most_idle, (keys, *data), **static, over=over)
-    unbegun = lambda: _unbegun(_begin.eval_shape(*_shapes((keys, context, train), True), **static), (len(keys),))
+    go_on = lambda keys, run, until: _fit_many(
+        run, until, settings.most_idle, (keys, *data), **static, over=over
+    )
+    unbegun = lambda: _unbegun(
+        _begin.eval_shape(*_shapes((keys, context, train), True), **static), (len(keys),)
+    )
     return _to_the_end(go_on, unbegun, (keys, *data), settings)
 
 
@@ -636,11 +756,13 @@ def _fit_many(
 
 @implicit_promotion()
 def predict(model: Model, fitted: Fitted, inputs: PyTree) -> Int[Array, "*runs n"]:
-    """The likeliest class of each example by a trained model, int32 [n]; after :func:`fit_many` [runs, n].
+    """The likeliest class of each example by a trained model, int32 [n].
 
-    ``inputs`` are what the model takes, after :func:`fit_many` with a leading axis of runs. Rows of a memory-mapped
-    file are read some at a time, of one run. ``ValueError`` for a model of fewer than two outputs; of several
-    labels an example, threshold those of ``model.apply``.
+    After :func:`fit_many` [runs, n].
+
+    ``inputs`` are what the model takes, after :func:`fit_many` with a leading axis of runs. Rows of
+    a memory-mapped file are read some at a time, of one run. ``ValueError`` for a model of fewer
+    than two outputs; of several labels an example, threshold those of ``model.apply``.
 
     >>> from ldp_jax.learning import models
     >>> z, y = jnp.eye(3)[jnp.arange(30) % 3], np.arange(30) % 3
@@ -664,7 +786,9 @@ def _predict(model: Model, fitted: Fitted, inputs: PyTree) -> Array:
     def one(variables: Variables, inputs: PyTree) -> Array:
         outputs = model.apply(variables, inputs, key=None, train=False)[0]
         if outputs.ndim != 2 or outputs.shape[1] < 2:
-            raise ValueError(f"model must have outputs [n, classes], of at least two classes, got {outputs.shape}")
+            raise ValueError(
+                f"model must have outputs [n, classes], of at least two classes, got {outputs.shape}"
+            )
         return outputs.argmax(1).astype(jnp.int32)
 
     return (jax.vmap(one) if fitted.epoch.ndim else one)(fitted.variables, inputs)

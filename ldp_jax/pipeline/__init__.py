@@ -1,4 +1,7 @@
-"""Names of version 0.2 that moved to :mod:`ldp_jax.servers`; each says what to write. They go with version 0.4."""
+"""Names of version 0.2 that moved to :mod:`ldp_jax.servers`; each says what to write.
+
+They go with version 0.4.
+"""
 
 import importlib
 import sys
@@ -44,7 +47,9 @@ __all__: list[str] = []  # names that moved are given one by one, each with its 
 
 
 def _moved(old: str, new: str) -> None:
-    warnings.warn(f"ldp_jax.pipeline.{old} is ldp_jax.servers.{new} now", DeprecationWarning, stacklevel=3)
+    warnings.warn(
+        f"ldp_jax.pipeline.{old} is ldp_jax.servers.{new} now", DeprecationWarning, stacklevel=3
+    )
 
 
 def __getattr__(name: str) -> object:

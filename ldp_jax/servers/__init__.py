@@ -1,18 +1,23 @@
 """Protocols: servers that ask, users who answer, and one driver that computes what it costs.
 
-* :func:`simulate` runs a server on simulated users, and states the guarantee before the first question;
-* :class:`Users` hold private data: the only door to them; :class:`StoredUsers` and :class:`DeviceUsers` answer by
-  their devices;
+* :func:`simulate` runs a server on simulated users, and states the guarantee before the first
+  question;
+* :class:`Users` hold private data: the only door to them; :class:`StoredUsers` and
+  :class:`DeviceUsers` answer by their devices;
 * questions: :class:`Ask` a mechanism, :class:`ClassQuestion`, :class:`CountQuestion`;
-* servers: :class:`EmbeddingServer`, :class:`ReportServer`, :class:`LabelServer`, :class:`LabelledReportServer`,
-  :class:`CountServer`, :class:`JointServer`, and the smallest one, :class:`Share`;
-* in one call: :func:`private_embedding` - private features, public graph; :func:`predict_from_reports` - private
-  features, public graph and panel; :func:`predict_from_counts` - public features, private graph;
-  :func:`predict_jointly` - private features and graph, public panel;
+* servers: :class:`EmbeddingServer`, :class:`ReportServer`, :class:`LabelServer`,
+  :class:`LabelledReportServer`, :class:`CountServer`, :class:`JointServer`, and the smallest one,
+  :class:`Share`;
+* in one call: :func:`private_embedding` - private features, public graph;
+  :func:`predict_from_reports` - private features, public graph and panel;
+  :func:`predict_from_counts` - public features, private graph; :func:`predict_jointly` - private
+  features and graph, public panel;
 * :func:`rehearse` - what each of these will bring, before anybody reports;
-* :func:`classify_reports`, :func:`classify_counts`, ``reported.embed_reports`` - the same of what devices sent;
+* :func:`classify_reports`, :func:`classify_counts`, ``reported.embed_reports`` - the same of what
+  devices sent;
 * :func:`serve` - any server of real devices: its state is in a store, and survives kills;
-* ``estimators`` - all this in scikit-learn's manner; ``parts`` - the pure functions that servers are made of.
+* ``estimators`` - all this in scikit-learn's manner; ``parts`` - the pure functions that servers
+  are made of.
 """
 
 from typing import TYPE_CHECKING
@@ -37,8 +42,18 @@ if TYPE_CHECKING:
         propagate,
         propagate_blocks,
     )
-    from ldp_jax.servers.from_reports import PredictedClasses, classify_reports, predict_from_reports
-    from ldp_jax.servers.joint import JointClasses, JointPrivacy, JointServer, joint_facts, predict_jointly
+    from ldp_jax.servers.from_reports import (
+        PredictedClasses,
+        classify_reports,
+        predict_from_reports,
+    )
+    from ldp_jax.servers.joint import (
+        JointClasses,
+        JointPrivacy,
+        JointServer,
+        joint_facts,
+        predict_jointly,
+    )
     from ldp_jax.servers.labels import LabelledReportServer, LabelServer
     from ldp_jax.servers.parts.records import PublicRecord, perturb
     from ldp_jax.servers.parts.rows import feature_rows

@@ -1,16 +1,19 @@
-r"""Two-round counts: classes of users whose neighbour lists are private, from counts of neighbours by public group.
+r"""Two-round counts.
 
-Each user counts their neighbours by public group and adds discrete Laplace noise to each count. One bit of a list
-moves one count by one, so each of the K counts takes noise of the whole epsilon. A pilot reports by fine groups.
-From it the server learns who befriends whom, and chooses the groups by which everybody else reports. Nobody
-reports twice.
+Classes of users whose neighbour lists are private, from counts of neighbours by public group.
 
-The evidence about classes is found twice: by a law of counts that is fitted on the pilot, and by a logistic
-regression on the counts as they are. Held-out labels say how much each is worth. The law wins where labels are few,
-the regression where friends share what features say already, which the law would count twice. A user who does not
-answer has no count: nothing is learned of them, and their evidence is 0.
-Guarantee: that of the reports, epsilon for one bit of one list; everything here is post-processing, of public facts
-and public randomness.
+Each user counts their neighbours by public group and adds discrete Laplace noise to each count. One
+bit of a list moves one count by one, so each of the K counts takes noise of the whole epsilon. A
+pilot reports by fine groups. From it the server learns who befriends whom, and chooses the groups
+by which everybody else reports. Nobody reports twice.
+
+The evidence about classes is found twice: by a law of counts that is fitted on the pilot, and by a
+logistic regression on the counts as they are. Held-out labels say how much each is worth. The law
+wins where labels are few, the regression where friends share what features say already, which the
+law would count twice. A user who does not answer has no count: nothing is learned of them, and
+their evidence is 0.
+Guarantee: that of the reports, epsilon for one bit of one list; everything here is post-processing,
+of public facts and public randomness.
 """
 
 import dataclasses
@@ -60,7 +63,14 @@ from ldp_jax.servers.parts.groups import (
     merged,
 )
 from ldp_jax.servers.parts.guard import guard
-from ldp_jax.servers.parts.rows import Features, Rows, Scaling, feature_rows, scaled_rows, warn_of_columns
+from ldp_jax.servers.parts.rows import (
+    Features,
+    Rows,
+    Scaling,
+    feature_rows,
+    scaled_rows,
+    warn_of_columns,
+)
 from ldp_jax.servers.parts.self_training import (
     FeaturesPosterior,
     FoldedLabels,
@@ -87,25 +97,34 @@ _MANY_ENTRIES = 100_000
 
 _REACH = 40.0  # of noise, over epsilon: one count in e^40 is beyond
 
-_LEAST = 1e-9  # the least probability of a class in a posterior from elsewhere: trees are sure of what is wrong
+# the least probability of a class in a posterior from elsewhere: trees are sure of what is wrong
+_LEAST = 1e-9
 
-# Weights of log q, log f, the law's evidence and the regression, which would be right if all laws were.
+# Weights of log q, log f, the law's evidence and the regression, which would be right if all laws
+# were.
 _LAW = (0.0, 1.0, 1.0, 0.0)
 
-# Weights start at the law, at both, or at the regression, and are pulled there. Labels choose among the three.
+# Weights start at the law, at both, or at the regression, and are pulled there. Labels choose among
+# the three.
 _TOWARDS = np.array((_LAW, (0.0, 1 / 3, 1 / 3, 2 / 3), (0.0, 0.0, 0.0, 1.0)), np.float32)
 
-_EXPOSES = ("number of nodes", "features", "labels", "groups of nodes", "who reports in which round")
+_EXPOSES = (
+    "number of nodes",
+    "features",
+    "labels",
+    "groups of nodes",
+    "who reports in which round",
+)
 
 
-# --- Public facts ------------------------------------------------------------------------------------------------
+# --- Public facts ---------------------------------------------------------------------------------
 
 
 class CountFacts(NamedTuple):
     """What is public before anybody reports, of any epsilon; made by :func:`count_facts`.
 
-    Where no label names some class, all but ``numbering`` and ``log_prior`` is about the other classes, renumbered
-    (:mod:`ldp_jax.servers.parts.absent`).
+    Where no label names some class, all but ``numbering`` and ``log_prior`` is about the other
+    classes, renumbered (:mod:`ldp_jax.servers.parts.absent`).
 
     Attributes:
       rows: features in one scaling; None where there are none.
@@ -154,14 +173,17 @@ def count_facts(
     Args:
       key: of public randomness.
       features: [n, d], of which held-out labels choose a scaling
-        (:func:`~ldp_jax.servers.parts.rows.scaled_rows`); one scaling or several; None where there are none.
+        (:func:`~ldp_jax.servers.parts.rows.scaled_rows`); one scaling or several; None where there
+        are none.
       labels: int [n] in [0, C), -1, None or NaN for users who have none.
-      num_classes: C. A class that no label names has the posterior that its prior gives: that of ``log_q``, else
-        the share of half a labelled user (:mod:`ldp_jax.servers.parts.absent`).
-      log_q: a posterior from elsewhere in place of a logistic regression on the features, in natural logarithms;
-        probabilities below 1e-9 are raised to it. No user's may depend on their own label.
+      num_classes: C. A class that no label names has the posterior that its prior gives: that of
+        ``log_q``, else the share of half a labelled user (:mod:`ldp_jax.servers.parts.absent`).
+      log_q: a posterior from elsewhere in place of a logistic regression on the features, in
+        natural logarithms; probabilities below 1e-9 are raised to it. No user's may depend on their
+        own label.
       silent: bool [n], labelled users who are never asked; nobody by default.
-      num_folds: F of the regressions, whose time it multiplies; by default 10, and 5 above 10^5 entries.
+      num_folds: F of the regressions, whose time it multiplies; by default 10, and 5 above 10^5
+        entries.
 
     ``ValueError`` for facts that do not fit each other.
     """
@@ -178,7 +200,11 @@ def count_facts(
     quiet = _quiet(silent, labels, num_classes)
     mine = Numbering.of(labels, num_classes)
     if mine.absent:
-        log_prior = mine.log_prior if log_q is None or isinstance(log_q, FeaturesPosterior) else _floored(log_q)
+        log_prior = (
+            mine.log_prior
+            if log_q is None or isinstance(log_q, FeaturesPosterior)
+            else _floored(log_q)
+        )
         found = count_facts(
             key, rows, mine.renumbered(labels), num_classes=len(mine.taught), log_q=_taught(log_q, mine, labels),
             silent=silent, num_folds=num_folds,
@@ -191,19 +217,28 @@ def count_facts(
     fold = folds(key, labels, num_folds)
     scaling = None
     if isinstance(rows, Mapping):
-        scaling, chosen = best_scaling(rows, labels, fold, num_classes=num_classes, num_folds=num_folds)
+        scaling, chosen = best_scaling(
+            rows, labels, fold, num_classes=num_classes, num_folds=num_folds
+        )
         rows = rows[scaling]
         log_q = chosen if log_q is None else log_q
     if not isinstance(log_q, FeaturesPosterior):
         if log_q is None and rows is not None:
-            log_q = features_posterior(rows, labels, fold, num_classes=num_classes, num_folds=num_folds)
+            log_q = features_posterior(
+                rows, labels, fold, num_classes=num_classes, num_folds=num_folds
+            )
         else:
             log_q = FeaturesPosterior(_given(log_q, labels, num_classes), fold, num_folds, labels)
     return CountFacts(rows, log_q, num_classes, quiet, scaling)
 
 
-def _scaled(features: Features | Rows | Mapping[Scaling, Rows] | None, *, known: bool) -> Rows | Mapping | None:
-    """Rows as they are; features in every scaling, or of length 1 where their posterior is known already."""
+def _scaled(
+    features: Features | Rows | Mapping[Scaling, Rows] | None, *, known: bool
+) -> Rows | Mapping | None:
+    """Rows as they are.
+
+    Features in every scaling, or of length 1 where their posterior is known already.
+    """
     if features is None or isinstance(features, (Rows, Mapping)):
         return features
     return feature_rows(features) if known else scaled_rows(features)
@@ -216,7 +251,9 @@ def _given(log_q: Array | np.ndarray | None, labels: np.ndarray, num_classes: in
         share = np.bincount(known, minlength=num_classes) / len(known)
         return jax.device_put(np.tile(np.log(share.astype(np.float32)), (len(labels), 1)))
     # A class of probability 0 would be evidence that no report could outweigh.
-    return jnp.maximum(jax.nn.log_softmax(jnp.asarray(log_q, jnp.float32)), np.float32(np.log(_LEAST)))
+    return jnp.maximum(
+        jax.nn.log_softmax(jnp.asarray(log_q, jnp.float32)), np.float32(np.log(_LEAST))
+    )
 
 
 def _taught(
@@ -267,16 +304,20 @@ def _quiet(silent: np.ndarray | None, labels: np.ndarray, num_classes: int) -> n
     silent = None if silent is None else validate.complete(silent=silent)
     quiet = validate.mask(len(labels), False, silent=silent)
     if (quiet & (labels < 0)).any():
-        raise ValueError("silent users must have a label: of the others the class is asked for, by their reports")
+        raise ValueError(
+            "silent users must have a label: of the others the class is asked for, by their reports"
+        )
     named = np.bincount(labels[labels >= 0], minlength=num_classes)
     left = np.bincount(labels[(labels >= 0) & ~quiet], minlength=num_classes)
     lost = (named > 0) & (left == 0)
     if lost.any():
-        raise ValueError(f"silent must leave a labelled user of each class, got none of class {lost.argmax()}")
+        raise ValueError(
+            f"silent must leave a labelled user of each class, got none of class {lost.argmax()}"
+        )
     return quiet
 
 
-# --- The server --------------------------------------------------------------------------------------------------
+# --- The server -----------------------------------------------------------------------------------
 
 
 @pytree
@@ -315,8 +356,10 @@ class PilotedCounts(NamedTuple):
       log_posterior: float32 [n, C], all in all; of a labelled user without their label.
       log_q: float32 [n, C], from features alone.
       log_f: float32 [n, C], from features, after training on the reports too.
-      log_likelihood: float32 [n, C], of the own report, as far as the guard believes it; 0 of silent users.
-      log_regression: float32 [n, C], of a logistic regression on log q and the own report; 0 if none is believed.
+      log_likelihood: float32 [n, C], of the own report, as far as the guard believes it; 0 of
+        silent users.
+      log_regression: float32 [n, C], of a logistic regression on log q and the own report; 0 if
+        none is believed.
       design: the forecast by which the groups of the second round were chosen.
       strength: s of the guard: 0 where reports are not believed at all.
       by_labels: whether the guard had to ask labels.
@@ -326,8 +369,9 @@ class PilotedCounts(NamedTuple):
       pilot: bool [n], who reported in the first round.
       round: int8 [n], in which of the two rounds a user reported; 0 for one who did not.
       scaling: of the features, by held-out labels; None where one was given.
-      absent: the classes that no label names. Their posterior is the prior, or what a posterior from elsewhere
-        gives (:mod:`ldp_jax.servers.parts.absent`). ``model`` has the other classes alone, renumbered.
+      absent: the classes that no label names. Their posterior is the prior, or what a posterior
+        from elsewhere gives (:mod:`ldp_jax.servers.parts.absent`). ``model`` has the other classes
+        alone, renumbered.
     """
 
     log_posterior: Float[Array, "n classes"]
@@ -361,8 +405,8 @@ class CountServer:
     Attributes:
       facts: see :func:`count_facts`.
       epsilon: of each count, in both rounds, in [0.001, 40].
-      unit: of epsilon. Where it is a relationship, each pair has one owner in both rounds: the user whose class
-        features are less sure of, and of a pair with a silent user the other one.
+      unit: of epsilon. Where it is a relationship, each pair has one owner in both rounds: the user
+        whose class features are less sure of, and of a pair with a silent user the other one.
       most: the largest count that is reported.
       guarded: whether the guard may weaken evidence. Without it s is 1.
     """
@@ -377,7 +421,9 @@ class CountServer:
 
     def __post_init__(self) -> None:
         validate.one_of(("list", "relationship"), unit=self.unit)
-        NeighbourCounts(self.epsilon, 1, most=self.most)  # refuses an epsilon before anybody is asked
+        NeighbourCounts(
+            self.epsilon, 1, most=self.most
+        )  # refuses an epsilon before anybody is asked
 
     def statement(self) -> Statement:
         """One report of counts of each user who is not silent."""
@@ -399,9 +445,17 @@ class CountServer:
             return self._designed(state, answers)
         return self._concluded(state, answers)
 
-    def _question(self, groups: np.ndarray, asked: np.ndarray, num_groups: int, round: int) -> CountQuestion:
+    def _question(
+        self, groups: np.ndarray, asked: np.ndarray, num_groups: int, round: int
+    ) -> CountQuestion:
         return CountQuestion(
-            groups, asked, self._owners(), num_groups=num_groups, epsilon=self.epsilon, most=self.most, round=round
+            groups,
+            asked,
+            self._owners(),
+            num_groups=num_groups,
+            epsilon=self.epsilon,
+            most=self.most,
+            round=round,
         )
 
     def _owners(self) -> Ownership | None:
@@ -410,7 +464,10 @@ class CountServer:
         return ownership(np.exp(self.facts.log_q).max(-1), self.facts.silent)
 
     def _designed(self, state: Piloting, answers: Answers) -> Counting:
-        """Steps 4 to 6: who befriends whom, what the pilot's reports say, and the groups of the others."""
+        """Steps 4 to 6.
+
+        Who befriends whom, what the pilot's reports say, and the groups of the others.
+        """
         facts = self.facts
         classes = facts.num_classes
         epsilon = state.question.epsilon
@@ -428,7 +485,9 @@ class CountServer:
         plan = design(state.design_key, facts.log_q, expected, epsilon, size=size, asked=others)
         column = merge(plan.best, classes)
         question = self._question(column[fine], others, int(column.max()) + 1, 1)
-        return Counting(question, reports, np.asarray(answers.reported), found.log_likelihood, model, plan)
+        return Counting(
+            question, reports, np.asarray(answers.reported), found.log_likelihood, model, plan
+        )
 
     def _concluded(self, state: Counting, answers: Answers) -> PilotedCounts:
         """Steps 7 to 10: the evidence of all reports, what they teach, and the posterior."""
@@ -439,7 +498,8 @@ class CountServer:
         prior = class_shares(facts.log_q, facts.labels)
         first, second = np.asarray(state.first), np.asarray(answers.reported)
         reports = _clipped(state.question, answers)
-        # Groups that were not asked for are counts of 0 that all classes expect: one program for all merges.
+        # Groups that were not asked for are counts of 0 that all classes expect: one program for
+        # all merges.
         reports = np.pad(reports, ((0, 0), (0, num_fine - reports.shape[1])))
         fine_means = expected_counts(state.model)
         means = merged(fine_means.reshape(-1, num_fine), column, num_fine).reshape(fine_means.shape)
@@ -457,7 +517,11 @@ class CountServer:
             **learned, log_q=jax.device_put(facts.log_q), design=state.plan, model=state.model,
             dispersion=DISPERSIONS[asked.dispersion], pilot=first, round=round, scaling=facts.scaling,
         )  # fmt: skip
-        return found if facts.numbering is None else counts_of_all(found, facts.numbering, facts.log_prior)
+        return (
+            found
+            if facts.numbering is None
+            else counts_of_all(found, facts.numbering, facts.log_prior)
+        )
 
 
 def counts_of_all(
@@ -474,9 +538,12 @@ def counts_of_all(
 
 
 def _clipped(question: CountQuestion, answers: Answers) -> Int[np.ndarray, "n groups"]:
-    """Reports within the size of each group and what noise adds, of users who reported; 0 of others.
+    """Reports within the size of each group and what noise adds, of users who reported.
 
-    Nobody has more friends than a group has members, so a lie moves no more, and lengthens no table.
+    0 of others.
+
+    Nobody has more friends than a group has members, so a lie moves no more, and lengthens no
+    table.
     """
     groups = np.asarray(question.groups)
     reach = math.ceil(_REACH / question.epsilon)
@@ -488,10 +555,13 @@ def _clipped(question: CountQuestion, answers: Answers) -> Int[np.ndarray, "n gr
 def _learned(
     facts: CountFacts, own: np.ndarray, counts: np.ndarray, round: np.ndarray, guarded: bool
 ) -> dict[str, Any]:
-    """How far reports are believed, what they teach, and the posterior of all: fields of :class:`PilotedCounts`.
+    """How far reports are believed, what they teach, and the posterior of all.
 
-    ``own`` [n, C] is the evidence of own reports, ``counts`` [n, 3 C] these by the groups of the second round. The
-    guard is asked about reports of the second round alone: with those of the first the model agrees by its fit.
+    Fields of :class:`PilotedCounts`.
+
+    ``own`` [n, C] is the evidence of own reports, ``counts`` [n, 3 C] these by the groups of the
+    second round. The guard is asked about reports of the second round alone: with those of the
+    first the model agrees by its fit.
     """
     reported = round > 0
     unseen = round == 2
@@ -536,7 +606,7 @@ def _learned(
     return {**jax.device_put(arrays), "strength": strength, "by_labels": trusted.by_labels}
 
 
-# --- In one call -------------------------------------------------------------------------------------------------
+# --- In one call ----------------------------------------------------------------------------------
 
 
 class CountedClasses(NamedTuple):
@@ -544,7 +614,8 @@ class CountedClasses(NamedTuple):
 
     Attributes:
       log_posterior: float32 [n, C], all in all; of a labelled user without their label.
-      found: every step on the way: features alone, the forecast by which the groups were chosen, the guard's s, ...
+      found: every step on the way: features alone, the forecast by which the groups were chosen,
+        the guard's s, ...
       round: int8 [n], in which of the two rounds a user reported; 0 for one who did not.
       guarantee: per bit of a list and per relationship; names what is protected and what is not.
     """
@@ -584,10 +655,13 @@ class CountedClasses(NamedTuple):
 
 
 def silent_users(key: PRNGKey, labels: Int[np.ndarray, " n"]) -> Bool[np.ndarray, " n"]:
-    """Labelled users who report nothing, half of each class; at least two of a class report, where it has two.
+    """Labelled users who report nothing, half of each class.
 
-    A reporter owns every pair with a silent user, whose label is known. The silent users' own reports would say
-    least, but teach the model. ``labels`` are -1 for none, and the key is of public randomness.
+    At least two of a class report, where it has two.
+
+    A reporter owns every pair with a silent user, whose label is known. The silent users' own
+    reports would say least, but teach the model. ``labels`` are -1 for none, and the key is of
+    public randomness.
 
     >>> int(silent_users(jax.random.key(0), np.array([0] * 10 + [1] * 2 + [-1] * 5)).sum())
     5
@@ -619,30 +693,35 @@ def predict_from_counts(
     """Ask users how many of their neighbours are of each public class, and say what class each user is of.
 
     A pilot reports first, then everybody else, and nobody twice (:class:`CountServer`).
-    Guarantee: epsilon per bit of a list, whatever the number of groups is: a bit is in one count of one report. A
-    relationship is two bits: with ``unit="list"`` both ends report it, 2 epsilon; with ``unit="relationship"`` each
-    pair has one owner, by public facts, and costs epsilon. The second question post-processes reports of others.
+    Guarantee: epsilon per bit of a list, whatever the number of groups is: a bit is in one count of
+    one report. A relationship is two bits: with ``unit="list"`` both ends report it, 2 epsilon;
+    with ``unit="relationship"`` each pair has one owner, by public facts, and costs epsilon. The
+    second question post-processes reports of others.
 
     Args:
       key: a typed threefry key: of the users' noise and of public randomness.
       lists: the private graph, undirected; this simulates all devices.
-      features: public: dense [n, d] or a scipy sparse matrix, of which held-out labels choose a scaling
-        (:func:`~ldp_jax.servers.parts.rows.scaled_rows`); or rows of length 1 without a choice
-        (:func:`~ldp_jax.servers.parts.rows.feature_rows`); or None.
+      features: public: dense [n, d] or a scipy sparse matrix, of which held-out labels choose a
+        scaling (:func:`~ldp_jax.servers.parts.rows.scaled_rows`); or rows of length 1 without a
+        choice (:func:`~ldp_jax.servers.parts.rows.feature_rows`); or None.
       labels: public, int [n] in [0, C), -1, None or NaN for users whose class is asked for.
       epsilon: in [0.001, 40].
       unit: the unit of epsilon.
-      num_classes: C; by default the largest label plus 1. Where it is given, a class may have no label.
-        Its posterior is then its prior: what ``log_q`` gives, else the share of half a labelled user
-        (:mod:`ldp_jax.servers.parts.absent`). ``absent`` names such classes.
-      log_q: a public posterior in place of the features' logistic regression; see :func:`count_facts`.
-      silent: bool [n], labelled users who report nothing; by default nobody, by relationship :func:`silent_users`.
+      num_classes: C; by default the largest label plus 1. Where it is given, a class may have no
+        label. Its posterior is then its prior: what ``log_q`` gives, else the share of half a
+        labelled user (:mod:`ldp_jax.servers.parts.absent`). ``absent`` names such classes.
+      log_q: a public posterior in place of the features' logistic regression; see
+        :func:`count_facts`.
+      silent: bool [n], labelled users who report nothing; by default nobody, by relationship
+        :func:`silent_users`.
       most: the largest count that is reported (:class:`~ldp_jax.edges.NeighbourCounts`).
       num_folds: of the logistic regressions.
       guarded: whether the guard may weaken evidence.
-      progress: told of each phase (:data:`ldp_jax.core.progress.Progress`); by default shown after five seconds.
+      progress: told of each phase (:data:`ldp_jax.core.progress.Progress`); by default shown after
+        five seconds.
 
-    ``ValueError`` for arguments that do not fit each other or are out of range, before anybody reports.
+    ``ValueError`` for arguments that do not fit each other or are out of range, before anybody
+    reports.
 
     >>> from ldp_jax import datasets
     >>> data = datasets.synthetic(jax.random.key(0), num_nodes=300, num_classes=3, num_features=30,
@@ -661,22 +740,34 @@ def predict_from_counts(
     labels = validate.node_labels(labels)
     if labels.dtype.kind not in "iu":
         hint = "datasets.read_records numbers names of classes"
-        raise ValueError(f"labels must be integers, one a user and -1 or None for none, got {labels.dtype}: {hint}")
+        raise ValueError(
+            f"labels must be integers, one a user and -1 or None for none, got {labels.dtype}: {hint}"
+        )
     labels = labels.astype(np.int64)
     if num_classes is None:
         num_classes = int(labels.max(initial=-1)) + 1
         check_teachers(labels, num_classes, counted=True)
-    NeighbourCounts(epsilon, max(num_classes, 1), most=most)  # refuses an epsilon before anybody is asked
+    NeighbourCounts(
+        epsilon, max(num_classes, 1), most=most
+    )  # refuses an epsilon before anybody is asked
     users = of_graph(lists)
     if labels.shape != (users.num_users,):
-        raise ValueError(f"labels must be int [{users.num_users}], one a user, got shape {labels.shape}")
+        raise ValueError(
+            f"labels must be int [{users.num_users}], one a user, got shape {labels.shape}"
+        )
     silent_key, fold_key, run_key = random_words.split(key, 3)
     if silent is None and unit == "relationship":
         silent = silent_users(silent_key, labels)
     with watched("predict_from_counts", progress):
         phase("what features say", 0.0)
         facts = count_facts(
-            fold_key, features, labels, num_classes=num_classes, log_q=log_q, silent=silent, num_folds=num_folds
+            fold_key,
+            features,
+            labels,
+            num_classes=num_classes,
+            log_q=log_q,
+            silent=silent,
+            num_folds=num_folds,
         )
         phase("two rounds of counts", 0.3)
         server = CountServer(facts, epsilon, unit, most, guarded)
@@ -700,19 +791,20 @@ def classify_counts(
 ) -> CountedClasses:
     """The same as :func:`predict_from_counts`, from counts that devices sent.
 
-    The second question is made of the first round's rows: after a restart give the same rows, or devices pay twice;
-    :func:`~ldp_jax.servers.serve` keeps them by itself.
-    Guarantee: epsilon per bit of a list of a user who was asked. A relationship costs 2 epsilon, and by
-    ``unit="relationship"`` epsilon: the question that is broadcast says which end owns a pair. What users lost who
-    answered more is :meth:`ldp_jax.deployment.store.ReportStore.spent`.
+    The second question is made of the first round's rows: after a restart give the same rows, or
+    devices pay twice; :func:`~ldp_jax.servers.serve` keeps them by itself.
+    Guarantee: epsilon per bit of a list of a user who was asked. A relationship costs 2 epsilon,
+    and by ``unit="relationship"`` epsilon: the question that is broadcast says which end owns a
+    pair. What users lost who answered more is :meth:`ldp_jax.deployment.store.ReportStore.spent`.
 
-    Nobody can check a count: one device that sends the largest count for a class moves the result. Counts are
-    clipped to the size of a group and what noise adds. Choose ``most`` near the largest public degree.
+    Nobody can check a count: one device that sends the largest count for a class moves the result.
+    Counts are clipped to the size of a group and what noise adds. Choose ``most`` near the largest
+    public degree.
 
     Args:
       key: of public randomness; the same one asks the same questions.
-      ask: broadcasts a question, and gives back the rows that have arrived (:data:`AskDevices`); rows of users who
-        were not asked are never read.
+      ask: broadcasts a question, and gives back the rows that have arrived (:data:`AskDevices`);
+        rows of users who were not asked are never read.
       facts: see :func:`count_facts`.
       epsilon: of each count, in both rounds.
       unit: the unit of epsilon.
@@ -743,7 +835,9 @@ def classify_counts(
     (10, True)
     """
     server = CountServer(facts, epsilon, unit, most, guarded)
-    users = DeviceUsers(len(facts.labels), lambda asked: [ask(asked.shipped(), np.asarray(asked.asked))])
+    users = DeviceUsers(
+        len(facts.labels), lambda asked: [ask(asked.shipped(), np.asarray(asked.asked))]
+    )
     released = simulate(key, server, users, progress=progress)
     found = released.value
     return CountedClasses(found.log_posterior, found, found.round, released.guarantee)

@@ -1,9 +1,10 @@
 """The driver: a server asks, users answer, and the guarantee is computed before the first question.
 
-A **server** is a frozen dataclass of public facts and options with three methods. ``statement()`` says from these
-alone which answers each user can be asked for at most. ``init(key)`` gives the first state, and ``step(state,
-answers)`` the next one or the result. A **state** is a pytree with a ``question`` that is open; it holds what facts
-and key cannot rebuild. A server never sees private data.
+A **server** is a frozen dataclass of public facts and options with three methods. ``statement()``
+says from these alone which answers each user can be asked for at most. ``init(key)`` gives the
+first state, and ``step(state, answers)`` the next one or the result. A **state** is a pytree with a
+``question`` that is open; it holds what facts and key cannot rebuild. A server never sees private
+data.
 """
 
 import dataclasses
@@ -108,13 +109,17 @@ class Released(Generic[_T]):
 
     @classmethod
     def from_bytes(cls, data: bytes, types: Iterable[type] = ()) -> "Released[Any]":
-        """What :meth:`to_bytes` wrote; ``types`` are the classes of the value that are not this library's.
+        """What :meth:`to_bytes` wrote.
+
+        ``types`` are the classes of the value that are not this library's.
 
         ``ValueError`` for damaged bytes, other classes, and bytes of anything else than a result.
         """
         found = saved.from_bytes(data, types)
         if not isinstance(found, cls):
-            raise ValueError(f"these bytes are of a {type(found).__name__}, and of no released result")
+            raise ValueError(
+                f"these bytes are of a {type(found).__name__}, and of no released result"
+            )
         return found
 
 
@@ -130,19 +135,25 @@ def simulate(
 ) -> Released[_T]:
     """Run a protocol: ask, blank whoever was not asked, charge, and step until there is a result.
 
-    Guarantee: that of the server's statement, composed with ``history``. It is checked against ``budget`` before
-    the first question, and every question against the statement before anybody answers.
+    Guarantee: that of the server's statement, composed with ``history``; an epsilon of infinity where
+    users answer without noise (:meth:`~ldp_jax.servers.users.Users.exact`). It is checked against
+    ``budget`` before the first question, and every question against the statement before anybody
+    answers.
 
     Args:
       key: a typed threefry key: of the server's public randomness and of the users' noise.
       server: see :class:`Server`.
       users: :class:`~ldp_jax.servers.users.Users`, or others who answer.
-      budget: the most that the protocol may cost, as :class:`~ldp_jax.accounting.ledger.Ledger` takes it.
-      history: the statement of what the same users took part in before (:attr:`Released.statement`).
-      progress: told of each phase (:data:`ldp_jax.core.progress.Progress`); by default shown after five seconds.
+      budget: the most that the protocol may cost, as :class:`~ldp_jax.accounting.ledger.Ledger`
+        takes it.
+      history: the statement of what the same users took part in before
+        (:attr:`Released.statement`).
+      progress: told of each phase (:data:`ldp_jax.core.progress.Progress`); by default shown after
+        five seconds.
 
     Raises:
-      BudgetExceededError: where the statement does not fit the budget, or a question not the statement.
+      BudgetExceededError: where the statement does not fit the budget, or a question not the
+        statement.
       TypeError: for a state that is no pytree, or a question that holds private data or code.
       ValueError: for a question that asks nobody, or of another number of users.
 
@@ -155,9 +166,8 @@ def simulate(
     validate.host_key(key, "simulate")
     stated = server.statement()
     total = stated if history is None else stated.after(history)
-    guarantee = total.guarantee()
     if budget is not None:
-        Ledger(budget).spend(type(server).__name__, guarantee)
+        Ledger(budget).spend(type(server).__name__, total.guarantee())
     account = Account.of(stated, users.num_users)
     server_key, users_key = random.split(key)
     rounds: tuple[Round, ...] = ()
@@ -169,39 +179,32 @@ def simulate(
             asked = np.asarray(made.question.asked)
             account = account.charge(made.question.cost(), asked)
             put = users.put(made.question)
-            exact = exact or put is not made.question
-            state = made if put is made.question else _put(made, put)
+            state: Any = made
+            if put is not made.question:
+                exact = True  # whatever they were asked in its place, the server's question was not
+                state = dataclasses.replace(state, question=put)
             number = len(rounds)
             phase(f"round {number + 1}: {int(asked.sum())} users answer", number / (number + 1))
             answers = users.answer(random.fold_in(users_key, number), put)
             rounds = (*rounds, round_of(made.question, answers))
             made = server.step(state, answers)
+    realised = account.realised()
     if exact:
-        guarantee = _without(guarantee)
-    return Released(made, guarantee, total, account.realised(), rounds)
-
-
-def _put(state: Any, question: Question) -> Any:
-    """The state with another question in the place of the open one."""
-    return dataclasses.replace(state, question=question)
-
-
-def _without(guarantee: PipelineGuarantee) -> PipelineGuarantee:
-    """No privacy in any unit: what exact answers cost."""
-    gone = tuple(
-        dataclasses.replace(one, epsilon=np.inf, status="none", reason="users answered without noise")
-        for one in guarantee.guarantees
-    )
-    return PipelineGuarantee(gone, (), (*guarantee.unprotected, *guarantee.protected))
+        stated = stated.without_noise()
+        total = stated if history is None else stated.after(history)
+        realised = stated.guarantee()
+    return Released(made, total.guarantee(), total, realised, rounds)
 
 
 def round_of(question: Question, answers: Answers) -> Round:
     """What was asked and answered, in numbers."""
     asked = np.asarray(question.asked)
     if isinstance(question, HasSizes):
-        download, upload = question.download_bytes(), question.upload_bytes()
+        download = question.download_bytes()
+        upload = question.upload_bytes()
     else:
-        download, upload = _nbytes(question) - asked.nbytes, _report_bytes(answers.values, len(asked))
+        download = _nbytes(question) - asked.nbytes
+        upload = _report_bytes(answers.values, len(asked))
     who, reported = int(asked.sum()), int(np.asarray(answers.reported).sum())
     return Round(digest(question).hex(), who, reported, download, upload)
 
@@ -214,7 +217,7 @@ def _report_bytes(values: Report, users: int) -> int:
     return _nbytes(values) // max(users, 1)
 
 
-# --- What a server could get wrong -------------------------------------------------------------------------------
+# --- What a server could get wrong ----------------------------------------------------------------
 
 
 def check_state(state: State, users: Respondents) -> None:
@@ -223,14 +226,20 @@ def check_state(state: State, users: Respondents) -> None:
     if jax.tree_util.all_leaves([state]):
         raise TypeError(f"{name} must be a pytree: decorate it with ldp_jax.core.pytree.pytree")
     if not isinstance(state.question, Question) or jax.tree_util.all_leaves([state.question]):
-        raise TypeError(f"the question of {name} must be a pytree with asked, cost() and answer(key, user)")
+        raise TypeError(
+            f"the question of {name} must be a pytree with asked, cost() and answer(key, user)"
+        )
     for leaf in jax.tree.leaves(state):
-        if callable(leaf) or not isinstance(leaf, (bool, int, float, np.ndarray, np.generic, jax.Array)):
+        if callable(leaf) or not isinstance(
+            leaf, (bool, int, float, np.ndarray, np.generic, jax.Array)
+        ):
             raise TypeError(f"{name} must hold arrays and numbers, got {type(leaf).__name__}")
     asked = np.asarray(state.question.asked)
     if asked.shape != (users.num_users,) or asked.dtype != bool:
         wanted = f"bool [{users.num_users}]"
-        raise ValueError(f"asked must be {wanted}, one a user, got {asked.dtype} of shape {asked.shape}")
+        raise ValueError(
+            f"asked must be {wanted}, one a user, got {asked.dtype} of shape {asked.shape}"
+        )
     if not asked.any():
         raise ValueError(f"the question of {name} asks nobody: return a result in its place")
     for held in private_arrays(users):
@@ -244,9 +253,15 @@ def check_state(state: State, users: Respondents) -> None:
 def private_arrays(users: Any) -> list[Any]:
     """The arrays of the users' private fields; nothing of respondents who hold none."""
     fields = (getattr(users, name, None) for name in ("records", "labels", "lists"))
-    return [leaf for leaf in jax.tree.leaves(tuple(fields)) if isinstance(leaf, (np.ndarray, jax.Array))]
+    return [
+        leaf for leaf in jax.tree.leaves(tuple(fields)) if isinstance(leaf, (np.ndarray, jax.Array))
+    ]
 
 
 def _shares(leaf: Any, held: Any) -> bool:
     """Whether two arrays of the host overlap in memory."""
-    return isinstance(leaf, np.ndarray) and isinstance(held, np.ndarray) and np.may_share_memory(leaf, held)
+    return (
+        isinstance(leaf, np.ndarray)
+        and isinstance(held, np.ndarray)
+        and np.may_share_memory(leaf, held)
+    )

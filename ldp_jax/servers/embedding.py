@@ -45,7 +45,9 @@ from ldp_jax.servers.parts.records import (
 )
 from ldp_jax.servers.questions.question import Answers, Ask
 
-_COLUMNS = 1024  # columns of the true features that are dense at the same time (non-private rows only)
+_COLUMNS = (
+    1024  # columns of the true features that are dense at the same time (non-private rows only)
+)
 
 _MEMORY = 8e9  # bytes that an embedding may take by default
 
@@ -83,15 +85,16 @@ def _check_propagation(op: Operator, n: int, alpha: Scalar, r: Scalar, tol: Scal
 def embedding_memory(mechanism: Mechanism, nodes: int, edges: int, *, dense: bool = False) -> float:
     """Bytes that :func:`private_embedding` takes at most, from public sizes alone.
 
-    The larger of two moments. One holds the reports of the users that are worked on together. The other, the
-    propagation, holds Z twice, the working arrays of a block, the reports, the graph of so many directed edges and
-    a dense x.
+    The larger of two moments. One holds the reports of the users that are worked on together. The
+    other, the propagation, holds Z twice, the working arrays of a block, the reports, the graph of
+    so many directed edges and a dense x.
 
     >>> from ldp_jax.features import HDS
     >>> f"{embedding_memory(HDS(1.0, dim=10_000, k=20), 3_000_000, 10**8) / 1e9:.0f} GB"
     '246 GB'
     """
-    dim, width = box(mechanism).dim, block_width()
+    dim = box(mechanism).dim
+    width = block_width()
     leaves, structure = jax.tree.flatten(mechanism)
     pairs = zip(leaves, stacked_axes(mechanism, nodes), strict=True)
     one = jax.tree.unflatten(structure, [leaf if axis is None else leaf[0] for leaf, axis in pairs])
@@ -101,16 +104,25 @@ def embedding_memory(mechanism: Mechanism, nodes: int, edges: int, *, dense: boo
     columns = -(-dim // width) * width if dim > width else dim
     together = nodes if dense else min(nodes, BLOCK)
     reporting = nodes * sent + together * (2 * dim + 3 * sent + 32)
-    estimates = 0 if isinstance(mechanism, HasColumns) else 2 * columns  # every one at once, and padded
+    estimates = (
+        0 if isinstance(mechanism, HasColumns) else 2 * columns
+    )  # every one at once, and padded
     block = min(dim, width)
-    propagating = nodes * (2 * columns + 7 * block + estimates + sent + 8 + dim * dense) + edges * (3 + block / 8)
-    bytes_each = max(4.0, jax.eval_shape(one.estimate, report).dtype.itemsize)  # in 64-bit mode some take 8
+    propagating = nodes * (2 * columns + 7 * block + estimates + sent + 8 + dim * dense) + edges * (
+        3 + block / 8
+    )
+    bytes_each = max(
+        4.0, jax.eval_shape(one.estimate, report).dtype.itemsize
+    )  # in 64-bit mode some take 8
     return bytes_each * max(reporting, propagating)
 
 
-def _check_memory(mechanism: Mechanism, op: Operator, dense: bool, memory: float, runs: int = 1) -> None:
+def _check_memory(
+    mechanism: Mechanism, op: Operator, dense: bool, memory: float, runs: int = 1
+) -> None:
     validate.positive(memory=memory)
-    dim, graph = box(mechanism).dim, 12.0 * op.num_places
+    dim = box(mechanism).dim
+    graph = 12.0 * op.num_places
     needed = embedding_memory(mechanism, op.num_nodes, op.num_places, dense=dense)
     needed += 4.0 * (runs - 1) * op.num_nodes * dim
     if needed > memory:
@@ -133,7 +145,9 @@ def _propagate(
     width = min(dim, block_width())
 
     def block(start: Array) -> Array:
-        return ppr(op, _estimate_columns(mechanism, reports, reported, start, width=width), *numbers)
+        return ppr(
+            op, _estimate_columns(mechanism, reports, reported, start, width=width), *numbers
+        )
 
     pieces = jax.lax.map(block, jnp.arange(0, dim, width))
     return jnp.moveaxis(pieces, 0, 1).reshape(op.num_nodes, -1)[:, :dim]
@@ -141,9 +155,14 @@ def _propagate(
 
 @partial(jax.jit, static_argnames="over")
 def _estimates(
-    mechanism: Mechanism, reports: Report, reported: Array | None = None, over: NamedSharding | None = None
+    mechanism: Mechanism,
+    reports: Report,
+    reported: Array | None = None,
+    over: NamedSharding | None = None,
 ) -> Array:
-    return _of_reporters(each_user(lambda m, y: m.estimate(y), mechanism, reports, over=over), reported)
+    return _of_reporters(
+        each_user(lambda m, y: m.estimate(y), mechanism, reports, over=over), reported
+    )
 
 
 @partial(jax.jit, static_argnames="width")
@@ -159,7 +178,9 @@ def _of_reporters(estimates: Array, reported: Array | None) -> Array:
     return estimates if reported is None else jnp.where(reported[:, None], estimates, 0.0)
 
 
-def _columns(mechanism: Mechanism, reports: Report, reported: Array | np.ndarray | None) -> Callable[..., Array]:
+def _columns(
+    mechanism: Mechanism, reports: Report, reported: Array | np.ndarray | None
+) -> Callable[..., Array]:
     """A function of ``start`` and ``width`` that gives some columns of the estimates."""
     if isinstance(mechanism, HasColumns):
         return partial(_estimate_columns, mechanism, reports, reported)
@@ -171,14 +192,18 @@ def propagate(
     op: Operator, mechanism: Mechanism, reports: Report, *, alpha: Scalar, r: Scalar, tol: Scalar = 1e-5,
     reported: Bool[Array | np.ndarray, " n"] | None = None,
 ) -> Float[Array, "n d"]:  # fmt: skip
-    """Personalized PageRank Z [n, d] of the estimates, by blocks of columns: dense estimates never exist at once.
+    """Personalized PageRank Z [n, d] of the estimates, by blocks of columns.
+
+    Dense estimates never exist at once.
 
     It is compiled once for a graph, estimates apart. ``reports`` are stacked, as
-    :func:`~ldp_jax.servers.perturb` returns them; the estimates of users who are not ``reported`` are 0. Other
-    arguments are those of :func:`private_embedding`.
+    :func:`~ldp_jax.servers.perturb` returns them; the estimates of users who are not ``reported``
+    are 0. Other arguments are those of :func:`private_embedding`.
     """
     _check_propagation(op, jax.tree.leaves(reports)[0].shape[0], alpha, r, tol)
-    traced = not all(map(validate.concrete, jax.tree.leaves((op, mechanism, reports, alpha, r, tol))))
+    traced = not all(
+        map(validate.concrete, jax.tree.leaves((op, mechanism, reports, alpha, r, tol)))
+    )
     if traced:
         numbers = (jnp.asarray(v, jnp.float32) for v in (alpha, r, tol))
         return _propagate(op, mechanism, reports, reported, *numbers)
@@ -195,10 +220,12 @@ def propagate_blocks(
     op: Operator, mechanism: Mechanism, reports: Report, *, alpha: Scalar, r: Scalar, tol: Scalar = 1e-5,
     reported: Bool[Array | np.ndarray, " n"] | None = None, start: int = 0,
 ) -> Iterator[tuple[int, Float[Array, "n width"]]]:  # fmt: skip
-    """The columns of :func:`propagate` some at a time, each with the first one's number: for a Z beyond memory.
+    """The columns of :func:`propagate` some at a time, each with the first one's number.
 
-    Write them to a file as they come. A process that was killed makes the same reports again, by the same key, and
-    goes on from ``start``.
+    For a Z beyond memory.
+
+    Write them to a file as they come. A process that was killed makes the same reports again, by
+    the same key, and goes on from ``start``.
 
     >>> from ldp_jax.features import Piecewise, Sampled
     >>> from ldp_jax.graph import graphs
@@ -215,7 +242,11 @@ def propagate_blocks(
 
 
 def _blocks(
-    op: Operator, columns: Callable[..., Array], starts: range, dim: int, numbers: tuple[Scalar, ...]
+    op: Operator,
+    columns: Callable[..., Array],
+    starts: range,
+    dim: int,
+    numbers: tuple[Scalar, ...],
 ) -> Iterator[tuple[int, Array]]:
     for start in starts:
         width = min(starts.step, dim - start)
@@ -237,8 +268,8 @@ class VectorsAsked:
 class EmbeddingServer:
     """Each user reports a record once, and the estimates are propagated over a public graph (LDP-GE, Algorithm 4).
 
-    Users who do not report have an estimate of 0; their neighbours still reach them. The result is z, float32
-    [n, d]. Guarantee: that of the mechanism, per record.
+    Users who do not report have an estimate of 0; their neighbours still reach them. The result is
+    z, float32 [n, d]. Guarantee: that of the mechanism, per record.
 
     Attributes:
       op: of the public graph.
@@ -277,7 +308,9 @@ class EmbeddingServer:
         """One report of each user."""
         everybody = np.ones(self.op.num_nodes, bool)
         role = Role((Cost(self.mechanism.guarantee()),), everybody)
-        return Statement.of(role, exposes=("edges", "labels", *self.choices), protects=("features",))
+        return Statement.of(
+            role, exposes=("edges", "labels", *self.choices), protects=("features",)
+        )
 
     def init(self, key: PRNGKey) -> VectorsAsked:
         """Everybody is asked."""
@@ -315,33 +348,38 @@ def private_embedding(
 ) -> Embedding:
     """Perturb every user's features locally, propagate the reports over the graph (LDP-GE, Algorithm 4).
 
-    Guarantee: per record, and of a noisy graph per bit of a neighbour list and per relationship. These units do not
-    add: one record and one edge together lose the sum, for an adjacency that says so (``joint``).
+    Guarantee: per record, and of a noisy graph per bit of a neighbour list and per relationship.
+    These units do not add: one record and one edge together lose the sum, for an adjacency that
+    says so (``joint``).
 
     Args:
       key: a typed threefry key.
-      graph: the public graph, or its :class:`~ldp_jax.graph.propagation.Operator` when it is used often; or the
-        :class:`~ldp_jax.edges.NoisyGraph` that :func:`ldp_jax.edges.privatize_graph` released, whose guarantee then
-        stands beside that of the features. In a directed one a node averages over the list that it reported.
-      x: private records: dense [n, d] in the mechanism's domain (most often [-1, 1]), whose users may be divided
-        among devices, and then z is; or a ``np.memmap`` of such, or a ``Dataset``, both read a few rows at a time;
-        or a :class:`PublicRecord`, the structure-only twin.
-      mechanism: such as ``HDS(epsilon, dim=d, k=20)``. Its epsilon may be an array [n], one a user: personal
-        budgets, which are public and must not depend on the records; the guarantee is then the largest one.
+      graph: the public graph, or its :class:`~ldp_jax.graph.propagation.Operator` when it is used
+        often; or the :class:`~ldp_jax.edges.NoisyGraph` that :func:`ldp_jax.edges.privatize_graph`
+        released, whose guarantee then stands beside that of the features. In a directed one a node
+        averages over the list that it reported.
+      x: private records: dense [n, d] in the mechanism's domain (most often [-1, 1]), whose users
+        may be divided among devices, and then z is; or a ``np.memmap`` of such, or a ``Dataset``,
+        both read a few rows at a time; or a :class:`PublicRecord`, the structure-only twin.
+      mechanism: such as ``HDS(epsilon, dim=d, k=20)``. Its epsilon may be an array [n], one a user:
+        personal budgets, which are public and must not depend on the records; the guarantee is then
+        the largest one.
       alpha: decay factor in (0, 1].
       r: convolution coefficient in [0, 1].
       tol: relative error of the propagation.
-      bounds: public (lower, upper) of a dense x, each a number or an array [d], which is mapped from them to the
-        mechanism's domain; by default x is in that domain. Pairs by column are ``np.transpose(pairs)``. They are
-        taken off in float64 where x is of the host and not float32: dates in seconds keep their seconds.
-      clip: whether a dense x may leave its bounds: it is then clipped, and NaN goes to their centre.
+      bounds: public (lower, upper) of a dense x, each a number or an array [d], which is mapped
+        from them to the mechanism's domain; by default x is in that domain. Pairs by column are
+        ``np.transpose(pairs)``. They are taken off in float64 where x is of the host and not
+        float32: dates in seconds keep their seconds.
+      clip: whether a dense x may leave its bounds: it is then clipped, and NaN goes to their
+        centre.
       memory: bytes to allow, of all devices together (:func:`embedding_memory`).
 
     Raises:
-      ValueError: before the key is used, for arguments that do not fit each other or are out of range, a graph that
-        is not symmetric, an embedding that ``memory`` does not hold, from public sizes alone, a dense x that leaves
-        its bounds without ``clip``, and bounds between which numbers of the type of x are more than
-        1e-3 of the width apart.
+      ValueError: before the key is used, for arguments that do not fit each other or are out of
+        range, a graph that is not symmetric, an embedding that ``memory`` does not hold, from
+        public sizes alone, a dense x that leaves its bounds without ``clip``, and bounds between
+        which numbers of the type of x are more than 1e-3 of the width apart.
 
     >>> from ldp_jax import datasets, features
     >>> debian = datasets.load("debian")
@@ -354,14 +392,17 @@ def private_embedding(
     """
     given = (mechanism, () if isinstance(graph, Operator) else graph)
     if not all(map(validate.concrete, jax.tree.leaves(given))):
-        raise ValueError("mechanism and graph must be concrete: if traced, use perturb, propagate and an Operator")
+        raise ValueError(
+            "mechanism and graph must be concrete: if traced, use perturb, propagate and an Operator"
+        )
     n, _ = check_records(x, mechanism)
     op = _as_operator(graph)
     _check_propagation(op, n, alpha, r, tol)
     server = EmbeddingServer(op, mechanism, alpha, r, tol, _public_choices(x, mechanism, n))
     spent = _with_graph(server.statement().guarantee(), graph)
     # Of users on several devices all estimates exist at once, and are exchanged for columns.
-    dense, runs = not isinstance(x, (RowSource, np.memmap)), 1 if placement(x) is None else 3
+    dense = not isinstance(x, (RowSource, np.memmap))
+    runs = 1 if placement(x) is None else 3
     _check_memory(mechanism, op, dense, memory, runs)
     asked = server.init(key)
     reports = perturb(key, declared(x, box(mechanism), bounds, clip), mechanism)
@@ -375,7 +416,9 @@ def _public_choices(x: UserRecords, mechanism: Mechanism, n: int) -> tuple[str, 
     return (*choices, "personal budgets") if personal else tuple(choices)
 
 
-def _with_graph(guarantee: PipelineGuarantee, graph: Graph | Operator | NoisyGraph) -> PipelineGuarantee:
+def _with_graph(
+    guarantee: PipelineGuarantee, graph: Graph | Operator | NoisyGraph
+) -> PipelineGuarantee:
     """The guarantee of reports of records, and that of a noisy graph, whose lists are no longer in the clear."""
     if not isinstance(graph, NoisyGraph):
         return guarantee
@@ -402,18 +445,21 @@ def private_embeddings(
     clip: bool = False,
     memory: float = _MEMORY,
 ) -> Float[Array, "runs n d"]:
-    """One private embedding a key, stacked [runs, n, d], in one compiled program: for repeated experiments.
+    """One private embedding a key, stacked [runs, n, d], in one compiled program.
 
-    For experiments on public data: the guarantee of :func:`private_embedding` is that of one run; several on the
-    same records compose, and runs that share a key are not even independent.
+    For repeated experiments.
+
+    For experiments on public data: the guarantee of :func:`private_embedding` is that of one run;
+    several on the same records compose, and runs that share a key are not even independent.
 
     Args as those of :func:`private_embedding`, but for these:
 
-      keys: [runs] typed threefry keys; run i is ``private_embedding(keys[i], ...)``. Runs are divided as keys are.
-      graph: one graph or operator for all runs, or operators of layout ``segment`` stacked along a leading axis of
+      keys: [runs] typed threefry keys; run i is ``private_embedding(keys[i], ...)``. Runs are
+      divided as keys are. graph: one graph or operator for all runs, or operators of layout
+      ``segment`` stacked along a leading axis of
         runs (link prediction: every split has its own training graph).
-      x: dense [n, d], or a :class:`PublicRecord`: the structure-only twins of the runs with these keys.
-      mechanism: its leaves are traced, so a sweep over epsilon is one program.
+      x: dense [n, d], or a :class:`PublicRecord`: the structure-only twins of the runs with these
+      keys. mechanism: its leaves are traced, so a sweep over epsilon is one program.
       memory: for a run and the results of all runs.
 
     Raises:
@@ -423,7 +469,9 @@ def private_embeddings(
     n, d = check_records(x, mechanism)
     check_budgets(mechanism)
     if isinstance(x, RowSource) and not isinstance(x, PublicRecord):
-        raise ValueError("x must be dense [n, d], or a PublicRecord: a data set goes through private_embedding")
+        raise ValueError(
+            "x must be dense [n, d], or a PublicRecord: a data set goes through private_embedding"
+        )
     op = _as_operator(graph)
     _check_propagation(op, n, alpha, r, tol)
     _check_memory(mechanism, op, True, memory, runs=len(keys))
@@ -437,7 +485,9 @@ def private_embeddings(
 
 
 @partial(jax.jit, static_argnames="over")
-def _private_embeddings(keys: PRNGKeys, op: Operator, given: tuple, over: NamedSharding | None = None) -> Array:
+def _private_embeddings(
+    keys: PRNGKeys, op: Operator, given: tuple, over: NamedSharding | None = None
+) -> Array:
     """``given`` is the same of all runs: records, mechanism, alpha, r and tol."""
     if over is not None:
         runs = over.spec
@@ -458,8 +508,9 @@ def non_private_embedding(
 ) -> Float[Array, "n d"]:
     """Personalized PageRank of the true features: the row that every private one is held against.
 
-    A dense x is taken as it is. A thousand columns of a ``Dataset`` become dense at a time, relative to its public
-    default record: for r > 0 the PageRank of a constant would drown 0/1 features. See :func:`private_embedding`.
+    A dense x is taken as it is. A thousand columns of a ``Dataset`` become dense at a time,
+    relative to its public default record: for r > 0 the PageRank of a constant would drown 0/1
+    features. See :func:`private_embedding`.
     """
     op = _as_operator(graph)
     if not isinstance(x, ColumnSource):

@@ -1,7 +1,7 @@
 """The main jobs as scikit-learn estimators; they need the extra ``sklearn``.
 
-A graph and the records of its users belong to the estimator, and X is users: node numbers [m] or [m, 1]. So
-pipelines, scores, cross-validation and searches split users, as they should.
+A graph and the records of its users belong to the estimator, and X is users: node numbers [m] or
+[m, 1]. So pipelines, scores, cross-validation and searches split users, as they should.
 
 >>> from sklearn.linear_model import LogisticRegression
 >>> from sklearn.pipeline import make_pipeline
@@ -15,10 +15,11 @@ pipelines, scores, cross-validation and searches split users, as they should.
 >>> model.score(test, data.y[test]) > 0.5
 True
 
-Every fit asks the users, and what fits cost adds up. The same parameters, data and key give the same reports, which
-cost nothing more; so do those of :class:`PrivateEmbedding` under one mechanism, whatever alpha, r and graph are.
-Other parameters and other public data draw noise of their own, and a search over them costs the sum of all. Another
-private graph, or other private records, need another key: it cannot depend on what is private.
+Every fit asks the users, and what fits cost adds up. The same parameters, data and key give the
+same reports, which cost nothing more; so do those of :class:`PrivateEmbedding` under one mechanism,
+whatever alpha, r and graph are. Other parameters and other public data draw noise of their own, and
+a search over them costs the sum of all. Another private graph, or other private records, need
+another key: it cannot depend on what is private.
 """
 
 import abc
@@ -75,8 +76,9 @@ def _key_of(key: PRNGKey | None, *parameters: PyTree) -> PRNGKey:
 class _Silent(BaseEstimator):
     """An estimator whose displays show no records, no neighbour lists and no key; abstract.
 
-    With the key and a report the noise could be drawn again. Attributes are what was given; ``get_params`` holds
-    what is private as :class:`~ldp_jax.core.shown.Hidden`, since every display of scikit-learn reads it.
+    With the key and a report the noise could be drawn again. Attributes are what was given;
+    ``get_params`` holds what is private as :class:`~ldp_jax.core.shown.Hidden`, since every display
+    of scikit-learn reads it.
     """
 
     graph: Any = HiddenArgument()
@@ -85,7 +87,10 @@ class _Silent(BaseEstimator):
     key: Any = HiddenArgument()
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The arguments, private ones :class:`~ldp_jax.core.shown.Hidden`; ``set_params`` takes both forms."""
+        """The arguments, private ones :class:`~ldp_jax.core.shown.Hidden`.
+
+        ``set_params`` takes both forms.
+        """
         given = super().get_params(deep)
         return given | {name: value for name, value in vars(self).items() if name in given}
 
@@ -121,7 +126,10 @@ def _refuse(given: dict[str, object]) -> None:
 
 
 def _public(features: Features | Rows, users: np.ndarray) -> PyTree:
-    """The arrays of these users' public rows; nothing where there are too few, which is refused elsewhere."""
+    """The arrays of these users' public rows.
+
+    Nothing where there are too few, which is refused elsewhere.
+    """
     if np.shape(features)[:1] <= (users.max(initial=0),):
         return None
     if isinstance(features, Rows):
@@ -134,15 +142,19 @@ def _public(features: Features | Rows, users: np.ndarray) -> PyTree:
 
 def _graph(graph: Graph | None) -> Graph:
     if graph is None:
-        raise ValueError("graph must be given: ldp_jax.graph.interop.read makes one of many sources")
+        raise ValueError(
+            "graph must be given: ldp_jax.graph.interop.read makes one of many sources"
+        )
     return graph
 
 
 class PrivateEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _OfUsers):
-    """:func:`~ldp_jax.servers.private_embedding`: ``fit`` asks all users, ``transform`` looks up their rows.
+    """:func:`~ldp_jax.servers.private_embedding`.
 
-    Arguments are those of the function; ``records`` are private, of all users. ``embedding_`` is float32 [n, d], of
-    all users, and ``guarantee_`` says what one fit spent.
+    ``fit`` asks all users, ``transform`` looks up their rows.
+
+    Arguments are those of the function; ``records`` are private, of all users. ``embedding_`` is
+    float32 [n, d], of all users, and ``guarantee_`` says what one fit spent.
     """
 
     embedding_: Float[np.ndarray, "n d"]
@@ -165,7 +177,8 @@ class PrivateEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _OfUse
             _key_of(self.key, self.mechanism), _graph(self.graph), self.records, self.mechanism,
             alpha=self.alpha, r=self.r,
         )  # fmt: skip
-        self.embedding_, self.guarantee_ = np.asarray(found.z), found.guarantee
+        self.embedding_ = np.asarray(found.z)
+        self.guarantee_ = found.guarantee
         return self
 
     def transform(self, X: Users) -> Float[np.ndarray, "m d"]:  # noqa: N803
@@ -197,14 +210,18 @@ class _UserClassifier(ClassifierMixin, _OfUsers, abc.ABC):
     guarantee_: PipelineGuarantee
 
     @abc.abstractmethod
-    def _ask(self, users: np.ndarray, labels: np.ndarray, num_classes: int) -> PredictedClasses | CountedClasses:
+    def _ask(
+        self, users: np.ndarray, labels: np.ndarray, num_classes: int
+    ) -> PredictedClasses | CountedClasses:
         """The classes of everybody from the labels of some."""
 
     def fit(self, X: Users, y: Any, **given: object) -> "_UserClassifier":  # noqa: N803
         """Ask the users; of X, each user once, the classes y are public."""
         _refuse(given)
         if y is None:
-            raise ValueError("fit requires y to be passed, but the target y is None: the classes of the users X")
+            raise ValueError(
+                "fit requires y to be passed, but the target y is None: the classes of the users X"
+            )
         known = validate.labels(y if isinstance(y, np.ma.MaskedArray) else np.asarray(y))
         if known.dtype.kind == "f":
             check_classification_targets(known)  # numbers of a continuum would be a class each
@@ -218,11 +235,15 @@ class _UserClassifier(ClassifierMixin, _OfUsers, abc.ABC):
         try:
             classes, labels = np.unique(y, return_inverse=True)
         except TypeError:
-            raise ValueError("y must be classes of one type: leave users whose class is unknown out of X") from None
+            raise ValueError(
+                "y must be classes of one type: leave users whose class is unknown out of X"
+            ) from None
         check_classification_targets(y)
         users = self._users(X, graphs.num_nodes(_graph(self.graph)), reset=True)
         if y.shape != users.shape or len(np.unique(users)) != len(users):
-            raise ValueError(f"X must name {y.shape} users, one a class and each once, got {users.shape}")
+            raise ValueError(
+                f"X must name {y.shape} users, one a class and each once, got {users.shape}"
+            )
         self.result_ = self._ask(users, labels.astype(np.int32), len(classes))
         self.classes_, self.guarantee_ = classes, self.result_.guarantee
         return self
@@ -241,9 +262,12 @@ class _UserClassifier(ClassifierMixin, _OfUsers, abc.ABC):
 
 
 class ReportClassifier(_UserClassifier):
-    """:func:`~ldp_jax.servers.predict_from_reports`: private records; the users of ``fit`` are the panel.
+    """:func:`~ldp_jax.servers.predict_from_reports`: private records.
 
-    Arguments are those of the function; ``records`` [n, d] are of all users, those of the panel public.
+    The users of ``fit`` are the panel.
+
+    Arguments are those of the function; ``records`` [n, d] are of all users, those of the panel
+    public.
     """
 
     def __init__(
@@ -262,7 +286,9 @@ class ReportClassifier(_UserClassifier):
         graph = _graph(self.graph)
         shown = _public(self.records, users)
         key = _key_of(self.key, self.epsilon, users, labels, graphs.to_edges(graph), shown)
-        return predict_from_reports(key, graph, self.records, users, labels, self.epsilon, num_classes=num_classes)
+        return predict_from_reports(
+            key, graph, self.records, users, labels, self.epsilon, num_classes=num_classes
+        )
 
 
 class CountClassifier(_UserClassifier):
@@ -275,7 +301,13 @@ class CountClassifier(_UserClassifier):
         self, epsilon: float = 1.0, *, graph: Graph | None = None, features: Any = None, unit: Protects = "list",
         key: PRNGKey | Hidden | None = None,
     ) -> None:  # fmt: skip
-        self.epsilon, self.graph, self.features, self.unit, self.key = epsilon, graph, features, unit, key
+        self.epsilon, self.graph, self.features, self.unit, self.key = (
+            epsilon,
+            graph,
+            features,
+            unit,
+            key,
+        )
 
     def _ask(self, users: np.ndarray, labels: np.ndarray, num_classes: int) -> CountedClasses:
         graph = _graph(self.graph)
@@ -284,5 +316,11 @@ class CountClassifier(_UserClassifier):
         shown = None if self.features is None else _public(self.features, np.arange(len(everybody)))
         key = _key_of(self.key, self.epsilon, everybody, self.unit == "list", num_classes, shown)
         return predict_from_counts(
-            key, graph, self.features, everybody, self.epsilon, unit=self.unit, num_classes=num_classes
+            key,
+            graph,
+            self.features,
+            everybody,
+            self.epsilon,
+            unit=self.unit,
+            num_classes=num_classes,
         )

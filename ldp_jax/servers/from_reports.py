@@ -1,4 +1,7 @@
-"""Classes of users whose records are private, in one call: each reports the class that its device predicts."""
+"""Classes of users whose records are private, in one call.
+
+Each reports the class that its device predicts.
+"""
 
 import dataclasses
 from collections.abc import Sequence
@@ -37,7 +40,8 @@ class PredictedClasses(NamedTuple):
       found: every step on the way: structure alone, the guard's s, what was returned and why, ...
       alphabets: who chose among which classes.
       guarantee: per record of a private user; names what is protected and what is not.
-      reported: bool [n], whose report was read, where devices sent them; None where all of them are simulated.
+      reported: bool [n], whose report was read, where devices sent them; None where all of them are
+        simulated.
     """
 
     log_posterior: Float[Array, "n classes"]
@@ -91,32 +95,36 @@ def predict_from_reports(
 
     Every private user reports once: the best class of a personal alphabet, by
     :func:`~ldp_jax.features.PersonalAlphabet` (:mod:`ldp_jax.servers.reports`).
-    Guarantee: epsilon per record of a private user, any two records. Edges, and the panel's records and labels, are
-    not protected; no other label is collected. With ``label_epsilon`` a label of the panel costs that.
-    Utility: structure alone is returned, and ``used`` says so, where the guard believes no report or where reports
-    do not lower the panel's log-loss.
+    Guarantee: epsilon per record of a private user, any two records. Edges, and the panel's records
+    and labels, are not protected; no other label is collected. With ``label_epsilon`` a label of
+    the panel costs that.
+    Utility: structure alone is returned, and ``used`` says so, where the guard believes no report
+    or where reports do not lower the panel's log-loss.
 
     Args:
       key: a typed threefry key: of the devices' noise and of public randomness.
       graph: public, undirected.
-      features: of all users, this simulates all devices: dense [n, d] or a scipy sparse matrix, whose rows are
-        scaled to length 1; or :func:`~ldp_jax.servers.parts.rows.feature_rows`. Finite in the panel; private
-        NaN is 0.
+      features: of all users, this simulates all devices: dense [n, d] or a scipy sparse matrix,
+        whose rows are scaled to length 1; or :func:`~ldp_jax.servers.parts.rows.feature_rows`.
+        Finite in the panel; private NaN is 0.
       panel: the nodes of the panel. Score results on the other nodes.
       labels: in [0, C), of these nodes.
       epsilon: in (0, 20].
-      num_classes: C; by default the largest label plus 1. Where it is given, the panel may have nobody of
-        some class. Its posterior is then its prior, the share of half a panel member, for every user
-        (:mod:`ldp_jax.servers.parts.absent`). ``absent`` names such classes.
+      num_classes: C; by default the largest label plus 1. Where it is given, the panel may have
+        nobody of some class. Its posterior is then its prior, the share of half a panel member, for
+        every user (:mod:`ldp_jax.servers.parts.absent`). ``absent`` names such classes.
       facts: what :func:`~ldp_jax.servers.panel_facts` found of this graph and panel.
-      num_folds: F, in which the panel is asked of models that have not seen it; 10 by default, and as facts say.
-      label_epsilon: in (0, 20], where the panel's labels are private too: each member reports one through
-        :func:`~ldp_jax.features.GeneralizedRR` (:mod:`ldp_jax.servers.labels`). ``num_classes``, which is
-        public, must then be given, and labels outside [0, C) are clipped.
-      progress: told of each phase (:data:`ldp_jax.core.progress.Progress`); by default shown after five seconds.
+      num_folds: F, in which the panel is asked of models that have not seen it; 10 by default, and
+        as facts say.
+      label_epsilon: in (0, 20], where the panel's labels are private too: each member reports one
+        through :func:`~ldp_jax.features.GeneralizedRR` (:mod:`ldp_jax.servers.labels`).
+        ``num_classes``, which is public, must then be given, and labels outside [0, C) are clipped.
+      progress: told of each phase (:data:`ldp_jax.core.progress.Progress`); by default shown after
+        five seconds.
 
-    ``ValueError`` before anybody reports, for arguments that do not fit each other or are out of range, or a
-    panel of one class alone. Without ``num_classes`` the panel must have a member of every class.
+    ``ValueError`` before anybody reports, for arguments that do not fit each other or are out of
+    range, or a panel of one class alone. Without ``num_classes`` the panel must have a member of
+    every class.
 
     >>> nodes = np.arange(60)  # in two circles, in which everybody knows everybody
     >>> circles = graphs.from_edges([(i, j) for j in nodes for i in range(j) if i // 30 == j // 30], 60)
@@ -129,12 +137,19 @@ def predict_from_reports(
     validate.host_key(key, "predict_from_reports")
     check_epsilon(epsilon, most=MOST_EPSILON)
     given = panel_arguments(
-        graphs.num_nodes(graph), features, panel, labels, num_classes=num_classes, label_epsilon=label_epsilon
+        graphs.num_nodes(graph),
+        features,
+        panel,
+        labels,
+        num_classes=num_classes,
+        label_epsilon=label_epsilon,
     )
     if facts is not None:
         _check_facts(facts, graph, given)
         if num_folds not in (None, facts.known.num_folds):
-            raise ValueError(f"num_folds must be {facts.known.num_folds}, as facts have, or None; got {num_folds}")
+            raise ValueError(
+                f"num_folds must be {facts.known.num_folds}, as facts have, or None; got {num_folds}"
+            )
     folds = 10 if num_folds is None else num_folds
     validate.integer_in(2, num_folds=folds)
     members = given.labels >= 0
@@ -148,7 +163,12 @@ def predict_from_reports(
             return _predicted(simulate(key, server, users))
         if facts is None:
             facts = panel_facts(
-                facts_key, graph, shown, given.labels, num_classes=given.num_classes, num_folds=folds
+                facts_key,
+                graph,
+                shown,
+                given.labels,
+                num_classes=given.num_classes,
+                num_folds=folds,
             )
         phase("reports", 0.65)
         users = Users(records=given.rows, public=members)
@@ -159,21 +179,31 @@ def _predicted(
     released: Released[LocalPrediction], reported: Bool[np.ndarray, " n"] | None = None
 ) -> PredictedClasses:
     found = released.value
-    return PredictedClasses(found.log_posterior, found, found.alphabets, released.guarantee, reported)
+    return PredictedClasses(
+        found.log_posterior, found, found.alphabets, released.guarantee, reported
+    )
 
 
 def _check_facts(facts: PanelFacts, graph: Graph, given: PanelArguments) -> None:
     """Refuse facts of another graph or panel, or beside private labels."""
     if given.noise is not None:
-        raise ValueError("facts must be None where labels are private: they are reported once, before all else")
+        raise ValueError(
+            "facts must be None where labels are private: they are reported once, before all else"
+        )
     same = facts.num_classes == given.num_classes and np.array_equal(facts.labels, given.labels)
     if not same or digest(facts.op) != digest(operator(graph)):
-        raise ValueError("facts must be of this graph, panel and number of classes, and are of others")
+        raise ValueError(
+            "facts must be of this graph, panel and number of classes, and are of others"
+        )
     if facts.known.keep < 1.0:
-        raise ValueError(f"facts must be of public labels, got keep = {facts.known.keep:g}: give label_epsilon")
+        raise ValueError(
+            f"facts must be of public labels, got keep = {facts.known.keep:g}: give label_epsilon"
+        )
     columns = facts.classifier.weights.shape[0]
     if columns != given.rows.shape[1]:
-        raise ValueError(f"features must have {columns} columns, as facts have, got {given.rows.shape[1]}")
+        raise ValueError(
+            f"features must have {columns} columns, as facts have, got {given.rows.shape[1]}"
+        )
 
 
 @implicit_promotion()
@@ -188,23 +218,26 @@ def classify_reports(
 ) -> PredictedClasses:
     """The same as :func:`predict_from_reports`, from classes that devices sent.
 
-    Rows are left out that nobody's device was asked for: of users who are no node or in the panel, by a table of
-    another size than the user's alphabet, and, where rows have a ``field``, of any but 0.
-    Guarantee: that of the alphabets, per record of a private user who reported; over several rounds it adds up
-    (:meth:`ldp_jax.deployment.store.ReportStore.spent`).
+    Rows are left out that nobody's device was asked for: of users who are no node or in the panel,
+    by a table of another size than the user's alphabet, and, where rows have a ``field``, of any
+    but 0.
+    Guarantee: that of the alphabets, per record of a private user who reported; over several rounds
+    it adds up (:meth:`ldp_jax.deployment.store.ReportStore.spent`).
 
     Args:
       key: of public randomness: of what the panel's devices would report.
       facts: of a panel with public labels; their classifier is what devices ran
         (:class:`ldp_jax.deployment.Classifier`).
-      alphabets: of devices: user i has the :class:`ldp_jax.deployment.Alphabet` of ``order[i][:sizes[i]]``.
-        Choose them by :attr:`~ldp_jax.servers.reports.PanelFacts.alphabet_prior`.
+      alphabets: of devices: user i has the :class:`ldp_jax.deployment.Alphabet` of
+        ``order[i][:sizes[i]]``. Choose them by
+        :attr:`~ldp_jax.servers.reports.PanelFacts.alphabet_prior`.
       nodes: the user of each node, distinct.
       reports: of one round, the rows of each table (:func:`ldp_jax.deployment.alphabet_table`).
-      progress: told of each phase (:data:`ldp_jax.core.progress.Progress`); by default shown after five seconds.
+      progress: told of each phase (:data:`ldp_jax.core.progress.Progress`); by default shown after
+        five seconds.
 
-    ``ValueError`` for facts and alphabets that do not fit each other, a panel with private labels, rows of a table
-    that no alphabet has, outputs that it does not have, or a user with two rows.
+    ``ValueError`` for facts and alphabets that do not fit each other, a panel with private labels,
+    rows of a table that no alphabet has, outputs that it does not have, or a user with two rows.
 
     >>> from ldp_jax.deployment import Device, Session, alphabet_table, decode, report_class
     >>> from ldp_jax.servers.parts.rows import feature_rows
@@ -226,7 +259,9 @@ def classify_reports(
     """
     validate.host_key(key, "classify_reports")
     if facts.known.keep < 1.0:
-        raise ValueError(f"facts must be of public labels, got keep = {facts.known.keep:g}: what they cost is open")
+        raise ValueError(
+            f"facts must be of public labels, got keep = {facts.known.keep:g}: what they cost is open"
+        )
     server = ReportServer(facts, alphabets.guarantee().epsilon, alphabets=alphabets)
     nodes = validate.complete(nodes=nodes)
     users = DeviceUsers(nodes, lambda _: reports)

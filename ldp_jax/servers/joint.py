@@ -1,20 +1,25 @@
 r"""Records, friendships and labels private at once, within one total.
 
-No edge is public, so structure tells nothing before reports. A panel shows records, and labels or reports of them.
+No edge is public, so structure tells nothing before reports. A panel shows records, and labels or
+reports of them.
 
 1. The panel teaches a classifier, which is broadcast, and class shares.
-2. Every private user reports the class that the device predicts, within the likeliest classes of the panel. The
-   server simulates the panel's own reports, from records that the classifier has not seen.
-3. Everybody counts neighbours by what the server thinks of all classes (:mod:`ldp_jax.servers.counts`).
-4. Counts are believed as far as reports of records, or labels that their model has not seen, bear them out; reports
-   of records as far as counts do (:mod:`ldp_jax.servers.parts.guard`). Both are stacked on the panel, where the
-   noise of private labels is corrected for. Records that are asked for alone are taken at their word.
+2. Every private user reports the class that the device predicts, within the likeliest classes of
+   the panel. The server simulates the panel's own reports, from records that the classifier has not
+   seen.
+3. Everybody counts neighbours by what the server thinks of all classes
+   (:mod:`ldp_jax.servers.counts`).
+4. Counts are believed as far as reports of records, or labels that their model has not seen, bear
+   them out; reports of records as far as counts do (:mod:`ldp_jax.servers.parts.guard`). Both are
+   stacked on the panel, where the noise of private labels is corrected for. Records that are asked
+   for alone are taken at their word.
 
-These checks miss a wrongly joined table, in which all reports are about somebody else and agree. So a ``check`` of
-the panel may report as private users do: both reports are then believed as far as its labels bear them out.
-:func:`ldp_jax.rehearse` says which split of a total is best. One report of both
-(:class:`~ldp_jax.servers.questions.both.BothQuestion`) protects the record and the whole list together. Half of the
-users give it first, by the friends of the panel alone; then the others, by friends of the first half too.
+These checks miss a wrongly joined table, in which all reports are about somebody else and agree. So
+a ``check`` of the panel may report as private users do: both reports are then believed as far as
+its labels bear them out. :func:`ldp_jax.rehearse` says which split of a total is best. One report
+of both (:class:`~ldp_jax.servers.questions.both.BothQuestion`) protects the record and the whole
+list together. Half of the users give it first, by the friends of the panel alone; then the others,
+by friends of the first half too.
 """
 
 import dataclasses
@@ -41,15 +46,33 @@ from ldp_jax.core.types import Graph, PRNGKey
 from ldp_jax.core.whole_noise import MIN_EPSILON
 from ldp_jax.features import PersonalAlphabets
 from ldp_jax.graph.graphs import GraphSet
-from ldp_jax.servers.counts import Counting, CountServer, PilotedCounts, Piloting, count_facts, counts_of_all
+from ldp_jax.servers.counts import (
+    Counting,
+    CountServer,
+    PilotedCounts,
+    Piloting,
+    count_facts,
+    counts_of_all,
+)
 from ldp_jax.servers.driver import simulate
 from ldp_jax.servers.labels import LabelsAsked, LabelServer
 from ldp_jax.servers.parts.absent import Numbering, absent_words
-from ldp_jax.servers.parts.confusion import ClassReports, ScoredPanel, confusions, likeliest_evidence
+from ldp_jax.servers.parts.confusion import (
+    ClassReports,
+    ScoredPanel,
+    confusions,
+    likeliest_evidence,
+)
 from ldp_jax.servers.parts.device_classifier import DeviceClassifier, device_classifier
 from ldp_jax.servers.parts.friends import HOMOPHILY, evidence, friend_evidence, reported_confusion
 from ldp_jax.servers.parts.guard import checked, guard
-from ldp_jax.servers.parts.panel import MOST_EPSILON, by_node, folded_panel, panel_arguments, reported_shares
+from ldp_jax.servers.parts.panel import (
+    MOST_EPSILON,
+    by_node,
+    folded_panel,
+    panel_arguments,
+    reported_shares,
+)
 from ldp_jax.servers.parts.rows import Features, Rows, as_rows
 from ldp_jax.servers.parts.self_training import FoldedLabels
 from ldp_jax.servers.parts.stack import stack_out_of_fold
@@ -60,7 +83,9 @@ from ldp_jax.servers.questions.counts import count_cost
 from ldp_jax.servers.users import of_graph
 
 STATED_FRIENDS = "mean degree and homophily: public"
-"""The field that a guarantee names as unprotected where stated facts of friendships chose or read the reports."""
+"""The field that a guarantee names as unprotected where stated facts of friendships chose or read
+the reports.
+"""
 
 _COUNTS = 2.0  # members of the panel that the confusion of records alone stands for, class by class
 
@@ -69,17 +94,20 @@ _COUNTS = 2.0  # members of the panel that the confusion of records alone stands
 class JointPrivacy:
     """The cost of each report; 0 where it is not asked for.
 
-    ``JointPrivacy(both=4.0)`` asks for one class of the record and the whole list, and for nothing else.
+    ``JointPrivacy(both=4.0)`` asks for one class of the record and the whole list, and for nothing
+    else.
 
     Attributes:
       record: epsilon of a private user's record, in [0, 20].
       list: epsilon of a bit of a list, 0 or in [0.001, 20].
       labels: epsilon of a label of the panel, in (0, 20]; None where labels are public.
-      check: share of the panel that reports as private users do, in [0, 0.5] (:func:`checked_members`). It teaches
-        nothing else; where labels are private it is 0. Fewer than some 25 users cost more than they mend.
-      both: epsilon of one report of the record and the whole list together, in [0, 20]; labels are then public.
-      rehearsed: whether stated facts of friendships chose this split; :func:`ldp_jax.rehearse` sets it. The
-        guarantee then names these facts as public, because no budget pays for them.
+      check: share of the panel that reports as private users do, in [0, 0.5]
+        (:func:`checked_members`). It teaches nothing else; where labels are private it is 0. Fewer
+        than some 25 users cost more than they mend.
+      both: epsilon of one report of the record and the whole list together, in [0, 20]; labels are
+        then public.
+      rehearsed: whether stated facts of friendships chose this split; :func:`ldp_jax.rehearse` sets
+        it. The guarantee then names these facts as public, because no budget pays for them.
 
     ``ValueError`` for a number out of its range, or where nothing is asked for.
     """
@@ -93,22 +121,30 @@ class JointPrivacy:
 
     def __post_init__(self) -> None:
         for name in ("record", "list", "both", "check"):
-            made = validate.number(0.0, 0.5 if name == "check" else MOST_EPSILON, **{name: getattr(self, name)})
+            made = validate.number(
+                0.0, 0.5 if name == "check" else MOST_EPSILON, **{name: getattr(self, name)}
+            )
             object.__setattr__(self, name, made)
         if self.labels is not None:
             validate.number(0.0, MOST_EPSILON, open_lower=True, labels=self.labels)
         if 0.0 < self.list < MIN_EPSILON:
             raise ValueError(f"list must be 0 or at least {MIN_EPSILON:g}, got {self.list:g}")
         if self.check and self.labels is not None:
-            raise ValueError("check must be 0 where labels are private: it is true labels that bear reports out")
+            raise ValueError(
+                "check must be 0 where labels are private: it is true labels that bear reports out"
+            )
         if self.both and (self.record or self.list or self.labels is not None):
-            raise ValueError("record and list must be 0, and labels None, beside both: that is the one report")
+            raise ValueError(
+                "record and list must be 0, and labels None, beside both: that is the one report"
+            )
         if self.record == self.list == self.both == 0.0:
             raise ValueError("record, list or both must be above 0, or nothing is asked for")
 
     @classmethod
     def split(cls, total: float, share: float, labels: float | None = None) -> "JointPrivacy":
-        """``share`` of a total for the record, in [0, 1], and the rest for a bit of the list; together no more.
+        """``share`` of a total for the record, in [0, 1], and the rest for a bit of the list.
+
+        Together no more.
 
         >>> JointPrivacy.split(4.0, 0.75)
         JointPrivacy(record=3.0, list=1.0, labels=None, check=0.0, both=0.0)
@@ -120,7 +156,9 @@ class JointPrivacy:
 
 
 def checked_members(panel: Int[np.ndarray, " panel"], share: float) -> Int[np.ndarray, " some"]:
-    """The members of a panel that are its check: every 1 / share-th of its nodes in ascending order.
+    """The members of a panel that are its check.
+
+    Every 1 / share-th of its nodes in ascending order.
 
     >>> checked_members(np.arange(20), 0.1).tolist()
     [9, 19]
@@ -130,14 +168,14 @@ def checked_members(panel: Int[np.ndarray, " panel"], share: float) -> Int[np.nd
     return np.sort(panel)[np.diff(place) > 0]
 
 
-# --- Public facts ------------------------------------------------------------------------------------------------
+# --- Public facts ---------------------------------------------------------------------------------
 
 
 class JointFacts(NamedTuple):
     """What is known before private users report; made by :func:`joint_facts`.
 
-    Where the panel has nobody of some class, all but ``numbering`` is about the other classes, renumbered
-    (:mod:`ldp_jax.servers.parts.absent`).
+    Where the panel has nobody of some class, all but ``numbering`` is about the other classes,
+    renumbered (:mod:`ldp_jax.servers.parts.absent`).
 
     Attributes:
       known: labels of the panel as the server has them.
@@ -181,7 +219,8 @@ def joint_facts(
 ) -> JointFacts:
     """Step 1: the lessons of the panel. Arguments are those of :func:`ldp_jax.servers.panel_facts`.
 
-    ``ValueError`` as there, and for rows of another number than the panel's or fewer than two folds.
+    ``ValueError`` as there, and for rows of another number than the panel's or fewer than two
+    folds.
 
     >>> y = np.arange(40) % 2
     >>> labels = np.where(np.arange(40) < 30, y, -1).astype(np.int32)
@@ -193,7 +232,9 @@ def joint_facts(
     mine = Numbering.of(known.labels, num_classes)
     if keep == 1.0 and mine.absent:
         taught = mine.renumbered(known.labels)
-        found = joint_facts(jax.random.clone(key), rows, taught, num_classes=len(mine.taught), num_folds=num_folds)
+        found = joint_facts(
+            jax.random.clone(key), rows, taught, num_classes=len(mine.taught), num_folds=num_folds
+        )
         return found._replace(numbering=mine)
     shares = reported_shares(members.labels, num_classes, keep)
     return JointFacts(known, device_classifier(as_rows(rows), members), shares)
@@ -220,7 +261,7 @@ class PrivatePanel(NamedTuple):
     __repr__ = by_shapes
 
 
-# --- The server --------------------------------------------------------------------------------------------------
+# --- The server -----------------------------------------------------------------------------------
 
 
 class JointPrediction(NamedTuple):
@@ -230,11 +271,14 @@ class JointPrediction(NamedTuple):
       log_posterior: float32 [n, C]; of a member of the panel out of fold.
       log_prior: float32 [C], class shares of the panel: what is known without any report.
       reason: what was asked for, in words; says so where lists were left out.
-      strength: s of the guard: how far reports of records were believed; 1 where nothing else was asked that could
-        bear them out, 0 where they were not asked for. With a check it is what the check says.
+      strength: s of the guard: how far reports of records were believed; 1 where nothing else was
+        asked that could bear them out, 0 where they were not asked for. With a check it is what the
+        check says.
       counts: what came of the lists; None where they were not counted.
-      round: int8 [n], when a user reported of a list: 1 in the first half or the pilot, 2 after it, 0 if never.
-      absent: the classes of which the panel has nobody outside its check. Their posterior is the prior.
+      round: int8 [n], when a user reported of a list: 1 in the first half or the pilot, 2 after it,
+        0 if never.
+      absent: the classes of which the panel has nobody outside its check. Their posterior is the
+        prior.
     """
 
     log_posterior: Float[np.ndarray, "n classes"]
@@ -322,8 +366,8 @@ class JointServer:
       privacy: what each report costs.
       facts: of a panel with public labels (:func:`joint_facts`), without the check; or None.
       panel: of a panel whose labels are private; or None.
-      check: int [n], classes of those of the panel who report as private users do, in the numbers of ``facts``, -1
-        for others; None for no check.
+      check: int [n], classes of those of the panel who report as private users do, in the numbers
+        of ``facts``, -1 for others; None for no check.
       homophily: of one report of both, as it is stated.
       exposes: what else was used in the clear, in words.
     """
@@ -339,7 +383,9 @@ class JointServer:
 
     def __post_init__(self) -> None:
         if (self.facts is None) == (self.panel is None):
-            raise ValueError("facts must be given of public labels, or panel of private ones: one of both")
+            raise ValueError(
+                "facts must be given of public labels, or panel of private ones: one of both"
+            )
         validate.number(0.0, 1.0, open_upper=True, homophily=self.homophily)
 
     @cached_property
@@ -377,7 +423,9 @@ class JointServer:
         if self.panel is None:
             shown.append("the panel's labels")
         protects = [name for name, asked in private.items() if asked]
-        return Statement.of(*roles, exposes=(*shown, "number of nodes", *self.exposes), protects=protects)
+        return Statement.of(
+            *roles, exposes=(*shown, "number of nodes", *self.exposes), protects=protects
+        )
 
     def init(self, key: PRNGKey) -> _State | JointPrediction:
         """Labels of the panel are asked for first, where they are private."""
@@ -405,7 +453,9 @@ class JointServer:
         told = panel.labels.step(state, answers)
         reported = told.labels[self.members] >= 0
         if reported.sum() < 2:
-            raise ValueError(f"at least two members of the panel must report a label, and {reported.sum()} did")
+            raise ValueError(
+                f"at least two members of the panel must report a label, and {reported.sum()} did"
+            )
         fold_key, key = random.split(jax.random.clone(state.key))
         facts = joint_facts(
             fold_key, panel.rows.take(np.flatnonzero(reported)), told.labels,
@@ -413,14 +463,18 @@ class JointServer:
         )  # fmt: skip
         return self._taught(key, facts, facts)
 
-    def _taught(self, key: PRNGKey, facts: JointFacts, kept: JointFacts | None) -> _State | JointPrediction:
+    def _taught(
+        self, key: PRNGKey, facts: JointFacts, kept: JointFacts | None
+    ) -> _State | JointPrediction:
         """The first question to private users."""
         if self.privacy.both:
             return self._first_half(key, facts)
         record_key, count_key = random.split(key)
         if self.privacy.record:
             epsilon = self.privacy.record
-            question = ClassQuestion(facts.classifier, record_alphabets(facts, epsilon), facts.labels < 0, epsilon)
+            question = ClassQuestion(
+                facts.classifier, record_alphabets(facts, epsilon), facts.labels < 0, epsilon
+            )
             return RecordsAsked(question, record_key, count_key, kept)
         nothing = np.zeros((len(facts.labels), len(facts.prior)), np.float32)
         return self._counting(count_key, facts, kept, nothing, 0.0)
@@ -444,23 +498,37 @@ class JointServer:
         said = jnp.where(heard, question.log_likelihoods(values), 0.0)
         posterior = np.tile(np.exp(facts.log_prior), (len(labels), 1))
         reports = ClassReports(said, question.mask)
-        own = np.asarray(likeliest_evidence(reports, question.classifier.scored(facts.known), posterior, asked)[0])
+        own = np.asarray(
+            likeliest_evidence(reports, question.classifier.scored(facts.known), posterior, asked)[
+                0
+            ]
+        )
         believed = 1.0
         if self.check is not None:
             own, believed, _ = checked(own, facts.prior, np.where(asked, self.check, -1))
         return self._counting(jax.random.clone(state.count_key), facts, state.facts, own, believed)
 
     def _counting(
-        self, key: PRNGKey, facts: JointFacts, kept: JointFacts | None, own: np.ndarray, believed: float
+        self,
+        key: PRNGKey,
+        facts: JointFacts,
+        kept: JointFacts | None,
+        own: np.ndarray,
+        believed: float,
     ) -> ListsAsked | JointPrediction:
-        """Ask for counts, where every class has a label to count with; else records are the result."""
+        """Ask for counts, where every class has a label to count with.
+
+        Else records are the result.
+        """
         asked = "records alone" if self.privacy.record else "nothing"
         known = np.bincount(facts.labels[facts.labels >= 0], minlength=len(facts.prior))
         if not self.privacy.list or not known.all():
             if self.privacy.list:
                 asked = f"{asked}: nobody of class {known.argmin()} is left to count with"
             never = np.zeros(len(own), np.int8)
-            return self._result(facts, log_softmax(facts.log_prior + own, axis=1), asked, believed, None, never)
+            return self._result(
+                facts, log_softmax(facts.log_prior + own, axis=1), asked, believed, None, never
+            )
         fold_key, key = random.split(key)
         inner = self._counts(fold_key, own, facts).init(key)
         return ListsAsked(inner.question, inner, own, believed, fold_key, kept)
@@ -497,14 +565,19 @@ class JointServer:
         first = (np.asarray(random.permutation(half_key, n)) < n // 2) | (labels >= 0)
         alphabets = record_alphabets(facts, self.privacy.both)
         friends = np.zeros((n, classes))
-        friends[panel] = friend_evidence(np.eye(classes), facts.prior, self.homophily)[labels[panel]]
+        friends[panel] = friend_evidence(np.eye(classes), facts.prior, self.homophily)[
+            labels[panel]
+        ]
         scores = np.zeros((n, classes), np.float32)
         scores[panel] = np.asarray(facts.classifier.panel_scores)
         of_record = ClassQuestion(facts.classifier, alphabets, first, self.privacy.both)
         return FirstHalf(BothQuestion(of_record, friends, labels >= 0, scores), key)
 
     def _halved(self, state: FirstHalf, answers: Answers) -> SecondHalf:
-        """How often devices are wrong, by the panel's reports; and the question to the second half."""
+        """How often devices are wrong, by the panel's reports.
+
+        And the question to the second half.
+        """
         facts = self._public
         question = state.question
         labels, panel = facts.labels, facts.known.nodes
@@ -520,8 +593,11 @@ class JointServer:
         posterior = softmax(np.log(facts.prior) + evidence(law, confusion)[known], axis=1)
         friends = np.array(question.friends)
         friends[known] = friend_evidence(posterior, facts.prior, self.homophily)
-        # With noise, which users add or do not: a ceiling is asked for what the statement says, too.
-        others = dataclasses.replace(question.of_record, asked=~np.asarray(question.asked), noiseless=False)
+        # With noise, which users add or do not: a ceiling is asked for what the statement says,
+        # too.
+        others = dataclasses.replace(
+            question.of_record, asked=~np.asarray(question.asked), noiseless=False
+        )
         asked = dataclasses.replace(question, of_record=others, friends=friends)
         return SecondHalf(asked, law, reported, confusion)
 
@@ -537,7 +613,9 @@ class JointServer:
             own, believed, _ = checked(own, facts.prior, np.where(heard, self.check, -1))
         log_posterior = log_softmax(facts.log_prior + own, axis=1)
         when = np.where(state.first, np.int8(1), np.int8(2) * second)
-        return self._result(facts, log_posterior, "record and list in one report", believed, None, when)
+        return self._result(
+            facts, log_posterior, "record and list in one report", believed, None, when
+        )
 
     # --- Both ways ---
 
@@ -554,7 +632,9 @@ class JointServer:
             log_posterior = facts.numbering.posterior(log_posterior)
             log_prior = facts.numbering.log_prior.astype(np.float32)
             counts = None if counts is None else counts_of_all(counts, facts.numbering)
-        return JointPrediction(log_posterior, log_prior, reason, strength, counts, when, facts.absent)
+        return JointPrediction(
+            log_posterior, log_prior, reason, strength, counts, when, facts.absent
+        )
 
 
 def _law(question: BothQuestion, answers: Answers) -> Float[np.ndarray, "n classes"]:
@@ -575,7 +655,8 @@ def _stacked(
         of_lists = checked(of_lists, facts.prior, check).log_likelihood
     unseen = np.where(counts.pilot, -1, labels)
     judged = (labels < 0) & ~counts.pilot
-    # Lists are believed as far as records or else labels bear them out: either may be what is wrong.
+    # Lists are believed as far as records or else labels bear them out: either may be what is
+    # wrong.
     by_records = guard(of_lists, softmax(prior + own, axis=1), judged)
     by_labels = guard(of_lists, np.tile(np.exp(prior), (len(own), 1)), judged, unseen)
     of_lists = max(by_records, by_labels, key=lambda one: one.strength).log_likelihood
@@ -584,7 +665,7 @@ def _stacked(
     return stack_out_of_fold(scores, facts.known, (1.0, 1.0))[0], trusted.strength
 
 
-# --- In one call -------------------------------------------------------------------------------------------------
+# --- In one call ----------------------------------------------------------------------------------
 
 
 class JointClasses(NamedTuple):
@@ -606,7 +687,9 @@ class JointClasses(NamedTuple):
 
     def __repr__(self) -> str:
         n, classes = self.log_posterior.shape
-        return f"JointClasses({n} users, {classes} classes; {self.reason}{absent_words(self.absent)})"
+        return (
+            f"JointClasses({n} users, {classes} classes; {self.reason}{absent_words(self.absent)})"
+        )
 
 
 def predict_jointly(
@@ -624,12 +707,13 @@ def predict_jointly(
 ) -> JointClasses:
     """Ask each private user for what the device predicts and for the neighbours' classes, within one total.
 
-    Guarantee: a private user pays ``privacy.record`` for the record's report and ``privacy.list`` for a bit of the
-    list; or ``privacy.both`` for the record and the whole list together. A member of the panel pays
-    ``privacy.labels`` for a label, and for a list what everybody does. A relationship is in two lists. With private
-    labels the guarantee does not depend on them: it states lists as asked for, even where they were left out.
-    Utility: little is left of what a public graph gives. :func:`ldp_jax.rehearse` says beforehand what a total
-    buys, and which split of it is best.
+    Guarantee: a private user pays ``privacy.record`` for the record's report and ``privacy.list``
+    for a bit of the list; or ``privacy.both`` for the record and the whole list together. A member
+    of the panel pays ``privacy.labels`` for a label, and for a list what everybody does. A
+    relationship is in two lists. With private labels the guarantee does not depend on them: it
+    states lists as asked for, even where they were left out.
+    Utility: little is left of what a public graph gives. :func:`ldp_jax.rehearse` says beforehand
+    what a total buys, and which split of it is best.
 
     Args:
       key: a typed threefry key: of the devices' noise and of public randomness.
@@ -638,15 +722,18 @@ def predict_jointly(
       panel: its members. Score results on the other nodes.
       labels: in [0, C), of these members.
       privacy: what each report costs.
-      num_classes: C; by default the largest label plus 1, where labels are public. Where it is given, the
-        panel may have nobody of some class. Its posterior is then its prior, and ``absent`` names it.
+      num_classes: C; by default the largest label plus 1, where labels are public. Where it is
+        given, the panel may have nobody of some class. Its posterior is then its prior, and
+        ``absent`` names it.
       num_folds: F.
-      homophily: of one report of both: the share of friends of one's own class beyond chance, in [0, 1), as it is
-        publicly stated, by default 0.6. A wrong number costs accuracy alone. A stated one is named among the
-        unprotected: the true one of a private graph is a release.
-      progress: told of each phase (:data:`ldp_jax.core.progress.Progress`); by default shown after five seconds.
+      homophily: of one report of both: the share of friends of one's own class beyond chance, in
+        [0, 1), as it is publicly stated, by default 0.6. A wrong number costs accuracy alone. A
+        stated one is named among the unprotected: the true one of a private graph is a release.
+      progress: told of each phase (:data:`ldp_jax.core.progress.Progress`); by default shown after
+        five seconds.
 
-    ``ValueError`` for arguments that do not fit each other or are out of range, before anybody reports.
+    ``ValueError`` for arguments that do not fit each other or are out of range, before anybody
+    reports.
 
     >>> from ldp_jax import datasets
     >>> data = datasets.synthetic(jax.random.key(0), num_nodes=400, num_classes=3, num_features=30,
@@ -664,12 +751,18 @@ def predict_jointly(
     holders = of_graph(lists)
     n = holders.num_users
     if not isinstance(privacy, JointPrivacy):
-        raise ValueError(f"privacy must be JointPrivacy(record=..., list=...), got {type(privacy).__name__}")
+        raise ValueError(
+            f"privacy must be JointPrivacy(record=..., list=...), got {type(privacy).__name__}"
+        )
     if homophily is not None and not privacy.both:
-        raise ValueError("homophily must be None but of one report, JointPrivacy(both=...): nothing else reads it")
+        raise ValueError(
+            "homophily must be None but of one report, JointPrivacy(both=...): nothing else reads it"
+        )
     alike = HOMOPHILY if homophily is None else homophily
     validate.number(0.0, 1.0, open_upper=True, homophily=alike)
-    given = panel_arguments(n, features, panel, labels, num_classes=num_classes, label_epsilon=privacy.labels)
+    given = panel_arguments(
+        n, features, panel, labels, num_classes=num_classes, label_epsilon=privacy.labels
+    )
     validate.integer_in(2, num_folds=num_folds)
     exposes: tuple[str, ...] = ()
     if privacy.rehearsed or homophily is not None:
@@ -687,7 +780,9 @@ def predict_jointly(
             chosen = checked_members(given.members, privacy.check)
             if privacy.check and not len(chosen):
                 size = len(given.members)
-                raise ValueError(f"check of {privacy.check:g} leaves nobody of a panel of {size} to report")
+                raise ValueError(
+                    f"check of {privacy.check:g} leaves nobody of a panel of {size} to report"
+                )
             apart = np.isin(np.arange(n), chosen)
             shown = np.where(apart, -1, given.labels)
             facts = joint_facts(

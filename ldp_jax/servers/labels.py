@@ -94,7 +94,9 @@ class LabelServer:
     @cached_property
     def question(self) -> Ask:
         """The label through randomised response."""
-        return Ask(label_noise(self.epsilon, self.num_classes), np.asarray(self.members), of="label")
+        return Ask(
+            label_noise(self.epsilon, self.num_classes), np.asarray(self.members), of="label"
+        )
 
     def statement(self) -> Statement:
         """One label of a member."""
@@ -167,7 +169,9 @@ class LabelledReportServer:
         validate.integer_in(2, num_folds=self.num_folds)
         size = int(np.asarray(self.panel.members).sum())
         if self.rows.shape[0] != size:
-            raise ValueError(f"rows must be of the panel's {size} members, got {self.rows.shape[0]}")
+            raise ValueError(
+                f"rows must be of the panel's {size} members, got {self.rows.shape[0]}"
+            )
 
     @cached_property
     def op(self) -> Operator:
@@ -192,7 +196,9 @@ class LabelledReportServer:
         """After labels, classes are asked for; then the result is that of :class:`ReportServer`."""
         if isinstance(state, ClassesAskedByLabels):
             labels, fold = np.asarray(state.labels), np.asarray(state.fold)
-            known = FoldedLabels(labels, self.panel.num_classes, fold, self.num_folds, keep=float(state.keep))
+            known = FoldedLabels(
+                labels, self.panel.num_classes, fold, self.num_folds, keep=float(state.keep)
+            )
             facts = PanelFacts(known, state.structure, state.question.classifier, self.op)
             asked = ClassesAsked(state.question, state.key)
             return ReportServer(facts, self.epsilon, self.guarded).step(asked, answers)

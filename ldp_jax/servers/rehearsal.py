@@ -1,25 +1,31 @@
-r"""Rehearse before you collect: worlds are drawn from public facts, and the server is run on each of them.
+r"""Rehearse before you collect.
 
-In a world every private user has a class. Devices report and the server reads as they would, and its classes are
-counted right or wrong, beside those without any report. Nobody is asked, and no budget is spent.
+Worlds are drawn from public facts, and the server is run on each of them.
+
+In a world every private user has a class. Devices report and the server reads as they would, and
+its classes are counted right or wrong, beside those without any report. Nobody is asked, and no
+budget is spent.
 
 * Records (of :class:`~ldp_jax.servers.PanelFacts`). Classes follow the structural posterior q.
-  Those of friends are alike: their Gumbel noise is a Gaussian copula, of which a share :data:`COUPLING` is noise
-  averaged over four hops, given the labels of the panel. A private user of class y has the classifier's scores of a
-  member of that class whom structure knew about as well: of a near :math:`q(y)`. Members are drawn anew in each
-  world, as often as there are, so that a small panel is as unsure as it is.
-* Lists (of :class:`~ldp_jax.servers.counts.CountFacts`). Classes follow the public posterior, as sure of itself
-  as held-out labels are; those of users of like features are alike, so that reports may teach more of features than
-  few labels did. How alike, nobody knows: each world has another share of common noise. A list is what is stated of
-  friendships (:class:`StatedFriends`): so many neighbours, a share h of them of the own class, the others of
-  anybody's. Friends who are of the class that features say of a user, right or wrong, tell nothing new; nor do
-  friends of the user's class whom features mislead as they do the user.
-* Both (of :class:`~ldp_jax.servers.joint.JointFacts`). Classes follow the shares of the panel, scores are those
-  of a member of the class, and lists are as stated. Each total is tried in several splits, and as one report that
-  reads friends by the stated homophily, on the same worlds.
-* Links (of :class:`~ldp_jax.servers.links.LinkFacts`). Everybody's list is that of a member of the pilot of the
-  same group, counted by group. Members are drawn anew in each world. A tenth of the links is taken out of all
-  lists, and told from as many pairs at random, by counts and by released degrees of the same epsilon.
+  Those of friends are alike: their Gumbel noise is a Gaussian copula, of which a share
+  :data:`COUPLING` is noise averaged over four hops, given the labels of the panel. A private user
+  of class y has the classifier's scores of a member of that class whom structure knew about as
+  well: of a near :math:`q(y)`. Members are drawn anew in each world, as often as there are, so that
+  a small panel is as unsure as it is.
+* Lists (of :class:`~ldp_jax.servers.counts.CountFacts`). Classes follow the public posterior, as
+  sure of itself as held-out labels are; those of users of like features are alike, so that reports
+  may teach more of features than few labels did. How alike, nobody knows: each world has another
+  share of common noise. A list is what is stated of friendships (:class:`StatedFriends`): so many
+  neighbours, a share h of them of the own class, the others of anybody's. Friends who are of the
+  class that features say of a user, right or wrong, tell nothing new; nor do friends of the user's
+  class whom features mislead as they do the user.
+* Both (of :class:`~ldp_jax.servers.joint.JointFacts`). Classes follow the shares of the panel,
+  scores are those of a member of the class, and lists are as stated. Each total is tried in several
+  splits, and as one report that reads friends by the stated homophily, on the same worlds.
+* Links (of :class:`~ldp_jax.servers.links.LinkFacts`). Everybody's list is that of a member of the
+  pilot of the same group, counted by group. Members are drawn anew in each world. A tenth of the
+  links is taken out of all lists, and told from as many pairs at random, by counts and by released
+  degrees of the same epsilon.
 """
 
 import dataclasses
@@ -71,12 +77,13 @@ WORLDS = 10
 """Fewer give intervals that are too narrow."""
 
 LEAST_POINTS, LEAST_CHANCE = 0.5, 0.6
-"""Of the mean gain, and of its probability to be above 0: below, nothing should be collected. The chance was chosen
-on citeseer, cora, blogcatalog and debian, as the coupling was."""
+"""Of the mean gain, and of its probability to be above 0: below, nothing should be collected. The
+chance was chosen on citeseer, cora, blogcatalog and debian, as the coupling was."""
 
 MODEL_ERROR, MODEL_SHARE = 0.8, 0.4
-"""Standard deviation of what all worlds get wrong alike: in points, and as a share of the mean gain.
-Chosen on the same four graphs; the pages of the experiments say how often intervals hold with them, and without."""
+"""Standard deviation of what all worlds get wrong alike: in points, and as a share of the mean
+gain. Chosen on the same four graphs; the pages of the experiments say how often intervals hold with
+them, and without."""
 
 LEAST_LABELS = 50
 """Public labels: fewer cannot tell."""
@@ -85,10 +92,14 @@ COUPLING = 0.9
 """Share of the noise of a class that friends have in common."""
 
 MOST_OVERLAP = 0.7
-"""Of homophily, at most such a share follows what features say, if it is not stated: each world has another."""
+"""Of homophily, at most such a share follows what features say, if it is not stated: each world has
+another.
+"""
 
 MOST_ECHO = 0.2
-"""Of friends of one class, at most such a share is seen alike by features, if it is not stated: as of overlap."""
+"""Of friends of one class, at most such a share is seen alike by features, if it is not stated: as
+of overlap.
+"""
 
 SCORES = ("degrees", "degrees and same class", "counts", "counts and same class")
 """By which links are found. Degrees are released, counts are of neighbours by group."""
@@ -97,17 +108,21 @@ _HELD_OUT, _MOST_LINKS = 0.1, 5000  # of the links of a world, at most so many
 
 _HOPS = 4  # over which noise is shared
 
-# A donor is among this share of the class, at least so many, on either side; or of all of it, so often.
+# A donor is among this share of the class, at least so many, on either side; or of all of it, so
+# often.
 _NEAR, _LEAST_NEAR, _ANYBODY = 0.1, 3, 0.05
 
-_MOST_ALIKE = 0.99  # homophily by which devices read friends; 1 would let one friend outweigh everything
-
-
-_EVENLY = np.array([0.8191725, 0.6710436, 0.5497005])  # multiples, less whole numbers, are spread evenly in a cube
-
-_LEAST_ALIKE = (
-    0.5  # of the noise that users of like features may share; chosen on citeseer, cora, debian, caltech36
+_MOST_ALIKE = (
+    0.99  # homophily by which devices read friends; 1 would let one friend outweigh everything
 )
+
+
+_EVENLY = np.array(
+    [0.8191725, 0.6710436, 0.5497005]
+)  # multiples, less whole numbers, are spread evenly in a cube
+
+# of the noise that users of like features may share; chosen on citeseer, cora, debian, caltech36
+_LEAST_ALIKE = 0.5
 
 _COLUMNS, _STEPS, _RIDGE = 64, 30, 0.01  # of the estimate of variances; of conjugate gradients
 
@@ -115,17 +130,20 @@ _COLUMNS, _STEPS, _RIDGE = 64, 30, 0.01  # of the estimate of variances; of conj
 class StatedFriends(NamedTuple):
     """Known or assumed facts of private friendships.
 
-    They are public, and no budget pays for them: state a guess. The true ones of a private graph are a release.
-    :func:`~ldp_jax.predict_jointly` names them as unprotected where a rehearsal chose how a total is spent.
+    They are public, and no budget pays for them: state a guess. The true ones of a private graph
+    are a release. :func:`~ldp_jax.predict_jointly` names them as unprotected where a rehearsal
+    chose how a total is spent.
 
     Attributes:
       mean_degree: neighbours of a user, > 0 and fewer than there are users.
       homophily: share of neighbours of the own class, beyond chance, in [0, 1] (:func:`homophily`).
       spread: standard deviation of a degree over the mean, in [0, 10].
-      overlap: of homophily, the share in [0, 1] that follows what features say of a user's class, right or wrong
-        (:func:`overlap`); by default each world has another one, up to :data:`MOST_OVERLAP`. Not for joint totals.
-      echo: of friends of one class, the share in [0, 1] whom features take for the same class, beyond chance
-        (:func:`echo`); by default as of overlap, up to :data:`MOST_ECHO`. Not for joint totals.
+      overlap: of homophily, the share in [0, 1] that follows what features say of a user's class,
+        right or wrong (:func:`overlap`); by default each world has another one, up to
+        :data:`MOST_OVERLAP`. Not for joint totals.
+      echo: of friends of one class, the share in [0, 1] whom features take for the same class,
+        beyond chance (:func:`echo`); by default as of overlap, up to :data:`MOST_ECHO`. Not for
+        joint totals.
     """
 
     mean_degree: float
@@ -136,7 +154,10 @@ class StatedFriends(NamedTuple):
 
 
 class Foreseen(NamedTuple):
-    """The forecast for one epsilon: points over no report, the 95 % interval of one collection, and P(gain > 0)."""
+    """The forecast for one epsilon.
+
+    Points over no report, the 95 % interval of one collection, and P(gain > 0).
+    """
 
     points: float
     low: float
@@ -145,7 +166,9 @@ class Foreseen(NamedTuple):
 
     def worth(self, labels: int) -> bool:
         """Whether to ask for reports, beside so many public labels."""
-        return labels >= LEAST_LABELS and self.points >= LEAST_POINTS and self.chance >= LEAST_CHANCE
+        return (
+            labels >= LEAST_LABELS and self.points >= LEAST_POINTS and self.chance >= LEAST_CHANCE
+        )
 
 
 class Rehearsal(NamedTuple):
@@ -153,15 +176,18 @@ class Rehearsal(NamedTuple):
 
     Attributes:
       epsilons: ascending.
-      gains: float64 [worlds, epsilons], points of accuracy on private users over no report. Of links, points of AUC
-        by counts over released degrees, each by the better of two of :data:`SCORES`.
-      without: float64 [worlds], accuracy without any report, in percent; of links, the AUC of one class alone.
+      gains: float64 [worlds, epsilons], points of accuracy on private users over no report. Of
+        links, points of AUC by counts over released degrees, each by the better of two of
+        :data:`SCORES`.
+      without: float64 [worlds], accuracy without any report, in percent; of links, the AUC of one
+        class alone.
       message: ``records``, ``lists``, ``records and lists`` or ``links``.
       users: how many would report.
       labels: how many are public; of links, how many lists.
       friends: what was stated, of lists.
-      splits: of records and lists, the best split of each total or one report of both, to which the gains belong;
-        else empty. It is chosen on the same worlds, so that the gains of close ones are a little too high.
+      splits: of records and lists, the best split of each total or one report of both, to which the
+        gains belong; else empty. It is chosen on the same worlds, so that the gains of close ones
+        are a little too high.
       auc: of links, float64 [worlds, epsilons, 4], in percent, of each of :data:`SCORES`.
     """
 
@@ -178,13 +204,18 @@ class Rehearsal(NamedTuple):
     def foreseen(self, epsilon: float) -> Foreseen:
         """The forecast for one of :attr:`epsilons`."""
         if epsilon not in self.epsilons:
-            raise ValueError(f"epsilon must be one that was rehearsed, {self.epsilons}, got {epsilon!r}")
+            raise ValueError(
+                f"epsilon must be one that was rehearsed, {self.epsilons}, got {epsilon!r}"
+            )
         gains = self.gains[:, self.epsilons.index(epsilon)]
-        count, mean = len(gains), float(gains.mean())
+        count = len(gains)
+        mean = float(gains.mean())
         spread = float(gains.std(ddof=1)) * math.sqrt(1 + 1 / count)
         error = math.hypot(spread, MODEL_ERROR, MODEL_SHARE * mean)
         half = float(scipy.stats.t.ppf(0.975, count - 1)) * error
-        return Foreseen(mean, mean - half, mean + half, float(scipy.stats.t.cdf(mean / error, count - 1)))
+        return Foreseen(
+            mean, mean - half, mean + half, float(scipy.stats.t.cdf(mean / error, count - 1))
+        )
 
     def collect(self, epsilon: float) -> bool:
         """Whether to ask for reports of this epsilon."""
@@ -202,7 +233,9 @@ class Rehearsal(NamedTuple):
         if self.labels < LEAST_LABELS:
             verdict = f"cannot tell: {self.labels} {known}, and it takes {LEAST_LABELS}"
         elif self.needed is None:
-            verdict = f"{no}: {LEAST_POINTS:g} points are not likely up to epsilon {self.epsilons[-1]:g}"
+            verdict = (
+                f"{no}: {LEAST_POINTS:g} points are not likely up to epsilon {self.epsilons[-1]:g}"
+            )
         else:
             verdict = f"{yes}, at epsilon {self.needed:g} or more"
         stated = ""
@@ -214,7 +247,9 @@ class Rehearsal(NamedTuple):
         lines = [
             verdict,
             f"{self.users} {message} beside {self.labels} {known}, {len(self.gains)} worlds{stated}",
-            f"by public classes the AUC is {alone}" if links else f"without any report {alone} are right",
+            f"by public classes the AUC is {alone}"
+            if links
+            else f"without any report {alone} are right",
             "epsilon   points   95 % interval    P(gain > 0)",
         ]
         for place, epsilon in enumerate(self.epsilons):
@@ -223,7 +258,9 @@ class Rehearsal(NamedTuple):
             split = f"   {_words(self.splits[place])}" if self.splits else ""
             if self.auc is not None:
                 split = f"   {SCORES[int(self.auc[:, place].mean(0).argmax())]}"
-            lines.append(f"{epsilon:7g}   {told.points:+6.1f}   {interval:>14}   {told.chance:11.2f}{split}")
+            lines.append(
+                f"{epsilon:7g}   {told.points:+6.1f}   {interval:>14}   {told.chance:11.2f}{split}"
+            )
         return "\n".join(lines)
 
 
@@ -243,25 +280,28 @@ def rehearse(
 ) -> Rehearsal:
     """Say what reports will bring, before anybody reports. Costs no budget and asks nobody.
 
-    To collect is recommended where the mean gain is at least 0.5 points and P(gain > 0) is at least 0.6, beside at
-    least 50 public labels. To find links, counts are held against released degrees, and it takes 50 public lists.
-    The experiments hold verdicts against what came (``frontier_features.md``, ``frontier_edges.md``,
-    ``frontier_joint.md``, ``frontier_beyond.md``): of lists, large gains are foretold too large.
+    To collect is recommended where the mean gain is at least 0.5 points and P(gain > 0) is at least
+    0.6, beside at least 50 public labels. To find links, counts are held against released degrees,
+    and it takes 50 public lists. The experiments hold verdicts against what came
+    (``frontier_features.md``, ``frontier_edges.md``, ``frontier_joint.md``,
+    ``frontier_beyond.md``): of lists, large gains are foretold too large.
 
     Args:
       key: of public randomness.
-      public: of records, what :func:`~ldp_jax.servers.panel_facts` found, with true labels; of lists, what
-        :func:`~ldp_jax.servers.counts.count_facts` found; of both, what
-        :func:`~ldp_jax.servers.joint.joint_facts` found; of links, classes and the lists of a pilot, whose
-        members are drawn at random.
-      epsilons: of a report of a record, in (0, 20]; of a bit of a list, in [0.001, 40]; of both a total in (0, 20],
-        whose best split is found (:attr:`Rehearsal.splits`, for ``predict_jointly``).
-      friends: of lists: what is stated of them. It is assumed, not found: state the least that is believed.
+      public: of records, what :func:`~ldp_jax.servers.panel_facts` found, with true labels; of
+        lists, what :func:`~ldp_jax.servers.counts.count_facts` found; of both, what
+        :func:`~ldp_jax.servers.joint.joint_facts` found; of links, classes and the lists of a
+        pilot, whose members are drawn at random.
+      epsilons: of a report of a record, in (0, 20]; of a bit of a list, in [0.001, 40]; of both a
+        total in (0, 20], whose best split is found (:attr:`Rehearsal.splits`, for
+        ``predict_jointly``).
+      friends: of lists: what is stated of them. It is assumed, not found: state the least that is
+        believed.
       worlds: how many are drawn, at least 2.
       progress: told of each phase (:data:`ldp_jax.core.progress.Progress`).
 
-    ``ValueError`` for private labels, an epsilon out of range, friends where there are none to be stated, or a
-    pilot whose lists are of others or empty.
+    ``ValueError`` for private labels, an epsilon out of range, friends where there are none to be
+    stated, or a pilot whose lists are of others or empty.
 
     >>> from ldp_jax import datasets
     >>> from ldp_jax.servers.counts import count_facts
@@ -276,12 +316,19 @@ def rehearse(
     validate.host_key(key, "rehearse")
     worlds = validate.whole(2, worlds=worlds)
     if not isinstance(public, (PanelFacts, CountFacts, JointFacts, LinkFacts)):
-        got = f"got {type(public).__name__}: docs/choosing.md has an example"  # its values may be private
-        raise ValueError(f"public must be of panel_facts, joint_facts, count_facts or LinkFacts, {got}")
+        # its values may be private
+        got = f"got {type(public).__name__}: docs/choosing.md has an example"
+        raise ValueError(
+            f"public must be of panel_facts, joint_facts, count_facts or LinkFacts, {got}"
+        )
     of_lists = isinstance(public, (CountFacts, LinkFacts))
     least, most = (MIN_EPSILON, MAX_EPSILON) if of_lists else (0.0, MOST_EPSILON)
     each = list(epsilons) if np.iterable(epsilons) else [epsilons]
-    asked = tuple(sorted({validate.number(least, most, open_lower=not of_lists, epsilons=one) for one in each}))
+    asked = tuple(
+        sorted(
+            {validate.number(least, most, open_lower=not of_lists, epsilons=one) for one in each}
+        )
+    )
     if not asked:
         raise ValueError("epsilons must name one at least")
     if isinstance(public, LinkFacts):
@@ -289,10 +336,15 @@ def rehearse(
             raise ValueError("friends must be None of links, whose pilot shows them")
         return _of_links(key, public, asked, worlds, progress)
     if not isinstance(friends, StatedFriends | None):
-        raise ValueError(f"friends must be StatedFriends(mean_degree, homophily), got {type(friends).__name__}")
+        raise ValueError(
+            f"friends must be StatedFriends(mean_degree, homophily), got {type(friends).__name__}"
+        )
     if not isinstance(public, CountFacts) and public.known.keep < 1.0:
         raise ValueError(f"public must have true labels, got keep = {public.known.keep:g}")
-    message, splits, right, private = "lists", [], [], validate.labels(public.labels) < 0
+    message = "lists"
+    splits = []
+    right = []
+    private = validate.labels(public.labels) < 0
     with watched("rehearse", progress):
         phase("what is public", 0.0)
         if isinstance(public, PanelFacts) and public.taught is not None:
@@ -302,15 +354,21 @@ def rehearse(
         if isinstance(public, PanelFacts):
             if friends is not None:
                 raise ValueError("friends must be None of records, whose graph is public")
-            message, run = "records", _of_records(key, public, asked)
+            message = "records"
+            run = _of_records(key, public, asked)
         elif friends is None:
-            raise ValueError("friends must be stated of lists: servers.StatedFriends(mean_degree, homophily)")
+            raise ValueError(
+                "friends must be stated of lists: servers.StatedFriends(mean_degree, homophily)"
+            )
         elif isinstance(public, CountFacts):
             run = _of_lists(key, public, friends, asked)
         else:
             if friends.overlap is not None or friends.echo is not None:
-                raise ValueError("overlap and echo must be None of joint totals: nobody has public features")
-            message, splits = "records and lists", [_splits(total) for total in asked]
+                raise ValueError(
+                    "overlap and echo must be None of joint totals: nobody has public features"
+                )
+            message = "records and lists"
+            splits = [_splits(total) for total in asked]
             stated = _checked(friends, len(private))
             run = _of_both(key, public, stated, tuple(split for some in splits for split in some))
         for world in _phases(worlds):
@@ -318,7 +376,8 @@ def rehearse(
             found = [np.asarray(one).argmax(1) == np.asarray(y) for one in posteriors]
             right.append([100.0 * one[private].mean() for one in found])
     right = np.array(right)
-    gains, taken = right[:, 1:] - right[:, :1], ()
+    gains = right[:, 1:] - right[:, :1]
+    taken = ()
     if splits:
         gains, taken = _best(gains, splits)
     users, labels = int(private.sum()), int((~private).sum())
@@ -344,19 +403,23 @@ def _best(
 ) -> tuple[Float[np.ndarray, "worlds totals"], tuple[JointPrivacy, ...]]:
     """The split of each total with the largest mean gain, the first of equals."""
     starts = np.cumsum([0, *map(len, splits)])
-    best = [start + int(gains[:, start:stop].mean(0).argmax()) for start, stop in itertools.pairwise(starts)]
+    best = [
+        start + int(gains[:, start:stop].mean(0).argmax())
+        for start, stop in itertools.pairwise(starts)
+    ]
     each = [split for some in splits for split in some]
     return gains[:, best], tuple(each[place] for place in best)
 
 
-# Everybody's class, and their posteriors: without any report, and with those of each epsilon or split.
+# Everybody's class, and their posteriors: without any report, and with those of each epsilon or
+# split.
 _Classes = tuple[Array, Sequence[Array | np.ndarray]]
 
 World = Callable[[int], _Classes]
 """Draws the world of a number."""
 
 
-# --- Records -----------------------------------------------------------------------------------------------------
+# --- Records --------------------------------------------------------------------------------------
 
 
 def _of_records(key: PRNGKey, facts: PanelFacts, epsilons: tuple[float, ...]) -> World:
@@ -382,20 +445,28 @@ def _drawn_scores(
     key: PRNGKey, facts: PanelFacts | JointFacts, y: Array, log_q: Array | np.ndarray, near: float
 ) -> np.ndarray:
     """The classifier's scores of donors, and of the panel its own."""
-    labels, panel, scored = facts.labels, facts.known.nodes, np.asarray(facts.classifier.panel_scores)
-    scores = scored[np.asarray(donors(key, y, log_q, labels[panel], log_q[panel], np.float32(near)))]
+    labels = facts.labels
+    panel = facts.known.nodes
+    scored = np.asarray(facts.classifier.panel_scores)
+    scores = scored[
+        np.asarray(donors(key, y, log_q, labels[panel], log_q[panel], np.float32(near)))
+    ]
     scores[panel] = scored
     return scores
 
 
 def _shared(op: Operator, noise: Array) -> Array:
     """S w, noise averaged over a few hops: S is ((I + D^-1 A) / 2)^hops."""
-    return op.nodes(jax.lax.fori_loop(0, _HOPS, lambda _, w: 0.5 * (w + op.average(w)), op.rows(noise)))
+    return op.nodes(
+        jax.lax.fori_loop(0, _HOPS, lambda _, w: 0.5 * (w + op.average(w)), op.rows(noise))
+    )
 
 
 def _shared_back(op: Operator, w: Array) -> Array:
     degree = jnp.maximum(op.rows(op.degree), 1.0)[:, None]
-    back = jax.lax.fori_loop(0, _HOPS, lambda _, w: 0.5 * (w + degree * op.average(w / degree)), op.rows(w))
+    back = jax.lax.fori_loop(
+        0, _HOPS, lambda _, w: 0.5 * (w + degree * op.average(w / degree)), op.rows(w)
+    )
     return op.nodes(back)
 
 
@@ -415,16 +486,20 @@ def coupled_classes(
     labels: Int[Array | np.ndarray, " n"],
     coupling: Scalar,
 ) -> Int[Array, " n"]:
-    r"""Classes of which each follows its q, friends' are alike, and the panel's are its labels; int32 [n].
+    r"""Classes of which each follows its q, friends' are alike, and the panel's are its labels.
 
-    Class i is :math:`\arg\max_c \log q_{ic} + g_{ic}`, g Gumbel noise with the ranks of a Gaussian field of
-    covariance :math:`\rho K + (1 - \rho) I`, K the correlation of shared noise, rho the ``coupling`` in [0, 1). The
-    panel's noise is drawn given its labels, and the field given the panel's noise (Matheron's rule, by conjugate
-    gradients). ``spread`` is :func:`shared_spread`; ``labels`` are -1 for those whose class is drawn.
+    Int32 [n].
+
+    Class i is :math:`\arg\max_c \log q_{ic} + g_{ic}`, g Gumbel noise with the ranks of a Gaussian
+    field of covariance :math:`\rho K + (1 - \rho) I`, K the correlation of shared noise, rho the
+    ``coupling`` in [0, 1). The panel's noise is drawn given its labels, and the field given the
+    panel's noise (Matheron's rule, by conjugate gradients). ``spread`` is :func:`shared_spread`;
+    ``labels`` are -1 for those whose class is drawn.
     """
     shared_key, own_key, top_key, rest_key = random.split(key, 4)
     known = (labels >= 0)[:, None]
-    # Gumbel noise given which class is the largest: the largest is free, the others are truncated at it.
+    # Gumbel noise given which class is the largest: the largest is free, the others are truncated
+    # at it.
     top = random.gumbel(top_key, (len(log_q), 1))
     others = -jnp.logaddexp(-top, -(random.gumbel(rest_key, log_q.shape) + log_q))
     noise = jnp.where(jnp.arange(log_q.shape[1]) == labels[:, None], top, others) - log_q
@@ -455,10 +530,13 @@ def donors(
     panel_log_q: Float[Array, "panel classes"],
     near: Scalar,
 ) -> Int[Array, " n"]:
-    """For each user a member of the same class whom structure knew about as well; int32 [n], places in the panel.
+    """For each user a member of the same class whom structure knew about as well.
 
-    Members are drawn anew first, as many of each class as there are, so that some are nobody's donors. ``near`` is
-    the share of a class, on either side, among whom a donor is; 1 for all of it.
+    Int32 [n], places in the panel.
+
+    Members are drawn anew first, as many of each class as there are, so that some are nobody's
+    donors. ``near`` is the share of a class, on either side, among whom a donor is; 1 for all of
+    it.
     """
     member_key, near_key, any_key, which_key = random.split(key, 4)
     size = (labels[:, None] == jnp.arange(log_q.shape[1])).sum(0)
@@ -486,7 +564,7 @@ def _under_one(log_p: Array) -> Array:
     return jnp.minimum(jnp.exp(log_p), 0.999)
 
 
-# --- Lists -------------------------------------------------------------------------------------------------------
+# --- Lists ----------------------------------------------------------------------------------------
 
 
 _Stated = tuple[np.float32, np.float32, np.float32]  # mean degree, homophily, spread
@@ -501,7 +579,9 @@ def _checked(friends: StatedFriends, n: int) -> _Stated:
     )
 
 
-def _of_lists(key: PRNGKey, public: CountFacts, friends: StatedFriends, epsilons: tuple[float, ...]) -> World:
+def _of_lists(
+    key: PRNGKey, public: CountFacts, friends: StatedFriends, epsilons: tuple[float, ...]
+) -> World:
     stated = _checked(friends, len(public.labels))
     if friends.overlap is not None:
         validate.number(0.0, 1.0, overlap=friends.overlap)
@@ -516,34 +596,45 @@ def _of_lists(key: PRNGKey, public: CountFacts, friends: StatedFriends, epsilons
     tempered = combine(log_q[..., None], stack(log_q[..., None], labels, (1.0,), ridge=1.0))
     ridge = public.known.ridge
     noise = None if rows is None or ridge is None else _LikeFeatures.of(spread_key, rows)
-    # By the ridge a score varies by 1 / ridge with features, beside its Gumbel noise of variance pi^2 / 6.
-    most = np.array([0.0 if ridge is None else 1.0 / (1.0 + ridge * math.pi**2 / 6.0), MOST_OVERLAP, MOST_ECHO])
+    # By the ridge a score varies by 1 / ridge with features, beside its Gumbel noise of variance
+    # pi^2 / 6.
+    most = np.array(
+        [0.0 if ridge is None else 1.0 / (1.0 + ridge * math.pi**2 / 6.0), MOST_OVERLAP, MOST_ECHO]
+    )
     least = most * [_LEAST_ALIKE, 0.0, 0.0]
     first = np.asarray(random.uniform(unknown_key, (3,)), np.float64)
 
     def world(number: int) -> _Classes:
         class_key, draw_key, report_key = random.split(random.fold_in(key, number), 3)
-        alike, *unknown = least + (most - least) * ((first + number * _EVENLY) % 1.0)  # nobody knows them
+        alike, *unknown = least + (most - least) * (
+            (first + number * _EVENLY) % 1.0
+        )  # nobody knows them
         if noise is None:
             y = _drawn_classes(class_key, tempered, labels)
         else:
             y = _alike_classes(class_key, noise, tempered, labels, np.float32(alike))
         given = [guess if one is None else one for guess, one in zip(unknown, told, strict=True)]
-        users, found = _drawn_users(draw_key, y, tempered, stated, np.asarray(given, np.float32)), [log_q]
+        users = _drawn_users(draw_key, y, tempered, stated, np.asarray(given, np.float32))
+        found = [log_q]
         for place, epsilon in enumerate(epsilons):
             count_key = random.fold_in(report_key, place)
-            made = simulate(count_key, CountServer(public, epsilon), DrawnUsers(len(labels), friends=users))
+            made = simulate(
+                count_key, CountServer(public, epsilon), DrawnUsers(len(labels), friends=users)
+            )
             found.append(made.value.log_posterior)
         return y, found
 
     return world
 
 
-def _of_both(key: PRNGKey, facts: JointFacts, stated: _Stated, splits: tuple[JointPrivacy, ...]) -> World:
+def _of_both(
+    key: PRNGKey, facts: JointFacts, stated: _Stated, splits: tuple[JointPrivacy, ...]
+) -> World:
     """Worlds of private records and lists; each split is tried on the same users."""
     n = len(facts.labels)
     log_q = np.tile(facts.log_prior, (n, 1))
-    entries, alike = max(1, round(float(stated[0]) * n)), min(float(stated[1]), _MOST_ALIKE)
+    entries = max(1, round(float(stated[0]) * n))
+    alike = min(float(stated[1]), _MOST_ALIKE)
 
     def world(number: int) -> _Classes:
         draw_key, donor_key, report_key = random.split(random.fold_in(key, number), 3)
@@ -604,7 +695,11 @@ class DrawnUsers:
             groups = jnp.asarray(question.groups)
             counts = _drawn_counts(count_key, self.friends, groups, num_groups=question.num_groups)
             values = np.asarray(question.mechanism.add_noise(noise_key, counts))
-        elif isinstance(question, BothQuestion) and self.scores is not None and self.lists is not None:
+        elif (
+            isinstance(question, BothQuestion)
+            and self.scores is not None
+            and self.lists is not None
+        ):
             values = question.reports(key, self.scores, *self.lists)
         elif isinstance(question, ClassQuestion) and self.scores is not None:
             values = question.reports(key, self.scores)
@@ -615,7 +710,10 @@ class DrawnUsers:
 
 @pytree
 class _LikeFeatures:
-    """Noise that users of like features share: averages over users by the products of their centred rows."""
+    """Noise that users of like features share.
+
+    Averages over users by the products of their centred rows.
+    """
 
     rows: RowTables | DenseRows
     mean: Array  # of the rows, [d]
@@ -623,7 +721,8 @@ class _LikeFeatures:
 
     @classmethod
     def of(cls, key: PRNGKey, rows: Rows | DenseRows) -> "_LikeFeatures":
-        laid, n = laid_out(rows), rows.shape[0]
+        laid = laid_out(rows)
+        n = rows.shape[0]
         mean = laid.transposed(jnp.ones((laid.shape[0], 1), jnp.float32))[:, 0] / n
         bare = cls(laid, mean, jnp.ones((n, 1), jnp.float32))
         made = _shared_noise(bare, random.normal(key, (n, _COLUMNS)))
@@ -639,8 +738,13 @@ def _shared_noise(alike: _LikeFeatures, noise: Array) -> Array:
 
 
 @jax.jit
-def _alike_classes(key: PRNGKey, alike: _LikeFeatures, log_q: Array, labels: Array, share: Scalar) -> Array:
-    """Classes of which each follows its q; a ``share`` of their noise is common to like users; labels are kept."""
+def _alike_classes(
+    key: PRNGKey, alike: _LikeFeatures, log_q: Array, labels: Array, share: Scalar
+) -> Array:
+    """Classes of which each follows its q; a ``share`` of their noise is common to like users.
+
+    Labels are kept.
+    """
     shared_key, own_key = random.split(key)
     field = jnp.sqrt(share) * _shared_noise(alike, random.normal(shared_key, log_q.shape))
     field = field + jnp.sqrt(1.0 - share) * random.normal(own_key, log_q.shape)
@@ -654,7 +758,9 @@ def _drawn_classes(key: PRNGKey, log_q: Array, labels: Array) -> Array:
 
 
 @jax.jit
-def _drawn_users(key: PRNGKey, y: Array, log_q: Array, stated: tuple[Array, Array, Array], misled: Array) -> _Users:
+def _drawn_users(
+    key: PRNGKey, y: Array, log_q: Array, stated: tuple[Array, Array, Array], misled: Array
+) -> _Users:
     """Log-normal expected degrees, and friends of whom a share, the overlap, of the alike ones follows q.
 
     ``misled`` are overlap and echo.
@@ -663,8 +769,10 @@ def _drawn_users(key: PRNGKey, y: Array, log_q: Array, stated: tuple[Array, Arra
     variance = jnp.log1p(spread**2)  # of the logarithm
     rate = mean_degree * jnp.exp(jnp.sqrt(variance) * random.normal(key, y.shape) - 0.5 * variance)
     of_class = jax.nn.one_hot(y, log_q.shape[1], dtype=jnp.float32)
-    # As many friends are of the own class as was stated; where q is often wrong, q has less of a share.
-    right, chance = (jnp.exp(log_q) * of_class).sum(1).mean(), (of_class.mean(0) ** 2).sum()
+    # As many friends are of the own class as was stated; where q is often wrong, q has less of a
+    # share.
+    right = (jnp.exp(log_q) * of_class).sum(1).mean()
+    chance = (of_class.mean(0) ** 2).sum()
     beyond = 1.0 - (right - chance) / (1.0 - chance)
     overlap = jnp.minimum(overlap, (1.0 - homophily) / jnp.maximum(beyond, 1e-3))
     alike = (1.0 - overlap) * of_class + overlap * jnp.exp(log_q)
@@ -674,8 +782,12 @@ def _drawn_users(key: PRNGKey, y: Array, log_q: Array, stated: tuple[Array, Arra
 
 @partial(jax.jit, static_argnames="num_groups")
 def _drawn_counts(key: PRNGKey, users: _Users, groups: Array, *, num_groups: int) -> Array:
-    """Neighbours by group, int32 [n, K]: a share of them alike, the rest of anybody's class; Poisson."""
-    size, classes = users.of_class.sum(0), users.of_class.shape[1]
+    """Neighbours by group, int32 [n, K]: a share of them alike, the rest of anybody's class.
+
+    Poisson.
+    """
+    size = users.of_class.sum(0)
+    classes = users.of_class.shape[1]
     of_group = jax.nn.one_hot(groups, num_groups, dtype=jnp.float32)
     shares = matmul(users.of_class.T, of_group) / jnp.maximum(size, 1.0)[:, None]  # of a class
     friends = users.homophily * users.alike + (1.0 - users.homophily) * size / len(groups)
@@ -686,30 +798,40 @@ def _drawn_counts(key: PRNGKey, users: _Users, groups: Array, *, num_groups: int
     found = jax.ops.segment_sum(each, like, classes**2)[like]
     own = users.echo * (friends * users.of_class).sum(1, keepdims=True)
     expected = matmul(friends, shares) + own * (found[:, :-1] / found[:, -1:] - shares[y])
-    return jax.random.poisson(key, users.rate[:, None] * jnp.maximum(expected, 0.0), dtype=jnp.int32)
+    return jax.random.poisson(
+        key, users.rate[:, None] * jnp.maximum(expected, 0.0), dtype=jnp.int32
+    )
 
 
 @partial(jax.jit, static_argnames="entries")
 def _drawn_lists(key: PRNGKey, users: _Users, y: Array, entries: int) -> tuple[Array, Array]:
-    """Owners of entries by rate, and their friends, a share alike and the rest anybody; int32 [entries] each."""
+    """Owners of entries by rate, and their friends, a share alike and the rest anybody.
+
+    Int32 [entries] each.
+    """
     owner_key, alike_key, friend_key = random.split(key, 3)
-    ends, size = users.rate.cumsum(), users.of_class.sum(0).astype(jnp.int32)
+    ends = users.rate.cumsum()
+    size = users.of_class.sum(0).astype(jnp.int32)
     owners = jnp.searchsorted(ends, random.uniform(owner_key, (entries,)) * ends[-1])
     mine = y[jnp.minimum(owners, len(y) - 1)]
     alike = random.uniform(alike_key, (entries,)) < users.homophily
-    first, count = jnp.where(alike, (size.cumsum() - size)[mine], 0), jnp.where(alike, size[mine], len(y))
+    first, count = (
+        jnp.where(alike, (size.cumsum() - size)[mine], 0),
+        jnp.where(alike, size[mine], len(y)),
+    )
     return jnp.minimum(owners, len(y) - 1), jnp.argsort(y)[first + _below(friend_key, count)]
 
 
-# --- Links -------------------------------------------------------------------------------------------------------
+# --- Links ----------------------------------------------------------------------------------------
 
 
 @pytree
 class _Pilot:
     """What worlds take of it.
 
-    Of users their groups [n], and those by which they get lists (``like`` [n]). Of members their group [m], counts
-    [m, K] and the first place [m] of their entries. Of entries the friend's group and the score of one class.
+    Of users their groups [n], and those by which they get lists (``like`` [n]). Of members their
+    group [m], counts [m, K] and the first place [m] of their entries. Of entries the friend's group
+    and the score of one class.
     """
 
     groups: Array
@@ -722,7 +844,9 @@ class _Pilot:
 
     @classmethod
     def of(cls, facts: LinkFacts) -> "_Pilot":
-        groups, pilot, friends = facts.groups, np.asarray(facts.pilot), np.asarray(facts.friends)
+        groups = facts.groups
+        pilot = np.asarray(facts.pilot)
+        friends = np.asarray(facts.friends)
         n, num_groups = np.shape(facts.log_q)
         place = np.full(n, len(pilot))
         place[pilot] = np.arange(len(pilot))
@@ -732,17 +856,23 @@ class _Pilot:
         np.add.at(counts, (member, groups[friend]), 1)
         size = np.bincount(groups[pilot], minlength=num_groups)
         like = np.where(size[groups] > 0, groups, size.argmax()).astype(np.int32)
-        start, alike = np.searchsorted(member, np.arange(len(pilot))), facts.same_class(friends[order])
+        start = np.searchsorted(member, np.arange(len(pilot)))
+        alike = facts.same_class(friends[order])
         made = groups, like, groups[pilot], counts, start, groups[friend], alike.astype(np.float32)
         return cls(*map(jnp.asarray, made))
 
 
 def _of_links(
-    key: PRNGKey, facts: LinkFacts, epsilons: tuple[float, ...], worlds: int, progress: Progress | None
+    key: PRNGKey,
+    facts: LinkFacts,
+    epsilons: tuple[float, ...],
+    worlds: int,
+    progress: Progress | None,
 ) -> Rehearsal:
     facts = _checked_pilot(facts)
     n, num_groups = np.shape(facts.log_q)
-    nobody, of_pilot = np.zeros(n, np.int32), _Pilot.of(facts)
+    nobody = np.zeros(n, np.int32)
+    of_pilot = _Pilot.of(facts)
     size = min(math.ceil(_HELD_OUT * len(facts.friends) / len(facts.pilot) * n / 2), _MOST_LINKS)
     auc, alone = [], []
     with watched("rehearse", progress):
@@ -751,18 +881,23 @@ def _of_links(
             counts, linked, alike = _drawn_links(draw_key, of_pilot, size=size)
             others = np.asarray(random.randint(other_key, (size, 2), 0, n))
             alike = jnp.concatenate([alike, jnp.asarray(facts.same_class(others), jnp.float32)])
-            pairs, found = np.concatenate([np.asarray(linked), others]), []
+            pairs = np.concatenate([np.asarray(linked), others])
+            found = []
             for place, epsilon in enumerate(epsilons):
                 degree_key, count_key = random.split(random.fold_in(report_key, place))
                 # As NoisyDegree sends it: clipped.
-                degree = NeighbourCounts(epsilon, 1).add_noise(degree_key, counts.sum(1, keepdims=True))
+                degree = NeighbourCounts(epsilon, 1).add_noise(
+                    degree_key, counts.sum(1, keepdims=True)
+                )
                 degree = jnp.clip(degree, 0, n - 1)
                 reports = NeighbourCounts(epsilon, num_groups).add_noise(count_key, counts)
                 scores = (
                     link_scores(degree, nobody, pairs, epsilon),
                     link_scores(reports, facts.groups, pairs, epsilon),
                 )
-                found.append([_percent(one + more, size) for one in scores for more in (0.0, alike)])
+                found.append(
+                    [_percent(one + more, size) for one in scores for more in (0.0, alike)]
+                )
             auc.append(found)
             alone.append(_percent(alike, size))
     auc = np.array(auc)
@@ -778,7 +913,8 @@ def _percent(scores: Array, size: int) -> float:
 
 def _checked_pilot(facts: LinkFacts) -> LinkFacts:
     """The facts with labels as whole numbers; what does not fit is refused."""
-    log_q, labels = np.asarray(facts.log_q), validate.labels(facts.labels)
+    log_q = np.asarray(facts.log_q)
+    labels = validate.labels(facts.labels)
     pilot = np.asarray(facts.pilot)
     check_posterior(log_q)
     n = len(log_q)
@@ -789,7 +925,9 @@ def _checked_pilot(facts: LinkFacts) -> LinkFacts:
     if not len(friends := validate.pairs(n, "the users", friends=facts.friends)):
         raise ValueError("friends must be entries of lists, one at least")
     if len(np.unique(pilot)) < len(pilot) or not np.isin(friends[:, 0], pilot).all():
-        raise ValueError("pilot must name each member once, and friends must be of their lists alone")
+        raise ValueError(
+            "pilot must name each member once, and friends must be of their lists alone"
+        )
     if len(np.unique(friends, axis=0)) < len(friends) or (friends[:, 0] == friends[:, 1]).any():
         raise ValueError("friends must name each entry once, and nobody as their own friend")
     return LinkFacts(log_q, labels, pilot, friends)
@@ -797,21 +935,30 @@ def _checked_pilot(facts: LinkFacts) -> LinkFacts:
 
 @partial(jax.jit, static_argnames="size")
 def _drawn_links(key: PRNGKey, pilot: _Pilot, *, size: int) -> tuple[Array, Array, Array]:
-    """Counts by group int32 [n, K], and links that are in none of them: ends [size, 2], and scores of one class.
+    """Counts by group int32 [n, K], and links that are in none of them.
 
-    One end is an entry of a list. The other is of the group that the list names, by their entries of the first
-    end's group: links between two groups are stubs that are matched at random.
+    Ends [size, 2], and scores of one class.
+
+    One end is an entry of a list. The other is of the group that the list names, by their entries
+    of the first end's group: links between two groups are stubs that are matched at random.
     """
     donor_key, owner_key, entry_key, friend_key, rest_key = random.split(key, 5)
-    groups, (n, num_groups) = pilot.groups, (len(pilot.groups), pilot.counts.shape[1])
+    groups = pilot.groups
+    n, num_groups = (len(pilot.groups), pilot.counts.shape[1])
     even = jnp.zeros((n, num_groups), jnp.float32)
-    donor = donors(donor_key, pilot.like, even, pilot.of_member, even[: len(pilot.of_member)], np.float32(1.0))
+    donor = donors(
+        donor_key, pilot.like, even, pilot.of_member, even[: len(pilot.of_member)], np.float32(1.0)
+    )
     counts = pilot.counts[donor]
     degree = counts.sum(1)
     ends = degree.cumsum()
-    one = jnp.searchsorted(ends, _below(owner_key, jnp.broadcast_to(ends[-1], (size,))), side="right")
+    one = jnp.searchsorted(
+        ends, _below(owner_key, jnp.broadcast_to(ends[-1], (size,))), side="right"
+    )
     one = jnp.minimum(one, n - 1)
-    entry = jnp.minimum(pilot.start[donor[one]] + _below(entry_key, degree[one]), len(pilot.alike) - 1)
+    entry = jnp.minimum(
+        pilot.start[donor[one]] + _below(entry_key, degree[one]), len(pilot.alike) - 1
+    )
     of_one, of_other = groups[one], pilot.of_friend[entry]
     order = jnp.argsort(groups)
     people = (groups[:, None] == jnp.arange(num_groups)).sum(0)
@@ -820,7 +967,9 @@ def _drawn_links(key: PRNGKey, pilot: _Pilot, *, size: int) -> tuple[Array, Arra
     stubs = jnp.concatenate([jnp.zeros(1, jnp.int32), counts[order].T.ravel().cumsum()])
     row = of_one * n + first[of_other]
     low, high = stubs[row], stubs[row + people[of_other]]
-    matched = jnp.searchsorted(stubs, low + _below(friend_key, high - low), side="right") - 1 - of_one * n
+    matched = (
+        jnp.searchsorted(stubs, low + _below(friend_key, high - low), side="right") - 1 - of_one * n
+    )
     anybody = first[of_other] + _below(rest_key, people[of_other])
     other = order[jnp.clip(jnp.where(high > low, matched, anybody), 0, n - 1)]
     left = counts.at[one, of_other].add(-1).at[other, of_one].add(-1)
@@ -830,11 +979,11 @@ def _drawn_links(key: PRNGKey, pilot: _Pilot, *, size: int) -> tuple[Array, Arra
 def homophily(pairs: ArrayLike, labels: Int[np.ndarray, " n"]) -> float:
     r"""How far friends are alike, beyond chance: :math:`(s - s_0) / (1 - s_0)`, at least 0.
 
-    s is the share of pairs whose ends have one label, :math:`s_0` what random pairs of these ends would have.
-    ``pairs`` [pairs, 2] are public friendships, such as those of labelled users who consent; those with an end that
-    has no label (-1) are left out. A handful of pairs says little. ``ValueError`` for pairs of another shape (an
-    ``edge_index`` is [2, pairs]: give its transpose), a node outside [0, n), a user paired with themselves, or no
-    pair with two labels.
+    s is the share of pairs whose ends have one label, :math:`s_0` what random pairs of these ends
+    would have. ``pairs`` [pairs, 2] are public friendships, such as those of labelled users who
+    consent; those with an end that has no label (-1) are left out. A handful of pairs says little.
+    ``ValueError`` for pairs of another shape (an ``edge_index`` is [2, pairs]: give its transpose),
+    a node outside [0, n), a user paired with themselves, or no pair with two labels.
 
     >>> homophily([[0, 1], [2, 3], [1, 2]], np.array([0, 0, 1, 1]))
     0.333...
@@ -844,11 +993,15 @@ def homophily(pairs: ArrayLike, labels: Int[np.ndarray, " n"]) -> float:
     return _beyond_chance(ends, np.zeros(len(ends), np.int64))
 
 
-def echo(pairs: ArrayLike, labels: Int[np.ndarray, " n"], log_q: Float[np.ndarray | Array, "n classes"]) -> float:
-    """How far features take friends of one class for the same class, right or wrong, beyond chance; in [0, 1].
+def echo(
+    pairs: ArrayLike, labels: Int[np.ndarray, " n"], log_q: Float[np.ndarray | Array, "n classes"]
+) -> float:
+    """How far features take friends of one class for the same class, right or wrong, beyond chance.
 
-    That is :func:`homophily` of the likeliest classes by features, among pairs of one class. Arguments and errors
-    are as of :func:`overlap`; 0 where no pair is of one class.
+    In [0, 1].
+
+    That is :func:`homophily` of the likeliest classes by features, among pairs of one class.
+    Arguments and errors are as of :func:`overlap`; 0 where no pair is of one class.
 
     >>> y, seen = np.zeros(4, int), np.log([[0.9, 0.1], [0.9, 0.1], [0.1, 0.9], [0.1, 0.9]])
     >>> echo([[0, 1], [2, 3]], y, seen), echo([[0, 2], [1, 3]], y, seen)
@@ -856,7 +1009,9 @@ def echo(pairs: ArrayLike, labels: Int[np.ndarray, " n"], log_q: Float[np.ndarra
     """
     labels, ends = _known_pairs(pairs, labels, log_q)
     same = ends[labels[ends[:, 0]] == labels[ends[:, 1]]]
-    return _beyond_chance(np.asarray(log_q).argmax(1)[same], labels[same[:, 0]]) if len(same) else 0.0
+    return (
+        _beyond_chance(np.asarray(log_q).argmax(1)[same], labels[same[:, 0]]) if len(same) else 0.0
+    )
 
 
 def _beyond_chance(ends: Int[np.ndarray, "pairs two"], part: Int[np.ndarray, " pairs"]) -> float:
@@ -873,9 +1028,10 @@ def overlap(
 ) -> float:
     r"""How much of homophily features say already: :math:`b / (a + b)` in [0, 1].
 
-    The class of a friend is regressed on the own class (a) and on the posterior q of it by features (b): friends of
-    users whose features mislead may be of the class that features say. ``pairs``, ``labels`` and errors are as of
-    :func:`homophily`; ``log_q`` [n, C] must not have seen the own label. ``ValueError`` where it is none.
+    The class of a friend is regressed on the own class (a) and on the posterior q of it by features
+    (b): friends of users whose features mislead may be of the class that features say. ``pairs``,
+    ``labels`` and errors are as of :func:`homophily`; ``log_q`` [n, C] must not have seen the own
+    label. ``ValueError`` where it is none.
 
     >>> y, seen = np.array([0, 0, 1, 1]), np.log([[0.9, 0.1], [0.1, 0.9], [0.1, 0.9], [0.9, 0.1]])
     >>> overlap([[0, 1], [2, 3]], y, seen), overlap([[0, 3], [1, 2]], y, seen)
@@ -891,20 +1047,28 @@ def overlap(
     return float(b / (a + b)) if a + b > 0 else 0.0
 
 
-def _known_pairs(pairs: ArrayLike, labels: ArrayLike, log_q: np.ndarray | Array) -> tuple[np.ndarray, np.ndarray]:
+def _known_pairs(
+    pairs: ArrayLike, labels: ArrayLike, log_q: np.ndarray | Array
+) -> tuple[np.ndarray, np.ndarray]:
     labels = validate.node_labels(labels)
     ends = _labelled_pairs(pairs, labels)
     if np.ndim(log_q) != 2 or len(log_q) != len(labels) or np.max(labels) >= np.shape(log_q)[1]:
-        raise ValueError(f"log_q must have a row for each of {len(labels)} users and a column for each class")
+        raise ValueError(
+            f"log_q must have a row for each of {len(labels)} users and a column for each class"
+        )
     check_posterior(np.asarray(log_q))
     return labels, ends
 
 
-def _labelled_pairs(pairs: ArrayLike, labels: Int[np.ndarray, " n"]) -> Int[np.ndarray, "pairs two"]:
+def _labelled_pairs(
+    pairs: ArrayLike, labels: Int[np.ndarray, " n"]
+) -> Int[np.ndarray, "pairs two"]:
     pairs = validate.pairs(len(labels), "the nodes", pairs=pairs)
     if (pairs[:, 0] == pairs[:, 1]).any():
         raise ValueError("pairs must join two users, and one joins a user with themselves")
     pairs = pairs[(labels[pairs] >= 0).all(-1)]
     if not len(pairs):
-        raise ValueError("pairs must hold one of two labelled users, got none: state a guess of the homophily")
+        raise ValueError(
+            "pairs must hold one of two labelled users, got none: state a guess of the homophily"
+        )
     return pairs

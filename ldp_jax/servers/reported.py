@@ -52,7 +52,8 @@ def embed_reports(
 ) -> ReportedEmbedding:
     """Propagate the reports of one round over a public graph.
 
-    A user without a report contributes zero to each coordinate. Rows of users who are no node are left out.
+    A user without a report contributes zero to each coordinate. Rows of users who are no node are
+    left out.
     Guarantee: that of the mechanism, per record; over several rounds it adds up
     (:meth:`ldp_jax.deployment.store.ReportStore.spent`).
 
@@ -63,8 +64,8 @@ def embed_reports(
       nodes: the user of each node, distinct.
       reports: see :class:`VectorReports`.
 
-    ``ValueError`` for a mechanism without a table, arrays that do not fit each other, a user with two rows, or
-    indices and outputs that the mechanism does not have.
+    ``ValueError`` for a mechanism without a table, arrays that do not fit each other, a user with
+    two rows, or indices and outputs that the mechanism does not have.
 
     >>> from ldp_jax.deployment import Vectors
     >>> from ldp_jax.features import GridSquareWave
@@ -79,9 +80,13 @@ def embed_reports(
     """
     op = _as_operator(graph)
     n = op.num_nodes
-    given, reported, strangers = vectors_by_node(mechanism, validate.complete(nodes=nodes), n, reports)
+    given, reported, strangers = vectors_by_node(
+        mechanism, validate.complete(nodes=nodes), n, reports
+    )
     z = propagate(op, mechanism, given, alpha=alpha, r=r, tol=tol, reported=reported)
     guarantee = PipelineGuarantee.of(
-        [mechanism.guarantee()], protected=("features",), unprotected=("edges", "labels", "who reported")
+        [mechanism.guarantee()],
+        protected=("features",),
+        unprotected=("edges", "labels", "who reported"),
     )
     return ReportedEmbedding(z, guarantee, reported, strangers)

@@ -1,8 +1,10 @@
-r"""Local prediction: classes of users with private records, from one report of a predicted class each.
+r"""Local prediction.
 
-A few users, the panel, have public records. Their labels are public too, or each of them reports one
-(:mod:`ldp_jax.servers.labels`). Steps 1 and 2 are what :func:`panel_facts` finds, the others are
-:class:`ReportServer`:
+Classes of users with private records, from one report of a predicted class each.
+
+A few users, the panel, have public records. Their labels are public too, or each of them reports
+one (:mod:`ldp_jax.servers.labels`). Steps 1 and 2 are what :func:`panel_facts` finds, the others
+are :class:`ReportServer`:
 
 1. From the panel and the public graph the server finds what structure says of everybody's class.
 2. It learns a classifier from the panel.
@@ -42,7 +44,11 @@ from ldp_jax.graph import graphs
 from ldp_jax.graph.propagation import Operator, operator, ppr
 from ldp_jax.servers.parts.absent import Numbering
 from ldp_jax.servers.parts.confusion import ClassReports, likeliest_evidence
-from ldp_jax.servers.parts.device_classifier import DeviceClassifier, device_classifier, panel_regression
+from ldp_jax.servers.parts.device_classifier import (
+    DeviceClassifier,
+    device_classifier,
+    panel_regression,
+)
 from ldp_jax.servers.parts.guard import guard
 from ldp_jax.servers.parts.panel import MOST_EPSILON, folded_panel
 from ldp_jax.servers.parts.rows import Features, Rows, as_rows
@@ -62,16 +68,18 @@ IN_THE_CLEAR = ("edges", "the panel's records", "the panel's labels")
 
 _ALPHA = 0.1  # of the PageRank of the evidence
 
-_RIDGE = 5.0  # of the stacks, which are pulled to Bayes' rule: structure and own report by one each, the rest by 0
+# of the stacks, which are pulled to Bayes' rule: structure and own report by one each, the rest by
+# 0
+_RIDGE = 5.0
 
 
 class PanelFacts(NamedTuple):
     """All that is known before anybody reports, of any epsilon; made by :func:`panel_facts`.
 
-    Labels of the panel, what structure says, the classifier that devices run, and the graph's operator. Where
-    the panel has nobody of some class, ``taught`` are the facts of the other classes, renumbered
-    (:mod:`ldp_jax.servers.parts.absent`). Structure then gives an absent class its prior, and no device
-    predicts it. ``taught`` is None where all classes are taught.
+    Labels of the panel, what structure says, the classifier that devices run, and the graph's
+    operator. Where the panel has nobody of some class, ``taught`` are the facts of the other
+    classes, renumbered (:mod:`ldp_jax.servers.parts.absent`). Structure then gives an absent class
+    its prior, and no device predicts it. ``taught`` is None where all classes are taught.
     """
 
     known: FoldedLabels
@@ -124,13 +132,14 @@ def panel_facts(
 ) -> PanelFacts:
     """Steps 1 and 2 of local prediction: what a sweep over epsilon or mechanisms finds once.
 
-    ``key`` is of public randomness; ``graph`` is public and symmetric. ``rows`` are the panel's records alone, in
-    ascending order of their nodes. ``labels`` are in [0, C) in the panel, and -1 elsewhere. ``num_classes`` is C,
-    and ``num_folds`` F. A label is the true one with probability ``keep`` in (1 / C, 1]. The panel may have
-    nobody of some class (:attr:`PanelFacts.absent`). Below 1, labels are reports, and no class is absent. ``op``
-    is the graph's operator, if at hand.
+    ``key`` is of public randomness; ``graph`` is public and symmetric. ``rows`` are the panel's
+    records alone, in ascending order of their nodes. ``labels`` are in [0, C) in the panel, and -1
+    elsewhere. ``num_classes`` is C, and ``num_folds`` F. A label is the true one with probability
+    ``keep`` in (1 / C, 1]. The panel may have nobody of some class (:attr:`PanelFacts.absent`).
+    Below 1, labels are reports, and no class is absent. ``op`` is the graph's operator, if at hand.
 
-    ``ValueError`` for a panel that cannot teach (:func:`~ldp_jax.servers.parts.groups.check_teachers`).
+    ``ValueError`` for a panel that cannot teach
+    (:func:`~ldp_jax.servers.parts.groups.check_teachers`).
 
     >>> from ldp_jax.servers import ReportServer, Users, simulate
     >>> from ldp_jax.servers.parts.rows import feature_rows
@@ -146,7 +155,8 @@ def panel_facts(
     ('reports', True)
     """
     known, panel = folded_panel(key, labels, num_classes, num_folds, keep)
-    graph, rows = graphs.as_graph(graph), as_rows(rows)
+    graph = graphs.as_graph(graph)
+    rows = as_rows(rows)
     mine = Numbering.of(known.labels, num_classes)
     if keep == 1.0 and mine.absent:
         taught = panel_facts(
@@ -158,13 +168,18 @@ def panel_facts(
     phase("what structure says", 0.0)
     structure = structure_posterior(graph, known, rows=rows, op=op)
     phase("the classifier of the devices", 0.5)
-    room = min(len(known.labels), max(MANY, 4 * len(panel.labels)))  # of large graphs few nodes are in the panel
+    room = min(
+        len(known.labels), max(MANY, 4 * len(panel.labels))
+    )  # of large graphs few nodes are in the panel
     classifier = device_classifier(rows, panel, room=room)
     return PanelFacts(known, structure, classifier, op)
 
 
 def _with_absent(taught: PanelFacts, known: FoldedLabels, mine: Numbering) -> PanelFacts:
-    """The same facts with all classes: absent ones have their prior, and scores that are never the best."""
+    """The same facts with all classes.
+
+    Absent ones have their prior, and scores that are never the best.
+    """
     structure, classifier = taught.structure, taught.classifier
     sources = np.moveaxis(np.asarray(structure.sources), 1, -1)
     posteriors = {
@@ -194,7 +209,8 @@ class LocalPrediction(NamedTuple):
       strength: s of the guard: 0 where reports are not believed at all.
       used: ``reports``, or ``structure`` where that alone is what is returned.
       reason: why, in a sentence.
-      log_loss: on the panel, out of fold, in nats a member: of ``structure``, and ``reports`` where asked.
+      log_loss: on the panel, out of fold, in nats a member: of ``structure``, and ``reports`` where
+        asked.
       field: kappa and c of the field, None where reports were not believed.
       smoothing: of what the panel says of reports, in counts.
       facts: what was known before.
@@ -242,7 +258,8 @@ class ReportServer:
     Attributes:
       facts: of the panel and the graph (:func:`panel_facts`).
       epsilon: of a report, in (0, 20].
-      guarded: whether the guard says how far reports are believed; else they are, and never left out.
+      guarded: whether the guard says how far reports are believed; else they are, and never left
+        out.
       alphabets: of all users; by default the classes that structure makes likely.
 
     ``ValueError`` for an epsilon out of range, or alphabets of other users or a larger epsilon.
@@ -261,10 +278,14 @@ class ReportServer:
         if self.alphabets is None:
             return
         if self.alphabets.order.shape != shape:
-            raise ValueError(f"alphabets must be {shape}, as facts are, got {self.alphabets.order.shape}")
+            raise ValueError(
+                f"alphabets must be {shape}, as facts are, got {self.alphabets.order.shape}"
+            )
         loss = self.alphabets.guarantee().epsilon
         if loss > self.epsilon:
-            raise ValueError(f"alphabets must be of epsilon {self.epsilon:g}, and their tables lose {loss:.6g}")
+            raise ValueError(
+                f"alphabets must be of epsilon {self.epsilon:g}, and their tables lose {loss:.6g}"
+            )
 
     @cached_property
     def question(self) -> ClassQuestion:
@@ -293,7 +314,8 @@ class ReportServer:
         posterior = np.exp(np.asarray(log_q))
         asked = np.asarray(answers.reported) & (labels < 0)
 
-        # Step 4 of the panel: it reports as private users do, and its labels say how often devices are wrong.
+        # Step 4 of the panel: it reports as private users do, and its labels say how often devices
+        # are wrong.
         scores = np.zeros(question.alphabets.order.shape, np.float32)
         scores[known.nodes] = np.asarray(question.classifier.panel_scores)
         simulated = question.reports(random.again(state.key), scores)
@@ -311,13 +333,17 @@ class ReportServer:
             if not mask.any(1).all():
                 raise ValueError("alphabets must hold a class that labels name, and some hold none")
         reports = ClassReports(said, mask)
-        own, smoothing = likeliest_evidence(reports, facts.classifier.scored(known), posterior, asked)
+        own, smoothing = likeliest_evidence(
+            reports, facts.classifier.scored(known), posterior, asked
+        )
 
         # Step 6, the guard.
-        evidence, strength = own, 1.0
+        evidence = own
+        strength = 1.0
         if self.guarded:
             trusted = guard(own, posterior, asked)
-            evidence, strength = jax.device_put(trusted.log_likelihood), trusted.strength
+            evidence = jax.device_put(trusted.log_likelihood)
+            strength = trusted.strength
         losses = {"structure": label_log_loss(log_q, labels, known.keep)}
         structure = LocalPrediction(
             log_q, evidence, strength, "structure",
@@ -354,7 +380,9 @@ class ReportServer:
         mine = self.facts.numbering
         arrays = {
             "log_posterior": mine.posterior(found.log_posterior),
-            "log_likelihood": mine.evidence(found.log_likelihood, self.facts.taught.structure.log_q),
+            "log_likelihood": mine.evidence(
+                found.log_likelihood, self.facts.taught.structure.log_q
+            ),
         }
         return found._replace(**jax.device_put(arrays))
 
@@ -368,7 +396,10 @@ def _stacked(scores: list[Array], known: FoldedLabels) -> np.ndarray:
 
 @jax.jit
 def _around(op: Operator, narrow: list[Array]) -> tuple[list[Array], Array]:
-    """Sums of neighbours' evidence at one and two hops, and its PageRank; and the columns of a regression."""
+    """Sums of neighbours' evidence at one and two hops, and its PageRank.
+
+    And the columns of a regression.
+    """
     evidence = narrow[1]
 
     def hop(w: Array, _: None) -> tuple[Array, Array]:
@@ -381,7 +412,10 @@ def _around(op: Operator, narrow: list[Array]) -> tuple[list[Array], Array]:
 
 
 def _design(scores: list[Array]) -> Array:
-    """Columns of a regression: scores less their mean over classes, of one size, rows of length about 1."""
+    """Columns of a regression.
+
+    Scores less their mean over classes, of one size, rows of length about 1.
+    """
     each = jnp.stack(scores, 1)
     centred = each - each.mean(2, keepdims=True)
     size = jnp.maximum(jnp.sqrt((centred**2).sum(2).mean(0)), 1e-12) * len(scores) ** 0.5

@@ -1,11 +1,14 @@
-r"""States and results as bytes: a server that was killed goes on from them, and a result can be read years later.
+r"""States and results as bytes.
+
+A server that was killed goes on from them, and a result can be read years later.
 
 ::
 
     "ldp-saved 1\n" | JSON in ASCII, keys in order | "\n" | arrays, little-endian, C order | checksum (8 bytes)
 
-Nothing is unpickled. A class is named by module and name, and only dataclasses and named tuples are rebuilt: those
-of this library, and those that the reader names. The checksum is that of :mod:`ldp_jax.core.checksum`.
+Nothing is unpickled. A class is named by module and name, and only dataclasses and named tuples are
+rebuilt: those of this library, and those that the reader names. The checksum is that of
+:mod:`ldp_jax.core.checksum`.
 """
 
 import dataclasses
@@ -58,14 +61,18 @@ def fingerprint(tree: Any) -> str:
 
 
 def from_bytes(data: bytes, types: Iterable[type] = ()) -> Any:
-    """The tree that :func:`to_bytes` wrote; ``types`` are classes outside this library that it may hold.
+    """The tree that :func:`to_bytes` wrote.
 
-    ``ValueError`` for damaged bytes, another version, a class that is neither of this library nor named, or fields
-    that the class does not have.
+    ``types`` are classes outside this library that it may hold.
+
+    ``ValueError`` for damaged bytes, another version, a class that is neither of this library nor
+    named, or fields that the class does not have.
     """
     data = as_bytes(data)
     if not data.startswith(_START):
-        raise ValueError(f"these bytes are no saved state of this version: expected {_START!r} at their start")
+        raise ValueError(
+            f"these bytes are no saved state of this version: expected {_START!r} at their start"
+        )
     whole = data[:-_TAG_BYTES]
     if sealed(whole) != data:
         raise ValueError("a damaged state: its checksum is not that of its bytes")
@@ -87,7 +94,11 @@ def _written(node: Any, arrays: list[np.ndarray]) -> Any:
         where = "device" if isinstance(node, jax.Array) else "host"
         return {where: _placed(np.asarray(node), arrays)}
     if isinstance(node, dict):
-        return {"dict": [[_written(key, arrays), _written(value, arrays)] for key, value in node.items()]}
+        return {
+            "dict": [
+                [_written(key, arrays), _written(value, arrays)] for key, value in node.items()
+            ]
+        }
     if dataclasses.is_dataclass(node) and not isinstance(node, type):
         names = [field.name for field in dataclasses.fields(node)]
         return _of_class(node, names, arrays)
@@ -176,7 +187,9 @@ def _own_class(name: str) -> Any:
     """A dataclass or named tuple of this library."""
     module, _, path = name.partition(":")
     if module.split(".")[0] != "ldp_jax" or "." in path:
-        raise ValueError(f"the state holds a {name}, which is not of this library: name it in types")
+        raise ValueError(
+            f"the state holds a {name}, which is not of this library: name it in types"
+        )
     found = getattr(importlib.import_module(module), path, None)
     is_tuple = isinstance(found, type) and issubclass(found, tuple) and hasattr(found, "_fields")
     if not (is_tuple or (isinstance(found, type) and dataclasses.is_dataclass(found))):

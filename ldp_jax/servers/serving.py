@@ -1,11 +1,12 @@
 """A server of real devices: its state is in a store, and a process that is killed goes on from it.
 
-:func:`serve` opens the first round, or goes on where the store says. The open question is broadcast,
-devices report, and their reports go into the store (:meth:`ldp_jax.deployment.store.ReportStore.add`).
-When enough have arrived, :meth:`Service.close_round` reads them, and keeps the next state or the result.
-Every step is committed as a whole before anybody sees it. A second process that closes the same round
-takes what the first one committed. So a question is asked once, however often processes die. One folder
-holds one protocol.
+:func:`serve` opens the first round, or goes on where the store says. The open question is
+broadcast, devices report, and their reports go into the store
+(:meth:`ldp_jax.deployment.store.ReportStore.add`). When enough have arrived,
+:meth:`Service.close_round` reads them, and keeps the next state or the result. Every step is
+committed as a whole before anybody sees it. A second process that closes the same round takes what
+the first one committed. So a question is asked once, however often processes die. One folder holds
+one protocol.
 """
 
 import dataclasses
@@ -41,7 +42,8 @@ class Step(NamedTuple):
     Attributes:
       server: the fingerprint of the server that made it.
       made: the state whose question is open, or the result as it was released.
-      opened: the number of the step whose question was asked last; its own where ``made`` is a state.
+      opened: the number of the step whose question was asked last; its own where ``made`` is a
+        state.
       answers: int32 [n, costs], the account with the open question; empty beside a result.
       rounds: the questions that are closed.
       heard: a digest of the answers that made it; empty of the first.
@@ -93,7 +95,10 @@ class Service(Generic[_T]):
 
     @property
     def question(self) -> Question:
-        """The question to broadcast, in the form that its class describes; after the result, that of latecomers."""
+        """The question to broadcast, in the form that its class describes.
+
+        After the result, that of latecomers.
+        """
         return self._opened.made.question
 
     @property
@@ -103,7 +108,10 @@ class Service(Generic[_T]):
 
     @property
     def round(self) -> int:
-        """The number of the round by which devices report through tables; another one a question."""
+        """The number of the round by which devices report through tables.
+
+        Another one a question.
+        """
         return self._opened.opened
 
     @property
@@ -114,10 +122,12 @@ class Service(Generic[_T]):
     # --- Going on ---
 
     def close_round(self) -> Released[_T] | None:
-        """Read what has arrived, and keep the next question or the result; the result, or None for a question.
+        """Read what has arrived, and keep the next question or the result.
 
-        Another process may have closed the round before: then its step is taken as it is, and nothing is done.
-        ``ValueError`` where no round is open.
+        The result, or None for a question.
+
+        Another process may have closed the round before: then its step is taken as it is, and
+        nothing is done. ``ValueError`` where no round is open.
         """
         if self.resume():
             return self.released
@@ -128,9 +138,9 @@ class Service(Generic[_T]):
     def again(self) -> Released[_T] | None:
         """The result anew, with the reports of latecomers to the last question.
 
-        They are of users whom it asked, and whose account was charged when it was opened. Reports about earlier
-        questions are not read. None where the server now asks one more question, which its statement allows.
-        ``ValueError`` before there is a result.
+        They are of users whom it asked, and whose account was charged when it was opened. Reports
+        about earlier questions are not read. None where the server now asks one more question,
+        which its statement allows. ``ValueError`` before there is a result.
         """
         self.resume()
         if self.released is None:
@@ -226,7 +236,10 @@ class Service(Generic[_T]):
 
 
 def guarantee_of(server: Server) -> Any:
-    """The guarantee of a server's statement; the users who reported are seen by whoever runs the store."""
+    """The guarantee of a server's statement.
+
+    The users who reported are seen by whoever runs the store.
+    """
     stated = server.statement().guarantee()
     return dataclasses.replace(stated, unprotected=(*stated.unprotected, "who reported"))
 
@@ -243,24 +256,26 @@ def serve(
 ) -> Service[_T]:
     """Serve a protocol to devices, or go on with it where an earlier process was killed.
 
-    The statement is written to the store's ledger before the first question, and every question is charged to the
-    users whom it asks when it is opened, whether they answer or not.
+    The statement is written to the store's ledger before the first question, and every question is
+    charged to the users whom it asks when it is opened, whether they answer or not.
     Guarantee: that of the server's statement, for devices that keep their memory.
 
     Args:
-      server: the same in every process; its questions must be such as devices answer (``forms`` and ``read``).
+      server: the same in every process; its questions must be such as devices answer (``forms`` and
+        ``read``).
       store: a folder of its own.
-      users: the user of each node, distinct; or n, where users are numbered as nodes, as they must be where
-        neighbours are counted.
-      key: of the server's public randomness, used for the first round alone; by default from the operating
-        system's entropy.
+      users: the user of each node, distinct; or n, where users are numbered as nodes, as they must
+        be where neighbours are counted.
+      key: of the server's public randomness, used for the first round alone; by default from the
+        operating system's entropy.
       budget: the most that the protocol may cost, of the store's ledger.
       types: classes of states and results that are not this library's.
-      progress: told of each phase (:data:`ldp_jax.core.progress.Progress`); by default shown after five seconds.
+      progress: told of each phase (:data:`ldp_jax.core.progress.Progress`); by default shown after
+        five seconds.
 
-    ``BudgetExceededError`` where the statement does not fit the budget, or a question not the statement.
-    ``ValueError`` where the store holds another server's steps; ``TypeError`` for a question that devices cannot
-    answer, and a server or state that cannot be saved.
+    ``BudgetExceededError`` where the statement does not fit the budget, or a question not the
+    statement. ``ValueError`` where the store holds another server's steps; ``TypeError`` for a
+    question that devices cannot answer, and a server or state that cannot be saved.
 
     >>> import tempfile
     >>> from ldp_jax.deployment import Device, Session

@@ -25,7 +25,8 @@ class Share:
     """The share of users in each class, from one report of a label each.
 
     Attributes:
-      mechanism: such as ``features.GeneralizedRR(epsilon, C)``, whose estimate [C] of a report is unbiased.
+      mechanism: such as ``features.GeneralizedRR(epsilon, C)``, whose estimate [C] of a report is
+        unbiased.
       num_users: n.
     """
 

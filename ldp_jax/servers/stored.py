@@ -1,7 +1,10 @@
-"""Users who answer by their devices: from a store, from rows at hand, or by a call that broadcasts and waits.
+"""Users who answer by their devices.
 
-A question says by which tables, or by which question about neighbours, devices report, and reads their rows by
-user. Users who are silent, late or unknown contribute nothing. Reporting must not depend on what is private.
+From a store, from rows at hand, or by a call that broadcasts and waits.
+
+A question says by which tables, or by which question about neighbours, devices report, and reads
+their rows by user. Users who are silent, late or unknown contribute nothing. Reporting must not
+depend on what is private.
 """
 
 import dataclasses
@@ -21,7 +24,9 @@ from ldp_jax.servers.parts.arrived import ReportRows
 from ldp_jax.servers.questions.question import Answers, Question
 
 Nodes = int | Integer[np.ndarray, " n"]
-"""The user of each node, distinct whole numbers; or how many there are, whose numbers are those of the nodes."""
+"""The user of each node, distinct whole numbers; or how many there are, whose numbers are those of
+the nodes.
+"""
 
 
 @runtime_checkable
@@ -56,7 +61,9 @@ def numbered(nodes: Nodes) -> Integer[np.ndarray, " n"]:
 def for_devices(question: Any) -> DeviceQuestion:
     """The question; ``TypeError`` for one that devices cannot answer."""
     if not isinstance(question, DeviceQuestion):
-        raise TypeError(f"{type(question).__name__} has no forms() and read(nodes, rows), which devices need")
+        raise TypeError(
+            f"{type(question).__name__} has no forms() and read(nodes, rows), which devices need"
+        )
     return question
 
 
@@ -66,8 +73,8 @@ class DeviceUsers:
 
     Attributes:
       nodes: see :data:`Nodes`.
-      arrived: takes the question and returns the rows of each of its forms: those at hand, or those that come in
-        after a broadcast.
+      arrived: takes the question and returns the rows of each of its forms: those at hand, or those
+        that come in after a broadcast.
     """
 
     nodes: Nodes
@@ -85,7 +92,10 @@ class DeviceUsers:
         return question
 
     def answer(self, key: PRNGKey, question: Question) -> Answers:
-        """The rows of those who are asked; others are silent. No key is used: devices have their own randomness."""
+        """The rows of those who are asked; others are silent.
+
+        No key is used: devices have their own randomness.
+        """
         return for_devices(question).read(numbered(self.nodes), self.arrived(question))
 
 
@@ -96,8 +106,8 @@ class StoredUsers:
     Attributes:
       store: such as a :class:`~ldp_jax.deployment.store.ReportStore`.
       nodes: see :data:`Nodes`.
-      round: whose reports by tables are read; None for all, of which a user may have one. A question about
-        neighbours has a round of its own.
+      round: whose reports by tables are read; None for all, of which a user may have one. A
+        question about neighbours has a round of its own.
 
     >>> import tempfile
     >>> from ldp_jax.deployment import Device, Session

@@ -1,8 +1,11 @@
-"""Users: the one door to private data. They hold records, labels and neighbour lists, and answer questions.
+"""Users: the one door to private data.
 
-Nothing else in :mod:`ldp_jax.servers` sees a private field. Variants of the users are the rows that stand beside a
-result: :meth:`Users.public_record` (the graph-only baseline), :meth:`Users.shuffled` (the permuted control),
-:meth:`Users.exact` (the ceiling without noise) and :meth:`Users.lying` (malicious users).
+They hold records, labels and neighbour lists, and answer questions.
+
+Nothing else in :mod:`ldp_jax.servers` sees a private field. Variants of the users are the rows that
+stand beside a result: :meth:`Users.public_record` (the graph-only baseline), :meth:`Users.shuffled`
+(the permuted control), :meth:`Users.exact` (the ceiling without noise) and :meth:`Users.lying`
+(malicious users).
 """
 
 import dataclasses
@@ -28,7 +31,9 @@ from ldp_jax.servers.questions.question import Answers, AnswersAll, HasExact, Qu
 _ROWS = 4096  # users whose lists are laid out at the same time
 
 Lie = Callable[[PRNGKey, Question, Report, "Users", np.ndarray], Report]
-"""What malicious users send: a function of a key, the question, honest reports, the users, and who lies."""
+"""What malicious users send: a function of a key, the question, honest reports, the users, and who
+lies.
+"""
 
 
 @runtime_checkable
@@ -51,8 +56,8 @@ class Users:
     """Simulated users and their private data; on the host.
 
     Attributes:
-      records: [n, ...] in the mechanism's domain, or what becomes dense a few rows at a time (a ``Dataset``, a
-        ``np.memmap``), or rows of a classifier.
+      records: [n, ...] in the mechanism's domain, or what becomes dense a few rows at a time (a
+        ``Dataset``, a ``np.memmap``), or rows of a classifier.
       labels: int [n].
       lists: an undirected graph, a set of graphs, or an :class:`~ldp_jax.edges.Population`.
       public: bool [n], users whose data the server knows; they are never asked. Nobody by default.
@@ -135,10 +140,16 @@ class Users:
     def only(self, cost: Cost) -> "Users":
         """The same users with the fields that an answer reads, and no others."""
         kept = {"records": "record", "labels": "label", "lists": "list"}
-        fields = {name: getattr(self, name) if cost.reads(field) else None for name, field in kept.items()}
-        lacking = [field for name, field in kept.items() if cost.reads(field) and fields[name] is None]
+        fields = {
+            name: getattr(self, name) if cost.reads(field) else None for name, field in kept.items()
+        }
+        lacking = [
+            field for name, field in kept.items() if cost.reads(field) and fields[name] is None
+        ]
         if lacking:
-            raise ValueError(f"users must hold what the question reads, and lack {', '.join(lacking)}s")
+            raise ValueError(
+                f"users must hold what the question reads, and lack {', '.join(lacking)}s"
+            )
         return dataclasses.replace(self, **fields)
 
     def through(self, key: PRNGKey, mechanism: Mechanism, of: str) -> Report:
@@ -147,11 +158,15 @@ class Users:
         return of_records.perturbed(key, held, mechanism)
 
     def one_by_one(self, key: PRNGKey, question: Question) -> Report:
-        """Every user's answer by the question's own ``answer``, vmapped; user i has the i-th key."""
+        """Every user's answer by the question's own ``answer``, vmapped.
+
+        User i has the i-th key.
+        """
         n = self.num_users
         counted = random.counted(key)
         parts = [
-            _answers(counted, question, self._rows(start, min(start + _ROWS, n))) for start in range(0, n, _ROWS)
+            _answers(counted, question, self._rows(start, min(start + _ROWS, n)))
+            for start in range(0, n, _ROWS)
         ]
         return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *parts)
 
@@ -168,8 +183,8 @@ class Users:
     def public_record(self, value: float = 0.0) -> "Users":
         """The graph-only baseline: everybody holds one public record, label 0 and an empty list.
 
-        Their noise is never that of the private users under the same key: with additive noise the difference of
-        both results would be the difference of the records.
+        Their noise is never that of the private users under the same key: with additive noise the
+        difference of both results would be the difference of the records.
         """
         fields: dict[str, Any] = {}
         if self.records is not None:
@@ -182,9 +197,14 @@ class Users:
         return _Default(**{**_fields(self), **fields})
 
     def shuffled(self, key: PRNGKey) -> "Users":
-        """The permuted control: every private user reports on the data of another one, drawn at random."""
+        """The permuted control.
+
+        Every private user reports on the data of another one, drawn at random.
+        """
         validate.threefry(key)
-        private = np.flatnonzero(np.ones(self.num_users, bool) if self.public is None else ~self.public)
+        private = np.flatnonzero(
+            np.ones(self.num_users, bool) if self.public is None else ~self.public
+        )
         holder = np.arange(self.num_users)
         holder[private] = np.asarray(random.permutation(key, private))
         fields: dict[str, Any] = {}
@@ -197,7 +217,10 @@ class Users:
         return dataclasses.replace(self, **fields)
 
     def exact(self) -> "Users":
-        """The ceiling: users who answer without noise. The guarantee is then an epsilon of infinity."""
+        """The ceiling: users who answer without noise.
+
+        The guarantee is then an epsilon of infinity.
+        """
         return dataclasses.replace(self, noiseless=True)
 
     def lying(self, key: PRNGKey, share: float, lie: Lie) -> "Users":
@@ -218,8 +241,12 @@ class _Default(Users):
     """Users who all hold the public default, with keys of their own."""
 
     def answer(self, key: PRNGKey, question: Question) -> Answers:
-        folds_itself = question.cost().reads("record") and isinstance(self.records, of_records.PublicRecord)
-        return super().answer(key if folds_itself else random.fold_in(key, of_records.STRUCTURE_ONLY), question)
+        folds_itself = question.cost().reads("record") and isinstance(
+            self.records, of_records.PublicRecord
+        )
+        return super().answer(
+            key if folds_itself else random.fold_in(key, of_records.STRUCTURE_ONLY), question
+        )
 
 
 def _fields(users: Users) -> dict[str, Any]:
@@ -227,7 +254,10 @@ def _fields(users: Users) -> dict[str, Any]:
 
 
 def blanked(values: Report, who: Bool[np.ndarray, " n"]) -> Report:
-    """Reports with 0 in the place of those of others; a report of a form of its own blanks itself."""
+    """Reports with 0 in the place of those of others.
+
+    A report of a form of its own blanks itself.
+    """
     if hasattr(values, "blanked"):
         return values.blanked(who)
 

@@ -1,4 +1,7 @@
-"""All dendrograms of a few nodes, their exact law, and what an edge changes of it: by brute force, in float64."""
+"""All dendrograms of a few nodes, their exact law, and what an edge changes of it.
+
+By brute force, in float64.
+"""
 
 import functools
 import itertools
@@ -17,19 +20,27 @@ def _clusters(nodes: tuple[int, ...]) -> list[frozenset[tuple[int, int]]]:
     if len(nodes) == 1:
         return [frozenset()]
     mask = lambda some: sum(1 << node for node in some)
-    first, rest, found = nodes[0], nodes[1:], []
+    first = nodes[0]
+    rest = nodes[1:]
+    found = []
     for count in range(len(rest)):
         for more in itertools.combinations(rest, count):
-            left, right = (first, *more), tuple(node for node in rest if node not in more)
+            left = (first, *more)
+            right = tuple(node for node in rest if node not in more)
             found += [
-                one | other | {(mask(left), mask(right))} for one in _clusters(left) for other in _clusters(right)
+                one | other | {(mask(left), mask(right))}
+                for one in _clusters(left)
+                for other in _clusters(right)
             ]
     return found
 
 
 @functools.cache
 def sides(n: int) -> Int[np.ndarray, "trees internal 2"]:
-    """The two sides of each internal node of all (2 n - 3)!! dendrograms, as bit masks; the root is the first."""
+    """The two sides of each internal node of all (2 n - 3)!! dendrograms, as bit masks.
+
+    The root is the first.
+    """
     above = lambda node: (-(node[0] | node[1]).bit_count(), node)
     made = np.array([sorted(tree, key=above) for tree in _clusters(tuple(range(n)))])
     made.flags.writeable = False
@@ -54,9 +65,14 @@ def log_likelihoods(trees: np.ndarray, edges: Values) -> Float[np.ndarray, " tre
 
 
 def over_all_graphs(n: int, pairs: np.ndarray | None = None) -> Float[np.ndarray, "graphs trees"]:
-    """L of every graph of some pairs, by its bits, and every dendrogram over n nodes; by default all pairs."""
+    """L of every graph of some pairs, by its bits, and every dendrogram over n nodes.
+
+    By default all pairs.
+    """
     pairs = pairs_of(n) if pairs is None else np.asarray(pairs)
-    return _likelihoods(sides(n), np.einsum("gp,trp->gtr", bits_of(len(pairs)), joins(sides(n), pairs).astype(int)))
+    return _likelihoods(
+        sides(n), np.einsum("gp,trp->gtr", bits_of(len(pairs)), joins(sides(n), pairs).astype(int))
+    )
 
 
 def bits_of(count: int) -> Int[np.ndarray, "sets count"]:
@@ -69,7 +85,9 @@ def _likelihoods(trees: np.ndarray, found: np.ndarray) -> np.ndarray:
     pairs = np.bitwise_count(trees).prod(-1, dtype=np.int64)
     with np.errstate(divide="ignore", invalid="ignore"):
         share = found / pairs
-        each = np.nan_to_num(found * np.log(share)) + np.nan_to_num((pairs - found) * np.log1p(-share))
+        each = np.nan_to_num(found * np.log(share)) + np.nan_to_num(
+            (pairs - found) * np.log1p(-share)
+        )
     return each.sum(-1)
 
 
@@ -78,7 +96,10 @@ law = functools.partial(special.softmax, axis=-1)
 
 
 def as_trees(n: int) -> list[hrg.Dendrogram]:
-    """The same dendrograms as the library has them; internal node r of each is that of :func:`sides`."""
+    """The same dendrograms as the library has them.
+
+    Internal node r of each is that of :func:`sides`.
+    """
     trees = []
     for tree in sides(n):
         masks = np.concatenate([tree[:, 0] | tree[:, 1], 1 << np.arange(n)])
@@ -91,7 +112,7 @@ def as_trees(n: int) -> list[hrg.Dendrogram]:
     return trees
 
 
-# --- Which dendrogram a chain has drawn ------------------------------------------------------------------------
+# --- Which dendrogram a chain has drawn -----------------------------------------------------------
 
 
 def _weights(n: int) -> np.ndarray:
@@ -109,7 +130,10 @@ def name_of(tree: hrg.Dendrogram) -> Array:
 
 
 def counts_of(drawn: np.ndarray, n: int) -> Int[np.ndarray, " trees"]:
-    """How often each dendrogram of :func:`sides` is among drawn numbers; others are a ``ValueError``."""
+    """How often each dendrogram of :func:`sides` is among drawn numbers.
+
+    Others are a ``ValueError``.
+    """
     known = _weights(n)[sides(n)[..., 0] | sides(n)[..., 1]].sum(-1, dtype=np.uint32)
     order = np.argsort(known)
     at = np.minimum(np.searchsorted(known[order], drawn), len(known) - 1)

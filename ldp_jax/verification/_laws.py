@@ -1,4 +1,7 @@
-"""How the reports of each space are integrated and counted: finite matrices, lines, and products of lines."""
+"""How the reports of each space are integrated and counted.
+
+Finite matrices, lines, and products of lines.
+"""
 
 import abc
 import itertools
@@ -32,7 +35,9 @@ def law_of(space: Reports) -> Any:
         return space
     law = next((law for kind, law in _LAWS.items() if isinstance(space, kind)), None)
     if law is None:
-        raise NotApplicable(f"{type(space).__name__} does not say what verification asks (see ReportLaw)")
+        raise NotApplicable(
+            f"{type(space).__name__} does not say what verification asks (see ReportLaw)"
+        )
     return law(space)
 
 
@@ -56,7 +61,7 @@ class RealVectors(Law):
         return spacing.prod(-1), np.zeros(len(spacing), bool)
 
 
-# --- A finite matrix -------------------------------------------------------------------------------------------
+# --- A finite matrix ------------------------------------------------------------------------------
 
 
 class Matrix(Law):
@@ -75,7 +80,9 @@ class Matrix(Law):
         place = rng.integers(0, len(self.space), n)
         return jax.tree.map(lambda leaf: leaf[place], self.members())
 
-    def quadrature(self, records: Values, log_density: Log, *, panels: int = 64, order: int = 8) -> Rule:
+    def quadrature(
+        self, records: Values, log_density: Log, *, panels: int = 64, order: int = 8
+    ) -> Rule:
         members = self.members()
         return members, np.ones(len(jax.tree.leaves(members)[0]))
 
@@ -90,7 +97,9 @@ class Words(Matrix):
     def members(self, most: int = _MOST_REPORTS) -> np.ndarray:
         values = self._values()
         if len(values) ** self.space.dim > most:
-            raise NotApplicable(f"{len(values)}^{self.space.dim} reports are too many to count: test a smaller dim")
+            raise NotApplicable(
+                f"{len(values)}^{self.space.dim} reports are too many to count: test a smaller dim"
+            )
         return np.array(list(itertools.product(values, repeat=self.space.dim)))
 
     def place(self, y: Report) -> np.ndarray:
@@ -103,7 +112,7 @@ class Words(Matrix):
         return jnp.asarray(rng.choice(self._values(), (n, self.space.dim)))
 
 
-# --- A line ----------------------------------------------------------------------------------------------------
+# --- A line ---------------------------------------------------------------------------------------
 
 
 class Line(Law):
@@ -138,20 +147,31 @@ class Line(Law):
 
     def far(self, known: Report) -> np.ndarray | None:
         """Ten and a thousand times as far as the farthest, on the sides without an end."""
-        reach, sides = float(np.abs(known).max()), self._open()
-        return reach * np.array([sign * times for sign in sides for times in (10.0, 1e3)]) if sides else None
+        reach = float(np.abs(known).max())
+        sides = self._open()
+        return (
+            reach * np.array([sign * times for sign in sides for times in (10.0, 1e3)])
+            if sides
+            else None
+        )
 
-    def quadrature(self, records: Values, log_density: Log, *, panels: int = 64, order: int = 8) -> Rule:
+    def quadrature(
+        self, records: Values, log_density: Log, *, panels: int = 64, order: int = 8
+    ) -> Rule:
         """Panels between breaks; towards an infinite end they double until nothing is left."""
         cuts = self._breaks(records)
         lower, upper = self._reach(cuts)
-        tails, at = [], lambda place: float(np.squeeze(log_density(np.reshape(place, 1))))
+        tails = []
+        at = lambda place: float(np.squeeze(log_density(np.reshape(place, 1))))
         for sign in self._open():
-            start, count = lower if sign < 0 else upper, 1
+            start = lower if sign < 0 else upper
+            count = 1
             while at(start + sign * 2.0**count) - at(start) > -50.0:
                 count += 1
             tails.append(start + sign * (2.0 ** np.arange(0, count + 1) - 1))
-        edges = np.unique(np.concatenate([np.clip(cuts, lower, upper), lower[None], upper[None], *tails]))
+        edges = np.unique(
+            np.concatenate([np.clip(cuts, lower, upper), lower[None], upper[None], *tails])
+        )
         return panel_rule(edges, order, panels)
 
     def cells(self, x: Values, log_density: Log) -> Cells:
@@ -185,7 +205,8 @@ class Parts(Law):
 
     def search(self, rng: np.random.Generator, known: Report, n: int) -> Report:
         branch, value = (np.asarray(leaf) for leaf in known)
-        chosen, y = rng.integers(0, len(self.parts), n), np.empty(n)
+        chosen = rng.integers(0, len(self.parts), n)
+        y = np.empty(n)
         for place, part in enumerate(self.space.parts):
             mine = value[branch == place]
             uniform = rng.uniform(mine.min(), mine.max(), n)
@@ -199,13 +220,19 @@ class Parts(Law):
         return self._joined([np.zeros(0) if each is None else each for each in found])
 
     def _logs(self, log_density: Log) -> list[Log]:
-        one = lambda values, place: log_density((np.full(np.shape(values), place), np.asarray(values, np.float64)))
+        one = lambda values, place: log_density(
+            (np.full(np.shape(values), place), np.asarray(values, np.float64))
+        )
         return [partial(one, place=place) for place in range(len(self.parts))]
 
-    def quadrature(self, records: Values, log_density: Log, *, panels: int = 64, order: int = 8) -> Rule:
+    def quadrature(
+        self, records: Values, log_density: Log, *, panels: int = 64, order: int = 8
+    ) -> Rule:
         logs = zip(self.parts, self._logs(log_density), strict=True)
         rules = [part.quadrature(records, log, panels=panels, order=order) for part, log in logs]
-        return self._joined([value for value, _ in rules]), np.concatenate([weight for _, weight in rules])
+        return self._joined([value for value, _ in rules]), np.concatenate(
+            [weight for _, weight in rules]
+        )
 
     def cells(self, x: Values, log_density: Log) -> Cells:
         logs = zip(self.parts, self._logs(log_density), strict=True)
@@ -215,18 +242,23 @@ class Parts(Law):
         def cell(y: Report) -> np.ndarray:
             branch, value = map(np.asarray, y)
             chosen = [branch == place for place in range(len(found))]
-            return np.select(chosen, [start + of(value) for start, (_, of) in zip(starts, found, strict=True)])
+            return np.select(
+                chosen, [start + of(value) for start, (_, of) in zip(starts, found, strict=True)]
+            )
 
         return np.concatenate([mass for mass, _ in found]), cell
 
     def volume(self, y: Report) -> Volume:
-        atom = np.isin(y[0], [place for place, part in enumerate(self.space.parts) if not part.continuous])
+        atom = np.isin(
+            y[0], [place for place, part in enumerate(self.space.parts) if not part.continuous]
+        )
         return np.where(atom, 1.0, spacings(y[1])), atom
 
 
-# --- A product -------------------------------------------------------------------------------------------------
+# --- A product ------------------------------------------------------------------------------------
 
-# Points of a panel, and panels of an axis, by how many numbers are integrated together: 1e-15 of a Gaussian
+# Points of a panel, and panels of an axis, by how many numbers are integrated together: 1e-15 of a
+# Gaussian
 _RULES = {1: (8, 2048), 2: (8, 64), 3: (16, 6)}
 _SCALES = 2.0 ** np.arange(-40.0, 41.0)
 _PLACES = np.concatenate([-_SCALES[::-1], [0.0], _SCALES])
@@ -234,16 +266,22 @@ _COARSE = np.concatenate([-(2.0 ** np.arange(6, -7, -1)), [0.0], 2.0 ** np.arang
 
 
 class Independent(RealVectors):
-    """Vectors of independent numbers: along an axis the density is, up to a factor, that of one number."""
+    """Vectors of independent numbers.
+
+    Along an axis the density is, up to a factor, that of one number.
+    """
 
     def far(self, known: Report) -> np.ndarray:
         return _FAR * np.asarray(known, np.float64)
 
     def critical_reports(self, records: Values) -> np.ndarray:
         """The records themselves, the middles between them, and places beyond."""
-        x, dim = np.asarray(records, np.float64), self.space.dim
+        x = np.asarray(records, np.float64)
+        dim = self.space.dim
         if x.shape[-1] != dim:
-            raise NotApplicable(f"records of {x.shape[-1]} numbers do not say where reports of {dim} lose most")
+            raise NotApplicable(
+                f"records of {x.shape[-1]} numbers do not say where reports of {dim} lose most"
+            )
         middles = (x[:, None] + x[None]).reshape(-1, dim) / 2
         return np.unique(np.concatenate([x, middles, 3 * x, 10 * x]), axis=0)
 
@@ -262,16 +300,25 @@ class Independent(RealVectors):
             ends[number, 0], ends[number, 1], base[number] = _ends(log_density, base, number)
         return base, ends
 
-    def quadrature(self, records: Values, log_density: Log, *, panels: int = 64, order: int = 8) -> Rule:
+    def quadrature(
+        self, records: Values, log_density: Log, *, panels: int = 64, order: int = 8
+    ) -> Rule:
         if len(np.asarray(records)) > 1:
             raise NotApplicable("vectors are integrated about one record, or between two")
         mode, ends = self._mode(log_density)
-        return self._rule(np.column_stack([ends, mode]), np.zeros(self.space.dim), list(range(self.space.dim)))
+        return self._rule(
+            np.column_stack([ends, mode]), np.zeros(self.space.dim), list(range(self.space.dim))
+        )
 
     def _rule(self, cuts: np.ndarray, base: np.ndarray, numbers: list[int]) -> Rule:
-        """Over some numbers, the others as in ``base``; ``cuts`` [dim, k] are ends, and where it may bend."""
+        """Over some numbers, the others as in ``base``.
+
+        ``cuts`` [dim, k] are ends, and where it may bend.
+        """
         if len(numbers) not in _RULES:
-            raise NotApplicable(f"{len(numbers)} real numbers are too many to integrate together: ask fewer")
+            raise NotApplicable(
+                f"{len(numbers)} real numbers are too many to integrate together: ask fewer"
+            )
         order, panels = _RULES[len(numbers)]
         edges = [np.unique(cuts[number]) for number in numbers]
         lines = [panel_rule(edge, order, -(-panels // (len(edge) - 1))) for edge in edges]
@@ -281,11 +328,17 @@ class Independent(RealVectors):
         return y, weights.prod(1)
 
     def between(self, log_density: Log, other: Log) -> Rule:
-        """A rule for max(0, p - a q), any a, over the numbers whose laws differ; the rest is divided out."""
+        """A rule for max(0, p - a q), any a, over the numbers whose laws differ.
+
+        The rest is divided out.
+        """
         base, ends = self._mode(log_density)
         other_base, other_ends = self._mode(other)
-        both = np.stack([np.minimum(ends[:, 0], other_ends[:, 0]), np.maximum(ends[:, 1], other_ends[:, 1])], 1)
-        differ, rest = [], 1.0
+        both = np.stack(
+            [np.minimum(ends[:, 0], other_ends[:, 0]), np.maximum(ends[:, 1], other_ends[:, 1])], 1
+        )
+        differ = []
+        rest = 1.0
         for number in range(self.space.dim):
             points, weights = panel_rule(both[number], *_RULES[1])
             mine, theirs = (_along(log, base, number, points) for log in (log_density, other))
@@ -295,7 +348,9 @@ class Independent(RealVectors):
             if not np.isfinite(ratio[seen]).all() or np.ptp(ratio[seen]) > 1e-9:
                 differ.append(number)
             else:
-                rest *= float(weights @ np.exp(mine - _along(log_density, base, number, base[[number]])))
+                rest *= float(
+                    weights @ np.exp(mine - _along(log_density, base, number, base[[number]]))
+                )
         if not differ:
             return base[None], np.ones(1)
         y, weights = self._rule(np.column_stack([both, base, other_base]), base, differ)
@@ -303,9 +358,12 @@ class Independent(RealVectors):
 
     def cells(self, x: Values, log_density: Log) -> Cells:
         if 4**self.space.dim > _MOST_CELLS:
-            raise NotApplicable(f"4^{self.space.dim} cells are too many to count: test a smaller dim")
+            raise NotApplicable(
+                f"4^{self.space.dim} cells are too many to count: test a smaller dim"
+            )
         base, ends = self._mode(log_density)
-        mass, cuts = np.ones(1), []
+        mass = np.ones(1)
+        cuts = []
         for number in range(self.space.dim):
             along = lambda places, number=number: _along(log_density, base, number, places)
             cut, quarters = self._quarters(along, ends[number])
@@ -327,7 +385,9 @@ class Independent(RealVectors):
         law = np.exp(logs - logs.max())
         below = np.concatenate([[0.0], np.cumsum((law[1:] + law[:-1]) / 2)])
         cut = np.interp([0.25, 0.5, 0.75], below / below[-1], points)
-        return cut, np.diff(np.concatenate([[0.0], np.interp(cut, points, below / below[-1]), [1.0]]))
+        return cut, np.diff(
+            np.concatenate([[0.0], np.interp(cut, points, below / below[-1]), [1.0]])
+        )
 
 
 class OfLists(Independent):
@@ -354,13 +414,17 @@ class OfLists(Independent):
         cut = np.unique(numbers[np.searchsorted(np.cumsum(law), [0.25, 0.5, 0.75])]) + 0.5
         return cut, np.bincount(np.searchsorted(cut, numbers), law, len(cut) + 1)
 
-    def quadrature(self, records: Values, log_density: Log, *, panels: int = 64, order: int = 8) -> Rule:
+    def quadrature(
+        self, records: Values, log_density: Log, *, panels: int = 64, order: int = 8
+    ) -> Rule:
         dim = self.space.dim
         if self.space.span is None:
             raise NotApplicable(f"{dim} real numbers are too many to integrate together")
         low, high = self.space.span
         if (high - low + 1) ** dim > _MOST_LISTED:
-            raise NotApplicable(f"{high - low + 1}^{dim} reports are too many to list: ask fewer groups")
+            raise NotApplicable(
+                f"{high - low + 1}^{dim} reports are too many to list: ask fewer groups"
+            )
         y = _rows([np.arange(low, high + 1.0)] * dim)
         return self.space.of_numbers(y), np.ones(len(y))
 
@@ -392,7 +456,8 @@ def _along(log_density: Log, base: np.ndarray, number: int, places: np.ndarray) 
 
 def _ends(log_density: Log, base: np.ndarray, number: int) -> tuple[float, float, float]:
     """Where one number has all but e^-40 of its density, and where its density is largest."""
-    places, found = _PLACES, (0.0, 0.0, 0.0)
+    places = _PLACES
+    found = (0.0, 0.0, 0.0)
     for _ in range(2):  # over all sizes, then near what was found
         logs = _along(log_density, base, number, places)
         if np.isnan(logs).any() or not np.isfinite(logs.max()):
@@ -400,12 +465,22 @@ def _ends(log_density: Log, base: np.ndarray, number: int) -> tuple[float, float
         inside = np.flatnonzero(logs > logs.max() - _NOTHING)
         if inside[0] == 0 or inside[-1] == len(places) - 1:
             raise NotApplicable("the density has no end that could be found")
-        found = float(places[inside[0] - 1]), float(places[inside[-1] + 1]), float(places[logs.argmax()])
-        places = np.concatenate([[found[0]], np.linspace(found[0], found[1], 4001)[1:-1], [found[1]]])
-    mode, reach = found[2], (found[1] - found[0]) / 4000
-    while reach > 1e-13 * (found[1] - found[0]):  # rules are cut at the mode, where a density may bend
+        found = (
+            float(places[inside[0] - 1]),
+            float(places[inside[-1] + 1]),
+            float(places[logs.argmax()]),
+        )
+        places = np.concatenate(
+            [[found[0]], np.linspace(found[0], found[1], 4001)[1:-1], [found[1]]]
+        )
+    mode = found[2]
+    reach = (found[1] - found[0]) / 4000
+    while reach > 1e-13 * (
+        found[1] - found[0]
+    ):  # rules are cut at the mode, where a density may bend
         near = mode + reach * np.linspace(-1.0, 1.0, 17)
-        mode, reach = float(near[_along(log_density, base, number, near).argmax()]), reach / 8
+        mode = float(near[_along(log_density, base, number, near).argmax()])
+        reach = reach / 8
     return found[0], found[1], mode
 
 
@@ -413,7 +488,9 @@ class Sparse(Law):
     """Sampled coordinates; :class:`~ldp_jax.core.mechanism.HasCoordinates` says the law of each."""
 
     def critical_reports(self, *_: object, **__: object) -> Report:
-        raise NotApplicable(f"mechanism must report one number, or have a coordinate(j), its law: {self.space}")
+        raise NotApplicable(
+            f"mechanism must report one number, or have a coordinate(j), its law: {self.space}"
+        )
 
     search = quadrature = cells = critical_reports
 
@@ -422,14 +499,17 @@ class Sparse(Law):
         return width.reshape(len(width), -1).prod(1), np.asarray(atom.reshape(len(atom), -1).all(1))
 
 
-# --- Polar coordinates -----------------------------------------------------------------------------------------
+# --- Polar coordinates ----------------------------------------------------------------------------
 
 _ENDS = 4.0 ** -np.arange(6.0, 0.0, -1)
-# Panels of the way from the record to the rim: a metric may spread what coordinates crowd at either end
+# Panels of the way from the record to the rim: a metric may spread what coordinates crowd at either
+# end
 _SHARES = np.concatenate([[0.0], _ENDS, [0.5], 1 - _ENDS[::-1], [1.0]])
 _QUARTER = np.pi / 2 * np.concatenate([[0.0], 1 - 2 * _ENDS[:0:-1], [1.0]])
 # Panels of the angle from the record's direction: across it the way of a record near the rim bends
-_TURNS = np.concatenate([_QUARTER, np.pi - _QUARTER[-2::-1], np.pi + _QUARTER[1:], 2 * np.pi - _QUARTER[-2::-1]])
+_TURNS = np.concatenate(
+    [_QUARTER, np.pi - _QUARTER[-2::-1], np.pi + _QUARTER[1:], 2 * np.pi - _QUARTER[-2::-1]]
+)
 _RINGS = _SHARES[[0, 3, 5, 6, 7, 8, 9, 11, 14]]
 _SECTORS = np.pi / 4 * np.arange(9)  # ends of the cells of a disc, by share and angle
 
@@ -454,18 +534,27 @@ class Peak(RealVectors):
         """The distance from x to the rim, by the angle from the direction of x."""
         size = float(np.hypot(*x))
         along = size * np.cos(turn)
-        return np.sqrt(np.maximum(along**2 + max(float(self.space.radius) ** 2 - size**2, 0.0), 0.0)) - along
+        return (
+            np.sqrt(np.maximum(along**2 + max(float(self.space.radius) ** 2 - size**2, 0.0), 0.0))
+            - along
+        )
 
     def _polar(self, x: np.ndarray, order: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         turn, turn_weight = panel_rule(_TURNS, order)
         share, share_weight = panel_rule(_SHARES, order)
         way = self._way(x, turn)
         angle = math.atan2(x[1], x[0]) + turn
-        y = x + (way[:, None] * share)[..., None] * np.stack([np.cos(angle), np.sin(angle)], -1)[:, None]
+        y = (
+            x
+            + (way[:, None] * share)[..., None]
+            * np.stack([np.cos(angle), np.sin(angle)], -1)[:, None]
+        )
         weights = turn_weight[:, None] * share_weight * share * way[:, None] ** 2
         return y.reshape(-1, 2), weights.ravel(), _cell_of(turn[:, None], share).ravel()
 
-    def quadrature(self, records: Values, log_density: Log, *, panels: int = 64, order: int = 8) -> Rule:
+    def quadrature(
+        self, records: Values, log_density: Log, *, panels: int = 64, order: int = 8
+    ) -> Rule:
         """Good to 1e-9 of an exponential law in the hyperbolic metric, up to a radius of 8."""
         x = np.asarray(records, np.float64)
         if len(x) > 1:
@@ -473,7 +562,10 @@ class Peak(RealVectors):
         return self._polar(x[0], 12)[:2]
 
     def cells(self, x: Values, log_density: Log) -> Cells:
-        """Eight sectors about the record, each in eight rings by the share of the way to the rim; good to 1e-5."""
+        """Eight sectors about the record, each in eight rings by the share of the way to the rim.
+
+        Good to 1e-5.
+        """
         x = np.asarray(x, np.float64)
         y, weights, cells = self._polar(x, 6)
         mass = np.bincount(cells, weights * np.exp(np.asarray(log_density(y))))
@@ -487,12 +579,16 @@ class Peak(RealVectors):
 
 
 def _cell_of(turn: np.ndarray, share: np.ndarray) -> np.ndarray:
-    sector, ring = (np.searchsorted(ends[1:-1], at, "right") for ends, at in ((_SECTORS, turn), (_RINGS, share)))
+    sector, ring = (
+        np.searchsorted(ends[1:-1], at, "right") for ends, at in ((_SECTORS, turn), (_RINGS, share))
+    )
     return sector * (len(_RINGS) - 1) + ring
 
 
 Slices = tuple[tuple[np.ndarray, np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
-"""A rule over along [n] and across [n], weights [n] of whole slices; and edges of its coarse cells."""
+"""A rule over along [n] and across [n], weights [n] of whole slices; and edges of its coarse
+cells.
+"""
 
 
 class Round(RealVectors, abc.ABC):
@@ -512,15 +608,22 @@ class Round(RealVectors, abc.ABC):
     def critical_reports(self, records: Values) -> np.ndarray:
         """In the direction of each record and against it, before and beyond the cut."""
         directions = np.unique(self._directions(records), axis=0)
-        return np.concatenate([size * side * directions for size in self.sizes for side in (1.0, -1.0)])
+        return np.concatenate(
+            [size * side * directions for size in self.sizes for side in (1.0, -1.0)]
+        )
 
     def search(self, rng: np.random.Generator, known: Report, n: int) -> Array:
         y = rng.normal(size=(n, self.space.dim))
         y /= np.linalg.norm(y, axis=1, keepdims=True)
         return jnp.asarray(y * rng.choice(np.linalg.norm(np.asarray(known), axis=1), (n, 1)))
 
-    def quadrature(self, records: Values, log_density: Log, *, panels: int = 8, order: int = 8) -> Rule:
-        """Slices across the record's direction, each by 2 (dim - 1) points: right for polynomials of degree 3."""
+    def quadrature(
+        self, records: Values, log_density: Log, *, panels: int = 8, order: int = 8
+    ) -> Rule:
+        """Slices across the record's direction, each by 2 (dim - 1) points.
+
+        Right for polynomials of degree 3.
+        """
         direction = self._direction(records)
         along, across, weight = self._slices(direction, log_density, min(panels, 8), order)[0]
         basis = _complement(direction)
@@ -549,13 +652,17 @@ class Round(RealVectors, abc.ABC):
         bins = tuple(len(edge) + 1 for edge in edges)
         orthants = 2 ** len(basis)
         if math.prod(bins) * orthants > _MOST_CELLS:
-            raise NotApplicable(f"2^{len(basis)} orthants are too many to count: test a smaller dim")
+            raise NotApplicable(
+                f"2^{len(basis)} orthants are too many to count: test a smaller dim"
+            )
 
         def place(a: np.ndarray, b: np.ndarray) -> np.ndarray:
             at = np.searchsorted(edges[0], a, "right"), np.searchsorted(edges[1], b, "right")
             return np.ravel_multi_index(at, bins)
 
-        logs = np.asarray(log_density(along[:, None] * direction + across[:, None] * basis[0]), np.float64)
+        logs = np.asarray(
+            log_density(along[:, None] * direction + across[:, None] * basis[0]), np.float64
+        )
         mass = np.bincount(place(along, across), weight * np.exp(logs), minlength=math.prod(bins))
 
         def cell(y: Report) -> np.ndarray:
@@ -580,7 +687,9 @@ class OnSphere(Round):
         y = np.asarray(y, np.float32)
         spacing = 4 * np.spacing(np.abs(y)).astype(np.float64)
         most = np.expand_dims(np.argmax(np.abs(y), -1), -1)
-        np.put_along_axis(spacing, most, 1 / np.abs(np.take_along_axis(y, most, -1)).astype(np.float64), -1)
+        np.put_along_axis(
+            spacing, most, 1 / np.abs(np.take_along_axis(y, most, -1)).astype(np.float64), -1
+        )
         return spacing.prod(-1), np.zeros(len(spacing), bool)
 
 
@@ -598,9 +707,13 @@ class InSpace(Round):
         rays = np.stack([direction, -direction, _complement(direction)[0]])
         start = 1.001 * np.abs(self._steps()).max()
         tried = start * rays[:2] if start else np.zeros((1, self.space.dim))
-        peak = float(np.asarray(log_density(np.concatenate([tried, np.zeros((1, self.space.dim))]))).max())
+        peak = float(
+            np.asarray(log_density(np.concatenate([tried, np.zeros((1, self.space.dim))]))).max()
+        )
         sizes = (1e-3 + start) * 1.25 ** np.arange(math.ceil(math.log(1e12, 1.25)))
-        logs = np.asarray(log_density((sizes[:, None, None] * rays).reshape(-1, self.space.dim)), np.float64)
+        logs = np.asarray(
+            log_density((sizes[:, None, None] * rays).reshape(-1, self.space.dim)), np.float64
+        )
         logs = np.stack([logs.reshape(-1, 3)[:, :2].max(1), logs.reshape(-1, 3)[:, 2]], 1)
         peaks = np.maximum.accumulate(np.maximum(logs.max(1), peak))
         low = logs < peaks[:, None] - _NOTHING

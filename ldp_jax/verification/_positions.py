@@ -1,4 +1,7 @@
-"""Where reports lie in their law: distribution functions of many records at once, from the density alone."""
+"""Where reports lie in their law.
+
+Distribution functions of many records at once, from the density alone.
+"""
 
 import math
 from collections.abc import Callable
@@ -15,7 +18,15 @@ from ldp_jax.core.mechanism import HasCoordinates, HasTable
 from ldp_jax.core.quadrature import unit_rule
 from ldp_jax.core.spaces import NotApplicable, Reports
 from ldp_jax.core.types import Array, PRNGKey, Report, Scalar
-from ldp_jax.verification._programs import Exact, generator, in_blocks, logs_of, privatize_stacked, take, wide
+from ldp_jax.verification._programs import (
+    Exact,
+    generator,
+    in_blocks,
+    logs_of,
+    privatize_stacked,
+    take,
+    wide,
+)
 from ldp_jax.verification.exact import coordinate_laws, spaces
 
 _NODES, _WEIGHTS = unit_rule(8)
@@ -34,26 +45,40 @@ class Numbers(NamedTuple):
     x: np.ndarray
     y: Report
     beside: tuple[np.ndarray, np.ndarray] | None = None
-    """For the numbers of a vector: another coordinate of each, and the rank of the vector's sum in [0, 1)."""
+    """For the numbers of a vector: another coordinate of each, and the rank of the vector's sum in
+    [0, 1).
+    """
 
 
 def numbers(mechanism: Exact, key: PRNGKey, trials: int) -> list[Numbers]:
-    """Random records, and reports of them by ``privatize``; vectors are taken apart into coordinates."""
+    """Random records, and reports of them by ``privatize``.
+
+    Vectors are taken apart into coordinates.
+    """
     record_key, key = random.split(key)
     x = spaces(mechanism)[0].sample(generator(record_key), trials)
     apart = isinstance(mechanism, HasCoordinates)
     if not apart and isinstance(x, tuple):
-        raise NotApplicable(f"records must be numbers, categories or vectors, got {mechanism.domain()}")
+        raise NotApplicable(
+            f"records must be numbers, categories or vectors, got {mechanism.domain()}"
+        )
     if not apart and np.ndim(x) != 1:
-        raise NotApplicable(f"the coordinates of {type(mechanism).__name__} are not independent given the record")
+        raise NotApplicable(
+            f"the coordinates of {type(mechanism).__name__} are not independent given the record"
+        )
     y = privatize_stacked(key, mechanism, x)
     if not apart:
         return [Numbers(mechanism, x, y)]
     return [given for given, _, _ in by_law(mechanism, x, y)]
 
 
-def by_law(mechanism: HasCoordinates, x: np.ndarray, y: Report) -> list[tuple[Numbers, np.ndarray, np.ndarray]]:
-    """Records [n, dim] and their reports by the law of a coordinate; whose each is, and of which coordinate."""
+def by_law(
+    mechanism: HasCoordinates, x: np.ndarray, y: Report
+) -> list[tuple[Numbers, np.ndarray, np.ndarray]]:
+    """Records [n, dim] and their reports by the law of a coordinate.
+
+    Whose each is, and of which coordinate.
+    """
     indices, values = mechanism.codomain().entries(y)
     found = []
     rank = np.argsort(np.argsort(x.sum(1, dtype=np.float64), kind="stable"), kind="stable") / len(x)
@@ -61,7 +86,9 @@ def by_law(mechanism: HasCoordinates, x: np.ndarray, y: Report) -> list[tuple[Nu
         user, place = np.nonzero(np.isin(indices, at))
         coordinate = indices[user, place]
         mine = take(values, (user, place))
-        away = 1 + (user * 7919 + coordinate) % max(x.shape[1] - 1, 1)  # another one, and each pair in turn
+        away = 1 + (user * 7919 + coordinate) % max(
+            x.shape[1] - 1, 1
+        )  # another one, and each pair in turn
         beside = x[user, (coordinate + away) % x.shape[1]], rank[user]
         found.append((Numbers(law, x[user, coordinate], mine, beside), user, coordinate))
     return found
@@ -69,7 +96,8 @@ def by_law(mechanism: HasCoordinates, x: np.ndarray, y: Report) -> list[tuple[Nu
 
 def positions(given: Numbers, key: PRNGKey) -> tuple[np.ndarray, float]:
     """Where each report lies in its record's law, uniform in [0, 1), and the mass that float32 may misplace."""
-    # Atoms are spread over their mass, and other numbers over one float32 spacing to either side, by ``key``.
+    # Atoms are spread over their mass, and other numbers over one float32 spacing to either side,
+    # by ``key``.
     mechanism, x, y, _ = given
     spread = generator(key).random(len(x))
     if isinstance(mechanism, HasTable):
@@ -80,15 +108,26 @@ def positions(given: Numbers, key: PRNGKey) -> tuple[np.ndarray, float]:
         m = wide(mechanism)
         branch, value = y if isinstance(y, tuple) else (np.zeros(len(x), np.int32), y)
         scale = _tail_scale(m, ends)
-        rows = x.astype(np.float64), np.asarray(branch, np.int32), np.asarray(value, np.float64), spread
+        rows = (
+            x.astype(np.float64),
+            np.asarray(branch, np.int32),
+            np.asarray(value, np.float64),
+            spread,
+        )
         place, misplaced = in_blocks(lambda block: _positions(m, *block, scale, ends), rows, _ROWS)
     return place, float(np.max(misplaced))
 
 
-def _of_table(table: integer_tables.Table, x: np.ndarray, y: np.ndarray, spread: np.ndarray) -> np.ndarray:
+def _of_table(
+    table: integer_tables.Table, x: np.ndarray, y: np.ndarray, spread: np.ndarray
+) -> np.ndarray:
     row, part = integer_tables.split(np, x, table.inputs, table.encoding)
-    above, share = np.minimum(row + 1, table.inputs - 1), part / 2.0**23
-    below = np.pad(np.cumsum(table.masses.astype(np.float64), 1), ((0, 0), (1, 0))) / integer_tables.WORDS
+    above = np.minimum(row + 1, table.inputs - 1)
+    share = part / 2.0**23
+    below = (
+        np.pad(np.cumsum(table.masses.astype(np.float64), 1), ((0, 0), (1, 0)))
+        / integer_tables.WORDS
+    )
     at = np.clip(y, 0, table.outputs - 1)
     mix = lambda place: (1 - share) * below[row, place] + share * below[above, place]
     return mix(at) + spread * (mix(at + 1) - mix(at))
@@ -98,7 +137,9 @@ def _ends(codomain: Reports) -> Ends:
     if not codomain.branches:
         raise NotApplicable("reports must be one number each")
     infinite = lambda part: (math.isinf(float(part.lower)), math.isinf(float(part.upper)))
-    return tuple(infinite(part) if part.atoms is None else (False, False) for part in codomain.branches)
+    return tuple(
+        infinite(part) if part.atoms is None else (False, False) for part in codomain.branches
+    )
 
 
 def _log(mechanism: Exact, branch: int, value: Array, x: Array) -> Array:
@@ -113,7 +154,9 @@ def _tail_scale(mechanism: Exact, ends: Ends) -> float:
     scale = 1.0
     for branch, infinite in enumerate(ends):
         if any(infinite):
-            at = lambda v, branch=branch: (np.array([branch]), np.array([v])) if len(ends) > 1 else np.array([v])
+            at = lambda v, branch=branch: (
+                (np.array([branch]), np.array([v])) if len(ends) > 1 else np.array([v])
+            )
             log = lambda v, at=at: float(logs_of(mechanism, at(v), np.float64(0.0))[0])
             while log(scale) > log(0.0) - 1:
                 scale *= 2
@@ -124,11 +167,20 @@ def _tail_scale(mechanism: Exact, ends: Ends) -> float:
 
 @partial(jax.jit, static_argnames="ends")
 def _positions(
-    mechanism: Exact, x: Array, branch: Array, value: Array, spread: Array, scale: Scalar, ends: Ends
+    mechanism: Exact,
+    x: Array,
+    branch: Array,
+    value: Array,
+    spread: Array,
+    scale: Scalar,
+    ends: Ends,
 ) -> tuple[Array, Array]:
     def one(row: tuple[Array, Array, Array, Array]) -> tuple[Scalar, Scalar]:
         x, branch, value, spread = row
-        parts, before, found, off = mechanism.codomain().branches, 0.0, 0.0, 0.0
+        parts = mechanism.codomain().branches
+        before = 0.0
+        found = 0.0
+        off = 0.0
         for number, (part, infinite) in enumerate(zip(parts, ends, strict=True)):
             log = partial(_log, mechanism, number, x=x)
             if part.atoms is not None:
@@ -138,7 +190,8 @@ def _positions(
                     jnp.where(values < value, mass, 0.0).sum()
                     + spread * jnp.where(values == value, mass, 0.0).sum()
                 )
-                total, misplaced = mass.sum(), 0.0
+                total = mass.sum()
+                misplaced = 0.0
             else:
                 here, total, misplaced = _interval(part, infinite, log, value, x, spread, scale)
             found = jnp.where(branch == number, before + here, found)
@@ -165,12 +218,17 @@ def _interval(
     step = 2.0**-23 * jnp.maximum(jnp.abs(y), jnp.abs(inside).max())
     y = jnp.clip(y + (2 * spread - 1) * step, lower, upper)
     at = jnp.concatenate(
-        [inside if infinite[0] else jnp.append(lower, inside), *([] if infinite[1] else [upper[None]])]
+        [
+            inside if infinite[0] else jnp.append(lower, inside),
+            *([] if infinite[1] else [upper[None]]),
+        ]
     )
     cut = jnp.clip(y, at[:-1], at[1:])
     nodes = at[:-1, None] + (cut - at[:-1])[:, None] * _NODES
     whole = at[:-1, None] + (at[1:] - at[:-1])[:, None] * _NODES
-    piece = lambda points, width: (jnp.exp(log(points.ravel()).reshape(points.shape)) @ _WEIGHTS * width).sum()
+    piece = lambda points, width: (
+        jnp.exp(log(points.ravel()).reshape(points.shape)) @ _WEIGHTS * width
+    ).sum()
     found, total = piece(nodes, cut - at[:-1]), piece(whole, at[1:] - at[:-1])
     s = _TAIL_NODES
     away, weight = scale * s / (1 - s), _TAIL_WEIGHTS * scale / (1 - s) ** 2

@@ -1,4 +1,7 @@
-"""The compiled programs that all rungs share: rows of any number are asked in blocks of one shape."""
+"""The compiled programs that all rungs share.
+
+Rows of any number are asked in blocks of one shape.
+"""
 
 import functools
 from collections.abc import Callable
@@ -29,7 +32,7 @@ class Exact(Randomizer, HasDensity, Protocol):
     """A mechanism with a density."""
 
 
-# --- Rows ------------------------------------------------------------------------------------------------------
+# --- Rows -----------------------------------------------------------------------------------------
 
 
 def count_of(stacked: Values) -> int:
@@ -75,7 +78,9 @@ def in_blocks(ask: Callable[[T], Any], rows: T, size: int = SIZE) -> Any:
 def wide(tree: T) -> T:
     """Parameters, records or reports in float64, with x64 enabled; whole numbers stay."""
     leaves = jax.tree.map(np.asarray, tree)
-    return jax.tree.map(lambda leaf: leaf.astype(np.float64) if leaf.dtype.kind == "f" else leaf, leaves)
+    return jax.tree.map(
+        lambda leaf: leaf.astype(np.float64) if leaf.dtype.kind == "f" else leaf, leaves
+    )
 
 
 def generator(key: PRNGKey) -> np.random.Generator:
@@ -83,7 +88,7 @@ def generator(key: PRNGKey) -> np.random.Generator:
     return np.random.default_rng(np.asarray(jax.random.key_data(key)))
 
 
-# --- Mechanisms ------------------------------------------------------------------------------------------------
+# --- Mechanisms -----------------------------------------------------------------------------------
 
 
 class View(NamedTuple):
@@ -109,7 +114,10 @@ class View(NamedTuple):
 
 
 def _apart(mechanism: Any, own: tuple[AnyArray, ...], n: int) -> tuple[Any, tuple[AnyArray, ...]]:
-    """A mechanism without its user, and whose each of n rows is; user 0's where lists are nobody's."""
+    """A mechanism without its user, and whose each of n rows is.
+
+    User 0's where lists are nobody's.
+    """
     if isinstance(mechanism, View):
         return mechanism.mechanism, (np.full(n, mechanism.own, np.int32),)
     if not own and hasattr(mechanism, "domain") and getattr(mechanism.domain(), "users", 0):
@@ -126,7 +134,10 @@ _reports = jax.jit(_report_rows)
 
 @jax.jit
 def _logs(mechanism: HasDensity, y: Report, *record: Values) -> Array:
-    """log p of groups of reports [rows, GROUP], a record each: its part of a density is computed once a group."""
+    """log p of groups of reports [rows, GROUP], a record each.
+
+    Its part of a density is computed once a group.
+    """
     return jax.vmap(jax.vmap(mechanism.log_density, (0, *(None for _ in record))))(y, *record)
 
 
@@ -151,17 +162,25 @@ def privatize_stacked(key: PRNGKey, mechanism: Randomizer[R, Y], x: R) -> Y:
 
 
 def report_each(words: AnyArray, mechanism: Randomizer[R, Y], x: R, *own: AnyArray) -> Y:
-    """The report of each of stacked records, of a user each, by a key each; keys as the words that they hold."""
+    """The report of each of stacked records, of a user each, by a key each.
+
+    Keys as the words that they hold.
+    """
     # Of one record too: a sampler, the largest of all programs, is compiled once.
     mechanism, own = _apart(mechanism, own, len(words))
     return in_blocks(lambda rows: _reports(rows[0], mechanism, *rows[1:]), (words, x, *own))
 
 
 def report_each_retraced(words: AnyArray, mechanism: Randomizer[R, Y], x: R) -> Y | None:
-    """The same after the mechanism's code was traced once more; None where that gives the same program."""
+    """The same after the mechanism's code was traced once more.
+
+    None where that gives the same program.
+    """
     fresh = jax.jit(functools.wraps(_report_rows)(lambda *args: _report_rows(*args)))
     first = block_of((words, x))
-    texts = [program.lower(first[0], mechanism, first[1]).as_text() for program in (_reports, fresh)]
+    texts = [
+        program.lower(first[0], mechanism, first[1]).as_text() for program in (_reports, fresh)
+    ]
     if texts[0] == texts[1]:
         return None
     return in_blocks(lambda rows: fresh(rows[0], mechanism, rows[1]), (words, x))
@@ -177,7 +196,8 @@ def logs_each(mechanism: HasDensity, y: Report, x: Values, *own: AnyArray) -> np
 
 def log_grid(mechanism: HasDensity, y: Report, x: Values) -> np.ndarray:
     """log p [records, reports] of stacked reports about each of stacked records."""
-    (reports, records), (mechanism, own) = (count_of(y), count_of(x)), _apart(mechanism, (), count_of(x))
+    reports, records = (count_of(y), count_of(x))
+    mechanism, own = _apart(mechanism, (), count_of(x))
     count = max(1, -(-reports // GROUP))
     groups = jax.tree.map(lambda leaf: np.resize(leaf, (count, GROUP, *np.shape(leaf)[1:])), y)
     ask = lambda at: _logs(mechanism, take(groups, at[1]), *take((x, *own), at[0]))
@@ -195,7 +215,9 @@ def lost(mine: np.ndarray, others: np.ndarray) -> np.ndarray:
         return np.where(np.isneginf(mine) & np.isneginf(others), 0.0, mine - others)
 
 
-def losses_of(mechanism: HasDensity, y: Report, x: Values, other: Values, *own: AnyArray) -> np.ndarray:
+def losses_of(
+    mechanism: HasDensity, y: Report, x: Values, other: Values, *own: AnyArray
+) -> np.ndarray:
     """log p(y | x) - log p(y | other) of stacked triples."""
     return lost(*(logs_each(mechanism, y, record, *own) for record in (x, other)))
 

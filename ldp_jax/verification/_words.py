@@ -1,4 +1,7 @@
-"""A sampler as a function of the random words that it draws: its program, with other words in their place."""
+"""A sampler as a function of the random words that it draws.
+
+Its program, with other words in their place.
+"""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -15,7 +18,16 @@ from ldp_jax.core.spaces import NotApplicable
 from ldp_jax.core.types import AnyArray, Array, PRNGKey, Report, Values
 from ldp_jax.verification._programs import in_blocks
 
-_CALLS = ("jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "remat", "checkpoint")
+_CALLS = (
+    "jit",
+    "pjit",
+    "closed_call",
+    "core_call",
+    "custom_jvp_call",
+    "custom_vjp_call",
+    "remat",
+    "checkpoint",
+)
 
 
 class Draw(NamedTuple):
@@ -59,7 +71,10 @@ def _program(mechanism: Randomizer, x: Values) -> tuple[core.ClosedJaxpr, list[A
 
 
 def calls_host(mechanism: Randomizer, x: Values) -> bool:
-    """Whether the program of ``privatize`` calls the host on its way: what it shows there is no report."""
+    """Whether the program of ``privatize`` calls the host on its way.
+
+    What it shows there is no report.
+    """
     return re.search("(callback|debug_print)\\[", str(_program(mechanism, x)[0])) is not None
 
 
@@ -82,7 +97,9 @@ def _draws(jaxpr: core.Jaxpr) -> list[Draw]:
             assert isinstance(drawn, jax.core.ShapedArray)
             found.append(Draw(tuple(drawn.shape), int(equation.params["bit_width"])))
         elif "random_bits" in str(equation):
-            raise NotApplicable(f"the sampler draws inside a {equation.primitive.name}: its words are not fixed")
+            raise NotApplicable(
+                f"the sampler draws inside a {equation.primitive.name}: its words are not fixed"
+            )
     return found
 
 

@@ -1,4 +1,7 @@
-"""The probabilities that a sampler really gives, in whole numbers: by bisection of the words that it draws."""
+"""The probabilities that a sampler really gives, in whole numbers.
+
+By bisection of the words that it draws.
+"""
 
 import itertools
 import math
@@ -14,7 +17,14 @@ import numpy as np
 from ldp_jax.core import integer_tables
 from ldp_jax.core.flags import standard_flags
 from ldp_jax.core.float64 import float64_on_cpu
-from ldp_jax.core.mechanism import HasCoordinates, HasInverse, HasTable, HasWordRuns, HasWords, Randomizer
+from ldp_jax.core.mechanism import (
+    HasCoordinates,
+    HasInverse,
+    HasTable,
+    HasWordRuns,
+    HasWords,
+    Randomizer,
+)
 from ldp_jax.core.spaces import NotApplicable, Reports, SparseReport
 from ldp_jax.core.types import Array, PRNGKey, Record, Report
 from ldp_jax.verification import _words
@@ -22,7 +32,9 @@ from ldp_jax.verification._programs import Exact, log_grid, repeated, take
 from ldp_jax.verification.exact import adjacency, check_numbers, coordinate_laws, spaces
 
 ROUNDING = 1e-5
-"""The loss that float32 arithmetic of a probability may add, in nats. A side that is lost costs far more."""
+"""The loss that float32 arithmetic of a probability may add, in nats. A side that is lost costs far
+more.
+"""
 
 _RANDOM = 1 << 14  # words that check that nothing lies between two thresholds
 _CELLS = 4096
@@ -36,7 +48,8 @@ class ArithmeticLoss(NamedTuple):
     r"""The loss of a sampler's arithmetic.
 
     Attributes:
-      epsilon: the largest log ratio of drawn probabilities, rounded up; ``inf`` where a side is lost.
+      epsilon: the largest log ratio of drawn probabilities, rounded up; ``inf`` where a side is
+        lost.
       x: the record of the larger probability; ``x_other`` that of the smaller one.
       y: the report, as a place in the codomain.
       off: the largest \|log\| of a drawn probability over the claimed one.
@@ -59,12 +72,14 @@ class ArithmeticLoss(NamedTuple):
 def arithmetic(mechanism: Exact | HasCoordinates) -> ArithmeticLoss:
     """The privacy loss of the probabilities that ``privatize`` draws, in whole numbers of its random words.
 
-    A finite report is a step function of its words. Steps are found by bisection from probes at both ends, at
-    powers of two, on a grid and at the claimed masses; 16 384 random words look for others. Pairs (branch, value)
-    are asked for their finite parts, vectors for the laws of their coordinates. Of tables the words must give both
-    ends of the domain their very masses, also within a vector; runs of words are asked at both ends
-    (:class:`~ldp_jax.core.mechanism.HasWordRuns`). ``NotApplicable`` for vectors that are drawn together, reports
-    of a continuum, no step function of the words, or a sampler that does not follow its table.
+    A finite report is a step function of its words. Steps are found by bisection from probes at
+    both ends, at powers of two, on a grid and at the claimed masses; 16 384 random words look for
+    others. Pairs (branch, value) are asked for their finite parts, vectors for the laws of their
+    coordinates. Of tables the words must give both ends of the domain their very masses, also
+    within a vector; runs of words are asked at both ends
+    (:class:`~ldp_jax.core.mechanism.HasWordRuns`). ``NotApplicable`` for vectors that are drawn
+    together, reports of a continuum, no step function of the words, or a sampler that does not
+    follow its table.
 
     >>> from ldp_jax.features import Duchi
     >>> found = arithmetic(Duchi(1.0))
@@ -92,14 +107,19 @@ def arithmetic(mechanism: Exact | HasCoordinates) -> ArithmeticLoss:
 
 def _claimed(mechanism: Exact, records: np.ndarray) -> np.ndarray:
     """Masses of the density [records, outcomes]; NaN of a continuum."""
-    codomain, columns = mechanism.codomain(), []
+    codomain = mechanism.codomain()
+    columns = []
     with float64_on_cpu():
         for branch, part in enumerate(codomain.branches):
             if part.atoms is None:
                 columns.append(np.full((len(records), 1), np.nan))
                 continue
             values = np.asarray(part.atoms, np.float64)
-            y = values if codomain.branches == (codomain,) else (np.full(len(values), branch), values)
+            y = (
+                values
+                if codomain.branches == (codomain,)
+                else (np.full(len(values), branch), values)
+            )
             columns.append(np.exp(log_grid(mechanism, y, records.astype(np.float64))))
     return np.concatenate(columns, 1)
 
@@ -113,13 +133,20 @@ def _compared(
 ) -> ArithmeticLoss:
     """The largest ratio of masses over pairs of records, and the largest distance to the claimed logarithms."""
     asked = itertools.product(sorted(set().union(*laws)), pairs)
-    ratios = ((_ratio(laws[high].get(y), laws[low].get(y)), high, low, y) for y, (high, low) in asked)
+    ratios = (
+        (_ratio(laws[high].get(y), laws[low].get(y)), high, low, y) for y, (high, low) in asked
+    )
     ratio, high, low, y = max(ratios, key=operator.itemgetter(0))
     off = 0.0
     for law, claimed in zip(laws, logs, strict=True):
         for place, log in claimed.items():
             mass = law.get(place)
-            off = max(off, abs(math.log(mass.numerator) - math.log(mass.denominator) - log) if mass else math.inf)
+            off = max(
+                off,
+                abs(math.log(mass.numerator) - math.log(mass.denominator) - log)
+                if mass
+                else math.inf,
+            )
     loss = integer_tables.log_up(ratio) if isinstance(ratio, Fraction) else math.inf
     return ArithmeticLoss(loss, records[high], records[low], y, off, cells)
 
@@ -133,10 +160,13 @@ def _ratio(mass: Fraction | None, other: Fraction | None) -> Fraction | float:
 
 def _of_table(m: Any, sampler: Any) -> ArithmeticLoss:
     """The table's loss, where a sampler gives each report at both ends of the domain its mass in the table."""
-    table, records = m.table(), np.array(m.domain().extremes(), np.float32)
+    table = m.table()
+    records = np.array(m.domain().extremes(), np.float32)
     found, cells = _Steps(sampler, records, _claimed(m, records), words=1).masses()
     if found != [_row(table, float(record)) for record in records]:
-        raise NotApplicable(f"{type(sampler).__name__} draws other probabilities than its table has")
+        raise NotApplicable(
+            f"{type(sampler).__name__} draws other probabilities than its table has"
+        )
     return ArithmeticLoss(table.epsilon, None, None, None, 0.0, cells)
 
 
@@ -159,10 +189,12 @@ class _Sent(NamedTuple):
 
 def _of_coordinates(mechanism: HasCoordinates) -> ArithmeticLoss:
     """Coordinates that are sent and lose most, added up."""
-    laws, sent = coordinate_laws(mechanism), mechanism.codomain().sent
+    laws = coordinate_laws(mechanism)
+    sent = mechanism.codomain().sent
     if len(laws) > 1 and sent < mechanism.codomain().dim:
         raise NotApplicable("coordinates that are sampled must have one law")
-    asked, each = np.linspace(0, len(laws) - 1, min(len(laws), _LAWS)).astype(int), []
+    asked = np.linspace(0, len(laws) - 1, min(len(laws), _LAWS)).astype(int)
+    each = []
     for number, (law, at) in enumerate(laws):
         if not isinstance(law, HasTable):
             each.append(arithmetic(law))
@@ -192,7 +224,13 @@ def _of_runs(m: HasWordRuns) -> ArithmeticLoss:
         for y, share in zip(first.tolist(), runs.share, strict=True):
             law[y] = law.get(y, Fraction(0)) + share
     logs = [
-        dict(zip(law, _log_likelihood(m, np.array(list(law), np.float32), record).tolist(), strict=True))
+        dict(
+            zip(
+                law,
+                _log_likelihood(m, np.array(list(law), np.float32), record).tolist(),
+                strict=True,
+            )
+        )
         for record, law in zip(records, laws, strict=True)
     ]
     pairs = [tuple(map(records.index, pair)) for one in runs.pairs for pair in (one, one[::-1])]
@@ -201,11 +239,14 @@ def _of_runs(m: HasWordRuns) -> ArithmeticLoss:
 
 def check_runs(m: Any) -> None:
     """``NotApplicable`` where ``privatize`` of one record sends other numbers than ``from_words`` of its words."""
-    runs, x = m.word_runs(), take(m.domain().grid(1), 0)
+    runs = m.word_runs()
+    x = take(m.domain().grid(1), 0)
     draw, *more = _words.draws_of(m, x)
     if more or draw.shape[:1] != runs.first.shape[:1]:
         raise NotApplicable("privatize must draw the words of its runs, and no others")
-    words = [np.broadcast_to(w.T[..., None], (w.shape[1], *draw.shape)) for w in (runs.first, runs.last)]
+    words = [
+        np.broadcast_to(w.T[..., None], (w.shape[1], *draw.shape)) for w in (runs.first, runs.last)
+    ]
     asked = repeated(x, runs.first.shape[1])
     sent = [m.codomain().numbers(_words.report_words(m, asked, [one])) for one in words]
     wanted = [
@@ -226,7 +267,7 @@ def _log_likelihood(m: HasWordRuns, y: Array, record: Record) -> Array:
     return m.log_likelihood(y, record)
 
 
-# --- What float32 gives away -----------------------------------------------------------------------------------
+# --- What float32 gives away ----------------------------------------------------------------------
 
 
 class FloatAudit(NamedTuple):
@@ -235,7 +276,8 @@ class FloatAudit(NamedTuple):
     Attributes:
       impossible: the mass, under the first record, of reports that the second cannot give.
       impossible_other: the mass, under the second, of reports that the first cannot give.
-      largest_loss: the largest absolute log ratio of masses of reports that both give; ``nan`` for none.
+      largest_loss: the largest absolute log ratio of masses of reports that both give; ``nan`` for
+        none.
       reports: how many different reports the first record can give.
     """
 
@@ -249,8 +291,9 @@ class FloatAudit(NamedTuple):
 def float_audit(mechanism: Exact, x: float, x_other: float) -> FloatAudit:
     """Push all 2^23 float32 uniforms, of which ``privatize`` draws one, through a sampler, for two records.
 
-    Tables are read over all 2^32 words; few reports of a 64-bit word are counted over all 2^64, by bisection.
-    ``ValueError`` for a mechanism without ``from_uniform``, ``from_word64`` or ``table``, and a stack.
+    Tables are read over all 2^32 words; few reports of a 64-bit word are counted over all 2^64, by
+    bisection. ``ValueError`` for a mechanism without ``from_uniform``, ``from_word64`` or
+    ``table``, and a stack.
 
     >>> from ldp_jax.features import GridSquareWave
     >>> float_audit(GridSquareWave(1.0), -1.0, 1.0).impossible
@@ -267,7 +310,8 @@ def float_audit(mechanism: Exact, x: float, x_other: float) -> FloatAudit:
     total = 2**23
     u = (np.arange(total, dtype=np.float32) + np.float32(0.5)) / np.float32(total)
     (ours, mine), (theirs, others) = (
-        np.unique(np.asarray(_from_uniform(mechanism, u, record)), return_counts=True) for record in records
+        np.unique(np.asarray(_from_uniform(mechanism, u, record)), return_counts=True)
+        for record in records
     )
     shared, at, at_other = np.intersect1d(ours, theirs, assume_unique=True, return_indices=True)
     losses = np.abs(np.log(mine[at]) - np.log(others[at_other]))
@@ -294,16 +338,23 @@ def _audit(mine: _Masses, others: _Masses) -> FloatAudit:
 def _row(table: integer_tables.Table, x: float) -> _Masses:
     """A record's masses over 2^55: two neighbouring rows, mixed as the rounding mixes them."""
     row, part = (int(one) for one in integer_tables.split(np, x, table.inputs, table.encoding))
-    whole, above = 2**23, min(row + 1, table.inputs - 1)
-    mixed = ((whole - part) * int(a) + part * int(b) for a, b in zip(*table.masses[[row, above]], strict=True))
+    whole = 2**23
+    above = min(row + 1, table.inputs - 1)
+    mixed = (
+        (whole - part) * int(a) + part * int(b)
+        for a, b in zip(*table.masses[[row, above]], strict=True)
+    )
     return {y: Fraction(mass, whole * integer_tables.WORDS) for y, mass in enumerate(mixed)}
 
 
-# --- Steps of the words ----------------------------------------------------------------------------------------
+# --- Steps of the words ---------------------------------------------------------------------------
 
 
 class _Line(NamedTuple):
-    """Words of a record along one axis, the draw that changes; the others, a whole number a draw, stay."""
+    """Words of a record along one axis, the draw that changes.
+
+    The others, a whole number a draw, stay.
+    """
 
     row: int
     axis: int
@@ -317,16 +368,26 @@ class _Line(NamedTuple):
 class _Steps:
     """Reports, as whole numbers, of some records under words of the verifier's choice."""
 
-    def __init__(self, mechanism: Exact, records: np.ndarray, claimed: np.ndarray, words: int = 2) -> None:
-        """Trace the sampler once, for all records; the masses that are claimed say where steps may be.
+    def __init__(
+        self, mechanism: Exact, records: np.ndarray, claimed: np.ndarray, words: int = 2
+    ) -> None:
+        """Trace the sampler once, for all records.
 
-        A draw of many words is several numbers of so many ``words``, as a coin and a value from one key are of two.
-        A number of one word is taken for a table's, whose steps depend on no other.
+        The masses that are claimed say where steps may be.
+
+        A draw of many words is several numbers of so many ``words``, as a coin and a value from one
+        key are of two. A number of one word is taken for a table's, whose steps depend on no other.
         """
         rows = np.nan_to_num(claimed)
-        self.likely = {Fraction(c) for row in (*rows, *rows[:, ::-1]) for c in (np.cumsum(row) - row / 2).tolist()}
+        self.likely = {
+            Fraction(c)
+            for row in (*rows, *rows[:, ::-1])
+            for c in (np.cumsum(row) - row / 2).tolist()
+        }
         self.draws = _words.draws_of(mechanism, records[0])
-        self.mechanism, self.records, self.outcome = mechanism, records, _outcomes(mechanism)
+        self.mechanism = mechanism
+        self.records = records
+        self.outcome = _outcomes(mechanism)
         self.axes = [
             (place, min(words, math.prod(draw.shape) - first) * draw.bits)
             for place, draw in enumerate(self.draws)
@@ -343,8 +404,13 @@ class _Steps:
             parts = []
             for column, (of, bits) in zip(numbers.T, self.axes, strict=True):
                 if of == place:
-                    parts += [column >> np.uint64(shift) for shift in range(bits - draw.bits, -1, -draw.bits)]
-            words.append(np.stack(parts, 1).astype(f"uint{draw.bits}").reshape(len(rows), *draw.shape))
+                    parts += [
+                        column >> np.uint64(shift)
+                        for shift in range(bits - draw.bits, -1, -draw.bits)
+                    ]
+            words.append(
+                np.stack(parts, 1).astype(f"uint{draw.bits}").reshape(len(rows), *draw.shape)
+            )
         return self.outcome(_words.report_words(self.mechanism, self.records[rows], words))
 
     def ask(self, points: list[tuple[int, tuple[int, ...]]]) -> np.ndarray:
@@ -357,7 +423,8 @@ class _Steps:
 
     def cuts(self) -> list[list[set[int]]]:
         """Where the report steps: a set of whole numbers for each record and draw."""
-        axes, every = self._moving() if self.alone else range(len(self.bits)), range(len(self.bits))
+        axes = self._moving() if self.alone else range(len(self.bits))
+        every = range(len(self.bits))
         others = [
             tuple(0 for _ in every),
             tuple((1 << b) - 1 for b in self.bits),
@@ -367,16 +434,24 @@ class _Steps:
         alone = self.alone or len(self.bits) == 1
         others = others[:1] if alone else [*others, *(self.anywhere() for _ in range(3))]
         found: list[list[set[int]]] = [[set() for _ in every] for _ in self.records]
-        lines = [_Line(row, axis, o) for row in range(len(self.records)) for axis in axes for o in others]
+        lines = [
+            _Line(row, axis, o) for row in range(len(self.records)) for axis in axes for o in others
+        ]
         near = sorted({f for share in self.likely for f in (share, 1 - share) if 0 <= f < 1})
-        probes = [sorted({*_probes(bits), *(int(f * (1 << bits)) for f in near)}) for bits in self.bits]
+        probes = [
+            sorted({*_probes(bits), *(int(f * (1 << bits)) for f in near)}) for bits in self.bits
+        ]
         points = [(line, number) for line in lines for number in probes[line.axis]]
         seen = self.ask([line.at(number) for line, number in points])
-        step = [i for i in np.flatnonzero(np.diff(seen)).tolist() if points[i][0] is points[i + 1][0]]
+        step = [
+            i for i in np.flatnonzero(np.diff(seen)).tolist() if points[i][0] is points[i + 1][0]
+        ]
         ends = [[points[i][1], points[i + 1][1]] for i in step]
         while any(high - low > 1 for low, high in ends):
             middle = [(low + high) // 2 for low, high in ends]
-            now = self.ask([points[i][0].at(number) for i, number in zip(step, middle, strict=True)])
+            now = self.ask(
+                [points[i][0].at(number) for i, number in zip(step, middle, strict=True)]
+            )
             for i, pair, number, value in zip(step, ends, middle, now, strict=True):
                 pair[0 if value == seen[i] else 1] = number
         for i, (_, high) in zip(step, ends, strict=True):
@@ -384,33 +459,48 @@ class _Steps:
         return found
 
     def _moving(self) -> list[int]:
-        """The axes along which a report changes between the claimed steps: those of one word that a table reads."""
+        """The axes along which a report changes between the claimed steps.
+
+        Those of one word that a table reads.
+        """
         shares = sorted(self.likely)
         few = [shares[at] for at in np.linspace(0, len(shares) - 1, _FEW).astype(int)]
         axes = np.arange(len(self.bits))
         numbers = np.zeros((len(axes), _FEW, len(axes)), np.uint64)
         numbers[axes, :, axes] = [[int(share * (1 << bits)) for share in few] for bits in self.bits]
-        numbers, moves = numbers.reshape(-1, len(axes)), np.zeros(len(axes), bool)
+        numbers = numbers.reshape(-1, len(axes))
+        moves = np.zeros(len(axes), bool)
         for row in range(len(self.records)):
             seen = self.report(np.full(len(numbers), row), numbers).reshape(-1, _FEW)
             moves |= (seen != seen[:, :1]).any(1)
         return np.flatnonzero(moves).tolist() or axes.tolist()
 
     def masses(self) -> tuple[list[_Masses], int]:
-        """The exact mass of each outcome under each record; and how many sets of words were told apart."""
-        found, count = [], 0
+        """The exact mass of each outcome under each record.
+
+        And how many sets of words were told apart.
+        """
+        found = []
+        count = 0
         for row, cuts in enumerate(self.cuts()):
             starts = [[0, *sorted(places)] for places in cuts]
             if math.prod(map(len, starts)) > _CELLS:
-                raise NotApplicable(f"more than {_CELLS} sets of words report differently: no step function")
+                raise NotApplicable(
+                    f"more than {_CELLS} sets of words report differently: no step function"
+                )
             ends = [[*start[1:], 1 << bits] for start, bits in zip(starts, self.bits, strict=True)]
-            sizes = [[b - a for a, b in zip(*pair, strict=True)] for pair in zip(starts, ends, strict=True)]
+            sizes = [
+                [b - a for a, b in zip(*pair, strict=True)]
+                for pair in zip(starts, ends, strict=True)
+            ]
             outcomes = self.ask([(row, cell) for cell in itertools.product(*starts)])
             masses: dict[int, int] = {}
             for value, parts in zip(outcomes.tolist(), itertools.product(*sizes), strict=True):
                 masses[value] = masses.get(value, 0) + math.prod(parts)
             self._check(row, starts, outcomes)
-            found.append({value: Fraction(mass, 1 << sum(self.bits)) for value, mass in masses.items()})
+            found.append(
+                {value: Fraction(mass, 1 << sum(self.bits)) for value, mass in masses.items()}
+            )
             count += len(outcomes)
         return found, count
 
@@ -435,11 +525,16 @@ class _Steps:
         for column, start in zip(columns, starts, strict=True):
             cell = cell * len(start) + column
         if (self.report(np.full(len(cell), row), numbers) != outcomes[cell]).any():
-            raise NotApplicable("the report is no step function of its words: a set of them reports otherwise")
+            raise NotApplicable(
+                "the report is no step function of its words: a set of them reports otherwise"
+            )
 
 
 def _outcomes(mechanism: Randomizer) -> Callable[[Report], np.ndarray]:
-    """A report as a whole number: its place among the atoms of all branches, a continuum being one of them."""
+    """A report as a whole number.
+
+    Its place among the atoms of all branches, a continuum being one of them.
+    """
     parts = mechanism.codomain().branches
     starts = np.cumsum([0, *(1 if part.atoms is None else len(part.atoms) for part in parts)])
 
@@ -447,7 +542,11 @@ def _outcomes(mechanism: Randomizer) -> Callable[[Report], np.ndarray]:
         branch, value = y if isinstance(y, tuple) else (np.zeros(len(y), np.int32), y)
         found = np.full(len(value), -1)
         for b, part in enumerate(parts):
-            place = 0 if part.atoms is None else np.searchsorted(np.asarray(part.atoms, np.float32), value)
+            place = (
+                0
+                if part.atoms is None
+                else np.searchsorted(np.asarray(part.atoms, np.float32), value)
+            )
             found = np.where(branch == b, starts[b] + place, found)
         return found
 

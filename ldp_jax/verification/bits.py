@@ -23,7 +23,9 @@ LAST = 8
 """How many of the last bits of a number are asked, alone and in parity with the one above."""
 
 ROUNDING = 1.0
-"""The loss in one bit that float32 rounding may cause, in nats: small differences of numbers end in zeros."""
+"""The loss in one bit that float32 rounding may cause, in nats: small differences of numbers end in
+zeros.
+"""
 
 _NUMBERS = 32  # numbers of a report that are asked
 _COORDINATES = 128  # of a record, that their bits are asked about
@@ -37,10 +39,11 @@ def record_in_bits(
 ) -> Fit:
     """Whether a bit of a report's floating numbers tells one half of the records from the other.
 
-    Each of the last eight bits of each number, and its parity with the next, is counted by the half of the records:
-    of each coordinate, the sum, the length and a parity; of lists by each bit and the parity of the degree. At most
-    32 numbers of a report and 128 coordinates of a record are asked, chosen at random. The lower bound of the loss
-    may be the claim and :data:`ROUNDING`. ``NotApplicable`` for finite reports, which have no bits to spare.
+    Each of the last eight bits of each number, and its parity with the next, is counted by the half
+    of the records: of each coordinate, the sum, the length and a parity; of lists by each bit and
+    the parity of the degree. At most 32 numbers of a report and 128 coordinates of a record are
+    asked, chosen at random. The lower bound of the loss may be the claim and :data:`ROUNDING`.
+    ``NotApplicable`` for finite reports, which have no bits to spare.
 
     >>> from ldp_jax.features import Laplace
     >>> record_in_bits(Laplace(1.0), jax.random.key(0)).fits
@@ -50,7 +53,9 @@ def record_in_bits(
     validate.threefry(key)
     domain, codomain = spaces(mechanism)
     if not has_reals(codomain):
-        raise NotApplicable(f"the reports of {type(mechanism).__name__} are finite: they have no bits to spare")
+        raise NotApplicable(
+            f"the reports of {type(mechanism).__name__} are finite: they have no bits to spare"
+        )
     record_key, draw_key = random.split(key)
     rng = generator(record_key)
     x, upper, asked = _records(domain, rng, trials)
@@ -60,7 +65,9 @@ def record_in_bits(
     ones = np.zeros((2 * (2 * LAST - 1) * numbers.shape[1], 2, upper.shape[1]))
     for start in range(0, len(upper), _CHUNK):
         rows = slice(start, start + _CHUNK)
-        groups = np.stack([~upper[rows] & asked[rows], upper[rows] & asked[rows]], 1).astype(np.float32)
+        groups = np.stack([~upper[rows] & asked[rows], upper[rows] & asked[rows]], 1).astype(
+            np.float32
+        )
         ones += np.tensordot(_events(numbers[rows], sent[rows]), groups, (0, 0))
     sizes = np.stack([(~upper & asked).sum(0), (upper & asked).sum(0)])
     worst = _largest_loss(ones, sizes, significance)
@@ -76,8 +83,13 @@ def asked_of(mechanism: Randomizer) -> str:
         report = codomain.dim
     else:
         shape = jax.eval_shape(mechanism.privatize, jax.random.key(0), domain.typical())
-        report = sum(leaf.size for leaf in jax.tree.leaves(shape) if jnp.issubdtype(leaf.dtype, jnp.floating))
-    parts = (("reported numbers", _NUMBERS, report), ("coordinates", _COORDINATES, domain.users or record))
+        report = sum(
+            leaf.size for leaf in jax.tree.leaves(shape) if jnp.issubdtype(leaf.dtype, jnp.floating)
+        )
+    parts = (
+        ("reported numbers", _NUMBERS, report),
+        ("coordinates", _COORDINATES, domain.users or record),
+    )
     said = [f"{most} of {count} {name}" for name, most, count in parts if count > most]
     return f"asked of {' and '.join(said)}, chosen at random" if said else ""
 
@@ -87,34 +99,52 @@ def has_reals(codomain: Reports) -> bool:
     return codomain.continuous or getattr(codomain, "inner", codomain).continuous
 
 
-def _records(domain: Records, rng: np.random.Generator, trials: int) -> tuple[Report, np.ndarray, np.ndarray]:
-    """Stacked records, their side of each statistic, and whether it is asked of them: bool [n, s] both."""
+def _records(
+    domain: Records, rng: np.random.Generator, trials: int
+) -> tuple[Report, np.ndarray, np.ndarray]:
+    """Stacked records, their side of each statistic, and whether it is asked of them.
+
+    Bool [n, s] both.
+    """
     if domain.all_adjacent:
         x = domain.sample(rng, trials)
     else:
         pair = domain.neighbours(rng, trials // 2)
-        x = jax.tree.map(lambda *leaves: np.concatenate(leaves).astype(np.asarray(leaves[0]).dtype), *pair)
+        x = jax.tree.map(
+            lambda *leaves: np.concatenate(leaves).astype(np.asarray(leaves[0]).dtype), *pair
+        )
     flat = domain.bits(x) if isinstance(domain, Lists) else _flat(x, np.float64)
     sides = flat if isinstance(domain, Lists) else flat > np.median(flat, 0)
-    found = [sides[:, rng.permutation(flat.shape[1])[:_COORDINATES]], sides.sum(1, keepdims=True) % 2 == 1]
+    found = [
+        sides[:, rng.permutation(flat.shape[1])[:_COORDINATES]],
+        sides.sum(1, keepdims=True) % 2 == 1,
+    ]
     if domain.all_adjacent:
         for size in (flat.sum(1, keepdims=True), np.square(flat).sum(1, keepdims=True)):
             found.append(size > np.median(size))
     upper = np.concatenate(found, 1)
     if domain.all_adjacent:
         return x, upper, np.ones_like(upper)
-    # What a pair of adjacent records is told apart by is asked of that pair: the rest of both is the same.
+    # What a pair of adjacent records is told apart by is asked of that pair: the rest of both is
+    # the same.
     differ = upper[: trials // 2] != upper[trials // 2 :]
     return x, upper, np.concatenate([differ, differ])
 
 
 def _flat(stacked: Values, kind: DTypeLike) -> np.ndarray:
     """All leaves of stacked values in one row each."""
-    return np.concatenate([np.reshape(leaf, (len(leaf), -1)) for leaf in jax.tree.leaves(stacked)], 1).astype(kind)
+    return np.concatenate(
+        [np.reshape(leaf, (len(leaf), -1)) for leaf in jax.tree.leaves(stacked)], 1
+    ).astype(kind)
 
 
-def _numbers(codomain: Reports, y: Report, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """The bits uint64 [n, m] of numbers, of vectors the values of coordinates; and which are sent, bool [n, m]."""
+def _numbers(
+    codomain: Reports, y: Report, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """The bits uint64 [n, m] of numbers, of vectors the values of coordinates.
+
+    And which are sent, bool [n, m].
+    """
     if isinstance(codomain, ByCoordinate):
         indices, values = codomain.entries(y)
         chosen = rng.permutation(codomain.dim)[:_NUMBERS]
@@ -128,13 +158,19 @@ def _numbers(codomain: Reports, y: Report, rng: np.random.Generator) -> tuple[np
                 sent[user, place, part] = ~np.isnan(leaf[user, at])
         return found.reshape(len(indices), -1), sent.reshape(len(indices), -1)
     real = [leaf for leaf in map(np.asarray, jax.tree.leaves(y)) if is_float(leaf)]
-    numbers, sent = _flat([raw(leaf) for leaf in real], np.uint64), ~_flat([np.isnan(leaf) for leaf in real], bool)
+    numbers, sent = (
+        _flat([raw(leaf) for leaf in real], np.uint64),
+        ~_flat([np.isnan(leaf) for leaf in real], bool),
+    )
     chosen = rng.permutation(numbers.shape[1])[:_NUMBERS]
     return numbers[:, chosen], sent[:, chosen]
 
 
 def _events(numbers: np.ndarray, sent: np.ndarray) -> np.ndarray:
-    """float32 [n, events]: each bit, and each parity, is 1; and each is 0; of numbers that are sent."""
+    """float32 [n, events]: each bit, and each parity, is 1; and each is 0.
+
+    Of numbers that are sent.
+    """
     bits = np.stack([numbers >> np.uint64(place) & np.uint64(1) for place in range(LAST)], 2)
     bits = np.concatenate([bits, bits[..., :-1] ^ bits[..., 1:]], 2).astype(bool)
     both = np.concatenate([bits & sent[..., None], ~bits & sent[..., None]], 2)
@@ -151,8 +187,12 @@ def _largest_loss(ones: np.ndarray, sizes: np.ndarray, significance: float) -> f
     for order, sign in ((0, 1.0), (1, -1.0)):
         suspicious = np.argsort(-(sign * loss - 5 * deviation), axis=None)[:_BOUNDED]
         event, statistic = np.unravel_index(suspicious, loss.shape)
-        low, _ = statistics.clopper_pearson(ones[event, order, statistic], sizes[order, statistic], alpha)
-        _, high = statistics.clopper_pearson(ones[event, 1 - order, statistic], sizes[1 - order, statistic], alpha)
+        low, _ = statistics.clopper_pearson(
+            ones[event, order, statistic], sizes[order, statistic], alpha
+        )
+        _, high = statistics.clopper_pearson(
+            ones[event, 1 - order, statistic], sizes[1 - order, statistic], alpha
+        )
         with np.errstate(divide="ignore"):
             found = max(found, float(np.log(low / high).max()))
     return found

@@ -37,14 +37,19 @@ from ldp_jax.verification.statistics import SIGNIFICANCE, Fit
 Edges = tuple[tuple[int, int], ...]
 
 NODES = 4
-"""Nodes of graphs whose releases are enumerated; with a public path of three nodes, and without a public edge."""
+"""Nodes of graphs whose releases are enumerated; with a public path of three nodes, and without a
+public edge.
+"""
 
 DENDROGRAM_NODES = 5
 """Nodes of graphs whose 105 dendrograms are enumerated, and up to 1 024 graphs."""
 
 _PATH = ((0, 1), (1, 2))
-_BITS = 0b0101  # of the pairs 02, 03, 13, 23 that are no edge of the path, those that are private edges
-# Whole noise is enumerated to e^-30 of its mass, on the same numbers for all graphs: no ratio becomes larger
+_BITS = (
+    0b0101  # of the pairs 02, 03, 13, 23 that are no edge of the path, those that are private edges
+)
+# Whole noise is enumerated to e^-30 of its mass, on the same numbers for all graphs: no ratio
+# becomes larger
 _REACH = 30.0
 _CHAINS = 1 << 22  # sweeps of all chains together
 _SLOW = 1 << 21  # sweeps of all draws of a release together
@@ -52,16 +57,25 @@ _SLOW = 1 << 21  # sweeps of all draws of a release together
 
 @runtime_checkable
 class HasReleaseLaw(Protocol):
-    """A central mechanism that knows the law of its release; those of this library are known here."""
+    """A central mechanism that knows the law of its release.
+
+    Those of this library are known here.
+    """
 
     def release_law(self, split: EdgeSplit) -> Float[np.ndarray, " sets"]:
-        """The log mass of each set of pairs (0, 1), (0, 2), ... but public edges, set i by the bits of i."""
+        """The log mass of each set of pairs (0, 1), (0, 2), .
+
+        But public edges, set i by the bits of i.
+        """
 
 
 class PrivateEdgeLoss(NamedTuple):
-    """The largest log ratio of two graphs that differ in one private edge; ``graph`` has the others.
+    """The largest log ratio of two graphs that differ in one private edge.
 
-    ``public`` are the public edges; ``released``, whose law it is: ``pairs`` or ``dendrogram and noisy counts``.
+    ``graph`` has the others.
+
+    ``public`` are the public edges; ``released``, whose law it is: ``pairs`` or
+    ``dendrogram and noisy counts``.
     """
 
     epsilon: float
@@ -76,8 +90,9 @@ def private_edge_supremum(mechanism: CentralMechanism) -> PrivateEdgeLoss:
     r"""The largest loss about one private edge over all graphs of a few nodes, enumerated.
 
     Laws of released sets are asked over all graphs of four nodes, with and without public edges. A
-    :class:`~ldp_jax.edges.curator.HasDendrogram` is asked over all dendrograms of five nodes, in the chain's
-    *stationary* law, with the noisy counts of its groups, which lose :math:`\epsilon_2` each.
+    :class:`~ldp_jax.edges.curator.HasDendrogram` is asked over all dendrograms of five nodes, in
+    the chain's *stationary* law, with the noisy counts of its groups, which lose :math:`\epsilon_2`
+    each.
 
     >>> round(private_edge_supremum(EdgeRand(1.0)).epsilon, 9)
     1.0
@@ -103,8 +118,12 @@ def _candidates(split: EdgeSplit) -> Int[np.ndarray, "c 2"]:
 
 
 def _about_pairs(log: np.ndarray) -> np.ndarray:
-    """Losses [graphs, pairs, releases] by log masses [graphs, releases]; 0 of graphs that have the pair."""
-    graph, pair = np.arange(len(log))[:, None], 1 << np.arange(len(log).bit_length() - 1)
+    """Losses [graphs, pairs, releases] by log masses [graphs, releases].
+
+    0 of graphs that have the pair.
+    """
+    graph = np.arange(len(log))[:, None]
+    pair = 1 << np.arange(len(log).bit_length() - 1)
     return np.abs(lost(log[graph | pair], log[graph]))
 
 
@@ -122,12 +141,13 @@ def _largest(loss: np.ndarray, pairs: np.ndarray, public: Edges, released: str) 
     )
 
 
-# --- Released pairs --------------------------------------------------------------------------------------------
+# --- Released pairs -------------------------------------------------------------------------------
 
 
 def _release_loss(m: CentralMechanism, public: Edges) -> PrivateEdgeLoss:
     split = _split(public, NODES)
-    log, pairs = _law(m, split), _candidates(split)
+    log = _law(m, split)
+    pairs = _candidates(split)
     return _largest(_about_pairs(log), pairs, public, "pairs")
 
 
@@ -136,7 +156,10 @@ def _law(m: CentralMechanism, split: EdgeSplit) -> Float[np.ndarray, "graphs set
     if isinstance(m, HasReleaseLaw):
         pairs = _candidates(split)
         public = graphs.to_edges(split.public)
-        each = [_split(public, split.num_nodes, pairs[bits > 0]) for bits in dendrograms.bits_of(len(pairs))]
+        each = [
+            _split(public, split.num_nodes, pairs[bits > 0])
+            for bits in dendrograms.bits_of(len(pairs))
+        ]
         log = np.stack([np.asarray(m.release_law(one), np.float64) for one in each])
     else:
         log = _known(m, split)
@@ -153,7 +176,8 @@ def _known(m: CentralMechanism, split: EdgeSplit) -> np.ndarray:
 @_known.register(EdgeRand)
 def _edge_rand(m: EdgeRand, split: EdgeSplit) -> np.ndarray:
     """Every pair is told wrongly with probability 1 / (e^eps + 1)."""
-    count, epsilon = len(_candidates(split)), float(m.epsilon)
+    count = len(_candidates(split))
+    epsilon = float(m.epsilon)
     sets = np.arange(1 << count)
     wrong = np.bitwise_count(sets[:, None] ^ sets).astype(np.int64)
     return -wrong * np.logaddexp(0, epsilon) - (count - wrong) * np.logaddexp(0, -epsilon)
@@ -171,11 +195,15 @@ def _lap_graph(m: LapGraph, split: EdgeSplit) -> np.ndarray:
     with np.errstate(divide="ignore"):
         log = np.log(np.where(possible, number * _top(powers, float(m.epsilon_edges)), 0.0))
     sets = np.arange(1 << count)
-    sizes, overlap = (np.bitwise_count(each).astype(np.int64) for each in (sets, sets[:, None] & sets))
+    sizes, overlap = (
+        np.bitwise_count(each).astype(np.int64) for each in (sets, sets[:, None] & sets)
+    )
     return log[sizes[:, None], sizes, overlap]
 
 
-def _clipped_laplace(away: np.ndarray, first: np.ndarray, last: np.ndarray, rate: float) -> np.ndarray:
+def _clipped_laplace(
+    away: np.ndarray, first: np.ndarray, last: np.ndarray, rate: float
+) -> np.ndarray:
     """The mass of Laplace noise within 1/2 of a whole number, or beyond it where it is the first or the last."""
     low, high = np.where(first, -np.inf, away - 0.5), np.where(last, np.inf, away + 0.5)
     low, high = np.where(high <= 0, -high, low), np.where(high <= 0, -low, high)  # mirrored
@@ -184,11 +212,15 @@ def _clipped_laplace(away: np.ndarray, first: np.ndarray, last: np.ndarray, rate
 
 
 def _top(powers: np.ndarray, rate: float) -> np.ndarray:
-    """P(all released bits are above all others): of true and false released ones, and of true and false others."""
+    """P(all released bits are above all others).
+
+    Of true and false released ones, and of true and false others.
+    """
     (u, du), (x, dx) = unit_rule(32), unit_rule(256)
     small = math.exp(-rate)
-    # Below 0, between 0 and 1, above 1: chances that a true and a false bit are below, that they are above, and
-    # what multiplies their densities, which are the rate times the smaller of the two.
+    # Below 0, between 0 and 1, above 1: chances that a true and a false bit are below, that they
+    # are above, and what multiplies their densities, which are the rate times the smaller of the
+    # two.
     below = np.concatenate([[u * small / 2, u / 2], [np.exp(-rate * (1 - x)) / 2, 1 - np.exp(-rate * x) / 2],
                             [1 - u / 2, 1 - u * small / 2]], 1)  # fmt: skip
     above = np.concatenate([[1 - u * small / 2, 1 - u / 2],
@@ -208,11 +240,14 @@ def _binned_pairs(m: BinnedPairs, split: EdgeSplit) -> np.ndarray:
     """All noisy counts of the bins, all roundings; sets of as many pairs of each bin are alike."""
     if m.noise != "geometric":
         raise NotApplicable("noise must be geometric, whose laws are sums")
-    pairs, every = split.pairs(), _candidates(split)
+    pairs = split.pairs()
+    every = _candidates(split)
     codes, sizes = m.ranked(split)
     place = np.full(len(pairs.nodes) ** 2, len(sizes) - 1)
     place[codes] = np.repeat(np.arange(len(sizes)), sizes)[: len(codes)]
-    inside = place[pairs.codes(np.searchsorted(pairs.nodes, every))] == np.arange(len(sizes))[:, None]
+    inside = (
+        place[pairs.codes(np.searchsorted(pairs.nodes, every))] == np.arange(len(sizes))[:, None]
+    )
     counts = dendrograms.bits_of(len(every)) @ inside.T  # of each set and bin
 
     epsilon = float(m.epsilon)
@@ -230,22 +265,27 @@ def _binned_pairs(m: BinnedPairs, split: EdgeSplit) -> np.ndarray:
         rounded = whole(np.full(len(near), (step + 0.5) / steps), near, sizes)
         for place_of, kind in enumerate(kinds):
             found[:, place_of] += mass[:, (rounded == kind).all(1)].sum(1) / steps
-    alike = special.gammaln(sizes + 1) - special.gammaln(kinds + 1) - special.gammaln(sizes - kinds + 1)
+    alike = (
+        special.gammaln(sizes + 1) - special.gammaln(kinds + 1) - special.gammaln(sizes - kinds + 1)
+    )
     with np.errstate(divide="ignore"):
         log = np.log(found) - alike.sum(1)
     kind_of = kind_of.ravel()
     return log[kind_of[:, None], kind_of]
 
 
-# --- Dendrograms -----------------------------------------------------------------------------------------------
+# --- Dendrograms ----------------------------------------------------------------------------------
 
 
 def _dendrogram_loss(m: HasDendrogram, public: Edges) -> PrivateEdgeLoss:
     n = DENDROGRAM_NODES
-    pairs, said = _candidates(_split(public, n)), m.dendrogram_law(n)
+    pairs = _candidates(_split(public, n))
+    said = m.dendrogram_law(n)
     weight, scale = said.scales
     base = weight * dendrograms.log_likelihoods(dendrograms.sides(n), public)
-    loss = _about_pairs(special.log_softmax(scale * dendrograms.over_all_graphs(n, pairs) + base, -1))
+    loss = _about_pairs(
+        special.log_softmax(scale * dendrograms.over_all_graphs(n, pairs) + base, -1)
+    )
     counted = _copies(said, pairs).T if said.published else 1
     there = dendrograms.bits_of(len(pairs))[..., None] > 0
     loss = np.where(there, 0.0, loss + said.epsilon * counted)
@@ -253,7 +293,10 @@ def _dendrogram_loss(m: HasDendrogram, public: Edges) -> PrivateEdgeLoss:
 
 
 def _copies(said: DendrogramLaw, pairs: np.ndarray) -> np.ndarray:
-    """How many internal nodes are in the group of each pair, which all count it; int [trees, pairs]."""
+    """How many internal nodes are in the group of each pair, which all count it.
+
+    Int [trees, pairs].
+    """
     n = DENDROGRAM_NODES
     joined = dendrograms.joins(dendrograms.sides(n), pairs).argmax(1)
     trees = dendrograms.as_trees(n)
@@ -262,17 +305,24 @@ def _copies(said: DendrogramLaw, pairs: np.ndarray) -> np.ndarray:
     return (region[:, :, None] == of_pair[:, None, :]).sum(1)
 
 
-# --- By draws --------------------------------------------------------------------------------------------------
+# --- By draws -------------------------------------------------------------------------------------
 
 
 @standard_flags()
 def matches_release(
-    mechanism: CentralMechanism, key: PRNGKey, *, trials: int = 2000, significance: float = SIGNIFICANCE
+    mechanism: CentralMechanism,
+    key: PRNGKey,
+    *,
+    trials: int = 2000,
+    significance: float = SIGNIFICANCE,
 ) -> Fit:
-    """Whether a curator draws the law that is known of them, of four nodes with two public edges: a G test.
+    """Whether a curator draws the law that is known of them, of four nodes with two public edges.
 
-    It counts all 16 released sets, or the 15 dendrograms that chains end with, against the stationary law. In 2 000
-    draws a total variation of 0.13 is seen; chains of many sweeps have fewer.
+    A G test.
+
+    It counts all 16 released sets, or the 15 dendrograms that chains end with, against the
+    stationary law. In 2 000 draws a total variation of 0.13 is seen; chains of many sweeps have
+    fewer.
 
     >>> matches_release(LapGraph(1.0, 1.0), jax.random.key(0), trials=100).fits
     True
@@ -288,10 +338,14 @@ def matches_release(
     drawn = _releases(mechanism, key, split, trials)
     if (drawn < 0).any():
         return Fit(False, "impossible releases", math.inf, 0.0, 1 / trials, trials)
-    return statistics.g_test(np.bincount(drawn, minlength=len(mass)), mass, significance=significance)
+    return statistics.g_test(
+        np.bincount(drawn, minlength=len(mass)), mass, significance=significance
+    )
 
 
-def _dendrograms_fit(m: HasDendrogram, key: PRNGKey, split: EdgeSplit, trials: int, significance: float) -> Fit:
+def _dendrograms_fit(
+    m: HasDendrogram, key: PRNGKey, split: EdgeSplit, trials: int, significance: float
+) -> Fit:
     said = m.dendrogram_law(NODES)
     if said.published:
         raise NotApplicable("a chain that alternates has no known law")
@@ -299,7 +353,8 @@ def _dendrograms_fit(m: HasDendrogram, key: PRNGKey, split: EdgeSplit, trials: i
     weight, scale = said.scales
     trees = dendrograms.sides(NODES)
     mass = dendrograms.law(
-        weight * dendrograms.log_likelihoods(trees, public) + scale * dendrograms.log_likelihoods(trees, private)
+        weight * dendrograms.log_likelihoods(trees, public)
+        + scale * dendrograms.log_likelihoods(trees, private)
     )
 
     def last(key: PRNGKey) -> Array:
@@ -311,10 +366,16 @@ def _dendrograms_fit(m: HasDendrogram, key: PRNGKey, split: EdgeSplit, trials: i
     return statistics.g_test(dendrograms.counts_of(drawn, NODES), mass, significance=significance)
 
 
-def _releases(m: CentralMechanism, key: PRNGKey, split: EdgeSplit, trials: int) -> Int[np.ndarray, " trials"]:
-    """Independent releases, each by the bits of its pairs; -1 for one that has a pair twice, or no candidate."""
+def _releases(
+    m: CentralMechanism, key: PRNGKey, split: EdgeSplit, trials: int
+) -> Int[np.ndarray, " trials"]:
+    """Independent releases, each by the bits of its pairs.
+
+    -1 for one that has a pair twice, or no candidate.
+    """
     pairs = split.pairs()
-    codes, known = pairs.codes, pairs.codes(_candidates(split))
+    codes = pairs.codes
+    known = pairs.codes(_candidates(split))
     found = np.zeros(trials, np.int64)
     # A release is made on the host, in shapes that follow the draws: one after the other.
     for place, one in enumerate(random.split(key, trials)):
@@ -326,19 +387,28 @@ def _releases(m: CentralMechanism, key: PRNGKey, split: EdgeSplit, trials: int) 
 
 
 def most_draws(mechanism: CentralMechanism) -> int:
-    """How many releases of each graph a game may draw: fewer where a chain makes many sweeps, but 100."""
+    """How many releases of each graph a game may draw.
+
+    Fewer where a chain makes many sweeps, but 100.
+    """
     sweeps = mechanism.sweeps if isinstance(mechanism, HasDendrogram) else 0
     return max(100, _SLOW // (2 * max(sweeps, 1)))
 
 
 @standard_flags()
 def private_edge_lower_bound(
-    mechanism: CentralMechanism, key: PRNGKey, trials: int = 4000, confidence: float = 1 - SIGNIFICANCE
+    mechanism: CentralMechanism,
+    key: PRNGKey,
+    trials: int = 4000,
+    confidence: float = 1 - SIGNIFICANCE,
 ) -> LowerBound:
-    """A lower bound on the loss about one private edge, from draws of two adjacent graphs; no law is asked.
+    """A lower bound on the loss about one private edge, from draws of two adjacent graphs.
 
-    Both have four nodes and two public edges; one has the private edge that has a common neighbour. Half of the
-    ``trials`` of each graph choose an event of released sets; the others bound it by Clopper and Pearson.
+    No law is asked.
+
+    Both have four nodes and two public edges; one has the private edge that has a common neighbour.
+    Half of the ``trials`` of each graph choose an event of released sets; the others bound it by
+    Clopper and Pearson.
 
     >>> bound = private_edge_lower_bound(LapGraph(4.0, 4.0), jax.random.key(0), 100)
     >>> 0.4 < bound.epsilon <= 8.0
@@ -350,9 +420,14 @@ def private_edge_lower_bound(
     check_budget(mechanism)
     sweeps = mechanism.sweeps if isinstance(mechanism, HasDendrogram) else 0
     if 2 * trials * sweeps > _SLOW:
-        raise NotApplicable(f"sweeps must be at most {_SLOW // (2 * trials)} for {trials} draws, got {sweeps}")
+        raise NotApplicable(
+            f"sweeps must be at most {_SLOW // (2 * trials)} for {trials} draws, got {sweeps}"
+        )
     splits = _split(_PATH, NODES), _split(_PATH, NODES, [[0, 2]])
-    drawn = [_releases(mechanism, one, split, trials) for one, split in zip(random.split(key), splits, strict=True)]
+    drawn = [
+        _releases(mechanism, one, split, trials)
+        for one, split in zip(random.split(key), splits, strict=True)
+    ]
     half = trials // 2
     sets, place = np.unique(np.concatenate(drawn), return_inverse=True)
     places = np.split(place.ravel(), 2)

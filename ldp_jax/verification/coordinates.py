@@ -26,10 +26,13 @@ _TRIPLES = 64  # coordinates of which all triples are
 def independent_coordinates(
     mechanism: Randomizer, key: PRNGKey, *, trials: int = TRIALS, significance: float = SIGNIFICANCE
 ) -> Fit:
-    """Whether signs of coordinates are independent: all pairs, all triples, and parities of any number.
+    """Whether signs of coordinates are independent.
 
-    Each value becomes a fair sign, by the side of the median of its law. The sum of every product of two and of
-    three signs is binomial; where all coordinates are sent, the signs as bits also have full rank over GF(2).
+    All pairs, all triples, and parities of any number.
+
+    Each value becomes a fair sign, by the side of the median of its law. The sum of every product
+    of two and of three signs is binomial; where all coordinates are sent, the signs as bits also
+    have full rank over GF(2).
 
     >>> from ldp_jax.features import LaplaceVector
     >>> independent_coordinates(LaplaceVector(1.0, dim=5), jax.random.key(0), trials=5_000).fits
@@ -38,29 +41,37 @@ def independent_coordinates(
     validate.integer_in(1000, trials=trials)
     domain: Any = mechanism.domain()
     if getattr(domain, "dim", 1) < 2:
-        raise NotApplicable(f"mechanism must be one on vectors of 2 and more coordinates, got {domain}")
+        raise NotApplicable(
+            f"mechanism must be one on vectors of 2 and more coordinates, got {domain}"
+        )
     draw_key, spread_key = random.split(key)
     rng = generator(spread_key)
     chosen = np.sort(rng.permutation(domain.dim)[:_PAIRS])
     sign = _signs(mechanism, draw_key, spread_key, trials)[:, chosen]
     worst, tests = _products(sign, np.sort(rng.permutation(len(chosen))[:_TRIPLES]))
-    limit, whole = significance / tests, bool(np.abs(sign).all())
+    limit = significance / tests
+    whole = bool(np.abs(sign).all())
     defect = (stats.norm.isf(limit / 2) + stats.norm.isf(significance)) / np.sqrt(trials)
     fit = tail_fit("coordinates", worst, limit, defect, trials)
     return fit._replace(fits=fit.fits and not (whole and _dependent(sign > 0)))
 
 
-def _signs(mechanism: Randomizer, draw_key: PRNGKey, spread_key: PRNGKey, trials: int) -> np.ndarray:
+def _signs(
+    mechanism: Randomizer, draw_key: PRNGKey, spread_key: PRNGKey, trials: int
+) -> np.ndarray:
     """Fair signs [trials, dim], 0 where nothing was sent."""
     domain: Any = mechanism.domain()
-    codomain, centre = mechanism.codomain(), domain.centre()
+    codomain = mechanism.codomain()
+    centre = domain.centre()
     y = draws(mechanism, draw_key, centre, trials)
     sign = np.zeros((trials, domain.dim), np.float32)
     if isinstance(mechanism, HasCoordinates):
         given = _positions.by_law(mechanism, np.broadcast_to(centre, sign.shape), y)
         keys = random.split(spread_key, len(given)) if len(given) > 1 else [spread_key]
         for (numbers, user, coordinate), key in zip(given, keys, strict=True):
-            sign[user, coordinate] = np.where(_positions.positions(numbers, key)[0] < 0.5, -1.0, 1.0)
+            sign[user, coordinate] = np.where(
+                _positions.positions(numbers, key)[0] < 0.5, -1.0, 1.0
+            )
         return sign
     if getattr(codomain, "inner", None) == Finite((-1.0, 1.0)):
         return y.astype(np.float32)
@@ -68,7 +79,10 @@ def _signs(mechanism: Randomizer, draw_key: PRNGKey, spread_key: PRNGKey, trials
 
 
 def _products(sign: np.ndarray, few: np.ndarray) -> tuple[float, int]:
-    """The smallest tail of a sum of products of two signs, or of three of a ``few``; and how many there are."""
+    """The smallest tail of a sum of products of two signs, or of three of a ``few``.
+
+    And how many there are.
+    """
     n, dim = sign.shape
     first, second = np.triu_indices(dim, 1)
     here = np.abs(sign)
@@ -90,7 +104,8 @@ def _dependent(bits: np.ndarray) -> bool:
     """Whether a product of some signs is always the same: less than full rank over GF(2)."""
     rows = bits[: bits.shape[1] + _SPARE]
     packed = [int("".join("1" if b else "0" for b in row) + "1", 2) for row in rows]
-    rank, width = 0, bits.shape[1] + 1
+    rank = 0
+    width = bits.shape[1] + 1
     for place in range(width):
         pivot = next((row for row in packed if row >> place & 1), None)
         if pivot is not None:

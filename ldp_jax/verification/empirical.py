@@ -22,12 +22,23 @@ from ldp_jax.edges.spaces import ListReports, Lists
 from ldp_jax.graph.graphs import GraphSet
 from ldp_jax.verification import statistics
 from ldp_jax.verification._laws import law_of
-from ldp_jax.verification._programs import Exact, View, count_of, draws, generator, logs_of, report_each, take, wide
+from ldp_jax.verification._programs import (
+    Exact,
+    View,
+    count_of,
+    draws,
+    generator,
+    logs_of,
+    report_each,
+    take,
+    wide,
+)
 from ldp_jax.verification.statistics import SIGNIFICANCE, Fit
 
 _JOINT_CELLS = 4096  # beyond, a vector is tested one random coordinate a user instead of whole
 _TOTAL = 1e-4  # how far the mass of a density may be from 1, by quadrature
-# Of the mass, misplaced by float32: beyond, a distance of distribution functions would show too little
+# Of the mass, misplaced by float32: beyond, a distance of distribution functions would show too
+# little
 _BLURRED = 0.1
 
 _ALL = 128  # members of a space that are all asked
@@ -48,10 +59,11 @@ def matches_density(
 ) -> Fit:
     """Whether ``privatize`` draws what ``log_density`` says at one record.
 
-    Numbers on a line are asked by the Kolmogorov-Smirnov test, others by a G test of the cells of their space. So
-    are numbers of a law with a piece of few float32 spacings (``NotApplicable``: of few float64 spacings). Vectors
-    are asked whole or, where these cells are too many, by one random coordinate a user; neighbour lists of every
-    user, of whom user 0 has ``trials`` draws and half of the significance.
+    Numbers on a line are asked by the Kolmogorov-Smirnov test, others by a G test of the cells of
+    their space. So are numbers of a law with a piece of few float32 spacings (``NotApplicable``: of
+    few float64 spacings). Vectors are asked whole or, where these cells are too many, by one random
+    coordinate a user; neighbour lists of every user, of whom user 0 has ``trials`` draws and half
+    of the significance.
 
     >>> from ldp_jax.features import SquareWave
     >>> matches_density(SquareWave(1.0), jax.random.key(0)).fits
@@ -62,23 +74,35 @@ def matches_density(
     record = domain.typical() if x is None else domain.given(x)
     draw_key, pick_key = random.split(key)
     if not domain.users:
-        return fit_of(mechanism, pick_key, record, draws(mechanism, draw_key, record, trials), significance)
-    n, fits = domain.users, []
+        return fit_of(
+            mechanism, pick_key, record, draws(mechanism, draw_key, record, trials), significance
+        )
+    n = domain.users
+    fits = []
     keys = [draw_key, *(random.split(pick_key, n - 1) if n > 1 else ())]
     for own, user_key in enumerate(keys):
-        count, share = (trials, significance / 2) if own == 0 else (max(100, trials // n), significance / (2 * n))
-        view, mine = View(mechanism, np.int32(own)), domain.seen_by(own, record)
+        count, share = (
+            (trials, significance / 2)
+            if own == 0
+            else (max(100, trials // n), significance / (2 * n))
+        )
+        view = View(mechanism, np.int32(own))
+        mine = domain.seen_by(own, record)
         fits.append(fit_of(view, user_key, mine, draws(view, user_key, mine, count), share))
     return _worst(fits)._replace(smallest_defect=fits[0].smallest_defect, draws=trials)
 
 
 def _worst(fits: list[Fit]) -> Fit:
-    return max(fits, key=lambda fit: (not fit.fits, fit.statistic / fit.threshold if fit.threshold else 0.0))
+    return max(
+        fits,
+        key=lambda fit: (not fit.fits, fit.statistic / fit.threshold if fit.threshold else 0.0),
+    )
 
 
 def fit_of(mechanism: Exact, key: PRNGKey, x: Values, y: Report, significance: float) -> Fit:
     """Stacked reports of one record against its law; the key picks a coordinate of each vector."""
-    trials, codomain = count_of(y), mechanism.codomain()
+    trials = count_of(y)
+    codomain = mechanism.codomain()
     impossible = Fit(False, "impossible reports", math.inf, 0.0, 1 / trials, trials)
     if not codomain.contains(jax.tree.map(np.asarray, y), rounding=2).all():
         return impossible._replace(test=statistics.OUTSIDE)
@@ -99,21 +123,30 @@ def fit_of(mechanism: Exact, key: PRNGKey, x: Values, y: Report, significance: f
     place = np.asarray(cell(y))
     if (place < 0).any():
         return impossible
-    fit = statistics.g_test(np.bincount(place, minlength=len(mass)), mass, significance=significance)
-    return fit._replace(test=f"{fit.test} of whole pieces, too narrow for float32") if on_line else fit
+    fit = statistics.g_test(
+        np.bincount(place, minlength=len(mass)), mass, significance=significance
+    )
+    return (
+        fit._replace(test=f"{fit.test} of whole pieces, too narrow for float32") if on_line else fit
+    )
 
 
 def _not_one(total: float, trials: int) -> Fit:
     return Fit(False, "density of total mass 1", total, 1.0, _TOTAL, trials)
 
 
-def _vectors(each: list[Cells], mechanism: HasCoordinates, y: Report, key: PRNGKey, significance: float) -> Fit:
+def _vectors(
+    each: list[Cells], mechanism: HasCoordinates, y: Report, key: PRNGKey, significance: float
+) -> Fit:
     """A G test of coordinates and cells; ``each`` has the cells of every coordinate."""
     codomain = mechanism.codomain()
     k = codomain.sent
     indices, values = codomain.entries(y)
-    n, bins = len(indices), max(len(mass) for mass, _ in each)
-    code = np.zeros(indices.shape, np.int64)  # the cell of every value, by the coordinate that it belongs to
+    n = len(indices)
+    bins = max(len(mass) for mass, _ in each)
+    code = np.zeros(
+        indices.shape, np.int64
+    )  # the cell of every value, by the coordinate that it belongs to
     for j, (_, cell) in enumerate(each):
         mine = indices == j
         code[mine] = cell(take(values, mine))
@@ -131,14 +164,15 @@ def _vectors(each: list[Cells], mechanism: HasCoordinates, y: Report, key: PRNGK
             rows = np.repeat(mass[chosen[:, position]], bins**position, 0)
             probability = (probability[:, None] * rows).ravel()
     else:
-        pick, row = generator(key).integers(0, k, n), np.arange(n)
+        pick = generator(key).integers(0, k, n)
+        row = np.arange(n)
         place = indices[row, pick] * bins + code[row, pick]
         probability = mass.ravel() / codomain.dim
     counts = np.bincount(place, minlength=len(probability))
     return statistics.g_test(counts, probability, significance=significance)
 
 
-# --- Laws as cells ---------------------------------------------------------------------------------------------
+# --- Laws as cells --------------------------------------------------------------------------------
 
 
 def _wide_law(mechanism: HasDensity, x: Values) -> Log:
@@ -168,7 +202,7 @@ def cells_of(mechanism: Exact, x: Values) -> Cells:
         return law_of(mechanism.codomain()).cells(wide(x), _wide_law(mechanism, x))
 
 
-# --- Many records ----------------------------------------------------------------------------------------------
+# --- Many records ---------------------------------------------------------------------------------
 
 
 @standard_flags()
@@ -177,9 +211,10 @@ def matches_everywhere(
 ) -> Fit:
     """Whether ``privatize`` draws what ``log_density`` says at every record of a small space, or at random ones.
 
-    All of at most 128 members are asked (categories; lists of up to eight nodes, their owners in turn), else 128
-    random records; of vectors of independent coordinates 8 to 128, 256 laws in all. Records share the trials, but
-    for categories, whose reports are also counted one by one. A region of the share ``smallest_defect`` is found.
+    All of at most 128 members are asked (categories; lists of up to eight nodes, their owners in
+    turn), else 128 random records; of vectors of independent coordinates 8 to 128, 256 laws in all.
+    Records share the trials, but for categories, whose reports are also counted one by one. A
+    region of the share ``smallest_defect`` is found.
 
     >>> from ldp_jax.features import GeneralizedRR
     >>> fit = matches_everywhere(GeneralizedRR(1.0, 10), jax.random.key(0), trials=4_000)
@@ -190,7 +225,8 @@ def matches_everywhere(
     validate.threefry(key)
     record_key, draw_key, pick_key = random.split(key, 3)
     x, owners, all_of_them = _records(mechanism, record_key)
-    users, count = bool(mechanism.domain().users), len(owners)
+    users = bool(mechanism.domain().users)
+    count = len(owners)
     categories = all_of_them and not users
     each = max(_DRAWS, trials // count)
     if categories:
@@ -198,7 +234,8 @@ def matches_everywhere(
     many = jax.tree.map(lambda leaf: np.repeat(leaf, each, 0), x)
     words = np.asarray(jax.random.key_data(random.split(draw_key, count * each)))
     y = report_each(words, mechanism, many, *([np.repeat(owners, each)] if users else []))
-    share, fits = significance / ((1 + categories) * count), []
+    share = significance / ((1 + categories) * count)
+    fits = []
     for place, pick in enumerate(random.split(pick_key, count)):
         record, reports = take(x, place), take(y, slice(place * each, (place + 1) * each))
         view = View(mechanism, owners[place]) if users else mechanism
@@ -219,7 +256,8 @@ def _records(mechanism: Randomizer, key: PRNGKey) -> tuple[Report, np.ndarray, b
         x = jax.tree.map(np.asarray, domain.grid(_ALL))
     else:
         dim = mechanism.codomain().dim if isinstance(mechanism, HasCoordinates) else 1
-        few, x = False, domain.sample(generator(key), min(_ALL, max(_FEWEST, _COORDINATES // dim)))
+        few = False
+        x = domain.sample(generator(key), min(_ALL, max(_FEWEST, _COORDINATES // dim)))
     count = count_of(x)
     owners = np.arange(count, dtype=np.int32) % max(domain.users, 1)
     if domain.users:
@@ -231,35 +269,43 @@ def _each_report(mechanism: Exact, x: Values, y: Report, significance: float) ->
     """Reports of one record, each of its cells against its mass by a binomial tail on either side."""
     mass, cell = cells_of(mechanism, x)
     place = cell(y)
-    count, n = np.bincount(place[place >= 0], minlength=len(mass)), len(place)
+    count = np.bincount(place[place >= 0], minlength=len(mass))
+    n = len(place)
     mass = np.clip(mass, 0.0, 1.0)
-    tail = float(np.minimum(stats.binom.sf(count - 1, n, mass), stats.binom.cdf(count, n, mass)).min())
+    tail = float(
+        np.minimum(stats.binom.sf(count - 1, n, mass), stats.binom.cdf(count, n, mass)).min()
+    )
     return statistics.tail_fit("each report", tail, significance / (2 * len(mass)), 0.0, n)
 
 
-# --- Whole graphs ----------------------------------------------------------------------------------------------
+# --- Whole graphs ---------------------------------------------------------------------------------
 
 
 def matches_graphs(mechanism: Any, key: PRNGKey, *, trials: int, significance: float) -> Fit:
     """Whether a sampler of whole graphs draws what ``log_density`` says of each user.
 
-    Trials are the users of many equal graphs, drawn at once, in which the friends of user 0 have no other.
-    ``NotApplicable`` where reports are no lists.
+    Trials are the users of many equal graphs, drawn at once, in which the friends of user 0 have no
+    other. ``NotApplicable`` where reports are no lists.
     """
-    domain, codomain = mechanism.domain(), mechanism.codomain()
+    domain = mechanism.domain()
+    codomain = mechanism.codomain()
     if not isinstance(codomain, ListReports):
         raise NotApplicable(f"a graph is no reports that are lists: got reports in {codomain}")
-    n, friends = domain.users, np.array(nodes_of(domain.typical()))
+    n = domain.users
+    friends = np.array(nodes_of(domain.typical()))
     copies = max(_DRAWS, trials // n)
     middle = np.repeat(n * np.arange(copies), len(friends))
     ends = middle, middle + np.tile(friends, copies)
     graph = np.repeat(np.arange(copies), n)
-    whole = GraphSet.from_edges(np.append(*ends), np.append(*ends[::-1]), graph, np.zeros(copies, int))
+    whole = GraphSet.from_edges(
+        np.append(*ends), np.append(*ends[::-1]), graph, np.zeros(copies, int)
+    )
     draw_key, pick_key = random.split(key)
     drawn = mechanism.sample_graph(draw_key, Population.of(whole), math.inf)
     bits = np.zeros((n * copies, n), bool)
     bits[drawn.reporter, drawn.reported % n] = True
-    reports, fits = ListReport(drawn.degree, jax.jit(jax.vmap(to_list))(bits)), []
+    reports = ListReport(drawn.degree, jax.jit(jax.vmap(to_list))(bits))
+    fits = []
     for own, user_key in enumerate(random.split(pick_key, n)):
         x = NeighbourList.of(friends if own == 0 else [0] if own in friends else [], n)
         view = View(mechanism, np.int32(own))

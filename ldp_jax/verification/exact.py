@@ -1,7 +1,9 @@
-"""The largest privacy loss of a mechanism: in integers where it is a table, else in float64 over critical points.
+"""The largest privacy loss of a mechanism.
 
-Densities of this library are monotone between the breaks of the codomain, with extremes at the ends or the centre
-of the domain. A random search cross-checks the finitely many points that remain.
+In integers where it is a table, else in float64 over critical points.
+
+Densities of this library are monotone between the breaks of the codomain, with extremes at the ends
+or the centre of the domain. A random search cross-checks the finitely many points that remain.
 """
 
 import itertools
@@ -15,7 +17,13 @@ import numpy as np
 from ldp_jax.core import integer_tables, random, validate
 from ldp_jax.core.flags import standard_flags
 from ldp_jax.core.float64 import float64_on_cpu
-from ldp_jax.core.mechanism import HasCoordinates, HasCriticalPoints, HasTable, Randomizer, Univariate
+from ldp_jax.core.mechanism import (
+    HasCoordinates,
+    HasCriticalPoints,
+    HasTable,
+    Randomizer,
+    Univariate,
+)
 from ldp_jax.core.spaces import ByCoordinate, NotApplicable, Records, Reports, Vectors
 from ldp_jax.core.types import Report, Values
 from ldp_jax.edges.lists import NeighbourList, nodes_of
@@ -40,8 +48,9 @@ _SEARCH = 4096  # random pairs of records in the cross-check
 class Supremum(NamedTuple):
     """The largest privacy loss found, and where.
 
-    ``y`` is a number, a pair (branch, value), or a tuple of these; of a list the noisy degree and the bits. The
-    loss is ``inf`` where ``x_other`` makes a report impossible; ``searched`` is that of the random search alone.
+    ``y`` is a number, a pair (branch, value), or a tuple of these; of a list the noisy degree and
+    the bits. The loss is ``inf`` where ``x_other`` makes a report impossible; ``searched`` is that
+    of the random search alone.
     """
 
     epsilon: float
@@ -55,10 +64,11 @@ class Supremum(NamedTuple):
 def privacy_loss_supremum(mechanism: Any, records: Values | None = None) -> Supremum:
     """The supremum of log p(y | x) - log p(y | x') over adjacent records x, x' and reports y, by ``log_density``.
 
-    Tables are asked in whole numbers, rounded up; of coordinates with laws of their own, as many suprema are added
-    as are sent. Others are asked at critical records and reports, or where the mechanism says
-    (:class:`~ldp_jax.core.mechanism.HasCriticalPoints`), and by a random search; lists (n from 2 to 64) at every
-    degree. Stacked ``records``, members or not, take the place of critical ones.
+    Tables are asked in whole numbers, rounded up; of coordinates with laws of their own, as many
+    suprema are added as are sent. Others are asked at critical records and reports, or where the
+    mechanism says (:class:`~ldp_jax.core.mechanism.HasCriticalPoints`), and by a random search;
+    lists (n from 2 to 64) at every degree. Stacked ``records``, members or not, take the place of
+    critical ones.
 
     >>> from ldp_jax.features import HDS, Duchi
     >>> round(privacy_loss_supremum(Duchi(1.0)).epsilon, 12)
@@ -74,7 +84,9 @@ def privacy_loss_supremum(mechanism: Any, records: Values | None = None) -> Supr
     check_numbers(mechanism, vectors=True)
     with float64_on_cpu():
         m = wide(mechanism)
-        if isinstance(mechanism, HasCriticalPoints) and _of_its_density(mechanism, "critical_points"):
+        if isinstance(mechanism, HasCriticalPoints) and _of_its_density(
+            mechanism, "critical_points"
+        ):
             return _largest(m, *m.critical_points())
         codomain = m.codomain()
         asked = domain.critical_records() if records is None else jax.tree.map(np.float64, records)
@@ -106,16 +118,21 @@ def coordinate_laws(mechanism: HasCoordinates) -> list[tuple[Univariate, list[in
     laws: dict[int, tuple[Univariate, list[int]]] = {}
     for j in range(codomain.dim):
         law = mechanism.coordinate(j)
-        laws.setdefault(id(law), (law, []))[1].append(j)  # which is kept, so that its id stays its own
+        laws.setdefault(id(law), (law, []))[1].append(
+            j
+        )  # which is kept, so that its id stays its own
     return list(laws.values())
 
 
 def spaces(mechanism: Any) -> tuple[Records, Reports]:
     """A mechanism's domain and codomain; refused where they do not say what verification asks."""
-    domain, codomain = mechanism.domain(), mechanism.codomain()
+    domain = mechanism.domain()
+    codomain = mechanism.codomain()
     for space, kind in ((domain, Records), (codomain, Reports)):
         if not isinstance(space, kind):
-            raise NotApplicable(f"{type(space).__name__} does not say what verification asks (see {kind.__name__})")
+            raise NotApplicable(
+                f"{type(space).__name__} does not say what verification asks (see {kind.__name__})"
+            )
     return domain, codomain
 
 
@@ -123,23 +140,32 @@ def check_numbers(mechanism: Randomizer, *, vectors: bool = False) -> None:
     """Refuse what does not report one number (or, if asked, a vector), and a stack or tracers of parameters."""
     _, codomain = spaces(mechanism)
     if not (codomain.branches or vectors):
-        raise NotApplicable(f"mechanism must report one number, got {type(mechanism).__name__} on {codomain}")
+        raise NotApplicable(
+            f"mechanism must report one number, got {type(mechanism).__name__} on {codomain}"
+        )
     leaves = jax.tree.leaves(mechanism)
-    stacked = mechanism.stack_shape() if hasattr(mechanism, "stack_shape") else any(map(np.ndim, leaves))
+    stacked = (
+        mechanism.stack_shape() if hasattr(mechanism, "stack_shape") else any(map(np.ndim, leaves))
+    )
     if stacked or not all(map(validate.concrete, leaves)):
-        raise ValueError("mechanism must have one concrete number for each parameter: take one of a stack")
+        raise ValueError(
+            "mechanism must have one concrete number for each parameter: take one of a stack"
+        )
 
 
-# --- Delta -----------------------------------------------------------------------------------------------------
+# --- Delta ----------------------------------------------------------------------------------------
 
 
 @standard_flags()
 def hockey_stick(mechanism: Exact, epsilon: float, *, panels: int = 64) -> float:
-    r"""The least delta at which the law is (epsilon, delta)-private: the largest hockey-stick divergence.
+    r"""The least delta at which the law is (epsilon, delta)-private.
 
-    :math:`\max_{x, x'} \int \max(0, p(y \mid x) - e^\epsilon p(y \mid x')) \, dy` over critical records: a sum, or
-    quadrature by ``panels`` between two breaks, good to 1e-6 of a piece where the loss crosses epsilon. Vectors of
-    independent numbers are integrated over the at most three whose laws differ, good to 3e-4 of delta.
+    The largest hockey-stick divergence.
+
+    :math:`\max_{x, x'} \int \max(0, p(y \mid x) - e^\epsilon p(y \mid x')) \, dy` over critical
+    records: a sum, or quadrature by ``panels`` between two breaks, good to 1e-6 of a piece where
+    the loss crosses epsilon. Vectors of independent numbers are integrated over the at most three
+    whose laws differ, good to 3e-4 of delta.
 
     >>> from ldp_jax.features import SquareWave
     >>> hockey_stick(SquareWave(1.0), 1.0) < 1e-12, hockey_stick(SquareWave(1.0), 0.5) > 0.1
@@ -155,11 +181,13 @@ def hockey_stick(mechanism: Exact, epsilon: float, *, panels: int = 64) -> float
     independent = isinstance(spaces(mechanism)[1], Vectors)
     check_numbers(mechanism, vectors=independent)
     with float64_on_cpu():
-        m, domain = wide(mechanism), mechanism.domain()
+        m = wide(mechanism)
+        domain = mechanism.domain()
         records = domain.critical_records()
         if independent:
             return _hockey_stick_of_vectors(m, records, epsilon)
-        law, first = law_of(m.codomain()), take(records, 0)
+        law = law_of(m.codomain())
+        first = take(records, 0)
         reports, weights = law.quadrature(records, lambda y: logs_of(m, y, first), panels=panels)
         mass = np.exp(log_grid(m, reports, records)) * np.asarray(weights)
         return _excess(mass, epsilon, adjacency(domain, records))
@@ -168,7 +196,9 @@ def hockey_stick(mechanism: Exact, epsilon: float, *, panels: int = 64) -> float
 def adjacency(domain: Records, records: Values) -> np.ndarray:
     """Which pairs of stacked records are adjacent, bool [records, records]."""
     n = count_of(records)
-    pairs = (take(records, place) for place in (np.repeat(np.arange(n), n), np.tile(np.arange(n), n)))
+    pairs = (
+        take(records, place) for place in (np.repeat(np.arange(n), n), np.tile(np.arange(n), n))
+    )
     return np.asarray(domain.adjacent(*pairs)).reshape(n, n)
 
 
@@ -184,7 +214,8 @@ def _excess(masses: np.ndarray, epsilon: float, adjacent: np.ndarray) -> float:
 
 def _hockey_stick_of_vectors(mechanism: Exact, records: np.ndarray, epsilon: float) -> float:
     """The largest over adjacent pairs of records, both ways; with x64 enabled."""
-    codomain, domain = mechanism.codomain(), mechanism.domain()
+    codomain = mechanism.codomain()
+    domain = mechanism.domain()
     found = [0.0]
     for x, other in itertools.combinations(records, 2):
         if not domain.adjacent(x[None], other[None])[0]:
@@ -192,20 +223,24 @@ def _hockey_stick_of_vectors(mechanism: Exact, records: np.ndarray, epsilon: flo
         logs = [lambda y, x=record: logs_of(mechanism, y, x) for record in (x, other)]
         reports, weights = law_of(codomain).between(*logs)
         p, q = (np.exp(log(reports)) for log in logs)
-        found += [float(weights @ np.maximum(a - np.exp(epsilon) * b, 0)) for a, b in ((p, q), (q, p))]
+        found += [
+            float(weights @ np.maximum(a - np.exp(epsilon) * b, 0)) for a, b in ((p, q), (q, p))
+        ]
     return max(found)
 
 
-# --- Where the loss is largest ---------------------------------------------------------------------------------
+# --- Where the loss is largest --------------------------------------------------------------------
 
 
 def _of_table(table: integer_tables.Table) -> Supremum:
     masses = table.masses
-    high, low = masses.argmax(0), masses.argmin(0)
+    high = masses.argmax(0)
+    low = masses.argmin(0)
     columns = range(table.outputs)
     ratios = [Fraction(int(masses[high[y], y]), int(masses[low[y], y])) for y in columns]
     y = max(columns, key=ratios.__getitem__)
-    loss, n = integer_tables.log_up(ratios[y]), table.inputs
+    loss = integer_tables.log_up(ratios[y])
+    n = table.inputs
     points = np.linspace(-1.0, 1.0, n)  # a record for each row
     if table.encoding != "grid":
         points = np.arange(float(n)) if table.encoding == "category" else (np.arange(n) + 0.5) / n
@@ -213,8 +248,12 @@ def _of_table(table: integer_tables.Table) -> Supremum:
 
 
 def _of_coordinates(mechanism: HasCoordinates) -> Supremum:
-    """The sum over the coordinates that are sent and lose most; their witnesses, or that of the one law of all."""
-    laws, sent = coordinate_laws(mechanism), mechanism.codomain().sent
+    """The sum over the coordinates that are sent and lose most.
+
+    Their witnesses, or that of the one law of all.
+    """
+    laws = coordinate_laws(mechanism)
+    sent = mechanism.codomain().sent
     each = [privacy_loss_supremum(law) for law, _ in laws]
     if len(each) == 1:
         return each[0]._replace(epsilon=sent * each[0].epsilon, searched=sent * each[0].searched)
@@ -236,16 +275,20 @@ def _plain(stacked: Values, place: int) -> Report:
 
 
 def _largest(mechanism: Exact, records: Values, reports: Report) -> Supremum:
-    count, domain = count_of(records) * count_of(reports), mechanism.domain()
+    count = count_of(records) * count_of(reports)
+    domain = mechanism.domain()
     if count > _MOST_TRIPLES:
-        raise NotApplicable(f"{count} records and reports are more than {_MOST_TRIPLES}: ask a smaller dim")
+        raise NotApplicable(
+            f"{count} records and reports are more than {_MOST_TRIPLES}: ask a smaller dim"
+        )
     logs = log_grid(mechanism, reports, records)
     every = np.arange(logs.shape[1])
     if domain.all_adjacent:
         pairs = [(logs.argmax(0), logs.argmin(0))]  # of each report
     else:
         pairs = [
-            (np.full(len(every), i), np.full(len(every), j)) for i, j in np.argwhere(adjacency(domain, records))
+            (np.full(len(every), i), np.full(len(every), j))
+            for i, j in np.argwhere(adjacency(domain, records))
         ]
     loss = np.stack([lost(logs[high, every], logs[low, every]) for high, low in pairs])
     pair, y = np.unravel_index(loss.argmax(), loss.shape)  # NaN is not hidden
@@ -258,7 +301,9 @@ def _beyond(mechanism: Exact, records: Values, reports: Report) -> float:
     far = law_of(mechanism.codomain()).far(reports)
     if far is None:
         return -math.inf
-    nearer = jax.tree.map(lambda leaf: leaf / 16 if np.issubdtype(leaf.dtype, np.floating) else leaf, far)
+    nearer = jax.tree.map(
+        lambda leaf: leaf / 16 if np.issubdtype(leaf.dtype, np.floating) else leaf, far
+    )
     near, most = (_largest(mechanism, records, at).epsilon for at in (nearer, far))
     ends = most <= near * (1 + 1e-6) or math.isnan(most)
     return float(np.fmax(near, most)) if ends else math.inf
@@ -267,7 +312,8 @@ def _beyond(mechanism: Exact, records: Values, reports: Report) -> float:
 def _random_search(mechanism: Exact, known: Report) -> Supremum:
     """The largest loss over random pairs of records, at random reports and at reports drawn from one of them."""
     rng = np.random.default_rng(0)  # no privacy depends on it
-    codomain, domain = mechanism.codomain(), mechanism.domain()
+    codomain = mechanism.codomain()
+    domain = mechanism.domain()
     owners, x, other = domain.neighbours_of_all(rng, _SEARCH)
     drawn = None
     if domain.users or (codomain.continuous and len(codomain.branches) < 2):
@@ -280,8 +326,15 @@ def _random_search(mechanism: Exact, known: Report) -> Supremum:
         found += [] if drawn is None else [wide(drawn)]
         y = jax.tree.map(lambda *leaves: np.concatenate(leaves), *found)
         x, other = (
-            jax.tree.map(lambda leaf: np.concatenate([leaf] * len(found)), wide(side)) for side in (x, other)
+            jax.tree.map(lambda leaf: np.concatenate([leaf] * len(found)), wide(side))
+            for side in (x, other)
         )
         losses = np.where(domain.adjacent(x, other), losses_of(m, y, x, other, *owners), -np.inf)
     best = int(losses.argmax())
-    return Supremum(float(losses[best]), _plain(x, best), _plain(other, best), _plain(y, best), float(losses[best]))
+    return Supremum(
+        float(losses[best]),
+        _plain(x, best),
+        _plain(other, best),
+        _plain(y, best),
+        float(losses[best]),
+    )

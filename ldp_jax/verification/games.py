@@ -31,10 +31,12 @@ class LowerBound(NamedTuple):
     """The outcome of a distinguishing game.
 
     Attributes:
-      epsilon: no smaller epsilon is true of this sampler, with the confidence asked for; 0 where nothing was shown.
+      epsilon: no smaller epsilon is true of this sampler, with the confidence asked for; 0 where
+        nothing was shown.
       limit: the largest value that so many trials could have shown.
       event: the chosen set of reports, in words.
-      share: how often the event's record was in it, among trials that did not choose it; and the other record.
+      share: how often the event's record was in it, among trials that did not choose it; and the
+        other record.
     """
 
     epsilon: float
@@ -58,10 +60,11 @@ def epsilon_lower_bound(
 ) -> LowerBound:
     r"""A lower bound on the epsilon of a sampler, from draws of two records, by default the extremes of the domain.
 
-    Half of the draws choose the event of largest :math:`\log((P - \delta)/P')` among thresholds on several scores:
-    the report, its size, the declared loss, for vectors a logistic regression. The others bound both probabilities
-    by Clopper and Pearson, whatever the scores are worth. 2e5 trials see 5 % at epsilon 1. The last bits of a
-    float32 report are rounded away: :func:`~ldp_jax.verification.float_audit` measures them.
+    Half of the draws choose the event of largest :math:`\log((P - \delta)/P')` among thresholds on
+    several scores: the report, its size, the declared loss, for vectors a logistic regression. The
+    others bound both probabilities by Clopper and Pearson, whatever the scores are worth. 2e5
+    trials see 5 % at epsilon 1. The last bits of a float32 report are rounded away:
+    :func:`~ldp_jax.verification.float_audit` measures them.
 
     >>> from ldp_jax.features import Duchi
     >>> bound = epsilon_lower_bound(Duchi(1.0), jax.random.key(0))
@@ -77,24 +80,38 @@ def epsilon_lower_bound(
     first = first if x is None else domain.given(x)
     second = second if x_other is None else domain.given(x_other)
     keys = random.split(key)
-    reports = [draws(mechanism, k, record, trials) for k, record in zip(keys, (first, second), strict=True)]
+    reports = [
+        draws(mechanism, k, record, trials) for k, record in zip(keys, (first, second), strict=True)
+    ]
     scores = _scores(mechanism, reports, first, second, trials // 2)
-    return play({name: _rounded(*pair) for name, pair in scores.items()}, trials, confidence, delta=delta)
+    return play(
+        {name: _rounded(*pair) for name, pair in scores.items()}, trials, confidence, delta=delta
+    )
 
 
-def play(scores: Mapping[str, Scores], trials: int, confidence: float, *, delta: float = 0.0) -> LowerBound:
+def play(
+    scores: Mapping[str, Scores], trials: int, confidence: float, *, delta: float = 0.0
+) -> LowerBound:
     """The game on named scores; those of the second halves choose nothing."""
     half, alpha = trials // 2, (1 - confidence) / 2
     best: tuple[float, str, float, float] = (-math.inf, "none", 0.0, 1.0)
     for name, (mine, others) in scores.items():
         for which, a, b in (("record x", mine, others), ("record x_other", others, mine)):
-            # "The score is at least t" is an event in favour of a; so is its mirror, with the sign changed.
+            # "The score is at least t" is an event in favour of a; so is its mirror, with the sign
+            # changed.
             for sign, relation in ((1.0, ">="), (-1.0, "<=")):
                 first, second = (np.sort(sign * score[:half]) for score in (a, b))
                 threshold, value = _best_threshold(first, second, alpha, delta)
                 if value > best[0]:
-                    hit, other = (float(np.mean(sign * score[half:] >= threshold)) for score in (a, b))
-                    best = (value, f"{name} {relation} {sign * threshold:.6g}, for {which}", hit, other)
+                    hit, other = (
+                        float(np.mean(sign * score[half:] >= threshold)) for score in (a, b)
+                    )
+                    best = (
+                        value,
+                        f"{name} {relation} {sign * threshold:.6g}, for {which}",
+                        hit,
+                        other,
+                    )
     rest = trials - half
     value = _bound(best[2] * rest, best[3] * rest, rest, alpha, delta)
     limit = _bound(rest, 0, rest, alpha, delta)
@@ -110,9 +127,12 @@ def largest_lower_bound(
     *,
     delta: float = 0.0,
 ) -> LowerBound:
-    """The largest of lower bounds on epsilon: of the extreme records, and of 8 random adjacent pairs.
+    """The largest of lower bounds on epsilon.
 
-    The extremes have half of 1 - ``confidence``; the pairs share as many trials (1 000 each at least).
+    Of the extreme records, and of 8 random adjacent pairs.
+
+    The extremes have half of 1 - ``confidence``; the pairs share as many trials (1 000 each at
+    least).
 
     >>> from ldp_jax.features import Duchi
     >>> 0.9 < largest_lower_bound(Duchi(1.0), jax.random.key(0), 50_000).epsilon <= 1.0
@@ -120,18 +140,24 @@ def largest_lower_bound(
     """
     pair_key, first_key, *keys = random.split(key, 2 + _PAIRS)
     pairs = mechanism.domain().neighbours(generator(pair_key), _PAIRS)
-    wrong, few = (1 - confidence) / 2, max(1000, trials // _PAIRS)
+    wrong = (1 - confidence) / 2
+    few = max(1000, trials // _PAIRS)
     found = [epsilon_lower_bound(mechanism, first_key, max(1000, trials), 1 - wrong, delta=delta)]
     for place, pair_key in enumerate(keys):
         x, x_other = (take(side, place) for side in pairs)
         found.append(
-            epsilon_lower_bound(mechanism, pair_key, few, 1 - wrong / _PAIRS, x=x, x_other=x_other, delta=delta)
+            epsilon_lower_bound(
+                mechanism, pair_key, few, 1 - wrong / _PAIRS, x=x, x_other=x_other, delta=delta
+            )
         )
     return max(found, key=lambda bound: bound.epsilon)
 
 
 def _rounded(mine: np.ndarray, others: np.ndarray) -> Scores:
-    """Scores to 1e-4 of their usual size, NaN for infinity: post-processing, so the bound stays valid."""
+    """Scores to 1e-4 of their usual size, NaN for infinity.
+
+    Post-processing, so the bound stays valid.
+    """
     mine, others = (np.where(np.isnan(scores), np.inf, scores) for scores in (mine, others))
     step = _RESOLUTION * float(np.quantile(np.abs(_finite(mine, others)), 0.9))
     if step == 0:
@@ -153,8 +179,13 @@ def _bound(hits: Scalar, others: Scalar, n: int, alpha: float, delta: float) -> 
         return np.where(low > delta, np.log(np.maximum(low - delta, 1e-300) / high), -np.inf)
 
 
-def _best_threshold(a: np.ndarray, b: np.ndarray, alpha: float, delta: float) -> tuple[float, float]:
-    """The threshold whose event {score >= t} is bounded best, and that bound; scores are in ascending order."""
+def _best_threshold(
+    a: np.ndarray, b: np.ndarray, alpha: float, delta: float
+) -> tuple[float, float]:
+    """The threshold whose event {score >= t} is bounded best, and that bound.
+
+    Scores are in ascending order.
+    """
     both = np.sort(np.concatenate([a, b]), kind="stable")  # which merges what is in order
     first = np.append(True, both[1:] != both[:-1])
     if np.count_nonzero(first) > _EVENTS:
@@ -168,7 +199,9 @@ def _best_threshold(a: np.ndarray, b: np.ndarray, alpha: float, delta: float) ->
     return float(values[best]), float(bounds[best])
 
 
-def _scores(m: Randomizer, reports: list[Report], x: Values, x_other: Values, half: int) -> dict[str, Scores]:
+def _scores(
+    m: Randomizer, reports: list[Report], x: Values, x_other: Values, half: int
+) -> dict[str, Scores]:
     scores: dict[str, Scores] = {}
     if isinstance(m, HasDensity):
         losses = (lost(logs_of(m, y, x), logs_of(m, y, x_other)) for y in reports)
@@ -196,7 +229,8 @@ def _logit(mechanism: Randomizer, reports: list[Report], half: int) -> Scores:
     bins = max(2, min(24, 512 // dim))
     together = np.concatenate([e[:half] for e in found])
     cuts = [
-        np.unique(np.quantile(column, np.linspace(0, 1, bins + 1)[1:-1], method="nearest")) for column in together.T
+        np.unique(np.quantile(column, np.linspace(0, 1, bins + 1)[1:-1], method="nearest"))
+        for column in together.T
     ]
     places = [[np.searchsorted(cut, e[:, j], "right") for j, cut in enumerate(cuts)] for e in found]
     codes = [np.stack([bins * j + p for j, p in enumerate(place)], 1) for place in places]
@@ -208,7 +242,10 @@ def _logit(mechanism: Randomizer, reports: list[Report], half: int) -> Scores:
 
 @partial(jax.jit, static_argnames="size")
 def _regress(first: Array, second: Array, size: int) -> Array:
-    """Weights of one-hot features by ten damped Newton steps; ridge, so that empty bins stay at 0."""
+    """Weights of one-hot features by ten damped Newton steps.
+
+    Ridge, so that empty bins stay at 0.
+    """
     codes = jnp.concatenate([first, second])
     label = jnp.concatenate([jnp.ones(len(first)), jnp.zeros(len(second))])
     rows = len(codes)

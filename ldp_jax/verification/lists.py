@@ -34,20 +34,25 @@ class RelationshipLoss(NamedTuple):
 
 
 @standard_flags()
-def relationship_supremum(mechanism: object, reporting: Reporting | None = None) -> RelationshipLoss:
+def relationship_supremum(
+    mechanism: object, reporting: Reporting | None = None
+) -> RelationshipLoss:
     """The largest loss about one edge, through the reports of all users, enumerated.
 
-    Over all 64 graphs on four nodes and all six edges, a sum over users, each taken over critical reports. A pair
-    is reported by both ends (``full``), or by the end of the smaller budget, with equal budgets either; the degree
-    is of the whole list (``half list``) or of the owned pairs. ``ValueError`` for what is no
-    :class:`~ldp_jax.edges.HasBitLaw`, or budgets that are not one or four.
+    Over all 64 graphs on four nodes and all six edges, a sum over users, each taken over critical
+    reports. A pair is reported by both ends (``full``), or by the end of the smaller budget, with
+    equal budgets either; the degree is of the whole list (``half list``) or of the owned pairs.
+    ``ValueError`` for what is no :class:`~ldp_jax.edges.HasBitLaw`, or budgets that are not one or
+    four.
 
     >>> from ldp_jax.edges import DPRR
     >>> round(relationship_supremum(DPRR(0.3, 0.7), "half list").epsilon, 9)
     1.3
     """
     if not isinstance(mechanism, HasBitLaw):
-        raise NotApplicable(f"{type(mechanism).__name__} has no law of one bit of a list, as edges.HasBitLaw")
+        raise NotApplicable(
+            f"{type(mechanism).__name__} has no law of one bit of a list, as edges.HasBitLaw"
+        )
     reporting = mechanism.reporting if reporting is None else reporting
     validate.one_of(mechanism.reportings, reporting=reporting)
     users = [mechanism.of_users(lambda leaf, i=i: _one_of(leaf, i)) for i in range(NODES)]
@@ -78,18 +83,25 @@ def _one_of(leaf: Scalar, place: int) -> Scalar:
 
 
 def _ownerships(budgets: list[float], pairs: list[Pair], reporting: str) -> list[Owners]:
-    """The reporter of each pair; both answers for pairs of equal budgets, the lower end or the higher one."""
+    """The reporter of each pair.
+
+    Both answers for pairs of equal budgets, the lower end or the higher one.
+    """
     if reporting == "full":
         return [None]
     return [
-        {(i, j): i if (budgets[i], tie * i) < (budgets[j], tie * j) else j for i, j in pairs} for tie in (1, -1)
+        {(i, j): i if (budgets[i], tie * i) < (budgets[j], tie * j) else j for i, j in pairs}
+        for tie in (1, -1)
     ]
 
 
 def _views(
     edge: Pair, graph: tuple[Pair, ...], owners: Owners, reporting: str
 ) -> list[tuple[int, tuple[int, int, bool]]]:
-    """For each user whose report depends on the edge: pairs of the degree, how many are true, and the bit."""
+    """For each user whose report depends on the edge.
+
+    Pairs of the degree, how many are true, and the bit.
+    """
     views = []
     for user in edge:
         mine = [pair for pair in itertools.combinations(range(NODES), 2) if user in pair]
@@ -106,10 +118,17 @@ def _loss(m: HasBitLaw, owned: int, degree: int, reports: bool) -> tuple[float, 
     noisy, sent = m.bit_reports(owned)
     room = -(len(noisy) // -_BLOCK) * _BLOCK  # repeated: of one shape, whatever is owned
     with float64_on_cpu():
-        numbers = np.resize(noisy, room).astype(np.float64), np.resize(sent, room).astype(np.float64)
+        numbers = (
+            np.resize(noisy, room).astype(np.float64),
+            np.resize(sent, room).astype(np.float64),
+        )
         there, without = (
             np.asarray(
-                _logs(wide(m), *numbers, *map(np.float64, (degree + bit, bit if reports else np.nan, owned)))
+                _logs(
+                    wide(m),
+                    *numbers,
+                    *map(np.float64, (degree + bit, bit if reports else np.nan, owned)),
+                )
             )
             for bit in (1, 0)
         )
@@ -119,5 +138,7 @@ def _loss(m: HasBitLaw, owned: int, degree: int, reports: bool) -> tuple[float, 
 
 
 @jax.jit
-def _logs(m: HasBitLaw, noisy: Array, sent: Array, degree: Array, bit: Array, owned: Array) -> Array:
+def _logs(
+    m: HasBitLaw, noisy: Array, sent: Array, degree: Array, bit: Array, owned: Array
+) -> Array:
     return m.bit_log_density(noisy, sent, degree, bit, owned) + jnp.zeros(noisy.shape)

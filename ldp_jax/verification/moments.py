@@ -29,11 +29,16 @@ _EXACT = 1e-8  # how far a mass or a moment in float64 may be from its quadratur
 _ROUNDED = 2.0**-24
 
 SIGMAS = 5.0
-"""Standard errors that a mean of draws may be off by: 6e-7 of correct samplers are, in one number."""
+"""Standard errors that a mean of draws may be off by: 6e-7 of correct samplers are, in one
+number.
+"""
 
 
 class Law(NamedTuple):
-    """A quadrature rule over stacked reports; ``misplaced`` is the mass that :func:`_misplaced` counts."""
+    """A quadrature rule over stacked reports.
+
+    ``misplaced`` is the mass that :func:`_misplaced` counts.
+    """
 
     reports: Report
     weights: np.ndarray
@@ -41,7 +46,10 @@ class Law(NamedTuple):
 
 
 def law(mechanism: Exact, x: Values) -> Law:
-    """The rule for the reports about one record, with x64 enabled; of coordinates a product rule for every set."""
+    """The rule for the reports about one record, with x64 enabled.
+
+    Of coordinates a product rule for every set.
+    """
     if isinstance(mechanism, HasCoordinates):
         return _of_coordinates(mechanism, np.asarray(x))
     one = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], x)
@@ -62,14 +70,18 @@ def _of_coordinates(mechanism: HasCoordinates, x: np.ndarray) -> Law:
         space = one.codomain()
         law = law_of(space)
         infinite = len(space.branches) == 1 and law.far(np.ones(1)) is not None
-        # Tails come in panels that double, the last falls by up to e^-25: quarters of it are good to
-        # 1e-15 of the whole. Other pieces are constant or short.
+        # Tails come in panels that double, the last falls by up to e^-25: quarters of it are good
+        # to 1e-15 of the whole. Other pieces are constant or short.
         panels, order = (4, 8) if infinite else (1, 4)
-        lines.append(_rule(law.quadrature(jnp.asarray(x_j)[None], log_density, panels=panels, order=order)))
+        lines.append(
+            _rule(law.quadrature(jnp.asarray(x_j)[None], log_density, panels=panels, order=order))
+        )
         off.append(_misplaced(space, lines[-1].reports, np.exp(log_density(lines[-1].reports))))
     subsets = list(itertools.combinations(range(dim), k))
     if len(subsets) * max(len(line.weights) for line in lines) ** k > _MOST_NODES:
-        raise NotApplicable(f"the reports of {k} of {dim} coordinates are too many to count: test a smaller dim")
+        raise NotApplicable(
+            f"the reports of {k} of {dim} coordinates are too many to count: test a smaller dim"
+        )
     rules = [_product([lines[j] for j in chosen]) for chosen in subsets]
     indices = [
         np.broadcast_to(np.array(chosen, np.int32), (len(rule.weights), k))
@@ -81,7 +93,10 @@ def _of_coordinates(mechanism: HasCoordinates, x: np.ndarray) -> Law:
 
 
 def _misplaced(space: Reports, y: Report, density: np.ndarray) -> float:
-    """The mass that float64 may put on the other side of a break: four spacings of the densest number."""
+    """The mass that float64 may put on the other side of a break.
+
+    Four spacings of the densest number.
+    """
     if not space.branches:
         return 0.0
     volume, atom = law_of(space).volume(y)  # four spacings, of float64 as the numbers are
@@ -92,7 +107,10 @@ def _misplaced(space: Reports, y: Report, density: np.ndarray) -> float:
 
 def _product(lines: list[Law]) -> Law:
     """The product rule of some coordinates; reports have a coordinate axis after the first."""
-    places = [at.ravel() for at in np.meshgrid(*(np.arange(len(line.weights)) for line in lines), indexing="ij")]
+    places = [
+        at.ravel()
+        for at in np.meshgrid(*(np.arange(len(line.weights)) for line in lines), indexing="ij")
+    ]
     weights = np.prod([line.weights[at] for line, at in zip(lines, places, strict=True)], 0)
     picked = [take(line.reports, at) for line, at in zip(lines, places, strict=True)]
     return Law(jax.tree.map(lambda *leaves: np.stack(leaves, 1), *picked), weights)
@@ -104,14 +122,19 @@ def _closed_forms(mechanism: HasMoments, x: Values) -> tuple[Scalar, Scalar]:
 
 
 def _masses(mechanism: Exact, x: Values) -> tuple[Report, np.ndarray, float]:
-    """The reports of the rule about one record, their masses, and what may be misplaced; with x64 enabled."""
+    """The reports of the rule about one record, their masses, and what may be misplaced.
+
+    With x64 enabled.
+    """
     rule = law(mechanism, x)
     density = np.exp(np.asarray(logs_of(mechanism, rule.reports, x), np.float64))
     off = rule.misplaced or _misplaced(spaces(mechanism)[1], rule.reports, density)
     return rule.reports, rule.weights * density, off
 
 
-def _moments(mechanism: Randomizer, reports: Report, mass: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _moments(
+    mechanism: Randomizer, reports: Report, mass: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Mean, variance and fourth central moment of the estimate; with x64 enabled."""
     values = np.asarray(estimates(mechanism, reports), np.float64)
     mass = mass.reshape(-1, *[1] * (values.ndim - 1))
@@ -141,7 +164,10 @@ def sums_to_one(mechanism: Exact, x: Values | None = None) -> Fit:
 
 
 def _total(found: list[float], misplaced: float) -> Fit:
-    worst, limit = float(np.max(np.abs(np.array(found) - 1))), _EXACT + misplaced  # NaN is not hidden
+    worst, limit = (
+        float(np.max(np.abs(np.array(found) - 1))),
+        _EXACT + misplaced,
+    )  # NaN is not hidden
     return Fit(worst <= limit, "total mass", worst, limit, limit, 0)
 
 
@@ -149,8 +175,9 @@ def _total(found: list[float], misplaced: float) -> Fit:
 def matches_moments(mechanism: Exact, x: Values | None = None) -> Fit:
     """Whether ``mean`` and ``variance`` are those of the estimate under the density.
 
-    To 1e-8 in float64, and what :func:`sums_to_one` allows times the largest estimate, or the square of twice it;
-    in float32 to 1e-5 of a mean and 3e-5 of a variance, 1e-6, and one rounding of the largest estimate.
+    To 1e-8 in float64, and what :func:`sums_to_one` allows times the largest estimate, or the
+    square of twice it; in float32 to 1e-5 of a mean and 3e-5 of a variance, 1e-6, and one rounding
+    of the largest estimate.
 
     >>> from ldp_jax.features import Piecewise
     >>> matches_moments(Piecewise(1.0)).fits
@@ -161,23 +188,36 @@ def matches_moments(mechanism: Exact, x: Values | None = None) -> Fit:
 
 def integrals(mechanism: Exact, x: Values | None = None) -> tuple[Fit, Fit]:
     """The answers of :func:`sums_to_one` and :func:`matches_moments`, from one quadrature."""
-    worst, totals, largest, misplaced = 0.0, [], 0.0, 0.0
+    worst = 0.0
+    totals = []
+    largest = 0.0
+    misplaced = 0.0
     for record in _records(mechanism, x):
         with float64_on_cpu():
             reports, mass, off = _masses(mechanism, record)
             totals.append(mass.sum())
             misplaced = max(misplaced, off)
             mean, variance, _ = _moments(mechanism, reports, mass)
-            largest = max(largest, float(np.max(np.abs(np.asarray(estimates(mechanism, reports), np.float64)))))
+            largest = max(
+                largest,
+                float(np.max(np.abs(np.asarray(estimates(mechanism, reports), np.float64)))),
+            )
             wide = [np.asarray(moment) for moment in _closed_forms(mechanism, record)]
-        single = [np.asarray(moment) for moment in _closed_forms(mechanism, jax.tree.map(np.float32, record))]
+        single = [
+            np.asarray(moment)
+            for moment in _closed_forms(mechanism, jax.tree.map(np.float32, record))
+        ]
         for said, true, relative, absolute in (
             (wide[0], mean, _EXACT, _EXACT + misplaced * largest),
             (wide[1], variance, _EXACT, 1e-12 + misplaced * (2 * largest) ** 2),
             (single[0], wide[0], 1e-5, 1e-6 + _ROUNDED * largest),
             (single[1], wide[1], 3e-5, 1e-6 + _ROUNDED * largest**2),
         ):
-            worst = float(np.maximum(worst, np.max(np.abs(said - true) / (absolute + relative * np.abs(true)))))
+            worst = float(
+                np.maximum(
+                    worst, np.max(np.abs(said - true) / (absolute + relative * np.abs(true)))
+                )
+            )
     return _total(totals, misplaced), Fit(worst <= 1.0, "moments", worst, 1.0, _EXACT, 0)
 
 
@@ -187,7 +227,8 @@ def draws_have_moments(
 ) -> Fit:
     """Whether estimates of draws have the stated mean and variance, within five standard errors.
 
-    The standard errors are the law's; of vectors whose reports are too many to count, those of the draws.
+    The standard errors are the law's; of vectors whose reports are too many to count, those of the
+    draws.
 
     >>> from ldp_jax.features import Duchi
     >>> draws_have_moments(Duchi(1.0), jax.random.key(0)).fits
@@ -201,20 +242,36 @@ def draws_have_moments(
 
 def moments_of(mechanism: Randomizer, x: Values, y: Report) -> Fit:
     """The same of stacked reports of a record."""
-    values, trials = np.asarray(estimates(mechanism, y), np.float64), count_of(y)
+    values = np.asarray(estimates(mechanism, y), np.float64)
+    trials = count_of(y)
     fourth = ((values - values.mean(0)) ** 4).mean(0)
     with float64_on_cpu():
         record = wide(x)
-        mean, variance = (np.asarray(moment, np.float64) for moment in _closed_forms(mechanism, record))
+        mean, variance = (
+            np.asarray(moment, np.float64) for moment in _closed_forms(mechanism, record)
+        )
         if isinstance(mechanism, Exact):
             with contextlib.suppress(NotApplicable):
                 reports, mass, _ = _masses(mechanism, record)
-                if abs(mass.sum() - 1) < 0.01:  # else the rule has missed a piece that is too narrow for it
+                if (
+                    abs(mass.sum() - 1) < 0.01
+                ):  # else the rule has missed a piece that is too narrow for it
                     fourth = _moments(mechanism, reports, mass)[2]
     error = np.sqrt(variance / trials)
     spread = np.sqrt(np.maximum(fourth - variance**2, 0.0) / trials) + error**2
     off = np.abs(values.mean(0) - mean), np.abs(((values - mean) ** 2).mean(0) - variance)
     tiny = 1e-6 / SIGMAS  # what float32 rounds an estimate by
-    worst = float(np.max([np.max(gap / (size + tiny)) for gap, size in zip(off, (error, spread), strict=True)]))
+    worst = float(
+        np.max(
+            [np.max(gap / (size + tiny)) for gap, size in zip(off, (error, spread), strict=True)]
+        )
+    )
     worst = worst if math.isfinite(worst) else math.inf
-    return Fit(worst <= SIGMAS, "moments of draws", worst, SIGMAS, float(np.max(2 * SIGMAS * error)), trials)
+    return Fit(
+        worst <= SIGMAS,
+        "moments of draws",
+        worst,
+        SIGMAS,
+        float(np.max(2 * SIGMAS * error)),
+        trials,
+    )

@@ -1,6 +1,9 @@
-"""Pictures of mechanisms: the error of their estimates, the law of their reports, and their privacy loss.
+"""Pictures of mechanisms.
 
-A function draws on ``ax``, or on new axes, and returns the axes. It needs matplotlib, imported on first use.
+The error of their estimates, the law of their reports, and their privacy loss.
+
+A function draws on ``ax``, or on new axes, and returns the axes. It needs matplotlib, imported on
+first use.
 
 >>> from ldp_jax import features
 >>> ax = variance({"Laplace": features.Laplace, "Duchi": features.Duchi}, [0.5, 1.0, 2.0])
@@ -34,10 +37,13 @@ Makers = Mapping[str, Callable[[float], Mechanism]]
 _RECORDS = 641  # records between the ends of a domain: 64 in each segment of the coarsest grid
 
 
-def variance(mechanisms: Makers, epsilons: Sequence[float] | np.ndarray, *, ax: "Axes | None" = None) -> "Axes":
+def variance(
+    mechanisms: Makers, epsilons: Sequence[float] | np.ndarray, *, ax: "Axes | None" = None
+) -> "Axes":
     """The largest variance of an estimate over records, a coordinate, against epsilon.
 
-    ``NotApplicable`` for records that are neither numbers nor vectors, or moments without a closed form.
+    ``NotApplicable`` for records that are neither numbers nor vectors, or moments without a closed
+    form.
     """
     ax = _axes(ax, "epsilon", "worst-case variance")
     for label, make in mechanisms.items():
@@ -63,19 +69,30 @@ def privacy_utility(
 
 
 def density(
-    mechanism: Mechanism, records: Sequence[float] | np.ndarray | None = None, *, ax: "Axes | None" = None
+    mechanism: Mechanism,
+    records: Sequence[float] | np.ndarray | None = None,
+    *,
+    ax: "Axes | None" = None,
 ) -> "Axes":
-    """The law of a report of one number about some records: by default both ends of the domain and one between.
+    """The law of a report of one number about some records.
+
+    By default both ends of the domain and one between.
 
     ``NotApplicable`` for a mechanism without a density, or reports that are not numbers.
     """
     space = mechanism.codomain()
     if not isinstance(mechanism, HasDensity):
-        raise NotApplicable(f"mechanism must have a log_density, and {type(mechanism).__name__} has none")
+        raise NotApplicable(
+            f"mechanism must have a log_density, and {type(mechanism).__name__} has none"
+        )
     if records is None:
         records = [*mechanism.domain().extremes(), mechanism.domain().typical()]
     finite = not isinstance(space, Interval)
-    reports = np.asarray(space.members()) if finite and hasattr(space, "members") else _reports(mechanism, space)
+    reports = (
+        np.asarray(space.members())
+        if finite and hasattr(space, "members")
+        else _reports(mechanism, space)
+    )
     if reports.ndim != 1:
         raise NotApplicable(f"reports must be numbers, and are of {space}")
     ax = _axes(ax, "report", "probability" if finite else "density")
@@ -88,35 +105,47 @@ def density(
 
 
 def _reports(mechanism: Mechanism, space: object) -> Float[np.ndarray, " points"]:
-    """Where a density is drawn: all of a bounded codomain, else eight standard deviations beyond the domain."""
+    """Where a density is drawn.
+
+    All of a bounded codomain, else eight standard deviations beyond the domain.
+    """
     if not isinstance(space, Interval):
         raise NotApplicable(f"reports must be numbers, and are of {space}")
     low, high = float(space.lower), float(space.upper)
     if not np.isfinite([low, high]).all():
         ends = np.asarray(mechanism.domain().extremes(), float)
         beyond = 8 * float(np.sqrt(_moments(mechanism)[1].max()))
-        low, high = max(low, ends.min() - beyond), min(high, ends.max() + beyond)
+        low = max(low, ends.min() - beyond)
+        high = min(high, ends.max() + beyond)
     return np.linspace(low, high, _RECORDS)
 
 
-def _with_breaks(reports: np.ndarray, space: Interval, record: Values) -> Float[np.ndarray, " points"]:
+def _with_breaks(
+    reports: np.ndarray, space: Interval, record: Values
+) -> Float[np.ndarray, " points"]:
     """Points on both sides of the density's jumps about a record, and between them."""
     if space.breaks is None:
         return reports
     breaks = np.asarray(space.breaks(jnp.asarray(record)), np.float32).ravel()
     sides = np.concatenate([np.nextafter(breaks, np.float32(side)) for side in (-np.inf, np.inf)])
-    return np.unique(np.concatenate([reports, np.clip(sides, reports[0], reports[-1])]).astype(np.float32))
+    return np.unique(
+        np.concatenate([reports, np.clip(sides, reports[0], reports[-1])]).astype(np.float32)
+    )
 
 
 def _moments(mechanism: Mechanism) -> tuple[Float[np.ndarray, "..."], Float[np.ndarray, "..."]]:
     """The squared bias and the variance at records from end to end of the domain."""
     space = mechanism.domain()
     if not isinstance(mechanism, HasMoments) or not isinstance(space, (Interval, Box)):
-        raise NotApplicable(f"mechanism must have moments, on numbers or vectors, got {type(mechanism).__name__}")
+        raise NotApplicable(
+            f"mechanism must have moments, on numbers or vectors, got {type(mechanism).__name__}"
+        )
     records = jnp.linspace(space.lower, space.upper, _RECORDS)
     if isinstance(space, Box):
         records = jnp.broadcast_to(records[:, None], (_RECORDS, space.dim))
-    both = _both_of if jax.tree_util.all_leaves([mechanism]) else _compiled  # a class that is no pytree
+    both = (
+        _both_of if jax.tree_util.all_leaves([mechanism]) else _compiled
+    )  # a class that is no pytree
     mean, spread = both(mechanism, records)
     return np.square(np.asarray(mean) - np.asarray(records)), np.asarray(spread)
 

@@ -31,7 +31,9 @@ TRIALS = 1 << 20
 ROUNDING = 1e-3
 """How far the loss of a report may be from the claim by its own rounding, relative and absolute."""
 
-_UNIFORM = 2.0**-23  # the mass of one float32 uniform, which is what a report of a continuum has at least
+_UNIFORM = (
+    2.0**-23
+)  # the mass of one float32 uniform, which is what a report of a continuum has at least
 _BLURRED = 0.5  # of the mass, misplaced by float32: beyond, no window is crowded that is not
 _MOST = 4096  # reports, the most frequent, whose mass is asked
 
@@ -42,9 +44,10 @@ def record_windows(
 ) -> Fit:
     """Whether reports follow their law in every window of the records, however narrow.
 
-    The position of a report in the law of its record is uniform. Windows of records by cells of positions are
-    counted at five scales, down to about sixteen records; one crowded cell is enough. Vectors are cut by the
-    coordinate, by another one, and by their sum. ``NotApplicable`` where float32 may misplace half of a law's mass.
+    The position of a report in the law of its record is uniform. Windows of records by cells of
+    positions are counted at five scales, down to about sixteen records; one crowded cell is enough.
+    Vectors are cut by the coordinate, by another one, and by their sum. ``NotApplicable`` where
+    float32 may misplace half of a law's mass.
 
     >>> from ldp_jax.features import Duchi
     >>> record_windows(Duchi(1.0), jax.random.key(0), trials=65_536).fits
@@ -53,14 +56,18 @@ def record_windows(
     validate.integer_in(65_536, trials=trials)
     draw_key, spread_key = random.split(key)
     parts = _positions.numbers(mechanism, draw_key, trials)
-    share, place, off = [], [], 0.0
+    share = []
+    place = []
+    off = 0.0
     for given, part_key in zip(parts, random.split(spread_key, len(parts)), strict=True):
         found, misplaced = _positions.positions(given, part_key)
         share.append(_shares(given))
         place.append(found)
         off = max(off, misplaced)
     if off > _BLURRED:
-        raise NotApplicable(f"float32 may misplace {min(off, 1.0):.2g} of a law's mass: windows would show nothing")
+        raise NotApplicable(
+            f"float32 may misplace {min(off, 1.0):.2g} of a law's mass: windows would show nothing"
+        )
     by = np.concatenate(share, 1)
     fits = [_scan(each, np.concatenate(place), off, significance / len(by)) for each in by]
     return max(fits, key=lambda fit: (not fit.fits, fit.statistic))
@@ -102,7 +109,8 @@ def _scan(share: np.ndarray, place: np.ndarray, off: float, significance: float)
 def reported_losses(mechanism: Exact, key: PRNGKey, *, trials: int = TRIALS) -> Fit:
     """Whether no report that is drawn loses more than the guarantee, by the density.
 
-    The report of each random record is asked against another one and against both ends of the domain.
+    The report of each random record is asked against another one and against both ends of the
+    domain.
 
     >>> from ldp_jax.features import Laplace
     >>> reported_losses(Laplace(1.0), jax.random.key(0), trials=10_000).fits
@@ -110,16 +118,19 @@ def reported_losses(mechanism: Exact, key: PRNGKey, *, trials: int = TRIALS) -> 
     """
     validate.integer_in(1000, trials=trials)
     mine_key, other_key, draw_key = random.split(key, 3)
-    (domain, _), claim = spaces(mechanism), mechanism.guarantee().epsilon
+    domain, _ = spaces(mechanism)
+    claim = mechanism.guarantee().epsilon
     if domain.all_adjacent:
         x, other = (domain.sample(generator(k), trials) for k in (mine_key, other_key))
     else:
         x, other = domain.neighbours(generator(mine_key), trials)
     y = privatize_stacked(draw_key, mechanism, x)
     ends = [
-        jax.tree.map(lambda leaf, of: leaf.astype(of.dtype), repeated(end, trials), x) for end in domain.extremes()
+        jax.tree.map(lambda leaf, of: leaf.astype(of.dtype), repeated(end, trials), x)
+        for end in domain.extremes()
     ]
-    mine, largest = logs_each(mechanism, y, x), -np.inf
+    mine = logs_each(mechanism, y, x)
+    largest = -np.inf
     for against in (other, *ends):
         loss = lost(mine, logs_each(mechanism, y, against))
         # A report that its own record cannot give by the density is matches_density's to refuse.
@@ -140,7 +151,8 @@ def distinct_reports(
 ) -> Fit:
     """Whether no single report of one record comes more often than its law and float32 allow.
 
-    A report of a continuum has a mass of 2^-23 and of the four float32 spacings around it; vectors are whole.
+    A report of a continuum has a mass of 2^-23 and of the four float32 spacings around it; vectors
+    are whole.
 
     >>> from ldp_jax.features import SquareWave
     >>> distinct_reports(SquareWave(1.0), jax.random.key(0), trials=100_000).fits
@@ -154,19 +166,24 @@ def distinct_reports(
 
 def counted(mechanism: Exact, x: Values, y: Report, significance: float) -> Fit:
     """The same of stacked reports of a record."""
-    leaves, trials = [np.ascontiguousarray(leaf) for leaf in jax.tree.leaves(y)], count_of(y)
+    leaves = [np.ascontiguousarray(leaf) for leaf in jax.tree.leaves(y)]
+    trials = count_of(y)
     narrow = [leaf.dtype for leaf in leaves if is_float(leaf) and leaf.dtype.itemsize < 4]
     if narrow:
         raise NotApplicable(
             f"reports of {narrow[0]} repeat by rounding: what a float32 may weigh is no bound of theirs"
         )
     rows = np.concatenate([_words(leaf.reshape(trials, -1)) for leaf in leaves], 1)
-    whole = rows.view([("", np.uint32)] * rows.shape[1]).ravel() if rows.shape[1] > 1 else rows[:, 0]
+    whole = (
+        rows.view([("", np.uint32)] * rows.shape[1]).ravel() if rows.shape[1] > 1 else rows[:, 0]
+    )
     _, first, count = np.unique(whole, return_index=True, return_counts=True)
     often = np.argsort(-count, kind="stable")[:_MOST]
     mass = _mass(mechanism, take(y, first[often]), x)
     chance = stats.binom.sf(count[often] - 1, trials, np.clip(mass, 0.0, 1.0))
-    return tail_fit("distinct reports", float(chance.min()), significance / len(count), 30 / trials, trials)
+    return tail_fit(
+        "distinct reports", float(chance.min()), significance / len(count), 30 / trials, trials
+    )
 
 
 def _words(leaf: np.ndarray) -> np.ndarray:
@@ -180,7 +197,9 @@ def _mass(mechanism: Exact, y: Report, x: Values) -> np.ndarray:
     codomain = mechanism.codomain()
     # Rounding may have put a report just beyond the break that it was drawn on the other side of.
     nudges = (-2, -1, 0, 1, 2) if codomain.continuous else (0,)
-    beside = [jax.tree.map(lambda leaf, by=by: _nudged(leaf, by) if by else leaf, y) for by in nudges]
+    beside = [
+        jax.tree.map(lambda leaf, by=by: _nudged(leaf, by) if by else leaf, y) for by in nudges
+    ]
     logs = np.max([np.asarray(logs_of(mechanism, at, x), np.float64) for at in beside], 0)
     volume, atom = law_of(codomain).volume(y)
     return np.exp(logs) * volume * (1 + 1e-4) + np.where(atom, 0.0, _UNIFORM)

@@ -1,4 +1,7 @@
-"""Tests of draws against a law, and bounds of a probability: each says the smallest defect that it detects."""
+"""Tests of draws against a law, and bounds of a probability.
+
+Each says the smallest defect that it detects.
+"""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -22,7 +25,8 @@ class Fit(NamedTuple):
       test: ``KS`` or ``G``.
       statistic: the distance of distribution functions, or G.
       threshold: what a correct sampler exceeds with probability ``significance``.
-      smallest_defect: the distance of distribution functions (KS) or total variation (G) that is missed as rarely.
+      smallest_defect: the distance of distribution functions (KS) or total variation (G) that is
+        missed as rarely.
       draws: how many, of how many ``records``.
     """
 
@@ -51,11 +55,16 @@ def ks_threshold(n: int, significance: float = SIGNIFICANCE) -> float:
 
 
 def ks_test(
-    draws: AnyArray, cdf: Callable[..., np.ndarray], *, rounding: float = 0.0, significance: float = SIGNIFICANCE
+    draws: AnyArray,
+    cdf: Callable[..., np.ndarray],
+    *,
+    rounding: float = 0.0,
+    significance: float = SIGNIFICANCE,
 ) -> Fit:
     """Draws [n] of a continuous law against its distribution function.
 
-    Repeats, as float32 makes them, are atoms of their own; ``rounding`` is the mass that float32 may be off by.
+    Repeats, as float32 makes them, are atoms of their own; ``rounding`` is the mass that float32
+    may be off by.
     """
     n = len(draws)
     distance = float(stats.ks_1samp(np.asarray(draws, np.float64), cdf, method="asymp").statistic)
@@ -64,7 +73,10 @@ def ks_test(
 
 
 def smallest_defect_of_g(n: int, cells: int, significance: float = SIGNIFICANCE) -> float:
-    """The total variation t that :func:`g_test` misses this rarely: by Pinsker its non-centrality is 4 n t^2."""
+    """The total variation t that :func:`g_test` misses this rarely.
+
+    By Pinsker its non-centrality is 4 n t^2.
+    """
     critical = stats.chi2.isf(significance, cells - 1)
     missed = lambda shift: special.chndtr(critical, cells - 1, shift) - significance
     return float(np.sqrt(optimize.brentq(missed, 1.0, 100 * critical + 1000) / (4 * n)))
@@ -73,8 +85,9 @@ def smallest_defect_of_g(n: int, cells: int, significance: float = SIGNIFICANCE)
 def g_test(counts: Values, probabilities: Values, *, significance: float = SIGNIFICANCE) -> Fit:
     """Counts of outcomes [cells] against their probabilities: the likelihood-ratio (G) test.
 
-    An outcome of probability 0 must not happen. Rare outcomes (fewer than 10 expected) are taken together: their
-    mass adds to the smallest defect; where these are too few, a Poisson tail with half the significance bounds it.
+    An outcome of probability 0 must not happen. Rare outcomes (fewer than 10 expected) are taken
+    together: their mass adds to the smallest defect; where these are too few, a Poisson tail with
+    half the significance bounds it.
     """
     counts, probabilities = np.asarray(counts, np.float64), np.asarray(probabilities, np.float64)
     n = counts.sum()
@@ -89,7 +102,9 @@ def g_test(counts: Values, probabilities: Values, *, significance: float = SIGNI
         significance = significance / 2 if rare.any() else significance
         limit = stats.poisson.isf(significance, expected[-1])
         if observed[-1] > limit:
-            return Fit(False, "G (too many rare outcomes)", float(observed[-1]), float(limit), 0.0, int(n))
+            return Fit(
+                False, "G (too many rare outcomes)", float(observed[-1]), float(limit), 0.0, int(n)
+            )
         observed, expected = observed[:-1], expected[:-1]
         expected = expected * observed.sum() / expected.sum()
     if len(observed) < 2:  # one outcome, and the others were not too many
@@ -105,7 +120,9 @@ def g_test(counts: Values, probabilities: Values, *, significance: float = SIGNI
 def tail_fit(test: str, chance: float, limit: float, smallest_defect: float, draws: int) -> Fit:
     """Whether the rarest of what was seen is no rarer than a limit; both are shown as digits."""
     digits = -np.log10(max(chance, 1e-300)), -np.log10(limit)
-    return Fit(chance >= limit, test, float(digits[0]), float(digits[1]), float(smallest_defect), draws)
+    return Fit(
+        chance >= limit, test, float(digits[0]), float(digits[1]), float(smallest_defect), draws
+    )
 
 
 def clopper_pearson(successes: Scalar, n: Scalar, alpha: float) -> tuple[np.ndarray, np.ndarray]:

@@ -19,7 +19,13 @@ from ldp_jax.accounting.guarantee import (
 )
 from ldp_jax.core import random, validate
 from ldp_jax.core.flags import standard_flags
-from ldp_jax.core.mechanism import HasCoordinates, HasWordRuns, Randomizer, check_budget, require_protocol
+from ldp_jax.core.mechanism import (
+    HasCoordinates,
+    HasWordRuns,
+    Randomizer,
+    check_budget,
+    require_protocol,
+)
 from ldp_jax.core.progress import Progress, phase, watched
 from ldp_jax.core.spaces import NotApplicable, Reports
 from ldp_jax.core.types import PRNGKey, Report
@@ -36,7 +42,12 @@ from ldp_jax.verification.central import (
     private_edge_supremum,
 )
 from ldp_jax.verification.coordinates import independent_coordinates
-from ldp_jax.verification.empirical import fit_of, matches_density, matches_everywhere, matches_graphs
+from ldp_jax.verification.empirical import (
+    fit_of,
+    matches_density,
+    matches_everywhere,
+    matches_graphs,
+)
 from ldp_jax.verification.exact import hockey_stick, privacy_loss_supremum, spaces
 from ldp_jax.verification.games import largest_lower_bound
 from ldp_jax.verification.lists import relationship_supremum
@@ -47,7 +58,9 @@ from ldp_jax.verification.reference import matches_reference
 from ldp_jax.verification.statistics import SIGNIFICANCE, Fit
 
 SLACK = 1e-9
-"""How far a float64 supremum may be above a claim that is attained, relative; of a claim below 1e-4, of that."""
+"""How far a float64 supremum may be above a claim that is attained, relative; of a claim below
+1e-4, of that.
+"""
 
 LEAST_DELTA = 1e-12
 """The least delta that quadrature in float64 can show."""
@@ -82,15 +95,18 @@ class Rung:
             return f"{self.name:<12} {self.asked:<42} {'':>11} {'':>11}  not asked: {self.reason}"
         word = "holds" if self.holds else "REFUSED"
         why = f": {self.reason}" if self.reason else ""
-        return f"{self.name:<12} {self.asked:<42} {self.found:>11.6g} {self.limit:>11.6g}  {word}{why}"
+        return (
+            f"{self.name:<12} {self.asked:<42} {self.found:>11.6g} {self.limit:>11.6g}  {word}{why}"
+        )
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Verdict:
     """The rungs of one mechanism. True where all that apply hold, and all that are needed apply.
 
-    Needed are law and sampler, at one record and at many; the independence of coordinates with laws of their own;
-    the last bits of reports of a continuum. For a curator's release: unit, law, sampler and game.
+    Needed are law and sampler, at one record and at many; the independence of coordinates with laws
+    of their own; the last bits of reports of a continuum. For a curator's release: unit, law,
+    sampler and game.
     """
 
     mechanism: str
@@ -138,14 +154,16 @@ def check(
 ) -> Verdict:
     """Ask a mechanism everything that applies to it, and compare with what it claims.
 
-    A rung that does not apply says why; one that raises anything else is refused (:mod:`ldp_jax.verification` says
-    what each can see). A curator's mechanism is asked about one private edge, a chain in its stationary law.
-    Windows take 65 536 records at least, a curator's releases are 4 000 at most, and fewer where a chain makes many
-    sweeps; ``significance`` is how often an honest mechanism may be refused, by all rungs together. ``progress`` is
-    told of each rung (:data:`ldp_jax.core.progress.Progress`); by default they are shown after five seconds.
+    A rung that does not apply says why; one that raises anything else is refused
+    (:mod:`ldp_jax.verification` says what each can see). A curator's mechanism is asked about one
+    private edge, a chain in its stationary law. Windows take 65 536 records at least, a curator's
+    releases are 4 000 at most, and fewer where a chain makes many sweeps; ``significance`` is how
+    often an honest mechanism may be refused, by all rungs together. ``progress`` is told of each
+    rung (:data:`ldp_jax.core.progress.Progress`); by default they are shown after five seconds.
 
-    ``ValueError`` for trials, a significance or parameters out of range, or a key that is not threefry;
-    ``TypeError`` for what lacks a member of the protocol, with the smallest class that has it.
+    ``ValueError`` for trials, a significance or parameters out of range, or a key that is not
+    threefry; ``TypeError`` for what lacks a member of the protocol, with the smallest class that
+    has it.
 
     >>> from ldp_jax.features import Duchi
     >>> verdict = check(Duchi(1.0), jax.random.key(0), trials=2_000)
@@ -160,11 +178,14 @@ def check(
     check_budget(mechanism)
     key, draw_key = random.split(key)
     if isinstance(mechanism, CentralMechanism):
-        guarantee, necessary = promised(mechanism), {"unit", "law", "sampler", "game"}
+        guarantee = promised(mechanism)
+        necessary = {"unit", "law", "sampler", "game"}
         table = _of_release(mechanism, guarantee, trials, significance)
     else:
         asked = Questions(mechanism, draw_key, trials, significance)
-        guarantee, necessary, table = asked.guarantee, needed(mechanism), asked.table()
+        guarantee = asked.guarantee
+        necessary = needed(mechanism)
+        table = asked.table()
     keys = random.split(key, len(table))
     rungs = []
     with watched("check", progress):
@@ -187,19 +208,28 @@ def needed(mechanism: Randomizer) -> set[str]:
 
 
 def ask(
-    mechanism: object, name: str, words: str, needs: str, answer: Callable[[PRNGKey], Answer], key: PRNGKey
+    mechanism: object,
+    name: str,
+    words: str,
+    needs: str,
+    answer: Callable[[PRNGKey], Answer],
+    key: PRNGKey,
 ) -> Rung:
     """The rung of one of the :class:`Questions`."""
     lacking = [what for what in needs.split() if not hasattr(mechanism, what)]
     if lacking:
-        return Rung(name, words, math.nan, math.nan, None, f"{type(mechanism).__name__} has no {lacking[0]}")
+        return Rung(
+            name, words, math.nan, math.nan, None, f"{type(mechanism).__name__} has no {lacking[0]}"
+        )
     try:
         found, limit, holds, *said = answer(key)
     except NotApplicable as error:
         return Rung(name, words, math.nan, math.nan, None, str(error))
     except Exception as error:  # whatever it is, the mechanism did not answer
         said = " ".join(str(error).split())[:200]
-        return Rung(name, words, math.nan, math.nan, False, f"raised {type(error).__name__}: {said}")
+        return Rung(
+            name, words, math.nan, math.nan, False, f"raised {type(error).__name__}: {said}"
+        )
     return Rung(name, words, float(found), float(limit), bool(holds), *said)
 
 
@@ -211,12 +241,18 @@ def _fit(fit: Fit) -> Answer:
     # Of less than all cells, or of one that must be empty; and why there was nothing to test.
     said = [fit.test] if fit.test.startswith("G ") or (" " in fit.test and not fit.fits) else []
     if fit.records > 1:
-        said = [f"{fit.records} records, {fit.draws} draws; finds {fit.smallest_defect:.2g} of the records", *said]
+        said = [
+            f"{fit.records} records, {fit.draws} draws; finds {fit.smallest_defect:.2g} of the records",
+            *said,
+        ]
     return fit.statistic, fit.threshold, fit.fits, "; ".join(said)
 
 
 def _refused_at_once(mechanism: Randomizer) -> bool:
-    """Whether a program calls the host: it is not pure, and to compile it for many records would take hours."""
+    """Whether a program calls the host.
+
+    It is not pure, and to compile it for many records would take hours.
+    """
     try:
         return calls_host(mechanism, mechanism.domain().typical())
     except Exception:  # the rungs say what they meet
@@ -227,23 +263,38 @@ class Questions:
     """The questions about a mechanism that each user runs."""
 
     def __init__(self, mechanism: Any, draw_key: PRNGKey, trials: int, significance: float) -> None:
-        self.m, self.draw_key, self.trials, self.share = mechanism, draw_key, trials, significance / 7
+        self.m = mechanism
+        self.draw_key = draw_key
+        self.trials = trials
+        self.share = significance / 7
         self.guarantee = mechanism.guarantee()
         if not isinstance(self.guarantee, Guarantee):
-            raise TypeError(f"guarantee() must return a Guarantee, got {type(self.guarantee).__name__}")
+            raise TypeError(
+                f"guarantee() must return a Guarantee, got {type(self.guarantee).__name__}"
+            )
         self.claim = self.guarantee.epsilon
 
     def table(self) -> list[Question]:
-        """All questions, in order; of a program that calls the host one, since nothing else need be known."""
+        """All questions, in order.
+
+        Of a program that calls the host one, since nothing else need be known.
+        """
         m, trials = self.m, self.trials
         density, moments, both = "log_density", "mean variance", "log_density mean variance"
         fits = lambda rung, **more: lambda key: _fit(rung(m, key, **more))
         many = {"trials": trials, "significance": self.share}
-        few, windows = many | {"trials": min(trials, 50_000)}, many | {"trials": max(trials, _WINDOWS)}
+        few, windows = (
+            many | {"trials": min(trials, 50_000)},
+            many | {"trials": max(trials, _WINDOWS)},
+        )
         pure = ("pure", "a function of its arguments", "", fits(is_pure))
         if _refused_at_once(m):
             return [pure]
-        lost = "delta at the claimed epsilon" if self.guarantee.delta else "the largest loss of the law"
+        lost = (
+            "delta at the claimed epsilon"
+            if self.guarantee.delta
+            else "the largest loss of the law"
+        )
         found: list[Question] = [
             ("unit", "the unit is one of such records", "", self._unit),
             ("total", "values that are not records", "", fits(is_total)),
@@ -252,21 +303,55 @@ class Questions:
             ("sampler", "the law is what is drawn", density, self._sampler),
             ("records", "the same of many records", density, fits(matches_everywhere, **many)),
             ("game", "what draws alone show", "", self._game),
-            ("moments", "mean and variance, by the density", both, lambda _: _fit(matches_moments(m))),
-            ("estimates", "mean and variance, by draws", moments, lambda _: _fit(moments_of(m, *self.typical))),
+            (
+                "moments",
+                "mean and variance, by the density",
+                both,
+                lambda _: _fit(matches_moments(m)),
+            ),
+            (
+                "estimates",
+                "mean and variance, by draws",
+                moments,
+                lambda _: _fit(moments_of(m, *self.typical)),
+            ),
             ("losses", "losses of reports that are drawn", density, self._losses),
             ("windows", "every record alike", density, fits(record_windows, **windows)),
-            ("distinct", "no report too often", density, lambda _: _fit(counted(m, *self.typical, self.share))),
+            (
+                "distinct",
+                "no report too often",
+                density,
+                lambda _: _fit(counted(m, *self.typical, self.share)),
+            ),
             ("bits", "the last bits of a report", "", self._bits),
             ("words", "the loss in words that are drawn", density, self._words),
-            ("reference", "word by word, the published law", "", fits(matches_reference, trials=trials)),
-            ("coordinates", "coordinates are independent", "", fits(independent_coordinates, **few)),
+            (
+                "reference",
+                "word by word, the published law",
+                "",
+                fits(matches_reference, trials=trials),
+            ),
+            (
+                "coordinates",
+                "coordinates are independent",
+                "",
+                fits(independent_coordinates, **few),
+            ),
             pure,
             ("key", "every bit of the key is used", "", fits(uses_the_whole_key)),
             ("edge", "what an edge costs", "", self._edge),
-            ("graphs", "whole graphs, drawn at once", "log_density sample_graph", fits(matches_graphs, **few)),
+            (
+                "graphs",
+                "whole graphs, drawn at once",
+                "log_density sample_graph",
+                fits(matches_graphs, **few),
+            ),
         ]
-        return [*found, ("curve", "delta by the closed form", "", self._curve)] if hasattr(m, "curve") else found
+        return (
+            [*found, ("curve", "delta by the closed form", "", self._curve)]
+            if hasattr(m, "curve")
+            else found
+        )
 
     @functools.cached_property
     def typical(self) -> tuple[Report, Report]:
@@ -278,20 +363,28 @@ class Questions:
         g, m = self.guarantee, self.m
         domain = spaces(m)[0]
         if g.unit.rate is not None:
-            raise NotApplicable("a loss per unit of distance: the law is asked of any two records, however near")
+            raise NotApplicable(
+                "a loss per unit of distance: the law is asked of any two records, however near"
+            )
         if (now := m.guarantee()) != g:
             return 1.0, 0.0, False, f"guarantee() has changed to {now}"
         fits = g.unit == (NEIGHBOUR_LIST if domain.users else RECORD)
         if known := [unit for unit, words in WORDS.items() if words == g.adjacency]:
             fits = fits and g.unit in known  # other words are the author's to answer for
-        fits = fits and (any_two(g.adjacency) == "two" or domain.all_adjacent)  # else the law was not asked of any
+        fits = fits and (
+            any_two(g.adjacency) == "two" or domain.all_adjacent
+        )  # else the law was not asked of any
         said = f"a guarantee per {g.unit} ({g.adjacency}) about records of {m.domain()}"
         return float(not fits), 0.0, fits, said
 
     def _mass(self, _: PRNGKey) -> Answer:
         *found, fits, said = _fit(sums_to_one(self.m))
         undeclared = not fits and getattr(self.m.codomain(), "breaks", self) is None
-        return *found, fits, "where a density jumps, Interval(..., breaks=...) must say so" if undeclared else said
+        return (
+            *found,
+            fits,
+            "where a density jumps, Interval(..., breaks=...) must say so" if undeclared else said,
+        )
 
     def _law(self, _: PRNGKey) -> Answer:
         if self.guarantee.delta:
@@ -304,7 +397,9 @@ class Questions:
         return _fit(fit_of(self.m, key, *self.typical, self.share))
 
     def _game(self, key: PRNGKey) -> Answer:
-        found = largest_lower_bound(self.m, key, self.trials, 1 - self.share, delta=self.guarantee.delta).epsilon
+        found = largest_lower_bound(
+            self.m, key, self.trials, 1 - self.share, delta=self.guarantee.delta
+        ).epsilon
         return _within(found, self.claim)
 
     def _losses(self, key: PRNGKey) -> Answer:
@@ -324,30 +419,46 @@ class Questions:
                 check_runs(self.m)
         except NotApplicable as error:
             if exact:
-                return math.inf, self.claim, False, f"exact arithmetic is claimed and cannot be shown: {error}"
+                return (
+                    math.inf,
+                    self.claim,
+                    False,
+                    f"exact arithmetic is claimed and cannot be shown: {error}",
+                )
             raise
         return _within(found, self.claim if exact else self.claim + ROUNDING)
 
     def _edge(self, _: PRNGKey) -> Answer:
-        m, reportings = self.m, getattr(self.m, "reportings", (None,))
+        m = self.m
+        reportings = getattr(self.m, "reportings", (None,))
         losses = [(_lost_by_edge(m, p), m.relationship(p)) for p in reportings]
-        other = [g for _, g in losses if g.unit != RELATIONSHIP or any_two(g.adjacency) == "any two"]
+        other = [
+            g for _, g in losses if g.unit != RELATIONSHIP or any_two(g.adjacency) == "any two"
+        ]
         if other:
             return 1.0, 0.0, False, f"relationship() is not of one edge: {other[0]}"
-        found, limit = max(((lost, g.epsilon) for lost, g in losses), key=lambda pair: pair[0] / pair[1])
+        found, limit = max(
+            ((lost, g.epsilon) for lost, g in losses), key=lambda pair: pair[0] / pair[1]
+        )
         return _within(found, limit, SLACK)
 
     def _curve(self, _: PRNGKey) -> Answer:
-        curve, less = self.m.curve(), self.claim / 2
-        # A curve is one number, and ledgers add it up: a point beside the claim tells one that is too low.
-        lost, told = hockey_stick(self.m, less), curve.delta(less)
+        curve = self.m.curve()
+        less = self.claim / 2
+        # A curve is one number, and ledgers add it up: a point beside the claim tells one that is
+        # too low.
+        lost = hockey_stick(self.m, less)
+        told = curve.delta(less)
         if lost > told * (1 + _QUADRATURE):
             return lost, told, False, f"at epsilon {less:g}"
         return _within(curve.delta(self.claim), self.guarantee.delta)
 
 
 def _lost_by_edge(m: Any, reporting: Reporting | None) -> float:
-    """About an edge, enumerated; where no law of a bit is known, a bit of the lists of those who report it."""
+    """About an edge, enumerated.
+
+    Where no law of a bit is known, a bit of the lists of those who report it.
+    """
     if isinstance(m, HasBitLaw) or not hasattr(m, "relationship"):
         return relationship_supremum(m, reporting).epsilon
     made = dataclasses.replace(m, reporting=reporting)
@@ -360,18 +471,29 @@ def delta_of(m: Exact, epsilon: float, claimed: float) -> tuple[float, float, bo
     limit = claimed * (1 + _QUADRATURE) + abs(found - coarse)
     least = max(LEAST_DELTA, 10 * abs(found - coarse))
     if found <= limit and claimed < least:
-        raise NotApplicable(f"a delta of {claimed:g} is below {least:.2g}, the least that quadrature shows here")
+        raise NotApplicable(
+            f"a delta of {claimed:g} is below {least:.2g}, the least that quadrature shows here"
+        )
     return found, limit, found <= limit
 
 
-def _of_release(m: CentralMechanism, promise: Guarantee, trials: int, significance: float) -> list[Question]:
-    """The questions about a curator's release, whose draws are made one after the other: some thousands at most."""
-    claim, half, share = promise.epsilon, min(trials, _RELEASES // 2), significance / 2
+def _of_release(
+    m: CentralMechanism, promise: Guarantee, trials: int, significance: float
+) -> list[Question]:
+    """The questions about a curator's release, whose draws are made one after the other.
+
+    Some thousands at most.
+    """
+    claim = promise.epsilon
+    half = min(trials, _RELEASES // 2)
+    share = significance / 2
     most = min(trials, _RELEASES, most_draws(m))
 
     def unit(_: PRNGKey) -> Answer:
         stated = m.guarantee()  # of a chain's last state no less than of its stationary law
-        of_an_edge = [g.unit == EDGE_CENTRAL and any_two(g.adjacency) == "two" for g in (stated, promise)]
+        of_an_edge = [
+            g.unit == EDGE_CENTRAL and any_two(g.adjacency) == "two" for g in (stated, promise)
+        ]
         fits = all(of_an_edge) and stated.epsilon >= claim and promised(m) == promise
         return float(not fits), 0.0, fits, "" if fits else f"guarantee() says {stated}"
 

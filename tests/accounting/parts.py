@@ -11,4 +11,6 @@ def proved(epsilon, delta=0.0, **more):
 
 
 def least_at_or_above(value, exact):
-    return Fraction(value) >= exact and (value == 0.0 or Fraction(math.nextafter(value, 0.0)) < exact)
+    return Fraction(value) >= exact and (
+        value == 0.0 or Fraction(math.nextafter(value, 0.0)) < exact
+    )

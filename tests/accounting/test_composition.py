@@ -38,7 +38,9 @@ def hockey_stick(p, q, epsilon):
 
 
 def binary(epsilon, delta=0.0):
-    """The mechanism that is worst at (epsilon, delta): randomised response, betraying its input with mass delta."""
+    """The mechanism that is worst at (epsilon, delta): randomised response, betraying its input
+    with mass delta.
+    """
     keep = (1.0 - delta) / (1.0 + math.exp(-epsilon))
     flip = (1.0 - delta) / (1.0 + math.exp(epsilon))
     return np.array([delta, keep, flip, 0.0]), np.array([0.0, flip, keep, delta])
@@ -60,7 +62,9 @@ def test_parallel_takes_the_largest(pairs):
 @pytest.mark.parametrize("compose", [composition.sequential, composition.parallel])
 def test_composition_keeps_the_weaker_status_and_arithmetic(compose):
     exact = proved(1.0, arithmetic="exact")
-    chain = Guarantee(0.5, arithmetic="exact", status="in the limit", reason="the chain is run for a while")
+    chain = Guarantee(
+        0.5, arithmetic="exact", status="in the limit", reason="the chain is run for a while"
+    )
     nothing = Guarantee(0.1, status="none", reason="eq. 7 does not hold", adjacency="one bit")
     assert compose(exact, exact).arithmetic == "exact"
     assert compose(exact, exact).adjacency == exact.adjacency
@@ -68,10 +72,15 @@ def test_composition_keeps_the_weaker_status_and_arithmetic(compose):
     assert compose(exact, chain).reason == chain.reason
     other = Guarantee(0.2, status="proved", reason="another proof")
     assert (exact + other).reason == compose(exact, other).reason == "a proof; another proof"
-    assert (compose(exact, Guarantee(0.2)).status, compose(exact, Guarantee(0.2)).reason) == ("none", "")
+    assert (compose(exact, Guarantee(0.2)).status, compose(exact, Guarantee(0.2)).reason) == (
+        "none",
+        "",
+    )
     total = compose(exact, nothing, chain, exact, nothing)
     assert (total.arithmetic, total.status, total.reason) == ("ideal", "none", nothing.reason)
-    assert total.adjacency == "one bit; any two records of one user"  # one part alone compares any two
+    assert (
+        total.adjacency == "one bit; any two records of one user"
+    )  # one part alone compares any two
     with pytest.raises(ValueError, match="one unit, got record, relationship"):
         compose(exact, Guarantee(1.0, unit=RELATIONSHIP))
     with pytest.raises(ValueError, match="at least one"):
@@ -104,14 +113,21 @@ def test_joint_sums_units_for_an_adjacency_in_words():
     assert total.delta == pytest.approx(1e-6 + math.exp(0.01) * 0.5)
 
 
-ONE, BIT, RATE = Guarantee(1.0, delta=1e-4), Guarantee(1.0, unit=NEIGHBOUR_LIST), Guarantee(1.0, unit=metric(1.0))
+ONE, BIT, RATE = (
+    Guarantee(1.0, delta=1e-4),
+    Guarantee(1.0, unit=NEIGHBOUR_LIST),
+    Guarantee(1.0, unit=metric(1.0)),
+)
 REFUSED = [
     *(
         (lambda count=count: composition.sampled(ONE, *count), r"(k|dim) must be a whole number")
         for count in ((0, 3), (4, 3), (True, 3), (1.5, 3), (1, 0))
     ),
     *(
-        (lambda unit=unit: composition.relationship(Guarantee(1.0, unit=unit)), "needs the unit neighbour-list")
+        (
+            lambda unit=unit: composition.relationship(Guarantee(1.0, unit=unit)),
+            "needs the unit neighbour-list",
+        )
         for unit in (RECORD, RELATIONSHIP, EDGE_CENTRAL, metric(1.0))
     ),
     (lambda: composition.joint(ONE, RATE, adjacency="words"), "per unit of distance"),
@@ -121,7 +137,10 @@ REFUSED = [
         (lambda delta=delta: composition.advanced(ONE, 2, delta), "delta must be")
         for delta in (-0.1, 1.0, math.nan, math.inf, 1e-4)
     ),
-    (lambda: composition.advanced(Guarantee(math.inf), 2, 0.1), "epsilon of guarantee must be finite"),
+    (
+        lambda: composition.advanced(Guarantee(math.inf), 2, 0.1),
+        "epsilon of guarantee must be finite",
+    ),
     (lambda: composition.advanced(RATE, 2, 0.1), "per unit of distance"),
     (lambda: composition.sampled(RATE, 2, 5), "sampled cannot add .* per unit of distance"),
 ]
@@ -151,9 +170,12 @@ def test_advanced_is_the_least_epsilon_of_drawn_releases(seed):
     """Odd and even numbers of releases, deltas up to 0.36; a corner that is left out is seen."""
     rng = np.random.default_rng(seed)
     for k in range(1, 13):
-        epsilon, delta = rng.uniform(0.02, 2.0), rng.uniform(0.0, 0.6) ** 2
+        epsilon = rng.uniform(0.02, 2.0)
+        delta = rng.uniform(0.0, 0.6) ** 2
         losses = (k - 2 * np.arange(k + 1)) * epsilon
-        p = np.array([math.comb(k, wrong) * math.exp((k - wrong) * epsilon) for wrong in range(k + 1)])
+        p = np.array(
+            [math.comb(k, wrong) * math.exp((k - wrong) * epsilon) for wrong in range(k + 1)]
+        )
         p /= (1 + math.exp(epsilon)) ** k
         lost = lambda least: float(p @ np.maximum(0.0, -np.expm1(least - losses)))  # noqa: B023
         found = composition.advanced(Guarantee(epsilon), k, delta).epsilon
@@ -166,32 +188,54 @@ def test_the_delta_of_several_units_is_the_least_of_all_orders(seed):
     """Epsilons so large that neither their order nor that of the deltas is the best one."""
     rng = np.random.default_rng(seed)
     for _ in range(50):
-        pairs = [(rng.uniform(0.0, 4.0), rng.uniform(1e-9, 1e-3) ** rng.uniform(0.5, 2)) for _ in range(4)]
+        pairs = [
+            (rng.uniform(0.0, 4.0), rng.uniform(1e-9, 1e-3) ** rng.uniform(0.5, 2))
+            for _ in range(4)
+        ]
         chained = lambda order: sum(
-            delta * math.exp(sum(epsilon for epsilon, _ in order[:place])) for place, (_, delta) in enumerate(order)
+            delta * math.exp(sum(epsilon for epsilon, _ in order[:place]))
+            for place, (_, delta) in enumerate(order)
         )
         best = min(map(chained, itertools.permutations(pairs)))
-        units = [Guarantee(*pair, unit=Unit(f"unit {i}"), adjacency="two") for i, pair in enumerate(pairs)]
-        assert composition.joint(*units, adjacency="both").delta == pytest.approx(min(1.0, best), rel=1e-12)
+        units = [
+            Guarantee(*pair, unit=Unit(f"unit {i}"), adjacency="two")
+            for i, pair in enumerate(pairs)
+        ]
+        assert composition.joint(*units, adjacency="both").delta == pytest.approx(
+            min(1.0, best), rel=1e-12
+        )
 
 
 @pytest.mark.parametrize(
     ("epsilon", "k", "delta"),
-    [(50.0, 10, 1e-12), (0.01, 3, 1e-15), (0.00661, 1, 1.6e-22), (1e-16, 100, 1e-20), (1e-17, 1, 1e-25)],
+    [
+        (50.0, 10, 1e-12),
+        (0.01, 3, 1e-15),
+        (0.00661, 1, 1.6e-22),
+        (1e-16, 100, 1e-20),
+        (1e-17, 1, 1e-25),
+    ],
 )
 def test_advanced_holds_to_the_last_bit(epsilon, k, delta):
-    """In 60 digits, where half a unit of epsilon in the last place, or of its logarithms, is much of delta."""
+    """In 60 digits, where half a unit of epsilon in the last place, or of its logarithms, is much
+    of delta.
+    """
     with decimal.localcontext(prec=60):
         total = Decimal(composition.advanced(Guarantee(epsilon), k, delta).epsilon)
-        true, all_of = Decimal(epsilon).exp(), (1 + Decimal(epsilon).exp()) ** k
+        true = Decimal(epsilon).exp()
+        all_of = (1 + Decimal(epsilon).exp()) ** k
         p = [math.comb(k, wrong) * true ** (k - wrong) / all_of for wrong in range(k + 1)]
         losses = [one - total.exp() * other for one, other in zip(p, reversed(p), strict=True)]
         assert max(sum(losses[:most]) for most in range(k + 2)) <= Decimal(delta)
 
 
-@pytest.mark.parametrize(("delta_0", "k"), [(0.00045009262882758996, 2), (0.00010185725434629114, 5)])
+@pytest.mark.parametrize(
+    ("delta_0", "k"), [(0.00045009262882758996, 2), (0.00010185725434629114, 5)]
+)
 def test_advanced_states_no_less_than_its_releases_have(delta_0, k):
-    """In fractions: what float64 takes for 1 - (1 - delta_0)^k, or 1e-12 less, is granted and is below it."""
+    """In fractions: what float64 takes for 1 - (1 - delta_0)^k, or 1e-12 less, is granted and is
+    below it.
+    """
     true = 1 - (1 - Fraction(delta_0)) ** k
     granted = -math.expm1(k * math.log1p(-delta_0))
     assert granted < true
@@ -209,9 +253,13 @@ def test_advanced_at_its_ends():
     assert many == pytest.approx(GaussianCurve(1.0).epsilon(1e-6), rel=1e-3)
     # Masses by sums of logarithms, from 1 on: gammaln of 10^6 is rounded by 2e-9.
     lost = np.arange(10**6 + 1, dtype=np.longdouble)
-    log_p = np.append(0, np.cumsum(np.log(10**6 - lost[:-1]) - np.log(lost[1:]) - np.longdouble(1e-3)))
+    log_p = np.append(
+        0, np.cumsum(np.log(10**6 - lost[:-1]) - np.log(lost[1:]) - np.longdouble(1e-3))
+    )
     p = np.exp(log_p - log_p.max())
-    delta = (p * np.maximum(0, -np.expm1(many - (10**6 - 2 * lost) * np.longdouble(1e-3)))).sum() / p.sum()
+    delta = (
+        p * np.maximum(0, -np.expm1(many - (10**6 - 2 * lost) * np.longdouble(1e-3)))
+    ).sum() / p.sum()
     assert 1 - 1e-6 < delta / 1e-6 <= 1
 
 
@@ -223,9 +271,16 @@ def test_every_sum_of_losses_is_rounded_up(pairs, k):
     exact, delta = (sum(map(Fraction, column), Fraction(0)) for column in zip(*pairs, strict=True))
     lists = [Guarantee(*pair, unit=NEIGHBOUR_LIST, arithmetic="exact") for pair in pairs]
     pure = [Guarantee(epsilon, unit=NEIGHBOUR_LIST) for epsilon, _ in pairs]
-    units = [Guarantee(epsilon, unit=Unit(f"unit {i}"), adjacency="two") for i, (epsilon, _) in enumerate(pairs)]
-    first, again, times, ledger = pure[0], lists[0].repeated(k), k * Fraction(pairs[0][0]), Ledger()
-    total, chain = composition.sequential(*lists), lists[0]
+    units = [
+        Guarantee(epsilon, unit=Unit(f"unit {i}"), adjacency="two")
+        for i, (epsilon, _) in enumerate(pairs)
+    ]
+    first = pure[0]
+    again = lists[0].repeated(k)
+    times = k * Fraction(pairs[0][0])
+    ledger = Ledger()
+    total = composition.sequential(*lists)
+    chain = lists[0]
     for part in lists[1:]:
         chain = chain + part
     for guarantee in pure:
@@ -239,8 +294,15 @@ def test_every_sum_of_losses_is_rounded_up(pairs, k):
         (again.epsilon, times),
         (composition.sampled(first, k, 40).epsilon, times),
         (composition.advanced(first, k, 0.0).epsilon, times),
-        (composition.relationship(first, pure[-1]).epsilon, Fraction(first.epsilon) + Fraction(pure[-1].epsilon)),
-        *((found, truth) for found, truth in ((total.delta, delta), (pipeline.delta, delta)) if found < 1.0),
+        (
+            composition.relationship(first, pure[-1]).epsilon,
+            Fraction(first.epsilon) + Fraction(pure[-1].epsilon),
+        ),
+        *(
+            (found, truth)
+            for found, truth in ((total.delta, delta), (pipeline.delta, delta))
+            if found < 1.0
+        ),
         *([(again.delta, k * Fraction(pairs[0][1]))] if again.delta < 1.0 else []),
     ):
         assert least_at_or_above(found, truth)
@@ -254,7 +316,10 @@ def test_chained_deltas_are_rounded_up(pairs):
     """Against 60 digits of the sums as they are written; and no more than 1e-15 of it above."""
     mpmath = pytest.importorskip("mpmath")
     with mpmath.workdps(60):
-        units = [Guarantee(*pair, unit=Unit(f"unit {i}"), adjacency="two") for i, pair in enumerate(pairs)]
+        units = [
+            Guarantee(*pair, unit=Unit(f"unit {i}"), adjacency="two")
+            for i, pair in enumerate(pairs)
+        ]
 
         def chained(order):
             total, before = mpmath.mpf(0), mpmath.mpf(0)
@@ -263,6 +328,8 @@ def test_chained_deltas_are_rounded_up(pairs):
                 before += part.epsilon
             return min(mpmath.mpf(1), total)
 
-        best = min(map(chained, itertools.permutations([unit for unit in units if unit.delta > 0.0])))
+        best = min(
+            map(chained, itertools.permutations([unit for unit in units if unit.delta > 0.0]))
+        )
         joint = composition.joint(*units, adjacency="both").delta
         assert best * (1 - mpmath.mpf(1e-40)) <= joint <= best * (1 + mpmath.mpf(1e-12)) + 5e-324

@@ -21,14 +21,18 @@ MUS = (1e-3, 0.3, 0.999, 1.0, 2.0, 20.0)
 
 
 def test_delta_is_the_hockey_stick_of_two_gaussians():
-    """Quadrature of max(0, phi(x - mu) - e^eps phi(x)), which starts where the loss reaches epsilon."""
+    """Quadrature of max(0, phi(x - mu) - e^eps phi(x)), which starts where the loss reaches
+    epsilon.
+    """
     for mu, epsilon in itertools.product(MUS, (0.0, 0.01, 1.0, 10.0, 60.0)):
         start = epsilon / mu + mu / 2.0
         if start - mu > 30.0:
             continue
 
         def gap(x, mu=mu, epsilon=epsilon):
-            return (math.exp(-((x - mu) ** 2) / 2) - math.exp(epsilon - x**2 / 2)) / math.sqrt(2 * math.pi)
+            return (math.exp(-((x - mu) ** 2) / 2) - math.exp(epsilon - x**2 / 2)) / math.sqrt(
+                2 * math.pi
+            )
 
         points = np.linspace(start, max(start, mu) + 12.0, 30)
         oracle = sum(integrate.quad(gap, a, b, epsabs=0)[0] for a, b in itertools.pairwise(points))
@@ -56,7 +60,9 @@ def test_delta_takes_arrays_and_extremes():
         assert delta.dtype == np.float64
         assert ((delta >= 0.0) & (delta <= 1.0)).all()
         assert curve.delta(np.array(1.0)).shape == ()
-        alone = [curve.delta(float(e)) for e in epsilon.ravel()]  # sums of other shapes: a last digit may differ
+        alone = [
+            curve.delta(float(e)) for e in epsilon.ravel()
+        ]  # sums of other shapes: a last digit may differ
         np.testing.assert_allclose(delta.ravel(), alone, rtol=1e-12, atol=0.0)
     assert GaussianCurve(0.0).epsilon(1e-9) == 0.0
     assert GaussianCurve(1e200).epsilon(1e-9) == math.inf
@@ -90,7 +96,9 @@ def test_epsilon_inverts_delta_on_the_safe_side():
 
 
 def test_calibration_round_trip():
-    """The noise is enough, and 1e-6 less is not; 1e-11 less is not either, up to the 1e-12 kept for rounding."""
+    """The noise is enough, and 1e-6 less is not; 1e-11 less is not either, up to the 1e-12 kept for
+    rounding.
+    """
     for epsilon, delta, sensitivity in itertools.product(
         (0.0, 1e-3, 0.5, 50.0), (1e-12, 1e-5, 0.1), (1.0, 3.7e-4, 250.0)
     ):
@@ -99,16 +107,25 @@ def test_calibration_round_trip():
         assert GaussianCurve.of(sensitivity, sigma).delta(epsilon) <= delta
         assert GaussianCurve.of(sensitivity, sigma * (1.0 - 1e-6)).delta(epsilon) > delta
         assert GaussianCurve.of(sensitivity, sigma * (1.0 - 1e-11)).delta(epsilon) > delta
-        assert GaussianCurve.of(sensitivity, sigma).epsilon(delta) == pytest.approx(epsilon, rel=1e-8, abs=1e-11)
+        assert GaussianCurve.of(sensitivity, sigma).epsilon(delta) == pytest.approx(
+            epsilon, rel=1e-8, abs=1e-11
+        )
 
 
 def test_a_curve_as_a_guarantee():
     curve = GaussianCurve.of(1.0, 2.0)
     guarantee = curve.guarantee(1e-6)
-    assert (guarantee.epsilon, guarantee.delta, guarantee.unit) == (curve.epsilon(1e-6), 1e-6, RECORD)
+    assert (guarantee.epsilon, guarantee.delta, guarantee.unit) == (
+        curve.epsilon(1e-6),
+        1e-6,
+        RECORD,
+    )
     assert (guarantee.status, guarantee.arithmetic) == ("proved", "ideal")
     assert curve.guarantee(1e-6, NEIGHBOUR_LIST).adjacency.endswith("one bit")
-    assert curve.guarantee(1e-6, metric(2.0), "two points at distance 1").adjacency == "two points at distance 1"
+    assert (
+        curve.guarantee(1e-6, metric(2.0), "two points at distance 1").adjacency
+        == "two points at distance 1"
+    )
     with pytest.raises(ValueError, match="say in words"):
         curve.guarantee(1e-6, metric(2.0))
 
@@ -128,7 +145,8 @@ def test_curves_are_rounded_up(mus, times):
 
 @given(st.floats(1e-3, 50.0), st.floats(1e-3, 1e3))
 def test_the_noise_that_is_given_out_is_enough_exactly(epsilon, sensitivity):
-    mu, sigma = gaussian.gaussian_mu(epsilon, 1e-6), gaussian.gaussian_sigma(epsilon, 1e-6, sensitivity)
+    mu = gaussian.gaussian_mu(epsilon, 1e-6)
+    sigma = gaussian.gaussian_sigma(epsilon, 1e-6, sensitivity)
     assert Fraction(sensitivity) <= Fraction(sigma) * Fraction(mu)
 
 

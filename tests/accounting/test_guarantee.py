@@ -1,4 +1,6 @@
-"""Guarantees, budgets and their sums: rounded to the safe side, against fractions; and what they refuse."""
+"""Guarantees, budgets and their sums: rounded to the safe side, against fractions; and what they
+refuse.
+"""
 
 import dataclasses
 import itertools
@@ -38,7 +40,12 @@ SMALL = st.floats(0.0, 20.0)
 @example([5e-324, 1.0], 1)
 @example([1.0, 2.0**-53, 2.0**-105], 1)
 def test_a_sum_is_the_least_float_at_or_above_the_truth(epsilons, times):
-    assert add_up([*epsilons, math.inf], times) == add_up([1e308], 10) == add_up([1.0], 10**400) == math.inf
+    assert (
+        add_up([*epsilons, math.inf], times)
+        == add_up([1e308], 10)
+        == add_up([1.0], 10**400)
+        == math.inf
+    )
     assert proved(1.0, 0.7).repeated(3).delta == 1.0
     exact = times * sum(map(Fraction, epsilons), Fraction(0))
     assert least_at_or_above(add_up(epsilons, times), exact)
@@ -62,7 +69,11 @@ def test_sums_and_shares_refuse_what_is_no_loss_and_no_count(untyped):
 def test_shares_are_together_within_the_whole(epsilon, parts):
     assert share(math.inf, parts) == math.inf
     each = share(epsilon, parts)
-    assert Fraction(each) * parts <= Fraction(epsilon) < Fraction(math.nextafter(each, math.inf)) * parts
+    assert (
+        Fraction(each) * parts
+        <= Fraction(epsilon)
+        < Fraction(math.nextafter(each, math.inf)) * parts
+    )
     assert add_up([each], parts) <= epsilon
 
 
@@ -122,18 +133,29 @@ def test_nothing_is_proved_without_a_reason(untyped):
     for make, words in (
         (lambda: dataclasses.replace(Guarantee(0.1), status="proved"), "reason must say"),
         (lambda: Guarantee(1.0, unit=Unit("household")), "adjacency must say"),
-        *((lambda bad=bad: Guarantee(1.0, status=bad), "status must be one of") for bad in ("Proved", None)),
+        *(
+            (lambda bad=bad: Guarantee(1.0, status=bad), "status must be one of")
+            for bad in ("Proved", None)
+        ),
         (lambda: Guarantee(1.0, arithmetic="float"), "arithmetic must be one of"),
-        *((lambda bad=bad: Unit(bad), "name of a unit must be a word") for bad in ("", " ", None, 3)),
+        *(
+            (lambda bad=bad: Unit(bad), "name of a unit must be a word")
+            for bad in ("", " ", None, 3)
+        ),
         *((lambda bad=bad: metric(bad), "rate must be") for bad in (-1.0, math.nan, "1", True)),
-        *((lambda bad=bad: Unit(*bad), "write metric") for bad in (("metric",), ("household", 1.0))),
+        *(
+            (lambda bad=bad: Unit(*bad), "write metric")
+            for bad in (("metric",), ("household", 1.0))
+        ),
     ):
         with pytest.raises(ValueError, match=words):
             make()
 
 
 def test_local_and_central_guarantees_never_add(untyped):
-    """By +, a pipeline's sum, disjoint users, several units or a ledger; alike ones keep their trust."""
+    """By +, a pipeline's sum, disjoint users, several units or a ledger; alike ones keep their
+    trust.
+    """
     local, central = proved(1.0), proved(1.0, trust="central")
     edge, bit = proved(0.5, unit=EDGE_CENTRAL), proved(0.5, unit=NEIGHBOUR_LIST)
     sums = (
@@ -157,7 +179,10 @@ def test_local_and_central_guarantees_never_add(untyped):
     assert composition.joint(edge, central, adjacency="two graphs").trust == "central"
     assert central.repeated(3).trust == "central"
     both = PipelineGuarantee.of([edge, bit], protected=["edges"], unprotected=[])
-    assert {unit: one.trust for unit, one in both.items()} == {EDGE_CENTRAL: "central", NEIGHBOUR_LIST: "local"}
+    assert {unit: one.trust for unit, one in both.items()} == {
+        EDGE_CENTRAL: "central",
+        NEIGHBOUR_LIST: "local",
+    }
 
 
 def test_the_trust_is_said_in_words_and_fits_the_unit(untyped):
@@ -168,11 +193,27 @@ def test_the_trust_is_said_in_words_and_fits_the_unit(untyped):
     for unit, trust in itertools.product((NEIGHBOUR_LIST, RELATIONSHIP), ("central", "shuffled")):
         with pytest.raises(ValueError, match=f"trust must be 'local' per {unit}"):
             proved(1.0, unit=unit, trust=trust)
-    with pytest.raises(ValueError, match="trust must be one of local, shuffled, central; got 'global'"):
+    with pytest.raises(
+        ValueError, match="trust must be one of local, shuffled, central; got 'global'"
+    ):
         proved(1.0, trust="global")
 
 
-BAD = [math.nan, -1.0, -5e-324, "1", True, None, 1j, [1.0], np.True_, np.nan, np.array([1.0]), 10**400, -(10**400)]
+BAD = [
+    math.nan,
+    -1.0,
+    -5e-324,
+    "1",
+    True,
+    None,
+    1j,
+    [1.0],
+    np.True_,
+    np.nan,
+    np.array([1.0]),
+    10**400,
+    -(10**400),
+]
 
 
 @pytest.mark.parametrize("make", [Guarantee, Budget])
@@ -194,9 +235,22 @@ def test_numbers_that_are_none_are_refused(make, untyped):
 
 def test_numbers_are_kept_as_floats_on_the_safe_side(untyped):
     """Up for what is promised, down for what is allowed; -0 is 0."""
-    third, odd = Fraction(1, 3), 2**53 + 1
-    for value in (third, odd, np.float32(0.1), np.int64(3), np.longdouble(1) / 3, 7, Fraction(1, 10**400)):
-        exact = Fraction(*value.as_integer_ratio()) if hasattr(value, "as_integer_ratio") else Fraction(int(value))
+    third = Fraction(1, 3)
+    odd = 2**53 + 1
+    for value in (
+        third,
+        odd,
+        np.float32(0.1),
+        np.int64(3),
+        np.longdouble(1) / 3,
+        7,
+        Fraction(1, 10**400),
+    ):
+        exact = (
+            Fraction(*value.as_integer_ratio())
+            if hasattr(value, "as_integer_ratio")
+            else Fraction(int(value))
+        )
         promised, allowed = Guarantee(value).epsilon, Budget(value).epsilon
         assert type(promised) is type(allowed) is float
         assert least_at_or_above(promised, exact)
@@ -217,10 +271,19 @@ def test_a_budget_is_no_guarantee(untyped):
 
 def test_a_pipeline_names_each_unit_once(untyped):
     for make, words in (
-        (lambda: PipelineGuarantee((Guarantee(1.0), Guarantee(2.0))), "each unit once, got record 2 times"),
+        (
+            lambda: PipelineGuarantee((Guarantee(1.0), Guarantee(2.0))),
+            "each unit once, got record 2 times",
+        ),
         (lambda: PipelineGuarantee((1.0,)), "must be Guarantees"),
-        (lambda: PipelineGuarantee((), ("edges", "labels"), ("edges",)), "protected and unprotected: edges"),
-        *((lambda bad=bad: PipelineGuarantee((), bad), "protected must be a sequence") for bad in ("edges", [3])),
+        (
+            lambda: PipelineGuarantee((), ("edges", "labels"), ("edges",)),
+            "protected and unprotected: edges",
+        ),
+        *(
+            (lambda bad=bad: PipelineGuarantee((), bad), "protected must be a sequence")
+            for bad in ("edges", [3])
+        ),
         (
             lambda: PipelineGuarantee.of([], protected=[], unprotected=["edges", ""]),
             "unprotected must be a sequence",

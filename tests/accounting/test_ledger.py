@@ -35,7 +35,9 @@ def test_ten_times_a_tenth_fits_one_and_an_eleventh_is_named():
     for step in range(10):
         ledger = ledger.spend(f"step {step}", proved(0.1))
     assert ledger.remaining(RECORD).epsilon == 0.0
-    words = r"'the straw' \(epsilon 0.1, delta 1e-09\) .*per record: epsilon 1 is spent, epsilon 0, "
+    words = (
+        r"'the straw' \(epsilon 0.1, delta 1e-09\) .*per record: epsilon 1 is spent, epsilon 0, "
+    )
     with pytest.raises(BudgetExceededError, match=words):
         ledger.spend("the straw", proved(0.1, delta=1e-9))
     with pytest.raises(ValueError, match="does not fit"):  # it is a ValueError too
@@ -83,7 +85,10 @@ def test_a_ledger_never_changes_and_none_over_its_budget_can_be_made():
 def test_units_have_their_own_budgets():
     ledger = Ledger([Budget(1.0), Budget(2.0, unit=NEIGHBOUR_LIST)])
     ledger = ledger.spend("x", proved(1.0)).spend("edges", proved(2.0, unit=NEIGHBOUR_LIST))
-    assert (ledger.remaining(RECORD).epsilon, ledger.remaining(NEIGHBOUR_LIST).epsilon) == (0.0, 0.0)
+    assert (ledger.remaining(RECORD).epsilon, ledger.remaining(NEIGHBOUR_LIST).epsilon) == (
+        0.0,
+        0.0,
+    )
     text = "release 'graph' .epsilon 0.1. is per edge-central, which has no budget.*per record, neighbour-list"
     with pytest.raises(BudgetExceededError, match=text):
         ledger.spend("graph", proved(0.1, unit=EDGE_CENTRAL))
@@ -95,7 +100,8 @@ def test_units_have_their_own_budgets():
 
 def test_nan_and_negative_budgets_are_refused_however_they_are_made():
     for epsilon, delta in ((math.nan, 0.0), (-1.0, 0.0), (1.0, math.nan), (1.0, -0.1)):
-        limit, broken = Budget(1.0), proved(1.0)
+        limit = Budget(1.0)
+        broken = proved(1.0)
         for made in (limit, broken):
             object.__setattr__(made, "epsilon", epsilon)
             object.__setattr__(made, "delta", delta)
@@ -112,10 +118,16 @@ def test_what_proves_nothing_fits_no_budget():
     unproven = Guarantee(0.1, status="none", reason="eq. 7 does not hold")
     with pytest.raises(BudgetExceededError, match=r"proves nothing about record.*eq\. 7"):
         Ledger(Budget(1.0)).spend("x", unproven)
-    with pytest.raises(BudgetExceededError, match="proves nothing about record.*: no proof was given"):
+    with pytest.raises(
+        BudgetExceededError, match="proves nothing about record.*: no proof was given"
+    ):
         Ledger(1.0).spend("x", Guarantee(0.1))
-    pipeline = PipelineGuarantee((per(NEIGHBOUR_LIST), Guarantee(1.0, unit=RELATIONSHIP)), ("edges",))
-    with pytest.raises(BudgetExceededError, match="proves nothing about relationship.*no proof was given"):
+    pipeline = PipelineGuarantee(
+        (per(NEIGHBOUR_LIST), Guarantee(1.0, unit=RELATIONSHIP)), ("edges",)
+    )
+    with pytest.raises(
+        BudgetExceededError, match="proves nothing about relationship.*no proof was given"
+    ):
         Ledger([LISTS, EDGES]).spend("graph", pipeline)
     assert "none: eq. 7 does not hold" in Ledger().spend("x", unproven).explain()
     with pytest.raises(BudgetExceededError, match=r"'x' \(epsilon inf\)"):
@@ -126,8 +138,10 @@ def test_what_proves_nothing_fits_no_budget():
 
 def test_gaussian_releases_compose_before_they_are_converted():
     """k of them cost the epsilon of mu sqrt(k) at the budget's delta, less than any sum."""
-    curve, budget = GaussianCurve.of(1.0, 20.0), Budget(2.0, delta=1e-6)
-    ledger, k = Ledger(budget), 16
+    curve = GaussianCurve.of(1.0, 20.0)
+    budget = Budget(2.0, delta=1e-6)
+    ledger = Ledger(budget)
+    k = 16
     for step in range(k):
         ledger = ledger.spend(f"round {step}", curve)
     spent = ledger.spent(RECORD)
@@ -159,9 +173,15 @@ def test_pure_and_gaussian_parts_add_and_share_the_delta():
 
 
 def test_a_record_only_needs_a_delta_for_a_curve():
-    with pytest.raises(ValueError, match="'noise': with no budget to take it from, a curve needs a delta"):
+    with pytest.raises(
+        ValueError, match="'noise': with no budget to take it from, a curve needs a delta"
+    ):
         Ledger().spend("noise", GaussianCurve(0.1))
-    ledger = Ledger().spend("noise", GaussianCurve(0.1), delta=1e-6, unit=NEIGHBOUR_LIST).spend("x", proved(40.0))
+    ledger = (
+        Ledger()
+        .spend("noise", GaussianCurve(0.1), delta=1e-6, unit=NEIGHBOUR_LIST)
+        .spend("x", proved(40.0))
+    )
     assert ledger.spent(NEIGHBOUR_LIST).delta == 1e-6
     assert ledger.spent(RECORD).epsilon == 40.0
     assert ledger.spent(EDGE_CENTRAL).epsilon == 0.0
@@ -170,7 +190,9 @@ def test_a_record_only_needs_a_delta_for_a_curve():
 
 def test_an_exposed_field_stays_exposed():
     ledger = Ledger().spend("edges", proved(1.0, unit=NEIGHBOUR_LIST), protects=("edges",))
-    ledger = ledger.spend("features", proved(0.5), protects=("features",), exposes=("edges", "splits"))
+    ledger = ledger.spend(
+        "features", proved(0.5), protects=("features",), exposes=("edges", "splits")
+    )
     total = ledger.spend("labels", proved(0.25), protects=("labels", "features")).total()
     assert (total.protected, total.unprotected) == (("features", "labels"), ("edges", "splits"))
     assert (total[RECORD].epsilon, total[NEIGHBOUR_LIST].epsilon) == (0.75, 1.0)
@@ -179,17 +201,24 @@ def test_an_exposed_field_stays_exposed():
 
 def test_explain_rounds_against_the_claim():
     ledger = Ledger([Budget(1.0, delta=1e-6), Budget(2.0, unit=NEIGHBOUR_LIST)])
-    ledger = ledger.spend("features of all users", proved(0.12345649), protects=("features",), exposes=("labels",))
+    ledger = ledger.spend(
+        "features of all users", proved(0.12345649), protects=("features",), exposes=("labels",)
+    )
     ledger = ledger.spend("edges", proved(2.0, unit=NEIGHBOUR_LIST), protects=("edges",))
     ledger = ledger.spend("more", proved(0.5))
     lines = str(ledger).splitlines()
     assert lines[1].count("epsilon 0.123457") == 2  # its cost, and the total so far: up
     assert "epsilon 0.623457" in lines[3]  # the running total, up
-    assert "  of a budget of epsilon 1, delta 1e-06; epsilon 0.376543, delta 1e-06 remains" in lines  # down
+    assert (
+        "  of a budget of epsilon 1, delta 1e-06; epsilon 0.376543, delta 1e-06 remains" in lines
+    )  # down
     assert "neighbour-list: spent epsilon 2 (ideal arithmetic; proved)" in lines
     assert "  of a budget of epsilon 2; epsilon 0 remains" in lines
     assert lines[-1] == "protected: features, edges; NOT protected: labels"
-    assert Ledger(Budget(1.0)).explain().splitlines()[0] == "record: spent epsilon 0 (ideal arithmetic; proved)"
+    assert (
+        Ledger(Budget(1.0)).explain().splitlines()[0]
+        == "record: spent epsilon 0 (ideal arithmetic; proved)"
+    )
 
 
 @settings(max_examples=12)
@@ -219,13 +248,18 @@ def per(unit, epsilon=0.5, **more):
 def whole_graph(lists=1.0, edges=2.0, **more):
     """As privatize_graph says it."""
     parts = [per(NEIGHBOUR_LIST, lists), per(RELATIONSHIP, edges)]
-    return PipelineGuarantee.of(parts, **{"protected": ["edges"], "unprotected": ["number of nodes"], **more})
+    return PipelineGuarantee.of(
+        parts, **{"protected": ["edges"], "unprotected": ["number of nodes"], **more}
+    )
 
 
 def test_a_pipeline_is_spent_whole():
     ledger = Ledger([LISTS, EDGES]).spend("graph", whole_graph(0.5, 1.0))
     assert (ledger.spent(NEIGHBOUR_LIST).epsilon, ledger.spent(RELATIONSHIP).epsilon) == (0.5, 1.0)
-    assert (ledger.remaining(NEIGHBOUR_LIST).epsilon, ledger.remaining(RELATIONSHIP).epsilon) == (0.5, 1.0)
+    assert (ledger.remaining(NEIGHBOUR_LIST).epsilon, ledger.remaining(RELATIONSHIP).epsilon) == (
+        0.5,
+        1.0,
+    )
     total = ledger.total()
     assert (total.protected, total.unprotected) == (("edges",), ("number of nodes",))
     assert {unit: total[unit].epsilon for unit in total} == {NEIGHBOUR_LIST: 0.5, RELATIONSHIP: 1.0}
@@ -235,11 +269,13 @@ def test_a_pipeline_is_spent_whole():
     lines = ledger.explain().splitlines()
     assert [line.split("  ")[0] for line in lines[1:5]] == ["graph", "", "again", ""]
     assert "relationship: spent epsilon 2 (ideal arithmetic; proved)" in lines
-    with pytest.raises(BudgetExceededError, match="'third'.*epsilon 0.1 per neighbour-list and .* does not fit"):
+    with pytest.raises(
+        BudgetExceededError, match="'third'.*epsilon 0.1 per neighbour-list and .* does not fit"
+    ):
         ledger.spend("third", whole_graph(0.1, 0.1))
-    assert Ledger(1.0).spend("x", PipelineGuarantee.of([proved(1.0)], protected=["x"], unprotected=[])).budgets == (
-        Budget(1.0),
-    )
+    assert Ledger(1.0).spend(
+        "x", PipelineGuarantee.of([proved(1.0)], protected=["x"], unprotected=[])
+    ).budgets == (Budget(1.0),)
 
 
 class Result(NamedTuple):
@@ -258,32 +294,46 @@ def test_a_result_is_spent_by_what_it_says_it_cost(untyped):
     assert Ledger(1.0).spend("x", alone).spent(RECORD).epsilon == 0.75
     with pytest.raises(BudgetExceededError, match="does not fit"):
         Ledger(0.5).spend("x", alone)
-    with pytest.raises(ValueError, match="must cost a Guarantee, PipelineGuarantee or GaussianCurve"):
+    with pytest.raises(
+        ValueError, match="must cost a Guarantee, PipelineGuarantee or GaussianCurve"
+    ):
         Ledger(1.0).spend("x", Result(0.0, 0.75))
 
 
 def test_every_pair_of_units():
-    """Where both have a budget, one goes alone only if it speaks of other data; without a budget, never."""
+    """Where both have a budget, one goes alone only if it speaks of other data; without a budget,
+    never.
+    """
     for kept, said in itertools.permutations(range(len(UNITS)), 2):
         free = {kept, said} & RECORDS_ALONE and {kept, said} & EDGES_ALONE
         both = Ledger([Budget(1.0, unit=UNITS[kept]), Budget(1.0, unit=UNITS[said])])
         if free:
             ledger = both.spend("x", per(UNITS[said]))
-            assert (ledger.spent(UNITS[said]).epsilon, ledger.spent(UNITS[kept]).epsilon) == (0.5, 0.0)
+            assert (ledger.spent(UNITS[said]).epsilon, ledger.spent(UNITS[kept]).epsilon) == (
+                0.5,
+                0.0,
+            )
         else:
             with pytest.raises(
-                BudgetExceededError, match="does not say what it costs per .*pass one PipelineGuarantee"
+                BudgetExceededError,
+                match="does not say what it costs per .*pass one PipelineGuarantee",
             ):
                 both.spend("x", per(UNITS[said]))
-        together = PipelineGuarantee.of([per(UNITS[said]), per(UNITS[kept])], protected=["x"], unprotected=[])
+        together = PipelineGuarantee.of(
+            [per(UNITS[said]), per(UNITS[kept])], protected=["x"], unprotected=[]
+        )
         assert both.spend("x", together).spent(UNITS[kept]).epsilon == 0.5
         with pytest.raises(BudgetExceededError, match="which has no budget"):
             Ledger(Budget(1.0, unit=UNITS[kept])).spend("x", per(UNITS[said]))
-        assert Ledger().spend("x", per(UNITS[said])).spent(UNITS[kept]).epsilon == 0.0  # a record only
+        assert (
+            Ledger().spend("x", per(UNITS[said])).spent(UNITS[kept]).epsilon == 0.0
+        )  # a record only
 
 
 def test_metric_privacy_is_one_unit_whose_rate_is_its_loss():
-    """Two losses of 0.3 and 0.6 per unit of distance are 0.9; a budget of another rate bounds them."""
+    """Two losses of 0.3 and 0.6 per unit of distance are 0.9; a budget of another rate bounds
+    them.
+    """
     ledger = Ledger(Budget(1.0, unit=metric(2.0)))
     for name, rate in (("near", 0.3), ("far", 0.6)):
         ledger = ledger.spend(name, proved(rate, unit=metric(rate)))
@@ -299,34 +349,55 @@ def test_metric_privacy_is_one_unit_whose_rate_is_its_loss():
 def test_edges_that_have_a_budget_are_not_used_in_the_clear():
     ledger = Ledger([Budget(1.0), LISTS])
     with pytest.raises(
-        BudgetExceededError, match="uses edges in the clear, and there is a budget per neighbour-list"
+        BudgetExceededError,
+        match="uses edges in the clear, and there is a budget per neighbour-list",
     ):
         ledger.spend("features", proved(0.5), protects=["features"], exposes=["edges"])
-    embedding = PipelineGuarantee.of([proved(0.5)], protected=["features"], unprotected=["edges", "labels"])
+    embedding = PipelineGuarantee.of(
+        [proved(0.5)], protected=["features"], unprotected=["edges", "labels"]
+    )
     with pytest.raises(BudgetExceededError, match="do not name them among what it exposes"):
         ledger.spend("embedding", embedding)
     assert Ledger(1.0).spend("embedding", embedding).total() == embedding
     with pytest.raises(BudgetExceededError, match="does not say what it costs per neighbour-list"):
         ledger.spend("list as a record", proved(0.5), protects=["edges"])
-    assert Ledger(1.0).spend("list as a record", proved(0.5), protects=["edges"]).spent(RECORD).epsilon == 0.5
+    assert (
+        Ledger(1.0).spend("list as a record", proved(0.5), protects=["edges"]).spent(RECORD).epsilon
+        == 0.5
+    )
 
 
 SAID = {"delta": 1e-6}, {"unit": RECORD}, {"adjacency": "words"}
 SPENT = [
     *((proved(1.0), extra, "says its own delta, unit and adjacency") for extra in SAID),
-    (proved(1.0), {"protects": "edges"}, "protects must be a sequence of field names, got the string 'edges'"),
+    (
+        proved(1.0),
+        {"protects": "edges"},
+        "protects must be a sequence of field names, got the string 'edges'",
+    ),
     (proved(1.0), {"protects": ["edges"], "exposes": ["edges"]}, "both protects and exposes edges"),
     (GaussianCurve(1.0), {"delta": 1e-6, "unit": metric(1.0)}, "say in words"),
-    *((whole_graph(), extra, "a PipelineGuarantee says its own delta, unit and adjacency") for extra in SAID),
+    *(
+        (whole_graph(), extra, "a PipelineGuarantee says its own delta, unit and adjacency")
+        for extra in SAID
+    ),
     (whole_graph(), {"protects": ["edges", "labels"]}, "its guarantee protects edges, not"),
     (whole_graph(), {"exposes": ["edges"]}, "both protects and exposes edges"),
     (PipelineGuarantee(()), {}, "a PipelineGuarantee of no unit"),
-    *((bad, {}, "must cost a Guarantee, Pipeline") for bad in (1.0, None, "x", Budget(1.0), lambda: proved(0.5))),
+    *(
+        (bad, {}, "must cost a Guarantee, Pipeline")
+        for bad in (1.0, None, "x", Budget(1.0), lambda: proved(0.5))
+    ),
 ]
 
 
 def test_what_is_no_budget_and_no_release_is_refused(untyped):
-    assert Ledger(1.0).budgets == Ledger(1).budgets == Ledger(np.float32(1.0)).budgets == (Budget(1.0),)
+    assert (
+        Ledger(1.0).budgets
+        == Ledger(1).budgets
+        == Ledger(np.float32(1.0)).budgets
+        == (Budget(1.0),)
+    )
     assert Ledger(()).budgets == Ledger([]).budgets == Ledger().budgets == ()
     for promise in (Guarantee(1.0), [proved(1.0)], whole_graph(), GaussianCurve(1.0)):
         with pytest.raises(ValueError, match=r"must be a Budget, got a \w+.*write Budget"):
@@ -346,12 +417,17 @@ def test_what_is_no_budget_and_no_release_is_refused(untyped):
 
 def test_a_ledger_is_written_and_read():
     pipeline = PipelineGuarantee.of(
-        [proved(0.1, unit=metric(0.3)), proved(math.inf, unit=Unit("flock"), adjacency="two flocks of Gänse")],
+        [
+            proved(0.1, unit=metric(0.3)),
+            proved(math.inf, unit=Unit("flock"), adjacency="two flocks of Gänse"),
+        ],
         protected=["features"],
         unprotected=["edges"],
     )
     ledger = (
-        Ledger().spend("first", proved(1 / 3, 1e-7, arithmetic="exact"), protects=["labels"]).spend("2", pipeline)
+        Ledger()
+        .spend("first", proved(1 / 3, 1e-7, arithmetic="exact"), protects=["labels"])
+        .spend("2", pipeline)
     )
     noise = {"delta": 1e-6, "unit": NEIGHBOUR_LIST, "adjacency": "two lists"}
     ledger = ledger.spend("noise", GaussianCurve.of(1.0, 12.0), **noise)
@@ -363,6 +439,12 @@ def test_a_ledger_is_written_and_read():
         assert again.explain() == one.explain()
     data = Ledger(1.0).spend("noise", proved(0.5)).to_bytes()
     nobody = sealed(Ledger().to_bytes()[:-8].replace(b'"releases": []', b'"releases": [5]'))
-    for part in (b"", data[:-1], data.replace(b"0.5", b"0.4"), sealed(data[:-8].replace(b"0.5", b"1.5")), nobody):
+    for part in (
+        b"",
+        data[:-1],
+        data.replace(b"0.5", b"0.4"),
+        sealed(data[:-8].replace(b"0.5", b"1.5")),
+        nobody,
+    ):
         with pytest.raises(ValueError, match="ledger"):
             Ledger.from_bytes(part)

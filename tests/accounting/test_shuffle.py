@@ -1,4 +1,6 @@
-"""What shuffling saves, against the enumeration of every data set and of every multiset of reports."""
+"""What shuffling saves, against the enumeration of every data set and of every multiset of
+reports.
+"""
 
 import itertools
 import math
@@ -16,7 +18,9 @@ from tests.accounting.parts import proved
 
 
 def shuffled(law, records):
-    """The law of the multiset of reports of users with these records: probabilities by counts of each output."""
+    """The law of the multiset of reports of users with these records: probabilities by counts of
+    each output.
+    """
     found = {(0,) * law.shape[1]: 1.0}
     for x in records:
         new = Counter()
@@ -28,12 +32,17 @@ def shuffled(law, records):
 
 
 def true_delta(law, n, epsilon, first=None):
-    """The largest hockey-stick divergence over all sets of n records that differ in the first user's."""
+    """The largest hockey-stick divergence over all sets of n records that differ in the first
+    user's.
+    """
     worst = 0.0
     for others in itertools.combinations_with_replacement(range(len(law)), n - 1):
         made = [shuffled(law, (x, *others)) for x in first or range(len(law))]
         for p, q in itertools.permutations(made, 2):
-            worst = max(worst, sum(max(0.0, mass - math.exp(epsilon) * q.get(y, 0.0)) for y, mass in p.items()))
+            worst = max(
+                worst,
+                sum(max(0.0, mass - math.exp(epsilon) * q.get(y, 0.0)) for y, mass in p.items()),
+            )
     return worst
 
 
@@ -46,9 +55,13 @@ UNEVEN = np.array([[0.5, 0.3, 0.2], [0.25, 0.15, 0.6], [0.3, 0.4, 0.3]])
 
 
 @pytest.mark.parametrize("delta", [1e-4, 0.02])
-@pytest.mark.parametrize(("law", "users"), [(rounded_law(3.0, 2), 5), (rounded_law(1.5, 3), 4), (UNEVEN, 4)])
+@pytest.mark.parametrize(
+    ("law", "users"), [(rounded_law(3.0, 2), 5), (rounded_law(1.5, 3), 4), (UNEVEN, 4)]
+)
 def test_no_data_set_is_told_apart_by_more(law, users, delta):
-    """All of them enumerated; a twin that takes everybody for a clone promises less than the truth."""
+    """All of them enumerated; a twin that takes everybody for a clone promises less than the
+    truth.
+    """
     own = float(np.log((law.max(0) / law.min(0)).max())) * (1 + 1e-12)
     share = clone_share(law)
     assert math.exp(-own) <= share <= 1.0
@@ -62,19 +75,25 @@ def test_no_data_set_is_told_apart_by_more(law, users, delta):
 
 
 def test_adjacent_records_alone_need_the_clones_of_all():
-    """Others may hold hours that are far from both: taken for clones at e^-1, they promise less than the truth."""
+    """Others may hold hours that are far from both: taken for clones at e^-1, they promise less
+    than the truth.
+    """
     away = np.abs(np.arange(12)[:, None] - np.arange(12))
     law = np.exp(-1.0 * np.minimum(away, 12 - away))
     law /= law.sum(1, keepdims=True)
     step = proved(1.0, adjacency="two hours that follow each other")
-    beside = proved(1e-9)  # a report of any two records: both together are still about adjacent ones
+    beside = proved(
+        1e-9
+    )  # a report of any two records: both together are still about adjacent ones
     for least in (
         step, composition.sampled(step, 1, 2), composition.over_rounds(step, 1, answers="fresh"),
         beside + step, step + beside, composition.parallel(beside, step), composition.sampled(beside + step, 1, 2),
         proved(1.0, adjacency="any two hours that follow each other"), proved(1.0, adjacency=WORDS[LABEL]),
         proved(1.0, adjacency="any two adjacent hours"),
     ):  # fmt: skip
-        with pytest.raises(ValueError, match="between any two records, got one between .*two .*clone_share"):
+        with pytest.raises(
+            ValueError, match="between any two records, got one between .*two .*clone_share"
+        ):
             amplified(least, 4, 0.1, reports="anonymous")
     found = amplified(step, 4, 0.1, reports="anonymous", clones=clone_share(law)).epsilon
     assert true_delta(law, 4, found, first=(0, 1)) <= 0.1
@@ -84,13 +103,19 @@ def test_adjacent_records_alone_need_the_clones_of_all():
 
 def exact_delta(own, n, share, epsilon):
     """The bound's divergence as it is defined, by enumeration in fractions."""
-    keep, each = 1 - 1 / (1 + Fraction(math.exp(own))), Fraction(share)
+    keep = 1 - 1 / (1 + Fraction(math.exp(own)))
+    each = Fraction(share)
     odds, total = Fraction(math.exp(epsilon)), Fraction(0)
     for c in range(n):
         mass = math.comb(n - 1, c) * each**c * (1 - each) ** (n - 1 - c)
         fair = [Fraction(math.comb(c, a), 2**c) for a in range(c + 1)]
-        first = [keep * one + (1 - keep) * other for one, other in zip([0, *fair], [*fair, 0], strict=True)]
-        total += mass * sum(max(Fraction(0), p - odds * q) for p, q in zip(first, first[::-1], strict=True))
+        first = [
+            keep * one + (1 - keep) * other
+            for one, other in zip([0, *fair], [*fair, 0], strict=True)
+        ]
+        total += mass * sum(
+            max(Fraction(0), p - odds * q) for p, q in zip(first, first[::-1], strict=True)
+        )
     return float(total)
 
 
@@ -107,10 +132,14 @@ def test_the_bound_is_the_divergence_of_its_two_laws(own, n):
 
 @pytest.mark.parametrize("intervals", [2, 5, 11])
 def test_intervals_of_clones_round_to_the_safe_side(intervals, monkeypatch):
-    """Few intervals stand for all numbers of clones: what they promise holds, and is at most own."""
+    """Few intervals stand for all numbers of clones: what they promise holds, and is at most
+    own.
+    """
     rng = np.random.default_rng(intervals)
     for _ in range(12):
-        own, n, delta = rng.uniform(0.2, 3.0), int(rng.integers(2, 40)), 10 ** rng.uniform(-6, -1)
+        own = rng.uniform(0.2, 3.0)
+        n = int(rng.integers(2, 40))
+        delta = 10 ** rng.uniform(-6, -1)
         monkeypatch.setattr(shuffle, "_INTERVALS", intervals)
         found = amplified(proved(own), n, delta, reports="anonymous").epsilon
         assert exact_delta(own, n, math.exp(-own), found) <= delta * (1 + 1e-9)
@@ -135,7 +164,12 @@ def test_more_users_cost_less_and_more_epsilon_costs_more():
 
 def test_what_it_says():
     found = amplified(proved(1.0, arithmetic="exact"), 1000, 1e-6, reports="anonymous")
-    assert (found.trust, found.unit, found.delta, found.arithmetic) == ("shuffled", RECORD, 1e-6, "exact")
+    assert (found.trust, found.unit, found.delta, found.arithmetic) == (
+        "shuffled",
+        RECORD,
+        1e-6,
+        "exact",
+    )
     assert "1000 records" in found.adjacency
     assert (found + found).trust == "shuffled"
     assert amplified(Guarantee(1.0), 1000, 1e-6, reports="anonymous").status == "none"
@@ -154,7 +188,13 @@ WRONG = [
     (proved(1.0), {"clones": 1.5}, "clones must be"),
     (proved(1.0), {"clones": 0.54}, r"clones must be at most 2 / \(e\^epsilon \+ 1\) = 0.537883"),
 ]
-NO_LAWS = [[1.0, 2.0]], [1.0], [[1.0, -1.0], [0.0, 1.0]], [[math.nan, 1.0], [0.5, 0.5]], [[1, 9], [5, 4]]
+NO_LAWS = (
+    [[1.0, 2.0]],
+    [1.0],
+    [[1.0, -1.0], [0.0, 1.0]],
+    [[math.nan, 1.0], [0.5, 0.5]],
+    [[1, 9], [5, 4]],
+)
 
 
 def test_what_is_refused(untyped):
@@ -180,6 +220,7 @@ def test_the_share_of_clones_is_the_least_over_pairs_of_rows_and_outputs():
             for y in range(outputs)
             if one[y] + other[y]
         ]
-        exact, found = min(shares), clone_share(law)
+        exact = min(shares)
+        found = clone_share(law)
         assert exact * (1 - Fraction(1, 10**12)) <= Fraction(found) <= exact
         assert clone_share(law[::-1]) == clone_share(law[:, ::-1]) == clone_share(7 * law) == found

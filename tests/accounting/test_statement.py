@@ -1,4 +1,6 @@
-"""Statements of what a protocol can cost, against brute force over all that an adaptive server may ask."""
+"""Statements of what a protocol can cost, against brute force over all that an adaptive server may
+ask.
+"""
 
 import dataclasses
 import itertools
@@ -37,7 +39,9 @@ def proved(epsilon, unit=RECORD, delta=0.0):
 
 
 def drawn_statement(rng):
-    """Roles of up to three costs, of dyadic epsilons so that sums are exact, some for some users alone."""
+    """Roles of up to three costs, of dyadic epsilons so that sums are exact, some for some users
+    alone.
+    """
     menu = [Cost(proved(0.25, RECORD)), Cost(proved(0.5, LABEL))]
     for owners in ("", "one rule"):
         menu += [Cost(proved(epsilon, NEIGHBOUR_LIST), owners=owners) for epsilon in (1.0, 2.0)]
@@ -46,7 +50,9 @@ def drawn_statement(rng):
     roles = []
     for _ in range(rng.integers(1, 4)):
         chosen = rng.choice(len(menu), rng.integers(1, 4), replace=False)
-        costs = tuple(dataclasses.replace(menu[one], times=int(rng.integers(1, 3))) for one in chosen)
+        costs = tuple(
+            dataclasses.replace(menu[one], times=int(rng.integers(1, 3))) for one in chosen
+        )
         who = None if rng.random() < 0.5 else rng.random(USERS) < 0.6
         roles.append(Role(costs, who))
     return Statement(tuple(roles))
@@ -57,7 +63,9 @@ def possible(role):
 
 
 def of_one_user(statement, fields):
-    """The largest sum of epsilons of answers that read some fields, over roles that somebody can have."""
+    """The largest sum of epsilons of answers that read some fields, over roles that somebody can
+    have.
+    """
     totals = [0.0]
     for role in statement.roles:
         if possible(role):
@@ -67,18 +75,26 @@ def of_one_user(statement, fields):
 
 
 def of_one_pair(statement):
-    """The largest loss about a pair: over users, roles and, question by question or once for all, owners."""
+    """The largest loss about a pair: over users, roles and, question by question or once for all,
+    owners.
+    """
     worst = 0.0
     never_asked = Role(())
     for mine, theirs in itertools.product((*statement.roles, never_asked), repeat=2):
         if not any(i != j for i in possible(mine) for j in possible(theirs)):
             continue
-        keys = {dataclasses.replace(cost, times=1) for cost in (*mine.costs, *theirs.costs) if cost.reads("list")}
+        keys = {
+            dataclasses.replace(cost, times=1)
+            for cost in (*mine.costs, *theirs.costs)
+            if cost.reads("list")
+        }
         for fixed in (0, 1):  # which end owns the pair by the one rule
             total = 0.0
             for cost in keys:
                 times = [
-                    sum(one.times for one in role.costs if dataclasses.replace(one, times=1) == cost)
+                    sum(
+                        one.times for one in role.costs if dataclasses.replace(one, times=1) == cost
+                    )
                     for role in (mine, theirs)
                 ]
                 bit, both = cost.guarantee.epsilon, cost.pair.epsilon
@@ -105,14 +121,20 @@ def test_the_guarantee_is_the_worst_that_an_adaptive_server_may_ask(seed):
         assert (found[unit].epsilon if unit in found else 0.0) == pytest.approx(epsilon, abs=0) or (
             unit == RECORD_AND_BIT and unit not in found
         )
-    if RECORD_AND_BIT not in found:  # no user has both: the worse of the two units holds for both together
+    if (
+        RECORD_AND_BIT not in found
+    ):  # no user has both: the worse of the two units holds for both together
         alone = max(expected[RECORD], expected[NEIGHBOUR_LIST])
-        assert expected[RECORD_AND_BIT] == alone or not any(possible(role) for role in statement.roles)
+        assert expected[RECORD_AND_BIT] == alone or not any(
+            possible(role) for role in statement.roles
+        )
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_an_account_allows_what_some_role_allows_and_nothing_else(seed):
-    """Random questions until one is refused: exactly where no role has room for all of a user's answers."""
+    """Random questions until one is refused: exactly where no role has room for all of a user's
+    answers.
+    """
     rng = np.random.default_rng(seed)
     statement = drawn_statement(rng)
     costs = statement.costs
@@ -122,7 +144,8 @@ def test_an_account_allows_what_some_role_allows_and_nothing_else(seed):
     def fits(user, answers):
         for role in statement.roles:
             room = [
-                sum(one.times for one in role.costs if dataclasses.replace(one, times=1) == cost) for cost in costs
+                sum(one.times for one in role.costs if dataclasses.replace(one, times=1) == cost)
+                for cost in costs
             ]
             if user in possible(role) and (answers <= room).all():
                 return True
@@ -141,10 +164,12 @@ def test_an_account_allows_what_some_role_allows_and_nothing_else(seed):
             with pytest.raises(BudgetExceededError):
                 account.charge(costs[place], who)
             continue
-        account, asked = account.charge(costs[place], who), after
+        account = account.charge(costs[place], who)
+        asked = after
     np.testing.assert_array_equal(account.answers, asked)
     if asked.any():
-        realised, stated = account.realised(), statement.guarantee()
+        realised = account.realised()
+        stated = statement.guarantee()
         assert all(realised[unit].epsilon <= stated[unit].epsilon for unit in realised)
 
 
@@ -167,12 +192,20 @@ def test_answers_add_up_by_their_own_rules():
     curve = GaussianCurve.of(1.0, 12.0)
     noise = Cost(curve.guarantee(1e-6), curve=curve, delta=1e-6, times=4)
     together = GaussianCurve(0.0).compose(*[curve] * 4).guarantee(1e-6)
-    assert Statement.of([noise]).per(RECORD).epsilon == together.epsilon < 4 * curve.guarantee(1e-6).epsilon
+    assert (
+        Statement.of([noise]).per(RECORD).epsilon
+        == together.epsilon
+        < 4 * curve.guarantee(1e-6).epsilon
+    )
 
 
 def test_a_protocol_after_another_costs_both_and_an_answer_for_good_once():
-    first = Statement.of([Cost(proved(1.0), permanent="age")], [Cost(proved(0.5))], exposes=("edges",))
-    again = Statement.of([Cost(proved(1.0), permanent="age"), Cost(proved(0.25))], protects=("features",))
+    first = Statement.of(
+        [Cost(proved(1.0), permanent="age")], [Cost(proved(0.5))], exposes=("edges",)
+    )
+    again = Statement.of(
+        [Cost(proved(1.0), permanent="age"), Cost(proved(0.25))], protects=("features",)
+    )
     both = again.after(first)
     assert first.per(RECORD).epsilon == 1.0
     assert both.per(RECORD).epsilon == 1.75  # somebody who gave 0.5, then age and 0.25
@@ -181,7 +214,11 @@ def test_a_protocol_after_another_costs_both_and_an_answer_for_good_once():
 
 
 def test_units_that_are_read_at_once_and_distances_stand_apart():
-    whole = Cost(Guarantee(2.0, unit=RECORD_AND_LIST, adjacency="any two", status="proved", reason="one report"))
+    whole = Cost(
+        Guarantee(
+            2.0, unit=RECORD_AND_LIST, adjacency="any two", status="proved", reason="one report"
+        )
+    )
     found = Statement.of([whole]).guarantee()
     assert {unit.name: one.epsilon for unit, one in found.items()} == {
         "record": 2.0, "neighbour-list": 2.0, "relationship": 4.0, "neighbour-list + record": 2.0,
@@ -191,7 +228,9 @@ def test_units_that_are_read_at_once_and_distances_stand_apart():
     assert beside.per(RECORD_AND_BIT).epsilon == 3.0
     with pytest.raises(ValueError, match="has none per record"):
         beside.per(RECORD_AND_LIST)  # counts promise nothing about whole lists
-    far = Statement.of([Cost(Guarantee(0.5, unit=metric(0.5), status="proved", reason="noise"), times=2)])
+    far = Statement.of(
+        [Cost(Guarantee(0.5, unit=metric(0.5), status="proved", reason="noise"), times=2)]
+    )
     assert [str(unit) for unit in far.guarantee()] == ["metric(1)"]
     with pytest.raises(ValueError, match="has none per record"):
         far.per(RECORD)
@@ -204,7 +243,10 @@ def test_what_makes_no_statement_is_refused():
         (lambda: Cost(proved(1.0), times=0), "times must be a whole number >= 1"),
         (lambda: Cost(proved(1.0), proved(1.0)), "pair must be a guarantee per relationship"),
         (lambda: Cost(proved(1.0), curve=GaussianCurve(1.0)), "delta must be given with a curve"),
-        (lambda: Account.of(Statement.of(Role((Cost(proved(1.0)),), np.ones(3, bool))), 2), r"must be bool \[2\]"),
+        (
+            lambda: Account.of(Statement.of(Role((Cost(proved(1.0)),), np.ones(3, bool))), 2),
+            r"must be bool \[2\]",
+        ),
     ):
         with pytest.raises(ValueError, match=words):
             wrong()

@@ -21,13 +21,15 @@ HALF = 1.99  # standard errors in half the width of a 95 % interval of 90 groups
 
 
 def finds(attack, *, least=0.5):
-    """Whether the attack is better than ``least`` beyond doubt: by 4.9 standard errors, 1e-6 by chance alone."""
+    """Whether the attack is better than ``least`` beyond doubt: by 4.9 standard errors, 1e-6 by
+    chance alone.
+    """
     return attack.auc.mean - SIGMAS / HALF * attack.auc.half_width > least
 
 
 def both(found, twin, *, within=0.15):
-    """The test of an attack: it finds the planted leak; of its twin, which cannot, an AUC above 0.5 + ``within``
-    would be seen, and is not.
+    """The test of an attack: it finds the planted leak; of its twin, which cannot, an AUC above 0.5
+    + ``within`` would be seen, and is not.
     """
     assert finds(found), found
     margin = SIGMAS / HALF * twin.auc.half_width
@@ -91,7 +93,8 @@ def naive_influence(weight, *, ends):
 def test_influence_is_the_derivative_along_a_record(form):
     """Of one convolution without ReLU: a closed form, which the finite difference meets as well."""
     model = gcn(1, 1, C)
-    given, targets = inputs(place()[0]), asked()
+    given = inputs(place()[0])
+    targets = asked()
     made = model.init(jax.random.key(1), given)
     weight = np.asarray(made["params"]["Dense_0"]["kernel"], np.float64)
     there, back, around = naive_influence(weight, ends=targets.units)
@@ -104,8 +107,11 @@ def test_influence_is_the_derivative_along_a_record(form):
 
 
 def test_scattered_pairs_are_scored_as_among_all_and_posteriors_otherwise():
-    given, targets = inputs(place()[0]), asked()
-    every, posteriors = (linkteller(variables(), given, targets, outputs=of) for of in ("logits", "softmax"))
+    given = inputs(place()[0])
+    targets = asked()
+    every, posteriors = (
+        linkteller(variables(), given, targets, outputs=of) for of in ("logits", "softmax")
+    )
     assert finds(posteriors)
     assert not np.allclose(posteriors.scores, every.scores)
     some = np.random.default_rng(1).permutation(len(targets.truth))[:200]
@@ -118,29 +124,43 @@ def test_a_model_that_sees_no_graph_tells_nothing():
     network = mlp(2, 8, C)
     on_rows = Model(
         init=lambda key, given: network.init(key, given[1]),
-        apply=lambda made, given, *, key, train: network.apply(made, given[1], key=key, train=train),
+        apply=lambda made, given, *, key, train: network.apply(
+            made, given[1], key=key, train=train
+        ),
     )
     given = inputs(place()[0])
     made = network.init(jax.random.key(0), given[1])
     found = attacks.linkteller(on_rows, made, tuple(given[:2]), asked())
     assert not found.scores.any()
-    with pytest.raises(ValueError, match="inputs must move the outputs"):  # it never looks at the scale
+    with pytest.raises(
+        ValueError, match="inputs must move the outputs"
+    ):  # it never looks at the scale
         attacks.linkteller(on_rows, made, given, asked())
 
 
 def test_public_scores_are_those_of_dense_matrices():
     edges, others, x, _ = place()
-    targets, adjacency = asked(), dense(edges)
+    targets = asked()
+    adjacency = dense(edges)
     u, v = targets.units.T
     loops = np.repeat(np.arange(9), 2).reshape(-1, 2)
-    both_ways = np.concatenate([edges, edges[:5, ::-1], loops])  # given twice: still one edge; a loop is none
+    both_ways = np.concatenate(
+        [edges, edges[:5, ::-1], loops]
+    )  # given twice: still one edge; a loop is none
     np.testing.assert_array_equal(
         attacks.common_neighbours(both_ways, N, targets).scores, (adjacency @ adjacency)[u, v]
     )
     degree = adjacency.sum(1)
-    np.testing.assert_array_equal(attacks.degree_product(both_ways, N, targets).scores, degree[u] * degree[v])
-    both(attacks.common_neighbours(edges, N, targets), attacks.common_neighbours(others, N, targets))
-    both(attacks.feature_similarity(around(edges, x), targets), attacks.feature_similarity(x, targets))
+    np.testing.assert_array_equal(
+        attacks.degree_product(both_ways, N, targets).scores, degree[u] * degree[v]
+    )
+    both(
+        attacks.common_neighbours(edges, N, targets), attacks.common_neighbours(others, N, targets)
+    )
+    both(
+        attacks.feature_similarity(around(edges, x), targets),
+        attacks.feature_similarity(x, targets),
+    )
     assert attacks.degree_product([], N, targets).auc.mean == 0.5
 
 
@@ -159,7 +179,8 @@ def answers():
 
 
 def test_distances_are_scipys_and_find_alike_answers():
-    (leaking, clean), targets = answers(), asked()
+    leaking, clean = answers()
+    targets = asked()
     for distance in (
         "cosine", "euclidean", "correlation", "chebyshev", "braycurtis", "canberra", "cityblock", "sqeuclidean"
     ):  # fmt: skip
@@ -170,7 +191,9 @@ def test_distances_are_scipys_and_find_alike_answers():
 
 
 def test_answers_that_are_nearly_alike_are_told_apart():
-    """A class of probability 1 less some 1e-4, or records of 1e-25: the same order as SciPy's in float64."""
+    """A class of probability 1 less some 1e-4, or records of 1e-25: the same order as SciPy's in
+    float64.
+    """
     sure = np.random.default_rng(0).normal(size=(N, C)) * 0.3
     sure[:, 0] += 10.0
     rows = np.asarray(jax.nn.softmax(sure), np.float64)
@@ -187,22 +210,32 @@ def test_a_trained_attacker_finds_edges_that_join_unlike_answers():
     *_, order = place()
     every = np.stack(np.triu_indices(N, 1), 1)
     apart = scipy.spatial.distance.cdist(leaking, leaking)[*every.T]
-    joined = every[np.argsort(-apart + 0.1 * np.random.default_rng(3).normal(size=len(apart)))[:300]]
+    joined = every[
+        np.argsort(-apart + 0.1 * np.random.default_rng(3).normal(size=len(apart)))[:300]
+    ]
     known_edges, secret = joined[order[:150]], joined[order[150:]]
     known = attacks.balanced_pairs(jax.random.key(0), np.arange(N), known_edges, known=secret)
     targets = all_pairs(np.arange(N), secret, known=known.units)
     train = lambda rows, x, asked=targets, **more: attacks.trained_link_stealing(
-        jax.random.key(1), rows, asked, known=known, x=x, perceptron=attacks.Perceptron(2, 8, epochs=20), **more
+        jax.random.key(1),
+        rows,
+        asked,
+        known=known,
+        x=x,
+        perceptron=attacks.Perceptron(2, 8, epochs=20),
+        **more,
     )
     rng = np.random.default_rng(5)
-    blind, noise = rng.dirichlet(np.ones(C), N).astype(np.float32), rng.normal(size=(N, D)).astype(np.float32)
+    blind = rng.dirichlet(np.ones(C), N).astype(np.float32)
+    noise = rng.normal(size=(N, D)).astype(np.float32)
     found = train(leaking, noise)
     both(found, train(blind, noise), within=0.25)
     assert finds(
         train(blind, np.asarray(leaking @ np.eye(C, D), np.float32))
     )  # the records tell, the answers do not
     assert attacks.link_stealing(leaking, targets).auc.mean < 0.4
-    # The same attacker trained on one graph and asked about another, whose nodes are the same in another order.
+    # The same attacker trained on one graph and asked about another, whose nodes are the same in
+    # another order.
     turn = rng.permutation(N)
     elsewhere = Targets(np.argsort(turn)[targets.units], targets.truth)
     moved = train(leaking[turn], noise[turn], elsewhere, known_posteriors=leaking, known_x=noise)
@@ -211,10 +244,19 @@ def test_a_trained_attacker_finds_edges_that_join_unlike_answers():
 
 @pytest.mark.usefixtures("untyped")
 def test_a_distance_that_knows_only_a_sign_is_refused():
-    """Of one number, as a sigmoid's, cosine and correlation found nothing, and said so with certainty."""
-    (leaking, _), targets = answers(), asked()
-    for columns, distance, least in ((1, "cosine", 2), (1, "correlation", 3), (2, "correlation", 3)):
-        with pytest.raises(ValueError, match=f"posteriors must have at least {least} columns for the {distance}"):
+    """Of one number, as a sigmoid's, cosine and correlation found nothing, and said so with
+    certainty.
+    """
+    leaking, _ = answers()
+    targets = asked()
+    for columns, distance, least in (
+        (1, "cosine", 2),
+        (1, "correlation", 3),
+        (2, "correlation", 3),
+    ):
+        with pytest.raises(
+            ValueError, match=f"posteriors must have at least {least} columns for the {distance}"
+        ):
             attacks.link_stealing(leaking[:, :columns], targets, distance=distance)
     with pytest.raises(ValueError, match="x must have at least 2 columns for the cosine"):
         attacks.feature_similarity(np.ones((N, 1)), targets)
@@ -225,14 +267,22 @@ def test_a_distance_that_knows_only_a_sign_is_refused():
 
 @pytest.mark.usefixtures("untyped")
 def test_bad_targets_and_settings_are_refused():
-    given, targets, (leaking, _) = inputs(place()[0]), asked(), answers()
+    given = inputs(place()[0])
+    targets = asked()
+    leaking, _ = answers()
     ask = partial(linkteller, variables())
     train = partial(attacks.trained_link_stealing, jax.random.key(0), leaking, targets)
     for call, message in (
-        (lambda: ask(given, Targets(targets.units + 1, targets.truth)), r"units of targets must be in \[0, 90\)"),
+        (
+            lambda: ask(given, Targets(targets.units + 1, targets.truth)),
+            r"units of targets must be in \[0, 90\)",
+        ),
         (lambda: ask(given, targets, degrees=np.ones(3)), r"degrees must be \[90\] numbers >= 0"),
         (lambda: ask(given._replace(scale=jnp.ones(N)), targets), "inputs must have no scale"),
-        (lambda: ask(given, targets, outputs="labels"), "outputs must be one of logits, softmax, sigmoid"),
+        (
+            lambda: ask(given, targets, outputs="labels"),
+            "outputs must be one of logits, softmax, sigmoid",
+        ),
         (
             lambda: attacks.trained_link_stealing(
                 jax.random.key(0), 9 * leaking, targets, known=targets, known_posteriors=leaking
@@ -240,8 +290,14 @@ def test_bad_targets_and_settings_are_refused():
             "posteriors must be probabilities",
         ),
         (lambda: train(known=targets), "known must have no pair that is among the targets"),
-        (lambda: train(known=Targets(*(part[:15] for part in targets))), "at least 10 pairs of each kind"),
-        (lambda: attacks.common_neighbours([[0, N]], N, targets), r"public_edges must be in \[0, 90\)"),
+        (
+            lambda: train(known=Targets(*(part[:15] for part in targets))),
+            "at least 10 pairs of each kind",
+        ),
+        (
+            lambda: attacks.common_neighbours([[0, N]], N, targets),
+            r"public_edges must be in \[0, 90\)",
+        ),
     ):
         with pytest.raises(ValueError, match=message):
             call()

@@ -1,4 +1,6 @@
-"""Membership inference: what a model learnt by heart is found, and nothing where nothing was learnt."""
+"""Membership inference: what a model learnt by heart is found, and nothing where nothing was
+learnt.
+"""
 
 from functools import cache
 
@@ -25,7 +27,9 @@ SHORT = attacks.Perceptron(epochs=10)
 
 @cache
 def world():
-    """A sparse graph whose labels are random: what is learnt is learnt by heart. P nodes are the population."""
+    """A sparse graph whose labels are random: what is learnt is learnt by heart. P nodes are the
+    population.
+    """
     rng = np.random.default_rng(0)
     every = np.stack(np.triu_indices(N, 1), 1)
     graph = graphs.from_edges(rng.permutation(every)[:N], N)
@@ -54,7 +58,9 @@ LEAST = {"lira": 0.9, "rmia": 0.85, "trained": 0.85}
 
 
 def finds_nothing(found, *, within):
-    """The test of a null: of memberships that no score depends on an AUC is 0.5, with a variance that is known."""
+    """The test of a null: of memberships that no score depends on an AUC is 0.5, with a variance
+    that is known.
+    """
     members = found.targets.truth.sum(1)
     others = found.targets.truth.shape[1] - members
     variance = (members + others + 1) / (12 * members * others)
@@ -67,10 +73,14 @@ def test_what_was_learnt_by_heart_is_found_and_memberships_shuffled_are_not(name
     *_, labels, nodes = world()
     shadows = overfitted()
     assert (shadows.member.sum(1) == P // 2).all()
-    assert np.ptp(shadows.member.sum(0)) > 2  # drawn independently: not each node in half of the models
+    assert (
+        np.ptp(shadows.member.sum(0)) > 2
+    )  # drawn independently: not each node in half of the models
     found = ATTACKS[name](shadows.outputs, labels[nodes], shadows.member)
     half = stats.t.ppf(0.975, MODELS - 1)
-    assert found.auc.mean - stats.t.isf(1e-6, MODELS - 1) / half * found.auc.half_width > LEAST[name], found
+    assert (
+        found.auc.mean - stats.t.isf(1e-6, MODELS - 1) / half * found.auc.half_width > LEAST[name]
+    ), found
     assert found.precision.mean > 0.75
     if name == "lira":
         assert found.tpr.mean > 0.2
@@ -106,19 +116,24 @@ def averages(x, kept):
 
 
 @pytest.mark.parametrize(
-    ("protocol", "layout"), [("TSTF", "segment"), ("TSTS", "segment"), ("0-hop", "segment"), ("TSTS", "ell")]
+    ("protocol", "layout"),
+    [("TSTF", "segment"), ("TSTS", "segment"), ("0-hop", "segment"), ("TSTS", "ell")],
 )
 def test_a_protocol_says_what_graph_a_model_is_asked_on(protocol, layout):
     """Models that are asked by another protocol answer as if trained for it."""
     graph, x, _ = ring()
     shadows = small(protocol, layout)
-    again = attacks.ask_shadows(small("TSTF", "segment"), SMALL, graph, x, protocol=protocol, at_once=2)
+    again = attacks.ask_shadows(
+        small("TSTF", "segment"), SMALL, graph, x, protocol=protocol, at_once=2
+    )
     np.testing.assert_allclose(again.outputs, shadows.outputs, atol=1e-6)
     assert (shadows.member.sum(1) == 4).all()
     for model in range(4):
         inside = np.append(shadows.member[model], [False, False])
         kept = {"TSTF": 1.0, "TSTS": inside[:, None] == inside, "0-hop": 0.0}[protocol]
-        params = jax.tree.map(lambda leaf, model=model: np.asarray(leaf[model]), shadows.variables["params"])
+        params = jax.tree.map(
+            lambda leaf, model=model: np.asarray(leaf[model]), shadows.variables["params"]
+        )
         wanted = averages(x, kept) @ params["Dense_0"]["kernel"] + params["bias_0"]
         np.testing.assert_allclose(shadows.outputs[model], wanted[:10], atol=1e-5)
 
@@ -154,7 +169,9 @@ def sides(confidences, member, target, node):
 @pytest.mark.parametrize("variance", ["shared", "node"])
 def test_lira_is_that_of_a_loop(variance):
     confidences, member = drawn()
-    online, offline = (lira(confidences, member, form=form, variance=variance) for form in ("online", "offline"))
+    online, offline = (
+        lira(confidences, member, form=form, variance=variance) for form in ("online", "offline")
+    )
     seen = set()
     for target in range(len(member)):
         every = [sides(confidences, member, target, node) for node in range(member.shape[1])]
@@ -186,17 +203,26 @@ def test_rmia_is_that_of_a_loop(gamma, some):
     population = np.arange(n) % 3 > 0 if some else np.ones(n, bool)
     p = 1 / (1 + np.exp(-confidences))
     for form in ("online", "offline"):
-        found = rmia(confidences, member, form=form, gamma=gamma, population=population if some else None)
+        found = rmia(
+            confidences, member, form=form, gamma=gamma, population=population if some else None
+        )
         for target in range(len(member)):
             ratio = np.empty(n)
             for node in range(n):
-                inside, outside = (part.mean() if len(part) else None for part in sides(p, member, target, node))
-                inside, outside = outside if inside is None else inside, inside if outside is None else outside
+                inside, outside = (
+                    part.mean() if len(part) else None for part in sides(p, member, target, node)
+                )
+                inside, outside = (
+                    outside if inside is None else inside,
+                    inside if outside is None else outside,
+                )
                 usual = (inside + outside) / 2 if form == "online" else (1.3 * outside + 0.7) / 2
                 ratio[node] = p[target, node] / usual
             for node in range(n):
                 rivals = ratio[population & (np.arange(n) != node)]
-                assert found.scores[target, node] == pytest.approx((ratio[node] >= gamma * rivals).mean())
+                assert found.scores[target, node] == pytest.approx(
+                    (ratio[node] >= gamma * rivals).mean()
+                )
 
 
 def test_metrics_are_those_of_each_target_ties_and_all():
@@ -209,7 +235,10 @@ def test_metrics_are_those_of_each_target_ties_and_all():
         curves = [sklearn.metrics.roc_curve(*pair, drop_intermediate=False) for pair in pairs]
         for got, wanted in (
             (found.auc, [sklearn.metrics.roc_auc_score(*pair) for pair in pairs]),
-            (found.average_precision, [sklearn.metrics.average_precision_score(*pair) for pair in pairs]),
+            (
+                found.average_precision,
+                [sklearn.metrics.average_precision_score(*pair) for pair in pairs],
+            ),
             (found.tpr, [np.interp(0.01, *curve[:2]) for curve in curves]),
             (found.strict_tpr, [np.interp(0.001, *curve[:2]) for curve in curves]),
         ):
@@ -217,7 +246,9 @@ def test_metrics_are_those_of_each_target_ties_and_all():
         assert found.precision == pytest.approx(found.recall)
     top = np.argsort(-scores + 1e-6 * rng.random(scores.shape), 1)[:, :240]
     tenth = evaluate_membership("any", scores, member, density=0.1)
-    assert tenth.precision.mean == pytest.approx(np.take_along_axis(member, top, 1).mean(), abs=0.02)
+    assert tenth.precision.mean == pytest.approx(
+        np.take_along_axis(member, top, 1).mean(), abs=0.02
+    )
     assert tenth.recall.mean < tenth.precision.mean
     few = evaluate_membership("any", scores[:, :900], member[:, :900])
     assert few.strict_tpr is None
@@ -226,8 +257,11 @@ def test_metrics_are_those_of_each_target_ties_and_all():
 def test_two_attacks_are_compared_target_by_target():
     rng = np.random.default_rng(7)
     member = rng.random((9, 400)) < 0.5
-    noise, hardness = rng.normal(size=member.shape), rng.normal(size=(9, 1)) * member
-    one, two = (evaluate_membership(f"{k}", noise + hardness + k * member, member) for k in (0.5, 0.8))
+    noise = rng.normal(size=member.shape)
+    hardness = rng.normal(size=(9, 1)) * member
+    one, two = (
+        evaluate_membership(f"{k}", noise + hardness + k * member, member) for k in (0.5, 0.8)
+    )
     gain = two.minus(one)
     assert gain.auc.mean == pytest.approx(two.auc.mean - one.auc.mean)
     assert 0 < gain.auc.half_width < min(gain.auc.mean, 0.5 * one.auc.half_width)
@@ -236,7 +270,9 @@ def test_two_attacks_are_compared_target_by_target():
 
 
 def test_what_is_known_of_a_node_says_how_to_read_its_answers():
-    """Members are answered surely at the top of a hierarchy, unsurely at its foot: alone, that tells nothing."""
+    """Members are answered surely at the top of a hierarchy, unsurely at its foot: alone, that
+    tells nothing.
+    """
     rng = np.random.default_rng(8)
     member, top = rng.random((MODELS, P)) < 0.5, rng.random(P) < 0.5
     logits = rng.normal(size=(MODELS, P, C))
@@ -249,7 +285,8 @@ def test_what_is_known_of_a_node_says_how_to_read_its_answers():
 
 def test_log_odds_of_logits_and_of_probabilities_are_the_same():
     rng = np.random.default_rng(10)
-    logits, labels = 3 * rng.normal(size=(2, 5, 3)), rng.integers(0, 3, 5)
+    logits = 3 * rng.normal(size=(2, 5, 3))
+    labels = rng.integers(0, 3, 5)
     p = np.take_along_axis(np.asarray(jax.nn.softmax(logits)), labels[None, :, None], -1)[..., 0]
     np.testing.assert_allclose(log_odds(logits, labels), np.log(p / (1 - p)), rtol=1e-4)
     of_softmax = log_odds(jax.nn.softmax(logits), labels, outputs="softmax")
@@ -261,16 +298,35 @@ def test_log_odds_of_logits_and_of_probabilities_are_the_same():
 @pytest.mark.usefixtures("untyped")
 def test_what_does_not_fit_is_refused():
     confidences, member = drawn()
-    p, key = np.stack([confidences, -confidences], -1), jax.random.key(0)
+    p = np.stack([confidences, -confidences], -1)
+    key = jax.random.key(0)
     for call, message in (
-        (lambda: lira(confidences[:, :-1], member), r"confidences must be finite numbers \[7, 23\]"),
-        (lambda: lira(confidences, np.ones_like(member)), "member must have nodes that each target was trained on"),
+        (
+            lambda: lira(confidences[:, :-1], member),
+            r"confidences must be finite numbers \[7, 23\]",
+        ),
+        (
+            lambda: lira(confidences, np.ones_like(member)),
+            "member must have nodes that each target was trained on",
+        ),
         (lambda: lira(confidences[:2], member[:2]), "member must be of at least 3 models, got 2"),
-        (lambda: rmia(confidences, member, population=np.zeros(23, bool)), "population must be bool"),
-        (lambda: evaluate_membership("any", confidences * np.nan, member), "scores of any must be numbers"),
-        (lambda: trained_membership(key, p, member, side=np.zeros((22, 1))), "side must be finite numbers"),
+        (
+            lambda: rmia(confidences, member, population=np.zeros(23, bool)),
+            "population must be bool",
+        ),
+        (
+            lambda: evaluate_membership("any", confidences * np.nan, member),
+            "scores of any must be numbers",
+        ),
+        (
+            lambda: trained_membership(key, p, member, side=np.zeros((22, 1))),
+            "side must be finite numbers",
+        ),
         (lambda: log_odds([[0.5, 1.5]], [1], outputs="softmax"), "answers must be probabilities"),
-        (lambda: log_odds([[0.5, 0.5], [0.9, 0.1]], [1, 0]), "answers must be logits, and are probabilities"),
+        (
+            lambda: log_odds([[0.5, 0.5], [0.9, 0.1]], [1, 0]),
+            "answers must be logits, and are probabilities",
+        ),
     ):
         with pytest.raises(ValueError, match=message):
             call()
@@ -279,8 +335,19 @@ def test_what_does_not_fit_is_refused():
 @pytest.mark.usefixtures("untyped")
 def test_a_training_that_does_not_fit_is_refused():
     graph, x, labels = ring()
-    given = {"graph": graph, "x": x, "labels": labels, "models": 4, "protocol": "TSTF", "nodes": np.arange(10)}
-    given |= {"settings": Settings(adam(0.1), 1, 12), "objective": node_classification, "model": SMALL}
+    given = {
+        "graph": graph,
+        "x": x,
+        "labels": labels,
+        "models": 4,
+        "protocol": "TSTF",
+        "nodes": np.arange(10),
+    }
+    given |= {
+        "settings": Settings(adam(0.1), 1, 12),
+        "objective": node_classification,
+        "model": SMALL,
+    }
     for change, message in (
         ({"x": x[:-1]}, "x and labels must have a row for each of 12 nodes, got 11 and 12"),
         ({"nodes": [0, 0]}, r"nodes must be distinct integers in \[0, 12\)"),

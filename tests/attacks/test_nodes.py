@@ -17,7 +17,9 @@ N = 300
 
 
 def test_inferred_edges_give_attributes_away_and_edges_at_random_do_not():
-    """Friends share the attribute; public edges join anybody. What the attack adds is the inferred edges' alone."""
+    """Friends share the attribute; public edges join anybody. What the attack adds is the inferred
+    edges' alone.
+    """
     rng = np.random.default_rng(0)
     has = rng.random(N) < 0.4
     every = np.stack(np.triu_indices(N, 1), 1)
@@ -26,7 +28,8 @@ def test_inferred_edges_give_attributes_away_and_edges_at_random_do_not():
     public = rng.permutation(every)[:N]
     pairs = attacks.all_pairs(np.arange(N), secret, known=public)
     order = rng.permutation(N)
-    known, asked = order[:120], Targets(order[120:, None], has[order[120:]])
+    known = order[:120]
+    asked = Targets(order[120:, None], has[order[120:]])
     infer = lambda edges: attacks.attribute_inference(edges, N, known, has[known], asked)
     guesses = {
         "right": pairs.truth + 0.5 * rng.normal(size=len(pairs.truth)),
@@ -45,17 +48,23 @@ def test_inferred_edges_give_attributes_away_and_edges_at_random_do_not():
 
 
 def test_equal_scores_name_no_edge():
-    """Balanced pairs hold their edges first: whoever scores all alike finds half of what they name, not all of it.
+    """Balanced pairs hold their edges first: whoever scores all alike finds half of what they name,
+    not all of it.
 
-    Of 2000 pairs the share of edges among 1000 has a standard deviation of 0.011: a lead of 0.06 is seen.
+    Of 2000 pairs the share of edges among 1000 has a standard deviation of 0.011: a lead of 0.06 is
+    seen.
     """
-    pairs = attacks.balanced_pairs(jax.random.key(0), np.arange(1001), [[i, i + 1] for i in range(1000)])
+    pairs = attacks.balanced_pairs(
+        jax.random.key(0), np.arange(1001), [[i, i + 1] for i in range(1000)]
+    )
     named = attacks.inferred_edges(attacks.evaluate("nothing", np.zeros(2000), pairs))
     assert abs((np.diff(named)[:, 0] == 1).mean() - 0.5) < SIGMAS * 0.0112
 
 
 def test_the_score_is_the_share_among_neighbours():
-    """Far looks are worth little at alpha near 1: then neighbours decide, and who has none gets the prior."""
+    """Far looks are worth little at alpha near 1: then neighbours decide, and who has none gets the
+    prior.
+    """
     edges = [[0, 1], [0, 2], [3, 1]]
     asked = Targets(np.array([[0], [3], [4]]), np.array([False, True, False]))
     found = attacks.attribute_inference(edges, 5, [1, 2], [True, False], asked, alpha=0.9)
@@ -70,7 +79,10 @@ def test_attributes_that_do_not_fit_are_refused():
     for call, message in (
         (lambda: ask([1, 1], [True, False], asked), "known_nodes must be distinct"),
         (lambda: ask([1, 3], [True, False], asked), "targets must not be among the known nodes"),
-        (lambda: attacks.inferred_edges(attacks.evaluate("nodes", [1, 2, 3], asked)), "attack must be on pairs"),
+        (
+            lambda: attacks.inferred_edges(attacks.evaluate("nodes", [1, 2, 3], asked)),
+            "attack must be on pairs",
+        ),
     ):
         with pytest.raises(ValueError, match=message):
             call()
@@ -78,7 +90,9 @@ def test_attributes_that_do_not_fit_are_refused():
 
 @cache
 def digits():
-    """Images of 8 x 8 pixels in [0, 1], of which the first 1200 are public, and a linear embedding of all."""
+    """Images of 8 x 8 pixels in [0, 1], of which the first 1200 are public, and a linear embedding
+    of all.
+    """
     x = (sklearn.datasets.load_digits().data / 16).astype(np.float32)
     weight = np.random.default_rng(0).normal(size=(64, 24)).astype(np.float32)
     return x, x @ weight
@@ -108,10 +122,14 @@ def test_embeddings_give_images_away_and_noise_does_not():
 @pytest.mark.parametrize("window", [3, 7])
 def test_similarity_of_images_is_that_of_a_loop(window):
     one, two = np.random.default_rng(0).random((2, 3, 9, 8)).astype(np.float32)
-    wanted, places = np.zeros(3), [(i, j) for i in range(10 - window) for j in range(9 - window)]
+    wanted = np.zeros(3)
+    places = [(i, j) for i in range(10 - window) for j in range(9 - window)]
     for image in range(3):
         for i, j in places:
-            a, b = (rows[image, i : i + window, j : j + window].astype(float).ravel() for rows in (one, two))
+            a, b = (
+                rows[image, i : i + window, j : j + window].astype(float).ravel()
+                for rows in (one, two)
+            )
             (va, vab), (_, vb) = np.cov(a, b)
             c1, c2 = (0.01 * 2) ** 2, (0.03 * 2) ** 2
             index = (2 * a.mean() * b.mean() + c1) / (a.mean() ** 2 + b.mean() ** 2 + c1)
@@ -123,16 +141,28 @@ def test_similarity_of_images_is_that_of_a_loop(window):
 def test_records_that_do_not_fit_are_refused():
     x, z = digits()
     ask = lambda **change: attacks.inversion(
-        **{"key": jax.random.key(0), "z": z[:5], "x": x[:5], "public_z": z[5:30], "public_x": x[5:30], **change}
+        **{
+            "key": jax.random.key(0),
+            "z": z[:5],
+            "x": x[:5],
+            "public_z": z[5:30],
+            "public_x": x[5:30],
+            **change,
+        }
     )
     for change, message in (
         ({"z": z[:4]}, "z and x must be of as many records"),
-        ({"public_z": z[5:9], "public_x": x[5:9]}, "public_z and public_x of at least 10, got 5 and 5, 4 and 4"),
+        (
+            {"public_z": z[5:9], "public_x": x[5:9]},
+            "public_z and public_x of at least 10, got 5 and 5, 4 and 4",
+        ),
         ({"x": x[:5, :9]}, "public_x must be as wide as x, got 64 for 9"),
     ):
         with pytest.raises(ValueError, match=message):
             ask(**change)
-    with pytest.raises(ValueError, match="public mean must reconstruct the records of public mean, got others"):
+    with pytest.raises(
+        ValueError, match="public mean must reconstruct the records of public mean, got others"
+    ):
         attacks.public_mean(x[:5], public_x=x).minus(attacks.public_mean(x[:6], public_x=x))
 
 

@@ -1,4 +1,6 @@
-"""Liars: bounded by the codomain, never more than they are, and caught where the defence says so."""
+"""Liars: bounded by the codomain, never more than they are, and caught where the defence says
+so.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -7,7 +9,14 @@ import pytest
 
 from ldp_jax import edges
 from ldp_jax.attacks import poisoning
-from ldp_jax.features import GeneralizedRR, GridSquareWave, Laplace, MultiPiecewise, PersonalAlphabet, Piecewise
+from ldp_jax.features import (
+    GeneralizedRR,
+    GridSquareWave,
+    Laplace,
+    MultiPiecewise,
+    PersonalAlphabet,
+    Piecewise,
+)
 from ldp_jax.graph import graphs
 from tests.stats import SIGMAS
 
@@ -21,7 +30,9 @@ def test_liars_are_of_those_who_are_asked_and_nobody_else():
     assert liars.sum() == 0.2 * N / 2
     assert not liars[~asked].any()
     assert not poisoning.choose_liars(jax.random.key(0), N, 0.0).any()
-    with pytest.raises(ValueError, match=rf"among must be bool \[{N}\]"):  # of ids it took the places
+    with pytest.raises(
+        ValueError, match=rf"among must be bool \[{N}\]"
+    ):  # of ids it took the places
         poisoning.choose_liars(jax.random.key(0), N, 0.2, np.flatnonzero(asked))
 
 
@@ -36,7 +47,8 @@ MECHANISMS = {
 def test_lies_are_reports_and_those_of_the_honest_stay(name):
     """The worst is as far as any random report is, on either side."""
     m, shape = MECHANISMS[name]
-    x, key = jnp.full(shape, 0.3), jax.random.key
+    x = jnp.full(shape, 0.3)
+    key = jax.random.key
     reports = jax.jit(jax.vmap(m.privatize))(jax.random.split(key(0), N), x)
     liars = poisoning.choose_liars(key(1), N, 0.1)
     up, down, anything = (
@@ -48,7 +60,9 @@ def test_lies_are_reports_and_those_of_the_honest_stay(name):
         for honest, sent in zip(*map(jax.tree.leaves, (reports, lies)), strict=True):
             np.testing.assert_array_equal(honest[~liars], sent[~liars])
     estimate = jax.jit(jax.vmap(m.estimate))
-    high, low, some = (np.asarray(estimate(lies)).reshape(N, -1)[liars].sum(1) for lies in (up, down, anything))
+    high, low, some = (
+        np.asarray(estimate(lies)).reshape(N, -1)[liars].sum(1) for lies in (up, down, anything)
+    )
     assert np.ptp(high) == np.ptp(low) == 0.0
     assert low[0] <= some.min() < some.max() <= high[0]
     assert np.ptp(some) > 0.5 * (high[0] - low[0])
@@ -61,15 +75,19 @@ def test_reports_without_an_end_or_a_number_have_no_leverage():
         poisoning.leverage(edges.NeighbourCounts(1.0, 2))
     # Shares of classes are no numbers: 0.2 was told, less than without privacy.
     for m in (GeneralizedRR(1.0, 4), PersonalAlphabet(1.0, (0.1, 0.4, 0.2, 0.3))):
-        with pytest.raises(ValueError, match=r"mechanism must report numbers, got estimates of shape \(4,\)"):
+        with pytest.raises(
+            ValueError, match=r"mechanism must report numbers, got estimates of shape \(4,\)"
+        ):
             poisoning.leverage(m)
 
 
 def test_harm_is_paired_and_that_without_privacy_is_taken_off():
-    liars, nothing = np.arange(N) < 20, np.zeros(N)
+    liars = np.arange(N) < 20
+    nothing = np.zeros(N)
     lost = np.where(np.arange(N) % 4 == 0, 1.0, 0.0)
     much, little = (
-        poisoning.harm(name, 1 + nothing, 1 - part, liars) for name, part in (("a", lost), ("b", 0.5 * lost))
+        poisoning.harm(name, 1 + nothing, 1 - part, liars)
+        for name, part in (("a", lost), ("b", 0.5 * lost))
     )
     assert much.harm.mean == pytest.approx(lost[20:].mean())
     assert much.honest.n == N - 20
@@ -80,7 +98,8 @@ def test_harm_is_paired_and_that_without_privacy_is_taken_off():
 
 @pytest.mark.usefixtures("untyped")
 def test_harm_needs_a_value_of_each_user_and_an_honest_one():
-    ones, few = np.ones(N), np.arange(N) < 20
+    ones = np.ones(N)
+    few = np.arange(N) < 20
     for poisoned, liars, message in (
         (0.5, few, r"a value a user, got shapes \(.*,\), \(\)"),
         (ones[1:], few, "a value a user"),
@@ -93,11 +112,15 @@ def test_harm_needs_a_value_of_each_user_and_an_honest_one():
 @pytest.mark.usefixtures("untyped")
 def test_lies_are_one_a_user():
     """Of one false record every liar sent the same report, which no noise of theirs had made."""
-    m, liars, key = Piecewise(1.0), np.arange(N) < 20, jax.random.key
+    m = Piecewise(1.0)
+    liars = np.arange(N) < 20
+    key = jax.random.key
     for records in ([1.0], 1.0, np.ones(3)):
         with pytest.raises(ValueError, match=f"records must be one a user, of {N}, got shape"):
             poisoning.false_records(key(0), m, jnp.zeros(N), liars, records)
-    with pytest.raises(ValueError, match=rf"towards must be \[{N}\], as records are, got shape \(1,\)"):
+    with pytest.raises(
+        ValueError, match=rf"towards must be \[{N}\], as records are, got shape \(1,\)"
+    ):
         poisoning.lying_reports(key(0), m, jnp.zeros(N), liars, "worst", [1.0])
 
 
@@ -105,18 +128,22 @@ def test_lies_are_one_a_user():
 def test_liars_by_their_numbers_are_refused():
     """Of the user 0 alone NumPy would make a mask by which nobody lies."""
     noise, true, sent = counted()
-    zero, honest, key = np.array([0]), jnp.zeros(N), jax.random.key
+    zero = np.array([0])
+    honest = jnp.zeros(N)
+    key = jax.random.key
     for call in (
         lambda: poisoning.harm("a", np.ones(N), np.zeros(N), zero),
         lambda: poisoning.lying_reports(key(0), Piecewise(1.0), honest, zero, "worst", np.ones(N)),
         lambda: poisoning.lying_places(key(0), np.full(N, 2), honest.astype(int), zero, "worst"),
-        lambda: poisoning.lying_counts(key(0), noise, true, sent, zero, "random", np.zeros(N, int), fakes=1),
+        lambda: poisoning.lying_counts(
+            key(0), noise, true, sent, zero, "random", np.zeros(N, int), fakes=1
+        ),
     ):
         with pytest.raises(ValueError, match=rf"liars must be bool \[{N}\]"):
             call()
 
 
-# --- Counts and lists --------------------------------------------------------------------------------------------
+# --- Counts and lists -----------------------------------------------------------------------------
 
 
 def counted(epsilon=1.0):
@@ -127,11 +154,15 @@ def counted(epsilon=1.0):
 
 def test_counts_that_no_degree_allows_are_told_and_a_response_is_not():
     noise, true, reports = counted()
-    liars, aimed = poisoning.choose_liars(jax.random.key(4), N, 0.2), np.full(N, 2)
+    liars = poisoning.choose_liars(jax.random.key(4), N, 0.2)
+    aimed = np.full(N, 2)
     sizes = np.array([200, 100, 100])
-    kept, low = {}, noise.span()[0]
+    kept = {}
+    low = noise.span()[0]
     for lie in ("random", "worst", "friends", "classes", "response"):
-        sent = poisoning.lying_counts(jax.random.key(5), noise, true, reports, liars, lie, aimed, fakes=18)
+        sent = poisoning.lying_counts(
+            jax.random.key(5), noise, true, reports, liars, lie, aimed, fakes=18
+        )
         assert noise.codomain().contains(sent).all()
         np.testing.assert_array_equal(sent[~liars], reports[~liars])
         kept[lie] = poisoning.believable_counts(sent, 1.0, sizes)
@@ -150,7 +181,8 @@ def test_counts_that_no_degree_allows_are_told_and_a_response_is_not():
 
 
 def test_places_and_groups_follow_what_was_broadcast():
-    sizes, honest = np.array([2, 3, 5] * 100), jnp.zeros(300, int)
+    sizes = np.array([2, 3, 5] * 100)
+    honest = jnp.zeros(300, int)
     liars = np.arange(300) < 150
     sent = {
         lie: np.asarray(poisoning.lying_places(jax.random.key(6), sizes, honest, liars, lie))
@@ -158,15 +190,21 @@ def test_places_and_groups_follow_what_was_broadcast():
     }
     assert (sent["worst"][liars] == sizes[liars] - 1).all()
     assert (sent["response"][liars] == 1).all()
-    assert all(np.bincount(sent["random"][liars & (sizes == size)]).size == size for size in (2, 3, 5))
+    assert all(
+        np.bincount(sent["random"][liars & (sizes == size)]).size == size for size in (2, 3, 5)
+    )
     assert not any(each[~liars].any() for each in sent.values())
-    groups = poisoning.opposed_groups(np.array([[0.9, 0.1], [0.2, 0.8], [0.1, 0.9]]), np.array([0, 2, -1]), 3)
+    groups = poisoning.opposed_groups(
+        np.array([[0.9, 0.1], [0.2, 0.8], [0.1, 0.9]]), np.array([0, 2, -1]), 3
+    )
     assert groups.tolist() == [2, 0, 0]  # nobody is in group 1
 
 
 @pytest.mark.parametrize("epsilon", [1.0, 2.0])
 def test_both_ends_are_asked_and_a_lie_moves_nothing_in_the_mean(epsilon):
-    """Half of 8 standard errors is the smallest bias that is seen; the variances are those of the docstring."""
+    """Half of 8 standard errors is the smallest bias that is seen; the variances are those of the
+    docstring.
+    """
     n = 200
     ring = graphs.from_edges(np.stack([np.arange(n), (np.arange(n) + 1) % n], 1), num_nodes=n)
     flip, v = 1 / (1 + np.exp(epsilon)), np.exp(epsilon) / np.expm1(epsilon) ** 2

@@ -32,7 +32,9 @@ def test_metrics_are_scikit_learns_ties_and_all():
     for never in (0.0, -np.inf):
         found = evaluate("any", np.full_like(scores, never), targets)
         assert (found.auc.mean, found.tpr.mean) == pytest.approx((0.5, 0.01))
-    assert found.precision.mean == pytest.approx(found.density) == pytest.approx(targets.truth.mean())
+    assert (
+        found.precision.mean == pytest.approx(found.density) == pytest.approx(targets.truth.mean())
+    )
 
 
 @pytest.mark.parametrize("density", [None, 0.05])
@@ -40,13 +42,16 @@ def test_what_is_believed_is_the_top_of_the_list_in_random_order(density):
     """Ties: the mean over random orders of what a loop finds."""
     rng = np.random.default_rng(1)
     targets, scores = drawn(rng)
-    scores, truth = np.round(2 * scores), targets.truth
+    scores = np.round(2 * scores)
+    truth = targets.truth
     found = evaluate("any", scores, targets, density=density)
     count = truth.sum() if density is None else density * len(truth)
     top = []
     for _ in range(1000):
         order = np.argsort(-(scores + rng.random(len(scores)) * 0.5), kind="stable")
-        top.append(np.interp(count, np.arange(1, len(order) + 1), np.cumsum(truth[order])) / truth.sum())
+        top.append(
+            np.interp(count, np.arange(1, len(order) + 1), np.cumsum(truth[order])) / truth.sum()
+        )
     assert abs(np.mean(top) - found.recall.mean) < 5 * np.std(top) / np.sqrt(len(top)) + 1e-9
     curve = sklearn.metrics.roc_curve(truth, scores, drop_intermediate=False)
     assert found.tpr.mean == pytest.approx(np.interp(0.01, *curve[:2]))
@@ -82,7 +87,9 @@ def test_differences_are_paired():
     rng = np.random.default_rng(3)
     targets, scores = drawn(rng)
     one = evaluate("one", scores, targets)
-    better = evaluate("better", scores + 0.3 * targets.truth + 0.05 * rng.normal(size=len(scores)), targets)
+    better = evaluate(
+        "better", scores + 0.3 * targets.truth + 0.05 * rng.normal(size=len(scores)), targets
+    )
     gain = better.minus(one)
     assert gain.auc.mean == pytest.approx(better.auc.mean - one.auc.mean)
     assert gain.auc.mean - gain.auc.half_width > 0
@@ -121,7 +128,12 @@ def test_what_cannot_be_judged_is_refused():
         ({"units": [[0], [1], [1]]}, "at least three units"),
         ({"density": 0.0}, "density must be"),
     ):
-        given = {"scores": [1.0, np.inf, 0.0], "truth": [True, False, True], "units": [[0], [1], [2]], **change}
+        given = {
+            "scores": [1.0, np.inf, 0.0],
+            "truth": [True, False, True],
+            "units": [[0], [1], [2]],
+            **change,
+        }
         targets = Targets(np.array(given.pop("units")), np.array(given.pop("truth")))
         with pytest.raises(ValueError, match=message):
             evaluate("any", given.pop("scores"), targets, **given)
@@ -132,8 +144,16 @@ def test_nodes_and_edges_of_another_form_are_refused():
     for nodes, edges, message in (
         ([0, 0], [[0, 1]], "nodes must be distinct"),
         ([0, 1], [[0, 1, 2]], r"edges must be integers \[m, 2\]"),
-        ([0, 1], graphs.from_edges([[0, 1]], 2), r"got a graph: graph.graphs.to_edges\(it\) gives them"),
-        (np.arange(10**6), [[0, 1]], r"16 GB does not hold all pairs of 1000000 nodes \(4e\+04 GB\)"),
+        (
+            [0, 1],
+            graphs.from_edges([[0, 1]], 2),
+            r"got a graph: graph.graphs.to_edges\(it\) gives them",
+        ),
+        (
+            np.arange(10**6),
+            [[0, 1]],
+            r"16 GB does not hold all pairs of 1000000 nodes \(4e\+04 GB\)",
+        ),
     ):
         with pytest.raises(ValueError, match=message):
             all_pairs(nodes, edges)

@@ -1,4 +1,6 @@
-"""Scores of attacks: distances against SciPy's, and what blocks, repeats and signs must not change."""
+"""Scores of attacks: distances against SciPy's, and what blocks, repeats and signs must not
+change.
+"""
 
 from functools import partial
 from typing import get_args
@@ -39,7 +41,9 @@ def test_a_score_is_minus_the_distance_of_scipy(distance):
     logits = rng.normal(0.3, 2.0, (12, 5))
     logits[:3, 1] = 0.0
     for answers in (rng.dirichlet(np.ones(5), 12), logits):
-        wanted = [getattr(scipy.spatial.distance, distance)(answers[u], answers[v]) for u, v in pairs]
+        wanted = [
+            getattr(scipy.spatial.distance, distance)(answers[u], answers[v]) for u, v in pairs
+        ]
         found = link_stealing(answers, targets, distance=distance)
         np.testing.assert_allclose(found.scores, -np.array(wanted), rtol=1e-9, atol=1e-12)
 
@@ -49,7 +53,8 @@ def test_blocks_of_pairs_and_of_groups_change_nothing(monkeypatch):
     rng = np.random.default_rng(0)
     pairs = np.stack(np.triu_indices(14, 1), 1)
     targets = Targets(pairs, rng.random(len(pairs)) < 0.4)
-    answers, public = rng.dirichlet(np.ones(5), 14), pairs[rng.random(len(pairs)) < 0.5]
+    answers = rng.dirichlet(np.ones(5), 14)
+    public = pairs[rng.random(len(pairs)) < 0.5]
     found = lambda: (common_neighbours(public, 14, targets), link_stealing(answers, targets))
     whole = found()
     for module, size in ((public_knowledge, 3), (_result, 3 * len(pairs))):
@@ -61,7 +66,9 @@ def test_blocks_of_pairs_and_of_groups_change_nothing(monkeypatch):
 
 
 def test_an_edge_that_is_given_twice_or_as_a_loop_is_no_other_knowledge():
-    """Drawn public edges, some again and turned round, with loops: degrees and neighbours are those of a set."""
+    """Drawn public edges, some again and turned round, with loops: degrees and neighbours are those
+    of a set.
+    """
     rng = np.random.default_rng(0)
     pairs = np.stack(np.triu_indices(10, 1), 1)
     targets = Targets(pairs, rng.random(len(pairs)) < 0.4)
@@ -77,8 +84,11 @@ def test_an_edge_that_is_given_twice_or_as_a_loop_is_no_other_knowledge():
 
 
 def test_as_many_pairs_are_believed_as_there_are_true_ones():
-    """Every number of true pairs among 91: a share of them, times 91, is below a whole number by chance."""
-    rng, pairs = np.random.default_rng(0), np.stack(np.triu_indices(14, 1), 1)
+    """Every number of true pairs among 91: a share of them, times 91, is below a whole number by
+    chance.
+    """
+    rng = np.random.default_rng(0)
+    pairs = np.stack(np.triu_indices(14, 1), 1)
     for true in range(1, 91):
         asked = Targets(pairs, rng.permutation(91) < true)
         found = inferred_edges(evaluate("drawn", rng.normal(size=91), asked))
@@ -87,7 +97,9 @@ def test_as_many_pairs_are_believed_as_there_are_true_ones():
 
 @pytest.mark.parametrize("name", ["Piecewise", "SquareWave", "Discrete", "Sampled"])
 def test_the_worst_lie_is_the_furthest_in_its_direction(name):
-    """Drawn directions of both signs, and reports that are not symmetric: no end is further, liar by liar."""
+    """Drawn directions of both signs, and reports that are not symmetric: no end is further, liar
+    by liar.
+    """
     rng = np.random.default_rng(0)
     m = Sampled(Piecewise(0.7), 3, 3) if name == "Sampled" else CASES[name].make(0.7)
     towards = rng.normal(size=(40, 3) if name == "Sampled" else 40).astype(np.float32)
@@ -99,16 +111,22 @@ def test_the_worst_lie_is_the_furthest_in_its_direction(name):
     ends = space.members() if isinstance(space, Finite) else np.array([space.lower, space.upper])
     ends = np.asarray(law.estimate(np.asarray(ends, np.asarray(sent).dtype)))
     further = np.where(towards > 0, towards * ends.max(), towards * ends.min())
-    np.testing.assert_allclose((towards * np.asarray(law.estimate(sent)))[liars], further[liars], rtol=1e-6)
+    np.testing.assert_allclose(
+        (towards * np.asarray(law.estimate(sent)))[liars], further[liars], rtol=1e-6
+    )
     for one, other in zip(jax.tree.leaves(honest), jax.tree.leaves(found), strict=True):
         np.testing.assert_array_equal(np.asarray(one)[~liars], np.asarray(other)[~liars])
 
 
 def test_no_score_reads_the_truth_that_it_is_judged_by():
-    """Another truth of all targets, or of one target's own membership of a node, leaves its score as it is."""
+    """Another truth of all targets, or of one target's own membership of a node, leaves its score
+    as it is.
+    """
     rng = np.random.default_rng(0)
-    pairs, nodes = np.stack(np.triu_indices(12, 1), 1), np.arange(4, 12)
-    answers, public = rng.dirichlet(np.ones(4), 12), pairs[rng.random(66) < 0.3]
+    pairs = np.stack(np.triu_indices(12, 1), 1)
+    nodes = np.arange(4, 12)
+    answers = rng.dirichlet(np.ones(4), 12)
+    public = pairs[rng.random(66) < 0.3]
     known = rng.random(4) < 0.5
     attacks = {
         66: [
@@ -125,7 +143,8 @@ def test_no_score_reads_the_truth_that_it_is_judged_by():
         for attack in some:
             one, other = (attack(Targets(units, truth)).scores for truth in truths)
             np.testing.assert_array_equal(one, other)
-    member, confidences = rng.random((7, 20)) < 0.5, rng.normal(size=(7, 20))
+    member = rng.random((7, 20)) < 0.5
+    confidences = rng.normal(size=(7, 20))
     for attack in (lira, rmia, partial(lira, variance="node"), partial(rmia, form="offline")):
         before = attack(confidences, member).scores
         for target, node in rng.integers(0, (7, 20), (6, 2)):

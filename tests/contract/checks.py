@@ -1,7 +1,8 @@
-"""What every mechanism must satisfy, as functions that a correct mechanism passes and a broken twin fails.
+"""What every mechanism must satisfy, as functions that a correct mechanism passes and a broken twin
+fails.
 
-A check takes a mechanism on a number or on a vector (:class:`Sampled`) and reads the rest from its domain and
-codomain. Laws are integrated in float64; draws are those of float32, as users make them.
+A check takes a mechanism on a number or on a vector (:class:`Sampled`) and reads the rest from its
+domain and codomain. Laws are integrated in float64; draws are those of float32, as users make them.
 """
 
 from collections.abc import Iterator
@@ -33,7 +34,9 @@ def numbers(m: Any) -> np.ndarray:
 
 
 def records(m: Any) -> np.ndarray:
-    """Records to try: numbers, vectors that mix them, or six of a ball, the ends of a diameter among them."""
+    """Records to try: numbers, vectors that mix them, or six of a ball, the ends of a diameter
+    among them.
+    """
     domain = m.domain()
     if isinstance(domain, Ball):
         inside = domain.sample(np.random.default_rng(0), 2)
@@ -45,7 +48,9 @@ def records(m: Any) -> np.ndarray:
 
 
 def draw_each(m: Any, keys: Any, x: Any) -> Any:
-    """The report of each record by a key of its own, from the one program that verification asks for any number."""
+    """The report of each record by a key of its own, from the one program that verification asks
+    for any number.
+    """
     return report_each(jax.random.key_data(keys), m, x)
 
 
@@ -88,31 +93,37 @@ def assert_in_codomain(codomain: Any, reports: Any) -> None:
 
 
 def check_density_and_moments(m: Any) -> None:
-    """The density sums to 1; closed forms in float64 equal quadrature, to 1e-8, and in float32 themselves."""
+    """The density sums to 1; closed forms in float64 equal quadrature, to 1e-8, and in float32
+    themselves.
+    """
     for x in records(m):
         for fit in integrals(m, x):
             assert_fits(fit)
 
 
 def joint_loss(m: Any) -> float:
-    """The largest loss of the density of a whole vector between corners, at the points of its quadrature.
+    """The largest loss of the density of a whole vector between corners, at the points of its
+    quadrature.
 
-    :func:`ldp_jax.verification.privacy_loss_supremum` takes such a mechanism for its coordinates; here is what the
-    density of the whole says, of every subset and every value.
+    :func:`ldp_jax.verification.privacy_loss_supremum` takes such a mechanism for its coordinates;
+    here is what the density of the whole says, of every subset and every value.
     """
     with float64_on_cpu():
         corners = m.domain().critical_records()
         logs = log_grid(m, law(m, np.asarray(m.domain().centre(), np.float64)).reports, corners)
     assert not np.isnan(logs).any()
-    high, low = logs.max(0), logs.min(0)
+    high = logs.max(0)
+    low = logs.min(0)
     possible = np.isfinite(high)
     return float((high[possible] - low[possible]).max())
 
 
 def check_loss(m: Any, x_grid: Any = None, *, tight: bool = True) -> float:
-    """Rung 1: the largest privacy loss is the claim: no more (smallest defect: 1e-9 of epsilon), not much less.
+    """Rung 1: the largest privacy loss is the claim: no more (smallest defect: 1e-9 of epsilon),
+    not much less.
 
-    Of the joint density of a vector, 1e-6. Returns what :func:`ldp_jax.verification.privacy_loss_supremum` found.
+    Of the joint density of a vector, 1e-6. Returns what
+    :func:`ldp_jax.verification.privacy_loss_supremum` found.
     """
     claimed = m.guarantee().epsilon
     records = None if x_grid is None else np.asarray(x_grid, np.float64)
@@ -129,8 +140,9 @@ def check_loss(m: Any, x_grid: Any = None, *, tight: bool = True) -> float:
 def check_draws(m: Any, x: Any) -> None:
     """One batch of draws follows the density, and its estimates have the closed forms' moments.
 
-    On a line by KS: the smallest defect is 0.012 in the distribution function. Finite, pairs and vectors by G:
-    0.02 of total variation for the vectors of this suite. Moments are within five standard errors.
+    On a line by KS: the smallest defect is 0.012 in the distribution function. Finite, pairs and
+    vectors by G: 0.02 of total variation for the vectors of this suite. Moments are within five
+    standard errors.
     """
     x = m.domain().given(x)
     draw_key, pick_key = jax.random.split(jax.random.key(2))

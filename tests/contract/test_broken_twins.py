@@ -29,7 +29,9 @@ def test_five_percent_too_much_is_seen_in_the_density():
 
 @untyped
 def test_five_percent_too_much_is_seen_in_the_draws():
-    """At 200 000 draws; below epsilon = 1, 5 % of epsilon is less than draws can tell, and the density decides."""
+    """At 200 000 draws; below epsilon = 1, 5 % of epsilon is less than draws can tell, and the
+    density decides.
+    """
     twin = broken.HonestDensityOnly(1.0)
     assert not verification.matches_density(twin, jax.random.key(2), -1.0).fits
     checks.check_loss(twin)
@@ -61,14 +63,18 @@ FEW = 1 << 17
 
 
 def test_rungs_do_not_see_less_than_they_state():
-    """A tenth of the window, noise of four bits more: not seen, and the statement does not claim it."""
+    """A tenth of the window, noise of four bits more: not seen, and the statement does not claim
+    it.
+    """
     for twin, rung in (
         (broken.QuietWindow(1.0, width=6 / FEW), verification.record_windows),
         (broken.FewBits(1.0, bits=20), verification.distinct_reports),
     ):
         assert rung(twin, jax.random.key(130), trials=FEW).fits
     often = broken.RareShout(1.0, mass=30 / FEW)  # of one record
-    assert not verification.distinct_reports(often, jax.random.key(151), np.float32(0.3125), trials=FEW).fits
+    assert not verification.distinct_reports(
+        often, jax.random.key(151), np.float32(0.3125), trials=FEW
+    ).fits
 
 
 def test_gaussian_noise_inside_a_mixture_has_no_epsilon():
@@ -76,21 +82,29 @@ def test_gaussian_noise_inside_a_mixture_has_no_epsilon():
     twin = broken.GaussianBranch(1.0)
     assert verification.privacy_loss_supremum(twin).epsilon == math.inf
     for epsilon in (1.0, 2.0):
-        shift, factor = 2.0 / 4.0, math.exp(epsilon)
-        delta = norm.cdf(shift / 2 - epsilon / shift) - factor * norm.cdf(-shift / 2 - epsilon / shift)
+        shift = 2.0 / 4.0
+        factor = math.exp(epsilon)
+        delta = norm.cdf(shift / 2 - epsilon / shift) - factor * norm.cdf(
+            -shift / 2 - epsilon / shift
+        )
         assert verification.hockey_stick(twin, epsilon) == pytest.approx(delta / 2, abs=1e-7)
 
 
 def test_statistics_reject_the_smallest_defect_they_state():
     """Those of tests/stats.py; they accept the law."""
-    n, rng = 200_000, np.random.default_rng(0)
-    uniform, shift = rng.uniform(size=n), 2 * stats.ks_threshold(n)
+    n = 200_000
+    rng = np.random.default_rng(0)
+    uniform = rng.uniform(size=n)
+    shift = 2 * stats.ks_threshold(n)
     stats.assert_ks(uniform, lambda y: y)
     stats.assert_share(n // 2, n, 0.5)
     for refused, message in (
         (lambda: stats.assert_ks(uniform, lambda y: np.clip(y + shift, 0, 1)), "KS test"),
         (lambda: stats.assert_g([10, 1], [1.0, 0.0]), "impossible"),
-        (lambda: stats.assert_share(n // 2 + int(2 * stats.SIGMAS * np.sqrt(n) / 2), n, 0.5), "was due"),
+        (
+            lambda: stats.assert_share(n // 2 + int(2 * stats.SIGMAS * np.sqrt(n) / 2), n, 0.5),
+            "was due",
+        ),
     ):
         with pytest.raises(AssertionError, match=message):
             refused()

@@ -1,4 +1,6 @@
-"""Mechanisms of a trusted curator: what they claim for one private edge, by enumeration and by draws."""
+"""Mechanisms of a trusted curator: what they claim for one private edge, by enumeration and by
+draws.
+"""
 
 import jax
 import numpy as np
@@ -17,7 +19,14 @@ from tests.marks import untyped
 
 CURATORS = {name: case for name, case in CASES.items() if case.central}
 every_curator = pytest.mark.parametrize("name", CURATORS)
-NOT_MECHANISMS = {"CentralMechanism", "DendrogramLaw", "HasDendrogram", "EdgeSplit", "connections", "hrg"}
+NOT_MECHANISMS = {
+    "CentralMechanism",
+    "DendrogramLaw",
+    "HasDendrogram",
+    "EdgeSplit",
+    "connections",
+    "hrg",
+}
 NOT_MECHANISMS |= {"HasStationaryLaw", "promised", "release", "split_edges"}
 ATTAINED = {"EdgeRand", "BinnedPairs", "PublicHRG"}
 
@@ -39,7 +48,9 @@ def test_protocol(name):
 @every_curator
 @pytest.mark.parametrize("epsilon", [1.0, 16.0])
 def test_what_an_edge_costs_is_at_most_the_claim(name, epsilon):
-    """All graphs of four nodes and all releases; five nodes where there are dendrograms. Float64, to 1e-9."""
+    """All graphs of four nodes and all releases; five nodes where there are dendrograms. Float64,
+    to 1e-9.
+    """
     m = CURATORS[name].make(epsilon)
     found = verification.private_edge_supremum(m)
     assert promised(m).epsilon == pytest.approx(epsilon, rel=1e-12)
@@ -52,15 +63,22 @@ def test_what_an_edge_costs_is_at_most_the_claim(name, epsilon):
 
 @pytest.mark.parametrize("epsilon", [0.1, 16.0])
 def test_a_scale_without_its_two_is_seen(epsilon):
-    """With counts of every node, more than all of the claim; tests/edges/curator asks the dendrogram alone."""
-    assert verification.private_edge_supremum(EdgeRR.as_published(epsilon / 2, epsilon / 2)).epsilon > 1.5 * epsilon
+    """With counts of every node, more than all of the claim; tests/edges/curator asks the
+    dendrogram alone.
+    """
+    assert (
+        verification.private_edge_supremum(EdgeRR.as_published(epsilon / 2, epsilon / 2)).epsilon
+        > 1.5 * epsilon
+    )
 
 
 @untyped
 def test_draws_follow_the_law_and_another_law_is_seen():
     """1 000 dendrograms of chains of 64 sweeps: total variation of 0.18; of 200 releases 0.41."""
     with jax.debug_key_reuse(False):  # which takes keys of a scan under vmap for used ones
-        fit = verification.matches_release(CURATORS["EdgeRR"].make(4.0), jax.random.key(0), trials=1000)
+        fit = verification.matches_release(
+            CURATORS["EdgeRR"].make(4.0), jax.random.key(0), trials=1000
+        )
         assert fit.fits, str(fit)
         twin = broken.HalfNoise(1.0)
         assert verification.private_edge_supremum(twin).epsilon <= 1.0 + 1e-9
@@ -78,12 +96,17 @@ def test_one_verdict(monkeypatch):
 
 @untyped
 @pytest.mark.parametrize(
-    "twin", [broken.AnyGraphs(1.0), broken.EdgesOfANode(1.0), broken.LessThanItsChain(0.5, 0.5, sweeps=8)]
+    "twin",
+    [broken.AnyGraphs(1.0), broken.EdgesOfANode(1.0), broken.LessThanItsChain(0.5, 0.5, sweeps=8)],
 )
 def test_another_promise_than_of_one_edge_is_refused(twin):
-    """Any two graphs, another unit, and less than the stationary law: each by its words, not by its law."""
+    """Any two graphs, another unit, and less than the stationary law: each by its words, not by its
+    law.
+    """
     asked = verdict._of_release(twin, promised(twin), 1000, 1e-6)
-    found = {question[0]: verdict.ask(twin, *question, key=jax.random.key(6)) for question in asked[:2]}
+    found = {
+        question[0]: verdict.ask(twin, *question, key=jax.random.key(6)) for question in asked[:2]
+    }
     assert {name: rung.holds for name, rung in found.items()} == {"unit": False, "law": True}
 
 
@@ -102,7 +125,9 @@ def test_a_promise_that_is_refused_by_its_words_is_refused_by_the_verdict(monkey
 @pytest.mark.slow
 @untyped
 def test_raw_pairs_of_a_long_chain_are_refused():
-    """131 releases of each graph show a loss of 1.35; at 8 000 sweeps no game was played, and none was missed."""
+    """131 releases of each graph show a loss of 1.35; at 8 000 sweeps no game was played, and none
+    was missed.
+    """
     with jax.debug_key_reuse(False):  # as above
         found = verification.check(broken.RawPairs(1.0), jax.random.key(7), trials=1000)
     assert [rung.name for rung in found.refused] == ["game"], str(found)

@@ -14,14 +14,20 @@ from tests.contract import checks
 from tests.marks import untyped
 
 HYPERBOLIC = {name: case for name, case in CASES.items() if case.hyperbolic}
-WITHOUT_GUARANTEE = {"PaperHyperbolicGaussian"}  # to be measured: tests/hyperbolic/test_published.py
+WITHOUT_GUARANTEE = {
+    "PaperHyperbolicGaussian"
+}  # to be measured: tests/hyperbolic/test_published.py
 every_case = pytest.mark.parametrize("name", HYPERBOLIC)
 
 
 def test_every_public_mechanism_is_in_this_suite():
-    public = {name for name in hyperbolic.__all__ if hasattr(getattr(hyperbolic, name), "privatize")}
+    public = {
+        name for name in hyperbolic.__all__ if hasattr(getattr(hyperbolic, name), "privatize")
+    }
     missing = public - WITHOUT_GUARANTEE - {case.public for case in HYPERBOLIC.values()}
-    assert not missing, f"exported from ldp_jax.hyperbolic without a case of the suite: {sorted(missing)}"
+    assert not missing, (
+        f"exported from ldp_jax.hyperbolic without a case of the suite: {sorted(missing)}"
+    )
 
 
 @every_case
@@ -58,7 +64,9 @@ def test_bits(name):
 @untyped
 @every_case
 def test_the_law_keeps_the_claim_and_is_drawn(name):
-    """The density sums to 1 and loses the claim, which is the budget: delta to 1 %, epsilon to 1e-6 of itself."""
+    """The density sums to 1 and loses the claim, which is the budget: delta to 1 %, epsilon to 1e-6
+    of itself.
+    """
     epsilon = EPSILONS[-1]
     m = HYPERBOLIC[name].make(epsilon)
     claim = m.guarantee()
@@ -95,5 +103,10 @@ def test_numbers_of_the_host_of_any_size_are_records(name):
     """Every flag trapped: an exception would say what a record is."""
     m = HYPERBOLIC[name].make(1.0)
     with np.errstate(all="raise"):
-        for x in ([10**400, -(10**400)], [True, float("nan")], np.array([1e300, -1e-310]), np.array([7, -3])):
+        for x in (
+            [10**400, -(10**400)],
+            [True, float("nan")],
+            np.array([1e300, -1e-310]),
+            np.array([7, -3]),
+        ):
             assert np.isfinite(np.asarray(m.privatize(jax.random.key(4), x))).all()

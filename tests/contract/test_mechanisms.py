@@ -42,26 +42,40 @@ def code(name: str) -> tuple[Any, ...]:
 
 
 CODES = list({code(name): name for name in CASES}.values())
-# Without vectors whose coordinates are asked alone, but for one; without an even size, and a table of two outputs.
+# Without vectors whose coordinates are asked alone, but for one; without an even size, and a table
+# of two outputs.
 LIKE_OTHERS = {"Sampled", "MultiPiecewise", "Sampled-Hybrid", "DuchiVector-even", "Discrete"}
 KINDS = [name for name in CODES if name not in LIKE_OTHERS]
 # A table's draws are counted word by word in tests/core/test_integer_tables.py: one stands for all.
-DRAWN = [n for n, case in CASES.items() if n == "Discrete" or not isinstance(case.make(1.0), features.Discrete)]
+DRAWN = [
+    n
+    for n, case in CASES.items()
+    if n == "Discrete" or not isinstance(case.make(1.0), features.Discrete)
+]
 # One a file, whose budget is no integer table's: a table has its masses for its law.
-FILES = {type(CASES[name].make(1.0)): name for name in reversed(DRAWN) if not CASES[name].table}.values()
+FILES = {
+    type(CASES[name].make(1.0)): name for name in reversed(DRAWN) if not CASES[name].table
+}.values()
 every_case = pytest.mark.parametrize("name", CASES)
 every_code = pytest.mark.parametrize("name", CODES)
 every_kind = pytest.mark.parametrize("name", KINDS)
 OTHERS = (*HYPERBOLIC, *ON_THE_BALL)
 every_kind_and_others = pytest.mark.parametrize("name", [*KINDS, *OTHERS])
-ANALYTIC = [n for n in {code(n): n for n in FORMULAS}.values() if isinstance(CASES[n].make(1.0), Analytic)]
+ANALYTIC = [
+    n for n in {code(n): n for n in FORMULAS}.values() if isinstance(CASES[n].make(1.0), Analytic)
+]
 analytic_code = pytest.mark.parametrize("name", ANALYTIC)
 every_epsilon = pytest.mark.parametrize("place", range(4), ids=lambda place: f"{EPSILONS[place]:g}")
 numeric_case = pytest.mark.parametrize(
     "name", [name for name in FORMULAS if isinstance(CASES[name].make(1.0), Numeric)]
 )
 word_case = pytest.mark.parametrize("name", ["Duchi", "ThreeOutputs"])
-SHARED = {"HDS", "MultiBit", "Sampled", "Sampled-Hybrid"}  # whose coordinates' budgets are half of theirs
+SHARED = {
+    "HDS",
+    "MultiBit",
+    "Sampled",
+    "Sampled-Hybrid",
+}  # whose coordinates' budgets are half of theirs
 LARGEST = {name: cases.CASES[name].largest for name in (*FORMULAS, *OTHERS) if name not in SHARED}
 
 
@@ -113,8 +127,15 @@ def one_end(m: Any) -> np.ndarray:
 
 
 def test_every_public_mechanism_is_in_this_suite():
-    missing = set(features.__all__) - NOT_MECHANISMS - {*ON_THE_BALL} - {case.public for case in CASES.values()}
-    assert not missing, f"exported from ldp_jax.features without a case of the suite: {sorted(missing)}"
+    missing = (
+        set(features.__all__)
+        - NOT_MECHANISMS
+        - {*ON_THE_BALL}
+        - {case.public for case in CASES.values()}
+    )
+    assert not missing, (
+        f"exported from ldp_jax.features without a case of the suite: {sorted(missing)}"
+    )
 
 
 def test_cases_of_ones_own_are_added_once(monkeypatch):
@@ -134,10 +155,16 @@ def test_total_on_data(name):
 
 @pytest.mark.usefixtures("untyped")
 def test_records_of_the_host_are_validated_by_the_space_and_never_by_the_mechanism():
-    """Category 7 of four is the last one, without a word; the space says so, and not what the record is."""
+    """Category 7 of four is the last one, without a word; the space says so, and not what the
+    record is.
+    """
     m = features.GeneralizedRR(1.0, 4)
     key = jax.random.key(0)
-    assert m.privatize(key, 7) == m.privatize(jax.random.clone(key), 3) == m.privatize(jax.random.clone(key), 10**9)
+    assert (
+        m.privatize(key, 7)
+        == m.privatize(jax.random.clone(key), 3)
+        == m.privatize(jax.random.clone(key), 10**9)
+    )
     m.domain().validate([0, 1, 2, 3])
     for bad, many in (([0, 7], 1), ([0.5, -1, 2], 2), ([math.nan], 1)):
         words = rf"labels must lie in Finite\(0, 1, 2, 3\): {many} of {len(bad)} records"
@@ -150,8 +177,27 @@ def test_records_of_the_host_are_validated_by_the_space_and_never_by_the_mechani
 
 
 ANY_SIZE = (
-    *(2**63, -(2**63), 10**12, 10**400, -(10**400), True, np.bool_(False), math.nan, math.inf, -math.inf),
-    *(1e300, -1e300, 1e-310, np.float64(1e300), np.float64(-1e300), np.float64(1e-310), np.float64(math.nan)),
+    *(
+        2**63,
+        -(2**63),
+        10**12,
+        10**400,
+        -(10**400),
+        True,
+        np.bool_(False),
+        math.nan,
+        math.inf,
+        -math.inf,
+    ),
+    *(
+        1e300,
+        -1e300,
+        1e-310,
+        np.float64(1e300),
+        np.float64(-1e300),
+        np.float64(1e-310),
+        np.float64(math.nan),
+    ),
     *(np.float32(3e38), np.float16(7.0), np.int8(-3), np.uint64(2**64 - 1), np.int64(-(2**63))),
 )
 
@@ -159,28 +205,39 @@ ANY_SIZE = (
 @pytest.mark.usefixtures("untyped")
 @every_kind
 def test_host_numbers_of_any_size_are_records(name):
-    """Every warning an error, every floating-point flag trapped: an exception would say what a record is.
+    """Every warning an error, every floating-point flag trapped: an exception would say what a
+    record is.
 
     Each gives the report of the record that it is clipped to.
     """
     m = CASES[name].make(1.0)
     domain = m.domain()
     lower, upper = (
-        (domain.values[0], domain.values[-1]) if isinstance(domain, Finite) else (domain.lower, domain.upper)
+        (domain.values[0], domain.values[-1])
+        if isinstance(domain, Finite)
+        else (domain.lower, domain.upper)
     )
     of = (lambda value: [value] * domain.dim) if isinstance(domain, Box) else (lambda value: value)
-    meant = np.array([of(v if v != v else float(min(max(v, lower), upper))) for v in ANY_SIZE], np.float32)
+    meant = np.array(
+        [of(v if v != v else float(min(max(v, lower), upper))) for v in ANY_SIZE], np.float32
+    )
     with np.errstate(all="raise"):
         given = np.stack([np.asarray(spaces.as_records(of(value))) for value in ANY_SIZE])
         one = m.privatize(jax.random.key(0), of(10**400))
-        host = protocol.privatize(jax.random.key(2), m, np.array([of(1e300), of(-1e300), of(1e-310)] * 2))
+        host = protocol.privatize(
+            jax.random.key(2), m, np.array([of(1e300), of(-1e300), of(1e-310)] * 2)
+        )
     keys = jax.random.split(jax.random.key(1), len(meant))
     reports = checks.draw_each(m, keys, given)
     checks.assert_in_codomain(m.codomain(), reports)
-    jax.tree.map(np.testing.assert_array_equal, reports, checks.draw_each(m, jax.random.clone(keys), meant))
+    jax.tree.map(
+        np.testing.assert_array_equal, reports, checks.draw_each(m, jax.random.clone(keys), meant)
+    )
     jax.tree.map(np.testing.assert_array_equal, one, m.privatize(jax.random.key(0), meant[3]))
     ends = np.array([of(upper), of(lower), of(float(np.clip(0.0, lower, upper)))] * 2, np.float32)
-    jax.tree.map(np.testing.assert_array_equal, host, protocol.privatize(jax.random.key(2), m, ends))
+    jax.tree.map(
+        np.testing.assert_array_equal, host, protocol.privatize(jax.random.key(2), m, ends)
+    )
 
 
 @every_kind_and_others
@@ -194,7 +251,9 @@ def test_laws_of_records_outside_the_domain_are_those_of_the_clipped(name):
     if not isinstance(m, protocol.HasMoments):
         assert np.isfinite(outside).all()
         return
-    for outside, inside in zip(checks.moments_of_many(m, bad), checks.moments_of_many(m, good), strict=True):
+    for outside, inside in zip(
+        checks.moments_of_many(m, bad), checks.moments_of_many(m, good), strict=True
+    ):
         assert np.isfinite(outside).all()
         np.testing.assert_array_equal(outside, inside)
 
@@ -202,7 +261,8 @@ def test_laws_of_records_outside_the_domain_are_those_of_the_clipped(name):
 def test_errors_are_the_variance_and_the_squared_bias_of_the_clipped():
     m = CASES["SquareWave"].make(1.0)
     bad, good = (np.asarray(x, np.float32) for x in m.domain().outside())
-    error, (mean, variance) = jax.jit(jax.vmap(protocol.mse, (None, 0))), checks.moments_of_many(m, good)
+    error = jax.jit(jax.vmap(protocol.mse, (None, 0)))
+    mean, variance = checks.moments_of_many(m, good)
     np.testing.assert_allclose(error(m, good), variance + (mean - good) ** 2, rtol=1e-6)
     np.testing.assert_array_equal(error(m, bad), error(m, good))
     with pytest.raises(ValueError, match="mse is for numbers and vectors"):
@@ -212,16 +272,23 @@ def test_errors_are_the_variance_and_the_squared_bias_of_the_clipped():
 @jax.jit
 def at_words(m: Any, word: Any, x: Any) -> Any:
     """Reports under chosen words, and their estimates, log densities, means and variances."""
-    y = m.from_word32(word, x) if isinstance(m, Numeric) else m.from_word64(jnp.stack([word, word]), x)
+    y = (
+        m.from_word32(word, x)
+        if isinstance(m, Numeric)
+        else m.from_word64(jnp.stack([word, word]), x)
+    )
     return y, m.estimate(y), m.log_density(y, x), m.mean(x), m.variance(x)
 
 
 @pytest.mark.parametrize(
     "name", [name for name in FORMULAS if isinstance(CASES[name].make(1.0), (Numeric, Worded))]
 )
-@pytest.mark.parametrize("epsilon", [1e-8, 1.0, 86.0])  # float32 has no normal e^-epsilon from 87.4 on
+@pytest.mark.parametrize(
+    "epsilon", [1e-8, 1.0, 86.0]
+)  # float32 has no normal e^-epsilon from 87.4 on
 def test_nothing_overflows_at_small_and_large_epsilons(name, epsilon):
-    m, x = CASES[name].make(min(epsilon, cases.CASES[name].largest)), checks.SCALARS.astype(np.float32)
+    m = CASES[name].make(min(epsilon, cases.CASES[name].largest))
+    x = checks.SCALARS.astype(np.float32)
     word = np.array([0, 511, 512, 2**31, 2**32 - 1], np.uint32)[:, None]
     y, *values = at_words(m, word, x)
     checks.assert_in_codomain(m.codomain(), y)
@@ -244,10 +311,15 @@ def test_reports_are_functions_of_the_record_and_the_whole_key(name):
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=size, atol=size), each, public)
 
 
-@pytest.mark.parametrize("name", [*KINDS, *HYPERBOLIC, "PrivUnit", "PrivUnitG"])  # a ProjUnit has one budget
+@pytest.mark.parametrize(
+    "name", [*KINDS, *HYPERBOLIC, "PrivUnit", "PrivUnitG"]
+)  # a ProjUnit has one budget
 def test_a_sweep_over_epsilon_is_one_program(name):
-    """A user a budget, in one program: what personal budgets give is what each budget alone gives."""
-    stack, case = stacked(name), cases.CASES[name]
+    """A user a budget, in one program: what personal budgets give is what each budget alone
+    gives.
+    """
+    stack = stacked(name)
+    case = cases.CASES[name]
     x = one_record(case.make(1.0))
 
     @jax.jit
@@ -281,7 +353,13 @@ def test_what_is_no_key_no_record_or_several_is_refused(name):
     m = cases.CASES[name].make(1.0)
     x = one_record(m)
     key = jax.random.key
-    for bad in (key(0, impl="rbg"), key(0, impl="unsafe_rbg"), jax.random.PRNGKey(0), np.zeros(2, np.uint32), 0):
+    for bad in (
+        key(0, impl="rbg"),
+        key(0, impl="unsafe_rbg"),
+        jax.random.PRNGKey(0),
+        np.zeros(2, np.uint32),
+        0,
+    ):
         with pytest.raises(ValueError, match="key must be a"):
             m.privatize(bad, x)
         with pytest.raises(ValueError, match="key must be a"):
@@ -311,8 +389,11 @@ def test_density_sums_to_one_and_moments_are_its_own(name, place):
 @every_case
 @every_epsilon
 def test_largest_loss_is_the_claim(name, place):
-    """A formula claims the epsilon that it was made with; a table what its integers lose, which is no more."""
-    m, epsilon = made(name, place), budget(name, place)
+    """A formula claims the epsilon that it was made with; a table what its integers lose, which is
+    no more.
+    """
+    m = made(name, place)
+    epsilon = budget(name, place)
     found = checks.check_loss(m)
     if CASES[name].table:
         assert 0.99 * epsilon <= m.guarantee().epsilon <= epsilon
@@ -322,8 +403,12 @@ def test_largest_loss_is_the_claim(name, place):
 
 
 @untyped
-@pytest.mark.parametrize("name", [*DRAWN[4:], *DRAWN[:4]])  # CI draws those that it does not integrate
-@pytest.mark.parametrize("at", [(1, 1), (1, 3), (4, 0), (4, 2)], ids=["1-1", "1-16", "4-0.1", "4-4"])
+@pytest.mark.parametrize(
+    "name", [*DRAWN[4:], *DRAWN[:4]]
+)  # CI draws those that it does not integrate
+@pytest.mark.parametrize(
+    "at", [(1, 1), (1, 3), (4, 0), (4, 2)], ids=["1-1", "1-16", "4-0.1", "4-4"]
+)
 def test_draws_fit_the_density(name, at):
     """And the moments: one batch of draws at a record off the centre, or at an end."""
     which, place = at
@@ -335,7 +420,8 @@ def test_draws_fit_the_density(name, at):
 @pytest.mark.parametrize("name", FILES)
 def test_draws_of_half_and_of_twice_the_budget_are_of_another_law(name):
     """Each file: 8 000 reports of an end at epsilon 2, 1 and 4, against the law at 2."""
-    m, x = CASES[name].make(2.0), one_end(CASES[name].make(2.0))
+    m = CASES[name].make(2.0)
+    x = one_end(CASES[name].make(2.0))
     for place, (epsilon, same) in enumerate([(2.0, True), (1.0, False), (4.0, False)]):
         y = _programs.draws(CASES[name].make(epsilon), jax.random.key(place), x, 8_000)
         fit = empirical.fit_of(m, jax.random.key(9), x, y, statistics.SIGNIFICANCE)
@@ -345,12 +431,18 @@ def test_draws_of_half_and_of_twice_the_budget_are_of_another_law(name):
 @word_case
 def test_words_are_drawn_and_ordered(name):
     """A draw is ``from_word64`` of its key's words; reports do not fall as the words rise."""
-    m, key, draw = CASES[name].make(2.0), jax.random.key(11), jax.jit(lambda m, word, x: m.from_word64(word, x))
+    m, key, draw = (
+        CASES[name].make(2.0),
+        jax.random.key(11),
+        jax.jit(lambda m, word, x: m.from_word64(word, x)),
+    )
     word = random_words.words(jax.random.clone(key))
     assert m.privatize(key, np.float32(0.3)) == m.from_word64(word, np.float32(0.3))
     number = np.sort(np.random.default_rng(0).integers(0, 2**64, 4096, np.uint64))
     word = np.stack([number >> np.uint64(32), number & np.uint64(2**32 - 1)]).astype(np.uint32)
-    assert (np.diff(np.asarray(draw(m, word[..., None], np.float32(checks.SCALARS))), axis=0) >= 0).all()
+    assert (
+        np.diff(np.asarray(draw(m, word[..., None], np.float32(checks.SCALARS))), axis=0) >= 0
+    ).all()
 
 
 of_word32 = jax.jit(lambda m, word, x: m.from_word32(word, x))
@@ -358,17 +450,23 @@ of_word32 = jax.jit(lambda m, word, x: m.from_word32(word, x))
 
 @numeric_case
 def test_words_are_the_uniforms_of_the_inverse_and_rare_tails_are_drawn(name):
-    """All but the first and the last of the 2^23 cells are ``from_uniform`` of their middle, to the bit.
+    """All but the first and the last of the 2^23 cells are ``from_uniform`` of their middle, to the
+    bit.
 
-    At the largest epsilon the record 0 reaches either end of the domain, and beyond where the law goes beyond.
-    Before the last 9 bits were used nothing came from the tails of Laplace from epsilon 16 on.
+    At the largest epsilon the record 0 reaches either end of the domain, and beyond where the law
+    goes beyond. Before the last 9 bits were used nothing came from the tails of Laplace from
+    epsilon 16 on.
     """
-    m, x = CASES[name].make(2.0), np.full(4096, 0.3, np.float32)
+    m = CASES[name].make(2.0)
+    x = np.full(4096, 0.3, np.float32)
     cell = np.random.default_rng(0).integers(1, 2**23 - 1, 4096)
     word = (cell * 512 + np.random.default_rng(1).integers(0, 512, 4096)).astype(np.uint32)
     u = ((cell + 0.5) / 2**23).astype(np.float32)
-    np.testing.assert_array_equal(of_word32(m, word, x), jax.jit(lambda m, u, x: m.from_uniform(u, x))(m, u, x))
-    m, ends = CASES[name].make(cases.CASES[name].largest), np.resize(np.uint32([0, 2**32 - 1]), 4096)
+    np.testing.assert_array_equal(
+        of_word32(m, word, x), jax.jit(lambda m, u, x: m.from_uniform(u, x))(m, u, x)
+    )
+    m = CASES[name].make(cases.CASES[name].largest)
+    ends = np.resize(np.uint32([0, 2**32 - 1]), 4096)
     low, high = np.asarray(of_word32(m, ends, 0 * x))[:2]
     assert np.isfinite([low, high]).all()
     assert low == -high
@@ -381,13 +479,17 @@ def test_words_are_the_uniforms_of_the_inverse_and_rare_tails_are_drawn(name):
 def test_epsilon_is_refused_where_the_arithmetic_ends(name):
     most = LARGEST[name]
     cases.CASES[name].make(most)
-    with pytest.raises(ValueError, match=rf"epsilon must be .*({most:g}|log t).*, got {most * 1.05:g}"):
+    with pytest.raises(
+        ValueError, match=rf"epsilon must be .*({most:g}|log t).*, got {most * 1.05:g}"
+    ):
         cases.CASES[name].make(most * 1.05)
 
 
 @analytic_code
 def test_a_stack_shares_no_word(name):
-    """``draw`` of a stack on one record: as many words as budgets; equal budgets give different reports."""
+    """``draw`` of a stack on one record: as many words as budgets; equal budgets give different
+    reports.
+    """
     stack = jax.tree.map(lambda leaf: jnp.full(64, leaf), CASES[name].make(1.0))
     y = jax.jit(lambda stack, key: stack.draw(key, np.float32(0.3)))(stack, jax.random.key(12))
     value = np.asarray(y[1] if isinstance(y, tuple) else y)
@@ -399,7 +501,8 @@ def test_a_stack_shares_no_word(name):
 
 @pytest.mark.parametrize("name", [*ANALYTIC, "DuchiVector", "Sampled-Hybrid"])
 def test_gradient_in_epsilon(name):
-    """Finite in float32 (reverse mode, where a NaN hides behind ``where``); equal to differences in float64.
+    """Finite in float32 (reverse mode, where a NaN hides behind ``where``); equal to differences in
+    float64.
 
     Of vectors that are sampled one: the rest is their coordinates'.
     """
@@ -408,7 +511,9 @@ def test_gradient_in_epsilon(name):
 
     def numbers(epsilon, y, x, u):
         m = make(epsilon)
-        inner, first = (m, x) if isinstance(m, Analytic) else (getattr(m, "inner", None), x[..., :1])
+        inner, first = (
+            (m, x) if isinstance(m, Analytic) else (getattr(m, "inner", None), x[..., :1])
+        )
         values = [m.log_density(y, x), m.mean(x), m.variance(x)]
         if isinstance(inner, Numeric):
             values.append(inner.from_uniform(u, first))
@@ -416,14 +521,20 @@ def test_gradient_in_epsilon(name):
 
     both = jax.jit(jax.jacrev(numbers, has_aux=True))  # gradient, value
     for epsilon, x in itertools.product(EPSILONS, checks.records(make(1.0))[1:3]):
-        y = checks.draw_each(make(epsilon), jax.random.split(jax.random.key(10), 6), np.float32([x] * 6))
+        y = checks.draw_each(
+            make(epsilon), jax.random.split(jax.random.key(10), 6), np.float32([x] * 6)
+        )
         y = jax.tree.map(lambda leaf: leaf[0], y)
         single = np.asarray(both(epsilon, y, np.float32(x), np.float32(u))[0])
         assert np.isfinite(single).all(), f"epsilon {epsilon}, x {x}: {single}"
-        y = jax.tree.map(lambda leaf: np.asarray(leaf, float if leaf.dtype == np.float32 else None), y)
+        y = jax.tree.map(
+            lambda leaf: np.asarray(leaf, float if leaf.dtype == np.float32 else None), y
+        )
         with float64_on_cpu():
             h = 1e-6 * epsilon
-            (gradient, _), (_, above), (_, below) = (both(e, y, x, u) for e in (epsilon, epsilon + h, epsilon - h))
+            (gradient, _), (_, above), (_, below) = (
+                both(e, y, x, u) for e in (epsilon, epsilon + h, epsilon - h)
+            )
         difference = (np.asarray(above) - np.asarray(below)) / (2 * h)
         np.testing.assert_allclose(gradient, difference, rtol=1e-4, atol=1e-4)
 
@@ -433,7 +544,9 @@ def test_protocol_guarantee_and_tree(name, monkeypatch):
     case = cases.CASES[name]
     m, same, other = (case.make(epsilon) for epsilon in (1.0, 1.0, 2.0))
     abilities = [protocol.Mechanism, protocol.HasDensity, protocol.HasMoments]
-    abilities += [protocol.HasInverse] * isinstance(m, Numeric) + [protocol.HasWords] * isinstance(m, Worded)
+    abilities += [protocol.HasInverse] * isinstance(m, Numeric) + [protocol.HasWords] * isinstance(
+        m, Worded
+    )
     assert all(isinstance(m, ability) for ability in abilities)
     checks.assert_documented(m)
     g = other.guarantee()
@@ -452,7 +565,9 @@ def test_protocol_guarantee_and_tree(name, monkeypatch):
     def never(self, *args, **kwargs):
         raise AssertionError("a tree was rebuilt through the constructor")
 
-    for part, built in itertools.product((m, getattr(m, "inner", m)), ("__init__", "__post_init__")):
+    for part, built in itertools.product(
+        (m, getattr(m, "inner", m)), ("__init__", "__post_init__")
+    ):
         if hasattr(part, built):
             monkeypatch.setattr(type(part), built, never)
     leaves, structure = jax.tree.flatten(m)
@@ -461,7 +576,12 @@ def test_protocol_guarantee_and_tree(name, monkeypatch):
 
 
 CONSTRUCTORS = {cases.CASES[name].public: cases.CASES[name].make for name in (*CASES, *OTHERS)}
-for without in ("Discrete", "RandomizedFeatures", "Sampled", "ProjUnit"):  # made of tables, or of a mechanism
+for without in (
+    "Discrete",
+    "RandomizedFeatures",
+    "Sampled",
+    "ProjUnit",
+):  # made of tables, or of a mechanism
     del CONSTRUCTORS[without]
 CONSTRUCTORS["GeneralPiecewise"] = lambda e: features.GeneralPiecewise(e, 2.0)
 
@@ -469,7 +589,9 @@ CONSTRUCTORS["GeneralPiecewise"] = lambda e: features.GeneralPiecewise(e, 2.0)
 BAD_EPSILONS = {
     **{str(bad): bad for bad in (0, math.nan, math.inf, True, None, 1j)},
     **{"-1": -1.0, "'1'": "1"},
-    r"(-2|float64\[2\]|float32\[2\])": np.array([1.0, -2.0]),  # in full where no record may stand in its place
+    r"(-2|float64\[2\]|float32\[2\])": np.array(
+        [1.0, -2.0]
+    ),  # in full where no record may stand in its place
     r"(na[n]|float32\[2\])": jnp.array([1.0, jnp.nan]),
     r"\(0[.0]*, \d+[.0]*\], got 1000": 1000.0,
 }
@@ -495,11 +617,17 @@ REFUSED = [
     (lambda: features.HDS(1.0, 0, 1), "dim must be a whole number >= 1, got 0"),
     (lambda: features.LaplaceVector(1.0, 2.5), "dim must be a whole number >= 1, got 2.5"),
     (lambda: features.Sampled(features.Duchi(1.0), 3, 2, scale=0.0), "scale must be .* got 0"),
-    (lambda: features.Sampled(features.Duchi(1.0), 3, 2, scale=math.inf), "scale must be .* got inf"),
+    (
+        lambda: features.Sampled(features.Duchi(1.0), 3, 2, scale=math.inf),
+        "scale must be .* got inf",
+    ),
     (lambda: features.GeneralPiecewise(1.0, 0.0), "t must be finite and > 0, got 0"),
     (lambda: features.GeneralPiecewise(1.0, math.nan), "t must be finite and > 0, got nan"),
     (lambda: features.MultiBit(jnp.ones(2), 3), "k must be given"),
-    (lambda: features.LPOptimal(16.0), r"rounding to 11 inputs alone costs .* use more than \d+ inputs"),
+    (
+        lambda: features.LPOptimal(16.0),
+        r"rounding to 11 inputs alone costs .* use more than \d+ inputs",
+    ),
 ]
 
 
@@ -512,14 +640,18 @@ def test_other_bad_parameters_are_refused():
 
 @every_code
 def test_entry_points_check_what_was_not_constructed(name):
-    """``vmap(Mechanism)`` and ``tree.map`` pass a bad epsilon or table by the constructor; nothing is released."""
+    """``vmap(Mechanism)`` and ``tree.map`` pass a bad epsilon or table by the constructor; nothing
+    is released.
+    """
     m = CASES[name].make(1.0)
     x = np.zeros((2, *np.shape(one_record(m))))
     if CASES[name].table:
         bad = jax.tree.map(lambda leaf: leaf * 0 if leaf.dtype == np.uint32 else leaf, m)
-        stack, words = bad, r"must sum to 2\^32"
+        stack = bad
+        words = r"must sum to 2\^32"
     else:
-        bad, words = jax.tree.map(lambda leaf: -leaf, m), "must be finite and > 0"
+        bad = jax.tree.map(lambda leaf: -leaf, m)
+        words = "must be finite and > 0"
         stack = jax.vmap(CASES[name].make)(jnp.array([1.0, -1.0]))
         with pytest.raises(ValueError, match=r"holds a stack of shape \(2,\)"):
             protocol.privatize(jax.random.key(0), stack, x)

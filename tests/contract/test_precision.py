@@ -1,4 +1,6 @@
-"""No product is rounded below float32: a GPU takes 11 bits of each factor, a TPU 8, where nothing else is asked."""
+"""No product is rounded below float32: a GPU takes 11 bits of each factor, a TPU 8, where nothing
+else is asked.
+"""
 
 from typing import Any
 
@@ -20,7 +22,11 @@ from tests.contract.test_mechanisms import ON_THE_BALL
 def rounded(function: Any, *arguments: Any) -> list[Any]:
     """Precisions of products that a device may round to fewer bits."""
     program = jax.make_jaxpr(function)(*arguments)
-    of = [one.params["precision"] for one in checks.equations(program.jaxpr) if one.primitive.name == "dot_general"]
+    of = [
+        one.params["precision"]
+        for one in checks.equations(program.jaxpr)
+        if one.primitive.name == "dot_general"
+    ]
     return [precision for precision in of if precision != (Precision.HIGHEST, Precision.HIGHEST)]
 
 
@@ -30,7 +36,9 @@ def test_a_product_of_no_stated_precision_is_found():
     assert not rounded(lambda x: jnp.matmul(x, x, precision="highest"), x)
 
 
-ASKED = [n for n, case in CASES.items() if case.contract or case.hyperbolic or case.public in ON_THE_BALL]
+ASKED = [
+    n for n, case in CASES.items() if case.contract or case.hyperbolic or case.public in ON_THE_BALL
+]
 
 
 @pytest.mark.parametrize("name", ASKED)
@@ -49,7 +57,8 @@ def test_reports_and_laws(name):
 @pytest.mark.parametrize("name", [n for n, case in CASES.items() if n in ASKED or case.lists])
 def test_no_type_and_no_rank_is_promoted(name):
     """Whoever runs JAX under its strict flags composes reports and laws as others do."""
-    m, key = CASES[name].make(1.0), jax.random.key(0)
+    m = CASES[name].make(1.0)
+    key = jax.random.key(0)
     record = NeighbourList.of([1, 3], 6) if CASES[name].lists else jnp.asarray(m.domain().typical())
     with jax.numpy_dtype_promotion("strict"), jax.numpy_rank_promotion("raise"):
         y = jax.eval_shape(m.privatize, key, record)
@@ -64,7 +73,8 @@ def test_no_type_and_no_rank_is_promoted(name):
 
 
 def test_points_and_fits():
-    points, matrix = jnp.full((4, 3), 0.1), jnp.ones((3, 3))
+    points = jnp.full((4, 3), 0.1)
+    matrix = jnp.ones((3, 3))
     assert not rounded(lambda x: poincare.mobius_matvec(matrix, x), points)
     assert not rounded(lambda x: intra_hierarchy_of_nodes(x), points)
     dense = rows.DenseRows(points)

@@ -1,4 +1,6 @@
-"""k of d coordinates: the subset, the sparse report, and the papers' formulas written out once more."""
+"""k of d coordinates: the subset, the sparse report, and the papers' formulas written out once
+more.
+"""
 
 import dataclasses
 import itertools
@@ -28,8 +30,11 @@ from tests.contract import checks
 
 def test_every_subset_is_equally_likely():
     """G test over all subsets, 50 000 draws: detects a total variation of 0.025 (20 subsets)."""
-    m, n = Sampled(Duchi(1.0), 6, 3), 50_000
-    y = jax.jit(jax.vmap(lambda key: m.privatize(key, jnp.zeros(6))))(jax.random.split(jax.random.key(0), n))
+    m = Sampled(Duchi(1.0), 6, 3)
+    n = 50_000
+    y = jax.jit(jax.vmap(lambda key: m.privatize(key, jnp.zeros(6))))(
+        jax.random.split(jax.random.key(0), n)
+    )
     indices = np.asarray(y.indices)
     assert indices.shape == (n, 3)
     assert (np.diff(indices) > 0).all()
@@ -43,9 +48,12 @@ def test_every_subset_is_equally_likely():
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int8])
 def test_records_of_the_host_give_the_reports_of_those_on_a_device(dtype):
     """The chosen coordinates alone go over; a shape that is no record's is refused as ever."""
-    m, x = HDS(2.0, 300, 7), np.random.default_rng(0).normal(0, 1.2, (40, 300)).astype(dtype)
+    m = HDS(2.0, 300, 7)
+    x = np.random.default_rng(0).normal(0, 1.2, (40, 300)).astype(dtype)
     x[0] = np.nan if dtype == np.float32 else 99
-    found, wanted = (privatize(jax.random.key(0), m, records) for records in (x, jnp.asarray(x, jnp.float32)))
+    found, wanted = (
+        privatize(jax.random.key(0), m, records) for records in (x, jnp.asarray(x, jnp.float32))
+    )
     np.testing.assert_array_equal(found.indices, wanted.indices)
     np.testing.assert_allclose(found.values, wanted.values, rtol=1e-6)
     traced = jax.jit(lambda key: privatize(key, m, x))(jax.random.key(0))
@@ -59,7 +67,9 @@ def test_reports_and_memory_do_not_grow_with_the_dimension(make):
     """No intermediate array of a privatize is longer than a few k, but for the record itself."""
     dim, k = 100_000, 7
     m = make(1.0, dim, k)
-    program = jax.make_jaxpr(m.privatize)(jax.random.key(0), jax.ShapeDtypeStruct((dim,), jnp.float32))
+    program = jax.make_jaxpr(m.privatize)(
+        jax.random.key(0), jax.ShapeDtypeStruct((dim,), jnp.float32)
+    )
     made = (variable.aval for one in checks.equations(program.jaxpr) for variable in one.outvars)
     sizes = [getattr(aval, "size", 1) for aval in made]
     assert len(sizes) > 50
@@ -70,15 +80,24 @@ def test_reports_and_memory_do_not_grow_with_the_dimension(make):
 
 def test_impossible_subsets_have_no_density():
     """Unsorted, repeated, negative and beyond the last."""
-    m, x = Sampled(Duchi(1.0), 4, 2), np.zeros(4, np.float32)
-    law = jax.jit(jax.vmap(lambda indices: m.log_density(SparseReport(indices, np.ones(2, np.float32)), x)))
+    m = Sampled(Duchi(1.0), 4, 2)
+    x = np.zeros(4, np.float32)
+    law = jax.jit(
+        jax.vmap(lambda indices: m.log_density(SparseReport(indices, np.ones(2, np.float32)), x))
+    )
     assert np.isneginf(law(np.int32([[1, 0], [0, 0], [-1, 2], [0, 4], [2, 9]]))).all()
     assert np.isfinite(law(np.int32([[0, 1]] * 5))).all()
 
 
 @pytest.mark.parametrize("m", [HDS(4.0, 11, 3), LaplaceVector(4.0, 11)], ids=["sampled", "all"])
 def test_columns_are_slices_of_the_estimate(m):
-    ask = jax.jit(lambda m, key, x: (y := m.privatize(key, x), m.estimate(y), m._gain * m.inner.estimate(y.values)))
+    ask = jax.jit(
+        lambda m, key, x: (
+            y := m.privatize(key, x),
+            m.estimate(y),
+            m._gain * m.inner.estimate(y.values),
+        )
+    )
     y, whole, values = ask(m, jax.random.key(2), np.linspace(-1, 1, 11, dtype=np.float32))
     padded = np.zeros(19, np.float32)
     padded[np.asarray(y.indices)] = values
@@ -90,7 +109,9 @@ def test_columns_are_slices_of_the_estimate(m):
 
 
 def test_half_width_of_the_square_wave():
-    """b(1), b(5) as published; b -> 1 at 0, where the printed formula is 0/0 and -1 in double precision."""
+    """b(1), b(5) as published; b -> 1 at 0, where the printed formula is 0/0 and -1 in double
+    precision.
+    """
     assert float(SquareWave(1.0).b) == pytest.approx(0.51216588, rel=1e-6)
     assert float(SquareWave(1e-8).b) == pytest.approx(1.0, abs=1e-7)
     with float64_on_cpu():
@@ -112,7 +133,9 @@ def test_shares_and_default_k():
     assert HDS(3.0, 10, 4).inner == SquareWave(0.75)
     assert LaplaceVector(3.0, 4).inner == Laplace(0.75)
     assert Sampled(Duchi(0.75), 10, 4).guarantee().epsilon == 3.0
-    np.testing.assert_allclose(LaplaceVector(2.0, 7).variance(np.zeros(7)), 8 * 7**2 / 2.0**2, rtol=1e-6)
+    np.testing.assert_allclose(
+        LaplaceVector(2.0, 7).variance(np.zeros(7)), 8 * 7**2 / 2.0**2, rtol=1e-6
+    )
 
 
 @mechanism
@@ -120,7 +143,9 @@ class Near(Duchi):
     """A loss that is stated for near numbers alone."""
 
     def guarantee(self):
-        return dataclasses.replace(super().guarantee(), epsilon=0.1, adjacency="two numbers that differ by 0.1")
+        return dataclasses.replace(
+            super().guarantee(), epsilon=0.1, adjacency="two numbers that differ by 0.1"
+        )
 
 
 def test_a_loss_between_near_numbers_is_none_between_any_two_vectors():

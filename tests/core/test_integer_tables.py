@@ -1,4 +1,6 @@
-"""Integer tables against arithmetic written twice: mpmath at 120 digits, fractions, and every boundary word."""
+"""Integer tables against arithmetic written twice: mpmath at 120 digits, fractions, and every
+boundary word.
+"""
 
 import dataclasses
 import functools
@@ -27,7 +29,9 @@ TOP_WORD = WORDS - 1
 
 
 def power(epsilon, digits=120):
-    """Rational bounds of e^epsilon, 1e-100 of it apart, by mpmath (the library uses decimal at 60 digits)."""
+    """Rational bounds of e^epsilon, 1e-100 of it apart, by mpmath (the library uses decimal at 60
+    digits).
+    """
     with mpmath.workdps(digits):
         value = mpmath.exp(mpmath.mpf(float(epsilon)))
         sign, man, exp, _ = value._mpf_
@@ -41,7 +45,9 @@ def boxes(law, epsilon):
     low = [max(1, math.ceil(Fraction(p) * WORDS)) for p in law.min(0).tolist()]
     high = []
     for least in low:
-        assert math.floor(below * least) == math.floor(above * least), "the oracle cannot tell: more digits"
+        assert math.floor(below * least) == math.floor(above * least), (
+            "the oracle cannot tell: more digits"
+        )
         high.append(min(WORDS, math.floor(below * least)))
     return low, high
 
@@ -57,15 +63,20 @@ def check(law, epsilon):
         assert all(a <= m <= b for a, m, b in zip(low, row, high, strict=True))
     below, _ = power(epsilon)
     loss = max(Fraction(max(column), min(column)) for column in masses.T.tolist())
-    assert loss <= below  # a lower bound of e^epsilon: the loss is at most epsilon, without a tolerance
-    # floor, the lift to 1 and the cut at the box move an entry by less than 2; the rest of a row, one entry by all
+    assert (
+        loss <= below
+    )  # a lower bound of e^epsilon: the loss is at most epsilon, without a tolerance
+    # floor, the lift to 1 and the cut at the box move an entry by less than 2; the rest of a row,
+    # one entry by all
     slack = 2 * law.shape[1] + 2 + WORDS * np.abs(law.sum(1) - 1).max()
     assert np.abs(masses.astype(np.float64) - law * WORDS).max() <= slack
     return masses
 
 
 def laws(inside):
-    """Random laws whose loss is at most ``inside`` * epsilon: weights e^(inside * epsilon * s / 2), 0 <= s <= 1."""
+    """Random laws whose loss is at most ``inside`` * epsilon: weights e^(inside * epsilon * s / 2),
+    0 <= s <= 1.
+    """
 
     @st.composite
     def draw(d):
@@ -91,9 +102,14 @@ def test_laws_within_epsilon_are_rounded_within_their_boxes(drawn):
 
 
 def subset_law(categories, subset, epsilon):
-    """Outputs are subsets of the categories, e^epsilon likelier where they hold the record: all at the edge."""
+    """Outputs are subsets of the categories, e^epsilon likelier where they hold the record: all at
+    the edge.
+    """
     held = np.array(
-        [[c in s for s in itertools.combinations(range(categories), subset)] for c in range(categories)]
+        [
+            [c in s for s in itertools.combinations(range(categories), subset)]
+            for c in range(categories)
+        ]
     )
     weight = np.where(held, 1.0, math.exp(-epsilon))
     return weight / weight.sum(1, keepdims=True)
@@ -103,13 +119,17 @@ def subset_law(categories, subset, epsilon):
 def test_laws_at_the_edge_lose_all_of_epsilon_and_no_more(categories, subset):
     for epsilon in (1e-6, 0.1, 4.0, 20.0):
         masses = check(subset_law(categories, subset, epsilon), epsilon)
-        loss = max(Fraction(int(a), int(b)) for a, b in zip(masses.max(0), masses.min(0), strict=True))
+        loss = max(
+            Fraction(int(a), int(b)) for a, b in zip(masses.max(0), masses.min(0), strict=True)
+        )
         # of the box [m, floor(e^eps m)] nearly all is used: one part in m is lost
         assert rounding.log_up(loss) >= epsilon - 200 / float(masses.min()) - 1e-12
 
 
 def test_a_budget_at_the_logarithm_of_an_integer_is_never_exceeded():
-    """e^epsilon is within 1e-13 of the number, above or below: floor(e^epsilon m) is m * number, or one less."""
+    """e^epsilon is within 1e-13 of the number, above or below: floor(e^epsilon m) is m * number, or
+    one less.
+    """
     numbers = [2, 3, 7, 10, 1.5, 1000, 12345]
     for outputs, number, ulps in itertools.product([2, 3], numbers, [-1, 0, 1]):
         epsilon = math.log(number)
@@ -146,7 +166,10 @@ NO_LAWS = [
     ([[0.75, 0.25], [0.25, 0.75]], 0.5, "no table over"),  # loses log 3: 0.25 e^0.5 twice is no row
     ([[1.0, 0.0], [0.0, 1.0]], 20.0, "no table over"),
     (subset_law(200, 1, 5e-8), 5e-8, "no table over"),  # the integers are too coarse
-    *(([[0.5, 0.5]] * 2, epsilon, "epsilon of a table") for epsilon in (20.000001, math.inf, math.nan, -1e-9)),
+    *(
+        ([[0.5, 0.5]] * 2, epsilon, "epsilon of a table")
+        for epsilon in (20.000001, math.inf, math.nan, -1e-9)
+    ),
 ]
 
 
@@ -154,7 +177,20 @@ def test_what_is_no_law_and_no_budget_is_refused():
     for law, epsilon, words in NO_LAWS:
         with pytest.raises(ValueError, match=words):
             integer_tables.integer_masses(np.array(law), epsilon)
-    for bad in (True, "1", None, 1j, [1.0, 2.0], np.ones(3), 0, 0.0, 20.000001, math.inf, math.nan, -1e-9):
+    for bad in (
+        True,
+        "1",
+        None,
+        1j,
+        [1.0, 2.0],
+        np.ones(3),
+        0,
+        0.0,
+        20.000001,
+        math.inf,
+        math.nan,
+        -1e-9,
+    ):
         with pytest.raises(ValueError, match="epsilon"):
             integer_tables.checked_epsilon(bad)
     for one in (1, np.float32(1), np.int64(1), np.array(1.0), jnp.float32(1)):
@@ -186,16 +222,20 @@ def random_table(inputs, outputs, *, size=None, encoding="category", seed=0):
         masses.append(row)
     shape = (outputs,) if size is None else (outputs, size)
     values = rng.normal(size=shape).astype(np.float32)
-    return Table(f"random {outputs}", np.array(masses, np.uint64).astype(np.uint32), values, encoding)
+    return Table(
+        f"random {outputs}", np.array(masses, np.uint64).astype(np.uint32), values, encoding
+    )
 
 
 of_words = jax.jit(lambda m, words, rounding, x: m.from_words(words, rounding, x))
 
 
 def count_words(table, row, device=False):
-    """How many of all 2^32 words give each output: exact, from the boundaries and what lies on both their sides.
+    """How many of all 2^32 words give each output: exact, from the boundaries and what lies on both
+    their sides.
 
-    The output never falls as the word grows (checked at the boundaries), so the words of an output are an interval.
+    The output never falls as the word grows (checked at the boundaries), so the words of an output
+    are an interval.
     """
     at = np.cumsum(table.masses[row].astype(np.uint64))[:-1].astype(np.int64)
     words = np.unique(np.concatenate([[0, TOP_WORD], at - 1, at, at + 1]).clip(0, TOP_WORD))
@@ -209,7 +249,8 @@ def count_words(table, row, device=False):
     assert (np.diff(got) >= 0).all()
     assert (np.diff(got) <= 1).all()
     assert (got[0], got[-1]) == (0, table.outputs - 1)
-    # where the output changes, the two words are neighbours: then the first word of each output is known
+    # where the output changes, the two words are neighbours: then the first word of each output is
+    # known
     change = np.flatnonzero(np.diff(got))
     assert (words[change + 1] - words[change] == 1).all()
     first = np.concatenate([[0], words[change + 1], [WORDS]])
@@ -217,7 +258,9 @@ def count_words(table, row, device=False):
 
 
 def single(outputs, where):
-    """One output has nearly all words, every other exactly one: thresholds meet both ends of the words."""
+    """One output has nearly all words, every other exactly one: thresholds meet both ends of the
+    words.
+    """
     row = np.ones(outputs, np.uint64)
     row[where] = WORDS - outputs + 1
     return Table("single", row[None].astype(np.uint32), np.zeros(outputs, np.float32), "category")
@@ -225,7 +268,15 @@ def single(outputs, where):
 
 @pytest.mark.parametrize(
     "outputs",
-    [2, 3, 4, 8, 9, 257, *(pytest.param(n, marks=pytest.mark.slow) for n in (5, 7, 16, 17, 63, 64, 65, 255, 256))],
+    [
+        2,
+        3,
+        4,
+        8,
+        9,
+        257,
+        *(pytest.param(n, marks=pytest.mark.slow) for n in (5, 7, 16, 17, 63, 64, 65, 255, 256)),
+    ],
 )
 def test_the_words_of_every_output_are_its_mass(outputs):
     table = random_table(3, outputs)
@@ -243,15 +294,36 @@ def test_the_words_of_every_output_are_its_mass(outputs):
 def extreme_numbers():
     tiny = np.finfo(np.float32)
     return np.float32(
-        [0.0, -0.0, 1, -1, 0.5, -0.5, tiny.tiny, -tiny.tiny, tiny.smallest_subnormal, -tiny.smallest_subnormal]
+        [
+            0.0,
+            -0.0,
+            1,
+            -1,
+            0.5,
+            -0.5,
+            tiny.tiny,
+            -tiny.tiny,
+            tiny.smallest_subnormal,
+            -tiny.smallest_subnormal,
+        ]
         + [2, -2, 1e9, -1e9, tiny.max, tiny.min, np.inf, -np.inf, np.nan]
         + [np.nextafter(np.float32(s), np.float32(t)) for s in (1, -1, 0.5, 0) for t in (-2, 2)]
-        + [2.0**-22, 2.0**-23, 1.5 * 2.0**-22, 3 * 2.0**-23, 2.5 * 2.0**-22, 1 - 2.0**-22, 1 - 2.0**-23]
+        + [
+            2.0**-22,
+            2.0**-23,
+            1.5 * 2.0**-22,
+            3 * 2.0**-23,
+            2.5 * 2.0**-22,
+            1 - 2.0**-22,
+            1 - 2.0**-23,
+        ]
     )
 
 
 def random_numbers(n=100_000):
-    """Records of every kind: inside, at grid points and bin edges, far outside, and any pattern of 32 bits."""
+    """Records of every kind: inside, at grid points and bin edges, far outside, and any pattern of
+    32 bits.
+    """
     rng = np.random.default_rng(7)
     near = (rng.integers(-64, 129, n // 4) / rng.integers(1, 65, n // 4)).astype(np.float32)
     parts = [
@@ -259,7 +331,8 @@ def random_numbers(n=100_000):
         rng.uniform(-1.2, 1.2, n // 4).astype(np.float32),
         near,
         np.nextafter(near, np.float32(np.inf)),
-        np.float32(10) ** rng.uniform(-45, 38, n // 8).astype(np.float32) * rng.choice(np.float32([-1, 1]), n // 8),
+        np.float32(10) ** rng.uniform(-45, 38, n // 8).astype(np.float32)
+        * rng.choice(np.float32([-1, 1]), n // 8),
         rng.integers(0, WORDS, n // 8, np.uint64).astype(np.uint32).view(np.float32),
     ]
     x = np.concatenate(parts)
@@ -275,7 +348,9 @@ def exact_split(x, inputs):
 
 @pytest.mark.parametrize("inputs", [2, 512])
 def test_rounding_to_the_grid_keeps_the_mean_exactly(inputs):
-    """row + part / 2^23 is the position of the record, a fraction; the words above it are counted, not sampled."""
+    """row + part / 2^23 is the position of the record, a fraction; the words above it are counted,
+    not sampled.
+    """
     x = np.concatenate([extreme_numbers(), random_numbers()[::97]])
     row, part = integer_tables.split(np, x, inputs, "grid")
     assert row.dtype == np.int32
@@ -328,7 +403,25 @@ def test_split_is_total_and_silent(encoding):
     for x, inputs in itertools.product(STRANGE, (2, 5, 512)):
         row, part = integer_tables.split(np, x, inputs, encoding)
         assert ((row >= 0) & (row + (part > 0) < inputs)).all()
-    x = np.array([0, 1, 4, 5, -1, 0.5, 1.5, 2.5, 0.49999, math.nan, math.inf, -math.inf, 1e300, 5e-324, -1e-310])
+    x = np.array(
+        [
+            0,
+            1,
+            4,
+            5,
+            -1,
+            0.5,
+            1.5,
+            2.5,
+            0.49999,
+            math.nan,
+            math.inf,
+            -math.inf,
+            1e300,
+            5e-324,
+            -1e-310,
+        ]
+    )
     row, part = integer_tables.split(np, x, 5, "category")
     assert row.tolist() == [0, 1, 4, 4, 0, 0, 2, 2, 0, 2, 4, 0, 4, 0, 0]
     assert not part.any()
@@ -340,18 +433,24 @@ def test_split_is_total_and_silent(encoding):
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
 def test_numpy_and_jax_agree_on_every_record_and_word(encoding):
-    """Rows and parts to the bit, on few points and on many; and reports, at every boundary word too."""
-    x, rng = random_numbers(), np.random.default_rng(5)
+    """Rows and parts to the bit, on few points and on many; and reports, at every boundary word
+    too.
+    """
+    x = random_numbers()
+    rng = np.random.default_rng(5)
     of_jax = jax.jit(functools.partial(integer_tables.split, jnp), static_argnums=(1, 2))
     for inputs in (2, 129):
-        for a, b in zip(integer_tables.split(np, x, inputs, encoding), of_jax(x, inputs, encoding), strict=True):
+        for a, b in zip(
+            integer_tables.split(np, x, inputs, encoding), of_jax(x, inputs, encoding), strict=True
+        ):
             assert a.dtype == b.dtype
             np.testing.assert_array_equal(a, b)
     table = random_table(11, 257, encoding=encoding)
     words = rng.integers(0, WORDS, (2, len(x)), np.uint64).astype(np.uint32)
     edges = np.concatenate([table.thresholds.ravel(), table.thresholds.ravel() - np.uint32(1)])
     words[0, ::3] = rng.choice(edges, len(words[0, ::3]))
-    expected, got = table.report(x, *words), of_words(Discrete.of(table), *words, x)
+    expected = table.report(x, *words)
+    got = of_words(Discrete.of(table), *words, x)
     assert got.dtype == expected.dtype == np.int32
     np.testing.assert_array_equal(got, expected)
 
@@ -374,7 +473,10 @@ _WRONG = [
     (_SUM, {"masses": _M[:, :3], "values": _V[:3]}),
     (_SUM, {"masses": _WRAPS}),
     ("drop or lift", {"masses": _ZERO}),
-    *((_FLOATS, {"values": bad}) for bad in (_V.astype(np.float64), _V[:3], np.zeros((), np.float32))),
+    *(
+        (_FLOATS, {"values": bad})
+        for bad in (_V.astype(np.float64), _V[:3], np.zeros((), np.float32))
+    ),
     *((_FLOATS, {"values": np.float32([0, 1, 2, bad])}) for bad in (np.nan, np.inf)),
     ("one of grid, bins, category", {"encoding": "circle"}),
     ("two points", {"masses": _M[:1], "encoding": "grid"}),
@@ -401,11 +503,15 @@ def test_bytes_there_and_back():
 
 def test_any_other_field_is_another_digest():
     table = random_table(5, 6, encoding="bins")
-    masses, values = table.masses.copy(), table.values.copy()
+    masses = table.masses.copy()
+    values = table.values.copy()
     masses[2, :2] += np.uint32([-1 % WORDS, 1])
     values[3] = np.nextafter(values[3], np.float32(9))
     others = [{"name": "other"}, {"masses": masses}, {"masses": table.masses[::-1].copy()}]
-    others += [{"values": v} for v in (values, table.values[:, None], -np.zeros(6, "f4"), np.zeros(6, "f4"))]
+    others += [
+        {"values": v}
+        for v in (values, table.values[:, None], -np.zeros(6, "f4"), np.zeros(6, "f4"))
+    ]
     others += [{"encoding": "grid"}, {"encoding": "category"}]
     tables = [table, *(dataclasses.replace(table, **parts) for parts in others)]
     assert len({made.digest for made in tables}) == len(set(tables)) == len(tables)
@@ -418,7 +524,20 @@ _FIELDS = json.loads(_HEAD)
 
 _SPOILT = {
     "masses": (
-        *([3, 2], [-2, -3], [2, 3, 1], [6], [], 6, None, ["two", 3], [2**70, 3], [2.0, 3], "23", {"2": 3}),
+        *(
+            [3, 2],
+            [-2, -3],
+            [2, 3, 1],
+            [6],
+            [],
+            6,
+            None,
+            ["two", 3],
+            [2**70, 3],
+            [2.0, 3],
+            "23",
+            {"2": 3},
+        ),
         *([9] * 100_000, [1] * 64 + [2, 3], [2**62, 4], [math.nan, 3]),
     ),
     "values": ([2], [0], [3, 0]),
@@ -429,15 +548,27 @@ _SPOILT = {
 
 @pytest.mark.usefixtures("untyped")
 def test_damaged_headers_are_refused_before_anything_is_computed():
-    """Sizes are compared with the bytes that are there; their product is taken of two numbers at most.
+    """Sizes are compared with the bytes that are there; their product is taken of two numbers at
+    most.
 
-    A table has one spelling: another one would give one law two digests, and so words and budgets of its own.
+    A table has one spelling: another one would give one law two digests, and so words and budgets
+    of its own.
     """
-    text, deep = _HEAD.decode(), b"[" * 100_000
+    text = _HEAD.decode()
+    deep = b"[" * 100_000
     heads = [{**_FIELDS, name: bad} for name, wrong in _SPOILT.items() for bad in wrong]
     heads += [{name: value for name, value in _FIELDS.items() if name != left} for left in _FIELDS]
     damaged = [json.dumps(head, sort_keys=True).encode() for head in heads]
-    damaged += [b"{}", b"null", b"[]", b"\xff", b"{", deep, b'{"masses": ' + deep, b'{"masses": [1e999, 3]}']
+    damaged += [
+        b"{}",
+        b"null",
+        b"[]",
+        b"\xff",
+        b"{",
+        deep,
+        b'{"masses": ' + deep,
+        b'{"masses": [1e999, 3]}',
+    ]
     damaged += [
         _HEAD.replace(b"[2, 3]", b"[" + b"9" * 5000 + b", 3]"),
         text.encode("utf-16"),
@@ -449,7 +580,10 @@ def test_damaged_headers_are_refused_before_anything_is_computed():
         " " + text,
         text.replace("[2, 3]", "[2,3]"),
     ]
-    spellings += [json.dumps(dict(reversed(_FIELDS.items()))), json.dumps(_FIELDS | {"more": 1}, sort_keys=True)]
+    spellings += [
+        json.dumps(dict(reversed(_FIELDS.items()))),
+        json.dumps(_FIELDS | {"more": 1}, sort_keys=True),
+    ]
     spellings += [text.replace('"name"', '"name": "", "name"')]
     for head, words in itertools.chain(
         ((head, "damaged table") for head in damaged),
@@ -464,12 +598,22 @@ def test_damaged_headers_are_refused_before_anything_is_computed():
 
 
 def test_nothing_of_a_table_can_be_written_to():
-    """Nor what a view is of, nor by asking for it: what is sampled from is what the loss was computed from."""
-    masses, values = np.array([[3, 2**32 - 3], [2**32 - 3, 3]], np.uint32), np.array([-1.0, 1.0], np.float32)
+    """Nor what a view is of, nor by asking for it: what is sampled from is what the loss was
+    computed from.
+    """
+    masses, values = (
+        np.array([[3, 2**32 - 3], [2**32 - 3, 3]], np.uint32),
+        np.array([-1.0, 1.0], np.float32),
+    )
     table = Table("bit", masses, values, "category")
     before = table.report([0, 1], [7, 2**31]).tolist(), table.thresholds.tolist(), table.digest
     masses[:], values[:] = 2**31, 0.0  # the caller's own
-    arrays = [table.masses, table.values, table.thresholds, Table.from_bytes(table.to_bytes()).thresholds]
+    arrays = [
+        table.masses,
+        table.values,
+        table.thresholds,
+        Table.from_bytes(table.to_bytes()).thresholds,
+    ]
     for array in arrays:
         while isinstance(array, np.ndarray):
             with pytest.raises(ValueError, match="read-only"):
@@ -478,10 +622,16 @@ def test_nothing_of_a_table_can_be_written_to():
                 array.flags.writeable = True
             array = array.base
         assert isinstance(array, bytes)
-    assert (table.report([0, 1], [7, 2**31]).tolist(), table.thresholds.tolist(), table.digest) == before
+    assert (
+        table.report([0, 1], [7, 2**31]).tolist(),
+        table.thresholds.tolist(),
+        table.digest,
+    ) == before
 
 
-@hypothesis.given(st.lists(st.lists(st.floats(0.0, 1e307), min_size=3, max_size=3), min_size=1, max_size=30))
+@hypothesis.given(
+    st.lists(st.lists(st.floats(0.0, 1e307), min_size=3, max_size=3), min_size=1, max_size=30)
+)
 @hypothesis.example([[0.1] * 3] * 3)
 def test_sums_by_user_are_never_below_the_exact_ones(rows):
     """And at most a rounding a step above."""
@@ -502,7 +652,9 @@ def test_the_rarest_outputs_keep_their_masses_and_the_largest_takes_what_is_left
     common = weights / weights.sum(1, keepdims=True) * (WORDS - rare.sum()) / WORDS
     law = np.concatenate([common, np.tile(rare / WORDS, (4, 1))], 1)
     order = rng.permutation(8)
-    masses = integer_tables.integer_masses(law[:, order], 1.0)[:, np.argsort(order)].astype(np.int64)
+    masses = integer_tables.integer_masses(law[:, order], 1.0)[:, np.argsort(order)].astype(
+        np.int64
+    )
     assert (masses[:, 5:] == rare).all()
     largest = np.arange(5) == common.argmax(1)[:, None]
     wanted = np.maximum(np.floor(WORDS * common), np.ceil(WORDS * common.min(0)))

@@ -1,4 +1,6 @@
-"""Progress: told in order to whoever asks, shown late to whoever does not, and never in the way of the call."""
+"""Progress: told in order to whoever asks, shown late to whoever does not, and never in the way of
+the call.
+"""
 
 import io
 import sys
@@ -20,7 +22,13 @@ def test_a_call_within_another_stands_in_its_phase():
         phase("second", 0.3)
         with watched("own", lambda *_: None):  # tells somebody else
             phase("elsewhere", 0.5)
-    assert told == [("first", 0.2), ("inner: half", 0.4), ("inner: late", 0.4), ("second", 0.4), ("done", 1.0)]
+    assert told == [
+        ("first", 0.2),
+        ("inner: half", 0.4),
+        ("inner: late", 0.4),
+        ("second", 0.4),
+        ("done", 1.0),
+    ]
 
 
 @pytest.fixture
@@ -88,7 +96,9 @@ def test_quick_calls_and_a_switch_are_silent(monkeypatch, capsys):
         monkeypatch.setenv("LDP_JAX_PROGRESS", switch)
         monkeypatch.setattr(progress, "AFTER", after)
         for terminal in (False, True):
-            monkeypatch.setattr(sys.stderr, "isatty", lambda terminal=terminal: terminal, raising=False)
+            monkeypatch.setattr(
+                sys.stderr, "isatty", lambda terminal=terminal: terminal, raising=False
+            )
             with watched("quick"):
                 phase("asks", 0.5)
                 time.sleep(0.01)

@@ -36,9 +36,13 @@ def test_the_class_that_is_shown_is_a_mechanism():
     names: dict[str, object] = {}
     exec(mechanism.SMALLEST, names)
     m = names["Flip"](1.0)
-    with pytest.raises(TypeError, match=r"draw\(key, x\).*: subclasses of core.mechanism.Numeric have it by .*\)$"):
+    with pytest.raises(
+        TypeError, match=r"draw\(key, x\).*: subclasses of core.mechanism.Numeric have it by .*\)$"
+    ):
         features.Sampled(m, dim=3, k=1)
     assert isinstance(m, mechanism.Mechanism)
-    assert verification.privacy_loss_supremum(m).epsilon == pytest.approx(m.guarantee().epsilon, rel=1e-9)
+    assert verification.privacy_loss_supremum(m).epsilon == pytest.approx(
+        m.guarantee().epsilon, rel=1e-9
+    )
     assert verification.is_total(m, jax.random.key(0)).fits
     assert verification.matches_density(m, jax.random.key(1), trials=10_000).fits

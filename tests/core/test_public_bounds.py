@@ -1,4 +1,6 @@
-"""Public bounds are taken off in float64, wherever records come from; where float32 has lost them, it is said."""
+"""Public bounds are taken off in float64, wherever records come from; where float32 has lost them,
+it is said.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +17,8 @@ from ldp_jax.graph import graphs
 from ldp_jax.servers.parts.records import declared
 
 GRAPH = graphs.from_edges([[0, 1], [1, 2]], 3)
-LOWER, UPPER = 9e8, 9e8 + 60
+LOWER = 9e8
+UPPER = 9e8 + 60
 X = np.array([[9e8], [9e8 + 45], [9e8 + 60]])
 MAPPED = [-1.0, 0.5, 1.0]
 LOST = "whose numbers near .* apart, and its bounds .*: give float64 on the host.*, or subtract a public offset"
@@ -36,8 +39,12 @@ def mapped(x, bounds=(LOWER, UPPER), clip=False, domain=None):
 )  # fmt: skip
 def test_an_offset_is_taken_off_before_anything_is_rounded(kind):
     np.testing.assert_array_equal(np.ravel(mapped(kind(X))), MAPPED)
-    np.testing.assert_array_equal(np.ravel(mapped(kind(X), domain=Box(1, 0.0, 1.0))), [0.0, 0.75, 1.0])
-    np.testing.assert_array_equal(np.ravel(mapped(kind(X), (np.array([LOWER]), np.array([UPPER])))), MAPPED)
+    np.testing.assert_array_equal(
+        np.ravel(mapped(kind(X), domain=Box(1, 0.0, 1.0))), [0.0, 0.75, 1.0]
+    )
+    np.testing.assert_array_equal(
+        np.ravel(mapped(kind(X), (np.array([LOWER]), np.array([UPPER])))), MAPPED
+    )
     with pytest.raises(ValueError, match="x must lie in"):
         mapped(kind(X), (LOWER, UPPER - 1))
     np.testing.assert_array_equal(
@@ -53,14 +60,17 @@ def test_each_column_has_an_offset_of_its_own():
 
 def test_what_float32_has_lost_is_refused_by_bounds_and_type_alone(tmp_path):
     """Also where no record is in between, and before the key is used."""
-    key, hds = jax.random.key(0), features.HDS(1.0, dim=1, k=1)
+    key = jax.random.key(0)
+    hds = features.HDS(1.0, dim=1, k=1)
     np.save(tmp_path / "x.npy", np.zeros((3, 1), np.float32))
     for x in (
         np.zeros((3, 1), np.float32), jnp.zeros((3, 1)), jnp.zeros((3, 1), int), jnp.zeros((3, 1), jnp.bfloat16),
         np.zeros((3, 1), np.float16), np.load(tmp_path / "x.npy", mmap_mode="r"),
     ):  # fmt: skip
         with pytest.raises(ValueError, match=LOST):
-            servers.private_embedding(key, GRAPH, x, hds, alpha=0.5, r=0.5, bounds=(LOWER, UPPER), clip=True)
+            servers.private_embedding(
+                key, GRAPH, x, hds, alpha=0.5, r=0.5, bounds=(LOWER, UPPER), clip=True
+            )
     jax.random.bits(key)
     with pytest.raises(ValueError, match=LOST):
         jax.eval_shape(lambda x: mapped(x), jax.ShapeDtypeStruct((3, 1), jnp.float32))
@@ -71,13 +81,18 @@ def test_what_float32_has_lost_is_refused_by_bounds_and_type_alone(tmp_path):
     check_step(np.float32, 1e8, 1e8 + 8001)  # a step of 8 is below 1e-3 of it
     with pytest.raises(ValueError, match=LOST):
         check_step(np.float32, 1e8, 1e8 + 7999)
-    with pytest.raises(ValueError, match="int64, whose .*apart, and its bounds 99968: subtract a public offset"):
+    with pytest.raises(
+        ValueError, match="int64, whose .*apart, and its bounds 99968: subtract a public offset"
+    ):
         check_step(np.int64, 1e18, 1e18 + 1e5)
 
 
 def test_float32_is_mapped_as_far_as_it_goes():
-    """Bounds that float32 has no number for move nothing: the lower one would move all records by half a step."""
-    x, bounds = np.float32([[1e6 + 1], [1e6 + 51]]), (1e6 + 0.97, 1e6 + 100.97)
+    """Bounds that float32 has no number for move nothing: the lower one would move all records by
+    half a step.
+    """
+    x = np.float32([[1e6 + 1], [1e6 + 51]])
+    bounds = (1e6 + 0.97, 1e6 + 100.97)
     exact = (x.astype(np.float64) - bounds[0]) / 50 - 1
     for of in (np.asarray, jnp.asarray):
         np.testing.assert_allclose(mapped(of(x), bounds), exact, atol=2e-7)
@@ -88,8 +103,14 @@ def test_float32_is_mapped_as_far_as_it_goes():
 @pytest.mark.parametrize("upper", [0.3, 1e8 + 10, 2.2, 9e8 + 60, 1e300])
 def test_no_mapped_record_leaves_the_domain(upper):
     rng = np.random.default_rng(0)
-    for lower, start, stop in ((-1.0, -1.0, 1.0), (upper - 0.1 * abs(upper) - 1e-3, 0.0, 1.0), (0.1, -0.3, 0.7)):
-        x = lower + (upper - lower) * np.concatenate([rng.uniform(-1, 2, 10_000), [0, 1, np.nan, np.inf, -np.inf]])
+    for lower, start, stop in (
+        (-1.0, -1.0, 1.0),
+        (upper - 0.1 * abs(upper) - 1e-3, 0.0, 1.0),
+        (0.1, -0.3, 0.7),
+    ):
+        x = lower + (upper - lower) * np.concatenate(
+            [rng.uniform(-1, 2, 10_000), [0, 1, np.nan, np.inf, -np.inf]]
+        )
         made = scaled(x[:, None], lower, upper, start, stop)
         assert np.float32(start) == made.min()
         assert made.max() == np.float32(stop)
@@ -97,7 +118,9 @@ def test_no_mapped_record_leaves_the_domain(upper):
 
 
 @pytest.mark.usefixtures("untyped")
-@pytest.mark.parametrize("kind", [np.asarray, scipy.sparse.csr_array, scipy.sparse.coo_array, pd.DataFrame])
+@pytest.mark.parametrize(
+    "kind", [np.asarray, scipy.sparse.csr_array, scipy.sparse.coo_array, pd.DataFrame]
+)
 def test_a_data_set_keeps_the_offset_of_its_records(kind, tmp_path):
     """Rows, columns, a saved file, and the features that were chosen."""
     x = np.array([[1e8 + 1, 1e8], [1e8 + 2, 1e8 + 10], [1e8 + 3, 1e8 + 5]])
@@ -112,7 +135,9 @@ def test_a_data_set_keeps_the_offset_of_its_records(kind, tmp_path):
     for stored in (x, x.astype(np.int64)):
         np.savez(tmp_path / "raw.npz", **raw | {"x": stored})
         given = ldp.load(tmp_path / "raw.npz", bounds=(1e8, 1e8 + 5), clip=True)
-        np.testing.assert_allclose(given.scaled_rows(0, 3), np.float32([[-0.6, -1], [-0.2, 1], [0.2, 1]]))
+        np.testing.assert_allclose(
+            given.scaled_rows(0, 3), np.float32([[-0.6, -1], [-0.2, 1], [0.2, 1]])
+        )
     reports = servers.perturb(jax.random.key(0), data, features.HDS(1.0, dim=2, k=2))
     other = servers.perturb(jax.random.key(0), expected, features.HDS(1.0, dim=2, k=2))
     jax.tree.map(np.testing.assert_array_equal, reports, other)
@@ -136,7 +161,9 @@ def test_columns_of_a_table_keep_their_offset():
     table = pd.DataFrame({"at": X.ravel()})
     given = {"numbers": {"at": (LOWER, UPPER)}}
     for kind in ("float64", "int64", "Int64", "Float64", "double[pyarrow]", object):
-        np.testing.assert_array_equal(datasets.read_records(table.astype(kind), **given).x, [[0], [0.75], [1]])
+        np.testing.assert_array_equal(
+            datasets.read_records(table.astype(kind), **given).x, [[0], [0.75], [1]]
+        )
     for kind in ("float32", "Float32", "float[pyarrow]"):
         with pytest.raises(ValueError, match=f"column 'at' is float32, {LOST}"):
             datasets.read_records(table.astype(kind), **given)

@@ -14,7 +14,14 @@ import ldp_jax
 from ldp_jax.core import random, random_words, validate
 
 LIBRARY = Path(ldp_jax.__file__).parent
-OF_JAX = {"clone", "key", "key_data", "key_impl", "poisson", "wrap_key_data"}  # Poisson draws take JAX's keys alone
+OF_JAX = {
+    "clone",
+    "key",
+    "key_data",
+    "key_impl",
+    "poisson",
+    "wrap_key_data",
+}  # Poisson draws take JAX's keys alone
 KEY = lambda: jax.random.key(7)
 DRAWS = {
     "bits": lambda key: jax.random.bits(key, (5, 3)),
@@ -29,7 +36,9 @@ TWICE = {
     "bits, bits": lambda key: (random_words.words(key), random_words.words(key)),
     "bits, JAX's": lambda key: (random_words.words(key), jax.random.bits(key)),
     "split, normal": lambda key: (random.split(key), random.normal(key)),
-    "keys of users": lambda key: [jax.vmap(random_words.words)(keys) for keys in 2 * [random.split(key, 3)]],
+    "keys of users": lambda key: [
+        jax.vmap(random_words.words)(keys) for keys in 2 * [random.split(key, 3)]
+    ],
 }
 
 
@@ -40,15 +49,25 @@ NAMES = {
 
 
 def test_draws_and_names_are_those_of_jax():
-    """All in one program: of keys of the library's implementation, and of each function that has a name here."""
-    ours = jax.jit(lambda key: {name: draw(random.unrolled(jax.random.clone(key))) for name, draw in DRAWS.items()})
+    """All in one program: of keys of the library's implementation, and of each function that has a
+    name here.
+    """
+    ours = jax.jit(
+        lambda key: {
+            name: draw(random.unrolled(jax.random.clone(key))) for name, draw in DRAWS.items()
+        }
+    )
     jaxs = jax.jit(lambda key: {name: draw(jax.random.clone(key)) for name, draw in DRAWS.items()})
     jax.tree.map(np.testing.assert_array_equal, ours(KEY()), jaxs(KEY()))
-    np.testing.assert_array_equal(DRAWS["bits"](random.unrolled(KEY())), DRAWS["bits"](KEY()))  # eager
+    np.testing.assert_array_equal(
+        DRAWS["bits"](random.unrolled(KEY())), DRAWS["bits"](KEY())
+    )  # eager
 
     def named(module):
         each = {name: getattr(module, name) for name in NAMES}
-        return jax.jit(lambda key: {name: f(jax.random.clone(key), *NAMES[name]) for name, f in each.items()})
+        return jax.jit(
+            lambda key: {name: f(jax.random.clone(key), *NAMES[name]) for name, f in each.items()}
+        )
 
     jax.tree.map(np.testing.assert_array_equal, named(random)(KEY()), named(jax.random)(KEY()))
 
@@ -61,8 +80,12 @@ def test_64_bit_mode_changes_no_draw():
     with jax.enable_x64(True):
         found = drawn()
     jax.tree.map(np.testing.assert_array_equal, found, expected)
-    assert {name: one.dtype for name, one in found.items() if name not in ("categorical", "permutation")} == {
-        name: one.dtype for name, one in expected.items() if name not in ("categorical", "permutation")
+    assert {
+        name: one.dtype for name, one in found.items() if name not in ("categorical", "permutation")
+    } == {
+        name: one.dtype
+        for name, one in expected.items()
+        if name not in ("categorical", "permutation")
     }
 
 
@@ -108,5 +131,9 @@ def uses(text):
 
 def test_the_library_draws_and_splits_here_alone():
     files = [path for path in LIBRARY.rglob("*.py") if path != LIBRARY / "core" / "random.py"]
-    assert {path.name: uses(path.read_text()) - OF_JAX for path in files if uses(path.read_text()) - OF_JAX} == {}
+    assert {
+        path.name: uses(path.read_text()) - OF_JAX
+        for path in files
+        if uses(path.read_text()) - OF_JAX
+    } == {}
     assert uses("y = jax.random.normal(jax.random.key(0))") == {"normal", "key"}

@@ -16,7 +16,9 @@ from tests import stats
 
 def split(number, count=2):
     """A whole number below 2^(32 count) as words."""
-    return np.array([(number >> (32 * (count - 1 - k))) & (2**32 - 1) for k in range(count)], np.uint32)
+    return np.array(
+        [(number >> (32 * (count - 1 - k))) & (2**32 - 1) for k in range(count)], np.uint32
+    )
 
 
 def join(words):
@@ -26,7 +28,18 @@ def join(words):
     return total
 
 
-P = [2.0**-64, 1e-19, 3e-15, 2.0**-41, 1e-9, 1 / (1 + math.exp(22.9)), 1e-3, 1 / 3, 0.5, 1 - 2.0**-24]
+P = [
+    2.0**-64,
+    1e-19,
+    3e-15,
+    2.0**-41,
+    1e-9,
+    1 / (1 + math.exp(22.9)),
+    1e-3,
+    1 / 3,
+    0.5,
+    1 - 2.0**-24,
+]
 
 
 happened = jax.jit(random_words.bernoulli_from_words)
@@ -34,7 +47,9 @@ happened = jax.jit(random_words.bernoulli_from_words)
 
 @pytest.mark.parametrize("count", [1, 2, 4])
 def test_a_threshold_is_the_probability_rounded_up(count):
-    """Whole-number arithmetic: ceil(p 2^(32 count)) of the float32, and so the event's exact probability."""
+    """Whole-number arithmetic: ceil(p 2^(32 count)) of the float32, and so the event's exact
+    probability.
+    """
     for p in np.float32(P):
         numerator, denominator = float(p).as_integer_ratio()
         exact = -(-(numerator << (32 * count)) // denominator)
@@ -46,7 +61,9 @@ def test_a_threshold_is_the_probability_rounded_up(count):
 
 
 def test_neither_side_of_an_event_is_lost():
-    """P = 1 - e^-40 is 1 in float32: with its rest, word 0 to 78 still say no, in eager and compiled form."""
+    """P = 1 - e^-40 is 1 in float32: with its rest, word 0 to 78 still say no, in eager and
+    compiled form.
+    """
     rest = np.float32(math.exp(-40.0))
     p = np.float32(1.0) - rest
     assert p == 1
@@ -61,8 +78,11 @@ def test_neither_side_of_an_event_is_lost():
 
 def test_draws_have_their_share():
     """500 000 draws of each: a share that is off by 0.007 at 0.3 is seen, by 4.5e-5 at 1e-5."""
-    p, n = np.float32([[1e-5], [0.3]]), 500_000
-    drawn = jax.jit(lambda key: random_words.bernoulli(key, jnp.tile(p, n), jnp.tile(1 - p, n)).sum(1))
+    p = np.float32([[1e-5], [0.3]])
+    n = 500_000
+    drawn = jax.jit(
+        lambda key: random_words.bernoulli(key, jnp.tile(p, n), jnp.tile(1 - p, n)).sum(1)
+    )
     for successes, share in zip(drawn(jax.random.key(0)), p.ravel().tolist(), strict=True):
         stats.assert_share(successes, n, share)
 
@@ -71,7 +91,9 @@ def test_one_key_with_two_epsilons_reveals_the_record_as_the_readme_says():
     """Of two reports under two keys the same sum is far off."""
     one, other = jax.random.split(jax.random.key(0))
     for keys, most in (([jax.random.key(0), jax.random.key(0)], 1e-6), ([one, other], None)):
-        once, twice = (float(Laplace(e).privatize(key, 0.37)) for key, e in zip(keys, (1.0, 2.0), strict=True))
+        once, twice = (
+            float(Laplace(e).privatize(key, 0.37)) for key, e in zip(keys, (1.0, 2.0), strict=True)
+        )
         found = 2 * twice - once
         assert abs(found - 0.37) < most if most else abs(found - 0.37) > 0.01
         said = f"0.37 comes back as {found:.7f}"
@@ -80,13 +102,18 @@ def test_one_key_with_two_epsilons_reveals_the_record_as_the_readme_says():
 
 
 def chances(happens, count, sign=False):
-    """P(event) of events that are the small numbers W, exactly: bisection for the first W without, all at once.
+    """P(event) of events that are the small numbers W, exactly: bisection for the first W without,
+    all at once.
 
-    ``happens`` takes words [count, ...] to bool [..., events]; event e is asked of its own words alone.
+    ``happens`` takes words [count, ...] to bool [..., events]; event e is asked of its own words
+    alone.
     """
     ask = jax.jit(lambda words: jnp.diagonal(happens(words)))
     events = jax.eval_shape(happens, jax.ShapeDtypeStruct((count + sign, 1), jnp.uint32)).shape[-1]
-    low, high = [0] * events, [2 ** (32 * count)] * events  # the event happens below low, and not from high on
+    low, high = (
+        [0] * events,
+        [2 ** (32 * count)] * events,
+    )  # the event happens below low, and not from high on
     for _ in range(32 * count):
         middle = [(a + b) // 2 for a, b in zip(low, high, strict=True)]
         words = np.stack([split(w, count) for w in middle], 1)
@@ -98,7 +125,9 @@ def chances(happens, count, sign=False):
 
 
 def test_counts_have_the_masses_of_poissons_law():
-    """P(X > k), in whole words, to 1e-4 of itself while it has a thousand words; rarer ones are never lost."""
+    """P(X > k), in whole words, to 1e-4 of itself while it has a thousand words; rarer ones are
+    never lost.
+    """
     means = np.float32([1e-18, 1e-9, 0.7, 4.0])
 
     def above(words):
@@ -114,8 +143,11 @@ def test_counts_have_the_masses_of_poissons_law():
 
 
 def test_whole_noise_has_the_masses_of_its_law():
-    """P(|z| >= k) in whole words of 224 bits, to 1e-4 of itself: noise is there at 17 and at 100."""
-    epsilons, k = np.array([1e-3, 17.0, 100.0]), np.arange(1, 6)
+    """P(|z| >= k) in whole words of 224 bits, to 1e-4 of itself: noise is there at 17 and at
+    100.
+    """
+    epsilons = np.array([1e-3, 17.0, 100.0])
+    k = np.arange(1, 6)
 
     def beyond(words):
         noise = random_words.geometric_from_words(words[..., None], np.float32(epsilons))
@@ -131,20 +163,29 @@ def test_whole_noise_has_the_masses_of_its_law():
 
 
 def test_laplace_noise_has_the_tail_of_its_law():
-    """P(|z| > t) to 1e-4 of itself up to 140 scales; words of zeros and ones give the largest and the smallest."""
+    """P(|z| > t) to 1e-4 of itself up to 140 scales; words of zeros and ones give the largest and
+    the smallest.
+    """
     t = np.array([1e-3, 1.0, 16.0, 44.0, 88.0, 140.0])
-    found = chances(lambda w: jnp.abs(random_words.laplace_from_words(w))[..., None] > t, 7, sign=True)
+    found = chances(
+        lambda w: jnp.abs(random_words.laplace_from_words(w))[..., None] > t, 7, sign=True
+    )
     np.testing.assert_allclose(found, np.exp(-t), rtol=1e-4)
     words = np.zeros((8, 4), np.uint32)
     words[0, 1], words[:, 2], words[-1, 3] = 1, 2**32 - 1, 3  # the last is (3 + 1/2) 2^-224
     most = 225 * math.log(2)
     ends = jax.jit(random_words.laplace_from_words)(words)
-    np.testing.assert_allclose(ends, [most, -most, 0.0, 224 * math.log(2) - math.log(3.5)], rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(
+        ends, [most, -most, 0.0, 224 * math.log(2) - math.log(3.5)], rtol=1e-6, atol=1e-6
+    )
 
 
 def test_draws_of_noise_follow_their_laws():
-    """Signs and sizes, 50 000 draws of each: KS of 0.024, G tests of 0.03. Above are the masses in whole words."""
-    n, z = 50_000, np.arange(-20, 21)
+    """Signs and sizes, 50 000 draws of each: KS of 0.024, G tests of 0.03. Above are the masses in
+    whole words.
+    """
+    n = 50_000
+    z = np.arange(-20, 21)
     noise, whole, counts = jax.jit(
         lambda keys: (
             random_words.laplace(keys[0], (n,)),
@@ -161,26 +202,40 @@ def test_draws_of_noise_follow_their_laws():
 
 
 def test_numbers_below_a_bound_are_those_of_randint():
-    """Bit for bit, of bounds that divide 2^32 or not, above 2^16 too: what a release draws of its words stays."""
+    """Bit for bit, of bounds that divide 2^32 or not, above 2^16 too: what a release draws of its
+    words stays.
+    """
     bounds = np.int32([1, 2, 3, 7, 896, 4714, 2**16, 2**16 + 1, 10**6, 2**31 - 1])
 
     @jax.jit
     def both(key):
         wanted = jax.random.randint(jax.random.clone(key), bounds.shape, 0, bounds, dtype=jnp.int32)
-        high, low = jax.vmap(lambda key: random_words.words(key, bounds.shape, 1)[0])(jax.random.split(key))
+        high, low = jax.vmap(lambda key: random_words.words(key, bounds.shape, 1)[0])(
+            jax.random.split(key)
+        )
         return random_words.below_from_words(high, low, bounds), wanted
 
     np.testing.assert_array_equal(*both(jax.random.key(7)))
 
 
 def test_remainders_are_those_of_whole_numbers():
-    """Beside multiples of a bound, where a quotient of float32 may be one off; small, large and odd bounds."""
-    bounds = np.concatenate([np.arange(1, 70), np.geomspace(70, 2**31 - 1, 400)]).astype(np.int64)[:, None]
-    quotients = np.concatenate([np.arange(4), np.geomspace(4, 2**32, 300), 2**32 // bounds.ravel()[:300]])
+    """Beside multiples of a bound, where a quotient of float32 may be one off; small, large and odd
+    bounds.
+    """
+    bounds = np.concatenate([np.arange(1, 70), np.geomspace(70, 2**31 - 1, 400)]).astype(np.int64)[
+        :, None
+    ]
+    quotients = np.concatenate(
+        [np.arange(4), np.geomspace(4, 2**32, 300), 2**32 // bounds.ravel()[:300]]
+    )
     words = bounds * (quotients.astype(np.int64) % (2**32 // bounds + 1))
-    words = np.concatenate([words + step for step in (-1, 0, 1)] + [np.full_like(bounds, 2**32 - 1)], axis=1)
+    words = np.concatenate(
+        [words + step for step in (-1, 0, 1)] + [np.full_like(bounds, 2**32 - 1)], axis=1
+    )
     words = np.clip(words, 0, 2**32 - 1)
-    found = jax.jit(random_words.below_from_words)(np.uint32(0), words.astype(np.uint32), bounds.astype(np.int32))
+    found = jax.jit(random_words.below_from_words)(
+        np.uint32(0), words.astype(np.uint32), bounds.astype(np.int32)
+    )
     np.testing.assert_array_equal(found, words % bounds)
 
 
@@ -191,13 +246,18 @@ def test_numbers_of_two_words_are_taken_below_every_bound():
     high[:20_000], low[10_000:30_000] = 2**32 - 1, 2**32 - 1
     bounds = np.exp2(rng.uniform(0, 16, 100_000)).astype(np.int32)
     found = jax.jit(random_words.below_from_words)(high, low, bounds)
-    np.testing.assert_array_equal(found, (high.astype(np.uint64) << np.uint64(32) | low) % bounds.astype(np.uint64))
+    np.testing.assert_array_equal(
+        found, (high.astype(np.uint64) << np.uint64(32) | low) % bounds.astype(np.uint64)
+    )
 
 
 @pytest.mark.parametrize(("seed", "end"), [(70, -1), (87, 1)])
 def test_normal_tails_are_drawn_and_nothing_else_is_moved(seed, end):
-    """Keys whose numbers hold an end; each place in the tail to 1e-3 of its mass, down to e^-170."""
-    key, size = jax.random.key(seed), (6000,)
+    """Keys whose numbers hold an end; each place in the tail to 1e-3 of its mass, down to
+    e^-170.
+    """
+    key = jax.random.key(seed)
+    size = (6000,)
     body = np.asarray(jax.random.normal(key, size))
     found = np.asarray(random_words.normal(jax.random.clone(key), size))
     far = end * body > 5.14
@@ -207,4 +267,6 @@ def test_normal_tails_are_drawn_and_nothing_else_is_moved(seed, end):
     assert abs(found[far] - body[far]) > 1e-3
     away = np.float32([0.0, 0.5, 3.0, 50.0, 154.0])
     place = np.asarray(random_words.with_tails(np.full(5, body[far]), away), np.float64)
-    np.testing.assert_allclose(scipy_stats.norm.logsf(end * place), -23 * math.log(2) - away, atol=1e-3)
+    np.testing.assert_allclose(
+        scipy_stats.norm.logsf(end * place), -23 * math.log(2) - away, atol=1e-3
+    )

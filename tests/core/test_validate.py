@@ -44,12 +44,30 @@ def test_several_keywords_are_checked_and_the_wrong_one_is_named():
     validate.integer_in(1, 4, k=1, dim=np.int64(4))
     validate.one_of(("a", "b"), first="a", second="b")
     for check, words in (
-        (lambda: validate.positive(epsilon=1.0, delta=0.0), r"delta must be finite and > 0, got 0\.0"),
-        (lambda: validate.in_range(0.0, 1.0, alpha=0.5, r=1.5), r"r must be in \[0\.0, 1\.0\], got 1\.5"),
-        (lambda: validate.in_range(0.0, 1.0, alpha=10**400), "alpha must be a real number, got one beyond float64"),
-        (lambda: validate.in_range(0.0, 1.0, alpha=10**30), r"alpha must be in \[0\.0, 1\.0\], got 1e\+30"),
-        (lambda: validate.integer_in(1, 4, k=2, dim=5), r"dim must be a whole number in \[1, 4\], got 5"),
-        (lambda: validate.one_of(("a", "b"), first="a", second="c"), "second must be one of a, b; got 'c'"),
+        (
+            lambda: validate.positive(epsilon=1.0, delta=0.0),
+            r"delta must be finite and > 0, got 0\.0",
+        ),
+        (
+            lambda: validate.in_range(0.0, 1.0, alpha=0.5, r=1.5),
+            r"r must be in \[0\.0, 1\.0\], got 1\.5",
+        ),
+        (
+            lambda: validate.in_range(0.0, 1.0, alpha=10**400),
+            "alpha must be a real number, got one beyond float64",
+        ),
+        (
+            lambda: validate.in_range(0.0, 1.0, alpha=10**30),
+            r"alpha must be in \[0\.0, 1\.0\], got 1e\+30",
+        ),
+        (
+            lambda: validate.integer_in(1, 4, k=2, dim=5),
+            r"dim must be a whole number in \[1, 4\], got 5",
+        ),
+        (
+            lambda: validate.one_of(("a", "b"), first="a", second="c"),
+            "second must be one of a, b; got 'c'",
+        ),
     ):
         with pytest.raises(ValueError, match=words):
             check()
@@ -123,7 +141,9 @@ TAKES = {
 @pytest.mark.usefixtures("untyped")
 @pytest.mark.parametrize("name", TAKES)
 def test_parameters_that_are_no_real_numbers_are_refused_in_a_sentence(name):
-    for number in INVALID[: -1 if name == "Settings" else None]:  # a batch of any size is a batch of all
+    for number in INVALID[
+        : -1 if name == "Settings" else None
+    ]:  # a batch of any size is a batch of all
         with pytest.raises(ValueError, match=r"\b(must be|needs a)\b") as refused:
             TAKES[name](number)
         assert len(str(refused.value)) < 300
@@ -135,16 +155,23 @@ def test_booleans_are_no_classes():
 
 @pytest.mark.usefixtures("untyped")
 def test_an_empty_training_set_is_refused():
-    key, settings = jax.random.key(0), training.Settings(training.adam(0.1), 1, 1)
+    key = jax.random.key(0)
+    settings = training.Settings(training.adam(0.1), 1, 1)
     none, one = (training.Examples(np.zeros(n, np.int32), np.zeros(n, np.int32)) for n in (0, 1))
     noisy = label_training.noisy_examples(features.GeneralizedRR(1.0, 2), none.index, none.label)
-    node, model, x = training.node_classification, models.mlp(1, 2, 2), np.ones((1, 2), np.float32)
+    node = training.node_classification
+    model = models.mlp(1, 2, 2)
+    x = np.ones((1, 2), np.float32)
     runs = jax.tree.map(lambda leaf: leaf[None], (x, none, one, one))
     for call in (
         lambda: training.fit(key, model, node, x, none, one, one, settings),
-        lambda: training.fit(key, model, label_training.noisy_node_classification, x, noisy, one, one, settings),
+        lambda: training.fit(
+            key, model, label_training.noisy_node_classification, x, noisy, one, one, settings
+        ),
         lambda: training.fit_many(jax.random.split(key, 1), model, node, *runs, settings),
-        lambda: device_classifier(DenseRows(jnp.ones((0, 2))), FoldedLabels(none.label, 2, none.index, 2)),
+        lambda: device_classifier(
+            DenseRows(jnp.ones((0, 2))), FoldedLabels(none.label, 2, none.index, 2)
+        ),
     ):
         with pytest.raises(ValueError, match="must (hold|be of) at least one"):
             call()
@@ -166,7 +193,9 @@ def test_an_array_of_keys_is_not_a_key():
     ):
         with pytest.raises(ValueError, match=one):
             call()
-    with pytest.raises(ValueError, match=r"key must be an array of keys \[runs\], got keys of shape \(\)"):
+    with pytest.raises(
+        ValueError, match=r"key must be an array of keys \[runs\], got keys of shape \(\)"
+    ):
         training.fit_many(jax.random.key(0), *given, settings)
 
 
@@ -212,7 +241,9 @@ def test_what_is_absent_from_any_container_is_nan_among_records_and_refused_amon
         lambda: validate.ids(9, nodes=given),
         lambda: validate.known(np.ones(3, int), given),
     ):
-        with pytest.raises(ValueError, match="must all be there, and some are masked, missing or NaN"):
+        with pytest.raises(
+            ValueError, match="must all be there, and some are masked, missing or NaN"
+        ):
             check()
     with pytest.raises(ValueError, match="scale must be "):
         validate.positive(scale=given)
@@ -220,7 +251,10 @@ def test_what_is_absent_from_any_container_is_nan_among_records_and_refused_amon
 
 @pytest.mark.usefixtures("untyped")
 def test_masks_of_users_are_whole():
-    for given in (np.ma.array([True, False], mask=[False, True]), pd.array([True, None], "boolean")):
+    for given in (
+        np.ma.array([True, False], mask=[False, True]),
+        pd.array([True, None], "boolean"),
+    ):
         with pytest.raises(ValueError, match="asked must all be there"):
             validate.mask(2, asked=given)
 
@@ -228,9 +262,12 @@ def test_masks_of_users_are_whole():
 @pytest.mark.usefixtures("untyped")
 def test_no_entry_reads_past_a_mask():
     """Each takes the whole array, and refuses the masked one or takes it for absent."""
-    graph, key = graphs.from_edges([[0, 1], [1, 2]], num_nodes=3), lambda: jax.random.key(0)
-    asked, x = np.array([True, False, False]), np.eye(3, 2)
-    nodes, ids = training.Examples(np.array([0, 1]), np.array([0, 1])), np.array([0, 1, 2])
+    graph = graphs.from_edges([[0, 1], [1, 2]], num_nodes=3)
+    key = lambda: jax.random.key(0)
+    asked = np.array([True, False, False])
+    x = np.eye(3, 2)
+    nodes = training.Examples(np.array([0, 1]), np.array([0, 1]))
+    ids = np.array([0, 1, 2])
     hide = lambda array: np.ma.array(array, mask=np.arange(array.size).reshape(array.shape) == 1)
     settings = training.Settings(training.adam(0.1), epochs=1, batch_size=2)
     fit = lambda x, part: training.fit(
@@ -240,23 +277,30 @@ def test_no_entry_reads_past_a_mask():
         lambda: fit(hide(np.float32(x)), nodes),
         lambda: fit(np.float32(x), nodes._replace(label=hide(np.array([0, 1])))),
         lambda: attacks.all_pairs(hide(ids), [[0, 1]]),
-        lambda: attacks.evaluate("any", ids, attacks.Targets(np.stack([ids, ids[::-1]], 1), hide(asked))),
+        lambda: attacks.evaluate(
+            "any", ids, attacks.Targets(np.stack([ids, ids[::-1]], 1), hide(asked))
+        ),
         lambda: attacks.poisoning.harm("any", x[:, 0], x[:, 0], hide(asked)),
         lambda: deployment.Question(0, hide(ids), 3, 1.0),
         lambda: deployment.alphabets(hide(np.full((2, 2), 0.5)), epsilon=1.0),
         lambda: deployment.ownership(hide(x[:, 0])),
         lambda: deployment.ownership(x[:, 0], hide(asked)),
-        lambda: datasets.Dataset("mine", graph, x, [0, 1], 0, 1, node_graph=hide(np.array([0, 0, 1]))),
+        lambda: datasets.Dataset(
+            "mine", graph, x, [0, 1], 0, 1, node_graph=hide(np.array([0, 0, 1]))
+        ),
         lambda: servers.predict_from_reports(key(), graph, x, hide(ids[:2]), ids[:2], 1.0),
         lambda: servers.predict_from_reports(key(), graph, x, ids[:2], hide(ids[:2]), 1.0),
         lambda: servers.predict_from_counts(key(), graph, x, [0, 1, -1], 1.0, silent=hide(asked)),
-        lambda: servers.count_facts(key(), x, np.array([0, 1, -1]), num_classes=2, silent=hide(asked)),
+        lambda: servers.count_facts(
+            key(), x, np.array([0, 1, -1]), num_classes=2, silent=hide(asked)
+        ),
         lambda: servers.rehearsal.homophily(hide(np.array([[0, 1], [1, 2]])), ids),
     ):
         with pytest.raises(ValueError, match=r"masked|finite|must name|\[0, 2\^31\)"):
             refused()
     assert np.isnan(servers.non_private_embedding(graph, hide(x), alpha=0.5, r=0.5)).any()
-    hds, centred = features.HDS(9.0, dim=2, k=2), np.where(hide(x).mask, 0.0, x)
+    hds = features.HDS(9.0, dim=2, k=2)
+    centred = np.where(hide(x).mask, 0.0, x)
     hidden, expected = (servers.perturb(key(), records, hds) for records in (hide(x), centred))
     jax.tree.map(np.testing.assert_array_equal, hidden, expected)
 
@@ -266,7 +310,9 @@ def test_whole_containers_are_read_as_they_are():
     for given in (
         np.ma.array([1, 2, 3]), pd.Series([1, 2, 3], dtype="Int64"), pyarrow.array([1, 2, 3]), np.array([1, 2, 3]),
     ):  # fmt: skip
-        assert validate.complete(nodes=given).tolist() == validate.labels(given).tolist() == [1, 2, 3]
+        assert (
+            validate.complete(nodes=given).tolist() == validate.labels(given).tolist() == [1, 2, 3]
+        )
         assert as_records(given).tolist() == as_numbers(given).tolist() == [1.0, 2.0, 3.0]
     device = jnp.ones(3)
     assert validate.unmasked(device) is device
@@ -279,14 +325,23 @@ def test_whole_containers_are_read_as_they_are():
 def test_categories_are_refused_since_codes_and_values_differ():
     """Of the categories 5 and 7 the codes are 0 and 1."""
     column = pd.Series([5, 7]).astype("category")
-    for given in (column, column.array, pd.DataFrame({"a": column}), pyarrow.array([5, 7]).dictionary_encode()):
+    for given in (
+        column,
+        column.array,
+        pd.DataFrame({"a": column}),
+        pyarrow.array([5, 7]).dictionary_encode(),
+    ):
         for read in (as_records, as_numbers):
             with pytest.raises(TypeError, match="records must be numbers, got categories: astype"):
                 read(given)
         for check in (validate.labels, lambda given: validate.ids(9, labels=given)):
-            with pytest.raises(ValueError, match="labels must be .*numbers, got categories: astype"):
+            with pytest.raises(
+                ValueError, match="labels must be .*numbers, got categories: astype"
+            ):
                 check(given)
-    with pytest.raises(ValueError, match="'a' must hold numbers, and holds categories: declare it among"):
+    with pytest.raises(
+        ValueError, match="'a' must hold numbers, and holds categories: declare it among"
+    ):
         datasets.read_records(pd.DataFrame({"a": column}), numbers={"a": (0, 9)})
 
 
@@ -296,7 +351,12 @@ def test_masked_numbers_in_a_list_are_refused_and_not_shown():
     hidden = np.ma.array(0.125, mask=True)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        for x in ([np.ma.masked, 0.125], (0.125, hidden), [[0.125, np.ma.masked]], [np.ma.array([0.125, 1.0])]):
+        for x in (
+            [np.ma.masked, 0.125],
+            (0.125, hidden),
+            [[0.125, np.ma.masked]],
+            [np.ma.array([0.125, 1.0])],
+        ):
             for read in (as_records, as_numbers):
                 with pytest.raises(TypeError, match="got a list with what NumPy masks") as caught:
                     read(x)
@@ -305,7 +365,8 @@ def test_masked_numbers_in_a_list_are_refused_and_not_shown():
 
 @pytest.mark.usefixtures("untyped")
 def test_rows_of_a_table_by_name_are_refused_and_those_by_number_are_taken():
-    graph, hds = graphs.from_edges([[0, 1], [1, 2]], num_nodes=3), features.HDS(1.0, dim=2, k=1)
+    graph = graphs.from_edges([[0, 1], [1, 2]], num_nodes=3)
+    hds = features.HDS(1.0, dim=2, k=1)
     table = pd.DataFrame(np.eye(3, 2))
     for take in (
         lambda x: servers.private_embedding(jax.random.key(0), graph, x, hds, alpha=0.5, r=0.5).z,
@@ -314,14 +375,17 @@ def test_rows_of_a_table_by_name_are_refused_and_those_by_number_are_taken():
     ):
         np.testing.assert_array_equal(take(table), take(table.to_numpy()))
         for index in (["ana", "bo", "cy"], [2, 0, 1]):
-            with pytest.raises(ValueError, match=r"in the order of nodes.*finds rows by name, to_numpy\(\)"):
+            with pytest.raises(
+                ValueError, match=r"in the order of nodes.*finds rows by name, to_numpy\(\)"
+            ):
                 take(table.set_axis(index))
 
 
 @pytest.mark.usefixtures("untyped")
 def test_labels_of_nodes_by_name_are_refused_and_those_of_a_panel_taken():
     """A panel's stand beside it, whatever their names are."""
-    graph, labels = graphs.from_edges([[0, 1], [1, 2]], num_nodes=3), pd.Series([1.0, 0.0, np.nan])
+    graph = graphs.from_edges([[0, 1], [1, 2]], num_nodes=3)
+    labels = pd.Series([1.0, 0.0, np.nan])
     for take in (
         validate.node_labels,
         lambda y: datasets.Dataset("mine", graph, np.eye(3, 2), y, 0.0, 1.0).y,
@@ -329,10 +393,16 @@ def test_labels_of_nodes_by_name_are_refused_and_those_of_a_panel_taken():
     ):
         np.testing.assert_array_equal(take(labels), take(labels.to_numpy()))
         for index in (["ana", "bo", "cy"], [2, 0, 1]):
-            with pytest.raises(ValueError, match=r"labels must be in the order of nodes.*Series.*reindex\(names\)"):
+            with pytest.raises(
+                ValueError, match=r"labels must be in the order of nodes.*Series.*reindex\(names\)"
+            ):
                 take(labels.set_axis(index))
     named = labels.set_axis(["ana", "bo", "cy"])
-    assert validate.node_labels(named.reindex(["cy", "ana", "bo"]).to_numpy()).tolist() == [-1, 1, 0]
+    assert validate.node_labels(named.reindex(["cy", "ana", "bo"]).to_numpy()).tolist() == [
+        -1,
+        1,
+        0,
+    ]
     assert validate.labels(pd.Series([1, pd.NA], dtype=object)).tolist() == [1, -1]
     assert validate.labels(labels[[1, 0]]).tolist() == [0, 1]
 
@@ -340,7 +410,8 @@ def test_labels_of_nodes_by_name_are_refused_and_those_of_a_panel_taken():
 @pytest.mark.usefixtures("untyped")
 def test_complex_numbers_are_none_even_as_objects():
     """Casts keep the real part and warn at most, and a warning is no refusal."""
-    graph, table = graphs.from_edges([[0, 1]], 2), {"numbers": {"a": (0, 1)}}
+    graph = graphs.from_edges([[0, 1]], 2)
+    table = {"numbers": {"a": (0, 1)}}
     for one in (np.complex128(1 + 1j), np.complex64(1 + 1j), 1 + 0j):
         x = np.array([[one], [0.5]], object)
         for read in (
@@ -367,9 +438,11 @@ def test_times_are_no_records():
 
 def _mistaken():
     """Calls that a newcomer makes, and what the error says."""
-    key, graph = jax.random.key(0), graphs.from_edges([[0, 1], [1, 2]], 3)
+    key = jax.random.key(0)
+    graph = graphs.from_edges([[0, 1], [1, 2]], 3)
     noisy = edges.privatize_graph(key, graph, edges.RandomizedResponse(1.0))
-    nodes, table = jnp.zeros((3, 2)), features.GeneralizedRR(1.0, 4).table()
+    nodes = jnp.zeros((3, 2))
+    table = features.GeneralizedRR(1.0, 4).table()
     settings = training.Settings(training.adam(0.01), epochs=1, batch_size=2)
     mask = training.Examples(np.array([True, False, True]), np.zeros(3, int))
     fit = lambda: training.fit(
@@ -377,55 +450,95 @@ def _mistaken():
     )
     records = datasets.Records(np.zeros((3, 1), np.float32), ("age",), np.arange(3))
     counted = edges.privatize_counts(key, graph, edges.NeighbourCounts(1.0, 1), np.zeros(3, int))
-    lists = servers.count_facts(jax.random.key(4), None, np.array([0, 1, -1]), num_classes=2, num_folds=2)
+    lists = servers.count_facts(
+        jax.random.key(4), None, np.array([0, 1, -1]), num_classes=2, num_folds=2
+    )
 
     def embed(x, made=features.Laplace):
         return servers.private_embedding(key, graph, x, made, alpha=0.1, r=0.1)
 
     def panelled(panel, labels=(0, 1)):
-        return servers.predict_from_reports(key, graph, np.ones((3, 1)), panel, np.array(labels), 1.0)
+        return servers.predict_from_reports(
+            key, graph, np.ones((3, 1)), panel, np.array(labels), 1.0
+        )
 
-    plain = type("Plain", (), dict.fromkeys(("privatize", "guarantee", "domain", "codomain", "estimate"), print))
+    plain = type(
+        "Plain",
+        (),
+        dict.fromkeys(("privatize", "guarantee", "domain", "codomain", "estimate"), print),
+    )
     return [
         (lambda: propagation.operator(noisy), "give its attribute graph"),
-        (lambda: propagation.ppr(graph, scipy.sparse.eye_array(3, format="csr"), 0.1, 0.5), r"give x.toarray\(\)"),
+        (
+            lambda: propagation.ppr(graph, scipy.sparse.eye_array(3, format="csr"), 0.1, 0.5),
+            r"give x.toarray\(\)",
+        ),
         (fit, r"np.flatnonzero\(mask\)"),
         (lambda: deployment.decode("00", table), "data must be bytes, got str"),
         (lambda: type(table).from_bytes("00"), "data must be bytes, got str"),
         (lambda: verification.check(plain(), key), "decorate Plain with"),
-        (lambda: servers.rehearse(key, graph, 1.0), "got GraphsTuple: docs/choosing.md has an example"),
-        (lambda: servers.rehearse(key, lists, friends=(4, 0.5)), r"friends must be StatedFriends.*, got tuple"),
-        (lambda: links.link_scores(counted, np.zeros(3, int), [[0, 1]], 1.0), "got NoisyCounts: give its counts"),
+        (
+            lambda: servers.rehearse(key, graph, 1.0),
+            "got GraphsTuple: docs/choosing.md has an example",
+        ),
+        (
+            lambda: servers.rehearse(key, lists, friends=(4, 0.5)),
+            r"friends must be StatedFriends.*, got tuple",
+        ),
+        (
+            lambda: links.link_scores(counted, np.zeros(3, int), [[0, 1]], 1.0),
+            "got NoisyCounts: give its counts",
+        ),
         (lambda: embed(records), "got Records: give its x, with its bounds"),
         (lambda: embed(np.zeros((3, 1)), features.HDS), r"as HDS\(\.\.\.\), got the function"),
         (
             lambda: privatize(jax.random.key(2), features.Laplace(1.0), 0.3),
             r"mechanism.privatize\(key, x\) is of one user",
         ),
-        (lambda: privatize(jax.random.key(1), features.Laplace(1.0), scipy.sparse.eye_array(3)), "got dia_array"),
+        (
+            lambda: privatize(jax.random.key(1), features.Laplace(1.0), scipy.sparse.eye_array(3)),
+            "got dia_array",
+        ),
         (lambda: panelled(np.array([True, False, True])), r"np.flatnonzero\(panel\)"),
         (lambda: panelled([0, 1], [True, False]), r"labels.astype\(int\)"),
-        (lambda: panelled(["ana"], [0]), r"pandas.Index\(names\).get_indexer\(panel\) finds those of names"),
         (
-            lambda: jax.vmap(lambda one: servers.predict_from_counts(one, graph, None, [0, 1, -1], 1.0).classes)(
-                jax.random.split(key)
-            ),
+            lambda: panelled(["ana"], [0]),
+            r"pandas.Index\(names\).get_indexer\(panel\) finds those of names",
+        ),
+        (
+            lambda: jax.vmap(
+                lambda one: servers.predict_from_counts(one, graph, None, [0, 1, -1], 1.0).classes
+            )(jax.random.split(key)),
             "key must be concrete: predict_from_counts is called in a Python loop, outside jit",
         ),
-        (lambda: panelled([0, 1], [1, 2]), "got none of class 0: give num_classes=3 if it exists, else number"),
+        (
+            lambda: panelled([0, 1], [1, 2]),
+            "got none of class 0: give num_classes=3 if it exists, else number",
+        ),
         (lambda: graphs.as_graph(np.eye(3)), "csr_array of an adjacency matrix"),
-        (lambda: interop.read([("ana", "bo")], nodes=["ana", "bo"]), r"of names give pandas.DataFrame\(it\)"),
+        (
+            lambda: interop.read([("ana", "bo")], nodes=["ana", "bo"]),
+            r"of names give pandas.DataFrame\(it\)",
+        ),
         (
             lambda: datasets.read_records({"age": [1]}, numbers={"age": (0, 9)}),
             "must be a pandas.DataFrame, .* got dict",
         ),
         (lambda: Ledger(1.0).spend("age", features.Laplace(1.0)), "got method: call it"),
         (
-            lambda: servers.predict_jointly(key, graph, np.ones((3, 1)), [0], [0], 3.0, num_classes=2),
+            lambda: servers.predict_jointly(
+                key, graph, np.ones((3, 1)), [0], [0], 3.0, num_classes=2
+            ),
             r"privacy must be JointPrivacy\(record=..., list=...\), got float",
         ),
-        (lambda: edges.curator.release(key, graph, edges.curator.EdgeRand(1.0)), "split must be an EdgeSplit"),
-        (lambda: noisy.guarantee["record"], "unit must be a Unit such as .*RECORD of neighbour-list"),
+        (
+            lambda: edges.curator.release(key, graph, edges.curator.EdgeRand(1.0)),
+            "split must be an EdgeSplit",
+        ),
+        (
+            lambda: noisy.guarantee["record"],
+            "unit must be a Unit such as .*RECORD of neighbour-list",
+        ),
     ]
 
 

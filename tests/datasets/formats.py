@@ -12,7 +12,16 @@ from collections.abc import Callable, Iterator, Mapping
 import numpy as np
 import scipy.sparse
 
-from ldp_jax.datasets import Dataset, _archive, _format, gnn_benchmark, graph_sets, musae, planetoid, ppi
+from ldp_jax.datasets import (
+    Dataset,
+    _archive,
+    _format,
+    gnn_benchmark,
+    graph_sets,
+    musae,
+    planetoid,
+    ppi,
+)
 
 Files = Mapping[str, bytes]
 Arrays = Mapping[str, np.ndarray]
@@ -68,14 +77,20 @@ def csr(prefix: str, matrix) -> dict[str, np.ndarray]:
 
 
 def ppi_archive(splits: Mapping[str, tuple]) -> bytes:
-    """An archive as PPI's, of each split's links (written in both directions, with all loops), graphs, x and y."""
+    """An archive as PPI's, of each split's links (written in both directions, with all loops),
+    graphs, x and y.
+    """
     members = {}
     for split, (links, graph, x, y) in splits.items():
         n = len(graph)
         loops = np.tile(np.arange(n)[:, None], 2)
-        ends = np.concatenate([np.reshape(links, (-1, 2)), np.reshape(links, (-1, 2))[:, ::-1], loops])
+        ends = np.concatenate(
+            [np.reshape(links, (-1, 2)), np.reshape(links, (-1, 2))[:, ::-1], loops]
+        )
         nodes = ", ".join(['{"id": %d}'] * n) % tuple(range(n))
-        pairs = ", ".join(['{"source": %d, "target": %d}'] * len(ends)) % tuple(ends.ravel().tolist())
+        pairs = ", ".join(['{"source": %d, "target": %d}'] * len(ends)) % tuple(
+            ends.ravel().tolist()
+        )
         head = '{"directed": true, "multigraph": false, "graph": {}, "nodes": ['
         members[f"{split}_graph.json"] = f'{head}{nodes}], "links": [{pairs}]}}'.encode()
         for part, array in (("graph_id", graph), ("feats", x), ("labels", y)):
@@ -96,11 +111,16 @@ def planetoid_files(matrix=scipy.sparse.csr_matrix) -> Files:
         "ally": hot[[2, 0, 1, 1, 0]],
         "graph": graph,
     }
-    return {**{f"ind.t.{part}": dumps(value) for part, value in parts.items()}, "ind.t.test.index": b"7\n5\n"}
+    return {
+        **{f"ind.t.{part}": dumps(value) for part, value in parts.items()},
+        "ind.t.test.index": b"7\n5\n",
+    }
 
 
 def _amazon() -> Arrays:
-    """Six nodes; a one-way edge, a loop, an edge given both ways; nodes 4 and 5 apart. With pickled names."""
+    """Six nodes; a one-way edge, a loop, an edge given both ways; nodes 4 and 5 apart. With pickled
+    names.
+    """
     adjacency = np.zeros((6, 6))
     adjacency[[0, 1, 2, 3, 3, 4], [1, 2, 1, 3, 0, 5]] = 1
     names = np.array(["a", None], object)
@@ -112,12 +132,16 @@ def _amazon() -> Arrays:
     }
 
 
-PPI_X = np.array([[1, 0, 0], [0, 0, 1], [1, 0, 0], [0, 0, 0], [1, 0, 1], [0, 0, 0], [0, 0, 1], [1, 0, 0]])
+PPI_X = np.array(
+    [[1, 0, 0], [0, 0, 1], [1, 0, 0], [0, 0, 0], [1, 0, 1], [0, 0, 0], [0, 0, 1], [1, 0, 0]]
+)
 PPI_Y = np.array([[1, 0], [0, 0], [1, 1], [0, 1], [1, 0], [0, 1], [0, 0], [1, 1]])
 
 
 def ppi_files() -> Files:
-    """Two training graphs, of rows 0 to 2 and 3 to 4; one of two nodes to validate; one of one node to test."""
+    """Two training graphs, of rows 0 to 2 and 3 to 4; one of two nodes to validate; one of one node
+    to test.
+    """
     deviation = PPI_X[:5].std(0)
     x = (PPI_X - PPI_X[:5].mean(0)) / np.where(deviation, deviation, 1)
     splits = {
@@ -143,12 +167,20 @@ _NPZ = {**ARRAYS, "split": [1, 2, 3], "feature_names": np.frombuffer(b"a\nb", np
 _SET = {"edges": [[0, 1], [2, 3], [3, 4]], "node_graph": [0, 0, 1, 1, 1], "y": [0, 1]}
 _EDGES = b"id1,id2\n0,1\n1,0\n2,2\n2,1\n"
 _LISTS = json.dumps({"2": [3, 0, 3], "0": [1], "1": []}).encode()
-_MUSAE = {"t_edges.csv": _EDGES, "t.json": _LISTS, "t_target.csv": b"id,target\n2,10\n1,9000\n0,20\n"}
-_PAGES = 'id,facebook_id,page_name,page_type\n0,9,"A, ""b""\nç",tvshow\n2,7,C,company\n1,8,D,tvshow\n'
+_MUSAE = {
+    "t_edges.csv": _EDGES,
+    "t.json": _LISTS,
+    "t_target.csv": b"id,target\n2,10\n1,9000\n0,20\n",
+}
+_PAGES = (
+    'id,facebook_id,page_name,page_type\n0,9,"A, ""b""\nç",tvshow\n2,7,C,company\n1,8,D,tvshow\n'
+)
 _FLAGS = "7,1,True,5,False,1\n8,1,False,5,True,0\n9,1,False,5,False,2\n9,1,True,6,False,2\n"
 _FEATHER = {
     "lastfm_asia_edges.csv": b"node_1,node_2\n0,1\n1,2\n2,4\n4,0\n3,4\n",
-    "lastfm_asia_features.json": json.dumps({"0": [2], "1": [0, 1], "2": [], "3": [1], "4": [0]}).encode(),
+    "lastfm_asia_features.json": json.dumps(
+        {"0": [2], "1": [0, 1], "2": [], "3": [1], "4": [0]}
+    ).encode(),
     "lastfm_asia_target.csv": b"id,target\n0,3\n1,1\n2,3\n3,0\n4,1\n",
 }
 _TU = {
@@ -185,7 +217,9 @@ class Format:
 
 def _musae(target: str, label: str, **options) -> Format:
     files = {**_MUSAE, "t_target.csv": target.encode()}
-    return Format(files, lambda files: musae.parse(files, stem="t", label=label, num_features=5, **options))
+    return Format(
+        files, lambda files: musae.parse(files, stem="t", label=label, num_features=5, **options)
+    )
 
 
 def _arrays(files: Files) -> Arrays:
@@ -199,9 +233,17 @@ def _tu(files: Files) -> Arrays:
 
 def heterophilous() -> Arrays:
     """Three nodes, whose edges are once in the file, and ten masks of each kind."""
-    masks = {f"{part}_masks": np.eye(3, dtype=bool)[[at] * 10] for at, part in enumerate(("train", "val", "test"))}
+    masks = {
+        f"{part}_masks": np.eye(3, dtype=bool)[[at] * 10]
+        for at, part in enumerate(("train", "val", "test"))
+    }
     x = np.array([[0, 1], [0.5, 0], [1, 1]], np.float32)
-    return {"node_features": x, "node_labels": np.array([0, 1, 1]), "edges": np.array([[0, 1], [2, 1]]), **masks}
+    return {
+        "node_features": x,
+        "node_labels": np.array([0, 1, 1]),
+        "edges": np.array([[0, 1], [2, 1]]),
+        **masks,
+    }
 
 
 def gnn_benchmark_arrays(adjacency=((0, 1, 0), (1, 0, 1), (0, 1, 0))) -> Arrays:
@@ -213,7 +255,9 @@ def gnn_benchmark_arrays(adjacency=((0, 1, 0), (1, 0, 1), (0, 1, 0))) -> Arrays:
 
 def _benchmark(files: Files) -> Arrays:
     (data,) = files.values()
-    found = gnn_benchmark.read(data, "t", _archive.array_names(data, "t"), clean=False, max_bytes=MAX_BYTES)
+    found = gnn_benchmark.read(
+        data, "t", _archive.array_names(data, "t"), clean=False, max_bytes=MAX_BYTES
+    )
     if found is None:
         raise ValueError("not one of the benchmarks")
     return found
@@ -232,9 +276,16 @@ USERS_FORMATS = (
 FORMATS = {
     "npz": Format({"t.npz": npz(**_NPZ)}, _arrays),
     "npz of a set": Format({"t.npz": npz(**_SET)}, _arrays),
-    "planetoid": Format(planetoid_files(), lambda files: planetoid.parse(files, dataset="t"), (0, 3)),
-    "amazon": Format({"t.npz": npz(**_amazon())}, lambda files: gnn_benchmark.parse(files, largest_component=True)),
-    "feather": Format(_FEATHER, lambda files: musae.parse_feather(files, num_features=3, keep_classes=2)),
+    "planetoid": Format(
+        planetoid_files(), lambda files: planetoid.parse(files, dataset="t"), (0, 3)
+    ),
+    "amazon": Format(
+        {"t.npz": npz(**_amazon())},
+        lambda files: gnn_benchmark.parse(files, largest_component=True),
+    ),
+    "feather": Format(
+        _FEATHER, lambda files: musae.parse_feather(files, num_features=3, keep_classes=2)
+    ),
     "traffic": _musae("id,target\n2,10\n1,9000\n0,20\n", "traffic", karateclub_above=15),
     "pages": _musae(_PAGES, "page_type"),
     "flags": _musae("id,days,mature,views,partner,new_id\n" + _FLAGS, "mature"),
@@ -292,7 +343,9 @@ def damaged(rng: np.random.Generator, name: str, data: bytes) -> bytes:
         members = unzipped(data)
         member = _pick(rng, list(members))
         return zipped({**members, member: damaged(rng, member, members[member])})
-    return _number(rng, data) if kind in ("txt", "npy") and rng.random() < 0.7 else _bytes(rng, data)
+    return (
+        _number(rng, data) if kind in ("txt", "npy") and rng.random() < 0.7 else _bytes(rng, data)
+    )
 
 
 def mutants(form: Format, seed: int, count: int) -> Iterator[Files]:

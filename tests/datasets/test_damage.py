@@ -1,4 +1,6 @@
-"""Damaged and hostile files: a ValueError and little memory, whatever is in them; and no word of a record."""
+"""Damaged and hostile files: a ValueError and little memory, whatever is in them; and no word of a
+record.
+"""
 
 import io
 import re
@@ -41,7 +43,9 @@ def _chain(error: BaseException | None) -> str:
 @pytest.mark.parametrize("name", USERS_FORMATS)
 @pytest.mark.parametrize("count", [30, pytest.param(300, marks=pytest.mark.slow)])
 def test_damaged_files_raise_value_errors_and_take_little_memory(name, count):
-    """Nothing else may be raised, warnings included; what is allocated stays near the limit that was set."""
+    """Nothing else may be raised, warnings included; what is allocated stays near the limit that
+    was set.
+    """
     form = FORMATS[name]
     form.read()
     outcomes = []
@@ -64,10 +68,14 @@ def test_damaged_files_raise_value_errors_and_take_little_memory(name, count):
     assert outcomes.count(ValueError) > count // 2
 
 
-# --- archives -----------------------------------------------------------------------------------------------
+# --- archives -------------------------------------------------------------------------------------
 
 _MORE = npy(np.zeros(100))
-_SET = {"edges.npy": npy(np.array([[0, 1], [1, 2]])), "y.npy": npy(np.array([0, 1, 0])), "more.npy": _MORE}
+_SET = {
+    "edges.npy": npy(np.array([[0, 1], [1, 2]])),
+    "y.npy": npy(np.array([0, 1, 0])),
+    "more.npy": _MORE,
+}
 
 
 def declared(data: bytes, **fields) -> bytes:
@@ -76,7 +84,9 @@ def declared(data: bytes, **fields) -> bytes:
     changed = bytearray(data)
     at = changed.rindex(b"PK\x01\x02")
     for field, value in fields.items():
-        struct.pack_into("<H" if field in ("flags", "method") else "<I", changed, at + offsets[field], value)
+        struct.pack_into(
+            "<H" if field in ("flags", "method") else "<I", changed, at + offsets[field], value
+        )
     return bytes(changed)
 
 
@@ -117,7 +127,10 @@ _SIZE = len(_MORE)
         (_y(b"\x93NUMPY\x01\x00\xff\xff"), "y: "),
         (_y(b"nothing"), "magic"),
         (npz(edges=[[0, 1]], y=np.array([{}, None], object)), "allow_pickle=False"),
-        *((data, "is no readable .npz of plain") for data in (b"", b"no zip at all", _WHOLE[:400], _MORE)),
+        *(
+            (data, "is no readable .npz of plain")
+            for data in (b"", b"no zip at all", _WHOLE[:400], _MORE)
+        ),
     ],
 )
 def test_an_archive_that_lies_is_refused(tmp_path, data, message):
@@ -137,7 +150,9 @@ def test_a_member_inflates_to_its_declared_size_and_no_further():
 
 @pytest.mark.usefixtures("untyped")
 def test_sizes_are_compared_before_anything_is_inflated(tmp_path, monkeypatch):
-    """An array that nothing needs, 64 MiB in 64 KiB; the limit is an argument, the message names both sizes."""
+    """An array that nothing needs, 64 MiB in 64 KiB; the limit is an argument, the message names
+    both sizes.
+    """
     path = tmp_path / "mine.npz"
     np.savez_compressed(path, edges=[[0, 1], [1, 2]], y=[0, 1, 0], junk=np.zeros(2**23))
     total = sum(info.file_size for info in zipfile.ZipFile(path).infolist())
@@ -146,14 +161,21 @@ def test_sizes_are_compared_before_anything_is_inflated(tmp_path, monkeypatch):
     message = f"mine.npz has {path.stat().st_size} bytes, and 100 are allowed"
     refused(lambda: datasets.load(path, max_bytes=100), message)
     for wrong in (0, 1.5, "1"):
-        refused(lambda wrong=wrong: datasets.load(path, max_bytes=wrong), "max_bytes must be a whole number >= 1")
+        refused(
+            lambda wrong=wrong: datasets.load(path, max_bytes=wrong),
+            "max_bytes must be a whole number >= 1",
+        )
     assert datasets.load(path, max_bytes=total).extras["junk"].shape == (2**23,)
     monkeypatch.setattr(_archive.npy, "read_array", None)
     refused(lambda: datasets.load(path, max_bytes=total - 1), "are allowed")
 
 
 def test_sets_of_graphs_keep_the_limit_too(tmp_path):
-    files = {"T_A.txt": b"1, 2\n" * 100_000, "T_graph_indicator.txt": b"1\n1\n", "T_graph_labels.txt": b"0\n"}
+    files = {
+        "T_A.txt": b"1, 2\n" * 100_000,
+        "T_graph_indicator.txt": b"1\n1\n",
+        "T_graph_labels.txt": b"0\n",
+    }
     (tmp_path / "T").mkdir()
     for name, data in files.items():
         (tmp_path / "T" / name).write_bytes(data)
@@ -166,8 +188,16 @@ def test_sets_of_graphs_keep_the_limit_too(tmp_path):
 
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
 def test_arrays_come_back_as_they_were_saved(save):
-    fortran, empty = np.asfortranarray(np.arange(6.0).reshape(2, 3)), np.zeros((0, 3), np.int8)
-    arrays = [fortran, empty, np.arange(6, dtype=">i2"), np.array(["ab", "ç"]), np.array(True), np.arange(300_000)]
+    fortran = np.asfortranarray(np.arange(6.0).reshape(2, 3))
+    empty = np.zeros((0, 3), np.int8)
+    arrays = [
+        fortran,
+        empty,
+        np.arange(6, dtype=">i2"),
+        np.array(["ab", "ç"]),
+        np.array(True),
+        np.arange(300_000),
+    ]
     buffer = io.BytesIO()
     save(buffer, *arrays)
     back = _archive.read_arrays(buffer.getvalue(), "t")
@@ -177,18 +207,26 @@ def test_arrays_come_back_as_they_were_saved(save):
         assert found.flags.writeable
 
 
-# --- sizes inside the formats -------------------------------------------------------------------------------
+# --- sizes inside the formats ---------------------------------------------------------------------
 
 
 def test_one_dense_record_must_fit_the_limit(tmp_path):
-    """10^9 features in a file of a kilobyte: as many bytes for every row that a mechanism asks for."""
-    sparse = {"x_indptr": [0, 1, 1], "x_indices": [5], "x_values": [1.0], "x_shape": [2, 10**9], "y": [0, 1]}
+    """10^9 features in a file of a kilobyte: as many bytes for every row that a mechanism asks
+    for.
+    """
+    sparse = {
+        "x_indptr": [0, 1, 1],
+        "x_indices": [5],
+        "x_values": [1.0],
+        "x_shape": [2, 10**9],
+        "y": [0, 1],
+    }
     (tmp_path / "wide.npz").write_bytes(npz(edges=[[0, 1]], x_lower=0.0, x_upper=1.0, **sparse))
     message = "1000000000 features: one dense record has 4000000000 bytes, and 2147483648"
     refused(lambda: datasets.load(tmp_path / "wide.npz"), message)
 
 
-# --- messages -----------------------------------------------------------------------------------------------
+# --- messages -------------------------------------------------------------------------------------
 
 _RECORD = np.zeros((3, 9))
 _RECORD[2, 7] = 0.8125
@@ -211,22 +249,32 @@ def test_no_message_holds_a_record(tmp_path, changes):
     path.write_bytes(npz(**_PRIVATE))
     assert datasets.load(path).num_nodes == 3
     path.write_bytes(npz(**_PRIVATE | changes))
-    text = refused(lambda: datasets.load(path), "mine.npz: (x|y)").replace(str(path), "").replace("[0, 7)", "")
+    text = (
+        refused(lambda: datasets.load(path), "mine.npz: (x|y)")
+        .replace(str(path), "")
+        .replace("[0, 7)", "")
+    )
     assert not re.search(r"77|7\.|81|nan|inf\b|row \d|column \d|node \d|\b2 ", text), text
 
 
 @pytest.mark.parametrize(
     ("name", "changes"),
     [
-        *(("TU", {"labels.txt": labels}) for labels in (b"1\nsecret\n", b"1\n4321.5\n", b"1\n%d4321\n" % 10**20)),
-        *(("powerful-gnns", {"zip": zipped({"P/P.txt": text})}) for text in (b"1 1 secret 0 0", b"1 1 1 0 0 4321")),
+        *(
+            ("TU", {"labels.txt": labels})
+            for labels in (b"1\nsecret\n", b"1\n4321.5\n", b"1\n%d4321\n" % 10**20)
+        ),
+        *(
+            ("powerful-gnns", {"zip": zipped({"P/P.txt": text})})
+            for text in (b"1 1 secret 0 0", b"1 1 1 0 0 4321")
+        ),
     ],
 )
 def test_no_message_of_a_raw_format_holds_a_label_or_an_attribute(name, changes):
     assert not re.search("secret|4321|0xe7", refused(lambda: FORMATS[name].read(changes), "."))
 
 
-# --- bounds -------------------------------------------------------------------------------------------------
+# --- bounds ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -240,13 +288,21 @@ def test_no_message_of_a_raw_format_holds_a_label_or_an_attribute(name, changes)
 @pytest.mark.usefixtures("untyped")
 def test_bounds_by_which_float32_cannot_scale_are_refused(tmp_path, bounds):
     (tmp_path / "mine.npz").write_bytes(npz(**_PRIVATE))
-    refused(lambda: datasets.load(tmp_path / "mine.npz", bounds=bounds), "bounds? (of mine )?must be")
+    refused(
+        lambda: datasets.load(tmp_path / "mine.npz", bounds=bounds), "bounds? (of mine )?must be"
+    )
 
 
 @pytest.mark.parametrize("bounds", [(-8e37, 8e37), (0, 2e-38), (1e8, 1e8 + 2**14), (-1, 1)])
 def test_records_are_finite_within_all_bounds_that_are_accepted(bounds):
-    x = np.array([[bounds[0]], [bounds[1]], [np.float32(bounds[0] / 2 + bounds[1] / 2)]], np.float32)
-    arrays = {"edges": np.array([[0, 1]]), "y": np.array([0, 0, 0]), **_arrays.csr_arrays(x + np.float32(0))}
+    x = np.array(
+        [[bounds[0]], [bounds[1]], [np.float32(bounds[0] / 2 + bounds[1] / 2)]], np.float32
+    )
+    arrays = {
+        "edges": np.array([[0, 1]]),
+        "y": np.array([0, 0, 0]),
+        **_arrays.csr_arrays(x + np.float32(0)),
+    }
     if bounds[0] > 0:
         arrays["x_values"] = x.ravel()
     rows = _format.build("t", arrays, "t", bounds=bounds).scaled_rows(0, 3)

@@ -21,7 +21,9 @@ def write(tmp_path):
 
     def write(**changes):
         path = tmp_path / "mine.npz"
-        path.write_bytes(npz(**{key: value for key, value in (ARRAYS | changes).items() if value is not None}))
+        path.write_bytes(
+            npz(**{key: value for key, value in (ARRAYS | changes).items() if value is not None})
+        )
         return path
 
     return write
@@ -59,11 +61,15 @@ def test_features_and_labels_may_be_absent_and_graphs_of_one_node_are_graphs(wri
     assert data.x.shape == data.scaled_columns(0, 0).shape == (3, 0)
     unlabelled = datasets.load(write(y=None))
     assert (unlabelled.y.shape, unlabelled.num_classes) == ((3, 0), 0)
-    ones = datasets.load(write(**NO_FEATURES, edges=np.zeros((0, 2), int), node_graph=[0, 1, 2], y=[0, 1, 0]))
+    ones = datasets.load(
+        write(**NO_FEATURES, edges=np.zeros((0, 2), int), node_graph=[0, 1, 2], y=[0, 1, 0])
+    )
     assert (ones.num_nodes, ones.num_edges, ones.num_classes) == (3, 0, 2)
 
 
-def test_bounds_are_declared_in_the_file_or_by_argument_and_values_clipped_where_that_is_said(write):
+def test_bounds_are_declared_in_the_file_or_by_argument_and_values_clipped_where_that_is_said(
+    write,
+):
     assert datasets.load(write(), bounds=(-1, 2)).lower == -1
     assert datasets.load(write(**NO_BOUNDS), bounds=(0, 1)).upper == 1
     path = write(x_values=[1.875, -0.625])
@@ -96,14 +102,29 @@ def test_bounds_are_declared_in_the_file_or_by_argument_and_values_clipped_where
         ),
         ({"y": [0.0, 0.5, 0.0]}, "y must be integers, got float64$"),
         ({"y": [[0, 1], [1, 3], [0, 0]]}, "y of mine must be 0 or 1 in two axes$"),
-        *(({"x_values": [1, x]}, "x of mine must be finite, and is not everywhere$") for x in (np.nan, 1e300)),
-        ({"x_values": [1.0, 1.5]}, r"x of mine must be at most its declared upper bound 1, and is not"),
-        ({"x_values": [1.0, -0.5]}, r"x of mine must be at least its declared lower bound 0, and is not"),
-        ({"x_lower": 0.5}, r"at least its declared lower bound 0.5, .*\(an entry that is not stored is 0\)"),
+        *(
+            ({"x_values": [1, x]}, "x of mine must be finite, and is not everywhere$")
+            for x in (np.nan, 1e300)
+        ),
+        (
+            {"x_values": [1.0, 1.5]},
+            r"x of mine must be at most its declared upper bound 1, and is not",
+        ),
+        (
+            {"x_values": [1.0, -0.5]},
+            r"x of mine must be at least its declared lower bound 0, and is not",
+        ),
+        (
+            {"x_lower": 0.5},
+            r"at least its declared lower bound 0.5, .*\(an entry that is not stored is 0\)",
+        ),
         ({"x_indices": [1, 2]}, r"x_indices must be columns in \[0, 2\)$"),
         ({"x_indptr": [0, 2, 1, 2]}, "x_indptr must be 4 numbers that start at 0 and never fall"),
         *(
-            ({"x_indptr": [0, 0, 0, len(j)], "x_indices": j, "x_values": [1.0] * len(j)}, "a row names one twice$")
+            (
+                {"x_indptr": [0, 0, 0, len(j)], "x_indices": j, "x_values": [1.0] * len(j)},
+                "a row names one twice$",
+            )
             for j in ([1, 1], [0, 1, 0])
         ),
     ],
@@ -115,9 +136,17 @@ def test_bad_arrays_are_refused_with_file_name_and_value(write, changes, message
 
 def test_bounds_that_do_not_hold_are_refused(write):
     for changes, options, message in (
-        ({}, {"bounds": (0, 0.5)}, "x of mine must be at most its declared upper bound 0.5, .*clip=True"),
+        (
+            {},
+            {"bounds": (0, 0.5)},
+            "x of mine must be at most its declared upper bound 0.5, .*clip=True",
+        ),
         ({"x_values": [1.875, np.nan]}, {"clip": True}, "x of mine must be finite"),
-        ({}, {"bounds": (0.5, 1), "clip": True}, r"clip needs bounds around 0, .*; got \(0.5, 1.0\)"),
+        (
+            {},
+            {"bounds": (0.5, 1), "clip": True},
+            r"clip needs bounds around 0, .*; got \(0.5, 1.0\)",
+        ),
     ):
         with pytest.raises(ValueError, match=f"mine.npz: {message}"):
             datasets.load(write(**changes), **options)
@@ -126,12 +155,18 @@ def test_bounds_that_do_not_hold_are_refused(write):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"edges": [[1, 2]]}, "edges must stay in one graph, got 2 -> 1, which joins graph 1 and graph 0"),
+        (
+            {"edges": [[1, 2]]},
+            "edges must stay in one graph, got 2 -> 1, which joins graph 1 and graph 0",
+        ),
         ({"edges": [[3, 3]]}, "edges must have no self-loops, got one at node 3"),
         ({"node_graph": [0, 0, 2, 2]}, "got 2 at node 2: graph 1 has no node"),
         ({"node_graph": [0, 0, 1, 0], "edges": [[0, 1]]}, "rise by 0 or 1, got 0 at node 3$"),
         ({"y": [0, 1, 1]}, r"one row a node \(4\) or one row a graph \(2\), got shape \(3,\)"),
-        ({"node_graph": np.zeros(0, int), "y": np.zeros(0, int)}, r"got node_graph of shape \(0,\)"),
+        (
+            {"node_graph": np.zeros(0, int), "y": np.zeros(0, int)},
+            r"got node_graph of shape \(0,\)",
+        ),
     ],
 )
 def test_bad_sets_are_refused_by_the_name_of_the_graph(write, changes, message):
@@ -190,9 +225,21 @@ def test_a_saved_file_has_the_mode_of_any_other(tmp_path, write, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "changes", "message"),
     [
-        ("mine.npz", {"node_names": ("a\nb", "c", "d")}, r"node_names must be names of one line, got 'a\\nb'"),
-        ("mine.npz", {"extras": {"edges": np.zeros(1)}}, "extras must not use the names of the format, got edges"),
-        ("mine.npz", {"extras": {"file": np.zeros(1)}}, "extras must not use the names of the format, got file"),
+        (
+            "mine.npz",
+            {"node_names": ("a\nb", "c", "d")},
+            r"node_names must be names of one line, got 'a\\nb'",
+        ),
+        (
+            "mine.npz",
+            {"extras": {"edges": np.zeros(1)}},
+            "extras must not use the names of the format, got edges",
+        ),
+        (
+            "mine.npz",
+            {"extras": {"file": np.zeros(1)}},
+            "extras must not use the names of the format, got file",
+        ),
         ("mine.txt", {}, r"path must end in .npz, got"),
     ],
 )

@@ -67,9 +67,13 @@ def test_no_network_and_no_file_is_one_error_with_name_variable_and_address(monk
     for part in ("'cora'", "$LDP_JAX_DATA is not set", "cora.npz", address):
         assert part in str(caught.value)
     monkeypatch.setenv("LDP_JAX_DATA", str(tmp_path / "nowhere"))
-    with pytest.raises(FileNotFoundError, match=r"\$LDP_JAX_DATA is '.*nowhere', which holds no cora.npz"):
+    with pytest.raises(
+        FileNotFoundError, match=r"\$LDP_JAX_DATA is '.*nowhere', which holds no cora.npz"
+    ):
         datasets.load("cora")
-    with pytest.raises(FileNotFoundError, match="'karate_club'.*LDP_JAX_DATA.*https://github.com/EdisonLeeeee"):
+    with pytest.raises(
+        FileNotFoundError, match="'karate_club'.*LDP_JAX_DATA.*https://github.com/EdisonLeeeee"
+    ):
         datasets.load("karate_club")
 
 
@@ -98,7 +102,9 @@ def test_public_files_are_downloaded_parsed_and_cached(register, serve, cache, m
     assert not files_below(cache, ".*")
 
 
-@pytest.mark.parametrize(("name", "kind"), [("tiny.json", "sha256"), ("tiny_edges.csv", "git blob id")])
+@pytest.mark.parametrize(
+    ("name", "kind"), [("tiny.json", "sha256"), ("tiny_edges.csv", "git blob id")]
+)
 def test_a_download_that_is_not_the_published_file_is_refused(register, serve, cache, name, kind):
     serve({**_SERVED, _URL + name: _FILES[name][:-1]})
     with pytest.raises(ValueError, match=f"the download of {_URL}{name} must have {kind} .*, got "):
@@ -126,7 +132,13 @@ def _forge(path):
 
 
 @pytest.mark.parametrize(
-    "damage", [_flip, lambda path: _digest(path).unlink(), lambda path: _digest(path).write_bytes(b"\xff"), _forge]
+    "damage",
+    [
+        _flip,
+        lambda path: _digest(path).unlink(),
+        lambda path: _digest(path).write_bytes(b"\xff"),
+        _forge,
+    ],
 )
 def test_a_damaged_parsed_cache_is_made_again(register, serve, cache, damage):
     serve(_SERVED)
@@ -159,7 +171,8 @@ def test_many_loads_at_once_leave_one_whole_cache(register, serve, cache):
 def test_a_cache_that_cannot_be_written_is_found_out_before_any_download(
     register, serve, monkeypatch, tmp_path, cache, below
 ):
-    asked, error = serve(_SERVED), NotADirectoryError
+    asked = serve(_SERVED)
+    error = NotADirectoryError
     if below is None:  # a superuser may write wherever the mode says otherwise
         monkeypatch.setattr(os, "access", lambda *_: False)
         error = PermissionError
@@ -197,7 +210,9 @@ def test_counts_other_than_the_registered_ones_are_refused(register, serve, cach
         assert not (cache / "parsed").exists()
 
 
-def test_a_file_without_a_digest_is_not_kept_and_named_where_it_does_not_parse(register, serve, cache):
+def test_a_file_without_a_digest_is_not_kept_and_named_where_it_does_not_parse(
+    register, serve, cache
+):
     raw = tuple(RawFile(_URL + name) for name in _FILES)
     register(raw=raw, edges=7)
     serve(_SERVED)
@@ -206,11 +221,15 @@ def test_a_file_without_a_digest_is_not_kept_and_named_where_it_does_not_parse(r
     assert not cache.exists()
     register(raw=raw)
     serve({**_SERVED, _URL + "tiny.json": b'{"0": [7]}'})
-    with pytest.raises(ValueError, match=r"files of tiny \(tiny_edges.csv, .*do not parse: .*\[0, 2\)"):
+    with pytest.raises(
+        ValueError, match=r"files of tiny \(tiny_edges.csv, .*do not parse: .*\[0, 2\)"
+    ):
         datasets.load("tiny")
 
 
-def test_the_users_folder_comes_first_and_must_hold_the_registered_files(register, serve, monkeypatch, tmp_path):
+def test_the_users_folder_comes_first_and_must_hold_the_registered_files(
+    register, serve, monkeypatch, tmp_path
+):
     asked = serve(_SERVED)
     monkeypatch.setenv("LDP_JAX_DATA", str(tmp_path))
     (tmp_path / "tiny").mkdir()
@@ -226,7 +245,9 @@ def test_the_users_folder_comes_first_and_must_hold_the_registered_files(registe
     path.unlink()
     monkeypatch.setenv("LDP_JAX_CACHE", str(tmp_path / "another"))
     (tmp_path / "tiny" / "tiny_edges.csv").write_bytes(b"id1,id2\n0,1\n")
-    with pytest.raises(ValueError, match=r"tiny/tiny_edges.csv must have git blob id .* \(12 bytes\)"):
+    with pytest.raises(
+        ValueError, match=r"tiny/tiny_edges.csv must have git blob id .* \(12 bytes\)"
+    ):
         datasets.load("tiny")
     assert not asked
 
@@ -237,7 +258,11 @@ def tu_folder(folder, dataset, graphs, classes):
     graph = np.repeat(np.arange(graphs), np.arange(graphs) % 3 + 1)
     one = np.flatnonzero(graph[1:] == graph[:-1]) + 1
     pairs = np.concatenate([np.stack([one, one + 1], 1), np.stack([one + 1, one], 1)])
-    for part, rows in (("A", pairs), ("graph_indicator", graph + 1), ("graph_labels", np.arange(graphs) % classes)):
+    for part, rows in (
+        ("A", pairs),
+        ("graph_indicator", graph + 1),
+        ("graph_labels", np.arange(graphs) % classes),
+    ):
         np.savetxt(folder / f"{dataset}_{part}.txt", rows, "%d", delimiter=", ")
     (folder / f"{dataset}_edge_labels.txt").write_text("not read")
     return graph
@@ -263,25 +288,38 @@ def test_the_users_copy_of_tu_dortmunds_files(monkeypatch, tmp_path):
         datasets.load(name)
     shutil.rmtree(mine / dataset)
     wanted = f"{name}.npz, {dataset}.zip or {dataset}/{dataset}_A.txt"
-    with pytest.raises(FileNotFoundError, match=f"let it name a folder that holds {wanted}.*the download from"):
+    with pytest.raises(
+        FileNotFoundError, match=f"let it name a folder that holds {wanted}.*the download from"
+    ):
         datasets.load(name)
     tu_folder(mine / dataset, dataset, 10, 2)
-    with pytest.raises(ValueError, match=f"{name} must have ({classes} classes|{graphs} graphs), got"):
+    with pytest.raises(
+        ValueError, match=f"{name} must have ({classes} classes|{graphs} graphs), got"
+    ):
         datasets.load(name)
 
 
 def test_sets_of_graphs_by_path(tmp_path):
     tu_folder(tmp_path / "MINE", "MINE", 5, 2)
     shutil.make_archive(str(tmp_path / "MINE"), "zip", tmp_path, "MINE")
-    (tmp_path / "MINE.txt").write_text("5 1 0 0 0 2 1 0 1 1 0 1 0 3 0 0 1 1 0 2 0 2 0 1 1 1 1 0 0 2 0 0 1 1 0 1 0")
-    for path in (tmp_path / "MINE", str(tmp_path / "MINE"), tmp_path / "MINE.zip", str(tmp_path / "MINE.txt")):
+    (tmp_path / "MINE.txt").write_text(
+        "5 1 0 0 0 2 1 0 1 1 0 1 0 3 0 0 1 1 0 2 0 2 0 1 1 1 1 0 0 2 0 0 1 1 0 1 0"
+    )
+    for path in (
+        tmp_path / "MINE",
+        str(tmp_path / "MINE"),
+        tmp_path / "MINE.zip",
+        str(tmp_path / "MINE.txt"),
+    ):
         data = datasets.load(path)
         assert data.edges.tolist() == [[1, 2], [3, 4], [4, 5], [7, 8]]
         assert data.node_graph.tolist() == [0, 1, 1, 2, 2, 2, 3, 4, 4]
         assert data.y.tolist() == [0, 1, 0, 1, 0]
         assert (data.name, data.source) == ("MINE", str(path))
     (tmp_path / "MINE" / "MINE_graph_labels.txt").write_text("0\n1\n")
-    with pytest.raises(ValueError, match=r"MINE: MINE_graph_indicator.txt .* got graph 3 for node 4"):
+    with pytest.raises(
+        ValueError, match=r"MINE: MINE_graph_indicator.txt .* got graph 3 for node 4"
+    ):
         datasets.load(tmp_path / "MINE")
     with pytest.raises(FileNotFoundError, match=r"must hold .*_A.txt"):
         datasets.load(tmp_path)
@@ -301,4 +339,7 @@ def test_a_pickle_is_not_opened_before_its_sha256_matched(serve, monkeypatch):
 
 def test_no_address_digest_count_or_word_of_the_registry_changes_unseen():
     entries = json.dumps([dataclasses.asdict(entry) for entry in REGISTRY.values()], sort_keys=True)
-    assert sha256(entries.encode()) == "c5847d36a161142a85d00a0a5f661d0991f68f9580b00856077f42be4be9e14c"
+    assert (
+        sha256(entries.encode())
+        == "c5847d36a161142a85d00a0a5f661d0991f68f9580b00856077f42be4be9e14c"
+    )

@@ -11,7 +11,9 @@ def test_the_embedded_graph_is_the_one_described(monkeypatch, tmp_path):
     assert data.class_names == sections
     vim = data.node_names.index("vim")
     assert data.class_names[data.y[vim]] == "editors"
-    words = {data.feature_names[j] for j in data.x.indices[data.x.indptr[vim] : data.x.indptr[vim + 1]]}
+    words = {
+        data.feature_names[j] for j in data.x.indices[data.x.indptr[vim] : data.x.indptr[vim + 1]]
+    }
     assert words == {"vi", "improved", "enhanced", "editor"}
     assert bytes(data.extras["release"]).decode() == "Debian 12 (bookworm)"
     assert bytes(data.extras["dump_sha256"]).decode() in data.source

@@ -7,7 +7,14 @@ import numpy as np
 import pytest
 
 from ldp_jax import datasets
-from tests.datasets.formats import FORMATS, gnn_benchmark_arrays, heterophilous, npz, planetoid_files, zipped
+from tests.datasets.formats import (
+    FORMATS,
+    gnn_benchmark_arrays,
+    heterophilous,
+    npz,
+    planetoid_files,
+    zipped,
+)
 
 
 def written(path, data: bytes):
@@ -17,7 +24,9 @@ def written(path, data: bytes):
 
 
 def test_an_npz_of_the_gnn_benchmark(tmp_path):
-    data = datasets.load(written(tmp_path / "mine.npz", npz(**gnn_benchmark_arrays())), bounds=(0, 1))
+    data = datasets.load(
+        written(tmp_path / "mine.npz", npz(**gnn_benchmark_arrays())), bounds=(0, 1)
+    )
     assert (data.edges.tolist(), data.y.tolist()) == ([[0, 1], [1, 2]], [0, 1, 1])
     np.testing.assert_array_equal(data.x.toarray(), [[0, 1], [0.5, 0], [0, 0]])
     assert not data.extras
@@ -59,7 +68,12 @@ def test_an_npz_of_the_heterophilous_benchmarks(tmp_path):
         datasets.load(tmp_path / "kept.npz").extras["test_masks"], data.extras["test_masks"]
     )
     both = np.array([[0, 1], [1, 0], [1, 2], [2, 1]])
-    assert datasets.load(written(path, npz(**heterophilous() | {"edges": both})), bounds=(0, 1)).num_edges == 2
+    assert (
+        datasets.load(
+            written(path, npz(**heterophilous() | {"edges": both})), bounds=(0, 1)
+        ).num_edges
+        == 2
+    )
     wide = {"edges": np.array([[0, 1], [2, 3]])}
     with pytest.raises(ValueError, match=r"roman.npz: source must be in \[0, 3\)"):
         datasets.load(written(path, npz(**heterophilous() | wide)), bounds=(0, 1))
@@ -80,7 +94,11 @@ def test_a_zip_of_tu_dortmund_has_any_name_and_folder(tmp_path, start):
 
 @pytest.mark.parametrize("member", ["dataset/P/P.txt", "P/P.txt", "P.txt"])
 def test_a_zip_of_powerful_gnns(tmp_path, member):
-    members = {member: POWERFUL, "dataset/P/10fold_idx/test_idx-1.txt": b"0\n", "readme.txt": b"words"}
+    members = {
+        member: POWERFUL,
+        "dataset/P/10fold_idx/test_idx-1.txt": b"0\n",
+        "readme.txt": b"words",
+    }
     data = datasets.load(written(tmp_path / "downloaded.zip", zipped(members)))
     assert (data.name, data.node_graph.tolist(), data.y.tolist()) == ("P", [0, 0, 1], [1, 0])
 
@@ -88,7 +106,9 @@ def test_a_zip_of_powerful_gnns(tmp_path, member):
 def test_of_several_sets_in_a_zip_the_one_of_its_name_is_read(tmp_path):
     data = zipped({"dataset/P/P.txt": POWERFUL, "dataset/Q/Q.txt": POWERFUL})
     assert datasets.load(written(tmp_path / "Q.zip", data)).name == "Q"
-    with pytest.raises(ValueError, match="must hold one set of graphs, .* got dataset/P/P.txt, dataset/Q/Q.txt"):
+    with pytest.raises(
+        ValueError, match="must hold one set of graphs, .* got dataset/P/P.txt, dataset/Q/Q.txt"
+    ):
         datasets.load(written(tmp_path / "all.zip", data))
     with pytest.raises(ValueError, match="must hold one set of graphs, .* got words.md"):
         datasets.load(written(tmp_path / "none.zip", zipped({"words.md": b""})))
@@ -127,14 +147,19 @@ def test_a_folder_of_planetoid(tmp_path):
     assert data.y.tolist() == [2, 0, 1, 1, 0, 2, -1, 1]
     for name in planetoid_files():
         written(tmp_path / "raw" / name.replace(".t.", ".u."), planetoid_files()[name])
-    with pytest.raises(ValueError, match="must hold one data set of Planetoid, got ind.t.graph, ind.u.graph"):
+    with pytest.raises(
+        ValueError, match="must hold one data set of Planetoid, got ind.t.graph, ind.u.graph"
+    ):
         datasets.load(tmp_path / "raw")
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"ind.t.graph": b"cos\nsystem\n(S'true'\ntR."}, "pickles of Python 2 .* raised UnpicklingError"),
+        (
+            {"ind.t.graph": b"cos\nsystem\n(S'true'\ntR."},
+            "pickles of Python 2 .* raised UnpicklingError",
+        ),
         ({"ind.t.test.index": b"7\n7\n"}, "each node once in test.index"),
         ({"ind.t.test.index": b"7\n3\n"}, "each node once in test.index"),
         ({"ind.t.test.index": b"7\n-5\n"}, "each node once in test.index"),

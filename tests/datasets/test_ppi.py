@@ -1,4 +1,6 @@
-"""PPI from an archive in the layout of the public one, written here; and the public graphs where they are."""
+"""PPI from an archive in the layout of the public one, written here; and the public graphs where
+they are.
+"""
 
 import io
 import json
@@ -41,9 +43,20 @@ def put(at, value):
     "changes",
     [
         {},
-        {"train_graph": lambda graph: {**graph, "nodes": graph["nodes"][::-1], "links": graph["links"][::-1]}},
+        {
+            "train_graph": lambda graph: {
+                **graph,
+                "nodes": graph["nodes"][::-1],
+                "links": graph["links"][::-1],
+            }
+        },
         {"train_graph": with_links([1, 0], [1, 0])},
-        {"train_graph": lambda graph: {**graph, "links": [{"weight": 1, **link} for link in graph["links"]]}},
+        {
+            "train_graph": lambda graph: {
+                **graph,
+                "links": [{"weight": 1, **link} for link in graph["links"]],
+            }
+        },
         {"train_feats": np.asfortranarray, "valid_labels": lambda y: y.astype(np.uint8)},
         {"train_feats": lambda x: x.astype(np.float32)},
         {"test_feats": lambda x: x + 1e-12},  # rounded otherwise
@@ -51,11 +64,18 @@ def put(at, value):
 )
 def test_the_graphs_of_the_three_splits_one_after_the_other(changes):
     data = load(**changes)
-    assert data.edges.tolist() == [[0, 1], [1, 2], [3, 4], [5, 6]]  # loops and the other direction went
+    assert data.edges.tolist() == [
+        [0, 1],
+        [1, 2],
+        [3, 4],
+        [5, 6],
+    ]  # loops and the other direction went
     assert data.node_graph.tolist() == [0, 0, 0, 1, 1, 2, 2, 3]
     assert data.extras["graph_split"].tolist() == [1, 1, 2, 3]
     assert data.extras["graph_split"].dtype == data.y.dtype == np.int8
-    np.testing.assert_array_equal(data.x.toarray(), PPI_X)  # not standardised any more, the column without ones too
+    np.testing.assert_array_equal(
+        data.x.toarray(), PPI_X
+    )  # not standardised any more, the column without ones too
     np.testing.assert_array_equal(data.y, PPI_Y)
 
 
@@ -77,7 +97,9 @@ def test_features_that_were_not_standardised_are_refused_and_not_shown(changes):
 
 @pytest.mark.real_data
 def test_the_archive_has_the_public_graphs(real_data):
-    """The graphs without features came from another copy: edge for edge, and in the same order of the nodes."""
+    """The graphs without features came from another copy: edge for edge, and in the same order of
+    the nodes.
+    """
     if not (real_data / "ppi" / "ppi.zip").is_file():
         pytest.skip("LDP_JAX_DATA holds no ppi/ppi.zip")
     data, public = datasets.load("ppi"), datasets.load("ppi_nofeat")

@@ -26,7 +26,12 @@ class _OldMatrix:
 @pytest.mark.parametrize("matrix", [scipy.sparse.csr_matrix, _OldMatrix])
 def test_planetoid(matrix):
     data = FORMATS["planetoid"].read(planetoid_files(matrix))
-    assert data.edges.tolist() == [[0, 1], [2, 3], [2, 7], [4, 5]]  # repeats, both directions and a loop went
+    assert data.edges.tolist() == [
+        [0, 1],
+        [2, 3],
+        [2, 7],
+        [4, 5],
+    ]  # repeats, both directions and a loop went
     x = [[1, 0], [0, 1], [1, 1], [0, 0], [0, 1], [3, 0], [0, 0], [0, 2]]
     np.testing.assert_array_equal(data.x.toarray(), x)
     assert data.y.tolist() == [2, 0, 1, 1, 0, 2, 0, 1]  # node 6 has no label and gets class 0
@@ -50,7 +55,12 @@ def test_musae():
 
 def test_feather_keeps_the_largest_classes():
     data = FORMATS["feather"].read()
-    assert data.edges.tolist() == [[0, 1], [0, 3], [1, 2], [2, 3]]  # node 3 went with its class and edge
+    assert data.edges.tolist() == [
+        [0, 1],
+        [0, 3],
+        [1, 2],
+        [2, 3],
+    ]  # node 3 went with its class and edge
     np.testing.assert_array_equal(data.x.toarray(), [[0, 0, 1], [1, 1, 0], [0, 0, 0], [1, 0, 0]])
     assert data.y.tolist() == [1, 0, 1, 0]
     assert data.extras["orig_id"].tolist() == [0, 1, 2, 4]
@@ -76,21 +86,38 @@ def test_gnn_benchmark_reads_only_the_arrays_that_it_needs():
         ({"A": "1,2\n3,5\n"}, [[0, 1], [2, 4]], [1, 0]),  # one direction, no spaces
         ({"A": "1, 2\n2, 1\n1, 2\n"}, [[0, 1]], [1, 0]),  # the last three nodes are isolated
         ({"A": ""}, [], [1, 0]),
-        ({"A": "", "indicator": "1\n2\n3\n4\n5\n", "labels": "5\n3\n1\n2\n4\n"}, [], [4, 2, 0, 1, 3]),
-        ({"A": "1, 3\n2, 4\n3, 5\n", "indicator": "2\n1\n2\n1\n2\n"}, [[0, 1], [2, 3], [3, 4]], [1, 0]),
+        (
+            {"A": "", "indicator": "1\n2\n3\n4\n5\n", "labels": "5\n3\n1\n2\n4\n"},
+            [],
+            [4, 2, 0, 1, 3],
+        ),
+        (
+            {"A": "1, 3\n2, 4\n3, 5\n", "indicator": "2\n1\n2\n1\n2\n"},
+            [[0, 1], [2, 3], [3, 4]],
+            [1, 0],
+        ),
     ],
 )
 def test_tu(changes, edges, y):
     data = FORMATS["TU"].read({f"{part}.txt": text.encode() for part, text in changes.items()})
-    assert (data.edges.tolist(), data.y.tolist(), data.num_nodes, data.num_features) == (edges, y, 5, 0)
+    assert (data.edges.tolist(), data.y.tolist(), data.num_nodes, data.num_features) == (
+        edges,
+        y,
+        5,
+        0,
+    )
     assert data.node_graph.tolist() == ([0, 1, 2, 3, 4] if len(y) == 5 else [0, 0, 1, 1, 1])
 
 
 def test_tu_attributes_follow_their_nodes():
-    """Nodes are sorted by graph, so the second and the fourth line come first; attributes need declared bounds."""
+    """Nodes are sorted by graph, so the second and the fourth line come first; attributes need
+    declared bounds.
+    """
     form = FORMATS["TU attributes"]
     data = form.read()
-    np.testing.assert_array_equal(data.x, np.float32([[0.1, 1], [0.25, 0.75], [0.5, 0], [0, 0], [1, 1]]))
+    np.testing.assert_array_equal(
+        data.x, np.float32([[0.1, 1], [0.25, 0.75], [0.5, 0], [0, 0], [1, 1]])
+    )
     assert data.extras["node_labels"].tolist() == [6, -1, 7, 7, 0]
     assert data.extras["graph_attributes"].tolist() == [[2.5], [-3]]
     assert data.notes == "Not read: T_edge_labels.txt."
@@ -103,7 +130,9 @@ def test_tu_attributes_follow_their_nodes():
 
 
 def powerful_gnns(text: str):
-    return FORMATS["powerful-gnns"].read({"dataset.zip": zipped({"dataset/P/P.txt": text.encode()})})
+    return FORMATS["powerful-gnns"].read(
+        {"dataset.zip": zipped({"dataset/P/P.txt": text.encode()})}
+    )
 
 
 def test_powerful_gnns():
@@ -115,7 +144,9 @@ def test_powerful_gnns():
     assert powerful_gnns(text).num_edges == 3
     for end in range(1, len(text), 2):
         graph = int(end >= len("2 2 0 0 1 1 0 1 0"))
-        with pytest.raises(ValueError, match=f"must hold 2 graphs .* got the end of the file .* in graph {graph}"):
+        with pytest.raises(
+            ValueError, match=f"must hold 2 graphs .* got the end of the file .* in graph {graph}"
+        ):
             powerful_gnns(text[:end])
 
 
@@ -124,9 +155,15 @@ def test_powerful_gnns():
     [
         ("1\n2 0\n0 1 1\n0 1 2\n", r"neighbours in graph 0 must be 1 nodes in \[0, 2\)"),
         ("1\n2 0\n0 1 1\n0 1 0\nend\n", "must end after 1 graphs, got another word$"),
-        ("2\n2 0\n0 1 1\n0 1 0\n2 0\n0 1 1\n0 0\n", "graph 1 must list every edge in both .* got 0, 1 alone"),
+        (
+            "2\n2 0\n0 1 1\n0 1 0\n2 0\n0 1 1\n0 0\n",
+            "graph 1 must list every edge in both .* got 0, 1 alone",
+        ),
         ("2\n2 0\n0 1 1\n0 1 0\n0 1\n", "graph 1 must have a node, got 0"),
-        ("2\n1 0\n0 0\n2 0\n0 1 1.5\n", "must hold 2 graphs in whole numbers, got another word in graph 1$"),
+        (
+            "2\n1 0\n0 0\n2 0\n0 1 1.5\n",
+            "must hold 2 graphs in whole numbers, got another word in graph 1$",
+        ),
     ],
 )
 def test_powerful_gnns_refuses_what_does_not_fit(text, message):
@@ -137,15 +174,33 @@ def test_powerful_gnns_refuses_what_does_not_fit(text, message):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"A": "1, 6\n"}, r"T_A.txt must hold pairs of nodes in \[1, 5\], .* got \(1, 6\) in graph 1"),
-        ({"A": "1, 3\n"}, "edges must stay in one graph, got 1, 3, which joins graph 1 and graph 2"),
-        ({"A": "1, 2\n2, 1\n3, 5\n"}, "graph 2 must list every edge in both directions, .* got 3, 5 alone"),
+        (
+            {"A": "1, 6\n"},
+            r"T_A.txt must hold pairs of nodes in \[1, 5\], .* got \(1, 6\) in graph 1",
+        ),
+        (
+            {"A": "1, 3\n"},
+            "edges must stay in one graph, got 1, 3, which joins graph 1 and graph 2",
+        ),
+        (
+            {"A": "1, 2\n2, 1\n3, 5\n"},
+            "graph 2 must list every edge in both directions, .* got 3, 5 alone",
+        ),
         ({"indicator": "1\n1\n2\n2\n"}, r"pairs of nodes in \[1, 4\], .* got \(3, 5\) in graph 2"),
         ({"indicator": "1\n1\n1\n1\n1\n"}, "graph 2 must have a node, got none but a label"),
         ({"A": "", "indicator": "", "labels": ""}, "T must hold a graph, got none"),
-        ({"node_attributes": "1, 2\n"}, r"T_node_attributes.txt must have a line for each node \(5\), got 1$"),
-        ({"node_attributes": "1, 2\n3\n"}, "each line of T_node_attributes.txt must hold as many real numbers, "),
-        ({"graph_attributes": "1, x\n"}, "each line of T_graph_attributes.txt must hold as many real numbers, "),
+        (
+            {"node_attributes": "1, 2\n"},
+            r"T_node_attributes.txt must have a line for each node \(5\), got 1$",
+        ),
+        (
+            {"node_attributes": "1, 2\n3\n"},
+            "each line of T_node_attributes.txt must hold as many real numbers, ",
+        ),
+        (
+            {"graph_attributes": "1, x\n"},
+            "each line of T_graph_attributes.txt must hold as many real numbers, ",
+        ),
     ],
 )
 def test_tu_refuses_what_does_not_fit(changes, message):
@@ -167,7 +222,10 @@ def test_whole_numbers_are_not_cut_to_64_bits():
     for text in (b"1 99999999999999999999", b"9223372036854775807", b"-9223372036854775808"):
         with pytest.raises(ValueError, match="whole numbers must be in"):
             _arrays.whole_numbers(text)
-    assert _arrays.whole_numbers(b"9223372036854775806 -9223372036854775807").tolist() == [2**63 - 2, 1 - 2**63]
+    assert _arrays.whole_numbers(b"9223372036854775806 -9223372036854775807").tolist() == [
+        2**63 - 2,
+        1 - 2**63,
+    ]
 
 
 class _Calls:
@@ -181,12 +239,18 @@ class _Calls:
         (b"cos\nsystem\n(S'true'\ntR.", "os.system"),
         (pickle.dumps(_Calls(), 2), "__builtin__.getattr"),
         (pickle.dumps(collections.OrderedDict(), 2), "collections.OrderedDict"),
-        (b"ccopy_reg\n_reconstructor\n(c__builtin__\nlist\nc__builtin__\nobject\nNtR.", "rebuild list"),
+        (
+            b"ccopy_reg\n_reconstructor\n(c__builtin__\nlist\nc__builtin__\nobject\nNtR.",
+            "rebuild list",
+        ),
         (b"\x80\x04\x8c\x0fnumpy.ndarray.x\x8c\x01y\x93.", "protocol 2 or lower"),
         (b"\x80\x05\x96\x01\x00\x00\x00\x00\x00\x00\x00a.", "protocol 2 or lower"),
         (b"\x80\x02]r\xff\xff\xff\x7f.", "protocol 2 or lower"),  # a table of 2^31 objects
         (b"Pelsewhere\n.", "persistent"),
-        *((dumps(np.array(array)), "array that is not of plain numbers") for array in ([None], ["a"], [1j])),
+        *(
+            (dumps(np.array(array)), "array that is not of plain numbers")
+            for array in ([None], ["a"], [1j])
+        ),
         (dumps(np.zeros(1, [("a", "f4")])), "array that is not of plain numbers"),
         (b"cnumpy.core.multiarray\n_reconstruct\n(c__builtin__\nlist\ntR.", "rebuild list"),
     ],

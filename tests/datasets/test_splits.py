@@ -10,7 +10,9 @@ from ldp_jax.datasets.splits import link_split, node_split
 from tests import stats
 
 N = 40
-EDGES = np.argwhere(np.triu(np.random.default_rng(0).uniform(size=(N, N)) < 0.15, 1)).astype(np.int32)
+EDGES = np.argwhere(np.triu(np.random.default_rng(0).uniform(size=(N, N)) < 0.15, 1)).astype(
+    np.int32
+)
 
 
 @given(st.integers(4, 500), st.integers(0, 2**31 - 1))
@@ -62,11 +64,15 @@ def test_link_split_is_a_partition_with_as_many_non_edges():
 
 
 def test_every_pair_without_an_edge_is_equally_likely():
-    """A path of 9 nodes: 28 pairs without an edge, 8 drawn, 750 times. Detects a total variation of 0.07.
+    """A path of 9 nodes: 28 pairs without an edge, 8 drawn, 750 times. Detects a total variation of
+    0.07.
 
-    Drawn without repeats they vary less than the multinomial of the G test, which is on the safe side.
+    Drawn without repeats they vary less than the multinomial of the G test, which is on the safe
+    side.
     """
-    n, edges, runs = 9, np.array([(v, v + 1) for v in range(8)], np.int32), 750
+    n = 9
+    edges = np.array([(v, v + 1) for v in range(8)], np.int32)
+    runs = 750
     counts = np.zeros((n, n), int)
     train = 0
     for key in list(jax.random.split(jax.random.key(5), runs)):
@@ -77,7 +83,9 @@ def test_every_pair_without_an_edge_is_equally_likely():
     free = np.triu(np.ones((n, n), bool), 2)
     assert not counts[~free].any()
     stats.assert_g(counts[free], np.full(28, 1 / 28))
-    stats.assert_share(train, runs, 4 / 28)  # and each is as likely to be in train as its share says
+    stats.assert_share(
+        train, runs, 4 / 28
+    )  # and each is as likely to be in train as its share says
 
 
 def test_a_graph_as_dense_as_can_be():
@@ -98,19 +106,32 @@ def test_codes_of_pairs_do_not_overflow(untyped):
 
 @pytest.mark.usefixtures("untyped")
 def test_bad_input_is_refused():
-    twice, good = np.concatenate([EDGES, EDGES[:1, ::-1]]), jax.random.key(0)
+    twice = np.concatenate([EDGES, EDGES[:1, ::-1]])
+    good = jax.random.key(0)
     for make, message in (
         (lambda: node_split(good, 3), "leave a part of 3 without any member"),
         (lambda: node_split(good, 10, (1.0, 0.0, 0.0)), "shares must be three numbers"),
         (lambda: link_split(good, EDGES[:4], N), "leave a part of 4 without any member"),
         (lambda: link_split(good, EDGES, 16), "leave too few pairs without an edge among 16 nodes"),
         (lambda: link_split(good, twice, N), "name each pair once"),
-        (lambda: link_split(good, np.append(EDGES, [[7, 7]], 0), N), "no self-loops, got one at node 7"),
-        (lambda: link_split(good, np.append(EDGES, [[7, N]], 0), N), f"edges must join nodes in .0, {N}"),
-        *((lambda key=key: node_split(key, N), "key must be a") for key in (jax.random.key(0, impl="rbg"), 0)),
+        (
+            lambda: link_split(good, np.append(EDGES, [[7, 7]], 0), N),
+            "no self-loops, got one at node 7",
+        ),
+        (
+            lambda: link_split(good, np.append(EDGES, [[7, N]], 0), N),
+            f"edges must join nodes in .0, {N}",
+        ),
+        *(
+            (lambda key=key: node_split(key, N), "key must be a")
+            for key in (jax.random.key(0, impl="rbg"), 0)
+        ),
         (lambda: link_split(0, EDGES, N), "key must be a"),
         # Beside two ends a weight, which was sorted among them.
-        (lambda: link_split(good, np.insert(EDGES, 2, 5, 1), N), r"edges must be integers of shape \[m, 2\]"),
+        (
+            lambda: link_split(good, np.insert(EDGES, 2, 5, 1), N),
+            r"edges must be integers of shape \[m, 2\]",
+        ),
         (lambda: link_split(good, EDGES + 0.5, N), "edges must be integers"),
     ):
         with pytest.raises(ValueError, match=message):

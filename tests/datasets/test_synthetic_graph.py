@@ -8,7 +8,13 @@ from ldp_jax import datasets
 from ldp_jax.datasets import _synthetic
 from tests.stats import SIGMAS
 
-_WANTED = {"num_nodes": 3000, "num_classes": 4, "num_features": 200, "mean_degree": 8.0, "homophily": 0.7}
+_WANTED = {
+    "num_nodes": 3000,
+    "num_classes": 4,
+    "num_features": 200,
+    "mean_degree": 8.0,
+    "homophily": 0.7,
+}
 
 
 def draw(seed=0, **changes):
@@ -35,9 +41,11 @@ def test_homophily_and_mean_degree_are_the_wanted_ones():
 
 
 def test_both_ends_of_an_edge_are_drawn_by_weight_where_classes_are_uneven():
-    """A pair of one class, each as likely: of 90 and 10 % of nodes 1.2 % of pairs within are of the small class.
+    """A pair of one class, each as likely: of 90 and 10 % of nodes 1.2 % of pairs within are of the
+    small class.
 
-    By the share of the class alone 10 % would be; of pairs across classes 90 % hold the largest of three.
+    By the share of the class alone 10 % would be; of pairs across classes 90 % hold the largest of
+    three.
     """
     rng = np.random.default_rng(0)
     y = np.repeat(np.arange(2), [1800, 200]).astype(np.int32)
@@ -64,7 +72,9 @@ def test_the_same_key_gives_the_same_data_and_another_key_another(make):
 def test_classes_are_balanced_and_degrees_are_heavy_tailed():
     data = draw()
     assert np.bincount(data.y).tolist() == [750] * 4
-    assert np.bincount(data.edges.ravel()).max() > 40  # independent edges: none above 30 at mean 8 (mass 1e-6)
+    assert (
+        np.bincount(data.edges.ravel()).max() > 40
+    )  # independent edges: none above 30 at mean 8 (mass 1e-6)
     assert np.bincount(draw(degree_exponent=50.0).edges.ravel()).max() < 30
     assert draw(num_nodes=30_000, mean_degree=10).num_edges == 150_000  # no matrix of pairs
 
@@ -74,7 +84,11 @@ def test_topicality_says_how_much_the_words_tell():
         ({"topicality": 0.0}, 0.23, 0.27),  # about 22 000 words: 0.25, off by 0.02
         ({"topicality": 0.5}, 0.4, 0.8),
         ({"topicality": 1.0}, 1.0, 1.0),
-        ({"topicality": 1.0, "num_features": 10}, 1.0, 1.0),  # an incomplete last group of words is not overrun
+        (
+            {"topicality": 1.0, "num_features": 10},
+            1.0,
+            1.0,
+        ),  # an incomplete last group of words is not overrun
     ):
         data = draw(**changes)
         node, word = words(data)
@@ -97,7 +111,11 @@ def test_parameters_outside_their_range_are_refused():
         (draw, {"homophily": 1.1}, r"homophily must be in \[0.0, 1.0\], got 1.1"),
         (draw, {"degree_exponent": 2.0}, r"degree_exponent must be in \(2.0, inf\], got 2.0"),
         (draw, {"topicality": float("nan")}, r"topicality must be in \[0.0, 1.0\], got nan"),
-        (draw, {"num_nodes": 20, "mean_degree": 18.0}, "mean_degree must leave half of the pairs .* got 18.0"),
+        (
+            draw,
+            {"num_nodes": 20, "mean_degree": 18.0},
+            "mean_degree must leave half of the pairs .* got 18.0",
+        ),
         (draw_set, {"num_graphs": 1}, "num_graphs must be a whole number in .2, "),
         (draw_set, {"num_nodes": (9,)}, "num_nodes must be the least and the most"),
         (draw_set, {"within": 1.1}, "within must be"),
@@ -105,7 +123,10 @@ def test_parameters_outside_their_range_are_refused():
     ):
         with pytest.raises(ValueError, match=message):
             make(**changes)
-    for key, words in ((jax.random.key(0, impl="rbg"), "threefry2x32"), (jax.random.PRNGKey(0), "typed")):
+    for key, words in (
+        (jax.random.key(0, impl="rbg"), "threefry2x32"),
+        (jax.random.PRNGKey(0), "typed"),
+    ):
         with pytest.raises(ValueError, match=f"key must be a {words} key"):
             datasets.synthetic(key, **_WANTED)
 
@@ -137,7 +158,9 @@ def transitivity(edges):
 
 
 def test_classes_differ_by_who_is_joined_and_not_by_degrees():
-    """Degrees of 75 graphs each: a mean degree off by 0.7 or a variance off by a seventh would be seen."""
+    """Degrees of 75 graphs each: a mean degree off by 0.7 or a variance off by a seventh would be
+    seen.
+    """
     data = draw_set(1, num_graphs=150)
     sizes = np.bincount(data.node_graph)
     assert (sizes.min(), sizes.max()) == (20, 60)
@@ -145,7 +168,9 @@ def test_classes_differ_by_who_is_joined_and_not_by_degrees():
     graph = data.node_graph[data.edges[:, 0]]
     closed = np.array([transitivity(data.edges[graph == number]) for number in range(len(data.y))])
     assert closed[data.y == 1].min() > closed[data.y == 0].max()
-    degrees = np.split(np.bincount(data.edges.ravel(), minlength=data.num_nodes), np.cumsum(sizes)[:-1])
+    degrees = np.split(
+        np.bincount(data.edges.ravel(), minlength=data.num_nodes), np.cumsum(sizes)[:-1]
+    )
     for statistic in (np.mean, np.var):
         value = np.array([statistic(degree) for degree in degrees])
         one, other = value[data.y == 1], value[data.y == 0]
@@ -154,8 +179,12 @@ def test_classes_differ_by_who_is_joined_and_not_by_degrees():
 
 
 def test_probabilities_of_edges_are_the_wanted_ones():
-    """Groups of exactly 5 in graphs of 20: 40 pairs within and 150 across, of 100 graphs with communities."""
-    data = draw_set(2, num_graphs=200, num_nodes=(20, 20), group_size=(5, 5), within=0.7, across=0.1)
+    """Groups of exactly 5 in graphs of 20: 40 pairs within and 150 across, of 100 graphs with
+    communities.
+    """
+    data = draw_set(
+        2, num_graphs=200, num_nodes=(20, 20), group_size=(5, 5), within=0.7, across=0.1
+    )
     ends = communities(data)
     same = (ends[:, 0] // 5) == (ends[:, 1] // 5)
     for found, pairs, wanted in ((same.sum(), 100 * 40, 0.7), ((~same).sum(), 100 * 150, 0.1)):

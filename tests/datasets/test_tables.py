@@ -1,4 +1,6 @@
-"""Mixed tables: declared columns become numbers in [0, 1], and all faults are named at once, without a value."""
+"""Mixed tables: declared columns become numbers in [0, 1], and all faults are named at once,
+without a value.
+"""
 
 import numpy as np
 import pandas as pd
@@ -16,13 +18,19 @@ TABLE = pd.DataFrame(
     },
     index=["ana", "bo", "cy", "dee"],
 )  # fmt: skip
-DECLARED = {"numbers": {"age": (10, 90), "paid": (0, 1)}, "categories": {"city": ("bern", "ulm")}, "label": "team"}
+DECLARED = {
+    "numbers": {"age": (10, 90), "paid": (0, 1)},
+    "categories": {"city": ("bern", "ulm")},
+    "label": "team",
+}
 
 
 def test_declared_columns_are_numbers():
     found = read_records(TABLE, **DECLARED, missing="centre")
     assert found.columns == ("age", "paid", "city=bern", "city=ulm")
-    np.testing.assert_allclose(found.x, [[0.1, 1, 0, 1], [0.5, 0, 0, 0], [0.5, 1, 1, 0], [1, 0.5, 0, 1]], atol=1e-6)
+    np.testing.assert_allclose(
+        found.x, [[0.1, 1, 0, 1], [0.5, 0, 0, 0], [0.5, 1, 1, 0], [1, 0.5, 0, 1]], atol=1e-6
+    )
     assert (found.y.tolist(), found.class_names) == ([1, 0, -1, 1], ("blue", "red"))
 
 
@@ -78,12 +86,18 @@ def test_all_faults_at_once_and_no_value():
         ({"categories": {"age": (1,)}}, "'age' is declared twice"),
         ({"nodes": ["ana", "bo", "cy"]}, "1 rows are of users that are not among the nodes"),
         ({"nodes": ["ana", "bo", "cy", "dee", "ana"]}, "nodes must be named once"),
-        ({"numbers": {"age": (5, 5), "paid": (1, 0), "height": (0, 1)}}, "'height'.*lower < upper.*'paid' needs"),
+        (
+            {"numbers": {"age": (5, 5), "paid": (1, 0), "height": (0, 1)}},
+            "'height'.*lower < upper.*'paid' needs",
+        ),
         ({"categories": {"city": "ulm"}}, "in a tuple"),
         ({"classes": ("red", "blue", "-1")}, "'team' may not declare a class -1"),
         ({"classes": ("red", "blue", "red")}, "'team' must declare each class once"),
         ({"classes": ("red", "blue", 1, "1")}, "'team' holds classes that are written alike"),
-        ({"categories": {"city": {"ulm", "bern"}}}, "'city' must declare each category once, .* in a tuple"),
+        (
+            {"categories": {"city": {"ulm", "bern"}}},
+            "'city' must declare each category once, .* in a tuple",
+        ),
         ({"categories": {"city": pd.Index([])}}, "'city' must declare each category once"),
         ({"numbers": ["age"]}, r"numbers must be {column: \(lower, upper\)}, got list"),
         ({"categories": "city"}, r"categories must be {column: \(word, ...\)}, got str"),
@@ -115,7 +129,9 @@ def test_a_declared_class_may_have_no_member(classes):
 
 def test_a_data_set_needs_no_labels(tmp_path):
     graph, names = interop.read(pd.DataFrame([("ana", "bo"), ("cy", "dee")]))
-    made = read_records(TABLE, numbers={"age": (0, 100)}, missing="centre", nodes=names).dataset("mine", graph)
+    made = read_records(TABLE, numbers={"age": (0, 100)}, missing="centre", nodes=names).dataset(
+        "mine", graph
+    )
     datasets.save(made, tmp_path / "mine.npz")
     again = datasets.load(tmp_path / "mine.npz")
     assert (again.num_classes, again.y.shape, again.x.shape) == (0, (4, 0), (4, 1))
@@ -132,7 +148,9 @@ def test_a_data_set_needs_no_labels(tmp_path):
     ],
 )
 def test_labels_of_all_kinds_are_numbered_and_named(labels, y, classes):
-    found = read_records(TABLE.assign(team=labels), numbers={"age": (0, 100)}, label="team", missing="centre")
+    found = read_records(
+        TABLE.assign(team=labels), numbers={"age": (0, 100)}, label="team", missing="centre"
+    )
     assert (found.y.tolist(), found.class_names) == (y, classes)
 
 
@@ -147,9 +165,13 @@ def test_users_and_nodes_without_a_name_are_refused(missing):
         (table.set_axis(["ana", missing]), None),
         (table, pyarrow.array(["ana", "bo", None])),
     ):
-        with pytest.raises(ValueError, match="nodes must name each node, and some names are missing or masked"):
+        with pytest.raises(
+            ValueError, match="nodes must name each node, and some names are missing or masked"
+        ):
             datasets.read_records(users, numbers={"age": (0, 4)}, nodes=nodes, missing="centre")
-    found = datasets.read_records(table, numbers={"age": (0, 4)}, nodes=pyarrow.array(["bo", "ana"]))
+    found = datasets.read_records(
+        table, numbers={"age": (0, 4)}, nodes=pyarrow.array(["bo", "ana"])
+    )
     assert found.x.tolist() == [[0.5], [0.25]]
 
 

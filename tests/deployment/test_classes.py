@@ -1,4 +1,6 @@
-"""Devices that classify their own records: what they are shipped, what they refuse, and 200 of them."""
+"""Devices that classify their own records: what they are shipped, what they refuse, and 200 of
+them.
+"""
 
 import hashlib
 
@@ -9,7 +11,15 @@ import pytest
 
 from ldp_jax import deployment
 from ldp_jax.core.checksum import sealed
-from ldp_jax.deployment import Alphabet, Classifier, Device, Question, Session, alphabet_table, report_class
+from ldp_jax.deployment import (
+    Alphabet,
+    Classifier,
+    Device,
+    Question,
+    Session,
+    alphabet_table,
+    report_class,
+)
 from ldp_jax.features import PersonalAlphabets
 from ldp_jax.learning.models import dense_layers, mlp
 from tests.deployment.vectors import SECOND
@@ -18,7 +28,9 @@ EPSILON, CLASSES, USERS = 2.0, 5, 200
 
 
 def planted(seed=0):
-    """Public posteriors that are right half of the time, records that say the class, and a classifier of them."""
+    """Public posteriors that are right half of the time, records that say the class, and a
+    classifier of them.
+    """
     rng = np.random.default_rng(seed)
     truth = rng.integers(0, CLASSES, USERS)
     logits = rng.normal(size=(USERS, CLASSES))
@@ -26,7 +38,12 @@ def planted(seed=0):
     prior = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
     centres = rng.normal(size=(CLASSES, 20))
     records = centres[truth] + 0.5 * rng.normal(size=(USERS, 20))
-    return truth, prior, records, Classifier(centres.T, -0.5 * (centres**2).sum(1), unit_length=False)
+    return (
+        truth,
+        prior,
+        records,
+        Classifier(centres.T, -0.5 * (centres**2).sum(1), unit_length=False),
+    )
 
 
 def device(user):
@@ -36,15 +53,22 @@ def device(user):
 def shipped(prior):
     """What each device is sent, as bytes, and the tables by their sizes."""
     found = deployment.alphabets(prior, EPSILON)
-    tables = {size: alphabet_table(EPSILON, size, CLASSES) for size in np.unique(found.sizes).tolist()}
+    tables = {
+        size: alphabet_table(EPSILON, size, CLASSES) for size in np.unique(found.sizes).tolist()
+    }
     pairs = zip(found.order, found.sizes, strict=True)
-    return [Alphabet(order[:size], EPSILON, tables[int(size)]).to_bytes() for order, size in pairs], tables
+    return [
+        Alphabet(order[:size], EPSILON, tables[int(size)]).to_bytes() for order, size in pairs
+    ], tables
 
 
 def test_two_hundred_devices_report_what_is_simulated():
-    """Word by word: records through NumPy and through JAX; and posteriors are better on the server."""
+    """Word by word: records through NumPy and through JAX; and posteriors are better on the
+    server.
+    """
     truth, prior, records, classifier = planted()
-    simulated, broadcast = PersonalAlphabets.of(EPSILON, prior), classifier.to_bytes()
+    simulated = PersonalAlphabets.of(EPSILON, prior)
+    broadcast = classifier.to_bytes()
     sent, tables = shipped(prior)
     assert len(tables) > 1
     for level, table in enumerate(tables.values()):
@@ -52,7 +76,9 @@ def test_two_hundred_devices_report_what_is_simulated():
     scores = np.stack([classifier.scores(record) for record in records])
     scores[:20, ::2] = np.nan
     held = [Alphabet.from_bytes(data) for data in sent]
-    found = [alphabet.members[alphabet.place(row)] for alphabet, row in zip(held, scores, strict=True)]
+    found = [
+        alphabet.members[alphabet.place(row)] for alphabet, row in zip(held, scores, strict=True)
+    ]
     np.testing.assert_array_equal(found, np.asarray(simulated.best(scores)))
     place = np.zeros(USERS, int)
     for user, (alphabet, record) in enumerate(zip(held, records, strict=True)):
@@ -89,14 +115,20 @@ def test_a_classifier_scores_and_is_small():
     """Of 1 433 features and seven classes: below 50 KB."""
     rng = np.random.default_rng(0)
     made = Classifier(rng.normal(size=(1433, 7)), rng.normal(size=7), log_counts=True)
-    assert len(made.to_bytes()) + len(Alphabet((6, 2, 0), 1.0, alphabet_table(1.0, 3, 7)).to_bytes()) < 50_000
+    assert (
+        len(made.to_bytes()) + len(Alphabet((6, 2, 0), 1.0, alphabet_table(1.0, 3, 7)).to_bytes())
+        < 50_000
+    )
     x = rng.poisson(0.1, 1433)
     unit = np.log1p(x) / np.linalg.norm(np.log1p(x))
-    np.testing.assert_allclose(made.scores(x), unit @ made.weights + made.bias, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        made.scores(x), unit @ made.weights + made.bias, rtol=1e-4, atol=1e-5
+    )
 
 
 def test_a_network_is_shipped_and_run_as_it_was_trained():
-    model, x = mlp(2, 16, 3), np.random.default_rng(0).normal(size=(5, 20))
+    model = mlp(2, 16, 3)
+    x = np.random.default_rng(0).normal(size=(5, 20))
     unit = jnp.asarray(x / np.linalg.norm(x, axis=1, keepdims=True), jnp.float32)
     variables = model.init(jax.random.key(0), unit)
     first, *more = (tuple(map(np.asarray, layer)) for layer in dense_layers(variables))
@@ -112,7 +144,12 @@ def test_refusals_spend_nothing():
     session = Session(device(0), budget=EPSILON)
     other = Alphabet((0, 1), EPSILON, alphabet_table(EPSILON, 2, CLASSES + 1))
     for held, record, error, message in (
-        (alphabet, records[0][:-1], ValueError, r"record must be 20 numbers, .*, got shape \(19,\)"),
+        (
+            alphabet,
+            records[0][:-1],
+            ValueError,
+            r"record must be 20 numbers, .*, got shape \(19,\)",
+        ),
         (other, records[0], ValueError, "the classifier has 5 classes, the alphabet is of 6"),
         (alphabet, np.array(["a"] * 20), TypeError, "real numbers"),
     ):
@@ -140,9 +177,18 @@ def test_whole_numbers_and_numpys_own_flags_are_no_damage(untyped):
 def test_bad_input(untyped):
     pair, one = ((np.ones((3, 2)), np.ones(2)),), ((np.ones((2, 1)), np.ones(1)),)
     for call, message in (
-        (lambda: Alphabet((0, 1), 1.0, alphabet_table(2.0, 2, 3)), "one of epsilon 1, .* its masses lose 2"),
-        (lambda: Alphabet((0, 1, 2), 1.0, alphabet_table(1.0, 2, 3)), "of 3 outputs as members are"),
-        (lambda: Classifier(_WEIGHTS, np.ones(2), "no"), "log_counts must be True or False, got 'no'"),
+        (
+            lambda: Alphabet((0, 1), 1.0, alphabet_table(2.0, 2, 3)),
+            "one of epsilon 1, .* its masses lose 2",
+        ),
+        (
+            lambda: Alphabet((0, 1, 2), 1.0, alphabet_table(1.0, 2, 3)),
+            "of 3 outputs as members are",
+        ),
+        (
+            lambda: Classifier(_WEIGHTS, np.ones(2), "no"),
+            "log_counts must be True or False, got 'no'",
+        ),
         (lambda: Alphabet((0, 3), 1.0, alphabet_table(1.0, 2, 3)), "distinct classes below 3"),
         (lambda: Classifier(np.ones((3, 2)), np.ones(3)), r"got \(3, 2\) and \(3,\)"),
         (lambda: Classifier(np.full((3, 2), np.nan), np.ones(2)), "weights must be finite"),
@@ -167,12 +213,16 @@ SHIPPED = {
 @pytest.mark.parametrize("name", SHIPPED)
 def test_every_changed_byte_and_cut_is_refused(name):
     """Every byte set to 0, to 255 and with a bit flipped; every cut, and bytes put behind."""
-    data, read = SHIPPED[name].to_bytes(), type(SHIPPED[name]).from_bytes
+    data = SHIPPED[name].to_bytes()
+    read = type(SHIPPED[name]).from_bytes
     assert read(data).to_bytes() == data
     assert read(data) == SHIPPED[name]
     changed, cut = [], [data + b"\0", data + data]
     for at, old in enumerate(data):
-        changed += [data[:at] + bytes([byte]) + data[at + 1 :] for byte in {0, 255, old ^ 1 << at % 8} - {old}]
+        changed += [
+            data[:at] + bytes([byte]) + data[at + 1 :]
+            for byte in {0, 255, old ^ 1 << at % 8} - {old}
+        ]
         cut += [data[:at], data[:at] + data[at + 1 :], *([data[at:] + data[:at]] if at else [])]
 
     def refused(part):
@@ -183,7 +233,12 @@ def test_every_changed_byte_and_cut_is_refused(name):
         return False
 
     assert all(map(refused, changed + cut))
-    assert not all(refused(sealed(part[:-8])) for part in changed)  # the checksum is what is refused
-    kind, old = data.split(b" ", 1)[0].decode().removeprefix("ldp-"), data[:-8].replace(b" 2\n", b" 1\n")
-    with pytest.raises(ValueError, match=f"not a {kind} .*; version . has no checksum: have it sent anew"):
+    assert not all(
+        refused(sealed(part[:-8])) for part in changed
+    )  # the checksum is what is refused
+    kind = data.split(b" ", 1)[0].decode().removeprefix("ldp-")
+    old = data[:-8].replace(b" 2\n", b" 1\n")
+    with pytest.raises(
+        ValueError, match=f"not a {kind} .*; version . has no checksum: have it sent anew"
+    ):
         read(old.replace(b" 3\n", b" 2\n"))

@@ -1,4 +1,6 @@
-"""``ldp_jax_client``: the devices' side of the same files, with NumPy alone, and the same reports."""
+"""``ldp_jax_client``: the devices' side of the same files, with NumPy alone, and the same
+reports.
+"""
 
 import shutil
 import subprocess
@@ -13,8 +15,12 @@ from tests.test_layers import imports, own
 
 ROOT = Path(ldp_jax.__file__).parent
 HOME = ROOT / "deployment"
-WHEEL = tomllib.loads((HOME / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
-SHIPPED = {(HOME / source).resolve(): Path(target) for source, target in WHEEL["force-include"].items()}
+WHEEL = tomllib.loads((HOME / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"][
+    "wheel"
+]
+SHIPPED = {
+    (HOME / source).resolve(): Path(target) for source, target in WHEEL["force-include"].items()
+}
 
 CLIENT = """
 import importlib.abc, sys
@@ -46,7 +52,9 @@ lists = client.Session(device, budget=Budget(1e9, unit=NEIGHBOUR_LIST))
 
 def reached():
     """The files that importing the devices' side may run, and the packages that these name."""
-    left, files, packages = [path for path in HOME.glob("*.py") if path.name != "store.py"], set(), set()
+    left = [path for path in HOME.glob("*.py") if path.name != "store.py"]
+    files = set()
+    packages = set()
     while left:
         files.add(path := left.pop())
         packages |= {name.split(".")[0] for name in imports(path)}
@@ -55,7 +63,9 @@ def reached():
             for parts in (name.split(".") for name in own(path))
             for depth in range(1, 4)
         ]
-        found = {file for place in places for file in (place.with_suffix(".py"), place / "__init__.py")}
+        found = {
+            file for place in places for file in (place.with_suffix(".py"), place / "__init__.py")
+        }
         left += [file for file in found - files if file.exists()]
     return files, packages
 
@@ -77,7 +87,9 @@ def test_the_client_reports_word_for_word_what_the_package_reports(tmp_path):
     for public in (GRID, OWNED):
         (tmp_path / type(public).__name__).write_bytes(public.to_bytes())
     (tmp_path / "secret").write_bytes(SECRET)
-    done = subprocess.run([sys.executable, "-c", CLIENT, tmp_path], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", CLIENT, tmp_path], capture_output=True, text=True, timeout=60
+    )
     assert done.returncode == 0, done.stderr
     key = deployment.Device.from_secret(SECRET).shared_key
     mine = session(budget=1e9, key=key)

@@ -25,8 +25,12 @@ def counts(user=0, asked=ASKED, **keys):
 
 def sealed(found):
     """Reports with right checksums, whatever they say: what a broken or hostile device can send."""
-    parts = [FieldReports(GRID).pack([0], [0], 0, 0, None)[:2] + row.tobytes()[2:28] for row in found]
-    return b"".join(part + wire.tag(wire.tag_start(b"ldp_jax 2 report", None), part) for part in parts)
+    parts = [
+        FieldReports(GRID).pack([0], [0], 0, 0, None)[:2] + row.tobytes()[2:28] for row in found
+    ]
+    return b"".join(
+        part + wire.tag(wire.tag_start(b"ldp_jax 2 report", None), part) for part in parts
+    )
 
 
 def test_foreign_reports_are_counted_and_left_out():
@@ -59,11 +63,17 @@ def test_counts_that_count_for_nothing_are_counted_apart():
     low, high = [0, 0, 0, 0, -margin - 1], [0, 0, 0, 0, 21 + margin]
     wrong = pack(low, 3) + pack(high, 3) + pack([0] * 5, 12) + pack([0] * 5, 2**64 - 1)
     edge = pack([0, 0, 0, -margin, 20 + margin], 3)
-    found = deployment.decode(foreign + counts(2) + foreign + wrong + edge + counts(2) + b"junk", ASKED)
+    found = deployment.decode(
+        foreign + counts(2) + foreign + wrong + edge + counts(2) + b"junk", ASKED
+    )
     assert found.user.tolist() == [2, 3]
     assert found.rejected == deployment.Rejected(damaged=1, foreign=4, impossible=4, replayed=1)
     second = deployment.decode(counts(2) + counts(0), ASKED, seen=found.seen)
-    assert (second.user.tolist(), second.rejected.replayed, second.seen["user"].tolist()) == ([0], 1, [0, 2, 3])
+    assert (second.user.tolist(), second.rejected.replayed, second.seen["user"].tolist()) == (
+        [0],
+        1,
+        [0, 2, 3],
+    )
     by_node, reported = found.by_node(12)
     assert np.flatnonzero(reported).tolist() == [2, 3]
     np.testing.assert_array_equal(by_node[[2, 3]], found.output)
@@ -76,10 +86,12 @@ def test_counts_that_count_for_nothing_are_counted_apart():
 
 def test_counts_are_possible_where_user_round_and_every_count_are():
     """Of 300 drawn reports with right checksums, each wrong in none, some or all of the three."""
-    rng, margin = np.random.default_rng(0), ASKED.noise.margin
+    rng = np.random.default_rng(0)
+    margin = ASKED.noise.margin
     for number in range(300):
         user, round, count = rng.random(3) < 0.3
-        low, high = -margin, ASKED.most + margin
+        low = -margin
+        high = ASKED.most + margin
         counts = rng.choice([low, 0, high, rng.integers(low, high)], 5)
         if count:
             counts[rng.integers(5)] = rng.choice([low - 1, high + 1, 2**31 - 1])
@@ -114,17 +126,21 @@ def test_replays_are_dropped_within_and_across_batches():
     for report in data.tolist():
         first.setdefault(report[2:5], report[5])  # the first report wins
     whole = deployment.decode(sealed(data), GRID)
-    found = zip(*(a.tolist() for a in (whole.user, whole.round, whole.field, whole.output)), strict=True)
+    found = zip(
+        *(a.tolist() for a in (whole.user, whole.round, whole.field, whole.output)), strict=True
+    )
     assert list(found) == [(*triple, output) for triple, output in first.items()]
     assert whole.rejected == (0, 0, 0, 1000 - len(first))
     assert whole.seen.tolist() == sorted(first)
 
-    seen, kept = np.zeros(0, TRIPLE), 0
+    seen = np.zeros(0, TRIPLE)
+    kept = 0
     for batch in np.array_split(data, 7):
         earlier = seen.copy()
         part = deployment.decode(sealed(batch), GRID, seen=seen)
         np.testing.assert_array_equal(seen, earlier)  # pure
-        seen, kept = part.seen, kept + len(part.output)
+        seen = part.seen
+        kept = kept + len(part.output)
     assert kept == len(first)
     np.testing.assert_array_equal(seen, whole.seen)
     assert len(deployment.decode(sealed(data), GRID, seen=seen).output) == 0
@@ -134,18 +150,26 @@ def test_vectors_are_put_together():
     held = session()
     xs = np.linspace(-1, 1, 20)
     sent = [
-        held.report_sampled(GRID, xs, 3, user=user, round=round) for user in (9, 2**64 - 1, 4) for round in (1, 0)
+        held.report_sampled(GRID, xs, 3, user=user, round=round)
+        for user in (9, 2**64 - 1, 4)
+        for round in (1, 0)
     ]
     shuffled = np.random.default_rng(1).permutation(np.frombuffer(b"".join(sent), REPORT))
     lone = held.report(GRID, 0.0, user=5, round=0)
     many = held.report_many(GRID, xs[:4], user=6, round=0)
-    far = session().report_many(GRID, np.zeros(21), user=7, round=0)[-3 * SIZE :]  # three fields, one beyond
-    found = deployment.vectors(deployment.decode(shuffled.tobytes() + lone + many + far, GRID), 3, 20)
+    far = session().report_many(GRID, np.zeros(21), user=7, round=0)[
+        -3 * SIZE :
+    ]  # three fields, one beyond
+    found = deployment.vectors(
+        deployment.decode(shuffled.tobytes() + lone + many + far, GRID), 3, 20
+    )
     assert found.user.tolist() == [4, 4, 9, 9, 2**64 - 1, 2**64 - 1]
     assert found.round.tolist() == [0, 1] * 3
     assert found.incomplete == 3
     assert found.index.dtype == found.output.dtype == np.int32
-    for user, round, index, output in zip(found.user, found.round, found.index, found.output, strict=True):
+    for user, round, index, output in zip(
+        found.user, found.round, found.index, found.output, strict=True
+    ):
         expected = deployment.decode(held.resend(GRID, user=user, round=round), GRID)
         assert index.tolist() == expected.field.tolist()
         assert output.tolist() == expected.output.tolist()

@@ -51,7 +51,10 @@ def test_what_can_be_guessed_is_no_secret_and_no_key():
             with pytest.raises(ValueError, match=f"secret is .*{match}"):
                 deployment.Device(secret)
             if secret is not None:
-                for use in (lambda key: session(key=key), lambda key: deployment.decode(b"", GRID, key=key)):
+                for use in (
+                    lambda key: session(key=key),
+                    lambda key: deployment.decode(b"", GRID, key=key),
+                ):
                     with pytest.raises(ValueError, match=f"key is .*{match}"):
                         use(secret)
 
@@ -77,20 +80,27 @@ def test_nothing_shows_or_copies_the_secret():
 def table_words(of, fields=50, users=5, rounds=4):
     """Pairs of words over all tables, users, rounds and fields."""
     where = itertools.product(TABLES.values(), range(users), range(rounds))
-    drawn = [of.words(table, np.arange(fields), user=user, round=round) for table, user, round in where]
+    drawn = [
+        of.words(table, np.arange(fields), user=user, round=round) for table, user, round in where
+    ]
     return np.concatenate(drawn)
 
 
 def count_words(of):
     """Numbers below 2^96 over questions, users, rounds and counts."""
     where = itertools.product((ASKED.digest, SECRET), range(40), range(4))
-    drawn = [of.count_words(digest, 9, user=user, round=round)[1:].T for digest, user, round in where]
+    drawn = [
+        of.count_words(digest, 9, user=user, round=round)[1:].T for digest, user, round in where
+    ]
     return np.concatenate(drawn)
 
 
 @pytest.mark.parametrize(
     ("draw", "parts"),
-    [(table_words, ("fields", "round", "user", "table")), (count_words, ("user", "round", "question", "count"))],
+    [
+        (table_words, ("fields", "round", "user", "table")),
+        (count_words, ("user", "round", "question", "count")),
+    ],
 )
 def test_no_two_reports_share_words_and_a_device_that_forgets_a_part_is_caught(draw, parts):
     words = draw(device())
@@ -104,7 +114,9 @@ def test_words_of_any_selection_are_the_same():
     where = {"user": 3, "round": 4}
     every = device().words(BINS, np.arange(100), **where)
     for chosen in ([99, 0, 17, 16, 15, 17], [0], [7], [8], [99]):
-        np.testing.assert_array_equal(device().words(BINS, np.array(chosen), **where), every[chosen])
+        np.testing.assert_array_equal(
+            device().words(BINS, np.array(chosen), **where), every[chosen]
+        )
     last = 2**32 - 1
     assert device().words(BINS, np.array([last]), user=2**64 - 1, round=last).shape == (1, 2)
     assert every.dtype == np.uint32
@@ -132,14 +144,19 @@ def test_reports_of_many_users_fit_the_table():
     row, part = split(np, 0.37, GRID.inputs, "grid")
     share = int(part) / 2**23
     law = ((1 - share) * GRID.masses[row] + share * GRID.masses[row + 1]) / WORDS
-    data = b"".join(held.report_many(GRID, np.full(1000, 0.37), user=user, round=9) for user in range(20))
+    data = b"".join(
+        held.report_many(GRID, np.full(1000, 0.37), user=user, round=9) for user in range(20)
+    )
     assert_g(np.bincount(deployment.decode(data, GRID).output, minlength=GRID.outputs), law)
 
 
 def test_one_and_many_give_the_same_bytes():
-    xs, held = np.linspace(-1.2, 1.2, 21), session()
+    xs = np.linspace(-1.2, 1.2, 21)
+    held = session()
     many = session().report_many(GRID, xs, user=5, round=6)
-    one = [held.report(GRID, x, user=5, round=6, field=field) for field, x in enumerate(xs.tolist())]
+    one = [
+        held.report(GRID, x, user=5, round=6, field=field) for field, x in enumerate(xs.tolist())
+    ]
     assert b"".join(one) == many
     assert many == session().report_many(GRID, list(xs), user=np.uint64(5), round=np.int32(6))
 
@@ -151,20 +168,37 @@ NUMBERS = [5e-324, 1e-300, -1e-40, np.float32(1e-45), np.float64(1e300), np.long
 
 @pytest.mark.parametrize("name", TABLES)
 def test_every_number_is_reported_whatever_numpy_does_about_errors(name):
-    """5e-324 is 0 in float32: an underflow, which told small records from others under ``np.seterr``."""
+    """5e-324 is 0 in float32: an underflow, which told small records from others under
+    ``np.seterr``.
+    """
     table = TABLES[name]
-    calm = b"".join(session().report(table, x, user=1, round=round) for round, x in enumerate(NUMBERS))
+    calm = b"".join(
+        session().report(table, x, user=1, round=round) for round, x in enumerate(NUMBERS)
+    )
     assert len(deployment.decode(calm, table).output) == len(NUMBERS)
     for mode in ({}, {"all": "raise"}):
         held = session()
         with warnings.catch_warnings(), np.errstate(**mode):
             warnings.simplefilter("error")
-            assert b"".join(held.report(table, x, user=1, round=round) for round, x in enumerate(NUMBERS)) == calm
+            assert (
+                b"".join(
+                    held.report(table, x, user=1, round=round) for round, x in enumerate(NUMBERS)
+                )
+                == calm
+            )
             for vector in (NUMBERS, np.array([5e-324, 1e300, math.nan]), np.float32([1e-45, 1e38])):
                 assert session().report_many(table, vector, user=2, round=0)
                 assert session().report_sampled(table, vector, 2, user=2, round=0)
-    for low, high in [(-1.0, -math.inf), (1.0, math.inf), (1.0, 10**400), (0.0, math.nan), (1.0, 1e300)]:
-        assert session().report(GRID, low, user=1, round=1) == session().report(GRID, high, user=1, round=1)
+    for low, high in [
+        (-1.0, -math.inf),
+        (1.0, math.inf),
+        (1.0, 10**400),
+        (0.0, math.nan),
+        (1.0, 1e300),
+    ]:
+        assert session().report(GRID, low, user=1, round=1) == session().report(
+            GRID, high, user=1, round=1
+        )
 
 
 @pytest.mark.usefixtures("untyped")
@@ -180,7 +214,8 @@ def test_no_refusal_says_that_a_number_is_beyond_64_bits():
 
 @pytest.mark.usefixtures("untyped")
 def test_wrong_arguments_are_refused_before_anything_is_drawn(monkeypatch):
-    held, good = session(), {"user": 1, "round": 1}
+    held = session()
+    good = {"user": 1, "round": 1}
     monkeypatch.setattr(deployment.Device, "_hash", lambda *_: pytest.fail("drawn"))
     calls = [
         lambda where: held.report(GRID, 0.5, **where),
@@ -218,15 +253,20 @@ def test_wrong_arguments_are_refused_before_anything_is_drawn(monkeypatch):
 
 
 def test_sampled_coordinates_are_uniform():
-    """6 000 subsets: one that is drawn 0.4 as often as it should be, or more rarely, would be seen."""
+    """6 000 subsets: one that is drawn 0.4 as often as it should be, or more rarely, would be
+    seen.
+    """
     subsets = {subset: n for n, subset in enumerate(itertools.combinations(range(4), 2))}
-    drawn = [subsets[tuple(device().sample(GRID, 4, 2, user=user, round=0))] for user in range(6_000)]
+    drawn = [
+        subsets[tuple(device().sample(GRID, 4, 2, user=user, round=0))] for user in range(6_000)
+    ]
     assert_g(np.bincount(drawn, minlength=6), np.full(6, 1 / 6))
 
 
 @pytest.mark.parametrize(("k", "dim"), [(1, 1), (5, 5), (17, 40)])
 def test_sampled_reports_are_those_of_their_fields_and_say_nothing_of_the_records(k, dim):
-    xs, held = np.linspace(-1, 1, dim), session()
+    xs = np.linspace(-1, 1, dim)
+    held = session()
     sent = session().report_sampled(GRID, xs, k, user=1, round=dim)
     fields = deployment.decode(sent, GRID).field.tolist()
     assert fields == sorted(set(fields))

@@ -1,4 +1,6 @@
-"""A device that holds a neighbour list: its noise, the lists that it takes, and the questions that it answers."""
+"""A device that holds a neighbour list: its noise, the lists that it takes, and the questions that
+it answers.
+"""
 
 import bisect
 import dataclasses
@@ -19,7 +21,17 @@ from ldp_jax.core.whole_noise import law, whole_noise
 from ldp_jax.deployment.codecs import CountReports
 from ldp_jax.edges import NeighbourCounts, privatize_counts
 from ldp_jax.graph import graphs
-from tests.deployment.vectors import ASKED, GROUPS, MINE, OWNED, RULE, SECRET, Forgets, device, list_session
+from tests.deployment.vectors import (
+    ASKED,
+    GROUPS,
+    MINE,
+    OWNED,
+    RULE,
+    SECRET,
+    Forgets,
+    device,
+    list_session,
+)
 from tests.stats import assert_g
 
 TRUE = [0, 1, 2, 0, 0]
@@ -32,12 +44,16 @@ def report(user=0, asked=ASKED, neighbours=MINE, **changes):
 
 @pytest.mark.parametrize("epsilon", [0.3, 40.0])
 def test_noise_is_that_of_the_simulated_mechanism_word_for_word(epsilon):
-    """Random words, and both sides of every threshold: the last words of one magnitude, the first of the next."""
+    """Random words, and both sides of every threshold: the last words of one magnitude, the first
+    of the next.
+    """
     m = NeighbourCounts(epsilon, 1, most=6)
     noise = whole_noise(epsilon, 6)
     edges = [w for total in noise.cumulative for w in (total - 1, total)] + [0, 2**96 - 1]
     words = np.array([[w >> 64, w >> 32 & 2**32 - 1, w & 2**32 - 1] for w in edges], np.uint32).T
-    words = np.concatenate([words, np.random.default_rng(0).integers(0, 2**32, (3, 500), np.uint32)], 1)
+    words = np.concatenate(
+        [words, np.random.default_rng(0).integers(0, 2**32, (3, 500), np.uint32)], 1
+    )
     for sign in (0, 2**32 - 1):
         word = np.concatenate([np.full((1, words.shape[1]), sign, np.uint32), words])
         counts = (np.arange(words.shape[1]) % 7).astype(np.int32)
@@ -49,7 +65,9 @@ def test_noise_is_that_of_the_simulated_mechanism_word_for_word(epsilon):
 
 
 def test_a_report_follows_from_the_docstrings_alone():
-    """Another implementation in plain integers, no function of the library but the masses of the noise."""
+    """Another implementation in plain integers, no function of the library but the masses of the
+    noise.
+    """
     assert ASKED.guarantee().unit == NEIGHBOUR_LIST
     text = b'{"epsilon": 1.0, "most": 20, "num_groups": 5, "num_nodes": 12, "round": 3}\n'
     digest = sha256(b"ldp-question 1\n" + text + GROUPS.astype(np.int8).tobytes()).digest()
@@ -57,29 +75,43 @@ def test_a_report_follows_from_the_docstrings_alone():
     cumulative = list(itertools.accumulate(whole_noise(1.0, 20).masses))
     counts = b""
     for k, true in enumerate(TRUE):
-        message = b"ldp_jax 1 counts" + digest + (7).to_bytes(8, "little") + (3).to_bytes(4, "little")
-        block = blake2b(message + (k // 4).to_bytes(4, "little"), key=SECRET, digest_size=64).digest()
-        a, b, c, d = (int.from_bytes(block[16 * (k % 4) + at :][:4], "little") for at in (0, 4, 8, 12))
+        message = (
+            b"ldp_jax 1 counts" + digest + (7).to_bytes(8, "little") + (3).to_bytes(4, "little")
+        )
+        block = blake2b(
+            message + (k // 4).to_bytes(4, "little"), key=SECRET, digest_size=64
+        ).digest()
+        a, b, c, d = (
+            int.from_bytes(block[16 * (k % 4) + at :][:4], "little") for at in (0, 4, 8, 12)
+        )
         size = bisect.bisect_right(cumulative, b * 2**64 + c * 2**32 + d)
         counts += (true + (-size if a % 2 else size)).to_bytes(4, "little", signed=True)
     signed = (257).to_bytes(2, "little") + (5).to_bytes(2, "little") + digest[:8]
     signed += (7).to_bytes(8, "little") + (3).to_bytes(4, "little") + counts
     key = device().shared_key
     for sent, mark in ((report(7), b""), (report(7, key=key), key)):
-        assert sent == signed + blake2b(b"ldp_jax 1 answer" + signed, key=mark, digest_size=8).digest()
+        assert (
+            sent == signed + blake2b(b"ldp_jax 1 answer" + signed, key=mark, digest_size=8).digest()
+        )
     assert len(sent) == CountReports(ASKED).layout.itemsize == SIZE
 
 
 def noise_of_many(of, users=1000):
     """What users add to five counts; int [users, 5]."""
-    asked = deployment.Question(0, np.resize(GROUPS, users + 12), num_groups=5, epsilon=1.0, most=20)
+    asked = deployment.Question(
+        0, np.resize(GROUPS, users + 12), num_groups=5, epsilon=1.0, most=20
+    )
     held = list_session(of)
-    sent = b"".join(held.report_neighbours(asked, [0, 6, 7], user=user) for user in range(12, users + 12))
+    sent = b"".join(
+        held.report_neighbours(asked, [0, 6, 7], user=user) for user in range(12, users + 12)
+    )
     return deployment.decode(sent, asked).output - [2, 1, 0, 0, 0]
 
 
 def test_reports_fit_the_law_and_counts_are_independent():
-    """5 000 counts: a law that is off by 0.07 in total variation would be seen, and noise that two counts share."""
+    """5 000 counts: a law that is off by 0.07 in total variation would be seen, and noise that two
+    counts share.
+    """
     drawn = noise_of_many(device())
     expected = law(whole_noise(1.0, 20))
     reach = len(expected) // 2
@@ -120,7 +152,9 @@ def test_the_row_of_a_matrix_is_refused_and_nothing_is_spent():
 
 @pytest.mark.usefixtures("untyped")
 def test_what_is_no_list_is_an_empty_one_and_what_is_no_user_is_refused():
-    """Whether a device reports at all, and how much, is seen by the server: no list may change it."""
+    """Whether a device reports at all, and how much, is seen by the server: no list may change
+    it.
+    """
     for nothing in (None, 99, 1.5, object(), (), set(), [0], [5, 11], "12", [2**70], np.zeros(0)):
         assert report(neighbours=nothing) == report(neighbours=[])
     assert len(report(neighbours=[])) == len(report(neighbours=range(12))) == SIZE
@@ -137,11 +171,15 @@ def test_by_one_rule_each_pair_is_on_one_device_as_it_is_simulated():
     rng = np.random.default_rng(0)
     friends = np.triu(rng.random((12, 12)) < 0.4, 1)
     friends |= friends.T
-    rule = deployment.ownership(rng.integers(0, 3, 12) / 2, silent=np.arange(12) < 3)  # ties and silent users
+    rule = deployment.ownership(
+        rng.integers(0, 3, 12) / 2, silent=np.arange(12) < 3
+    )  # ties and silent users
     for nobody in (-1, 12):  # NumPy would answer for user 11
         with pytest.raises(ValueError, match=r"user must be a whole number in \[0, 11\]"):
             rule.owned(nobody, MINE)
-    mine = [rule.owned(user, [*np.flatnonzero(friends[user]), user, -1, 12, None]) for user in range(12)]
+    mine = [
+        rule.owned(user, [*np.flatnonzero(friends[user]), user, -1, 12, None]) for user in range(12)
+    ]
     held = np.zeros((12, 12), int)
     for user, ids in enumerate(mine):
         np.add.at(held, (user, ids), 1)
@@ -150,7 +188,9 @@ def test_by_one_rule_each_pair_is_on_one_device_as_it_is_simulated():
     assert not held[:3].any()
     sure = dataclasses.replace(ASKED, epsilon=40.0)
     graph = graphs.from_edges(np.argwhere(np.triu(friends)), 12)
-    simulated = privatize_counts(jax.random.key(0), graph, NeighbourCounts(40.0, 5), GROUPS, owners=rule).counts
+    simulated = privatize_counts(
+        jax.random.key(0), graph, NeighbourCounts(40.0, 5), GROUPS, owners=rule
+    ).counts
     once = dataclasses.replace(sure, owners=rule)
     for user in range(3, 12):
         sent = report(user, sure, mine[user])
@@ -159,7 +199,7 @@ def test_by_one_rule_each_pair_is_on_one_device_as_it_is_simulated():
         np.testing.assert_array_equal(deployment.decode(sent, once).output[0], simulated[user])
 
 
-# --- A question that says who owns a pair ------------------------------------------------------------------------
+# --- A question that says who owns a pair ---------------------------------------------------------
 
 
 def test_a_pair_costs_its_one_owner_one_epsilon_and_both_ends_two():
@@ -193,15 +233,23 @@ def test_owners_are_in_the_bytes_as_the_docstring_says():
     np.testing.assert_array_equal(read.owners.order, OWNED.owners.order)
     np.testing.assert_array_equal(read.owners.silent, RULE.silent)
     assert not read.owners.order.flags.writeable
-    for order in (RULE.order, 7 * RULE.order - 100, OWNED.owners.order.astype(np.int64)):  # one rule, one spelling
+    for order in (
+        RULE.order,
+        7 * RULE.order - 100,
+        OWNED.owners.order.astype(np.int64),
+    ):  # one rule, one spelling
         assert dataclasses.replace(ASKED, owners=Ownership(order, RULE.silent)).to_bytes() == data
-    many = dataclasses.replace(ASKED, groups=np.zeros(40_000, int), owners=deployment.ownership(np.arange(40_000)))
+    many = dataclasses.replace(
+        ASKED, groups=np.zeros(40_000, int), owners=deployment.ownership(np.arange(40_000))
+    )
     assert deployment.Question.from_bytes(many.to_bytes()) == many
     np.testing.assert_array_equal(many.owners.order, np.arange(40_000))
 
 
 def test_a_question_without_owners_is_written_as_it_was():
-    """Devices of version 2 read it; its digest, random words and memories are those that they were."""
+    """Devices of version 2 read it; its digest, random words and memories are those that they
+    were.
+    """
     assert ASKED.to_bytes().startswith(b"ldp-question 2\n")
     assert deployment.Question.from_bytes(ASKED.to_bytes()) == ASKED
     for wrong in (

@@ -1,4 +1,6 @@
-"""What a device reports once, may spend and remembers: of records by tables, and of lists by questions."""
+"""What a device reports once, may spend and remembers: of records by tables, and of lists by
+questions.
+"""
 
 import contextlib
 import dataclasses
@@ -50,8 +52,8 @@ class Untouched:
     def __getattr__(self, name):
         raise AssertionError(f"the record was touched: {name}")
 
-    __getitem__ = __float__ = __array__ = __index__ = __iter__ = __bool__ = __contains__ = lambda *_, **__: (
-        pytest.fail("touched")
+    __getitem__ = __float__ = __array__ = __index__ = __iter__ = __bool__ = __contains__ = (
+        lambda *_, **__: pytest.fail("touched")
     )
 
 
@@ -61,7 +63,8 @@ class Records:
 
     start = b"ldp-session 2\n"
     loss = GRID.epsilon
-    record, others = -1.0, (1.0, -1.0, math.nan)
+    record = -1.0
+    others = (1.0, -1.0, math.nan)
     session = staticmethod(session)
 
     def report(self, held, record, n=0, user=1):
@@ -77,7 +80,8 @@ class Lists:
 
     start = b"ldp-lists 1\n"
     loss = ASKED.guarantee().epsilon
-    record, others = MINE, (MINE, [], [3])
+    record = MINE
+    others = (MINE, [], [3])
     session = staticmethod(list_session)
 
     def report(self, held, record, n=0, user=1):
@@ -122,7 +126,8 @@ def test_a_second_record_is_refused_and_a_retry_gives_the_same_bytes(kind):
 
 
 def test_another_field_table_or_question_is_a_release_of_its_own():
-    held, lists = session(), list_session()
+    held = session()
+    lists = list_session()
     for table, field in ((GRID, 4), (GRID, 5), (BINS, 4)):
         held.report(table, 1.0, user=1, round=0, field=field)
     with pytest.raises(ValueError, match="nothing to resend"):
@@ -140,7 +145,9 @@ def test_vectors_are_released_whole_or_not_at_all():
     held = session()
     held.report(GRID, 0.5, user=1, round=0, field=2)
     sent = held.report_many(GRID, np.zeros(4), user=1, round=1)
-    before, small = held.to_bytes(), session(budget=3.5)  # three times log 3
+    # three times log 3
+    before = held.to_bytes()
+    small = session(budget=3.5)
     for of, error, words, where, dim, k in (
         (held, ReplayError, "1 fields of user 1, round 0", 0, 4, 1),
         (held, ReplayError, "4 fields", 1, 9, 1),
@@ -169,7 +176,9 @@ def test_an_error_while_reporting_spends_nothing(monkeypatch):
 
 @every_kind
 def test_a_report_that_is_interrupted_is_not_kept_unpaid(kind, monkeypatch):
-    """It was kept before it was paid for: its bytes could be sent, and the budget was spent once more."""
+    """It was kept before it was paid for: its bytes could be sent, and the budget was spent once
+    more.
+    """
     held = kind.session()
     with monkeypatch.context() as patch:
         patch.setattr(Session, "_pay", mock.Mock(side_effect=KeyboardInterrupt))
@@ -191,10 +200,14 @@ def test_a_fork_of_the_process_reports_nothing(kind, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("budget", "rounds", "same_user", "sent"), [(1e9, 100, True, 100), (50.5 * GRID.epsilon, 50, False, 50)]
+    ("budget", "rounds", "same_user", "sent"),
+    [(1e9, 100, True, 100), (50.5 * GRID.epsilon, 50, False, 50)],
 )
-def test_threads_cannot_report_one_field_twice_nor_exceed_the_budget(budget, rounds, same_user, sent):
-    held, refused = session(budget=budget), []
+def test_threads_cannot_report_one_field_twice_nor_exceed_the_budget(
+    budget, rounds, same_user, sent
+):
+    held = session(budget=budget)
+    refused = []
 
     def work(user):
         for round in range(rounds):
@@ -212,14 +225,23 @@ def test_threads_cannot_report_one_field_twice_nor_exceed_the_budget(budget, rou
 
 
 def test_a_permanent_answer_is_the_first_one_and_costs_once():
-    table, rounds, firsts = alphabet_table(1.0, 4, 4), 6, set()
+    table = alphabet_table(1.0, 4, 4)
+    rounds = 6
+    firsts = set()
     for user in range(20):
         held = Session(device(), budget=1.0)
-        sent = [held.report_permanently(table, (user + t) % 4, user=user, round=t + 5) for t in range(rounds)]
-        found = deployment.decode(b"".join(sent), table)  # no two are taken for one report sent twice
+        sent = [
+            held.report_permanently(table, (user + t) % 4, user=user, round=t + 5)
+            for t in range(rounds)
+        ]
+        found = deployment.decode(
+            b"".join(sent), table
+        )  # no two are taken for one report sent twice
         assert found.round.tolist() == list(range(5, 5 + rounds))
         assert len(set(found.output.tolist())) == held.counter == 1
-        fresh = Session(device(), budget=1.0).report_permanently(table, user % 4, user=user, round=9)
+        fresh = Session(device(), budget=1.0).report_permanently(
+            table, user % 4, user=user, round=9
+        )
         assert deployment.decode(fresh, table).output[0] == found.output[0]
         firsts.add(int(found.output[0]))
     assert len(firsts) > 1
@@ -230,8 +252,13 @@ def test_a_permanent_answer_is_the_first_one_and_costs_once():
 
 @pytest.mark.usefixtures("untyped")
 def test_a_permanent_answer_outlives_the_session_and_fields_have_their_own():
-    table, held = alphabet_table(1.0, 4, 4), Session(device(), budget=2.0)
-    for changes, error in (({"round": -1}, ValueError), ({"user": 1.5}, ValueError), ({"x": "1"}, TypeError)):
+    table = alphabet_table(1.0, 4, 4)
+    held = Session(device(), budget=2.0)
+    for changes, error in (
+        ({"round": -1}, ValueError),
+        ({"user": 1.5}, ValueError),
+        ({"x": "1"}, TypeError),
+    ):
         with pytest.raises(error):
             held.report_permanently(**{"table": table, "x": 1, "user": 1, "round": 3, **changes})
     assert held.counter == 0
@@ -251,14 +278,19 @@ def claims(table, name="epsilon 0.001, proved"):
 
 @pytest.mark.usefixtures("untyped")
 def test_a_table_that_loses_more_than_the_device_accepts_is_refused_whatever_it_is_called():
-    """log 8 is lost where 2 is accepted; its name and header say otherwise, and the record is never looked at."""
-    held, where = session(budget=2.0), {"user": 1, "round": 0}
+    """log 8 is lost where 2 is accepted; its name and header say otherwise, and the record is never
+    looked at.
+    """
+    held = session(budget=2.0)
+    where = {"user": 1, "round": 0}
     for table in (BINS, claims(BINS), deployment.Table.from_bytes(claims(BINS).to_bytes())):
         for report, given in (
             (held.report, (Untouched(),)), (held.report_many, (Untouched(),)),
             (held.report_sampled, (Untouched(3), 1)),
         ):  # fmt: skip
-            with pytest.raises(BudgetError, match="refused, whatever it is called.*loses epsilon 2.0794"):
+            with pytest.raises(
+                BudgetError, match="refused, whatever it is called.*loses epsilon 2.0794"
+            ):
                 report(table, *given, **where)
     assert (held.counter, held.spent().epsilon) == (0, 0.0)
     assert len(held.report(GRID, 0.3, **where)) == 36  # log 3 fits
@@ -297,7 +329,9 @@ def test_a_false_digest_has_no_say_in_the_reports_of_the_true_table():
     vars(liar)["digest"] = honest.digest
     assert deployment.guarantee(liar).epsilon == BINS.epsilon
     assert deployment.guarantee(honest).epsilon == GRID.epsilon
-    assert len(deployment.decode(session().report(honest, 0.3, user=1, round=0), honest).output) == 1
+    assert (
+        len(deployment.decode(session().report(honest, 0.3, user=1, round=0), honest).output) == 1
+    )
 
 
 @pytest.mark.usefixtures("untyped")
@@ -305,8 +339,11 @@ def test_the_loss_of_counts_is_computed_from_the_integers_that_are_drawn_from(mo
     class Talks(deployment.Question):
         noise = dataclasses.make_dataclass("Quiet", ["ratio"])(Fraction(1))
 
-    quiet, strong = Talks(3, GROUPS, 5, 0.001, 20), whole_noise(3.0, 20)
-    monkeypatch.setattr(questions, "whole_noise", lambda *_: dataclasses.replace(strong, epsilon=0.001))
+    quiet = Talks(3, GROUPS, 5, 0.001, 20)
+    strong = whole_noise(3.0, 20)
+    monkeypatch.setattr(
+        questions, "whole_noise", lambda *_: dataclasses.replace(strong, epsilon=0.001)
+    )
     asked = dataclasses.replace(ASKED, epsilon=0.001)
     for liar in (asked, quiet):
         with pytest.raises(BudgetError, match="loses epsilon"):
@@ -329,11 +366,15 @@ def test_the_budget_is_the_devices_over_pseudonyms_rounds_fields_and_tables():
     assert held.spent().epsilon >= spent > math.nextafter(held.spent().epsilon, 0)
     assert held.remaining <= 8 - spent < math.nextafter(held.remaining, 9)
     before = held.to_bytes()
-    again = Session.from_bytes(device(), before)  # the memory keeps what is spent and what is accepted
+    again = Session.from_bytes(
+        device(), before
+    )  # the memory keeps what is spent and what is accepted
     assert (again.budget, again.remaining, again.counter) == (8.0, held.remaining, 7)
     for of in (held, again):
         for table in (GRID, claims(GRID, "another"), CATEGORY, SECOND):
-            with pytest.raises(BudgetError, match="do not fit: the device accepts 8.0 in all and has 0.309"):
+            with pytest.raises(
+                BudgetError, match="do not fit: the device accepts 8.0 in all and has 0.309"
+            ):
                 of.report(table, Untouched(), user=99, round=99)
         with pytest.raises(BudgetError):
             of.report_many(GRID, Untouched(2), user=99, round=99)
@@ -344,9 +385,13 @@ def test_the_budget_is_the_devices_over_pseudonyms_rounds_fields_and_tables():
 @pytest.mark.parametrize("times", [1, 10])
 @pytest.mark.usefixtures("untyped")
 def test_a_budget_is_met_to_the_last_bit_and_refusals_come_before_the_record(kind, times):
-    """Ten times 0.1 in floats is below ten times the float 0.1: sums are fractions, and never below the truth."""
+    """Ten times 0.1 in floats is below ten times the float 0.1: sums are fractions, and never below
+    the truth.
+    """
     exact = times * Fraction(kind.loss)
-    enough = float(exact) if Fraction(float(exact)) >= exact else math.nextafter(float(exact), math.inf)
+    enough = (
+        float(exact) if Fraction(float(exact)) >= exact else math.nextafter(float(exact), math.inf)
+    )
     for budget, fits in ((enough, times), (math.nextafter(enough, 0), times - 1)):
         held = kind.session(budget=budget)
         for n in range(fits):
@@ -354,7 +399,9 @@ def test_a_budget_is_met_to_the_last_bit_and_refusals_come_before_the_record(kin
         assert held.remaining >= 0
         assert (held.spent().epsilon == budget) == (fits == times)
         for user in (1, 5):  # nor under another name
-            with pytest.raises(BudgetError, match="do not fit: the device accepts|refused, whatever it is called"):
+            with pytest.raises(
+                BudgetError, match="do not fit: the device accepts|refused, whatever it is called"
+            ):
                 kind.report(held, Untouched(), n=times, user=user)
         assert held.counter == fits
 
@@ -379,11 +426,15 @@ def test_what_is_spent_and_what_remains_are_at_most_the_budget_after_any_kills(s
     losses = [Fraction(log_up(table.loss)) for table in tables]
     budget = float(rng.uniform(2, 40) * min(losses))
     held = Session(device(), budget=budget)
-    saved, spent, sent = (held.to_bytes(), Fraction(0), set()), Fraction(0), set()
+    saved = (held.to_bytes(), Fraction(0), set())
+    spent = Fraction(0)
+    sent = set()
     for _ in range(60):
         which, user, round, many = (int(rng.integers(most)) for most in (3, 3, 4, 3))
-        where, fields = {"user": user, "round": round}, range(many + 1)
-        cost, names = losses[which] * len(fields), {(which, user, round, field) for field in fields}
+        where = {"user": user, "round": round}
+        fields = range(many + 1)
+        cost = losses[which] * len(fields)
+        names = {(which, user, round, field) for field in fields}
         expected = contextlib.nullcontext()
         if spent + cost > Fraction(budget):
             expected = pytest.raises(BudgetError)
@@ -394,7 +445,10 @@ def test_what_is_spent_and_what_remains_are_at_most_the_budget_after_any_kills(s
             spent, sent = spent + cost, sent | names
         left = Fraction(budget) - spent
         assert Fraction(held.remaining) <= left < Fraction(math.nextafter(held.remaining, math.inf))
-        assert math.nextafter(held.spent().epsilon, 0) < spent <= Fraction(held.spent().epsilon) or not spent
+        assert (
+            math.nextafter(held.spent().epsilon, 0) < spent <= Fraction(held.spent().epsilon)
+            or not spent
+        )
         assert held.spent().epsilon <= budget
         for who in range(3):
             own = sum((losses[of] for of, other, *_ in sent if other == who), Fraction(0))
@@ -410,21 +464,44 @@ def test_what_is_spent_and_what_remains_are_at_most_the_budget_after_any_kills(s
 def test_a_budget_is_of_records_or_of_lists():
     for budget in (2, np.float32(2), np.int64(2), Budget(2.0), Budget(2.0, unit=NEIGHBOUR_LIST)):
         assert session(budget=budget).budget == 2.0
-    for budget in (0, -1.0, math.nan, math.inf, True, None, "1", 10**400, np.ones(2), Guarantee(2.0)):
-        with pytest.raises(ValueError, match="budget must be (finite and > 0|a number|one concrete number), got"):
+    for budget in (
+        0,
+        -1.0,
+        math.nan,
+        math.inf,
+        True,
+        None,
+        "1",
+        10**400,
+        np.ones(2),
+        Guarantee(2.0),
+    ):
+        with pytest.raises(
+            ValueError, match="budget must be (finite and > 0|a number|one concrete number), got"
+        ):
             session(budget=budget)
-    for other in (Budget(2.0, unit=RELATIONSHIP), Budget(2.0, delta=1e-6), Budget(2.0, 1e-6, unit=NEIGHBOUR_LIST)):
+    for other in (
+        Budget(2.0, unit=RELATIONSHIP),
+        Budget(2.0, delta=1e-6),
+        Budget(2.0, 1e-6, unit=NEIGHBOUR_LIST),
+    ):
         with pytest.raises(ValueError, match="of records or neighbour-lists and without delta"):
             session(budget=other)
-    with pytest.raises(ValueError, match="a question needs a budget of neighbour-lists, not one of records"):
+    with pytest.raises(
+        ValueError, match="a question needs a budget of neighbour-lists, not one of records"
+    ):
         session().report_neighbours(ASKED, MINE, user=0)
-    with pytest.raises(ValueError, match="a table needs a budget of records, not one of neighbour-lists"):
+    with pytest.raises(
+        ValueError, match="a table needs a budget of records, not one of neighbour-lists"
+    ):
         list_session().report(GRID, 0.1, user=0, round=0)
     with pytest.raises(ValueError, match="round must be that of the question, 3, got 4"):
         list_session().resend(ASKED, user=0, round=4)
     lists = list_session()
     lists.report_neighbours(ASKED, MINE, user=0)
-    with pytest.raises(ValueError, match="field must be None: the counts of a question are sent whole, got 2"):
+    with pytest.raises(
+        ValueError, match="field must be None: the counts of a question are sent whole, got 2"
+    ):
         lists.resend(ASKED, user=0, field=2)  # a report of one count, which no collector reads
 
 
@@ -432,7 +509,12 @@ def test_a_budget_is_of_records_or_of_lists():
 def test_the_guarantee_is_the_tables_and_never_rounds_down():
     one = deployment.guarantee(GRID)
     assert one.epsilon == GRID.epsilon <= LOG3
-    assert (one.delta, one.arithmetic, one.status, one.unit.name) == (0.0, "exact", "proved", "record")
+    assert (one.delta, one.arithmetic, one.status, one.unit.name) == (
+        0.0,
+        "exact",
+        "proved",
+        "record",
+    )
     for k in (2, 7, 12345):
         many = deployment.guarantee(BINS, k)
         assert k * BINS.epsilon <= many.epsilon <= math.nextafter(k * BINS.epsilon, math.inf)
@@ -448,7 +530,8 @@ def test_the_guarantee_is_the_tables_and_never_rounds_down():
 
 @every_kind
 def test_a_session_goes_on_from_its_memory(kind):
-    held, key = kept(kind), device().shared_key
+    held = kept(kind)
+    key = device().shared_key
     again = Session.from_bytes(device(), held.to_bytes(), at_least=2)
     assert (again.to_bytes(), again.budget, again.counter) == (held.to_bytes(), 8.0, 2)
     assert again.spent() == held.spent()
@@ -465,7 +548,9 @@ def test_a_session_goes_on_from_its_memory(kind):
 
 
 def written(kind, body, of=None):
-    """Memory with a right tag, whatever it says: the layout of the module's docstring, written twice."""
+    """Memory with a right tag, whatever it says: the layout of the module's docstring, written
+    twice.
+    """
     of = of or device()
     head = kind.start + of.name.encode() + b"\n"
     key = blake2b(b"ldp_jax 2 memory", key=of.secret).digest()[:32]
@@ -492,9 +577,14 @@ def test_damaged_joined_edited_and_foreign_memory_is_refused(kind):
         refused(data + more)
     other = deployment.Device.from_secret(SECRET[::-1])
     assert data.count(b'"budget":8.0') == 1
-    refused(data.replace(b'"budget":8.0', b'"budget":9.0'), match="damaged or edited, its tag is not this device's")
+    refused(
+        data.replace(b'"budget":8.0', b'"budget":9.0'),
+        match="damaged or edited, its tag is not this device's",
+    )
     refused(data, other, match="another device's")
-    refused(data.replace(device().name.encode(), other.name.encode()), other, match="damaged or edited")
+    refused(
+        data.replace(device().name.encode(), other.name.encode()), other, match="damaged or edited"
+    )
     tag = len(kind.start) + 17
     for forged in (b"0" * 64, data[tag : tag + 64].upper()):
         refused(data[:tag] + forged + data[tag + 64 :], match="damaged or edited")
@@ -504,7 +594,8 @@ def test_damaged_joined_edited_and_foreign_memory_is_refused(kind):
 @every_kind
 @pytest.mark.usefixtures("untyped")
 def test_memory_that_was_rolled_back_is_found_by_its_counter(kind):
-    old, newer = kind.session(budget=8.0).to_bytes(), kept(kind).to_bytes()
+    old = kind.session(budget=8.0).to_bytes()
+    newer = kept(kind).to_bytes()
     for at_least in (0, 1, 2):
         assert Session.from_bytes(device(), newer, at_least=at_least).counter == 2
     message = "rolled back: memory of 0 releases where at least 2 were made"
@@ -521,33 +612,63 @@ def other_forms(good, rows):
     digest, high, low = good["losses"][0]
     _, user, round, *row = good["released"][0]
     yield from ({"budget": b} for b in (0, -1.0, math.nan, 10**400, True, None, "8", 8))
-    yield from ({"losses": losses} for losses in ({}, None, [1], [[digest]], [], 2 * good["losses"]))
+    yield from (
+        {"losses": losses} for losses in ({}, None, [1], [[digest]], [], 2 * good["losses"])
+    )
     yield from ({"losses": [[name, high, low]]} for name in ("", digest + "00", digest.upper(), 1))
-    yield from ({"losses": [[digest, *pair]]} for pair in ((low, high), (1, 0), (1.0, 1), (10**400, 1), (4, 2)))
-    yield from ({"released": [[digest, *who, *row]]} for who in ((-1, round), (2**64, round), (user, 2**32)))
+    yield from (
+        {"losses": [[digest, *pair]]}
+        for pair in ((low, high), (1, 0), (1.0, 1), (10**400, 1), (4, 2))
+    )
+    yield from (
+        {"released": [[digest, *who, *row]]} for who in ((-1, round), (2**64, round), (user, 2**32))
+    )
     yield from ({"released": [[digest, user, round, *bad]]} for bad in rows)
-    yield from ({"released": [["00" * 32, user, round, *row]]}, {"released": good["released"] * 2}, {"more": 1})
+    yield from (
+        {"released": [["00" * 32, user, round, *row]]},
+        {"released": good["released"] * 2},
+        {"more": 1},
+    )
 
 
 _ROWS = {
-    b"ldp-session 2\n": [([-1, 1], [1, 1]), ([0, 1], [2**16, 1]), ([0, 1], [True, 1]), ([0, 1], []), ([0],), ()],
+    b"ldp-session 2\n": [
+        ([-1, 1], [1, 1]),
+        ([0, 1], [2**16, 1]),
+        ([0, 1], [True, 1]),
+        ([0, 1], []),
+        ([0],),
+        (),
+    ],
     b"ldp-lists 1\n": [([],), (), (7,), ("12345",), ([1, 2, 3, 4, True],), ([1, 2, 3, 4, 2**31],)],
 }
 
 
 @every_kind
 def test_memory_of_every_other_form_is_a_value_error(kind):
-    """The same device wrote it, or somebody with its secret: no number and no nesting ends in another exception."""
+    """The same device wrote it, or somebody with its secret: no number and no nesting ends in
+    another exception.
+    """
     text = kept(kind).to_bytes().split(b"\n")[3]
     good = json.loads(text)
     assert Session.from_bytes(device(), written(kind, text)).counter == 2
     changed = [good | change for change in other_forms(good, _ROWS[kind.start])]
     changed += [{n: v for n, v in good.items() if n != name} for name in good]
     bodies = [json.dumps(form, separators=(",", ":")).encode() for form in changed]
-    bodies += [b"", b"{}", b"[]", b"null", b"\xff", b"[" * 100_000, b'{"budget":' * 50_000, b"9" * 10_000]
+    bodies += [
+        b"",
+        b"{}",
+        b"[]",
+        b"null",
+        b"\xff",
+        b"[" * 100_000,
+        b'{"budget":' * 50_000,
+        b"9" * 10_000,
+    ]
     rest = b',"losses":[],"released":[]}'
     bodies += [
-        b"{" + budget + rest for budget in (b'"budget":1e999', b'"budget":8.00', b'"budget":8.0,"budget":8.0')
+        b"{" + budget + rest
+        for budget in (b'"budget":1e999', b'"budget":8.00', b'"budget":8.0,"budget":8.0')
     ]
     for body in (*bodies, json.dumps(good).encode()):
         refused(written(kind, body))

@@ -1,4 +1,6 @@
-"""Reports on disk: no report is lost or counted twice, whoever is killed; and what is read is what was sent."""
+"""Reports on disk: no report is lost or counted twice, whoever is killed; and what is read is what
+was sent.
+"""
 
 import contextlib
 import dataclasses
@@ -48,7 +50,9 @@ def test_late_repeated_shuffled_and_damaged_uploads(tmp_path):
     joined[40] ^= 1
     first = store.add(bytes(joined), GRID)
     assert (first.accepted, first.rejected.damaged, first.rejected.replayed) == (29, 1, 0)
-    assert store.add(b"".join(UPLOADS[::-1]), GRID).rejected.replayed == 29  # the damaged one is accepted now
+    assert (
+        store.add(b"".join(UPLOADS[::-1]), GRID).rejected.replayed == 29
+    )  # the damaged one is accepted now
     assert ReportStore(tmp_path).add(UPLOADS[3], GRID) == (0, deployment.Rejected(0, 0, 0, K))
     whole = deployment.decode(b"".join(UPLOADS), GRID)
     found = store.all(GRID)
@@ -66,7 +70,8 @@ def counts_of(*users):
 
 
 def test_counts_are_stored_beside_numbers(tmp_path):
-    store, sent = ReportStore(tmp_path), counts_of(7, 9)
+    store = ReportStore(tmp_path)
+    sent = counts_of(7, 9)
     assert store.add(sent, QUESTION).accepted == 2
     assert store.add(UPLOADS[0], GRID).accepted == K
     for found, expected in zip(
@@ -97,7 +102,9 @@ def test_files_without_a_name_are_not_read_and_go_and_damaged_ones_are_refused(t
     assert triples(store.all(GRID)) == before
     (left,) = tmp_path.glob("*.parquet*")
     data = bytearray(left.read_bytes())
-    pyarrow.parquet.write_table(pyarrow.parquet.read_table(left)[2:], left)  # a footer that hides two rows
+    pyarrow.parquet.write_table(
+        pyarrow.parquet.read_table(left)[2:], left
+    )  # a footer that hides two rows
     with pytest.raises(OSError, match="lack 2 reports"):
         store.all(GRID)
     left.write_bytes(data[:-50])
@@ -125,7 +132,8 @@ def test_damaged_files_are_not_joined_to_whole_ones(damage, tmp_path):
     (other,) = tmp_path.glob("*.parquet")
     for data in UPLOADS[:3]:
         store.add(data, GRID)
-    before, one = triples(store.all(GRID)), next(path for path in tmp_path.glob("*.parquet") if path != other)
+    before = triples(store.all(GRID))
+    one = next(path for path in tmp_path.glob("*.parquet") if path != other)
     whole = one.read_bytes()
     one.write_bytes(other.read_bytes())
     if damage == "hidden rows":
@@ -139,7 +147,9 @@ def test_damaged_files_are_not_joined_to_whole_ones(damage, tmp_path):
 
 
 def test_a_power_cut_undoes_nothing_that_was_committed(tmp_path):
-    """A transaction ends as its journal is removed; in SQLite's FULL nobody waits until that is on the disk."""
+    """A transaction ends as its journal is removed; in SQLite's FULL nobody waits until that is on
+    the disk.
+    """
     with ReportStore(tmp_path)._database() as database:
         assert database.execute("PRAGMA synchronous").fetchone() == (3,)
 
@@ -182,8 +192,11 @@ else:
     ("spend", "COMMIT"), ("spend", "after COMMIT"),
 ])  # fmt: skip
 def test_a_kill_at_each_step_leaves_all_or_nothing(what, moment, tmp_path):
-    """A file half written, one without a name, a transaction without an end, and one that nobody heard of."""
-    sent, store = tmp_path / "sent", ReportStore(tmp_path / "store")
+    """A file half written, one without a name, a transaction without an end, and one that nobody
+    heard of.
+    """
+    sent = tmp_path / "sent"
+    store = ReportStore(tmp_path / "store")
     sent.write_bytes(UPLOADS[0])
     command = [sys.executable, "-c", CRASH, store.folder, sent, what, moment]
     assert subprocess.run(command, timeout=120).returncode == -signal.SIGKILL
@@ -195,7 +208,9 @@ def test_a_kill_at_each_step_leaves_all_or_nothing(what, moment, tmp_path):
         assert len(list(store.folder.glob("*.parquet*"))) == 1
     elif what == "keep":
         assert store.kept() == ((0, UPLOADS[0]) if moment == "after COMMIT" else None)
-        assert store.keep(0, b"a second one") == (UPLOADS[0] if moment == "after COMMIT" else b"a second one")
+        assert store.keep(0, b"a second one") == (
+            UPLOADS[0] if moment == "after COMMIT" else b"a second one"
+        )
         assert len(list(store.folder.glob("*.step*"))) == 1
     else:
         assert len(store.ledger().releases) == (moment == "after COMMIT")
@@ -207,7 +222,8 @@ def test_a_kill_at_each_step_leaves_all_or_nothing(what, moment, tmp_path):
 
 def test_two_servers_share_a_folder(tmp_path):
     """Each takes all uploads, and writes five releases, of which the budget has room for seven."""
-    tenth, refused = Guarantee(0.1, status="proved", reason="a proof"), []
+    tenth = Guarantee(0.1, status="proved", reason="a proof")
+    refused = []
 
     def work(server):
         for data in UPLOADS:
@@ -221,7 +237,9 @@ def test_two_servers_share_a_folder(tmp_path):
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(work, range(2)))
     ReportStore(tmp_path).compact(GRID)
-    assert triples(ReportStore(tmp_path).all(GRID)) == triples(deployment.decode(b"".join(UPLOADS), GRID))
+    assert triples(ReportStore(tmp_path).all(GRID)) == triples(
+        deployment.decode(b"".join(UPLOADS), GRID)
+    )
     ledger = ReportStore(tmp_path).ledger()
     assert (len(ledger.releases), len(refused), ledger.remaining(RECORD).epsilon) == (7, 3, 0.0)
     other = Guarantee(0.05, status="proved", reason="a proof")
@@ -235,11 +253,15 @@ def test_two_servers_share_a_folder(tmp_path):
 
 
 def test_of_several_servers_one_takes_each_step(tmp_path):
-    """The bytes of whoever comes first count for all; a step is not left out, and not written over."""
+    """The bytes of whoever comes first count for all; a step is not left out, and not written
+    over.
+    """
     with ThreadPoolExecutor(4) as pool:
         for number in range(3):
             mine = [b"step %d of %d" % (number, server) for server in range(4)]
-            taken = list(pool.map(lambda data, at=number: ReportStore(tmp_path).keep(at, data), mine))
+            taken = list(
+                pool.map(lambda data, at=number: ReportStore(tmp_path).keep(at, data), mine)
+            )
             assert len(set(taken)) == 1
             assert taken[0] in mine
             assert ReportStore(tmp_path).kept() == (number, taken[0])
@@ -260,11 +282,14 @@ def ring():
 
 
 def test_stored_reports_become_an_embedding(tmp_path, ring):
-    store, mechanism = ReportStore(tmp_path), features.Sampled(features.Discrete.of(GRID), DIM, K)
+    store = ReportStore(tmp_path)
+    mechanism = features.Sampled(features.Discrete.of(GRID), DIM, K)
     order = np.random.default_rng(1).permutation(USERS)
     store.add(b"".join(UPLOADS[user] for user in order[1:]), GRID)  # one is silent, one has no node
     nodes = np.array([1000 + user for user in range(USERS - 1)] + [5, 6, 7])
-    found = embed_reports(ring, mechanism, nodes, deployment.vectors(store.all(GRID), K, DIM), alpha=0.2, r=0.5)
+    found = embed_reports(
+        ring, mechanism, nodes, deployment.vectors(store.all(GRID), K, DIM), alpha=0.2, r=0.5
+    )
     silent = order[0]
     assert found.strangers == 1
     question = servers.Ask(mechanism, np.arange(USERS + 2) < 20)
@@ -278,10 +303,14 @@ def test_stored_reports_become_an_embedding(tmp_path, ring):
     assert not read.values.values[~read.reported].any()
     store.add(upload(int(order[1]), round=1), GRID)
     with pytest.raises(ValueError, match="choose one round"):
-        servers.StoredUsers(store, nodes).read(dataclasses.replace(question, asked=np.ones(USERS + 2, bool)))
+        servers.StoredUsers(store, nodes).read(
+            dataclasses.replace(question, asked=np.ones(USERS + 2, bool))
+        )
     first = servers.StoredUsers(store, nodes, round=0).read(question)
     np.testing.assert_array_equal(first.values.values, read.values.values)
-    assert found.reported.tolist() == [user != silent and user < USERS - 1 for user in range(USERS + 2)]
+    assert found.reported.tolist() == [
+        user != silent and user < USERS - 1 for user in range(USERS + 2)
+    ]
     assert f"epsilon {mechanism.guarantee().epsilon:.6g} per record" in str(found.guarantee)
     rows = deployment.vectors(deployment.decode(b"".join(UPLOADS), GRID), K, DIM)
     padded = [np.pad(part, ((0, 2), (0, 0))) for part in (rows.index, rows.output)]
@@ -294,7 +323,9 @@ def test_stored_reports_become_an_embedding(tmp_path, ring):
 
 
 @pytest.mark.usefixtures("untyped")
-def test_rows_that_no_device_sends_are_refused_and_users_of_64_bits_find_their_nodes(ring, tmp_path):
+def test_rows_that_no_device_sends_are_refused_and_users_of_64_bits_find_their_nodes(
+    ring, tmp_path
+):
     """As float64 these users are one number."""
     users = np.uint64(2**63) + np.arange(USERS + 2, dtype=np.uint64)
     mechanism = features.Sampled(features.Discrete.of(GRID), DIM, K)
@@ -316,7 +347,9 @@ def test_rows_that_no_device_sends_are_refused_and_users_of_64_bits_find_their_n
     ):
         with pytest.raises(ValueError, match=words):
             ask(**change)
-    with pytest.raises(ValueError, match=rf"must be deployment.vectors\(reports, {K}, {DIM}\), got Decoded"):
+    with pytest.raises(
+        ValueError, match=rf"must be deployment.vectors\(reports, {K}, {DIM}\), got Decoded"
+    ):
         embed_reports(ring, mechanism, users, ReportStore(tmp_path).all(GRID), alpha=0.2, r=0.5)
     for change, words in (({"rows": 0}, "rows must be"), ({"rounds": [0.5]}, "rounds must be")):
         with pytest.raises(ValueError, match=words):
@@ -333,7 +366,9 @@ def one_upload(rng, held, known):
     else:
         numbers = rng.uniform(-1, 1, rng.integers(1, 4))
         with contextlib.suppress(deployment.ReplayError):
-            known.append((asked, held[0].report_many(asked, numbers, user=user, round=int(rng.integers(2)))))
+            known.append(
+                (asked, held[0].report_many(asked, numbers, user=user, round=int(rng.integers(2))))
+            )
     mine = [data for about, data in known if about is asked]
     again = rng.integers(0, len(mine), rng.integers(3)) if mine else ()
     data = bytearray(b"".join([*mine[-1:], *(mine[place] for place in again)]))
@@ -348,14 +383,19 @@ def test_compact_between_any_two_steps_leaves_all_that_was_accepted(seed, tmp_pa
 
     What users lost over several tables is a sum in fractions, and the ledger is that of memory.
     """
-    rng, store, known = np.random.default_rng(seed), ReportStore(tmp_path), []
+    rng = np.random.default_rng(seed)
+    store = ReportStore(tmp_path)
+    known = []
     held = session(), deployment.Session(session().device, budget=Budget(1e9, unit=NEIGHBOUR_LIST))
-    kept, ledger = {asked: {} for asked in (GRID, SECOND, QUESTION)}, Ledger(3.0)
+    kept = {asked: {} for asked in (GRID, SECOND, QUESTION)}
+    ledger = Ledger(3.0)
     for step in range(24):
         asked, data = one_upload(rng, held, known)
         found = deployment.decode(data, asked)
         before = len(kept[asked])
-        for place, triple in enumerate(zip(*map(list, (found.user, found.round, found.field)), strict=True)):
+        for place, triple in enumerate(
+            zip(*map(list, (found.user, found.round, found.field)), strict=True)
+        ):
             kept[asked].setdefault(triple, found.output[place].tolist())
         assert store.add(data, asked).accepted == len(kept[asked]) - before
         if step % 5 == 0:

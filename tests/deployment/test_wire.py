@@ -15,11 +15,21 @@ from ldp_jax import deployment
 from ldp_jax.core.integer_tables import Table
 from ldp_jax.deployment import codecs, wire
 from ldp_jax.deployment.codecs import REPORT, CountReports, FieldReports
-from tests.deployment.vectors import ASKED, GRID, PATH, TABLES, device, list_session, make_vectors, session
+from tests.deployment.vectors import (
+    ASKED,
+    GRID,
+    PATH,
+    TABLES,
+    device,
+    list_session,
+    make_vectors,
+    session,
+)
 from tests.pages import code
 
 KEY = bytes(range(100, 132))
-FIELDS, COUNTS = FieldReports(GRID), CountReports(ASKED)
+FIELDS = FieldReports(GRID)
+COUNTS = CountReports(ASKED)
 every_codec = pytest.mark.parametrize("codec", [FIELDS, COUNTS], ids=["fields", "counts"])
 every_key = pytest.mark.parametrize("key", [None, KEY], ids=["plain", "keyed"])
 
@@ -49,34 +59,56 @@ def test_the_vectors_are_reproduced(vectors):
 
 
 def test_the_vectors_follow_from_the_module_docstrings_alone(vectors):
-    """Another implementation: derivation, layout and checksums in plain integers, no function of the library."""
+    """Another implementation: derivation, layout and checksums in plain integers, no function of
+    the library.
+    """
     secret = bytes.fromhex(vectors["secret"])
     key = blake2b(b"ldp_jax 2 shared", key=secret).digest()[:32]
     assert key.hex() == vectors["shared_key"]
     for name, table in vectors["tables"].items():
         shipped = bytes.fromhex(table["bytes"])
         assert shipped[-8:] == blake2b(b"ldp_jax 1 public" + shipped[:-8], digest_size=8).digest()
-        assert sha256(shipped[:-8].replace(b"ldp-table 2", b"ldp-table 1")).hexdigest() == table["digest"]
+        assert (
+            sha256(shipped[:-8].replace(b"ldp-table 2", b"ldp-table 1")).hexdigest()
+            == table["digest"]
+        )
         masses = Table.from_bytes(shipped).masses.tolist()
         digest = bytes.fromhex(table["digest"])
         for case in (case for case in vectors["reports"] if case["table"] == name):
             user, round, field = case["user"], case["round"], case["field"]
-            message = b"ldp_jax 1 words." + digest + user.to_bytes(8, "little") + round.to_bytes(4, "little")
-            block = blake2b(message + (field // 8).to_bytes(4, "little"), key=secret, digest_size=64).digest()
-            word, rounding = (int.from_bytes(block[8 * (field % 8) + at :][:4], "little") for at in (0, 4))
+            message = (
+                b"ldp_jax 1 words."
+                + digest
+                + user.to_bytes(8, "little")
+                + round.to_bytes(4, "little")
+            )
+            block = blake2b(
+                message + (field // 8).to_bytes(4, "little"), key=secret, digest_size=64
+            ).digest()
+            word, rounding = (
+                int.from_bytes(block[8 * (field % 8) + at :][:4], "little") for at in (0, 4)
+            )
             assert (word, rounding) == (case["word"], case["rounding"])
             row = case["row"] + ((rounding >> 9) < case["part"])
             output = sum(word >= threshold for threshold in itertools.accumulate(masses[row][:-1]))
             assert output == case["output"]
             expected = (2).to_bytes(2, "little") + digest[:8] + user.to_bytes(8, "little")
-            expected += round.to_bytes(4, "little") + field.to_bytes(4, "little") + output.to_bytes(2, "little")
+            expected += (
+                round.to_bytes(4, "little")
+                + field.to_bytes(4, "little")
+                + output.to_bytes(2, "little")
+            )
             plain = blake2b(b"ldp_jax 2 report" + expected, digest_size=8).digest()
             keyed = blake2b(b"ldp_jax 2 report" + expected, key=key, digest_size=8).digest()
             assert case["report"] == (expected + plain).hex()
             assert case["keyed"] == (expected + keyed).hex()
     start, name, tag, body = vectors["memory"].encode().split(b"\n")
     assert start == b"ldp-session 2"
-    assert name.decode() == vectors["name"] == blake2b(b"ldp_jax 1 device", key=secret).digest()[:8].hex()
+    assert (
+        name.decode()
+        == vectors["name"]
+        == blake2b(b"ldp_jax 1 device", key=secret).digest()[:8].hex()
+    )
     memory_key = blake2b(b"ldp_jax 2 memory", key=secret).digest()[:32]
     signed = start + b"\n" + name + b"\n" + body
     assert tag.decode() == blake2b(signed, key=memory_key, digest_size=32).hexdigest()
@@ -104,7 +136,9 @@ def test_every_flipped_bit_of_a_report_is_refused_and_the_rest_is_read(codec, ke
     """Every bit, each in a copy of its own that has whole reports on both sides."""
     good, other = reports(codec, 2, key)
     bits = 8 * len(good)
-    flips = [(int.from_bytes(good, "big") ^ 1 << bit).to_bytes(len(good), "big") for bit in range(bits)]
+    flips = [
+        (int.from_bytes(good, "big") ^ 1 << bit).to_bytes(len(good), "big") for bit in range(bits)
+    ]
     found, damaged = read(codec, other + b"".join(flip + other for flip in flips), key)
     assert found == [other] * (bits + 1)
     assert damaged == bits
@@ -113,7 +147,8 @@ def test_every_flipped_bit_of_a_report_is_refused_and_the_rest_is_read(codec, ke
 @every_codec
 def test_every_truncation_leaves_the_whole_reports(codec):
     whole = reports(codec, 4)
-    data, size = b"".join(whole), len(whole[0])
+    data = b"".join(whole)
+    size = len(whole[0])
     for length in range(len(data) + 1):
         many, rest = divmod(length, size)
         assert read(codec, data[:length]) == (whole[:many], int(rest > 0))
@@ -122,25 +157,36 @@ def test_every_truncation_leaves_the_whole_reports(codec):
 
 @every_codec
 def test_bytes_cut_out_never_join_two_reports(codec):
-    """Cuts at every place of five reports: all that were not touched are read, in their order, and no others.
+    """Cuts at every place of five reports: all that were not touched are read, in their order, and
+    no others.
 
-    (Where a cut takes as many bytes as it leaves of the same value, a report that it touched may be whole all the
-    same: the first bytes of two reports are equal.)
+    (Where a cut takes as many bytes as it leaves of the same value, a report that it touched may be
+    whole all the same: the first bytes of two reports are equal.)
     """
     whole = reports(codec, 5)
-    data, width = b"".join(whole), len(whole[0])
+    data = b"".join(whole)
+    width = len(whole[0])
     assert len(set(whole)) == 5
     for size in (1, 28, 36):
         for start in range(len(data) - size + 1):
             found, damaged = read(codec, data[:start] + data[start + size :])
-            kept = [r for n, r in enumerate(whole) if width * (n + 1) <= start or width * n >= start + size]
+            kept = [
+                r
+                for n, r in enumerate(whole)
+                if width * (n + 1) <= start or width * n >= start + size
+            ]
             rest = iter(whole)
             assert all(report in rest for report in found)
             assert set(found) >= set(kept)
             assert damaged or size % width == 0
 
 
-_PIECES = [*reports(FIELDS, 2), *reports(COUNTS, 2), b"\x02\x00", reports(FIELDS, 2)[1] + b"\x01\x00"]
+_PIECES = [
+    *reports(FIELDS, 2),
+    *reports(COUNTS, 2),
+    b"\x02\x00",
+    reports(FIELDS, 2)[1] + b"\x01\x00",
+]
 _PIECES += [reports(COUNTS, 2)[0][:30]]
 
 
@@ -148,7 +194,8 @@ _PIECES += [reports(COUNTS, 2)[0][:30]]
 @hypothesis.settings(max_examples=50)
 @hypothesis.given(st.lists(st.binary(max_size=80) | st.sampled_from(_PIECES)))
 def test_whatever_the_bytes_nothing_is_raised_and_nothing_made_up(codec, parts):
-    data, sent = b"".join(parts), set(reports(codec, 2))
+    data = b"".join(parts)
+    sent = set(reports(codec, 2))
     size = codec.layout.itemsize
     for key in (None, KEY):
         found, damaged, foreign = codecs.read(data, codec, key)
@@ -158,12 +205,17 @@ def test_whatever_the_bytes_nothing_is_raised_and_nothing_made_up(codec, parts):
 
 
 def test_reading_takes_linear_time_whatever_the_bytes(monkeypatch):
-    """Of reports of 131 KB, 1 MB of the first bytes alone is hashed once; what stands behind it is read."""
+    """Of reports of 131 KB, 1 MB of the first bytes alone is hashed once; what stands behind it is
+    read.
+    """
     asked = deployment.Question(0, [0, 1], num_groups=2**15 - 1, epsilon=1.0, most=20)
     sent = list_session().report_neighbours(asked, [1], user=0)
-    mark, hashed = sent[:12], []
+    mark = sent[:12]
+    hashed = []
     tag = wire.tag
-    monkeypatch.setattr(wire, "tag", lambda start, signed: hashed.append(len(signed)) or tag(start, signed))
+    monkeypatch.setattr(
+        wire, "tag", lambda start, signed: hashed.append(len(signed)) or tag(start, signed)
+    )
     million = 10**6
     for before in (
         mark * (million // 12), (mark + bytes(100)) * 9000, sent[:70_000] * 15, mark + bytes(million), sent[:-1],
@@ -178,17 +230,29 @@ def test_reading_takes_linear_time_whatever_the_bytes(monkeypatch):
 @every_codec
 def test_a_key_is_asked_for_where_there_is_one(codec):
     plain, keyed, other = (reports(codec, 3, key) for key in (None, KEY, KEY[::-1]))
-    assert [a[0][:-8] for a in (keyed, other)] == [plain[0][:-8]] * 2  # the law does not change with it
-    for sent, key, good in ((plain, None, 1), (keyed, KEY, 1), (plain, KEY, 0), (keyed, None, 0), (other, KEY, 0)):
+    assert [a[0][:-8] for a in (keyed, other)] == [
+        plain[0][:-8]
+    ] * 2  # the law does not change with it
+    for sent, key, good in (
+        (plain, None, 1),
+        (keyed, KEY, 1),
+        (plain, KEY, 0),
+        (keyed, None, 0),
+        (other, KEY, 0),
+    ):
         assert read(codec, b"".join(sent), key) == (sent * good, 3 * (1 - good))
     signed = bytes([*plain[0][:-9], plain[0][-9] ^ 1])
     forged = signed + blake2b(codec.tag + signed, digest_size=8).digest()
-    assert read(codec, forged)[0] == [forged]  # what a plain checksum does not do, as the documentation says
+    assert read(codec, forged)[0] == [
+        forged
+    ]  # what a plain checksum does not do, as the documentation says
     assert read(codec, forged, KEY)[0] == []
 
 
 def layouts(num_groups):
-    """Offset, name and size of each field of both reports, by the docstring that the page includes."""
+    """Offset, name and size of each field of both reports, by the docstring that the page
+    includes.
+    """
     rows = re.findall(r"^ +(\d+)( \+ 4 K)? +(\w+) +(\d+)( K)? bytes", codecs.__doc__, re.MULTILINE)
     found = [
         (int(at) + 4 * num_groups * bool(more), name, int(size) * (num_groups if each else 1))
@@ -199,16 +263,22 @@ def layouts(num_groups):
 
 
 def test_what_the_page_prints_is_decoded_by_its_layouts():
-    """The bytes of each field, joined in the docstring's order, are reports of the table and question it prints."""
+    """The bytes of each field, joined in the docstring's order, are reports of the table and
+    question it prints.
+    """
     text = "".join(code("docs/wire-format.md", "pycon"))
     printed = re.findall(r"^(\d+) (\w+) ([0-9a-f]+)$", text, re.MULTILINE)
     public = [ast.literal_eval(line) for line in text.splitlines() if line.startswith("b'ldp-")]
-    table, asked = Table.from_bytes(public[0]), deployment.Question.from_bytes(public[1])
+    table = Table.from_bytes(public[0])
+    asked = deployment.Question.from_bytes(public[1])
     assert deployment.Question.from_bytes(public[2]).owners.order.tolist() == [2, 0, 1, 0]
     assert deployment.Classifier.from_bytes(public[3]).classes == 2
     fields, counts = layouts(2)
     assert [(int(at), name, len(value) // 2) for at, name, value in printed] == fields + counts
-    for layout, kind, tag in ((fields, table, b"ldp_jax 2 report"), (counts, asked, b"ldp_jax 1 answer")):
+    for layout, kind, tag in (
+        (fields, table, b"ldp_jax 2 report"),
+        (counts, asked, b"ldp_jax 1 answer"),
+    ):
         assert [at for at, *_ in layout[1:]] == [at + size for at, _, size in layout[:-1]]
         lines, printed = printed[: len(layout)], printed[len(layout) :]
         values = {name: bytes.fromhex(value) for _, name, value in lines}
@@ -216,12 +286,25 @@ def test_what_the_page_prints_is_decoded_by_its_layouts():
         assert values["checksum"] == blake2b(tag + sent[:-8], digest_size=8).digest()
         assert kind.digest[:8] == values["table" if kind is table else "question"]
         found = deployment.decode(sent, kind)
-        read = {"user": found.user, "round": found.round, "field": found.field, "output": found.output}
+        read = {
+            "user": found.user,
+            "round": found.round,
+            "field": found.field,
+            "output": found.output,
+        }
         for name in values.keys() & read.keys():
             assert read[name].tolist() == [int.from_bytes(values[name], "little")]
         if kind is table:
-            key, mac = (re.search(rf"{what}.hex\(\)\n'(\w+)'", text)[1] for what in ("shared_key", r"\[-8:\]"))
-            sealed = deployment.decode(sent[:-8] + bytes.fromhex(mac), table, key=bytes.fromhex(key))
+            key, mac = (
+                re.search(rf"{what}.hex\(\)\n'(\w+)'", text)[1]
+                for what in ("shared_key", r"\[-8:\]")
+            )
+            sealed = deployment.decode(
+                sent[:-8] + bytes.fromhex(mac), table, key=bytes.fromhex(key)
+            )
             assert sealed.output.tolist() == [1]
         else:
-            assert found.output.tolist() == np.frombuffer(values["counts"], "<i4").reshape(1, 2).tolist()
+            assert (
+                found.output.tolist()
+                == np.frombuffer(values["counts"], "<i4").reshape(1, 2).tolist()
+            )

@@ -16,14 +16,21 @@ LOG3, LOG8 = 1.0986122886681098, 2.0794415416798357  # literals: a libm must not
 
 _levels = integer_masses(np.where(np.eye(5) > 0, 3 / 7, 1 / 7), LOG3)
 GRID = Table("two levels on a grid", _levels, np.float32([-3.5, -1.75, 0.0, 1.75, 3.5]), "grid")
-_powers = 0.5 ** np.abs(np.arange(4)[:, None] - np.arange(4))  # exp(-eps |u - t| / (k - 1)) at eps = log 8
+_powers = 0.5 ** np.abs(
+    np.arange(4)[:, None] - np.arange(4)
+)  # exp(-eps |u - t| / (k - 1)) at eps = log 8
 _powers = integer_masses(_powers / _powers.sum(1, keepdims=True), LOG8)
 BINS = Table("HeteroRR", _powers, np.float32([0.0, 0.25, 0.75, 1.0]), "bins")
 _response = integer_masses(np.where(np.eye(3) > 0, 0.6, 0.2), LOG3)
 _corners = np.float32([[1.0, -0.5], [-0.5, 1.0], [-0.5, -0.5]])
 CATEGORY = Table("generalised randomised response", _response, _corners, "category")
 TABLES = {"grid": GRID, "bins": BINS, "category": CATEGORY}
-SECOND = Table("warner", integer_masses(np.array([[0.75, 0.25], [0.25, 0.75]]), LOG3), np.float32([-1, 1]), "grid")
+SECOND = Table(
+    "warner",
+    integer_masses(np.array([[0.75, 0.25], [0.25, 0.75]]), LOG3),
+    np.float32([-1, 1]),
+    "grid",
+)
 
 
 GROUPS = np.array([0, 1, 2, 3, 4, -1] * 2)
@@ -61,7 +68,9 @@ class Forgets(deployment.Device):
         given = {"question": question, "num_groups": num_groups, "user": user, "round": round}
         if self.part == "count":
             return np.repeat(super().count_words(**given | {"num_groups": 1}), num_groups, 1)
-        return super().count_words(**given | {self.part: bytes(32) if self.part == "question" else 0})
+        return super().count_words(
+            **given | {self.part: bytes(32) if self.part == "question" else 0}
+        )
 
 
 def make_vectors():
@@ -70,7 +79,14 @@ def make_vectors():
         "bins": [0.0, 0.1, 0.25, 0.26, 0.5, 0.75, 0.76, 1.0, "nan", "inf", -3.0, 1e30],
         "category": [0.0, 1.0, 2.0, 0.4, 1.6, 3.0, "nan", "inf", "-inf", -1e30],
     }
-    triples = [(0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1), (7, 3, 8), (2**64 - 1, 2**32 - 1, 2**32 - 1)]
+    triples = [
+        (0, 0, 0),
+        (1, 0, 0),
+        (0, 1, 0),
+        (0, 0, 1),
+        (7, 3, 8),
+        (2**64 - 1, 2**32 - 1, 2**32 - 1),
+    ]
     triples += [(10**12 + n, n, 1000 * n) for n in range(6)]
     reports = []
     key = device().shared_key
@@ -95,7 +111,9 @@ def make_vectors():
     kept.report(BINS, 0.4, user=2**64 - 1, round=0, field=7)
     samples = [
         {"table": "grid", "user": 5, "round": n, "k": k, "dim": dim}
-        for n, (k, dim) in enumerate([(1, 1), (1, 2), (2, 4), (10, 1000), (40, 50), (6, 6), (3, 2**32 - 1)])
+        for n, (k, dim) in enumerate(
+            [(1, 1), (1, 2), (2, 4), (10, 1000), (40, 50), (6, 6), (3, 2**32 - 1)]
+        )
     ]
     for sample in samples:
         user, round = sample["user"], sample["round"]
@@ -110,7 +128,8 @@ def make_vectors():
         "name": device().name,
         "shared_key": key.hex(),
         "tables": {
-            name: {"bytes": table.to_bytes().hex(), "digest": table.digest.hex()} for name, table in TABLES.items()
+            name: {"bytes": table.to_bytes().hex(), "digest": table.digest.hex()}
+            for name, table in TABLES.items()
         },
         "reports": reports,
         "samples": samples,

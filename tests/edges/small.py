@@ -14,14 +14,20 @@ N = 6
 
 def copies(count, edges=EDGES, n=N):
     """A set of ``count`` graphs."""
-    graph = graphs.from_edges((edges[None] + n * np.arange(count)[:, None, None]).reshape(-1, 2), n * count)
-    return GraphSet.from_edges(graph.senders, graph.receivers, np.repeat(np.arange(count), n), np.zeros(count, int))
+    graph = graphs.from_edges(
+        (edges[None] + n * np.arange(count)[:, None, None]).reshape(-1, 2), n * count
+    )
+    return GraphSet.from_edges(
+        graph.senders, graph.receivers, np.repeat(np.arange(count), n), np.zeros(count, int)
+    )
 
 
 def ring(n=40):
     """A graph of degree 4."""
     nodes = np.arange(n)
-    return graphs.from_edges(np.concatenate([np.stack([nodes, (nodes + k) % n], 1) for k in (1, 3)]), n)
+    return graphs.from_edges(
+        np.concatenate([np.stack([nodes, (nodes + k) % n], 1) for k in (1, 3)]), n
+    )
 
 
 def bits_of(noisy, count, n=N):
@@ -43,7 +49,9 @@ def dense(edges=EDGES, n=N):
 
 
 def owner_of(i, j, budgets=None):
-    """The public rule: the smaller budget; of equal ones, i < j goes to i where i + j is even, else to j."""
+    """The public rule: the smaller budget; of equal ones, i < j goes to i where i + j is even, else
+    to j.
+    """
     if budgets is not None and budgets[i] != budgets[j]:
         return i if budgets[i] < budgets[j] else j
     return min(i, j) if (i + j) % 2 == 0 else max(i, j)
@@ -55,8 +63,8 @@ def _rates(m, noisy, owned):
 
 
 def assert_bits_have_the_law(bits, degree, each, owner, owned, truth, private=None):
-    """Given the noisy degree of its owner a pair is a Bernoulli: bits less their rates have mean 0, and pairs are
-    independent; five standard errors, 0.5 / sqrt(count) each.
+    """Given the noisy degree of its owner a pair is a Bernoulli: bits less their rates have mean 0,
+    and pairs are independent; five standard errors, 0.5 / sqrt(count) each.
 
     Args:
       bits: bool [count, n, n].
@@ -77,7 +85,10 @@ def assert_bits_have_the_law(bits, degree, each, owner, owned, truth, private=No
             continue
         rate = rates[owner(i, j)][0 if truth[i, j] else 1]
         off[i, j] = bits[:, i, j] - rate
-        assert abs(off[i, j].mean()) < 5 * np.sqrt((rate * (1 - rate)).mean() / count) + 1e-6, (i, j)
+        assert abs(off[i, j].mean()) < 5 * np.sqrt((rate * (1 - rate)).mean() / count) + 1e-6, (
+            i,
+            j,
+        )
     for i, j in itertools.product(private, range(n)):
         if i == j:
             continue

@@ -1,4 +1,6 @@
-"""Rare sides in float32 are never lost, up to the largest budgets; lists of anything never raise."""
+"""Rare sides in float32 are never lost, up to the largest budgets; lists of anything never
+raise.
+"""
 
 import itertools
 import math
@@ -12,17 +14,28 @@ import pytest
 
 from ldp_jax.core import random_words
 from ldp_jax.core.list_ids import host_ids
-from ldp_jax.edges import DPRR, ListReport, LocalLap, NeighbourList, RandomizedResponse, _draws, _sparse
+from ldp_jax.edges import (
+    DPRR,
+    ListReport,
+    LocalLap,
+    NeighbourList,
+    RandomizedResponse,
+    _draws,
+    _sparse,
+)
 from ldp_jax.edges.lists import to_bits
 from ldp_jax.edges.neighbour_lists import MAX_BIT_EPSILON
 
 N = 5
 LIST = NeighbourList(np.array([1, 2, N, N, N], np.int32), np.int32(2))
-ZEROS, ONES = 0, 2**32 - 1
+ZEROS = 0
+ONES = 2**32 - 1
 
 
 def with_words(monkeypatch, *first, rest=0):
-    """Every draw is made of these words, the most significant first, and of ``rest`` from there on."""
+    """Every draw is made of these words, the most significant first, and of ``rest`` from there
+    on.
+    """
 
     def words(key, shape=(), count=2):
         made = jnp.full(count, rest, jnp.uint32).at[: len(first)].set(jnp.array(first, jnp.uint32))
@@ -46,29 +59,45 @@ log_density = jax.jit(lambda m, y, x: m.log_density(y, x))
 def test_rare_sides_keep_their_precision(epsilon):
     """P(a true pair is lost) and P(a false one is reported), to 1e-5 of themselves."""
     noisy = np.array([1e-6, 0.5, 3.0, 499.0, 500.0, 1000.0])
-    due, m = np.array([exact_rates(epsilon, one, 1000) for one in noisy]).T, DPRR(1.0, epsilon)
+    due = np.array([exact_rates(epsilon, one, 1000) for one in noisy]).T
+    m = DPRR(1.0, epsilon)
     noisy = noisy.astype(np.float32)
-    np.testing.assert_allclose((m.drop_rate(noisy, 1000), m.bit_rates(noisy, 1000)[1]), due, rtol=1e-5)
+    np.testing.assert_allclose(
+        (m.drop_rate(noisy, 1000), m.bit_rates(noisy, 1000)[1]), due, rtol=1e-5
+    )
     m = RandomizedResponse(epsilon)
     found = m.drop_rate(None, 1000), m.bit_rates(None, 1000)[1]
     np.testing.assert_allclose(found, exact_rates(epsilon, 500, 1000), rtol=1e-5)
-    for m in (RandomizedResponse(epsilon, n=N), DPRR(1.0, epsilon, n=N)):  # the rarest report, in float32
-        y = ListReport(np.float32(4.0), NeighbourList(np.array([3, 4, N, N, N], np.int32), np.int32(2)))
-        far = float(log_density(m, y, LIST)) - float(log_density(m, y._replace(neighbours=LIST), LIST))
+    for m in (
+        RandomizedResponse(epsilon, n=N),
+        DPRR(1.0, epsilon, n=N),
+    ):  # the rarest report, in float32
+        y = ListReport(
+            np.float32(4.0), NeighbourList(np.array([3, 4, N, N, N], np.int32), np.int32(2))
+        )
+        far = float(log_density(m, y, LIST)) - float(
+            log_density(m, y._replace(neighbours=LIST), LIST)
+        )
         assert far == pytest.approx(-4 * epsilon, rel=1e-4)
     # (bits - (n - 1)(1 - p)) / (2p - 1), where float32 has no 2p - 1 of its own.
     y = NeighbourList(np.array([1, 2, 3, N, N]), 3)
-    assert float(RandomizedResponse(1e-8, n=N).estimate(ListReport(np.nan, y))) == pytest.approx(2e8, rel=1e-5)
+    assert float(RandomizedResponse(1e-8, n=N).estimate(ListReport(np.nan, y))) == pytest.approx(
+        2e8, rel=1e-5
+    )
 
 
 @pytest.mark.parametrize("epsilon", [1.0, MAX_BIT_EPSILON])
 def test_one_users_rarest_reports_happen(monkeypatch, epsilon):
-    """Under words of zeros all rare sides happen; under ones none does; P is the law's in whole words of 2^-64."""
+    """Under words of zeros all rare sides happen; under ones none does; P is the law's in whole
+    words of 2^-64.
+    """
     m = RandomizedResponse(epsilon, n=N)
     found = []
     for word in (ZEROS, ONES):
         with_words(monkeypatch, rest=word)
-        found.append(np.asarray(to_bits(m.privatize(jax.random.key(0), LIST).neighbours, N)).tolist())
+        found.append(
+            np.asarray(to_bits(m.privatize(jax.random.key(0), LIST).neighbours, N)).tolist()
+        )
     assert found == [[False, False, False, True, True], [False, True, True, False, False]]
     # The first number that is no flip, from the density's own rates.
     flip = 1 / (math.exp(epsilon) + 1)
@@ -81,10 +110,14 @@ def test_one_users_rarest_reports_happen(monkeypatch, epsilon):
 
 
 def test_whole_graphs_lose_true_pairs_and_add_false_ones_at_the_largest_budget(monkeypatch):
-    """The same words for one user and all: a pair that is true is lost, and a false one is drawn."""
+    """The same words for one user and all: a pair that is true is lost, and a false one is
+    drawn.
+    """
     with_words(monkeypatch)
     m = RandomizedResponse(MAX_BIT_EPSILON)
-    keep, drop = (jnp.full(64, rate, jnp.float32) for rate in (m.bit_rates(None, 4)[0], m.drop_rate(None, 4)))
+    keep, drop = (
+        jnp.full(64, rate, jnp.float32) for rate in (m.bit_rates(None, 4)[0], m.drop_rate(None, 4))
+    )
     assert float(keep[0]) == 1.0
     for name, draw in (("_bernoulli", random_words.bernoulli), ("_poisson", random_words.poisson)):
         monkeypatch.setattr(_draws, name, jax.jit(partial(draw)))  # traced anew, under these words
@@ -96,7 +129,9 @@ def test_whole_graphs_lose_true_pairs_and_add_false_ones_at_the_largest_budget(m
 @pytest.mark.parametrize("noise", ["laplace", "geometric"])
 @pytest.mark.parametrize("epsilon", [1.0, 100.0])
 def test_noisy_degrees_reach_their_neighbours_degree(monkeypatch, noise, epsilon):
-    """Noise is at least 1 for some words, at every budget that is accepted: d and d + 1 share their reports."""
+    """Noise is at least 1 for some words, at every budget that is accepted: d and d + 1 share their
+    reports.
+    """
     m = DPRR(epsilon, 1.0, n=N, noise=noise)
     for sign, away in ((0, 1), (1, -1)):
         with_words(monkeypatch, sign)
@@ -123,20 +158,38 @@ STRANGE = [
     np.array([2**63, 2**64 - 1, 1, 2], np.uint64),
     np.array([1, 2, 2**63, 10**30], object),
     np.array([1.0, 2.0, np.nan, np.inf, 3.5], np.float32),
-    np.array([1, 2, np.nan, 1e4000 if np.finfo(np.longdouble).max > 1e309 else 1e300], np.longdouble),
+    np.array(
+        [1, 2, np.nan, 1e4000 if np.finfo(np.longdouble).max > 1e309 else 1e300], np.longdouble
+    ),
     np.array([1, 2, 255], np.uint8),
     np.array([1, 2], np.float16),
 ]
-NOTHING = [[], None, np.zeros(0), np.array(["1", "2"]), np.array([1 + 0j]), np.array([[]]), "12", 7, math.nan,
-           np.array(["2020-01-01"], "datetime64[D]"), np.array([(1, 2)], [("a", int), ("b", int)])]  # fmt: skip
+NOTHING = [
+    [],
+    None,
+    np.zeros(0),
+    np.array(["1", "2"]),
+    np.array([1 + 0j]),
+    np.array([[]]),
+    "12",
+    7,
+    math.nan,
+    # fmt: skip
+    np.array(["2020-01-01"], "datetime64[D]"),
+    np.array([(1, 2)], [("a", int), ("b", int)]),
+]
 
 
 @pytest.mark.usefixtures("untyped")
 def test_lists_of_anything_are_taken_on_a_host():
-    """Ids that are no node are dropped, with every warning and floating-point flag an error: nothing is raised."""
+    """Ids that are no node are dropped, with every warning and floating-point flag an error:
+    nothing is raised.
+    """
     with np.errstate(all="raise"), warnings.catch_warnings():
         warnings.simplefilter("error")
-        for ids, known in itertools.chain(((s, [1, 2]) for s in STRANGE), ((s, []) for s in NOTHING)):
+        for ids, known in itertools.chain(
+            ((s, [1, 2]) for s in STRANGE), ((s, []) for s in NOTHING)
+        ):
             made = NeighbourList.of(ids, N)
             assert made.ids.tolist() == known + [N] * (N - len(known)), ids
             assert int(made.count) == len(known)
@@ -148,12 +201,21 @@ def test_lists_of_anything_are_taken_on_a_host():
 def test_the_row_of_a_matrix_is_no_list():
     """As ids its booleans would be nodes 0 and 1."""
     row = [False, True, True, False]
-    for given in (row, tuple(row), np.array(row), np.array(row, object), jnp.array(row), [row, row]):
+    for given in (
+        row,
+        tuple(row),
+        np.array(row),
+        np.array(row, object),
+        jnp.array(row),
+        [row, row],
+    ):
         for read in (NeighbourList.of, host_ids, lambda ids, n: to_bits(NeighbourList(ids, 2), n)):
             with pytest.raises(TypeError, match="ids, and these are booleans: .*flatnonzero"):
                 read(given, 4)
     with pytest.raises(TypeError, match="booleans"):
-        jax.jit(DPRR(0.5, 0.5, n=4).privatize)(jax.random.key(0), NeighbourList(jnp.array(row), jnp.int32(2)))
+        jax.jit(DPRR(0.5, 0.5, n=4).privatize)(
+            jax.random.key(0), NeighbourList(jnp.array(row), jnp.int32(2))
+        )
 
 
 @pytest.mark.usefixtures("untyped")

@@ -1,4 +1,6 @@
-"""Blink's posterior: against the n x n computation, its prior against the degrees, and the whole in one call."""
+"""Blink's posterior: against the n x n computation, its prior against the degrees, and the whole in
+one call.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +18,9 @@ N, EPSILON = 40, 1.2
 
 @pytest.fixture(scope="module")
 def reported():
-    """A dense graph's bits after randomised response, noisy whole degrees, and the bits as a matrix."""
+    """A dense graph's bits after randomised response, noisy whole degrees, and the bits as a
+    matrix.
+    """
     rng = np.random.default_rng(0)
     lean = rng.uniform(-1.5, 0.5, N)
     true = np.triu(rng.random((N, N)) < expit(lean[:, None] + lean), 1)
@@ -32,7 +36,9 @@ def by_pairs(prior, bits, variant):
     """The definition, on n x n matrices; ties of the hybrid variant share what is left."""
     beta = prior.beta[prior.group]
     s = bits.astype(int) + bits.T
-    like = np.exp(EPSILON * s)  # of a link over none, but for a factor: each bit e^epsilon or e^-epsilon
+    like = np.exp(
+        EPSILON * s
+    )  # of a link over none, but for a factor: each bit e^epsilon or e^-epsilon
     odds = np.exp(beta[:, None] + beta) * like**2 / np.exp(2 * EPSILON)
     posterior = odds / (1 + odds)
     np.fill_diagonal(posterior, 0)
@@ -99,7 +105,8 @@ def test_in_one_call_links_are_likelier_than_other_pairs():
 
 
 def assert_blink_is_of(epsilon, claimed):
-    """Draws of 240 users by Blink at ``epsilon``, read from its posterior, are those at ``claimed``.
+    """Draws of 240 users by Blink at ``epsilon``, read from its posterior, are those at
+    ``claimed``.
 
     Of 28 680 pairs a flip that is off by 0.02 is seen, and of 240 degrees a total variation of 0.3.
     """
@@ -117,7 +124,9 @@ def assert_blink_is_of(epsilon, claimed):
     prior = edges.degree_prior(found.degree)
     beta = prior.beta[prior.group]
     high = np.triu_indices(n, 1)
-    said = (logit(np.asarray(found.links.dense(), np.float64)) - beta[:, None] - beta)[high] / (2 * second) + 1
+    said = (logit(np.asarray(found.links.dense(), np.float64)) - beta[:, None] - beta)[high] / (
+        2 * second
+    ) + 1
     reports = np.rint(said).astype(int)
     np.testing.assert_allclose(said, reports, atol=0.05)  # it is weighed by this budget
     linked = np.zeros((n, n), bool)
@@ -138,17 +147,25 @@ def test_in_one_call_noise_is_that_of_the_budget_and_not_of_half_or_twice_it():
 @pytest.mark.usefixtures("untyped")
 def test_what_is_wrong_is_refused(reported):
     bits, degree, _ = reported
-    prior, graph, links = edges.degree_prior(degree), graphs.from_edges([[0, 1]], 3), edges.private_links
+    prior = edges.degree_prior(degree)
+    graph = graphs.from_edges([[0, 1]], 3)
+    links = edges.private_links
     for call, message in (
         (lambda: edges.degree_prior([1.0, 2.0]), "degree must be of at least 3 users"),
         (lambda: edges.degree_prior([[1.0, 2.0, 3.0]]), "degree must be of at least 3 users"),
         (lambda: edges.degree_prior([1.0, np.nan, 2.0]), "degree must be finite"),
         (lambda: edges.posterior_links(bits, prior, EPSILON, "firm"), "variant must be"),
         (lambda: edges.posterior_links(bits, prior, 41.0), "epsilon must be"),
-        (lambda: edges.posterior_links(bits, edges.degree_prior(degree[:-1]), EPSILON), "bits must be of 39 users"),
+        (
+            lambda: edges.posterior_links(bits, edges.degree_prior(degree[:-1]), EPSILON),
+            "bits must be of 39 users",
+        ),
         (lambda: links(jax.random.key(0), graph, 60.0, degree_share=0.1), "epsilon"),
         (lambda: links(jax.random.key(0), graph, 1.0, degree_share=1.0), "degree_share"),
-        (lambda: links(jax.random.key(0), graphs.from_edges([[0, 1]], 500), 1.0, memory=1e5), "memory allows"),
+        (
+            lambda: links(jax.random.key(0), graphs.from_edges([[0, 1]], 500), 1.0, memory=1e5),
+            "memory allows",
+        ),
     ):
         with pytest.raises(ValueError, match=message):
             call()
@@ -156,7 +173,7 @@ def test_what_is_wrong_is_refused(reported):
 
 @pytest.mark.parametrize("seed", range(6))
 def test_noisy_degrees_beyond_those_that_have_an_estimate_are_taken_for_the_nearest(seed):
-    """Below 1, and from n - 1 on, a maximum likelihood would run off: no certain pair may come of noise."""
+    """Below 1 and above n - 2 the likelihood has no maximum: noise must make no pair certain."""
     rng = np.random.default_rng(seed)
     n = 30
     degree = rng.poisson(12, n) + rng.normal(0.0, 0.3, n)

@@ -1,4 +1,6 @@
-"""One user's view: every mechanism on lists keeps its protocol, its law and its claim; broken twins do not."""
+"""One user's view: every mechanism on lists keeps its protocol, its law and its claim; broken twins
+do not.
+"""
 
 import itertools
 from typing import Any
@@ -11,7 +13,15 @@ import pytest
 from ldp_jax import edges, verification
 from ldp_jax.core import mechanism as protocol
 from ldp_jax.core.mechanism import mechanism
-from ldp_jax.edges import DPRR, LapReport, ListReport, LocalLap, NeighbourList, NoisyDegree, RandomizedResponse
+from ldp_jax.edges import (
+    DPRR,
+    LapReport,
+    ListReport,
+    LocalLap,
+    NeighbourList,
+    NoisyDegree,
+    RandomizedResponse,
+)
 from ldp_jax.edges.lists import stacked, to_bits, to_list
 from ldp_jax.verification import _programs, cases, empirical, exact, moments, statistics
 from tests.contract.checks import assert_documented
@@ -26,7 +36,9 @@ CASES = {
     "DPRR, half list": lambda e, n=N: DPRR(0.2 * e, 0.8 * e, n=n, reporting="half list"),
     "DPRR, half": lambda e, n=N: DPRR(0.2 * e, 0.8 * e, n=n, reporting="half"),
     "RandomizedResponse": lambda e, n=N: RandomizedResponse(e, n=n),
-    "RandomizedResponse, half list": lambda e, n=N: RandomizedResponse(e, n=n, reporting="half list"),
+    "RandomizedResponse, half list": lambda e, n=N: RandomizedResponse(
+        e, n=n, reporting="half list"
+    ),
     "RandomizedResponse, half": lambda e, n=N: RandomizedResponse(e, n=n, reporting="half"),
     "LocalLap": lambda e, n=N: LocalLap.from_epsilon(e, n=n),
     "LocalLap, half": lambda e, n=N: LocalLap.from_epsilon(e, n=n, reporting="half"),
@@ -42,14 +54,20 @@ NOT_MECHANISMS = {
     "NeighbourCounts",  # which reports no graph: its suite is test_neighbour_counts.py
 }  # fmt: skip
 USUAL = [name for name in CASES if "half" not in name]
-PARTS = {"RandomizedResponse", "NoisyDegree", "NoisyDegree, whole noise"}  # of DPRR's law: asked at one size
+PARTS = {
+    "RandomizedResponse",
+    "NoisyDegree",
+    "NoisyDegree, whole noise",
+}  # of DPRR's law: asked at one size
 
 
 def test_every_public_mechanism_is_in_this_suite():
     made = [make(1.0) for make in CASES.values()]
     named = {type(m).__name__ for m in made}
     assert named == set(edges.__all__) - NOT_MECHANISMS
-    assert named | {"NeighbourCounts"} == {case.public for case in cases.CASES.values() if case.lists}
+    assert named | {"NeighbourCounts"} == {
+        case.public for case in cases.CASES.values() if case.lists
+    }
     views = {(type(m).__name__, m.reporting) for m in made}
     assert views == {(type(m).__name__, reporting) for m in made for reporting in m.reportings}
 
@@ -57,7 +75,12 @@ def test_every_public_mechanism_is_in_this_suite():
 def test_protocol():
     for name, make in CASES.items():
         m = make(1.0)
-        for one in (protocol.Mechanism, protocol.HasDensity, edges.OneUsersView, edges.HasGraphSampler):
+        for one in (
+            protocol.Mechanism,
+            protocol.HasDensity,
+            edges.OneUsersView,
+            edges.HasGraphSampler,
+        ):
             assert isinstance(m, one), name
         assert_documented(m)
         assert m.guarantee().trust == "local"
@@ -72,10 +95,14 @@ def mean_estimate(m, reports, x, own):
 
 
 def test_randomised_responses_estimate_is_unbiased():
-    """Of user 1: its mean over all 32 reports is the degree, or how many of the pairs with 0, 3 and 5 are true."""
+    """Of user 1: its mean over all 32 reports is the degree, or how many of the pairs with 0, 3 and
+    5 are true.
+    """
     others = (0, 2, 3, 4, 5)
     sent = itertools.chain.from_iterable(itertools.combinations(others, k) for k in range(N))
-    reports = ListReport(np.full(32, np.nan), stacked([NeighbourList.of(nodes, N) for nodes in sent]))
+    reports = ListReport(
+        np.full(32, np.nan), stacked([NeighbourList.of(nodes, N) for nodes in sent])
+    )
     with jax.enable_x64(True):
         for reporting, mine in (("full", others), ("half", (0, 3, 5))):
             rr = RandomizedResponse(0.7, n=N, reporting=reporting)
@@ -89,18 +116,23 @@ def test_estimates_of_the_degree_are_the_noisy_degree():
     assert float(DPRR(0.1, 0.9, n=N).estimate(ListReport(np.float32(2.5), empty))) == 2.5
     assert float(NoisyDegree(0.1, n=N).estimate(ListReport(np.float32(2.5), empty))) == 2.5
     mended = DPRR(0.1, 0.9, prior=PRIOR, n=N)
-    assert float(mended.estimate(ListReport(np.float32(2.5), empty))) == mended.estimate_degree(np.float32(2.5))
+    assert float(mended.estimate(ListReport(np.float32(2.5), empty))) == mended.estimate_degree(
+        np.float32(2.5)
+    )
     assert float(LocalLap(0.1, 0.9, n=N).estimate(LapReport(np.float32(-2.5), np.zeros(N)))) == -2.5
 
 
 @untyped
 @pytest.mark.parametrize(
-    ("name", "n"), [*itertools.product(CASES, [N]), *((name, 2) for name in CASES if name not in PARTS)]
+    ("name", "n"),
+    [*itertools.product(CASES, [N]), *((name, 2) for name in CASES if name not in PARTS)],
 )
 def test_claims_hold_and_are_tight(name, n):
-    """Lists that differ in one bit, float64: a claim that is off by one part in 1e9 is seen, on either side.
+    """Lists that differ in one bit, float64: a claim that is off by one part in 1e9 is seen, on
+    either side.
 
-    Of two nodes user 0 owns no pair: the enumeration finds the degree's part at most, the search the rest.
+    Of two nodes user 0 owns no pair: the enumeration finds the degree's part at most, the search
+    the rest.
     """
     for epsilon in (1.0, 16.0):
         made = CASES[name](epsilon, n)
@@ -113,24 +145,30 @@ def test_claims_hold_and_are_tight(name, n):
 @untyped
 @pytest.mark.parametrize("name", CASES)
 def test_reports_follow_their_density(name):
-    """60 000 whole reports, lists and cells of the degree together: total variation of 0.024 to 0.046 is seen.
+    """60 000 whole reports, lists and cells of the degree together: total variation of 0.024 to
+    0.046 is seen.
 
     Of the empty and the full list 0.03 to 0.07. At tiny and large budgets numbers stay numbers.
     """
     made = CASES[name](1.0)
     for place, nodes in enumerate([(1, 2), (), range(1, N)]):
-        fit = verification.matches_density(made, jax.random.key(place), NeighbourList.of(nodes, N), trials=60_000)
+        fit = verification.matches_density(
+            made, jax.random.key(place), NeighbourList.of(nodes, N), trials=60_000
+        )
         assert fit.fits, str(fit)
         assert fit.smallest_defect < (0.07 if place else 0.05)
     for epsilon in (1e-6, 40.0):
-        m, x = CASES[name](epsilon), NeighbourList.of([1, 2], N)
+        m = CASES[name](epsilon)
+        x = NeighbourList.of([1, 2], N)
         y = _programs.draws(m, jax.random.key(1), x, 60_000)
         assert np.isfinite(exact.logs_of(m, y, x)).all()
         assert np.isfinite(moments.estimates(m, y)).all()
 
 
 @untyped
-@pytest.mark.parametrize("name", dict.fromkeys(case.public for case in cases.CASES.values() if case.lists))
+@pytest.mark.parametrize(
+    "name", dict.fromkeys(case.public for case in cases.CASES.values() if case.lists)
+)
 def test_draws_of_half_and_of_twice_the_budget_are_of_another_law(name):
     """Each class, at every commit: 8 000 reports at epsilon 2, 1 and 4, against the law at 2.
 
@@ -164,7 +202,9 @@ class TrueDegree(DPRR):
         noisy, _, _ = self.rates(degree_key, true.sum(), jnp.int32(self.n - 1))
         keep, add = self.bit_rates(true.sum(), jnp.int32(self.n - 1))
         u = jax.random.uniform(bits_key, (self.n,))
-        return ListReport(noisy, to_list((u < jnp.where(true, keep, add)) & (jnp.arange(self.n) != own)))
+        return ListReport(
+            noisy, to_list((u < jnp.where(true, keep, add)) & (jnp.arange(self.n) != own))
+        )
 
 
 @mechanism
@@ -189,15 +229,28 @@ def test_the_published_split_is_not_what_it_says():
 
 
 def test_what_cannot_be_asked_is_refused():
-    x, key, dprr = NeighbourList.of([1], N), lambda: jax.random.key(0), DPRR(0.5, 0.5, n=N)
+    x = NeighbourList.of([1], N)
+    key = lambda: jax.random.key(0)
+    dprr = DPRR(0.5, 0.5, n=N)
     # What matches_density asks, without the draws.
     cells = lambda m: empirical.cells_of(_programs.View(m, np.int32(0)), NeighbourList.of([1], m.n))
     for ask, said in (
-        (lambda: verification.privacy_loss_supremum(DPRR(0.5, 0.5, n=65)), "2 to 64 nodes, got n = 65"),
+        (
+            lambda: verification.privacy_loss_supremum(DPRR(0.5, 0.5, n=65)),
+            "2 to 64 nodes, got n = 65",
+        ),
         (lambda: cells(DPRR(0.5, 0.5, n=12)), "test a smaller n"),
         (lambda: cells(LocalLap(0.5, 0.5, n=20)), "test a smaller dim"),
-        (lambda: verification.epsilon_lower_bound(dprr, key(), 1000, x=x, x_other=x), "the same list"),
-        (lambda: verification.privacy_loss_supremum(RandomizedResponse(np.array([0.5, 1.0]), n=N)), "stack"),
+        (
+            lambda: verification.epsilon_lower_bound(dprr, key(), 1000, x=x, x_other=x),
+            "the same list",
+        ),
+        (
+            lambda: verification.privacy_loss_supremum(
+                RandomizedResponse(np.array([0.5, 1.0]), n=N)
+            ),
+            "stack",
+        ),
     ):
         with pytest.raises(ValueError, match=said):
             ask()

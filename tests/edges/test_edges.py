@@ -29,7 +29,16 @@ from ldp_jax.features import Laplace
 from ldp_jax.graph import graphs
 from ldp_jax.graph.graphs import GraphSet
 from tests import stats
-from tests.edges.small import EDGES, N, assert_bits_have_the_law, bits_of, copies, dense, owner_of, ring
+from tests.edges.small import (
+    EDGES,
+    N,
+    assert_bits_have_the_law,
+    bits_of,
+    copies,
+    dense,
+    owner_of,
+    ring,
+)
 from tests.marks import untyped
 
 
@@ -76,24 +85,41 @@ LAWS = {
 
 @pytest.mark.parametrize("case", LAWS)
 def test_whole_graphs_have_the_law(case):
-    """10 000 copies of six nodes: every pair given its owner's noisy degree, 0.026, and every noisy degree."""
+    """10 000 copies of six nodes: every pair given its owner's noisy degree, 0.026, and every noisy
+    degree.
+    """
     m, reporting = LAWS[case]
-    count, truth, sums = 10_000, dense(), np.broadcast_to(m.sums(), N)
-    everybody = m.of_users(lambda leaf: leaf if np.ndim(leaf) == 0 else np.tile(np.asarray(leaf), count))
+    count = 10_000
+    truth = dense()
+    sums = np.broadcast_to(m.sums(), N)
+    everybody = m.of_users(
+        lambda leaf: leaf if np.ndim(leaf) == 0 else np.tile(np.asarray(leaf), count)
+    )
     shown = SHOWN if "public" in case else []
-    private, public = [i for i in range(N) if i not in shown], np.tile(np.isin(np.arange(N), shown), count)
-    noisy = privatize_graph(jax.random.key(0), copies(count), everybody, reporting=reporting, public=public)
-    bits, degree = bits_of(noisy, count), noisy.degree.reshape(count, N)
-    each = [m.of_users(lambda leaf, i=i: leaf if np.ndim(leaf) == 0 else float(leaf[i])) for i in range(N)]
+    private = [i for i in range(N) if i not in shown]
+    public = np.tile(np.isin(np.arange(N), shown), count)
+    noisy = privatize_graph(
+        jax.random.key(0), copies(count), everybody, reporting=reporting, public=public
+    )
+    bits = bits_of(noisy, count)
+    degree = noisy.degree.reshape(count, N)
+    each = [
+        m.of_users(lambda leaf, i=i: leaf if np.ndim(leaf) == 0 else float(leaf[i]))
+        for i in range(N)
+    ]
     owner = lambda i, j: i if reporting == "full" else owner_of(i, j, sums)
     mine = np.array([[i != j and owner(i, j) == i for j in range(N)] for i in range(N)])
     counted = mine if reporting == "half" else ~np.eye(N, dtype=bool)
-    assert_bits_have_the_law(bits, degree, each, owner, lambda i: int(counted[i].sum()), truth, private)
+    assert_bits_have_the_law(
+        bits, degree, each, owner, lambda i: int(counted[i].sum()), truth, private
+    )
     if reporting != "full":
         np.testing.assert_array_equal(bits, bits.swapaxes(1, 2))
     if isinstance(m, DPRR):
         for i in private:
-            check_degrees(each[i], degree[:, i], int((truth & counted)[i].sum()), int(counted[i].sum()))
+            check_degrees(
+                each[i], degree[:, i], int((truth & counted)[i].sum()), int(counted[i].sum())
+            )
     else:
         assert np.isnan(degree).all()
     assert (bits[:, shown] == truth[shown]).all()
@@ -105,8 +131,11 @@ degree_law = jax.jit(lambda m, d, owned: m.degree_log_density(jnp.arange(float(N
 
 
 def check_degrees(m, noisy, d, owned):
-    """KS between the atoms, and the atoms themselves; whole numbers by a G test: 0.035 in probability."""
-    n, epsilon = len(noisy), float(m.degree_epsilon)
+    """KS between the atoms, and the atoms themselves; whole numbers by a G test: 0.035 in
+    probability.
+    """
+    n = len(noisy)
+    epsilon = float(m.degree_epsilon)
     if owned == 0:
         assert (noisy == 0).all()
         return
@@ -119,17 +148,27 @@ def check_degrees(m, noisy, d, owned):
     stats.assert_share((noisy == 0).sum(), n, laplace.cdf(0))
     stats.assert_share((noisy == owned).sum(), n, laplace.sf(owned))
     low, high = laplace.cdf(0), laplace.cdf(owned)
-    stats.assert_ks(noisy[(noisy > 0) & (noisy < owned)], lambda y: (laplace.cdf(y) - low) / (high - low))
+    stats.assert_ks(
+        noisy[(noisy > 0) & (noisy < owned)], lambda y: (laplace.cdf(y) - low) / (high - low)
+    )
 
 
-@pytest.mark.parametrize(("n", "epsilon"), [(300_000, 12.7), pytest.param(3_000_000, 15.0, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("n", "epsilon"), [(300_000, 12.7), pytest.param(3_000_000, 15.0, marks=pytest.mark.slow)]
+)
 def test_a_large_graph_has_the_right_counts(n, epsilon):
-    """False pairs of n users among as many others: G tests of counts and places; total variation of 1 or 0.3 %."""
-    noisy = privatize_graph(jax.random.key(4), graphs.from_edges([[0, 1]], n), RandomizedResponse(epsilon))
+    """False pairs of n users among as many others: G tests of counts and places; total variation of
+    1 or 0.3 %.
+    """
+    noisy = privatize_graph(
+        jax.random.key(4), graphs.from_edges([[0, 1]], n), RandomizedResponse(epsilon)
+    )
     received = np.bincount(noisy.graph.receivers[noisy.graph.receivers > 1], minlength=n)[2:]
     law = scipy_stats.binom.pmf(np.arange(20), n - 1, 1 / (1 + math.exp(epsilon)))
     stats.assert_g(np.bincount(received, minlength=20)[:20], law / law.sum())
-    stats.assert_g(np.bincount(noisy.graph.senders * np.int64(60) // n, minlength=60), np.full(60, 1 / 60))
+    stats.assert_g(
+        np.bincount(noisy.graph.senders * np.int64(60) // n, minlength=60), np.full(60, 1 / 60)
+    )
 
 
 def test_blocks_of_users_do_not_change_the_law(monkeypatch):
@@ -150,7 +189,8 @@ def test_blocks_of_users_do_not_change_the_law(monkeypatch):
 def test_blocks_of_users_report_their_own_friends(block, monkeypatch):
     """Drawn graphs without flips: users of any block report their own friends, and no others."""
     monkeypatch.setattr(_sparse, "_BLOCK", block)
-    rng, n = np.random.default_rng(block), 12
+    rng = np.random.default_rng(block)
+    n = 12
     exact = RandomizedResponse(40.0)  # one bit in 2e17 is flipped
     for _ in range(2):
         matrix = np.triu(rng.random((n, n)) < 0.35, 1)
@@ -163,7 +203,9 @@ def test_blocks_of_users_report_their_own_friends(block, monkeypatch):
 
 
 def test_an_edge_of_half_lists_costs_the_most_over_pairs():
-    """60 drawn sets of budgets: the sum of the owner, who has the smaller one, and another degree."""
+    """60 drawn sets of budgets: the sum of the owner, who has the smaller one, and another
+    degree.
+    """
     rng = np.random.default_rng(0)
     for _ in range(60):
         first, second = rng.choice([0.1, 0.25, 0.5, 2.0], (2, rng.integers(2, 7)))
@@ -183,7 +225,8 @@ def test_the_bias_of_a_clipped_degree_is_that_of_its_law():
     steps = np.arange(-40_000, 40_001) / 200
     for noise, z in (("laplace", steps), ("geometric", np.arange(-200.0, 201.0))):
         for _ in range(20):
-            epsilon, owned = rng.uniform(0.2, 3.0), int(rng.integers(1, 12))
+            epsilon = rng.uniform(0.2, 3.0)
+            owned = int(rng.integers(1, 12))
             degree = int(rng.integers(owned + 1))
             mass = np.exp(-epsilon * np.abs(z))
             expected = mass @ np.clip(degree + z, 0, owned) / mass.sum() - degree
@@ -193,20 +236,27 @@ def test_the_bias_of_a_clipped_degree_is_that_of_its_law():
 
 def test_pairs_with_public_users_are_released_as_they_are():
     """In a half matrix, of 10 000 copies; pairs of private users keep their law, 0.05."""
-    count, truth = 10_000, dense()
-    public, flip = np.tile(np.isin(np.arange(N), SHOWN), count), 1 / (1 + math.e)
+    count = 10_000
+    truth = dense()
+    public = np.tile(np.isin(np.arange(N), SHOWN), count)
+    flip = 1 / (1 + math.e)
     m = RandomizedResponse(1.0)
-    half = bits_of(privatize_graph(jax.random.key(9), copies(count), m, public=public, reporting="half"), count)
+    half = bits_of(
+        privatize_graph(jax.random.key(9), copies(count), m, public=public, reporting="half"), count
+    )
     for i, j in itertools.combinations(range(N), 2):
         if i in SHOWN or j in SHOWN:
             assert (half[:, i, j] == truth[i, j]).all()
         else:
             stats.assert_share(half[:, i, j].sum(), count, 1 - flip if truth[i, j] else flip)
-    # Also the degree of a whole list is that among private users: here of a ring, beside 40 friends of everybody.
+    # Also the degree of a whole list is that among private users: here of a ring, beside 40 friends
+    # of everybody.
     ring = [(i, (i + 1) % 10) for i in range(10)]
     friendly = graphs.from_edges(ring + [(i, j) for i in range(10) for j in range(10, 50)], 50)
     for m in (DPRR(15.0, 3.0), DPRR(15.0, 3.0, noise="geometric")):
-        found = privatize_graph(jax.random.key(9), friendly, m, reporting="half list", public=np.arange(50) >= 10)
+        found = privatize_graph(
+            jax.random.key(9), friendly, m, reporting="half list", public=np.arange(50) >= 10
+        )
         np.testing.assert_allclose(np.asarray(found.degree)[:10], 2.0, atol=2.0)
     part = public_part(graphs.from_edges(EDGES, N), public[:N])
     np.testing.assert_array_equal(graphs.to_edges(part), [[0, 3]])
@@ -219,15 +269,22 @@ COSTS = {"full": 2.0, "half list": 1.3, "half": 1.0}
 @pytest.mark.parametrize("reporting", COSTS)
 def test_an_edge_costs_what_is_claimed(reporting):
     """All graphs of four nodes, all edges, critical reports, at 0.3 and 0.7: to one part in 1e9."""
-    one, two = NoisyDegree(1.0, noise="geometric"), DPRR(0.3, 0.7)
+    one = NoisyDegree(1.0, noise="geometric")
+    two = DPRR(0.3, 0.7)
     for m in (one, two, dataclasses.replace(two, noise="geometric"), LocalLap(0.3, 0.7)):
         if reporting in m.reportings:
-            for found in (verification.relationship_supremum(m, reporting), m.relationship(reporting)):
+            for found in (
+                verification.relationship_supremum(m, reporting),
+                m.relationship(reporting),
+            ):
                 assert found.epsilon == pytest.approx(COSTS[reporting], rel=1e-9)
 
 
 PERSONAL = (
-    ((2.0, 0.1, 0.4, 0.2), (0.1, 1.0, 0.2, 1.6)),  # the larger sum has the smaller part, of either kind
+    (
+        (2.0, 0.1, 0.4, 0.2),
+        (0.1, 1.0, 0.2, 1.6),
+    ),  # the larger sum has the smaller part, of either kind
     ((0.2, 0.7, 0.2, 0.7), (0.8, 0.3, 0.8, 0.3)),  # one sum, unequal parts
     (0.3, (0.4, 2.0, 0.9, 1.4)),
 )
@@ -246,23 +303,32 @@ def test_an_edge_costs_what_personal_budgets_claim():
 
 @pytest.mark.parametrize("reporting", NoisyDegree.reportings)
 def test_degrees_of_whole_graphs_have_the_law(reporting):
-    """A ring of 50 000: noise of scale 2 on the degree, 2, or on owned pairs, 1, and the bias of clipping it.
+    """A ring of 50 000: noise of scale 2 on the degree, 2, or on owned pairs, 1, and the bias of
+    clipping it.
 
     A distribution function that is off by 0.03 is seen.
     """
-    n, degree = 50_000, 2 if reporting == "full" else 1
-    nodes, m = np.arange(n), NoisyDegree(0.5)
+    n = 50_000
+    degree = 2 if reporting == "full" else 1
+    nodes = np.arange(n)
+    m = NoisyDegree(0.5)
     whole = graphs.from_edges(np.stack([nodes, (nodes + 1) % n], 1), n)
     noisy = privatize_graph(jax.random.key(0), whole, m, reporting=reporting)
     assert not len(noisy.graph.senders)
-    mine = noisy.degree[1:-1]  # in a half matrix the ends, where the ring is closed, own another number
+    mine = noisy.degree[
+        1:-1
+    ]  # in a half matrix the ends, where the ring is closed, own another number
     check_degrees(m, mine, degree, n - 1)
-    assert abs((mine - degree).mean() - float(m.degree_bias(degree, n - 1))) < 5 * mine.std() / np.sqrt(n)
+    assert abs(
+        (mine - degree).mean() - float(m.degree_bias(degree, n - 1))
+    ) < 5 * mine.std() / np.sqrt(n)
 
 
 @pytest.mark.parametrize("noise", ["laplace", "geometric"])
 def test_degrees_alone_are_those_of_dprr(noise):
-    """The same key, budget and graph: one law, and one draw; each user has a budget of their own."""
+    """The same key, budget and graph: one law, and one draw; each user has a budget of their
+    own.
+    """
     budgets = np.tile(np.float32([0.5, 2.0]), 20)
     alone, beside = (
         privatize_graph(jax.random.key(1), ring(), m).degree
@@ -278,15 +344,23 @@ def test_the_enumeration_sees_a_wrong_law():
     @mechanism
     class Quieter(DPRR):
         def degree_log_density(self, noisy, degree, owned):
-            return DPRR(2 * self.epsilon_degree, self.epsilon_edges).degree_log_density(noisy, degree, owned)
+            return DPRR(2 * self.epsilon_degree, self.epsilon_edges).degree_log_density(
+                noisy, degree, owned
+            )
 
-    assert verification.relationship_supremum(Quieter(0.3, 0.7), "full").epsilon == pytest.approx(2.6, rel=1e-9)
+    assert verification.relationship_supremum(Quieter(0.3, 0.7), "full").epsilon == pytest.approx(
+        2.6, rel=1e-9
+    )
     m = DPRR(0.3, 0.7)
-    assert verification.relationship_supremum(m, "half list").epsilon > m.relationship("half").epsilon + 0.29
+    assert (
+        verification.relationship_supremum(m, "half list").epsilon
+        > m.relationship("half").epsilon + 0.29
+    )
 
 
 def test_the_papers_split_is_made_sound():
-    published, sound = DPRR.as_published(0.5, n_max=957), DPRR.from_epsilon(0.5, n_max=957)
+    published = DPRR.as_published(0.5, n_max=957)
+    sound = DPRR.from_epsilon(0.5, n_max=957)
     assert sound.guarantee().epsilon == pytest.approx(0.5, rel=1e-12)
     assert sound.epsilon_degree == published.epsilon_degree == pytest.approx(math.sqrt(8 / 956))
     for n_max, least in ((20, 0.6489), (11, 0.8944)):
@@ -300,22 +374,37 @@ def estimate_degree(m, noisy):
 
 
 def test_posterior_mean_of_the_degree():
-    """Against the sums written out, for one epsilon and one a user; where e^eps overflows and far above a prior."""
-    prior, support = np.array([0.11, 0.01, 0.51, 0.21, 0.21], np.float32), np.arange(5)
+    """Against the sums written out, for one epsilon and one a user; where e^eps overflows and far
+    above a prior.
+    """
+    prior = np.array([0.11, 0.01, 0.51, 0.21, 0.21], np.float32)
+    support = np.arange(5)
     noisy = np.array([0.0, 0.3, 2.7, 4.0, 9.0, 50.0, 4000.0, 1e6], np.float32)
     for epsilon in (0.1, 0.8, 2.0, 60.0, 100.0):
         far = np.abs(noisy[:, None].astype(np.float64) - support) * epsilon
         weight = prior * np.exp(far.min(1, keepdims=True) - far)
         for given in (epsilon, np.full(len(noisy), epsilon)):
             found = estimate_degree(DPRR(given, 1.0, prior=prior), noisy)
-            np.testing.assert_allclose(found, weight @ support / weight.sum(1), rtol=1e-4, atol=1e-12)
+            np.testing.assert_allclose(
+                found, weight @ support / weight.sum(1), rtol=1e-4, atol=1e-12
+            )
     each = np.array([0.1, 0.5, 1.0, 2.0, 3.0, 0.2, 0.4, 8.0], np.float32)
-    alone = [float(estimate_degree(DPRR(float(e), 1.0, prior=prior), d)) for e, d in zip(each, noisy, strict=True)]
-    np.testing.assert_allclose(estimate_degree(DPRR(each, 1.0, prior=prior), noisy), alone, rtol=1e-5)
-    # A point prior gives that point, a flat one far from its ends gives d*, and two far points a finite number.
-    np.testing.assert_allclose(estimate_degree(DPRR(0.8, 1.0, prior=[0, 0, 0, 1.0]), noisy), 3.0, rtol=1e-6)
+    alone = [
+        float(estimate_degree(DPRR(float(e), 1.0, prior=prior), d))
+        for e, d in zip(each, noisy, strict=True)
+    ]
+    np.testing.assert_allclose(
+        estimate_degree(DPRR(each, 1.0, prior=prior), noisy), alone, rtol=1e-5
+    )
+    # A point prior gives that point, a flat one far from its ends gives d*, and two far points a
+    # finite number.
+    np.testing.assert_allclose(
+        estimate_degree(DPRR(0.8, 1.0, prior=[0, 0, 0, 1.0]), noisy), 3.0, rtol=1e-6
+    )
     middle = np.float32([500.0, 1000.5])
-    np.testing.assert_allclose(estimate_degree(DPRR(0.8, 1.0, prior=np.ones(2000)), middle), middle, rtol=1e-4)
+    np.testing.assert_allclose(
+        estimate_degree(DPRR(0.8, 1.0, prior=np.ones(2000)), middle), middle, rtol=1e-4
+    )
     apart = DPRR(20.0, 1.0, prior=[1.0] + [0.0] * 300 + [1.0])
     assert np.isfinite(estimate_degree(apart, np.float32([150.0]))).all()
 
@@ -323,17 +412,27 @@ def test_posterior_mean_of_the_degree():
 @pytest.mark.parametrize("reporting", ["full", "half", "half list"])
 @pytest.mark.parametrize(
     "m",
-    [DPRR(0.5, 0.5), DPRR(0.5, 0.5, noise="geometric"), RandomizedResponse(0.5), LocalLap(0.5, 0.5)],
+    [
+        DPRR(0.5, 0.5),
+        DPRR(0.5, 0.5, noise="geometric"),
+        RandomizedResponse(0.5),
+        LocalLap(0.5, 0.5),
+    ],
     ids=["laplace", "geometric", "response", "lap"],
 )
 def test_graphs_without_edges_or_company(m, reporting):
     if reporting not in m.reportings:
         return
     for n, edges in ((1, []), (2, []), (2, [[0, 1]]), (5, [])):
-        noisy = privatize_graph(jax.random.key(13), graphs.from_edges(edges, n), m, reporting=reporting)
-        assert np.isfinite(noisy.degree).all() != isinstance(m, RandomizedResponse)  # which sends none: NaN
+        noisy = privatize_graph(
+            jax.random.key(13), graphs.from_edges(edges, n), m, reporting=reporting
+        )
+        assert np.isfinite(noisy.degree).all() != isinstance(
+            m, RandomizedResponse
+        )  # which sends none: NaN
         assert len(noisy.graph.senders) <= n * (n - 1)
-    alone, nobody = dataclasses.replace(m, n=1, reporting=reporting), NeighbourList(jnp.array([1]), jnp.int32(0))
+    alone = dataclasses.replace(m, n=1, reporting=reporting)
+    nobody = NeighbourList(jnp.array([1]), jnp.int32(0))
     y = jax.jit(alone.privatize)(jax.random.key(14), nobody)
     if isinstance(m, LocalLap):
         assert np.isnan(y.values).all()
@@ -356,7 +455,9 @@ def test_a_set_with_graphs_of_one_node():
     assert not np.isin(graph_of, [0, 3, 5]).any()
 
 
-GRAPH, M, KEY = graphs.from_edges(EDGES, N), DPRR(0.5, 0.5), jax.random.key(0)
+GRAPH = graphs.from_edges(EDGES, N)
+M = DPRR(0.5, 0.5)
+KEY = jax.random.key(0)
 TWO = graphs.from_edges([[0, 1]], 4)._replace(n_node=np.array([2, 2]), n_edge=np.array([2, 0]))
 LISTED = NeighbourList(jnp.array([1]), jnp.int32(0))
 STACK, LAP = LocalLap(np.array([0.5, 1.0]), 0.5, n=2), LocalLap(0.5, 0.5)
@@ -364,20 +465,38 @@ BEYOND = jax.tree.map(lambda leaf: 2 * leaf, RandomizedResponse(30.0))
 NO_NODES = (-1, N, 10**12, 0.0, True, None, np.arange(2))
 REFUSED = [
     (lambda: privatize_graph(jax.random.key(0, impl="rbg"), GRAPH, M), "threefry"),
-    (lambda: privatize_graph(KEY, TWO, M), "a GraphsTuple of 2: give a set of graphs as a graphs.GraphSet"),
-    (lambda: privatize_graph(KEY, GRAPH, Laplace(1.0)), "on neighbour lists or on graphs, got Laplace"),
-    (lambda: privatize_graph(KEY, GRAPH, M, public=np.zeros(5, bool)), r"public must be bool \[6\]"),
+    (
+        lambda: privatize_graph(KEY, TWO, M),
+        "a GraphsTuple of 2: give a set of graphs as a graphs.GraphSet",
+    ),
+    (
+        lambda: privatize_graph(KEY, GRAPH, Laplace(1.0)),
+        "on neighbour lists or on graphs, got Laplace",
+    ),
+    (
+        lambda: privatize_graph(KEY, GRAPH, M, public=np.zeros(5, bool)),
+        r"public must be bool \[6\]",
+    ),
     (lambda: privatize_graph(KEY, GRAPH, M, reporting="quarter"), "one of full, half list, half"),
     (lambda: privatize_graph(KEY, GRAPH, LAP, reporting="full"), "one of half list, half"),
-    (lambda: privatize_graph(KEY, GRAPH, RandomizedResponse(0.5), memory=10.0), "randomised response is dense"),
+    (
+        lambda: privatize_graph(KEY, GRAPH, RandomizedResponse(0.5), memory=10.0),
+        "randomised response is dense",
+    ),
     (lambda: privatize_graph(KEY, GRAPH, LocalLap(np.full(N, 0.5), 0.5)), "no personal budgets"),
-    (lambda: privatize_graph(KEY, GRAPH, LocalLap(100.0, 0.5), memory=100.0), "larger epsilon_degree"),
+    (
+        lambda: privatize_graph(KEY, GRAPH, LocalLap(100.0, 0.5), memory=100.0),
+        "larger epsilon_degree",
+    ),
     (lambda: LAP.relationship("full"), "one of half list, half"),
     (lambda: M.privatize(KEY, LISTED), "n must be given"),
     (lambda: LAP.privatize(KEY, LISTED), "n must be given"),
     (lambda: STACK.privatize(KEY, LISTED), "holds a stack"),
     (lambda: DPRR(0.5, 0.5, reporting="quarter"), "one of full, half list, half"),
-    *((make, "must be finite and > 0") for make in (lambda: DPRR(0.0, 1.0), lambda: LocalLap(1.0, -1.0))),
+    *(
+        (make, "must be finite and > 0")
+        for make in (lambda: DPRR(0.0, 1.0), lambda: LocalLap(1.0, -1.0))
+    ),
     (lambda: RandomizedResponse(math.nan), "must be finite and > 0"),
     (lambda: RandomizedResponse(1.0, n=0), "n must be a whole number"),
     (lambda: DPRR(1.0, 1.0, noise="normal"), "noise must be one of laplace, geometric"),
@@ -385,7 +504,10 @@ REFUSED = [
     (lambda: LocalLap.from_epsilon(1.0, 1.0), "share must be"),
     (lambda: jax.jit(lambda e: LocalLap(e, 1.0).guarantee().epsilon)(1.0), "concrete budgets"),
     (lambda: jax.jit(lambda e: NoisyDegree(e).guarantee().epsilon)(1.0), "concrete epsilon"),
-    (lambda: NoisyDegree(1.0, reporting="half list"), "reporting must be one of full, half; got 'half list'"),
+    (
+        lambda: NoisyDegree(1.0, reporting="half list"),
+        "reporting must be one of full, half; got 'half list'",
+    ),
     (lambda: NoisyDegree(101.0), "epsilon must be"),
     (lambda: RandomizedResponse(40.1), r"epsilon must be in \(0.0, 40.0\], got 40.1"),
     (lambda: DPRR(1.0, 40.1), r"epsilon_edges must be in \(0.0, 40.0\], got 40.1"),
@@ -394,8 +516,14 @@ REFUSED = [
     (lambda: LocalLap(100.1, 1.0), r"epsilon_degree must be in \(0.0, 100.0\], got 100.1"),
     (BEYOND.guarantee, "epsilon must be in"),
     (BEYOND.relationship, "epsilon must be in"),
-    *((lambda own=own: DPRR(0.5, 0.5, n=N).privatize(KEY, LISTED, own), r"own must be a node") for own in NO_NODES),
-    (lambda: NoisyDegree(0.25, noise="geometric").add_noise([1.0], [1], [5]), "noise must be laplace"),
+    *(
+        (lambda own=own: DPRR(0.5, 0.5, n=N).privatize(KEY, LISTED, own), r"own must be a node")
+        for own in NO_NODES
+    ),
+    (
+        lambda: NoisyDegree(0.25, noise="geometric").add_noise([1.0], [1], [5]),
+        "noise must be laplace",
+    ),
 ]
 
 
@@ -420,6 +548,8 @@ def test_bare_ids_are_refused_by_their_type_alone():
                 m.privatize(jax.random.key(0), ids, 0)
             said.add(str(caught.value).replace(type(ids).__name__, ""))
         assert len(said) == 1
-        both = NeighbourList(np.array([[4, 6], [5, 6]]), np.ones(2, int))  # whose union was taken for one user's
+        both = NeighbourList(
+            np.array([[4, 6], [5, 6]]), np.ones(2, int)
+        )  # whose union was taken for one user's
         with pytest.raises(ValueError, match="neighbours must be of one user"):
             m.privatize(jax.random.key(0), both, 0)

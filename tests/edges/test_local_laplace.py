@@ -1,4 +1,6 @@
-"""LocalLap: its law by quadrature, in every way that false pairs are drawn; its parts and limits."""
+"""LocalLap: its law by quadrature, in every way that false pairs are drawn; its parts and
+limits.
+"""
 
 import functools
 import itertools
@@ -13,7 +15,15 @@ import pytest
 from scipy import special
 from scipy import stats as scipy_stats
 
-from ldp_jax.edges import LapReport, LocalLap, NeighbourList, NoisyGraph, _one_by_one, _pair_sets, privatize_graph
+from ldp_jax.edges import (
+    LapReport,
+    LocalLap,
+    NeighbourList,
+    NoisyGraph,
+    _one_by_one,
+    _pair_sets,
+    privatize_graph,
+)
 from ldp_jax.edges.population import Population
 from ldp_jax.graph import graphs
 from ldp_jax.graph.graphs import GraphSet
@@ -27,17 +37,23 @@ TRUTH = dense(EDGES, N)
 
 
 def size_law(mean, users, scale, pairs):
-    """P(T = 0), ..., P(T = pairs): a sum of Laplace noise from its characteristic function, rounded, clipped."""
+    """P(T = 0), ..., P(T = pairs): a sum of Laplace noise from its characteristic function,
+    rounded, clipped.
+    """
     t = (np.arange(400_000) + 0.5) * (2000 / scale / 400_000)
     transform = (1 + (t * scale) ** 2) ** -float(users)
     cuts = np.arange(pairs) + 0.5 - mean
-    below = 0.5 + np.array([(np.sin(x * t) / t * transform).sum() * (t[1] - t[0]) for x in cuts]) / np.pi
+    below = (
+        0.5
+        + np.array([(np.sin(x * t) / t * transform).sum() * (t[1] - t[0]) for x in cuts]) / np.pi
+    )
     return np.diff(np.concatenate([[0.0], below, [1.0]]))
 
 
 @functools.cache  # a long quadrature, and every path has the same law
 def kept_law(edges, true, false, epsilon):
-    """P(a of the true pairs are among the ``edges`` largest), a = 0, ..., true: quadrature over the smallest kept.
+    """P(a of the true pairs are among the ``edges`` largest), a = 0, ..., true: quadrature over the
+    smallest kept.
 
     A set is chosen where its smallest value, of law -d(S_1^a S_0^b), is above all others'.
     """
@@ -69,7 +85,8 @@ def drawn(monkeypatch, path, graph, m):
     if path == "rounds":
         monkeypatch.setattr(_pair_sets, "_MARGIN", 0.1)
         monkeypatch.setattr(_pair_sets, "_EXTRA", 1)
-    rounds, inner = [], _pair_sets._ends
+    rounds = []
+    inner = _pair_sets._ends
     monkeypatch.setattr(_pair_sets, "_ends", lambda *args: (rounds.append(1), inner(*args))[1])
     return privatize_graph(jax.random.key(0), graph, m), len(rounds)
 
@@ -81,17 +98,24 @@ def drawn(monkeypatch, path, graph, m):
 def test_edge_sets_follow_the_law(monkeypatch, path, reporting):
     """20 000 copies of five nodes: T, how many true pairs are kept, and which set.
 
-    The G test of (T, kept), about 30 cells, detects a total variation of 0.043; over the 1024 sets, 0.085.
+    The G test of (T, kept), about 30 cells, detects a total variation of 0.043; over the 1024 sets,
+    0.085.
     """
     count = 20_000
-    noisy, rounds = drawn(monkeypatch, path, copies(count, EDGES, N), LocalLap(0.8, 1.5, reporting=reporting))
+    noisy, rounds = drawn(
+        monkeypatch, path, copies(count, EDGES, N), LocalLap(0.8, 1.5, reporting=reporting)
+    )
     assert {"list": rounds == 0, "rounds": rounds > 5}.get(path, True)
     bits = bits_of(noisy, count, N)
     np.testing.assert_array_equal(bits, bits.swapaxes(1, 2))
     total = bits.sum((1, 2)) // 2
     kept = (bits & TRUTH).sum((1, 2)) // 2
-    sums = noisy.degree.reshape(count, N).astype(np.float64).sum(1) / (2 if reporting == "half list" else 1)
-    np.testing.assert_allclose(total, np.clip(np.rint(sums), 0, 10), atol=0 if path != "server" else 1)
+    sums = noisy.degree.reshape(count, N).astype(np.float64).sum(1) / (
+        2 if reporting == "half list" else 1
+    )
+    np.testing.assert_allclose(
+        total, np.clip(np.rint(sums), 0, 10), atol=0 if path != "server" else 1
+    )
     sizes = size_law(4, N, (0.5 if reporting == "half list" else 1.0) / 0.8, 10)
     joint = np.array([p * kept_law(k, 4, 6, 1.5) for k, p in enumerate(sizes)])
     np.testing.assert_allclose(joint.sum(1), sizes, atol=1e-6)
@@ -99,19 +123,29 @@ def test_edge_sets_follow_the_law(monkeypatch, path, reporting):
     # Every set of a kind alike.
     words = sum(bits[:, i, j].astype(int) << k for k, (i, j) in enumerate(PAIRS))
     sets = np.arange(1024)[:, None] >> np.arange(10) & 1
-    a, k = sets[:, [TRUTH[pair] for pair in PAIRS]].sum(1), sets.sum(1)
+    a = sets[:, [TRUTH[pair] for pair in PAIRS]].sum(1)
+    k = sets.sum(1)
     law = joint[k, a] / (special.comb(4, a) * special.comb(6, k - a))
     stats.assert_g(np.bincount(words, minlength=1024), law / law.sum())
 
 
 def test_sets_of_unequal_graphs():
-    """Single nodes, empty graphs, full ones and large ones in one call: T of each its own, no edge between two."""
-    parts = [nx.empty_graph(1), nx.complete_graph(6), nx.barabasi_albert_graph(60, 2, seed=0), nx.empty_graph(7)]
+    """Single nodes, empty graphs, full ones and large ones in one call: T of each its own, no edge
+    between two.
+    """
+    parts = [
+        nx.empty_graph(1),
+        nx.complete_graph(6),
+        nx.barabasi_albert_graph(60, 2, seed=0),
+        nx.empty_graph(7),
+    ]
     parts = [parts[k] for k in (0, 2, 1, 0, 3, 2, 0)]
     whole = nx.disjoint_union_all(parts)
     node_graph = np.repeat(np.arange(len(parts)), [len(p) for p in parts])
     graph = graphs.from_edges(np.array(whole.edges()), len(whole))
-    several = GraphSet.from_edges(graph.senders, graph.receivers, node_graph, np.zeros(len(parts), int))
+    several = GraphSet.from_edges(
+        graph.senders, graph.receivers, node_graph, np.zeros(len(parts), int)
+    )
     found = graphs.to_edges(privatize_graph(jax.random.key(9), several, LocalLap(100.0, 0.5)).graph)
     assert (node_graph[found[:, 0]] == node_graph[found[:, 1]]).all()
     per_graph = np.bincount(node_graph[found[:, 0]], minlength=len(parts))
@@ -120,18 +154,27 @@ def test_sets_of_unequal_graphs():
 
 
 def test_public_users_are_released_as_they_are():
-    """20 000 copies, one public user: their list, and among the others the law of the graph without them."""
-    count, rest = 20_000, [0, 2, 3, 4]
-    graph, public = copies(count, EDGES, N), np.tile(np.arange(N) == 1, count)
+    """20 000 copies, one public user: their list, and among the others the law of the graph without
+    them.
+    """
+    count = 20_000
+    rest = [0, 2, 3, 4]
+    graph = copies(count, EDGES, N)
+    public = np.tile(np.arange(N) == 1, count)
     noisy = privatize_graph(jax.random.key(10), graph, LocalLap(0.8, 1.5), public=public)
-    bits, degree = bits_of(noisy, count, N), noisy.degree.reshape(count, N)
+    bits = bits_of(noisy, count, N)
+    degree = noisy.degree.reshape(count, N)
     assert (bits[:, 1] == TRUTH[1]).all()
     assert (degree[:, 1] == 2).all()
     for i in rest:  # degrees are of whole lists
-        stats.assert_ks(degree[:, i].astype(np.float64), scipy_stats.laplace(TRUTH[i].sum(), 1 / 0.8).cdf)
+        stats.assert_ks(
+            degree[:, i].astype(np.float64), scipy_stats.laplace(TRUTH[i].sum(), 1 / 0.8).cdf
+        )
     inner = bits[:, rest][:, :, rest]
     total, kept = inner.sum((1, 2)) // 2, (inner & TRUTH[np.ix_(rest, rest)]).sum((1, 2)) // 2
-    joint = np.array([p * kept_law(k, 2, 4, 1.5) for k, p in enumerate(size_law(2, 4, 0.5 / 0.8, 6))])
+    joint = np.array(
+        [p * kept_law(k, 2, 4, 1.5) for k, p in enumerate(size_law(2, 4, 0.5 / 0.8, 6))]
+    )
     stats.assert_g(np.bincount(total * 3 + kept, minlength=21), joint.ravel() / joint.sum())
     everyone = privatize_graph(jax.random.key(11), graph, LocalLap(0.8, 1.5), public=public | True)
     np.testing.assert_array_equal(everyone.graph.senders, graph.senders)
@@ -141,7 +184,8 @@ def test_a_larger_graph_is_never_dense():
     """3000 nodes: T edges exactly, and no memory of 4.5e6 pairs."""
     n = 3000
     edges = np.array(nx.barabasi_albert_graph(n, 3, seed=2).edges())
-    graph, m = graphs.from_edges(edges, n), LocalLap.from_epsilon(5.0)
+    graph = graphs.from_edges(edges, n)
+    m = LocalLap.from_epsilon(5.0)
     privatize_graph(jax.random.key(12), graph, m)  # compiles
     tracemalloc.start()
     noisy = privatize_graph(jax.random.key(13), graph, m)
@@ -180,5 +224,9 @@ def test_impossible_reports_have_no_density():
     possible = [math.nan, math.nan, 0.2]  # user 0 owns the pair with 2
     log = jax.jit(lambda degree, values: m.log_density(LapReport(degree, values), nobody, 0))
     assert np.isfinite(log(1.0, np.float32(possible)))
-    for degree, values in ((1.0, [math.nan] * 3), (1.0, [math.nan, 0.1, 0.2]), (math.nan, possible)):
+    for degree, values in (
+        (1.0, [math.nan] * 3),
+        (1.0, [math.nan, 0.1, 0.2]),
+        (math.nan, possible),
+    ):
         assert float(log(degree, np.float32(values))) == -math.inf

@@ -1,4 +1,6 @@
-"""Counts of neighbours by public group: noise in whole numbers, the law of all users at once, who owns a pair."""
+"""Counts of neighbours by public group: noise in whole numbers, the law of all users at once, who
+owns a pair.
+"""
 
 import dataclasses
 import itertools
@@ -36,7 +38,9 @@ GROUPS = np.array([0, 1, 2, -1] * 3)
 
 @pytest.mark.parametrize("epsilon", [0.01, 1.0, 40.0])
 def test_noise_is_whole_numbers_and_keeps_epsilon(epsilon):
-    """Of all reports of counts that differ by one; the law is the geometric one to 1e-8 of each mass."""
+    """Of all reports of counts that differ by one; the law is the geometric one to 1e-8 of each
+    mass.
+    """
     noise = whole_noise(epsilon, 6)
     assert sum(noise.masses) == 2**96
     assert min(noise.masses) >= 1
@@ -63,7 +67,9 @@ def test_the_loss_of_whole_noise_is_that_of_all_reports_of_all_counts():
         noise = whole_noise(float(rng.uniform(0.5, 8.0)), 1 + place % 4)
         one_side = [2 * noise.masses[0], *noise.masses[1:]]
         reports = range(-noise.margin, noise.most + noise.margin + 1)
-        laws = [[_mass(one_side, noise, y, count) for y in reports] for count in range(noise.most + 1)]
+        laws = [
+            [_mass(one_side, noise, y, count) for y in reports] for count in range(noise.most + 1)
+        ]
         assert {sum(law) for law in laws} == {2**97}
         pairs = [pair for two in itertools.pairwise(laws) for pair in zip(*two, strict=True)]
         assert noise.ratio == max(Fraction(max(pair), min(pair)) for pair in pairs)
@@ -75,7 +81,8 @@ def test_each_pair_belongs_to_one_end_by_the_public_rule():
     rng = np.random.default_rng(0)
     for _ in range(20):
         n = int(rng.integers(3, 12))
-        order, silent = rng.integers(0, 3, n) / 2, rng.random(n) < 0.3
+        order = rng.integers(0, 3, n) / 2
+        silent = rng.random(n) < 0.3
         silent[rng.integers(n)] = False
         owns = ownership(order, silent).owns(*np.indices((n, n)))
         for i, j in itertools.permutations(range(n), 2):
@@ -92,26 +99,34 @@ def test_counts_by_blocks_of_edges_are_those_of_the_matrix(block, monkeypatch):
         monkeypatch.setattr(module, "_BLOCK", block)
     rng = np.random.default_rng(block)
     for _ in range(5):
-        n, groups = 15, rng.integers(-1, 3, 15)
+        n = 15
+        groups = rng.integers(-1, 3, 15)
         matrix = np.triu(rng.random((n, n)) < 0.4, 1)
         users = Population.of(graphs.from_edges(np.argwhere(matrix), n))
         inside = (groups[:, None] == np.arange(3)).astype(int)
-        np.testing.assert_array_equal(count_neighbours(users, groups, 3), (matrix | matrix.T) @ inside)
+        np.testing.assert_array_equal(
+            count_neighbours(users, groups, 3), (matrix | matrix.T) @ inside
+        )
         np.testing.assert_array_equal(users.degree, (matrix | matrix.T).sum(1))
 
 
 def test_the_law_of_a_list_is_that_of_its_counts_clipped():
     """Drawn lists and groups, of which some hold more friends than are counted; both noises."""
-    rng, n, most = np.random.default_rng(0), 12, 3
+    rng = np.random.default_rng(0)
+    n = 12
+    most = 3
     for noise in ("geometric", "laplace"):
         m = NeighbourCounts(0.7, 2, n=n, most=most, noise=noise)
         for _ in range(4):
-            groups, friends = rng.integers(-1, 2, n), 1 + np.flatnonzero(rng.random(n - 1) < 0.8)
+            groups = rng.integers(-1, 2, n)
+            friends = 1 + np.flatnonzero(rng.random(n - 1) < 0.8)
             one = dataclasses.replace(m, groups=groups)
             counts = np.minimum([(groups[friends] == k).sum() for k in range(2)], most)
             y = rng.integers(-5, 9, 2)
             wanted = m.log_likelihood(y, counts).sum()
-            assert float(one.log_density(y, NeighbourList.of(friends, n))) == pytest.approx(float(wanted), rel=1e-5)
+            assert float(one.log_density(y, NeighbourList.of(friends, n))) == pytest.approx(
+                float(wanted), rel=1e-5
+            )
         assert counts.max() == most
 
 
@@ -124,7 +139,9 @@ def _mass(one_side, noise, y, count):
 
 @untyped
 def test_what_is_drawn_is_what_the_words_say():
-    """Both ends of every run of words, at 0.3 and at 40: the loss of the sampler is that of the integers."""
+    """Both ends of every run of words, at 0.3 and at 40: the loss of the sampler is that of the
+    integers.
+    """
     for epsilon in (0.3, 40.0):
         m = NeighbourCounts(epsilon, 1, most=4)
         found = verification.arithmetic(m)
@@ -138,10 +155,14 @@ def test_what_is_drawn_is_what_the_words_say():
 
 
 def test_counts_of_all_users_have_the_law_of_one():
-    """Of 4 000 draws of every count: means and variances, to five standard errors; reports are independent."""
+    """Of 4 000 draws of every count: means and variances, to five standard errors; reports are
+    independent.
+    """
     m = NeighbourCounts(1.0, 3, n=12, groups=GROUPS)
     true = count_neighbours(Population.of(RING), GROUPS, 3)
-    drawn = jax.jit(jax.vmap(lambda key: m.add_noise(key, true)))(jax.random.split(jax.random.key(0), 4000))
+    drawn = jax.jit(jax.vmap(lambda key: m.add_noise(key, true)))(
+        jax.random.split(jax.random.key(0), 4000)
+    )
     flat = np.asarray(drawn).reshape(4000, -1) - true.ravel()
     assert np.abs(flat.mean(0)).max() < SIGMAS * np.sqrt(m.noise_variance() / 4000)
     assert np.abs(flat.var(0) / m.noise_variance() - 1).max() < SIGMAS * np.sqrt(6 / 4000)
@@ -161,26 +182,38 @@ def test_owners_report_each_pair_once_and_silent_ones_nothing():
     assert noisy.counts.sum() == both.sum()
     assert (noisy.counts[silent] == 0).all()
     assert noisy.guarantee[RELATIONSHIP].epsilon <= 40.0
-    assert privatize_counts(jax.random.key(3), RING, m, np.zeros(12, int)).guarantee[RELATIONSHIP].epsilon > 79
+    assert (
+        privatize_counts(jax.random.key(3), RING, m, np.zeros(12, int))
+        .guarantee[RELATIONSHIP]
+        .epsilon
+        > 79
+    )
     tied = ownership(np.zeros(12))
-    owned = tied.owns(np.repeat(np.arange(12), 12), np.tile(np.arange(12), 12)).reshape(12, 12).sum(1)
+    owned = (
+        tied.owns(np.repeat(np.arange(12), 12), np.tile(np.arange(12), 12)).reshape(12, 12).sum(1)
+    )
     assert sorted(owned) == [5] * 6 + [6] * 6
 
 
 def test_noise_by_blocks_of_users_has_the_same_law(monkeypatch):
-    """Blocks of five users: no two of them share their noise, and without noise the counts are the true ones.
+    """Blocks of five users: no two of them share their noise, and without noise the counts are the
+    true ones.
 
-    Bit for bit ``add_noise`` of each block by its own key, seven numbers at a time or in one program.
+    Bit for bit ``add_noise`` of each block by its own key, seven numbers at a time or in one
+    program.
     """
     monkeypatch.setattr(whole_counts, "_DRAWN", 16)
     monkeypatch.setattr(whole_counts, "_TOGETHER", 7)
     true = count_neighbours(Population.of(RING), GROUPS % 3, 3)
-    blocks, key = np.pad(true, ((0, 3), (0, 0))).reshape(3, 5, 3), jax.random.key(2)
+    blocks = np.pad(true, ((0, 3), (0, 0))).reshape(3, 5, 3)
+    key = jax.random.key(2)
     for noise in ("geometric", "laplace"):
         m = NeighbourCounts(0.3, 3, noise=noise)
         whole = lambda key, m=m: privatize_counts(key, RING, m, GROUPS % 3).counts
         with jax.debug_key_reuse(False):
-            drawn = jax.jit(jax.vmap(m.add_noise))(jax.random.split(key, 3), blocks).reshape(15, 3)[:12]
+            drawn = jax.jit(jax.vmap(m.add_noise))(jax.random.split(key, 3), blocks).reshape(15, 3)[
+                :12
+            ]
             for found in (whole(key), jax.jit(whole)(key)):
                 np.testing.assert_array_equal(found, drawn)
         sure = NeighbourCounts(40.0, 3, noise=noise)
@@ -195,10 +228,14 @@ def test_noise_by_blocks_of_users_has_the_same_law(monkeypatch):
 
 @pytest.mark.usefixtures("untyped")
 def test_keys_may_be_traced_and_nothing_else(monkeypatch):
-    """Draws under jit and vmap are those of a loop over keys, in blocks of five users and from a menu too."""
+    """Draws under jit and vmap are those of a loop over keys, in blocks of five users and from a
+    menu too.
+    """
     m = NeighbourCounts(0.5, 3)
     menu = lambda key: (
-        privatize_counts(key, RING, [m, NeighbourCounts(2.0, 3)], GROUPS, levels=[0] * 9 + [1] * 3).counts
+        privatize_counts(
+            key, RING, [m, NeighbourCounts(2.0, 3)], GROUPS, levels=[0] * 9 + [1] * 3
+        ).counts
     )
     monkeypatch.setattr(whole_counts, "_DRAWN", 15)
     with jax.debug_key_reuse(False):  # the same keys, several times
@@ -207,7 +244,9 @@ def test_keys_may_be_traced_and_nothing_else(monkeypatch):
         with pytest.raises(ValueError, match="graph and public must be concrete"):
             jax.jit(lambda graph: privatize_counts(keys[0], graph, m, GROUPS).counts)(RING)
         with pytest.raises(ValueError, match="mechanism for each epsilon"):
-            jax.vmap(lambda epsilon: NeighbourCounts(epsilon, 3).add_noise(keys[0], GROUPS))(jnp.array([1.0, 2.0]))
+            jax.vmap(lambda epsilon: NeighbourCounts(epsilon, 3).add_noise(keys[0], GROUPS))(
+                jnp.array([1.0, 2.0])
+            )
 
 
 def test_personal_budgets_of_a_public_menu():
@@ -215,12 +254,24 @@ def test_personal_budgets_of_a_public_menu():
     levels = np.array([0, 1] * 6)
     noisy = privatize_counts(jax.random.key(0), RING, menu, GROUPS, levels=levels)
     true = count_neighbours(Population.of(RING), GROUPS, 3)
-    assert (noisy.counts[levels == 1] == true[levels == 1]).all()  # P(any noise at 40) is below 1e-15
-    assert (noisy.counts[levels == 0] != true[levels == 0]).any()  # P(no noise in 18 counts at 0.5) is 1e-11
-    # Budgets that nobody takes cost nothing; an edge costs what its two ends lose, or the worse of them.
-    one, owners = np.where(np.arange(12) == 3, 2, 0), ownership(np.arange(12.0))
-    for level, rule, edge in ((np.where(levels == 1, 2, 0), None, 4.0), (one, None, 2.5), (one, owners, 2.0)):
-        spent = privatize_counts(jax.random.key(0), RING, menu, GROUPS, levels=level, owners=rule).guarantee
+    assert (
+        noisy.counts[levels == 1] == true[levels == 1]
+    ).all()  # P(any noise at 40) is below 1e-15
+    assert (
+        noisy.counts[levels == 0] != true[levels == 0]
+    ).any()  # P(no noise in 18 counts at 0.5) is 1e-11
+    # Budgets that nobody takes cost nothing; an edge costs what its two ends lose, or the worse of
+    # them.
+    one = np.where(np.arange(12) == 3, 2, 0)
+    owners = ownership(np.arange(12.0))
+    for level, rule, edge in (
+        (np.where(levels == 1, 2, 0), None, 4.0),
+        (one, None, 2.5),
+        (one, owners, 2.0),
+    ):
+        spent = privatize_counts(
+            jax.random.key(0), RING, menu, GROUPS, levels=level, owners=rule
+        ).guarantee
         assert spent[NEIGHBOUR_LIST].epsilon == pytest.approx(2.0)
         assert spent[RELATIONSHIP].epsilon == pytest.approx(edge)
         assert "personal budgets" in spent.unprotected
@@ -233,8 +284,11 @@ def test_what_counts_nothing_is_refused():
 
 
 def test_rounds_that_read_reports_pay_for_them():
-    """Who is in one round pays for one; an edge for both ends, unless the same one reports it in every round."""
-    first, both = np.arange(12) < 6, np.ones(12, bool)
+    """Who is in one round pays for one; an edge for both ends, unless the same one reports it in
+    every round.
+    """
+    first = np.arange(12) < 6
+    both = np.ones(12, bool)
     order, back = ownership(np.arange(12.0)), ownership(-np.arange(12.0))
 
     def spent(reporters, rules, mechanism, **given):
@@ -242,7 +296,14 @@ def test_rounds_that_read_reports_pay_for_them():
         for number, (who, owners) in enumerate(zip(reporters, rules, strict=True)):
             groups = GROUPS if made is None else made.counts.argmax(1)
             made = privatize_counts(
-                jax.random.key(number), RING, mechanism, groups, reporters=who, owners=owners, after=made, **given
+                jax.random.key(number),
+                RING,
+                mechanism,
+                groups,
+                reporters=who,
+                owners=owners,
+                after=made,
+                **given,
             )
         return made.guarantee[NEIGHBOUR_LIST].epsilon, made.guarantee[RELATIONSHIP].epsilon
 
@@ -261,10 +322,14 @@ def test_rounds_that_read_reports_pay_for_them():
         assert spent(reporters, rules, m) == pytest.approx((bit * one, edge * one))
     half = dataclasses.replace(m, reporting="half")
     assert spent((first, ~first), (None, None), half) == pytest.approx((one, one))
-    # A user of the large budget in either round: their edge has both, more than an edge has in either round.
-    menu, level = [NeighbourCounts(0.25, 3), NeighbourCounts(4.0, 3)], (np.arange(12) % 6 == 0).astype(int)
+    # A user of the large budget in either round: their edge has both, more than an edge has in
+    # either round.
+    menu = [NeighbourCounts(0.25, 3), NeighbourCounts(4.0, 3)]
+    level = (np.arange(12) % 6 == 0).astype(int)
     large = menu[1].guarantee().epsilon
-    assert spent((first, ~first), (None, None), menu, levels=level) == pytest.approx((large, 2 * large))
+    assert spent((first, ~first), (None, None), menu, levels=level) == pytest.approx(
+        (large, 2 * large)
+    )
 
 
 def test_a_node_in_no_group_counts_nowhere_and_counts_end_at_most():
@@ -284,12 +349,16 @@ def test_a_node_in_no_group_counts_nowhere_and_counts_end_at_most():
 
 
 def test_sets_of_graphs_are_counted_within_each():
-    made = graphs.GraphSet.from_edges([1, 0, 2, 1, 4, 3], [0, 1, 1, 2, 3, 4], [0, 0, 0, 1, 1], [0, 0])
+    made = graphs.GraphSet.from_edges(
+        [1, 0, 2, 1, 4, 3], [0, 1, 1, 2, 3, 4], [0, 0, 0, 1, 1], [0, 0]
+    )
     noisy = privatize_counts(jax.random.key(5), made, NeighbourCounts(40.0, 1), np.zeros(5, int))
     assert noisy.counts[:, 0].tolist() == [1, 2, 1, 1, 1]
 
 
-KEY, ONE, EVEN = jax.random.key(0), NeighbourList.of([1], 3), ownership(np.ones(12))
+KEY = jax.random.key(0)
+ONE = NeighbourList.of([1], 3)
+EVEN = ownership(np.ones(12))
 QUIET = ownership(np.ones(12), np.arange(12) < 2)
 M, HALF = NeighbourCounts(1.0, 3), NeighbourCounts(1.0, 3, reporting="half")
 FEW = graphs.from_edges([[0, 1]], 5)
@@ -327,10 +396,14 @@ def test_the_exact_loss_is_the_claim():
     epsilon = 16.0
     m = CASES["NeighbourCounts"].make(epsilon)
     assert m.guarantee().arithmetic == "exact"
-    assert verification.privacy_loss_supremum(m).epsilon == pytest.approx(m.guarantee().epsilon, rel=1e-9)
+    assert verification.privacy_loss_supremum(m).epsilon == pytest.approx(
+        m.guarantee().epsilon, rel=1e-9
+    )
     for reporting, times in (("full", 2), ("half", 1)):
         claimed = m.relationship(reporting).epsilon
-        assert verification.relationship_supremum(m, reporting).epsilon == pytest.approx(claimed, rel=1e-9)
+        assert verification.relationship_supremum(m, reporting).epsilon == pytest.approx(
+            claimed, rel=1e-9
+        )
         assert claimed == pytest.approx(times * epsilon)
 
 

@@ -1,4 +1,6 @@
-"""Mechanisms of one's own, local and central, in privatize_graph; user by user; the same draws as ever."""
+"""Mechanisms of one's own, local and central, in privatize_graph; user by user; the same draws as
+ever.
+"""
 
 import hashlib
 import itertools
@@ -28,29 +30,42 @@ from ldp_jax.graph.graphs import GraphSet
 from tests import contributing
 from tests.edges.small import EDGES, N, bits_of, copies, dense, owner_of, ring
 
-Coin = contributing.run("coin")["Coin"]  # a mechanism of one's own: no base class, no sampler of graphs
+Coin = contributing.run("coin")[
+    "Coin"
+]  # a mechanism of one's own: no base class, no sampler of graphs
 P = 0.731  # of randomised response at epsilon 1
 
 
 @pytest.mark.parametrize("reporting", ["full", "half"])
 def test_a_mechanism_that_knows_one_user_alone_draws_whole_graphs(reporting):
-    """8 000 copies: every pair's rate, and that a user's pairs come together; five standard errors, 0.03."""
-    count, truth = 8_000, dense()
+    """8 000 copies: every pair's rate, and that a user's pairs come together; five standard errors,
+    0.03.
+    """
+    count = 8_000
+    truth = dense()
     noisy = privatize_graph(jax.random.key(0), copies(count), Coin(1.0), reporting=reporting)
-    bits, answered = bits_of(noisy, count), (noisy.degree == 1).reshape(count, N)
+    bits = bits_of(noisy, count)
+    answered = (noisy.degree == 1).reshape(count, N)
     assert abs(answered.mean() - 0.5) < 5 * 0.5 / np.sqrt(count * N)
     for i, j in itertools.permutations(range(N), 2):
         rate = 0.5 * (P if truth[i, j] else 1 - P)
         assert abs(bits[:, i, j].mean() - rate) < 5 * 0.5 / np.sqrt(count), (i, j)
-        assert not (bits[:, i, j] & ~answered[:, i if reporting == "full" else owner_of(i, j)]).any()
+        assert not (
+            bits[:, i, j] & ~answered[:, i if reporting == "full" else owner_of(i, j)]
+        ).any()
     if reporting == "half":
         np.testing.assert_array_equal(bits, bits.transpose(0, 2, 1))
     edge = 2.0 if reporting == "full" else 1.0
-    assert (noisy.guarantee[NEIGHBOUR_LIST].epsilon, noisy.guarantee[RELATIONSHIP].epsilon) == (1.0, edge)
+    assert (noisy.guarantee[NEIGHBOUR_LIST].epsilon, noisy.guarantee[RELATIONSHIP].epsilon) == (
+        1.0,
+        edge,
+    )
 
 
 def test_it_works_on_one_graph_on_unequal_ones_and_beside_public_users(monkeypatch):
-    """In blocks of two users, too; lists of public users are as they are, and each user draws alone."""
+    """In blocks of two users, too; lists of public users are as they are, and each user draws
+    alone.
+    """
     node_graph = np.repeat(np.arange(3), [1, 4, 4])
     path = np.array([[0, 1], [1, 2], [2, 3]])
     graph = graphs.from_edges(np.concatenate([path + 1, path[1:] + 5]), len(node_graph))
@@ -62,8 +77,12 @@ def test_it_works_on_one_graph_on_unequal_ones_and_beside_public_users(monkeypat
     true = {*zip(whole.receivers.tolist(), whole.senders.tolist(), strict=True)}
     answers = (noisy.degree == 1) | public
     wanted = {(to, of) for to, of in true if answers[to]}
-    assert {*zip(noisy.graph.receivers.tolist(), noisy.graph.senders.tolist(), strict=True)} == wanted
-    np.testing.assert_array_equal(noisy.degree[public], np.bincount(whole.receivers, minlength=9)[public])
+    assert {
+        *zip(noisy.graph.receivers.tolist(), noisy.graph.senders.tolist(), strict=True)
+    } == wanted
+    np.testing.assert_array_equal(
+        noisy.degree[public], np.bincount(whole.receivers, minlength=9)[public]
+    )
     np.testing.assert_array_equal(noisy.graph.labels, whole.labels)
     half = privatize_graph(jax.random.key(2), whole, exact, public=public, reporting="half")
     found = {*zip(half.graph.receivers.tolist(), half.graph.senders.tolist(), strict=True)}
@@ -82,15 +101,25 @@ class Number(Coin):
 
 @pytest.mark.usefixtures("untyped")
 def test_what_it_cannot_do_is_refused():
-    graph, key = graphs.from_edges(EDGES, N), lambda: jax.random.key(0)
+    graph = graphs.from_edges(EDGES, N)
+    key = lambda: jax.random.key(0)
     for call, words in (
         (
             lambda: privatize_graph(key(), graph, Coin(1.0), reporting="half list"),
             "reporting must be one of full, half",
         ),
-        (lambda: _one_by_one.sample(key(), Coin(np.ones(N)), Population.of(graph), 1e9), "holds a stack"),
-        (lambda: privatize_graph(key(), graph, Coin(1.0), memory=16.0), "the reports hold more than .* GB"),
-        (lambda: privatize_graph(key(), graph, Number(1.0)), "Number must report a ListReport, or have select"),
+        (
+            lambda: _one_by_one.sample(key(), Coin(np.ones(N)), Population.of(graph), 1e9),
+            "holds a stack",
+        ),
+        (
+            lambda: privatize_graph(key(), graph, Coin(1.0), memory=16.0),
+            "the reports hold more than .* GB",
+        ),
+        (
+            lambda: privatize_graph(key(), graph, Number(1.0)),
+            "Number must report a ListReport, or have select",
+        ),
     ):
         with pytest.raises(ValueError, match=words):
             call()
@@ -98,7 +127,9 @@ def test_what_it_cannot_do_is_refused():
 
 @mechanism
 class Curated:
-    """A curator who sees the graph and releases each pair of users who are neighbours with probability 1/2."""
+    """A curator who sees the graph and releases each pair of users who are neighbours with
+    probability 1/2.
+    """
 
     epsilon: Any
 
@@ -106,7 +137,9 @@ class Curated:
         once = users.senders < users.receivers
         kept = once & np.asarray(jax.random.bernoulli(key, 0.5, once.shape))
         return ReportedPairs(
-            users.receivers[kept], users.senders[kept], np.full(len(users.group), np.nan, np.float32)
+            users.receivers[kept],
+            users.senders[kept],
+            np.full(len(users.group), np.nan, np.float32),
         )
 
     def guarantee(self) -> Guarantee:
@@ -127,8 +160,9 @@ def test_a_curator_has_a_guarantee_of_his_own():
         privatize_graph(jax.random.key(0), copies(2), made, reporting="full")
 
 
-# A digest of the noisy edges, and the sum of the noisy degrees. Committed results are drawn by these samplers: if
-# one of them draws something else from the same key, they can no longer be repeated.
+# A digest of the noisy edges, and the sum of the noisy degrees. Committed results are drawn by
+# these samplers: if one of them draws something else from the same key, they can no longer be
+# repeated.
 DRAWN = {
     ("dprr", "full"): ("89382b3d1603cf6e", 177.45538330078125),
     ("dprr", "half list"): ("ae6c5a3d43d7d5dd", 153.6376953125),
@@ -157,7 +191,9 @@ def drawn(name, reporting):
     public = np.arange(40) % 5 == 3
     noisy = privatize_graph(jax.random.key(7), ring(), made, reporting=reporting, public=public)
     ends = np.stack([noisy.graph.senders, noisy.graph.receivers])
-    return hashlib.sha256(ends.astype("<i4").tobytes()).hexdigest()[:16], float(np.nansum(noisy.degree))
+    return hashlib.sha256(ends.astype("<i4").tobytes()).hexdigest()[:16], float(
+        np.nansum(noisy.degree)
+    )
 
 
 @pytest.mark.parametrize(("name", "reporting"), DRAWN)
@@ -176,22 +212,33 @@ def test_slots_are_never_too_few_and_of_few_shapes():
     for count, room in zip(counts, slots, strict=True):
         assert count <= room <= max(64, 2 * count, count + 2**24 - 1), count
     assert slots == sorted(slots)
-    assert set(slots) == {*(2**power for power in range(6, 25)), *(2**24 * times for times in range(2, 258))}
+    assert set(slots) == {
+        *(2**power for power in range(6, 25)),
+        *(2**24 * times for times in range(2, 258)),
+    }
 
 
 def test_sets_and_graphs_come_back_as_what_they_were():
     whole = copies(3)
     public = np.arange(3 * N) < 4
-    for made, given in ((DPRR(0.5, 0.5), whole), (DPRR(0.5, 0.5), whole.graph._replace(n_node=np.array([3 * N])))):
-        noisy, part = privatize_graph(jax.random.key(0), given, made), public_part(given, public)
+    for made, given in (
+        (DPRR(0.5, 0.5), whole),
+        (DPRR(0.5, 0.5), whole.graph._replace(n_node=np.array([3 * N]))),
+    ):
+        noisy = privatize_graph(jax.random.key(0), given, made)
+        part = public_part(given, public)
         assert type(noisy.graph) is type(part) is type(given)
         assert part.senders.max() < 4
 
 
 def test_where_everybody_is_public_nothing_is_drawn():
-    reporting, graph, budgets = "half", graphs.from_edges(EDGES, N), np.ones(N, np.float32)
+    reporting = "half"
+    graph = graphs.from_edges(EDGES, N)
+    budgets = np.ones(N, np.float32)
     for m in (DPRR(budgets, budgets), RandomizedResponse(budgets), NoisyDegree(budgets), Coin(1.0)):
-        noisy = privatize_graph(jax.random.key(0), graph, m, reporting=reporting, public=np.ones(N, bool))
+        noisy = privatize_graph(
+            jax.random.key(0), graph, m, reporting=reporting, public=np.ones(N, bool)
+        )
         np.testing.assert_array_equal(noisy.graph.senders, graph.senders)
         np.testing.assert_array_equal(noisy.graph.receivers, graph.receivers)
         np.testing.assert_array_equal(noisy.degree, [3, 2, 2, 2, 1, 0])

@@ -29,7 +29,12 @@ def test_a_wrong_order_is_refused_before_anything_is_drawn(monkeypatch, wrong):
     monkeypatch.setattr(_sparse, "_block", lambda *_, **__: pytest.fail("something was drawn"))
     graph = graphs.from_edges([[0, 1]], 3)
     with pytest.raises(RuntimeError, match="would belong to the larger budget"):
-        privatize_graph(jax.random.key(0), graph, RandomizedResponse(np.array([1.0, 1.0, 2.0])), reporting="half")
+        privatize_graph(
+            jax.random.key(0),
+            graph,
+            RandomizedResponse(np.array([1.0, 1.0, 2.0])),
+            reporting="half",
+        )
 
 
 def refused(graph, m, memory, **options):
@@ -41,7 +46,9 @@ def refused(graph, m, memory, **options):
 
 
 @pytest.mark.parametrize(
-    ("m", "reporting"), [(RandomizedResponse(0.5), "full"), (DPRR(0.1, 0.5), "half list")], ids=["response", "dprr"]
+    ("m", "reporting"),
+    [(RandomizedResponse(0.5), "full"), (DPRR(0.1, 0.5), "half list")],
+    ids=["response", "dprr"],
 )
 def test_memory_is_refused_by_public_numbers_alone(m, reporting):
     """No edge, one edge or all of them: the same memory is refused, in the same words."""
@@ -68,8 +75,11 @@ def test_locallap_is_refused_by_what_it_reports():
 @pytest.mark.usefixtures("untyped")
 def test_whole_graphs_are_drawn_outside_jit():
     """One sentence says what to do in place of each: a traced key, epsilon or graph."""
-    graph, key = graphs.from_edges(STAR, 101), jax.random.key(0)
-    draw = lambda key, epsilon, graph: privatize_graph(key, graph, RandomizedResponse(epsilon)).degree
+    graph = graphs.from_edges(STAR, 101)
+    key = jax.random.key(0)
+    draw = lambda key, epsilon, graph: (
+        privatize_graph(key, graph, RandomizedResponse(epsilon)).degree
+    )
     with pytest.raises(ValueError, match="call privatize_graph in a Python loop"):
         jax.vmap(lambda key: draw(key, 1.0, graph))(jax.random.split(key, 2))
     with pytest.raises(ValueError, match="key and mechanism must be concrete"):
@@ -80,11 +90,15 @@ def test_whole_graphs_are_drawn_outside_jit():
 
 @pytest.mark.usefixtures("untyped")
 def test_a_bad_graph_is_refused_without_its_edges():
-    """One sentence for all of them, in the whole chain of exceptions, with or without public users."""
+    """One sentence for all of them, in the whole chain of exceptions, with or without public
+    users.
+    """
     bad = [
         graphs.directed([0], [1], 3),
         graphs.directed([0, 7], [7, 0], 3),
-        GraphSet(*map(np.array, ([2, 3], [3, 2], [0, 0, 0, 1, 1, 1], [0, 1]))),  # two graphs, joined
+        GraphSet(
+            *map(np.array, ([2, 3], [3, 2], [0, 0, 0, 1, 1, 1], [0, 1]))
+        ),  # two graphs, joined
         GraphSet.from_edges([3], [2], [0, 0, 1, 1], [0, 1]),
         graphs.directed([0, 0, 1, 1], [1, 1, 0, 0], 3),
         graphs.directed([0, 0], [0, 0], 3),
@@ -113,9 +127,12 @@ def test_budgets_of_another_number_of_users_are_refused():
 
 
 def test_all_that_a_release_shows_beside_the_reports_is_said():
-    """Budgets decide who reports a pair, and a set comes with the sizes and labels of its graphs."""
+    """Budgets decide who reports a pair, and a set comes with the sizes and labels of its
+    graphs.
+    """
     budgets, one = RandomizedResponse(np.array([1.0, 2.0, 1.0, 1.0])), RandomizedResponse(1.0)
-    graph, pair = graphs.from_edges([[0, 1]], 4), GraphSet.from_edges([1, 0], [0, 1], [0, 0, 1, 1], [0, 1])
+    graph = graphs.from_edges([[0, 1]], 4)
+    pair = GraphSet.from_edges([1, 0], [0, 1], [0, 0, 1, 1], [0, 1])
     for given, m, shown in (
         (graph, one, {"number of nodes"}),
         (graph, budgets, {"number of nodes", "personal budgets"}),
@@ -134,6 +151,8 @@ def test_new_keys_compile_nothing(caplog):
     with jax.log_compiles(), caplog.at_level(logging.WARNING, logger="jax"):
         for seed in range(1, 6):
             sizes.add(len(privatize_graph(jax.random.key(seed), graph, m).graph.senders))
-    compiled = [record.getMessage() for record in caplog.records if "Compiling" in record.getMessage()]
+    compiled = [
+        record.getMessage() for record in caplog.records if "Compiling" in record.getMessage()
+    ]
     assert len(sizes) > 2
     assert compiled == []

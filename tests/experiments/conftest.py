@@ -10,7 +10,12 @@ from ldp_jax import datasets
 def graph_file(tmp_path_factory):
     """A user's own graph, as a path."""
     data = datasets.synthetic(
-        jax.random.key(0), num_nodes=120, num_classes=3, num_features=12, mean_degree=6.0, homophily=0.9
+        jax.random.key(0),
+        num_nodes=120,
+        num_classes=3,
+        num_features=12,
+        mean_degree=6.0,
+        homophily=0.9,
     )
     path = tmp_path_factory.mktemp("graph") / "mine.npz"
     datasets.save(data, path)

@@ -14,7 +14,9 @@ from ldp_jax.learning import training
 
 
 def run(module, config):
-    """Compute the rows of ``config``, without the report that a run ends with: :func:`check` asks for it."""
+    """Compute the rows of ``config``, without the report that a run ends with: :func:`check` asks
+    for it.
+    """
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(module, "write_report", lambda _: [])
         module.main(config)
@@ -22,7 +24,9 @@ def run(module, config):
 
 
 def as_first_drawn(key, model, objective, context, train, validation, test, settings):
-    """For ``training.fit``: a network as it might be drawn; its scores, in [0, 1], tell what it is given apart."""
+    """For ``training.fit``: a network as it might be drawn; its scores, in [0, 1], tell what it is
+    given apart.
+    """
     data = jax.random.key_data(jax.random.clone(key)), context, train, validation, test
     total = sum(np.sum(np.asarray(leaf, np.float64)) for leaf in jax.tree.leaves(data))
     variables = first(key, model, objective.inputs(context, train))
@@ -45,15 +49,20 @@ def _shapes(model, tree, leaves):
 
 
 def check(module, config, results):
-    """Of a run of ``module`` by ``config`` whose rows are ``results``: a list of parts, each in a file."""
+    """Of a run of ``module`` by ``config`` whose rows are ``results``: a list of parts, each in a
+    file.
+    """
     for part in results:
-        frame, manifest = part.read(), part.describe()
+        frame = part.read()
+        manifest = part.describe()
         assert tuple(frame.columns) == part.columns
         assert part.columns[: len(COLUMNS)] == COLUMNS
         assert len(frame)
         assert not frame.duplicated(list(part.key)).any()
         assert {config_hash(made) for made in manifest["configs"].values()} >= set(frame.config)
-        public = frame.mechanism.str.startswith("structure-only") & ~frame.mechanism.str.contains("labels")
+        public = frame.mechanism.str.startswith("structure-only") & ~frame.mechanism.str.contains(
+            "labels"
+        )
         assert (frame.epsilon_proved[public | (frame.epsilon == 0)] == 0).all()
         assert manifest["environments"]
     goes_on_and_computes_nothing_twice(module, config, results)
@@ -64,12 +73,17 @@ def check(module, config, results):
 
 
 def goes_on_and_computes_nothing_twice(module, config, results):
-    """A second run adds no row; one that was killed, here of its last cells, computes these to the same values."""
+    """A second run adds no row; one that was killed, here of its last cells, computes these to the
+    same values.
+    """
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(_runner.Results, "append", lambda *_, **__: pytest.fail("computed a row that was there"))
+        patched.setattr(
+            _runner.Results, "append", lambda *_, **__: pytest.fail("computed a row that was there")
+        )
         run(module, config)
     part = results[0]
-    whole, before = part.csv.read_bytes(), part.read()
+    whole = part.csv.read_bytes()
+    before = part.read()
     last = before.drop_duplicates(list(part.key[:-1])).index[-1]
     part.csv.write_bytes(b"\n".join(whole.split(b"\n")[: last + 1]) + b"\ntorn,")
     run(module, config)

@@ -4,10 +4,19 @@ import pandas as pd
 
 
 def made(rows, **columns):
-    """A frame of rows that are a method, an epsilon and values in per cent by seed; with further columns."""
+    """A frame of rows that are a method, an epsilon and values in per cent by seed; with further
+    columns.
+    """
     return pd.DataFrame(
         [
-            {"dataset": "g", "mechanism": name, "epsilon": epsilon, "seed": seed, "value": value / 100, **columns}
+            {
+                "dataset": "g",
+                "mechanism": name,
+                "epsilon": epsilon,
+                "seed": seed,
+                "value": value / 100,
+                **columns,
+            }
             for name, epsilon, values in rows
             for seed, value in (values.items() if isinstance(values, dict) else enumerate(values))
         ]

@@ -1,4 +1,6 @@
-"""The audit: it covers everything that is exported, fails when a claim fails, and goes on where it was killed."""
+"""The audit: it covers everything that is exported, fails when a claim fails, and goes on where it
+was killed.
+"""
 
 import math
 
@@ -36,22 +38,36 @@ def test_every_exported_mechanism_and_curator_is_audited():
         assert named == {case.public for case in CASES.values() if case.central == central}
 
 
-def test_curators_are_enumerated_and_published_forms_are_seen(tmp_path, monkeypatch, capsys, undrawn):
-    """Enumeration alone, at epsilon 1: draws are asked in the contract suite. A claim that is too small fails."""
+def test_curators_are_enumerated_and_published_forms_are_seen(
+    tmp_path, monkeypatch, capsys, undrawn
+):
+    """Enumeration alone, at epsilon 1: draws are asked in the contract suite. A claim that is too
+    small fails.
+    """
     monkeypatch.setattr(audit._central_audit, "DRAWN", ())
     monkeypatch.setattr(audit, "SUBJECTS", {"Duchi": audit.SUBJECTS["Duchi"]})
     audit.main(audit.Config(quick=True, out=tmp_path))
     text = (tmp_path / "audit_quick.md").read_text()
     assert "| all trust a curator | EdgeRand | proved | pairs |  | 1 |  |" in text
     claim = "none; in the limit where chains agree"
-    assert f"| all trust a curator | EdgeRR | {claim} | dendrogram and noisy counts |  | 0.7511 |" in text
-    assert "| *EdgeRR's printed scale and counts* | none | dendrogram and noisy counts |  | **2.642** |" in text
+    assert (
+        f"| all trust a curator | EdgeRR | {claim} | dendrogram and noisy counts |  | 0.7511 |"
+        in text
+    )
+    assert (
+        "| *EdgeRR's printed scale and counts* | none | dendrogram and noisy counts |  | **2.642** |"
+        in text
+    )
     rows = pd.read_csv(tmp_path / "audit_quick.csv")
     assert set(rows[rows.mechanism == "EdgeRand"].unit) == {"edge-central"}
-    monkeypatch.setattr(audit, "CENTRAL", {"overspent": audit.Subject("EdgeRand", broken.OverspentCurator)})
+    monkeypatch.setattr(
+        audit, "CENTRAL", {"overspent": audit.Subject("EdgeRand", broken.OverspentCurator)}
+    )
     with pytest.raises(SystemExit):
         audit.main(audit.Config(quick=True, out=tmp_path))
-    assert "overspent at epsilon 1: loses 1.05 for an edge" in " ".join(capsys.readouterr().out.split())
+    assert "overspent at epsilon 1: loses 1.05 for an edge" in " ".join(
+        capsys.readouterr().out.split()
+    )
 
 
 def test_it_writes_its_files_and_passes(tmp_path, monkeypatch):
@@ -64,7 +80,9 @@ def test_it_writes_its_files_and_passes(tmp_path, monkeypatch):
     assert set(rows.mechanism) == set(audit.SUBJECTS)
     assert {"claimed", "supremum", "lower_bound", "fit", "defect"} <= set(rows.metric)
     assert {"arithmetic", "refused"} <= set(rows.metric)
-    assert not {"distinct", "windows", "drawn_loss", "records", "impossible", "variance"} & set(rows.metric)
+    assert not {"distinct", "windows", "drawn_loss", "records", "impossible", "variance"} & set(
+        rows.metric
+    )
     assert set(rows[rows.metric == "arithmetic"].epsilon) == set(audit.ABOVE)
     text = (tmp_path / "audit_quick.md").read_text()
     assert "| *Duchi, d = 4, ties twice* | ideal |  | **1.313** (> " in text
@@ -81,11 +99,15 @@ def test_it_writes_its_files_and_passes(tmp_path, monkeypatch):
 
 
 def test_words_are_asked_where_draws_cannot_tell(tmp_path, monkeypatch, capsys, undrawn):
-    """A rare sign that one float32 uniform loses from epsilon 16.64 on, and that every other figure passes.
+    """A rare sign that one float32 uniform loses from epsilon 16.64 on, and that every other figure
+    passes.
 
     A claim that fails ends the audit with 1.
     """
-    assert audit.examine(audit.SUBJECTS["LP-optimal"], 16.0, jax.random.key(0), CONFIG, CONFIDENCE) == {}  # refused
+    assert (
+        audit.examine(audit.SUBJECTS["LP-optimal"], 16.0, jax.random.key(0), CONFIG, CONFIDENCE)
+        == {}
+    )  # refused
     only(monkeypatch, **{"float32": audit.Subject("Duchi", broken.FloatDuchi)})
     monkeypatch.setattr(audit, "QUICK", (1.0, *audit.ABOVE))
     with pytest.raises(SystemExit) as stopped:
@@ -113,21 +135,39 @@ def test_an_edge_is_enumerated():
 TWINS = {  # of which CI runs the first: the test of verdicts below asks their words
     "a spike": (lambda e: broken.SharedSpike(e, mass=1e-3), True, "draws reports that lose more"),
     "overspent": (lambda e: broken.Overspent(1.05 * e), True, "loses 1.05"),
-    "draws more than it says": (broken.HonestDensityOnly, True, "does not draw what its density says"),
+    "draws more than it says": (
+        broken.HonestDensityOnly,
+        True,
+        "does not draw what its density says",
+    ),
     "released": (broken.ReleasedSquareWave, True, "is seen to lose"),
-    "a window": (lambda e: broken.QuietWindow(e, width=1e-2), True, "does not treat all records alike"),
+    "a window": (
+        lambda e: broken.QuietWindow(e, width=1e-2),
+        True,
+        "does not treat all records alike",
+    ),
     "few bits": (lambda e: broken.FewBits(e, bits=12), True, "sends one report too often"),
-    "an honest one": (features.Duchi, False, "its defect was not seen"),  # or an audit that sees nothing would pass
+    "an honest one": (
+        features.Duchi,
+        False,
+        "its defect was not seen",
+    ),  # or an audit that sees nothing would pass
 }
 
 
 def failures(monkeypatch, name, subject):
-    """What is said of one mechanism at epsilon 1, without the files and the figure that a run writes."""
+    """What is said of one mechanism at epsilon 1, without the files and the figure that a run
+    writes.
+    """
     only(monkeypatch, **{name: subject})
-    unasked = verification.FloatAudit(math.nan, math.nan, math.nan, 0)  # over 2^23 uniforms, which no verdict reads
+    unasked = verification.FloatAudit(
+        math.nan, math.nan, math.nan, 0
+    )  # over 2^23 uniforms, which no verdict reads
     monkeypatch.setattr(verification, "float_audit", lambda *_: unasked)
     measured = audit.examine(subject, 1.0, jax.random.key(0), CONFIG, CONFIDENCE)
-    assert {"distinct", "windows", "drawn_loss", "records", "records asked", "region"} <= set(measured)
+    assert {"distinct", "windows", "drawn_loss", "records", "records asked", "region"} <= set(
+        measured
+    )
     said = {"mechanism": name, "epsilon": 1.0}
     rows = [{**said, "metric": metric, "value": value} for metric, value in measured.items()]
     return audit.verdicts(audit.table(pd.DataFrame(rows)))
@@ -152,11 +192,18 @@ FAULTS = {
 
 
 def test_each_figure_beyond_its_threshold_is_a_failure(monkeypatch):
-    only(monkeypatch, sound=audit.Subject("Duchi", features.Duchi), other=audit.Subject("Duchi", None, sound=False))
+    only(
+        monkeypatch,
+        sound=audit.Subject("Duchi", features.Duchi),
+        other=audit.Subject("Duchi", None, sound=False),
+    )
     holds = dict.fromkeys(FAULTS, 1.0)
 
     def said(name, **found):
-        rows = [{"mechanism": name, "epsilon": 1.0, "metric": m, "value": v} for m, v in (holds | found).items()]
+        rows = [
+            {"mechanism": name, "epsilon": 1.0, "metric": m, "value": v}
+            for m, v in (holds | found).items()
+        ]
         return audit.verdicts(audit.table(pd.DataFrame(rows)))
 
     assert said("sound") == []
@@ -171,7 +218,9 @@ def test_each_figure_beyond_its_threshold_is_a_failure(monkeypatch):
 
 def test_lists_are_audited_and_the_printed_split_is_seen(monkeypatch):
     """Per bit of a list; the printed split of eps 1 at three nodes spends 2.9."""
-    measured = audit.examine(audit.SUBJECTS["DPRR, whole noise"], 1.0, jax.random.key(3), CONFIG, CONFIDENCE)
+    measured = audit.examine(
+        audit.SUBJECTS["DPRR, whole noise"], 1.0, jax.random.key(3), CONFIG, CONFIDENCE
+    )
     assert measured["supremum"] == pytest.approx(measured["claimed"]) == pytest.approx(1.0)
     assert measured["fit"] <= 1
     assert 0.8 < measured["lower_bound"] < 1
@@ -182,13 +231,18 @@ def test_lists_are_audited_and_the_printed_split_is_seen(monkeypatch):
     only(monkeypatch, **{label: audit.SUBJECTS[label]._replace(make=split)})
     found = audit.examine(audit.SUBJECTS[label], 1.0, jax.random.key(4), CONFIG, CONFIDENCE)
     assert found["supremum"] == pytest.approx(2.9)
-    rows = [{"mechanism": label, "epsilon": 1.0, "metric": metric, "value": found[metric]} for metric in found]
+    rows = [
+        {"mechanism": label, "epsilon": 1.0, "metric": metric, "value": found[metric]}
+        for metric in found
+    ]
     assert audit.verdicts(audit.table(pd.DataFrame(rows))) == []
     assert audit._lines(audit.table(pd.DataFrame(rows)))[0][3].startswith("**2.9** (**> 2.")
 
 
 def test_variances_are_in_the_papers_order(tmp_path):
-    """PM-OPT <= PM-SUB <= Piecewise, Hybrid <= min(Duchi, Piecewise), and the linear program below all to 5."""
+    """PM-OPT <= PM-SUB <= Piecewise, Hybrid <= min(Duchi, Piecewise), and the linear program below
+    all to 5.
+    """
     variance.main(variance.Config(points=3, out=tmp_path))
     rows = pd.read_csv(tmp_path / "variance.csv")
     table = rows.pivot_table(index="epsilon", columns="mechanism", values="worst_variance")
@@ -199,7 +253,10 @@ def test_variances_are_in_the_papers_order(tmp_path):
     assert (table["PM-SUB"] <= table["Piecewise"] * slack).all()
     assert (table["Hybrid"] <= table[["Duchi", "Piecewise"]].min(axis=1) * slack).all()
     assert (table["LP-optimal"] < table.drop(columns="LP-optimal").min(axis=1)).all()
-    for name, exact in (("Laplace", lambda e: 8 / e**2), ("Duchi", lambda e: 1 / math.tanh(e / 2) ** 2)):
+    for name, exact in (
+        ("Laplace", lambda e: 8 / e**2),
+        ("Duchi", lambda e: 1 / math.tanh(e / 2) ** 2),
+    ):
         np.testing.assert_allclose(table[name], [exact(e) for e in table.index], rtol=1e-5)
     assert (tmp_path / "variance.png").stat().st_size > 10_000
 
@@ -207,7 +264,9 @@ def test_variances_are_in_the_papers_order(tmp_path):
 def test_a_delta_is_asked_of_the_law_and_a_printed_one_is_seen_not_to_hold():
     sound = audit.Subject("HyperbolicGaussian", CASES["HyperbolicGaussian"].make)
     printed = audit.Subject("PaperHyperbolicGaussian", PrintedHyperbolicGaussian, sound=False)
-    found = [audit.examine(one, 1.0, jax.random.key(0), CONFIG, CONFIDENCE) for one in (sound, printed)]
+    found = [
+        audit.examine(one, 1.0, jax.random.key(0), CONFIG, CONFIDENCE) for one in (sound, printed)
+    ]
     assert found[0]["supremum"] == found[0]["claimed"] <= 1.0
     assert found[0]["lower_bound"] <= 1.0
     assert (found[1]["claimed"], found[1]["supremum"]) == (1.0, math.inf)

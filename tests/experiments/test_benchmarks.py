@@ -5,7 +5,14 @@ import numpy as np
 import pandas as pd
 import scipy.sparse
 
-from experiments import _edge_benchmarks, _references, _scaling_benchmark, _sides, benchmarks, repeat
+from experiments import (
+    _edge_benchmarks,
+    _references,
+    _scaling_benchmark,
+    _sides,
+    benchmarks,
+    repeat,
+)
 from ldp_jax import features, servers
 from ldp_jax.graph import graphs, propagation
 from ldp_jax.learning import training
@@ -29,8 +36,16 @@ def test_bytes_that_move_are_read_from_a_program_and_drawn(tmp_path):
       ROOT %all-to-all = f32[1,8]{1,0} all-to-all(f32[1,8] %all-gather.2), channel_id=2
     """
     assert _scaling_benchmark.collective_bytes(text) == 4 * (64 * 8 + 8)
-    names = [f"{kind} scaling, ppr by {what}" for kind in ("strong", "weak") for what in ("columns", "nodes")]
-    rows = [_sides.row(name, side, 0, 1.0, 1.0, "") for name in names for side in _scaling_benchmark.SIDES]
+    names = [
+        f"{kind} scaling, ppr by {what}"
+        for kind in ("strong", "weak")
+        for what in ("columns", "nodes")
+    ]
+    rows = [
+        _sides.row(name, side, 0, 1.0, 1.0, "")
+        for name in names
+        for side in _scaling_benchmark.SIDES
+    ]
     _scaling_benchmark.draw(pd.DataFrame(rows), tmp_path / "drawn.png")
     assert (tmp_path / "drawn.png").stat().st_size > 10_000
 
@@ -38,7 +53,9 @@ def test_bytes_that_move_are_read_from_a_program_and_drawn(tmp_path):
 def test_streamed_reports_are_those_of_the_repeated_rows():
     rows = np.random.default_rng(0).uniform(-1, 1, (7, 5)).astype(np.float32)
     m = features.HDS(1.0, dim=5, k=2)
-    streamed = servers.perturb(jax.random.key(0), _edge_benchmarks.Tiled(rows, 4100), m)  # in two blocks
+    streamed = servers.perturb(
+        jax.random.key(0), _edge_benchmarks.Tiled(rows, 4100), m
+    )  # in two blocks
     whole = servers.perturb(jax.random.key(0), np.tile(rows, (586, 1))[:4100], m)
     assert jax.tree.all(jax.tree.map(np.array_equal, streamed, whole))
     assert "0.02 GB of records" in _edge_benchmarks.reports_job(5000)["note"]
@@ -59,14 +76,18 @@ def test_the_scipy_sides_solve_what_ppr_solves():
         benchmarks.semi_iteration(step, alpha * x, 1 - alpha, products), exact, atol=1e-5, rtol=0
     )
     few = propagation.ppr(graph, x.astype(np.float32), alpha, r, 1e-2)
-    same = benchmarks.semi_iteration(step, alpha * x, 1 - alpha, int(propagation.chebyshev_steps(alpha, 1e-2)))
+    same = benchmarks.semi_iteration(
+        step, alpha * x, 1 - alpha, int(propagation.chebyshev_steps(alpha, 1e-2))
+    )
     np.testing.assert_allclose(few, same, atol=1e-6)
     np.testing.assert_allclose(benchmarks.power_series(step, alpha * x, 80), exact, atol=1e-6)
 
 
 def test_the_sparse_sides_draw_from_the_laws_of_the_mechanisms():
     """Moments of each, to six of their own standard errors: a bias of 1 % would show."""
-    rng, users, value = _references.generator(0), 100_000, 0.3
+    rng = _references.generator(0)
+    users = 100_000
+    value = 0.3
     places, reports = _references.hds(rng, np.full((users, 5), value, np.float32), 2.0, 2)
     wave = features.SquareWave(1.0)
     mean, variance = float(wave.mean(value)), float(wave.variance(value))
@@ -74,7 +95,8 @@ def test_the_sparse_sides_draw_from_the_laws_of_the_mechanisms():
     assert abs(reports.var() / variance - 1) < 0.02
     assert (np.diff(places) > 0).all()
     assert abs(np.bincount(places.ravel()) / users - 0.4).max() < 6 * np.sqrt(0.24 / users)
-    n, epsilons = 400, (50.0, 2.0)
+    n = 400
+    epsilons = (50.0, 2.0)
     pairs = np.array([[i, (i + step) % n] for i in range(n) for step in (1, 2, 3)])
     codes = np.sort(np.concatenate([pairs[:, 0] * n + pairs[:, 1], pairs[:, 1] * n + pairs[:, 0]]))
     found = np.concatenate([_references.dprr(rng, codes, n, epsilons) for _ in range(20)])
@@ -97,7 +119,11 @@ def test_the_spread_of_repeated_rows_is_that_of_the_worst_seed(graph_file, monke
     assert [row["preprocessing"] for row in rows] == ["raw", "standardized"] * 6
     again = [{**row, "value": row["value"] + 0.01 * (1 - 2 * row["seed"])} for row in rows]
     frame = pd.DataFrame(
-        [{"condition": name, **row} for name, part in ((repeat.BASE, rows), ("one core", again)) for row in part]
+        [
+            {"condition": name, **row}
+            for name, part in ((repeat.BASE, rows), ("one core", again))
+            for row in part
+        ]
     )
     head, lines = repeat.spread(frame)
     assert head == ["row", "one core"]

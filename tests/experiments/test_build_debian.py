@@ -39,7 +39,11 @@ def test_edges_are_relations_of_every_kind_and_alternative():
 def test_words_stand_in_at_least_five_packages_and_are_no_stop_words():
     names = "abcde"
     chain = [
-        stanza(name, description=f"The FAST fast x server-{name * 3} for IPv4", Depends=names[(i + 1) % 5])
+        stanza(
+            name,
+            description=f"The FAST fast x server-{name * 3} for IPv4",
+            Depends=names[(i + 1) % 5],
+        )
         for i, name in enumerate(names)
     ]
     arrays = built(*chain)
@@ -54,11 +58,18 @@ def test_what_is_no_dump_is_refused():
 
 def test_the_command_writes_the_same_bytes_twice(tmp_path, capsys):
     source = tmp_path / "dump.txt"
-    source.write_text("\n".join(stanza(s, s, "one word for all", Depends="net") for s in build_debian.SECTIONS))
+    source.write_text(
+        "\n".join(stanza(s, s, "one word for all", Depends="net") for s in build_debian.SECTIONS)
+    )
     for name in ("one.npz", "two.npz"):
-        build_debian.main([str(source), "--release", "Debian 0 (test)", "--out", str(tmp_path / name)])
+        build_debian.main(
+            [str(source), "--release", "Debian 0 (test)", "--out", str(tmp_path / name)]
+        )
         assert "8 nodes, 7 edges, 1 words, edge homophily 0.000" in capsys.readouterr().out
     assert (tmp_path / "one.npz").read_bytes() == (tmp_path / "two.npz").read_bytes()
     data = datasets.load(tmp_path / "one.npz")
     assert data.class_names == build_debian.SECTIONS
-    assert bytes(data.extras["dump_sha256"]).decode() == hashlib.sha256(source.read_bytes()).hexdigest()
+    assert (
+        bytes(data.extras["dump_sha256"]).decode()
+        == hashlib.sha256(source.read_bytes()).hexdigest()
+    )

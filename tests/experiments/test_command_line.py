@@ -1,4 +1,6 @@
-"""The command line: what it lists, where it writes, and one line for a user's mistake, with the option's name."""
+"""The command line: what it lists, where it writes, and one line for a user's mistake, with the
+option's name.
+"""
 
 import dataclasses
 import errno
@@ -58,18 +60,27 @@ MISTAKES = {
     "privge --bounds 0 1": ("--bounds are of files",),
     "dprr --datasets debian": ("--datasets debian: ",),
     "dprr --datasets corra": ("--datasets corra: ",),
-    "dprr --datasets communities --epsilons 0.01 --mechanisms dprr": ("--epsilons 0.01: ", "larger epsilon"),
+    "dprr --datasets communities --epsilons 0.01 --mechanisms dprr": (
+        "--epsilons 0.01: ",
+        "larger epsilon",
+    ),
     "dprr --public-shares 1.5": ("--public-shares must be shares",),
     "dprr --datasets communities --graphs 5": ("--graphs 5: 5 graphs",),
     "dprr --datasets communities --rr-nodes 1": ("--rr-nodes 1: 0 graphs",),
     "dprr --rr-nodes -1": ("--rr-nodes must be at least 0",),
     "dprr --mechanisms rr": ("--mechanisms rr reports dense graphs: give --rr-nodes",),
-    "dprr --datasets communities --parts degrees --mechanisms sizes": ("--mechanisms: degrees are compared of",),
-    "dprr --datasets communities --parts scaling --mechanisms sizes": ("--mechanisms: time and memory",),
+    "dprr --datasets communities --parts degrees --mechanisms sizes": (
+        "--mechanisms: degrees are compared of",
+    ),
+    "dprr --datasets communities --parts scaling --mechanisms sizes": (
+        "--mechanisms: time and memory",
+    ),
     "heterorr --private-shares 1": ("--private-shares must be shares above 0 and below 1",),
     "heterorr --mechanisms hrg": ("--mechanisms: no hrg; there are featurerr",),
     "heterorr --attacked-nodes 3": ("--attacked-nodes must be at least 10",),
-    "poindp --parts table1 --mechanisms nothing --datasets FILE": ("these words name no rows: 0 of 0",),
+    "poindp --parts table1 --mechanisms nothing --datasets FILE": (
+        "these words name no rows: 0 of 0",
+    ),
     "poindp --models 2": ("--models must be at least 3",),
     "frontier --datasets debian --epsilons 41": ("debian half piloted eps 41 ", "[0.001, 40]"),
     "frontier --parts beyond --epsilons 41": ("debian half counts eps 41 ", "must be"),
@@ -84,8 +95,13 @@ MISTAKES = {
     **{f"frontier --labels {given}": (LABELS,) for given in ("most", "0")},
     **{f"frontier --panels {given}": (PANELS,) for given in ("half", "1.5", "0")},
     "frontier --mechanisms magic": ("--mechanisms: no magic; there are piloted",),
-    "frontier --parts features --mechanisms piloted": ("--mechanisms: no piloted; there are structure", "chosen; "),
-    "frontier --parts beyond --mechanisms counts": ("--mechanisms: part beyond has all of its rows",),
+    "frontier --parts features --mechanisms piloted": (
+        "--mechanisms: no piloted; there are structure",
+        "chosen; ",
+    ),
+    "frontier --parts beyond --mechanisms counts": (
+        "--mechanisms: part beyond has all of its rows",
+    ),
     "show nothing": ("NAME nothing: ", "privge, dprr"),
     "reproduce nothing": ("NAME nothing: ",),
     "report": ("--out results: no rows there yet",),
@@ -97,7 +113,9 @@ ABOVE_0 = {
     "benchmarks": "--repeats",
 }  # fmt: skip
 for command, options in ABOVE_0.items():
-    MISTAKES |= {f"{command} {option} 0": (f"{option} must be above 0",) for option in options.split()}
+    MISTAKES |= {
+        f"{command} {option} 0": (f"{option} must be above 0",) for option in options.split()
+    }
 MISTAKES |= {
     f"{words} --datasets absent.npz": ("--datasets absent.npz: ",)
     for words in ("privge", "heterorr", "poindp", "poindp --parts membership", "repeat", "frontier",
@@ -118,13 +136,18 @@ def test_a_mistake_is_one_line_that_names_the_option(words, capsys, monkeypatch,
 def test_a_set_of_graphs_is_no_graph(capsys, monkeypatch):
     made = datasets.synthetic_graphs(jax.random.key(0), num_graphs=4)
     monkeypatch.setattr(cells, "load", lambda *_: made)
-    assert "--datasets sets: this is a set of graphs" in refused(capsys, "privge", "--datasets", "sets")
+    assert "--datasets sets: this is a set of graphs" in refused(
+        capsys, "privge", "--datasets", "sets"
+    )
 
 
 def test_a_file_with_unknown_classes_is_refused_by_what_to_do(graph_file, tmp_path, capsys):
     with np.load(graph_file) as arrays:
         kept = {name: arrays[name] for name in arrays.files}
-    np.savez(path := tmp_path / "mine.npz", **kept | {"y": np.where(np.arange(len(kept["y"])), kept["y"], -1)})
+    np.savez(
+        path := tmp_path / "mine.npz",
+        **kept | {"y": np.where(np.arange(len(kept["y"])), kept["y"], -1)},
+    )
     for words in (["privge"], ["frontier"], ["frontier", "--parts", "features"]):
         assert "(-1): leave those out" in refused(capsys, *words, "--datasets", path)
 
@@ -150,8 +173,12 @@ def test_a_dense_file_is_the_sparse_one(graph_file, tmp_path):
     assert _common.fingerprint(dense) == _common.fingerprint(data)
 
 
-@pytest.mark.parametrize("command", [name for name in command_line.COMMANDS if name not in ("list", "show")])
-def test_an_out_that_cannot_be_written_to_is_found_out_first(tmp_path, monkeypatch, capsys, command):
+@pytest.mark.parametrize(
+    "command", [name for name in command_line.COMMANDS if name not in ("list", "show")]
+)
+def test_an_out_that_cannot_be_written_to_is_found_out_first(
+    tmp_path, monkeypatch, capsys, command
+):
     monkeypatch.setattr(command_line, "_prepare_device", lambda flags: pytest.fail("went on"))
     (tmp_path / "file").write_text("mine")
     name = ["demo"] if command == "reproduce" else []
@@ -172,7 +199,9 @@ print(sorted(heavy & {*sys.modules}))
 __main__.main(["weigh"])
 """
     environ = {**os.environ, "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "tpu"}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environ)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environ
+    )
     *lines, imported = done.stdout.splitlines()
     assert imported == "[]"
     for name, command in command_line.COMMANDS.items():
@@ -191,8 +220,12 @@ def test_help_fits_a_screen_and_names_every_option(name, capsys):
     assert len(lines) <= 30
     assert max(map(len, lines)) <= 100
     fields = [field.name for field in dataclasses.fields(command_line.COMMANDS[name].load()[0])]
-    options = [words for line in lines if line.startswith("  ") for words in line.split(maxsplit=1)[:1]]
-    missing = {f"--{field.replace('_', '-')}" for field in fields} - {option.rstrip(",") for option in options}
+    options = [
+        words for line in lines if line.startswith("  ") for words in line.split(maxsplit=1)[:1]
+    ]
+    missing = {f"--{field.replace('_', '-')}" for field in fields} - {
+        option.rstrip(",") for option in options
+    }
     assert missing <= {"--name"}  # which is given by place
 
 
@@ -202,7 +235,9 @@ def test_a_full_disk_is_one_line(capsys, monkeypatch):
 
     monkeypatch.setattr(demo, "main", full)
     assert "no space left on the disk of results: " in refused(capsys, "demo")
-    assert refused(capsys, "demo", "--out", "") == "error: --out must name a folder, got an empty word"
+    assert (
+        refused(capsys, "demo", "--out", "") == "error: --out must name a folder, got an empty word"
+    )
 
 
 def test_ctrl_c_ends_with_130_and_says_how_to_go_on(capsys, monkeypatch):
@@ -259,7 +294,14 @@ class Plain(Cell):
     last_metric = "report cpu s"
 
 
-ONE = {"dataset": "d", "task": "t", "mechanism": "m", "epsilon": 1.0, "epsilon_proved": 1.0, "unit": "record"}
+ONE = {
+    "dataset": "d",
+    "task": "t",
+    "mechanism": "m",
+    "epsilon": 1.0,
+    "epsilon_proved": 1.0,
+    "unit": "record",
+}
 PLAN = {Plain(**ONE, seed=seed, config="c"): {} for seed in range(3)}
 
 
@@ -280,7 +322,9 @@ class Toy:
 
     @classmethod
     def main(cls, config):
-        found = lambda cell, _: Found({"auc": cls.score + 0.001 * cell.seed, "report cpu s": time.perf_counter()})
+        found = lambda cell, _: Found(
+            {"auc": cls.score + 0.001 * cell.seed, "report cpu s": time.perf_counter()}
+        )
         _runner.run(PLAN, found, cls.results_in(config.out))
 
 
@@ -316,11 +360,15 @@ def test_reproduce_computes_the_committed_rows_anew_and_compares(toy, capsys, mo
     assert (toy / "toy.csv").read_bytes() == before
 
 
-def test_reproduce_can_compare_alone_and_does_not_write_over_what_it_compares_with(toy, capsys, monkeypatch):
+def test_reproduce_can_compare_alone_and_does_not_write_over_what_it_compares_with(
+    toy, capsys, monkeypatch
+):
     monkeypatch.setattr(Toy, "main", lambda _: pytest.fail("computed"))
     command_line.main(["reproduce", "toy", "--compare-only"])
     assert "There are no rows here: what follows is committed." in capsys.readouterr().out
-    assert "these are the committed rows themselves" in refused(capsys, "reproduce", "toy", "--out", toy)
+    assert "these are the committed rows themselves" in refused(
+        capsys, "reproduce", "toy", "--out", toy
+    )
 
 
 def test_an_experiment_is_a_module_and_a_line(toy, capsys):

@@ -1,4 +1,6 @@
-"""Committed rows: known to the registry, described by a manifest, and never changed by a change of their files."""
+"""Committed rows: known to the registry, described by a manifest, and never changed by a change of
+their files.
+"""
 
 import csv
 import hashlib
@@ -22,10 +24,15 @@ from experiments.privge import summary
 from tests.marks import untyped
 
 EXPERIMENTS = _registry.EXPERIMENTS.values()
-RESULTS = {results.csv.stem: results for experiment in EXPERIMENTS for results in experiment.results(REFERENCE)}
+RESULTS = {
+    results.csv.stem: results
+    for experiment in EXPERIMENTS
+    for results in experiment.results(REFERENCE)
+}
 
 
-# Of the first rows of each file: rows are appended. A digest may only change with rows that are computed anew.
+# Of the first rows of each file: rows are appended. A digest may only change with rows that are
+# computed anew.
 DIGESTS = {
     "dprr": (2374, "e217d24dec0ec469394277140d3ef786af521796a7801b6d2ec8fb3cecaba614"),
     "dprr_degrees": (809, "d90332c7979e37ff83a0a56baa19361f39f549f30ce65911352e9126ddede329"),
@@ -49,7 +56,8 @@ def test_a_new_layout_of_columns_changed_no_value(name):
 @pytest.mark.parametrize("name", RESULTS)
 def test_committed_rows_are_whole_distinct_and_described(name):
     results = RESULTS[name]
-    frame, manifest = results.read(), results.describe()
+    frame = results.read()
+    manifest = results.describe()
     assert len(frame) > 10
     assert results.csv.read_bytes().endswith(b"\n")
     assert not frame.duplicated(list(results.key)).any()
@@ -67,7 +75,9 @@ def test_every_committed_table_of_rows_belongs_to_an_experiment():
 
 
 def holds(item):
-    """Whether what an entry of the papers' table says is there: its files, its command, rows of its query."""
+    """Whether what an entry of the papers' table says is there: its files, its command, rows of its
+    query.
+    """
     name, *words = item.command.split() or [""]
     if item.status() in ("no result", "not there"):
         return not item.files and not name and bool(item.other or "diagrams" in item.what)
@@ -87,7 +97,12 @@ def test_every_table_of_the_papers_is_there_or_says_why(item):
 
 def test_an_entry_without_its_file_command_or_rows_is_found():
     good = next(item for item in papers.ITEMS if item.status() == "reproduced" and item.data)
-    for change in ({"files": ("none.png",)}, {"command": "privgee"}, {"command": "privge --no"}, {"other": ""}):
+    for change in (
+        {"files": ("none.png",)},
+        {"command": "privgee"},
+        {"command": "privge --no"},
+        {"other": ""},
+    ):
         assert holds(good._replace(**change)) == ("other" in change)
     missing = good._replace(rows=(good.rows[0], "epsilon < 0"))
     assert missing.status() == "not there"
@@ -103,7 +118,9 @@ def asked_once():
     def once(function, key):
         known = {}
         return lambda *given: (
-            known[asked] if (asked := key(*given)) in known else known.setdefault(asked, function(*given))
+            known[asked]
+            if (asked := key(*given)) in known
+            else known.setdefault(asked, function(*given))
         )
 
     with pytest.MonkeyPatch.context() as patch:
@@ -116,7 +133,8 @@ def asked_once():
 
 @untyped
 def test_the_table_of_the_readme_is_of_the_committed_rows_and_short():
-    readme, text = (Path(__file__).parents[2] / "README.md").read_text(), findings.table(REFERENCE).rstrip()
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    text = findings.table(REFERENCE).rstrip()
     assert f"<!-- findings -->\n{text}\n<!-- /findings -->" in readme
     assert len(text.splitlines()) <= 2 + 12
 
@@ -132,17 +150,23 @@ UNDRAWN = {
 
 
 @untyped
-@pytest.mark.parametrize("name", [*PAGES, pytest.param("findings", marks=pytest.mark.slow)])  # all parts once more
+@pytest.mark.parametrize(
+    "name", [*PAGES, pytest.param("findings", marks=pytest.mark.slow)]
+)  # all parts once more
 def test_the_committed_pages_are_those_of_the_committed_rows(name, monkeypatch):
     """Word by word; pictures that do not take long are drawn, and not kept."""
     written = {}
-    monkeypatch.setattr(_report, "write_atomically", lambda path, text: written.update({path.name: text}))
+    monkeypatch.setattr(
+        _report, "write_atomically", lambda path, text: written.update({path.name: text})
+    )
     monkeypatch.setattr(_report, "save", lambda figure, path: _report.pyplot().close(figure))
     monkeypatch.setattr(Figure, "tight_layout", lambda *_, **__: None)
     for picture, modules in UNDRAWN.items():
         for module in modules:
             monkeypatch.setattr(module, picture, lambda *_: "undrawn")
-    monkeypatch.setattr(_runner.Results, "append", lambda *_, **__: pytest.fail("a picture is of other rows"))
+    monkeypatch.setattr(
+        _runner.Results, "append", lambda *_, **__: pytest.fail("a picture is of other rows")
+    )
     _registry.module(name).write_report(REFERENCE)
     assert written
     for file, text in written.items():

@@ -1,4 +1,6 @@
-"""The graph experiment: every cell, rows that say what is spent, and a second run that computes nothing."""
+"""The graph experiment: every cell, rows that say what is spent, and a second run that computes
+nothing.
+"""
 
 import dataclasses
 from functools import cache
@@ -24,14 +26,20 @@ def graph_set(made):
     """Of networkx's graphs, whose classes alternate."""
     sizes = np.array([len(graph) for graph in made])
     starts = np.cumsum(sizes) - sizes
-    pairs = np.concatenate([np.array(graph.edges()) + start for graph, start in zip(made, starts, strict=True)])
+    pairs = np.concatenate(
+        [np.array(graph.edges()) + start for graph, start in zip(made, starts, strict=True)]
+    )
     both = np.concatenate([pairs, pairs[:, ::-1]]).T
-    return GraphSet.from_edges(*both, np.repeat(np.arange(len(made)), sizes), np.arange(len(made)) % 2)
+    return GraphSet.from_edges(
+        *both, np.repeat(np.arange(len(made)), sizes), np.arange(len(made)) % 2
+    )
 
 
 def small_set(count=40):
     """Stars against cycles, of eight to fifteen nodes."""
-    return graph_set([nx.star_graph(7 + i % 8) if i % 2 else nx.cycle_graph(8 + i % 8) for i in range(count)])
+    return graph_set(
+        [nx.star_graph(7 + i % 8) if i % 2 else nx.cycle_graph(8 + i % 8) for i in range(count)]
+    )
 
 
 @pytest.fixture
@@ -59,10 +67,14 @@ def test_rows_say_what_is_released_to_whom_and_how_it_is_trained(config, monkeyp
     assert tuple(rows.columns) == (*_runner.COLUMNS, "public", "classifier")
     assert len(rows) == 2 * len(accuracy.plan(config)) == 36
     assert set(rows.metric) == {"accuracy", "auc"}
-    assert (rows.groupby("mechanism").classifier.nunique() == 2).all()  # a forest for every mechanism
+    assert (
+        rows.groupby("mechanism").classifier.nunique() == 2
+    ).all()  # a forest for every mechanism
     private = rows[rows.mechanism.isin(["dprr", "degrees", "dprr-lengths"])]
     np.testing.assert_allclose(private.epsilon_proved, private.epsilon)
-    assert (rows[rows.mechanism.isin(["non-private-part", "true-degrees"])].epsilon_proved == np.inf).all()
+    assert (
+        rows[rows.mechanism.isin(["non-private-part", "true-degrees"])].epsilon_proved == np.inf
+    ).all()
     assert (rows[rows.mechanism == "sizes"].epsilon_proved == 0).all()
     assert set(rows.task) == {"graph"}
     assert set(rows.public) == {0.0, 0.2}
@@ -73,7 +85,9 @@ def test_rows_say_what_is_released_to_whom_and_how_it_is_trained(config, monkeyp
     assert "| graph, 20% public |" in text
     assert "random forest, 300 trees" in text
     manifest = accuracy.results_in(config.out).describe()
-    for row in rows.to_dict("records"):  # the budget of training is in the table and in the manifest
+    for row in rows.to_dict(
+        "records"
+    ):  # the budget of training is in the table and in the manifest
         made = manifest["configs"][row["config"]]
         epochs = None if row["classifier"] == "forest" else (2, None)
         assert epochs == (None if "trees" in made else (made["epochs"], made["patience"]))
@@ -86,7 +100,9 @@ def test_rows_say_what_is_released_to_whom_and_how_it_is_trained(config, monkeyp
 
 @pytest.mark.slow
 def test_it_keeps_the_contract(config):
-    """A network on graphs, a perceptron on numbers and forests on both, trained; no checkpoint is left."""
+    """A network on graphs, a perceptron on numbers and forests on both, trained; no checkpoint is
+    left.
+    """
     config = dataclasses.replace(config, mechanisms=("dprr", "degrees"), public_shares=(0.2,))
     dprr.main(config)
     contract.check(dprr, config, [accuracy.results_in(config.out)])
@@ -95,38 +111,50 @@ def test_it_keeps_the_contract(config):
 
 def test_every_classifier_sees_the_same_reports():
     """The same key and the same DPRR; quantiles of the lengths of the noisy set's lists."""
-    whole, name = small_set(), "stars_and_cycles"
+    whole = small_set()
+    name = "stars_and_cycles"
     variants = [
-        dprr_cells.Variant(of, 3.0, 0.2, forest) for of in ("dprr", "dprr-lengths") for forest in (False, True)
+        dprr_cells.Variant(of, 3.0, 0.2, forest)
+        for of in ("dprr", "dprr-lengths")
+        for forest in (False, True)
     ]
     keys = [dprr_cells._keys(name, variant, 0)[2] for variant in variants]
     assert len({tuple(jax.random.key_data(key).tolist()) for key in keys}) == 1
     noisy = dprr_cells.released(whole, name, variants[0], 0)
     lengths = dprr_cells.degrees(whole, name, variants[2], 0)
-    np.testing.assert_array_equal(lengths, np.bincount(noisy.receivers, minlength=len(whole.node_graph)))
+    np.testing.assert_array_equal(
+        lengths, np.bincount(noisy.receivers, minlength=len(whole.node_graph))
+    )
     of_lists, rows = (dprr_cells.statistics(whole, name, variant, 0) for variant in variants[1:3])
     assert (of_lists.shape, rows.shape) == ((40, 1 + 4 * 18 + 8), (40, 1 + 18))
     largest = np.log1p([lengths[whole.node_graph == graph].max() for graph in range(len(whole))])
     np.testing.assert_allclose(rows[:, 17], largest)
-    np.testing.assert_allclose(of_lists[:, :19], rows)  # the lists' statistics begin with the same quantiles
+    np.testing.assert_allclose(
+        of_lists[:, :19], rows
+    )  # the lists' statistics begin with the same quantiles
     sizes = dprr_cells.statistics(whole, name, dprr_cells.Variant("sizes", 0.0, 0.0), 0)
     np.testing.assert_allclose(sizes, rows[:, :1])
 
 
 def test_true_degrees_are_exact_and_released_ones_are_not():
-    whole, noisy = small_set(), dprr_cells.Variant("degrees", 1.0, 0.2)
+    whole = small_set()
+    noisy = dprr_cells.Variant("degrees", 1.0, 0.2)
     true = np.bincount(whole.receivers, minlength=len(whole.node_graph))
     exact = dprr_cells.degrees(whole, "x", dprr_cells.Variant("true-degrees", 0.0, 0.0), 0)
     np.testing.assert_array_equal(exact, true)
-    found, public = dprr_cells.degrees(whole, "x", noisy, 0), dprr_cells._public(whole, "x", noisy, 0)
+    found = dprr_cells.degrees(whole, "x", noisy, 0)
+    public = dprr_cells._public(whole, "x", noisy, 0)
     np.testing.assert_array_equal(found[public], true[public])
     assert (found[~public] != true[~public]).mean() > 0.5
 
 
 @pytest.mark.parametrize("epsilon", [0.2, 1.0, 3.0])
 def test_released_degrees_are_the_bits_of_the_committed_rows(epsilon):
-    """Laplace noise of JAX's own sampler in float32, added and clipped in float64, written here a second time."""
-    whole, cell = small_set(), dprr_cells.Variant("degrees", epsilon, 0.0)
+    """Laplace noise of JAX's own sampler in float32, added and clipped in float64, written here a
+    second time.
+    """
+    whole = small_set()
+    cell = dprr_cells.Variant("degrees", epsilon, 0.0)
     true = np.bincount(whole.receivers, minlength=len(whole.node_graph))
     key = dprr_cells._keys("stars_and_cycles", cell, 3)[2]
     drawn = true + np.asarray(jax.random.laplace(key, true.shape)) / epsilon
@@ -154,7 +182,8 @@ CONFIGS = {
 
 
 def scored(mechanism, epsilon, alpha, values, metric="auc", first=0, config=None):
-    name, forest = mechanism.removeprefix("forest:"), mechanism.startswith("forest:")
+    name = mechanism.removeprefix("forest:")
+    forest = mechanism.startswith("forest:")
     classifier = dprr_cells.Variant(name, epsilon, alpha, forest).classifier
     base = {
         "dataset": "made", "task": "graph", "mechanism": name, "epsilon": epsilon, "public": alpha,
@@ -167,7 +196,9 @@ def test_pairs_are_of_one_seed_one_classifier_and_one_training():
     """By position, the second seed of a row would meet the first of a row that lacks seed 0."""
     rows = scored("forest:dprr", 1.0, 0.0, [0.80, 0.90], first=1)
     rows += scored("forest:degrees", 1.0, 0.0, [0.60, 0.70, 0.80][::-1])[::-1]
-    rows += scored("dprr", 1.0, 0.0, [0.6, 0.6], config="more") + scored("dprr", 1.0, 0.0, [0.7, 0.75])
+    rows += scored("dprr", 1.0, 0.0, [0.6, 0.6], config="more") + scored(
+        "dprr", 1.0, 0.0, [0.7, 0.75]
+    )
     rows += scored("degrees", 1.0, 0.0, [0.5, 0.5])
     gains = dprr_report.paired(pd.DataFrame(rows), CONFIGS)
     found = {(group.classifier, group.config): (gain.n, gain.mean) for group, gain in gains.items()}
@@ -184,21 +215,31 @@ def test_the_ledger_says_what_is_true(mechanism):
     """At eps 0.2 and 1 000 nodes the printed split spends 0.0895 + 0.18, and the rows say so."""
     cell = dprr_cells.Variant(mechanism, 0.2, 0.0)
     true = 0.2695 if mechanism == "dprr-as-published" else 0.2
-    assert dprr_cells.ledger(cell, 1000).spent(NEIGHBOUR_LIST).epsilon == pytest.approx(true, abs=1e-4)
+    assert dprr_cells.ledger(cell, 1000).spent(NEIGHBOUR_LIST).epsilon == pytest.approx(
+        true, abs=1e-4
+    )
 
 
 COMMITTED = accuracy.results_in(_runner.REFERENCE)
 
 
 def test_the_committed_rows_are_those_of_the_committed_runs(monkeypatch, tmp_path):
-    """Cell by cell, but for the published split, whose true epsilon depends on the largest graph."""
-    star = GraphSet.from_edges([1, 0], [0, 1], np.zeros(1000, int), [0])  # budgets are split by the largest graph
+    """Cell by cell, but for the published split, whose true epsilon depends on the largest
+    graph.
+    """
+    star = GraphSet.from_edges(
+        [1, 0], [0, 1], np.zeros(1000, int), [0]
+    )  # budgets are split by the largest graph
     monkeypatch.setattr(dprr_cells, "load", lambda *_: star)
     monkeypatch.setattr(dprr_cells, "ledger", cache(dprr_cells.ledger))  # of all seeds
     planned = [
-        accuracy.plan(config) for config in runs("dprr", "committed", tmp_path) if config.parts == ("accuracy",)
+        accuracy.plan(config)
+        for config in runs("dprr", "committed", tmp_path)
+        if config.parts == ("accuracy",)
     ]
     columns = [column for column in COMMITTED.key if column not in ("metric", "epsilon_proved")]
-    wanted = {tuple(getattr(cell, column) for column in columns) for plan in planned for cell in plan}
+    wanted = {
+        tuple(getattr(cell, column) for column in columns) for plan in planned for cell in plan
+    }
     rows = COMMITTED.read()[columns].itertuples(index=False, name=None)
     assert set(rows) == wanted

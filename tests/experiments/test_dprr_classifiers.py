@@ -17,11 +17,17 @@ from tests.experiments import contract
 def directed_set(densities, seed=0):
     """Directed graphs, one a density; sparse ones and dense ones."""
     rng = np.random.default_rng(seed)
-    graphs, senders, receivers, node_graph, start = [], [], [], [], 0
+    graphs = []
+    senders = []
+    receivers = []
+    node_graph = []
+    start = 0
     for number, density in enumerate(densities):
         n = int(rng.integers(12, 40))
         joined = (rng.random((n, n)) < density) & ~np.eye(n, dtype=bool)
-        graphs.append(nx.from_numpy_array(joined.T, create_using=nx.DiGraph))  # row i of ``joined``: i's list
+        graphs.append(
+            nx.from_numpy_array(joined.T, create_using=nx.DiGraph)
+        )  # row i of ``joined``: i's list
         rows, columns = np.nonzero(joined)
         senders.append(columns + start)
         receivers.append(rows + start)
@@ -45,7 +51,10 @@ def test_statistics_of_lists_are_those_of_networkx():
             [len(lists[user]) for user in graph],
             [graph.out_degree(user) for user in graph],
             [sum(user in lists[other] for other in lists[user]) for user in graph],
-            [np.mean([len(lists[other]) for other in lists[user]]) if lists[user] else 0.0 for user in graph],
+            [
+                np.mean([len(lists[other]) for other in lists[user]]) if lists[user] else 0.0
+                for user in graph
+            ],
         )
         for place, of_users in enumerate(values):
             at = np.round(np.linspace(0, n - 1, 17)).astype(int)
@@ -58,13 +67,19 @@ def test_statistics_of_lists_are_those_of_networkx():
             triples = (degree * (degree - 1)).sum() / 2
             chance = (2 * triples) ** 3 / 6 / max(degree.sum(), 1) ** 3
             closed = nx.transitivity(plain)
-            wanted = [np.log1p(found), np.log1p(triples), closed, np.log1p(found) - np.log1p(chance)]
+            wanted = [
+                np.log1p(found),
+                np.log1p(triples),
+                closed,
+                np.log1p(found) - np.log1p(chance),
+            ]
             np.testing.assert_allclose(row[place : place + 4], wanted, atol=1e-9)
 
 
 def test_triangles_do_not_depend_on_how_they_are_counted(monkeypatch):
     _, noisy = directed_set(DENSITIES, seed=1)
-    n, sizes = len(noisy.node_graph), noisy.nodes_per_graph
+    n = len(noisy.node_graph)
+    sizes = noisy.nodes_per_graph
     pairs = np.unique(np.minimum(noisy.senders, noisy.receivers).astype(np.int64) * n
                       + np.maximum(noisy.senders, noisy.receivers))  # fmt: skip
     counts = []
@@ -88,7 +103,9 @@ def test_a_forest_is_scored_by_its_shares_on_the_test_graphs(classes, monkeypatc
     rows = labels[:, None] + rng.normal(size=(120, 3))
     parts = parts_of(120)
     found = classifiers.forest(rows, labels, parts, jax.random.key(0))
-    made = RandomForestClassifier(30, min_samples_leaf=2, random_state=int(jax.random.bits(jax.random.key(0))))
+    made = RandomForestClassifier(
+        30, min_samples_leaf=2, random_state=int(jax.random.bits(jax.random.key(0)))
+    )
     share = made.fit(rows[parts[0]], labels[parts[0]]).predict_proba(rows[parts[2]])
     wanted = sklearn.metrics.roc_auc_score(
         labels[parts[2]], share if classes > 2 else share[:, 1], multi_class="ovr"
@@ -98,8 +115,12 @@ def test_a_forest_is_scored_by_its_shares_on_the_test_graphs(classes, monkeypatc
 
 
 @pytest.mark.parametrize("patience", [4, None])
-def test_a_perceptron_is_scored_on_the_test_graphs_after_a_training_with_patience(monkeypatch, patience):
-    rows, labels, asked = np.random.default_rng(0).normal(size=(80, 4)), np.arange(80) % 2, []
+def test_a_perceptron_is_scored_on_the_test_graphs_after_a_training_with_patience(
+    monkeypatch, patience
+):
+    rows = np.random.default_rng(0).normal(size=(80, 4))
+    labels = np.arange(80) % 2
+    asked = []
 
     def fit(key, model, objective, context, *parts, settings):
         asked.append((settings.epochs, settings.patience, settings.batch_size))
@@ -116,7 +137,8 @@ def test_a_perceptron_is_scored_on_the_test_graphs_after_a_training_with_patienc
 def test_the_generated_classes_need_edges(monkeypatch):
     """Statistics of the true lists tell the classes apart; those of the true degrees do not.
 
-    Twenty-five test graphs of each class: an area of 1/2 has standard error 0.083, and 0.9 is 4.9 of them above.
+    Twenty-five test graphs of each class: an area of 1/2 has standard error 0.083, and 0.9 is 4.9
+    of them above.
     """
     monkeypatch.setitem(classifiers.FOREST, "trees", 60)
     whole = GraphSet.from_dataset(datasets.synthetic_graphs(jax.random.key(0), num_graphs=200))

@@ -1,4 +1,6 @@
-"""Degrees and scaling of the graph experiment: rows against what they are made of, and no second computation."""
+"""Degrees and scaling of the graph experiment: rows against what they are made of, and no second
+computation.
+"""
 
 import dataclasses
 import time
@@ -42,7 +44,8 @@ def in_bin(values, name):
 
 
 def test_rows_are_of_the_reported_degrees(config):
-    whole, epsilon = small_set(), 4.0
+    whole = small_set()
+    epsilon = 4.0
     dprr.main(dataclasses.replace(config, parts=("degrees",), epsilons=(epsilon,)))
     rows = pd.read_csv(config.out / "dprr_degrees.csv")
     assert tuple(rows.columns) == _runner.COLUMNS
@@ -51,12 +54,15 @@ def test_rows_are_of_the_reported_degrees(config):
     private = rows[rows.mechanism != "true degrees"]
     np.testing.assert_allclose(private.epsilon_proved, private.epsilon)
 
-    n_max, label = int(whole.nodes_per_graph.max()), whole.labels[whole.node_graph]
+    n_max = int(whole.nodes_per_graph.max())
+    label = whole.labels[whole.node_graph]
     true = np.array([(whole.receivers == user).sum() for user in range(len(label))])
     check_shares(found["true degrees"], true, label)
     for name in ("dprr", "rr"):
         made = cells.made_by(cells.Variant(name, epsilon, 0.0), n_max)
-        key = jax.random.fold_in(jax.random.key(0), int(_runner.config_hash([name, epsilon]), 16) % 2**31)
+        key = jax.random.fold_in(
+            jax.random.key(0), int(_runner.config_hash([name, epsilon]), 16) % 2**31
+        )
         noisy_graph = edges.privatize_graph(key, whole, made).graph
         matrix = np.zeros((len(true), len(true)), bool)  # row i is user i's report
         matrix[noisy_graph.receivers, noisy_graph.senders] = True
@@ -67,12 +73,18 @@ def test_rows_are_of_the_reported_degrees(config):
             "share that report nobody": (noisy == 0).mean(),
             "Spearman correlation of d and d~": stats.spearmanr(true, noisy).statistic,
         }  # fmt: skip
-        binned = [x.removeprefix("users, degree ") for x in found[name].index if x.startswith("users, ")]
+        binned = [
+            x.removeprefix("users, degree ") for x in found[name].index if x.startswith("users, ")
+        ]
         assert set(binned) == {"0", "1", "2", "30-49"}
         for x in binned:
             mine = in_bin(true, x)
             low, high = np.quantile(noisy[mine], (0.05, 0.95))
-            of_bin = {"users": mine.sum(), "true_mean": true[mine].mean(), "noisy_mean": noisy[mine].mean()}
+            of_bin = {
+                "users": mine.sum(),
+                "true_mean": true[mine].mean(),
+                "noisy_mean": noisy[mine].mean(),
+            }
             of_bin |= {"noisy_5_percent": low, "noisy_95_percent": high}
             wanted |= {f"{metric}, degree {x}": value for metric, value in of_bin.items()}
         np.testing.assert_allclose(found[name][list(wanted)], list(wanted.values()), atol=1e-6)
@@ -83,7 +95,9 @@ def test_rows_are_of_the_reported_degrees(config):
     made = cells.made_by(cells.Variant("dprr", epsilon, 0.0), n_max)
     noise = np.random.default_rng(0).laplace(scale=1 / made.epsilon_degree, size=(2000, len(true)))
     clipped = np.clip(true + noise, 0, whole.nodes_per_graph[whole.node_graph] - 1)
-    np.testing.assert_allclose(found["dprr"]["expected bias of d*"], (clipped - true).mean(), atol=0.01)
+    np.testing.assert_allclose(
+        found["dprr"]["expected bias of d*"], (clipped - true).mean(), atol=0.01
+    )
 
 
 def check_shares(found, values, label):
@@ -104,7 +118,8 @@ def test_degrees_are_not_computed_again(config, monkeypatch):
     computed = degrees.noisy_degrees
     monkeypatch.setattr(degrees, "noisy_degrees", None)
     dprr.main(once)
-    # The figure alone is made of the same degrees again; of a wider comparison it is another figure.
+    # The figure alone is made of the same degrees again; of a wider comparison it is another
+    # figure.
     figure.unlink()
     asked = []
 
@@ -143,7 +158,9 @@ def toy_sizes(monkeypatch):
     toy = {"GAMMAS": (1.0,), "NODES": (40, 80), "NEW_EDGES": (3,), "TRAIN": 2, "TEST": 1}
     for name, value in toy.items():
         monkeypatch.setattr(scaling, name, value)
-    monkeypatch.setattr(scaling.gc, "collect", lambda: None)  # which walks all that other tests have made
+    monkeypatch.setattr(
+        scaling.gc, "collect", lambda: None
+    )  # which walks all that other tests have made
 
 
 def test_what_is_measured_of_a_size(config, toy_sizes, monkeypatch):
@@ -151,11 +168,18 @@ def test_what_is_measured_of_a_size(config, toy_sizes, monkeypatch):
     train, test = scaling._barabasi_albert()[0].make()
     assert (len(train), len(test)) == (2, 1)
     before = time.process_time(), time.perf_counter()
-    keys, reports = [], scaling._reports
-    monkeypatch.setattr(scaling, "_reports", lambda key, *rest: keys.append(key) or reports(key, *rest))
+    keys = []
+    reports = scaling._reports
+    monkeypatch.setattr(
+        scaling, "_reports", lambda key, *rest: keys.append(key) or reports(key, *rest)
+    )
     found = scaling.measure(train, test, edges.RandomizedResponse(1.0), resolved)
     # No key is drawn from twice: a repeated one would hide what a new one costs.
-    assert len(keys) == len({tuple(jax.random.key_data(key).tolist()) for key in keys}) == scaling.REPEATS + 2
+    assert (
+        len(keys)
+        == len({tuple(jax.random.key_data(key).tolist()) for key in keys})
+        == scaling.REPEATS + 2
+    )
     after = time.process_time(), time.perf_counter()
     parts = ("report", train), ("epoch", train), ("classify", test)
     for place, clock in enumerate(("cpu", "wall")):
@@ -163,7 +187,9 @@ def test_what_is_measured_of_a_size(config, toy_sizes, monkeypatch):
         assert min(taken) > 0
         assert sum(taken) < after[place] - before[place]
     # Every bit of two graphs' lists is flipped with probability 1 / (1 + e).
-    n, ones, flip = 40, 2 * 3 * (40 - 3), 1 / (1 + np.e)
+    n = 40
+    ones = 2 * 3 * (40 - 3)
+    flip = 1 / (1 + np.e)
     assert (found["nodes"], found["true edges"]) == (n, ones)
     expected = ones * (1 - flip) + (n * (n - 1) - ones) * flip
     assert abs(found["edges"] - expected) < 5 * np.sqrt(n * (n - 1) * flip * (1 - flip) / 2)
@@ -171,16 +197,21 @@ def test_what_is_measured_of_a_size(config, toy_sizes, monkeypatch):
 
 
 def test_scaling_at_toy_sizes(config, toy_sizes, monkeypatch):
-    # Programs of each size and mechanism take minutes to compile: here the reports are the lists themselves.
+    # Programs of each size and mechanism take minutes to compile: here the reports are the lists
+    # themselves.
     monkeypatch.setattr(scaling, "_reports", lambda key, whole, made: whole)
-    monkeypatch.setattr(scaling, "_epochs", lambda key, train, *_: (None, len(train.senders) ** 2, 1.0))
+    monkeypatch.setattr(
+        scaling, "_epochs", lambda key, train, *_: (None, len(train.senders) ** 2, 1.0)
+    )
     monkeypatch.setattr(scaling.graph_training, "_predict_compiled", lambda *_: None)
     once = dataclasses.replace(config, parts=("scaling",))
     dprr.main(once)
     rows = pd.read_csv(config.out / "dprr_scaling.csv")
     assert tuple(rows.columns) == _runner.COLUMNS
     np.testing.assert_allclose(rows.epsilon_proved, 1.0)
-    wide = rows.pivot_table(index=["dataset", "task", "mechanism"], columns="metric", values="value")
+    wide = rows.pivot_table(
+        index=["dataset", "task", "mechanism"], columns="metric", values="value"
+    )
     assert len(wide) == 3 * 2
     for n in (40, 80):
         here = wide.loc["Barabasi-Albert, m = 3", f"n = {n}"]
@@ -195,10 +226,16 @@ def test_scaling_at_toy_sizes(config, toy_sizes, monkeypatch):
     np.testing.assert_allclose(here["nodes"], whole.nodes_per_graph[train].mean(), rtol=1e-5)
     np.testing.assert_allclose(here["edges"], whole.edges_per_graph[train].mean(), rtol=1e-5)
     slope = np.log(77 / 37) / np.log(2)
-    row = next(x for x in (config.out / "dprr_scaling.md").read_text().splitlines() if "m = 3 | RR" in x)
+    row = next(
+        x for x in (config.out / "dprr_scaling.md").read_text().splitlines() if "m = 3 | RR" in x
+    )
     assert row.split(" | ")[4:6] == [f"{2 * slope:.2f}", "0.00"]
     assert row.endswith(f"| {slope:.2f} |")
-    assert np.isnan(scaling.exponents(pd.DataFrame({"task": "n = 4", "metric": ["nodes"], "value": 4.0}), "nodes"))
+    assert np.isnan(
+        scaling.exponents(
+            pd.DataFrame({"task": "n = 4", "metric": ["nodes"], "value": 4.0}), "nodes"
+        )
+    )
     for figure in (8, 9):
         assert (config.out / f"dprr_figure{figure}.png").stat().st_size > 10_000
     monkeypatch.setattr(scaling, "measure", None)

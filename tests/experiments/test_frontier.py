@@ -1,4 +1,6 @@
-"""Private friendships: rows that say what they cost, gains that are paired by draw, tables a reader can check."""
+"""Private friendships: rows that say what they cost, gains that are paired by draw, tables a reader
+can check.
+"""
 
 import math
 
@@ -11,7 +13,15 @@ import ldp_jax
 from experiments import frontier
 from experiments.frontier import features, friendships, methods, report
 from experiments.frontier.config import Config
-from experiments.frontier.methods import CEILING, FEATURES, METHODS, PILOTED, PLAIN, PUBLISHED_METHODS, REHEARSAL
+from experiments.frontier.methods import (
+    CEILING,
+    FEATURES,
+    METHODS,
+    PILOTED,
+    PLAIN,
+    PUBLISHED_METHODS,
+    REHEARSAL,
+)
 from ldp_jax import edges, servers
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RELATIONSHIP
 from tests.experiments import contract
@@ -23,7 +33,12 @@ LIST, PAIR = str(NEIGHBOUR_LIST), str(RELATIONSHIP)
 
 @pytest.fixture(scope="module")
 def ran(graph_file, tmp_path_factory):
-    few = {"labels": ("half",), "epsilons": (2.0,), "seeds": 1, "out": tmp_path_factory.mktemp("frontier")}
+    few = {
+        "labels": ("half",),
+        "epsilons": (2.0,),
+        "seeds": 1,
+        "out": tmp_path_factory.mktemp("frontier"),
+    }
     return contract.run(frontier, Config(datasets=(str(graph_file),), mechanisms=FEW, **few))
 
 
@@ -40,7 +55,9 @@ def test_each_row_is_there_once_under_what_it_costs(ran):
     assert told.strength.between(0, 1).all()
     assert told.groups.notna().all()
     manifest = friendships.results_in(ran.out).describe()
-    assert any("epsilon 2 per relationship" in promise for promise in manifest["guarantees"].values())
+    assert any(
+        "epsilon 2 per relationship" in promise for promise in manifest["guarantees"].values()
+    )
 
 
 def test_it_keeps_the_contract(ran):
@@ -60,14 +77,18 @@ def test_gains_are_paired_by_draw_and_the_best_published_is_the_best_by_mean():
         (rough, 1.0, {0: 0, 1: 99, 2: 0}),
         (steady, 1.0, {0: 52, 1: 62, 2: 72}),
     ]
-    found = report.points(pd.concat([lists(rows), lists([(PILOTED, 2.0, {0: 60, 1: 70, 2: 80})], PAIR)]))
+    found = report.points(
+        pd.concat([lists(rows), lists([(PILOTED, 2.0, {0: 60, 1: 70, 2: 80})], PAIR)])
+    )
     at = found.set_index(["mechanism", "unit", "metric", "seed"]).value
     assert [at[PILOTED, LIST, "gain over features", seed] for seed in (1, 2)] == [10, 15]
     assert (PILOTED, LIST, "gain over features", 0) not in at.index
     assert [at[PILOTED, LIST, "gain over best published", seed] for seed in (1, 2)] == [8, 13]
     assert (PILOTED, PAIR, "gain over best published", 0) in at.index  # lists at 1
     alone = report.points(lists([(FEATURES, 0.0, [50]), (PILOTED, 1.0, [70])]))
-    assert "gain over best published" not in set(alone.metric)  # where none was run, features are not called that
+    assert "gain over best published" not in set(
+        alone.metric
+    )  # where none was run, features are not called that
     # Per relationship at 2 it is held against lists at 1, whose two ends cost 2.
     assert [at[PILOTED, PAIR, "gain over plain counts", seed] for seed in (0, 1, 2)] == [5, 5, 5]
 
@@ -75,7 +96,8 @@ def test_gains_are_paired_by_draw_and_the_best_published_is_the_best_by_mean():
 def test_the_ceiling_is_the_same_classifier_on_counts_without_noise(monkeypatch):
     graph = ldp_jax.from_edges(np.array([[0, 1], [1, 2], [2, 3]]), 4)
     asked = methods.Asked(graph, None, np.array([0, 1, -1, -1]), 2, None)
-    seen, answer = [], servers.Users.answer
+    seen = []
+    answer = servers.Users.answer
 
     def watched(users, key, question):
         seen.append((question, answer(users, key, question)))
@@ -95,7 +117,9 @@ def test_a_rehearsal_names_the_facts_of_friendships_that_it_is_told(monkeypatch)
     told = ldp_jax.servers.Rehearsal((1.0,), np.ones((2, 1)), np.ones(2), "lists", 1, 4)
     monkeypatch.setattr(methods, "rehearse", lambda *_, **__: told)
     monkeypatch.setattr(methods, "facts_of", lambda *_: None)
-    found = METHODS[REHEARSAL](jax.random.key(0), methods.Asked(None, None, np.array([0, -1]), 2), 1.0, "list")
+    found = METHODS[REHEARSAL](
+        jax.random.key(0), methods.Asked(None, None, np.array([0, -1]), 2), 1.0, "list"
+    )
     named = {"mean degree and homophily: public", "spread, overlap and echo: public"}
     assert named <= set(found.guarantee.unprotected)
 
@@ -124,5 +148,7 @@ def test_a_row_without_the_guard_has_none(monkeypatch, name, guarded):
     asked = []
     monkeypatch.setattr(methods, "predict_from_counts", lambda *_, **given: asked.append(given))
     with pytest.raises(AttributeError):  # nothing was found
-        METHODS[name](jax.random.key(0), methods.Asked(None, None, np.zeros(1), 1, None), 1.0, "relationship")
+        METHODS[name](
+            jax.random.key(0), methods.Asked(None, None, np.zeros(1), 1, None), 1.0, "relationship"
+        )
     assert (asked[0]["guarded"], asked[0]["unit"]) == (guarded, "relationship")

@@ -1,4 +1,6 @@
-"""The baselines of private neighbour lists: what they return, what they spend, and that lists get through."""
+"""The baselines of private neighbour lists: what they return, what they spend, and that lists get
+through.
+"""
 
 import math
 
@@ -44,7 +46,9 @@ def test_lists_of_a_large_budget_say_more_than_features(planted, name):
 
 def test_the_true_graph_promises_nothing_and_says_most(planted):
     graph, y, _, labels = planted
-    found = BASELINES["non-private, ppr"](jax.random.key(0), Asked(graph, None, labels, CLASSES), 1.0)
+    found = BASELINES["non-private, ppr"](
+        jax.random.key(0), Asked(graph, None, labels, CLASSES), 1.0
+    )
     assert found.guarantee[NEIGHBOUR_LIST].epsilon == math.inf
     assert found.guarantee.protected == ()
     assert (found.scores.argmax(1) == y)[labels < 0].mean() > 0.85  # without any feature
@@ -62,12 +66,16 @@ def test_a_dense_graph_beyond_memory_has_no_scores_and_the_same_guarantee(plante
 def test_rounds_of_reports_add_up(planted):
     graph, _, _, labels = planted
     half = edges.NeighbourCounts(0.5, CLASSES)
-    once = PipelineGuarantee.of([half.guarantee(), half.relationship()], protected=["edges"], unprotected=["n"])
+    once = PipelineGuarantee.of(
+        [half.guarantee(), half.relationship()], protected=["edges"], unprotected=["n"]
+    )
     total = _released.spent(once, once)
     assert 0.99 < total[NEIGHBOUR_LIST].epsilon <= 1.0
     assert total.unprotected == ("features", "labels", "n")
     # Nothing is asked where nothing predicts a class.
-    found = BASELINES["lpgnet, 2 rounds"](jax.random.key(0), Asked(graph, None, labels, CLASSES), 1.0)
+    found = BASELINES["lpgnet, 2 rounds"](
+        jax.random.key(0), Asked(graph, None, labels, CLASSES), 1.0
+    )
     assert found.scores is None
     assert found.guarantee[NEIGHBOUR_LIST].epsilon == 0.0
 
@@ -87,7 +95,8 @@ def test_links_are_the_pairs_that_enough_ends_report():
     pairs = {ends: _network.linked(senders, receivers, 4, ends=ends) for ends in (1, 2)}
     found = {ends: set(zip(*map(np.ndarray.tolist, pairs[ends]), strict=True)) for ends in pairs}
     assert found == {1: {(0, 1), (1, 0), (0, 2), (2, 0), (2, 3), (3, 2)}, 2: {(0, 1), (1, 0)}}
-    links, matrix = _network.sparse(*pairs[1], 4), np.zeros((4, 4))
+    links = _network.sparse(*pairs[1], 4)
+    matrix = np.zeros((4, 4))
     matrix[pairs[1]] = 1
     h = jnp.arange(8.0).reshape(4, 2)
     np.testing.assert_allclose(links.sum(h), matrix @ h)

@@ -1,4 +1,6 @@
-"""Links and classes of graphs from counts: what is asked, what it is held against, and what it costs."""
+"""Links and classes of graphs from counts: what is asked, what it is held against, and what it
+costs.
+"""
 
 import math
 
@@ -20,16 +22,24 @@ from tests.experiments import contract
 
 @pytest.fixture(scope="module")
 def ran(graph_file, tmp_path_factory):
-    few = {"labels": ("half",), "epsilons": (1.0, 20.0), "seeds": 1, "out": tmp_path_factory.mktemp("beyond")}
+    few = {
+        "labels": ("half",),
+        "epsilons": (1.0, 20.0),
+        "seeds": 1,
+        "out": tmp_path_factory.mktemp("beyond"),
+    }
     return contract.run(frontier, Config(parts=("beyond",), datasets=(str(graph_file),), **few))
 
 
 def test_each_row_is_there_once_under_what_it_costs(ran):
     rows = beyond.results_in(ran.out).read()
     told = rows[rows.mechanism.str.startswith(REHEARSAL)]
-    # Of both rows of counts, at both budgets: the points with their interval and chance, and the size of the pilot.
+    # Of both rows of counts, at both budgets: the points with their interval and chance, and the
+    # size of the pilot.
     assert len(told) == 2 * 2 * 5
-    assert set(told.value[told.metric == LABELS]) == {min(beyond.PILOT, datasets.load(ran.datasets[0]).num_nodes)}
+    assert set(told.value[told.metric == LABELS]) == {
+        min(beyond.PILOT, datasets.load(ran.datasets[0]).num_nodes)
+    }
     rows = rows.drop(told.index)
     private = [name for name in METHODS[LINK] if name.startswith((DEGREES, COUNTS))]
     measured = [name for name in METHODS[LINK] if not name.startswith(REHEARSAL)]
@@ -37,7 +47,10 @@ def test_each_row_is_there_once_under_what_it_costs(ran):
     assert set(rows.metric) == {"auc"}
     assert rows.value.between(0, 1).all()
     manifest = beyond.results_in(ran.out).describe()
-    assert "epsilon 1 per neighbour-list" in manifest["guarantees"][f"mine: {LINK}: {COUNTS}, epsilon 1"]
+    assert (
+        "epsilon 1 per neighbour-list"
+        in manifest["guarantees"][f"mine: {LINK}: {COUNTS}, epsilon 1"]
+    )
     # Of noise that is nothing, counts say what true counts do.
     at = rows.set_index(["mechanism", "epsilon"]).value
     assert at[COUNTS, 20.0] == pytest.approx(at["non-private counts", math.inf], abs=0.02)
@@ -48,12 +61,15 @@ def test_each_row_is_there_once_under_what_it_costs(ran):
 def test_links_that_are_asked_for_are_in_no_list_and_other_pairs_are_no_links(graph_file):
     data = datasets.load(str(graph_file))
     (settings,) = set(
-        beyond.plan(Config(parts=("beyond",), datasets=(str(graph_file),), labels=("half",))).values()
+        beyond.plan(
+            Config(parts=("beyond",), datasets=(str(graph_file),), labels=("half",))
+        ).values()
     )
     draw = beyond.pairs(settings, "half", 0)
     n = data.num_nodes
     before, left = (
-        set((np.asarray(g.senders) * n + np.asarray(g.receivers)).tolist()) for g in (data.graph, draw.graph)
+        set((np.asarray(g.senders) * n + np.asarray(g.receivers)).tolist())
+        for g in (data.graph, draw.graph)
     )
     linked, others = ({int(u * n + v) for u, v in ends} for ends in (draw.linked, draw.others))
     back = {int(v * n + u) for u, v in draw.linked}
@@ -71,7 +87,9 @@ def test_an_auc_of_float64_scores_keeps_what_float32_would_tie():
 
 
 def twins(count=120, n=30):
-    """Graphs of equal sizes and degrees: two hubs of 14 are friends of each other, or of leaves alone."""
+    """Graphs of equal sizes and degrees: two hubs of 14 are friends of each other, or of leaves
+    alone.
+    """
     rng = np.random.default_rng(0)
     ends = [(0, k) for k in range(2, 15)] + [(1, k) for k in range(15, 28)]
     kinds = [np.array([*ends, (0, 1), (28, 29)]), np.array([*ends, (0, 28), (1, 29)])]
@@ -83,16 +101,23 @@ def twins(count=120, n=30):
 
 def test_who_befriends_hubs_tells_graphs_apart_that_have_the_same_degrees(monkeypatch):
     monkeypatch.setitem(classifiers.FOREST, "trees", 60)
-    whole, by = twins(), METHODS[GRAPH]
+    whole = twins()
+    by = METHODS[GRAPH]
     degree = np.sort(np.bincount(whole.receivers).reshape(-1, 30), 1)
     assert (degree == degree[0]).all()
 
     def asked(name, epsilon):
         return by[name](tuple(jax.random.split(jax.random.key(0))), whole, epsilon)
 
-    assert asked("non-private degrees", math.inf).value < 0.75  # of 60 graphs: chance, by four standard errors
-    assert math.isinf(asked("non-private counts by degree class", math.inf).guarantee[NEIGHBOUR_LIST].epsilon)
-    monkeypatch.setattr(beyond, "LEVELS", (40.0, 400.0))  # over half of 20: of 4 and of 40 neighbours
+    assert (
+        asked("non-private degrees", math.inf).value < 0.75
+    )  # of 60 graphs: chance, by four standard errors
+    assert math.isinf(
+        asked("non-private counts by degree class", math.inf).guarantee[NEIGHBOUR_LIST].epsilon
+    )
+    monkeypatch.setattr(
+        beyond, "LEVELS", (40.0, 400.0)
+    )  # over half of 20: of 4 and of 40 neighbours
     found = asked(f"{COUNTS} by degree class", 20.0)
     assert found.value > 0.9
     assert found.guarantee[NEIGHBOUR_LIST].epsilon == pytest.approx(20.0, rel=1e-9)

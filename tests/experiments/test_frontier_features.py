@@ -1,4 +1,6 @@
-"""Private features beside a panel: rows that say what they cost, gains paired by draw, a report that is checked."""
+"""Private features beside a panel: rows that say what they cost, gains paired by draw, a report
+that is checked.
+"""
 
 import dataclasses
 import math
@@ -16,7 +18,14 @@ from experiments.frontier import features, features_report, joint, joint_methods
 from experiments.frontier import features_methods as methods
 from experiments.frontier import rehearsal_report as rehearsed
 from experiments.frontier.config import Config
-from experiments.frontier.features_methods import CHOSEN, FIDELITY, LOCAL, METHODS, PLACEBO, STRUCTURE
+from experiments.frontier.features_methods import (
+    CHOSEN,
+    FIDELITY,
+    LOCAL,
+    METHODS,
+    PLACEBO,
+    STRUCTURE,
+)
 from experiments.frontier.joint_methods import JOINT, NOTHING, RECORDS
 from experiments.frontier.methods import CHANCE, FORETOLD, HIGH, LOW, REHEARSAL
 from ldp_jax.accounting.guarantee import RECORD
@@ -27,14 +36,23 @@ from tests.experiments.rows import of_panel
 from tests.servers.planted import blocks
 
 TRUE = "non-private, class"
-FEW = (f"{STRUCTURE}, stack", f"{STRUCTURE}, field", f"{STRUCTURE}, records of the panel", TRUE, LOCAL, PLACEBO)
+FEW = (
+    f"{STRUCTURE}, stack",
+    f"{STRUCTURE}, field",
+    f"{STRUCTURE}, records of the panel",
+    TRUE,
+    LOCAL,
+    PLACEBO,
+)
 
 
 @pytest.fixture(scope="module")
 def ran(graph_file, tmp_path_factory):
     few = {"panels": ("0.3",), "epsilons": (2.0,), "seeds": 1, "mechanisms": FEW}
     out = tmp_path_factory.mktemp("frontier")
-    return contract.run(frontier, Config(parts=("features",), datasets=(str(graph_file),), out=out, **few))
+    return contract.run(
+        frontier, Config(parts=("features",), datasets=(str(graph_file),), out=out, **few)
+    )
 
 
 def test_each_row_is_there_once_under_what_it_costs(ran):
@@ -50,19 +68,23 @@ def test_each_row_is_there_once_under_what_it_costs(ran):
     assert (rows.members == rows.members.iloc[0]).all()
     promises = features.results_in(ran.out).describe()["guarantees"]
     assert "NOT protected: edges, the panel's records" in promises[f"mine: {LOCAL}, epsilon 2"]
-    # What the panel chose is one of the rows: the stack that is computed anew for private users is the library's.
+    # What the panel chose is one of the rows: the stack that is computed anew for private users is
+    # the library's.
     right = rows[rows.metric == "accuracy"].set_index("mechanism")
     assert right.value[f"{STRUCTURE}, {right.used[CHOSEN]}"] == right.value[CHOSEN]
 
 
 def test_it_keeps_the_contract(ran):
     contract.check(frontier, ran, [features.results_in(ran.out)])
-    assert "There are 1 gains of local prediction" in features_report.digest(features.results_in(ran.out))
+    assert "There are 1 gains of local prediction" in features_report.digest(
+        features.results_in(ran.out)
+    )
 
 
 def test_a_row_of_joint_privacy_says_how_its_total_was_split(ran, tmp_path, monkeypatch):
     few = {"parts": ("joint",), "epsilons": (4.0,), "mechanisms": (RECORDS, JOINT)}
-    config, splits = dataclasses.replace(ran, out=tmp_path, **few), (JointPrivacy(4.0, 0.0),)
+    config = dataclasses.replace(ran, out=tmp_path, **few)
+    splits = (JointPrivacy(4.0, 0.0),)
     told = Rehearsal((4.0,), np.full((2, 1), 50.0), np.full(2, 12.5), "both", 1, 4, splits=splits)
     monkeypatch.setattr(joint_methods, "rehearsed", lambda *_: told)
     run_parts(config, {"joint": joint})
@@ -77,7 +99,9 @@ def test_a_row_of_joint_privacy_says_how_its_total_was_split(ran, tmp_path, monk
     assert "epsilon 4 per record" in promises[f"mine: {RECORDS}, epsilon 4, 4 a record, 0 a list"]
     assert len(write_parts([joint_report], tmp_path)) == 3
     assert (tmp_path / "frontier_joint.png").stat().st_size > 10_000
-    assert "Of 1 settings what was chosen is above" in joint_report.digest(joint.results_in(tmp_path))
+    assert "Of 1 settings what was chosen is above" in joint_report.digest(
+        joint.results_in(tmp_path)
+    )
     before = joint.results_in(tmp_path).csv.read_bytes()
     monkeypatch.setattr(features, "draw", None)
     run_parts(config, {"joint": joint})  # computes nothing
@@ -102,20 +126,26 @@ def test_gains_are_paired_by_draw_and_over_the_best_by_mean():
 
 
 def test_rows_that_say_no_classes_say_what_their_metrics_are(monkeypatch):
-    """What was foretold, and how much PrivGE's embedding shows; each ends with what completes its cell."""
+    """What was foretold, and how much PrivGE's embedding shows; each ends with what completes its
+    cell.
+    """
     told = Rehearsal((1.0,), np.array([[2.0], [3.0], [4.0]]), np.full(3, 50.0), "records", 100, 60)
     monkeypatch.setattr(methods, "rehearse", lambda key, facts, epsilons: told)
     private, true = np.random.default_rng(0).normal(size=(2, 40, 3)).astype(np.float32)
     made = {"hds": jnp.asarray(private), None: jnp.asarray(true), "public": jnp.ones((40, 3))}
     bench = methods.cells.Bench(*[None] * 8, jax.random.key(1), None, None)
-    monkeypatch.setattr(methods, "_bench", lambda *_: (bench, methods.cells.make_mechanism("hds", 1.0, 3, 2)))
+    monkeypatch.setattr(
+        methods, "_bench", lambda *_: (bench, methods.cells.make_mechanism("hds", 1.0, 3, 2))
+    )
 
     def embed(bench, mechanism, structure_only=False):
         return made["public" if structure_only else mechanism and mechanism.name]
 
     monkeypatch.setattr(methods.cells, "embed", embed)
     asked = type("Draw", (), {"facts": None})
-    found = {name: METHODS[name].run(jax.random.key(0), asked, 1.0) for name in (REHEARSAL, FIDELITY)}
+    found = {
+        name: METHODS[name].run(jax.random.key(0), asked, 1.0) for name in (REHEARSAL, FIDELITY)
+    }
     values = {name: features.scored(answer, asked) for name, answer in found.items()}
     for name, of_row in values.items():
         assert list(of_row)[-1] == methods.LAST[name]
@@ -131,7 +161,9 @@ def test_rows_that_say_no_classes_say_what_their_metrics_are(monkeypatch):
 
 
 def test_a_rehearsal_is_wrong_where_it_promises_nothing_and_where_it_passes_a_gain_over():
-    """Of draws that have both: 0 and 1 of a graph, on which the verdict is to collect in one, in both, in none."""
+    """Of draws that have both: 0 and 1 of a graph, on which the verdict is to collect in one, in
+    both, in none.
+    """
     chances = {0.5: (0.1, 0.9), 1.0: (0.9, 0.9), 2.0: (0.9, 0.9), 4.0: (0.1, 0.1)}
     gains = {0.5: (3.0, 3.1), 1.0: (3.0, 3.1), 2.0: (-1.0, 1.0), 4.0: (-1.0, 1.0)}
     told = [
@@ -141,9 +173,14 @@ def test_a_rehearsal_is_wrong_where_it_promises_nothing_and_where_it_passes_a_ga
             (CHANCE, (*chance, 1.0)), (FORETOLD, (epsilon,) * 3), (LOW, (-1.0,) * 3), (HIGH, (3.05,) * 3)
         )
     ]  # fmt: skip
-    measured = [of_panel([(LOCAL, e, {seed: 100 * v for seed, v in enumerate(each)})]) for e, each in gains.items()]
+    measured = [
+        of_panel([(LOCAL, e, {seed: 100 * v for seed, v in enumerate(each)})])
+        for e, each in gains.items()
+    ]
     found = rehearsed.outcomes(pd.concat(told), pd.concat(measured))
-    assert [(one.gain.n, one.rehearsed, one.inside) for one in found] == [(2, 2, n) for n in (1, 1, 2, 2)]
+    assert [(one.gain.n, one.rehearsed, one.inside) for one in found] == [
+        (2, 2, n) for n in (1, 1, 2, 2)
+    ]
     assert [one.collect for one in found] == [False, True, True, False]
     assert [one.miss for one in found] == ["passed over", "", "collected in vain", ""]
     assert "wrong in 2 of 4" in rehearsed.words(found, "the panel", "structure")
@@ -151,7 +188,9 @@ def test_a_rehearsal_is_wrong_where_it_promises_nothing_and_where_it_passes_a_ga
     (ringed,) = [line for line in axis.lines if line.get_label() == "the verdict was wrong"]
     assert list(ringed.get_xdata()) == [0.5, 2.0]
     assert rehearsed.outcomes(of_panel(ROWS), pd.concat(measured)) == []
-    alike = [one._replace(epsilon=1.0, told=found[0].told) for one in found]  # as all worlds foretell 0
+    alike = [
+        one._replace(epsilon=1.0, told=found[0].told) for one in found
+    ]  # as all worlds foretell 0
     points = rehearsed.figure(alike, "structure").axes[0].containers[0].lines[0]
     assert points.get_ydata().tolist() == [one.gain.mean for one in found]
     figures: dict[str, object] = {}
@@ -162,18 +201,26 @@ def test_a_rehearsal_is_wrong_where_it_promises_nothing_and_where_it_passes_a_ga
 
 @pytest.mark.parametrize("worlds", [4, 10])
 def test_the_spread_of_worlds_alone_is_told_from_the_ends_of_an_interval(worlds):
-    told = Rehearsal((1.0,), np.linspace(2.0, 6.0, worlds)[:, None], np.full(worlds, 50.0), "lists", 900, 100)
+    told = Rehearsal(
+        (1.0,), np.linspace(2.0, 6.0, worlds)[:, None], np.full(worlds, 50.0), "lists", 900, 100
+    )
     points, low, high, chance = told.foreseen(1.0)
-    reach = scipy.stats.t.ppf(0.975, worlds - 1) * told.gains.std(ddof=1) * math.sqrt(1 + 1 / worlds)
+    reach = (
+        scipy.stats.t.ppf(0.975, worlds - 1) * told.gains.std(ddof=1) * math.sqrt(1 + 1 / worlds)
+    )
     each = {FORETOLD: points, LOW: low, HIGH: high, CHANCE: chance}
-    frame = pd.concat(of_panel([(REHEARSAL, 1.0, [100 * v] * 2)]).assign(metric=name) for name, v in each.items())
+    frame = pd.concat(
+        of_panel([(REHEARSAL, 1.0, [100 * v] * 2)]).assign(metric=name) for name, v in each.items()
+    )
     measured = of_panel([(LOCAL, 1.0, [100 * (points + share * reach) for share in (0.99, 1.01)])])
     (one,) = rehearsed.outcomes(frame, measured, worlds=worlds)
     assert (one.rehearsed, one.inside, one.alone) == (2, 2, 1)
 
 
 def test_three_panels_of_a_graph_are_a_figure():
-    frames = [of_panel(ROWS, panel=setting).assign(members=int(setting)) for setting in ("5", "20", "50")]
+    frames = [
+        of_panel(ROWS, panel=setting).assign(members=int(setting)) for setting in ("5", "20", "50")
+    ]
     found = features_report.points(pd.concat(frames))
     groups = features_report._of_sizes(found)
     assert [name for name, _ in groups] == ["g"]
@@ -186,8 +233,10 @@ def test_three_panels_of_a_graph_are_a_figure():
 
 def test_a_placebo_deals_out_the_records_of_private_users_alone():
     x = np.diag(np.arange(1.0, 9.0)) + np.eye(8, k=-1)
-    rows, private = feature_rows(x), np.array([1, 2, 4, 5, 7])
-    dealt, own = methods.shuffled(jax.random.key(3), rows, private).dense(), rows.dense()
+    rows = feature_rows(x)
+    private = np.array([1, 2, 4, 5, 7])
+    dealt = methods.shuffled(jax.random.key(3), rows, private).dense()
+    own = rows.dense()
     others = np.setdiff1d(np.arange(8), private)
     np.testing.assert_array_equal(dealt[others], own[others])
     assert (dealt[private] != own[private]).any()
@@ -210,11 +259,15 @@ def test_rows_that_are_compared_differ_in_what_their_names_say():
     assert found == [*alone, {"placebo": True, "guarded": False}]
     true = (LOCAL, methods.UNGUARDED, methods.PLAIN)
     assert {METHODS[name].noise for name in true} == {METHODS[LOCAL].noise}
-    assert METHODS[PLACEBO].noise == METHODS[methods.UNGUARDED_PLACEBO].noise != METHODS[LOCAL].noise
+    assert (
+        METHODS[PLACEBO].noise == METHODS[methods.UNGUARDED_PLACEBO].noise != METHODS[LOCAL].noise
+    )
 
 
 def test_a_row_is_the_one_call_and_a_plain_alphabet_holds_all_classes(monkeypatch):
-    """The row has the noise and the guarantee of the library's call; ceilings are read by their own law."""
+    """The row has the noise and the guarantee of the library's call; ceilings are read by their own
+    law.
+    """
     graph, y, x = blocks(n=600, degree=5.0, homophily=0.35, clarity=3.0)
     labels = np.where(np.arange(600) < 150, y, -1)
     known, rows = feature_rows(x[:150]), feature_rows(x)
@@ -222,10 +275,14 @@ def test_a_row_is_the_one_call_and_a_plain_alphabet_holds_all_classes(monkeypatc
     data = type("Data", (), {"graph": graph})
     asked = methods.Asked("g", data, rows, labels, facts)
     row = METHODS[LOCAL].run(jax.random.key(4), asked, 2.0)
-    whole = predict_from_reports(jax.random.key(4), graph, rows, np.arange(150), y[:150], 2.0, facts=facts)
+    whole = predict_from_reports(
+        jax.random.key(4), graph, rows, np.arange(150), y[:150], 2.0, facts=facts
+    )
     np.testing.assert_array_equal(whole.log_posterior, row.scores)
     assert str(whole.guarantee) == str(row.guarantee)
-    right = lambda name: (METHODS[name].run(jax.random.key(4), asked, 2.0).scores.argmax(1) == y)[150:].mean()
+    right = lambda name: (METHODS[name].run(jax.random.key(4), asked, 2.0).scores.argmax(1) == y)[
+        150:
+    ].mean()
     assert min(right(TRUE), right(f"{TRUE} scores")) > (whole.classes == y)[150:].mean()
     sizes = []
     made = methods.ReportServer

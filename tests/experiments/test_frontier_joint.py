@@ -1,6 +1,8 @@
-"""Joint privacy: rows that differ in what their names say, and a report that says what a total buys.
+"""Joint privacy: rows that differ in what their names say, and a report that says what a total
+buys.
 
-Rows are computed beside those of part features, in ``test_frontier_features.py``, which compile the same programs.
+Rows are computed beside those of part features, in ``test_frontier_features.py``, which compile the
+same programs.
 """
 
 from types import SimpleNamespace
@@ -25,7 +27,9 @@ def test_rows_differ_in_what_their_names_say(monkeypatch):
         joint, "predict_jointly", lambda *given, **more: asked.append((given[5], more["homophily"]))
     )
     worlds = np.array([[0.0, 3.0], [0.0, 5.0]])
-    told = Rehearsal((4.0,), worlds[:, 1:], worlds[:, 0], "both", 1, 4, splits=(JointPrivacy(3.0, 1.0),))
+    told = Rehearsal(
+        (4.0,), worlds[:, 1:], worlds[:, 0], "both", 1, 4, splits=(JointPrivacy(3.0, 1.0),)
+    )
     monkeypatch.setattr(joint, "rehearsed", lambda *_: told)
     monkeypatch.setattr(joint, "publicly_stated", lambda *_: StatedFriends(4.0, 0.5))
     nothing = type("Nothing", (), {"graph": None, "y": None, "num_classes": 3})
@@ -58,15 +62,25 @@ def test_what_is_stated_by_default_is_of_no_graph_and_else_wrong_by_a_factor():
     graph = graphs.from_edges([[0, 1], [1, 2], [0, 2], [3, 4]], 5)
     data = SimpleNamespace(num_nodes=5, graph=graph, y=np.array([0, 0, 0, 1, 1]))
     assert joint.publicly_stated(data, 1.5) == StatedFriends(pytest.approx(2.4), 0.99)
-    assert joint.publicly_stated(data, 1 / 1.5) == StatedFriends(pytest.approx(1.6 / 1.5), pytest.approx(1 / 1.5))
-    wrong = {name: getattr(row.run, "keywords", {}).get("wrong") for name, row in joint.METHODS.items()}
+    assert joint.publicly_stated(data, 1 / 1.5) == StatedFriends(
+        pytest.approx(1.6 / 1.5), pytest.approx(1 / 1.5)
+    )
+    wrong = {
+        name: getattr(row.run, "keywords", {}).get("wrong") for name, row in joint.METHODS.items()
+    }
     assert wrong[joint.TOO_HIGH] == 1.5
     assert wrong[joint.TOO_LOW] == pytest.approx(1 / 1.5)
-    assert {one for name, one in wrong.items() if name not in (joint.TOO_HIGH, joint.TOO_LOW)} == {None}
+    assert {one for name, one in wrong.items() if name not in (joint.TOO_HIGH, joint.TOO_LOW)} == {
+        None
+    }
 
 
 def test_what_is_regained_is_of_the_draws_that_all_rows_have():
-    rows = {(report.NOTHING, 0.0): (20, 40), (joint.JOINT, 4.0): (30,), (report.TRUE_ALL, np.inf): (60, 80)}
+    rows = {
+        (report.NOTHING, 0.0): (20, 40),
+        (joint.JOINT, 4.0): (30,),
+        (report.TRUE_ALL, np.inf): (60, 80),
+    }
     frame = pd.concat(of_panel([(*name, dict(enumerate(values)))]) for name, values in rows.items())
     assert report.regained(frame, joint.JOINT, 4.0) == pytest.approx(0.25)
     assert report.regained(frame, joint.JOINT, 2.0) is None
@@ -79,7 +93,9 @@ def test_no_mechanism_on_a_class_beats_the_ceiling_and_randomised_response_reach
     assert joint.best_report(shares, 20.0) == pytest.approx(shares.max(1).sum(), abs=1e-6)
     assert joint.best_report(np.eye(5) / 5, 1.5) == pytest.approx(np.exp(1.5) / (np.exp(1.5) + 4))
     most = joint.best_report(shares, 1.5)
-    for _ in range(200):  # of a random least mass, as much as epsilon allows where guesses are right
+    for _ in range(
+        200
+    ):  # of a random least mass, as much as epsilon allows where guesses are right
         least = rng.dirichlet(np.ones(5)) / rng.uniform(1.0, np.exp(1.5))
         law = np.tile(least, (4, 1))
         for row, gains in zip(law, shares, strict=True):
@@ -92,12 +108,16 @@ def test_no_mechanism_on_a_class_beats_the_ceiling_and_randomised_response_reach
 def test_a_placebo_deals_out_records_and_lists_among_private_users(monkeypatch):
     asked = []
     monkeypatch.setattr(joint, "predict_jointly", lambda *given, **more: asked.append(given))
-    told = Rehearsal((4.0,), np.ones((2, 1)), np.ones(2), "both", 1, 4, splits=(JointPrivacy(3.0, 1.0),))
+    told = Rehearsal(
+        (4.0,), np.ones((2, 1)), np.ones(2), "both", 1, 4, splits=(JointPrivacy(3.0, 1.0),)
+    )
     monkeypatch.setattr(joint, "rehearsed", lambda *_: told)
     graph = graphs.from_edges([[0, 1], [1, 2], [2, 3], [3, 4], [4, 5]], 6)
     rows = feature_rows(np.eye(6, dtype=np.float32))
     known = np.array([0, 1, -1, -1, -1, -1])
-    draw = Asked("g", type("Data", (), {"graph": graph}), rows, known, type("Facts", (), {"num_classes": 2}))
+    draw = Asked(
+        "g", type("Data", (), {"graph": graph}), rows, known, type("Facts", (), {"num_classes": 2})
+    )
     seen = set()
     for seed in range(8):
         with pytest.raises(AttributeError):  # nothing was found
@@ -106,7 +126,10 @@ def test_a_placebo_deals_out_records_and_lists_among_private_users(monkeypatch):
         degree = np.bincount(np.asarray(lists.senders), minlength=6)
         assert sorted(degree) == [1, 1, 2, 2, 2, 2]
         assert degree[0] == 1  # the panel's first member still has one friend, the second
-        assert {(int(a), int(b)) for a, b in zip(lists.senders, lists.receivers, strict=True)} >= {(0, 1), (1, 0)}
+        assert {(int(a), int(b)) for a, b in zip(lists.senders, lists.receivers, strict=True)} >= {
+            (0, 1),
+            (1, 0),
+        }
         held = np.asarray(records.column)[np.argsort(np.asarray(records.row))]
         assert held[:2].tolist() == [0, 1]
         assert sorted(held) == list(range(6))

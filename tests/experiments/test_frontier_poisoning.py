@@ -1,4 +1,6 @@
-"""Liars in the main jobs: what is asked, what the page says of it, and that the honest are the same in all rows."""
+"""Liars in the main jobs: what is asked, what the page says of it, and that the honest are the same
+in all rows.
+"""
 
 import dataclasses
 import math
@@ -12,7 +14,16 @@ import pytest
 from experiments import frontier
 from experiments.frontier import poisoning
 from experiments.frontier.config import POISONED, Config
-from experiments.frontier.poisoning import AS_IT_IS, CHECKED, CLASSES, NONE, TASKS, TRIMMED, UNGUARDED, WORST
+from experiments.frontier.poisoning import (
+    AS_IT_IS,
+    CHECKED,
+    CLASSES,
+    NONE,
+    TASKS,
+    TRIMMED,
+    UNGUARDED,
+    WORST,
+)
 from ldp_jax.accounting.statement import Statement
 from ldp_jax.attacks.poisoning import choose_liars
 from ldp_jax.features import PersonalAlphabets
@@ -35,7 +46,9 @@ def ran(graph_file, tmp_path_factory):
         seeds=1, out=tmp_path_factory.mktemp("poisoning"),
     )  # fmt: skip
     with pytest.MonkeyPatch.context() as patch:
-        counts = TASKS["counts"]._replace(lies=(WORST,), defences=(TRIMMED,))  # whose runs take long: one lie
+        counts = TASKS["counts"]._replace(
+            lies=(WORST,), defences=(TRIMMED,)
+        )  # whose runs take long: one lie
         patch.setitem(TASKS, "counts", counts)
         patch.setattr(poisoning, "SHARES", (SHARE,))
         patch.setattr(poisoning, "RESPONSE", WORST)
@@ -46,9 +59,13 @@ def ran(graph_file, tmp_path_factory):
 
 
 def test_liars_of_a_panel_send_what_they_like_and_the_honest_are_scored(monkeypatch):
-    """In place of the panel's classifier stands the truth, which is reported without noise and believed."""
-    n, told = 200, []
-    y, labels = np.arange(n) % 2, np.where(np.arange(n) < 20, np.arange(n) % 2, -1)
+    """In place of the panel's classifier stands the truth, which is reported without noise and
+    believed.
+    """
+    n = 200
+    told = []
+    y = np.arange(n) % 2
+    labels = np.where(np.arange(n) < 20, np.arange(n) % 2, -1)
     alphabets = PersonalAlphabets.of(poisoning.EXACT, np.full((n, 2), 0.5))
     classifier = DeviceClassifier(jnp.eye(2), jnp.zeros(2), jnp.zeros((20, 2)), 1.0)
     question = ClassQuestion(classifier, alphabets, labels < 0, poisoning.EXACT)
@@ -101,7 +118,9 @@ def test_each_lie_is_there_once_beside_the_same_without_privacy(ran):
     assert not rows.duplicated(names).any()
     by = rows.set_index(names).value
     for name, task in ((name, TASKS[name]) for name in ASKED):
-        mine = rows[(rows.task == name) & (rows.metric == task.metric) & (rows.mechanism == AS_IT_IS)]
+        mine = rows[
+            (rows.task == name) & (rows.metric == task.metric) & (rows.mechanism == AS_IT_IS)
+        ]
         for epsilon in (1.0, math.inf):
             at = mine[mine.epsilon == epsilon]
             assert set(at.lie) == {NONE, *task.lies}
@@ -116,17 +135,23 @@ def test_each_lie_is_there_once_beside_the_same_without_privacy(ran):
     manifest = poisoning.results_in(ran.out).describe()
     assert "epsilon 1 per neighbour-list" in manifest["guarantees"]["mine: counts, epsilon 1"]
     text = (ran.out / "frontier_poisoning.md").read_text()  # which begins with the finding
-    assert text.splitlines()[2].startswith("**5% of liars, by their worst lie at epsilon 1, harm more than without")
+    assert text.splitlines()[2].startswith(
+        "**5% of liars, by their worst lie at epsilon 1, harm more than without"
+    )
     assert "* *Trimmed* is better" in text
     assert (ran.out / "frontier_poisoning.png").stat().st_size > 10_000
 
 
 def test_lies_are_asked_at_all_shares_of_the_worst_and_whole_tasks_at_all_budgets():
-    quick, slow = (set(poisoning.variants(TASKS[name], (0.5, 1.0))) for name in ("degree", "counts"))
+    quick, slow = (
+        set(poisoning.variants(TASKS[name], (0.5, 1.0))) for name in ("degree", "counts")
+    )
     worst = {share for *_, lie, share in slow if lie == WORST}
     assert worst == {share for *_, lie, share in quick if lie == WORST} == set(poisoning.SHARES)
     lies = {(NONE, 0.0), (poisoning.RANDOM, SHARE), (poisoning.FRIENDS, SHARE)}
-    lies |= {(lie, share) for lie in (NONE, WORST) for share in poisoning.SHARES}  # beside the same honest users
+    lies |= {
+        (lie, share) for lie in (NONE, WORST) for share in poisoning.SHARES
+    }  # beside the same honest users
     budgets = (0.5, 1.0, math.inf)
     assert quick == {(who, e, *lie) for who in (AS_IT_IS, TRIMMED) for e in budgets for lie in lies}
     few = {(NONE, 0.0), (NONE, SHARE), (WORST, SHARE), (poisoning.RESPONSE, SHARE)}

@@ -14,7 +14,12 @@ from experiments import heterorr
 from experiments._common import run_parts
 from experiments.heterorr import accuracy, attacks, cells, counts, mixing, releases, report, shares
 from experiments.heterorr.releases import EPSILON_0, FEATURES, STRUCTURE
-from experiments.heterorr.settings import EDGE_MECHANISMS, FEATURE_MECHANISMS, PRIVATE_LABELS, Config
+from experiments.heterorr.settings import (
+    EDGE_MECHANISMS,
+    FEATURE_MECHANISMS,
+    PRIVATE_LABELS,
+    Config,
+)
 from ldp_jax import datasets
 from ldp_jax.accounting.guarantee import EDGE_CENTRAL, RECORD
 from ldp_jax.edges.curator import promised
@@ -38,18 +43,24 @@ def quick():
 
     The two levels whose records are private have the same public users, and so one embedding.
     """
-    known, embedding = {}, cells.embedding
+    known = {}
+    embedding = cells.embedding
 
     def once(bench):
         if id(bench.data) not in known:
-            known[id(bench.data)] = bench, embedding(bench)  # with the bench: its id is of nothing else
+            known[id(bench.data)] = (
+                bench,
+                embedding(bench),
+            )  # with the bench: its id is of nothing else
         return known[id(bench.data)][1]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cells, "embedding", once)
         patch.setattr(training, "fit", quick_fit)
         patch.setattr(cells, "_PLACES", 8192)
-        patch.setattr(cells, "_operator", cache(lambda dataset: cells.layout(cells.load(dataset).graph)))
+        patch.setattr(
+            cells, "_operator", cache(lambda dataset: cells.layout(cells.load(dataset).graph))
+        )
         yield
 
 
@@ -66,7 +77,9 @@ def ran(graph_file, tmp_path_factory, quick):
 @pytest.fixture(scope="module")
 def bench(ran):
     (dataset,) = ran.datasets
-    return {level: cells.prepare(accuracy.resolved(ran, dataset, level), 0) for level in accuracy.LEVELS}
+    return {
+        level: cells.prepare(accuracy.resolved(ran, dataset, level), 0) for level in accuracy.LEVELS
+    }
 
 
 def test_rows_stand_beside_what_is_public_and_say_what_is_proved(ran):
@@ -80,7 +93,9 @@ def test_rows_stand_beside_what_is_public_and_say_what_is_proved(ran):
     assert set(rows[rows.level == "edges"].rho) == {0.2}
     private = rows[rows.mechanism.str.removeprefix(FEATURES).isin((*FEW, "binned-pairs"))]
     assert (private.epsilon_proved / private.epsilon).between(0.99, 1 + 1e-12).all()
-    labelled = rows[rows.mechanism.str.endswith(PRIVATE_LABELS)].groupby("mechanism").epsilon_proved.max()
+    labelled = (
+        rows[rows.mechanism.str.endswith(PRIVATE_LABELS)].groupby("mechanism").epsilon_proved.max()
+    )
     assert 0.999 < labelled[PRIVATE_LABELS] <= 1.0
     assert 0.499 < labelled[STRUCTURE + PRIVATE_LABELS] <= 0.5  # the twin asks for labels too
     assert np.isinf(rows[rows.mechanism.str.contains("non-private")].epsilon_proved).all()
@@ -101,21 +116,30 @@ def test_it_keeps_the_contract(ran):
 def test_the_manifest_holds_every_release_and_a_chain_that_has_not_mixed_proves_nothing(ran, bench):
     said = accuracy.results_in(ran.out).describe()["guarantees"]
     assert "NOT protected: labels, features, public edges" in said["edges: binned-pairs, epsilon 1"]
-    assert all(unit in said["both: lpgnn + binned-pairs, epsilon 1"] for unit in ("per record", "per edge-central"))
+    assert all(
+        unit in said["both: lpgnn + binned-pairs, epsilon 1"]
+        for unit in ("per record", "per edge-central")
+    )
     chain = dataclasses.replace(ran, mechanisms=("edgerr",))
-    (cell,) = (one for one in accuracy.plan(chain) if (one.level, one.mechanism) == ("edges", "edgerr"))
+    (cell,) = (
+        one for one in accuracy.plan(chain) if (one.level, one.mechanism) == ("edges", "edgerr")
+    )
     assert np.isinf(cell.epsilon_proved)
     assert "epsilon inf per edge-central" in str(cells.guarantee(bench["edges"], cell))
     both = said["features: lpgnn-labels, epsilon 1"]
     assert both.startswith("protected: features, labels; NOT protected: public")
-    assert said["features: structure-only:lpgnn-labels, epsilon 1"].startswith("protected: labels; NOT protected")
+    assert said["features: structure-only:lpgnn-labels, epsilon 1"].startswith(
+        "protected: labels; NOT protected"
+    )
 
 
 def with_other_private_records(bench):
     """The same users, all private ones with other records."""
     x = bench.data.x.toarray()
     x[~bench.public] = 1.0 - x[~bench.public]
-    return dataclasses.replace(bench, data=dataclasses.replace(bench.data, x=scipy.sparse.csr_array(x)))
+    return dataclasses.replace(
+        bench, data=dataclasses.replace(bench.data, x=scipy.sparse.csr_array(x))
+    )
 
 
 PUBLIC_ROWS = (STRUCTURE + "lpgnn", STRUCTURE + "featurerr", "public records alone")
@@ -124,7 +148,10 @@ PUBLIC_ROWS = (STRUCTURE + "lpgnn", STRUCTURE + "featurerr", "public records alo
 @pytest.mark.parametrize("name", [*PUBLIC_ROWS, "lpgnn"])
 def test_rows_of_public_knowledge_know_no_private_record_and_private_rows_do(bench, name):
     made = bench["features"]
-    one, other = (np.asarray(cells.features(each, name, 1.0)) for each in (made, with_other_private_records(made)))
+    one, other = (
+        np.asarray(cells.features(each, name, 1.0))
+        for each in (made, with_other_private_records(made))
+    )
     assert (one == other).all() == (name in PUBLIC_ROWS)
     known = cells.embedding(made)
     np.testing.assert_array_equal(one[known.public], known.z[known.public])
@@ -139,7 +166,9 @@ def test_the_embedding_and_the_shares_come_from_public_users_alone(bench):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
     np.testing.assert_array_equal(unlabelled.theta, one.theta)
     np.testing.assert_array_equal(one.z[one.public], other.z[one.public])
-    assert (one.z[~one.public] != other.z[~one.public]).any()  # of private users the records do matter
+    assert (
+        one.z[~one.public] != other.z[~one.public]
+    ).any()  # of private users the records do matter
     assert one.public.sum() == 12
     assert set(np.flatnonzero(one.public)) <= set(np.asarray(made.parts[0].index))
 
@@ -154,16 +183,22 @@ def test_labels_of_public_users_are_known_and_others_randomised(bench):
     assert (np.asarray(noisy.keep)[made.public[index]] == 1).all()
     # 48 private users keep theirs with probability 0.36: all would with 1e-21.
     assert not told[~made.public[index]].all()
-    assert np.asarray(noisy.keep)[~made.public[index]] == pytest.approx(np.exp(0.1) / (np.exp(0.1) + 2), abs=1e-5)
+    assert np.asarray(noisy.keep)[~made.public[index]] == pytest.approx(
+        np.exp(0.1) / (np.exp(0.1) + 2), abs=1e-5
+    )
 
 
 @pytest.mark.parametrize("name", EPSILON_0)
 def test_rows_at_epsilon_0_know_no_private_edge(bench, name):
     split = cells.split_of(bench["edges"], 0.2)
-    emptied = type(split)(split.public, graphs.from_edges(np.zeros((0, 2), np.int32), split.num_nodes))
+    emptied = type(split)(
+        split.public, graphs.from_edges(np.zeros((0, 2), np.int32), split.num_nodes)
+    )
     one, other = (
         graphs.to_edges(
-            releases.released_edges(jax.random.clone(bench["edges"].edge_key), each, name, 0.0, 0.2, 20)[0]
+            releases.released_edges(
+                jax.random.clone(bench["edges"].edge_key), each, name, 0.0, 0.2, 20
+            )[0]
         )
         for each in (split, emptied)
     )
@@ -172,7 +207,9 @@ def test_rows_at_epsilon_0_know_no_private_edge(bench, name):
     wanted = round(0.25 * public)
     added = len(one) - public
     assert added == {"public-edges": 0, "public-link-prediction": wanted}.get(name, added)
-    if name == "public-hrg-0":  # a sum of independent draws: five standard deviations below, and never many more
+    if (
+        name == "public-hrg-0"
+    ):  # a sum of independent draws: five standard deviations below, and never many more
         assert 0 < added < wanted + 5 * np.sqrt(wanted)
 
 
@@ -184,7 +221,9 @@ def test_every_mechanism_keeps_its_budget_at_every_epsilon():
             assert made.guarantee().epsilon <= epsilon * (1 + 1e-6)
             assert made.guarantee().epsilon > 0.99 * epsilon
         for name in EDGE_MECHANISMS:
-            assert promised(releases.edge_mechanism(name, epsilon, 10)).epsilon == pytest.approx(epsilon)
+            assert promised(releases.edge_mechanism(name, epsilon, 10)).epsilon == pytest.approx(
+                epsilon
+            )
 
 
 def test_released_features_are_on_the_scale_of_the_embedding():
@@ -205,7 +244,10 @@ def test_layouts_of_graphs_share_few_shapes(bench, monkeypatch):
     assert places(0) == places(3) == 128
     assert {places(m) for m in range(450, 515, 8)} == {1024, 1280}
     seen = cells.edges(bench["edges"], FEATURES + "non-private", np.inf, 0.2)
-    assert (len(seen.graph.senders), cells.layout(seen.graph).num_nodes) == (0, 120)  # features alone: no edge
+    assert (len(seen.graph.senders), cells.layout(seen.graph).num_nodes) == (
+        0,
+        120,
+    )  # features alone: no edge
 
 
 def test_attacks_stand_beside_attackers_without_a_model_and_scores_are_shares(ran):
@@ -214,11 +256,15 @@ def test_attacks_stand_beside_attackers_without_a_model_and_scores_are_shares(ra
     told = rows[rows.attack == attacks.LINKTELLER]
     assert set(told.mechanism) == {"public-edges", "non-private", "binned-pairs"}
     auc = rows[rows.metric == "AUC"].groupby(["mechanism", "attack"]).value.mean()
-    assert auc["non-private", attacks.LINKTELLER] > 0.6  # a model of the true edges does give them away
+    assert (
+        auc["non-private", attacks.LINKTELLER] > 0.6
+    )  # a model of the true edges does give them away
     assert rows.value.between(0, 1).all()
     assert (rows[rows.mechanism == "public knowledge"].epsilon_proved == 0).all()
     totals = shares.results_in(ran.out).read().groupby(["seed", "metric"]).value.sum()
-    np.testing.assert_allclose(totals, 1.0, atol=1e-9)  # importance, sensitivity and theta are shares
+    np.testing.assert_allclose(
+        totals, 1.0, atol=1e-9
+    )  # importance, sensitivity and theta are shares
 
 
 def test_releases_are_counted_and_attacked_beside_epsilon_0(bench, monkeypatch, tmp_path):

@@ -1,4 +1,6 @@
-"""Inversion of digits: embeddings that public images alone have made, attacks that see a leak, rows and tables."""
+"""Inversion of digits: embeddings that public images alone have made, attacks that see a leak, rows
+and tables.
+"""
 
 import numpy as np
 import pytest
@@ -19,11 +21,14 @@ OTHERS = {*inversion.PROTECTED} - {"feature-rr"}  # of which nothing is asked at
 def test_components_are_those_of_the_public_images_and_released_as_they_are_without_protection():
     (x, _, public), z, _ = inversion.prepare(PCA, 0, SMALL)
     wanted = sklearn.decomposition.PCA(16, svd_solver="full").fit(x[:public]).transform(x)
-    lower, upper = wanted[:public].min(0), wanted[:public].max(0)
+    lower = wanted[:public].min(0)
+    upper = wanted[:public].max(0)
     wanted = np.clip((wanted - lower) / (upper - lower), 0, 1)
     turned = np.abs(z[0] - wanted[0]) > 1e-3  # an axis has no sign
     np.testing.assert_allclose(z, np.where(turned, 1 - wanted, wanted), atol=1e-3)
-    assert 0 < (wanted[public:] == 0).mean() + (wanted[public:] == 1).mean() < 0.01  # clipped: bounds are public
+    assert (
+        0 < (wanted[public:] == 0).mean() + (wanted[public:] == 1).mean() < 0.01
+    )  # clipped: bounds are public
     masked = inversion.mask(np.ones((2, 64), np.float32), 4).reshape(2, 8, 8)
     assert (masked[:, 2:6, 2:6] == 0).all()
     assert masked.sum() == 2 * (64 - 16)
@@ -52,7 +57,9 @@ def test_nothing_private_makes_an_embedding_or_its_shares(embedding, monkeypatch
 
 @pytest.mark.parametrize("name", inversion.PROTECTED)
 def test_what_is_released_has_the_mechanisms_law(name):
-    """The mean estimate of each feature over all public copies, which sees an error of 0.07 in [0, 1]."""
+    """The mean estimate of each feature over all public copies, which sees an error of 0.07 in [0,
+    1].
+    """
     (_, _, public), z, _ = inversion.prepare(PCA, 0, SMALL)
     found = inversion.release(name, 100.0, PCA, 0, SMALL)
     assert found.private.shape == (len(z) - public, 16)
@@ -66,13 +73,20 @@ def test_what_is_released_has_the_mechanisms_law(name):
     spread = np.sqrt(np.asarray(made.variance(x)).mean(0) / (public * SMALL.copies))
     assert (np.abs(gap) < SIGMAS * spread).all()
     assert SIGMAS * spread.max() < 0.07 * width
-    assert not (found.public[:, 0] == found.public[:, 1]).all(1).all()  # each copy has noise of its own
+    assert (
+        not (found.public[:, 0] == found.public[:, 1]).all(1).all()
+    )  # each copy has noise of its own
 
 
 def test_rows_tables_and_figure(tmp_path, monkeypatch):
     def run():
-        planned, results = inversion.cells(2, EPSILONS, (PCA,), SMALL), inversion.results_in(tmp_path)
-        few = {cell: planned[cell] for cell in planned if cell.epsilon < 2 or cell.mechanism not in OTHERS}
+        planned = inversion.cells(2, EPSILONS, (PCA,), SMALL)
+        results = inversion.results_in(tmp_path)
+        few = {
+            cell: planned[cell]
+            for cell in planned
+            if cell.epsilon < 2 or cell.mechanism not in OTHERS
+        }
         run_cells(few, inversion.compute, results)
         path, picture = inversion.write(tmp_path)
         assert picture.stat().st_size > 10_000
@@ -84,20 +98,28 @@ def test_rows_tables_and_figure(tmp_path, monkeypatch):
     assert len(rows) == 2 * (1 + 1 + 2 * 3 - len(OTHERS)) * 3
     private = rows[rows.mechanism.isin(inversion.PROTECTED)]
     assert set(private.epsilon) == set(EPSILONS)
-    assert ((private.epsilon_proved <= private.epsilon) & (private.epsilon_proved > 0.999 * private.epsilon)).all()
+    assert (
+        (private.epsilon_proved <= private.epsilon)
+        & (private.epsilon_proved > 0.999 * private.epsilon)
+    ).all()
     assert (rows[rows.mechanism == "non-private"].epsilon_proved == np.inf).all()
     assert (rows[rows.mechanism == "public-mean"].epsilon_proved == 0).all()
     shares = rows[rows.mechanism == "feature-rr"].largest_share
     assert (shares > 1 / 16).all()
     assert (20 / shares > max(EPSILONS)).all()
 
-    value = rows.pivot_table(index=["mechanism", "epsilon"], columns=["metric", "seed"], values="value")
+    value = rows.pivot_table(
+        index=["mechanism", "epsilon"], columns=["metric", "seed"], values="value"
+    )
     nobody, bare = value.loc["public-mean", 0.0], value.loc["non-private", np.inf]
     x, digit, public = inversion.load(0, SMALL)
     usual = np.bincount(digit[:public]).argmax()
-    np.testing.assert_allclose(nobody["mse", 0], ((x[public:] - x[:public].mean(0)) ** 2).mean(), atol=1e-6)
+    np.testing.assert_allclose(
+        nobody["mse", 0], ((x[public:] - x[:public].mean(0)) ** 2).mean(), atol=1e-6
+    )
     np.testing.assert_allclose(nobody["accuracy", 0], (digit[public:] == usual).mean(), atol=1e-6)
-    # Components give images away, and so does FeatureRR at 200; at 1 the attacker takes the mean, or does as badly.
+    # Components give images away, and so does FeatureRR at 200; at 1 the attacker takes the mean,
+    # or does as badly.
     assert (bare["mse"] < 0.5 * nobody["mse"]).all()
     assert (bare["ssim"] > nobody["ssim"] + 0.2).all()
     assert (value.loc["feature-rr", 200.0]["mse"] < 0.7 * nobody["mse"]).all()
@@ -109,11 +131,17 @@ def test_rows_tables_and_figure(tmp_path, monkeypatch):
 
     gap = 1000 * (value.loc["feature-rr", 200.0]["mse"] - nobody["mse"])
     half = 12.706205 * gap.std(ddof=1) / np.sqrt(2)
-    shown = [x for x in text.splitlines() if x.startswith("| 16 principal components | FeatureRR | 200 |")]
+    shown = [
+        x
+        for x in text.splitlines()
+        if x.startswith("| 16 principal components | FeatureRR | 200 |")
+    ]
     assert f"{gap.mean():+.1f} ± {half:.1f}" in shown[-1]  # before it, where the attack starts
     assert shown[-1].endswith("| 2 |")
     monkeypatch.setattr(inversion, "compute", None)
-    monkeypatch.setattr(inversion, "plot", lambda *_: pytest.fail("drew the images of the same rows again"))
+    monkeypatch.setattr(
+        inversion, "plot", lambda *_: pytest.fail("drew the images of the same rows again")
+    )
     assert run() == text
 
 

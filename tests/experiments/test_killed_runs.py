@@ -1,4 +1,6 @@
-"""Kill -9 at odd moments over whole experiments: what is whole stays, nothing is twice, and the end is the same."""
+"""Kill -9 at odd moments over whole experiments: what is whole stays, nothing is twice, and the end
+is the same.
+"""
 
 import os
 import random
@@ -20,8 +22,14 @@ RUNS = {
     "dprr": ("dprr", "reproduce dprr --preset smoke"),
     "heterorr": ("heterorr", "reproduce heterorr --preset smoke"),  # the chain over dendrograms too
     "poindp": ("poindp", "reproduce poindp --preset smoke"),
-    "features": ("frontier", f"{_FRONTIER} --parts features --mechanisms privge 'local prediction'"),
-    "joint": ("frontier", f"{_FRONTIER} --parts joint --mechanisms 'record alone' 'half each' 'nothing asked'"),
+    "features": (
+        "frontier",
+        f"{_FRONTIER} --parts features --mechanisms privge 'local prediction'",
+    ),
+    "joint": (
+        "frontier",
+        f"{_FRONTIER} --parts joint --mechanisms 'record alone' 'half each' 'nothing asked'",
+    ),
 }
 """Of each run the experiment whose rows it writes, and the command."""
 
@@ -30,7 +38,9 @@ def started(words: str, out: Path) -> subprocess.Popen:
     command = [sys.executable, "-m", "experiments", *shlex.split(words)]
     environment = {**os.environ, "LDP_JAX_PROGRESS": "0"}
     with open(out.with_suffix(".log"), "a") as log:
-        return subprocess.Popen([*command, "--out", str(out)], cwd=ROOT, env=environment, stdout=log, stderr=log)
+        return subprocess.Popen(
+            [*command, "--out", str(out)], cwd=ROOT, env=environment, stdout=log, stderr=log
+        )
 
 
 def rows(name: str, out: Path) -> pd.DataFrame:
@@ -52,11 +62,15 @@ def ordered(frame: pd.DataFrame) -> pd.DataFrame:
 @pytest.mark.timeout(3000)
 @pytest.mark.parametrize("run", RUNS)
 def test_a_killed_run_loses_what_was_in_flight_alone(run, tmp_path):
-    """Four kills, each some time after a new row: rows that were there stay, and all are those of one quiet run."""
+    """Four kills, each some time after a new row: rows that were there stay, and all are those of
+    one quiet run.
+    """
     name, words = RUNS[run]
     quiet, killed = tmp_path / "quiet", tmp_path / "killed"
     assert started(words, quiet).wait() == 0, quiet.with_suffix(".log").read_text()
-    wanted, draw, before = rows(name, quiet), random.Random(0), 0
+    wanted = rows(name, quiet)
+    draw = random.Random(0)
+    before = 0
     for _ in range(4):
         process = started(words, killed)
         while process.poll() is None and len(rows(name, killed)) == before:

@@ -1,4 +1,6 @@
-"""Web pages of results: one file each, every link and figure of which resolves, without a script."""
+"""Web pages of results: one file each, every link and figure of which resolves, without a
+script.
+"""
 
 import base64
 from html.parser import HTMLParser
@@ -20,7 +22,10 @@ class Page(HTMLParser):
 
     def __init__(self, path):
         super().__init__()
-        self.ids, self.links, self.figures, self.tags = set(), [], [], set()
+        self.ids = set()
+        self.links = []
+        self.figures = []
+        self.tags = set()
         self.feed(path.read_text())
 
     def handle_starttag(self, tag, attrs):
@@ -33,7 +38,8 @@ class Page(HTMLParser):
 
 def unresolved(path):
     """Links that lead nowhere and figures that are not inside."""
-    page, lost = Page(path), []
+    page = Page(path)
+    lost = []
     for link in page.links:
         file, _, place = link.partition("#")
         there = path.with_name(file) if file else path
@@ -66,7 +72,9 @@ def test_every_link_and_figure_of_a_page_resolves(pages, name):
 
 def test_a_link_that_leads_nowhere_and_a_figure_outside_are_found(tmp_path):
     path = tmp_path / "page.html"
-    path.write_text('<section id="a"><a href="#a">x</a><a href="#b">x</a><a href="no.html">x</a><img src="a.png">')
+    path.write_text(
+        '<section id="a"><a href="#a">x</a><a href="#b">x</a><a href="no.html">x</a><img src="a.png">'
+    )
     assert unresolved(path) == ["#b", "no.html", "a.png"]
 
 
@@ -82,10 +90,13 @@ def test_a_page_says_what_the_paper_prints_and_that_rows_are_committed(pages):
 
 
 def test_one_table_of_a_paper_is_its_command_and_its_sections(tmp_path, monkeypatch, capsys):
-    ran, module = [], reproduce._registry.module("privge")
+    ran = []
+    module = reproduce._registry.module("privge")
     monkeypatch.setattr(module, "main", ran.append)
     monkeypatch.setattr(module, "write_report", lambda out: None)
-    command_line.main(["reproduce", "privge", "--table", "III", "--preset", "smoke", "--out", str(tmp_path)])
+    command_line.main(
+        ["reproduce", "privge", "--table", "III", "--preset", "smoke", "--out", str(tmp_path)]
+    )
     assert [(config.parts, config.preset) for config in ran] == [(("link",), "smoke")]
     text = (tmp_path / "privge.html").read_text()
     assert "Link prediction (Table III, Table 2)</h2>" in text
@@ -106,10 +117,22 @@ def test_a_section_is_found_by_its_title():
 
 
 def test_a_number_of_privge_stands_beside_the_published_k_alone():
-    row = {"task": "link", "dataset": "cora", "mechanism": "hds", "epsilon": 1.0, "preprocessing": "raw"}
+    row = {
+        "task": "link",
+        "dataset": "cora",
+        "mechanism": "hds",
+        "epsilon": 1.0,
+        "preprocessing": "raw",
+    }
     assert privge.printed({**row, "k": 1}) == 82.43
     assert privge.printed({**row, "k": 3}) is None
     assert privge.printed({**row, "k": 1, "preprocessing": "standardized"}) is None
-    cell = {"task": "node", "split": "random", "dataset": "cora", "mechanism": "gcn", "metric": "weighted-F1"}
+    cell = {
+        "task": "node",
+        "split": "random",
+        "dataset": "cora",
+        "mechanism": "gcn",
+        "metric": "weighted-F1",
+    }
     assert poindp.printed({**cell, "epsilon": float("inf")}) == 80.0
     assert poindp.printed({**cell, "epsilon": 0.5}) is None

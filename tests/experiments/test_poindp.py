@@ -12,7 +12,16 @@ import pytest
 from experiments import poindp
 from experiments._registry import runs
 from experiments._runner import REFERENCE
-from experiments.poindp import accuracy, cells, gaps, membership, networks, noise, releases, settings
+from experiments.poindp import (
+    accuracy,
+    cells,
+    gaps,
+    membership,
+    networks,
+    noise,
+    releases,
+    settings,
+)
 from experiments.poindp.settings import (
     ABLATED,
     AS_PUBLISHED,
@@ -74,7 +83,11 @@ def bench(ran):
 
 def test_rows_stand_beside_their_twins_and_say_what_is_proved(ran):
     rows = accuracy.results_in(ran.out).read()
-    assert set(rows.mechanism) == {*FEW, *(STRUCTURE + name for name in FEW[:2]), FEATURES + "hyperbolic"}
+    assert set(rows.mechanism) == {
+        *FEW,
+        *(STRUCTURE + name for name in FEW[:2]),
+        FEATURES + "hyperbolic",
+    }
     proved = rows.groupby("mechanism").epsilon_proved.max()
     assert proved["published:vanpd"] == math.inf
     assert 0.999 < proved["hyperbolic"] <= 1.0
@@ -87,7 +100,9 @@ def test_rows_stand_beside_their_twins_and_say_what_is_proved(ran):
 
 
 def test_it_keeps_the_contract(ran):
-    contract.check(poindp, ran, [part.results_in(ran.out) for part in (accuracy, membership, noise)])
+    contract.check(
+        poindp, ran, [part.results_in(ran.out) for part in (accuracy, membership, noise)]
+    )
     sizes = noise.results_in(ran.out).read()
     assert (sizes[sizes.metric == "noise"].value > 0).all()
 
@@ -95,8 +110,14 @@ def test_it_keeps_the_contract(ran):
 def test_every_row_of_the_tables_is_planned_once_with_what_holds_of_it(ran):
     config = dataclasses.replace(ran, parts=("table1", "table2", "figure3"), mechanisms=(), seeds=2)
     planned = list(accuracy.plan(config))
-    assert len({(cell.mechanism, cell.epsilon, cell.split, cell.seed) for cell in planned}) == len(planned)
-    first = {cell.mechanism: cell for cell in planned if cell.epsilon in (1.0, math.inf) and cell.split == "random"}
+    assert len({(cell.mechanism, cell.epsilon, cell.split, cell.seed) for cell in planned}) == len(
+        planned
+    )
+    first = {
+        cell.mechanism: cell
+        for cell in planned
+        if cell.epsilon in (1.0, math.inf) and cell.split == "random"
+    }
     private = (*AS_PUBLISHED, *SOUND)
     assert {*NON_PRIVATE, *private, *(STRUCTURE + name for name in private)} <= set(first)
     for name in (*NON_PRIVATE, *AS_PUBLISHED):
@@ -104,9 +125,15 @@ def test_every_row_of_the_tables_is_planned_once_with_what_holds_of_it(ran):
     for name in SOUND:
         assert 0.999 < first[name].epsilon_proved <= 1.0
         assert first[name].delta == (0.0 if name == "laplace" else 1e-5)
-    ablated = {cell.mechanism for cell in planned if cell.epsilon == 0.01 and cell.split == "random"}
+    ablated = {
+        cell.mechanism for cell in planned if cell.epsilon == 0.01 and cell.split == "random"
+    }
     assert {"printed:poindp without allocation", *settings.SHARES} <= ablated
-    assert {cell.split for cell in planned} == {"random", "inner", "outer"}  # the file has no public split
+    assert {cell.split for cell in planned} == {
+        "random",
+        "inner",
+        "outer",
+    }  # the file has no public split
 
 
 def with_other_records(bench):
@@ -120,7 +147,10 @@ ATTACKED = ("gcn", "published:lap", "published:poindp", "hyperbolic")
 
 @pytest.mark.parametrize(
     ("rows", "name"),
-    [*((cells.noisy_rows, name) for name in SOUND), *((membership.records, name) for name in ATTACKED)],
+    [
+        *((cells.noisy_rows, name) for name in SOUND),
+        *((membership.records, name) for name in ATTACKED),
+    ],
 )
 def test_twins_know_no_private_record_and_rows_do(bench, rows, name):
     one, other = (
@@ -152,10 +182,15 @@ def test_a_change_is_what_its_name_says(bench):
         for epsilon in (1.0, np.inf)
     )
     variables = model.init(jax.random.key(2), noisy)
-    answers = [np.asarray(model.apply(variables, given, key=None, train=False)[0]) for given in (noisy, silent)]
+    answers = [
+        np.asarray(model.apply(variables, given, key=None, train=False)[0])
+        for given in (noisy, silent)
+    ]
     bare, _ = networks.network("gcn", world.settings, 3)
     own = {name: part for name, part in variables.items() if name != "noise"}
-    np.testing.assert_array_equal(answers[1], bare.apply(own, silent.inputs, key=None, train=False)[0])
+    np.testing.assert_array_equal(
+        answers[1], bare.apply(own, silent.inputs, key=None, train=False)[0]
+    )
     assert (answers[0] != answers[1]).all()
 
 
@@ -166,9 +201,12 @@ def test_users_of_a_lower_level_have_more_noise(bench):
     radius = np.linalg.norm(world.places, axis=1)
     assert radius[level == 0].max() <= radius[level == 2].min()
     records = np.zeros((len(level), world.settings.dim), np.float32)
-    drawn = np.asarray(releases.reports(jax.random.key(0), "levels", 1.0, records, world.places, world.settings))
+    drawn = np.asarray(
+        releases.reports(jax.random.key(0), "levels", 1.0, records, world.places, world.settings)
+    )
     made = releases.mechanism("levels", 1.0, world.settings)
-    # 640 draws a level: a standard deviation that is wrong by 15 % is 5 of its standard errors away.
+    # 640 draws a level: a standard deviation that is wrong by 15 % is 5 of its standard errors
+    # away.
     spread = [drawn[level == k].std() for k in range(3)]
     np.testing.assert_allclose(spread, np.asarray(made.sigma), rtol=0.14)
     assert made.sigma[0] < made.sigma[1] < made.sigma[2]
@@ -203,7 +241,9 @@ def test_a_network_with_noise_trains_and_answers_the_same_twice(bench):
     given = networks.inputs_of(kind, world.op, world.unit, world.known, 1.0, world.settings)
     score = REAL(bench, model, given)
     assert all(0 <= value <= 1 for value in score.values.values())
-    judged = cells._judged(score.variables, given, bench.parts[2], model=model, objective=cells._ON_GRAPH)
+    judged = cells._judged(
+        score.variables, given, bench.parts[2], model=model, objective=cells._ON_GRAPH
+    )
     np.testing.assert_array_equal(judged, list(score.values.values()))
 
 
@@ -219,22 +259,34 @@ def test_attacked_networks_take_places_and_sensitivities_as_columns(bench, name)
         variables = model.init(jax.random.key(1), given)
         return variables, model.apply(variables, given, key=None, train=False)[0]
 
-    one, other = (jax.eval_shape(partial(answers, *each)) for each in ((columns, both), (network, own)))
+    one, other = (
+        jax.eval_shape(partial(answers, *each)) for each in ((columns, both), (network, own))
+    )
     assert jax.tree.map(np.shape, one) == jax.tree.map(np.shape, other)
 
 
 def test_networks_of_the_ablations_have_the_branches_that_they_name(bench):
-    networks_of = [networks.network(name, bench.world.settings, 3)[0] for name in (*ABLATED, *AS_PUBLISHED)]
+    networks_of = [
+        networks.network(name, bench.world.settings, 3)[0] for name in (*ABLATED, *AS_PUBLISHED)
+    ]
     assert len(set(networks_of)) == len(networks_of) - 2  # the two whole ones are in both
 
 
 PLANETOID = ("cora", "citeseer", "pubmed")
-NODES = {"cora": 2708, "citeseer": 3327, "pubmed": 19717, "amazon_photo": 7650, "amazon_computers": 13752}
+NODES = {
+    "cora": 2708,
+    "citeseer": 3327,
+    "pubmed": 19717,
+    "amazon_photo": 7650,
+    "amazon_computers": 13752,
+}
 
 
 @pytest.mark.parametrize("part", [accuracy, noise, membership])
 def test_the_committed_rows_are_those_of_the_committed_runs(part, monkeypatch):
-    """Cell by cell, with the settings of the manifest: a changed setting, budget, seed or row is another cell."""
+    """Cell by cell, with the settings of the manifest: a changed setting, budget, seed or row is
+    another cell.
+    """
     results = part.results_in(REFERENCE)
     known = {one["dataset"]: one["data"] for one in results.describe().get("configs", {}).values()}
     some_data = lambda name: SimpleNamespace(
@@ -249,9 +301,17 @@ def test_the_committed_rows_are_those_of_the_committed_runs(part, monkeypatch):
     asked = [
         config
         for config in runs("poindp", "committed", REFERENCE)
-        if (tables & set(config.parts) if part is accuracy else part.NAME.split("_")[1] in config.parts)
+        if (
+            tables & set(config.parts)
+            if part is accuracy
+            else part.NAME.split("_")[1] in config.parts
+        )
     ]
-    wanted = {dataclasses.replace(cell, epsilon_proved=0.0) for config in asked for cell in part.plan(config)}
+    wanted = {
+        dataclasses.replace(cell, epsilon_proved=0.0)
+        for config in asked
+        for cell in part.plan(config)
+    }
     rows = results.read().fillna({"protocol": ""}).assign(epsilon_proved=0.0)
     fields = list(results.key[:-1])
     found = {tuple(row) for row in rows[fields].itertuples(index=False, name=None)}

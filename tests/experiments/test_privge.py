@@ -29,7 +29,9 @@ KEY = list(accuracy.results_in(_runner.REFERENCE).key)
 @pytest.fixture(scope="module")
 def ran(graph_file, tmp_path_factory):
     out = tmp_path_factory.mktemp("out")
-    config = privge.Config(datasets=(str(graph_file),), preset="smoke", epsilons=(0.5, 1.0), out=out)
+    config = privge.Config(
+        datasets=(str(graph_file),), preset="smoke", epsilons=(0.5, 1.0), out=out
+    )
     jax.clear_caches()  # what another file has compiled would not be counted
     before = training._fit._cache_size()
     # Each mechanism is a program in each task, and its embedding is asked in tests/servers.
@@ -43,16 +45,26 @@ def test_rows_are_tidy_and_say_what_is_proved(ran):
     config, rows, _ = ran
     assert tuple(rows.columns) == (*_runner.COLUMNS, "k", "preprocessing", *FOUND)
     names = {"laplace", "hds"}
-    assert set(rows.mechanism) == {*names, *(f"structure-only:{name}" for name in names), "non-private", *ALONE}
-    private, alone = rows[rows.mechanism.isin(names)], rows.mechanism.isin(ALONE)
+    assert set(rows.mechanism) == {
+        *names,
+        *(f"structure-only:{name}" for name in names),
+        "non-private",
+        *ALONE,
+    }
+    private = rows[rows.mechanism.isin(names)]
+    alone = rows.mechanism.isin(ALONE)
     assert (abs(private.epsilon_proved - private.epsilon) < 1e-12).all()
-    assert (rows[rows.mechanism == "non-private"][["epsilon", "epsilon_proved"]] == np.inf).all(axis=None)
+    assert (rows[rows.mechanism == "non-private"][["epsilon", "epsilon_proved"]] == np.inf).all(
+        axis=None
+    )
     assert rows[["value", "validation"]].stack().between(0, 1).all()
     assert set(zip(rows.task, rows.metric, strict=True)) == {("node", "accuracy"), ("link", "auc")}
     release = [column for column in KEY if column != "preprocessing"]
     assert (rows[~alone].groupby(release).preprocessing.agg(set) == {"raw", "standardized"}).all()
     assert (rows.preprocessing[alone] == cells.NO_EMBEDDING).all()
-    assert rows.chosen[alone & (rows.task == "node")].str.fullmatch(r"alpha [0-9.]+ r [0-9.]+").all()
+    assert (
+        rows.chosen[alone & (rows.task == "node")].str.fullmatch(r"alpha [0-9.]+ r [0-9.]+").all()
+    )
     assert rows.chosen[alone & (rows.task == "link")].str.fullmatch(r"[a-z]+ [a-z]+").all()
     assert rows.chosen[~alone].isna().all()
     manifest = accuracy.results_in(config.out).describe()
@@ -61,9 +73,13 @@ def test_rows_are_tidy_and_say_what_is_proved(ran):
 
 def test_all_mechanisms_are_planned_under_what_they_cost(ran, graph_file):
     config = dataclasses.replace(ran[0], mechanisms=MECHANISMS)
-    planned = accuracy.plan_task(config, "node", str(graph_file), plan(config, "node", str(graph_file)))
+    planned = accuracy.plan_task(
+        config, "node", str(graph_file), plan(config, "node", str(graph_file))
+    )
     proved = {cell.mechanism: cell.epsilon_proved for cell in planned if cell.epsilon == 0.5}
-    assert set(proved) == {prefix + name for prefix in ("", "structure-only:") for name in MECHANISMS}
+    assert set(proved) == {
+        prefix + name for prefix in ("", "structure-only:") for name in MECHANISMS
+    }
     assert all(proved[name] == pytest.approx(0.5, abs=1e-12) for name in MECHANISMS)
 
 
@@ -82,7 +98,9 @@ def test_structure_only_rows_do_not_depend_on_the_private_features(ran, graph_fi
     """Other features, same rows: bit for bit, or something private has leaked into the baseline."""
     config, rows, _ = ran
     data = datasets.load(str(graph_file))
-    other = scipy.sparse.csr_array(scipy.sparse.random_array(data.x.shape, density=0.5, rng=1) > 0, dtype="float32")
+    other = scipy.sparse.csr_array(
+        scipy.sparse.random_array(data.x.shape, density=0.5, rng=1) > 0, dtype="float32"
+    )
     path = tmp_path / "mine.npz"
     datasets.save(dataclasses.replace(data, x=other), path)
     changed = dataclasses.replace(config, datasets=(str(path),), out=tmp_path, parts=("node",))
@@ -91,10 +109,14 @@ def test_structure_only_rows_do_not_depend_on_the_private_features(ran, graph_fi
     before = rows[(rows.task == "node")][columns]
     after = pd.read_csv(tmp_path / "privge.csv")[columns]
     free = ["structure-only:hds", "label-propagation"]
-    merged = before[before.mechanism.isin(free)].merge(after, on=columns[:4], suffixes=("", "_other"))
+    merged = before[before.mechanism.isin(free)].merge(
+        after, on=columns[:4], suffixes=("", "_other")
+    )
     assert len(merged) == 10
     assert (merged.value == merged.value_other).all()
-    private = before[before.mechanism == "non-private"].merge(after, on=columns[:4], suffixes=("", "_other"))
+    private = before[before.mechanism == "non-private"].merge(
+        after, on=columns[:4], suffixes=("", "_other")
+    )
     assert (private.value != private.value_other).any()
 
 
@@ -119,7 +141,9 @@ def test_a_lucky_row_of_one_seed_is_not_the_best():
     sweep = ("structure-only:hds", 1.0, 50, dict.fromkeys(range(3), 0.75))
     (one,) = summary.summarise(tidy([*rows, lucky]))
     assert one.best == ("structure-only:hds", 1.0, 5)
-    (one,) = summary.summarise(tidy([*rows, lucky, ("hds", 1.0, 50, usual), sweep]), {"cora node": 5})
+    (one,) = summary.summarise(
+        tidy([*rows, lucky, ("hds", 1.0, 50, usual), sweep]), {"cora node": 5}
+    )
     assert one.best == ("structure-only:hds", 1.0, 50)
     assert one.best_value is not None
     assert one.best_value.mean == pytest.approx(75.0)
@@ -129,7 +153,9 @@ def test_a_lucky_row_of_one_seed_is_not_the_best():
 
 
 def test_a_release_that_repeats_counts_once_and_a_table_is_one_trial():
-    """Laplace at budgets 2 and 3 is the row of budget 1 but for rounding; HDS, which moves by a point, is not."""
+    """Laplace at budgets 2 and 3 is the row of budget 1 but for rounding; HDS, which moves by a
+    point, is not.
+    """
     twin = {0: 0.60, 1: 0.70, 2: 0.80}
     rows = []
     for epsilon, laplace, hds in ((1.0, 0.0, 0.03), (2.0, 1e-4, 0.04), (3.0, -1e-4, 0.05)):
@@ -166,19 +192,28 @@ BAD, GOOD = [(0.9, 0.60), (0.9, 0.70), (0.9, 0.65)], [(0.1, 0.80), (0.2, 0.69), 
         (BAD, GOOD, "standardized", [0.1, 0.2, 0.3]),
         (GOOD, BAD, "raw", [0.1, 0.2, 0.3]),
         (GOOD, GOOD, "raw", [0.1, 0.2, 0.3]),  # a tie
-        ([(0.5, 0.6)] * 2, [(0.4, 0.5)] * 2 + [(0.9, 0.99)] * 2, "raw", [0.5, 0.5]),  # seeds with both alone
+        (
+            [(0.5, 0.6)] * 2,
+            [(0.4, 0.5)] * 2 + [(0.9, 0.99)] * 2,
+            "raw",
+            [0.5, 0.5],
+        ),  # seeds with both alone
         ([], GOOD, "standardized*", [0.1, 0.2, 0.3]),
         ([(0.5, -np.inf)], [(0.4, 0.1)], "standardized", [0.4]),
     ],
 )
-def test_one_embedding_is_chosen_for_all_seeds_by_their_mean_validation_score(raw, standardized, which, values):
+def test_one_embedding_is_chosen_for_all_seeds_by_their_mean_validation_score(
+    raw, standardized, which, values
+):
     kept, found = summary.chosen(variants(raw, standardized))
     assert (found, kept.value.tolist()) == (which, values)
 
 
 def test_a_row_without_an_embedding_or_a_seed_of_both_is_shown_as_it_is():
     rows = variants([(0.5, 0.6)], [(0.4, 0.5), (0.4, 0.5)])
-    kept, which = summary.chosen(rows[(rows.seed == 0) == (rows.preprocessing == "raw")])  # of a run under way
+    kept, which = summary.chosen(
+        rows[(rows.seed == 0) == (rows.preprocessing == "raw")]
+    )  # of a run under way
     assert (which, len(kept)) == ("raw*", 1)
     assert summary.chosen(rows.assign(preprocessing=cells.NO_EMBEDDING))[1] == ""
 
@@ -186,7 +221,9 @@ def test_a_row_without_an_embedding_or_a_seed_of_both_is_shown_as_it_is():
 @pytest.mark.slow
 def test_demo_runs_small(graph_file, tmp_path, monkeypatch, capsys):
     """All rows are of one draw of a panel; a gain is over what is public alone, paired."""
-    few = dataclasses.replace(demo.PLAN, datasets=(str(graph_file),), panels=("0.3",), seeds=1, epsilons=(2.0,))
+    few = dataclasses.replace(
+        demo.PLAN, datasets=(str(graph_file),), panels=("0.3",), seeds=1, epsilons=(2.0,)
+    )
     monkeypatch.setattr(demo, "PLAN", few)
     demo.main(demo.Config(out=tmp_path))
     assert "yours:" in capsys.readouterr().out
@@ -197,7 +234,9 @@ def test_demo_runs_small(graph_file, tmp_path, monkeypatch, capsys):
     assert private == {demo.PRIVGE: "record", demo.LOCAL: "record", demo.COUNTS: "neighbour-list"}
     accuracy = frame[frame.metric == "accuracy"].set_index(["mechanism", "epsilon"]).value
     (gain,) = demo.gains(frame, demo.COUNTS, demo.ALONE).values()
-    assert gain.mean == pytest.approx(100 * (accuracy[demo.COUNTS, 2.0] - accuracy[demo.ALONE, 0.0]))
+    assert gain.mean == pytest.approx(
+        100 * (accuracy[demo.COUNTS, 2.0] - accuracy[demo.ALONE, 0.0])
+    )
     line = f"| {demo.COUNTS} | 2 | {100 * accuracy[demo.COUNTS, 2.0]:.1f} | {gain.mean:+.1f} |"
     assert line in (tmp_path / "demo.md").read_text()
 
@@ -222,7 +261,9 @@ def test_both_embeddings_are_trained_alike(bench, monkeypatch):
     monkeypatch.setattr(training, "fit", fit)
     embedded = []
     embed = cells.embed
-    monkeypatch.setattr(cells, "embed", lambda *rest, **how: embedded.append(how) or embed(*rest, **how))
+    monkeypatch.setattr(
+        cells, "embed", lambda *rest, **how: embedded.append(how) or embed(*rest, **how)
+    )
     raw, standardized = (cells.compute(bench, one(name)) for name in cells.EMBEDDINGS)
     assert (raw.values, raw.also["validation"]) == ({"accuracy": 0.1}, 0.75)
     assert (standardized.values, standardized.also["validation"]) == ({"accuracy": 0.5}, 0.25)
@@ -241,7 +282,9 @@ def one(preprocessing):
 
 
 def test_standardised_columns_are_those_of_float64_whatever_the_threads():
-    """Bit for bit what NumPy gives in float64: no float32 sum whose order depends on the machine."""
+    """Bit for bit what NumPy gives in float64: no float32 sum whose order depends on the
+    machine.
+    """
     rng = np.random.default_rng(0)
     z = rng.normal(3.0, 2.0, (500, 700)).astype(np.float32)
     z[:, 0] = 7.0
@@ -257,7 +300,8 @@ def test_label_propagation_takes_its_best_alpha_and_r_in_validation(bench):
     row = cells.label_propagation(bench)
     known = np.zeros((bench.data.num_nodes, bench.data.num_classes), np.float32)
     known[bench.train.index, bench.train.label] = 1.0
-    found, parts = {}, (bench.validation, bench.test)
+    found = {}
+    parts = (bench.validation, bench.test)
     for alpha, r in itertools.product(bench.settings.label_alphas, bench.settings.label_rs):
         scores = propagation.ppr_dense(bench.data.graph, known, alpha, r).astype(np.float32)
         found[alpha, r] = [(scores[part.index].argmax(1) == part.label).mean() for part in parts]
@@ -271,7 +315,10 @@ def test_label_propagation_takes_its_best_alpha_and_r_in_validation(bench):
 
 def test_link_indices_are_those_of_the_definition_and_validation_chooses(link_bench):
     train = link_bench.train.edge
-    near = {v: {int(b) for a, b in [*train, *train[:, ::-1]] if a == v} for v in range(link_bench.data.num_nodes)}
+    near = {
+        v: {int(b) for a, b in [*train, *train[:, ::-1]] if a == v}
+        for v in range(link_bench.data.num_nodes)
+    }
     rules = {
         "common neighbours": lambda u, v: len(near[u] & near[v]),
         "resource allocation": lambda u, v: sum(1 / len(near[w]) for w in near[u] & near[v]),
@@ -302,14 +349,20 @@ def test_the_layout_of_a_large_graph_changes_no_embedding(link_bench, graph_file
 @pytest.fixture
 def link_bench(graph_file):
     config = privge.Config(preset="smoke")
-    return cells.prepare(settings(config, "link", str(graph_file), "", plan(config, "link", str(graph_file))), 0)
+    return cells.prepare(
+        settings(config, "link", str(graph_file), "", plan(config, "link", str(graph_file))), 0
+    )
 
 
 def test_a_structure_only_twin_draws_noise_of_its_own(bench):
-    """Records that all equal the public one: with the same noise the two releases would be equal, and cancel."""
+    """Records that all equal the public one: with the same noise the two releases would be equal,
+    and cancel.
+    """
     same = dataclasses.replace(bench, x=jnp.full_like(bench.x, bench.data.default_record()))
     made = cells.make_mechanism("laplace", 1.0, bench.data.num_features, 1)
-    private, twin = (np.asarray(cells.embed(same, made, structure_only=twin)) for twin in (False, True))
+    private, twin = (
+        np.asarray(cells.embed(same, made, structure_only=twin)) for twin in (False, True)
+    )
     assert np.isclose(private, twin, rtol=1e-3).mean() < 0.05
     np.testing.assert_array_equal(twin, cells.embed(bench, made, structure_only=True))
 
@@ -321,7 +374,10 @@ def test_more_seeds_take_the_same_programs(ran, tmp_path):
     privge.main(one)
     programs = [training._fit._cache_size(), servers.embedding._private_embeddings._cache_size()]
     privge.main(dataclasses.replace(one, seeds=2))
-    assert [training._fit._cache_size(), servers.embedding._private_embeddings._cache_size()] == programs
+    assert [
+        training._fit._cache_size(),
+        servers.embedding._private_embeddings._cache_size(),
+    ] == programs
     both = pd.read_csv(tmp_path / "privge.csv").merge(rows, on=KEY, suffixes=("", "_before"))
     assert len(both) == 14  # two seeds, both embeddings: three rows, and the graph alone
     for column in ("value", *FOUND):
@@ -335,10 +391,15 @@ def test_the_table_is_rendered_between_its_markers(ran, tmp_path):
     findings.main(findings.Config(out=config.out, readme=readme))
     assert readme.read_text().startswith("mine\n<!-- findings -->\n| private data")
     assert readme.read_text().endswith("\n<!-- /findings -->\nmore\n")
-    assert "| its structure-only twin | 6 |" in readme.read_text()  # at 2 budgets: 2 mechanisms, in links 1
+    assert (
+        "| its structure-only twin | 6 |" in readme.read_text()
+    )  # at 2 budgets: 2 mechanisms, in links 1
     assert "| mine, node | 4 | " in pages.read_text()
     text = (config.out / "REPORT.md").read_text()
-    assert all(name in text for name in ("over best", "non-private", "label prop.", "What the private features"))
+    assert all(
+        name in text
+        for name in ("over best", "non-private", "label prop.", "What the private features")
+    )
     for picture in ("figure1.png", "figure2_node.png", "table3_link.png"):
         assert (config.out / picture).stat().st_size > 10_000
     readme.write_text("mine\n")
@@ -353,5 +414,11 @@ def test_every_embedding_of_the_plan_fits_into_the_memory_that_is_allowed():
         entry = REGISTRY[name]
         mechanism = features.LaplaceVector(1.0, entry.features)
         edges = 2 * entry.edges
-        needed[task, name] = servers.embedding.embedding_memory(mechanism, entry.nodes, edges, dense=True)
-    assert 6e9 < max(needed.values()) < inspect.signature(servers.private_embeddings).parameters["memory"].default
+        needed[task, name] = servers.embedding.embedding_memory(
+            mechanism, entry.nodes, edges, dense=True
+        )
+    assert (
+        6e9
+        < max(needed.values())
+        < inspect.signature(servers.private_embeddings).parameters["memory"].default
+    )

@@ -8,7 +8,8 @@ from ldp_jax.learning.metrics import ConfidenceInterval
 
 
 def test_rows_are_paired_by_seed_and_not_by_position():
-    """A gain of exactly 1 in each seed has an interval of width 0; by position it would differ by 10.
+    """A gain of exactly 1 in each seed has an interval of width 0; by position it would differ by
+    10.
 
     A seed is missing from one row, and the other is in another order.
     """

@@ -1,4 +1,6 @@
-"""Result files under kill -9, torn ends and several writers, and runs that go on: no row lost, none twice."""
+"""Result files under kill -9, torn ends and several writers, and runs that go on: no row lost, none
+twice.
+"""
 
 import dataclasses
 import json
@@ -58,7 +60,9 @@ def fresh(results):
 
 
 def test_appending_leaves_every_byte_that_is_there(results):
-    """The file grows in place: rows are not parsed and written again, not even to the same numbers."""
+    """The file grows in place: rows are not parsed and written again, not even to the same
+    numbers.
+    """
     results.append(rows_of(CELL))
     assert results.csv.read_text().splitlines()[0] == ",".join((*COLUMNS, "colour", "note"))
     by_hand = results.csv.read_text().replace(",0.5,", ",0.500,")
@@ -74,7 +78,9 @@ def test_a_row_is_identified_by_its_cell_and_metric(results):
     """By further fields too, and not by what was found."""
     results.append(rows_of(CELL, last=0.5))
     for same in (CELL, dataclasses.replace(CELL, epsilon=1.0 + 1e-15)):
-        results.append([{**row, "note": "another", "value": 0.7} for row in rows_of(same, last=0.7)])
+        results.append(
+            [{**row, "note": "another", "value": 0.7} for row in rows_of(same, last=0.7)]
+        )
     assert list(results.read().value) == [0.5]
     for other in ({"colour": "blue"}, {"epsilon_proved": 2.0}, {"config": "e"}, {"seed": 1}):
         cell = dataclasses.replace(CELL, **other)
@@ -88,14 +94,25 @@ def test_a_row_is_identified_by_its_cell_and_metric(results):
 
 
 def test_words_of_digits_and_numbers_without_a_value_survive_the_file(results):
-    """A setting "20" alone, or a digest of digits; an epsilon that nobody could prove is an identity as well."""
-    of = {"epsilon_proved": float("nan"), "epsilon": float("inf"), "dataset": "20", "config": "0123456789"}
+    """A setting "20" alone, or a digest of digits; an epsilon that nobody could prove is an
+    identity as well.
+    """
+    of = {
+        "epsilon_proved": float("nan"),
+        "epsilon": float("inf"),
+        "dataset": "20",
+        "config": "0123456789",
+    }
     unproved = dataclasses.replace(CELL, **of)
     results.append(rows_of(unproved, last=float("nan")))
     fresh(results).append(rows_of(unproved, last=1.0))
     (row,) = results.read().to_dict("records")
     assert row["value"] != row["value"]
-    assert [row[name] for name in ("epsilon", "dataset", "config")] == [float("inf"), "20", "0123456789"]
+    assert [row[name] for name in ("epsilon", "dataset", "config")] == [
+        float("inf"),
+        "20",
+        "0123456789",
+    ]
 
 
 @pytest.mark.parametrize("lost", [1, 2, 30, 55], ids=lambda lost: f"{lost} bytes")
@@ -178,7 +195,9 @@ def test_rows_without_their_manifest_are_refused(results):
     assert results.settings() == {}
     results.append(rows_of(CELL), [{"epochs": 1}])
     results.manifest.unlink()
-    with pytest.raises(UsageError, match=r"does not say how all rows of .*\.csv were made: .*--out$"):
+    with pytest.raises(
+        UsageError, match=r"does not say how all rows of .*\.csv were made: .*--out$"
+    ):
         results.settings()
 
 
@@ -218,7 +237,9 @@ def test_a_read_only_out_is_found_out_whatever_its_permission_bits_say(tmp_path,
 @pytest.mark.parametrize(
     ("fails", "configs"), [("fsync", []), ("fsync", [{"epochs": 2}]), ("replace", [{"epochs": 2}])]
 )
-def test_a_failed_write_leaves_the_old_files_and_nothing_else(results, tmp_path, monkeypatch, fails, configs):
+def test_a_failed_write_leaves_the_old_files_and_nothing_else(
+    results, tmp_path, monkeypatch, fails, configs
+):
     """Rows or manifest; and no row whose configuration is nowhere."""
     results.append(rows_of(CELL), [{"epochs": 1}])
     before = results.csv.read_bytes(), results.manifest.read_bytes()
@@ -276,7 +297,11 @@ def test_a_run_computes_what_is_missing_in_its_order(results):
     frame = results.read()
     assert frame.value.tolist() == [1.0, 0.0, 1.0, 1 / 7, 1.0, 2 / 7]
     assert frame.note.tolist() == ["seed 0"] * 2 + ["seed 1"] * 2 + ["seed 2"] * 2
-    assert sorted(config["config of"] for config in results.describe()["configs"].values()) == [0, 1, 2]
+    assert sorted(config["config of"] for config in results.describe()["configs"].values()) == [
+        0,
+        1,
+        2,
+    ]
     assert run(plan(4), computes(done), fresh(results)) == 1
     assert done == [0, 1, 2, 3]
 
@@ -284,7 +309,9 @@ def test_a_run_computes_what_is_missing_in_its_order(results):
 def test_ctrl_c_says_what_is_kept(results):
     done = []
     run(plan(1), computes(done), results)
-    with pytest.raises(Interrupted, match=r"^3 of 5 cells are kept in .*rows.csv; the same command goes on"):
+    with pytest.raises(
+        Interrupted, match=r"^3 of 5 cells are kept in .*rows.csv; the same command goes on"
+    ):
         run(plan(5), computes(done, fail_at=3), results)
     assert sorted(set(results.read().seed)) == [0, 1, 2]
     run(plan(5), computes(done), results)
@@ -321,7 +348,9 @@ for seed in range(first, last):
 
 def writer(out, first, last):
     return subprocess.Popen(
-        [sys.executable, "-c", WRITER, str(out), str(first), str(last)], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", WRITER, str(out), str(first), str(last)],
+        stdout=subprocess.PIPE,
+        text=True,
     )
 
 
@@ -336,7 +365,9 @@ def whole(out):
 
 
 def test_kill_9_loses_at_most_the_cell_in_flight(tmp_path):
-    """Killed while it writes, at two moments: what was said to be done is there, and nothing is twice."""
+    """Killed while it writes, at two moments: what was said to be done is there, and nothing is
+    twice.
+    """
     for wait in (0.0, 0.012):
         process = writer(tmp_path, 0, 10_000)
         said = [int(process.stdout.readline()) for _ in range(4)]
@@ -348,11 +379,17 @@ def test_kill_9_loses_at_most_the_cell_in_flight(tmp_path):
         json.loads((tmp_path / "rows.manifest.json").read_text())
     after = Results(tmp_path, "rows")
     after.append(after.read().tail(1).assign(seed=10_000).to_dict("records"), [{"epochs": 10_000}])
-    assert {path.name for path in tmp_path.iterdir()} <= {"rows.csv", "rows.lock", "rows.manifest.json"}
+    assert {path.name for path in tmp_path.iterdir()} <= {
+        "rows.csv",
+        "rows.lock",
+        "rows.manifest.json",
+    }
 
 
 def test_writers_at_the_same_time_lose_nothing(tmp_path):
-    """Two of them, whose cells overlap: the union, each row once, and every configuration in the manifest."""
+    """Two of them, whose cells overlap: the union, each row once, and every configuration in the
+    manifest.
+    """
     for process in [writer(tmp_path, first, first + 8) for first in (0, 4)]:
         process.communicate(timeout=300)
         assert process.returncode == 0
@@ -373,7 +410,9 @@ def test_numbers_that_are_not_finite_and_above_0_are_refused_wherever_they_stand
 
 def test_shares_and_positive_fields_are_refused_outside_their_open_ranges():
     """By the fields of a configuration, as every experiment asks it."""
-    ask = lambda **fields: check_words(SimpleNamespace(**fields), positive=("sizes",), shares=("parts",))
+    ask = lambda **fields: check_words(
+        SimpleNamespace(**fields), positive=("sizes",), shares=("parts",)
+    )
     for good in (1e-9, 0.5, 1 - 1e-9):
         ask(sizes=good, parts=(0.5, good))
     ask(sizes=None, parts=())

@@ -1,5 +1,5 @@
-"""Mechanisms on integer tables in JAX: against laws written out naively, against continuous relatives in closed
-form, and against the linear program's own constraints.
+"""Mechanisms on integer tables in JAX: against laws written out naively, against continuous
+relatives in closed form, and against the linear program's own constraints.
 
 Moments are recomputed here from the integers in float64; the mechanisms compute them in float32.
 """
@@ -47,8 +47,11 @@ def law(table):
 
 
 def table_moments(table, x):
-    """Mean and variance of the estimate in float64, for records x in [-1, 1] rounded to the grid at random."""
-    p, v = law(table), table.values.astype(np.float64)
+    """Mean and variance of the estimate in float64, for records x in [-1, 1] rounded to the grid at
+    random.
+    """
+    p = law(table)
+    v = table.values.astype(np.float64)
     mean = p @ v
     second = p @ v**2
     at = (np.asarray(x, np.float64) + 1) / 2 * (table.inputs - 1)
@@ -73,7 +76,8 @@ def test_levels_and_users_under_vmap_are_a_loop():
     tables = tables_of_one_menu("grid")
     m = Discrete.of(*tables)
     assert m.search.shape == (20, 3 * 64)
-    levels, xs = np.arange(12) % 4, np.linspace(-1.2, 1.2, 12, dtype=np.float32)
+    levels = np.arange(12) % 4
+    xs = np.linspace(-1.2, 1.2, 12, dtype=np.float32)
     xs[3] = np.nan
     ask = lambda m, k, x: (y := m.privatize(k, x), *moments(m, x), densities(m, y, x))
     each = jax.jit(jax.vmap(lambda level, k, x: ask(m.at(level), k, x)))
@@ -84,7 +88,11 @@ def test_levels_and_users_under_vmap_are_a_loop():
         assert m.at(level).codomain() == Finite(tuple(range(table.outputs)))
         assert m.at(level).guarantee() == alone[level].guarantee()
     assert np.isfinite(got[-1]).all()
-    one, keys, some = jax.jit(ask), jax.random.split(key(5), 12), np.flatnonzero(levels % 2)  # two programs of four
+    one, keys, some = (
+        jax.jit(ask),
+        jax.random.split(key(5), 12),
+        np.flatnonzero(levels % 2),
+    )  # two programs of four
     want = np.array([one(alone[levels[i]], keys[i], xs[i]) for i in some]).T
     assert np.asarray(ys)[some].tolist() == want[0].tolist()
     np.testing.assert_allclose(np.array(got)[:, some], want[1:], rtol=1e-5, atol=1e-5)
@@ -100,7 +108,11 @@ def test_the_guarantee_of_several_levels_is_the_largest():
     assert m.at(jnp.array([0, 2, 2])).guarantee().epsilon == alone[2]
     assert m.at(jnp.array([[0, 1], [2, 2]])).guarantee().epsilon == alone[1]
     guarantee = m.guarantee()
-    assert (guarantee.epsilon, guarantee.arithmetic, guarantee.status) == (alone[1], "exact", "proved")
+    assert (guarantee.epsilon, guarantee.arithmetic, guarantee.status) == (
+        alone[1],
+        "exact",
+        "proved",
+    )
     # Levels beyond are the ends, of any integer of the host; sums of exact losses are rounded up.
     assert [int(m.at(np.array(level)).level) for level in (-7, 0, 3, 2**32 + 1)] == [0, 0, 2, 2]
     assert Fraction((guarantee + guarantee).epsilon) >= 2 * Fraction(m.table(1).epsilon)
@@ -123,16 +135,22 @@ def test_densities_are_the_masses(encoding):
     tables = tables_of_one_menu(encoding)
     m = Discrete.of(*tables)
     for level, table in enumerate(tables):
-        rows = {"grid": np.linspace(-1, 1, 5), "bins": (np.arange(5) + 0.5) / 5, "category": np.arange(5.0)}[
-            encoding
-        ]
+        rows = {
+            "grid": np.linspace(-1, 1, 5),
+            "bins": (np.arange(5) + 0.5) / 5,
+            "category": np.arange(5.0),
+        }[encoding]
         ys = np.append(np.arange(41), [-1, 10**6])  # one program for all levels
         got = np.asarray(densities(m.at(level), ys[None], rows[:, None]))
-        np.testing.assert_allclose(got[:, : table.outputs], np.log(law(table)), rtol=1e-6, atol=1e-6)
+        np.testing.assert_allclose(
+            got[:, : table.outputs], np.log(law(table)), rtol=1e-6, atol=1e-6
+        )
         assert np.isneginf(got[:, table.outputs :]).all()
     if encoding == "grid":
         assert np.isneginf(densities(m.at(2), np.float32([0.5, np.nan]), 0.0)).all()
-        mixed = densities(m.at(2), np.arange(9), np.float32(0.125))  # a quarter of the way from row 2 to row 3
+        mixed = densities(
+            m.at(2), np.arange(9), np.float32(0.125)
+        )  # a quarter of the way from row 2 to row 3
         np.testing.assert_allclose(np.exp(mixed), [0.75, 0.25] @ law(tables[2])[2:4], rtol=1e-6)
 
 
@@ -146,7 +164,9 @@ def test_generalized_rr(epsilon, categories):
     np.fill_diagonal(expected, p)
     np.testing.assert_allclose(law(table), expected, atol=(categories + 2) / WORDS)
     assert m.guarantee().epsilon <= epsilon
-    assert m.guarantee().epsilon >= epsilon - 2 * math.exp(epsilon) * categories * categories / WORDS
+    assert (
+        m.guarantee().epsilon >= epsilon - 2 * math.exp(epsilon) * categories * categories / WORDS
+    )
     # the inverse of the integer table: unbiased up to the float32 in which the values are stored
     largest = np.abs(table.values).max()
     unbiased = law(table) @ table.values.astype(np.float64)
@@ -176,19 +196,22 @@ GRIDS = {
 @pytest.mark.parametrize("name", GRIDS)
 @pytest.mark.parametrize(("epsilon", "inputs"), [(0.1, 129), (20.0, 2)])
 def test_two_levels_and_a_linear_mean(name, epsilon, inputs):
-    """Two masses, but for what a row lacks of 2^32: fewer units than outputs, in the high entries (from the left,
-    as far as their boxes have room), and at small budgets in a low one.
+    """Two masses, but for what a row lacks of 2^32: fewer units than outputs, in the high entries
+    (from the left, as far as their boxes have room), and at small budgets in a low one.
     """
     table = GRIDS[name](epsilon, inputs).table()
     inside, reach = window(table)
-    low, high = table.masses[~inside].astype(np.int64), table.masses[inside].astype(np.int64)
+    low = table.masses[~inside].astype(np.int64)
+    high = table.masses[inside].astype(np.int64)
     assert low.max() - low.min() <= table.outputs
     assert high.max() - high.min() <= table.outputs
     if epsilon >= 1:
         assert low.min() == low.max()
     weights = np.exp(epsilon) * (2 * reach + 1) + inputs - 1
     assert abs(low.min() - WORDS / weights) <= 1
-    assert abs(high.min() - WORDS * np.exp(epsilon) / weights) <= 1 + np.exp(epsilon) + table.outputs
+    assert (
+        abs(high.min() - WORDS * np.exp(epsilon) / weights) <= 1 + np.exp(epsilon) + table.outputs
+    )
     assert table.loss <= Fraction(np.exp(epsilon)) * (1 + Fraction(1, 10**15))
     grid = np.linspace(-1, 1, inputs)
     mean = law(table) @ table.values.astype(np.float64)
@@ -202,7 +225,9 @@ def test_two_levels_and_a_linear_mean(name, epsilon, inputs):
     places = np.arange(table.outputs) - (table.outputs - 1) / 2
     exact = law(table) @ places * (2 / (inputs - 1))
     centred = exact - (exact[0] + exact[-1]) / 2
-    tolerance = 1e-8 if epsilon >= 1 else 2 * table.outputs / WORDS  # where a low entry takes what is lacking
+    tolerance = (
+        1e-8 if epsilon >= 1 else 2 * table.outputs / WORDS
+    )  # where a low entry takes what is lacking
     np.testing.assert_allclose(centred, -centred[0] * grid, atol=tolerance)
 
 
@@ -218,7 +243,9 @@ def paper_law(epsilon, k):
 
 
 def test_every_feature_has_its_share():
-    """Four features of budgets 1/2, 1/2, 1, 2: tables, densities and losses; the rest is in the contract suite."""
+    """Four features of budgets 1/2, 1/2, 1, 2: tables, densities and losses; the rest is in the
+    contract suite.
+    """
     m = FeatureRR(4.0, 6, [1.0, 1.0, 2.0, 4.0])
     assert m == FeatureRR(4.0, 6, np.array([0.25, 0.25, 0.5, 1.0]))
     assert FeatureRR(3.0, 8, dim=5) == FeatureRR(3.0, 8, np.full(5, 0.2))
@@ -242,16 +269,22 @@ def test_every_feature_has_its_share():
 
 @hypothesis.settings(max_examples=10)
 @hypothesis.given(
-    st.floats(0.1, 40.0), st.lists(st.floats(1e-3, 10.0), min_size=3, max_size=12), st.integers(2, 12)
+    st.floats(0.1, 40.0),
+    st.lists(st.floats(1e-3, 10.0), min_size=3, max_size=12),
+    st.integers(2, 12),
 )
 @hypothesis.example(40.0, [1.0, 1.0, 0.0625], 2)
 def test_the_features_together_never_lose_more_than_epsilon(epsilon, weights, bins):
     """Exactly: the product of the losses, integer ratios, against e^epsilon in 50 digits."""
     hypothesis.assume(epsilon * max(weights) / sum(weights) < 20)
     m = FeatureRR(epsilon, bins, weights)
-    lost = sum((exact_log(m.inner.table(level).loss) for level in m.inner.level.tolist()), decimal.Decimal(0))
+    lost = sum(
+        (exact_log(m.inner.table(level).loss) for level in m.inner.level.tolist()),
+        decimal.Decimal(0),
+    )
     assert lost <= decimal.Decimal(epsilon)
-    # Near epsilon 20 the least mass of a feature is a few units of 2^-32, and rounding it up is seen.
+    # Near epsilon 20 the least mass of a feature is a few units of 2^-32, and rounding it up is
+    # seen.
     paid = epsilon * np.array(weights) / sum(weights)
     room = 2e-3 * paid + 2 * (np.exp(paid) + bins - 1) / 2**32
     assert lost >= decimal.Decimal(epsilon) - decimal.Decimal(room.sum())
@@ -263,7 +296,9 @@ def test_the_features_together_never_lose_more_than_epsilon(epsilon, weights, bi
 
 
 def test_importance_weights_by_hand():
-    """Equation 7: theta_i = gamma alpha_i + (1 - gamma) [beta_min + (beta_max - beta_i)], then normalised."""
+    """Equation 7: theta_i = gamma alpha_i + (1 - gamma) [beta_min + (beta_max - beta_i)], then
+    normalised.
+    """
     theta = importance_weights([0.5, 0.3, 0.2], [0.1, 0.6, 0.3], 0.25)
     # 0.125 + 0.75 (0.1 + 0.5); 0.075 + 0.75 (0.1 + 0); 0.05 + 0.75 (0.1 + 0.3)
     by_hand = np.array([0.575, 0.15, 0.35])
@@ -281,7 +316,9 @@ WORST = {1.0: 4.00, 2.0: 0.875, 3.0: 0.313, 5.0: 0.066}
 
 @pytest.mark.parametrize("epsilon", [*lp_optimal.SHIPPED, 0.7])
 def test_the_programs_constraints_hold_in_the_table(epsilon):
-    """On 2001 records: the program imposes its variance at 81, so that it could rise between them."""
+    """On 2001 records: the program imposes its variance at 81, so that it could rise between
+    them.
+    """
     table = LPOptimal(epsilon).table()
     assert table.inputs == 11
     mean, variance = table_moments(table, FINE)
@@ -299,7 +336,9 @@ def test_the_programs_constraints_hold_in_the_table(epsilon):
 
 
 def test_the_shipped_table_is_the_solved_one():
-    """Solvers may find different optima of one program: they agree in the variance that is optimised."""
+    """Solvers may find different optima of one program: they agree in the variance that is
+    optimised.
+    """
     epsilon = 5.0
     solved, y = lp_optimal.solve(epsilon, lp_optimal.INPUTS, lp_optimal.OUTPUTS)
     second = solved @ y**2
@@ -310,12 +349,16 @@ def test_the_shipped_table_is_the_solved_one():
     _, variance = table_moments(shipped, np.linspace(-1, 1, 81))
     np.testing.assert_allclose(variance.max(), best, rtol=1e-6)
     made = lp_optimal.rounded(epsilon, solved, y)
-    np.testing.assert_allclose(table_moments(made, np.linspace(-1, 1, 81))[1].max(), best, rtol=1e-6)
+    np.testing.assert_allclose(
+        table_moments(made, np.linspace(-1, 1, 81))[1].max(), best, rtol=1e-6
+    )
     assert made.epsilon <= epsilon
 
 
 def test_features_never_share_a_word():
-    """Levels that do not match the features would broadcast: refused at construction, and where it is by-passed."""
+    """Levels that do not match the features would broadcast: refused at construction, and where it
+    is by-passed.
+    """
     m = FeatureRR(1.0, 4, dim=2)
     by_passed = jax.tree.map(lambda leaf: leaf, m)
     object.__setattr__(by_passed, "dim", 1)
@@ -333,7 +376,12 @@ def test_features_never_share_a_word():
 TWO = menu([GeneralizedRR(epsilon, 4) for epsilon in (0.5, 2.0)])
 BINS = FeatureRR(3.0, 4, [1.0, 2.0])
 GRID = random_table(5, 4, encoding="grid")
-BY_EPSILON = lambda e: GeneralizedRR(e, 3), lambda e: GridSquareWave(e, 5), lambda e: GridPiecewise(e, 5), LPOptimal
+BY_EPSILON = (
+    lambda e: GeneralizedRR(e, 3),
+    lambda e: GridSquareWave(e, 5),
+    lambda e: GridPiecewise(e, 5),
+    LPOptimal,
+)
 REFUSED = [
     (lambda: GeneralizedRR(1.0, 513), "categories must be a whole number"),
     (lambda: GridSquareWave(1.0, 1), "inputs must be a whole number"),
@@ -351,14 +399,20 @@ REFUSED = [
     (lambda: importance_weights([1.0, math.nan], [0, 1]), "alpha must be finite"),
     (lambda: importance_weights([1, 2], [0.0, -1.0]), "beta must be finite"),
     (lambda: importance_weights([1, 2], [0, 1], 1.5), "gamma must be in"),
-    (lambda: importance_weights([0.0, 2.0], [0.5, 0.5], 1.0), r"features \[0\] would get no budget"),
+    (
+        lambda: importance_weights([0.0, 2.0], [0.5, 0.5], 1.0),
+        r"features \[0\] would get no budget",
+    ),
     (lambda: LPOptimal(1.0, inputs=1), "inputs must be a whole number"),
     (lambda: LPOptimal(1.0, outputs=40), "outputs must be a whole number"),
     (lambda: LPOptimal(7.0), "use more inputs, or OptimalPiecewise"),
     (lambda: TWO.table(2), r"level must be a whole number in \[0, 1\]"),
     (lambda: TWO.at(jnp.array([0, 1])).table(), "say which"),
     *((lambda make=make: make(jnp.array([1.0, 2.0])), "one number") for make in BY_EPSILON),
-    *((lambda make=make: jax.jit(lambda e: make(e).thresholds)(1.0), "concrete") for make in BY_EPSILON),
+    *(
+        (lambda make=make: jax.jit(lambda e: make(e).thresholds)(1.0), "concrete")
+        for make in BY_EPSILON
+    ),
     (Discrete.of, "at least one"),
     (lambda: menu([]), "at least one"),
     (lambda: Discrete.of(GRID, random_table(6, 4, encoding="grid")), "must agree"),

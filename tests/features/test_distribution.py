@@ -1,4 +1,6 @@
-"""The server's side of the square wave: transition matrix, histogram, EM and EMS, each by two ways."""
+"""The server's side of the square wave: transition matrix, histogram, EM and EMS, each by two
+ways.
+"""
 
 import functools
 
@@ -26,7 +28,9 @@ ems = functools.partial(em, smooth=True)
 
 
 def square_wave_matrix(m, inputs, outputs):
-    """By areas of {|y - x| <= b} in rectangles, each a second difference of max(t, 0)^2 / 2: no quadrature."""
+    """By areas of {|y - x| <= b} in rectangles, each a second difference of max(t, 0)^2 / 2: no
+    quadrature.
+    """
     b, epsilon = float(m.b), float(m.epsilon)
     x, y = np.linspace(-1, 1, inputs + 1), np.linspace(-1 - b, 1 + b, outputs + 1)
     corner = lambda c: np.maximum(c + x[None] - y[:, None], 0.0) ** 2 / 2
@@ -44,8 +48,11 @@ def test_transition_of_the_square_wave_is_exact(inputs, outputs, epsilon):
     law = transition(m, inputs, outputs)
     with jax.enable_x64(True):
         m = SquareWave(epsilon)
-        expected, b = square_wave_matrix(m, inputs, outputs), float(m.b)
-        raw = distribution._interval_mass(m, m.codomain(), law.edges, np.linspace(-1, 1, inputs + 1))
+        expected = square_wave_matrix(m, inputs, outputs)
+        b = float(m.b)
+        raw = distribution._interval_mass(
+            m, m.codomain(), law.edges, np.linspace(-1, 1, inputs + 1)
+        )
     assert law.matrix.shape == (outputs, inputs)
     np.testing.assert_allclose(law.matrix, expected, rtol=1e-10, atol=1e-11)
     np.testing.assert_allclose(raw.sum(0), 1.0, rtol=1e-11)
@@ -69,18 +76,23 @@ def test_transition_of_finite_reports_and_of_a_piecewise_law():
 
 
 def test_transition_of_reports_whose_law_bends_between_the_bins_of_records():
-    """A step, a grid and a kink at 0, against the mean of 3 000 records of each bin; detects 2e-4 of a mass."""
+    """A step, a grid and a kink at 0, against the mean of 3 000 records of each bin; detects 2e-4
+    of a mass.
+    """
     for m, inputs in (
         (FeatureRR(4.0, 10, dim=1).coordinate(0), 4),
         (GridSquareWave(2.0, 5), 3),
         (ThreeOutputs(3.0), 3),
     ):
-        law, domain = transition(m, inputs), m.domain()
+        law = transition(m, inputs)
+        domain = m.domain()
         x = np.linspace(domain.lower, domain.upper, 3000 * inputs + 1)
         x = np.float32((x[1:] + x[:-1]) / 2)
         values = jnp.sort(jnp.asarray(m.codomain().values))
         each = np.exp(jax.vmap(jax.vmap(m.log_density, (None, 0)), (0, None))(values, x))
-        np.testing.assert_allclose(law.matrix, each.reshape(len(values), inputs, -1).mean(-1), atol=2e-4)
+        np.testing.assert_allclose(
+            law.matrix, each.reshape(len(values), inputs, -1).mean(-1), atol=2e-4
+        )
 
 
 def test_wide_bins_by_blocks_are_the_same(monkeypatch):
@@ -94,23 +106,50 @@ def test_what_does_not_fit_is_refused(untyped):
     matrix = jnp.full((3, 2), 1 / 3)
     traced = lambda epsilon: transition(SquareWave(epsilon), 4).matrix
     for call, message in (
-        (lambda: transition(Laplace(1.0), 4), "codomain of Laplace must be an interval with finite ends"),
+        (
+            lambda: transition(Laplace(1.0), 4),
+            "codomain of Laplace must be an interval with finite ends",
+        ),
         (lambda: transition(MultiBit(1.0, 5), 4), "domain of Sampled must be an interval"),
         (lambda: transition(object(), 4), "must be a mechanism with a log_density, got object"),
-        (lambda: transition(Duchi(1.0), 4, 3), "outputs must be 2, the number of reports of Duchi, got 3"),
+        (
+            lambda: transition(Duchi(1.0), 4, 3),
+            "outputs must be 2, the number of reports of Duchi, got 3",
+        ),
         (lambda: transition(SquareWave(jnp.array([1.0, 2.0])), 4), "stack of shape"),
         (lambda: jax.jit(traced)(1.0), "concrete epsilon"),
         (lambda: transition(SquareWave(1.0), 0), "inputs must be a whole number >= 1, got 0"),
         (lambda: transition(SquareWave(1.0), 4, 0), "outputs must be a whole number >= 1, got 0"),
-        (lambda: ems(jnp.zeros(2), matrix), r"counts must have shape \(3,\) or \(3, columns\), got"),
-        (lambda: em(jnp.zeros((3, 1, 1)), matrix), r"counts must have shape \(3,\) or \(3, columns\), got"),
-        (lambda: em(jnp.zeros(3), jnp.zeros((3, 0))), r"matrix must have shape \(outputs, inputs\), got"),
+        (
+            lambda: ems(jnp.zeros(2), matrix),
+            r"counts must have shape \(3,\) or \(3, columns\), got",
+        ),
+        (
+            lambda: em(jnp.zeros((3, 1, 1)), matrix),
+            r"counts must have shape \(3,\) or \(3, columns\), got",
+        ),
+        (
+            lambda: em(jnp.zeros(3), jnp.zeros((3, 0))),
+            r"matrix must have shape \(outputs, inputs\), got",
+        ),
         (lambda: em(jnp.zeros(3), matrix, tolerance=float("nan")), "tolerance must be"),
-        (lambda: em(jnp.zeros(3), matrix, max_iterations=-1), "max_iterations must be a whole number >= 0"),
-        (lambda: histogram(jnp.zeros((1, 1, 1)), jnp.zeros(2)), r"reports must have shape \(n,\) or"),
-        (lambda: em(jnp.zeros(2), np.array([[0.9, 0.1], [0.4, 0.6]])), "matrix must have columns of sum 1"),
+        (
+            lambda: em(jnp.zeros(3), matrix, max_iterations=-1),
+            "max_iterations must be a whole number >= 0",
+        ),
+        (
+            lambda: histogram(jnp.zeros((1, 1, 1)), jnp.zeros(2)),
+            r"reports must have shape \(n,\) or",
+        ),
+        (
+            lambda: em(jnp.zeros(2), np.array([[0.9, 0.1], [0.4, 0.6]])),
+            "matrix must have columns of sum 1",
+        ),
         (lambda: histogram(jnp.zeros(3), [1.0, 0.0, 2.0]), r"edges must have .* and rise"),
-        (lambda: histogram(jnp.zeros(3), jnp.zeros(1)), r"edges must have shape \(outputs \+ 1,\), got \(1,\)"),
+        (
+            lambda: histogram(jnp.zeros(3), jnp.zeros(1)),
+            r"edges must have shape \(outputs \+ 1,\), got \(1,\)",
+        ),
     ):
         with pytest.raises(ValueError, match=message):
             call()
@@ -118,7 +157,9 @@ def test_what_does_not_fit_is_refused(untyped):
 
 def test_histogram_counts_each_report_once():
     edges = jnp.array([-1.0, -0.5, 0.0, 1.0])
-    reports = jnp.array([[-1.0, 9.0], [-0.5, jnp.nan], [-3.0, jnp.inf], [0.25, -jnp.inf], [1.0, 0.0]])
+    reports = jnp.array(
+        [[-1.0, 9.0], [-0.5, jnp.nan], [-3.0, jnp.inf], [0.25, -jnp.inf], [1.0, 0.0]]
+    )
     counts = histogram(reports, edges)
     np.testing.assert_array_equal(counts, [[2, 1], [1, 0], [2, 3]])
     np.testing.assert_array_equal(histogram(reports[:, 0], edges), [2, 1, 2])
@@ -168,7 +209,9 @@ def reported():
 
 @pytest.mark.parametrize("smooth", [False, True])
 def test_it_is_the_algorithm_of_the_paper(smooth, reported):
-    """Against a naive loop: same distribution, likelihood and iterations; the last changes of -5e5 are 1e-3."""
+    """Against a naive loop: same distribution, likelihood and iterations; the last changes of -5e5
+    are 1e-3.
+    """
     counts, law = reported
     theta, iterations, likelihood = loop(counts, law.matrix, 3e-3, smooth=smooth)
     found = em(counts, law.matrix, smooth=smooth, tolerance=3e-3)
@@ -178,11 +221,13 @@ def test_it_is_the_algorithm_of_the_paper(smooth, reported):
 
 
 def test_columns_at_once_are_columns_one_by_one():
-    """Columns of very different size converge at different times; the first to do so is then left alone.
+    """Columns of very different size converge at different times; the first to do so is then left
+    alone.
 
     NaN, infinite and negative counts, and reports that no record can give, count as 0.
     """
-    law, columns = transition(SquareWave(2.0), 24, 30), 5
+    law = transition(SquareWave(2.0), 24, 30)
+    columns = 5
     shares = np.asarray(law.matrix) @ np.histogram(two_bumps(10_000), 24, (-1, 1))[0]
     counts = (shares[:, None] * np.array([0.01, 0.3, 1.0, 3.0, 0.0])).round().astype(np.float32)
     dirty = counts.copy()

@@ -1,4 +1,6 @@
-"""The hypercube mechanism against enumeration of its 2^d x 2^d table; the rest is in the contract suite."""
+"""The hypercube mechanism against enumeration of its 2^d x 2^d table; the rest is in the contract
+suite.
+"""
 
 import itertools
 import math
@@ -19,12 +21,16 @@ draw = jax.jit(jax.vmap(lambda m, key, x: m.privatize(key, x), in_axes=(None, 0,
 
 
 def signs(dim):
-    """All vectors of signs, in the order of their binary code (1 for +1, the first coordinate first)."""
+    """All vectors of signs, in the order of their binary code (1 for +1, the first coordinate
+    first).
+    """
     return np.array(list(itertools.product((-1.0, 1.0), repeat=dim)))
 
 
 def table(epsilon, x):
-    """P(s | x) of every s by summing over every v: the definition, with no Poisson-binomial in it."""
+    """P(s | x) of every s by summing over every v: the definition, with no Poisson-binomial in
+    it.
+    """
     corners = signs(len(x))
     to_corner = np.prod((1 + corners * x) / 2, 1)
     weight = np.where(corners @ corners.T > 0, np.exp(epsilon), 1.0)
@@ -39,7 +45,8 @@ def record(dim):
 def test_density_and_moments_are_those_of_the_enumerated_table(dim, epsilon):
     """float64; the smallest defect is 1e-9 of a probability, a mean or a variance."""
     with jax.enable_x64(True):
-        m, corners = DuchiVector(epsilon, dim), signs(dim)
+        m = DuchiVector(epsilon, dim)
+        corners = signs(dim)
         for x in (record(dim).astype(float), np.zeros(dim), np.ones(dim)):
             mass = np.exp(np.asarray(densities(m, corners, x)))
             np.testing.assert_allclose(mass, table(epsilon, x), rtol=1e-9)
@@ -48,29 +55,41 @@ def test_density_and_moments_are_those_of_the_enumerated_table(dim, epsilon):
             mean = mass @ estimates
             np.testing.assert_allclose(mean, x, atol=1e-9 * np.abs(estimates).max())
             np.testing.assert_allclose(m.mean(x), x, rtol=0)
-            np.testing.assert_allclose(m.variance(x), mass @ estimates**2 - x**2, rtol=1e-9, atol=1e-9)
+            np.testing.assert_allclose(
+                m.variance(x), mass @ estimates**2 - x**2, rtol=1e-9, atol=1e-9
+            )
 
 
 def test_ties_are_drawn_once_more():
     """At epsilon 90 ties are drawn once more: nothing but the open half-space, each vector alike.
 
-    G test of 100 000 draws: detects a total variation of 0.013. No other vector than one of signs is possible.
+    G test of 100 000 draws: detects a total variation of 0.013. No other vector than one of signs
+    is possible.
     """
-    dim, code = 4, 1 << np.arange(4)[::-1]
-    keys, x = jax.random.split(jax.random.key(4), 100_000), record(4)
+    dim = 4
+    code = 1 << np.arange(4)[::-1]
+    keys = jax.random.split(jax.random.key(4), 100_000)
+    x = record(4)
     y = np.asarray(draw(DuchiVector(90.0, dim), keys, np.ones(dim, np.float32)))
     assert (y.sum(1) > 0).all()
     assert _constants(dim).candidates > 1
     possible = signs(dim).sum(1) > 0
-    stats.assert_g(np.bincount((y > 0) @ code, minlength=16)[possible], np.full(possible.sum(), 1 / possible.sum()))
+    stats.assert_g(
+        np.bincount((y > 0) @ code, minlength=16)[possible],
+        np.full(possible.sum(), 1 / possible.sum()),
+    )
     bad = np.float32([[1.0, -1.0, 0.0, 1.0], [1.0, -1.0, np.nan, 1.0], [2.0, 1.0, 1.0, 1.0]])
     assert np.isneginf(densities(DuchiVector(1.0, dim), bad, x)).all()
 
 
 @pytest.mark.parametrize("dim", [100, 101])
 def test_moments_of_a_wide_record(dim):
-    """Means within five standard errors, all d of them; detects an estimate off by 10 standard errors (0.3)."""
-    m, n, x = DuchiVector(2.0, dim), 20_000, np.linspace(-1, 1, dim, dtype=np.float32)
+    """Means within five standard errors, all d of them; detects an estimate off by 10 standard
+    errors (0.3).
+    """
+    m = DuchiVector(2.0, dim)
+    n = 20_000
+    x = np.linspace(-1, 1, dim, dtype=np.float32)
     np.testing.assert_array_equal(m.mean(x), x)
     assert_fits(verification.draws_have_moments(m, jax.random.key(5), x, trials=n))
     # The number of agreements with the record: all coordinates together.
@@ -82,7 +101,9 @@ def test_moments_of_a_wide_record(dim):
 
 
 def test_density_of_a_wide_record_is_exact_in_the_tails():
-    """float32 against float64; at the two ends the masses are 0 and 1. Smallest defect: 4e-7 of d log 2."""
+    """float32 against float64; at the two ends the masses are 0 and 1. Smallest defect: 4e-7 of d
+    log 2.
+    """
     dim = 500
     y = np.where(np.arange(dim) % 2 == 0, 1.0, -1.0).astype(np.float32)
     records = np.stack([y, -y, 0.9 * y, -0.9 * y, 0.3 * y, -0.1 * y, 0 * y])
@@ -96,16 +117,20 @@ def test_density_of_a_wide_record_is_exact_in_the_tails():
     for epsilon in (1e-8, 1.0, 100.0):
         single = np.asarray(evaluate(DuchiVector(epsilon, dim), y, records), np.float64)
         with jax.enable_x64(True):
-            exact = np.asarray(evaluate(DuchiVector(epsilon, dim), y.astype(float), records.astype(float)))
+            exact = np.asarray(
+                evaluate(DuchiVector(epsilon, dim), y.astype(float), records.astype(float))
+            )
         np.testing.assert_allclose(single, exact, rtol=4e-7)
         np.testing.assert_allclose(exact[0] - exact[1], epsilon, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("dim", [1, 4, 60])
 def test_the_mixture_that_is_drawn_keeps_epsilon(dim):
-    """P(s on the record's side) / P(s beyond) of the 64-bit threshold itself: at most epsilon to 1e-6 of it.
+    """P(s on the record's side) / P(s beyond) of the 64-bit threshold itself: at most epsilon to
+    1e-6 of it.
 
-    Reached to 1e-3 below epsilon 35; at 100 no report is impossible, and the loss is below that of one word.
+    Reached to 1e-3 below epsilon 35; at 100 no report is impossible, and the loss is below that of
+    one word.
     """
     for epsilon in (1e-6, 0.1, 1.0, 16.64, 17.0, 30.0, 35.0, 60.0, 100.0):
         m = DuchiVector(epsilon, dim)

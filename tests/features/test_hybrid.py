@@ -18,11 +18,14 @@ def test_the_threshold_is_the_published_one():
 
 
 def test_it_mixes_above_the_threshold_alone():
-    """Up to it Duchi's variance; above, one that is the same for every record and below both mechanisms' worst."""
+    """Up to it Duchi's variance; above, one that is the same for every record and below both
+    mechanisms' worst.
+    """
     x = np.linspace(-1, 1, 5, dtype=np.float32)
     variances = jax.jit(lambda e: [make(e).variance(x) for make in (Hybrid, Duchi, Piecewise)])
     for epsilon in (0.6, 0.62, 3.0):
-        m, (variance, duchi, piecewise) = Hybrid(epsilon), map(np.asarray, variances(epsilon))
+        m = Hybrid(epsilon)
+        variance, duchi, piecewise = map(np.asarray, variances(epsilon))
         if epsilon <= 0.61:
             assert m.beta == 0
             np.testing.assert_allclose(variance, duchi, rtol=1e-6)
@@ -33,7 +36,9 @@ def test_it_mixes_above_the_threshold_alone():
 
 
 def test_neither_branch_is_lost():
-    """Branch 0 at the largest epsilon: one 64-bit number in 5e8, none of the 2^23 uniforms of before."""
+    """Branch 0 at the largest epsilon: one 64-bit number in 5e8, none of the 2^23 uniforms of
+    before.
+    """
     m = Hybrid(40.0)
     assert float(m._rest) == pytest.approx(np.exp(-20.0), rel=1e-5)
     assert not random_words.bernoulli_from_words(np.zeros(2, np.uint32), m.beta, m._rest)

@@ -1,4 +1,6 @@
-"""Generalised randomised response over personal alphabets: the classes, the integers, and many users at once."""
+"""Generalised randomised response over personal alphabets: the classes, the integers, and many
+users at once.
+"""
 
 import dataclasses
 import math
@@ -20,11 +22,15 @@ EPSILONS = (0.1, 2.0, 16.0)
 def posteriors(n=40, classes=6, seed=0):
     """Sharp and flat ones."""
     rng = np.random.default_rng(seed)
-    return np.stack([rng.dirichlet(np.full(classes, alpha)) for alpha in np.geomspace(0.1, 10.0, n)])
+    return np.stack(
+        [rng.dirichlet(np.full(classes, alpha)) for alpha in np.geomspace(0.1, 10.0, n)]
+    )
 
 
 USERS = PersonalAlphabets.of(1.5, posteriors())
-CHANGED = dataclasses.replace(USERS, inner=dataclasses.replace(USERS.inner, search=USERS.inner.search * 0))
+CHANGED = dataclasses.replace(
+    USERS, inner=dataclasses.replace(USERS.inner, search=USERS.inner.search * 0)
+)
 
 
 @pytest.mark.parametrize("epsilon", EPSILONS)
@@ -46,11 +52,15 @@ def test_alphabets_are_the_best_k_likeliest_classes(epsilon):
 
 @pytest.mark.parametrize("epsilon", EPSILONS)
 def test_tables_are_generalised_randomised_response_and_lose_no_more_than_epsilon(epsilon):
-    """Exact, in integers; a class outside that is always reported as the first place would lose more."""
+    """Exact, in integers; a class outside that is always reported as the first place would lose
+    more.
+    """
     for size in (2, 3, 7):
         made = personal_alphabets.table(epsilon, size, 7)
         inside, outside = made.masses[:size], made.masses[size:]
-        np.testing.assert_allclose(inside, GeneralizedRR(epsilon, size).table().masses, atol=2 * size)
+        np.testing.assert_allclose(
+            inside, GeneralizedRR(epsilon, size).table().masses, atol=2 * size
+        )
         assert (np.abs(outside - WORDS / size) <= size).all()
         assert 0.99 * epsilon < made.epsilon <= epsilon
         every = [
@@ -66,7 +76,9 @@ def test_tables_are_generalised_randomised_response_and_lose_no_more_than_epsilo
             assert dataclasses.replace(made, masses=masses).epsilon > epsilon
 
 
-alone_of = jax.jit(lambda m, key, x, y, c: (m.privatize(key, x), m.estimate(y), m.log_density(y, c)))
+alone_of = jax.jit(
+    lambda m, key, x, y, c: (m.privatize(key, x), m.estimate(y), m.log_density(y, c))
+)
 
 
 def test_many_users_report_as_each_does_alone():
@@ -74,7 +86,8 @@ def test_many_users_report_as_each_does_alone():
     prior = posteriors()
     x = np.resize(np.float32([0, 1, 2, 3, 4, 5, np.nan, 99.0, -7.0, 2.4, np.inf]), len(prior))
     ask = jax.jit(lambda y: (USERS.estimate(y), USERS.log_likelihoods(y), USERS.classes(y)))
-    y, keys = np.asarray(USERS.privatize(jax.random.key(0), x)), jax.random.split(jax.random.key(0), len(prior))
+    y = np.asarray(USERS.privatize(jax.random.key(0), x))
+    keys = jax.random.split(jax.random.key(0), len(prior))
     estimates, logs, classes = ask(y)
     for i in range(0, len(prior), 6):
         alone = PersonalAlphabet(1.5, prior[i])
@@ -89,7 +102,9 @@ def test_many_users_report_as_each_does_alone():
 
 def test_the_guarantee_is_the_largest_of_the_users():
     g = USERS.guarantee()
-    each = {int(k): personal_alphabets.table(1.5, int(k), 6).epsilon for k in np.unique(USERS.sizes)}
+    each = {
+        int(k): personal_alphabets.table(1.5, int(k), 6).epsilon for k in np.unique(USERS.sizes)
+    }
     assert len(each) > 2
     assert g.epsilon == max(each.values()) <= 1.5
     assert (g.arithmetic, g.status) == ("exact", "proved")
@@ -104,7 +119,9 @@ def test_the_best_class_within_the_alphabet():
     scores[10:20][rng.random((10, 6)) < 0.5] = np.nan
     scores[20], scores[21], scores[22] = np.nan, -np.inf, np.inf
     found = np.asarray(USERS.best(scores))
-    for row, order, size, one in zip(scores, np.asarray(USERS.order), np.asarray(USERS.sizes), found, strict=True):
+    for row, order, size, one in zip(
+        scores, np.asarray(USERS.order), np.asarray(USERS.sizes), found, strict=True
+    ):
         held = np.where(np.isnan(row), -np.inf, row)
         assert one == max(order[:size], key=lambda c, held=held: held[c])  # the first of equals
     assert np.asarray(USERS.mask)[np.arange(40), found].all()
@@ -123,17 +140,32 @@ def test_estimates_are_posteriors_by_bayes():
 @pytest.mark.usefixtures("untyped")
 def test_bad_input():
     for call, message in (
-        (lambda: PersonalAlphabet(1.0, [0.5, 0.4]), r"rows of prior must sum to 1, got sums from 0.9 to 0.9"),
+        (
+            lambda: PersonalAlphabet(1.0, [0.5, 0.4]),
+            r"rows of prior must sum to 1, got sums from 0.9 to 0.9",
+        ),
         (lambda: PersonalAlphabet(1.0, [math.nan, 1.0]), "prior must be finite and >= 0"),
-        (lambda: PersonalAlphabet(1.0, [1.0]), r"prior must have 2 to 512 classes, got shape \(1,\)"),
+        (
+            lambda: PersonalAlphabet(1.0, [1.0]),
+            r"prior must have 2 to 512 classes, got shape \(1,\)",
+        ),
         (lambda: PersonalAlphabet(1.0, posteriors(2)), r"of one user, got shape \(2, 6\)"),
         (lambda: PersonalAlphabets.of(1.0, [0.5, 0.5]), r"prior must be \[n, C\]"),
         (lambda: PersonalAlphabets.of(jnp.ones(2), posteriors(2)), "epsilon must be one number"),
-        (lambda: jax.jit(lambda p: PersonalAlphabet(1.0, p).level)(jnp.ones(2) / 2), "prior must be concrete"),
+        (
+            lambda: jax.jit(lambda p: PersonalAlphabet(1.0, p).level)(jnp.ones(2) / 2),
+            "prior must be concrete",
+        ),
         (lambda: personal_alphabets.table(1.0, 5, 4), "size must be a whole number in"),
-        (lambda: USERS.privatize(jax.random.key(0), np.zeros(3)), r"x must have shape \(40,\), a class a user"),
+        (
+            lambda: USERS.privatize(jax.random.key(0), np.zeros(3)),
+            r"x must have shape \(40,\), a class a user",
+        ),
         (lambda: USERS.privatize(0, np.zeros(40)), "key must be a"),
-        (lambda: CHANGED.privatize(jax.random.key(0), np.zeros(40)), r"must sum to 2\^32|at least 1|no epsilon"),
+        (
+            lambda: CHANGED.privatize(jax.random.key(0), np.zeros(40)),
+            r"must sum to 2\^32|at least 1|no epsilon",
+        ),
         (lambda: privatize(jax.random.key(0), USERS.inner, np.zeros(40)), "holds a stack"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -11,7 +11,15 @@ from scipy import integrate, special
 from ldp_jax import verification
 from ldp_jax.core.mechanism import mse, privatize
 from ldp_jax.core.spaces import Ball, Sphere, Turned
-from ldp_jax.features import PrivUnit, PrivUnitG, ProjUnit, ThreeOutputs, choice, choose, random_projection
+from ldp_jax.features import (
+    PrivUnit,
+    PrivUnitG,
+    ProjUnit,
+    ThreeOutputs,
+    choice,
+    choose,
+    random_projection,
+)
 from ldp_jax.verification import cases, statistics
 from tests.contract.checks import assert_fits
 from tests.marks import untyped
@@ -38,11 +46,15 @@ def part_beyond(kind, dim, cut):
         law = lambda w: w * math.exp(-dim * w**2 / 2) * math.sqrt(dim / (2 * math.pi))
         return integrate.quad(law, cut, cut + 12 / math.sqrt(dim))[0]
     whole = special.beta((dim - 1) / 2, 0.5)
-    return integrate.quad(lambda t: math.cos(t) * math.sin(t) ** (dim - 2) / whole, 0, math.acos(cut))[0]
+    return integrate.quad(
+        lambda t: math.cos(t) * math.sin(t) ** (dim - 2) / whole, 0, math.acos(cut)
+    )[0]
 
 
 def published_error(kind, dim, epsilon, cut):
-    """Of Bhowmick et al.'s form with p and 1 - p: the squared length of a report over the squared mean, in 1-D."""
+    """Of Bhowmick et al.'s form with p and 1 - p: the squared length of a report over the squared
+    mean, in 1-D.
+    """
     q = float(mass_beyond(kind, dim, cut))
     p = math.exp(epsilon) * q / (1 - q + math.exp(epsilon) * q)
     part = part_beyond(kind, dim, cut)
@@ -60,7 +72,9 @@ def published_error(kind, dim, epsilon, cut):
 @kinds
 @pytest.mark.parametrize(("dim", "epsilon"), [(2, 1.0), (1433, 12.0)])
 def test_the_cap_is_the_best_one_of_the_published_form(kind, dim, epsilon):
-    """Its error is that of the published form by quadrature, to 1e-6, and no cap around it has a smaller one."""
+    """Its error is that of the published form by quadrature, to 1e-6, and no cap around it has a
+    smaller one.
+    """
     m = KINDS[kind](epsilon, dim)
     error = m.worst_error()
     if m.cut < 0.999:
@@ -77,7 +91,8 @@ def test_the_cap_is_the_best_one_of_the_published_form(kind, dim, epsilon):
 def test_a_traced_budget_has_the_caps_of_a_stack(kind):
     """Bit by bit: the host calibrates both in float64."""
     epsilons = jnp.array([0.5, 2.0, 4.0])
-    stack, mapped = KINDS[kind](epsilons, 5), jax.jit(jax.vmap(lambda epsilon: KINDS[kind](epsilon, 5)))(epsilons)
+    stack = KINDS[kind](epsilons, 5)
+    mapped = jax.jit(jax.vmap(lambda epsilon: KINDS[kind](epsilon, 5)))(epsilons)
     assert mapped == stack
     assert mapped.guarantee() == stack.guarantee()
     with pytest.raises(jax.errors.JaxRuntimeError, match="epsilon must be in"):
@@ -87,7 +102,9 @@ def test_a_traced_budget_has_the_caps_of_a_stack(kind):
 @kinds
 @pytest.mark.parametrize("dim", [2, 1433])
 def test_the_component_along_is_the_inverse_of_its_tail(kind, dim):
-    """Of exponentials from 1e-4 to 44, as 64 bits give them: to 1e-4 of the tail, as far as float32 tells."""
+    """Of exponentials from 1e-4 to 44, as 64 bits give them: to 1e-4 of the tail, as far as float32
+    tells.
+    """
     exponential = np.float32([1e-4, 0.01, 0.3, 1.0, 3.0, 10.0, 20.0, 44.0])
     for epsilon in (0.1, 4.0):
         m = KINDS[kind](epsilon, dim)
@@ -96,7 +113,9 @@ def test_the_component_along_is_the_inverse_of_its_tail(kind, dim):
         with np.errstate(divide="ignore", invalid="ignore"):  # nothing is beyond 1
             tail = np.log(mass_beyond(kind, dim, along)) - np.log(mass_beyond(kind, dim, m.cut))
             # What the tail changes by where the component moves by two float32 spacings.
-            moved = np.log(mass_beyond(kind, dim, along * (1 - 2.0**-22))) - np.log(mass_beyond(kind, dim, along))
+            moved = np.log(mass_beyond(kind, dim, along * (1 - 2.0**-22))) - np.log(
+                mass_beyond(kind, dim, along)
+            )
         precise = moved < 0.1
         assert precise[:3].all()
         assert (np.abs(tail + exponential)[precise] < 1e-4 + moved[precise]).all()
@@ -105,11 +124,14 @@ def test_the_component_along_is_the_inverse_of_its_tail(kind, dim):
 @untyped
 @pytest.mark.parametrize(("dim", "epsilon"), [(2, 3.0), (2, 30.0), (3, 20.0)])
 def test_no_report_is_the_record(dim, epsilon):
-    """A cosine that rounds to 1 would send the record's own direction, which no other record's law does.
+    """A cosine that rounds to 1 would send the record's own direction, which no other record's law
+    does.
 
-    The sine is asked over all that words can give; nearly every report at 30 is so near that its cosine is 1.
+    The sine is asked over all that words can give; nearly every report at 30 is so near that its
+    cosine is 1.
     """
-    m, x = PrivUnit(epsilon, dim), np.eye(1, dim, dtype=np.float32)[0]
+    m = PrivUnit(epsilon, dim)
+    x = np.eye(1, dim, dtype=np.float32)[0]
     _, across = jax.jit(jax.vmap(m._in_cap))(np.linspace(0, 60, 512, dtype=np.float32))
     assert (np.asarray(across) > 0).all()
     reports = np.asarray(privatize(jax.random.key(1), m, np.tile(x, (1024, 1))))
@@ -119,7 +141,9 @@ def test_no_report_is_the_record(dim, epsilon):
 
 
 def test_what_is_outside_the_narrowest_cap_is_drawn():
-    """Of 64-bit words 256 do at the largest budget: were it none, a report would exclude records."""
+    """Of 64-bit words 256 do at the largest budget: were it none, a report would exclude
+    records.
+    """
     assert PrivUnit(44.0, 2).anywhere > 2.0**-56
 
 
@@ -159,7 +183,12 @@ def test_the_largest_loss_is_between_opposite_records(kind):
     sizes = (1.0,) if kind == "PrivUnit" else (0.1, m.cut * 1.01, 2.0, 5.0)
     with jax.enable_x64(True):
         y = np.concatenate([size * unit for size in sizes])
-        logs = np.stack([densities(m, y, length * np.array([1.0, 0.0])) for length in (1.0, -1.0, 0.5, -0.5, 0.0)])
+        logs = np.stack(
+            [
+                densities(m, y, length * np.array([1.0, 0.0]))
+                for length in (1.0, -1.0, 0.5, -0.5, 0.0)
+            ]
+        )
     assert logs.max(0).max() > -np.inf
     loss = lambda a, b: np.abs(logs[a] - logs[b]).max()
     assert loss(0, 1) == pytest.approx(2.0, rel=1e-12)
@@ -186,11 +215,21 @@ def test_choose_takes_the_least_error():
     worst = lambda m: float(jax.jit(mse)(m, np.linspace(-1, 1, 201).astype(np.float32)).max())
     assert found.error == pytest.approx(worst(found.mechanism), rel=1e-3)
     assert found.error == min(found.errors.values())
-    inner = choose("cube", None, 1, 2.58)  # whose three outputs have their largest error within [0, 1]
+    inner = choose(
+        "cube", None, 1, 2.58
+    )  # whose three outputs have their largest error within [0, 1]
     assert inner.errors["ThreeOutputs"] == pytest.approx(worst(ThreeOutputs(2.58)), rel=1e-4)
     assert next(iter(inner.errors)) == "OptimalPiecewise"
     assert set(found.errors) == {
-        *("Laplace", "Duchi", "Piecewise", "OptimalPiecewise", "Hybrid", "ThreeOutputs", "SquareWave")
+        *(
+            "Laplace",
+            "Duchi",
+            "Piecewise",
+            "OptimalPiecewise",
+            "Hybrid",
+            "ThreeOutputs",
+            "SquareWave",
+        )
     }
     short, long, ball = (
         choose("cube", 1.0, 50, epsilon),
@@ -216,14 +255,18 @@ def test_choose_takes_the_least_error():
 def test_the_error_of_a_choice_is_that_of_the_worst_record_within_the_norm(seed):
     """Drawn norms and dims, all numbers of equal coordinates that fit, and 2 000 sizes of them."""
     rng = np.random.default_rng(seed)
-    dim, epsilon, bound = int(rng.integers(2, 9)), float(rng.uniform(0.5, 6.0)), float(rng.uniform(0.6, 2.5))
+    dim = int(rng.integers(2, 9))
+    epsilon = float(rng.uniform(0.5, 6.0))
+    bound = float(rng.uniform(0.6, 2.5))
     found = choose("cube", bound, dim, epsilon)
     size = np.linspace(0, min(1.0, bound), 2001).astype(np.float32)
     for name, make in choice._on_cubes(epsilon, dim).items():
         if name in found.errors:
             number = np.asarray(choice._variances(make(), size), np.float64)
             many = np.arange(dim + 1)[:, None]
-            errors = np.where(many * size**2 <= bound**2, many * number + (dim - many) * number[0], 0.0)
+            errors = np.where(
+                many * size**2 <= bound**2, many * number + (dim - many) * number[0], 0.0
+            )
             assert found.errors[name] == pytest.approx(errors.max(), rel=5e-3), name
 
 
@@ -236,9 +279,15 @@ def test_bad_input():
         (lambda: ProjUnit(1.0, np.full((2, 3), np.nan)), "projection must be finite"),
         (lambda: ProjUnit(np.ones(2), np.ones((2, 3))), "epsilon must be one number"),
         (lambda: random_projection(jax.random.key(0), 3, 4), "k must be a whole number in"),
-        (lambda: choose("sphere", 1.0, 3, 1.0), "domain must be one of cube, ball, classes; got 'sphere'"),
+        (
+            lambda: choose("sphere", 1.0, 3, 1.0),
+            "domain must be one of cube, ball, classes; got 'sphere'",
+        ),
         (lambda: choose("ball", None, 3, 1.0), "norm_bound must be given for a ball"),
-        (lambda: choose("classes", 1.0, 3, 1.0), "norm_bound must be given for a ball, and not for classes"),
+        (
+            lambda: choose("classes", 1.0, 3, 1.0),
+            "norm_bound must be given for a ball, and not for classes",
+        ),
         (lambda: choose("ball", -1.0, 3, 1.0), "norm_bound must be"),
         (lambda: choose("cube", None, 0, 1.0), "dim must be a whole number"),
     ):

@@ -1,4 +1,6 @@
-"""Sums over neighbours: every layout is the same linear map, in value and in both modes of differentiation."""
+"""Sums over neighbours: every layout is the same linear map, in value and in both modes of
+differentiation.
+"""
 
 from functools import cache, partial
 
@@ -23,7 +25,9 @@ def dense(weights=1.0):
 
 @cache
 def layout(name):
-    return Segments(*map(jnp.asarray, EDGES)) if name == "segments" else aggregation.tables(*EDGES, N)
+    return (
+        Segments(*map(jnp.asarray, EDGES)) if name == "segments" else aggregation.tables(*EDGES, N)
+    )
 
 
 total = jax.jit(lambda sums, h: sums.sum(h))
@@ -45,7 +49,8 @@ def test_a_sum_is_the_product_with_the_adjacency_matrix(name):
 @pytest.mark.parametrize("leaves", [0, 3, 4, 5, 12, 13, 40])
 def test_a_star_of_any_size_is_summed(leaves):
     """A node with a row of its own, a further one, or more: the last neighbour of each counts."""
-    hub, leaf = np.zeros(leaves, int), np.arange(1, leaves + 1)
+    hub = np.zeros(leaves, int)
+    leaf = np.arange(1, leaves + 1)
     made = aggregation.tables(np.r_[leaf, hub], np.r_[hub, leaf], leaves + 2)
     h = jnp.arange(1.0, leaves + 3)
     wanted = [h[1 : leaves + 1].sum(), *np.ones(leaves), 0.0]
@@ -54,7 +59,8 @@ def test_a_star_of_any_size_is_summed(leaves):
 
 def test_induced_sums_keep_the_edges_within_parts():
     """In value, and in both modes; of one program, whatever the parts."""
-    traces, whole = [], layout("tables")
+    traces = []
+    whole = layout("tables")
 
     @jax.jit
     def both(parts, h):
@@ -83,7 +89,9 @@ def test_what_is_outside_all_parts_does_not_come_in():
 def test_neighbours_of_a_large_graph_are_laid_out_near_each_other(monkeypatch):
     """A ring in random order: rows that are gathered are next to the row that gathers them."""
     ring = np.random.default_rng(0).permutation(400)
-    pairs = np.concatenate([np.stack([ring, np.roll(ring, 1)], 1), np.stack([np.roll(ring, 1), ring], 1)])
+    pairs = np.concatenate(
+        [np.stack([ring, np.roll(ring, 1)], 1), np.stack([np.roll(ring, 1), ring], 1)]
+    )
     receivers, senders = pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))].T
     h = np.random.default_rng(1).normal(size=(400, 2)).astype(np.float32)
     away, sums = [], []
@@ -107,18 +115,25 @@ def test_both_modes_of_differentiation(name):
 
 def test_both_modes_in_rows_and_weights():
     """Asymmetric weights: a layout that took the reverse edge's weight would be far off."""
-    c, function = np.asarray(H[::-1], np.float64), layout("segments").sum
+    c = np.asarray(H[::-1], np.float64)
+    function = layout("segments").sum
     value, tangent = jax.jit(partial(jax.jvp, function))((H, WEIGHTS), (H[::-1], WEIGHTS[::-1]))
     np.testing.assert_allclose(value, dense(WEIGHTS) @ H, atol=1e-4)
-    np.testing.assert_allclose(tangent, dense(WEIGHTS) @ H[::-1] + dense(WEIGHTS[::-1]) @ H, atol=3e-4)
-    to_h, to_w = jax.jit(jax.grad(lambda h, w: (function(h, w) * c).sum(), argnums=(0, 1)))(H, WEIGHTS)
+    np.testing.assert_allclose(
+        tangent, dense(WEIGHTS) @ H[::-1] + dense(WEIGHTS[::-1]) @ H, atol=3e-4
+    )
+    to_h, to_w = jax.jit(jax.grad(lambda h, w: (function(h, w) * c).sum(), argnums=(0, 1)))(
+        H, WEIGHTS
+    )
     senders, receivers = EDGES
     np.testing.assert_allclose(to_h, dense(WEIGHTS).T @ c, atol=3e-4)
     np.testing.assert_allclose(to_w, (c[receivers] * np.asarray(H)[senders]).sum(1), atol=3e-4)
 
 
 def test_a_gradient_of_gathers_scatters_no_edge():
-    """The layout is there to gather, and so does its derivative: sums of rows are scattered, in order."""
+    """The layout is there to gather, and so does its derivative: sums of rows are scattered, in
+    order.
+    """
     sums = layout("tables")
     text = jax.jit(jax.grad(lambda h, sums: (sums.sum(h) ** 2).sum())).lower(H, sums).as_text()
     assert "stablehlo.gather" in text

@@ -1,4 +1,6 @@
-"""Graph files of other programs: the graph and the names come back, and nothing is guessed in silence."""
+"""Graph files of other programs: the graph and the names come back, and nothing is guessed in
+silence.
+"""
 
 import builtins
 import gzip
@@ -100,7 +102,9 @@ def test_matrix_market(tmp_path, dense):
         interop.read(tmp_path / "p.mtx")
 
 
-@pytest.mark.parametrize("name", ["a.graphml", "a.gexf", "a.gml", "a.net", "links.json", "a.edgelist"])
+@pytest.mark.parametrize(
+    "name", ["a.graphml", "a.gexf", "a.gml", "a.net", "links.json", "a.edgelist"]
+)
 def test_weights_and_directions_of_files_have_the_one_rule(tmp_path, name):
     path = tmp_path / name
     write = {**WRITERS, **LISTS}[name]
@@ -152,13 +156,37 @@ REFUSED = {
     "no name": ("a.txt", "0,2\n,1\n", "must name two nodes a line"),
     "times too": ("a.txt", "0 2 1 99\n2 1 1 98\n", "two names a line, and perhaps a weight"),
     "some weights": ("a.txt", "0 2 1\n2 1\n", "a number for each edge|and perhaps a weight"),
-    "no text": ("a.edges", b"\xff\xfe", "networkx.read_edgelist reads, which raised UnicodeDecodeError"),
-    "no XML": ("a.graphml", "<graphml>secret", "networkx.read_graphml reads, which raised ParseError$"),
-    "no graph": ("a.gexf", "<gexf></gexf>", "networkx.read_gexf reads, which raised NetworkXError$"),
-    "no GML": ("a.gml", "graph [ node [ id 0 ] edge [ source 0 target 1 ] ]", "which raised NetworkXError$"),
-    "two labels alike, Pajek": ("a.net", '*Vertices 2\n1 "a"\n2 "a"\n*Edges\n1 2\n', "each node once"),
+    "no text": (
+        "a.edges",
+        b"\xff\xfe",
+        "networkx.read_edgelist reads, which raised UnicodeDecodeError",
+    ),
+    "no XML": (
+        "a.graphml",
+        "<graphml>secret",
+        "networkx.read_graphml reads, which raised ParseError$",
+    ),
+    "no graph": (
+        "a.gexf",
+        "<gexf></gexf>",
+        "networkx.read_gexf reads, which raised NetworkXError$",
+    ),
+    "no GML": (
+        "a.gml",
+        "graph [ node [ id 0 ] edge [ source 0 target 1 ] ]",
+        "which raised NetworkXError$",
+    ),
+    "two labels alike, Pajek": (
+        "a.net",
+        '*Vertices 2\n1 "a"\n2 "a"\n*Edges\n1 2\n',
+        "each node once",
+    ),
     "a stray end, Pajek": ("a.net", '*Vertices 2\n1 "a"\n2 "b"\n*Edges\n1 3\n', "each node once"),
-    "two sections, Pajek": ("a.net", '*Vertices 2\n1 "a"\n2 "b"\n*Edges\n1 2\n*Arcs\n2 1\n', "one section"),
+    "two sections, Pajek": (
+        "a.net",
+        '*Vertices 2\n1 "a"\n2 "b"\n*Edges\n1 2\n*Arcs\n2 1\n',
+        "one section",
+    ),
     "a list, Pajek": ("a.net", '*Vertices 2\n1 "a"\n2 "b"\n*Edgeslist\n1 2 1\n', "one section"),
     "no JSON": ("a.json", "{", "networkx.node_link_graph reads, which raised JSONDecodeError$"),
     "other JSON": ("a.json", '{"nodes": [], "adjacency": []}', "networkx.adjacency_graph"),
@@ -173,12 +201,24 @@ REFUSED = {
         MATRIX + "2 1 1\0 3 2 1\n",
         "a coordinate entry of kind integer a line",
     ),  # which SciPy dies of
-    "two entries a line": ("a.mtx", MATRIX + "2 1 1 3 2 1\n3 1 1\n", "a coordinate entry of kind integer a line"),
-    "no square": ("a.mtx", "%%MatrixMarket matrix coordinate pattern general\n2 3 1\n1 3\n", r"\[n, n\]"),
+    "two entries a line": (
+        "a.mtx",
+        MATRIX + "2 1 1 3 2 1\n3 1 1\n",
+        "a coordinate entry of kind integer a line",
+    ),
+    "no square": (
+        "a.mtx",
+        "%%MatrixMarket matrix coordinate pattern general\n2 3 1\n1 3\n",
+        r"\[n, n\]",
+    ),
     "no gzip": ("a.txt.gz", "0 1", "a whole file of gzip"),
     "no node": ("a.txt", "# nothing\n", "is an empty graph"),
     "METIS": ("a.graph", "3 2\n2\n1 3\n2\n", r"METISGraphReader\(\)\.read\(path\)"),
-    "CSV": ("a.csv", "from,to\n0,1\n", r"interop\.read takes pandas\.read_csv\(path\)\[\[one, other\]\]"),
+    "CSV": (
+        "a.csv",
+        "from,to\n0,1\n",
+        r"interop\.read takes pandas\.read_csv\(path\)\[\[one, other\]\]",
+    ),
     "npz": ("a.npz", "", r"ldp_jax\.load\(path\)\.graph"),
     "unknown": ("a.abc", "", r"must end in \.graphml, .*\.mtx.*interop\.read takes objects too"),
 }
@@ -233,7 +273,9 @@ def test_without_networkx_the_message_says_what_to_install(tmp_path, monkeypatch
         interop.read(tmp_path / "a.gml")
 
 
-@pytest.mark.parametrize("name", ["a.graphml", "a.gexf", "a.gml", "a.net", "links.json", "a.edgelist", "a.mtx"])
+@pytest.mark.parametrize(
+    "name", ["a.graphml", "a.gexf", "a.gml", "a.net", "links.json", "a.edgelist", "a.mtx"]
+)
 def test_damaged_files_raise_value_errors_alone(tmp_path, name):
     """Warnings included, which are errors here."""
     path = tmp_path / name

@@ -18,7 +18,13 @@ def test_both_directions_sorted_by_receiver_then_sender():
     assert graph.senders.dtype == graph.receivers.dtype == np.int32
     assert (graph.n_node.tolist(), graph.n_edge.tolist(), graphs.num_nodes(graph)) == ([5], [6], 5)
     assert graph.nodes is graph.edges is graph.globals is None  # nothing private travels in it
-    assert jax.jit(lambda r: graphs.degree(r, 5))(graph.receivers).tolist() == [2.0, 2.0, 1.0, 1.0, 0.0]
+    assert jax.jit(lambda r: graphs.degree(r, 5))(graph.receivers).tolist() == [
+        2.0,
+        2.0,
+        1.0,
+        1.0,
+        0.0,
+    ]
 
 
 @given(st.integers(1, 12), st.randoms(use_true_random=False))
@@ -40,8 +46,14 @@ def test_two_pairs_of_two_readings_are_refused_until_one_is_named():
     with pytest.raises(ValueError, match=words):
         graphs.from_edges(both, num_nodes=4)
     for pairs_in, edges in (("rows", [[0, 1], [2, 3]]), ("columns", [[0, 2], [1, 3]])):
-        assert graphs.to_edges(graphs.from_edges(both, num_nodes=4, pairs_in=pairs_in)).tolist() == edges
-    for one in ([[0, 1], [1, 2]], [[0, 1], [2, 1]]):  # the same edges in rows and columns; columns with a loop
+        assert (
+            graphs.to_edges(graphs.from_edges(both, num_nodes=4, pairs_in=pairs_in)).tolist()
+            == edges
+        )
+    for one in (
+        [[0, 1], [1, 2]],
+        [[0, 1], [2, 1]],
+    ):  # the same edges in rows and columns; columns with a loop
         assert graphs.to_edges(graphs.from_edges(one, num_nodes=3)).tolist() == [[0, 1], [1, 2]]
     graph = graphs.from_edges([[0, 1, 3], [1, 2, 0]], num_nodes=4, pairs_in="columns")
     assert graphs.to_edges(graph).tolist() == [[0, 1], [0, 3], [1, 2]]
@@ -86,22 +98,34 @@ def test_more_edges_than_32_bits_count_are_counted(monkeypatch):
 def test_blocks_of_edges_change_nothing(monkeypatch):
     """What is done block by block to 10^8 edges, with blocks of three edges."""
     rng = np.random.default_rng(0)
-    n, pairs = 40, np.stack(np.triu_indices(40, 1), 1)
+    n = 40
+    pairs = np.stack(np.triu_indices(40, 1), 1)
     pairs = pairs[rng.permutation(len(pairs))[:100]]
     pairs = np.where(rng.random((100, 1)) < 0.5, pairs, pairs[:, ::-1])
     whole = graphs.from_edges(pairs, n)
     monkeypatch.setattr(graphs, "_BLOCK", 3)
     blocked = graphs.from_edges(pairs, n)
-    np.testing.assert_array_equal((blocked.senders, blocked.receivers), (whole.senders, whole.receivers))
+    np.testing.assert_array_equal(
+        (blocked.senders, blocked.receivers), (whole.senders, whole.receivers)
+    )
     order = rng.permutation(200)
-    for graph in (whole, whole._replace(senders=whole.senders[order], receivers=whole.receivers[order])):
-        np.testing.assert_array_equal(graphs.validate_symmetric(graph)[:2], (whole.senders, whole.receivers))
+    for graph in (
+        whole,
+        whole._replace(senders=whole.senders[order], receivers=whole.receivers[order]),
+    ):
+        np.testing.assert_array_equal(
+            graphs.validate_symmetric(graph)[:2], (whole.senders, whole.receivers)
+        )
     for at in (0, 101, 199):  # an edge without its reverse, one given twice
         u, v = whole.senders[at], whole.receivers[at]
-        missing = whole._replace(senders=np.delete(whole.senders, at), receivers=np.delete(whole.receivers, at))
+        missing = whole._replace(
+            senders=np.delete(whole.senders, at), receivers=np.delete(whole.receivers, at)
+        )
         with pytest.raises(ValueError, match=f"symmetric.* got {v} -> {u} alone"):
             graphs.validate_symmetric(missing)
-        twice = whole._replace(senders=np.insert(whole.senders, at, u), receivers=np.insert(whole.receivers, at, v))
+        twice = whole._replace(
+            senders=np.insert(whole.senders, at, u), receivers=np.insert(whole.receivers, at, v)
+        )
         with pytest.raises(ValueError, match=f"got {u} -> {v} twice"):
             graphs.validate_symmetric(twice)
         with pytest.raises(ValueError, match="each pair once"):
@@ -142,7 +166,9 @@ def test_graphs_of_a_set_are_named():
 
 
 def test_a_directed_graph_has_no_undirected_edges():
-    """Half of its pairs would be lost in silence: it is refused, and the way to its pairs is named."""
+    """Half of its pairs would be lost in silence: it is refused, and the way to its pairs is
+    named.
+    """
     for senders, receivers in (([0], [1]), ([0, 1, 2], [1, 0, 0]), ([1, 0, 2, 2], [0, 1, 0, 1])):
         with pytest.raises(ValueError, match=r"both directions.* directed pairs are np\.stack"):
             graphs.to_edges(graphs.directed(senders, receivers, 3))

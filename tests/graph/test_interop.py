@@ -1,4 +1,6 @@
-"""Graphs of other libraries: every source gives the same graph, and what can be read in two ways is refused."""
+"""Graphs of other libraries: every source gives the same graph, and what can be read in two ways is
+refused.
+"""
 
 import types
 
@@ -86,7 +88,9 @@ SOURCES = {
 def test_every_source_is_the_same_graph(source, nodes):
     graph, names = interop.read(source, nodes)
     assert graphs.num_nodes(graph) == N
-    assert {frozenset(pair) for pair in graphs.to_edges(graph).tolist()} == {frozenset(p) for p in EDGES.tolist()}
+    assert {frozenset(pair) for pair in graphs.to_edges(graph).tolist()} == {
+        frozenset(p) for p in EDGES.tolist()
+    }
     assert names.tolist() in (NAMES, list(range(N)))
 
 
@@ -97,7 +101,9 @@ def test_names_are_any_hashable_objects():
     for source in (pd.DataFrame(edges), networkx.Graph(edges)):
         assert interop.read(source).names.tolist() == [0, 1, 2, 3]
         assert graphs.to_edges(interop.read(source).graph).tolist() == [[0, 2], [0, 3], [1, 3]]
-    graph, names = interop.read(pd.DataFrame([("z", "a"), ("a", "k")]))  # without names, as they come
+    graph, names = interop.read(
+        pd.DataFrame([("z", "a"), ("a", "k")])
+    )  # without names, as they come
     assert names.tolist() == ["z", "a", "k"]
     assert graphs.to_edges(graph).tolist() == [[0, 1], [1, 2]]
 
@@ -129,14 +135,26 @@ def test_weights_are_refused_or_dropped(source):
 
 REFUSED = {
     "no nodes": ((EDGES,), "nodes must say how many"),
-    "two readings": (([[0, 1], [2, 3]], 4), "0 - 1 and 2 - 3 with pairs_in='rows', or 0 - 2 and 1 - 3"),
+    "two readings": (
+        ([[0, 1], [2, 3]], 4),
+        "0 - 1 and 2 - 3 with pairs_in='rows', or 0 - 2 and 1 - 3",
+    ),
     "outside": (([[0, 9], [1, 2], [0, 1]], 5), r"source must be in \[0, 5\)"),
     "the other shape": ((EDGES, 5, "columns"), r"must have shape \[2, m\]"),
     "unknown names": ((pd.DataFrame(NAMED), NAMES[:2]), "miss 2, as"),
     "a name twice": ((EDGES, ["a", "b", "b", "c"]), "name each node once"),
-    "no order": ((pyg(BOTH), {"a", "b", "c", "d", "e"}), "nodes must be names in order, and a set has none"),
-    "a number and its text": ((pd.DataFrame({0: [1, 2], 1: ["2", "3"]}),), "got '2' as a number and as text"),
-    "a table of users": ((pd.DataFrame(NAMED), pd.DataFrame(index=NAMES)), "got a table, which may be its index"),
+    "no order": (
+        (pyg(BOTH), {"a", "b", "c", "d", "e"}),
+        "nodes must be names in order, and a set has none",
+    ),
+    "a number and its text": (
+        (pd.DataFrame({0: [1, 2], 1: ["2", "3"]}),),
+        "got '2' as a number and as text",
+    ),
+    "a table of users": (
+        (pd.DataFrame(NAMED), pd.DataFrame(index=NAMES)),
+        "got a table, which may be its index",
+    ),
     "another number": ((pyg(BOTH), 7), "nodes must be 5"),
     "three columns": ((pd.DataFrame(np.zeros((2, 3))),), r"two columns.*table\[\[one, other\]\]"),
     "nothing": ((None,), "source must be a networkx graph"),
@@ -154,7 +172,10 @@ def test_a_graph_comes_back_out():
     graph, names = interop.read(of_networkx())
     assert networkx.utils.graphs_equal(interop.to_networkx(graph, names), of_networkx())
     assert (interop.to_scipy(graph) != adjacency(BOTH)).nnz == 0
-    assert interop.read(interop.to_edge_index(graph), N).graph.senders.tolist() == graph.senders.tolist()
+    assert (
+        interop.read(interop.to_edge_index(graph), N).graph.senders.tolist()
+        == graph.senders.tolist()
+    )
 
 
 def test_results_become_a_table():
@@ -170,10 +191,15 @@ def test_names_of_64_bits_stay_whole():
     ids = np.array([2**63 + 1, 5, 7], np.uint64)
     found = interop.read(scipy.sparse.csr_array((3, 3)), nodes=ids)
     assert found.names.tolist() == ids.tolist()
-    assert interop.read(scipy.sparse.csr_array((2, 2)), nodes=["a\0", "a"]).names.tolist() == ["a\0", "a"]
+    assert interop.read(scipy.sparse.csr_array((2, 2)), nodes=["a\0", "a"]).names.tolist() == [
+        "a\0",
+        "a",
+    ]
 
 
-@pytest.mark.parametrize("edge_index", [np.array([[0.9, 1.7], [1.2, 0.3]]), np.array([[0, 1], [1, 0], [2, 2]])])
+@pytest.mark.parametrize(
+    "edge_index", [np.array([[0.9, 1.7], [1.2, 0.3]]), np.array([[0, 1], [1, 0], [2, 2]])]
+)
 def test_an_edge_index_of_fractions_or_of_three_rows_is_refused(edge_index):
     with pytest.raises(ValueError, match="edge_index must be integers of shape"):
         interop.read(types.SimpleNamespace(edge_index=edge_index, num_nodes=3))
@@ -187,7 +213,9 @@ TWO = np.array([[0, 1], [1, 2]])
 def attributed(weights, name="weight"):
     made = networkx.Graph()
     made.add_nodes_from(range(3))
-    made.add_edges_from((u, v, {name: weight}) for (u, v), weight in zip(TWO.tolist(), weights, strict=True))
+    made.add_edges_from(
+        (u, v, {name: weight}) for (u, v), weight in zip(TWO.tolist(), weights, strict=True)
+    )
     return made
 
 
@@ -209,7 +237,9 @@ def torched(weights, name="edge_attr"):
 
 def dgled(weights, name="w"):
     return types.SimpleNamespace(
-        edges=lambda: tuple(TWO.T), num_nodes=lambda: 3, edata={name: np.asarray(weights), "feat": np.ones(2)}
+        edges=lambda: tuple(TWO.T),
+        num_nodes=lambda: 3,
+        edata={name: np.asarray(weights), "feat": np.ones(2)},
     )
 
 
@@ -241,12 +271,21 @@ WEIGHTED = {
 
 @pytest.mark.parametrize("made", WEIGHTED.values(), ids=WEIGHTED.keys())
 def test_one_rule_for_weights_in_all_sources(made):
-    """Weights that are not all 1 are refused; cleaned, an edge of weight 0 is none, and others have weight 1."""
+    """Weights that are not all 1 are refused; cleaned, an edge of weight 0 is none, and others have
+    weight 1.
+    """
     assert graphs.to_edges(interop.read(made([1.0, 1.0])).graph).tolist() == TWO.tolist()
-    for weights, kept in (([1.0, 0.5], TWO), ([2.0, 2.0], TWO), ([-1.0, 1.0], TWO), ([0.0, 1.0], TWO[1:])):
+    for weights, kept in (
+        ([1.0, 0.5], TWO),
+        ([2.0, 2.0], TWO),
+        ([-1.0, 1.0], TWO),
+        ([0.0, 1.0], TWO[1:]),
+    ):
         with pytest.raises(ValueError, match="weights other than 1 in '.*clean=True"):
             interop.read(made(weights))
-        assert graphs.to_edges(interop.read(made(weights), clean=True).graph).tolist() == kept.tolist()
+        assert (
+            graphs.to_edges(interop.read(made(weights), clean=True).graph).tolist() == kept.tolist()
+        )
 
 
 def test_weights_inside_a_graphs_tuple_are_dropped_by_no_function():
@@ -262,14 +301,18 @@ def test_a_matrix_of_a_table_has_the_rule_of_weights_too():
     assert graphs.to_edges(interop.read(squared([0, 1])).graph).tolist() == TWO[1:].tolist()
     with pytest.raises(ValueError, match="weights other than 1"):
         interop.read(squared([0.5, 1]))
-    assert graphs.to_edges(interop.read(squared([0.5, 1]), clean=True).graph).tolist() == TWO.tolist()
+    assert (
+        graphs.to_edges(interop.read(squared([0.5, 1]), clean=True).graph).tolist() == TWO.tolist()
+    )
 
 
 def test_features_of_edges_are_dropped_by_clean_alone():
     features = np.array([[1.0, 0.0], [0.0, 0.0]])
     with pytest.raises(ValueError, match="weights other than 1 in 'edge_attr'"):
         interop.read(torched(features))
-    assert graphs.to_edges(interop.read(torched(features), clean=True).graph).tolist() == TWO.tolist()
+    assert (
+        graphs.to_edges(interop.read(torched(features), clean=True).graph).tolist() == TWO.tolist()
+    )
 
 
 MISSING_WEIGHTS = {
@@ -304,7 +347,9 @@ def test_a_table_whose_index_is_its_columns_is_a_matrix_with_names():
     assert (names.tolist(), graphs.to_edges(graph).tolist()) == (["ana", "bo"], [[0, 1]])
     empty = interop.read(two * 0)
     assert (empty.names.tolist(), len(empty.graph.senders)) == (["ana", "bo"], 0)
-    three = pd.DataFrame(np.eye(3, k=1, dtype=bool), ["c", "a", "b"], ["c", "a", "b"])  # c - a, a - b
+    three = pd.DataFrame(
+        np.eye(3, k=1, dtype=bool), ["c", "a", "b"], ["c", "a", "b"]
+    )  # c - a, a - b
     assert graphs.to_edges(interop.read(three).graph).tolist() == [[0, 1], [1, 2]]
     turned = three[["b", "c", "a"]]  # columns in another order are found by name
     assert graphs.to_edges(interop.read(turned).graph).tolist() == [[0, 1], [1, 2]]
@@ -313,7 +358,9 @@ def test_a_table_whose_index_is_its_columns_is_a_matrix_with_names():
         ["a", "b", "c", "dee"],
         [[0, 1], [0, 2]],
     )
-    with pytest.raises(ValueError, match="nodes must name every node of the source, and miss 1, as 'c'"):
+    with pytest.raises(
+        ValueError, match="nodes must name every node of the source, and miss 1, as 'c'"
+    ):
         interop.read(three, nodes=["a", "b"])
     numbered = pd.DataFrame([[0, 0, 1], [0, 0, 0], [1, 0, 0]], [2, 0, 1], [2, 0, 1])  # 2 - 1
     assert interop.read(numbered).names.tolist() == [0, 1, 2]
@@ -322,7 +369,9 @@ def test_a_table_whose_index_is_its_columns_is_a_matrix_with_names():
 
 def test_two_rows_of_two_numbers_without_names_must_say_how_they_are_read():
     table = pd.DataFrame([[0, 1], [1, 2]])
-    with pytest.raises(ValueError, match=r"two edges with pairs_in='rows', or as an adjacency matrix by scipy"):
+    with pytest.raises(
+        ValueError, match=r"two edges with pairs_in='rows', or as an adjacency matrix by scipy"
+    ):
         interop.read(table)
     assert graphs.to_edges(interop.read(table, pairs_in="rows").graph).tolist() == [[0, 1], [1, 2]]
     with pytest.raises(ValueError, match="pairs_in must be 'rows' of a table"):
@@ -340,16 +389,26 @@ ENTRIES = {
     "columns": lambda: interop.read(MASKED.T, N),
     "a list of rows": lambda: interop.read(list(MASKED), N),
     "PyG": lambda: interop.read(types.SimpleNamespace(edge_index=MASKED.T, num_nodes=N)),
-    "DGL": lambda: interop.read(types.SimpleNamespace(edges=lambda: tuple(MASKED.T), num_nodes=lambda: N)),
+    "DGL": lambda: interop.read(
+        types.SimpleNamespace(edges=lambda: tuple(MASKED.T), num_nodes=lambda: N)
+    ),
     "from_edges": lambda: graphs.from_edges(MASKED[:3], N),
     "pairs of links": lambda: validate.pairs(N, pairs=MASKED),
     "groups": lambda: checked_groups(np.ma.array([0, 1], mask=[0, 1]), 2, 2),
     "directed": lambda: graphs.directed(MASKED[:3, 0], MASKED[:3, 1], N),
-    "GraphSet": lambda: graphs.GraphSet.from_edges(MASKED[:, 0], MASKED[:, 1], np.zeros(N, int), [0]),
-    "graphs of a set": lambda: graphs.GraphSet.from_edges([], [], np.ma.array([0, 1], mask=[0, 1]), [0, 0]),
-    "subset": lambda: graphs.GraphSet.from_edges([], [], [0, 1], [0, 1]).subset(np.ma.array([0, 1], mask=[0, 1])),
+    "GraphSet": lambda: graphs.GraphSet.from_edges(
+        MASKED[:, 0], MASKED[:, 1], np.zeros(N, int), [0]
+    ),
+    "graphs of a set": lambda: graphs.GraphSet.from_edges(
+        [], [], np.ma.array([0, 1], mask=[0, 1]), [0, 0]
+    ),
+    "subset": lambda: graphs.GraphSet.from_edges([], [], [0, 1], [0, 1]).subset(
+        np.ma.array([0, 1], mask=[0, 1])
+    ),
     "GraphsTuple": lambda: graphs.num_nodes(
-        graphs.from_edges(EDGES, N)._replace(senders=np.ma.array(np.arange(6), mask=[0, 1, 0, 0, 0, 0]))
+        graphs.from_edges(EDGES, N)._replace(
+            senders=np.ma.array(np.arange(6), mask=[0, 1, 0, 0, 0, 0])
+        )
     ),
     "graphs of nodes": lambda: graphs.validate_symmetric(
         graphs.from_edges(EDGES, N), np.ma.array(np.zeros(N, int), mask=np.arange(N) == 2)
@@ -359,8 +418,12 @@ ENTRIES = {
     "names of pandas": lambda: interop.read(pyg(BOTH), pd.array([5, 6, 7, 8, None], dtype="Int64")),
     "no name": lambda: interop.read(pyg(BOTH), [*NAMES[:4], None]),
     "NaN": lambda: interop.read(networkx.Graph([(0, np.nan), (0, 1)])),
-    "codes": lambda: interop.read(pd.DataFrame({"from": pd.Categorical(["a", None]), "to": ["b", "a"]})),
-    "nullable": lambda: interop.read(pd.DataFrame({"from": pd.array([0, None], dtype="Int64"), "to": [1, 2]})),
+    "codes": lambda: interop.read(
+        pd.DataFrame({"from": pd.Categorical(["a", None]), "to": ["b", "a"]})
+    ),
+    "nullable": lambda: interop.read(
+        pd.DataFrame({"from": pd.array([0, None], dtype="Int64"), "to": [1, 2]})
+    ),
     "Arrow": lambda: interop.read(pyarrow.table({"from": [0, None], "to": [1, 2]})),
 }
 
@@ -375,11 +438,19 @@ def test_masked_and_missing_entries_are_refused(call):
 
 def test_masks_that_hide_nothing_codes_and_tables_of_arrow_are_read_by_value():
     whole = np.ma.array(BOTH, mask=False)
-    assert interop.read(whole, N).graph.senders.tolist() == interop.read(BOTH, N).graph.senders.tolist()
-    codes = pd.DataFrame({"from": pd.Categorical(["b", "c"], ["c", "b"]), "to": pd.Categorical(["a", "a"])})
+    assert (
+        interop.read(whole, N).graph.senders.tolist()
+        == interop.read(BOTH, N).graph.senders.tolist()
+    )
+    codes = pd.DataFrame(
+        {"from": pd.Categorical(["b", "c"], ["c", "b"]), "to": pd.Categorical(["a", "a"])}
+    )
     for source in (codes, pyarrow.Table.from_pandas(codes)):
         graph, names = interop.read(source)
-        assert (names.tolist(), graphs.to_edges(graph).tolist()) == (["b", "a", "c"], [[0, 1], [1, 2]])
+        assert (names.tolist(), graphs.to_edges(graph).tolist()) == (
+            ["b", "a", "c"],
+            [[0, 1], [1, 2]],
+        )
     named = interop.read(pyg(BOTH), pyarrow.array(NAMES))
     assert named.names.tolist() == NAMES
 
@@ -400,7 +471,10 @@ class Friends(pd.DataFrame):
 
 
 def test_subclasses_are_read_as_their_parents():
-    for source, parent in ((Network(NAMED), networkx.Graph(NAMED)), (Friends(NAMED), pd.DataFrame(NAMED))):
+    for source, parent in (
+        (Network(NAMED), networkx.Graph(NAMED)),
+        (Friends(NAMED), pd.DataFrame(NAMED)),
+    ):
         found, wanted = interop.read(source), interop.read(parent)
         assert found.names.tolist() == wanted.names.tolist() == ["ana", "bo", "cy", "dee"]
         assert graphs.to_edges(found.graph).tolist() == graphs.to_edges(wanted.graph).tolist()
@@ -442,6 +516,8 @@ def test_isolated_nodes_are_named_beside_a_networkx_graph():
 
 
 @pytest.mark.usefixtures("untyped")
-@pytest.mark.parametrize("number", [4, np.int64(4), np.array(4), jnp.array(4)], ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize(
+    "number", [4, np.int64(4), np.array(4), jnp.array(4)], ids=lambda one: type(one).__name__
+)
 def test_a_number_of_nodes_may_be_an_array_without_axes(number):
     assert interop.read([[0, 1], [1, 2], [0, 2]], nodes=number).graph.n_node.tolist() == [4]

@@ -1,4 +1,6 @@
-"""Sums over many neighbours in float32: stars, hubs and power laws against float64, and their derivatives."""
+"""Sums over many neighbours in float32: stars, hubs and power laws against float64, and their
+derivatives.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -14,13 +16,17 @@ from ldp_jax.learning.models._attention import attend
 from ldp_jax.servers.parts.rows import Rows, laid_out
 
 LAYOUTS = "segment", "ell"
-USUAL = 2e-7  # what float32 adds to a relative error, times alpha; a scatter of 200 leaves adds 5e-7
+USUAL = (
+    2e-7  # what float32 adds to a relative error, times alpha; a scatter of 200 leaves adds 5e-7
+)
 RANDOM = 2e-8  # the same of random numbers; a scatter adds up to 1e-7
 STEP = 1.2e-6  # what it adds to one sum, of the sum of magnitudes
 
 
 def star(leaves):
-    return graphs.from_edges(np.stack([np.zeros(leaves, int), np.arange(1, leaves + 1)], 1), leaves + 1)
+    return graphs.from_edges(
+        np.stack([np.zeros(leaves, int), np.arange(1, leaves + 1)], 1), leaves + 1
+    )
 
 
 def power_law():
@@ -37,12 +43,15 @@ def transition(graph, r=0.0):
     n = graphs.num_nodes(graph)
     ends = np.asarray(graph.receivers), np.asarray(graph.senders)
     degree = np.maximum(np.bincount(ends[0], minlength=n), 1.0)
-    return scipy.sparse.coo_array((degree[ends[0]] ** (r - 1) * degree[ends[1]] ** -r, ends), (n, n)).tocsr()
+    return scipy.sparse.coo_array(
+        (degree[ends[0]] ** (r - 1) * degree[ends[1]] ** -r, ends), (n, n)
+    ).tocsr()
 
 
 def exact(graph, x, alpha, r=0.0):
     """PPR by its power series in float64, to 1e-13."""
-    step, term = transition(graph, r), alpha * np.asarray(x, float)
+    step = transition(graph, r)
+    term = alpha * np.asarray(x, float)
     total = term.copy()
     for _ in range(int(30 / alpha)):
         term = (1 - alpha) * (step @ term)
@@ -57,19 +66,25 @@ UNIFORM = np.random.default_rng(7).random((10_000, 2)).astype(np.float32)
 
 @pytest.mark.parametrize("order", ["sorted", "any"])
 def test_segments_of_all_lengths_are_exact_to_a_few_roundings(order):
-    """Lengths around the block and its square; padding is dropped. Equal numbers round worst of all."""
+    """Lengths around the block and its square; padding is dropped. Equal numbers round worst of
+    all.
+    """
     lengths = [0, 1, 31, 32, 33, 63, 64, 65, 95, 0, 1023, 1024, 1025, 2100, 70_000, 1, 0]
     ids = np.repeat(np.arange(len(lengths)), lengths).astype(np.int32)
     ids = np.append(ids, np.full(100, len(lengths), np.int32))
     if order == "any":
         ids = np.random.default_rng(0).permutation(ids)
-    rows = np.stack([np.full(len(ids), np.float32(0.1)), np.linspace(-1, 1, len(ids), dtype=np.float32)], 1)
+    rows = np.stack(
+        [np.full(len(ids), np.float32(0.1)), np.linspace(-1, 1, len(ids), dtype=np.float32)], 1
+    )
     found = jax.jit(long_sums.segment_sum, static_argnums=2, static_argnames="any_order")(
         rows, ids, len(lengths), any_order=order == "any"
     )
     kept = ids < len(lengths)
     for column, size in ((0, 0.1), (1, 1.0)):
-        wanted = np.bincount(ids[kept], weights=rows[kept, column].astype(float), minlength=len(lengths))
+        wanted = np.bincount(
+            ids[kept], weights=rows[kept, column].astype(float), minlength=len(lengths)
+        )
         assert (np.abs(found[:, column] - wanted) <= STEP * size * np.array(lengths)).all()
 
 
@@ -102,7 +117,10 @@ def test_five_million_neighbours_are_added_up(layout):
     senders, receivers = np.concatenate([ends[0], ends[1]]), np.concatenate([ends[1], ends[0]])
     neighbours = Segments(senders, receivers)
     if layout == "ell":
-        degree, start = np.append(leaves, np.zeros(leaves, int)), np.append(0, np.full(leaves, leaves))
+        degree, start = (
+            np.append(leaves, np.zeros(leaves, int)),
+            np.append(0, np.full(leaves, leaves)),
+        )
         rows = aggregation.rows_of_neighbours(senders, start, degree, (4, 8), leaves + 1)
         neighbours = aggregation.NeighbourRows(*rows)
     h = np.full((leaves + 1, 1), np.float32(0.1))
@@ -113,12 +131,17 @@ def test_five_million_neighbours_are_added_up(layout):
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("r", [0.0, 0.5])
 def test_pagerank_of_a_power_law_is_that_of_float64(layout, r):
-    """In the norm that ``tol`` speaks of, of numbers of one sign and of both; so is its derivative."""
-    op, alpha = operator(POWER_LAW, layout), 0.05
+    """In the norm that ``tol`` speaks of, of numbers of one sign and of both; so is its
+    derivative.
+    """
+    op = operator(POWER_LAW, layout)
+    alpha = 0.05
     weight = np.maximum(np.asarray(op.degree, float), 1)[:, None] ** (0.5 - r)
     for x in (SIGNED, UNIFORM):
         wanted = exact(POWER_LAW, x, alpha, r)
-        off = np.linalg.norm(weight * (ppr(op, x, alpha, r, 1e-8) - wanted)) / np.linalg.norm(weight * wanted)
+        off = np.linalg.norm(weight * (ppr(op, x, alpha, r, 1e-8) - wanted)) / np.linalg.norm(
+            weight * wanted
+        )
         assert off <= RANDOM / alpha
     slope = jax.grad(lambda x: (ppr(op, x, alpha, r, 1e-8) * UNIFORM).sum())(jnp.asarray(SIGNED))
     wanted = exact(POWER_LAW, UNIFORM, alpha, 1 - r)
@@ -131,9 +154,13 @@ def test_kprop_and_push_beside_hubs(layout):
     op = operator(star(20_000), layout)
     ones = np.ones(20_001, np.float32)
     assert np.abs(np.asarray(kprop(op, ones, 7, normalisation="mean"), float) - 1).max() <= 7 * STEP
-    assert np.abs(np.asarray(ppr_push(op, ones, 0.1, 0.0, 1e-7), float) - 1).max() <= USUAL / 0.1 + 1e-7
+    assert (
+        np.abs(np.asarray(ppr_push(op, ones, 0.1, 0.0, 1e-7), float) - 1).max()
+        <= USUAL / 0.1 + 1e-7
+    )
     step = transition(POWER_LAW)
-    wanted, size = SIGNED.astype(float), np.abs(SIGNED).astype(float)
+    wanted = SIGNED.astype(float)
+    size = np.abs(SIGNED).astype(float)
     for _ in range(3):
         wanted, size = step @ wanted, step @ size
     found = kprop(operator(POWER_LAW, layout), SIGNED, 3, normalisation="mean")
@@ -153,16 +180,21 @@ def test_the_derivative_of_a_directed_sum_adds_up_a_hubs_edges_in_parts():
     """One node sends to all: the transpose is its long sum."""
     n = 200_000
     edges = Segments(np.zeros(n - 1, np.int32), np.arange(1, n, dtype=np.int32))
-    slope = jax.jit(lambda edges: jax.grad(lambda h: (0.1 * edges.sum(h)).sum())(jnp.ones(n)))(edges)
+    slope = jax.jit(lambda edges: jax.grad(lambda h: (0.1 * edges.sum(h)).sum())(jnp.ones(n)))(
+        edges
+    )
     assert abs(float(slope[0]) / (0.1 * (n - 1)) - 1) <= STEP
     assert not np.asarray(slope[1:]).any()
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_attention_to_many_is_a_mean_and_its_derivative_adds_up_to_one(layout):
-    """Equal scores: the hub's output is the mean, whatever their number. A scatter is off by 1e-3."""
+    """Equal scores: the hub's output is the mean, whatever their number. A scatter is off by
+    1e-3.
+    """
     leaves = 100_000
-    neighbours, flat = operator(star(leaves), layout).neighbours, jnp.zeros((leaves + 1, 1))
+    neighbours = operator(star(leaves), layout).neighbours
+    flat = jnp.zeros((leaves + 1, 1))
     h = jnp.full((leaves + 1, 1, 1), 0.1)
     of_all = lambda neighbours, h: attend(neighbours, flat, flat, h).sum()
     found = jax.jit(attend)(neighbours, flat, flat, h)
@@ -178,15 +210,22 @@ def test_degrees_are_counted_beyond_what_float32_counts_by_ones():
 
 def test_means_on_the_host_do_not_add_up_float32_row_by_row():
     """NumPy's are off by 2e-3."""
-    assert abs(long_sums.column_means(np.full((300_000, 2), np.float32(0.1)))[0] / np.float32(0.1) - 1) < 1e-6
+    assert (
+        abs(long_sums.column_means(np.full((300_000, 2), np.float32(0.1)))[0] / np.float32(0.1) - 1)
+        < 1e-6
+    )
 
 
 def test_a_column_that_all_users_have_is_added_up_in_parts():
     """The transpose of sparse rows; one line after another is off by 1.4e-3."""
     n = 1_200_000
-    rows = Rows(np.arange(n, dtype=np.int32), np.zeros(n, np.int32), np.ones(n, np.float32), shape=(n, 8))
+    rows = Rows(
+        np.arange(n, dtype=np.int32), np.zeros(n, np.int32), np.ones(n, np.float32), shape=(n, 8)
+    )
     tables = laid_out(rows)
-    found = jax.jit(lambda tables, h: tables.transposed(h))(tables, jnp.full((tables.shape[0], 1), 0.1))
+    found = jax.jit(lambda tables, h: tables.transposed(h))(
+        tables, jnp.full((tables.shape[0], 1), 0.1)
+    )
     assert abs(float(found[0, 0]) / (n * float(np.float32(0.1))) - 1) <= STEP
 
 

@@ -1,4 +1,6 @@
-"""Nodes that message passing cannot tell apart: as many as exact colour refinement finds, and the same network."""
+"""Nodes that message passing cannot tell apart: as many as exact colour refinement finds, and the
+same network.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -16,12 +18,17 @@ def exact_classes(graph_set):
     """The classes of a stable colouring by sorted tuples, as sets of nodes."""
     colour = [(graph,) for graph in graph_set.node_graph.tolist()]
     into = [[] for _ in colour]
-    for sender, receiver in zip(graph_set.senders.tolist(), graph_set.receivers.tolist(), strict=True):
+    for sender, receiver in zip(
+        graph_set.senders.tolist(), graph_set.receivers.tolist(), strict=True
+    ):
         into[receiver].append(sender)
     for _ in colour:
         numbers = {value: number for number, value in enumerate(sorted(set(colour)))}
         now = [numbers[value] for value in colour]
-        colour = [(now[node], *sorted(now[sender] for sender in into[node])) for node in range(len(colour))]
+        colour = [
+            (now[node], *sorted(now[sender] for sender in into[node]))
+            for node in range(len(colour))
+        ]
         if len(set(colour)) == len(numbers):
             break
     found = {}
@@ -36,8 +43,12 @@ def classes(graph_set):
 
 
 def trees(seed=0):
-    """Directed and undirected trees, a ring, a graph without edges and a long path, whose classes come late."""
-    rng, ends, sizes = np.random.default_rng(seed), [], [9, 40, 7, 12, 5, 4 * merging._ROUNDS]
+    """Directed and undirected trees, a ring, a graph without edges and a long path, whose classes
+    come late.
+    """
+    rng = np.random.default_rng(seed)
+    ends = []
+    sizes = [9, 40, 7, 12, 5, 4 * merging._ROUNDS]
     start = np.cumsum(sizes) - sizes
     for number, (size, begin) in enumerate(zip(sizes, start, strict=True)):
         later = np.arange(1, size)
@@ -49,7 +60,9 @@ def trees(seed=0):
             pairs = pairs[:0]
         ends += [pairs] if number == 1 else [pairs, pairs[:, ::-1]]
     ends = np.concatenate(ends)
-    return GraphSet.from_edges(ends[:, 0], ends[:, 1], np.repeat(np.arange(6), sizes), [0, 1] * 3), start
+    return GraphSet.from_edges(
+        ends[:, 0], ends[:, 1], np.repeat(np.arange(6), sizes), [0, 1] * 3
+    ), start
 
 
 @pytest.mark.parametrize("directed", [True, False])
@@ -61,7 +74,8 @@ def test_classes_are_those_of_exact_colour_refinement(directed):
 def test_a_graph_that_is_not_stable_in_time_keeps_its_nodes_and_others_do_not():
     graph_set, start = trees()
     path = start[-1]
-    found, wanted = classes(graph_set), exact_classes(graph_set)
+    found = classes(graph_set)
+    wanted = exact_classes(graph_set)
     assert [part for part in found if part[0] < path] == [part for part in wanted if part[0] < path]
     assert [part for part in found if part[0] >= path] == [
         [node] for node in range(path, len(graph_set.node_graph))
@@ -71,7 +85,9 @@ def test_a_graph_that_is_not_stable_in_time_keeps_its_nodes_and_others_do_not():
 
 
 def test_colours_that_hashing_confuses_are_not_merged(monkeypatch):
-    """Bad twins: one colour for all nodes, and one a degree. Only what is equal by edges may be one node."""
+    """Bad twins: one colour for all nodes, and one a degree. Only what is equal by edges may be one
+    node.
+    """
     graph_set, _ = trees()
     degree = np.bincount(graph_set.receivers, minlength=len(graph_set.node_graph))
     for colour in (np.zeros_like(degree), degree):
@@ -84,20 +100,24 @@ def test_colours_that_hashing_confuses_are_not_merged(monkeypatch):
 def test_each_sum_and_each_count_is_that_of_the_whole_graph():
     """Four layers of a nonlinear map: every node has the row of the node that stands for it."""
     graph_set, _ = trees()
-    first, found = merging._firsts(graph_set), merged(graph_set)
+    first = merging._firsts(graph_set)
+    found = merged(graph_set)
     np.testing.assert_array_equal(found.count, np.unique(first, return_counts=True)[1])
     assert (np.diff(found.receivers) >= 0).all()
     wide, small = np.ones(len(first)), np.ones(len(found.count))
     for _ in range(4):
         wide = np.sin(wide + np.bincount(graph_set.receivers, wide[graph_set.senders], len(wide)))
         small = np.sin(small + np.bincount(found.receivers, small[found.senders], len(small)))
-        np.testing.assert_allclose(wide, small[np.searchsorted(np.unique(first), first)], atol=1e-12)
+        np.testing.assert_allclose(
+            wide, small[np.searchsorted(np.unique(first), first)], atol=1e-12
+        )
 
 
 @pytest.mark.parametrize("directed", [True, False])
 def test_a_network_trains_on_merged_nodes_as_on_all(directed):
     """Outputs, statistics and gradients in training: batch norm and readouts weigh by counts."""
-    graph_set, model = many_graphs(directed=directed), gin(3, 8, 3, 0.0)
+    graph_set = many_graphs(directed=directed)
+    model = gin(3, 8, 3, 0.0)
     made = []
     for merge in (True, False):
         packed = pack(graph_set, len(graph_set), shapes=1, merge=merge)
@@ -109,7 +129,9 @@ def test_a_network_trains_on_merged_nodes_as_on_all(directed):
     @jax.jit
     def trained(params, batch):
         def loss(params):
-            outputs, changed = model.apply({**variables, "params": params}, batch, key=None, train=True)
+            outputs, changed = model.apply(
+                {**variables, "params": params}, batch, key=None, train=True
+            )
             return jnp.sin(outputs).sum(), (outputs, changed["batch_stats"])
 
         return jax.grad(loss, has_aux=True)(params)

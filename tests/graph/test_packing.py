@@ -1,4 +1,6 @@
-"""Sets of graphs in static shapes: nothing lost, masks, waste, sums of neighbours and their gradients."""
+"""Sets of graphs in static shapes: nothing lost, masks, waste, sums of neighbours and their
+gradients.
+"""
 
 import dataclasses
 import os
@@ -19,7 +21,9 @@ from ldp_jax.graph.packing import GraphSet, assemble, deal, pack
 
 
 def waste(packed, graph_set):
-    """The share of padding in the places of an epoch, for nodes and for edges, of the merged set."""
+    """The share of padding in the places of an epoch, for nodes and for edges, of the merged
+    set.
+    """
     found = merged(graph_set)
     real = len(found.node_graph), len(found.senders)
     return 1 - real / np.sum([shape.batches * np.array(shape[2:4]) for shape in packed.shapes], 0)
@@ -27,7 +31,9 @@ def waste(packed, graph_set):
 
 @cache
 def many_graphs(count=45, directed=True, seed=0):
-    """Graphs of 1 to 40 nodes, sparse to dense, some without edges, one with a hub; labels 0, 1, 2."""
+    """Graphs of 1 to 40 nodes, sparse to dense, some without edges, one with a hub; labels 0, 1,
+    2.
+    """
     rng = np.random.default_rng(seed)
     senders, receivers, node_graph = [], [], []
     start = 0
@@ -71,7 +77,9 @@ def batch_adjacency(batch, nodes):
 
 
 def test_an_epoch_holds_every_graph_and_every_edge_once():
-    graph_set, batch_size = many_graphs(), 7  # some are left over
+    # some are left over
+    graph_set = many_graphs()
+    batch_size = 7
     packed = pack(graph_set, batch_size, merge=False)
     assert len(packed.shapes) == 2
     assert sum(shape.batches for shape in packed.shapes) == -(-len(graph_set) // batch_size)
@@ -105,14 +113,18 @@ def test_an_epoch_holds_every_graph_and_every_edge_once():
 
 
 def test_each_partner_of_another_stratum_is_as_likely():
-    """G test, 2000 epochs: which of the graphs of stratum 2 joins each of stratum 1; significance 1e-6."""
+    """G test, 2000 epochs: which of the graphs of stratum 2 joins each of stratum 1; significance
+    1e-6.
+    """
     packed = pack(many_graphs(24), 4, shapes=1)
     every = jax.vmap(lambda key: deal(packed, key)[0])(jax.random.split(jax.random.key(1), 2000))
-    counts, strata = np.zeros((25, 25)), np.asarray(packed.strata)
+    counts = np.zeros((25, 25))
+    strata = np.asarray(packed.strata)
     np.add.at(counts, tuple(np.asarray(every)[..., 1:3].reshape(-1, 2).T), 1)
     table = counts[np.ix_(strata[1], strata[2])]
     assert table.sum() == 2000 * 6  # one graph of each stratum, in its place
-    # Draws that do not fit are drawn again: that bends the law a little, so the test has a margin of 2 %.
+    # Draws that do not fit are drawn again: that bends the law a little, so the test has a margin
+    # of 2 %.
     expected = 2000 / 6
     statistic = (np.maximum(np.abs(table - expected) - 0.02 * expected, 0) ** 2 / expected).sum()
     assert stats.chi2.sf(statistic, 25) > 1e-6
@@ -144,7 +156,9 @@ def test_sums_of_neighbours_and_their_gradient_are_those_of_the_dense_product(di
     batch, nodes = one_batch(many_graphs(directed=directed), merge=False)
     assert (batch.out is None) == (not directed)
     adjacency = batch_adjacency(batch, nodes)[0]
-    h, weight = np.random.default_rng(0).normal(size=(2, nodes, 5)).astype(np.float32)  # padding holds junk, too
+    h, weight = (
+        np.random.default_rng(0).normal(size=(2, nodes, 5)).astype(np.float32)
+    )  # padding holds junk, too
 
     @jax.jit
     def both(h, batch):
@@ -160,7 +174,9 @@ def test_sums_of_neighbours_and_their_gradient_are_those_of_the_dense_product(di
 def test_means_over_graphs_and_their_gradient():
     batch, nodes = one_batch(many_graphs())
     count = np.asarray(batch.node_count)
-    member = (np.asarray(batch.node_graph)[None, :] == np.arange(len(batch.labels))[:, None]) * count
+    member = (
+        np.asarray(batch.node_graph)[None, :] == np.arange(len(batch.labels))[:, None]
+    ) * count
     mean = member / np.maximum(member.sum(1, keepdims=True), 1)
     h = np.random.default_rng(2).normal(size=(nodes, 3)).astype(np.float32)
 
@@ -180,7 +196,9 @@ def test_graphs_without_edges_and_single_nodes():
     batch = packing.whole(GraphSet.from_edges([], [], [0, 0, 1], [0, 1]))
     assert batch.node_count.tolist() == [2, 1]
     h = jnp.ones((2, 2))
-    (total, mean), back = jax.jit(lambda h: jax.vjp(lambda h: (batch.sum_neighbours(h), batch.mean_nodes(h)), h))(h)
+    (total, mean), back = jax.jit(
+        lambda h: jax.vjp(lambda h: (batch.sum_neighbours(h), batch.mean_nodes(h)), h)
+    )(h)
     np.testing.assert_array_equal(total, 0.0)
     np.testing.assert_array_equal(mean, 1.0)
     np.testing.assert_array_equal(back((total + 1.0, mean))[0][:, 0], [1.0, 1.0])  # of the sums 0
@@ -196,8 +214,12 @@ def test_less_than_a_quarter_of_the_edges_is_padding(name, batch_size):
         pytest.skip("LDP_JAX_DATA is not set: it names the folder of the benchmark files")
     graph_set = GraphSet.from_dataset(datasets.load(name))
     assert graph_set.symmetric
-    training = graph_set.subset(np.random.default_rng(0).permutation(len(graph_set))[: 3 * len(graph_set) // 4])
-    kept = np.random.default_rng(1).random(len(training.senders)) < 0.5  # as directed as a noisy set
+    training = graph_set.subset(
+        np.random.default_rng(0).permutation(len(graph_set))[: 3 * len(graph_set) // 4]
+    )
+    kept = (
+        np.random.default_rng(1).random(len(training.senders)) < 0.5
+    )  # as directed as a noisy set
     noisy = GraphSet.from_edges(
         training.senders[kept], training.receivers[kept], training.node_graph, training.labels
     )
@@ -214,9 +236,13 @@ def test_a_subset_keeps_each_graph_as_it_is():
     graph_set = many_graphs()
     picked = np.random.default_rng(3).permutation(len(graph_set))[:17]
     subset = graph_set.subset(picked)
-    checked = GraphSet.from_edges(subset.senders, subset.receivers, subset.node_graph, subset.labels)
+    checked = GraphSet.from_edges(
+        subset.senders, subset.receivers, subset.node_graph, subset.labels
+    )
     for name in ("senders", "receivers", "node_graph", "labels"):
-        np.testing.assert_array_equal(getattr(subset, name), getattr(checked, name), strict=True)  # in its order
+        np.testing.assert_array_equal(
+            getattr(subset, name), getattr(checked, name), strict=True
+        )  # in its order
     np.testing.assert_array_equal(subset.nodes_per_graph, graph_set.nodes_per_graph[picked])
     for new, old in enumerate(picked):
         assert local_edges(subset, new) == local_edges(graph_set, old)
@@ -239,7 +265,8 @@ def test_bad_sets_are_refused_by_the_name_of_the_graph():
 
 @pytest.mark.usefixtures("untyped")
 def test_bad_arguments_are_refused():
-    of, graph = many_graphs(5), SimpleNamespace(senders=np.array([1, 0]), receivers=np.array([0, 1]))
+    of = many_graphs(5)
+    graph = SimpleNamespace(senders=np.array([1, 0]), receivers=np.array([0, 1]))
     one = SimpleNamespace(name="karate", graph=graph, node_graph=None, y=np.array([0, 1]))
     for call, message in (
         (lambda: pack(of, 2.0), "must be a whole number"),
@@ -254,7 +281,7 @@ def test_bad_arguments_are_refused():
 
 
 def test_edges_of_padding_graphs_are_nobodys():
-    """Of two graphs and two of padding: sums over neighbours are 0 at padding nodes, and so are derivatives."""
+    """Sums over neighbours are 0 at padding nodes, and so are their derivatives."""
     graph_set = GraphSet.from_edges([1, 0, 2, 1, 4, 3], [0, 1, 1, 2, 3, 4], [0, 0, 0, 1, 1], [0, 1])
     padded = jraph.pad_with_graphs(graph_set.graph, 9, 16, 4)
     batch = packing.from_graphs(padded, padded=True)

@@ -26,13 +26,16 @@ every_layout = pytest.mark.parametrize("layout", ["segment", "ell"])
 
 
 def edges_of_many_kinds():
-    """A hub of degree 40 (several chunks of neighbours), a triangle with a tail, a path, two isolated nodes.
+    """A hub of degree 40 (several chunks of neighbours), a triangle with a tail, a path, two
+    isolated nodes.
 
     The path is bipartite: its operator has the eigenvalue -1, the hardest for Chebyshev.
     """
     rng = np.random.default_rng(0)
     hub = [(0, v) for v in range(1, 41)]
-    among = {tuple(sorted(map(int, pair))) for pair in rng.integers(1, 41, (60, 2)) if pair[0] != pair[1]}
+    among = {
+        tuple(sorted(map(int, pair))) for pair in rng.integers(1, 41, (60, 2)) if pair[0] != pair[1]
+    }
     triangle = [(41, 42), (42, 43), (41, 43), (43, 44)]
     path = [(v, v + 1) for v in range(45, 57)]
     return np.array(sorted({*hub, *among, *triangle, *path}))  # 58 and 59 are alone
@@ -54,13 +57,17 @@ def transition(graph, r):
 def weighted_error(z, exact, r):
     """Relative error of each column in the norm that ``tol`` is about, D^(1/2 - r)."""
     weight = DEGREE[:, None] ** (0.5 - r)
-    return np.linalg.norm(weight * (np.asarray(z, float) - exact), axis=0) / np.linalg.norm(weight * exact, axis=0)
+    return np.linalg.norm(weight * (np.asarray(z, float) - exact), axis=0) / np.linalg.norm(
+        weight * exact, axis=0
+    )
 
 
 @pytest.mark.parametrize(("alpha", "r"), [(0.05, 0.3), (0.5, 0.0)])
 def test_dense_is_the_series(alpha, r):
     """The definition, term by term, until nothing is left."""
-    p, term, total = transition(GRAPH, r), X.astype(float), np.zeros((N, COLUMNS))
+    p = transition(GRAPH, r)
+    term = X.astype(float)
+    total = np.zeros((N, COLUMNS))
     for _ in range(700):
         total += alpha * term
         term = (1 - alpha) * p @ term
@@ -95,7 +102,9 @@ def test_chebyshev_honours_its_tolerance(alpha, r, layout):
 def test_isolated_nodes_keep_alpha_x(layout):
     """Up to tol: zero is an eigenvalue like any other."""
     for r in (0.0, 0.5):
-        np.testing.assert_allclose(ppr(OPERATORS[layout], X, 0.1, r)[58:], 0.1 * X[58:], rtol=1.2e-5)
+        np.testing.assert_allclose(
+            ppr(OPERATORS[layout], X, 0.1, r)[58:], 0.1 * X[58:], rtol=1.2e-5
+        )
     alone = ppr(operator(graphs.from_edges([], 4), layout), np.ones(4), 0.2, 0.5)
     np.testing.assert_allclose(alone, 0.2, rtol=1.2e-5)
 
@@ -106,7 +115,8 @@ def test_an_induced_operator_is_that_of_the_edges_within_parts(layout):
     part = np.arange(N) % 3
     edges = np.array([pair for pair in edges_of_many_kinds() if part[pair[0]] == part[pair[1]] < 2])
     assert 0 < len(edges) < len(edges_of_many_kinds()) / 2
-    op, x = OPERATORS[layout], np.random.default_rng(2).normal(size=(N, 3)).astype(np.float32)
+    op = OPERATORS[layout]
+    x = np.random.default_rng(2).normal(size=(N, 3)).astype(np.float32)
     mine = jax.jit(lambda op, part: op.induced(part == 0, part == 1))(op, part)
     wanted = ppr(graphs.from_edges(edges, N), x, 0.2, 0.5)
     np.testing.assert_allclose(ppr(mine, x, 0.2, 0.5), wanted, atol=1e-4)
@@ -125,18 +135,27 @@ def test_an_induced_operator_is_that_of_the_edges_within_parts(layout):
 
 def test_wide_records_go_through_in_blocks():
     """More columns than one block holds, and not a multiple of it; one column may be flat."""
-    op, x = OPERATORS["ell"], np.random.default_rng(2).normal(size=(N, 2 * propagation.block_width() + 5))
+    op = OPERATORS["ell"]
+    x = np.random.default_rng(2).normal(size=(N, 2 * propagation.block_width() + 5))
     z = ppr(op, x.astype(np.float32), 0.1, 0.3)
     assert weighted_error(z, ppr_dense(GRAPH, x, 0.1, 0.3), 0.3).max() <= 1.1e-5
     np.testing.assert_allclose(ppr(op, x[:, 0].astype(np.float32), 0.1, 0.3), z[:, 0], atol=1e-5)
 
 
 def test_one_trace_over_alpha_r_and_tol(monkeypatch):
-    traces, op = [], OPERATORS["ell"]
+    traces = []
+    op = OPERATORS["ell"]
     chebyshev = propagation._chebyshev
-    monkeypatch.setattr(propagation, "_chebyshev", lambda *args: (traces.append(1), chebyshev(*args))[1])
+    monkeypatch.setattr(
+        propagation, "_chebyshev", lambda *args: (traces.append(1), chebyshev(*args))[1]
+    )
     x = np.ones((N, 7), np.float32)  # a shape of its own: nothing is cached yet
-    for alpha, r, tol in [(0.1, 0.3, 1e-5), (0.5, 1.0, 1e-2), (1, 0, 1e-3), (np.float32(0.2), 0.0, 1e-1)]:
+    for alpha, r, tol in [
+        (0.1, 0.3, 1e-5),
+        (0.5, 1.0, 1e-2),
+        (1, 0, 1e-3),
+        (np.float32(0.2), 0.0, 1e-1),
+    ]:
         ppr(op, x, alpha, r, tol)
     assert len(traces) == 2  # one program, in which the map and its transpose are traced once each
     # Inside a program, swept by vmap.
@@ -146,7 +165,9 @@ def test_one_trace_over_alpha_r_and_tol(monkeypatch):
 
 
 def stacked_graphs():
-    """Three graphs with as many nodes and edges: a ring, a star of the same size, and one at random."""
+    """Three graphs with as many nodes and edges: a ring, a star of the same size, and one at
+    random.
+    """
     n = 10
     ring = np.array([(i, (i + 1) % n) for i in range(n)])
     star = np.array([(0, i) for i in range(1, n)] + [(1, 2)])
@@ -158,7 +179,9 @@ def stacked_graphs():
 def test_stacked_graphs_under_vmap():
     many = stacked_graphs()
     x = np.random.default_rng(4).normal(size=(3, 10, 2)).astype(np.float32)
-    stack = jax.tree.map(lambda *leaves: jnp.stack(leaves), *(operator(graph, "segment") for graph in many))
+    stack = jax.tree.map(
+        lambda *leaves: jnp.stack(leaves), *(operator(graph, "segment") for graph in many)
+    )
     z = jax.vmap(lambda op, x: ppr(op, x, 0.1, 0.3))(stack, x)
     traced = jax.tree.map(lambda *leaves: jnp.stack(leaves), *many)
     direct = jax.jit(jax.vmap(lambda graph, x: ppr(graph, x, 0.1, 0.3)))(traced, x)
@@ -169,7 +192,9 @@ def test_stacked_graphs_under_vmap():
     slope = jax.grad(lambda x, graph: ppr(traced_operator(graph, 10), x, 0.1, 0.3).sum())
     gradient = jax.jit(jax.vmap(slope))(x, traced)
     for i, graph in enumerate(many):
-        np.testing.assert_allclose(gradient[i], ppr_dense(graph, np.ones((10, 2)), 0.1, 0.7), atol=1e-4)
+        np.testing.assert_allclose(
+            gradient[i], ppr_dense(graph, np.ones((10, 2)), 0.1, 0.7), atol=1e-4
+        )
 
 
 @pytest.mark.parametrize(("layout", "r"), [("segment", 0.3), ("ell", 1.0)])
@@ -182,7 +207,11 @@ def test_gradient_is_the_transpose(layout, r):
 
 def test_derivatives_in_alpha_and_r_are_those_of_differences():
     """The first by the reverse mode, and by it along alpha forward: one program."""
-    op, c, h, alpha, r = OPERATORS["segment"], np.random.default_rng(5).normal(size=X.shape), 1e-4, 0.2, 0.3
+    op = OPERATORS["segment"]
+    c = np.random.default_rng(5).normal(size=X.shape)
+    h = 1e-4
+    alpha = 0.2
+    r = 0.3
     slope = jax.grad(lambda numbers: (c * ppr(op, X, numbers[0], numbers[1], 1e-8)).sum())
     exact = lambda alpha, r: (c * ppr_dense(GRAPH, X, alpha, r)).sum()
     at, along = jnp.array([alpha, r]), jnp.array([1.0, 0.0])
@@ -190,7 +219,9 @@ def test_derivatives_in_alpha_and_r_are_those_of_differences():
     ends = exact(alpha + h, r), exact(alpha - h, r), exact(alpha, r + h), exact(alpha, r - h)
     wanted = [(ends[0] - ends[1]) / (2 * h), (ends[2] - ends[3]) / (2 * h)]
     np.testing.assert_allclose(found, wanted, rtol=2e-3, atol=2e-3)
-    np.testing.assert_allclose(bent[0], (ends[0] - 2 * exact(alpha, r) + ends[1]) / h**2, rtol=1e-2, atol=1e-2)
+    np.testing.assert_allclose(
+        bent[0], (ends[0] - 2 * exact(alpha, r) + ends[1]) / h**2, rtol=1e-2, atol=1e-2
+    )
 
 
 @pytest.mark.parametrize(("layout", "r"), [("segment", 0.0), ("ell", 0.3)])
@@ -249,8 +280,12 @@ def test_bad_input_is_refused():
 
 def test_a_dense_solve_beyond_memory_is_refused():
     """From the number of nodes alone, before a matrix is made: 10^6 nodes would take 40 TB."""
-    solve = lambda n, **memory: ppr_dense(graphs.from_edges([[0, 1]], n), np.ones(n), 0.5, 0.5, **memory)
-    with pytest.raises(ValueError, match=r"a dense solve of 1000000 nodes \(4e\+04 GB\): at most 10000 nodes"):
+    solve = lambda n, **memory: ppr_dense(
+        graphs.from_edges([[0, 1]], n), np.ones(n), 0.5, 0.5, **memory
+    )
+    with pytest.raises(
+        ValueError, match=r"a dense solve of 1000000 nodes \(4e\+04 GB\): at most 10000 nodes"
+    ):
         solve(10**6)
     solve(10, memory=4000.0)
     with pytest.raises(ValueError, match="at most 9 nodes would fit"):
@@ -258,7 +293,9 @@ def test_a_dense_solve_beyond_memory_is_refused():
 
 
 def test_a_directed_operator_adds_up_the_power_series():
-    """Noisy neighbour lists: P averages over the senders of a node's edges, where Chebyshev could diverge."""
+    """Noisy neighbour lists: P averages over the senders of a node's edges, where Chebyshev could
+    diverge.
+    """
     rng = np.random.default_rng(0)
     joined = np.triu(rng.uniform(size=(40, 40)) < 0.3, 1) | (rng.uniform(size=(40, 40)) < 0.02)
     graph = graphs.directed(*np.nonzero(joined & ~np.eye(40, dtype=bool)), 40)  # in no order
@@ -282,7 +319,8 @@ R_OF = {"mean": 0.0, "symmetric": 0.5}
 
 @pytest.mark.parametrize(("layout", "normalisation"), [("segment", "mean"), ("ell", "symmetric")])
 def test_powers_are_the_dense_ones_alone_and_in_one_pass_and_by_one_program(layout, normalisation):
-    p, op = transition(GRAPH, R_OF[normalisation]), OPERATORS[layout]
+    p = transition(GRAPH, R_OF[normalisation])
+    op = OPERATORS[layout]
     wanted = [np.linalg.matrix_power(p, k) @ X for k in MENU]
     mixed = [4, 0, 16, 1, 8, 2]
     many = kprop_many(op, X, mixed, normalisation=normalisation)
@@ -298,15 +336,23 @@ def test_powers_are_the_dense_ones_alone_and_in_one_pass_and_by_one_program(layo
 
 
 def test_powers_of_wide_records_go_through_in_blocks_and_one_column_may_be_flat():
-    op, wide = OPERATORS["segment"], np.random.default_rng(2).normal(size=(N, propagation.block_width() + 5))
+    op = OPERATORS["segment"]
+    wide = np.random.default_rng(2).normal(size=(N, propagation.block_width() + 5))
     many = kprop_many(op, wide.astype(np.float32), (0, 3))
-    np.testing.assert_allclose(many[1], np.linalg.matrix_power(transition(GRAPH, 0.5), 3) @ wide, atol=1e-5)
-    np.testing.assert_allclose(kprop(op, wide[:, 0].astype(np.float32), 3), many[1, :, 0], atol=1e-6)
+    np.testing.assert_allclose(
+        many[1], np.linalg.matrix_power(transition(GRAPH, 0.5), 3) @ wide, atol=1e-5
+    )
+    np.testing.assert_allclose(
+        kprop(op, wide[:, 0].astype(np.float32), 3), many[1, :, 0], atol=1e-6
+    )
 
 
 def test_derivatives_of_powers_are_those_of_the_dense_map():
-    """The gradient of <c, P^2 x + 3 P^5 x> is the transposed map of c; a derivative along x is the map itself."""
-    p, c = transition(GRAPH, 0.0), np.random.default_rng(3).normal(size=X.shape).astype(np.float32)
+    """The gradient of <c, P^2 x + 3 P^5 x> is the transposed map of c; a derivative along x is the
+    map itself.
+    """
+    p = transition(GRAPH, 0.0)
+    c = np.random.default_rng(3).normal(size=X.shape).astype(np.float32)
     exact = np.linalg.matrix_power(p, 2) + 3 * np.linalg.matrix_power(p, 5)
 
     @jax.jit
@@ -351,7 +397,9 @@ def test_several_blocks_in_64_bit_mode(kind):
 
 def test_blocks_are_made_one_at_a_time():
     """While one is made, the one before it alone is there."""
-    width, alive, most = propagation.block_width(), [], 0
+    width = propagation.block_width()
+    alive = []
+    most = 0
 
     def block(start):
         nonlocal most
@@ -365,7 +413,7 @@ def test_blocks_are_made_one_at_a_time():
 
 
 def test_the_numbers_of_products_are_the_least_that_reach_the_tolerance():
-    """Over drawn alphas and tolerances; those within 1e-4 of a boundary are left out, for float32."""
+    """Alphas and tolerances are drawn; those within 1e-4 of a boundary are left out."""
     rng = np.random.default_rng(0)
     alphas, tols = rng.uniform(0.01, 0.95, 300), 10.0 ** rng.uniform(-7.0, -0.1, 300)
     drawn = jnp.asarray(alphas), jnp.asarray(tols)
@@ -383,7 +431,7 @@ def test_the_numbers_of_products_are_the_least_that_reach_the_tolerance():
 
 
 def test_the_series_of_a_directed_graph_reaches_its_tolerance():
-    """On a cycle, whose powers are permutations: at most the tolerance of a sum of 1 is left out."""
+    """Powers of a cycle are permutations: at most the tolerance of a sum of 1 is left out."""
     n = 400
     ring = graphs.directed(np.roll(np.arange(n), 1), np.arange(n), n)
     op = operator(ring, allow_directed=True)

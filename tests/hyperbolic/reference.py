@@ -75,7 +75,9 @@ def transport(x, y, v, c):
 
 
 def rounding(x, c):
-    """How far a point moves when its coordinates do by 1e-6 of themselves, a few float32 roundings."""
+    """How far a point moves when its coordinates do by 1e-6 of themselves, a few float32
+    roundings.
+    """
     r = norm(x, c)
     return 1e-6 * np.cosh(np.sqrt(c) * r / 2) ** 2 / np.sqrt(c)
 
@@ -95,7 +97,9 @@ def several(seed, c, reach, count=2):
 
 
 def polar(radius, c, rings=400, rays=400):
-    """Points of the disc about the origin, [rings, rays, 2], and the hyperbolic area of their cells, [rings, 1]."""
+    """Points of the disc about the origin, [rings, rays, 2], and the hyperbolic area of their
+    cells, [rings, 1].
+    """
     edges = np.linspace(0.0, radius, rings + 1)
     r, turn = (edges[1:] + edges[:-1]) / 2, 2 * np.pi * (np.arange(rays) + 0.5) / rays
     size = np.tanh(np.sqrt(c) * r / 2) / np.sqrt(c)

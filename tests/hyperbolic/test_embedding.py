@@ -1,4 +1,6 @@
-"""Poincaré embeddings: the gradient, one step against a dense one, a tree that is found, and its reconstruction."""
+"""Poincaré embeddings: the gradient, one step against a dense one, a tree that is found, and its
+reconstruction.
+"""
 
 from functools import partial
 
@@ -21,19 +23,25 @@ def pair_losses(points, pairs, drawn, apart):
     u, v = points[pairs[:, 0]], points[pairs[:, 1]]
     squared = lambda x, y: ((x - y) ** 2).sum(-1) / (gap(x, 1.0) * gap(y, 1.0))[..., 0]
     d = lambda squared: 2 * jnp.arcsinh(jnp.sqrt(squared))
-    close, far = d(squared(u, v)), d(jnp.where(apart > 0, squared(u[:, None], points[drawn][None]), 1.0))
+    close, far = (
+        d(squared(u, v)),
+        d(jnp.where(apart > 0, squared(u[:, None], points[drawn][None]), 1.0)),
+    )
     return close + jnp.log(jnp.exp(-close) + (apart * jnp.exp(-far)).sum(1))
 
 
 def test_the_gradient_is_that_of_the_loss():
     rng = np.random.default_rng(0)
     points = jnp.asarray(ref.points(rng, (30,), 3, 5.0, 1.0))
-    pairs, drawn = np.arange(16).reshape(8, 2), np.arange(16, 28)
+    pairs = np.arange(16).reshape(8, 2)
+    drawn = np.arange(16, 28)
     apart = (rng.random((8, 12)) < 0.8).astype(np.float32)
     weight = np.float32([1, 1, 0, 1, 1, 1, 1, 1])[:, None]
     rows = np.concatenate([pairs[:, 0], pairs[:, 1], drawn])
     cut = lambda x: (x[:8], x[8:16], x[16:])
-    losses, found = jax.jit(embedding._gradient)(cut(points[rows]), cut(gap(points, 1.0)[rows]), apart, weight)
+    losses, found = jax.jit(embedding._gradient)(
+        cut(points[rows]), cut(gap(points, 1.0)[rows]), apart, weight
+    )
 
     @jax.jit
     @partial(jax.value_and_grad, has_aux=True)
@@ -48,7 +56,9 @@ def test_the_gradient_is_that_of_the_loss():
 
 
 def test_a_step_is_the_dense_one_on_the_rows_it_touches():
-    """Nodes that come several times in a batch, as roots and drawn ones do, get one step with the sum."""
+    """Nodes that come several times in a batch, as roots and drawn ones do, get one step with the
+    sum.
+    """
     n = 60
     start = ref.points(np.random.default_rng(1), (n,), 2, 1.0, 1.0)
     found = embedding._train(
@@ -61,7 +71,9 @@ def test_a_step_is_the_dense_one_on_the_rows_it_touches():
     drawn = np.asarray(jax.random.randint(jax.random.split(epoch, 1)[0], (15,), 0, n))
     assert len(set(drawn)) < 15
     related = {(int(u), int(v)) for u, v in PAIRS}
-    apart = np.array([[float((u, s) not in related and u != s) for s in drawn] for u in PAIRS[:, 0]])
+    apart = np.array(
+        [[float((u, s) not in related and u != s) for s in drawn] for u in PAIRS[:, 0]]
+    )
     # The hash passes over a few more: they are counted, so that the loss is the same.
     slots = embedding._slot(
         PAIRS[:, 0].astype(np.uint32)[:, None],
@@ -90,7 +102,9 @@ def test_a_tree_is_found():
     """Of 40 nodes, in the disk."""
     tree = embedding.embed(jax.random.key(0), PAIRS, 40, epochs=150, batch_size=8, negatives=20)
     result = embedding.reconstruction(tree.points, PAIRS)
-    assert result.mean_rank < 1.5  # 13 at the start: a sampler of wrong nodes, or a wrong sign, does not get there
+    assert (
+        result.mean_rank < 1.5
+    )  # 13 at the start: a sampler of wrong nodes, or a wrong sign, does not get there
     assert result.mean_average_precision > 0.8
     depth = np.array([(PAIRS[:, 0] == node).sum() for node in range(40)])
     level = [np.asarray(embedding.radius(tree.points))[depth == k].mean() for k in range(4)]
@@ -115,20 +129,25 @@ def test_reconstruction_against_a_loop():
     pairs = np.argwhere((rng.random((n, n)) < 0.1) & ~np.eye(n, dtype=bool))
     pairs = pairs[rng.permutation(len(pairs))]
     d = np.stack([ref.close_distance(points[k], points, c) for k in range(n)])
-    ranks, precisions = [], {}
+    ranks = []
+    precisions = {}
     for u, v in pairs:
         mine = pairs[pairs[:, 0] == u, 1]
         others = np.setdiff1d(np.arange(n), [*mine, u])
         ranks.append(1 + (d[u, others] <= d[u, v]).sum())
         all_others = np.setdiff1d(np.arange(n), [u])
-        precisions.setdefault(u, []).append((d[u, mine] <= d[u, v]).sum() / (d[u, all_others] <= d[u, v]).sum())
+        precisions.setdefault(u, []).append(
+            (d[u, mine] <= d[u, v]).sum() / (d[u, all_others] <= d[u, v]).sum()
+        )
     found = embedding.reconstruction(points, pairs, c, chunk=16)
     assert found.mean_rank == pytest.approx(np.mean(ranks), rel=1e-6)
     precision = np.mean([np.mean(one) for one in precisions.values()])
     assert found.mean_average_precision == pytest.approx(precision, rel=1e-6)
     assert embedding.reconstruction(points, pairs, c, chunk=64) == pytest.approx(found)
     nothing = embedding.reconstruction(np.zeros((n, 2)), pairs)  # that was perfect
-    assert nothing.mean_rank == pytest.approx(np.mean([n - (pairs[:, 0] == u).sum() for u, _ in pairs]))
+    assert nothing.mean_rank == pytest.approx(
+        np.mean([n - (pairs[:, 0] == u).sum() for u, _ in pairs])
+    )
 
 
 def test_the_table_misses_no_pair_and_takes_few_others():

@@ -1,4 +1,6 @@
-"""The exponential mechanism of a hyperbolic disc: its normaliser, its losses and its draws, near the rim too."""
+"""The exponential mechanism of a hyperbolic disc: its normaliser, its losses and its draws, near
+the rim too.
+"""
 
 import math
 
@@ -17,7 +19,9 @@ def rings(radius, c, count=400, rays=400):
     return points.reshape(-1, 2), np.repeat(area, rays)
 
 
-@pytest.mark.parametrize(("epsilon", "radius", "c", "share"), [(1.0, 2.0, 1.0, 0.0), (8.0, 4.0, 0.5, 0.6)])
+@pytest.mark.parametrize(
+    ("epsilon", "radius", "c", "share"), [(1.0, 2.0, 1.0, 0.0), (8.0, 4.0, 0.5, 0.6)]
+)
 def test_the_density_is_the_exponential_of_the_distance(epsilon, radius, c, share):
     """Its normaliser is a sum over 160 000 cells about the origin: to 2e-3 of it."""
     m = HyperbolicExponential(epsilon, radius, c)
@@ -26,7 +30,8 @@ def test_the_density_is_the_exponential_of_the_distance(epsilon, radius, c, shar
     with jax.enable_x64(True):
         wide = jax.tree.map(jax.numpy.float64, m)
         logs = np.asarray(LOGS(wide, y, x))
-    distance, factor = ref.close_distance(y, x, c), 2 / ref.gap(y, c)[..., 0]
+    distance = ref.close_distance(y, x, c)
+    factor = 2 / ref.gap(y, c)[..., 0]
     expected = -epsilon / (2 * radius) * distance
     expected -= math.log((np.exp(expected) * area).sum())
     np.testing.assert_allclose(logs - 2 * np.log(factor), expected, atol=2e-3)
@@ -36,19 +41,26 @@ def test_the_density_is_the_exponential_of_the_distance(epsilon, radius, c, shar
 
 
 def test_the_smallest_disc_has_the_law_of_a_flat_one():
-    """Of 2 000 draws about a record at the rim: to 1e-3 of the radius. Of a radius of 1e-13 all were the record."""
-    keys, found = jax.random.key_data(jax.random.split(jax.random.key(0), 2000)), []
+    """Of 2 000 draws about a record at the rim: to 1e-3 of the radius. Of a radius of 1e-13 all
+    were the record.
+    """
+    keys = jax.random.key_data(jax.random.split(jax.random.key(0), 2000))
+    found = []
     for radius in (1e-6, 1e-3):
         m = HyperbolicExponential(10.0, radius)
         x = np.float32([m.rim, 0.0])
-        draw = jax.jit(jax.vmap(lambda key, m=m, x=x: m.privatize(jax.random.wrap_key_data(key), x)))
+        draw = jax.jit(
+            jax.vmap(lambda key, m=m, x=x: m.privatize(jax.random.wrap_key_data(key), x))
+        )
         found.append(np.asarray(draw(keys)) / m.rim)
     np.testing.assert_allclose(found[0], found[1], atol=1e-3)
     assert found[0].std() > 0.1
 
 
 def test_losses_are_at_most_the_budget_and_the_rate_times_the_distance():
-    """Over 400 random pairs of records, some of them close, at 1600 reports each; the budget is attained."""
+    """Over 400 random pairs of records, some of them close, at 1600 reports each; the budget is
+    attained.
+    """
     epsilon, radius, c = 10.0, 6.0, 0.5
     m = HyperbolicExponential(epsilon, radius, c)
     rate = m.metric_guarantee().epsilon
@@ -70,13 +82,15 @@ def test_losses_are_at_most_the_budget_and_the_rate_times_the_distance():
 
 
 def test_slopes_in_the_record_are_finite_at_the_origin_and_at_the_rim():
-    m, y = HyperbolicExponential(2.0), np.float32([0.3, 0.2])
+    m = HyperbolicExponential(2.0)
+    y = np.float32([0.3, 0.2])
     both = jax.jit(jax.value_and_grad(lambda x: m.log_density(y, x)))
     at = lambda first: [np.asarray(found) for found in both(np.float32([first, 0.0]))]
     for first in (0.0, 1e-3, float(m.rim) * (1 - 1e-6)):
         assert np.isfinite(at(first)[1]).all()
     # Of one that is near the origin: that of the distance alone, the normaliser is flat there.
-    near, h = at(1e-3)[1], 1e-2
+    near = at(1e-3)[1]
+    h = 1e-2
     difference = (at(1e-3 + h)[0] - at(1e-3 - h)[0]) / (2 * h)
     np.testing.assert_allclose(near[0], difference, rtol=0.02)
     np.testing.assert_allclose(at(0.0)[1][0], near[0], rtol=0.02)

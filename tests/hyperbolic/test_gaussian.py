@@ -1,4 +1,6 @@
-"""Gaussian noise in the tangent space: the law that is claimed is drawn, and costs what is claimed."""
+"""Gaussian noise in the tangent space: the law that is claimed is drawn, and costs what is
+claimed.
+"""
 
 import dataclasses
 from fractions import Fraction
@@ -24,8 +26,11 @@ MADE = {
 
 @pytest.mark.parametrize("name", ["radial and angular", "radial"])
 def test_delta_by_quadrature_is_the_curves(name):
-    """Of the numbers whose laws differ between the worst records; of one, noise of 0.99 the scale is seen."""
-    m, delta = MADE[name](), 1e-5
+    """Of the numbers whose laws differ between the worst records; of one, noise of 0.99 the scale
+    is seen.
+    """
+    m = MADE[name]()
+    delta = 1e-5
     claim = m.guarantee().epsilon
     assert 0.999 < claim <= 1.0
     assert m.curve().delta(claim) <= delta
@@ -40,7 +45,9 @@ def test_delta_by_quadrature_is_the_curves(name):
 
 @pytest.mark.parametrize("seed", [70, 87])
 def test_noise_does_not_end_where_float32_draws_do(seed):
-    """Ending at 5.2 sigma would leave 1 % of reports to one record alone, at epsilon 16 and a delta of 1e-5."""
+    """Ending at 5.2 sigma would leave 1 % of reports to one record alone, at epsilon 16 and a delta
+    of 1e-5.
+    """
     m = HyperbolicGaussian(16.0, 1e-5, dim=6000)
     assert norm.sf(5.220113 - 2 * m.clip / m.sigma) > 0.01
     noise = np.abs(np.asarray(m.privatize(jax.random.key(seed), jnp.zeros(m.dim)))) / m.sigma
@@ -49,7 +56,9 @@ def test_noise_does_not_end_where_float32_draws_do(seed):
 
 
 def test_the_shortest_vectors_have_their_noise():
-    """Reports of a clip of 1e-30 are those of 1, to 1e-5; of 1e-38 at epsilon 100 all were the record."""
+    """Reports of a clip of 1e-30 are those of 1, to 1e-5; of 1e-38 at epsilon 100 all were the
+    record.
+    """
     found = []
     for clip in (1e-30, 1.0):
         m = HyperbolicGaussian(100.0, 1e-5, clip=clip)
@@ -78,14 +87,21 @@ def test_without_noise_estimates_are_the_points():
         np.testing.assert_allclose(points[2], 0.0, atol=1e-6)
 
 
-@pytest.mark.parametrize(("name", "clip"), [("hyperbolic", 0.1), ("hyperbolic", 1.3), ("radial", 0.7)])
+@pytest.mark.parametrize(
+    ("name", "clip"), [("hyperbolic", 0.1), ("hyperbolic", 1.3), ("radial", 0.7)]
+)
 def test_the_claim_is_of_the_length_that_records_are_clipped_to(name, clip):
     """Float32 has none of these numbers; a claim that is short by 1e-9 of itself is seen."""
     if name == "hyperbolic":
-        m, sigma = HyperbolicGaussian(1.0, 1e-5, clip, dim=1), "sigma"
+        m = HyperbolicGaussian(1.0, 1e-5, clip, dim=1)
+        sigma = "sigma"
     else:
-        m, sigma = RadialAngularGaussian(1.0, 1e-5, clip, 1.0, dim=1), "sigma_radius"
-    ends = [float(m._centre(jnp.array([end]))[0]) for end in ((9.0, -9.0) if name == "hyperbolic" else (9.0, 0.0))]
+        m = RadialAngularGaussian(1.0, 1e-5, clip, 1.0, dim=1)
+        sigma = "sigma_radius"
+    ends = [
+        float(m._centre(jnp.array([end]))[0])
+        for end in ((9.0, -9.0) if name == "hyperbolic" else (9.0, 0.0))
+    ]
     spread = Fraction(np.ptp(ends)) / Fraction(getattr(m, sigma))
     assert spread <= Fraction(m.curve().mu) <= Fraction(gaussian.gaussian_mu(1.0, 1e-5))
     assert m.domain().radius == np.float32(m.domain().radius) >= clip

@@ -18,7 +18,9 @@ def edges_of(graph):
 
 def delta_of(graph, key=0):
     """Of nine nodes of it: one program for all graphs."""
-    return hyperbolicity.graph_delta(jax.random.key(key), edges_of(graph), len(graph), nodes=9, samples=SAMPLES)
+    return hyperbolicity.graph_delta(
+        jax.random.key(key), edges_of(graph), len(graph), nodes=9, samples=SAMPLES
+    )
 
 
 def test_graphs_whose_delta_is_known():
@@ -32,7 +34,9 @@ def test_graphs_whose_delta_is_known():
 
 
 def test_the_mean_is_that_of_all_sets_of_four():
-    """Within 5 standard errors: detects a mean off by 10 of them, 0.02 of 0.3; a point taken twice gives 0."""
+    """Within 5 standard errors: detects a mean off by 10 of them, 0.02 of 0.3; a point taken twice
+    gives 0.
+    """
     graph = nx.connected_watts_strogatz_graph(9, 4, 0.3, seed=1)
     d = hyperbolicity._paths(hyperbolicity._adjacency(edges_of(graph), 9), np.arange(9))
     deltas = []

@@ -14,7 +14,9 @@ START = ref.points(np.random.default_rng(1), (4,), 3, 2.0, C)
 
 
 def slope64(x):
-    """Of half the squared distance to the target: minus the logarithm, here as coordinates' gradient."""
+    """Of half the squared distance to the target: minus the logarithm, here as coordinates'
+    gradient.
+    """
     return -ref.log(x, TARGETS, C) * (2 / ref.gap(x, C)) ** 2
 
 
@@ -26,7 +28,9 @@ def steps(optimizer, count):
         updates, state = optimizer.update(gradient, state, points)
         return apply_updates(points, updates, C), state
 
-    points, state, found = jnp.asarray(START), optimizer.init(jnp.asarray(START)), []
+    points = jnp.asarray(START)
+    state = optimizer.init(jnp.asarray(START))
+    found = []
     for _ in range(count):
         points, state = step(slope64(points).astype(np.float32), state, points)
         found.append(np.asarray(points))
@@ -50,7 +54,8 @@ def test_a_schedule_and_trees_of_points():
     points = {"a": jnp.zeros(2), "b": (jnp.full((3, 2), 0.1),)}
     state = optimizer.init(points)
     assert isinstance(optimizer, optax.GradientTransformation)
-    ones, update = jax.tree.map(jnp.ones_like, points), jax.jit(optimizer.update)
+    ones = jax.tree.map(jnp.ones_like, points)
+    update = jax.jit(optimizer.update)
     updates, state = update(ones, state, points)
     assert not any(np.asarray(leaf).any() for leaf in jax.tree.leaves(updates))
     updates, state = update(ones, state, points)

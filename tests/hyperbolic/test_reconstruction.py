@@ -1,4 +1,6 @@
-"""How well points show a relation, against loops; and what an epoch of few pairs is said to lose."""
+"""How well points show a relation, against loops; and what an epoch of few pairs is said to
+lose.
+"""
 
 import jax
 import numpy as np
@@ -18,19 +20,26 @@ def test_ranks_and_precisions_are_those_of_a_loop_ties_and_all(seed):
     related = np.zeros((n, n), bool)
     related[tuple(relation.T)] = True
     far = np.round(np.asarray(poincare.distance(points[:, None], points[None]), np.float64), 5)
-    ranks, precisions = [], {}
+    ranks = []
+    precisions = {}
     for u, v in relation:
         others = [w for w in range(n) if w not in (u, v) and far[u, w] <= far[u, v]]
         ranks.append(1 + sum(not related[u, w] for w in others))
-        precisions.setdefault(u, []).append((1 + sum(related[u, w] for w in others)) / (1 + len(others)))
+        precisions.setdefault(u, []).append(
+            (1 + sum(related[u, w] for w in others)) / (1 + len(others))
+        )
     found = reconstruction(points, relation, chunk=(4, 256, 7)[seed])
     assert found.mean_rank == pytest.approx(np.mean(ranks))
-    assert found.mean_average_precision == pytest.approx(np.mean([np.mean(each) for each in precisions.values()]))
+    assert found.mean_average_precision == pytest.approx(
+        np.mean([np.mean(each) for each in precisions.values()])
+    )
 
 
 @pytest.mark.parametrize(("pairs", "batch"), [(5, 4), (4, 4)])
 def test_an_epoch_loses_the_mean_of_its_pairs_whatever_the_batches(pairs, batch):
-    """Where all points are nearly one each pair loses log(1 + negatives), less the few that count for nothing."""
+    """Where all points are nearly one each pair loses log(1 + negatives), less the few that count
+    for nothing.
+    """
     relation = np.arange(2 * pairs).reshape(pairs, 2)
     given = {"learning_rate": 1e-9, "epochs": 1, "burn_in": 0, "batch_size": batch, "negatives": 40}
     (loss,) = np.asarray(embed(jax.random.key(0), relation, 400, **given).losses)

@@ -27,7 +27,10 @@ SMALL = {"dim": 0, "epochs": -1, "burn_in": -1, "batch_size": 0, "negatives": 0}
 negated = lambda m: jax.tree.map(lambda leaf: -leaf, m)
 
 REFUSED = [
-    (lambda: poincare.distance(AT, OUTSIDE), "y must be within the ball of radius .*= 1, got 1 points"),
+    (
+        lambda: poincare.distance(AT, OUTSIDE),
+        "y must be within the ball of radius .*= 1, got 1 points",
+    ),
     (lambda: poincare.distance([np.nan, 0.0], AT), "x must be within"),
     (lambda: poincare.norm(AT, 100.0), "x must be within the ball of radius .* = 0.1, "),
     (lambda: poincare.mobius_matvec(np.eye(3), AT), r"m must be a matrix \[k, 2\]"),
@@ -35,9 +38,15 @@ REFUSED = [
     (lambda: poincare.conformal_factor(AT, np.nan), "c must be finite and > 0"),
     (lambda: poincare.norm(AT, np.array([1.0, 2.0])), "c must be one number"),
     (lambda: poincare.norm(0.5), "x must be real coordinates"),
-    (lambda: poincare.distance([0.5], AT), r"must have as many coordinates each, got \[1, 2\]"),  # was broadcast
+    (
+        lambda: poincare.distance([0.5], AT),
+        r"must have as many coordinates each, got \[1, 2\]",
+    ),  # was broadcast
     (lambda: poincare.exp_map(AT, [0.5]), "must have as many coordinates"),
-    (lambda: jax.jit(poincare.log_map)(AT, np.zeros((4, 3))), r"as many coordinates each, got \[2, 3\]"),
+    (
+        lambda: jax.jit(poincare.log_map)(AT, np.zeros((4, 3))),
+        r"as many coordinates each, got \[2, 3\]",
+    ),
     (lambda: wrapped_normal.log_density(AT, [0.1], 1.0), "must have as many coordinates"),
     (lambda: poincare.project(np.zeros((3, 0))), "x must be real coordinates"),
     (lambda: wrapped_normal.sample(KEY, [2.0, 0.0], 1.0), "mean must be within the ball"),
@@ -54,12 +63,21 @@ REFUSED = [
     (lambda: negated(HyperbolicExponential(1.0)).guarantee(), "epsilon must be"),
     (lambda: HyperbolicGaussian(1.0, 0.0), r"delta must be in \[1e-300, 1\), got 0"),
     (lambda: HyperbolicGaussian(1.0, 0.1, 0.0), "clip must be finite and >= 1e-30, got 0"),
-    (lambda: HyperbolicGaussian(100.0, 1e-5, 1.2e-38), "clip must be finite and >= 1e-30, got 1.2e-38"),
+    (
+        lambda: HyperbolicGaussian(100.0, 1e-5, 1.2e-38),
+        "clip must be finite and >= 1e-30, got 1.2e-38",
+    ),
     (lambda: HyperbolicGaussian(1.0, 0.1, np.array([1.0, 2.0])), "clip must be one number"),
     (lambda: HyperbolicGaussian(1.0, 0.1, dim=0), "dim must be"),
     (lambda: HyperbolicGaussian(1.0, 0.1, c=-1.0), "c must be"),
-    (lambda: RadialAngularGaussian(1.0, 0.1, 1.0, 1.5), r"radial_share must be in \[0, 1\], got 1.5"),
-    (lambda: jax.vmap(lambda e: HyperbolicGaussian(e, 0.1).sigma)(jnp.ones(2)), "epsilon must be concrete"),
+    (
+        lambda: RadialAngularGaussian(1.0, 0.1, 1.0, 1.5),
+        r"radial_share must be in \[0, 1\], got 1.5",
+    ),
+    (
+        lambda: jax.vmap(lambda e: HyperbolicGaussian(e, 0.1).sigma)(jnp.ones(2)),
+        "epsilon must be concrete",
+    ),
     (lambda: negated(HyperbolicGaussian(1.0, 0.1)).guarantee(), "epsilon must be"),
     (lambda: PaperHyperbolicGaussian(0.0), "epsilon must be"),
     (lambda: PaperHyperbolicGaussian(1.0, 1.0), "delta must be"),
@@ -86,9 +104,15 @@ REFUSED = [
     (lambda: embedding.closure([0, 2]), r"parent must be integers \[n\]"),
     (lambda: hyperbolicity.graph_delta(KEY, [[0, 1]], 5), "edges must connect four nodes"),
     (lambda: hyperbolicity.graph_delta(KEY, [[0, 5]], 5), r"edges must be in \[0, 5\)"),
-    (lambda: sensitivity.inter_hierarchy_of_nodes(AT[None]), r"points must be \[n, dim\] with n >= 2"),
+    (
+        lambda: sensitivity.inter_hierarchy_of_nodes(AT[None]),
+        r"points must be \[n, dim\] with n >= 2",
+    ),
     (lambda: sensitivity.inter_hierarchy_of_nodes(np.eye(3)), "x must be within the ball"),
-    (lambda: sensitivity.intra_hierarchy_of_nodes(np.eye(3), chunk=0), "chunk must be a whole number"),
+    (
+        lambda: sensitivity.intra_hierarchy_of_nodes(np.eye(3), chunk=0),
+        "chunk must be a whole number",
+    ),
 ]
 
 

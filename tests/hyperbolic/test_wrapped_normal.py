@@ -15,7 +15,9 @@ DENSITY = jax.jit(wrapped_normal.log_density, static_argnames="volume")
 
 
 def test_normalised_in_five_dimensions():
-    """Radially: the sphere of radius r has area (2 pi^(n/2) / Gamma(n/2)) (sinh(sqrt(c) r) / sqrt(c))^(n-1)."""
+    """Radially: the sphere of radius r has area (2 pi^(n/2) / Gamma(n/2)) (sinh(sqrt(c) r) /
+    sqrt(c))^(n-1).
+    """
     n, c, scale = 5, 0.5, 0.4
     area = 2 * math.pi ** (n / 2) / special.gamma(n / 2)
     r = np.linspace(0, 5, 4001)
@@ -27,11 +29,16 @@ def test_normalised_in_five_dimensions():
 
 
 def test_samples_are_drawn_from_the_density():
-    """Cells of the disk: mass of each by quadrature. Detects a share off by 0.02 at 40 000 draws of 24 cells.
+    """Cells of the disk: mass of each by quadrature. Detects a share off by 0.02 at 40 000 draws of
+    24 cells.
 
-    The mean is off the origin and the scales differ: a transport that is missing or turned would be found.
+    The mean is off the origin and the scales differ: a transport that is missing or turned would be
+    found.
     """
-    c, mean, scale, draws = 0.7, np.float32([0.5, -0.6]), np.float32([0.3, 0.9]), 40_000
+    c = 0.7
+    mean = np.float32([0.5, -0.6])
+    scale = np.float32([0.3, 0.9])
+    draws = 40_000
     points, volume = ref.polar(10.0 / math.sqrt(c), ref.curvature(c), 600, 480)
     mass = np.exp(ref.wide(DENSITY(points.astype(np.float32), mean, scale, c))) * volume
     z = wrapped_normal.sample(jax.random.key(5), mean, scale, c, shape=(draws,))
@@ -44,13 +51,16 @@ def test_samples_are_drawn_from_the_density():
     cells = np.add.reduceat(mass, edges[:-1], 0).reshape(4, 6, 80).sum(-1).reshape(-1)
     assert cells.sum() == pytest.approx(1.0, abs=2e-4)
     stats.assert_g(counts, cells / cells.sum())
-    turned = np.add.reduceat(np.roll(mass, 80, 1), edges[:-1], 0).reshape(4, 6, 80).sum(-1).reshape(-1)
+    turned = (
+        np.add.reduceat(np.roll(mass, 80, 1), edges[:-1], 0).reshape(4, 6, 80).sum(-1).reshape(-1)
+    )
     with pytest.raises(AssertionError):
         stats.assert_g(counts, turned / turned.sum())
 
 
 def test_the_two_volumes_differ_by_the_conformal_factor():
-    c, scale = 0.7, np.float32([0.3, 0.9])
+    c = 0.7
+    scale = np.float32([0.3, 0.9])
     mean = ref.points(np.random.default_rng(0), (50,), 2, 2.0, c)
     z = wrapped_normal.sample(jax.random.key(1), mean, scale, c)
     assert z.shape == (50, 2)

@@ -8,11 +8,15 @@ import pytest
 from ldp_jax.learning.models._dropout import Dropout
 
 RATE = 0.6
-APPLIED = jax.jit(lambda key, x, rate: Dropout(rate).apply({}, x, True, rngs={"dropout": key}), static_argnums=2)
+APPLIED = jax.jit(
+    lambda key, x, rate: Dropout(rate).apply({}, x, True, rngs={"dropout": key}), static_argnums=2
+)
 
 
 def test_a_share_is_dropped_and_what_is_kept_makes_up_for_it():
-    """Of 120 000 values in a row block each, independent: a share off by 0.7 points, or pairs that go together."""
+    """Of 120 000 values in a row block each, independent: a share off by 0.7 points, or pairs that
+    go together.
+    """
     x = jnp.ones((400, 1200))
     y = np.asarray(APPLIED(jax.random.key(1), x, RATE))
     kept = y > 0
@@ -20,7 +24,9 @@ def test_a_share_is_dropped_and_what_is_kept_makes_up_for_it():
     blocks = kept.reshape(4, -1)
     deviation = np.sqrt(RATE * (1 - RATE) / blocks.shape[1])
     assert np.abs(blocks.mean(1) - (1 - RATE)).max() < 5 * deviation
-    correlation = np.corrcoef(np.concatenate([blocks, np.roll(blocks, 1, 1), np.roll(blocks, 1200, 1)]))
+    correlation = np.corrcoef(
+        np.concatenate([blocks, np.roll(blocks, 1, 1), np.roll(blocks, 1200, 1)])
+    )
     assert np.abs(correlation - np.eye(12)).max() < 5.4 / np.sqrt(blocks.shape[1])
     again = np.asarray(APPLIED(jax.random.key(2), x, RATE)) > 0
     assert np.abs(np.corrcoef(kept.ravel(), again.ravel())[0, 1]) < 5.4 / np.sqrt(kept.size)

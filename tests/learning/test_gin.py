@@ -15,7 +15,9 @@ from ldp_jax.learning.models import gin
 from ldp_jax.learning.models.gin import _NormReLU
 from tests.graph.test_packing import many_graphs
 
-MODEL, WITHOUT_DROPOUT = (gin(layers=3, hidden=6, outputs=3, dropout=rate, mlp_layers=1) for rate in (0.5, 0.0))
+MODEL, WITHOUT_DROPOUT = (
+    gin(layers=3, hidden=6, outputs=3, dropout=rate, mlp_layers=1) for rate in (0.5, 0.0)
+)
 
 
 @cache
@@ -24,7 +26,9 @@ def trained(model=MODEL, directed=True):
     shapes = jax.eval_shape(model.init, jax.random.key(0), whole(many_graphs(directed=directed)))
     rng = np.random.default_rng(0)
     signs = lambda leaf: np.where(np.arange(leaf.size) % 2, 1.0, -0.7).reshape(leaf.shape)
-    moved = jax.tree.map(lambda leaf: np.abs(rng.normal(0.5, 0.5, leaf.shape)).astype(np.float32) + 0.1, shapes)
+    moved = jax.tree.map(
+        lambda leaf: np.abs(rng.normal(0.5, 0.5, leaf.shape)).astype(np.float32) + 0.1, shapes
+    )
     mixed = jax.tree.map(lambda leaf: np.float32(signs(leaf)) * leaf, moved["params"])
     return jax.tree.map(jnp.asarray, {"params": mixed, "batch_stats": moved["batch_stats"]})
 
@@ -33,15 +37,21 @@ def evaluate(variables, batch, model=MODEL):
     return applied(variables, batch, model)
 
 
-applied = jax.jit(lambda *given: given[2].apply(*given[:2], key=None, train=False)[0], static_argnums=2)
+applied = jax.jit(
+    lambda *given: given[2].apply(*given[:2], key=None, train=False)[0], static_argnums=2
+)
 certain = jax.jit(
-    lambda variables, batch: WITHOUT_DROPOUT.apply(variables, batch, key=jax.random.key(0), train=True)
+    lambda variables, batch: WITHOUT_DROPOUT.apply(
+        variables, batch, key=jax.random.key(0), train=True
+    )
 )
 """Training mode without dropout: (outputs, variables)."""
 
 
 def naive(variables, graph_set, *, layers=3, mlp_layers=1, train=False):
-    """The same network by dense matrices in float64, graph after graph; batch norm over all nodes if ``train``."""
+    """The same network by dense matrices in float64, graph after graph; batch norm over all nodes
+    if ``train``.
+    """
     params = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), variables)
     n, graphs = len(graph_set.node_graph), len(graph_set)
     adjacency = np.zeros((n, n))
@@ -76,7 +86,8 @@ def close(found, wanted):
 
 @pytest.mark.parametrize(("directed", "layers", "mlp_layers"), [(True, 3, 1), (False, 2, 2)])
 def test_equals_a_naive_dense_network(directed, layers, mlp_layers):
-    graph_set, model = many_graphs(directed=directed), gin(layers, 6, 3, 0.5, mlp_layers)
+    graph_set = many_graphs(directed=directed)
+    model = gin(layers, 6, 3, 0.5, mlp_layers)
     variables = trained(model, directed)
     wanted = naive(variables, graph_set, layers=layers, mlp_layers=mlp_layers)
     got = evaluate(variables, whole(graph_set), model)
@@ -84,11 +95,14 @@ def test_equals_a_naive_dense_network(directed, layers, mlp_layers):
 
 
 def test_what_jraph_pads_with_contributes_nothing():
-    """Neither to the readout, nor to batch norm, nor to a masked loss and its gradient: the naive one's.
+    """Neither to the readout, nor to batch norm, nor to a masked loss and its gradient: the naive
+    one's.
 
     A tuple as jraph.batch makes it is its packed form, in any order of edges.
     """
-    graph_set, variables, more = many_graphs(), trained(), (7, 5, 3)
+    graph_set = many_graphs()
+    variables = trained()
+    more = (7, 5, 3)
     bare = jraph.batch_np([graph_set.subset([i]).graph for i in range(len(graph_set))])
     order = np.random.default_rng(0).permutation(len(bare.senders))
     bare = bare._replace(senders=bare.senders[order], receivers=bare.receivers[order])
@@ -96,7 +110,9 @@ def test_what_jraph_pads_with_contributes_nothing():
     # What is not traced may be without nodes: n_node says how many.
     jax.tree.map(np.testing.assert_array_equal, from_graphs(bare), from_graphs(batch))
     sizes = len(graph_set.node_graph), len(graph_set.senders), len(graph_set)
-    padded = jraph.pad_with_graphs(batch, *(size + extra for size, extra in zip(sizes, more, strict=True)))
+    padded = jraph.pad_with_graphs(
+        batch, *(size + extra for size, extra in zip(sizes, more, strict=True))
+    )
     labels = np.append(graph_set.labels, np.full(more[2], 2))
 
     @jax.jit
@@ -120,11 +136,15 @@ def test_what_jraph_pads_with_contributes_nothing():
         there = lambda leaf, dot: np.asarray(leaf, float) + step * dot
         params = jax.tree.map(there, variables["params"], direction)
         scores = naive({**variables, "params": params}, graph_set, train=True)
-        return (special.logsumexp(scores, axis=1) - scores[np.arange(len(graph_set)), graph_set.labels]).sum()
+        return (
+            special.logsumexp(scores, axis=1) - scores[np.arange(len(graph_set)), graph_set.labels]
+        ).sum()
 
     assert value == pytest.approx(moved(0.0), rel=1e-3)
     along = jax.tree.map(lambda leaf, dot: (leaf * dot).sum(), gradient, direction)
-    assert sum(jax.tree.leaves(along)) == pytest.approx((moved(1e-6) - moved(-1e-6)) / 2e-6, rel=1e-3)
+    assert sum(jax.tree.leaves(along)) == pytest.approx(
+        (moved(1e-6) - moved(-1e-6)) / 2e-6, rel=1e-3
+    )
     # Where nothing says that the padding is none, it has outputs.
     close(evaluate(variables, padded)[: len(graph_set)], evaluate(variables, whole(graph_set)))
     assert len(evaluate(variables, padded)) == len(labels)
@@ -137,31 +157,44 @@ def test_a_traced_tuple_says_how_many_nodes_it_has():
 
 
 def test_batch_norm_of_nobody_is_finite():
-    rows, nobody = jnp.full((5, 4), 1e6), jnp.zeros(5)
+    rows = jnp.full((5, 4), 1e6)
+    nobody = jnp.zeros(5)
     made, _ = _NormReLU().init_with_output(jax.random.key(0), rows, nobody, True)
     assert np.isfinite(made).all()
 
 
 def test_running_statistics_are_the_naive_recursion():
-    """As PyTorch keeps them, from any start: 0.9 of what was, and the mean and the unbiased variance of the nodes.
+    """As PyTorch keeps them, from any start: 0.9 of what was, and the mean and the unbiased
+    variance of the nodes.
 
     Rows that stand for no node count for nothing, and those of several nodes as often.
     """
-    rng, norm = np.random.default_rng(3), _NormReLU()
-    step = jax.jit(lambda kept, rows, count: norm.apply(kept, rows, count, True, mutable=["batch_stats"]))
+    rng = np.random.default_rng(3)
+    norm = _NormReLU()
+    step = jax.jit(
+        lambda kept, rows, count: norm.apply(kept, rows, count, True, mutable=["batch_stats"])
+    )
     moved = {"mean": jnp.float32([3.0, -2.0]), "var": jnp.float32([0.2, 7.0])}
     params = {"scale": jnp.ones(2), "bias": jnp.zeros(2)}
     mean, variance = (np.asarray(moved[name], float) for name in ("mean", "var"))
     for _ in range(4):
-        rows, count = rng.normal(1.0, 2.0, (6, 2)), rng.permutation([0, 0, 1, 1, 2, 3])
-        _, changed = step({"params": params, "batch_stats": moved}, np.float32(rows), np.float32(count))
-        moved, nodes = changed["batch_stats"], np.repeat(rows, count, 0)
+        rows = rng.normal(1.0, 2.0, (6, 2))
+        count = rng.permutation([0, 0, 1, 1, 2, 3])
+        _, changed = step(
+            {"params": params, "batch_stats": moved}, np.float32(rows), np.float32(count)
+        )
+        moved = changed["batch_stats"]
+        nodes = np.repeat(rows, count, 0)
         mean = 0.9 * mean + 0.1 * nodes.mean(0)
         variance = 0.9 * variance + 0.1 * nodes.var(0, ddof=1)
         np.testing.assert_allclose(moved["mean"], mean, rtol=1e-5)
         np.testing.assert_allclose(moved["var"], variance, rtol=1e-5)
-    _, changed = step({"params": params, "batch_stats": moved}, np.float32(rows), np.float32([1, 0, 0, 0, 0, 0]))
-    np.testing.assert_allclose(changed["batch_stats"]["var"], 0.9 * variance, rtol=1e-5)  # of one node: none
+    _, changed = step(
+        {"params": params, "batch_stats": moved}, np.float32(rows), np.float32([1, 0, 0, 0, 0, 0])
+    )
+    np.testing.assert_allclose(
+        changed["batch_stats"]["var"], 0.9 * variance, rtol=1e-5
+    )  # of one node: none
 
 
 def test_dropout_is_keyed_and_only_in_training():

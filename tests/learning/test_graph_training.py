@@ -1,4 +1,6 @@
-"""Training on graphs: an easy task, what is kept, one trace, and checkpoints that change nothing."""
+"""Training on graphs: an easy task, what is kept, one trace, and checkpoints that change
+nothing.
+"""
 
 import dataclasses
 import os
@@ -23,7 +25,10 @@ from ldp_jax.learning.graph_training import fit_graphs, predict, scores, step_de
 from ldp_jax.learning.models import Model, gin
 from ldp_jax.learning.training import Settings
 
-TRACES, GIN = [], gin(layers=2, hidden=6, outputs=2, dropout=0.2, mlp_layers=1)  # batch norm's state is kept
+TRACES, GIN = (
+    [],
+    gin(layers=2, hidden=6, outputs=2, dropout=0.2, mlp_layers=1),
+)  # batch norm's state is kept
 SMALL = Model(GIN.init, lambda *args, **kwargs: (TRACES.append(1), GIN.apply(*args, **kwargs))[1])
 ADAM = step_decay_adam(0.01)
 
@@ -31,11 +36,18 @@ ADAM = step_decay_adam(0.01)
 @cache
 def stars_and_cycles():
     """Stars (1) and cycles (0) of 4 to 11 nodes: five of each, so that two parts have one shape."""
-    senders, receivers, node_graph, start = [], [], [], 0
+    senders = []
+    receivers = []
+    node_graph = []
+    start = 0
     labels = np.arange(80) % 2
     for graph, star in enumerate(labels):
         n = 4 + graph // 2 % 8
-        one, two = (np.zeros(n - 1, int), np.arange(1, n)) if star else (np.arange(n), (np.arange(n) + 1) % n)
+        one, two = (
+            (np.zeros(n - 1, int), np.arange(1, n))
+            if star
+            else (np.arange(n), (np.arange(n) + 1) % n)
+        )
         senders += [start + one, start + two]
         receivers += [start + two, start + one]
         node_graph.append(np.full(n, graph))
@@ -51,7 +63,9 @@ def run(key=0, parts=None, model=SMALL, **changes):
     """``changes`` of the settings, and what else there is to say."""
     own = {field.name for field in dataclasses.fields(Settings) if field.compare} & set(changes)
     settings = dataclasses.replace(SETTINGS, **{name: changes.pop(name) for name in own})
-    return fit_graphs(jax.random.key(key), model, *(parts or stars_and_cycles()), settings, **changes)
+    return fit_graphs(
+        jax.random.key(key), model, *(parts or stars_and_cycles()), settings, **changes
+    )
 
 
 def assert_same(one, two):
@@ -65,14 +79,19 @@ def reference():
 
 
 def test_an_easy_task_is_learned_by_the_best_epoch():
-    fitted, (_, validation, test) = run(epochs=40), stars_and_cycles()
-    assert len(TRACES) <= 12  # training (two shapes, and jax may trace a scan's body twice), validation, test
+    fitted = run(epochs=40)
+    _, validation, test = stars_and_cycles()
+    assert (
+        len(TRACES) <= 12
+    )  # training (two shapes, and jax may trace a scan's body twice), validation, test
     assert min(fitted.test) > 0.9
     assert fitted.epoch == np.argmax(fitted.validations)
     assert fitted.epochs_run == len(fitted.losses) == len(fitted.validations) == 40
     assert fitted.losses[-1] < 0.5 * fitted.losses[0]
     best = scores(predict(SMALL, fitted.variables, validation), validation.labels)
-    assert best.accuracy == pytest.approx(fitted.validation) == pytest.approx(fitted.validations.max())
+    assert (
+        best.accuracy == pytest.approx(fitted.validation) == pytest.approx(fitted.validations.max())
+    )
     outputs = predict(SMALL, fitted.variables, test)
     assert scores(outputs, test.labels) == fitted.test
     turned = np.arange(len(test))[::-1]
@@ -98,7 +117,8 @@ def test_one_trace_serves_all_epochs_and_runs_of_one_shape():
 ONE_NUMBER = Model(
     init=lambda key, batch: {"params": {"w": jnp.float32(0.0)}},
     apply=lambda variables, batch, *, key, train: (
-        variables["params"]["w"] * jnp.stack([-jnp.ones(len(batch.labels)), jnp.ones(len(batch.labels))], 1),
+        variables["params"]["w"]
+        * jnp.stack([-jnp.ones(len(batch.labels)), jnp.ones(len(batch.labels))], 1),
         variables,
     ),
 )
@@ -107,16 +127,28 @@ SGD = optax.sgd(0.5)
 
 
 def follow(validation_labels, *, epochs=6, **settings):
-    """Steps of SGD on graphs of class 1 raise w in every epoch; so validation is by the sign of w alone."""
+    """Steps of SGD on graphs of class 1 raise w in every epoch; so validation is by the sign of w
+    alone.
+    """
     train = GraphSet.from_edges([], [], [0, 1, 2], [1, 1, 1])
     part = GraphSet.from_edges([], [], np.arange(len(validation_labels)), validation_labels)
-    return run(parts=(train, part, part), model=ONE_NUMBER, optimizer=SGD, epochs=epochs, batch_size=2, **settings)
+    return run(
+        parts=(train, part, part),
+        model=ONE_NUMBER,
+        optimizer=SGD,
+        epochs=epochs,
+        batch_size=2,
+        **settings,
+    )
 
 
 def test_batches_weigh_their_graphs_alike_and_free_places_nothing():
-    """Three graphs in batches of 2 and 1 (padded): two steps of d loss / d w = -2 sigmoid(-2 w), as by hand."""
+    """Three graphs in batches of 2 and 1 (padded): two steps of d loss / d w = -2 sigmoid(-2 w), as
+    by hand.
+    """
     fitted = follow([1, 1, 1], epochs=1)
-    w, losses = 0.0, []
+    w = 0.0
+    losses = []
     for size in (2, 1):
         losses += [np.log1p(np.exp(-2 * w))] * size
         w += 0.5 * 2 / (1 + np.exp(2 * w))
@@ -130,7 +162,9 @@ def _of_log_odds(outputs, labels):
     """In float64, where softmax of a sure model would be 0 or 1."""
     classes = range(outputs.shape[1])
     others = [scipy.special.logsumexp(np.delete(outputs, c, 1), axis=1) for c in classes]
-    return np.mean([sklearn.metrics.roc_auc_score(labels == c, outputs[:, c] - others[c]) for c in classes])
+    return np.mean(
+        [sklearn.metrics.roc_auc_score(labels == c, outputs[:, c] - others[c]) for c in classes]
+    )
 
 
 def test_scores_are_those_of_scikit_learn():
@@ -141,19 +175,31 @@ def test_scores_are_those_of_scikit_learn():
         got = scores(jnp.asarray(outputs), labels)
         assert got.accuracy == pytest.approx((outputs.argmax(1) == labels).mean())
         if classes == 2:
-            wanted = sklearn.metrics.roc_auc_score(labels, np.float32(outputs[:, 1] - outputs[:, 0]))
+            wanted = sklearn.metrics.roc_auc_score(
+                labels, np.float32(outputs[:, 1] - outputs[:, 0])
+            )
         else:
             share = np.asarray(jax.nn.softmax(jnp.asarray(outputs)))
-            wanted = np.mean([sklearn.metrics.roc_auc_score(labels == c, share[:, c]) for c in range(3)])
+            wanted = np.mean(
+                [sklearn.metrics.roc_auc_score(labels == c, share[:, c]) for c in range(3)]
+            )
         assert got.auc == pytest.approx(wanted, abs=1e-4)
-        assert scores(jnp.asarray(outputs * 64), labels).auc == pytest.approx(_of_log_odds(outputs * 64.0, labels))
+        assert scores(jnp.asarray(outputs * 64), labels).auc == pytest.approx(
+            _of_log_odds(outputs * 64.0, labels)
+        )
     assert np.isnan(scores(jnp.asarray(outputs), np.ones(81, int)).auc)  # one class has no area
 
 
 def test_adam_halves_its_rate_every_fifty_epochs():
     parameters, gradient = {"w": jnp.float32(2.0)}, {"w": jnp.float32(0.5)}
     ours = step_decay_adam(0.01)
-    for epoch, rate in ((0, 0.01), (49, 0.01), (50, 0.005), (149, 0.0025), (jnp.int32(150), 0.00125)):
+    for epoch, rate in (
+        (0, 0.01),
+        (49, 0.01),
+        (50, 0.005),
+        (149, 0.0025),
+        (jnp.int32(150), 0.00125),
+    ):
         plain = optax.adam(rate)
         got, _ = ours.update(gradient, ours.init(parameters), parameters, epoch=epoch)
         wanted, _ = plain.update(gradient, plain.init(parameters), parameters)
@@ -189,25 +235,38 @@ def test_a_killed_run_ends_bit_for_bit_where_the_whole_one_ends(tmp_path):
                 run(checkpoint=tmp_path / folder, progress=kill_after(end, seen))
         fitted = run(checkpoint=tmp_path / folder, progress=kill_after(None, seen))
         assert_same(fitted, reference())
-        assert seen == list(zip(range(6), fitted.losses.tolist(), fitted.validations.tolist(), strict=True))
-    assert_same(run(checkpoint=str(tmp_path / "whole"), progress=kill_after(0)), fitted)  # nothing is left to do
+        assert seen == list(
+            zip(range(6), fitted.losses.tolist(), fitted.validations.tolist(), strict=True)
+        )
+    assert_same(
+        run(checkpoint=str(tmp_path / "whole"), progress=kill_after(0)), fitted
+    )  # nothing is left to do
 
 
 def test_patience_is_counted_through_a_kill(tmp_path):
     with pytest.raises(Killed):
         follow([1, 1, 0], patience=3, checkpoint=tmp_path, progress=kill_after(1))
-    resumed, whole = follow([1, 1, 0], patience=3, checkpoint=tmp_path), follow([1, 1, 0], patience=3)
+    resumed, whole = (
+        follow([1, 1, 0], patience=3, checkpoint=tmp_path),
+        follow([1, 1, 0], patience=3),
+    )
     assert_same(resumed, whole)
     np.testing.assert_allclose(whole.validations, 2 / 3, rtol=1e-6)  # the earliest is the best
     assert (whole.epoch, whole.epochs_run) == (0, 4)
 
 
 def test_a_checkpoint_of_other_settings_is_refused(tmp_path):
-    one, other = (GraphSet.from_edges([], [], [0, 1, 2], labels) for labels in ([1, 1, 1], [1, 1, 0]))
+    one, other = (
+        GraphSet.from_edges([], [], [0, 1, 2], labels) for labels in ([1, 1, 1], [1, 1, 0])
+    )
     named = {"parts": (one, one, one), "model": ONE_NUMBER, "optimizer": SGD, "batch_size": 2}
     named["checkpoint"] = tmp_path
-    twin = Model(ONE_NUMBER.init, lambda variables, *rest, **how: ONE_NUMBER.apply(variables, *rest, **how))
-    halved = Model(ONE_NUMBER.init, lambda *given, **how: (0.5 * ONE_NUMBER.apply(*given, **how)[0], given[0]))
+    twin = Model(
+        ONE_NUMBER.init, lambda variables, *rest, **how: ONE_NUMBER.apply(variables, *rest, **how)
+    )
+    halved = Model(
+        ONE_NUMBER.init, lambda *given, **how: (0.5 * ONE_NUMBER.apply(*given, **how)[0], given[0])
+    )
     with pytest.raises(Killed):
         run(**named, progress=kill_after(0))
     run(**{**named, "model": twin})
@@ -237,21 +296,37 @@ def bits(fitted):
     """All that a run returns: its histories, scores, epochs and a digest of its variables."""
     variables = b"".join(np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(fitted.variables))
     histories = fitted.losses.tobytes().hex(), fitted.validations.tobytes().hex()
-    return *histories, *fitted.test, fitted.validation, fitted.epoch, fitted.epochs_run, zlib.crc32(variables)
+    return (
+        *histories,
+        *fitted.test,
+        fitted.validation,
+        fitted.epoch,
+        fitted.epochs_run,
+        zlib.crc32(variables),
+    )
 
 
 @pytest.mark.slow
 def test_a_process_killed_at_any_moment_goes_on(tmp_path):
-    """SIGKILL at odd times, also while a checkpoint is written; other processes compute the same bits."""
+    """SIGKILL at odd times, also while a checkpoint is written; other processes compute the same
+    bits.
+    """
     program = [sys.executable, "-c", PROGRAM, str(tmp_path / "run")]
     # What the first start compiles serves the others.
-    kept = {"JAX_COMPILATION_CACHE_DIR": str(tmp_path), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
+    kept = {
+        "JAX_COMPILATION_CACHE_DIR": str(tmp_path),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    }
     kept["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"  # as here: the same bits
     environment = {**os.environ, "JAX_PLATFORMS": "cpu", **kept}
     begun = []
     for pause in (0.03, 0.06):
-        with subprocess.Popen(program, stdout=subprocess.PIPE, env=environment, text=True) as process:
-            begun.append(int(process.stdout.readline().split()[0]))  # the first epoch of this start is over
+        with subprocess.Popen(
+            program, stdout=subprocess.PIPE, env=environment, text=True
+        ) as process:
+            begun.append(
+                int(process.stdout.readline().split()[0])
+            )  # the first epoch of this start is over
             time.sleep(pause)
             process.send_signal(signal.SIGKILL)
         assert process.returncode == -signal.SIGKILL
@@ -266,7 +341,9 @@ def test_a_process_killed_at_any_moment_goes_on(tmp_path):
 
 @pytest.mark.usefixtures("untyped")
 def test_bad_arguments_are_refused():
-    with pytest.raises(ValueError, match=r"labels of train must be in \[0, 1\), one of the model's outputs"):
+    with pytest.raises(
+        ValueError, match=r"labels of train must be in \[0, 1\), one of the model's outputs"
+    ):
         run(model=gin(2, 4, 1))
     with pytest.raises(ValueError, match="key must be a"):
         fit_graphs(jax.random.PRNGKey(0), SMALL, *stars_and_cycles(), SETTINGS)

@@ -39,9 +39,12 @@ def test_of_a_linear_function_they_are_the_closed_form():
 
 
 def test_of_a_sum_of_functions_each_feature_has_its_own():
-    parts = lambda rows: np.stack([np.sin(rows[:, 0]), rows[:, 1] ** 2, np.exp(rows[:, 2]), 0 * rows[:, 3]], 1)
+    parts = lambda rows: np.stack(
+        [np.sin(rows[:, 0]), rows[:, 1] ** 2, np.exp(rows[:, 2]), 0 * rows[:, 3]], 1
+    )
     found = scores(additive, BACKGROUND, 256)
-    # Of 256 points stratified over the line; a missing factor or term moves a share by 0.05 at least.
+    # Of 256 points stratified over the line; a missing factor or term moves a share by 0.05 at
+    # least.
     np.testing.assert_allclose(found, shares(parts(X) - parts(BACKGROUND).mean(0)), atol=0.03)
     assert found[3] == 0
 
@@ -80,7 +83,9 @@ def test_scores_of_anything_private_are_refused(private):
     assert scores.private == private
     if not private:
         weights = importance_weights(scores, np.full(4, 0.25))
-        assert FeatureRR(3.0, 4, weights) == FeatureRR(3.0, 4, importance_weights(scores.audit(), np.full(4, 0.25)))
+        assert FeatureRR(3.0, 4, weights) == FeatureRR(
+            3.0, 4, importance_weights(scores.audit(), np.full(4, 0.25))
+        )
         assert repr(scores) == "FeatureScores(importance of 4 features, computed on a public split)"
         assert sensitivity(public(linear), public(X), X * 0).private == ("masked",)
         return
@@ -99,8 +104,14 @@ def test_scores_of_anything_private_are_refused(private):
 def test_what_gives_no_score_is_refused():
     for call, message in (
         (lambda: Public(X, " "), "source must say in words"),
-        (lambda: importance(KEY(), linear, X, BACKGROUND[:, :2]), "background must be as wide as x, got 2 for 4"),
-        (lambda: importance(KEY(), lambda rows: 0 * rows, X, BACKGROUND, draws=8), "must leave something"),
+        (
+            lambda: importance(KEY(), linear, X, BACKGROUND[:, :2]),
+            "background must be as wide as x, got 2 for 4",
+        ),
+        (
+            lambda: importance(KEY(), lambda rows: 0 * rows, X, BACKGROUND, draws=8),
+            "must leave something",
+        ),
         (lambda: sensitivity(linear, X, X), "sensitivity must leave something"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -43,7 +43,9 @@ def channel(keep, classes=CLASSES):
 
 
 def expected(keep=KEEP, nodes=NODES):
-    """Examples that hold the mean of all reports there could be: the loss is linear in the labels."""
+    """Examples that hold the mean of all reports there could be: the loss is linear in the
+    labels.
+    """
     share = (TRUTH[nodes] @ channel(KEEP)).astype(np.float32)
     return NoisyExamples(nodes, share, np.full(len(nodes), keep, np.float32))
 
@@ -62,7 +64,9 @@ def losses(scores, context, examples):
 @jax.jit
 def slope(context, examples):
     """The mean loss at the true posterior, and the length of its gradient in the outputs."""
-    value, gradient = jax.value_and_grad(lambda s: losses(s, context, examples).mean())(jnp.log(TRUTH))
+    value, gradient = jax.value_and_grad(lambda s: losses(s, context, examples).mean())(
+        jnp.log(TRUTH)
+    )
     return value, jnp.linalg.norm(gradient)
 
 
@@ -74,7 +78,9 @@ def losses_near(context, examples, moves):
 
 @pytest.mark.parametrize("steps", STEPS)
 def test_the_loss_is_least_at_the_true_posterior(steps):
-    """Any step away costs; the loss is convex in the posterior, so what is stationary is the least."""
+    """Any step away costs; the loss is convex in the posterior, so what is stationary is the
+    least.
+    """
     context, examples = averaged(expected(), steps)
     value, length = slope(context, examples)
     assert length < 1e-6
@@ -84,7 +90,9 @@ def test_the_loss_is_least_at_the_true_posterior(steps):
 
 
 def test_other_losses_are_least_elsewhere():
-    """Bad twins: another channel, labels averaged for posteriors that are not, over other nodes, rounded, raw."""
+    """Bad twins: another channel, labels averaged for posteriors that are not, over other nodes,
+    rounded, raw.
+    """
     context, examples = averaged(expected(), 4)
     _, right = slope(context, examples)
     for twin in (
@@ -95,15 +103,20 @@ def test_other_losses_are_least_elsewhere():
     ):
         _, wrong = slope(*twin)
         assert wrong > 100 * right + 1e-4
-    gradient = jax.jit(jax.grad(lambda s: optax.softmax_cross_entropy(s, jnp.asarray(expected().label)).mean()))
+    gradient = jax.jit(
+        jax.grad(lambda s: optax.softmax_cross_entropy(s, jnp.asarray(expected().label)).mean())
+    )
     assert jnp.linalg.norm(gradient(jnp.log(TRUTH[NODES]))) > 0.05
 
 
 def test_training_arrives_at_the_least_loss():
     """The entropy of the mean reports, which the true posterior has."""
     context, train = drop_inputs(jnp.zeros((N, CLASSES)), OP, expected(), 0, rounded=False)
-    test, settings = Examples(NODES, TRUTH[NODES].argmax(1)), Settings(training.adam(0.1), epochs=200, batch_size=N)
-    losses = fit(jax.random.key(0), drop(TABLE), OBJECTIVE, context, train, train, test, settings).losses
+    test = Examples(NODES, TRUTH[NODES].argmax(1))
+    settings = Settings(training.adam(0.1), epochs=200, batch_size=N)
+    losses = fit(
+        jax.random.key(0), drop(TABLE), OBJECTIVE, context, train, train, test, settings
+    ).losses
     shares = np.asarray(train.label)
     least = float(-(shares * np.log(shares)).sum(1).mean())
     assert losses[-1] == pytest.approx(least, abs=1e-4)
@@ -116,7 +129,9 @@ def test_no_steps_are_forward_correction_alone():
     examples = noisy_examples(GeneralizedRR(0.5, CLASSES), NODES, reports)
     context, same = averaged(examples, 0)
     np.testing.assert_allclose(same.label, examples.label, atol=1e-6)
-    by_hand = -np.log((TRUTH[NODES] @ channel(float(examples.keep[0])))[np.arange(len(NODES)), reports])
+    by_hand = -np.log(
+        (TRUTH[NODES] @ channel(float(examples.keep[0])))[np.arange(len(NODES)), reports]
+    )
     np.testing.assert_allclose(losses(jnp.log(TRUTH), context, same), by_hand, rtol=1e-5)
     np.testing.assert_allclose(OBJECTIVE.loss(jnp.log(TRUTH), examples), by_hand, rtol=1e-5)
 
@@ -142,32 +157,46 @@ def test_labels_are_those_of_the_given_nodes_around():
 def test_the_probability_of_the_channel_is_read_off_the_mechanism():
     for epsilon, classes in ((0.1, 3), (1.0, 7), (8.0, 3)):
         made = noisy_examples(GeneralizedRR(epsilon, classes), [3], [1])
-        assert float(made.keep[0]) == pytest.approx(np.exp(epsilon) / (np.exp(epsilon) + classes - 1), rel=1e-5)
+        assert float(made.keep[0]) == pytest.approx(
+            np.exp(epsilon) / (np.exp(epsilon) + classes - 1), rel=1e-5
+        )
         assert made.label.shape == (1, classes)
 
 
 def test_labels_without_noise_are_an_ordinary_cross_entropy():
-    """keep = 1, and :class:`Examples`; also where the posterior of a class is nothing, and in the gradient."""
+    """keep = 1, and :class:`Examples`; also where the posterior of a class is nothing, and in the
+    gradient.
+    """
     scores = jnp.array([[0.0, 1.0, -2.0], [200.0, 0.0, -200.0]])
     plain = Examples(np.array([0, 1]), np.array([1, 0]))
     clean = NoisyExamples(plain.index, jax.nn.one_hot(plain.label, 3), jnp.ones(2))
     for part in (plain, clean):
         slope = jax.value_and_grad(lambda s, p=part: noisy_node_classification.loss(s, p).sum())
         value, gradient = jax.jit(slope)(scores)
-        wanted = jax.jit(jax.value_and_grad(lambda s: node_classification.loss(s, plain).sum()))(scores)
+        wanted = jax.jit(jax.value_and_grad(lambda s: node_classification.loss(s, plain).sum()))(
+            scores
+        )
         np.testing.assert_allclose(value, wanted[0], rtol=1e-6)
         np.testing.assert_allclose(gradient, wanted[1], atol=1e-6)
     assert noisy_node_classification.score(scores, plain) == 1.0
 
 
 def test_an_epoch_that_has_learned_the_noise_is_never_kept():
-    """True classes score their likelihood; the reports themselves, more often right than a right model, nothing."""
-    rng, m, keep = np.random.default_rng(3), 400, 0.4
+    """True classes score their likelihood; the reports themselves, more often right than a right
+    model, nothing.
+    """
+    rng = np.random.default_rng(3)
+    m = 400
+    keep = 0.4
     truth = rng.integers(0, CLASSES, m)
     reports = np.where(rng.random(m) < keep, truth, (truth + rng.integers(1, CLASSES, m)) % CLASSES)
-    validation = NoisyExamples(np.arange(m), np.eye(CLASSES, dtype=np.float32)[reports], jnp.full(m, keep))
+    validation = NoisyExamples(
+        np.arange(m), np.eye(CLASSES, dtype=np.float32)[reports], jnp.full(m, keep)
+    )
     scored = jax.jit(noisy_node_classification.score)
-    score = lambda right, labels: scored(right * np.eye(CLASSES, dtype=np.float32)[labels], validation)
+    score = lambda right, labels: scored(
+        right * np.eye(CLASSES, dtype=np.float32)[labels], validation
+    )
     sure, unsure, noise = score(9.0, truth), score(1.0, truth), score(9.0, reports)
     assert noise == -jnp.inf
     assert -jnp.inf < score(0.0, truth) < unsure < sure < 0.0
@@ -177,29 +206,44 @@ def test_an_epoch_that_has_learned_the_noise_is_never_kept():
 
 @pytest.mark.usefixtures("untyped")
 def test_bad_reports_and_steps_are_refused():
-    rr, lame = GeneralizedRR(1.0, 3), np.uint32([[2**31, 2**31], [2**30, 3 * 2**30]])
+    rr = GeneralizedRR(1.0, 3)
+    lame = np.uint32([[2**31, 2**31], [2**30, 3 * 2**30]])
     uneven = Discrete.of(integer_tables.Table("lame", lame, np.float32([0, 1]), "category"))
     for mechanism, index, reports, message in (
         (rr, [0, 1], [0, 3], r"reports must be in \[0, 3\)"),
         (rr, [0, 1], [0.0, 1.0], "reports must be integers"),
         (rr, [0, 1], [0], r"reports must be one for each of index, got shapes \(1,\) and \(2,\)"),
-        (GridSquareWave(1.0), [0], [0], "mechanism must be a randomised response.*GeneralizedRR; got "),
+        (
+            GridSquareWave(1.0),
+            [0],
+            [0],
+            "mechanism must be a randomised response.*GeneralizedRR; got ",
+        ),
         (uneven, [0], [0], "mechanism must be a randomised response"),
     ):
         with pytest.raises(ValueError, match=message):
             noisy_examples(mechanism, index, reports)
     with pytest.raises(ValueError, match="steps must be a whole number >= 0"):
         drop_inputs(None, OP, expected(), 1.5)
-    with pytest.raises(ValueError, match="op must be what propagation.operator.graph. makes, got int"):
+    with pytest.raises(
+        ValueError, match="op must be what propagation.operator.graph. makes, got int"
+    ):
         drop_inputs(None, 3, expected(), 1)
 
 
 def test_examples_that_do_not_fit_are_refused():
-    good, settings = expected(), Settings(training.adam(0.1), epochs=1, batch_size=N)
+    good = expected()
+    settings = Settings(training.adam(0.1), epochs=1, batch_size=N)
     for part, message in (
         (good._replace(index=good.index + 9), r"index of train must be in \[0, 25\)"),
-        (good._replace(label=good.label[:, :3]), "label of train must have a column for each of .* 4 outputs"),
-        (good._replace(keep=np.full(len(NODES), 0.25, np.float32)), r"keep of train must be in \(1 / 4, 1\]"),
+        (
+            good._replace(label=good.label[:, :3]),
+            "label of train must have a column for each of .* 4 outputs",
+        ),
+        (
+            good._replace(keep=np.full(len(NODES), 0.25, np.float32)),
+            r"keep of train must be in \(1 / 4, 1\]",
+        ),
         (Examples(NODES, np.full(len(NODES), 4)), r"label of train must be in \[0, 4\)"),
     ):
         with pytest.raises(ValueError, match=message):

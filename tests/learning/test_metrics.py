@@ -60,7 +60,9 @@ def test_scores_that_float64_makes_equal_are_refused():
 
 def test_ids_that_do_not_matter_may_be_large():
     """low * size + high of an id near 2^40 would leave 64 bits, and be another pair's."""
-    found = attacks.all_pairs([0, 1, 2], [[2, 1], [2**40, 2**40 + 5], [0, 2**62]], known=[[2**61, 1], [0, 2]])
+    found = attacks.all_pairs(
+        [0, 1, 2], [[2, 1], [2**40, 2**40 + 5], [0, 2**62]], known=[[2**61, 1], [0, 2]]
+    )
     assert (found.units.tolist(), found.truth.tolist()) == ([[0, 1], [1, 2]], [False, True])
     with pytest.raises(ValueError, match=r"edges must be in \[0, 9223372036854775808\)"):
         validate.pairs(edges=np.array([[2**63, 1]], np.uint64))
@@ -72,7 +74,12 @@ def test_ids_that_do_not_matter_may_be_large():
 )
 def test_tables_and_lists_are_judged_as_arrays(of):
     """The index of a series of labels is not read: rows are."""
-    for labels in (LABELS, pd.Series(LABELS, index=[7, 8, 9]), pd.Series(LABELS, dtype="Int64"), LABELS.tolist()):
+    for labels in (
+        LABELS,
+        pd.Series(LABELS, index=[7, 8, 9]),
+        pd.Series(LABELS, dtype="Int64"),
+        LABELS.tolist(),
+    ):
         assert float(metrics.accuracy(of(SCORES), labels)) == pytest.approx(2 / 3)
         assert float(metrics.accuracy(of(SCORES), labels, [True, False, True])) == 0.5
         for average in ("micro", "macro", "weighted"):
@@ -90,9 +97,18 @@ def test_words_and_complex_numbers_are_no_scores():
     """NumPy would keep the real part, with a warning at most."""
     of_objects = np.array([np.complex128(1 + 1j), 2.0], object)
     for refused, words in (
-        (lambda: metrics.accuracy(SCORES, ["a", "b", "c"]), r"labels must be whole numbers, got <U1: np.unique"),
-        (lambda: metrics.accuracy(SCORES.astype(str), LABELS), "scores must be real numbers, got <U"),
-        (lambda: metrics.accuracy(LABELS, LABELS), r"one a row of scores.*\(predicted == labels\).mean\(\)"),
+        (
+            lambda: metrics.accuracy(SCORES, ["a", "b", "c"]),
+            r"labels must be whole numbers, got <U1: np.unique",
+        ),
+        (
+            lambda: metrics.accuracy(SCORES.astype(str), LABELS),
+            "scores must be real numbers, got <U",
+        ),
+        (
+            lambda: metrics.accuracy(LABELS, LABELS),
+            r"one a row of scores.*\(predicted == labels\).mean\(\)",
+        ),
         (lambda: metrics.f1(SCORES * 1j, LABELS), "scores must be real numbers, got complex128"),
         (lambda: metrics.f1(SCORES, LABELS * 0.5), "labels must be integers, got float64"),
         (lambda: metrics.mean_interval(of_objects), "values must be real numbers, got object"),
@@ -107,7 +123,11 @@ def test_an_f1_counts_beyond_what_floats_do():
     """Each count is a whole number: 2^24 + 1 is no float32."""
     n = 2**24 + 3
     shapes = jax.ShapeDtypeStruct((n, 2), jnp.float32), jax.ShapeDtypeStruct((n,), jnp.int32)
-    adds = [e for e in jax.make_jaxpr(metrics.f1)(*shapes).eqns if e.primitive.name.startswith("scatter")]
+    adds = [
+        e
+        for e in jax.make_jaxpr(metrics.f1)(*shapes).eqns
+        if e.primitive.name.startswith("scatter")
+    ]
     assert len(adds) == 3
     assert all(e.outvars[0].aval.dtype == jnp.int32 for e in adds)
 
@@ -119,7 +139,12 @@ def test_users_of_reports_keep_their_64_bits():
     place, known = places(ids, 2, reporters(ids[::-1]))
     assert (place.tolist(), known.tolist()) == ([1, 0], [True, True])
     assert places(ids, 2, reporters([2**63 + 2, 2**63 + 1]))[1].tolist() == [False, True]
-    for user in ([-1], [1.5], np.ma.array([1, 2], mask=[False, True]), pd.array([1, None], "Int64")):
+    for user in (
+        [-1],
+        [1.5],
+        np.ma.array([1, 2], mask=[False, True]),
+        pd.array([1, None], "Int64"),
+    ):
         with pytest.raises(ValueError, match="user must"):
             reporters(user)
 

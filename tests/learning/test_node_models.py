@@ -1,4 +1,6 @@
-"""Networks on nodes: each against a naive dense one in float64, in value, gradient and every form of the graph."""
+"""Networks on nodes: each against a naive dense one in float64, in value, gradient and every form
+of the graph.
+"""
 
 from functools import cache
 
@@ -24,11 +26,15 @@ MODELS = {
 
 @cache
 def example():
-    """Two nodes without edges, a hub, and degrees between; points near the origin, exact to 1e-6 in float32."""
+    """Two nodes without edges, a hub, and degrees between; points near the origin, exact to 1e-6 in
+    float32.
+    """
     rng = np.random.default_rng(0)
     every = np.stack(np.triu_indices(N - 2, 1), 1)
     chosen = (rng.random(len(every)) < 0.07) | ((every[:, 0] == 0) & (every[:, 1] < 30))
-    return graphs.from_edges(every[chosen], N), jnp.asarray(0.3 * rng.normal(size=(N, D)), jnp.float32)
+    return graphs.from_edges(every[chosen], N), jnp.asarray(
+        0.3 * rng.normal(size=(N, D)), jnp.float32
+    )
 
 
 def padded(graph, **also):
@@ -39,9 +45,12 @@ def padded(graph, **also):
 @cache
 def trained(name):
     """Parameters with biases that are not 0."""
-    shapes, rng = jax.eval_shape(MODELS[name].init, jax.random.key(0), example()), np.random.default_rng(1)
+    shapes = jax.eval_shape(MODELS[name].init, jax.random.key(0), example())
+    rng = np.random.default_rng(1)
     spread = lambda leaf: 0.4 if leaf.ndim > 1 else 0.2
-    return jax.tree.map(lambda leaf: jnp.asarray(rng.normal(0, spread(leaf), leaf.shape), jnp.float32), shapes)
+    return jax.tree.map(
+        lambda leaf: jnp.asarray(rng.normal(0, spread(leaf), leaf.shape), jnp.float32), shapes
+    )
 
 
 @cache
@@ -86,7 +95,9 @@ def naive_gcn(params, adjacency, x, *, layers=3, symmetric=False):
 def naive_gat(params, adjacency, x):
     h = x
     for layer in range(2):
-        h = (h @ params[f"Dense_{layer}"]["kernel"]).reshape(N, *params[f"receiver_{layer}"].shape[:2])
+        h = (h @ params[f"Dense_{layer}"]["kernel"]).reshape(
+            N, *params[f"receiver_{layer}"].shape[:2]
+        )
         a, b = ((h * params[f"{end}_{layer}"][..., 0]).sum(-1) for end in ("receiver", "sender"))
         scores = a[:, None] + b[None]
         weights = np.exp(np.where(scores > 0, scores, 0.2 * scores)) * adjacency[..., None]
@@ -132,8 +143,11 @@ def close(got, wanted, error=2e-5):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_equals_a_naive_dense_network_in_every_form_of_the_graph(name):
-    """In value, and in the gradient, whose products with a direction are finite differences of the naive one."""
-    (graph, x), rng = example(), np.random.default_rng(2)
+    """In value, and in the gradient, whose products with a direction are finite differences of the
+    naive one.
+    """
+    graph, x = example()
+    rng = np.random.default_rng(2)
     direction = jax.tree.map(lambda leaf: rng.normal(size=leaf.shape), (trained(name), x))
 
     def moved(step):
@@ -141,10 +155,13 @@ def test_equals_a_naive_dense_network_in_every_form_of_the_graph(name):
         variables, rows = jax.tree.map(there, (trained(name), x), direction)
         return naive(name, variables, graph, rows)
 
-    wanted, change = moved(0.0), (moved(1e-6) - moved(-1e-6)) / 2e-6
+    wanted = moved(0.0)
+    change = (moved(1e-6) - moved(-1e-6)) / 2e-6
     (_, value), gradient = evaluated(name)(trained(name), x, padded(graph))
     close(value, wanted)
-    along = jax.tree.map(lambda g, dot: (np.asarray(g, np.float64) * dot).sum(), gradient, direction)
+    along = jax.tree.map(
+        lambda g, dot: (np.asarray(g, np.float64) * dot).sum(), gradient, direction
+    )
     assert sum(jax.tree.leaves(along)) == pytest.approx((np.cos(wanted) * change).sum(), rel=1e-3)
     if name == "hyperbolic":  # whose sums are those of "gcn"
         return
@@ -156,7 +173,8 @@ def test_equals_a_naive_dense_network_in_every_form_of_the_graph(name):
 
 @pytest.mark.parametrize("name", ["gcn", "gat"])  # the sums of "hyperbolic" are those of "gcn"
 def test_a_directed_edge_tells_its_receiver(name):
-    graph, x = graphs.directed([0, 0, 4], [1, 2, 2], N), example()[1]
+    graph = graphs.directed([0, 0, 4], [1, 2, 2], N)
+    x = example()[1]
     turned = graph._replace(senders=graph.receivers, receivers=graph.senders)
     wanted = naive(name, trained(name), graph, x)
     assert np.abs(wanted - naive(name, trained(name), turned, x)).max() > 0.01
@@ -164,7 +182,9 @@ def test_a_directed_edge_tells_its_receiver(name):
 
 
 def test_one_program_serves_all_graphs_of_a_shape():
-    run, pairs, x = evaluated("gat"), np.stack(np.triu_indices(N, 1), 1), example()[1]
+    run = evaluated("gat")
+    pairs = np.stack(np.triu_indices(N, 1), 1)
+    x = example()[1]
     run(trained("gat"), x, padded(example()[0]))
     programs = run._cache_size()
     other = graphs.from_edges(np.random.default_rng(1).permutation(pairs)[:33], N)
@@ -174,10 +194,8 @@ def test_one_program_serves_all_graphs_of_a_shape():
 
 def test_normalisation_of_a_gcn_and_the_scale_of_its_rows():
     graph, x = example()
-    model, wanted = (
-        gcn(3, 7, OUT, normalisation="symmetric"),
-        naive("gcn", trained("gcn"), graph, x, symmetric=True),
-    )
+    model = gcn(3, 7, OUT, normalisation="symmetric")
+    wanted = naive("gcn", trained("gcn"), graph, x, symmetric=True)
     assert np.abs(wanted - naive("gcn", trained("gcn"), graph, x)).max() > 0.01
     scale = jnp.linspace(0.5, 2.0, N)
 
@@ -206,9 +224,13 @@ ADAM = training.adam(0.1)
 
 
 def test_a_gcn_learns_what_only_neighbours_tell():
-    """The labels are signs of the mean over a neighbourhood: a node's own record alone does not tell them."""
+    """The labels are signs of the mean over a neighbourhood: a node's own record alone does not
+    tell them.
+    """
     graph, x = example()
-    around = naive_gcn({"Dense_0": {"kernel": np.eye(D)}, "bias_0": np.zeros(D)}, dense(graph), x, layers=1)
+    around = naive_gcn(
+        {"Dense_0": {"kernel": np.eye(D)}, "bias_0": np.zeros(D)}, dense(graph), x, layers=1
+    )
     every = Examples(np.arange(N, dtype=np.int32), (around > 0).astype(np.int32)[:, :2])
     pairs = np.random.default_rng(3).permutation(np.stack(np.triu_indices(N, 1), 1))
     fitted, blind = (
@@ -223,11 +245,15 @@ def test_a_gcn_learns_what_only_neighbours_tell():
 
 
 def test_examples_that_do_not_fit_are_refused():
-    settings, (graph, x) = training.Settings(ADAM, epochs=1, batch_size=N), example()
+    settings = training.Settings(ADAM, epochs=1, batch_size=N)
+    graph, x = example()
     good = Examples(np.array([0, 1]), np.array([[0, 1], [1, 1]]))
     for part, message in (
         (good._replace(index=np.array([0, N])), r"index of train must be in \[0, 40\)"),
-        (good._replace(label=np.array([[0], [1]])), "label of train must have a column for each of .* 2"),
+        (
+            good._replace(label=np.array([[0], [1]])),
+            "label of train must have a column for each of .* 2",
+        ),
         (good._replace(label=np.array([[0, 2], [1, 0]])), "label of train must be 0 or 1"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -240,7 +266,9 @@ def test_examples_that_do_not_fit_are_refused():
             MODELS[name].init(jax.random.key(0), (form, x[:-1]))
     given = NodeInputs(graph, x[:-1]), good, good, good, settings
     with pytest.raises(ValueError, match="x must have a row for each of 40 nodes, got 39 rows"):
-        training.fit(jax.random.key(0), gcn(1, 1, 2), training.on_graph(training.node_labels), *given)
+        training.fit(
+            jax.random.key(0), gcn(1, 1, 2), training.on_graph(training.node_labels), *given
+        )
 
 
 def finite(tree):
@@ -248,7 +276,8 @@ def finite(tree):
 
 
 def test_records_at_the_origin_and_far_outside_have_finite_outputs_and_gradients():
-    (graph, x), variables = example(), jax.tree.map(lambda leaf: 5.0 * leaf, trained("hyperbolic"))
+    graph, x = example()
+    variables = jax.tree.map(lambda leaf: 5.0 * leaf, trained("hyperbolic"))
     c = float(np.exp(variables["params"]["log_c_1"]))
     for scale in (0.0, 1e20):
         (_, value), gradient = evaluated("hyperbolic")(variables, x * scale, padded(graph))
@@ -262,6 +291,8 @@ def test_learned_curvatures_stay_in_their_range():
     ends = ((100.0, -100.0), (3.0, -7.0))
     params = [{"log_c_0": jnp.float32(first), "log_c_1": jnp.float32(last)} for first, last in ends]
     far, near = ({"params": {**trained("hyperbolic")["params"], **changed}} for changed in params)
-    ((_, value), gradient), ((_, wanted), _) = (evaluated("hyperbolic")(v, x, padded(graph)) for v in (far, near))
+    ((_, value), gradient), ((_, wanted), _) = (
+        evaluated("hyperbolic")(v, x, padded(graph)) for v in (far, near)
+    )
     np.testing.assert_allclose(value, wanted, atol=1e-6)
     assert finite(gradient)

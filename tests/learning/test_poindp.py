@@ -22,7 +22,9 @@ def inputs(epsilon=0.5):
     rows = [jnp.asarray(rng.normal(size=(N, d)), jnp.float32) for d in (D, 2)]
     sensitivity = jnp.asarray(rng.uniform(0.5, 2.0, (N, 2)), jnp.float32)
     op = operator(graphs.from_edges(edges, N), "segment")
-    return PoinDPInputs(op, rows[0], 0.3 * rows[1], sensitivity, jnp.float32(epsilon), jnp.float32(1e-4))
+    return PoinDPInputs(
+        op, rows[0], 0.3 * rows[1], sensitivity, jnp.float32(epsilon), jnp.float32(1e-4)
+    )
 
 
 @cache
@@ -30,7 +32,9 @@ def made(**words):
     """The variables of a model without dropout, and what gives its outputs."""
     model = poindp(OUT, 4, 0.0, **words)
     variables = jax.jit(model.init)(jax.random.key(0), inputs())
-    return variables, jax.jit(lambda variables, inputs: model.apply(variables, inputs, key=None, train=False)[0])
+    return variables, jax.jit(
+        lambda variables, inputs: model.apply(variables, inputs, key=None, train=False)[0]
+    )
 
 
 def noise(given=None, branches=("intra",), **words):
@@ -39,7 +43,9 @@ def noise(given=None, branches=("intra",), **words):
     _, quiet = made(branches=branches)
     params = {name: variables["params"][name] for name in ("Dense_0", "bias_0", "bias_1", "kernel")}
     given = given or inputs()
-    return np.asarray(run(variables, given) - quiet({"params": params}, given), np.float64), variables
+    return np.asarray(
+        run(variables, given) - quiet({"params": params}, given), np.float64
+    ), variables
 
 
 def test_printed_noise_is_that_of_eq_12():
@@ -57,8 +63,14 @@ def test_printed_noise_is_that_of_eq_12():
 
 def test_released_noise_is_within_a_scale_that_is_read_from_places():
     found, variables = noise(noise="released")
-    np.testing.assert_array_equal(noise(noise="released")[0], found)  # the same question, the same answer
-    fixed = {name: np.asarray(leaf, np.float64) for name, leaf in variables["noise"].items() if name != "words"}
+    np.testing.assert_array_equal(
+        noise(noise="released")[0], found
+    )  # the same question, the same answer
+    fixed = {
+        name: np.asarray(leaf, np.float64)
+        for name, leaf in variables["noise"].items()
+        if name != "words"
+    }
     leaky = lambda v, slope: np.where(v > 0, v, slope * v)
     places = np.asarray(inputs().places, np.float64)
     places = places + np.pi * (places < 0)
@@ -77,8 +89,14 @@ def test_released_noise_is_within_a_scale_that_is_read_from_places():
 
 def test_as_released_nothing_that_makes_the_noise_is_learned_and_as_printed_the_share_is():
     shapes = [
-        set(jax.eval_shape(poindp(OUT, 4, 0.0, **words).init, jax.random.key(0), inputs())["params"])
-        for words in ({"noise": "released"}, {"noise": "printed"}, {"noise": "printed", "allocate": False})
+        set(
+            jax.eval_shape(poindp(OUT, 4, 0.0, **words).init, jax.random.key(0), inputs())["params"]
+        )
+        for words in (
+            {"noise": "released"},
+            {"noise": "printed"},
+            {"noise": "printed", "allocate": False},
+        )
     ]
     assert shapes[0] == {"Dense_0", "bias_0", "bias_1", "kernel"}
     assert ["allocation_in" in names for names in shapes] == [False, True, False]
@@ -96,10 +114,14 @@ def test_without_noise_each_branch_is_a_gcn_with_elu():
     def naive(graph, x):
         first = {"params": {"Dense_0": params["Dense_0"], "bias_0": params["bias_0"]}}
         hidden = jax.nn.elu(flat.apply(first, (graph, x), key=None, train=False)[0])
-        second = {"params": {"Dense_0": {"kernel": params["kernel"][0]}, "bias_0": params["bias_1"][0]}}
+        second = {
+            "params": {"Dense_0": {"kernel": params["kernel"][0]}, "bias_0": params["bias_1"][0]}
+        }
         return last.apply(second, (graph, hidden), key=None, train=False)[0]
 
-    np.testing.assert_allclose(run(variables, inputs()), naive(inputs().graph, inputs().x), atol=1e-5)
+    np.testing.assert_allclose(
+        run(variables, inputs()), naive(inputs().graph, inputs().x), atol=1e-5
+    )
 
 
 def placed(places):
@@ -110,7 +132,9 @@ def test_weights_and_the_term_of_a_place_are_those_of_the_places():
     """One layer in float64; alpha 0 and equal places leave the mean over neighbours."""
     model = hyperimba(1, 4, OUT, alpha=0.5)
     variables = jax.jit(model.init)(jax.random.key(0), placed(inputs().places))
-    apply = jax.jit(lambda m, v, given: m.apply(v, given, key=None, train=False)[0], static_argnums=0)
+    apply = jax.jit(
+        lambda m, v, given: m.apply(v, given, key=None, train=False)[0], static_argnums=0
+    )
     params = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), variables["params"])
     leaky = lambda v, slope: np.where(v > 0, v, slope * v)
     places, x = (np.asarray(rows, np.float64) for rows in (inputs().places, inputs().x))
@@ -122,9 +146,15 @@ def test_weights_and_the_term_of_a_place_are_those_of_the_places():
     joined = inputs().graph.neighbours
     adjacency = np.eye(N)
     adjacency[joined.receivers, joined.senders] = 1.0
-    weights = np.where(adjacency > 0, np.exp(leaky(read("receiver_0") + read("sender_0").T, 0.2)), 0.0)
+    weights = np.where(
+        adjacency > 0, np.exp(leaky(read("receiver_0") + read("sender_0").T, 0.2)), 0.0
+    )
     weights /= weights.sum(1, keepdims=True)
-    wanted = weights @ (x @ params["Dense_0"]["kernel"]) + 0.5 * leaky(read("place_0"), 0.01) + params["bias_0"]
+    wanted = (
+        weights @ (x @ params["Dense_0"]["kernel"])
+        + 0.5 * leaky(read("place_0"), 0.01)
+        + params["bias_0"]
+    )
     got = apply(model, variables, placed(inputs().places))
     np.testing.assert_allclose(got, wanted, atol=1e-5)
     plain = hyperimba(1, 4, OUT, alpha=0.0, weights="degree")

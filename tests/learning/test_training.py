@@ -1,4 +1,6 @@
-"""Training: what a batch weighs, which epoch is kept, one program for a sweep; metrics against other libraries."""
+"""Training: what a batch weighs, which epoch is kept, one program for a sweep; metrics against
+other libraries.
+"""
 
 import copy
 import dataclasses
@@ -48,8 +50,11 @@ def test_a_separable_toy_is_learned():
 
 
 def test_labels_that_are_held_out_change_their_own_scores_and_no_variables():
-    """Held out is unread: other test labels leave all but the test, other validation labels the losses."""
-    model, rng = linear(3), np.random.default_rng(0)
+    """Held out is unread: other test labels leave all but the test, other validation labels the
+    losses.
+    """
+    model = linear(3)
+    rng = np.random.default_rng(0)
     z, *parts = blobs()
     settings = Settings(ADAM, epochs=4, batch_size=16)
 
@@ -69,22 +74,40 @@ def test_labels_that_are_held_out_change_their_own_scores_and_no_variables():
 
 
 def test_records_that_are_no_numbers_are_told():
-    """A NaN in training makes all parameters NaN: the accuracy that is left is that of the first variables."""
+    """A NaN in training makes all parameters NaN: the accuracy that is left is that of the first
+    variables.
+    """
     z, *parts = blobs()
     settings = Settings(ADAM, epochs=3, batch_size=16)
-    with pytest.warns(UserWarning, match="loss of the first epoch is NaN in 1 of 1 runs: is an input not finite"):
-        fit(jax.random.key(0), linear(3), training.node_classification, z.at[0, 0].set(jnp.nan), *parts, settings)
+    with pytest.warns(
+        UserWarning, match="loss of the first epoch is NaN in 1 of 1 runs: is an input not finite"
+    ):
+        fit(
+            jax.random.key(0),
+            linear(3),
+            training.node_classification,
+            z.at[0, 0].set(jnp.nan),
+            *parts,
+            settings,
+        )
     stacked = jax.tree.map(lambda leaf: jnp.stack([leaf] * 2), parts)
     both = jnp.stack([z, z.at[0, 0].set(jnp.nan)])
     with pytest.warns(UserWarning, match="in 1 of 2 runs"):
         fit_many(
-            jax.random.split(jax.random.key(0)), linear(3), training.node_classification, both, *stacked, settings
+            jax.random.split(jax.random.key(0)),
+            linear(3),
+            training.node_classification,
+            both,
+            *stacked,
+            settings,
         )
 
 
 @pytest.mark.parametrize("objective", [training.node_classification, training.node_labels])
 def test_float64_records_train_as_float32_ones(objective):
-    """In 64-bit mode losses and scores were float64 beside a total of float32, which JAX refused."""
+    """In 64-bit mode losses and scores were float64 beside a total of float32, which JAX
+    refused.
+    """
     z, *parts = blobs()
     if objective is training.node_labels:
         parts = [Examples(part.index, np.eye(3, dtype=int)[part.label]) for part in parts]
@@ -99,7 +122,10 @@ def test_float64_records_train_as_float32_ones(objective):
 
 ONE_NUMBER = Model(
     init=lambda key, inputs: {"params": {"w": jnp.float32(0.0)}},
-    apply=lambda variables, inputs, *, key, train: (variables["params"]["w"] * jnp.ones(len(inputs)), variables),
+    apply=lambda variables, inputs, *, key, train: (
+        variables["params"]["w"] * jnp.ones(len(inputs)),
+        variables,
+    ),
 )
 """Its output is w for every row."""
 SGD = optax.sgd(1.0)
@@ -117,7 +143,9 @@ FALLING = Objective(
         examples[jnp.minimum(outputs[0], 5.0).astype(jnp.int32)] + examples[6] * outputs[0]
     ),
 )
-"""Loss: minus the example's weight times w, so that a step of SGD adds the batch's mean weight to w."""
+"""Loss: minus the example's weight times w, so that a step of SGD adds the batch's mean weight to
+w.
+"""
 NUMBER = table(0.0, slope=1.0)
 
 
@@ -130,12 +158,16 @@ def run_one_number(weights, validation=NUMBER, *, batch_size, epochs=1, key=0, p
 
 
 def test_a_batch_counts_by_its_mean_and_padding_weighs_nothing():
-    """Padding repeats the last example; it alone has a weight here, so a padding that counted would be seen.
+    """Padding repeats the last example; it alone has a weight here, so a padding that counted would
+    be seen.
 
-    Five examples in batches of four: w is 1/4 where it stood in the full batch and 1 where it stood alone.
+    Five examples in batches of four: w is 1/4 where it stood in the full batch and 1 where it stood
+    alone.
     """
     weights = [0.0, 0.0, 0.0, 0.0, 1.0]
-    seen = [round(float(run_one_number(weights, batch_size=4, key=key).test), 5) for key in range(15)]
+    seen = [
+        round(float(run_one_number(weights, batch_size=4, key=key).test), 5) for key in range(15)
+    ]
     assert set(seen) == {0.25, 1.0}
     assert seen.count(1.0) <= 12  # one in five is due; above 12 has mass 1e-6
 
@@ -167,16 +199,25 @@ def test_the_best_epoch_is_kept_the_earliest_on_ties(scores, epoch):
 
 def test_losses_are_means_over_examples_whatever_batches_hold():
     """Five in batches of four, of a model that stays as it is."""
-    rows, labels = jax.random.normal(jax.random.key(1), (5, 3)), np.array([0, 1, 2, 0, 1], np.int32)
-    examples, model, objective = Examples(np.arange(5), labels), linear(3), training.node_classification
-    fitted = fit(jax.random.key(0), model, objective, rows, *[examples] * 3, Settings(optax.sgd(0.0), 3, 4))
+    rows = jax.random.normal(jax.random.key(1), (5, 3))
+    labels = np.array([0, 1, 2, 0, 1], np.int32)
+    examples = Examples(np.arange(5), labels)
+    model = linear(3)
+    objective = training.node_classification
+    fitted = fit(
+        jax.random.key(0), model, objective, rows, *[examples] * 3, Settings(optax.sgd(0.0), 3, 4)
+    )
     outputs = model.apply(fitted.variables, rows, key=None, train=False)[0]
-    np.testing.assert_allclose(fitted.losses, [objective.loss(outputs, examples).mean()] * 3, rtol=1e-5)
+    np.testing.assert_allclose(
+        fitted.losses, [objective.loss(outputs, examples).mean()] * 3, rtol=1e-5
+    )
 
 
 @pytest.mark.parametrize(("patience", "run"), [(1, 4), (3, 6), (None, 8)])
 def test_training_stops_when_patience_is_over(patience, run):
-    """Validation is best after epoch 2; what was not run is infinite, and one program serves every patience."""
+    """Validation is best after epoch 2; what was not run is infinite, and one program serves every
+    patience.
+    """
     given = {"batch_size": 3, "epochs": 8}
     run_one_number(np.ones(3), patience=2, **given)
     programs = training._fit._cache_size()
@@ -189,7 +230,9 @@ def test_training_stops_when_patience_is_over(patience, run):
     assert fitted.validations[run:].tolist() == [-np.inf] * (8 - run)
     with jax.debug_nans(True):  # what was not run is no fault, on the host or in a program
         run_one_number(np.ones(3), table(-2, -1, 0, -1, -2), patience=patience, **given)
-        jax.jit(lambda x: run_one_number(x, table(-2, -1, 0, -1, -2), patience=patience, **given))(np.ones(3))
+        jax.jit(lambda x: run_one_number(x, table(-2, -1, 0, -1, -2), patience=patience, **given))(
+            np.ones(3)
+        )
 
 
 def test_no_valid_score_returns_the_first_variables():
@@ -201,8 +244,10 @@ def test_no_valid_score_returns_the_first_variables():
 def test_adam_decays_weights_as_a_gradient():
     """L2: the decay enters the gradient, before Adam's normalisation; not decoupled."""
     parameters, gradient = {"w": jnp.float32(2.0)}, {"w": jnp.float32(0.5)}
-    ours, plain = training.adam(0.1, 0.25), optax.adam(0.1)
-    state, other = ours.init(parameters), plain.init(parameters)
+    ours = training.adam(0.1, 0.25)
+    plain = optax.adam(0.1)
+    state = ours.init(parameters)
+    other = plain.init(parameters)
     for _ in range(3):
         a, state = ours.update(gradient, state, parameters)
         b, other = plain.update({"w": gradient["w"] + 0.25 * parameters["w"]}, other, parameters)
@@ -233,7 +278,9 @@ EQUAL = {
 
 
 def test_what_is_made_of_the_same_arguments_is_equal():
-    """So nobody needs to cache models, and a model that is made a second time is no second program."""
+    """So nobody needs to cache models, and a model that is made a second time is no second
+    program.
+    """
     for make in EQUAL.values():
         assert make() == make()
         assert hash(make()) == hash(make())
@@ -244,8 +291,12 @@ SETTINGS = Settings(ADAM, epochs=3, batch_size=8)
 
 
 def test_many_runs_are_the_single_ones_in_one_program(tmp_path):
-    traces, programs, model = [], 0, linear(3)
-    counted = Model(model.init, lambda *args, **kwargs: (traces.append(1), model.apply(*args, **kwargs))[1])
+    traces = []
+    programs = 0
+    model = linear(3)
+    counted = Model(
+        model.init, lambda *args, **kwargs: (traces.append(1), model.apply(*args, **kwargs))[1]
+    )
     objective = training.node_classification
     inputs = jax.tree.map(lambda *leaves: jnp.stack(leaves), blobs(0), blobs(1))
     many = fit_many(jax.random.split(jax.random.key(2), 2), counted, objective, *inputs, SETTINGS)
@@ -256,10 +307,16 @@ def test_many_runs_are_the_single_ones_in_one_program(tmp_path):
     assert len(traces) == once
     assert not np.array_equal(many.losses, again.losses)
     for i, key in enumerate(jax.random.split(jax.random.key(2), 2)):
-        alone = fit(key, linear(3), objective, *jax.tree.map(lambda leaf, i=i: leaf[i], inputs), SETTINGS)
-        programs = programs or training._fit._cache_size()  # a model that is made anew is no new program
+        alone = fit(
+            key, linear(3), objective, *jax.tree.map(lambda leaf, i=i: leaf[i], inputs), SETTINGS
+        )
+        programs = (
+            programs or training._fit._cache_size()
+        )  # a model that is made anew is no new program
         one = jax.tree.map(lambda leaf, i=i: leaf[i], many)
-        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), alone, one)
+        jax.tree.map(
+            lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), alone, one
+        )
         scores = scored(one.variables, inputs[0][i])
         np.testing.assert_array_equal(training.predict(model, many, inputs[0])[i], scores.argmax(1))
     assert training._fit._cache_size() == programs
@@ -269,16 +326,25 @@ def test_many_runs_are_the_single_ones_in_one_program(tmp_path):
 
 
 def test_who_watches_changes_nothing_nor_do_runs_side_by_side(monkeypatch):
-    """A second passes at each look, so that a block is an epoch; a training within a compiled function has none."""
+    """A second passes at each look, so that a block is an epoch; a training within a compiled
+    function has none.
+    """
     monkeypatch.setattr(training.shown, "AFTER", 0.0)
     monkeypatch.setattr(training, "time", SimpleNamespace(monotonic=itertools.count().__next__))
-    told, weights = [], jnp.arange(5.0)
+    told = []
+    weights = jnp.arange(5.0)
     settings = Settings(SGD, epochs=3, batch_size=2)
-    together = dataclasses.replace(settings, at_once=2)  # runs side by side, where there are several
+    together = dataclasses.replace(
+        settings, at_once=2
+    )  # runs side by side, where there are several
     watched = dataclasses.replace(settings, patience=9, progress=lambda *now: told.append(now))
     for call, key, parts in (
         (fit, jax.random.key(2), (weights, NUMBER, NUMBER)),
-        (fit_many, jax.random.split(jax.random.key(2)), jnp.stack([NUMBER, 2 * NUMBER])[None].repeat(3, 0)),
+        (
+            fit_many,
+            jax.random.split(jax.random.key(2)),
+            jnp.stack([NUMBER, 2 * NUMBER])[None].repeat(3, 0),
+        ),
     ):
         run = partial(call, model=ONE_NUMBER, objective=FALLING, context=None)
         given = dict(zip(("train", "validation", "test"), parts, strict=True))
@@ -292,7 +358,11 @@ def test_who_watches_changes_nothing_nor_do_runs_side_by_side(monkeypatch):
     falling = table(3, 2, 1), NUMBER
     stopped = dataclasses.replace(watched, epochs=9, patience=2)
     fit(jax.random.key(2), ONE_NUMBER, FALLING, None, np.ones(3, np.float32), *falling, stopped)
-    assert [words for words, _ in told] == ["epoch 2 of 9", "epoch 3 of 9", "done"]  # where patience is over
+    assert [words for words, _ in told] == [
+        "epoch 2 of 9",
+        "epoch 3 of 9",
+        "done",
+    ]  # where patience is over
     assert watched == dataclasses.replace(watched, progress=None)
 
 
@@ -304,9 +374,16 @@ def test_bad_settings_are_refused():
 
 
 def test_examples_outside_the_model_are_refused():
-    """Such labels made every loss NaN and gave a score all the same; such rows were taken from the other end."""
+    """Such labels made every loss NaN and gave a score all the same; such rows were taken from the
+    other end.
+    """
     for part, field, value, message in (
-        (0, "label", 3, r"label of train must be in \[0, 3\), one of the model's outputs, got 3 at place (0, )?4$"),
+        (
+            0,
+            "label",
+            3,
+            r"label of train must be in \[0, 3\), one of the model's outputs, got 3 at place (0, )?4$",
+        ),
         (1, "label", -1, r"label of validation must be in \[0, 3\).* got -1 at place (0, )?4$"),
         (
             2,
@@ -331,25 +408,43 @@ def test_examples_outside_the_model_are_refused():
 def test_other_bad_input_is_refused():
     z, train, *others = blobs()
     pairs = Pairs(np.int32([[0, 1]]), np.int32([[2, 90]]))
-    columns = Pairs(np.int32([[0, 1, 2], [3, 4, 5]]), np.int32([[0, 1, 2], [6, 7, 8]]))  # as an edge_index
+    columns = Pairs(
+        np.int32([[0, 1, 2], [3, 4, 5]]), np.int32([[0, 1, 2], [6, 7, 8]])
+    )  # as an edge_index
     short = Examples(train.index, np.eye(3, dtype=np.int32)[train.label][:-1])
-    key, none = jax.random.key(0), Examples(*(part[:0] for part in train))
+    key = jax.random.key(0)
+    none = Examples(*(part[:0] for part in train))
     one_output = linear(3)._replace(apply=lambda *_, **__: (jnp.zeros((90, 1)), {}))
 
     def classify(train, validation=others[0], key=key):
-        return fit(key, linear(3), training.node_classification, z, train, validation, others[1], SETTINGS)
+        return fit(
+            key, linear(3), training.node_classification, z, train, validation, others[1], SETTINGS
+        )
 
     def on(objective, outputs, part):
         return fit(key, linear(outputs), objective, z, part, part, part, SETTINGS)
 
-    links, fitted = partial(on, training.link_prediction, 1), classify(train, key=jax.random.key(0))
+    links = partial(on, training.link_prediction, 1)
+    fitted = classify(train, key=jax.random.key(0))
     for call, message in (
-        (lambda: classify(train._replace(label=np.float32(train.label))), "label of train must be integers"),
-        (lambda: classify(train._replace(label=train.label[:1])), "label of train must be as many as index"),
+        (
+            lambda: classify(train._replace(label=np.float32(train.label))),
+            "label of train must be integers",
+        ),
+        (
+            lambda: classify(train._replace(label=train.label[:1])),
+            "label of train must be as many as index",
+        ),
         (lambda: classify(none), "train must hold at least one example"),
         (lambda: classify(train, none), "validation must hold at least one example"),
-        (lambda: links(columns), r"edge of train must be a pair a row, \[n, 2\], got shape \(2, 3\)"),
-        (lambda: on(training.node_labels, 3, short), "label of train must be as many as index of train"),
+        (
+            lambda: links(columns),
+            r"edge of train must be a pair a row, \[n, 2\], got shape \(2, 3\)",
+        ),
+        (
+            lambda: on(training.node_labels, 3, short),
+            "label of train must be as many as index of train",
+        ),
         (lambda: classify(train, key=jax.random.key(0, impl="rbg")), "threefry2x32 key, got rbg"),
         (lambda: links(pairs), r"non_edge of train must be in \[0, 90\)"),
         (lambda: training.adam(0.0), "learning_rate must be finite and > 0, got 0"),
@@ -364,20 +459,39 @@ def test_other_bad_input_is_refused():
 def test_what_is_no_array_is_refused_by_its_type():
     """JAX's own words showed the rows of a table."""
     z, *parts = blobs()
-    train, objective = parts[0], training.node_classification
-    table, rows = pd.DataFrame(np.asarray(z)), scipy.sparse.csr_array(np.asarray(z))
+    train = parts[0]
+    objective = training.node_classification
+    table = pd.DataFrame(np.asarray(z))
+    rows = scipy.sparse.csr_array(np.asarray(z))
     for model, context, first, message in (
         (linear(3), table, train, "^context must be made of arrays, got DataFrame$"),
         (linear(3), rows, train, "^context must be made of arrays, got csr_array$"),
-        (linear(3), np.asarray(z).astype(str), train, "^context must be made of arrays of numbers, got str_$"),
+        (
+            linear(3),
+            np.asarray(z).astype(str),
+            train,
+            "^context must be made of arrays of numbers, got str_$",
+        ),
         (linear(3), z, Examples([0], [1]), "^train must be made of arrays, got int$"),
-        (linear, z, train, r"^model must be a Model, as models.linear\(...\) makes it, got function$"),
-        (models.gcn(1, 1, 3), z, train, r"inputs must be \(graph, x\) of all nodes, .*, got x alone"),
+        (
+            linear,
+            z,
+            train,
+            r"^model must be a Model, as models.linear\(...\) makes it, got function$",
+        ),
+        (
+            models.gcn(1, 1, 3),
+            z,
+            train,
+            r"inputs must be \(graph, x\) of all nodes, .*, got x alone",
+        ),
     ):
         with pytest.raises(TypeError, match=message):
             fit(jax.random.key(0), model, objective, context, first, *parts[1:], SETTINGS)
     with pytest.raises(TypeError, match="^inputs must be made of arrays, got csr_array$"):
-        training.predict(linear(3), fit(jax.random.key(0), linear(3), objective, z, *parts, SETTINGS), rows)
+        training.predict(
+            linear(3), fit(jax.random.key(0), linear(3), objective, z, *parts, SETTINGS), rows
+        )
     with pytest.raises(ValueError, match=r"optimizer must be one of optax, .*, got float"):
         Settings(0.01, epochs=1, batch_size=1)
 
@@ -388,13 +502,25 @@ BAD = {
     "gcn": ["layers", "hidden", "outputs", "dropout", "normalisation"],
     "gat": ["layers", "heads", "hidden", "outputs", "output_heads", "dropout", "attention_dropout"],
     "gin": ["layers", "hidden", "outputs", "dropout", "mlp_layers"],
-    "hyperbolic_gcn": ["layers", "hidden", "outputs", "dropout", "c", "activation", "normalisation"],
+    "hyperbolic_gcn": [
+        "layers",
+        "hidden",
+        "outputs",
+        "dropout",
+        "c",
+        "activation",
+        "normalisation",
+    ],
     "hyperimba": ["layers", "hidden", "outputs", "dropout", "weights"],
     "poindp": ["hidden", "outputs", "dropout", "allocation", "branches", "noise", "strength"],
 }
 
 
-WRONG = {"dropout": (1.0, -0.1), "attention_dropout": (1.0, -0.1), "branches": ((), ("inter", "inter"))}
+WRONG = {
+    "dropout": (1.0, -0.1),
+    "attention_dropout": (1.0, -0.1),
+    "branches": ((), ("inter", "inter")),
+}
 """Wrong values of them; 0 is one of all others."""
 
 
@@ -409,7 +535,9 @@ def test_models_refuse_bad_arguments_by_name(name):
 
 
 def test_links_of_a_separable_toy_are_learned():
-    """Two groups; edges inside, non-edges between. The Hadamard product of two rows is linearly separable."""
+    """Two groups; edges inside, non-edges between. The Hadamard product of two rows is linearly
+    separable.
+    """
     rng = np.random.default_rng(0)
     z = np.concatenate([np.tile([1.0, -1.0], (20, 1)), np.tile([-1.0, 1.0], (20, 1))])
     z = jnp.asarray(z + 0.1 * rng.normal(size=z.shape), jnp.float32)
@@ -429,20 +557,27 @@ def test_links_of_a_separable_toy_are_learned():
 
 
 def test_pairwise_inputs_loss_and_score_by_hand():
-    z, edge, non_edge = np.arange(12.0).reshape(4, 3), np.array([[0, 1], [3, 2]]), np.array([[1, 3], [2, 0]])
+    z = np.arange(12.0).reshape(4, 3)
+    edge = np.array([[0, 1], [3, 2]])
+    non_edge = np.array([[1, 3], [2, 0]])
     products = np.stack([z[edge].prod(1), z[non_edge].prod(1)], 1)
-    np.testing.assert_array_equal(training.link_prediction.inputs(jnp.asarray(z), Pairs(edge, non_edge)), products)
+    np.testing.assert_array_equal(
+        training.link_prediction.inputs(jnp.asarray(z), Pairs(edge, non_edge)), products
+    )
     scores = jnp.array([[[2.0], [-1.0]], [[0.0], [0.5]]])
     pairs = Pairs(None, None)  # already in the scores
     sigmoid = lambda v: 1 / (1 + np.exp(-v))
     expected = [(1 - (sigmoid(2) - sigmoid(-1))) ** 2, (1 - (sigmoid(0) - sigmoid(0.5))) ** 2]
-    np.testing.assert_allclose(jax.jit(training.link_prediction.loss)(scores, pairs), expected, rtol=1e-6)
+    np.testing.assert_allclose(
+        jax.jit(training.link_prediction.loss)(scores, pairs), expected, rtol=1e-6
+    )
     assert training.link_prediction.score(scores, pairs) == 0.75
 
 
 def test_accuracy_and_f1_are_scikit_learns():
     """Also where a class is neither there nor predicted: the macro mean leaves it out."""
-    rng, classes = np.random.default_rng(0), 5
+    rng = np.random.default_rng(0)
+    classes = 5
     accuracy, f1 = jax.jit(metrics.accuracy), jax.jit(metrics.f1, static_argnums=2)
     for predicted_never_true in (False, True):
         scores = rng.normal(size=(40, classes + 1)).astype(np.float32)
@@ -460,7 +595,9 @@ def test_accuracy_and_f1_are_scikit_learns():
     weight = rng.uniform(size=40) / 400  # of a sum below 1
     theirs = sklearn.metrics.accuracy_score(labels, predicted, sample_weight=weight)
     assert float(accuracy(scores, labels, weight)) == pytest.approx(theirs, rel=1e-5)
-    assert accuracy(np.full_like(scores, np.nan), np.zeros(40, int)) == 0.0  # argmax would be class 0
+    assert (
+        accuracy(np.full_like(scores, np.nan), np.zeros(40, int)) == 0.0
+    )  # argmax would be class 0
     for average in ("micro", "macro", "weighted"):
         assert f1(np.full_like(scores, np.nan), np.zeros(40, int), average) == 0.0
     with pytest.raises(ValueError, match="average must be one of .* got 'binary'"):
@@ -480,7 +617,9 @@ def test_metrics_refuse_what_would_be_broadcast():
     with pytest.raises(ValueError, match=r"labels must be in \[0, 1\)"):
         metrics.accuracy(jnp.ones((3, 1)), np.array([5, 0, 1]), np.array([False, True, True]))
     for metric in (metrics.micro_f1, metrics.embedding_error, metrics.fidelity):
-        with pytest.raises(ValueError, match=r"(labels|reference) must have shape \(3, 3\), got \(3,\)"):
+        with pytest.raises(
+            ValueError, match=r"(labels|reference) must have shape \(3, 3\), got \(3,\)"
+        ):
             metric(jnp.eye(3), jnp.arange(3.0))
     with pytest.raises(ValueError, match="labels must be known, and some are -1"):
         metrics.micro_f1(jnp.eye(2), np.array([[1, 0], [-1, 1]]))
@@ -491,11 +630,13 @@ def test_metrics_refuse_what_would_be_broadcast():
 
 
 def test_other_metrics():
-    reference, micro_f1 = np.ones((60, 5), np.float32), jax.jit(metrics.micro_f1)
+    reference = np.ones((60, 5), np.float32)
+    micro_f1 = jax.jit(metrics.micro_f1)
     error = jax.jit(metrics.embedding_error)(np.float32(1.1) * reference, reference)
     assert float(error) == pytest.approx(0.1, rel=1e-5)
     rng = np.random.default_rng(0)
-    scores, labels = rng.integers(-3, 4, (60, 5)).astype(np.float32), (rng.random((60, 5)) < 0.3).astype(np.int8)
+    scores = rng.integers(-3, 4, (60, 5)).astype(np.float32)
+    labels = (rng.random((60, 5)) < 0.3).astype(np.int8)
     wanted = sklearn.metrics.f1_score(labels, scores > 0, average="micro")
     assert float(micro_f1(scores, labels)) == pytest.approx(wanted, abs=1e-6)
     assert float(micro_f1(-reference, 0 * labels)) == 0.0
@@ -506,8 +647,12 @@ def test_auc_is_scikit_learns_with_ties():
     for levels in (2, 10_000):
         rng = np.random.default_rng(levels)
         positive, negative = rng.integers(levels // 3, levels, 50), rng.integers(0, levels, 70)
-        theirs = sklearn.metrics.roc_auc_score(np.repeat([1, 0], [50, 70]), np.concatenate([positive, negative]))
-        assert float(auc(np.float32(positive), np.float32(negative))) == pytest.approx(theirs, rel=1e-6)
+        theirs = sklearn.metrics.roc_auc_score(
+            np.repeat([1, 0], [50, 70]), np.concatenate([positive, negative])
+        )
+        assert float(auc(np.float32(positive), np.float32(negative))) == pytest.approx(
+            theirs, rel=1e-6
+        )
     assert np.isnan(auc(np.full(50, np.nan, np.float32), np.float32(negative)))
     assert np.isnan(auc(np.float32(positive), np.zeros(0, np.float32)))
 
@@ -516,8 +661,13 @@ def test_mean_interval_is_scipys():
     values = np.random.default_rng(0).normal(size=10)
     interval = metrics.mean_interval(values, 0.9)
     low, high = scipy_stats.t.interval(0.9, 9, loc=values.mean(), scale=scipy_stats.sem(values))
-    assert (interval.mean - interval.half_width, interval.mean + interval.half_width) == pytest.approx((low, high))
+    assert (
+        interval.mean - interval.half_width,
+        interval.mean + interval.half_width,
+    ) == pytest.approx((low, high))
     single = metrics.mean_interval([2.0])
     assert (interval.n, str(single), np.isnan(single.half_width)) == (10, "2.0", True)
     assert str(metrics.mean_interval([1.0, 2.0, 3.0])) == "2.0 ± 2.5"
-    assert str(metrics.mean_interval([0.912, 0.905, 0.9])) == "0.906 ± 0.015"  # accuracies are shares
+    assert (
+        str(metrics.mean_interval([0.912, 0.905, 0.9])) == "0.906 ± 0.015"
+    )  # accuracies are shares

@@ -1,8 +1,10 @@
-"""From devices to an embedding: client processes report, two servers store, some are killed, nothing is lost.
+"""From devices to an embedding: client processes report, two servers store, some are killed,
+nothing is lost.
 
-``python devices.py --clients 200`` needs ``ldp_jax[store]``. Every client is a process of its own that keeps its
-secret and memory in files; it imports no JAX. Clients and one server are killed at random and started again. With
-``--device PYTHON`` clients run in an environment that has ``ldp_jax_client`` alone; what they send is the same.
+``python devices.py --clients 200`` needs ``ldp_jax[store]``. Every client is a process of its own
+that keeps its secret and memory in files; it imports no JAX. Clients and one server are killed at
+random and started again. With ``--device PYTHON`` clients run in an environment that has
+``ldp_jax_client`` alone; what they send is the same.
 """
 
 import argparse
@@ -77,7 +79,9 @@ def start(code: str, *words: object, python: str = sys.executable) -> subprocess
 
 def collect(folder: Path, clients: int, chance: random.Random, device: str | None) -> None:
     """Run everybody until each client has sent, killing some on the way."""
-    python, package = (device, "ldp_jax_client") if device else (sys.executable, "ldp_jax.deployment")
+    python, package = (
+        (device, "ldp_jax_client") if device else (sys.executable, "ldp_jax.deployment")
+    )
     servers = [start(SERVER, folder) for _ in range(2)]
     waiting = list(range(clients))
     while waiting:
@@ -100,15 +104,20 @@ def report(folder: Path, user: int, table: deployment.Table) -> bytes:
     """What this environment's package makes of a client's secret and record."""
     device = deployment.Device.from_secret((folder / f"{user}.secret").read_bytes())
     record = np.load(folder / "records.npy")[user]
-    return deployment.Session(device, budget=EPSILON).report_sampled(table, record, K, user=user, round=0)
+    return deployment.Session(device, budget=EPSILON).report_sampled(
+        table, record, K, user=user, round=0
+    )
 
 
 def main(clients: int, device: str | None) -> None:
     """Collect, embed, and compare with what was sent."""
-    rng, chance = np.random.default_rng(0), random.Random(0)
+    rng = np.random.default_rng(0)
+    chance = random.Random(0)
     mechanism = features.Sampled(features.GridSquareWave(EPSILON / K), dim=DIM, k=K)
     table = mechanism.inner.table()
-    graph = graphs.from_edges(np.stack([np.arange(clients), (np.arange(clients) + 1) % clients], 1), clients)
+    graph = graphs.from_edges(
+        np.stack([np.arange(clients), (np.arange(clients) + 1) % clients], 1), clients
+    )
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "table").write_bytes(table.to_bytes())
@@ -118,7 +127,9 @@ def main(clients: int, device: str | None) -> None:
         reports = store.all(table)
         assert len(reports.user) == clients * K, "a report was lost or counted twice"
         sent = [(folder / f"{user}.sent").read_bytes() for user in range(clients)]
-        assert sent == [report(folder, user, table) for user in range(clients)], "other words than this package's"
+        assert sent == [report(folder, user, table) for user in range(clients)], (
+            "other words than this package's"
+        )
         again = store.add(b"".join(sent), table)
         assert (again.accepted, again.rejected.replayed) == (0, clients * K)
         spent = store.spent()
@@ -126,13 +137,20 @@ def main(clients: int, device: str | None) -> None:
         assert spent.epsilon.max() <= EPSILON * (1 + 1e-9)
 
         found = embed_reports(
-            graph, mechanism, np.arange(clients), deployment.vectors(reports, K, DIM), alpha=0.1, r=0.5
+            graph,
+            mechanism,
+            np.arange(clients),
+            deployment.vectors(reports, K, DIM),
+            alpha=0.1,
+            r=0.5,
         )
         assert found.reported.all()
         print(f"{clients} clients, {len(reports.user)} reports, embedding {found.z.shape}")
         print(found.guarantee)
         store.spend("round 0", found, EPSILON)
-        print(ReportStore(store.folder).spend("round 0", found).explain())  # begun anew, it costs nothing more
+        print(
+            ReportStore(store.folder).spend("round 0", found).explain()
+        )  # begun anew, it costs nothing more
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""A mechanism of one's own: what is missing is named, a leak is refused, and the sound one holds."""
+"""A mechanism of one's own: what is missing is named, a leak is refused, and the sound one
+holds.
+"""
 
 from typing import Any
 
@@ -28,7 +30,9 @@ class Coin:
 
     def privatize(self, key: Any, x: Any) -> Any:
         """One bit."""
-        return jnp.where(jax.random.bernoulli(key, self.flip), 1.0 - self.domain().clip(x), self.domain().clip(x))
+        return jnp.where(
+            jax.random.bernoulli(key, self.flip), 1.0 - self.domain().clip(x), self.domain().clip(x)
+        )
 
     def log_density(self, y: Any, x: Any) -> Any:
         """log P(y | x)."""
@@ -45,7 +49,11 @@ class Coin:
     def guarantee(self) -> Guarantee:
         """epsilon per record."""
         return Guarantee(
-            self.epsilon, unit=RECORD, adjacency="any two bits", status="proved", reason="the ratio of two masses"
+            self.epsilon,
+            unit=RECORD,
+            adjacency="any two bits",
+            status="proved",
+            reason="the ratio of two masses",
         )
 
     def estimate(self, y: Any) -> Any:

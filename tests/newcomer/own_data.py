@@ -1,4 +1,6 @@
-"""From two CSV files with names, gaps and mixed columns to a class for every name. Needs ``ldp_jax`` and pandas."""
+"""From two CSV files with names, gaps and mixed columns to a class for every name. Needs
+``ldp_jax`` and pandas.
+"""
 
 import io
 
@@ -17,9 +19,16 @@ def written() -> tuple[str, str, pd.Series]:
     team = rng.integers(0, 3, len(names))
     ends = rng.integers(0, len(names), (6000, 2))
     same = team[ends[:, 0]] == team[ends[:, 1]]
-    ends = np.unique(np.sort(ends[(ends[:, 0] != ends[:, 1]) & (same | (rng.random(len(ends)) < 0.1))], 1), axis=0)
-    users = pd.DataFrame({"age": 30 + 15 * team + rng.normal(0, 4, len(names))}, pd.Index(names, name="user"))
-    users["job"] = np.array(["cook", "smith", "nurse"])[np.where(rng.random(len(names)) < 0.8, team, 0)]
+    ends = np.unique(
+        np.sort(ends[(ends[:, 0] != ends[:, 1]) & (same | (rng.random(len(ends)) < 0.1))], 1),
+        axis=0,
+    )
+    users = pd.DataFrame(
+        {"age": 30 + 15 * team + rng.normal(0, 4, len(names))}, pd.Index(names, name="user")
+    )
+    users["job"] = np.array(["cook", "smith", "nurse"])[
+        np.where(rng.random(len(names)) < 0.8, team, 0)
+    ]
     users.loc[rng.random(len(names)) < 0.1, "age"] = np.nan
     users.loc[rng.random(len(names)) < 0.1, "job"] = None
     truth = pd.Series(np.array(["red", "green", "blue"])[team], users.index)
@@ -31,7 +40,10 @@ def written() -> tuple[str, str, pd.Series]:
 def main() -> None:
     """Read, predict, and name."""
     users_csv, friends_csv, truth = written()
-    users, friends = pd.read_csv(io.StringIO(users_csv), index_col="user"), pd.read_csv(io.StringIO(friends_csv))
+    users, friends = (
+        pd.read_csv(io.StringIO(users_csv), index_col="user"),
+        pd.read_csv(io.StringIO(friends_csv)),
+    )
 
     graph, names = interop.read(friends, nodes=users.index)
     records = ldp.datasets.read_records(
@@ -39,7 +51,9 @@ def main() -> None:
         missing="centre",
     )  # fmt: skip
     known = np.flatnonzero(records.y >= 0)
-    found = ldp.predict_from_reports(jax.random.key(0), graph, records.x, known, records.y[known], epsilon=2.0)
+    found = ldp.predict_from_reports(
+        jax.random.key(0), graph, records.x, known, records.y[known], epsilon=2.0
+    )
     answers = interop.to_table(names, {"team": np.array(records.class_names)[found.classes]})
     right = (answers.team == truth[answers.index]).mean()
     print(answers.head(), found, found.guarantee, f"{right:.0%} right", sep="\n")

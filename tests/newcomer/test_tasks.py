@@ -15,5 +15,7 @@ HERE = Path(__file__).parent
 def test_a_task_ends(task):
     environ = {**os.environ, "PYTHONPATH": str(HERE.parents[1])}
     script, *words = task.split()
-    done = subprocess.run([sys.executable, HERE / script, *words], env=environ, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, HERE / script, *words], env=environ, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr

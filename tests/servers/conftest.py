@@ -1,4 +1,6 @@
-"""Tables of counts that a small graph fills: a scan of 1024 steps is most of what a job on 600 users costs."""
+"""Tables of counts that a small graph fills: a scan of 1024 steps is most of what a job on 600
+users costs.
+"""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,6 @@
-"""A planted block model: classes that make friends by a known law, features that half tell the class."""
+"""A planted block model: classes that make friends by a known law, features that half tell the
+class.
+"""
 
 import jax
 import numpy as np
@@ -8,7 +10,9 @@ from ldp_jax.graph import graphs
 
 
 def blocks(n=900, classes=3, degree=14.0, homophily=0.7, clarity=1.0, seed=0):
-    """A graph, the classes, and Gaussian features whose means are ``clarity`` apart; edges independent."""
+    """A graph, the classes, and Gaussian features whose means are ``clarity`` apart; edges
+    independent.
+    """
     rng = np.random.default_rng(seed)
     y = rng.integers(0, classes, n)
     same = degree * (homophily + (1 - homophily) / classes) / (n / classes)
@@ -33,13 +37,22 @@ def some_labels(y, share, seed=0):
 def noisy_counts(key, graph, groups, num_groups, epsilon, order=None):
     """What users report; with ``order`` user i has the list of user ``order[i]``."""
     true = edges.count_neighbours(edges.Population.of(graph), groups, num_groups)
-    return edges.NeighbourCounts(epsilon, num_groups).add_noise(key, true if order is None else true[order])
+    return edges.NeighbourCounts(epsilon, num_groups).add_noise(
+        key, true if order is None else true[order]
+    )
 
 
 def words():
-    """120 users in three classes with 40 words: one shape for the files that run whole jobs by default settings."""
+    """120 users in three classes with 40 words: one shape for the files that run whole jobs by
+    default settings.
+    """
     return datasets.synthetic(
-        jax.random.key(5), num_nodes=120, num_classes=3, num_features=40, mean_degree=8, homophily=0.8
+        jax.random.key(5),
+        num_nodes=120,
+        num_classes=3,
+        num_features=40,
+        mean_degree=8,
+        homophily=0.8,
     )
 
 

@@ -1,11 +1,21 @@
-"""Classes that no label names: the others are learned as if there were no other, and results have all of them."""
+"""Classes that no label names: the others are learned as if there were no other, and results have
+all of them.
+"""
 
 import jax
 import numpy as np
 import pytest
 
 import ldp_jax as ldp
-from ldp_jax.deployment import Alphabet, Classifier, Device, Session, alphabet_table, decode, report_class
+from ldp_jax.deployment import (
+    Alphabet,
+    Classifier,
+    Device,
+    Session,
+    alphabet_table,
+    decode,
+    report_class,
+)
 from ldp_jax.features import PersonalAlphabets
 from ldp_jax.servers import (
     CountedClasses,
@@ -28,7 +38,9 @@ from ldp_jax.servers.parts.rows import feature_rows
 from tests.servers.planted import blocks
 
 N, PANEL, FOLDS = 600, 150, 4  # the users and folds of other files, whose programs serve here
-CLASSES, NAMES = 5, np.array([0, 2, 3])  # of the three planted classes
+# of the three planted classes
+CLASSES = 5
+NAMES = np.array([0, 2, 3])
 HALF = 0.5 / (PANEL + 1.0)  # the share of half a user, of a panel with two absent classes
 
 
@@ -44,7 +56,9 @@ def labelled(y, num=N):
 
 
 def check(found, plain, share=HALF):
-    """All is as of the planted classes, but that each absent class has its share of everybody, exactly."""
+    """All is as of the planted classes, but that each absent class has its share of everybody,
+    exactly.
+    """
     posterior = np.exp(np.asarray(found.log_posterior, np.float64))
     assert found.absent == (1, 4)
     assert "no label of class 1, 4, whose posterior is the prior" in repr(found)
@@ -73,7 +87,12 @@ def test_reports_are_read_as_if_there_were_no_other_class(data):
     np.testing.assert_array_equal(found.alphabets.mask[:, NAMES], plain.alphabets.mask)
     assert dict(found.guarantee).keys() == dict(plain.guarantee).keys()
     facts = found.found.facts
-    assert finite(found.found.log_likelihood, facts.structure.log_q, facts.structure.sources, facts.classifier.bias)
+    assert finite(
+        found.found.log_likelihood,
+        facts.structure.log_q,
+        facts.structure.sources,
+        facts.classifier.bias,
+    )
     np.testing.assert_allclose(np.exp(np.asarray(facts.structure.log_q)).sum(1), 1.0, rtol=1e-5)
     # The evidence of a report is neutral of an absent class: prior and evidence give the prior.
     joint = np.asarray(facts.structure.log_q + found.found.log_likelihood, np.float64)
@@ -91,7 +110,12 @@ def test_no_device_sends_an_absent_class_and_none_is_learned_from_it(data):
     graph, y, x = data
     _, labels = labelled(y)
     facts = panel_facts(
-        jax.random.key(0), graph, feature_rows(x[:PANEL]), labels, num_classes=CLASSES, num_folds=FOLDS
+        jax.random.key(0),
+        graph,
+        feature_rows(x[:PANEL]),
+        labels,
+        num_classes=CLASSES,
+        num_folds=FOLDS,
     )
     prior = 0.8 * facts.alphabet_prior + 0.2 * np.eye(CLASSES)[4]
     alphabets = PersonalAlphabets.of(2.0, prior)
@@ -101,7 +125,9 @@ def test_no_device_sends_an_absent_class_and_none_is_learned_from_it(data):
     for user in range(PANEL, PANEL + 40):
         assert classifier.scores(x[user]).argmax() in NAMES
         size = int(alphabets.sizes[user])
-        alphabet = Alphabet(np.asarray(alphabets.order[user])[:size], 2.0, alphabet_table(2.0, size, CLASSES))
+        alphabet = Alphabet(
+            np.asarray(alphabets.order[user])[:size], 2.0, alphabet_table(2.0, size, CLASSES)
+        )
         session = Session(Device.new(), budget=2.0)
         sent = report_class(session, classifier, alphabet, x[user], user=user, round=0)
         rows.append(decode(sent, alphabet_table(2.0, size, CLASSES)))
@@ -115,7 +141,12 @@ def test_alphabets_of_absent_classes_alone_are_refused(data):
     graph, y, x = data
     _, labels = labelled(y)
     facts = panel_facts(
-        jax.random.key(0), graph, feature_rows(x[:PANEL]), labels, num_classes=CLASSES, num_folds=FOLDS
+        jax.random.key(0),
+        graph,
+        feature_rows(x[:PANEL]),
+        labels,
+        num_classes=CLASSES,
+        num_folds=FOLDS,
     )
     absent = np.tile(~np.isin(np.arange(CLASSES), NAMES) / 2.0, (N, 1))
     server = ReportServer(facts, 2.0, alphabets=PersonalAlphabets.of(2.0, absent))
@@ -141,7 +172,9 @@ def test_counts_are_read_as_if_there_were_no_other_class(data):
     for labels, classes in ((gaps, CLASSES), (plain, 3)):
         facts = count_facts(jax.random.key(3), rows, labels, num_classes=classes, num_folds=FOLDS)
         made = simulate(jax.random.key(4), CountServer(facts, 1.0), Users(lists=graph))
-        once.append(CountedClasses(made.value.log_posterior, made.value, made.value.round, made.guarantee))
+        once.append(
+            CountedClasses(made.value.log_posterior, made.value, made.value.round, made.guarantee)
+        )
     check(*once)
     silent = np.arange(N) < 5
     check(ask(None, gaps, num_classes=CLASSES, silent=silent), ask(None, plain, silent=silent))
@@ -160,7 +193,9 @@ def test_a_posterior_from_elsewhere_is_the_prior_of_an_absent_class(data):
     posterior = np.exp(np.asarray(found.log_posterior, np.float64))
     assert finite(found.log_posterior, found.found.log_likelihood)
     ordinary = np.setdiff1d(np.arange(N), [200, 201])
-    np.testing.assert_allclose(posterior[ordinary][:, [1, 4]], [[0.1, 0.2]] * len(ordinary), rtol=1e-5)
+    np.testing.assert_allclose(
+        posterior[ordinary][:, [1, 4]], [[0.1, 0.2]] * len(ordinary), rtol=1e-5
+    )
     np.testing.assert_allclose(posterior.sum(1), 1.0, rtol=1e-5)
     assert found.classes[200] == 4
     assert posterior[201, [1, 4]].max() < 1e-8
@@ -184,13 +219,22 @@ def test_joint_reports_are_read_as_if_there_were_no_other_class(data, privacy):
 
 
 def test_a_class_that_only_the_check_holds_is_absent(data):
-    """The check teaches nothing, so that nothing is known of its class; its report bears nothing out."""
+    """The check teaches nothing, so that nothing is known of its class; its report bears nothing
+    out.
+    """
     graph, y, x = data
     labels = np.where(y == 2, 0, y)[:PANEL]
     labels[4] = 2  # the first of the check, a fifth of the panel
     privacy = JointPrivacy(both=4.0, check=0.2)
     found = predict_jointly(
-        jax.random.key(1), graph, x, np.arange(PANEL), labels, privacy, num_classes=3, num_folds=FOLDS
+        jax.random.key(1),
+        graph,
+        x,
+        np.arange(PANEL),
+        labels,
+        privacy,
+        num_classes=3,
+        num_folds=FOLDS,
     )
     assert found.absent == (2,)
     taught = PANEL - PANEL // 5
@@ -201,7 +245,8 @@ def test_a_class_that_only_the_check_holds_is_absent(data):
 def test_a_rehearsal_has_the_classes_of_the_panel(data):
     graph, y, x = data
     plain, gaps = labelled(y)
-    rows, friends = feature_rows(x[:PANEL]), StatedFriends(8.0, 0.5)
+    rows = feature_rows(x[:PANEL])
+    friends = StatedFriends(8.0, 0.5)
     told = {}
     for labels, classes in ((plain, 3), (gaps, CLASSES)):
         given = {"num_classes": classes, "num_folds": FOLDS}
@@ -226,20 +271,27 @@ def test_a_rehearsal_has_the_classes_of_the_panel(data):
 
 def test_a_gap_is_refused_where_nobody_said_how_many_classes_there_are(data):
     graph, y, x = data
-    panel, labels = np.arange(PANEL), NAMES[y]
+    panel = np.arange(PANEL)
+    labels = NAMES[y]
     words = r"got none of class 1: give num_classes=4 if it exists, else number those that there are from 0"
     for ask in (
         lambda: predict_from_reports(jax.random.key(0), graph, x, panel, labels[:PANEL], 1.0),
         lambda: predict_from_counts(jax.random.key(0), graph, None, labelled(y)[1], 1.0),
-        lambda: predict_jointly(jax.random.key(0), graph, x, panel, labels[:PANEL], JointPrivacy(1.0)),
+        lambda: predict_jointly(
+            jax.random.key(0), graph, x, panel, labels[:PANEL], JointPrivacy(1.0)
+        ),
     ):
         with pytest.raises(ValueError, match=words):
             ask()
     with pytest.raises(ValueError, match="labels must name at least two classes"):
-        predict_from_reports(jax.random.key(0), graph, x, panel, 0 * labels[:PANEL], 1.0, num_classes=3)
+        predict_from_reports(
+            jax.random.key(0), graph, x, panel, 0 * labels[:PANEL], 1.0, num_classes=3
+        )
 
 
 def test_words_name_few_and_count_the_rest():
-    assert absent_words(tuple(range(10))).startswith("; no label of class 0, 1, 2, 3, 4, 5, 6, 7 and 2 more")
+    assert absent_words(tuple(range(10))).startswith(
+        "; no label of class 0, 1, 2, 3, 4, 5, 6, 7 and 2 more"
+    )
     mine = Numbering.of(np.array([3, 3, 1, -1]), 5)
     np.testing.assert_array_equal(mine.renumbered(np.array([3, 1, 0, -1, 4])), [1, 0, -1, -1, -1])

@@ -1,4 +1,6 @@
-"""Two-round counts from question to posterior: planted blocks, shuffled lists, and what must be refused."""
+"""Two-round counts from question to posterior: planted blocks, shuffled lists, and what must be
+refused.
+"""
 
 import dataclasses
 from types import SimpleNamespace
@@ -46,7 +48,9 @@ class Watched:
 
 
 def users(graph, order=None):
-    """Everybody's counts; every question that was asked. With ``order`` user i has the list of ``order[i]``."""
+    """Everybody's counts; every question that was asked. With ``order`` user i has the list of
+    ``order[i]``.
+    """
     held = Users(lists=graph)
     if order is not None:
         held = dataclasses.replace(held, lists=_dealt(held.lists, order))
@@ -56,7 +60,8 @@ def users(graph, order=None):
 
 def _dealt(lists, order):
     has = np.argsort(order)
-    receivers, senders = has[lists.receivers].astype(np.int32), lists.senders
+    receivers = has[lists.receivers].astype(np.int32)
+    senders = lists.senders
     place = np.lexsort((senders, receivers))
     return lists._replace(receivers=receivers[place], senders=senders[place])
 
@@ -68,7 +73,9 @@ def data():
 
 
 def facts_of(rows, labels, *, num_folds=FOLDS, **facts):
-    return count_facts(jax.random.key(9), rows, labels, num_classes=CLASSES, num_folds=num_folds, **facts)
+    return count_facts(
+        jax.random.key(9), rows, labels, num_classes=CLASSES, num_folds=num_folds, **facts
+    )
 
 
 def counted(answering, rows, labels, *, key=0, epsilon=EPSILON, **facts):
@@ -84,7 +91,9 @@ def whole(data):
 
 
 def test_true_lists_are_believed_and_those_of_others_are_not(data, whole):
-    """Nor have lists a part in the groups of the first round; that lists help, test_from_counts asks."""
+    """Nor have lists a part in the groups of the first round; that lists help, test_from_counts
+    asks.
+    """
     graph, y, rows, labels = data
     answering, asked = users(graph, np.random.default_rng(1).permutation(600))
     found = counted(answering, rows, labels)
@@ -105,7 +114,10 @@ def test_true_lists_are_believed_and_those_of_others_are_not(data, whole):
 def test_the_guard_is_not_asked_about_reports_that_the_model_was_fitted_to(data, monkeypatch):
     """With these it agrees by its very fit, whatever lists they are about."""
     graph, y, _, _ = data
-    labels, judged, real = some_labels(y, 0.06), [], counts.guard  # few: half of the pilot has none
+    # few: half of the pilot has none
+    labels = some_labels(y, 0.06)
+    judged = []
+    real = counts.guard
     monkeypatch.setattr(counts, "guard", lambda *given: judged.append(given) or real(*given))
     log_q = jnp.asarray(np.log(0.6 * np.eye(CLASSES)[y] + 0.4 / CLASSES), jnp.float32)
     found = counted(users(graph)[0], None, labels, log_q=log_q)
@@ -134,7 +146,9 @@ def test_features_are_asked_once_for_a_sweep(data, whole):
     np.testing.assert_array_equal(whole[0].log_posterior, again.log_posterior)
 
 
-def test_what_is_believed_of_features_alone_and_not_of_what_it_taught_has_taught_nothing(data, monkeypatch):
+def test_what_is_believed_of_features_alone_and_not_of_what_it_taught_has_taught_nothing(
+    data, monkeypatch
+):
     graph, y, rows, labels = data
     found = []
 
@@ -142,7 +156,9 @@ def test_what_is_believed_of_features_alone_and_not_of_what_it_taught_has_taught
         trusted = real(*given, **named)
         # As if the second time the reports explained nothing.
         found.append(
-            trusted._replace(strength=0.0, log_likelihood=0 * trusted.log_likelihood) if found else trusted
+            trusted._replace(strength=0.0, log_likelihood=0 * trusted.log_likelihood)
+            if found
+            else trusted
         )
         return found[-1]
 
@@ -153,7 +169,9 @@ def test_what_is_believed_of_features_alone_and_not_of_what_it_taught_has_taught
     assert float(found[0].strength) > 0.6
     assert answer.strength == 0.0
     np.testing.assert_array_equal(answer.log_f, answer.log_q)
-    assert abs(right(answer.log_posterior, y, labels < 0) - right(answer.log_q, y, labels < 0)) < 0.01
+    assert (
+        abs(right(answer.log_posterior, y, labels < 0) - right(answer.log_q, y, labels < 0)) < 0.01
+    )
 
 
 def test_the_silent_are_not_asked_and_the_others_reports_still_tell(data):
@@ -167,7 +185,9 @@ def test_the_silent_are_not_asked_and_the_others_reports_still_tell(data):
 
 
 def test_a_classifier_may_be_sure_of_some_users(data):
-    """-inf, as in the logarithm of a tree's probabilities: rightly, and of a class that is not theirs."""
+    """-inf, as in the logarithm of a tree's probabilities: rightly, and of a class that is not
+    theirs.
+    """
     graph, y, _, labels = data
     clear = np.log(0.6 * np.eye(CLASSES)[y] + 0.4 / CLASSES)
     wrong = np.arange(600) % 2
@@ -186,14 +206,23 @@ def test_what_is_wrong_is_refused_before_anybody_is_asked(data):
     stale = features_posterior(rows, labels, fold, num_classes=CLASSES, num_folds=FOLDS)
     refuse = Watched(Users(lists=data[0]), None)  # which fails as soon as anybody is asked
     for changes, message in (
-        ({"labels": np.where(labels == 2, -1, np.minimum(labels, 0))}, "labels must name at least two classes"),
+        (
+            {"labels": np.where(labels == 2, -1, np.minimum(labels, 0))},
+            "labels must name at least two classes",
+        ),
         ({"labels": np.where(labels == 2, 3, labels)}, r"labels must be in \[0, 3\) or -1"),
         ({"labels": y}, "labels must leave users whose class is asked for"),
         ({"epsilon": float("nan")}, "epsilon must be"),
         ({"log_q": jnp.zeros((600, 2))}, "log_q must have shape"),
-        ({"log_q": jnp.zeros((600, 3)).at[7].set(-jnp.inf)}, "log_q must be logarithms of probabilities"),
+        (
+            {"log_q": jnp.zeros((600, 3)).at[7].set(-jnp.inf)},
+            "log_q must be logarithms of probabilities",
+        ),
         ({"log_q": np.full((600, 3), 1 / 3)}, "log_q must be logarithms of probabilities"),
-        ({"labels": np.roll(labels, 1), "log_q": stale}, "log_q must be of these labels, and was found of others"),
+        (
+            {"labels": np.roll(labels, 1), "log_q": stale},
+            "log_q must be of these labels, and was found of others",
+        ),
         ({"silent": labels >= 0}, "silent must leave a labelled user of each class"),
         ({"silent": labels < 0}, "silent users must have a label"),
     ):
@@ -209,14 +238,18 @@ def answered_by(graph, here):
 
 
 def test_whoever_does_not_answer_is_not_taken_for_a_user_without_friends(data, whole):
-    """Read as counts of 0, the silent half would halve the number of friends that the pilot finds."""
+    """Read as counts of 0, the silent half would halve the number of friends that the pilot
+    finds.
+    """
     graph, y, rows, labels = data
     here = np.random.default_rng(2).random(600) < 0.5
     found = counted(answered_by(graph, here), rows, labels)
     np.testing.assert_allclose(found.model.degree, whole[0].model.degree, rtol=0.2)
     np.testing.assert_array_equal(found.pilot, whole[0].pilot & here)
     assert not np.asarray(found.log_likelihood)[~here].any()
-    np.testing.assert_array_equal(np.asarray(found.log_regression)[~here], np.asarray(found.log_q)[~here])
+    np.testing.assert_array_equal(
+        np.asarray(found.log_regression)[~here], np.asarray(found.log_q)[~here]
+    )
     correct = [np.asarray(log_p).argmax(1) == y for log_p in (found.log_q, found.log_posterior)]
     # Reports of others have taught the features of the silent: never to their harm.
     for who, gain in (((labels < 0) & here, 0.1), ((labels < 0) & ~here, -0.03)):
@@ -239,12 +272,15 @@ def test_a_class_of_which_nobody_labelled_answers_is_not_forgotten(data):
 def test_counts_that_devices_sent(data, tmp_path, unit):
     """Shuffled, twice, damaged, of users who were not asked: what is left is read as it was sent.
 
-    A server that is started on the same store asks the same questions, and finds the same. Where each pair has one
-    owner, reports hold half the counts, and take twice the epsilon here: at 1 the guard rejects some of them.
+    A server that is started on the same store asks the same questions, and finds the same. Where
+    each pair has one owner, reports hold half the counts, and take twice the epsilon here: at 1 the
+    guard rejects some of them.
     """
     epsilon = EPSILON if unit == "list" else 2 * EPSILON
     graph, y, rows, labels = data
-    store, rng, lists = ReportStore(tmp_path), np.random.default_rng(0), Population.of(graph)
+    store = ReportStore(tmp_path)
+    rng = np.random.default_rng(0)
+    lists = Population.of(graph)
     friends = [lists.senders[lists.receivers == user].tolist() for user in range(600)]
     seen = []
 
@@ -253,7 +289,9 @@ def test_counts_that_devices_sent(data, tmp_path, unit):
         sent = []
         others = np.flatnonzero(~asked)[:3]
         for user in rng.permutation([*np.flatnonzero(asked), *others]).tolist():
-            session = Session(Device.from_secret(rng.bytes(32)), budget=Budget(epsilon, unit=NEIGHBOUR_LIST))
+            session = Session(
+                Device.from_secret(rng.bytes(32)), budget=Budget(epsilon, unit=NEIGHBOUR_LIST)
+            )
             sent.append(session.report_neighbours(question, friends[user], user=user))
         uploads = b"".join([sent[0][:-1], *sent[1:], *sent[5:9]])
         assert store.add(uploads, question) == (len(sent) - 1, Rejected(1, 0, 0, 4))
@@ -283,11 +321,16 @@ def test_counts_that_devices_sent(data, tmp_path, unit):
 
 def test_a_lie_is_no_larger_than_a_group_and_lengthens_no_table(data, monkeypatch):
     graph, _, _, labels = data
-    sizes, size_of = [], counts.table_size
-    monkeypatch.setattr(counts, "table_size", lambda *given: sizes.append(size_of(*given)) or sizes[-1])
+    sizes = []
+    size_of = counts.table_size
+    monkeypatch.setattr(
+        counts, "table_size", lambda *given: sizes.append(size_of(*given)) or sizes[-1]
+    )
 
     def worst(key, question, values, users, liars):
-        lies = np.where(liars[:, None], np.where(np.arange(600) % 2, 1, -1)[:, None] * question.most, values)
+        lies = np.where(
+            liars[:, None], np.where(np.arange(600) % 2, 1, -1)[:, None] * question.most, values
+        )
         return lies.astype(np.int32)
 
     liars = Users(lists=graph).lying(jax.random.key(1), 0.02, worst)
@@ -301,7 +344,11 @@ def test_answers_to_another_question_are_refused(data):
 
     def ask(change):
         def asked(question, who):
-            rows = {"user": np.uint64([1, 2]), "output": np.zeros((2, 9), int), "digest": question.digest}
+            rows = {
+                "user": np.uint64([1, 2]),
+                "output": np.zeros((2, 9), int),
+                "digest": question.digest,
+            }
             return SimpleNamespace(**rows | change)
 
         return asked

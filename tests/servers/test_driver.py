@@ -26,7 +26,12 @@ N, CLASSES, EPSILON = 240, 3, 1.0
 @pytest.fixture(scope="module")
 def data():
     return datasets.synthetic(
-        jax.random.key(0), num_nodes=N, num_classes=CLASSES, num_features=8, mean_degree=8, homophily=0.8
+        jax.random.key(0),
+        num_nodes=N,
+        num_classes=CLASSES,
+        num_features=8,
+        mean_degree=8,
+        homophily=0.8,
     )
 
 
@@ -35,7 +40,7 @@ def users(data):
     return Users(labels=data.y, lists=data.graph)
 
 
-# --- A protocol of somebody new: a third reports a class, the rest counts friends by it --------------------------
+# --- A protocol of somebody new: a third reports a class, the rest counts friends by it -----------
 
 
 @pytree
@@ -81,15 +86,21 @@ def test_a_protocol_of_ones_own_has_its_total_and_every_row_beside_it(data, user
     assert 1.99 < epsilons[RELATIONSHIP] <= 2.0
     assert [one.asked for one in found.rounds] == [N // 3, N - N // 3]
     assert [one.upload for one in found.rounds] == [4, 32 + 4 * CLASSES]
-    right = lambda who: (simulate(jax.random.key(1), ClassesThenCounts(), who).value == data.y).mean()
-    control, ceiling = users.shuffled(jax.random.key(2)), users.exact()
+    right = lambda who: (
+        simulate(jax.random.key(1), ClassesThenCounts(), who).value == data.y
+    ).mean()
+    control = users.shuffled(jax.random.key(2))
+    ceiling = users.exact()
     assert right(ceiling) > 0.75 > (found.value == data.y).mean() > 0.45 > right(control)
     assert right(users.public_record()) < 0.45
-    exact = simulate(jax.random.key(1), ClassesThenCounts(), ceiling).guarantee
-    assert all(np.isinf(one.epsilon) for one in exact.values())
-    assert not exact.protected
+    exact = simulate(jax.random.key(1), ClassesThenCounts(), ceiling)
+    for printed in (exact.guarantee, exact.realised, exact.statement.guarantee()):
+        assert all(np.isinf(one.epsilon) for one in printed.values())
+        assert not printed.protected
     lies = lambda key, question, values, held, liars: np.where(
-        liars[:, None] if values.ndim == 2 else liars, np.roll(values, 1, -1) if values.ndim == 2 else 0, values
+        liars[:, None] if values.ndim == 2 else liars,
+        np.roll(values, 1, -1) if values.ndim == 2 else 0,
+        values,
     )
     assert right(users.lying(jax.random.key(3), 0.9, lies)) < (found.value == data.y).mean()
 
@@ -111,7 +122,24 @@ def test_what_the_same_users_took_part_in_before_is_added(users):
     assert again.guarantee[LABEL].epsilon == pytest.approx(2.5, rel=1e-6)
 
 
-# --- What a server could get wrong -------------------------------------------------------------------------------
+def test_answers_without_noise_stay_lost_whatever_follows_or_went_before(users):
+    exact = simulate(jax.random.key(1), Share(GeneralizedRR(0.5, CLASSES), N), users.exact())
+    assert not exact.statement.guarantee().protected
+    later = simulate(jax.random.key(2), ClassesThenCounts(), users, history=exact.statement)
+    assert np.isinf(later.guarantee[LABEL].epsilon)
+    assert np.isfinite(later.guarantee[NEIGHBOUR_LIST].epsilon)
+    assert later.guarantee.protected == ("edges",)
+    with pytest.raises(BudgetExceededError):
+        budgets = [Budget(9.0), Budget(9.0, unit=LABEL), Budget(9.0, unit=NEIGHBOUR_LIST)]
+        simulate(jax.random.key(2), ClassesThenCounts(), users, budgets, history=exact.statement)
+    counts = simulate(jax.random.key(1), ClassesThenCounts(), users)
+    now = Share(GeneralizedRR(0.5, CLASSES), N)
+    both = simulate(jax.random.key(3), now, users.exact(), history=counts.statement)
+    assert np.isinf(both.guarantee[LABEL].epsilon)
+    assert both.guarantee[NEIGHBOUR_LIST].epsilon == counts.guarantee[NEIGHBOUR_LIST].epsilon
+
+
+# --- What a server could get wrong ----------------------------------------------------------------
 
 
 class NoTree:
@@ -144,7 +172,9 @@ class Wrong:
 
 
 def asked(who=None, epsilon=EPSILON):
-    return Ask(GeneralizedRR(epsilon, CLASSES), np.ones(N, bool) if who is None else who, of="label")
+    return Ask(
+        GeneralizedRR(epsilon, CLASSES), np.ones(N, bool) if who is None else who, of="label"
+    )
 
 
 @pytest.mark.usefixtures("untyped")
@@ -159,11 +189,27 @@ def test_what_a_server_gets_wrong_is_refused(data, users, monkeypatch):
         (Wrong(Told(asked(np.zeros(N, bool)))), ValueError, "asks nobody"),
         (Wrong(Told(asked(np.ones(3, bool)))), ValueError, rf"asked must be bool \[{N}\]"),
         (Wrong(Told(asked(np.ones(N)))), ValueError, rf"asked must be bool \[{N}\]"),
-        (Wrong(Told(asked(), more=users.labels)), TypeError, "holds an array of the users' private data"),
-        (Wrong(Told(asked(), more=users.labels[5:9])), TypeError, "holds an array of the users' private data"),
-        (Wrong(Told(asked(), more=users.lists.senders)), TypeError, "holds an array of the users' private data"),
+        (
+            Wrong(Told(asked(), more=users.labels)),
+            TypeError,
+            "holds an array of the users' private data",
+        ),
+        (
+            Wrong(Told(asked(), more=users.labels[5:9])),
+            TypeError,
+            "holds an array of the users' private data",
+        ),
+        (
+            Wrong(Told(asked(), more=users.lists.senders)),
+            TypeError,
+            "holds an array of the users' private data",
+        ),
         (Wrong(Told(asked(epsilon=1.5))), BudgetExceededError, "names no such answer"),
-        (Wrong(Told(Ask(Laplace(EPSILON), np.ones(N, bool)))), BudgetExceededError, "names no such answer"),
+        (
+            Wrong(Told(Ask(Laplace(EPSILON), np.ones(N, bool)))),
+            BudgetExceededError,
+            "names no such answer",
+        ),
     ):
         with pytest.raises(error, match=words):
             run(server)
@@ -185,7 +231,10 @@ def test_an_epsilon_that_depends_on_private_data_exceeds_what_was_stated(users):
 
 def test_a_server_sees_nothing_but_answers(data, users, monkeypatch):
     """Answers replaced by public ones give one result, whatever users hold."""
-    other = Users(labels=(data.y + 1) % CLASSES, lists=Users(lists=data.graph).shuffled(jax.random.key(4)).lists)
+    other = Users(
+        labels=(data.y + 1) % CLASSES,
+        lists=Users(lists=data.graph).shuffled(jax.random.key(4)).lists,
+    )
 
     def public(users, key, question):
         like = (N, question.num_groups) if isinstance(question, CountQuestion) else (N,)
@@ -199,7 +248,7 @@ def test_a_server_sees_nothing_but_answers(data, users, monkeypatch):
     assert one.rounds == two.rounds
 
 
-# --- Users -------------------------------------------------------------------------------------------------------
+# --- Users ----------------------------------------------------------------------------------------
 
 
 @pytree
@@ -242,8 +291,8 @@ def test_any_block_of_users_answers_the_same(data, monkeypatch):
 
 @pytest.mark.parametrize("once", [False, True])
 def test_one_device_counts_as_all_are_counted_at_once(data, once):
-    """Without noise the same numbers; with noise the same law: the chi-square statistic of 2 x 240 x 40 reports is
-    within 6 standard deviations (a shift of the noise by 0.03 would be found)."""
+    """Without noise the same numbers; with noise the same law: the chi-square statistic of 2 x 240
+    x 40 reports is within 6 standard deviations (a shift of the noise by 0.03 would be found)."""
     rng = np.random.default_rng(0)
     groups = rng.integers(-1, CLASSES, N).astype(np.int32)
     silent = rng.random(N) < 0.2
@@ -259,7 +308,10 @@ def test_one_device_counts_as_all_are_counted_at_once(data, once):
     np.testing.assert_array_equal(exact.answer_all(jax.random.key(0), held), true)
     tables = []
     for draw in (held.one_by_one, lambda key, question: question.answer_all(key, held)):
-        noise = [np.asarray(draw(jax.random.key(seed), question))[~silent] - true[~silent] for seed in range(40)]
+        noise = [
+            np.asarray(draw(jax.random.key(seed), question))[~silent] - true[~silent]
+            for seed in range(40)
+        ]
         tables.append(np.bincount(np.clip(np.ravel(noise), -6, 6) + 6, minlength=13))
     one, two = tables
     statistic = ((one - two) ** 2 / np.maximum(one + two, 1)).sum()
@@ -279,7 +331,9 @@ def test_default_users_draw_noise_of_their_own(data):
 def test_what_users_hold_is_in_no_text(data):
     held = Users(records=np.full((N, 2), 0.123456), labels=data.y, lists=data.graph)
     assert repr(held) == f"Users({N} users with records, labels, lists)"
-    with pytest.raises(ValueError, match=f"fields must be of the same users, got records of 3, labels of {N}"):
+    with pytest.raises(
+        ValueError, match=f"fields must be of the same users, got records of 3, labels of {N}"
+    ):
         Users(records=np.zeros(3), labels=data.y)
     with pytest.raises(ValueError, match="users must hold"):
         Users()

@@ -1,4 +1,6 @@
-"""The main job in one call, against the naive dense computation; what it spends, and before what."""
+"""The main job in one call, against the naive dense computation; what it spends, and before
+what.
+"""
 
 from functools import partial
 
@@ -26,33 +28,47 @@ EDGES = np.argwhere(np.triu(np.random.default_rng(0).uniform(size=(N, N)) < 0.1,
 GRAPH = graphs.from_edges(EDGES, N)
 X = np.random.default_rng(1).uniform(-1, 1, (N, D)).astype(np.float32)
 WIDE = np.random.default_rng(2).uniform(-1, 1, (N, 150)).astype(np.float32)
-MECHANISMS = {"hds": HDS(2.0, D, 3), "multibit": MultiBit(2.0, D, 2), "laplace": LaplaceVector(2.0, D)}
-WIDE_MECHANISMS = [(HDS(1.0, 150, 40), True), (LaplaceVector(1.0, 150), False)]  # and whether records are dense
+MECHANISMS = {
+    "hds": HDS(2.0, D, 3),
+    "multibit": MultiBit(2.0, D, 2),
+    "laplace": LaplaceVector(2.0, D),
+}
+WIDE_MECHANISMS = [
+    (HDS(1.0, 150, 40), True),
+    (LaplaceVector(1.0, 150), False),
+]  # and whether records are dense
 each_kind = pytest.mark.parametrize("name", ["hds", "laplace"])  # some of the coordinates, and all
 
 
 def embed(key=0, x=X, m=MECHANISMS["hds"], graph=GRAPH, **changes):
-    return private_embedding(jax.random.key(key), graph, x, m, **{"alpha": ALPHA, "r": R, **changes})
+    return private_embedding(
+        jax.random.key(key), graph, x, m, **{"alpha": ALPHA, "r": R, **changes}
+    )
 
 
 def naive(key, x, m):
     """One user after the other, every estimate dense, then a float64 solve."""
     keys = jax.random.split(jax.random.key(key), len(x))
     estimate = jax.jit(lambda key, row: m.estimate(m.privatize(key, row)))
-    return ppr_dense(GRAPH, np.stack([estimate(*user) for user in zip(list(keys), x, strict=True)]), ALPHA, R)
+    return ppr_dense(
+        GRAPH, np.stack([estimate(*user) for user in zip(list(keys), x, strict=True)]), ALPHA, R
+    )
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_embedding_is_the_naive_computation(name):
     m = MECHANISMS[name]
-    z, expected = np.asarray(embed(m=m).z), naive(0, X, m)
+    z = np.asarray(embed(m=m).z)
+    expected = naive(0, X, m)
     assert z.dtype == np.float32
     assert np.linalg.norm(z - expected) <= 3e-5 * np.linalg.norm(expected)
 
 
 def sparse_data(d=D):
     """0/1 words, whose public bounds are 0 and 1."""
-    x = scipy.sparse.csr_array((np.random.default_rng(3).uniform(size=(N, d)) < 0.2).astype(np.float32))
+    x = scipy.sparse.csr_array(
+        (np.random.default_rng(3).uniform(size=(N, d)) < 0.2).astype(np.float32)
+    )
     return datasets.Dataset("words", GRAPH, x, np.arange(N, dtype=np.int32) % 2, 0.0, 1.0)
 
 
@@ -62,26 +78,38 @@ def test_reports_that_are_put_together_on_the_host_are_not_copied(shape):
     made = records._aligned(shape, np.dtype(np.float32))
     made[:] = 1.0
     assert made.shape == shape
-    assert made.ctypes.data == jax.device_put(made, jax.devices("cpu")[0]).unsafe_buffer_pointer() or not made.size
+    assert (
+        made.ctypes.data == jax.device_put(made, jax.devices("cpu")[0]).unsafe_buffer_pointer()
+        or not made.size
+    )
 
 
 @each_kind
 def test_streaming_rows_changes_no_bit(name, monkeypatch):
-    """Rows of a sparse data set a few at a time, a last block that is not full included; and all at once."""
-    m, data = MECHANISMS[name], sparse_data()
+    """Rows of a sparse data set a few at a time, a last block that is not full included; and all at
+    once.
+    """
+    m = MECHANISMS[name]
+    data = sparse_data()
     dense = 2 * data.x.toarray() - 1
     expected = servers.perturb(jax.random.key(4), dense, m)
     for rows in (records.BLOCK, 8):
         monkeypatch.setattr(records, "BLOCK", rows)
-        jax.tree.map(np.testing.assert_array_equal, servers.perturb(jax.random.key(4), data, m), expected)
-    jax.tree.map(np.testing.assert_array_equal, mechanism.privatize(jax.random.key(4), m, dense), expected)
+        jax.tree.map(
+            np.testing.assert_array_equal, servers.perturb(jax.random.key(4), data, m), expected
+        )
+    jax.tree.map(
+        np.testing.assert_array_equal, mechanism.privatize(jax.random.key(4), m, dense), expected
+    )
     np.testing.assert_array_equal(embed(4, data, m).z, embed(4, dense, m).z)
 
 
 def test_many_runs_are_the_single_ones_and_a_sweep_over_epsilon_is_one_program():
-    before, op = embedding._private_embeddings._cache_size(), operator(GRAPH)
+    before = embedding._private_embeddings._cache_size()
+    op = operator(GRAPH)
     for epsilon in (0.1, 1.0, 4.0):
-        m, keys = HDS(epsilon, D, 3), jax.vmap(jax.random.key)(jnp.arange(3))
+        m = HDS(epsilon, D, 3)
+        keys = jax.vmap(jax.random.key)(jnp.arange(3))
         many = private_embeddings(keys, op, X, m, alpha=epsilon / 5, r=R)
         single = np.asarray(embed(2, m=m, graph=op, alpha=epsilon / 5).z)
         np.testing.assert_allclose(many[2], single, atol=1e-5 * np.abs(single).max())
@@ -90,9 +118,12 @@ def test_many_runs_are_the_single_ones_and_a_sweep_over_epsilon_is_one_program()
 
 def test_many_runs_over_stacked_graphs():
     """Link prediction: each run has the graph of its own training edges."""
-    rng, half = np.random.default_rng(5), len(EDGES) // 2
+    rng = np.random.default_rng(5)
+    half = len(EDGES) // 2
     many = [graphs.from_edges(EDGES[rng.permutation(len(EDGES))[:half]], N) for _ in range(3)]
-    stack = jax.tree.map(lambda *leaves: jnp.stack(leaves), *(operator(graph, "segment") for graph in many))
+    stack = jax.tree.map(
+        lambda *leaves: jnp.stack(leaves), *(operator(graph, "segment") for graph in many)
+    )
     keys = jax.vmap(jax.random.key)(jnp.arange(3))
     z = private_embeddings(keys, stack, X, MECHANISMS["hds"], alpha=ALPHA, r=R)
     for i, graph in enumerate(many):
@@ -101,8 +132,11 @@ def test_many_runs_over_stacked_graphs():
 
 
 def test_a_graph_is_propagated_by_one_program_whatever_the_mechanism():
-    """Another epsilon compiles nothing; another k or mechanism its reports and estimates, but no propagation."""
-    dim, op = WIDE.shape[1], operator(GRAPH)
+    """Another epsilon compiles nothing; another k or mechanism its reports and estimates, but no
+    propagation.
+    """
+    dim = WIDE.shape[1]
+    op = operator(GRAPH)
     release = lambda m: jax.block_until_ready(embed(x=WIDE, m=m, graph=op).z)
     release(HDS(2.0, dim, 40))
     programs = propagation._ppr_into._cache_size()
@@ -113,8 +147,11 @@ def test_a_graph_is_propagated_by_one_program_whatever_the_mechanism():
 
 
 def test_wide_records_are_propagated_in_blocks_of_columns():
-    """Streamed from the host or looped within a program, to rounding; the last block is not full."""
-    m, op = HDS(2.0, WIDE.shape[1], 40), operator(GRAPH)
+    """Streamed from the host or looped within a program, to rounding; the last block is not
+    full.
+    """
+    m = HDS(2.0, WIDE.shape[1], 40)
+    op = operator(GRAPH)
     z = np.asarray(embed(x=WIDE, m=m, graph=op).z)
     estimates = jax.jit(jax.vmap(m.estimate))(servers.perturb(jax.random.key(0), WIDE, m))
     expected = ppr_dense(GRAPH, estimates, ALPHA, R)
@@ -124,17 +161,23 @@ def test_wide_records_are_propagated_in_blocks_of_columns():
 
 
 def test_every_user_may_have_a_budget_of_her_own():
-    """User i reports as under their own epsilon alone; estimates are by their own epsilon, too; rows may stream."""
+    """User i reports as under their own epsilon alone; estimates are by their own epsilon, too;
+    rows may stream.
+    """
     budgets = np.linspace(0.5, 4.0, N)
-    m, data = HDS(budgets, D, 3, debias=True), sparse_data()
-    x, keys = 2 * data.x.toarray() - 1, jax.random.split(jax.random.key(4), N)
+    m = HDS(budgets, D, 3, debias=True)
+    data = sparse_data()
+    x = 2 * data.x.toarray() - 1
+    keys = jax.random.split(jax.random.key(4), N)
 
     @jax.jit
     def estimate(epsilon, key, row):
         one = HDS(epsilon, D, 3, debias=True)
         return one.estimate(one.privatize(key, row))
 
-    estimates = np.stack([estimate(*user) for user in zip(np.float32(budgets), list(keys), x, strict=True)])
+    estimates = np.stack(
+        [estimate(*user) for user in zip(np.float32(budgets), list(keys), x, strict=True)]
+    )
     for given in (x, data):
         result = embed(4, given, m)
         expected = ppr_dense(GRAPH, estimates, ALPHA, R)
@@ -144,7 +187,9 @@ def test_every_user_may_have_a_budget_of_her_own():
 
 
 def test_a_noisy_graph_comes_with_its_guarantee():
-    """Features and edges: every unit of both, and the propagation over what was released, which is directed."""
+    """Features and edges: every unit of both, and the propagation over what was released, which is
+    directed.
+    """
     m = MECHANISMS["hds"]
     noisy = edges.privatize_graph(jax.random.key(5), GRAPH, edges.DPRR(1.0, 2.0), reporting="full")
     result = embed(graph=noisy)
@@ -158,7 +203,8 @@ def test_a_noisy_graph_comes_with_its_guarantee():
 
 
 def test_records_outside_their_bounds_are_refused_without_a_word_about_them():
-    key, words = jax.random.key(9), r"x must lie in \[-1, 1\], and some of it does not.* clip=True"
+    key = jax.random.key(9)
+    words = r"x must lie in \[-1, 1\], and some of it does not.* clip=True"
     for bad, of in ((1.5, np.asarray), (-np.inf, jnp.asarray), (np.nan, np.asarray)):
         x = of(np.where(np.arange(N)[:, None] == 3, bad, X))
         for call, given in ((private_embedding, key), (private_embeddings, key[None])):
@@ -178,9 +224,16 @@ def test_records_of_no_real_numbers_and_bounds_of_other_shapes_are_refused():
     ):
         with pytest.raises(TypeError, match="records must be real numbers, got"):
             embed(x=bad, clip=clip)
-    lower, upper = np.zeros(D), np.ones(D)
+    lower = np.zeros(D)
+    upper = np.ones(D)
     words = r"bounds must be \(lower, upper\), each .*: transpose pairs by column"
-    for bounds in (1.0, (0.0, 1.0, 2.0), (lower[:2], upper[:2]), (lower[:, None], 5.0), [(0.0, 1.0)] * D):
+    for bounds in (
+        1.0,
+        (0.0, 1.0, 2.0),
+        (lower[:2], upper[:2]),
+        (lower[:, None], 5.0),
+        [(0.0, 1.0)] * D,
+    ):
         with pytest.raises(ValueError, match=words):
             embed(bounds=bounds)
 
@@ -192,9 +245,14 @@ def test_declared_bounds_are_mapped_to_the_mechanisms_domain():
     with pytest.raises(ValueError, match=r"x must lie in \[60, 150\]"):
         embed(x=wide, bounds=(60.0, 150.0))
     assert np.isfinite(embed(x=wide, bounds=(60.0, 150.0), clip=True).z).all()
-    lower, upper = np.linspace(-3.0, 0.0, X.shape[1]), np.linspace(1.0, 5.0, X.shape[1])  # one a column
+    lower, upper = (
+        np.linspace(-3.0, 0.0, X.shape[1]),
+        np.linspace(1.0, 5.0, X.shape[1]),
+    )  # one a column
     columns = lower + (upper - lower) * (X + 1) / 2
-    np.testing.assert_allclose(embed(x=columns.astype(np.float32), bounds=(lower, upper)).z, z, atol=1e-3)
+    np.testing.assert_allclose(
+        embed(x=columns.astype(np.float32), bounds=(lower, upper)).z, z, atol=1e-3
+    )
     with pytest.raises(ValueError, match="x must lie in the bounds of its columns"):
         embed(x=columns + 9.0, bounds=(lower, upper))
     for bounds in ((1.0, 1.0), (2.0, -2.0), (0.0, float("nan")), (upper, lower)):
@@ -206,7 +264,9 @@ def test_declared_bounds_are_mapped_to_the_mechanisms_domain():
 
 @pytest.mark.usefixtures("untyped")
 def test_bounds_of_two_columns_are_lower_and_upper_and_messages_say_how_they_were_read():
-    m, x, by_column = HDS(1.0, 2, 1), np.array([[0.0, 9.0]] * N, np.float32), ((0.0, 1.0), (0.0, 10.0))
+    m = HDS(1.0, 2, 1)
+    x = np.array([[0.0, 9.0]] * N, np.float32)
+    by_column = ((0.0, 1.0), (0.0, 10.0))
     read = r"read as \[0, 0\] and \[1, 10\] by column, or transposed as \[0, 1\] and \[0, 10\]"
     with pytest.raises(ValueError, match=f"lower < upper.*{read}"):
         embed(x=x, m=m, bounds=by_column)
@@ -219,7 +279,8 @@ def test_bounds_of_two_columns_are_lower_and_upper_and_messages_say_how_they_wer
 
 @each_kind
 def test_one_users_record_changes_her_report_alone(name):
-    m, other = MECHANISMS[name], X.copy()
+    m = MECHANISMS[name]
+    other = X.copy()
     other[11] = -np.sign(other[11])
     before, after = (servers.perturb(jax.random.key(7), x, m) for x in (X, other))
     rest = np.arange(N) != 11
@@ -230,11 +291,14 @@ def test_one_users_record_changes_her_report_alone(name):
 
 
 def test_a_structure_only_twin_recovers_nothing():
-    """Both rows released under one key: the difference is no record, neither of one run nor in experiments.
+    """Both rows released under one key: the difference is no record, neither of one run nor in
+    experiments.
 
-    With one noise it is (record - public record) to float32 wherever noise is added; with two it spreads as two do.
+    With one noise it is (record - public record) to float32 wherever noise is added; with two it
+    spreads as two do.
     """
-    public, m = PublicRecord(N, D, sparse_data().default_record()), MECHANISMS["laplace"]
+    public = PublicRecord(N, D, sparse_data().default_record())
+    m = MECHANISMS["laplace"]
     assert (public.value, isinstance(public, records.RowSource)) == (-1.0, True)
     perturbed = lambda m, x: servers.perturb(jax.random.key(8), x, m)
     constant = np.full((N, D), -1.0, np.float32)  # what the attack needs
@@ -242,7 +306,9 @@ def test_a_structure_only_twin_recovers_nothing():
     attack = lambda report: np.asarray(private.values - report.values) - 1
     np.testing.assert_allclose(attack(same), X, atol=1e-4)
     assert np.abs(attack(twin) - X).mean() > m.inner.scale
-    assert abs(np.corrcoef(attack(twin).ravel(), X.ravel())[0, 1]) < 0.34  # 210 records: 4.9 standard errors
+    assert (
+        abs(np.corrcoef(attack(twin).ravel(), X.ravel())[0, 1]) < 0.34
+    )  # 210 records: 4.9 standard errors
     m = MECHANISMS["hds"]  # the coordinates that are sent, too, are drawn anew
     private, twin, same = (perturbed(m, x) for x in (X, public, constant))
     np.testing.assert_array_equal(private.indices, same.indices)
@@ -250,22 +316,32 @@ def test_a_structure_only_twin_recovers_nothing():
     keys = jax.vmap(jax.random.key)(jnp.arange(8, 11))
     many = private_embeddings(keys, operator(GRAPH), public, m, alpha=ALPHA, r=R)
     np.testing.assert_allclose(many[0], embed(8, public, m).z, atol=1e-4 * np.abs(many[0]).max())
-    dense = private_embeddings(jax.random.clone(keys), operator(GRAPH), constant, m, alpha=ALPHA, r=R)
+    dense = private_embeddings(
+        jax.random.clone(keys), operator(GRAPH), constant, m, alpha=ALPHA, r=R
+    )
     assert np.abs(np.asarray(dense - many)).max() > 0.01 * np.abs(many).max()
 
 
 def test_records_of_any_size_are_clipped():
-    """float64 beyond float32, with every floating-point flag trapped; the report of the clipped record."""
-    m, x = MECHANISMS["hds"], X.astype(np.float64)
+    """float64 beyond float32, with every floating-point flag trapped; the report of the clipped
+    record.
+    """
+    m = MECHANISMS["hds"]
+    x = X.astype(np.float64)
     x[0], x[1], x[2], x[3], x[4] = 1e300, -1e300, np.nan, 1e-310, -np.inf
     clipped = np.where(np.isnan(x), 0.0, np.clip(x, -1, 1)).astype(np.float32)
     with np.errstate(all="raise"):
-        reports, z = servers.perturb(jax.random.key(3), x, m), embed(3, x, m, clip=True).z
-    jax.tree.map(np.testing.assert_array_equal, reports, servers.perturb(jax.random.key(3), clipped, m))
+        reports = servers.perturb(jax.random.key(3), x, m)
+        z = embed(3, x, m, clip=True).z
+    jax.tree.map(
+        np.testing.assert_array_equal, reports, servers.perturb(jax.random.key(3), clipped, m)
+    )
     np.testing.assert_array_equal(z, embed(3, clipped, m).z)
     far = np.abs(X) > 0.9
     of_device = jnp.asarray(np.where(far, np.inf * X, X))
-    np.testing.assert_array_equal(embed(3, of_device, m, clip=True).z, embed(3, np.where(far, np.sign(X), X), m).z)
+    np.testing.assert_array_equal(
+        embed(3, of_device, m, clip=True).z, embed(3, np.where(far, np.sign(X), X), m).z
+    )
 
 
 @pytest.mark.parametrize(("m", "dense"), WIDE_MECHANISMS, ids=["HDS", "LaplaceVector"])
@@ -281,14 +357,18 @@ def taken_and_foretold(m, dense):
     op = operator(GRAPH)
     rows = N if dense else min(N, records.BLOCK)
     given = jax.random.key(0), np.arange(rows), m, jax.ShapeDtypeStruct((rows, m.dim), jnp.float32)
-    reports, number, taken = jax.eval_shape(records.reports_of, *given), jnp.float32(0.1), 0
+    reports = jax.eval_shape(records.reports_of, *given)
+    number = jnp.float32(0.1)
+    taken = 0
     programs = [
         records.reports_of.lower(*given),
         embedding._propagate.lower(op, m, reports, None, number, number, number),
     ]
     for program in programs:
         used = program.compile().memory_analysis()
-        taken = max(taken, used.argument_size_in_bytes + used.output_size_in_bytes + used.temp_size_in_bytes)
+        taken = max(
+            taken, used.argument_size_in_bytes + used.output_size_in_bytes + used.temp_size_in_bytes
+        )
     return taken, embedding.embedding_memory(m, N, op.num_places, dense=dense)
 
 
@@ -296,7 +376,8 @@ def test_an_embedding_beyond_memory_is_refused_before_anything_is_spent():
     """3e6 x 1e4 from public sizes alone: no record is read, the key stays fresh."""
 
     class Wide:
-        num_nodes, num_features = N, 10_000
+        num_nodes = N
+        num_features = 10_000
 
         def scaled_rows(self, start, stop):
             raise AssertionError("a record was read")
@@ -321,12 +402,18 @@ def test_a_source_that_gives_less_is_refused(part):
             return WIDE[start:stop][part]
 
     with pytest.raises(ValueError, match=rf"scaled_rows\(0, {N}\) of x must give shape"):
-        private_embedding(jax.random.key(0), GRAPH, Short(), HDS(1.0, WIDE.shape[1], 5), alpha=ALPHA, r=R)
+        private_embedding(
+            jax.random.key(0), GRAPH, Short(), HDS(1.0, WIDE.shape[1], 5), alpha=ALPHA, r=R
+        )
 
 
-@pytest.mark.parametrize("kind", [np.ndarray.tolist, pd.DataFrame, lambda x: np.ma.masked_outside(x, -0.7, 0.7)])
+@pytest.mark.parametrize(
+    "kind", [np.ndarray.tolist, pd.DataFrame, lambda x: np.ma.masked_outside(x, -0.7, 0.7)]
+)
 def test_a_source_gives_what_a_dense_array_may_be(kind):
-    """A list, a table whose rows are those of a larger one, and gaps: NaN, and not what stands under them."""
+    """A list, a table whose rows are those of a larger one, and gaps: NaN, and not what stands
+    under them.
+    """
     x = WIDE.astype(np.float64)
     x[0, 0] = 1e300  # of which no warning tells
 
@@ -336,14 +423,19 @@ def test_a_source_gives_what_a_dense_array_may_be(kind):
         def scaled_rows(self, start, stop):
             return kind(x)[start:stop]
 
-    m, key = HDS(1.0, x.shape[1], 5), jax.random.key(0)
+    m = HDS(1.0, x.shape[1], 5)
+    key = jax.random.key(0)
     dense = records.perturb(key, kind(x), m)
-    jax.tree.map(np.testing.assert_array_equal, records.perturb(jax.random.clone(key), Source(), m), dense)
+    jax.tree.map(
+        np.testing.assert_array_equal, records.perturb(jax.random.clone(key), Source(), m), dense
+    )
 
 
 def test_blocks_of_columns_are_the_embedding_and_begin_anywhere():
     """Those of a killed process go on; records of a file report what they do in memory."""
-    m, op, key = HDS(2.0, WIDE.shape[1], 40), operator(GRAPH), jax.random.key(5)
+    m = HDS(2.0, WIDE.shape[1], 40)
+    op = operator(GRAPH)
+    key = jax.random.key(5)
     reports = records.perturb(key, WIDE, m)
     whole = servers.propagate(op, m, reports, alpha=ALPHA, r=R)
     blocks = dict(servers.propagate_blocks(op, m, reports, alpha=ALPHA, r=R))
@@ -351,7 +443,9 @@ def test_blocks_of_columns_are_the_embedding_and_begin_anywhere():
     assert list(later) == list(blocks)[1:]
     width = propagation.block_width()
     for start, block in blocks.items():
-        np.testing.assert_allclose(block, whole[:, start : start + width], atol=1e-6 * np.abs(whole).max())
+        np.testing.assert_allclose(
+            block, whole[:, start : start + width], atol=1e-6 * np.abs(whole).max()
+        )
     for start, block in later.items():
         np.testing.assert_array_equal(block, blocks[start])
     assert sum(block.shape[1] for block in blocks.values()) == WIDE.shape[1]
@@ -360,29 +454,39 @@ def test_blocks_of_columns_are_the_embedding_and_begin_anywhere():
 
 
 def test_records_of_a_file_report_what_they_do_in_memory(tmp_path, monkeypatch):
-    x, m = (WIDE + 1) / 2, HDS(2.0, WIDE.shape[1], 40)
+    x = (WIDE + 1) / 2
+    m = HDS(2.0, WIDE.shape[1], 40)
     np.save(tmp_path / "x.npy", x)
     stored = np.load(tmp_path / "x.npy", mmap_mode="r")
     monkeypatch.setattr(records, "BLOCK", 8)
-    np.testing.assert_array_equal(embed(x=stored, m=m, bounds=(0, 1)).z, embed(x=x, m=m, bounds=(0, 1)).z)
+    np.testing.assert_array_equal(
+        embed(x=stored, m=m, bounds=(0, 1)).z, embed(x=x, m=m, bounds=(0, 1)).z
+    )
     with pytest.raises(ValueError, match="x must lie in"):
         embed(x=stored, m=m, bounds=(0, 0.999))
     np.testing.assert_array_equal(embed(x=stored, m=m).z, embed(x=x, m=m).z)
 
 
 def test_a_server_of_embeddings_is_the_one_call_and_the_silent_contribute_nothing():
-    """By the same reports; those of silent users are zeros, whatever the estimate of a zero report is."""
-    m, op = MECHANISMS["hds"], operator(GRAPH)
+    """By the same reports; those of silent users are zeros, whatever the estimate of a zero report
+    is.
+    """
+    m = MECHANISMS["hds"]
+    op = operator(GRAPH)
     server = servers.EmbeddingServer(op, m, ALPHA, R)
     asked = server.init(jax.random.key(0))
     reports = records.perturb(jax.random.key(4), X, m)
     everybody = np.ones(N, bool)
-    np.testing.assert_array_equal(server.step(asked, servers.Answers(reports, everybody)), embed(4).z)
+    np.testing.assert_array_equal(
+        server.step(asked, servers.Answers(reports, everybody)), embed(4).z
+    )
     silent = everybody.copy()
     silent[::3] = False
     estimates = np.where(silent[:, None], jax.vmap(m.estimate)(reports), 0.0)
     found = server.step(asked, servers.Answers(reports, silent))
-    np.testing.assert_allclose(found, propagation.ppr(op, estimates, ALPHA, R), atol=1e-5 * np.abs(estimates).max())
+    np.testing.assert_allclose(
+        found, propagation.ppr(op, estimates, ALPHA, R), atol=1e-5 * np.abs(estimates).max()
+    )
     assert server.statement().guarantee() == embed(4).guarantee
     exact = servers.simulate(jax.random.key(1), server, servers.Users(records=X).exact())
     np.testing.assert_allclose(exact.value, propagation.ppr(op, X, ALPHA, R), atol=1e-5)
@@ -392,27 +496,43 @@ def test_a_server_of_embeddings_is_the_one_call_and_the_silent_contribute_nothin
 def test_guarantee_names_what_is_and_what_is_not_protected():
     spent = embed().guarantee
     assert dict(spent) == {RECORD: MECHANISMS["hds"].guarantee()}
-    assert str(spent).startswith("protected: features; NOT protected: edges, labels\n  epsilon 2 per record")
+    assert str(spent).startswith(
+        "protected: features; NOT protected: edges, labels\n  epsilon 2 per record"
+    )
     chosen = embed(x=sparse_data(D + 1).top_features(D)).guarantee
     assert chosen.unprotected == ("edges", "labels", "the choice of the 7 most frequent features")
 
 
 def test_bad_input_is_refused_before_anything_is_spent():
     """The key is still fresh afterwards: the key checker would refuse a second use."""
-    key, one_way = jax.random.key(9), GRAPH._replace(senders=GRAPH.senders[1:], receivers=GRAPH.receivers[1:])
+    key = jax.random.key(9)
+    one_way = GRAPH._replace(senders=GRAPH.senders[1:], receivers=GRAPH.receivers[1:])
     for changes, message in (
-        ({"mechanism": HDS(1.0, D + 1, 3)}, rf"mechanism is for Box\(dim={D + 1}, .*\), records have {D} features"),
+        (
+            {"mechanism": HDS(1.0, D + 1, 3)},
+            rf"mechanism is for Box\(dim={D + 1}, .*\), records have {D} features",
+        ),
         ({"x": scipy.sparse.csr_array(X)}, "x must be dense or a Dataset, got a sparse matrix"),
         ({"x": X[1:]}, "x must have a row for each of 30 nodes, got 29"),
         ({"alpha": float("nan")}, "alpha must be in .* got nan"),
         ({"memory": 0.0}, "memory must be finite and > 0"),
         ({"memory": float("nan")}, "memory must be finite and > 0"),
-        ({"mechanism": jax.tree.map(lambda leaf: -leaf, HDS(1.0, D, 3))}, "epsilon must be finite and > 0"),
+        (
+            {"mechanism": jax.tree.map(lambda leaf: -leaf, HDS(1.0, D, 3))},
+            "epsilon must be finite and > 0",
+        ),
         ({"x": PublicRecord(N, D, 5.0)}, "value must be"),
         ({"mechanism": HDS(jnp.ones(2), D, 3)}, "holds a stack"),
         ({"graph": one_way}, "must be symmetric"),
     ):
-        given = {"graph": GRAPH, "x": X, "mechanism": MECHANISMS["hds"], "alpha": ALPHA, "r": R, **changes}
+        given = {
+            "graph": GRAPH,
+            "x": X,
+            "mechanism": MECHANISMS["hds"],
+            "alpha": ALPHA,
+            "r": R,
+            **changes,
+        }
         with pytest.raises(ValueError, match=message):
             private_embedding(key, **given)
     jax.random.bits(key)
@@ -428,7 +548,9 @@ def test_bad_keys_and_one_spent_once_are_refused():
         private_embedding(key, GRAPH, X, MECHANISMS["hds"], alpha=ALPHA, r=R)
 
 
-def test_non_private_embedding_is_the_pagerank_of_the_features_of_a_data_set_relative_to_its_default(monkeypatch):
+def test_non_private_embedding_is_the_pagerank_of_the_features_of_a_data_set_relative_to_its_default(
+    monkeypatch,
+):
     monkeypatch.setattr(embedding, "_COLUMNS", 3)
     data = sparse_data()
     for x, features in ((X, X), (data, 2 * data.x.toarray())):
@@ -437,9 +559,18 @@ def test_non_private_embedding_is_the_pagerank_of_the_features_of_a_data_set_rel
 
 
 def test_standardize_and_constant_columns():
-    """Mean 0 and standard deviation 1; a constant column, however large and however rounded, becomes 0."""
+    """Mean 0 and standard deviation 1; a constant column, however large and however rounded,
+    becomes 0.
+    """
     rng = np.random.default_rng(11)
-    z = rng.normal(size=(500, 6)).astype(np.float32) * [1, 1e-6, 1e6, 1, 1, 1] + [0, 0, 0, 100, 0, 0]
+    z = rng.normal(size=(500, 6)).astype(np.float32) * [1, 1e-6, 1e6, 1, 1, 1] + [
+        0,
+        0,
+        0,
+        100,
+        0,
+        0,
+    ]
     z[:, 4], z[:, 5] = 1234.567, 0.0
     z[::2, 4] += np.spacing(np.float32(1234.567))
     z = jnp.asarray(z, jnp.float32)
@@ -451,7 +582,8 @@ def test_standardize_and_constant_columns():
 
 
 def test_with_an_operator_it_is_a_part_of_a_program_and_a_traced_graph_or_mechanism_is_refused():
-    op, mechanism = operator(GRAPH), MECHANISMS["hds"]
+    op = operator(GRAPH)
+    mechanism = MECHANISMS["hds"]
     keys = lambda: jax.random.split(jax.random.key(8), 2)
 
     def one(key, op, mechanism):

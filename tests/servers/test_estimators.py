@@ -1,4 +1,6 @@
-"""The one-call jobs are few programs, and the estimators do what scikit-learn's do, and what the functions do."""
+"""The one-call jobs are few programs, and the estimators do what scikit-learn's do, and what the
+functions do.
+"""
 
 import jax
 import numpy as np
@@ -49,9 +51,16 @@ JOBS = {
 def estimators(data):
     """The same jobs with another key, epsilon, share of labels, unit and alpha."""
     return {
-        "counts": CountClassifier(4.0, graph=data.graph, features=data.x, unit="relationship", key=KEY),
+        "counts": CountClassifier(
+            4.0, graph=data.graph, features=data.x, unit="relationship", key=KEY
+        ),
         "embedding": PrivateEmbedding(
-            features.HDS(16.0, dim=40, k=7), graph=data.graph, records=data, alpha=0.3, r=0.1, key=KEY
+            features.HDS(16.0, dim=40, k=7),
+            graph=data.graph,
+            records=data,
+            alpha=0.3,
+            r=0.1,
+            key=KEY,
         ),
         "reports": ReportClassifier(4.0, graph=data.graph, records=data.x, key=KEY),
     }
@@ -60,8 +69,11 @@ def estimators(data):
 @pytest.mark.parametrize(("name", "most"), [("counts", 17), ("embedding", 10), ("reports", 21)])
 def test_a_job_is_few_programs_and_other_arguments_compile_none(data, name, most):
     """The same for the function and the estimator, which names classes as they were given."""
-    model, found = clone(estimators(data)[name]), []
-    job = lambda: JOBS[name](random.fold_in(KEY, np.uint32(1)), data)  # a key as the estimators make theirs
+    model = clone(estimators(data)[name])
+    found = []
+    job = lambda: JOBS[name](
+        random.fold_in(KEY, np.uint32(1)), data
+    )  # a key as the estimators make theirs
     jax.clear_caches()
     assert 0 < compiled(lambda: found.append(job())) <= most
     assert compiled(lambda: model.fit(TRAIN, CLASSES[data.y[TRAIN]])) == 0
@@ -99,12 +111,17 @@ def test_the_same_parameters_give_the_same_reports_and_another_epsilon_new_noise
 
 
 def test_other_public_features_or_another_public_graph_draw_noise_of_their_own(data, monkeypatch):
-    """Under one key two groupings, or alphabets, would have one noise: its difference would be private data."""
+    """Under one key two groupings, or alphabets, would have one noise: its difference would be
+    private data.
+    """
     keys = []
     for name in ("predict_from_counts", "predict_from_reports"):
-        refused = lambda key, *given, **named: keys.append(jax.random.key_data(key).tolist()) or 1 / 0
+        refused = lambda key, *given, **named: (
+            keys.append(jax.random.key_data(key).tolist()) or 1 / 0
+        )
         monkeypatch.setattr(f"ldp_jax.servers.estimators.{name}", refused)
-    sparse, y = scipy.sparse.csr_array(data.x), CLASSES[data.y[TRAIN]]
+    sparse = scipy.sparse.csr_array(data.x)
+    y = CLASSES[data.y[TRAIN]]
     other = graphs.from_edges(data.edges[1:], 120)
     for changes in (
         *({"features": x} for x in (None, sparse, sparse[:, ::-1], 2 * sparse)),
@@ -131,7 +148,9 @@ _OTHER_X = [
     "check_classifier_data_not_an_array", "check_classifiers_classes", "check_classifiers_train",
     "check_supervised_y_2d", "check_transformer_preserve_dtypes",
 ]  # fmt: skip
-_EXCUSED = dict.fromkeys(_OTHER_X, "X are numbers of nodes, and the check makes columns of numbers at random") | {
+_EXCUSED = dict.fromkeys(
+    _OTHER_X, "X are numbers of nodes, and the check makes columns of numbers at random"
+) | {
     "check_fit1d": "users [m] are taken as users [m, 1]: the column of a table is no mistake",
     "check_classifiers_one_label": "one class alone leaves nothing to ask: the functions refuse it",
 }
@@ -142,7 +161,11 @@ _EXCUSED = dict.fromkeys(_OTHER_X, "X are numbers of nodes, and the check makes 
 @pytest.mark.parametrize("name", ["counts", "embedding", "reports"])
 def test_scikit_learns_own_checks_pass_or_are_excused_by_name(data, name):
     found = estimator_checks.check_estimator(estimators(data)[name], on_fail=None, on_skip=None)
-    failed = {check["check_name"]: str(check["exception"]) for check in found if check["status"] == "failed"}
+    failed = {
+        check["check_name"]: str(check["exception"])
+        for check in found
+        if check["status"] == "failed"
+    }
     assert set(failed) <= set(_EXCUSED)
     assert len(found) > 2 * len(failed) - 10
     for check in set(failed) & set(_OTHER_X):
@@ -154,13 +177,18 @@ def test_scikit_learns_own_checks_pass_or_are_excused_by_name(data, name):
 
 @pytest.mark.usefixtures("untyped")
 def test_what_those_checks_ask_holds_of_users(data):
-    """What is excused above because of its X: one feature, subsets, order, pickles, and arguments that stay."""
+    """What is excused above because of its X: one feature, subsets, order, pickles, and arguments
+    that stay.
+    """
     for name, model in estimators(data).items():
-        before, y = dict(vars(model)), CLASSES[data.y[TRAIN]]
+        before = dict(vars(model))
+        y = CLASSES[data.y[TRAIN]]
         fitted = model.fit(pd.DataFrame({"user": TRAIN}), y)
         assert fitted is model
         assert (model.n_features_in_, model.feature_names_in_.tolist()) == (1, ["user"])
-        assert {key: value is getattr(model, key) for key, value in before.items()} == dict.fromkeys(before, True)
+        assert {
+            key: value is getattr(model, key) for key, value in before.items()
+        } == dict.fromkeys(before, True)
         model.fit(TRAIN.astype(np.uint32), y)  # of unsigned numbers -1 is out of bounds
         ask = model.transform if name == "embedding" else model.predict_proba
         whole = ask(TEST)
@@ -204,7 +232,9 @@ def test_what_scikit_learn_refuses_is_refused_before_anybody_is_asked(data):
         for users in (hidden, hidden[:, None], pd.Series(TRAIN, dtype="Int64").mask(TRAIN == 4)):
             with pytest.raises(ValueError, match="contains NaN"):
                 clone(model).fit(users, y)
-        with pytest.raises(ValueError, match="fit must have X and y alone, got sample_weight: all users"):
+        with pytest.raises(
+            ValueError, match="fit must have X and y alone, got sample_weight: all users"
+        ):
             clone(model).fit(TRAIN, y, sample_weight=np.ones(len(TRAIN)))
         if name == "embedding":
             continue

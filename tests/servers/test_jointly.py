@@ -1,4 +1,6 @@
-"""Records, lists and labels private at once, by reports of each or one of both: what it says, spends, refuses."""
+"""Records, lists and labels private at once, by reports of each or one of both: what it says,
+spends, refuses.
+"""
 
 import dataclasses
 from fractions import Fraction
@@ -27,7 +29,12 @@ from ldp_jax.servers.joint import checked_members
 from ldp_jax.servers.parts.rows import feature_rows
 from tests.servers.planted import blocks
 
-N, PANEL, FOLDS, TOTAL = 600, 150, 4, 4.0  # the users and folds of other files, whose programs serve here
+N, PANEL, FOLDS, TOTAL = (
+    600,
+    150,
+    4,
+    4.0,
+)  # the users and folds of other files, whose programs serve here
 BOTH, WHOLE_LIST = RECORD_AND_BIT, RECORD_AND_LIST
 
 
@@ -42,7 +49,13 @@ def predicted(data, privacy, key=0, **changes):
     given = {"num_classes": 3, "num_folds": FOLDS, **changes}
     features = given.pop("features", x)
     return predict_jointly(
-        jax.random.key(key), graph, features, np.arange(PANEL), given.pop("labels", y[:PANEL]), privacy, **given
+        jax.random.key(key),
+        graph,
+        features,
+        np.arange(PANEL),
+        given.pop("labels", y[:PANEL]),
+        privacy,
+        **given,
     )
 
 
@@ -57,7 +70,9 @@ def watched(monkeypatch):
 
     def answered(users, key, question):
         of_lists = isinstance(question, CountQuestion)
-        (lists if of_lists else records).append((question.cost().guarantee.epsilon, np.array(question.asked)))
+        (lists if of_lists else records).append(
+            (question.cost().guarantee.epsilon, np.array(question.asked))
+        )
         return answer(users, key, question)
 
     monkeypatch.setattr(Users, "answer", answered)
@@ -92,7 +107,11 @@ def test_every_user_stays_within_the_total_and_both_reports_help(data, monkeypat
     assert LABEL not in guarantee
     assert {"features of private users", "edges"} == set(guarantee.protected)
     assert {"the panel's records", "the panel's labels"} < set(guarantee.unprotected)
-    budgets = [Budget(TOTAL), Budget(TOTAL, unit=NEIGHBOUR_LIST), Budget(2 * TOTAL, unit=RELATIONSHIP)]
+    budgets = [
+        Budget(TOTAL),
+        Budget(TOTAL, unit=NEIGHBOUR_LIST),
+        Budget(2 * TOTAL, unit=RELATIONSHIP),
+    ]
     ledger = Ledger([*budgets, Budget(TOTAL, unit=BOTH)]).spend("joint", found)
     with pytest.raises(BudgetExceededError):
         ledger.spend("joint again", found)
@@ -100,7 +119,12 @@ def test_every_user_stays_within_the_total_and_both_reports_help(data, monkeypat
     assert right(alone.log_posterior, y) > 0.5
     assert right(found.log_posterior, y) > right(alone.log_posterior, y) + 0.03
     np.testing.assert_allclose(np.exp(np.asarray(found.log_posterior)).sum(1), 1.0, atol=1e-4)
-    assert (alone.counts, alone.round.any(), alone.strength, alone.reason) == (None, False, 1.0, "records alone")
+    assert (alone.counts, alone.round.any(), alone.strength, alone.reason) == (
+        None,
+        False,
+        1.0,
+        "records alone",
+    )
     assert set(alone.guarantee) == {RECORD}
 
 
@@ -117,13 +141,23 @@ def test_private_labels_cost_a_line_of_their_own(data):
 
 
 def test_lists_that_no_reported_label_can_count_with_are_left_out_and_stated_all_the_same(data):
-    """Three members: whether a report of each class is among theirs is by their labels, the guarantee is not."""
+    """Three members: whether a report of each class is among theirs is by their labels, the
+    guarantee is not.
+    """
     graph, y, x = data
     members = np.array([np.flatnonzero(y == c)[0] for c in range(3)])
-    privacy, left_out = JointPrivacy(2.0, 2.0, labels=0.5), []
+    privacy = JointPrivacy(2.0, 2.0, labels=0.5)
+    left_out = []
     for key in range(6):
         found = predict_jointly(
-            jax.random.key(key), graph, x, members, y[members], privacy, num_classes=3, num_folds=FOLDS
+            jax.random.key(key),
+            graph,
+            x,
+            members,
+            y[members],
+            privacy,
+            num_classes=3,
+            num_folds=FOLDS,
         )
         left_out.append((found.counts is None, found.reason))
         assert found.guarantee[BOTH].epsilon == pytest.approx(4.0, abs=1e-6)
@@ -163,7 +197,9 @@ def test_what_is_wrong_is_refused_before_anybody_reports(data, monkeypatch):
     refuse = lambda *_, **__: pytest.fail("asked, although the arguments are wrong")
     monkeypatch.setattr(Users, "answer", refuse)
     monkeypatch.setattr(PersonalAlphabets, "privatize", refuse)
-    members, labels, privacy = np.arange(PANEL), y[:PANEL], JointPrivacy(2.0, 2.0)
+    members = np.arange(PANEL)
+    labels = y[:PANEL]
+    privacy = JointPrivacy(2.0, 2.0)
     private = {"privacy": JointPrivacy(2.0, 2.0, labels=1.0), "num_classes": 3}
     for changes, message in (
         ({"labels": np.where(labels == 1, 0, labels)}, "got none of class 1: give num_classes=3"),
@@ -174,7 +210,14 @@ def test_what_is_wrong_is_refused_before_anybody_reports(data, monkeypatch):
         (private | {"panel": members[:0], "labels": labels[:0]}, "panel must have at least"),
         ({"lists": graphs.from_edges([[0, 1]], 3)}, r"panel must name nodes in \[0, 3\)"),
     ):
-        given = {"lists": graph, "features": x, "panel": members, "labels": labels, "privacy": privacy, **changes}
+        given = {
+            "lists": graph,
+            "features": x,
+            "panel": members,
+            "labels": labels,
+            "privacy": privacy,
+            **changes,
+        }
         with pytest.raises(ValueError, match=message):
             predict_jointly(jax.random.key(0), **given)
 
@@ -199,7 +242,8 @@ def test_budgets_that_are_none():
 
 
 def test_a_check_of_the_panel_tells_reports_of_somebody_elses_record(data, monkeypatch):
-    """Records and lists of private users and of the check dealt out among them: nothing of either is believed.
+    """Records and lists of private users and of the check dealt out among them: nothing of either
+    is believed.
 
     True ones lose no more than a sixth of the panel does.
     """
@@ -210,13 +254,23 @@ def test_a_check_of_the_panel_tells_reports_of_somebody_elses_record(data, monke
     lists, _ = watched(monkeypatch)
     honest = predicted(data, privacy)
     assert honest.strength > 0.9
-    assert right(honest.log_posterior, y) > right(predicted(data, JointPrivacy(8.0, 8.0)).log_posterior, y) - 0.05
+    assert (
+        right(honest.log_posterior, y)
+        > right(predicted(data, JointPrivacy(8.0, 8.0)).log_posterior, y) - 0.05
+    )
     spent = sum(reporters.astype(int) for _, reporters in lists[:2])
     assert (spent[check] == 1).all()  # they report a list as everybody does
-    dealt, others = np.arange(N), np.setdiff1d(np.arange(N), np.setdiff1d(np.arange(PANEL), check))
+    dealt = np.arange(N)
+    others = np.setdiff1d(np.arange(N), np.setdiff1d(np.arange(PANEL), check))
     dealt[others] = np.random.default_rng(0).permutation(others)
-    wrong = graphs.from_edges(dealt[graphs.to_edges(graph)], N), y, x[np.random.default_rng(1).permutation(N)]
-    wrong[2][:PANEL] = np.where(np.isin(np.arange(PANEL), check)[:, None], wrong[2][:PANEL], x[:PANEL])
+    wrong = (
+        graphs.from_edges(dealt[graphs.to_edges(graph)], N),
+        y,
+        x[np.random.default_rng(1).permutation(N)],
+    )
+    wrong[2][:PANEL] = np.where(
+        np.isin(np.arange(PANEL), check)[:, None], wrong[2][:PANEL], x[:PANEL]
+    )
     nothing = (y[PANEL:] == np.bincount(y[:PANEL]).argmax()).mean()
     fooled = predicted(wrong, privacy)
     assert fooled.strength < 0.2
@@ -237,7 +291,11 @@ def asked(data, x, graph):
     _, y, first_x = data
     labels = np.where(np.arange(N) < PANEL, y, -1)
     facts = joint_facts(
-        jax.random.key(1), feature_rows(first_x).take(np.arange(PANEL)), labels, num_classes=3, num_folds=FOLDS
+        jax.random.key(1),
+        feature_rows(first_x).take(np.arange(PANEL)),
+        labels,
+        num_classes=3,
+        num_folds=FOLDS,
     )
     users = Users(records=feature_rows(x), lists=graph)
     found = simulate(jax.random.key(2), JointServer(JointPrivacy(both=TOTAL), facts), users).value
@@ -246,7 +304,10 @@ def asked(data, x, graph):
 
 def test_friends_say_what_records_do_not_and_strangers_nothing(data):
     graph, y, x = data
-    found, alone = predicted(data, JointPrivacy(both=TOTAL)), predicted(data, JointPrivacy(record=TOTAL))
+    found, alone = (
+        predicted(data, JointPrivacy(both=TOTAL)),
+        predicted(data, JointPrivacy(record=TOTAL)),
+    )
     assert right(found.log_posterior, y) > right(alone.log_posterior, y) + 0.05
     strangers = blocks(n=N, homophily=0.0, seed=1)[0]
     told = predicted((strangers, y, x), JointPrivacy(both=TOTAL))
@@ -263,9 +324,12 @@ def test_record_and_whole_list_cost_the_total_once(data):
     assert set(guarantee) == {*units, RELATIONSHIP}
     assert {guarantee[unit].epsilon for unit in units} == {guarantee[BOTH].epsilon}
     assert TOTAL - 1e-6 < guarantee[BOTH].epsilon <= TOTAL
-    assert guarantee[RELATIONSHIP].epsilon == pytest.approx(2 * TOTAL)  # two members of the panel read each other
+    assert guarantee[RELATIONSHIP].epsilon == pytest.approx(
+        2 * TOTAL
+    )  # two members of the panel read each other
     assert set(guarantee.protected) == {"features of private users", "edges"}
-    # Two reports add to it bit by bit; a budget of whole lists they refuse, of which they say nothing.
+    # Two reports add to it bit by bit; a budget of whole lists they refuse, of which they say
+    # nothing.
     two = predicted(data, JointPrivacy.split(TOTAL, 0.5)).guarantee
     assert "one bit" in (guarantee[BOTH] + two[BOTH]).adjacency
     assert "two neighbour lists" not in (guarantee[BOTH] + two[BOTH]).adjacency
@@ -274,10 +338,14 @@ def test_record_and_whole_list_cost_the_total_once(data):
 
 
 def test_nothing_but_the_report_leaves_a_device(data, monkeypatch):
-    """The same reports from other records and other lists of everybody give the same numbers, bit for bit."""
+    """The same reports from other records and other lists of everybody give the same numbers, bit
+    for bit.
+    """
     graph, _, x = data
     reports = np.arange(N, dtype=np.int32) % 2
-    monkeypatch.setattr(PersonalAlphabets, "privatize", lambda self, key, classes: jax.device_put(reports))
+    monkeypatch.setattr(
+        PersonalAlphabets, "privatize", lambda self, key, classes: jax.device_put(reports)
+    )
     rng = np.random.default_rng(0)
     others = np.where(np.arange(N)[:, None] < PANEL, x, rng.normal(size=x.shape))
     found, again = asked(data, x, graph), asked(data, others, graphs.from_edges([[0, PANEL]], N))
@@ -287,13 +355,20 @@ def test_nothing_but_the_report_leaves_a_device(data, monkeypatch):
 
 def test_the_first_half_reads_the_panel_alone_and_the_second_the_first(data, monkeypatch):
     graph, _, x = data
-    best, calls = PersonalAlphabets.best, []
-    monkeypatch.setattr(PersonalAlphabets, "best", lambda self, scores: calls.append(scores) or best(self, scores))
+    best = PersonalAlphabets.best
+    calls = []
+    monkeypatch.setattr(
+        PersonalAlphabets, "best", lambda self, scores: calls.append(scores) or best(self, scores)
+    )
     _, first = asked(data, x, graph)
     ends = graphs.to_edges(graph)
-    halves = first.astype(int) + (np.arange(N) < PANEL)  # 0: the second half, 1: the first, 2: the panel
+    halves = first.astype(int) + (
+        np.arange(N) < PANEL
+    )  # 0: the second half, 1: the first, 2: the panel
     asked(data, x, graphs.from_edges(ends[halves[ends].max(1) == 2], N))
-    np.testing.assert_array_equal(calls[0][first], calls[2][first])  # what panels read, and nothing else
+    np.testing.assert_array_equal(
+        calls[0][first], calls[2][first]
+    )  # what panels read, and nothing else
     asked(data, x, graphs.from_edges(ends[halves[ends].max(1) >= 1], N))
     np.testing.assert_array_equal(calls[1][~first], calls[5][~first])
     assert (calls[1] != calls[3])[~first].any()
@@ -333,10 +408,14 @@ def test_a_homophily_that_is_no_share_or_that_nothing_reads_is_refused(data, hom
 
 
 def test_facts_of_friendships_that_were_stated_are_named_as_public(data):
-    """No budget pays for them: neither for those that chose a split, nor for those that read friends."""
+    """No budget pays for them: neither for those that chose a split, nor for those that read
+    friends.
+    """
     graph, y, x = data
     labels = np.where(np.arange(N) < PANEL, y, -1)
-    facts = joint_facts(jax.random.key(0), feature_rows(x[:PANEL]), labels, num_classes=3, num_folds=FOLDS)
+    facts = joint_facts(
+        jax.random.key(0), feature_rows(x[:PANEL]), labels, num_classes=3, num_folds=FOLDS
+    )
     told = rehearse(jax.random.key(1), facts, (TOTAL,), friends=StatedFriends(10.0, 0.6), worlds=2)
     assert "10 friends and homophily 0.6 as stated, public" in str(told)
     chosen = told.splits[0]
@@ -347,4 +426,6 @@ def test_facts_of_friendships_that_were_stated_are_named_as_public(data):
     own = JointPrivacy(both=TOTAL)
     assert predicted(data, own, homophily=0.3).guarantee.unprotected[-1] == "homophily: public"
     for privacy in (own, JointPrivacy(record=TOTAL)):
-        assert not any("homophily" in field for field in predicted(data, privacy).guarantee.unprotected)
+        assert not any(
+            "homophily" in field for field in predicted(data, privacy).guarantee.unprotected
+        )

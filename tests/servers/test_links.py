@@ -36,21 +36,28 @@ def test_it_is_the_formula():
     for epsilon in (0.3, 2.0, 40.0):
         found = link_scores(reports, groups, pairs, epsilon)
         np.testing.assert_allclose(found, by_hand(reports, groups, pairs, epsilon), atol=2e-5)
-    np.testing.assert_allclose(link_scores(reports, groups, pairs[:, ::-1], epsilon), found, atol=1e-6)
+    np.testing.assert_allclose(
+        link_scores(reports, groups, pairs[:, ::-1], epsilon), found, atol=1e-6
+    )
 
 
 def test_counts_by_class_find_links_that_are_in_no_list_and_next_to_no_epsilon_finds_none():
     """1 000 pairs of each kind: an AUC off by 0.07 would be seen."""
     graph, y, _ = blocks(n=900)
-    ends, rng = graphs.to_edges(graph), np.random.default_rng(1)
+    ends = graphs.to_edges(graph)
+    rng = np.random.default_rng(1)
     order = rng.permutation(len(ends))
-    linked, others = ends[order[:1000]], rng.integers(0, 900, (1000, 2))
+    linked = ends[order[:1000]]
+    others = rng.integers(0, 900, (1000, 2))
     graph = graphs.from_edges(ends[order[1000:]], 900)
 
     def found(reports, groups, epsilon):
-        return float(auc(*(link_scores(reports, groups, pairs, epsilon) for pairs in (linked, others))))
+        return float(
+            auc(*(link_scores(reports, groups, pairs, epsilon) for pairs in (linked, others)))
+        )
 
-    nobody, by_class = np.zeros(900, int), {}
+    nobody = np.zeros(900, int)
+    by_class = {}
     for epsilon in (2.0, 40.0):
         by_class[epsilon] = found(noisy_counts(jax.random.key(0), graph, y, 3, epsilon), y, epsilon)
         degrees = noisy_counts(jax.random.key(1), graph, nobody, 1, epsilon)
@@ -61,23 +68,38 @@ def test_counts_by_class_find_links_that_are_in_no_list_and_next_to_no_epsilon_f
 
 @pytest.mark.usefixtures("untyped")
 def test_what_does_not_fit_is_refused():
-    groups, pairs = np.zeros(3, int), np.array([[0, 1]])
+    groups = np.zeros(3, int)
+    pairs = np.array([[0, 1]])
     for asked, ends, epsilon, message in (
         (groups, pairs, 0.0, "epsilon must be"),
         (np.array([0, 1, 2]), pairs, 1.0, r"groups must be in \[-1, 2\), got 0 to 2"),
-        (groups, np.array([[0, 3]]), 1.0, r"pairs must be in \[0, 3\), the users of reports, got 3"),
+        (
+            groups,
+            np.array([[0, 3]]),
+            1.0,
+            r"pairs must be in \[0, 3\), the users of reports, got 3",
+        ),
         (groups, pairs + 0.5, 1.0, "pairs must be integers"),
-        (groups, np.zeros((2, 3), int), 1.0, r"pairs must be integers \[m, 2\], got int64 of shape \(2, 3\)"),
+        (
+            groups,
+            np.zeros((2, 3), int),
+            1.0,
+            r"pairs must be integers \[m, 2\], got int64 of shape \(2, 3\)",
+        ),
         (groups + 0.5, pairs, 1.0, "groups must be int"),
     ):
         with pytest.raises(ValueError, match=message):
             link_scores(np.zeros((3, 2), int), asked, ends, epsilon)
-    for reports in (np.zeros((3, 2), int), np.full((3, 2), -4)):  # users of no counts have finite scores
+    for reports in (
+        np.zeros((3, 2), int),
+        np.full((3, 2), -4),
+    ):  # users of no counts have finite scores
         assert np.isfinite(np.asarray(link_scores(reports, np.array([0, 1, -1]), pairs, 1.0))).all()
 
 
 def test_groups_of_small_integers_are_groups():
     groups = np.arange(130) % 128
-    reports, pairs = np.ones((130, 128), int), np.array([[0, 1]])
+    reports = np.ones((130, 128), int)
+    pairs = np.array([[0, 1]])
     found = [link_scores(reports, groups.astype(kind), pairs, 1.0) for kind in (np.int8, int)]
     np.testing.assert_array_equal(*found)

@@ -1,4 +1,6 @@
-"""Classes from private lists in one call: what it says, what it spends, and what it refuses before."""
+"""Classes from private lists in one call: what it says, what it spends, and what it refuses
+before.
+"""
 
 import warnings
 
@@ -26,7 +28,9 @@ def data():
 
 
 @pytest.mark.parametrize(("unit", "per_edge"), [("list", 2.0), ("relationship", 1.0)])
-def test_lists_say_what_features_do_not_and_the_ledger_takes_what_it_cost(data, monkeypatch, unit, per_edge):
+def test_lists_say_what_features_do_not_and_the_ledger_takes_what_it_cost(
+    data, monkeypatch, unit, per_edge
+):
     graph, y, x, labels = data
     asked = []
     answer = Users.answer
@@ -78,7 +82,9 @@ def test_every_reporter_owns_their_pairs_with_silent_users(data):
     assert 0.45 < share < 0.55
     assert not (silent & (labels < 0)).any()
     few = np.array([0, 0, 0, 1, 1, 2, -1])
-    np.testing.assert_array_equal(np.bincount(few[(few >= 0) & ~silent_users(jax.random.key(0), few)]), [2, 2, 1])
+    np.testing.assert_array_equal(
+        np.bincount(few[(few >= 0) & ~silent_users(jax.random.key(0), few)]), [2, 2, 1]
+    )
     owners = edges.ownership(np.where(labels >= 0, 1.0, 0.4), silent)
     reporter, quiet = np.flatnonzero(~silent)[:50], np.flatnonzero(silent)[:50]
     assert owners.owns(*map(np.ravel, np.meshgrid(reporter, quiet))).all()
@@ -86,7 +92,9 @@ def test_every_reporter_owns_their_pairs_with_silent_users(data):
 
 @pytest.mark.parametrize("best", ["rows", "columns", "none"])
 def test_held_out_labels_choose_how_features_are_scaled(data, best):
-    """Of columns in other units the largest hides the others; of records of other lengths the longest do."""
+    """Of columns in other units the largest hides the others; of records of other lengths the
+    longest do.
+    """
     graph, y, _, labels = data
     rng = np.random.default_rng(0)
     x = np.eye(3)[y] + 0.35 * rng.normal(size=(600, 3))
@@ -100,20 +108,30 @@ def test_held_out_labels_choose_how_features_are_scaled(data, best):
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         found = predict_from_counts(jax.random.key(4), graph, x, labels, 1.0, num_folds=FOLDS)
-    assert [str(one.message).startswith("features differ in size by") for one in said] == [True] * apart
+    assert [str(one.message).startswith("features differ in size by") for one in said] == [
+        True
+    ] * apart
     assert found.scaling == best
     assert f"features scaled by {best!r}" in repr(found)
     assert right(found.found.log_q, y, labels < 0) > 0.85
     if best != "rows":
-        given = predict_from_counts(jax.random.key(4), graph, feature_rows(x), labels, 1.0, num_folds=FOLDS)
+        given = predict_from_counts(
+            jax.random.key(4), graph, feature_rows(x), labels, 1.0, num_folds=FOLDS
+        )
         assert given.scaling is None
-        assert right(given.found.log_q, y, labels < 0) < right(found.found.log_q, y, labels < 0) - 0.2
+        assert (
+            right(given.found.log_q, y, labels < 0) < right(found.found.log_q, y, labels < 0) - 0.2
+        )
 
 
 def test_sparse_features_are_the_dense_ones(data):
     graph, _, x, labels = data
-    found = lambda given: predict_from_counts(jax.random.key(2), graph, given, labels, 2.0, num_folds=FOLDS)
-    np.testing.assert_array_equal(found(x).log_posterior, found(scipy.sparse.csr_array(x)).log_posterior)
+    found = lambda given: predict_from_counts(
+        jax.random.key(2), graph, given, labels, 2.0, num_folds=FOLDS
+    )
+    np.testing.assert_array_equal(
+        found(x).log_posterior, found(scipy.sparse.csr_array(x)).log_posterior
+    )
 
 
 @pytest.mark.usefixtures("untyped")

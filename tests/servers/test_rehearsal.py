@@ -25,7 +25,14 @@ from ldp_jax.servers.parts.device_classifier import DeviceClassifier
 from ldp_jax.servers.parts.rows import feature_rows
 from ldp_jax.servers.parts.self_training import FoldedLabels
 from ldp_jax.servers.parts.structure import StructurePosterior
-from ldp_jax.servers.rehearsal import coupled_classes, donors, echo, homophily, overlap, shared_spread
+from ldp_jax.servers.rehearsal import (
+    coupled_classes,
+    donors,
+    echo,
+    homophily,
+    overlap,
+    shared_spread,
+)
 from ldp_jax.servers.reports import PanelFacts, panel_facts
 from tests.servers.planted import blocks, some_labels
 
@@ -44,21 +51,30 @@ def list_facts(rows, labels):
 
 
 def facts_of(graph, strength):
-    """Facts by hand: structure that half knows, and a classifier that knows as much as ``strength`` says."""
-    (op, y, _), rng = graph, np.random.default_rng(0)
+    """Facts by hand: structure that half knows, and a classifier that knows as much as ``strength``
+    says.
+    """
+    op, y, _ = graph
+    rng = np.random.default_rng(0)
     labels = np.where(np.arange(N) < PANEL, y, -1).astype(np.int32)
 
     def scores(of, much):
         made = rng.normal(0, 1, (len(of), 3)) + much * np.eye(3)[of]
         return jax.nn.log_softmax(jnp.asarray(made, jnp.float32))
 
-    structure = StructurePosterior(scores(y, 1.0), "stack", {}, jnp.zeros((N, 3, 1)), ("one",), jnp.ones(1))
-    classifier = DeviceClassifier(jnp.zeros((DIM, 3)), jnp.zeros(3), scores(y[:PANEL], strength), 0.4)
+    structure = StructurePosterior(
+        scores(y, 1.0), "stack", {}, jnp.zeros((N, 3, 1)), ("one",), jnp.ones(1)
+    )
+    classifier = DeviceClassifier(
+        jnp.zeros((DIM, 3)), jnp.zeros(3), scores(y[:PANEL], strength), 0.4
+    )
     return PanelFacts(FoldedLabels(labels, 3, jnp.arange(N) % 3, 3), structure, classifier, op)
 
 
 def test_classes_of_a_world_follow_their_posteriors_and_those_of_friends_are_alike(graph):
-    """100 worlds: shares within 5 standard errors of the posterior where nobody's label says more."""
+    """100 worlds: shares within 5 standard errors of the posterior where nobody's label says
+    more.
+    """
     op, _, made = graph
     log_q = facts_of(graph, 0.0).structure.log_q
     nobody = np.full(N, -1)
@@ -76,27 +92,36 @@ def test_classes_of_a_world_follow_their_posteriors_and_those_of_friends_are_ali
         q = np.exp(np.asarray(log_q))
         share = (y[..., None] == np.arange(3)).mean(0)
         away = (share - q) / np.sqrt(np.maximum(q * (1 - q), 1e-4) / 100)
-        assert np.abs(away).mean() < (0.85 if coupling == 0.0 else 1.6)  # 0.8 of a normal; spread is estimated
+        assert np.abs(away).mean() < (
+            0.85 if coupling == 0.0 else 1.6
+        )  # 0.8 of a normal; spread is estimated
         alike[coupling] = (y[:, made.senders] == y[:, made.receivers]).mean()
     assert alike[0.9] > alike[0.0] + 0.1
     half = N // 2
     drawn = worlds(0.9, np.where(np.arange(N) < half, 0, -1))
     assert (drawn[:, :half] == 0).all()
-    assert (drawn[:, half:] == 0).mean() > np.exp(np.asarray(log_q))[half:, 0].mean() + 0.05  # friends of class 0
+    assert (drawn[:, half:] == 0).mean() > np.exp(np.asarray(log_q))[
+        half:, 0
+    ].mean() + 0.05  # friends of class 0
 
 
 def test_donors_are_of_the_class_and_known_as_well():
     rng = np.random.default_rng(0)
     labels = np.repeat(np.arange(3), 100)
     known = jax.nn.log_softmax(jnp.asarray(rng.normal(0, 2, (300, 3)), jnp.float32))
-    y, log_q = rng.integers(0, 3, 3000), jax.nn.log_softmax(jnp.asarray(rng.normal(0, 2, (3000, 3)), jnp.float32))
-    found = np.asarray(donors(jax.random.key(0), jnp.asarray(y), log_q, labels, known, np.float32(0.1)))
+    y = rng.integers(0, 3, 3000)
+    log_q = jax.nn.log_softmax(jnp.asarray(rng.normal(0, 2, (3000, 3)), jnp.float32))
+    found = np.asarray(
+        donors(jax.random.key(0), jnp.asarray(y), log_q, labels, known, np.float32(0.1))
+    )
     assert (labels[found] == y).all()
     of_donor, own = np.asarray(known)[found, y], np.asarray(log_q)[np.arange(3000), y]
     assert np.corrcoef(np.exp(of_donor), np.exp(own))[0, 1] > 0.9
     assert len(np.unique(found)) < 250  # drawn anew: a third of the members are nobody's
     even = jnp.log(jnp.full((3000, 3), np.float32(1 / 3)))
-    anyone = np.asarray(donors(jax.random.key(1), jnp.asarray(y), even, labels, even[:300], np.float32(1.0)))
+    anyone = np.asarray(
+        donors(jax.random.key(1), jnp.asarray(y), even, labels, even[:300], np.float32(1.0))
+    )
     assert (labels[anyone] == y).all()
     assert 150 < len(np.unique(anyone)) < 230  # of the whole class: 190 in the mean
 
@@ -132,7 +157,11 @@ def test_lists_bring_about_what_was_foretold(graph):
     _, y, made = graph
     labels = some_labels(y, 0.2)
     told = ldp.rehearse(
-        jax.random.key(0), list_facts(None, labels), (1.0,), friends=StatedFriends(8.0, 0.9, 0.3), worlds=3
+        jax.random.key(0),
+        list_facts(None, labels),
+        (1.0,),
+        friends=StatedFriends(8.0, 0.9, 0.3),
+        worlds=3,
     )
     found = predict_from_counts(jax.random.key(1), made, None, labels, 1.0)
     right = 100 * (found.classes == y)[labels < 0].mean()
@@ -141,9 +170,12 @@ def test_lists_bring_about_what_was_foretold(graph):
 
 
 def test_friends_who_say_what_features_say_bring_less(graph):
-    """Of one homophily, stated as beyond features, as unknown, and as theirs alone; one key, so the same noise."""
+    """Of one homophily, stated as beyond features, as unknown, and as theirs alone; one key, so the
+    same noise.
+    """
     x = blocks(n=N, degree=8.0, homophily=0.9, clarity=1.5)[2]
-    public, brought = list_facts(x, some_labels(graph[1], 0.4)), []
+    public = list_facts(x, some_labels(graph[1], 0.4))
+    brought = []
     for known in ((0.0, 0.0), (None, None), (1.0, 0.0), (0.0, 1.0)):
         friends = StatedFriends(8.0, 0.5, 0.3, *known)
         told = ldp.rehearse(jax.random.key(0), public, (2.0,), friends=friends, worlds=3)
@@ -154,13 +186,20 @@ def test_friends_who_say_what_features_say_bring_less(graph):
 
 
 def test_overlap_is_what_features_say_of_friends_beyond_the_own_class(untyped):
-    """Friends drawn from users of the own class, and of a class by q: the share that features say is told apart."""
+    """Friends drawn from users of the own class, and of a class by q: the share that features say
+    is told apart.
+    """
     rng = np.random.default_rng(0)
-    y, q = np.arange(3000) % 3, rng.dirichlet(np.ones(3), 3000)
+    y = np.arange(3000) % 3
+    q = rng.dirichlet(np.ones(3), 3000)
     said = (rng.random(3000)[:, None] > q.cumsum(1)).sum(1)
-    own, q_alone = (np.stack([np.arange(3000), 3 * rng.integers(0, 1000, 3000) + one], 1) for one in (y, said))
+    own, q_alone = (
+        np.stack([np.arange(3000), 3 * rng.integers(0, 1000, 3000) + one], 1) for one in (y, said)
+    )
     own, q_alone = (pairs[pairs[:, 0] != pairs[:, 1]] for pairs in (own, q_alone))
-    found = [overlap(pairs, y, np.log(q)) for pairs in (own, np.concatenate([own, q_alone]), q_alone)]
+    found = [
+        overlap(pairs, y, np.log(q)) for pairs in (own, np.concatenate([own, q_alone]), q_alone)
+    ]
     assert found[0] < 0.1
     assert 0.2 < found[1] < 0.7
     assert found[2] > 0.9
@@ -172,9 +211,12 @@ def test_overlap_is_what_features_say_of_friends_beyond_the_own_class(untyped):
 
 
 def test_echo_is_how_far_features_mislead_friends_alike(untyped):
-    """Of friends of one class, a share of whom features say the same; within 0.05, five standard errors."""
+    """Of friends of one class, a share of whom features say the same; within 0.05, five standard
+    errors.
+    """
     rng = np.random.default_rng(0)
-    y, said = np.arange(6000) % 3, rng.integers(0, 3, 6000)
+    y = np.arange(6000) % 3
+    said = rng.integers(0, 3, 6000)
     log_q = np.log(0.1 + 0.7 * np.eye(3)[said])
     ends = rng.permutation(6000).reshape(2, -1).T
     for share in (0.0, 0.4, 1.0):
@@ -183,7 +225,9 @@ def test_echo_is_how_far_features_mislead_friends_alike(untyped):
         cells = [np.flatnonzero((y == c) & (said == p)) for c in range(3) for p in range(3)]
         same = np.array([rng.choice(cells[3 * c + p]) for c, p in zip(y, said, strict=True)])
         pairs = np.stack([np.arange(len(y)), np.where(alike, same, 3 * friend + y)], 1)
-        pairs = np.concatenate([pairs[pairs[:, 0] != pairs[:, 1]], ends[y[ends[:, 0]] != y[ends[:, 1]]]])
+        pairs = np.concatenate(
+            [pairs[pairs[:, 0] != pairs[:, 1]], ends[y[ends[:, 0]] != y[ends[:, 1]]]]
+        )
         assert abs(echo(pairs, y, log_q) - share) < 0.05
     assert echo(ends[y[ends[:, 0]] != y[ends[:, 1]]], y, log_q) == 0.0  # no friends of one class
     with pytest.raises(ValueError, match="log_q must have a row for each of 6000"):
@@ -197,19 +241,29 @@ def test_echo_is_how_far_features_mislead_friends_alike(untyped):
         (2.0, 0.9, 4.0, JointPrivacy(both=4.0), "one report of both"),
     ],
 )  # fmt: skip
-def test_a_total_goes_where_something_is_to_be_learned(monkeypatch, clarity, alike, degree, privacy, words):
-    """Records that say all beside friends at random, the other way round, and both; foretold within 12 points."""
+def test_a_total_goes_where_something_is_to_be_learned(
+    monkeypatch, clarity, alike, degree, privacy, words
+):
+    """Records that say all beside friends at random, the other way round, and both; foretold within
+    12 points.
+    """
     monkeypatch.setattr(rehearsal, "SHARES", (1.0, 0.5, 0.0))
     made, y, x = blocks(n=N, degree=degree, homophily=alike, clarity=clarity)
-    labels, panel = np.where(np.arange(N) < PANEL, y, -1).astype(np.int32), np.arange(PANEL)
-    facts = joint_facts(jax.random.key(0), feature_rows(x[:PANEL]), labels, num_classes=3, num_folds=3)
-    total, friends = privacy.record + privacy.list + privacy.both, StatedFriends(degree, alike, 0.3)
+    labels = np.where(np.arange(N) < PANEL, y, -1).astype(np.int32)
+    panel = np.arange(PANEL)
+    facts = joint_facts(
+        jax.random.key(0), feature_rows(x[:PANEL]), labels, num_classes=3, num_folds=3
+    )
+    total = privacy.record + privacy.list + privacy.both
+    friends = StatedFriends(degree, alike, 0.3)
     told = ldp.rehearse(jax.random.key(1), facts, (total,), friends=friends, worlds=2)
     assert told.splits == (privacy,)
     assert "records and lists" in str(told)
     assert words in str(told)
     alike = alike if privacy.both else None
-    found = predict_jointly(jax.random.key(2), made, x, panel, y[:PANEL], privacy, num_folds=3, homophily=alike)
+    found = predict_jointly(
+        jax.random.key(2), made, x, panel, y[:PANEL], privacy, num_folds=3, homophily=alike
+    )
     right = 100 * (found.classes == y)[PANEL:].mean()
     assert abs(told.without.mean() + told.foreseen(total).points - right) < 12
 
@@ -222,8 +276,16 @@ def test_a_verdict_needs_points_and_a_chance():
     assert found.foreseen(0.5).chance == 0.5
     with pytest.raises(ValueError, match="one that was rehearsed, .*, got '0.5'"):
         found.foreseen("0.5")
-    assert 0.5 < found.foreseen(4.0).chance < found.foreseen(1.0).chance < found.foreseen(2.0).chance < 0.8
-    low, high = found.foreseen(1.0)[1:3]  # worlds agree, and may all be wrong: 0.8 points, and 0.4 of the gain
+    assert (
+        0.5
+        < found.foreseen(4.0).chance
+        < found.foreseen(1.0).chance
+        < found.foreseen(2.0).chance
+        < 0.8
+    )
+    low, high = found.foreseen(1.0)[
+        1:3
+    ]  # worlds agree, and may all be wrong: 0.8 points, and 0.4 of the gain
     assert (high - low) / 2 == pytest.approx(4.303 * np.hypot(0.8, 0.4 * 0.4), rel=1e-3)
     few = found._replace(labels=40)
     assert not any(map(few.collect, few.epsilons))
@@ -239,7 +301,8 @@ def test_labels_of_nan_are_unknown(graph):
 
 @pytest.mark.usefixtures("untyped")
 def test_what_cannot_be_rehearsed_is_refused(graph):
-    facts, lists = facts_of(graph, 1.0), list_facts(None, some_labels(graph[1], 0.2))
+    facts = facts_of(graph, 1.0)
+    lists = list_facts(None, some_labels(graph[1], 0.2))
     private = facts._replace(known=facts.known._replace(keep=0.9))
     for public, also, words in (
         (facts, {"epsilons": (0.0,)}, "epsilons must be"),
@@ -247,14 +310,22 @@ def test_what_cannot_be_rehearsed_is_refused(graph):
         (facts, {"worlds": 1}, "worlds must be"),
         (facts, {"friends": StatedFriends(4, 0.5)}, "friends must be None"),
         (private, {}, "must have true labels"),
-        (JointFacts(facts.known, facts.classifier, np.full(3, 1 / 3)), {}, "friends must be stated"),
+        (
+            JointFacts(facts.known, facts.classifier, np.full(3, 1 / 3)),
+            {},
+            "friends must be stated",
+        ),
         (
             JointFacts(facts.known, facts.classifier, np.full(3, 1 / 3)),
             {"friends": StatedFriends(4, 0.5, 1.0, 0.2)},
             "overlap and echo must be None of joint totals",
         ),
         (lists, {}, "friends must be stated"),
-        (lists, {"epsilons": (5e-4,), "friends": StatedFriends(4, 0.5)}, r"epsilons must be in \[0.001, 40\]"),
+        (
+            lists,
+            {"epsilons": (5e-4,), "friends": StatedFriends(4, 0.5)},
+            r"epsilons must be in \[0.001, 40\]",
+        ),
         (lists, {"friends": StatedFriends(0, 0.5)}, "mean_degree must be"),
         (lists, {"friends": StatedFriends(N, 0.5)}, rf"mean_degree must be in \(0, {N - 1}\]"),
         (lists, {"friends": StatedFriends(4, 1.5)}, "homophily must be"),
@@ -294,19 +365,25 @@ def pilot_of(made, y, size):
 def test_links_of_a_world_are_those_of_the_pilot_and_in_no_list(graph):
     """Groups of both ends as often as in the lists, within 0.1 (4 standard errors of 400 links)."""
     facts = pilot_of(graph[2], graph[1], N)
-    kept, linked, alike = rehearsal._drawn_links(jax.random.key(0), rehearsal._Pilot.of(facts), size=400)
+    kept, linked, alike = rehearsal._drawn_links(
+        jax.random.key(0), rehearsal._Pilot.of(facts), size=400
+    )
     ends, real = facts.groups[np.asarray(linked)], facts.groups[facts.friends]
     for a in range(3):
         for b in range(3):
             share = [(of == [a, b]).all(1).mean() for of in (ends, real)]
             assert share[0] == pytest.approx(share[1], abs=0.1)
-    assert np.isin(np.asarray(alike).round(4), facts.same_class(facts.friends).astype(np.float32).round(4)).all()
+    assert np.isin(
+        np.asarray(alike).round(4), facts.same_class(facts.friends).astype(np.float32).round(4)
+    ).all()
     assert int(kept.min()) >= 0
     assert 0.5 * len(facts.friends) < int(kept.sum()) < 0.98 * len(facts.friends)  # 800 stubs fewer
 
 
 def test_counts_and_degrees_find_links_about_as_well_as_was_foretold(graph):
-    """AUC of both within 6 points: links of a tenth of the lists (144) have a standard error of 2."""
+    """AUC of both within 6 points: links of a tenth of the lists (144) have a standard error of
+    2.
+    """
     _, y, made = graph
     facts = pilot_of(made, y, 200)
     told = ldp.rehearse(jax.random.key(0), facts, (0.05, 4.0), worlds=4)
@@ -318,7 +395,9 @@ def test_counts_and_degrees_find_links_about_as_well_as_was_foretold(graph):
     counts = np.zeros((N, 3), int)
     np.add.at(counts, (left[:, 0], facts.groups[left[:, 1]]), 1)
     others = np.random.default_rng(1).integers(0, N, (1000, 2))
-    for place, (reports, groups) in enumerate([(counts.sum(1)[:, None], np.zeros(N, int)), (counts, facts.groups)]):
+    for place, (reports, groups) in enumerate(
+        [(counts.sum(1)[:, None], np.zeros(N, int)), (counts, facts.groups)]
+    ):
         score = lambda ends: link_scores(reports, groups, ends, 40.0)  # noqa: B023
         measured = 100 * float(auc(score(linked), score(others)))
         assert told.auc[:, 1, 2 * place].mean() == pytest.approx(measured, abs=6)
@@ -331,8 +410,10 @@ def test_counts_and_degrees_find_links_about_as_well_as_was_foretold(graph):
 
 @pytest.mark.usefixtures("untyped")
 def test_an_invalid_pilot_is_refused(graph):
-    facts, rehearse = pilot_of(graph[2], graph[1], 60), ldp.rehearse
-    key, stranger = jax.random.key(0), np.array([[facts.friends[0, 1], N]])
+    facts = pilot_of(graph[2], graph[1], 60)
+    rehearse = ldp.rehearse
+    key = jax.random.key(0)
+    stranger = np.array([[facts.friends[0, 1], N]])
     for wrong, words in (
         ({"pilot": facts.pilot[:-1]}, "of their lists alone"),
         ({"pilot": np.r_[facts.pilot, facts.pilot[:1]]}, "each member once"),

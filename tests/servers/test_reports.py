@@ -1,4 +1,6 @@
-"""Classes from reports of predicted classes: what they say, what they cost, and what is refused before."""
+"""Classes from reports of predicted classes: what they say, what they cost, and what is refused
+before.
+"""
 
 import dataclasses
 import math
@@ -46,7 +48,9 @@ def data():
     """Weak structure, clear records."""
     graph, y, x = blocks(n=N, degree=5.0, homophily=0.35, clarity=3.0)
     labels = np.where(np.arange(N) < PANEL, y, -1)
-    facts = panel_facts(jax.random.key(0), graph, feature_rows(x[:PANEL]), labels, num_classes=3, num_folds=FOLDS)
+    facts = panel_facts(
+        jax.random.key(0), graph, feature_rows(x[:PANEL]), labels, num_classes=3, num_folds=FOLDS
+    )
     return graph, y, x, facts
 
 
@@ -82,7 +86,8 @@ def test_a_private_record_is_read_as_its_device_reads_it(damage):
 @pytest.mark.parametrize("beyond", [9, 2**63, 2**70, math.inf])
 def test_no_private_label_is_refused_whatever_the_array_of_all_becomes(beyond, untyped):
     """Beyond the classes is the last one."""
-    panel, labels = np.arange(40), np.arange(40) % 3
+    panel = np.arange(40)
+    labels = np.arange(40) % 3
     found = []
     for given in (labels, [beyond if one == 2 else int(one) for one in labels]):
         made = panel_arguments(N, np.eye(N), panel, given, num_classes=3, label_epsilon=2.0)
@@ -115,10 +120,13 @@ def test_structure_finds_the_blocks_and_the_least_log_loss_decides(data):
 def test_devices_tell_records_apart(data):
     """That nobody is asked by her own label, test_self_training asks of the same regression."""
     _, y, x, facts = data
-    rows, fold = feature_rows(x), np.asarray(facts.known.fold)
+    rows = feature_rows(x)
+    fold = np.asarray(facts.known.fold)
     assert facts.classifier.weights.shape == (3, 3)
     assert right(facts.classifier.scores(rows), y) > 0.8
-    np.testing.assert_allclose(np.exp(np.asarray(facts.classifier.panel_scores)).sum(1), 1.0, atol=1e-4)
+    np.testing.assert_allclose(
+        np.exp(np.asarray(facts.classifier.panel_scores)).sum(1), 1.0, atol=1e-4
+    )
     with pytest.raises(ValueError, match="rows must have 3 features"):
         facts.classifier.scores(feature_rows(x[:, :2]))
     with pytest.raises(ValueError, match="rows must be of the panel's 20 members"):
@@ -136,7 +144,9 @@ def test_records_say_what_structure_does_not_and_the_ledger_takes_what_it_cost(d
     assert found.found.log_loss["reports"] < found.found.log_loss["structure"]
     assert 2.99 < found.guarantee[RECORD].epsilon <= 3.0
     assert "features of private users" in found.guarantee.protected
-    assert {"edges", "the panel's records", "the panel's labels"} <= set(found.guarantee.unprotected)
+    assert {"edges", "the panel's records", "the panel's labels"} <= set(
+        found.guarantee.unprotected
+    )
     ledger = Ledger([Budget(3.0, unit=RECORD)]).spend("prediction", found)
     with pytest.raises(BudgetExceededError):
         ledger.spend("prediction again", found)
@@ -160,7 +170,9 @@ def test_records_of_somebody_else_are_not_believed(data):
 
 
 def moved(x, facts):
-    """Other private records, which the broadcast classifier ranks as it ranks theirs; the panel's as they were."""
+    """Other private records, which the broadcast classifier ranks as it ranks theirs; the panel's
+    as they were.
+    """
     ranked = lambda x: np.asarray(facts.classifier.scores(feature_rows(x))).argsort(1)
     other = x + 0.5 * np.random.default_rng(5).normal(size=x.shape)
     alike = (ranked(other) == ranked(x)).all(1) & (np.arange(N) >= PANEL)
@@ -168,22 +180,31 @@ def moved(x, facts):
     return np.where(alike[:, None], other, x)
 
 
-def test_labels_of_the_panel_may_be_private_and_neither_they_nor_records_reach_more_than_reports(data):
-    """To the last bit: other labels with the same reports, and other records that devices classify alike."""
+def test_labels_of_the_panel_may_be_private_and_neither_they_nor_records_reach_more_than_reports(
+    data,
+):
+    """To the last bit: other labels with the same reports, and other records that devices classify
+    alike.
+    """
     graph, y, x, facts = data
-    panel, label_epsilon, told = np.arange(PANEL), 2.5, []
+    panel = np.arange(PANEL)
+    label_epsilon = 2.5
+    told = []
 
     def asked(x, labels):
         given = {"num_classes": 3, "num_folds": FOLDS, "label_epsilon": label_epsilon}
         hear = lambda words, _: told.append(words)
-        return predict_from_reports(jax.random.key(2), graph, x, panel, labels, 3.0, progress=hear, **given)
+        return predict_from_reports(
+            jax.random.key(2), graph, x, panel, labels, 3.0, progress=hear, **given
+        )
 
     found = asked(x, y[:PANEL])
     assert [words.rpartition(": ")[2] for words in told] == [
         "150 users answer", "what structure says", "the classifier of the devices", "450 users answer",
         "what reports teach", "done",
     ]  # fmt: skip
-    labels, keep = found.found.facts.labels[:PANEL], found.found.facts.known.keep
+    labels = found.found.facts.labels[:PANEL]
+    keep = found.found.facts.known.keep
     assert keep == pytest.approx(1 / (1 + 2 * np.exp(-label_epsilon)), rel=1e-5)
     assert abs((labels == y[:PANEL]).mean() - keep) < 5 * np.sqrt(keep * (1 - keep) / PANEL)
     assert right(found.log_posterior, y) > right(facts.structure.log_q, y) + 0.1
@@ -201,28 +222,41 @@ def test_labels_of_the_panel_may_be_private_and_neither_they_nor_records_reach_m
     seen = [np.asarray(feature_rows(records).times(jnp.eye(3))) for records in (x, other)]
     assert (np.abs(seen[0] - seen[1]).max(1) > 0.05).mean() > 0.2
     again = asked(other, np.where(y[:PANEL] == 2, 9, y[:PANEL]))  # clipped to the last class
-    for one, two in ((found.alphabets, again.alphabets), (found.log_posterior, again.log_posterior)):
+    for one, two in (
+        (found.alphabets, again.alphabets),
+        (found.log_posterior, again.log_posterior),
+    ):
         jax.tree.map(np.testing.assert_array_equal, one, two)
 
 
 @pytest.mark.usefixtures("untyped")
 def test_what_is_wrong_is_refused_before_anybody_reports(data, monkeypatch):
     graph, y, x, facts = data
-    monkeypatch.setattr(PersonalAlphabets, "privatize", lambda *_: pytest.fail("asked: the arguments are wrong"))
-    panel, labels, private = np.arange(PANEL), y[:PANEL], {"label_epsilon": 1.0, "num_classes": 3}
+    monkeypatch.setattr(
+        PersonalAlphabets, "privatize", lambda *_: pytest.fail("asked: the arguments are wrong")
+    )
+    panel = np.arange(PANEL)
+    labels = y[:PANEL]
+    private = {"label_epsilon": 1.0, "num_classes": 3}
     noisy = facts._replace(known=facts.known._replace(keep=0.9))
     mirrored = graphs.from_edges(N - 1 - graphs.to_edges(graph), N)
     for changes, message in (
         ({"epsilon": 21.0}, "epsilon must be"),
         ({"labels": labels, "num_classes": 4, "facts": facts}, "facts must be of this graph"),
         ({"labels": labels - 1}, r"labels of the panel must be in \[0, 2\^31\), got -1 to 1"),
-        ({"labels": labels + np.where(panel == 0, 2**32, 0), "num_classes": 3}, r"must be in \[0, 2\^31\)"),
+        (
+            {"labels": labels + np.where(panel == 0, 2**32, 0), "num_classes": 3},
+            r"must be in \[0, 2\^31\)",
+        ),
         ({"panel": panel + N - 5}, r"panel must name nodes in \[0, 600\)"),
         ({"panel": panel // 2}, "each of its members once"),
         ({"features": x[:-1]}, "features must have a row for each of 600 users"),
         ({"features": x[:, :0]}, "and columns, got shape"),
         ({"features": x[:, :-1], "facts": facts}, "features must have 3 columns"),
-        ({"features": np.where(np.arange(N)[:, None] == 3, np.nan, x), "facts": facts}, "features must be finite"),
+        (
+            {"features": np.where(np.arange(N)[:, None] == 3, np.nan, x), "facts": facts},
+            "features must be finite",
+        ),
         ({"facts": facts, "panel": panel + 1}, "facts must be of this graph"),
         ({"facts": facts, "graph": mirrored}, "facts must be of this graph"),
         ({"facts": facts, "num_folds": FOLDS + 1}, f"num_folds must be {FOLDS}, as facts have"),
@@ -232,7 +266,14 @@ def test_what_is_wrong_is_refused_before_anybody_reports(data, monkeypatch):
         (private | {"panel": panel[:1], "labels": labels[:1]}, "got 1 of 600 users"),
         (private | {"facts": facts}, "facts must be None where labels are private"),
     ):
-        given = {"graph": graph, "features": x, "panel": panel, "labels": labels, "epsilon": 2.0, **changes}
+        given = {
+            "graph": graph,
+            "features": x,
+            "panel": panel,
+            "labels": labels,
+            "epsilon": 2.0,
+            **changes,
+        }
         with pytest.raises(ValueError, match=message):
             predict_from_reports(jax.random.key(0), **given)
 
@@ -252,7 +293,9 @@ def alphabets(server):
 
 @dataclasses.dataclass(frozen=True)
 class Heard:
-    """Users, and every question and answer; only those who are ``here`` answer, and others must not be read."""
+    """Users, and every question and answer; only those who are ``here`` answer, and others must not
+    be read.
+    """
 
     users: Users
     told: list
@@ -274,10 +317,13 @@ class Heard:
 
 def rows_of(alphabets, place, who):
     """Rows by table, in another order than the nodes'."""
-    level, tables = np.asarray(alphabets.inner.level), alphabets.inner.table
+    level = np.asarray(alphabets.inner.level)
+    tables = alphabets.inner.table
     for one in np.unique(level).tolist():
         node = np.random.default_rng(1).permutation(np.flatnonzero(who & (level == one)))
-        yield SimpleNamespace(user=NODES[node].astype(np.uint64), output=place[node], digest=tables(one).digest)
+        yield SimpleNamespace(
+            user=NODES[node].astype(np.uint64), output=place[node], digest=tables(one).digest
+        )
 
 
 def test_rows_are_read_as_simulated_reports_are_and_the_silent_say_nothing(data, server, alphabets):
@@ -292,7 +338,12 @@ def test_rows_are_read_as_simulated_reports_are_and_the_silent_say_nothing(data,
     np.testing.assert_array_equal(found.log_posterior, expected.value.log_posterior)
     np.testing.assert_array_equal(found.reported, here & (np.arange(N) >= PANEL))
     assert found.used == "reports"
-    assert expected.rounds[0][1:] == (N - PANEL, found.reported.sum(), server.question.download_bytes(), 36)
+    assert expected.rounds[0][1:] == (
+        N - PANEL,
+        found.reported.sum(),
+        server.question.download_bytes(),
+        36,
+    )
     assert "who reported" in found.guarantee.unprotected
     with pytest.raises(ValueError, match="choose one round"):
         classify_reports(jax.random.key(7), facts, alphabets, NODES, 2 * rows[:1])
@@ -304,12 +355,15 @@ def test_classes_that_some_devices_sent(data, server, alphabets, tmp_path):
     """Late, twice, of strangers, of the panel, by a table of another user: none of it is read."""
     _, y, x, facts = data
     store = ReportStore(tmp_path)
-    here, sizes = np.arange(N) >= PANEL + 100, np.asarray(alphabets.sizes)
+    here = np.arange(N) >= PANEL + 100
+    sizes = np.asarray(alphabets.sizes)
     tables = {size: alphabet_table(2.0, size, 3) for size in (2, 3)}
     assert set(sizes[here].tolist()) == {2, 3}
 
     def send(records, like, user=NODES):
-        """What devices of these nodes send, twice, with the alphabets of nodes that they are ``like``."""
+        """What devices of these nodes send, twice, with the alphabets of nodes that they are
+        ``like``.
+        """
         uploads = dict.fromkeys(tables, b"")
         for node, record in records.items():
             session = Session(Device.from_secret(secrets.bytes(32)), budget=2.0)
@@ -322,13 +376,18 @@ def test_classes_that_some_devices_sent(data, server, alphabets, tmp_path):
     records = {node: x[node] for node in secrets.permutation(np.flatnonzero(here)).tolist()}
     own = np.arange(N)
     assert send(records, own) == N - PANEL - 100
-    found = classify_reports(jax.random.key(1), facts, alphabets, NODES, [store.all(t) for t in tables.values()])
+    found = classify_reports(
+        jax.random.key(1), facts, alphabets, NODES, [store.all(t) for t in tables.values()]
+    )
     np.testing.assert_array_equal(found.reported, here)
     silent = ~here & (np.arange(N) >= PANEL)
     log_p, structure = np.asarray(found.log_posterior), np.asarray(facts.structure.log_q)
-    likelihood, share = np.exp(np.asarray(found.found.log_likelihood)), np.exp(structure[here]).mean(0)
+    likelihood = np.exp(np.asarray(found.found.log_likelihood))
+    share = np.exp(structure[here]).mean(0)
     np.testing.assert_allclose(likelihood[silent], 1.0, atol=1e-5)
-    np.testing.assert_allclose(likelihood @ share, 1.0, atol=1e-5)  # against the classes of those who reported
+    np.testing.assert_allclose(
+        likelihood @ share, 1.0, atol=1e-5
+    )  # against the classes of those who reported
     gained = [(one.argmax(1) == y)[here].mean() for one in (structure, log_p)]
     assert gained[1] > gained[0] + 0.05
     assert (log_p.argmax(1) == y)[silent].mean() > (structure.argmax(1) == y)[silent].mean() - 0.05
@@ -342,9 +401,13 @@ def test_classes_that_some_devices_sent(data, server, alphabets, tmp_path):
     send({node: far[node] for node in range(5)}, own, np.arange(N))  # nodes are no users
     liar = np.flatnonzero(here)[0]  # one device's second class must not stop everybody
     table = tables[int(sizes[liar])]
-    more = Session(Device.new(), budget=9.0).report(table, 0, user=int(NODES[liar]), round=4, field=1)
+    more = Session(Device.new(), budget=9.0).report(
+        table, 0, user=int(NODES[liar]), round=4, field=1
+    )
     assert store.add(more, table).accepted == 1
-    again = classify_reports(jax.random.key(1), facts, alphabets, NODES, [store.all(t) for t in tables.values()])
+    again = classify_reports(
+        jax.random.key(1), facts, alphabets, NODES, [store.all(t) for t in tables.values()]
+    )
     np.testing.assert_array_equal(again.log_posterior, log_p)
     np.testing.assert_array_equal(again.reported, here)
     other = alphabet_table(1.0, 2, 3)
@@ -355,11 +418,13 @@ def test_classes_that_some_devices_sent(data, server, alphabets, tmp_path):
     np.testing.assert_array_equal(nobody.log_posterior, structure)
 
 
-# --- The question ------------------------------------------------------------------------------------------------
+# --- The question ---------------------------------------------------------------------------------
 
 
 def test_one_device_answers_as_all_do_and_as_a_deployed_one_before_its_noise(data, server):
-    """Whatever a record holds; the report of user i depends on the i-th key and on nothing of the others."""
+    """Whatever a record holds; the report of user i depends on the i-th key and on nothing of the
+    others.
+    """
     _, _, x, _ = data
     question = server.question
     odd = x.copy()
@@ -376,7 +441,9 @@ def test_one_device_answers_as_all_do_and_as_a_deployed_one_before_its_noise(dat
     found = np.asarray(bare.answer_all(jax.random.key(1), users))
     np.testing.assert_array_equal(found, users.one_by_one(jax.random.key(2), bare))
     chosen = np.asarray(
-        question.alphabets.best(question.classifier.scores(feature_rows(odd, public=np.zeros(0, int))))
+        question.alphabets.best(
+            question.classifier.scores(feature_rows(odd, public=np.zeros(0, int)))
+        )
     )
     for user in range(0, N, 7):
         classifier, alphabet = question.shipped(user)
@@ -394,7 +461,9 @@ def test_a_question_is_read_by_its_own_law_and_says_what_it_costs(server):
     np.testing.assert_array_equal(question.mask.sum(1), question.alphabets.sizes)
     bare = question.exact()
     named = np.asarray(question.alphabets.order)[np.arange(N), places]
-    np.testing.assert_array_equal(np.asarray(bare.log_likelihoods(places)) == 0.0, np.eye(3, dtype=bool)[named])
+    np.testing.assert_array_equal(
+        np.asarray(bare.log_likelihoods(places)) == 0.0, np.eye(3, dtype=bool)[named]
+    )
     assert bare.mask.all()
     assert bare.cost().guarantee.epsilon == math.inf
     assert not bare.cost().within(question.cost())
@@ -404,19 +473,24 @@ def test_a_question_is_read_by_its_own_law_and_says_what_it_costs(server):
     )
 
 
-# --- The server --------------------------------------------------------------------------------------------------
+# --- The server -----------------------------------------------------------------------------------
 
 
 def test_exact_users_are_the_ceiling_that_is_read_by_the_exact_law(data):
     """The evidence is that of true classes of devices, whatever epsilon the server has."""
     _, y, x, facts = data
-    labels, posterior = facts.labels, np.exp(np.asarray(facts.structure.log_q))
+    labels = facts.labels
+    posterior = np.exp(np.asarray(facts.structure.log_q))
     scores = np.array(facts.classifier.scores(feature_rows(x)))
     scores[:PANEL] = facts.classifier.panel_scores
     reports = ClassReports(label_evidence(scores.argmax(1), 3), np.ones((N, 3), bool))
-    own, smoothing = likeliest_evidence(reports, facts.classifier.scored(facts.known), posterior, labels < 0)
+    own, smoothing = likeliest_evidence(
+        reports, facts.classifier.scored(facts.known), posterior, labels < 0
+    )
     expected = guard(own, posterior, labels < 0)
-    released = simulate(jax.random.key(0), ReportServer(facts, 0.5), Users(records=feature_rows(x)).exact())
+    released = simulate(
+        jax.random.key(0), ReportServer(facts, 0.5), Users(records=feature_rows(x)).exact()
+    )
     assert released.value.smoothing == smoothing
     assert released.value.strength == expected.strength
     np.testing.assert_array_equal(released.value.log_likelihood, expected.log_likelihood)
@@ -429,11 +503,17 @@ def test_the_statement_is_checked_before_anybody_is_asked(data, server):
     nobody = DrawnUsers(N, np.zeros((N, 3), np.float32))
     with pytest.raises(BudgetExceededError):
         simulate(jax.random.key(0), server, nobody, budget=1.9)
-    assert server.statement().guarantee()[RECORD].epsilon == server.question.alphabets.guarantee().epsilon
+    assert (
+        server.statement().guarantee()[RECORD].epsilon
+        == server.question.alphabets.guarantee().epsilon
+    )
     shorter = PersonalAlphabets.of(2.0, np.full((N - 1, 3), 1 / 3))
     for wrong, message in (
         ({"epsilon": 20.5}, "epsilon must be"),
-        ({"epsilon": 1.0, "alphabets": server.question.alphabets}, "must be of epsilon 1, and their tables lose 2"),
+        (
+            {"epsilon": 1.0, "alphabets": server.question.alphabets},
+            "must be of epsilon 1, and their tables lose 2",
+        ),
         ({"epsilon": 2.0, "alphabets": shorter}, r"alphabets must be \(600, 3\)"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -458,7 +538,9 @@ def test_a_killed_server_goes_on_from_what_is_stored(data):
     """After labels and after classes; the other server is made anew, of the same public facts."""
     graph, y, x, _ = data
     members = np.arange(N) < PANEL
-    made = lambda: LabelledReportServer(graph, feature_rows(x[:PANEL]), LabelServer(members, 3, 2.5), 3.0, FOLDS)
+    made = lambda: LabelledReportServer(
+        graph, feature_rows(x[:PANEL]), LabelServer(members, 3, 2.5), 3.0, FOLDS
+    )
     users = Users(records=feature_rows(x), labels=y)
     state = made().init(jax.random.key(0))
     answers = users.answer(jax.random.key(1), state.question)
@@ -466,7 +548,10 @@ def test_a_killed_server_goes_on_from_what_is_stored(data):
     classes = [made().step(one, answers) for one in (state, saved(state))]
     answers = users.answer(jax.random.key(2), classes[0].question)
     np.testing.assert_array_equal(answers.reported, ~members)
-    found = [made().step(one, answers).log_posterior for one in (classes[0], saved(classes[1]), saved(classes[0]))]
+    found = [
+        made().step(one, answers).log_posterior
+        for one in (classes[0], saved(classes[1]), saved(classes[0]))
+    ]
     np.testing.assert_array_equal(found[0], found[1])
     np.testing.assert_array_equal(found[0], found[2])
 
@@ -474,7 +559,9 @@ def test_a_killed_server_goes_on_from_what_is_stored(data):
 def test_silent_members_of_a_panel_are_asked_for_nothing_else(data):
     graph, y, x, facts = data
     members = np.arange(N) < PANEL
-    server = LabelledReportServer(graph, feature_rows(x[:PANEL]), LabelServer(members, 3, 2.5), 3.0, FOLDS)
+    server = LabelledReportServer(
+        graph, feature_rows(x[:PANEL]), LabelServer(members, 3, 2.5), 3.0, FOLDS
+    )
     state = server.init(jax.random.key(0))
     values, reported = Users(labels=y).answer(jax.random.key(1), state.question)
     some = reported & (np.arange(N) % 10 > 0)
@@ -482,7 +569,9 @@ def test_silent_members_of_a_panel_are_asked_for_nothing_else(data):
     np.testing.assert_array_equal(state.question.asked, ~members)
     np.testing.assert_array_equal(state.labels >= 0, some)
     with pytest.raises(ValueError, match="at least two members of the panel"):
-        server.step(server.init(jax.random.key(0)), Answers(np.zeros(N, np.int32), np.arange(N) == 3))
+        server.step(
+            server.init(jax.random.key(0)), Answers(np.zeros(N, np.int32), np.arange(N) == 3)
+        )
 
 
 def test_labels_that_were_asked_before_are_in_the_total(data):
@@ -497,6 +586,8 @@ def test_labels_that_were_asked_before_are_in_the_total(data):
     found = simulate(jax.random.key(1), ReportServer(facts, 2.0), users, history=asked.statement)
     assert found.guarantee[LABEL].epsilon == asked.guarantee[LABEL].epsilon
     assert 1.99 < found.guarantee[RECORD].epsilon <= 2.0
-    exact = simulate(jax.random.key(0), LabelServer(np.arange(N) < PANEL, 3, 1.0), Users(labels=y).exact())
+    exact = simulate(
+        jax.random.key(0), LabelServer(np.arange(N) < PANEL, 3, 1.0), Users(labels=y).exact()
+    )
     assert exact.value.keep == 1.0
     np.testing.assert_array_equal(exact.value.labels[:PANEL], y[:PANEL])

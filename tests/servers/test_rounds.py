@@ -21,7 +21,9 @@ LAW = np.asarray(MECHANISM.table().masses) / 2.0**32
 
 
 def collected(records, answers):
-    return np.asarray(collect_rounds(jax.random.key(0), MECHANISM, records, answers=answers).reports)
+    return np.asarray(
+        collect_rounds(jax.random.key(0), MECHANISM, records, answers=answers).reports
+    )
 
 
 def test_a_permanent_answer_is_the_first_record_s_and_no_later_one_shows():
@@ -34,9 +36,13 @@ def test_a_permanent_answer_is_the_first_record_s_and_no_later_one_shows():
     first = np.bincount(kept[0][records[0] == 1], minlength=K)
     assert_g(first, LAW[1])  # finds a probability 10 points off
     key = jax.random.split(jax.random.key(0), N)[7]
-    alone = [answer(key, MECHANISM, records[: t + 1, 7], t, answers="permanent") for t in range(ROUNDS)]
+    alone = [
+        answer(key, MECHANISM, records[: t + 1, 7], t, answers="permanent") for t in range(ROUNDS)
+    ]
     np.testing.assert_array_equal(np.asarray(alone), kept[:, 7])
-    far = np.where(records == K - 1, 2**33, records)  # the nearest record; one that wrapped would be 0
+    far = np.where(
+        records == K - 1, 2**33, records
+    )  # the nearest record; one that wrapped would be 0
     np.testing.assert_array_equal(kept, collected(far, "permanent"))
 
 
@@ -48,12 +54,17 @@ def test_fresh_answers_follow_their_own_record_with_noise_of_their_own():
     np.testing.assert_array_equal(fresh[[0, 2]], other[[0, 2]])
     assert (fresh[1] != other[1]).mean() > 0.2
     pairs = np.bincount(fresh[0] * K + fresh[2], minlength=K * K)
-    assert_g(pairs, np.outer(LAW[1], LAW[1]).ravel())  # finds a tenth of the users with the noise of round 0
+    assert_g(
+        pairs, np.outer(LAW[1], LAW[1]).ravel()
+    )  # finds a tenth of the users with the noise of round 0
 
 
 def test_a_history_of_the_host_is_read_at_a_traced_round():
-    key, history = jax.random.key(0), np.array([2, 2, 3, 0])
-    ask = lambda history: jax.vmap(lambda t: answer(key, MECHANISM, history, t, answers="fresh"))(jnp.arange(4))
+    key = jax.random.key(0)
+    history = np.array([2, 2, 3, 0])
+    ask = lambda history: jax.vmap(lambda t: answer(key, MECHANISM, history, t, answers="fresh"))(
+        jnp.arange(4)
+    )
     np.testing.assert_array_equal(ask(history), ask(jnp.asarray(history)))
 
 
@@ -61,7 +72,9 @@ def supremum(law):
     """The largest loss between two histories of two rounds, of laws [history, reports]."""
     worst = 0.0
     for p, q in itertools.permutations(law, 2):
-        worst = max(worst, math.inf if (q[p > 0] == 0).any() else float(np.log(p[p > 0] / q[p > 0]).max()))
+        worst = max(
+            worst, math.inf if (q[p > 0] == 0).any() else float(np.log(p[p > 0] / q[p > 0]).max())
+        )
     return worst
 
 
@@ -69,7 +82,10 @@ def test_the_cost_is_the_supremum_over_histories_and_an_answer_anew_has_none():
     histories = list(itertools.product(range(K), repeat=2))
     fresh = [np.outer(LAW[a], LAW[b]).ravel() for a, b in histories]
     kept = [np.diag(LAW[a]).ravel() for a, _ in histories]
-    anew = [np.diag(LAW[a]).ravel() if a == b else np.outer(LAW[a], LAW[b]).ravel() for a, b in histories]
+    anew = [
+        np.diag(LAW[a]).ravel() if a == b else np.outer(LAW[a], LAW[b]).ravel()
+        for a, b in histories
+    ]
     once = MECHANISM.guarantee()
     for law, answers in ((fresh, "fresh"), (kept, "permanent")):
         said = over_rounds(once, 2, answers=answers)

@@ -1,4 +1,6 @@
-"""States and results as bytes: every server goes on from its saved state, and its result is read as it was."""
+"""States and results as bytes: every server goes on from its saved state, and its result is read as
+it was.
+"""
 
 import dataclasses
 from collections.abc import Callable
@@ -31,7 +33,9 @@ N, PANEL, FOLDS = 600, 150, 4  # the users and folds of other files, whose progr
 
 @dataclasses.dataclass(frozen=True)
 class Restarted:
-    """A server that is made anew for each step, and goes on from the bytes of its state and of the answers."""
+    """A server that is made anew for each step, and goes on from the bytes of its state and of the
+    answers.
+    """
 
     make: Callable
 
@@ -63,7 +67,9 @@ def servers(data):
     shown = feature_rows(x[:PANEL])
     panel = panel_facts(jax.random.key(0), graph, shown, labels, num_classes=3, num_folds=FOLDS)
     joint = joint_facts(jax.random.key(1), shown, labels, num_classes=3, num_folds=FOLDS)
-    counted = count_facts(jax.random.key(2), feature_rows(x), labels, num_classes=3, num_folds=FOLDS)
+    counted = count_facts(
+        jax.random.key(2), feature_rows(x), labels, num_classes=3, num_folds=FOLDS
+    )
     of_labels = LabelServer(np.arange(N) < PANEL, 3, 2.5)
     return {
         "counts": lambda: CountServer(counted, 1.0, "relationship"),
@@ -93,7 +99,11 @@ def test_a_server_goes_on_from_bytes_and_its_result_is_read_as_it_was(name, data
     for field in ("guarantee", "realised", "rounds"):
         assert getattr(read, field) == getattr(found, field), field
     assert read.statement.guarantee() == found.guarantee
-    assert read.versions == versions() == {"jax": jax.__version__, **{"ldp_jax": read.versions["ldp_jax"]}}
+    assert (
+        read.versions
+        == versions()
+        == {"jax": jax.__version__, **{"ldp_jax": read.versions["ldp_jax"]}}
+    )
     assert str(read.guarantee) == str(found.guarantee)
 
     assert fingerprint(servers[name]()) == fingerprint(servers[name]())

@@ -1,4 +1,6 @@
-"""Servers of real devices: what is killed goes on, nobody is asked twice, and latecomers are read."""
+"""Servers of real devices: what is killed goes on, nobody is asked twice, and latecomers are
+read.
+"""
 
 import dataclasses
 import os
@@ -42,13 +44,17 @@ TYPES = (Classes, Counts)
 
 @dataclasses.dataclass(frozen=True)
 class ClassesThenCounts:
-    """A third reports a class by a table, the others count friends by it; each pair has one owner."""
+    """A third reports a class by a table, the others count friends by it; each pair has one
+    owner.
+    """
 
     epsilon: float = EPSILON
 
     def statement(self):
         everybody = np.ones(N, bool)
-        return Statement.of([self._of_class(everybody).cost()], [self._counted(np.zeros(N, int), everybody).cost()])
+        return Statement.of(
+            [self._of_class(everybody).cost()], [self._counted(np.zeros(N, int), everybody).cost()]
+        )
 
     def init(self, key):
         return Classes(self._of_class(np.asarray(jax.random.permutation(key, N)) < N // 3))
@@ -67,7 +73,9 @@ class ClassesThenCounts:
 
 
 class Devices:
-    """Real sessions, which report once: a question that is put to one of them twice in other words is an error."""
+    """Real sessions, which report once: a question that is put to one of them twice in other words
+    is an error.
+    """
 
     def __init__(self):
         self.told = {}
@@ -114,13 +122,21 @@ def test_what_is_served_is_what_is_simulated_of_the_same_reports(tmp_path):
     assert (found.value == LABELS).mean() > 0.5
     assert dict(found.guarantee) == dict(again.guarantee)
     assert found.realised == again.realised
-    assert found.guarantee[RELATIONSHIP].epsilon <= EPSILON  # each pair has one owner, and the bytes say who
-    assert service.question.shipped().relationship().epsilon == found.guarantee[RELATIONSHIP].epsilon
+    assert (
+        found.guarantee[RELATIONSHIP].epsilon <= EPSILON
+    )  # each pair has one owner, and the bytes say who
+    assert (
+        service.question.shipped().relationship().epsilon == found.guarantee[RELATIONSHIP].epsilon
+    )
     assert "who reported" in found.guarantee.unprotected
     assert service.store.ledger().spent(LABEL).epsilon == found.guarantee[LABEL].epsilon
     read = Released.from_bytes(found.to_bytes(), TYPES)
     assert to_bytes(read) == found.to_bytes()
-    assert (read.rounds, read.guarantee, read.versions) == (found.rounds, found.guarantee, found.versions)
+    assert (read.rounds, read.guarantee, read.versions) == (
+        found.rounds,
+        found.guarantee,
+        found.versions,
+    )
 
 
 class Killed(BaseException):
@@ -141,7 +157,9 @@ class Database(sqlite3.Connection):
 
 @pytest.fixture
 def killed_at(monkeypatch):
-    """Counts the durable steps of a service, and ends at one of them; those of uploads are test_store's."""
+    """Counts the durable steps of a service, and ends at one of them; those of uploads are
+    test_store's.
+    """
     seen: list[Any] = []
     last = []
     depth = []
@@ -172,13 +190,17 @@ def killed_at(monkeypatch):
         monkeypatch.setattr(ReportStore, name, inside(getattr(ReportStore, name)))
     connect, fsync = sqlite3.connect, os.fsync
     Database.at = staticmethod(at)
-    monkeypatch.setattr(sqlite3, "connect", lambda *given, **named: connect(*given, factory=Database, **named))
+    monkeypatch.setattr(
+        sqlite3, "connect", lambda *given, **named: connect(*given, factory=Database, **named)
+    )
     monkeypatch.setattr(os, "fsync", lambda file: (at("a sync"), fsync(file)))
     return begin
 
 
 def test_a_kill_at_each_durable_step_asks_nobody_twice_and_loses_nothing(tmp_path, killed_at):
-    """Whatever the first process drew, nobody has seen what is not committed; keys are the system's."""
+    """Whatever the first process drew, nobody has seen what is not committed; keys are the
+    system's.
+    """
     seen = killed_at()
     finished(tmp_path / "whole", Devices())
     steps = len(seen)
@@ -196,13 +218,17 @@ def test_a_kill_at_each_durable_step_asks_nobody_twice_and_loses_nothing(tmp_pat
         store = ReportStore(folder)
         assert store.kept()[0] == 2
         assert len(store.ledger().releases) == 1
-        assert len(list(folder.glob("*.step*"))) <= 4  # three that count, and one that the last kill left
+        assert (
+            len(list(folder.glob("*.step*"))) <= 4
+        )  # three that count, and one that the last kill left
         store.keep(0, b"")
         assert len(list(folder.glob("*.step*"))) == 3
 
 
 def test_two_processes_do_nothing_twice(tmp_path, monkeypatch):
-    """Each draws a key of its own; the second to come takes what the first has committed, and reads no report."""
+    """Each draws a key of its own; the second to come takes what the first has committed, and reads
+    no report.
+    """
     one, two = start(tmp_path), start(tmp_path)
     devices = Devices()
     assert one.question == two.question
@@ -210,7 +236,9 @@ def test_two_processes_do_nothing_twice(tmp_path, monkeypatch):
     assert one.close_round() is None
     devices.send(two, range(N // 2, N))  # who has not heard of it; too late
     with monkeypatch.context() as nothing:
-        nothing.setattr(ClassesThenCounts, "step", lambda *_: pytest.fail("a round was closed twice"))
+        nothing.setattr(
+            ClassesThenCounts, "step", lambda *_: pytest.fail("a round was closed twice")
+        )
         assert two.close_round() is None
     assert two.question == one.question
     assert (one.round, two.round, one.store.kept()[0]) == (1, 1, 1)

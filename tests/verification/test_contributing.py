@@ -1,4 +1,6 @@
-"""CONTRIBUTING to the letter: its files in a folder of their own and no other edit; twins of them are refused."""
+"""CONTRIBUTING to the letter: its files in a folder of their own and no other edit; twins of them
+are refused.
+"""
 
 import importlib
 import re
@@ -41,7 +43,9 @@ def test_two_files_are_enough_and_the_command_line_asks_them(tmp_path, monkeypat
     assert "Steps(epsilon=1.0, hours=6)" in printed
     assert "the claim holds as far as the rungs see" in printed
     rungs = {line.split()[0]: line for line in printed.splitlines() if line.endswith("holds")}
-    assert {"total", "mass", "law", "sampler", "game", "losses", "distinct", "pure", "key"} <= set(rungs)
+    assert {"total", "mass", "law", "sampler", "game", "losses", "distinct", "pure", "key"} <= set(
+        rungs
+    )
     assert re.search(r" 1 +1 +holds$", rungs["law"])
     assert [m.epsilon for m in audit.named("steps:Steps")] == [0.1, 1.0]
     assert "epsilon 16 is refused" in capsys.readouterr().out
@@ -49,7 +53,9 @@ def test_two_files_are_enough_and_the_command_line_asks_them(tmp_path, monkeypat
 
 def test_one_file_is_enough_for_a_mechanism_on_lists():
     """Every rung of a list holds; tests/edges/test_samplers.py draws graphs."""
-    verdict = verification.check(run("coin")["Coin"](1.0, n=4, reporting="half"), jax.random.key(0), trials=4000)
+    verdict = verification.check(
+        run("coin")["Coin"](1.0, n=4, reporting="half"), jax.random.key(0), trials=4000
+    )
     assert verdict, str(verdict)
     assert verdict["law"].found == pytest.approx(1.0, rel=1e-9)
 
@@ -69,19 +75,37 @@ def test_an_edge_is_asked_where_no_law_of_a_bit_is_known():
 
 
 TWINS = {
-    "claims it of any two hours": ({"steps": ('adjacency="two hours that follow each other",', "")}, "unit"),
-    "says so in words of its own": ({"steps": ('"two hours that follow each other"', '"any two hours"')}, "unit"),
-    "claims less than it loses": ({"steps": ("largest(self.epsilon),", "largest(self.epsilon) / 1.05,")}, "law"),
-    "draws another law": ({"steps": ("cumsum(self._mass(x))", "cumsum(self._mass(x) ** 2)")}, "sampler"),
-    "takes an hour for another": ({"steps": ("self.domain().clip(x)", "jnp.nan_to_num(x) % 6")}, "total"),
+    "claims it of any two hours": (
+        {"steps": ('adjacency="two hours that follow each other",', "")},
+        "unit",
+    ),
+    "says so in words of its own": (
+        {"steps": ('"two hours that follow each other"', '"any two hours"')},
+        "unit",
+    ),
+    "claims less than it loses": (
+        {"steps": ("largest(self.epsilon),", "largest(self.epsilon) / 1.05,")},
+        "law",
+    ),
+    "draws another law": (
+        {"steps": ("cumsum(self._mass(x))", "cumsum(self._mass(x) ** 2)")},
+        "sampler",
+    ),
+    "takes an hour for another": (
+        {"steps": ("self.domain().clip(x)", "jnp.nan_to_num(x) % 6")},
+        "total",
+    ),
 }
 
 
 @pytest.mark.parametrize("name", TWINS)
 def test_a_twin_is_refused(name, tmp_path, monkeypatch):
     changes, rung = TWINS[name]
-    m, told = loaded(tmp_path, monkeypatch, **changes)(1.0), []
-    verdict = verification.check(m, jax.random.key(0), trials=5_000, progress=lambda *now: told.append(now))
+    m = loaded(tmp_path, monkeypatch, **changes)(1.0)
+    told = []
+    verdict = verification.check(
+        m, jax.random.key(0), trials=5_000, progress=lambda *now: told.append(now)
+    )
     assert not verdict
     assert told[0] == ("unit", 0.0)
     assert rung in {found.name for found in verdict.refused}, str(verdict)

@@ -1,7 +1,9 @@
-"""Draws against the law, and bounds of epsilon from draws: what is correct passes, what is broken is seen.
+"""Draws against the law, and bounds of epsilon from draws: what is correct passes, what is broken
+is seen.
 
-One thing is out of reach of a game about one user's report: bounds fitted to the data of all users, which leak
-through the reports of others. tests/contract/test_broken_twins.py sees that in another way.
+One thing is out of reach of a game about one user's report: bounds fitted to the data of all users,
+which leak through the reports of others. tests/contract/test_broken_twins.py sees that in another
+way.
 """
 
 import math
@@ -42,7 +44,9 @@ NUMBERS = [name for name, case in CASES.items() if not isinstance(case.make(1.0)
 
 @pytest.mark.parametrize("m", [HDS(1.0, 40, 7), Sampled(LPOptimal(0.05), 4, 2)])
 def test_samplers_of_wide_and_composed_vectors_draw_their_densities(m):
-    """50 000 draws: a total variation of 0.016 (2 cells) to 0.06 (600). The contract suite asks all cases."""
+    """50 000 draws: a total variation of 0.016 (2 cells) to 0.06 (600). The contract suite asks all
+    cases.
+    """
     fit = matches_density(m, jax.random.key(1), trials=50_000)
     assert fit.fits, str(fit)
     assert fit.draws == 50_000
@@ -116,7 +120,8 @@ def test_dependent_values_are_seen(inner):
 
 
 def test_what_cannot_be_asked_is_refused(untyped):
-    key, one = jax.random.key(0), Duchi(1.0)
+    key = jax.random.key(0)
+    one = Duchi(1.0)
     for call, words in (
         (lambda: matches_density(one, jax.random.key(0, impl="rbg")), "threefry"),
         (lambda: matches_density(one, key, trials=10), "trials"),
@@ -133,7 +138,9 @@ def test_what_cannot_be_asked_is_refused(untyped):
 
 
 _APART = {"PersonalAlphabet": (1, 3)}
-"""Records that lose the claim, where the ends of the domain do not: the two classes of the alphabet."""
+"""Records that lose the claim, where the ends of the domain do not: the two classes of the
+alphabet.
+"""
 
 
 @untyped
@@ -172,9 +179,11 @@ class _Bare:
 
 
 def test_the_draws_that_bound_are_not_those_that_choose(monkeypatch):
-    """Exact: with other second halves the same event is chosen, and its shares are those of the second halves.
+    """Exact: with other second halves the same event is chosen, and its shares are those of the
+    second halves.
 
-    A second half that copies the other record's brings the bound to 0: the first half does not count.
+    A second half that copies the other record's brings the bound to 0: the first half does not
+    count.
     """
     m = HDS(2.0, 3, 2)
     pair, other = m.domain().extremes()
@@ -195,7 +204,9 @@ def test_the_draws_that_bound_are_not_those_that_choose(monkeypatch):
 
 
 def test_a_wrong_density_cannot_falsify_the_bound():
-    """Whatever is declared, the draws keep epsilon = 1: the bound stays below, and other scores still find it."""
+    """Whatever is declared, the draws keep epsilon = 1: the bound stays below, and other scores
+    still find it.
+    """
 
     @mechanism
     class Nonsense(SquareWave):
@@ -211,7 +222,9 @@ def test_a_wrong_density_cannot_falsify_the_bound():
 
 @mechanism
 class _Breaks(_Bare):
-    """Sends one value instead of a number: this often for records above a half, and so often for others."""
+    """Sends one value instead of a number: this often for records above a half, and so often for
+    others.
+    """
 
     instead: float = static()
     share: float = static(default=0.5)
@@ -228,7 +241,9 @@ class _Breaks(_Bare):
 @pytest.mark.parametrize("columns", [0, 2])
 @pytest.mark.parametrize("instead", [math.nan, math.inf, -math.inf])
 def test_reports_that_are_no_numbers_are_seen_and_hide_nothing(instead, columns):
-    """Half of the reports of one record, where 0.1 is claimed; and 1 % of all, beside numbers that lose 4."""
+    """Half of the reports of one record, where 0.1 is claimed; and 1 % of all, beside numbers that
+    lose 4.
+    """
     for m in (
         _Breaks(Laplace(0.1), instead, columns=columns),
         _Breaks(Laplace(4.0), instead, 0.01, 0.01, columns),
@@ -238,7 +253,9 @@ def test_reports_that_are_no_numbers_are_seen_and_hide_nothing(instead, columns)
 
 
 def test_the_shares_are_those_of_the_event():
-    """Of the trials that did not choose it: whole counts, and the bound is theirs; too few are the limit."""
+    """Of the trials that did not choose it: whole counts, and the bound is theirs; too few are the
+    limit.
+    """
     found = epsilon_lower_bound(Duchi(1.0), jax.random.key(14), 10_001, 0.99)
     hits, others = found.share * 5001, found.share_other * 5001
     assert hits == pytest.approx(round(hits), abs=1e-6)
@@ -247,14 +264,17 @@ def test_the_shares_are_those_of_the_event():
     assert found.epsilon == pytest.approx(math.log(low / high), rel=1e-9)
     assert "record x" in found.event
     # At epsilon 16 the other side is never drawn.
-    found, each = epsilon_lower_bound(Duchi(16.0), jax.random.key(13)), 5e-7 ** (1 / 100_000)
+    found = epsilon_lower_bound(Duchi(16.0), jax.random.key(13))
+    each = 5e-7 ** (1 / 100_000)
     assert found.limit == pytest.approx(math.log(each / (1 - each)), rel=1e-6)
     assert found.share_other == 0.0
     assert 0.99 * found.limit < found.epsilon <= found.limit < 16.0
 
 
 def test_delta_is_taken_off():
-    """With the delta that epsilon' = 0.5 leaves of Duchi(1), the bound is just below 0.5; detects a fifth of it."""
+    """With the delta that epsilon' = 0.5 leaves of Duchi(1), the bound is just below 0.5; detects a
+    fifth of it.
+    """
     delta = hockey_stick(Duchi(1.0), 0.5)
     found = epsilon_lower_bound(Duchi(1.0), jax.random.key(15), delta=delta)
     assert 0.4 < found.epsilon <= 0.5
@@ -262,20 +282,38 @@ def test_delta_is_taken_off():
 
 
 FEW = {"trials": 100_000}  # where much is lost
-UP, DOWN, ASIDE = np.ones(4), np.array([1.0, 1.0, -1.0, -1.0]), np.array([-1.0, 1.0])
-# Twin, options, and what is shown: more than the claim, and no more than is lost. Of 200 000 draws 4 % too much is
-# the least that is seen half of the time at epsilon 1, 3 % at 4; of 400 000 of a vector of two 3.5 %.
+UP = np.ones(4)
+DOWN = np.array([1.0, 1.0, -1.0, -1.0])
+ASIDE = np.array([-1.0, 1.0])
+# Twin, options, and what is shown: more than the claim, and no more than is lost. Of 200 000 draws
+# 4 % too much is the least that is seen half of the time at epsilon 1, 3 % at 4; of 400 000 of a
+# vector of two 3.5 %.
 TWINS = {
     "5 % too much": (broken.Overspent(1.05), {}, 1.0, 1.05),
     "draws at 5 % more": (broken.HonestDensityOnly(4.0), {}, 4.0, 4.2),
-    "5 % too much in a vector": (Sampled(broken.Overspent(1.05), 2, 2), {"trials": 400_000}, 2.0, 2.1),
+    "5 % too much in a vector": (
+        Sampled(broken.Overspent(1.05), 2, 2),
+        {"trials": 400_000},
+        2.0,
+        2.1,
+    ),
     "unclipped": (broken.Unclipped(1.0), {"x": -1.0, "x_other": 3.0, **FEW}, 1.5, 2.0),
     # The difference of two reports is free of noise: it needs records whose difference changes.
-    "one noise": (_OneNoise(Laplace(0.5), 2, 2), {"x": ASIDE, "x_other": -ASIDE, **FEW}, 3.0, math.inf),
+    "one noise": (
+        _OneNoise(Laplace(0.5), 2, 2),
+        {"x": ASIDE, "x_other": -ASIDE, **FEW},
+        3.0,
+        math.inf,
+    ),
     # Reports above 1 are never the record 1's, and a sixth of the record -1's.
     "released square wave": (broken.ReleasedSquareWave(0.1), FEW, 5.0, math.inf),
     # log(1 + e) in four dimensions.
-    "ties": (broken.DuchiVectorWithTies(1.0, 4), {"x": DOWN, "x_other": -UP, **FEW}, 1.0, math.log1p(math.e)),
+    "ties": (
+        broken.DuchiVectorWithTies(1.0, 4),
+        {"x": DOWN, "x_other": -UP, **FEW},
+        1.0,
+        math.log1p(math.e),
+    ),
 }
 
 
@@ -289,7 +327,9 @@ def test_broken_twins_are_accused(name):
 
 @untyped
 def test_a_learned_score_finds_what_no_density_tells():
-    """Without a density the distinguisher is learned: two thirds of epsilon and more, never above it."""
+    """Without a density the distinguisher is learned: two thirds of epsilon and more, never above
+    it.
+    """
     found = epsilon_lower_bound(_Bare(DuchiVector(2.0, 4)), jax.random.key(23), 40_000)
     assert "logit" in found.event
     assert 0.65 * 2.0 < found.epsilon <= 2.0
@@ -323,7 +363,9 @@ class _Unordered(Sampled):
 
 
 @pytest.mark.parametrize(
-    "twin", [_OffCodomain(1.0), _ForeignBranch(1.0), _Unordered(Duchi(0.3), 40, 3)], ids=lambda m: type(m).__name__
+    "twin",
+    [_OffCodomain(1.0), _ForeignBranch(1.0), _Unordered(Duchi(0.3), 40, 3)],
+    ids=lambda m: type(m).__name__,
 )
 def test_impossible_reports_are_seen(twin):
     """One report of density 0 is enough, whatever its share."""

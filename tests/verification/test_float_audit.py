@@ -33,8 +33,12 @@ TABLES = {
 
 
 def test_it_counts_what_a_loop_counts():
-    """Against sets of reports made here; detects one uniform of 2^23. A narrow high piece repeats its reports."""
-    m, x, other = SquareWave(16.0), 0.3, -0.7
+    """Against sets of reports made here; detects one uniform of 2^23. A narrow high piece repeats
+    its reports.
+    """
+    m = SquareWave(16.0)
+    x = 0.3
+    other = -0.7
     found = float_audit(m, x, other)
     assert found.reports < TOTAL / 10
     assert found.impossible > 0.95
@@ -54,7 +58,9 @@ def test_it_counts_what_a_loop_counts():
 @pytest.mark.parametrize("make", [Duchi, ThreeOutputs])
 @pytest.mark.parametrize("epsilon", [0.1, 30.0])
 def test_finite_reports_have_their_loss(make, epsilon):
-    """Nothing is impossible; the loss is epsilon to the 2e-7 that float32 thresholds resolve, also at 30."""
+    """Nothing is impossible; the loss is epsilon to the 2e-7 that float32 thresholds resolve, also
+    at 30.
+    """
     found = float_audit(make(epsilon), -1.0, 1.0)
     assert found.impossible == found.impossible_other == 0.0
     assert found.reports == (2 if make is Duchi or epsilon < math.log(2) else 3)
@@ -64,11 +70,16 @@ def test_finite_reports_have_their_loss(make, epsilon):
 
 @pytest.mark.parametrize("name", TABLES)
 def test_tables_give_nothing_away(name):
-    """0 impossible, and a loss of at most the exact epsilon, attained over pairs of records; exact in integers."""
+    """0 impossible, and a loss of at most the exact epsilon, attained over pairs of records; exact
+    in integers.
+    """
     m = TABLES[name](16.0)
-    exact, domain = m.guarantee().epsilon, m.domain()
+    exact = m.guarantee().epsilon
+    domain = m.domain()
     low, middle, high = (
-        (0.0, 2.0, m.inputs - 1.0) if m.encoding == "category" else (domain.lower, 0.3, domain.upper)
+        (0.0, 2.0, m.inputs - 1.0)
+        if m.encoding == "category"
+        else (domain.lower, 0.3, domain.upper)
     )
     found = [float_audit(m, *pair) for pair in ((low, high), (high, middle), (middle, low))]
     assert all(one.impossible == one.impossible_other == 0.0 for one in found)
@@ -82,7 +93,9 @@ def test_a_record_between_two_points_of_a_grid_is_the_mixture_of_their_rows():
     """Over 2^55: detects one word of one step of the rounding, against float64 (1e-12)."""
     m = GridPiecewise(2.0, 5)
     masses = m.table().masses.astype(np.float64)
-    mixed = lambda x: np.apply_along_axis(lambda mass: np.interp(x, np.linspace(-1, 1, 5), mass), 0, masses)
+    mixed = lambda x: np.apply_along_axis(
+        lambda mass: np.interp(x, np.linspace(-1, 1, 5), mass), 0, masses
+    )
     for x, other in ((0.3125, -0.8125), (-1.0, 0.125), (0.5, 0.625)):
         loss = np.abs(np.log(mixed(x) / mixed(other))).max()
         assert float_audit(m, x, other).largest_loss == pytest.approx(loss, abs=1e-12)
@@ -102,9 +115,12 @@ def test_what_draws_otherwise_is_refused():
 
 @pytest.mark.parametrize("epsilon", [8.0, 16.0])
 def test_as_many_reports_are_one_records_alone_as_laplace_says(epsilon):
-    """Words of -1 whose report is below all of 1, by bisection; cells of 512 words are a tenth of them at 8."""
+    """Words of -1 whose report is below all of 1, by bisection; cells of 512 words are a tenth of
+    them at 8.
+    """
     report = jax.jit(Laplace(epsilon).from_word32)
-    least, (low, high) = report(np.uint32(0), 1.0), (0, 2**31)
+    least = report(np.uint32(0), 1.0)
+    low, high = (0, 2**31)
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if report(np.uint32(middle), -1.0) < least else (low, middle)

@@ -1,4 +1,6 @@
-"""Delta against closed forms, and suprema against enumeration: no oracle here shares code with what it checks."""
+"""Delta against closed forms, and suprema against enumeration: no oracle here shares code with what
+it checks.
+"""
 
 import itertools
 import math
@@ -39,7 +41,9 @@ from ldp_jax.verification.cases import CASES, EPSILONS
 from tests import broken
 from tests.marks import untyped
 
-NUMBERS = {n: c for n, c in CASES.items() if c.contract and not isinstance(c.make(1.0).domain(), Box)}
+NUMBERS = {
+    n: c for n, c in CASES.items() if c.contract and not isinstance(c.make(1.0).domain(), Box)
+}
 TABLES = [name for name, case in NUMBERS.items() if case.table]
 
 
@@ -48,7 +52,9 @@ def gap(epsilon, other):
 
 
 def window_mass(made):
-    """The mass of the high piece of a two-level law; those of the records -1 and 1 do not meet for t >= 1."""
+    """The mass of the high piece of a two-level law; those of the records -1 and 1 do not meet for
+    t >= 1.
+    """
     e = math.exp(made.epsilon)
     if isinstance(made, SquareWave):
         b = (made.epsilon * e - e + 1) / (e * (e - made.epsilon - 1))
@@ -70,21 +76,35 @@ def hybrid(epsilon, other):
 def three_outputs(epsilon, other):
     """Over all pairs of 201 records, its masses written out from the paper."""
     with float64_on_cpu():
-        e, a = math.exp(epsilon), float(ThreeOutputs(jnp.float64(epsilon)).a)
-    size, right = np.abs(np.linspace(-1, 1, 201)), np.arange(201) >= 100
+        e = math.exp(epsilon)
+        a = float(ThreeOutputs(jnp.float64(epsilon)).a)
+    size = np.abs(np.linspace(-1, 1, 201))
+    right = np.arange(201) >= 100
     likely = (1 - size) * (1 - a) / 2 + size * (e - a) / (e + 1)
     other_sign = (1 - size) * (1 - a) / 2 + size * (e - a) / (e * (e + 1))
     nothing = a * (1 - (1 - 1 / e) * size)
-    masses = np.stack([np.where(right, other_sign, likely), nothing, np.where(right, likely, other_sign)], 1)
+    masses = np.stack(
+        [np.where(right, other_sign, likely), nothing, np.where(right, likely, other_sign)], 1
+    )
     np.testing.assert_allclose(masses.sum(1), 1.0)
     return np.maximum(masses[:, None] - math.exp(other) * masses, 0).sum(2).max()
 
 
-# Each with the closed form, what of it is detected, and the budgets: widths of SquareWave's pieces are differences
-# of numbers near 1. A table's integers are off by at most two.
+# Each with the closed form, what of it is detected, and the budgets: widths of SquareWave's pieces
+# are differences of numbers near 1. A table's integers are off by at most two.
 CLOSED = {
-    "Laplace": (Laplace, lambda epsilon, other: -math.expm1((other - epsilon) / 2), 1e-5, (0.01, *EPSILONS)),
-    "Duchi": (Duchi, lambda epsilon, other: gap(epsilon, other) / (math.exp(epsilon) + 1), 1e-12, EPSILONS),
+    "Laplace": (
+        Laplace,
+        lambda epsilon, other: -math.expm1((other - epsilon) / 2),
+        1e-5,
+        (0.01, *EPSILONS),
+    ),
+    "Duchi": (
+        Duchi,
+        lambda epsilon, other: gap(epsilon, other) / (math.exp(epsilon) + 1),
+        1e-12,
+        EPSILONS,
+    ),
     "GeneralizedRR": (
         lambda epsilon: GeneralizedRR(epsilon, 5),
         lambda epsilon, other: gap(epsilon, other) / (math.exp(epsilon) + 4),
@@ -97,7 +117,12 @@ CLOSED = {
     "Hybrid": (Hybrid, hybrid, 1e-6, EPSILONS[:3]),
     "ThreeOutputs": (ThreeOutputs, three_outputs, 1e-7, EPSILONS),
     # Panels go on until nothing is left of a law of a tiny budget.
-    "Laplace, tiny": (Laplace, lambda epsilon, other: -math.expm1((other - epsilon) / 2), 1e-6, (0.001,)),
+    "Laplace, tiny": (
+        Laplace,
+        lambda epsilon, other: -math.expm1((other - epsilon) / 2),
+        1e-6,
+        (0.001,),
+    ),
 }
 
 
@@ -107,8 +132,14 @@ def test_closed_forms(name):
     """At values of epsilon' from 0 to the claim, none of them a nice fraction of it."""
     make, closed, relative, epsilons = CLOSED[name]
     for epsilon in epsilons:
-        for other in [0.0] if "tiny" in name else [0.0, 0.013 * epsilon, 0.7123 * epsilon, 0.993 * epsilon]:
-            rounding = 10 * math.exp(other) / 2**32 if name == "GeneralizedRR" else 1e-7 * (name == "ThreeOutputs")
+        for other in (
+            [0.0] if "tiny" in name else [0.0, 0.013 * epsilon, 0.7123 * epsilon, 0.993 * epsilon]
+        ):
+            rounding = (
+                10 * math.exp(other) / 2**32
+                if name == "GeneralizedRR"
+                else 1e-7 * (name == "ThreeOutputs")
+            )
             assert hockey_stick(make(epsilon), other) == pytest.approx(
                 closed(epsilon, other), rel=relative, abs=rounding
             )
@@ -129,7 +160,9 @@ class Skewed(Duchi):
 
 def divergence(rows, epsilon):
     """The largest sum of max(0, p - e^epsilon q) over ordered pairs of rows."""
-    return max(np.maximum(p - math.exp(epsilon) * q, 0).sum() for p, q in itertools.permutations(rows, 2))
+    return max(
+        np.maximum(p - math.exp(epsilon) * q, 0).sum() for p, q in itertools.permutations(rows, 2)
+    )
 
 
 @untyped
@@ -150,13 +183,17 @@ def test_it_is_that_of_mirrored_records_and_a_leak_of_one_side_is_seen_on_either
         epsilon = rng.uniform(0.0, 1.5)
         exact = divergence(masses / 2**32, epsilon)
         for some in (masses, masses[::-1], masses[:, ::-1]):
-            table = Table("drawn", np.ascontiguousarray(some), np.zeros(outputs, np.float32), "category")
+            table = Table(
+                "drawn", np.ascontiguousarray(some), np.zeros(outputs, np.float32), "category"
+            )
             assert hockey_stick(Discrete.of(table), epsilon) == pytest.approx(exact, abs=1e-12)
 
 
 @pytest.mark.parametrize("name", TABLES)
 def test_tables_are_exact(name):
-    """The largest sum over pairs of rows, to 1e-12; 0 from the exact epsilon on, more a part in 1e9 below."""
+    """The largest sum over pairs of rows, to 1e-12; 0 from the exact epsilon on, more a part in 1e9
+    below.
+    """
     for epsilon in NUMBERS[name].epsilons[::3]:
         m = NUMBERS[name].make(epsilon)
         whole_loss = m.table().epsilon
@@ -189,7 +226,10 @@ def test_what_cannot_be_asked_is_refused():
         (FeatureRR(1.0, 4, dim=2), 0.5, "one number"),
         (Laplace(np.array([1.0, 2.0])), 0.5, "one concrete number"),
         (both, 0.5, "level"),
-        *((Duchi(1.0), epsilon, "epsilon must be in") for epsilon in (-0.1, 701.0, math.inf, math.nan)),
+        *(
+            (Duchi(1.0), epsilon, "epsilon must be in")
+            for epsilon in (-0.1, 701.0, math.inf, math.nan)
+        ),
     ):
         with pytest.raises(ValueError, match=message):
             hockey_stick(m, epsilon)
@@ -202,20 +242,28 @@ density_of = jax.jit(lambda m, y, x: m.log_density(y, x))
 
 
 def largest_ratio(tables):
-    """The largest log ratio of products of masses, one of each table: all reports under all records."""
+    """The largest log ratio of products of masses, one of each table: all reports under all
+    records.
+    """
     best = Fraction(0)
     for report in itertools.product(*(range(masses.shape[1]) for masses in tables)):
         products = [
-            math.prod(int(masses[row, y]) for masses, row, y in zip(tables, record, report, strict=True))
+            math.prod(
+                int(masses[row, y]) for masses, row, y in zip(tables, record, report, strict=True)
+            )
             for record in itertools.product(*(range(len(masses)) for masses in tables))
         ]
         best = max(best, Fraction(max(products), min(products)))
     return math.log(best)
 
 
-@pytest.mark.parametrize("m", [Sampled(GridPiecewise(1.0, inputs=3), dim=3, k=2), FeatureRR(2.0, 3, [1.0, 3.0])])
+@pytest.mark.parametrize(
+    "m", [Sampled(GridPiecewise(1.0, inputs=3), dim=3, k=2), FeatureRR(2.0, 3, [1.0, 3.0])]
+)
 def test_enumeration_is_composition(m):
-    """The sum of the inner losses of what is sent, no more than is claimed, attained at the witness."""
+    """The sum of the inner losses of what is sent, no more than is claimed, attained at the
+    witness.
+    """
     tables = [m.coordinate(j).table().masses for j in range(m.codomain().sent)]
     found = privacy_loss_supremum(m)
     assert found.epsilon == pytest.approx(largest_ratio(tables), rel=1e-12)
@@ -246,12 +294,14 @@ def test_a_subclass_with_a_law_of_its_own_is_asked_for_it():
     @mechanism
     class Lopsided(DuchiVector):
         def log_density(self, y, x):
-            return super().log_density(y, x) + jnp.where(jnp.asarray(y)[0] < 0, 2 * jnp.asarray(x)[0], 0.0)
+            return super().log_density(y, x) + jnp.where(
+                jnp.asarray(y)[0] < 0, 2 * jnp.asarray(x)[0], 0.0
+            )
 
     assert privacy_loss_supremum(Lopsided(1.0, 3)).epsilon == pytest.approx(5.0)
 
 
-# --- Witnesses and far reports -----------------------------------------------------------------------------------
+# --- Witnesses and far reports --------------------------------------------------------------------
 
 
 @mechanism
@@ -272,18 +322,24 @@ def test_a_twin_is_found_also_where_the_declared_points_miss_it():
 def test_a_witness_attains_the_supremum():
     found = privacy_loss_supremum(Piecewise(2.0))
     with float64_on_cpu():
-        loss = density_of(Piecewise(2.0), found.y, found.x) - density_of(Piecewise(2.0), found.y, found.x_other)
+        loss = density_of(Piecewise(2.0), found.y, found.x) - density_of(
+            Piecewise(2.0), found.y, found.x_other
+        )
     assert float(loss) == pytest.approx(found.epsilon)
 
 
 def test_far_reports_of_an_infinite_codomain_are_asked():
-    """What is seen at a thousand times the farthest declared report decides, on either side and in a mixture.
+    """What is seen at a thousand times the farthest declared report decides, on either side and in
+    a mixture.
 
     A loss that still grows there is infinite; one that no longer does is what it has come to.
     """
-    slow = broken.ThinTail(1.0, sigma=32.0)  # a loss of 1.9e-3 of the report: declared points see next to nothing
+    slow = broken.ThinTail(
+        1.0, sigma=32.0
+    )  # a loss of 1.9e-3 of the report: declared points see next to nothing
     with float64_on_cpu():
-        records, reports = jnp.linspace(-1.0, 1.0, 9), jnp.array([-3.0, 0.0, 3.0])
+        records = jnp.linspace(-1.0, 1.0, 9)
+        reports = jnp.array([-3.0, 0.0, 3.0])
         assert exact._beyond(slow, records, reports) == math.inf
         assert exact._beyond(Laplace(1.0), records, reports) == pytest.approx(1.0)
         assert exact._beyond(Hump(1.0), records, reports) == pytest.approx(5.0)
@@ -296,7 +352,9 @@ def test_far_reports_of_an_infinite_codomain_are_asked():
 
 @mechanism
 class Logistic(broken.Bare, Numeric):
-    """A record with logistic noise of scale 2 / epsilon: its loss comes to epsilon far out alone."""
+    """A record with logistic noise of scale 2 / epsilon: its loss comes to epsilon far out
+    alone.
+    """
 
     def codomain(self):
         return Interval(-math.inf, math.inf)
@@ -310,7 +368,9 @@ class Logistic(broken.Bare, Numeric):
 
 @mechanism
 class Hump(Logistic):
-    """A density, not of mass 1, whose loss is 5 between 100 and 1,000 alone: neither declared nor last."""
+    """A density, not of mass 1, whose loss is 5 between 100 and 1,000 alone: neither declared nor
+    last.
+    """
 
     def log_density(self, y, x):
         return jnp.where((y > 100) & (y < 1000) & (x > 0), 5.0, 0.0) + 0.0 * y
@@ -371,17 +431,22 @@ class SkewedNumber(LaplacePair):
 def test_a_law_that_leans_loses_as_much_as_its_mirror(down, up):
     """By both orders of each pair, in 2e6 cells; the smaller has 0 where the larger has 0.44."""
     y = np.linspace(-60, 60, 2_000_001)
-    laws = [np.exp(np.minimum(down * (y - x), -up * (y - x))) / (1 / down + 1 / up) for x in (-1.0, 1.0)]
+    laws = [
+        np.exp(np.minimum(down * (y - x), -up * (y - x))) / (1 / down + 1 / up) for x in (-1.0, 1.0)
+    ]
     for epsilon in (0.3, 1.0, 2.9):
         expected = divergence(laws, epsilon) * (y[1] - y[0])
-        assert hockey_stick(SkewedNumber(1.0, down, up), epsilon) == pytest.approx(expected, rel=1e-3)
+        assert hockey_stick(SkewedNumber(1.0, down, up), epsilon) == pytest.approx(
+            expected, rel=1e-3
+        )
 
 
 @untyped
 @pytest.mark.parametrize(("scale", "epsilon"), [(2.0, 1.8), (4.0, 0.9), (0.5, 7.2)])
 def test_vectors_of_densities_that_bend(scale, epsilon):
     """Against the losses of two numbers, added up: an atom at either end, and a density between."""
-    most, steps = 2 / scale, 4000
+    most = 2 / scale
+    steps = 4000
     places = np.linspace(-most, most, 2 * steps + 1)
     mass = np.zeros(2 * steps + 1)
     mass[1::2] = np.diff(np.exp(-(most - places[::2]) / 2) / 2)

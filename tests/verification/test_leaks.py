@@ -1,4 +1,6 @@
-"""Mechanisms that leak about few records, across coordinates, or by a hair: each is refused, or not shown."""
+"""Mechanisms that leak about few records, across coordinates, or by a hair: each is refused, or not
+shown.
+"""
 
 from typing import Any, NamedTuple
 
@@ -14,7 +16,15 @@ from ldp_jax.core.mechanism import largest
 from ldp_jax.core.pytree import mechanism, pytree, static
 from ldp_jax.core.spaces import Finite, Interval, NotApplicable, Product
 from ldp_jax.edges import ListReport, NeighbourCounts, RandomizedResponse, ReportedPairs
-from ldp_jax.features import Duchi, FeatureRR, GeneralizedRR, GridSquareWave, Laplace, Sampled, SparseReport
+from ldp_jax.features import (
+    Duchi,
+    FeatureRR,
+    GeneralizedRR,
+    GridSquareWave,
+    Laplace,
+    Sampled,
+    SparseReport,
+)
 from ldp_jax.hyperbolic import HyperbolicGaussian
 from ldp_jax.verification import verdict
 from tests import broken
@@ -67,7 +77,9 @@ class RaisesBelowZero(Laplace):
 
 @mechanism
 class ClaimsPerLabel(Laplace):
-    """A mechanism on numbers that claims something of labels, or compares records that differ in it alone."""
+    """A mechanism on numbers that claims something of labels, or compares records that differ in it
+    alone.
+    """
 
     unit: Any = static(default=LABEL)
 
@@ -99,12 +111,16 @@ class DeafToOne(Laplace):
     """Whoever asks for a budget of a half gets four."""
 
     def from_uniform(self, u, x):
-        return Laplace(jnp.where(jnp.asarray(self.epsilon) == 0.5, 4.0, self.epsilon)).from_uniform(u, x)
+        return Laplace(jnp.where(jnp.asarray(self.epsilon) == 0.5, 4.0, self.epsilon)).from_uniform(
+            u, x
+        )
 
 
 @mechanism
 class SignOfZero:
-    """Two honest flips, whose zeros are negative under the record 1: equal to 0, and yet they tell."""
+    """Two honest flips, whose zeros are negative under the record 1: equal to 0, and yet they
+    tell.
+    """
 
     epsilon: float
     kind: Any = static(default=jnp.float32)
@@ -231,7 +247,9 @@ class TrueGraphs(RandomizedResponse):
 
 @mechanism
 class RawInParts(Sampled):
-    """Honest by itself; the library's call, which asks for a report of parts, gets them as they are."""
+    """Honest by itself; the library's call, which asks for a report of parts, gets them as they
+    are.
+    """
 
     def reads_part(self):
         return True
@@ -264,12 +282,21 @@ LEAKS = {
     "lists of four friends raw": (lambda: RawFour(1.0, 6), "records"),
     "counts of four true": (lambda: TrueFour(1.0, 2, n=6, groups=GROUPS, most=5), "records"),
     "a quiet quadrant": (lambda: QuietQuadrant(1.0, 1e-5, clip=1.5), "records"),
-    "noise reused far away": (lambda: broken.ProductOfSigns(Laplace(1 / 80), 80, 80, factors=1), "coordinates"),
-    "a product of five signs": (lambda: broken.ProductOfSigns(Laplace(0.05), 8, 8, factors=5), "coordinates"),
+    "noise reused far away": (
+        lambda: broken.ProductOfSigns(Laplace(1 / 80), 80, 80, factors=1),
+        "coordinates",
+    ),
+    "a product of five signs": (
+        lambda: broken.ProductOfSigns(Laplace(0.05), 8, 8, factors=5),
+        "coordinates",
+    ),
     "an exception below zero": (lambda: RaisesBelowZero(1.0), "pure"),
     "honest while traced": (lambda: broken.HonestWhileTraced(1.0), "pure"),
     "float64 where plain": (lambda: WiderWherePlain(1.0), "pure"),
-    "one count more than is said": (lambda: OneCountMore(1.0, 2, n=6, groups=GROUPS, most=5), "sampler"),
+    "one count more than is said": (
+        lambda: OneCountMore(1.0, 2, n=6, groups=GROUPS, most=5),
+        "sampler",
+    ),
     "the sign of zero is the record's": (lambda: SignOfZero(1.0), "pure"),
     "whole graphs as they are": (lambda: TrueGraphs(1.0, 6), "graphs"),
     "raw where parts are asked for": (lambda: RawInParts(Laplace(0.5), 6, 2), "pure"),
@@ -288,11 +315,20 @@ LEAKS = {
     # 2^-23 of the mass, which a float misplaces beside each threshold: no test of draws sees it.
     "a float where words are claimed": (lambda: _floats(GeneralizedRR(16.0, 3)), "words"),
     "the same in a loop": (lambda: _floats(GeneralizedRR(16.0, 3), in_loop=True), "words"),
-    "floats in a vector": (lambda: broken.FloatFeatures(FeatureRR(4.0, 5, dim=2).inner, 2), "words"),
-    "a logarithm where words are": (lambda: broken.FloatCounts(1.0, 2, n=6, groups=GROUPS, most=5), "words"),
+    "floats in a vector": (
+        lambda: broken.FloatFeatures(FeatureRR(4.0, 5, dim=2).inner, 2),
+        "words",
+    ),
+    "a logarithm where words are": (
+        lambda: broken.FloatCounts(1.0, 2, n=6, groups=GROUPS, most=5),
+        "words",
+    ),
     "an edge of any two graphs": (lambda: broken.OfAnyGraphs(0.5, 0.5, n=4), "edge"),
     # 13 words, of which one is enough.
-    "a table's rare report": (lambda: broken.LeakyTable.of(GridSquareWave(1.0, 17).table()), "reference"),
+    "a table's rare report": (
+        lambda: broken.LeakyTable.of(GridSquareWave(1.0, 17).table()),
+        "reference",
+    ),
     "no noise in 64 records": (lambda: broken.QuietWindow(1.0, width=64 / FEW), "windows"),
     "the last bit is the sign": (lambda: RecordInTheLastBit(1.0, jnp.float32), "bits"),
     # Each of 65 536 reports twice, where 8 come by chance; as 19 bits in 2^20.
@@ -361,7 +397,9 @@ def test_a_budget_that_is_ignored_is_refused():
 
 
 def test_what_quadrature_cannot_show_is_not_shown():
-    """A true delta of 1e-15 is below float64's sums; the same noise at 1e-6 holds, with its limit."""
+    """A true delta of 1e-15 is below float64's sums; the same noise at 1e-6 holds, with its
+    limit.
+    """
     _, limit, kept = verdict.delta_of(broken.ThinTail(1.0, 6e-7), 1.0, 6e-7)
     assert kept
     assert limit == pytest.approx(6e-7, rel=0.01)
@@ -406,6 +444,8 @@ def test_leaks_in_numbers_of_sixteen_bits_are_seen(kind):
 @untyped
 def test_tables_are_of_the_same_words_in_64_bit_mode():
     with jax.enable_x64(True):
-        assert verification.matches_reference(GeneralizedRR(1.0, 3), jax.random.key(0), trials=2_000).fits
+        assert verification.matches_reference(
+            GeneralizedRR(1.0, 3), jax.random.key(0), trials=2_000
+        ).fits
         drawn = GeneralizedRR(1.0, 3).privatize(jax.random.key(0), 2)
     assert drawn == GeneralizedRR(1.0, 3).privatize(jax.random.key(0), 2)

@@ -1,4 +1,6 @@
-"""Spaces of neighbour lists answer what verification asks, so that one verdict serves mechanisms on lists too."""
+"""Spaces of neighbour lists answer what verification asks, so that one verdict serves mechanisms on
+lists too.
+"""
 
 import itertools
 import re
@@ -18,7 +20,19 @@ from ldp_jax.edges.spaces import Lists
 from tests.marks import untyped
 
 N = 6  # as in test_contract.py, with which it shares its programs
-ASKED = {"total", "mass", "law", "sampler", "game", "losses", "distinct", "pure", "key", "edge", "graphs"}
+ASKED = {
+    "total",
+    "mass",
+    "law",
+    "sampler",
+    "game",
+    "losses",
+    "distinct",
+    "pure",
+    "key",
+    "edge",
+    "graphs",
+}
 
 
 @untyped
@@ -31,7 +45,9 @@ def test_one_verdict_on_lists():
     assert verdict, str(verdict)
     asked = {rung.name for rung in verdict.rungs if rung.holds is not None}
     assert asked == ASKED | {"unit", "records"}
-    assert re.search("32 records, [0-9]+ draws; finds 0[.][0-9]+ of the records", str(verdict["records"]))
+    assert re.search(
+        "32 records, [0-9]+ draws; finds 0[.][0-9]+ of the records", str(verdict["records"])
+    )
     assert verdict["law"].found == pytest.approx(verdict["law"].limit, rel=1e-9)
     assert verdict["edge"].found == pytest.approx(verdict["edge"].limit, rel=1e-9)
 
@@ -42,7 +58,9 @@ class Trusting(RandomizedResponse):
 
     def privatize(self, key: Any, neighbours: Any, own: Any = 0) -> Any:
         ids = jnp.clip(jnp.nan_to_num(neighbours.ids), 0, self.n)
-        bits = to_bits(NeighbourList(jnp.where(neighbours.ids > self.n, self.n - 1, ids), None), self.n)
+        bits = to_bits(
+            NeighbourList(jnp.where(neighbours.ids > self.n, self.n - 1, ids), None), self.n
+        )
         return ListReport(jnp.float32(jnp.nan), to_list(bits & (jnp.arange(self.n) != own)))
 
 
@@ -52,9 +70,16 @@ def test_a_mechanism_that_trusts_its_lists_is_seen():
 
 @pytest.mark.parametrize("own", [0, 2])
 def test_lists_know_themselves(own):
-    space, rng = Lists(6, own), np.random.default_rng(0)
+    space = Lists(6, own)
+    rng = np.random.default_rng(0)
     x, other = space.neighbours(rng, 500)
-    for lists in (space.sample(rng, 500), x, other, space.critical_records(), stacked(space.extremes())):
+    for lists in (
+        space.sample(rng, 500),
+        x,
+        other,
+        space.critical_records(),
+        stacked(space.extremes()),
+    ):
         assert space.contains(lists).all()
     assert space.adjacent(x, other).all()
     assert not space.adjacent(x, x).any()
@@ -74,7 +99,15 @@ def _each(lists: Any) -> list[NeighbourList]:
 
 def test_what_is_no_list():
     space = Lists(4, own=1)
-    bad = [[0, 1, 4, 4], [2, 0, 4, 4], [2, 2, 4, 4], [0, 2, 9, 9], [-1, 2, 4, 4], [0, 2, 3, 4], [0, 2, 4, 4]]
+    bad = [
+        [0, 1, 4, 4],
+        [2, 0, 4, 4],
+        [2, 2, 4, 4],
+        [0, 2, 9, 9],
+        [-1, 2, 4, 4],
+        [0, 2, 3, 4],
+        [0, 2, 4, 4],
+    ]
     lists = NeighbourList(np.array(bad, np.int32), np.full(7, 2, np.int32))
     assert space.contains(lists).tolist() == [False] * 6 + [True]
     with pytest.raises(ValueError, match="6 of 7 records do not"):

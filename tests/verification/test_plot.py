@@ -21,7 +21,9 @@ def test_variances_of_numbers_and_vectors():
     laplace, hds = (line.get_ydata() for line in ax.lines)
     np.testing.assert_allclose(laplace, [8.0, 2.0], rtol=1e-5)
     made = features.HDS(1.0, dim=4, k=2)
-    assert hds[0] == pytest.approx(max(float(made.variance(np.full(4, t)).max()) for t in (-1.0, 1.0)), rel=1e-5)
+    assert hds[0] == pytest.approx(
+        max(float(made.variance(np.full(4, t)).max()) for t in (-1.0, 1.0)), rel=1e-5
+    )
 
 
 def test_an_error_stands_over_what_is_lost_and_not_over_what_is_claimed():

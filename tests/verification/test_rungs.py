@@ -1,4 +1,6 @@
-"""Every honest mechanism passes every rung, and each rung finds a defect at the power that it states."""
+"""Every honest mechanism passes every rung, and each rung finds a defect at the power that it
+states.
+"""
 
 import math
 
@@ -36,7 +38,9 @@ SHARED = statistics.SIGNIFICANCE / (3 * ALL)  # of all cells of the tests of dra
 @untyped
 @pytest.mark.parametrize(("place", "name"), [(i, n) for i, n in enumerate(CASES) if n in KINDS])
 def test_honest_reports_follow_their_law_whatever_the_record(name, place):
-    """Windows, single reports and what they lose, at 1e-6 over all cells; budgets of each branch in turn."""
+    """Windows, single reports and what they lose, at 1e-6 over all cells; budgets of each branch in
+    turn.
+    """
     m = CASES[name].make(CASES[name].epsilons[(0, 1, 3)[place % 3]])
     keys = jax.random.split(jax.random.key(100 + place), 3)
     found = [
@@ -50,30 +54,40 @@ def test_honest_reports_follow_their_law_whatever_the_record(name, place):
 
 @untyped
 def test_extreme_budgets_are_not_refused():
-    """Small sums of large numbers round as these do, losses of 1e-6 as float64; rules miss narrow pieces."""
+    """Small sums of large numbers round as these do, losses of 1e-6 as float64; rules miss narrow
+    pieces.
+    """
     assert verification.is_pure(Piecewise(1e-3), jax.random.key(21), calls=16).fits
-    assert verdict.Questions(Laplace(1e-6), jax.random.key(0), 1000, 1e-6)._law(jax.random.key(1))[2]
+    assert verdict.Questions(Laplace(1e-6), jax.random.key(0), 1000, 1e-6)._law(jax.random.key(1))[
+        2
+    ]
     narrow = HDS(50.0, dim=3, k=1, debias=True)
     assert verification.draws_have_moments(narrow, jax.random.key(0), trials=20_000).fits
 
 
 @untyped
-@pytest.mark.parametrize("name", [n for n, c in CASES.items() if not isinstance(c.make(1.0).domain(), Box)])
+@pytest.mark.parametrize(
+    "name", [n for n, c in CASES.items() if not isinstance(c.make(1.0).domain(), Box)]
+)
 def test_honest_reports_are_those_of_the_papers_word_by_word(name):
     """At the ends of the budgets; ThreeOutputs has another law in each of them."""
     for epsilon in CASES[name].epsilons[:: 1 if name == "ThreeOutputs" else 3]:
         m = CASES[name].make(epsilon)
         for part in (m.duchi, m.piecewise) if isinstance(m, Hybrid) else (m,):
             fit = verification.matches_reference(part, jax.random.key(110), trials=DRAWS)
-            assert fit.fits, f"{name}({epsilon}): {fit.statistic:g} of {fit.draws} reports are not the law's"
+            assert fit.fits, (
+                f"{name}({epsilon}): {fit.statistic:g} of {fit.draws} reports are not the law's"
+            )
 
 
 @untyped
 @pytest.mark.parametrize("name", ["Duchi", "ThreeOutputs", "Hybrid"])
 def test_honest_words_keep_the_claim(name):
-    """Whole numbers of words: probabilities are the density's to 1e-5, and lose no more than the claim.
+    """Whole numbers of words: probabilities are the density's to 1e-5, and lose no more than the
+    claim.
 
-    Of numbers at all budgets up to the largest: no report is impossible, and the claim is reached to 1e-3 below 35.
+    Of numbers at all budgets up to the largest: no report is impossible, and the claim is reached
+    to 1e-3 below 35.
     """
     for epsilon in (1e-6, 0.6931, 0.7, 1.715, 17.0, 100.0) if name != "Hybrid" else (1.0, 16.0):
         m = CASES[name].make(epsilon)
@@ -86,7 +100,9 @@ def test_honest_words_keep_the_claim(name):
 @pytest.mark.parametrize("name", ["HDS", "DuchiVector", "LaplaceVector", "FeatureRR"])
 def test_honest_coordinates_are_independent(name):
     """10 000 reports see a mean product of 0.15 of two signs."""
-    fit = verification.independent_coordinates(CASES[name].make(1.0), jax.random.key(123), trials=10_000)
+    fit = verification.independent_coordinates(
+        CASES[name].make(1.0), jax.random.key(123), trials=10_000
+    )
     assert fit.fits, str(fit)
     assert 0.05 < fit.smallest_defect < 0.15
 
@@ -106,7 +122,8 @@ def test_honest_mechanisms_pass_at_small_and_large_budgets():
 @untyped
 def test_pieces_of_few_spacings_are_asked_as_far_as_numbers_follow_them():
     """Half widths of 3e-10, which float32 cannot follow, and of 2e-16, which float64 cannot."""
-    key, few = lambda: jax.random.key(7), {"trials": 20_000}
+    key = lambda: jax.random.key(7)
+    few = {"trials": 20_000}
     narrow = SquareWave(25.0)
     drawn = verification.matches_density(narrow, key(), **few)
     assert drawn.fits
@@ -117,11 +134,15 @@ def test_pieces_of_few_spacings_are_asked_as_far_as_numbers_follow_them():
         mass = verification.sums_to_one(m)
         assert mass.fits == (not isinstance(m, broken.Heavy))
         assert 1e-8 < mass.threshold < 1e-5
-    assert not verification.matches_density(broken.HonestDensityOnly(25.0, times=0.5), key(), **few).fits
+    assert not verification.matches_density(
+        broken.HonestDensityOnly(25.0, times=0.5), key(), **few
+    ).fits
 
     below = SquareWave(40.0)
     assert verification.matches_reference(below, key(), **few).fits
-    assert not verification.matches_reference(broken.HonestDensityOnly(40.0, times=0.5), key(), **few).fits
+    assert not verification.matches_reference(
+        broken.HonestDensityOnly(40.0, times=0.5), key(), **few
+    ).fits
     for rung in (verification.sums_to_one, verification.matches_moments):
         with pytest.raises(NotApplicable, match="few float64 spacings"):
             rung(below)
@@ -132,7 +153,9 @@ def test_pieces_of_few_spacings_are_asked_as_far_as_numbers_follow_them():
 
 
 def test_arithmetic_sees_one_word_and_adds_up_what_is_composed():
-    """Masses of a sampler written here, in whole numbers: a step anywhere that a probe or the density says."""
+    """Masses of a sampler written here, in whole numbers: a step anywhere that a probe or the
+    density says.
+    """
     m = broken.FloatDuchi(1.0)
     found = verification.arithmetic(m)
     steps = {x: float(m._rare(-1.0, np.float32(x))) for x in (-1.0, 1.0)}
@@ -141,7 +164,9 @@ def test_arithmetic_sees_one_word_and_adds_up_what_is_composed():
     ratio = max(below[-1.0] / below[1.0], (2**23 - below[1.0]) / (2**23 - below[-1.0]))
     assert found.epsilon == pytest.approx(math.log(ratio), abs=1e-12)
     assert {found.x, found.x_other} == {-1.0, 1.0}
-    assert verification.arithmetic(Sampled(Duchi(0.5), 9, 3)).epsilon == pytest.approx(1.5, abs=1e-5)
+    assert verification.arithmetic(Sampled(Duchi(0.5), 9, 3)).epsilon == pytest.approx(
+        1.5, abs=1e-5
+    )
     table = GridSquareWave(1.0, 9)
     assert verification.arithmetic(table).epsilon == table.guarantee().epsilon
 
@@ -156,19 +181,32 @@ class _TwoDraws(Duchi):
 
 
 def test_what_cannot_be_asked_is_refused(untyped):
-    key, few = lambda: jax.random.key(0), {"trials": 1000}
+    key = lambda: jax.random.key(0)
+    few = {"trials": 1000}
     for call, words in (
         (lambda: verification.record_windows(DuchiVector(1.0, 3), key()), "not independent"),
-        (lambda: verification.independent_coordinates(Laplace(1.0), key()), "vectors of 2 and more"),
+        (
+            lambda: verification.independent_coordinates(Laplace(1.0), key()),
+            "vectors of 2 and more",
+        ),
         (lambda: verification.record_in_bits(Duchi(1.0), key(), **few), "finite"),
-        (lambda: verification.matches_reference(Sampled(Duchi(0.5), 3, 2), key()), "inner mechanism"),
+        (
+            lambda: verification.matches_reference(Sampled(Duchi(0.5), 3, 2), key()),
+            "inner mechanism",
+        ),
         (lambda: verification.matches_reference(Hybrid(1.0), key(), **few), "no law is known"),
         (lambda: verification.matches_reference(_TwoDraws(1.0), key(), **few), "2 draws of words"),
-        (lambda: verification.relationship_supremum(RandomizedResponse(np.ones(3))), r"one number or \[4\]"),
+        (
+            lambda: verification.relationship_supremum(RandomizedResponse(np.ones(3))),
+            r"one number or \[4\]",
+        ),
         (lambda: verification.relationship_supremum(Duchi(1.0)), "no law of one bit"),
         (lambda: verification.record_windows(Duchi(1.0), key(), trials=100), "trials"),
         (lambda: verification.arithmetic(Laplace(1.0)), "not finitely many numbers"),
-        (lambda: verification.arithmetic(ThreeOutputs(np.array([1.0, 2.0]))), "one concrete number"),
+        (
+            lambda: verification.arithmetic(ThreeOutputs(np.array([1.0, 2.0]))),
+            "one concrete number",
+        ),
     ):
         with pytest.raises(ValueError, match=words):
             call()
@@ -189,13 +227,21 @@ def test_a_refusal_says_that_reports_are_not_in_the_codomain():
         "",
         lambda key: verdict._fit(verification.matches_density(Beside(1.0), key, trials=1000)),
     )
-    assert str(verdict.ask(Beside(1.0), *asked, key=jax.random.key(0))).endswith(f"REFUSED: {statistics.OUTSIDE}")
+    assert str(verdict.ask(Beside(1.0), *asked, key=jax.random.key(0))).endswith(
+        f"REFUSED: {statistics.OUTSIDE}"
+    )
     assert verification.is_total(Beside(1.0), jax.random.key(0)).test == statistics.OUTSIDE
     assert verification.is_total(Duchi(1.0), jax.random.key(0)).fits
 
 
 def test_a_law_of_ones_own_is_given():
-    """A twin of no known class is compared with the distribution function that its author claims."""
+    """A twin of no known class is compared with the distribution function that its author
+    claims.
+    """
     law = lambda y, x: np.where(y >= 1, 1.0, 0.5 - x / 2 * np.tanh(0.5))
-    assert verification.matches_reference(broken.FloatDuchi(1.0), jax.random.key(1), law=law, trials=DRAWS).fits
-    assert not verification.matches_reference(broken.FloatDuchi(1.1), jax.random.key(1), law=law, trials=DRAWS).fits
+    assert verification.matches_reference(
+        broken.FloatDuchi(1.0), jax.random.key(1), law=law, trials=DRAWS
+    ).fits
+    assert not verification.matches_reference(
+        broken.FloatDuchi(1.1), jax.random.key(1), law=law, trials=DRAWS
+    ).fits

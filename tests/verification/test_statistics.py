@@ -1,4 +1,6 @@
-"""Tests of draws against a law, against SciPy's, by simulation, and at the smallest defect that they state."""
+"""Tests of draws against a law, against SciPy's, by simulation, and at the smallest defect that
+they state.
+"""
 
 import itertools
 
@@ -7,7 +9,13 @@ import pytest
 from scipy import stats
 
 from ldp_jax.verification import statistics
-from ldp_jax.verification.statistics import SIGNIFICANCE, clopper_pearson, g_test, ks_test, ks_threshold
+from ldp_jax.verification.statistics import (
+    SIGNIFICANCE,
+    clopper_pearson,
+    g_test,
+    ks_test,
+    ks_threshold,
+)
 
 
 def uniform_law(y):
@@ -15,9 +23,11 @@ def uniform_law(y):
 
 
 def test_edges_of_both_tests():
-    """Massart's bound is never below the exact one, and within 1 % of it; NaN and the impossible are refused.
+    """Massart's bound is never below the exact one, and within 1 % of it; NaN and the impossible
+    are refused.
 
-    Where all outcomes are rare, or there is one alone, a test passes and says that it detects nothing.
+    Where all outcomes are rare, or there is one alone, a test passes and says that it detects
+    nothing.
     """
     for n in (100, 1000, 100_000):
         exact = stats.kstwo.isf(SIGNIFICANCE, n)
@@ -36,19 +46,26 @@ def test_edges_of_both_tests():
 
 @pytest.mark.parametrize("rounding", [0.0, 0.01])
 def test_ks_rejects_its_smallest_defect(rounding):
-    """A distribution function that is off by ``smallest_defect`` at one point: rejected in 50 of 50 samples."""
-    rng, n = np.random.default_rng(3), 10_000
+    """A distribution function that is off by ``smallest_defect`` at one point: rejected in 50 of 50
+    samples.
+    """
+    rng = np.random.default_rng(3)
+    n = 10_000
     fit = ks_test(rng.uniform(size=n), uniform_law, rounding=rounding)
     assert fit.fits
     assert (fit.test, fit.draws) == ("KS", n)
     for _ in range(50):
         y = rng.uniform(size=n)
-        y = np.where((y > 0.5) & (y < 0.5 + fit.smallest_defect), 0.5, y)  # moves mass to one side of 1/2
+        y = np.where(
+            (y > 0.5) & (y < 0.5 + fit.smallest_defect), 0.5, y
+        )  # moves mass to one side of 1/2
         assert not ks_test(y, uniform_law, rounding=rounding).fits
 
 
 def test_ks_of_atoms_compares_both_of_their_sides():
-    """An atom of mass 0.1 in a continuous law is a distance of 0.05 at best: both sides are looked at."""
+    """An atom of mass 0.1 in a continuous law is a distance of 0.05 at best: both sides are looked
+    at.
+    """
     y = np.random.default_rng(4).uniform(size=20_000)
     rounded = np.floor(10 * y) / 10 + 0.05  # atoms in the middle of ten bins
     found = ks_test(rounded, uniform_law)
@@ -62,17 +79,23 @@ def test_ks_of_atoms_compares_both_of_their_sides():
 
 @pytest.mark.parametrize("rare", [0, 50])
 def test_g_is_scipys(rare):
-    """Detects 1e-9 of the statistic or the threshold; fifty outcomes of six expected each are taken together."""
+    """Detects 1e-9 of the statistic or the threshold; fifty outcomes of six expected each are taken
+    together.
+    """
     p = np.array([0.5, 0.3, 0.15, 0.05])
     p = np.append(0.9 * p, np.full(rare, 0.1 / rare)) if rare else p
     counts = np.random.default_rng(6).multinomial(3000, p)
-    together, expected = (np.append(each[:4], each[4:].sum())[: 5 if rare else 4] for each in (counts, 3000 * p))
+    together, expected = (
+        np.append(each[:4], each[4:].sum())[: 5 if rare else 4] for each in (counts, 3000 * p)
+    )
     found = g_test(counts, p)
     assert found.fits
     assert found.statistic == pytest.approx(
         stats.power_divergence(together, expected, lambda_="log-likelihood").statistic, rel=1e-9
     )
-    assert stats.chi2.sf(found.threshold, len(together) - 1) == pytest.approx(SIGNIFICANCE, rel=1e-9)
+    assert stats.chi2.sf(found.threshold, len(together) - 1) == pytest.approx(
+        SIGNIFICANCE, rel=1e-9
+    )
 
 
 def test_g_false_alarms_are_as_rare_as_asked():
@@ -80,15 +103,21 @@ def test_g_false_alarms_are_as_rare_as_asked():
 
     Twice 0.05 is allowed, because the rare outcomes are tested apart from the others.
     """
-    rng, p = np.random.default_rng(7), np.append(np.full(5, 0.98 / 5), np.full(20, 0.001))
-    alarms = sum(not g_test(rng.multinomial(400, p), p, significance=0.05).fits for _ in range(1000))
+    rng = np.random.default_rng(7)
+    p = np.append(np.full(5, 0.98 / 5), np.full(20, 0.001))
+    alarms = sum(
+        not g_test(rng.multinomial(400, p), p, significance=0.05).fits for _ in range(1000)
+    )
     assert 20 < alarms <= stats.binom.isf(1e-6, 1000, 0.1)
 
 
 @pytest.mark.parametrize("cells", [2, 300])
 def test_g_rejects_its_smallest_defect(cells):
-    """A law ``smallest_defect`` away: rejected in 50 of 50 samples of 100 000. A tenth of it is not seen."""
-    rng, n = np.random.default_rng(8), 100_000
+    """A law ``smallest_defect`` away: rejected in 50 of 50 samples of 100 000. A tenth of it is not
+    seen.
+    """
+    rng = np.random.default_rng(8)
+    n = 100_000
     flat = np.full(cells, 1 / cells)
     defect = statistics.smallest_defect_of_g(n, cells)
     off = flat + defect * np.where(np.arange(cells) % 2, 2, -2) / cells
@@ -100,7 +129,9 @@ def test_g_rejects_its_smallest_defect(cells):
 
 
 def test_rare_outcomes_are_bounded_by_a_poisson_tail():
-    """Two expected together: 17 are too many at 1e-6 and 16 are not; a defect of 15 in 100 000 draws is seen."""
+    """Two expected together: 17 are too many at 1e-6 and 16 are not; a defect of 15 in 100 000
+    draws is seen.
+    """
     p = np.array([0.49999, 0.49999, 1e-5, 1e-5])
     limit = int(stats.poisson.isf(SIGNIFICANCE, 2))
     for rare, fits in ((0, True), (limit, True), (limit + 1, False)):

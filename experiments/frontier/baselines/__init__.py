@@ -1,7 +1,8 @@
 """Other methods where node features and some labels are public and every user's neighbour list is private.
 
-A baseline is ``run(key, asked, epsilon)``: it simulates the users of the private graph through the library's
-mechanisms, at epsilon per bit of a list. All choices are made on a fifth of the labels, held out.
+A baseline is ``run(key, asked, epsilon)``: it simulates the users of the private graph through the
+library's mechanisms, at epsilon per bit of a list. All choices are made on a fifth of the labels,
+held out.
 """
 
 from collections.abc import Callable

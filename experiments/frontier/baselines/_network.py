@@ -1,4 +1,6 @@
-"""Classifiers of all baselines, and what they take: what is public, and links to be multiplied with.
+"""Classifiers of all baselines, and what they take.
+
+What is public, and links to be multiplied with.
 
 A network of two layers, and PageRank of classes, which is weighed against the features.
 """
@@ -20,35 +22,51 @@ from ldp_jax.servers.parts.self_training import features_posterior, folds
 from ldp_jax.servers.parts.stack import combine, stack
 
 FOLDS = 5
-"""Of the features' logistic regression, and of labels, of which one part in so many chooses and stops."""
+"""Of the features' logistic regression, and of labels, of which one part in so many chooses and
+stops.
+"""
 
 _LAST: list[Any] = []
 """The last features, labels and their posterior: one split is asked by a dozen baselines."""
 
 
 def posterior(asked: Asked) -> Array:
-    """Log posterior of logistic regression, out of fold where labelled, or class shares; float32 [n, C]."""
+    """Log posterior of logistic regression, out of fold where labelled, or class shares.
+
+    Float32 [n, C].
+    """
     features, labels, num_classes = asked.rows, asked.labels, asked.classes
     for known, given, found in _LAST:
         if known is features and np.array_equal(given, labels) and found.shape[1] == num_classes:
             return found
     if features is None:
-        share = np.bincount(labels[labels >= 0], minlength=num_classes) / max((labels >= 0).sum(), 1)
-        log_q = jnp.tile(jnp.log(jnp.maximum(jnp.asarray(share, jnp.float32), 1e-6)), (len(labels), 1))
+        share = np.bincount(labels[labels >= 0], minlength=num_classes) / max(
+            (labels >= 0).sum(), 1
+        )
+        log_q = jnp.tile(
+            jnp.log(jnp.maximum(jnp.asarray(share, jnp.float32), 1e-6)), (len(labels), 1)
+        )
     else:
         fold = folds(jax.random.key(0), labels, FOLDS)
-        log_q = features_posterior(features, labels, fold, num_classes=num_classes, num_folds=FOLDS).log_q
+        log_q = features_posterior(
+            features, labels, fold, num_classes=num_classes, num_folds=FOLDS
+        ).log_q
     _LAST[:] = [(features, labels.copy(), log_q)]
     return log_q
 
 
-def groups(log_q: Float[Array | np.ndarray, "n classes"], labels: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
+def groups(
+    log_q: Float[Array | np.ndarray, "n classes"], labels: Int[np.ndarray, " n"]
+) -> Int[np.ndarray, " n"]:
     """The class that is broadcast of each node: their label, else the likeliest."""
     return np.where(labels >= 0, labels, np.asarray(log_q).argmax(1)).astype(np.int32)
 
 
 def parts(key: Any, labels: Int[np.ndarray, " n"]) -> tuple[training.Examples, training.Examples]:
-    """Labels to train on, and a fifth of each class to choose and stop by; all are both where there are few."""
+    """Labels to train on, and a fifth of each class to choose and stop by.
+
+    All are both where there are few.
+    """
     fold = np.asarray(folds(key, labels, FOLDS))
     known = np.flatnonzero(labels >= 0).astype(np.int32)
     held = fold[known] == 0
@@ -69,7 +87,8 @@ def regression(
     """Log posterior of a logistic regression on standardised columns, its ridge chosen out of fold."""
     columns = standardised(columns)
     n, d = columns.shape
-    row, column = np.repeat(np.arange(n, dtype=np.int32), d), np.tile(np.arange(d, dtype=np.int32), n)
+    row = np.repeat(np.arange(n, dtype=np.int32), d)
+    column = np.tile(np.arange(d, dtype=np.int32), n)
     rows = Rows(*map(jnp.asarray, (row, column, columns.ravel())), shape=(n, d))
     fold = folds(key, labels, FOLDS)
     found = features_posterior(rows, labels, fold, num_classes=num_classes, num_folds=FOLDS)
@@ -77,7 +96,9 @@ def regression(
 
 
 MEMORY = 3e8
-"""Bytes of a dense matrix of pairs, or of reported pairs, above which a baseline refuses a graph."""
+"""Bytes of a dense matrix of pairs, or of reported pairs, above which a baseline refuses a
+graph.
+"""
 
 
 class Links(Protocol):
@@ -102,7 +123,10 @@ class Sparse(NamedTuple):
 
 
 class Dense(NamedTuple):
-    """Links as the matrix that they are: less work than a list of them where a tenth of all pairs is linked."""
+    """Links as the matrix that they are.
+
+    Less work than a list of them where a tenth of all pairs is linked.
+    """
 
     degree: Any
     matrix: Any
@@ -137,7 +161,8 @@ def linked(
     senders: Int[np.ndarray, " m"], receivers: Int[np.ndarray, " m"], num_nodes: int, *, ends: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """The pairs that at least so many ends report (1 or 2), in both directions."""
-    low, high = np.minimum(senders, receivers).astype(np.int64), np.maximum(senders, receivers)
+    low = np.minimum(senders, receivers).astype(np.int64)
+    high = np.maximum(senders, receivers)
     code, reported = np.unique(low * num_nodes + high, return_counts=True)
     low, high = np.divmod(code[reported >= ends], num_nodes)
     return np.concatenate([low, high]), np.concatenate([high, low])
@@ -145,7 +170,9 @@ def linked(
 
 HIDDEN, DROPOUT, LEARNING_RATE, WEIGHT_DECAY = 32, 0.7, 0.01, 5e-4
 EPOCHS, PATIENCE = 400, 60
-"""Fixed, the same for every baseline: what is held out of the labels chooses the epoch, by log-likelihood."""
+"""Fixed, the same for every baseline: what is held out of the labels chooses the epoch, by
+log-likelihood.
+"""
 DENSE = 0.25
 """The share of entries above which a dense product of features is faster."""
 
@@ -158,14 +185,21 @@ class Inputs(NamedTuple):
     links: Any = None
 
 
-_likelihood = lambda scores, one: jnp.take_along_axis(jax.nn.log_softmax(scores), one.label[:, None], 1).mean()
+_likelihood = lambda scores, one: jnp.take_along_axis(
+    jax.nn.log_softmax(scores), one.label[:, None], 1
+).mean()
 OBJECTIVE = training.on_graph(training.node_classification._replace(score=_likelihood))
-"""Cross entropy, scored by log-likelihood: of a few dozen held-out labels the accuracy would jump."""
+"""Cross entropy, scored by log-likelihood: of a few dozen held-out labels the accuracy would
+jump.
+"""
 
 
 @lru_cache
 def network(outputs: int) -> models.Model:
-    """A perceptron, or where there are links a graph convolutional network: logits float32 [n, C] of ``Inputs``."""
+    """A perceptron, or where there are links a graph convolutional network.
+
+    Logits float32 [n, C] of ``Inputs``.
+    """
 
     def init(key: Any, inputs: Inputs) -> Any:
         glorot = jax.nn.initializers.glorot_uniform()
@@ -207,7 +241,9 @@ def trained(
     parts_key, fit_key = jax.random.split(key)
     train, validation = parts(parts_key, labels)
     model = network(num_classes)
-    if isinstance(inputs.rows, Rows) and len(inputs.rows.value) > DENSE * np.prod(inputs.rows.shape):
+    if isinstance(inputs.rows, Rows) and len(inputs.rows.value) > DENSE * np.prod(
+        inputs.rows.shape
+    ):
         inputs = inputs._replace(rows=DenseRows(jnp.asarray(inputs.rows.dense())))
     fitted = training.fit(
         fit_key, model, OBJECTIVE, inputs, train, validation, validation,
@@ -219,7 +255,10 @@ def trained(
 def over(
     key: Any, links: Any, features: Any, labels: Int[np.ndarray, " n"], num_classes: int
 ) -> Float[np.ndarray, "n classes"]:
-    """Log posteriors of a graph convolutional network; without features each node has a name of their own."""
+    """Log posteriors of a graph convolutional network.
+
+    Without features each node has a name of their own.
+    """
     rows = features
     if rows is None:
         n = len(labels)
@@ -229,7 +268,9 @@ def over(
 
 
 def _log_posterior(variables: Any, inputs: Inputs, num_classes: int) -> Array:
-    return jax.nn.log_softmax(network(num_classes).apply(variables, inputs, key=None, train=False)[0])
+    return jax.nn.log_softmax(
+        network(num_classes).apply(variables, inputs, key=None, train=False)[0]
+    )
 
 
 _log_posterior = jax.jit(_log_posterior, static_argnums=2)
@@ -245,11 +286,13 @@ STEPS = 10
 def pagerank(key: Any, links: Any, asked: Asked) -> Float[np.ndarray, "n classes"]:
     """Log posterior, float32 [n, C], of a regression on the features' posterior and on propagated classes.
 
-    A user starts at their label, else at the features' posterior. Propagation to labelled users leaves out the
-    labels of their fold. The regression has one weight for each source, or is a logistic regression with free
-    weights: whichever gives the labels more likelihood, out of fold (the former less one for a weight).
+    A user starts at their label, else at the features' posterior. Propagation to labelled users
+    leaves out the labels of their fold. The regression has one weight for each source, or is a
+    logistic regression with free weights: whichever gives the labels more likelihood, out of fold
+    (the former less one for a weight).
     """
-    log_q, labels = posterior(asked), asked.labels
+    log_q = posterior(asked)
+    labels = asked.labels
     propagate_key, fit_key = jax.random.split(key)
     fold = np.asarray(folds(propagate_key, labels, FOLDS))
     reached = np.array(_reaches(links, log_q, jnp.asarray(labels, jnp.int32)))
@@ -260,7 +303,9 @@ def pagerank(key: Any, links: Any, asked: Asked) -> Float[np.ndarray, "n classes
     sources = jnp.stack([log_q, *jnp.split(jnp.asarray(standardised(reached)), len(ALPHAS), 1)], -1)
     weights = stack(sources, jnp.asarray(labels), (1.0, *(0.0 for _ in ALPHAS)), ridge=1.0)
     shared = np.asarray(combine(sources, weights))
-    free = regression(fit_key, np.concatenate([np.asarray(log_q), reached], 1), labels, asked.classes)
+    free = regression(
+        fit_key, np.concatenate([np.asarray(log_q), reached], 1), labels, asked.classes
+    )
     known = np.flatnonzero(labels >= 0)
     of_shared, of_free = (each[known, labels[known]].sum() for each in (shared, free))
     return shared if of_shared - len(weights) > of_free else free
@@ -268,7 +313,10 @@ def pagerank(key: Any, links: Any, asked: Asked) -> Float[np.ndarray, "n classes
 
 @jax.jit
 def _reaches(links: Any, log_q: Array, labels: Array) -> Float[Array, "n columns"]:
-    """Logarithms of what reaches each user from others, all decay factors side by side: one product serves them."""
+    """Logarithms of what reaches each user from others, all decay factors side by side.
+
+    One product serves them.
+    """
     classes = log_q.shape[1]
     start = jnp.where((labels >= 0)[:, None], jax.nn.one_hot(labels, classes), jnp.exp(log_q))
     start = jnp.tile(start, (1, len(ALPHAS)))

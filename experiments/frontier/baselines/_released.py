@@ -23,7 +23,9 @@ class Asked(NamedTuple):
     """int [n], -1 for users whose class is asked for"""
     classes: int
     q: self_training.FeaturesPosterior | None = None
-    """what the features alone say, from which piloted counts start at every budget; None where there are none"""
+    """what the features alone say, from which piloted counts start at every budget; None where
+    there are none
+    """
     friends: StatedFriends | None = None
     """what a rehearsal is told of friendships"""
 
@@ -32,7 +34,9 @@ class Answer(NamedTuple):
     """What a method makes of a draw, what was spent, and what else a row says, by column."""
 
     scores: Any
-    """[n, C], log posteriors or other scores of classes; values by metric; None where a method refuses the graph"""
+    """[n, C], log posteriors or other scores of classes; values by metric; None where a method
+    refuses the graph
+    """
     guarantee: PipelineGuarantee
     also: Mapping[str, Any] = {}
 
@@ -43,7 +47,9 @@ PUBLIC = ("features", "labels")
 
 def spent(*releases: PipelineGuarantee) -> PipelineGuarantee:
     """The guarantee of all releases together, of features and labels that are public."""
-    unprotected = dict.fromkeys((*PUBLIC, *(field for one in releases for field in one.unprotected)))
+    unprotected = dict.fromkeys(
+        (*PUBLIC, *(field for one in releases for field in one.unprotected))
+    )
     guarantees = [each for one in releases for each in one.guarantees]
     return PipelineGuarantee.of(guarantees, protected=("edges",), unprotected=unprotected)
 
@@ -51,13 +57,17 @@ def spent(*releases: PipelineGuarantee) -> PipelineGuarantee:
 def of_lists(*mechanisms: Any) -> PipelineGuarantee:
     """What mechanisms on whole lists promise before anything is drawn, for a row that is refused."""
     each = [each for one in mechanisms for each in (one.guarantee(), one.relationship())]
-    return PipelineGuarantee.of(each, protected=("edges",), unprotected=(*PUBLIC, "number of nodes"))
+    return PipelineGuarantee.of(
+        each, protected=("edges",), unprotected=(*PUBLIC, "number of nodes")
+    )
 
 
 def nothing_read() -> PipelineGuarantee:
     """Of a baseline that reads no list."""
     units = (NEIGHBOUR_LIST, RELATIONSHIP)
-    nothing = [Guarantee(0.0, unit=unit, status="proved", reason="no list is read") for unit in units]
+    nothing = [
+        Guarantee(0.0, unit=unit, status="proved", reason="no list is read") for unit in units
+    ]
     return PipelineGuarantee.of(nothing, protected=("edges",), unprotected=PUBLIC)
 
 

@@ -1,4 +1,7 @@
-"""Noisy neighbour lists as graphs for what is usually done with one: DPRR, randomised response, and Blink."""
+"""Noisy neighbour lists as graphs for what is usually done with one.
+
+DPRR, randomised response, and Blink.
+"""
 
 from collections.abc import Callable
 from functools import partial
@@ -7,7 +10,16 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from experiments.frontier.baselines._network import MEMORY, Dense, Links, dense, linked, over, pagerank, sparse
+from experiments.frontier.baselines._network import (
+    MEMORY,
+    Dense,
+    Links,
+    dense,
+    linked,
+    over,
+    pagerank,
+    sparse,
+)
 from experiments.frontier.baselines._released import Answer, Asked, of_lists, spent
 from ldp_jax import edges
 from ldp_jax.accounting.guarantee import PipelineGuarantee
@@ -32,14 +44,22 @@ through_gcn, through_ppr = partial(_through, _over), partial(_through, pagerank)
 
 
 def _dprr(key: PRNGKey, graph: Graph, epsilon: float, num_nodes: int) -> Reported:
-    """The split of Hidano & Murakami; users are joined where either reports the other: both hardly ever do."""
-    noisy = edges.privatize_graph(key, graph, edges.DPRR.from_epsilon(epsilon, n_max=num_nodes), memory=MEMORY)
+    """The split of Hidano & Murakami.
+
+    Users are joined where either reports the other: both hardly ever do.
+    """
+    noisy = edges.privatize_graph(
+        key, graph, edges.DPRR.from_epsilon(epsilon, n_max=num_nodes), memory=MEMORY
+    )
     pairs = linked(noisy.graph.senders, noisy.graph.receivers, num_nodes, ends=1)
     return sparse(*pairs, num_nodes), spent(noisy.guarantee)
 
 
 def _rr(key: PRNGKey, graph: Graph, epsilon: float, num_nodes: int) -> Reported:
-    """Users are joined where both report the other; the graph is dense, a matrix of 4 n^2 bytes, or refused."""
+    """Users are joined where both report the other.
+
+    The graph is dense, a matrix of 4 n^2 bytes, or refused.
+    """
     mechanism = edges.RandomizedResponse(epsilon)
     if 4.0 * num_nodes**2 > MEMORY:
         return None, of_lists(mechanism)
@@ -72,14 +92,24 @@ def _laid_out(links: edges.PosteriorLinks, *, dense: bool) -> Dense | _Posterior
     return Dense(links.degree, links.dense()) if dense else _Posterior(links.degree, links)
 
 
-def _links(variant: edges.Variant, key: PRNGKey, graph: Graph, epsilon: float, num_nodes: int) -> Reported:
-    """Links, or why there are none; all of the posterior as a matrix where that is smaller than its corrections."""
+def _links(
+    variant: edges.Variant, key: PRNGKey, graph: Graph, epsilon: float, num_nodes: int
+) -> Reported:
+    """Links, or why there are none.
+
+    All of the posterior as a matrix where that is smaller than its corrections.
+    """
     try:
-        made = edges.private_links(key, graph, epsilon, variant=variant, degree_share=DEGREE_SHARE, memory=MEMORY)
+        made = edges.private_links(
+            key, graph, epsilon, variant=variant, degree_share=DEGREE_SHARE, memory=MEMORY
+        )
     except ValueError as refusal:
         if "memory" not in str(refusal):
             raise
-        each = edges.NoisyDegree(DEGREE_SHARE * epsilon), edges.RandomizedResponse((1 - DEGREE_SHARE) * epsilon)
+        each = (
+            edges.NoisyDegree(DEGREE_SHARE * epsilon),
+            edges.RandomizedResponse((1 - DEGREE_SHARE) * epsilon),
+        )
         return None, of_lists(*each)
     dense = variant == "soft" and 4.0 * num_nodes**2 <= MEMORY
     return _laid_out(made.links, dense=dense), spent(made.guarantee)
@@ -87,8 +117,14 @@ def _links(variant: edges.Variant, key: PRNGKey, graph: Graph, epsilon: float, n
 
 _hard, _soft, _hybrid = (partial(_links, variant) for variant in ("hard", "soft", "hybrid"))
 
-hard_gcn, soft_gcn, hybrid_gcn = (partial(through_gcn, report) for report in (_hard, _soft, _hybrid))
-"""A graph convolutional network: over links that are likelier than not, over all posteriors, over the likeliest."""
+hard_gcn, soft_gcn, hybrid_gcn = (
+    partial(through_gcn, report) for report in (_hard, _soft, _hybrid)
+)
+"""A graph convolutional network: over links that are likelier than not, over all posteriors, over
+the likeliest.
+"""
 
 soft_ppr, hybrid_ppr = (partial(through_ppr, report) for report in (_soft, _hybrid))
-"""PageRank of classes over the posterior links, and a regression: not in the paper, which has networks."""
+"""PageRank of classes over the posterior links, and a regression: not in the paper, which has
+networks.
+"""

@@ -8,7 +8,9 @@ import numpy as np
 from ldp_jax.core.spaces.space import Records, Reports, as_records, each_vector, real, shown
 from ldp_jax.core.types import Array, Scalar, Values
 
-_INSIDE = 1 - 2.0**-20  # of a shortened vector, so that its length is at most the radius after rounding
+_INSIDE = (
+    1 - 2.0**-20
+)  # of a shortened vector, so that its length is at most the radius after rounding
 
 
 def bounded(x: Values) -> Array:
@@ -25,7 +27,9 @@ def lengths(x: np.ndarray) -> np.ndarray:
 
 
 def shortened(x: Values, radius: Scalar) -> Array:
-    """Vectors [..., dim] of a length of at most ``radius``, which may be traced; a coordinate that is NaN is 0.
+    """Vectors [..., dim] of a length of at most ``radius``, which may be traced.
+
+    A coordinate that is NaN is 0.
 
     >>> shortened(jnp.array([3.0, 4.0]), 1.0).round(3).tolist(), shortened([0.5, float("nan")], 1.0).tolist()
     ([0.6..., 0.8...], [0.5, 0.0])
@@ -35,9 +39,12 @@ def shortened(x: Values, radius: Scalar) -> Array:
     most = jnp.where(most > 0, most, 1.0)
     unit = x / most
     squared = (unit**2).sum(-1, keepdims=True)
-    root = jnp.where(squared > 0, jnp.sqrt(jnp.where(squared > 0, squared, 1.0)), 0.0)  # slopes of 0 at 0
+    root = jnp.where(
+        squared > 0, jnp.sqrt(jnp.where(squared > 0, squared, 1.0)), 0.0
+    )  # slopes of 0 at 0
     end = jnp.asarray(radius, x.dtype)
-    # Vectors along axes and diagonals are shortened without a rounded sum: compiled as they are eagerly.
+    # Vectors along axes and diagonals are shortened without a rounded sum: compiled as they are
+    # eagerly.
     return jnp.where(most * root > end, unit * (end * _INSIDE / jnp.where(root > 0, root, 1.0)), x)
 
 
@@ -61,13 +68,19 @@ class Ball(Records[Values]):
         return each_vector(values, self.dim, lambda x: lengths(x) <= most)
 
     def clip(self, x: Values) -> Array:
-        """The vector itself, or one in its direction inside the sphere; a coordinate that is NaN is 0."""
+        """The vector itself, or one in its direction inside the sphere.
+
+        A coordinate that is NaN is 0.
+        """
         return shortened(x, self.radius)
 
     def extremes(self) -> tuple[np.ndarray, np.ndarray]:
         """Both ends of a diameter."""
-        end, radius = np.zeros(self.dim, np.float32), np.float32(self.radius)
-        end[0] = radius if float(radius) <= float(self.radius) else np.nextafter(radius, np.float32(0.0))
+        end = np.zeros(self.dim, np.float32)
+        radius = np.float32(self.radius)
+        end[0] = (
+            radius if float(radius) <= float(self.radius) else np.nextafter(radius, np.float32(0.0))
+        )
         return -end, end
 
     def typical(self) -> np.ndarray:

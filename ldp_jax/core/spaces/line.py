@@ -21,15 +21,20 @@ def edges_of(codomain: Interval, x: Values, log_density: Log) -> tuple[np.ndarra
     if codomain.breaks is not None:
         declared = np.sort(np.asarray(codomain.breaks(jnp.asarray(x)), np.float64))
         breaks = declared if len(declared) else breaks
-    ends, scales = np.array([codomain.lower, codomain.upper], np.float64), np.ones(2)
+    ends = np.array([codomain.lower, codomain.upper], np.float64)
+    scales = np.ones(2)
     breaks = np.clip(breaks, *ends)
-    widths, known = 2.0 ** np.arange(-40.0, 64.0), log_density(breaks)
+    widths = 2.0 ** np.arange(-40.0, 64.0)
+    known = log_density(breaks)
     heavy = breaks[known >= max(known.max() - 50.0, -1e300)] if np.isfinite(known).any() else breaks
     for side, (sign, start) in enumerate(((-1.0, heavy[0]), (1.0, heavy[-1]))):
         if math.isinf(ends[side]):
             logs = log_density(start + sign * widths)  # all at once
             most = max(known.max(), logs.max())
-            last = [np.flatnonzero(logs > most - fallen).max(initial=-1) for fallen in (50.0, math.log(2))]
+            last = [
+                np.flatnonzero(logs > most - fallen).max(initial=-1)
+                for fallen in (50.0, math.log(2))
+            ]
             if last[0] == len(widths) - 1:
                 raise NotApplicable("the density has no end that could be found")
             ends[side], scales[side] = start + sign * widths[last[0] + 1], widths[last[1] + 1]
@@ -37,7 +42,9 @@ def edges_of(codomain: Interval, x: Values, log_density: Log) -> tuple[np.ndarra
     return np.concatenate([ends[:1], breaks if len(breaks) else [ends.mean()], ends[1:]]), scales
 
 
-def line(codomain: Interval, x: Values, log_density: Log) -> tuple[partial[np.ndarray], float, np.ndarray]:
+def line(
+    codomain: Interval, x: Values, log_density: Log
+) -> tuple[partial[np.ndarray], float, np.ndarray]:
     """A distribution function (not normalised), what float32 may misplace of it, and the breaks.
 
     ``NotApplicable`` where the law has pieces of few float64 spacings.
@@ -66,7 +73,10 @@ def _outwards(width: float, scale: float) -> np.ndarray:
 
 
 def refuse_narrow(misplaced: float) -> None:
-    """``NotApplicable`` where float64 may misplace too much of a law: four spacings of the densest report."""
+    """``NotApplicable`` where float64 may misplace too much of a law.
+
+    Four spacings of the densest report.
+    """
     if misplaced > _MISPLACED:
         raise NotApplicable(
             f"pieces of the law are of few float64 spacings, which misplace up to {misplaced:.2g} of its mass"

@@ -9,7 +9,15 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from ldp_jax.core import validate
-from ldp_jax.core.spaces.space import Enumerated, NotApplicable, Records, Reports, clip, listed, shown
+from ldp_jax.core.spaces.space import (
+    Enumerated,
+    NotApplicable,
+    Records,
+    Reports,
+    clip,
+    listed,
+    shown,
+)
 from ldp_jax.core.types import Array, Record, Scalar, Values
 
 PLACES = (0.65625, 0.125, 1.0, 0.375, 0.0)
@@ -20,7 +28,8 @@ PLACES = (0.65625, 0.125, 1.0, 0.375, 0.0)
 class Interval(Records[Values], Reports[Values]):
     """The numbers in [lower, upper]; either end may be infinite.
 
-    A codomain's ``breaks`` are where the density about a record jumps or bends, and the loss may be largest.
+    A codomain's ``breaks`` are where the density about a record jumps or bends, and the loss may be
+    largest.
 
     >>> Interval(-1.0, 1.0).contains([0.5, 2.0]).tolist(), Interval(-1.0, 1.0)
     ([True, False], Interval(-1, 1))
@@ -42,7 +51,9 @@ class Interval(Records[Values], Reports[Values]):
 
     def contains(self, values: Values, *, rounding: int = 0) -> np.ndarray:
         """Which are finite and between the ends."""
-        y, lower, upper = np.asarray(values), float(self.lower), float(self.upper)
+        y = np.asarray(values)
+        lower = float(self.lower)
+        upper = float(self.upper)
         slack = rounding * np.spacing(np.float32(upper)) if math.isfinite(upper) else 0.0
         return np.isfinite(y) & (y >= lower - slack) & (y <= upper + slack)
 
@@ -90,7 +101,9 @@ class Interval(Records[Values], Reports[Values]):
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Finite(Enumerated[Values]):
-    """A finite set of numbers; others are rounded to the nearest. Known ones are kept in rising order.
+    """A finite set of numbers; others are rounded to the nearest.
+
+    Known ones are kept in rising order.
 
     >>> Finite(tuple(range(129)))
     Finite(0, 1, 2, ..., 128)

@@ -35,11 +35,14 @@ _A = TypeVar("_A", bound=AnyArray)
 
 
 def as_records(x: object) -> Array:
-    """Records as an array of the device; the one place where other numbers become float32 (float64 in 64-bit mode).
+    """Records as an array of the device.
 
-    Numbers of the host are clipped to +-1e9 first (every domain lies far within), and no floating-point flag is
-    seen. Arrays of the device and traced ones stay as they are; but float16 and bfloat16, whose rounding would
-    break a guarantee, become float32. ``TypeError`` for what are no real numbers, by their type alone.
+    The one place where other numbers become float32 (float64 in 64-bit mode).
+
+    Numbers of the host are clipped to +-1e9 first (every domain lies far within), and no
+    floating-point flag is seen. Arrays of the device and traced ones stay as they are; but float16
+    and bfloat16, whose rounding would break a guarantee, become float32. ``TypeError`` for what are
+    no real numbers, by their type alone.
 
     >>> as_records([10**400, -(2**63), 1e300, 0.5]).tolist()
     [1000000000.0, -1000000000.0, 1000000000.0, 0.5]
@@ -57,7 +60,9 @@ def as_records(x: object) -> Array:
 
 
 def of_host(x: object) -> np.ndarray:
-    """Records of the host as real numbers, in float64 but for float32, NaN where absent; as :func:`as_records`.
+    """Records of the host as real numbers, in float64 but for float32, NaN where absent.
+
+    As :func:`as_records`.
 
     >>> of_host(np.array([2**60, 1])).tolist(), of_host([10**400, 0.5]).tolist()
     ([1.152921504606847e+18, 1.0], [1.7976931348623157e+308, 0.5])
@@ -73,7 +78,10 @@ def of_host(x: object) -> np.ndarray:
 
 
 def real(array: _A) -> _A:
-    """An array of real numbers as it is, and any other refused by its type: what is cast from it is no record."""
+    """An array of real numbers as it is, and any other refused by its type.
+
+    What is cast from it is no record.
+    """
     if array.dtype.kind == "O":
         for value in array.ravel().tolist():
             _near(value)
@@ -85,8 +93,13 @@ def real(array: _A) -> _A:
 
 
 def _near(x: Any, far: float = _FAR) -> float:
-    """A Python number within +-``far``; NaN as it is. ``TypeError`` for no real number, complex ones included."""
-    if isinstance(x, (complex, np.complexfloating)):  # of NumPy's float() keeps the real part, with a warning
+    """A Python number within +-``far``; NaN as it is.
+
+    ``TypeError`` for no real number, complex ones included.
+    """
+    if isinstance(
+        x, (complex, np.complexfloating)
+    ):  # of NumPy's float() keeps the real part, with a warning
         raise TypeError(f"records must be real numbers, got {type(x).__name__}")
     try:
         return float(x) if x != x else float(max(-far, min(far, x)))
@@ -113,15 +126,24 @@ def each_vector(values: Values, dim: int, inside: Callable[[np.ndarray], np.ndar
 
 
 class Records(abc.ABC, Generic[R]):
-    """A set of records; ``stacked`` ones are a pytree whose leaves have one more axis, the first."""
+    """A set of records.
+
+    ``stacked`` ones are a pytree whose leaves have one more axis, the first.
+    """
 
     @abc.abstractmethod
     def contains(self, values: R, *, rounding: int = 0) -> np.ndarray:
-        """Which of stacked values of the host are members, bool [n]; ``rounding`` float32 roundings still count."""
+        """Which of stacked values of the host are members, bool [n].
+
+        ``rounding`` float32 roundings still count.
+        """
 
     @abc.abstractmethod
     def clip(self, x: R) -> R:
-        """The member that a value is taken for, NaN for the centre; stacked values too, and traced ones."""
+        """The member that a value is taken for, NaN for the centre.
+
+        Stacked values too, and traced ones.
+        """
 
     @abc.abstractmethod
     def extremes(self) -> tuple[R, R]:
@@ -141,13 +163,18 @@ class Records(abc.ABC, Generic[R]):
 
     @property
     def users(self) -> int:
-        """How many users there are whose views differ, where a mechanism takes whose record it is; else 0."""
+        """How many users there are whose views differ, where a mechanism takes whose record it is.
+
+        Else 0.
+        """
         return 0
 
     def given(self, x: R) -> R:
         """A caller's record as verification holds it: float32; a list is a vector."""
         return jax.tree.map(
-            lambda leaf: np.asarray(leaf, np.float32), x, is_leaf=lambda leaf: isinstance(leaf, list)
+            lambda leaf: np.asarray(leaf, np.float32),
+            x,
+            is_leaf=lambda leaf: isinstance(leaf, list),
         )
 
     def critical_records(self) -> R:
@@ -172,7 +199,9 @@ class Records(abc.ABC, Generic[R]):
         """Stacked random pairs of adjacent records; overridden together with :meth:`adjacent`."""
         return self.sample(rng, n), self.sample(rng, n)
 
-    def neighbours_of_all(self, rng: np.random.Generator, n: int) -> tuple[tuple[np.ndarray, ...], R, R]:
+    def neighbours_of_all(
+        self, rng: np.random.Generator, n: int
+    ) -> tuple[tuple[np.ndarray, ...], R, R]:
         """The same of random :attr:`users`, and whose they are; () where views do not differ."""
         return (), *self.neighbours(rng, n)
 
@@ -192,7 +221,9 @@ class Records(abc.ABC, Generic[R]):
         return bad, jax.tree.map(np.asarray, jax.jit(self.clip)(bad))
 
     def validate(self, x: R, name: str = "x") -> None:
-        """A ``ValueError`` for stacked records of the host that are not members; it counts them and shows none.
+        """A ``ValueError`` for stacked records of the host that are not members.
+
+        It counts them and shows none.
 
         For loaded data: mechanisms clip whatever they are given.
 
@@ -203,7 +234,9 @@ class Records(abc.ABC, Generic[R]):
         """
         inside = np.asarray(self.contains(x))
         if not inside.all():
-            raise ValueError(f"{name} must lie in {self}: {int((~inside).sum())} of {inside.size} records do not")
+            raise ValueError(
+                f"{name} must lie in {self}: {int((~inside).sum())} of {inside.size} records do not"
+            )
 
 
 class Reports(abc.ABC, Generic[Y]):
@@ -230,10 +263,16 @@ class Reports(abc.ABC, Generic[Y]):
 
 
 class ReportLaw(Reports[Y], Generic[Y, R]):
-    """Reports that say how verification integrates and counts them; of the spaces here it knows that."""
+    """Reports that say how verification integrates and counts them.
+
+    Of the spaces here it knows that.
+    """
 
     def critical_reports(self, records: R) -> Y:
-        """Stacked reports where the loss between any of stacked records may be largest, float64; not for lists."""
+        """Stacked reports where the loss between any of stacked records may be largest, float64.
+
+        Not for lists.
+        """
         raise NotApplicable(f"{type(self).__name__} has no critical reports")
 
     def search(self, rng: np.random.Generator, known: Y, n: int) -> Y:
@@ -244,8 +283,8 @@ class ReportLaw(Reports[Y], Generic[Y, R]):
     def quadrature(self, records: R, log_density: Log, *, panels: int = 64, order: int = 8) -> Rule:
         """Stacked reports and weights [n] that integrate the density of any of stacked records.
 
-        The first record's ``log_density`` says how far an infinite space is followed. Between two places where a
-        density may jump or bend are ``panels`` of ``order`` Gauss-Legendre points.
+        The first record's ``log_density`` says how far an infinite space is followed. Between two
+        places where a density may jump or bend are ``panels`` of ``order`` Gauss-Legendre points.
         """
 
     @abc.abstractmethod
@@ -267,7 +306,9 @@ class ReportLaw(Reports[Y], Generic[Y, R]):
 
 
 class Enumerated(Records[R], Reports[R]):
-    """A space whose members are listed: a subclass gives :meth:`members`, and :meth:`adjacent` where not all are.
+    """A space whose members are listed.
+
+    A subclass gives :meth:`members`, and :meth:`adjacent` where not all are.
 
     Members that are not rising numbers also need :meth:`place` and :meth:`clip`.
     """
@@ -280,7 +321,10 @@ class Enumerated(Records[R], Reports[R]):
         return np.asarray(self.members(), kind)
 
     def place(self, values: R) -> np.ndarray:
-        """The places of stacked values among the members, int [n], -1 for others; in the values' precision."""
+        """The places of stacked values among the members, int [n], -1 for others.
+
+        In the values' precision.
+        """
         y = np.asarray(values)
         known = self._numbers(np.float64 if y.dtype.kind in "biu" else y.dtype)
         at = np.clip(np.searchsorted(known, y), 0, len(known) - 1)
@@ -288,7 +332,8 @@ class Enumerated(Records[R], Reports[R]):
 
     def clip(self, x: R) -> R:
         """The nearest member; NaN goes to the middle one, the lower of two."""
-        number, values = as_records(x), jnp.asarray(self.members(), jnp.result_type(float))
+        number = as_records(x)
+        values = jnp.asarray(self.members(), jnp.result_type(float))
         number = jnp.where(jnp.isnan(number), values[(len(self) - 1) // 2], number)
         nearest = jnp.rint(jnp.interp(number, values, jnp.arange(len(self), dtype=values.dtype)))
         return cast(R, values[nearest.astype(jnp.int32)])

@@ -1,4 +1,7 @@
-"""Reports whose law is the same all round the record's direction: on the unit sphere, and in the whole space."""
+"""Reports whose law is the same all round the record's direction.
+
+On the unit sphere, and in the whole space.
+"""
 
 import dataclasses
 import math
@@ -14,9 +17,12 @@ _WHOLE = 1 - 2.0**-19  # a length above is the radius: float32 rounds a vector o
 
 
 def polar(x: Values, radius: float = 1.0) -> tuple[Array, Array]:
-    """Lengths [...] of vectors [..., dim], in units of ``radius`` and at most 1; and their directions [..., dim].
+    """Lengths [...] of vectors [..., dim], in units of ``radius`` and at most 1.
 
-    A coordinate that is NaN is 0, a length within 2e-6 of 1 is 1, and zeros have the direction of the first axis.
+    And their directions [..., dim].
+
+    A coordinate that is NaN is 0, a length within 2e-6 of 1 is 1, and zeros have the direction of
+    the first axis.
 
     >>> length, direction = polar(jnp.array([[3.0, 4.0], [0.0, 0.0], [0.0, -0.5]]))
     >>> length.tolist(), direction.round(3).tolist()
@@ -36,8 +42,8 @@ def polar(x: Values, radius: float = 1.0) -> tuple[Array, Array]:
 class Around(Reports[Values]):
     """Vectors whose law depends on the component along the record's direction and the length across it; abstract.
 
-    The density may jump where the component along is plus or minus ``cut``. Records [d] go through ``projection``
-    [dim, d] first.
+    The density may jump where the component along is plus or minus ``cut``. Records [d] go through
+    ``projection`` [dim, d] first.
     """
 
     dim: int

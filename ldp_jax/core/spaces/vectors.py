@@ -59,7 +59,9 @@ class Box(Records[Values]):
         """All vectors of ends and centres."""
         places = (self.lower, (self.lower + self.upper) / 2, self.upper)
         if 3**self.dim > _MOST_RECORDS:
-            raise NotApplicable(f"3^{self.dim} records are more than {_MOST_RECORDS}: ask a smaller dim")
+            raise NotApplicable(
+                f"3^{self.dim} records are more than {_MOST_RECORDS}: ask a smaller dim"
+            )
         return np.array(list(itertools.product(places, repeat=self.dim)))
 
 
@@ -80,7 +82,10 @@ class ByCoordinate(Reports[Y]):
 
     @abc.abstractmethod
     def of_entries(self, indices: np.ndarray, values: Values) -> Y:
-        """The stacked reports of coordinates [n, sent] in order, and their values: what :meth:`entries` reads."""
+        """The stacked reports of coordinates [n, sent] in order, and their values.
+
+        What :meth:`entries` reads.
+        """
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,7 +124,10 @@ class SparseReport(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Subset(ByCoordinate[SparseReport]):
-    """k sorted, distinct coordinates of ``dim``, each with a value from ``inner``; as a :class:`SparseReport`."""
+    """k sorted, distinct coordinates of ``dim``, each with a value from ``inner``.
+
+    As a :class:`SparseReport`.
+    """
 
     dim: int
     k: int
@@ -147,4 +155,6 @@ class Subset(ByCoordinate[SparseReport]):
         """Which have sorted, distinct coordinates that there are, and values of ``inner``."""
         at, inner = SparseReport(*values)  # and nothing else
         sorted_below = lambda at: (np.diff(at, prepend=-1) > 0) & (at < self.dim)
-        return each_vector(at, self.k, sorted_below) & self.inner.contains(inner, rounding=rounding).all(-1)
+        return each_vector(at, self.k, sorted_below) & self.inner.contains(
+            inner, rounding=rounding
+        ).all(-1)

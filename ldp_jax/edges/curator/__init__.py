@@ -1,7 +1,10 @@
-"""Edges under a trusted curator, who holds the whole graph: releases with edge-level central privacy.
+"""Edges under a trusted curator, who holds the whole graph.
 
-``release(key, split, mechanism)`` is the whole API; an :class:`EdgeSplit` says which edges are public. Where every
-edge is private, ``ldp_jax.edges.privatize_graph(key, graph, mechanism)`` is the same.
+Releases with edge-level central privacy.
+
+``release(key, split, mechanism)`` is the whole API; an :class:`EdgeSplit` says which edges are
+public. Where every edge is private, ``ldp_jax.edges.privatize_graph(key, graph, mechanism)`` is the
+same.
 """
 
 from ldp_jax.edges.curator import connections, hrg

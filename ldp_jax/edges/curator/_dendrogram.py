@@ -19,12 +19,16 @@ SWEEPS = 8000
 """About 1 000 n moves: a sweep makes n / 8."""
 
 PUBLIC_WEIGHT = 0.05
-"""The weight of the likelihood of public edges. A larger one fits them better, and chains forget their start later:
-several chains of ``hrg.trace`` on the public edges, and their ``hrg.r_hat``, say how long."""
+"""The weight of the likelihood of public edges. A larger one fits them better, and chains forget
+their start later: several chains of ``hrg.trace`` on the public edges, and their ``hrg.r_hat``, say
+how long."""
 
 
 class OfDendrogram(CentralMechanism):
-    """A dendrogram over the private nodes, noisy counts of its groups, and pairs sampled by them; abstract."""
+    """A dendrogram over the private nodes, noisy counts of its groups, and pairs sampled by them.
+
+    Abstract.
+    """
 
     @property
     @abc.abstractmethod
@@ -82,21 +86,30 @@ class OfDendrogram(CentralMechanism):
         """The chain's last dendrogram over the private nodes, of which there must be two."""
         check_single(self)
         pairs = split.pairs()
-        edges, n = self.seen(pairs), len(pairs.nodes)
+        edges = self.seen(pairs)
+        n = len(pairs.nodes)
         first, rest = random.split(key)
-        scales, sweeps = self.scales(n), self.sweeps
-        if self.published:  # public and private edges in turn (eq. 12-14): neither law is the chain's
-            scales, sweeps = np.tile(scales * np.eye(2), (sweeps, 1)), 2 * sweeps
+        scales = self.scales(n)
+        sweeps = self.sweeps
+        if (
+            self.published
+        ):  # public and private edges in turn (eq. 12-14): neither law is the chain's
+            scales = np.tile(scales * np.eye(2), (sweeps, 1))
+            sweeps = 2 * sweeps
         return hrg.run(rest, hrg.init(first, n, edges), edges, scales, sweeps).tree
 
-    def sample_pairs(self, key: PRNGKey, split: EdgeSplit, memory: float = MEMORY) -> Int[np.ndarray, "k 2"]:
+    def sample_pairs(
+        self, key: PRNGKey, split: EdgeSplit, memory: float = MEMORY
+    ) -> Int[np.ndarray, "k 2"]:
         """Pairs sampled by the noisy connection probabilities of a dendrogram."""
         pairs = split.pairs()
         if pairs.candidates == 0:
             return np.zeros((0, 2), np.int64)
         chain_key, count_key, pairs_key = random.split(key, 3)
         tree = self.dendrogram(chain_key, split)
-        state = hrg.state_of(tree, hrg.Edges.of(pairs.places(pairs.public), pairs.places(pairs.private)))
+        state = hrg.state_of(
+            tree, hrg.Edges.of(pairs.places(pairs.public), pairs.places(pairs.private))
+        )
         epsilon = self.count_epsilon
         region = connections.regions(tree, epsilon, self.thresholds)
         probability = connections.probabilities(

@@ -20,7 +20,9 @@ from ldp_jax.edges.curator.split import EdgeSplit, Pairs
 from ldp_jax.graph import graphs
 
 Score = Callable[[Graph], tuple[Values, Values]]
-"""From the public graph alone: pairs [k, 2] and their scores [k]; every other pair ranks below them."""
+"""From the public graph alone: pairs [k, 2] and their scores [k]; every other pair ranks below
+them.
+"""
 
 NAMED = 2**22
 """How many pairs a score of this module names, at most."""
@@ -30,18 +32,23 @@ NAMED = 2**22
 class BinnedPairs(CentralMechanism):
     r"""Rank all pairs by a public score, count private edges in bins of ranks, release as many pairs of each bin.
 
-    Law: the N pairs that may be private edges are ranked by their scores. Bins end at the ranks N, N / 2, N / 4 and
-    so on, and the first begins at 0; pairs without a score are a bin of their own, the last. In each bin the
-    private edges are counted with noise of scale :math:`1/\epsilon`. Counts are made consistent with their sum and
-    rounded at random, and so many distinct pairs are drawn from the bin, all sets alike.
+    Law: the N pairs that may be private edges are ranked by their scores. Bins end at the ranks N,
+    N / 2, N / 4 and so on, and the first begins at 0; pairs without a score are a bin of their own,
+    the last. In each bin the private edges are counted with noise of scale :math:`1/\epsilon`.
+    Counts are made consistent with their sum and rounded at random, and so many distinct pairs are
+    drawn from the bin, all sets alike.
     Guarantee: epsilon per private edge: each pair is in one bin, and bins are public.
-    Utility: the noise is a few edges a bin, whatever the graph's size, so that the release is as good as the score.
-    Numerics: whole noise goes through a float32 logarithm; the guarantee is that of ideal arithmetic. Time and
-    memory are O(k + pairs out + edges), but for sorts, of k pairs with a score.
-    Reference: Laplace mechanism on a histogram: Dwork et al., TCC 2006; whole noise: Ghosh et al., STOC 2009.
+    Utility: the noise is a few edges a bin, whatever the graph's size, so that the release is as
+    good as the score.
+    Numerics: whole noise goes through a float32 logarithm; the guarantee is that of ideal
+    arithmetic. Time and memory are O(k + pairs out + edges), but for sorts, of k pairs with a
+    score.
+    Reference: Laplace mechanism on a histogram: Dwork et al., TCC 2006; whole noise: Ghosh et al.,
+    STOC 2009.
 
-    ``score`` is ``common neighbours`` (ties by the product of degrees), ``degree product``, or a function of the
-    public graph that gives pairs [k, 2] and their scores [k]. There are at most ``bins``, >= 2.
+    ``score`` is ``common neighbours`` (ties by the product of degrees), ``degree product``, or a
+    function of the public graph that gives pairs [k, 2] and their scores [k]. There are at most
+    ``bins``, >= 2.
 
     >>> m = BinnedPairs(1.0)
     >>> m.guarantee().epsilon, m.guarantee().status
@@ -68,16 +75,22 @@ class BinnedPairs(CentralMechanism):
     def guarantee(self) -> Guarantee:
         """epsilon per private edge."""
         return per_private_edge(
-            largest(self.epsilon), f"{self.noise.capitalize()} noise on counts of disjoint public bins of pairs"
+            largest(self.epsilon),
+            f"{self.noise.capitalize()} noise on counts of disjoint public bins of pairs",
         )
 
     def ranked(self, split: EdgeSplit) -> tuple[Int[np.ndarray, " k"], Int[np.ndarray, " bins"]]:
-        """Codes of the pairs that have a score, best first, and the size of each bin: of public edges alone.
+        """Codes of the pairs that have a score, best first, and the size of each bin.
 
-        Other pairs are the last bin. ``ValueError`` for other than distinct pairs of nodes and finite scores.
+        Of public edges alone.
+
+        Other pairs are the last bin. ``ValueError`` for other than distinct pairs of nodes and
+        finite scores.
         """
         pairs = split.pairs()
-        named, score = (SCORES[self.score] if isinstance(self.score, str) else self.score)(split.public)
+        named, score = (SCORES[self.score] if isinstance(self.score, str) else self.score)(
+            split.public
+        )
         codes, values = _checked(named, score, split)
         order = np.argsort(-values, kind="stable")
         codes = codes[order]
@@ -87,7 +100,9 @@ class BinnedPairs(CentralMechanism):
         rest = pairs.candidates - len(codes)
         return codes, np.append(sizes, rest) if rest else sizes
 
-    def sample_pairs(self, key: PRNGKey, split: EdgeSplit, memory: float = MEMORY) -> Int[np.ndarray, "k 2"]:
+    def sample_pairs(
+        self, key: PRNGKey, split: EdgeSplit, memory: float = MEMORY
+    ) -> Int[np.ndarray, "k 2"]:
         """As many pairs of each bin as its noisy count says."""
         check_single(self)
         pairs = split.pairs()
@@ -105,7 +120,9 @@ class BinnedPairs(CentralMechanism):
         chosen = codes[order[ordinal(owner[order]) < wanted[owner[order]]]]
         if named < len(sizes):
             known = np.sort(np.concatenate([pairs.public, codes]), kind="stable")
-            chosen = np.concatenate([chosen, other_pairs(other_key, int(wanted[-1]), len(pairs.nodes), known)])
+            chosen = np.concatenate(
+                [chosen, other_pairs(other_key, int(wanted[-1]), len(pairs.nodes), known)]
+            )
         return pairs.ids(chosen)
 
 
@@ -117,26 +134,37 @@ def _true_counts(pairs: Pairs, codes: np.ndarray, sizes: np.ndarray) -> np.ndarr
 
 def _checked(named: Values, score: Values, split: EdgeSplit) -> tuple[np.ndarray, np.ndarray]:
     """Codes and scores of those pairs that may be private edges."""
-    n, pairs = split.num_nodes, split.pairs()
-    named, values = validate.pairs(n, "pairs of nodes", score=named), validate.numbers(score=score)
-    if values.shape != named.shape[:1] or not np.isfinite(values).all() or (named[:, 0] == named[:, 1]).any():
-        raise ValueError(f"score must give a finite score for each of {len(named)} pairs of two different nodes")
+    n = split.num_nodes
+    pairs = split.pairs()
+    named = validate.pairs(n, "pairs of nodes", score=named)
+    values = validate.numbers(score=score)
+    if (
+        values.shape != named.shape[:1]
+        or not np.isfinite(values).all()
+        or (named[:, 0] == named[:, 1]).any()
+    ):
+        raise ValueError(
+            f"score must give a finite score for each of {len(named)} pairs of two different nodes"
+        )
     place = np.full(n, -1, np.int64)
     place[pairs.nodes] = np.arange(len(pairs.nodes))
     ends = place[named]
     inside = (ends >= 0).all(1)
-    codes, values = pairs.codes(ends[inside]), values[inside]
+    codes = pairs.codes(ends[inside])
+    values = values[inside]
     if len(np.unique(codes)) < len(codes):
         raise ValueError("score must give each pair once")
     free = ~np.isin(codes, pairs.public)
     return codes[free], values[free]
 
 
-# --- Scores of the public graph --------------------------------------------------------------------------------
+# --- Scores of the public graph -------------------------------------------------------------------
 
 
 def common_neighbours(public: Graph) -> tuple[np.ndarray, np.ndarray]:
-    """Pairs by their common neighbours, ties by the product of degrees; in time and memory of paths of two edges.
+    """Pairs by their common neighbours, ties by the product of degrees.
+
+    In time and memory of paths of two edges.
 
     >>> pairs, score = common_neighbours(graphs.from_edges([[0, 1], [1, 2], [2, 3]], 4))
     >>> pairs.tolist()
@@ -144,7 +172,9 @@ def common_neighbours(public: Graph) -> tuple[np.ndarray, np.ndarray]:
     """
     n = graphs.num_nodes(public)
     ones = np.ones(len(public.senders), np.int32)
-    adjacency = scipy.sparse.csr_array((ones, (np.asarray(public.senders), np.asarray(public.receivers))), (n, n))
+    adjacency = scipy.sparse.csr_array(
+        (ones, (np.asarray(public.senders), np.asarray(public.receivers))), (n, n)
+    )
     shared = scipy.sparse.coo_array(scipy.sparse.triu(adjacency @ adjacency, 1))
     low, high = (np.asarray(end, np.int64) for end in shared.coords)
     degree = np.bincount(np.asarray(public.receivers), minlength=n).astype(np.float64)
@@ -167,10 +197,15 @@ def degree_product(public: Graph) -> tuple[np.ndarray, np.ndarray]:
 
     def partners(least: int) -> np.ndarray:
         """How many later nodes make a product of at least ``least`` with each."""
-        ends = np.searchsorted(-sorted_degree, -((least + sorted_degree - 1) // sorted_degree), "right")
+        ends = np.searchsorted(
+            -sorted_degree, -((least + sorted_degree - 1) // sorted_degree), "right"
+        )
         return np.maximum(ends - place - 1, 0)
 
-    low, high = 0, int(sorted_degree[0]) ** 2 + 1  # the least product whose pairs are few enough, by bisection
+    low, high = (
+        0,
+        int(sorted_degree[0]) ** 2 + 1,
+    )  # the least product whose pairs are few enough, by bisection
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if partners(middle).sum() <= NAMED else (middle, high)
@@ -181,4 +216,7 @@ def degree_product(public: Graph) -> tuple[np.ndarray, np.ndarray]:
     return np.sort(ends, 1), degree[ends].prod(1).astype(np.float64)
 
 
-SCORES: dict[str, Score] = {"common neighbours": common_neighbours, "degree product": degree_product}
+SCORES: dict[str, Score] = {
+    "common neighbours": common_neighbours,
+    "degree product": degree_product,
+}

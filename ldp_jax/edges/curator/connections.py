@@ -1,4 +1,7 @@
-"""From a dendrogram and its noisy counts to pairs: connection probabilities, and a graph sampled node by node."""
+"""From a dendrogram and its noisy counts to pairs.
+
+Connection probabilities, and a graph sampled node by node.
+"""
 
 import jax  # noqa: F401 - the examples below
 import numpy as np
@@ -21,12 +24,16 @@ _DENSE = 0.5  # the probability above which the pairs of an internal node are li
 def regions(
     tree: hrg.Dendrogram, epsilon: float, thresholds: tuple[float, float] = THRESHOLDS
 ) -> Int[np.ndarray, " internal"]:
-    r"""Which internal nodes share one noisy count: each is named by the topmost of its region; int [n - 1].
+    r"""Which internal nodes share one noisy count: each is named by the topmost of its region.
 
-    From the root down, the subtree of a node of L and R leaves on its sides, n of them together, is one region
-    where noise would drown its counts: where :math:`1/(\epsilon L R) \ge \tau_1` and :math:`2/(\epsilon n (n - 1))
-    \ge \tau_2`. Any other node is a region of its own. It depends on the dendrogram and on public numbers alone.
-    Reference: Xiao, Chen and Tan, KDD 2014; HeteroRR, Algorithm 3, whose second threshold lacks the 2.
+    Int [n - 1].
+
+    From the root down, the subtree of a node of L and R leaves on its sides, n of them together, is
+    one region where noise would drown its counts: where :math:`1/(\epsilon L R) \ge \tau_1` and
+    :math:`2/(\epsilon n (n - 1)) \ge \tau_2`. Any other node is a region of its own. It depends on
+    the dendrogram and on public numbers alone.
+    Reference: Xiao, Chen and Tan, KDD 2014; HeteroRR, Algorithm 3, whose second threshold lacks the
+    2.
 
     >>> tree = hrg.random_dendrogram(jax.random.key(0), 8)
     >>> regions(tree, 1.0).tolist(), regions(tree, 10.0, (0.02, 0.01)).tolist()
@@ -61,16 +68,21 @@ def probabilities(
     noise: Noise = "laplace",
     fresh: bool = False,
 ) -> Float[np.ndarray, " internal"]:
-    """How likely each pair that is no public edge is released, by the internal node that joins it; float64 [n - 1].
+    """How likely each pair that is no public edge is released, by the internal node that joins it.
+
+    Float64 [n - 1].
 
     Each region (:func:`regions`) has one noisy count of its private edges, made consistent
-    (:func:`~ldp_jax.edges.curator.noisy_counts.consistent`), and all its pairs the same probability. Epsilon is of
-    all counts together, since an edge is in one region. ``fresh`` noise is every internal node's own, as HeteroRR's
-    Algorithm 3 prints it, clipped to [0, 1]: an edge costs epsilon for each node of its region.
+    (:func:`~ldp_jax.edges.curator.noisy_counts.consistent`), and all its pairs the same
+    probability. Epsilon is of all counts together, since an edge is in one region. ``fresh`` noise
+    is every internal node's own, as HeteroRR's Algorithm 3 prints it, clipped to [0, 1]: an edge
+    costs epsilon for each node of its region.
     """
     children, _, size = (np.asarray(leaf) for leaf in state.tree)
     internal = len(region)
-    public, private = (np.bincount(region, each, internal) for each in np.asarray(state.count, np.float64))
+    public, private = (
+        np.bincount(region, each, internal) for each in np.asarray(state.count, np.float64)
+    )
     most = np.bincount(region, _pairs(children, size), internal) - public
     if fresh:
         noisy = noisy_counts(key, private[region], epsilon, noise)
@@ -82,19 +94,26 @@ def probabilities(
 
 
 def sample(
-    key: PRNGKey, tree: hrg.Dendrogram, probability: Float[np.ndarray, " internal"], memory: float = MEMORY
+    key: PRNGKey,
+    tree: hrg.Dendrogram,
+    probability: Float[np.ndarray, " internal"],
+    memory: float = MEMORY,
 ) -> Int[np.ndarray, "k 2"]:
-    """A random graph: each pair of leaves, lower first, is an edge with the probability of the node that joins it.
+    """A random graph.
 
-    Exact in law, in time and memory O(edges out): of N pairs with probability p, a Poisson number (mean
-    -N log(1 - p)) is drawn with replacement and repeats are dropped. From p = 1/2 on they are listed.
+    Each pair of leaves, lower first, is an edge with the probability of the node that joins it.
+
+    Exact in law, in time and memory O(edges out): of N pairs with probability p, a Poisson number
+    (mean -N log(1 - p)) is drawn with replacement and repeats are dropped. From p = 1/2 on they are
+    listed.
 
     >>> tree = hrg.random_dendrogram(jax.random.key(0), 4)
     >>> sample(jax.random.key(1), tree, np.array([1.0, 0.0, 0.0])).shape
     (4, 2)
     """
     children, _, size = (np.asarray(leaf) for leaf in tree)
-    internal, n = len(probability), len(probability) + 1
+    internal = len(probability)
+    n = len(probability) + 1
     check_memory(float((_pairs(children, size) * probability).sum()), memory)
     start = np.asarray(hrg.positions(tree))
     leaf = np.empty(n, np.int64)
@@ -103,7 +122,9 @@ def sample(
     count_key, left_key, right_key, listed_key = random.split(key, 4)
 
     dense = probability > _DENSE
-    mean = np.where(dense, 0.0, -_pairs(children, size) * np.log1p(-np.where(dense, 0.0, probability)))
+    mean = np.where(
+        dense, 0.0, -_pairs(children, size) * np.log1p(-np.where(dense, 0.0, probability))
+    )
     count = poisson_counts(count_key, mean)
     node = np.repeat(np.arange(internal), count)
     one = start[left[node]] + each_below(left_key, size[left[node]])
@@ -111,8 +132,11 @@ def sample(
 
     cells = np.where(dense, _pairs(children, size), 0.0).astype(np.int64)
     owner = np.repeat(np.arange(internal), cells)
-    row, column = np.divmod(np.arange(len(owner)) - (np.cumsum(cells) - cells)[owner], size[right[owner]])
-    chance, rest = probability[owner].astype(np.float32), (1 - probability[owner]).astype(np.float32)
+    row, column = np.divmod(
+        np.arange(len(owner)) - (np.cumsum(cells) - cells)[owner], size[right[owner]]
+    )
+    chance = probability[owner].astype(np.float32)
+    rest = (1 - probability[owner]).astype(np.float32)
     kept = happens(listed_key, chance, rest)
     one = np.concatenate([one, (start[left[owner]] + row)[kept]])
     other = np.concatenate([other, (start[right[owner]] + column)[kept]])

@@ -19,10 +19,12 @@ from ldp_jax.graph import graphs
 class EdgeRand(CentralMechanism):
     r"""Release each pair that may be a private edge with probability :math:`1 - s`, else flip a fair coin.
 
-    Law: :math:`s = 2 / (e^\epsilon + 1)`: a bit is flipped with probability :math:`s / 2 = 1 / (e^\epsilon + 1)`.
-    It is :class:`~ldp_jax.edges.RandomizedResponse` in a half matrix, run by a curator.
+    Law: :math:`s = 2 / (e^\epsilon + 1)`: a bit is flipped with probability
+    :math:`s / 2 = 1 / (e^\epsilon + 1)`. It is :class:`~ldp_jax.edges.RandomizedResponse` in a half
+    matrix, run by a curator.
     Guarantee: epsilon per private edge, attained.
-    Utility: dense: of N pairs about :math:`N / (e^\epsilon + 1)` are false. Time and memory are the release's.
+    Utility: dense: of N pairs about :math:`N / (e^\epsilon + 1)` are false. Time and memory are the
+    release's.
     Numerics: the flip is drawn, not the keep, from 64 bits; budgets end at 40.
     Reference: Wu et al., LinkTeller, IEEE S&P 2022, section V-A.
 
@@ -42,15 +44,22 @@ class EdgeRand(CentralMechanism):
     def guarantee(self) -> Guarantee:
         """epsilon per private edge."""
         return per_private_edge(
-            largest(self.epsilon), "each pair that may be private is flipped with probability 1/(e^eps + 1)"
+            largest(self.epsilon),
+            "each pair that may be private is flipped with probability 1/(e^eps + 1)",
         )
 
-    def sample_pairs(self, key: PRNGKey, split: EdgeSplit, memory: float = MEMORY) -> Int[np.ndarray, "k 2"]:
+    def sample_pairs(
+        self, key: PRNGKey, split: EdgeSplit, memory: float = MEMORY
+    ) -> Int[np.ndarray, "k 2"]:
         """The pairs that are said to be edges."""
         pairs = split.pairs()
         if pairs.candidates == 0:
             return np.zeros((0, 2), np.int64)
-        users = Population.of(graphs.from_edges(pairs.places(pairs.private), len(pairs.nodes), pairs_in="rows"))
-        one, other, _ = RandomizedResponse(self.epsilon, reporting="half").sample_graph(key, users, memory)
+        users = Population.of(
+            graphs.from_edges(pairs.places(pairs.private), len(pairs.nodes), pairs_in="rows")
+        )
+        one, other, _ = RandomizedResponse(self.epsilon, reporting="half").sample_graph(
+            key, users, memory
+        )
         codes = pairs.codes(np.stack([one, other], 1))
         return pairs.ids(codes[~np.isin(codes, pairs.public)])

@@ -1,4 +1,7 @@
-"""EdgeRR and PrivHRG: a dendrogram by a Metropolis chain, noisy connection probabilities, a sampled graph."""
+"""EdgeRR and PrivHRG.
+
+A dendrogram by a Metropolis chain, noisy connection probabilities, a sampled graph.
+"""
 
 import math
 from typing import Any
@@ -24,39 +27,45 @@ CHAINS = 4
 
 _DRAWS = 200  # of the log-likelihood, in the second half of a chain: chance moves R-hat by 0.01
 
-_FROM_ABOVE = 10.0  # times the law's scales: what a chain finds at them is likelier than what the law draws
+_FROM_ABOVE = (
+    10.0  # times the law's scales: what a chain finds at them is likelier than what the law draws
+)
 
 
 @mechanism
 class EdgeRR(OfDendrogram):
     r"""Draw a dendrogram that fits public and private edges, and a graph from its noisy connection probabilities.
 
-    Law: over the private nodes, n of them, one Metropolis chain whose stationary law has density :math:`\propto
-    \exp(\frac{\epsilon_1}{2 \Delta} L_{pri}(D) + w L_{pub}(D))` on dendrograms D
-    (:mod:`ldp_jax.edges.curator.hrg`); the state after a fixed number of sweeps is used as it is. Its internal
-    nodes are grouped (:func:`~ldp_jax.edges.curator.connections.regions`), the private edges of each group are
-    counted with :math:`\mathrm{Lap}(1/\epsilon_2)`, counts are made consistent, and each pair that is no public
-    edge is released with the probability of its group.
+    Law: over the private nodes, n of them, one Metropolis chain whose stationary law has density
+    :math:`\propto \exp(\frac{\epsilon_1}{2 \Delta} L_{pri}(D) + w L_{pub}(D))` on dendrograms D
+    (:mod:`ldp_jax.edges.curator.hrg`); the state after a fixed number of sweeps is used as it is.
+    Its internal nodes are grouped (:func:`~ldp_jax.edges.curator.connections.regions`), the private
+    edges of each group are counted with :math:`\mathrm{Lap}(1/\epsilon_2)`, counts are made
+    consistent, and each pair that is no public edge is released with the probability of its group.
 
-    Guarantee: none of the chain's last state; :math:`\epsilon_1 + \epsilon_2` per private edge of its stationary
-    law (:meth:`stationary`). A draw of that law is the exponential mechanism: one edge changes :math:`L_{pri}` by
-    at most :math:`\Delta` (eq. 19), in either direction, so that 2 is needed; :math:`w L_{pub}` is a base measure,
-    which cancels. An edge is in one group, so noise on all counts costs :math:`\epsilon_2` once. No bound on the
-    sweeps that a chain needs is known. :func:`~ldp_jax.edges.curator.release` runs several chains on its own edges,
-    and claims the epsilon of the stationary law, *in the limit*, where they agree (:meth:`measured`). In `python -m
-    experiments heterorr` none of six settings agrees after 8 000 sweeps.
-    Utility: :math:`\epsilon_1 / (2 \Delta)` is small (0.035 at :math:`\epsilon_1 = 1` and 1 558 nodes), so that the
-    dendrogram is that of the public edges, for which :class:`~ldp_jax.edges.curator.PublicHRG` spends nothing. A
-    larger w fits them better and comes less near to the law that the guarantee is about.
+    Guarantee: none of the chain's last state; :math:`\epsilon_1 + \epsilon_2` per private edge of
+    its stationary law (:meth:`stationary`). A draw of that law is the exponential mechanism: one
+    edge changes :math:`L_{pri}` by at most :math:`\Delta` (eq. 19), in either direction, so that 2
+    is needed; :math:`w L_{pub}` is a base measure, which cancels. An edge is in one group, so noise
+    on all counts costs :math:`\epsilon_2` once. No bound on the sweeps that a chain needs is known.
+    :func:`~ldp_jax.edges.curator.release` runs several chains on its own edges, and claims the
+    epsilon of the stationary law, *in the limit*, where they agree (:meth:`measured`). In
+    `python -m experiments heterorr` none of six settings agrees after 8 000 sweeps.
+    Utility: :math:`\epsilon_1 / (2 \Delta)` is small (0.035 at :math:`\epsilon_1 = 1` and 1 558
+    nodes), so that the dendrogram is that of the public edges, for which
+    :class:`~ldp_jax.edges.curator.PublicHRG` spends nothing. A larger w fits them better and comes
+    less near to the law that the guarantee is about.
     Numerics: terms of the likelihood are float32; the guarantee is that of ideal arithmetic.
-    Reference: HeteroRR (Tran et al., 2022), Algorithms 2 and 3, eq. 10-19. It differs where the paper does not
-    hold: 2 in the scale; one chain in place of two that alternate; the set of private nodes is public; a group has
-    one noisy count; public edges stay. The paper has no split of the budget.
+    Reference: HeteroRR (Tran et al., 2022), Algorithms 2 and 3, eq. 10-19. It differs where the
+    paper does not hold: 2 in the scale; one chain in place of two that alternate; the set of
+    private nodes is public; a group has one noisy count; public edges stay. The paper has no split
+    of the budget.
 
     Args:
       epsilon_mcmc: :math:`\epsilon_1`, in (0, 100].
       epsilon_edges: :math:`\epsilon_2`, in (0, 100].
-      public_weight: w, >= 0 and public; from 1 on there is a warning, since a chain need not reach its law then.
+      public_weight: w, >= 0 and public; from 1 on there is a warning, since a chain need not reach
+        its law then.
       sweeps: of the chain, a static number that is fixed beforehand.
       thresholds: :math:`\tau_1, \tau_2`, public.
       noise: ``laplace`` or ``geometric``.
@@ -88,12 +97,15 @@ class EdgeRR(OfDendrogram):
 
     @classmethod
     def as_published(cls, epsilon_mcmc: Scalar, epsilon_edges: Scalar, **options: Any) -> "EdgeRR":
-        r"""The paper's law: sweeps that see public edges alone alternate with those that see private edges alone.
+        r"""The paper's law.
 
-        The first have the scale 1, the second :math:`\epsilon_1 / \Delta`, and every internal node has fresh noise.
-        ``guarantee()`` is none: neither law is the alternating chain's, the scale lacks a 2, and every node of a
-        group counts a private edge. Not as printed: the threshold of groups has the 2, all private nodes count in
-        eq. 10, shares are of pairs that are not public and at least 0, and public edges stay.
+        Sweeps that see public edges alone alternate with those that see private edges alone.
+
+        The first have the scale 1, the second :math:`\epsilon_1 / \Delta`, and every internal node
+        has fresh noise. ``guarantee()`` is none: neither law is the alternating chain's, the scale
+        lacks a 2, and every node of a group counts a private edge. Not as printed: the threshold of
+        groups has the 2, all private nodes count in eq. 10, shares are of pairs that are not public
+        and at least 0, and public edges stay.
 
         >>> print(EdgeRR.as_published(0.5, 0.5).guarantee())  # doctest: +ELLIPSIS
         epsilon inf per edge-central (...; none: ...)
@@ -103,17 +115,19 @@ class EdgeRR(OfDendrogram):
     def guarantee(self) -> Guarantee:
         """None: nobody knows how near to its law the chain's last state is."""
         largest(self.epsilon_mcmc)
-        return _none(f"nobody has shown how near to their law chains of {self.sweeps} sweeps come on these edges")
+        return _none(
+            f"nobody has shown how near to their law chains of {self.sweeps} sweeps come on these edges"
+        )
 
     def measured(self, key: PRNGKey, split: EdgeSplit, chains: int = CHAINS) -> Guarantee:
         """The guarantee of the stationary law where several chains agree on these edges, else none.
 
-        Chains that begin alike may agree where none has reached the law. So every second chain begins at a
-        random dendrogram, which is less likely than what the law draws. The others begin where a chain of as
-        many sweeps at ten times the scales ends, which tends to be likelier. R-hat of the log-likelihoods in
-        the second half of the sweeps must be at most 1.05, of public and of private edges. No guarantee covers
-        the answer, which private edges decide. There are at least 2 ``chains``; 0 measures nothing and claims
-        nothing.
+        Chains that begin alike may agree where none has reached the law. So every second chain
+        begins at a random dendrogram, which is less likely than what the law draws. The others
+        begin where a chain of as many sweeps at ten times the scales ends, which tends to be
+        likelier. R-hat of the log-likelihoods in the second half of the sweeps must be at most
+        1.05, of public and of private edges. No guarantee covers the answer, which private edges
+        decide. There are at least 2 ``chains``; 0 measures nothing and claims nothing.
         """
         if self.published or not chains:
             return self.guarantee()
@@ -121,20 +135,27 @@ class EdgeRR(OfDendrogram):
         if len(split.pairs().nodes) <= 2 or split.pairs().candidates == 0:
             return self.stationary()  # one dendrogram alone
         traces = self._traces(key, split, chains)
-        if traces.shape[2] >= 4 and max(map(hrg.r_hat, traces)) <= hrg.MIXED:  # fewer sweeps show nothing
+        if (
+            traces.shape[2] >= 4 and max(map(hrg.r_hat, traces)) <= hrg.MIXED
+        ):  # fewer sweeps show nothing
             return self.stationary()
         return _none(
             f"chains of {self.sweeps} sweeps still show where they began: their R-hat is above {hrg.MIXED}"
         )
 
-    def _traces(self, key: PRNGKey, split: EdgeSplit, chains: int) -> Float[np.ndarray, "2 chains draws"]:
+    def _traces(
+        self, key: PRNGKey, split: EdgeSplit, chains: int
+    ) -> Float[np.ndarray, "2 chains draws"]:
         """Log-likelihoods of public and of private edges in the second half of several chains."""
         pairs = split.pairs()
         edges = self.seen(pairs)
         block = max(1, self.sweeps // (2 * _DRAWS))
-        blocks, scales = -(-self.sweeps // block), self.scales(len(pairs.nodes))
+        blocks = -(-self.sweeps // block)
+        scales = self.scales(len(pairs.nodes))
         made = []
-        for number, chain in enumerate(random.split(key, chains)):  # one by one: a chain fills the machine
+        for number, chain in enumerate(
+            random.split(key, chains)
+        ):  # one by one: a chain fills the machine
             first, above, rest = random.split(chain, 3)
             state = hrg.init(first, len(pairs.nodes), edges)
             if number % 2:
@@ -143,10 +164,15 @@ class EdgeRR(OfDendrogram):
         return np.moveaxis(np.stack(made)[:, blocks // 2 :], 2, 0).astype(np.float64)
 
     def stationary(self) -> Guarantee:
-        """epsilon_1 + epsilon_2 per private edge of the chain's stationary law; none for :meth:`as_published`."""
+        """epsilon_1 + epsilon_2 per private edge of the chain's stationary law.
+
+        None for :meth:`as_published`.
+        """
         first, second = largest(self.epsilon_mcmc), largest(self.epsilon_edges)
         if self.published:
-            return _none("the alternating chain has no known law, and counts are noised again for every descendant")
+            return _none(
+                "the alternating chain has no known law, and counts are noised again for every descendant"
+            )
         return per_private_edge(
             add_up((first, second)),
             "the chain's stationary law is the exponential mechanism, and noise on counts of disjoint groups "
@@ -177,7 +203,8 @@ class EdgeRR(OfDendrogram):
 def PrivHRG(epsilon: float, share: float = 0.5, **options: Any) -> EdgeRR:  # noqa: N802 - a mechanism's name
     """The private hierarchical random graph: :class:`EdgeRR` that looks at no public edge.
 
-    Where all edges are private, ``EdgeSplit.of(graph)``, it is the mechanism of Xiao, Chen and Tan, KDD 2014.
+    Where all edges are private, ``EdgeSplit.of(graph)``, it is the mechanism of Xiao, Chen and Tan,
+    KDD 2014.
 
     >>> PrivHRG(1.0).public_weight, PrivHRG(1.0).stationary().epsilon
     (0.0, 1.0)

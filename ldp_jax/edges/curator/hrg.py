@@ -1,16 +1,21 @@
 r"""Hierarchical random graphs: dendrograms, their likelihood, and a Metropolis chain over them.
 
-A dendrogram is a rooted binary tree whose leaves are the n nodes. The internal node r joins the leaves of its two
-sides: :math:`N_r = L_r R_r` pairs, of which :math:`e_r` are edges. With :math:`\chi(p) = p \log p + (1 - p) \log(1
-- p)` the log-likelihood is :math:`L = \sum_r N_r \chi(e_r/N_r)` (HeteroRR eq. 11, whose second line has the sign
-wrong). Public and private edges are two graphs over one dendrogram, and the chain's law has density proportional to
-:math:`\exp(w L_{pub}(D) + s L_{pri}(D))`, with :math:`s = \epsilon_1 / (2 \Delta)` for the exponential mechanism.
+A dendrogram is a rooted binary tree whose leaves are the n nodes. The internal node r joins the
+leaves of its two sides: :math:`N_r = L_r R_r` pairs, of which :math:`e_r` are edges. With
+:math:`\chi(p) = p \log p + (1 - p) \log(1
+- p)` the log-likelihood is :math:`L = \sum_r N_r
+  \chi(e_r/N_r)` (HeteroRR eq. 11, whose second line has the sign
+wrong). Public and private edges are two graphs over one dendrogram, and the chain's law has density
+proportional to :math:`\exp(w L_{pub}(D) + s L_{pri}(D))`, with :math:`s = \epsilon_1 / (2 \Delta)`
+for the exponential mechanism.
 
-A sweep is many moves at once. A move picks an internal node r below p, with sides x, y and sibling z, and exchanges
-z with x. Fair coins colour all internal nodes *parent* or *child*. Each parent p picks a side, and moves with the
-node r there if r is internal and a child: about n / 8 moves that share no node. A move changes the terms of p and r
-alone, and keeps the pairs: given the coins a sweep is a product of reversible Metropolis kernels.
-Reference: Clauset et al., Nature 2008; Xiao et al., KDD 2014; HeteroRR (Tran et al., 2022), III-B, eq. 10-19.
+A sweep is many moves at once. A move picks an internal node r below p, with sides x, y and sibling
+z, and exchanges z with x. Fair coins colour all internal nodes *parent* or *child*. Each parent p
+picks a side, and moves with the node r there if r is internal and a child: about n / 8 moves that
+share no node. A move changes the terms of p and r alone, and keeps the pairs: given the coins a
+sweep is a product of reversible Metropolis kernels.
+Reference: Clauset et al., Nature 2008; Xiao et al., KDD 2014; HeteroRR (Tran et al., 2022), III-B,
+eq. 10-19.
 """
 
 import math
@@ -32,10 +37,13 @@ MIXED = 1.05
 
 
 class Dendrogram(NamedTuple):
-    """A rooted binary tree over n >= 2 leaves: internal nodes 0 (the root) to n - 2; node u's leaf is n - 1 + u.
+    """A rooted binary tree over n >= 2 leaves: internal nodes 0 (the root) to n - 2.
 
-    Internal node r has the slots 2 r and 2 r + 1 of ``children`` int32 [2 (n - 1)]. ``slot`` int32 [2 n - 1] is
-    that of each node, whose parent is slot // 2 (of the root 0). ``size`` int32 [2 n - 1] counts the leaves below.
+    Node u's leaf is n - 1 + u.
+
+    Internal node r has the slots 2 r and 2 r + 1 of ``children`` int32 [2 (n - 1)]. ``slot`` int32
+    [2 n - 1] is that of each node, whose parent is slot // 2 (of the root 0). ``size`` int32 [2 n -
+    1] counts the leaves below.
     """
 
     children: Int[Array | np.ndarray, "*chains slots"]
@@ -46,7 +54,10 @@ class Dendrogram(NamedTuple):
 
 
 class Edges(NamedTuple):
-    """Edges over the same nodes, int32 [2, m], of the kinds int32 [m]: 0 public, 1 private, 2 padding."""
+    """Edges over the same nodes, int32 [2, m], of the kinds int32 [m].
+
+    0 public, 1 private, 2 padding.
+    """
 
     ends: Int[Array | np.ndarray, "2 m"]
     kind: Int[Array | np.ndarray, " m"]
@@ -68,7 +79,10 @@ class Edges(NamedTuple):
 
 
 class State(NamedTuple):
-    """Where a chain is: edges' lowest common ancestors, int32 [m]; counts by kind and node, int32 [2, n - 1]."""
+    """Where a chain is: edges' lowest common ancestors, int32 [m].
+
+    Counts by kind and node, int32 [2, n - 1].
+    """
 
     tree: Dendrogram
     lca: Int[Array | np.ndarray, "*chains m"]
@@ -80,8 +94,9 @@ class State(NamedTuple):
 def sensitivity(num_nodes: int) -> float:
     r"""The largest change of a dendrogram's log-likelihood over ``num_nodes`` leaves by one edge, rounded up.
 
-    :math:`\Delta = \log N + (N - 1) \log(1 + 1/(N - 1))` with :math:`N = \lfloor n^2/4 \rfloor`, attained by the
-    first edge between two halves (HeteroRR eq. 19; eq. 15 lost the exponent); 0 for fewer than 3 nodes.
+    :math:`\Delta = \log N + (N - 1) \log(1 + 1/(N - 1))` with :math:`N = \lfloor n^2/4 \rfloor`,
+    attained by the first edge between two halves (HeteroRR eq. 19; eq. 15 lost the exponent); 0 for
+    fewer than 3 nodes.
 
     >>> round(sensitivity(4), 5), round(sensitivity(5), 5), sensitivity(2)
     (2.24934, 2.70337, 0.0)
@@ -102,7 +117,9 @@ def _rounds(n: int) -> int:
 
 
 def random_dendrogram(key: PRNGKey, num_nodes: int) -> Dendrogram:
-    """A tree of least depth over at least two leaves in random order: where a chain starts, whatever the edges are.
+    """A tree of least depth over at least two leaves in random order.
+
+    Where a chain starts, whatever the edges are.
 
     >>> tree = random_dendrogram(jax.random.key(0), 4)
     >>> tree.children[:2].tolist(), tree.size.tolist()
@@ -116,14 +133,18 @@ def random_dendrogram(key: PRNGKey, num_nodes: int) -> Dendrogram:
     for depth in range(level[-1] - 1, -1, -1):
         at = np.flatnonzero((level == depth) & (np.arange(2 * n - 1) < n - 1))
         below[at] = below[2 * at + 1] + below[2 * at + 2]
-    node = jnp.concatenate([jnp.arange(n - 1), n - 1 + random.permutation(key, n)]).astype(jnp.int32)
+    node = jnp.concatenate([jnp.arange(n - 1), n - 1 + random.permutation(key, n)]).astype(
+        jnp.int32
+    )
     slot = jnp.zeros(2 * n - 1, jnp.int32).at[node[1:]].set(jnp.arange(2 * n - 2, dtype=jnp.int32))
     return Dendrogram(node[1:], slot, jnp.asarray(below))
 
 
 @jax.jit
 def positions(tree: Dendrogram) -> Int[Array, " nodes"]:
-    """The first position of each node's leaves, all leaves written from left to right; by pointer jumping.
+    """The first position of each node's leaves, all leaves written from left to right.
+
+    By pointer jumping.
 
     >>> tree = random_dendrogram(jax.random.key(0), 4)
     >>> positions(tree)[:3].tolist()
@@ -131,14 +152,21 @@ def positions(tree: Dendrogram) -> Int[Array, " nodes"]:
     """
     n = _leaves(tree)
     ahead = jnp.where(tree.slot & 1 == 1, tree.size[tree.children[tree.slot ^ 1]], 0)
-    start, above = ahead[: n - 1], tree.slot[: n - 1] >> 1
+    start = ahead[: n - 1]
+    above = tree.slot[: n - 1] >> 1
     for _ in range(_rounds(n)):
-        start, above = start + start[above], above[above]
+        start = start + start[above]
+        above = above[above]
     return jnp.concatenate([start, start[tree.slot[n - 1 :] >> 1] + ahead[n - 1 :]])
 
 
-def lowest_common_ancestors(tree: Dendrogram, ends: Int[Array | np.ndarray, "2 m"]) -> Int[Array, " m"]:
-    """The internal node that joins each pair of nodes, in O(log n) each; int32 [m]. The parent for one node."""
+def lowest_common_ancestors(
+    tree: Dendrogram, ends: Int[Array | np.ndarray, "2 m"]
+) -> Int[Array, " m"]:
+    """The internal node that joins each pair of nodes, in O(log n) each; int32 [m].
+
+    The parent for one node.
+    """
     n = _leaves(tree)
     start = positions(tree)
     place = start[n - 1 + jnp.asarray(ends[1])]
@@ -175,7 +203,10 @@ def init(key: PRNGKey, num_nodes: int, edges: Edges) -> State:
 
 
 def _per_node(lca: Array, edges: Edges, value: Array, internal: int) -> Array:
-    """Sums of a value over the edges of each kind and internal node; int32 [2, n - 1]. Padding is dropped."""
+    """Sums of a value over the edges of each kind and internal node; int32 [2, n - 1].
+
+    Padding is dropped.
+    """
     kind = jnp.asarray(edges.kind)
     value = jnp.broadcast_to(value, lca.shape).astype(jnp.int32)
     return jax.ops.segment_sum(value, lca + kind * internal, 2 * internal).reshape(2, internal)
@@ -185,7 +216,8 @@ def _term(count: Array, pairs: Array) -> Array:
     """N chi(e / N) for e edges among N pairs; float32, elementwise."""
     edges = count.astype(jnp.float32)
     others = pairs - edges
-    some, rest = (edges > 0) & (others > 0), jnp.maximum(pairs, 1.0)
+    some = (edges > 0) & (others > 0)
+    rest = jnp.maximum(pairs, 1.0)
     share = jnp.where(some, edges / rest, 0.5)
     return jnp.where(some, edges * jnp.log(share) + others * jnp.log1p(-share), 0.0)
 
@@ -202,13 +234,18 @@ def log_likelihood(state: State) -> Float[Array, " 2"]:
     return _terms(state).sum(1)
 
 
-def _moved(word: Array, state: State, terms: Array, edges: Edges, scales: Values) -> tuple[State, Array]:
+def _moved(
+    word: Array, state: State, terms: Array, edges: Edges, scales: Values
+) -> tuple[State, Array]:
     """A sweep by three words a node, of a state and its :func:`_terms`, which need not be computed again."""
     tree, lca, count = jax.tree.map(jnp.asarray, state)
-    n, internal = _leaves(tree), _leaves(tree) - 1
+    n = _leaves(tree)
+    internal = _leaves(tree) - 1
     scales = jnp.asarray(scales, jnp.float32)
     parent, side, which = (word[0] >> bit & 1 for bit in range(3))
-    parent, side, which = parent == 1, side.astype(jnp.int32), which.astype(jnp.int32)
+    parent = parent == 1
+    side = side.astype(jnp.int32)
+    which = which.astype(jnp.int32)
     waiting = random_words.exponential_from_words(word[1:])
 
     # One move for each internal node p; its r, and the slots and nodes of x, y and z.
@@ -220,7 +257,8 @@ def _moved(word: Array, state: State, terms: Array, edges: Edges, scales: Values
     slot_x, slot_z = 2 * r + which, 2 * p + 1 - side
     x, y, z = (tree.children[slot] for slot in (slot_x, slot_x ^ 1, slot_z))
 
-    # Speed alone: a compiler that fuses positions with what reads them adds them up again for each edge.
+    # Speed alone: a compiler that fuses positions with what reads them adds them up again for each
+    # edge.
     start = jax.lax.optimization_barrier(positions(tree))
     first, length = jnp.where(active, start[x], 0), jnp.where(active, tree.size[x], 0)
     place = start[n - 1 :]
@@ -232,7 +270,8 @@ def _moved(word: Array, state: State, terms: Array, edges: Edges, scales: Values
     between = _per_node(lca, edges, in_x, internal)  # x and z
 
     size = tree.size.astype(jnp.float32)
-    of_p, of_r = count, count[:, r]
+    of_p = count
+    of_r = count[:, r]
     new_p, new_r = between + of_r, of_p - between
     term_p, term_r = _term(new_p, size[x] * (size[y] + size[z])), _term(new_r, size[y] * size[z])
     change = (term_p - terms) + (term_r - terms[:, r])
@@ -244,11 +283,15 @@ def _moved(word: Array, state: State, terms: Array, edges: Edges, scales: Values
     slots = jnp.arange(2 * internal, dtype=jnp.int32)
     owner = slots >> 1
     exchanged = jnp.where(accepted[owner] & (slots == slot_z[owner]), slot_x[owner], slots)
-    exchanged = jnp.where(moved[owner] & (slots == slot_x[above[owner]]), slot_z[above[owner]], exchanged)
+    exchanged = jnp.where(
+        moved[owner] & (slots == slot_x[above[owner]]), slot_z[above[owner]], exchanged
+    )
     children = tree.children[exchanged]
     slot = exchanged[tree.slot].at[0].set(0)
     shrunk = jnp.where(moved, (tree.size[y] + tree.size[z])[above], tree.size[:internal])
-    of_node = lambda at_p, at_r, now: jnp.where(accepted, at_p, jnp.where(moved, at_r[:, above], now))
+    of_node = lambda at_p, at_r, now: jnp.where(
+        accepted, at_p, jnp.where(moved, at_r[:, above], now)
+    )
     count, terms = of_node(new_p, new_r, count), of_node(term_p, term_r, terms)
     # x - y edges rise from r to p; of those of p, which all end in z, those from y sink to r.
     other = jnp.where(accepted, r, jnp.where(moved, above, p))
@@ -261,7 +304,9 @@ def _moved(word: Array, state: State, terms: Array, edges: Edges, scales: Values
 def _sweeps(keys: PRNGKeys, state: State, edges: Edges, scales: Array) -> State:
     """A sweep for each key, at its own scales [sweeps, 2]."""
     place = jnp.arange(3 * (_leaves(state.tree) - 1)).reshape(3, -1)
-    draw = lambda data: random_words.words_at(jax.random.wrap_key_data(data, impl="threefry2x32"), place)
+    draw = lambda data: random_words.words_at(
+        jax.random.wrap_key_data(data, impl="threefry2x32"), place
+    )
 
     def advance(
         carry: tuple[State, Array, Array], turn: tuple[Array, Array]
@@ -269,7 +314,8 @@ def _sweeps(keys: PRNGKeys, state: State, edges: Edges, scales: Array) -> State:
         state, terms, word = carry
         return (*_moved(word, state, terms, edges, turn[1]), draw(turn[0])), None
 
-    # A sweep draws the words of the next: a compiler would draw its own again in each place that reads them.
+    # A sweep draws the words of the next: a compiler would draw its own again in each place that
+    # reads them.
     data = jax.random.key_data(keys)
     carry = (state, _terms(state), draw(data[0]))
     return jax.lax.scan(advance, carry, (jnp.roll(data, -1, 0), scales))[0][0]
@@ -278,9 +324,10 @@ def _sweeps(keys: PRNGKeys, state: State, edges: Edges, scales: Array) -> State:
 def run(key: PRNGKey, state: State, edges: Edges, scales: Values, sweeps: int) -> State:
     """The state after some ``sweeps``, a static number, of about n / 8 moves each: see the module.
 
-    ``scales`` [2] or [sweeps, 2] are the factors of the log-likelihoods of public and of private edges. Sweep i
-    draws from ``jax.random.split(key, sweeps)[i]``.
-    Numerics: counts are integers, terms of the likelihood float32; a move is accepted by an exponential of 64 bits.
+    ``scales`` [2] or [sweeps, 2] are the factors of the log-likelihoods of public and of private
+    edges. Sweep i draws from ``jax.random.split(key, sweeps)[i]``.
+    Numerics: counts are integers, terms of the likelihood float32; a move is accepted by an
+    exponential of 64 bits.
     """
     each = jnp.broadcast_to(jnp.asarray(scales, jnp.float32), (sweeps, 2))
     return _sweeps(random.split(key, sweeps), state, edges, each)
@@ -290,7 +337,9 @@ def run(key: PRNGKey, state: State, edges: Edges, scales: Values, sweeps: int) -
 def trace(
     keys: PRNGKeys, state: State, edges: Edges, scales: Values, sweeps: int
 ) -> tuple[State, Float[Array, "k 2"]]:
-    """The last state, and L_pub and L_pri at the end of each block, float32 [k, 2]: for public data and tests.
+    """The last state, and L_pub and L_pri at the end of each block, float32 [k, 2].
+
+    For public data and tests.
 
     No guarantee covers it. A block has so many sweeps, from one of k keys.
     """
@@ -305,7 +354,8 @@ def trace(
 def r_hat(values: Values) -> float:
     """Gelman and Rubin's potential scale reduction of several chains, each split in two halves.
 
-    Above :data:`MIXED` the chains still show where they began. ``values`` are float [chains, at least 4 draws].
+    Above :data:`MIXED` the chains still show where they began. ``values`` are float [chains, at
+    least 4 draws].
     Reference: Gelman et al., Bayesian Data Analysis, 3rd edition, section 11.4.
 
     >>> round(r_hat([[1.0, 2.0, 1.0, 2.0], [1.0, 2.0, 1.0, 2.0]]), 3)
@@ -313,11 +363,15 @@ def r_hat(values: Values) -> float:
     """
     chains = np.asarray(values, np.float64)
     if chains.ndim != 2 or chains.shape[1] < 4:
-        raise ValueError(f"values must be [chains, draws] with at least 4 draws, got shape {chains.shape}")
+        raise ValueError(
+            f"values must be [chains, draws] with at least 4 draws, got shape {chains.shape}"
+        )
     half = chains.shape[1] // 2
     parts = np.concatenate([chains[:, :half], chains[:, -half:]])
     within = parts.var(1, ddof=1).mean()
     between = parts.mean(1).var(ddof=1)
     if within == 0:
-        return 1.0 if between == 0 else math.inf  # chains that are stuck, at one place or at several
+        return (
+            1.0 if between == 0 else math.inf
+        )  # chains that are stuck, at one place or at several
     return float(np.sqrt((half - 1) / half + between / within))

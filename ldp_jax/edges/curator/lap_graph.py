@@ -21,17 +21,20 @@ from ldp_jax.edges.neighbour_lists import MAX_BIT_EPSILON, budget_in, two_budget
 class LapGraph(CentralMechanism):
     r"""Release as many pairs as there are private edges, about: those of the largest noisy bits.
 
-    Law: with m private edges, :math:`T = m + \mathrm{Lap}(1/\epsilon_1)`, rounded and clipped to [0, number of
-    pairs that may be private]; released are the T pairs of largest :math:`A_{ij} + \mathrm{Lap}(1/\epsilon_2)`.
-    Guarantee: :math:`\epsilon_1 + \epsilon_2` per private edge: one edge changes the count by one and one bit by
-    one. The choice of the largest is post-processing.
-    Utility: a private edge stays with a chance of about :math:`e^{\epsilon_2} T / N` where that is below 1/2, of N
-    pairs: little in sparse graphs with a small budget.
-    Numerics: the order statistics of false pairs are drawn, in float64 from 64 bits: time and memory are O(T + m +
-    public edges), but for sorts. The guarantee is that of ideal arithmetic.
-    Reference: Wu et al., LinkTeller, IEEE S&P 2022, section V-A; 1 % of the budget is the count's there.
+    Law: with m private edges, :math:`T = m + \mathrm{Lap}(1/\epsilon_1)`, rounded and clipped to
+    [0, number of pairs that may be private]; released are the T pairs of largest
+    :math:`A_{ij} + \mathrm{Lap}(1/\epsilon_2)`.
+    Guarantee: :math:`\epsilon_1 + \epsilon_2` per private edge: one edge changes the count by one
+    and one bit by one. The choice of the largest is post-processing.
+    Utility: a private edge stays with a chance of about :math:`e^{\epsilon_2} T / N` where that is
+    below 1/2, of N pairs: little in sparse graphs with a small budget.
+    Numerics: the order statistics of false pairs are drawn, in float64 from 64 bits: time and
+    memory are O(T + m + public edges), but for sorts. The guarantee is that of ideal arithmetic.
+    Reference: Wu et al., LinkTeller, IEEE S&P 2022, section V-A; 1 % of the budget is the count's
+    there.
 
-    ``epsilon_count`` is :math:`\epsilon_1`, in (0, 100]; ``epsilon_edges`` is :math:`\epsilon_2`, in (0, 40].
+    ``epsilon_count`` is :math:`\epsilon_1`, in (0, 100]; ``epsilon_edges`` is :math:`\epsilon_2`,
+    in (0, 40].
 
     >>> m = LapGraph.from_epsilon(1.0)
     >>> m.epsilon_count, m.epsilon_edges, m.guarantee().epsilon
@@ -57,7 +60,9 @@ class LapGraph(CentralMechanism):
             "Laplace noise on the number of private edges and on each pair, each of sensitivity 1, compose",
         )
 
-    def sample_pairs(self, key: PRNGKey, split: EdgeSplit, memory: float = MEMORY) -> Int[np.ndarray, "k 2"]:
+    def sample_pairs(
+        self, key: PRNGKey, split: EdgeSplit, memory: float = MEMORY
+    ) -> Int[np.ndarray, "k 2"]:
         """The T pairs of largest noisy bits."""
         check_single(self)
         pairs = split.pairs()
@@ -66,8 +71,11 @@ class LapGraph(CentralMechanism):
         noisy = noisy_counts(count_key, np.array([true]), float(self.epsilon_count))
         total = np.clip(np.rint(noisy), 0, pairs.candidates).astype(np.int64)
         check_memory(float(total[0]), memory)
-        keys, false = (true_key, least_key, among_key), np.array([pairs.candidates - true])
-        kept, wanted = largest_bits(keys, float(self.epsilon_edges), np.zeros(true, int), total, false)
+        keys = (true_key, least_key, among_key)
+        false = np.array([pairs.candidates - true])
+        kept, wanted = largest_bits(
+            keys, float(self.epsilon_edges), np.zeros(true, int), total, false
+        )
         edges = np.sort(np.concatenate([pairs.public, pairs.private]), kind="stable")
         others = other_pairs(false_key, int(wanted[0]), len(pairs.nodes), edges)
         return pairs.ids(np.concatenate([pairs.private[kept], others]))

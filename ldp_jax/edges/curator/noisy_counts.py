@@ -9,16 +9,24 @@ from ldp_jax.edges._draws import drawn
 _HALVINGS = 110  # halvings of an interval of 2^57 counts: the rest is below float64's spacing at 1
 
 
-def noisy_counts(key: PRNGKey, counts: np.ndarray, epsilon: float, noise: Noise = "laplace") -> np.ndarray:
-    """Counts with noise of scale 1 / epsilon each; float64 [k]. An edge, in one group, costs epsilon."""
+def noisy_counts(
+    key: PRNGKey, counts: np.ndarray, epsilon: float, noise: Noise = "laplace"
+) -> np.ndarray:
+    """Counts with noise of scale 1 / epsilon each; float64 [k].
+
+    An edge, in one group, costs epsilon.
+    """
     return counts + drawn(DRAWS[noise], key, len(counts), np.float32(epsilon)).astype(np.float64)
 
 
 def consistent(noisy: np.ndarray, most: np.ndarray) -> np.ndarray:
-    """The nearest counts within [0, most] that have the same sum as the noisy ones; float64, along the last axis.
+    """The nearest counts within [0, most] that have the same sum as the noisy ones.
 
-    Counts clipped one by one gain what noise took below 0. Here one number is taken from all before they are
-    clipped, so that the sum stays: the Euclidean projection ("Norm-Sub": Wang et al., NDSS 2020), post-processing.
+    Float64, along the last axis.
+
+    Counts clipped one by one gain what noise took below 0. Here one number is taken from all before
+    they are clipped, so that the sum stays: the Euclidean projection ("Norm-Sub": Wang et al., NDSS
+    2020), post-processing.
 
     >>> consistent(np.array([5.0, -1.0, 1.0]), np.array([9.0, 9.0, 9.0])).round(9).tolist()
     [4.5, 0.0, 0.5]
@@ -27,7 +35,8 @@ def consistent(noisy: np.ndarray, most: np.ndarray) -> np.ndarray:
     """
     noisy, most = np.broadcast_arrays(np.asarray(noisy, np.float64), np.asarray(most, np.float64))
     total = np.clip(noisy.sum(-1, keepdims=True), 0.0, most.sum(-1, keepdims=True))
-    low, high = (noisy - most).min(-1, keepdims=True, initial=0.0), noisy.max(-1, keepdims=True, initial=0.0)
+    low = (noisy - most).min(-1, keepdims=True, initial=0.0)
+    high = noisy.max(-1, keepdims=True, initial=0.0)
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
         above = np.clip(noisy - middle, 0.0, most).sum(-1, keepdims=True) > total
@@ -36,7 +45,9 @@ def consistent(noisy: np.ndarray, most: np.ndarray) -> np.ndarray:
 
 
 def whole(uniform: np.ndarray | float, counts: np.ndarray, most: np.ndarray) -> np.ndarray:
-    """Counts rounded down or up at random, each with its own mean, the sum among it; int64, along the last axis.
+    """Counts rounded down or up at random, each with its own mean, the sum among it.
+
+    Int64, along the last axis.
 
     ``uniform`` is one number in [0, 1) for all counts of a sum; counts are in [0, most].
 

@@ -19,9 +19,12 @@ class PublicHRG(OfDendrogram):
     r"""A dendrogram that fits the public edges, and a graph from noisy counts of the private ones.
 
     Law: the last state of a chain with density :math:`\propto \exp(w L_{pub}(D))`; then as
-    :class:`~ldp_jax.edges.curator.EdgeRR`, with :math:`\mathrm{Lap}(1/\epsilon)` on the count of each group.
-    Guarantee: epsilon per private edge: none is looked at before the counts, and each is in one group.
-    Utility: that of a dendrogram that costs nothing; where there are no public edges it is a random one.
+    :class:`~ldp_jax.edges.curator.EdgeRR`, with :math:`\mathrm{Lap}(1/\epsilon)` on the count of
+    each group.
+    Guarantee: epsilon per private edge: none is looked at before the counts, and each is in one
+    group.
+    Utility: that of a dendrogram that costs nothing; where there are no public edges it is a random
+    one.
     Numerics: noise is float32. Ideal arithmetic.
     Reference: HeteroRR (Tran et al., 2022), Algorithm 3, over public knowledge alone.
 
@@ -45,7 +48,8 @@ class PublicHRG(OfDendrogram):
     def guarantee(self) -> Guarantee:
         """epsilon per private edge."""
         return per_private_edge(
-            largest(self.epsilon), "the dendrogram is public, and counts of disjoint groups of pairs have noise"
+            largest(self.epsilon),
+            "the dendrogram is public, and counts of disjoint groups of pairs have noise",
         )
 
     @property

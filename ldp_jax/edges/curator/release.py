@@ -23,13 +23,16 @@ ADJACENCY = "two graphs of the same nodes and public edges that differ in one pr
 MEMORY = 8e9
 """Bytes of released pairs above which a dense release is refused unless the caller allows more."""
 
-_MIXING = 0x6D6978  # folded into a release's key: the chains that are compared are none that is released
+_MIXING = (
+    0x6D6978  # folded into a release's key: the chains that are compared are none that is released
+)
 
 
 class CentralMechanism(abc.ABC):
     """A mechanism of a trusted curator, who sees all edges and protects the private ones; abstract.
 
-    A subclass is a pytree. :func:`ldp_jax.edges.privatize_graph` takes the edges of two private users for private.
+    A subclass is a pytree. :func:`ldp_jax.edges.privatize_graph` takes the edges of two private
+    users for private.
     """
 
     @abc.abstractmethod
@@ -37,8 +40,13 @@ class CentralMechanism(abc.ABC):
         """Per private edge."""
 
     @abc.abstractmethod
-    def sample_pairs(self, key: PRNGKey, split: EdgeSplit, memory: float = MEMORY) -> Int[np.ndarray, "k 2"]:
-        """The released pairs of private nodes, each once, none public; ``ValueError`` above ``memory`` bytes."""
+    def sample_pairs(
+        self, key: PRNGKey, split: EdgeSplit, memory: float = MEMORY
+    ) -> Int[np.ndarray, "k 2"]:
+        """The released pairs of private nodes, each once, none public.
+
+        ``ValueError`` above ``memory`` bytes.
+        """
 
     def sample_graph(self, key: PRNGKey, users: Population, memory: float) -> ReportedPairs:
         """The released pairs where every edge of two private users is private, and no other."""
@@ -49,17 +57,22 @@ class CentralMechanism(abc.ABC):
             )
         n = len(users.group)
         private = users.private[users.senders] & users.private[users.receivers]
-        public, hidden = (graphs.directed(users.senders[at], users.receivers[at], n) for at in (~private, private))
-        found = self.sample_pairs(key, EdgeSplit(public, hidden, users.private), memory).astype(np.int32)
+        public, hidden = (
+            graphs.directed(users.senders[at], users.receivers[at], n) for at in (~private, private)
+        )
+        found = self.sample_pairs(key, EdgeSplit(public, hidden, users.private), memory).astype(
+            np.int32
+        )
         return ReportedPairs(found[:, 0], found[:, 1], np.full(n, np.nan, np.float32))
 
 
 class DendrogramLaw(NamedTuple):
     """The law of a curator's dendrogram and of its counts.
 
-    ``scales`` are the chain's factors of the log-likelihoods of public and of private edges, ``epsilon`` is of one
-    noisy count, ``thresholds`` of the groups (:func:`~ldp_jax.edges.curator.connections.regions`). ``published``
-    chains alternate between the likelihoods and have no known law; every node of a group has its own count.
+    ``scales`` are the chain's factors of the log-likelihoods of public and of private edges,
+    ``epsilon`` is of one noisy count, ``thresholds`` of the groups
+    (:func:`~ldp_jax.edges.curator.connections.regions`). ``published`` chains alternate between the
+    likelihoods and have no known law; every node of a group has its own count.
     """
 
     scales: tuple[float, float]
@@ -96,21 +109,29 @@ class HasStationaryLaw(Protocol):
 
 def promised(mechanism: HasGuarantee) -> Guarantee:
     """The promise of the law that verification enumerates: of a chain, its stationary one."""
-    return mechanism.stationary() if isinstance(mechanism, HasStationaryLaw) else mechanism.guarantee()
+    return (
+        mechanism.stationary() if isinstance(mechanism, HasStationaryLaw) else mechanism.guarantee()
+    )
 
 
 @implicit_promotion()
 def release(
-    key: PRNGKey, split: EdgeSplit, mechanism: CentralMechanism, *, memory: float = MEMORY, chains: int = 4
+    key: PRNGKey,
+    split: EdgeSplit,
+    mechanism: CentralMechanism,
+    *,
+    memory: float = MEMORY,
+    chains: int = 4,
 ) -> NoisyGraph:
     """The public edges, and the pairs that a mechanism releases of the private ones, as one graph.
 
-    The guarantee is about the returned value alone. Running time, memory and shapes of compiled programs follow the
-    private edges and the draws: protect them as you protect the graph. ``memory`` bytes of released pairs are
-    allowed. ``chains`` more measure whether the mechanism's own has mixed; 0 measures, and claims of it, nothing.
+    The guarantee is about the returned value alone. Running time, memory and shapes of compiled
+    programs follow the private edges and the draws: protect them as you protect the graph.
+    ``memory`` bytes of released pairs are allowed. ``chains`` more measure whether the mechanism's
+    own has mixed; 0 measures, and claims of it, nothing.
 
-    The graph is undirected, degrees are all NaN, and the guarantee per private edge is infinite for a chain that
-    has not mixed. Private edges decide that: protect it as you protect the graph.
+    The graph is undirected, degrees are all NaN, and the guarantee per private edge is infinite for
+    a chain that has not mixed. Private edges decide that: protect it as you protect the graph.
 
     >>> import jax
     >>> from ldp_jax.edges.curator import EdgeRand
@@ -121,13 +142,17 @@ def release(
       epsilon 2 per edge-central (...)
     """
     if not isinstance(split, EdgeSplit):
-        raise ValueError(f"split must be an EdgeSplit of public and private edges, got {type(split).__name__}")
+        raise ValueError(
+            f"split must be an EdgeSplit of public and private edges, got {type(split).__name__}"
+        )
     validate.threefry(key)
     promise = mechanism.guarantee()
     if isinstance(mechanism, HasStationaryLaw):
         promise = mechanism.measured(random.fold_in(key, _MIXING), split, chains)
     spent = PipelineGuarantee.of(
-        [promise], protected=("private edges",), unprotected=("public edges", "private nodes", "number of nodes")
+        [promise],
+        protected=("private edges",),
+        unprotected=("public edges", "private nodes", "number of nodes"),
     )
     pairs = mechanism.sample_pairs(key, split, memory)
     edges = np.concatenate([graphs.to_edges(split.public), pairs])
@@ -141,7 +166,10 @@ def per_private_edge(epsilon: float, reason: str, status: Status = "proved") -> 
 
 
 def check_memory(pairs: float, memory: float) -> None:
-    """Refuse a release of more pairs, at 16 bytes each, than is allowed; ``pairs`` is part of what is released."""
+    """Refuse a release of more pairs, at 16 bytes each, than is allowed.
+
+    ``pairs`` is part of what is released.
+    """
     if 16.0 * pairs > memory:
         raise ValueError(
             f"the released pairs take {16e-9 * pairs:.3g} GB (memory allows {memory / 1e9:.3g}): use a larger "

@@ -15,7 +15,9 @@ from ldp_jax.graph import graphs
 
 
 class Pairs(NamedTuple):
-    """Pairs of private nodes, on the host: places i < j among the p private nodes have the code i p + j.
+    """Pairs of private nodes, on the host.
+
+    Places i < j among the p private nodes have the code i p + j.
 
     ``nodes`` [p] are sorted, as are the codes of ``public`` and of ``private`` edges between them.
     """
@@ -49,10 +51,11 @@ class Pairs(NamedTuple):
 class EdgeSplit:
     """A graph whose edges are public in part; checked, on the host.
 
-    The nodes, the public edges and the set of private nodes are public. A private edge is between two private
-    nodes, and mechanisms of this package release pairs of private nodes that are no public edges. Two splits are
-    adjacent if they differ in one private edge: the private nodes must be chosen without the private edges.
-    ``private_nodes`` bool [n] are all by default. ``ValueError``, which names no edge, for what does not fit.
+    The nodes, the public edges and the set of private nodes are public. A private edge is between
+    two private nodes, and mechanisms of this package release pairs of private nodes that are no
+    public edges. Two splits are adjacent if they differ in one private edge: the private nodes must
+    be chosen without the private edges. ``private_nodes`` bool [n] are all by default.
+    ``ValueError``, which names no edge, for what does not fit.
 
     >>> both = EdgeSplit(graphs.from_edges([[0, 1]], 4), graphs.from_edges([[1, 2]], 4))
     >>> both
@@ -76,7 +79,9 @@ class EdgeSplit:
             )
         public, private = (pairs[:, 0].astype(np.int64) * n + pairs[:, 1] for pairs in known)
         if np.isin(private, public).any():
-            raise ValueError("public and private must have no edge in common; edges are private: no more is said")
+            raise ValueError(
+                "public and private must have no edge in common; edges are private: no more is said"
+            )
         object.__setattr__(self, "private_nodes", nodes)
 
     @classmethod
@@ -101,7 +106,9 @@ class EdgeSplit:
         public, private = (place[graphs.to_edges(graph)] for graph in (self.public, self.private))
         made = Pairs(nodes, np.zeros(0, np.int64), np.zeros(0, np.int64))
         public = public[(public >= 0).all(1)]
-        return made._replace(public=np.sort(made.codes(public)), private=np.sort(made.codes(private)))
+        return made._replace(
+            public=np.sort(made.codes(public)), private=np.sort(made.codes(private))
+        )
 
     def __repr__(self) -> str:
         public = len(self.public.senders) // 2
@@ -119,7 +126,9 @@ def _edges(name: str, graph: Graph) -> np.ndarray:
 
 
 def split_edges(key: PRNGKey, graph: Graph, rho: float) -> EdgeSplit:
-    """Make the share ``rho`` in (0, 1) of the edges private, chosen at random: a setting for experiments.
+    """Make the share ``rho`` in (0, 1) of the edges private, chosen at random.
+
+    A setting for experiments.
 
     Reference: HeteroRR, section V, where rho is 0.05, 0.1 and 0.2.
 
@@ -130,7 +139,8 @@ def split_edges(key: PRNGKey, graph: Graph, rho: float) -> EdgeSplit:
     """
     validate.threefry(key)
     validate.number(0.0, 1.0, open_lower=True, open_upper=True, rho=rho)
-    edges, n = _edges("graph", graph), graphs.num_nodes(graph)
+    edges = _edges("graph", graph)
+    n = graphs.num_nodes(graph)
     order = np.random.default_rng(np.asarray(jax.random.key_data(key))).permutation(len(edges))
     private = np.zeros(len(edges), bool)
     private[order[: round(rho * len(order))]] = True

@@ -1,7 +1,8 @@
 r"""Attention: :math:`y_i = \sum_j \alpha_{ij} h_j` over a node and the senders of the edges into it.
 
-A weight :math:`\alpha_{ij} = \mathrm{softmax}_j \, \mathrm{LeakyReLU}(a_i + b_j)` is recomputed from its two ends
-where it is needed: no array of all edges with a vector for each is made. Exponents are shifted by the largest.
+A weight :math:`\alpha_{ij} = \mathrm{softmax}_j \, \mathrm{LeakyReLU}(a_i + b_j)` is recomputed
+from its two ends where it is needed: no array of all edges with a vector for each is made.
+Exponents are shifted by the largest.
 """
 
 from collections.abc import Callable
@@ -41,8 +42,8 @@ def attend(
 ) -> Float[Array, "n heads width"]:
     """Weighted means of the rows of ``h``, with first derivatives in ``receiver`` (a), ``sender`` (b) and ``h``.
 
-    The layout has no self-loops. With a key, a share ``rate`` of the weights, rounded to 16 bits, is dropped: those
-    that the key and the two nodes decide, in every layout.
+    The layout has no self-loops. With a key, a share ``rate`` of the weights, rounded to 16 bits,
+    is dropped: those that the key and the two nodes decide, in every layout.
     """
     if isinstance(neighbours, (Induced, Divided)):
         raise TypeError(
@@ -90,15 +91,26 @@ class _Block(NamedTuple):
 
 
 def _over(
-    edges: _Edges, width: int, step: Callable[[_Block, _Totals], _Totals], carry: _Totals, *places: Array
+    edges: _Edges,
+    width: int,
+    step: Callable[[_Block, _Totals], _Totals],
+    carry: _Totals,
+    *places: Array,
 ) -> _Totals:
-    """Give all edges to ``step``, some at a time; ``width`` is how many numbers it makes of an edge."""
+    """Give all edges to ``step``, some at a time.
+
+    ``width`` is how many numbers it makes of an edge.
+    """
     m, n = len(edges.senders), len(edges.names)
     size = max(1, min(m, _CACHED // width)) if jax.default_backend() == "cpu" else max(1, m)
     blocks = max(1, -(-m // size))
     ends = [
         jnp.pad(part, (0, blocks * size - m), constant_values=fill).reshape(blocks, size)
-        for part, fill in ((edges.senders, n), (edges.receivers, n), *((part, _NOWHERE) for part in places))
+        for part, fill in (
+            (edges.senders, n),
+            (edges.receivers, n),
+            *((part, _NOWHERE) for part in places),
+        )
     ]
 
     def one(index: Array, carry: _Totals) -> _Totals:
@@ -114,7 +126,11 @@ def _at(values: Array, ends: Array) -> Array:
 
 
 def _by_receiver(edges: _Edges) -> list[Array]:
-    return long_sums.places(edges.receivers, len(edges.names)) if edges.long else [jnp.asarray(edges.receivers)]
+    return (
+        long_sums.places(edges.receivers, len(edges.names))
+        if edges.long
+        else [jnp.asarray(edges.receivers)]
+    )
 
 
 def _by_sender(edges: _Edges) -> list[Array]:
@@ -133,8 +149,13 @@ def _slope(scores: Array) -> Array:
     return jnp.where(scores > 0, 1.0, _SLOPE)
 
 
-def _kept(words: Array | None, dropped: int, receivers: Array, senders: Array, heads: int) -> Array | float:
-    """The factors of weights of edges: 0 or 1 / (1 - rate); float32 [m, heads], or 1 without dropout."""
+def _kept(
+    words: Array | None, dropped: int, receivers: Array, senders: Array, heads: int
+) -> Array | float:
+    """The factors of weights of edges: 0 or 1 / (1 - rate).
+
+    Float32 [m, heads], or 1 without dropout.
+    """
     if words is None:
         return 1.0
     ends = receivers.astype(jnp.uint32), senders.astype(jnp.uint32)
@@ -146,11 +167,17 @@ def _kept(words: Array | None, dropped: int, receivers: Array, senders: Array, h
     return jnp.where(one, STEPS / (STEPS - dropped), 0.0).astype(jnp.float32).T
 
 
-def _kept_of(edges: _Edges, words: Array | None, dropped: int, block: _Block, heads: int) -> Array | float:
-    return _kept(words, dropped, _at(edges.names, block.receivers), _at(edges.names, block.senders), heads)
+def _kept_of(
+    edges: _Edges, words: Array | None, dropped: int, block: _Block, heads: int
+) -> Array | float:
+    return _kept(
+        words, dropped, _at(edges.names, block.receivers), _at(edges.names, block.senders), heads
+    )
 
 
-def _outputs(dropped: int, edges: _Edges, words: Array | None, a: Array, b: Array, h: Array) -> tuple[Array, Array]:
+def _outputs(
+    dropped: int, edges: _Edges, words: Array | None, a: Array, b: Array, h: Array
+) -> tuple[Array, Array]:
     """The weighted means, and the logarithm of what the weights of each node were divided by."""
     heads, width = h.shape[1:]
     loop = a + b
@@ -180,16 +207,19 @@ def _outputs(dropped: int, edges: _Edges, words: Array | None, a: Array, b: Arra
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _attend(dropped: int, edges: _Edges, words: Array | None, a: Array, b: Array, h: Array) -> Array:
+def _attend(
+    dropped: int, edges: _Edges, words: Array | None, a: Array, b: Array, h: Array
+) -> Array:
     return _outputs(dropped, edges, words, a, b, h)[0]
 
 
 @_attend.defjvp
 def _attend_tangent(dropped: int, primals: tuple, tangents: tuple) -> tuple[Array, Array]:
     """The derivative in a, b and h, and its transpose, over blocks of edges."""
-    # With e_ij a score, s_ij the slope of LeakyReLU there, p the weights, and k what dropout multiplies them by,
-    #     y_i' = sum_j p_ij (k_ij (h_j' + e_ij' h_j) - e_ij' y_i),   e_ij' = s_ij (a_i' + b_j'),
-    # and for the transpose, with g the cotangent of y, that of e_ij is p_ij (k_ij <g_i, h_j> - <g_i, y_i>).
+    # With e_ij a score, s_ij the slope of LeakyReLU there, p the weights, and k what dropout
+    # multiplies them by, y_i' = sum_j p_ij (k_ij (h_j' + e_ij' h_j) - e_ij' y_i),   e_ij' = s_ij
+    # (a_i' + b_j'), and for the transpose, with g the cotangent of y, that of e_ij is p_ij (k_ij
+    # <g_i, h_j> - <g_i, y_i>).
     edges, words, a, b, h = primals
     outputs, norm = _outputs(dropped, edges, words, a, b, h)
     heads, width = h.shape[1:]
@@ -219,9 +249,13 @@ def _attend_tangent(dropped: int, primals: tuple, tangents: tuple) -> tuple[Arra
         change = loop_slope * (a_dot + b_dot)
         start = loop_kept[..., None] * (h_dot + change[..., None] * h), loop_weight * change
         at, *parts = _by_receiver(edges)
-        found = _over(edges, heads * width, add, tuple(long_sums.with_room(part, parts) for part in start), at)
+        found = _over(
+            edges, heads * width, add, tuple(long_sums.with_room(part, parts) for part in start), at
+        )
         vectors, scores = (long_sums.fold(part, len(h), parts) for part in found)
-        return jnp.pad(vectors - scores[..., None] * outputs, ((0, 0), (0, 0), (0, 2)))  # linear keeps shapes
+        return jnp.pad(
+            vectors - scores[..., None] * outputs, ((0, 0), (0, 0), (0, 2))
+        )  # linear keeps shapes
 
     def transpose(cotangent: Array) -> Array:
         g = cotangent[..., :-2]
@@ -230,7 +264,9 @@ def _attend_tangent(dropped: int, primals: tuple, tangents: tuple) -> tuple[Arra
         def add(block: _Block, totals: tuple[Array, ...]) -> tuple[Array, ...]:
             weights, kept, slope = weigh(block)
             sent = _at(g, block.receivers)
-            to_scores = kept * (sent * _at(h, block.senders)).sum(-1) - weights * _at(along, block.receivers)
+            to_scores = kept * (sent * _at(h, block.senders)).sum(-1) - weights * _at(
+                along, block.receivers
+            )
             to_scores = slope * to_scores
             receiver, sender = block.to
             return (
@@ -245,7 +281,9 @@ def _attend_tangent(dropped: int, primals: tuple, tangents: tuple) -> tuple[Arra
         levels = of_senders, of_receivers, of_senders
         start = map(long_sums.with_room, (loop_kept[..., None] * g, to_loop, to_loop), levels)
         found = _over(edges, heads * width, add, tuple(start), receiver, sender)
-        to_h, to_a, to_b = (long_sums.fold(*part) for part in zip(found, (len(h),) * 3, levels, strict=True))
+        to_h, to_a, to_b = (
+            long_sums.fold(*part) for part in zip(found, (len(h),) * 3, levels, strict=True)
+        )
         return jnp.concatenate([to_h, to_a[..., None], to_b[..., None]], -1)
 
     a_dot, b_dot, h_dot = tangents[2:]

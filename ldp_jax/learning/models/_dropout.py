@@ -1,4 +1,7 @@
-"""Dropout whose masks cost little on a CPU: a block of threefry, in registers, gives four of 16 bits each."""
+"""Dropout whose masks cost little on a CPU.
+
+A block of threefry, in registers, gives four of 16 bits each.
+"""
 
 import math
 
@@ -27,5 +30,7 @@ class Dropout(nn.Module):
         block = (-(-len(x) // 4), *x.shape[1:])
         place = jax.lax.iota(jnp.uint32, math.prod(block)).reshape(block)
         bits = random.threefry(words, place, jnp.zeros_like(place))
-        kept = jnp.concatenate([part >= dropped for both in bits for part in (both & (STEPS - 1), both >> 16)])
+        kept = jnp.concatenate(
+            [part >= dropped for both in bits for part in (both & (STEPS - 1), both >> 16)]
+        )
         return jnp.where(kept[: len(x)], x * (STEPS / (STEPS - dropped)), 0.0)

@@ -20,7 +20,10 @@ Variables: TypeAlias = Mapping[str, PyTree]
 
 @dataclasses.dataclass(frozen=True)
 class Bound:
-    """A function with its first arguments given; equal to every other of the same function and arguments."""
+    """A function with its first arguments given.
+
+    Equal to every other of the same function and arguments.
+    """
 
     # ``functools.partial`` compares by identity, and each one is another compiled program.
 
@@ -36,12 +39,13 @@ class Bound:
 class Model(NamedTuple):
     """A model as two pure functions; one compiled program serves all equal models.
 
-    Constructors of this package return equal models for equal arguments; of your own make each once.
+    Constructors of this package return equal models for equal arguments; of your own make each
+    once.
 
     Attributes:
       init: ``init(key, inputs) -> variables``: parameters and batch statistics.
-      apply: ``apply(variables, inputs, *, key, train) -> (outputs, variables)``; ``key`` may be None where
-        ``train`` is False. ``inputs`` is any pytree.
+      apply: ``apply(variables, inputs, *, key, train) -> (outputs, variables)``; ``key`` may be
+        None where ``train`` is False. ``inputs`` is any pytree.
     """
 
     init: Callable[[PRNGKey, PyTree], Variables]
@@ -65,7 +69,9 @@ def from_linen(module: nn.Module) -> Model:
 def _init(module: nn.Module, key: PRNGKey, inputs: PyTree) -> Variables:
     variables = module.init({"params": key}, inputs, train=False)
     # In 64-bit mode some initializers of flax make float64.
-    narrow = lambda leaf: leaf.astype(jnp.float32) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf
+    narrow = lambda leaf: (
+        leaf.astype(jnp.float32) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf
+    )
     return jax.tree.map(narrow, variables)
 
 
@@ -74,5 +80,7 @@ def _apply(
     module: nn.Module, variables: Variables, inputs: PyTree, *, key: PRNGKey | None, train: bool
 ) -> tuple[Array, Variables]:
     rngs = {"dropout": random.unrolled(key)} if train and key is not None else {}
-    outputs, changed = module.apply(variables, inputs, train=train, rngs=rngs, mutable=["batch_stats"])
+    outputs, changed = module.apply(
+        variables, inputs, train=train, rngs=rngs, mutable=["batch_stats"]
+    )
     return outputs, {**variables, **changed}

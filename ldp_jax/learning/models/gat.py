@@ -11,7 +11,9 @@ from ldp_jax.learning.models._model import Model, check_sizes, from_linen
 from ldp_jax.learning.models.gcn import node_inputs, operator_of
 
 _GLOROT = nn.initializers.glorot_uniform()
-_ATTENTION = nn.initializers.glorot_uniform(batch_axis=0)  # a map from the width to one number, for each head
+_ATTENTION = nn.initializers.glorot_uniform(
+    batch_axis=0
+)  # a map from the width to one number, for each head
 
 
 class _GAT(nn.Module):
@@ -26,7 +28,8 @@ class _GAT(nn.Module):
     @nn.compact
     def __call__(self, inputs: tuple, train: bool) -> Array:
         graph, x, scale = node_inputs(inputs)
-        op, h = operator_of(graph, len(x)), jnp.asarray(x)
+        op = operator_of(graph, len(x))
+        h = jnp.asarray(x)
         for layer in range(self.layers):
             last = layer == self.layers - 1
             heads, width = (self.output_heads, self.outputs) if last else (self.heads, self.hidden)
@@ -36,7 +39,12 @@ class _GAT(nn.Module):
                 h = h * scale[:, None]
             h = h.reshape(-1, heads, width)
             receiver, sender = (
-                (h * self.param(f"{end}_{layer}", _ATTENTION, (heads, width, 1), jnp.float32)[..., 0]).sum(-1)
+                (
+                    h
+                    * self.param(f"{end}_{layer}", _ATTENTION, (heads, width, 1), jnp.float32)[
+                        ..., 0
+                    ]
+                ).sum(-1)
                 for end in ("receiver", "sender")
             )
             key = self.make_rng("dropout") if train and self.attention_dropout else None
@@ -59,12 +67,13 @@ def gat(
 ) -> Model:
     r"""Graph attention: each head averages a node and its neighbours by learned weights.
 
-    In a head, :math:`h_v \leftarrow \mathrm{ELU}(\sum_u \alpha_{vu} W h_u + b)` over v and the senders u of the
-    edges into it, with :math:`\alpha_{vu} = \mathrm{softmax}_u \, \mathrm{LeakyReLU}(p \cdot W h_v + q \cdot W
-    h_u)` and slope 0.2 below 0. Heads of ``hidden`` numbers each are concatenated. The last layer averages its
-    ``output_heads``, without ELU. Training drops shares of each layer's inputs and of alpha (None for ``dropout``).
-    Inputs and outputs as of :func:`ldp_jax.learning.models.gcn`. Layout ``segment`` of an operator is fastest here.
-    First derivatives, both modes.
+    In a head, :math:`h_v \leftarrow \mathrm{ELU}(\sum_u \alpha_{vu} W h_u + b)` over v and the
+    senders u of the edges into it, with
+    :math:`\alpha_{vu} = \mathrm{softmax}_u \, \mathrm{LeakyReLU}(p \cdot W h_v + q \cdot W h_u)`
+    and slope 0.2 below 0. Heads of ``hidden`` numbers each are concatenated. The last layer
+    averages its ``output_heads``, without ELU. Training drops shares of each layer's inputs and of
+    alpha (None for ``dropout``). Inputs and outputs as of :func:`ldp_jax.learning.models.gcn`.
+    Layout ``segment`` of an operator is fastest here. First derivatives, both modes.
     Reference: Veličković et al., Graph attention networks (ICLR 2018), eq. 1-6 and section 3.3.
 
     >>> import jax, jax.numpy as jnp
@@ -76,6 +85,15 @@ def gat(
     (3, 5)
     """
     attention_dropout = dropout if attention_dropout is None else attention_dropout
-    check_sizes(dropout, layers=layers, heads=heads, hidden=hidden, outputs=outputs, output_heads=output_heads)
+    check_sizes(
+        dropout,
+        layers=layers,
+        heads=heads,
+        hidden=hidden,
+        outputs=outputs,
+        output_heads=output_heads,
+    )
     validate.in_range(0.0, 0.999, attention_dropout=attention_dropout)
-    return from_linen(_GAT(layers, heads, hidden, outputs, output_heads, dropout, attention_dropout))
+    return from_linen(
+        _GAT(layers, heads, hidden, outputs, output_heads, dropout, attention_dropout)
+    )

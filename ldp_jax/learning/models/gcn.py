@@ -36,7 +36,10 @@ class NodeInputs(NamedTuple):
 
 
 def operator_of(graph: Graph | Operator, num_nodes: int) -> Operator:
-    """The operator of any graph that a model may be given; ``ValueError`` unless of ``num_nodes`` nodes."""
+    """The operator of any graph that a model may be given.
+
+    ``ValueError`` unless of ``num_nodes`` nodes.
+    """
     if not isinstance(graph, Operator):
         graph = as_graph(graph)
         check_rows(graph, num_nodes)
@@ -49,9 +52,14 @@ def operator_of(graph: Graph | Operator, num_nodes: int) -> Operator:
 
 
 def node_inputs(inputs: tuple) -> NodeInputs:
-    """The inputs of a model of whole graphs; of x alone, whose rows would be taken for these, a ``TypeError``."""
+    """The inputs of a model of whole graphs.
+
+    Of x alone, whose rows would be taken for these, a ``TypeError``.
+    """
     if not isinstance(inputs, (tuple, list)):
-        raise TypeError("inputs must be (graph, x) of all nodes, trained through training.on_graph, got x alone")
+        raise TypeError(
+            "inputs must be (graph, x) of all nodes, trained through training.on_graph, got x alone"
+        )
     return NodeInputs(*inputs)
 
 
@@ -67,7 +75,10 @@ def check_rows(graph: Graph | Operator, num_nodes: int) -> None:
 
 
 def average(op: Operator, h: Array, normalisation: str) -> Array:
-    """Each node's mean over itself and its neighbours, of rows [n, ...] of ``h``; or the symmetric form."""
+    """Each node's mean over itself and its neighbours, of rows [n, ...] of ``h``.
+
+    Or the symmetric form.
+    """
     around = (op.degree + 1.0).reshape(-1, *(1,) * (h.ndim - 1))
     if normalisation == "mean":
         return (op.sum(h) + h) / around
@@ -85,7 +96,8 @@ class _GCN(nn.Module):
     @nn.compact
     def __call__(self, inputs: tuple, train: bool) -> Array:
         graph, x, scale = node_inputs(inputs)
-        op, h = operator_of(graph, len(x)), jnp.asarray(x)
+        op = operator_of(graph, len(x))
+        h = jnp.asarray(x)
         for layer in range(self.layers):
             if layer:
                 h = nn.Dropout(self.dropout, deterministic=not train)(nn.relu(h))
@@ -94,21 +106,30 @@ class _GCN(nn.Module):
             h = nn.Dense(width, use_bias=False)(h)
             if layer == 0 and scale is not None:
                 h = h * scale[:, None]
-            h = average(op, h, self.normalisation) + self.param(f"bias_{layer}", nn.initializers.zeros, (width,))
+            h = average(op, h, self.normalisation) + self.param(
+                f"bias_{layer}", nn.initializers.zeros, (width,)
+            )
         return h
 
 
 def gcn(
-    layers: int, hidden: int, outputs: int, dropout: float = 0.0, normalisation: Normalisation = "mean"
+    layers: int,
+    hidden: int,
+    outputs: int,
+    dropout: float = 0.0,
+    normalisation: Normalisation = "mean",
 ) -> Model:
-    r"""Graph convolutions: :math:`h_v \leftarrow \sigma(W \, \mathrm{mean}(h_v, h_u : u \to v) + b)`.
+    r"""Graph convolutions.
 
-    The mean runs over a node and the senders of the edges into it (the graph has no self-loops); ``symmetric`` is
-    :math:`D^{-1/2} (A + I) D^{-1/2}` with D the degree of A + I. Sigma is ReLU, with dropout after it, and the
-    identity in the last layer. Inputs are ``(graph, x)`` or :class:`NodeInputs`; outputs are logits [n, outputs] of
-    classes or labels, trained through :func:`ldp_jax.learning.training.on_graph`.
-    Reference: HeteroRR eq. 1-2 (the mean); Kipf & Welling, Semi-supervised classification with graph convolutional
-    networks (ICLR 2017), eq. 2 (symmetric).
+    :math:`h_v \leftarrow \sigma(W \, \mathrm{mean}(h_v, h_u : u \to v) + b)`.
+
+    The mean runs over a node and the senders of the edges into it (the graph has no self-loops);
+    ``symmetric`` is :math:`D^{-1/2} (A + I) D^{-1/2}` with D the degree of A + I. Sigma is ReLU,
+    with dropout after it, and the identity in the last layer. Inputs are ``(graph, x)`` or
+    :class:`NodeInputs`; outputs are logits [n, outputs] of classes or labels, trained through
+    :func:`ldp_jax.learning.training.on_graph`.
+    Reference: HeteroRR eq. 1-2 (the mean); Kipf & Welling, Semi-supervised classification with
+    graph convolutional networks (ICLR 2017), eq. 2 (symmetric).
 
     >>> from ldp_jax.graph import graphs
     >>> path, x = graphs.from_edges([[0, 1], [1, 2]], num_nodes=3), jnp.eye(3)

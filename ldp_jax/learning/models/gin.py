@@ -14,7 +14,10 @@ _EPSILON = 1e-5
 
 
 class _NormReLU(nn.Module):
-    """Batch norm and ReLU of rows that stand for ``count`` nodes each; rows of none come out finite."""
+    """Batch norm and ReLU of rows that stand for ``count`` nodes each.
+
+    Rows of none come out finite.
+    """
 
     @nn.compact
     def __call__(self, rows: Array, count: Array, train: bool) -> Array:
@@ -31,8 +34,12 @@ class _NormReLU(nn.Module):
             variance = ((rows - mean) ** 2 * weight).sum(0)
             # What is kept is unbiased, what normalises a batch is not, as in PyTorch.
             unbiased = variance * nodes / jnp.maximum(nodes - 1.0, 1.0)
-            running.value = _MOMENTUM * running.value + (1 - _MOMENTUM) * jax.lax.stop_gradient(mean)
-            spread.value = _MOMENTUM * spread.value + (1 - _MOMENTUM) * jax.lax.stop_gradient(unbiased)
+            running.value = _MOMENTUM * running.value + (1 - _MOMENTUM) * jax.lax.stop_gradient(
+                mean
+            )
+            spread.value = _MOMENTUM * spread.value + (1 - _MOMENTUM) * jax.lax.stop_gradient(
+                unbiased
+            )
         return nn.relu((rows - mean) * (jax.lax.rsqrt(variance + _EPSILON) * scale) + bias)
 
 
@@ -51,8 +58,8 @@ class _GIN(nn.Module):
         scores = self._read(inputs, h, train)
         for _ in range(self.layers - 1):
             h = h + inputs.sum_neighbours(h)
-            # As published: batch norm and ReLU between the layers of the MLP, and once more after it. Batch norm
-            # would subtract the bias of a dense layer again, so there is none.
+            # As published: batch norm and ReLU between the layers of the MLP, and once more after
+            # it. Batch norm would subtract the bias of a dense layer again, so there is none.
             for _ in range(self.mlp_layers):
                 h = _NormReLU()(nn.Dense(self.hidden, use_bias=False)(h), count, train)
             scores = scores + self._read(inputs, h, train)
@@ -63,16 +70,21 @@ class _GIN(nn.Module):
         return nn.Dropout(self.dropout, deterministic=not train)(scores)
 
 
-def gin(layers: int = 5, hidden: int = 64, outputs: int = 2, dropout: float = 0.5, mlp_layers: int = 2) -> Model:
+def gin(
+    layers: int = 5, hidden: int = 64, outputs: int = 2, dropout: float = 0.5, mlp_layers: int = 2
+) -> Model:
     r"""GIN-0 for graphs without features: a class of graphs from their structure.
 
-    Every node starts from the constant 1, and :math:`h_v \leftarrow \mathrm{MLP}(h_v + \sum_{u \to v} h_u)`, batch
-    norm, ReLU. In the input and every layer, the mean of h over a graph's nodes goes through a linear map and
-    dropout; the sum of these is the output. ``layers`` counts the input, as the published code does. Inputs are a
-    ``jraph.GraphsTuple`` as ``jraph.batch`` makes it (padded ones go through ``packing.from_graphs(graph,
-    padded=True)``), or a :class:`ldp_jax.graph.packing.Batch`; outputs are float [graphs, outputs], invalid in free
-    places. ``variables["batch_stats"]`` are for evaluation.
-    Reference: Xu et al., How powerful are graph neural networks? (ICLR 2019), eq. 4.1 at epsilon 0; section 7.
+    Every node starts from the constant 1, and
+    :math:`h_v \leftarrow \mathrm{MLP}(h_v + \sum_{u \to v} h_u)`, batch norm, ReLU. In the input
+    and every layer, the mean of h over a graph's nodes goes through a linear map and dropout; the
+    sum of these is the output. ``layers`` counts the input, as the published code does. Inputs are
+    a ``jraph.GraphsTuple`` as ``jraph.batch`` makes it (padded ones go through
+    ``packing.from_graphs(graph, padded=True)``), or a :class:`ldp_jax.graph.packing.Batch`; outputs
+    are float [graphs, outputs], invalid in free places. ``variables["batch_stats"]`` are for
+    evaluation.
+    Reference: Xu et al., How powerful are graph neural networks? (ICLR 2019), eq. 4.1 at epsilon 0;
+    section 7.
 
     >>> pair_and_single = packing.GraphSet.from_edges([1, 0], [0, 1], [0, 0, 1], [0, 1])
     >>> model = gin(layers=3, hidden=8)

@@ -1,4 +1,7 @@
-"""The hyperbolic graph convolutional network: classes or labels of nodes, through the Poincaré ball."""
+"""The hyperbolic graph convolutional network.
+
+Classes or labels of nodes, through the Poincaré ball.
+"""
 
 import math
 from typing import Literal
@@ -33,7 +36,8 @@ class _HyperbolicGCN(nn.Module):
     def __call__(self, inputs: tuple, train: bool) -> Array:
         graph, x, scale = node_inputs(inputs)
         op = operator_of(graph, len(x))
-        # Between layers a point h is kept as log_0(h), which rounding moves least: exp_0 and log_0 cancel.
+        # Between layers a point h is kept as log_0(h), which rounding moves least: exp_0 and log_0
+        # cancel.
         t = as_points("x", x * (1.0 if scale is None else scale[:, None]))  # of 0/1 records, too
         for layer in range(self.layers):
             c = self._curvature(layer)
@@ -66,20 +70,24 @@ def hyperbolic_gcn(
     activation: Activation = "relu",
     normalisation: Normalisation = "mean",
 ) -> Model:
-    r"""Graph convolutions of points of the Poincaré ball; means and activations live in the tangent space.
+    r"""Graph convolutions of points of the Poincaré ball.
+
+    Means and activations live in the tangent space.
 
     A record is the point :math:`h_v = \exp_0(x_v)`. A layer is
 
     .. math:: p_v = (W \otimes h_v) \oplus \exp_0(b), \qquad
         h_v \leftarrow \exp_0(\sigma(\mathrm{mean}(\log_0 p_v, \log_0 p_u : u \to v)))
 
-    The tangent vectors of the last layer, without activation, are the logits. The curvature c is in [1e-3, 20];
-    each layer may learn its own, from ``c`` on. Inputs, outputs and the means are those of
-    :func:`ldp_jax.learning.models.gcn`, which this becomes as c goes to 0.
+    The tangent vectors of the last layer, without activation, are the logits. The curvature c is in
+    [1e-3, 20]; each layer may learn its own, from ``c`` on. Inputs, outputs and the means are those
+    of :func:`ldp_jax.learning.models.gcn`, which this becomes as c goes to 0.
 
-    *Numerics*: points are kept within ``poincare.REACH / sqrt(c)`` of the origin; scale records to a length near 1.
-    Reference: Chami et al., Hyperbolic graph convolutional neural networks (NeurIPS 2019), eq. 5-11, with equal
-    weights at the origin in place of learned attention; Ganea, Bécigneul & Hofmann (NeurIPS 2018), section 3.2.
+    *Numerics*: points are kept within ``poincare.REACH / sqrt(c)`` of the origin; scale records to
+    a length near 1.
+    Reference: Chami et al., Hyperbolic graph convolutional neural networks (NeurIPS 2019), eq.
+    5-11, with equal weights at the origin in place of learned attention; Ganea, Bécigneul & Hofmann
+    (NeurIPS 2018), section 3.2.
 
     >>> import jax
     >>> from ldp_jax.graph import graphs
@@ -94,5 +102,7 @@ def hyperbolic_gcn(
     validate.one_of(("relu", "elu"), activation=activation)
     validate.one_of(("mean", "symmetric"), normalisation=normalisation)
     return from_linen(
-        _HyperbolicGCN(layers, hidden, outputs, dropout, c, learn_curvature, activation, normalisation)
+        _HyperbolicGCN(
+            layers, hidden, outputs, dropout, c, learn_curvature, activation, normalisation
+        )
     )

@@ -22,7 +22,10 @@ _GLOROT = nn.initializers.glorot_uniform()
 
 
 class PlacedInputs(NamedTuple):
-    """A graph, records, and places [n, k] in a hierarchy, such as a Poincaré embedding: public, as the graph."""
+    """A graph, records, and places [n, k] in a hierarchy, such as a Poincaré embedding.
+
+    Public, as the graph.
+    """
 
     graph: Graph | Operator
     x: Float[Array | np.ndarray, "n d"]
@@ -50,7 +53,9 @@ class _HyperIMBA(nn.Module):
     @nn.compact
     def __call__(self, inputs: PlacedInputs, train: bool) -> Array:
         graph, h, places = PlacedInputs(*inputs)
-        op, places, h = operator_of(graph, len(h)), checked_places(places, len(h)), jnp.asarray(h)
+        op = operator_of(graph, len(h))
+        places = checked_places(places, len(h))
+        h = jnp.asarray(h)
         for layer in range(self.layers):
             last = layer == self.layers - 1
             width = self.outputs if last else self.hidden
@@ -63,7 +68,9 @@ class _HyperIMBA(nn.Module):
                 h = attend(op.neighbours, receiver, sender, h[:, None])[:, 0]
             else:
                 h = average(op, h, "symmetric")
-            h = h + self.alpha * nn.leaky_relu(self._read(places, width, width, f"place_{layer}"), 0.01)
+            h = h + self.alpha * nn.leaky_relu(
+                self._read(places, width, width, f"place_{layer}"), 0.01
+            )
             h = h + self.param(f"bias_{layer}", nn.initializers.zeros, (width,))
             h = h if last else nn.elu(h)
         return h
@@ -83,14 +90,15 @@ def hyperimba(
 ) -> Model:
     r"""Graph convolutions that weigh neighbours by their places in a hierarchy, and read each node's place.
 
-    In a layer :math:`h_v \leftarrow \mathrm{ELU}(\sum_u w_{vu} W h_u + \alpha \, m(p_v) + b)` over v and the
-    senders u of the edges into it, with :math:`w_{vu} = \mathrm{softmax}_u \, \mathrm{LeakyReLU}(f(p_v) + g(p_u))`;
-    p are places, m, f and g learned perceptrons. The last layer has no ELU. With ``weights="degree"`` they are
-    those of a GCN, :math:`D^{-1/2} (A + I) D^{-1/2}`. In the manner of HyperIMBA and not the same: there the
-    weights are functions of the edges' Ricci curvature. Inputs are :class:`PlacedInputs`, one place a node; outputs
-    are logits [n, outputs]. First derivatives.
-    Reference: Fu et al., Hyperbolic geometric graph representation learning for hierarchy-imbalance node
-    classification (WWW 2023), section 4.
+    In a layer :math:`h_v \leftarrow \mathrm{ELU}(\sum_u w_{vu} W h_u + \alpha \, m(p_v) + b)` over
+    v and the senders u of the edges into it, with
+    :math:`w_{vu} = \mathrm{softmax}_u \, \mathrm{LeakyReLU}(f(p_v) + g(p_u))`; p are places, m, f
+    and g learned perceptrons. The last layer has no ELU. With ``weights="degree"`` they are those
+    of a GCN, :math:`D^{-1/2} (A + I) D^{-1/2}`. In the manner of HyperIMBA and not the same: there
+    the weights are functions of the edges' Ricci curvature. Inputs are :class:`PlacedInputs`, one
+    place a node; outputs are logits [n, outputs]. First derivatives.
+    Reference: Fu et al., Hyperbolic geometric graph representation learning for hierarchy-imbalance
+    node classification (WWW 2023), section 4.
 
     >>> import jax
     >>> from ldp_jax.graph import graphs

@@ -27,9 +27,10 @@ _UNIFORM = nn.initializers.variance_scaling(1 / 3, "fan_in", "uniform")  # in +-
 class PoinDPInputs(NamedTuple):
     """The inputs of PoinDP's network.
 
-    ``places`` [n, k] are the Poincaré embedding of the graph. ``sensitivity`` [n, 2] is that of the radius and the
-    direction of a node's place, for ``noise="printed"``: :func:`ldp_jax.hyperbolic.inter_hierarchy_of_nodes` and
-    ``intra_hierarchy_of_nodes``, local ones. ``epsilon`` is the nominal budget of one application.
+    ``places`` [n, k] are the Poincaré embedding of the graph. ``sensitivity`` [n, 2] is that of the
+    radius and the direction of a node's place, for ``noise="printed"``:
+    :func:`ldp_jax.hyperbolic.inter_hierarchy_of_nodes` and ``intra_hierarchy_of_nodes``, local
+    ones. ``epsilon`` is the nominal budget of one application.
     """
 
     graph: Graph | Operator
@@ -56,13 +57,20 @@ class _PoinDP(nn.Module):
     def __call__(self, inputs: PoinDPInputs, train: bool) -> Array:
         n, count = len(inputs.x), len(self.branches)
         op = operator_of(inputs.graph, n)
-        # The branches differ in their weights and their noise alone: their layers are one product each.
+        # The branches differ in their weights and their noise alone: their layers are one product
+        # each.
         h = nn.Dense(count * self.hidden, use_bias=False, kernel_init=_GLOROT)(inputs.x)
-        h = average(op, h, "symmetric") + self.param("bias_0", nn.initializers.zeros, (count * self.hidden,))
-        h = nn.Dropout(self.dropout, deterministic=not train)(nn.elu(h)).reshape(n, count, self.hidden)
+        h = average(op, h, "symmetric") + self.param(
+            "bias_0", nn.initializers.zeros, (count * self.hidden,)
+        )
+        h = nn.Dropout(self.dropout, deterministic=not train)(nn.elu(h)).reshape(
+            n, count, self.hidden
+        )
         kernel = nn.initializers.glorot_uniform(batch_axis=0)
         h = jnp.einsum(
-            "nbh,bho->nbo", h, self.param("kernel", kernel, (count, self.hidden, self.outputs), jnp.float32)
+            "nbh,bho->nbo",
+            h,
+            self.param("kernel", kernel, (count, self.hidden, self.outputs), jnp.float32),
         )
         h = average(op, h.reshape(n, -1), "symmetric").reshape(h.shape)
         h = h + self.param("bias_1", nn.initializers.zeros, (count, self.outputs))
@@ -72,11 +80,21 @@ class _PoinDP(nn.Module):
 
     def _noise(self, inputs: PoinDPInputs, h: Array, train: bool) -> Array:
         """The noise of each branch's outputs; float [n, branches, outputs]."""
-        words = self.variable("noise", "words", lambda: jax.random.key_data(self.make_rng("params")))
-        key = self.make_rng("dropout") if train else jax.random.wrap_key_data(words.value, impl="threefry2x32")
+        words = self.variable(
+            "noise", "words", lambda: jax.random.key_data(self.make_rng("params"))
+        )
+        key = (
+            self.make_rng("dropout")
+            if train
+            else jax.random.wrap_key_data(words.value, impl="threefry2x32")
+        )
         strength_key, noise_key = random.split(key)
         read = self._read(checked_places(inputs.places, len(h)))
-        share = self._share(read) if self.allocate else jnp.full(len(self.branches), 1 / len(self.branches))
+        share = (
+            self._share(read)
+            if self.allocate
+            else jnp.full(len(self.branches), 1 / len(self.branches))
+        )
         draws = random.normal(noise_key, h.shape)
         budget = share * inputs.epsilon  # [branches]
         if self.noise == "printed":
@@ -99,12 +117,18 @@ class _PoinDP(nn.Module):
         """The reading of places by each branch; [n, branches, hidden + outputs]."""
         read = []
         for branch in self.branches:
-            seen = places if branch == "inter" else places + jnp.where(places < 0, jnp.pi, 0.0)  # angles of numbers
+            seen = (
+                places if branch == "inter" else places + jnp.where(places < 0, jnp.pi, 0.0)
+            )  # angles of numbers
             for layer, width in enumerate((self.hidden, self.outputs)):
                 name = f"{branch}_{layer}"
-                inner = nn.leaky_relu(seen @ self._weights(f"{name}_in", (places.shape[1], width)), 0.2)
+                inner = nn.leaky_relu(
+                    seen @ self._weights(f"{name}_in", (places.shape[1], width)), 0.2
+                )
                 outer = inner @ self._weights(f"{name}_out", (width, width))
-                read.append(nn.leaky_relu(outer + self._weights(f"{name}_bias", (1, width), width), 0.01))
+                read.append(
+                    nn.leaky_relu(outer + self._weights(f"{name}_bias", (1, width), width), 0.01)
+                )
         widths = jnp.concatenate(read, -1)
         return widths.reshape(len(places), len(self.branches), -1)
 
@@ -117,7 +141,10 @@ class _PoinDP(nn.Module):
         return (hidden @ self._weights(f"{name}_out", (self.allocation, 1)))[..., 0]
 
     def _weights(self, name: str, shape: tuple[int, int], fan_in: int | None = None) -> Array:
-        """Learned as printed; as released no gradient reaches what makes the noise: it stays as drawn."""
+        """Learned as printed.
+
+        As released no gradient reaches what makes the noise: it stays as drawn.
+        """
 
         def initial(key: PRNGKey) -> Array:
             return _UNIFORM(key, (fan_in or shape[0], shape[1]))[: shape[0]]
@@ -137,29 +164,36 @@ def poindp(
     strength: Strength = "hierarchy",
     allocation: int = 128,
 ) -> Model:
-    r"""PoinDP's network: two GCNs of two layers, the outputs of each with their noise, and their sum.
+    r"""PoinDP's network.
 
-    .. math:: \hat h_v = h^r_v + \eta^r_v(\beta \epsilon) + h^\alpha_v + \eta^\alpha_v((1 - \beta) \epsilon)
+    Two GCNs of two layers, the outputs of each with their noise, and their sum.
 
-    with :math:`h^r, h^\alpha` of the branches (ELU and dropout between the layers) and :math:`\beta` by attention
-    over perceptrons of all places, the inter branch of coordinates, the intra branch of coordinates and angles; or
-    1 / 2, without ``allocate``. Noise, for each number of a branch's outputs, with z standard normal:
+    .. math:: \hat h_v = h^r_v + \eta^r_v(\beta \epsilon) + h^\alpha_v + \eta^\alpha_v((1 - \beta)
+    \epsilon)
 
-    * ``printed`` is eq. 12: a wrapped normal of one dimension with :math:`\sigma_v = c \log_0(\Delta_v) / (\beta
-      \epsilon)`, :math:`c = \sqrt{2 \ln(1.25 / \delta)}` and :math:`\Delta_v` the node's sensitivity, whose log_0
-      is :math:`\Delta_v / 2`; so :math:`\eta = \tanh(\sigma_v z / 2)`. beta is learned.
-    * ``released`` is the authors' code: :math:`\sigma_v = \sqrt{w_v / (2 \beta \epsilon)}` and :math:`\eta =
-      \sigma_v \tanh(z / 2)`. No gradient reaches w and beta: they stay as drawn. w is the absolute sum of the
-      perceptrons; with ``strength`` ``random`` uniform in (0, 1) for each node (the variant RdDP), with
-      ``attention`` that of a branch's outputs (AtDP).
+    with :math:`h^r, h^\alpha` of the branches (ELU and dropout between the layers) and
+    :math:`\beta` by attention over perceptrons of all places, the inter branch of coordinates, the
+    intra branch of coordinates and angles; or 1 / 2, without ``allocate``. Noise, for each number
+    of a branch's outputs, with z standard normal:
+
+    * ``printed`` is eq. 12: a wrapped normal of one dimension with
+      :math:`\sigma_v = c \log_0(\Delta_v) / (\beta \epsilon)`,
+      :math:`c = \sqrt{2 \ln(1.25 / \delta)}` and :math:`\Delta_v` the node's sensitivity, whose
+      log_0 is :math:`\Delta_v / 2`; so :math:`\eta = \tanh(\sigma_v z / 2)`. beta is learned.
+    * ``released`` is the authors' code: :math:`\sigma_v = \sqrt{w_v / (2 \beta \epsilon)}` and
+      :math:`\eta = \sigma_v \tanh(z / 2)`. No gradient reaches w and beta: they stay as drawn. w is
+      the absolute sum of the perceptrons; with ``strength`` ``random`` uniform in (0, 1) for each
+      node (the variant RdDP), with ``attention`` that of a branch's outputs (AtDP).
     * ``off``: none, for reports that have a guarantee already.
 
-    *Guarantee*: **none**, of any noise. It is bounded, so some outputs are impossible for a neighbour; its scale
-    depends on the data; outputs are sums over unprotected records of neighbours; and it is redrawn in every epoch
-    without composition. In evaluation it is drawn from ``variables["noise"]``, the same for the same question.
+    *Guarantee*: **none**, of any noise. It is bounded, so some outputs are impossible for a
+    neighbour; its scale depends on the data; outputs are sums over unprotected records of
+    neighbours; and it is redrawn in every epoch without composition. In evaluation it is drawn from
+    ``variables["noise"]``, the same for the same question.
 
     Inputs are :class:`PoinDPInputs`; outputs are logits [n, outputs].
-    Reference: Wei et al., Poincaré differential privacy for hierarchy-aware graph embedding (AAAI 2024), eq. 12-15.
+    Reference: Wei et al., Poincaré differential privacy for hierarchy-aware graph embedding (AAAI
+    2024), eq. 12-15.
 
     >>> from ldp_jax.graph import graphs
     >>> path = graphs.from_edges([[0, 1], [1, 2]], num_nodes=3)
@@ -172,6 +206,12 @@ def poindp(
     check_sizes(dropout, outputs=outputs, hidden=hidden, allocation=allocation)
     validate.one_of(("off", "released", "printed"), noise=noise)
     validate.one_of(("hierarchy", "random", "attention"), strength=strength)
-    if not branches or len(set(branches)) < len(branches) or not set(branches) <= {"inter", "intra"}:
+    if (
+        not branches
+        or len(set(branches)) < len(branches)
+        or not set(branches) <= {"inter", "intra"}
+    ):
         raise ValueError(f"branches must be one or both of inter and intra, got {branches!r}")
-    return from_linen(_PoinDP(hidden, outputs, dropout, noise, branches, allocate, strength, allocation))
+    return from_linen(
+        _PoinDP(hidden, outputs, dropout, noise, branches, allocate, strength, allocation)
+    )

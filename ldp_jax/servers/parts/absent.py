@@ -7,8 +7,8 @@ probability of an absent class. It is the prior, that of half a user among m lab
 .. math:: \pi = \frac{1 / 2}{m + a / 2}
 
 for each of a absent classes and for every user, the panel's class shares as
-:func:`~ldp_jax.servers.parts.panel.reported_shares` smooths them. A posterior from elsewhere takes its
-place where one is given. The taught classes share the rest.
+:func:`~ldp_jax.servers.parts.panel.reported_shares` smooths them. A posterior from elsewhere takes
+its place where one is given. The taught classes share the rest.
 """
 
 from typing import NamedTuple
@@ -61,7 +61,10 @@ class Numbering(NamedTuple):
         return place[labels]
 
     def spread(self, values: ArrayLike, other: float) -> np.ndarray:
-        """Values [..., T] of the taught classes as values [..., C]: ``other`` of an absent class."""
+        """Values [..., T] of the taught classes as values [..., C].
+
+        ``other`` of an absent class.
+        """
         values = np.asarray(values)
         found = np.full((*values.shape[:-1], len(self.log_prior)), other, values.dtype)
         found[..., self.taught] = values
@@ -83,13 +86,18 @@ class Numbering(NamedTuple):
         found[..., self.taught] = log_p + logsumexp(prior[..., self.taught], axis=-1, keepdims=True)
         return found.astype(np.float32)
 
-    def evidence(self, log_likelihood: ArrayLike, log_q: ArrayLike) -> Float[np.ndarray, "n classes"]:
+    def evidence(
+        self, log_likelihood: ArrayLike, log_q: ArrayLike
+    ) -> Float[np.ndarray, "n classes"]:
         """Evidence [n, T] as evidence [n, C] that is neutral of absent classes; float32.
 
-        A report is as likely from an absent class as from the taught ones under their posterior ``log_q`` [n, T].
+        A report is as likely from an absent class as from the taught ones under their posterior
+        ``log_q`` [n, T].
         """
         given = np.asarray(log_likelihood, np.float64)
-        found = np.tile(logsumexp(given + np.asarray(log_q), axis=1, keepdims=True), len(self.log_prior))
+        found = np.tile(
+            logsumexp(given + np.asarray(log_q), axis=1, keepdims=True), len(self.log_prior)
+        )
         found[:, self.taught] = given
         return found.astype(np.float32)
 

@@ -32,7 +32,10 @@ class ReportRows(Protocol):
 
 @runtime_checkable
 class VectorReports(ReportRows, Protocol):
-    """Vectors of users, as :func:`ldp_jax.deployment.vectors` makes them; ``output`` is int32 [m, k]."""
+    """Vectors of users, as :func:`ldp_jax.deployment.vectors` makes them.
+
+    ``output`` is int32 [m, k].
+    """
 
     @property
     def index(self) -> np.ndarray:
@@ -44,7 +47,9 @@ def places(nodes: np.ndarray, n: int, user: np.ndarray) -> tuple[np.ndarray, np.
     if nodes.dtype.kind in "iu" and nodes.size and nodes.min() >= 0:
         nodes = nodes.astype(np.uint64)  # beside users, in whole numbers: float64 has 53 bits
     if nodes.dtype != np.uint64 or nodes.shape != (n,) or len(np.unique(nodes)) != n:
-        raise ValueError(f"nodes must be {n} distinct users, whole numbers >= 0, got {nodes.dtype} {nodes.shape}")
+        raise ValueError(
+            f"nodes must be {n} distinct users, whole numbers >= 0, got {nodes.dtype} {nodes.shape}"
+        )
     order = np.argsort(nodes)
     place = order[np.minimum(np.searchsorted(nodes, user, sorter=order), n - 1)]
     known = nodes[place] == user
@@ -78,9 +83,9 @@ def outputs_by_node(
 ) -> tuple[Int[np.ndarray, " n"], Bool[np.ndarray, " n"]]:
     """One output a user, and who reported; ``tables`` says by digest who is asked by which table.
 
-    Rows are left out that no device was asked for: of users who are no node or are not asked by the table, and,
-    where rows have a ``field``, of any but 0. ``ValueError`` for rows of another table, outputs that a table does
-    not have, or a user with two rows.
+    Rows are left out that no device was asked for: of users who are no node or are not asked by the
+    table, and, where rows have a ``field``, of any but 0. ``ValueError`` for rows of another table,
+    outputs that a table does not have, or a user with two rows.
     """
     n = len(next(iter(tables.values()))[1])
     places(nodes, n, np.zeros(0, np.uint64))  # nodes are checked where there is no row, too
@@ -88,7 +93,9 @@ def outputs_by_node(
     reported = np.zeros(n, bool)
     for some in rows:
         if some.digest not in tables:
-            raise ValueError("reports must be by the tables that were asked for, and some are by another")
+            raise ValueError(
+                "reports must be by the tables that were asked for, and some are by another"
+            )
         table, asked = tables[some.digest]
         output = np.asarray(some.output)
         validate.in_range(0.0, table.outputs - 1.0, output=output)
@@ -97,7 +104,9 @@ def outputs_by_node(
         wanted = asked[node] & (field == 0)  # others would be a second row of a user
         node = node[wanted]
         if reported[node].any() or len(np.unique(node)) != len(node):
-            raise ValueError("reports must be one a user, and are several of some: choose one round")
+            raise ValueError(
+                "reports must be one a user, and are several of some: choose one round"
+            )
         values[node] = output[known][wanted]
         reported[node] = True
     return values, reported
@@ -108,24 +117,32 @@ def vectors_by_node(
 ) -> tuple[SparseReport, Bool[np.ndarray, " n"], int]:
     """One sparse report a node, who reported, and how many rows were of users who are no node.
 
-    ``ValueError`` for a mechanism without a table, rows of another table, a user with two rows, or indices and
-    outputs that the mechanism does not have.
+    ``ValueError`` for a mechanism without a table, rows of another table, a user with two rows, or
+    indices and outputs that the mechanism does not have.
     """
     k, dim = mechanism.k, mechanism.dim
     table = table_of(mechanism)
     if not isinstance(reports, VectorReports):
-        raise ValueError(f"reports must be deployment.vectors(reports, {k}, {dim}), got {type(reports).__name__}")
+        raise ValueError(
+            f"reports must be deployment.vectors(reports, {k}, {dim}), got {type(reports).__name__}"
+        )
     if reports.digest != table.digest:
-        raise ValueError("reports are of another table than the mechanism's, whose epsilon is not theirs")
+        raise ValueError(
+            "reports are of another table than the mechanism's, whose epsilon is not theirs"
+        )
     user = reporters(reports.user)
     index = validate.complete(index=reports.index)
     output = validate.complete(output=reports.output)
     if not all(np.issubdtype(part.dtype, np.integer) for part in (index, output)):
         raise ValueError("index and output must be whole numbers")
     if index.shape != (len(user), k) or output.shape != index.shape:
-        raise ValueError(f"index and output must be [{len(user)}, {k}], got {index.shape} and {output.shape}")
+        raise ValueError(
+            f"index and output must be [{len(user)}, {k}], got {index.shape} and {output.shape}"
+        )
     if len(np.unique(user)) != len(user):
-        raise ValueError("reports must have a row a user, and have several of some: choose one round")
+        raise ValueError(
+            "reports must have a row a user, and have several of some: choose one round"
+        )
     validate.in_range(0.0, dim - 1.0, index=index)
     validate.in_range(0.0, table.outputs - 1.0, output=output)
     if (np.diff(index, axis=1) <= 0).any():
@@ -146,7 +163,10 @@ def reports_by_node(
     nodes: Integer[np.ndarray, " nodes"],
     rows: Sequence[ReportRows],
 ) -> tuple[SparseReport | Int[np.ndarray, " n"], Bool[np.ndarray, " n"]]:
-    """The reports of one mechanism by node, and who reported; 0 of others. Errors are as of the two above."""
+    """The reports of one mechanism by node, and who reported; 0 of others.
+
+    Errors are as of the two above.
+    """
     table = table_of(mechanism)
     if not isinstance(mechanism, Sampled):
         return outputs_by_node({table.digest: (table, asked)}, nodes, rows)
@@ -160,7 +180,9 @@ def reports_by_node(
         given, who, _ = vectors_by_node(mechanism, nodes, n, whole)
         who &= asked
         if (reported & who).any():
-            raise ValueError("reports must have a row a user, and have several of some: choose one round")
+            raise ValueError(
+                "reports must have a row a user, and have several of some: choose one round"
+            )
         indices[who] = given.indices[who]
         values[who] = given.values[who]
         reported |= who

@@ -1,8 +1,9 @@
 r"""The evidence of a reported class about the class that its user is of.
 
-A device classifies its own record, and reports the likeliest class of its alphabet S through a mechanism. The
-server knows the mechanism's law, P(report | class sent), and from the panel how often a record of class y is taken
-for c where the choice is among S: the confusion :math:`M_S(c | y)`. The evidence of a report is
+A device classifies its own record, and reports the likeliest class of its alphabet S through a
+mechanism. The server knows the mechanism's law, P(report | class sent), and from the panel how
+often a record of class y is taken for c where the choice is among S: the confusion
+:math:`M_S(c | y)`. The evidence of a report is
 
 .. math:: l(y) = \log \sum_{c \in S} M_S(c | y) \, P(\text{report} | c).
 """
@@ -35,7 +36,8 @@ class ClassReports(NamedTuple):
     Attributes:
       log_likelihood: float32 [n, C], log P(report i | class that its device chose).
       alphabets: bool [n, C], the classes that it chose among.
-      reported: bool [n], who did report, of the panel whoever; everybody by default. Rows of the silent are 0.
+      reported: bool [n], who did report, of the panel whoever; everybody by default. Rows of the
+        silent are 0.
     """
 
     log_likelihood: Float[Array | np.ndarray, "n classes"]
@@ -46,7 +48,10 @@ class ClassReports(NamedTuple):
 
 
 class ScoredPanel(NamedTuple):
-    """The panel as classifiers that have not seen its labels score it; the labels are true with ``keep``."""
+    """The panel as classifiers that have not seen its labels score it.
+
+    The labels are true with ``keep``.
+    """
 
     scores: Float[Array | np.ndarray, "panel classes"]
     labels: Int[np.ndarray, " panel"]
@@ -60,9 +65,10 @@ def confusions(
 ) -> tuple[Float[Array, "sets classes classes"], Int[np.ndarray, " n"]]:
     """M_S of each alphabet S that is among some, and which of them each user has.
 
-    M_S says how often a panel's record of class y (rows) is taken for c of S (columns). Each row has ``smoothing``
-    counts more, half of them uniform on S, half at y where S holds y, else uniform too. Where labels may be wrong
-    the likeliest confusion is found by EM. Reports of the panel alone say a little more: its labels are counted.
+    M_S says how often a panel's record of class y (rows) is taken for c of S (columns). Each row
+    has ``smoothing`` counts more, half of them uniform on S, half at y where S holds y, else
+    uniform too. Where labels may be wrong the likeliest confusion is found by EM. Reports of the
+    panel alone say a little more: its labels are counted.
 
     >>> scores = jnp.log(jnp.array([[0.6, 0.3, 0.1], [0.5, 0.1, 0.4], [0.1, 0.2, 0.7]]))
     >>> panel = ScoredPanel(scores, np.array([0, 2, 2]))
@@ -77,8 +83,13 @@ def confusions(
 
 
 @partial(jax.jit, static_argnames="labels_are_true")
-def _confusion(panel: ScoredPanel, alphabets: Array, smoothings: Array, *, labels_are_true: bool) -> Array:
-    """M_S [s, sets, C, C] for each of some smoothings: counted where labels are true, else found by EM."""
+def _confusion(
+    panel: ScoredPanel, alphabets: Array, smoothings: Array, *, labels_are_true: bool
+) -> Array:
+    """M_S [s, sets, C, C] for each of some smoothings.
+
+    Counted where labels are true, else found by EM.
+    """
     scores, labels, keep = panel
     classes = scores.shape[1]
     reported = jax.nn.one_hot(
@@ -116,7 +127,10 @@ def _confusion(panel: ScoredPanel, alphabets: Array, smoothings: Array, *, label
 
 
 def _sets(alphabets: Array | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The different ones among alphabets, and which of them each user has; few shapes, so few programs."""
+    """The different ones among alphabets, and which of them each user has.
+
+    Few shapes, so few programs.
+    """
     sets, which = np.unique(np.asarray(alphabets), axis=0, return_inverse=True)
     room = 256
     while room < len(sets):
@@ -133,12 +147,15 @@ def likeliest_evidence(
     counted: Bool[Array | np.ndarray, " n"],
     smoothings: tuple[float, ...] = SMOOTHINGS,
 ) -> tuple[Float[Array, "n classes"], float]:
-    r"""Step 5 of local prediction: the evidence l of each report, and the smoothing under which all are likeliest.
+    r"""Step 5 of local prediction.
 
-    A small panel's confusion is too sure of itself. Everybody's reports tell, without any label: their marginal
-    likelihood is :math:`\prod_i \sum_y q_i(y) e^{l_i(y)}`, and the smoothing that makes it largest is taken.
-    ``posterior`` q is public and must not depend on the reports; ``counted`` are users who reported and are not of
-    the panel. The first of equal smoothings is taken.
+    The evidence l of each report, and the smoothing under which all are likeliest.
+
+    A small panel's confusion is too sure of itself. Everybody's reports tell, without any label:
+    their marginal likelihood is :math:`\prod_i \sum_y q_i(y) e^{l_i(y)}`, and the smoothing that
+    makes it largest is taken. ``posterior`` q is public and must not depend on the reports;
+    ``counted`` are users who reported and are not of the panel. The first of equal smoothings is
+    taken.
 
     >>> sent = jnp.log(jnp.tile(jnp.array([[0.9, 0.1], [0.1, 0.9]]), (20, 1)))
     >>> panel = ScoredPanel(sent[:6], np.arange(6) % 2)  # whose six are never mistaken

@@ -1,18 +1,21 @@
 r"""Counts of neighbours by public group, and what a noisy one says of its reporter's class.
 
-A user of class c has a rate :math:`\lambda`, the expected number of all neighbours, of which a share
-:math:`H_{cg}` is in group g. The counts are negative binomial, :math:`m_g \sim \mathrm{NB}(\lambda H_{cg}, s)`,
-of variance :math:`\mu + \mu^2 / s` (Poisson for s of infinity), and the reports :math:`r_g = m_g + z_g` with
-:math:`P(z) = \frac{1 - a}{1 + a} a^{|z|}, a = e^{-\epsilon}`. The law of a report is their convolution,
+A user of class c has a rate :math:`\lambda`, the expected number of all neighbours, of which a
+share :math:`H_{cg}` is in group g. The counts are negative binomial,
+:math:`m_g \sim \mathrm{NB}(\lambda H_{cg}, s)`, of variance :math:`\mu + \mu^2 / s` (Poisson for s
+of infinity), and the reports :math:`r_g = m_g + z_g` with
+:math:`P(z) = \frac{1 - a}{1 + a} a^{|z|}, a = e^{-\epsilon}`. The law of a report is their
+convolution,
 
 .. math:: P(r) = \frac{1 - a}{1 + a} \sum_m \mathrm{NB}(m) \, a^{|r - m|},
 
-two geometric sums, from below and from above, which a recursion over r adds up exactly. All users share C K L such
-laws (classes, groups, rates), so they are computed once as tables, and looked up.
+two geometric sums, from below and from above, which a recursion over r adds up exactly. All users
+share C K L such laws (classes, groups, rates), so they are computed once as tables, and looked up.
 
-*Numerics.* Tables are logarithms throughout, made in float64 on the CPU: to 1e-6 of 1 + abs(log P). For r < 0 only
-the sum from above is left, a^-r P(0), exactly.
-Reference: Ghosh, Roughgarden & Sundararajan, Universally utility-maximizing privacy mechanisms (STOC 2009).
+*Numerics.* Tables are logarithms throughout, made in float64 on the CPU: to 1e-6 of 1 + abs(log P).
+For r < 0 only the sum from above is left, a^-r P(0), exactly.
+Reference: Ghosh, Roughgarden & Sundararajan, Universally utility-maximizing privacy mechanisms
+(STOC 2009).
 """
 
 import math
@@ -37,7 +40,9 @@ _LOST = 24.0  # logarithm of what a sum may leave out, of terms that are at most
 _STEPS = 60  # of EM
 
 LEAST = 1e-8
-"""The least mean of a count: where a class's share of a group is estimated as 0, a neighbour may be there."""
+"""The least mean of a count: where a class's share of a group is estimated as 0, a neighbour may be
+there.
+"""
 
 _NOTHING = -1e30  # the logarithm of an empty sum: finite, so that no difference is NaN
 
@@ -50,17 +55,27 @@ def noise_variance(epsilon: float) -> float:
 
 
 def report_tables(
-    dispersion: float, means: Float[Array | np.ndarray, "classes rates groups"], epsilon: float, *, size: int
+    dispersion: float,
+    means: Float[Array | np.ndarray, "classes rates groups"],
+    epsilon: float,
+    *,
+    size: int,
 ) -> Float[np.ndarray, "groups size laws"]:
-    """log P(r) of reports r below ``size`` of each group, at each class and rate; float32 [G, size, C L].
+    """log P(r) of reports r below ``size`` of each group, at each class and rate.
+
+    Float32 [G, size, C L].
 
     ``dispersion`` s is above 0, infinite for Poisson counts. ``means`` are of the true counts
-    (:func:`~ldp_jax.servers.parts.group_design.expected_counts`), at least 1e-8; ``size`` is of :func:`table_size`.
+    (:func:`~ldp_jax.servers.parts.group_design.expected_counts`), at least 1e-8; ``size`` is of
+    :func:`table_size`.
     """
     if not dispersion > 0:
-        raise ValueError(f"dispersion must be > 0, or infinite for Poisson counts, got {dispersion}")
+        raise ValueError(
+            f"dispersion must be > 0, or infinite for Poisson counts, got {dispersion}"
+        )
     mean = np.maximum(np.asarray(means, np.float64), LEAST).reshape(-1, np.shape(means)[-1])
-    count, s = np.arange(float(size))[:, None, None], dispersion
+    count = np.arange(float(size))[:, None, None]
+    s = dispersion
     if math.isinf(s):
         log_pmf = count * np.log(mean) - mean - gammaln(count + 1.0)
     else:
@@ -73,9 +88,14 @@ def report_tables(
 
 @jax.jit
 def _convolved(log_pmf: Array, epsilon: Scalar) -> Array:
-    """log sum_m P(m) e^(-epsilon |r - m|) of each r, along the first axis; float32, of a float64 law."""
+    """log sum_m P(m) e^(-epsilon |r - m|) of each r, along the first axis.
 
-    def plus(a: Array, b: Array) -> Array:  # what is added is of float32's precision, the sum is not
+    Float32, of a float64 law.
+    """
+
+    def plus(
+        a: Array, b: Array
+    ) -> Array:  # what is added is of float32's precision, the sum is not
         return jnp.maximum(a, b) + jnp.log1p(jnp.exp(-jnp.abs(a - b).astype(jnp.float32)))
 
     def up(below: Array, here: Array) -> tuple[Array, Array]:
@@ -93,11 +113,16 @@ def _convolved(log_pmf: Array, epsilon: Scalar) -> Array:
 
 @jax.jit
 def log_likelihoods(
-    tables: Float[Array, "groups size laws"], reports: Int[Array | np.ndarray, "n groups"], epsilon: Scalar
+    tables: Float[Array, "groups size laws"],
+    reports: Int[Array | np.ndarray, "n groups"],
+    epsilon: Scalar,
 ) -> Float[Array, "n laws"]:
-    """log P(reports | class, rate) of every user, groups independent of each other; float32 [n, C L].
+    """log P(reports | class, rate) of every user, groups independent of each other.
 
-    ``tables`` are of the same epsilon (:func:`report_tables`); reports beyond them are taken for their last.
+    Float32 [n, C L].
+
+    ``tables`` are of the same epsilon (:func:`report_tables`); reports beyond them are taken for
+    their last.
 
     >>> tables = report_tables(math.inf, np.array([[[2.0]]]), 50.0, size=32)
     >>> noiseless = log_likelihoods(tables, np.array([[3]]), 50.0)
@@ -111,11 +136,15 @@ def log_likelihoods(
         return total + here - epsilon * jnp.maximum(-column, 0)[:, None], None
 
     columns = jnp.asarray(reports).T
-    return jax.lax.scan(add, jnp.zeros((len(reports), tables.shape[2]), jnp.float32), (tables, columns))[0]
+    return jax.lax.scan(
+        add, jnp.zeros((len(reports), tables.shape[2]), jnp.float32), (tables, columns)
+    )[0]
 
 
 def table_size(reports: Array | np.ndarray, means: Array | np.ndarray, epsilon: float) -> int:
-    """How many counts the tables of :func:`log_likelihoods` must have; a power of four from 1024 on: few programs.
+    """How many counts the tables of :func:`log_likelihoods` must have.
+
+    A power of four from 1024 on: few programs.
 
     Beyond every report and every mean, as far as noise reaches; on the host, from concrete values.
 
@@ -127,7 +156,7 @@ def table_size(reports: Array | np.ndarray, means: Array | np.ndarray, epsilon: 
     return 4 ** math.ceil(math.log(max(float(reach) + _LOST / epsilon, _LEAST_SIZE), 4) - 1e-9)
 
 
-# --- Step 7 ------------------------------------------------------------------------------------------------------
+# --- Step 7 ---------------------------------------------------------------------------------------
 
 
 class Evidence(NamedTuple):
@@ -175,11 +204,14 @@ def evidence(
     size: int,
     counted: Bool[np.ndarray, " n"] | None = None,
 ) -> Evidence:
-    r"""Step 7 of piloted counts: :math:`l(c) = \log \sum_\lambda w_\lambda \prod_k P(r_k \mid \lambda H_{ck}, s)`.
+    r"""Step 7 of piloted counts.
 
-    The weights w are fitted by EM to the reports, s is chosen by their marginal likelihood; for both, classes are
-    averaged over the public prior. Rows of users who are not ``counted`` mean nothing; ``means`` are those of
-    :func:`report_tables`, ``prior`` are public distributions of classes, ``size`` is :func:`table_size`.
+    :math:`l(c) = \log \sum_\lambda w_\lambda \prod_k P(r_k \mid \lambda H_{ck}, s)`.
+
+    The weights w are fitted by EM to the reports, s is chosen by their marginal likelihood; for
+    both, classes are averaged over the public prior. Rows of users who are not ``counted`` mean
+    nothing; ``means`` are those of :func:`report_tables`, ``prior`` are public distributions of
+    classes, ``size`` is :func:`table_size`.
 
     >>> means = jnp.array([[[6.0, 4.0]], [[4.0, 6.0]]])  # of each class, at one rate, in two groups
     >>> reports, prior = jnp.array([[9, 2], [5, 5], [2, 9]]), np.full((3, 2), 0.5)
@@ -188,8 +220,11 @@ def evidence(
     [[0.9, 0.1], [0.5, 0.5], [0.1, 0.9]]
     """
     validate.positive(epsilon=epsilon)
-    counted = np.ones(len(reports), np.float32) if counted is None else np.asarray(counted, np.float32)
-    best, marginals = None, []
+    counted = (
+        np.ones(len(reports), np.float32) if counted is None else np.asarray(counted, np.float32)
+    )
+    best = None
+    marginals = []
     for place, s in enumerate(DISPERSIONS):
         tables = report_tables(s, means, float(epsilon), size=size)
         each, weights, marginal = _under(tables, reports, prior, np.float32(epsilon), counted)
@@ -208,5 +243,7 @@ def _under(
     n, classes = prior.shape
     each = log_likelihoods(tables, reports, epsilon).reshape(n, classes, -1)
     log_prior = jnp.log(jnp.maximum(prior, 1e-30))
-    weights, marginal = rate_weights(jax.nn.logsumexp(each + log_prior[:, :, None], axis=1), counted)
+    weights, marginal = rate_weights(
+        jax.nn.logsumexp(each + log_prior[:, :, None], axis=1), counted
+    )
     return jax.nn.logsumexp(each + jnp.log(weights), axis=-1), weights, marginal

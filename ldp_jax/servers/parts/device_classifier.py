@@ -1,4 +1,7 @@
-"""The classifier that every device runs on its own record: learned from the panel, broadcast, public."""
+"""The classifier that every device runs on its own record.
+
+Learned from the panel, broadcast, public.
+"""
 
 from typing import NamedTuple
 
@@ -14,9 +17,12 @@ from ldp_jax.servers.parts.rows import DenseRows, Rows
 from ldp_jax.servers.parts.self_training import FoldedLabels, Lesson, regression
 
 RIDGES = (2.0, 0.4, 0.08, 0.016, 0.0032)
-"""Weights of half the squared norm beside the summed loss: a panel is small, and its records have length 1."""
+"""Weights of half the squared norm beside the summed loss: a panel is small, and its records have
+length 1.
+"""
 
-# Columns of a design are padded to a multiple of it, so that regressions on like panels share a program.
+# Columns of a design are padded to a multiple of it, so that regressions on like panels share a
+# program.
 _WIDTH = 96
 
 
@@ -24,8 +30,10 @@ class DeviceClassifier(NamedTuple):
     """A multinomial logistic regression; made by :func:`device_classifier`.
 
     Attributes:
-      weights: float32 [d, C], for records scaled to length 1 (:func:`~ldp_jax.servers.parts.rows.feature_rows`).
-      panel_scores: float32 [panel, C], log posteriors of the panel's records by models that have not seen them.
+      weights: float32 [d, C], for records scaled to length 1
+        (:func:`~ldp_jax.servers.parts.rows.feature_rows`).
+      panel_scores: float32 [panel, C], log posteriors of the panel's records by models that have
+        not seen them.
     """
 
     weights: Float[Array, "d classes"]
@@ -36,9 +44,14 @@ class DeviceClassifier(NamedTuple):
     __repr__ = by_shapes
 
     def scores(self, rows: Rows | DenseRows) -> Float[Array, "n classes"]:
-        """Log-scores of classes, as devices make them of their records; ``ValueError`` for another dimension."""
+        """Log-scores of classes, as devices make them of their records.
+
+        ``ValueError`` for another dimension.
+        """
         if rows.shape[1] != self.weights.shape[0]:
-            raise ValueError(f"rows must have {self.weights.shape[0]} features, as the panel, got {rows.shape[1]}")
+            raise ValueError(
+                f"rows must have {self.weights.shape[0]} features, as the panel, got {rows.shape[1]}"
+            )
         return _scores(rows, self.weights, self.bias)
 
     def scored(self, known: FoldedLabels) -> ScoredPanel:
@@ -51,13 +64,16 @@ def _scores(rows: Rows | DenseRows, weights: Array, bias: Array) -> Array:
     return rows.times(weights) + bias
 
 
-def device_classifier(rows: Rows | DenseRows, panel: FoldedLabels, *, room: int | None = None) -> DeviceClassifier:
+def device_classifier(
+    rows: Rows | DenseRows, panel: FoldedLabels, *, room: int | None = None
+) -> DeviceClassifier:
     """Step 2 of local prediction: f, from the panel's records and labels alone.
 
-    The ridge is chosen out of fold, as :func:`~ldp_jax.servers.parts.self_training.features_posterior` does. The
-    mean of the folds' weights is broadcast; each of them has seen all the panel but its fold. ``rows`` are the
-    panel's records, ``panel`` labels of these, all of them known; panels of no more than ``room`` rows share a
-    program. ``ValueError`` for no labels, or of another number than rows.
+    The ridge is chosen out of fold, as
+    :func:`~ldp_jax.servers.parts.self_training.features_posterior` does. The mean of the folds'
+    weights is broadcast; each of them has seen all the panel but its fold. ``rows`` are the panel's
+    records, ``panel`` labels of these, all of them known; panels of no more than ``room`` rows
+    share a program. ``ValueError`` for no labels, or of another number than rows.
 
     >>> y = np.arange(20) % 2
     >>> rows = DenseRows(np.eye(2, dtype=np.float32)[y])
@@ -72,7 +88,9 @@ def device_classifier(rows: Rows | DenseRows, panel: FoldedLabels, *, room: int 
     if rows.shape[0] != len(labels):
         raise ValueError(f"rows must be of the panel's {len(labels)} members, got {rows.shape[0]}")
     if not len(labels):
-        raise ValueError("labels must be of at least one member of the panel, got none to learn from")
+        raise ValueError(
+            "labels must be of at least one member of the panel, got none to learn from"
+        )
     validate.integer_in(2, num_classes=panel.num_classes)
     validate.integer_in(2, num_folds=panel.num_folds)
     scores, ridge, weights = regression(rows, Lesson.of(panel), ridges=RIDGES, room=room)
@@ -83,7 +101,9 @@ def device_classifier(rows: Rows | DenseRows, panel: FoldedLabels, *, room: int 
 def panel_regression(
     design: Float[Array | np.ndarray, "n width"], known: FoldedLabels
 ) -> Float[Array, "n classes"]:
-    """Log posteriors of a logistic regression on dense public columns: of a labelled node out of fold.
+    """Log posteriors of a logistic regression on dense public columns.
+
+    Of a labelled node out of fold.
 
     Columns should be of like size, such as 1 / sqrt(width).
     """
@@ -98,13 +118,16 @@ def count_regression(
     known: FoldedLabels,
     reported: np.ndarray,
 ) -> Float[Array, "n classes"]:
-    """The log posterior of a logistic regression on log q and noisy counts; of a labelled user out of fold.
+    """The log posterior of a logistic regression on log q and noisy counts.
+
+    Of a labelled user out of fold.
 
     Where friends share what features say as well (a house, a subject), the evidence of
-    :mod:`ldp_jax.servers.parts.count_evidence` repeats the features. A regression on both weighs them by labels,
-    but has many more unknowns: :func:`~ldp_jax.servers.parts.stack.likeliest` decides. ``log_q`` of a labelled user
-    is by a model that has not seen the label; groups that were not asked for are columns of 0. Labels of the
-    silent are not read, and their posterior is q.
+    :mod:`ldp_jax.servers.parts.count_evidence` repeats the features. A regression on both weighs
+    them by labels, but has many more unknowns: :func:`~ldp_jax.servers.parts.stack.likeliest`
+    decides. ``log_q`` of a labelled user is by a model that has not seen the label; groups that
+    were not asked for are columns of 0. Labels of the silent are not read, and their posterior is
+    q.
 
     >>> y = np.arange(200) % 2
     >>> reports = np.stack([8 * y, 8 - 8 * y], 1) + np.random.default_rng(0).integers(-3, 4, (200, 2))
@@ -115,6 +138,8 @@ def count_regression(
     """
     columns = np.concatenate([np.asarray(log_q), np.asarray(reports)], 1).astype(np.float64)
     seen = columns[reported]
-    columns = np.where(reported[:, None], (columns - seen.mean(0)) / np.maximum(seen.std(0), 1e-6), 0.0)
+    columns = np.where(
+        reported[:, None], (columns - seen.mean(0)) / np.maximum(seen.std(0), 1e-6), 0.0
+    )
     found = panel_regression(columns, known._replace(labels=np.where(reported, known.labels, -1)))
     return jax.device_put(np.where(reported[:, None], found, log_q))

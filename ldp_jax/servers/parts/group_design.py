@@ -1,8 +1,10 @@
-r"""The two rounds of piloted counts: who reports first, what that teaches, and which groups the others count by.
+r"""The two rounds of piloted counts.
 
-A pilot reports by fine groups. The server's model of it is :math:`E[r_{ug} \mid c] = d_c H_{cg}`: users of class c
-have d_c neighbours in the mean, a share :math:`H_{cg}` of them in group g. Every merge of groups is then tried on
-simulated users before anybody else reports.
+Who reports first, what that teaches, and which groups the others count by.
+
+A pilot reports by fine groups. The server's model of it is :math:`E[r_{ug} \mid c] = d_c H_{cg}`:
+users of class c have d_c neighbours in the mean, a share :math:`H_{cg}` of them in group g. Every
+merge of groups is then tried on simulated users before anybody else reports.
 """
 
 import math
@@ -19,7 +21,12 @@ from ldp_jax.core import random, random_words, validate
 from ldp_jax.core.pytree import pytree, static
 from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import Array, PRNGKey
-from ldp_jax.servers.parts.count_evidence import LEAST, log_likelihoods, noise_variance, report_tables
+from ldp_jax.servers.parts.count_evidence import (
+    LEAST,
+    log_likelihoods,
+    noise_variance,
+    report_tables,
+)
 from ldp_jax.servers.parts.groups import MERGES, merge, merged
 
 _RATES = 10  # points of the grid of rates
@@ -37,8 +44,9 @@ def pilot(
 ) -> Bool[np.ndarray, " n"]:
     """Step 3 of piloted counts: who reports first; bool [n].
 
-    Half of each class of the labelled, and random users without a label until the pilot is ``share`` of all users,
-    but never more than ``most`` of the unlabelled (-1). Nobody who is silent. The key is of public randomness.
+    Half of each class of the labelled, and random users without a label until the pilot is
+    ``share`` of all users, but never more than ``most`` of the unlabelled (-1). Nobody who is
+    silent. The key is of public randomness.
 
     >>> chosen = pilot(jax.random.key(0), np.array([0, 0, 1, 1] + [-1] * 96))
     >>> int(chosen[:4].sum()), int(chosen[4:].sum())
@@ -49,7 +57,9 @@ def pilot(
     labels = np.asarray(labels)
     n = len(labels)
     quiet = np.zeros(n, bool) if silent is None else np.asarray(silent)
-    labels = np.where(quiet, np.iinfo(np.int32).min, labels)  # a class of their own, that nobody is asked of
+    labels = np.where(
+        quiet, np.iinfo(np.int32).min, labels
+    )  # a class of their own, that nobody is asked of
     place = random_words.places_within(key, labels)  # within the class, or within the unlabelled
     labelled = labels >= 0
     half = labelled & (place % 2 == 0)
@@ -59,7 +69,10 @@ def pilot(
 
 
 class GroupShares(NamedTuple):
-    """The pilot's model of everybody: H, whose rows sum to 1, mean degrees of classes, and the homophily h."""
+    """The pilot's model of everybody.
+
+    H, whose rows sum to 1, mean degrees of classes, and the homophily h.
+    """
 
     shares: Float[np.ndarray, "classes groups"]
     degree: Float[np.ndarray, " classes"]
@@ -71,8 +84,9 @@ class GroupShares(NamedTuple):
 def expected_counts(model: GroupShares) -> Float[np.ndarray, "classes rates groups"]:
     """The mean of each count of each class at each rate; float32 [C, L, G].
 
-    Ten rates, in geometric progression from an eighth of the mean degree to eight times it; how many users are at
-    each is for the reports to say (:func:`~ldp_jax.servers.parts.count_evidence.evidence`).
+    Ten rates, in geometric progression from an eighth of the mean degree to eight times it; how
+    many users are at each is for the reports to say
+    (:func:`~ldp_jax.servers.parts.count_evidence.evidence`).
 
     >>> model = GroupShares(np.array([[0.75, 0.25], [0.5, 0.5]]), np.array([4.0, 4.0]), 0.5)
     >>> expected_counts(model)[0, (0, -1)].tolist()
@@ -89,13 +103,18 @@ def group_shares(
     reported: Bool[np.ndarray, " n"],
     epsilon: float,
 ) -> GroupShares:
-    r"""Step 4 of piloted counts: H by moments, shrunk; never NaN, whatever was reported. In float64 on the host.
+    r"""Step 4 of piloted counts: H by moments, shrunk; never NaN, whatever was reported.
 
-    Counts are regressed on the class probabilities of their reporters, towards :math:`H^0_{cg} = h P(g \mid c) + (1
-    - h) P(g)`: a share h of the neighbours is of the user's own class, the others are anybody's. :math:`P(g \mid
+    In float64 on the host.
+
+    Counts are regressed on the class probabilities of their reporters, towards
+    :math:`H^0_{cg} = h P(g \mid c) + (1
+    - h)
+      P(g)`: a share h of the neighbours is of the user's own class, the others are anybody's. :math:`P(g \mid
     c)` is public, P(g) the mean of the reports, h a weighted fit, and the standard deviation of an entry about it
-    is :math:`0.4 H^0_{cg} + 0.003`. ``reports`` are by fine group, of those who ``reported``; ``groups`` are
-    public, in [0, G), -1 for none, and so is the ``prior`` of each user's class; a label is a row of 0 and 1.
+    is :math:`0.4 H^0_{cg} + 0.003`. ``reports`` are by fine group, of those who ``reported``;
+    ``groups`` are public, in [0, G), -1 for none, and so is the ``prior`` of each user's class; a
+    label is a row of 0 and 1.
 
     >>> y = np.arange(60) % 2  # six neighbours in the group of the own class, two in the other
     >>> reports = np.array([[6, 2], [2, 6]])[y]
@@ -103,18 +122,27 @@ def group_shares(
     >>> model.shares.round(2).tolist(), round(model.homophily, 2)
     ([[0.75, 0.25], [0.25, 0.75]], 0.5)
     """
-    groups, prior, reported = np.asarray(groups), np.asarray(prior, np.float64), np.asarray(reported, bool)
+    groups, prior, reported = (
+        np.asarray(groups),
+        np.asarray(prior, np.float64),
+        np.asarray(reported, bool),
+    )
     num_groups, classes = reports.shape[1], prior.shape[1]
     counts, who = np.asarray(reports, np.float64)[reported], prior[reported]
     total = max(len(counts), 1)
     noise = noise_variance(epsilon)
     gram = who.T @ who
 
-    def regress(y: np.ndarray, towards: np.ndarray, deviation: np.ndarray, variance: float) -> np.ndarray:
+    def regress(
+        y: np.ndarray, towards: np.ndarray, deviation: np.ndarray, variance: float
+    ) -> np.ndarray:
         """The posterior mean of C coefficients, each about its own prior."""
-        # Where two classes report alike, the prior tells them apart: by enough for the matrix to be solved.
+        # Where two classes report alike, the prior tells them apart: by enough for the matrix to be
+        # solved.
         precision = np.maximum(deviation**-2, 1e-5 * np.trace(gram) / variance)
-        return np.linalg.solve(gram / variance + np.diag(precision), who.T @ y / variance + towards * precision)
+        return np.linalg.solve(
+            gram / variance + np.diag(precision), who.T @ y / variance + towards * precision
+        )
 
     # Degrees: at least a tenth of a neighbour, so that shares are defined.
     degrees = counts.sum(1)
@@ -135,7 +163,9 @@ def group_shares(
     slope = who @ (degree[:, None] * (own - anybody))
     rest = counts - expected[:, None] * anybody
     spread = (rest**2).sum(0) / total + noise
-    homophily = float(np.clip((slope * rest / spread).sum() / max((slope**2 / spread).sum(), 1e-30), 0.0, 1.0))
+    homophily = float(
+        np.clip((slope * rest / spread).sum() / max((slope**2 / spread).sum(), 1e-30), 0.0, 1.0)
+    )
 
     first = homophily * own + (1.0 - homophily) * anybody  # [C, G]
     spread = ((rest - homophily * slope) ** 2).sum(0) / total + 0.5 * noise
@@ -164,7 +194,10 @@ class Design:
 
 
 class CountModel(NamedTuple):
-    """The expected law of a round of counts: :func:`expected_counts`, the share of users at each rate, and s."""
+    """The expected law of a round of counts.
+
+    :func:`expected_counts`, the share of users at each rate, and s.
+    """
 
     means: Float[Array | np.ndarray, "classes rates groups"]
     weights: Float[Array | np.ndarray, " rates"]
@@ -185,8 +218,9 @@ def design(
 ) -> Design:
     """Step 5 of piloted counts: simulate users by the pilot's model and score the seven merges.
 
-    The same users, counts and noise for all merges: what is compared is the grouping alone. The key is of public
-    randomness, ``model`` of counts by fine group, ``size`` of the tables, and all are ``asked`` by default.
+    The same users, counts and noise for all merges: what is compared is the grouping alone. The key
+    is of public randomness, ``model`` of counts by fine group, ``size`` of the tables, and all are
+    ``asked`` by default.
 
     >>> means = np.array([[[3.0, 1.0] * 3], [[1.0, 3.0] * 3]])  # friends of all tiers tell classes alike
     >>> q = np.full((8, 2), np.log(0.5))
@@ -206,7 +240,9 @@ def design(
     log_weights = np.log(np.asarray(model.weights, np.float64))
     for name in MERGES:
         column = merge(name, log_q.shape[1])
-        groups = merged(means.reshape(-1, means.shape[-1]), column, means.shape[-1]).reshape(means.shape)
+        groups = merged(means.reshape(-1, means.shape[-1]), column, means.shape[-1]).reshape(
+            means.shape
+        )
         tables = report_tables(model.dispersion, groups, epsilon, size=size)
         each = np.asarray(log_likelihoods(tables, reports(column), np.float32(epsilon)), np.float64)
         evidence = logsumexp(each.reshape(*q.shape, -1) + log_weights, axis=-1)
@@ -219,10 +255,18 @@ def design(
 
 
 def _reports(
-    u: Float[np.ndarray, "users draws"], y: Int[np.ndarray, " users"], model: CountModel, epsilon: float
+    u: Float[np.ndarray, "users draws"],
+    y: Int[np.ndarray, " users"],
+    model: CountModel,
+    epsilon: float,
 ) -> Callable[[np.ndarray], np.ndarray]:
-    """Reports of users of classes y by the groups of a merge: from uniforms of a rate, each count and its noise."""
-    means, weights, s = np.asarray(model.means, np.float64), np.asarray(model.weights), model.dispersion
+    """Reports of users of classes y by the groups of a merge.
+
+    From uniforms of a rate, each count and its noise.
+    """
+    means = np.asarray(model.means, np.float64)
+    weights = np.asarray(model.weights)
+    s = model.dispersion
     fine = means.shape[-1]
     rate = (weights.cumsum()[:-1] < u[:, :1]).sum(-1)
     mean, rank = np.maximum(means[y, rate], LEAST), np.maximum(u[:, 1 : fine + 1], 1e-9)

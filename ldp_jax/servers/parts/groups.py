@@ -18,13 +18,15 @@ MERGES: dict[str, tuple[int, int, int]] = {
     "labelled | confident": (0, 1, -1),
     "labelled + confident | rest": (0, 0, 1),
 }
-"""Ways to count: the block that each tier goes to, -1 for one that is not counted. "|" keeps tiers apart, "+"
-counts two together by class; "predicted" is "confident + rest".
+"""Ways to count: the block that each tier goes to, -1 for one that is not counted. "|" keeps tiers
+apart, "+" counts two together by class; "predicted" is "confident + rest".
 """
 
 
 def merge(name: str, num_classes: int) -> Int[np.ndarray, " fine"]:
-    """One of :data:`MERGES` for C classes: the group of each fine group, int32 [3 C], -1 where it is not counted.
+    """One of :data:`MERGES` for C classes.
+
+    The group of each fine group, int32 [3 C], -1 where it is not counted.
 
     ``ValueError`` for another name, or fewer than two classes.
 
@@ -36,23 +38,34 @@ def merge(name: str, num_classes: int) -> Int[np.ndarray, " fine"]:
     validate.one_of(tuple(MERGES), name=name)
     validate.integer_in(2, num_classes=num_classes)
     block = np.repeat(np.array(MERGES[name]), num_classes)
-    column = np.where(block < 0, -1, block * num_classes + np.tile(np.arange(num_classes), len(TIERS)))
+    column = np.where(
+        block < 0, -1, block * num_classes + np.tile(np.arange(num_classes), len(TIERS))
+    )
     return column.astype(np.int32)
 
 
 def check_labels(labels: Int[np.ndarray, " n"], num_classes: int) -> None:
     """Refuse labels that are no integers [n] in [-1, C), by a ValueError."""
     if labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer):
-        raise ValueError(f"labels must be integers of shape [n], got {labels.dtype} of shape {labels.shape}")
+        raise ValueError(
+            f"labels must be integers of shape [n], got {labels.dtype} of shape {labels.shape}"
+        )
     if len(labels) and (labels.min() < -1 or labels.max() >= num_classes):
-        raise ValueError(f"labels must be in [0, {num_classes}) or -1, got {labels.min()} to {labels.max()}")
+        raise ValueError(
+            f"labels must be in [0, {num_classes}) or -1, got {labels.min()} to {labels.max()}"
+        )
 
 
-def check_teachers(labels: Int[np.ndarray, " n"], num_classes: int, *, counted: bool = False) -> None:
-    """Refuse labels that cannot teach, by a ``ValueError``; they are -1 for users whose class is asked for.
+def check_teachers(
+    labels: Int[np.ndarray, " n"], num_classes: int, *, counted: bool = False
+) -> None:
+    """Refuse labels that cannot teach, by a ``ValueError``.
 
-    They must be integers in [-1, C), of two classes at least, and leave somebody without a label. Where C was
-    ``counted`` from the labels, they must be of each class: a gap may be a wrong number.
+    They are -1 for users whose class is asked for.
+
+    They must be integers in [-1, C), of two classes at least, and leave somebody without a label.
+    Where C was ``counted`` from the labels, they must be of each class: a gap may be a wrong
+    number.
     """
     check_labels(labels, num_classes)
     present = np.bincount(labels[labels >= 0], minlength=num_classes)
@@ -64,14 +77,18 @@ def check_teachers(labels: Int[np.ndarray, " n"], num_classes: int, *, counted: 
             f"num_classes={num_classes} if it exists, else number those that there are from 0"
         )
     if not (labels < 0).any():
-        raise ValueError("labels must leave users whose class is asked for, got a class for everybody")
+        raise ValueError(
+            "labels must leave users whose class is asked for, got a class for everybody"
+        )
 
 
 def check_posterior(log_q: Float[np.ndarray, "n classes"]) -> None:
     """Refuse what is no logarithms of probabilities [n, C], -inf for 0, by a ValueError."""
     with np.errstate(over="ignore"):
         if log_q.ndim != 2 or not np.allclose(np.exp(log_q).sum(1), 1.0, atol=1e-3):
-            raise ValueError("log_q must be logarithms of probabilities [n, C], which have the sum 1 of each user")
+            raise ValueError(
+                "log_q must be logarithms of probabilities [n, C], which have the sum 1 of each user"
+            )
 
 
 def fine_groups(
@@ -79,15 +96,17 @@ def fine_groups(
 ) -> Int[np.ndarray, " n"]:
     """Step 2 of piloted counts: tier times class; int32 [n] in [0, 3 C).
 
-    The class is the label where there is one (-1 for none), else the likeliest under the public posterior q. The
-    tier is "labelled"; "confident" where max q is above its median over the unlabelled; else "rest".
+    The class is the label where there is one (-1 for none), else the likeliest under the public
+    posterior q. The tier is "labelled"; "confident" where max q is above its median over the
+    unlabelled; else "rest".
 
     >>> q = np.log([[0.9, 0.1], [0.2, 0.8], [0.4, 0.6], [0.7, 0.3]])
     >>> fine_groups(q, np.array([1, -1, -1, -1])).tolist()
     [1, 3, 5, 4]
     """
     log_q, labels = np.asarray(log_q), np.asarray(labels)
-    height, others = log_q.max(-1), labels < 0
+    height = log_q.max(-1)
+    others = labels < 0
     # The median here is one of the heights, so that ties are on one side.
     median = np.sort(height[others])[max(others.sum() - 1, 0) // 2] if others.any() else np.inf
     tier = np.where(others, np.where(height > median, 1, 2), 0)
@@ -97,7 +116,10 @@ def fine_groups(
 def merged(
     counts: Real[Array | np.ndarray, "n fine"], column: Int[np.ndarray, " fine"], num_groups: int
 ) -> Real[np.ndarray, "n groups"]:
-    """Counts by fine group, or their means, added up by the groups of a merge (:func:`merge`). On the host."""
+    """Counts by fine group, or their means, added up by the groups of a merge (:func:`merge`).
+
+    On the host.
+    """
     counts = np.asarray(counts)
     found = np.zeros((len(counts), num_groups), counts.dtype)
     for fine, group in enumerate(np.asarray(column).tolist()):

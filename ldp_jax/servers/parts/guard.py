@@ -1,10 +1,14 @@
-r"""The guard: how far private reports may be believed, found from the reports themselves; no label, no budget.
+r"""The guard: how far private reports may be believed, found from the reports themselves.
 
-Let :math:`R_i(y)` be the likelihood ratio of report i under class y to its marginal under the mean prior. Where
-reports and public posteriors p have nothing in common, :math:`t_i = \sum_y p_i(y) R_i(y) - 1` has the mean 0; where
-the model of the reports is right, the reports' likelihood is :math:`\prod_i (1 + t_i)` times their marginal one.
-The strength s is the maximum likelihood estimate of a mixture of both: a report is the model's with probability s,
-else anybody's. Where posteriors say too little to tell, labels are asked, and believed unless posteriors object.
+No label, no budget.
+
+Let :math:`R_i(y)` be the likelihood ratio of report i under class y to its marginal under the mean
+prior. Where reports and public posteriors p have nothing in common,
+:math:`t_i = \sum_y p_i(y) R_i(y) - 1` has the mean 0; where the model of the reports is right, the
+reports' likelihood is :math:`\prod_i (1 + t_i)` times their marginal one. The strength s is the
+maximum likelihood estimate of a mixture of both: a report is the model's with probability s, else
+anybody's. Where posteriors say too little to tell, labels are asked, and believed unless posteriors
+object.
 """
 
 from typing import NamedTuple
@@ -19,10 +23,14 @@ from ldp_jax.core.types import Array
 
 _FLOOR = 1e-20  # the least likelihood ratio
 
-_LEAST = 3.0  # of the square root of the sum of t^2: below, features cannot tell, and labels are asked
+_LEAST = (
+    3.0  # of the square root of the sum of t^2: below, features cannot tell, and labels are asked
+)
 
 ROUNDING = 1e-5
-"""Of t: where public posteriors say nothing t is 0, but for roundings, which may all have one sign."""
+"""Of t: where public posteriors say nothing t is 0, but for roundings, which may all have one
+sign.
+"""
 
 
 _STRENGTHS = np.linspace(0.0, 1.0, 201)  # of which checked() takes the mean
@@ -39,9 +47,12 @@ class Guarded(NamedTuple):
 
 
 def likelihood_ratios(
-    log_likelihood: Float[Array | np.ndarray, "n classes"], share: Float[Array | np.ndarray, " classes"]
+    log_likelihood: Float[Array | np.ndarray, "n classes"],
+    share: Float[Array | np.ndarray, " classes"],
 ) -> Float[np.ndarray, "n classes"]:
-    """R, each report's likelihood under each class over that under classes drawn from ``share``; [n, C].
+    """R, each report's likelihood under each class over that under classes drawn from ``share``.
+
+    [n, C].
 
     >>> likelihood_ratios(np.log([[0.2, 0.6]]), np.array([0.5, 0.5])).round(4).tolist()
     [[0.5, 1.5]]
@@ -52,7 +63,9 @@ def likelihood_ratios(
 
 
 def strength(t: Float[Array | np.ndarray, " n"]) -> float:
-    r"""argmax over [0, 1] of :math:`\sum_i \log(1 + s t_i)`; 0 unless :math:`\sum t > 2 \sqrt{\sum t^2}`.
+    r"""argmax over [0, 1] of :math:`\sum_i \log(1 + s t_i)`.
+
+    0 unless :math:`\sum t > 2 \sqrt{\sum t^2}`.
 
     t >= -1 is what a report gains by the model.
 
@@ -72,15 +85,18 @@ def guard(
     counted: Bool[np.ndarray, " n"] | None = None,
     labels: Int[Array | np.ndarray, " n"] | None = None,
 ) -> Guarded:
-    r"""Step 9 of piloted counts; for one message a user it is the guard of local predictions as well. On the host.
+    r"""Step 9 of piloted counts.
+
+    For one message a user it is the guard of local predictions as well. On the host.
 
     Args:
       log_likelihood: of each user's report.
       posterior: public; must not depend on the user's own report.
       counted: users who reported and have no label: by these s is found.
-      labels: -1 for none, of users whose report is read by a model that has not seen them. Asked where
-        :math:`\sqrt{\sum t^2}` of the others is below 3: their features cannot tell. Then s is that of labels, and
-        0 unless labels and the others together are above 2 standard errors as well: few labels err.
+      labels: -1 for none, of users whose report is read by a model that has not seen them. Asked
+        where :math:`\sqrt{\sum t^2}` of the others is below 3: their features cannot tell. Then s
+        is that of labels, and 0 unless labels and the others together are above 2 standard errors
+        as well: few labels err.
 
     >>> right = np.log(np.tile([[0.9, 0.1], [0.1, 0.9]], (50, 1)))
     >>> guard(right, np.exp(right)).strength, guard(right, np.exp(right[::-1])).strength
@@ -112,10 +128,10 @@ def checked(
 ) -> Guarded:
     r"""Evidence as far as users bear it out who report as private users do, and whose class is known.
 
-    s is its posterior mean. Before, it is 0 as likely as not, else all of [0, 1] equally likely; its likelihood is
-    :math:`\prod_i (1 + s t_i)` of these users, t their likelihood ratio at their class less 1. Where nobody is
-    asked, nothing is known of s: its mean is 1/4. The reports are read by a model that has not seen these
-    ``labels``, which are -1 for everybody else.
+    s is its posterior mean. Before, it is 0 as likely as not, else all of [0, 1] equally likely;
+    its likelihood is :math:`\prod_i (1 + s t_i)` of these users, t their likelihood ratio at their
+    class less 1. Where nobody is asked, nothing is known of s: its mean is 1/4. The reports are
+    read by a model that has not seen these ``labels``, which are -1 for everybody else.
 
     >>> right = np.log(np.tile([[0.9, 0.1], [0.1, 0.9]], (50, 1)))
     >>> labels = np.where(np.arange(100) < 40, np.arange(100) % 2, -1)
@@ -125,7 +141,8 @@ def checked(
     >>> round(checked(right, even, np.full(100, -1)).strength, 2)
     0.25
     """
-    ratio, known = likelihood_ratios(log_likelihood, share), np.flatnonzero(labels >= 0)
+    ratio = likelihood_ratios(log_likelihood, share)
+    known = np.flatnonzero(labels >= 0)
     t = np.maximum(ratio[known, labels[known]].astype(np.float64) - 1.0, -1.0 + 1e-6)
     fit = np.log1p(_STRENGTHS[:, None] * t).sum(1)
     weight = np.exp(fit - fit.max())

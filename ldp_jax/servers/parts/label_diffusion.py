@@ -1,12 +1,15 @@
-r"""Propagation that knows how noisy each value is: precise values pull their neighbours, noisy ones are pulled.
+r"""Propagation that knows how noisy each value is.
 
-Every node has a hidden value z and perhaps an observation y of precision :math:`\Lambda`, the inverse of its
-variance; neighbours have like values. The best z of both is the solution of
+Precise values pull their neighbours, noisy ones are pulled.
+
+Every node has a hidden value z and perhaps an observation y of precision :math:`\Lambda`, the
+inverse of its variance; neighbours have like values. The best z of both is the solution of
 
 .. math:: (\kappa \Lambda + D - c A) z = \kappa \Lambda y,
 
-A the adjacency, D the degrees, :math:`\kappa` how much an observation weighs beside a neighbour and c < 1 how far
-values reach. The matrix is symmetric positive definite; one :math:`\Lambda` of all gives a personalized PageRank.
+A the adjacency, D the degrees, :math:`\kappa` how much an observation weighs beside a neighbour and
+c < 1 how far values reach. The matrix is symmetric positive definite; one :math:`\Lambda` of all
+gives a personalized PageRank.
 """
 
 from functools import partial
@@ -24,7 +27,9 @@ from ldp_jax.graph import graphs  # noqa: F401 - the examples below
 from ldp_jax.graph.propagation import Operator, chebyshev_steps, operator, semi_iteration  # noqa: F401
 
 LABEL_VARIANCE = 0.5
-"""nu: how far a label is from what the neighbours of its node would say, as a variance of its indicator."""
+"""nu: how far a label is from what the neighbours of its node would say, as a variance of its
+indicator.
+"""
 
 _FLOOR = 0.02  # the least probability that a value of the field is read as
 
@@ -38,13 +43,16 @@ def precision_weighted_ppr(
     c: Scalar,
     tol: Scalar = 1e-4,
 ) -> Float[Array, "n k"]:
-    r"""Step 6 of local prediction: the solution z of :math:`(\kappa \Lambda + D - c A) z = \kappa \Lambda y`.
+    r"""Step 6 of local prediction.
 
-    By Chebyshev semi-iteration on :math:`(\kappa \Lambda + D)^{-1} A`, whose spectrum is real and within [-1, 1]:
-    as many products as :func:`~ldp_jax.graph.propagation.ppr` makes for alpha = 1 - c. Differentiable in y, the
-    precision, kappa and c, forward and backward. The graph is symmetric, kappa > 0, c in [0, 1), :math:`\Lambda` >=
-    0, y anything finite where that is 0; z is 0 for a node without edges that nothing was observed of. ``tol``
-    bounds the error relative to the solution, in the norm of :math:`(\kappa \Lambda + D)^{1/2} z`.
+    The solution z of :math:`(\kappa \Lambda + D - c A) z = \kappa \Lambda y`.
+
+    By Chebyshev semi-iteration on :math:`(\kappa \Lambda + D)^{-1} A`, whose spectrum is real and
+    within [-1, 1]: as many products as :func:`~ldp_jax.graph.propagation.ppr` makes for alpha = 1 -
+    c. Differentiable in y, the precision, kappa and c, forward and backward. The graph is
+    symmetric, kappa > 0, c in [0, 1), :math:`\Lambda` >= 0, y anything finite where that is 0; z is
+    0 for a node without edges that nothing was observed of. ``tol`` bounds the error relative to
+    the solution, in the norm of :math:`(\kappa \Lambda + D)^{1/2} z`.
 
     >>> path, y = operator(graphs.from_edges([[0, 1], [1, 2]], num_nodes=3)), jnp.array([[1.0], [0.0], [0.0]])
     >>> z = precision_weighted_ppr(path, y, jnp.array([[9.0], [0.0], [1.0]]), 1.0, 0.5, 1e-7)
@@ -62,16 +70,21 @@ def precision_weighted_ppr(
         return diagonal * z - c * degree * op.average(z)
 
     def solve(_: object, b: Array) -> Array:
-        return semi_iteration(lambda z: c * degree * op.average(z) / diagonal, b / diagonal, c, steps)
+        return semi_iteration(
+            lambda z: c * degree * op.average(z) / diagonal, b / diagonal, c, steps
+        )
 
-    return op.nodes(jax.lax.custom_linear_solve(system, weights * op.rows(y), solve, symmetric=True))
+    return op.nodes(
+        jax.lax.custom_linear_solve(system, weights * op.rows(y), solve, symmetric=True)
+    )
 
 
 class Observations(NamedTuple):
     """Observations of each node's class, as values with a precision; made by :func:`observations`.
 
     Attributes:
-      values: float32 [n, 2, C]: of the label, and of the report; centred, unbiased, 0 where there is none.
+      values: float32 [n, 2, C]: of the label, and of the report; centred, unbiased, 0 where there
+        is none.
       precision: float32 [n, 2]; 0 where there is none.
       prior: float32 [C], the class shares that values are centred by.
       correlation: rho, how much of a class's variance the reports explain; 0 where there are none.
@@ -95,11 +108,12 @@ def observations(
 ) -> Observations:
     r"""Labels and reports as observations of class indicators.
 
-    A label is its indicator less the prior, with variance nu = 0.5. A report is its posterior under the prior less
-    the prior, divided by :math:`\rho`, which makes it unbiased, with variance :math:`\nu + (1 - \rho) / \rho`.
-    :math:`\rho` is the mean squared deviation of posteriors from the prior over the variance of a class. A label
-    that may be wrong is a report as well. ``labels`` are -1 for none and true with probability ``keep``, ``prior``
-    are class shares, and ``log_likelihood`` is of reports as far as they are believed. :math:`\rho` is found by who
+    A label is its indicator less the prior, with variance nu = 0.5. A report is its posterior under
+    the prior less the prior, divided by :math:`\rho`, which makes it unbiased, with variance
+    :math:`\nu + (1 - \rho) / \rho`. :math:`\rho` is the mean squared deviation of posteriors from
+    the prior over the variance of a class. A label that may be wrong is a report as well.
+    ``labels`` are -1 for none and true with probability ``keep``, ``prior`` are class shares, and
+    ``log_likelihood`` is of reports as far as they are believed. :math:`\rho` is found by who
     ``reported``; whoever neither reported nor has a label is not observed.
     """
     known = jnp.asarray(labels) >= 0
@@ -108,7 +122,9 @@ def observations(
     of_labels = jnp.log(jnp.where(named, keep, other_share(keep, len(prior))))
     evidence = jnp.stack([jnp.where(known[:, None], of_labels, 0.0), jnp.asarray(log_likelihood)])
     answered = jnp.stack([known, jnp.asarray(reported)])
-    (noisy, of_report), trusts, rhos = jax.vmap(_of_reports, (None, 0, 0))(prior, evidence, answered)
+    (noisy, of_report), trusts, rhos = jax.vmap(_of_reports, (None, 0, 0))(
+        prior, evidence, answered
+    )
     of_label = jnp.where(known[:, None], jnp.where(keep == 1.0, indicator, noisy), 0.0)
     label_trust = jnp.where(known, jnp.where(keep == 1.0, 1.0 / LABEL_VARIANCE, trusts[0]), 0.0)
     of_report_trust = jnp.where(answered.any(0), trusts[1], 0.0)  # a silent user says nothing
@@ -121,7 +137,9 @@ def _of_reports(prior: Array, log_likelihood: Array, reported: Array) -> tuple[A
     posterior = jax.nn.softmax(jnp.log(jnp.maximum(prior, 1e-30)) + log_likelihood)
     away = jnp.where(reported[:, None], posterior - prior, 0.0)
     variance = jnp.maximum(1.0 - (prior**2).sum(), 1e-6)
-    rho = jnp.clip((away**2).sum() / jnp.maximum(reported.astype(jnp.float32).sum(), 1) / variance, 0.0, 1.0)
+    rho = jnp.clip(
+        (away**2).sum() / jnp.maximum(reported.astype(jnp.float32).sum(), 1) / variance, 0.0, 1.0
+    )
     seen = rho > 1e-6
     safe = jnp.where(seen, rho, 1.0)
     values = jnp.where(seen, (posterior - prior) / safe, 0.0)
@@ -139,10 +157,13 @@ def class_field(
     *,
     num_folds: int,
 ) -> Float[Array, "n classes"]:
-    """The field as log-scores of classes, log(prior + z), at least log 0.02: see :func:`precision_weighted_ppr`.
+    """The field as log-scores of classes, log(prior + z), at least log 0.02.
 
-    A labelled node is seen by its label, any other by its report; so is a labelled node while its fold is left out.
-    All folds are columns of one solve, and a labelled node is asked of the column without the labels of its fold.
+    See :func:`precision_weighted_ppr`.
+
+    A labelled node is seen by its label, any other by its report; so is a labelled node while its
+    fold is left out. All folds are columns of one solve, and a labelled node is asked of the column
+    without the labels of its fold.
 
     >>> path = operator(graphs.from_edges([[0, 1], [1, 2], [2, 3], [3, 4]], num_nodes=5))
     >>> labels, prior = np.array([0, -1, -1, -1, 1]), jnp.array([0.5, 0.5])

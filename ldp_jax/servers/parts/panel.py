@@ -1,8 +1,9 @@
 r"""A panel: records that are public, and labels that are public too or that each member reports.
 
-Everything that learns from a label takes the probability ``keep`` that it is the true one. Below 1 a posterior goes
-through the channel before it is compared with a report (*forward correction*): in expectation over the reports a
-loss is then least at the true posterior. Where a label is averaged, its posterior takes its place.
+Everything that learns from a label takes the probability ``keep`` that it is the true one. Below 1
+a posterior goes through the channel before it is compared with a report (*forward correction*): in
+expectation over the reports a loss is then least at the true posterior. Where a label is averaged,
+its posterior takes its place.
 Reference: Patrini et al., Making deep neural networks robust to label noise (CVPR 2017), Theorem 2.
 """
 
@@ -31,11 +32,14 @@ MOST_EPSILON = 20.0
 def label_noise(label_epsilon: float, num_classes: int | None) -> Discrete:
     """Generalised randomised response of a class, of an epsilon in (0, 20].
 
-    ``ValueError`` for another epsilon, or a number of classes that would have to be read off the labels.
+    ``ValueError`` for another epsilon, or a number of classes that would have to be read off the
+    labels.
     """
     check_epsilon(label_epsilon, most=MOST_EPSILON)
     if num_classes is None:
-        raise ValueError("num_classes must be given where labels are private: it must not depend on them")
+        raise ValueError(
+            "num_classes must be given where labels are private: it must not depend on them"
+        )
     return GeneralizedRR(label_epsilon, num_classes)
 
 
@@ -47,7 +51,9 @@ def keep_of(noise: Discrete) -> float:
 def reported_shares(
     labels: Int[np.ndarray, " some"], num_classes: int, keep: float
 ) -> Float[np.ndarray, " classes"]:
-    """The share of each class among those who report: the channel undone, at least half a user, of sum 1.
+    """The share of each class among those who report.
+
+    The channel undone, at least half a user, of sum 1.
 
     >>> reported_shares(np.array([0, 0, 0, 1]), 2, 0.75).tolist()  # all are of class 0, but for half a user
     [0.888..., 0.111...]
@@ -61,7 +67,9 @@ def reported_shares(
 def soft_labels(
     labels: Int[np.ndarray, " some"], num_classes: int, keep: float
 ) -> Float[np.ndarray, "some classes"]:
-    """The posterior of each class given its report, under :func:`reported_shares`; a row of 0 and 1 for ``keep`` 1.
+    """The posterior of each class given its report, under :func:`reported_shares`.
+
+    A row of 0 and 1 for ``keep`` 1.
 
     >>> soft_labels(np.array([1, 0]), 2, 1.0).tolist()
     [[0.0, 1.0], [1.0, 0.0]]
@@ -75,7 +83,8 @@ class PanelArguments(NamedTuple):
     """A panel, its labels and everybody's records; made by :func:`panel_arguments`.
 
     Attributes:
-      labels: int32 [n], -1 outside the panel. Where labels are private, 0 inside it: none is looked at.
+      labels: int32 [n], -1 outside the panel. Where labels are private, 0 inside it: none is looked
+        at.
       members: int [panel], the nodes of the panel in order.
       noise: what a member reports a label by; None where labels are public.
     """
@@ -90,7 +99,9 @@ class PanelArguments(NamedTuple):
 
 
 def by_node(
-    members: Bool[np.ndarray, " n"], panel: Int[np.ndarray, " panel"], labels: Int[np.ndarray, " panel"]
+    members: Bool[np.ndarray, " n"],
+    panel: Int[np.ndarray, " panel"],
+    labels: Int[np.ndarray, " panel"],
 ) -> Integer[np.ndarray, " n"] | Float[np.ndarray, " n"]:
     """Private labels by node, 0 outside the panel, as a mechanism takes them: of any type."""
     told = np.asarray(as_records(labels))
@@ -108,7 +119,10 @@ def panel_arguments(
     num_classes: int | None,
     label_epsilon: float | None,
 ) -> PanelArguments:
-    """Check what is given of a panel among n users; of private labels a ``ValueError`` says nothing."""
+    """Check what is given of a panel among n users.
+
+    Of private labels a ``ValueError`` says nothing.
+    """
     noise = None if label_epsilon is None else label_noise(label_epsilon, num_classes)
     shown = validate.labels(labels) if noise is None else np.zeros(np.shape(labels), np.int32)
     everybody = _labels(panel, shown, n)
@@ -119,17 +133,24 @@ def panel_arguments(
     if noise is None:
         check_teachers(everybody, num_classes, counted=counted)
     elif not 2 <= len(members) < n:
-        raise ValueError(f"panel must have at least two members and leave others, got {len(members)} of {n} users")
+        raise ValueError(
+            f"panel must have at least two members and leave others, got {len(members)} of {n} users"
+        )
     rows = features if isinstance(features, Rows) else feature_rows(features, public=members)
     if rows.shape[0] != n or not rows.shape[1]:
-        raise ValueError(f"features must have a row for each of {n} users, and columns, got shape {rows.shape}")
+        raise ValueError(
+            f"features must have a row for each of {n} users, and columns, got shape {rows.shape}"
+        )
     return PanelArguments(everybody, num_classes, members, rows, noise)
 
 
 def folded_panel(
     key: PRNGKey, labels: ArrayLike, num_classes: int, num_folds: int, keep: float
 ) -> tuple[FoldedLabels, FoldedLabels]:
-    """Labels and folds of a panel among all n users, and among its members in order; checked first."""
+    """Labels and folds of a panel among all n users, and among its members in order.
+
+    Checked first.
+    """
     validate.integer_in(2, num_folds=num_folds)
     validate.in_range(1.0 / num_classes, 1.0, open_lower=True, keep=keep)
     labels = validate.node_labels(labels)
@@ -137,11 +158,14 @@ def folded_panel(
         check_teachers(labels, num_classes)
     labels = labels.astype(np.int32)
     known = FoldedLabels(labels, num_classes, folds(key, labels, num_folds), num_folds, keep)
-    return known, known._replace(labels=labels[known.nodes], fold=np.asarray(known.fold)[known.nodes])
+    return known, known._replace(
+        labels=labels[known.nodes], fold=np.asarray(known.fold)[known.nodes]
+    )
 
 
 def _labels(panel: ArrayLike, labels: ArrayLike, n: int) -> Int[np.ndarray, " n"]:
-    nodes, given = validate.complete(panel=panel), np.asarray(labels)
+    nodes = validate.complete(panel=panel)
+    given = np.asarray(labels)
     places = "places of nodes", "pandas.Index(names).get_indexer(panel) finds those of names"
     classes = "numbers of classes", "datasets.read_records numbers names"
     for name, array, (what, of_names) in (("panel", nodes, places), ("labels", given, classes)):
@@ -158,7 +182,9 @@ def _labels(panel: ArrayLike, labels: ArrayLike, n: int) -> Int[np.ndarray, " n"
         raise ValueError("panel must name each of its members once")
     if len(given) and not 0 <= given.min() <= given.max() < 2**31:  # they are stored in 32 bits
         found = f"{given.min()} to {given.max()}"
-        raise ValueError(f"labels of the panel must be in [0, 2^31), got {found}: leave unknown ones out")
+        raise ValueError(
+            f"labels of the panel must be in [0, 2^31), got {found}: leave unknown ones out"
+        )
     found = np.full(n, -1, np.int32)
     found[nodes] = given
     return found

@@ -40,8 +40,8 @@ STRUCTURE_ONLY = np.uint32(0xFFFF5EED)
 class RowSource(Protocol):
     """Records that become dense a few rows at a time: a ``Dataset``, or a :class:`PublicRecord`.
 
-    Rows are asked for in order and once, so that an iterator may stand behind them. A guarantee names
-    ``public_choices`` of theirs, such as which words were counted, as not protected.
+    Rows are asked for in order and once, so that an iterator may stand behind them. A guarantee
+    names ``public_choices`` of theirs, such as which words were counted, as not protected.
     """
 
     @property
@@ -72,20 +72,25 @@ class ColumnSource(Protocol):
 
 
 UserRecords: TypeAlias = Any
-"""Records of n users: dense [n, d] of the host or the device, where a ``np.memmap`` is read a few thousand rows at
-a time; or a :class:`RowSource`."""
+"""Records of n users: dense [n, d] of the host or the device, where a ``np.memmap`` is read a few
+thousand rows at a time; or a :class:`RowSource`."""
 
 Bounds: TypeAlias = tuple[ArrayLike, ArrayLike] | np.ndarray
-"""Lower and upper, each a number or one a column, [d]: of two columns, too, the first pair is lower."""
+"""Lower and upper, each a number or one a column, [d]: of two columns, too, the first pair is
+lower.
+"""
 
 
 class PublicRecord(NamedTuple):
-    """One public record for every user: what structure-only rows are made of. Nothing of it is private.
+    """One public record for every user: what structure-only rows are made of.
 
-    Its noise is never that of a private record under the same key: with additive noise the difference of two such
-    releases would be the difference of the records. So :func:`perturb` and all that is built on it fold
-    :data:`STRUCTURE_ONLY` into the key where x is a public record. (An array that happens to be constant is taken
-    for private records: give the structure-only row as a public record, or its own key.)
+    Nothing of it is private.
+
+    Its noise is never that of a private record under the same key: with additive noise the
+    difference of two such releases would be the difference of the records. So :func:`perturb` and
+    all that is built on it fold :data:`STRUCTURE_ONLY` into the key where x is a public record. (An
+    array that happens to be constant is taken for private records: give the structure-only row as a
+    public record, or its own key.)
 
     Attributes:
       num_nodes: how many users.
@@ -118,7 +123,9 @@ class _FileRows(NamedTuple):
 
     def scaled_rows(self, start: int, stop: int) -> Float[np.ndarray, "rows d"]:
         rows = np.array(self.x[start:stop])
-        return np.asarray(as_records(declared(rows, Box(self.num_features), self.bounds, clip=True)))
+        return np.asarray(
+            as_records(declared(rows, Box(self.num_features), self.bounds, clip=True))
+        )
 
 
 def check_records(x: UserRecords, mechanism: Mechanism) -> tuple[int, int]:
@@ -128,8 +135,12 @@ def check_records(x: UserRecords, mechanism: Mechanism) -> tuple[int, int]:
             "x must be dense or a Dataset, got a sparse matrix, which says no public bounds: give the Dataset that "
             "holds it, or x.toarray() with bounds=(lower, upper)"
         )
-    if hasattr(type(x), "x") and not isinstance(x, RowSource):  # of a table a column may have that name
-        raise ValueError(f"x must be dense or a Dataset, got {type(x).__name__}: give its x, with its bounds")
+    if hasattr(type(x), "x") and not isinstance(
+        x, RowSource
+    ):  # of a table a column may have that name
+        raise ValueError(
+            f"x must be dense or a Dataset, got {type(x).__name__}: give its x, with its bounds"
+        )
     if isinstance(x, PublicRecord):
         validate.in_range(-1.0, 1.0, value=x.value)
     shape = (x.num_nodes, x.num_features) if isinstance(x, RowSource) else np.shape(x)
@@ -138,7 +149,11 @@ def check_records(x: UserRecords, mechanism: Mechanism) -> tuple[int, int]:
     require_protocol(mechanism)
     domain = mechanism.domain()
     if not isinstance(domain, Box) or domain.dim != shape[1]:
-        hint = "" if isinstance(domain, Box) else ": features.Sampled(mechanism, dim, k) asks for k of the numbers"
+        hint = (
+            ""
+            if isinstance(domain, Box)
+            else ": features.Sampled(mechanism, dim, k) asks for k of the numbers"
+        )
         raise ValueError(f"mechanism is for {domain}, records have {shape[1]} features{hint}")
     stacked_axes(mechanism, shape[0])
     return shape
@@ -153,7 +168,10 @@ def box(mechanism: Mechanism) -> Box:
 
 
 def stacked_axes(mechanism: Mechanism, n: int) -> list[int | None]:
-    """0 for each leaf that is stacked by user, None where it is one for all; ``ValueError`` for another stack."""
+    """0 for each leaf that is stacked by user, None where it is one for all.
+
+    ``ValueError`` for another stack.
+    """
     # Shapes are no data.
 
     def stacks(node: object) -> bool:
@@ -164,15 +182,23 @@ def stacked_axes(mechanism: Mechanism, n: int) -> list[int | None]:
         shape = node.stack_shape() if stacks(node) else jnp.shape(node)
         if shape not in ((), (n,)):
             name = type(mechanism).__name__
-            raise ValueError(f"{name} holds a stack of shape {shape}: budgets must be one, or one a user, {n}")
+            raise ValueError(
+                f"{name} holds a stack of shape {shape}: budgets must be one, or one a user, {n}"
+            )
         axes += [0 if shape else None] * len(jax.tree.leaves(node))
     return axes
 
 
 def each_user(
-    function: Callable[..., _T], mechanism: Mechanism, *stacked: object, over: NamedSharding | None = None
+    function: Callable[..., _T],
+    mechanism: Mechanism,
+    *stacked: object,
+    over: NamedSharding | None = None,
 ) -> _T:
-    """``function(mechanism, ...)`` for every user, each with their own budget of a stack; divided as ``over``."""
+    """``function(mechanism, ...)`` for every user, each with their own budget of a stack.
+
+    Divided as ``over``.
+    """
     leaves, structure = jax.tree.flatten(mechanism)
     axes = stacked_axes(mechanism, jax.tree.leaves(stacked)[0].shape[0])
 
@@ -195,19 +221,23 @@ def check_budgets(mechanism: Mechanism) -> None:
 
 @implicit_promotion()
 def perturb(key: PRNGKey, x: UserRecords, mechanism: Mechanism) -> Report:
-    """Every user's report, stacked; total, as devices are: numbers are clipped, NaN goes to the centre.
+    """Every user's report, stacked.
+
+    Total, as devices are: numbers are clipped, NaN goes to the centre.
 
     Rows of a sparse data set or of a file become dense a few thousand at a time.
 
     Args:
-      key: a typed threefry key; user i draws from ``jax.random.split(key, n)[i]`` (of the key folded with
-        :data:`STRUCTURE_ONLY`, where x is a :class:`PublicRecord`).
-      x: dense [n, d] in the mechanism's domain, or :class:`RowSource` such as a ``Dataset``, mapped from [-1, 1].
-      mechanism: on vectors [d]; its budgets may be a public stack [n], one a user, which depends on no record.
+      key: a typed threefry key; user i draws from ``jax.random.split(key, n)[i]`` (of the key
+        folded with :data:`STRUCTURE_ONLY`, where x is a :class:`PublicRecord`).
+      x: dense [n, d] in the mechanism's domain, or :class:`RowSource` such as a ``Dataset``, mapped
+        from [-1, 1].
+      mechanism: on vectors [d]; its budgets may be a public stack [n], one a user, which depends on
+        no record.
 
     Raises:
-      ValueError: for a key that is not threefry, an epsilon that is not finite and > 0, or a mechanism for
-        another dimension than d or another number of users than n.
+      ValueError: for a key that is not threefry, an epsilon that is not finite and > 0, or a
+        mechanism for another dimension than d or another number of users than n.
     """
     validate.threefry(key)
     n, _ = check_records(x, mechanism)
@@ -217,19 +247,25 @@ def perturb(key: PRNGKey, x: UserRecords, mechanism: Mechanism) -> Report:
         x = declared(x, domain, None, clip=True)
     leaves, structure = jax.tree.flatten(mechanism)
     known = all(map(validate.concrete, (key, *leaves)))
-    key, users = random.counted(key_for(key, x)), np.arange(n, dtype=np.int32)
+    key = random.counted(key_for(key, x))
+    users = np.arange(n, dtype=np.int32)
     if not isinstance(x, RowSource):
         records = jnp.asarray(as_records(x), jnp.float32)
         over = by_rows(records)
         known = known and validate.concrete(records)
         return (reports_of if known else one_report_each)(key, users, mechanism, records, over)
     if not known:
-        return one_report_each(key, users, mechanism, to_domain(as_records(x.scaled_rows(0, n)), domain))
+        return one_report_each(
+            key, users, mechanism, to_domain(as_records(x.scaled_rows(0, n)), domain)
+        )
     return _by_blocks(key, users, mechanism, x)
 
 
 def _by_blocks(key: PRNGKey, users: np.ndarray, mechanism: Mechanism, x: RowSource) -> Report:
-    """The reports of users whose records become dense a few thousand at a time; ``key`` is counted."""
+    """The reports of users whose records become dense a few thousand at a time.
+
+    ``key`` is counted.
+    """
     domain = box(mechanism)
     leaves, structure = jax.tree.flatten(mechanism)
     n = len(users)
@@ -239,13 +275,20 @@ def _by_blocks(key: PRNGKey, users: np.ndarray, mechanism: Mechanism, x: RowSour
     like = jax.tree.structure(None)
     for start in range(0, n, rows):
         stop = min(n, start + rows)
-        place = np.minimum(start + users[:rows], n - 1)  # a last block of the same shape, to be cut off
-        own = [leaf if axis is None else np.asarray(leaf)[place] for leaf, axis in zip(leaves, axes, strict=True)]
+        place = np.minimum(
+            start + users[:rows], n - 1
+        )  # a last block of the same shape, to be cut off
+        own = [
+            leaf if axis is None else np.asarray(leaf)[place]
+            for leaf, axis in zip(leaves, axes, strict=True)
+        ]
         block = _dense(x, start, stop, domain)
         block = np.pad(to_domain(block, domain), ((0, rows - len(block)), (0, 0)))
         made = jax.tree.unflatten(structure, own)
         # jnp.asarray would compile a program for each shape that is brought to the device.
-        parts, like = jax.tree.flatten(reports_of(key, jax.device_put(place), made, jax.device_put(block)))
+        parts, like = jax.tree.flatten(
+            reports_of(key, jax.device_put(place), made, jax.device_put(block))
+        )
         # Filled on the host, where another shape of report compiles nothing.
         wholes = wholes or [_aligned((n, *part.shape[1:]), part.dtype) for part in parts]
         for whole, part in zip(wholes, parts, strict=True):
@@ -260,7 +303,9 @@ def _dense(x: RowSource, start: int, stop: int, domain: Box) -> Float[np.ndarray
     with np.errstate(all="ignore"):  # a warning would tell of a record
         block = block.astype(np.float32, copy=False)
     if block.shape != wanted:
-        raise ValueError(f"scaled_rows({start}, {stop}) of x must give shape {wanted}, got {block.shape}")
+        raise ValueError(
+            f"scaled_rows({start}, {stop}) of x must give shape {wanted}, got {block.shape}"
+        )
     return block
 
 
@@ -272,9 +317,16 @@ def _aligned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
 
 
 def one_report_each(
-    key: PRNGKey, users: Array | np.ndarray, mechanism: Mechanism, x: Array, over: NamedSharding | None = None
+    key: PRNGKey,
+    users: Array | np.ndarray,
+    mechanism: Mechanism,
+    x: Array,
+    over: NamedSharding | None = None,
 ) -> Report:
-    """The reports of some users, within a program; user i has the key that ``random.split`` gives it."""
+    """The reports of some users, within a program.
+
+    User i has the key that ``random.split`` gives it.
+    """
     keys = jax.vmap(random.fold_in, (None, 0))(key, users)
     return each_user(lambda m, key, record: m.privatize(key, record), mechanism, keys, x, over=over)
 
@@ -288,18 +340,26 @@ def key_for(key: PRNGKey, x: UserRecords) -> PRNGKey:
 
 
 def declared(x: UserRecords, domain: Box, bounds: Bounds | None, clip: bool) -> UserRecords:
-    """Records on the mechanism's own scale; refused where they leave their bounds and nobody said ``clip``."""
-    # The data owner's own check of a simulation: one bit about all records together. A device never raises.
+    """Records on the mechanism's own scale.
+
+    Refused where they leave their bounds and nobody said ``clip``.
+    """
+    # The data owner's own check of a simulation: one bit about all records together. A device never
+    # raises.
     if isinstance(x, RowSource):
         if bounds is not None:
-            raise ValueError("bounds are for dense x: the rows of a data set have public bounds of their own")
+            raise ValueError(
+                "bounds are for dense x: the rows of a data set have public bounds of their own"
+            )
         return x
     if isinstance(x, np.memmap):
         if bounds is not None:
             check_step(x.dtype, *_limits(bounds, domain.dim))
         for start in () if clip else range(0, len(x), BLOCK):
             declared(np.array(x[start : start + BLOCK]), domain, bounds, clip)
-        given = None if (domain.lower, domain.upper) == (-1.0, 1.0) else (domain.lower, domain.upper)
+        given = (
+            None if (domain.lower, domain.upper) == (-1.0, 1.0) else (domain.lower, domain.upper)
+        )
         return _FileRows(x, given if bounds is None else bounds)
     x = validate.in_order(x, "x")
     lower, upper = (domain.lower, domain.upper) if bounds is None else _limits(bounds, domain.dim)
@@ -332,7 +392,10 @@ def declared(x: UserRecords, domain: Box, bounds: Bounds | None, clip: bool) -> 
 
 
 def _taken_off(lower: End, upper: End) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The lower bound as two numbers of float32, and the width: one alone would move all records."""
+    """The lower bound as two numbers of float32, and the width.
+
+    One alone would move all records.
+    """
     lower, upper = np.asarray(lower, np.float64), np.asarray(upper, np.float64)
     near = np.asarray(lower, np.float32)
     return near, np.asarray(lower - near, np.float32), np.asarray(upper - lower, np.float32)
@@ -340,7 +403,10 @@ def _taken_off(lower: End, upper: End) -> tuple[np.ndarray, np.ndarray, np.ndarr
 
 @jax.jit
 def _mapped(x: Array, bounds: tuple[Array, Array, Array], start: Scalar, stop: Scalar) -> Array:
-    """Records of float32, NaN at the centre, mapped to [start, stop] and clipped; :func:`_taken_off` bounds."""
+    """Records of float32, NaN at the centre, mapped to [start, stop] and clipped.
+
+    :func:`_taken_off` bounds.
+    """
     lower, rest, width = bounds
     share = into((x - lower - rest) / width, 0.0, 1.0)
     return jnp.clip(start + share * (stop - start), start, stop)
@@ -355,24 +421,44 @@ def _limits(bounds: Bounds, dim: int) -> tuple[Any, Any]:
     except (TypeError, ValueError):
         raise ValueError(f"{wanted}, got {bounds}: transpose pairs by column") from None
     if any(shape not in ((), (dim,)) for shape in shapes):
-        raise ValueError(f"{wanted}, got shapes {shapes[0]} and {shapes[1]}: transpose pairs by column")
-    by_hand = isinstance(lower, Sequence) and isinstance(upper, Sequence)  # of arrays it is plain which is which
+        raise ValueError(
+            f"{wanted}, got shapes {shapes[0]} and {shapes[1]}: transpose pairs by column"
+        )
+    by_hand = isinstance(lower, Sequence) and isinstance(
+        upper, Sequence
+    )  # of arrays it is plain which is which
     if shapes != [(), ()]:
-        lower, upper = (np.broadcast_to(np.asarray(each, np.float64), (dim,)) for each in (lower, upper))
+        lower, upper = (
+            np.broadcast_to(np.asarray(each, np.float64), (dim,)) for each in (lower, upper)
+        )
     both = np.array([lower, upper])
     validate.in_range(-_WIDEST, _WIDEST, bounds=both)
     if not np.all(np.less(lower, upper)):
-        raise ValueError(f"bounds must be (lower, upper) with lower < upper, got {bounds}{_read(lower, upper)}")
-    if by_hand and both.shape == (2, 2) and (both[:, 0] < both[:, 1]).all() and both[0, 1] != both[1, 0]:
-        raise ValueError(f"bounds must be arrays lower and upper, got {bounds}{_read(lower, upper)}")
+        raise ValueError(
+            f"bounds must be (lower, upper) with lower < upper, got {bounds}{_read(lower, upper)}"
+        )
+    if (
+        by_hand
+        and both.shape == (2, 2)
+        and (both[:, 0] < both[:, 1]).all()
+        and both[0, 1] != both[1, 0]
+    ):
+        raise ValueError(
+            f"bounds must be arrays lower and upper, got {bounds}{_read(lower, upper)}"
+        )
     return lower, upper
 
 
 def _read(lower: Any, upper: Any) -> str:
-    """How bounds of two columns are read, which might have been meant otherwise; nothing of others."""
+    """How bounds of two columns are read, which might have been meant otherwise.
+
+    Nothing of others.
+    """
     if np.shape(lower) != (2,):
         return ""
-    pairs = [f"[{a:g}, {b:g}]" for a, b in ((lower[0], upper[0]), (lower[1], upper[1]), lower, upper)]
+    pairs = [
+        f"[{a:g}, {b:g}]" for a, b in ((lower[0], upper[0]), (lower[1], upper[1]), lower, upper)
+    ]
     read, transposed = " and ".join(pairs[:2]), " and ".join(pairs[2:])
     return f". Bounds of two columns are read as {read} by column, or transposed as {transposed}"
 

@@ -25,18 +25,23 @@ Features = ArrayLike | scipy.sparse.sparray | scipy.sparse.spmatrix
 
 _APART = 100.0  # how many times the sizes of two columns may differ before it is said
 
-# Entries that are added up before a sum goes back to memory: gathers cost a CPU a tenth of what scatters do.
+# Entries that are added up before a sum goes back to memory: gathers cost a CPU a tenth of what
+# scatters do.
 _LINE = 8
 
 _FAR = 1e9  # as far out as a device takes a number of a record to be
 
-# The share of entries above which tables, of 16 bytes an entry, take more memory than the dense matrix.
+# The share of entries above which tables, of 16 bytes an entry, take more memory than the dense
+# matrix.
 _DENSE = 0.25
 
 
 @pytree
 class Rows:
-    """A sparse matrix of shape (n, d) by its entries, sorted by row, in 32 bits; made by :func:`feature_rows`."""
+    """A sparse matrix of shape (n, d) by its entries, sorted by row, in 32 bits.
+
+    Made by :func:`feature_rows`.
+    """
 
     row: Int[Array | np.ndarray, " entries"]
     column: Int[Array | np.ndarray, " entries"]
@@ -46,7 +51,9 @@ class Rows:
     def times(self, weights: Float[Array, "d k"]) -> Float[Array, "n k"]:
         """The product with a dense matrix: O(entries k)."""
         part = weights[self.column] * self.value[:, None]
-        return jax.ops.segment_sum(part, self.row, num_segments=self.shape[0], indices_are_sorted=True)
+        return jax.ops.segment_sum(
+            part, self.row, num_segments=self.shape[0], indices_are_sorted=True
+        )
 
     def dense(self) -> Float[np.ndarray, "n d"]:
         """All n d numbers; on the host."""
@@ -59,7 +66,10 @@ class Rows:
         wanted = np.unique(nodes)
         row = np.asarray(self.row)
         kept = np.flatnonzero(np.isin(row, wanted))
-        arrays = (np.searchsorted(wanted, row[kept]).astype(np.int32), np.asarray(self.column)[kept])
+        arrays = (
+            np.searchsorted(wanted, row[kept]).astype(np.int32),
+            np.asarray(self.column)[kept],
+        )
         return Rows(*arrays, np.asarray(self.value)[kept], shape=(len(wanted), self.shape[1]))
 
 
@@ -93,13 +103,17 @@ _Lines = tuple[Array | np.ndarray, Array | np.ndarray, Array | np.ndarray]
 
 @pytree
 class RowTables:
-    """:class:`Rows` laid out for many products, and those of the transpose; made by :func:`laid_out`.
+    """:class:`Rows` laid out for many products, and those of the transpose.
 
-    The entries of a row are in lines of 8, the last one filled with zeros; those of a column as well, for the
-    transpose, which would otherwise be a scatter. Lines beyond those in use are padding.
+    Made by :func:`laid_out`.
+
+    The entries of a row are in lines of 8, the last one filled with zeros; those of a column as
+    well, for the transpose, which would otherwise be a scatter. Lines beyond those in use are
+    padding.
 
     Attributes:
-      by_row: columns uint32 [8, lines], values float32 [8, lines], each line's row uint32 [lines], non-decreasing.
+      by_row: columns uint32 [8, lines], values float32 [8, lines], each line's row uint32 [lines],
+        non-decreasing.
       by_column: rows, values, and the column of each line.
       lines: uint32 [2], how many lines of each are in use.
       shape: (n, d), static.
@@ -123,25 +137,36 @@ class RowTables:
 
 _AT_A_TIME, _MOST_PARTS = 512, 64
 
-_MANY_LINES = 2**17  # beyond so many, those of a column are added up in parts: else equal numbers round by 1e-3
+_MANY_LINES = (
+    2**17
+)  # beyond so many, those of a column are added up in parts: else equal numbers round by 1e-3
 
 
 def part_size(n: int) -> int:
-    """How many of n rows a program works on at a time: all of few, at most 64 parts of 512 or a multiple."""
+    """How many of n rows a program works on at a time.
+
+    All of few, at most 64 parts of 512 or a multiple.
+    """
     return n if n <= _AT_A_TIME else _AT_A_TIME * -(-n // (_AT_A_TIME * _MOST_PARTS))
 
 
 def parts_of(count: Array | np.ndarray | np.uint32, size: int) -> Array:
-    """How many parts of ``size`` rows hold ``count``; unsigned, which spares a program every question of signs."""
+    """How many parts of ``size`` rows hold ``count``.
+
+    Unsigned, which spares a program every question of signs.
+    """
     return (jnp.asarray(count) + (size - 1)) // size
 
 
 def laid_out(
     rows: Rows | DenseRows, like: RowTables | DenseRows | None = None, *, room: int | None = None
 ) -> RowTables | DenseRows:
-    """Rows as what is multiplied fastest: tables, or the dense matrix of rows that are not sparse; on the host.
+    """Rows as what is multiplied fastest: tables, or the dense matrix of rows that are not sparse.
 
-    They are padded to a layout ``like`` that of more rows, or to a public number ``room``: both share programs.
+    On the host.
+
+    They are padded to a layout ``like`` that of more rows, or to a public number ``room``: both
+    share programs.
 
     >>> rows = feature_rows(np.array([[3.0, 4.0], [0.0, 0.0]]))
     >>> round(float(laid_out(rows).times(jnp.ones((2, 1)))[0, 0]), 4)
@@ -162,13 +187,23 @@ def laid_out(
         rooms = (like.by_row[2].shape[0], like.by_column[2].shape[0])
     by_row = _lines(row, column, value, n, wanted, rooms[0])
     by_column = _lines(column[order], row[order], value[order], d, wanted, rooms[1])
-    return RowTables(by_row[0], by_column[0], np.array([by_row[1], by_column[1]], np.uint32), (wanted, d))
+    return RowTables(
+        by_row[0], by_column[0], np.array([by_row[1], by_column[1]], np.uint32), (wanted, d)
+    )
 
 
 def _lines(
-    owner: np.ndarray, other: np.ndarray, value: np.ndarray, owners: int, rows: int, room: int | None
+    owner: np.ndarray,
+    other: np.ndarray,
+    value: np.ndarray,
+    owners: int,
+    rows: int,
+    room: int | None,
 ) -> tuple[tuple[np.ndarray, np.ndarray, np.ndarray], int]:
-    """Entries sorted by owner in lines, each of one owner, and how many lines; room for ``rows`` times 4^k."""
+    """Entries sorted by owner in lines, each of one owner, and how many lines.
+
+    Room for ``rows`` times 4^k.
+    """
     count = np.bincount(owner, minlength=owners)
     lines = -(-count // _LINE)
     used = int(lines.sum())
@@ -185,16 +220,21 @@ def _lines(
     return (others, values, whose), used
 
 
-def _sum_lines(lines: _Lines, used: Array | np.ndarray, weights: Array, owners: int, size: int) -> Array:
+def _sum_lines(
+    lines: _Lines, used: Array | np.ndarray, weights: Array, owners: int, size: int
+) -> Array:
     """The lines in use summed by owner, ``size`` of them at a time."""
     others, values, owner = lines
     places, *parts = (
-        [jnp.asarray(owner)] if len(owner) <= _MANY_LINES else long_sums.places(owner.astype(np.int32), owners)
+        [jnp.asarray(owner)]
+        if len(owner) <= _MANY_LINES
+        else long_sums.places(owner.astype(np.int32), owners)
     )
 
     def add(at: Array, total: Array) -> Array:
         other, value, place = (
-            jax.lax.dynamic_slice_in_dim(part, at * size, size, -1) for part in (others, values, places)
+            jax.lax.dynamic_slice_in_dim(part, at * size, size, -1)
+            for part in (others, values, places)
         )
         each = jnp.zeros((size, weights.shape[1]), weights.dtype)
         for one, scale in zip(other, value, strict=True):
@@ -202,19 +242,25 @@ def _sum_lines(lines: _Lines, used: Array | np.ndarray, weights: Array, owners: 
         return long_sums.add(total, place, each, in_order=not parts)
 
     start = long_sums.with_room(jnp.zeros((owners, weights.shape[1]), weights.dtype), parts)
-    return long_sums.fold(jax.lax.fori_loop(jnp.uint32(0), parts_of(used, size), add, start), owners, parts)
+    return long_sums.fold(
+        jax.lax.fori_loop(jnp.uint32(0), parts_of(used, size), add, start), owners, parts
+    )
 
 
-def feature_rows(x: Features, *, log: bool = False, public: Int[np.ndarray, " some"] | None = None) -> Rows:
+def feature_rows(
+    x: Features, *, log: bool = False, public: Int[np.ndarray, " some"] | None = None
+) -> Rows:
     """Features with rows of Euclidean length 1, as a classifier takes them; rows of zeros stay.
 
     Args:
       x: [n, d], dense or any scipy sparse matrix.
       log: log(1 + x) first, for counts; the public schema of the data says which these are.
       public: the rows that are public; all by default. Others are read as devices read them
-        (:class:`ldp_jax.deployment.Classifier`), and not refused: NaN is 0, above 1e9 is 1e9, counts below 0 are 0.
+        (:class:`ldp_jax.deployment.Classifier`), and not refused: NaN is 0, above 1e9 is 1e9,
+        counts below 0 are 0.
 
-    ``ValueError`` for another shape, or of public rows numbers that are not finite, or negative with ``log``.
+    ``ValueError`` for another shape, or of public rows numbers that are not finite, or negative
+    with ``log``.
 
     >>> feature_rows(np.array([[3.0, 4.0], [0.0, 0.0]])).times(jnp.ones((2, 1))).ravel().tolist()
     [1.40000..., 0.0]
@@ -223,7 +269,9 @@ def feature_rows(x: Features, *, log: bool = False, public: Int[np.ndarray, " so
 
 
 def of_length_one(record: Float[Array, " d"]) -> Float[Array, " d"]:
-    """One private record as :func:`feature_rows` reads it: NaN is 0, above 1e9 is 1e9, and its length is 1.
+    """One private record as :func:`feature_rows` reads it.
+
+    NaN is 0, above 1e9 is 1e9, and its length is 1.
 
     >>> of_length_one(jnp.array([3.0, jnp.nan, 4.0])).tolist()
     [0.600..., 0.0, 0.800...]
@@ -244,10 +292,10 @@ def as_rows(features: Features | Rows) -> Rows:
 def scaled_rows(x: Features) -> dict[Scaling, Rows]:
     """Public features scaled in each way that a classifier may be better with, of equal layout and mean size.
 
-    ``rows`` is :func:`feature_rows`. ``columns`` has columns of one root mean square, less their means where more
-    than a quarter of all entries are not 0. ``none`` is the features themselves. The latter two are divided by one
-    number, so that the mean squared length of a row is 1, as in ``rows``: a ridge means the same of all three.
-    ``ValueError`` as :func:`feature_rows`.
+    ``rows`` is :func:`feature_rows`. ``columns`` has columns of one root mean square, less their
+    means where more than a quarter of all entries are not 0. ``none`` is the features themselves.
+    The latter two are divided by one number, so that the mean squared length of a row is 1, as in
+    ``rows``: a ridge means the same of all three. ``ValueError`` as :func:`feature_rows`.
 
     >>> made = scaled_rows(np.array([[1.0, 500.0], [3.0, 900.0]]))
     >>> [round(float(value), 3) for value in made["columns"].value]
@@ -256,13 +304,16 @@ def scaled_rows(x: Features) -> dict[Scaling, Rows]:
     row, column, values, shape = _entries(x)
     made: dict[Scaling, Rows] = {"rows": _of_length_one(row, column, values, shape)}
     n, d = shape
-    plain, values = (row, column, values), _squarable(values, column, d)
+    plain = (row, column, values)
+    values = _squarable(values, column, d)
     tamed = values
     if len(values) > _DENSE * n * d:
         full = np.zeros(shape)
         full[row, column] = values
         full -= full.mean(0)
-        row, column, values = np.repeat(np.arange(n), d), np.tile(np.arange(d), n), full.ravel()
+        row = np.repeat(np.arange(n), d)
+        column = np.tile(np.arange(d), n)
+        values = full.ravel()
     # A column that is constant is left with rounding errors alone.
     largest = np.zeros(d)
     np.maximum.at(largest, plain[1], np.abs(tamed))
@@ -275,7 +326,9 @@ def scaled_rows(x: Features) -> dict[Scaling, Rows]:
 
 
 def warn_of_columns(x: Features, chosen: Scaling) -> None:
-    """Say where the sizes of columns are more than 100 times apart: without a choice the largest hides the others.
+    """Say where the sizes of columns are more than 100 times apart.
+
+    Without a choice the largest hides the others.
 
     The size of a column is the root mean square of its entries that are not 0.
     """
@@ -297,7 +350,10 @@ def warn_of_columns(x: Features, chosen: Scaling) -> None:
 def _entries(
     x: Features, log: bool = False, public: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, tuple[int, int]]:
-    """Row, column and float64 value of each entry, sorted by row, and the shape; see :func:`feature_rows`."""
+    """Row, column and float64 value of each entry, sorted by row, and the shape.
+
+    See :func:`feature_rows`.
+    """
     if np.iscomplexobj(x):
         raise ValueError(f"features must be real, got {x.dtype}")
     # In float64 before entries that are given twice are added.
@@ -316,17 +372,23 @@ def _entries(
     values = np.where(shown, values, hidden)
     if log:
         if (values[shown] < 0).any():
-            raise ValueError("features must be counts >= 0 where log is asked for, and are not everywhere")
+            raise ValueError(
+                "features must be counts >= 0 where log is asked for, and are not everywhere"
+            )
         values = np.log1p(np.maximum(values, 0.0))
     n, d = sparse.shape
     return row, sparse.indices, values, (int(n), int(d))
 
 
 def _made(row: np.ndarray, column: np.ndarray, values: np.ndarray, shape: tuple[int, int]) -> Rows:
-    return Rows(row.astype(np.int32), column.astype(np.int32), values.astype(np.float32), shape=shape)
+    return Rows(
+        row.astype(np.int32), column.astype(np.int32), values.astype(np.float32), shape=shape
+    )
 
 
-def _of_length_one(row: np.ndarray, column: np.ndarray, values: np.ndarray, shape: tuple[int, int]) -> Rows:
+def _of_length_one(
+    row: np.ndarray, column: np.ndarray, values: np.ndarray, shape: tuple[int, int]
+) -> Rows:
     values = _squarable(values, row, shape[0])
     length = np.sqrt(np.bincount(row, weights=values**2, minlength=shape[0]))
     return _made(row, column, values / np.where(length > 0, length, 1.0)[row], shape)
@@ -340,21 +402,35 @@ def _squarable(values: np.ndarray, group: np.ndarray, size: int) -> np.ndarray:
     return values / np.where(inside, 1.0, largest)[group]
 
 
-def _of_mean_length_one(row: np.ndarray, column: np.ndarray, values: np.ndarray, shape: tuple[int, int]) -> Rows:
-    largest = np.abs(values).max(initial=0.0) or 1.0  # squares of what is divided by it stay within float64
+def _of_mean_length_one(
+    row: np.ndarray, column: np.ndarray, values: np.ndarray, shape: tuple[int, int]
+) -> Rows:
+    largest = (
+        np.abs(values).max(initial=0.0) or 1.0
+    )  # squares of what is divided by it stay within float64
     values = values / largest
-    return _made(row, column, values / (np.sqrt((values**2).sum() / max(shape[0], 1)) or 1.0), shape)
+    return _made(
+        row, column, values / (np.sqrt((values**2).sum() / max(shape[0], 1)) or 1.0), shape
+    )
 
 
 def _dense(x: Features) -> np.ndarray:
     x = np.asarray(validate.in_order(x, "features"))
     if x.dtype.kind in "bf":  # float16 and flags are no sparse matrix
         x = x.astype(np.float64)
-    if x.dtype == object and x.ndim == 2 and all(isinstance(value, numbers.Real) for value in x.flat):
-        x = np.array([[_as_float(value) for value in row] for row in x])  # whole numbers of more than 64 bits
+    if (
+        x.dtype == object
+        and x.ndim == 2
+        and all(isinstance(value, numbers.Real) for value in x.flat)
+    ):
+        x = np.array(
+            [[_as_float(value) for value in row] for row in x]
+        )  # whole numbers of more than 64 bits
     if x.ndim != 2 or not np.issubdtype(x.dtype, np.number) or np.iscomplexobj(x):
         hint = ": of a Dataset or Records give the x" if x.dtype == object else ""
-        raise ValueError(f"features must be real, of shape [n, d], got {x.dtype} of shape {x.shape}{hint}")
+        raise ValueError(
+            f"features must be real, of shape [n, d], got {x.dtype} of shape {x.shape}{hint}"
+        )
     return x
 
 

@@ -1,4 +1,7 @@
-"""Few posteriors weighed against each other on few labels: convex problems, in float64 on the host."""
+"""Few posteriors weighed against each other on few labels.
+
+Convex problems, in float64 on the host.
+"""
 
 from collections.abc import Sequence
 
@@ -16,19 +19,26 @@ from ldp_jax.servers.parts.self_training import FoldedLabels
 one_thread = threadpool_limits.wrap(limits=1, user_api="blas")
 """For linear algebra of few columns, whose threads would wait for each other most of the time."""
 
-_CLOSE = {"ftol": 1e-12, "gtol": 1e-7}  # to the optimum: the least gain of a step, and the slope there
+_CLOSE = {
+    "ftol": 1e-12,
+    "gtol": 1e-7,
+}  # to the optimum: the least gain of a step, and the slope there
 
 _Scores = Float[Array | np.ndarray, "n classes j"]
 _Weights = Sequence[float] | Float[np.ndarray, " j"]
 
 
-def combine(log_scores: _Scores, weights: Float[Array | np.ndarray, " j"]) -> Float[np.ndarray, "n classes"]:
+def combine(
+    log_scores: _Scores, weights: Float[Array | np.ndarray, " j"]
+) -> Float[np.ndarray, "n classes"]:
     """The log posterior of weighted scores; float32."""
     return log_softmax(np.asarray(log_scores) @ np.asarray(weights), axis=1).astype(np.float32)
 
 
 def likeliest(
-    log_scores: _Scores, labels: Int[Array | np.ndarray, " n"], candidates: Float[Array | np.ndarray, "k j"]
+    log_scores: _Scores,
+    labels: Int[Array | np.ndarray, " n"],
+    candidates: Float[Array | np.ndarray, "k j"],
 ) -> Float[np.ndarray, " j"]:
     """The candidate weights under which labels are likeliest; the first where there is no label.
 
@@ -39,7 +49,10 @@ def likeliest(
     labels, candidates = np.asarray(labels), np.asarray(candidates)
     known = np.flatnonzero(labels >= 0)
     scores = np.asarray(log_scores, np.float64)[known]
-    losses = [-log_softmax(scores @ one, axis=1)[np.arange(len(known)), labels[known]].sum() for one in candidates]
+    losses = [
+        -log_softmax(scores @ one, axis=1)[np.arange(len(known)), labels[known]].sum()
+        for one in candidates
+    ]
     return candidates[int(np.argmin(losses))]
 
 
@@ -50,11 +63,14 @@ def stack(
     *,
     ridge: float = 20.0,
 ) -> Float[np.ndarray, " j"]:
-    r"""Step 10 of piloted counts: weights of a conditional logit, one for each score, the same for all classes.
+    r"""Step 10 of piloted counts.
 
-    Minimises :math:`-\sum_i \log p(y_i) + \frac{\rho}{2} \lVert w - w_0 \rVert^2`. With few labels the weights
-    stay at ``towards``. ``log_scores`` are of each class by each source: log q, log f, l; ``labels`` -1 for rows
-    that are not asked; the ridge rho > 0 pulls ``towards`` what is right if all models are.
+    Weights of a conditional logit, one for each score, the same for all classes.
+
+    Minimises :math:`-\sum_i \log p(y_i) + \frac{\rho}{2} \lVert w - w_0 \rVert^2`. With few labels
+    the weights stay at ``towards``. ``log_scores`` are of each class by each source: log q, log f,
+    l; ``labels`` -1 for rows that are not asked; the ridge rho > 0 pulls ``towards`` what is right
+    if all models are.
 
     >>> stack(np.zeros((4, 2, 3)), np.array([0, 1, -1, -1])).tolist()
     [0.0, 1.0, 1.0]
@@ -82,10 +98,12 @@ def weigh(
 def stack_out_of_fold(
     log_scores: _Scores, known: FoldedLabels, towards: _Weights, *, ridge: float = 20.0
 ) -> tuple[Float[np.ndarray, "n classes"], Float[np.ndarray, " j"]]:
-    """:func:`stack` with weights >= 0, and the log posterior that it gives: of a labelled node out of fold.
+    """:func:`stack` with weights >= 0, and the log posterior that it gives.
 
-    Sources of a labelled node must not have seen its label. It is weighed by what labels of other folds say, any
-    other node by the weights that all labels give, which are returned.
+    Of a labelled node out of fold.
+
+    Sources of a labelled node must not have seen its label. It is weighed by what labels of other
+    folds say, any other node by the weights that all labels give, which are returned.
 
     >>> y = np.arange(40) % 2
     >>> right = np.log([[0.8, 0.2], [0.2, 0.8]])[y]
@@ -98,13 +116,20 @@ def stack_out_of_fold(
     True
     """
     validate.positive(ridge=ridge)
-    log_scores, nodes, fold = np.asarray(log_scores), known.nodes, np.asarray(known.fold)
+    log_scores = np.asarray(log_scores)
+    nodes = known.nodes
+    fold = np.asarray(known.fold)
     # The last one is taught by all.
     taught = (nodes[fold[nodes] != one] for one in range(known.num_folds + 1))
-    each = (_fitted(log_scores[at], known.labels[at], towards, ridge, keep=known.keep, least=0.0) for at in taught)
+    each = (
+        _fitted(log_scores[at], known.labels[at], towards, ridge, keep=known.keep, least=0.0)
+        for at in taught
+    )
     weights = np.stack(list(each))
     own = np.where(known.labels >= 0, fold, known.num_folds)
-    return log_softmax(np.einsum("ncj,nj->nc", log_scores, weights[own]), axis=1).astype(np.float32), weights[-1]
+    return log_softmax(np.einsum("ncj,nj->nc", log_scores, weights[own]), axis=1).astype(
+        np.float32
+    ), weights[-1]
 
 
 @one_thread
@@ -117,14 +142,21 @@ def _fitted(
     keep: float = 1.0,
     least: float = -np.inf,
 ) -> np.ndarray:
-    """The best weights >= ``least`` by scores [m, C, J] and labels that are true with ``keep``; float32."""
-    scores, towards, here = np.asarray(scores, np.float64), np.asarray(towards, np.float64), np.arange(len(labels))
+    """The best weights >= ``least`` by scores [m, C, J] and labels that are true with ``keep``.
+
+    Float32.
+    """
+    scores = np.asarray(scores, np.float64)
+    towards = np.asarray(towards, np.float64)
+    here = np.arange(len(labels))
     scores = scores - scores.mean(1, keepdims=True)
 
     def loss(weights: np.ndarray) -> tuple[float, np.ndarray]:
         log_p = log_softmax(scores @ weights, axis=1)
         slope = np.einsum("ncj,nc->nj", scores, np.exp(log_p)) - scores[here, labels]
-        log_reported, true, away = log_p[here, labels], 1.0, weights - towards
+        log_reported = log_p[here, labels]
+        true = 1.0
+        away = weights - towards
         if keep < 1.0:  # the channel's part: P(report), and P(label is true | report)
             other = other_share(keep, log_p.shape[1])
             log_true = np.log(keep - other) + log_reported
@@ -134,5 +166,7 @@ def _fitted(
         return value, (true * slope).sum(0) + ridge * away
 
     bounds = scipy.optimize.Bounds(least, np.inf)
-    found = scipy.optimize.minimize(loss, towards, jac=True, method="L-BFGS-B", bounds=bounds, options=_CLOSE)
+    found = scipy.optimize.minimize(
+        loss, towards, jac=True, method="L-BFGS-B", bounds=bounds, options=_CLOSE
+    )
     return found.x.astype(np.float32)

@@ -1,8 +1,9 @@
 r"""Everybody's class by a public graph and a public panel, without any private record.
 
-Sources, each a posterior that has not seen the node's own label: the panel's labels one hop and two hops away and
-by personalized PageRank; logistic regressions on spectral coordinates and on shared friends, with degree profiles,
-and on the panel's records, propagated. A conditional logit weighs them: what private reports are held against.
+Sources, each a posterior that has not seen the node's own label: the panel's labels one hop and two
+hops away and by personalized PageRank; logistic regressions on spectral coordinates and on shared
+friends, with degree profiles, and on the panel's records, propagated. A conditional logit weighs
+them: what private reports are held against.
 """
 
 import jax
@@ -52,7 +53,8 @@ _DEGREE, _PRODUCTS = 8, 5
 
 _WIDER, _ROUNDS = 16, 6  # columns beyond SHARED of subspace iteration, and its rounds
 
-# What a float32 Gram matrix tells from rounding, of the largest size; and a size where a graph has no edge.
+# What a float32 Gram matrix tells from rounding, of the largest size; and a size where a graph has
+# no edge.
 _RESOLVED, _NOTHING = np.float32(4e-4), np.float32(1e-30)
 
 _TOL = 1e-3  # relative error of propagations: far below what few labels can tell
@@ -60,7 +62,9 @@ _TOL = 1e-3  # relative error of propagations: far below what few labels can tel
 
 @pytree
 class StructurePosterior:
-    """The posterior of classes by structure, a panel member's out of fold; made by :func:`structure_posterior`.
+    """The posterior of classes by structure, a panel member's out of fold.
+
+    Made by :func:`structure_posterior`.
 
     Attributes:
       chosen: ``label propagation``, ``field`` or ``stack``: the least log-loss on the panel.
@@ -87,7 +91,9 @@ class StructurePosterior:
 def label_log_loss(
     log_p: Float[Array | np.ndarray, "n classes"], labels: Int[np.ndarray, " n"], keep: float = 1.0
 ) -> float:
-    """Minus the mean log posterior of the labels, of nodes that have one; below ``keep`` 1 of what was reported.
+    """Minus the mean log posterior of the labels, of nodes that have one.
+
+    Below ``keep`` 1 of what was reported.
 
     >>> round(label_log_loss(jnp.log(jnp.array([[0.5, 0.5], [0.9, 0.1]])), np.array([0, -1])), 4)
     0.6931
@@ -103,24 +109,37 @@ def label_log_loss(
 def sums_by_folds(
     op: Operator, known: FoldedLabels, values: Float[np.ndarray, "panel k"], kind: float | int
 ) -> Float[np.ndarray, "n k"]:
-    """Each node's sum of the panel's values, weighed by reach; of a member without those of their own fold.
+    """Each node's sum of the panel's values, weighed by reach.
 
-    ``kind`` is a whole number of hops, averages over neighbours; or alpha < 1 of a PageRank. As many columns are
-    propagated as there are folds and values, whatever the panel is, and O(n) memory is taken.
+    Of a member without those of their own fold.
+
+    ``kind`` is a whole number of hops, averages over neighbours; or alpha < 1 of a PageRank. As
+    many columns are propagated as there are folds and values, whatever the panel is, and O(n)
+    memory is taken.
 
     >>> path = operator(graphs.from_edges([[0, 1], [1, 2]], num_nodes=3))
     >>> known = FoldedLabels(np.array([0, 1, -1]), 2, np.array([0, 1, 0]), 2)
     >>> sums_by_folds(path, known, np.eye(2, dtype=np.float32), 2).tolist()
     [[0.0, 0.0], [0.0, 0.0], [0.5, 0.0]]
     """
-    numbers = (np.int32(kind), np.float32(1.0)) if isinstance(kind, int) else (np.int32(0), np.float32(kind))
-    pieces, panel, fold = [], known.nodes, known.fold[known.nodes]
-    together = max(1, min(block_width() // known.num_folds, values.shape[1]))  # the last ones stand beside zeros
+    numbers = (
+        (np.int32(kind), np.float32(1.0))
+        if isinstance(kind, int)
+        else (np.int32(0), np.float32(kind))
+    )
+    pieces = []
+    panel = known.nodes
+    fold = known.fold[known.nodes]
+    together = max(
+        1, min(block_width() // known.num_folds, values.shape[1])
+    )  # the last ones stand beside zeros
     for start in range(0, values.shape[1], together):
         some = values[:, start : start + together]
         seeds = np.zeros((op.num_nodes, together, known.num_folds), np.float32)
         seeds[panel, : some.shape[1], fold] = some
-        made = np.asarray(_reached(op, seeds.reshape(op.num_nodes, -1), *numbers)).reshape(seeds.shape)
+        made = np.asarray(_reached(op, seeds.reshape(op.num_nodes, -1), *numbers)).reshape(
+            seeds.shape
+        )
         found = made.sum(2)
         found[panel] -= made[panel, :, fold]
         pieces.append(found[:, : some.shape[1]])
@@ -134,7 +153,9 @@ def _reached(op: Operator, seeds: Array, hops: Array, alpha: Array) -> Array:
     def walk(seeds: Array) -> Array:
         return op.nodes(jax.lax.fori_loop(0, hops, lambda _, w: op.average(w), op.rows(seeds)))
 
-    return jax.lax.cond(hops > 0, walk, lambda seeds: ppr(op, seeds, alpha, jnp.float32(0.0), _TOL), seeds)
+    return jax.lax.cond(
+        hops > 0, walk, lambda seeds: ppr(op, seeds, alpha, jnp.float32(0.0), _TOL), seeds
+    )
 
 
 def _smoothed(sums: np.ndarray, prior: np.ndarray) -> np.ndarray:
@@ -147,30 +168,40 @@ def _smoothed(sums: np.ndarray, prior: np.ndarray) -> np.ndarray:
 
 @one_thread
 def spectral_coordinates(graph: graphs.GraphsTuple, count: int) -> Float[np.ndarray, "n count"]:
-    r"""Leading eigenvectors of :math:`D^{-1/2} A D^{-1/2}`, the largest eigenvalue first; float32, on the host.
+    r"""Leading eigenvectors of :math:`D^{-1/2} A D^{-1/2}`, the largest eigenvalue first.
 
-    Where the graph has fewer than ``count`` + 2 nodes, the last columns are 0; where it has no edge, all are.
+    Float32, on the host.
+
+    Where the graph has fewer than ``count`` + 2 nodes, the last columns are 0; where it has no
+    edge, all are.
     """
     graph = graphs.as_graph(graph)
     degree = np.bincount(np.asarray(graph.receivers), minlength=int(np.asarray(graph.n_node).sum()))
     n = len(degree)
     scale = 1.0 / np.sqrt(np.maximum(degree, 1))
     senders, receivers = np.asarray(graph.senders), np.asarray(graph.receivers)
-    matrix = scipy.sparse.csr_array((scale[senders] * scale[receivers], (receivers, senders)), shape=(n, n))
+    matrix = scipy.sparse.csr_array(
+        (scale[senders] * scale[receivers], (receivers, senders)), shape=(n, n)
+    )
     found = np.zeros((n, count), np.float32)
     k = min(count, n - 2)
     if k > 0 and matrix.nnz:
         rng = np.random.default_rng(0)  # also of restarts, where few eigenvalues differ
         start = rng.normal(size=n)
-        values, vectors = scipy.sparse.linalg.eigsh(matrix, k=k, which="LA", v0=start, tol=1e-3, rng=rng)
+        values, vectors = scipy.sparse.linalg.eigsh(
+            matrix, k=k, which="LA", v0=start, tol=1e-3, rng=rng
+        )
         found[:, :k] = vectors[:, np.argsort(-values)]
     return found
 
 
 def leading_vectors(op: Operator, count: int) -> Float[np.ndarray, "n count"]:
-    """About the :func:`spectral_coordinates`, by a fixed number of products: subspace iteration with Chebyshev's.
+    """About the :func:`spectral_coordinates`, by a fixed number of products.
 
-    Those of close eigenvalues, as at the edge of a random graph's spectrum, are not exact, but of the right span.
+    Subspace iteration with Chebyshev's.
+
+    Those of close eigenvalues, as at the edge of a random graph's spectrum, are not exact, but of
+    the right span.
     """
     start = np.random.default_rng(0).standard_normal((op.num_nodes, count), np.float32)
     return np.asarray(_leading(op, start))
@@ -189,7 +220,9 @@ def _leading(op: Operator, start: Array) -> Array:
         v, least = carry  # eigenvalues in [-1, least] are held down, those above it grow
         middle, half = (least - 1.0) / 2.0, (least + 1.0) / 2.0
 
-        def after(now: Array, before: Array, factor: Array | float = 2.0) -> Array:  # of D^-1/2 v, by D^-1 A
+        def after(
+            now: Array, before: Array, factor: Array | float = 2.0
+        ) -> Array:  # of D^-1/2 v, by D^-1 A
             return factor / half * (op.average(now) - middle * now) - before
 
         def two(turn: Array, pair: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -205,12 +238,15 @@ def _leading(op: Operator, start: Array) -> Array:
 
 @one_thread
 def shared_friends(graph: graphs.GraphsTuple, count: int) -> Float[np.ndarray, "n count"]:
-    """Leading left singular vectors of who is a friend of whom, times the singular values; float32, on the host.
+    """Leading left singular vectors of who is a friend of whom, times the singular values.
 
-    As of words in documents, a friend of d others weighs log(n / d), and each row has length 1. Nodes are near that
-    have the same friends, whether or not those are alike. With fewer than ``count`` nodes the last columns are 0.
-    Reference: Deerwester et al., Indexing by latent semantic analysis (JASIS 1990); subspace iteration by Halko,
-    Martinsson and Tropp (SIAM Review 2011), algorithm 4.4.
+    Float32, on the host.
+
+    As of words in documents, a friend of d others weighs log(n / d), and each row has length 1.
+    Nodes are near that have the same friends, whether or not those are alike. With fewer than
+    ``count`` nodes the last columns are 0.
+    Reference: Deerwester et al., Indexing by latent semantic analysis (JASIS 1990); subspace
+    iteration by Halko, Martinsson and Tropp (SIAM Review 2011), algorithm 4.4.
 
     >>> near = shared_friends(graphs.from_edges([[0, 1], [0, 2], [3, 4]], num_nodes=5), 2)
     >>> bool(np.allclose(near[1], near[2], atol=1e-5)), bool(np.allclose(near[1], near[4], atol=1e-5))
@@ -220,7 +256,9 @@ def shared_friends(graph: graphs.GraphsTuple, count: int) -> Float[np.ndarray, "
     senders, receivers = np.asarray(graph.senders), np.asarray(graph.receivers)
     n = int(np.asarray(graph.n_node).sum())
     weight = np.log(n / np.maximum(np.bincount(senders, minlength=n), 1)).astype(np.float32)
-    length = np.sqrt(np.bincount(receivers, weights=weight[senders] ** 2, minlength=n)).astype(np.float32)
+    length = np.sqrt(np.bincount(receivers, weights=weight[senders] ** 2, minlength=n)).astype(
+        np.float32
+    )
     values = weight[senders] / np.maximum(length, np.float32(1e-12))[receivers]
     matrix = scipy.sparse.csr_array((values, (receivers, senders)), shape=(n, n))
     width = min(count + _WIDER, n)
@@ -236,34 +274,53 @@ def shared_friends(graph: graphs.GraphsTuple, count: int) -> Float[np.ndarray, "
     return found
 
 
-def _principal(block: Float[np.ndarray, "n k"]) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, "k k"]]:
-    """Singular values of a tall matrix, the largest first, and its right singular vectors; by its Gram matrix."""
+def _principal(
+    block: Float[np.ndarray, "n k"],
+) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, "k k"]]:
+    """Singular values of a tall matrix, the largest first, and its right singular vectors.
+
+    By its Gram matrix.
+    """
     squares, vectors = np.linalg.eigh(block.T @ block)
     return np.sqrt(np.maximum(squares[::-1], 0.0)), vectors[:, ::-1]
 
 
 def _spectral_designs(graph: graphs.GraphsTuple, op: Operator) -> dict[str, np.ndarray]:
-    """Coordinates scaled to length 1, and degrees: the node's own, and the mean of its neighbours'."""
+    """Coordinates scaled to length 1, and degrees.
+
+    The node's own, and the mean of its neighbours'.
+    """
     most = max(SPECTRAL)
     large = op.num_nodes > MANY and isinstance(op.neighbours, (Segments, Tables))  # on one device
     coordinates = leading_vectors(op, most) if large else spectral_coordinates(graph, most)
     size = np.log1p(np.asarray(op.degree, np.float64))
     ends = np.asarray(graph.receivers), np.asarray(graph.senders)
-    around = np.bincount(ends[0], weights=size[ends[1]], minlength=len(size)) / np.maximum(np.asarray(op.degree), 1)
+    around = np.bincount(ends[0], weights=size[ends[1]], minlength=len(size)) / np.maximum(
+        np.asarray(op.degree), 1
+    )
     profile = np.stack([size, around, size - around], 1)
     profile = (profile - profile.mean(0)) / np.maximum(profile.std(0), 1e-6) / 3.0
-    parts = {f"spectral {count}": np.where(np.arange(most) < count, coordinates, 0.0) for count in SPECTRAL}
+    parts = {
+        f"spectral {count}": np.where(np.arange(most) < count, coordinates, 0.0)
+        for count in SPECTRAL
+    }
     parts["shared friends"] = shared_friends(graph, SHARED)
 
     def scaled(part: np.ndarray) -> np.ndarray:
         return part / np.maximum(np.sqrt((part**2).sum(1, keepdims=True)), 1e-12)
 
-    return {name: np.concatenate([scaled(part), profile], 1).astype(np.float32) for name, part in parts.items()}
+    return {
+        name: np.concatenate([scaled(part), profile], 1).astype(np.float32)
+        for name, part in parts.items()
+    }
 
 
 @one_thread
 def _record_coordinates(rows: Rows, most: int) -> np.ndarray:
-    """The panel's records [panel, most] in the directions of their largest variation; of all, as far as they go."""
+    """The panel's records [panel, most] in the directions of their largest variation.
+
+    Of all, as far as they go.
+    """
     arrays = (np.asarray(rows.value, np.float64), (np.asarray(rows.row), np.asarray(rows.column)))
     matrix = scipy.sparse.csr_array(arrays, shape=rows.shape)
     last = rows.shape[0] - 1
@@ -280,13 +337,18 @@ def best_field(
     log_likelihood: Float[Array | np.ndarray, "n classes"],
     reported: Bool[np.ndarray, " n"],
 ) -> tuple[Float[Array, "n classes"], tuple[float, float]]:
-    """Step 6 of local prediction: of :data:`FIELDS` the one of least log-loss on the panel; and kappa and c."""
+    """Step 6 of local prediction: of :data:`FIELDS` the one of least log-loss on the panel.
+
+    And kappa and c.
+    """
     prior, log_likelihood = jax.device_put(prior), jax.device_put(log_likelihood)
     seen = observations(known.labels, prior, log_likelihood, reported, np.float32(known.keep))
 
     def tried(number: tuple[float, float]) -> tuple[Array, float]:
         kappa, c = map(np.float32, number)
-        scores = class_field(op, seen, known.fold, kappa, c, np.float32(_TOL), num_folds=known.num_folds)
+        scores = class_field(
+            op, seen, known.fold, kappa, c, np.float32(_TOL), num_folds=known.num_folds
+        )
         return scores, label_log_loss(_calibrated(scores, known), known.labels, known.keep)
 
     found = {number: tried(number) for number in FIELDS}
@@ -300,13 +362,18 @@ def _calibrated(scores: Array | np.ndarray, known: FoldedLabels) -> np.ndarray:
 
 
 def structure_posterior(
-    graph: graphs.GraphsTuple, known: FoldedLabels, *, rows: Rows | None = None, op: Operator | None = None
+    graph: graphs.GraphsTuple,
+    known: FoldedLabels,
+    *,
+    rows: Rows | None = None,
+    op: Operator | None = None,
 ) -> StructurePosterior:
     """Step 1 of local prediction: q, from the graph, the panel's labels and the panel's records.
 
-    No model of a node has seen its own label or record, but for the panel's class shares and the directions in
-    which its records vary. ``rows`` are these in ascending order of their nodes, ``op`` is the graph's operator, if
-    at hand. ``ValueError`` for labels or rows of another number, fewer than two classes or folds.
+    No model of a node has seen its own label or record, but for the panel's class shares and the
+    directions in which its records vary. ``rows`` are these in ascending order of their nodes,
+    ``op`` is the graph's operator, if at hand. ``ValueError`` for labels or rows of another number,
+    fewer than two classes or folds.
 
     >>> nodes = np.arange(60)  # in two circles, in which everybody knows everybody
     >>> circles = graphs.from_edges([(i, j) for j in nodes for i in range(j) if i // 30 == j // 30], 60)
@@ -336,12 +403,16 @@ def structure_posterior(
         if records:
             made = found[:, classes:]
             made = made - column_means(made)
-            designs["records of the panel"] = made / max(float(np.sqrt((made**2).sum(1).mean())), 1e-12)
+            designs["records of the panel"] = made / max(
+                float(np.sqrt((made**2).sum(1).mean())), 1e-12
+            )
     for name, design in designs.items():
         sources[name] = panel_regression(design, known)
 
     scores = np.stack(list(sources.values()), -1)
-    stacked, weights = stack_out_of_fold(scores, known, np.full(len(sources), 1.0 / len(sources)), ridge=5.0)
+    stacked, weights = stack_out_of_fold(
+        scores, known, np.full(len(sources), 1.0 / len(sources)), ridge=5.0
+    )
     nothing = np.zeros(stacked.shape, np.float32)
     field, _ = best_field(op, known, column_means(truth), nothing, np.zeros(len(labels), bool))
     candidates = {

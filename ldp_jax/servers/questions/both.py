@@ -20,8 +20,8 @@ from ldp_jax.servers.questions.question import User
 class BothQuestion:
     """Add what the server broadcasts of your friends to what your record says, and report the best class.
 
-    The class is all that leaves a device, so a report costs its epsilon whatever differs in the record and in the
-    whole list.
+    The class is all that leaves a device, so a report costs its epsilon whatever differs in the
+    record and in the whole list.
 
     Attributes:
       of_record: the question about the record alone, whose classifier and alphabets are used.
@@ -53,12 +53,22 @@ class BothQuestion:
 
     def answer_all(self, key: PRNGKey, users: Any) -> Int[np.ndarray, " n"]:
         """The reported places of all users."""
-        records = users.records if isinstance(users.records, (Rows, DenseRows)) else as_rows(users.records)
-        own = np.where(self.known[:, None], self.scores, np.asarray(self.of_record.classifier.scores(records)))
+        records = (
+            users.records
+            if isinstance(users.records, (Rows, DenseRows))
+            else as_rows(users.records)
+        )
+        own = np.where(
+            self.known[:, None], self.scores, np.asarray(self.of_record.classifier.scores(records))
+        )
         return self.reports(key, own, users.lists.receivers, users.lists.senders)
 
     def reports(
-        self, key: PRNGKey, scores: Float[np.ndarray, "n classes"], owners: np.ndarray, friends: np.ndarray
+        self,
+        key: PRNGKey,
+        scores: Float[np.ndarray, "n classes"],
+        owners: np.ndarray,
+        friends: np.ndarray,
     ) -> Int[np.ndarray, " n"]:
         """The reported places of users of some scores, whose lists have the entries (owner, friend)."""
         n = len(scores)
@@ -71,7 +81,9 @@ class BothQuestion:
         """The best of all classes as it is."""
         return dataclasses.replace(self, of_record=self.of_record.exact())
 
-    def log_likelihoods(self, values: Int[Array | np.ndarray, " n"]) -> Float[Array | np.ndarray, "n classes"]:
+    def log_likelihoods(
+        self, values: Int[Array | np.ndarray, " n"]
+    ) -> Float[Array | np.ndarray, "n classes"]:
         """log P(report i | class that the device of user i chose), of every class."""
         return self.of_record.log_likelihoods(values)
 

@@ -85,7 +85,9 @@ class ClassQuestion:
             records = feature_rows(records, public=np.zeros(0, int))
         return self.reports(key, self.classifier.scores(records))
 
-    def reports(self, key: PRNGKey, scores: Float[Array | np.ndarray, "n classes"]) -> Int[np.ndarray, " n"]:
+    def reports(
+        self, key: PRNGKey, scores: Float[Array | np.ndarray, "n classes"]
+    ) -> Int[np.ndarray, " n"]:
         """The reported places of users whose devices find these scores; user i has the i-th key."""
         if self.noiseless:
             return np.asarray(_best_of_all(jnp.asarray(scores), self.alphabets.order))
@@ -104,7 +106,9 @@ class ClassQuestion:
             return np.ones(self.alphabets.order.shape, bool)
         return self.alphabets.mask
 
-    def log_likelihoods(self, values: Int[Array | np.ndarray, " n"]) -> Float[Array | np.ndarray, "n classes"]:
+    def log_likelihoods(
+        self, values: Int[Array | np.ndarray, " n"]
+    ) -> Float[Array | np.ndarray, "n classes"]:
         """log P(report i | class that the device of user i chose), of every class."""
         if self.noiseless:
             return label_evidence(self.alphabets.classes(values), self.alphabets.order.shape[1])
@@ -119,7 +123,9 @@ class ClassQuestion:
         table = self.alphabets.inner.table(level)
         members = np.asarray(self.alphabets.order)[user][: table.outputs].tolist()
         epsilon = float(self.epsilon)
-        return Classifier(weights, bias, log_counts=self.log_counts), Alphabet(members, epsilon, table)
+        return Classifier(weights, bias, log_counts=self.log_counts), Alphabet(
+            members, epsilon, table
+        )
 
     def forms(self) -> tuple[Table, ...]:
         """The tables of the alphabets, one a size."""
@@ -135,7 +141,9 @@ class ClassQuestion:
         """
         asked = np.asarray(self.asked)
         level = np.asarray(self.alphabets.inner.level)
-        tables = {table.digest: (table, asked & (level == one)) for one, table in self._tables().items()}
+        tables = {
+            table.digest: (table, asked & (level == one)) for one, table in self._tables().items()
+        }
         return Answers(*outputs_by_node(tables, np.asarray(nodes), rows))
 
     def _tables(self) -> dict[int, Table]:

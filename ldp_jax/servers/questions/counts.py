@@ -84,7 +84,9 @@ class CountQuestion:
         if self.noiseless:
             counted = None if owners is None else owners.owns
             return count_neighbours(users.lists, self.groups, self.num_groups, counted)
-        found = privatize_counts(key, users.lists, self.mechanism, self.groups, reporters=asked, owners=owners)
+        found = privatize_counts(
+            key, users.lists, self.mechanism, self.groups, reporters=asked, owners=owners
+        )
         return found.counts
 
     def exact(self) -> "CountQuestion":
@@ -103,8 +105,8 @@ class CountQuestion:
     def read(self, nodes: Integer[np.ndarray, " n"], rows: Sequence[ReportRows]) -> Answers:
         """The counts that devices sent, by user; rows of users who were not asked are left out.
 
-        ``ValueError`` for users who are not numbered as nodes, whom their neighbours' lists name; for rows of
-        another question or of another shape, or several of a user.
+        ``ValueError`` for users who are not numbered as nodes, whom their neighbours' lists name;
+        for rows of another question or of another shape, or several of a user.
         """
         asked = np.asarray(self.asked)
         n = len(asked)
@@ -117,11 +119,15 @@ class CountQuestion:
         reported = np.zeros(n, bool)
         for some in rows:
             if some.digest != digest:
-                raise ValueError("rows must answer the question that was broadcast, and answer another")
+                raise ValueError(
+                    "rows must answer the question that was broadcast, and answer another"
+                )
             user = reporters(some.user)
             output = np.asarray(some.output)
             if output.shape != (len(user), self.num_groups):
-                raise ValueError(f"output must be [{len(user)}, {self.num_groups}], got {output.shape}")
+                raise ValueError(
+                    f"output must be [{len(user)}, {self.num_groups}], got {output.shape}"
+                )
             known = user < n
             known[known] = asked[user[known]]
             mine = user[known]
@@ -141,7 +147,9 @@ class CountQuestion:
 
 
 def count_cost(epsilon: float, owners: str | None = None, *, most: int = 65_535) -> Cost:
-    """The cost of one report of counts, for a statement; ``owners`` names one rule of ownership for all questions.
+    """The cost of one report of counts, for a statement.
+
+    ``owners`` names one rule of ownership for all questions.
 
     None is for pairs that both ends report.
 

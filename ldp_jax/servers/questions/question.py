@@ -1,7 +1,8 @@
 """A question: what a server asks of users, in public, and what one answer costs.
 
-A question is a pytree of public arrays. It names whom it asks, what a device computes of one user's data, and the
-cost of one answer. The cost's unit says which fields are read: a device is given these fields alone.
+A question is a pytree of public arrays. It names whom it asks, what a device computes of one user's
+data, and the cost of one answer. The cost's unit says which fields are read: a device is given
+these fields alone.
 """
 
 import dataclasses
@@ -70,7 +71,10 @@ class Question(Protocol):
         """The cost of one answer; its unit says which fields are read."""
 
     def answer(self, key: PRNGKey, user: User) -> Report:
-        """The report of one user: a pure function that ``jax.vmap`` takes; all that leaves the device."""
+        """The report of one user: a pure function that ``jax.vmap`` takes.
+
+        All that leaves the device.
+        """
 
 
 @runtime_checkable
@@ -78,7 +82,10 @@ class AnswersAll(Protocol):
     """A question with a faster way to answer for everybody at once, of the law of ``answer``."""
 
     def answer_all(self, key: PRNGKey, users: Any) -> Report:
-        """The reports of all users, stacked; ``users`` have the fields that the cost names, others are None."""
+        """The reports of all users, stacked.
+
+        ``users`` have the fields that the cost names, others are None.
+        """
 
 
 @runtime_checkable
@@ -91,7 +98,10 @@ class HasExact(Protocol):
 
 @runtime_checkable
 class HasSizes(Protocol):
-    """A question with a format of its own on the wire; other questions are counted by their arrays."""
+    """A question with a format of its own on the wire.
+
+    Other questions are counted by their arrays.
+    """
 
     def download_bytes(self) -> int:
         """Bytes that each device receives."""
@@ -105,7 +115,8 @@ class Ask:
     """Send the record, or the label, through a mechanism.
 
     Attributes:
-      mechanism: for one user, such as ``features.GeneralizedRR(1.0, 3)``; its epsilon may be a public stack [n].
+      mechanism: for one user, such as ``features.GeneralizedRR(1.0, 3)``; its epsilon may be a
+        public stack [n].
       asked: bool [n].
       of: ``record`` or ``label``.
       permanent: the name of an answer for good, which every later question of that name repeats.
@@ -146,10 +157,13 @@ class Ask:
     def read(self, nodes: Integer[np.ndarray, " n"], rows: Sequence[ReportRows]) -> Answers:
         """The reports that devices sent by the mechanism's table, of one number each or of k of d coordinates.
 
-        Rows are left out of users who are no node or are not asked, and of incomplete vectors. ``ValueError`` for
-        a mechanism without a table, rows of another table, or a user with two rows.
+        Rows are left out of users who are no node or are not asked, and of incomplete vectors.
+        ``ValueError`` for a mechanism without a table, rows of another table, or a user with two
+        rows.
         """
-        return Answers(*reports_by_node(self.mechanism, np.asarray(self.asked), np.asarray(nodes), rows))
+        return Answers(
+            *reports_by_node(self.mechanism, np.asarray(self.asked), np.asarray(nodes), rows)
+        )
 
 
 @pytree
@@ -182,7 +196,9 @@ class Noiseless:
 
     def guarantee(self) -> Guarantee:
         """No privacy."""
-        return dataclasses.replace(self.inner.guarantee(), epsilon=np.inf, delta=0.0, status="none", reason="")
+        return dataclasses.replace(
+            self.inner.guarantee(), epsilon=np.inf, delta=0.0, status="none", reason=""
+        )
 
     def domain(self) -> Any:
         """The records of the other mechanism."""

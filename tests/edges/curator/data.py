@@ -13,5 +13,8 @@ def random_split(n, public, private, seed, hidden=None):
     low, high = rng.permutation(np.stack(np.triu_indices(n, 1), 1)).T
     inside = np.flatnonzero(hidden[low] & hidden[high])[:private]
     rest = np.setdiff1d(np.arange(len(low)), inside, assume_unique=True)[:public]
-    made = [graphs.from_edges(np.stack([low[at], high[at]], 1), n, pairs_in="rows") for at in (rest, inside)]
+    made = [
+        graphs.from_edges(np.stack([low[at], high[at]], 1), n, pairs_in="rows")
+        for at in (rest, inside)
+    ]
     return EdgeSplit(*made, hidden)

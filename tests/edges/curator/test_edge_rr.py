@@ -1,4 +1,6 @@
-"""From a dendrogram to a release: scales, groups, noisy counts, sampled pairs; and what an edge can change."""
+"""From a dendrogram to a release: scales, groups, noisy counts, sampled pairs; and what an edge can
+change.
+"""
 
 import itertools
 
@@ -24,8 +26,11 @@ def state():
 
 
 def test_an_epsilon_is_claimed_where_chains_agree_and_nowhere_else():
-    """6 400 sweeps of eight nodes: with a heavy weight of public edges chains are still where they began."""
-    split, keys = random_split(8, 14, 5, 0), jax.random.split(jax.random.key(3), 4)
+    """6 400 sweeps of eight nodes: with a heavy weight of public edges chains are still where they
+    began.
+    """
+    split = random_split(8, 14, 5, 0)
+    keys = jax.random.split(jax.random.key(3), 4)
     with pytest.warns(UserWarning, match="public_weight"):
         slow = EdgeRR(0.5, 0.5, public_weight=30.0, sweeps=6400)
     found = slow.measured(keys[0], split, chains=2)
@@ -48,7 +53,8 @@ def test_a_claim_needs_chains_that_begin_above_the_law_too(monkeypatch):
         return state, made[-1]
 
     monkeypatch.setattr(hrg, "trace", trace)
-    law, split = EdgeRR(0.5, 0.5, sweeps=800), random_split(30, 50, 25, 0)
+    law = EdgeRR(0.5, 0.5, sweeps=800)
+    split = random_split(30, 50, 25, 0)
     assert law.measured(jax.random.key(4), split).status == "none"
     assert min(begun[1::2]) > max(begun[::2])
     assert hrg.r_hat(np.stack(made[::2])[:, :, 0]) < hrg.MIXED
@@ -56,9 +62,13 @@ def test_a_claim_needs_chains_that_begin_above_the_law_too(monkeypatch):
 
 def test_scales_are_the_exponential_mechanisms():
     wide = hrg.sensitivity(1558)
-    np.testing.assert_allclose(EdgeRR(2.0, 1.0, public_weight=0.1).scales(1558), [0.1, 1 / wide], rtol=1e-6)
+    np.testing.assert_allclose(
+        EdgeRR(2.0, 1.0, public_weight=0.1).scales(1558), [0.1, 1 / wide], rtol=1e-6
+    )
     np.testing.assert_allclose(PrivHRG(4.0).scales(1558), [0.0, 1 / wide], rtol=1e-6)
-    np.testing.assert_allclose(EdgeRR.as_published(2.0, 1.0).scales(1558), [1.0, 2 / wide], rtol=1e-6)
+    np.testing.assert_allclose(
+        EdgeRR.as_published(2.0, 1.0).scales(1558), [1.0, 2 / wide], rtol=1e-6
+    )
     assert EdgeRR(2.0, 1.0).scales(2)[1] == 0.0  # one dendrogram
 
 
@@ -90,13 +100,17 @@ ancestors = jax.jit(hrg.lowest_common_ancestors)
 
 def test_groups_are_those_of_the_recursion():
     tree = hrg.random_dendrogram(jax.random.key(1), N)
-    for epsilon, thresholds in itertools.product((0.1, 5.0), ((0.05, 0.01), (0.3, 0.02), (9.0, 9.0))):
+    for epsilon, thresholds in itertools.product(
+        (0.1, 5.0), ((0.05, 0.01), (0.3, 0.02), (9.0, 9.0))
+    ):
         found = connections.regions(tree, epsilon, thresholds)
         np.testing.assert_array_equal(found, by_recursion(tree, epsilon, thresholds))
 
 
 def test_consistent_counts_keep_the_sum_and_are_the_nearest():
-    """200 cases of 12 counts: one multiplier for all that are inside, which those at the ends respect (to 1e-9)."""
+    """200 cases of 12 counts: one multiplier for all that are inside, which those at the ends
+    respect (to 1e-9).
+    """
     rng = np.random.default_rng(0)
     most = rng.integers(1, 9, (200, 12)).astype(float)
     noisy = rng.normal(1.0, 3.0, (200, 12))
@@ -116,8 +130,12 @@ def test_consistent_counts_keep_the_sum_and_are_the_nearest():
 
 
 def test_counts_have_the_noise_that_they_claim():
-    """Variance of 50 000 draws within 5 standard errors (3 %), which tells epsilon from 1.05 epsilon; mean 0."""
-    epsilon, n, a = 0.7, 50_000, np.exp(-0.7)
+    """Variance of 50 000 draws within 5 standard errors (3 %), which tells epsilon from 1.05
+    epsilon; mean 0.
+    """
+    epsilon = 0.7
+    n = 50_000
+    a = np.exp(-0.7)
     for noise, variance in (("laplace", 2 / epsilon**2), ("geometric", 2 * a / (1 - a) ** 2)):
         drawn = noisy_counts(jax.random.key(2), np.full(n, 5), epsilon, noise) - 5
         assert abs(drawn.mean()) < 5 * np.sqrt(variance / n)
@@ -135,10 +153,11 @@ def test_a_group_has_one_probability_and_published_ones_have_their_own(state):
 
 
 def test_pairs_are_sampled_with_the_probability_of_the_node_that_joins_them(state):
-    """40 graphs: the pairs of each internal node, exactly (binomial tails), and those of the root alike (G).
+    """40 graphs: the pairs of each internal node, exactly (binomial tails), and those of the root
+    alike (G).
 
-    Probabilities from rare to certain, on both sides of where pairs are listed. Of the root's pairs a share that is
-    off by 0.02 would be found.
+    Probabilities from rare to certain, on both sides of where pairs are listed. Of the root's pairs
+    a share that is off by 0.02 would be found.
     """
     probability = np.where(np.arange(N - 1) == 0, 0.2, np.resize([0.02, 0.3, 0.7, 1.0, 0.0], N - 1))
     low, high = np.triu_indices(N, 1)
@@ -149,7 +168,10 @@ def test_pairs_are_sampled_with_the_probability_of_the_node_that_joins_them(stat
         assert (pairs[:, 0] < pairs[:, 1]).all()
         np.add.at(count, tuple(pairs.T), 1)
     assert count.max() <= 40
-    pairs, found = np.bincount(joined, minlength=N - 1), np.bincount(joined, count[low, high], N - 1)
+    pairs, found = (
+        np.bincount(joined, minlength=N - 1),
+        np.bincount(joined, count[low, high], N - 1),
+    )
     for node in range(N - 1):
         if probability[node] in (0.0, 1.0):
             assert found[node] == probability[node] * 40 * pairs[node]

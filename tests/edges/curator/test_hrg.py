@@ -1,4 +1,6 @@
-"""The chain over dendrograms: its counts, its law, its reversibility, and what an edge can change."""
+"""The chain over dendrograms: its counts, its law, its reversibility, and what an edge can
+change.
+"""
 
 import jax
 import numpy as np
@@ -21,7 +23,9 @@ def random_edges(n, m, seed):
 
 
 def check_tree(tree):
-    """That slots and children are inverse to each other, and sizes are those of the leaves below."""
+    """That slots and children are inverse to each other, and sizes are those of the leaves
+    below.
+    """
     children, slot, size = map(np.asarray, tree)
     n = (len(slot) + 1) // 2
     np.testing.assert_array_equal(slot[children], np.arange(2 * n - 2))
@@ -48,9 +52,12 @@ N = 32
 
 @pytest.fixture(scope="module")
 def long_chain():
-    """One chain of 32 nodes and 160 edges at four moments, about 1 000 moves apart, and its edges."""
+    """One chain of 32 nodes and 160 edges at four moments, about 1 000 moves apart, and its
+    edges.
+    """
     edges = random_edges(N, 160, 0)
-    states, scales = [hrg.init(jax.random.key(0), N, edges)], np.array([0.3, 1.0], np.float32)
+    states = [hrg.init(jax.random.key(0), N, edges)]
+    scales = np.array([0.3, 1.0], np.float32)
     for keys in jax.random.split(jax.random.key(1), (3, 2)):
         state, values = hrg.trace(keys, states[-1], edges, scales, 133)
         np.testing.assert_allclose(hrg.log_likelihood(state), values[-1], rtol=1e-6)
@@ -74,7 +81,9 @@ def test_counts_are_exactly_those_of_a_recount(long_chain):
 
 
 def test_a_chain_is_its_sweeps_one_by_one(long_chain):
-    """A sweep alone starts from terms that are computed anew: those that a chain keeps are the same."""
+    """A sweep alone starts from terms that are computed anew: those that a chain keeps are the
+    same.
+    """
     edges, states = long_chain
     scales = np.broadcast_to(np.float32([0.3, 1.0]), (100, 2))
     one = states[-1]
@@ -86,7 +95,9 @@ def test_a_chain_is_its_sweeps_one_by_one(long_chain):
 
 
 def test_the_recount_is_right(long_chain):
-    """Ancestors by walking to the root, and the likelihood by its definition in float64, to 1e-5 of it."""
+    """Ancestors by walking to the root, and the likelihood by its definition in float64, to 1e-5 of
+    it.
+    """
     edges, states = long_chain
     tree = jax.tree.map(np.asarray, states[-1].tree)
     real = np.flatnonzero(np.asarray(edges.kind) < 2)
@@ -108,13 +119,17 @@ def test_leaves_lie_side_by_side(long_chain):
     np.testing.assert_array_equal(np.sort(start[N - 1 :]), np.arange(N))
     for side in (0, 1):
         child = tree.children[side::2]
-        np.testing.assert_array_equal(start[child], start[: N - 1] + side * tree.size[tree.children[::2]])
+        np.testing.assert_array_equal(
+            start[child], start[: N - 1] + side * tree.size[tree.children[::2]]
+        )
 
 
 def draw(chains):
     """The numbers of 96 dendrograms on five nodes of each chain, 2 sweeps apart."""
     edges = hrg.Edges.of(PUBLIC, PRIVATE)
-    edges = hrg.Edges(edges.ends[:, :7], edges.kind[:7])  # no padding, which would be most of the work
+    edges = hrg.Edges(
+        edges.ends[:, :7], edges.kind[:7]
+    )  # no padding, which would be most of the work
 
     def chain(key, edges, scales):
         first, rest = jax.random.split(key)
@@ -140,7 +155,9 @@ def total_variation(drawn, scales):
 
 
 def test_the_law_is_that_of_brute_force_and_another_is_told_apart():
-    """All 105 dendrograms: 98 304 draws, 96 of each of 1 024 chains, are at 0.026; a scale 20 % off at 0.04."""
+    """All 105 dendrograms: 98 304 draws, 96 of each of 1 024 chains, are at 0.026; a scale 20 % off
+    at 0.04.
+    """
     assert len(dendrograms.sides(5)) == 105
     drawn = draw(1024)
     assert total_variation(drawn, SCALES) < 0.038
@@ -153,7 +170,10 @@ def test_the_sensitivity_is_exact(n, known):
     """Over all dendrograms and all pairs of graphs that differ in one edge."""
     likelihood = dendrograms.over_all_graphs(n)
     graph = np.arange(len(likelihood))
-    largest = max(np.abs(likelihood - likelihood[graph ^ (1 << pair)]).max() for pair in range(n * (n - 1) // 2))
+    largest = max(
+        np.abs(likelihood - likelihood[graph ^ (1 << pair)]).max()
+        for pair in range(n * (n - 1) // 2)
+    )
     assert hrg.sensitivity(n) == pytest.approx(largest, abs=1e-9)
     assert hrg.sensitivity(n) == pytest.approx(known, abs=1e-5)
 

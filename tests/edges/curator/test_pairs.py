@@ -1,4 +1,6 @@
-"""Mechanisms that need no dendrogram: EdgeRand, LapGraph, BinnedPairs; their laws, and what an edge can change."""
+"""Mechanisms that need no dendrogram: EdgeRand, LapGraph, BinnedPairs; their laws, and what an edge
+can change.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +23,9 @@ def released(m, split, seed):
 
 
 def test_edge_rand_flips_each_pair_with_its_probability():
-    """True and false pairs of 400 nodes, exactly (binomial tails): 1 / (e^2 + 1) = 0.119, off by 0.013 is found."""
+    """True and false pairs of 400 nodes, exactly (binomial tails): 1 / (e^2 + 1) = 0.119, off by
+    0.013 is found.
+    """
     split = random_split(400, 1000, 20_000, 0)
     pairs = split.pairs()
     found = released(EdgeRand(2.0), split, 0)
@@ -36,7 +40,9 @@ def test_edge_rand_flips_each_pair_with_its_probability():
 
 def naive_lap_graph(rng, m, true, candidates, count):
     """T and how many private edges are released, by noise on every cell; [count, 2]."""
-    total = np.clip(np.rint(true + rng.laplace(0, 1 / m.epsilon_count, count)), 0, candidates).astype(int)
+    total = np.clip(
+        np.rint(true + rng.laplace(0, 1 / m.epsilon_count, count)), 0, candidates
+    ).astype(int)
     cells = rng.laplace(0, 1 / m.epsilon_edges, (count, candidates))
     cells[:, :true] += 1
     rank = np.argsort(np.argsort(-cells, 1), 1)
@@ -44,12 +50,14 @@ def naive_lap_graph(rng, m, true, candidates, count):
 
 
 def test_lap_graph_has_the_law_of_noise_on_every_cell():
-    """40 releases and 1 000 by noise on all 530 cells: T and the kept ones of 120 edges, 5 standard errors (6).
+    """40 releases and 1 000 by noise on all 530 cells: T and the kept ones of 120 edges, 5 standard
+    errors (6).
 
     With 1.3 times the budget of the edges 13 more are kept.
     """
     split = random_split(35, 65, 120, 1)
-    pairs, m = split.pairs(), LapGraph(0.2, 2.0)
+    pairs = split.pairs()
+    m = LapGraph(0.2, 2.0)
     drawn = [released(m, split, seed) for seed in range(40)]
     for codes in drawn:
         assert len(np.unique(codes)) == len(codes)
@@ -65,7 +73,8 @@ def test_lap_graph_has_the_law_of_noise_on_every_cell():
 
 def test_lap_graph_takes_every_false_pair_alike():
     """60 releases of about 60 pairs: a G test over the 130 false ones, alike to 0.06 in all."""
-    split, m = random_split(20, 0, 60, 3), LapGraph(100.0, 0.1)
+    split = random_split(20, 0, 60, 3)
+    m = LapGraph(100.0, 0.1)
     pairs = split.pairs()
     low, high = np.triu_indices(20, 1)
     false = np.setdiff1d(low * 20 + high, pairs.private)
@@ -103,9 +112,12 @@ def test_bins_hold_every_pair_once_and_halve(score):
 
 
 def test_pairs_of_a_bin_are_drawn_alike_and_as_many_as_are_private():
-    """60 releases at epsilon 8: numbers within noise, and a G test over the pairs of each bin (off by 0.1)."""
+    """60 releases at epsilon 8: numbers within noise, and a G test over the pairs of each bin (off
+    by 0.1).
+    """
     split = random_split(40, 120, 80, 5)
-    m, pairs = BinnedPairs(8.0, bins=4), split.pairs()
+    m = BinnedPairs(8.0, bins=4)
+    pairs = split.pairs()
     place, free, sizes = bins_of(m, split)
     true = np.bincount(place[pairs.private], minlength=len(sizes))
     count = np.zeros(1600, int)
@@ -129,7 +141,11 @@ def test_scores_are_those_of_the_public_graph():
     shared = {tuple(pair): int(value) for pair, value in zip(pairs.tolist(), score, strict=True)}
     for one in range(40):
         for other in range(one + 1, 40):
-            known = len(list(nx.common_neighbors(reference, one, other))) if {one, other} <= set(reference) else 0
+            known = (
+                len(list(nx.common_neighbors(reference, one, other)))
+                if {one, other} <= set(reference)
+                else 0
+            )
             assert shared.get((one, other), 0) == known
     pairs, score = binned_pairs.degree_product(public)
     degree = np.bincount(public.receivers, minlength=40) + 1

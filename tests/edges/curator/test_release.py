@@ -24,7 +24,8 @@ from ldp_jax.edges.curator.release import ADJACENCY
 from ldp_jax.graph import graphs
 from tests.edges.curator.data import random_split
 
-# Chains of eight sweeps, one program for all: what is asked here does not depend on how far they come.
+# Chains of eight sweeps, one program for all: what is asked here does not depend on how far they
+# come.
 MECHANISMS = {
     "EdgeRR": lambda e: EdgeRR(e / 2, e / 2, sweeps=8),
     "EdgeRR, as published": lambda e: EdgeRR.as_published(e / 2, e / 2, sweeps=2),
@@ -46,11 +47,14 @@ def codes(pairs, n=30):
 
 
 @every_mechanism
-def test_public_edges_stay_and_pairs_of_private_nodes_join_them_under_a_curators_guarantee(name, monkeypatch):
+def test_public_edges_stay_and_pairs_of_private_nodes_join_them_under_a_curators_guarantee(
+    name, monkeypatch
+):
     """Of chains that agree; tests/edges/curator/test_edge_rr.py asks those that run."""
     trace = lambda keys, state, *_: (state, np.stack([np.arange(len(keys)) % 2.0] * 2, 1))
     monkeypatch.setattr(hrg, "trace", trace)
-    split, m = random_split(30, 50, 25, 0, HIDDEN), MECHANISMS[name](4.0)
+    split = random_split(30, 50, 25, 0, HIDDEN)
+    m = MECHANISMS[name](4.0)
     draw = lambda seed, chains=0: release(jax.random.key(seed), split, m, chains=chains)
     noisy = draw(0, 4)
     edges, public = graphs.to_edges(noisy.graph), graphs.to_edges(split.public)
@@ -92,7 +96,10 @@ def test_privatize_graph_is_the_case_of_private_edges_alone(name):
     true, found = graphs.to_edges(graph), graphs.to_edges(noisy.graph)
     shown = codes(true[~HIDDEN[true].all(1)])
     np.testing.assert_array_equal(codes(found[~HIDDEN[found].all(1)]), shown)
-    parts = (graphs.from_edges(true[at], 30, pairs_in="rows") for at in (~HIDDEN[true].all(1), HIDDEN[true].all(1)))
+    parts = (
+        graphs.from_edges(true[at], 30, pairs_in="rows")
+        for at in (~HIDDEN[true].all(1), HIDDEN[true].all(1))
+    )
     same = release(jax.random.key(0), EdgeSplit(*parts, HIDDEN), m, chains=0)
     np.testing.assert_array_equal(codes(graphs.to_edges(same.graph)), codes(found))
     assert noisy.guarantee[EDGE_CENTRAL] == m.guarantee()
@@ -110,7 +117,9 @@ SMALL = [
 def test_small_and_empty_graphs(name):
     """No edge, one private node, none, and no candidate."""
     for split in SMALL:
-        found = graphs.to_edges(release(jax.random.key(0), split, MECHANISMS[name](1.0), chains=0).graph)
+        found = graphs.to_edges(
+            release(jax.random.key(0), split, MECHANISMS[name](1.0), chains=0).graph
+        )
         assert len(found) >= len(graphs.to_edges(split.public))
         if split.num_nodes < 30:
             np.testing.assert_array_equal(found, graphs.to_edges(split.public))
@@ -148,13 +157,22 @@ def test_a_split_refuses_what_it_cannot_be_without_naming_an_edge(untyped):
     public, private = graphs.from_edges([[0, 1]], 4), graphs.from_edges([[2, 3]], 4)
     some = np.array([True, True, True, False])
     for make, said in (
-        (lambda: EdgeSplit(public, private, some), "private_nodes must hold both ends of every private edge"),
+        (
+            lambda: EdgeSplit(public, private, some),
+            "private_nodes must hold both ends of every private edge",
+        ),
         (lambda: EdgeSplit(public, private, np.ones(3, bool)), r"private_nodes must be bool \[4\]"),
         (lambda: EdgeSplit(public, private, np.ones(4)), r"private_nodes must be bool \[4\]"),
         (lambda: EdgeSplit(private, private), "no edge in common"),
-        (lambda: EdgeSplit(graphs.from_edges([], 5), private), "must have the same nodes, got 5 and 4"),
+        (
+            lambda: EdgeSplit(graphs.from_edges([], 5), private),
+            "must have the same nodes, got 5 and 4",
+        ),
         (lambda: EdgeSplit(public, graphs.directed([2], [3], 4)), "private must be undirected"),
-        (lambda: EdgeSplit(public, graphs.directed([9, 1], [1, 9], 4)), "private must be undirected"),
+        (
+            lambda: EdgeSplit(public, graphs.directed([9, 1], [1, 9], 4)),
+            "private must be undirected",
+        ),
     ):
         with pytest.raises(ValueError, match=said) as error:
             make()
@@ -179,7 +197,9 @@ def test_places_and_codes_are_inverse():
     split = random_split(30, 50, 25, 0, HIDDEN)
     pairs = split.pairs()
     np.testing.assert_array_equal(pairs.nodes, np.flatnonzero(HIDDEN))
-    np.testing.assert_array_equal(codes(pairs.ids(pairs.private)), codes(graphs.to_edges(split.private)))
+    np.testing.assert_array_equal(
+        codes(pairs.ids(pairs.private)), codes(graphs.to_edges(split.private))
+    )
     np.testing.assert_array_equal(pairs.codes(pairs.places(pairs.public)[:, ::-1]), pairs.public)
     public = graphs.to_edges(split.public)
     assert len(pairs.public) == HIDDEN[public].all(1).sum()

@@ -4,7 +4,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ldp_jax.servers.parts.confusion import SMOOTHINGS, ClassReports, ScoredPanel, likeliest_evidence
+from ldp_jax.servers.parts.confusion import (
+    SMOOTHINGS,
+    ClassReports,
+    ScoredPanel,
+    likeliest_evidence,
+)
 
 
 def test_evidence_is_the_sum_over_what_the_device_may_have_chosen():
@@ -15,7 +20,12 @@ def test_evidence_is_the_sum_over_what_the_device_may_have_chosen():
     inside = rng.random((n, classes)) < 0.5
     inside[np.arange(n), rng.integers(0, classes, n)] = True
     law = rng.random((n, classes)).astype(np.float32)
-    given = ClassReports(jnp.log(law), inside), ScoredPanel(scores, labels), np.ones((n, classes)), np.ones(n, bool)
+    given = (
+        ClassReports(jnp.log(law), inside),
+        ScoredPanel(scores, labels),
+        np.ones((n, classes)),
+        np.ones(n, bool),
+    )
     found = np.asarray(likeliest_evidence(*given, smoothings=(1.0,))[0])
     for i in range(n):
         chosen = np.flatnonzero(inside[i])
@@ -24,7 +34,9 @@ def test_evidence_is_the_sum_over_what_the_device_may_have_chosen():
             for j in np.flatnonzero(labels == y):
                 counts[chosen[scores[j, chosen].argmax()]] += 1
             for c in chosen:
-                counts[c] += 0.5 / len(chosen) + 0.5 * (float(c == y) if inside[i, y] else 1 / len(chosen))
+                counts[c] += 0.5 / len(chosen) + 0.5 * (
+                    float(c == y) if inside[i, y] else 1 / len(chosen)
+                )
             total = sum(counts.values())
             assert abs(total - (labels == y).sum() - 1) < 1e-9
             expected = np.log(sum(counts[c] / total * law[i, c] for c in chosen))
@@ -35,10 +47,13 @@ def test_evidence_is_the_sum_over_what_the_device_may_have_chosen():
 def test_evidence_of_others_is_that_without_the_reports_of_those_who_do_not_count(seed):
     """Drawn reports, alphabets, panels and channels: a user's evidence is of the own report alone.
 
-    The smoothing is the same whatever those report who do not count, and another by the others' reports.
+    The smoothing is the same whatever those report who do not count, and another by the others'
+    reports.
     """
     rng = np.random.default_rng(seed)
-    n, classes, keep = 40, 4, (1.0, 0.8)[seed % 2]
+    n = 40
+    classes = 4
+    keep = (1.0, 0.8)[seed % 2]
     inside = rng.random((n, classes)) < 0.6
     inside[np.arange(n), rng.integers(0, classes, n)] = True
     counted = rng.random(n) < 0.5
@@ -63,7 +78,9 @@ def test_evidence_of_others_is_that_without_the_reports_of_those_who_do_not_coun
 
 
 def test_a_small_panel_that_is_too_sure_is_smoothed_until_the_reports_are_likely():
-    """Of 4000 users 6 in 10 choose right; of a panel of 6 by chance all, of one of 2000 as many as of the users."""
+    """Of 4000 users 6 in 10 choose right; of a panel of 6 by chance all, of one of 2000 as many as
+    of the users.
+    """
     rng = np.random.default_rng(1)
     q = rng.dirichlet(np.ones(3), 4000).astype(np.float32)
     y = (q.cumsum(1) > rng.random((4000, 1))).argmax(1)
@@ -82,4 +99,6 @@ def test_a_small_panel_that_is_too_sure_is_smoothed_until_the_reports_are_likely
     shown = np.where(rng.random(2000) < 0.4, labels, rng.integers(0, 3, 2000))
     right, _ = found(np.eye(3, dtype=np.float32)[shown], labels)
     channel = np.log(0.97 * (0.4 * np.eye(3) + 0.2) + 0.01)
-    np.testing.assert_allclose(right, channel[:, said].T, atol=0.2)  # each of its 9 rates to about 0.02
+    np.testing.assert_allclose(
+        right, channel[:, said].T, atol=0.2
+    )  # each of its 9 rates to about 0.02

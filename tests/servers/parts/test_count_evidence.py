@@ -22,11 +22,14 @@ def log_law(reports, means, dispersion, epsilon):
         log_pmf = stats.nbinom.logpmf(m, dispersion, dispersion / (dispersion + means[..., None]))
     away = np.abs(reports[:, None] - m)
     scale = math.log(math.tanh(epsilon / 2))  # (1 - a) / (1 + a)
-    return special.logsumexp(log_pmf[..., None, :] - epsilon * away + scale, axis=-1)  # [..., reports]
+    return special.logsumexp(
+        log_pmf[..., None, :] - epsilon * away + scale, axis=-1
+    )  # [..., reports]
 
 
 @pytest.mark.parametrize(
-    ("dispersion", "epsilon"), list(zip(count_evidence.DISPERSIONS, itertools.cycle((0.3, 1.0, 4.0))))
+    ("dispersion", "epsilon"),
+    list(zip(count_evidence.DISPERSIONS, itertools.cycle((0.3, 1.0, 4.0)))),
 )
 def test_the_law_of_a_report_is_the_sum_over_all_counts(dispersion, epsilon):
     reports = np.array([-40, -3, -1, 0, 1, 2, 5, 17, 60, 301, 419])
@@ -47,23 +50,32 @@ def test_groups_classes_and_rates_add_up_as_brute_force_says():
     found = count_evidence.evidence(jnp.asarray(reports), jnp.asarray(means), prior, 1.0, size=size)
     marginals = []
     for s, dispersion in enumerate(count_evidence.DISPERSIONS):
-        each = sum(log_law(reports[:, k], means[:, :, k].astype(float), dispersion, 1.0) for k in range(4))
+        each = sum(
+            log_law(reports[:, k], means[:, :, k].astype(float), dispersion, 1.0) for k in range(4)
+        )
         each = np.moveaxis(each, -1, 0)  # [users, classes, rates]
         by_class = special.logsumexp(each + np.log(1 / 3), axis=1)
         best = max(
-            special.logsumexp(by_class + np.log([w, 1 - w]), axis=1).mean() for w in np.linspace(0.001, 0.999, 999)
+            special.logsumexp(by_class + np.log([w, 1 - w]), axis=1).mean()
+            for w in np.linspace(0.001, 0.999, 999)
         )
         marginals.append(best)
         if s == int(found.dispersion):
             w = np.asarray(found.weights, np.float64)
             exact = special.logsumexp(each + np.log(w), axis=-1)
             np.testing.assert_allclose(found.log_likelihood, exact, rtol=2e-6, atol=2e-6)
-    np.testing.assert_allclose(found.marginal, marginals, atol=1e-3)  # EM keeps a hundredth of a user at each rate
+    np.testing.assert_allclose(
+        found.marginal, marginals, atol=1e-3
+    )  # EM keeps a hundredth of a user at each rate
     assert int(found.dispersion) == int(np.argmax(marginals))
-    counted, found = np.arange(20) < 13, []  # who did not report counts for nothing
+    # who did not report counts for nothing
+    counted = np.arange(20) < 13
+    found = []
     for others in (reports, np.where(counted[:, None], reports, 14)):
         found.append(
-            count_evidence.evidence(jnp.asarray(others), jnp.asarray(means), prior, 1.0, size=size, counted=counted)
+            count_evidence.evidence(
+                jnp.asarray(others), jnp.asarray(means), prior, 1.0, size=size, counted=counted
+            )
         )
     np.testing.assert_array_equal(found[0].weights, found[1].weights)
     np.testing.assert_array_equal(*(each.log_likelihood[:13] for each in found))
@@ -78,7 +90,8 @@ def test_the_dispersion_of_the_users_is_found():
             rate = rate * rng.gamma(dispersion, 1 / dispersion, rate.shape)
         noise = NeighbourCounts(1.0, num_groups=2)
         reports = noise.add_noise(jax.random.key(s), jnp.asarray(rng.poisson(rate)))
-        means, prior = jnp.full((1, 2, 2), jnp.array([[12.0], [24.0]])), np.ones((users, 1), np.float32)
+        means = jnp.full((1, 2, 2), jnp.array([[12.0], [24.0]]))
+        prior = np.ones((users, 1), np.float32)
         found = count_evidence.evidence(reports, means, prior, 1.0, size=128)
         assert int(found.dispersion) == s
 

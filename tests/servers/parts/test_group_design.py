@@ -1,4 +1,6 @@
-"""Who reports first, what a planted block model teaches of it, and by which groups the others count."""
+"""Who reports first, what a planted block model teaches of it, and by which groups the others
+count.
+"""
 
 import itertools
 import math
@@ -9,7 +11,14 @@ import numpy as np
 import pytest
 
 from ldp_jax import edges
-from ldp_jax.servers.parts.group_design import CountModel, GroupShares, design, expected_counts, group_shares, pilot
+from ldp_jax.servers.parts.group_design import (
+    CountModel,
+    GroupShares,
+    design,
+    expected_counts,
+    group_shares,
+    pilot,
+)
 from ldp_jax.servers.parts.groups import MERGES, class_shares, fine_groups
 from tests.servers.planted import blocks, noisy_counts, some_labels
 
@@ -25,7 +34,11 @@ def test_half_of_every_class_and_enough_others_are_asked():
     silent = (np.arange(100) % 2 == 0) & (labels >= 0)
     chosen = pilot(jax.random.key(0), labels, silent)
     assert not chosen[silent].any()
-    assert (chosen[:10].sum(), chosen[10:16].sum(), chosen.sum()) == (3, 2, 8)  # half of the five, of the three
+    assert (chosen[:10].sum(), chosen[10:16].sum(), chosen.sum()) == (
+        3,
+        2,
+        8,
+    )  # half of the five, of the three
 
 
 def test_at_most_a_quarter_of_the_unlabelled_are_asked_and_none_where_labels_are_many():
@@ -40,7 +53,9 @@ def test_at_most_a_quarter_of_the_unlabelled_are_asked_and_none_where_labels_are
 def answered(epsilon, share, shuffled=False):
     graph, y, _ = blocks(n=2400)
     labels = some_labels(y, share)
-    q = 0.6 * np.eye(3)[y] + 0.4 / 3  # right in the mean: q(y) says how often a class is drawn below
+    q = (
+        0.6 * np.eye(3)[y] + 0.4 / 3
+    )  # right in the mean: q(y) says how often a class is drawn below
     rng = np.random.default_rng(3)
     said = (q.cumsum(1) > rng.random((len(y), 1))).argmax(1)
     log_q = jnp.log(jnp.asarray(0.6 * np.eye(3)[said] + 0.4 / 3, jnp.float32))
@@ -73,8 +88,12 @@ def test_lists_of_others_have_no_homophily():
 
 
 def test_any_reports_give_shares():
-    for value, reported in itertools.product((0, 2**30, -(2**30)), (np.zeros(6, bool), np.ones(6, bool))):
-        model = group_shares(jnp.full((6, 6), value), jnp.arange(6), jnp.full((6, 2), 0.5), reported, 1.0)
+    for value, reported in itertools.product(
+        (0, 2**30, -(2**30)), (np.zeros(6, bool), np.ones(6, bool))
+    ):
+        model = group_shares(
+            jnp.full((6, 6), value), jnp.arange(6), jnp.full((6, 2), 0.5), reported, 1.0
+        )
         assert np.isfinite(np.asarray(model.shares)).all()
         np.testing.assert_allclose(model.shares.sum(1), 1.0, rtol=1e-4)
 
@@ -93,7 +112,9 @@ ALIKE = [[0.4, 0.1, 0.2, 0.05, 0.15, 0.1], [0.1, 0.4, 0.05, 0.2, 0.1, 0.15]]
 """Tiers that all say something, the less the later."""
 
 CROSSED = [[0.3, 0.0, 0.0, 0.3, 0.2, 0.2], [0.0, 0.3, 0.3, 0.0, 0.2, 0.2]]
-"""What the confident are predicted to be is the other class: added to the labelled, nothing is left."""
+"""What the confident are predicted to be is the other class: added to the labelled, nothing is
+left.
+"""
 
 
 def test_many_groups_where_noise_is_small_and_few_where_it_is_large():

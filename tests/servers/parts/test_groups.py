@@ -25,19 +25,27 @@ def test_who_has_no_confident_users():
     """Where the posterior says nothing, and where everybody is labelled."""
     found = np.asarray(fine_groups(jnp.log(jnp.full((10, 2), 0.5)), np.array([0, 1] + [-1] * 8)))
     assert found.tolist() == [0, 1] + [4] * 8
-    assert np.asarray(fine_groups(jnp.zeros((4, 2)), np.array([0, 1, 1, 0]))).tolist() == [0, 1, 1, 0]
+    assert np.asarray(fine_groups(jnp.zeros((4, 2)), np.array([0, 1, 1, 0]))).tolist() == [
+        0,
+        1,
+        1,
+        0,
+    ]
 
 
 @pytest.mark.parametrize("name", MERGES)
 def test_a_merge_does_what_its_name_says(name):
     found = merge(name, 5)
-    blocks = [block.replace("predicted", "confident + rest").split(" + ") for block in name.split(" | ")]
+    blocks = [
+        block.replace("predicted", "confident + rest").split(" + ") for block in name.split(" | ")
+    ]
     for tier, word in enumerate(TIERS):
         column = found[tier * 5 : tier * 5 + 5]
         at = [number for number, block in enumerate(blocks) if word in block]
         assert column.tolist() == ([at[0] * 5 + c for c in range(5)] if at else [-1] * 5)
     # Counting by merged groups and adding up counts by fine groups are the same.
-    counts, num_groups = np.random.default_rng(1).integers(0, 9, (6, 15)), 5 * len(blocks)
+    counts = np.random.default_rng(1).integers(0, 9, (6, 15))
+    num_groups = 5 * len(blocks)
     wanted = np.stack([counts[:, found == k].sum(1) for k in range(num_groups)], 1)
     np.testing.assert_array_equal(merged(jnp.asarray(counts), found, num_groups), wanted)
 

@@ -45,7 +45,9 @@ def test_labels_tell_where_features_cannot():
 
 
 def test_features_that_cannot_tell_may_still_object_to_few_labels():
-    """30 of 40 labels bear the reports out; the features of 360 others lean to them, or from them."""
+    """30 of 40 labels bear the reports out; the features of 360 others lean to them, or from
+    them.
+    """
     said = np.arange(400) % 2
     labels = np.where(np.arange(400) < 30, said, np.where(np.arange(400) < 40, 1 - said, -1))
     log_likelihood = jnp.log(jnp.where(said[:, None] == jnp.arange(2), 0.7, 0.3))
@@ -62,7 +64,9 @@ def test_a_mixture_is_believed_by_its_share_and_the_evidence_is_that_of_the_mixt
     found = guard(jnp.asarray(log_likelihood), jnp.asarray(p))
     assert 0.35 < float(found.strength) < 0.65  # its standard error is about 0.03
     ratio = np.asarray(likelihood_ratios(jnp.asarray(log_likelihood), jnp.asarray(p.mean(0))))
-    np.testing.assert_allclose(found.log_likelihood, np.log(1 + float(found.strength) * (ratio - 1)), atol=1e-5)
+    np.testing.assert_allclose(
+        found.log_likelihood, np.log(1 + float(found.strength) * (ratio - 1)), atol=1e-5
+    )
     np.testing.assert_allclose((ratio * p.mean(0)).sum(1), 1.0, rtol=1e-5)
 
 
@@ -73,7 +77,9 @@ def test_strength_maximises_the_likelihood(shift):
         lambda s: -np.log1p(s * t).sum(), bounds=(0, 1), method="bounded", options={"xatol": 1e-7}
     ).x
     seen = t.sum() > 2 * np.sqrt((t**2).sum())
-    np.testing.assert_allclose(strength(jnp.asarray(t, jnp.float32)), best if seen else 0.0, atol=1e-3)
+    np.testing.assert_allclose(
+        strength(jnp.asarray(t, jnp.float32)), best if seen else 0.0, atol=1e-3
+    )
 
 
 def test_evidence_is_weakened_though_nobody_is_counted():
@@ -82,8 +88,12 @@ def test_evidence_is_weakened_though_nobody_is_counted():
     y = rng.integers(0, 2, 400)
     said = np.where(rng.random(400) < 0.75, y, 1 - y)
     evidence = np.log(np.where(said[:, None] == np.arange(2), 0.9, 0.1))
-    labels, even = np.where(np.arange(400) < 200, y, -1), np.full((400, 2), 0.5)
-    found = [guard(evidence, even, counted, labels) for counted in (np.ones(400, bool), np.zeros(400, bool))]
+    labels = np.where(np.arange(400) < 200, y, -1)
+    even = np.full((400, 2), 0.5)
+    found = [
+        guard(evidence, even, counted, labels)
+        for counted in (np.ones(400, bool), np.zeros(400, bool))
+    ]
     assert 0 < found[0].strength < 1
     for one in found:
         assert np.ptp(one.log_likelihood, axis=1).max() < 0.7 * np.log(9)

@@ -20,7 +20,9 @@ def problem():
     precision = rng.gamma(1.0, 2.0, (N, 3)) * (rng.random((N, 1)) < 0.6)
     precision[N - 1] = 0.0
     y = rng.normal(0, 1, (N, 3))
-    return graph, *(jnp.asarray(part, jnp.float32) for part in (y, precision, interop.to_scipy(graph).toarray()))
+    return graph, *(
+        jnp.asarray(part, jnp.float32) for part in (y, precision, interop.to_scipy(graph).toarray())
+    )
 
 
 def dense(friends, y, precision, kappa, c):
@@ -63,7 +65,9 @@ def test_its_gradients_are_those_of_the_dense_solve(problem):
 
 
 def test_reports_are_unbiased_values_with_the_noise_that_they_have():
-    """20 000 reports by randomised response on 3 classes: means within 0.05, five standard errors."""
+    """20 000 reports by randomised response on 3 classes: means within 0.05, five standard
+    errors.
+    """
     rng = np.random.default_rng(1)
     prior = np.array([0.5, 0.3, 0.2])
     y = rng.choice(3, 20_000, p=prior)
@@ -82,7 +86,9 @@ def test_reports_are_unbiased_values_with_the_noise_that_they_have():
     assert abs(noise / ((1 - rho) / rho) - 1.0) < 0.05
     np.testing.assert_allclose(seen.precision[2], [0.0, 1 / (0.5 + (1 - rho) / rho)], rtol=1e-5)
     np.testing.assert_allclose(seen.values[0, 0], np.eye(3)[1] - prior, atol=1e-6)
-    nothing = observations(labels, jnp.asarray(prior, jnp.float32), jnp.zeros_like(evidence), labels < 0)
+    nothing = observations(
+        labels, jnp.asarray(prior, jnp.float32), jnp.zeros_like(evidence), labels < 0
+    )
     assert not np.asarray(nothing.precision[:, 1]).any()
 
 
@@ -96,8 +102,10 @@ def test_who_neither_reports_nor_has_a_label_is_not_observed():
 
 def test_no_member_of_the_panel_sees_her_own_label(problem):
     graph, _, _, _ = problem
-    op, fold = propagation.operator(graph), jnp.arange(N) % 4
-    labels, prior = np.where(np.arange(N) < 16, np.arange(N) % 3, -1), jnp.full(3, 1 / 3)
+    op = propagation.operator(graph)
+    fold = jnp.arange(N) % 4
+    labels = np.where(np.arange(N) < 16, np.arange(N) % 3, -1)
+    prior = jnp.full(3, 1 / 3)
 
     def scored(labels):
         seen = observations(labels, prior, jnp.zeros((N, 3)), labels < 0)

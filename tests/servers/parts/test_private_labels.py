@@ -33,14 +33,21 @@ def data():
 def ways(data):
     """True labels, reports as reports, and reports as if they were true."""
     y, _, told, keep, fold = data
-    return [FoldedLabels(labels, C, fold, FOLDS, k) for labels, k in ((y, 1.0), (told, keep), (told, 1.0))]
+    return [
+        FoldedLabels(labels, C, fold, FOLDS, k)
+        for labels, k in ((y, 1.0), (told, keep), (told, 1.0))
+    ]
 
 
 def test_a_classifier_is_that_of_the_true_labels(data):
     y, x, told, keep, _ = data
-    true, corrected, naive = (device_classifier(DenseRows(x), known).panel_scores for known in ways(data))
+    true, corrected, naive = (
+        device_classifier(DenseRows(x), known).panel_scores for known in ways(data)
+    )
     assert label_log_loss(corrected, y) < label_log_loss(true, y) + 0.02
-    assert label_log_loss(naive, y) > label_log_loss(true, y) + 0.15  # what is lost without the correction
+    assert (
+        label_log_loss(naive, y) > label_log_loss(true, y) + 0.15
+    )  # what is lost without the correction
     assert label_log_loss(corrected, told, keep) < label_log_loss(naive, told, keep) - 0.02
 
 
@@ -61,9 +68,12 @@ def test_a_confusion_is_that_of_the_true_labels(data):
 
 def test_a_stack_weighs_as_true_labels_do(data):
     _, x, _, _, _ = data
-    scores = np.stack([2.0 * x, np.random.default_rng(1).normal(size=x.shape)], -1).astype(np.float32)
+    scores = np.stack([2.0 * x, np.random.default_rng(1).normal(size=x.shape)], -1).astype(
+        np.float32
+    )
     true, corrected, naive = (
-        np.asarray(stack_out_of_fold(scores, known, (1.0, 0.0), ridge=1.0)[1]) for known in ways(data)
+        np.asarray(stack_out_of_fold(scores, known, (1.0, 0.0), ridge=1.0)[1])
+        for known in ways(data)
     )
     assert abs(corrected[0] - true[0]) < 0.25 * true[0]
     assert naive[0] < 0.5 * true[0]
@@ -72,7 +82,9 @@ def test_a_stack_weighs_as_true_labels_do(data):
 def test_shares_posteriors_and_observations(data):
     y, _, told, keep, _ = data
     shares = reported_shares(told, C, keep)
-    np.testing.assert_allclose(shares, np.bincount(y) / N, atol=0.05)  # five standard errors of a report's
+    np.testing.assert_allclose(
+        shares, np.bincount(y) / N, atol=0.05
+    )  # five standard errors of a report's
     soft = soft_labels(told, C, keep)
     for c in range(C):
         assert soft[told == c, c].mean() == pytest.approx((y == c)[told == c].mean(), abs=0.06)
@@ -93,4 +105,6 @@ def test_shares_posteriors_and_observations(data):
 def test_a_channel_that_says_nothing_is_refused():
     for keep in (1.0 / C, 0.0, 1.5):
         with pytest.raises(ValueError, match="keep must be"):
-            panel_facts(jax.random.key(0), None, None, np.array([0, 1, -1]), num_classes=C, keep=keep)
+            panel_facts(
+                jax.random.key(0), None, None, np.array([0, 1, -1]), num_classes=C, keep=keep
+            )

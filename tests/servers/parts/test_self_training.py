@@ -1,4 +1,6 @@
-"""Logistic regression whose labels are evidence: the optimum, nobody's own evidence, and one program."""
+"""Logistic regression whose labels are evidence: the optimum, nobody's own evidence, and one
+program.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -38,7 +40,9 @@ def data():
 @pytest.fixture(scope="module")
 def fitted(data):
     rows, _, labels, fold = data
-    return features_posterior(rows, labels, fold, num_classes=CLASSES, num_folds=FOLDS, tolerance=1e-7)
+    return features_posterior(
+        rows, labels, fold, num_classes=CLASSES, num_folds=FOLDS, tolerance=1e-7
+    )
 
 
 def test_rows_are_the_matrix_with_rows_of_length_one():
@@ -69,13 +73,18 @@ def test_features_of_the_caller_stay_as_they_are():
 def test_tables_multiply_as_rows_do_and_so_do_their_transposes(most, kind):
     rng = np.random.default_rng(3)
     x = rng.normal(size=(60, 23)) * (rng.random((60, 23)) < most * rng.random((60, 1)))
-    x[:, [0, 4, 22]] = x[[0, 8, 59]] = 0.0  # no entry in some rows and columns, more than a line of them in others
+    x[:, [0, 4, 22]] = x[[0, 8, 59]] = (
+        0.0  # no entry in some rows and columns, more than a line of them in others
+    )
     x[5, 5:15] = x[9:20, 7] = 1.0
     rows = feature_rows(x)
-    laid, dense = laid_out(rows), rows.dense()
+    laid = laid_out(rows)
+    dense = rows.dense()
     weights, slope = (rng.normal(size=(size, 4)).astype(np.float32) for size in (23, 60))
     assert isinstance(laid, kind)  # dense where little is saved
-    product, transpose = jax.jit(lambda r, w, s: (r.times(w), r.transposed(s)))(laid, weights, slope)
+    product, transpose = jax.jit(lambda r, w, s: (r.times(w), r.transposed(s)))(
+        laid, weights, slope
+    )
     np.testing.assert_allclose(product, dense @ weights, atol=1e-5)
     np.testing.assert_allclose(transpose, dense.T @ slope, atol=1e-5)
 
@@ -93,9 +102,13 @@ def test_a_labelled_node_is_asked_of_the_model_that_has_not_seen_it(data, fitted
     x = rows.dense()
     for f in range(FOLDS):
         seen = (labels >= 0) & (np.asarray(fold) != f)
-        oracle = LogisticRegression(C=1 / fitted.ridge, tol=1e-8, max_iter=5000).fit(x[seen], labels[seen])
+        oracle = LogisticRegression(C=1 / fitted.ridge, tol=1e-8, max_iter=5000).fit(
+            x[seen], labels[seen]
+        )
         asked = (labels >= 0) & (np.asarray(fold) == f)
-        np.testing.assert_allclose(np.exp(fitted.log_q[asked]), oracle.predict_proba(x[asked]), atol=0.005)
+        np.testing.assert_allclose(
+            np.exp(fitted.log_q[asked]), oracle.predict_proba(x[asked]), atol=0.005
+        )
     assert (fitted.classes == y)[labels < 0].mean() > 0.55
 
 
@@ -105,7 +118,8 @@ def test_own_evidence_takes_no_part(data, fitted):
     other = evidence.copy()
     other[7] = label_evidence(np.array([(y[7] + 1) % CLASSES]), CLASSES)[0]
     first, second = (
-        self_train(rows, given, fitted, ridges=(fitted.ridge,), tolerance=1e-7) for given in (evidence, other)
+        self_train(rows, given, fitted, ridges=(fitted.ridge,), tolerance=1e-7)
+        for given in (evidence, other)
     )
     np.testing.assert_allclose(first[7], second[7], atol=2e-3)  # folds share a line search, no data
     elsewhere = np.asarray(fold) != int(fold[7])
@@ -118,7 +132,9 @@ def test_reports_teach_what_few_labels_cannot_by_the_same_program(data, fitted):
     said = np.where(rng.random(len(y)) < 0.6, y, rng.integers(0, CLASSES, len(y)))
     report = np.log(0.6 * np.eye(CLASSES) + 0.4 / CLASSES)[said].astype(np.float32)
     few = np.where(np.cumsum(labels >= 0) <= 12, labels, -1)
-    start = features_posterior(rows, few, fold, num_classes=CLASSES, num_folds=FOLDS, tolerance=1e-7)
+    start = features_posterior(
+        rows, few, fold, num_classes=CLASSES, num_folds=FOLDS, tolerance=1e-7
+    )
     evidence = np.where(few[:, None] >= 0, label_evidence(few, CLASSES), report)
     before = self_training._path._cache_size()
     log_f = self_train(rows, evidence, start, ridges=(10.0, 3.0, 1.0, 0.3), keep=0.0)
@@ -187,7 +203,9 @@ def test_of_silent_users_nothing_is_read(houses):
 def test_64_bit_mode_has_the_same_answers(data, fitted):
     rows, _, labels, fold = data
     with jax.enable_x64(True):
-        found = features_posterior(rows, labels, fold, num_classes=CLASSES, num_folds=FOLDS, tolerance=1e-7)
+        found = features_posterior(
+            rows, labels, fold, num_classes=CLASSES, num_folds=FOLDS, tolerance=1e-7
+        )
     np.testing.assert_allclose(found.log_q, fitted.log_q, atol=1e-2)
 
 
@@ -197,10 +215,15 @@ def test_what_does_not_fit_is_refused(data, fitted):
     for call, words in (
         (lambda: self_train(rows, evidence[1:], fitted), "evidence must be of 600 nodes"),
         (
-            lambda: features_posterior(rows, labels, fold + 1, num_classes=CLASSES, num_folds=FOLDS),
+            lambda: features_posterior(
+                rows, labels, fold + 1, num_classes=CLASSES, num_folds=FOLDS
+            ),
             "fold must be in",
         ),
-        (lambda: features_posterior(rows, labels, fold, num_classes=2, num_folds=FOLDS), "labels must be in"),
+        (
+            lambda: features_posterior(rows, labels, fold, num_classes=2, num_folds=FOLDS),
+            "labels must be in",
+        ),
     ):
         with pytest.raises(ValueError, match=words):
             call()

@@ -1,4 +1,6 @@
-"""What structure is read from, of small graphs and of large ones: whom the panel reaches, eigenvectors, friends."""
+"""What structure is read from, of small graphs and of large ones: whom the panel reaches,
+eigenvectors, friends.
+"""
 
 import jax
 import numpy as np
@@ -19,7 +21,8 @@ from ldp_jax.servers.parts.structure import (
 from tests.servers.planted import blocks
 
 FOLDS = 3
-N, PANEL = 360, np.arange(0, 360, 4)
+N = 360
+PANEL = np.arange(0, 360, 4)
 
 
 @pytest.fixture(scope="module")
@@ -69,13 +72,18 @@ def test_a_graph_of_few_eigenvalues_has_the_same_coordinates_again(ends):
 
 def test_shared_friends_are_singular_vectors_and_tell_classes_that_befriend_others():
     rng = np.random.default_rng(0)
-    y = np.arange(300) % 3  # everybody's friends are of other classes: those of 0 and 2 are of class 1
-    ends = np.argwhere(np.triu(rng.random((300, 300)) < np.where((y[:, None] == 1) != (y == 1), 0.1, 0.0), 1))
+    y = (
+        np.arange(300) % 3
+    )  # everybody's friends are of other classes: those of 0 and 2 are of class 1
+    ends = np.argwhere(
+        np.triu(rng.random((300, 300)) < np.where((y[:, None] == 1) != (y == 1), 0.1, 0.0), 1)
+    )
     graph = graphs.from_edges(ends, 300)
     friends = interop.to_scipy(graph).toarray().astype(float)
     weighed = friends * np.log(300 / np.maximum(friends.sum(0), 1))
     weighed /= np.maximum(np.linalg.norm(weighed, axis=1, keepdims=True), 1e-12)
-    found, values = shared_friends(graph, 2).astype(float), np.linalg.svd(weighed)[1]
+    found = shared_friends(graph, 2).astype(float)
+    values = np.linalg.svd(weighed)[1]
     np.testing.assert_allclose(found.T @ found, np.diag(values[:2] ** 2), atol=1e-3)
     np.testing.assert_allclose(weighed @ weighed.T @ found, found * values[:2] ** 2, atol=0.01)
     middles = np.stack([found[y != 1].mean(0), found[y == 1].mean(0)])
@@ -84,9 +92,12 @@ def test_shared_friends_are_singular_vectors_and_tell_classes_that_befriend_othe
     assert not shared_friends(graphs.from_edges([[0, 1], [1, 2]], 3), 5)[:, 3:].any()
 
 
-RING, HUB = np.arange(300), np.zeros(900, int)
+RING = np.arange(300)
+HUB = np.zeros(900, int)
 SPECTRA = {
-    "wide": np.concatenate([np.stack([RING, np.roll(RING, 1)], 1) + 1000, np.stack([HUB, np.arange(1, 901)], 1)]),
+    "wide": np.concatenate(
+        [np.stack([RING, np.roll(RING, 1)], 1) + 1000, np.stack([HUB, np.arange(1, 901)], 1)]
+    ),
     "of low rank": np.array([[i, 20 + j] for i in range(20) for j in range(100)]),
     "none": np.zeros((0, 2), int),
     "of few nodes": np.array([[0, 1], [1, 2], [2, 0], [2, 3]]),
@@ -95,7 +106,9 @@ SPECTRA = {
 
 @pytest.mark.parametrize("name", SPECTRA)
 def test_shared_friends_are_those_of_exact_arithmetic(name):
-    """The same iteration in float64, by QR: float32 loses no direction beside one that is 30 times as long."""
+    """The same iteration in float64, by QR: float32 loses no direction beside one that is 30 times
+    as long.
+    """
     ends = SPECTRA[name]
     graph = graphs.from_edges(ends, n := int(ends.max(initial=3)) + 2)
     friends = interop.to_scipy(graph).toarray().astype(float)
@@ -105,13 +118,16 @@ def test_shared_friends_are_those_of_exact_arithmetic(name):
     for _ in range(structure._ROUNDS):
         block = np.linalg.qr(weighed @ (weighed.T @ block))[0]
     left, values, _ = np.linalg.svd(block.T @ weighed, full_matrices=False)
-    exact, found = (block @ (left * values))[:, :16], shared_friends(graph, 16)
+    exact = (block @ (left * values))[:, :16]
+    found = shared_friends(graph, 16)
     np.testing.assert_allclose(found @ found.T, exact @ exact.T, atol=2e-3)
 
 
 @pytest.fixture(scope="module")
 def islands():
-    """A planted graph, with a pair and two nodes on their own; labels of a quarter, and their folds."""
+    """A planted graph, with a pair and two nodes on their own; labels of a quarter, and their
+    folds.
+    """
     graph, y, _ = blocks(n=N - 4, degree=8.0)
     graph = graphs.from_edges(np.append(graphs.to_edges(graph), [[N - 4, N - 3]], axis=0), N)
     y = np.append(y, [0, 1, 2, 0])
@@ -122,7 +138,8 @@ def islands():
 @pytest.mark.parametrize("kind", [2, 0.1])
 def test_sums_leave_out_a_member_s_fold(islands, kind, monkeypatch):
     """70 columns, which are worked on some at a time: no array of nodes and members is made."""
-    op, known = operator(islands[0]), islands[2]
+    op = operator(islands[0])
+    known = islands[2]
     values = np.random.default_rng(0).normal(size=(len(PANEL), 70)).astype(np.float32)
     seeds = np.eye(N, dtype=np.float32)[:, PANEL]
     if isinstance(kind, int):
@@ -130,10 +147,15 @@ def test_sums_leave_out_a_member_s_fold(islands, kind, monkeypatch):
     else:
         reach = ppr(op, seeds, kind, 0.0, 1e-7)
     fold = np.where(known.labels < 0, -1, known.fold)
-    wanted, sizes = (np.asarray(reach) * (fold[:, None] != fold[PANEL])) @ values, set()
+    wanted = (np.asarray(reach) * (fold[:, None] != fold[PANEL])) @ values
+    sizes = set()
     reached = structure._reached
-    monkeypatch.setattr(structure, "_reached", lambda op, x, *given: sizes.add(x.shape) or reached(op, x, *given))
-    np.testing.assert_allclose(sums_by_folds(op, known, values, kind), wanted, atol=3e-3)  # to 1e-3 of a column
+    monkeypatch.setattr(
+        structure, "_reached", lambda op, x, *given: sizes.add(x.shape) or reached(op, x, *given)
+    )
+    np.testing.assert_allclose(
+        sums_by_folds(op, known, values, kind), wanted, atol=3e-3
+    )  # to 1e-3 of a column
     ((n, width),) = sizes  # one program
     assert (n, width <= structure.block_width()) == (N, True)
 
@@ -141,7 +163,8 @@ def test_sums_leave_out_a_member_s_fold(islands, kind, monkeypatch):
 def test_a_node_that_no_label_reaches_has_the_prior_and_what_is_nearer_weighs_more(islands):
     """A pair and two lonely nodes without a label have the prior, whatever it is."""
     graph, _, known = islands
-    op, rng = operator(graph), np.random.default_rng(0)
+    op = operator(graph)
+    rng = np.random.default_rng(0)
     lonely = np.arange(N - 4, N)
     labels = np.where(np.isin(np.arange(N), lonely), -1, known.labels)
     known = FoldedLabels(labels, 3, known.fold, 5)
@@ -157,7 +180,8 @@ def test_a_node_that_no_label_reaches_has_the_prior_and_what_is_nearer_weighs_mo
             shares = structure._smoothed(sums, prior)
             np.testing.assert_allclose(shares[lonely], np.tile(prior, (4, 1)), rtol=1e-5)
             np.testing.assert_allclose(shares.sum(1), 1.0, atol=5e-3)
-            nearer, away = sums[:, 3] > sums[:, 3].mean(), np.abs(shares - prior).mean(1)
+            nearer = sums[:, 3] > sums[:, 3].mean()
+            away = np.abs(shares - prior).mean(1)
             assert away[nearer].mean() > away[~nearer].mean()
 
 
@@ -180,9 +204,12 @@ def test_sources_are_posteriors_of_which_none_has_seen_a_nodes_own_label(islands
 
 def test_leading_vectors_span_what_eigenvectors_span(islands):
     graph = islands[0]
-    found, exact = leading_vectors(operator(graph), 8), spectral_coordinates(graph, 8).astype(float)
+    found = leading_vectors(operator(graph), 8)
+    exact = spectral_coordinates(graph, 8).astype(float)
     np.testing.assert_allclose(found.T @ found, np.eye(8), atol=1e-4)
-    kept = np.linalg.svd(exact[:, :4].T @ found)[1]  # three classes and the pair; the rest is the edge of the bulk
+    kept = np.linalg.svd(exact[:, :4].T @ found)[
+        1
+    ]  # three classes and the pair; the rest is the edge of the bulk
     assert kept.min() > 0.999
 
 
