@@ -641,3 +641,21 @@ def test_sums_by_user_are_never_below_the_exact_ones(rows):
         assert found == np.inf or Fraction(found) >= exact
         if exact < Fraction(1e308):
             assert Fraction(found) <= exact * (1 + Fraction(30, 2**52)) + Fraction(5e-324) * 30
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_rarest_outputs_keep_their_masses_and_the_largest_takes_what_is_left(seed):
+    """Of a rare mass a unit is a share that matters; of 2^31 it is none."""
+    rng = np.random.default_rng(seed)
+    rare = rng.integers(2, 12, 3)
+    weights = np.exp(rng.uniform(0.0, 0.4, (4, 5)))
+    common = weights / weights.sum(1, keepdims=True) * (WORDS - rare.sum()) / WORDS
+    law = np.concatenate([common, np.tile(rare / WORDS, (4, 1))], 1)
+    order = rng.permutation(8)
+    masses = integer_tables.integer_masses(law[:, order], 1.0)[:, np.argsort(order)].astype(
+        np.int64
+    )
+    assert (masses[:, 5:] == rare).all()
+    largest = np.arange(5) == common.argmax(1)[:, None]
+    wanted = np.maximum(np.floor(WORDS * common), np.ceil(WORDS * common.min(0)))
+    np.testing.assert_array_equal(masses[:, :5][~largest], wanted[~largest])

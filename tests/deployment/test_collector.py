@@ -1,6 +1,7 @@
 """What the server takes, and what it refuses and why."""
 
 import dataclasses
+import itertools
 
 import numpy as np
 import pytest
@@ -175,3 +176,30 @@ def test_vectors_are_put_together():
     for k, dim in ((0, 4), (5, 4), (1, 2**31)):
         with pytest.raises(ValueError, match="must be a whole number"):
             deployment.vectors(deployment.decode(reports(), GRID), k, dim)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_order_of_uploads_changes_neither_what_was_seen_nor_any_vector(seed):
+    """Shuffled reports are read in two calls; vectors come by user and round."""
+    rng = np.random.default_rng(seed)
+    held = session(budget=500.0)
+    names = list(itertools.product((9, 2, 5), (1, 0, 7), (3, 0, 4)))
+    sent = {
+        (user, round, field): held.report(GRID, 0.1 * field, user=user, round=round, field=field)
+        for user, round, field in names
+    }
+    order = [names[place] for place in rng.permutation(len(names))]
+    first = deployment.decode(b"".join(sent[name] for name in order[:13]), GRID)
+    second = deployment.decode(b"".join(sent[name] for name in order), GRID, seen=first.seen)
+    assert second.rejected.replayed == 13
+    columns = [second.user.tolist(), second.round.tolist(), second.field.tolist()]
+    assert list(zip(*columns, strict=True)) == order[13:]
+    assert second.seen.tolist() == sorted(names)
+    every = deployment.decode(b"".join(sent[name] for name in order), GRID)
+    made = deployment.vectors(every, 3, 5)
+    rows = list(zip(made.user.tolist(), made.round.tolist(), made.output.tolist(), strict=True))
+    assert [row[:2] for row in rows] == sorted({name[:2] for name in names})
+    assert (made.index == [0, 3, 4]).all()
+    by_name = dict(zip(order, every.output.tolist(), strict=True))
+    for user, round, row in rows:
+        assert row == [by_name[user, round, field] for field in (0, 3, 4)]

@@ -672,3 +672,16 @@ def test_memory_of_every_other_form_is_a_value_error(kind):
     ]
     for body in (*bodies, json.dumps(good).encode()):
         refused(written(kind, body))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_fields_are_sent_again_in_ascending_order_whatever_order_they_were_reported_in(seed):
+    """By the session itself, and by one that goes on from its memory."""
+    fields = np.random.default_rng(seed).permutation(8)[:5].tolist()
+    held = session(budget=50.0)
+    sent = {field: held.report(GRID, 0.5, user=3, round=2, field=field) for field in fields}
+    wanted = b"".join(sent[field] for field in sorted(fields))
+    assert held.resend(GRID, user=3, round=2) == wanted
+    again = Session.from_bytes(held.device, held.to_bytes())
+    assert again.resend(GRID, user=3, round=2) == wanted
+    assert deployment.decode(wanted, GRID).field.tolist() == sorted(fields)

@@ -169,3 +169,20 @@ def test_what_is_wrong_is_refused(reported):
     ):
         with pytest.raises(ValueError, match=message):
             call()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_noisy_degrees_beyond_those_that_have_an_estimate_are_taken_for_the_nearest(seed):
+    """Below 1 and above n - 2 the likelihood has no maximum: noise must make no pair certain."""
+    rng = np.random.default_rng(seed)
+    n = 30
+    degree = rng.poisson(12, n) + rng.normal(0.0, 0.3, n)
+    degree[:3] = -5.0, 0.4, n - 1.0 + 50.0 * (seed % 2)
+    prior = edges.degree_prior(degree[rng.permutation(n)])
+    held = np.clip(np.rint(degree), 1, n - 2).astype(int)
+    assert prior.degree.tolist() == sorted(set(held.tolist()))
+    assert prior.count.tolist() == [(held == one).sum() for one in prior.degree]
+    own = prior.beta[prior.group]
+    chance = expit(own[:, None] + own) * (1 - np.eye(n))
+    np.testing.assert_allclose(chance.sum(1), prior.degree[prior.group], rtol=1e-3)
+    assert chance.max() < 0.9999

@@ -175,3 +175,42 @@ def test_a_directed_graph_has_no_undirected_edges():
     for senders, receivers in (([0, 1, 0, 1], [1, 0, 1, 0]), ([0, 1, 2], [1, 0, 2])):
         with pytest.raises(ValueError, match="each edge once in each direction and no self-loop"):
             graphs.to_edges(graphs.directed(senders, receivers, 3))
+
+
+PARTIAL_ORDERS = {
+    "random": lambda s, r, noise: np.lexsort((noise,)),
+    "by receiver": lambda s, r, noise: np.lexsort((noise, r)),
+    "by sender": lambda s, r, noise: np.lexsort((noise, s)),
+    "by receiver, senders falling": lambda s, r, noise: np.lexsort((-s, r)),
+    "one pair exchanged": lambda s, r, noise: np.r_[1, 0, 2 : len(s)],
+    "last pair exchanged": lambda s, r, noise: np.r_[: len(s) - 2, len(s) - 1, len(s) - 2],
+}
+
+
+@pytest.mark.parametrize("order", PARTIAL_ORDERS)
+def test_edges_in_any_order_are_those_of_the_sorted_graph(order):
+    """Order by one end alone is no order of edges."""
+    rng = np.random.default_rng(0)
+    pairs = np.stack(np.triu_indices(12, 1), 1)
+    graph = graphs.from_edges(pairs[rng.random(len(pairs)) < 0.4], 12, pairs_in="rows")
+    senders, receivers = np.asarray(graph.senders), np.asarray(graph.receivers)
+    place = PARTIAL_ORDERS[order](senders, receivers, rng.random(len(senders)))
+    given_ = graphs.directed(senders[place], receivers[place], 12)
+    assert graphs.is_symmetric(given_)
+    np.testing.assert_array_equal(graphs.to_edges(given_), graphs.to_edges(graph))
+    np.testing.assert_array_equal(graphs.validate_symmetric(given_)[:2], (senders, receivers))
+    made = graphs.GraphSet.from_edges(senders[place], receivers[place], np.zeros(12, int), [0])
+    np.testing.assert_array_equal((made.senders, made.receivers), (senders, receivers))
+
+
+@pytest.mark.parametrize("order", PARTIAL_ORDERS)
+def test_an_edge_that_is_there_twice_is_refused_in_any_order(order):
+    """Also where other edges of the receiver stand between the two."""
+    rng = np.random.default_rng(1)
+    graph = graphs.from_edges([[0, 1], [0, 2], [0, 3], [1, 2], [1, 3], [2, 3]], 4)
+    for twice in range(len(graph.senders)):
+        senders = np.append(graph.senders, graph.senders[twice])
+        receivers = np.append(graph.receivers, graph.receivers[twice])
+        place = PARTIAL_ORDERS[order](senders, receivers, rng.random(len(senders)))
+        with pytest.raises(ValueError, match="each edge once"):
+            graphs.GraphSet.from_edges(senders[place], receivers[place], np.zeros(4, int), [0])

@@ -197,3 +197,17 @@ def test_bad_input_is_refused():
         hrg.sensitivity(0)
     with pytest.raises(ValueError, match="threefry"):
         hrg.random_dendrogram(jax.random.key(0, impl="rbg"), 3)
+
+
+@pytest.mark.parametrize("draws", [4, 7, 20])
+def test_r_hat_is_that_of_the_textbook_on_drawn_chains(draws):
+    """Both variances are over n - 1: of a half's draws, and of the means of the halves."""
+    rng = np.random.default_rng(draws)
+    chains = rng.normal(size=(3, draws)) + rng.normal(size=(3, 1))
+    n = draws // 2
+    halves = [half for chain in chains for half in (chain[:n], chain[draws - n :])]
+    within = np.mean([sum((half - half.mean()) ** 2) / (n - 1) for half in halves])
+    means = np.array([half.mean() for half in halves])
+    between = n * sum((means - means.mean()) ** 2) / (len(means) - 1)
+    wanted = np.sqrt(((n - 1) / n * within + between / n) / within)
+    assert hrg.r_hat(chains) == pytest.approx(wanted, rel=1e-9)

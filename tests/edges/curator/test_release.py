@@ -204,3 +204,10 @@ def test_places_and_codes_are_inverse():
     public = graphs.to_edges(split.public)
     assert len(pairs.public) == HIDDEN[public].all(1).sum()
     assert pairs.candidates == 24 * 23 // 2 - len(pairs.public)
+
+
+def test_a_share_of_private_edges_is_rounded_to_the_nearest_number():
+    for m, rho in ((7, 0.25), (11, 0.2), (13, 0.35), (10, 0.28), (10, 0.99), (6, 0.6), (9, 0.1)):
+        path = graphs.from_edges([[i, i + 1] for i in range(m)], m + 1, pairs_in="rows")
+        split = split_edges(jax.random.key(0), path, rho)
+        assert len(graphs.to_edges(split.private)) == round(rho * m)
