@@ -44,6 +44,11 @@ RECORD_AND_BIT = joint_unit(NEIGHBOUR_LIST, RECORD)
 RECORD_AND_LIST = Unit("record + whole neighbour list")
 """A user's record and all of their list: a unit of answers that read both at once."""
 
+_JOINT_WORDS = {
+    RECORD_AND_BIT: "two inputs that differ in one user's record, or label, and in one bit of "
+    "their list",
+    RECORD_AND_LIST: "any two records and any two neighbour lists of one user",
+}
 _FIELDS = {"record": "features", "label": "labels", "list": "edges", "graph": "edges"}
 
 
@@ -78,54 +83,58 @@ class Cost:
 
     def __post_init__(self) -> None:
         validate.whole(1, times=self.times)
-        if self.curve is not None and self.delta is None:
-            raise ValueError("delta must be given with a curve, which is converted at it")
+        converted = self.curve is None or self.delta is not None
+        validate.require(converted, "delta must be given with a curve, which is converted at it")
         if self.pair is None and self.reads("list"):
             bit = dataclasses.replace(self.guarantee, unit=NEIGHBOUR_LIST, adjacency="")
             object.__setattr__(self, "pair", relationship(bit, None if self.owners else bit))
-        if self.pair is not None and not (self.reads("list") and self.pair.unit == RELATIONSHIP):
-            raise ValueError(
-                f"pair must be a guarantee per {RELATIONSHIP} of an answer that reads a list"
+        if self.pair is not None:
+            validate.require(
+                self.reads("list") and self.pair.unit == RELATIONSHIP,
+                f"pair must be a guarantee per {RELATIONSHIP} of an answer that reads a list",
             )
 
     def reads(self, field: str) -> bool:
-        """Whether the answer reads a field.
-
-        Record, label, list, or that of another library's unit.
-        """
-        return any(field == read for read, _ in self.guarantee.unit.parts)
+        """Whether the answer reads a field: record, label, list, or that of another unit."""
+        return field in dict(self.guarantee.unit.parts)
 
     def within(self, stated: "Cost") -> bool:
         """Whether one answer loses no more than one of ``stated``, in the same way."""
-        alike = ("owners", "permanent")
-        same = self.guarantee.unit == stated.guarantee.unit and all(
-            getattr(self, name) == getattr(stated, name) for name in alike
-        )
-        if not same or not _no_more(self.guarantee, stated.guarantee):
+        mine = (self.guarantee.unit, self.owners, self.permanent)
+        if mine != (stated.guarantee.unit, stated.owners, stated.permanent):
             return False
         if self.curve is None or stated.curve is None:
             smaller = stated.curve is None
         else:
             smaller = self.curve.mu <= stated.curve.mu
-        if self.pair is None or stated.pair is None:
-            return smaller
-        return smaller and _no_more(self.pair, stated.pair)
+        losses = [(self.guarantee, stated.guarantee)]
+        if self.pair is not None and stated.pair is not None:
+            losses.append((self.pair, stated.pair))
+        return smaller and all(
+            one.epsilon <= most.epsilon and one.delta <= most.delta for one, most in losses
+        )
 
     def per(self, unit: Unit) -> Guarantee | None:
         """One answer's loss per ``unit`` of one user; None where the answer reads nothing of it.
 
         ``ValueError`` where the answer's guarantee is about smaller changes than those of the unit.
         """
-        touched = [part for part in unit.parts if _touches(self.guarantee.unit, part)]
+        read = dict(self.guarantee.unit.parts)
+        touched = False
+        for field, granularity in unit.parts:
+            held = read.get(field, read.get("label") if field == "record" else None)
+            if held is None:
+                continue
+            touched = True
+            covered = held in (granularity, "whole")
+            rule = f"an answer with a guarantee per {self.guarantee.unit} has none per {unit}"
+            validate.require(covered, rule)
         if not touched:
             return None
-        if not all(_covers(self.guarantee.unit, part) for part in touched):
-            raise ValueError(
-                f"an answer with a guarantee per {self.guarantee.unit} has none per {unit}"
-            )
         if self.guarantee.unit == unit:
             return self.guarantee
-        return dataclasses.replace(self.guarantee, unit=unit, adjacency=_words(unit))
+        words = _JOINT_WORDS[unit] if unit in _JOINT_WORDS else own_words(unit)
+        return dataclasses.replace(self.guarantee, unit=unit, adjacency=words)
 
     def total(self, one: Guarantee, times: int) -> Guarantee:
         """The loss of several answers, ``one`` being that of one of them."""
@@ -133,36 +142,9 @@ class Cost:
             return one
         if one.unit.rate is not None and not self.permanent:
             return one.repeated(times)  # rates of one distance add
-        answers = "permanent" if self.permanent else "fresh"
-        return over_rounds(
-            one, times, answers=answers, delta=None if self.permanent else self.delta
-        )
-
-
-def _no_more(one: Guarantee, other: Guarantee) -> bool:
-    return one.epsilon <= other.epsilon and one.delta <= other.delta
-
-
-def _touches(unit: Unit, part: tuple[str, str]) -> bool:
-    """Whether an answer of ``unit`` reads the field of a part; a record holds its label."""
-    read = {field for field, _ in unit.parts}
-    return part[0] in read or (part[0] == "record" and "label" in read)
-
-
-def _covers(unit: Unit, part: tuple[str, str]) -> bool:
-    """Whether a guarantee of ``unit`` bounds the changes of a part that it touches."""
-    field, granularity = part
-    held = dict(unit.parts)
-    own = held.get(field, held.get("label") if field == "record" else None)
-    return own in (granularity, "whole")
-
-
-def _words(unit: Unit) -> str:
-    if unit == RECORD_AND_BIT:
-        return "two inputs that differ in one user's record, or label, and in one bit of their list"
-    if unit == RECORD_AND_LIST:
-        return "any two records and any two neighbour lists of one user"
-    return own_words(unit)
+        if self.permanent:
+            return over_rounds(one, times, answers="permanent")
+        return over_rounds(one, times, answers="fresh", delta=self.delta)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -178,15 +160,24 @@ class Role:
     who: Bool[np.ndarray, " n"] | None = None
 
     def per(self, unit: Unit) -> Guarantee | None:
-        """The loss of all answers per ``unit`` of one user.
-
-        None where none reads anything of it.
-        """
-        found = [(cost, one) for cost in self.costs if (one := cost.per(unit)) is not None]
-        parts = [cost.total(one, cost.times) for cost, one in found if cost.curve is None]
-        curves = [cost for cost, _ in found if cost.curve is not None]
+        """The loss of all answers per ``unit`` of one user; None where none reads it."""
+        parts = []
+        curves = []  # they compose by mu, and are converted once, at the largest delta
+        deltas = []
+        words = ""
+        for cost in self.costs:
+            one = cost.per(unit)
+            if one is None:
+                continue
+            if cost.curve is None or cost.delta is None:
+                parts.append(cost.total(one, cost.times))
+                continue
+            curves += [cost.curve] * cost.times
+            deltas.append(cost.delta)
+            words = words or cost.guarantee.adjacency
         if curves:
-            parts.append(_of_curves(curves, unit))
+            noise = GaussianCurve(0.0).compose(*curves)
+            parts.append(noise.guarantee(max(deltas), unit, words))
         return sequential(*parts) if parts else None
 
     def after(self, history: "Role") -> "Role":
@@ -205,18 +196,10 @@ class Role:
         return Role((*earlier, *again, *kept.values()), who)
 
 
-def _of_curves(costs: Sequence[Cost], unit: Unit) -> Guarantee:
-    """Gaussian noise of several answers: by mu, converted once, at the largest delta."""
-    curves = [cost.curve for cost in costs if cost.curve is not None for _ in range(cost.times)]
-    delta = max(cost.delta for cost in costs if cost.delta is not None)
-    return GaussianCurve(0.0).compose(*curves).guarantee(delta, unit, costs[0].guarantee.adjacency)
-
-
 def _both(one: np.ndarray | None, other: np.ndarray | None) -> np.ndarray | None:
     if one is None or other is None:
         return other if one is None else one
-    if one.shape != other.shape:
-        raise ValueError(f"who must be of the same users, got {len(one)} and {len(other)}")
+    validate.require(one.shape == other.shape, "who must be of the same users", one, other)
     return one & other
 
 
