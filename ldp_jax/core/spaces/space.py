@@ -119,6 +119,13 @@ def clip(x: Values, lower: ArrayLike = -1.0, upper: ArrayLike = 1.0) -> Array:
     return jnp.where(jnp.isnan(x), (lower + upper) / 2, jnp.clip(x, lower, upper))
 
 
+def spacings(y: Values) -> np.ndarray:
+    """Four float32 spacings of each number, at least those of 1 or of the largest."""
+    y = np.asarray(y)
+    least = np.float32(min(1.0, float(np.abs(y).max())))
+    return 4 * np.spacing(np.maximum(np.abs(y), least)).astype(np.float64)
+
+
 def each_vector(values: Values, dim: int, inside: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
     """Which of stacked values are vectors [dim] whose numbers are all ``inside``, bool [n]."""
     y = np.asarray(values)
