@@ -466,7 +466,7 @@ def _budgets(given: Any) -> tuple[Budget, ...]:
 
 
 def _less(whole: float, part: float) -> float:
-    """``whole - part`` rounded down, where float64's rounding of a whole budget counts as nothing."""
+    """Return ``whole - part`` rounded down, and 0 for what float64 may have rounded."""
     if part == math.inf or part >= whole * (1.0 - _SLACK):
         return 0.0
     return rounded_down(Fraction(whole) - Fraction(part))

@@ -192,15 +192,11 @@ class Role:
             worse = cost if before.within(cost) else before
             kept[cost.permanent] = dataclasses.replace(worse, times=cost.times + before.times)
         again = [kept.pop(cost.permanent) for cost in self.costs if cost.permanent in kept]
-        who = _both(self.who, history.who)
-        return Role((*earlier, *again, *kept.values()), who)
-
-
-def _both(one: np.ndarray | None, other: np.ndarray | None) -> np.ndarray | None:
-    if one is None or other is None:
-        return other if one is None else one
-    validate.require(one.shape == other.shape, "who must be of the same users", one, other)
-    return one & other
+        who = [one for one in (self.who, history.who) if one is not None]
+        if len(who) == 2:
+            validate.require(len(who[0]) == len(who[1]), "who must be of the same users", *who)
+        both = np.logical_and.reduce(who) if who else None
+        return Role((*earlier, *again, *kept.values()), both)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -234,14 +230,13 @@ class Statement:
         protects: Sequence[str] = (),
     ) -> "Statement":
         """A statement of some alternatives, each a role or the costs of everybody's."""
-        made = (role if isinstance(role, Role) else Role(tuple(role)) for role in roles)
+        made = [role if isinstance(role, Role) else Role(tuple(role)) for role in roles]
         return cls(tuple(made), tuple(exposes), tuple(protects))
 
     def __post_init__(self) -> None:
-        if not any(role.costs for role in self.roles):
-            raise ValueError(
-                "a statement must name an answer: a protocol that asks nobody has no cost"
-            )
+        asks = any(role.costs for role in self.roles)
+        rule = "a statement must name an answer: a protocol that asks nobody has no cost"
+        validate.require(asks, rule)
 
     @property
     def costs(self) -> tuple[Cost, ...]:
@@ -250,14 +245,15 @@ class Statement:
         return tuple(dict.fromkeys(once))
 
     def per(self, unit: Unit) -> Guarantee | None:
-        """The loss of the worst user, or of the worst pair of users.
-
-        None where nothing is read of the unit.
-        """
-        if unit == RELATIONSHIP:
-            found = [_of_pair(one, other) for one, other in self._pairs()]
+        """The loss of the worst user, or of the worst pair; None where nothing reads the unit."""
+        real = [role for role in self.roles if role.who is None or role.who.any()]
+        if unit != RELATIONSHIP:
+            found = [role.per(unit) for role in real]
         else:
-            found = [role.per(unit) for role in self.roles if _somebody(role.who)]
+            found = [_of_pair(one, Role(())) for one in real]  # the other end is never asked
+            for one, other in itertools.combinations_with_replacement(real, 2):
+                if one.who is None or other.who is None or (one.who | other.who).sum() > 1:
+                    found.append(_of_pair(one, other))  # of two different users
         known = [one for one in found if one is not None]
         return parallel(*known) if known else None
 
@@ -265,30 +261,24 @@ class Statement:
         """The units that the guarantee names."""
         read = dict.fromkeys(cost.guarantee.unit for cost in self.costs)
         fields = {field for unit in read for field, _ in unit.parts}
-        whole = RECORD_AND_LIST in read
-        both = any(
-            any(cost.reads("list") for cost in role.costs)
-            and any(cost.reads("record") or cost.reads("label") for cost in role.costs)
-            for role in self.roles
-        )
+        together = False  # one role reads the record, or the label, and the list
+        for role in self.roles:
+            own = {field for cost in role.costs for field, _ in cost.guarantee.unit.parts}
+            together |= "list" in own and bool(own & {"record", "label"})
+        apart = any(unit.rate is not None for unit in read)
         wanted = {
-            RECORD: fields & {"record", "label"}
-            and not any(unit.rate is not None for unit in read),
+            RECORD: bool(fields & {"record", "label"}) and not apart,
             LABEL: LABEL in read,
             NEIGHBOUR_LIST: "list" in fields,
             RELATIONSHIP: "list" in fields,
-            RECORD_AND_BIT: both,
-            RECORD_AND_LIST: whole
-            and all(cost.guarantee.unit == RECORD_AND_LIST for cost in self.costs),
+            RECORD_AND_BIT: together,
+            RECORD_AND_LIST: list(read) == [RECORD_AND_LIST],
         }
         others = [unit for unit in read if unit not in wanted]
         return (*(unit for unit, named in wanted.items() if named), *others)
 
     def guarantee(self) -> PipelineGuarantee:
-        """The guarantee of the protocol, whatever its users report.
-
-        The worst role, unit by unit.
-        """
+        """The guarantee of the protocol, whatever users report: the worst role, unit by unit."""
         found = (self.per(unit) for unit in self.units())
         read = {field for cost in self.costs for field, _ in cost.guarantee.unit.parts}
         named = [name for field, name in _FIELDS.items() if field in read]
@@ -314,29 +304,13 @@ class Statement:
             combined, tuple(exposes), tuple(name for name in protects if name not in exposes)
         )
 
-    def _pairs(self) -> Iterable[tuple[Role, Role]]:
-        """The roles that two different users can have; one of them may never be asked."""
-        for role in self.roles:
-            if _somebody(role.who):
-                yield role, Role(())
-        for one, other in itertools.combinations_with_replacement(self.roles, 2):
-            if not (_somebody(one.who) and _somebody(other.who)):
-                continue
-            if one.who is None or other.who is None or (one.who | other.who).sum() > 1:
-                yield one, other
-
-
-def _somebody(who: np.ndarray | None) -> bool:
-    return who is None or bool(who.any())
-
 
 def _of_pair(one: Role, other: Role) -> Guarantee | None:
-    """The loss about the pair of two users, by the answers of both.
+    """Return the loss about the pair of two users by the answers of both.
 
-    Each question's owner is the worse end.
-
-    An answer that both give costs ``pair``, one that a single end gives what a bit costs. Where
-    several questions share one rule, the pair has one owner in all of them.
+    Each question's owner is the worse end. An answer that both give costs ``pair``, one that a
+    single end gives what a bit costs. Where several questions share one rule, the pair has one
+    owner in all of them.
     """
     times: dict[Cost, list[int]] = {}
     for place, role in enumerate((one, other)):
@@ -346,32 +320,24 @@ def _of_pair(one: Role, other: Role) -> Guarantee | None:
     parts = []
     by_rule: dict[str, list[list[Guarantee]]] = {}
     for cost, (first, second) in times.items():
-        bit = _seen_once(cost)
+        seen = cost.per(NEIGHBOUR_LIST)
+        assert seen is not None
+        bit = relationship(seen)
         if cost.owners:
             ends = by_rule.setdefault(cost.owners, [[], []])
             for end, many in zip(ends, (first, second), strict=True):
                 if many:
                     end.append(cost.total(bit, many))
             continue
-        both = min(first, second)
-        single = abs(first - second)
-        if both and cost.pair is not None:
-            parts.append(cost.total(cost.pair, both))
-        if single:
-            parts.append(cost.total(bit, single))
+        if first and second and cost.pair is not None:
+            parts.append(cost.total(cost.pair, min(first, second)))
+        if first != second:
+            parts.append(cost.total(bit, abs(first - second)))
     for ends in by_rule.values():
         parts.append(parallel(*(sequential(*end) for end in ends if end)))
     if not parts:
         return None
-    words = own_words(RELATIONSHIP)
-    return dataclasses.replace(sequential(*parts), adjacency=words)
-
-
-def _seen_once(cost: Cost) -> Guarantee:
-    """The loss about a pair by the answer of one end."""
-    bit = cost.per(NEIGHBOUR_LIST)
-    assert bit is not None
-    return relationship(bit)
+    return dataclasses.replace(sequential(*parts), adjacency=own_words(RELATIONSHIP))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -389,7 +355,7 @@ class Account:
     >>> account = Account.of(Statement.of([once]), 2).charge(once, np.array([True, False]))
     >>> account.charge(once, np.array([True, True]))  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    ldp_jax.accounting.ledger.BudgetExceededError: the question exceeds the statement for 1 of its 2 users: ...
+    ldp_jax.accounting.ledger.BudgetExceededError: the question exceeds the statement for 1 of ...
     """
 
     statement: Statement
@@ -399,60 +365,46 @@ class Account:
     def of(cls, statement: Statement, users: int) -> "Account":
         """An account of ``users`` who were asked for nothing yet."""
         for role in statement.roles:
-            if role.who is not None and role.who.shape != (users,):
-                raise ValueError(
-                    f"who of a role must be bool [{users}], got shape {role.who.shape}"
-                )
+            validate.mask(users, **{"who of a role": role.who})
         return cls(statement, np.zeros((users, len(statement.costs)), np.int32))
 
     def charge(self, cost: Cost, asked: Bool[np.ndarray, " n"]) -> "Account":
-        """Charge those who are asked for one answer.
-
-        ``BudgetExceededError`` beyond the statement.
-        """
-        found = [place for place, stated in enumerate(self.statement.costs) if cost.within(stated)]
+        """Charge users for one answer; ``BudgetExceededError`` beyond the statement."""
+        costs = self.statement.costs
+        found = [place for place, stated in enumerate(costs) if cost.within(stated)]
         if not found:
             raise BudgetExceededError(
-                f"the question costs {cost.guarantee}, and the server's statement names no such answer"
+                f"the question costs {cost.guarantee}, and the statement names no such answer"
             )
-        place = min(found, key=lambda at: self.statement.costs[at].guarantee.epsilon)
+        place = min(found, key=lambda at: costs[at].guarantee.epsilon)
         answers = self.answers.copy()
         answers[asked, place] += 1
-        beyond = asked & ~self._allowed(answers)
-        if beyond.any():
+
+        allowed = np.zeros(len(answers), bool)  # by some role
+        for role in self.statement.roles:
+            most = np.zeros(len(costs), np.int64)
+            for one in role.costs:
+                most[costs.index(dataclasses.replace(one, times=1))] += one.times
+            fits = (answers <= most).all(1)
+            allowed |= fits if role.who is None else fits & role.who
+        beyond = int((asked & ~allowed).sum())
+        if beyond:
             raise BudgetExceededError(
-                f"the question exceeds the statement for {int(beyond.sum())} of its {int(asked.sum())} users: "
+                f"the question exceeds the statement for {beyond} of its {int(asked.sum())} users: "
                 "state beforehand every answer that one user can be asked for (Statement.of)"
             )
         return dataclasses.replace(self, answers=answers)
 
     def realised(self) -> PipelineGuarantee | None:
-        """The guarantee as if what was asked had been fixed beforehand: for information.
-
-        None for nothing.
-        """
-        costs = self.statement.costs
+        """The guarantee if the questions had been fixed beforehand; None where there are none."""
+        if not self.answers.any():
+            return None
         rows, member = np.unique(self.answers, axis=0, return_inverse=True)
         roles = []
-        for place, row in enumerate(rows):
-            mine = tuple(
-                dataclasses.replace(cost, times=int(many))
-                for cost, many in zip(costs, row, strict=True)
-                if many
-            )
-            roles.append(Role(mine, member.reshape(-1) == place))
-        if not rows.any():
-            return None
+        for place, row in enumerate(rows.tolist()):
+            costs = []
+            for cost, times in zip(self.statement.costs, row, strict=True):
+                if times:
+                    costs.append(dataclasses.replace(cost, times=times))
+            roles.append(Role(tuple(costs), member.reshape(-1) == place))
         return dataclasses.replace(self.statement, roles=tuple(roles)).guarantee()
-
-    def _allowed(self, answers: np.ndarray) -> np.ndarray:
-        """The users for whom some role allows so many answers."""
-        costs = self.statement.costs
-        found = np.zeros(len(answers), bool)
-        for role in self.statement.roles:
-            most = np.zeros(len(costs), np.int64)
-            for cost in role.costs:
-                most[costs.index(dataclasses.replace(cost, times=1))] += cost.times
-            fits = (answers <= most).all(1)
-            found |= fits if role.who is None else fits & role.who
-        return found
