@@ -131,29 +131,6 @@ def test_advanced_is_the_least_epsilon_of_drawn_releases(seed):
         assert found == 0.0 or lost(found - 1e-6) > delta
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_the_delta_of_several_units_is_the_least_of_all_orders(seed):
-    """Epsilons so large that neither their order nor that of the deltas is the best one."""
-    rng = np.random.default_rng(seed)
-    for _ in range(50):
-        pairs = [
-            (rng.uniform(0.0, 4.0), rng.uniform(1e-9, 1e-3) ** rng.uniform(0.5, 2))
-            for _ in range(4)
-        ]
-        chained = lambda order: sum(
-            delta * math.exp(sum(epsilon for epsilon, _ in order[:place]))
-            for place, (_, delta) in enumerate(order)
-        )
-        best = min(map(chained, itertools.permutations(pairs)))
-        units = [
-            Guarantee(*pair, unit=Unit(f"unit {i}"), adjacency="two")
-            for i, pair in enumerate(pairs)
-        ]
-        assert composition.joint(*units, adjacency="both").delta == pytest.approx(
-            min(1.0, best), rel=1e-12
-        )
-
-
 @pytest.mark.parametrize(
     ("epsilon", "k", "delta"),
     [
