@@ -35,10 +35,11 @@ from experiments._runner import (
     write_atomically,
 )
 from ldp_jax import edges, features, verification
-from ldp_jax.core.mechanism import HasInverse, HasMoments, require_protocol
+from ldp_jax.core.mechanism import HasMoments, require_protocol
 from ldp_jax.core.spaces import Ball
 from ldp_jax.verification.arithmetic import ROUNDING
 from ldp_jax.verification.cases import CASES
+from ldp_jax.verification.protocols import HasInverse
 from ldp_jax.verification.verdict import delta_of
 
 NAME = "audit"

@@ -112,7 +112,7 @@ field.
 
 PUBLIC = set(
     """
-    Perceptron Difference Poisoning Reconstruction Table CriticalPoints WordRuns PersonalTotals GaussianCurve Budget
+    Perceptron Difference Poisoning Reconstruction Table WordRuns PersonalTotals GaussianCurve Budget
     Guarantee PipelineGuarantee Unit Ledger Release WholeNoise Alphabet Classifier Question Rejected Received Spent
     ReportStore FieldReports CountReports DendrogramLaw Choice Estimate Transition BranchReport Shape
     ReconstructionQuality Delta ErrorBound Scores ConfidenceInterval Fidelity Settings PublicRecord JointPrivacy

@@ -20,8 +20,7 @@ from ldp_jax.core.spaces import (
     ReportLaw,
     Reports,
 )
-from ldp_jax.core.spaces.line import spacings
-from ldp_jax.core.spaces.space import Cells, Log, Rule, Scores, Volume, each_vector
+from ldp_jax.core.spaces.space import Cells, Log, Rule, Scores, Volume, each_vector, spacings
 from ldp_jax.core.types import Array, Values, Y
 from ldp_jax.edges.lists import (
     LapReport,

@@ -28,7 +28,7 @@ from numpy.typing import ArrayLike
 from scipy import ndimage, special
 
 from ldp_jax.core import validate
-from ldp_jax.core.mechanism import HasDensity, HasTable, Mechanism, check_single
+from ldp_jax.core.mechanism import HasDensity, Mechanism, check_single
 from ldp_jax.core.quadrature import gauss_legendre
 from ldp_jax.core.spaces import Finite, Interval
 from ldp_jax.core.types import AnyArray, Array
@@ -128,7 +128,7 @@ def _gauss(cuts: AnyArray) -> tuple[AnyArray, AnyArray]:
 def _finite_mass(mechanism: HasDensity, values: np.ndarray, records: np.ndarray) -> np.ndarray:
     ends = records[[0, -1]]
     cuts = ends.mean(keepdims=True)  # where laws that are symmetric may bend
-    if isinstance(mechanism, HasTable):
+    if hasattr(mechanism, "table"):
         table = mechanism.table()
         cuts = np.linspace(ends[0], ends[1], len(table.masses) + (table.encoding == "bins"))
     x, weights = _gauss(np.unique(np.concatenate([records, cuts])))

@@ -13,7 +13,7 @@ import numpy as np
 
 from ldp_jax.accounting.guarantee import Guarantee
 from ldp_jax.core import random, random_words, validate
-from ldp_jax.core.mechanism import CriticalPoints, check_epsilon, check_single, largest, one_record
+from ldp_jax.core.mechanism import check_epsilon, check_single, largest, one_record
 from ldp_jax.core.pytree import mechanism, static
 from ldp_jax.core.spaces import Box, Finite, Product, clip
 from ldp_jax.core.types import Array, PRNGKey, Record, Report, Scalar
@@ -150,11 +150,11 @@ class DuchiVector:
         log_mass = _log_mixture(self.epsilon, few, most) - log_z - self.dim * math.log(2.0)
         return jnp.where(possible, log_mass, -jnp.inf)
 
-    def critical_points(self) -> CriticalPoints:
+    def critical_points(self) -> tuple[np.ndarray, np.ndarray]:
         """A corner for each number of signs that agree with a report: masses are linear in x."""
         place = np.arange(self.dim)
         corners = np.where(place < np.arange(self.dim + 1)[:, None], 1.0, -1.0)
-        return CriticalPoints(corners, np.ones((1, self.dim)))
+        return corners, np.ones((1, self.dim))
 
     def domain(self) -> Box:
         """[-1, 1]^dim; coordinates are clipped, NaN goes to 0."""

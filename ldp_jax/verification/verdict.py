@@ -21,7 +21,6 @@ from ldp_jax.core import random, validate
 from ldp_jax.core.flags import standard_flags
 from ldp_jax.core.mechanism import (
     HasCoordinates,
-    HasWordRuns,
     Randomizer,
     check_budget,
     require_protocol,
@@ -52,6 +51,7 @@ from ldp_jax.verification.exact import hockey_stick, privacy_loss_supremum, spac
 from ldp_jax.verification.games import largest_lower_bound
 from ldp_jax.verification.lists import relationship_supremum
 from ldp_jax.verification.moments import matches_moments, moments_of, sums_to_one
+from ldp_jax.verification.protocols import HasWordRuns
 from ldp_jax.verification.purity import is_pure, is_total, uses_the_whole_key
 from ldp_jax.verification.records import counted, record_windows, reported_losses
 from ldp_jax.verification.reference import matches_reference

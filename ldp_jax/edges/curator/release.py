@@ -9,7 +9,6 @@ from jaxtyping import Int
 from ldp_jax.accounting.guarantee import EDGE_CENTRAL, Guarantee, PipelineGuarantee, Status
 from ldp_jax.core import random, validate
 from ldp_jax.core.flags import implicit_promotion
-from ldp_jax.core.mechanism import HasGuarantee
 from ldp_jax.core.types import PRNGKey
 from ldp_jax.edges.curator.hrg import Dendrogram, State
 from ldp_jax.edges.curator.split import EdgeSplit
@@ -107,7 +106,7 @@ class HasStationaryLaw(Protocol):
         """The same where several chains agree on these edges, else none."""
 
 
-def promised(mechanism: HasGuarantee) -> Guarantee:
+def promised(mechanism: CentralMechanism) -> Guarantee:
     """The promise of the law that verification enumerates: of a chain, its stationary one."""
     return (
         mechanism.stationary() if isinstance(mechanism, HasStationaryLaw) else mechanism.guarantee()
