@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ldp_jax.core.shown import shown
-from ldp_jax.core.validate import integer_in
+from ldp_jax.core.validate import integer_in, require
 from ldp_jax.datasets import (
     _archive,
     _fetch,
@@ -33,8 +33,8 @@ _PARSERS: Mapping[str, Parser] = {
     "musae": musae.parse,
     "feather": musae.parse_feather,
     "gnn_benchmark": gnn_benchmark.parse,
-    "powerful_gnns": graph_sets.parse_powerful_gnns,
-    "tu": graph_sets.parse_tu,
+    "powerful_gnns": graph_sets.parse,
+    "tu": graph_sets.parse,
     "ppi": ppi.parse,
 }
 
@@ -104,13 +104,17 @@ def load(
         return _load_registered(REGISTRY[name_or_path], bounds, clip)
     path = Path(name_or_path)
     if isinstance(name_or_path, str) and not path.suffix and not path.is_dir():
-        known = f"the path of an .npz, .zip, .txt or graph file, a folder or one of {', '.join(REGISTRY)}"
-        raise ValueError(f"name_or_path must be {known}; got {shown(name_or_path)}")
-    name, arrays, metadata = _read(path, clean, max_bytes)
-    metadata |= {} if "source" in arrays else {"source": str(path)}
-    return _format.build(
-        name, arrays, str(path), bounds=bounds, clip=clip, metadata=metadata, max_bytes=max_bytes
-    )
+        raise ValueError(
+            "name_or_path must be the path of an .npz, .zip, .txt or graph file, a folder or one of"
+            f" {', '.join(REGISTRY)}; got {shown(name_or_path)}"
+        )
+    with _archive.naming(str(path)):
+        name, arrays, metadata = _read(path, clean, max_bytes)
+        if "source" not in arrays:
+            metadata["source"] = str(path)
+        return _format.build(
+            name, arrays, bounds=bounds, clip=clip, metadata=metadata, max_bytes=max_bytes
+        )
 
 
 _Read = tuple[str, dict[str, np.ndarray], dict[str, Any]]
@@ -118,62 +122,49 @@ _Read = tuple[str, dict[str, np.ndarray], dict[str, Any]]
 
 
 def _read(path: Path, clean: bool, max_bytes: int) -> _Read:
+    """The data set of a path, by its layout."""
     if path.is_dir():
         return _read_folder(path, max_bytes)
     if path.suffix not in ("", ".npz", ".zip", ".txt"):
         return _read_graph(path, clean, max_bytes)
     data = _archive.read_file(path, max_bytes)
-    where = str(path)
     if path.suffix == ".txt" and not graph_sets.is_powerful_gnns(data):
         return _read_graph(path, clean, max_bytes)
-    if path.suffix in (".zip", ".txt"):
-        with _archive.naming(where):
-            if path.suffix == ".zip":
-                return *graph_sets.parse_zip(data, path.stem, max_bytes), {}
-            return (
-                path.stem,
-                graph_sets.parse_powerful_gnns({path.name: data}, dataset=path.stem),
-                {},
-            )
-    found = _archive.array_names(data, where)
-    with _archive.naming(where):
-        arrays = gnn_benchmark.read(data, where, found, clean=clean, max_bytes=max_bytes)
-    return path.stem, arrays or _archive.read_arrays(data, where, max_bytes), {}
+    if path.suffix == ".zip":
+        return *graph_sets.parse_zip(data, path.stem, max_bytes), {}
+    if path.suffix == ".txt":
+        return path.stem, graph_sets.parse_powerful_gnns(data, dataset=path.stem), {}
+    arrays = gnn_benchmark.read(data, clean=clean, max_bytes=max_bytes)
+    return path.stem, arrays or _archive.read_arrays(data, max_bytes), {}
 
 
 def _read_folder(path: Path, max_bytes: int) -> _Read:
-    dataset = path.absolute().name
-    pickled = sorted(path.glob("ind.*.graph"))
-    sets = sorted(path.glob("*_A.txt"))
-    if not (path / f"{dataset}_A.txt").is_file() and len(sets) == 1:
-        dataset = sets[0].name.removesuffix("_A.txt")
-    files = graph_sets.tu_files(path, dataset, max_bytes)
+    name = path.absolute().name
+    sets = [file.name.removesuffix("_A.txt") for file in path.glob("*_A.txt")]
+    if name not in sets and len(sets) == 1:
+        name = sets[0]
+    files = graph_sets.tu_files(path, name, max_bytes)
     if files:
-        with _archive.naming(str(path)):
-            return dataset, graph_sets.parse_tu(files, dataset=dataset, max_bytes=max_bytes), {}
-    if len(pickled) == 1:
-        dataset = pickled[0].name.removeprefix("ind.").removesuffix(".graph")
-        files = {
-            f"ind.{dataset}.{part}": path / f"ind.{dataset}.{part}" for part in planetoid.PARTS
-        }
-        read = {name: _archive.read_file(place, max_bytes) for name, place in files.items()}
-        with _archive.naming(str(path)):
-            return dataset, planetoid.parse_users(read, dataset=dataset, max_bytes=max_bytes), {}
-    if pickled:
-        listed = ", ".join(each.name for each in pickled)
-        raise ValueError(f"{path} must hold one data set of Planetoid, got {listed}")
-    raise FileNotFoundError(
-        f"{path} must hold {dataset}_A.txt and the other files of TU Dortmund's format, or ind.NAME.graph and "
-        "the other files of Planetoid"
-    )
+        return name, graph_sets.parse(files, dataset=name, max_bytes=max_bytes), {}
+    pickled = sorted(file.name for file in path.glob("ind.*.graph"))
+    if not pickled:
+        raise FileNotFoundError(
+            f"{path} must hold {name}_A.txt and the other files of TU Dortmund's format, or "
+            "ind.NAME.graph and the other files of Planetoid"
+        )
+    listed = ", ".join(pickled)
+    require(len(pickled) == 1, f"the folder must hold one data set of Planetoid, got {listed}")
+    name = pickled[0].removeprefix("ind.").removesuffix(".graph")
+    for part in planetoid.PARTS:
+        file = f"ind.{name}.{part}"
+        files[file] = _archive.read_file(path / file, max_bytes)
+    return name, planetoid.parse_users(files, dataset=name, max_bytes=max_bytes), {}
 
 
 def _read_graph(path: Path, clean: bool, max_bytes: int) -> _Read:
     from ldp_jax.graph import graphs, interop  # bring jax
 
-    source = interop.open_file(path, max_bytes=max_bytes)
-    with _archive.naming(str(path)):
-        graph, names = interop.read(source, clean=clean)
+    graph, names = interop.read(interop.open_file(path, max_bytes=max_bytes), clean=clean)
     arrays = {"edges": graphs.to_edges(graph), "y": np.zeros((len(names), 0), np.int8)}
     notes = "Of the file the graph and the names of its nodes are read, and no attribute."
     name = path.with_suffix("").stem if path.suffix == ".gz" else path.stem
@@ -202,7 +193,9 @@ def _load_registered(entry: Entry, bounds: Bounds | None, clip: bool) -> Dataset
 
 def _from_npz(entry: Entry, data: bytes, where: str, bounds: Bounds | None, clip: bool) -> Dataset:
     RawFile(url=where, sha256=entry.npz_sha256).check(data, where)
-    return _checked(entry, _archive.read_arrays(data, where), where, bounds, clip)
+    with _archive.naming(where):
+        arrays = _archive.read_arrays(data)
+    return _checked(entry, arrays, where, bounds, clip)
 
 
 def _cached(entry: Entry, path: Path) -> Dataset | None:
@@ -211,7 +204,7 @@ def _cached(entry: Entry, path: Path) -> Dataset | None:
         data = _archive.read_file(path)
         if hashlib.sha256(data).hexdigest() != _digest_path(path).read_text("ascii").strip():
             return None
-        return _checked(entry, _archive.read_arrays(data, str(path)), str(path))
+        return _checked(entry, _archive.read_arrays(data), str(path))
     except (OSError, ValueError):  # absent or damaged
         return None
 
@@ -236,21 +229,18 @@ def parse(entry: Entry) -> dict[str, np.ndarray]:
     assert entry.parser is not None
     parser = _PARSERS[entry.parser]
     options = dict[str, Any](entry.options)
-    if entry.tu is not None and (files := _users_tu(entry.tu)):
-        parser = graph_sets.parse_tu
-        options = dict[str, Any](dataset=entry.tu)
+    files: dict[str, bytes] = {}
+    folder = _fetch.data_folder()
+    if entry.tu is not None and folder is not None:  # the user's copy of TU Dortmund's files
+        mine = folder / entry.tu
+        files = graph_sets.tu_files(mine, entry.tu) or graph_sets.tu_files(folder, entry.tu)
+    if files:
+        parser = graph_sets.parse
+        options["dataset"] = entry.tu
     else:
         files = {raw.name: _fetch.raw_bytes(entry, raw) for raw in entry.raw}
     with _archive.naming(f"the public files of {entry.name} ({', '.join(files)}) do not parse"):
         return parser(files, **options)
-
-
-def _users_tu(dataset: str) -> dict[str, bytes]:
-    """TU Dortmund's files of a data set in the user's folder, or in a folder of their name therein."""
-    folder = _fetch.data_folder()
-    if folder is None:
-        return {}
-    return graph_sets.tu_files(folder / dataset, dataset) or graph_sets.tu_files(folder, dataset)
 
 
 def _checked(
@@ -264,15 +254,19 @@ def _checked(
     if entry is not DEBIAN:  # its file says which dump it was made of
         metadata["source"] = entry.source
     given = entry.bounds if bounds is None else bounds
-    dataset = _format.build(entry.name, arrays, where, bounds=given, clip=clip, metadata=metadata)
-    graphs = None if dataset.node_graph is None else int(dataset.node_graph[-1]) + 1
-    for count, wanted, got in (
-        ("nodes", entry.nodes, dataset.num_nodes),
-        ("edges", entry.edges, dataset.num_edges),
-        ("features", entry.features, dataset.num_features),
-        ("classes", entry.classes, dataset.num_classes),
-        ("graphs", entry.graphs, graphs),
-    ):
-        if wanted is not None and wanted != got:
-            raise ValueError(f"{where}: {entry.name} must have {wanted} {count}, got {got}")
+    with _archive.naming(where):
+        dataset = _format.build(entry.name, arrays, bounds=given, clip=clip, metadata=metadata)
+    counts: dict[str, int | None] = {
+        "nodes": dataset.num_nodes,
+        "edges": dataset.num_edges,
+        "features": dataset.num_features,
+        "classes": dataset.num_classes,
+        "graphs": None,
+    }
+    if dataset.node_graph is not None:
+        counts["graphs"] = int(dataset.node_graph[-1]) + 1
+    for count, got in counts.items():
+        wanted = getattr(entry, count)
+        message = f"{where}: {entry.name} must have {wanted} {count}, got {got}"
+        require(wanted in (None, got), message)
     return dataset

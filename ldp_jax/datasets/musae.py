@@ -1,7 +1,7 @@
-"""Facebook pages, Wikipedia and Twitch from ``benedekrozemberczki/MUSAE``, and LastFM Asia from ``FEATHER``.
+"""Facebook pages, Wikipedia and Twitch from MUSAE, and LastFM Asia from FEATHER.
 
-Each has edges (a header, then two ids a line), attributes by id as JSON, and a table of targets;
-digests pin them.
+Both are repositories of ``benedekrozemberczki``. Each data set has edges (a header, then two ids a
+line), attributes by id as JSON, and a table of targets; digests pin them.
 """
 
 import csv
@@ -22,9 +22,7 @@ def parse(
     num_features: int,
     karateclub_above: int | None = None,
 ) -> dict[str, np.ndarray]:
-    """The arrays of the uniform format, from files whose names begin with ``stem``.
-
-    Accounts are left out.
+    """The arrays of the uniform format without accounts, from files that begin with ``stem``.
 
     Classes are those of ``label``: ``page_type`` (in alphabetical order), ``traffic`` (above its
     median; extras are ``target``, the figures, and ``y_karateclub``, above ``karateclub_above``) or
@@ -53,9 +51,10 @@ def parse(
 def parse_feather(
     files: Mapping[str, bytes], *, num_features: int, keep_classes: int
 ) -> dict[str, np.ndarray]:
-    """LastFM Asia: liked artists and countries, of the nodes of the largest classes (of two as large the lower).
+    """LastFM Asia: liked artists and countries of the nodes of the largest classes.
 
-    The extras ``orig_id`` and ``orig_class`` are the numbers before the filter.
+    Of two as large the lower is kept. The extras ``orig_id`` and ``orig_class`` are the numbers
+    before the filter.
     """
     y = np.array(list(map(int, _column(files["lastfm_asia_target.csv"], "id", "target"))))
     lists = _attributes(files["lastfm_asia_features.json"], len(y))
@@ -78,10 +77,7 @@ def _pairs(data: bytes) -> np.ndarray:
 
 
 def _column(data: bytes, id_column: str, column: str) -> list[str]:
-    """One value a node, from rows in any order.
-
-    Of a node that is listed twice the last row counts.
-    """
+    """One value a node, from rows in any order, of which the last of a node counts."""
     rows = csv.DictReader(io.StringIO(data.decode("utf-8"), newline=""))
     found = {int(row[id_column]): row[column] for row in rows}
     return [found[node] for node in range(len(found))]

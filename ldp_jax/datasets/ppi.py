@@ -1,4 +1,4 @@
-"""PPI: which proteins interact in 24 human tissues, from the archive ``ppi.zip`` of ``data.dgl.ai``.
+"""PPI: which proteins interact in 24 human tissues, from ``ppi.zip`` of ``data.dgl.ai``.
 
 For each of ``train``, ``valid`` and ``test`` the archive has ``_graph.json`` (nodes and directed
 links, by row), ``_graph_id.npy`` (the graph of each row, numbered from 1 on), ``_feats.npy`` and
@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from ldp_jax.core.validate import require
 from ldp_jax.datasets._archive import read_arrays, read_member
 from ldp_jax.datasets._arrays import csr_arrays, integers, simple_edges
 
@@ -25,15 +26,10 @@ def parse(files: Mapping[str, bytes], *, graphs: Sequence[int]) -> dict[str, np.
     so that their bounds hold by definition. Each split has as many ``graphs``; labels are int8 [n,
     k]; the extra ``graph_split`` is 1, 2 or 3 of a graph of the training, validation or test split.
     """
-    ((where, data),) = files.items()
-    arrays = read_arrays(
-        data,
-        where,
-        names=[f"{split}_{part}" for part in ("graph_id", "feats", "labels") for split in _SPLITS],
-    )
-    graph, x, y = (
-        [arrays[f"{split}_{part}"] for split in _SPLITS] for part in ("graph_id", "feats", "labels")
-    )
+    (data,) = files.values()
+    names = [f"{split}_{part}" for part in ("graph_id", "feats", "labels") for split in _SPLITS]
+    arrays = list(read_arrays(data, names=names).values())
+    graph, x, y = arrays[:3], arrays[3:6], arrays[6:]
     pairs = []
     start = 0
     for split, rows in zip(_SPLITS, graph, strict=True):
@@ -51,7 +47,7 @@ def parse(files: Mapping[str, bytes], *, graphs: Sequence[int]) -> dict[str, np.
 
 
 def _attributes(train: np.ndarray, valid: np.ndarray, test: np.ndarray) -> np.ndarray:
-    """0 or 1, float32 [n, d], from columns that were 0 or 1 before they were standardised over the first rows."""
+    """Features 0 or 1, float32 [n, d], from columns that were standardised over the first rows."""
     # A value that was 1 is above 0, by at least 1 / sqrt(n), far more than rounding. A column of
     # zeros was zeros.
     x = np.concatenate([train, valid, test]).astype(np.float64)
@@ -62,9 +58,9 @@ def _attributes(train: np.ndarray, valid: np.ndarray, test: np.ndarray) -> np.nd
         spread = np.subtract(most, least)
         mean = np.abs(x[: len(train)].mean(0))
         good = np.isfinite(x).all() and (spread <= _TOLERANCE).all() and (mean <= _TOLERANCE).all()
-    if not good:
-        raise ValueError(
-            "feats must be attributes, 0 or 1, that are standardised over the training graphs: one value above 0 a "
-            "column, one at most 0, and a mean of 0 there; and are not"
-        )
+    require(
+        good,
+        "feats must be attributes, 0 or 1, that are standardised over the training graphs: one "
+        "value above 0 a column, one at most 0, and a mean of 0 there; and are not",
+    )
     return one.astype(np.float32)

@@ -212,7 +212,7 @@ class Format:
         files = dict(self.files)
         for end, data in (changes or {}).items():
             files[next(name for name in files if name.endswith(end))] = data
-        return _format.build("t", self.parse(files), "t", bounds=self.bounds)
+        return _format.build("t", self.parse(files), bounds=self.bounds)
 
 
 def _musae(target: str, label: str, **options) -> Format:
@@ -224,11 +224,11 @@ def _musae(target: str, label: str, **options) -> Format:
 
 def _arrays(files: Files) -> Arrays:
     (data,) = files.values()
-    return _archive.read_arrays(data, "t", MAX_BYTES)
+    return _archive.read_arrays(data, MAX_BYTES)
 
 
 def _tu(files: Files) -> Arrays:
-    return graph_sets.parse_tu(files, dataset="T", max_bytes=MAX_BYTES)
+    return graph_sets.parse(files, dataset="T", max_bytes=MAX_BYTES)
 
 
 def heterophilous() -> Arrays:
@@ -255,9 +255,7 @@ def gnn_benchmark_arrays(adjacency=((0, 1, 0), (1, 0, 1), (0, 1, 0))) -> Arrays:
 
 def _benchmark(files: Files) -> Arrays:
     (data,) = files.values()
-    found = gnn_benchmark.read(
-        data, "t", _archive.array_names(data, "t"), clean=False, max_bytes=MAX_BYTES
-    )
+    found = gnn_benchmark.read(data, clean=False, max_bytes=MAX_BYTES)
     if found is None:
         raise ValueError("not one of the benchmarks")
     return found
@@ -298,7 +296,7 @@ FORMATS = {
     "PPI": Format(ppi_files(), lambda files: ppi.parse(files, graphs=(2, 1, 1))),
     "powerful-gnns": Format(
         {"dataset.zip": zipped({"dataset/P/P.txt": _POWERFUL})},
-        lambda files: graph_sets.parse_powerful_gnns(files, dataset="P"),
+        lambda files: graph_sets.parse(files, dataset="P"),
     ),
 }
 

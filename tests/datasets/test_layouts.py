@@ -153,28 +153,6 @@ def test_a_folder_of_planetoid(tmp_path):
         datasets.load(tmp_path / "raw")
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        (
-            {"ind.t.graph": b"cos\nsystem\n(S'true'\ntR."},
-            "pickles of Python 2 .* raised UnpicklingError",
-        ),
-        ({"ind.t.test.index": b"7\n7\n"}, "each node once in test.index"),
-        ({"ind.t.test.index": b"7\n3\n"}, "each node once in test.index"),
-        ({"ind.t.test.index": b"7\n-5\n"}, "each node once in test.index"),
-        ({"ind.t.test.index": b"7\n"}, "a line of test.index for each test row"),
-        ({"ind.t.test.index": b"7\n99999999999\n"}, "features fit in"),
-        ({"ind.t.test.index": b"7\nx\n"}, "raised ValueError"),
-        ({"ind.t.graph": FORMATS["planetoid"].files["ind.t.y"]}, "raised TypeError"),
-    ],
-)
-def test_a_damaged_folder_of_planetoid_is_refused(tmp_path, changes, message):
-    with pytest.raises(ValueError, match=f"raw: ind.t.* {message}") as caught:
-        datasets.load(planetoid_folder(tmp_path / "raw", changes), bounds=(0, 3))
-    assert caught.value.__cause__ is None or caught.value.__cause__.__cause__ is None
-
-
 def test_what_no_loader_knows_is_refused_by_what_opens_it(tmp_path):
     for name, message in {
         "a.csv": "interop.read takes pandas.read_csv",

@@ -126,7 +126,7 @@ def test_tu_attributes_follow_their_nodes():
     np.testing.assert_array_equal(zip_form.read().x, data.x)
     assert zip_form.read().notes == data.notes
     with pytest.raises(ValueError, match="bounds of the features of t must be declared"):
-        _format.build("t", form.parse(form.files), "t")
+        _format.build("t", form.parse(form.files))
 
 
 def powerful_gnns(text: str):
@@ -148,74 +148,6 @@ def test_powerful_gnns():
             ValueError, match=f"must hold 2 graphs .* got the end of the file .* in graph {graph}"
         ):
             powerful_gnns(text[:end])
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("1\n2 0\n0 1 1\n0 1 2\n", r"neighbours in graph 0 must be 1 nodes in \[0, 2\)"),
-        ("1\n2 0\n0 1 1\n0 1 0\nend\n", "must end after 1 graphs, got another word$"),
-        (
-            "2\n2 0\n0 1 1\n0 1 0\n2 0\n0 1 1\n0 0\n",
-            "graph 1 must list every edge in both .* got 0, 1 alone",
-        ),
-        ("2\n2 0\n0 1 1\n0 1 0\n0 1\n", "graph 1 must have a node, got 0"),
-        (
-            "2\n1 0\n0 0\n2 0\n0 1 1.5\n",
-            "must hold 2 graphs in whole numbers, got another word in graph 1$",
-        ),
-    ],
-)
-def test_powerful_gnns_refuses_what_does_not_fit(text, message):
-    with pytest.raises(ValueError, match=f"P/P.txt:? .*{message}"):
-        powerful_gnns(text)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        (
-            {"A": "1, 6\n"},
-            r"T_A.txt must hold pairs of nodes in \[1, 5\], .* got \(1, 6\) in graph 1",
-        ),
-        (
-            {"A": "1, 3\n"},
-            "edges must stay in one graph, got 1, 3, which joins graph 1 and graph 2",
-        ),
-        (
-            {"A": "1, 2\n2, 1\n3, 5\n"},
-            "graph 2 must list every edge in both directions, .* got 3, 5 alone",
-        ),
-        ({"indicator": "1\n1\n2\n2\n"}, r"pairs of nodes in \[1, 4\], .* got \(3, 5\) in graph 2"),
-        ({"indicator": "1\n1\n1\n1\n1\n"}, "graph 2 must have a node, got none but a label"),
-        ({"A": "", "indicator": "", "labels": ""}, "T must hold a graph, got none"),
-        (
-            {"node_attributes": "1, 2\n"},
-            r"T_node_attributes.txt must have a line for each node \(5\), got 1$",
-        ),
-        (
-            {"node_attributes": "1, 2\n3\n"},
-            "each line of T_node_attributes.txt must hold as many real numbers, ",
-        ),
-        (
-            {"graph_attributes": "1, x\n"},
-            "each line of T_graph_attributes.txt must hold as many real numbers, ",
-        ),
-    ],
-)
-def test_tu_refuses_what_does_not_fit(changes, message):
-    with pytest.raises(ValueError, match=message):
-        FORMATS["TU attributes" if "attributes" in str(changes) else "TU"].read(
-            {f"{part}.txt": text.encode() for part, text in changes.items()}
-        )
-
-
-@pytest.mark.parametrize(
-    "bad", ["2", "5, ", "1, 2 # 3", "1, 2\x0c3", "1, 2\r3, 4", "1, 2,", "1,, 2", "1 2", "1,\n2"]
-)
-def test_lines_that_are_no_pairs_are_refused_by_number(bad):
-    with pytest.raises(ValueError, match="each line of f must hold 2 whole numbers .* for edge 3$"):
-        _arrays.table(b"1, 2\n\n\x0c 3,4\r\n" + bad.encode() + b"\n", "f", "edge", 2)
 
 
 def test_whole_numbers_are_not_cut_to_64_bits():

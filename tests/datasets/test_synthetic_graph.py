@@ -102,35 +102,6 @@ def test_records_are_bags_of_words():
     assert 3 < np.diff(data.x.indptr).mean() <= 5 + SIGMAS * np.sqrt(5 / 3000)  # a word counts once
 
 
-@pytest.mark.usefixtures("untyped")
-def test_parameters_outside_their_range_are_refused():
-    for make, changes, message in (
-        (draw, {"num_classes": 1}, "num_classes must be a whole number >= 2, got 1"),
-        (draw, {"num_nodes": 3}, r"num_nodes must be a whole number in \[4, .*\], got 3"),
-        (draw, {"mean_degree": 0.0}, "mean_degree must be finite and > 0, got 0.0"),
-        (draw, {"homophily": 1.1}, r"homophily must be in \[0.0, 1.0\], got 1.1"),
-        (draw, {"degree_exponent": 2.0}, r"degree_exponent must be in \(2.0, inf\], got 2.0"),
-        (draw, {"topicality": float("nan")}, r"topicality must be in \[0.0, 1.0\], got nan"),
-        (
-            draw,
-            {"num_nodes": 20, "mean_degree": 18.0},
-            "mean_degree must leave half of the pairs .* got 18.0",
-        ),
-        (draw_set, {"num_graphs": 1}, "num_graphs must be a whole number in .2, "),
-        (draw_set, {"num_nodes": (9,)}, "num_nodes must be the least and the most"),
-        (draw_set, {"within": 1.1}, "within must be"),
-        (draw_set, {"num_nodes": (4, 10**6)}, "must be below"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            make(**changes)
-    for key, words in (
-        (jax.random.key(0, impl="rbg"), "threefry2x32"),
-        (jax.random.PRNGKey(0), "typed"),
-    ):
-        with pytest.raises(ValueError, match=f"key must be a {words} key"):
-            datasets.synthetic(key, **_WANTED)
-
-
 def communities(data):
     """The edges of the graphs that are not rewired."""
     return data.edges[data.y[data.node_graph[data.edges[:, 0]]] == 1]
