@@ -15,6 +15,7 @@ import numpy as np
 from numpy.lib import format as npy
 
 from ldp_jax.core.validate import require
+from ldp_jax.datasets._arrays import Arrays
 
 MAX_BYTES = 2**31  # the largest data set that is known by name has a member of about 0.3 GB
 
@@ -89,7 +90,7 @@ def array_names(data: bytes) -> set[str]:
 
 def read_arrays(
     data: bytes, max_bytes: int = MAX_BYTES, names: Iterable[str] | None = None
-) -> dict[str, np.ndarray]:
+) -> Arrays:
     """Arrays of an ``.npz``, by default all, never a pickle.
 
     ``max_bytes`` is the most that the arrays may declare together, compared before any of them is

@@ -3,12 +3,19 @@
 import re
 import warnings
 from collections.abc import Sequence
+from typing import TypeAlias
 
 import numpy as np
 import scipy.sparse
 from numpy.typing import ArrayLike, DTypeLike
 
 from ldp_jax.core.validate import complete, require
+
+Files: TypeAlias = dict[str, bytes]
+"""The bytes of files by name."""
+
+Arrays: TypeAlias = dict[str, np.ndarray]
+"""Arrays by name, those of the uniform format or of a file."""
 
 
 def whole_numbers(data: bytes) -> np.ndarray:
@@ -98,9 +105,7 @@ def integers(field: str, array: ArrayLike, dtype: type[np.integer]) -> np.ndarra
     return array.astype(dtype)
 
 
-def csr_arrays(
-    x: scipy.sparse.sparray | np.ndarray, kind: DTypeLike = np.float32
-) -> dict[str, np.ndarray]:
+def csr_arrays(x: scipy.sparse.sparray | np.ndarray, kind: DTypeLike = np.float32) -> Arrays:
     """The four ``x_`` arrays of a sparse matrix: sorted rows, no stored zeros."""
     x = scipy.sparse.csr_array(x, copy=True)
     x.sum_duplicates()
@@ -113,7 +118,7 @@ def csr_arrays(
     }
 
 
-def attribute_arrays(lists: Sequence[Sequence[int]], num_features: int) -> dict[str, np.ndarray]:
+def attribute_arrays(lists: Sequence[Sequence[int]], num_features: int) -> Arrays:
     """The four ``x_`` arrays of attributes: 1 where a node has one, however often it is listed."""
     rows = [sorted({int(j) for j in row}) for row in lists]
     columns = np.array([j for row in rows for j in row], np.int64)

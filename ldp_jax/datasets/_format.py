@@ -20,7 +20,7 @@ import scipy.sparse
 from ldp_jax.core.shown import shown
 from ldp_jax.core.validate import require
 from ldp_jax.datasets._archive import MAX_BYTES, check_size
-from ldp_jax.datasets._arrays import csr_arrays, integers
+from ldp_jax.datasets._arrays import Arrays, csr_arrays, integers
 from ldp_jax.datasets._dataset import Bounds, Dataset, check_bounds
 
 _TEXT = ("source", "licence", "notes")
@@ -33,7 +33,7 @@ _RESERVED |= {"file", "allow_pickle"}  # arguments of np.savez
 
 def build(
     name: str,
-    arrays: Mapping[str, np.ndarray],
+    arrays: Arrays,
     *,
     bounds: Bounds | None = None,
     clip: bool = False,
@@ -91,7 +91,7 @@ def build(
     )
 
 
-def _text(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
+def _text(arrays: Arrays) -> dict[str, Any]:
     """The texts among the arrays; names are tuples of their lines."""
     fields: dict[str, Any] = {}
     for field in (*_TEXT, *_NAMES):
@@ -111,7 +111,7 @@ def _text(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
     return fields
 
 
-def _features(arrays: Mapping[str, np.ndarray]) -> scipy.sparse.csr_array | np.ndarray | None:
+def _features(arrays: Arrays) -> scipy.sparse.csr_array | np.ndarray | None:
     absent = [key for key in _FEATURES if key not in arrays]
     none = len(absent) == len(_FEATURES)
     if "x" in arrays:
@@ -167,9 +167,7 @@ def checked_csr(
     return scipy.sparse.csr_array((values, indices, indptr.astype(np.int32)), shape=(n, d))
 
 
-def _bounds(
-    arrays: Mapping[str, np.ndarray], given: Any, name: str, width: int
-) -> tuple[float, float]:
+def _bounds(arrays: Arrays, given: Any, name: str, width: int) -> tuple[float, float]:
     if given is not None:
         pair = isinstance(given, (tuple, list, np.ndarray)) and len(given) == 2
         require(pair, f"bounds must be a pair (lower, upper), got {shown(given)}")
@@ -190,13 +188,13 @@ def _bounds(
     return 0.0, 1.0
 
 
-def to_arrays(dataset: Dataset) -> dict[str, np.ndarray]:
+def to_arrays(dataset: Dataset) -> Arrays:
     """The arrays of the uniform format that :func:`build` makes the same data set of."""
     taken = ", ".join(sorted(_RESERVED & set(dataset.extras)))
     require(not taken, f"extras must not use the names of the format, got {taken}")
     x = dataset.x
     features = csr_arrays(x, x.dtype) if scipy.sparse.issparse(x) else {"x": np.asarray(x)}
-    arrays: dict[str, np.ndarray] = {
+    arrays: Arrays = {
         "edges": dataset.edges,
         **features,
         "x_lower": np.array(dataset.lower, np.float64),

@@ -21,14 +21,13 @@ from ldp_jax.datasets import (
     planetoid,
     ppi,
 )
+from ldp_jax.datasets._arrays import Arrays, Files
 from ldp_jax.datasets._dataset import Bounds, Dataset
 from ldp_jax.datasets._registry import DEBIAN, REGISTRY, Entry, RawFile
 
 _CACHE_VERSION = "v1"  # of the parsed arrays: raise it when a parser changes what it returns
 
-Parser = Callable[..., dict[str, np.ndarray]]
-
-_PARSERS: Mapping[str, Parser] = {
+_PARSERS: Mapping[str, Callable[..., Arrays]] = {
     "planetoid": planetoid.parse,
     "musae": musae.parse,
     "feather": musae.parse_feather,
@@ -117,7 +116,7 @@ def load(
         )
 
 
-_Read = tuple[str, dict[str, np.ndarray], dict[str, Any]]
+_Read = tuple[str, Arrays, dict[str, Any]]
 """The name, the arrays and the metadata of a data set."""
 
 
@@ -172,20 +171,32 @@ def _read_graph(path: Path, clean: bool, max_bytes: int) -> _Read:
 
 
 def _load_registered(entry: Entry, bounds: Bounds | None, clip: bool) -> Dataset:
+    folder = _fetch.data_folder()
+    mine = None if folder is None else folder / f"{entry.name}.npz"
     if entry is DEBIAN:
         data = resources.files("ldp_jax.datasets").joinpath("debian.npz").read_bytes()
         return _from_npz(entry, data, "the embedded debian.npz", bounds, clip)
-    folder = _fetch.data_folder()
-    if folder is not None and (path := folder / f"{entry.name}.npz").is_file():
-        return _from_npz(entry, _archive.read_file(path), str(path), bounds, clip)
+    if mine is not None and mine.is_file():
+        return _from_npz(entry, _archive.read_file(mine), str(mine), bounds, clip)
     if not entry.raw:
         raise _fetch.unavailable(entry, entry.source, None)
     cached = _fetch.cache_folder() / "parsed" / _CACHE_VERSION / f"{entry.name}.npz"
-    dataset = _cached(entry, cached)
-    if dataset is None:
+    written = cached.with_name(f"{cached.name}.sha256")
+    try:  # the result of an earlier call, if the file is still the one that was written then
+        data = _archive.read_file(cached)
+        RawFile(url=str(cached), sha256=written.read_text("ascii").strip()).check(data, str(cached))
+        dataset = _checked(entry, _archive.read_arrays(data), str(cached))
+    except (OSError, ValueError):  # absent or damaged
         _fetch.require_cache()
         dataset = _checked(entry, parse(entry), f"the public files of {entry.name}")
-        _keep(dataset, cached)
+        data = _format.packed(dataset)
+        digest = hashlib.sha256(data).hexdigest() + "\n"
+        with _fetch.writing_cache():
+            cached.parent.mkdir(parents=True, exist_ok=True)
+            # The digest last: without it the file counts as damaged.
+            for place, content in ((cached, data), (written, digest.encode())):
+                with _format.replacing(place) as temporary:
+                    temporary.write_bytes(content)
     if bounds is None and not clip:
         return dataset
     return _checked(entry, _format.to_arrays(dataset), str(cached), bounds, clip)
@@ -198,38 +209,12 @@ def _from_npz(entry: Entry, data: bytes, where: str, bounds: Bounds | None, clip
     return _checked(entry, arrays, where, bounds, clip)
 
 
-def _cached(entry: Entry, path: Path) -> Dataset | None:
-    """The result of an earlier call, if the file is still the one that was written then."""
-    try:
-        data = _archive.read_file(path)
-        if hashlib.sha256(data).hexdigest() != _digest_path(path).read_text("ascii").strip():
-            return None
-        return _checked(entry, _archive.read_arrays(data), str(path))
-    except (OSError, ValueError):  # absent or damaged
-        return None
-
-
-def _keep(dataset: Dataset, path: Path) -> None:
-    """Write the cache of parsed arrays, the digest last: without it the file counts as damaged."""
-    data = _format.packed(dataset)
-    digest = hashlib.sha256(data).hexdigest() + "\n"
-    with _fetch.writing_cache():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        for place, written in ((path, data), (_digest_path(path), digest.encode())):
-            with _format.replacing(place) as temporary:
-                temporary.write_bytes(written)
-
-
-def _digest_path(path: Path) -> Path:
-    return path.with_name(f"{path.name}.sha256")
-
-
-def parse(entry: Entry) -> dict[str, np.ndarray]:
+def parse(entry: Entry) -> Arrays:
     """The arrays of the uniform format, from the checked public files of a data set."""
     assert entry.parser is not None
     parser = _PARSERS[entry.parser]
     options = dict[str, Any](entry.options)
-    files: dict[str, bytes] = {}
+    files: Files = {}
     folder = _fetch.data_folder()
     if entry.tu is not None and folder is not None:  # the user's copy of TU Dortmund's files
         mine = folder / entry.tu
@@ -245,7 +230,7 @@ def parse(entry: Entry) -> dict[str, np.ndarray]:
 
 def _checked(
     entry: Entry,
-    arrays: Mapping[str, np.ndarray],
+    arrays: Arrays,
     where: str,
     bounds: Bounds | None = None,
     clip: bool = False,

@@ -60,10 +60,24 @@ def synthetic(
     validate.in_range(2.0, np.inf, open_lower=True, degree_exponent=degree_exponent)
     y = rng.permutation(np.arange(num_nodes, dtype=np.int32) % num_classes)
     edges = _edges(rng, y, num_classes, mean_degree, homophily, degree_exponent)
+
+    node = np.repeat(np.arange(num_nodes), rng.poisson(words_per_node, num_nodes))
+    # The classes have equally frequent words.
+    zipf = 1 / (1 + np.arange(num_features) // num_classes)
+    word = rng.choice(num_features, len(node), p=zipf / zipf.sum())
+    topical = rng.random(len(node)) < topicality
+    word[topical] += y[node[topical]] - word[topical] % num_classes
+    over = word >= num_features  # the last, incomplete group of words: back to the group before it
+    word[over] -= num_classes
+    node, word = np.divmod(np.unique(node * num_features + word), num_features)
+    ones = np.ones(len(node), np.float32)
+    starts = np.searchsorted(node, np.arange(num_nodes + 1)).astype(np.int32)
     return Dataset(
         name="synthetic",
         graph=graphs.from_edges(edges, num_nodes, pairs_in="rows"),
-        x=_words(rng, y, num_classes, num_features, words_per_node, topicality),
+        x=scipy.sparse.csr_array(
+            (ones, word.astype(np.int32), starts), shape=(num_nodes, num_features)
+        ),
         y=y,
         lower=0.0,
         upper=1.0,
@@ -138,30 +152,6 @@ def _edges(
         chosen.append(found)
     code = np.concatenate(chosen)
     return np.stack([code // n, code % n], 1)
-
-
-def _words(
-    rng: np.random.Generator,
-    y: np.ndarray,
-    num_classes: int,
-    num_features: int,
-    words_per_node: Number,
-    topicality: Number,
-) -> scipy.sparse.csr_array:
-    n = len(y)
-    node = np.repeat(np.arange(n), rng.poisson(words_per_node, n))
-    # The classes have equally frequent words.
-    zipf = 1 / (1 + np.arange(num_features) // num_classes)
-    word = rng.choice(num_features, len(node), p=zipf / zipf.sum())
-    topical = rng.random(len(node)) < topicality
-    word[topical] += y[node[topical]] - word[topical] % num_classes
-    over = word >= num_features  # the last, incomplete group of words: back to the group before it
-    word[over] -= num_classes
-    code = np.unique(node * num_features + word)
-    indptr = np.searchsorted(code, np.arange(n + 1) * num_features).astype(np.int32)
-    indices = (code % num_features).astype(np.int32)
-    ones = np.ones(len(code), np.float32)
-    return scipy.sparse.csr_array((ones, indices, indptr), shape=(n, num_features))
 
 
 def synthetic_graphs(

@@ -3,14 +3,12 @@
 Files of the former, such as Amazon's graphs, also hold pickled names; they are never touched.
 """
 
-from collections.abc import Mapping
-
 import numpy as np
 import scipy.sparse
 
 from ldp_jax.core.validate import require
 from ldp_jax.datasets._archive import array_names, read_arrays
-from ldp_jax.datasets._arrays import csr_arrays, largest_connected, simple_edges
+from ldp_jax.datasets._arrays import Arrays, Files, csr_arrays, largest_connected, simple_edges
 from ldp_jax.datasets._format import checked_csr
 
 _FIELDS = ("data", "indices", "indptr", "shape")
@@ -21,7 +19,7 @@ def _names(part: str) -> list[str]:
     return [f"{part}_{field}" for field in _FIELDS]
 
 
-def parse(files: Mapping[str, bytes], *, largest_component: bool) -> dict[str, np.ndarray]:
+def parse(files: Files, *, largest_component: bool) -> Arrays:
     """The arrays of the uniform format.
 
     With ``largest_component`` of that alone, its nodes in their old order.
@@ -46,15 +44,16 @@ def parse(files: Mapping[str, bytes], *, largest_component: bool) -> dict[str, n
     return {"edges": simple_edges(np.stack([entries.row, entries.col], 1)), **csr_arrays(x), "y": y}
 
 
-def read(data: bytes, *, clean: bool, max_bytes: int) -> dict[str, np.ndarray] | None:
+def read(data: bytes, *, clean: bool, max_bytes: int) -> Arrays | None:
     """The arrays of the uniform format from a user's file, None where it has neither layout.
 
     The rule for weights and directions is that of :func:`ldp_jax.graph.interop.read`, with
     ``clean``. The masks of the heterophilous benchmarks are extras.
     """
-    from ldp_jax.graph import graphs, interop  # bring jax
 
     def edges(source: object, nodes: int | None) -> np.ndarray:
+        from ldp_jax.graph import graphs, interop  # bring jax
+
         return graphs.to_edges(interop.read(source, nodes, pairs_in="rows", clean=clean).graph)
 
     found = array_names(data)

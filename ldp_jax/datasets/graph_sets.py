@@ -6,14 +6,22 @@ No message holds a class.
 import io
 import re
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
 from ldp_jax.core.validate import require
 from ldp_jax.datasets._archive import MAX_BYTES, member_names, read_file, read_member
-from ldp_jax.datasets._arrays import distinct, integers, simple_edges, table, whole_numbers
+from ldp_jax.datasets._arrays import (
+    Arrays,
+    Files,
+    distinct,
+    integers,
+    simple_edges,
+    table,
+    whole_numbers,
+)
 
 _NEEDED = ("A", "graph_indicator", "graph_labels")
 _READ = (*_NEEDED, "node_labels", "node_attributes", "graph_attributes")
@@ -24,9 +32,7 @@ _SETS = (r".*_A\.txt", r"(?:.*/)?([^/]+)/\1\.txt", r"(?!(?i:readme))[^/]+\.txt")
 """The members of an archive that name a set of TU Dortmund, or are one of powerful-gnns."""
 
 
-def parse(
-    files: Mapping[str, bytes], *, dataset: str, max_bytes: int = MAX_BYTES
-) -> dict[str, np.ndarray]:
+def parse(files: Files, *, dataset: str, max_bytes: int = MAX_BYTES) -> Arrays:
     """The set ``dataset`` of one archive of either format, or of TU Dortmund's text files."""
     if len(files) > 1:
         return parse_tu(files, dataset=dataset)
@@ -34,7 +40,7 @@ def parse(
     return parse_zip(data, dataset, max_bytes)[1]
 
 
-def tu_files(folder: Path, dataset: str, max_bytes: int = MAX_BYTES) -> dict[str, bytes]:
+def tu_files(folder: Path, dataset: str, max_bytes: int = MAX_BYTES) -> Files:
     """The files of a set in a folder, for :func:`parse`: unpacked, or the archive, or none."""
     packed = folder / f"{dataset}.zip"
     there = lambda name: (folder / name).is_file()
@@ -43,9 +49,7 @@ def tu_files(folder: Path, dataset: str, max_bytes: int = MAX_BYTES) -> dict[str
     return {packed.name: read_file(packed, max_bytes)} if packed.is_file() else {}
 
 
-def _parts(
-    dataset: str, there: Callable[[str], bool], read: Callable[[str], bytes]
-) -> dict[str, bytes]:
+def _parts(dataset: str, there: Callable[[str], bool], read: Callable[[str], bytes]) -> Files:
     """TU Dortmund's files: all that are needed, and the others that are there."""
     texts = {}
     for part in (*_READ, *_UNREAD):
@@ -55,7 +59,7 @@ def _parts(
     return texts
 
 
-def parse_zip(data: bytes, stem: str, max_bytes: int) -> tuple[str, dict[str, np.ndarray]]:
+def parse_zip(data: bytes, stem: str, max_bytes: int) -> tuple[str, Arrays]:
     """The name and the arrays of the one set in an archive, or of that of the name ``stem``."""
     members = [name for name in member_names(data) if not name.startswith("__MACOSX/")]
     sets: list[str] = []
@@ -79,7 +83,7 @@ def parse_zip(data: bytes, stem: str, max_bytes: int) -> tuple[str, dict[str, np
     return dataset, parse_tu(texts, dataset=dataset)
 
 
-def parse_tu(files: Mapping[str, bytes], *, dataset: str) -> dict[str, np.ndarray]:
+def parse_tu(files: Files, *, dataset: str) -> Arrays:
     """A set of graphs in the format of TU Dortmund.
 
     ``_A.txt`` has one directed edge a line, ``_graph_indicator.txt`` the graph of each node and
@@ -161,7 +165,7 @@ def is_powerful_gnns(text: bytes) -> bool:
     )
 
 
-def parse_powerful_gnns(text: bytes, *, dataset: str) -> dict[str, np.ndarray]:
+def parse_powerful_gnns(text: bytes, *, dataset: str) -> Arrays:
     """A set of graphs in the format of powerful-gnns: whole numbers in one text file.
 
     First the number of graphs; for each graph its number of nodes and its class; for each node a
@@ -217,9 +221,7 @@ def parse_powerful_gnns(text: bytes, *, dataset: str) -> dict[str, np.ndarray]:
     return _arrays(name, pairs, np.repeat(np.arange(len(sizes)), sizes), np.array(labels))
 
 
-def _arrays(
-    where: str, pairs: np.ndarray, graph: np.ndarray, labels: np.ndarray
-) -> dict[str, np.ndarray]:
+def _arrays(where: str, pairs: np.ndarray, graph: np.ndarray, labels: np.ndarray) -> Arrays:
     """The arrays of the uniform format, from directed ``pairs`` and each node's ``graph`` [n]."""
     order = np.argsort(graph, kind="stable")
     place = np.empty(len(graph), np.int64)

@@ -7,21 +7,20 @@ line), attributes by id as JSON, and a table of targets; digests pin them.
 import csv
 import io
 import json
-from collections.abc import Mapping
 
 import numpy as np
 
-from ldp_jax.datasets._arrays import attribute_arrays, simple_edges, table
+from ldp_jax.datasets._arrays import Arrays, Files, attribute_arrays, simple_edges, table
 
 
 def parse(
-    files: Mapping[str, bytes],
+    files: Files,
     *,
     stem: str,
     label: str,
     num_features: int,
     karateclub_above: int | None = None,
-) -> dict[str, np.ndarray]:
+) -> Arrays:
     """The arrays of the uniform format without accounts, from files that begin with ``stem``.
 
     Classes are those of ``label``: ``page_type`` (in alphabetical order), ``traffic`` (above its
@@ -32,7 +31,7 @@ def parse(
     values = _column(
         files[f"{stem}_target.csv"], id_column, "target" if label == "traffic" else label
     )
-    extras: dict[str, np.ndarray] = {}
+    extras: Arrays = {}
     if label == "traffic":
         target = extras["target"] = np.array(list(map(int, values)), np.int64)
         y = target > np.median(target)
@@ -48,9 +47,7 @@ def parse(
     }
 
 
-def parse_feather(
-    files: Mapping[str, bytes], *, num_features: int, keep_classes: int
-) -> dict[str, np.ndarray]:
+def parse_feather(files: Files, *, num_features: int, keep_classes: int) -> Arrays:
     """LastFM Asia: liked artists and countries of the nodes of the largest classes.
 
     Of two as large the lower is kept. The extras ``orig_id`` and ``orig_class`` are the numbers

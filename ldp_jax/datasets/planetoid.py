@@ -18,7 +18,14 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
-from ldp_jax.datasets._arrays import csr_arrays, integers, simple_edges, whole_numbers
+from ldp_jax.datasets._arrays import (
+    Arrays,
+    Files,
+    csr_arrays,
+    integers,
+    simple_edges,
+    whole_numbers,
+)
 from ldp_jax.datasets._format import checked_csr
 
 PARTS = ("y", "tx", "ty", "allx", "ally", "graph", "test.index")
@@ -104,7 +111,7 @@ def unpickle(data: bytes) -> Any:
     return _Unpickler(io.BytesIO(data), fix_imports=False, encoding="latin1").load()
 
 
-def parse(files: Mapping[str, bytes], *, dataset: str) -> dict[str, np.ndarray]:
+def parse(files: Files, *, dataset: str) -> Arrays:
     """The arrays of the uniform format, with the public ``split``.
 
     It is 1 for training, 2 for validation, 3 for test nodes, and 0 for others. The test nodes stand
@@ -114,9 +121,7 @@ def parse(files: Mapping[str, bytes], *, dataset: str) -> dict[str, np.ndarray]:
     return _arrays(*_parts(files, dataset), unlabelled=0)
 
 
-def parse_users(
-    files: Mapping[str, bytes], *, dataset: str, max_bytes: int
-) -> dict[str, np.ndarray]:
+def parse_users(files: Files, *, dataset: str, max_bytes: int) -> Arrays:
     """:func:`parse` of files that no digest pins: a node without a label has class -1."""
     try:
         parts, test = _parts(files, dataset)
@@ -150,14 +155,12 @@ def parse_users(
     return arrays
 
 
-def _parts(files: Mapping[str, bytes], dataset: str) -> tuple[dict[str, Any], np.ndarray]:
+def _parts(files: Files, dataset: str) -> tuple[dict[str, Any], np.ndarray]:
     parts = {part: unpickle(files[f"ind.{dataset}.{part}"]) for part in PARTS[:-1]}
     return parts, whole_numbers(files[f"ind.{dataset}.test.index"])
 
 
-def _arrays(
-    parts: Mapping[str, Any], test: np.ndarray, *, unlabelled: int
-) -> dict[str, np.ndarray]:
+def _arrays(parts: Mapping[str, Any], test: np.ndarray, *, unlabelled: int) -> Arrays:
     allx = parts["allx"].csr()
     tx = parts["tx"].csr()
     labelled = len(parts["y"].values)

@@ -7,19 +7,19 @@ download.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from ldp_jax.core.validate import require
 from ldp_jax.datasets._archive import read_arrays, read_member
-from ldp_jax.datasets._arrays import csr_arrays, integers, simple_edges
+from ldp_jax.datasets._arrays import Arrays, Files, csr_arrays, integers, simple_edges
 
 _SPLITS = ("train", "valid", "test")  # in the order of their graphs; 1, 2 and 3 in graph_split
 _TOLERANCE = 1e-6  # of standardised values, which the archive rounds to float64
 
 
-def parse(files: Mapping[str, bytes], *, graphs: Sequence[int]) -> dict[str, np.ndarray]:
+def parse(files: Files, *, graphs: Sequence[int]) -> Arrays:
     """The arrays of the uniform format: the graphs of all three splits, one after the other.
 
     The archive has features standardised over the training graphs. That is undone: they are 0 or 1,
