@@ -221,7 +221,7 @@ def parse(entry: Entry) -> Arrays:
         files = graph_sets.tu_files(mine, entry.tu) or graph_sets.tu_files(folder, entry.tu)
     if files:
         parser = graph_sets.parse
-        options["dataset"] = entry.tu
+        options = dict[str, Any](dataset=entry.tu)
     else:
         files = {raw.name: _fetch.raw_bytes(entry, raw) for raw in entry.raw}
     with _archive.naming(f"the public files of {entry.name} ({', '.join(files)}) do not parse"):

@@ -266,8 +266,8 @@ def _planetoid(files: Files) -> Arrays:
 
 
 USERS_FORMATS = (
-    "npz", "npz of a set", "TU", "TU zip", "TU attributes", "powerful-gnns", "GNN benchmark", "heterophilous",
-    "Planetoid's folder",
+    "npz", "npz of a set", "TU", "TU zip", "TU attributes", "powerful-gnns", "GNN benchmark",
+    "heterophilous", "Planetoid's folder",
 )  # fmt: skip
 """The files that no digest pins."""
 
@@ -303,8 +303,8 @@ FORMATS = {
 
 _NUMBERS = (
     b"-1", b"0", b"1", b"3", b"+2", b"1000000000", b"1000000000000", b"99999999999999999999",
-    b"9223372036854775807", b"-9223372036854775808", b"1.5", b"nan", b"", b"x", b"1e5", b"0x1", b"1_0", b"1,2",
-    b'"', b"\x00", b"\x0c", b"\x85",
+    b"9223372036854775807", b"-9223372036854775808", b"1.5", b"nan", b"", b"x", b"1e5", b"0x1",
+    b"1_0", b"1,2", b'"', b"\x00", b"\x0c", b"\x85",
 )  # fmt: skip
 
 

@@ -13,8 +13,8 @@ from ldp_jax.graph import graphs, interop
 
 TABLE = pd.DataFrame(
     {
-        "age": [18, 50, None, 90], "city": ["ulm", None, "bern", "ulm"], "paid": [True, False, True, None],
-        "team": ["red", "blue", None, "red"],
+        "age": [18, 50, None, 90], "city": ["ulm", None, "bern", "ulm"],
+        "paid": [True, False, True, None], "team": ["red", "blue", None, "red"],
     },
     index=["ana", "bo", "cy", "dee"],
 )  # fmt: skip
@@ -70,8 +70,9 @@ def test_all_faults_at_once_and_no_value():
         read_records(table, **declared, classes=("red",))
     said = str(raised.value)
     for fault in (
-        "'age' must hold numbers", "'age' must be within", "'paid' misses values", "'city' holds words",
-        "'city' misses words", "'height' is not there, beside age, ", "'team' holds classes that are not declared",
+        "'age' must hold numbers", "'age' must be within", "'paid' misses values",
+        "'city' holds words", "'city' misses words", "'height' is not there, beside age, ",
+        "'team' holds classes that are not declared",
     ):  # fmt: skip
         assert fault in said
     assert "secret" not in said
