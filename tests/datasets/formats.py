@@ -82,17 +82,13 @@ def ppi_archive(splits: Mapping[str, tuple]) -> bytes:
     """
     members = {}
     for split, (links, graph, x, y) in splits.items():
-        n = len(graph)
-        loops = np.tile(np.arange(n)[:, None], 2)
-        ends = np.concatenate(
-            [np.reshape(links, (-1, 2)), np.reshape(links, (-1, 2))[:, ::-1], loops]
-        )
-        nodes = ", ".join(['{"id": %d}'] * n) % tuple(range(n))
-        pairs = ", ".join(['{"source": %d, "target": %d}'] * len(ends)) % tuple(
-            ends.ravel().tolist()
-        )
-        head = '{"directed": true, "multigraph": false, "graph": {}, "nodes": ['
-        members[f"{split}_graph.json"] = f'{head}{nodes}], "links": [{pairs}]}}'.encode()
+        loops = [[node, node] for node in range(len(graph))]
+        ends = [*links, *([v, u] for u, v in links), *loops]
+        listed = {
+            "nodes": [{"id": node} for node, _ in loops],
+            "links": [{"source": u, "target": v} for u, v in ends],
+        }
+        members[f"{split}_graph.json"] = json.dumps(listed).encode()
         for part, array in (("graph_id", graph), ("feats", x), ("labels", y)):
             members[f"{split}_{part}.npy"] = npy(array)
     return zipped(members)
@@ -132,10 +128,9 @@ def _amazon() -> Arrays:
     }
 
 
-PPI_X = np.array(
-    [[1, 0, 0], [0, 0, 1], [1, 0, 0], [0, 0, 0], [1, 0, 1], [0, 0, 0], [0, 0, 1], [1, 0, 0]]
-)
-PPI_Y = np.array([[1, 0], [0, 0], [1, 1], [0, 1], [1, 0], [0, 1], [0, 0], [1, 1]])
+PPI_X = np.eye(3, dtype=int)[[0, 2, 0, 1, 0, 1, 2, 0]] * [1, 0, 1]
+PPI_X[4, 2] = 1
+PPI_Y = np.array([list(row) for row in ["10", "00", "11", "01", "10", "01", "00", "11"]], int)
 
 
 def ppi_files() -> Files:
@@ -233,16 +228,14 @@ def _tu(files: Files) -> Arrays:
 
 def heterophilous() -> Arrays:
     """Three nodes, whose edges are once in the file, and ten masks of each kind."""
-    masks = {
-        f"{part}_masks": np.eye(3, dtype=bool)[[at] * 10]
-        for at, part in enumerate(("train", "val", "test"))
-    }
-    x = np.array([[0, 1], [0.5, 0], [1, 1]], np.float32)
+    mask = np.eye(3, dtype=bool)
     return {
-        "node_features": x,
+        "node_features": np.array([[0, 1], [0.5, 0], [1, 1]], np.float32),
         "node_labels": np.array([0, 1, 1]),
         "edges": np.array([[0, 1], [2, 1]]),
-        **masks,
+        "train_masks": mask[[0] * 10],
+        "val_masks": mask[[1] * 10],
+        "test_masks": mask[[2] * 10],
     }
 
 
@@ -318,14 +311,10 @@ def _bytes(rng: np.random.Generator, data: bytes) -> bytes:
     changed = bytearray(data)
     for at in rng.integers(0, len(data), rng.integers(1, 4)) if data else ():
         changed[at] ^= 1 << rng.integers(8)
-    pieces = (
-        data[:a],
-        data[:a] + data[b:],
-        data[:a] + rng.bytes(8) + data[a:],
-        data[:b] + data[a:],
-        data[b:] + data[:b],
-    )
-    return _pick(rng, (bytes(changed), *pieces))
+    whole = bytes(changed)
+    put_in = data[:a] + rng.bytes(8) + data[a:]
+    moved = data[b:] + data[:b]
+    return _pick(rng, (whole, data[:a], data[:a] + data[b:], put_in, data[:b] + data[a:], moved))
 
 
 def _number(rng: np.random.Generator, data: bytes) -> bytes:

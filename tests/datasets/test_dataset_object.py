@@ -25,25 +25,17 @@ def small(
     )
 
 
-def test_labels_may_be_unknown(tmp_path):
-    for unknown in (-1, None, np.nan):
-        data = small(y=(1, unknown, 0))
-        datasets.save(data, tmp_path / "some.npz")
-        for one in (data, datasets.load(tmp_path / "some.npz")):
-            assert (one.num_classes, one.y.tolist(), one.known.tolist()) == (
-                2,
-                [1, -1, 0],
-                [True, False, True],
-            )
-    for bad in (("a", None, "b"), (0.5, None, 1), ("0", None, 1)):
-        with pytest.raises(ValueError, match="y of small must be integers"):
-            small(y=bad)
+@pytest.mark.parametrize("unknown", [-1, None, np.nan])
+def test_labels_may_be_unknown(tmp_path, unknown):
+    data = small(y=(1, unknown, 0))
+    datasets.save(data, tmp_path / "some.npz")
+    for one in (data, datasets.load(tmp_path / "some.npz")):
+        assert (one.num_classes, one.y.tolist()) == (2, [1, -1, 0])
+        assert one.known.tolist() == [True, False, True]
     scores = jnp.eye(3)[:, :2]
     assert float(metrics.accuracy(scores, data.y, data.known)) == 0.5
     for metric in (metrics.accuracy, metrics.f1):
-        with pytest.raises(
-            ValueError, match="labels must be known, and some are -1: leave those out"
-        ):
+        with pytest.raises(ValueError, match="labels must be known, and some are -1"):
             metric(scores, data.y)
 
 
@@ -87,11 +79,8 @@ def test_top_features_keeps_the_most_frequent_in_order():
     top = data.top_features(2)
     assert top.feature_names == ("a", "d")
     np.testing.assert_array_equal(top.x.toarray(), x[:, [0, 3]])
-    assert data.top_features(3).feature_names == (
-        "a",
-        "b",
-        "d",
-    )  # b and c are as frequent: the lower wins
+    # b and c are as frequent: the lower wins.
+    assert data.top_features(3).feature_names == ("a", "b", "d")
     assert "2 most frequent" in top.notes
     for k in (0, 5):
         with pytest.raises(ValueError, match=rf"k must be a whole number in \[1, 4\], got {k}"):
