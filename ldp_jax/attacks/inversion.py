@@ -3,6 +3,8 @@
 Raw inputs from their embeddings, by a network that was trained on public ones.
 """
 
+import math
+
 import jax.numpy as jnp
 import numpy as np
 
@@ -52,15 +54,14 @@ def inversion(
     (CVPR 2016), with a perceptron; HeteroRR, section V and Figure 8.
     """
     validate.threefry(key)
-    z = rows_of("z", z)
-    public_z = rows_of("public_z", public_z)
-    x, public_x = _records(x, public_x, shape)
+    z, public_z = _pair("z", z, public_z)
+    x, public_x = _pair("x", x, public_x)
+    _check_images(public_x, shape)
     require(
         len(z) == len(x) and 10 <= len(public_z) == len(public_x),
         "z and x must be of as many records, and public_z and public_x of at least 10, "
         f"got {len(z)} and {len(x)}, {len(public_z)} and {len(public_x)}",
     )
-    _check_widths(z=z, public_z=public_z)
     order_key, fit_key = random.split(key)
     order = np.asarray(random.permutation(order_key, len(public_z)))
     held = len(order) // 10
@@ -81,33 +82,31 @@ def public_mean(
     >>> public_mean(np.array([[0.0, 1.0], [1.0, 0.0]]), public_x=np.full((3, 2), 0.5))
     public mean: MSE 0.2500 ± 0.0000; 2 records
     """
-    x, public_x = _records(x, public_x, shape)
+    x, public_x = _pair("x", x, public_x)
+    _check_images(public_x, shape)
     found = np.broadcast_to(column_means(public_x), x.shape)
     return _judge("public mean", found, x, public_x, shape)
 
 
-def _records(
-    x: Numbers, public_x: Numbers, shape: tuple[int, int] | None
-) -> tuple[np.ndarray, np.ndarray]:
-    x = rows_of("x", x)
-    public_x = rows_of("public_x", public_x)
-    _check_widths(x=x, public_x=public_x)
-    if shape is not None:
-        pixels = x.shape[1]
-        require(
-            len(shape) == 2 and min(shape) >= 2 and shape[0] * shape[1] == pixels,
-            f"shape must be height and width, both at least 2, of {pixels} pixels, got {shape}",
-        )
-        require(public_x.min() < public_x.max(), "public_x must vary where records are images")
-    return x, public_x
+def _pair(name: str, rows: Numbers, public: Numbers) -> tuple[np.ndarray, np.ndarray]:
+    """Rows and public rows of the same width, checked."""
+    own = rows_of(name, rows)
+    known = rows_of(f"public_{name}", public)
+    width = own.shape[1]
+    got = known.shape[1]
+    require(got == width, f"public_{name} must be as wide as {name}, got {got} for {width}")
+    return own, known
 
 
-def _check_widths(**rows: np.ndarray) -> None:
-    (name, own), (public, known) = rows.items()
+def _check_images(public_x: np.ndarray, shape: tuple[int, int] | None) -> None:
+    if shape is None:
+        return
+    pixels = public_x.shape[1]
     require(
-        own.shape[1] == known.shape[1],
-        f"{public} must be as wide as {name}, got {known.shape[1]} for {own.shape[1]}",
+        len(shape) == 2 and min(shape) >= 2 and math.prod(shape) == pixels,
+        f"shape must be height and width, both at least 2, of {pixels} pixels, got {shape}",
     )
+    require(np.ptp(public_x), "public_x must vary where records are images")
 
 
 def _judge(

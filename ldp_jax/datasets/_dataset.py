@@ -290,7 +290,7 @@ def _check_labels(
     y: np.ndarray, n: int, node_graph: np.ndarray | None, name: str, *, named: int
 ) -> None:
     """Refuse labels that do not fit; a class without a member must be among the ``named`` first."""
-    lengths = {n: "node"}
+    units = {n: "node"}
     if node_graph is not None:
         shape = node_graph.shape
         require(shape == (n,), f"node_graph of {name} must have shape ({n},), got {shape}")
@@ -302,21 +302,22 @@ def _check_labels(
                 f"node_graph of {name} must start at 0 and rise by 0 or 1, so that each graph has "
                 f"a node, got {node_graph[at]} at node {at}"
             )
-        lengths[int(node_graph[-1]) + 1] = "graph"
+        units[int(node_graph[-1]) + 1] = "graph"
     require(
         y.ndim in (1, 2) and np.issubdtype(y.dtype, np.integer),
         f"y of {name} must be integers with one or two axes, got {y.dtype} of shape {y.shape}",
     )
-    wanted = " or ".join(f"one row a {unit} ({length})" for length, unit in lengths.items())
-    require(len(y) in lengths, f"y of {name} must have {wanted}, got shape {y.shape}")
+    wanted = " or ".join(f"one row a {unit} ({size})" for size, unit in units.items())
+    require(len(y) in units, f"y of {name} must have {wanted}, got shape {y.shape}")
     if y.ndim == 2:
         require(np.isin(y, (0, 1)).all(), f"y of {name} must be 0 or 1 in two axes")
         return
-    least = -1 if lengths[len(y)] == "node" else 0
-    unknown = ", or -1 where the class of a node is unknown" if least else ""
     known = y[y >= 0]
+    least = 0
+    rule = "classes 0..c-1, each with a member"
+    if units[len(y)] == "node":
+        least = -1
+        rule += ", or -1 where the class of a node is unknown"
     inside = len(known) and least <= y.min() and int(y.max()) < max(len(y), named)
-    require(
-        inside and (named or np.bincount(known).all()),
-        f"y of {name} must be classes 0..c-1, each with a member{unknown}",
-    )
+    good = inside and (named or np.bincount(known).all())
+    require(good, f"y of {name} must be {rule}")

@@ -201,10 +201,10 @@ def parse_powerful_gnns(text: bytes, *, dataset: str) -> Arrays:
             for _ in range(size):
                 degree = int(numbers[at + 1])
                 mine = numbers[at + 2 : at + 2 + degree]
-                require(
-                    degree >= 0 and not ((mine < 0) | (mine >= size)).any(),
-                    f"{name}: neighbours in graph {graph} must be {degree} nodes in [0, {size})",
-                )
+                if degree < 0 or (len(mine) and not 0 <= mine.min() <= mine.max() < size):
+                    raise ValueError(
+                        f"{name}: neighbours in graph {graph} must be {degree} nodes in [0, {size})"
+                    )
                 at += 2 + degree
                 numbers[at - 1]  # all neighbours are there
                 degrees.append(degree)

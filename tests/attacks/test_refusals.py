@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse
 
 from ldp_jax import attacks
-from ldp_jax.attacks import Targets, all_pairs, balanced_pairs, evaluate, evaluate_membership
+from ldp_jax.attacks import Targets, all_pairs, balanced_pairs, evaluate
 from ldp_jax.graph import graphs
 from ldp_jax.graph.propagation import operator
 from ldp_jax.learning.models import NodeInputs, gat, gcn
@@ -69,19 +69,13 @@ trained = partial(attacks.trained_link_stealing, KEY)
 attribute = partial(attacks.attribute_inference, [[0, 1], [3, 1]], 5)
 
 REFUSED = [
-    (lambda: judged(scores=[1.0, 2.0]), "scores of any"),
     (lambda: judged(scores=[np.nan, 1.0, 2.0]), "scores of any must be numbers"),
     (lambda: judged(truth=[True] * 3), "targets must be true and false ones"),
     (lambda: judged(truth=[1, 0, 1]), "targets must be units, .* int64 and int64"),
-    (lambda: judged(units=[0, 1, 2]), "targets must be units"),
     (lambda: judged(units=[[0], [1], [1]]), "at least three units"),
-    (lambda: judged(density=0.0), "density"),
     (lambda: all_pairs([0, 0], [[0, 1]]), "nodes must be distinct"),
-    (lambda: all_pairs([0, 1], [[0, 1, 2]]), "edges must be integers"),
-    (lambda: all_pairs([0, 1], RING), "got a graph"),
     (lambda: all_pairs(np.arange(10**6), []), "does not hold all pairs of 1000000 nodes"),
     (lambda: balanced_pairs(KEY, [0, 1, 2], [[0, 1], [0, 2], [1, 2]]), "nodes must have as many"),
-    (lambda: evaluate_membership("any", ODDS * np.nan, MEMBER), "scores of any"),
     (lambda: attacks.common_neighbours([[0, N]], N, PAIRS), "public_edges"),
     (lambda: attacks.feature_similarity(X[:, :1], PAIRS), "x must have at least 2 columns"),
     (lambda: attacks.feature_similarity(scipy.sparse.eye_array(N), PAIRS), "toarray"),
@@ -100,7 +94,6 @@ REFUSED = [
     (lambda: linkteller(degrees=np.ones(3)), "degrees"),
     (lambda: linkteller(degrees=-np.ones(N)), "degrees must be >= 0"),
     (lambda: linkteller(NodeInputs(RING, jnp.asarray(X), jnp.ones(N))), "scale"),
-    (lambda: linkteller(outputs="labels"), "outputs"),
     (lambda: attacks.lira(ODDS[:, :-1], MEMBER), r"confidences must be finite numbers \[7, 12\]"),
     (lambda: attacks.lira(ODDS, np.ones_like(MEMBER)), "member must have nodes"),
     (lambda: attacks.lira(ODDS[:2], MEMBER[:2]), "member must be of at least 3 models"),
@@ -114,18 +107,14 @@ REFUSED = [
     (lambda: attacks.log_odds([[0.5, 1.5]], [1], outputs="softmax"), "answers"),
     (lambda: attacks.log_odds([[0.5, 0.5], [0.9, 0.1]], [1, 0]), "answers must be logits"),
     (lambda: shadows(x=X[:-1]), "x and labels"),
-    (lambda: shadows(nodes=[0, 0]), "nodes must be distinct"),
-    (lambda: shadows(protocol="full"), "protocol"),
     (lambda: shadows(labels=np.arange(N)), "label of train"),
     (lambda: runs(0, np.zeros((7, 2))), "shadows_without must have .* at least 8 rows"),
-    (lambda: runs(1, np.zeros(9)), "shadows_with must be finite"),
     (lambda: runs(2, np.full((9, 2), np.nan)), "observed_without must be finite"),
     (lambda: runs(3, np.zeros((9, 3))), "all runs must show as many numbers"),
-    (lambda: inversion(z=X[:4]), "z and x must be of as many records"),
+    (lambda: inversion(z=np.ones((4, 4))), "z and x must be of as many records"),
     (lambda: inversion(public_z=X[:9], public_x=X[:9], z=X[:5], x=X[:5]), "at least 10"),
     (lambda: inversion(x=np.ones((5, 9))), "public_x must be as wide as x, got 4 for 9"),
     (lambda: inversion(shape=(2, 3)), "shape must be height and width"),
-    (lambda: attribute([1, 1], [True, False], NODES), "known_nodes must be distinct"),
     (lambda: attribute([1, 3], [True, False], NODES), "targets must not be among the known"),
     (lambda: attacks.inferred_edges(evaluate("nodes", [1, 2, 3], NODES)), "pairs of nodes"),
     (lambda: judged().minus(judged(truth=[False, True, True])), "any must be of the targets"),
