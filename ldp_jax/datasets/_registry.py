@@ -24,7 +24,7 @@ class RawFile:
     def check(self, data: bytes, where: str) -> None:
         """Refuse bytes that are not the published ones; without a digest counts decide later."""
         kind = "sha256"
-        wanted = self.sha256 or self.blob
+        wanted = self.blob if self.sha256 is None else self.sha256
         if wanted is None:
             return
         got = hashlib.sha256(data).hexdigest()

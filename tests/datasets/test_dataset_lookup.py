@@ -136,6 +136,7 @@ def _forge(path):
         _flip,
         lambda path: _digest(path).unlink(),
         lambda path: _digest(path).write_bytes(b"\xff"),
+        lambda path: _digest(path).write_bytes(b""),
         _forge,
     ],
 )
@@ -197,13 +198,10 @@ def test_a_download_that_breaks_off_leaves_nothing(register, monkeypatch, cache,
 
 
 def test_counts_other_than_the_registered_ones_are_refused(register, serve, cache):
-    for field, wrong, got in (
-        ("nodes", 4, 3), ("edges", 3, 2), ("classes", 3, 2), ("features", 3, 2), ("graphs", 1, None)
-    ):  # fmt: skip
-        register(**{field: wrong})
+    for field in ("nodes", "edges", "classes", "features", "graphs"):
+        register(**{field: 7})
         serve(_SERVED)
-        match = f"the public files of tiny: tiny must have {wrong} {field}, got {got}"
-        with pytest.raises(ValueError, match=match):
+        with pytest.raises(ValueError, match=f"files of tiny: tiny must have 7 {field}, got"):
             datasets.load("tiny")
         assert not (cache / "parsed").exists()
 
@@ -219,9 +217,7 @@ def test_a_file_without_a_digest_is_not_kept_and_named_where_it_does_not_parse(
     assert not cache.exists()
     register(raw=raw)
     serve({**_SERVED, _URL + "tiny.json": b'{"0": [7]}'})
-    with pytest.raises(
-        ValueError, match=r"files of tiny \(tiny_edges.csv, .*do not parse: .*\[0, 2\)"
-    ):
+    with pytest.raises(ValueError, match=r"of tiny \(tiny_edges.csv, .*do not parse: .*\[0, 2\)"):
         datasets.load("tiny")
 
 
@@ -243,9 +239,7 @@ def test_the_users_folder_comes_first_and_must_hold_the_registered_files(
     path.unlink()
     monkeypatch.setenv("LDP_JAX_CACHE", str(tmp_path / "another"))
     (tmp_path / "tiny" / "tiny_edges.csv").write_bytes(b"id1,id2\n0,1\n")
-    with pytest.raises(
-        ValueError, match=r"tiny/tiny_edges.csv must have git blob id .* \(12 bytes\)"
-    ):
+    with pytest.raises(ValueError, match="tiny/tiny_edges.csv must have git blob id"):
         datasets.load("tiny")
     assert not asked
 
