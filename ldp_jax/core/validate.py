@@ -476,3 +476,35 @@ def names(given: "Iterable") -> list:
     unknown = any(name is np.ma.masked or _is_unknown(name) for name in listed)
     require(not unknown, "nodes must name each node, and some names are missing or masked")
     return listed
+
+
+def shaped(*shape: int | str, **kwargs: object) -> "np.ndarray":
+    """One argument as finite numbers in float64, of a shape in which free axes are letters.
+
+    >>> shaped(2, "k", rows=[[1, 2, 3], [4, 5, 6]]).shape
+    (2, 3)
+    >>> shaped(3, "k", rows=[[1, 2, 3], [4, 5, 6]])
+    Traceback (most recent call last):
+    ValueError: rows must be finite numbers [3, k], got shape (2, 3)
+    """
+    import numpy as np
+
+    ((name, _),) = kwargs.items()
+    array = numbers(**kwargs)
+    wanted = ", ".join(map(str, shape))
+    fits = len(shape) == array.ndim and all(
+        isinstance(axis, str) or axis == size for axis, size in zip(shape, array.shape, strict=True)
+    )
+    require(fits, f"{name} must be finite numbers [{wanted}], got shape {array.shape}")
+    count = (~np.isfinite(array)).sum()
+    require(not count, f"{name} must be finite numbers [{wanted}], and {count} are not")
+    return array
+
+
+def require(holds: object, message: str) -> None:
+    """Raise ``ValueError(message)`` unless a condition on an argument ``holds``.
+
+    >>> require(2 + 2 == 4, "sums must be right")
+    """
+    if not holds:
+        raise ValueError(message)
