@@ -14,7 +14,7 @@ from ldp_jax.accounting.guarantee import Guarantee
 from ldp_jax.core import random
 from ldp_jax.core.mechanism import check_single
 from ldp_jax.core.types import Array, PRNGKey, PRNGKeys, Report, Scalar
-from ldp_jax.edges._draws import ordinal
+from ldp_jax.edges.draws import ordinal
 from ldp_jax.edges.lists import ListReport, NeighbourList
 from ldp_jax.edges.neighbour_lists import Reporting
 from ldp_jax.edges.population import Population, ReportedPairs

@@ -19,7 +19,7 @@ import numpy as np
 
 from ldp_jax.core import random, random_words
 from ldp_jax.core.types import AnyArray, Array, PRNGKey, Scalar
-from ldp_jax.edges._draws import capacity, each_below, happens, poisson_counts
+from ldp_jax.edges.draws import capacity, each_below, happens, poisson_counts
 from ldp_jax.edges.population import Population, ReportedPairs, tally
 
 _BLOCK = 2**22  # pairs and users of one block, but for a user who has more alone

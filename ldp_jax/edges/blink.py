@@ -25,7 +25,7 @@ from ldp_jax.core.float32 import matmul
 from ldp_jax.core.pytree import pytree
 from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import AnyArray, Array, Graph, PRNGKey, Values
-from ldp_jax.edges._draws import capacity
+from ldp_jax.edges.draws import capacity
 from ldp_jax.edges.neighbour_lists import MAX_BIT_EPSILON, budget_in, two_budgets
 from ldp_jax.edges.noisy_degree import NoisyDegree
 from ldp_jax.edges.randomized_response import RandomizedResponse

@@ -12,8 +12,8 @@ from ldp_jax.core import random, random_words, validate
 from ldp_jax.core.mechanism import MAX_EPSILON, check_single
 from ldp_jax.core.pytree import mechanism, static
 from ldp_jax.core.types import AnyArray, Array, PRNGKey, Scalar
-from ldp_jax.edges import _pair_sets, _sparse
-from ldp_jax.edges._draws import drawn
+from ldp_jax.edges import _sparse, pair_sets
+from ldp_jax.edges.draws import drawn
 from ldp_jax.edges.lists import LapReport, NeighbourList
 from ldp_jax.edges.neighbour_lists import MAX_BIT_EPSILON, OnLists, Reporting, pairs_of, two_budgets
 from ldp_jax.edges.population import Population, ReportedPairs
@@ -185,10 +185,10 @@ class LocalLap(OnLists):
                 "many edges as the noisy degrees add up to; use a larger epsilon_degree, or raise memory"
             )
         keys = true_key, least_key, among_key
-        kept, wanted = _pair_sets.largest(keys, second, of_pair, edges, pairs - true)
+        kept, wanted = pair_sets.largest(keys, second, of_pair, edges, pairs - true)
         width = np.int64(max(len(who), 1))
         code = low * width + high
-        added = _pair_sets.false_pairs(false_key, wanted, size, np.sort(code), true)
+        added = pair_sets.false_pairs(false_key, wanted, size, np.sort(code), true)
         code = np.concatenate([code[kept], added])
         return ReportedPairs(who[code // width], who[code % width], degree)
 

@@ -19,7 +19,7 @@ from ldp_jax.core.mechanism import WordRuns
 from ldp_jax.core.pytree import pytree, static
 from ldp_jax.core.spaces import NotApplicable
 from ldp_jax.core.types import AnyArray, Array, PRNGKey, Scalar, Values
-from ldp_jax.edges._degree_noise import NOISES, Noise
+from ldp_jax.edges.degree_noise import NOISES, Noise
 from ldp_jax.edges.lists import NeighbourList
 from ldp_jax.edges.neighbour_lists import OnLists, Reporting
 from ldp_jax.edges.spaces import CountReports, critical_numbers

@@ -10,7 +10,7 @@ from ldp_jax.core.mechanism import MAX_EPSILON
 from ldp_jax.core.pytree import mechanism, static
 from ldp_jax.core.spaces import Finite
 from ldp_jax.core.types import Array, Scalar, Values
-from ldp_jax.edges._degree_noise import Noise, SendsDegree
+from ldp_jax.edges.degree_noise import Noise, SendsDegree
 from ldp_jax.edges.lists import ListReport
 from ldp_jax.edges.neighbour_lists import Reporting
 from ldp_jax.edges.spaces import ListReports

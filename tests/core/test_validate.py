@@ -16,6 +16,7 @@ import scipy.sparse
 from ldp_jax import (
     Ledger,
     attacks,
+    curators,
     datasets,
     deployment,
     edges,
@@ -532,7 +533,7 @@ def _mistaken():
             r"privacy must be JointPrivacy\(record=..., list=...\), got float",
         ),
         (
-            lambda: edges.curator.release(key, graph, edges.curator.EdgeRand(1.0)),
+            lambda: curators.release(key, graph, curators.EdgeRand(1.0)),
             "split must be an EdgeSplit",
         ),
         (

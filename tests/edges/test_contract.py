@@ -48,7 +48,7 @@ CASES = {
 }
 NOT_MECHANISMS = {
     "HasBitLaw", "HasGraphSampler", "HasServer", "LapReport", "ListReport", "NeighbourList", "NoisyCounts",
-    "NoisyGraph", "OneUsersView", "Ownership", "Population", "ReportedPairs", "Reporting", "curator",
+    "NoisyGraph", "OneUsersView", "Ownership", "Population", "ReportedPairs", "Reporting",
     "count_neighbours", "ownership", "privatize_counts", "privatize_graph", "public_part", "DegreePrior",
     "NoisyLinks", "PosteriorLinks", "Variant", "degree_prior", "posterior_links", "private_links",
     "NeighbourCounts",  # which reports no graph: its suite is test_neighbour_counts.py

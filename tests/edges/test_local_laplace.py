@@ -21,7 +21,7 @@ from ldp_jax.edges import (
     NeighbourList,
     NoisyGraph,
     _one_by_one,
-    _pair_sets,
+    pair_sets,
     privatize_graph,
 )
 from ldp_jax.edges.population import Population
@@ -81,13 +81,13 @@ def drawn(monkeypatch, path, graph, m):
         ends = np.concatenate([one, other]), np.concatenate([other, one])
         return NoisyGraph(graphs.directed(*ends, len(degree)), degree, None), 0
     if path != "default":
-        monkeypatch.setattr(_pair_sets, "_DENSE", -1.0 if path == "list" else 2.0)
+        monkeypatch.setattr(pair_sets, "_DENSE", -1.0 if path == "list" else 2.0)
     if path == "rounds":
-        monkeypatch.setattr(_pair_sets, "_MARGIN", 0.1)
-        monkeypatch.setattr(_pair_sets, "_EXTRA", 1)
+        monkeypatch.setattr(pair_sets, "_MARGIN", 0.1)
+        monkeypatch.setattr(pair_sets, "_EXTRA", 1)
     rounds = []
-    inner = _pair_sets._ends
-    monkeypatch.setattr(_pair_sets, "_ends", lambda *args: (rounds.append(1), inner(*args))[1])
+    inner = pair_sets._ends
+    monkeypatch.setattr(pair_sets, "_ends", lambda *args: (rounds.append(1), inner(*args))[1])
     return privatize_graph(jax.random.key(0), graph, m), len(rounds)
 
 
@@ -204,9 +204,9 @@ def test_scores_of_true_pairs(epsilon):
     laplace = scipy_stats.laplace(0, 1 / epsilon)
     with np.errstate(over="ignore"):
         expected = laplace.sf(1 + laplace.isf(u[:-1]))
-    scores = _pair_sets._true_scores(u, epsilon)
+    scores = pair_sets._true_scores(u, epsilon)
     np.testing.assert_allclose(scores[:-1], expected, rtol=1e-9, atol=0)
-    assert (np.diff(_pair_sets._true_scores(np.sort(u), epsilon)) >= 0).all()
+    assert (np.diff(pair_sets._true_scores(np.sort(u), epsilon)) >= 0).all()
     assert ((scores > 0) & (scores <= 1)).all()
 
 

@@ -23,7 +23,7 @@ from ldp_jax.edges import (
     privatize_graph,
     public_part,
 )
-from ldp_jax.edges._draws import capacity
+from ldp_jax.edges.draws import capacity
 from ldp_jax.edges.population import Population
 from ldp_jax.graph import graphs
 from ldp_jax.graph.graphs import GraphSet

@@ -8,9 +8,9 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from ldp_jax.edges.curator import BinnedPairs, EdgeRand, LapGraph, binned_pairs, release
+from ldp_jax.curators import BinnedPairs, EdgeRand, LapGraph, binned_pairs, release
 from ldp_jax.graph import graphs
-from tests.edges.curator.data import random_split
+from tests.curators.data import random_split
 from tests.stats import assert_g, assert_share
 
 

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from ldp_jax.edges.curator import hrg
+from ldp_jax.curators import hrg
 from ldp_jax.verification import _dendrograms as dendrograms
 
 PUBLIC = np.array([[0, 1], [1, 2], [3, 4]])

@@ -14,7 +14,7 @@ import numpy as np
 
 from ldp_jax.core import random
 from ldp_jax.core.types import Array, PRNGKey
-from ldp_jax.edges._draws import below, contains, ordinal, padded, uniforms
+from ldp_jax.edges.draws import below, contains, ordinal, padded, uniforms
 
 # Share of a graph's pairs, true or wanted, above which its false ones are chosen from a list of all
 # its pairs

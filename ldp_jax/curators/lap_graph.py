@@ -9,12 +9,12 @@ from ldp_jax.core.mechanism import MAX_EPSILON, check_single, largest
 from ldp_jax.core.pytree import mechanism
 from ldp_jax.core.rounding import add_up
 from ldp_jax.core.types import PRNGKey, Scalar
-from ldp_jax.edges._pair_sets import largest as largest_bits
-from ldp_jax.edges._pair_sets import other_pairs
-from ldp_jax.edges.curator.noisy_counts import noisy_counts
-from ldp_jax.edges.curator.release import MEMORY, CentralMechanism, check_memory, per_private_edge
-from ldp_jax.edges.curator.split import EdgeSplit
+from ldp_jax.curators.noisy_counts import noisy_counts
+from ldp_jax.curators.release import MEMORY, CentralMechanism, check_memory, per_private_edge
+from ldp_jax.curators.split import EdgeSplit
 from ldp_jax.edges.neighbour_lists import MAX_BIT_EPSILON, budget_in, two_budgets
+from ldp_jax.edges.pair_sets import largest as largest_bits
+from ldp_jax.edges.pair_sets import other_pairs
 
 
 @mechanism

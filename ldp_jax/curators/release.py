@@ -11,8 +11,8 @@ from ldp_jax.core import random, validate
 from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.mechanism import HasGuarantee
 from ldp_jax.core.types import PRNGKey
-from ldp_jax.edges.curator.hrg import Dendrogram, State
-from ldp_jax.edges.curator.split import EdgeSplit
+from ldp_jax.curators.hrg import Dendrogram, State
+from ldp_jax.curators.split import EdgeSplit
 from ldp_jax.edges.population import Population, ReportedPairs
 from ldp_jax.edges.whole_graph import NoisyGraph
 from ldp_jax.graph import graphs
@@ -71,7 +71,7 @@ class DendrogramLaw(NamedTuple):
 
     ``scales`` are the chain's factors of the log-likelihoods of public and of private edges,
     ``epsilon`` is of one noisy count, ``thresholds`` of the groups
-    (:func:`~ldp_jax.edges.curator.connections.regions`). ``published`` chains alternate between the
+    (:func:`~ldp_jax.curators.connections.regions`). ``published`` chains alternate between the
     likelihoods and have no known law; every node of a group has its own count.
     """
 
@@ -134,7 +134,7 @@ def release(
     a chain that has not mixed. Private edges decide that: protect it as you protect the graph.
 
     >>> import jax
-    >>> from ldp_jax.edges.curator import EdgeRand
+    >>> from ldp_jax.curators import EdgeRand
     >>> split = EdgeSplit(graphs.from_edges([[0, 1]], 4), graphs.from_edges([[1, 2]], 4))
     >>> noisy = release(jax.random.key(0), split, EdgeRand(2.0))
     >>> print(noisy.guarantee)  # doctest: +ELLIPSIS

@@ -6,9 +6,10 @@ import jax
 import numpy as np
 import pytest
 
+import ldp_jax
+from ldp_jax import curators
 from ldp_jax.accounting.guarantee import EDGE_CENTRAL
-from ldp_jax.edges import HasGraphSampler, privatize_graph
-from ldp_jax.edges.curator import (
+from ldp_jax.curators import (
     BinnedPairs,
     EdgeRand,
     EdgeRR,
@@ -20,9 +21,10 @@ from ldp_jax.edges.curator import (
     release,
     split_edges,
 )
-from ldp_jax.edges.curator.release import ADJACENCY
+from ldp_jax.curators.release import ADJACENCY
+from ldp_jax.edges import HasGraphSampler, privatize_graph
 from ldp_jax.graph import graphs
-from tests.edges.curator.data import random_split
+from tests.curators.data import random_split
 
 # Chains of eight sweeps, one program for all: what is asked here does not depend on how far they
 # come.
@@ -50,7 +52,7 @@ def codes(pairs, n=30):
 def test_public_edges_stay_and_pairs_of_private_nodes_join_them_under_a_curators_guarantee(
     name, monkeypatch
 ):
-    """Of chains that agree; tests/edges/curator/test_edge_rr.py asks those that run."""
+    """Of chains that agree; tests/curators/test_edge_rr.py asks those that run."""
     trace = lambda keys, state, *_: (state, np.stack([np.arange(len(keys)) % 2.0] * 2, 1))
     monkeypatch.setattr(hrg, "trace", trace)
     split = random_split(30, 50, 25, 0, HIDDEN)
@@ -204,3 +206,11 @@ def test_places_and_codes_are_inverse():
     public = graphs.to_edges(split.public)
     assert len(pairs.public) == HIDDEN[public].all(1).sum()
     assert pairs.candidates == 24 * 23 // 2 - len(pairs.public)
+
+
+def test_names_of_version_02_say_what_to_write():
+    for name in curators.__all__:
+        with pytest.warns(DeprecationWarning, match=f"ldp_jax.curators.{name} now"):
+            assert getattr(ldp_jax.edges.curator, name) is getattr(curators, name)
+    with pytest.raises(AttributeError, match="nothing"):
+        ldp_jax.edges.curator.nothing  # noqa: B018

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ldp_jax.edges.curator import EdgeSplit
+from ldp_jax.curators import EdgeSplit
 from ldp_jax.graph import graphs
 
 

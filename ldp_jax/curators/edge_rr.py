@@ -15,11 +15,11 @@ from ldp_jax.core.mechanism import MAX_EPSILON, largest
 from ldp_jax.core.pytree import mechanism, static
 from ldp_jax.core.rounding import add_up
 from ldp_jax.core.types import PRNGKey, Scalar
-from ldp_jax.edges._degree_noise import Noise
-from ldp_jax.edges.curator import connections, hrg
-from ldp_jax.edges.curator._dendrogram import PUBLIC_WEIGHT, SWEEPS, OfDendrogram, warn_of
-from ldp_jax.edges.curator.release import ADJACENCY, per_private_edge
-from ldp_jax.edges.curator.split import EdgeSplit, Pairs
+from ldp_jax.curators import connections, hrg
+from ldp_jax.curators._dendrogram import PUBLIC_WEIGHT, SWEEPS, OfDendrogram, warn_of
+from ldp_jax.curators.release import ADJACENCY, per_private_edge
+from ldp_jax.curators.split import EdgeSplit, Pairs
+from ldp_jax.edges.degree_noise import Noise
 from ldp_jax.edges.neighbour_lists import budget_in, two_budgets
 
 CHAINS = 4
@@ -38,8 +38,8 @@ class EdgeRR(OfDendrogram):
 
     Law: over the private nodes, n of them, one Metropolis chain whose stationary law has density
     :math:`\propto \exp(\frac{\epsilon_1}{2 \Delta} L_{pri}(D) + w L_{pub}(D))` on dendrograms D
-    (:mod:`ldp_jax.edges.curator.hrg`); the state after a fixed number of sweeps is used as it is.
-    Its internal nodes are grouped (:func:`~ldp_jax.edges.curator.connections.regions`), the private
+    (:mod:`ldp_jax.curators.hrg`); the state after a fixed number of sweeps is used as it is.
+    Its internal nodes are grouped (:func:`~ldp_jax.curators.connections.regions`), the private
     edges of each group are counted with :math:`\mathrm{Lap}(1/\epsilon_2)`, counts are made
     consistent, and each pair that is no public edge is released with the probability of its group.
 
@@ -48,12 +48,12 @@ class EdgeRR(OfDendrogram):
     edge changes :math:`L_{pri}` by at most :math:`\Delta` (eq. 19), in either direction, so that 2
     is needed; :math:`w L_{pub}` is a base measure, which cancels. An edge is in one group, so noise
     on all counts costs :math:`\epsilon_2` once. No bound on the sweeps that a chain needs is known.
-    :func:`~ldp_jax.edges.curator.release` runs several chains on its own edges, and claims the
+    :func:`~ldp_jax.curators.release` runs several chains on its own edges, and claims the
     epsilon of the stationary law, *in the limit*, where they agree (:meth:`measured`). In
     `python -m experiments heterorr` none of six settings agrees after 8 000 sweeps.
     Utility: :math:`\epsilon_1 / (2 \Delta)` is small (0.035 at :math:`\epsilon_1 = 1` and 1 558
     nodes), so that the dendrogram is that of the public edges, for which
-    :class:`~ldp_jax.edges.curator.PublicHRG` spends nothing. A larger w fits them better and comes
+    :class:`~ldp_jax.curators.PublicHRG` spends nothing. A larger w fits them better and comes
     less near to the law that the guarantee is about.
     Numerics: terms of the likelihood are float32; the guarantee is that of ideal arithmetic.
     Reference: HeteroRR (Tran et al., 2022), Algorithms 2 and 3, eq. 10-19. It differs where the

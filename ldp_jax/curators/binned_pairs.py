@@ -11,12 +11,12 @@ from ldp_jax.core import random, validate
 from ldp_jax.core.mechanism import check_epsilon, check_single, largest
 from ldp_jax.core.pytree import mechanism, static
 from ldp_jax.core.types import Graph, PRNGKey, Scalar, Values
-from ldp_jax.edges._degree_noise import NOISES, Noise
-from ldp_jax.edges._draws import ordinal, uniforms
-from ldp_jax.edges._pair_sets import other_pairs
-from ldp_jax.edges.curator.noisy_counts import consistent, noisy_counts, whole
-from ldp_jax.edges.curator.release import MEMORY, CentralMechanism, check_memory, per_private_edge
-from ldp_jax.edges.curator.split import EdgeSplit, Pairs
+from ldp_jax.curators.noisy_counts import consistent, noisy_counts, whole
+from ldp_jax.curators.release import MEMORY, CentralMechanism, check_memory, per_private_edge
+from ldp_jax.curators.split import EdgeSplit, Pairs
+from ldp_jax.edges.degree_noise import NOISES, Noise
+from ldp_jax.edges.draws import ordinal, uniforms
+from ldp_jax.edges.pair_sets import other_pairs
 from ldp_jax.graph import graphs
 
 Score = Callable[[Graph], tuple[Values, Values]]

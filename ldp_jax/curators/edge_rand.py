@@ -7,8 +7,8 @@ from ldp_jax.accounting.guarantee import Guarantee
 from ldp_jax.core.mechanism import check_epsilon, largest
 from ldp_jax.core.pytree import mechanism
 from ldp_jax.core.types import PRNGKey, Scalar
-from ldp_jax.edges.curator.release import MEMORY, CentralMechanism, per_private_edge
-from ldp_jax.edges.curator.split import EdgeSplit
+from ldp_jax.curators.release import MEMORY, CentralMechanism, per_private_edge
+from ldp_jax.curators.split import EdgeSplit
 from ldp_jax.edges.neighbour_lists import MAX_BIT_EPSILON
 from ldp_jax.edges.population import Population
 from ldp_jax.edges.randomized_response import RandomizedResponse

@@ -9,11 +9,11 @@ from jaxtyping import Float, Int
 
 from ldp_jax.core import random
 from ldp_jax.core.types import PRNGKey
-from ldp_jax.edges._degree_noise import Noise
-from ldp_jax.edges._draws import each_below, happens, poisson_counts
-from ldp_jax.edges.curator import hrg
-from ldp_jax.edges.curator.noisy_counts import consistent, noisy_counts
-from ldp_jax.edges.curator.release import MEMORY, check_memory
+from ldp_jax.curators import hrg
+from ldp_jax.curators.noisy_counts import consistent, noisy_counts
+from ldp_jax.curators.release import MEMORY, check_memory
+from ldp_jax.edges.degree_noise import Noise
+from ldp_jax.edges.draws import each_below, happens, poisson_counts
 
 THRESHOLDS = (0.05, 0.01)
 """tau_1 and tau_2 of the authors' code, public."""
@@ -73,7 +73,7 @@ def probabilities(
     Float64 [n - 1].
 
     Each region (:func:`regions`) has one noisy count of its private edges, made consistent
-    (:func:`~ldp_jax.edges.curator.noisy_counts.consistent`), and all its pairs the same
+    (:func:`~ldp_jax.curators.noisy_counts.consistent`), and all its pairs the same
     probability. Epsilon is of all counts together, since an edge is in one region. ``fresh`` noise
     is every internal node's own, as HeteroRR's Algorithm 3 prints it, clipped to [0, 1]: an edge
     costs epsilon for each node of its region.

@@ -30,7 +30,7 @@ from jaxtyping import Float, Int
 from ldp_jax.core import random, random_words, validate
 from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import Array, PRNGKey, PRNGKeys, Values
-from ldp_jax.edges._draws import capacity
+from ldp_jax.edges.draws import capacity
 
 MIXED = 1.05
 """The R-hat above which chains still show where they began."""

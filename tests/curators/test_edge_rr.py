@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ldp_jax.edges.curator import EdgeRR, PrivHRG, PublicHRG, connections, hrg
-from ldp_jax.edges.curator.noisy_counts import consistent, noisy_counts
-from tests.edges.curator.data import random_split
+from ldp_jax.curators import EdgeRR, PrivHRG, PublicHRG, connections, hrg
+from ldp_jax.curators.noisy_counts import consistent, noisy_counts
+from tests.curators.data import random_split
 from tests.stats import assert_g, assert_share
 
 N = 24

@@ -3,8 +3,8 @@
 import numpy as np
 
 from ldp_jax.core.types import PRNGKey
-from ldp_jax.edges._degree_noise import DRAWS, Noise
-from ldp_jax.edges._draws import drawn
+from ldp_jax.edges.degree_noise import DRAWS, Noise
+from ldp_jax.edges.draws import drawn
 
 _HALVINGS = 110  # halvings of an interval of 2^57 counts: the rest is below float64's spacing at 1
 

@@ -10,10 +10,10 @@ from jaxtyping import Float, Int
 from ldp_jax.core import random, validate
 from ldp_jax.core.mechanism import check_single
 from ldp_jax.core.types import PRNGKey, Scalar
-from ldp_jax.edges._degree_noise import NOISES, Noise
-from ldp_jax.edges.curator import connections, hrg
-from ldp_jax.edges.curator.release import MEMORY, CentralMechanism, DendrogramLaw
-from ldp_jax.edges.curator.split import EdgeSplit, Pairs
+from ldp_jax.curators import connections, hrg
+from ldp_jax.curators.release import MEMORY, CentralMechanism, DendrogramLaw
+from ldp_jax.curators.split import EdgeSplit, Pairs
+from ldp_jax.edges.degree_noise import NOISES, Noise
 
 SWEEPS = 8000
 """About 1 000 n moves: a sweep makes n / 8."""
