@@ -17,11 +17,11 @@ from ldp_jax.graph import graphs
 
 @mechanism
 class EdgeRand(CentralMechanism):
-    r"""Release each pair that may be a private edge with probability :math:`1 - s`, else flip a fair coin.
+    r"""Release each pair that may be a private edge as it is, or a fair coin in its place.
 
-    Law: :math:`s = 2 / (e^\epsilon + 1)`: a bit is flipped with probability
-    :math:`s / 2 = 1 / (e^\epsilon + 1)`. It is :class:`~ldp_jax.edges.RandomizedResponse` in a half
-    matrix, run by a curator.
+    Law: a coin has probability :math:`s = 2 / (e^\epsilon + 1)`, so that a bit is flipped with
+    probability :math:`s / 2 = 1 / (e^\epsilon + 1)`. It is
+    :class:`~ldp_jax.edges.RandomizedResponse` in a half matrix, run by a curator.
     Guarantee: epsilon per private edge, attained.
     Utility: dense: of N pairs about :math:`N / (e^\epsilon + 1)` are false. Time and memory are the
     release's.
@@ -55,11 +55,9 @@ class EdgeRand(CentralMechanism):
         pairs = split.pairs()
         if pairs.candidates == 0:
             return np.zeros((0, 2), np.int64)
-        users = Population.of(
-            graphs.from_edges(pairs.places(pairs.private), len(pairs.nodes), pairs_in="rows")
-        )
-        one, other, _ = RandomizedResponse(self.epsilon, reporting="half").sample_graph(
-            key, users, memory
-        )
+        edges = pairs.places(pairs.private)
+        users = Population.of(graphs.from_edges(edges, len(pairs.nodes), pairs_in="rows"))
+        response = RandomizedResponse(self.epsilon, reporting="half")
+        one, other, _ = response.sample_graph(key, users, memory)
         codes = pairs.codes(np.stack([one, other], 1))
         return pairs.ids(codes[~np.isin(codes, pairs.public)])

@@ -10,9 +10,10 @@ from ldp_jax.core.pytree import mechanism
 from ldp_jax.core.rounding import add_up
 from ldp_jax.core.types import PRNGKey, Scalar
 from ldp_jax.curators.noisy_counts import noisy_counts
-from ldp_jax.curators.release import MEMORY, CentralMechanism, check_memory, per_private_edge
+from ldp_jax.curators.release import MEMORY, CentralMechanism, per_private_edge
 from ldp_jax.curators.split import EdgeSplit
-from ldp_jax.edges.neighbour_lists import MAX_BIT_EPSILON, budget_in, two_budgets
+from ldp_jax.edges import checks
+from ldp_jax.edges.neighbour_lists import MAX_BIT_EPSILON, two_budgets
 from ldp_jax.edges.pair_sets import largest as largest_bits
 from ldp_jax.edges.pair_sets import other_pairs
 
@@ -45,8 +46,8 @@ class LapGraph(CentralMechanism):
     epsilon_edges: Scalar
 
     def _check(self) -> None:
-        budget_in(MAX_EPSILON, epsilon_count=self.epsilon_count)
-        budget_in(MAX_BIT_EPSILON, epsilon_edges=self.epsilon_edges)
+        checks.budget_in(MAX_EPSILON, epsilon_count=self.epsilon_count)
+        checks.budget_in(MAX_BIT_EPSILON, epsilon_edges=self.epsilon_edges)
 
     @classmethod
     def from_epsilon(cls, epsilon: float, share: float = 0.01) -> "LapGraph":
@@ -57,7 +58,8 @@ class LapGraph(CentralMechanism):
         """epsilon_1 + epsilon_2 per private edge."""
         return per_private_edge(
             add_up((largest(self.epsilon_count), largest(self.epsilon_edges))),
-            "Laplace noise on the number of private edges and on each pair, each of sensitivity 1, compose",
+            "Laplace noise on the number of private edges and on each pair, each of sensitivity 1, "
+            "compose",
         )
 
     def sample_pairs(
@@ -70,7 +72,7 @@ class LapGraph(CentralMechanism):
         true = len(pairs.private)
         noisy = noisy_counts(count_key, np.array([true]), float(self.epsilon_count))
         total = np.clip(np.rint(noisy), 0, pairs.candidates).astype(np.int64)
-        check_memory(float(total[0]), memory)
+        checks.fits(float(total[0]), memory, "use a larger epsilon")
         keys = (true_key, least_key, among_key)
         false = np.array([pairs.candidates - true])
         kept, wanted = largest_bits(

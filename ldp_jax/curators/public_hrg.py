@@ -23,8 +23,7 @@ class PublicHRG(OfDendrogram):
     each group.
     Guarantee: epsilon per private edge: none is looked at before the counts, and each is in one
     group.
-    Utility: that of a dendrogram that costs nothing; where there are no public edges it is a random
-    one.
+    Utility: the dendrogram costs nothing; without public edges it is a random one.
     Numerics: noise is float32. Ideal arithmetic.
     Reference: HeteroRR (Tran et al., 2022), Algorithm 3, over public knowledge alone.
 

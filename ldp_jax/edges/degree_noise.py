@@ -1,7 +1,4 @@
-"""Noise on a degree, clipped to what a degree can be.
-
-The law that mechanisms on neighbour lists share.
-"""
+"""The law of a noisy degree, clipped to what a degree can be."""
 
 import abc
 from typing import Literal
@@ -38,7 +35,7 @@ class SendsDegree(ListMechanism):
     @property
     @abc.abstractmethod
     def noise(self) -> Noise:
-        """Which noise."""
+        """The kind of noise."""
 
     @property
     @abc.abstractmethod
@@ -56,10 +53,7 @@ class SendsDegree(ListMechanism):
         return jnp.clip(noisy, 0.0, jnp.asarray(owned, jnp.float32))
 
     def degree_log_density(self, noisy: Scalar, degree: Scalar, owned: Scalar) -> Array:
-        """log p(d* | d): a density inside (0, owned) and atoms at both ends.
-
-        A mass for geometric noise.
-        """
+        """log p(d* | d): a density inside (0, owned) and atoms at both ends, or a mass."""
         epsilon = jnp.asarray(self.degree_epsilon)
         kind = jnp.result_type(float)
         noisy, degree, owned = (jnp.asarray(count, kind) for count in (noisy, degree, owned))
@@ -67,16 +61,15 @@ class SendsDegree(ListMechanism):
         end = (noisy <= 0) | (noisy >= owned)
         possible = (noisy >= 0) & (noisy <= owned)
         if self.noise == "laplace":
-            inside, atom = jnp.log(epsilon / 2) - epsilon * gap, -epsilon * gap - jnp.log(2.0)
+            inside = jnp.log(epsilon / 2) - epsilon * gap
+            atom = -epsilon * gap - jnp.log(2.0)
         else:
             a = jnp.exp(-epsilon)
-            inside, atom = (
-                jnp.log(-jnp.expm1(-epsilon) / (1 + a)) - epsilon * gap,
-                -epsilon * gap - jnp.log1p(a),
-            )
+            inside = jnp.log(-jnp.expm1(-epsilon) / (1 + a)) - epsilon * gap
+            atom = -epsilon * gap - jnp.log1p(a)
             possible = possible & (noisy == jnp.round(noisy))
-        certain = owned == 0  # one node: the degree is 0
-        return jnp.where(certain, 0.0, jnp.where(possible, jnp.where(end, atom, inside), -jnp.inf))
+        log = jnp.where(possible, jnp.where(end, atom, inside), -jnp.inf)
+        return jnp.where(owned == 0, 0.0, log)  # of one node the degree is 0
 
     def degree_bias(self, degree: Scalar, owned: Scalar) -> Array:
         r"""E[d* - d], which clipping leaves; elementwise.
@@ -88,7 +81,8 @@ class SendsDegree(ListMechanism):
         >>> round(float(DPRR(0.1, 0.9).degree_bias(6, 4000)), 2)
         2.74
         """
-        epsilon, degree = jnp.asarray(self.degree_epsilon), jnp.asarray(degree)
+        epsilon = jnp.asarray(self.degree_epsilon)
+        degree = jnp.asarray(degree)
         scale = 1 / (2 * epsilon)
         if self.noise == "geometric":
             scale = jnp.exp(-epsilon) / -jnp.expm1(-2 * epsilon)

@@ -46,15 +46,21 @@ def uniforms(key: PRNGKey, count: int) -> np.ndarray:
 
 def _product(a: Array, b: Array) -> tuple[Array, Array]:
     """High and low words of a product of 32-bit words, without 64-bit integers."""
-    a0, a1, b0, b1 = a & 0xFFFF, a >> 16, b & 0xFFFF, b >> 16
-    middle = ((a0 * b0) >> 16) + ((a0 * b1) & 0xFFFF) + ((a1 * b0) & 0xFFFF)
-    high = a1 * b1 + ((a0 * b1) >> 16) + ((a1 * b0) >> 16) + (middle >> 16)
+    low_a, high_a = a & 0xFFFF, a >> 16
+    low_b, high_b = b & 0xFFFF, b >> 16
+    one = low_a * high_b
+    other = high_a * low_b
+    middle = ((low_a * low_b) >> 16) + (one & 0xFFFF) + (other & 0xFFFF)
+    high = high_a * high_b + (one >> 16) + (other >> 16) + (middle >> 16)
     return high, a * b
 
 
 @jax.jit
 def below(key: PRNGKey, bound: Array | np.ndarray) -> Array:
-    """Uniform integers in [0, bound): the high part of 64 random bits times the bound; off by bound / 2^64."""
+    """Uniform integers in [0, bound): the high part of 64 random bits times the bound.
+
+    Probabilities are off by bound / 2^64.
+    """
     bits = random_words.words(key, bound.shape)
     limit = jnp.asarray(bound, jnp.uint32)
     high, low = _product(bits[0], limit)
@@ -67,9 +73,9 @@ def each_below(key: PRNGKey, bound: np.ndarray) -> np.ndarray:
     return np.asarray(below(key, padded(bound.astype(np.int32, copy=False), 1)))[: len(bound)]
 
 
-# Gathers are the host's: beside them a CPU's compiler makes no vector instructions of threefry's
-# rounds.
-_poisson, _bernoulli = jax.jit(random_words.poisson), jax.jit(random_words.bernoulli)
+# Gathers are the host's: beside them a CPU's compiler does not vectorise threefry's rounds.
+_poisson = jax.jit(random_words.poisson)
+_bernoulli = jax.jit(random_words.bernoulli)
 
 
 def happens(key: PRNGKey, p: np.ndarray, rest: np.ndarray) -> np.ndarray:

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 import jax.numpy as jnp
 import numpy as np
 
+from ldp_jax.core import validate
 from ldp_jax.core.mechanism import MAX_EPSILON
 from ldp_jax.core.pytree import mechanism, static
 from ldp_jax.core.spaces import Finite
@@ -66,19 +67,14 @@ class NoisyDegree(SendsDegree):
         return dataclasses.replace(super().codomain(own), bit=Finite((0.0,)))
 
     def add_noise(self, unit: Values, degree: Values, owned: Values) -> np.ndarray:
-        """d* of many users from noise of epsilon 1 that the caller has drawn, on the host.
-
-        Elementwise.
+        """d* of many users from noise of epsilon 1 that the caller has drawn; on the host.
 
         ``unit`` is Laplace noise of scale 1, independent of the true degrees among ``owned`` pairs.
 
         >>> NoisyDegree(0.5).add_noise([0.5, -2.0], [1, 3], 5).tolist()
         [2.0, 0.0]
         """
-        if self.noise != "laplace":
-            raise ValueError(
-                f"noise must be laplace: {self.noise} noise of another budget is no multiple of it"
-            )
+        validate.one_of(("laplace",), noise=self.noise)  # the only noise that scales
         return np.clip(np.asarray(degree) + np.asarray(unit) / self.epsilon, 0, owned)
 
     def estimate(self, y: ListReport, own: Scalar = 0) -> Array:

@@ -16,7 +16,6 @@ from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RELATIONSHIP
 from ldp_jax.core.rounding import exponential, log_up
 from ldp_jax.core.whole_noise import law, whole_noise
 from ldp_jax.edges import (
-    DPRR,
     NeighbourCounts,
     Population,
     count_neighbours,
@@ -277,61 +276,6 @@ def test_personal_budgets_of_a_public_menu():
         assert "personal budgets" in spent.unprotected
 
 
-@pytest.mark.usefixtures("untyped")
-def test_what_counts_nothing_is_refused():
-    with pytest.raises(ValueError, match="mechanism must be NeighbourCounts, or a menu of them"):
-        privatize_counts(jax.random.key(0), RING, DPRR(0.1, 0.9), GROUPS)
-
-
-def test_rounds_that_read_reports_pay_for_them():
-    """Who is in one round pays for one; an edge for both ends, unless the same one reports it in
-    every round.
-    """
-    first = np.arange(12) < 6
-    both = np.ones(12, bool)
-    order, back = ownership(np.arange(12.0)), ownership(-np.arange(12.0))
-
-    def spent(reporters, rules, mechanism, **given):
-        made = None
-        for number, (who, owners) in enumerate(zip(reporters, rules, strict=True)):
-            groups = GROUPS if made is None else made.counts.argmax(1)
-            made = privatize_counts(
-                jax.random.key(number),
-                RING,
-                mechanism,
-                groups,
-                reporters=who,
-                owners=owners,
-                after=made,
-                **given,
-            )
-        return made.guarantee[NEIGHBOUR_LIST].epsilon, made.guarantee[RELATIONSHIP].epsilon
-
-    m = NeighbourCounts(1.0, 3)
-    one = m.guarantee().epsilon
-    for reporters, rules, bit, edge in (
-        ((first, ~first), (None, None), 1, 2),
-        ((first, ~first), (order, order), 1, 1),
-        ((first, ~first), (order, back), 1, 2),  # each end may own the pair once
-        ((first, ~first), (order, None), 1, 2),
-        ((both, both), (None, None), 2, 4),
-        ((both, both), (order, order), 2, 2),
-        ((both, both), (order, back), 2, 2),
-        ((first, both, ~first), (None, None, None), 3, 6),
-    ):
-        assert spent(reporters, rules, m) == pytest.approx((bit * one, edge * one))
-    half = dataclasses.replace(m, reporting="half")
-    assert spent((first, ~first), (None, None), half) == pytest.approx((one, one))
-    # A user of the large budget in either round: their edge has both, more than an edge has in
-    # either round.
-    menu = [NeighbourCounts(0.25, 3), NeighbourCounts(4.0, 3)]
-    level = (np.arange(12) % 6 == 0).astype(int)
-    large = menu[1].guarantee().epsilon
-    assert spent((first, ~first), (None, None), menu, levels=level) == pytest.approx(
-        (large, 2 * large)
-    )
-
-
 def test_a_node_in_no_group_counts_nowhere_and_counts_end_at_most():
     star = graphs.from_edges([[0, i] for i in range(1, 9)], 9)
     groups = np.array([0] * 5 + [-1] * 4)
@@ -354,41 +298,6 @@ def test_sets_of_graphs_are_counted_within_each():
     )
     noisy = privatize_counts(jax.random.key(5), made, NeighbourCounts(40.0, 1), np.zeros(5, int))
     assert noisy.counts[:, 0].tolist() == [1, 2, 1, 1, 1]
-
-
-KEY = jax.random.key(0)
-ONE = NeighbourList.of([1], 3)
-EVEN = ownership(np.ones(12))
-QUIET = ownership(np.ones(12), np.arange(12) < 2)
-M, HALF = NeighbourCounts(1.0, 3), NeighbourCounts(1.0, 3, reporting="half")
-FEW = graphs.from_edges([[0, 1]], 5)
-COUNTS = lambda m, **more: privatize_counts(KEY, RING, m, GROUPS, **more)
-REFUSED = [
-    (lambda: NeighbourCounts(0.0005, 2), "epsilon must be in"),
-    (lambda: NeighbourCounts(1.0, 2, n=3).privatize(KEY, ONE, groups=np.array([0, 1, 2])), "groups must be in"),
-    (lambda: NeighbourCounts(1.0, 0), "num_groups must be"),
-    (lambda: NeighbourCounts(1.0, 2, groups=[0, 1]), "n must be given with groups"),
-    (lambda: NeighbourCounts(1.0, 2, n=3, groups=[0, 1, 2]), "groups must be in"),
-    (lambda: NeighbourCounts(1.0, 2, n=3, groups=[0.0, 1.0, 1.0]), "groups must be int"),
-    (lambda: M.privatize(KEY, ONE), "n must be given"),
-    (lambda: NeighbourCounts(1.0, 2, n=3).privatize(KEY, ONE), "groups must be given"),
-    (lambda: privatize_counts(KEY, RING, M, [0, 1]), "groups must be int"),
-    (lambda: COUNTS(HALF, owners=EVEN), "give one"),
-    (lambda: COUNTS(M, reporters=np.ones(12, bool), owners=QUIET), "2 reporters are"),
-    (lambda: COUNTS([M, M]), "levels must be given"),
-    (lambda: COUNTS([M, M], levels=np.arange(12)), r"levels must be in \[0, 2\)"),
-    (lambda: COUNTS([M, M], levels=np.zeros(11, int)), r"levels must be int \[12\]"),
-    (lambda: COUNTS([M, HALF], levels=np.zeros(12, int)), "differ in epsilon alone"),
-    (lambda: privatize_counts(KEY, FEW, M, [0] * 5, after=COUNTS(M)), "after must be of 5 users, .* got 12"),
-    (lambda: ownership([1.0, np.nan]), "confidence must be finite"),
-    (lambda: ownership([1.0], silent=[True]), "somebody"),
-]  # fmt: skip
-
-
-def test_bad_input():
-    for call, message in REFUSED:
-        with pytest.raises(ValueError, match=message):
-            call()
 
 
 @untyped
