@@ -62,7 +62,8 @@ class BinnedPairs(CentralMechanism):
         validate.integer_in(2, bins=self.bins)
         validate.one_of(NOISES, noise=self.noise)
         # Nobody could say whether an array of scores was computed from private edges.
-        if self.score != "common neighbours" and not callable(self.score):
+        named = isinstance(self.score, str) and self.score == "common neighbours"
+        if not (named or callable(self.score)):
             raise ValueError(
                 "score must be 'common neighbours', or a function that is given the public graph "
                 f"alone, got {self.score if isinstance(self.score, str) else type(self.score)}"

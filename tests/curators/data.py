@@ -1,9 +1,25 @@
 """Small graphs of which some edges are private."""
 
 import numpy as np
+import pytest
 
-from ldp_jax.curators import EdgeSplit
+from ldp_jax.curators import BinnedPairs, EdgeRand, EdgeRR, EdgeSplit, LapGraph, PrivHRG, PublicHRG
 from ldp_jax.graph import graphs
+
+# Chains of eight sweeps, one program for all: they need not come far.
+MECHANISMS = {
+    "EdgeRR": lambda e: EdgeRR(e / 2, e / 2, sweeps=8),
+    "EdgeRR, as published": lambda e: EdgeRR.as_published(e / 2, e / 2, sweeps=2),
+    "PrivHRG": lambda e: PrivHRG(e, sweeps=8),
+    "PublicHRG": lambda e: PublicHRG(e, sweeps=8),
+    "BinnedPairs": BinnedPairs,
+    "BinnedPairs, laplace": lambda e: BinnedPairs(e, noise="laplace"),
+    "EdgeRand": EdgeRand,
+    "LapGraph": lambda e: LapGraph.from_epsilon(e, share=0.5),
+}
+every_mechanism = pytest.mark.parametrize("name", MECHANISMS)
+HIDDEN = np.arange(30) % 5 != 0
+"""24 of 30 nodes are private: all chains have one size, and few programs."""
 
 
 def random_split(n, public, private, seed, hidden=None):

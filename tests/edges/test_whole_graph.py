@@ -12,8 +12,6 @@ from ldp_jax.edges import DPRR, LocalLap, RandomizedResponse, privatize_graph
 from ldp_jax.graph import graphs
 from ldp_jax.graph.graphs import GraphSet
 
-STAR = np.stack([np.zeros(100, int), np.arange(1, 101)], 1)
-
 
 def refused(graph, m, memory, **options):
     try:
@@ -54,7 +52,8 @@ def test_all_that_a_release_shows_beside_the_reports_is_said():
     """Budgets decide who reports a pair, and a set comes with the sizes and labels of its
     graphs.
     """
-    budgets, one = RandomizedResponse(np.array([1.0, 2.0, 1.0, 1.0])), RandomizedResponse(1.0)
+    one = RandomizedResponse(1.0)
+    budgets = RandomizedResponse(np.array([1.0, 2.0, 1.0, 1.0]))
     graph = graphs.from_edges([[0, 1]], 4)
     pair = GraphSet.from_edges([1, 0], [0, 1], [0, 0, 1, 1], [0, 1])
     for given, m, shown in (
@@ -75,8 +74,5 @@ def test_new_keys_compile_nothing(caplog):
     with jax.log_compiles(), caplog.at_level(logging.WARNING, logger="jax"):
         for seed in range(1, 6):
             sizes.add(len(privatize_graph(jax.random.key(seed), graph, m).graph.senders))
-    compiled = [
-        record.getMessage() for record in caplog.records if "Compiling" in record.getMessage()
-    ]
     assert len(sizes) > 2
-    assert compiled == []
+    assert not any("Compiling" in record.getMessage() for record in caplog.records)
