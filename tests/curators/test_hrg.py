@@ -112,18 +112,6 @@ def test_the_recount_is_right(long_chain):
         assert float(hrg.log_likelihood(states[-1])[kind]) == pytest.approx(exact, rel=1e-5)
 
 
-def test_leaves_lie_side_by_side(long_chain):
-    """Positions are a permutation, and the leaves below a node are a run of it."""
-    tree = jax.tree.map(np.asarray, long_chain[1][-1].tree)
-    start = np.asarray(hrg.positions(tree))
-    np.testing.assert_array_equal(np.sort(start[N - 1 :]), np.arange(N))
-    for side in (0, 1):
-        child = tree.children[side::2]
-        np.testing.assert_array_equal(
-            start[child], start[: N - 1] + side * tree.size[tree.children[::2]]
-        )
-
-
 def draw(chains):
     """The numbers of 96 dendrograms on five nodes of each chain, 2 sweeps apart."""
     edges = hrg.Edges.of(PUBLIC, PRIVATE)

@@ -117,19 +117,6 @@ def test_a_random_split_has_its_share_of_private_edges(untyped):
     assert not np.array_equal(codes(graphs.to_edges(other.private)), parts[1])
 
 
-def test_places_and_codes_are_inverse():
-    split = random_split(30, 50, 25, 0, HIDDEN)
-    pairs = split.pairs()
-    np.testing.assert_array_equal(pairs.nodes, np.flatnonzero(HIDDEN))
-    np.testing.assert_array_equal(
-        codes(pairs.ids(pairs.private)), codes(graphs.to_edges(split.private))
-    )
-    np.testing.assert_array_equal(pairs.codes(pairs.places(pairs.public)[:, ::-1]), pairs.public)
-    public = graphs.to_edges(split.public)
-    assert len(pairs.public) == HIDDEN[public].all(1).sum()
-    assert pairs.candidates == 24 * 23 // 2 - len(pairs.public)
-
-
 def test_names_of_version_02_say_what_to_write():
     for name in curators.__all__:
         with pytest.warns(DeprecationWarning, match=f"ldp_jax.curators.{name} now"):

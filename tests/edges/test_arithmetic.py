@@ -4,7 +4,6 @@ raise.
 
 import math
 import warnings
-from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -19,8 +18,6 @@ from ldp_jax.edges import (
     LocalLap,
     NeighbourList,
     RandomizedResponse,
-    _sparse,
-    draws,
 )
 from ldp_jax.edges.lists import to_bits
 from ldp_jax.edges.neighbour_lists import MAX_BIT_EPSILON
@@ -93,67 +90,31 @@ def test_one_users_rarest_reports_happen(monkeypatch, epsilon):
         np.testing.assert_array_equal(found.ids, sent.ids)
 
 
-def test_whole_graphs_lose_true_pairs_and_add_false_ones_at_the_largest_budget(monkeypatch):
-    """The same words for one user and all: a pair that is true is lost, and a false one is
-    drawn.
-    """
-    with_words(monkeypatch)
-    m = RandomizedResponse(MAX_BIT_EPSILON)
-    keep, drop = (
-        jnp.full(64, rate, jnp.float32) for rate in (m.bit_rates(None, 4)[0], m.drop_rate(None, 4))
-    )
-    assert float(keep[0]) == 1.0
-    for name, draw in (("_bernoulli", random_words.bernoulli), ("_poisson", random_words.poisson)):
-        monkeypatch.setattr(draws, name, jax.jit(partial(draw)))  # traced anew, under these words
-    assert not draws.happens(jax.random.key(0), np.asarray(keep), np.asarray(drop)).any()
-    mean = _sparse._means(jnp.full(64, 4), jnp.ones(64, jnp.int32), drop)
-    assert (draws.poisson_counts(jax.random.key(0), np.asarray(mean)) > 0).all()
-
-
-@pytest.mark.parametrize("noise", ["laplace", "geometric"])
-@pytest.mark.parametrize("epsilon", [1.0, 100.0])
-def test_noisy_degrees_reach_their_neighbours_degree(monkeypatch, noise, epsilon):
-    """Noise is at least 1 for some words, at every budget that is accepted: d and d + 1 share their
-    reports.
-    """
-    m = DPRR(epsilon, 1.0, n=N, noise=noise)
-    for sign, away in ((0, 1), (1, -1)):
-        with_words(monkeypatch, sign)
-        noisy, _, _ = m.rates(jax.random.key(0), jnp.int32(2), jnp.int32(N - 1))
-        assert (float(noisy) - 2) * away >= 1
-
-
+# The nodes 1 and 2 among what is no id.
 STRANGE = [
     [2**64, 1, 10**400, 2, -1, -(2**63)],
-    [1.0, 2.0, 1.5, math.nan, math.inf, -math.inf, 1e300, 5e-324],
+    [1.0, 2.0, 1.5, math.nan, math.inf, -math.inf, 5e-324],
     (2, 1, 2, 1),
-    [1, None, "3", 2, 1j, b"4", [3], {}],
+    [1, None, "3", 2, 1j, b"4", [3], {}, np.timedelta64(3)],
     [1, np.ma.array(3, mask=True), 2],
     [True, 2, 1, False],
-    np.array([2, True, np.False_, 1], object),
     [[1, 2], [2, 1]],
-    [1, 2, [3, [4]]],
-    *([1, 2, other] for other in ("x", b"3", 3j, np.timedelta64(3), np.datetime64("2020-01-01"))),
     [[1, "x"], [2, 2]],
-    {1, 2},
     {1: "one", 2: "two"}.keys(),
     np.array([10**12, 1, 2, 2**32 + 3, -5]),
     np.array([2**63, 2**64 - 1, 1, 2], np.uint64),
-    np.array([1, 2, 2**63, 10**30], object),
+    np.array([1, 2, 10**30, True], object),
     np.array([1.0, 2.0, np.nan, np.inf, 3.5], np.float32),
     np.array([1, 2, np.nan, np.finfo(np.longdouble).max], np.longdouble),
-    np.array([1, 2, 255], np.uint8),
 ]
 NOTHING = [
     [],
     None,
-    np.zeros(0),
     np.array(["1", "2"]),
     np.array([1 + 0j]),
     "12",
     7,
-    np.array(["2020-01-01"], "datetime64[D]"),
-    np.array([(1, 2)], [("a", int), ("b", int)]),
+    np.zeros(1, "datetime64[D]"),
 ]
 
 

@@ -26,7 +26,6 @@ from ldp_jax.edges._sparse import Users
 from ldp_jax.edges.degree_noise import NOISES
 from ldp_jax.edges.draws import below
 from ldp_jax.graph import graphs
-from ldp_jax.graph.graphs import GraphSet
 from tests import stats
 from tests.edges.small import (
     EDGES,
@@ -147,18 +146,6 @@ def test_the_bias_of_a_clipped_degree_is_that_of_its_law():
             expected = mass @ np.clip(degree + z, 0, owned) / mass.sum() - degree
             found = NoisyDegree(epsilon, noise=noise).degree_bias(degree, owned)
             assert float(found) == pytest.approx(expected, abs=1e-3)
-
-
-def test_a_set_with_graphs_of_one_node():
-    """Single nodes report nobody; other small graphs, with or without edges, keep to themselves."""
-    node_graph = np.repeat(np.arange(6), [1, 2, 2, 1, 4, 1])
-    whole = GraphSet.from_edges([1, 2], [2, 1], node_graph, [0, 1] * 3)
-    noisy = privatize_graph(jax.random.key(0), whole, DPRR(0.5, 0.5))
-    np.testing.assert_array_equal(noisy.graph.node_graph, node_graph)
-    np.testing.assert_array_equal(noisy.graph.labels, whole.labels)
-    graph_of = node_graph[noisy.graph.receivers]
-    np.testing.assert_array_equal(graph_of, node_graph[noisy.graph.senders])
-    assert not np.isin(graph_of, [0, 3, 5]).any()
 
 
 def personal(m, choose):

@@ -19,6 +19,7 @@ from ldp_jax.edges import (
     LocalLap,
     NeighbourList,
     NoisyGraph,
+    RandomizedResponse,
     _one_by_one,
     pair_sets,
     privatize_graph,
@@ -127,10 +128,9 @@ def test_edge_sets_follow_the_law(monkeypatch, path, reporting):
     stats.assert_g(np.bincount(names, minlength=1024), law)
 
 
-def test_sets_of_unequal_graphs():
-    """Single nodes, empty graphs, full ones and large ones in one call: T of each its own, no edge
-    between two.
-    """
+@pytest.mark.parametrize("m", [LocalLap(100.0, 0.5), RandomizedResponse(40.0)], ids=repr)
+def test_sets_of_unequal_graphs(m):
+    """Single nodes, empty, full and large graphs in one call: each keeps its number of edges."""
     one = nx.empty_graph(1)
     large = nx.barabasi_albert_graph(60, 2, seed=0)
     parts = [one, large, nx.complete_graph(6), one, nx.empty_graph(7), large, one]
@@ -139,7 +139,9 @@ def test_sets_of_unequal_graphs():
     graph = graphs.from_edges(np.array(whole.edges()), len(whole))
     labels = np.zeros(len(parts), int)
     several = GraphSet.from_edges(graph.senders, graph.receivers, node_graph, labels)
-    found = graphs.to_edges(privatize_graph(jax.random.key(9), several, LocalLap(100.0, 0.5)).graph)
+    noisy = privatize_graph(jax.random.key(9), several, m).graph
+    np.testing.assert_array_equal(noisy.node_graph, node_graph)
+    found = graphs.to_edges(noisy)
     assert (node_graph[found[:, 0]] == node_graph[found[:, 1]]).all()
     per_graph = np.bincount(node_graph[found[:, 0]], minlength=len(parts))
     np.testing.assert_array_equal(per_graph, [p.number_of_edges() for p in parts])

@@ -66,14 +66,6 @@ def test_what_is_drawn_is_what_the_words_say():
     assert verification.arithmetic(broken).epsilon > 1.2
 
 
-def test_sets_of_graphs_are_counted_within_each():
-    made = graphs.GraphSet.from_edges(
-        [1, 0, 2, 1, 4, 3], [0, 1, 1, 2, 3, 4], [0, 0, 0, 1, 1], [0, 0]
-    )
-    noisy = privatize_counts(jax.random.key(5), made, NeighbourCounts(40.0, 1), np.zeros(5, int))
-    assert noisy.counts[:, 0].tolist() == [1, 2, 1, 1, 1]
-
-
 @untyped
 @pytest.mark.parametrize("name", ["NeighbourCounts", "NeighbourCounts-laplace"])
 def test_draws_of_lists_fit_and_values_that_are_none_are_clipped(name):

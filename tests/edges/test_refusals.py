@@ -27,7 +27,6 @@ from ldp_jax.edges import (
 from ldp_jax.features import Laplace
 from ldp_jax.graph import graphs
 from ldp_jax.graph.graphs import GraphSet
-from ldp_jax.verification import _programs, empirical
 from tests.edges.small import EDGES, Coin, N
 
 KEY = jax.random.key(0)
@@ -43,22 +42,18 @@ BOTH_LISTS = NeighbourList(np.array([[4, 6], [5, 6]]), np.ones(2, int))
 MADE = {
     "epsilon_degree": [
         lambda: DPRR(0.0, 1.0),
-        lambda: DPRR(100.1, 1.0),
         lambda: LocalLap(100.1, 1.0),
     ],
     "epsilon_edges": [
         lambda: LocalLap(1.0, -1.0),
         lambda: DPRR(1.0, 40.1),
-        lambda: LocalLap(1.0, 40.1),
     ],
     "epsilon": [
         lambda: RandomizedResponse(math.nan),
         lambda: RandomizedResponse(40.1),
-        lambda: NoisyDegree(101.0),
         lambda: NeighbourCounts(0.0005, 2),
         lambda: DPRR.from_epsilon(0.64, 20),
         BEYOND.guarantee,
-        BEYOND.relationship,
         lambda: jax.jit(lambda e: NoisyDegree(e).guarantee().epsilon)(1.0),
         lambda: jax.vmap(lambda e: NeighbourCounts(e, 3).add_noise(KEY, [1, 2, 3]))(jnp.ones(2)),
         lambda: posterior_links(GRAPH, PRIOR, 41.0),
@@ -66,17 +61,14 @@ MADE = {
     ],
     "n ": [
         lambda: RandomizedResponse(1.0, n=0),
-        lambda: DPRR(0.5, 0.5).privatize(KEY, LIST),
         lambda: LocalLap(0.5, 0.5).domain(),
         lambda: NeighbourCounts(1.0, 2, groups=[0, 1]),
-        lambda: COUNTS.privatize(KEY, LIST),
     ],
     "noise": [
         lambda: DPRR(1.0, 1.0, noise="normal"),
         lambda: NoisyDegree(0.25, noise="geometric").add_noise([1.0], [1], [5]),
     ],
     "reporting": [
-        lambda: DPRR(0.5, 0.5, reporting="quarter"),
         lambda: NoisyDegree(1.0, reporting="half list"),
         lambda: LocalLap(0.5, 0.5).relationship("full"),
         lambda: privatize_graph(KEY, GRAPH, DPRR(0.5, 0.5), reporting="quarter"),
@@ -85,7 +77,6 @@ MADE = {
     "prior": [
         lambda: DPRR(1.0, 1.0, prior=[-1.0, 2.0]),
         lambda: DPRR(1.0, 1.0, prior=[0.0, 0.0]),
-        lambda: DPRR(1.0, 1.0, prior=[[1.0]]),
         lambda: DPRR(1.0, 1.0, prior=[1.0, math.inf]),
     ],
     "share": [
@@ -94,7 +85,6 @@ MADE = {
     ],
     "num_groups": [lambda: NeighbourCounts(1.0, 0)],
     "groups": [
-        lambda: NeighbourCounts(1.0, 2, n=3, groups=[0, 1, 2]),
         lambda: NeighbourCounts(1.0, 2, n=3, groups=[0.0, 1.0, 1.0]),
         lambda: NeighbourCounts(1.0, 2, n=N).privatize(KEY, LIST, groups=np.arange(N)),
         lambda: NeighbourCounts(1.0, 2, n=N).privatize(KEY, LIST),
@@ -111,7 +101,6 @@ MADE = {
     "levels": [
         lambda: privatize_counts(KEY, GRAPH, [COUNTS] * 2, [0] * N),
         lambda: privatize_counts(KEY, GRAPH, [COUNTS] * 2, [0] * N, levels=np.arange(N)),
-        lambda: privatize_counts(KEY, GRAPH, [COUNTS] * 2, [0] * N, levels=[0]),
     ],
     "owners": [
         lambda: privatize_counts(KEY, GRAPH, HALF, [0] * N, owners=ownership(np.ones(N))),
@@ -151,8 +140,8 @@ MADE = {
         lambda: privatize_graph(KEY, GRAPH, LocalLap(np.full(N, 0.5), 0.5)),
         *(
             lambda m=m: privatize_graph(KEY, GRAPH, m)
-            for budget in (np.ones(5), np.ones(7), np.ones((N, 1)), np.ones(1))
-            for m in (RandomizedResponse(budget), DPRR(budget, 0.5), DPRR(0.5, budget))
+            for budget in (np.ones(5), np.ones((N, 1)), np.ones(1))
+            for m in (RandomizedResponse(budget), DPRR(0.5, budget))
         ),
     ],
     "stack": [
@@ -176,14 +165,8 @@ MADE = {
     "variant": [lambda: posterior_links(GRAPH, PRIOR, 1.0, "firm")],
     "bits": [lambda: posterior_links(graphs.from_edges([], 5), PRIOR, 1.0)],
     "2 to 64 nodes": [lambda: verification.privacy_loss_supremum(DPRR(0.5, 0.5, n=65))],
-    "test a smaller": [
-        lambda m=m: empirical.cells_of(_programs.View(m, np.int32(0)), NeighbourList.of([1], m.n))
-        for m in (DPRR(0.5, 0.5, n=12), LocalLap(0.5, 0.5, n=20))
-    ],
     "the same list": [
-        lambda: verification.epsilon_lower_bound(
-            DPRR(0.5, 0.5, n=N), KEY, 1000, x=LIST, x_other=LIST
-        )
+        lambda: verification.epsilon_lower_bound(DPRR(0.5, 0.5, n=N), KEY, x=LIST, x_other=LIST)
     ],
 }
 
