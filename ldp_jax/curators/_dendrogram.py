@@ -96,7 +96,10 @@ class OfDendrogram(CentralMechanism):
         return hrg.run(rest, hrg.init(first, n, edges), edges, scales, sweeps).tree
 
     def sample_pairs(
-        self, key: PRNGKey, split: EdgeSplit, memory: float = MEMORY
+        self,
+        key: PRNGKey,
+        split: EdgeSplit,
+        memory: float = MEMORY,
     ) -> Int[np.ndarray, "k 2"]:
         """Pairs sampled by the noisy connection probabilities of a dendrogram."""
         pairs = split.pairs()
@@ -107,7 +110,12 @@ class OfDendrogram(CentralMechanism):
         state = hrg.state_of(tree, every_edge(pairs))
         region = connections.regions(tree, self.count_epsilon, self.thresholds)
         probability = connections.probabilities(
-            count_key, state, self.count_epsilon, region, noise=self.noise, fresh=self.published
+            count_key,
+            state,
+            self.count_epsilon,
+            region,
+            noise=self.noise,
+            fresh=self.published,
         )
         codes = pairs.codes(connections.sample(pairs_key, tree, probability, memory))
         return pairs.ids(codes[~np.isin(codes, pairs.public)])

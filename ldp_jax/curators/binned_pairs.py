@@ -108,7 +108,10 @@ class BinnedPairs(CentralMechanism):
         return codes, np.append(sizes, rest) if rest else sizes
 
     def sample_pairs(
-        self, key: PRNGKey, split: EdgeSplit, memory: float = MEMORY
+        self,
+        key: PRNGKey,
+        split: EdgeSplit,
+        memory: float = MEMORY,
     ) -> Int[np.ndarray, "k 2"]:
         """As many pairs of each bin as its noisy count says."""
         check_single(self)

@@ -20,7 +20,9 @@ _DENSE = 0.5  # the probability above which the pairs of an internal node are li
 
 
 def regions(
-    tree: hrg.Dendrogram, epsilon: float, thresholds: tuple[float, float] = THRESHOLDS
+    tree: hrg.Dendrogram,
+    epsilon: float,
+    thresholds: tuple[float, float] = THRESHOLDS,
 ) -> Int[np.ndarray, " internal"]:
     r"""Group internal nodes that share one noisy count; int [n - 1], the topmost node of each.
 

@@ -49,7 +49,10 @@ class EdgeRand(CentralMechanism):
         )
 
     def sample_pairs(
-        self, key: PRNGKey, split: EdgeSplit, memory: float = MEMORY
+        self,
+        key: PRNGKey,
+        split: EdgeSplit,
+        memory: float = MEMORY,
     ) -> Int[np.ndarray, "k 2"]:
         """The pairs that are said to be edges."""
         pairs = split.pairs()

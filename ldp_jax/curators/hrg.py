@@ -123,14 +123,13 @@ def random_dendrogram(key: PRNGKey, num_nodes: int) -> Dendrogram:
     n = validate.whole(2, num_nodes=num_nodes)
     # A heap: node i has the children 2 i + 1 and 2 i + 2, and the last n are the leaves.
     below = np.ones(2 * n - 1, np.int32)
-    level = np.floor(np.log2(np.arange(2 * n - 1) + 1)).astype(int)
-    for depth in range(level[-1] - 1, -1, -1):
-        at = np.flatnonzero((level == depth) & (np.arange(2 * n - 1) < n - 1))
+    for depth in reversed(range(n.bit_length())):
+        at = np.arange(2**depth - 1, min(2 ** (depth + 1), n) - 1)
         below[at] = below[2 * at + 1] + below[2 * at + 2]
-    node = jnp.concatenate([jnp.arange(n - 1), n - 1 + random.permutation(key, n)]).astype(
-        jnp.int32
-    )
-    slot = jnp.zeros(2 * n - 1, jnp.int32).at[node[1:]].set(jnp.arange(2 * n - 2, dtype=jnp.int32))
+    node = jnp.concatenate([jnp.arange(n - 1), n - 1 + random.permutation(key, n)])
+    node = node.astype(jnp.int32)
+    slots = jnp.arange(2 * n - 2, dtype=jnp.int32)
+    slot = jnp.zeros(2 * n - 1, jnp.int32).at[node[1:]].set(slots)
     return Dendrogram(node[1:], slot, jnp.asarray(below))
 
 
@@ -227,7 +226,11 @@ def log_likelihood(state: State) -> Float[Array, " 2"]:
 
 
 def _moved(
-    word: Array, state: State, terms: Array, edges: Edges, scales: Values
+    word: Array,
+    state: State,
+    terms: Array,
+    edges: Edges,
+    scales: Values,
 ) -> tuple[State, Array]:
     """One sweep of a state and its :func:`_terms`, by three words of random bits a node."""
     tree, lca, count = jax.tree.map(jnp.asarray, state)
@@ -274,13 +277,17 @@ def _moved(
     owner = slots >> 1
     exchanged = jnp.where(accepted[owner] & (slots == slot_z[owner]), slot_x[owner], slots)
     exchanged = jnp.where(
-        moved[owner] & (slots == slot_x[above[owner]]), slot_z[above[owner]], exchanged
+        moved[owner] & (slots == slot_x[above[owner]]),
+        slot_z[above[owner]],
+        exchanged,
     )
     children = tree.children[exchanged]
     slot = exchanged[tree.slot].at[0].set(0)
     shrunk = jnp.where(moved, (tree.size[y] + tree.size[z])[above], tree.size[:internal])
     of_node = lambda at_p, at_r, now: jnp.where(
-        accepted, at_p, jnp.where(moved, at_r[:, above], now)
+        accepted,
+        at_p,
+        jnp.where(moved, at_r[:, above], now),
     )
     count = of_node(new_p, new_r, count)
     terms = of_node(term_p, term_r, terms)
@@ -296,11 +303,13 @@ def _sweeps(keys: PRNGKeys, state: State, edges: Edges, scales: Array) -> State:
     """A sweep for each key, at its own scales [sweeps, 2]."""
     place = jnp.arange(3 * (_leaves(state.tree) - 1)).reshape(3, -1)
     draw = lambda data: random_words.words_at(
-        jax.random.wrap_key_data(data, impl="threefry2x32"), place
+        jax.random.wrap_key_data(data, impl="threefry2x32"),
+        place,
     )
 
     def advance(
-        carry: tuple[State, Array, Array], turn: tuple[Array, Array]
+        carry: tuple[State, Array, Array],
+        turn: tuple[Array, Array],
     ) -> tuple[tuple[State, Array, Array], None]:
         state, terms, word = carry
         return (*_moved(word, state, terms, edges, turn[1]), draw(turn[0])), None
@@ -326,7 +335,11 @@ def run(key: PRNGKey, state: State, edges: Edges, scales: Values, sweeps: int) -
 
 @partial(jax.jit, static_argnames="sweeps")
 def trace(
-    keys: PRNGKeys, state: State, edges: Edges, scales: Values, sweeps: int
+    keys: PRNGKeys,
+    state: State,
+    edges: Edges,
+    scales: Values,
+    sweeps: int,
 ) -> tuple[State, Float[Array, "k 2"]]:
     """Run k blocks of ``sweeps``, each from a key of its own, and trace L_pub and L_pri.
 

@@ -63,7 +63,10 @@ class LapGraph(CentralMechanism):
         )
 
     def sample_pairs(
-        self, key: PRNGKey, split: EdgeSplit, memory: float = MEMORY
+        self,
+        key: PRNGKey,
+        split: EdgeSplit,
+        memory: float = MEMORY,
     ) -> Int[np.ndarray, "k 2"]:
         """The T pairs of largest noisy bits."""
         check_single(self)
@@ -76,7 +79,11 @@ class LapGraph(CentralMechanism):
         keys = (true_key, least_key, among_key)
         false = np.array([pairs.candidates - true])
         kept, wanted = largest_bits(
-            keys, float(self.epsilon_edges), np.zeros(true, int), total, false
+            keys,
+            float(self.epsilon_edges),
+            np.zeros(true, int),
+            total,
+            false,
         )
         edges = np.sort(np.concatenate([pairs.public, pairs.private]), kind="stable")
         others = other_pairs(false_key, int(wanted[0]), len(pairs.nodes), edges)

@@ -10,7 +10,10 @@ _HALVINGS = 110  # halvings of an interval of 2^57 counts: the rest is below flo
 
 
 def noisy_counts(
-    key: PRNGKey, counts: np.ndarray, epsilon: float, noise: Noise = "laplace"
+    key: PRNGKey,
+    counts: np.ndarray,
+    epsilon: float,
+    noise: Noise = "laplace",
 ) -> np.ndarray:
     """Add noise of scale 1 / epsilon to each count; float64 [k].
 

@@ -40,7 +40,10 @@ class CentralMechanism(abc.ABC):
 
     @abc.abstractmethod
     def sample_pairs(
-        self, key: PRNGKey, split: EdgeSplit, memory: float = MEMORY
+        self,
+        key: PRNGKey,
+        split: EdgeSplit,
+        memory: float = MEMORY,
     ) -> Int[np.ndarray, "k 2"]:
         """Draw the released pairs of private nodes, each once, none of them a public edge."""
 

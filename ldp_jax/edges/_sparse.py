@@ -148,7 +148,11 @@ def plan(m: "ListMechanism", people: Population, half: bool) -> Plan:
 
 @partial(jax.jit, static_argnames="half")
 def _rates(
-    key: PRNGKey, m: "ListMechanism", users: Users, degree: Array, half: bool
+    key: PRNGKey,
+    m: "ListMechanism",
+    users: Users,
+    degree: Array,
+    half: bool,
 ) -> tuple[Array | None, Array, Array, Array]:
     owned = universe(users, half)
     noisy, keep, add = m.rates(key, degree, owned)
@@ -231,7 +235,12 @@ def sample(key: PRNGKey, m: "ListMechanism", people: Population, memory: float) 
 
 
 def _block(
-    key: PRNGKey, m: "ListMechanism", made: Plan, counted: np.ndarray | None, start: int, stop: int
+    key: PRNGKey,
+    m: "ListMechanism",
+    made: Plan,
+    counted: np.ndarray | None,
+    start: int,
+    stop: int,
 ) -> tuple[np.ndarray | None, np.ndarray, np.ndarray]:
     """Consecutive users' noisy degrees (or None), and the users and places of reported pairs.
 
@@ -262,7 +271,8 @@ def _block(
 
     # The drawn numbers say, plus ``width`` times the user, which of the pairs that are not true.
     drawn = np.repeat(whose, count) + each_below(
-        keys[3], np.repeat(np.maximum(owned - degree, 1), count)
+        keys[3],
+        np.repeat(np.maximum(owned - degree, 1), count),
     )
     drawn.sort(kind="stable")
     drawn = drawn[np.append(True, drawn[1:] != drawn[:-1])[: len(drawn)]]
@@ -285,13 +295,12 @@ def _block(
 
 
 def _part(m: "ListMechanism", start: int, stop: int) -> "ListMechanism":
-    """The mechanism of a block of users; padding repeats the first one's budget."""
+    """The mechanism of a block of users; padding repeats the last one's budget."""
     short = capacity(stop - start) - (stop - start)
 
     def part(leaf: Scalar) -> Scalar:
         if np.ndim(leaf) == 0:
             return leaf
-        mine = np.asarray(leaf)[start:stop]
-        return np.concatenate([mine, np.repeat(mine[:1], short, 0)])
+        return np.pad(np.asarray(leaf)[start:stop], (0, short), mode="edge")
 
     return m.of_users(part)

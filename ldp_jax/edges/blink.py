@@ -129,7 +129,10 @@ class PosteriorLinks:
 
 @implicit_promotion()
 def posterior_links(
-    bits: Graph, prior: DegreePrior, epsilon: float, variant: Variant = "hybrid"
+    bits: Graph,
+    prior: DegreePrior,
+    epsilon: float,
+    variant: Variant = "hybrid",
 ) -> PosteriorLinks:
     """Compute the posterior of all pairs given both ends' reports; post-processing, on the host.
 
@@ -249,6 +252,8 @@ def private_links(
     links = posterior_links(lists.graph, degree_prior(noisy.degree), float(bits.epsilon), variant)
     spent = [each for one in (noisy, lists) for each in one.guarantee.guarantees]
     guarantee = PipelineGuarantee.of(
-        spent, protected=("edges",), unprotected=lists.guarantee.unprotected
+        spent,
+        protected=("edges",),
+        unprotected=lists.guarantee.unprotected,
     )
     return NoisyLinks(links, noisy.degree, guarantee)

@@ -28,7 +28,10 @@ def padded(array: np.ndarray, value: int = 0) -> np.ndarray:
 
 @partial(jax.jit, static_argnames=("draw", "slots"))
 def _drawn(
-    draw: Callable[..., Array], key: PRNGKey, slots: int, parameters: tuple[Scalar, ...]
+    draw: Callable[..., Array],
+    key: PRNGKey,
+    slots: int,
+    parameters: tuple[Scalar, ...],
 ) -> Array:
     return draw(key, *parameters, (slots,))
 

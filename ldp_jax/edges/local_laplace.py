@@ -94,7 +94,12 @@ class LocalLap(OnLists):
         return noisy.ravel(), sent.ravel()
 
     def bit_log_density(
-        self, noisy: Scalar, sent: Scalar, degree: Scalar, bit: Scalar, owned: Scalar
+        self,
+        noisy: Scalar,
+        sent: Scalar,
+        degree: Scalar,
+        bit: Scalar,
+        owned: Scalar,
     ) -> Array:
         """log p of the noisy degree and of one noisy bit: see :class:`~ldp_jax.edges.HasBitLaw`."""
         of_bit = _log_laplace(self.epsilon_edges, jnp.asarray(sent) - bit)

@@ -104,7 +104,10 @@ class NeighbourCounts(OnLists):
         return ()
 
     def true_counts(
-        self, neighbours: NeighbourList, own: Scalar, groups: Values | None = None
+        self,
+        neighbours: NeighbourList,
+        own: Scalar,
+        groups: Values | None = None,
     ) -> Array:
         """The counts of one user without noise, int32 [K]: private.
 
@@ -121,7 +124,11 @@ class NeighbourCounts(OnLists):
         return jnp.minimum(counts, self.most)
 
     def privatize(
-        self, key: PRNGKey, neighbours: NeighbourList, own: Scalar = 0, groups: Values | None = None
+        self,
+        key: PRNGKey,
+        neighbours: NeighbourList,
+        own: Scalar = 0,
+        groups: Values | None = None,
     ) -> Array:
         """Draw the report of one user, int32 [K] (float32 of Laplace noise), in O(n); ``vmap`` it.
 
@@ -200,7 +207,12 @@ class NeighbourCounts(OnLists):
         return numbers, np.full(len(numbers), np.nan)
 
     def bit_log_density(
-        self, noisy: Scalar, sent: Scalar, degree: Scalar, bit: Scalar, owned: Scalar
+        self,
+        noisy: Scalar,
+        sent: Scalar,
+        degree: Scalar,
+        bit: Scalar,
+        owned: Scalar,
     ) -> Array:
         """log p of the bit's count, with all true pairs in it."""
         return self.log_likelihood(noisy, jnp.minimum(jnp.asarray(degree), self.most))
@@ -237,7 +249,8 @@ class NeighbourCounts(OnLists):
     def guarantee(self) -> Guarantee:
         """epsilon per bit of a list; exact of whole noise."""
         return dataclasses.replace(
-            super().guarantee(), arithmetic="ideal" if self.noise == "laplace" else "exact"
+            super().guarantee(),
+            arithmetic="ideal" if self.noise == "laplace" else "exact",
         )
 
 
@@ -279,7 +292,11 @@ def with_noise(
 
 
 def checked_groups(
-    groups: Values | None, n: int, num_groups: int, least: int = -1, name: str = "groups"
+    groups: Values | None,
+    n: int,
+    num_groups: int,
+    least: int = -1,
+    name: str = "groups",
 ) -> Int[np.ndarray, " n"]:
     """Public numbers of users in [least, num_groups), as int32 [n]; ``ValueError`` for others."""
     groups = validate.complete(**{name: groups})

@@ -54,7 +54,12 @@ class HasBitLaw(Protocol):
         """Noisy numbers about ``owned`` pairs and sent bits, the largest loss among them."""
 
     def bit_log_density(
-        self, noisy: Scalar, sent: Scalar, degree: Scalar, bit: Scalar, owned: Scalar
+        self,
+        noisy: Scalar,
+        sent: Scalar,
+        degree: Scalar,
+        bit: Scalar,
+        owned: Scalar,
     ) -> Array:
         """log p of both numbers, elementwise, up to a term that does not depend on the bit.
 
@@ -215,7 +220,10 @@ class ListMechanism(OnLists):
         """The server's estimate of a user's degree (``half``: of the owned pairs)."""
 
     def rates(
-        self, key: PRNGKey, degree: Scalar, owned: Scalar
+        self,
+        key: PRNGKey,
+        degree: Scalar,
+        owned: Scalar,
     ) -> tuple[Array | None, Array, Array]:
         """Noisy degree (or None), and the two probabilities; elementwise."""
         noisy = self.noisy_degree(key, jnp.asarray(degree), owned)
@@ -270,7 +278,12 @@ class ListMechanism(OnLists):
         return noisy.ravel(), sent.ravel()
 
     def bit_log_density(
-        self, noisy: Scalar, sent: Scalar, degree: Scalar, bit: Scalar, owned: Scalar
+        self,
+        noisy: Scalar,
+        sent: Scalar,
+        degree: Scalar,
+        bit: Scalar,
+        owned: Scalar,
     ) -> Array:
         """log p of the noisy degree, and of one bit given it: see :class:`HasBitLaw`."""
         of_bit = self._log_bits(noisy, jnp.asarray(sent) > 0, jnp.asarray(bit) > 0, owned)

@@ -63,7 +63,11 @@ def _true_scores(u: np.ndarray, epsilon: float) -> np.ndarray:
 
 
 def false_pairs(
-    key: PRNGKey, wanted: np.ndarray, size: np.ndarray, true: np.ndarray, true_count: np.ndarray
+    key: PRNGKey,
+    wanted: np.ndarray,
+    size: np.ndarray,
+    true: np.ndarray,
+    true_count: np.ndarray,
 ) -> np.ndarray:
     """Draw ``wanted`` distinct false pairs of each graph, all sets alike, as codes in no order.
 

@@ -32,7 +32,9 @@ class Population(NamedTuple):
 
     @classmethod
     def of(
-        cls, graph: "Graph | graphs.GraphSet | Population", public: Values | None = None
+        cls,
+        graph: "Graph | graphs.GraphSet | Population",
+        public: Values | None = None,
     ) -> "Population":
         """Check a graph or a set of graphs, and the mask of public users.
 

@@ -153,14 +153,18 @@ class Lists(Records[NeighbourList]):
         return self._flipped(rng, np.full(n, self.own))
 
     def neighbours_of_all(
-        self, rng: np.random.Generator, n: int
+        self,
+        rng: np.random.Generator,
+        n: int,
     ) -> tuple[tuple[np.ndarray, ...], NeighbourList, NeighbourList]:
         """The same of random users, and whose they are."""
         own = rng.integers(0, self.n, n).astype(np.int32)
         return (own,), *self._flipped(rng, own)
 
     def _flipped(
-        self, rng: np.random.Generator, own: np.ndarray
+        self,
+        rng: np.random.Generator,
+        own: np.ndarray,
     ) -> tuple[NeighbourList, NeighbourList]:
         if self.n < 2:
             raise NotApplicable("a user alone has one list")
@@ -173,9 +177,9 @@ class Lists(Records[NeighbourList]):
     def outside(self) -> tuple[NeighbourList, NeighbourList]:
         """Lists of NaN, infinities, numbers that are no nodes, the user; repeated and unsorted."""
         last = (self.others or [0])[-1]
-        values = [np.nan, np.inf, -np.inf, 1e30, -7.0, self.n + 0.5, 0.5, self.own, last]
-        rows = np.repeat(np.array(values, np.float32)[:, None], self.n, 1)
-        rows = np.concatenate([rows, np.arange(self.n, dtype=np.float32)[None, ::-1]])
+        values = [np.nan, np.inf, -np.inf, 1e30, -7.0, self.n + 0.5, 0.5, self.own]
+        repeated = [[value] * self.n for value in values]
+        rows = np.array([*repeated, range(self.n)[::-1], [last] * self.n], np.float32)
         bad = NeighbourList(rows, np.full(len(rows), -1, np.int32))
         return bad, jax.tree.map(np.asarray, self.clip(bad))
 
@@ -229,7 +233,12 @@ class ListReports(ReportLaw[ListReport, NeighbourList]):
         return int(_breaks(self.degree)[-1])
 
     def quadrature(
-        self, records: NeighbourList, log_density: Log, *, panels: int = 64, order: int = 8
+        self,
+        records: NeighbourList,
+        log_density: Log,
+        *,
+        panels: int = 64,
+        order: int = 8,
     ) -> Rule:
         """Every list with each degree of a rule: atoms, and Gauss-Legendre between breaks."""
         degrees, weights, owner, _ = _rule(self.degree)
@@ -371,7 +380,9 @@ class CountReports(NumberReports[Values]):
             return each_vector(values, self.dim, np.isfinite)
         low, high = self.span
         return each_vector(
-            values, self.dim, lambda y: (y >= low) & (y <= high) & (y == np.round(y))
+            values,
+            self.dim,
+            lambda y: (y >= low) & (y <= high) & (y == np.round(y)),
         )
 
     def critical_numbers(self, most: int) -> np.ndarray:

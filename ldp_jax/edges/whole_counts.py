@@ -198,7 +198,9 @@ def privatize_counts(
 
 
 def _menu(
-    mechanism: NeighbourCounts | Sequence[NeighbourCounts], levels: Values | None, n: int
+    mechanism: NeighbourCounts | Sequence[NeighbourCounts],
+    levels: Values | None,
+    n: int,
 ) -> tuple[list[NeighbourCounts], Int[np.ndarray, " n"]]:
     """The mechanisms, and which of them each user takes."""
     menu = list(mechanism) if isinstance(mechanism, Sequence) else [mechanism]
@@ -216,7 +218,10 @@ def _menu(
 
 
 def _noisy(
-    m: NeighbourCounts, key: PRNGKey, counts: AnyArray, over: NamedSharding | None
+    m: NeighbourCounts,
+    key: PRNGKey,
+    counts: AnyArray,
+    over: NamedSharding | None,
 ) -> AnyArray:
     """Counts with noise; of many users by blocks of one size, each with its own key."""
     n, groups = counts.shape
@@ -244,7 +249,11 @@ def _noisy(
 
 @partial(jax.jit, static_argnames=("together", "over"))
 def _by_user(
-    key: PRNGKey, counts: AnyArray, given: tuple, together: int, over: NamedSharding | None
+    key: PRNGKey,
+    counts: AnyArray,
+    given: tuple,
+    together: int,
+    over: NamedSharding | None,
 ) -> Array:
     """:func:`_noisy` in one program, some users at a time; each device draws for its own."""
     n, groups = counts.shape

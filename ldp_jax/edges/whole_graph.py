@@ -141,12 +141,16 @@ def privatize_graph(
 
 
 def _like(
-    graph: Graph | graphs.GraphSet, senders: np.ndarray, receivers: np.ndarray
+    graph: Graph | graphs.GraphSet,
+    senders: np.ndarray,
+    receivers: np.ndarray,
 ) -> Graph | graphs.GraphSet:
     """The graph or set of graphs with other edges, sorted by receiver, then by sender."""
     if isinstance(graph, graphs.GraphSet):
         return dataclasses.replace(
-            graph, senders=senders.astype(np.int32), receivers=receivers.astype(np.int32)
+            graph,
+            senders=senders.astype(np.int32),
+            receivers=receivers.astype(np.int32),
         )
     return graphs.directed(senders, receivers, graphs.num_nodes(graph))
 
