@@ -38,11 +38,11 @@ class BinnedPairs(CentralMechanism):
     Guarantee: epsilon per private edge: each pair is in one bin, and bins are public.
     Utility: the noise is a few edges a bin, whatever the graph's size, so that the release is as
     good as the score.
-    Numerics: whole noise goes through a float32 logarithm; the guarantee is that of ideal
-    arithmetic. Time and memory are O(k + pairs out + edges), but for sorts, of k pairs with a
+    Numerics: discrete Laplace noise goes through a float32 logarithm; the guarantee is that of
+    ideal arithmetic. Time and memory are O(k + pairs out + edges), but for sorts, of k pairs with a
     score.
-    Reference: Laplace mechanism on a histogram: Dwork et al., TCC 2006; whole noise: Ghosh et al.,
-    STOC 2009.
+    Reference: Laplace mechanism on a histogram: Dwork et al., TCC 2006; discrete Laplace noise:
+    Ghosh et al., STOC 2009.
 
     ``score`` is ``common neighbours`` (:func:`common_neighbours`), or a function of the public
     graph that gives pairs [k, 2] and their scores [k]. There are at most ``bins``, >= 2.

@@ -100,7 +100,7 @@ class EdgeRR(OfDendrogram):
 
     @classmethod
     def from_epsilon(cls, epsilon: float, share: float = 0.5, **options: Any) -> "EdgeRR":
-        """A budget, of which the dendrogram gets a share in (0, 1)."""
+        """Split a budget, of which the dendrogram gets a share in (0, 1)."""
         return cls(*two_budgets(epsilon, share=share), **options)
 
     @classmethod

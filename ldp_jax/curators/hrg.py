@@ -111,9 +111,9 @@ def _leaves(tree: Dendrogram) -> int:
 
 
 def random_dendrogram(key: PRNGKey, num_nodes: int) -> Dendrogram:
-    """A tree of least depth over at least two leaves in random order.
+    """Build a tree of least depth over at least two leaves in random order.
 
-    Where a chain starts, whatever the edges are.
+    A chain starts there, whatever the edges are.
 
     >>> tree = random_dendrogram(jax.random.key(0), 4)
     >>> tree.children[:2].tolist(), tree.size.tolist()
@@ -135,9 +135,7 @@ def random_dendrogram(key: PRNGKey, num_nodes: int) -> Dendrogram:
 
 @jax.jit
 def positions(tree: Dendrogram) -> Int[Array, " nodes"]:
-    """The first position of each node's leaves, all leaves written from left to right.
-
-    By pointer jumping.
+    """Find the first position of each node's leaves, with all leaves written from left to right.
 
     >>> tree = random_dendrogram(jax.random.key(0), 4)
     >>> positions(tree)[:3].tolist()
@@ -178,13 +176,13 @@ def lowest_common_ancestors(tree: Dendrogram, ends: AnyArray) -> Int[Array, " m"
 
 @jax.jit
 def state_of(tree: Dendrogram, edges: Edges) -> State:
-    """The state of a chain at a dendrogram: every edge is looked up and counted."""
+    """Look up and count every edge in a dendrogram: the state of a chain that is there."""
     lca = lowest_common_ancestors(tree, edges.ends)
     return State(tree, lca, _per_node(lca, edges, jnp.int32(1), _leaves(tree) - 1))
 
 
 def init(key: PRNGKey, num_nodes: int, edges: Edges) -> State:
-    """The state of a chain at :func:`random_dendrogram`, which does not depend on the edges.
+    """Start a chain at :func:`random_dendrogram`, which does not depend on the edges.
 
     >>> state = init(jax.random.key(0), 4, Edges.of([], [[0, 1], [2, 3]]))
     >>> state.count.sum(1).tolist()
@@ -221,7 +219,7 @@ def _terms(state: State) -> Array:
 
 
 def log_likelihood(state: State) -> Float[Array, " 2"]:
-    """L_pub and L_pri of a state's dendrogram, eq. 11; float32 [2]. L_pri is private."""
+    """Compute L_pub and L_pri of a state's dendrogram, eq. 11; float32 [2]. L_pri is private."""
     return _terms(state).sum(1)
 
 
@@ -322,7 +320,7 @@ def _sweeps(keys: PRNGKeys, state: State, edges: Edges, scales: Array) -> State:
 
 
 def run(key: PRNGKey, state: State, edges: Edges, scales: Values, sweeps: int) -> State:
-    """The state after some ``sweeps``, a static number, of about n / 8 moves each: see the module.
+    """Run a chain for ``sweeps``, a static number, of about n / 8 moves each: see the module.
 
     ``scales`` [2] or [sweeps, 2] are the factors of the log-likelihoods of public and of private
     edges. Sweep i draws from ``jax.random.split(key, sweeps)[i]``.

@@ -20,7 +20,7 @@ from ldp_jax.edges.pair_sets import other_pairs
 
 @mechanism
 class LapGraph(CentralMechanism):
-    r"""Release as many pairs as there are private edges, about: those of the largest noisy bits.
+    r"""Release the pairs of the largest noisy bits, about as many as there are private edges.
 
     Law: with m private edges, :math:`T = m + \mathrm{Lap}(1/\epsilon_1)`, rounded and clipped to
     [0, number of pairs that may be private]; released are the T pairs of largest
@@ -51,7 +51,7 @@ class LapGraph(CentralMechanism):
 
     @classmethod
     def from_epsilon(cls, epsilon: float, share: float = 0.01) -> "LapGraph":
-        """A budget, of which the count gets a share in (0, 1)."""
+        """Split a budget, of which the count gets a share in (0, 1)."""
         return cls(*two_budgets(epsilon, share=share))
 
     def guarantee(self) -> Guarantee:

@@ -16,7 +16,7 @@ from ldp_jax.edges.degree_noise import Noise
 
 @mechanism
 class PublicHRG(OfDendrogram):
-    r"""A dendrogram that fits the public edges, and a graph from noisy counts of the private ones.
+    r"""Draw a dendrogram that fits public edges, and a graph from noisy counts of private ones.
 
     Law: the last state of a chain with density :math:`\propto \exp(w L_{pub}(D))`; then as
     :class:`~ldp_jax.curators.EdgeRR`, with :math:`\mathrm{Lap}(1/\epsilon)` on the count of

@@ -97,7 +97,7 @@ class EdgeSplit:
         return graphs.num_nodes(self.public)
 
     def pairs(self) -> Pairs:
-        """The edges by their places among the private nodes."""
+        """Number the edges by their places among the private nodes."""
         nodes = np.flatnonzero(self.private_nodes)
         place = np.full(self.num_nodes, -1, np.int64)
         place[nodes] = np.arange(len(nodes))

@@ -1,8 +1,8 @@
 r"""Blink: the posterior of each pair given noisy degrees and noisy bits, as an implicit matrix.
 
-Each user reports the degree, with whole noise, and every bit of the list, by randomised response.
-The server fits :math:`P(A_{ij} = 1) = \sigma(\beta_i + \beta_j)` to the noisy degrees; with both
-reported bits of a pair, s of them 1, the posterior is
+Each user reports the degree, with discrete Laplace noise, and every bit of the list, by randomised
+response. The server fits :math:`P(A_{ij} = 1) = \sigma(\beta_i + \beta_j)` to the noisy degrees;
+with both reported bits of a pair, s of them 1, the posterior is
 :math:`\sigma(\beta_i + \beta_j + 2 \epsilon_2 (s - 1))`. Whole degrees fall into K classes, so the
 posterior of a pair depends on two classes and on s: a constant for each pair of classes, and a
 correction where somebody reports the pair. The product with rows [n, F] takes O(m F + n F + K^2 F)

@@ -11,15 +11,15 @@ from ldp_jax.core.types import Array, PRNGKey, Scalar
 from ldp_jax.edges.neighbour_lists import ListMechanism
 
 Noise = Literal["laplace", "geometric"]
-"""Real noise of density epsilon e^(-epsilon |z|) / 2, or whole noise of mass proportional to
-e^(-epsilon |z|).
+"""Laplace noise of density epsilon e^(-epsilon |z|) / 2, or discrete Laplace noise of mass
+proportional to e^(-epsilon |z|).
 """
 
 NOISES: tuple[Noise, ...] = ("laplace", "geometric")
 
 
 def laplace(key: PRNGKey, epsilon: Scalar, shape: tuple[int, ...]) -> Array:
-    """Laplace noise of scale 1 / epsilon, as ``random_words.geometric`` is whole noise."""
+    """Draw Laplace noise of scale 1 / epsilon, the counterpart of ``random_words.geometric``."""
     return random_words.laplace(key, shape) / epsilon
 
 

@@ -25,7 +25,7 @@ class DPRR(SendsDegree):
     with :math:`p = e^{\epsilon_2} / (e^{\epsilon_2} + 1)` and
     :math:`q = \min(1, d^* / (d^* (2p - 1) + (n - 1)(1 - p)))` (eq. 6) a neighbour is reported with
     probability :math:`pq`, any other node with :math:`(1 - p) q` (eq. 7), independently. The report
-    is :math:`d^*` and the list. ``noise="geometric"`` draws whole noise,
+    is :math:`d^*` and the list. ``noise="geometric"`` draws discrete Laplace noise,
     :math:`P(z) \propto e^{-\epsilon_1 |z|}`. A public ``prior`` over degrees computes q from the
     degree's posterior mean.
     Guarantee: :math:`\epsilon_1 + \epsilon_2` per bit of a list, attained where q = 1. Per edge

@@ -16,12 +16,12 @@ PIECE = 4.0
 
 
 def capacity(count: int) -> int:
-    """The slots that ``count`` needs: few different shapes, never too few slots."""
+    """Round a count up to one of few numbers of slots, so that there are few shapes."""
     return 1 << max(6, (count - 1).bit_length()) if count <= _STEP else -(-count // _STEP) * _STEP
 
 
 def padded(array: np.ndarray, value: int = 0) -> np.ndarray:
-    """An array [count, ...] filled up to its :func:`capacity`."""
+    """Fill an array [count, ...] up to its :func:`capacity`."""
     short = capacity(len(array)) - len(array)
     return np.pad(array, ((0, short), *[(0, 0)] * (array.ndim - 1)), constant_values=value)
 
@@ -37,12 +37,12 @@ def _drawn(
 
 
 def drawn(draw: Callable[..., Array], key: PRNGKey, count: int, *parameters: Scalar) -> np.ndarray:
-    """``draw(key, *parameters, shape)`` on the host, of ``count`` entries along the last axis."""
+    """Call ``draw(key, *parameters, shape)`` for ``count`` entries along the last axis."""
     return np.asarray(_drawn(draw, key, capacity(count), parameters))[..., :count]
 
 
 def uniforms(key: PRNGKey, count: int) -> np.ndarray:
-    """Uniform float64 in (0, 1] from 64 bits: small values keep their relative precision."""
+    """Draw uniform float64 in (0, 1] from 64 bits, which small values keep relatively."""
     high, low = drawn(random_words.words, key, count)
     return (high * 2.0**32 + low + 0.5) * 2.0**-64
 
@@ -60,7 +60,7 @@ def _product(a: Array, b: Array) -> tuple[Array, Array]:
 
 @jax.jit
 def below(key: PRNGKey, bound: Array | np.ndarray) -> Array:
-    """Uniform integers in [0, bound): the high part of 64 random bits times the bound.
+    """Draw uniform integers in [0, bound): the high part of 64 random bits times the bound.
 
     Probabilities are off by bound / 2^64.
     """
@@ -82,12 +82,12 @@ _bernoulli = jax.jit(random_words.bernoulli)
 
 
 def happens(key: PRNGKey, p: np.ndarray, rest: np.ndarray) -> np.ndarray:
-    """Independent events of probability ``p`` = 1 - ``rest``, on the host; bool [k]."""
+    """Draw independent events of probability ``p`` = 1 - ``rest``, on the host; bool [k]."""
     return np.asarray(_bernoulli(key, padded(p), padded(rest)))[: len(p)]
 
 
 def poisson_counts(key: PRNGKey, mean: np.ndarray) -> np.ndarray:
-    """Poisson counts of any means, each the sum of pieces, on the host; int64 [k]."""
+    """Draw Poisson counts of any means, each the sum of pieces, on the host; int64 [k]."""
     mean = mean.astype(np.float32)
     pieces = np.ceil(mean / np.float32(PIECE)).astype(np.int64)
     each = np.repeat(mean / np.maximum(pieces, 1).astype(np.float32), pieces)
@@ -96,10 +96,10 @@ def poisson_counts(key: PRNGKey, mean: np.ndarray) -> np.ndarray:
 
 
 def ordinal(owner: np.ndarray) -> np.ndarray:
-    """0, 1, ... within each run of equal entries; ``owner`` is non-decreasing."""
+    """Number the entries of each run of equal ones; ``owner`` is non-decreasing."""
     return np.arange(len(owner)) - np.searchsorted(owner, owner)
 
 
 def contains(known: np.ndarray, code: np.ndarray) -> np.ndarray:
-    """Which codes are among the sorted known ones."""
+    """Say which codes are among the sorted known ones."""
     return np.append(known, -1)[np.searchsorted(known, code)] == code

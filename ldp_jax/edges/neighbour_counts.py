@@ -28,17 +28,17 @@ class NeighbourCounts(OnLists):
     r"""Report the noisy number of neighbours in each of K public groups, and no neighbour.
 
     Law: :math:`y_k = c_k + z_k` with :math:`c_k = |\{v \in N : g(v) = k\}|`, at most ``most``, and
-    independent whole noise, :math:`P(z) \propto e^{-\epsilon |z|}`; real noise
+    independent discrete Laplace noise, :math:`P(z) \propto e^{-\epsilon |z|}`; real noise
     :math:`\mathrm{Lap}(1/\epsilon)` with ``noise="laplace"``. A node whose group is negative counts
     nowhere. In ``half`` reporting c counts owned pairs.
     Guarantee: epsilon per bit of a list, whatever K is, since a bit moves one count by one. Per
     edge 2 epsilon, and epsilon in ``half`` (:meth:`relationship`). Groups are public.
     Utility: unbiased, variance :math:`2a/(1-a)^2` with :math:`a = e^{-\epsilon}`
     (:math:`2/\epsilon^2` of Laplace noise) for each count, whatever the size of its group.
-    Numerics: whole noise is a sign and a number below 2^96, compared with cumulative whole numbers:
-    its loss is a ratio of integers and ``arithmetic`` is ``exact``. A report is clipped to
-    ``span()``, beyond which noise has a mass of about 2^-90. Laplace noise holds in ideal
-    arithmetic.
+    Numerics: discrete Laplace noise is a sign and a number below 2^96, compared with cumulative
+    whole numbers: its loss is a ratio of integers and ``arithmetic`` is ``exact``. A report is
+    clipped to ``span()``, beyond which noise has a mass of about 2^-90. Laplace noise holds in
+    ideal arithmetic.
     Reference: Ghosh et al., STOC 2009; counts by group as a message: Qin et al., CCS 2017 (LDPGen),
     and under a trusted curator Kolluri et al., CCS 2022 (LPGNet).
 
@@ -95,7 +95,7 @@ class NeighbourCounts(OnLists):
         return whole_noise.whole_noise(float(self.epsilon), self.most)
 
     def span(self) -> tuple[int, int]:
-        """The smallest and the largest report of whole noise."""
+        """The smallest and the largest report of discrete Laplace noise."""
         margin = self._noise.margin
         return -margin, self.most + margin
 
@@ -243,11 +243,11 @@ class NeighbourCounts(OnLists):
         return f"a bit moves one count by one; each has {noise}"
 
     def sums(self) -> np.ndarray:
-        """The budget; of whole noise its loss, computed from its integers."""
+        """The budget; of discrete Laplace noise its loss, computed from its integers."""
         return super().sums() if self.noise == "laplace" else np.array(self._noise.loss)
 
     def guarantee(self) -> Guarantee:
-        """epsilon per bit of a list; exact of whole noise."""
+        """epsilon per bit of a list; exact of discrete Laplace noise."""
         return dataclasses.replace(
             super().guarantee(),
             arithmetic="ideal" if self.noise == "laplace" else "exact",

@@ -24,7 +24,7 @@ from ldp_jax.edges.population import Population, ReportedPairs
 from ldp_jax.edges.spaces import Degrees, ListReports, Lists, critical_degrees
 
 MAX_BIT_EPSILON = 40.0
-"""The largest budget of one bit: a flip then has probability e^-40 = 4.2e-18, 78 of 2^64 words."""
+"""The largest budget of one bit: a flip then has probability e^-40 = 4.2e-18, 78 / 2^64."""
 
 Reporting = Literal["full", "half list", "half"]
 """The reporter of the pair (i, j): both ends (``full``), or one by a public rule, with the degree
@@ -310,7 +310,7 @@ def per_edge(ends: tuple[float, ...], reporting: Reporting) -> Guarantee:
 
 
 def rest_of(epsilon: float, first: float) -> float:
-    """The rest of a budget beside ``first``, rounded down: both together never exceed it.
+    """Subtract ``first`` from a budget, rounded down: both together never exceed it.
 
     >>> rest_of(1.0, 0.1), rest_of(1.0, 0.25)  # 0.1 + 0.9 is above 1 in float64
     (0.8999999999999999, 0.75)
@@ -330,6 +330,6 @@ def two_budgets(epsilon: float, **share: float) -> tuple[float, float]:
 
 
 def two_largest(budgets: np.ndarray) -> tuple[float, float]:
-    """The second largest and the largest budget of a stack; a single one is everybody's."""
+    """Find the second largest and the largest budget of a stack; a single one is everybody's."""
     ordered = np.sort(np.ravel(budgets))
     return float(ordered[-2:][0]), float(ordered[-1])

@@ -93,7 +93,7 @@ class HasGraphSampler(Protocol):
 
 
 def one_graph(graph: Graph, name: str = "graph") -> Graph:
-    """The argument, if it is one graph."""
+    """Return the argument if it is one graph, else refuse it by name."""
     graph = graphs.as_graph(graph, name)
     if np.size(graph.n_node) != 1:
         hint = ": give a set of graphs as a graphs.GraphSet" if name == "graph" else ""
@@ -104,7 +104,7 @@ def one_graph(graph: Graph, name: str = "graph") -> Graph:
 
 
 def edges_of(graph: Graph, group: np.ndarray, name: str = "graph") -> tuple[np.ndarray, np.ndarray]:
-    """Senders and receivers of an undirected graph, sorted.
+    """Find the sorted senders and receivers of an undirected graph.
 
     The refusal of another graph names no edge, since edges are private.
     """

@@ -33,7 +33,7 @@ _DRAWN = 2**19
 
 
 class NoisyCounts(NamedTuple):
-    """The reports of users about their lists.
+    """The noisy counts that users report about their lists.
 
     Attributes:
       counts: [n, K], int32 or, of Laplace noise, float32; 0 for those who report nothing. Traced
