@@ -83,6 +83,6 @@ __getattr__, __dir__ = lazy.attach(
         "servers": "JointPrivacy predict_from_counts predict_from_reports predict_jointly private_embedding"
         " rehearse",
     },
-    "accounting attacks core curators datasets deployment edges features graph hyperbolic learning pipeline servers"
-    " verification",
+    "accounting attacks core curators datasets deployment edges features graph hyperbolic learning"
+    " pipeline servers verification",
 )

@@ -300,9 +300,10 @@ def checked_groups(
 ) -> Int[np.ndarray, " n"]:
     """Public numbers of users in [least, num_groups), as int32 [n]; ``ValueError`` for others."""
     groups = validate.complete(**{name: groups})
-    whole = groups.shape == (n,) and groups.dtype.kind in "iu"
-    if not (whole and ((groups >= least) & (groups < num_groups)).all()):
-        kind = f"{groups.dtype} {groups.shape}"
-        some = f" from {groups.min()} to {groups.max()}" if whole else ""
-        raise ValueError(f"{name} must be int [{n}] in [{least}, {num_groups}), got {kind}{some}")
+    if groups.shape != (n,) or groups.dtype.kind not in "iu":
+        kind = f"{groups.dtype} {list(groups.shape)}"
+        raise ValueError(f"{name} must be int [{n}], one for every node, got {kind}")
+    if not ((groups >= least) & (groups < num_groups)).all():
+        given = f"{groups.min()} to {groups.max()}"
+        raise ValueError(f"{name} must be in [{least}, {num_groups}), got {given}")
     return groups.astype(np.int32)

@@ -77,10 +77,10 @@ class Lists(Records[NeighbourList]):
     def contains(self, values: NeighbourList, *, rounding: int = 0) -> np.ndarray:
         """Which are sorted, distinct, padded with n and without the user."""
         ids, count = (np.asarray(leaf) for leaf in NeighbourList(*values))
-        inside = np.arange(self.n) < count[:, None]
-        ordered = ((ids[:, 1:] > ids[:, :-1]) | ~inside[:, 1:]).all(1)
-        known = (((ids >= 0) & (ids < self.n) & (ids != self.own)) == inside).all(1)
-        return ordered & known & (inside | (ids == self.n)).all(1)
+        known = (ids >= 0) & (ids < self.n) & (ids != self.own) & (ids == np.floor(ids))
+        known = np.where(known, ids, self.n).astype(np.int32)
+        meant = self._lists(self.bits(NeighbourList(known, count)))
+        return (meant.ids == ids).all(1) & (meant.count == count)
 
     def clip(self, x: NeighbourList) -> NeighbourList:
         """The list of the ids that are other nodes, each once."""
