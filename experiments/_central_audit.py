@@ -11,9 +11,8 @@ import numpy as np
 import pandas as pd
 
 from experiments._report import ranked
-from ldp_jax import verification
+from ldp_jax import curators, verification
 from ldp_jax.core.spaces import NotApplicable
-from ldp_jax.edges import curator
 
 DRAWN = (4.0,)
 """Budgets at which releases are drawn, one after the other: below, a thousand show little; above,
@@ -28,7 +27,7 @@ itself.
 def examine(made: Any, epsilon: float, key: Any, significance: float) -> dict[str, float]:
     start = time.perf_counter()
     measured = {
-        "claimed": curator.promised(made).epsilon,
+        "claimed": curators.promised(made).epsilon,
         "supremum": verification.private_edge_supremum(made).epsilon,
     }
     if epsilon in DRAWN and math.isfinite(measured["claimed"]):
@@ -115,7 +114,7 @@ def lines(
         named = str(label) if subject.sound else f"*{label}*"
         asked = verification.private_edge_supremum(one).released
         status = one.guarantee().status
-        if isinstance(one, curator.HasStationaryLaw) and subject.sound:
+        if isinstance(one, curators.HasStationaryLaw) and subject.sound:
             status = "none; in the limit where chains agree"
         made.append(["all trust a curator", named, status, asked, *cells, fits])
     return made

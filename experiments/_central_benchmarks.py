@@ -13,9 +13,8 @@ import optax
 
 from experiments import _references, _sides
 from experiments.heterorr import mixing
-from ldp_jax import attacks, datasets
-from ldp_jax.edges import curator
-from ldp_jax.edges.curator import hrg
+from ldp_jax import attacks, curators, datasets
+from ldp_jax.curators import hrg
 from ldp_jax.graph import graphs, propagation
 from ldp_jax.learning import models, training
 
@@ -31,10 +30,10 @@ def chain_sides() -> tuple[str, _sides.Sides, float]:
     """
     n, ends = mixing.connected("ppi_nofeat")
     graph = graphs.from_edges(ends.astype(np.int32), n, pairs_in="rows")
-    split = curator.split_edges(jax.random.key(1), graph, 0.2)
+    split = curators.split_edges(jax.random.key(1), graph, 0.2)
     pairs = split.pairs()
     edges = hrg.Edges.of(pairs.places(pairs.public), pairs.places(pairs.private))
-    scales = curator.EdgeRR(0.5, 0.5).scales(n)
+    scales = curators.EdgeRR(0.5, 0.5).scales(n)
     moves = SWEEPS * n // 8
     state = hrg.run(jax.random.key(2), hrg.init(jax.random.key(3), n, edges), edges, scales, SWEEPS)
     keys = lambda repeat: jax.random.fold_in(jax.random.key(4), repeat)

@@ -126,7 +126,7 @@ def dendrogram_chain(state: Any, edges: Any, scales: np.ndarray) -> Any:
     A list of edges for each node that joins their ends.
 
     The result takes a repetition and a number of moves from a state of
-    :mod:`ldp_jax.edges.curator.hrg`, and gives the counts of each kind and internal node.
+    :mod:`ldp_jax.curators.hrg`, and gives the counts of each kind and internal node.
     """
     import numba  # pyrefly: ignore[missing-import]
 

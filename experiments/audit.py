@@ -34,7 +34,7 @@ from experiments._runner import (
     run,
     write_atomically,
 )
-from ldp_jax import edges, features, verification
+from ldp_jax import curators, edges, features, verification
 from ldp_jax.core.mechanism import HasMoments, require_protocol
 from ldp_jax.core.spaces import Ball
 from ldp_jax.verification.arithmetic import ROUNDING
@@ -86,7 +86,7 @@ have published.
 CENTRAL = {
     **{case.audited: Subject(case.public, case.make) for case in _AUDITED if case.central},
     "EdgeRR's printed scale and counts": Subject(
-        "EdgeRR", lambda e: edges.curator.EdgeRR.as_published(e / 2, e / 2, sweeps=32), sound=False
+        "EdgeRR", lambda e: curators.EdgeRR.as_published(e / 2, e / 2, sweeps=32), sound=False
     ),
 }
 """Mechanisms of a curator, which are asked otherwise, with a budget of one private edge."""
@@ -173,11 +173,11 @@ def main(config: Config) -> None:
     if CENTRAL:
         below = tuple(epsilon for epsilon in epsilons if epsilon not in ABOVE)
         asked = _ask_curators(config, results, below)
-        curators = _central_audit.by_budget(
+        central = _central_audit.by_budget(
             asked, CENTRAL, ("claimed", "supremum", "fit", "lower_bound")
         )
-        failures += _central_audit.verdicts(curators, CENTRAL, SLACK)
-        shown = _central_audit.header(EPSILONS), _central_audit.lines(curators, CENTRAL, EPSILONS)
+        failures += _central_audit.verdicts(central, CENTRAL, SLACK)
+        shown = _central_audit.header(EPSILONS), _central_audit.lines(central, CENTRAL, EPSILONS)
         _print(
             *shown,
             "epsilon lost for a private edge, and (shown by draws), where a curator is trusted",

@@ -28,7 +28,7 @@ from ldp_jax.accounting.ledger import Ledger
 from ldp_jax.core.ownership import ownership
 from ldp_jax.core.pytree import pytree
 from ldp_jax.core.shown import Hidden
-from ldp_jax.edges.curator import EdgeSplit
+from ldp_jax.curators import EdgeSplit
 from ldp_jax.graph import graphs
 from ldp_jax.learning import importance, label_training
 from ldp_jax.servers import (

@@ -19,11 +19,10 @@ from experiments.heterorr.settings import (
     PRIVATE_LABELS,
     Settings,
 )
-from ldp_jax import datasets, servers
+from ldp_jax import curators, datasets, servers
 from ldp_jax.accounting.guarantee import Guarantee, PipelineGuarantee
 from ldp_jax.core.mechanism import privatize
 from ldp_jax.datasets import splits
-from ldp_jax.edges import curator
 from ldp_jax.graph import graphs, propagation
 from ldp_jax.learning import label_training, models, training
 from ldp_jax.learning.models import NodeInputs
@@ -162,8 +161,8 @@ def features(bench: Bench, name: str, epsilon: float) -> Any:
     return jnp.where(known.public[:, None], known.z, found)
 
 
-def split_of(bench: Bench, rho: float) -> curator.EdgeSplit:
-    return curator.split_edges(jax.random.clone(bench.split_key), bench.data.graph, rho)
+def split_of(bench: Bench, rho: float) -> curators.EdgeSplit:
+    return curators.split_edges(jax.random.clone(bench.split_key), bench.data.graph, rho)
 
 
 class Seen(NamedTuple):

@@ -15,7 +15,7 @@ from experiments import _runner
 from experiments.heterorr.settings import Config
 from ldp_jax import datasets
 from ldp_jax.accounting.guarantee import EDGE_CENTRAL
-from ldp_jax.edges.curator import hrg
+from ldp_jax.curators import hrg
 from ldp_jax.graph import graphs
 
 NAME, CALLED = "heterorr_mixing", "chains"

@@ -13,10 +13,9 @@ import numpy as np
 
 from experiments._common import estimates
 from experiments.heterorr.settings import PRIVATE_LABELS
-from ldp_jax import features, servers
+from ldp_jax import curators, features, servers
 from ldp_jax.accounting.guarantee import PipelineGuarantee
-from ldp_jax.edges import curator
-from ldp_jax.edges.curator import EdgeSplit, connections, hrg
+from ldp_jax.curators import EdgeSplit, connections, hrg
 from ldp_jax.graph import graphs
 from ldp_jax.learning import importance, models, training
 from ldp_jax.learning.importance import Public
@@ -153,13 +152,13 @@ def released_features(key: Any, z: Any, mechanism: Any) -> Any:
     return (estimates(mechanism, servers.perturb(key, z, mechanism)) - box.lower) / half - 1.0
 
 
-def edge_mechanism(name: str, epsilon: float, sweeps: int) -> curator.CentralMechanism:
+def edge_mechanism(name: str, epsilon: float, sweeps: int) -> curators.CentralMechanism:
     """A mechanism on private edges, at a total budget per private edge; chains have ``sweeps``."""
     made = {
-        "edgerr": partial(curator.EdgeRR.from_epsilon, sweeps=sweeps),
-        "priv-hrg": partial(curator.PrivHRG, sweeps=sweeps),
-        "public-hrg": partial(curator.PublicHRG, sweeps=sweeps), "binned-pairs": curator.BinnedPairs,
-        "edge-rand": curator.EdgeRand, "lap-graph": curator.LapGraph.from_epsilon,
+        "edgerr": partial(curators.EdgeRR.from_epsilon, sweeps=sweeps),
+        "priv-hrg": partial(curators.PrivHRG, sweeps=sweeps),
+        "public-hrg": partial(curators.PublicHRG, sweeps=sweeps), "binned-pairs": curators.BinnedPairs,
+        "edge-rand": curators.EdgeRand, "lap-graph": curators.LapGraph.from_epsilon,
     }[name]  # fmt: skip
     return made(epsilon)
 
@@ -174,14 +173,14 @@ def released_edges(
     if name not in EPSILON_0:
         # Chains of this length do not mix (heterorr_mixing.md): no epsilon is claimed, and none is
         # measured.
-        noisy = curator.release(key, split, edge_mechanism(name, epsilon, sweeps), chains=0)
+        noisy = curators.release(key, split, edge_mechanism(name, epsilon, sweeps), chains=0)
         return noisy.graph, noisy.guarantee
     if name == PUBLIC_EDGES:
         return split.public, None
     public = graphs.to_edges(split.public)
     wanted = round(rho / (1 - rho) * len(public))
     if name == LINK_PREDICTION:  # the pairs that the score of BinnedPairs ranks first
-        guessed = split.pairs().ids(curator.BinnedPairs(1.0).ranked(split)[0][:wanted])
+        guessed = split.pairs().ids(curators.BinnedPairs(1.0).ranked(split)[0][:wanted])
     else:
         guessed = _public_hrg(key, split, wanted, sweeps)
     edges = np.concatenate([public, guessed]).astype(np.int32)
@@ -192,7 +191,7 @@ def _public_hrg(key: Any, split: EdgeSplit, wanted: int, sweeps: int) -> np.ndar
     """Pairs drawn from a dendrogram of the public edges, whose own counts stand for those of private edges."""
     tree_key, pairs_key = jax.random.split(key)
     pairs = split.pairs()
-    tree = curator.PublicHRG(1.0, sweeps=sweeps).dendrogram(tree_key, split)
+    tree = curators.PublicHRG(1.0, sweeps=sweeps).dendrogram(tree_key, split)
     public = pairs.places(pairs.public)
     state = hrg.state_of(tree, hrg.Edges.of(public, np.zeros((0, 2), np.int64)))
     count = np.asarray(state.count[0], np.float64)

@@ -499,12 +499,3 @@ def shaped(*shape: int | str, **kwargs: object) -> "np.ndarray":
     count = (~np.isfinite(array)).sum()
     require(not count, f"{name} must be finite numbers [{wanted}], and {count} are not")
     return array
-
-
-def require(holds: object, message: str) -> None:
-    """Raise ``ValueError(message)`` unless a condition on an argument ``holds``.
-
-    >>> require(2 + 2 == 4, "sums must be right")
-    """
-    if not holds:
-        raise ValueError(message)

@@ -28,8 +28,8 @@ from ldp_jax.core.mechanism import (
 from ldp_jax.core.progress import Progress, phase, watched
 from ldp_jax.core.spaces import NotApplicable, Reports
 from ldp_jax.core.types import PRNGKey, Report
+from ldp_jax.curators import CentralMechanism, promised
 from ldp_jax.edges import HasBitLaw, Reporting
-from ldp_jax.edges.curator import CentralMechanism, promised
 from ldp_jax.verification._programs import Exact, draws
 from ldp_jax.verification._words import calls_host
 from ldp_jax.verification.arithmetic import ROUNDING, arithmetic, check_runs

@@ -22,7 +22,7 @@ from experiments.heterorr.settings import (
 )
 from ldp_jax import datasets
 from ldp_jax.accounting.guarantee import EDGE_CENTRAL, RECORD
-from ldp_jax.edges.curator import promised
+from ldp_jax.curators import promised
 from ldp_jax.graph import graphs
 from ldp_jax.learning import training
 from tests.experiments import contract
