@@ -111,7 +111,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         "Speed and memory, against what others do, in the same run.", {}, ("benchmarks.md",), "minutes"
     ),
     "weigh": Experiment(
-        "Lines, names, compiled programs and seconds of the project, beside their aims.", {}, ("weight.md",),
+        "Syntax, compiled programs and seconds of the project, beside their aims.", {}, ("weight.md",),
         "seconds",
     ),
 }  # fmt: skip
