@@ -329,8 +329,8 @@ class Session:
             if self._spent + _cost(codec.loss, times) > Fraction(self._budget):
                 epsilon = _epsilon(codec.loss)
                 raise BudgetError(
-                    f"{times} {codec.each}s of a {codec.of} that loses epsilon {epsilon} each do not "
-                    f"fit: {self.remaining} of {self._budget} is left"
+                    f"{times} {codec.each}s of a {codec.of} that loses epsilon {epsilon} each "
+                    f"do not fit: {self.remaining} of {self._budget} is left"
                 )
             outputs = codec.draw(self._device, fields, record(), who, when)
             sent = codec.pack(fields, outputs, who, when, self._key)
