@@ -76,7 +76,8 @@ def main(words: Sequence[str] | None = None) -> None:
         sys.exit(0)
     if name not in COMMANDS:
         _end(
-            f"{name or 'no command'}: commands are {', '.join(COMMANDS)}; {PROG} --help says what there is"
+            f"{name or 'no command'}: commands are {', '.join(COMMANDS)}; {PROG} --help says what "
+            "there is"
         )
     if "--out=" in rest or ("--out", "") in itertools.pairwise(rest):
         _end("--out must name a folder, got an empty word")
@@ -102,7 +103,8 @@ def main(words: Sequence[str] | None = None) -> None:
             raise
         where = f" on the disk of {config.out}" if hasattr(config, "out") else ""
         _end(
-            f"no space left{where}: what was written whole is kept; make room, and the same command goes on"
+            f"no space left{where}: what was written whole is kept; make room, and the same "
+            "command goes on"
         )
     except KeyboardInterrupt as stopped:
         kept = (

@@ -73,9 +73,11 @@ def verdicts(wide: pd.DataFrame, subjects: Mapping[str, Any], slack: float) -> l
 
 
 def failures(
-    wide: pd.DataFrame, subjects: Mapping[str, Any], found: Callable[[Mapping[Any, Any]], dict[str, bool]],
+    wide: pd.DataFrame,
+    subjects: Mapping[str, Any],
+    found: Callable[[Mapping[Any, Any]], dict[str, bool]],
     unseen: Collection[float] = (),
-) -> list[str]:  # fmt: skip
+) -> list[str]:
     """Sound forms with something ``found`` broken, and others with nothing, but at budgets that are ``unseen``."""
     said = []
     for row in wide.to_dict("records"):
@@ -83,7 +85,8 @@ def failures(
         broken = "; ".join(w for w, holds in found(row).items() if holds)
         if broken if sound else not broken and row["epsilon"] not in unseen:
             said.append(
-                f"{row['mechanism']} at epsilon {row['epsilon']:g}: {broken or 'its defect was not seen'}"
+                f"{row['mechanism']} at epsilon {row['epsilon']:g}: "
+                f"{broken or 'its defect was not seen'}"
             )
     return said
 

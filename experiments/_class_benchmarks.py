@@ -70,15 +70,18 @@ print(json.dumps({
 _TASKS = {
     "friendships": (
         "predict_from_counts, facebook_pages, 20 labels a class, a fresh process",
-        _LOADED.format(dataset="facebook_pages", known="20", logs=False), _LISTS,
+        _LOADED.format(dataset="facebook_pages", known="20", logs=False),
+        _LISTS,
         "the features' logistic regression alone: 5 folds, 5 ridges",
     ),
     "records": (
         "predict_from_reports, blogcatalog, a panel of 5 %, epsilon 2, a fresh process",
-        _LOADED.format(dataset="blogcatalog", known="-(-len(members) // 20)", logs=True), _RECORDS,
-        "logistic regression on the panel's records, shown everybody's true ones: 5 folds, 5 ridges",
+        _LOADED.format(dataset="blogcatalog", known="-(-len(members) // 20)", logs=True),
+        _RECORDS,
+        "logistic regression on the panel's records, shown everybody's true ones: 5 folds, 5 "
+        "ridges",
     ),
-}  # fmt: skip
+}
 """Title, code that loads data and labels and is not timed, our code, and what scikit-learn is
 asked.
 """

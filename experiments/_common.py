@@ -139,7 +139,8 @@ def usable(load: Callable[[str], datasets.Dataset], name: str, hint: str = "") -
         raise UsageError(f"--datasets {name}: {error}{shown}") from error
     if data.node_graph is not None:
         raise UsageError(
-            f"--datasets {name}: this is a set of graphs, which python -m experiments dprr classifies"
+            f"--datasets {name}: this is a set of graphs, which python -m experiments dprr "
+            "classifies"
         )
     if data.num_features == 0:
         raise UsageError(

@@ -117,14 +117,17 @@ def _line(
     ]
     value, proved = row["value"], row["proved"]
     return {
-        "data set": ", ".join([row["dataset"], row["task"], *filter(str.strip, further)]), "row": row["mechanism"],
-        "metric": row["metric"], "eps": f"{row['epsilon']:g}", "paper": None if number is None else f"{number:g}",
+        "data set": ", ".join([row["dataset"], row["task"], *filter(str.strip, further)]),
+        "row": row["mechanism"],
+        "metric": row["metric"],
+        "eps": f"{row['epsilon']:g}",
+        "paper": None if number is None else f"{number:g}",
         "ours (%)": value and f"{value.mean:.1f}",
         "95 % interval": f"± {value.half_width:.1f}" if value and value.n > 1 else "",
         "structure-only": twin and twin["value"],
         "epsilon proved": "none" if not np.isfinite(proved) else f"{proved:.3g}",
         "minutes": f"{row['minutes']:.1f}",
-    }  # fmt: skip
+    }
 
 
 def _made_with(results: Sequence[Results]) -> str:

@@ -178,9 +178,14 @@ def pyplot() -> Any:
     import matplotlib.pyplot as plt
 
     style = {
-        "figure.dpi": 130, "font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True,
-        "grid.alpha": 0.25, "legend.frameon": False,
-    }  # fmt: skip
+        "figure.dpi": 130,
+        "font.size": 9,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.grid": True,
+        "grid.alpha": 0.25,
+        "legend.frameon": False,
+    }
     plt.rcParams.update(style)
     return plt
 
@@ -216,9 +221,14 @@ def errorbars(axis: Any, shown: Mapping[Any, ConfidenceInterval], **style: Any) 
 
 
 def curves(
-    axis: Any, lines: Mapping[Any, Mapping[Any, Any]], labels: Mapping[str, str], colours: Mapping[str, str], *,
-    apart: float = 0.0, **style: Any,
-) -> None:  # fmt: skip
+    axis: Any,
+    lines: Mapping[Any, Mapping[Any, Any]],
+    labels: Mapping[str, str],
+    colours: Mapping[str, str],
+    *,
+    apart: float = 0.0,
+    **style: Any,
+) -> None:
     """Means and intervals of the values of each line by x.
 
     Lines stand ``apart``, by a factor on a log scale.

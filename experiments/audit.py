@@ -164,9 +164,12 @@ def main(config: Config) -> None:
             wide.mechanism.map(lambda label: SUBJECTS[label].sound).astype(bool)
         ]
         left_out = prose(NAME).quick.format(
-            draws=config.trials(1.0), least=wide.defect.min(), most=wide.defect.max(), low=shown.min(),
+            draws=config.trials(1.0),
+            least=wide.defect.min(),
+            most=wide.defect.max(),
+            low=shown.min(),
             high=shown.max(),
-        )  # fmt: skip
+        )
         console.print(left_out, soft_wrap=True, highlight=False)
         text += f"\n\n{left_out}"
     if CENTRAL:
@@ -235,21 +238,29 @@ def _ask_curators(config: Config, results: Results, epsilons: tuple[float, ...])
 
 
 def _rows_of(
-    subjects: Mapping[str, Subject], epsilons: tuple[float, ...], key: Any,
-    measure: Callable[[Subject, float, Any], dict[str, float]], results: Results, settings: Mapping[str, Any],
+    subjects: Mapping[str, Subject],
+    epsilons: tuple[float, ...],
+    key: Any,
+    measure: Callable[[Subject, float, Any], dict[str, float]],
+    results: Results,
+    settings: Mapping[str, Any],
     called: str,
-) -> pd.DataFrame:  # fmt: skip
+) -> pd.DataFrame:
     """One cell a subject and budget, each with a key of its own by its place.
 
     All rows of these settings.
     """
     cells = [
         Cell(
-            mechanism=label, epsilon=epsilon, seed=settings["seed"], unit=str(subject.make(1.0).guarantee().unit),
+            mechanism=label,
+            epsilon=epsilon,
+            seed=settings["seed"],
+            unit=str(subject.make(1.0).guarantee().unit),
             config=config_hash(settings),
         )
-        for label, subject in subjects.items() for epsilon in epsilons
-    ]  # fmt: skip
+        for label, subject in subjects.items()
+        for epsilon in epsilons
+    ]
     places = {cell: place for place, cell in enumerate(cells)}
 
     def compute(cell: Cell, _: Any) -> Found:
@@ -482,9 +493,21 @@ _RUNGS = {
 """What a statistic above its threshold means."""
 
 _METRICS = (
-    "claimed", "exact", "supremum", "lower_bound", *_RUNGS, "defect", "variance", "records asked", "region",
-    "impossible", "arithmetic", "refused", "relationship", *(f"relationship {p}" for p in REPORTINGS),
-)  # fmt: skip
+    "claimed",
+    "exact",
+    "supremum",
+    "lower_bound",
+    *_RUNGS,
+    "defect",
+    "variance",
+    "records asked",
+    "region",
+    "impossible",
+    "arithmetic",
+    "refused",
+    "relationship",
+    *(f"relationship {p}" for p in REPORTINGS),
+)
 
 
 def table(frame: pd.DataFrame) -> pd.DataFrame:
@@ -510,9 +533,17 @@ def verdicts(wide: pd.DataFrame) -> list[str]:
 
 
 HEADER = [
-    "mechanism", "arithmetic", *(f"{e:g}" for e in EPSILONS), *(f"words at {e:g}" for e in ABOVE), "sampler",
-    "records asked (region found)", "distinct reports", "per edge", "float32 gives away", "worst variance",
-]  # fmt: skip
+    "mechanism",
+    "arithmetic",
+    *(f"{e:g}" for e in EPSILONS),
+    *(f"words at {e:g}" for e in ABOVE),
+    "sampler",
+    "records asked (region found)",
+    "distinct reports",
+    "per edge",
+    "float32 gives away",
+    "worst variance",
+]
 
 
 def _lines(wide: pd.DataFrame) -> list[list[str]]:

@@ -170,7 +170,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     ends = arrays["y"][arrays["edges"]]
     print(
         f"{options.out}: {nodes} nodes, {len(arrays['edges'])} edges, {words} words, "
-        f"edge homophily {(ends[:, 0] == ends[:, 1]).mean():.3f}, {options.out.stat().st_size} bytes, "
+        f"edge homophily {(ends[:, 0] == ends[:, 1]).mean():.3f}, {options.out.stat().st_size} "
+        "bytes, "
         f"sha256 {hashlib.sha256(options.out.read_bytes()).hexdigest()}"
     )
 

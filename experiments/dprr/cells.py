@@ -33,8 +33,15 @@ CLASSIFIERS: dict[Classifier, str] = {
     "forest": "random forest",
 }
 MECHANISMS: tuple[Mechanism, ...] = (
-    "dprr", "local-lap", "degrees", "dprr-lengths", "non-private-part", "non-private", "true-degrees", "sizes",
-)  # fmt: skip
+    "dprr",
+    "local-lap",
+    "degrees",
+    "dprr-lengths",
+    "non-private-part",
+    "non-private",
+    "true-degrees",
+    "sizes",
+)
 WITHOUT_EPSILON = ("non-private-part", "non-private", "true-degrees", "sizes")
 OF_ALL = ("non-private", "true-degrees", "sizes")
 """Rows that do not depend on who is public."""

@@ -17,8 +17,12 @@ QUANTILES = np.linspace(0, 1, 17)
 FOREST: dict[str, Any] = {"classifier": "random forest", "trees": 300, "leaf": 2}
 """The same for every mechanism; ``leaf`` is the fewest graphs in one."""
 PERCEPTRON: dict[str, Any] = {
-    "classifier": "perceptron", "layers": 3, "dropout": 0.2, "learning_rate": 1e-3, "weight_decay": 1e-4,
-}  # fmt: skip
+    "classifier": "perceptron",
+    "layers": 3,
+    "dropout": 0.2,
+    "learning_rate": 1e-3,
+    "weight_decay": 1e-4,
+}
 _DENSE = (
     1 / 16
 )  # graphs with more of their pairs joined count triangles by products of dense matrices
@@ -144,9 +148,16 @@ def forest(rows: np.ndarray, labels: np.ndarray, parts: Any, key: Any) -> graph_
 
 
 def perceptron(
-    rows: np.ndarray, labels: np.ndarray, parts: Any, key: Any, *, hidden: int, epochs: int, patience: int | None,
+    rows: np.ndarray,
+    labels: np.ndarray,
+    parts: Any,
+    key: Any,
+    *,
+    hidden: int,
+    epochs: int,
+    patience: int | None,
     batch_size: int,
-) -> graph_training.Scores:  # fmt: skip
+) -> graph_training.Scores:
     """A perceptron of three layers.
 
     At most ``epochs``, stopped by ``patience``, the first best by validation.

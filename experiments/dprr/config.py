@@ -81,11 +81,18 @@ def settings(config: Config, dataset: str) -> Settings:
         config.preset == "smoke",
     )
     return Settings(
-        dataset=dataset, graphs=config.graphs, rr_nodes=config.rr_nodes, epochs=config.epochs or epochs,
+        dataset=dataset,
+        graphs=config.graphs,
+        rr_nodes=config.rr_nodes,
+        epochs=config.epochs or epochs,
         patience=patience,
-        layers=2 if smoke else 4 if stargazers else 5, hidden=8 if smoke else 64, dropout=0.5,
-        learning_rate=0.001, batch_size=64, shares=(0.65, 0.15, 0.20) if stargazers else (0.75, 0.10, 0.15),
-    )  # fmt: skip
+        layers=2 if smoke else 4 if stargazers else 5,
+        hidden=8 if smoke else 64,
+        dropout=0.5,
+        learning_rate=0.001,
+        batch_size=64,
+        shares=(0.65, 0.15, 0.20) if stargazers else (0.75, 0.10, 0.15),
+    )
 
 
 def variants_of(config: Config) -> list[Variant]:

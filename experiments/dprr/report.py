@@ -32,9 +32,11 @@ EPSILON, PUBLIC = 1.0, 0.2
 classifies.
 """
 CLAIMS: tuple[tuple[Mechanism, str], ...] = (
-    ("non-private", "not below -10 or so"), ("rr", "significantly above 0"), ("local-lap", "significantly above 0"),
+    ("non-private", "not below -10 or so"),
+    ("rr", "significantly above 0"),
+    ("local-lap", "significantly above 0"),
     ("non-private-part", "significantly above 0"),
-)  # fmt: skip
+)
 """The words of the authors on DPRR less other rows (section V-B); their figures are pictures."""
 
 
@@ -107,15 +109,18 @@ def lines(frame: pd.DataFrame, configs: Configs) -> str:
     values = show.by_seed(_ranked(frame), [*Group._fields, "metric"])
     return show.table(
         {
-            "data set": group.dataset, "setting": cells.setting(group.public), "mechanism": LABELS[group.mechanism],
+            "data set": group.dataset,
+            "setting": cells.setting(group.public),
+            "mechanism": LABELS[group.mechanism],
             "epsilon": "" if group.mechanism in WITHOUT_EPSILON else f"{group.epsilon:g}",
             "classifier": cells.training_of(configs[group.config]),
             "accuracy (%)": show.interval(values[*group, "accuracy"]),
             "AUC (%)": show.interval(values[*group, "auc"]),
-            "AUC less degrees alone": show.signed(gains.get(group)), "seeds": len(values[*group, "auc"]),
+            "AUC less degrees alone": show.signed(gains.get(group)),
+            "seeds": len(values[*group, "auc"]),
         }
         for group in dict.fromkeys(Group(*key[:-1]) for key in values)
-    )  # fmt: skip
+    )
 
 
 def _ranked(frame: pd.DataFrame) -> pd.DataFrame:
@@ -217,9 +222,11 @@ def claims(frame: pd.DataFrame, configs: Configs) -> show.Rows:
         for group in auc:
             yield {
                 f"epsilon {EPSILON:g}, {PUBLIC:.0%} public users, GIN; in points": group.dataset,
-                "difference": f"DPRR less {LABELS[other]}", "the paper": said,
-                "ours: accuracy": show.signed(accuracy.get(group)), "ours: AUC": show.signed(auc[group]),
-            }  # fmt: skip
+                "difference": f"DPRR less {LABELS[other]}",
+                "the paper": said,
+                "ours: accuracy": show.signed(accuracy.get(group)),
+                "ours: AUC": show.signed(auc[group]),
+            }
 
 
 def as_markdown(frame: pd.DataFrame, configs: Configs) -> str:

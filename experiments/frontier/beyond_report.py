@@ -25,7 +25,10 @@ def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any]]:
     sections = ["# Counts beyond the classes of nodes", _TEXT.preface, verdict(frame)]
     figures = {}
     if found := rehearsal_report.outcomes(*rehearsed(foretold, frame), "labels"):
-        asked_of = f"public features, labels, and the lists of {PILOT} users at random before links were taken out"
+        asked_of = (
+            f"public features, labels, and the lists of {PILOT} users at random before "
+            "links were taken out"
+        )
         about = asked_of, "released degrees", CHOSEN_ON_LISTS
         sections += [*rehearsal_report.sections(found, figures, NAME, *about), trivial(found)]
     for (task, dataset, labels), part in frame.groupby(_PLACE, sort=False):
@@ -119,7 +122,8 @@ def verdict(frame: pd.DataFrame) -> str:
         (up, down, _), (more, less, _) = show.counted(found), show.counted(public)
         if found:
             words.append(
-                f"{task}: of {len(found)} rows of counts {up} are above released degrees, {down} below; {more} are "
+                f"{task}: of {len(found)} rows of counts {up} are above released degrees, {down} "
+                f"below; {more} are "
                 f"above the best of what is public, {less} below"
             )
     return "; ".join(words).capitalize() + "."

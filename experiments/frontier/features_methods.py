@@ -286,9 +286,18 @@ def _bench(key: Any, asked: Asked, epsilon: float) -> tuple[cells.Bench, cells.M
     test = training.Examples(private, asked.data.y[private].astype(np.int32))
     model = models.mlp(settings.layers, settings.hidden, asked.classes, settings.dropout)
     bench = cells.Bench(
-        settings, asked.data, 0, cells.dense(asked.dataset), asked.facts.op, train, validation, test, noise_key,
-        fit_key, model,
-    )  # fmt: skip
+        settings,
+        asked.data,
+        0,
+        cells.dense(asked.dataset),
+        asked.facts.op,
+        train,
+        validation,
+        test,
+        noise_key,
+        fit_key,
+        model,
+    )
     return bench, made
 
 
@@ -312,9 +321,17 @@ STRUCTURE, CHOSEN = "structure", "structure, chosen"
 TRUE = "non-private"
 
 _SOURCES = (
-    "1 hops", "2 hops", "PageRank 0.3", "PageRank 0.1", "PageRank 0.03", "spectral 16", "spectral 32",
-    "spectral 64", "records of the panel", "shared friends",
-)  # fmt: skip
+    "1 hops",
+    "2 hops",
+    "PageRank 0.3",
+    "PageRank 0.1",
+    "PageRank 0.03",
+    "spectral 16",
+    "spectral 32",
+    "spectral 64",
+    "records of the panel",
+    "shared friends",
+)
 
 METHODS: dict[str, Method] = {
     CHOSEN: Method(10, _chosen),

@@ -137,7 +137,8 @@ def check_count(option: str, setting: str, data: datasets.Dataset) -> None:
     most = int(np.bincount(data.y).max())
     if setting.isdecimal() and int(setting) >= most:
         raise UsageError(
-            f"{option} {setting} of {data.name}: must be below {most}, the users of its largest class, "
+            f"{option} {setting} of {data.name}: must be below {most}, the users of its largest "
+            "class, "
             "or nobody is left who is asked"
         )
 

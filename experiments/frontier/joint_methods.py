@@ -192,9 +192,11 @@ def best_report(shares: np.ndarray, epsilon: float) -> float:
     )  # P, then its least by guess
     solved = scipy.optimize.linprog(
         -np.concatenate([shares.ravel(), np.zeros(guesses)]),
-        A_ub=np.block([[-own, least], [own, -math.exp(epsilon) * least]]), b_ub=np.zeros(2 * len(own)),
-        A_eq=np.pad(np.kron(np.eye(found), np.ones(guesses)), ((0, 0), (0, guesses))), b_eq=np.ones(found),
-    )  # fmt: skip
+        A_ub=np.block([[-own, least], [own, -math.exp(epsilon) * least]]),
+        b_ub=np.zeros(2 * len(own)),
+        A_eq=np.pad(np.kron(np.eye(found), np.ones(guesses)), ((0, 0), (0, guesses))),
+        b_eq=np.ones(found),
+    )
     return -float(solved.fun)
 
 
@@ -225,21 +227,27 @@ BEST = f"{TRUE}, best report"
 CEILING = "ceiling of one report"
 
 METHODS: dict[str, Method] = {
-    NOTHING: Method(10, _nothing), PUBLIC_ALONE: Method(10, partial(_public_graph, CHOSEN)),
-    TRUE_RECORD: Method(20, partial(_true, TRUE_RECORD)), TRUE_ALL: Method(20, partial(_true, TRUE_ALL)),
-    JOINT: Method(0, _joint), RECORDS: Method(0, partial(_joint, share=1.0)),
-    LISTS: Method(0, partial(_joint, share=0.0)), HALVES: Method(0, partial(_joint, share=0.5)),
+    NOTHING: Method(10, _nothing),
+    PUBLIC_ALONE: Method(10, partial(_public_graph, CHOSEN)),
+    TRUE_RECORD: Method(20, partial(_true, TRUE_RECORD)),
+    TRUE_ALL: Method(20, partial(_true, TRUE_ALL)),
+    JOINT: Method(0, _joint),
+    RECORDS: Method(0, partial(_joint, share=1.0)),
+    LISTS: Method(0, partial(_joint, share=0.0)),
+    HALVES: Method(0, partial(_joint, share=0.5)),
     LABELS_TOO: Method(0, partial(_joint, share=RECORD_SHARE, labels=True)),
     PLACEBO: Method(2, partial(_joint, placebo=True)),
     PUBLIC: Method(1, partial(_public_graph, LOCAL)),
     CHECKED: Method(0, partial(_joint, checked=True)),
     CHECKED_PLACEBO: Method(2, partial(_joint, checked=True, placebo=True)),
-    ONE: Method(0, partial(_joint, both=True)), ONE_PLACEBO: Method(2, partial(_joint, both=True, placebo=True)),
+    ONE: Method(0, partial(_joint, both=True)),
+    ONE_PLACEBO: Method(2, partial(_joint, both=True, placebo=True)),
     ONE_CHECKED: Method(0, partial(_joint, both=True, checked=True)),
     ONE_CHECKED_PLACEBO: Method(2, partial(_joint, both=True, checked=True, placebo=True)),
     BEST: Method(20, _best),
-    TOO_HIGH: Method(0, partial(_joint, wrong=WRONG)), TOO_LOW: Method(0, partial(_joint, wrong=1.0 / WRONG)),
-}  # fmt: skip
+    TOO_HIGH: Method(0, partial(_joint, wrong=WRONG)),
+    TOO_LOW: Method(0, partial(_joint, wrong=1.0 / WRONG)),
+}
 """By name; a name's number of noise is a part of its rows' keys."""
 
 WITHOUT_EPSILON = (NOTHING, PUBLIC_ALONE, TRUE_RECORD, TRUE_ALL, BEST)

@@ -73,9 +73,16 @@ def _columns(found: PilotedCounts) -> dict[str, Any]:
 
 def piloted(key: Any, asked: Asked, epsilon: float, unit: Unit, guarded: bool = True) -> Answer:
     found = predict_from_counts(
-        key, asked.graph, asked.rows, asked.labels, epsilon, unit=unit, num_classes=asked.classes, log_q=asked.q,
+        key,
+        asked.graph,
+        asked.rows,
+        asked.labels,
+        epsilon,
+        unit=unit,
+        num_classes=asked.classes,
+        log_q=asked.q,
         guarded=guarded,
-    )  # fmt: skip
+    )
     return Answer(found.log_posterior, found.guarantee, _columns(found.found))
 
 
@@ -154,10 +161,14 @@ PLACEBO, UNGUARDED_PLACEBO = "piloted, placebo", "piloted, placebo, no guard"
 FEATURES, PLAIN, CEILING = "features", "plain counts", "non-private, counts"
 
 METHODS: dict[str, Method] = {
-    PILOTED: piloted, "piloted, no guard": partial(piloted, guarded=False), PLACEBO: _placebo,
-    UNGUARDED_PLACEBO: partial(_placebo, guarded=False), **{name: partial(_baseline, name) for name in BASELINES},
-    CEILING: true_counts, REHEARSAL: _rehearsal,
-}  # fmt: skip
+    PILOTED: piloted,
+    "piloted, no guard": partial(piloted, guarded=False),
+    PLACEBO: _placebo,
+    UNGUARDED_PLACEBO: partial(_placebo, guarded=False),
+    **{name: partial(_baseline, name) for name in BASELINES},
+    CEILING: true_counts,
+    REHEARSAL: _rehearsal,
+}
 """In the order in which they were added: a name's place is a part of its rows' keys."""
 
 WITHOUT_EPSILON = tuple(name for name in METHODS if name.startswith(("features", "non-private")))

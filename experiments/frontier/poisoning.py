@@ -75,7 +75,10 @@ class Cell(_runner.Cell):
 
     def __str__(self) -> str:
         who = f"{self.share:.0%} lie ({self.lie})"
-        return f"{self.dataset} {self.task}, {self.mechanism}, eps {self.epsilon:g}, {who}, draw {self.seed}"
+        return (
+            f"{self.dataset} {self.task}, {self.mechanism}, eps {self.epsilon:g}, {who}, draw "
+            f"{self.seed}"
+        )
 
 
 results_in = partial(Results, name=f"{NAME}_harm", cell=Cell)
@@ -122,9 +125,14 @@ def _counted(cell: Cell, users: int) -> PipelineGuarantee:
 
 
 def _lie_about_counts(
-    lie: poisoning.CountLie, known: np.ndarray, key: Any, question: servers.CountQuestion, honest: Any,
-    users: servers.Users, liars: np.ndarray,
-) -> np.ndarray:  # fmt: skip
+    lie: poisoning.CountLie,
+    known: np.ndarray,
+    key: Any,
+    question: servers.CountQuestion,
+    honest: Any,
+    users: servers.Users,
+    liars: np.ndarray,
+) -> np.ndarray:
     """What liars send in place of their counts.
 
     ``known`` [n, C] is what is public of everybody's class.
@@ -231,8 +239,12 @@ def _of_embedding(cell: Cell, settings: Settings, keys: Keys, liars: np.ndarray)
     x, op, true = _embedded(settings.dataset)
     one_way = jnp.ones_like(x)  # liars agree on a direction
     if math.isinf(cell.epsilon):
-        lies = {NONE: x, RANDOM: jax.random.uniform(keys.lie, x.shape, minval=-1, maxval=1), WORST: one_way,
-                CLASSES: -x}[cell.lie]  # fmt: skip
+        lies = {
+            NONE: x,
+            RANDOM: jax.random.uniform(keys.lie, x.shape, minval=-1, maxval=1),
+            WORST: one_way,
+            CLASSES: -x,
+        }[cell.lie]
         sent = jnp.where(liars[:, None], lies, x)
         promised = SHOWN
     else:

@@ -41,9 +41,11 @@ EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
 """
 LABELS, COLOURS = _common.row_names(NAME)
 TITLES: dict[str, str] = {
-    "pca-16": "16 principal components", "pca-32": "32 principal components", "mlp-32": "32 hidden units",
+    "pca-16": "16 principal components",
+    "pca-32": "32 principal components",
+    "mlp-32": "32 hidden units",
     "none": "no embedding",
-}  # fmt: skip
+}
 METRICS = {
     "mse": ("MSE (x 1000)", 1000.0),
     "ssim": ("SSIM (x 100)", 100.0),
@@ -257,9 +259,15 @@ def _fit(
         training.Examples(part, label[part]) for part in (order[held:], order[:held])
     )
     return training.fit(
-        fit_key, model, _OBJECTIVE, jnp.asarray(z.reshape(len(label), -1)), train, validation, validation,
+        fit_key,
+        model,
+        _OBJECTIVE,
+        jnp.asarray(z.reshape(len(label), -1)),
+        train,
+        validation,
+        validation,
         training.Settings(training.adam(1e-3), settings.epochs, batch_size=64),
-    )  # fmt: skip
+    )
 
 
 def _classifier(key: Any, z: np.ndarray, digit: np.ndarray, settings: Settings) -> Callable:
@@ -331,9 +339,14 @@ def attack(
         who: str, purpose: str, asked: np.ndarray, true: np.ndarray, known: int
     ) -> Reconstruction:
         return attacks.inversion(
-            _key(seed, purpose), asked, true, public_z=z.public[:known].reshape(-1, asked.shape[1]),
-            public_x=np.repeat(x[:known], settings.copies, 0), shape=SHAPE, perceptron=attackers[who],
-        )  # fmt: skip
+            _key(seed, purpose),
+            asked,
+            true,
+            public_z=z.public[:known].reshape(-1, asked.shape[1]),
+            public_x=np.repeat(x[:known], settings.copies, 0),
+            shape=SHAPE,
+            perceptron=attackers[who],
+        )
 
     most = public - public // 4
     held = x[most:public]
@@ -443,11 +456,16 @@ def as_markdown(rows: pd.DataFrame) -> str:
     ]
     by_accuracy = "accuracy there (%)", "accuracy one budget below (%)"
     said = show.prose(NAME)
-    return "\n\n".join((
-        said.starts, show.markdown(["embedding", "mechanism", "from epsilon", *by_accuracy], starts),
-        said.rows, show.markdown(["embedding", "mechanism", "epsilon", *heads, *_BESIDE, "seeds"], table),
-        said.shares, show.markdown(["embedding", "epsilon", *heads], gains),
-    ))  # fmt: skip
+    return "\n\n".join(
+        (
+            said.starts,
+            show.markdown(["embedding", "mechanism", "from epsilon", *by_accuracy], starts),
+            said.rows,
+            show.markdown(["embedding", "mechanism", "epsilon", *heads, *_BESIDE, "seeds"], table),
+            said.shares,
+            show.markdown(["embedding", "epsilon", *heads], gains),
+        )
+    )
 
 
 def _start(lines: dict[str, dict[Line, pd.Series]], embedding: str, name: str) -> list[str]:
@@ -510,7 +528,10 @@ def _images(
         budget = f", epsilon {epsilon:g}" if name == "feature-rr" else ""
         gives_up = "takes the public mean\n" if who == "public-mean" != name else ""
         assert found.ssim is not None
-        words = f"{LABELS[name]}{budget}\n{gives_up}MSE {found.mse.mean:.3f}, SSIM {found.ssim.mean:.2f}"
+        words = (
+            f"{LABELS[name]}{budget}\n{gives_up}MSE {found.mse.mean:.3f}, SSIM "
+            f"{found.ssim.mean:.2f}"
+        )
         shown.append((words, found.x))
     axes = figure.subplots(len(shown), len(some), squeeze=False)
     for row, (words, images) in zip(axes, shown, strict=True):

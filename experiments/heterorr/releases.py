@@ -104,9 +104,15 @@ def _public_model(key: Any, z: np.ndarray, y: np.ndarray) -> Any:
     train, validation = (training.Examples(part, y[part].astype(np.int32)) for part in parts)
     model = models.mlp(2, 32, y.shape[1] if labels else int(y.max()) + 1)
     fitted = training.fit(
-        key, model, training.node_labels if labels else training.node_classification, jnp.asarray(z), train,
-        validation, validation, training.Settings(training.adam(0.01), epochs=100, batch_size=len(z), patience=30),
-    )  # fmt: skip
+        key,
+        model,
+        training.node_labels if labels else training.node_classification,
+        jnp.asarray(z),
+        train,
+        validation,
+        validation,
+        training.Settings(training.adam(0.01), epochs=100, batch_size=len(z), patience=30),
+    )
 
     def function(rows: Any) -> Any:
         outputs, _ = model.apply(fitted.variables, rows, key=None, train=False)
@@ -138,9 +144,11 @@ def feature_mechanism(name: str, epsilon: float, theta: np.ndarray, bins: int) -
         return features.DuchiVector(epsilon, dim)
     k = max(1, min(dim, int(epsilon / PER_COORDINATE)))
     inner = {
-        "piecewise": features.Piecewise, "hybrid": features.Hybrid, "three-outputs": features.ThreeOutputs,
+        "piecewise": features.Piecewise,
+        "hybrid": features.Hybrid,
+        "three-outputs": features.ThreeOutputs,
         "suboptimal": features.SuboptimalPiecewise,
-    }[name]  # fmt: skip
+    }[name]
     return features.Sampled(inner(epsilon / k), dim, k)
 
 
@@ -158,9 +166,11 @@ def edge_mechanism(name: str, epsilon: float, sweeps: int) -> curator.CentralMec
     made = {
         "edgerr": partial(curator.EdgeRR.from_epsilon, sweeps=sweeps),
         "priv-hrg": partial(curator.PrivHRG, sweeps=sweeps),
-        "public-hrg": partial(curator.PublicHRG, sweeps=sweeps), "binned-pairs": curator.BinnedPairs,
-        "edge-rand": curator.EdgeRand, "lap-graph": curator.LapGraph.from_epsilon,
-    }[name]  # fmt: skip
+        "public-hrg": partial(curator.PublicHRG, sweeps=sweeps),
+        "binned-pairs": curator.BinnedPairs,
+        "edge-rand": curator.EdgeRand,
+        "lap-graph": curator.LapGraph.from_epsilon,
+    }[name]
     return made(epsilon)
 
 

@@ -31,11 +31,25 @@ _TEXT = show.prose("heterorr")
 
 SCORES = ("accuracy", "micro-F1")
 CLAIMS = (
-    ("FeatureRR +7.6 % over LPGNN, its best baseline (FLICKR-MIR, p 3e-5)", "features", "featurerr", "lpgnn"),
-    ("FeatureRR +2.6 % over Three-outputs, its best baseline (PPI, p 0.0031)", "features", "featurerr",
-     "three-outputs"),
-    ("EdgeRR +6.3 % over LapGraph, its best baseline (FLICKR-MIR, p 3.6e-9)", "edges", "edgerr", "lap-graph"),
-)  # fmt: skip
+    (
+        "FeatureRR +7.6 % over LPGNN, its best baseline (FLICKR-MIR, p 3e-5)",
+        "features",
+        "featurerr",
+        "lpgnn",
+    ),
+    (
+        "FeatureRR +2.6 % over Three-outputs, its best baseline (PPI, p 0.0031)",
+        "features",
+        "featurerr",
+        "three-outputs",
+    ),
+    (
+        "EdgeRR +6.3 % over LapGraph, its best baseline (FLICKR-MIR, p 3.6e-9)",
+        "edges",
+        "edgerr",
+        "lap-graph",
+    ),
+)
 """Sentences of section V, and the rows here that ask the same: their level, the paper's mechanism
 and the other.
 """
@@ -105,11 +119,14 @@ def _features(frame: pd.DataFrame) -> show.Rows:
             values.get((prefix + mechanism, epsilon, *rest)) for prefix in (STRUCTURE, FEATURES)
         )
         yield {
-            "mechanism": _name(mechanism), "eps": f"{epsilon:g}", "accuracy (%)": show.interval(series),
-            "structure-only": show.interval(twin), "features-only": show.interval(alone),
+            "mechanism": _name(mechanism),
+            "eps": f"{epsilon:g}",
+            "accuracy (%)": show.interval(series),
+            "structure-only": show.interval(twin),
+            "features-only": show.interval(alone),
             "gain": show.signed(show.paired(series, twin)),
             "beyond public": show.signed(show.paired(series, public)) if _private(epsilon) else "",
-        }  # fmt: skip
+        }
 
 
 @show.tabled
@@ -170,12 +187,19 @@ def _claims(frame: pd.DataFrame) -> str:
                 continue
             less = each.mean(axis=1)
             tested = stats.ttest_1samp(less, 0.0) if len(less) > 1 else None
-            rows.append({
-                "the paper": text, "data set": dataset, "here": f"{_name(mechanism)} less {_name(other)}",
-                "points": show.signed(mean_interval(less)),
-                "p": "" if tested is None else f"{tested.pvalue:.2g}",
-            })  # fmt: skip
-    lead = "Means over the budgets, one number a seed; p is that of a paired two-tailed t-test over seeds."
+            rows.append(
+                {
+                    "the paper": text,
+                    "data set": dataset,
+                    "here": f"{_name(mechanism)} less {_name(other)}",
+                    "points": show.signed(mean_interval(less)),
+                    "p": "" if tested is None else f"{tested.pvalue:.2g}",
+                }
+            )
+    lead = (
+        "Means over the budgets, one number a seed; p is that of a paired two-tailed t-test "
+        "over seeds."
+    )
     return f"## The paper's claims\n\n{lead}\n\n{show.table(rows)}" if rows else ""
 
 
@@ -306,8 +330,10 @@ def digest(results: _runner.Results) -> str:
     records, edges = gains(frame)
     (above, below, _), (more, less, _) = show.counted(records), show.counted(edges)
     words = (
-        f"Of {len(records)} rows of private features {above} are above their structure-only twin, {below} below. "
-        f"Of {len(edges)} rows of private edges with an epsilon {more} are above public edges alone, {less} below."
+        f"Of {len(records)} rows of private features {above} are above their structure-only twin, "
+        f"{below} below. "
+        f"Of {len(edges)} rows of private edges with an epsilon {more} are above public edges "
+        f"alone, {less} below."
     )
     return f"{words}\n\n{_claims(frame).replace('## ', '### ')}" if records else ""
 

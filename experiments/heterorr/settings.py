@@ -9,8 +9,15 @@ from experiments import _common, _runner
 Level = Literal["features", "edges", "both"]
 
 FEATURE_MECHANISMS = (
-    "featurerr", "featurerr-uniform", "lpgnn", "duchi", "piecewise", "hybrid", "three-outputs", "suboptimal",
-)  # fmt: skip
+    "featurerr",
+    "featurerr-uniform",
+    "lpgnn",
+    "duchi",
+    "piecewise",
+    "hybrid",
+    "three-outputs",
+    "suboptimal",
+)
 """Figure 6: FeatureRR with the shares of eq. 7 and with equal ones, LPGNN's multi-bit mechanism,
 five others.
 """

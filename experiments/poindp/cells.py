@@ -101,9 +101,13 @@ def world(settings: Settings) -> World:
         [np.asarray(found.points), np.stack([np.asarray(part) for part in local], 1)], 1
     )
     return World(
-        settings, data, propagation.operator(data.graph), propagation.operator(data.graph, "segment"),
-        unit.astype(np.float32), known.astype(np.float32),
-    )  # fmt: skip
+        settings,
+        data,
+        propagation.operator(data.graph),
+        propagation.operator(data.graph, "segment"),
+        unit.astype(np.float32),
+        known.astype(np.float32),
+    )
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

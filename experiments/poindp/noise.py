@@ -147,9 +147,13 @@ def _cumulative(nodes: Nodes, title: str) -> Any:
     for name, part in nodes.items():
         size = np.sort(part.noise)
         axis.step(
-            size, np.arange(1, len(size) + 1) / len(size), where="post", label=label(name), color=COLOURS[name],
+            size,
+            np.arange(1, len(size) + 1) / len(size),
+            where="post",
+            label=label(name),
+            color=COLOURS[name],
             linestyle="--" if name.startswith(PRINTED) else "-",
-        )  # fmt: skip
+        )
     axis.set(xlabel="mean absolute noise of a node", ylabel="share of nodes below", xscale="log")
     axis.set_title(title, fontsize=9)
     show.legend_below(figure, axis, 3)
@@ -190,13 +194,26 @@ def _disks(nodes: Nodes, names: tuple[str, ...], title: str) -> Any:
                 )
                 if axis is below:
                     axis.text(
-                        0, -ring, f"{ring}", fontsize=6, color="0.3", ha="center", va="center", zorder=3,
+                        0,
+                        -ring,
+                        f"{ring}",
+                        fontsize=6,
+                        color="0.3",
+                        ha="center",
+                        va="center",
+                        zorder=3,
                         bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.6, "alpha": 0.85},
-                    )  # fmt: skip
+                    )
             dots = axis.scatter(
-                part.x * scale, part.y * scale, c=part.noise, cmap="viridis_r", norm=colours, s=7, linewidths=0,
+                part.x * scale,
+                part.y * scale,
+                c=part.noise,
+                cmap="viridis_r",
+                norm=colours,
+                s=7,
+                linewidths=0,
                 zorder=2,
-            )  # fmt: skip
+            )
             most = 1.04 * max(rings)
             axis.set_xlim(-most, most)
             axis.set_ylim(-most, most)

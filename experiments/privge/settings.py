@@ -208,10 +208,18 @@ def settings(config: Config, task: Task, dataset: str, data: str, todo: Plan) ->
     chosen = HYPERPARAMETERS.get(dataset, DEFAULT)
     node = task == "node"
     return Settings(
-        dataset=dataset, data=data, task=task,
-        alpha=chosen.alpha if node else chosen.link_alpha, r=chosen.r if node else chosen.link_r, tol=todo.tol,
-        head="mlp" if node else "logistic", layers=chosen.layers, hidden=chosen.hidden,
-        dropout=chosen.dropout if node else 0.0, learning_rate=LEARNING_RATE,
+        dataset=dataset,
+        data=data,
+        task=task,
+        alpha=chosen.alpha if node else chosen.link_alpha,
+        r=chosen.r if node else chosen.link_r,
+        tol=todo.tol,
+        head="mlp" if node else "logistic",
+        layers=chosen.layers,
+        hidden=chosen.hidden,
+        dropout=chosen.dropout if node else 0.0,
+        learning_rate=LEARNING_RATE,
         weight_decay=chosen.weight_decay if node else 0.0,
-        batch_size=chosen.batch_size if node else LINK_BATCH, epochs=todo.epochs,
-    )  # fmt: skip
+        batch_size=chosen.batch_size if node else LINK_BATCH,
+        epochs=todo.epochs,
+    )

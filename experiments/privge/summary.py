@@ -112,11 +112,17 @@ def _summarise_one(names: Any, part: pd.DataFrame, keep_k: int | None) -> Summar
             gains.append(gain)
         lines.append(
             Line(
-                *key, mean_interval(series), interval(twins.get(twin)), contrast(values, key, twin),
-                contrast(values, key, best), contrast(values, key, (NON_PRIVATE, math.inf, 0)), embedding[key],
-                embedding.get(twin, ""), repeats,
+                *key,
+                mean_interval(series),
+                interval(twins.get(twin)),
+                contrast(values, key, twin),
+                contrast(values, key, best),
+                contrast(values, key, (NON_PRIVATE, math.inf, 0)),
+                embedding[key],
+                embedding.get(twin, ""),
+                repeats,
             )
-        )  # fmt: skip
+        )
     lines.sort(
         key=lambda x: (
             list(LABELS).index(x.mechanism) if x.mechanism in LABELS else 99,

@@ -138,9 +138,30 @@ def test_one_and_many_give_the_same_bytes():
     assert many == session().report_many(GRID, list(xs), user=np.uint64(5), round=np.int32(6))
 
 
-NUMBERS = [5e-324, 1e-300, -1e-40, np.float32(1e-45), np.float64(1e300), np.longdouble("1e-4900"), np.float16(6e-8),
-           10**400, -(10**5000), 2**63, 2**64, True, np.int8(-3), np.uint64(2**64 - 1), 1e30, -1e30,
-           math.nan, -math.nan, math.inf, -math.inf, np.longdouble("1e4000"), -0.0]  # fmt: skip
+NUMBERS = [
+    5e-324,
+    1e-300,
+    -1e-40,
+    np.float32(1e-45),
+    np.float64(1e300),
+    np.longdouble("1e-4900"),
+    np.float16(6e-8),
+    10**400,
+    -(10**5000),
+    2**63,
+    2**64,
+    True,
+    np.int8(-3),
+    np.uint64(2**64 - 1),
+    1e30,
+    -1e30,
+    math.nan,
+    -math.nan,
+    math.inf,
+    -math.inf,
+    np.longdouble("1e4000"),
+    -0.0,
+]
 
 
 @pytest.mark.parametrize("name", TABLES)

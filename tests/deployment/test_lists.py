@@ -130,11 +130,33 @@ def test_reports_fit_the_law_and_counts_are_independent():
 @pytest.mark.usefixtures("untyped")
 def test_what_is_no_neighbour_is_dropped():
     for neighbours in (
-        (11, 8, 5, 2, 1), set(MINE), np.array(MINE, np.uint8), np.array(MINE, np.float64), jnp.array(MINE),
-        [*MINE, 0, *MINE, 12, -1, 2**40, 2**70, -(10**400), None, "7", math.nan, math.inf, 2.5, [3], 1j],
-        np.array([[1, 2, 5], [8, 11, 2]]), dict.fromkeys(MINE).keys(), (number for number in MINE),
+        (11, 8, 5, 2, 1),
+        set(MINE),
+        np.array(MINE, np.uint8),
+        np.array(MINE, np.float64),
+        jnp.array(MINE),
+        [
+            *MINE,
+            0,
+            *MINE,
+            12,
+            -1,
+            2**40,
+            2**70,
+            -(10**400),
+            None,
+            "7",
+            math.nan,
+            math.inf,
+            2.5,
+            [3],
+            1j,
+        ],
+        np.array([[1, 2, 5], [8, 11, 2]]),
+        dict.fromkeys(MINE).keys(),
+        (number for number in MINE),
         np.ma.masked_equal([*MINE, 3], 3),
-    ):  # fmt: skip
+    ):
         with np.errstate(all="raise"):
             assert report(neighbours=neighbours) == report()
 

@@ -216,8 +216,12 @@ def test_reading_takes_linear_time_whatever_the_bytes(monkeypatch):
     )
     million = 10**6
     for before in (
-        mark * (million // 12), (mark + bytes(100)) * 9000, sent[:70_000] * 15, mark + bytes(million), sent[:-1],
-    ):  # fmt: skip
+        mark * (million // 12),
+        (mark + bytes(100)) * 9000,
+        sent[:70_000] * 15,
+        mark + bytes(million),
+        sent[:-1],
+    ):
         hashed.clear()
         found = deployment.decode(before + sent, asked)
         assert (found.user.tolist(), found.rejected.replayed) == ([0], 0)

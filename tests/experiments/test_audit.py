@@ -55,8 +55,8 @@ def test_curators_are_enumerated_and_published_forms_are_seen(
         in text
     )
     assert (
-        "| *EdgeRR's printed scale and counts* | none | dendrogram and noisy counts |  | **2.642** |"
-        in text
+        "| *EdgeRR's printed scale and counts* | none | dendrogram and noisy counts |  | "
+        "**2.642** |" in text
     )
     rows = pd.read_csv(tmp_path / "audit_quick.csv")
     assert set(rows[rows.mechanism == "EdgeRand"].unit) == {"edge-central"}

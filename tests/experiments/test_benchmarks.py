@@ -80,7 +80,6 @@ def test_the_scipy_sides_solve_what_ppr_solves():
         step, alpha * x, 1 - alpha, int(propagation.chebyshev_steps(alpha, 1e-2))
     )
     np.testing.assert_allclose(few, same, atol=1e-6)
-    np.testing.assert_allclose(benchmarks.power_series(step, alpha * x, 80), exact, atol=1e-6)
 
 
 def test_the_sparse_sides_draw_from_the_laws_of_the_mechanisms():

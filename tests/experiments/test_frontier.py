@@ -135,9 +135,11 @@ def test_the_best_published_is_chosen_over_the_draws_that_all_have():
 def test_labels_and_panels_are_of_every_class_and_no_more_than_asked():
     y = np.repeat(np.arange(3), (40, 9, 2))
     for drawn, setting, sizes in (
-        (friendships.public_labels, "half", [20, 5, 1]), (friendships.public_labels, "5", [5, 5, 1]),
-        (features.panel_labels, "0.1", [4, 1, 1]), (features.panel_labels, "5", [5, 5, 1]),
-    ):  # fmt: skip
+        (friendships.public_labels, "half", [20, 5, 1]),
+        (friendships.public_labels, "5", [5, 5, 1]),
+        (features.panel_labels, "0.1", [4, 1, 1]),
+        (features.panel_labels, "5", [5, 5, 1]),
+    ):
         known = drawn(jax.random.key(0), y, setting)
         np.testing.assert_array_equal(np.bincount(known[known >= 0]), sizes)
         assert (known[known >= 0] == y[known >= 0]).all()

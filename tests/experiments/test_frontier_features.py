@@ -167,12 +167,17 @@ def test_a_rehearsal_is_wrong_where_it_promises_nothing_and_where_it_passes_a_ga
     chances = {0.5: (0.1, 0.9), 1.0: (0.9, 0.9), 2.0: (0.9, 0.9), 4.0: (0.1, 0.1)}
     gains = {0.5: (3.0, 3.1), 1.0: (3.0, 3.1), 2.0: (-1.0, 1.0), 4.0: (-1.0, 1.0)}
     told = [
-        of_panel([(REHEARSAL, epsilon, dict(enumerate(100 * np.array(each))))]).assign(metric=metric)
+        of_panel([(REHEARSAL, epsilon, dict(enumerate(100 * np.array(each))))]).assign(
+            metric=metric
+        )
         for epsilon, chance in chances.items()
         for metric, each in (
-            (CHANCE, (*chance, 1.0)), (FORETOLD, (epsilon,) * 3), (LOW, (-1.0,) * 3), (HIGH, (3.05,) * 3)
+            (CHANCE, (*chance, 1.0)),
+            (FORETOLD, (epsilon,) * 3),
+            (LOW, (-1.0,) * 3),
+            (HIGH, (3.05,) * 3),
         )
-    ]  # fmt: skip
+    ]
     measured = [
         of_panel([(LOCAL, e, {seed: 100 * v for seed, v in enumerate(each)})])
         for e, each in gains.items()

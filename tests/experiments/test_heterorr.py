@@ -67,10 +67,16 @@ def quick():
 @pytest.fixture(scope="module")
 def ran(graph_file, tmp_path_factory, quick):
     config = Config(
-        parts=("features", "edges", "both", "attacks", "scores"), datasets=(str(graph_file),), preset="smoke",
-        epsilons=(1.0,), private_shares=(0.2,), seeds=1, attacked_nodes=40, mechanisms=(*FEW, "binned-pairs"),
+        parts=("features", "edges", "both", "attacks", "scores"),
+        datasets=(str(graph_file),),
+        preset="smoke",
+        epsilons=(1.0,),
+        private_shares=(0.2,),
+        seeds=1,
+        attacked_nodes=40,
+        mechanisms=(*FEW, "binned-pairs"),
         out=tmp_path_factory.mktemp("heterorr"),
-    )  # fmt: skip
+    )
     return contract.run(heterorr, config)
 
 
@@ -301,9 +307,19 @@ def test_claims_compare_the_budgets_and_seeds_that_both_rows_have():
 def test_networks_train_on_reports_of_features_and_labels(bench, monkeypatch):
     monkeypatch.setattr(training, "fit", FIT)
     cell = cells.Cell(
-        dataset="mine", task="node", mechanism=PRIVATE_LABELS, epsilon=1.0, seed=0, epsilon_proved=1.0,
-        unit=str(RECORD), config="c", level="features", rho=0.0, edges="", epsilon_edges=0.0,
-    )  # fmt: skip
+        dataset="mine",
+        task="node",
+        mechanism=PRIVATE_LABELS,
+        epsilon=1.0,
+        seed=0,
+        epsilon_proved=1.0,
+        unit=str(RECORD),
+        config="c",
+        level="features",
+        rho=0.0,
+        edges="",
+        epsilon_edges=0.0,
+    )
     found = cells.compute(bench["features"], cell)
     assert 0 < found.values["accuracy"] <= 1
     assert np.isfinite(found.also["validation"])  # of noisy labels a likelihood

@@ -69,10 +69,17 @@ def quick():
 @pytest.fixture(scope="module")
 def ran(graph_file, tmp_path_factory, quick):
     config = Config(
-        parts=("table1", "noise", "membership"), datasets=(str(graph_file),),
-        mechanisms=FEW, protocols=("TSTF",), attacks=QUICK, splits=("random",), seeds=1, models=3, preset="smoke",
+        parts=("table1", "noise", "membership"),
+        datasets=(str(graph_file),),
+        mechanisms=FEW,
+        protocols=("TSTF",),
+        attacks=QUICK,
+        splits=("random",),
+        seeds=1,
+        models=3,
+        preset="smoke",
         out=tmp_path_factory.mktemp("poindp"),
-    )  # fmt: skip
+    )
     return contract.run(poindp, config)
 
 

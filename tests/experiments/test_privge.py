@@ -123,9 +123,14 @@ def test_structure_only_rows_do_not_depend_on_the_private_features(ran, graph_fi
 def tidy(rows):
     """Results of one table from (mechanism, epsilon, k, {seed: value})."""
     base = {
-        "dataset": "cora", "task": "node", "metric": "accuracy", "epsilon_proved": 1.0, "unit": "record",
-        "seconds": 0.0, "config": "c",
-    }  # fmt: skip
+        "dataset": "cora",
+        "task": "node",
+        "metric": "accuracy",
+        "epsilon_proved": 1.0,
+        "unit": "record",
+        "seconds": 0.0,
+        "config": "c",
+    }
     return pd.DataFrame(
         {**base, "mechanism": name, "epsilon": epsilon, "k": k, "seed": seed, "value": value}
         for name, epsilon, k, values in rows
@@ -276,9 +281,17 @@ def test_both_embeddings_are_trained_alike(bench, monkeypatch):
 
 def one(preprocessing):
     return cells.Cell(
-        dataset="mine", task="node", mechanism="laplace", epsilon=1.0, seed=0, epsilon_proved=1.0, unit="record",
-        config="c", k=1, preprocessing=preprocessing,
-    )  # fmt: skip
+        dataset="mine",
+        task="node",
+        mechanism="laplace",
+        epsilon=1.0,
+        seed=0,
+        epsilon_proved=1.0,
+        unit="record",
+        config="c",
+        k=1,
+        preprocessing=preprocessing,
+    )
 
 
 def test_standardised_columns_are_those_of_float64_whatever_the_threads():

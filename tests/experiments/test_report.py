@@ -24,9 +24,15 @@ def test_rows_are_paired_by_seed_and_not_by_position():
 def test_a_budget_is_one_from_which_on_all_intervals_leave_0_out():
     above, holds, below = (ConfidenceInterval(mean, 1.0, 3) for mean in (2.0, 0.5, -2.0))
     for gains, first in (
-        ([holds, above, above], 1), ([above, holds, above], 2), ([above, above], 0), ([above, holds], 2),
-        ([above, None, above], 2), ([below, above], 1), ([above, below], 2), ([], 0),
-    ):  # fmt: skip
+        ([holds, above, above], 1),
+        ([above, holds, above], 2),
+        ([above, above], 0),
+        ([above, holds], 2),
+        ([above, None, above], 2),
+        ([below, above], 1),
+        ([above, below], 2),
+        ([], 0),
+    ):
         assert _report.first_sure(gains) == first
         turned = [None if gain is None else gain._replace(mean=-gain.mean) for gain in gains]
         assert _report.first_sure(turned, -1) == first

@@ -25,9 +25,15 @@ class Coloured(Cell):
 
 
 CELL = Coloured(
-    dataset="d, with a comma", task="t", mechanism="m", epsilon=1.0, seed=0, epsilon_proved=1.0, unit="record",
+    dataset="d, with a comma",
+    task="t",
+    mechanism="m",
+    epsilon=1.0,
+    seed=0,
+    epsilon_proved=1.0,
+    unit="record",
     config="c",
-)  # fmt: skip
+)
 
 
 def rows_of(cell, **metrics):

@@ -205,8 +205,10 @@ def network(outputs: int) -> models.Model:
         glorot = jax.nn.initializers.glorot_uniform()
         keys = jax.random.split(key, 3)
         parameters = {
-            "bias": jnp.zeros(HIDDEN), "second": glorot(keys[1], (HIDDEN, outputs)), "last": jnp.zeros(outputs)
-        }  # fmt: skip
+            "bias": jnp.zeros(HIDDEN),
+            "second": glorot(keys[1], (HIDDEN, outputs)),
+            "last": jnp.zeros(outputs),
+        }
         if inputs.rows is not None:
             parameters["first"] = glorot(keys[0], (inputs.rows.shape[1], HIDDEN))
         if inputs.columns is not None:
@@ -246,9 +248,17 @@ def trained(
     ):
         inputs = inputs._replace(rows=DenseRows(jnp.asarray(inputs.rows.dense())))
     fitted = training.fit(
-        fit_key, model, OBJECTIVE, inputs, train, validation, validation,
-        training.Settings(training.adam(LEARNING_RATE, WEIGHT_DECAY), EPOCHS, len(train.index), PATIENCE),
-    )  # fmt: skip
+        fit_key,
+        model,
+        OBJECTIVE,
+        inputs,
+        train,
+        validation,
+        validation,
+        training.Settings(
+            training.adam(LEARNING_RATE, WEIGHT_DECAY), EPOCHS, len(train.index), PATIENCE
+        ),
+    )
     return np.asarray(_log_posterior(fitted.variables, inputs, num_classes))
 
 
