@@ -78,7 +78,7 @@ def failures(
     found: Callable[[Mapping[Any, Any]], dict[str, bool]],
     unseen: Collection[float] = (),
 ) -> list[str]:
-    """Sound forms with something ``found`` broken, and others with nothing, but at budgets that are ``unseen``."""
+    """Sound forms with a broken claim, and published forms whose defect was not seen."""
     said = []
     for row in wide.to_dict("records"):
         sound = subjects[row["mechanism"]].sound

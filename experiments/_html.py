@@ -24,7 +24,8 @@ _PAGE_OF = {file: name for name, experiment in EXPERIMENTS.items() for file in e
 _STYLE = """\
 body{font:15px/1.5 system-ui,sans-serif;max-width:76rem;margin:2rem auto;padding:0 1rem;color:#222}
 table{border-collapse:collapse;display:block;overflow-x:auto;font-size:13px;margin:1rem 0}
-th,td{border-bottom:1px solid #ddd;padding:.2rem .6rem;text-align:left;vertical-align:top}th{background:#f5f5f5}
+th,td{border-bottom:1px solid #ddd;padding:.2rem .6rem;text-align:left;vertical-align:top}
+th{background:#f5f5f5}
 img{max-width:100%}code{background:#f5f5f5}section{border-top:3px solid #ddd;margin-top:2rem}"""
 
 
@@ -143,7 +144,7 @@ def _made_with(results: Sequence[Results]) -> str:
 def page(
     name: str, out: Path, said: str, items: Sequence[papers.Item], beside: Sequence[str]
 ) -> Path:
-    """NAME.html: rows beside the paper's, what is ``said`` of this run, and the tables of ``out``, or committed."""
+    """Write NAME.html: rows beside the paper's, ``said`` of this run, tables and figures."""
     experiment = EXPERIMENTS[name]
     wanted = [file for item in items for file in item.files] or [
         *experiment.tables,
@@ -159,7 +160,8 @@ def page(
         text = _sections((base / file).read_text(), [item.name for item in items])
         label = f"*{'Your rows' if own else 'Committed rows'}*: {file}"
         parts.append(
-            f'<section id="{file}">\n{render(label, base)}{render(text, base, name, beside)}</section>'
+            f'<section id="{file}">\n{render(label, base)}'
+            f"{render(text, base, name, beside)}</section>"
         )
         shown += text
     for file in dict.fromkeys(

@@ -150,7 +150,7 @@ def publish(
     figures: Mapping[str, Any],
     points: pd.DataFrame | None = None,
 ) -> list[Path]:
-    """Write pages and figures by the stems of their files, and ``points`` as a CSV, which is not committed."""
+    """Write pages and figures by the stems of their files, and ``points`` as a CSV of one's own."""
     for stem, text in pages.items():
         write_atomically(out / f"{stem}.md", text + "\n")
     for stem, figure in figures.items():
@@ -163,7 +163,7 @@ def publish(
 
 
 def redraw(results: Results, stem: str, content: Any, draw: Callable[[], Any]) -> Path:
-    """The file of a figure, which is drawn where it is missing or the manifest knows it with other content."""
+    """Draw a figure if its file is missing, or the manifest knows it with other content."""
     path = results.csv.with_name(f"{stem}.png")
     digest = config_hash(content)
     if not path.exists() or results.describe().get("figures", {}).get(stem) != digest:

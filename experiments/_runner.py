@@ -176,7 +176,7 @@ def check_out(out: Path) -> Path:
 
 @contextlib.contextmanager
 def asked(what: str, *also: type[Exception]) -> Iterator[None]:
-    """A ValueError, or ``also`` another one, is a mistake of the user's words, said after ``what``."""
+    """Turn a ValueError, and ``also`` others, into a UsageError that begins with ``what``."""
     try:
         yield
     except UsageError:
@@ -193,7 +193,7 @@ def check_positive(option: str, *values: float) -> None:
 
 
 class Results:
-    """One experiment's rows and their manifest in a folder, which need not exist for them to be read."""
+    """One experiment's rows and their manifest in a folder, which need not exist to be read."""
 
     def __init__(
         self, out: Path, name: str, cell: type[Cell] = Cell, also: Sequence[str] = ()

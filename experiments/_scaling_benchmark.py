@@ -128,7 +128,7 @@ def _timed(op: propagation.Operator, nodes: int, columns: int, spec: P) -> tuple
 
 
 def collective_bytes(text: str) -> int:
-    """The bytes of 32-bit results of all collective operations in a compiled program, each counted once."""
+    """The bytes of 32-bit results of a compiled program's collective operations."""
     kinds = r"(?:all-gather|all-reduce|all-to-all|collective-permute|reduce-scatter)(?:-start)?\("
     found = re.findall(rf"= \(?[a-z]+32\[([\d,]*)\][^\n]*? {kinds}", text)
     return sum(4 * math.prod(int(size) for size in shape.split(",") if size) for shape in found)

@@ -1,4 +1,4 @@
-"""Is every epsilon true? All mechanisms, asked exactly, by draws, and in the arithmetic that runs."""
+"""Is every epsilon true? Checks of all mechanisms: exact, by draws, and in their arithmetic."""
 
 import ast
 import contextlib

@@ -42,11 +42,12 @@ _STOP_WORDS = frozenset(
     re.findall(
         "[a-z]+",
         """
-    about after against all also an and another any are as at be been before between both but by can could
-    do does each etc for from had has have how if in including into is it its like many may more most much
-    no non not of off on one only or other out over several should so some such than that the their them
-    then there these they this those through to two under up upon use used uses using various very via was
-    were what when where which while who will with within without would you your
+    about after against all also an and another any are as at be been before between both but by
+    can could do does each etc for from had has have how if in including into is it its like
+    many may more most much no non not of off on one only or other out over several should so
+    some such than that the their them then there these they this those through to two under up
+    upon use used uses using various very via was were what when where which while who will with
+    within without would you your
     """,
     )
 )
@@ -93,7 +94,7 @@ def _words(fields: dict[str, str]) -> set[str]:
 
 
 def arrays_of(dump: bytes, release: str) -> dict[str, np.ndarray]:
-    """The data set in the uniform format, from the bytes that ``apt-cache dumpavail`` printed on a release."""
+    """The data set in the uniform format, from the bytes that ``apt-cache dumpavail`` printed."""
     index = packages(dump.decode("utf-8"))
     names = sorted(
         name

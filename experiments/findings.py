@@ -157,7 +157,7 @@ def write_report(out: Path) -> list[Path]:
 
 
 def _asked(out: Path) -> Iterator[tuple[str, str, Iterable[ConfidenceInterval | None], str]]:
-    """Private data and method, what the gain is over, the gains of all rows, and the page that has them."""
+    """Private data and method, what the gain is over, all gains, and the page that has them."""
     if len(frame := poindp_accuracy.results_in(out).read()):
         gains = poindp_report.gains_of_sound_rows(frame)
         yield "records with sound hyperbolic noise (PoinDP)", TWIN, gains, "poindp.md"

@@ -99,7 +99,7 @@ def _closing(u: np.ndarray, v: np.ndarray, node_graph: np.ndarray, sizes: np.nda
 def triangles(
     u: np.ndarray, v: np.ndarray, node_graph: np.ndarray, sizes: np.ndarray
 ) -> np.ndarray:
-    """How many triangles each graph has, float64 [graphs], from undirected edges u-v [m], each given once."""
+    """Count the triangles of each graph, float64 [graphs]; each undirected edge is given once."""
     n = len(node_graph)
     graph = node_graph[u]
     count = np.bincount(graph, minlength=len(sizes))

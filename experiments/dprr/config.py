@@ -1,4 +1,4 @@
-"""The command line's words, the settings that they stand for, and the runs whose rows are committed."""
+"""The command line's words, the settings that they stand for, and the committed runs."""
 
 import dataclasses
 from pathlib import Path

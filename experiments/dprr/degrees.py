@@ -235,7 +235,7 @@ def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any]]:
 
 
 def _seen(value: pd.Series) -> str:
-    """A sentence on the users with few neighbours and those with many, from the rows of one mechanism."""
+    """A sentence on users with few neighbours and with many, from the rows of one mechanism."""
     binned = pd.DataFrame(
         {
             name: {

@@ -256,7 +256,7 @@ def digest(frame: pd.DataFrame, configs: Configs) -> str:
 
 
 def _found(frame: pd.DataFrame, configs: Configs, of_splits: bool, metric: str) -> str:
-    """For a title: in how many of the drawn settings DPRR's lists are worth more, and less, than a twin."""
+    """For a title: in how many settings DPRR's lists are worth more, and less, than a twin."""
     twin = _dprr_less("dprr-one-to-nine") if of_splits else twin_of
     gains = [
         g for group, g in paired(frame, configs, twin, metric).items() if group.mechanism == "dprr"

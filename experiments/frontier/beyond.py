@@ -237,7 +237,7 @@ def _rehearsal(key: Any, draw: Pairs, epsilon: float, *, alike: bool) -> Scored:
 
 
 def _common(key: Any, draw: Pairs, epsilon: float) -> Scored:
-    """Common neighbours in the true graph, each for as much as they have few (Adamic & Adar, 2003)."""
+    """Common neighbours in the true graph, weighted by Adamic and Adar (2003)."""
     n = len(draw.labels)
     senders, receivers = np.asarray(draw.graph.senders), np.asarray(draw.graph.receivers)
     degree = np.bincount(receivers, minlength=n)

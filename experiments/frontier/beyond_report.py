@@ -109,7 +109,7 @@ def gain(part: pd.DataFrame, name: str, epsilon: float) -> ConfidenceInterval | 
 
 
 def verdict(frame: pd.DataFrame) -> str:
-    """In how many settings counts say more than released degrees, and than what is public, task by task."""
+    """In how many settings counts beat released degrees, and public data, task by task."""
     words = []
     for task in (LINK, GRAPH):
         rows = [

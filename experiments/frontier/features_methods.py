@@ -55,7 +55,7 @@ class Asked:
 
 
 class Method(NamedTuple):
-    """A row: a function of a key, a draw and epsilon, whose scores may also be an accuracy, or values by metric."""
+    """A row: a function of a key, a draw and epsilon, which gives scores or values by metric."""
 
     noise: int
     """rows of one number have the same noise, so that what differs is the method"""
@@ -256,7 +256,7 @@ def _privge(key: Any, asked: Asked, epsilon: float, *, structure_only: bool = Fa
 
 
 def _fidelity(key: Any, asked: Asked, epsilon: float) -> Answer:
-    """How much of the true embedding that of PrivGE's row shows, and one of the same noise on a public record."""
+    """Correlation of PrivGE's embedding, and of a public record's, with the true embedding."""
     bench, made = _bench(key, asked, epsilon)
     true = cells.embed(bench, None)
     found = metrics.fidelity(cells.embed(bench, made), true)

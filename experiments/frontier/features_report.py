@@ -221,7 +221,7 @@ def gains(found: pd.DataFrame, mechanism: str, metric: str) -> dict[Any, Confide
 
 
 def _counted(found: pd.DataFrame) -> str:
-    """How many gains have an interval beside 0, and how many still have where all of them are asked together."""
+    """How many gains have an interval beside 0, alone and after Bonferroni's correction."""
     k, up, down, up_all = _points.together(found, _CELL, mechanism=LOCAL, metric=OVER_BEST)
     chosen_up, chosen_down, _ = show.counted(gains(found, LOCAL, OVER_CHOSEN).values())
     return (

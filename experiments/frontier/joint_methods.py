@@ -88,7 +88,7 @@ def publicly_stated(data: datasets.Dataset, wrong: float | None) -> StatedFriend
 
 @lru_cache(maxsize=6)
 def rehearsed(asked: Asked, total: float, wrong: float | None = None) -> Rehearsal:
-    """What the panel and stated friendships foretell of splits and of one report, before users report."""
+    """Rehearse splits of the total and one joint report, from the panel and stated friendships."""
     fold_key, key = jax.random.split(
         jax.random.key(0)
     )  # of public randomness; draws differ in their panels
@@ -101,7 +101,7 @@ def _joint(
     key: Any, asked: Asked, total: float, *, share: float | None = None, labels: bool = False,
     placebo: bool = False, both: bool = False, checked: bool = False, wrong: float | None = None,
 ) -> Answer:  # fmt: skip
-    """Records and lists within one total, as a rehearsal says, split as said, or in one report of both.
+    """Predict from records and lists within one total, split or in one joint report.
 
     Devices know the homophily that is publicly stated, to the rehearsal too: ``wrong`` times the
     true one, or the guess. Of a placebo, private users, and the panel's check,
@@ -176,7 +176,7 @@ def _true(name: str, key: Any, asked: Asked, total: float) -> Answer:
 
 
 def best_report(shares: np.ndarray, epsilon: float) -> float:
-    """The largest expected share of classes that are guessed right from one report at epsilon of a class found.
+    """The largest expected share of right guesses from one report of a class at epsilon.
 
     ``shares`` [found, true] are of all users, and known. A guess that depends on the report alone
     is a report as private as it, so that the maximum over all mechanisms is a linear program over

@@ -104,7 +104,7 @@ def totals(part: pd.DataFrame) -> list[float]:
 
 
 def regained(part: pd.DataFrame, mechanism: str, total: float) -> float | None:
-    """Of the way from nothing asked to true records on the true graph, over the draws of all three."""
+    """The share of the way from nothing asked to true records on the true graph."""
     at = _points.pick(part, metric=_points.ACCURACY).set_index("seed")
     rows = (mechanism, total), (NOTHING, 0.0), (TRUE_ALL, np.inf)
     each = [_points.pick(at, mechanism=name, epsilon=epsilon).value for name, epsilon in rows]
@@ -117,7 +117,7 @@ def _percent(share: float | None) -> str:
 
 
 def verdict(found: pd.DataFrame) -> str:
-    """Where joint privacy costs everything, and whether a list is worth its budget beside a record."""
+    """Where joint privacy costs all gain, and whether a list is worth its budget."""
     everything, unseen, up, down, listed = [], [], [], [], []
     panels = found.groupby(_points.PANEL, sort=False)
     cells = [(*names, part, total) for names, part in panels for total in totals(part)]

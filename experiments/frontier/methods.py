@@ -1,4 +1,4 @@
-"""What is compared where friendships are private, by name, each a function of one draw and a budget; rehearsals."""
+"""Methods for private friendships by name, functions of a draw and a budget; rehearsals."""
 
 import dataclasses
 from collections.abc import Callable
@@ -136,7 +136,7 @@ def _rehearsal(key: Any, asked: Asked, epsilon: float, unit: Unit) -> Answer:
 
 
 def check(name: str, epsilon: float, users: int, classes: int) -> None:
-    """Ask the constructors of what a method reports by, which raise a ValueError, before anything is computed."""
+    """Construct a method's mechanisms: they refuse wrong parameters before any computation."""
     if name in WITHOUT_EPSILON:
         return
     if name.startswith("dprr"):

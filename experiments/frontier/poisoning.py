@@ -1,4 +1,4 @@
-"""Who lies: what a share of users who report to harm does to everybody else, and what defences cost.
+"""Poisoning: the harm that malicious users do to everybody else, and what defences cost.
 
 Liars lie about records (input) or send any value of the codomain (output); the other users and
 their noise are the same in all rows of a draw. Beside each budget the same liars stand where

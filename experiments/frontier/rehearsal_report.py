@@ -58,7 +58,7 @@ def outcomes(
     setting: str = "panel",
     worlds: int = rehearsal.WORLDS,
 ) -> list[Outcome]:
-    """Each graph, setting (a column) and epsilon rehearsed in so many worlds, and ``measured`` gains."""
+    """Rehearsed and measured gains of each graph, setting (a column) and epsilon."""
     place = ["dataset", setting, "epsilon"]
     told = frame[frame.mechanism == REHEARSAL]
     counted = ["members"] if "members" in told else []

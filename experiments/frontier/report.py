@@ -127,7 +127,7 @@ def table(part: pd.DataFrame) -> show.Rows:
 
 
 def shortfalls(found: pd.DataFrame) -> dict[Any, ConfidenceInterval]:
-    """Per list, piloted counts less the better by the mean of features and plain counts, which overstates it."""
+    """Two-round counts less the better of features and plain counts, per list."""
     rows = _points.pick(found, unit=_LIST, metric=_points.ACCURACY)
     rows = rows[rows.mechanism.isin([PILOTED, PLAIN, FEATURES])].groupby(
         [*SETTING, "mechanism", "epsilon"]
@@ -160,7 +160,7 @@ def _named(each: dict[Any, ConfidenceInterval]) -> str:
 
 
 def _misses(found: pd.DataFrame, short: dict[Any, ConfidenceInterval]) -> dict[str, Any]:
-    """How often piloted counts are more than a point below what is simpler, and placebos beside features."""
+    """How often two-round counts lose a point to simpler rows, and permuted controls differ."""
     fake = placebos(found)
     below = {key: one for key, one in short.items() if one.mean < -1.0}
     beside = {key: one for key, one in fake.items() if abs(one.mean) > 1.0}
@@ -173,7 +173,7 @@ def _misses(found: pd.DataFrame, short: dict[Any, ConfidenceInterval]) -> dict[s
 
 
 def _counted(found: pd.DataFrame, short: dict[Any, ConfidenceInterval]) -> str:
-    """How many gains have an interval beside 0, how many where all are asked together, and what is missed."""
+    """How many gains have an interval beside 0, alone and after Bonferroni, and what is missed."""
     of_piloted = {"mechanism": PILOTED, "unit": _LIST, "metric": OVER_FEATURES}
     rows, up, down, up_all = _points.together(found, [*SETTING, "epsilon"], **of_piloted)
     return _TEXT.counted.format(rows=rows, up=up, down=down, up_all=up_all, **_misses(found, short))
@@ -220,7 +220,7 @@ def _summary(
 
 
 class Line(NamedTuple):
-    """A graph and setting at one epsilon per bit of a list, in points over the features alone, paired by draw."""
+    """One graph and setting at one epsilon per bit: points over features alone, paired by draw."""
 
     dataset: str
     labels: str

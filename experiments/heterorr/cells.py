@@ -276,7 +276,7 @@ def train(bench: Bench, op: Any, x: Any, steps: Sequence[int]) -> Score:
 def train_on_noisy_labels(
     bench: Bench, op: Any, x: Any, steps: Sequence[int], epsilon: float
 ) -> Score:
-    """LPGNN: the best by noisy validation labels of all steps of features, then of all steps of labels.
+    """LPGNN: steps of features, then of labels, each chosen by noisy validation labels.
 
     Labels of private users who train or validate go through randomised response; true labels score
     the test alone.

@@ -320,7 +320,7 @@ def release(
 def attack(
     name: Name, epsilon: float, embedding: str, seed: int, settings: Settings
 ) -> tuple[Reconstruction, str]:
-    """The private images of a seed as the attacker of a row reconstructs them, and the attacker's name.
+    """Reconstruct the private images of a seed; returns the attacker's name, too.
 
     The attacker trains a linear map and a perceptron on three quarters of the public images. The
     closest on the last quarter, of these and the mean image, is then trained on all public images.
@@ -400,7 +400,7 @@ _BESIDE = {"MSE less public mean": "mse", "SSIM less public mean": "ssim"}
 
 
 def write(out: Path) -> list[Path]:
-    """The page of rows of the last settings, and the figure where these are others than last time."""
+    """Write the page of the newest settings' rows, and the figure if they have changed."""
     results = results_in(out)
     rows = results.read(mixed=True)
     if rows.empty:

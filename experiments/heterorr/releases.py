@@ -38,7 +38,7 @@ _HELD = 10  # one of so many public users chooses the epoch of the public model
 
 
 class Embedding(NamedTuple):
-    """Records in the coordinates that public users' records span, and what is known of each coordinate.
+    """Records in coordinates that public users' records span, and facts on each coordinate.
 
     z float32 [n, d] is clipped to [-1, 1], by bounds of the public users, who are ``public`` bool
     [n]. Of each coordinate, float64 [d]: importance alpha (eq. 6), sensitivity beta (eq. 5), share
@@ -56,7 +56,7 @@ def embed(
     key: Any, x: np.ndarray, y: np.ndarray, public: np.ndarray, *,
     width: int, sensitive: Sequence[int], gamma: float,
 ) -> Embedding:  # fmt: skip
-    """Principal components of the public users' records, scaled to [-1, 1] by the public users' largest values.
+    """Principal components of the public users' records, scaled to [-1, 1] by their own extremes.
 
     Nothing is fitted to a private record or label. Importance is expected gradients of a perceptron
     that was trained on the public users, sensitivity the change of the embedding where their
@@ -153,7 +153,7 @@ def feature_mechanism(name: str, epsilon: float, theta: np.ndarray, bins: int) -
 
 
 def released_features(key: Any, z: Any, mechanism: Any) -> Any:
-    """The server's estimates, float32 [n, d], of embeddings z in [-1, 1], float [n, d] or a ``PublicRecord``."""
+    """The server's estimates, float32 [n, d], of embeddings z in [-1, 1]."""
     box = mechanism.domain()
     half = (box.upper - box.lower) / 2
     if not isinstance(z, servers.PublicRecord):
@@ -199,7 +199,7 @@ def released_edges(
 
 
 def _public_hrg(key: Any, split: EdgeSplit, wanted: int, sweeps: int) -> np.ndarray:
-    """Pairs drawn from a dendrogram of the public edges, whose own counts stand for those of private edges."""
+    """Pairs drawn from a dendrogram and the counts of public edges alone."""
     tree_key, pairs_key = jax.random.split(key)
     pairs = split.pairs()
     tree = curator.PublicHRG(1.0, sweeps=sweeps).dendrogram(tree_key, split)

@@ -91,7 +91,7 @@ def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any]]:
 
 
 def _values(frame: pd.DataFrame) -> dict[tuple[Any, ...], pd.Series]:
-    """Scores of each mechanism, epsilon, rho and mechanism on edges, which is "" where that is the first."""
+    """Scores by mechanism, epsilon, rho and mechanism on edges ("" where that is the first)."""
     scores = frame[frame.metric.isin(SCORES)].fillna({"edges": ""})
     return show.by_seed(scores, ["mechanism", "epsilon", "rho", "edges"])
 

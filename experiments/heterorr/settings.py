@@ -1,4 +1,4 @@
-"""The settings of HeteroRR's experiments, the command line's words for them, and what of its plan is run here."""
+"""The settings of HeteroRR's experiments, the command line's words for them, and what is run."""
 
 import dataclasses
 from pathlib import Path
@@ -101,7 +101,7 @@ PARTS: tuple[Part, ...] = get_args(Part)
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """Private features and private edges for a GCN, and the attacks on them (HeteroRR, Tran et al., 2022).
+    """Private features and edges for a GCN, and attacks on them (HeteroRR, Tran et al., 2022).
 
     Without further words these are the committed rows. Beside each mechanism stand its
     structure-only and features-only rows, what public users or public edges give alone, and rows

@@ -272,7 +272,7 @@ def train_on_records(bench: Bench, name: str, epsilon: float) -> Score:
 
 
 def noise_of_lap(bench: Bench, epsilon: float) -> Any:
-    """Rows that sum to 1 with Laplace noise of scale 1 / epsilon on each feature, drawn once (LaP)."""
+    """Rows that sum to 1, with Laplace noise of scale 1 / epsilon, drawn once (LaP)."""
     return with_laplace(bench, jnp.asarray(to_one(bench.world.unit)), epsilon)
 
 

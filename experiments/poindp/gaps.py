@@ -63,7 +63,7 @@ results_in = partial(_runner.Results, name=NAME, cell=Cell, also=_common.FOUND)
 
 
 def gaps(frame: pd.DataFrame) -> list[Gap]:
-    """The cells of the tables whose mean over the rows of a random split is far from the printed number."""
+    """Cells whose mean over the rows of a random split is far from the printed number."""
     return [cell for cell in compared(frame) if abs(cell.ours - cell.printed) > APART]
 
 

@@ -286,7 +286,7 @@ def _protocols(frame: pd.DataFrame) -> list[tuple[float, str]]:
 
 
 def distances(frame: pd.DataFrame) -> pd.DataFrame:
-    """How far the paper's attack is from printed AUCs by share and protocol, over the cells that all have."""
+    """How far the paper's attack is from printed AUCs, by share and protocol."""
     means = frame[(frame.attack == TRAINED) & (frame.metric == "AUC")]
     wide = 100 * means.pivot_table(
         index=["dataset", "mechanism"], columns=["share", "protocol"], values="value"
@@ -300,7 +300,7 @@ def distances(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _closest(found: pd.DataFrame) -> str:
-    """In words, the protocol whose AUCs are nearest to the printed ones, of their :func:`distances`."""
+    """Name the protocol whose AUCs are nearest to the printed ones."""
     best = found.sort_values("apart").iloc[0]
     return (
         f"{best.protocol} with {_of(best.share)} the nodes as members, {best.apart:.1f} points "
@@ -357,7 +357,7 @@ def _grid(frame: pd.DataFrame) -> str:
 
 
 def _above_gcn(frame: pd.DataFrame) -> str:
-    """How often LaP's networks give more away than unprotected ones, and whether records are why."""
+    """How often LaP's networks give more away than unprotected ones, because of records or not."""
     lap = f"{PUBLISHED}lap"
     gcn = "gcn"
     values = _areas(frame)

@@ -24,7 +24,7 @@ class NoisyInputs(NamedTuple):
 
 @lru_cache
 def vanilla(model: models.Model) -> models.Model:
-    """Laplace noise of scale 1 / epsilon on each output, in training and whenever the model is asked (VANPD).
+    """Laplace noise of scale 1 / epsilon on each output, in training and in answers (VANPD).
 
     Nothing is proved of it: outputs have no bound, and depend on the records of neighbours.
     """

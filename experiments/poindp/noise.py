@@ -35,7 +35,7 @@ NODES = 400
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Cell(_runner.Cell):
-    """A node: its place on the disk, and the mean absolute noise on its outputs (of LaP, on its features)."""
+    """A node: its place on the disk, and the mean absolute noise on its outputs or features."""
 
     node: int
     last_metric = property(lambda self: METRICS[-1])

@@ -56,7 +56,7 @@ def levels(places: np.ndarray) -> np.ndarray:
 
 
 def projected(key: Any, unit: np.ndarray, dim: int) -> np.ndarray:
-    """Records, float32 [n, d] of length 1 or 0, in ``dim`` coordinates, by a random projection of a public key."""
+    """Project records of length 1 or 0 to ``dim`` coordinates by a public random matrix."""
     projection = jax.random.normal(key, (unit.shape[1], dim)) / np.sqrt(dim)
     return unit @ np.asarray(projection)
 

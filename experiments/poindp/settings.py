@@ -1,4 +1,4 @@
-"""The settings of PoinDP's experiments, the command line's words for them, names of rows, the paper's numbers."""
+"""The settings of PoinDP's experiments, the command line's words, and the paper's numbers."""
 
 import dataclasses
 import math
@@ -145,7 +145,7 @@ BUDGETS: dict[Part, tuple[float, ...]] = {
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """Hierarchy-aware noise for graph networks, as published and sound, and membership attacks (PoinDP, 2024).
+    """Hierarchy-aware noise for graph networks, published and sound, and attacks (PoinDP, 2024).
 
     Private rows stand twice: as published, of which nothing is proved, and sound, each record
     reported once.

@@ -1,4 +1,4 @@
-"""The hyper-parameters and numbers that PrivGE / LDP-GE prints, the command line's words, and what is run here."""
+"""The settings and numbers that PrivGE / LDP-GE prints, the command line's words, what is run."""
 
 import dataclasses
 import math
@@ -144,7 +144,7 @@ def printed(row: Mapping[str, Any]) -> float | None:
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """Private node classification and link prediction (PrivGE, LDP-GE), with every baseline beside it.
+    """Private node classification and link prediction (PrivGE, LDP-GE), beside every baseline.
 
     Without further words this is the committed plan. Each mechanism has its structure-only twin, on
     one public default record for all users. All are trained on the raw and on the standardised

@@ -142,7 +142,7 @@ _SAME = 0.05
 
 
 def _repeats(values: dict[Key, pd.Series], key: Key) -> float | None:
-    """The lowest budget below a row's own at which its mechanism and its twin score the same in every seed."""
+    """The lowest budget at which a row's mechanism and its twin score the same in every seed."""
     mechanism, epsilon, k = key
 
     def same(name: str, lower: float) -> bool:
@@ -188,7 +188,7 @@ def chosen(group: pd.DataFrame) -> tuple[pd.DataFrame, str]:
 
 
 def tally(lines: Sequence[Line]) -> tuple[int, int, int]:
-    """How many gains are clearly above 0, how many clearly below, and how many rows beat the best public row."""
+    """Count gains clearly above 0, clearly below, and rows that beat the best public row."""
     up, down, _ = counted(line.gain for line in lines)
     return up, down, counted(line.over_best for line in lines)[0]
 

@@ -136,7 +136,7 @@ def decode(
     reports = reports[good]
     sent = np.zeros(len(reports), TRIPLE)
     for name in ("user", "round", "field"):
-        if name in codec.layout.names:
+        if name in (codec.layout.fields or ()):
             sent[name] = reports[name]
 
     # One stable sort of the old and the new: the first of equal triples comes first.

@@ -221,7 +221,8 @@ def test_a_report_says_nothing_of_a_pair_that_the_other_end_owns():
 def test_owners_are_in_the_bytes_as_the_docstring_says():
     """Another reader: no function of the library but the checksum's hash."""
     data = OWNED.to_bytes()
-    text = b'{"epsilon": 1.0, "most": 20, "num_groups": 5, "num_nodes": 12, "owners": true, "round": 3}\n'
+    text = b'{"epsilon": 1.0, "most": 20, "num_groups": 5, "num_nodes": 12, "owners": true, '
+    text += b'"round": 3}\n'
     ranks = np.array([0, 1, 2, 3, 4] * 3)[:12].astype("<i2").tobytes()
     body = GROUPS.astype(np.int8).tobytes() + ranks + bytes([0b1100_0000, 0])
     signed = b"ldp-question 3\n" + text + body

@@ -73,7 +73,8 @@ def test_every_link_and_figure_of_a_page_resolves(pages, name):
 def test_a_link_that_leads_nowhere_and_a_figure_outside_are_found(tmp_path):
     path = tmp_path / "page.html"
     path.write_text(
-        '<section id="a"><a href="#a">x</a><a href="#b">x</a><a href="no.html">x</a><img src="a.png">'
+        '<section id="a"><a href="#a">x</a><a href="#b">x</a><a href="no.html">x</a>'
+        '<img src="a.png">'
     )
     assert unresolved(path) == ["#b", "no.html", "a.png"]
 

@@ -1,4 +1,4 @@
-"""Other methods where node features and some labels are public and every user's neighbour list is private.
+"""Other methods for public features, some public labels, and private neighbour lists.
 
 A baseline is ``run(key, asked, epsilon)``: it simulates the users of the private graph through the
 library's mechanisms, at epsilon per bit of a list. All choices are made on a fifth of the labels,

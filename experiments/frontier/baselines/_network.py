@@ -84,7 +84,7 @@ def standardised(columns: Any) -> np.ndarray:
 def regression(
     key: Any, columns: Float[np.ndarray, "n d"], labels: Int[np.ndarray, " n"], num_classes: int
 ) -> Float[np.ndarray, "n classes"]:
-    """Log posterior of a logistic regression on standardised columns, its ridge chosen out of fold."""
+    """Log posterior of a logistic regression on standardised columns, ridge chosen out of fold."""
     columns = standardised(columns)
     n, d = columns.shape
     row = np.repeat(np.arange(n, dtype=np.int32), d)
@@ -136,7 +136,7 @@ class Dense(NamedTuple):
 
 
 def sparse(senders: Any, receivers: Any, num_nodes: int) -> Sparse:
-    """Links in both directions, in any order, padded so that graphs of like size share a program."""
+    """Links in both directions, padded so that graphs of similar size share a program."""
     order = np.lexsort((senders, receivers))
     step = 1 << max(6, len(order).bit_length() - 3)
     room = -(-max(len(order), 1) // step) * step  # at most a quarter more, in few different sizes
@@ -239,7 +239,7 @@ def _average(links: Any, h: Array) -> Array:
 def trained(
     key: Any, inputs: Inputs, labels: Int[np.ndarray, " n"], num_classes: int
 ) -> Float[np.ndarray, "n classes"]:
-    """Log posteriors of a network that was trained on four fifths of the labels and stopped by the rest."""
+    """Log posteriors of a network that trains on four fifths of the labels; the rest stop it."""
     parts_key, fit_key = jax.random.split(key)
     train, validation = parts(parts_key, labels)
     model = network(num_classes)
@@ -294,7 +294,7 @@ STEPS = 10
 
 
 def pagerank(key: Any, links: Any, asked: Asked) -> Float[np.ndarray, "n classes"]:
-    """Log posterior, float32 [n, C], of a regression on the features' posterior and on propagated classes.
+    """Log posterior of a regression on the features' posterior and propagated classes.
 
     A user starts at their label, else at the features' posterior. Propagation to labelled users
     leaves out the labels of their fold. The regression has one weight for each source, or is a
