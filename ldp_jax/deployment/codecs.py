@@ -247,9 +247,16 @@ class CountReports:
     def draw(
         self, device: Device, fields: Sequence[int], record: object, user: int, round: int
     ) -> np.ndarray:
-        """``record`` is a list of neighbours, of any kind."""
-        words = device.count_words(self.digest, self.question.num_groups, user=user, round=round)
-        return self.question.noise.report(words, _counts(self.question, record, user))
+        """``record`` is a list of neighbours; anything but an id of another node is dropped."""
+        question = self.question
+        known = np.unique(host_ids(record, question.num_nodes))
+        known = known[(known < question.num_nodes) & (known != user)]
+        if question.owners is not None:
+            known = known[question.owners.owns(user, known)]
+        groups = np.asarray(question.groups)[known]
+        counts = np.bincount(groups[groups >= 0], minlength=question.num_groups)
+        words = device.count_words(self.digest, question.num_groups, user=user, round=round)
+        return question.noise.report(words, counts)
 
     def pack(
         self,
@@ -369,17 +376,3 @@ def _whole_reports(data: bytes, codec: Codec, start: blake2b) -> list[int]:
         else:
             at = data.find(mark, at + size - len(mark) + 1 if codec.rare else at + 1)
     return found
-
-
-def _counts(question: Question, neighbours: object, user: int) -> np.ndarray:
-    """How many neighbours that the user owns are in each group, int64 [K].
-
-    Anything but an id of another node is dropped.
-    """
-    n = question.num_nodes
-    known = np.unique(host_ids(neighbours, n))
-    known = known[(known < n) & (known != user)]
-    if question.owners is not None:
-        known = known[question.owners.owns(user, known)]
-    groups = np.asarray(question.groups)[known]
-    return np.bincount(groups[groups >= 0], minlength=question.num_groups)

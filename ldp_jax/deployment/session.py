@@ -394,11 +394,29 @@ class Session:
         unit = next((unit for unit, kind in _KINDS.items() if data.startswith(kind.memory)), RECORD)
         session = cls(device, budget=Budget(math.ulp(0.0), unit=unit), key=key)
         least = whole(0, 2**64 - 1, at_least=at_least)
-        body = _opened(device, session._kind.memory, data)
+        kind = session._kind
+        # The start, the device's name and a newline; a tag of 64 digits and a newline; the memory.
+        end = len(kind.memory) + 17
+        head, tag, body = data[:end], data[end : end + 65], data[end + 65 :]
+        if not head.startswith(kind.memory):
+            raise ValueError(f"no session's memory: expected it to begin with {kind.memory!r}")
+        if head != kind.memory + device.name.encode() + b"\n":
+            raise ValueError("no session's memory of this device: another device's, or damaged")
+        if not hmac.compare_digest(tag, device.memory_tag(head + body) + b"\n"):
+            raise ValueError("no session's memory: damaged or edited, its tag is not this device's")
         try:
             memory = json.loads(body)
             session._budget, _ = _checked_budget(memory["budget"])
-            session._fill(memory["losses"], memory["released"])
+            for digest, high, low in memory["losses"]:
+                loss = Fraction(whole(1, kind.most, mass=high), whole(1, kind.most, mass=low))
+                if loss < 1:
+                    raise ValueError("an impossible loss")
+                session._losses[bytes.fromhex(digest)] = loss
+            for digest, user, round, *row in memory["released"]:
+                name = bytes.fromhex(digest)
+                key = (name, wire.checked_user(user), wire.checked_round(round))
+                session._released[key] = kind.held(row)
+                session._pay(session._losses[name], kind.times(session._released[key]))
         except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
             raise ValueError(f"no session's memory: {error}") from error
         # Bytes that nothing was read from, a repeat, or another spelling.
@@ -407,20 +425,6 @@ class Session:
         if session.counter < least:
             raise ValueError(f"rolled back: memory of {session.counter} releases of {least}")
         return session
-
-    def _fill(self, losses: Any, released: Any) -> None:
-        kind = self._kind
-        for digest, high, low in losses:
-            loss = Fraction(whole(1, kind.most, mass=high), whole(1, kind.most, mass=low))
-            if loss < 1:
-                raise ValueError("an impossible loss")
-            self._losses[bytes.fromhex(digest)] = loss
-        for digest, user, round, *row in released:
-            name = bytes.fromhex(digest)
-            held = kind.held(row)
-            key = (name, wire.checked_user(user), wire.checked_round(round))
-            self._released[key] = held
-            self._pay(self._losses[name], kind.times(held))
 
 
 def guarantee(table: Table, k: SupportsIndex = 1) -> Guarantee:
@@ -460,19 +464,6 @@ def _epsilon(loss: Fraction) -> float:
 def _cost(loss: Fraction, times: int) -> Fraction:
     """Epsilon of ``times`` releases: the logarithm is rounded up to a float, the rest is exact."""
     return times * Fraction(_epsilon(loss))
-
-
-def _opened(device: Device, start: bytes, data: bytes) -> bytes:
-    """The body of a memory that this device has written."""
-    size = len(start) + 17
-    head, tag, body = data[:size], data[size : size + 65], data[size + 65 :]
-    if not head.startswith(start):
-        raise ValueError(f"no session's memory: expected it to begin with {start!r}")
-    if head[len(start) :] != device.name.encode() + b"\n":
-        raise ValueError("no session's memory of this device: another device's, or damaged")
-    if not hmac.compare_digest(tag, device.memory_tag(head + body) + b"\n"):
-        raise ValueError("no session's memory: damaged or edited, its tag is not this device's")
-    return body
 
 
 def as_numbers(x: object) -> np.ndarray:

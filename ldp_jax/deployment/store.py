@@ -107,13 +107,29 @@ class ReportStore:
         """
         codec = codec_of(asked)
         found = decode(data, asked, key=key)
+        loss = codec.loss
+        known = (codec.digest, codec.of.capitalize(), str(loss.numerator), str(loss.denominator))
+        columns = (found.user.view(np.int64), found.round, found.field)
+        rows = zip(*(column.tolist() for column in columns), strict=True)
+        see = "INSERT OR IGNORE INTO seen VALUES (?, ?, ?, ?)"
         with self._database() as database:
-            new = self._unseen(database, codec, found)
+            database.execute("INSERT OR IGNORE INTO asked VALUES (?, ?, ?, ?)", known)
+            # The places of the reports that are new; they count as seen from now on.
+            inserted = [database.execute(see, (codec.digest, *row)).rowcount for row in rows]
+            new = np.flatnonzero(inserted)
             if len(new):
-                name = self._write_table(_columns(codec, found, new))
-                database.execute(
-                    "INSERT INTO files VALUES (?, ?, ?)", (name, codec.digest, len(new))
-                )
+                output = found.output[new]
+                digests = pyarrow.array([codec.digest.hex()] * len(new))
+                table = {
+                    "user": found.user[new],
+                    "round": found.round[new],
+                    "index": found.field[new],
+                    "value": pyarrow.array(output if output.ndim == 1 else list(output)),
+                    "mechanism": digests.dictionary_encode(),
+                    "epsilon": np.full(len(new), log_up(loss)),
+                }
+                row = (self._write_table(pyarrow.table(table)), codec.digest, len(new))
+                database.execute("INSERT INTO files VALUES (?, ?, ?)", row)
         replayed = found.rejected.replayed + len(found.user) - len(new)
         return Received(len(new), found.rejected._replace(replayed=replayed))
 
@@ -135,8 +151,21 @@ class ReportStore:
             if rounds is not None:
                 wanted = np.array(rounds, np.uint32)
                 batch = batch.filter(pyarrow.compute.field("round").isin(wanted))
-            if batch.num_rows:
-                yield _decoded(codec, batch)
+            if not batch.num_rows:
+                continue
+            value = batch.column("value")
+            listed = pyarrow.types.is_list(value.type)
+            output = np.asarray(value.to_pylist() if listed else value.to_numpy(), np.int32)
+            yield Decoded(
+                user=batch.column("user").to_numpy(),
+                round=batch.column("round").to_numpy(),
+                field=batch.column("index").to_numpy(),
+                output=output,
+                estimate=codec.estimate(output),
+                rejected=Rejected(0, 0, 0, 0),
+                seen=np.zeros(0, TRIPLE),
+                digest=codec.digest,
+            )
 
     def _batches(
         self, codec: Codec, paths: list[Path], missed: int, rows: int = 2**20
@@ -307,18 +336,6 @@ class ReportStore:
         found = database.execute(query, (codec.digest,)).fetchall()
         return [self.folder / name for name, _ in found], sum(reports for _, reports in found)
 
-    def _unseen(self, database: sqlite3.Connection, codec: Codec, found: Decoded) -> np.ndarray:
-        """Places of the reports that are new; they count as seen from now on."""
-        kind = codec.of.capitalize()
-        loss = (str(codec.loss.numerator), str(codec.loss.denominator))
-        known = "INSERT OR IGNORE INTO asked VALUES (?, ?, ?, ?)"
-        database.execute(known, (codec.digest, kind, *loss))
-        columns = (found.user.view(np.int64), found.round, found.field)
-        rows = zip(*(column.tolist() for column in columns), strict=True)
-        keep = "INSERT OR IGNORE INTO seen VALUES (?, ?, ?, ?)"
-        new = [database.execute(keep, (codec.digest, *row)).rowcount for row in rows]
-        return np.flatnonzero(new)
-
     def _write_table(self, table: pyarrow.Table) -> str:
         return self._write(
             "parquet",
@@ -345,38 +362,3 @@ class ReportStore:
 def _ledger(database: sqlite3.Connection) -> Ledger | None:
     found = database.execute("SELECT bytes FROM ledger").fetchone()
     return None if found is None else Ledger.from_bytes(found[0])
-
-
-def _columns(codec: Codec, found: Decoded, places: np.ndarray) -> pyarrow.Table:
-    """Columns user, round, index, value (int32, or a list of K), mechanism (digest) and epsilon."""
-    output = found.output[places]
-    values = pyarrow.array(output if output.ndim == 1 else list(output))
-    n = len(places)
-    return pyarrow.table(
-        {
-            "user": found.user[places],
-            "round": found.round[places],
-            "index": found.field[places],
-            "value": values,
-            "mechanism": pyarrow.array([codec.digest.hex()] * n).dictionary_encode(),
-            "epsilon": np.full(n, log_up(codec.loss)),
-        }
-    )
-
-
-def _decoded(codec: Codec, batch: pyarrow.RecordBatch) -> Decoded:
-    user, round, field = (batch.column(name).to_numpy() for name in ("user", "round", "index"))
-    value = batch.column("value")
-    output = np.asarray(
-        value.to_pylist() if pyarrow.types.is_list(value.type) else value.to_numpy(), np.int32
-    )
-    return Decoded(
-        user=user,
-        round=round,
-        field=field,
-        output=output,
-        estimate=codec.estimate(output),
-        rejected=Rejected(0, 0, 0, 0),
-        seen=np.zeros(0, TRIPLE),
-        digest=codec.digest,
-    )
