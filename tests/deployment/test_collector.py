@@ -55,24 +55,16 @@ def test_foreign_reports_are_counted_and_left_out():
 
 
 def test_counts_that_count_for_nothing_are_counted_apart():
-    pack = lambda counts, user: CountReports(ASKED).pack(range(5), counts, user, 3, None)  # noqa: E731
     small = deployment.Question(0, [0, 1], num_groups=2, epsilon=1.0, most=20)
     foreign = counts(1, dataclasses.replace(ASKED, round=9)) + counts(1, small)
-    margin = ASKED.noise.margin
-    low, high = [0, 0, 0, 0, -margin - 1], [0, 0, 0, 0, 21 + margin]
-    wrong = pack(low, 3) + pack(high, 3) + pack([0] * 5, 12) + pack([0] * 5, 2**64 - 1)
-    edge = pack([0, 0, 0, -margin, 20 + margin], 3)
-    found = deployment.decode(
-        foreign + counts(2) + foreign + wrong + edge + counts(2) + b"junk", ASKED
-    )
+    wrong = CountReports(ASKED).pack(range(5), [0] * 5, 12, 3, None)
+    sent = foreign + counts(2) + foreign + wrong + counts(3) + counts(2) + b"junk"
+    found = deployment.decode(sent, ASKED)
     assert found.user.tolist() == [2, 3]
-    assert found.rejected == deployment.Rejected(damaged=1, foreign=4, impossible=4, replayed=1)
+    assert found.rejected == deployment.Rejected(damaged=1, foreign=4, impossible=1, replayed=1)
     second = deployment.decode(counts(2) + counts(0), ASKED, seen=found.seen)
-    assert (second.user.tolist(), second.rejected.replayed, second.seen["user"].tolist()) == (
-        [0],
-        1,
-        [0, 2, 3],
-    )
+    assert (second.user.tolist(), second.rejected.replayed) == ([0], 1)
+    assert second.seen["user"].tolist() == [0, 2, 3]
     by_node, reported = found.by_node(12)
     assert np.flatnonzero(reported).tolist() == [2, 3]
     np.testing.assert_array_equal(by_node[[2, 3]], found.output)

@@ -67,28 +67,6 @@ def counts_of(*users):
     return b"".join(lists.report_neighbours(QUESTION, [1, 2, 3], user=user) for user in users)
 
 
-def test_counts_are_stored_beside_numbers(tmp_path):
-    store = ReportStore(tmp_path)
-    sent = counts_of(7, 9)
-    assert store.add(sent, QUESTION).accepted == 2
-    assert store.add(UPLOADS[0], GRID).accepted == K
-    for found, expected in zip(
-        store.all(QUESTION).by_node(40), deployment.decode(sent, QUESTION).by_node(40), strict=True
-    ):
-        np.testing.assert_array_equal(found, expected)
-
-
-def test_what_users_lost_adds_up_over_rounds(tmp_path):
-    store = ReportStore(tmp_path)
-    store.add(upload(4) + upload(4, round=1) + upload(2), GRID)
-    users, epsilon = store.spent()
-    assert users.tolist() == [1002, 1004]
-    exact = Fraction(log_up(GRID.loss))
-    for value, times in zip(epsilon.tolist(), (K, 2 * K), strict=True):
-        assert times * exact <= Fraction(value) <= times * exact * (1 + Fraction(1, 10**12))
-    assert store.spent(deployment.Question).user.size == 0
-
-
 def test_files_without_a_name_are_not_read_and_go_and_damaged_ones_are_refused(tmp_path):
     store = ReportStore(tmp_path)
     for data in UPLOADS:
