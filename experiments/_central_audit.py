@@ -112,9 +112,7 @@ def lines(
         one = subject.make(1.0)
         rows = {row["epsilon"]: row for row in part.to_dict("records")}
         cells = [_loss(rows[e], subject.sound) if e in rows else "" for e in epsilons]
-        fits = (
-            "" if part.fit.isna().all() else "**another law**" if (part.fit > 1).any() else "fits"
-        )
+        fits = judged(part.fit, "fits", "**another law**")
         named = str(label) if subject.sound else f"*{label}*"
         asked = verification.private_edge_supremum(one).released
         status = one.guarantee().status
@@ -122,6 +120,13 @@ def lines(
             status = "none; in the limit where chains agree"
         made.append(["all trust a curator", named, status, asked, *cells, fits])
     return made
+
+
+def judged(statistics: pd.Series, well: str, badly: str) -> str:
+    """A word on statistics, of which those above 1 fail; "" where nothing was asked."""
+    if statistics.isna().all():
+        return ""
+    return badly if (statistics > 1).any() else well
 
 
 def loss(row: Any, sound: bool, slack: float = 0.0) -> str:

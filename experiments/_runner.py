@@ -155,8 +155,9 @@ def config_hash(config: Any) -> str:
 
 
 def _canonical(config: Any) -> str:
-    plain = dataclasses.asdict(config) if dataclasses.is_dataclass(config) else config  # pyrefly: ignore
-    return json.dumps(plain, sort_keys=True, default=str)
+    if dataclasses.is_dataclass(config):
+        config = dataclasses.asdict(config)  # pyrefly: ignore
+    return json.dumps(config, sort_keys=True, default=str)
 
 
 def check_out(out: Path) -> Path:
@@ -252,12 +253,10 @@ class Results:
 
     def row_key(self, row: Row) -> tuple[str, ...]:
         """What identifies a row, as text that a round trip through CSV does not change."""
-        return tuple(
-            f"{float(row[name] if row[name] != '' else 'nan'):.12g}"
-            if name in self._numbers
-            else str(row[name])
-            for name in self.key
-        )
+        found = {name: str(row[name]) for name in self.key}
+        for name in self._numbers & found.keys():
+            found[name] = f"{float(found[name] or 'nan'):.12g}"
+        return tuple(found.values())
 
     def __contains__(self, cell: Cell) -> bool:
         """Whether a cell's rows are there, all of them, when last looked."""

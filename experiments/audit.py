@@ -407,7 +407,9 @@ def examine(
 
 def _ratio(fit: verification.Fit) -> float:
     """How near a fit is to its threshold: at most 1 where it fits."""
-    return fit.statistic / fit.threshold if fit.threshold else 0.0 if fit.fits else math.inf
+    if fit.threshold:
+        return fit.statistic / fit.threshold
+    return 0.0 if fit.fits else math.inf
 
 
 def _law_loses(made: Any) -> float:
@@ -563,29 +565,15 @@ def _lines(wide: pd.DataFrame) -> list[list[str]]:
             _loss(rows[epsilon], sound) if epsilon in rows else without for epsilon in EPSILONS
         ]
         one = rows.get(1.0, next(iter(rows.values())))
-        shown = one.get("impossible")
-        given = (
-            ""
-            if shown is None or np.isnan(shown)
-            else "nothing"
-            if shown == 0
-            else f"{100 * shown:.0f} %"
-        )
-        alike = not (part[["windows", "drawn_loss", "records"]] > 1).any(axis=None)
-        fits = (
-            "**another law**"
-            if (part.fit > 1).any()
-            else "fits"
-            if alike
-            else "**not for every record**"
-        )
-        often = (
-            ""
-            if part.distinct.isna().all()
-            else "**too often**"
-            if (part.distinct > 1).any()
-            else "as the law"
-        )
+        shown = one.get("impossible", math.nan)
+        given = "" if np.isnan(shown) else f"{100 * shown:.0f} %"
+        given = "nothing" if shown == 0 else given
+        fits = "fits"
+        if (part[["windows", "drawn_loss", "records"]] > 1).any(axis=None):
+            fits = "**not for every record**"
+        if (part.fit > 1).any():
+            fits = "**another law**"
+        often = _central_audit.judged(part.distinct, "as the law", "**too often**")
         edge = " / ".join(
             f"{one[f'relationship {p}']:.4g}" for p in REPORTINGS if one[f"relationship {p}"] > 0
         )

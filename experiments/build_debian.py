@@ -166,7 +166,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     arrays = arrays_of(options.dump.read_bytes(), options.release)
     with options.out.open("wb") as file:
-        np.savez_compressed(file, allow_pickle=False, **arrays)  # pyrefly: ignore[bad-argument-type]
+        np.savez_compressed(file, allow_pickle=False, **arrays)  # pyrefly: ignore
     nodes, words = arrays["x_shape"].tolist()
     ends = arrays["y"][arrays["edges"]]
     print(

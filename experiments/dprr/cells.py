@@ -82,7 +82,9 @@ class Variant(NamedTuple):
     @property
     def classifier(self) -> Classifier:
         """The forest; or the graph network where a graph is released, else the perceptron."""
-        return "forest" if self.forest else "perceptron" if self.mechanism in NUMBERS else "gin"
+        if self.forest:
+            return "forest"
+        return "perceptron" if self.mechanism in NUMBERS else "gin"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -290,8 +290,7 @@ def _grid(
             ("accuracy", "auc")[place // len(datasets)],
             datasets[place % len(datasets)],
         )
-        of_panel = lambda rows: rows[(rows.dataset == dataset) & (rows.metric == metric)]  # noqa: B023
-        rows = of_panel(chosen)
+        rows = chosen[(chosen.dataset == dataset) & (chosen.metric == metric)]
         places = {value: at for at, value in enumerate(sorted(rows[by].unique()))}
         points: dict[str, dict[float, pd.Series]] = {
             name: {} for name in names if (rows.mechanism == name).any()
@@ -301,7 +300,8 @@ def _grid(
             means.append(100 * part.value.mean())
         show.curves(axis, points, LABELS, COLOURS, apart=0.06, ms=4, lw=1.4)
         for name, style in (("non-private", "-"), ("true-degrees", "-."), ("sizes", "--")):
-            values = of_panel(frame[frame.mechanism == name]).value
+            here = (frame.mechanism == name) & (frame.dataset == dataset)
+            values = frame[here & (frame.metric == metric)].value
             if len(values):
                 means.append(100 * values.mean())
                 show.level(axis, means[-1], LABELS[name], style, color=COLOURS[name], linewidth=1.1)

@@ -32,11 +32,8 @@ def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any]]:
         about = asked_of, "released degrees", CHOSEN_ON_LISTS
         sections += [*rehearsal_report.sections(found, figures, NAME, *about), trivial(found)]
     for (task, dataset, labels), part in frame.groupby(_PLACE, sort=False):
-        known = (
-            ""
-            if task == GRAPH
-            else f", {'half of the' if labels == 'half' else f'{labels} a class of'} labels"
-        )
+        share = "half of the" if labels == "half" else f"{labels} a class of"
+        known = "" if task == GRAPH else f", {share} labels"
         sections += [f"## {task}: {dataset}{known}", table(part)]
     return {NAME: "\n\n".join(sections)}, figures
 

@@ -186,10 +186,8 @@ def best_report(shares: np.ndarray, epsilon: float) -> float:
     0.75
     """
     found, guesses = shares.shape
-    own, least = (
-        np.eye(found * guesses),
-        np.tile(np.eye(guesses), (found, 1)),
-    )  # P, then its least by guess
+    own = np.eye(found * guesses)  # P, and then its least by guess
+    least = np.tile(np.eye(guesses), (found, 1))
     solved = scipy.optimize.linprog(
         -np.concatenate([shares.ravel(), np.zeros(guesses)]),
         A_ub=np.block([[-own, least], [own, -math.exp(epsilon) * least]]),

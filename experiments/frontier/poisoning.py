@@ -406,9 +406,8 @@ def plan(config: Config) -> Iterator[tuple[Cell, Settings]]:
                 dataset, _common.fingerprint(data), logs, *((features.BASE_SEED,) if panel else ())
             )
             cell = partial(Cell.of, settings, data.name, name, task.unit)
-            for setting in (
-                config.panels if panel else config.labels[:1] if task.quick else config.labels
-            ):
+            labels = config.labels[:1] if task.quick else config.labels
+            for setting in config.panels if panel else labels:
                 friendships.check_count("--panels" if panel else "--labels", setting, data)
                 for seed in range(config.seeds):
                     for defence, epsilon, lie, share in variants(task, config.epsilons):
@@ -417,7 +416,8 @@ def plan(config: Config) -> Iterator[tuple[Cell, Settings]]:
 
 def liars_of(cell: Cell, settings: Settings) -> np.ndarray:
     """Who lies, bool [n]; where nobody does, whom a row leaves out that is held against others."""
-    key, users = keys_of(settings, cell.seed).liars, friendships.load(settings.dataset).num_nodes
+    key = keys_of(settings, cell.seed).liars
+    users = friendships.load(settings.dataset).num_nodes
     if cell.task != "panel":
         return poisoning.choose_liars(key, users, cell.share)
     private = features.draw(settings, cell.setting, cell.seed).labels < 0

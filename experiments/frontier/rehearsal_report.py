@@ -153,16 +153,18 @@ def _counted(found: list[Outcome]) -> str:
     )
 
 
+def _verdict(one: Outcome) -> str:
+    if one.labels < LEAST_LABELS:
+        return "refused"
+    return "collect" if one.collect else "do not"
+
+
 def table(found: list[Outcome], over: str) -> str:
     return show.table(
         {
             "graph, labels (how many)": one.name,
             "eps": f"{one.epsilon:g}",
-            "verdict": "refused"
-            if one.labels < LEAST_LABELS
-            else "collect"
-            if one.collect
-            else "do not",
+            "verdict": _verdict(one),
             "points foretold": f"{one.told.points:+.1f} ({one.told.low:+.1f} to "
             f"{one.told.high:+.1f})",
             f"gain over {over}": show.signed(one.gain),

@@ -63,10 +63,8 @@ results_in = accuracy.results_in
 
 
 def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any]]:
-    sections, figures = (
-        ["# HeteroRR: private features, private edges", _TEXT.preface, _claims(frame)],
-        {},
-    )
+    sections = ["# HeteroRR: private features, private edges", _TEXT.preface, _claims(frame)]
+    figures = {}
     for level_name, title, make, stem, draw in (
         ("features", "Private features (Figure 6)", _features, "heterorr_figure6", _figure_6),
         ("edges", "Private edges (Figure 7)", _edges, "heterorr_figure7", _figure_7),

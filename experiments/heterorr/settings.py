@@ -154,10 +154,17 @@ def settings(config: Config, dataset: str, data: str, level: Level, width: int) 
     ``width`` is of the public embedding, where features are private.
     """
     private = level != "edges"
+    sweeps = 20 if config.smoke else 8000
+    steps = (0, 2) if config.smoke else (0, 2, 4, 8, 16)
     return Settings(
-        dataset=dataset, data=data, level=level, public_share=0.1 if private else 0.0,
-        width=width if private else 0, sensitive=SENSITIVE.get(dataset, ()) if private else (),
-        sweeps=0 if level == "features" else 20 if config.smoke else 8000,
-        steps=((0, 2) if config.smoke else (0, 2, 4, 8, 16)) if private else (0,),
-        epochs=3 if config.smoke else 200, patience=3 if config.smoke else 50,
-    )  # fmt: skip
+        dataset=dataset,
+        data=data,
+        level=level,
+        public_share=0.1 if private else 0.0,
+        width=width if private else 0,
+        sensitive=SENSITIVE.get(dataset, ()) if private else (),
+        sweeps=0 if level == "features" else sweeps,
+        steps=steps if private else (0,),
+        epochs=3 if config.smoke else 200,
+        patience=3 if config.smoke else 50,
+    )

@@ -179,10 +179,8 @@ def _disks(nodes: Nodes, names: tuple[str, ...], title: str) -> Any:
         *np.nanquantile(np.concatenate([nodes[name].noise for name in drawn]), [0.02, 0.98])
     )
     for name in drawn:
-        place, part = (
-            names.index(name),
-            nodes[name].dropna().sort_values("noise"),
-        )  # the darkest last: on top
+        place = names.index(name)
+        part = nodes[name].dropna().sort_values("noise")  # the darkest last: on top
         stretch = part.distance / np.maximum(np.hypot(part.x, part.y), 1e-9)
         rim = math.ceil(part.distance.max())
         above, below = axes[place], axes[place + len(names)]

@@ -414,9 +414,10 @@ class Session:
                 session._losses[bytes.fromhex(digest)] = loss
             for digest, user, round, *row in memory["released"]:
                 name = bytes.fromhex(digest)
-                key = (name, wire.checked_user(user), wire.checked_round(round))
-                session._released[key] = kind.held(row)
-                session._pay(session._losses[name], kind.times(session._released[key]))
+                held = kind.held(row)
+                release = (name, wire.checked_user(user), wire.checked_round(round))
+                session._released[release] = held
+                session._pay(session._losses[name], kind.times(held))
         except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
             raise ValueError(f"no session's memory: {error}") from error
         # Bytes that nothing was read from, a repeat, or another spelling.
