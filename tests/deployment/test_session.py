@@ -123,14 +123,8 @@ def test_a_second_record_is_refused_and_a_retry_gives_the_same_bytes(kind):
     assert "releases: 3" in str(held.spent())
 
 
-def test_another_field_table_or_question_is_a_release_of_its_own():
-    held = session()
+def test_every_changed_question_is_a_release_of_its_own():
     lists = list_session()
-    for table, field in ((GRID, 4), (GRID, 5), (BINS, 4)):
-        held.report(table, 1.0, user=1, round=0, field=field)
-    with pytest.raises(ValueError, match="nothing to resend"):
-        held.resend(GRID, user=1, round=0, field=6)
-    assert held.spent().epsilon == pytest.approx(2 * GRID.epsilon + BINS.epsilon)
     moved = np.where(np.arange(12) == 9, 1, GROUPS)
     for changes in ({}, {"round": 4}, {"epsilon": 1.5}, {"most": 21}, {"groups": moved}):
         lists.report_neighbours(dataclasses.replace(ASKED, **changes), MINE, user=0)
@@ -432,17 +426,13 @@ def test_the_guarantee_is_the_tables_and_never_rounds_down():
 @every_kind
 def test_a_session_goes_on_from_its_memory(kind):
     held = kept(kind)
-    key = device().shared_key
     again = Session.from_bytes(device(), held.to_bytes(), at_least=2)
-    assert (again.to_bytes(), again.budget, again.counter) == (held.to_bytes(), 8.0, 2)
-    assert again.spent() == held.spent()
-    assert kind.resend(again) == kind.resend(held)
+    assert (again.to_bytes(), again.counter, again.spent()) == (held.to_bytes(), 2, held.spent())
     with pytest.raises(ReplayError):
         kind.report(again, kind.record)
-    keyed = Session.from_bytes(device(), held.to_bytes(), key=key)
+    keyed = Session.from_bytes(device(), held.to_bytes(), key=device().shared_key)
     assert kind.resend(keyed)[:-8] == kind.resend(held)[:-8]
     assert kind.resend(keyed) != kind.resend(held)
-    assert Session.from_bytes(device(), kind.session().to_bytes()).spent().epsilon == 0
 
 
 def written(kind, body, of=None):
