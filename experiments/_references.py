@@ -82,7 +82,7 @@ def dprr(
 
 
 def fused_iteration(senders: np.ndarray, receivers: np.ndarray, degree: np.ndarray) -> Any:
-    """Chebyshev semi-iteration, product and recurrence in one pass over the rows, on all cores, in numba."""
+    """Chebyshev semi-iteration in numba: product and recurrence in one pass over the rows."""
     import numba  # pyrefly: ignore[missing-import]
 
     start = np.concatenate([[0], np.cumsum(np.bincount(receivers, minlength=len(degree)))]).astype(

@@ -70,7 +70,10 @@ class Cell(_runner.Cell):
 
     def __str__(self) -> str:
         more = f" + {self.edges}" if self.edges else ""
-        return f"{self.dataset} {self.level} {self.mechanism}{more} eps {self.epsilon:g} seed {self.seed}"
+        return (
+            f"{self.dataset} {self.level} {self.mechanism}{more} eps {self.epsilon:g} seed "
+            f"{self.seed}"
+        )
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -258,9 +261,13 @@ def train(bench: Bench, op: Any, x: Any, steps: Sequence[int]) -> Score:
     for count, rows in zip(steps, propagated, strict=True):
         for preprocessing, made in (("raw", rows), ("standardised", standardized(rows))):
             fitted = training.fit(
-                jax.random.clone(bench.fit_key), model_of(bench), objective, NodeInputs(op, made), *bench.parts,
+                jax.random.clone(bench.fit_key),
+                model_of(bench),
+                objective,
+                NodeInputs(op, made),
+                *bench.parts,
                 settings=bench.settings.for_training(len(bench.parts[0].index)),
-            )  # fmt: skip
+            )
             found.append(_score(bench, fitted, f"{count} steps, {preprocessing}"))
     return best(found)
 
@@ -268,7 +275,7 @@ def train(bench: Bench, op: Any, x: Any, steps: Sequence[int]) -> Score:
 def train_on_noisy_labels(
     bench: Bench, op: Any, x: Any, steps: Sequence[int], epsilon: float
 ) -> Score:
-    """LPGNN: the best by noisy validation labels of all steps of features, then of all steps of labels.
+    """LPGNN: steps of features, then of labels, each chosen by noisy validation labels.
 
     Labels of private users who train or validate go through randomised response; true labels score
     the test alone.
@@ -284,10 +291,15 @@ def train_on_noisy_labels(
             NodeInputs(op, rows), op, train, label_steps, also=validation
         )
         fitted = training.fit(
-            jax.random.clone(bench.fit_key), label_training.drop(model_of(bench)),
-            training.on_graph(label_training.noisy_node_classification), given, examples, validation,
-            bench.parts[2], bench.settings.for_training(len(bench.parts[0].index)),
-        )  # fmt: skip
+            jax.random.clone(bench.fit_key),
+            label_training.drop(model_of(bench)),
+            training.on_graph(label_training.noisy_node_classification),
+            given,
+            examples,
+            validation,
+            bench.parts[2],
+            bench.settings.for_training(len(bench.parts[0].index)),
+        )
         return _score(bench, fitted, chosen)
 
     rows: dict[str, Any] = {}

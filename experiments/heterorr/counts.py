@@ -79,13 +79,18 @@ def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any]]:
     means = frame.groupby(["mechanism", "epsilon", "metric"], sort=False).value
     rows = [
         {
-            "release": LABELS[name], "eps": budget(name, epsilon), "released as private edges": f"{released:.0f}",
-            "true among them": f"{true:.0f}", AUC: f"{auc.mean:.3f} ± {auc.half_width:.3f}",
+            "release": LABELS[name],
+            "eps": budget(name, epsilon),
+            "released as private edges": f"{released:.0f}",
+            "true among them": f"{true:.0f}",
+            AUC: f"{auc.mean:.3f} ± {auc.half_width:.3f}",
         }
         for name, epsilon in dict.fromkeys(zip(frame.mechanism, frame.epsilon, strict=True))
-        for released, true in [[means.get_group((name, epsilon, metric)).mean() for metric in (RELEASED, TRUE)]]
+        for released, true in [
+            [means.get_group((name, epsilon, metric)).mean() for metric in (RELEASED, TRUE)]
+        ]
         if (auc := show.interval(means.get_group((name, epsilon, AUC))))
-    ]  # fmt: skip
+    ]
     first = frame.iloc[0]
     text = show.prose(NAME).preface.format(
         dataset=first.dataset, rho=first.rho, seeds=frame.seed.nunique()

@@ -1,4 +1,4 @@
-"""How long chains of hierarchical random graphs take to forget where they began, on public edges."""
+"""How long chains over hierarchical random graphs take to forget their start, on public edges."""
 
 import dataclasses
 import itertools
@@ -30,7 +30,7 @@ GRAPHS = ("facebook100_caltech36", "ppi_nofeat")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Cell(_runner.Cell):
-    """One chain: ``seed`` is of start and moves, ``weight`` what the likelihood of public edges is raised to."""
+    """One chain: the seed of its start and moves, and the power of the public edges' likelihood."""
 
     weight: float
 
