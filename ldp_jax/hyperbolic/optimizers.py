@@ -40,9 +40,7 @@ def riemannian_sgd(learning_rate: LearningRate, c: Scalar = 1.0) -> optax.Gradie
     def init(params: PyTree) -> optax.ScaleByScheduleState:
         return optax.ScaleByScheduleState(jnp.zeros((), jnp.int32))
 
-    def update(
-        updates: PyTree, state: PyTree, params: PyTree = None
-    ) -> tuple[PyTree, optax.ScaleByScheduleState]:
+    def update(updates: PyTree, state: PyTree, params: PyTree = None) -> tuple[PyTree, PyTree]:
         if params is None:
             raise ValueError("params must be given to update: the points that the gradients are at")
         rate = learning_rate(state.count) if callable(learning_rate) else learning_rate

@@ -77,14 +77,14 @@ def test_the_cap_is_the_best_one_of_the_published_form(kind, dim, epsilon):
     """
     m = KINDS[kind](epsilon, dim)
     error = m.worst_error()
-    if m.cut < 0.999:
-        assert error == pytest.approx(published_error(kind, dim, epsilon, m.cut), rel=1e-6)
-    for cut in m.cut * np.array([0.5, 0.8, 0.95, 1.05, 1.2, 2.0]):
+    if m.cap.cut < 0.999:
+        assert error == pytest.approx(published_error(kind, dim, epsilon, m.cap.cut), rel=1e-6)
+    for cut in m.cap.cut * np.array([0.5, 0.8, 0.95, 1.05, 1.2, 2.0]):
         if kind == "PrivUnitG" or cut < 0.999:
             assert error <= published_error(kind, dim, epsilon, float(cut)) * (1 + 1e-9)
-    q = float(mass_beyond(kind, dim, m.cut))
-    assert m.anywhere == pytest.approx(1 / (1 + math.expm1(epsilon) * q), rel=1e-7)
-    assert m.log_whole == pytest.approx(math.log1p(math.expm1(epsilon) * q), rel=1e-6, abs=1e-12)
+    q = float(mass_beyond(kind, dim, m.cap.cut))
+    assert m.cap.anywhere == pytest.approx(1 / (1 + math.expm1(epsilon) * q), rel=1e-7)
+    assert m.cap.log_whole == pytest.approx(math.log1p(math.expm1(epsilon) * q), rel=1e-6, abs=1e-12)
 
 
 @kinds
@@ -96,7 +96,7 @@ def test_a_traced_budget_has_the_caps_of_a_stack(kind):
     assert mapped == stack
     assert mapped.guarantee() == stack.guarantee()
     with pytest.raises(jax.errors.JaxRuntimeError, match="epsilon must be in"):
-        jax.block_until_ready(jax.jit(lambda epsilon: KINDS[kind](epsilon, 5).cut)(-1.0))
+        jax.block_until_ready(jax.jit(lambda epsilon: KINDS[kind](epsilon, 5).cap.cut)(-1.0))
 
 
 @kinds
@@ -111,7 +111,7 @@ def test_the_component_along_is_the_inverse_of_its_tail(kind, dim):
         along = np.asarray(jax.vmap(lambda e, m=m: in_cap(m, e)[0])(exponential), np.float64)
         assert (np.diff(along) >= -1e-6).all()
         with np.errstate(divide="ignore", invalid="ignore"):  # nothing is beyond 1
-            tail = np.log(mass_beyond(kind, dim, along)) - np.log(mass_beyond(kind, dim, m.cut))
+            tail = np.log(mass_beyond(kind, dim, along)) - np.log(mass_beyond(kind, dim, m.cap.cut))
             # What the tail changes by where the component moves by two float32 spacings.
             moved = np.log(mass_beyond(kind, dim, along * (1 - 2.0**-22))) - np.log(
                 mass_beyond(kind, dim, along)
@@ -144,7 +144,7 @@ def test_what_is_outside_the_narrowest_cap_is_drawn():
     """Of 64-bit words 256 do at the largest budget: were it none, a report would exclude
     records.
     """
-    assert PrivUnit(44.0, 2).anywhere > 2.0**-56
+    assert PrivUnit(44.0, 2).cap.anywhere > 2.0**-56
 
 
 @untyped
@@ -180,7 +180,7 @@ def test_the_largest_loss_is_between_opposite_records(kind):
     m = KINDS[kind](2.0, 2)
     angle = np.linspace(0, 2 * np.pi, 721)
     unit = np.stack([np.cos(angle), np.sin(angle)], 1)
-    sizes = (1.0,) if kind == "PrivUnit" else (0.1, m.cut * 1.01, 2.0, 5.0)
+    sizes = (1.0,) if kind == "PrivUnit" else (0.1, m.cap.cut * 1.01, 2.0, 5.0)
     with jax.enable_x64(True):
         y = np.concatenate([size * unit for size in sizes])
         logs = np.stack(
