@@ -146,12 +146,13 @@ class Discrete(Univariate):
             append=integer_tables.WORDS,
             axis=1,
         )
+        values = np.asarray(self.values)[level * self._size :][:outputs]
+        made = Table(self.names[level], masses.astype(np.uint32), values, self.encoding)
         wanted, steps = _guide(thresholds, outputs)
         if (guide != wanted).any() or self.steps < steps:
             # Reports would not have the law of the thresholds.
             raise ValueError("search and steps must be those that Discrete.of makes of a table")
-        values = np.asarray(self.values)[level * self._size :][:outputs]
-        return Table(self.names[level], masses.astype(np.uint32), values, self.encoding)
+        return made
 
     @property
     def thresholds(self) -> Array:

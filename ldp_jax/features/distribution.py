@@ -203,8 +203,9 @@ def histogram(reports: ArrayLike | tuple, edges: ArrayLike | tuple) -> np.ndarra
     edges = validate.numbers(edges=edges)
     if reports.ndim not in (1, 2):
         raise ValueError(f"reports must have shape (n,) or (n, columns), got {reports.shape}")
-    if edges.ndim != 1 or len(edges) < 2 or not (np.diff(edges) > 0).all():
-        raise ValueError(f"edges must have shape (outputs + 1,), got {edges.shape}, and rise")
+    validate.shaped("outputs + 1", edges=edges)
+    if len(edges) < 2 or not (np.diff(edges) > 0).all():
+        raise ValueError("edges must rise, two of them at least")
     outputs = len(edges) - 1
     bins = np.clip(np.searchsorted(edges, reports, "right") - 1, 0, outputs - 1)
     bins = np.where(np.isnan(reports), outputs, bins)
@@ -241,17 +242,13 @@ def em(
     """
     given = validate.numbers(counts=counts)
     matrix = validate.numbers(matrix=matrix)
-    if matrix.ndim != 2 or 0 in matrix.shape:
-        raise ValueError(f"matrix must have shape (outputs, inputs), got {matrix.shape}")
+    validate.shaped("outputs", "inputs", matrix=matrix)
     if not np.allclose(matrix.sum(0), 1.0, rtol=0.0, atol=1e-3):
         raise ValueError(
             "matrix must have columns of sum 1, the law of a record each: transpose one of rows"
         )
-    if given.ndim not in (1, 2) or len(given) != len(matrix):
-        outputs = len(matrix)
-        raise ValueError(
-            f"counts must have shape ({outputs},) or ({outputs}, columns), got {given.shape}"
-        )
+    columns = () if given.ndim == 1 else ("columns",)
+    validate.shaped(len(matrix), *columns, counts=given)
     validate.number(0.0, tolerance=tolerance)
     validate.integer_in(0, max_iterations=max_iterations)
     columns = given.reshape(len(given), -1)

@@ -150,8 +150,7 @@ class DuchiVector:
 
     def guarantee(self) -> Guarantee:
         """epsilon per record; the largest of a stack."""
-        if validate.concrete(self.epsilon):
-            self._check()
+        self._check()
         return Guarantee(
             largest(self.epsilon),
             adjacency=f"any two vectors in [-1, 1]^{self.dim}",

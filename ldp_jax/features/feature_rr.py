@@ -54,11 +54,8 @@ class RandomizedFeatures:
 
     def _check_levels(self) -> None:
         """A level a feature, by shape: features that broadcast would share a word."""
-        shape = jnp.shape(self.inner.level)
-        if shape[-1:] != (self.dim,):
-            raise ValueError(
-                f"inner must have a level for each of {self.dim} features, got shape {shape}"
-            )
+        users = jnp.shape(self.inner.level)[:-1]
+        validate.shaped(*users, self.dim, **{"the level of inner": self.inner.level})
 
     def privatize(self, key: PRNGKey, x: Record) -> Array:
         """The bins reported for one record [dim]: int32 [dim], 0 for the lowest."""
@@ -134,8 +131,7 @@ def FeatureRR(
         raise ValueError("give either weights, one a feature, or dim")
     theta = np.ones(validate.whole(1, dim=dim)) if weights is None else np.asarray(weights)
     validate.positive(weights=theta)
-    if theta.ndim != 1 or not len(theta):
-        raise ValueError(f"weights must be [d], got shape {theta.shape}")
+    validate.shaped("d", weights=theta)
     most = integer_tables.MAX_EPSILON * len(theta)
     total = validate.number(0.0, most, open_lower=True, epsilon=epsilon)
     theta = theta.astype(np.float64)
@@ -170,8 +166,8 @@ def importance_weights(
     """
     alpha = validate.numbers(alpha=alpha)
     beta = validate.numbers(beta=beta)
-    if alpha.ndim != 1 or alpha.shape != beta.shape or not len(alpha):
-        raise ValueError(f"alpha and beta must both be [d], got {alpha.shape} and {beta.shape}")
+    validate.shaped("d", alpha=alpha)
+    validate.shaped(len(alpha), beta=beta)
     validate.in_range(0.0, sys.float_info.max, alpha=alpha, beta=beta)
     gamma = validate.number(0.0, 1.0, gamma=gamma)
     theta = gamma * alpha + (1 - gamma) * (beta.min() + (beta.max() - beta))

@@ -40,10 +40,7 @@ def PersonalAlphabet(epsilon: Scalar, prior: ArrayLike | tuple) -> Discrete:
     """
     epsilon = integer_tables.checked_epsilon(epsilon)
     prior = personal_alphabets.checked_prior(prior)
-    if prior.ndim != 1:
-        raise ValueError(
-            f"prior must be [C], of one user, got shape {prior.shape}: see PersonalAlphabets"
-        )
+    validate.shaped("classes", prior=prior)
     found = personal_alphabets.alphabets(prior[None], epsilon)
     by_place = personal_alphabets.table(epsilon, int(found.sizes[0]), len(prior))
     masses = by_place.masses[np.argsort(found.order[0])]  # from places to classes
@@ -121,9 +118,7 @@ class PersonalAlphabets:
         if validate.concrete(self.inner.thresholds):
             self.guarantee()
         x = as_records(x)
-        users = self.order.shape[:1]
-        if x.shape != users:
-            raise ValueError(f"x must have shape {users}, a class a user, got {x.shape}")
+        validate.shaped(len(self.order), x=x)
         return _privatize(key, self, x)
 
     def classes(self, y: Report) -> Array:

@@ -297,8 +297,7 @@ def reconstruction(
     """
     validate.whole(1, chunk=chunk)
     points, c = poincare._points(c, points=points)
-    if points.ndim != 2:
-        raise ValueError(f"points must be [n, dim], got shape {points.shape}")
+    validate.shaped("n", "dim", points=points)
     pairs = _relation(relation, len(points))
     pairs = pairs[np.argsort(pairs[:, 0], kind="stable")]
     scaled = 1.0 / gap(points, c)[:, 0]

@@ -162,8 +162,7 @@ def mobius_matvec(m: Record, x: Record, c: Scalar = 1.0) -> Float[Array, "*batch
     r"""A matrix [k, n] on points: :math:`\exp_0(M \log_0(x))` (Ganea et al. 2018, eq. 9)."""
     x, c = _points(c, x=x)
     m = jnp.asarray(m, x.dtype)
-    if m.ndim != 2 or m.shape[1] != x.shape[-1]:
-        raise ValueError(f"m must be a matrix [k, {x.shape[-1]}], got shape {m.shape}")
+    validate.shaped("k", x.shape[-1], m=m)
     return _exp_0(matmul(_log_0(x, c), m.T), c)
 
 

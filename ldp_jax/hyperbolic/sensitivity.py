@@ -21,8 +21,8 @@ from ldp_jax.hyperbolic.numerics import length
 
 def _rows(points: Record) -> Array:
     rows = jnp.asarray(points)
-    if rows.ndim != 2 or len(rows) < 2:
-        raise ValueError(f"points must be [n, dim] with n >= 2, got shape {rows.shape}")
+    validate.shaped("n", "dim", points=rows)
+    validate.whole(2, **{"the number of points": len(rows)})
     return rows
 
 
