@@ -42,8 +42,13 @@ def shape_of(value: object) -> str:
 
 
 def by_shapes(self: Any) -> str:
-    """The ``__repr__`` of a NamedTuple or a dataclass: each field by :func:`shown`."""
-    names = getattr(self, "_fields", None) or [field.name for field in dataclasses.fields(self)]
+    """The ``__repr__`` of a NamedTuple or a dataclass: each field by :func:`shown`.
+
+    Fields with ``repr=False`` are left out.
+    """
+    names = getattr(self, "_fields", None)
+    if names is None:
+        names = [field.name for field in dataclasses.fields(self) if field.repr]
     fields = (f"{name}={shown(getattr(self, name))}" for name in names)
     return f"{type(self).__name__}({', '.join(fields)})"
 

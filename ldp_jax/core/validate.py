@@ -427,6 +427,27 @@ def one_of(choices: tuple[str, ...], **kwargs: object) -> None:
         require(value in choices, rule)
 
 
+def shaped(*axes: int | str, **kwargs: Any) -> None:
+    """Refuse arrays of another shape; an axis that has a name may have any length from 1 on.
+
+    >>> import numpy as np
+    >>> shaped("n", 2, points=np.zeros((3, 2)))
+    >>> shaped("n", 2, points=np.zeros(3))
+    Traceback (most recent call last):
+    ValueError: points must have shape [n, 2], got [3]
+    """
+    import numpy as np
+
+    for name, value in kwargs.items():
+        shape = np.shape(value)
+        fits = len(shape) == len(axes)
+        for axis, size in zip(axes, shape, strict=False):
+            fits &= size > 0 if isinstance(axis, str) else size == axis
+        if not fits:
+            text = ", ".join(map(str, axes))
+            raise ValueError(f"{name} must have shape [{text}], got {list(shape)}")
+
+
 def threefry(key: Any, axes: int = 0) -> None:
     """Refuse all but one typed ``threefry2x32`` key, or an array of them with some ``axes``.
 
