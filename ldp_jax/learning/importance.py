@@ -17,7 +17,7 @@ become numbers.
 True
 >>> np.asarray(sensitivity(embed, np.eye(2), np.zeros((2, 2))))
 Traceback (most recent call last):
-ValueError: sensitivity was computed on private x, masked: a release of its own. Take public ones, marked as Public
+ValueError: sensitivity was computed on private x, masked: a release of its own. Take public ...
 """
 
 import dataclasses
@@ -55,7 +55,7 @@ class Public:
     def __post_init__(self) -> None:
         if not isinstance(self.source, str) or not self.source.strip():
             raise ValueError(
-                f"source must say in words where the public value comes from, got {shown(self.source)}"
+                f"source must say in words where the value comes from, got {shown(self.source)}"
             )
 
 
@@ -75,8 +75,8 @@ class FeatureScores:
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> np.ndarray:
         if self.private:
             raise ValueError(
-                f"{self.name} was computed on private {', '.join(self.private)}: a release of its own. Take public "
-                "ones, marked as Public"
+                f"{self.name} was computed on private {', '.join(self.private)}: a release of its "
+                "own. Take public ones, marked as Public"
             )
         return np.array(self._values, dtype)
 
@@ -117,7 +117,7 @@ def _scores(
 ) -> FeatureScores:
     values = np.asarray(values, np.float64)
     if not np.isfinite(values).all() or not values.sum() > 0:
-        # Says no more than the shape: which value it is, is the records' own.
+        # The message does not say which value it is: that is private.
         raise ValueError(f"{name} must leave something to normalise: finite changes, not all 0")
     return FeatureScores(name, sources, private, values / values.sum())
 
@@ -212,7 +212,7 @@ def sensitivity(
     rows, hidden = (_records(name, given[name]) for name in ("x", "masked"))
     if rows.shape != hidden.shape:
         raise ValueError(
-            f"masked must be the records x without their inputs, got {hidden.shape} for {rows.shape}"
+            f"masked must be the records x, some masked, got {hidden.shape} for {rows.shape}"
         )
     change = np.abs(
         np.asarray(given["embed"](rows), np.float64)

@@ -94,8 +94,8 @@ def _channel(mechanism: Discrete) -> tuple[int, float]:
         if law.shape == one_for_all.shape and np.allclose(law, one_for_all, rtol=0.0, atol=1e-6):
             return size, keep
     raise ValueError(
-        "mechanism must be a randomised response that keeps each category with one probability and takes all "
-        f"others alike, such as GeneralizedRR; got {shown(mechanism)}"
+        "mechanism must be a randomised response that keeps each category with one probability and "
+        f"takes all others alike, such as GeneralizedRR; got {shown(mechanism)}"
     )
 
 
@@ -173,7 +173,7 @@ def drop_inputs(
     also: NoisyExamples | None = None,
     rounded: bool = True,
 ) -> tuple[DropInputs, NoisyExamples]:
-    """The context of training under :func:`drop`, and its examples with labels averaged over neighbours.
+    """The context of training under :func:`drop`, and examples with averaged labels.
 
     A node with no report K steps away keeps its own. ``inputs`` are of the model itself, such as
     :class:`ldp_jax.learning.models.NodeInputs`; the graph ``op`` is public. ``train`` are

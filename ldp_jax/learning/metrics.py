@@ -62,7 +62,8 @@ def f1(
 
     A row that has a NaN is predicted as no class.
 
-    >>> float(f1(jnp.array([[2.0, 1.0], [0.0, 3.0], [1.0, 0.0]]), jnp.array([0, 1, 1]), "micro").round(4))
+    >>> scores = jnp.array([[2.0, 1.0], [0.0, 3.0], [1.0, 0.0]])
+    >>> float(f1(scores, jnp.array([0, 1, 1]), "micro").round(4))
     0.6667000...
     """
     scores, labels, _ = _check(scores, labels)
@@ -102,7 +103,7 @@ def _check(
             else ""
         )
         raise ValueError(
-            f"labels must be classes of shape {rows}, one a row of scores, got {np.shape(labels)}{hint}"
+            f"labels must be classes of shape {rows}, one a row, got {np.shape(labels)}{hint}"
         )
     if mask is not None and (
         np.shape(mask) != rows or jnp.issubdtype(jnp.result_type(mask), jnp.integer)
@@ -211,7 +212,7 @@ class Fidelity(NamedTuple):
 
 
 def fidelity(z: Float[Array, "n d"], reference: Float[Array, "n d"]) -> Fidelity:
-    """The correlation with the true embedding, and sqrt(1 - correlation^2), the error after the best scalar.
+    """The correlation with the true embedding, and the error after the best scaling.
 
     A mechanism that shrinks all reports alike loses nothing by it, nor does a network trained on
     them.
