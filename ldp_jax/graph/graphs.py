@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 
 from ldp_jax.core.types import Graph
 from ldp_jax.core.validate import complete, first_fraction, ids, integer_in, is_of, one_of
+from ldp_jax.graph._sources import numbered_edges
 
 __all__ = [
     "GraphSet",
@@ -39,21 +40,20 @@ GraphsTuple = jraph.GraphsTuple
 
 _MAX_NODES = 2**31 - 1
 
-_BLOCK = (
-    2**22
-)  # edges that are looked at together: what is needed beside the edges themselves stays small
+# Edges that are looked at together: what is needed beside the edges themselves stays small.
+_BLOCK = 2**22
 
 
 def as_graph(graph: Graph, name: str = "graph") -> Graph:
-    """A graph as it is, traced or not; ``name`` is that of the argument. All entry points ask here.
+    """Take a graph as it is, traced or not; ``name`` is that of the argument.
 
-    Another library's simple undirected graph of the nodes 0, ..., n - 1 is read, too
-    (:func:`ldp_jax.graph.interop.read_numbered`). A ``ValueError`` for others tells how to make
-    one, and no edge.
+    Another library's graph of the nodes 0, ..., n - 1 is read, too, where it can be read in one way
+    alone: one of networkx; a scipy matrix, or a PyTorch Geometric or DGL graph, that holds each
+    edge in both directions. A ``ValueError`` for others tells how to make a graph, and no edge.
 
     >>> as_graph(None)
     Traceback (most recent call last):
-    ValueError: graph must be a GraphsTuple, as graphs.from_edges(edges, num_nodes) makes it, got NoneType
+    ValueError: graph must be a GraphsTuple, as graphs.from_edges(edges, num_nodes) makes it, got ...
     """
     parts = [getattr(graph, part, None) for part in ("senders", "receivers", "n_node")]
     if all(part is not None for part in parts):
@@ -65,26 +65,25 @@ def as_graph(graph: Graph, name: str = "graph") -> Graph:
                 "interop.read(it) compares them with 1, it._replace(edges=None) drops them"
             )
         return graph
-    from ldp_jax.graph import interop  # which needs this module
+    read = numbered_edges(graph)
+    if read is not None:
+        return from_edges(*read, pairs_in="rows")
 
-    if (read := interop.read_numbered(graph)) is not None:
-        return read
-    got = type(graph).__name__
-    foreign = any(is_of(library, graph) for library in ("networkx", "pandas", "scipy"))
+    has = lambda *parts: any(hasattr(graph, part) for part in parts)
+    hint = ""
     if isinstance(graph, GraphSet):
         hint = ": of a set give one graph, by set.subset([i]).graph"
-    elif hasattr(graph, "graph") and any(
-        hasattr(graph, part) for part in ("y", "names", "guarantee")
-    ):
+    elif has("graph") and has("y", "names", "guarantee"):
         hint = ": give its attribute graph"
-    elif foreign or hasattr(graph, "edge_index") or hasattr(graph, "edges"):
-        hint = ": ldp_jax.graph.interop.read makes one of it, with the names of its nodes, or says what is wrong"
-    elif isinstance(graph, (list, tuple)) or hasattr(graph, "__array__"):
-        hint = ": give it edges, each undirected one once; or here a scipy.sparse.csr_array of an adjacency matrix"
-    else:
-        hint = ""
+    elif has("edge_index", "edges") or any(
+        is_of(library, graph) for library in ("networkx", "pandas", "scipy")
+    ):
+        hint = ": ldp_jax.graph.interop.read makes one of it, with names, or says what is wrong"
+    elif isinstance(graph, (list, tuple)) or has("__array__"):
+        hint = ": give it edges, each undirected one once, or here a scipy.sparse.csr_array"
     raise ValueError(
-        f"{name} must be a GraphsTuple, as graphs.from_edges(edges, num_nodes) makes it, got {got}{hint}"
+        f"{name} must be a GraphsTuple, as graphs.from_edges(edges, num_nodes) makes it, got "
+        f"{type(graph).__name__}{hint}"
     )
 
 
