@@ -204,7 +204,7 @@ def nodes_on_a_mesh() -> None:
         assert moved == {"all-gather"}
     empty = graphs.from_edges(np.zeros((0, 2), np.int32), 5)
     np.testing.assert_allclose(pages(operator(empty, mesh=mesh), np.ones(5)), 0.1)
-    with pytest.raises(ValueError, match="places are for one device"):
+    with pytest.raises(ValueError, match="places must be None"):
         operator(empty, "segment", places=4, mesh=mesh)
     directed = graphs.from_edges([[0, 1], [1, 2]], 3)._replace(
         senders=np.array([1]), receivers=np.array([0])

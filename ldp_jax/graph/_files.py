@@ -70,9 +70,7 @@ def opened(path: Path, max_bytes: int) -> "networkx.Graph | scipy.sparse.coo_arr
         raise ValueError(f"{path} {error}") from None
     except Exception as error:  # a parser raises what it likes, and shows what is in the file
         kind = type(error).__name__
-        raise ValueError(
-            f"{path} must be a file that {called} reads, which raised {kind}"
-        ) from None
+        raise ValueError(f"{path} must be what {called} reads, which raised {kind}") from None
 
 
 _XML_NODE = re.compile(rb"<(?:\w+:)?node[\s/>]")

@@ -151,8 +151,8 @@ def _parse(source: Any, nodes: int | Iterable | None, pairs_in: str | None) -> _
         weights = {name: given[name] for name in given if _is_weight(name)}
         return _numbered(pairs, int(source.num_nodes()), nodes, weights)
     raise ValueError(
-        "source must be a networkx graph, a scipy sparse matrix, a pandas table, an array of edges, "
-        "a GraphsTuple, the path of a graph file, or have edge_index and num_nodes, got "
+        "source must be a networkx graph, a scipy sparse matrix, a pandas table, an array of "
+        "edges, a GraphsTuple, the path of a graph file, or have edge_index and num_nodes, got "
         f"{type(source).__name__}"
     )
 
@@ -200,7 +200,7 @@ def _parse_table(
         raise ValueError("nodes must be names, as the table has them, got a number")
     if pairs_in == "columns":
         raise ValueError(
-            "pairs_in must be 'rows' of a table, which has an edge a row; else table.T"
+            "pairs_in must be 'rows' of a table of an edge a row: table.T turns another"
         )
 
     def places(ends, names):

@@ -711,9 +711,10 @@ def kprop(
     >>> kprop(path, jnp.array([1.0, 0.0, 3.0, 5.0]), 2, normalisation="mean").tolist()
     [2.0, 0.0, 2.0, 0.0]
     """
+    if isinstance(steps, jax.Array) and validate.concrete(steps) and steps.ndim == 0:
+        steps = steps.item()
     if validate.concrete(steps):
-        is_array = isinstance(steps, jax.Array) and steps.ndim == 0
-        steps = validate.whole(0, steps=steps.item() if is_array else steps)
+        steps = validate.whole(0, steps=steps)
     made = _kprop_of(op_or_graph, x, jnp.asarray(steps, jnp.int32)[None], normalisation)
     return made[0, :, 0] if np.ndim(x) == 1 else made[0]
 

@@ -222,11 +222,12 @@ REFUSED = {
     "npz": ("a.npz", "", r"ldp_jax\.load\(path\)\.graph"),
     "unknown": ("a.abc", "", r"must end in \.graphml, .*\.mtx.*interop\.read takes objects too"),
 }
-XML = '<graphml xmlns="http://graphml.graphdrawing.org/xmlns"><graph edgedefault="undirected">%s</graph></graphml>'
+GRAPH = '<graph edgedefault="undirected">%s</graph>'
+XML = f'<graphml xmlns="http://graphml.graphdrawing.org/xmlns">{GRAPH}</graphml>'
 for case, inside in {
     "twice, GraphML": '<node id="a"/><node id="a"/>',
     "a stray end, GraphML": '<node id="a"/><edge source="a" target="b"/>',
-    "nested, GraphML": '<node id="a"/><node id="b"><graph edgedefault="undirected"><node id="c"/></graph></node>',
+    "nested, GraphML": '<node id="a"/><node id="b">' + GRAPH % '<node id="c"/>' + "</node>",
 }.items():
     REFUSED[case] = ("a.graphml", XML % inside, "each node once")
 
