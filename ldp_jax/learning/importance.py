@@ -91,17 +91,17 @@ class FeatureScores:
 
 def _opened(**given) -> tuple[dict, tuple[str, ...], tuple[str, ...]]:
     """The values themselves, the sources of the public ones, and the names of the others."""
-    values = {
-        name: value.value if isinstance(value, Public) else value for name, value in given.items()
-    }
-    sources = tuple(
-        dict.fromkeys(value.source for value in given.values() if isinstance(value, Public))
-    )
-    return (
-        values,
-        sources,
-        tuple(name for name, value in given.items() if not isinstance(value, Public)),
-    )
+    values = {}
+    sources = []
+    private = []
+    for name, value in given.items():
+        if isinstance(value, Public):
+            sources.append(value.source)
+            value = value.value
+        else:
+            private.append(name)
+        values[name] = value
+    return values, tuple(dict.fromkeys(sources)), tuple(private)
 
 
 def _records(name: str, values: ArrayLike | tuple) -> Array:
@@ -122,34 +122,27 @@ def _scores(
     return FeatureScores(name, sources, private, values / values.sum())
 
 
-def _one(
-    key: PRNGKey, x: Array, background: Array, function: Callable[[Array], Array], draws: int
-) -> Float[Array, "c d"]:
-    """Expected gradients of one record.
-
-    Background records as often as each other, places stratified.
-    """
-    order_key, pair_key, place_key = random.split(key, 3)
-    order = random.permutation(order_key, len(background))[jnp.arange(draws) % len(background)]
-    stratum = random.permutation(pair_key, draws)
-    place = (stratum + random.uniform(place_key, (draws,))) / draws
-
-    def along(start: Array, t: Array) -> Array:
-        single = lambda row: jnp.atleast_1d(function(row[None])[0])
-        return jax.jacrev(single)(start + t * (x - start)) * (x - start)
-
-    return jax.vmap(along)(background[order], place).mean(0)
-
-
 @partial(jax.jit, static_argnames=("function", "draws"))
 def _total(
     key: PRNGKey, x: Array, background: Array, *, function: Callable[[Array], Array], draws: int
 ) -> Float[Array, " d"]:
-    def add(total: Array, one: tuple[PRNGKey, Array]) -> tuple[Array, None]:
-        record_key, record = one
-        return total + jnp.abs(_one(record_key, record, background, function, draws)).sum(0) / len(
-            x
-        ), None
+    """The mean absolute expected gradient of each feature."""
+
+    def gradients(key, x):
+        # Background records as often as each other, places stratified.
+        order_key, pair_key, place_key = random.split(key, 3)
+        order = random.permutation(order_key, len(background))[jnp.arange(draws) % len(background)]
+        stratum = random.permutation(pair_key, draws)
+        place = (stratum + random.uniform(place_key, (draws,))) / draws
+
+        def along(start, t):
+            single = lambda row: jnp.atleast_1d(function(row[None])[0])
+            return jax.jacrev(single)(start + t * (x - start)) * (x - start)
+
+        return jax.vmap(along)(background[order], place).mean(0)
+
+    def add(total, one):
+        return total + jnp.abs(gradients(*one)).sum(0) / len(x), None
 
     keys = random.split(key, len(x))
     return jax.lax.scan(add, jnp.zeros(x.shape[1], jnp.float32), (keys, x))[0]
@@ -214,10 +207,8 @@ def sensitivity(
         raise ValueError(
             f"masked must be the records x, some masked, got {hidden.shape} for {rows.shape}"
         )
-    change = np.abs(
-        np.asarray(given["embed"](rows), np.float64)
-        - np.asarray(given["embed"](hidden), np.float64)
-    )
+    seen, unseen = (np.asarray(given["embed"](part), np.float64) for part in (rows, hidden))
+    change = np.abs(seen - unseen)
     if change.ndim != 2 or len(change) != len(rows):
         raise ValueError(f"embed must make [n, k] of [n, d], got shape {change.shape}")
     total = change.sum(1, keepdims=True)
