@@ -43,8 +43,9 @@ from ldp_jax.servers import (
     private_embedding,
 )
 from ldp_jax.servers.counts import PilotedCounts
+from ldp_jax.servers.facts.panel import PanelFacts
 from ldp_jax.servers.parts.group_design import Design
-from ldp_jax.servers.reports import LocalPrediction, PanelFacts
+from ldp_jax.servers.reports import LocalPrediction
 
 MARK = 731257
 """It stands in every private value, and in no text."""
@@ -115,7 +116,7 @@ PUBLIC = set(
     Guarantee PipelineGuarantee Unit Ledger Release WholeNoise Alphabet Classifier Question Rejected Received Spent
     ReportStore FieldReports CountReports DendrogramLaw Choice Estimate Transition BranchReport Shape
     ReconstructionQuality Delta ErrorBound Scores ConfidenceInterval Fidelity Settings PublicRecord JointPrivacy
-    Foreseen Rehearsal StatedFriends HiddenArgument Questions Account Cost Role Statement Round Released Share
+    Foreseen Rehearsal StatedFriends StatedUsers LinkScores HiddenArgument Questions Account Cost Role Statement Round Released Share
     Service
 """.split()  # noqa: SIM905 - a list of names would take forty lines
 )

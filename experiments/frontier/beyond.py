@@ -232,7 +232,9 @@ def _rehearsal(key: Any, draw: Pairs, epsilon: float, *, alike: bool) -> Scored:
     assert found.auc is not None
     degrees, counts = found.auc[..., :2], found.auc[..., 2 + alike]
     over = found._replace(gains=counts - degrees[..., degrees.mean((0, 1)).argmax()])
-    return Scored({methods.LABELS: found.labels, **methods.foretold(over, epsilon)}, nothing_read())
+    return Scored(
+        {methods.LABELS: found.labels or 0, **methods.foretold(over, epsilon)}, nothing_read()
+    )
 
 
 def _common(key: Any, draw: Pairs, epsilon: float) -> Scored:

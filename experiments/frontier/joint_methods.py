@@ -37,7 +37,7 @@ from ldp_jax.servers import (
     predict_jointly,
     rehearse,
 )
-from ldp_jax.servers.joint import checked_members
+from ldp_jax.servers.from_both import checked_members
 from ldp_jax.servers.parts.friends import HOMOPHILY
 
 LABEL_SHARE, RECORD_SHARE = 0.5, 0.75

@@ -14,7 +14,7 @@ from ldp_jax import edges, predict_from_counts, servers
 from ldp_jax.core.types import Graph
 from ldp_jax.servers import Rehearsal, StatedFriends, rehearse
 from ldp_jax.servers.counts import PilotedCounts
-from ldp_jax.servers.joint import STATED_FRIENDS
+from ldp_jax.servers.from_both import STATED_FRIENDS
 from ldp_jax.servers.parts import self_training
 from ldp_jax.servers.questions.counts import NO_NOISE
 from ldp_jax.servers.rehearsal import echo, homophily, overlap
@@ -109,7 +109,7 @@ def _asked(
     return Answer(found.value.log_posterior, found.guarantee, _columns(found.value))
 
 
-def facts_of(key: Any, asked: Asked) -> servers.counts.CountFacts:
+def facts_of(key: Any, asked: Asked) -> servers.facts.counts.CountFacts:
     """What is public of a draw."""
     return servers.count_facts(
         key, asked.rows, asked.labels, num_classes=asked.classes, log_q=asked.q

@@ -16,7 +16,7 @@ from ldp_jax.edges.curator import hrg
 
 
 def _clusters(nodes: tuple[int, ...]) -> list[frozenset[tuple[int, int]]]:
-    """Every rooted binary tree over some nodes, each as the set of (one side, other side), as bit masks."""
+    """Every rooted binary tree over some nodes, as a set of (one side, other side) in bit masks."""
     if len(nodes) == 1:
         return [frozenset()]
     mask = lambda some: sum(1 << node for node in some)

@@ -95,7 +95,7 @@ def by_law(
 
 
 def positions(given: Numbers, key: PRNGKey) -> tuple[np.ndarray, float]:
-    """Where each report lies in its record's law, uniform in [0, 1), and the mass that float32 may misplace."""
+    """Each report's place in its record's law, in [0, 1), and the mass float32 may misplace."""
     # Atoms are spread over their mass, and other numbers over one float32 spacing to either side,
     # by ``key``.
     mechanism, x, y, _ = given

@@ -204,7 +204,7 @@ CASES = {name: case._replace(public=name.partition("-")[0]) for name, case in CA
 
 
 def register(name: str, case: Case) -> None:
-    """Add a case of one's own to :data:`CASES`, for the suite and for the audit (where ``audited`` is a label).
+    """Add a case to :data:`CASES`, for the suite and for the audit where ``audited`` is a label.
 
     ``ValueError`` for a name that is taken.
     """

@@ -182,7 +182,7 @@ def _wide_law(mechanism: HasDensity, x: Values) -> Log:
 
 
 def distribution(mechanism: Exact, x: Values) -> tuple[Log | None, float]:
-    """The distribution function of a report on a line, or None where it does not end at 1 (to 1e-4).
+    """The distribution function of a report on a line; None where it does not end at 1 (to 1e-4).
 
     And the mass that float32 may misplace: up to one spacing times the density.
     """
@@ -209,7 +209,7 @@ def cells_of(mechanism: Exact, x: Values) -> Cells:
 def matches_everywhere(
     mechanism: Exact, key: PRNGKey, *, trials: int = 200_000, significance: float = SIGNIFICANCE
 ) -> Fit:
-    """Whether ``privatize`` draws what ``log_density`` says at every record of a small space, or at random ones.
+    """Whether ``privatize`` draws what ``log_density`` says, at all records or at random ones.
 
     All of at most 128 members are asked (categories; lists of up to eight nodes, their owners in
     turn), else 128 random records; of vectors of independent coordinates 8 to 128, 256 laws in all.
@@ -266,7 +266,7 @@ def _records(mechanism: Randomizer, key: PRNGKey) -> tuple[Report, np.ndarray, b
 
 
 def _each_report(mechanism: Exact, x: Values, y: Report, significance: float) -> Fit:
-    """Reports of one record, each of its cells against its mass by a binomial tail on either side."""
+    """Reports of one record: each cell against its mass by a binomial tail on either side."""
     mass, cell = cells_of(mechanism, x)
     place = cell(y)
     count = np.bincount(place[place >= 0], minlength=len(mass))

@@ -62,7 +62,7 @@ class Supremum(NamedTuple):
 
 @standard_flags()
 def privacy_loss_supremum(mechanism: Any, records: Values | None = None) -> Supremum:
-    """The supremum of log p(y | x) - log p(y | x') over adjacent records x, x' and reports y, by ``log_density``.
+    """The supremum of log p(y | x) - log p(y | x') over adjacent records and all reports.
 
     Tables are asked in whole numbers, rounded up; of coordinates with laws of their own, as many
     suprema are added as are sent. Others are asked at critical records and reports, or where the
@@ -104,7 +104,7 @@ def privacy_loss_supremum(mechanism: Any, records: Values | None = None) -> Supr
 
 
 def _of_its_density(mechanism: object, said: str) -> bool:
-    """Whether what a method says is said of the mechanism's density, and not of one that a subclass replaced."""
+    """Whether a method is about the mechanism's density, and not about one a subclass replaced."""
     kinds = type(mechanism).__mro__
     place = lambda name: next((i for i, kind in enumerate(kinds) if name in vars(kind)), len(kinds))
     return place(said) <= place("log_density")
@@ -137,7 +137,7 @@ def spaces(mechanism: Any) -> tuple[Records, Reports]:
 
 
 def check_numbers(mechanism: Randomizer, *, vectors: bool = False) -> None:
-    """Refuse what does not report one number (or, if asked, a vector), and a stack or tracers of parameters."""
+    """Refuse other reports than one number (or, if asked, a vector), and stacks and tracers."""
     _, codomain = spaces(mechanism)
     if not (codomain.branches or vectors):
         raise NotApplicable(
@@ -310,7 +310,7 @@ def _beyond(mechanism: Exact, records: Values, reports: Report) -> float:
 
 
 def _random_search(mechanism: Exact, known: Report) -> Supremum:
-    """The largest loss over random pairs of records, at random reports and at reports drawn from one of them."""
+    """The largest loss over random pairs of records, at random and at drawn reports."""
     rng = np.random.default_rng(0)  # no privacy depends on it
     codomain = mechanism.codomain()
     domain = mechanism.domain()

@@ -1,4 +1,4 @@
-"""Does the density sum to 1, and has the estimate the moments that are said? By quadrature, and by draws."""
+"""Does the density sum to 1, and has the estimate its claimed moments? By quadrature and draws."""
 
 import contextlib
 import itertools
@@ -152,7 +152,9 @@ def _records(mechanism: Randomizer, x: Values | None) -> list[Report]:
 
 @standard_flags()
 def sums_to_one(mechanism: Exact, x: Values | None = None) -> Fit:
-    """Whether the density sums to 1 in float64, to 1e-8 and four spacings of the densest number (1e-4 at most).
+    """Whether the density sums to 1 in float64.
+
+    The tolerance is 1e-8 and four spacings of the densest number, 1e-4 at most.
 
     >>> from ldp_jax.features import Laplace
     >>> sums_to_one(Laplace(1.0)).fits

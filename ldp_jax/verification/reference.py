@@ -139,7 +139,7 @@ def _duchi(m: Duchi) -> Law:
 
 
 def _window(slope: float, half: float, density: float, ratio: float, end: float) -> Law:
-    """``density`` within ``half`` of ``slope`` times the record, ``density / ratio`` on the rest of [-end, end]."""
+    """``density`` within ``half`` of ``slope`` times the record, else a ``ratio`` less."""
 
     def law(y: np.ndarray, x: np.ndarray) -> np.ndarray:
         y = np.clip(y, -end, end)

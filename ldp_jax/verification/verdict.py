@@ -242,7 +242,8 @@ def _fit(fit: Fit) -> Answer:
     said = [fit.test] if fit.test.startswith("G ") or (" " in fit.test and not fit.fits) else []
     if fit.records > 1:
         said = [
-            f"{fit.records} records, {fit.draws} draws; finds {fit.smallest_defect:.2g} of the records",
+            f"{fit.records} records, {fit.draws} draws; "
+            f"finds {fit.smallest_defect:.2g} of the records",
             *said,
         ]
     return fit.statistic, fit.threshold, fit.fits, "; ".join(said)
@@ -466,7 +467,7 @@ def _lost_by_edge(m: Any, reporting: Reporting | None) -> float:
 
 
 def delta_of(m: Exact, epsilon: float, claimed: float) -> tuple[float, float, bool]:
-    """Delta by two rules, the limit (their difference and 1e-3 above the claim), and whether it is kept."""
+    """Delta by two rules, the limit (their difference and 1e-3 over the claim), and the verdict."""
     coarse, found = (hockey_stick(m, epsilon, panels=panels) for panels in (64, 128))
     limit = claimed * (1 + _QUADRATURE) + abs(found - coarse)
     least = max(LEAST_DELTA, 10 * abs(found - coarse))

@@ -294,7 +294,7 @@ def test_no_entry_reads_past_a_mask():
         lambda: servers.count_facts(
             key(), x, np.array([0, 1, -1]), num_classes=2, silent=hide(asked)
         ),
-        lambda: servers.rehearsal.homophily(hide(np.array([[0, 1], [1, 2]])), ids),
+        lambda: servers.worlds.measures.homophily(hide(np.array([[0, 1], [1, 2]])), ids),
     ):
         with pytest.raises(ValueError, match=r"masked|finite|must name|\[0, 2\^31\)"):
             refused()
@@ -389,7 +389,7 @@ def test_labels_of_nodes_by_name_are_refused_and_those_of_a_panel_taken():
     for take in (
         validate.node_labels,
         lambda y: datasets.Dataset("mine", graph, np.eye(3, 2), y, 0.0, 1.0).y,
-        lambda y: servers.rehearsal.homophily([[0, 1]], y),
+        lambda y: servers.worlds.measures.homophily([[0, 1]], y),
     ):
         np.testing.assert_array_equal(take(labels), take(labels.to_numpy()))
         for index in (["ana", "bo", "cy"], [2, 0, 1]):

@@ -129,8 +129,8 @@ def test_answers_without_noise_stay_lost_whatever_follows_or_went_before(users):
     assert np.isinf(later.guarantee[LABEL].epsilon)
     assert np.isfinite(later.guarantee[NEIGHBOUR_LIST].epsilon)
     assert later.guarantee.protected == ("edges",)
+    budgets = [Budget(9.0), Budget(9.0, unit=LABEL), Budget(9.0, unit=NEIGHBOUR_LIST)]
     with pytest.raises(BudgetExceededError):
-        budgets = [Budget(9.0), Budget(9.0, unit=LABEL), Budget(9.0, unit=NEIGHBOUR_LIST)]
         simulate(jax.random.key(2), ClassesThenCounts(), users, budgets, history=exact.statement)
     counts = simulate(jax.random.key(1), ClassesThenCounts(), users)
     now = Share(GeneralizedRR(0.5, CLASSES), N)
