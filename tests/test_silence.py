@@ -28,7 +28,7 @@ from ldp_jax.accounting.ledger import Ledger
 from ldp_jax.core.ownership import ownership
 from ldp_jax.core.pytree import pytree
 from ldp_jax.core.shown import Hidden
-from ldp_jax.edges.curator import EdgeSplit
+from ldp_jax.curators import EdgeSplit
 from ldp_jax.graph import graphs
 from ldp_jax.learning import importance, label_training
 from ldp_jax.servers import (
@@ -112,7 +112,7 @@ field.
 
 PUBLIC = set(
     """
-    Perceptron Difference Poisoning Reconstruction Table CriticalPoints WordRuns PersonalTotals GaussianCurve Budget
+    Perceptron Difference Poisoning Reconstruction Table WordRuns PersonalTotals GaussianCurve Budget
     Guarantee PipelineGuarantee Unit Ledger Release WholeNoise Alphabet Classifier Question Rejected Received Spent
     ReportStore FieldReports CountReports DendrogramLaw Choice Estimate Transition BranchReport Shape
     ReconstructionQuality Delta ErrorBound Scores ConfidenceInterval Fidelity Settings PublicRecord JointPrivacy

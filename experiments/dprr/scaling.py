@@ -281,13 +281,20 @@ def as_markdown(frame: pd.DataFrame) -> str:
         largest.append([*name, *counts, f"{top['bytes'] / 1e6:.3f}", *times])
     graphs = ["graphs", "mechanism"]
     milliseconds = [f"{words} (ms)" for words in clocks.values()]
-    return "\n\n".join([
-        "Growth with the number of nodes: the slope of the least-squares line through the logarithms.",
-        show.markdown([*graphs, *clocks.values(), "memory"], slopes),
-        "The largest size; milliseconds, edges and megabytes a graph.",
-        show.markdown([*graphs, "nodes", "true edges", "reported edges", "MB", *milliseconds], largest),
-        show.prose(NAME).notes.format(epsilon=EPSILON, bytes=BYTES, repeats=REPEATS, epochs=EPOCHS),
-    ])  # fmt: skip
+    return "\n\n".join(
+        [
+            "Growth with the number of nodes: the slope of the least-squares line through the "
+            "logarithms.",
+            show.markdown([*graphs, *clocks.values(), "memory"], slopes),
+            "The largest size; milliseconds, edges and megabytes a graph.",
+            show.markdown(
+                [*graphs, "nodes", "true edges", "reported edges", "MB", *milliseconds], largest
+            ),
+            show.prose(NAME).notes.format(
+                epsilon=EPSILON, bytes=BYTES, repeats=REPEATS, epochs=EPOCHS
+            ),
+        ]
+    )
 
 
 def plot(frame: pd.DataFrame) -> Any:

@@ -7,7 +7,8 @@ that finds nothing shows its own limits, the ``guarantee()`` of a mechanism thos
 >>> import numpy as np
 >>> secret = all_pairs(np.arange(4), [[0, 1], [2, 3]])
 >>> alike = np.array([[0.9, 0.1], [0.8, 0.2], [0.2, 0.8], [0.3, 0.7]])
->>> link_stealing(alike, secret, distance="euclidean").minus(degree_product([[0, 2]], 4, secret)).auc.mean
+>>> public = degree_product([[0, 2]], 4, secret)
+>>> link_stealing(alike, secret, distance="euclidean").minus(public).auc.mean
 0.625
 """
 

@@ -13,11 +13,9 @@ from ldp_jax.learning.training import Objective, Settings, adam, fit
 
 
 class Perceptron(NamedTuple):
-    """An attacker's network.
+    """An attacker's network: ``layers`` (1 is a linear model) of width ``hidden``.
 
-    ``layers``, of which 1 is a linear model, of width ``hidden``, trained by Adam.
-
-    Held-out rows choose the one of ``epochs`` that is taken.
+    Adam trains it, and held-out rows choose the one of ``epochs`` that is taken.
     """
 
     layers: int = 3
@@ -60,8 +58,11 @@ def trained_answers(
     asked: Float[np.ndarray, "p k"],
     batch_size: int = 256,
 ) -> Float[np.ndarray, "p c"]:
-    """Outputs for the features ``asked``, of a network trained on the first of two ``parts`` of the rows."""
-    # The second chooses the epoch. Features are standardised over all rows.
+    """Outputs for the features ``asked``, of a network that is trained on some rows.
+
+    It is trained on the first of two ``parts`` of the rows, and the second chooses the epoch.
+    Features are standardised over all rows.
+    """
     mean = rows.features.mean(0)
     spread = rows.features.std(0) + 1e-6
     scaled = lambda features: jnp.asarray((features - mean) / spread, jnp.float32)

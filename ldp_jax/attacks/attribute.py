@@ -5,21 +5,20 @@ The attributes of a node's neighbours reveal its own, once the edges are known.
 
 import jax.numpy as jnp
 import numpy as np
-from numpy.typing import ArrayLike
 
-from ldp_jax.attacks._result import Attack, Targets, check_targets, distinct, evaluate
+from ldp_jax.attacks._result import Attack, Numbers, Targets, check_targets, distinct, evaluate
 from ldp_jax.core import validate
+from ldp_jax.core.validate import require
 from ldp_jax.graph import graphs
 from ldp_jax.graph.propagation import operator, ppr
 
-_SHRINKAGE = (
-    0.02  # the weight of the prior beside what reaches a node from those with a known attribute
-)
+_SHRINKAGE = 0.02  # the weight of the prior beside that of the known nodes in reach
 
 
-def inferred_edges(attack: Attack, *, known: ArrayLike | tuple = ()) -> np.ndarray:
-    """The pairs that an attack takes for edges, the ``believed`` share of largest scores, with the known ones.
+def inferred_edges(attack: Attack, *, known: Numbers = ()) -> np.ndarray:
+    """The pairs that an attack takes for edges, with the ``known`` ones.
 
+    They are the ``believed`` share of the largest scores.
     Equal scores are taken in a fixed random order. Integers [m, 2], each pair once with u < v,
     sorted.
 
@@ -29,21 +28,22 @@ def inferred_edges(attack: Attack, *, known: ArrayLike | tuple = ()) -> np.ndarr
     [[0, 1], [1, 2]]
     """
     units = np.asarray(attack.targets.units)
-    if units.shape[1] != 2:
-        raise ValueError(f"attack must be on pairs of nodes, got units of shape {units.shape}")
+    require(
+        units.shape[1] == 2,
+        f"attack must be on pairs of nodes, got units of shape {units.shape}",
+    )
     count = round(attack.believed * len(units))
-    order = np.random.default_rng(0).permutation(
-        len(units)
-    )  # the places of targets may tell their truth
+    # The places of targets may tell their truth.
+    order = np.random.default_rng(0).permutation(len(units))
     top = order[np.argsort(-attack.scores[order], kind="stable")][:count]
     return np.unique(np.sort(np.concatenate([units[top], validate.pairs(known=known)]), 1), axis=0)
 
 
 def attribute_inference(
-    edges: ArrayLike | tuple,
+    edges: Numbers,
     num_nodes: int,
-    known_nodes: ArrayLike | tuple,
-    known_values: ArrayLike | tuple,
+    known_nodes: Numbers,
+    known_values: Numbers,
     targets: Targets,
     *,
     alpha: float = 0.3,
@@ -72,16 +72,13 @@ def attribute_inference(
     """
     validate.in_range(0.0, 1.0, open_lower=True, alpha=alpha)
     graph = graphs.from_edges(edges, num_nodes, pairs_in="rows")
-    check_targets(targets, num_nodes, 1)
+    units = check_targets(targets, num_nodes, 1)[0][:, 0]
     nodes = distinct("known_nodes", known_nodes, num_nodes)
     values = validate.mask(len(nodes), known_values=known_values)
-    units = np.asarray(targets.units)[:, 0]
-    if np.isin(units, nodes).any():
-        raise ValueError("targets must not be among the known nodes")
+    require(not np.isin(units, nodes).any(), "targets must not be among the known nodes")
     prior = values.mean()
     start = np.zeros((num_nodes, 2), np.float32)
     start[nodes] = np.stack([values - prior, np.ones(len(nodes))], 1)
-    near = np.asarray(ppr(operator(graph, "segment"), jnp.asarray(start), alpha, 0.0), np.float64)[
-        units
-    ]
-    return evaluate("attribute inference", prior + near[:, 0] / (near[:, 1] + _SHRINKAGE), targets)
+    reached = ppr(operator(graph, "segment"), jnp.asarray(start), alpha, 0.0)
+    value, weight = np.asarray(reached, np.float64)[units].T
+    return evaluate("attribute inference", prior + value / (weight + _SHRINKAGE), targets)

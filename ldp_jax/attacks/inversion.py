@@ -3,20 +3,20 @@
 Raw inputs from their embeddings, by a network that was trained on public ones.
 """
 
+import math
+
 import jax.numpy as jnp
 import numpy as np
-from numpy.typing import ArrayLike
 
 from ldp_jax.attacks._classifier import Perceptron, Rows, trained_answers
-from ldp_jax.attacks._result import Reconstruction, rows_of
+from ldp_jax.attacks._result import Numbers, Reconstruction, intervals, rows_of
 from ldp_jax.core import random, validate
 from ldp_jax.core.long_sums import column_means
-from ldp_jax.core.types import Array, PRNGKey
+from ldp_jax.core.types import PRNGKey
+from ldp_jax.core.validate import require
 from ldp_jax.learning import metrics
-from ldp_jax.learning.metrics import mean_interval
 from ldp_jax.learning.training import Objective
 
-# Squared error of reconstructed rows
 _RECONSTRUCTION = Objective(
     inputs=lambda _, rows: rows.features,
     loss=lambda outputs, rows: ((outputs - rows.truth) ** 2).mean(-1),
@@ -28,18 +28,18 @@ _PERCEPTRON = Perceptron(hidden=256, epochs=100, learning_rate=1e-3)
 
 def inversion(
     key: PRNGKey,
-    z: ArrayLike | tuple,
-    x: ArrayLike | tuple,
+    z: Numbers,
+    x: Numbers,
     *,
-    public_z: ArrayLike | tuple,
-    public_x: ArrayLike | tuple,
+    public_z: Numbers,
+    public_x: Numbers,
     shape: tuple[int, int] | None = None,
     perceptron: Perceptron = _PERCEPTRON,
 ) -> Reconstruction:
-    """Reconstruct records from embeddings, perturbed or not, by a perceptron trained on public pairs of both.
+    """Reconstruct records from embeddings by a perceptron that is trained on public pairs of both.
 
-    The leak is the difference to :func:`public_mean`. Reconstructions are clipped to the range of
-    public records.
+    Embeddings may be perturbed or not. The leak is the difference to :func:`public_mean`.
+    Reconstructions are clipped to the range of public records.
 
     Args:
       key: a threefry key.
@@ -54,18 +54,14 @@ def inversion(
     (CVPR 2016), with a perceptron; HeteroRR, section V and Figure 8.
     """
     validate.threefry(key)
-    z, x, public_z, public_x = (
-        rows_of(*named)
-        for named in (("z", z), ("x", x), ("public_z", public_z), ("public_x", public_x))
+    z, public_z = _pair("z", z, public_z)
+    x, public_x = _pair("x", x, public_x)
+    _check_images(public_x, shape)
+    require(
+        len(z) == len(x) and 10 <= len(public_z) == len(public_x),
+        "z and x must be of as many records, and public_z and public_x of at least 10, "
+        f"got {len(z)} and {len(x)}, {len(public_z)} and {len(public_x)}",
     )
-    if len(z) != len(x) or len(public_z) != len(public_x) or len(public_x) < 10:
-        raise ValueError(
-            f"z and x must be of as many records, and public_z and public_x of at least 10, got {len(z)} and "
-            f"{len(x)}, {len(public_z)} and {len(public_x)}"
-        )
-    if z.shape[1] != public_z.shape[1]:
-        raise ValueError(f"public_z must be as wide as z, got {public_z.shape[1]} for {z.shape[1]}")
-    _check_records(x, public_x, shape)
     order_key, fit_key = random.split(key)
     order = np.asarray(random.permutation(order_key, len(public_z)))
     held = len(order) // 10
@@ -77,7 +73,7 @@ def inversion(
 
 
 def public_mean(
-    x: ArrayLike | tuple, *, public_x: ArrayLike | tuple, shape: tuple[int, int] | None = None
+    x: Numbers, *, public_x: Numbers, shape: tuple[int, int] | None = None
 ) -> Reconstruction:
     """Take the mean public record for every record: the attacker without an embedding.
 
@@ -86,35 +82,46 @@ def public_mean(
     >>> public_mean(np.array([[0.0, 1.0], [1.0, 0.0]]), public_x=np.full((3, 2), 0.5))
     public mean: MSE 0.2500 ± 0.0000; 2 records
     """
-    x, public_x = rows_of("x", x), rows_of("public_x", public_x)
-    _check_records(x, public_x, shape)
-    return _judge(
-        "public mean", np.broadcast_to(column_means(public_x), x.shape), x, public_x, shape
+    x, public_x = _pair("x", x, public_x)
+    _check_images(public_x, shape)
+    found = np.broadcast_to(column_means(public_x), x.shape)
+    return _judge("public mean", found, x, public_x, shape)
+
+
+def _pair(name: str, rows: Numbers, public: Numbers) -> tuple[np.ndarray, np.ndarray]:
+    """Rows and public rows of the same width, checked."""
+    own = rows_of(name, rows)
+    known = rows_of(f"public_{name}", public)
+    width = own.shape[1]
+    got = known.shape[1]
+    require(got == width, f"public_{name} must be as wide as {name}, got {got} for {width}")
+    return own, known
+
+
+def _check_images(public_x: np.ndarray, shape: tuple[int, int] | None) -> None:
+    if shape is None:
+        return
+    pixels = public_x.shape[1]
+    require(
+        len(shape) == 2 and min(shape) >= 2 and math.prod(shape) == pixels,
+        f"shape must be height and width, both at least 2, of {pixels} pixels, got {shape}",
     )
-
-
-def _check_records(x: np.ndarray, public_x: np.ndarray, shape: tuple[int, int] | None) -> None:
-    if x.shape[1] != public_x.shape[1]:
-        raise ValueError(f"public_x must be as wide as x, got {public_x.shape[1]} for {x.shape[1]}")
-    if shape is not None and (len(shape) != 2 or shape[0] * shape[1] != x.shape[1]):
-        raise ValueError(
-            f"shape must be the height and width of records of {x.shape[1]} pixels, got {shape}"
-        )
-    if shape is not None and (min(shape) < 2 or public_x.min() == public_x.max()):
-        raise ValueError(
-            f"images must be at least 2 wide and high, and public ones vary, got shape {shape}"
-        )
+    require(np.ptp(public_x), "public_x must vary where records are images")
 
 
 def _judge(
     name: str, found: np.ndarray, x: np.ndarray, public_x: np.ndarray, shape: tuple[int, int] | None
 ) -> Reconstruction:
-    lower, upper = float(public_x.min()), float(public_x.max())
+    lower = float(public_x.min())
+    upper = float(public_x.max())
     found = np.clip(found, lower, upper).astype(np.float32)
-    samples = {"mse": ((found - x).astype(np.float64) ** 2).mean(1)}
+    names = ["mse"]
+    samples = [((found - x).astype(np.float64) ** 2).mean(1)]
     if shape is not None:
-        images: list[Array] = [jnp.asarray(rows).reshape(-1, *shape) for rows in (found, x)]
-        similarity = metrics.ssim(*images, value_range=upper - lower, window=min(7, *shape))
-        samples["ssim"] = np.asarray(similarity, np.float64)
-    intervals = {metric: mean_interval(values) for metric, values in samples.items()}
-    return Reconstruction(name, intervals, found, np.stack(list(samples.values()), 1))
+        one, other = (jnp.asarray(rows).reshape(-1, *shape) for rows in (found, x))
+        window = min(7, *shape)
+        similarity = metrics.ssim(one, other, value_range=upper - lower, window=window)
+        names.append("ssim")
+        samples.append(np.asarray(similarity, np.float64))
+    columns = np.stack(samples, 1)
+    return Reconstruction(name, intervals(names, columns), columns, found)

@@ -13,13 +13,7 @@ from ldp_jax.attacks._result import Attack, Targets, evaluate, rows_of
 from ldp_jax.core import random, validate
 from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.types import Array, PRNGKey, PRNGKeys
-
-
-@partial(jax.jit, static_argnames=("observe", "at_once"))
-def _observed(
-    keys: PRNGKeys, world: PyTree, *, observe: Callable[..., Array], at_once: int | None
-) -> Array:
-    return jax.lax.map(lambda key: observe(key, world).reshape(-1), keys, batch_size=at_once)
+from ldp_jax.core.validate import require
 
 
 def planted_edge(
@@ -32,7 +26,7 @@ def planted_edge(
     runs: int = 400,
     at_once: int | None = None,
 ) -> Attack:
-    """Run everything with a planted edge and without it, and attack by :func:`likelihood_ratio`.
+    """Run everything with a planted edge and without it, and tell both by :func:`likelihood_ratio`.
 
     Args:
       key: a threefry key.
@@ -45,22 +39,29 @@ def planted_edge(
       runs: of each world, to be told apart; at least 2.
       at_once: runs that are vmapped together; None for one at a time.
 
-    >>> flipped = lambda key, bit: bit ^ jax.random.bernoulli(key, 0.25)
-    >>> found = planted_edge(jax.random.key(0), lambda key, bit: 1.0 * flipped(key, bit), False, True)
+    >>> flipped = lambda key, bit: 1.0 * (bit ^ jax.random.bernoulli(key, 0.25))
+    >>> found = planted_edge(jax.random.key(0), flipped, False, True)
     >>> abs(found.auc.mean - 0.75) < 0.06
     True
     """
     validate.threefry(key)
     validate.integer_in(8, shadows=shadows)
     validate.integer_in(2, runs=runs)
-    parts = zip(
-        random.split(key, 4), (shadows, shadows, runs, runs), (without, with_edge) * 2, strict=True
-    )
-    seen = [
-        np.asarray(_observed(random.split(part, count), world, observe=observe, at_once=at_once))
-        for part, count, world in parts
-    ]
+    seen = []
+    counts = (shadows, shadows, runs, runs)
+    for part, count, world in zip(
+        random.split(key, 4), counts, (without, with_edge) * 2, strict=True
+    ):
+        keys = random.split(part, count)
+        seen.append(np.asarray(_observed(keys, world, observe=observe, at_once=at_once)))
     return likelihood_ratio(*seen)
+
+
+@partial(jax.jit, static_argnames=("observe", "at_once"))
+def _observed(
+    keys: PRNGKeys, world: PyTree, *, observe: Callable[..., Array], at_once: int | None
+) -> Array:
+    return jax.lax.map(lambda key: observe(key, world).reshape(-1), keys, batch_size=at_once)
 
 
 @implicit_promotion()
@@ -95,21 +96,16 @@ def likelihood_ratio(
     >>> likelihood_ratio(*runs).auc.mean > 0.9
     True
     """
-    parts = {
-        name: rows_of(name, values, np.float64, least=least)
-        for name, values, least in (
-            ("shadows_without", shadows_without, 8),
-            ("shadows_with", shadows_with, 8),
-            ("observed_without", observed_without, 2),
-            ("observed_with", observed_with, 2),
-        )
-    }
-    lengths = {name: runs.shape[1] for name, runs in parts.items()}
-    if len(set(lengths.values())) > 1:
-        raise ValueError(f"all runs must show as many numbers, got {lengths}")
+    without = rows_of("shadows_without", shadows_without, np.float64, least=8)
+    with_edge = rows_of("shadows_with", shadows_with, np.float64, least=8)
+    observed = [
+        rows_of("observed_without", observed_without, np.float64, least=2),
+        rows_of("observed_with", observed_with, np.float64, least=2),
+    ]
+    lengths = [runs.shape[1] for runs in (without, with_edge, *observed)]
+    require(len(set(lengths)) == 1, f"all runs must show as many numbers, got {lengths}")
     ridge = validate.number(0.0, ridge=ridge)
-    shadows = parts["shadows_without"], parts["shadows_with"]
-    first, second = ([part[half::2] for part in shadows] for half in (0, 1))
+    first = [without[::2], with_edge[::2]]
     spread = sum(np.atleast_2d(np.cov(part, rowvar=False)) for part in first) / 2
     variances = np.diag(spread)
     # What never varies gets a tiny variance: it decides alone where it differs, and not at all
@@ -118,15 +114,15 @@ def likelihood_ratio(
     direction = np.linalg.solve(
         spread + np.diag(ridge * variances + floor), first[1].mean(0) - first[0].mean(0)
     )
-    laws = []
-    for part in second:
+
+    runs = np.concatenate(observed)
+    logs = []
+    for part in (without[1::2], with_edge[1::2]):
         along = part @ direction
-        laws.append(
-            stats.norm(along.mean(), max(along.std(ddof=1), 1e-12 * (1.0 + abs(along.mean()))))
-        )
-    runs = np.concatenate([parts["observed_without"], parts["observed_with"]])
-    along = runs @ direction
-    truth = np.arange(len(runs)) >= len(parts["observed_without"])
-    scores = laws[1].logpdf(along) - laws[0].logpdf(along)
+        mean = along.mean()
+        law = stats.norm(mean, max(along.std(ddof=1), 1e-12 * (1.0 + abs(mean))))
+        logs.append(law.logpdf(runs @ direction))
+    scores = logs[1] - logs[0]
+    truth = np.arange(len(runs)) >= len(observed[0])
     targets = Targets(np.arange(len(runs))[:, None], truth)
     return evaluate("likelihood ratio", scores, targets)

@@ -10,14 +10,22 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
-from numpy.typing import ArrayLike
 
 from ldp_jax.attacks._classifier import CLASSIFICATION, Perceptron, Rows, trained_answers
-from ldp_jax.attacks._result import Attack, Targets, check_targets, codes, evaluate, rows_of
+from ldp_jax.attacks._result import (
+    Attack,
+    Numbers,
+    Targets,
+    check_targets,
+    codes,
+    evaluate,
+    rows_of,
+)
 from ldp_jax.core import random, validate
 from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.float64 import float64_on_cpu
 from ldp_jax.core.types import Array, PRNGKey
+from ldp_jax.core.validate import require
 
 Distance = Literal[
     "cosine",
@@ -39,21 +47,18 @@ def _cosine(a: Array, b: Array) -> Array:
     return 1.0 - (a * b).sum(-1) / jnp.maximum(lengths, _TINY)
 
 
-def _centred(a: Array) -> Array:
-    return a - a.mean(-1, keepdims=True)
-
-
 _DISTANCES = {
     "cosine": _cosine,
     "euclidean": lambda a, b: jnp.sqrt(((a - b) ** 2).sum(-1)),
-    "correlation": lambda a, b: _cosine(_centred(a), _centred(b)),
+    "correlation": lambda a, b: _cosine(
+        a - a.mean(-1, keepdims=True), b - b.mean(-1, keepdims=True)
+    ),
     "chebyshev": lambda a, b: jnp.abs(a - b).max(-1),
     "braycurtis": lambda a, b: jnp.abs(a - b).sum(-1) / jnp.maximum(jnp.abs(a + b).sum(-1), _TINY),
     "canberra": lambda a, b: (jnp.abs(a - b) / jnp.maximum(jnp.abs(a) + jnp.abs(b), _TINY)).sum(-1),
     "cityblock": lambda a, b: jnp.abs(a - b).sum(-1),
     "sqeuclidean": lambda a, b: ((a - b) ** 2).sum(-1),
 }
-
 
 _BLOCK = 2**23  # numbers of the records of pairs that are compared at a time, about: 64 MB
 
@@ -80,7 +85,7 @@ def _apart(
 
 @implicit_promotion()
 def link_stealing(
-    posteriors: ArrayLike | tuple, targets: Targets, *, distance: Distance = "correlation"
+    posteriors: Numbers, targets: Targets, *, distance: Distance = "correlation"
 ) -> Attack:
     """Score pairs of nodes by how alike the model's answers are, which are all the attacker has.
 
@@ -94,39 +99,41 @@ def link_stealing(
 
     >>> from ldp_jax.attacks import all_pairs
     >>> answers = np.array([[0.9, 0.1], [0.8, 0.2], [0.1, 0.9], [0.3, 0.7]])
-    >>> link_stealing(answers, all_pairs(np.arange(4), [[0, 1], [2, 3]]), distance="cosine").auc.mean
+    >>> secret = all_pairs(np.arange(4), [[0, 1], [2, 3]])
+    >>> link_stealing(answers, secret, distance="cosine").auc.mean
     1.0
     """
     return by_distance(f"link stealing ({distance})", posteriors, targets, distance, "posteriors")
 
 
-def by_distance(
-    name: str, rows: ArrayLike | tuple, targets: Targets, distance: str, what: str
-) -> Attack:
+def by_distance(name: str, rows: Numbers, targets: Targets, distance: str, what: str) -> Attack:
     """Pairs scored by how alike their rows are."""
     validate.one_of(get_args(Distance), distance=distance)
     known = rows_of(what, rows, np.float64)
     least = {"correlation": 3, "cosine": 2}.get(distance, 1)
-    if known.shape[1] < least:
-        raise ValueError(
-            f"{what} must have at least {least} columns for the {distance}, which says no more than a sign of "
-            f"fewer, got {known.shape[1]}: distance='euclidean' compares any number"
-        )
-    check_targets(targets, len(known))
-    return evaluate(name, -_apart(known, targets.units, (distance,))[:, 0], targets)
+    require(
+        known.shape[1] >= least,
+        f"{what} must have at least {least} columns for the {distance}, which says no more than a "
+        f"sign of fewer, got {known.shape[1]}: distance='euclidean' compares any number",
+    )
+    units, _ = check_targets(targets, len(known))
+    return evaluate(name, -_apart(known, units, (distance,))[:, 0], targets)
 
 
 def _pair_features(
     posteriors: np.ndarray, others: tuple[np.ndarray, ...], pairs: np.ndarray
 ) -> Float[np.ndarray, "p k"]:
     """The features of a pair for the trained attacker; the same for {u, v} and {v, u}."""
-    if posteriors.min() < 0 or posteriors.max() > 1 + 1e-5:  # of which there is no entropy
-        raise ValueError(
-            f"posteriors must be probabilities, got {posteriors.min():g} to {posteriors.max():g}"
-        )
+    low = posteriors.min()
+    high = posteriors.max()
+    # Other numbers have no entropy.
+    require(
+        low >= 0 and high <= 1 + 1e-5,
+        f"posteriors must be probabilities, got {low:g} to {high:g}",
+    )
     distances = [_apart(rows, pairs, tuple(_DISTANCES)) for rows in (posteriors, *others)]
     entropy = -(posteriors * np.log(np.maximum(posteriors, _TINY))).sum(-1)
-    first, second = entropy[np.asarray(pairs)].T
+    first, second = entropy[pairs].T
     mixed = [first * second, (first + second) / 2, np.abs(first - second), (first - second) ** 2]
     return np.concatenate([*distances, np.stack(mixed, 1)], 1)
 
@@ -137,13 +144,13 @@ _PERCEPTRON = Perceptron(layers=2, hidden=32)
 @implicit_promotion()
 def trained_link_stealing(
     key: PRNGKey,
-    posteriors: ArrayLike | tuple,
+    posteriors: Numbers,
     targets: Targets,
     *,
     known: Targets,
-    known_posteriors: ArrayLike | tuple | None = None,
-    x: ArrayLike | tuple | None = None,
-    known_x: ArrayLike | tuple | None = None,
+    known_posteriors: Numbers | None = None,
+    x: Numbers | None = None,
+    known_x: Numbers | None = None,
     perceptron: Perceptron = _PERCEPTRON,
 ) -> Attack:
     """Score pairs by an attacker that was trained on pairs whose truth is public.
@@ -171,37 +178,41 @@ def trained_link_stealing(
     """
     validate.threefry(key)
     inductive = known_posteriors is not None
-    if (known_x is not None) != (inductive and x is not None):
-        raise ValueError(
-            "known_x must be given where x and known_posteriors both are, and only there"
-        )
+    require(
+        (known_x is not None) == (inductive and x is not None),
+        "known_x must be given where x and known_posteriors both are, and only there",
+    )
     asked = rows_of("posteriors", posteriors, np.float64)
     asked_x = _records(x, len(asked), "x")
-    seen = rows_of("known_posteriors", known_posteriors, np.float64) if inductive else asked
-    seen_x = _records(known_x, len(seen), "known_x") if inductive else asked_x
-    check_targets(targets, len(asked))
-    check_targets(known, len(seen))
-    truth = np.asarray(known.truth)
-    if min(truth.sum(), (~truth).sum()) < 10:
-        raise ValueError(
-            f"known must have at least 10 pairs of each kind, got {truth.sum()} and {(~truth).sum()}"
-        )
-    both = [codes(part.units, len(asked)) for part in (targets, known)]
-    if not inductive and np.isin(both[0], both[1]).any():
-        raise ValueError("known must have no pair that is among the targets")
+    seen = asked
+    seen_x = asked_x
+    if inductive:
+        seen = rows_of("known_posteriors", known_posteriors, np.float64)
+        seen_x = _records(known_x, len(seen), "known_x")
+    units, _ = check_targets(targets, len(asked))
+    known_units, truth = check_targets(known, len(seen))
+    kinds = (truth.sum(), (~truth).sum())
+    require(
+        min(kinds) >= 10,
+        f"known must have at least 10 pairs of each kind, got {kinds[0]} and {kinds[1]}",
+    )
+    shared = np.isin(codes(units, len(asked)), codes(known_units, len(asked)))
+    require(inductive or not shared.any(), "known must have no pair that is among the targets")
 
     split_key, fit_key = random.split(key)
     order = np.asarray(random.permutation(split_key, len(truth)))
-    order = np.concatenate(
-        [order[truth[order]], order[~truth[order]]]
-    )  # each fifth pair of either kind validates
-    validates = np.arange(len(order)) % 5 == 0
-    rows = Rows(_pair_features(seen, seen_x, known.units), truth[:, None].astype(np.float32))
-    features = _pair_features(asked, asked_x, targets.units)
+    order = np.concatenate([order[truth[order]], order[~truth[order]]])
+    validates = np.arange(len(order)) % 5 == 0  # each fifth pair of either kind
+    rows = Rows(_pair_features(seen, seen_x, known_units), truth[:, None].astype(np.float32))
+    features = _pair_features(asked, asked_x, units)
     parts = (order[~validates], order[validates])
     scores = trained_answers(fit_key, perceptron, CLASSIFICATION, rows, parts, features)[:, 0]
     return evaluate("trained link stealing" + (" with records" if asked_x else ""), scores, targets)
 
 
-def _records(x: ArrayLike | tuple | None, size: int, name: str) -> tuple[np.ndarray, ...]:
-    return () if x is None else (rows_of(name, x, np.float64, least=size, most=size),)
+def _records(x: Numbers | None, size: int, name: str) -> tuple[np.ndarray, ...]:
+    if x is None:
+        return ()
+    rows = rows_of(name, x, np.float64)
+    validate.shaped(size, "d", **{name: rows})
+    return (rows,)

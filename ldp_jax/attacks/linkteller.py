@@ -6,12 +6,12 @@ from typing import Literal
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numpy.typing import ArrayLike
 
-from ldp_jax.attacks._result import Attack, Targets, check_targets, evaluate
+from ldp_jax.attacks._result import Attack, Numbers, Targets, check_targets, evaluate
 from ldp_jax.core import validate
 from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.types import Array, Graph
+from ldp_jax.core.validate import require
 from ldp_jax.graph.propagation import Operator
 from ldp_jax.learning.models import Bound, Model, NodeInputs, Variables
 
@@ -28,7 +28,7 @@ def linkteller(
     targets: Targets,
     *,
     step: float | None = None,
-    degrees: ArrayLike | tuple | None = None,
+    degrees: Numbers | None = None,
     outputs: Outputs = "logits",
 ) -> Attack:
     r"""Score pairs by the influence of one node's record on the other's output, both ways.
@@ -67,15 +67,15 @@ def linkteller(
     if step is not None:
         step = validate.number(0.0, open_lower=True, step=step)
     graph, x, *rest = inputs
-    if rest and rest[0] is not None:
-        raise ValueError("inputs must have no scale: it is what the attack varies")
+    require(not rest or rest[0] is None, "inputs must have no scale: the attack varies it")
     n = len(x)
-    check_targets(targets, n)
-    known = None if degrees is None else validate.numbers(degrees=degrees)
-    if known is not None and (known.shape != (n,) or not (known >= 0).all()):
-        raise ValueError(f"degrees must be [{n}] numbers >= 0, got shape {known.shape}")
+    pairs, _ = check_targets(targets, n)
+    weights = np.ones(n)
+    if degrees is not None:
+        known = validate.shaped(n, degrees=degrees)
+        require((known >= 0).all(), "degrees must be >= 0, and are not everywhere")
+        weights = known + 1.0
 
-    pairs = np.asarray(targets.units)
     source = pairs.ravel(order="F")
     target = pairs[:, ::-1].ravel(order="F")
     nodes, row = np.unique(source, return_inverse=True)
@@ -86,23 +86,21 @@ def linkteller(
     asked = np.zeros((len(nodes), place.max(initial=0) + 1), np.int32)
     asked[row, place] = target
     read = Bound(_read, (model, isinstance(inputs, NodeInputs), outputs))
-    given = variables, graph, x
     found, moves = _influences(
-        given,
+        (variables, graph, x),
         nodes.astype(np.int32),
         asked,
         jnp.float32(step or 0.0),
         read=read,
         finite=step is not None,
     )
-    if not moves:
-        raise ValueError(
-            "inputs must move the outputs, and scaling all rows of x moves none: a model that does not multiply by "
-            "the scale of NodeInputs takes (graph, x)"
-        )
+    require(
+        moves,
+        "inputs must move the outputs, and scaling all rows of x moves none: "
+        "a model that does not multiply by the scale of NodeInputs takes (graph, x)",
+    )
     influence = np.asarray(found, np.float64)[row, place]
-    if known is not None:
-        influence = influence * (known[target] + 1.0)
+    influence = influence * weights[target]
     return evaluate("LinkTeller", influence.reshape(2, -1).sum(0), targets)
 
 

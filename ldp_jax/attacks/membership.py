@@ -17,13 +17,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy.special
-from numpy.typing import ArrayLike
 
 from ldp_jax.attacks._classifier import CLASSIFICATION, Perceptron, Rows
-from ldp_jax.attacks._result import Attack, check_member, evaluate_membership
+from ldp_jax.attacks._result import Attack, Numbers, check_member, evaluate_membership
 from ldp_jax.core import random, validate
 from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.types import Array, PRNGKey
+from ldp_jax.core.validate import require
 from ldp_jax.learning.models import Model, Variables
 from ldp_jax.learning.training import fit_many
 
@@ -34,8 +34,8 @@ _TINY = 1e-12
 
 @implicit_promotion()
 def log_odds(
-    answers: ArrayLike | tuple,
-    labels: ArrayLike | tuple,
+    answers: Numbers,
+    labels: Numbers,
     *,
     outputs: Literal["logits", "softmax"] = "logits",
 ) -> np.ndarray:
@@ -53,67 +53,61 @@ def log_odds(
     validate.one_of(("logits", "softmax"), outputs=outputs)
     answers = validate.numbers(answers=answers)
     labels = validate.complete(labels=labels)
-    if answers.ndim < 2 or answers.shape[-1] < 2 or not np.isfinite(answers).all():
-        raise ValueError(
-            f"answers must be finite numbers [..., n, classes >= 2], got shape {answers.shape}"
-        )
-    classes = answers.shape[-1]
-    if labels.shape != answers.shape[-2:-1]:
-        raise ValueError(f"labels must be integers [{answers.shape[-2]}], got shape {labels.shape}")
+    require(
+        answers.ndim >= 2 and answers.shape[-1] >= 2 and np.isfinite(answers).all(),
+        f"answers must be finite numbers [..., n, classes >= 2], got shape {answers.shape}",
+    )
+    *_, n, classes = answers.shape
+    require(labels.shape == (n,), f"labels must be integers [{n}], got shape {labels.shape}")
     validate.ids(classes, labels=labels)
     own = np.arange(classes) == labels[:, None]
+    least = answers.min()
     if outputs == "logits":
-        if answers.min() >= 0 and np.allclose(answers.sum(-1), 1.0, rtol=0.0, atol=1e-4):
-            raise ValueError(
-                "answers must be logits, and are probabilities: outputs='softmax' reads them"
-            )
-        return (answers * own).sum(-1) - scipy.special.logsumexp(
-            np.where(own, -np.inf, answers), axis=-1
+        sums = answers.sum(-1)
+        require(
+            least < 0 or not np.allclose(sums, 1.0, rtol=0.0, atol=1e-4),
+            "answers must be logits, and are probabilities: outputs='softmax' reads them",
         )
-    if answers.min() < 0 or answers.max() > 1 + 1e-5:
-        raise ValueError(
-            f"answers must be probabilities, got from {answers.min()} to {answers.max()}"
-        )
-    sides = ((answers * part).sum(-1) for part in (own, ~own))
-    right, wrong = (np.log(np.maximum(side, 2.0**-24)) for side in sides)
-    return right - wrong
+        others = np.where(own, -np.inf, answers)
+        return (answers * own).sum(-1) - scipy.special.logsumexp(others, axis=-1)
+    most = answers.max()
+    require(
+        least >= 0 and most <= 1 + 1e-5, f"answers must be probabilities, got {least} to {most}"
+    )
+    right = np.maximum((answers * own).sum(-1), 2.0**-24)
+    wrong = np.maximum((answers * ~own).sum(-1), 2.0**-24)
+    return np.log(right) - np.log(wrong)
 
 
 def _confidences(
-    confidences: ArrayLike | tuple, member: ArrayLike | tuple, least: int
+    confidences: Numbers, member: Numbers, least: int
 ) -> tuple[np.ndarray, np.ndarray]:
     member = check_member(member)
-    confidences = validate.numbers(confidences=confidences)
-    if confidences.shape != member.shape or not np.isfinite(confidences).all():
-        raise ValueError(
-            f"confidences must be finite numbers {list(member.shape)}, as member is, got shape {confidences.shape}"
-        )
-    if len(member) < least:
-        raise ValueError(f"member must be of at least {least} models, got {len(member)}")
+    confidences = validate.shaped(*member.shape, confidences=confidences)
+    require(len(member) >= least, f"member must be of at least {least} models, got {len(member)}")
     return confidences, member
 
 
-def _without(values: np.ndarray, counted: np.ndarray) -> np.ndarray:
+def _others(values: np.ndarray | float, counted: np.ndarray) -> np.ndarray:
     """For each target the sum over the other models that count, node by node; [N, n]."""
     values = values * counted
     return values.sum(0) - values
 
 
 def lira(
-    confidences: ArrayLike | tuple,
-    member: ArrayLike | tuple,
+    confidences: Numbers,
+    member: Numbers,
     *,
     form: Form = "online",
     variance: Literal["shared", "node"] = "shared",
 ) -> Attack:
-    r"""The likelihood-ratio attack.
+    r"""Score nodes by the ratio of two likelihoods: of a model with the node, and of one without.
 
-    How likely an answer is of a model with the node, and of one without.
-
-    The other models with the node, and those without, give two normal laws for it. Online, the
-    score is
-    :math:`\log N(\phi; \mu_\mathrm{in}, s_\mathrm{in}) - \log N(\phi; \mu_\mathrm{out}, s_\mathrm{out})`. Offline, the attacker has no model with the node, and the score is :math:`(\phi - \mu_\mathrm{out}) / s_\mathrm{out}`. A node without
-    these laws (in too few other models, or too many) scores 0.
+    The other models with the node, and those without, give two normal laws for its answer
+    :math:`\phi`. Online, the score is :math:`\log N(\phi; \mu_1, s_1) - \log N(\phi; \mu_0, s_0)`.
+    Offline, the attacker has no model with the node, and the score is
+    :math:`(\phi - \mu_0) / s_0`. A node without these laws (in too few other models, or too many)
+    scores 0.
 
     Args:
       confidences: float [N, n], the :func:`log_odds` of N >= 3 models.
@@ -127,32 +121,32 @@ def lira(
 
     >>> rng = np.random.default_rng(0)
     >>> member = rng.random((8, 200)) < 0.5
-    >>> lira(rng.normal(size=200) + 3.0 * member + rng.normal(size=(8, 200)), member).auc.mean > 0.95
+    >>> answers = rng.normal(size=200) + 3.0 * member + rng.normal(size=(8, 200))
+    >>> lira(answers, member).auc.mean > 0.95
     True
     """
     validate.one_of(get_args(Form), form=form)
     validate.one_of(("shared", "node"), variance=variance)
     confidences, member = _confidences(confidences, member, 3)
-    centred = confidences - confidences.mean(
-        0
-    )  # sums of squares lose nothing to what all models agree on
-    inside, outside = (_law(centred, counted, variance) for counted in (member, ~member))
-    away, spread, known = outside
+    # Sums of squares lose nothing to what all models agree on.
+    centred = confidences - confidences.mean(0)
+    away, spread, known = _law(centred, ~member, variance)
     if form == "offline":
         scores = np.where(known, away / np.sqrt(spread), 0.0)
     else:
-        ratio = away**2 / spread - inside[0] ** 2 / inside[1] + np.log(spread) - np.log(inside[1])
-        scores = np.where(known & inside[2], ratio / 2, 0.0)
+        near, width, met = _law(centred, member, variance)
+        ratio = away**2 / spread - near**2 / width + np.log(spread) - np.log(width)
+        scores = np.where(known & met, ratio / 2, 0.0)
     return evaluate_membership(f"LiRA {form}", scores, member)
 
 
 def _law(
     values: np.ndarray, counted: np.ndarray, variance: str
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """How far a target is from the mean of other models that count, their variance, and if that is known."""
-    count = _without(np.ones_like(values), counted)
-    mean = _without(values, counted) / np.maximum(count, 1)
-    squares = np.maximum(_without(values**2, counted) - count * mean**2, 0.0)
+    """The distance to the mean of other models that count, their variance, and if it is known."""
+    count = _others(1.0, counted)
+    mean = _others(values, counted) / np.maximum(count, 1)
+    squares = np.maximum(_others(values**2, counted) - count * mean**2, 0.0)
     freedom = np.maximum(count - 1, 0)
     if variance == "shared":
         spread = squares.sum(1, keepdims=True) / np.maximum(freedom.sum(1, keepdims=True), 1)
@@ -164,17 +158,15 @@ def _law(
 
 
 def rmia(
-    confidences: ArrayLike | tuple,
-    member: ArrayLike | tuple,
+    confidences: Numbers,
+    member: Numbers,
     *,
     form: Form = "online",
     gamma: float = 2.0,
     offline_a: float = 0.3,
-    population: ArrayLike | tuple | None = None,
+    population: Numbers | None = None,
 ) -> Attack:
-    r"""The relative attack.
-
-    How many other nodes the target raised less above their usual probability.
+    r"""Score nodes by how many others the target raised less above their usual probability.
 
     With P(v) the target's probability of the label of v, and Q(v) its mean over the attacker's
     models, the score of v is the share of population nodes z with
@@ -195,11 +187,19 @@ def rmia(
     confidences, member = _confidences(confidences, member, 2)
     n = member.shape[1]
     others = validate.mask(n, population=population)
-    if others.sum() < 2:
-        raise ValueError(
-            f"population must be bool [{n}], with at least two nodes, got {others.sum()}"
-        )
-    usual = _usual(scipy.special.expit(confidences), member, form, a)
+    size = others.sum()
+    require(size >= 2, f"population must be bool [{n}], with at least two nodes, got {size}")
+    p = scipy.special.expit(confidences)
+    counts = [_others(1.0, side) for side in (member, ~member)]
+    inside, outside = (
+        _others(p, side) / np.maximum(count, 1)
+        for side, count in zip((member, ~member), counts, strict=True)
+    )
+    outside = np.where(counts[1] > 0, outside, inside)
+    if form == "online":
+        usual = (np.where(counts[0] > 0, inside, outside) + outside) / 2
+    else:
+        usual = ((1 + a) * outside + 1 - a) / 2
     raised = scipy.special.log_expit(confidences) - np.log(np.maximum(usual, _TINY))
     rivals = raised[:, others] + np.log(gamma)
     # How many rivals are not above a node: both in one order, rivals first among equals.
@@ -208,22 +208,7 @@ def rmia(
     counts = np.empty(both.shape)
     np.put_along_axis(counts, order, np.cumsum(order < rivals.shape[1], 1, dtype=np.float64), 1)
     below = counts[:, rivals.shape[1] :] - (others & (gamma == 1.0))
-    scores = below / (others.sum() - others)
-    return evaluate_membership(f"RMIA {form}", scores, member)
-
-
-def _usual(p: np.ndarray, member: np.ndarray, form: str, a: float) -> np.ndarray:
-    counts, totals = (
-        [_without(part, side) for side in (member, ~member)] for part in (np.ones_like(p), p)
-    )
-    inside, outside = (
-        total / np.maximum(count, 1) for total, count in zip(totals, counts, strict=True)
-    )
-    inside, outside = (
-        np.where(counts[0] > 0, inside, outside),
-        np.where(counts[1] > 0, outside, inside),
-    )
-    return (inside + outside) / 2 if form == "online" else ((1 + a) * outside + 1 - a) / 2
+    return evaluate_membership(f"RMIA {form}", below / (size - others), member)
 
 
 _PERCEPTRON = Perceptron()
@@ -232,16 +217,17 @@ _PERCEPTRON = Perceptron()
 @implicit_promotion()
 def trained_membership(
     key: PRNGKey,
-    posteriors: ArrayLike | tuple,
-    member: ArrayLike | tuple,
+    posteriors: Numbers,
+    member: Numbers,
     *,
-    side: ArrayLike | tuple | None = None,
+    side: Numbers | None = None,
     shadows: int = 1,
     perceptron: Perceptron = _PERCEPTRON,
 ) -> Attack:
-    """A perceptron for each target, trained on the answers of the next ``shadows`` models and their members.
+    """Score the nodes of each model by a perceptron that is trained on other models' answers.
 
-    All are trained in one program. A fifth of these answers chooses the epoch.
+    These are the next ``shadows`` models. All perceptrons are trained in one program. A fifth of
+    the answers chooses the epoch.
 
     Args:
       key: a threefry key.
@@ -259,30 +245,28 @@ def trained_membership(
     member = check_member(member)
     count, n = member.shape
     validate.integer_in(1, count - 1, shadows=shadows)
-    parts = [_features("posteriors", posteriors, count, n)]
+    seen = validate.shaped(count, n, "k", posteriors=posteriors)
     if side is not None:
         known = validate.numbers(side=side)
-        known = np.broadcast_to(known, (count, *known.shape)) if known.ndim == 2 else known
-        parts.append(_features("side", known, count, n))
-    seen = np.concatenate(parts, 2)
+        if known.ndim == 2:
+            known = np.broadcast_to(known, (count, *known.shape))
+        seen = np.concatenate([seen, validate.shaped(count, n, "k", side=known)], 2)
 
     order_key, fit_key = random.split(key)
-    which = (
-        np.arange(count)[:, None] + np.arange(1, shadows + 1)
-    ) % count  # the models each attacker learns from
+    learnt = (np.arange(count)[:, None] + np.arange(1, shadows + 1)) % count
     order = np.asarray(random.permutation(order_key, shadows * n))
-    features = seen[which].reshape(count, shadows * n, -1)[:, order]
-    truth = member[which].reshape(count, shadows * n, 1)[:, order].astype(np.float32)
+    features = seen[learnt].reshape(count, shadows * n, -1)[:, order]
+    truth = member[learnt].reshape(count, shadows * n, 1)[:, order].astype(np.float32)
     mean = features.mean(1, keepdims=True)
     spread = features.std(1, keepdims=True) + 1e-6
+
+    def part(chosen: np.ndarray) -> Rows:
+        scaled = (features - mean) / spread
+        return Rows(jnp.asarray(scaled[:, chosen], jnp.float32), jnp.asarray(truth[:, chosen]))
+
     validates = np.arange(len(order)) % 5 == 0
-    train, validation = (
-        Rows(
-            jnp.asarray(((features - mean) / spread)[:, part], jnp.float32),
-            jnp.asarray(truth[:, part]),
-        )
-        for part in (~validates, validates)
-    )
+    train = part(~validates)
+    validation = part(validates)
     model = perceptron.model()
     keys = random.split(fit_key, count)
     fitted = fit_many(
@@ -291,15 +275,6 @@ def trained_membership(
     scores = _read(fitted.variables, jnp.asarray((seen - mean) / spread, jnp.float32), model=model)
     name = "trained membership" + ("" if side is None else " with side information")
     return evaluate_membership(name, np.asarray(scores), member)
-
-
-def _features(name: str, values: ArrayLike | tuple, count: int, n: int) -> np.ndarray:
-    values = validate.numbers(**{name: values})
-    if values.ndim != 3 or values.shape[:2] != (count, n) or not np.isfinite(values).all():
-        raise ValueError(
-            f"{name} must be finite numbers [{count}, {n}, k], got shape {values.shape}"
-        )
-    return values
 
 
 @partial(jax.jit, static_argnames="model")

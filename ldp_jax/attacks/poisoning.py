@@ -86,7 +86,8 @@ def lying_reports(
 
     >>> from ldp_jax.features import Piecewise
     >>> m = Piecewise(1.0)
-    >>> sent = lying_reports(jax.random.key(0), m, jnp.zeros(2), np.array([True, False]), "worst", np.ones(2))
+    >>> liars = np.array([True, False])
+    >>> sent = lying_reports(jax.random.key(0), m, jnp.zeros(2), liars, "worst", np.ones(2))
     >>> [round(value, 2) for value in sent.tolist()]
     [4.08, 0.0]
     """
@@ -136,7 +137,8 @@ def _estimates(law: Mechanism, ends: Array) -> Array:
     found = law.estimate(ends)
     if np.shape(found) != np.shape(ends):
         raise ValueError(
-            f"mechanism must report numbers, got estimates of shape {np.shape(found)[1:]} of a report"
+            "mechanism must report numbers, "
+            f"got estimates of shape {np.shape(found)[1:]} of a report"
         )
     return found
 
@@ -189,7 +191,8 @@ def lying_places(
     ``random`` is any place, ``worst`` the least likely class, ``response`` the likeliest but one by
     what was broadcast: of all false classes it is believed most.
 
-    >>> lying_places(jax.random.key(0), [2, 4], jnp.zeros(2, int), np.ones(2, bool), "worst").tolist()
+    >>> all_lie = np.ones(2, bool)
+    >>> lying_places(jax.random.key(0), [2, 4], jnp.zeros(2, int), all_lie, "worst").tolist()
     [1, 3]
     """
     validate.one_of(("random", "worst", "response"), lie=lie)
@@ -283,7 +286,7 @@ def believable_counts(
     *,
     doubt: float = 1e-6,
 ) -> Bool[np.ndarray, " n"]:
-    r"""Trimming: whose counts are possible, by the size of each group, by what noise allows and by others' degrees.
+    r"""Trim counts that the sizes of groups, the noise and the degrees of others do not allow.
 
     A count is within [0, size] but for noise, which exceeds :math:`\log(2 / doubt) / \epsilon` with
     probability ``doubt``. A total is at most three interquartile ranges above the upper quartile,
@@ -362,7 +365,9 @@ def degrees_by_both_ends(
 def harm(
     name: str, honest: ArrayLike, poisoned: ArrayLike, liars: Bool[np.ndarray, " n"]
 ) -> Poisoning:
-    """The harm of liars to others, from a value a user (larger is better, NaN for none) without them and with them.
+    """The harm of liars to others, from a value a user without them and with them.
+
+    Larger values are better, and NaN is none.
 
     >>> right = np.array([1.0, 1.0, 0.0, 1.0])
     >>> print(harm("worst", right, [1.0, 0.0, 0.0, 0.0], np.array([False, False, False, True])))
@@ -371,7 +376,8 @@ def harm(
     values = [validate.numbers(honest=honest), validate.numbers(poisoned=poisoned)]
     if values[0].ndim != 1 or values[1].shape != values[0].shape:
         raise ValueError(
-            f"honest and poisoned must be a value a user, got shapes {values[0].shape}, {values[1].shape}"
+            "honest and poisoned must be a value a user, "
+            f"got shapes {values[0].shape}, {values[1].shape}"
         )
     liars = validate.mask(len(values[0]), liars=liars)
     before, after = (np.where(liars, np.nan, each) for each in values)

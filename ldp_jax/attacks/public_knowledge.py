@@ -5,16 +5,15 @@ Their finds are no leakage of a mechanism.
 
 import numpy as np
 import scipy.sparse
-from numpy.typing import ArrayLike
 
-from ldp_jax.attacks._result import Attack, Targets, check_targets, evaluate
+from ldp_jax.attacks._result import Attack, Numbers, Targets, check_targets, evaluate
 from ldp_jax.attacks.link_stealing import Distance, by_distance
 from ldp_jax.core import validate
 
 _BLOCK = 2**16  # pairs whose neighbours are compared at a time
 
 
-def _adjacency(public_edges: ArrayLike | tuple, num_nodes: int) -> scipy.sparse.csr_array:
+def _adjacency(public_edges: Numbers, num_nodes: int) -> scipy.sparse.csr_array:
     validate.integer_in(1, num_nodes=num_nodes)
     edges = validate.pairs(num_nodes, public_edges=public_edges)
     edges = edges[edges[:, 0] != edges[:, 1]]  # nobody is their own neighbour
@@ -27,8 +26,10 @@ def _adjacency(public_edges: ArrayLike | tuple, num_nodes: int) -> scipy.sparse.
     return adjacency
 
 
-def common_neighbours(public_edges: ArrayLike | tuple, num_nodes: int, targets: Targets) -> Attack:
-    """Score pairs of nodes by their number of common neighbours in ``public_edges``, integers [m, 2], undirected.
+def common_neighbours(public_edges: Numbers, num_nodes: int, targets: Targets) -> Attack:
+    """Score pairs of nodes by their number of common neighbours.
+
+    ``public_edges`` are integers [m, 2], undirected.
 
     >>> from ldp_jax.attacks import all_pairs
     >>> square = [[0, 1], [1, 2], [2, 3], [3, 0]]
@@ -37,8 +38,7 @@ def common_neighbours(public_edges: ArrayLike | tuple, num_nodes: int, targets: 
     1.0
     """
     adjacency = _adjacency(public_edges, num_nodes)
-    check_targets(targets, num_nodes)
-    units = np.asarray(targets.units)
+    units, _ = check_targets(targets, num_nodes)
     scores = [
         adjacency[block[:, 0]].multiply(adjacency[block[:, 1]]).sum(1)
         for block in np.split(units, np.arange(_BLOCK, len(units), _BLOCK))
@@ -46,7 +46,7 @@ def common_neighbours(public_edges: ArrayLike | tuple, num_nodes: int, targets: 
     return evaluate("common neighbours", np.concatenate(scores), targets)
 
 
-def degree_product(public_edges: ArrayLike | tuple, num_nodes: int, targets: Targets) -> Attack:
+def degree_product(public_edges: Numbers, num_nodes: int, targets: Targets) -> Attack:
     """Score pairs by the product of their public degrees; arguments as :func:`common_neighbours`.
 
     >>> from ldp_jax.attacks import all_pairs
@@ -55,12 +55,13 @@ def degree_product(public_edges: ArrayLike | tuple, num_nodes: int, targets: Tar
     'degree product'
     """
     degree = _adjacency(public_edges, num_nodes).sum(1)
-    check_targets(targets, num_nodes)
-    return evaluate("degree product", degree[np.asarray(targets.units)].prod(1), targets)
+    units, _ = check_targets(targets, num_nodes)
+    return evaluate("degree product", degree[units].prod(1), targets)
 
 
-def feature_similarity(
-    x: ArrayLike | tuple, targets: Targets, *, distance: Distance = "cosine"
-) -> Attack:
-    """Score pairs by how alike their records x [n, d] are, for attackers who have these, as LinkTeller's."""
+def feature_similarity(x: Numbers, targets: Targets, *, distance: Distance = "cosine") -> Attack:
+    """Score pairs by how alike their records ``x`` are, float [n, d].
+
+    LinkTeller's attackers have these records too.
+    """
     return by_distance(f"feature similarity ({distance})", x, targets, distance, "x")

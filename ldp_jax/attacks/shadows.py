@@ -7,13 +7,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int32
-from numpy.typing import ArrayLike
 
-from ldp_jax.attacks._result import distinct
+from ldp_jax.attacks._result import Numbers, distinct
 from ldp_jax.core import random, validate
 from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import Array, Graph, PRNGKey, PRNGKeys
+from ldp_jax.core.validate import require
 from ldp_jax.graph.propagation import Operator, operator
 from ldp_jax.learning import training
 from ldp_jax.learning.models import Model, NodeInputs, Variables
@@ -22,9 +22,9 @@ MembershipProtocol = Literal["TSTF", "TSTS", "0-hop"]
 
 
 class Shadows(NamedTuple):
-    """Models, ``variables`` with a leading axis of N, and their logits, ``outputs``, for a population of ``nodes``.
+    """N models, ``variables`` with a leading axis, and their logits for a population of ``nodes``.
 
-    ``member`` are the nodes that each was trained on.
+    ``member`` says which nodes each was trained on.
     """
 
     outputs: Float[np.ndarray, "N p outputs"]
@@ -41,13 +41,13 @@ def shadow_models(
     model: Model,
     objective: training.Objective,
     graph: Graph | Operator,
-    x: ArrayLike | tuple,
-    labels: ArrayLike | tuple,
+    x: Numbers,
+    labels: Numbers,
     settings: training.Settings,
     *,
     models: int,
     protocol: MembershipProtocol,
-    nodes: ArrayLike | tuple | None = None,
+    nodes: Numbers | None = None,
     share: float = 0.5,
 ) -> Shadows:
     """Train models on random parts of the nodes, and ask each about all of them.
@@ -89,29 +89,32 @@ def shadow_models(
     n = op.num_nodes
     x = jnp.asarray(x, jnp.float32)
     labels = np.asarray(labels)
-    if len(x) != n or len(labels) != n:
-        raise ValueError(
-            f"x and labels must have a row for each of {n} nodes, got {len(x)} and {len(labels)}"
-        )
+    require(
+        len(x) == n == len(labels),
+        f"x and labels must have a row for each of {n} nodes, got {len(x)} and {len(labels)}",
+    )
     population = distinct("nodes", np.arange(n) if nodes is None else nodes, n)
     size = round(share * len(population))
-    if not 0 < size < len(population):
-        raise ValueError(
-            f"share must leave members and others, got {size} of {len(population)} nodes"
-        )
+    require(
+        0 < size < len(population),
+        f"share must leave members and others, got {size} of {len(population)} nodes",
+    )
     objective = training.on_graph(training.scored_by_loss(objective))
     known = {"train": training.Examples(population, labels[population])}
-    training.check_examples(
-        model, objective, NodeInputs(op, x), known
-    )  # in the program, labels are traced
+    # Checked here: in the program, labels are traced.
+    training.check_examples(model, objective, NodeInputs(op, x), known)
 
     split_key, fit_key = random.split(key)
     member = _drawn(random.split(split_key, models), size=size, count=len(population))
-    data = op, x, labels, population
     variables = _trained(
-        random.split(fit_key, models), member, data, model=model, objective=objective, size=size,
+        random.split(fit_key, models),
+        member,
+        (op, x, labels, population),
+        model=model,
+        objective=objective,
+        size=size,
         settings=settings,
-    )  # fmt: skip
+    )
     unasked = np.zeros((models, len(population), 0), np.float32)
     trained = Shadows(unasked, np.asarray(member), population, variables)
     return ask_shadows(trained, model, op, x, protocol=protocol, at_once=settings.at_once)
@@ -122,7 +125,7 @@ def ask_shadows(
     shadows: Shadows,
     model: Model,
     graph: Graph | Operator,
-    x: ArrayLike | tuple,
+    x: Numbers,
     *,
     protocol: MembershipProtocol,
     at_once: int | None = None,
@@ -138,20 +141,23 @@ def ask_shadows(
     validate.one_of(protocols, protocol=protocol)
     op = graph if isinstance(graph, Operator) else operator(graph, "segment", allow_directed=True)
     outputs = _asked(
-        shadows.variables, shadows.member, op, jnp.asarray(x, jnp.float32), shadows.nodes,
-        np.int32(protocols.index(protocol)), model=model, at_once=at_once,
-    )  # fmt: skip
+        shadows.variables,
+        shadows.member,
+        op,
+        jnp.asarray(x, jnp.float32),
+        shadows.nodes,
+        np.int32(protocols.index(protocol)),
+        model=model,
+        at_once=at_once,
+    )
     return shadows._replace(outputs=np.asarray(outputs))
 
 
 @partial(jax.jit, static_argnames=("size", "count"))
 def _drawn(keys: PRNGKeys, *, size: int, count: int) -> Array:
     """A random part of ``size`` for each key; bool [keys, count]."""
-
-    def one(key: PRNGKey) -> Array:
-        return random.permutation(key, jnp.arange(count) < size)
-
-    return jax.vmap(one)(keys)
+    chosen = jnp.arange(count) < size
+    return jax.vmap(lambda key: random.permutation(key, chosen))(keys)
 
 
 @partial(jax.jit, static_argnames=("model", "objective", "size", "settings"))
@@ -181,9 +187,16 @@ def _trained(
 
 @partial(jax.jit, static_argnames=("model", "at_once"))
 def _asked(
-    variables: Variables, member: Array, op: Operator, x: Array, nodes: Array, protocol: Array, *, model: Model,
+    variables: Variables,
+    member: Array,
+    op: Operator,
+    x: Array,
+    nodes: Array,
+    protocol: Array,
+    *,
+    model: Model,
     at_once: int | None,
-) -> Array:  # fmt: skip
+) -> Array:
     def one(given: tuple[Variables, Array]) -> Array:
         fitted, chosen = given
         inside = jnp.zeros(op.num_nodes, bool).at[nodes].set(chosen)
@@ -191,8 +204,8 @@ def _asked(
         nobody = jnp.zeros_like(inside)
         # In the order of MembershipProtocol: all edges, those on either side of the membership,
         # none.
-        one_part = jnp.stack([everybody, inside, nobody])[protocol]
-        asked = op.induced(one_part, jnp.stack([nobody, ~inside, nobody])[protocol])
+        parts = jnp.stack([everybody, inside, nobody])[protocol]
+        asked = op.induced(parts, jnp.stack([nobody, ~inside, nobody])[protocol])
         return model.apply(fitted, NodeInputs(asked, x), key=None, train=False)[0][nodes]
 
     return jax.lax.map(one, (variables, member), batch_size=at_once)

@@ -3,12 +3,19 @@
 import re
 import warnings
 from collections.abc import Sequence
+from typing import TypeAlias
 
 import numpy as np
 import scipy.sparse
 from numpy.typing import ArrayLike, DTypeLike
 
-from ldp_jax.core.validate import complete
+from ldp_jax.core.validate import complete, require
+
+Files: TypeAlias = dict[str, bytes]
+"""The bytes of files by name."""
+
+Arrays: TypeAlias = dict[str, np.ndarray]
+"""Arrays by name, those of the uniform format or of a file."""
 
 
 def whole_numbers(data: bytes) -> np.ndarray:
@@ -16,19 +23,20 @@ def whole_numbers(data: bytes) -> np.ndarray:
 
     ValueError for others.
     """
+    if not data.strip():
+        return np.zeros(0, np.int64)
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "error", DeprecationWarning
-        )  # how older NumPy says that it stopped midway
+        # This is how older NumPy says that it stopped midway.
+        warnings.simplefilter("error", DeprecationWarning)
         try:
-            numbers = (
-                np.fromstring(data, np.int64, sep=" ") if data.strip() else np.zeros(0, np.int64)
-            )
+            numbers = np.fromstring(data, np.int64, sep=" ")
         except DeprecationWarning as error:
             raise ValueError(str(error)) from error
     limits = np.iinfo(np.int64)  # where NumPy stops, in silence, with what is beyond them
-    if len(numbers) and (numbers.min() == limits.min or numbers.max() == limits.max):
-        raise ValueError(f"whole numbers must be in ({limits.min}, {limits.max})")
+    require(
+        ((numbers > limits.min) & (numbers < limits.max)).all(),
+        f"whole numbers must be in ({limits.min}, {limits.max})",
+    )
     return numbers
 
 
@@ -46,10 +54,11 @@ def table(text: bytes, name: str, of: str, width: int, *, shown: bool = True) ->
     end = matched.end()
     if end < len(text):
         number = 1 + sum(map(bool, map(bytes.strip, text[:end].split(b"\n"))))
-        bad = text[end:].split(b"\n", 1)[0][:200]
-        wanted = "one whole number" if width == 1 else f"{width} whole numbers with a comma between"
-        got = f"got {bad.decode('latin1')!r} for" if shown else "got something else for"
-        raise ValueError(f"each line of {name} must hold {wanted}, {got} {of} {number}")
+        bad = repr(text[end:].split(b"\n", 1)[0][:200].decode("latin1"))
+        raise ValueError(
+            f"each line of {name} must hold {width} whole numbers with commas between, "
+            f"got {bad if shown else 'something else'} for {of} {number}"
+        )
     return whole_numbers(text.replace(b",", b" ")).reshape(-1, width)
 
 
@@ -70,21 +79,16 @@ def simple_edges(pairs: ArrayLike) -> np.ndarray:
     pairs = np.asarray(pairs, np.int64).reshape(-1, 2)
     low = pairs.min(1)
     high = pairs.max(1)
-    if len(pairs) and (low.min() < 0 or high.max() >= 2**31):
-        bad = pairs[(low < 0) | (high >= 2**31)][0]
-        raise ValueError(f"edges must join node ids in [0, 2**31), got {tuple(bad.tolist())}")
+    bad = pairs[(low < 0) | (high >= 2**31)][:1].tolist()
+    require(not bad, f"edges must join node ids in [0, 2**31), got {bad}")
     code = distinct((low << 32 | high)[low != high])
     return np.stack([code >> 32, code & 0xFFFFFFFF], 1).astype(np.int32)
 
 
 def largest_connected(adjacency: scipy.sparse.sparray) -> np.ndarray:
-    """The nodes of the largest connected component, ascending.
-
-    Of two as large the one of the least node.
-    """
-    from scipy.sparse.csgraph import (
-        connected_components,
-    )  # slow to import, and asked by few formats
+    """The nodes of the largest connected component, ascending; of two, that of the least node."""
+    # Slow to import, and few formats need it.
+    from scipy.sparse.csgraph import connected_components
 
     _, component = connected_components(adjacency, directed=False)
     return np.flatnonzero(component == np.bincount(component).argmax())
@@ -93,21 +97,16 @@ def largest_connected(adjacency: scipy.sparse.sparray) -> np.ndarray:
 def integers(field: str, array: ArrayLike, dtype: type[np.integer]) -> np.ndarray:
     """An array of whole numbers in a narrower type that holds them; messages show no entry."""
     array = complete(**{field: array})
-    if not np.issubdtype(array.dtype, np.integer):
-        raise ValueError(f"{field} must be integers, got {array.dtype}")
+    whole = np.issubdtype(array.dtype, np.integer)
+    require(whole, f"{field} must be integers, got {array.dtype}")
     limits = np.iinfo(dtype)
-    if array.size and (array.min() < limits.min or array.max() > limits.max):
-        raise ValueError(f"{field} must fit in {np.dtype(dtype)}")
+    fits = not array.size or limits.min <= array.min() <= array.max() <= limits.max
+    require(fits, f"{field} must fit in {np.dtype(dtype)}")
     return array.astype(dtype)
 
 
-def csr_arrays(
-    x: scipy.sparse.sparray | np.ndarray, kind: DTypeLike = np.float32
-) -> dict[str, np.ndarray]:
-    """The four ``x_`` arrays of a sparse matrix, values of a ``kind``.
-
-    Rows sorted, no stored zeros.
-    """
+def csr_arrays(x: scipy.sparse.sparray | np.ndarray, kind: DTypeLike = np.float32) -> Arrays:
+    """The four ``x_`` arrays of a sparse matrix: sorted rows, no stored zeros."""
     x = scipy.sparse.csr_array(x, copy=True)
     x.sum_duplicates()
     x.eliminate_zeros()
@@ -119,17 +118,13 @@ def csr_arrays(
     }
 
 
-def attribute_arrays(lists: Sequence[Sequence[int]], num_features: int) -> dict[str, np.ndarray]:
-    """The four ``x_`` arrays of lists of attributes.
-
-    1 where a node has one, however often it is listed.
-    """
+def attribute_arrays(lists: Sequence[Sequence[int]], num_features: int) -> Arrays:
+    """The four ``x_`` arrays of attributes: 1 where a node has one, however often it is listed."""
     rows = [sorted({int(j) for j in row}) for row in lists]
-    if any(row and not 0 <= row[0] <= row[-1] < num_features for row in rows):
-        raise ValueError(f"features must be in [0, {num_features}), and some are not")
-    columns = np.array([j for row in rows for j in row], np.int32)
+    columns = np.array([j for row in rows for j in row], np.int64)
+    inside = ((columns >= 0) & (columns < num_features)).all()
+    require(inside, f"features must be in [0, {num_features}), and some are not")
     starts = np.cumsum([0, *map(len, rows)])
     ones = np.ones(len(columns), np.float32)
-    return csr_arrays(
-        scipy.sparse.csr_array((ones, columns, starts), shape=(len(rows), num_features))
-    )
+    shape = (len(rows), num_features)
+    return csr_arrays(scipy.sparse.csr_array((ones, columns, starts), shape=shape))

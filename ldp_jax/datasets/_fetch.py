@@ -29,26 +29,25 @@ def data_folder() -> Path | None:
 
 
 def cache_folder() -> Path:
-    """Where downloads are kept.
-
-    $LDP_JAX_CACHE, or the user's cache folder of the operating system.
-    """
+    """Where downloads are kept: $LDP_JAX_CACHE, or the user's cache folder."""
     return Path(os.environ.get(CACHE_VARIABLE) or pooch.os_cache("ldp_jax")).expanduser()
 
 
 @contextlib.contextmanager
 def writing_cache() -> Generator[None]:
-    """Errors of the file system, while the cache is written, name the folder and the variable that moves it."""
+    """Errors of the file system in the block name the cache and the variable that moves it."""
     try:
         yield
     except DataUnavailableError:
         raise
     except OSError as error:
         number = error.errno or errno.EIO
-        wanted = f"{os.strerror(number)}; ${CACHE_VARIABLE} must name a folder that can be written, and the cache is at"
-        raise OSError(
-            number, wanted, str(cache_folder())
-        ) from error  # the subclass that Python has for the number
+        wanted = (
+            f"{os.strerror(number)}; ${CACHE_VARIABLE} must name a folder that can be written, "
+            "and the cache is at"
+        )
+        # Python takes the subclass that it has for the number.
+        raise OSError(number, wanted, str(cache_folder())) from error
 
 
 def require_cache() -> None:
@@ -67,13 +66,14 @@ def raw_bytes(entry: Entry, raw: RawFile) -> bytes:
 
     From ``$LDP_JAX_DATA/<name>/``, earlier downloads, or its address.
     """
-    # A file without a published digest is not kept: the parsed arrays are cached.
     folder = data_folder()
-    if folder is not None and (folder / entry.name / raw.name).is_file():
+    if folder is not None:
         mine = folder / entry.name / raw.name
-        data = read_file(mine)
-        raw.check(data, str(mine))
-        return data
+        if mine.is_file():
+            data = read_file(mine)
+            raw.check(data, str(mine))
+            return data
+    # A file without a published digest is not kept: the parsed arrays are cached.
     digest = raw.blob or raw.sha256
     if digest is None:
         with tempfile.TemporaryDirectory() as scratch:
@@ -81,9 +81,8 @@ def raw_bytes(entry: Entry, raw: RawFile) -> bytes:
     kept = cache_folder() / "raw" / f"{digest[:12]}-{raw.name}"
     if kept.is_file():
         data = kept.read_bytes()
-        with contextlib.suppress(
-            ValueError
-        ):  # fetched once more; the old file goes once the new one is whole
+        # If it is damaged, it is fetched once more, and goes once the new one is whole.
+        with contextlib.suppress(ValueError):
             raw.check(data, str(kept))
             return data
     with writing_cache():
@@ -107,18 +106,16 @@ def unavailable(entry: Entry, address: str, error: Exception | None) -> DataUnav
     """The error for data that is nowhere."""
     folder = data_folder()
     variable = f"is {str(folder)!r}, which holds no {entry.name}.npz" if folder else "is not set"
+    reason = f"no loader reads its public source, {address}"
     if error is not None:
-        address = f"the download from {address} failed ({type(error).__name__}: {error})"
-    else:
-        address = f"no loader reads its public source, {address}"
+        reason = f"the download from {address} failed ({type(error).__name__}: {error})"
     wanted = f"{entry.name}.npz"
     if entry.tu is not None:
-        wanted += (
-            f", {entry.tu}.zip or {entry.tu}/{entry.tu}_A.txt with the other files of that archive"
-        )
+        tu = entry.tu
+        wanted += f", {tu}.zip or {tu}/{tu}_A.txt with the other files of that archive"
     elif len(entry.raw) == 1:
         wanted += f" or {entry.name}/{entry.raw[0].name}"
     return DataUnavailableError(
         f"data set {entry.name!r} was not found: ${DATA_VARIABLE} {variable} "
-        f"(let it name a folder that holds {wanted}), and {address}"
+        f"(let it name a folder that holds {wanted}), and {reason}"
     )

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ldp_jax.core.shown import shown
-from ldp_jax.core.validate import integer_in
+from ldp_jax.core.validate import integer_in, require
 from ldp_jax.datasets import (
     _archive,
     _fetch,
@@ -21,20 +21,19 @@ from ldp_jax.datasets import (
     planetoid,
     ppi,
 )
+from ldp_jax.datasets._arrays import Arrays, Files
 from ldp_jax.datasets._dataset import Bounds, Dataset
 from ldp_jax.datasets._registry import DEBIAN, REGISTRY, Entry, RawFile
 
 _CACHE_VERSION = "v1"  # of the parsed arrays: raise it when a parser changes what it returns
 
-Parser = Callable[..., dict[str, np.ndarray]]
-
-_PARSERS: Mapping[str, Parser] = {
+_PARSERS: Mapping[str, Callable[..., Arrays]] = {
     "planetoid": planetoid.parse,
     "musae": musae.parse,
     "feather": musae.parse_feather,
     "gnn_benchmark": gnn_benchmark.parse,
-    "powerful_gnns": graph_sets.parse_powerful_gnns,
-    "tu": graph_sets.parse_tu,
+    "powerful_gnns": graph_sets.parse,
+    "tu": graph_sets.parse,
     "ppi": ppi.parse,
 }
 
@@ -104,76 +103,67 @@ def load(
         return _load_registered(REGISTRY[name_or_path], bounds, clip)
     path = Path(name_or_path)
     if isinstance(name_or_path, str) and not path.suffix and not path.is_dir():
-        known = f"the path of an .npz, .zip, .txt or graph file, a folder or one of {', '.join(REGISTRY)}"
-        raise ValueError(f"name_or_path must be {known}; got {shown(name_or_path)}")
-    name, arrays, metadata = _read(path, clean, max_bytes)
-    metadata |= {} if "source" in arrays else {"source": str(path)}
-    return _format.build(
-        name, arrays, str(path), bounds=bounds, clip=clip, metadata=metadata, max_bytes=max_bytes
-    )
+        raise ValueError(
+            "name_or_path must be the path of an .npz, .zip, .txt or graph file, a folder or one of"
+            f" {', '.join(REGISTRY)}; got {shown(name_or_path)}"
+        )
+    with _archive.naming(str(path)):
+        name, arrays, metadata = _read(path, clean, max_bytes)
+        if "source" not in arrays:
+            metadata["source"] = str(path)
+        return _format.build(
+            name, arrays, bounds=bounds, clip=clip, metadata=metadata, max_bytes=max_bytes
+        )
 
 
-_Read = tuple[str, dict[str, np.ndarray], dict[str, Any]]
+_Read = tuple[str, Arrays, dict[str, Any]]
 """The name, the arrays and the metadata of a data set."""
 
 
 def _read(path: Path, clean: bool, max_bytes: int) -> _Read:
+    """The data set of a path, by its layout."""
     if path.is_dir():
         return _read_folder(path, max_bytes)
     if path.suffix not in ("", ".npz", ".zip", ".txt"):
         return _read_graph(path, clean, max_bytes)
     data = _archive.read_file(path, max_bytes)
-    where = str(path)
     if path.suffix == ".txt" and not graph_sets.is_powerful_gnns(data):
         return _read_graph(path, clean, max_bytes)
-    if path.suffix in (".zip", ".txt"):
-        with _archive.naming(where):
-            if path.suffix == ".zip":
-                return *graph_sets.parse_zip(data, path.stem, max_bytes), {}
-            return (
-                path.stem,
-                graph_sets.parse_powerful_gnns({path.name: data}, dataset=path.stem),
-                {},
-            )
-    found = _archive.array_names(data, where)
-    with _archive.naming(where):
-        arrays = gnn_benchmark.read(data, where, found, clean=clean, max_bytes=max_bytes)
-    return path.stem, arrays or _archive.read_arrays(data, where, max_bytes), {}
+    if path.suffix == ".zip":
+        return *graph_sets.parse_zip(data, path.stem, max_bytes), {}
+    if path.suffix == ".txt":
+        return path.stem, graph_sets.parse_powerful_gnns(data, dataset=path.stem), {}
+    arrays = gnn_benchmark.read(data, clean=clean, max_bytes=max_bytes)
+    return path.stem, arrays or _archive.read_arrays(data, max_bytes), {}
 
 
 def _read_folder(path: Path, max_bytes: int) -> _Read:
-    dataset = path.absolute().name
-    pickled = sorted(path.glob("ind.*.graph"))
-    sets = sorted(path.glob("*_A.txt"))
-    if not (path / f"{dataset}_A.txt").is_file() and len(sets) == 1:
-        dataset = sets[0].name.removesuffix("_A.txt")
-    files = graph_sets.tu_files(path, dataset, max_bytes)
+    name = path.absolute().name
+    sets = [file.name.removesuffix("_A.txt") for file in path.glob("*_A.txt")]
+    if name not in sets and len(sets) == 1:
+        name = sets[0]
+    files = graph_sets.tu_files(path, name, max_bytes)
     if files:
-        with _archive.naming(str(path)):
-            return dataset, graph_sets.parse_tu(files, dataset=dataset, max_bytes=max_bytes), {}
-    if len(pickled) == 1:
-        dataset = pickled[0].name.removeprefix("ind.").removesuffix(".graph")
-        files = {
-            f"ind.{dataset}.{part}": path / f"ind.{dataset}.{part}" for part in planetoid.PARTS
-        }
-        read = {name: _archive.read_file(place, max_bytes) for name, place in files.items()}
-        with _archive.naming(str(path)):
-            return dataset, planetoid.parse_users(read, dataset=dataset, max_bytes=max_bytes), {}
-    if pickled:
-        listed = ", ".join(each.name for each in pickled)
-        raise ValueError(f"{path} must hold one data set of Planetoid, got {listed}")
-    raise FileNotFoundError(
-        f"{path} must hold {dataset}_A.txt and the other files of TU Dortmund's format, or ind.NAME.graph and "
-        "the other files of Planetoid"
-    )
+        return name, graph_sets.parse(files, dataset=name, max_bytes=max_bytes), {}
+    pickled = sorted(file.name for file in path.glob("ind.*.graph"))
+    if not pickled:
+        raise FileNotFoundError(
+            f"{path} must hold {name}_A.txt and the other files of TU Dortmund's format, or "
+            "ind.NAME.graph and the other files of Planetoid"
+        )
+    listed = ", ".join(pickled)
+    require(len(pickled) == 1, f"the folder must hold one data set of Planetoid, got {listed}")
+    name = pickled[0].removeprefix("ind.").removesuffix(".graph")
+    for part in planetoid.PARTS:
+        file = f"ind.{name}.{part}"
+        files[file] = _archive.read_file(path / file, max_bytes)
+    return name, planetoid.parse_users(files, dataset=name, max_bytes=max_bytes), {}
 
 
 def _read_graph(path: Path, clean: bool, max_bytes: int) -> _Read:
     from ldp_jax.graph import graphs, interop  # bring jax
 
-    source = interop.open_file(path, max_bytes=max_bytes)
-    with _archive.naming(str(path)):
-        graph, names = interop.read(source, clean=clean)
+    graph, names = interop.read(interop.open_file(path, max_bytes=max_bytes), clean=clean)
     arrays = {"edges": graphs.to_edges(graph), "y": np.zeros((len(names), 0), np.int8)}
     notes = "Of the file the graph and the names of its nodes are read, and no attribute."
     name = path.with_suffix("").stem if path.suffix == ".gz" else path.stem
@@ -181,20 +171,32 @@ def _read_graph(path: Path, clean: bool, max_bytes: int) -> _Read:
 
 
 def _load_registered(entry: Entry, bounds: Bounds | None, clip: bool) -> Dataset:
+    folder = _fetch.data_folder()
+    mine = None if folder is None else folder / f"{entry.name}.npz"
     if entry is DEBIAN:
         data = resources.files("ldp_jax.datasets").joinpath("debian.npz").read_bytes()
         return _from_npz(entry, data, "the embedded debian.npz", bounds, clip)
-    folder = _fetch.data_folder()
-    if folder is not None and (path := folder / f"{entry.name}.npz").is_file():
-        return _from_npz(entry, _archive.read_file(path), str(path), bounds, clip)
+    if mine is not None and mine.is_file():
+        return _from_npz(entry, _archive.read_file(mine), str(mine), bounds, clip)
     if not entry.raw:
         raise _fetch.unavailable(entry, entry.source, None)
     cached = _fetch.cache_folder() / "parsed" / _CACHE_VERSION / f"{entry.name}.npz"
-    dataset = _cached(entry, cached)
-    if dataset is None:
+    written = cached.with_name(f"{cached.name}.sha256")
+    try:  # the result of an earlier call, if the file is still the one that was written then
+        data = _archive.read_file(cached)
+        RawFile(url=str(cached), sha256=written.read_text("ascii").strip()).check(data, str(cached))
+        dataset = _checked(entry, _archive.read_arrays(data), str(cached))
+    except (OSError, ValueError):  # absent or damaged
         _fetch.require_cache()
         dataset = _checked(entry, parse(entry), f"the public files of {entry.name}")
-        _keep(dataset, cached)
+        data = _format.packed(dataset)
+        digest = hashlib.sha256(data).hexdigest() + "\n"
+        with _fetch.writing_cache():
+            cached.parent.mkdir(parents=True, exist_ok=True)
+            # The digest last: without it the file counts as damaged.
+            for place, content in ((cached, data), (written, digest.encode())):
+                with _format.replacing(place) as temporary:
+                    temporary.write_bytes(content)
     if bounds is None and not clip:
         return dataset
     return _checked(entry, _format.to_arrays(dataset), str(cached), bounds, clip)
@@ -202,42 +204,23 @@ def _load_registered(entry: Entry, bounds: Bounds | None, clip: bool) -> Dataset
 
 def _from_npz(entry: Entry, data: bytes, where: str, bounds: Bounds | None, clip: bool) -> Dataset:
     RawFile(url=where, sha256=entry.npz_sha256).check(data, where)
-    return _checked(entry, _archive.read_arrays(data, where), where, bounds, clip)
+    with _archive.naming(where):
+        arrays = _archive.read_arrays(data)
+    return _checked(entry, arrays, where, bounds, clip)
 
 
-def _cached(entry: Entry, path: Path) -> Dataset | None:
-    """The result of an earlier call, if the file is still the one that was written then."""
-    try:
-        data = _archive.read_file(path)
-        if hashlib.sha256(data).hexdigest() != _digest_path(path).read_text("ascii").strip():
-            return None
-        return _checked(entry, _archive.read_arrays(data, str(path)), str(path))
-    except (OSError, ValueError):  # absent or damaged
-        return None
-
-
-def _keep(dataset: Dataset, path: Path) -> None:
-    """Write the cache of parsed arrays, the digest last: without it the file counts as damaged."""
-    data = _format.packed(dataset)
-    digest = hashlib.sha256(data).hexdigest() + "\n"
-    with _fetch.writing_cache():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        for place, written in ((path, data), (_digest_path(path), digest.encode())):
-            with _format.replacing(place) as temporary:
-                temporary.write_bytes(written)
-
-
-def _digest_path(path: Path) -> Path:
-    return path.with_name(f"{path.name}.sha256")
-
-
-def parse(entry: Entry) -> dict[str, np.ndarray]:
+def parse(entry: Entry) -> Arrays:
     """The arrays of the uniform format, from the checked public files of a data set."""
     assert entry.parser is not None
     parser = _PARSERS[entry.parser]
     options = dict[str, Any](entry.options)
-    if entry.tu is not None and (files := _users_tu(entry.tu)):
-        parser = graph_sets.parse_tu
+    files: Files = {}
+    folder = _fetch.data_folder()
+    if entry.tu is not None and folder is not None:  # the user's copy of TU Dortmund's files
+        mine = folder / entry.tu
+        files = graph_sets.tu_files(mine, entry.tu) or graph_sets.tu_files(folder, entry.tu)
+    if files:
+        parser = graph_sets.parse
         options = dict[str, Any](dataset=entry.tu)
     else:
         files = {raw.name: _fetch.raw_bytes(entry, raw) for raw in entry.raw}
@@ -245,17 +228,9 @@ def parse(entry: Entry) -> dict[str, np.ndarray]:
         return parser(files, **options)
 
 
-def _users_tu(dataset: str) -> dict[str, bytes]:
-    """TU Dortmund's files of a data set in the user's folder, or in a folder of their name therein."""
-    folder = _fetch.data_folder()
-    if folder is None:
-        return {}
-    return graph_sets.tu_files(folder / dataset, dataset) or graph_sets.tu_files(folder, dataset)
-
-
 def _checked(
     entry: Entry,
-    arrays: Mapping[str, np.ndarray],
+    arrays: Arrays,
     where: str,
     bounds: Bounds | None = None,
     clip: bool = False,
@@ -264,15 +239,19 @@ def _checked(
     if entry is not DEBIAN:  # its file says which dump it was made of
         metadata["source"] = entry.source
     given = entry.bounds if bounds is None else bounds
-    dataset = _format.build(entry.name, arrays, where, bounds=given, clip=clip, metadata=metadata)
-    graphs = None if dataset.node_graph is None else int(dataset.node_graph[-1]) + 1
-    for count, wanted, got in (
-        ("nodes", entry.nodes, dataset.num_nodes),
-        ("edges", entry.edges, dataset.num_edges),
-        ("features", entry.features, dataset.num_features),
-        ("classes", entry.classes, dataset.num_classes),
-        ("graphs", entry.graphs, graphs),
-    ):
-        if wanted is not None and wanted != got:
-            raise ValueError(f"{where}: {entry.name} must have {wanted} {count}, got {got}")
+    with _archive.naming(where):
+        dataset = _format.build(entry.name, arrays, bounds=given, clip=clip, metadata=metadata)
+    counts: dict[str, int | None] = {
+        "nodes": dataset.num_nodes,
+        "edges": dataset.num_edges,
+        "features": dataset.num_features,
+        "classes": dataset.num_classes,
+        "graphs": None,
+    }
+    if dataset.node_graph is not None:
+        counts["graphs"] = int(dataset.node_graph[-1]) + 1
+    for count, got in counts.items():
+        wanted = getattr(entry, count)
+        message = f"{where}: {entry.name} must have {wanted} {count}, got {got}"
+        require(wanted in (None, got), message)
     return dataset

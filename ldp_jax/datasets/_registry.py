@@ -10,10 +10,7 @@ from typing import Any
 
 @dataclasses.dataclass(frozen=True)
 class RawFile:
-    """One public file.
-
-    Its pinned address, and the sha256 of its bytes, or ``blob``, git's name of them.
-    """
+    """One public file: its pinned address, and the sha256 or git's ``blob`` id of its bytes."""
 
     url: str
     blob: str | None = None
@@ -25,20 +22,15 @@ class RawFile:
         return self.url.rpartition("/")[2]
 
     def check(self, data: bytes, where: str) -> None:
-        """Refuse bytes that are not the published ones.
-
-        Without any digest the counts decide later.
-        """
-        if self.sha256 is not None:
-            kind = "sha256"
-            wanted = self.sha256
-            got = hashlib.sha256(data).hexdigest()
-        elif self.blob is not None:
-            kind = "git blob id"
-            wanted = self.blob
-            got = git_blob_id(data)
-        else:
+        """Refuse bytes that are not the published ones; without a digest counts decide later."""
+        kind = "sha256"
+        wanted = self.blob if self.sha256 is None else self.sha256
+        if wanted is None:
             return
+        got = hashlib.sha256(data).hexdigest()
+        if self.sha256 is None:
+            kind = "git blob id"
+            got = git_blob_id(data)
         if got != wanted:
             raise ValueError(f"{where} must have {kind} {wanted}, got {got} ({len(data)} bytes)")
 
@@ -54,9 +46,7 @@ def git_blob_id(data: bytes) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """One data set that is known by name.
-
-    A count, over all graphs, is ``None`` where no source states it exactly.
+    """One data set that is known by name; a count is ``None`` where no source states it exactly.
 
     ``npz_sha256`` is of the file in the uniform format; ``parser`` and its ``options`` read the
     public files ``raw``; ``tu`` is what TU Dortmund calls the set, where a user's copy of their
@@ -82,23 +72,16 @@ class Entry:
 
 def _registry(text: str) -> dict[str, Entry]:
     """The entries in their order, with hosts and bounds put in where they are named."""
+    for name, host in tomllib.loads(text)["hosts"].items():
+        text = text.replace("{" + name + "}", host)
     listed = tomllib.loads(text)
-
-    def address(short: str) -> str:
-        for name, host in listed["hosts"].items():
-            short = short.replace("{" + name + "}", host)
-        return short
-
-    def entry(name: str, fields: dict[str, Any]) -> Entry:
-        low, high = listed["bounds"][fields["bounds"]]
-        raw = tuple(
-            RawFile(**{**file, "url": address(file["url"])}) for file in fields.get("raw", ())
-        )
-        complete: dict[str, Any] = {"nodes": None, "edges": None, "graphs": None, **fields}
-        complete |= {"bounds": (low, high), "source": address(fields["source"]), "raw": raw}
-        return Entry(name, **complete)
-
-    return {name: entry(name, fields) for name, fields in listed["data_sets"].items()}
+    entries = {}
+    for name, fields in listed["data_sets"].items():
+        known: dict[str, Any] = {"nodes": None, "edges": None, "graphs": None, **fields}
+        known["bounds"] = tuple(listed["bounds"][fields["bounds"]])
+        known["raw"] = tuple(RawFile(**file) for file in fields.get("raw", ()))
+        entries[name] = Entry(name, **known)
+    return entries
 
 
 _TEXT = resources.files("ldp_jax.datasets").joinpath("registry.toml").read_text("utf-8")

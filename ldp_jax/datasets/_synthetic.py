@@ -1,28 +1,24 @@
-"""A graph with records, and sets of graphs, drawn from models.
+"""A graph with records, and sets of graphs, drawn from models: for tests of any size."""
 
-For tests and demonstrations of any size.
-"""
-
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import scipy.sparse
 
 from ldp_jax.core import validate
+from ldp_jax.core.validate import require
 from ldp_jax.datasets._dataset import Dataset
-from ldp_jax.datasets.splits import _generator
+from ldp_jax.datasets.splits import generator
 
 if TYPE_CHECKING:
     import jax
 
-_Classes = Callable[[int], tuple[np.ndarray, np.ndarray]]  # of both ends of so many pairs
+Number: TypeAlias = float | int
 
 _ROUNDS = 200
 _SWAPS = 100  # proposed for each edge; the number of triangles stops falling after about ten
-_LARGEST_WEIGHT = (
-    30.0  # hubs are cut at this many times the least weight, or they would exhaust their pairs
-)
+# Hubs are cut at this many times the least weight, or they would exhaust their pairs.
+_LARGEST_WEIGHT = 30.0
 
 
 def synthetic(
@@ -31,11 +27,11 @@ def synthetic(
     num_nodes: int,
     num_classes: int,
     num_features: int,
-    mean_degree: float | int,
-    homophily: float | int,
-    degree_exponent: float | int = 2.5,
-    words_per_node: float | int = 10.0,
-    topicality: float | int = 0.5,
+    mean_degree: Number,
+    homophily: Number,
+    degree_exponent: Number = 2.5,
+    words_per_node: Number = 10.0,
+    topicality: Number = 0.5,
 ) -> Dataset:
     """Draw an attributed degree-corrected block model with a chosen edge homophily.
 
@@ -56,7 +52,7 @@ def synthetic(
     """
     from ldp_jax.graph import graphs
 
-    rng = _generator(key)
+    rng = generator(key)
     validate.integer_in(2, num_classes=num_classes)
     validate.integer_in(num_classes, 2**31 - 1, num_nodes=num_nodes, num_features=num_features)
     validate.positive(mean_degree=mean_degree, words_per_node=words_per_node)
@@ -64,10 +60,24 @@ def synthetic(
     validate.in_range(2.0, np.inf, open_lower=True, degree_exponent=degree_exponent)
     y = rng.permutation(np.arange(num_nodes, dtype=np.int32) % num_classes)
     edges = _edges(rng, y, num_classes, mean_degree, homophily, degree_exponent)
+
+    node = np.repeat(np.arange(num_nodes), rng.poisson(words_per_node, num_nodes))
+    # The classes have equally frequent words.
+    zipf = 1 / (1 + np.arange(num_features) // num_classes)
+    word = rng.choice(num_features, len(node), p=zipf / zipf.sum())
+    topical = rng.random(len(node)) < topicality
+    word[topical] += y[node[topical]] - word[topical] % num_classes
+    over = word >= num_features  # the last, incomplete group of words: back to the group before it
+    word[over] -= num_classes
+    node, word = np.divmod(np.unique(node * num_features + word), num_features)
+    ones = np.ones(len(node), np.float32)
+    starts = np.searchsorted(node, np.arange(num_nodes + 1)).astype(np.int32)
     return Dataset(
         name="synthetic",
         graph=graphs.from_edges(edges, num_nodes, pairs_in="rows"),
-        x=_words(rng, y, num_classes, num_features, words_per_node, topicality),
+        x=scipy.sparse.csr_array(
+            (ones, word.astype(np.int32), starts), shape=(num_nodes, num_features)
+        ),
         y=y,
         lower=0.0,
         upper=1.0,
@@ -77,6 +87,8 @@ def synthetic(
 
 
 class _Weighted:
+    """Nodes that are drawn within a class in proportion to their weights."""
+
     def __init__(self, y: np.ndarray, num_classes: int, weight: np.ndarray) -> None:
         self.order = np.argsort(y, kind="stable")
         self.total = np.concatenate([[0.0], np.cumsum(weight[self.order])])
@@ -93,9 +105,9 @@ def _edges(
     rng: np.random.Generator,
     y: np.ndarray,
     num_classes: int,
-    mean_degree: float | int,
-    homophily: float | int,
-    degree_exponent: float | int,
+    mean_degree: Number,
+    homophily: Number,
+    degree_exponent: Number,
 ) -> np.ndarray:
     n = len(y)
     weight = np.minimum(rng.random(n) ** (-1 / (degree_exponent - 1)), _LARGEST_WEIGHT)
@@ -115,72 +127,31 @@ def _edges(
     sizes = np.bincount(y, minlength=num_classes).astype(np.int64)
     pairs_inside = int((sizes * (sizes - 1) // 2).sum())
     chosen = []
-    for count, classes, room, kind in (
-        (within, inside, pairs_inside, "within classes"),
-        (total - within, across, n * (n - 1) // 2 - pairs_inside, "across classes"),
+    for count, classes, room in (
+        (within, inside, pairs_inside),
+        (total - within, across, n * (n - 1) // 2 - pairs_inside),
     ):
-        if count > room // 2:
-            raise ValueError(
-                f"mean_degree must leave half of the pairs {kind} free: it asks for {count} edges among "
-                f"{room} pairs, got {mean_degree}"
-            )
-        chosen.append(_distinct(rng, nodes, classes, count, n, mean_degree))
+        require(
+            count <= room // 2,
+            f"mean_degree must leave half of the pairs {classes.__name__} classes free: it asks "
+            f"for {count} edges among {room} pairs, got {mean_degree}",
+        )
+        found = np.zeros(0, np.int64)
+        for _ in range(_ROUNDS):  # the first distinct pairs that are drawn
+            missing = count - len(found)
+            if not missing:
+                break
+            one, other = classes(missing + missing // 4 + 8)
+            u = nodes.draw(rng, one)
+            v = nodes.draw(rng, other)
+            code = np.concatenate([found, _code(u, v, n)[u != v]])
+            _, first = np.unique(code, return_index=True)
+            found = code[np.sort(first)][:count]
+        lower = f"mean_degree must be lower for {n} nodes with such unequal weights"
+        require(len(found) == count, f"{lower}, got {mean_degree}")
+        chosen.append(found)
     code = np.concatenate(chosen)
     return np.stack([code // n, code % n], 1)
-
-
-def _distinct(
-    rng: np.random.Generator,
-    nodes: _Weighted,
-    classes: _Classes,
-    count: int,
-    n: int,
-    mean_degree: float | int,
-) -> np.ndarray:
-    """``count`` distinct pairs, the first that are drawn."""
-    found = np.zeros(0, np.int64)
-    for _ in range(_ROUNDS):
-        missing = count - len(found)
-        if not missing:
-            return found
-        one, other = classes(missing + missing // 4 + 8)
-        u, v = nodes.draw(rng, one), nodes.draw(rng, other)
-        code = np.concatenate([found, (np.minimum(u, v) * n + np.maximum(u, v))[u != v]])
-        _, first = np.unique(code, return_index=True)
-        found = code[np.sort(first)][:count]
-    raise ValueError(
-        f"mean_degree must be lower for {n} nodes with such unequal weights, got {mean_degree}"
-    )
-
-
-def _words(
-    rng: np.random.Generator,
-    y: np.ndarray,
-    num_classes: int,
-    num_features: int,
-    words_per_node: float | int,
-    topicality: float | int,
-) -> scipy.sparse.csr_array:
-    n = len(y)
-    node = np.repeat(np.arange(n), rng.poisson(words_per_node, n))
-    zipf = 1 / (
-        1 + np.arange(num_features) // num_classes
-    )  # the classes have equally frequent words
-    word = rng.choice(num_features, len(node), p=zipf / zipf.sum())
-    topical = rng.random(len(node)) < topicality
-    word[topical] += y[node[topical]] - word[topical] % num_classes
-    over = word >= num_features  # the last, incomplete group of words: back to the group before it
-    word[over] -= num_classes
-    code = np.unique(node * num_features + word)
-    indptr = np.searchsorted(code, np.arange(n + 1) * num_features)
-    return scipy.sparse.csr_array(
-        (
-            np.ones(len(code), np.float32),
-            (code % num_features).astype(np.int32),
-            indptr.astype(np.int32),
-        ),
-        shape=(n, num_features),
-    )
 
 
 def synthetic_graphs(
@@ -189,12 +160,10 @@ def synthetic_graphs(
     num_graphs: int,
     num_nodes: tuple[int, int] = (20, 60),
     group_size: tuple[int, int] = (4, 12),
-    within: float | int = 0.8,
-    across: float | int = 0.02,
+    within: Number = 0.8,
+    across: Number = 0.02,
 ) -> Dataset:
-    """Draw graphs of two classes that degrees cannot tell apart.
-
-    Communities (1), and the same rewired (0).
+    """Draw graphs of two classes that degrees cannot tell apart: communities (1), or rewired (0).
 
     Pairs within a group are joined with probability ``within``, others with ``across``. Half of the
     graphs, at random, are then rewired by double-edge swaps (a-b and c-d become a-d and c-b): every
@@ -209,23 +178,22 @@ def synthetic_graphs(
     """
     from ldp_jax.graph import graphs
 
-    rng = _generator(key)
+    rng = generator(key)
     validate.integer_in(2, 2**31 - 1, num_graphs=num_graphs)
     least, most = _range("num_nodes", num_nodes, 4)
     smallest, largest = _range("group_size", group_size, 1)
     validate.in_range(0.0, 1.0, within=within, across=across)
-    if num_graphs * most * (most - 1) // 2 > 2**31:
-        raise ValueError(
-            f"num_graphs times pairs of num_nodes must be below 2^31, got {num_graphs} of {most} nodes"
-        )
+    require(
+        num_graphs * most * (most - 1) // 2 <= 2**31,
+        f"num_graphs times pairs of num_nodes must be below 2^31, got {num_graphs} of {most} nodes",
+    )
 
     sizes = rng.integers(least, most + 1, num_graphs)
     first = np.cumsum(sizes) - sizes
     n = int(sizes.sum())
     node_graph = np.repeat(np.arange(num_graphs, dtype=np.int32), sizes)
-    lengths = rng.integers(
-        smallest, largest + 1, n + num_graphs
-    )  # more than enough: a group has a node
+    # More groups than are needed, as a group has a node.
+    lengths = rng.integers(smallest, largest + 1, n + num_graphs)
     # Groups follow each other through all nodes, and a graph begins a new one.
     starts = np.zeros(n, bool)
     ends = np.cumsum(lengths)
@@ -255,8 +223,7 @@ def synthetic_graphs(
 
 
 def _range(name: str, pair: tuple[int, int], least: int) -> tuple[int, int]:
-    if len(pair) != 2:
-        raise ValueError(f"{name} must be the least and the most, got {pair}")
+    require(len(pair) == 2, f"{name} must be the least and the most, got {pair}")
     low, high = pair
     validate.integer_in(least, **{name: low})
     validate.integer_in(low, 2**31 - 1, **{name: high})
@@ -264,7 +231,10 @@ def _range(name: str, pair: tuple[int, int], least: int) -> tuple[int, int]:
 
 
 def _rewired(rng: np.random.Generator, edges: np.ndarray, node_graph: np.ndarray) -> np.ndarray:
-    """The graphs after ``_SWAPS`` rounds in which all edges of each graph propose to swap ends in random pairs."""
+    """The graphs after ``_SWAPS`` rounds of double-edge swaps.
+
+    In a round all edges of each graph propose to swap ends in random pairs.
+    """
     n = len(node_graph)
     graph = node_graph[edges[:, 0]]
     for _ in range(_SWAPS):
@@ -274,16 +244,14 @@ def _rewired(rng: np.random.Generator, edges: np.ndarray, node_graph: np.ndarray
         edges[turned] = edges[turned, ::-1]
         place = np.arange(len(edges)) - np.searchsorted(graph, graph)
         one = np.flatnonzero((place[:-1] % 2 == 0) & (graph[:-1] == graph[1:]))
-        (a, b), (c, d) = edges[one].T, edges[one + 1].T
-        proposed = np.concatenate([_code(a, d, n), _code(c, b, n)])
+        a, b = edges[one].T
+        c, d = edges[one + 1].T
+        codes = [_code(edges[:, 0], edges[:, 1], n), _code(a, d, n), _code(c, b, n)]
         _, inverse, count = np.unique(
-            np.concatenate([_code(edges[:, 0], edges[:, 1], n), proposed]),
-            return_inverse=True,
-            return_counts=True,
+            np.concatenate(codes), return_inverse=True, return_counts=True
         )
-        alone = (
-            (count[inverse] == 1)[len(edges) :].reshape(2, -1).all(0)
-        )  # neither there nor proposed twice
+        # Neither there nor proposed twice.
+        alone = (count[inverse] == 1)[len(edges) :].reshape(2, -1).all(0)
         kept = alone & (a != d) & (c != b)
         edges[one[kept]] = np.stack([a, d], 1)[kept]
         edges[one[kept] + 1] = np.stack([c, b], 1)[kept]

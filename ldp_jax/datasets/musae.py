@@ -1,30 +1,27 @@
-"""Facebook pages, Wikipedia and Twitch from ``benedekrozemberczki/MUSAE``, and LastFM Asia from ``FEATHER``.
+"""Facebook pages, Wikipedia and Twitch from MUSAE, and LastFM Asia from FEATHER.
 
-Each has edges (a header, then two ids a line), attributes by id as JSON, and a table of targets;
-digests pin them.
+Both are repositories of ``benedekrozemberczki``. Each data set has edges (a header, then two ids a
+line), attributes by id as JSON, and a table of targets; digests pin them.
 """
 
 import csv
 import io
 import json
-from collections.abc import Mapping
 
 import numpy as np
 
-from ldp_jax.datasets._arrays import attribute_arrays, simple_edges, table
+from ldp_jax.datasets._arrays import Arrays, Files, attribute_arrays, simple_edges, table
 
 
 def parse(
-    files: Mapping[str, bytes],
+    files: Files,
     *,
     stem: str,
     label: str,
     num_features: int,
     karateclub_above: int | None = None,
-) -> dict[str, np.ndarray]:
-    """The arrays of the uniform format, from files whose names begin with ``stem``.
-
-    Accounts are left out.
+) -> Arrays:
+    """The arrays of the uniform format without accounts, from files that begin with ``stem``.
 
     Classes are those of ``label``: ``page_type`` (in alphabetical order), ``traffic`` (above its
     median; extras are ``target``, the figures, and ``y_karateclub``, above ``karateclub_above``) or
@@ -34,7 +31,7 @@ def parse(
     values = _column(
         files[f"{stem}_target.csv"], id_column, "target" if label == "traffic" else label
     )
-    extras: dict[str, np.ndarray] = {}
+    extras: Arrays = {}
     if label == "traffic":
         target = extras["target"] = np.array(list(map(int, values)), np.int64)
         y = target > np.median(target)
@@ -50,12 +47,11 @@ def parse(
     }
 
 
-def parse_feather(
-    files: Mapping[str, bytes], *, num_features: int, keep_classes: int
-) -> dict[str, np.ndarray]:
-    """LastFM Asia: liked artists and countries, of the nodes of the largest classes (of two as large the lower).
+def parse_feather(files: Files, *, num_features: int, keep_classes: int) -> Arrays:
+    """LastFM Asia: liked artists and countries of the nodes of the largest classes.
 
-    The extras ``orig_id`` and ``orig_class`` are the numbers before the filter.
+    Of two as large the lower is kept. The extras ``orig_id`` and ``orig_class`` are the numbers
+    before the filter.
     """
     y = np.array(list(map(int, _column(files["lastfm_asia_target.csv"], "id", "target"))))
     lists = _attributes(files["lastfm_asia_features.json"], len(y))
@@ -78,10 +74,7 @@ def _pairs(data: bytes) -> np.ndarray:
 
 
 def _column(data: bytes, id_column: str, column: str) -> list[str]:
-    """One value a node, from rows in any order.
-
-    Of a node that is listed twice the last row counts.
-    """
+    """One value a node, from rows in any order, of which the last of a node counts."""
     rows = csv.DictReader(io.StringIO(data.decode("utf-8"), newline=""))
     found = {int(row[id_column]): row[column] for row in rows}
     return [found[node] for node in range(len(found))]

@@ -11,13 +11,21 @@ import pickletools
 import re
 from collections import defaultdict
 from collections.abc import Mapping
+from functools import partial
 from itertools import chain
 from typing import Any
 
 import numpy as np
 import scipy.sparse
 
-from ldp_jax.datasets._arrays import csr_arrays, integers, simple_edges, whole_numbers
+from ldp_jax.datasets._arrays import (
+    Arrays,
+    Files,
+    csr_arrays,
+    integers,
+    simple_edges,
+    whole_numbers,
+)
 from ldp_jax.datasets._format import checked_csr
 
 PARTS = ("y", "tx", "ty", "allx", "ally", "graph", "test.index")
@@ -59,34 +67,22 @@ class _Matrix:
         return checked_csr(indptr, indices, data, np.array(shape))
 
 
-def _rebuild(cls: type, base: type, state: object) -> _Matrix:
-    """The one use of ``copyreg._reconstructor`` in these files."""
-    if cls is not _Matrix or base is not object or state is not None:
+def _rebuild(wanted: type, cls: type, *_: object) -> object:
+    """A new ``wanted``, the only class that a pickle may ask to rebuild at this place."""
+    if cls is not wanted:
         raise pickle.UnpicklingError(
             f"pickle asks to rebuild {cls.__name__}, which no such file needs"
         )
-    return _Matrix()
-
-
-def _reconstruct(cls: type, *_: object) -> _Array:
-    if cls is not _Array:
-        raise pickle.UnpicklingError(
-            f"pickle asks to rebuild {cls.__name__}, which no such file needs"
-        )
-    return _Array()
-
-
-def _scalar(kind: _Type, raw: bytes | str) -> object:
-    return kind.read(raw)[0]
+    return wanted()
 
 
 _ADMITTED: Mapping[tuple[str, str], object] = {
     ("numpy", "ndarray"): _Array,
     ("numpy", "dtype"): _Type,
-    ("numpy.core.multiarray", "_reconstruct"): _reconstruct,
-    ("numpy.core.multiarray", "scalar"): _scalar,
+    ("numpy.core.multiarray", "_reconstruct"): partial(_rebuild, _Array),
+    ("numpy.core.multiarray", "scalar"): lambda kind, raw: kind.read(raw)[0],
     ("scipy.sparse.csr", "csr_matrix"): _Matrix,
-    ("copy_reg", "_reconstructor"): _rebuild,
+    ("copy_reg", "_reconstructor"): partial(_rebuild, _Matrix),
     ("__builtin__", "object"): object,
     ("__builtin__", "int"): int,
     ("__builtin__", "list"): list,
@@ -97,12 +93,10 @@ _ADMITTED: Mapping[tuple[str, str], object] = {
 
 class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> object:
-        try:
-            return _ADMITTED[module, name]
-        except KeyError:
-            raise pickle.UnpicklingError(
-                f"pickle asks for {module}.{name}, which no such file needs"
-            ) from None
+        if (module, name) not in _ADMITTED:
+            asked = f"pickle asks for {module}.{name}, which no such file needs"
+            raise pickle.UnpicklingError(asked)
+        return _ADMITTED[module, name]
 
 
 def unpickle(data: bytes) -> Any:
@@ -117,19 +111,17 @@ def unpickle(data: bytes) -> Any:
     return _Unpickler(io.BytesIO(data), fix_imports=False, encoding="latin1").load()
 
 
-def parse(files: Mapping[str, bytes], *, dataset: str) -> dict[str, np.ndarray]:
-    """The arrays of the uniform format, with the public ``split`` (1 train, 2 validation, 3 test, 0 none).
+def parse(files: Files, *, dataset: str) -> Arrays:
+    """The arrays of the uniform format, with the public ``split``.
 
-    The test nodes stand in ``tx`` and ``ty`` in the order of ``test.index``; ids that this index
-    leaves out (isolated nodes of Citeseer) have neither features nor a label and get zeros and
-    class 0.
+    It is 1 for training, 2 for validation, 3 for test nodes, and 0 for others. The test nodes stand
+    in ``tx`` and ``ty`` in the order of ``test.index``; ids that this index leaves out (isolated
+    nodes of Citeseer) have neither features nor a label and get zeros and class 0.
     """
     return _arrays(*_parts(files, dataset), unlabelled=0)
 
 
-def parse_users(
-    files: Mapping[str, bytes], *, dataset: str, max_bytes: int
-) -> dict[str, np.ndarray]:
+def parse_users(files: Files, *, dataset: str, max_bytes: int) -> Arrays:
     """:func:`parse` of files that no digest pins: a node without a label has class -1."""
     try:
         parts, test = _parts(files, dataset)
@@ -144,31 +136,31 @@ def parse_users(
             "each node once in test.index, and none beside those before": (
                 placed.min() >= 0 and len(np.unique(placed)) == len(placed)
             ),
-            f"ids in test.index whose features fit in {max_bytes} bytes": 8 * placed.max()
-            < max_bytes,
-            "rows of 0 and of at most one 1 as labels": np.isin(hot, (0, 1)).all()
-            and hot.sum(1).max() <= 1,
+            f"ids in test.index whose features fit in {max_bytes} bytes": (
+                8 * placed.max() < max_bytes
+            ),
+            "rows of 0 and of at most one 1 as labels": (
+                np.isin(hot, (0, 1)).all() and hot.sum(1).max() <= 1
+            ),
         }
         missing = [what for what, holds in good.items() if not holds]
         arrays = None if missing else _arrays(parts, test, unlabelled=-1)
     except Exception as error:  # a damaged pickle makes anything
         raise ValueError(
-            f"ind.{dataset}.* must be the files of Planetoid, pickles of Python 2 with arrays of numbers, and "
-            f"reading them raised {type(error).__name__}"
+            f"ind.{dataset}.* must be the files of Planetoid, pickles of Python 2 with arrays of "
+            f"numbers, and reading them raised {type(error).__name__}"
         ) from None
     if arrays is None:
         raise ValueError(f"ind.{dataset}.* must hold {missing[0]}, and do not")
     return arrays
 
 
-def _parts(files: Mapping[str, bytes], dataset: str) -> tuple[dict[str, Any], np.ndarray]:
+def _parts(files: Files, dataset: str) -> tuple[dict[str, Any], np.ndarray]:
     parts = {part: unpickle(files[f"ind.{dataset}.{part}"]) for part in PARTS[:-1]}
     return parts, whole_numbers(files[f"ind.{dataset}.test.index"])
 
 
-def _arrays(
-    parts: Mapping[str, Any], test: np.ndarray, *, unlabelled: int
-) -> dict[str, np.ndarray]:
+def _arrays(parts: Mapping[str, Any], test: np.ndarray, *, unlabelled: int) -> Arrays:
     allx = parts["allx"].csr()
     tx = parts["tx"].csr()
     labelled = len(parts["y"].values)
@@ -187,10 +179,8 @@ def _arrays(
     split[labelled : labelled + _VALIDATION_NODES] = 2
     split[test] = 3
     lists = parts["graph"].values()
-    ends = np.repeat(list(parts["graph"]), list(map(len, lists))), list(chain(*lists))
-    pairs = (
-        integers("graph", np.stack(ends, 1), np.int64)
-        if len(ends[0])
-        else np.zeros((0, 2), np.int64)
-    )
+    pairs = np.zeros((0, 2), np.int64)
+    if any(lists):
+        ends = np.repeat(list(parts["graph"]), list(map(len, lists)))
+        pairs = integers("graph", np.stack([ends, list(chain(*lists))], 1), np.int64)
     return {"edges": simple_edges(pairs), **csr_arrays(x), "y": y, "split": split}

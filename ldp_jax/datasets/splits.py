@@ -8,6 +8,7 @@ from jaxtyping import Int
 
 from ldp_jax.core import validate
 from ldp_jax.core.shown import by_shapes
+from ldp_jax.core.validate import require
 
 if TYPE_CHECKING:
     import jax
@@ -39,8 +40,8 @@ class LinkSplit(NamedTuple):
     __repr__ = by_shapes
 
 
-def _generator(key: "jax.Array") -> np.random.Generator:
-    """NumPy's, from a key of JAX: for draws on the host, whose sizes depend on data."""
+def generator(key: "jax.Array") -> np.random.Generator:
+    """NumPy's generator from a key of JAX: for draws on the host, whose sizes depend on data."""
     import jax
 
     validate.threefry(key)
@@ -48,18 +49,14 @@ def _generator(key: "jax.Array") -> np.random.Generator:
 
 
 def _sizes(total: int, shares: Sequence[float]) -> list[int]:
-    if (
-        len(shares) != 3
-        or any(not 0.0 < share < 1.0 for share in shares)
-        or abs(sum(shares) - 1.0) > 1e-9
-    ):
-        raise ValueError(
-            f"shares must be three numbers in (0, 1) that sum to 1, got {tuple(shares)}"
-        )
+    inside = len(shares) == 3 and all(0.0 < share < 1.0 for share in shares)
+    require(
+        inside and abs(sum(shares) - 1.0) <= 1e-9,
+        f"shares must be three numbers in (0, 1) that sum to 1, got {tuple(shares)}",
+    )
     train, validation = (int(share * total + 1e-9) for share in shares[:2])  # 0.29 of 100 is 29
     sizes = [train, validation, total - train - validation]
-    if min(sizes) < 1:
-        raise ValueError(f"shares {tuple(shares)} leave a part of {total} without any member")
+    require(min(sizes) >= 1, f"shares {tuple(shares)} leave a part of {total} without any member")
     return sizes
 
 
@@ -74,7 +71,7 @@ def node_split(
     """
     num_nodes = validate.whole(3, 2**31 - 1, num_nodes=num_nodes)
     sizes = _sizes(num_nodes, shares)
-    order = _generator(key).permutation(num_nodes).astype(np.int32)
+    order = generator(key).permutation(num_nodes).astype(np.int32)
     return NodeSplit(*np.split(order, np.cumsum(sizes)[:2]))
 
 
@@ -84,10 +81,10 @@ def link_split(
     num_nodes: int,
     shares: Sequence[float] = (0.85, 0.05, 0.10),
 ) -> LinkSplit:
-    """Split the edges, each given once in either direction, and draw as many distinct pairs without an edge.
+    """Split the edges at random, and draw as many distinct pairs without an edge.
 
-    ``ValueError`` for edges that are no integers [m, 2], repeats, self-loops, ends outside [0,
-    num_nodes), and graphs too dense for such pairs.
+    Each edge is given once, in either direction. ``ValueError`` for edges that are no integers [m,
+    2], repeats, self-loops, ends outside [0, num_nodes), and graphs too dense for such pairs.
 
     >>> import jax
     >>> ring = np.array([[i, i + 1] for i in range(99)], np.int32)
@@ -99,11 +96,13 @@ def link_split(
 
     m = len(edges)
     num_nodes = validate.whole(2, 2**31 - 1, num_nodes=num_nodes)
-    if num_nodes * (num_nodes - 1) // 2 < 2 * m:
-        raise ValueError(f"{m} edges leave too few pairs without an edge among {num_nodes} nodes")
+    require(
+        num_nodes * (num_nodes - 1) // 2 >= 2 * m,
+        f"{m} edges leave too few pairs without an edge among {num_nodes} nodes",
+    )
     from_edges(edges, num_nodes, pairs_in="rows")  # whose refusals these are
     sizes = _sizes(m, shares)
-    rng = _generator(key)
+    rng = generator(key)
     edges = np.sort(edges, axis=1)
     taken = np.sort(edges[:, 0].astype(np.int64) * num_nodes + edges[:, 1])
     found = np.zeros(0, np.int64)

@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from scipy import special
 
 from ldp_jax.core.types import Array, Values
-from ldp_jax.edges.curator import hrg
+from ldp_jax.curators import hrg
 
 
 def _clusters(nodes: tuple[int, ...]) -> list[frozenset[tuple[int, int]]]:

@@ -17,10 +17,10 @@ import numpy as np
 from ldp_jax.core import spaces
 from ldp_jax.core.quadrature import panel_rule, subdivide
 from ldp_jax.core.spaces import NotApplicable, ReportLaw, Reports
-from ldp_jax.core.spaces.line import line, spacings
-from ldp_jax.core.spaces.space import Cells, Log, Rule, Scores, Volume
+from ldp_jax.core.spaces.space import Cells, Log, Rule, Scores, Volume, spacings
 from ldp_jax.core.types import Array, Report, Values
 from ldp_jax.edges.spaces import NumberReports
+from ldp_jax.verification.line import line
 
 _MOST_REPORTS = 4_000_000
 _MOST_LISTED = 2**18  # of whole numbers in reports about a list

@@ -14,7 +14,7 @@ import numpy as np
 
 from ldp_jax.core import integer_tables, random
 from ldp_jax.core.float64 import float64_on_cpu
-from ldp_jax.core.mechanism import HasCoordinates, HasTable
+from ldp_jax.core.mechanism import HasCoordinates
 from ldp_jax.core.quadrature import unit_rule
 from ldp_jax.core.spaces import NotApplicable, Reports
 from ldp_jax.core.types import Array, PRNGKey, Report, Scalar
@@ -28,6 +28,7 @@ from ldp_jax.verification._programs import (
     wide,
 )
 from ldp_jax.verification.exact import coordinate_laws, spaces
+from ldp_jax.verification.protocols import HasTable
 
 _NODES, _WEIGHTS = unit_rule(8)
 _TAIL_NODES, _TAIL_WEIGHTS = unit_rule(48)

@@ -17,19 +17,13 @@ import numpy as np
 from ldp_jax.core import integer_tables
 from ldp_jax.core.flags import standard_flags
 from ldp_jax.core.float64 import float64_on_cpu
-from ldp_jax.core.mechanism import (
-    HasCoordinates,
-    HasInverse,
-    HasTable,
-    HasWordRuns,
-    HasWords,
-    Randomizer,
-)
+from ldp_jax.core.mechanism import HasCoordinates, Randomizer
 from ldp_jax.core.spaces import NotApplicable, Reports, SparseReport
 from ldp_jax.core.types import Array, PRNGKey, Record, Report
 from ldp_jax.verification import _words
 from ldp_jax.verification._programs import Exact, log_grid, repeated, take
 from ldp_jax.verification.exact import adjacency, check_numbers, coordinate_laws, spaces
+from ldp_jax.verification.protocols import HasInverse, HasTable, HasWordRuns, HasWords
 
 ROUNDING = 1e-5
 """The loss that float32 arithmetic of a probability may add, in nats. A side that is lost costs far
@@ -77,7 +71,7 @@ def arithmetic(mechanism: Exact | HasCoordinates) -> ArithmeticLoss:
     others. Pairs (branch, value) are asked for their finite parts, vectors for the laws of their
     coordinates. Of tables the words must give both ends of the domain their very masses, also
     within a vector; runs of words are asked at both ends
-    (:class:`~ldp_jax.core.mechanism.HasWordRuns`). ``NotApplicable`` for vectors that are drawn
+    (:class:`~ldp_jax.verification.protocols.HasWordRuns`). ``NotApplicable`` for vectors that are drawn
     together, reports of a continuum, no step function of the words, or a sampler that does not
     follow its table.
 

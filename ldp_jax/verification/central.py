@@ -15,7 +15,7 @@ from ldp_jax.core.mechanism import check_budget
 from ldp_jax.core.quadrature import unit_rule
 from ldp_jax.core.spaces import NotApplicable
 from ldp_jax.core.types import Array, PRNGKey, Values
-from ldp_jax.edges.curator import (
+from ldp_jax.curators import (
     BinnedPairs,
     CentralMechanism,
     DendrogramLaw,
@@ -25,8 +25,8 @@ from ldp_jax.edges.curator import (
     LapGraph,
     connections,
 )
-from ldp_jax.edges.curator.hrg import State
-from ldp_jax.edges.curator.noisy_counts import consistent, whole
+from ldp_jax.curators.hrg import State
+from ldp_jax.curators.noisy_counts import consistent, whole
 from ldp_jax.graph import graphs
 from ldp_jax.verification import _dendrograms as dendrograms
 from ldp_jax.verification import statistics
@@ -90,7 +90,7 @@ def private_edge_supremum(mechanism: CentralMechanism) -> PrivateEdgeLoss:
     r"""The largest loss about one private edge over all graphs of a few nodes, enumerated.
 
     Laws of released sets are asked over all graphs of four nodes, with and without public edges. A
-    :class:`~ldp_jax.edges.curator.HasDendrogram` is asked over all dendrograms of five nodes, in
+    :class:`~ldp_jax.curators.HasDendrogram` is asked over all dendrograms of five nodes, in
     the chain's *stationary* law, with the noisy counts of its groups, which lose :math:`\epsilon_2`
     each.
 

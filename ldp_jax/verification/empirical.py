@@ -13,7 +13,6 @@ from ldp_jax.core.flags import standard_flags
 from ldp_jax.core.float64 import float64_on_cpu
 from ldp_jax.core.mechanism import HasCoordinates, HasDensity, Randomizer
 from ldp_jax.core.spaces import Enumerated, NotApplicable
-from ldp_jax.core.spaces.line import line
 from ldp_jax.core.spaces.space import Cells, Log
 from ldp_jax.core.types import PRNGKey, Report, Values
 from ldp_jax.edges import ListReport, NeighbourList, Population
@@ -33,6 +32,7 @@ from ldp_jax.verification._programs import (
     take,
     wide,
 )
+from ldp_jax.verification.line import line
 from ldp_jax.verification.statistics import SIGNIFICANCE, Fit
 
 _JOINT_CELLS = 4096  # beyond, a vector is tested one random coordinate a user instead of whole

@@ -17,13 +17,7 @@ import numpy as np
 from ldp_jax.core import integer_tables, random, validate
 from ldp_jax.core.flags import standard_flags
 from ldp_jax.core.float64 import float64_on_cpu
-from ldp_jax.core.mechanism import (
-    HasCoordinates,
-    HasCriticalPoints,
-    HasTable,
-    Randomizer,
-    Univariate,
-)
+from ldp_jax.core.mechanism import HasCoordinates, Randomizer, Univariate
 from ldp_jax.core.spaces import ByCoordinate, NotApplicable, Records, Reports, Vectors
 from ldp_jax.core.types import Report, Values
 from ldp_jax.edges.lists import NeighbourList, nodes_of
@@ -39,6 +33,7 @@ from ldp_jax.verification._programs import (
     take,
     wide,
 )
+from ldp_jax.verification.protocols import HasTable
 
 _MAX_EPSILON = 700.0
 _MOST_TRIPLES = 4_000_000  # records times reports that are enumerated
@@ -66,7 +61,7 @@ def privacy_loss_supremum(mechanism: Any, records: Values | None = None) -> Supr
 
     Tables are asked in whole numbers, rounded up; of coordinates with laws of their own, as many
     suprema are added as are sent. Others are asked at critical records and reports, or where the
-    mechanism says (:class:`~ldp_jax.core.mechanism.HasCriticalPoints`), and by a random search;
+    mechanism says (``critical_points()``), and by a random search;
     lists (n from 2 to 64) at every degree. Stacked ``records``, members or not, take the place of
     critical ones.
 
@@ -84,9 +79,7 @@ def privacy_loss_supremum(mechanism: Any, records: Values | None = None) -> Supr
     check_numbers(mechanism, vectors=True)
     with float64_on_cpu():
         m = wide(mechanism)
-        if isinstance(mechanism, HasCriticalPoints) and _of_its_density(
-            mechanism, "critical_points"
-        ):
+        if hasattr(m, "critical_points") and _of_its_density(mechanism, "critical_points"):
             return _largest(m, *m.critical_points())
         codomain = m.codomain()
         asked = domain.critical_records() if records is None else jax.tree.map(np.float64, records)

@@ -16,7 +16,6 @@ from ldp_jax.accounting.guarantee import (
     RECORD,
     RELATIONSHIP,
     Guarantee,
-    PipelineGuarantee,
     joint_unit,
     metric,
 )
@@ -235,22 +234,6 @@ def test_units_that_are_read_at_once_and_distances_stand_apart():
     with pytest.raises(ValueError, match="has none per record"):
         far.per(RECORD)
     assert joint_unit(RECORD, NEIGHBOUR_LIST) == RECORD_AND_BIT
-
-
-def test_what_makes_no_statement_is_refused():
-    for wrong, words in (
-        (lambda: Statement.of([]), "a protocol that asks nobody"),
-        (lambda: Cost(proved(1.0), times=0), "times must be a whole number >= 1"),
-        (lambda: Cost(proved(1.0), proved(1.0)), "pair must be a guarantee per relationship"),
-        (lambda: Cost(proved(1.0), curve=GaussianCurve(1.0)), "delta must be given with a curve"),
-        (
-            lambda: Account.of(Statement.of(Role((Cost(proved(1.0)),), np.ones(3, bool))), 2),
-            r"must be bool \[2\]",
-        ),
-    ):
-        with pytest.raises(ValueError, match=words):
-            wrong()
-    assert isinstance(Statement.of([Cost(proved(1.0))]).guarantee(), PipelineGuarantee)
 
 
 @pytest.mark.parametrize("seed", range(30))

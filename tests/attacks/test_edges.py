@@ -109,9 +109,8 @@ def test_influence_is_the_derivative_along_a_record(form):
 def test_scattered_pairs_are_scored_as_among_all_and_posteriors_otherwise():
     given = inputs(place()[0])
     targets = asked()
-    every, posteriors = (
-        linkteller(variables(), given, targets, outputs=of) for of in ("logits", "softmax")
-    )
+    every = linkteller(variables(), given, targets)
+    posteriors = linkteller(variables(), given, targets, outputs="softmax")
     assert finds(posteriors)
     assert not np.allclose(posteriors.scores, every.scores)
     some = np.random.default_rng(1).permutation(len(targets.truth))[:200]
@@ -138,29 +137,13 @@ def test_a_model_that_sees_no_graph_tells_nothing():
         attacks.linkteller(on_rows, made, given, asked())
 
 
-def test_public_scores_are_those_of_dense_matrices():
+def test_public_knowledge_finds_edges_where_it_is_of_them():
     edges, others, x, _ = place()
     targets = asked()
-    adjacency = dense(edges)
-    u, v = targets.units.T
-    loops = np.repeat(np.arange(9), 2).reshape(-1, 2)
-    both_ways = np.concatenate(
-        [edges, edges[:5, ::-1], loops]
-    )  # given twice: still one edge; a loop is none
-    np.testing.assert_array_equal(
-        attacks.common_neighbours(both_ways, N, targets).scores, (adjacency @ adjacency)[u, v]
-    )
-    degree = adjacency.sum(1)
-    np.testing.assert_array_equal(
-        attacks.degree_product(both_ways, N, targets).scores, degree[u] * degree[v]
-    )
-    both(
-        attacks.common_neighbours(edges, N, targets), attacks.common_neighbours(others, N, targets)
-    )
-    both(
-        attacks.feature_similarity(around(edges, x), targets),
-        attacks.feature_similarity(x, targets),
-    )
+    common = partial(attacks.common_neighbours, num_nodes=N, targets=targets)
+    similar = partial(attacks.feature_similarity, targets=targets)
+    both(common(edges), common(others))
+    both(similar(around(edges, x)), similar(x))
     assert attacks.degree_product([], N, targets).auc.mean == 0.5
 
 
@@ -178,16 +161,11 @@ def answers():
     return tuple(np.asarray(jax.nn.softmax(3 * rows @ weight)) for rows in (around(edges, x), x))
 
 
-def test_distances_are_scipys_and_find_alike_answers():
+def test_link_stealing_finds_alike_answers():
     leaking, clean = answers()
     targets = asked()
-    for distance in (
-        "cosine", "euclidean", "correlation", "chebyshev", "braycurtis", "canberra", "cityblock", "sqeuclidean"
-    ):  # fmt: skip
-        found = attacks.link_stealing(leaking, targets, distance=distance)
-        wanted = scipy.spatial.distance.cdist(leaking, leaking, distance)[*targets.units.T]
-        np.testing.assert_allclose(-found.scores, wanted, atol=1e-4 * wanted.max())
-        both(found, attacks.link_stealing(clean, targets, distance=distance))
+    both(attacks.link_stealing(leaking, targets), attacks.link_stealing(clean, targets))
+    assert finds(attacks.link_stealing(leaking[:, :1], targets, distance="euclidean"))
 
 
 def test_answers_that_are_nearly_alike_are_told_apart():
@@ -210,29 +188,26 @@ def test_a_trained_attacker_finds_edges_that_join_unlike_answers():
     *_, order = place()
     every = np.stack(np.triu_indices(N, 1), 1)
     apart = scipy.spatial.distance.cdist(leaking, leaking)[*every.T]
-    joined = every[
-        np.argsort(-apart + 0.1 * np.random.default_rng(3).normal(size=len(apart)))[:300]
-    ]
-    known_edges, secret = joined[order[:150]], joined[order[150:]]
+    noise = 0.1 * np.random.default_rng(3).normal(size=len(apart))
+    joined = every[np.argsort(noise - apart)[:300]][order]
+    known_edges, secret = np.split(joined, 2)
     known = attacks.balanced_pairs(jax.random.key(0), np.arange(N), known_edges, known=secret)
     targets = all_pairs(np.arange(N), secret, known=known.units)
-    train = lambda rows, x, asked=targets, **more: attacks.trained_link_stealing(
-        jax.random.key(1),
-        rows,
-        asked,
-        known=known,
-        x=x,
-        perceptron=attacks.Perceptron(2, 8, epochs=20),
-        **more,
-    )
+
+    def train(rows, x, asked=targets, **more):
+        key = jax.random.key(1)
+        network = attacks.Perceptron(2, 8, epochs=20)
+        return attacks.trained_link_stealing(
+            key, rows, asked, known=known, x=x, perceptron=network, **more
+        )
+
     rng = np.random.default_rng(5)
     blind = rng.dirichlet(np.ones(C), N).astype(np.float32)
     noise = rng.normal(size=(N, D)).astype(np.float32)
     found = train(leaking, noise)
     both(found, train(blind, noise), within=0.25)
-    assert finds(
-        train(blind, np.asarray(leaking @ np.eye(C, D), np.float32))
-    )  # the records tell, the answers do not
+    # The records tell, the answers do not.
+    assert finds(train(blind, np.asarray(leaking @ np.eye(C, D), np.float32)))
     assert attacks.link_stealing(leaking, targets).auc.mean < 0.4
     # The same attacker trained on one graph and asked about another, whose nodes are the same in
     # another order.
@@ -240,64 +215,3 @@ def test_a_trained_attacker_finds_edges_that_join_unlike_answers():
     elsewhere = Targets(np.argsort(turn)[targets.units], targets.truth)
     moved = train(leaking[turn], noise[turn], elsewhere, known_posteriors=leaking, known_x=noise)
     np.testing.assert_allclose(moved.scores, found.scores, atol=1e-3 * np.abs(found.scores).max())
-
-
-@pytest.mark.usefixtures("untyped")
-def test_a_distance_that_knows_only_a_sign_is_refused():
-    """Of one number, as a sigmoid's, cosine and correlation found nothing, and said so with
-    certainty.
-    """
-    leaking, _ = answers()
-    targets = asked()
-    for columns, distance, least in (
-        (1, "cosine", 2),
-        (1, "correlation", 3),
-        (2, "correlation", 3),
-    ):
-        with pytest.raises(
-            ValueError, match=f"posteriors must have at least {least} columns for the {distance}"
-        ):
-            attacks.link_stealing(leaking[:, :columns], targets, distance=distance)
-    with pytest.raises(ValueError, match="x must have at least 2 columns for the cosine"):
-        attacks.feature_similarity(np.ones((N, 1)), targets)
-    with pytest.raises(ValueError, match=r"got a sparse matrix: give its toarray\(\)"):
-        attacks.feature_similarity(scipy.sparse.eye_array(N), targets)
-    assert finds(attacks.link_stealing(leaking[:, :1], targets, distance="euclidean"))
-
-
-@pytest.mark.usefixtures("untyped")
-def test_bad_targets_and_settings_are_refused():
-    given = inputs(place()[0])
-    targets = asked()
-    leaking, _ = answers()
-    ask = partial(linkteller, variables())
-    train = partial(attacks.trained_link_stealing, jax.random.key(0), leaking, targets)
-    for call, message in (
-        (
-            lambda: ask(given, Targets(targets.units + 1, targets.truth)),
-            r"units of targets must be in \[0, 90\)",
-        ),
-        (lambda: ask(given, targets, degrees=np.ones(3)), r"degrees must be \[90\] numbers >= 0"),
-        (lambda: ask(given._replace(scale=jnp.ones(N)), targets), "inputs must have no scale"),
-        (
-            lambda: ask(given, targets, outputs="labels"),
-            "outputs must be one of logits, softmax, sigmoid",
-        ),
-        (
-            lambda: attacks.trained_link_stealing(
-                jax.random.key(0), 9 * leaking, targets, known=targets, known_posteriors=leaking
-            ),
-            "posteriors must be probabilities",
-        ),
-        (lambda: train(known=targets), "known must have no pair that is among the targets"),
-        (
-            lambda: train(known=Targets(*(part[:15] for part in targets))),
-            "at least 10 pairs of each kind",
-        ),
-        (
-            lambda: attacks.common_neighbours([[0, N]], N, targets),
-            r"public_edges must be in \[0, 90\)",
-        ),
-    ):
-        with pytest.raises(ValueError, match=message):
-            call()

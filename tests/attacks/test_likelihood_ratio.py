@@ -92,16 +92,3 @@ def test_a_planted_edge_shows_as_far_as_epsilon_allows(private):
     margin = SIGMAS / 1.98 * found.auc.half_width
     assert abs(found.auc.mean - best) <= margin < 0.06
     assert found.tpr.mean - SIGMAS / 1.98 * found.tpr.half_width <= 0.01 * np.exp(EPSILON)
-
-
-def test_runs_that_do_not_fit_are_refused():
-    for place, value, message in (
-        (0, np.zeros((7, 2)), "shadows_without must be finite .* at least 8 rows"),
-        (1, np.zeros(9), "shadows_with must be finite"),
-        (2, np.full((9, 2), np.nan), "observed_without must be finite numbers"),
-        (3, np.zeros((9, 3)), "all runs must show as many numbers"),
-    ):
-        given = [np.random.default_rng(0).normal(size=(9, 2)) for _ in range(4)]
-        given[place] = value
-        with pytest.raises(ValueError, match=message):
-            attacks.likelihood_ratio(*given)

@@ -82,17 +82,13 @@ def ppi_archive(splits: Mapping[str, tuple]) -> bytes:
     """
     members = {}
     for split, (links, graph, x, y) in splits.items():
-        n = len(graph)
-        loops = np.tile(np.arange(n)[:, None], 2)
-        ends = np.concatenate(
-            [np.reshape(links, (-1, 2)), np.reshape(links, (-1, 2))[:, ::-1], loops]
-        )
-        nodes = ", ".join(['{"id": %d}'] * n) % tuple(range(n))
-        pairs = ", ".join(['{"source": %d, "target": %d}'] * len(ends)) % tuple(
-            ends.ravel().tolist()
-        )
-        head = '{"directed": true, "multigraph": false, "graph": {}, "nodes": ['
-        members[f"{split}_graph.json"] = f'{head}{nodes}], "links": [{pairs}]}}'.encode()
+        loops = [[node, node] for node in range(len(graph))]
+        ends = [*links, *([v, u] for u, v in links), *loops]
+        listed = {
+            "nodes": [{"id": node} for node, _ in loops],
+            "links": [{"source": u, "target": v} for u, v in ends],
+        }
+        members[f"{split}_graph.json"] = json.dumps(listed).encode()
         for part, array in (("graph_id", graph), ("feats", x), ("labels", y)):
             members[f"{split}_{part}.npy"] = npy(array)
     return zipped(members)
@@ -132,10 +128,9 @@ def _amazon() -> Arrays:
     }
 
 
-PPI_X = np.array(
-    [[1, 0, 0], [0, 0, 1], [1, 0, 0], [0, 0, 0], [1, 0, 1], [0, 0, 0], [0, 0, 1], [1, 0, 0]]
-)
-PPI_Y = np.array([[1, 0], [0, 0], [1, 1], [0, 1], [1, 0], [0, 1], [0, 0], [1, 1]])
+PPI_X = np.eye(3, dtype=int)[[0, 2, 0, 1, 0, 1, 2, 0]] * [1, 0, 1]
+PPI_X[4, 2] = 1
+PPI_Y = np.array([list(row) for row in ["10", "00", "11", "01", "10", "01", "00", "11"]], int)
 
 
 def ppi_files() -> Files:
@@ -212,7 +207,7 @@ class Format:
         files = dict(self.files)
         for end, data in (changes or {}).items():
             files[next(name for name in files if name.endswith(end))] = data
-        return _format.build("t", self.parse(files), "t", bounds=self.bounds)
+        return _format.build("t", self.parse(files), bounds=self.bounds)
 
 
 def _musae(target: str, label: str, **options) -> Format:
@@ -224,25 +219,23 @@ def _musae(target: str, label: str, **options) -> Format:
 
 def _arrays(files: Files) -> Arrays:
     (data,) = files.values()
-    return _archive.read_arrays(data, "t", MAX_BYTES)
+    return _archive.read_arrays(data, MAX_BYTES)
 
 
 def _tu(files: Files) -> Arrays:
-    return graph_sets.parse_tu(files, dataset="T", max_bytes=MAX_BYTES)
+    return graph_sets.parse(files, dataset="T", max_bytes=MAX_BYTES)
 
 
 def heterophilous() -> Arrays:
     """Three nodes, whose edges are once in the file, and ten masks of each kind."""
-    masks = {
-        f"{part}_masks": np.eye(3, dtype=bool)[[at] * 10]
-        for at, part in enumerate(("train", "val", "test"))
-    }
-    x = np.array([[0, 1], [0.5, 0], [1, 1]], np.float32)
+    mask = np.eye(3, dtype=bool)
     return {
-        "node_features": x,
+        "node_features": np.array([[0, 1], [0.5, 0], [1, 1]], np.float32),
         "node_labels": np.array([0, 1, 1]),
         "edges": np.array([[0, 1], [2, 1]]),
-        **masks,
+        "train_masks": mask[[0] * 10],
+        "val_masks": mask[[1] * 10],
+        "test_masks": mask[[2] * 10],
     }
 
 
@@ -255,9 +248,7 @@ def gnn_benchmark_arrays(adjacency=((0, 1, 0), (1, 0, 1), (0, 1, 0))) -> Arrays:
 
 def _benchmark(files: Files) -> Arrays:
     (data,) = files.values()
-    found = gnn_benchmark.read(
-        data, "t", _archive.array_names(data, "t"), clean=False, max_bytes=MAX_BYTES
-    )
+    found = gnn_benchmark.read(data, clean=False, max_bytes=MAX_BYTES)
     if found is None:
         raise ValueError("not one of the benchmarks")
     return found
@@ -268,8 +259,8 @@ def _planetoid(files: Files) -> Arrays:
 
 
 USERS_FORMATS = (
-    "npz", "npz of a set", "TU", "TU zip", "TU attributes", "powerful-gnns", "GNN benchmark", "heterophilous",
-    "Planetoid's folder",
+    "npz", "npz of a set", "TU", "TU zip", "TU attributes", "powerful-gnns", "GNN benchmark",
+    "heterophilous", "Planetoid's folder",
 )  # fmt: skip
 """The files that no digest pins."""
 
@@ -298,15 +289,15 @@ FORMATS = {
     "PPI": Format(ppi_files(), lambda files: ppi.parse(files, graphs=(2, 1, 1))),
     "powerful-gnns": Format(
         {"dataset.zip": zipped({"dataset/P/P.txt": _POWERFUL})},
-        lambda files: graph_sets.parse_powerful_gnns(files, dataset="P"),
+        lambda files: graph_sets.parse(files, dataset="P"),
     ),
 }
 
 
 _NUMBERS = (
     b"-1", b"0", b"1", b"3", b"+2", b"1000000000", b"1000000000000", b"99999999999999999999",
-    b"9223372036854775807", b"-9223372036854775808", b"1.5", b"nan", b"", b"x", b"1e5", b"0x1", b"1_0", b"1,2",
-    b'"', b"\x00", b"\x0c", b"\x85",
+    b"9223372036854775807", b"-9223372036854775808", b"1.5", b"nan", b"", b"x", b"1e5", b"0x1",
+    b"1_0", b"1,2", b'"', b"\x00", b"\x0c", b"\x85",
 )  # fmt: skip
 
 
@@ -320,14 +311,10 @@ def _bytes(rng: np.random.Generator, data: bytes) -> bytes:
     changed = bytearray(data)
     for at in rng.integers(0, len(data), rng.integers(1, 4)) if data else ():
         changed[at] ^= 1 << rng.integers(8)
-    pieces = (
-        data[:a],
-        data[:a] + data[b:],
-        data[:a] + rng.bytes(8) + data[a:],
-        data[:b] + data[a:],
-        data[b:] + data[:b],
-    )
-    return _pick(rng, (bytes(changed), *pieces))
+    whole = bytes(changed)
+    put_in = data[:a] + rng.bytes(8) + data[a:]
+    moved = data[b:] + data[:b]
+    return _pick(rng, (whole, data[:a], data[:a] + data[b:], put_in, data[:b] + data[a:], moved))
 
 
 def _number(rng: np.random.Generator, data: bytes) -> bytes:

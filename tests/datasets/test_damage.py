@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from ldp_jax import datasets
-from ldp_jax.datasets import _archive, _arrays, _format
+from ldp_jax.datasets import _archive, _format
 from tests.datasets.formats import FORMATS, MAX_BYTES, USERS_FORMATS, csr, mutants, npy, npz, zipped
 
 _PEAK = 16 * MAX_BYTES
@@ -156,7 +156,7 @@ def test_sizes_are_compared_before_anything_is_inflated(tmp_path, monkeypatch):
     path = tmp_path / "mine.npz"
     np.savez_compressed(path, edges=[[0, 1], [1, 2]], y=[0, 1, 0], junk=np.zeros(2**23))
     total = sum(info.file_size for info in zipfile.ZipFile(path).infolist())
-    message = rf"declares {total} bytes, and {2**20} are allowed .max_bytes=.*junk"
+    message = rf"junk .* declares {total} bytes, and {2**20} are allowed"
     assert peak(lambda: refused(lambda: datasets.load(path, max_bytes=2**20), message)) < 2**21
     message = f"mine.npz has {path.stat().st_size} bytes, and 100 are allowed"
     refused(lambda: datasets.load(path, max_bytes=100), message)
@@ -200,7 +200,7 @@ def test_arrays_come_back_as_they_were_saved(save):
     ]
     buffer = io.BytesIO()
     save(buffer, *arrays)
-    back = _archive.read_arrays(buffer.getvalue(), "t")
+    back = _archive.read_arrays(buffer.getvalue())
     assert list(back) == [f"arr_{place}" for place in range(len(arrays))]
     for found, array in zip(back.values(), arrays, strict=True):
         np.testing.assert_array_equal(found, array, strict=True)
@@ -237,10 +237,11 @@ _PRIVATE["x_values"] = _PRIVATE.pop("x_data")
 @pytest.mark.parametrize(
     "changes",
     [
-        {"x_upper": 0.5}, {"x_lower": 0.5}, {"x_values": [-0.8125]}, {"x_values": [np.nan]}, {"x_values": [np.inf]},
-        {"x_shape": [3, 7]}, {"x_indptr": [0, 0, 0, 2], "x_indices": [7, 7], "x_values": [0.8125, 0.8125]},
-        {"y": [0, 1, 77]}, {"y": [0, 1, -77]}, {"y": [0, 2, 2]}, {"y": [0, 1, 7.7]}, {"y": [0, 1, 2**40 + 77]},
-        {"y": [[0], [1], [77]]}, {"x_indices": [2**40]}, {"x_indices": [7.5]}, {"x_indices": [-7]},
+        {"x_upper": 0.5}, {"x_lower": 0.5}, {"x_values": [-0.8125]}, {"x_values": [np.nan]},
+        {"x_values": [np.inf]}, {"x_shape": [3, 7]}, {"y": [0, 1, 77]}, {"y": [0, 1, -77]},
+        {"x_indptr": [0, 0, 0, 2], "x_indices": [7, 7], "x_values": [0.8125, 0.8125]},
+        {"y": [0, 2, 2]}, {"y": [0, 1, 7.7]}, {"y": [0, 1, 2**40 + 77]}, {"y": [[0], [1], [77]]},
+        {"x_indices": [2**40]}, {"x_indices": [7.5]}, {"x_indices": [-7]},
     ],
 )  # fmt: skip
 def test_no_message_holds_a_record(tmp_path, changes):
@@ -249,11 +250,8 @@ def test_no_message_holds_a_record(tmp_path, changes):
     path.write_bytes(npz(**_PRIVATE))
     assert datasets.load(path).num_nodes == 3
     path.write_bytes(npz(**_PRIVATE | changes))
-    text = (
-        refused(lambda: datasets.load(path), "mine.npz: (x|y)")
-        .replace(str(path), "")
-        .replace("[0, 7)", "")
-    )
+    text = refused(lambda: datasets.load(path), "mine.npz: (x|y)")
+    text = text.replace(str(path), "").replace("[0, 7)", "")
     assert not re.search(r"77|7\.|81|nan|inf\b|row \d|column \d|node \d|\b2 ", text), text
 
 
@@ -281,8 +279,8 @@ def test_no_message_of_a_raw_format_holds_a_label_or_an_attribute(name, changes)
     "bounds",
     [
         (-1e308, 1e308), (0, 1e39), (-3.4e38, 3.4e38), (-1e38, 1e38), (0, 1e-40), (0, 1e-300),
-        (1, 1), (1, 0), (0, np.inf), (np.nan, 1), (0, 10**400), (0, None), ("0", "1"), (False, True), (0, 1j),
-        ([0], [1]), (0,), (0, 1, 2), 5, "01",
+        (1, 1), (1, 0), (0, np.inf), (np.nan, 1), (0, 10**400), (0, None), ("0", "1"),
+        (False, True), (0, 1j), ([0], [1]), (0,), (0, 1, 2), 5, "01",
     ],
 )  # fmt: skip
 @pytest.mark.usefixtures("untyped")
@@ -295,15 +293,7 @@ def test_bounds_by_which_float32_cannot_scale_are_refused(tmp_path, bounds):
 
 @pytest.mark.parametrize("bounds", [(-8e37, 8e37), (0, 2e-38), (1e8, 1e8 + 2**14), (-1, 1)])
 def test_records_are_finite_within_all_bounds_that_are_accepted(bounds):
-    x = np.array(
-        [[bounds[0]], [bounds[1]], [np.float32(bounds[0] / 2 + bounds[1] / 2)]], np.float32
-    )
-    arrays = {
-        "edges": np.array([[0, 1]]),
-        "y": np.array([0, 0, 0]),
-        **_arrays.csr_arrays(x + np.float32(0)),
-    }
-    if bounds[0] > 0:
-        arrays["x_values"] = x.ravel()
-    rows = _format.build("t", arrays, "t", bounds=bounds).scaled_rows(0, 3)
+    x = np.array([*bounds, bounds[0] / 2 + bounds[1] / 2], np.float32)[:, None]
+    arrays = {"edges": np.array([[0, 1]]), "y": np.zeros(3, int), "x": x}
+    rows = _format.build("t", arrays, bounds=bounds).scaled_rows(0, 3)
     np.testing.assert_allclose(rows.ravel(), [-1, 1, 0], atol=1e-6)

@@ -29,9 +29,7 @@ def write(tmp_path):
     return write
 
 
-def test_a_users_file_loads(write, tmp_path):
-    with pytest.raises(FileNotFoundError, match="absent.npz"):
-        datasets.load(tmp_path / "absent.npz")
+def test_a_users_file_loads(write):
     path = write()
     data = datasets.load(path)
     assert (data.name, data.num_nodes, data.num_edges, data.num_classes) == ("mine", 3, 2, 2)
@@ -52,8 +50,6 @@ def test_dense_features_stay_dense(write, tmp_path):
     np.testing.assert_array_equal(data.top_features(1).x, x[:, :1])
     clipped = datasets.load(path, bounds=(0.25, 1), clip=True)
     np.testing.assert_array_equal(clipped.x, np.clip(x, 0.25, 1))
-    with pytest.raises(ValueError, match="x must be real numbers .*, alone"):
-        datasets.load(write(x=x))
 
 
 def test_features_and_labels_may_be_absent_and_graphs_of_one_node_are_graphs(write):
@@ -81,99 +77,7 @@ def test_bounds_are_declared_in_the_file_or_by_argument_and_values_clipped_where
     assert wider.scaled_rows(0, 3).max() == 1.0
     within = datasets.load(write(), clip=True)  # the note depends on the wish, not on the records
     assert within.notes == clipped.notes
-    debian = datasets.load("debian", bounds=(0, 0.5), clip=True)
-    assert debian.x.data.max() == 0.5
-    assert debian.notes.endswith("clipped to the declared bounds.")
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        (NO_BOUNDS, r"bounds of the features of mine must be declared: pass bounds="),
-        (NO_FEATURES | {"y": None}, "the number of nodes is unknown"),
-        ({"edges": None}, "the array edges is missing"),
-        ({"edges": [[0, 3]]}, r"edges must join nodes in \[0, 3\), got \(0, 3\)"),
-        ({"edges": [[1, 1]]}, "edges must have no self-loops, got one at node 1"),
-        ({"edges": [[0, 1], [1, 0]]}, r"edges must name each pair once, got \(0, 1\) twice"),
-        ({"y": [0, 1]}, r"y of mine must have one row a node \(3\), got shape \(2,\)"),
-        *(
-            ({"y": y}, "y of mine must be classes 0..c-1, each with a member, or -1 where")
-            for y in ([0, 1, -2], [-1, -1, -1], [-1, 1, 1], [0, 9, 0])
-        ),
-        ({"y": [0.0, 0.5, 0.0]}, "y must be integers, got float64$"),
-        ({"y": [[0, 1], [1, 3], [0, 0]]}, "y of mine must be 0 or 1 in two axes$"),
-        *(
-            ({"x_values": [1, x]}, "x of mine must be finite, and is not everywhere$")
-            for x in (np.nan, 1e300)
-        ),
-        (
-            {"x_values": [1.0, 1.5]},
-            r"x of mine must be at most its declared upper bound 1, and is not",
-        ),
-        (
-            {"x_values": [1.0, -0.5]},
-            r"x of mine must be at least its declared lower bound 0, and is not",
-        ),
-        (
-            {"x_lower": 0.5},
-            r"at least its declared lower bound 0.5, .*\(an entry that is not stored is 0\)",
-        ),
-        ({"x_indices": [1, 2]}, r"x_indices must be columns in \[0, 2\)$"),
-        ({"x_indptr": [0, 2, 1, 2]}, "x_indptr must be 4 numbers that start at 0 and never fall"),
-        *(
-            (
-                {"x_indptr": [0, 0, 0, len(j)], "x_indices": j, "x_values": [1.0] * len(j)},
-                "a row names one twice$",
-            )
-            for j in ([1, 1], [0, 1, 0])
-        ),
-    ],
-)
-def test_bad_arrays_are_refused_with_file_name_and_value(write, changes, message):
-    with pytest.raises(ValueError, match=f"mine.npz: .*({message})"):
-        datasets.load(write(**changes))
-
-
-def test_bounds_that_do_not_hold_are_refused(write):
-    for changes, options, message in (
-        (
-            {},
-            {"bounds": (0, 0.5)},
-            "x of mine must be at most its declared upper bound 0.5, .*clip=True",
-        ),
-        ({"x_values": [1.875, np.nan]}, {"clip": True}, "x of mine must be finite"),
-        (
-            {},
-            {"bounds": (0.5, 1), "clip": True},
-            r"clip needs bounds around 0, .*; got \(0.5, 1.0\)",
-        ),
-    ):
-        with pytest.raises(ValueError, match=f"mine.npz: {message}"):
-            datasets.load(write(**changes), **options)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        (
-            {"edges": [[1, 2]]},
-            "edges must stay in one graph, got 2 -> 1, which joins graph 1 and graph 0",
-        ),
-        ({"edges": [[3, 3]]}, "edges must have no self-loops, got one at node 3"),
-        ({"node_graph": [0, 0, 2, 2]}, "got 2 at node 2: graph 1 has no node"),
-        ({"node_graph": [0, 0, 1, 0], "edges": [[0, 1]]}, "rise by 0 or 1, got 0 at node 3$"),
-        ({"y": [0, 1, 1]}, r"one row a node \(4\) or one row a graph \(2\), got shape \(3,\)"),
-        (
-            {"node_graph": np.zeros(0, int), "y": np.zeros(0, int)},
-            r"got node_graph of shape \(0,\)",
-        ),
-    ],
-)
-def test_bad_sets_are_refused_by_the_name_of_the_graph(write, changes, message):
-    good = {"edges": [[0, 1], [2, 3]], "node_graph": [0, 0, 1, 1], "y": [0, 1]}
-    assert datasets.load(write(**NO_FEATURES | good)).num_edges == 2
-    with pytest.raises(ValueError, match=f"mine.npz: .*({message})"):
-        datasets.load(write(**NO_FEATURES | good | changes))
+    assert datasets.load("debian", bounds=(0, 0.5), clip=True).x.data.max() == 0.5
 
 
 def test_a_data_set_comes_back_from_its_file(tmp_path):
@@ -197,12 +101,15 @@ def test_a_data_set_comes_back_from_its_file(tmp_path):
     path = tmp_path / "whole.npz"
     datasets.save(data, path)
     back = datasets.load(path)
-    for field in ("y", "edges", "node_graph"):
-        np.testing.assert_array_equal(getattr(back, field), getattr(data, field), strict=True)
-    np.testing.assert_array_equal(back.x.toarray(), data.x.toarray(), strict=True)
-    np.testing.assert_array_equal(back.extras["split"], data.extras["split"], strict=True)
-    arrays = {"graph", "x", "y", "node_graph", "extras"}
-    for field in vars(data).keys() - arrays - {"_columns"}:
+    for array in (
+        lambda each: each.y,
+        lambda each: each.edges,
+        lambda each: each.node_graph,
+        lambda each: each.x.toarray(),
+        lambda each: each.extras["split"],
+    ):
+        np.testing.assert_array_equal(array(back), array(data), strict=True)
+    for field in vars(data).keys() - {"graph", "x", "y", "node_graph", "extras"}:
         assert getattr(back, field) == getattr(data, field)
     first = path.read_bytes()
     datasets.save(back, path)
@@ -225,22 +132,10 @@ def test_a_saved_file_has_the_mode_of_any_other(tmp_path, write, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "changes", "message"),
     [
-        (
-            "mine.npz",
-            {"node_names": ("a\nb", "c", "d")},
-            r"node_names must be names of one line, got 'a\\nb'",
-        ),
-        (
-            "mine.npz",
-            {"extras": {"edges": np.zeros(1)}},
-            "extras must not use the names of the format, got edges",
-        ),
-        (
-            "mine.npz",
-            {"extras": {"file": np.zeros(1)}},
-            "extras must not use the names of the format, got file",
-        ),
-        ("mine.txt", {}, r"path must end in .npz, got"),
+        ("mine.npz", {"node_names": ("a\nb", "c", "d")}, "node_names must be names of one line"),
+        ("mine.npz", {"extras": {"edges": np.zeros(1)}}, "extras must not use .* got edges"),
+        ("mine.npz", {"extras": {"file": np.zeros(1)}}, "extras must not use .* got file"),
+        ("mine.txt", {}, "path must end in .npz, got"),
     ],
 )
 def test_save_leaves_the_old_file_where_it_fails(tmp_path, write, name, changes, message):

@@ -25,49 +25,18 @@ def small(
     )
 
 
-def test_labels_may_be_unknown(tmp_path):
-    for unknown in (-1, None, np.nan):
-        data = small(y=(1, unknown, 0))
-        datasets.save(data, tmp_path / "some.npz")
-        for one in (data, datasets.load(tmp_path / "some.npz")):
-            assert (one.num_classes, one.y.tolist(), one.known.tolist()) == (
-                2,
-                [1, -1, 0],
-                [True, False, True],
-            )
-    for bad in (("a", None, "b"), (0.5, None, 1), ("0", None, 1)):
-        with pytest.raises(ValueError, match="y of small must be integers"):
-            small(y=bad)
+@pytest.mark.parametrize("unknown", [-1, None, np.nan])
+def test_labels_may_be_unknown(tmp_path, unknown):
+    data = small(y=(1, unknown, 0))
+    datasets.save(data, tmp_path / "some.npz")
+    for one in (data, datasets.load(tmp_path / "some.npz")):
+        assert (one.num_classes, one.y.tolist()) == (2, [1, -1, 0])
+        assert one.known.tolist() == [True, False, True]
     scores = jnp.eye(3)[:, :2]
     assert float(metrics.accuracy(scores, data.y, data.known)) == 0.5
     for metric in (metrics.accuracy, metrics.f1):
-        with pytest.raises(
-            ValueError, match="labels must be known, and some are -1: leave those out"
-        ):
+        with pytest.raises(ValueError, match="labels must be known, and some are -1"):
             metric(scores, data.y)
-
-
-@pytest.mark.usefixtures("untyped")
-def test_names_are_in_order():
-    for names in ({"red", "blue"}, "rb", ("red",)):
-        with pytest.raises(
-            ValueError, match="class_names of small must hold 2 names in order, got a"
-        ):
-            small(class_names=names)
-
-
-def test_records_that_a_cast_would_make_up_are_refused():
-    """Words, times, imaginary parts, and what a mask hides."""
-    graph = graphs.from_edges([[0, 1]], 2)
-    ones = np.eye(2)
-    for x, words in (
-        (ones * 1j, "real numbers, got complex128"), (ones.astype(str), "real numbers, got <U"),
-        (ones.astype(str).astype(object), "real numbers, got object"),
-        (ones.astype("timedelta64[s]"), "real numbers, got timedelta64"),
-        (np.ma.array(ones, mask=ones > 0), "must be finite"),
-    ):  # fmt: skip
-        with pytest.raises(ValueError, match=f"x of mine must be .*{words}|x of mine {words}"):
-            Dataset("mine", graph, x, np.arange(2), 0, 1)
 
 
 def test_blocks_are_scaled_by_the_public_bounds(untyped):
@@ -110,47 +79,12 @@ def test_top_features_keeps_the_most_frequent_in_order():
     top = data.top_features(2)
     assert top.feature_names == ("a", "d")
     np.testing.assert_array_equal(top.x.toarray(), x[:, [0, 3]])
-    assert data.top_features(3).feature_names == (
-        "a",
-        "b",
-        "d",
-    )  # b and c are as frequent: the lower wins
+    # b and c are as frequent: the lower wins.
+    assert data.top_features(3).feature_names == ("a", "b", "d")
     assert "2 most frequent" in top.notes
     for k in (0, 5):
         with pytest.raises(ValueError, match=rf"k must be a whole number in \[1, 4\], got {k}"):
             data.top_features(k)
-
-
-@pytest.mark.usefixtures("untyped")
-def test_what_does_not_fit_is_refused_by_name():
-    """More: tests/datasets/test_dataset_format.py, by the same checks."""
-    for fields, message in (
-        ({"n": 4}, r"x of small must have one row a node \(4\), got shape \(3, 2\)"),
-        *(
-            ({f"{of}_names": ("a",)}, f"{of}_names of small must hold")
-            for of in ("feature", "node", "class")
-        ),
-        (
-            {"node_graph": np.int32([0, 0])},
-            r"node_graph of small must have shape \(3,\), got \(2,\)",
-        ),
-        ({"node_graph": [0.0, 0.0, 1.0]}, "node_graph must be integers"),
-        ({"node_graph": [0, 0, 1]}, "edges must stay in one graph"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            small(**fields)
-    with pytest.raises(
-        ValueError, match=r"x of mine must have one row a node \(2\), got shape \(\)"
-    ):
-        Dataset("mine", graphs.from_edges([[0, 1]], 2), None, [0, 1], 0.0, 1.0)
-
-
-def test_entries_that_are_given_twice_are_summed_before_they_are_checked():
-    twice = scipy.sparse.csr_array((np.float32([0.6, 0.6]), [0, 0], [0, 2, 2, 2]), shape=(3, 2))
-    with pytest.raises(
-        ValueError, match="x of mine must be at most its declared upper bound 1, and"
-    ):
-        Dataset("mine", graphs.from_edges([[0, 1]], 3), twice, np.zeros(3, int), 0.0, 1.0)
 
 
 def test_validate_records_takes_dense_and_sparse():

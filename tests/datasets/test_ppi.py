@@ -27,7 +27,7 @@ def load(**changes):
 
 
 def with_links(*links):
-    ends = [dict(zip(("source", "target"), link, strict=True)) for link in links]
+    ends = [{"source": u, "target": v} for u, v in links]
     return lambda graph: {**graph, "links": graph["links"] + ends}
 
 
@@ -43,18 +43,11 @@ def put(at, value):
     "changes",
     [
         {},
-        {
-            "train_graph": lambda graph: {
-                **graph,
-                "nodes": graph["nodes"][::-1],
-                "links": graph["links"][::-1],
-            }
-        },
+        {"train_graph": lambda graph: {**graph, "links": graph["links"][::-1]}},
         {"train_graph": with_links([1, 0], [1, 0])},
         {
             "train_graph": lambda graph: {
-                **graph,
-                "links": [{"weight": 1, **link} for link in graph["links"]],
+                "links": [{"weight": 1, **each} for each in graph["links"]]
             }
         },
         {"train_feats": np.asfortranarray, "valid_labels": lambda y: y.astype(np.uint8)},
@@ -64,18 +57,13 @@ def put(at, value):
 )
 def test_the_graphs_of_the_three_splits_one_after_the_other(changes):
     data = load(**changes)
-    assert data.edges.tolist() == [
-        [0, 1],
-        [1, 2],
-        [3, 4],
-        [5, 6],
-    ]  # loops and the other direction went
+    # Loops and the other direction went.
+    assert data.edges.tolist() == [[0, 1], [1, 2], [3, 4], [5, 6]]
     assert data.node_graph.tolist() == [0, 0, 0, 1, 1, 2, 2, 3]
     assert data.extras["graph_split"].tolist() == [1, 1, 2, 3]
     assert data.extras["graph_split"].dtype == data.y.dtype == np.int8
-    np.testing.assert_array_equal(
-        data.x.toarray(), PPI_X
-    )  # not standardised any more, the column without ones too
+    # Not standardised any more, the column without ones too.
+    np.testing.assert_array_equal(data.x.toarray(), PPI_X)
     np.testing.assert_array_equal(data.y, PPI_Y)
 
 

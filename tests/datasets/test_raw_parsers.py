@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from ldp_jax.datasets import _archive, _arrays, _format, gnn_benchmark, planetoid
+from ldp_jax.datasets import _archive, _format, gnn_benchmark, planetoid
 from tests.datasets.formats import FORMATS, dumps, planetoid_files, unzipped, zipped
 
 
@@ -80,33 +80,20 @@ def test_gnn_benchmark_reads_only_the_arrays_that_it_needs():
 
 
 @pytest.mark.parametrize(
-    ("changes", "edges", "y"),
+    ("changes", "edges"),
     [
-        ({}, [[0, 1], [2, 4]], [1, 0]),  # classes in the order of their values
-        ({"A": "1,2\n3,5\n"}, [[0, 1], [2, 4]], [1, 0]),  # one direction, no spaces
-        ({"A": "1, 2\n2, 1\n1, 2\n"}, [[0, 1]], [1, 0]),  # the last three nodes are isolated
-        ({"A": ""}, [], [1, 0]),
-        (
-            {"A": "", "indicator": "1\n2\n3\n4\n5\n", "labels": "5\n3\n1\n2\n4\n"},
-            [],
-            [4, 2, 0, 1, 3],
-        ),
-        (
-            {"A": "1, 3\n2, 4\n3, 5\n", "indicator": "2\n1\n2\n1\n2\n"},
-            [[0, 1], [2, 3], [3, 4]],
-            [1, 0],
-        ),
+        ({}, [[0, 1], [2, 4]]),
+        ({"A": b"1,2\n3,5\n"}, [[0, 1], [2, 4]]),  # one direction, no spaces
+        ({"A": b"1, 2\n2, 1\n1, 2\n"}, [[0, 1]]),  # the last three nodes are isolated
+        ({"A": b""}, []),
+        ({"A": b"1, 3\n2, 4\n3, 5\n", "indicator": b"2\n1\n2\n1\n2\n"}, [[0, 1], [2, 3], [3, 4]]),
     ],
 )
-def test_tu(changes, edges, y):
-    data = FORMATS["TU"].read({f"{part}.txt": text.encode() for part, text in changes.items()})
-    assert (data.edges.tolist(), data.y.tolist(), data.num_nodes, data.num_features) == (
-        edges,
-        y,
-        5,
-        0,
-    )
-    assert data.node_graph.tolist() == ([0, 1, 2, 3, 4] if len(y) == 5 else [0, 0, 1, 1, 1])
+def test_tu(changes, edges):
+    data = FORMATS["TU"].read({f"{part}.txt": text for part, text in changes.items()})
+    assert (data.edges.tolist(), data.num_features) == (edges, 0)
+    assert data.node_graph.tolist() == [0, 0, 1, 1, 1]
+    assert data.y.tolist() == [1, 0]  # classes in the order of their values
 
 
 def test_tu_attributes_follow_their_nodes():
@@ -121,111 +108,26 @@ def test_tu_attributes_follow_their_nodes():
     assert data.extras["node_labels"].tolist() == [6, -1, 7, 7, 0]
     assert data.extras["graph_attributes"].tolist() == [[2.5], [-3]]
     assert data.notes == "Not read: T_edge_labels.txt."
-    packed = {"T.zip": zipped({f"T/{name}": text for name, text in form.files.items()})}
-    zip_form = dataclasses.replace(form, files=packed)
-    np.testing.assert_array_equal(zip_form.read().x, data.x)
-    assert zip_form.read().notes == data.notes
+    members = zipped({f"T/{name}": text for name, text in form.files.items()})
+    packed = dataclasses.replace(form, files={"T.zip": members}).read()
+    np.testing.assert_array_equal(packed.x, data.x)
+    assert packed.notes == data.notes
     with pytest.raises(ValueError, match="bounds of the features of t must be declared"):
-        _format.build("t", form.parse(form.files), "t")
-
-
-def powerful_gnns(text: str):
-    return FORMATS["powerful-gnns"].read(
-        {"dataset.zip": zipped({"dataset/P/P.txt": text.encode()})}
-    )
+        _format.build("t", form.parse(form.files))
 
 
 def test_powerful_gnns():
-    data = FORMATS["powerful-gnns"].read()
+    form = FORMATS["powerful-gnns"]
+    data = form.read()
     assert data.edges.tolist() == [[0, 1], [1, 2], [3, 4]]
     assert data.node_graph.tolist() == [0, 0, 0, 1, 1, 2]
     assert data.y.tolist() == [1, 0, 1]
-    text = "2 2 0 0 1 1 0 1 0 3 1 0 1 1 0 2 0 2 0 1 1"
-    assert powerful_gnns(text).num_edges == 3
+    text = b"2 2 0 0 1 1 0 1 0 3 1 0 1 1 0 2 0 2 0 1 1"
     for end in range(1, len(text), 2):
         graph = int(end >= len("2 2 0 0 1 1 0 1 0"))
-        with pytest.raises(
-            ValueError, match=f"must hold 2 graphs .* got the end of the file .* in graph {graph}"
-        ):
-            powerful_gnns(text[:end])
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("1\n2 0\n0 1 1\n0 1 2\n", r"neighbours in graph 0 must be 1 nodes in \[0, 2\)"),
-        ("1\n2 0\n0 1 1\n0 1 0\nend\n", "must end after 1 graphs, got another word$"),
-        (
-            "2\n2 0\n0 1 1\n0 1 0\n2 0\n0 1 1\n0 0\n",
-            "graph 1 must list every edge in both .* got 0, 1 alone",
-        ),
-        ("2\n2 0\n0 1 1\n0 1 0\n0 1\n", "graph 1 must have a node, got 0"),
-        (
-            "2\n1 0\n0 0\n2 0\n0 1 1.5\n",
-            "must hold 2 graphs in whole numbers, got another word in graph 1$",
-        ),
-    ],
-)
-def test_powerful_gnns_refuses_what_does_not_fit(text, message):
-    with pytest.raises(ValueError, match=f"P/P.txt:? .*{message}"):
-        powerful_gnns(text)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        (
-            {"A": "1, 6\n"},
-            r"T_A.txt must hold pairs of nodes in \[1, 5\], .* got \(1, 6\) in graph 1",
-        ),
-        (
-            {"A": "1, 3\n"},
-            "edges must stay in one graph, got 1, 3, which joins graph 1 and graph 2",
-        ),
-        (
-            {"A": "1, 2\n2, 1\n3, 5\n"},
-            "graph 2 must list every edge in both directions, .* got 3, 5 alone",
-        ),
-        ({"indicator": "1\n1\n2\n2\n"}, r"pairs of nodes in \[1, 4\], .* got \(3, 5\) in graph 2"),
-        ({"indicator": "1\n1\n1\n1\n1\n"}, "graph 2 must have a node, got none but a label"),
-        ({"A": "", "indicator": "", "labels": ""}, "T must hold a graph, got none"),
-        (
-            {"node_attributes": "1, 2\n"},
-            r"T_node_attributes.txt must have a line for each node \(5\), got 1$",
-        ),
-        (
-            {"node_attributes": "1, 2\n3\n"},
-            "each line of T_node_attributes.txt must hold as many real numbers, ",
-        ),
-        (
-            {"graph_attributes": "1, x\n"},
-            "each line of T_graph_attributes.txt must hold as many real numbers, ",
-        ),
-    ],
-)
-def test_tu_refuses_what_does_not_fit(changes, message):
-    with pytest.raises(ValueError, match=message):
-        FORMATS["TU attributes" if "attributes" in str(changes) else "TU"].read(
-            {f"{part}.txt": text.encode() for part, text in changes.items()}
-        )
-
-
-@pytest.mark.parametrize(
-    "bad", ["2", "5, ", "1, 2 # 3", "1, 2\x0c3", "1, 2\r3, 4", "1, 2,", "1,, 2", "1 2", "1,\n2"]
-)
-def test_lines_that_are_no_pairs_are_refused_by_number(bad):
-    with pytest.raises(ValueError, match="each line of f must hold 2 whole numbers .* for edge 3$"):
-        _arrays.table(b"1, 2\n\n\x0c 3,4\r\n" + bad.encode() + b"\n", "f", "edge", 2)
-
-
-def test_whole_numbers_are_not_cut_to_64_bits():
-    for text in (b"1 99999999999999999999", b"9223372036854775807", b"-9223372036854775808"):
-        with pytest.raises(ValueError, match="whole numbers must be in"):
-            _arrays.whole_numbers(text)
-    assert _arrays.whole_numbers(b"9223372036854775806 -9223372036854775807").tolist() == [
-        2**63 - 2,
-        1 - 2**63,
-    ]
+        cut = {"dataset.zip": zipped({"dataset/P/P.txt": text[:end]})}
+        with pytest.raises(ValueError, match=f"got the end of the file .* in graph {graph}"):
+            form.read(cut)
 
 
 class _Calls:
@@ -273,10 +175,5 @@ def test_zip_members_are_read_by_exact_name_and_nothing_is_extracted(tmp_path, m
     data = zipped({"../T/T_A.txt": b"evil", "/T/T_A.txt": b"evil", "T/T_A.txt": b"1, 2\n"})
     assert _archive.read_member(data, "T/T_A.txt") == b"1, 2\n"
     assert not list(tmp_path.iterdir())
-    with pytest.raises(ValueError, match=r"the archive must hold X.txt, got ../T/T_A.txt"):
-        _archive.read_member(data, "X.txt")
     with pytest.raises(ValueError, match="T/T_A.txt declares 5 bytes, and 3 are allowed"):
         _archive.read_member(data, "T/T_A.txt", max_bytes=3)
-    for broken in (b"", data[:50]):
-        with pytest.raises(ValueError, match="the archive is no readable zip"):
-            _archive.read_member(broken, "T/T_A.txt")

@@ -5,10 +5,8 @@ twice.
 import dataclasses
 import json
 import math
-import signal
 import subprocess
 import sys
-import time
 from types import SimpleNamespace
 
 import pandas as pd
@@ -28,9 +26,15 @@ class Coloured(Cell):
 
 
 CELL = Coloured(
-    dataset="d, with a comma", task="t", mechanism="m", epsilon=1.0, seed=0, epsilon_proved=1.0, unit="record",
+    dataset="d, with a comma",
+    task="t",
+    mechanism="m",
+    epsilon=1.0,
+    seed=0,
+    epsilon_proved=1.0,
+    unit="record",
     config="c",
-)  # fmt: skip
+)
 
 
 def rows_of(cell, **metrics):
@@ -362,28 +366,6 @@ def whole(out):
     assert not frame.duplicated(["seed", "metric"]).any()
     count = frame.groupby("seed").size()
     return count[count == 200].index.tolist()
-
-
-def test_kill_9_loses_at_most_the_cell_in_flight(tmp_path):
-    """Killed while it writes, at two moments: what was said to be done is there, and nothing is
-    twice.
-    """
-    for wait in (0.0, 0.012):
-        process = writer(tmp_path, 0, 10_000)
-        said = [int(process.stdout.readline()) for _ in range(4)]
-        time.sleep(wait)
-        process.kill()
-        rest, _ = process.communicate(timeout=300)
-        assert process.returncode == -signal.SIGKILL
-        assert set(said) | {int(line) for line in rest.split()} <= set(whole(tmp_path))
-        json.loads((tmp_path / "rows.manifest.json").read_text())
-    after = Results(tmp_path, "rows")
-    after.append(after.read().tail(1).assign(seed=10_000).to_dict("records"), [{"epochs": 10_000}])
-    assert {path.name for path in tmp_path.iterdir()} <= {
-        "rows.csv",
-        "rows.lock",
-        "rows.manifest.json",
-    }
 
 
 def test_writers_at_the_same_time_lose_nothing(tmp_path):

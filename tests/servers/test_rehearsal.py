@@ -435,19 +435,6 @@ def test_an_invalid_pilot_is_refused(graph):
         rehearse(key, facts, (0.0,))
 
 
-def test_a_forecast_is_students_interval_of_one_world_more():
-    """Drawn gains of few worlds, beside a model error of 0.8 points and of 0.4 of the gain."""
-    rng = np.random.default_rng(0)
-    for worlds in (2, 3, 5, 12):
-        gains = rng.normal(1.0, 2.0, (worlds, 1))
-        found = Rehearsal((1.0,), gains, np.full(worlds, 50.0), "records", 100, 100).foreseen(1.0)
-        mean, spread = gains.mean(), gains.std(ddof=1) * np.sqrt(1 + 1 / worlds)
-        error = np.sqrt(spread**2 + 0.8**2 + (0.4 * mean) ** 2)
-        half = scipy.stats.t.ppf(0.975, worlds - 1) * error
-        chance = scipy.stats.t.cdf(mean / error, worlds - 1)
-        np.testing.assert_allclose(found, (mean, mean - half, mean + half, chance), rtol=1e-9)
-
-
 # --- A protocol of one's own ----------------------------------------------------------------------
 
 
@@ -494,3 +481,16 @@ def test_a_rehearsal_of_ones_own_takes_servers_whose_results_are_classes():
     share = Share(GeneralizedRR(1.0, 2), 50)  # its result is a share of classes
     with pytest.raises(ValueError, match="result"):
         ldp.rehearse(jax.random.key(0), share, drawn=users, worlds=2)
+
+
+def test_a_forecast_is_students_interval_of_one_world_more():
+    """Drawn gains of few worlds, beside a model error of 0.8 points and of 0.4 of the gain."""
+    rng = np.random.default_rng(0)
+    for worlds in (2, 3, 5, 12):
+        gains = rng.normal(1.0, 2.0, (worlds, 1))
+        found = Rehearsal((1.0,), gains, np.full(worlds, 50.0), "records", 100, 100).foreseen(1.0)
+        mean, spread = gains.mean(), gains.std(ddof=1) * np.sqrt(1 + 1 / worlds)
+        error = np.sqrt(spread**2 + 0.8**2 + (0.4 * mean) ** 2)
+        half = scipy.stats.t.ppf(0.975, worlds - 1) * error
+        chance = scipy.stats.t.cdf(mean / error, worlds - 1)
+        np.testing.assert_allclose(found, (mean, mean - half, mean + half, chance), rtol=1e-9)

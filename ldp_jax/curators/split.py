@@ -1,7 +1,7 @@
 """Public and private edges: the data of a trusted curator."""
 
 import dataclasses
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -10,11 +10,13 @@ from jaxtyping import Int
 from ldp_jax.core import validate
 from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import Graph, PRNGKey, Values
+from ldp_jax.edges import checks
 from ldp_jax.edges.population import edges_of, one_graph
 from ldp_jax.graph import graphs
 
 
-class Pairs(NamedTuple):
+@dataclasses.dataclass(frozen=True, eq=False)
+class Pairs:
     """Pairs of private nodes, on the host.
 
     Places i < j among the p private nodes have the code i p + j.
@@ -67,20 +69,16 @@ class EdgeSplit:
     private_nodes: Any = None
 
     def __post_init__(self) -> None:
-        known = [_edges("public", self.public), _edges("private", self.private)]
-        n, other = (graphs.num_nodes(graph) for graph in (self.public, self.private))
-        if n != other:
-            raise ValueError(f"public and private must have the same nodes, got {n} and {other}")
+        public = _edges("public", self.public)
+        private = _edges("private", self.private)
+        n = graphs.num_nodes(self.public)
+        checks.of_users(n, private=graphs.num_nodes(self.private))
         nodes = validate.mask(n, private_nodes=self.private_nodes)
-        if not nodes[known[1]].all():
+        codes = [ends[:, 0].astype(np.int64) * n + ends[:, 1] for ends in (public, private)]
+        if not nodes[private].all() or np.isin(codes[1], codes[0]).any():
             raise ValueError(
-                "private_nodes must hold both ends of every private edge; edges are private, so no more is said "
-                "here"
-            )
-        public, private = (pairs[:, 0].astype(np.int64) * n + pairs[:, 1] for pairs in known)
-        if np.isin(private, public).any():
-            raise ValueError(
-                "public and private must have no edge in common; edges are private: no more is said"
+                "private must have both ends of each edge among private_nodes, and no edge of "
+                "public; edges are private, so no more is said here"
             )
         object.__setattr__(self, "private_nodes", nodes)
 
@@ -99,23 +97,21 @@ class EdgeSplit:
         return graphs.num_nodes(self.public)
 
     def pairs(self) -> Pairs:
-        """The edges by their places among the private nodes."""
+        """Number the edges by their places among the private nodes."""
         nodes = np.flatnonzero(self.private_nodes)
         place = np.full(self.num_nodes, -1, np.int64)
         place[nodes] = np.arange(len(nodes))
-        public, private = (place[graphs.to_edges(graph)] for graph in (self.public, self.private))
-        made = Pairs(nodes, np.zeros(0, np.int64), np.zeros(0, np.int64))
-        public = public[(public >= 0).all(1)]
-        return made._replace(
-            public=np.sort(made.codes(public)), private=np.sort(made.codes(private))
-        )
+        codes = []
+        for graph in (self.public, self.private):
+            ends = place[graphs.to_edges(graph)]
+            ends = ends[(ends >= 0).all(1)].astype(np.int64)
+            codes.append(np.sort(ends.min(1) * len(nodes) + ends.max(1)))
+        return Pairs(nodes, *codes)
 
     def __repr__(self) -> str:
         public = len(self.public.senders) // 2
-        return (
-            f"EdgeSplit({self.num_nodes} nodes, {public} public edge{'s' * (public != 1)}; private edges between "
-            f"{int(self.private_nodes.sum())} of them)"
-        )
+        count = f"{self.num_nodes} nodes, {public} public edge{'s' * (public != 1)}"
+        return f"EdgeSplit({count}; private edges between {self.private_nodes.sum()} of them)"
 
 
 def _edges(name: str, graph: Graph) -> np.ndarray:

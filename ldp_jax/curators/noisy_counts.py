@@ -3,24 +3,27 @@
 import numpy as np
 
 from ldp_jax.core.types import PRNGKey
-from ldp_jax.edges._degree_noise import DRAWS, Noise
-from ldp_jax.edges._draws import drawn
+from ldp_jax.edges.degree_noise import DRAWS, Noise
+from ldp_jax.edges.draws import drawn
 
 _HALVINGS = 110  # halvings of an interval of 2^57 counts: the rest is below float64's spacing at 1
 
 
 def noisy_counts(
-    key: PRNGKey, counts: np.ndarray, epsilon: float, noise: Noise = "laplace"
+    key: PRNGKey,
+    counts: np.ndarray,
+    epsilon: float,
+    noise: Noise = "laplace",
 ) -> np.ndarray:
-    """Counts with noise of scale 1 / epsilon each; float64 [k].
+    """Add noise of scale 1 / epsilon to each count; float64 [k].
 
-    An edge, in one group, costs epsilon.
+    An edge is in one group, so it costs epsilon.
     """
     return counts + drawn(DRAWS[noise], key, len(counts), np.float32(epsilon)).astype(np.float64)
 
 
 def consistent(noisy: np.ndarray, most: np.ndarray) -> np.ndarray:
-    """The nearest counts within [0, most] that have the same sum as the noisy ones.
+    """Find the nearest counts within [0, most] that have the sum of the noisy ones.
 
     Float64, along the last axis.
 
@@ -45,7 +48,7 @@ def consistent(noisy: np.ndarray, most: np.ndarray) -> np.ndarray:
 
 
 def whole(uniform: np.ndarray | float, counts: np.ndarray, most: np.ndarray) -> np.ndarray:
-    """Counts rounded down or up at random, each with its own mean, the sum among it.
+    """Round counts down or up at random: each keeps its mean, and so does their sum.
 
     Int64, along the last axis.
 

@@ -2,7 +2,6 @@
 
 import abc
 import math
-import warnings
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -10,10 +9,10 @@ from jaxtyping import Float, Int
 from ldp_jax.core import random, validate
 from ldp_jax.core.mechanism import check_single
 from ldp_jax.core.types import PRNGKey, Scalar
-from ldp_jax.edges._degree_noise import NOISES, Noise
-from ldp_jax.edges.curator import connections, hrg
-from ldp_jax.edges.curator.release import MEMORY, CentralMechanism, DendrogramLaw
-from ldp_jax.edges.curator.split import EdgeSplit, Pairs
+from ldp_jax.curators import connections, hrg
+from ldp_jax.curators.release import MEMORY, CentralMechanism, DendrogramLaw
+from ldp_jax.curators.split import EdgeSplit, Pairs
+from ldp_jax.edges.degree_noise import NOISES, Noise
 
 SWEEPS = 8000
 """About 1 000 n moves: a sweep makes n / 8."""
@@ -27,7 +26,8 @@ how long."""
 class OfDendrogram(CentralMechanism):
     """A dendrogram over the private nodes, noisy counts of its groups, and pairs sampled by them.
 
-    Abstract.
+    Abstract. ``published`` chains alternate between the likelihoods of public and private edges,
+    and every internal node has noise of its own.
     """
 
     @property
@@ -52,7 +52,7 @@ class OfDendrogram(CentralMechanism):
 
     @property
     def published(self) -> bool:
-        """Whether the chain alternates between the likelihoods, and every internal node has noise of its own."""
+        """Whether it is the law of :meth:`EdgeRR.as_published`."""
         return False
 
     @property
@@ -74,8 +74,7 @@ class OfDendrogram(CentralMechanism):
         validate.one_of(NOISES, noise=self.noise)
         if not (isinstance(self.thresholds, tuple) and len(self.thresholds) == 2):
             raise ValueError(f"thresholds must be two numbers > 0, got {self.thresholds!r}")
-        for threshold in self.thresholds:
-            validate.positive(thresholds=threshold)
+        validate.positive(thresholds=self.thresholds)
 
     def dendrogram_law(self, num_nodes: int) -> DendrogramLaw:
         """The law of the dendrogram over so many private nodes, and of the counts of its groups."""
@@ -91,15 +90,16 @@ class OfDendrogram(CentralMechanism):
         first, rest = random.split(key)
         scales = self.scales(n)
         sweeps = self.sweeps
-        if (
-            self.published
-        ):  # public and private edges in turn (eq. 12-14): neither law is the chain's
+        if self.published:  # public and private edges in turn (eq. 12-14)
             scales = np.tile(scales * np.eye(2), (sweeps, 1))
             sweeps = 2 * sweeps
         return hrg.run(rest, hrg.init(first, n, edges), edges, scales, sweeps).tree
 
     def sample_pairs(
-        self, key: PRNGKey, split: EdgeSplit, memory: float = MEMORY
+        self,
+        key: PRNGKey,
+        split: EdgeSplit,
+        memory: float = MEMORY,
     ) -> Int[np.ndarray, "k 2"]:
         """Pairs sampled by the noisy connection probabilities of a dendrogram."""
         pairs = split.pairs()
@@ -107,24 +107,20 @@ class OfDendrogram(CentralMechanism):
             return np.zeros((0, 2), np.int64)
         chain_key, count_key, pairs_key = random.split(key, 3)
         tree = self.dendrogram(chain_key, split)
-        state = hrg.state_of(
-            tree, hrg.Edges.of(pairs.places(pairs.public), pairs.places(pairs.private))
-        )
-        epsilon = self.count_epsilon
-        region = connections.regions(tree, epsilon, self.thresholds)
+        state = hrg.state_of(tree, every_edge(pairs))
+        region = connections.regions(tree, self.count_epsilon, self.thresholds)
         probability = connections.probabilities(
-            count_key, state, epsilon, region, noise=self.noise, fresh=self.published
+            count_key,
+            state,
+            self.count_epsilon,
+            region,
+            noise=self.noise,
+            fresh=self.published,
         )
         codes = pairs.codes(connections.sample(pairs_key, tree, probability, memory))
         return pairs.ids(codes[~np.isin(codes, pairs.public)])
 
 
-def warn_of(public_weight: Scalar) -> None:
-    """Warn of a weight of public edges that no chain reaches."""
-    largest = np.max(np.asarray(public_weight)) if validate.concrete(public_weight) else 0.0
-    if largest >= 1.0:
-        warnings.warn(
-            f"public_weight {largest:g} makes a law that a chain of this length need not reach: what is "
-            f"released depends on where it began; the default is {PUBLIC_WEIGHT:g}",
-            stacklevel=5,
-        )
+def every_edge(pairs: Pairs) -> hrg.Edges:
+    """All edges between private nodes."""
+    return hrg.Edges.of(pairs.places(pairs.public), pairs.places(pairs.private))

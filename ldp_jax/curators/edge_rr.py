@@ -1,9 +1,7 @@
-"""EdgeRR and PrivHRG.
-
-A dendrogram by a Metropolis chain, noisy connection probabilities, a sampled graph.
-"""
+"""EdgeRR and PrivHRG: graphs drawn from the noisy connection probabilities of a dendrogram."""
 
 import math
+import warnings
 from typing import Any
 
 import numpy as np
@@ -15,31 +13,31 @@ from ldp_jax.core.mechanism import MAX_EPSILON, largest
 from ldp_jax.core.pytree import mechanism, static
 from ldp_jax.core.rounding import add_up
 from ldp_jax.core.types import PRNGKey, Scalar
-from ldp_jax.edges._degree_noise import Noise
-from ldp_jax.edges.curator import connections, hrg
-from ldp_jax.edges.curator._dendrogram import PUBLIC_WEIGHT, SWEEPS, OfDendrogram, warn_of
-from ldp_jax.edges.curator.release import ADJACENCY, per_private_edge
-from ldp_jax.edges.curator.split import EdgeSplit, Pairs
-from ldp_jax.edges.neighbour_lists import budget_in, two_budgets
+from ldp_jax.curators import connections, hrg
+from ldp_jax.curators._dendrogram import PUBLIC_WEIGHT, SWEEPS, OfDendrogram, every_edge
+from ldp_jax.curators.release import ADJACENCY, per_private_edge
+from ldp_jax.curators.split import EdgeSplit, Pairs
+from ldp_jax.edges import checks
+from ldp_jax.edges.degree_noise import Noise
+from ldp_jax.edges.neighbour_lists import two_budgets
 
 CHAINS = 4
 """How many chains a release compares."""
 
 _DRAWS = 200  # of the log-likelihood, in the second half of a chain: chance moves R-hat by 0.01
 
-_FROM_ABOVE = (
-    10.0  # times the law's scales: what a chain finds at them is likelier than what the law draws
-)
+# At ten times the law's scales a chain finds what is likelier than what the law draws.
+_FROM_ABOVE = 10.0
 
 
 @mechanism
 class EdgeRR(OfDendrogram):
-    r"""Draw a dendrogram that fits public and private edges, and a graph from its noisy connection probabilities.
+    r"""Draw a dendrogram that fits public and private edges, and a graph from its noisy counts.
 
     Law: over the private nodes, n of them, one Metropolis chain whose stationary law has density
     :math:`\propto \exp(\frac{\epsilon_1}{2 \Delta} L_{pri}(D) + w L_{pub}(D))` on dendrograms D
-    (:mod:`ldp_jax.edges.curator.hrg`); the state after a fixed number of sweeps is used as it is.
-    Its internal nodes are grouped (:func:`~ldp_jax.edges.curator.connections.regions`), the private
+    (:mod:`ldp_jax.curators.hrg`); the state after a fixed number of sweeps is used as it is.
+    Its internal nodes are grouped (:func:`~ldp_jax.curators.connections.regions`), the private
     edges of each group are counted with :math:`\mathrm{Lap}(1/\epsilon_2)`, counts are made
     consistent, and each pair that is no public edge is released with the probability of its group.
 
@@ -48,12 +46,12 @@ class EdgeRR(OfDendrogram):
     edge changes :math:`L_{pri}` by at most :math:`\Delta` (eq. 19), in either direction, so that 2
     is needed; :math:`w L_{pub}` is a base measure, which cancels. An edge is in one group, so noise
     on all counts costs :math:`\epsilon_2` once. No bound on the sweeps that a chain needs is known.
-    :func:`~ldp_jax.edges.curator.release` runs several chains on its own edges, and claims the
+    :func:`~ldp_jax.curators.release` runs several chains on its own edges, and claims the
     epsilon of the stationary law, *in the limit*, where they agree (:meth:`measured`). In
     `python -m experiments heterorr` none of six settings agrees after 8 000 sweeps.
     Utility: :math:`\epsilon_1 / (2 \Delta)` is small (0.035 at :math:`\epsilon_1 = 1` and 1 558
     nodes), so that the dendrogram is that of the public edges, for which
-    :class:`~ldp_jax.edges.curator.PublicHRG` spends nothing. A larger w fits them better and comes
+    :class:`~ldp_jax.curators.PublicHRG` spends nothing. A larger w fits them better and comes
     less near to the law that the guarantee is about.
     Numerics: terms of the likelihood are float32; the guarantee is that of ideal arithmetic.
     Reference: HeteroRR (Tran et al., 2022), Algorithms 2 and 3, eq. 10-19. It differs where the
@@ -72,8 +70,10 @@ class EdgeRR(OfDendrogram):
       published: the law of :meth:`as_published`.
 
     >>> m = EdgeRR.from_epsilon(1.0)
-    >>> m.epsilon_mcmc, m.epsilon_edges, m.stationary().epsilon, m.stationary().status, m.guarantee().status
-    (0.5, 0.5, 1.0, 'in the limit', 'none')
+    >>> m.epsilon_mcmc, m.epsilon_edges, m.stationary().epsilon
+    (0.5, 0.5, 1.0)
+    >>> m.stationary().status, m.guarantee().status
+    ('in the limit', 'none')
     """
 
     epsilon_mcmc: Scalar
@@ -85,21 +85,27 @@ class EdgeRR(OfDendrogram):
     published: bool = static(default=False)
 
     def _check(self) -> None:
-        budget_in(MAX_EPSILON, epsilon_mcmc=self.epsilon_mcmc, epsilon_edges=self.epsilon_edges)
+        both = {"epsilon_mcmc": self.epsilon_mcmc, "epsilon_edges": self.epsilon_edges}
+        checks.budget_in(MAX_EPSILON, **both)
         super()._check()
-        if not self.published:
-            warn_of(self.public_weight)
+        if self.published or not validate.concrete(self.public_weight):
+            return
+        weight = np.max(self.public_weight)
+        if weight >= 1.0:
+            warnings.warn(
+                f"public_weight {weight:g} makes a law that a chain of this length need not reach: "
+                f"the release depends on where it began; the default is {PUBLIC_WEIGHT:g}",
+                stacklevel=4,
+            )
 
     @classmethod
     def from_epsilon(cls, epsilon: float, share: float = 0.5, **options: Any) -> "EdgeRR":
-        """A budget, of which the dendrogram gets a share in (0, 1)."""
+        """Split a budget, of which the dendrogram gets a share in (0, 1)."""
         return cls(*two_budgets(epsilon, share=share), **options)
 
     @classmethod
     def as_published(cls, epsilon_mcmc: Scalar, epsilon_edges: Scalar, **options: Any) -> "EdgeRR":
-        r"""The paper's law.
-
-        Sweeps that see public edges alone alternate with those that see private edges alone.
+        r"""The paper's law: sweeps that see public edges alone alternate with private ones alone.
 
         The first have the scale 1, the second :math:`\epsilon_1 / \Delta`, and every internal node
         has fresh noise. ``guarantee()`` is none: neither law is the alternating chain's, the scale
@@ -116,7 +122,8 @@ class EdgeRR(OfDendrogram):
         """None: nobody knows how near to its law the chain's last state is."""
         largest(self.epsilon_mcmc)
         return _none(
-            f"nobody has shown how near to their law chains of {self.sweeps} sweeps come on these edges"
+            f"nobody has shown how near to their law chains of {self.sweeps} sweeps come on these "
+            "edges"
         )
 
     def measured(self, key: PRNGKey, split: EdgeSplit, chains: int = CHAINS) -> Guarantee:
@@ -132,51 +139,53 @@ class EdgeRR(OfDendrogram):
         if self.published or not chains:
             return self.guarantee()
         validate.integer_in(2, chains=chains)
-        if len(split.pairs().nodes) <= 2 or split.pairs().candidates == 0:
-            return self.stationary()  # one dendrogram alone
-        traces = self._traces(key, split, chains)
-        if (
-            traces.shape[2] >= 4 and max(map(hrg.r_hat, traces)) <= hrg.MIXED
-        ):  # fewer sweeps show nothing
-            return self.stationary()
-        return _none(
-            f"chains of {self.sweeps} sweeps still show where they began: their R-hat is above {hrg.MIXED}"
-        )
-
-    def _traces(
-        self, key: PRNGKey, split: EdgeSplit, chains: int
-    ) -> Float[np.ndarray, "2 chains draws"]:
-        """Log-likelihoods of public and of private edges in the second half of several chains."""
         pairs = split.pairs()
+        n = len(pairs.nodes)
+        if n <= 2 or pairs.candidates == 0:
+            return self.stationary()  # there is one dendrogram
+
         edges = self.seen(pairs)
         block = max(1, self.sweeps // (2 * _DRAWS))
         blocks = -(-self.sweeps // block)
-        scales = self.scales(len(pairs.nodes))
-        made = []
-        for number, chain in enumerate(
-            random.split(key, chains)
-        ):  # one by one: a chain fills the machine
+        scales = self.scales(n)
+        traces = []
+        # A chain fills the machine, so they run one after the other.
+        for number, chain in enumerate(random.split(key, chains)):
             first, above, rest = random.split(chain, 3)
-            state = hrg.init(first, len(pairs.nodes), edges)
+            state = hrg.init(first, n, edges)
             if number % 2:
                 state = hrg.run(above, state, edges, _FROM_ABOVE * scales, self.sweeps)
-            made.append(hrg.trace(random.split(rest, blocks), state, edges, scales, block)[1])
-        return np.moveaxis(np.stack(made)[:, blocks // 2 :], 2, 0).astype(np.float64)
+            _, trace = hrg.trace(random.split(rest, blocks), state, edges, scales, block)
+            traces.append(trace[blocks // 2 :])
+
+        # R-hat of L_pub and of L_pri, which fewer than 4 draws cannot show.
+        values = np.stack(traces, dtype=np.float64)
+        agree = values.shape[1] >= 4 and all(
+            hrg.r_hat(values[..., kind]) <= hrg.MIXED for kind in (0, 1)
+        )
+        if agree:
+            return self.stationary()
+        return _none(
+            f"chains of {self.sweeps} sweeps still show where they began: their R-hat is above "
+            f"{hrg.MIXED}"
+        )
 
     def stationary(self) -> Guarantee:
         """epsilon_1 + epsilon_2 per private edge of the chain's stationary law.
 
         None for :meth:`as_published`.
         """
-        first, second = largest(self.epsilon_mcmc), largest(self.epsilon_edges)
+        total = add_up((largest(self.epsilon_mcmc), largest(self.epsilon_edges)))
         if self.published:
             return _none(
-                "the alternating chain has no known law, and counts are noised again for every descendant"
+                "the alternating chain has no known law, and counts are noised again for every "
+                "descendant"
             )
         return per_private_edge(
-            add_up((first, second)),
-            "the chain's stationary law is the exponential mechanism, and noise on counts of disjoint groups "
-            f"composes with it; several chains of {self.sweeps} sweeps must agree, which bounds nothing",
+            total,
+            "the chain's stationary law is the exponential mechanism, and noise on counts of "
+            "disjoint groups composes with it; several chains of "
+            f"{self.sweeps} sweeps must agree, which bounds nothing",
             "in the limit",
         )
 
@@ -197,10 +206,10 @@ class EdgeRR(OfDendrogram):
 
     def seen(self, pairs: Pairs) -> hrg.Edges:
         """All edges between private nodes."""
-        return hrg.Edges.of(pairs.places(pairs.public), pairs.places(pairs.private))
+        return every_edge(pairs)
 
 
-def PrivHRG(epsilon: float, share: float = 0.5, **options: Any) -> EdgeRR:  # noqa: N802 - a mechanism's name
+def PrivHRG(epsilon: float, share: float = 0.5, **options: Any) -> EdgeRR:  # noqa: N802
     """The private hierarchical random graph: :class:`EdgeRR` that looks at no public edge.
 
     Where all edges are private, ``EdgeSplit.of(graph)``, it is the mechanism of Xiao, Chen and Tan,

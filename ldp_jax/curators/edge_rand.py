@@ -7,8 +7,8 @@ from ldp_jax.accounting.guarantee import Guarantee
 from ldp_jax.core.mechanism import check_epsilon, largest
 from ldp_jax.core.pytree import mechanism
 from ldp_jax.core.types import PRNGKey, Scalar
-from ldp_jax.edges.curator.release import MEMORY, CentralMechanism, per_private_edge
-from ldp_jax.edges.curator.split import EdgeSplit
+from ldp_jax.curators.release import MEMORY, CentralMechanism, per_private_edge
+from ldp_jax.curators.split import EdgeSplit
 from ldp_jax.edges.neighbour_lists import MAX_BIT_EPSILON
 from ldp_jax.edges.population import Population
 from ldp_jax.edges.randomized_response import RandomizedResponse
@@ -17,11 +17,11 @@ from ldp_jax.graph import graphs
 
 @mechanism
 class EdgeRand(CentralMechanism):
-    r"""Release each pair that may be a private edge with probability :math:`1 - s`, else flip a fair coin.
+    r"""Release each pair that may be a private edge as it is, or a fair coin in its place.
 
-    Law: :math:`s = 2 / (e^\epsilon + 1)`: a bit is flipped with probability
-    :math:`s / 2 = 1 / (e^\epsilon + 1)`. It is :class:`~ldp_jax.edges.RandomizedResponse` in a half
-    matrix, run by a curator.
+    Law: a coin has probability :math:`s = 2 / (e^\epsilon + 1)`, so that a bit is flipped with
+    probability :math:`s / 2 = 1 / (e^\epsilon + 1)`. It is
+    :class:`~ldp_jax.edges.RandomizedResponse` in a half matrix, run by a curator.
     Guarantee: epsilon per private edge, attained.
     Utility: dense: of N pairs about :math:`N / (e^\epsilon + 1)` are false. Time and memory are the
     release's.
@@ -49,17 +49,18 @@ class EdgeRand(CentralMechanism):
         )
 
     def sample_pairs(
-        self, key: PRNGKey, split: EdgeSplit, memory: float = MEMORY
+        self,
+        key: PRNGKey,
+        split: EdgeSplit,
+        memory: float = MEMORY,
     ) -> Int[np.ndarray, "k 2"]:
         """The pairs that are said to be edges."""
         pairs = split.pairs()
         if pairs.candidates == 0:
             return np.zeros((0, 2), np.int64)
-        users = Population.of(
-            graphs.from_edges(pairs.places(pairs.private), len(pairs.nodes), pairs_in="rows")
-        )
-        one, other, _ = RandomizedResponse(self.epsilon, reporting="half").sample_graph(
-            key, users, memory
-        )
+        edges = pairs.places(pairs.private)
+        users = Population.of(graphs.from_edges(edges, len(pairs.nodes), pairs_in="rows"))
+        response = RandomizedResponse(self.epsilon, reporting="half")
+        one, other, _ = response.sample_graph(key, users, memory)
         codes = pairs.codes(np.stack([one, other], 1))
         return pairs.ids(codes[~np.isin(codes, pairs.public)])

@@ -7,8 +7,8 @@ from functools import partial
 import jax.numpy as jnp
 import numpy as np
 
-from ldp_jax.core.spaces.numbers import Interval
-from ldp_jax.core.spaces.space import Log, NotApplicable
+from ldp_jax.core.spaces import Interval, NotApplicable
+from ldp_jax.core.spaces.space import Log
 from ldp_jax.core.types import Values
 
 _FINE = 2048  # pieces between two breaks
@@ -16,7 +16,7 @@ _MISPLACED = 1e-4  # the most of a law's mass that float64 may misplace where it
 
 
 def edges_of(codomain: Interval, x: Values, log_density: Log) -> tuple[np.ndarray, np.ndarray]:
-    """Where the density may jump or bend, finite ends included, and how far out it falls by half, [2]."""
+    """Return where a density may jump or bend, its ends, and how far out it falls by half, [2]."""
     breaks = np.array([float(np.asarray(x))])
     if codomain.breaks is not None:
         declared = np.sort(np.asarray(codomain.breaks(jnp.asarray(x)), np.float64))
@@ -79,12 +79,6 @@ def refuse_narrow(misplaced: float) -> None:
     """
     if misplaced > _MISPLACED:
         raise NotApplicable(
-            f"pieces of the law are of few float64 spacings, which misplace up to {misplaced:.2g} of its mass"
+            "pieces of the law are of few float64 spacings, which misplace up to "
+            f"{misplaced:.2g} of its mass"
         )
-
-
-def spacings(y: Values) -> np.ndarray:
-    """Four float32 spacings of each number, at least those of 1 or of the largest."""
-    y = np.asarray(y)
-    least = np.float32(min(1.0, float(np.abs(y).max())))
-    return 4 * np.spacing(np.maximum(np.abs(y), least)).astype(np.float64)

@@ -5,13 +5,12 @@ change.
 import itertools
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ldp_jax.edges.curator import EdgeRR, PrivHRG, PublicHRG, connections, hrg
-from ldp_jax.edges.curator.noisy_counts import consistent, noisy_counts
-from tests.edges.curator.data import random_split
+from ldp_jax.curators import EdgeRR, PrivHRG, connections, hrg
+from ldp_jax.curators.noisy_counts import consistent, noisy_counts
+from tests.curators.data import random_split
 from tests.stats import assert_g, assert_share
 
 N = 24
@@ -30,7 +29,7 @@ def test_an_epsilon_is_claimed_where_chains_agree_and_nowhere_else():
     began.
     """
     split = random_split(8, 14, 5, 0)
-    keys = jax.random.split(jax.random.key(3), 4)
+    keys = jax.random.split(jax.random.key(3), 3)
     with pytest.warns(UserWarning, match="public_weight"):
         slow = EdgeRR(0.5, 0.5, public_weight=30.0, sweeps=6400)
     found = slow.measured(keys[0], split, chains=2)
@@ -39,8 +38,6 @@ def test_an_epsilon_is_claimed_where_chains_agree_and_nowhere_else():
     assert quick.measured(keys[1], split, chains=2) == quick.stationary()
     assert quick.stationary().epsilon == 1.0
     assert quick.guarantee().status == quick.measured(keys[2], split, chains=0).status == "none"
-    with pytest.raises(ValueError, match="chains"):
-        quick.measured(keys[3], split, chains=1)
 
 
 def test_a_claim_needs_chains_that_begin_above_the_law_too(monkeypatch):
@@ -62,13 +59,12 @@ def test_a_claim_needs_chains_that_begin_above_the_law_too(monkeypatch):
 
 def test_scales_are_the_exponential_mechanisms():
     wide = hrg.sensitivity(1558)
-    np.testing.assert_allclose(
-        EdgeRR(2.0, 1.0, public_weight=0.1).scales(1558), [0.1, 1 / wide], rtol=1e-6
-    )
-    np.testing.assert_allclose(PrivHRG(4.0).scales(1558), [0.0, 1 / wide], rtol=1e-6)
-    np.testing.assert_allclose(
-        EdgeRR.as_published(2.0, 1.0).scales(1558), [1.0, 2 / wide], rtol=1e-6
-    )
+    for m, due in (
+        (EdgeRR(2.0, 1.0, public_weight=0.1), [0.1, 1 / wide]),
+        (PrivHRG(4.0), [0.0, 1 / wide]),
+        (EdgeRR.as_published(2.0, 1.0), [1.0, 2 / wide]),
+    ):
+        np.testing.assert_allclose(m.scales(1558), due, rtol=1e-6)
     assert EdgeRR(2.0, 1.0).scales(2)[1] == 0.0  # one dendrogram
 
 
@@ -118,29 +114,22 @@ def test_consistent_counts_keep_the_sum_and_are_the_nearest():
     assert (made >= 0).all()
     assert (made <= most).all()
     np.testing.assert_allclose(made.sum(1), np.clip(noisy.sum(1), 0, most.sum(1)), atol=1e-9)
-    lowered = noisy - made
     inside = (made > 0) & (made < most)
     cases = inside.any(1)
     assert cases.sum() > 150
-    lowest = np.where(inside, lowered, np.inf).min(1, keepdims=True)
-    highest = np.where(inside, lowered, -np.inf).max(1, keepdims=True)
-    assert (highest - lowest < 1e-9)[cases].all()
-    assert ((made > 0) | (lowered <= lowest + 1e-9))[cases].all()
-    assert ((made < most) | (lowered >= highest - 1e-9))[cases].all()
+    lowered = np.where(inside, noisy - made, 0).sum(1) / np.maximum(inside.sum(1), 1)
+    again = np.clip(noisy - lowered[:, None], 0, most)
+    np.testing.assert_allclose(made[cases], again[cases], atol=1e-9)
 
 
-def test_counts_have_the_noise_that_they_claim():
-    """Variance of 50 000 draws within 5 standard errors (3 %), which tells epsilon from 1.05
-    epsilon; mean 0.
-    """
-    epsilon = 0.7
+@pytest.mark.parametrize(("noise", "scale"), [("laplace", 2 / 0.49), ("geometric", 3.919)])
+def test_counts_have_the_noise_that_they_claim(noise, scale):
+    """50 000 draws at 0.7, whose variance is known to 3 %: that tells epsilon from 1.05 epsilon."""
     n = 50_000
-    a = np.exp(-0.7)
-    for noise, variance in (("laplace", 2 / epsilon**2), ("geometric", 2 * a / (1 - a) ** 2)):
-        drawn = noisy_counts(jax.random.key(2), np.full(n, 5), epsilon, noise) - 5
-        assert abs(drawn.mean()) < 5 * np.sqrt(variance / n)
-        assert abs(drawn.var() / variance - 1) < 5 * np.sqrt(5.5 / n)
-        assert (drawn == np.round(drawn)).all() == (noise == "geometric")
+    drawn = noisy_counts(jax.random.key(2), np.full(n, 5), 0.7, noise) - 5
+    assert abs(drawn.mean()) < 5 * np.sqrt(scale / n)
+    assert abs(drawn.var() / scale - 1) < 5 * np.sqrt(5.5 / n)
+    assert (drawn == np.round(drawn)).all() == (noise == "geometric")
 
 
 def test_a_group_has_one_probability_and_published_ones_have_their_own(state):
@@ -168,34 +157,9 @@ def test_pairs_are_sampled_with_the_probability_of_the_node_that_joins_them(stat
         assert (pairs[:, 0] < pairs[:, 1]).all()
         np.add.at(count, tuple(pairs.T), 1)
     assert count.max() <= 40
-    pairs, found = (
-        np.bincount(joined, minlength=N - 1),
-        np.bincount(joined, count[low, high], N - 1),
-    )
+    trials = 40 * np.bincount(joined, minlength=N - 1)
+    found = np.bincount(joined, count[low, high], N - 1)
     for node in range(N - 1):
-        if probability[node] in (0.0, 1.0):
-            assert found[node] == probability[node] * 40 * pairs[node]
-        else:
-            assert_share(found[node], 40 * pairs[node], probability[node])
+        assert_share(found[node], trials[node], probability[node])
     of_root = count[low, high][joined == 0]
     assert_g(of_root, np.full(len(of_root), 1 / len(of_root)))
-
-
-def test_parameters_are_checked(untyped):
-    for make, said in (
-        (lambda: EdgeRR(1.0, 1.0, public_weight=-0.1), "public_weight must be in"),
-        (lambda: EdgeRR(1.0, 1.0, sweeps=0), "sweeps must be a whole number >= 1, got 0"),
-        (lambda: EdgeRR(1.0, 1.0, thresholds=(0.1, 0.0)), "thresholds must be finite and > 0"),
-        (lambda: EdgeRR(1.0, 1.0, thresholds=(0.1, 0.1, 0.1)), "thresholds must be two numbers"),
-        (lambda: EdgeRR(1.0, 1.0, noise="gauss"), "noise must be one of laplace, geometric"),
-        (lambda: PublicHRG(1.0, sweeps=0), "sweeps must be"),
-        (lambda: EdgeRR.from_epsilon(1.0, share=1.0), "share must be in"),
-    ):
-        with pytest.raises(ValueError, match=said):
-            make()
-    with pytest.warns(UserWarning, match="a chain of this length need not reach"):
-        EdgeRR(1.0, 1.0, public_weight=1.0)
-    EdgeRR(1.0, 1.0, public_weight=0.99)
-    for made in (EdgeRR(jnp.array([0.5, 1.0]), 1.0), PublicHRG(jnp.array([0.5, 1.0]))):
-        with pytest.raises(ValueError, match="holds a stack"):
-            made.dendrogram(jax.random.key(0), random_split(8, 8, 6, 0))

@@ -1,4 +1,4 @@
-"""The release of a graph by a trusted curator: one function for all mechanisms of this package."""
+"""The release of a graph by a trusted curator."""
 
 import abc
 from typing import NamedTuple, Protocol, runtime_checkable
@@ -9,10 +9,9 @@ from jaxtyping import Int
 from ldp_jax.accounting.guarantee import EDGE_CENTRAL, Guarantee, PipelineGuarantee, Status
 from ldp_jax.core import random, validate
 from ldp_jax.core.flags import implicit_promotion
-from ldp_jax.core.mechanism import HasGuarantee
 from ldp_jax.core.types import PRNGKey
-from ldp_jax.edges.curator.hrg import Dendrogram, State
-from ldp_jax.edges.curator.split import EdgeSplit
+from ldp_jax.curators.hrg import Dendrogram, State
+from ldp_jax.curators.split import EdgeSplit
 from ldp_jax.edges.population import Population, ReportedPairs
 from ldp_jax.edges.whole_graph import NoisyGraph
 from ldp_jax.graph import graphs
@@ -23,13 +22,12 @@ ADJACENCY = "two graphs of the same nodes and public edges that differ in one pr
 MEMORY = 8e9
 """Bytes of released pairs above which a dense release is refused unless the caller allows more."""
 
-_MIXING = (
-    0x6D6978  # folded into a release's key: the chains that are compared are none that is released
-)
+# It is folded into a release's key, so that no chain that is compared is released.
+_MIXING = 0x6D6978
 
 
 class CentralMechanism(abc.ABC):
-    """A mechanism of a trusted curator, who sees all edges and protects the private ones; abstract.
+    """A mechanism of a trusted curator, who sees all edges and protects private ones; abstract.
 
     A subclass is a pytree. :func:`ldp_jax.edges.privatize_graph` takes the edges of two private
     users for private.
@@ -41,28 +39,24 @@ class CentralMechanism(abc.ABC):
 
     @abc.abstractmethod
     def sample_pairs(
-        self, key: PRNGKey, split: EdgeSplit, memory: float = MEMORY
+        self,
+        key: PRNGKey,
+        split: EdgeSplit,
+        memory: float = MEMORY,
     ) -> Int[np.ndarray, "k 2"]:
-        """The released pairs of private nodes, each once, none public.
-
-        ``ValueError`` above ``memory`` bytes.
-        """
+        """Draw the released pairs of private nodes, each once, none of them a public edge."""
 
     def sample_graph(self, key: PRNGKey, users: Population, memory: float) -> ReportedPairs:
         """The released pairs where every edge of two private users is private, and no other."""
-        if users.group.max(initial=0) > 0:
-            raise ValueError(
-                f"{type(self).__name__} takes one graph, got a set of {int(users.group.max()) + 1}: release each "
-                "graph, from a key of its own"
-            )
+        if users.group.any():
+            raise ValueError(f"{type(self).__name__} takes one graph: release each of a set alone")
         n = len(users.group)
         private = users.private[users.senders] & users.private[users.receivers]
         public, hidden = (
             graphs.directed(users.senders[at], users.receivers[at], n) for at in (~private, private)
         )
-        found = self.sample_pairs(key, EdgeSplit(public, hidden, users.private), memory).astype(
-            np.int32
-        )
+        split = EdgeSplit(public, hidden, users.private)
+        found = self.sample_pairs(key, split, memory).astype(np.int32)
         return ReportedPairs(found[:, 0], found[:, 1], np.full(n, np.nan, np.float32))
 
 
@@ -71,7 +65,7 @@ class DendrogramLaw(NamedTuple):
 
     ``scales`` are the chain's factors of the log-likelihoods of public and of private edges,
     ``epsilon`` is of one noisy count, ``thresholds`` of the groups
-    (:func:`~ldp_jax.edges.curator.connections.regions`). ``published`` chains alternate between the
+    (:func:`~ldp_jax.curators.connections.regions`). ``published`` chains alternate between the
     likelihoods and have no known law; every node of a group has its own count.
     """
 
@@ -83,7 +77,7 @@ class DendrogramLaw(NamedTuple):
 
 @runtime_checkable
 class HasDendrogram(Protocol):
-    """A curator who draws a dendrogram by a chain, and whose release is made of it and of noisy counts alone."""
+    """A curator whose release is made of a chain's dendrogram and of noisy counts alone."""
 
     @property
     def sweeps(self) -> int:
@@ -98,7 +92,7 @@ class HasDendrogram(Protocol):
 
 @runtime_checkable
 class HasStationaryLaw(Protocol):
-    """A curator whose epsilon is that of a chain's stationary law, which the chain need not have reached."""
+    """A curator whose epsilon is that of a chain's stationary law."""
 
     def stationary(self) -> Guarantee:
         """The guarantee of a draw of the stationary law."""
@@ -107,7 +101,7 @@ class HasStationaryLaw(Protocol):
         """The same where several chains agree on these edges, else none."""
 
 
-def promised(mechanism: HasGuarantee) -> Guarantee:
+def promised(mechanism: CentralMechanism) -> Guarantee:
     """The promise of the law that verification enumerates: of a chain, its stationary one."""
     return (
         mechanism.stationary() if isinstance(mechanism, HasStationaryLaw) else mechanism.guarantee()
@@ -123,7 +117,7 @@ def release(
     memory: float = MEMORY,
     chains: int = 4,
 ) -> NoisyGraph:
-    """The public edges, and the pairs that a mechanism releases of the private ones, as one graph.
+    """Release the public edges and a mechanism's pairs for the private ones, as one graph.
 
     The guarantee is about the returned value alone. Running time, memory and shapes of compiled
     programs follow the private edges and the draws: protect them as you protect the graph.
@@ -134,7 +128,7 @@ def release(
     a chain that has not mixed. Private edges decide that: protect it as you protect the graph.
 
     >>> import jax
-    >>> from ldp_jax.edges.curator import EdgeRand
+    >>> from ldp_jax.curators import EdgeRand
     >>> split = EdgeSplit(graphs.from_edges([[0, 1]], 4), graphs.from_edges([[1, 2]], 4))
     >>> noisy = release(jax.random.key(0), split, EdgeRand(2.0))
     >>> print(noisy.guarantee)  # doctest: +ELLIPSIS
@@ -142,9 +136,7 @@ def release(
       epsilon 2 per edge-central (...)
     """
     if not isinstance(split, EdgeSplit):
-        raise ValueError(
-            f"split must be an EdgeSplit of public and private edges, got {type(split).__name__}"
-        )
+        raise ValueError(f"split must be an EdgeSplit, got {type(split).__name__}")
     validate.threefry(key)
     promise = mechanism.guarantee()
     if isinstance(mechanism, HasStationaryLaw):
@@ -163,15 +155,3 @@ def release(
 def per_private_edge(epsilon: float, reason: str, status: Status = "proved") -> Guarantee:
     """A guarantee for one private edge."""
     return Guarantee(epsilon, unit=EDGE_CENTRAL, adjacency=ADJACENCY, status=status, reason=reason)
-
-
-def check_memory(pairs: float, memory: float) -> None:
-    """Refuse a release of more pairs, at 16 bytes each, than is allowed.
-
-    ``pairs`` is part of what is released.
-    """
-    if 16.0 * pairs > memory:
-        raise ValueError(
-            f"the released pairs take {16e-9 * pairs:.3g} GB (memory allows {memory / 1e9:.3g}): use a larger "
-            "epsilon, or raise memory"
-        )

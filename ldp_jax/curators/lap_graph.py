@@ -9,17 +9,18 @@ from ldp_jax.core.mechanism import MAX_EPSILON, check_single, largest
 from ldp_jax.core.pytree import mechanism
 from ldp_jax.core.rounding import add_up
 from ldp_jax.core.types import PRNGKey, Scalar
-from ldp_jax.edges._pair_sets import largest as largest_bits
-from ldp_jax.edges._pair_sets import other_pairs
-from ldp_jax.edges.curator.noisy_counts import noisy_counts
-from ldp_jax.edges.curator.release import MEMORY, CentralMechanism, check_memory, per_private_edge
-from ldp_jax.edges.curator.split import EdgeSplit
-from ldp_jax.edges.neighbour_lists import MAX_BIT_EPSILON, budget_in, two_budgets
+from ldp_jax.curators.noisy_counts import noisy_counts
+from ldp_jax.curators.release import MEMORY, CentralMechanism, per_private_edge
+from ldp_jax.curators.split import EdgeSplit
+from ldp_jax.edges import checks
+from ldp_jax.edges.neighbour_lists import MAX_BIT_EPSILON, two_budgets
+from ldp_jax.edges.pair_sets import largest as largest_bits
+from ldp_jax.edges.pair_sets import other_pairs
 
 
 @mechanism
 class LapGraph(CentralMechanism):
-    r"""Release as many pairs as there are private edges, about: those of the largest noisy bits.
+    r"""Release the pairs of the largest noisy bits, about as many as there are private edges.
 
     Law: with m private edges, :math:`T = m + \mathrm{Lap}(1/\epsilon_1)`, rounded and clipped to
     [0, number of pairs that may be private]; released are the T pairs of largest
@@ -45,23 +46,27 @@ class LapGraph(CentralMechanism):
     epsilon_edges: Scalar
 
     def _check(self) -> None:
-        budget_in(MAX_EPSILON, epsilon_count=self.epsilon_count)
-        budget_in(MAX_BIT_EPSILON, epsilon_edges=self.epsilon_edges)
+        checks.budget_in(MAX_EPSILON, epsilon_count=self.epsilon_count)
+        checks.budget_in(MAX_BIT_EPSILON, epsilon_edges=self.epsilon_edges)
 
     @classmethod
     def from_epsilon(cls, epsilon: float, share: float = 0.01) -> "LapGraph":
-        """A budget, of which the count gets a share in (0, 1)."""
+        """Split a budget, of which the count gets a share in (0, 1)."""
         return cls(*two_budgets(epsilon, share=share))
 
     def guarantee(self) -> Guarantee:
         """epsilon_1 + epsilon_2 per private edge."""
         return per_private_edge(
             add_up((largest(self.epsilon_count), largest(self.epsilon_edges))),
-            "Laplace noise on the number of private edges and on each pair, each of sensitivity 1, compose",
+            "Laplace noise on the number of private edges and on each pair, each of sensitivity 1, "
+            "compose",
         )
 
     def sample_pairs(
-        self, key: PRNGKey, split: EdgeSplit, memory: float = MEMORY
+        self,
+        key: PRNGKey,
+        split: EdgeSplit,
+        memory: float = MEMORY,
     ) -> Int[np.ndarray, "k 2"]:
         """The T pairs of largest noisy bits."""
         check_single(self)
@@ -70,11 +75,15 @@ class LapGraph(CentralMechanism):
         true = len(pairs.private)
         noisy = noisy_counts(count_key, np.array([true]), float(self.epsilon_count))
         total = np.clip(np.rint(noisy), 0, pairs.candidates).astype(np.int64)
-        check_memory(float(total[0]), memory)
+        checks.fits(float(total[0]), memory, "use a larger epsilon")
         keys = (true_key, least_key, among_key)
         false = np.array([pairs.candidates - true])
         kept, wanted = largest_bits(
-            keys, float(self.epsilon_edges), np.zeros(true, int), total, false
+            keys,
+            float(self.epsilon_edges),
+            np.zeros(true, int),
+            total,
+            false,
         )
         edges = np.sort(np.concatenate([pairs.public, pairs.private]), kind="stable")
         others = other_pairs(false_key, int(wanted[0]), len(pairs.nodes), edges)

@@ -29,8 +29,8 @@ from jaxtyping import Float, Int
 
 from ldp_jax.core import random, random_words, validate
 from ldp_jax.core.shown import by_shapes
-from ldp_jax.core.types import Array, PRNGKey, PRNGKeys, Values
-from ldp_jax.edges._draws import capacity
+from ldp_jax.core.types import AnyArray, Array, PRNGKey, PRNGKeys, Values
+from ldp_jax.edges.draws import padded
 
 MIXED = 1.05
 """The R-hat above which chains still show where they began."""
@@ -46,21 +46,21 @@ class Dendrogram(NamedTuple):
     1] counts the leaves below.
     """
 
-    children: Int[Array | np.ndarray, "*chains slots"]
-    slot: Int[Array | np.ndarray, "*chains nodes"]
-    size: Int[Array | np.ndarray, "*chains nodes"]
+    children: AnyArray
+    slot: AnyArray
+    size: AnyArray
 
     __repr__ = by_shapes
 
 
 class Edges(NamedTuple):
-    """Edges over the same nodes, int32 [2, m], of the kinds int32 [m].
+    """Edges over the same nodes, int32 [2, m], and the kind of each, int32 [m].
 
-    0 public, 1 private, 2 padding.
+    The kinds are 0 for public edges, 1 for private ones and 2 for padding.
     """
 
-    ends: Int[Array | np.ndarray, "2 m"]
-    kind: Int[Array | np.ndarray, " m"]
+    ends: AnyArray
+    kind: AnyArray
 
     __repr__ = by_shapes
 
@@ -73,30 +73,29 @@ class Edges(NamedTuple):
         """
         both = [np.asarray(pairs, np.int32).reshape(-1, 2) for pairs in (public, private)]
         kind = np.repeat(np.arange(2, dtype=np.int32), [len(pairs) for pairs in both])
-        short = capacity(len(kind)) - len(kind)
-        ends = np.pad(np.concatenate(both).T, ((0, 0), (0, short)))
-        return cls(ends, np.pad(kind, (0, short), constant_values=2))
+        return cls(padded(np.concatenate(both)).T, padded(kind, 2))
 
 
 class State(NamedTuple):
-    """Where a chain is: edges' lowest common ancestors, int32 [m].
+    """The state of a chain.
 
-    Counts by kind and node, int32 [2, n - 1].
+    ``lca`` int32 [m] is the lowest common ancestor of each edge's ends. ``count`` int32 [2, n - 1]
+    counts the edges of each kind that an internal node joins.
     """
 
     tree: Dendrogram
-    lca: Int[Array | np.ndarray, "*chains m"]
-    count: Int[Array | np.ndarray, "*chains 2 internal"]
+    lca: AnyArray
+    count: AnyArray
 
     __repr__ = by_shapes
 
 
 def sensitivity(num_nodes: int) -> float:
-    r"""The largest change of a dendrogram's log-likelihood over ``num_nodes`` leaves by one edge, rounded up.
+    r"""Bound the change of a dendrogram's log-likelihood by one edge, rounded up.
 
     :math:`\Delta = \log N + (N - 1) \log(1 + 1/(N - 1))` with :math:`N = \lfloor n^2/4 \rfloor`,
-    attained by the first edge between two halves (HeteroRR eq. 19; eq. 15 lost the exponent); 0 for
-    fewer than 3 nodes.
+    attained by the first edge between two halves of ``num_nodes`` leaves (HeteroRR eq. 19; eq. 15
+    lost the exponent); 0 for fewer than 3 nodes.
 
     >>> round(sensitivity(4), 5), round(sensitivity(5), 5), sensitivity(2)
     (2.24934, 2.70337, 0.0)
@@ -111,15 +110,10 @@ def _leaves(tree: Dendrogram) -> int:
     return (tree.slot.shape[-1] + 1) // 2
 
 
-def _rounds(n: int) -> int:
-    """Doublings that reach the root of any tree of n leaves."""
-    return max(1, (n - 1).bit_length())
-
-
 def random_dendrogram(key: PRNGKey, num_nodes: int) -> Dendrogram:
-    """A tree of least depth over at least two leaves in random order.
+    """Build a tree of least depth over at least two leaves in random order.
 
-    Where a chain starts, whatever the edges are.
+    A chain starts there, whatever the edges are.
 
     >>> tree = random_dendrogram(jax.random.key(0), 4)
     >>> tree.children[:2].tolist(), tree.size.tolist()
@@ -129,22 +123,19 @@ def random_dendrogram(key: PRNGKey, num_nodes: int) -> Dendrogram:
     n = validate.whole(2, num_nodes=num_nodes)
     # A heap: node i has the children 2 i + 1 and 2 i + 2, and the last n are the leaves.
     below = np.ones(2 * n - 1, np.int32)
-    level = np.floor(np.log2(np.arange(2 * n - 1) + 1)).astype(int)
-    for depth in range(level[-1] - 1, -1, -1):
-        at = np.flatnonzero((level == depth) & (np.arange(2 * n - 1) < n - 1))
+    for depth in reversed(range(n.bit_length())):
+        at = np.arange(2**depth - 1, min(2 ** (depth + 1), n) - 1)
         below[at] = below[2 * at + 1] + below[2 * at + 2]
-    node = jnp.concatenate([jnp.arange(n - 1), n - 1 + random.permutation(key, n)]).astype(
-        jnp.int32
-    )
-    slot = jnp.zeros(2 * n - 1, jnp.int32).at[node[1:]].set(jnp.arange(2 * n - 2, dtype=jnp.int32))
+    node = jnp.concatenate([jnp.arange(n - 1), n - 1 + random.permutation(key, n)])
+    node = node.astype(jnp.int32)
+    slots = jnp.arange(2 * n - 2, dtype=jnp.int32)
+    slot = jnp.zeros(2 * n - 1, jnp.int32).at[node[1:]].set(slots)
     return Dendrogram(node[1:], slot, jnp.asarray(below))
 
 
 @jax.jit
 def positions(tree: Dendrogram) -> Int[Array, " nodes"]:
-    """The first position of each node's leaves, all leaves written from left to right.
-
-    By pointer jumping.
+    """Find the first position of each node's leaves, with all leaves written from left to right.
 
     >>> tree = random_dendrogram(jax.random.key(0), 4)
     >>> positions(tree)[:3].tolist()
@@ -154,18 +145,16 @@ def positions(tree: Dendrogram) -> Int[Array, " nodes"]:
     ahead = jnp.where(tree.slot & 1 == 1, tree.size[tree.children[tree.slot ^ 1]], 0)
     start = ahead[: n - 1]
     above = tree.slot[: n - 1] >> 1
-    for _ in range(_rounds(n)):
+    for _ in range((n - 1).bit_length()):  # doublings that reach the root of any tree
         start = start + start[above]
         above = above[above]
     return jnp.concatenate([start, start[tree.slot[n - 1 :] >> 1] + ahead[n - 1 :]])
 
 
-def lowest_common_ancestors(
-    tree: Dendrogram, ends: Int[Array | np.ndarray, "2 m"]
-) -> Int[Array, " m"]:
-    """The internal node that joins each pair of nodes, in O(log n) each; int32 [m].
+def lowest_common_ancestors(tree: Dendrogram, ends: AnyArray) -> Int[Array, " m"]:
+    """Find the internal node that joins each pair of nodes [2, m], in O(log n) each; int32 [m].
 
-    The parent for one node.
+    For a pair of one node twice it is the node's parent.
     """
     n = _leaves(tree)
     start = positions(tree)
@@ -175,7 +164,7 @@ def lowest_common_ancestors(
         return (place < start[node]) | (place >= start[node] + tree.size[node])
 
     above = [tree.slot[: n - 1] >> 1]
-    for _ in range(_rounds(n) - 1):
+    for _ in range((n - 1).bit_length() - 1):
         above.append(above[-1][above[-1]])
     node = tree.slot[n - 1 + jnp.asarray(ends[0])] >> 1
     found = apart(node)
@@ -187,13 +176,13 @@ def lowest_common_ancestors(
 
 @jax.jit
 def state_of(tree: Dendrogram, edges: Edges) -> State:
-    """The state of a chain at a dendrogram: every edge is looked up and counted."""
+    """Look up and count every edge in a dendrogram: the state of a chain that is there."""
     lca = lowest_common_ancestors(tree, edges.ends)
     return State(tree, lca, _per_node(lca, edges, jnp.int32(1), _leaves(tree) - 1))
 
 
 def init(key: PRNGKey, num_nodes: int, edges: Edges) -> State:
-    """The state of a chain at :func:`random_dendrogram`, which does not depend on the edges.
+    """Start a chain at :func:`random_dendrogram`, which does not depend on the edges.
 
     >>> state = init(jax.random.key(0), 4, Edges.of([], [[0, 1], [2, 3]]))
     >>> state.count.sum(1).tolist()
@@ -230,22 +219,24 @@ def _terms(state: State) -> Array:
 
 
 def log_likelihood(state: State) -> Float[Array, " 2"]:
-    """L_pub and L_pri of a state's dendrogram, eq. 11; float32 [2]. L_pri is private."""
+    """Compute L_pub and L_pri of a state's dendrogram, eq. 11; float32 [2]. L_pri is private."""
     return _terms(state).sum(1)
 
 
 def _moved(
-    word: Array, state: State, terms: Array, edges: Edges, scales: Values
+    word: Array,
+    state: State,
+    terms: Array,
+    edges: Edges,
+    scales: Values,
 ) -> tuple[State, Array]:
-    """A sweep by three words a node, of a state and its :func:`_terms`, which need not be computed again."""
+    """One sweep of a state and its :func:`_terms`, by three words of random bits a node."""
     tree, lca, count = jax.tree.map(jnp.asarray, state)
     n = _leaves(tree)
-    internal = _leaves(tree) - 1
+    internal = n - 1
     scales = jnp.asarray(scales, jnp.float32)
-    parent, side, which = (word[0] >> bit & 1 for bit in range(3))
+    parent, side, which = ((word[0] >> bit & 1).astype(jnp.int32) for bit in range(3))
     parent = parent == 1
-    side = side.astype(jnp.int32)
-    which = which.astype(jnp.int32)
     waiting = random_words.exponential_from_words(word[1:])
 
     # One move for each internal node p; its r, and the slots and nodes of x, y and z.
@@ -260,9 +251,9 @@ def _moved(
     # Speed alone: a compiler that fuses positions with what reads them adds them up again for each
     # edge.
     start = jax.lax.optimization_barrier(positions(tree))
-    first, length = jnp.where(active, start[x], 0), jnp.where(active, tree.size[x], 0)
+    first_of = jnp.where(active, start[x], 0)[lca]
+    length_of = jnp.where(active, tree.size[x], 0)[lca]
     place = start[n - 1 :]
-    first_of, length_of = first[lca], length[lca]
     in_x = jnp.zeros(lca.shape, bool)
     for end in jnp.asarray(edges.ends):
         ahead = place[end] - first_of
@@ -270,29 +261,34 @@ def _moved(
     between = _per_node(lca, edges, in_x, internal)  # x and z
 
     size = tree.size.astype(jnp.float32)
-    of_p = count
-    of_r = count[:, r]
-    new_p, new_r = between + of_r, of_p - between
-    term_p, term_r = _term(new_p, size[x] * (size[y] + size[z])), _term(new_r, size[y] * size[z])
+    new_p = between + count[:, r]
+    new_r = count - between
+    term_p = _term(new_p, size[x] * (size[y] + size[z]))
+    term_r = _term(new_r, size[y] * size[z])
     change = (term_p - terms) + (term_r - terms[:, r])
     accepted = active & (-(scales[:, None] * change).sum(0) < waiting)
 
-    # What is written is read from the side of what is written to: gathers in place of scatters.
+    # Gather instead of scatter: each slot and node reads its new value.
     above = tree.slot[:internal] >> 1
     moved = accepted[above] & (r[above] == p) & (p > 0)  # nodes that are the r of an accepted move
     slots = jnp.arange(2 * internal, dtype=jnp.int32)
     owner = slots >> 1
     exchanged = jnp.where(accepted[owner] & (slots == slot_z[owner]), slot_x[owner], slots)
     exchanged = jnp.where(
-        moved[owner] & (slots == slot_x[above[owner]]), slot_z[above[owner]], exchanged
+        moved[owner] & (slots == slot_x[above[owner]]),
+        slot_z[above[owner]],
+        exchanged,
     )
     children = tree.children[exchanged]
     slot = exchanged[tree.slot].at[0].set(0)
     shrunk = jnp.where(moved, (tree.size[y] + tree.size[z])[above], tree.size[:internal])
     of_node = lambda at_p, at_r, now: jnp.where(
-        accepted, at_p, jnp.where(moved, at_r[:, above], now)
+        accepted,
+        at_p,
+        jnp.where(moved, at_r[:, above], now),
     )
-    count, terms = of_node(new_p, new_r, count), of_node(term_p, term_r, terms)
+    count = of_node(new_p, new_r, count)
+    terms = of_node(term_p, term_r, terms)
     # x - y edges rise from r to p; of those of p, which all end in z, those from y sink to r.
     other = jnp.where(accepted, r, jnp.where(moved, above, p))
     lca = jnp.where(in_x, lca, other[lca])
@@ -305,11 +301,13 @@ def _sweeps(keys: PRNGKeys, state: State, edges: Edges, scales: Array) -> State:
     """A sweep for each key, at its own scales [sweeps, 2]."""
     place = jnp.arange(3 * (_leaves(state.tree) - 1)).reshape(3, -1)
     draw = lambda data: random_words.words_at(
-        jax.random.wrap_key_data(data, impl="threefry2x32"), place
+        jax.random.wrap_key_data(data, impl="threefry2x32"),
+        place,
     )
 
     def advance(
-        carry: tuple[State, Array, Array], turn: tuple[Array, Array]
+        carry: tuple[State, Array, Array],
+        turn: tuple[Array, Array],
     ) -> tuple[tuple[State, Array, Array], None]:
         state, terms, word = carry
         return (*_moved(word, state, terms, edges, turn[1]), draw(turn[0])), None
@@ -322,7 +320,7 @@ def _sweeps(keys: PRNGKeys, state: State, edges: Edges, scales: Array) -> State:
 
 
 def run(key: PRNGKey, state: State, edges: Edges, scales: Values, sweeps: int) -> State:
-    """The state after some ``sweeps``, a static number, of about n / 8 moves each: see the module.
+    """Run a chain for ``sweeps``, a static number, of about n / 8 moves each: see the module.
 
     ``scales`` [2] or [sweeps, 2] are the factors of the log-likelihoods of public and of private
     edges. Sweep i draws from ``jax.random.split(key, sweeps)[i]``.
@@ -335,13 +333,16 @@ def run(key: PRNGKey, state: State, edges: Edges, scales: Values, sweeps: int) -
 
 @partial(jax.jit, static_argnames="sweeps")
 def trace(
-    keys: PRNGKeys, state: State, edges: Edges, scales: Values, sweeps: int
+    keys: PRNGKeys,
+    state: State,
+    edges: Edges,
+    scales: Values,
+    sweeps: int,
 ) -> tuple[State, Float[Array, "k 2"]]:
-    """The last state, and L_pub and L_pri at the end of each block, float32 [k, 2].
+    """Run k blocks of ``sweeps``, each from a key of its own, and trace L_pub and L_pri.
 
-    For public data and tests.
-
-    No guarantee covers it. A block has so many sweeps, from one of k keys.
+    Returns the last state and the log-likelihoods at the end of each block, float32 [k, 2]. It is
+    for public data and tests: no guarantee covers it.
     """
 
     def block(state: State, key: PRNGKey) -> tuple[State, Array]:
@@ -352,7 +353,7 @@ def trace(
 
 
 def r_hat(values: Values) -> float:
-    """Gelman and Rubin's potential scale reduction of several chains, each split in two halves.
+    """Compute Gelman and Rubin's R-hat of several chains, each split in two halves.
 
     Above :data:`MIXED` the chains still show where they began. ``values`` are float [chains, at
     least 4 draws].
@@ -370,8 +371,6 @@ def r_hat(values: Values) -> float:
     parts = np.concatenate([chains[:, :half], chains[:, -half:]])
     within = parts.var(1, ddof=1).mean()
     between = parts.mean(1).var(ddof=1)
-    if within == 0:
-        return (
-            1.0 if between == 0 else math.inf
-        )  # chains that are stuck, at one place or at several
+    if within == 0:  # stuck chains, at one place or at several
+        return 1.0 if between == 0 else math.inf
     return float(np.sqrt((half - 1) / half + between / within))

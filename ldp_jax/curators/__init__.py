@@ -7,13 +7,13 @@ public. Where every edge is private, ``ldp_jax.edges.privatize_graph(key, graph,
 same.
 """
 
-from ldp_jax.edges.curator import connections, hrg
-from ldp_jax.edges.curator.binned_pairs import BinnedPairs
-from ldp_jax.edges.curator.edge_rand import EdgeRand
-from ldp_jax.edges.curator.edge_rr import EdgeRR, PrivHRG
-from ldp_jax.edges.curator.lap_graph import LapGraph
-from ldp_jax.edges.curator.public_hrg import PublicHRG
-from ldp_jax.edges.curator.release import (
+from ldp_jax.curators import connections, hrg
+from ldp_jax.curators.binned_pairs import BinnedPairs
+from ldp_jax.curators.edge_rand import EdgeRand
+from ldp_jax.curators.edge_rr import EdgeRR, PrivHRG
+from ldp_jax.curators.lap_graph import LapGraph
+from ldp_jax.curators.public_hrg import PublicHRG
+from ldp_jax.curators.release import (
     CentralMechanism,
     DendrogramLaw,
     HasDendrogram,
@@ -21,7 +21,7 @@ from ldp_jax.edges.curator.release import (
     promised,
     release,
 )
-from ldp_jax.edges.curator.split import EdgeSplit, split_edges
+from ldp_jax.curators.split import EdgeSplit, split_edges
 
 __all__ = [
     "BinnedPairs",

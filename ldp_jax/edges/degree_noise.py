@@ -1,7 +1,4 @@
-"""Noise on a degree, clipped to what a degree can be.
-
-The law that mechanisms on neighbour lists share.
-"""
+"""The law of a noisy degree, clipped to what a degree can be."""
 
 import abc
 from typing import Literal
@@ -14,15 +11,15 @@ from ldp_jax.core.types import Array, PRNGKey, Scalar
 from ldp_jax.edges.neighbour_lists import ListMechanism
 
 Noise = Literal["laplace", "geometric"]
-"""Real noise of density epsilon e^(-epsilon |z|) / 2, or whole noise of mass proportional to
-e^(-epsilon |z|).
+"""Laplace noise of density epsilon e^(-epsilon |z|) / 2, or discrete Laplace noise of mass
+proportional to e^(-epsilon |z|).
 """
 
 NOISES: tuple[Noise, ...] = ("laplace", "geometric")
 
 
 def laplace(key: PRNGKey, epsilon: Scalar, shape: tuple[int, ...]) -> Array:
-    """Laplace noise of scale 1 / epsilon, as ``random_words.geometric`` is whole noise."""
+    """Draw Laplace noise of scale 1 / epsilon, the counterpart of ``random_words.geometric``."""
     return random_words.laplace(key, shape) / epsilon
 
 
@@ -38,7 +35,7 @@ class SendsDegree(ListMechanism):
     @property
     @abc.abstractmethod
     def noise(self) -> Noise:
-        """Which noise."""
+        """The kind of noise."""
 
     @property
     @abc.abstractmethod
@@ -56,10 +53,7 @@ class SendsDegree(ListMechanism):
         return jnp.clip(noisy, 0.0, jnp.asarray(owned, jnp.float32))
 
     def degree_log_density(self, noisy: Scalar, degree: Scalar, owned: Scalar) -> Array:
-        """log p(d* | d): a density inside (0, owned) and atoms at both ends.
-
-        A mass for geometric noise.
-        """
+        """log p(d* | d): a density inside (0, owned) and atoms at both ends, or a mass."""
         epsilon = jnp.asarray(self.degree_epsilon)
         kind = jnp.result_type(float)
         noisy, degree, owned = (jnp.asarray(count, kind) for count in (noisy, degree, owned))
@@ -67,16 +61,15 @@ class SendsDegree(ListMechanism):
         end = (noisy <= 0) | (noisy >= owned)
         possible = (noisy >= 0) & (noisy <= owned)
         if self.noise == "laplace":
-            inside, atom = jnp.log(epsilon / 2) - epsilon * gap, -epsilon * gap - jnp.log(2.0)
+            inside = jnp.log(epsilon / 2) - epsilon * gap
+            atom = -epsilon * gap - jnp.log(2.0)
         else:
             a = jnp.exp(-epsilon)
-            inside, atom = (
-                jnp.log(-jnp.expm1(-epsilon) / (1 + a)) - epsilon * gap,
-                -epsilon * gap - jnp.log1p(a),
-            )
+            inside = jnp.log(-jnp.expm1(-epsilon) / (1 + a)) - epsilon * gap
+            atom = -epsilon * gap - jnp.log1p(a)
             possible = possible & (noisy == jnp.round(noisy))
-        certain = owned == 0  # one node: the degree is 0
-        return jnp.where(certain, 0.0, jnp.where(possible, jnp.where(end, atom, inside), -jnp.inf))
+        log = jnp.where(possible, jnp.where(end, atom, inside), -jnp.inf)
+        return jnp.where(owned == 0, 0.0, log)  # of one node the degree is 0
 
     def degree_bias(self, degree: Scalar, owned: Scalar) -> Array:
         r"""E[d* - d], which clipping leaves; elementwise.
@@ -88,7 +81,8 @@ class SendsDegree(ListMechanism):
         >>> round(float(DPRR(0.1, 0.9).degree_bias(6, 4000)), 2)
         2.74
         """
-        epsilon, degree = jnp.asarray(self.degree_epsilon), jnp.asarray(degree)
+        epsilon = jnp.asarray(self.degree_epsilon)
+        degree = jnp.asarray(degree)
         scale = 1 / (2 * epsilon)
         if self.noise == "geometric":
             scale = jnp.exp(-epsilon) / -jnp.expm1(-2 * epsilon)

@@ -7,24 +7,23 @@ from ldp_jax.accounting.guarantee import Guarantee
 from ldp_jax.core.mechanism import check_epsilon, largest
 from ldp_jax.core.pytree import mechanism, static
 from ldp_jax.core.types import Scalar
-from ldp_jax.edges._degree_noise import Noise
-from ldp_jax.edges.curator import connections, hrg
-from ldp_jax.edges.curator._dendrogram import SWEEPS, OfDendrogram
-from ldp_jax.edges.curator.release import per_private_edge
-from ldp_jax.edges.curator.split import Pairs
+from ldp_jax.curators import connections, hrg
+from ldp_jax.curators._dendrogram import SWEEPS, OfDendrogram
+from ldp_jax.curators.release import per_private_edge
+from ldp_jax.curators.split import Pairs
+from ldp_jax.edges.degree_noise import Noise
 
 
 @mechanism
 class PublicHRG(OfDendrogram):
-    r"""A dendrogram that fits the public edges, and a graph from noisy counts of the private ones.
+    r"""Draw a dendrogram that fits public edges, and a graph from noisy counts of private ones.
 
     Law: the last state of a chain with density :math:`\propto \exp(w L_{pub}(D))`; then as
-    :class:`~ldp_jax.edges.curator.EdgeRR`, with :math:`\mathrm{Lap}(1/\epsilon)` on the count of
+    :class:`~ldp_jax.curators.EdgeRR`, with :math:`\mathrm{Lap}(1/\epsilon)` on the count of
     each group.
     Guarantee: epsilon per private edge: none is looked at before the counts, and each is in one
     group.
-    Utility: that of a dendrogram that costs nothing; where there are no public edges it is a random
-    one.
+    Utility: the dendrogram costs nothing; without public edges it is a random one.
     Numerics: noise is float32. Ideal arithmetic.
     Reference: HeteroRR (Tran et al., 2022), Algorithm 3, over public knowledge alone.
 

@@ -1,7 +1,4 @@
-"""From a dendrogram and its noisy counts to pairs.
-
-Connection probabilities, and a graph sampled node by node.
-"""
+"""Connection probabilities of a dendrogram from its noisy counts, and graphs sampled by them."""
 
 import jax  # noqa: F401 - the examples below
 import numpy as np
@@ -9,11 +6,12 @@ from jaxtyping import Float, Int
 
 from ldp_jax.core import random
 from ldp_jax.core.types import PRNGKey
-from ldp_jax.edges._degree_noise import Noise
-from ldp_jax.edges._draws import each_below, happens, poisson_counts
-from ldp_jax.edges.curator import hrg
-from ldp_jax.edges.curator.noisy_counts import consistent, noisy_counts
-from ldp_jax.edges.curator.release import MEMORY, check_memory
+from ldp_jax.curators import hrg
+from ldp_jax.curators.noisy_counts import consistent, noisy_counts
+from ldp_jax.curators.release import MEMORY
+from ldp_jax.edges import checks
+from ldp_jax.edges.degree_noise import Noise
+from ldp_jax.edges.draws import each_below, happens, ordinal, poisson_counts
 
 THRESHOLDS = (0.05, 0.01)
 """tau_1 and tau_2 of the authors' code, public."""
@@ -22,11 +20,11 @@ _DENSE = 0.5  # the probability above which the pairs of an internal node are li
 
 
 def regions(
-    tree: hrg.Dendrogram, epsilon: float, thresholds: tuple[float, float] = THRESHOLDS
+    tree: hrg.Dendrogram,
+    epsilon: float,
+    thresholds: tuple[float, float] = THRESHOLDS,
 ) -> Int[np.ndarray, " internal"]:
-    r"""Which internal nodes share one noisy count: each is named by the topmost of its region.
-
-    Int [n - 1].
+    r"""Group internal nodes that share one noisy count; int [n - 1], the topmost node of each.
 
     From the root down, the subtree of a node of L and R leaves on its sides, n of them together, is
     one region where noise would drown its counts: where :math:`1/(\epsilon L R) \ge \tau_1` and
@@ -68,21 +66,19 @@ def probabilities(
     noise: Noise = "laplace",
     fresh: bool = False,
 ) -> Float[np.ndarray, " internal"]:
-    """How likely each pair that is no public edge is released, by the internal node that joins it.
+    """Compute the probability that a pair is released, by the internal node that joins it.
 
-    Float64 [n - 1].
+    Float64 [n - 1], for pairs that are no public edge.
 
     Each region (:func:`regions`) has one noisy count of its private edges, made consistent
-    (:func:`~ldp_jax.edges.curator.noisy_counts.consistent`), and all its pairs the same
+    (:func:`~ldp_jax.curators.noisy_counts.consistent`), and all its pairs the same
     probability. Epsilon is of all counts together, since an edge is in one region. ``fresh`` noise
     is every internal node's own, as HeteroRR's Algorithm 3 prints it, clipped to [0, 1]: an edge
     costs epsilon for each node of its region.
     """
     children, _, size = (np.asarray(leaf) for leaf in state.tree)
     internal = len(region)
-    public, private = (
-        np.bincount(region, each, internal) for each in np.asarray(state.count, np.float64)
-    )
+    public, private = (np.bincount(region, each, internal) for each in np.asarray(state.count))
     most = np.bincount(region, _pairs(children, size), internal) - public
     if fresh:
         noisy = noisy_counts(key, private[region], epsilon, noise)
@@ -99,9 +95,9 @@ def sample(
     probability: Float[np.ndarray, " internal"],
     memory: float = MEMORY,
 ) -> Int[np.ndarray, "k 2"]:
-    """A random graph.
+    """Draw a graph: each pair of leaves is an edge with the probability of the node that joins it.
 
-    Each pair of leaves, lower first, is an edge with the probability of the node that joins it.
+    Pairs are int [k, 2], the lower node first.
 
     Exact in law, in time and memory O(edges out): of N pairs with probability p, a Poisson number
     (mean -N log(1 - p)) is drawn with replacement and repeats are dropped. From p = 1/2 on they are
@@ -113,31 +109,26 @@ def sample(
     """
     children, _, size = (np.asarray(leaf) for leaf in tree)
     internal = len(probability)
-    n = len(probability) + 1
-    check_memory(float((_pairs(children, size) * probability).sum()), memory)
+    n = internal + 1
+    pairs = _pairs(children, size)
+    checks.fits(float((pairs * probability).sum()), memory, "use a larger epsilon")
     start = np.asarray(hrg.positions(tree))
     leaf = np.empty(n, np.int64)
     leaf[start[internal:]] = np.arange(n)
-    left, right = children[::2], children[1::2]
+    left = children[::2]
+    right = children[1::2]
     count_key, left_key, right_key, listed_key = random.split(key, 4)
 
     dense = probability > _DENSE
-    mean = np.where(
-        dense, 0.0, -_pairs(children, size) * np.log1p(-np.where(dense, 0.0, probability))
-    )
-    count = poisson_counts(count_key, mean)
+    count = poisson_counts(count_key, -pairs * np.log1p(-np.where(dense, 0.0, probability)))
     node = np.repeat(np.arange(internal), count)
     one = start[left[node]] + each_below(left_key, size[left[node]])
     other = start[right[node]] + each_below(right_key, size[right[node]])
 
-    cells = np.where(dense, _pairs(children, size), 0.0).astype(np.int64)
-    owner = np.repeat(np.arange(internal), cells)
-    row, column = np.divmod(
-        np.arange(len(owner)) - (np.cumsum(cells) - cells)[owner], size[right[owner]]
-    )
-    chance = probability[owner].astype(np.float32)
-    rest = (1 - probability[owner]).astype(np.float32)
-    kept = happens(listed_key, chance, rest)
+    owner = np.repeat(np.arange(internal), np.where(dense, pairs, 0.0).astype(np.int64))
+    row, column = np.divmod(ordinal(owner), size[right[owner]])
+    chance = probability[owner]
+    kept = happens(listed_key, chance.astype(np.float32), (1 - chance).astype(np.float32))
     one = np.concatenate([one, (start[left[owner]] + row)[kept]])
     other = np.concatenate([other, (start[right[owner]] + column)[kept]])
     ends = np.sort(leaf[np.stack([one, other], 1)], 1)
