@@ -202,9 +202,7 @@ def measure(train: GraphSet, test: GraphSet, made: Any, resolved: Settings) -> d
     # Packing is done once for all epochs, by the host: neither side counts it.
     other = _reports(jax.random.fold_in(key, REPEATS + 1), test, made)
     packed = packing.pack(other, resolved.batch_size, shapes=1)
-    classify = _timed(lambda _: graph_training._predict_compiled(model, variables, packed), EPOCHS)[
-        1:
-    ]
+    classify = _timed(lambda _: graph_training._predict(model, variables, packed), EPOCHS)[1:]
     reported = len(noisy.senders) / len(train)
     found = {
         "nodes": len(train.node_graph) / len(train), "true edges": len(train.senders) / len(train),

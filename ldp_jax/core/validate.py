@@ -499,12 +499,12 @@ def names(given: "Iterable") -> list:
     return listed
 
 
-def shaped(*shape: int | str, **kwargs: object) -> "np.ndarray":
+def finite_array(*shape: int | str, **kwargs: object) -> "np.ndarray":
     """One argument as finite numbers in float64, of a shape in which free axes are letters.
 
-    >>> shaped(2, "k", rows=[[1, 2, 3], [4, 5, 6]]).shape
+    >>> finite_array(2, "k", rows=[[1, 2, 3], [4, 5, 6]]).shape
     (2, 3)
-    >>> shaped(3, "k", rows=[[1, 2, 3], [4, 5, 6]])
+    >>> finite_array(3, "k", rows=[[1, 2, 3], [4, 5, 6]])
     Traceback (most recent call last):
     ValueError: rows must be finite numbers [3, k], got shape (2, 3)
     """

@@ -195,7 +195,7 @@ def test_scaling_at_toy_sizes(config, toy_sizes, monkeypatch):
     monkeypatch.setattr(
         scaling, "_epochs", lambda key, train, *_: (None, len(train.senders) ** 2, 1.0)
     )
-    monkeypatch.setattr(scaling.graph_training, "_predict_compiled", lambda *_: None)
+    monkeypatch.setattr(scaling.graph_training, "_predict", lambda *_: None)
     once = dataclasses.replace(config, parts=("scaling",))
     dprr.main(once)
     rows = pd.read_csv(config.out / "dprr_scaling.csv")

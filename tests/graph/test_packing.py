@@ -5,7 +5,6 @@ gradients.
 import dataclasses
 import os
 from functools import cache
-from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -247,37 +246,6 @@ def test_a_subset_keeps_each_graph_as_it_is():
     for new, old in enumerate(picked):
         assert local_edges(subset, new) == local_edges(graph_set, old)
         assert subset.labels[new] == graph_set.labels[old]
-
-
-def test_bad_sets_are_refused_by_the_name_of_the_graph():
-    for *given, message in (
-        ([], [], [], [], "must have a graph"),
-        ([], [], [0, 1], [0], "disagree: there are 1 labels, and nodes of graph 1"),
-        ([], [], [0, 1], [0, -1], "labels must be >= 0, got -1 at place 1"),
-        ([0], [2], [0, 0, 1], [0, 1], "got 0 -> 2, which joins graph 0 and graph 1"),
-        ([9], [9], [0], [0], "in no graph of the set"),
-        ([1], [1], [0, 0], [0], "graph 0 must have no self-loops, got one at node 1"),
-        ([], [], [0, 1], [0, 0.5], "labels must be integers .*: 0.5 for graph 1"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            GraphSet.from_edges(*given)
-
-
-@pytest.mark.usefixtures("untyped")
-def test_bad_arguments_are_refused():
-    of = many_graphs(5)
-    graph = SimpleNamespace(senders=np.array([1, 0]), receivers=np.array([0, 1]))
-    one = SimpleNamespace(name="karate", graph=graph, node_graph=None, y=np.array([0, 1]))
-    for call, message in (
-        (lambda: pack(of, 2.0), "must be a whole number"),
-        (lambda: pack(of, 2, shapes=0), "must be a whole number"),
-        (lambda: of.subset([]), "at least one"),
-        (lambda: of.subset([-1]), r"indices must be in \[0, 5\)"),
-        (lambda: of.subset([2, 1, 2]), "graph 2 twice"),
-        (lambda: GraphSet.from_dataset(one), "karate must be a set of labelled graphs"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            call()
 
 
 def test_edges_of_padding_graphs_are_nobodys():
