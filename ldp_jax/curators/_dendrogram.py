@@ -64,9 +64,9 @@ class OfDendrogram(CentralMechanism):
     def scales(self, num_nodes: int) -> Float[np.ndarray, " 2"]:
         """The chain's factors of L_pub and L_pri over so many private nodes; float32 [2]."""
 
-    @abc.abstractmethod
     def seen(self, pairs: Pairs) -> hrg.Edges:
-        """The edges that the chain looks at."""
+        """The edges that the chain looks at: by default all between private nodes."""
+        return every_edge(pairs)
 
     def _check(self) -> None:
         validate.in_range(0.0, math.inf, public_weight=self.public_weight)
