@@ -54,9 +54,9 @@ COMMANDS = {
 }
 
 _ABOUT = """\
-The papers' experiments. Results go to results/ in the working directory, or where --out says; the committed ones,
-in experiments/results, are only read. Graphs are downloaded, or read from the folder that LDP_JAX_DATA
-names. Compiled programs are kept in ~/.cache/ldp_jax, or where
+The papers' experiments. Results go to results/ in the working directory, or where --out says; the
+committed ones, in experiments/results, are only read. Graphs are downloaded, or read from the
+folder that LDP_JAX_DATA names. Compiled programs are kept in ~/.cache/ldp_jax, or where
 JAX_COMPILATION_CACHE_DIR says; JAX_ENABLE_COMPILATION_CACHE=0 keeps none."""
 
 
@@ -76,7 +76,8 @@ def main(words: Sequence[str] | None = None) -> None:
         sys.exit(0)
     if name not in COMMANDS:
         _end(
-            f"{name or 'no command'}: commands are {', '.join(COMMANDS)}; {PROG} --help says what there is"
+            f"{name or 'no command'}: commands are {', '.join(COMMANDS)}; {PROG} --help says what "
+            "there is"
         )
     if "--out=" in rest or ("--out", "") in itertools.pairwise(rest):
         _end("--out must name a folder, got an empty word")
@@ -102,7 +103,8 @@ def main(words: Sequence[str] | None = None) -> None:
             raise
         where = f" on the disk of {config.out}" if hasattr(config, "out") else ""
         _end(
-            f"no space left{where}: what was written whole is kept; make room, and the same command goes on"
+            f"no space left{where}: what was written whole is kept; make room, and the same "
+            "command goes on"
         )
     except KeyboardInterrupt as stopped:
         kept = (
@@ -176,7 +178,7 @@ def _short(text: str) -> str:
 
 
 def _prepare_device() -> None:
-    """Keep compiled programs on disk, and find out whether the device that the environment asks for is there."""
+    """Keep compiled programs on disk, and check that JAX finds the device that was asked for."""
     import jax
 
     from ldp_jax.core.compilation import compilation_cache

@@ -11,9 +11,8 @@ import numpy as np
 import pandas as pd
 
 from experiments._report import ranked
-from ldp_jax import verification
+from ldp_jax import curators, verification
 from ldp_jax.core.spaces import NotApplicable
-from ldp_jax.edges import curator
 
 DRAWN = (4.0,)
 """Budgets at which releases are drawn, one after the other: below, a thousand show little; above,
@@ -28,7 +27,7 @@ itself.
 def examine(made: Any, epsilon: float, key: Any, significance: float) -> dict[str, float]:
     start = time.perf_counter()
     measured = {
-        "claimed": curator.promised(made).epsilon,
+        "claimed": curators.promised(made).epsilon,
         "supremum": verification.private_edge_supremum(made).epsilon,
     }
     if epsilon in DRAWN and math.isfinite(measured["claimed"]):
@@ -73,17 +72,20 @@ def verdicts(wide: pd.DataFrame, subjects: Mapping[str, Any], slack: float) -> l
 
 
 def failures(
-    wide: pd.DataFrame, subjects: Mapping[str, Any], found: Callable[[Mapping[Any, Any]], dict[str, bool]],
+    wide: pd.DataFrame,
+    subjects: Mapping[str, Any],
+    found: Callable[[Mapping[Any, Any]], dict[str, bool]],
     unseen: Collection[float] = (),
-) -> list[str]:  # fmt: skip
-    """Sound forms with something ``found`` broken, and others with nothing, but at budgets that are ``unseen``."""
+) -> list[str]:
+    """Sound forms with a broken claim, and published forms whose defect was not seen."""
     said = []
     for row in wide.to_dict("records"):
         sound = subjects[row["mechanism"]].sound
         broken = "; ".join(w for w, holds in found(row).items() if holds)
         if broken if sound else not broken and row["epsilon"] not in unseen:
             said.append(
-                f"{row['mechanism']} at epsilon {row['epsilon']:g}: {broken or 'its defect was not seen'}"
+                f"{row['mechanism']} at epsilon {row['epsilon']:g}: "
+                f"{broken or 'its defect was not seen'}"
             )
     return said
 
@@ -109,16 +111,21 @@ def lines(
         one = subject.make(1.0)
         rows = {row["epsilon"]: row for row in part.to_dict("records")}
         cells = [_loss(rows[e], subject.sound) if e in rows else "" for e in epsilons]
-        fits = (
-            "" if part.fit.isna().all() else "**another law**" if (part.fit > 1).any() else "fits"
-        )
+        fits = judged(part.fit, "fits", "**another law**")
         named = str(label) if subject.sound else f"*{label}*"
         asked = verification.private_edge_supremum(one).released
         status = one.guarantee().status
-        if isinstance(one, curator.HasStationaryLaw) and subject.sound:
+        if isinstance(one, curators.HasStationaryLaw) and subject.sound:
             status = "none; in the limit where chains agree"
         made.append(["all trust a curator", named, status, asked, *cells, fits])
     return made
+
+
+def judged(statistics: pd.Series, well: str, badly: str) -> str:
+    """A word on statistics, of which those above 1 fail; "" where nothing was asked."""
+    if statistics.isna().all():
+        return ""
+    return badly if (statistics > 1).any() else well
 
 
 def loss(row: Any, sound: bool, slack: float = 0.0) -> str:

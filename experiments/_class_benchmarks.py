@@ -36,7 +36,8 @@ import jax
 from ldp_jax import predict_from_reports
 from ldp_jax.servers.parts.rows import feature_rows
 rows, panel = feature_rows(data.x, log=logs), np.flatnonzero(labels >= 0)
-found = predict_from_reports(jax.random.key(int(sys.argv[1])), data.graph, rows, panel, labels[panel], 2.0)
+key = jax.random.key(int(sys.argv[1]))
+found = predict_from_reports(key, data.graph, rows, panel, labels[panel], 2.0)
 scores = np.asarray(found.log_posterior)
 """
 
@@ -51,7 +52,8 @@ losses, posteriors = [], []
 for ridge in (10.0, 2.0, 0.4, 0.08, 0.016):
     each, loss = [], 0.0
     for seen, held in folds:
-        made = LogisticRegression(C=1 / ridge, max_iter=500).fit(x[known[seen]], labels[known[seen]])
+        made = LogisticRegression(C=1 / ridge, max_iter=500)
+        made.fit(x[known[seen]], labels[known[seen]])
         each.append(made.predict_log_proba(x))
         loss -= each[-1][known[held], labels[known[held]]].sum()
     losses.append(loss)
@@ -70,15 +72,18 @@ print(json.dumps({
 _TASKS = {
     "friendships": (
         "predict_from_counts, facebook_pages, 20 labels a class, a fresh process",
-        _LOADED.format(dataset="facebook_pages", known="20", logs=False), _LISTS,
+        _LOADED.format(dataset="facebook_pages", known="20", logs=False),
+        _LISTS,
         "the features' logistic regression alone: 5 folds, 5 ridges",
     ),
     "records": (
         "predict_from_reports, blogcatalog, a panel of 5 %, epsilon 2, a fresh process",
-        _LOADED.format(dataset="blogcatalog", known="-(-len(members) // 20)", logs=True), _RECORDS,
-        "logistic regression on the panel's records, shown everybody's true ones: 5 folds, 5 ridges",
+        _LOADED.format(dataset="blogcatalog", known="-(-len(members) // 20)", logs=True),
+        _RECORDS,
+        "logistic regression on the panel's records, shown everybody's true ones: 5 folds, 5 "
+        "ridges",
     ),
-}  # fmt: skip
+}
 """Title, code that loads data and labels and is not timed, our code, and what scikit-learn is
 asked.
 """

@@ -139,7 +139,8 @@ def usable(load: Callable[[str], datasets.Dataset], name: str, hint: str = "") -
         raise UsageError(f"--datasets {name}: {error}{shown}") from error
     if data.node_graph is not None:
         raise UsageError(
-            f"--datasets {name}: this is a set of graphs, which python -m experiments dprr classifies"
+            f"--datasets {name}: this is a set of graphs, which python -m experiments dprr "
+            "classifies"
         )
     if data.num_features == 0:
         raise UsageError(
@@ -154,7 +155,7 @@ def check_words(
     config: Any, *, positive: Sequence[str] = (), shares: Sequence[str] = (),
     known: Mapping[str, Collection[str]] | None = None,
 ) -> None:  # fmt: skip
-    """Refuse the first field that is not ``positive``, of ``shares`` in (0, 1) or ``known`` words."""
+    """Refuse the first field that is not positive, a share in (0, 1), or of known words."""
     option = {name: f"--{name.replace('_', '-')}" for name in vars(config)}
     for name in positive:
         if (value := getattr(config, name)) is not None:
@@ -205,7 +206,7 @@ def run_parts(config: Any, parts: Mapping[str, ModuleType], rest: ModuleType | N
 
 
 def write_parts(parts: Iterable[ModuleType], out: Path) -> list[Path]:
-    """Publish the pages and figures that modules make of the rows of a folder, where there are some."""
+    """Publish the pages and figures that modules make of the rows of a folder."""
     frames = ((part, part.results_in(out).read()) for part in parts)
     return [
         path for part, frame in frames if len(frame) for path in publish(out, *part.pages(frame))

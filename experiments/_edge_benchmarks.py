@@ -1,14 +1,12 @@
-"""Benchmarks of neighbour lists: DPRR against a dense version.
+"""Benchmarks of neighbour lists, and of all jobs on graphs of up to 10^8 edges."""
 
-And of all jobs on graphs of up to 10^8 edges.
-"""
-
+import dataclasses
 import resource
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import networkx as nx
@@ -25,34 +23,17 @@ from ldp_jax.learning import models, training
 
 
 def dprr_sides(n: int) -> Sides:
-    """DPRR at epsilon 1 (0.1 of it for the degree).
-
-    Sparse, and by NumPy, sparse and every pair of the matrix.
-    """
+    """DPRR at epsilon 1, of which the degree takes 0.1, and the same law in sparse NumPy."""
     graph = graphs.from_edges(np.array(nx.barabasi_albert_graph(n, 3, seed=0).edges()), n)
     m = edges.DPRR(0.1, 0.9)
     senders, receivers = np.asarray(graph.senders), np.asarray(graph.receivers)
-    matrix = np.zeros((n, n), bool)
-    matrix[receivers, senders] = True
-    rng = np.random.default_rng(0)
-    flip = 1 / (1 + np.exp(0.9))
     codes = np.sort(receivers.astype(np.int64) * n + senders)
-
-    def dense(repeat: int) -> Any:
-        degree = np.clip(matrix.sum(1) + rng.laplace(0, 10.0, n), 0, n - 1)
-        q = np.minimum(1.0, degree / (degree * (1 - 2 * flip) + (n - 1) * flip))
-        kept = (rng.random((n, n)) < flip) != matrix
-        kept &= rng.random((n, n)) < q[:, None]
-        np.fill_diagonal(kept, False)
-        return np.nonzero(kept)
-
     reported = len(edges.privatize_graph(jax.random.key(0), graph, m).graph.senders)
     ours = lambda repeat: edges.privatize_graph(key_of(repeat), graph, m).graph.senders
     sparse = lambda repeat: _references.dprr(_references.generator(repeat), codes, n, (0.1, 0.9))
     return {
         "ldp_jax": (ours, f"mean degree {reported / n:.2f} for a true {len(senders) / n:.2f}"),
         "sparse numpy": (sparse, "the same law by the reported bits alone; one thread"),
-        "dense numpy": (dense, "every entry of the matrix, as the law is written"),
     }
 
 
@@ -91,7 +72,7 @@ _BIG = {
 
 
 def _alone(title: str, job: Callable[..., dict[str, Any]], *given: Any) -> dict[str, Any]:
-    """The row of a job in a process of its own, whose title says how many edges there are where the job does."""
+    """The row of a job in a process of its own; its title names the edges that the job counts."""
     _runner.console.print(title)
     found = in_a_process(code_of(job, *given), what=f"{title}: not finished")
     title += f" and {found['edges']:,} edges" if "edges" in found else ""
@@ -137,7 +118,7 @@ _JOBS = {
 
 
 def big_classes(job: str) -> list[dict[str, Any]]:
-    """Classes from lists (counts) or records (reports) on synthetic graphs of mean degree 15, a process each."""
+    """Classes from lists (counts) or records (reports) on synthetic graphs, a process each."""
     sizes = (10_000, 100_000, 1_000_000)
     return [_alone(f"{_JOBS[job]} on one graph of {n:,} nodes", classes_job, job, n) for n in sizes]
 
@@ -165,13 +146,14 @@ def classes_job(job: str, n: int) -> dict[str, Any]:
     found, wall, cpu = _timed(predicted)
     accuracy = 100 * float((found.classes == truth)[labels < 0].mean())
     note = (
-        f"{classes} classes, about 10 words of 1,000 a node; compilation included; accuracy {accuracy:.1f} %; "
-        f"{_memory(bare)} the call"
+        f"{classes} classes, about 10 words of 1,000 a node; compilation included; accuracy "
+        f"{accuracy:.1f} %; {_memory(bare)} the call"
     )
     return {"wall": wall, "cpu": cpu, "note": note, "edges": data.num_edges}
 
 
-class Tiled(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Tiled:
     """Records [num_nodes, d] that repeat some rows: a source of more than memory holds."""
 
     rows: np.ndarray
@@ -235,8 +217,8 @@ def big_job(name: str, folder: str, n: int) -> dict[str, Any]:
         _embedding(graph, n, folder) if name == "embedding" else _released(name, graph, n, loaded)
     )
     note = (
-        f"{directed:,} directed edges in ({8 * directed / 1e9:.2g} GB), {found['note']}; loading {loaded:.1f} s; "
-        f"{_memory(bare)} anything was read"
+        f"{directed:,} directed edges in ({8 * directed / 1e9:.2g} GB), {found['note']}; loading "
+        f"{loaded:.1f} s; {_memory(bare)} anything was read"
     )
     return {**found, "note": note, "edges": directed // 2}
 
@@ -324,7 +306,8 @@ def _embedding(graph: Any, n: int, folder: str) -> dict[str, Any]:
     products = int(propagation.chebyshev_steps(0.1, 1e-4))
     each = cpu / (len(graph.senders) * dim * products) * 1e9
     note = (
-        f"{products} products, {each:.2f} CPU ns an edge, column and product; layout {layout:.1f} s, compilation "
-        f"and reports before it {first:.1f} s, classifier and classes of all after it {predicted:.1f} s"
+        f"{products} products, {each:.2f} CPU ns an edge, column and product; layout {layout:.1f} "
+        f"s, compilation and reports before it {first:.1f} s, classifier and classes of all after "
+        f"it {predicted:.1f} s"
     )
     return {"wall": wall, "cpu": cpu, "note": note}

@@ -24,7 +24,8 @@ _PAGE_OF = {file: name for name, experiment in EXPERIMENTS.items() for file in e
 _STYLE = """\
 body{font:15px/1.5 system-ui,sans-serif;max-width:76rem;margin:2rem auto;padding:0 1rem;color:#222}
 table{border-collapse:collapse;display:block;overflow-x:auto;font-size:13px;margin:1rem 0}
-th,td{border-bottom:1px solid #ddd;padding:.2rem .6rem;text-align:left;vertical-align:top}th{background:#f5f5f5}
+th,td{border-bottom:1px solid #ddd;padding:.2rem .6rem;text-align:left;vertical-align:top}
+th{background:#f5f5f5}
 img{max-width:100%}code{background:#f5f5f5}section{border-top:3px solid #ddd;margin-top:2rem}"""
 
 
@@ -117,14 +118,17 @@ def _line(
     ]
     value, proved = row["value"], row["proved"]
     return {
-        "data set": ", ".join([row["dataset"], row["task"], *filter(str.strip, further)]), "row": row["mechanism"],
-        "metric": row["metric"], "eps": f"{row['epsilon']:g}", "paper": None if number is None else f"{number:g}",
+        "data set": ", ".join([row["dataset"], row["task"], *filter(str.strip, further)]),
+        "row": row["mechanism"],
+        "metric": row["metric"],
+        "eps": f"{row['epsilon']:g}",
+        "paper": None if number is None else f"{number:g}",
         "ours (%)": value and f"{value.mean:.1f}",
         "95 % interval": f"± {value.half_width:.1f}" if value and value.n > 1 else "",
         "structure-only": twin and twin["value"],
         "epsilon proved": "none" if not np.isfinite(proved) else f"{proved:.3g}",
         "minutes": f"{row['minutes']:.1f}",
-    }  # fmt: skip
+    }
 
 
 def _made_with(results: Sequence[Results]) -> str:
@@ -140,7 +144,7 @@ def _made_with(results: Sequence[Results]) -> str:
 def page(
     name: str, out: Path, said: str, items: Sequence[papers.Item], beside: Sequence[str]
 ) -> Path:
-    """NAME.html: rows beside the paper's, what is ``said`` of this run, and the tables of ``out``, or committed."""
+    """Write NAME.html: rows beside the paper's, ``said`` of this run, tables and figures."""
     experiment = EXPERIMENTS[name]
     wanted = [file for item in items for file in item.files] or [
         *experiment.tables,
@@ -156,7 +160,8 @@ def page(
         text = _sections((base / file).read_text(), [item.name for item in items])
         label = f"*{'Your rows' if own else 'Committed rows'}*: {file}"
         parts.append(
-            f'<section id="{file}">\n{render(label, base)}{render(text, base, name, beside)}</section>'
+            f'<section id="{file}">\n{render(label, base)}'
+            f"{render(text, base, name, beside)}</section>"
         )
         shown += text
     for file in dict.fromkeys(

@@ -1,4 +1,4 @@
-"""Forms that were published, or released as code, and do not keep the epsilon that is printed beside them.
+"""Published mechanisms, and released code, that do not keep the epsilon printed beside them.
 
 They are here to be measured, by ``python -m experiments audit`` and by the tests, never to be used.
 """

@@ -82,7 +82,7 @@ def dprr(
 
 
 def fused_iteration(senders: np.ndarray, receivers: np.ndarray, degree: np.ndarray) -> Any:
-    """Chebyshev semi-iteration, product and recurrence in one pass over the rows, on all cores, in numba."""
+    """Chebyshev semi-iteration in numba: product and recurrence in one pass over the rows."""
     import numba  # pyrefly: ignore[missing-import]
 
     start = np.concatenate([[0], np.cumsum(np.bincount(receivers, minlength=len(degree)))]).astype(
@@ -126,7 +126,7 @@ def dendrogram_chain(state: Any, edges: Any, scales: np.ndarray) -> Any:
     A list of edges for each node that joins their ends.
 
     The result takes a repetition and a number of moves from a state of
-    :mod:`ldp_jax.edges.curator.hrg`, and gives the counts of each kind and internal node.
+    :mod:`ldp_jax.curators.hrg`, and gives the counts of each kind and internal node.
     """
     import numba  # pyrefly: ignore[missing-import]
 

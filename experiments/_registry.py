@@ -61,10 +61,13 @@ def runs(name: str, preset: str, out: Path) -> list[Any]:
 
 
 EXPERIMENTS: dict[str, Experiment] = {
-    "demo": Experiment("The main jobs on the embedded graph of Debian packages.", {"demo": "demo"}, ("demo.md",)),
+    "demo": Experiment(
+        "The main jobs on the embedded graph of Debian packages.", {"demo": "demo"}, ("demo.md",)
+    ),
     "privge": Experiment(
         "Private features: node classification and link prediction (PrivGE, LDP-GE).",
-        {"privge": "privge.accuracy"}, ("REPORT.md",),
+        {"privge": "privge.accuracy"},
+        ("REPORT.md",),
     ),
     "dprr": Experiment(
         "Private neighbour lists: classification of graphs (DPRR).",
@@ -74,16 +77,27 @@ EXPERIMENTS: dict[str, Experiment] = {
     "heterorr": Experiment(
         "Private features and private edges of a GCN, and attacks on them (HeteroRR).",
         {
-            "heterorr": "heterorr.accuracy", "heterorr_shares": "heterorr.shares",
-            "heterorr_attacks": "heterorr.attacks", "heterorr_counts": "heterorr.counts",
-            "heterorr_mixing": "heterorr.mixing", "heterorr_inversion": "heterorr.inversion",
+            "heterorr": "heterorr.accuracy",
+            "heterorr_shares": "heterorr.shares",
+            "heterorr_attacks": "heterorr.attacks",
+            "heterorr_counts": "heterorr.counts",
+            "heterorr_mixing": "heterorr.mixing",
+            "heterorr_inversion": "heterorr.inversion",
         },
-        ("heterorr.md", "heterorr_attacks.md", "heterorr_counts.md", "heterorr_mixing.md", "heterorr_inversion.md"),
+        (
+            "heterorr.md",
+            "heterorr_attacks.md",
+            "heterorr_counts.md",
+            "heterorr_mixing.md",
+            "heterorr_inversion.md",
+        ),
     ),
     "poindp": Experiment(
         "Hyperbolic noise, as published and sound, and membership attacks (PoinDP).",
         {
-            "poindp": "poindp.accuracy", "poindp_noise": "poindp.noise", "poindp_membership": "poindp.membership",
+            "poindp": "poindp.accuracy",
+            "poindp_noise": "poindp.noise",
+            "poindp_membership": "poindp.membership",
             "poindp_gaps": "poindp.gaps",
         },
         ("poindp.md", "poindp_membership.md"),
@@ -91,27 +105,44 @@ EXPERIMENTS: dict[str, Experiment] = {
     "frontier": Experiment(
         "Private data that helps: counts of friends, and classes that devices predict.",
         {
-            "frontier_edges_accuracy": "frontier.friendships", "frontier_features_accuracy": "frontier.features",
-            "frontier_joint_accuracy": "frontier.joint", "frontier_beyond_accuracy": "frontier.beyond",
+            "frontier_edges_accuracy": "frontier.friendships",
+            "frontier_features_accuracy": "frontier.features",
+            "frontier_joint_accuracy": "frontier.joint",
+            "frontier_beyond_accuracy": "frontier.beyond",
             "frontier_poisoning_harm": "frontier.poisoning",
         },
-        tuple(f"frontier_{part}.md" for part in ("features", "edges", "joint", "beyond", "poisoning")),
+        tuple(
+            f"frontier_{part}.md" for part in ("features", "edges", "joint", "beyond", "poisoning")
+        ),
     ),
     "audit": Experiment(
-        "Every mechanism, asked whether its epsilon holds, and published forms that do not keep theirs.",
-        {"audit": "audit"}, ("audit.md",),
+        "Every mechanism, asked whether its epsilon holds, and published forms that do not keep "
+        "theirs.",
+        {"audit": "audit"},
+        ("audit.md",),
     ),
     "variance": Experiment(
-        "Worst-case variance of every unbiased mechanism on one number.", {}, ("variance.md",), "seconds"
-    ),
-    "repeat": Experiment(
-        "How far a trained row repeats on other cores and instructions.", {}, ("repeat.md",), "minutes"
-    ),
-    "benchmarks": Experiment(
-        "Speed and memory, against what others do, in the same run.", {}, ("benchmarks.md",), "minutes"
-    ),
-    "weigh": Experiment(
-        "Lines, names, compiled programs and seconds of the project, beside their aims.", {}, ("weight.md",),
+        "Worst-case variance of every unbiased mechanism on one number.",
+        {},
+        ("variance.md",),
         "seconds",
     ),
-}  # fmt: skip
+    "repeat": Experiment(
+        "How far a trained row repeats on other cores and instructions.",
+        {},
+        ("repeat.md",),
+        "minutes",
+    ),
+    "benchmarks": Experiment(
+        "Speed and memory, against what others do, in the same run.",
+        {},
+        ("benchmarks.md",),
+        "minutes",
+    ),
+    "weigh": Experiment(
+        "Syntax, compiled programs and seconds of the project, beside their aims.",
+        {},
+        ("weight.md",),
+        "seconds",
+    ),
+}

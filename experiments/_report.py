@@ -150,7 +150,7 @@ def publish(
     figures: Mapping[str, Any],
     points: pd.DataFrame | None = None,
 ) -> list[Path]:
-    """Write pages and figures by the stems of their files, and ``points`` as a CSV, which is not committed."""
+    """Write pages and figures by the stems of their files, and ``points`` as a CSV of one's own."""
     for stem, text in pages.items():
         write_atomically(out / f"{stem}.md", text + "\n")
     for stem, figure in figures.items():
@@ -163,7 +163,7 @@ def publish(
 
 
 def redraw(results: Results, stem: str, content: Any, draw: Callable[[], Any]) -> Path:
-    """The file of a figure, which is drawn where it is missing or the manifest knows it with other content."""
+    """Draw a figure if its file is missing, or the manifest knows it with other content."""
     path = results.csv.with_name(f"{stem}.png")
     digest = config_hash(content)
     if not path.exists() or results.describe().get("figures", {}).get(stem) != digest:
@@ -178,9 +178,14 @@ def pyplot() -> Any:
     import matplotlib.pyplot as plt
 
     style = {
-        "figure.dpi": 130, "font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True,
-        "grid.alpha": 0.25, "legend.frameon": False,
-    }  # fmt: skip
+        "figure.dpi": 130,
+        "font.size": 9,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.grid": True,
+        "grid.alpha": 0.25,
+        "legend.frameon": False,
+    }
     plt.rcParams.update(style)
     return plt
 
@@ -216,9 +221,14 @@ def errorbars(axis: Any, shown: Mapping[Any, ConfidenceInterval], **style: Any) 
 
 
 def curves(
-    axis: Any, lines: Mapping[Any, Mapping[Any, Any]], labels: Mapping[str, str], colours: Mapping[str, str], *,
-    apart: float = 0.0, **style: Any,
-) -> None:  # fmt: skip
+    axis: Any,
+    lines: Mapping[Any, Mapping[Any, Any]],
+    labels: Mapping[str, str],
+    colours: Mapping[str, str],
+    *,
+    apart: float = 0.0,
+    **style: Any,
+) -> None:
     """Means and intervals of the values of each line by x.
 
     Lines stand ``apart``, by a factor on a log scale.

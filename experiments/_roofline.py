@@ -74,7 +74,8 @@ def roofline(repeats: int) -> list[dict[str, Any]]:
         for columns in (32, 256):
             paths[f"product, {name} graph, {columns} columns"] = _of_product(graph, columns)
         paths[f"counts, {name} graph"] = _of_counts(graph)
-    paths["HDS"], paths["table"] = _of_records(), _of_table(count // 4)
+    paths["HDS"] = _of_records()
+    paths["table"] = _of_table(count // 4)
     sides: Sides = {name: (path.run, path.note) for name, path in paths.items()}
     rows = interleaved("roofline", sides, repeats)
     walls = {

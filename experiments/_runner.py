@@ -28,9 +28,18 @@ from filelock import FileLock
 from rich.console import Console
 
 COLUMNS = (
-    "dataset", "task", "mechanism", "epsilon", "seed", "metric", "value", "epsilon_proved", "unit", "seconds",
+    "dataset",
+    "task",
+    "mechanism",
+    "epsilon",
+    "seed",
+    "metric",
+    "value",
+    "epsilon_proved",
+    "unit",
+    "seconds",
     "config",
-)  # fmt: skip
+)
 """Of every tidy result file. Those that the cells of an experiment add follow, then those that it
 finds out.
 """
@@ -89,9 +98,17 @@ class Cell(abc.ABC):
 
     @classmethod
     def of(
-        cls, settings: Any, dataset: str, task: str, unit: Any, mechanism: str, epsilon: float, seed: int,
-        proved: float | None = None, **fields: Any,
-    ) -> tuple[Self, Any]:  # fmt: skip
+        cls,
+        settings: Any,
+        dataset: str,
+        task: str,
+        unit: Any,
+        mechanism: str,
+        epsilon: float,
+        seed: int,
+        proved: float | None = None,
+        **fields: Any,
+    ) -> tuple[Self, Any]:
         """A cell and its settings, as plans have them.
 
         Epsilon itself is proved unless another one is said.
@@ -138,8 +155,9 @@ def config_hash(config: Any) -> str:
 
 
 def _canonical(config: Any) -> str:
-    plain = dataclasses.asdict(config) if dataclasses.is_dataclass(config) else config  # pyrefly: ignore
-    return json.dumps(plain, sort_keys=True, default=str)
+    if dataclasses.is_dataclass(config):
+        config = dataclasses.asdict(config)  # pyrefly: ignore
+    return json.dumps(config, sort_keys=True, default=str)
 
 
 def check_out(out: Path) -> Path:
@@ -159,7 +177,7 @@ def check_out(out: Path) -> Path:
 
 @contextlib.contextmanager
 def asked(what: str, *also: type[Exception]) -> Iterator[None]:
-    """A ValueError, or ``also`` another one, is a mistake of the user's words, said after ``what``."""
+    """Turn a ValueError, and ``also`` others, into a UsageError that begins with ``what``."""
     try:
         yield
     except UsageError:
@@ -176,7 +194,7 @@ def check_positive(option: str, *values: float) -> None:
 
 
 class Results:
-    """One experiment's rows and their manifest in a folder, which need not exist for them to be read."""
+    """One experiment's rows and their manifest in a folder, which need not exist to be read."""
 
     def __init__(
         self, out: Path, name: str, cell: type[Cell] = Cell, also: Sequence[str] = ()
@@ -221,7 +239,8 @@ class Results:
                 str(frame[twice].iloc[0][name]) for name in ("dataset", "task", "mechanism")
             )
             raise UsageError(
-                f"{self.csv} has rows of two data sets of one name, or of two settings, such as {row}: rename one, "
+                f"{self.csv} has rows of two data sets of one name, or of two settings, such as "
+                f"{row}: rename one, "
                 "or give each a folder of its own with --out"
             )
         return frame
@@ -234,12 +253,10 @@ class Results:
 
     def row_key(self, row: Row) -> tuple[str, ...]:
         """What identifies a row, as text that a round trip through CSV does not change."""
-        return tuple(
-            f"{float(row[name] if row[name] != '' else 'nan'):.12g}"
-            if name in self._numbers
-            else str(row[name])
-            for name in self.key
-        )
+        found = {name: str(row[name]) for name in self.key}
+        for name in self._numbers & found.keys():
+            found[name] = f"{float(found[name] or 'nan'):.12g}"
+        return tuple(found.values())
 
     def __contains__(self, cell: Cell) -> bool:
         """Whether a cell's rows are there, all of them, when last looked."""
@@ -317,7 +334,8 @@ class Results:
         known = self.describe().get("configs", {})
         if not known.keys() >= set(self.read(mixed=True)["config"]):
             raise UsageError(
-                f"{self.manifest} does not say how all rows of {self.csv.name} were made: put the manifest of "
+                f"{self.manifest} does not say how all rows of {self.csv.name} were made: put the "
+                "manifest of "
                 "these rows beside them, or use another --out"
             )
         return known
@@ -415,9 +433,13 @@ def _says(manifest: Mapping[str, Any], said: Mapping[str, Any], environment: Any
 
 
 def run(
-    planned: Mapping[Any, Any], compute: Callable[[Any, Any], Found], results: Results, *, called: str = "cells",
+    planned: Mapping[Any, Any],
+    compute: Callable[[Any, Any], Found],
+    results: Results,
+    *,
+    called: str = "cells",
     check: Callable[[Any, Any], object] = lambda cell, settings: None,
-) -> int:  # fmt: skip
+) -> int:
     """Compute the cells whose rows are missing, in their order, and return how many these were.
 
     A bar, or without a terminal lines on stderr, show how far it is (:mod:`ldp_jax.core.progress`).
@@ -474,7 +496,10 @@ def run(
                 if rows:
                     results.append(rows, [planned[cell]], found.notes)
         except KeyboardInterrupt as stopped:
-            kept = f"{len(planned) - len(work) + place} of {len(planned)} {called} are kept in {results.csv}"
+            kept = (
+                f"{len(planned) - len(work) + place} of {len(planned)} {called} are kept in "
+                f"{results.csv}"
+            )
             raise Interrupted(f"{kept}; the same command goes on from there") from stopped
     return len(work)
 

@@ -45,7 +45,10 @@ def scaling(repeats: int) -> list[dict[str, Any]]:
     with watched("scaling"):
         for turn, (side, (devices, processes)) in enumerate([*SIDES.items()] * repeats):
             phase(side, turn / (repeats * len(SIDES)))
-            flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={devices}"
+            flags = (
+                f"{os.environ.get('XLA_FLAGS', '')} "
+                f"--xla_force_host_platform_device_count={devices}"
+            )
             found = in_a_process(
                 code_of(child, processes, 0, _free_port()), what=f"scaling, {side}",
                 environment={"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"},
@@ -117,12 +120,15 @@ def _timed(op: propagation.Operator, nodes: int, columns: int, spec: P) -> tuple
         jax.block_until_ready(pages(op, x))
         times.append(taken())
     wall, cpu = np.median(times[1:], 0).tolist()
-    note = f"{nodes:,} nodes, {columns} columns; a device receives {moved / 1e6:.1f} MB a product and block"
+    note = (
+        f"{nodes:,} nodes, {columns} columns; a device receives {moved / 1e6:.1f} MB a product "
+        "and block"
+    )
     return wall, jax.process_count() * cpu, f"{note}; all devices share {os.cpu_count()} cores"
 
 
 def collective_bytes(text: str) -> int:
-    """The bytes of 32-bit results of all collective operations in a compiled program, each counted once."""
+    """The bytes of 32-bit results of a compiled program's collective operations."""
     kinds = r"(?:all-gather|all-reduce|all-to-all|collective-permute|reduce-scatter)(?:-start)?\("
     found = re.findall(rf"= \(?[a-z]+32\[([\d,]*)\][^\n]*? {kinds}", text)
     return sum(4 * math.prod(int(size) for size in shape.split(",") if size) for shape in found)

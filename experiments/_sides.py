@@ -71,7 +71,8 @@ def installed(benchmark: str, package: str, pip_name: str = "") -> bool:
     found = importlib.util.find_spec(package) is not None
     if not found:
         console.print(
-            f"{benchmark}: {package} is not installed (pip install {pip_name or package}): no side of it"
+            f"{benchmark}: {package} is not installed (pip install {pip_name or package}): no "
+            "side of it"
         )
     return found
 
@@ -98,7 +99,10 @@ def code_of(function: Callable[..., Any], *given: Any) -> str:
     The values that it is given are literals.
     """
     name = function.__name__
-    return f"import json; from {function.__module__} import {name}; print(json.dumps({name}(*{given!r})))"
+    return (
+        f"import json; from {function.__module__} import {name}; "
+        f"print(json.dumps({name}(*{given!r})))"
+    )
 
 
 def in_a_process(

@@ -1,7 +1,4 @@
-"""Epochs of GIN, GAT and a hyperbolic GCN.
-
-Ours, and the first two in PyTorch where it is installed.
-"""
+"""Epochs of GIN and GAT: ours, and in PyTorch where it is installed."""
 
 from collections.abc import Callable
 from typing import Any
@@ -28,9 +25,7 @@ def gin_epochs(repeats: int) -> list[dict[str, Any]]:
     whole = packing.GraphSet.from_dataset(datasets.load("reddit_binary"))
     order = np.random.default_rng(0).permutation(len(whole))
     train, one = whole.subset(order[:GRAPHS]), whole.subset(order[GRAPHS : GRAPHS + 1])
-    others: dict[str, tuple[Callable[[], Any], str]] = {
-        "every node": (_every_node(train, one), "the same program, alike nodes not merged")
-    }
+    others: dict[str, tuple[Callable[[], Any], str]] = {}
     if installed("gin", "torch"):
         others["torch"] = _torch_gin(train), "CSR block-diagonal adjacency, batches made beforehand"
     rows: list[dict[str, Any]] = []
@@ -56,26 +51,6 @@ def gin_epochs(repeats: int) -> list[dict[str, Any]]:
         training.Settings(graph_training.step_decay_adam(RATE), repeats + 1, BATCH), progress=turn,
     )  # fmt: skip
     return rows
-
-
-def _every_node(train: packing.GraphSet, one: packing.GraphSet) -> Callable[[], Any]:
-    """One epoch a call, where each node has a place of its own."""
-    static = {
-        "model": models.gin(LAYERS, HIDDEN, 2, DROPOUT),
-        "optimizer": graph_training.step_decay_adam(RATE),
-    }
-    packed, chosen_by = (packing.pack(part, BATCH, merge=False) for part in (train, one))
-    init_key, key = jax.random.split(jax.random.key(0))
-    run = graph_training._begin(init_key, packed, room=1000, **static)
-
-    def epoch() -> float:
-        nonlocal run
-        run = graph_training._train(
-            run, jax.random.clone(key), run.number + 1, 1000, packed, chosen_by, **static
-        )
-        return float(run.losses[run.number - 1])
-
-    return epoch
 
 
 def _torch_gin(train: packing.GraphSet) -> Callable[[], Any]:
@@ -124,15 +99,10 @@ def _torch_gin(train: packing.GraphSet) -> Callable[[], Any]:
         part = train.subset(order[start : start + BATCH])
         n = len(part.node_graph)
         adjacency = sparse(part.receivers, part.senders, np.ones(len(part.senders)), (n, n))
-        pool = sparse(
-            part.node_graph,
-            np.arange(n),
-            1.0 / part.nodes_per_graph[part.node_graph],
-            (len(part), n),
-        )
-        batches.append(
-            (adjacency, pool, torch.from_numpy(part.labels.astype(np.int64)).to(torch_device()))
-        )
+        share = 1.0 / part.nodes_per_graph[part.node_graph]
+        pool = sparse(part.node_graph, np.arange(n), share, (len(part), n))
+        labels = torch.from_numpy(part.labels.astype(np.int64)).to(torch_device())
+        batches.append((adjacency, pool, labels))
     torch.manual_seed(0)
     model = GIN().to(torch_device())
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
@@ -151,31 +121,6 @@ def _torch_gin(train: packing.GraphSet) -> Callable[[], Any]:
 
 
 HEADS, OF_A_HEAD, DROPPED, TRAIN = 8, 8, 0.6, 1375
-WIDTH = 64
-"""Of the hyperbolic GCN."""
-
-
-def hyperbolic_sides() -> tuple[str, Sides]:
-    """The same of a hyperbolic GCN of two layers, records scaled to length 1."""
-    data, x, labels, train = _nodes()
-    model = models.hyperbolic_gcn(2, WIDTH, data.num_classes, 0.5)
-    unit = x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-6)
-    run = _epoch(model, propagation.operator(data.graph), unit, labels, train)
-    sides: Sides = {"ldp_jax": (run, f"2 layers, {WIDTH} wide; dropout 0.5 of inputs")}
-    return (
-        f"hyperbolic GCN epoch, amazon_computers, {len(x)} nodes, {len(data.graph.senders)} directed edges",
-        sides,
-    )
-
-
-def _nodes() -> tuple[Any, np.ndarray, np.ndarray, np.ndarray]:
-    """The data set, records, classes, and the nodes of training."""
-    data = datasets.load("amazon_computers")
-    x, labels = (
-        np.asarray(data.scaled_rows(0, data.num_nodes), np.float32),
-        np.asarray(data.y, np.int32),
-    )
-    return data, x, labels, np.random.default_rng(0).permutation(len(x))[:TRAIN].astype(np.int32)
 
 
 def gat_sides() -> tuple[str, Sides]:
@@ -183,7 +128,10 @@ def gat_sides() -> tuple[str, Sides]:
 
     8 heads of 8, then one of the classes.
     """
-    data, x, labels, train = _nodes()
+    data = datasets.load("amazon_computers")
+    x = np.asarray(data.scaled_rows(0, data.num_nodes), np.float32)
+    labels = np.asarray(data.y, np.int32)
+    train = np.random.default_rng(0).permutation(len(x))[:TRAIN].astype(np.int32)
     senders, receivers = np.asarray(data.graph.senders), np.asarray(data.graph.receivers)
     model = models.gat(2, heads=HEADS, hidden=OF_A_HEAD, outputs=data.num_classes, dropout=DROPPED)
     run = _epoch(model, propagation.operator(data.graph, "segment"), x, labels, train)

@@ -1,4 +1,4 @@
-"""Is every epsilon true? All mechanisms, asked exactly, by draws, and in the arithmetic that runs."""
+"""Is every epsilon true? Checks of all mechanisms: exact, by draws, and in their arithmetic."""
 
 import ast
 import contextlib
@@ -34,11 +34,12 @@ from experiments._runner import (
     run,
     write_atomically,
 )
-from ldp_jax import edges, features, verification
-from ldp_jax.core.mechanism import HasInverse, HasMoments, require_protocol
+from ldp_jax import curators, edges, features, verification
+from ldp_jax.core.mechanism import HasMoments, require_protocol
 from ldp_jax.core.spaces import Ball
 from ldp_jax.verification.arithmetic import ROUNDING
 from ldp_jax.verification.cases import CASES
+from ldp_jax.verification.protocols import HasInverse
 from ldp_jax.verification.verdict import delta_of
 
 NAME = "audit"
@@ -85,7 +86,7 @@ have published.
 CENTRAL = {
     **{case.audited: Subject(case.public, case.make) for case in _AUDITED if case.central},
     "EdgeRR's printed scale and counts": Subject(
-        "EdgeRR", lambda e: edges.curator.EdgeRR.as_published(e / 2, e / 2, sweeps=32), sound=False
+        "EdgeRR", lambda e: curators.EdgeRR.as_published(e / 2, e / 2, sweeps=32), sound=False
     ),
 }
 """Mechanisms of a curator, which are asked otherwise, with a budget of one private edge."""
@@ -164,19 +165,22 @@ def main(config: Config) -> None:
             wide.mechanism.map(lambda label: SUBJECTS[label].sound).astype(bool)
         ]
         left_out = prose(NAME).quick.format(
-            draws=config.trials(1.0), least=wide.defect.min(), most=wide.defect.max(), low=shown.min(),
+            draws=config.trials(1.0),
+            least=wide.defect.min(),
+            most=wide.defect.max(),
+            low=shown.min(),
             high=shown.max(),
-        )  # fmt: skip
+        )
         console.print(left_out, soft_wrap=True, highlight=False)
         text += f"\n\n{left_out}"
     if CENTRAL:
         below = tuple(epsilon for epsilon in epsilons if epsilon not in ABOVE)
         asked = _ask_curators(config, results, below)
-        curators = _central_audit.by_budget(
+        central = _central_audit.by_budget(
             asked, CENTRAL, ("claimed", "supremum", "fit", "lower_bound")
         )
-        failures += _central_audit.verdicts(curators, CENTRAL, SLACK)
-        shown = _central_audit.header(EPSILONS), _central_audit.lines(curators, CENTRAL, EPSILONS)
+        failures += _central_audit.verdicts(central, CENTRAL, SLACK)
+        shown = _central_audit.header(EPSILONS), _central_audit.lines(central, CENTRAL, EPSILONS)
         _print(
             *shown,
             "epsilon lost for a private edge, and (shown by draws), where a curator is trusted",
@@ -235,21 +239,29 @@ def _ask_curators(config: Config, results: Results, epsilons: tuple[float, ...])
 
 
 def _rows_of(
-    subjects: Mapping[str, Subject], epsilons: tuple[float, ...], key: Any,
-    measure: Callable[[Subject, float, Any], dict[str, float]], results: Results, settings: Mapping[str, Any],
+    subjects: Mapping[str, Subject],
+    epsilons: tuple[float, ...],
+    key: Any,
+    measure: Callable[[Subject, float, Any], dict[str, float]],
+    results: Results,
+    settings: Mapping[str, Any],
     called: str,
-) -> pd.DataFrame:  # fmt: skip
+) -> pd.DataFrame:
     """One cell a subject and budget, each with a key of its own by its place.
 
     All rows of these settings.
     """
     cells = [
         Cell(
-            mechanism=label, epsilon=epsilon, seed=settings["seed"], unit=str(subject.make(1.0).guarantee().unit),
+            mechanism=label,
+            epsilon=epsilon,
+            seed=settings["seed"],
+            unit=str(subject.make(1.0).guarantee().unit),
             config=config_hash(settings),
         )
-        for label, subject in subjects.items() for epsilon in epsilons
-    ]  # fmt: skip
+        for label, subject in subjects.items()
+        for epsilon in epsilons
+    ]
     places = {cell: place for place, cell in enumerate(cells)}
 
     def compute(cell: Cell, _: Any) -> Found:
@@ -396,7 +408,9 @@ def examine(
 
 def _ratio(fit: verification.Fit) -> float:
     """How near a fit is to its threshold: at most 1 where it fits."""
-    return fit.statistic / fit.threshold if fit.threshold else 0.0 if fit.fits else math.inf
+    if fit.threshold:
+        return fit.statistic / fit.threshold
+    return 0.0 if fit.fits else math.inf
 
 
 def _law_loses(made: Any) -> float:
@@ -482,9 +496,21 @@ _RUNGS = {
 """What a statistic above its threshold means."""
 
 _METRICS = (
-    "claimed", "exact", "supremum", "lower_bound", *_RUNGS, "defect", "variance", "records asked", "region",
-    "impossible", "arithmetic", "refused", "relationship", *(f"relationship {p}" for p in REPORTINGS),
-)  # fmt: skip
+    "claimed",
+    "exact",
+    "supremum",
+    "lower_bound",
+    *_RUNGS,
+    "defect",
+    "variance",
+    "records asked",
+    "region",
+    "impossible",
+    "arithmetic",
+    "refused",
+    "relationship",
+    *(f"relationship {p}" for p in REPORTINGS),
+)
 
 
 def table(frame: pd.DataFrame) -> pd.DataFrame:
@@ -510,9 +536,17 @@ def verdicts(wide: pd.DataFrame) -> list[str]:
 
 
 HEADER = [
-    "mechanism", "arithmetic", *(f"{e:g}" for e in EPSILONS), *(f"words at {e:g}" for e in ABOVE), "sampler",
-    "records asked (region found)", "distinct reports", "per edge", "float32 gives away", "worst variance",
-]  # fmt: skip
+    "mechanism",
+    "arithmetic",
+    *(f"{e:g}" for e in EPSILONS),
+    *(f"words at {e:g}" for e in ABOVE),
+    "sampler",
+    "records asked (region found)",
+    "distinct reports",
+    "per edge",
+    "float32 gives away",
+    "worst variance",
+]
 
 
 def _lines(wide: pd.DataFrame) -> list[list[str]]:
@@ -532,29 +566,15 @@ def _lines(wide: pd.DataFrame) -> list[list[str]]:
             _loss(rows[epsilon], sound) if epsilon in rows else without for epsilon in EPSILONS
         ]
         one = rows.get(1.0, next(iter(rows.values())))
-        shown = one.get("impossible")
-        given = (
-            ""
-            if shown is None or np.isnan(shown)
-            else "nothing"
-            if shown == 0
-            else f"{100 * shown:.0f} %"
-        )
-        alike = not (part[["windows", "drawn_loss", "records"]] > 1).any(axis=None)
-        fits = (
-            "**another law**"
-            if (part.fit > 1).any()
-            else "fits"
-            if alike
-            else "**not for every record**"
-        )
-        often = (
-            ""
-            if part.distinct.isna().all()
-            else "**too often**"
-            if (part.distinct > 1).any()
-            else "as the law"
-        )
+        shown = one.get("impossible", math.nan)
+        given = "" if np.isnan(shown) else f"{100 * shown:.0f} %"
+        given = "nothing" if shown == 0 else given
+        fits = "fits"
+        if (part[["windows", "drawn_loss", "records"]] > 1).any(axis=None):
+            fits = "**not for every record**"
+        if (part.fit > 1).any():
+            fits = "**another law**"
+        often = _central_audit.judged(part.distinct, "as the law", "**too often**")
         edge = " / ".join(
             f"{one[f'relationship {p}']:.4g}" for p in REPORTINGS if one[f"relationship {p}"] > 0
         )

@@ -21,50 +21,61 @@ from experiments import (
     _roofline,
     _scaling_benchmark,
     _training_benchmarks,
-    privge,
 )
 from experiments._report import markdown, prose
 from experiments._runner import DEFAULT_OUT, check_positive, console, write_tables
 from experiments._sides import (
     Sides,
-    clock,
     installed,
     interleaved,
     key_of,
-    row,
     torch_device,
     torch_wait,
 )
-from experiments.privge import accuracy, cells
-from experiments.privge import settings as privge_settings
-from ldp_jax import datasets, deployment, features, servers
+from ldp_jax import datasets, deployment, features
 from ldp_jax import hyperbolic as hyperbolics
 from ldp_jax.core import mechanism as mechanisms
-from ldp_jax.core import progress, random
+from ldp_jax.core import random
 from ldp_jax.graph import graphs, propagation
-from ldp_jax.learning import training
 
 _TEXT = prose("benchmarks")
 
 NAME = "benchmarks"
 Name = Literal[
-    "perturb", "ppr", "discrete", "dprr", "central", "gin", "attention", "hyperbolic", "device", "friendships",
-    "records", "roofline", "figure2", "scaling", "big_ppr", "big_graph", "big_counts", "big_embedding",
-    "big_lists", "big_records", "big_reports",
-]  # fmt: skip
+    "perturb",
+    "ppr",
+    "discrete",
+    "dprr",
+    "central",
+    "gin",
+    "attention",
+    "hyperbolic",
+    "device",
+    "friendships",
+    "records",
+    "roofline",
+    "scaling",
+    "big_ppr",
+    "big_graph",
+    "big_counts",
+    "big_embedding",
+    "big_lists",
+    "big_records",
+    "big_reports",
+]
 
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """Speed and memory of the main job's parts, against dense PyTorch and SciPy in the same run.
+    """Speed and memory of the main job's parts, against the fastest others in the same run.
 
     Not part of the tests: figures depend on the machine. Writes benchmarks.csv and benchmarks.md,
     and on a GPU benchmarks_gpu.csv and .md.
     """
 
-    parts: tuple[Name, ...] = get_args(Name)[:-9]
-    """which ones; figure2, scaling (simulated devices, with a figure) and big_ppr (10^7 edges) take
-    minutes, big_graph (10^8 edges) a quarter of an hour and 12 GB, big_counts (neighbour counts, up
+    parts: tuple[Name, ...] = get_args(Name)[:-8]
+    """which ones; scaling (simulated devices, with a figure) and big_ppr (10^7 edges) take minutes,
+    big_graph (10^8 edges) a quarter of an hour and 12 GB, big_counts (neighbour counts, up
     to 10^8 edges) minutes and 6 GB, big_embedding (up to 10^8 edges) minutes and 16 GB, big_lists
     and big_records (up to 10^6 nodes) a quarter of an hour each and 6 GB, big_reports (up to 10^7
     users) a minute"""
@@ -80,19 +91,27 @@ def main(config: Config) -> None:
     name = NAME if backend == "cpu" else f"{NAME}_{backend}"
     path = config.out / f"{name}.csv"
     run = {
-        "perturb": perturb, "ppr": lambda repeats: ppr(repeats, *_social_graph()), "discrete": discrete,
-        "dprr": dprr, "central": central, "gin": _training_benchmarks.gin_epochs, "attention": attention,
-        "hyperbolic": hyperbolic, "device": device,
+        "perturb": perturb,
+        "ppr": lambda repeats: ppr(repeats, *_social_graph()),
+        "discrete": discrete,
+        "dprr": dprr,
+        "central": central,
+        "gin": _training_benchmarks.gin_epochs,
+        "attention": lambda repeats: interleaved(*_training_benchmarks.gat_sides(), repeats),
+        "hyperbolic": hyperbolic,
+        "device": device,
         "friendships": lambda repeats: _class_benchmarks.class_rows("friendships", repeats),
         "records": lambda repeats: _class_benchmarks.class_rows("records", repeats),
-        "roofline": _roofline.roofline, "figure2": figure2,
-        "scaling": lambda repeats: _scaling_benchmark.scaling(min(repeats, 3)), "big_ppr": lambda _: big_ppr(),
-        "big_graph": lambda _: _edge_benchmarks.big_graph(), "big_counts": lambda _: _edge_benchmarks.big_counts(),
+        "roofline": _roofline.roofline,
+        "scaling": lambda repeats: _scaling_benchmark.scaling(min(repeats, 3)),
+        "big_ppr": lambda _: big_ppr(),
+        "big_graph": lambda _: _edge_benchmarks.big_graph(),
+        "big_counts": lambda _: _edge_benchmarks.big_counts(),
         "big_embedding": lambda _: _edge_benchmarks.big_embedding(),
         "big_lists": lambda _: _edge_benchmarks.big_classes("counts"),
         "big_records": lambda _: _edge_benchmarks.big_classes("reports"),
         "big_reports": lambda _: _edge_benchmarks.big_reports(),
-    }  # fmt: skip
+    }
     rows = [row for part in config.parts for row in run[part](config.repeats)]
     new = pd.DataFrame(rows).assign(device=jax.devices()[0].device_kind, cores=os.cpu_count())
     if path.exists():
@@ -109,15 +128,16 @@ def main(config: Config) -> None:
 
 def summary(rows: pd.DataFrame) -> str:
     lines = []
-    for (benchmark, subject), part in rows.groupby(["benchmark", "subject"], sort=False):
-        ours = rows[(rows.benchmark == benchmark) & (rows.subject == "ldp_jax")]
-        ratios = [f"{part[c].median() / ours[c].median():.1f}" for c in ("wall_s", "cpu_s")]
-        same = subject == "ldp_jax" or ours.empty
-        medians = [f"{part[c].median():.3f}" for c in ("wall_s", "cpu_s")]
-        shown = ["", ""] if same else ratios
-        lines.append(
-            [str(benchmark), str(subject), *medians, f"{len(part)}", *shown, str(part.note.iloc[0])]
-        )
+    times = ["wall_s", "cpu_s"]
+    medians = rows.groupby(["benchmark", "subject"])[times].median()
+    for key, part in rows.groupby(["benchmark", "subject"], sort=False):
+        benchmark, subject = map(str, key)
+        taken = medians.loc[key]
+        shown = ["", ""]
+        if subject != "ldp_jax" and (benchmark, "ldp_jax") in medians.index:
+            shown = [f"{ratio:.1f}" for ratio in taken / medians.loc[benchmark, "ldp_jax"]]
+        measured = [f"{one:.3f}" for one in taken]
+        lines.append([benchmark, subject, *measured, f"{len(part)}", *shown, part.note.iloc[0]])
     head = ["benchmark", "side", "wall s", "CPU s", "runs", "wall / ours", "CPU / ours", "what"]
     machines = rows[["device", "cores"]].drop_duplicates().itertuples(index=False)
     words = [
@@ -129,16 +149,8 @@ def summary(rows: pd.DataFrame) -> str:
     )
 
 
-def attention(repeats: int) -> list[dict[str, Any]]:
-    sides = _training_benchmarks.gat_sides(), _training_benchmarks.hyperbolic_sides()
-    return [row for each in sides for row in interleaved(*each, repeats)]
-
-
 def perturb(repeats: int) -> list[dict[str, Any]]:
-    """HDS on a [22 470 x 4 714] matrix, k = 50, eps = 1.
-
-    Ours and a dense PyTorch version of Algorithm 2.
-    """
+    """HDS on a [22 470 x 4 714] matrix, k = 50, eps = 1."""
     n, d, k, epsilon = 22_470, 4_714, 50, 1.0
     x = np.random.default_rng(0).random((n, d), dtype=np.float32) * 2 - 1
     made = features.HDS(epsilon, d, k)
@@ -151,37 +163,7 @@ def perturb(repeats: int) -> list[dict[str, Any]]:
         "sparse numpy": (sparse, "the same law by the reported values alone; one thread"),
         "ldp_jax, host": (hosted, "records in the host's memory"),
     }
-    if installed("perturb", "torch"):
-        dense = _dense_torch(x, epsilon, k, float(features.SquareWave(epsilon / k).b))
-        sides["dense torch"] = (
-            dense,
-            "our own dense version of the algorithm: every entry, then a mask",
-        )
     return interleaved("perturb HDS [22470 x 4714], k 50", sides, min(repeats, 5))
-
-
-def _dense_torch(x: np.ndarray, epsilon: float, k: int, b: float) -> Callable[[int], Any]:
-    """Algorithms 1 and 2 on a whole matrix, as one writes them with dense tensors."""
-    import torch  # pyrefly: ignore[missing-import]
-
-    records = torch.from_numpy(x).to(torch_device())
-    share = float(np.exp(epsilon / k))
-
-    def run(repeat: int) -> Any:
-        with torch.no_grad():
-            torch.manual_seed(repeat)
-            near = torch.rand_like(records) < b * share / (b * share + 1)
-            inside = records - b + 2 * b * torch.rand_like(records)
-            outside = (
-                torch.rand_like(records) * 2 - 1 - b
-            )  # the two outer pieces have total length 2
-            outside = torch.where(outside < records - b, outside, outside + 2 * b)
-            reports = torch.where(near, inside, outside)
-            chosen = torch.rand_like(records).topk(k, dim=1).indices
-            mask = torch.zeros_like(records).scatter_(1, chosen, 1.0)
-            return torch_wait(reports.mul_(mask))
-
-    return run
 
 
 def _social_graph() -> tuple[str, Any]:
@@ -189,23 +171,27 @@ def _social_graph() -> tuple[str, Any]:
         return "facebook_pages", datasets.load("facebook_pages").graph
     except datasets.DataUnavailableError:
         data = datasets.synthetic(
-            jax.random.key(0), num_nodes=22_470, num_classes=4, num_features=4, mean_degree=15.2, homophily=0.8,
-        )  # fmt: skip
+            jax.random.key(0),
+            num_nodes=22_470,
+            num_classes=4,
+            num_features=4,
+            mean_degree=15.2,
+            homophily=0.8,
+        )
         return "synthetic, of the size of facebook_pages", data.graph
 
 
 def big_ppr() -> list[dict[str, Any]]:
-    """The same on a graph whose rows are in no cache, once; SciPy's sides would take minutes."""
+    """The same on a graph whose rows are in no cache, once; SciPy's side would take minutes."""
     nodes, pairs = _roofline.GRAPHS["large"]
     graph = graphs.from_edges(_edge_benchmarks.chung_lu(nodes, pairs), nodes)
     return ppr(1, f"{nodes:,} nodes, {pairs:,} edges", graph, columns=64)
 
 
 def ppr(repeats: int, name: str, graph: Any, columns: int = 256) -> list[dict[str, Any]]:
-    """Our Chebyshev iteration, against CSR products in the same recurrence, and in the power series.
+    """Our Chebyshev iteration, against the same recurrence with others' sparse products.
 
-    The other sides make as many products as we do, so that the product alone differs; the power
-    series makes what takes it to the same error, which is that of a few columns.
+    All sides make as many products, so that the product alone differs.
     """
     n = graphs.num_nodes(graph)
     alpha = 0.1
@@ -227,10 +213,6 @@ def ppr(repeats: int, name: str, graph: Any, columns: int = 256) -> list[dict[st
     op = propagation.operator(graph)
     on_device = jnp.asarray(x)
     ours = error(propagation.ppr(op, on_device, alpha, r, tol))
-    z = alpha * x[:, :some]
-    count = 0
-    while error(z) > ours:
-        z, count = step @ z + alpha * x[:, :some], count + 1
     reached = error(semi_iteration(step, alpha * x[:, :some], 1 - alpha, products))
     chebyshev = lambda _: propagation.ppr(op, on_device, alpha, r, tol)
     sides: Sides = {
@@ -244,7 +226,8 @@ def ppr(repeats: int, name: str, graph: Any, columns: int = 256) -> list[dict[st
                 power
                 * _by_blocks(lambda part: fused(part, 1 - alpha, products), alpha * x / power, 64)
             ),
-            f"product and recurrence in one pass, blocks of 64 columns, all cores: {products} products",
+            f"product and recurrence in one pass, blocks of 64 columns, all cores: {products} "
+            "products",
         )
     if installed("ppr", "torch"):
         about = (
@@ -257,10 +240,9 @@ def ppr(repeats: int, name: str, graph: Any, columns: int = 256) -> list[dict[st
     if repeats > 1:
         sides["scipy CSR Chebyshev"] = (
             lambda _: semi_iteration(step, alpha * x, 1 - alpha, products),
-            f"the same recurrence in blocks of 32 columns: {products} products, error {reached:.1e}; one thread",
+            f"the same recurrence in blocks of 32 columns: {products} products, error "
+            f"{reached:.1e}; one thread",
         )
-        about = f"blocks of 32 columns: {count} products to the same error; one thread"
-        sides["scipy CSR power"] = (lambda _: power_series(step, alpha * x, count), about)
     return interleaved(
         f"ppr, {columns} columns, alpha {alpha}, r {r}, tol {tol}; {name}", sides, repeats
     )
@@ -283,21 +265,11 @@ def _torch_iteration(
     return run
 
 
-def power_series(step: Any, source: np.ndarray, count: int) -> np.ndarray:
-    """The solution of z = step z + source by ``count`` products of the power series, by blocks of columns."""
-
-    def solve(source: np.ndarray) -> np.ndarray:
-        z = source
-        for _ in range(count):
-            z = step @ z
-            z += source
-        return z
-
-    return _by_blocks(solve, source)
-
-
 def semi_iteration(step: Any, source: np.ndarray, decay: float, count: int) -> np.ndarray:
-    """The same by Chebyshev semi-iteration, where the spectrum of ``step`` is real and within [-decay, decay]."""
+    """Solve z = step z + source by Chebyshev semi-iteration, by blocks of columns.
+
+    The spectrum of ``step`` is real and within [-decay, decay].
+    """
     return _by_blocks(lambda part: _iterated(step, part, decay, count, np.zeros_like(part)), source)
 
 
@@ -319,7 +291,7 @@ def _iterated(step: Any, source: Any, decay: float, count: int, before: Any) -> 
 def _by_blocks(
     solve: Callable[[np.ndarray], np.ndarray], source: np.ndarray, width: int = 32
 ) -> np.ndarray:
-    """Columns in blocks that stay in the cache, of the width of 16, 32 and 64 that is best for a side."""
+    """Columns in blocks that stay in the cache, of the width that is best for a side."""
     out = np.empty_like(source)
     for start in range(0, source.shape[1], width):
         out[:, start : start + width] = solve(
@@ -339,9 +311,7 @@ def discrete(repeats: int) -> list[dict[str, Any]]:
     table = features.GeneralizedRR(1.0, 256)
     grid = features.GridSquareWave(1.0)
     wave = features.SquareWave(1.0)
-    words, of_jax = (
-        jax.jit(lambda key, bits=bits: bits(key, (n,))) for bits in (random.bits, jax.random.bits)
-    )
+    words = jax.jit(lambda key: random.bits(key, (n,)))
     draw = jax.jit(lambda m, key, x: m.draw(key, x))
     ours = lambda repeat: draw(table, key_of(repeat), categories)
     gridded = lambda repeat: draw(grid, key_of(repeat), records)
@@ -349,7 +319,6 @@ def discrete(repeats: int) -> list[dict[str, Any]]:
     sides: Sides = {
         "ldp_jax": (ours, "a 256 x 256 table, one word a draw, one key"),
         "raw words": (lambda repeat: words(key_of(repeat)), "core.random.bits alone"),
-        "JAX's words": (lambda repeat: of_jax(key_of(repeat)), "the same bits by jax.random.bits"),
         "grid": (gridded, "a 129 x 195 table, two words: records are rounded to a grid"),
         "float32": (
             lambda repeat: draw(wave, key_of(repeat), records),
@@ -363,7 +332,8 @@ def discrete(repeats: int) -> list[dict[str, Any]]:
     rows = interleaved("2^24 draws from a table", sides, repeats)
     walls = pd.DataFrame(rows).groupby("subject").wall_s.median()
     for line in rows:
-        rate, share = n / walls[line["subject"]] / 1e6, walls["raw words"] / walls[line["subject"]]
+        rate = n / walls[line["subject"]] / 1e6
+        share = walls["raw words"] / walls[line["subject"]]
         line["note"] += f"; {rate:.0f} M draws/s, {share:.2f} of raw words"
     return rows
 
@@ -380,26 +350,10 @@ def central(repeats: int) -> list[dict[str, Any]]:
     """Moves of the chain over dendrograms, and LinkTeller: one run of each is minutes."""
     title, sides, moves = _central_benchmarks.chain_sides()
     rows = interleaved(title, sides, repeats)
-    for line in rows:
-        if line["subject"] == _central_benchmarks.SINGLE:
-            line["wall_s"], line["cpu_s"] = (
-                line[name] * _central_benchmarks.SHARE for name in ("wall_s", "cpu_s")
-            )
     rates = moves / pd.DataFrame(rows).groupby("subject").cpu_s.median()
     for line in rows:
-        line["note"] += f"; {rates[line['subject']]:,.0f} moves a CPU second of {_cores()}"
+        line["note"] += f"; {rates[line['subject']]:,.0f} moves a CPU second of all cores"
     return rows + interleaved(*_central_benchmarks.linkteller_sides(), min(repeats, 3))
-
-
-def _cores() -> str:
-    """On how many cores this process may run.
-
-    Threads that wait for each other cost CPU seconds too.
-    """
-    count = (
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    )
-    return "one core" if count == 1 else f"{count} cores"
 
 
 TREE, BRANCHES, DIM = 10_000, 3, 10
@@ -411,7 +365,7 @@ former.
 
 
 def hyperbolic(repeats: int) -> list[dict[str, Any]]:
-    """A Poincaré embedding of the closure of a tree, ten passes of each side, and the mean rank of the last one."""
+    """A Poincaré embedding of a tree's closure, ten passes of each side, and its mean rank."""
     pairs = hyperbolics.closure(np.maximum((np.arange(TREE) - 1) // BRANCHES, 0))
     last: dict[str, np.ndarray] = {}
 
@@ -490,49 +444,17 @@ def device(repeats: int) -> list[dict[str, Any]]:
             for user, (device, record) in enumerate(zip(devices, records, strict=True))
         ]
 
-    shipped = (
-        len(classifier.to_bytes()) + max(len(alphabet.to_bytes()) for alphabet in own)
-    ) / 1000
-    size = len(classes(0)[0]), len(sampled(0)[0])
+    shipped = len(classifier.to_bytes()) + max(len(alphabet.to_bytes()) for alphabet in own)
     sides: Sides = {
         "ldp_jax": (
             classes,
-            f"the best of {CLASSES} classes; {shipped:.0f} KB shipped, {size[0]} bytes sent",
+            f"the best of {CLASSES} classes; {shipped / 1000:.0f} KB shipped, "
+            f"{len(classes(0)[0])} bytes sent",
         ),
         "sampled record": (
             sampled,
-            f"{COORDINATES} coordinates on a grid; {len(coordinate.to_bytes()) / 1000:.0f} KB shipped, "
-            f"{size[1]} bytes sent",
+            f"{COORDINATES} coordinates on a grid; {len(coordinate.to_bytes()) / 1000:.0f} KB "
+            f"shipped, {len(sampled(0)[0])} bytes sent",
         ),
     }
     return interleaved(f"{DEVICES:,} messages of {FEATURES:,} features", sides, repeats)
-
-
-def figure2(_: int) -> list[dict[str, Any]]:
-    """The whole of Figure 2 on Cora from a cold start: a training of each row."""
-    planned = accuracy.plan_task(
-        privge.Config(), "node", "cora", privge_settings.COMMITTED[("node", "cora")]
-    )
-    own_k = cells.published_k("cora", "node")
-    work = [
-        cell
-        for cell in planned
-        if cell.mechanism.removeprefix(cells.STRUCTURE) != "hds" or cell.k == own_k
-    ]
-    jax.clear_caches()
-    taken = clock()
-    benches = {
-        seed: cells.prepare(planned[work[0]], seed) for seed in sorted({cell.seed for cell in work})
-    }
-    with progress.watched("figure 2 on Cora"):
-        for place, cell in enumerate(work):
-            progress.phase(str(cell), place / len(work))
-            cells.compute(benches[cell.seed], cell)
-    wall, cpu = taken()
-    compiled: tuple[Any, Any] = (training._fit, servers.embedding._private_embeddings)
-    programs = [function._cache_size() for function in compiled]
-    note = (
-        f"{len(work)} rows in {wall / 60:.1f} min, compilation included; {programs[0]} training "
-        f"program, {programs[1]} embedding programs (one a mechanism and k)"
-    )
-    return [row("Figure 2 on Cora", "ldp_jax", 0, wall, cpu, note)]

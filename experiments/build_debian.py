@@ -42,11 +42,12 @@ _STOP_WORDS = frozenset(
     re.findall(
         "[a-z]+",
         """
-    about after against all also an and another any are as at be been before between both but by can could
-    do does each etc for from had has have how if in including into is it its like many may more most much
-    no non not of off on one only or other out over several should so some such than that the their them
-    then there these they this those through to two under up upon use used uses using various very via was
-    were what when where which while who will with within without would you your
+    about after against all also an and another any are as at be been before between both but by
+    can could do does each etc for from had has have how if in including into is it its like
+    many may more most much no non not of off on one only or other out over several should so
+    some such than that the their them then there these they this those through to two under up
+    upon use used uses using various very via was were what when where which while who will with
+    within without would you your
     """,
     )
 )
@@ -93,7 +94,7 @@ def _words(fields: dict[str, str]) -> set[str]:
 
 
 def arrays_of(dump: bytes, release: str) -> dict[str, np.ndarray]:
-    """The data set in the uniform format, from the bytes that ``apt-cache dumpavail`` printed on a release."""
+    """The data set in the uniform format, from the bytes that ``apt-cache dumpavail`` printed."""
     index = packages(dump.decode("utf-8"))
     names = sorted(
         name
@@ -165,12 +166,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     arrays = arrays_of(options.dump.read_bytes(), options.release)
     with options.out.open("wb") as file:
-        np.savez_compressed(file, allow_pickle=False, **arrays)  # pyrefly: ignore[bad-argument-type]
+        np.savez_compressed(file, allow_pickle=False, **arrays)  # pyrefly: ignore
     nodes, words = arrays["x_shape"].tolist()
     ends = arrays["y"][arrays["edges"]]
     print(
         f"{options.out}: {nodes} nodes, {len(arrays['edges'])} edges, {words} words, "
-        f"edge homophily {(ends[:, 0] == ends[:, 1]).mean():.3f}, {options.out.stat().st_size} bytes, "
+        f"edge homophily {(ends[:, 0] == ends[:, 1]).mean():.3f}, {options.out.stat().st_size} "
+        "bytes, "
         f"sha256 {hashlib.sha256(options.out.read_bytes()).hexdigest()}"
     )
 

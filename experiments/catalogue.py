@@ -49,7 +49,8 @@ def list_all(config: List) -> None:
         view.add_row(name, experiment.about, str(rows) if rows else "tables", took)
     console.print(view)
     console.print(
-        "took: the sum of the seconds of the committed rows. show NAME prints the committed tables, reproduce NAME "
+        "took: the sum of the seconds of the committed rows. show NAME prints the committed "
+        "tables, reproduce NAME "
         "computes them and compares, report writes tables and figures of your own rows."
     )
 

@@ -166,11 +166,13 @@ def table(frame: pd.DataFrame) -> str:
     }
     return as_table(
         {
-            "method": name, "epsilon": f"{epsilon:g}" if 0 < epsilon < np.inf else "",
-            "accuracy (%)": interval(values), "points over what is public alone": signed(over.get((name, epsilon))),
+            "method": name,
+            "epsilon": f"{epsilon:g}" if 0 < epsilon < np.inf else "",
+            "accuracy (%)": interval(values),
+            "points over what is public alone": signed(over.get((name, epsilon))),
         }
         for (name, epsilon), values in accuracies(frame).items()
-    )  # fmt: skip
+    )
 
 
 def write_report(out: Path) -> list[Path]:
@@ -194,9 +196,14 @@ def write_report(out: Path) -> list[Path]:
         for height, words, style in levels:
             axis.axhline(height, color="black", linestyle=style, linewidth=1.0)
             axis.annotate(
-                words, (0.5, height), (0, 3), xycoords=axis.get_yaxis_transform(), textcoords="offset points",
-                ha="center", fontsize=8,
-            )  # fmt: skip
+                words,
+                (0.5, height),
+                (0, 3),
+                xycoords=axis.get_yaxis_transform(),
+                textcoords="offset points",
+                ha="center",
+                fontsize=8,
+            )
         above, *_ = counted(found.values())
         axis.set_title(f"{title[0].upper()}{title[1:]}: {above} of {len(found)} above", fontsize=9)
         axis.set_xlabel(unit)

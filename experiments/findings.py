@@ -63,7 +63,8 @@ def main(config: Config) -> None:
     written += write_report(config.out)
     if not written:
         raise _runner.UsageError(
-            f"--out {config.out}: no rows there yet; python -m experiments demo makes some, and show NAME prints "
+            f"--out {config.out}: no rows there yet; python -m experiments demo makes some, and "
+            "show NAME prints "
             "the committed tables"
         )
     if config.readme is not None:
@@ -116,14 +117,29 @@ def table(out: Path) -> str:
 PASSAGES = (
     ("Private features on a public graph (PrivGE)", "privge.report", "REPORT", "figure2_node"),
     ("Noise in hyperbolic space (PoinDP)", "poindp.report", "poindp", "poindp_figure3"),
-    ("A public split, and edges behind a curator (HeteroRR)", "heterorr.report", "heterorr", "heterorr_figure7"),
+    (
+        "A public split, and edges behind a curator (HeteroRR)",
+        "heterorr.report",
+        "heterorr",
+        "heterorr_figure7",
+    ),
     ("Noisy neighbour lists of graphs (DPRR)", "dprr.accuracy", "dprr", "dprr_forest"),
     ("Private friendships", "frontier.report", "frontier_edges", "frontier_edges_gains"),
-    ("Private features beside a panel", "frontier.features_report", "frontier_features", "frontier_features"),
-    ("Records, lists and labels private at once", "frontier.joint_report", "frontier_joint", "frontier_joint"),
+    (
+        "Private features beside a panel",
+        "frontier.features_report",
+        "frontier_features",
+        "frontier_features",
+    ),
+    (
+        "Records, lists and labels private at once",
+        "frontier.joint_report",
+        "frontier_joint",
+        "frontier_joint",
+    ),
     ("Counts beyond the classes of nodes", "frontier.beyond_report", "frontier_beyond", ""),
     ("Who lies", "frontier.poisoning_report", "frontier_poisoning", "frontier_poisoning"),
-)  # fmt: skip
+)
 """Title, module with ``results_in`` and their ``digest``, page and figure of findings.md."""
 
 
@@ -141,7 +157,7 @@ def write_report(out: Path) -> list[Path]:
 
 
 def _asked(out: Path) -> Iterator[tuple[str, str, Iterable[ConfidenceInterval | None], str]]:
-    """Private data and method, what the gain is over, the gains of all rows, and the page that has them."""
+    """Private data and method, what the gain is over, all gains, and the page that has them."""
     if len(frame := poindp_accuracy.results_in(out).read()):
         gains = poindp_report.gains_of_sound_rows(frame)
         yield "records with sound hyperbolic noise (PoinDP)", TWIN, gains, "poindp.md"

@@ -79,7 +79,8 @@ def main(config: Config) -> None:
             rows += [{"condition": condition, **row} for row in found]
     frame = pd.DataFrame(rows)
     head, lines = spread(frame)
-    text = f"{_TEXT.about.format(dataset=config.datasets[0], seeds=config.seeds)}\n\n{markdown(head, lines)}"
+    about = _TEXT.about.format(dataset=config.datasets[0], seeds=config.seeds)
+    text = f"{about}\n\n{markdown(head, lines)}"
     _runner.write_tables(config.out, NAME, frame, text)
     _runner.console.print(
         terminal(head, lines, f"{config.datasets[0]}: how far rows repeat, in points", len(head))

@@ -22,8 +22,17 @@ FORMULAS = {
 }  # fmt: skip
 TABLES = {"Grid piecewise": features.GridPiecewise, "LP-optimal": features.LPOptimal}
 _SHADES = (
-    "#7a7a7a", "#edae49", "#d1495b", "#c77cff", "#7b2d8b", "#66a182", "#2e4057", "#00798c", "#f08cae", "#000000",
-)  # fmt: skip
+    "#7a7a7a",
+    "#edae49",
+    "#d1495b",
+    "#c77cff",
+    "#7b2d8b",
+    "#66a182",
+    "#2e4057",
+    "#00798c",
+    "#f08cae",
+    "#000000",
+)
 COLOURS = dict(zip([*FORMULAS, *TABLES], _SHADES, strict=True))
 
 

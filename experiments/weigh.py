@@ -1,16 +1,21 @@
-"""What does the project weigh? Lines, names, compiled programs and seconds, each beside its aim."""
+"""What does the project weigh? Syntax, compiled programs and seconds, each beside its aim."""
 
 import ast
 import dataclasses
-import importlib.util
+import importlib
+import inspect
 import io
+import math
 import os
+import pkgutil
 import resource
 import subprocess
 import sys
 import tempfile
 import time
 import tokenize
+from collections import Counter
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +30,10 @@ from experiments._sides import code_of, in_a_process
 
 NAME = "weight"
 ROOT = Path(__file__).parents[1]
-MOST_LINES, MOST_PARAMETERS = 60, 8
+COLUMNS, SCREEN = 100, 80
+COMPILED = "/jax/core/compile/backend_compile_duration"  # JAX records it once for each XLA program
+JOBS = ("private_embedding", "counts", "reports beside a panel")
+
 LAYOUT = {
     tokenize.COMMENT,
     tokenize.NL,
@@ -34,37 +42,58 @@ LAYOUT = {
     tokenize.DEDENT,
     tokenize.ENDMARKER,
 }
-FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-COMPILED = "/jax/core/compile/backend_compile_duration"  # JAX records it once for each XLA program
-JOBS = ("private_embedding", "counts", "reports beside a panel")
+DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
-AIMS: dict[str, tuple[str, float]] = {
-    "ldp_jax: code": ("lines", 15_000), "ldp_jax: docstrings": ("lines", 8_000),
-    "experiments: all lines": ("lines", 10_000), "tests: all lines": ("lines", 18_000),
-    "exported names: all __all__": ("names", 450), "exported names: ldp_jax itself": ("names", 24),
-    "lines with Any": ("lines", 200), "underscore imports across packages": ("names", 0),
-    "long or wide functions": ("functions", 10),
-    "README": ("lines", 220), "README: first Python block": ("line", 29),
-    "private_embedding: first call": ("CPU s", 1.5), "private_embedding: first call, compiled": ("programs", 4),
-    "private_embedding: new arguments, compiled": ("programs", 0),
-    "counts: first call": ("CPU s", 10), "counts: first call, compiled": ("programs", 15),
-    "counts: new arguments, compiled": ("programs", 0), "counts: warm call": ("CPU s", 3),
-    "reports beside a panel: first call": ("CPU s", 10),
-    "reports beside a panel: first call, compiled": ("programs", 20),
-    "reports beside a panel: new arguments, compiled": ("programs", 0),
-    "test suite": ("s", 480), "test suite, CPU": ("CPU s", 900),
-    "demo": ("s", 60), "demo, CPU": ("CPU s", 100), "audit --quick": ("s", 60),
+LONG_LINES = "lines beyond 100 columns"
+DENSITY = "nodes a code line"
+USED_ONCE = "private functions used once"
+BUSIEST = "internal imports of the busiest module"
+LONGEST = "longest signature in help()"
+
+AIMS: dict[str, tuple[str, float, str]] = {
+    "ldp_jax: nodes": ("", 150_000, "networkx 211,000"),
+    f"ldp_jax: {DENSITY}": (
+        "", 6.5, "diffrax 4.2, optax 4.5, jax_privacy 4.9, scikit-learn 4.2, networkx 5.3",
+    ),
+    f"ldp_jax: {LONG_LINES}": ("", 0, "0 to 1 % beyond 88"),
+    "ldp_jax: packed assignments": ("", 100, "about 50"),
+    "ldp_jax: packed assignments of unlike things": ("", 0, ""),
+    "ldp_jax: NamedTuples": ("", 60, ""),
+    "ldp_jax: raises": ("", 450, ""),
+    f"ldp_jax: {USED_ONCE}": ("%", 15, "diffrax 27 (22 of 81)"),
+    f"ldp_jax: {BUSIEST}": ("", 10, ""),
+    f"ldp_jax: {LONGEST}": ("lines", 8, ""),
+    "ldp_jax: signatures of more than 8 lines in help()": ("", 0, ""),
+    "experiments: nodes": ("", 70_000, ""),
+    f"experiments: {LONG_LINES}": ("", 0, ""),
+    "tests: nodes": ("", 156_000, ""),
+    f"tests: {LONG_LINES}": ("", 0, ""),
+    "README": ("lines", 220, ""),
+    "private_embedding: first call": ("CPU s", 1.5, ""),
+    "private_embedding: first call, compiled": ("programs", 4, ""),
+    "private_embedding: new arguments, compiled": ("programs", 0, ""),
+    "counts: first call": ("CPU s", 10, ""),
+    "counts: first call, compiled": ("programs", 15, ""),
+    "counts: new arguments, compiled": ("programs", 0, ""),
+    "counts: warm call": ("CPU s", 3, ""),
+    "reports beside a panel: first call": ("CPU s", 10, ""),
+    "reports beside a panel: first call, compiled": ("programs", 20, ""),
+    "reports beside a panel: new arguments, compiled": ("programs", 0, ""),
+    "test suite": ("s", 480, ""),
+    "test suite, CPU": ("CPU s", 900, ""),
+    "demo": ("s", 60, ""),
+    "demo, CPU": ("CPU s", 100, ""),
+    "audit --quick": ("s", 60, ""),
 }  # fmt: skip
-"""The unit of each quantity, and the most that it should be."""
+"""The unit of each quantity, the most that it should be, and what well-kept libraries have."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """Lines, names, compiled programs and seconds of the project, each beside its aim.
+    """Syntax, compiled programs and seconds of the project, each beside its aim.
 
-    Counting takes seconds and runs nothing. A code line is neither blank, nor comment, nor
-    docstring. A long function has more than 60 code lines, a wide one more than 8 parameters. The
-    files hold what this run measured.
+    Size is counted in nodes of the syntax tree, without docstrings. A code line is neither blank,
+    nor comment, nor docstring. The files hold what this run measured.
     """
 
     calls: bool = False
@@ -78,128 +107,168 @@ class Config:
 
 
 def main(config: Config) -> None:
-    found = count(ROOT)
-    for job in JOBS if config.calls else ():
-        found |= measure_calls(job)
+    parts = count_parts(ROOT)
+    found = {f"{part}: {name}": value for part in parts for name, value in parts[part].items()}
+    found["README"] = len((ROOT / "README.md").read_text().splitlines())
+
+    lengths = [help_lines(function) for function in public_functions()]
+    found[f"ldp_jax: {LONGEST}"] = max(lengths)
+    found["ldp_jax: signatures of more than 8 lines in help()"] = sum(x > 8 for x in lengths)
+
+    if config.calls:
+        for job in JOBS:
+            found |= measure_calls(job)
     if config.suite:
         with tempfile.TemporaryDirectory() as out:
             found |= time_command("test suite", "pytest", "-q")
             found |= time_command("demo", "experiments", "demo", "--out", out)
             found |= time_command("audit --quick", "experiments", "audit", "--quick", "--out", out)
-    rows = [(name, found[name], unit, aim) for name, (unit, aim) in AIMS.items() if name in found]
-    frame = pd.DataFrame(rows, columns=["quantity", "value", "unit", "aim"])
-    header = [*frame.columns, "reached"]
-    lines = [
-        [name, f"{v:,.6g}", unit, f"{aim:,g}", "yes" if v <= aim else "no"]
-        for name, v, unit, aim in rows
+
+    header = ["quantity", "value", "unit", "aim", "others", "reached"]
+    rows = [
+        [
+            name,
+            f"{found[name]:,.6g}",
+            unit,
+            f"{aim:,g}",
+            others,
+            "no" if found[name] > aim else "yes",
+        ]
+        for name, (unit, aim, others) in AIMS.items()
+        if name in found
     ]
-    console.print(terminal(header, lines, "what the project weighs"))
-    write_tables(config.out, NAME, frame, markdown(header, lines))
+    rooms = [
+        [part.removeprefix("ldp_jax/"), *(f"{value:,.6g}" for value in counts.values())]
+        for part, counts in parts.items()
+    ]
+    wide = ["part", *parts["ldp_jax"]]
+    console.print(terminal(header, rows, "what the project weighs"))
+    console.print(terminal(wide, rooms, "where it weighs"))
+
+    frame = pd.DataFrame(
+        [(name, value, *AIMS.get(name, ("", math.nan, ""))[:2]) for name, value in found.items()],
+        columns=["quantity", "value", "unit", "aim"],
+    )
+    write_tables(config.out, NAME, frame, f"{markdown(header, rows)}\n\n{markdown(wide, rooms)}")
     console.print(f"rows: {config.out / f'{NAME}.csv'}", soft_wrap=True)
 
 
-def count(root: Path) -> dict[str, float]:
-    """The quantities that the files of a working tree show; nothing of the tree is run."""
-    modules = {path: path.read_text() for path in (root / "ldp_jax").rglob("*.py")}
-    trees = {path: ast.parse(text) for path, text in modules.items()}
-    kinds = {path: line_kinds(text) for path, text in modules.items()}
-    exported = {path: exported_names(tree) for path, tree in trees.items()}
-    crossing = [
-        name
-        for path, tree in trees.items()
-        for name in underscore_imports(tree, path.relative_to(root))
-    ]
-    large = [
-        name for path, tree in trees.items() for name in large_functions(tree, kinds[path]["code"])
-    ]
-    others = {
-        part: [path.read_text() for path in (root / part).rglob("*.py")]
-        for part in ("experiments", "tests")
-    }
-    readme = (root / "README.md").read_text().splitlines()
-    blocks = [number for number, line in enumerate(readme, 1) if line.startswith("```python")]
+def count_parts(root: Path) -> dict[str, dict[str, float]]:
+    """Count the library, each of its rooms, the experiments and the tests; nothing is run."""
+    rooms = sorted(path.parent for path in (root / "ldp_jax").glob("*/__init__.py"))
+    folders = [root / "ldp_jax", *rooms, root / "experiments", root / "tests"]
     return {
-        "ldp_jax: code": sum(len(kind["code"]) for kind in kinds.values()),
-        "ldp_jax: docstrings": sum(len(kind["docstring"]) for kind in kinds.values()),
-        "experiments: all lines": "".join(others["experiments"]).count("\n"),
-        "tests: all lines": "".join(others["tests"]).count("\n"),
-        "exported names: all __all__": sum(exported.values()),
-        "exported names: ldp_jax itself": exported[root / "ldp_jax/__init__.py"],
-        "lines with Any": sum(len(kind["Any"]) for kind in kinds.values()),
-        "underscore imports across packages": len(crossing),
-        "long or wide functions": len(large),
-        "README": len(readme),
-        "README: first Python block": min(blocks, default=len(readme) + 1),
+        str(folder.relative_to(root)): count_files(sorted(folder.rglob("*.py")))
+        for folder in folders
     }
 
 
-def line_kinds(text: str) -> dict[str, set[int]]:
-    """The numbers of a module's lines by kind: code, docstring, and code with the name ``Any``."""
-    code, with_any, docstring = set(), set(), set()
+def count_files(paths: Iterable[Path]) -> dict[str, float]:
+    """The quantities of some modules together."""
+    total: Counter[str] = Counter()
+    busiest = 0
+    for path in paths:
+        text = path.read_text()
+        total.update(count_module(text))
+        if path.name != "__init__.py":  # which only passes names on
+            busiest = max(busiest, internal_imports(ast.parse(text)))
+    private = max(total.pop("private functions"), 1)
+    code = max(total.pop("code lines"), 1)
+    return {
+        **total,
+        DENSITY: round(total["nodes"] / code, 2),
+        USED_ONCE: round(100 * total[USED_ONCE] / private, 1),
+        BUSIEST: busiest,
+    }
+
+
+def count_module(text: str) -> dict[str, int]:
+    """The quantities of one module that add up over modules."""
+    tree = ast.parse(text)
+    nodes = list(ast.walk(tree))
+    documented = [
+        node for node in nodes if isinstance(node, DOCUMENTED) and ast.get_docstring(node)
+    ]
+    docstrings = {line for node in documented for line in lines_of(node.body[0])}
+    code = set()
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        lines = range(token.start[0], token.end[0] + 1)
-        code.update(lines if token.type not in LAYOUT else ())
-        with_any.update(lines if token.string == "Any" else ())
-    for node in ast.walk(ast.parse(text)):
-        if (
-            isinstance(node, (ast.Module, ast.ClassDef, *FUNCTIONS))
-            and ast.get_docstring(node) is not None
-        ):
-            docstring.update(_lines_of(node.body[0]))
-    return {"code": code - docstring, "docstring": docstring, "Any": with_any}
+        if token.type not in LAYOUT:
+            code.update(range(token.start[0], token.end[0] + 1))
+
+    syntax = [node for node in nodes if not isinstance(node, ast.expr_context)]
+    packed = [values for node in nodes if (values := packed_values(node))]
+    classes = [node for node in nodes if isinstance(node, ast.ClassDef)]
+    functions = [node.name for node in nodes if isinstance(node, ast.FunctionDef)]
+    private = [name for name in functions if name.startswith("_") and not name.startswith("__")]
+    uses = Counter(node.id for node in nodes if isinstance(node, ast.Name))
+    uses.update(node.attr for node in nodes if isinstance(node, ast.Attribute))
+    return {
+        "nodes": len(syntax) - 2 * len(documented),  # a docstring is an expression and its constant
+        "code lines": len(code - docstrings),
+        LONG_LINES: sum(len(line) > COLUMNS for line in text.splitlines()),
+        "packed assignments": len(packed),
+        "packed assignments of unlike things": sum(len(set(map(shape, x))) > 1 for x in packed),
+        "NamedTuples": sum("NamedTuple" in map(ast.unparse, node.bases) for node in classes),
+        "raises": sum(isinstance(node, ast.Raise) for node in nodes),
+        "private functions": len(private),
+        USED_ONCE: sum(uses[name] == 1 for name in private),
+    }
 
 
-def _lines_of(node: Any) -> set[int]:
-    return set(range(node.lineno, node.end_lineno + 1))
+def lines_of(node: ast.stmt) -> range:
+    return range(node.lineno, (node.end_lineno or node.lineno) + 1)
 
 
-def exported_names(tree: ast.Module) -> int:
-    """How many names the module's ``__all__`` lists; a list that is computed is refused."""
-    kinds = (ast.Assign, ast.AugAssign, ast.AnnAssign)
-    lists = [
-        node
-        for node in tree.body
-        if isinstance(node, kinds) and ast.unparse(node).startswith("__all__")
-    ]
-    return sum(len(ast.literal_eval(node.value)) for node in lists if node.value)
+def packed_values(node: ast.AST) -> list[ast.expr]:
+    """The values of ``a, b = f(x), g(y)``; empty for any other node."""
+    match node:
+        case ast.Assign(targets=[ast.Tuple(elts=targets)], value=ast.Tuple(elts=values)):
+            starred = any(isinstance(each, ast.Starred) for each in (*targets, *values))
+            return [] if starred else values
+    return []
 
 
-def underscore_imports(tree: ast.Module, path: Path) -> list[str]:
-    """The names that a module imports from another package, where they or their module start with an underscore."""
-    here = path.with_suffix("").parts
-    names = []
+def shape(value: ast.expr) -> str:
+    """The kind of an expression; calls of one function are of one kind."""
+    match value:
+        case ast.Call(func=function):
+            return ast.dump(function)
+        case ast.UnaryOp(operand=operand):
+            return shape(operand)
+        case ast.Name() | ast.Attribute():
+            return "name"
+    return type(value).__name__
+
+
+def internal_imports(tree: ast.Module) -> int:
+    """How many modules of the library a module imports, at its top or inside functions."""
+    names = set()
     for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            names += [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            module = importlib.util.resolve_name(
-                "." * node.level + (node.module or ""), ".".join(here[:-1])
-            )
-            names += [f"{module}.{alias.name}" for alias in node.names]
-    parts = {name: name.split(".") for name in names if name.startswith("ldp_jax.")}
-    hidden = [
-        name
-        for name in parts
-        if any(x.startswith("_") and not x.endswith("__") for x in parts[name])
-    ]
-    return [name for name in hidden if parts[name][1] != here[1]]
+        match node:
+            case ast.ImportFrom(module=str(module)):
+                names.add(module)
+            case ast.Import(names=aliases):
+                names.update(alias.name for alias in aliases)
+    return sum(name.startswith("ldp_jax") for name in names)
 
 
-def large_functions(tree: ast.Module, code: set[int]) -> list[str]:
-    """The functions with too many of the module's code lines, or too many parameters beside ``self``."""
-    found = []
-    for node in ast.walk(tree):
-        if isinstance(node, FUNCTIONS):
-            named = {
-                each.arg
-                for each in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
-            }
-            if (
-                len(code & _lines_of(node)) > MOST_LINES
-                or len(named - {"self", "cls"}) > MOST_PARAMETERS
-            ):
-                found.append(node.name)
-    return found
+def public_functions() -> list[Callable[..., Any]]:
+    """Every function that a public module lists in ``__all__``."""
+    found = {}
+    for info in pkgutil.walk_packages(ldp.__path__, "ldp_jax."):
+        if "._" in info.name:
+            continue
+        module = importlib.import_module(info.name)
+        for name in getattr(module, "__all__", ()):
+            value = getattr(module, name)
+            if inspect.isfunction(inspect.unwrap(value)):
+                found[id(value)] = value
+    return list(found.values())
+
+
+def help_lines(function: Callable[..., Any]) -> int:
+    """How many lines of a screen the signature takes in ``help()``."""
+    return math.ceil(len(f"{function.__name__}{inspect.signature(function)}") / SCREEN)
 
 
 def _call(job: str, data: Any, key: jax.Array, changed: bool) -> Any:
@@ -248,7 +317,7 @@ def calls(job: str) -> dict[str, float]:
 
 
 def time_command(name: str, *words: str) -> dict[str, float]:
-    """Wall and CPU seconds of ``python -m`` with some words, its children included, from an empty cache."""
+    """Wall and CPU seconds of ``python -m`` and its children, from an empty compilation cache."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     start = time.perf_counter()
     with tempfile.TemporaryDirectory() as cache:
@@ -259,8 +328,6 @@ def time_command(name: str, *words: str) -> dict[str, float]:
     wall = time.perf_counter() - start
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     if done.returncode:
-        console.print(
-            f"[bold red]{name}: exit code {done.returncode}; these seconds may be of an incomplete run"
-        )
+        console.print(f"[bold red]{name}: exit code {done.returncode}; the run may be incomplete")
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return {name: round(wall, 1), f"{name}, CPU": round(cpu, 1)}

@@ -1,13 +1,13 @@
 """Locally differentially private graph learning in JAX.
 
 ``import ldp_jax as ldp`` is all that a notebook needs. The names of the first minute (``ldp.load``,
-``ldp.private_embedding``, ``ldp.Ledger``, ...) and the twelve rooms are imported on first use, so
+``ldp.private_embedding``, ``ldp.Ledger``, ...) and the rooms are imported on first use, so
 that ``ldp.accounting``, ``ldp.Ledger`` and ``ldp.deployment`` never load JAX.
 
 * ``core`` - types, random words, integer tables, spaces, the mechanism protocol;
 * ``accounting`` - guarantees, composition, ledgers;
 * ``features``, ``edges``, ``hyperbolic`` - mechanisms on one user's numbers, neighbour list,
-  hyperbolic point;
+  hyperbolic point; ``curators`` - what a trusted curator releases of a graph;
 * ``graph``, ``learning``, ``servers`` - the server's side: propagation, training, protocols in one
   call;
 * ``deployment`` - devices and the wire, without JAX;
@@ -83,6 +83,6 @@ __getattr__, __dir__ = lazy.attach(
         "servers": "JointPrivacy predict_from_counts predict_from_reports predict_jointly private_embedding"
         " rehearse",
     },
-    "accounting attacks core datasets deployment edges features graph hyperbolic learning pipeline servers"
-    " verification",
+    "accounting attacks core curators datasets deployment edges features graph hyperbolic learning"
+    " pipeline servers verification",
 )

@@ -17,8 +17,8 @@ from ldp_jax.core import integer_tables, random_words
 from ldp_jax.core.mechanism import Analytic, Numeric, largest, uniform
 from ldp_jax.core.pytree import mechanism, pytree, static
 from ldp_jax.core.spaces import Finite, Interval, Mixture, clip
+from ldp_jax.curators import BinnedPairs, EdgeRand, EdgeRR, PublicHRG
 from ldp_jax.edges import DPRR, NeighbourCounts
-from ldp_jax.edges.curator import BinnedPairs, EdgeRand, EdgeRR, PublicHRG
 from ldp_jax.features import (
     BranchReport,
     Discrete,

@@ -162,9 +162,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             known = places[test, name]
             where += known.setdefault(repr(value), len(known))
         asked = ((_SAMPLED.get(test, 1), where), (_SAMPLED.get(file, 1), start))
-        if not {item.nodeid, test} & _FAULTS and any(
-            every == 0 or place % every for every, place in asked
-        ):
+        always = _SAMPLED.get(test) == 1 or {item.nodeid, test} & _FAULTS
+        if not always and any(every == 0 or place % every for every, place in asked):
             item.add_marker(pytest.mark.slow)
     _together(items)
 

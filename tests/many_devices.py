@@ -204,7 +204,7 @@ def nodes_on_a_mesh() -> None:
         assert moved == {"all-gather"}
     empty = graphs.from_edges(np.zeros((0, 2), np.int32), 5)
     np.testing.assert_allclose(pages(operator(empty, mesh=mesh), np.ones(5)), 0.1)
-    with pytest.raises(ValueError, match="places are for one device"):
+    with pytest.raises(ValueError, match="places must be None"):
         operator(empty, "segment", places=4, mesh=mesh)
     directed = graphs.from_edges([[0, 1], [1, 2]], 3)._replace(
         senders=np.array([1]), receivers=np.array([0])
@@ -432,9 +432,13 @@ def models_by_key() -> None:
     shared = dataclasses.replace(settings, mesh=mesh)
     with pytest.raises(ValueError, match="divide the keys"):
         training.fit_many(keys, model, training.node_classification, *data, shared)
-    static = {"model": model, "objective": training.node_classification, "settings": settings}
-    train = lambda *given: training._fit_many(None, *given, **static, over=some.sharding)
-    assert not compiled(train, np.int32(2), np.int32(2), (some, *divided))[1]
+    program = model, training.node_classification, settings
+    place = {"at_once": None, "over": some.sharding}
+    start = lambda *given: training._each_run(program, training._begin, (), *given, **place)
+    assert not compiled(start, some, *divided[:2])[1]
+    once = np.int32(1), np.int32(1)
+    train = lambda *given: training._each_run(program, training._fit, once, *given, **place)
+    assert not compiled(train, start(some, *divided[:2]), (some, *divided[:3]))[1]
 
 
 def checks_can_fail() -> None:

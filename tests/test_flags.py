@@ -9,7 +9,7 @@ import pytest
 
 from ldp_jax import edges, features, hyperbolic, verification
 from ldp_jax.attacks import all_pairs, link_stealing, linkteller
-from ldp_jax.edges.curator import EdgeRand, EdgeSplit, release
+from ldp_jax.curators import EdgeRand, EdgeSplit, release
 from ldp_jax.graph import graphs, propagation
 from ldp_jax.learning import importance, label_training, models, training
 from ldp_jax.servers import (

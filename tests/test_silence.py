@@ -28,7 +28,7 @@ from ldp_jax.accounting.ledger import Ledger
 from ldp_jax.core.ownership import ownership
 from ldp_jax.core.pytree import pytree
 from ldp_jax.core.shown import Hidden
-from ldp_jax.edges.curator import EdgeSplit
+from ldp_jax.curators import EdgeSplit
 from ldp_jax.graph import graphs
 from ldp_jax.learning import importance, label_training
 from ldp_jax.servers import (
@@ -43,8 +43,9 @@ from ldp_jax.servers import (
     private_embedding,
 )
 from ldp_jax.servers.counts import PilotedCounts
+from ldp_jax.servers.facts.panel import PanelFacts
 from ldp_jax.servers.parts.group_design import Design
-from ldp_jax.servers.reports import LocalPrediction, PanelFacts
+from ldp_jax.servers.reports import LocalPrediction
 
 MARK = 731257
 """It stands in every private value, and in no text."""
@@ -111,11 +112,11 @@ field.
 
 PUBLIC = set(
     """
-    Perceptron Difference Poisoning Reconstruction Table CriticalPoints WordRuns PersonalTotals GaussianCurve Budget
+    Perceptron Difference Poisoning Reconstruction Table WordRuns PersonalTotals GaussianCurve Budget
     Guarantee PipelineGuarantee Unit Ledger Release WholeNoise Alphabet Classifier Question Rejected Received Spent
     ReportStore FieldReports CountReports DendrogramLaw Choice Estimate Transition BranchReport Shape
     ReconstructionQuality Delta ErrorBound Scores ConfidenceInterval Fidelity Settings PublicRecord JointPrivacy
-    Foreseen Rehearsal StatedFriends HiddenArgument Questions Account Cost Role Statement Round Released Share
+    Foreseen Rehearsal StatedFriends StatedUsers LinkScores HiddenArgument Questions Account Cost Role Statement Round Released Share
     Service
 """.split()  # noqa: SIM905 - a list of names would take forty lines
 )

@@ -60,7 +60,10 @@ def main(config: Config) -> None:
         if cell.classifier == "gin" or computed % 20 == 0:
             # other noisy graphs have other shapes: programs would only fill the memory
             jax.clear_caches()
-        name = f"{cell.dataset}; {cells.setting(cell.public)}; {cell.mechanism}, epsilon {cell.epsilon:g}"
+        name = (
+            f"{cell.dataset}; {cells.setting(cell.public)}; {cell.mechanism}, epsilon "
+            f"{cell.epsilon:g}"
+        )
         promised = {"guarantees": {name: str(cells.ledger(cell.variant, n_max).total())}}
         return _runner.Found(
             _runner.rounded({"accuracy": scores.accuracy, "auc": scores.auc}), notes=promised

@@ -33,8 +33,15 @@ CLASSIFIERS: dict[Classifier, str] = {
     "forest": "random forest",
 }
 MECHANISMS: tuple[Mechanism, ...] = (
-    "dprr", "local-lap", "degrees", "dprr-lengths", "non-private-part", "non-private", "true-degrees", "sizes",
-)  # fmt: skip
+    "dprr",
+    "local-lap",
+    "degrees",
+    "dprr-lengths",
+    "non-private-part",
+    "non-private",
+    "true-degrees",
+    "sizes",
+)
 WITHOUT_EPSILON = ("non-private-part", "non-private", "true-degrees", "sizes")
 OF_ALL = ("non-private", "true-degrees", "sizes")
 """Rows that do not depend on who is public."""
@@ -74,8 +81,10 @@ class Variant(NamedTuple):
 
     @property
     def classifier(self) -> Classifier:
-        """The forest, or else the graph network where a graph is released and the perceptron where none is."""
-        return "forest" if self.forest else "perceptron" if self.mechanism in NUMBERS else "gin"
+        """The forest; or the graph network where a graph is released, else the perceptron."""
+        if self.forest:
+            return "forest"
+        return "perceptron" if self.mechanism in NUMBERS else "gin"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -116,7 +125,7 @@ def settings_of(resolved: Settings, classifier: Classifier) -> dict[str, Any]:
 
 
 def training_of(settings: Mapping[str, Any]) -> str:
-    """The classifier and what its training may cost, in words, from the manifest's settings of a row."""
+    """The classifier and the cost of its training in words, from the manifest's settings."""
     name = settings.get("classifier", CLASSIFIERS["gin"])
     if "trees" in settings:
         return f"{name}, {settings['trees']} trees"
@@ -189,7 +198,7 @@ def ledger(variant: Variant, n_max: int) -> Ledger:
 
 
 def _keys(dataset: str, variant: Variant, seed: int) -> tuple[Any, Any, Any, Any]:
-    """For the split (shared by all cells of a seed), the public users, the noise and the training."""
+    """Keys of the split (shared by all cells of a seed), public users, noise and training."""
     split, public, noise, fit = jax.random.split(jax.random.key(seed), 4)
     name = int(_runner.config_hash([dataset, *_drawn(variant)[:3]]), 16) % 2**31
     return split, public, jax.random.fold_in(noise, name), jax.random.fold_in(fit, name)
@@ -303,7 +312,7 @@ def setting(public: float) -> str:
 
 
 def cell_of(resolved: Settings, variant: Variant, seed: int, n_max: int) -> Cell:
-    """The cell of a variant and a seed on the graphs of the settings, the largest of which has ``n_max`` nodes."""
+    """The cell of a variant and a seed; the largest graph has ``n_max`` nodes."""
     exposed = variant.mechanism in ("non-private", "non-private-part", "true-degrees")
     spent = math.inf if exposed else ledger(variant, n_max).spent(NEIGHBOUR_LIST).epsilon
     settings = settings_of(resolved, variant.classifier)

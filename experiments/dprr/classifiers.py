@@ -17,8 +17,12 @@ QUANTILES = np.linspace(0, 1, 17)
 FOREST: dict[str, Any] = {"classifier": "random forest", "trees": 300, "leaf": 2}
 """The same for every mechanism; ``leaf`` is the fewest graphs in one."""
 PERCEPTRON: dict[str, Any] = {
-    "classifier": "perceptron", "layers": 3, "dropout": 0.2, "learning_rate": 1e-3, "weight_decay": 1e-4,
-}  # fmt: skip
+    "classifier": "perceptron",
+    "layers": 3,
+    "dropout": 0.2,
+    "learning_rate": 1e-3,
+    "weight_decay": 1e-4,
+}
 _DENSE = (
     1 / 16
 )  # graphs with more of their pairs joined count triangles by products of dense matrices
@@ -95,7 +99,7 @@ def _closing(u: np.ndarray, v: np.ndarray, node_graph: np.ndarray, sizes: np.nda
 def triangles(
     u: np.ndarray, v: np.ndarray, node_graph: np.ndarray, sizes: np.ndarray
 ) -> np.ndarray:
-    """How many triangles each graph has, float64 [graphs], from undirected edges u-v [m], each given once."""
+    """Count the triangles of each graph, float64 [graphs]; each undirected edge is given once."""
     n = len(node_graph)
     graph = node_graph[u]
     count = np.bincount(graph, minlength=len(sizes))
@@ -144,9 +148,16 @@ def forest(rows: np.ndarray, labels: np.ndarray, parts: Any, key: Any) -> graph_
 
 
 def perceptron(
-    rows: np.ndarray, labels: np.ndarray, parts: Any, key: Any, *, hidden: int, epochs: int, patience: int | None,
+    rows: np.ndarray,
+    labels: np.ndarray,
+    parts: Any,
+    key: Any,
+    *,
+    hidden: int,
+    epochs: int,
+    patience: int | None,
     batch_size: int,
-) -> graph_training.Scores:  # fmt: skip
+) -> graph_training.Scores:
     """A perceptron of three layers.
 
     At most ``epochs``, stopped by ``patience``, the first best by validation.

@@ -1,4 +1,4 @@
-"""The command line's words, the settings that they stand for, and the runs whose rows are committed."""
+"""The command line's words, the settings that they stand for, and the committed runs."""
 
 import dataclasses
 from pathlib import Path
@@ -76,16 +76,22 @@ def settings(config: Config, dataset: str) -> Settings:
     epochs, patience = {"committed": (60, 20), "paper": (500, 100), "smoke": (2, None)}[
         config.preset
     ]
-    stargazers, smoke = (
-        dataset in ("github_stargazers", "deezer_ego_nets", "twitch_egos"),
-        config.preset == "smoke",
-    )
+    stargazers = dataset in ("github_stargazers", "deezer_ego_nets", "twitch_egos")
+    smoke = config.preset == "smoke"
+    layers = 4 if stargazers else 5
     return Settings(
-        dataset=dataset, graphs=config.graphs, rr_nodes=config.rr_nodes, epochs=config.epochs or epochs,
+        dataset=dataset,
+        graphs=config.graphs,
+        rr_nodes=config.rr_nodes,
+        epochs=config.epochs or epochs,
         patience=patience,
-        layers=2 if smoke else 4 if stargazers else 5, hidden=8 if smoke else 64, dropout=0.5,
-        learning_rate=0.001, batch_size=64, shares=(0.65, 0.15, 0.20) if stargazers else (0.75, 0.10, 0.15),
-    )  # fmt: skip
+        layers=2 if smoke else layers,
+        hidden=8 if smoke else 64,
+        dropout=0.5,
+        learning_rate=0.001,
+        batch_size=64,
+        shares=(0.65, 0.15, 0.20) if stargazers else (0.75, 0.10, 0.15),
+    )
 
 
 def variants_of(config: Config) -> list[Variant]:

@@ -217,23 +217,34 @@ def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any]]:
     for (dataset, epsilon, name), part in private.groupby(columns, sort=False):
         value = part.set_index("metric").value
         clipped = value.get("expected bias of d*")
-        lines.append({
-            "data set": dataset, "mechanism": LABELS[str(name)], "epsilon": f"{epsilon:g}",
-            "true mean degree": f"{value['true mean degree']:.2f}",
-            "noisy mean degree": f"{value['mean degree']:.2f}", "bias": f"{value['bias']:+.2f}",
-            "expected bias of d*": "" if clipped is None else f"{clipped:+.2f}",
-            "mean absolute error": f"{value['mean absolute error']:.2f}", "Spearman": f"{value[_LAST]:.3f}",
-        })  # fmt: skip
+        lines.append(
+            {
+                "data set": dataset,
+                "mechanism": LABELS[str(name)],
+                "epsilon": f"{epsilon:g}",
+                "true mean degree": f"{value['true mean degree']:.2f}",
+                "noisy mean degree": f"{value['mean degree']:.2f}",
+                "bias": f"{value['bias']:+.2f}",
+                "expected bias of d*": "" if clipped is None else f"{clipped:+.2f}",
+                "mean absolute error": f"{value['mean absolute error']:.2f}",
+                "Spearman": f"{value[_LAST]:.3f}",
+            }
+        )
         notes.append(f"- {dataset}, {LABELS[str(name)]}, epsilon {epsilon:g}: {_seen(value)}.")
     return {NAME: f"{table(lines)}\n\n{_TEXT.about}\n\n" + "\n".join(notes)}, {}
 
 
 def _seen(value: pd.Series) -> str:
-    """A sentence on the users with few neighbours and those with many, from the rows of one mechanism."""
-    binned = pd.DataFrame({
-        name: {place: value.get(f"{name}, degree {bin_name(place)}", 0.0) for place in range(len(STARTS) - 1)}
-        for name in ("users", "true_mean", "noisy_mean")
-    })  # fmt: skip
+    """A sentence on users with few neighbours and with many, from the rows of one mechanism."""
+    binned = pd.DataFrame(
+        {
+            name: {
+                place: value.get(f"{name}, degree {bin_name(place)}", 0.0)
+                for place in range(len(STARTS) - 1)
+            }
+            for name in ("users", "true_mean", "noisy_mean")
+        }
+    )
     said = []
     for words, kept in (
         (f"at most {_LOW}", STARTS[:-1] <= _LOW),
@@ -247,9 +258,13 @@ def _seen(value: pd.Series) -> str:
             )
             share = count / binned.users.sum()
             said.append(
-                f"the {share:.0%} of users of degree {words} have {true:.1f} neighbours and report {noisy:.1f}"
+                f"the {share:.0%} of users of degree {words} have {true:.1f} neighbours and "
+                f"report {noisy:.1f}"
             )
-    total = f"the mean degree is {value['mean degree'] / value['true mean degree']:.2f} times the true one"
+    total = (
+        f"the mean degree is {value['mean degree'] / value['true mean degree']:.2f} times the "
+        "true one"
+    )
     return "; ".join([total, *said, f"{value['share that report nobody']:.0%} report nobody"])
 
 

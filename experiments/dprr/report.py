@@ -32,9 +32,11 @@ EPSILON, PUBLIC = 1.0, 0.2
 classifies.
 """
 CLAIMS: tuple[tuple[Mechanism, str], ...] = (
-    ("non-private", "not below -10 or so"), ("rr", "significantly above 0"), ("local-lap", "significantly above 0"),
+    ("non-private", "not below -10 or so"),
+    ("rr", "significantly above 0"),
+    ("local-lap", "significantly above 0"),
     ("non-private-part", "significantly above 0"),
-)  # fmt: skip
+)
 """The words of the authors on DPRR less other rows (section V-B); their figures are pictures."""
 
 
@@ -107,15 +109,18 @@ def lines(frame: pd.DataFrame, configs: Configs) -> str:
     values = show.by_seed(_ranked(frame), [*Group._fields, "metric"])
     return show.table(
         {
-            "data set": group.dataset, "setting": cells.setting(group.public), "mechanism": LABELS[group.mechanism],
+            "data set": group.dataset,
+            "setting": cells.setting(group.public),
+            "mechanism": LABELS[group.mechanism],
             "epsilon": "" if group.mechanism in WITHOUT_EPSILON else f"{group.epsilon:g}",
             "classifier": cells.training_of(configs[group.config]),
             "accuracy (%)": show.interval(values[*group, "accuracy"]),
             "AUC (%)": show.interval(values[*group, "auc"]),
-            "AUC less degrees alone": show.signed(gains.get(group)), "seeds": len(values[*group, "auc"]),
+            "AUC less degrees alone": show.signed(gains.get(group)),
+            "seeds": len(values[*group, "auc"]),
         }
         for group in dict.fromkeys(Group(*key[:-1]) for key in values)
-    )  # fmt: skip
+    )
 
 
 def _ranked(frame: pd.DataFrame) -> pd.DataFrame:
@@ -217,9 +222,11 @@ def claims(frame: pd.DataFrame, configs: Configs) -> show.Rows:
         for group in auc:
             yield {
                 f"epsilon {EPSILON:g}, {PUBLIC:.0%} public users, GIN; in points": group.dataset,
-                "difference": f"DPRR less {LABELS[other]}", "the paper": said,
-                "ours: accuracy": show.signed(accuracy.get(group)), "ours: AUC": show.signed(auc[group]),
-            }  # fmt: skip
+                "difference": f"DPRR less {LABELS[other]}",
+                "the paper": said,
+                "ours: accuracy": show.signed(accuracy.get(group)),
+                "ours: AUC": show.signed(auc[group]),
+            }
 
 
 def as_markdown(frame: pd.DataFrame, configs: Configs) -> str:
@@ -249,7 +256,7 @@ def digest(frame: pd.DataFrame, configs: Configs) -> str:
 
 
 def _found(frame: pd.DataFrame, configs: Configs, of_splits: bool, metric: str) -> str:
-    """For a title: in how many of the drawn settings DPRR's lists are worth more, and less, than a twin."""
+    """For a title: in how many settings DPRR's lists are worth more, and less, than a twin."""
     twin = _dprr_less("dprr-one-to-nine") if of_splits else twin_of
     gains = [
         g for group, g in paired(frame, configs, twin, metric).items() if group.mechanism == "dprr"
@@ -283,8 +290,7 @@ def _grid(
             ("accuracy", "auc")[place // len(datasets)],
             datasets[place % len(datasets)],
         )
-        of_panel = lambda rows: rows[(rows.dataset == dataset) & (rows.metric == metric)]  # noqa: B023
-        rows = of_panel(chosen)
+        rows = chosen[(chosen.dataset == dataset) & (chosen.metric == metric)]
         places = {value: at for at, value in enumerate(sorted(rows[by].unique()))}
         points: dict[str, dict[float, pd.Series]] = {
             name: {} for name in names if (rows.mechanism == name).any()
@@ -294,7 +300,8 @@ def _grid(
             means.append(100 * part.value.mean())
         show.curves(axis, points, LABELS, COLOURS, apart=0.06, ms=4, lw=1.4)
         for name, style in (("non-private", "-"), ("true-degrees", "-."), ("sizes", "--")):
-            values = of_panel(frame[frame.mechanism == name]).value
+            here = (frame.mechanism == name) & (frame.dataset == dataset)
+            values = frame[here & (frame.metric == metric)].value
             if len(values):
                 means.append(100 * values.mean())
                 show.level(axis, means[-1], LABELS[name], style, color=COLOURS[name], linewidth=1.1)

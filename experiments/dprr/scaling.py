@@ -202,9 +202,7 @@ def measure(train: GraphSet, test: GraphSet, made: Any, resolved: Settings) -> d
     # Packing is done once for all epochs, by the host: neither side counts it.
     other = _reports(jax.random.fold_in(key, REPEATS + 1), test, made)
     packed = packing.pack(other, resolved.batch_size, shapes=1)
-    classify = _timed(lambda _: graph_training._predict_compiled(model, variables, packed), EPOCHS)[
-        1:
-    ]
+    classify = _timed(lambda _: graph_training._predict(model, variables, packed), EPOCHS)[1:]
     reported = len(noisy.senders) / len(train)
     found = {
         "nodes": len(train.node_graph) / len(train), "true edges": len(train.senders) / len(train),
@@ -281,13 +279,20 @@ def as_markdown(frame: pd.DataFrame) -> str:
         largest.append([*name, *counts, f"{top['bytes'] / 1e6:.3f}", *times])
     graphs = ["graphs", "mechanism"]
     milliseconds = [f"{words} (ms)" for words in clocks.values()]
-    return "\n\n".join([
-        "Growth with the number of nodes: the slope of the least-squares line through the logarithms.",
-        show.markdown([*graphs, *clocks.values(), "memory"], slopes),
-        "The largest size; milliseconds, edges and megabytes a graph.",
-        show.markdown([*graphs, "nodes", "true edges", "reported edges", "MB", *milliseconds], largest),
-        show.prose(NAME).notes.format(epsilon=EPSILON, bytes=BYTES, repeats=REPEATS, epochs=EPOCHS),
-    ])  # fmt: skip
+    return "\n\n".join(
+        [
+            "Growth with the number of nodes: the slope of the least-squares line through the "
+            "logarithms.",
+            show.markdown([*graphs, *clocks.values(), "memory"], slopes),
+            "The largest size; milliseconds, edges and megabytes a graph.",
+            show.markdown(
+                [*graphs, "nodes", "true edges", "reported edges", "MB", *milliseconds], largest
+            ),
+            show.prose(NAME).notes.format(
+                epsilon=EPSILON, bytes=BYTES, repeats=REPEATS, epochs=EPOCHS
+            ),
+        ]
+    )
 
 
 def plot(frame: pd.DataFrame) -> Any:

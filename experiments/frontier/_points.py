@@ -19,7 +19,7 @@ PANEL = ["dataset", "panel"]
 def tidy(
     key: Sequence[str], rows: Iterable[tuple[Sequence[Any], Mapping[str, pd.Series]]]
 ) -> pd.DataFrame:
-    """One row a draw and metric, of rows that are named by their ``key`` and have series by seed."""
+    """One row a draw and metric, from rows that ``key`` names and that have series by seed."""
     made = [
         (*names, seed, metric, round(float(value), 4))
         for names, found in rows
@@ -74,7 +74,7 @@ def intervals(
 
 
 def together(found: pd.DataFrame, by: Sequence[str], **where: Any) -> tuple[int, int, int, int]:
-    """How many gains there are, with an interval above 0, below, and above where all are asked (Bonferroni)."""
+    """Count gains: all, intervals above 0, below 0, and above 0 after Bonferroni's correction."""
     each = intervals(found, by, **where)
     up, down, _ = counted(each.values())
     strict = intervals(found, by, 1 - 0.05 / max(len(each), 1), **where)

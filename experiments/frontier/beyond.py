@@ -118,7 +118,8 @@ def pairs(settings: Settings, labels: str, seed: int) -> Pairs:
     asked, _ = friendships.draw(shared, labels, seed)
     if asked.rows is None or asked.q is None:
         raise UsageError(
-            f"--datasets {settings.dataset}: it has no features, by which classes could be broadcast"
+            f"--datasets {settings.dataset}: it has no features, by which classes could be "
+            "broadcast"
         )
     n = len(asked.labels)
     once = np.stack([np.asarray(asked.graph.senders), np.asarray(asked.graph.receivers)], 1).astype(
@@ -232,11 +233,13 @@ def _rehearsal(key: Any, draw: Pairs, epsilon: float, *, alike: bool) -> Scored:
     assert found.auc is not None
     degrees, counts = found.auc[..., :2], found.auc[..., 2 + alike]
     over = found._replace(gains=counts - degrees[..., degrees.mean((0, 1)).argmax()])
-    return Scored({methods.LABELS: found.labels, **methods.foretold(over, epsilon)}, nothing_read())
+    return Scored(
+        {methods.LABELS: found.labels or 0, **methods.foretold(over, epsilon)}, nothing_read()
+    )
 
 
 def _common(key: Any, draw: Pairs, epsilon: float) -> Scored:
-    """Common neighbours in the true graph, each for as much as they have few (Adamic & Adar, 2003)."""
+    """Common neighbours in the true graph, weighted by Adamic and Adar (2003)."""
     n = len(draw.labels)
     senders, receivers = np.asarray(draw.graph.senders), np.asarray(draw.graph.receivers)
     degree = np.bincount(receivers, minlength=n)
@@ -318,17 +321,26 @@ def _alike_too(name: str, run: Any) -> dict[str, Any]:
 METHODS: dict[str, dict[str, Callable[[Any, Any, float], Scored]]] = {
     LINK: {
         "features, cosine": _cosine,
-        f"features{ALIKE}": lambda key, draw, epsilon: Scored(_of(_alike(draw), draw), nothing_read()),
-        **_alike_too(DEGREES, _degrees), **_alike_too(COUNTS, _counts), **_alike_too(f"{TRUE} degrees", _degrees),
-        **_alike_too(f"{TRUE} counts", _counts), f"{TRUE}, common neighbours": _common,
+        f"features{ALIKE}": lambda key, draw, epsilon: Scored(
+            _of(_alike(draw), draw), nothing_read()
+        ),
+        **_alike_too(DEGREES, _degrees),
+        **_alike_too(COUNTS, _counts),
+        **_alike_too(f"{TRUE} degrees", _degrees),
+        **_alike_too(f"{TRUE} counts", _counts),
+        f"{TRUE}, common neighbours": _common,
         **_alike_too(f"{methods.REHEARSAL}, {COUNTS}", _rehearsal),
     },
     GRAPH: {
-        "sizes alone": lambda keys, whole, epsilon: Scored(_classified(keys[0], whole, []), nothing_read()),
-        DEGREES: _graph_degrees, f"{COUNTS} by degree class": _graph_counts,
-        f"{TRUE} degrees": _graph_degrees, f"{TRUE} counts by degree class": _graph_counts,
+        "sizes alone": lambda keys, whole, epsilon: Scored(
+            _classified(keys[0], whole, []), nothing_read()
+        ),
+        DEGREES: _graph_degrees,
+        f"{COUNTS} by degree class": _graph_counts,
+        f"{TRUE} degrees": _graph_degrees,
+        f"{TRUE} counts by degree class": _graph_counts,
     },
-}  # fmt: skip
+}
 """By task and name: each a function of a key, a draw and epsilon."""
 
 

@@ -25,15 +25,15 @@ def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any]]:
     sections = ["# Counts beyond the classes of nodes", _TEXT.preface, verdict(frame)]
     figures = {}
     if found := rehearsal_report.outcomes(*rehearsed(foretold, frame), "labels"):
-        asked_of = f"public features, labels, and the lists of {PILOT} users at random before links were taken out"
+        asked_of = (
+            f"public features, labels, and the lists of {PILOT} users at random before "
+            "links were taken out"
+        )
         about = asked_of, "released degrees", CHOSEN_ON_LISTS
         sections += [*rehearsal_report.sections(found, figures, NAME, *about), trivial(found)]
     for (task, dataset, labels), part in frame.groupby(_PLACE, sort=False):
-        known = (
-            ""
-            if task == GRAPH
-            else f", {'half of the' if labels == 'half' else f'{labels} a class of'} labels"
-        )
+        share = "half of the" if labels == "half" else f"{labels} a class of"
+        known = "" if task == GRAPH else f", {share} labels"
         sections += [f"## {task}: {dataset}{known}", table(part)]
     return {NAME: "\n\n".join(sections)}, figures
 
@@ -106,7 +106,7 @@ def gain(part: pd.DataFrame, name: str, epsilon: float) -> ConfidenceInterval | 
 
 
 def verdict(frame: pd.DataFrame) -> str:
-    """In how many settings counts say more than released degrees, and than what is public, task by task."""
+    """In how many settings counts beat released degrees, and public data, task by task."""
     words = []
     for task in (LINK, GRAPH):
         rows = [
@@ -119,7 +119,8 @@ def verdict(frame: pd.DataFrame) -> str:
         (up, down, _), (more, less, _) = show.counted(found), show.counted(public)
         if found:
             words.append(
-                f"{task}: of {len(found)} rows of counts {up} are above released degrees, {down} below; {more} are "
+                f"{task}: of {len(found)} rows of counts {up} are above released degrees, {down} "
+                f"below; {more} are "
                 f"above the best of what is public, {less} below"
             )
     return "; ".join(words).capitalize() + "."

@@ -76,7 +76,8 @@ class Config:
         for setting in self.panels:
             if not _is_panel(setting):
                 raise UsageError(
-                    f"--panels must be shares of each class, as 0.05, or numbers of users of each, got {setting}"
+                    "--panels must be shares of each class, as 0.05, or numbers of users of "
+                    f"each, got {setting}"
                 )
         if self.mechanisms and "beyond" in self.parts:
             raise UsageError("--mechanisms: part beyond has all of its rows always")

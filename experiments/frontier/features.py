@@ -67,7 +67,10 @@ class Cell(_runner.Cell):
     promise = property(lambda self: f"{self.mechanism}, epsilon {self.epsilon:g}")
 
     def __str__(self) -> str:
-        return f"{self.dataset} panel {self.panel} {self.mechanism} eps {self.epsilon:g} draw {self.seed}"
+        return (
+            f"{self.dataset} panel {self.panel} {self.mechanism} eps {self.epsilon:g} draw "
+            f"{self.seed}"
+        )
 
 
 results_in = partial(_runner.Results, name=f"{NAME}_accuracy", cell=Cell, also=FOUND)

@@ -55,7 +55,7 @@ class Asked:
 
 
 class Method(NamedTuple):
-    """A row: a function of a key, a draw and epsilon, whose scores may also be an accuracy, or values by metric."""
+    """A row: a function of a key, a draw and epsilon, which gives scores or values by metric."""
 
     noise: int
     """rows of one number have the same noise, so that what differs is the method"""
@@ -256,7 +256,7 @@ def _privge(key: Any, asked: Asked, epsilon: float, *, structure_only: bool = Fa
 
 
 def _fidelity(key: Any, asked: Asked, epsilon: float) -> Answer:
-    """How much of the true embedding that of PrivGE's row shows, and one of the same noise on a public record."""
+    """Correlation of PrivGE's embedding, and of a public record's, with the true embedding."""
     bench, made = _bench(key, asked, epsilon)
     true = cells.embed(bench, None)
     found = metrics.fidelity(cells.embed(bench, made), true)
@@ -286,9 +286,18 @@ def _bench(key: Any, asked: Asked, epsilon: float) -> tuple[cells.Bench, cells.M
     test = training.Examples(private, asked.data.y[private].astype(np.int32))
     model = models.mlp(settings.layers, settings.hidden, asked.classes, settings.dropout)
     bench = cells.Bench(
-        settings, asked.data, 0, cells.dense(asked.dataset), asked.facts.op, train, validation, test, noise_key,
-        fit_key, model,
-    )  # fmt: skip
+        settings,
+        asked.data,
+        0,
+        cells.dense(asked.dataset),
+        asked.facts.op,
+        train,
+        validation,
+        test,
+        noise_key,
+        fit_key,
+        model,
+    )
     return bench, made
 
 
@@ -312,9 +321,17 @@ STRUCTURE, CHOSEN = "structure", "structure, chosen"
 TRUE = "non-private"
 
 _SOURCES = (
-    "1 hops", "2 hops", "PageRank 0.3", "PageRank 0.1", "PageRank 0.03", "spectral 16", "spectral 32",
-    "spectral 64", "records of the panel", "shared friends",
-)  # fmt: skip
+    "1 hops",
+    "2 hops",
+    "PageRank 0.3",
+    "PageRank 0.1",
+    "PageRank 0.03",
+    "spectral 16",
+    "spectral 32",
+    "spectral 64",
+    "records of the panel",
+    "shared friends",
+)
 
 METHODS: dict[str, Method] = {
     CHOSEN: Method(10, _chosen),

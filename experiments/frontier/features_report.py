@@ -221,12 +221,14 @@ def gains(found: pd.DataFrame, mechanism: str, metric: str) -> dict[Any, Confide
 
 
 def _counted(found: pd.DataFrame) -> str:
-    """How many gains have an interval beside 0, and how many still have where all of them are asked together."""
+    """How many gains have an interval beside 0, alone and after Bonferroni's correction."""
     k, up, down, up_all = _points.together(found, _CELL, mechanism=LOCAL, metric=OVER_BEST)
     chosen_up, chosen_down, _ = show.counted(gains(found, LOCAL, OVER_CHOSEN).values())
     return (
-        f"There are {k} gains of local prediction over the best structure-only row (graph, panel, epsilon). {up} "
-        f"have an interval above 0, {down} below; at the joint level (Bonferroni, 1 - 0.05 / {k}) {up_all} are "
+        f"There are {k} gains of local prediction over the best structure-only row (graph, panel, "
+        f"epsilon). {up} "
+        f"have an interval above 0, {down} below; at the joint level (Bonferroni, 1 - 0.05 / {k}) "
+        f"{up_all} are "
         f"above. Over the row chosen on the panel {chosen_up} are above, {chosen_down} below."
     )
 
@@ -238,8 +240,9 @@ def digest(results: Results) -> str:
 _SHADES = ("#f4b6b0", "#e0736c", "#c1272d", "#6b0f14")
 """Of budgets, the largest the darkest."""
 _BESIDE = (
-    ("true records, no privacy", "black", "|", 12, 2), ("placebo: others' records", "#3b6fa0", "D", 4, 3),
-)  # fmt: skip
+    ("true records, no privacy", "black", "|", 12, 2),
+    ("placebo: others' records", "#3b6fa0", "D", 4, 3),
+)
 
 
 def _figure(found: pd.DataFrame) -> Any:
@@ -274,11 +277,20 @@ def _figure(found: pd.DataFrame) -> Any:
     for number, epsilon in enumerate(budgets):
         colour = _SHADES[max(number - len(budgets), -len(_SHADES))]
         _points.plot_means(
-            axis, dict(enumerate(row[1][number] for row in rows)), marker="o", markersize=5, color=colour,
-            capsize=1.5, linewidth=1.0, label=f"private reports, epsilon {epsilon:g}",
-        )  # fmt: skip
+            axis,
+            dict(enumerate(row[1][number] for row in rows)),
+            marker="o",
+            markersize=5,
+            color=colour,
+            capsize=1.5,
+            linewidth=1.0,
+            label=f"private reports, epsilon {epsilon:g}",
+        )
     up, down, _ = show.counted(each := gains(found, LOCAL, OVER_BEST).values())
-    won = f"Reports beat the graph and the panel alone in {up} of {len(each)} settings and budgets, lose in {down}"
+    won = (
+        f"Reports beat the graph and the panel alone in {up} of {len(each)} settings and "
+        f"budgets, lose in {down}"
+    )
     names = [name for name, *_ in rows]
     _points.plot_settings(axis, names, won, "the best row from the graph and the panel alone")
     return made

@@ -137,7 +137,8 @@ def check_count(option: str, setting: str, data: datasets.Dataset) -> None:
     most = int(np.bincount(data.y).max())
     if setting.isdecimal() and int(setting) >= most:
         raise UsageError(
-            f"{option} {setting} of {data.name}: must be below {most}, the users of its largest class, "
+            f"{option} {setting} of {data.name}: must be below {most}, the users of its largest "
+            "class, "
             "or nobody is left who is asked"
         )
 
@@ -159,7 +160,7 @@ def cells(
     kind: type[_runner.Cell], data: datasets.Dataset, settings: Any, draws: int,
     rows: Iterable[tuple[str, float, Any]], task: str = "node", **fields: Any,
 ) -> Iterator[tuple[Any, Any]]:  # fmt: skip
-    """The cells of a data set, draw after draw, of rows that are a method, an epsilon and its unit."""
+    """The cells of a data set, draw by draw; a row is a method, an epsilon and its unit."""
     for seed, (mechanism, epsilon, unit) in itertools.product(range(draws), rows):
         yield kind.of(settings, data.name, task, unit, mechanism, epsilon, seed, **fields)
 

@@ -37,7 +37,7 @@ from ldp_jax.servers import (
     predict_jointly,
     rehearse,
 )
-from ldp_jax.servers.joint import checked_members
+from ldp_jax.servers.from_both import checked_members
 from ldp_jax.servers.parts.friends import HOMOPHILY
 
 LABEL_SHARE, RECORD_SHARE = 0.5, 0.75
@@ -88,7 +88,7 @@ def publicly_stated(data: datasets.Dataset, wrong: float | None) -> StatedFriend
 
 @lru_cache(maxsize=6)
 def rehearsed(asked: Asked, total: float, wrong: float | None = None) -> Rehearsal:
-    """What the panel and stated friendships foretell of splits and of one report, before users report."""
+    """Rehearse splits of the total and one joint report, from the panel and stated friendships."""
     fold_key, key = jax.random.split(
         jax.random.key(0)
     )  # of public randomness; draws differ in their panels
@@ -101,7 +101,7 @@ def _joint(
     key: Any, asked: Asked, total: float, *, share: float | None = None, labels: bool = False,
     placebo: bool = False, both: bool = False, checked: bool = False, wrong: float | None = None,
 ) -> Answer:  # fmt: skip
-    """Records and lists within one total, as a rehearsal says, split as said, or in one report of both.
+    """Predict from records and lists within one total, split or in one joint report.
 
     Devices know the homophily that is publicly stated, to the rehearsal too: ``wrong`` times the
     true one, or the guess. Of a placebo, private users, and the panel's check,
@@ -176,7 +176,7 @@ def _true(name: str, key: Any, asked: Asked, total: float) -> Answer:
 
 
 def best_report(shares: np.ndarray, epsilon: float) -> float:
-    """The largest expected share of classes that are guessed right from one report at epsilon of a class found.
+    """The largest expected share of right guesses from one report of a class at epsilon.
 
     ``shares`` [found, true] are of all users, and known. A guess that depends on the report alone
     is a report as private as it, so that the maximum over all mechanisms is a linear program over
@@ -186,15 +186,15 @@ def best_report(shares: np.ndarray, epsilon: float) -> float:
     0.75
     """
     found, guesses = shares.shape
-    own, least = (
-        np.eye(found * guesses),
-        np.tile(np.eye(guesses), (found, 1)),
-    )  # P, then its least by guess
+    own = np.eye(found * guesses)  # P, and then its least by guess
+    least = np.tile(np.eye(guesses), (found, 1))
     solved = scipy.optimize.linprog(
         -np.concatenate([shares.ravel(), np.zeros(guesses)]),
-        A_ub=np.block([[-own, least], [own, -math.exp(epsilon) * least]]), b_ub=np.zeros(2 * len(own)),
-        A_eq=np.pad(np.kron(np.eye(found), np.ones(guesses)), ((0, 0), (0, guesses))), b_eq=np.ones(found),
-    )  # fmt: skip
+        A_ub=np.block([[-own, least], [own, -math.exp(epsilon) * least]]),
+        b_ub=np.zeros(2 * len(own)),
+        A_eq=np.pad(np.kron(np.eye(found), np.ones(guesses)), ((0, 0), (0, guesses))),
+        b_eq=np.ones(found),
+    )
     return -float(solved.fun)
 
 
@@ -225,21 +225,27 @@ BEST = f"{TRUE}, best report"
 CEILING = "ceiling of one report"
 
 METHODS: dict[str, Method] = {
-    NOTHING: Method(10, _nothing), PUBLIC_ALONE: Method(10, partial(_public_graph, CHOSEN)),
-    TRUE_RECORD: Method(20, partial(_true, TRUE_RECORD)), TRUE_ALL: Method(20, partial(_true, TRUE_ALL)),
-    JOINT: Method(0, _joint), RECORDS: Method(0, partial(_joint, share=1.0)),
-    LISTS: Method(0, partial(_joint, share=0.0)), HALVES: Method(0, partial(_joint, share=0.5)),
+    NOTHING: Method(10, _nothing),
+    PUBLIC_ALONE: Method(10, partial(_public_graph, CHOSEN)),
+    TRUE_RECORD: Method(20, partial(_true, TRUE_RECORD)),
+    TRUE_ALL: Method(20, partial(_true, TRUE_ALL)),
+    JOINT: Method(0, _joint),
+    RECORDS: Method(0, partial(_joint, share=1.0)),
+    LISTS: Method(0, partial(_joint, share=0.0)),
+    HALVES: Method(0, partial(_joint, share=0.5)),
     LABELS_TOO: Method(0, partial(_joint, share=RECORD_SHARE, labels=True)),
     PLACEBO: Method(2, partial(_joint, placebo=True)),
     PUBLIC: Method(1, partial(_public_graph, LOCAL)),
     CHECKED: Method(0, partial(_joint, checked=True)),
     CHECKED_PLACEBO: Method(2, partial(_joint, checked=True, placebo=True)),
-    ONE: Method(0, partial(_joint, both=True)), ONE_PLACEBO: Method(2, partial(_joint, both=True, placebo=True)),
+    ONE: Method(0, partial(_joint, both=True)),
+    ONE_PLACEBO: Method(2, partial(_joint, both=True, placebo=True)),
     ONE_CHECKED: Method(0, partial(_joint, both=True, checked=True)),
     ONE_CHECKED_PLACEBO: Method(2, partial(_joint, both=True, checked=True, placebo=True)),
     BEST: Method(20, _best),
-    TOO_HIGH: Method(0, partial(_joint, wrong=WRONG)), TOO_LOW: Method(0, partial(_joint, wrong=1.0 / WRONG)),
-}  # fmt: skip
+    TOO_HIGH: Method(0, partial(_joint, wrong=WRONG)),
+    TOO_LOW: Method(0, partial(_joint, wrong=1.0 / WRONG)),
+}
 """By name; a name's number of noise is a part of its rows' keys."""
 
 WITHOUT_EPSILON = (NOTHING, PUBLIC_ALONE, TRUE_RECORD, TRUE_ALL, BEST)

@@ -104,7 +104,7 @@ def totals(part: pd.DataFrame) -> list[float]:
 
 
 def regained(part: pd.DataFrame, mechanism: str, total: float) -> float | None:
-    """Of the way from nothing asked to true records on the true graph, over the draws of all three."""
+    """The share of the way from nothing asked to true records on the true graph."""
     at = _points.pick(part, metric=_points.ACCURACY).set_index("seed")
     rows = (mechanism, total), (NOTHING, 0.0), (TRUE_ALL, np.inf)
     each = [_points.pick(at, mechanism=name, epsilon=epsilon).value for name, epsilon in rows]
@@ -117,7 +117,7 @@ def _percent(share: float | None) -> str:
 
 
 def verdict(found: pd.DataFrame) -> str:
-    """Where joint privacy costs everything, and whether a list is worth its budget beside a record."""
+    """Where joint privacy costs all gain, and whether a list is worth its budget."""
     everything, unseen, up, down, listed = [], [], [], [], []
     panels = found.groupby(_points.PANEL, sort=False)
     cells = [(*names, part, total) for names, part in panels for total in totals(part)]
@@ -134,10 +134,14 @@ def verdict(found: pd.DataFrame) -> str:
         if _sign(_less(part, mine, (LISTS, total))) < 0:
             listed.append(words)
     return (
-        f"**Joint privacy costs everything** (less than {LITTLE:.0%} of the way from nothing asked to true data is "
-        f"regained) on {_listed(everything)}; no gain over nothing asked is seen on {_listed(unseen)}. Of "
-        f"{len(cells)} settings what was chosen is above the whole total on the record in {len(up)} "
-        f"({_listed(up)}), below it in {len(down)} ({_listed(down)}); below the whole total on the list in "
+        f"**Joint privacy costs everything** (less than {LITTLE:.0%} of the way from nothing "
+        "asked to true data is "
+        f"regained) on {_listed(everything)}; no gain over nothing asked is seen on "
+        f"{_listed(unseen)}. Of "
+        f"{len(cells)} settings what was chosen is above the whole total on the record in "
+        f"{len(up)} "
+        f"({_listed(up)}), below it in {len(down)} ({_listed(down)}); below the whole total on "
+        "the list in "
         f"{len(listed)} ({_listed(listed)}).{_of_placebos(cells, methods.PLACEBO)}"
         f"{_of_checks(cells, JOINT, methods.CHECKED, methods.CHECKED_PLACEBO)}"
         f"{_of_one_report(cells)}{_of_ceilings(cells)}"
@@ -160,8 +164,10 @@ def _of_one_report(cells: _Cells) -> str:
     up, down = ([words for words, gain in known if _sign(gain) == sign] for sign in (1, -1))
     means = [gain.mean for _, gain in known]
     return (
-        f"\n\n**One report of the record and the whole list** costs the total whatever differs in both. It is "
-        f"above joint in {len(up)} of {len(known)} settings ({_listed(up)}) by up to {max(means):.1f} points, and "
+        "\n\n**One report of the record and the whole list** costs the total whatever differs in "
+        "both. It is "
+        f"above joint in {len(up)} of {len(known)} settings ({_listed(up)}) by up to "
+        f"{max(means):.1f} points, and "
         f"below it in {len(down)} ({_listed(down)}) by up to {-min(means):.1f}."
         f"{_of_placebos(cells, methods.ONE_PLACEBO)}"
         f"{_of_checks(cells, ONE, methods.ONE_CHECKED, methods.ONE_CHECKED_PLACEBO)}"
@@ -186,9 +192,12 @@ def _of_ceilings(cells: _Cells) -> str:
     far = max(both, key=lambda words: both[words][1] - both[words][0])
     mine, most = both[far]
     return (
-        "\n\n**The ceiling of one report**: devices that know the class that true records and graph give, and "
-        f"report it by the best of all mechanisms, regain no more. Of {len(both)} settings joint is at most "
-        f"{LITTLE:.0%} of the way below it in {near}, above it in {len(above)} ({_listed(above)}: a split protects "
+        "\n\n**The ceiling of one report**: devices that know the class that true records and "
+        "graph give, and "
+        f"report it by the best of all mechanisms, regain no more. Of {len(both)} settings joint "
+        "is at most "
+        f"{LITTLE:.0%} of the way below it in {near}, above it in {len(above)} ({_listed(above)}: "
+        "a split protects "
         f"a list bit by bit), and farthest below it on {far} ({mine:.0%}, ceiling {most:.0%})."
     )
 
@@ -207,8 +216,10 @@ def _of_placebos(cells: _Cells, placebo: str) -> str:
     below = [one for one in known if _sign(one) < 0]
     most = f", by up to {-min(one.mean for one in below):.1f} points" if below else ""
     return (
-        f" With records and lists of other private users (placebo) it is below nothing asked in {len(below)} of "
-        f"{len(known)}{most}: beside a panel alone nothing tells that records are somebody else's, and the panel's "
+        " With records and lists of other private users (placebo) it is below nothing asked in "
+        f"{len(below)} of "
+        f"{len(known)}{most}: beside a panel alone nothing tells that records are somebody "
+        "else's, and the panel's "
         "own lists are true."
     )
 
@@ -224,9 +235,12 @@ def _of_checks(cells: _Cells, true: str, checked: str, placebo: str) -> str:
     if not harm or not means:
         return ""
     return (
-        f" Where some of the panel reports as private users do (checked), the placebo is below nothing asked in "
-        f"{sum(_sign(one) < 0 for one in harm)} of {len(harm)}, at worst {min(one.mean for one in harm):+.1f} "
-        f"points. True reports lose by that check {-min(means):.1f} points at most, {-np.mean(means):.1f} in the "
+        " Where some of the panel reports as private users do (checked), the placebo is below "
+        "nothing asked in "
+        f"{sum(_sign(one) < 0 for one in harm)} of {len(harm)}, at worst "
+        f"{min(one.mean for one in harm):+.1f} "
+        f"points. True reports lose by that check {-min(means):.1f} points at most, "
+        f"{-np.mean(means):.1f} in the "
         "mean."
     )
 
@@ -290,12 +304,15 @@ def _table(part: pd.DataFrame) -> show.Rows:
         row = (str(mechanism), float(epsilon))
         over = partial(_points.interval_of, one)
         yield {
-            "row": row[0], "total": f"{epsilon:g}" if 0 < epsilon < np.inf else "", "draws": one.seed.nunique(),
+            "row": row[0],
+            "total": f"{epsilon:g}" if 0 < epsilon < np.inf else "",
+            "draws": one.seed.nunique(),
             "accuracy (%)": over(_points.ACCURACY),
             "less nothing asked": "" if mechanism == NOTHING else show.signed(over(OVER_NOTHING)),
             "less record alone": "" if mechanism == RECORDS else show.signed(over(OVER_RECORDS)),
-            "record's share (draws)": _shares(part, *row), "regained": _percent(regained(part, *row)),
-        }  # fmt: skip
+            "record's share (draws)": _shares(part, *row),
+            "regained": _percent(regained(part, *row)),
+        }
 
 
 _STYLES: dict[str, tuple[str, str, str, float, str]] = {
@@ -335,9 +352,16 @@ def _draw(axis: Any, part: pd.DataFrame) -> None:
             if at is not None and gain is not None:
                 shown[total] = gain._replace(mean=at.mean)
         show.errorbars(
-            axis, shown, label=label, color=colour, marker=marker, markersize=4, linewidth=width, linestyle=line,
+            axis,
+            shown,
+            label=label,
+            color=colour,
+            marker=marker,
+            markersize=4,
+            linewidth=width,
+            linestyle=line,
             zorder=3 if name == JOINT else 2,
-        )  # fmt: skip
+        )
     if nothing is not None:
         axis.axhline(
             nothing.mean, color="black", linewidth=1.2, linestyle=":", label="nothing asked"

@@ -1,4 +1,4 @@
-"""What is compared where friendships are private, by name, each a function of one draw and a budget; rehearsals."""
+"""Methods for private friendships by name, functions of a draw and a budget; rehearsals."""
 
 import dataclasses
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from ldp_jax import edges, predict_from_counts, servers
 from ldp_jax.core.types import Graph
 from ldp_jax.servers import Rehearsal, StatedFriends, rehearse
 from ldp_jax.servers.counts import PilotedCounts
-from ldp_jax.servers.joint import STATED_FRIENDS
+from ldp_jax.servers.from_both import STATED_FRIENDS
 from ldp_jax.servers.parts import self_training
 from ldp_jax.servers.questions.counts import NO_NOISE
 from ldp_jax.servers.rehearsal import echo, homophily, overlap
@@ -73,9 +73,16 @@ def _columns(found: PilotedCounts) -> dict[str, Any]:
 
 def piloted(key: Any, asked: Asked, epsilon: float, unit: Unit, guarded: bool = True) -> Answer:
     found = predict_from_counts(
-        key, asked.graph, asked.rows, asked.labels, epsilon, unit=unit, num_classes=asked.classes, log_q=asked.q,
+        key,
+        asked.graph,
+        asked.rows,
+        asked.labels,
+        epsilon,
+        unit=unit,
+        num_classes=asked.classes,
+        log_q=asked.q,
         guarded=guarded,
-    )  # fmt: skip
+    )
     return Answer(found.log_posterior, found.guarantee, _columns(found.found))
 
 
@@ -109,7 +116,7 @@ def _asked(
     return Answer(found.value.log_posterior, found.guarantee, _columns(found.value))
 
 
-def facts_of(key: Any, asked: Asked) -> servers.counts.CountFacts:
+def facts_of(key: Any, asked: Asked) -> servers.facts.counts.CountFacts:
     """What is public of a draw."""
     return servers.count_facts(
         key, asked.rows, asked.labels, num_classes=asked.classes, log_q=asked.q
@@ -129,7 +136,7 @@ def _rehearsal(key: Any, asked: Asked, epsilon: float, unit: Unit) -> Answer:
 
 
 def check(name: str, epsilon: float, users: int, classes: int) -> None:
-    """Ask the constructors of what a method reports by, which raise a ValueError, before anything is computed."""
+    """Construct a method's mechanisms: they refuse wrong parameters before any computation."""
     if name in WITHOUT_EPSILON:
         return
     if name.startswith("dprr"):
@@ -154,10 +161,14 @@ PLACEBO, UNGUARDED_PLACEBO = "piloted, placebo", "piloted, placebo, no guard"
 FEATURES, PLAIN, CEILING = "features", "plain counts", "non-private, counts"
 
 METHODS: dict[str, Method] = {
-    PILOTED: piloted, "piloted, no guard": partial(piloted, guarded=False), PLACEBO: _placebo,
-    UNGUARDED_PLACEBO: partial(_placebo, guarded=False), **{name: partial(_baseline, name) for name in BASELINES},
-    CEILING: true_counts, REHEARSAL: _rehearsal,
-}  # fmt: skip
+    PILOTED: piloted,
+    "piloted, no guard": partial(piloted, guarded=False),
+    PLACEBO: _placebo,
+    UNGUARDED_PLACEBO: partial(_placebo, guarded=False),
+    **{name: partial(_baseline, name) for name in BASELINES},
+    CEILING: true_counts,
+    REHEARSAL: _rehearsal,
+}
 """In the order in which they were added: a name's place is a part of its rows' keys."""
 
 WITHOUT_EPSILON = tuple(name for name in METHODS if name.startswith(("features", "non-private")))

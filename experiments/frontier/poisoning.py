@@ -1,4 +1,4 @@
-"""Who lies: what a share of users who report to harm does to everybody else, and what defences cost.
+"""Poisoning: the harm that malicious users do to everybody else, and what defences cost.
 
 Liars lie about records (input) or send any value of the codomain (output); the other users and
 their noise are the same in all rows of a draw. Beside each budget the same liars stand where
@@ -75,7 +75,10 @@ class Cell(_runner.Cell):
 
     def __str__(self) -> str:
         who = f"{self.share:.0%} lie ({self.lie})"
-        return f"{self.dataset} {self.task}, {self.mechanism}, eps {self.epsilon:g}, {who}, draw {self.seed}"
+        return (
+            f"{self.dataset} {self.task}, {self.mechanism}, eps {self.epsilon:g}, {who}, draw "
+            f"{self.seed}"
+        )
 
 
 results_in = partial(Results, name=f"{NAME}_harm", cell=Cell)
@@ -122,9 +125,14 @@ def _counted(cell: Cell, users: int) -> PipelineGuarantee:
 
 
 def _lie_about_counts(
-    lie: poisoning.CountLie, known: np.ndarray, key: Any, question: servers.CountQuestion, honest: Any,
-    users: servers.Users, liars: np.ndarray,
-) -> np.ndarray:  # fmt: skip
+    lie: poisoning.CountLie,
+    known: np.ndarray,
+    key: Any,
+    question: servers.CountQuestion,
+    honest: Any,
+    users: servers.Users,
+    liars: np.ndarray,
+) -> np.ndarray:
     """What liars send in place of their counts.
 
     ``known`` [n, C] is what is public of everybody's class.
@@ -231,8 +239,12 @@ def _of_embedding(cell: Cell, settings: Settings, keys: Keys, liars: np.ndarray)
     x, op, true = _embedded(settings.dataset)
     one_way = jnp.ones_like(x)  # liars agree on a direction
     if math.isinf(cell.epsilon):
-        lies = {NONE: x, RANDOM: jax.random.uniform(keys.lie, x.shape, minval=-1, maxval=1), WORST: one_way,
-                CLASSES: -x}[cell.lie]  # fmt: skip
+        lies = {
+            NONE: x,
+            RANDOM: jax.random.uniform(keys.lie, x.shape, minval=-1, maxval=1),
+            WORST: one_way,
+            CLASSES: -x,
+        }[cell.lie]
         sent = jnp.where(liars[:, None], lies, x)
         promised = SHOWN
     else:
@@ -394,9 +406,8 @@ def plan(config: Config) -> Iterator[tuple[Cell, Settings]]:
                 dataset, _common.fingerprint(data), logs, *((features.BASE_SEED,) if panel else ())
             )
             cell = partial(Cell.of, settings, data.name, name, task.unit)
-            for setting in (
-                config.panels if panel else config.labels[:1] if task.quick else config.labels
-            ):
+            labels = config.labels[:1] if task.quick else config.labels
+            for setting in config.panels if panel else labels:
                 friendships.check_count("--panels" if panel else "--labels", setting, data)
                 for seed in range(config.seeds):
                     for defence, epsilon, lie, share in variants(task, config.epsilons):
@@ -405,7 +416,8 @@ def plan(config: Config) -> Iterator[tuple[Cell, Settings]]:
 
 def liars_of(cell: Cell, settings: Settings) -> np.ndarray:
     """Who lies, bool [n]; where nobody does, whom a row leaves out that is held against others."""
-    key, users = keys_of(settings, cell.seed).liars, friendships.load(settings.dataset).num_nodes
+    key = keys_of(settings, cell.seed).liars
+    users = friendships.load(settings.dataset).num_nodes
     if cell.task != "panel":
         return poisoning.choose_liars(key, users, cell.share)
     private = features.draw(settings, cell.setting, cell.seed).labels < 0

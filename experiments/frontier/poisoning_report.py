@@ -108,7 +108,8 @@ def verdict(found: list[Place]) -> str:
         for one, lie in sorted(worst.items(), key=lambda each: list(TASKS).index(each[0].task))
     ]  # fmt: skip
     return (
-        f"**{SHARE:.0%} of liars, by their worst lie at epsilon {epsilon:g}, harm more than without privacy in "
+        f"**{SHARE:.0%} of liars, by their worst lie at epsilon {epsilon:g}, harm more than "
+        "without privacy in "
         f"{more} of {len(worst)} settings, and less in {less}**, by intervals that leave 0 out."
         f"\n\n{show.table(lines)}\n\n{_of_defences(found, epsilon)}"
     )
@@ -126,8 +127,10 @@ def _of_defences(found: list[Place], epsilon: float) -> str:
         up, down, _ = show.counted(known)
         dear, cheap, _ = show.counted(one.cost(defence, epsilon) for one in asked)
         words.append(
-            f"* *{defence.capitalize()}* is better than *as it is* in {up} of {len(known)} rows with liars and "
-            f"worse in {down}; without liars it costs in {dear} of {len(asked)} settings and gains in {cheap}."
+            f"* *{defence.capitalize()}* is better than *as it is* in {up} of {len(known)} rows "
+            "with liars and "
+            f"worse in {down}; without liars it costs in {dear} of {len(asked)} settings and "
+            f"gains in {cheap}."
         )
     return "\n".join(words)
 
@@ -165,11 +168,21 @@ def _figure(found: list[Place]) -> Any:
     place = {epsilon: epsilon for epsilon in budgets} | {np.inf: 2 * max(budgets)}
     for task, axis in zip(tasks, axes, strict=True):
         for number, defence in enumerate((AS_IT_IS, poisoning.TRIMMED, poisoning.CHECKED)):
-            each = pd.DataFrame({
-                one.dataset: {place[at]: harm.mean for at in one.epsilons
-                              if (harm := one.harm(defence, at, poisoning.WORST, SHARE)) is not None}
-                for one in found if one.task == task
-            }).sort_index().dropna(axis=1, how="all")  # fmt: skip
+            each = (
+                pd.DataFrame(
+                    {
+                        one.dataset: {
+                            place[at]: harm.mean
+                            for at in one.epsilons
+                            if (harm := one.harm(defence, at, poisoning.WORST, SHARE)) is not None
+                        }
+                        for one in found
+                        if one.task == task
+                    }
+                )
+                .sort_index()
+                .dropna(axis=1, how="all")
+            )
             if len(each):
                 axis.plot(each, color=f"C{number}", linewidth=0.7, alpha=0.4)
                 label = f"{defence}, median over graphs"

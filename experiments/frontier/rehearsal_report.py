@@ -58,7 +58,7 @@ def outcomes(
     setting: str = "panel",
     worlds: int = rehearsal.WORLDS,
 ) -> list[Outcome]:
-    """Each graph, setting (a column) and epsilon rehearsed in so many worlds, and ``measured`` gains."""
+    """Rehearsed and measured gains of each graph, setting (a column) and epsilon."""
     place = ["dataset", setting, "epsilon"]
     told = frame[frame.mechanism == REHEARSAL]
     counted = ["members"] if "members" in told else []
@@ -105,9 +105,12 @@ def words(
     asked = [one for one in found if one.labels >= LEAST_LABELS]
     others = [one for one in asked if one.dataset not in chosen]
     return (
-        f"`ldp_jax.rehearse` is asked before anybody reports, of {asked_of}. It is right where it says to collect "
-        f"and the mean gain over {over} is at least {LEAST_POINTS:g} points, or neither. Below {LEAST_LABELS} "
-        f"labels it refuses to tell. Of all settings with as many {_counted(asked)}. Of those on graphs by which "
+        f"`ldp_jax.rehearse` is asked before anybody reports, of {asked_of}. It is right where it "
+        "says to collect "
+        f"and the mean gain over {over} is at least {LEAST_POINTS:g} points, or neither. Below "
+        f"{LEAST_LABELS} "
+        f"labels it refuses to tell. Of all settings with as many {_counted(asked)}. Of those on "
+        "graphs by which "
         f"no constant was chosen (all but {', '.join(chosen)}) {_counted(others)}."
     )
 
@@ -140,11 +143,20 @@ def _counted(found: list[Outcome]) -> str:
         sum(getattr(one, name) for one in found) for name in ("inside", "alone", "rehearsed")
     )
     return (
-        f"it is wrong in {sum(bool(one.miss) for one in found)} of {len(found)} settings (graph, labels, epsilon); "
-        f"its points are {np.abs(gains - foretold).mean():.2f} off in the mean, their rank correlation with the "
-        f"gain is {rank:.2f}, and {inside} of {draws} gains are inside the interval that was foretold, "
+        f"it is wrong in {sum(bool(one.miss) for one in found)} of {len(found)} settings (graph, "
+        "labels, epsilon); "
+        f"its points are {np.abs(gains - foretold).mean():.2f} off in the mean, their rank "
+        "correlation with the "
+        f"gain is {rank:.2f}, and {inside} of {draws} gains are inside the interval that was "
+        "foretold, "
         f"{alone} inside that of the spread of worlds alone"
     )
+
+
+def _verdict(one: Outcome) -> str:
+    if one.labels < LEAST_LABELS:
+        return "refused"
+    return "collect" if one.collect else "do not"
 
 
 def table(found: list[Outcome], over: str) -> str:
@@ -152,12 +164,9 @@ def table(found: list[Outcome], over: str) -> str:
         {
             "graph, labels (how many)": one.name,
             "eps": f"{one.epsilon:g}",
-            "verdict": "refused"
-            if one.labels < LEAST_LABELS
-            else "collect"
-            if one.collect
-            else "do not",
-            "points foretold": f"{one.told.points:+.1f} ({one.told.low:+.1f} to {one.told.high:+.1f})",
+            "verdict": _verdict(one),
+            "points foretold": f"{one.told.points:+.1f} ({one.told.low:+.1f} to "
+            f"{one.told.high:+.1f})",
             f"gain over {over}": show.signed(one.gain),
             "inside": f"{one.inside} of {one.rehearsed}",
             "missed": one.miss,
@@ -180,15 +189,28 @@ def figure(found: list[Outcome], over: str) -> Any:
         ]  # several may be foretold the same points
         half = [one.gain.half_width if one.gain.n > 1 else 0.0 for one in here]
         axis.errorbar(
-            [one.told.points for one in here], [one.gain.mean for one in here], yerr=half, label=f"eps {epsilon:g}",
-            color=plt.get_cmap("viridis")(place / max(len(budgets) - 1, 1) * 0.9), linestyle="none", marker="o",
-            markersize=5, linewidth=1.0, capsize=2,
-        )  # fmt: skip
+            [one.told.points for one in here],
+            [one.gain.mean for one in here],
+            yerr=half,
+            label=f"eps {epsilon:g}",
+            color=plt.get_cmap("viridis")(place / max(len(budgets) - 1, 1) * 0.9),
+            linestyle="none",
+            marker="o",
+            markersize=5,
+            linewidth=1.0,
+            capsize=2,
+        )
     missed = [one for one in found if one.miss]
     axis.plot(
-        [one.told.points for one in missed], [one.gain.mean for one in missed], marker="o", linestyle="none",
-        markersize=10, markerfacecolor="none", markeredgecolor="#c1272d", label="the verdict was wrong",
-    )  # fmt: skip
+        [one.told.points for one in missed],
+        [one.gain.mean for one in missed],
+        marker="o",
+        linestyle="none",
+        markersize=10,
+        markerfacecolor="none",
+        markeredgecolor="#c1272d",
+        label="the verdict was wrong",
+    )
     axis.set(
         xlabel="points foretold before anybody reported",
         ylabel=f"measured gain over {over} (points)",

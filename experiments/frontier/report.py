@@ -92,7 +92,10 @@ def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any], pd.DataF
     ]
     measured = _points.pick(found, mechanism=PILOTED, unit=_LIST, metric=OVER_FEATURES)
     foretold = rehearsal_report.outcomes(frame, measured, "labels", methods.WORLDS)
-    told = "features, labels, and friendships stated as they are (mean degree, spread, homophily, overlap, echo)"
+    told = (
+        "features, labels, and friendships stated as they are (mean degree, spread, homophily, "
+        "overlap, echo)"
+    )
     # That features mislead friends alike was seen on the last two.
     chosen = (*rehearsal_report.CHOSEN_ON_LISTS, "facebook_pages", "amazon_photo")
     about = told, "features alone", chosen
@@ -124,7 +127,7 @@ def table(part: pd.DataFrame) -> show.Rows:
 
 
 def shortfalls(found: pd.DataFrame) -> dict[Any, ConfidenceInterval]:
-    """Per list, piloted counts less the better by the mean of features and plain counts, which overstates it."""
+    """Two-round counts less the better of features and plain counts, per list."""
     rows = _points.pick(found, unit=_LIST, metric=_points.ACCURACY)
     rows = rows[rows.mechanism.isin([PILOTED, PLAIN, FEATURES])].groupby(
         [*SETTING, "mechanism", "epsilon"]
@@ -157,7 +160,7 @@ def _named(each: dict[Any, ConfidenceInterval]) -> str:
 
 
 def _misses(found: pd.DataFrame, short: dict[Any, ConfidenceInterval]) -> dict[str, Any]:
-    """How often piloted counts are more than a point below what is simpler, and placebos beside features."""
+    """How often two-round counts lose a point to simpler rows, and permuted controls differ."""
     fake = placebos(found)
     below = {key: one for key, one in short.items() if one.mean < -1.0}
     beside = {key: one for key, one in fake.items() if abs(one.mean) > 1.0}
@@ -170,7 +173,7 @@ def _misses(found: pd.DataFrame, short: dict[Any, ConfidenceInterval]) -> dict[s
 
 
 def _counted(found: pd.DataFrame, short: dict[Any, ConfidenceInterval]) -> str:
-    """How many gains have an interval beside 0, how many where all are asked together, and what is missed."""
+    """How many gains have an interval beside 0, alone and after Bonferroni, and what is missed."""
     of_piloted = {"mechanism": PILOTED, "unit": _LIST, "metric": OVER_FEATURES}
     rows, up, down, up_all = _points.together(found, [*SETTING, "epsilon"], **of_piloted)
     return _TEXT.counted.format(rows=rows, up=up, down=down, up_all=up_all, **_misses(found, short))
@@ -199,20 +202,25 @@ def _summary(
             f" ({line.cost.n} draws)" if line.cost is not None and line.cost.n < line.mine.n else ""
         )
         yield {
-            "graph, labels": ", ".join(setting), "draws": line.mine.n, "features": line.features,
-            f"piloted, eps {epsilon:g}": _points.interval_of(at, _points.ACCURACY, mechanism=PILOTED),
-            "less features": show.signed(line.mine), "less plain counts": show.signed(line.added),
+            "graph, labels": ", ".join(setting),
+            "draws": line.mine.n,
+            "features": line.features,
+            f"piloted, eps {epsilon:g}": _points.interval_of(
+                at, _points.ACCURACY, mechanism=PILOTED
+            ),
+            "less features": show.signed(line.mine),
+            "less plain counts": show.signed(line.added),
             "less best published": show.signed(line.over),
             "published rows and features alone": line.among or "",
             "without noise, less piloted": show.signed(line.cost) + fewer,
             "worst less better of features and plain counts": _worst(short, setting),
             "worst placebo less features": _worst(fakes, setting),
             "placebo without guard": show.signed(unguarded),
-        }  # fmt: skip
+        }
 
 
 class Line(NamedTuple):
-    """A graph and setting at one epsilon per bit of a list, in points over the features alone, paired by draw."""
+    """One graph and setting at one epsilon per bit: points over features alone, paired by draw."""
 
     dataset: str
     labels: str
@@ -272,10 +280,20 @@ def gains(found: pd.DataFrame) -> list[Line]:
         exact = draws[CEILING] - draws[FEATURES] if CEILING in draws else pd.Series(dtype=float)
         cost = (exact - paired[OVER_FEATURES]).dropna().to_numpy()
         known = {*at.mechanism} & {*PUBLISHED_METHODS} | {*part.mechanism} & {*ALONE}
-        lines.append(Line(
-            str(dataset), str(labels), features, mine, plain, _points.interval_of(own, OVER_PLAIN), published, over,
-            len(known) if over is not None else 0, mean_interval(cost) if len(cost) else None,
-        ))  # fmt: skip
+        lines.append(
+            Line(
+                str(dataset),
+                str(labels),
+                features,
+                mine,
+                plain,
+                _points.interval_of(own, OVER_PLAIN),
+                published,
+                over,
+                len(known) if over is not None else 0,
+                mean_interval(cost) if len(cost) else None,
+            )
+        )
     return lines
 
 
@@ -364,13 +382,22 @@ def _gains_figure(lines: list[Line], epsilon: float) -> Any:
     for label, (colour, marker, size) in _MARKS.items():
         values = np.array(shown[label], float)
         axis.plot(
-            values, np.arange(len(lines)), label=label, color=colour, marker=marker, markersize=size,
-            linestyle="none", zorder=3 if label.startswith("piloted counts (") else 2,
-        )  # fmt: skip
+            values,
+            np.arange(len(lines)),
+            label=label,
+            color=colour,
+            marker=marker,
+            markersize=size,
+            linestyle="none",
+            zorder=3 if label.startswith("piloted counts (") else 2,
+        )
     _points.plot_means(
-        axis, dict(enumerate(line.mine for line in lines)), color=_MARKS["piloted counts (ours)"][0], capsize=2,
+        axis,
+        dict(enumerate(line.mine for line in lines)),
+        color=_MARKS["piloted counts (ours)"][0],
+        capsize=2,
         linewidth=1.6,
-    )  # fmt: skip
+    )
     names = [f"{line.dataset}, {_short_setting(line.labels)}" for line in lines]
     _points.plot_settings(axis, names, _won(lines, epsilon), "the features alone")
     return made
@@ -414,7 +441,8 @@ def _ceiling(lines: list[Line]) -> str:
         return ""
     more, less, _ = show.counted(each)
     return (
-        f"Noise costs {np.mean([one.mean for one in each]):.1f} points: without it the same classifier is above in "
+        f"Noise costs {np.mean([one.mean for one in each]):.1f} points: without it the same "
+        "classifier is above in "
         f"{more} of {len(each)} settings, below in {less}."
     )
 

@@ -79,23 +79,14 @@ def plan(config: Config) -> Iterator[tuple[cells.Cell, Settings]]:
         data = load(dataset)
         chosen = resolved(config, dataset, level)
         labels = data.y.ndim == 2
+        task = "labels" if labels else "node"
         unit = EDGE_CENTRAL if level == "edges" else RECORD
         for seed in range(config.seeds):
             bench = cells.prepare(chosen, seed)
             for mechanism, epsilon, rho, other, of_edges in variants(config, level, labels):
-                row = (
-                    chosen,
-                    data.name,
-                    "labels" if labels else "node",
-                    unit,
-                    mechanism,
-                    epsilon,
-                    seed,
-                    0.0,
-                )
-                cell, _ = cells.Cell.of(
-                    *row, level=level, rho=rho, edges=other, epsilon_edges=of_edges
-                )
+                more = {"level": level, "rho": rho, "edges": other, "epsilon_edges": of_edges}
+                row = (data.name, task, unit, mechanism, epsilon, seed, 0.0)
+                cell, _ = cells.Cell.of(chosen, *row, **more)
                 with _runner.asked(str(cell)):
                     yield dataclasses.replace(cell, epsilon_proved=_proved(bench, cell)), chosen
 
@@ -104,11 +95,9 @@ def _proved(bench: cells.Bench, cell: cells.Cell) -> float:
     if cells.NON_PRIVATE in cell.mechanism or cell.mechanism == cells.RECORDS:
         return math.inf
     promised = cells.guarantee(bench, cell)
-    return (
-        0.0
-        if promised is None
-        else promised[EDGE_CENTRAL if cell.level == "edges" else RECORD].epsilon
-    )
+    if promised is None:
+        return 0.0
+    return promised[EDGE_CENTRAL if cell.level == "edges" else RECORD].epsilon
 
 
 def compute(cell: cells.Cell, chosen: Settings) -> _runner.Found:

@@ -1,4 +1,4 @@
-"""LinkTeller on GCNs of released edges, beside attackers who have the public edges and nothing else."""
+"""LinkTeller on GCNs of released edges, beside attackers who know the public edges alone."""
 
 import dataclasses
 import math

@@ -19,11 +19,10 @@ from experiments.heterorr.settings import (
     PRIVATE_LABELS,
     Settings,
 )
-from ldp_jax import datasets, servers
+from ldp_jax import curators, datasets, servers
 from ldp_jax.accounting.guarantee import Guarantee, PipelineGuarantee
 from ldp_jax.core.mechanism import privatize
 from ldp_jax.datasets import splits
-from ldp_jax.edges import curator
 from ldp_jax.graph import graphs, propagation
 from ldp_jax.learning import label_training, models, training
 from ldp_jax.learning.models import NodeInputs
@@ -71,7 +70,10 @@ class Cell(_runner.Cell):
 
     def __str__(self) -> str:
         more = f" + {self.edges}" if self.edges else ""
-        return f"{self.dataset} {self.level} {self.mechanism}{more} eps {self.epsilon:g} seed {self.seed}"
+        return (
+            f"{self.dataset} {self.level} {self.mechanism}{more} eps {self.epsilon:g} seed "
+            f"{self.seed}"
+        )
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -162,8 +164,8 @@ def features(bench: Bench, name: str, epsilon: float) -> Any:
     return jnp.where(known.public[:, None], known.z, found)
 
 
-def split_of(bench: Bench, rho: float) -> curator.EdgeSplit:
-    return curator.split_edges(jax.random.clone(bench.split_key), bench.data.graph, rho)
+def split_of(bench: Bench, rho: float) -> curators.EdgeSplit:
+    return curators.split_edges(jax.random.clone(bench.split_key), bench.data.graph, rho)
 
 
 class Seen(NamedTuple):
@@ -259,9 +261,13 @@ def train(bench: Bench, op: Any, x: Any, steps: Sequence[int]) -> Score:
     for count, rows in zip(steps, propagated, strict=True):
         for preprocessing, made in (("raw", rows), ("standardised", standardized(rows))):
             fitted = training.fit(
-                jax.random.clone(bench.fit_key), model_of(bench), objective, NodeInputs(op, made), *bench.parts,
+                jax.random.clone(bench.fit_key),
+                model_of(bench),
+                objective,
+                NodeInputs(op, made),
+                *bench.parts,
                 settings=bench.settings.for_training(len(bench.parts[0].index)),
-            )  # fmt: skip
+            )
             found.append(_score(bench, fitted, f"{count} steps, {preprocessing}"))
     return best(found)
 
@@ -269,7 +275,7 @@ def train(bench: Bench, op: Any, x: Any, steps: Sequence[int]) -> Score:
 def train_on_noisy_labels(
     bench: Bench, op: Any, x: Any, steps: Sequence[int], epsilon: float
 ) -> Score:
-    """LPGNN: the best by noisy validation labels of all steps of features, then of all steps of labels.
+    """LPGNN: steps of features, then of labels, each chosen by noisy validation labels.
 
     Labels of private users who train or validate go through randomised response; true labels score
     the test alone.
@@ -285,10 +291,15 @@ def train_on_noisy_labels(
             NodeInputs(op, rows), op, train, label_steps, also=validation
         )
         fitted = training.fit(
-            jax.random.clone(bench.fit_key), label_training.drop(model_of(bench)),
-            training.on_graph(label_training.noisy_node_classification), given, examples, validation,
-            bench.parts[2], bench.settings.for_training(len(bench.parts[0].index)),
-        )  # fmt: skip
+            jax.random.clone(bench.fit_key),
+            label_training.drop(model_of(bench)),
+            training.on_graph(label_training.noisy_node_classification),
+            given,
+            examples,
+            validation,
+            bench.parts[2],
+            bench.settings.for_training(len(bench.parts[0].index)),
+        )
         return _score(bench, fitted, chosen)
 
     rows: dict[str, Any] = {}

@@ -16,9 +16,8 @@ from experiments.heterorr import mixing, releases
 from experiments.heterorr.cells import RELEASED, TRUE
 from experiments.heterorr.releases import EPSILON_0
 from experiments.heterorr.settings import EDGE_MECHANISMS, LABELS, Config, budget
-from ldp_jax import attacks
+from ldp_jax import attacks, curators
 from ldp_jax.accounting.guarantee import EDGE_CENTRAL
-from ldp_jax.edges import curator
 from ldp_jax.graph import graphs
 
 NAME, CALLED = "heterorr_counts", "releases"
@@ -41,10 +40,10 @@ results_in = partial(_runner.Results, name=NAME, cell=Cell)
 
 
 @lru_cache(maxsize=4)
-def _split(seed: int, rho: float) -> curator.EdgeSplit:
+def _split(seed: int, rho: float) -> curators.EdgeSplit:
     n, edges = mixing.connected(DATASET)
     graph = graphs.from_edges(edges.astype(np.int32), n, pairs_in="rows")
-    return curator.split_edges(jax.random.key(seed), graph, rho)
+    return curators.split_edges(jax.random.key(seed), graph, rho)
 
 
 @_common.planned
@@ -80,13 +79,18 @@ def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any]]:
     means = frame.groupby(["mechanism", "epsilon", "metric"], sort=False).value
     rows = [
         {
-            "release": LABELS[name], "eps": budget(name, epsilon), "released as private edges": f"{released:.0f}",
-            "true among them": f"{true:.0f}", AUC: f"{auc.mean:.3f} ± {auc.half_width:.3f}",
+            "release": LABELS[name],
+            "eps": budget(name, epsilon),
+            "released as private edges": f"{released:.0f}",
+            "true among them": f"{true:.0f}",
+            AUC: f"{auc.mean:.3f} ± {auc.half_width:.3f}",
         }
         for name, epsilon in dict.fromkeys(zip(frame.mechanism, frame.epsilon, strict=True))
-        for released, true in [[means.get_group((name, epsilon, metric)).mean() for metric in (RELEASED, TRUE)]]
+        for released, true in [
+            [means.get_group((name, epsilon, metric)).mean() for metric in (RELEASED, TRUE)]
+        ]
         if (auc := show.interval(means.get_group((name, epsilon, AUC))))
-    ]  # fmt: skip
+    ]
     first = frame.iloc[0]
     text = show.prose(NAME).preface.format(
         dataset=first.dataset, rho=first.rho, seeds=frame.seed.nunique()

@@ -41,9 +41,11 @@ EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
 """
 LABELS, COLOURS = _common.row_names(NAME)
 TITLES: dict[str, str] = {
-    "pca-16": "16 principal components", "pca-32": "32 principal components", "mlp-32": "32 hidden units",
+    "pca-16": "16 principal components",
+    "pca-32": "32 principal components",
+    "mlp-32": "32 hidden units",
     "none": "no embedding",
-}  # fmt: skip
+}
 METRICS = {
     "mse": ("MSE (x 1000)", 1000.0),
     "ssim": ("SSIM (x 100)", 100.0),
@@ -257,9 +259,15 @@ def _fit(
         training.Examples(part, label[part]) for part in (order[held:], order[:held])
     )
     return training.fit(
-        fit_key, model, _OBJECTIVE, jnp.asarray(z.reshape(len(label), -1)), train, validation, validation,
+        fit_key,
+        model,
+        _OBJECTIVE,
+        jnp.asarray(z.reshape(len(label), -1)),
+        train,
+        validation,
+        validation,
         training.Settings(training.adam(1e-3), settings.epochs, batch_size=64),
-    )  # fmt: skip
+    )
 
 
 def _classifier(key: Any, z: np.ndarray, digit: np.ndarray, settings: Settings) -> Callable:
@@ -312,7 +320,7 @@ def release(
 def attack(
     name: Name, epsilon: float, embedding: str, seed: int, settings: Settings
 ) -> tuple[Reconstruction, str]:
-    """The private images of a seed as the attacker of a row reconstructs them, and the attacker's name.
+    """Reconstruct the private images of a seed; returns the attacker's name, too.
 
     The attacker trains a linear map and a perceptron on three quarters of the public images. The
     closest on the last quarter, of these and the mean image, is then trained on all public images.
@@ -331,9 +339,14 @@ def attack(
         who: str, purpose: str, asked: np.ndarray, true: np.ndarray, known: int
     ) -> Reconstruction:
         return attacks.inversion(
-            _key(seed, purpose), asked, true, public_z=z.public[:known].reshape(-1, asked.shape[1]),
-            public_x=np.repeat(x[:known], settings.copies, 0), shape=SHAPE, perceptron=attackers[who],
-        )  # fmt: skip
+            _key(seed, purpose),
+            asked,
+            true,
+            public_z=z.public[:known].reshape(-1, asked.shape[1]),
+            public_x=np.repeat(x[:known], settings.copies, 0),
+            shape=SHAPE,
+            perceptron=attackers[who],
+        )
 
     most = public - public // 4
     held = x[most:public]
@@ -387,7 +400,7 @@ _BESIDE = {"MSE less public mean": "mse", "SSIM less public mean": "ssim"}
 
 
 def write(out: Path) -> list[Path]:
-    """The page of rows of the last settings, and the figure where these are others than last time."""
+    """Write the page of the newest settings' rows, and the figure if they have changed."""
     results = results_in(out)
     rows = results.read(mixed=True)
     if rows.empty:
@@ -443,11 +456,16 @@ def as_markdown(rows: pd.DataFrame) -> str:
     ]
     by_accuracy = "accuracy there (%)", "accuracy one budget below (%)"
     said = show.prose(NAME)
-    return "\n\n".join((
-        said.starts, show.markdown(["embedding", "mechanism", "from epsilon", *by_accuracy], starts),
-        said.rows, show.markdown(["embedding", "mechanism", "epsilon", *heads, *_BESIDE, "seeds"], table),
-        said.shares, show.markdown(["embedding", "epsilon", *heads], gains),
-    ))  # fmt: skip
+    return "\n\n".join(
+        (
+            said.starts,
+            show.markdown(["embedding", "mechanism", "from epsilon", *by_accuracy], starts),
+            said.rows,
+            show.markdown(["embedding", "mechanism", "epsilon", *heads, *_BESIDE, "seeds"], table),
+            said.shares,
+            show.markdown(["embedding", "epsilon", *heads], gains),
+        )
+    )
 
 
 def _start(lines: dict[str, dict[Line, pd.Series]], embedding: str, name: str) -> list[str]:
@@ -510,7 +528,10 @@ def _images(
         budget = f", epsilon {epsilon:g}" if name == "feature-rr" else ""
         gives_up = "takes the public mean\n" if who == "public-mean" != name else ""
         assert found.ssim is not None
-        words = f"{LABELS[name]}{budget}\n{gives_up}MSE {found.mse.mean:.3f}, SSIM {found.ssim.mean:.2f}"
+        words = (
+            f"{LABELS[name]}{budget}\n{gives_up}MSE {found.mse.mean:.3f}, SSIM "
+            f"{found.ssim.mean:.2f}"
+        )
         shown.append((words, found.x))
     axes = figure.subplots(len(shown), len(some), squeeze=False)
     for row, (words, images) in zip(axes, shown, strict=True):

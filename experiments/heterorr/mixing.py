@@ -1,4 +1,4 @@
-"""How long chains of hierarchical random graphs take to forget where they began, on public edges."""
+"""How long chains over hierarchical random graphs take to forget their start, on public edges."""
 
 import dataclasses
 import itertools
@@ -15,7 +15,7 @@ from experiments import _runner
 from experiments.heterorr.settings import Config
 from ldp_jax import datasets
 from ldp_jax.accounting.guarantee import EDGE_CENTRAL
-from ldp_jax.edges.curator import hrg
+from ldp_jax.curators import hrg
 from ldp_jax.graph import graphs
 
 NAME, CALLED = "heterorr_mixing", "chains"
@@ -30,7 +30,7 @@ GRAPHS = ("facebook100_caltech36", "ppi_nofeat")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Cell(_runner.Cell):
-    """One chain: ``seed`` is of start and moves, ``weight`` what the likelihood of public edges is raised to."""
+    """One chain: the seed of its start and moves, and the power of the public edges' likelihood."""
 
     weight: float
 

@@ -13,10 +13,9 @@ import numpy as np
 
 from experiments._common import estimates
 from experiments.heterorr.settings import PRIVATE_LABELS
-from ldp_jax import features, servers
+from ldp_jax import curators, features, servers
 from ldp_jax.accounting.guarantee import PipelineGuarantee
-from ldp_jax.edges import curator
-from ldp_jax.edges.curator import EdgeSplit, connections, hrg
+from ldp_jax.curators import EdgeSplit, connections, hrg
 from ldp_jax.graph import graphs
 from ldp_jax.learning import importance, models, training
 from ldp_jax.learning.importance import Public
@@ -38,7 +37,7 @@ _HELD = 10  # one of so many public users chooses the epoch of the public model
 
 
 class Embedding(NamedTuple):
-    """Records in the coordinates that public users' records span, and what is known of each coordinate.
+    """Records in coordinates that public users' records span, and facts on each coordinate.
 
     z float32 [n, d] is clipped to [-1, 1], by bounds of the public users, who are ``public`` bool
     [n]. Of each coordinate, float64 [d]: importance alpha (eq. 6), sensitivity beta (eq. 5), share
@@ -56,7 +55,7 @@ def embed(
     key: Any, x: np.ndarray, y: np.ndarray, public: np.ndarray, *,
     width: int, sensitive: Sequence[int], gamma: float,
 ) -> Embedding:  # fmt: skip
-    """Principal components of the public users' records, scaled to [-1, 1] by the public users' largest values.
+    """Principal components of the public users' records, scaled to [-1, 1] by their own extremes.
 
     Nothing is fitted to a private record or label. Importance is expected gradients of a perceptron
     that was trained on the public users, sensitivity the change of the embedding where their
@@ -104,9 +103,15 @@ def _public_model(key: Any, z: np.ndarray, y: np.ndarray) -> Any:
     train, validation = (training.Examples(part, y[part].astype(np.int32)) for part in parts)
     model = models.mlp(2, 32, y.shape[1] if labels else int(y.max()) + 1)
     fitted = training.fit(
-        key, model, training.node_labels if labels else training.node_classification, jnp.asarray(z), train,
-        validation, validation, training.Settings(training.adam(0.01), epochs=100, batch_size=len(z), patience=30),
-    )  # fmt: skip
+        key,
+        model,
+        training.node_labels if labels else training.node_classification,
+        jnp.asarray(z),
+        train,
+        validation,
+        validation,
+        training.Settings(training.adam(0.01), epochs=100, batch_size=len(z), patience=30),
+    )
 
     def function(rows: Any) -> Any:
         outputs, _ = model.apply(fitted.variables, rows, key=None, train=False)
@@ -138,14 +143,16 @@ def feature_mechanism(name: str, epsilon: float, theta: np.ndarray, bins: int) -
         return features.DuchiVector(epsilon, dim)
     k = max(1, min(dim, int(epsilon / PER_COORDINATE)))
     inner = {
-        "piecewise": features.Piecewise, "hybrid": features.Hybrid, "three-outputs": features.ThreeOutputs,
+        "piecewise": features.Piecewise,
+        "hybrid": features.Hybrid,
+        "three-outputs": features.ThreeOutputs,
         "suboptimal": features.SuboptimalPiecewise,
-    }[name]  # fmt: skip
+    }[name]
     return features.Sampled(inner(epsilon / k), dim, k)
 
 
 def released_features(key: Any, z: Any, mechanism: Any) -> Any:
-    """The server's estimates, float32 [n, d], of embeddings z in [-1, 1], float [n, d] or a ``PublicRecord``."""
+    """The server's estimates, float32 [n, d], of embeddings z in [-1, 1]."""
     box = mechanism.domain()
     half = (box.upper - box.lower) / 2
     if not isinstance(z, servers.PublicRecord):
@@ -153,14 +160,16 @@ def released_features(key: Any, z: Any, mechanism: Any) -> Any:
     return (estimates(mechanism, servers.perturb(key, z, mechanism)) - box.lower) / half - 1.0
 
 
-def edge_mechanism(name: str, epsilon: float, sweeps: int) -> curator.CentralMechanism:
+def edge_mechanism(name: str, epsilon: float, sweeps: int) -> curators.CentralMechanism:
     """A mechanism on private edges, at a total budget per private edge; chains have ``sweeps``."""
     made = {
-        "edgerr": partial(curator.EdgeRR.from_epsilon, sweeps=sweeps),
-        "priv-hrg": partial(curator.PrivHRG, sweeps=sweeps),
-        "public-hrg": partial(curator.PublicHRG, sweeps=sweeps), "binned-pairs": curator.BinnedPairs,
-        "edge-rand": curator.EdgeRand, "lap-graph": curator.LapGraph.from_epsilon,
-    }[name]  # fmt: skip
+        "edgerr": partial(curators.EdgeRR.from_epsilon, sweeps=sweeps),
+        "priv-hrg": partial(curators.PrivHRG, sweeps=sweeps),
+        "public-hrg": partial(curators.PublicHRG, sweeps=sweeps),
+        "binned-pairs": curators.BinnedPairs,
+        "edge-rand": curators.EdgeRand,
+        "lap-graph": curators.LapGraph.from_epsilon,
+    }[name]
     return made(epsilon)
 
 
@@ -174,14 +183,14 @@ def released_edges(
     if name not in EPSILON_0:
         # Chains of this length do not mix (heterorr_mixing.md): no epsilon is claimed, and none is
         # measured.
-        noisy = curator.release(key, split, edge_mechanism(name, epsilon, sweeps), chains=0)
+        noisy = curators.release(key, split, edge_mechanism(name, epsilon, sweeps), chains=0)
         return noisy.graph, noisy.guarantee
     if name == PUBLIC_EDGES:
         return split.public, None
     public = graphs.to_edges(split.public)
     wanted = round(rho / (1 - rho) * len(public))
     if name == LINK_PREDICTION:  # the pairs that the score of BinnedPairs ranks first
-        guessed = split.pairs().ids(curator.BinnedPairs(1.0).ranked(split)[0][:wanted])
+        guessed = split.pairs().ids(curators.BinnedPairs(1.0).ranked(split)[0][:wanted])
     else:
         guessed = _public_hrg(key, split, wanted, sweeps)
     edges = np.concatenate([public, guessed]).astype(np.int32)
@@ -189,10 +198,10 @@ def released_edges(
 
 
 def _public_hrg(key: Any, split: EdgeSplit, wanted: int, sweeps: int) -> np.ndarray:
-    """Pairs drawn from a dendrogram of the public edges, whose own counts stand for those of private edges."""
+    """Pairs drawn from a dendrogram and the counts of public edges alone."""
     tree_key, pairs_key = jax.random.split(key)
     pairs = split.pairs()
-    tree = curator.PublicHRG(1.0, sweeps=sweeps).dendrogram(tree_key, split)
+    tree = curators.PublicHRG(1.0, sweeps=sweeps).dendrogram(tree_key, split)
     public = pairs.places(pairs.public)
     state = hrg.state_of(tree, hrg.Edges.of(public, np.zeros((0, 2), np.int64)))
     count = np.asarray(state.count[0], np.float64)

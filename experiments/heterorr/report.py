@@ -31,11 +31,25 @@ _TEXT = show.prose("heterorr")
 
 SCORES = ("accuracy", "micro-F1")
 CLAIMS = (
-    ("FeatureRR +7.6 % over LPGNN, its best baseline (FLICKR-MIR, p 3e-5)", "features", "featurerr", "lpgnn"),
-    ("FeatureRR +2.6 % over Three-outputs, its best baseline (PPI, p 0.0031)", "features", "featurerr",
-     "three-outputs"),
-    ("EdgeRR +6.3 % over LapGraph, its best baseline (FLICKR-MIR, p 3.6e-9)", "edges", "edgerr", "lap-graph"),
-)  # fmt: skip
+    (
+        "FeatureRR +7.6 % over LPGNN, its best baseline (FLICKR-MIR, p 3e-5)",
+        "features",
+        "featurerr",
+        "lpgnn",
+    ),
+    (
+        "FeatureRR +2.6 % over Three-outputs, its best baseline (PPI, p 0.0031)",
+        "features",
+        "featurerr",
+        "three-outputs",
+    ),
+    (
+        "EdgeRR +6.3 % over LapGraph, its best baseline (FLICKR-MIR, p 3.6e-9)",
+        "edges",
+        "edgerr",
+        "lap-graph",
+    ),
+)
 """Sentences of section V, and the rows here that ask the same: their level, the paper's mechanism
 and the other.
 """
@@ -49,10 +63,8 @@ results_in = accuracy.results_in
 
 
 def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any]]:
-    sections, figures = (
-        ["# HeteroRR: private features, private edges", _TEXT.preface, _claims(frame)],
-        {},
-    )
+    sections = ["# HeteroRR: private features, private edges", _TEXT.preface, _claims(frame)]
+    figures = {}
     for level_name, title, make, stem, draw in (
         ("features", "Private features (Figure 6)", _features, "heterorr_figure6", _figure_6),
         ("edges", "Private edges (Figure 7)", _edges, "heterorr_figure7", _figure_7),
@@ -77,7 +89,7 @@ def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any]]:
 
 
 def _values(frame: pd.DataFrame) -> dict[tuple[Any, ...], pd.Series]:
-    """Scores of each mechanism, epsilon, rho and mechanism on edges, which is "" where that is the first."""
+    """Scores by mechanism, epsilon, rho and mechanism on edges ("" where that is the first)."""
     scores = frame[frame.metric.isin(SCORES)].fillna({"edges": ""})
     return show.by_seed(scores, ["mechanism", "epsilon", "rho", "edges"])
 
@@ -105,11 +117,14 @@ def _features(frame: pd.DataFrame) -> show.Rows:
             values.get((prefix + mechanism, epsilon, *rest)) for prefix in (STRUCTURE, FEATURES)
         )
         yield {
-            "mechanism": _name(mechanism), "eps": f"{epsilon:g}", "accuracy (%)": show.interval(series),
-            "structure-only": show.interval(twin), "features-only": show.interval(alone),
+            "mechanism": _name(mechanism),
+            "eps": f"{epsilon:g}",
+            "accuracy (%)": show.interval(series),
+            "structure-only": show.interval(twin),
+            "features-only": show.interval(alone),
             "gain": show.signed(show.paired(series, twin)),
             "beyond public": show.signed(show.paired(series, public)) if _private(epsilon) else "",
-        }  # fmt: skip
+        }
 
 
 @show.tabled
@@ -170,12 +185,19 @@ def _claims(frame: pd.DataFrame) -> str:
                 continue
             less = each.mean(axis=1)
             tested = stats.ttest_1samp(less, 0.0) if len(less) > 1 else None
-            rows.append({
-                "the paper": text, "data set": dataset, "here": f"{_name(mechanism)} less {_name(other)}",
-                "points": show.signed(mean_interval(less)),
-                "p": "" if tested is None else f"{tested.pvalue:.2g}",
-            })  # fmt: skip
-    lead = "Means over the budgets, one number a seed; p is that of a paired two-tailed t-test over seeds."
+            rows.append(
+                {
+                    "the paper": text,
+                    "data set": dataset,
+                    "here": f"{_name(mechanism)} less {_name(other)}",
+                    "points": show.signed(mean_interval(less)),
+                    "p": "" if tested is None else f"{tested.pvalue:.2g}",
+                }
+            )
+    lead = (
+        "Means over the budgets, one number a seed; p is that of a paired two-tailed t-test "
+        "over seeds."
+    )
     return f"## The paper's claims\n\n{lead}\n\n{show.table(rows)}" if rows else ""
 
 
@@ -306,8 +328,10 @@ def digest(results: _runner.Results) -> str:
     records, edges = gains(frame)
     (above, below, _), (more, less, _) = show.counted(records), show.counted(edges)
     words = (
-        f"Of {len(records)} rows of private features {above} are above their structure-only twin, {below} below. "
-        f"Of {len(edges)} rows of private edges with an epsilon {more} are above public edges alone, {less} below."
+        f"Of {len(records)} rows of private features {above} are above their structure-only twin, "
+        f"{below} below. "
+        f"Of {len(edges)} rows of private edges with an epsilon {more} are above public edges "
+        f"alone, {less} below."
     )
     return f"{words}\n\n{_claims(frame).replace('## ', '### ')}" if records else ""
 

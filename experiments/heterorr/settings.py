@@ -1,4 +1,4 @@
-"""The settings of HeteroRR's experiments, the command line's words for them, and what of its plan is run here."""
+"""The settings of HeteroRR's experiments, the command line's words for them, and what is run."""
 
 import dataclasses
 from pathlib import Path
@@ -9,8 +9,15 @@ from experiments import _common, _runner
 Level = Literal["features", "edges", "both"]
 
 FEATURE_MECHANISMS = (
-    "featurerr", "featurerr-uniform", "lpgnn", "duchi", "piecewise", "hybrid", "three-outputs", "suboptimal",
-)  # fmt: skip
+    "featurerr",
+    "featurerr-uniform",
+    "lpgnn",
+    "duchi",
+    "piecewise",
+    "hybrid",
+    "three-outputs",
+    "suboptimal",
+)
 """Figure 6: FeatureRR with the shares of eq. 7 and with equal ones, LPGNN's multi-bit mechanism,
 five others.
 """
@@ -94,7 +101,7 @@ PARTS: tuple[Part, ...] = get_args(Part)
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """Private features and private edges for a GCN, and the attacks on them (HeteroRR, Tran et al., 2022).
+    """Private features and edges for a GCN, and attacks on them (HeteroRR, Tran et al., 2022).
 
     Without further words these are the committed rows. Beside each mechanism stand its
     structure-only and features-only rows, what public users or public edges give alone, and rows
@@ -147,10 +154,17 @@ def settings(config: Config, dataset: str, data: str, level: Level, width: int) 
     ``width`` is of the public embedding, where features are private.
     """
     private = level != "edges"
+    sweeps = 20 if config.smoke else 8000
+    steps = (0, 2) if config.smoke else (0, 2, 4, 8, 16)
     return Settings(
-        dataset=dataset, data=data, level=level, public_share=0.1 if private else 0.0,
-        width=width if private else 0, sensitive=SENSITIVE.get(dataset, ()) if private else (),
-        sweeps=0 if level == "features" else 20 if config.smoke else 8000,
-        steps=((0, 2) if config.smoke else (0, 2, 4, 8, 16)) if private else (0,),
-        epochs=3 if config.smoke else 200, patience=3 if config.smoke else 50,
-    )  # fmt: skip
+        dataset=dataset,
+        data=data,
+        level=level,
+        public_share=0.1 if private else 0.0,
+        width=width if private else 0,
+        sensitive=SENSITIVE.get(dataset, ()) if private else (),
+        sweeps=0 if level == "features" else sweeps,
+        steps=steps if private else (0,),
+        epochs=3 if config.smoke else 200,
+        patience=3 if config.smoke else 50,
+    )

@@ -1,4 +1,4 @@
-"""Figure 3: importance and sensitivity of each coordinate of the public embedding, and its share of the budget."""
+"""Figure 3: each coordinate's importance, sensitivity and share of the budget."""
 
 import dataclasses
 import itertools

@@ -101,9 +101,13 @@ def world(settings: Settings) -> World:
         [np.asarray(found.points), np.stack([np.asarray(part) for part in local], 1)], 1
     )
     return World(
-        settings, data, propagation.operator(data.graph), propagation.operator(data.graph, "segment"),
-        unit.astype(np.float32), known.astype(np.float32),
-    )  # fmt: skip
+        settings,
+        data,
+        propagation.operator(data.graph),
+        propagation.operator(data.graph, "segment"),
+        unit.astype(np.float32),
+        known.astype(np.float32),
+    )
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -268,7 +272,7 @@ def train_on_records(bench: Bench, name: str, epsilon: float) -> Score:
 
 
 def noise_of_lap(bench: Bench, epsilon: float) -> Any:
-    """Rows that sum to 1 with Laplace noise of scale 1 / epsilon on each feature, drawn once (LaP)."""
+    """Rows that sum to 1, with Laplace noise of scale 1 / epsilon, drawn once (LaP)."""
     return with_laplace(bench, jnp.asarray(to_one(bench.world.unit)), epsilon)
 
 

@@ -63,7 +63,7 @@ results_in = partial(_runner.Results, name=NAME, cell=Cell, also=_common.FOUND)
 
 
 def gaps(frame: pd.DataFrame) -> list[Gap]:
-    """The cells of the tables whose mean over the rows of a random split is far from the printed number."""
+    """Cells whose mean over the rows of a random split is far from the printed number."""
     return [cell for cell in compared(frame) if abs(cell.ours - cell.printed) > APART]
 
 
@@ -204,10 +204,17 @@ def section(out: Path) -> list[str]:
         ]
         shown |= {cause: f"**{shown[cause]}**" for cause in closes}
         closing.append(closes)
-        rows.append({
-            "table": gap.table, "data set": gap.dataset, "row": rows_of.label(gap.mechanism), "metric": gap.metric,
-            "paper": gap.printed, "ours": f"{gap.ours:.1f}", **shown,
-        })  # fmt: skip
+        rows.append(
+            {
+                "table": gap.table,
+                "data set": gap.dataset,
+                "row": rows_of.label(gap.mechanism),
+                "metric": gap.metric,
+                "paper": gap.printed,
+                "ours": f"{gap.ours:.1f}",
+                **shown,
+            }
+        )
     causes = (*VARIANTS, PUBLIC_SPLIT, OTHER_METRIC)
     count = {cause: sum(cause in closes for closes in closing) for cause in causes}
     by = ", ".join(
@@ -215,12 +222,20 @@ def section(out: Path) -> list[str]:
     )
     seeds = frame.seed.nunique()
     about = _TEXT.about.format(
-        cells=len(rows), printed=len(compared(tables)), apart=APART,
-        seeds="one seed" if seeds == 1 else f"{seeds} seeds", tries=len(causes), wide=WIDE, long=LONG,
-        closed=sum(map(bool, closing)), open=sum(not one for one in closing),
-        unasked=f" ({unasked} of all were asked by their tables' own rows alone)" if unasked else "",
+        cells=len(rows),
+        printed=len(compared(tables)),
+        apart=APART,
+        seeds="one seed" if seeds == 1 else f"{seeds} seeds",
+        tries=len(causes),
+        wide=WIDE,
+        long=LONG,
+        closed=sum(map(bool, closing)),
+        open=sum(not one for one in closing),
+        unasked=f" ({unasked} of all were asked by their tables' own rows alone)"
+        if unasked
+        else "",
         by=f"Cells that each change closes: {by}." if by else "",
-    )  # fmt: skip
+    )
     return ["## Gaps to the paper", about, table(rows), *_ablations(tables)]
 
 

@@ -30,8 +30,14 @@ from ldp_jax.learning.models import Model
 
 NAME, CALLED = "poindp_membership", "targets"
 MECHANISMS = (
-    "gcn", "gat", "gcn+H", f"{PUBLISHED}vanpd", f"{PUBLISHED}lap", f"{PUBLISHED}poindp", "hyperbolic",
-)  # fmt: skip
+    "gcn",
+    "gat",
+    "gcn+H",
+    f"{PUBLISHED}vanpd",
+    f"{PUBLISHED}lap",
+    f"{PUBLISHED}poindp",
+    "hyperbolic",
+)
 """Table 3's, and the sound mechanism; each has a twin that has seen one public record for all
 users.
 """
@@ -59,7 +65,10 @@ class Cell(_runner.Cell):
     last_metric = property(lambda self: DELTAS[-1] if self.attack == GRAPH else METRICS[-1])
 
     def __str__(self) -> str:
-        return f"{self.dataset} {self.mechanism}, {self.attack} {self.protocol} {self.share:g}, target {self.seed}"
+        return (
+            f"{self.dataset} {self.mechanism}, {self.attack} {self.protocol} {self.share:g}, "
+            f"target {self.seed}"
+        )
 
 
 results_in = partial(_runner.Results, name=NAME, cell=Cell)
@@ -101,12 +110,21 @@ def trained(bench: cells.Bench, row: Row) -> attacks.Shadows:
     settings = here.settings
     network, graph, x = inputs(bench, row)
     return attacks.shadow_models(
-        jax.random.clone(bench.fit_key), network, training.node_classification, graph, x,
+        jax.random.clone(bench.fit_key),
+        network,
+        training.node_classification,
+        graph,
+        x,
         here.data.y.astype(np.int32),
         training.Settings(
-            training.adam(settings.learning_rate, settings.weight_decay), settings.epochs, here.data.num_nodes
-        ), models=row.models, protocol="TSTF", share=row.share,
-    )  # fmt: skip
+            training.adam(settings.learning_rate, settings.weight_decay),
+            settings.epochs,
+            here.data.num_nodes,
+        ),
+        models=row.models,
+        protocol="TSTF",
+        share=row.share,
+    )
 
 
 @lru_cache(maxsize=1)
@@ -268,7 +286,7 @@ def _protocols(frame: pd.DataFrame) -> list[tuple[float, str]]:
 
 
 def distances(frame: pd.DataFrame) -> pd.DataFrame:
-    """How far the paper's attack is from printed AUCs by share and protocol, over the cells that all have."""
+    """How far the paper's attack is from printed AUCs, by share and protocol."""
     means = frame[(frame.attack == TRAINED) & (frame.metric == "AUC")]
     wide = 100 * means.pivot_table(
         index=["dataset", "mechanism"], columns=["share", "protocol"], values="value"
@@ -282,9 +300,12 @@ def distances(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _closest(found: pd.DataFrame) -> str:
-    """In words, the protocol whose AUCs are nearest to the printed ones, of their :func:`distances`."""
+    """Name the protocol whose AUCs are nearest to the printed ones."""
     best = found.sort_values("apart").iloc[0]
-    return f"{best.protocol} with {_of(best.share)} the nodes as members, {best.apart:.1f} points apart"
+    return (
+        f"{best.protocol} with {_of(best.share)} the nodes as members, {best.apart:.1f} points "
+        "apart"
+    )
 
 
 def match(frame: pd.DataFrame) -> list[str]:
@@ -298,11 +319,13 @@ def match(frame: pd.DataFrame) -> list[str]:
     shown = found.sort_values(["share", "protocol"], ascending=False)
     apart = show.table(
         {
-            "members": f"{_of(share)} the nodes", "protocol": protocol, "apart (points)": f"{apart:.1f}",
+            "members": f"{_of(share)} the nodes",
+            "protocol": protocol,
+            "apart (points)": f"{apart:.1f}",
             "cells": count,
         }
         for share, protocol, apart, count in shown.itertuples(index=False, name=None)
-    )  # fmt: skip
+    )
     verdict = (
         "it reproduces the paper" if found.apart.min() <= CLOSE else "none reproduces the paper"
     )
@@ -334,7 +357,7 @@ def _grid(frame: pd.DataFrame) -> str:
 
 
 def _above_gcn(frame: pd.DataFrame) -> str:
-    """How often LaP's networks give more away than unprotected ones, and whether records are why."""
+    """How often LaP's networks give more away than unprotected ones, because of records or not."""
     lap = f"{PUBLISHED}lap"
     gcn = "gcn"
     values = _areas(frame)
@@ -397,9 +420,14 @@ def _figure(frame: pd.DataFrame) -> Any:
                     (values[key].mean(), at + shift) for at, key in enumerate(keys) if key in values
                 ]
                 axis.plot(
-                    *np.reshape(points, (-1, 2)).T, marker="o", markersize=4, linestyle="none", fillstyle=filled,
-                    color=f"C{turn}", label=f"{pair[1]}, {pair[0]:g} members" if filled == "full" else None,
-                )  # fmt: skip
+                    *np.reshape(points, (-1, 2)).T,
+                    marker="o",
+                    markersize=4,
+                    linestyle="none",
+                    fillstyle=filled,
+                    color=f"C{turn}",
+                    label=f"{pair[1]}, {pair[0]:g} members" if filled == "full" else None,
+                )
         if attack == TRAINED:
             printed = {
                 at: TABLE_3[dataset, name][0]

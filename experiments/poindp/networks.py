@@ -24,7 +24,7 @@ class NoisyInputs(NamedTuple):
 
 @lru_cache
 def vanilla(model: models.Model) -> models.Model:
-    """Laplace noise of scale 1 / epsilon on each output, in training and whenever the model is asked (VANPD).
+    """Laplace noise of scale 1 / epsilon on each output, in training and in answers (VANPD).
 
     Nothing is proved of it: outputs have no bound, and depend on the records of neighbours.
     """
@@ -58,15 +58,23 @@ def network(name: str, settings: Settings, classes: int) -> tuple[models.Model, 
     gcn = models.gcn(2, width, classes, dropout, "symmetric")
     plain: dict[str, tuple[models.Model, Kind]] = {
         "gcn": (gcn, "node"),
-        "gat": (models.gat(2, heads=settings.heads, hidden=width // 2, outputs=classes, dropout=dropout), "node"),
+        "gat": (
+            models.gat(
+                2, heads=settings.heads, hidden=width // 2, outputs=classes, dropout=dropout
+            ),
+            "node",
+        ),
         "hgcn": (
-            models.hyperbolic_gcn(2, width, classes, dropout, activation="elu", normalisation="symmetric"), "node",
+            models.hyperbolic_gcn(
+                2, width, classes, dropout, activation="elu", normalisation="symmetric"
+            ),
+            "node",
         ),
         "hyperimba": (models.hyperimba(2, width, classes, dropout), "placed"),
         "gcn+H": (models.hyperimba(2, width, classes, dropout, weights="degree"), "placed"),
         "published:vanpd": (vanilla(gcn), "noisy"),
         "published:lap": (gcn, "node"),
-    }  # fmt: skip
+    }
     if name in plain:
         return plain[name]
     form, _, mine = name.rpartition(":")

@@ -35,7 +35,7 @@ NODES = 400
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Cell(_runner.Cell):
-    """A node: its place on the disk, and the mean absolute noise on its outputs (of LaP, on its features)."""
+    """A node: its place on the disk, and the mean absolute noise on its outputs or features."""
 
     node: int
     last_metric = property(lambda self: METRICS[-1])
@@ -147,9 +147,13 @@ def _cumulative(nodes: Nodes, title: str) -> Any:
     for name, part in nodes.items():
         size = np.sort(part.noise)
         axis.step(
-            size, np.arange(1, len(size) + 1) / len(size), where="post", label=label(name), color=COLOURS[name],
+            size,
+            np.arange(1, len(size) + 1) / len(size),
+            where="post",
+            label=label(name),
+            color=COLOURS[name],
             linestyle="--" if name.startswith(PRINTED) else "-",
-        )  # fmt: skip
+        )
     axis.set(xlabel="mean absolute noise of a node", ylabel="share of nodes below", xscale="log")
     axis.set_title(title, fontsize=9)
     show.legend_below(figure, axis, 3)
@@ -175,10 +179,8 @@ def _disks(nodes: Nodes, names: tuple[str, ...], title: str) -> Any:
         *np.nanquantile(np.concatenate([nodes[name].noise for name in drawn]), [0.02, 0.98])
     )
     for name in drawn:
-        place, part = (
-            names.index(name),
-            nodes[name].dropna().sort_values("noise"),
-        )  # the darkest last: on top
+        place = names.index(name)
+        part = nodes[name].dropna().sort_values("noise")  # the darkest last: on top
         stretch = part.distance / np.maximum(np.hypot(part.x, part.y), 1e-9)
         rim = math.ceil(part.distance.max())
         above, below = axes[place], axes[place + len(names)]
@@ -190,13 +192,26 @@ def _disks(nodes: Nodes, names: tuple[str, ...], title: str) -> Any:
                 )
                 if axis is below:
                     axis.text(
-                        0, -ring, f"{ring}", fontsize=6, color="0.3", ha="center", va="center", zorder=3,
+                        0,
+                        -ring,
+                        f"{ring}",
+                        fontsize=6,
+                        color="0.3",
+                        ha="center",
+                        va="center",
+                        zorder=3,
                         bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.6, "alpha": 0.85},
-                    )  # fmt: skip
+                    )
             dots = axis.scatter(
-                part.x * scale, part.y * scale, c=part.noise, cmap="viridis_r", norm=colours, s=7, linewidths=0,
+                part.x * scale,
+                part.y * scale,
+                c=part.noise,
+                cmap="viridis_r",
+                norm=colours,
+                s=7,
+                linewidths=0,
                 zorder=2,
-            )  # fmt: skip
+            )
             most = 1.04 * max(rings)
             axis.set_xlim(-most, most)
             axis.set_ylim(-most, most)

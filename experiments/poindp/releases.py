@@ -56,7 +56,7 @@ def levels(places: np.ndarray) -> np.ndarray:
 
 
 def projected(key: Any, unit: np.ndarray, dim: int) -> np.ndarray:
-    """Records, float32 [n, d] of length 1 or 0, in ``dim`` coordinates, by a random projection of a public key."""
+    """Project records of length 1 or 0 to ``dim`` coordinates by a public random matrix."""
     projection = jax.random.normal(key, (unit.shape[1], dim)) / np.sqrt(dim)
     return unit @ np.asarray(projection)
 
@@ -95,10 +95,13 @@ def laplace_scale(epsilon: float) -> float:
 def of_laplace(scale: float) -> Guarantee:
     """What Laplace noise of a scale on every coordinate of a row that sums to 1 is worth."""
     return Guarantee(
-        2.0 / scale, unit=RECORD, status="proved",
+        2.0 / scale,
+        unit=RECORD,
+        status="proved",
         adjacency="any two rows of non-negative numbers that sum to 1, or to 0",
-        reason="independent Laplace noise on every feature; two rows differ by at most 2 in L1; drawn once",
-    )  # fmt: skip
+        reason="independent Laplace noise on every feature; two rows differ by at most 2 in L1; "
+        "drawn once",
+    )
 
 
 def guarantee(name: str, epsilon: float, settings: Settings) -> PipelineGuarantee | None:
@@ -123,8 +126,10 @@ def why_none(name: str, epsilon: float, settings: Settings) -> str | None:
     if not name.startswith((PUBLISHED, PRINTED)):
         return None
     return (
-        f"none proved: noise at epsilon {epsilon:g} an application, in each of at most {settings.epochs} epochs "
-        "and in every answer, with nothing composed; its scale is a function of the data, or bounds no "
+        f"none proved: noise at epsilon {epsilon:g} an application, in each of at most "
+        f"{settings.epochs} epochs "
+        "and in every answer, with nothing composed; its scale is a function of the data, or "
+        "bounds no "
         "sensitivity; even were each application (epsilon, delta), basic composition would give "
         f"{settings.epochs + 1} times both"
     )

@@ -53,8 +53,11 @@ def _accuracy(frame: pd.DataFrame) -> list[str]:
         return []
     sections = [_TEXT.preface]
     budgets = [eps for eps in frame.epsilon.unique() if 0 < eps < np.inf] or [np.inf]
-    tables = (("Table 1", "random", max(budgets), _table_1), ("Table 1", "public", max(budgets), _table_1),
-              ("Table 2", "random", min(budgets), _table_2))  # fmt: skip
+    tables = (
+        ("Table 1", "random", max(budgets), _table_1),
+        ("Table 1", "public", max(budgets), _table_1),
+        ("Table 2", "random", min(budgets), _table_2),
+    )
     for title, split, epsilon, make in tables:
         for dataset, part in frame[frame.split == split].groupby("dataset", sort=False):
             if table := make(part, str(dataset), epsilon):
@@ -99,14 +102,19 @@ def _table_1(frame: pd.DataFrame, dataset: str, epsilon: float) -> show.Rows:
                 else None
             )
             yield {
-                "row": rows_of.label(name), "privacy": privacy, "proved eps, delta": _proved(frame, name, eps),
-                "paper W-F1": printed[0], "paper M-F1": printed[1], "W-F1": show.interval(values[key]),
+                "row": rows_of.label(name),
+                "privacy": privacy,
+                "proved eps, delta": _proved(frame, name, eps),
+                "paper W-F1": printed[0],
+                "paper M-F1": printed[1],
+                "W-F1": show.interval(values[key]),
                 "macro-F1": show.interval(values.get((name, eps, MACRO))),
                 "micro-F1": show.interval(values.get((name, eps, MICRO))),
                 "structure-only W-F1": show.interval(values.get(_twin(key))),
                 "features-only W-F1": show.interval(values.get(_twin(key, rows_of.FEATURES))),
-                "gain": show.signed(show.contrast(values, key, _twin(key))), "over public": show.signed(over),
-            }  # fmt: skip
+                "gain": show.signed(show.contrast(values, key, _twin(key))),
+                "over public": show.signed(over),
+            }
 
 
 @show.tabled
@@ -121,11 +129,14 @@ def _table_2(frame: pd.DataFrame, dataset: str, epsilon: float) -> show.Rows:
             continue
         less = show.contrast(values, key, (whole, epsilon, WEIGHTED)) if name != whole else None
         yield {
-            "row": rows_of.label(name), "proved eps, delta": _proved(frame, name, epsilon),
-            "paper W-F1": rows_of.TABLE_2.get((dataset, name), ""), "W-F1": show.interval(values[key]),
-            "less the whole": show.signed(less), "structure-only W-F1": show.interval(values.get(_twin(key))),
+            "row": rows_of.label(name),
+            "proved eps, delta": _proved(frame, name, epsilon),
+            "paper W-F1": rows_of.TABLE_2.get((dataset, name), ""),
+            "W-F1": show.interval(values[key]),
+            "less the whole": show.signed(less),
+            "structure-only W-F1": show.interval(values.get(_twin(key))),
             "gain": show.signed(show.contrast(values, key, _twin(key))),
-        }  # fmt: skip
+        }
 
 
 _READINGS = {"random": "random", "inner": "inner, the text's top", "outer": "outer, the code's top"}
@@ -158,14 +169,18 @@ def _figure_3(frame: pd.DataFrame) -> Any:
 def _table_of_figure_3(frame: pd.DataFrame) -> str:
     return show.table(
         {
-            "training nodes": split, "row": rows_of.label(name), "eps": f"{epsilon:g}",
+            "training nodes": split,
+            "row": rows_of.label(name),
+            "eps": f"{epsilon:g}",
             "W-F1": show.interval(series),
-            "structure-only W-F1": show.interval(_by_epsilon(frame, split, rows_of.STRUCTURE + name).get(epsilon)),
+            "structure-only W-F1": show.interval(
+                _by_epsilon(frame, split, rows_of.STRUCTURE + name).get(epsilon)
+            ),
         }
         for split in _READINGS
         for name in _SHOWN
         for epsilon, series in _by_epsilon(frame, split, name).items()
-    )  # fmt: skip
+    )
 
 
 def digest(results: Results) -> str:

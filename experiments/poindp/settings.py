@@ -1,4 +1,4 @@
-"""The settings of PoinDP's experiments, the command line's words for them, names of rows, the paper's numbers."""
+"""The settings of PoinDP's experiments, the command line's words, and the paper's numbers."""
 
 import dataclasses
 import math
@@ -24,8 +24,13 @@ PRINTED = "printed:"
 """Before ``poindp``: its noise by eq. 12, which the authors' code does not have."""
 
 AS_PUBLISHED = (
-    "published:poindp", "printed:poindp", "published:vanpd", "published:lap", "published:rddp", "published:atdp",
-)  # fmt: skip
+    "published:poindp",
+    "printed:poindp",
+    "published:vanpd",
+    "published:lap",
+    "published:rddp",
+    "published:atdp",
+)
 """Table 1's private rows, and PoinDP with the printed noise."""
 
 WITHOUT = (" without inter", " without intra", " without allocation")
@@ -140,7 +145,7 @@ BUDGETS: dict[Part, tuple[float, ...]] = {
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """Hierarchy-aware noise for graph networks, as published and sound, and membership attacks (PoinDP, 2024).
+    """Hierarchy-aware noise for graph networks, published and sound, and attacks (PoinDP, 2024).
 
     Private rows stand twice: as published, of which nothing is proved, and sound, each record
     reported once.
@@ -205,10 +210,15 @@ class Config:
 
 def settings(config: Config, dataset: str, data: str) -> Settings:
     return Settings(
-        dataset=dataset, data=data, epochs=2 if config.smoke else 200, patience=2 if config.smoke else 100,
-        embedding_epochs=1 if config.smoke else 50, embedding_burn_in=0 if config.smoke else 10,
-        steps=(0, 1) if config.smoke else (0, 4, 16), length=LENGTHS.get(dataset, 1.0),
-    )  # fmt: skip
+        dataset=dataset,
+        data=data,
+        epochs=2 if config.smoke else 200,
+        patience=2 if config.smoke else 100,
+        embedding_epochs=1 if config.smoke else 50,
+        embedding_burn_in=0 if config.smoke else 10,
+        steps=(0, 1) if config.smoke else (0, 4, 16),
+        length=LENGTHS.get(dataset, 1.0),
+    )
 
 
 _KNOWN = _common.told("published.toml", "poindp")

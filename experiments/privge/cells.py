@@ -65,8 +65,10 @@ def make_mechanism(name: str, epsilon: float, dim: int, k: int) -> Mechanism:
     ``k`` matters to HDS alone, the others have the papers' rule.
     """
     made = {
-        "laplace": features.LaplaceVector, "piecewise": features.MultiPiecewise, "multibit": features.MultiBit,
-    }  # fmt: skip
+        "laplace": features.LaplaceVector,
+        "piecewise": features.MultiPiecewise,
+        "multibit": features.MultiBit,
+    }
     value = features.HDS(epsilon, dim, k) if name == "hds" else made[name](epsilon, dim)
     return Mechanism(name, epsilon, value.k, value)
 
@@ -207,9 +209,15 @@ def train(bench: Bench, z: Any, preprocessing: str) -> Score:
         training.node_classification if bench.settings.task == "node" else training.link_prediction
     )
     fitted = training.fit(
-        jax.random.clone(bench.fit_key), bench.model, objective, rows, bench.train, bench.validation, bench.test,
+        jax.random.clone(bench.fit_key),
+        bench.model,
+        objective,
+        rows,
+        bench.train,
+        bench.validation,
+        bench.test,
         bench.settings.for_training(bench.settings.batch_size),
-    )  # fmt: skip
+    )
     return Score({METRIC[bench.settings.task]: float(fitted.test)}, float(fitted.validation))
 
 

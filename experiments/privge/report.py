@@ -29,9 +29,15 @@ def write(out: Path) -> list[Path]:
         return []
     summaries, raw = _of_folder(frame), _of_folder(frame[frame.preprocessing == "raw"])
     sections = [
-        "# Results", _TEXT.preface, "## Figure 1: worst-case error of one number", "![Figure 1](figure1.png)",
-        _TEXT.figure_1, "## What the private features add", _TEXT.verdict, _verdict(summaries),
-    ]  # fmt: skip
+        "# Results",
+        _TEXT.preface,
+        "## Figure 1: worst-case error of one number",
+        "![Figure 1](figure1.png)",
+        _TEXT.figure_1,
+        "## What the private features add",
+        _TEXT.verdict,
+        _verdict(summaries),
+    ]
     figures = {"figure1": figure_1()}
     for task, title, stem in (
         ("node", "Node classification (Figure 2)", "figure2_node"),
@@ -91,7 +97,10 @@ def digest(results: Results) -> str:
     return "\n\n".join((_TEXT.verdict, _verdict(summaries), show.table(rows)))
 
 
-_FIGURE_K = "Solid: HDS with k sampled coordinates. Dotted: its structure-only twin. Bars are 95 % intervals."
+_FIGURE_K = (
+    "Solid: HDS with k sampled coordinates. Dotted: its structure-only twin. Bars are 95 "
+    "% intervals."
+)
 
 
 def _tables(out: Path, summaries: Sequence[summary.Summary]) -> str:
@@ -104,20 +113,29 @@ def _table(one: summary.Summary, settings: Mapping[str, Any]) -> str:
     for line in one.lines:
         printed = PUBLISHED_VALUES.get((one.task, one.dataset, line.mechanism, line.epsilon))
         embedding = ", ".join(filter(None, (line.embedding, line.twin_embedding)))
-        rows.append({
-            "mechanism": summary.LABELS.get(line.mechanism, line.mechanism),
-            "eps": "" if line.mechanism in cells.GRAPH_ALONE.values() else f"{line.epsilon:g}",
-            "k": None if line.twin is None else line.k, "paper": None if printed is None else f"{printed:.1f}",
-            "ours": line.value, "structure-only": line.twin,
-            "gain": show.signed(line.gain) if line.repeats is None else f"repeats eps {line.repeats:g}",
-            "over best": show.signed(line.over_best), "embedding": embedding.replace("standardized", "std."),
-        })  # fmt: skip
+        rows.append(
+            {
+                "mechanism": summary.LABELS.get(line.mechanism, line.mechanism),
+                "eps": "" if line.mechanism in cells.GRAPH_ALONE.values() else f"{line.epsilon:g}",
+                "k": None if line.twin is None else line.k,
+                "paper": None if printed is None else f"{printed:.1f}",
+                "ours": line.value,
+                "structure-only": line.twin,
+                "gain": show.signed(line.gain)
+                if line.repeats is None
+                else f"repeats eps {line.repeats:g}",
+                "over best": show.signed(line.over_best),
+                "embedding": embedding.replace("standardized", "std."),
+            }
+        )
     patience = settings.get("patience")
     mlp = f"MLP with {settings.get('layers')} layers of {settings.get('hidden')}"
     made = (
         f"{one.metric} in %, {one.seeds} seeds; at most {settings['epochs']} epochs, "
-        f"{f'patience {patience}' if patience else 'none stopped early'}, batch {settings['batch_size']}, "
-        f"{mlp if settings['head'] == 'mlp' else 'logistic regression'}, alpha {settings['alpha']:g}, "
+        f"{f'patience {patience}' if patience else 'none stopped early'}, batch "
+        f"{settings['batch_size']}, "
+        f"{mlp if settings['head'] == 'mlp' else 'logistic regression'}, alpha "
+        f"{settings['alpha']:g}, "
         f"r {settings['r']:g}; config `{one.config}`."
     )
     if one.best is not None:
@@ -135,12 +153,16 @@ def _verdict(summaries: Sequence[summary.Summary]) -> show.Rows:
         up, down, over = summary.tally(lines)
         most = max(lines, key=lambda line: line.gain.mean if line.gain else -math.inf)
         yield {
-            "data set, task": f"{one.dataset}, {one.task}", "private rows": len(lines),
-            "not told apart": len(lines) - up - down, "above": up, "below": down,
+            "data set, task": f"{one.dataset}, {one.task}",
+            "private rows": len(lines),
+            "not told apart": len(lines) - up - down,
+            "above": up,
+            "below": down,
             "mean gain": show.signed(one.mean_gain, 2),
-            "largest gain": f"{summary.LABELS[most.mechanism]} at eps {most.epsilon:g}: {show.signed(most.gain)}",
+            "largest gain": f"{summary.LABELS[most.mechanism]} at eps {most.epsilon:g}: "
+            f"{show.signed(most.gain)}",
             "above the best structure-only row": over,
-        }  # fmt: skip
+        }
 
 
 def _claimed_above(
@@ -174,12 +196,19 @@ def _above(summaries: Sequence[summary.Summary], raw: Sequence[summary.Summary])
     for chosen, ours in (("by validation", summaries), ("raw, as the paper's", raw)):
         for one, line, paper in _claimed_above(ours):
             non_private = one.find(cells.NON_PRIVATE, math.inf)
-            rows.append({
-                "data set, task": f"{one.dataset}, {one.task}", "eps": f"{line.epsilon:g}", "embedding": chosen,
-                "paper: HDS less non-private": f"{paper:+.1f}", "ours": show.signed(line.over_non_private),
-                "HDS less structure-only": show.signed(line.gain), "HDS": line.value,
-                "structure-only": line.twin, "non-private": non_private.value if non_private else "",
-            })  # fmt: skip
+            rows.append(
+                {
+                    "data set, task": f"{one.dataset}, {one.task}",
+                    "eps": f"{line.epsilon:g}",
+                    "embedding": chosen,
+                    "paper: HDS less non-private": f"{paper:+.1f}",
+                    "ours": show.signed(line.over_non_private),
+                    "HDS less structure-only": show.signed(line.gain),
+                    "HDS": line.value,
+                    "structure-only": line.twin,
+                    "non-private": non_private.value if non_private else "",
+                }
+            )
     rows.sort(key=lambda row: [str(cell) for cell in row.values()])
     return (
         f"### Where the paper has HDS above its non-private row\n\n{show.table(rows)}"
@@ -212,11 +241,18 @@ def _far(summaries: Sequence[summary.Summary], raw: Sequence[summary.Summary]) -
             "far on the raw embedding": on_raw is not None and abs(on_raw.mean - theirs) > FAR,
         })  # fmt: skip
         if abs(gap) > FAR:
-            rows.append({
-                "data set": one.dataset, "mechanism": summary.LABELS[line.mechanism], "eps": f"{line.epsilon:g}",
-                "paper": f"{theirs:.1f}", "ours": line.value, "difference": f"{gap:+.1f}",
-                "ours, raw": on_raw, "structure-only": line.twin,
-            })  # fmt: skip
+            rows.append(
+                {
+                    "data set": one.dataset,
+                    "mechanism": summary.LABELS[line.mechanism],
+                    "eps": f"{line.epsilon:g}",
+                    "paper": f"{theirs:.1f}",
+                    "ours": line.value,
+                    "difference": f"{gap:+.1f}",
+                    "ours, raw": on_raw,
+                    "structure-only": line.twin,
+                }
+            )
     if not rows:
         return ""
     each = pd.DataFrame(counts).groupby("mechanism").sum()
@@ -298,7 +334,10 @@ def _by_k(one: summary.Summary) -> str:
     first, last = lines[0], lines[-1]
     mine = last.value.mean - first.value.mean
     public = last.twin.mean - first.twin.mean if last.twin and first.twin else 0.0
-    return f"k {first.k} to {last.k}: HDS {mine:+.1f}, structure-only {public:+.1f} points (eps {first.epsilon:g})"
+    return (
+        f"k {first.k} to {last.k}: HDS {mine:+.1f}, structure-only {public:+.1f} points (eps "
+        f"{first.epsilon:g})"
+    )
 
 
 def figure_k(frame: pd.DataFrame, task: str) -> Any | None:

@@ -1,4 +1,4 @@
-"""The hyper-parameters and numbers that PrivGE / LDP-GE prints, the command line's words, and what is run here."""
+"""The settings and numbers that PrivGE / LDP-GE prints, the command line's words, what is run."""
 
 import dataclasses
 import math
@@ -144,7 +144,7 @@ def printed(row: Mapping[str, Any]) -> float | None:
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """Private node classification and link prediction (PrivGE, LDP-GE), with every baseline beside it.
+    """Private node classification and link prediction (PrivGE, LDP-GE), beside every baseline.
 
     Without further words this is the committed plan. Each mechanism has its structure-only twin, on
     one public default record for all users. All are trained on the raw and on the standardised
@@ -208,10 +208,18 @@ def settings(config: Config, task: Task, dataset: str, data: str, todo: Plan) ->
     chosen = HYPERPARAMETERS.get(dataset, DEFAULT)
     node = task == "node"
     return Settings(
-        dataset=dataset, data=data, task=task,
-        alpha=chosen.alpha if node else chosen.link_alpha, r=chosen.r if node else chosen.link_r, tol=todo.tol,
-        head="mlp" if node else "logistic", layers=chosen.layers, hidden=chosen.hidden,
-        dropout=chosen.dropout if node else 0.0, learning_rate=LEARNING_RATE,
+        dataset=dataset,
+        data=data,
+        task=task,
+        alpha=chosen.alpha if node else chosen.link_alpha,
+        r=chosen.r if node else chosen.link_r,
+        tol=todo.tol,
+        head="mlp" if node else "logistic",
+        layers=chosen.layers,
+        hidden=chosen.hidden,
+        dropout=chosen.dropout if node else 0.0,
+        learning_rate=LEARNING_RATE,
         weight_decay=chosen.weight_decay if node else 0.0,
-        batch_size=chosen.batch_size if node else LINK_BATCH, epochs=todo.epochs,
-    )  # fmt: skip
+        batch_size=chosen.batch_size if node else LINK_BATCH,
+        epochs=todo.epochs,
+    )

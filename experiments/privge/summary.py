@@ -112,11 +112,17 @@ def _summarise_one(names: Any, part: pd.DataFrame, keep_k: int | None) -> Summar
             gains.append(gain)
         lines.append(
             Line(
-                *key, mean_interval(series), interval(twins.get(twin)), contrast(values, key, twin),
-                contrast(values, key, best), contrast(values, key, (NON_PRIVATE, math.inf, 0)), embedding[key],
-                embedding.get(twin, ""), repeats,
+                *key,
+                mean_interval(series),
+                interval(twins.get(twin)),
+                contrast(values, key, twin),
+                contrast(values, key, best),
+                contrast(values, key, (NON_PRIVATE, math.inf, 0)),
+                embedding[key],
+                embedding.get(twin, ""),
+                repeats,
             )
-        )  # fmt: skip
+        )
     lines.sort(
         key=lambda x: (
             list(LABELS).index(x.mechanism) if x.mechanism in LABELS else 99,
@@ -136,7 +142,7 @@ _SAME = 0.05
 
 
 def _repeats(values: dict[Key, pd.Series], key: Key) -> float | None:
-    """The lowest budget below a row's own at which its mechanism and its twin score the same in every seed."""
+    """The lowest budget at which a row's mechanism and its twin score the same in every seed."""
     mechanism, epsilon, k = key
 
     def same(name: str, lower: float) -> bool:
@@ -182,7 +188,7 @@ def chosen(group: pd.DataFrame) -> tuple[pd.DataFrame, str]:
 
 
 def tally(lines: Sequence[Line]) -> tuple[int, int, int]:
-    """How many gains are clearly above 0, how many clearly below, and how many rows beat the best public row."""
+    """Count gains clearly above 0, clearly below, and rows that beat the best public row."""
     up, down, _ = counted(line.gain for line in lines)
     return up, down, counted(line.over_best for line in lines)[0]
 

@@ -10,7 +10,6 @@ the records.
 
 import dataclasses
 import math
-from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -21,6 +20,7 @@ from ldp_jax.accounting.guarantee import (
     RELATIONSHIP,
     WORDS,
     Guarantee,
+    PipelineGuarantee,
     Unit,
     any_two,
     joint_unit,
@@ -46,27 +46,22 @@ __dir__ = lambda: __all__
 
 
 def parallel(*guarantees: Guarantee) -> Guarantee:
-    """Releases about disjoint users: the worst one counts.
+    """Compose releases about disjoint users: the worst one counts.
 
-    The members of each release must be public.
-
-    Two releases that both report an edge are not disjoint. Status, arithmetic and errors:
-    :func:`sequential`.
+    The members of each release must be public. Two releases that both report an edge are not
+    disjoint. Status, arithmetic and errors: :func:`sequential`.
     Reference: McSherry (2009), Theorem 4.
 
     >>> parallel(Guarantee(0.5, delta=1e-5), Guarantee(1.0)).epsilon
     1.0
     """
     unit = one_unit(guarantees, "parallel")
-    return merged(
-        guarantees, max(g.epsilon for g in guarantees), max(g.delta for g in guarantees), unit
-    )
+    epsilon = max(one.epsilon for one in guarantees)
+    return merged(guarantees, epsilon, max(one.delta for one in guarantees), unit)
 
 
 def sampled(guarantee: Guarantee, k: int, dim: int) -> Guarantee:
-    """A report of k of ``dim`` coordinates, drawn uniformly, each under ``guarantee``.
-
-    K times as much.
+    """Return the cost of k of ``dim`` coordinates, drawn uniformly: k times that of one.
 
     Sampling amplifies nothing: the chosen coordinates are part of the report, and two records may
     differ in all. ``ValueError`` for metric privacy.
@@ -74,16 +69,15 @@ def sampled(guarantee: Guarantee, k: int, dim: int) -> Guarantee:
     >>> sampled(Guarantee(0.25), k=4, dim=100).epsilon
     1.0
     """
-    _totalled(
-        "sampled", guarantee.unit
-    )  # of any two records there is no distance that bounds the loss
+    _totalled("sampled", guarantee.unit)
     k = validate.whole(1, validate.whole(1, dim=dim), k=k)
-    words = f"{any_two(guarantee.adjacency)} records of {dim} coordinates; a coordinate: {guarantee.adjacency}"
+    one = guarantee.adjacency
+    words = f"{any_two(one)} records of {dim} coordinates; a coordinate: {one}"
     return dataclasses.replace(guarantee.repeated(k), adjacency=words)
 
 
 def relationship(first: Guarantee, second: Guarantee | None = None) -> Guarantee:
-    """One undirected edge, from the guarantee of one bit of its ends' neighbour lists.
+    """Return the cost of one undirected edge from that of one bit of a neighbour list.
 
     With two full lists both ends report the edge: eps_i + eps_j, and deltas add too. With one
     argument its owner alone does, by a public rule. Under personal budgets take the largest sum
@@ -96,19 +90,15 @@ def relationship(first: Guarantee, second: Guarantee | None = None) -> Guarantee
     """
     ends = (first,) if second is None else (first, second)
     for end in ends:
-        if end.unit != NEIGHBOUR_LIST:
-            raise ValueError(f"relationship needs the unit {NEIGHBOUR_LIST}, got {end.unit}")
+        fits = end.unit == NEIGHBOUR_LIST
+        validate.require(fits, f"relationship needs the unit {NEIGHBOUR_LIST}, got {end.unit}")
     seen = "the report of its owner alone" if second is None else "the reports of both its ends"
-    total = sequential(*ends)
-    return dataclasses.replace(
-        total, unit=RELATIONSHIP, adjacency=f"{WORDS[RELATIONSHIP]}, seen through {seen}"
-    )
+    words = f"{WORDS[RELATIONSHIP]}, seen through {seen}"
+    return dataclasses.replace(sequential(*ends), unit=RELATIONSHIP, adjacency=words)
 
 
 def joint(*guarantees: Guarantee, adjacency: str) -> Guarantee:
-    r"""Several units protected at once.
-
-    Two inputs may differ in all of them, as ``adjacency`` says in words.
+    r"""Protect several units at once: two inputs may differ in all, as ``adjacency`` says.
 
     Guarantees of one unit are added first. Then epsilons add, and deltas chain,
     :math:`\delta_1 + e^{\epsilon_1} \delta_2 + \dots`, in the order that gives least. They must
@@ -121,49 +111,41 @@ def joint(*guarantees: Guarantee, adjacency: str) -> Guarantee:
     >>> print(total.unit, total.epsilon)
     record + relationship 1.5
     """
-    if not guarantees:
-        raise ValueError("joint needs at least one guarantee, got none")
-    if not adjacency.strip():
-        raise ValueError(
-            "adjacency must say in words which two inputs are compared, got an empty string"
-        )
+    validate.require(guarantees, "joint needs at least one guarantee, got none")
+    validate.require(
+        adjacency.strip(), "adjacency must say in words which two inputs are compared", adjacency
+    )
     for guarantee in guarantees:
         _totalled("joint", guarantee.unit)
-    units = dict.fromkeys(g.unit for g in guarantees)
-    parts = [sequential(*(g for g in guarantees if g.unit == unit)) for unit in units]
-    delta = _chained([part for part in parts if part.delta > 0.0])
+    parts = PipelineGuarantee.of(guarantees, protected=(), unprotected=()).guarantees
+    unit = joint_unit(*(part.unit for part in parts))
     epsilon = add_up(part.epsilon for part in parts)
-    return merged(parts, epsilon, delta, joint_unit(*units), adjacency)
 
-
-def _totalled(name: str, unit: Unit) -> None:
-    if unit.rate is not None:
-        raise ValueError(f"{name} cannot add {unit}: a loss per unit of distance has no total")
+    # Of two neighbours i and j, i comes first where (e^eps_i - 1) / delta_i is the smaller, by
+    # exchange.
+    total = Fraction(0)
+    before = Fraction(0)
+    uncertain = [part for part in parts if part.delta > 0.0]
+    uncertain.sort(key=lambda part: math.expm1(min(part.epsilon, 700.0)) / part.delta)
+    for part in uncertain:
+        if before > _ENOUGH:
+            total = Fraction(1)
+            break
+        total += Fraction(part.delta) * (exponential(before) * ABOVE if before else 1)
+        before += Fraction(min(part.epsilon, _ENOUGH + 1.0))
+    return merged(parts, epsilon, min(1.0, rounded_up(total)), unit, adjacency)
 
 
 _ENOUGH = 1500  # e^1500 lifts the least float above 1
 
 
-def _chained(parts: Sequence[Guarantee]) -> float:
-    """delta_1 + e^eps_1 delta_2 + e^(eps_1 + eps_2) delta_3 .
-
-    In the best order; rounded up, at most 1.
-    """
-    # Of two neighbours i and j, i comes first where (e^eps_i - 1) / delta_i is the smaller, by
-    # exchange.
-    total, before = Fraction(0), Fraction(0)
-    for part in sorted(parts, key=lambda part: math.expm1(min(part.epsilon, 700.0)) / part.delta):
-        if before > _ENOUGH:
-            return 1.0
-        total += Fraction(part.delta) * (exponential(before) * ABOVE if before else 1)
-        before += Fraction(part.epsilon) if math.isfinite(part.epsilon) else _ENOUGH + 1
-    return min(1.0, rounded_up(total))
+def _totalled(name: str, unit: Unit) -> None:
+    rule = f"{name} cannot add {unit}: a loss per unit of distance has no total"
+    validate.require(unit.rate is None, rule)
 
 
 def advanced(guarantee: Guarantee, times: int, delta: float) -> Guarantee:
-    r"""``times`` releases under one guarantee, at the smallest epsilon that ``delta`` allows.
-
-    Exact.
+    r"""Compose ``times`` releases at the smallest epsilon that ``delta`` allows: exactly.
 
     With :math:`p_l = \binom{k}{l} e^{(k-l)\epsilon} / (1+e^\epsilon)^k` and
     :math:`q_l = p_l e^{(2l-k)\epsilon}`,
@@ -185,10 +167,10 @@ def advanced(guarantee: Guarantee, times: int, delta: float) -> Guarantee:
     k = validate.whole(1, 10**7, times=times)
     delta = validate.number(0.0, 1.0, open_upper=True, delta=delta)
     least = -math.expm1(k * math.log1p(-each))
-    if delta < least * (1.0 - 1e-12):
-        raise ValueError(
-            f"delta must be in [{least:g}, 1): {k} releases have that much; got {delta}"
-        )
+    enough = delta >= least * (1.0 - 1e-12)
+    validate.require(
+        enough, f"delta must be in [{least:g}, 1), as {k} releases have that much", delta
+    )
     # Covers the rounding of gammaln, in units of its last place, and of the sums; on the safe side.
     rounding = 1e-9 + 8.0 * float(np.spacing(special.gammaln(k + 1.0)))
     rest = k * math.log1p(-each)
@@ -196,22 +178,21 @@ def advanced(guarantee: Guarantee, times: int, delta: float) -> Guarantee:
     total = add_up((epsilon,), k)
     if epsilon > 0.0 and left > 0.0:
         ell = np.arange((k + 1) // 2, dtype=np.float64)  # the losses (k - 2l) eps above 0
-        ways = (
-            special.gammaln(k + 1.0) - special.gammaln(ell + 1.0) - special.gammaln(k - ell + 1.0)
-        )
-        log_p = ways - ell * epsilon - k * math.log1p(math.exp(-epsilon))
+        orders = special.gammaln(ell + 1.0)
+        log_p = special.gammaln(k + 1.0) - orders - special.gammaln(k - ell + 1.0)
+        log_p = log_p - ell * epsilon - k * math.log1p(math.exp(-epsilon))
         log_q = np.logaddexp.accumulate(log_p - (k - 2.0 * ell) * epsilon)
         mass = np.cumsum(np.exp(log_p))
-        mass, log_q = (each[mass > left] for each in (mass, log_q))
+        inside = mass > left
+        mass = mass[inside]
+        log_q = log_q[inside]
         corners = np.log(mass - left) - log_q
-        corners += 2.0**-49 * (
-            1.0 + np.abs(log_q) + mass / (mass - left)
-        )  # what the differences cancel
+        # The rounding of the differences, which cancel.
+        corners += 2.0**-49 * (1.0 + np.abs(log_q) + mass / (mass - left))
         total = min(total, float(corners.max(initial=0.0)) * (1.0 + 2.0**-49))  # rounded logarithms
-    # What was granted may be a rounding below what the releases have by themselves.
-    return dataclasses.replace(
-        guarantee, epsilon=total, delta=max(delta, min(1.0, least * (1.0 + 2.0**-49)))
-    )
+    # The granted delta may be a rounding below that of the releases.
+    delta = max(delta, min(1.0, least * (1.0 + 2.0**-49)))
+    return dataclasses.replace(guarantee, epsilon=total, delta=delta)
 
 
 ANSWERS = ("fresh", "permanent")
@@ -223,7 +204,7 @@ first round.
 def over_rounds(
     guarantee: Guarantee, rounds: int, *, answers: str, delta: float | None = None
 ) -> Guarantee:
-    """The cost of being asked for one's record in every round.
+    """Return the cost of being asked for one's record in every round.
 
     *Fresh* answers follow the record: k releases, or :func:`advanced` of them where a ``delta`` of
     all rounds is granted. A *permanent* answer is drawn in the first round and sent again in all
@@ -232,21 +213,18 @@ def over_rounds(
     Reference: Erlingsson, Pihur and Korolova, RAPPOR (CCS 2014), section 3.
 
     >>> once = Guarantee(0.5, status="proved", reason="randomised response")
-    >>> over_rounds(once, 10, answers="fresh").epsilon, over_rounds(once, 10, answers="permanent").epsilon
-    (5.0, 0.5)
+    >>> [over_rounds(once, 10, answers=answers).epsilon for answers in ANSWERS]
+    [5.0, 0.5]
     """
     validate.one_of(ANSWERS, answers=answers)
     k = validate.whole(1, rounds=rounds)
-    of_two = any_two(guarantee.adjacency)
-    histories = f"{of_two} histories of {k} rounds, where in a round: {guarantee.adjacency}"
+    one = guarantee.adjacency
+    histories = f"{any_two(one)} histories of {k} rounds, where in a round: {one}"
     if answers == "fresh":
         _totalled("over_rounds", guarantee.unit)
         total = guarantee.repeated(k) if delta is None else advanced(guarantee, k, delta)
         return dataclasses.replace(total, adjacency=histories)
-    if delta is not None:
-        raise ValueError(
-            f"delta must be None for permanent answers, which are one release, got {delta}"
-        )
-    return dataclasses.replace(
-        guarantee, adjacency=f"{histories}; one answer, from the first round's data"
-    )
+    rule = "delta must be None for permanent answers, which are one release"
+    validate.require(delta is None, rule, delta)
+    words = f"{histories}; one answer, from the first round's data"
+    return dataclasses.replace(guarantee, adjacency=words)

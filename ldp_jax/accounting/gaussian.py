@@ -1,6 +1,4 @@
-"""The promise of Gaussian noise.
-
-Its whole curve of (epsilon, delta), and the noise that a target needs. No JAX.
+"""The (epsilon, delta) curve of Gaussian noise, and the noise that a target needs. No JAX.
 
 :class:`GaussianCurve` composes exactly, through one number; :func:`gaussian_sigma` and
 :func:`gaussian_mu` are the analytic calibration. Float64, on the host.
@@ -18,8 +16,7 @@ from scipy import special
 from ldp_jax.accounting.guarantee import RECORD, Guarantee, Unit
 from ldp_jax.core.quadrature import unit_rule
 from ldp_jax.core.rounding import rounded_down, rounded_up
-from ldp_jax.core.shown import shown
-from ldp_jax.core.validate import number, whole
+from ldp_jax.core.validate import number, require, whole
 
 __all__ = ["GaussianCurve", "gaussian_mu", "gaussian_sigma"]
 
@@ -27,10 +24,7 @@ __dir__ = lambda: __all__
 
 
 def _delta(value: object) -> float:
-    """A delta that a curve can be asked for.
-
-    Above float64's underflow, below 1, where nothing is promised.
-    """
+    """Check a delta that a curve can be asked for: float64 underflows below."""
     return number(1e-300, 1.0, open_upper=True, delta=value)
 
 
@@ -49,11 +43,8 @@ def _gaussian_delta(mu: float, epsilon: np.ndarray) -> np.ndarray:
         # e^epsilon phi(x + mu) = phi(x), so that in the tail no large exponents meet
         tail = np.maximum(x, 0.0)
         root = math.sqrt(2.0)
-        beyond = (
-            np.exp(-(tail**2) / 2.0)
-            / 2.0
-            * (special.erfcx(tail / root) - special.erfcx((tail + mu) / root))
-        )
+        beyond = special.erfcx(tail / root) - special.erfcx((tail + mu) / root)
+        beyond = np.exp(-(tail**2) / 2.0) / 2.0 * beyond
         body = special.ndtr(-x) - np.exp(np.minimum(epsilon + special.log_ndtr(-x - mu), 0.0))
         return np.where(x >= 0.0, beyond, body)
     reach = 90.0 / (x + np.sqrt(x**2 + 90.0))  # x t + t^2 / 2 = 45 there: e^-45 is nothing
@@ -68,15 +59,15 @@ def _holds(mu: float, epsilon: float, delta: float) -> bool:
 
 
 def _bisect(good: float, bad: float, holds: Callable[[float], bool]) -> float:
-    """The last value, coming from ``good``, at which ``holds`` is still true.
-
-    About 1e-15 of itself.
-    """
+    """Return the last value, coming from ``good``, at which ``holds`` is true, to 1e-15."""
     while abs(good - bad) > 1e-15 * max(good, bad):
         middle = good + (bad - good) / 2.0
         if middle in (good, bad):
             break
-        good, bad = (middle, bad) if holds(middle) else (good, middle)
+        if holds(middle):
+            good = middle
+        else:
+            bad = middle
     return good
 
 
@@ -111,15 +102,15 @@ class GaussianCurve:
 
     @classmethod
     def of(cls, sensitivity: float, sigma: float) -> "GaussianCurve":
-        """Noise of standard deviation ``sigma`` > 0 on each coordinate of a vector of L2 ``sensitivity`` >= 0.
+        """Return the curve of noise with standard deviation ``sigma`` > 0 on each coordinate.
+
+        The L2 ``sensitivity`` of the vector is >= 0.
 
         >>> GaussianCurve.of(2.0, 4.0)
         GaussianCurve(mu=0.5)
         """
-        distance, spread = (
-            number(0.0, sensitivity=sensitivity),
-            number(0.0, open_lower=True, sigma=sigma),
-        )
+        distance = number(0.0, sensitivity=sensitivity)
+        spread = number(0.0, open_lower=True, sigma=sigma)
         return cls(rounded_up(Fraction(distance) / Fraction(spread)))
 
     @overload
@@ -133,11 +124,9 @@ class GaussianCurve:
         (0.382925, 0.0)
         """
         given = np.asarray(epsilon)
-        if given.dtype.kind not in "iuf":
-            raise ValueError(f"epsilon must be real numbers, got {shown(epsilon)}")
+        require(given.dtype.kind in "iuf", "epsilon must be real numbers", epsilon)
         values = given.astype(np.float64)
-        if not (values >= 0.0).all():
-            raise ValueError(f"epsilon must be >= 0, got {epsilon}")
+        require((values >= 0.0).all(), "epsilon must be >= 0", epsilon)
         result = _gaussian_delta(float(self.mu), np.atleast_1d(values)).reshape(values.shape)
         return result if isinstance(epsilon, np.ndarray) else float(result)
 
@@ -191,12 +180,10 @@ class GaussianCurve:
         default.
 
         >>> print(GaussianCurve(0.5).guarantee(1e-6))  # doctest: +ELLIPSIS
-        epsilon 2.25409, delta 1e-06 per record (any two records of one user; ideal arithmetic; proved: the ...)
+        epsilon 2.25409, delta 1e-06 per record (any two records of one user; ideal arithmetic; ...)
         """
-        if unit.rate is not None and not adjacency:
-            raise ValueError(
-                f"adjacency must say in words which two inputs the sensitivity per {unit} compares"
-            )
+        rule = f"adjacency must say in words which two inputs the sensitivity per {unit} compares"
+        require(unit.rate is None or adjacency, rule)
         reason = "the hockey-stick divergence of two shifted Gaussians has a closed form"
         return Guarantee(
             self.epsilon(delta), _delta(delta), unit, adjacency or "", "ideal", "proved", reason
@@ -204,27 +191,24 @@ class GaussianCurve:
 
 
 def _composed(curves: Sequence[tuple[GaussianCurve, int]]) -> GaussianCurve:
-    """Curves, each with how often it is released, as one.
-
-    The square root of the sum of times mu^2, rounded up.
-    """
+    """Compose curves, each with how often it is released: mu^2 adds, and mu is rounded up."""
     square = sum((times * Fraction(curve.mu) ** 2 for curve, times in curves), Fraction(0))
-    if square > Fraction(1e300) ** 2:
-        raise ValueError("mu must be at most 1e300, and the composition has more")
+    small = square <= Fraction(1e300) ** 2
+    require(small, "mu must be at most 1e300, and the composition has more")
     scale = 2 ** max(0, 2 * 60 - square.numerator.bit_length() + square.denominator.bit_length())
     scale *= scale  # a square, so that its root is whole
-    mu = rounded_down(
-        Fraction(math.isqrt(square.numerator * scale // square.denominator), math.isqrt(scale))
-    )
+    root = math.isqrt(square.numerator * scale // square.denominator)
+    mu = rounded_down(Fraction(root, math.isqrt(scale)))
     while Fraction(mu) ** 2 < square:
         mu = math.nextafter(mu, math.inf)
     return GaussianCurve(mu)
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
-    """The largest mu = sensitivity / sigma whose curve passes (epsilon, delta), to 1e-12, on the safe side.
+    """Return the largest mu = sensitivity / sigma that keeps (epsilon, delta).
 
-    ``ValueError`` unless epsilon is in [0, 1e9] and delta in [1e-300, 1).
+    It is precise to 1e-12, on the safe side. ``ValueError`` unless epsilon is in [0, 1e9] and
+    delta in [1e-300, 1).
     Reference: Balle and Wang (ICML 2018), Algorithm 1, as one bisection in mu.
 
     >>> mu = gaussian_mu(1.0, 1e-5)
@@ -244,10 +228,11 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
 
 
 def gaussian_sigma(epsilon: float, delta: float, sensitivity: float = 1.0) -> float:
-    """The smallest standard deviation of Gaussian noise for (epsilon, delta), to 1e-12, on the safe side.
+    """Return the smallest standard deviation of Gaussian noise for (epsilon, delta).
 
-    The classic sqrt(2 ln(1.25 / delta)) / epsilon breaks its promise at large epsilons. epsilon is
-    in [0, 1e9], delta in [1e-300, 1), the L2 sensitivity > 0; sigma has its units.
+    It is precise to 1e-12, on the safe side. The classic sqrt(2 ln(1.25 / delta)) / epsilon breaks
+    its promise at large epsilons. epsilon is in [0, 1e9], delta in [1e-300, 1), the L2 sensitivity
+    > 0; sigma has its units.
     Reference: Balle and Wang (ICML 2018), Theorem 8 and Algorithm 1.
 
     >>> round(gaussian_sigma(1.0, 1e-5), 4), round(math.sqrt(2 * math.log(1.25e5)), 4)

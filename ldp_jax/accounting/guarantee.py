@@ -13,8 +13,7 @@ from fractions import Fraction
 from typing import Literal, get_args
 
 from ldp_jax.core.rounding import add_up, digits_down, digits_up, exactly, rounded_down, rounded_up
-from ldp_jax.core.shown import shown
-from ldp_jax.core.validate import one_of
+from ldp_jax.core.validate import one_of, require
 
 __all__ = [
     "EDGE_CENTRAL",
@@ -62,16 +61,16 @@ class Unit:
     rate: float | None = dataclasses.field(default=None, compare=False)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not self.name.strip():
-            raise ValueError(f"name of a unit must be a word, got {self.name!r}")
-        if (self.name == "metric") != (self.rate is not None):
-            raise ValueError("a unit has a rate if it is metric privacy: write metric(rate)")
+        word = isinstance(self.name, str) and self.name.strip()
+        require(word, "name of a unit must be a word", self.name)
+        fits = (self.name == "metric") == (self.rate is not None)
+        require(fits, "a unit has a rate if it is metric privacy: write metric(rate)")
         if self.rate is not None:
             object.__setattr__(self, "rate", rounded_up(exactly("rate", self.rate)))
 
     @property
     def parts(self) -> frozenset[tuple[str, str]]:
-        """The data that two inputs may differ in, as pairs of a field and how much of it.
+        """The data in which two inputs may differ: pairs of a field and how much of it.
 
         >>> sorted(Unit("neighbour-list + record").parts)
         [('list', 'bit'), ('record', 'whole')]
@@ -165,10 +164,10 @@ class Guarantee:
     >>> half = Guarantee(0.5, status="proved", reason="randomised response")
     >>> (half + half).epsilon
     1.0
-    >>> print(half + half)
-    epsilon 1 per record (any two records of one user; ideal arithmetic; proved: randomised response)
+    >>> print(half + half)  # doctest: +ELLIPSIS
+    epsilon 1 per record (any two records of one user; ideal arithmetic; proved: randomised ...
     >>> print(Guarantee(0.5, unit=EDGE_CENTRAL))  # doctest: +ELLIPSIS
-    epsilon 0.5 per edge-central (two graphs that differ in one edge; towards all but a trusted curator; ideal ...
+    epsilon 0.5 per edge-central (two graphs that differ in one edge; towards all but a trusted ...
 
     ``ValueError`` for fields out of range, a status without a reason, a unit of local reports with
     a curator, and a unit without words of its own that comes without.
@@ -185,23 +184,21 @@ class Guarantee:
 
     def __post_init__(self) -> None:
         _freeze_pair(self, rounded_up)
-        if self.delta > 1.0:
-            raise ValueError(f"delta must be in [0, 1], got {self.delta}")
+        require(self.delta <= 1.0, "delta must be in [0, 1]", self.delta)
         one_of(get_args(Arithmetic), arithmetic=self.arithmetic)
         one_of(get_args(Status), status=self.status)
         one_of(get_args(Trust), trust=self.trust)
-        if self.status != "none" and not self.reason.strip():
-            raise ValueError(
-                f"reason must say why the status is {self.status!r}, got {self.reason!r}"
-            )
+        said = self.status == "none" or self.reason.strip()
+        require(said, f"reason must say why the status is {self.status!r}", self.reason)
         if not self.adjacency.strip():
             object.__setattr__(self, "adjacency", own_words(self.unit))
         if self.unit == EDGE_CENTRAL:
             object.__setattr__(self, "trust", "central")
-        elif self.trust != "local" and self.unit in (NEIGHBOUR_LIST, RELATIONSHIP):
-            raise ValueError(
-                f"trust must be 'local' per {self.unit}, which is about what users report themselves; what a "
-                f"curator releases of a graph is per {EDGE_CENTRAL}"
+        else:
+            require(
+                self.trust == "local" or self.unit not in (NEIGHBOUR_LIST, RELATIONSHIP),
+                f"trust must be 'local' per {self.unit}, which is about what users report "
+                f"themselves; what a curator releases of a graph is per {EDGE_CENTRAL}",
             )
 
     def __add__(self, other: "Guarantee") -> "Guarantee":
@@ -213,8 +210,9 @@ class Guarantee:
         >>> Guarantee(0.5, delta=1e-6).repeated(4).epsilon
         2.0
         """
-        epsilon, delta = (add_up((value,), times) for value in (self.epsilon, self.delta))
-        return dataclasses.replace(self, epsilon=epsilon, delta=min(1.0, delta))
+        epsilon = add_up((self.epsilon,), times)
+        delta = min(1.0, add_up((self.delta,), times))
+        return dataclasses.replace(self, epsilon=epsilon, delta=delta)
 
     def __str__(self) -> str:
         delta = f", delta {digits_up(self.delta)}" if self.delta else ""
@@ -241,10 +239,9 @@ class Budget:
 
     def __post_init__(self) -> None:
         _freeze_pair(self, rounded_down, "budget's ")
-        if math.isinf(self.epsilon):
-            raise ValueError(f"budget's epsilon per {self.unit} must be finite, got {self.epsilon}")
-        if self.delta >= 1.0:
-            raise ValueError(f"budget's delta per {self.unit} must be in [0, 1), got {self.delta}")
+        finite = math.isfinite(self.epsilon)
+        require(finite, f"budget's epsilon per {self.unit} must be finite", self.epsilon)
+        require(self.delta < 1.0, f"budget's delta per {self.unit} must be in [0, 1)", self.delta)
 
     def __str__(self) -> str:
         delta = f", delta {digits_down(self.delta)}" if self.delta else ""
@@ -254,12 +251,8 @@ class Budget:
 def _freeze_pair(
     made: Guarantee | Budget, rounded: Callable[[Fraction | float], float], whose: str = ""
 ) -> None:
-    """Epsilon and delta as float64, rounded to the safe side, -0 as 0.
-
-    A unit that is one, and its rate.
-    """
-    if not isinstance(made.unit, Unit):
-        raise ValueError(f"{_A_UNIT}, got {shown(made.unit)}")
+    """Round epsilon and delta to the safe side, as float64, and check the unit."""
+    require(isinstance(made.unit, Unit), _A_UNIT, made.unit)
     for name in ("epsilon", "delta"):
         label = f"{whose}{name} per {made.unit}" if whose else name
         object.__setattr__(made, name, rounded(exactly(label, getattr(made, name))))
@@ -271,15 +264,13 @@ def own_words(unit: Unit) -> str:
     """Which two inputs a unit compares, in the library's own words."""
     if unit.rate is not None:
         return "two records at distance 1"
-    if unit not in WORDS:
-        raise ValueError(
-            f"adjacency must say in words which two inputs are compared: the unit {unit} has no words"
-        )
+    rule = "adjacency must say in words which two inputs are compared"
+    require(unit in WORDS, f"{rule}: the unit {unit} has no words")
     return WORDS[unit]
 
 
 def any_two(adjacency: str) -> str:
-    """``any two`` where the words of an adjacency begin so and compare every input with every other; else ``two``.
+    """Return ``any two`` if an adjacency compares every input with every other, else ``two``.
 
     >>> any_two(WORDS[RECORD]), any_two(WORDS[LABEL]), any_two("two hours that follow each other")
     ('any two', 'two', 'two')
@@ -314,76 +305,75 @@ def sequential(*guarantees: Guarantee) -> Guarantee:
 def merged(
     guarantees: Sequence[Guarantee], epsilon: float, delta: float, unit: Unit, adjacency: str = ""
 ) -> Guarantee:
-    """One guarantee over several.
+    """Return one guarantee over several, with the weakest status and arithmetic of all.
 
-    The weakest status and arithmetic of all, and their adjacencies by default.
+    The adjacency is by default all of theirs.
     """
-    status = max((guarantee.status for guarantee in guarantees), key=get_args(Status).index)
-    arithmetic = (
-        "exact" if all(guarantee.arithmetic == "exact" for guarantee in guarantees) else "ideal"
-    )
+    status = max((one.status for one in guarantees), key=get_args(Status).index)
+    exact = all(one.arithmetic == "exact" for one in guarantees)
     # Where one compares few inputs so does the whole, which then does not begin with "any two".
-    each = sorted(
-        (guarantee.adjacency for guarantee in guarantees), key=lambda one: any_two(one) == "any two"
+    each = sorted((one.adjacency for one in guarantees), key=lambda one: any_two(one) == "any two")
+    return Guarantee(
+        epsilon,
+        delta,
+        unit,
+        adjacency or said_once(each),
+        "exact" if exact else "ideal",
+        status,
+        said_once(one.reason for one in guarantees if one.status == status),
+        one_trust(guarantees),
     )
-    words = adjacency or said_once(each)
-    reason = said_once(guarantee.reason for guarantee in guarantees if guarantee.status == status)
-    return Guarantee(epsilon, delta, unit, words, arithmetic, status, reason, one_trust(guarantees))
 
 
 def one_unit(guarantees: Sequence[Guarantee], name: str) -> Unit:
     """The unit that all guarantees share; ``name`` is the composition's, for the message."""
-    if not guarantees:
-        raise ValueError(f"{name} needs at least one guarantee, got none")
+    require(guarantees, f"{name} needs at least one guarantee, got none")
     units = list(dict.fromkeys(guarantee.unit for guarantee in guarantees))
-    if len(units) > 1:
-        raise ValueError(
-            f"units do not add: {name} needs guarantees of one unit, got {', '.join(map(str, units))}; "
-            "report both, or see composition.joint"
-        )
+    several = ", ".join(map(str, units))
+    require(
+        len(units) == 1,
+        f"units do not add: {name} needs guarantees of one unit, got {several}; "
+        "report both, or see composition.joint",
+    )
     return units[0]
 
 
 def one_trust(guarantees: Sequence[Guarantee]) -> Trust:
     """The trust model that all guarantees share."""
-    found = dict.fromkeys(guarantee.trust for guarantee in guarantees)
-    if len(found) > 1:
-        kinds = " and ".join(sorted(found, key=get_args(Trust).index))
-        raise ValueError(
-            f"{kinds} guarantees do not add: local ones need no trust, shuffled ones a shuffler, central ones a "
-            "curator who sees the data; report both"
-        )
-    return next(iter(found), "local")
+    found = sorted({one.trust for one in guarantees}, key=get_args(Trust).index)
+    require(
+        len(found) == 1,
+        f"{' and '.join(found)} guarantees do not add: local ones need no trust, shuffled ones a "
+        "shuffler, central ones a curator who sees the data; report both",
+    )
+    return found[0]
 
 
 def each_once(name: str, made: Sequence[Guarantee] | Sequence[Budget]) -> None:
     """Refuse two guarantees or budgets of one unit."""
     for unit, times in Counter(one.unit for one in made).items():
-        if times > 1:
-            raise ValueError(f"{name} must name each unit once, got {unit} {times} times")
+        require(times == 1, f"{name} must name each unit once, got {unit} {times} times")
 
 
 def field_names(name: str, value: Iterable[str]) -> tuple[str, ...]:
     """Names of fields as a tuple."""
-    names = () if isinstance(value, str) else tuple(value)
-    if isinstance(value, str) or not all(isinstance(one, str) and one.strip() for one in names):
-        raise ValueError(
-            f"{name} must be a sequence of field names, got {'the string ' * isinstance(value, str)}{shown(value)}"
-        )
+    names = tuple(value)
+    texts = all(isinstance(one, str) and one.strip() for one in names)
+    several = texts and not isinstance(value, str)
+    require(several, f"{name} must be a sequence of field names", value)
     return names
 
 
 @dataclasses.dataclass(frozen=True)
 class PipelineGuarantee(Mapping[Unit, Guarantee]):
-    """The cost of a whole pipeline.
-
-    One guarantee a unit, and which fields are and are not protected.
+    """The cost of a whole pipeline: one guarantee a unit, and which fields are protected.
 
     ``ValueError`` for two guarantees of one unit (:meth:`of` adds them), a field that is both
     protected and not, or one string in place of several names.
 
     >>> released = Guarantee(1.0, status="proved", reason="Laplace noise")
-    >>> spent = PipelineGuarantee.of([released], protected=["features"], unprotected=["edges", "labels"])
+    >>> fields = {"protected": ["features"], "unprotected": ["edges", "labels"]}
+    >>> spent = PipelineGuarantee.of([released], **fields)
     >>> spent[RECORD].epsilon
     1.0
     >>> print(spent)
@@ -400,25 +390,22 @@ class PipelineGuarantee(Mapping[Unit, Guarantee]):
         for name in ("protected", "unprotected"):
             object.__setattr__(self, name, field_names(name, getattr(self, name)))
         for guarantee in self.guarantees:
-            if not isinstance(guarantee, Guarantee):
-                raise ValueError(f"guarantees must be Guarantees, got {shown(guarantee)}")
+            require(isinstance(guarantee, Guarantee), "guarantees must be Guarantees", guarantee)
         each_once("guarantees", self.guarantees)
         both = sorted(set(self.protected) & set(self.unprotected))
-        if both:
-            raise ValueError(f"fields cannot be protected and unprotected: {', '.join(both)}")
+        require(not both, f"fields cannot be protected and unprotected: {', '.join(both)}")
 
     @classmethod
     def of(
         cls, spent: Iterable[Guarantee], *, protected: Iterable[str], unprotected: Iterable[str]
     ) -> "PipelineGuarantee":
         """Compose the releases of a pipeline sequentially, unit by unit."""
-        releases = list(spent)
-        units = dict.fromkeys(guarantee.unit for guarantee in releases)
-        total = (sequential(*(one for one in releases if one.unit == unit)) for unit in units)
+        by_unit: dict[Unit, list[Guarantee]] = {}
+        for one in spent:
+            by_unit.setdefault(one.unit, []).append(one)
+        total = tuple(sequential(*each) for each in by_unit.values())
         return cls(
-            tuple(total),
-            field_names("protected", protected),
-            field_names("unprotected", unprotected),
+            total, field_names("protected", protected), field_names("unprotected", unprotected)
         )
 
     def __getitem__(self, unit: Unit) -> Guarantee:

@@ -12,9 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from ldp_jax.accounting.gaussian import GaussianCurve
 from ldp_jax.accounting.guarantee import (
-    NEIGHBOUR_LIST,
     RECORD,
-    RELATIONSHIP,
     WORDS,
     Budget,
     Guarantee,
@@ -28,6 +26,7 @@ from ldp_jax.accounting.guarantee import (
 from ldp_jax.core.checksum import Header, Public
 from ldp_jax.core.rounding import add_up, digits_down, digits_up, rounded_down
 from ldp_jax.core.shown import shown
+from ldp_jax.core.validate import require
 
 __all__ = ["BudgetExceededError", "Ledger", "Release"]
 
@@ -45,14 +44,11 @@ _EDGES = "edges"  # the name of the field that pipelines give to a graph's edges
 
 
 def _about(unit: Unit) -> set[str]:
-    """The data of a user that a unit speaks of; another library's unit may speak of all."""
-    fields = {field for field, _ in unit.parts}
-    about = {"records"} if fields & {"record", "label"} else set()
-    if fields & {"list", "pair", "graph"}:
-        about.add(_EDGES)
-    if fields - {"record", "label", "list", "pair", "graph"}:
-        about |= {"records", _EDGES}
-    return about
+    """Return the data of a user that a unit bounds: records, edges, or both where it is unknown."""
+    homes = {"record": "records", "label": "records"}
+    homes |= dict.fromkeys(("list", "pair", "graph"), _EDGES)
+    found = {homes.get(field, "") for field, _ in unit.parts}
+    return {"records", _EDGES} if "" in found else found
 
 
 @runtime_checkable
@@ -61,7 +57,7 @@ class HasGuarantee(Protocol):
 
     @property
     def guarantee(self) -> Guarantee | PipelineGuarantee:
-        """The amount that was spent."""
+        """The loss that the result cost."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,62 +83,49 @@ class Release:
     exposes: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not self.name.strip():
-            raise ValueError(f"name must say what is released, got {self.name!r}")
+        named = isinstance(self.name, str) and self.name.strip()
+        require(named, "name must say what is released", self.name)
         what = f"release {self.name!r}"
-        protects, exposes = (
-            field_names("protects", self.protects),
-            field_names("exposes", self.exposes),
-        )
-        if isinstance(self.cost, PipelineGuarantee):
-            if not self.cost.guarantees:
-                raise ValueError(f"{what}: a PipelineGuarantee of no unit says nothing of its cost")
-            if protects and set(protects) != set(self.cost.protected):
-                said = ", ".join(self.cost.protected) or "nothing"
-                raise ValueError(
-                    f"{what}: its guarantee protects {said}, not {', '.join(protects)}"
-                )
-            protects = self.cost.protected
-            exposes = tuple(dict.fromkeys((*self.cost.unprotected, *exposes)))
-        object.__setattr__(self, "protects", protects)
-        object.__setattr__(self, "exposes", exposes)
-        if isinstance(self.cost, GaussianCurve):
+        cost = self.cost
+        protects = field_names("protects", self.protects)
+        exposes = field_names("exposes", self.exposes)
+
+        if isinstance(cost, PipelineGuarantee):
+            require(cost.guarantees, f"{what}: a PipelineGuarantee of no unit has no cost")
+            same = not protects or set(protects) == set(cost.protected)
+            require(same, f"protects of {what} must be those of its guarantee", protects)
+            protects = cost.protected
+            exposes = tuple(dict.fromkeys((*cost.unprotected, *exposes)))
+        both = sorted(set(protects) & set(exposes))
+        require(not both, f"{what} both protects and exposes {', '.join(both)}")
+        fields: dict[str, object] = {"protects": protects, "exposes": exposes}
+
+        if isinstance(cost, GaussianCurve):
             unit = RECORD if self.unit is None else self.unit
-            object.__setattr__(self, "unit", unit)
-            point = (
-                1e-6 if self.delta is None else self.delta
-            )  # any will do to find out what the words are
-            object.__setattr__(
-                self, "adjacency", self.cost.guarantee(point, unit, self.adjacency).adjacency
-            )
-            if self.delta is not None:
-                object.__setattr__(self, "delta", float(self.delta))
-        elif isinstance(self.cost, (Guarantee, PipelineGuarantee)):
-            kind = type(self.cost).__name__
-            if (self.delta, self.unit, self.adjacency) != (None, None, ""):
-                raise ValueError(
-                    f"{what}: a {kind} says its own delta, unit and adjacency; give them to a curve"
-                )
-            for guarantee in (
-                [self.cost] if isinstance(self.cost, Guarantee) else self.cost.values()
-            ):
-                if not (guarantee.epsilon >= 0.0 and 0.0 <= guarantee.delta <= 1.0):
-                    raise ValueError(f"{what}: epsilon must be >= 0 and delta in [0, 1]")
+            point = 1e-6 if self.delta is None else float(self.delta)  # the words are always these
+            words = cost.guarantee(point, unit, self.adjacency).adjacency
+            fields |= {"unit": unit, "adjacency": words}
+            fields["delta"] = None if self.delta is None else point
         else:
-            got = f"got {shown(self.cost)}{': call it' * callable(self.cost)}"
-            raise ValueError(
-                f"{what} must cost a Guarantee, PipelineGuarantee or GaussianCurve, {got}"
-            )
-        both = set(protects) & set(exposes)
-        if both:
-            raise ValueError(f"{what} both protects and exposes {', '.join(sorted(both))}")
+            known = isinstance(cost, (Guarantee, PipelineGuarantee))
+            hint = ": call it" if callable(cost) else ""
+            wanted = "a Guarantee, PipelineGuarantee or GaussianCurve"
+            require(known, f"{what} must cost {wanted}, got {shown(cost)}{hint}")
+            silent = (self.delta, self.unit, self.adjacency) == (None, None, "")
+            kind = type(cost).__name__
+            require(silent, f"{what}: a {kind} says its own delta, unit and adjacency")
+
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
 
     @property
     def units(self) -> tuple[Unit, ...]:
-        """The units that it states a loss for."""
+        """The units that the release states a loss for."""
         if isinstance(self.cost, PipelineGuarantee):
             return tuple(self.cost)
-        return (self.cost.unit if isinstance(self.cost, Guarantee) else self.unit or RECORD,)
+        if isinstance(self.cost, Guarantee):
+            return (self.cost.unit,)
+        return (self.unit or RECORD,)
 
     def per(self, unit: Unit) -> Guarantee | GaussianCurve | None:
         """The cost per ``unit``; None where it does not say."""
@@ -152,47 +135,54 @@ class Release:
 
     def __str__(self) -> str:
         if isinstance(self.cost, PipelineGuarantee):
-            return " and ".join(
-                f"{_pair(guarantee)} per {unit}" for unit, guarantee in self.cost.items()
-            )
-        return _cost(self.cost)
+            each = (f"{_pair(one)} per {unit}" for unit, one in self.cost.items())
+            return " and ".join(each)
+        return _pair(self.cost)
 
 
-def _cost(cost: Guarantee | GaussianCurve) -> str:
-    return f"mu {digits_up(cost.mu)}" if isinstance(cost, GaussianCurve) else _pair(cost)
-
-
-def _pair(stated: Guarantee | Budget) -> str:
+def _pair(stated: Guarantee | Budget | GaussianCurve) -> str:
+    if isinstance(stated, GaussianCurve):
+        return f"mu {digits_up(stated.mu)}"
     digits = digits_up if isinstance(stated, Guarantee) else digits_down
     delta = f", delta {digits(stated.delta)}" if stated.delta else ""
     return f"epsilon {digits(stated.epsilon)}{delta}"
 
 
 def _spent(releases: Sequence[Release], unit: Unit, budget: Budget | None) -> Guarantee:
-    """Everything of one unit: guarantees add, curves compose and are converted once."""
-    costs = [(release, release.per(unit)) for release in releases]
-    plain = [cost for _, cost in costs if isinstance(cost, Guarantee)]
-    curves = [(release, cost) for release, cost in costs if isinstance(cost, GaussianCurve)]
+    """Return the loss of one unit: guarantees add, curves compose and are converted once."""
+    plain = []
+    curves = []
+    named = []
+    words = []
+    for release in releases:
+        cost = release.per(unit)
+        if isinstance(cost, Guarantee):
+            plain.append(cost)
+        elif cost is not None:
+            curves.append(cost)
+            words.append(release.adjacency)
+            if release.delta is not None:
+                named.append(release.delta)
     if not plain and not curves:
-        words = WORDS.get(unit, "two inputs of this unit")
-        return Guarantee(0.0, 0.0, unit, words, status="proved", reason="nothing was released")
+        compared = WORDS.get(unit, "two inputs of this unit")
+        return Guarantee(0.0, 0.0, unit, compared, status="proved", reason="nothing was released")
     if not curves:
         return sequential(*plain)
-    named = [release.delta for release, _ in curves if release.delta is not None]
-    taken = add_up(guarantee.delta for guarantee in plain)
-    if not named and budget is None:
-        raise ValueError(
-            f"release {curves[-1][0].name!r}: with no budget to take it from, a curve needs a delta"
-        )
-    delta = max(named) if named else _less(budget.delta, taken) if budget else 0.0
-    words = said_once(release.adjacency for release, _ in curves)
-    total = GaussianCurve(0.0).compose(*(curve for _, curve in curves))
-    if delta < 1e-300:  # without a delta Gaussian noise promises nothing
-        epsilon = 0.0 if total.mu == 0.0 else math.inf
-        reason = "no delta is left for Gaussian noise"
-        noise = Guarantee(epsilon, 0.0, unit, words, status="proved", reason=reason)
+
+    if named:
+        delta = max(named)
     else:
-        noise = total.guarantee(delta, unit, words)
+        last = releases[-1].name
+        rule = f"release {last!r}: with no budget to take it from, a curve needs a delta"
+        require(budget is not None, rule)
+        taken = add_up(guarantee.delta for guarantee in plain)
+        delta = _less(budget.delta, taken) if budget else 0.0
+    total = GaussianCurve(0.0).compose(*curves)
+    if delta >= 1e-300:
+        return sequential(*plain, total.guarantee(delta, unit, said_once(words)))
+    epsilon = 0.0 if total.mu == 0.0 else math.inf  # without a delta Gaussian noise has no epsilon
+    reason = "no delta is left for Gaussian noise"
+    noise = Guarantee(epsilon, 0.0, unit, said_once(words), status="proved", reason=reason)
     return sequential(*plain, noise)
 
 
@@ -249,13 +239,18 @@ class Ledger(Public):
 
     def __post_init__(self) -> None:
         budgets = _budgets(self.budget)
+        releases = tuple(self.releases)
         object.__setattr__(self, "budget", budgets)
-        object.__setattr__(self, "releases", tuple(self.releases))
+        object.__setattr__(self, "releases", releases)
         each_once("budget", budgets)
-        for release in self.releases if budgets else ():
-            self._check_units(release)
-        for unit in dict.fromkeys(unit for release in self.releases for unit in release.units):
-            self._check_total(unit, [release for release in self.releases if unit in release.units])
+        if budgets:
+            for release in releases:
+                self._check_units(release)
+        for unit in self._units():
+            self._check_total(unit, [release for release in releases if unit in release.units])
+
+    def _units(self) -> list[Unit]:
+        return list(dict.fromkeys(unit for release in self.releases for unit in release.units))
 
     @property
     def budgets(self) -> tuple[Budget, ...]:
@@ -267,69 +262,56 @@ class Ledger(Public):
 
     def _check_units(self, release: Release) -> None:
         """Refuse a release that has no budget, or hides what it costs under another one."""
-        kept = [budget.unit for budget in self.budgets]
-        what = f"release {release.name!r} ({release})"
         stated = release.units
+        kept = [budget.unit for budget in self.budgets]
         touched = set[str]().union(*map(_about, stated))
         covered = set[str]().union(*(_about(unit) for unit in stated if unit in kept))
-        speaks_of = touched | {_EDGES} & {*release.protects}
-        missing = [unit for unit in kept if unit not in stated and _about(unit) & speaks_of]
+        read = touched | {_EDGES} & {*release.protects}
+        missing = [unit for unit in kept if unit not in stated and _about(unit) & read]
+        edges = [unit for unit in kept if _EDGES in _about(unit)]
         every = " and ".join(map(str, (*stated, *missing)))
-        example = (
-            ", as that of privatize_graph"
-            if {NEIGHBOUR_LIST, RELATIONSHIP} <= {*stated, *missing}
-            else ""
-        )
-        remedy = f"pass one PipelineGuarantee that states what it costs per {every}{example}"
+        remedy = f": pass one PipelineGuarantee that states what it costs per {every}"
         if not touched <= covered:
             bare = next(unit for unit in stated if unit not in kept)
             known = ", ".join(map(str, kept))
-            hint = f"; {remedy}" if missing else ""
-            raise BudgetExceededError(
-                f"{what} is per {bare}, which has no budget; others are per {known}{hint}"
+            fault = f"is per {bare}, which has no budget; others are per {known}"
+            fault += remedy if missing else ""
+        elif missing:
+            fault = f"does not say what it costs per {missing[0]}, which has a budget{remedy}"
+        elif edges and _EDGES in release.exposes:
+            fault = (
+                f"uses edges in the clear, and there is a budget per {edges[0]}; if the edges were "
+                "released under that budget, do not name them among what it exposes"
             )
-        if missing:
-            raise BudgetExceededError(
-                f"{what} does not say what it costs per {missing[0]}, which has a budget: {remedy}"
-            )
-        open_to = [unit for unit in kept if _EDGES in _about(unit)]
-        if open_to and _EDGES in release.exposes:
-            raise BudgetExceededError(
-                f"{what} uses edges in the clear, and there is a budget per {open_to[0]}; if the edges that it "
-                "uses were released under that budget, do not name them among what it exposes"
-            )
+        else:
+            return
+        raise BudgetExceededError(f"release {release.name!r} ({release}) {fault}")
 
     def _check_total(self, unit: Unit, releases: Sequence[Release]) -> None:
-        """Refuse the releases of one unit if they exceed its budget.
-
-        The last one is the one that is named.
-        """
-        last = releases[-1]
+        """Refuse the releases of one unit if they exceed its budget; the last one is named."""
         budget = self._budget(unit)
-        what = f"release {last.name!r} ({last})"
         total = _spent(releases, unit, budget)
         if budget is None:
             return
+        last = releases[-1]
+        what = f"release {last.name!r} ({last})"
         if total.status == "none":
             why = total.reason or "no proof was given"
             raise BudgetExceededError(
-                f"{what} proves nothing about {budget.unit}, so no budget covers it: {why}"
+                f"{what} proves nothing about {unit}, so no budget covers it: {why}"
             )
-        if total.epsilon <= budget.epsilon * (1.0 + _SLACK) and total.delta <= budget.delta * (
-            1.0 + _SLACK
-        ):
+        pairs = ((total.epsilon, budget.epsilon), (total.delta, budget.delta))
+        if all(spent <= most * (1.0 + _SLACK) for spent, most in pairs):
             return
         before = _spent(releases[:-1], unit, budget)
         left = _left(before, budget)
-        hint = (
-            "; a Gaussian release needs a delta, and none is left"
-            if math.isinf(total.epsilon)
-            else ""
-        )
+        remains = f"epsilon {digits_down(left.epsilon)}, delta {digits_down(left.delta)}"
+        hint = ""
+        if math.isinf(total.epsilon):
+            hint = "; a Gaussian release needs a delta, and none is left"
         raise BudgetExceededError(
             f"{what} does not fit the budget per {budget.unit}: {_pair(before)} is spent, "
-            f"epsilon {digits_down(left.epsilon)}, delta {digits_down(left.delta)} remains of {_pair(budget)}; "
-            f"with it the total would be {_pair(total)}{hint}"
+            f"{remains} remains of {_pair(budget)}; with it the total would be {_pair(total)}{hint}"
         )
 
     def spend(
@@ -379,10 +361,10 @@ class Ledger(Public):
         >>> Ledger(1.0).remaining(RECORD).epsilon
         1.0
         """
-        budget = self._budget(unit)
-        if budget is None:
-            raise ValueError(f"this ledger has no budget per {unit}")
-        return _left(self.spent(unit), budget)
+        for budget in self.budgets:
+            if budget.unit == unit:
+                return _left(self.spent(unit), budget)
+        raise ValueError(f"this ledger has no budget per {unit}")
 
     def total(self) -> PipelineGuarantee:
         """The cost of everything, unit by unit, and which fields no release exposes.
@@ -392,61 +374,46 @@ class Ledger(Public):
         protected: features, labels; NOT protected: edges
           epsilon 1 per record (any two records of one user; ideal arithmetic; none)
         """
-        exposed = tuple(
-            dict.fromkeys(field for release in self.releases for field in release.exposes)
-        )
         protected = dict.fromkeys(field for release in self.releases for field in release.protects)
-        units = dict.fromkeys(unit for release in self.releases for unit in release.units)
+        exposed = dict.fromkeys(field for release in self.releases for field in release.exposes)
         hidden = tuple(field for field in protected if field not in exposed)
-        return PipelineGuarantee(tuple(self.spent(unit) for unit in units), hidden, exposed)
+        spent = tuple(self.spent(unit) for unit in self._units())
+        return PipelineGuarantee(spent, hidden, tuple(exposed))
 
     def explain(self) -> str:
-        """The account as text.
-
-        Each release, then each unit's total, its budget and the rest, rounded safely.
-        """
-        rows = [("release", "cost", "unit", "total so far", "protects", "exposes")]
+        """The account as text: each release, then each unit's total, its budget and the rest."""
+        rows: list[tuple[str, ...]] = []
+        rows.append(("release", "cost", "unit", "total so far", "protects", "exposes"))
         for index, release in enumerate(self.releases):
-            protects, exposes = (
-                ", ".join(names) or "-" for names in (release.protects, release.exposes)
-            )
-            for place, unit in enumerate(release.units):
+            fields = [", ".join(names) or "-" for names in (release.protects, release.exposes)]
+            name = release.name
+            for unit in release.units:
                 so_far = _spent(self.releases[: index + 1], unit, self._budget(unit))
                 cost = release.per(unit)
-                row = (
-                    release.name,
-                    _cost(cost) if cost else "",
-                    str(unit),
-                    _pair(so_far),
-                    protects,
-                    exposes,
-                )
-                rows.append(
-                    row if place == 0 else ("", *row[1:4], "", "")
-                )  # one release, several units
-        widths = [max(len(row[column]) for row in rows) for column in range(6)]
-        lines = (
-            ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
-            if self.releases
-            else []
-        )
-        units = dict.fromkeys(
-            [*(b.unit for b in self.budgets), *(unit for r in self.releases for unit in r.units)]
-        )
-        for unit in units:
+                paid = _pair(cost) if cost else ""
+                rows.append((name, paid, str(unit), _pair(so_far), *fields))
+                name, *fields = "", "", ""  # one release of several units is named once
+        lines = []
+        if self.releases:
+            widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+            lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+
+        for unit in dict.fromkeys([*(budget.unit for budget in self.budgets), *self._units()]):
             spent = self.spent(unit)
-            budget = self._budget(unit)
-            reason = f": {spent.reason}" if spent.status != "proved" and spent.reason else ""
+            why = spent.status
+            if spent.reason and spent.status != "proved":
+                why += f": {spent.reason}"
             lines.append(
-                f"{spent.unit}: spent {_pair(spent)} ({spent.arithmetic} arithmetic; {spent.status}{reason})"
+                f"{spent.unit}: spent {_pair(spent)} ({spent.arithmetic} arithmetic; {why})"
             )
+            budget = self._budget(unit)
             if budget is not None:
                 left = _left(spent, budget)
                 remains = f"epsilon {digits_down(left.epsilon)}"
-                remains += f", delta {digits_down(left.delta)}" if budget.delta else ""
+                if budget.delta:
+                    remains += f", delta {digits_down(left.delta)}"
                 lines.append(f"  of a budget of {_pair(budget)}; {remains} remains")
-        total = self.total()
-        lines.append(str(dataclasses.replace(total, guarantees=())))
+        lines.append(str(dataclasses.replace(self.total(), guarantees=())))
         if not self.budgets:
             lines.append("no budget: a record only")
         return "\n".join(lines)
@@ -454,7 +421,10 @@ class Ledger(Public):
     __str__ = explain
 
     def _parts(self) -> tuple[Header, bytes]:
-        lines = [{"of": _kind(line.cost), **dataclasses.asdict(line)} for line in self.releases]
+        lines = []
+        for release in self.releases:
+            kind = type(release.cost).__name__
+            lines.append({"of": kind, **dataclasses.asdict(release)})
         return {"budget": [dataclasses.asdict(one) for one in self.budgets], "releases": lines}, b""
 
     @classmethod
@@ -472,10 +442,6 @@ class Ledger(Public):
 _COSTS = {kind.__name__: kind for kind in (Guarantee, GaussianCurve, PipelineGuarantee)}
 
 
-def _kind(cost: Guarantee | GaussianCurve | PipelineGuarantee) -> str:
-    return next(name for name, kind in _COSTS.items() if isinstance(cost, kind))
-
-
 def _objects(written: Any, kind: Callable[..., Any] = dict) -> Any:
     """A JSON value with tuples for lists, and units; the outermost objects are of a kind."""
     if isinstance(written, list):
@@ -487,34 +453,25 @@ def _objects(written: Any, kind: Callable[..., Any] = dict) -> Any:
 
 
 def _budgets(given: Any) -> tuple[Budget, ...]:
-    """A ledger's budgets as objects that hold whatever was done to the given ones."""
+    """Return a ledger's budgets as new objects, whatever is done to the given ones later."""
     if given is None:
         return ()
-    if isinstance(given, (Budget, Guarantee, PipelineGuarantee, str)) or not hasattr(
-        given, "__iter__"
-    ):
-        given = (given,)
     budgets = []
-    for one in given:
-        if isinstance(one, (Guarantee, PipelineGuarantee, GaussianCurve)):
-            kind = type(one).__name__
-            raise ValueError(
-                f"budget must be a Budget, got a {kind}: a promise is no limit; write Budget(...)"
-            )
-        budgets.append(
-            Budget(one.epsilon, one.delta, one.unit) if isinstance(one, Budget) else Budget(one)
-        )
+    for one in given if isinstance(given, (tuple, list)) else (given,):
+        kind = type(one).__name__
+        promise = isinstance(one, (Guarantee, PipelineGuarantee, GaussianCurve))
+        require(not promise, f"budget must be a Budget, got a {kind}: write Budget(...)")
+        budgets.append(dataclasses.replace(one) if isinstance(one, Budget) else Budget(one))
     return tuple(budgets)
 
 
 def _less(whole: float, part: float) -> float:
-    """``whole - part`` rounded down, where float64's rounding of a whole budget counts as nothing."""
+    """Return ``whole - part`` rounded down, and 0 for what float64 may have rounded."""
     if part == math.inf or part >= whole * (1.0 - _SLACK):
         return 0.0
     return rounded_down(Fraction(whole) - Fraction(part))
 
 
 def _left(spent: Guarantee, budget: Budget) -> Budget:
-    return Budget(
-        _less(budget.epsilon, spent.epsilon), _less(budget.delta, spent.delta), budget.unit
-    )
+    epsilon = _less(budget.epsilon, spent.epsilon)
+    return Budget(epsilon, _less(budget.delta, spent.delta), budget.unit)

@@ -49,9 +49,7 @@ _EACH, _ALL = 1e-9, 1e-6  # the largest relative rounding of one probability, an
 
 
 def clone_share(masses: ArrayLike) -> float:
-    r"""The q of a finite mechanism.
-
-    The share of every report that is independent of which of two records it is of.
+    r"""Return the share q of every report of a finite mechanism that does not depend on the record.
 
     .. math:: q = \min_y \frac{2 \min_x P(y | x)}{\max_{x \ne x'} P(y | x) + P(y | x')}
 
@@ -64,15 +62,11 @@ def clone_share(masses: ArrayLike) -> float:
     (0.537883, 0.537883)
     """
     law = np.asarray(masses, np.float64)
-    if law.ndim != 2 or len(law) < 2 or not (np.isfinite(law).all() and (law >= 0).all()):
-        raise ValueError(
-            f"masses must be [inputs, outputs], finite and >= 0, of two inputs, got {law.shape}"
-        )
+    fits = law.ndim == 2 and len(law) >= 2 and np.isfinite(law).all() and (law >= 0).all()
+    validate.require(fits, "masses must be [inputs, outputs], finite and >= 0, of two inputs", law)
     sums = law.sum(1)
-    if not 0 < sums.max() <= sums.min() * (1 + _SAME):
-        raise ValueError(
-            f"masses must have rows of one sum > 0, got sums from {sums.min():g} to {sums.max():g}"
-        )
+    same = 0 < sums.max() <= sums.min() * (1 + _SAME)
+    validate.require(same, "masses must have rows of one sum > 0", sums)
     ordered = np.sort(law[:, (law > 0).any(0)], axis=0)
     least = float((2 * ordered[0] / (ordered[-1] + ordered[-2])).min(initial=1.0))
     return max(0.0, least * (1.0 - 4 * float(np.finfo(np.float64).eps)))
@@ -81,7 +75,7 @@ def clone_share(masses: ArrayLike) -> float:
 def amplified(
     guarantee: Guarantee, users: int, delta: float, *, reports: Reports, clones: float | None = None
 ) -> Guarantee:
-    """The cost of one user's record towards those who see shuffled reports alone.
+    """Return the cost of one user's record towards everybody who sees shuffled reports alone.
 
     It is the least epsilon that the bound allows at ``delta``, rounded up, never above the report's
     own. Towards the shuffler the report's own guarantee holds.
@@ -101,86 +95,87 @@ def amplified(
     range.
 
     >>> from ldp_jax.features import GeneralizedRR
-    >>> mechanism = GeneralizedRR(1.0, 4)
-    >>> found = amplified(mechanism.guarantee(), 10_000, 1e-6, reports="anonymous")
-    >>> found.epsilon < 0.1
-    True
-    >>> print(found)  # doctest: +ELLIPSIS
-    epsilon 0.0..., delta 1e-06 per record (...; towards all but a trusted shuffler; exact arithmetic; proved: ...
-    >>> amplified(mechanism.guarantee(), 10_000, 1e-6, reports="by user")
+    >>> report = GeneralizedRR(1.0, 4).guarantee()
+    >>> print(amplified(report, 10_000, 1e-6, reports="anonymous"))  # doctest: +ELLIPSIS
+    epsilon 0.0..., delta 1e-06 per record (...; towards all but a trusted shuffler; exact ...
+    >>> amplified(report, 10_000, 1e-6, reports="by user")
     Traceback (most recent call last):
     ValueError: reports must be anonymous: a shuffler drops names, without which none enters a graph
     """
     validate.one_of(get_args(Reports), reports=reports)
-    if reports == "by user":
-        raise ValueError(
-            "reports must be anonymous: a shuffler drops names, without which none enters a graph"
-        )
-    if guarantee.unit != RECORD:
-        raise ValueError(
-            f"amplified needs the unit {RECORD}, got {guarantee.unit}: lists and edges name users"
-        )
-    if guarantee.trust != "local":
-        raise ValueError(
-            f"amplified needs what users report themselves, got trust {guarantee.trust!r}"
-        )
-    if clones is None and any_two(guarantee.adjacency) == "two":
-        raise ValueError(
-            f"amplified needs a loss between any two records, got one between {guarantee.adjacency}: others may "
-            "hold any record, so give the clones of the mechanism, by clone_share"
-        )
-    if guarantee.delta:
-        raise ValueError(f"amplified needs a report without delta, got {guarantee.delta}")
+    require = validate.require
+    require(
+        reports == "anonymous",
+        "reports must be anonymous: a shuffler drops names, without which none enters a graph",
+    )
+    unit = guarantee.unit
+    require(
+        unit == RECORD, f"amplified needs the unit {RECORD}, got {unit}: lists and edges name users"
+    )
+    trust = guarantee.trust
+    require(trust == "local", "trust of guarantee must be 'local', as users report it", trust)
+    require(
+        clones is not None or any_two(guarantee.adjacency) == "any two",
+        "amplified needs a loss between any two records, as others may hold any record: "
+        "give the clones of the mechanism, by clone_share",
+        guarantee.adjacency,
+    )
+    require(not guarantee.delta, "amplified needs a report without delta", guarantee.delta)
     own = validate.number(0.0, **{"epsilon of guarantee": guarantee.epsilon})
     n = validate.whole(1, 10**9, users=users)
     delta = validate.number(0.0, 1.0, open_lower=True, open_upper=True, delta=delta)
     share = math.exp(-own)
-    most = 2.0 * math.exp(-own) / (1.0 + math.exp(-own))
     if clones is not None:
+        most = 2.0 * share / (1.0 + share)
+        require(
+            clones <= most * (1.0 + _SAME),
+            f"clones must be at most 2 / (e^epsilon + 1) = {most:g} of a report that may lose "
+            f"{own:g}: give the epsilon that the report does lose",
+            clones,
+        )
         share = min(validate.number(0.0, 1.0, clones=clones), most)
-        if clones > most * (1.0 + _SAME):
-            raise ValueError(
-                f"clones must be at most 2 / (e^epsilon + 1) = {most:g} of a report that may lose {own:g}, "
-                f"got {clones:g}: give the epsilon that the report does lose"
-            )
+
+    one = guarantee.adjacency
     return dataclasses.replace(
         guarantee,
         epsilon=_epsilon(own, n, share, delta),
         delta=delta,
-        adjacency=f"two sets of {n} records that differ in one user's; that report: {guarantee.adjacency}",
+        adjacency=f"two sets of {n} records that differ in one user's; that report: {one}",
         reason=f"clones among shuffled reports; {guarantee.reason}" if guarantee.reason else "",
         trust="shuffled",
     )
 
 
 def _epsilon(own: float, n: int, share: float, delta: float) -> float:
-    if own == 0.0 or own > 50.0:  # nothing to save, or next to no clones
+    """Return the least epsilon at which n reports with a share of clones lose ``delta``."""
+    if own == 0.0 or own > 50.0:  # beyond, there are next to no clones
         return own
     counts, masses = _clones(n - 1, share, delta)
+    if _delta(0.0, own, counts, masses) <= delta:
+        return 0.0
     low = 0.0
     high = own
-    if _delta(low, own, counts, masses) <= delta:
-        return 0.0
     for _ in range(_HALVINGS):
         middle = 0.5 * (low + high)
-        low, high = (
-            (low, middle) if _delta(middle, own, counts, masses) <= delta else (middle, high)
-        )
+        if _delta(middle, own, counts, masses) <= delta:
+            high = middle
+        else:
+            low = middle
     return high
 
 
 def _clones(others: int, share: float, delta: float) -> tuple[np.ndarray, np.ndarray]:
-    """Numbers of clones, and the probability of the interval that begins at each.
-
-    The first is 0.
-    """
+    """Return numbers of clones, from 0 on, and the probability of the interval from each on."""
     law = stats.binom(others, share)
-    # the largest number below which next to nothing is
+    # The largest number of clones below which there is next to no mass.
     low = 0
     high = others
     while low < high:
         middle = (low + high + 1) // 2
-        low, high = (middle, high) if law.cdf(middle - 1) <= 1e-7 * delta else (low, middle - 1)
+        if law.cdf(middle - 1) <= 1e-7 * delta:
+            low = middle
+        else:
+            high = middle - 1
     mean = others * share
     deviation = math.sqrt(others * share * (1.0 - share))
     last = max(low, min(others, math.ceil(mean + 6.0 * deviation)))
@@ -195,11 +190,11 @@ def _delta(epsilon: float, own: float, counts: np.ndarray, masses: np.ndarray) -
     # t is the least whole number above a share of c + 1, taken from the other end: of large
     # epsilons the share is 1 to float64, and t would be beyond all that there is.
     rest = -math.expm1(epsilon - own) / (-math.expm1(-own) * (1.0 + math.exp(epsilon)))
-    least = (
-        counts + 2.0 - np.ceil((counts + 1.0) * rest)
-    )  # beyond, the first law is the likelier by e^epsilon
+    # Beyond, the first law is the likelier by e^epsilon.
+    least = counts + 2.0 - np.ceil((counts + 1.0) * rest)
     some = least <= counts + 1.0
-    c, t = counts[some], least[some]
+    c = counts[some]
+    t = least[some]
     here = stats.binom.pmf(t - 1.0, c, 0.5)
     above = stats.binom.sf(t - 1.0, c, 0.5)
     each = weight * here * (1.0 + _EACH) - math.expm1(epsilon) * above * (1.0 - _EACH)

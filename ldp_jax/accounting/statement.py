@@ -14,6 +14,7 @@ References: Rogers, Roth, Ullman and Vadhan (NeurIPS 2016), privacy filters; Whi
 
 import dataclasses
 import itertools
+import math
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -44,6 +45,11 @@ RECORD_AND_BIT = joint_unit(NEIGHBOUR_LIST, RECORD)
 RECORD_AND_LIST = Unit("record + whole neighbour list")
 """A user's record and all of their list: a unit of answers that read both at once."""
 
+_JOINT_WORDS = {
+    RECORD_AND_BIT: "two inputs that differ in one user's record, or label, and in one bit of "
+    "their list",
+    RECORD_AND_LIST: "any two records and any two neighbour lists of one user",
+}
 _FIELDS = {"record": "features", "label": "labels", "list": "edges", "graph": "edges"}
 
 
@@ -78,54 +84,64 @@ class Cost:
 
     def __post_init__(self) -> None:
         validate.whole(1, times=self.times)
-        if self.curve is not None and self.delta is None:
-            raise ValueError("delta must be given with a curve, which is converted at it")
+        converted = self.curve is None or self.delta is not None
+        validate.require(converted, "delta must be given with a curve, which is converted at it")
         if self.pair is None and self.reads("list"):
             bit = dataclasses.replace(self.guarantee, unit=NEIGHBOUR_LIST, adjacency="")
             object.__setattr__(self, "pair", relationship(bit, None if self.owners else bit))
-        if self.pair is not None and not (self.reads("list") and self.pair.unit == RELATIONSHIP):
-            raise ValueError(
-                f"pair must be a guarantee per {RELATIONSHIP} of an answer that reads a list"
+        if self.pair is not None:
+            validate.require(
+                self.reads("list") and self.pair.unit == RELATIONSHIP,
+                f"pair must be a guarantee per {RELATIONSHIP} of an answer that reads a list",
             )
 
     def reads(self, field: str) -> bool:
-        """Whether the answer reads a field.
-
-        Record, label, list, or that of another library's unit.
-        """
-        return any(field == read for read, _ in self.guarantee.unit.parts)
+        """Whether the answer reads a field: record, label, list, or that of another unit."""
+        return field in dict(self.guarantee.unit.parts)
 
     def within(self, stated: "Cost") -> bool:
         """Whether one answer loses no more than one of ``stated``, in the same way."""
-        alike = ("owners", "permanent")
-        same = self.guarantee.unit == stated.guarantee.unit and all(
-            getattr(self, name) == getattr(stated, name) for name in alike
-        )
-        if not same or not _no_more(self.guarantee, stated.guarantee):
+        mine = (self.guarantee.unit, self.owners, self.permanent)
+        if mine != (stated.guarantee.unit, stated.owners, stated.permanent):
             return False
         if self.curve is None or stated.curve is None:
             smaller = stated.curve is None
         else:
             smaller = self.curve.mu <= stated.curve.mu
-        if self.pair is None or stated.pair is None:
-            return smaller
-        return smaller and _no_more(self.pair, stated.pair)
+        losses = [(self.guarantee, stated.guarantee)]
+        if self.pair is not None and stated.pair is not None:
+            losses.append((self.pair, stated.pair))
+        return smaller and all(
+            one.epsilon <= most.epsilon and one.delta <= most.delta for one, most in losses
+        )
 
     def per(self, unit: Unit) -> Guarantee | None:
         """One answer's loss per ``unit`` of one user; None where the answer reads nothing of it.
 
         ``ValueError`` where the answer's guarantee is about smaller changes than those of the unit.
         """
-        touched = [part for part in unit.parts if _touches(self.guarantee.unit, part)]
+        read = dict(self.guarantee.unit.parts)
+        touched = False
+        for field, granularity in unit.parts:
+            held = read.get(field, read.get("label") if field == "record" else None)
+            if held is None:
+                continue
+            touched = True
+            covered = held in (granularity, "whole")
+            rule = f"an answer with a guarantee per {self.guarantee.unit} has none per {unit}"
+            validate.require(covered, rule)
         if not touched:
             return None
-        if not all(_covers(self.guarantee.unit, part) for part in touched):
-            raise ValueError(
-                f"an answer with a guarantee per {self.guarantee.unit} has none per {unit}"
-            )
         if self.guarantee.unit == unit:
             return self.guarantee
-        return dataclasses.replace(self.guarantee, unit=unit, adjacency=_words(unit))
+        words = _JOINT_WORDS[unit] if unit in _JOINT_WORDS else own_words(unit)
+        return dataclasses.replace(self.guarantee, unit=unit, adjacency=words)
+
+    def without_noise(self) -> "Cost":
+        """The cost of the same answer without noise: an epsilon of infinity."""
+        guarantee = _lost(self.guarantee)
+        pair = None if self.pair is None else _lost(self.pair)
+        return dataclasses.replace(self, guarantee=guarantee, pair=pair, curve=None, delta=None)
 
     def total(self, one: Guarantee, times: int) -> Guarantee:
         """The loss of several answers, ``one`` being that of one of them."""
@@ -133,36 +149,14 @@ class Cost:
             return one
         if one.unit.rate is not None and not self.permanent:
             return one.repeated(times)  # rates of one distance add
-        answers = "permanent" if self.permanent else "fresh"
-        return over_rounds(
-            one, times, answers=answers, delta=None if self.permanent else self.delta
-        )
+        if self.permanent:
+            return over_rounds(one, times, answers="permanent")
+        return over_rounds(one, times, answers="fresh", delta=self.delta)
 
 
-def _no_more(one: Guarantee, other: Guarantee) -> bool:
-    return one.epsilon <= other.epsilon and one.delta <= other.delta
-
-
-def _touches(unit: Unit, part: tuple[str, str]) -> bool:
-    """Whether an answer of ``unit`` reads the field of a part; a record holds its label."""
-    read = {field for field, _ in unit.parts}
-    return part[0] in read or (part[0] == "record" and "label" in read)
-
-
-def _covers(unit: Unit, part: tuple[str, str]) -> bool:
-    """Whether a guarantee of ``unit`` bounds the changes of a part that it touches."""
-    field, granularity = part
-    held = dict(unit.parts)
-    own = held.get(field, held.get("label") if field == "record" else None)
-    return own in (granularity, "whole")
-
-
-def _words(unit: Unit) -> str:
-    if unit == RECORD_AND_BIT:
-        return "two inputs that differ in one user's record, or label, and in one bit of their list"
-    if unit == RECORD_AND_LIST:
-        return "any two records and any two neighbour lists of one user"
-    return own_words(unit)
+def _lost(one: Guarantee) -> Guarantee:
+    reason = "users answered without noise"
+    return dataclasses.replace(one, epsilon=math.inf, delta=0.0, status="none", reason=reason)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -178,15 +172,24 @@ class Role:
     who: Bool[np.ndarray, " n"] | None = None
 
     def per(self, unit: Unit) -> Guarantee | None:
-        """The loss of all answers per ``unit`` of one user.
-
-        None where none reads anything of it.
-        """
-        found = [(cost, one) for cost in self.costs if (one := cost.per(unit)) is not None]
-        parts = [cost.total(one, cost.times) for cost, one in found if cost.curve is None]
-        curves = [cost for cost, _ in found if cost.curve is not None]
+        """The loss of all answers per ``unit`` of one user; None where none reads it."""
+        parts = []
+        curves = []  # they compose by mu, and are converted once, at the largest delta
+        deltas = []
+        words = ""
+        for cost in self.costs:
+            one = cost.per(unit)
+            if one is None:
+                continue
+            if cost.curve is None or cost.delta is None:
+                parts.append(cost.total(one, cost.times))
+                continue
+            curves += [cost.curve] * cost.times
+            deltas.append(cost.delta)
+            words = words or cost.guarantee.adjacency
         if curves:
-            parts.append(_of_curves(curves, unit))
+            noise = GaussianCurve(0.0).compose(*curves)
+            parts.append(noise.guarantee(max(deltas), unit, words))
         return sequential(*parts) if parts else None
 
     def after(self, history: "Role") -> "Role":
@@ -201,23 +204,11 @@ class Role:
             worse = cost if before.within(cost) else before
             kept[cost.permanent] = dataclasses.replace(worse, times=cost.times + before.times)
         again = [kept.pop(cost.permanent) for cost in self.costs if cost.permanent in kept]
-        who = _both(self.who, history.who)
-        return Role((*earlier, *again, *kept.values()), who)
-
-
-def _of_curves(costs: Sequence[Cost], unit: Unit) -> Guarantee:
-    """Gaussian noise of several answers: by mu, converted once, at the largest delta."""
-    curves = [cost.curve for cost in costs if cost.curve is not None for _ in range(cost.times)]
-    delta = max(cost.delta for cost in costs if cost.delta is not None)
-    return GaussianCurve(0.0).compose(*curves).guarantee(delta, unit, costs[0].guarantee.adjacency)
-
-
-def _both(one: np.ndarray | None, other: np.ndarray | None) -> np.ndarray | None:
-    if one is None or other is None:
-        return other if one is None else one
-    if one.shape != other.shape:
-        raise ValueError(f"who must be of the same users, got {len(one)} and {len(other)}")
-    return one & other
+        who = [one for one in (self.who, history.who) if one is not None]
+        if len(who) == 2:
+            validate.require(len(who[0]) == len(who[1]), "who must be of the same users", *who)
+        both = np.logical_and.reduce(who) if who else None
+        return Role((*earlier, *again, *kept.values()), both)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -251,14 +242,13 @@ class Statement:
         protects: Sequence[str] = (),
     ) -> "Statement":
         """A statement of some alternatives, each a role or the costs of everybody's."""
-        made = (role if isinstance(role, Role) else Role(tuple(role)) for role in roles)
+        made = [role if isinstance(role, Role) else Role(tuple(role)) for role in roles]
         return cls(tuple(made), tuple(exposes), tuple(protects))
 
     def __post_init__(self) -> None:
-        if not any(role.costs for role in self.roles):
-            raise ValueError(
-                "a statement must name an answer: a protocol that asks nobody has no cost"
-            )
+        asks = any(role.costs for role in self.roles)
+        rule = "a statement must name an answer: a protocol that asks nobody has no cost"
+        validate.require(asks, rule)
 
     @property
     def costs(self) -> tuple[Cost, ...]:
@@ -267,14 +257,15 @@ class Statement:
         return tuple(dict.fromkeys(once))
 
     def per(self, unit: Unit) -> Guarantee | None:
-        """The loss of the worst user, or of the worst pair of users.
-
-        None where nothing is read of the unit.
-        """
-        if unit == RELATIONSHIP:
-            found = [_of_pair(one, other) for one, other in self._pairs()]
+        """The loss of the worst user, or of the worst pair; None where nothing reads the unit."""
+        real = [role for role in self.roles if role.who is None or role.who.any()]
+        if unit != RELATIONSHIP:
+            found = [role.per(unit) for role in real]
         else:
-            found = [role.per(unit) for role in self.roles if _somebody(role.who)]
+            found = [_of_pair(one, Role(())) for one in real]  # the other end is never asked
+            for one, other in itertools.combinations_with_replacement(real, 2):
+                if one.who is None or other.who is None or (one.who | other.who).sum() > 1:
+                    found.append(_of_pair(one, other))  # of two different users
         known = [one for one in found if one is not None]
         return parallel(*known) if known else None
 
@@ -282,38 +273,44 @@ class Statement:
         """The units that the guarantee names."""
         read = dict.fromkeys(cost.guarantee.unit for cost in self.costs)
         fields = {field for unit in read for field, _ in unit.parts}
-        whole = RECORD_AND_LIST in read
-        both = any(
-            any(cost.reads("list") for cost in role.costs)
-            and any(cost.reads("record") or cost.reads("label") for cost in role.costs)
-            for role in self.roles
-        )
+        together = False  # one role reads the record, or the label, and the list
+        for role in self.roles:
+            own = {field for cost in role.costs for field, _ in cost.guarantee.unit.parts}
+            together |= "list" in own and bool(own & {"record", "label"})
+        apart = any(unit.rate is not None for unit in read)
         wanted = {
-            RECORD: fields & {"record", "label"}
-            and not any(unit.rate is not None for unit in read),
+            RECORD: bool(fields & {"record", "label"}) and not apart,
             LABEL: LABEL in read,
             NEIGHBOUR_LIST: "list" in fields,
             RELATIONSHIP: "list" in fields,
-            RECORD_AND_BIT: both,
-            RECORD_AND_LIST: whole
-            and all(cost.guarantee.unit == RECORD_AND_LIST for cost in self.costs),
+            RECORD_AND_BIT: together,
+            RECORD_AND_LIST: list(read) == [RECORD_AND_LIST],
         }
         others = [unit for unit in read if unit not in wanted]
         return (*(unit for unit, named in wanted.items() if named), *others)
 
     def guarantee(self) -> PipelineGuarantee:
-        """The guarantee of the protocol, whatever its users report.
-
-        The worst role, unit by unit.
-        """
+        """The guarantee of the protocol, whatever users report: the worst role, unit by unit."""
         found = (self.per(unit) for unit in self.units())
-        read = {field for cost in self.costs for field, _ in cost.guarantee.unit.parts}
-        named = [name for field, name in _FIELDS.items() if field in read]
-        others = sorted(read - set(_FIELDS))
-        protected = self.protects or (*dict.fromkeys(named), *others)
+        protected = tuple(name for name in self._private() if name not in self.exposes)
         return PipelineGuarantee(
             tuple(one for one in found if one is not None), protected, self.exposes
         )
+
+    def without_noise(self) -> "Statement":
+        """The same answers as they are, without noise: nothing is protected, in any unit."""
+        roles = tuple(
+            dataclasses.replace(role, costs=tuple(cost.without_noise() for cost in role.costs))
+            for role in self.roles
+        )
+        exposes = tuple(dict.fromkeys((*self.exposes, *self._private())))
+        return Statement(roles, exposes)
+
+    def _private(self) -> tuple[str, ...]:
+        """The fields that are private, in words."""
+        read = {field for cost in self.costs for field, _ in cost.guarantee.unit.parts}
+        named = [name for field, name in _FIELDS.items() if field in read]
+        return self.protects or (*dict.fromkeys(named), *sorted(read - set(_FIELDS)))
 
     def after(self, history: "Statement") -> "Statement":
         """This protocol on users who took part in an earlier one.
@@ -331,29 +328,13 @@ class Statement:
             combined, tuple(exposes), tuple(name for name in protects if name not in exposes)
         )
 
-    def _pairs(self) -> Iterable[tuple[Role, Role]]:
-        """The roles that two different users can have; one of them may never be asked."""
-        for role in self.roles:
-            if _somebody(role.who):
-                yield role, Role(())
-        for one, other in itertools.combinations_with_replacement(self.roles, 2):
-            if not (_somebody(one.who) and _somebody(other.who)):
-                continue
-            if one.who is None or other.who is None or (one.who | other.who).sum() > 1:
-                yield one, other
-
-
-def _somebody(who: np.ndarray | None) -> bool:
-    return who is None or bool(who.any())
-
 
 def _of_pair(one: Role, other: Role) -> Guarantee | None:
-    """The loss about the pair of two users, by the answers of both.
+    """Return the loss about the pair of two users by the answers of both.
 
-    Each question's owner is the worse end.
-
-    An answer that both give costs ``pair``, one that a single end gives what a bit costs. Where
-    several questions share one rule, the pair has one owner in all of them.
+    Each question's owner is the worse end. An answer that both give costs ``pair``, one that a
+    single end gives what a bit costs. Where several questions share one rule, the pair has one
+    owner in all of them.
     """
     times: dict[Cost, list[int]] = {}
     for place, role in enumerate((one, other)):
@@ -363,32 +344,24 @@ def _of_pair(one: Role, other: Role) -> Guarantee | None:
     parts = []
     by_rule: dict[str, list[list[Guarantee]]] = {}
     for cost, (first, second) in times.items():
-        bit = _seen_once(cost)
+        seen = cost.per(NEIGHBOUR_LIST)
+        assert seen is not None
+        bit = relationship(seen)
         if cost.owners:
             ends = by_rule.setdefault(cost.owners, [[], []])
             for end, many in zip(ends, (first, second), strict=True):
                 if many:
                     end.append(cost.total(bit, many))
             continue
-        both = min(first, second)
-        single = abs(first - second)
-        if both and cost.pair is not None:
-            parts.append(cost.total(cost.pair, both))
-        if single:
-            parts.append(cost.total(bit, single))
+        if first and second and cost.pair is not None:
+            parts.append(cost.total(cost.pair, min(first, second)))
+        if first != second:
+            parts.append(cost.total(bit, abs(first - second)))
     for ends in by_rule.values():
         parts.append(parallel(*(sequential(*end) for end in ends if end)))
     if not parts:
         return None
-    words = own_words(RELATIONSHIP)
-    return dataclasses.replace(sequential(*parts), adjacency=words)
-
-
-def _seen_once(cost: Cost) -> Guarantee:
-    """The loss about a pair by the answer of one end."""
-    bit = cost.per(NEIGHBOUR_LIST)
-    assert bit is not None
-    return relationship(bit)
+    return dataclasses.replace(sequential(*parts), adjacency=own_words(RELATIONSHIP))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -406,7 +379,7 @@ class Account:
     >>> account = Account.of(Statement.of([once]), 2).charge(once, np.array([True, False]))
     >>> account.charge(once, np.array([True, True]))  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    ldp_jax.accounting.ledger.BudgetExceededError: the question exceeds the statement for 1 of its 2 users: ...
+    ldp_jax.accounting.ledger.BudgetExceededError: the question exceeds the statement for 1 of ...
     """
 
     statement: Statement
@@ -416,60 +389,46 @@ class Account:
     def of(cls, statement: Statement, users: int) -> "Account":
         """An account of ``users`` who were asked for nothing yet."""
         for role in statement.roles:
-            if role.who is not None and role.who.shape != (users,):
-                raise ValueError(
-                    f"who of a role must be bool [{users}], got shape {role.who.shape}"
-                )
+            validate.mask(users, **{"who of a role": role.who})
         return cls(statement, np.zeros((users, len(statement.costs)), np.int32))
 
     def charge(self, cost: Cost, asked: Bool[np.ndarray, " n"]) -> "Account":
-        """Charge those who are asked for one answer.
-
-        ``BudgetExceededError`` beyond the statement.
-        """
-        found = [place for place, stated in enumerate(self.statement.costs) if cost.within(stated)]
+        """Charge users for one answer; ``BudgetExceededError`` beyond the statement."""
+        costs = self.statement.costs
+        found = [place for place, stated in enumerate(costs) if cost.within(stated)]
         if not found:
             raise BudgetExceededError(
-                f"the question costs {cost.guarantee}, and the server's statement names no such answer"
+                f"the question costs {cost.guarantee}, and the statement names no such answer"
             )
-        place = min(found, key=lambda at: self.statement.costs[at].guarantee.epsilon)
+        place = min(found, key=lambda at: costs[at].guarantee.epsilon)
         answers = self.answers.copy()
         answers[asked, place] += 1
-        beyond = asked & ~self._allowed(answers)
-        if beyond.any():
+
+        allowed = np.zeros(len(answers), bool)  # by some role
+        for role in self.statement.roles:
+            most = np.zeros(len(costs), np.int64)
+            for one in role.costs:
+                most[costs.index(dataclasses.replace(one, times=1))] += one.times
+            fits = (answers <= most).all(1)
+            allowed |= fits if role.who is None else fits & role.who
+        beyond = int((asked & ~allowed).sum())
+        if beyond:
             raise BudgetExceededError(
-                f"the question exceeds the statement for {int(beyond.sum())} of its {int(asked.sum())} users: "
+                f"the question exceeds the statement for {beyond} of its {int(asked.sum())} users: "
                 "state beforehand every answer that one user can be asked for (Statement.of)"
             )
         return dataclasses.replace(self, answers=answers)
 
     def realised(self) -> PipelineGuarantee | None:
-        """The guarantee as if what was asked had been fixed beforehand: for information.
-
-        None for nothing.
-        """
-        costs = self.statement.costs
+        """The guarantee if the questions had been fixed beforehand; None where there are none."""
+        if not self.answers.any():
+            return None
         rows, member = np.unique(self.answers, axis=0, return_inverse=True)
         roles = []
-        for place, row in enumerate(rows):
-            mine = tuple(
-                dataclasses.replace(cost, times=int(many))
-                for cost, many in zip(costs, row, strict=True)
-                if many
-            )
-            roles.append(Role(mine, member.reshape(-1) == place))
-        if not rows.any():
-            return None
+        for place, row in enumerate(rows.tolist()):
+            costs = []
+            for cost, times in zip(self.statement.costs, row, strict=True):
+                if times:
+                    costs.append(dataclasses.replace(cost, times=times))
+            roles.append(Role(tuple(costs), member.reshape(-1) == place))
         return dataclasses.replace(self.statement, roles=tuple(roles)).guarantee()
-
-    def _allowed(self, answers: np.ndarray) -> np.ndarray:
-        """The users for whom some role allows so many answers."""
-        costs = self.statement.costs
-        found = np.zeros(len(answers), bool)
-        for role in self.statement.roles:
-            most = np.zeros(len(costs), np.int64)
-            for cost in role.costs:
-                most[costs.index(dataclasses.replace(cost, times=1))] += cost.times
-            fits = (answers <= most).all(1)
-            found |= fits if role.who is None else fits & role.who
-        return found

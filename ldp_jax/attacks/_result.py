@@ -66,7 +66,9 @@ def rows_of(
     remedy = "got a sparse matrix: give its toarray()"
     require(not hasattr(rows, "toarray"), f"{name} must be finite numbers [n, d], {remedy}")
     with np.errstate(over="ignore"):  # becomes infinite, which is refused
-        rows = validate.shaped("n", "d", **{name: validate.numbers(**{name: rows}).astype(dtype)})
+        rows = validate.finite_array(
+            "n", "d", **{name: validate.numbers(**{name: rows}).astype(dtype)}
+        )
     require(
         len(rows) >= least and rows.size,
         f"{name} must have d >= 1 columns and at least {least} rows, got shape {rows.shape}",

@@ -214,5 +214,5 @@ def _records(x: Numbers | None, size: int, name: str) -> tuple[np.ndarray, ...]:
     if x is None:
         return ()
     rows = rows_of(name, x, np.float64)
-    validate.shaped(size, "d", **{name: rows})
+    validate.finite_array(size, "d", **{name: rows})
     return (rows,)

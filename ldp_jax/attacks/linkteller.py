@@ -72,7 +72,7 @@ def linkteller(
     pairs, _ = check_targets(targets, n)
     weights = np.ones(n)
     if degrees is not None:
-        known = validate.shaped(n, degrees=degrees)
+        known = validate.finite_array(n, degrees=degrees)
         require((known >= 0).all(), "degrees must be >= 0, and are not everywhere")
         weights = known + 1.0
 

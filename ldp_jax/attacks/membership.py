@@ -83,7 +83,7 @@ def _confidences(
     confidences: Numbers, member: Numbers, least: int
 ) -> tuple[np.ndarray, np.ndarray]:
     member = check_member(member)
-    confidences = validate.shaped(*member.shape, confidences=confidences)
+    confidences = validate.finite_array(*member.shape, confidences=confidences)
     require(len(member) >= least, f"member must be of at least {least} models, got {len(member)}")
     return confidences, member
 
@@ -245,12 +245,12 @@ def trained_membership(
     member = check_member(member)
     count, n = member.shape
     validate.integer_in(1, count - 1, shadows=shadows)
-    seen = validate.shaped(count, n, "k", posteriors=posteriors)
+    seen = validate.finite_array(count, n, "k", posteriors=posteriors)
     if side is not None:
         known = validate.numbers(side=side)
         if known.ndim == 2:
             known = np.broadcast_to(known, (count, *known.shape))
-        seen = np.concatenate([seen, validate.shaped(count, n, "k", side=known)], 2)
+        seen = np.concatenate([seen, validate.finite_array(count, n, "k", side=known)], 2)
 
     order_key, fit_key = random.split(key)
     learnt = (np.arange(count)[:, None] + np.arange(1, shadows + 1)) % count

@@ -26,8 +26,7 @@ from ldp_jax.core import lazy
 __getattr__, __dir__ = lazy.attach(
     __name__,
     {"compilation": "compilation_cache"},
-    "blocks checksum flags float32 float64 integer_tables label_channel list_ids long_sums mechanism ownership"
-    " personal_alphabets progress public_bounds pytree quadrature random random_words rounding sharding shown"
-    " spaces types"
-    " validate whole_noise",
+    "blocks checksum flags float32 float64 integer_tables label_channel list_ids long_sums"
+    " mechanism ownership personal_alphabets progress public_bounds pytree quadrature random"
+    " random_words rounding sharding shown spaces types validate whole_noise",
 )

@@ -2,7 +2,8 @@ r"""Public objects as bytes that a device is shipped: a header, arrays and a che
 
 ::
 
-    "ldp-KIND VERSION\n" | JSON in ASCII, keys in order | "\n" | arrays, little-endian | checksum (8 bytes)
+    "ldp-KIND VERSION\n" | JSON in ASCII, keys in order | "\n" | arrays, little-endian
+    | checksum (8 bytes)
 
 The checksum is BLAKE2b, 8 bytes, of "ldp_jax 1 public" and all bytes before it: accidental damage
 passes with probability 2^-64. Versions without a checksum are refused.
@@ -14,6 +15,8 @@ import json
 from functools import cached_property
 from typing import Any, ClassVar, TypeAlias, TypeVar
 
+from ldp_jax.core.validate import require
+
 Header: TypeAlias = dict[str, Any]
 """The part of an object that JSON holds."""
 
@@ -23,14 +26,14 @@ _TAG_BYTES = 8
 
 
 def as_bytes(data: bytes) -> bytes:
-    """Bytes-like data as bytes; anything else is a ``TypeError``."""
+    """Return bytes-like data as bytes; anything else is a ``TypeError``."""
     if not isinstance(data, (bytes, bytearray, memoryview)):
         raise TypeError(f"data must be bytes, got {type(data).__name__}")
     return bytes(data)
 
 
 def sealed(data: bytes) -> bytes:
-    """Bytes, and their checksum."""
+    """Append the checksum to bytes."""
     return data + hashlib.blake2b(_TAG + data, digest_size=_TAG_BYTES).digest()
 
 
@@ -42,9 +45,8 @@ class Public(abc.ABC):
 
     KIND: ClassVar[str]
     VERSION: ClassVar[int]
-    READ: ClassVar[
-        tuple[int, ...]
-    ] = ()  # earlier versions, in which some objects are still written
+    READ: ClassVar[tuple[int, ...]] = ()
+    """Earlier versions, in which some objects are still written."""
 
     @abc.abstractmethod
     def _parts(self) -> tuple[Header, bytes]:
@@ -77,26 +79,20 @@ class Public(abc.ABC):
         """Read and check what :meth:`to_bytes` wrote."""
         data = as_bytes(data)
         kind = cls.KIND
-        starts = [cls._start(version) for version in (cls.VERSION, *cls.READ)]
-        start = next((one for one in starts if data.startswith(one)), None)
-        if start is None:
-            old = [n for n in range(cls.VERSION) if data.startswith(cls._start(n))]
-            hint = f"; version {old[0]} has no checksum: have it sent anew" if old else ""
-            wanted = " or ".join(map(repr, starts))
-            raise ValueError(
-                f"not a {kind} of this version: expected it to begin with {wanted}{hint}"
-            )
+        versions = (cls.VERSION, *cls.READ)
+        known = [version for version in versions if data.startswith(cls._start(version))]
+        old = any(data.startswith(cls._start(version)) for version in range(cls.VERSION))
+        hint = "; an earlier version has no checksum: have it sent anew" if old else ""
+        wanted = " or ".join(repr(cls._start(version)) for version in versions)
+        require(known, f"not a {kind} of this version: it must begin with {wanted}{hint}")
         whole = data[:-_TAG_BYTES]
-        if sealed(whole) != data:
-            raise ValueError(f"a damaged {kind}: its checksum is not that of its bytes")
+        require(sealed(whole) == data, f"a damaged {kind}: its checksum is not that of its bytes")
         try:
-            text, _, body = whole[len(start) :].partition(b"\n")
+            text, _, body = whole[len(cls._start(known[0])) :].partition(b"\n")
             header = json.loads(text.decode("ascii"))
-            if not isinstance(header, dict):
-                raise ValueError("its header is no object")
+            require(isinstance(header, dict), "its header is no object")
             made = cls._made(header, body)
-            if made.to_bytes() != data:
-                raise ValueError("its header is not written as to_bytes() writes it")
+            require(made.to_bytes() == data, "its header is not written as to_bytes() writes it")
         except (
             AttributeError,
             KeyError,
@@ -110,10 +106,7 @@ class Public(abc.ABC):
 
     @cached_property
     def digest(self) -> bytes:
-        """SHA-256 of the bytes of version 1.
-
-        Random words and memories outlive a new version of the bytes.
-        """
+        """SHA-256 of the bytes of version 1, so that a new version of the bytes changes no draw."""
         return hashlib.sha256(self._written(1)).digest()
 
     def __eq__(self, other: object) -> bool:

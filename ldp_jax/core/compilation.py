@@ -7,11 +7,11 @@ import jax
 
 
 def compilation_cache(folder: str | os.PathLike[str] | None = None) -> Path:
-    """Turn JAX's persistent compilation cache on, for the whole process, before its first program is compiled.
+    """Turn JAX's persistent compilation cache on for the whole process.
 
-    The folder is by default where JAX keeps programs already (``JAX_COMPILATION_CACHE_DIR``), else
-    ``ldp_jax`` in the user's cache folder (``XDG_CACHE_HOME`` or ``~/.cache``).
-    ``JAX_ENABLE_COMPILATION_CACHE=0`` turns it off.
+    It is called before the first program is compiled. The folder is by default where JAX keeps
+    programs already (``JAX_COMPILATION_CACHE_DIR``), else ``ldp_jax`` in the user's cache folder
+    (``XDG_CACHE_HOME`` or ``~/.cache``). ``JAX_ENABLE_COMPILATION_CACHE=0`` turns it off.
 
     >>> import tempfile
     >>> before = jax.config.jax_compilation_cache_dir
@@ -22,14 +22,13 @@ def compilation_cache(folder: str | os.PathLike[str] | None = None) -> Path:
     """
     user = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     path = Path(folder or jax.config.values["jax_compilation_cache_dir"] or Path(user, "ldp_jax"))
-    for option, value in (
-        ("jax_compilation_cache_dir", str(path)),
-        (
-            "jax_persistent_cache_enable_xla_caches",
-            "none",
-        ),  # of a GPU, whose path would name each program
-        ("jax_persistent_cache_min_compile_time_secs", 0.0),
-        ("jax_persistent_cache_min_entry_size_bytes", -1),
-    ):
+    options = {
+        "jax_compilation_cache_dir": str(path),
+        # Those of a GPU would name each program by a path.
+        "jax_persistent_cache_enable_xla_caches": "none",
+        "jax_persistent_cache_min_compile_time_secs": 0.0,
+        "jax_persistent_cache_min_entry_size_bytes": -1,
+    }
+    for option, value in options.items():
         jax.config.update(option, value)
     return path

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 def attach(
     package: str, homes: Mapping[str, str], modules: str = ""
 ) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
-    """``__getattr__`` and ``__dir__`` of a package, from the names that each module offers, and further modules."""
+    """Make ``__getattr__`` and ``__dir__`` of a package from the names that modules offer."""
     home = {name: module for module, names in homes.items() for name in names.split()}
     inside = {*homes, *modules.split()}
 

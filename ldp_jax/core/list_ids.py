@@ -10,15 +10,15 @@ import numpy as np
 
 _BOOLEAN = (bool, np.bool_)
 _ROW = (
-    "neighbours are ids, and these are booleans: of a row of an adjacency matrix give numpy.flatnonzero(row); the "
-    "ids 0 and 1 are integers"
+    "neighbours are ids, and these are booleans: of a row of an adjacency matrix give "
+    "numpy.flatnonzero(row); the ids 0 and 1 are integers"
 )
 
 
 def ids_of(xp: ModuleType, values: Any, n: int) -> Any:
-    """Numbers as int32, n for what is no whole number in [0, n); ``xp`` is NumPy or ``jax.numpy``.
+    """Return numbers as int32, and n for what is no whole number in [0, n).
 
-    ``TypeError`` for booleans, whatever they are.
+    ``xp`` is NumPy or ``jax.numpy``. ``TypeError`` for booleans, whatever they are.
     """
     if values.dtype.kind == "b":
         raise TypeError(_ROW)
@@ -34,7 +34,7 @@ def ids_of(xp: ModuleType, values: Any, n: int) -> Any:
 
 
 def host_ids(ids: Any, n: int) -> np.ndarray:
-    """:func:`ids_of` of what a host holds, in its own precision; int32 with one axis. Never warns.
+    """Return :func:`ids_of` of numbers of the host, int32 with one axis, without any warning.
 
     ``TypeError`` where all are booleans, the row of a matrix; one among numbers is no id.
     """
@@ -42,28 +42,22 @@ def host_ids(ids: Any, n: int) -> np.ndarray:
         ids = ids.compressed()  # what is masked is not there
     if isinstance(ids, Iterable) and not (isinstance(ids, Sequence) or hasattr(ids, "__array__")):
         ids = list(ids)  # of a set, NumPy would make one thing
-    with (
-        np.errstate(all="ignore"),
-        warnings.catch_warnings(),
-    ):  # what a record holds must not be seen in a warning
+    # A warning or an error would say what a record holds.
+    with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             values = np.ravel(np.asarray(ids))
-        except (
-            Exception
-        ):  # ragged, or what no array can hold: a record's things raise what they like
+        except Exception:  # ragged, or objects that raise what they like
             values = np.array([*ids, None], object)[:-1]
         # Of [3, "x"] NumPy makes words, of [3, 1j] complex numbers, and of [3, True] whole ones.
-        one_kind = values.dtype.kind in "iufO" or values.dtype.name.startswith("bfloat")
-        listed = isinstance(ids, Sequence) and not isinstance(ids, (str, bytes, bytearray))
-        if listed and not (one_kind and not any(isinstance(one, _BOOLEAN) for one in ids)):
-            values = np.ravel(np.asarray(ids, object))
+        if isinstance(ids, Sequence) and not isinstance(ids, (str, bytes, bytearray)):
+            one_kind = values.dtype.kind in "iufO" or values.dtype.name.startswith("bfloat")
+            if not one_kind or any(isinstance(one, _BOOLEAN) for one in ids):
+                values = np.ravel(np.asarray(ids, object))
         if values.dtype.kind == "O":
             if values.size and all(isinstance(one, _BOOLEAN) for one in values):
                 raise TypeError(_ROW)
-            values = np.asarray(
-                np.frompyfunc(lambda value: _one_id(value, n), 1, 1)(values), np.int32
-            )
+            values = np.array([_one_id(value, n) for value in values], np.int32)
         return ids_of(np, values, n)
 
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ldp_jax.core.list_ids import host_ids
-from ldp_jax.core.validate import complete, mask, numbers, whole
+from ldp_jax.core.validate import complete, mask, numbers, require, whole
 
 
 class Ownership(NamedTuple):
@@ -22,8 +22,10 @@ class Ownership(NamedTuple):
 
     def owns(self, user: object, other: object) -> np.ndarray:
         """Whether the pair is the user's to report; elementwise, and for one of the two at most."""
-        user, other = complete(user=user), complete(other=other)
-        mine, theirs = self.order[user], self.order[other]
+        user = complete(user=user)
+        other = complete(other=other)
+        mine = self.order[user]
+        theirs = self.order[other]
         by_parity = (other > user) == ((user + other) % 2 == 0)
         earlier = (mine < theirs) | ((mine == theirs) & by_parity)
         return ~self.silent[user] & (self.silent[other] | earlier) & (user != other)
@@ -31,11 +33,10 @@ class Ownership(NamedTuple):
     def owned(self, user: int, neighbours: object) -> np.ndarray:
         """The neighbours whose pair with ``user`` is the user's to report; int32.
 
-        Anything but an id is dropped.
+        Anything but an id is dropped. ``ValueError`` for a user outside [0, n).
 
-        ``ValueError`` for a user outside [0, n).
-
-        >>> ownership([0.9, 0.2, 0.5], silent=[True, False, False]).owned(1, [0, 2, 7, -1, None]).tolist()
+        >>> public = ownership([0.9, 0.2, 0.5], silent=[True, False, False])
+        >>> public.owned(1, [0, 2, 7, -1, None]).tolist()
         [0, 2]
         """
         n = len(self.order)
@@ -49,7 +50,7 @@ class Ownership(NamedTuple):
 
 
 def ownership(confidence: object, silent: object = None) -> Ownership:
-    """Each pair is reported once, so that a relationship costs as much as a bit of a list, not twice that.
+    """Name one owner of each pair, so that a relationship costs as much as a bit of a list.
 
     A user reports all pairs with silent users; of two who report, the one with the smaller
     ``confidence`` does. Both are public: a public model's largest probability for each user [n],
@@ -60,9 +61,8 @@ def ownership(confidence: object, silent: object = None) -> Ownership:
     [True, False, True, False]
     """
     order = numbers(confidence=confidence)
-    if order.ndim != 1 or not np.isfinite(order).all():
-        raise ValueError(f"confidence must be finite numbers [n], got shape {order.shape}")
+    finite = order.ndim == 1 and np.isfinite(order).all()
+    require(finite, "confidence must be finite numbers [n]", order)
     quiet = mask(len(order), False, silent=silent)
-    if len(quiet) and quiet.all():
-        raise ValueError("silent must leave somebody who reports")
+    require(not len(quiet) or not quiet.all(), "silent must leave somebody who reports")
     return Ownership(order, quiet)

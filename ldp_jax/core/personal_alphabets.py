@@ -1,4 +1,4 @@
-"""Personal alphabets: classes of each user, chosen from public facts, and the table of each size.
+"""The candidate set of each user, chosen from public facts, and the table of each size.
 
 NumPy only.
 """
@@ -17,7 +17,7 @@ _SUM = 1e-3  # how far a row of float32 probabilities may be from 1
 class Alphabets(NamedTuple):
     """All classes of each user, the likeliest first, int32 [n, C].
 
-    The first ``sizes`` [n] are the alphabet.
+    The first ``sizes`` [n] are the user's candidate set.
     """
 
     order: np.ndarray
@@ -27,7 +27,7 @@ class Alphabets(NamedTuple):
 
     @property
     def mask(self) -> np.ndarray:
-        """Which classes are in whose alphabet, bool [n, C].
+        """Which classes are in each user's candidate set, bool [n, C].
 
         >>> alphabets([[0.1, 0.6, 0.3]], epsilon=1.0).mask.tolist()
         [[False, True, True]]
@@ -39,7 +39,7 @@ class Alphabets(NamedTuple):
 
 
 def alphabets(prior: object, epsilon: object) -> Alphabets:
-    r"""The alphabet of each user: the k likeliest classes, by a public posterior.
+    r"""Choose the candidate set of each user: the k likeliest classes, by a public posterior.
 
     k >= 2 maximises :math:`\sum_{c \le k} q_c \cdot (e^\epsilon - 1) / (e^\epsilon + k - 1)`: the
     mass inside, times the advantage of the true class in randomised response on k. It is the
@@ -54,8 +54,7 @@ def alphabets(prior: object, epsilon: object) -> Alphabets:
     """
     epsilon = checked_epsilon(epsilon)
     prior = checked_prior(prior)
-    if prior.ndim != 2:
-        raise ValueError(f"prior must be [n, C], got shape {prior.shape}")
+    validate.require(prior.ndim == 2, "prior must be [n, C]", prior)
     order = np.argsort(-prior, axis=1, kind="stable").astype(np.int32)
     inside = np.cumsum(np.take_along_axis(prior, order, 1), axis=1)[:, 1:]
     k = np.arange(2, prior.shape[1] + 1)
@@ -65,23 +64,21 @@ def alphabets(prior: object, epsilon: object) -> Alphabets:
 
 def checked_prior(prior: object) -> np.ndarray:
     """Rows of probabilities [..., C] in float64, each of sum 1."""
-    if not validate.concrete(prior):
-        raise ValueError("prior must be concrete: alphabets are chosen on the host")
+    known = validate.concrete(prior)
+    validate.require(known, "prior must be concrete: candidate sets are chosen on the host")
     rows = validate.numbers(prior=prior)
-    if not rows.ndim or not rows.size or not 2 <= rows.shape[-1] <= MAX_INPUTS:
-        raise ValueError(f"prior must have 2 to {MAX_INPUTS} classes, got shape {rows.shape}")
-    if not (np.isfinite(rows).all() and (rows >= 0).all()):
-        raise ValueError("prior must be finite and >= 0")
+    several = rows.size and rows.ndim and 2 <= rows.shape[-1] <= MAX_INPUTS
+    validate.require(several, f"prior must have 2 to {MAX_INPUTS} classes", rows)
+    possible = np.isfinite(rows).all() and (rows >= 0).all()
+    validate.require(possible, "prior must be finite and >= 0")
     total = rows.sum(-1, keepdims=True)
-    if np.abs(total - 1).max() > _SUM:
-        raise ValueError(
-            f"rows of prior must sum to 1, got sums from {total.min():.6g} to {total.max():.6g}"
-        )
+    off = float(np.abs(total - 1).max())
+    validate.require(off <= _SUM, f"rows of prior must sum to 1, and are off by up to {off:.3g}")
     return rows / total
 
 
 def table(epsilon: object, size: int, classes: int) -> Table:
-    r"""Generalised randomised response on the first ``size`` of ``classes`` places, as whole numbers.
+    r"""Make the table of randomised response on the first ``size`` of ``classes`` places.
 
     A place below k = ``size`` is reported with probability e^epsilon / (e^epsilon + k - 1); for a
     record beyond, each with 1/k. The values [k, classes] are unbiased estimates of a place's

@@ -24,6 +24,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
+from typing import Any
 
 __all__ = ["Progress", "phase", "watched"]
 
@@ -43,10 +44,7 @@ AFTER, BETWEEN, TICK = 5.0, 10.0, 1.0
 
 @dataclasses.dataclass
 class _Call:
-    """A call under way.
-
-    From ``start`` to ``end``, and its present phase from ``over`` to ``until``.
-    """
+    """A call from ``start`` to ``end``, whose present phase is from ``over`` to ``until``."""
 
     tell: Progress
     start: float = 0.0
@@ -62,32 +60,22 @@ _CALL: ContextVar[_Call | None] = ContextVar("call", default=None)
 
 
 def phase(words: str, share: float, until: float = 1.0) -> None:
-    """Say what begins, and between which shares of the innermost :func:`watched` call.
-
-    Silent outside of one.
-    """
+    """Say what begins, and its shares of the innermost :func:`watched` call, if there is one."""
     call = _CALL.get()
     if call is not None:
-        call.over, call.until = max(call.over, call.place(share)), call.place(until)
+        call.over = max(call.over, call.place(share))
+        call.until = call.place(until)
         call.tell(words, call.over)
 
 
 @contextlib.contextmanager
 def watched(name: str, progress: Progress | None = None) -> Iterator[None]:
-    """A call whose phases are told to ``progress``; else to the call around it, in its phase.
-
-    Else shown.
-    """
+    """Tell the phases of a call to ``progress``, to the call around it, or to the user."""
     around = _CALL.get() if progress is None else None
     with contextlib.ExitStack() as stack:
         if around is not None:
-            tell = around.tell
-            call = _Call(
-                lambda words, share: tell(f"{name}: {words}", share),
-                around.over,
-                around.until,
-                around.over,
-            )
+            tell = lambda words, share: around.tell(f"{name}: {words}", share)
+            call = _Call(tell, around.over, around.until, around.over)
         else:
             call = _Call(stack.enter_context(_shown(name)) if progress is None else progress)
         token = _CALL.set(call)
@@ -101,61 +89,51 @@ def watched(name: str, progress: Progress | None = None) -> Iterator[None]:
             call.tell("done", 1.0)
 
 
-@dataclasses.dataclass
-class _Latest:
-    words: str = "begins"
-    share: float = 0.0
-
-    def __call__(self, words: str, share: float) -> None:
-        self.words, self.share = words, share
-
-    def write(self, name: str, begun: float) -> None:
-        sys.stderr.write(
-            f"{name}: {self.words}, {self.share:.0%}, {time.monotonic() - begun:.0f} s\n"
-        )
-
-
 @contextlib.contextmanager
 def _shown(name: str) -> Iterator[Progress]:
-    """The function of somebody who gave none.
-
-    A thread shows what it is told, as one phase may take minutes.
-    """
+    """Show the phases of a call to a user who gave no function: a thread, as they take minutes."""
     if os.environ.get("LDP_JAX_PROGRESS") == "0":
         yield lambda words, share: None
         return
-    latest = _Latest()
+    latest: list[Any] = ["begins", 0.0]
     begun = time.monotonic()
     over = threading.Event()
+
+    def tell(words: str, share: float) -> None:
+        latest[:] = [words, share]
 
     def draw() -> None:
         from tqdm.auto import tqdm
 
         bar = tqdm(total=1.0, leave=False, delay=AFTER, miniters=0, smoothing=0, bar_format=_BAR)
         while not over.wait(TICK):
-            bar.set_description_str(f"{name}: {latest.words}", refresh=False)
-            bar.update(latest.share - bar.n)
+            words, share = latest
+            bar.set_description_str(f"{name}: {words}", refresh=False)
+            bar.update(share - bar.n)
         bar.close()
 
     def write() -> None:
-        pause = AFTER
-        while not over.wait(pause):
-            latest.write(name, begun)
-            pause = BETWEEN
-        if pause == BETWEEN:
-            latest.write(name, begun)
+        ended = over.wait(AFTER)
+        if ended:
+            return
+        while True:  # a line every ten seconds, and one at the end
+            words, share = latest
+            seconds = time.monotonic() - begun
+            sys.stderr.write(f"{name}: {words}, {share:.0%}, {seconds:.0f} s\n")
+            if ended:
+                return
+            ended = over.wait(BETWEEN)
 
     def show() -> None:
-        with contextlib.suppress(
-            AttributeError, OSError, ValueError
-        ):  # no stderr, or one that is closed
+        # There may be no stderr, or one that is closed.
+        with contextlib.suppress(AttributeError, OSError, ValueError):
             drawn = "ipykernel.zmqshell" in sys.modules or getattr(sys.stderr, "isatty", bool)()
             (draw if drawn else write)()
 
     thread = threading.Thread(target=show, daemon=True)
     thread.start()
     try:
-        yield latest
+        yield tell
     finally:
         over.set()
         thread.join()

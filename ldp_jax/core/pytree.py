@@ -18,56 +18,23 @@ from ldp_jax.core.shown import by_shapes
 
 _T = TypeVar("_T")
 _Fields = tuple[object, ...]
-_NUMBERS = (
-    bool,
-    int,
-    float,
-    complex,
-    str,
-    bytes,
-    list,
-    tuple,
-    np.generic,
-    np.ndarray,
-    jax.Array,
-)  # or meant so
+_NUMBERS = (bool, int, float, complex, str, bytes, list, tuple, np.generic, np.ndarray, jax.Array)
+"""The types of numbers, or of what is meant so."""
 
 
 def static(**kwargs: Any) -> Any:
-    """Declare a hashable field that is part of the program.
-
-    It fixes a shape, a loop length or a Python branch.
-    """
+    """Declare a hashable field that fixes a shape, a loop length or a Python branch."""
     return dataclasses.field(metadata={"static": True}, **kwargs)
 
 
-def _as_leaf(name: str, owner: str, value: object) -> object:
-    """A number becomes a Python float, a stack a float32 array.
-
-    Tracers and sub-trees stay as they are.
-    """
-    if isinstance(value, jax.core.Tracer) or not isinstance(value, _NUMBERS):
-        return value
-    array = validate.real(f"{owner}: {name}", value)
-    return float(array) if array.ndim == 0 else jax.numpy.asarray(array, dtype=np.float32)
-
-
 def digest(tree: Any) -> bytes:
-    """16 bytes that tell trees of concrete leaves apart, to the last bit.
-
-    The same in every process.
-    """
+    """Hash a tree of concrete leaves, to the last bit; 16 bytes, the same in every process."""
     leaves, structure = jax.tree.flatten(tree)
     found = hashlib.blake2b(repr(structure).encode(), digest_size=16)
     for leaf in map(np.asarray, leaves):
         found.update(f"{leaf.dtype}{leaf.shape}".encode())
         found.update(np.ascontiguousarray(leaf).reshape(-1).view(np.uint8).data)
     return found.digest()
-
-
-def _equal(a: object, b: object) -> bool:
-    a, b = np.asarray(a), np.asarray(b)
-    return a.shape == b.shape and bool((a == b).all())
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(static,))
@@ -85,12 +52,13 @@ def pytree(cls: type[_T]) -> type[_T]:
             return NotImplemented
         mine, structure = jax.tree.flatten(self)
         theirs, other_structure = jax.tree.flatten(other)
-        return structure == other_structure and all(map(_equal, mine, theirs))
+        return structure == other_structure and all(map(np.array_equal, mine, theirs))
 
     def __hash__(self: object) -> int:
         return hash(jax.tree.structure(self))
 
-    cls.__eq__, cls.__hash__ = __eq__, __hash__
+    cls.__eq__ = __eq__
+    cls.__hash__ = __hash__
     if "__repr__" not in cls.__dict__:
         cls.__repr__ = by_shapes
     data = dataclasses.dataclass(frozen=True, eq=False)(cls)
@@ -99,23 +67,18 @@ def pytree(cls: type[_T]) -> type[_T]:
     statics = tuple(f.name for f in fields if f.metadata.get("static"))
 
     def flatten(self: object) -> tuple[_Fields, _Fields]:
-        return tuple(getattr(self, name) for name in leaves), tuple(
-            getattr(self, name) for name in statics
-        )
+        children = tuple(getattr(self, name) for name in leaves)
+        return children, tuple(getattr(self, name) for name in statics)
 
-    def flatten_with_keys(
-        self: object,
-    ) -> tuple[list[tuple[jax.tree_util.GetAttrKey, object]], _Fields]:
+    keys = [jax.tree_util.GetAttrKey(name) for name in leaves]
+
+    def flatten_with_keys(self: object) -> tuple[list[tuple[Any, object]], _Fields]:
         children, aux = flatten(self)
-        return [
-            (jax.tree_util.GetAttrKey(n), c) for n, c in zip(leaves, children, strict=True)
-        ], aux
+        return list(zip(keys, children, strict=True)), aux
 
     def unflatten(aux: _Fields, children: Iterable[object]) -> object:
         self = object.__new__(data)
-        for name, value in zip(leaves, children, strict=True):
-            object.__setattr__(self, name, value)
-        for name, value in zip(statics, aux, strict=True):
+        for name, value in zip((*leaves, *statics), (*children, *aux), strict=True):
             object.__setattr__(self, name, value)
         return self
 
@@ -125,10 +88,9 @@ def pytree(cls: type[_T]) -> type[_T]:
 
 @dataclass_transform(frozen_default=True, field_specifiers=(static,))
 def mechanism(cls: type[_T]) -> type[_T]:
-    """Make ``cls`` a :func:`pytree` whose leaves are parameters.
+    """Make ``cls`` a :func:`pytree` whose leaves are parameters: numbers, tracers or stacks.
 
-    Numbers, tracers or stacks of them.
-
+    A number becomes a Python float, a stack a float32 array; tracers and trees stay as they are.
     The class may define ``_check(self)``, called once after construction, never while a tree is
     rebuilt.
 
@@ -141,9 +103,13 @@ def mechanism(cls: type[_T]) -> type[_T]:
 
     def __post_init__(self: Any) -> None:
         for field in dataclasses.fields(self):
-            if not field.metadata.get("static"):
-                value = _as_leaf(field.name, type(self).__name__, getattr(self, field.name))
-                object.__setattr__(self, field.name, value)
+            value = getattr(self, field.name)
+            tracer = isinstance(value, jax.core.Tracer)
+            if field.metadata.get("static") or tracer or not isinstance(value, _NUMBERS):
+                continue
+            array = validate.real(f"{type(self).__name__}: {field.name}", value)
+            leaf = float(array) if array.ndim == 0 else jax.numpy.asarray(array, np.float32)
+            object.__setattr__(self, field.name, leaf)
         check: Callable[[], None] | None = getattr(self, "_check", None)
         if check is not None:
             check()

@@ -8,14 +8,14 @@ import numpy as np
 
 @functools.cache
 def gauss_legendre(order: int) -> tuple[np.ndarray, np.ndarray]:
-    """Points and weights [order] on [-1, 1], exact for polynomials of degree 2 order - 1.
+    """Points and weights [order] on [-1, 1], read-only; exact up to degree 2 order - 1."""
+    return _fixed(*np.polynomial.legendre.leggauss(order))
 
-    Read-only.
-    """
-    rule = np.polynomial.legendre.leggauss(order)
-    for part in rule:
-        part.flags.writeable = False
-    return rule
+
+def _fixed(points: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    points.flags.writeable = False
+    weights.flags.writeable = False
+    return points, weights
 
 
 @functools.cache
@@ -27,10 +27,7 @@ def unit_rule(order: int) -> tuple[np.ndarray, np.ndarray]:
     0.25
     """
     points, weights = gauss_legendre(order)
-    rule = points / 2 + 0.5, weights / 2
-    for part in rule:
-        part.flags.writeable = False
-    return rule
+    return _fixed(points / 2 + 0.5, weights / 2)
 
 
 def subdivide(edges: Sequence[float] | np.ndarray, panels: int) -> np.ndarray:
@@ -47,7 +44,7 @@ def subdivide(edges: Sequence[float] | np.ndarray, panels: int) -> np.ndarray:
 def panel_rule(
     edges: Sequence[float] | np.ndarray, order: int, panels: int = 1
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Points and weights [(edges - 1) * panels * order] of a rule on each panel between rising edges.
+    """Return points and weights [(edges - 1) * panels * order] of a rule on each panel.
 
     >>> points, weights = panel_rule([0.0, 1.0, 3.0], 8)
     >>> round(float(weights @ np.exp(points)), 12) == round(float(np.expm1(3.0)), 12)

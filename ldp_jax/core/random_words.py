@@ -1,12 +1,13 @@
-"""Draws from explicit random words, exact where a probability is small.
+"""Draws from explicit random bits, exact where a probability is small.
 
-A float32 uniform has 23 bits: an event of probability 1e-8 never happens. Here an event is a
-comparison of whole numbers. k uniform 32-bit words are one number W below 2^(32 k), most
-significant word first. A float32 probability p becomes the threshold ceil(p 2^(32 k)), and the
-event is W below it. P(event) is p exactly wherever p 2^(32 k) is whole (for two words from p =
-2^-41 on), else above p by less than 2^(-32 k): the rarest event of two words has probability
-5.4e-20. Each draw has a form that takes its words, so that arithmetic can be asked without a key.
-Every draw is monotone in W, but for the sign of two-sided noise, the last bit of the first word.
+The bits come in words of 32. A float32 uniform has 23 bits: an event of probability 1e-8 never
+happens. Here an event is a comparison of whole numbers. k uniform 32-bit words are one number W
+below 2^(32 k), most significant word first. A float32 probability p becomes the threshold ceil(p
+2^(32 k)), and the event is W below it. P(event) is p exactly wherever p 2^(32 k) is whole (for two
+words from p = 2^-41 on), else above p by less than 2^(-32 k): the rarest event of two words has
+probability 5.4e-20. Each draw has a form that takes its words, so that arithmetic can be asked
+without a key. Every draw is monotone in W, but for the sign of two-sided noise, the last bit of the
+first word.
 """
 
 import math
@@ -27,10 +28,8 @@ NOISE_WORDS = 8
 """
 
 _STEPS = 12  # of Newton's method
-_LAST, _TAIL = (
-    np.float32(5.1665782),
-    0x7461696C,
-)  # a normal tail of mass 2^-23; folded into a key for its words
+_LAST = np.float32(5.1665782)  # beyond is a normal tail of mass 2^-23
+_TAIL = 0x7461696C  # folded into a key, for the draw of the tail
 
 _MOST = 40
 """The most that a Poisson count of a mean up to 4 can be: P(more) is 1e-26, below every word."""
@@ -42,9 +41,7 @@ def words(key: PRNGKey, shape: tuple[int, ...] = (), count: int = 2) -> Array:
 
 
 def words_at(key: PRNGKey, place: ArrayLike) -> Array:
-    """The words at some places below 2^32 of all that ``jax.random.bits`` draws from a key.
-
-    Uint32, elementwise.
+    """Return the words at places below 2^32 of those that ``jax.random.bits`` draws; uint32.
 
     >>> key, same = jax.random.key(0), jax.random.key(0)
     >>> bool((words_at(key, jnp.arange(3)) == jax.random.bits(same, (7,), jnp.uint32)[:3]).all())
@@ -67,8 +64,8 @@ def threshold(p: ArrayLike, count: int = 2) -> Array:
     At least 1 for p >= 2^-126, and 0 for p <= 0 and NaN; at p >= 1, which would be one word too
     long, 0 too.
 
-    >>> threshold(0.75).tolist(), threshold(2.0**-64).tolist(), threshold(1e-30).tolist(), threshold(0.0).tolist()
-    ([3221225472, 0], [0, 1], [0, 1], [0, 0])
+    >>> [threshold(p).tolist() for p in (0.75, 2.0**-64, 1e-30, 0.0)]
+    [[3221225472, 0], [0, 1], [0, 1], [0, 0]]
     """
     p = jnp.asarray(p, jnp.float32)
     # Times a power of two, floor and the difference to it are exact in float32.
@@ -91,22 +88,23 @@ def less(a: Array, b: Array) -> Array:
 
 
 def bernoulli_from_words(word: ArrayLike, p: ArrayLike, rest: ArrayLike | None = None) -> Array:
-    """Whether an event of probability p happens under uniform words uint32 [count, ...].
+    """Return whether an event of probability p happens under random bits uint32 [count, ...].
 
-    Elementwise bool.
-
-    p <= 0 and NaN never happen, p >= 1 always. ``rest`` is 1 - p, without cancellation, where p may
-    be 1 in float32: above 1/2 the event is that the rest does not happen, so that neither side is
-    ever lost.
+    Elementwise. p <= 0 and NaN never happen, p >= 1 always. ``rest`` is 1 - p, without
+    cancellation, where p may be 1 in float32: above 1/2 the event is that the rest does not happen,
+    so that neither side is ever lost.
 
     >>> tiny = jnp.float32(1e-12)
     >>> bernoulli_from_words(jnp.zeros(2, jnp.uint32), tiny).item()
     True
     >>> first = jnp.uint32([0, 0])
-    >>> bernoulli_from_words(first, 1 - tiny).item(), bernoulli_from_words(first, 1 - tiny, tiny).item()
-    (True, False)
+    >>> bernoulli_from_words(first, 1 - tiny).item()
+    True
+    >>> bernoulli_from_words(first, 1 - tiny, tiny).item()
+    False
     """
-    word, p = jnp.asarray(word, jnp.uint32), jnp.asarray(p, jnp.float32)
+    word = jnp.asarray(word, jnp.uint32)
+    p = jnp.asarray(p, jnp.float32)
     if rest is None:
         return less(word, threshold(p, len(word))) | (p >= 1)
     rest = jnp.asarray(rest, jnp.float32)
@@ -125,31 +123,29 @@ def below_from_words(high: Array, low: Array, bound: ArrayLike) -> Array:
 
     Products are taken mod 2^32, which matters for bounds above 2^16.
 
-    >>> below_from_words(jnp.uint32([1, 0]), jnp.uint32([5, 7]), jnp.int32([10, 4])).tolist()  # 2^32 is 6 mod 10
+    >>> high, low = jnp.uint32([1, 0]), jnp.uint32([5, 7])
+    >>> below_from_words(high, low, jnp.int32([10, 4])).tolist()  # 2^32 is 6 mod 10
     [1, 3]
     """
     bound = jnp.asarray(bound).astype(jnp.uint32)
     carry = jax.lax.rem(jnp.full_like(bound, 2**16), bound)
     carry = jax.lax.rem(carry * carry, bound)
-    return _remainder(_remainder(high, bound) * carry + _remainder(low, bound), bound).astype(
-        jnp.int32
-    )
+    total = _remainder(high, bound) * carry + _remainder(low, bound)
+    return _remainder(total, bound).astype(jnp.int32)
 
 
 def _remainder(word: Array, bound: Array) -> Array:
-    """word mod bound, of bounds up to 2^31.
+    """Return word mod bound, of bounds up to 2^31.
 
-    A CPU divides whole numbers one by one, and float32 many at a time.
-
-    The inverse is 2^-21 too small, more than all that is rounded: no quotient is too large. The
-    first leaves less than bound + 2^12 of a word, the second less than 2 bound.
+    A CPU divides whole numbers one by one, and float32 many at a time. The inverse is 2^-21 too
+    small, more than all that is rounded: no quotient is too large. The first leaves less than bound
+    + 2^12 of a word, the second less than 2 bound.
     """
     inverse = np.float32(1 - 2.0**-21) / bound.astype(jnp.float32)
     for _ in range(2):
         word = word - (word.astype(jnp.float32) * inverse).astype(jnp.uint32) * bound
-    return jnp.minimum(
-        word, word - bound
-    )  # mod 2^32: the latter is large where it would be below 0
+    # Mod 2^32 the second is large where it would be below 0.
+    return jnp.minimum(word, word - bound)
 
 
 def fraction(word: ArrayLike) -> Array:
@@ -165,12 +161,10 @@ def fraction(word: ArrayLike) -> Array:
 
 
 def exponential_from_words(word: ArrayLike) -> Array:
-    """-log U of the uniform U = (W + 1/2) 2^(-32 count): an exponential, up to 22.18 count + 0.69.
+    """Return the exponential -log U of U = (W + 1/2) 2^(-32 count), up to 22.18 count + 0.69.
 
-    Float32.
-
-    Precise in the tail: P(E > t) is e^-t to about 1e-5 of it, until fewer than a few thousand W are
-    left.
+    Float32. Precise in the tail: P(E > t) is e^-t to about 1e-5 of it, until fewer than a few
+    thousand W are left.
 
     >>> exponential_from_words(jnp.zeros(4, jnp.uint32)).item()  # 129 log 2
     89.41598...
@@ -188,16 +182,12 @@ def exponential_from_words(word: ArrayLike) -> Array:
         first = jnp.where(empty, word[place], first)
         skipped = skipped + empty.astype(jnp.float32)
     rest = jnp.where(skipped == len(word) - 1, 0.5, (second.astype(jnp.float32) + 0.5) / _WORD)
-    return skipped * np.float32(32 * math.log(2)) - jnp.log(
-        (first.astype(jnp.float32) + rest) / _WORD
-    )
+    head = jnp.log((first.astype(jnp.float32) + rest) / _WORD)
+    return skipped * np.float32(32 * math.log(2)) - head
 
 
 def laplace_from_words(word: ArrayLike) -> Array:
-    """Laplace noise of scale 1 from words [count, ...].
-
-    A sign, and an exponential of the other words; float32.
-    """
+    """Draw Laplace noise of scale 1 from words [count, ...]: a sign, and an exponential."""
     word = jnp.asarray(word, jnp.uint32)
     return _signed(word[0], exponential_from_words(word[1:]))
 
@@ -208,9 +198,7 @@ def laplace(key: PRNGKey, shape: tuple[int, ...] = ()) -> Array:
 
 
 def geometric_from_words(word: ArrayLike, epsilon: ArrayLike) -> Array:
-    r"""Whole noise with :math:`P(z) \propto e^{-\epsilon |z|}` from words [count, ...].
-
-    Float32, elementwise.
+    r"""Draw discrete Laplace noise, :math:`P(z) \propto e^{-\epsilon |z|}`; float32, elementwise.
 
     With a = e^-epsilon, P(|z| >= k) = 2 a^k / (1 + a) for k >= 1: to about 1e-5 of it down to 1e-60
     of eight words.
@@ -218,16 +206,14 @@ def geometric_from_words(word: ArrayLike, epsilon: ArrayLike) -> Array:
     >>> geometric_from_words(jnp.zeros(8, jnp.uint32), 100.0).item()
     1.0
     """
-    word, epsilon = jnp.asarray(word, jnp.uint32), jnp.asarray(epsilon, jnp.float32)
+    word = jnp.asarray(word, jnp.uint32)
+    epsilon = jnp.asarray(epsilon, jnp.float32)
     lead = -jnp.log1p(jnp.expm1(-epsilon) / 2)  # log(2 / (1 + a))
     return _signed(word[0], jnp.floor((exponential_from_words(word[1:]) + lead) / epsilon))
 
 
 def geometric(key: PRNGKey, epsilon: ArrayLike, shape: tuple[int, ...] = ()) -> Array:
-    """Independent whole noise, see :func:`geometric_from_words`.
-
-    Float32 of a shape to which epsilon broadcasts.
-    """
+    """Draw independent discrete Laplace noise of a shape to which epsilon broadcasts; float32."""
     return geometric_from_words(words(key, shape, NOISE_WORDS), epsilon)
 
 
@@ -236,9 +222,7 @@ def _signed(word: Array, size: Array) -> Array:
 
 
 def beyond(least: ArrayLike, exponential: ArrayLike) -> Array:
-    """The number with a normal tail of e^-exponential times that beyond ``least`` > 0.
-
-    Float32, elementwise.
+    """Return the number whose normal tail is e^-exponential times that beyond ``least`` > 0.
 
     >>> round(float(beyond(5.0, 0.0)), 4), round(float(beyond(5.0, 100.0)), 2)
     (5.0, 14.93)
@@ -256,21 +240,16 @@ def beyond(least: ArrayLike, exponential: ArrayLike) -> Array:
 
 
 def with_tails(body: ArrayLike, exponential: ArrayLike) -> Array:
-    """Numbers of ``jax.random.normal``.
-
-    Its least and largest, of mass 2^-23 each, are spread over their tails.
-    """
+    """Spread the ends of ``jax.random.normal``, of mass 2^-23 each, over their tails."""
     body = jnp.asarray(body)
     far = (body < -5.27) | (body > 5.14)  # between the last two values of either side
     return jnp.where(far, jnp.sign(body) * beyond(_LAST, exponential), body)
 
 
 def normal(key: PRNGKey, shape: tuple[int, ...], tails: tuple[int, ...] | None = None) -> Array:
-    """Independent normal numbers, float32.
+    """Draw ``jax.random.normal``, with its ends at -5.4 and 5.2 moved; float32.
 
-    Those of ``jax.random.normal``, whose ends at -5.4 and 5.2 are moved.
-
-    They reach 18, beyond which is a mass of 1e-75. Some may share their place in the tail beyond
+    Numbers reach 18, beyond which is a mass of 1e-75. Some may share their place in the tail beyond
     5.17: ``tails`` is the shape of its draws.
     """
     word = words(random.fold_in(key, _TAIL), shape if tails is None else tails, NOISE_WORDS - 1)
@@ -278,7 +257,7 @@ def normal(key: PRNGKey, shape: tuple[int, ...], tails: tuple[int, ...] | None =
 
 
 def poisson_from_words(word: ArrayLike, mean: ArrayLike) -> Array:
-    """Poisson counts of means up to 4, by inversion of the survival function; int32, elementwise.
+    """Draw Poisson counts of means up to 4 by inverting the survival function; int32.
 
     P(X > k) is summed from its tail and keeps its relative precision, about 1e-5, however small the
     mean.
@@ -300,24 +279,19 @@ def poisson_from_words(word: ArrayLike, mean: ArrayLike) -> Array:
 
 
 def poisson(key: PRNGKey, mean: ArrayLike) -> Array:
-    """Independent Poisson counts of means up to 4, from two words each.
-
-    Int32 of the shape of ``mean``.
-    """
+    """Draw independent Poisson counts of means up to 4, from two words each; int32."""
     return poisson_from_words(words(key, jnp.shape(mean)), mean)
 
 
 def order_within(key: PRNGKey, labels: Values) -> np.ndarray:
-    """Everybody by label [n], those of one label in a random order.
-
-    On the host, by public randomness; int64.
-    """
+    """Order users by label [n], those of one label at random, by public randomness; int64."""
     return np.lexsort((np.asarray(random.uniform(key, np.shape(labels))), np.asarray(labels)))
 
 
 def places_within(key: PRNGKey, labels: Values) -> np.ndarray:
     """The place of each in :func:`order_within`, among those of the same label; int64 [n]."""
-    labels, order = np.asarray(labels), order_within(key, labels)
+    labels = np.asarray(labels)
+    order = order_within(key, labels)
     place = np.empty(len(labels), np.int64)
     place[order] = np.arange(len(labels)) - np.searchsorted(labels[order], labels[order])
     return place

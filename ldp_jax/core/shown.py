@@ -14,9 +14,7 @@ _LONGEST = 200
 
 
 def shown(value: object) -> str:
-    """A number, a word or an object of this library as it shows itself.
-
-    Of anything else its type and shape.
+    """Show numbers, texts and objects of this library; of anything else the type and shape.
 
     >>> import numpy as np
     >>> shown(0.5), shown(np.zeros((2, 3), np.float32)), shown([0.1, 0.2]), shown(b"secret")
@@ -44,9 +42,15 @@ def shape_of(value: object) -> str:
 
 
 def by_shapes(self: Any) -> str:
-    """The ``__repr__`` of a NamedTuple or a dataclass: each field by :func:`shown`."""
-    names = getattr(self, "_fields", None) or [field.name for field in dataclasses.fields(self)]
-    return f"{type(self).__name__}({', '.join(f'{name}={shown(getattr(self, name))}' for name in names)})"
+    """The ``__repr__`` of a NamedTuple or a dataclass: each field by :func:`shown`.
+
+    Fields with ``repr=False`` are left out.
+    """
+    names = getattr(self, "_fields", None)
+    if names is None:
+        names = [field.name for field in dataclasses.fields(self) if field.repr]
+    fields = (f"{name}={shown(getattr(self, name))}" for name in names)
+    return f"{type(self).__name__}({', '.join(fields)})"
 
 
 class Hidden:
@@ -64,7 +68,7 @@ class Hidden:
 
 
 class HiddenArgument:
-    """An attribute that is kept as :class:`Hidden` in the instance's dictionary, and read as it was given."""
+    """An attribute that the instance keeps as :class:`Hidden`, and that is read as it was given."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
@@ -78,6 +82,5 @@ class HiddenArgument:
         return held.value if isinstance(held, Hidden) else held
 
     def __set__(self, instance: object, value: Any) -> None:
-        vars(instance)[self.name] = (
-            value if value is None or isinstance(value, Hidden) else Hidden(value)
-        )
+        plain = value is None or isinstance(value, Hidden)
+        vars(instance)[self.name] = value if plain else Hidden(value)

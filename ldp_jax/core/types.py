@@ -1,28 +1,36 @@
-"""The names that every signature of the library is written in."""
+"""The names that every signature of the library is written in; ``help()`` prints them."""
 
 from collections.abc import Sequence
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
-from jax.typing import ArrayLike
+from jax import typing
 from jaxtyping import Array, Key, Real, Shaped
+from typing_extensions import TypeAliasType
 
-PRNGKey: TypeAlias = Key[Array, ""]
+PRNGKey = TypeAliasType("PRNGKey", Key[Array, ""])
 """One typed threefry key, as ``jax.random.key(seed)`` makes it."""
 
-PRNGKeys: TypeAlias = Key[Array, "..."]
+PRNGKeys = TypeAliasType("PRNGKeys", Key[Array, "..."])
 """A stack of keys, as ``jax.random.split(key, n)`` makes it."""
 
-Scalar: TypeAlias = float | int | Shaped[Array, "..."] | Shaped[np.ndarray, "..."] | np.number
+Scalar = TypeAliasType(
+    "Scalar", float | int | Shaped[Array, "..."] | Shaped[np.ndarray, "..."] | np.number
+)
 """A parameter of a mechanism: a number, a traced scalar, or a stack of them."""
 
-Record: TypeAlias = float | int | Real[Array, "..."] | Real[np.ndarray, "..."] | np.number
+Record = TypeAliasType(
+    "Record", float | int | Real[Array, "..."] | Real[np.ndarray, "..."] | np.number
+)
 """The data of one user: a number (most often in [-1, 1]), or a vector of them."""
 
-AnyArray: TypeAlias = Array | np.ndarray
+ArrayLike = TypeAliasType("ArrayLike", typing.ArrayLike)
+"""An array, or a number."""
+
+AnyArray = TypeAliasType("AnyArray", Array | np.ndarray)
 """An array of the device or of the host."""
 
-Values: TypeAlias = ArrayLike | Sequence[Any]
+Values = TypeAliasType("Values", ArrayLike | Sequence[Any])
 """Numbers, records or reports, alone or stacked: an array, what becomes one, or a tuple of
 arrays.
 """

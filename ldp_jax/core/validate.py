@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     import numpy as np
 
 _T = TypeVar("_T")
+_CATEGORIES = (
+    "got categories: astype(int) takes what they are called, and .cat.codes (of Arrow .indices) "
+    "counts them from 0"
+)
 
 
 def concrete(value: object) -> bool:
@@ -26,28 +30,37 @@ def concrete(value: object) -> bool:
     return jax is None or not isinstance(value, jax.core.Tracer)
 
 
-def _shown(value: object) -> str:
-    try:
-        text = shown(value)
-    except ValueError:  # Python prints no integer of more than 4300 digits
-        return "an integer of thousands of digits"
-    return text if len(text) <= 100 else f"{text[:97]}..."
+def require(holds: object, rule: str, *got: object) -> None:
+    """Raise ``ValueError`` unless a rule holds; the message shows what was given instead.
+
+    >>> require(False, "radius must be > 0", -1.0)
+    Traceback (most recent call last):
+    ValueError: radius must be > 0, got -1.0
+    """
+    if holds:
+        return
+    texts = []
+    for value in got:
+        try:
+            text = shown(value)
+        except ValueError:  # Python prints no integer of more than 4300 digits
+            text = "an integer of thousands of digits"
+        texts.append(text if len(text) <= 100 else f"{text[:97]}...")
+    raise ValueError(f"{rule}, got {' and '.join(texts)}" if texts else rule)
 
 
 def real(name: str, value: object) -> "np.ndarray":
-    """One or many real numbers as an array; a ``ValueError`` for anything else."""
+    """Return one or many real numbers as an array; anything else is a ``ValueError``."""
     import numpy as np
 
-    if isinstance(value, (bool, str, np.bool_)) or value is None:
-        raise ValueError(f"{name} must be a number, got {shown(value)}")
+    plain = not isinstance(value, (bool, str, np.bool_)) and value is not None
+    require(plain, f"{name} must be a number", value)
     array = _filled(name, value)
     if isinstance(value, int) and array.dtype == object:  # beyond 64 bits
-        try:
-            array = np.asarray(float(value))
-        except OverflowError:
-            raise ValueError(f"{name} must be a real number, got one beyond float64") from None
-    if not np.issubdtype(array.dtype, np.number) or np.iscomplexobj(array):
-        raise ValueError(f"{name} must be real numbers, got {_shown(value)} of dtype {array.dtype}")
+        require(abs(value) < 2**1023, f"{name} must be a number of float64", value)
+        array = np.asarray(float(value))
+    real = np.issubdtype(array.dtype, np.number) and not np.iscomplexobj(array)
+    require(real, f"{name} must be real numbers, not {array.dtype}", value)
     return array
 
 
@@ -58,10 +71,8 @@ def _each(
     for name, value in values.items():
         if concrete(value):
             array = real(name, value)
-            if not fits(array).all():
-                raise ValueError(
-                    f"{name} must be {wanted}, got {shown(array) if array.ndim else array.item()}"
-                )
+            got = array if array.ndim else array.item()
+            require(fits(array).all(), f"{name} must be {wanted}", got)
 
 
 def positive(**kwargs: object) -> None:
@@ -75,21 +86,19 @@ def in_order(given: _T, name: str) -> "_T | np.ndarray":
     return unmasked(given)
 
 
-def _check_index(given: object, name: str, by_name: str) -> None:
+def _check_index(given: Any, name: str, by_name: str) -> None:
     import numpy as np
 
-    index = getattr(given, "index", None) if hasattr(given, "iloc") else None  # of pandas
-    if index is not None and not np.array_equal(index, np.arange(len(index))):
-        raise ValueError(
-            f"{name} must be in the order of nodes, and the index of this {type(given).__name__} is not 0, 1, ...: "
-            f"{by_name}, to_numpy() takes them as they stand"
+    if hasattr(given, "iloc"):  # of pandas
+        require(
+            np.array_equal(given.index, np.arange(len(given.index))),
+            f"{name} must be in the order of nodes, and the index of this {type(given).__name__} "
+            f"is not 0, 1, ...: {by_name}, to_numpy() takes them as they stand",
         )
 
 
 def unmasked(given: _T, name: str = "records") -> "_T | np.ndarray":
-    """Numbers in which NaN stands for what is absent: masked, ``pandas.NA``, an Arrow null.
-
-    But None stays None.
+    """Replace absent numbers by NaN: masked ones, ``pandas.NA`` and Arrow nulls, but not None.
 
     What lacks nothing comes back as it is, arrays of the device too. ``TypeError`` for a list of
     masked arrays or numbers, whose masks NumPy would drop or warn of; and for categories, which are
@@ -110,36 +119,23 @@ def unmasked(given: _T, name: str = "records") -> "_T | np.ndarray":
             f"{name} must be numbers, got a list with what NumPy masks: give one masked array"
         )
     if are_categories(given):
-        raise TypeError(
-            f"{name} must be numbers, got categories: astype(int) takes what they are called, and .cat.codes (of "
-            "Arrow .indices) counts them from 0"
-        )
+        raise TypeError(f"{name} must be numbers, {_CATEGORIES}")
     array: Any = given
     if isinstance(array, np.ma.MaskedArray):
         if not np.ma.is_masked(array):
             return np.ma.getdata(array)
-        array = np.ma.filled(
-            array.astype(np.float64 if array.dtype.kind in "biuf" else object), np.nan
-        )
-    elif _of_another_library(array):
-        array = np.asarray(array)
+        kind = np.float64 if array.dtype.kind in "biuf" else object
+        array = np.ma.filled(array.astype(kind), np.nan)
+    elif hasattr(array, "__array__") and not is_of("jax", array) and not is_of("jaxlib", array):
+        array = np.asanyarray(array)  # a table or a column of another library
     if isinstance(array, np.ndarray) and array.dtype == object:
-        there = np.vectorize(lambda one: one is None or not _is_unknown(one), otypes=[bool])(array)
-        return np.where(there, array, np.nan)
+        absent = _unknown(array) & (array != None)  # noqa: E711 - elementwise
+        return np.where(absent, np.nan, array)
     return array
 
 
-def _of_another_library(given: object) -> bool:
-    """Whether it is a table or a column, neither of NumPy nor of JAX."""
-    import numpy as np
-
-    jax = sys.modules.get("jax")
-    known = (np.ndarray, np.generic, *([] if jax is None else [jax.Array]))
-    return hasattr(given, "__array__") and not isinstance(given, known)
-
-
 def are_categories(given: Any) -> bool:
-    """Whether a column of pandas or Arrow holds codes of categories, or a table has such a column."""
+    """Return whether a column of pandas or Arrow, or one of a table, holds codes of categories."""
     kinds = [getattr(given, "dtype", None), getattr(given, "type", None)]
     if hasattr(given, "columns"):
         kinds = [
@@ -151,9 +147,7 @@ def are_categories(given: Any) -> bool:
 
 
 def complete(**kwargs: object) -> "np.ndarray":
-    """One argument as an array.
-
-    ``ValueError`` where any of it is absent, as for :func:`unmasked`, or NaN.
+    """Return one argument as an array; ``ValueError`` where any of it is absent or NaN.
 
     For ids, edges, weights and counts, which mean nothing where they are absent. Categories are
     refused, too.
@@ -169,12 +163,13 @@ def complete(**kwargs: object) -> "np.ndarray":
 
     ((name, value),) = kwargs.items()
     array = _filled(name, value)
-    if (array.dtype == object and _unknown(array).any()) or (
-        array.dtype.kind == "f" and np.isnan(array).any()
-    ):
-        raise ValueError(
-            f"{name} must all be there, and some are masked, missing or NaN: leave those out"
-        )
+    absent = array.dtype.kind == "f" and np.isnan(array).any()
+    if array.dtype == object:
+        absent = _unknown(array).any()
+    require(
+        not absent,
+        f"{name} must all be there, and some are masked, missing or NaN: leave those out",
+    )
     return array
 
 
@@ -189,7 +184,7 @@ def _filled(name: str, value: object) -> "np.ndarray":
 
 
 def numbers(**kwargs: object) -> "np.ndarray":
-    """One argument as real numbers of the host in float64, NaN where absent.
+    """Return one argument as float64 on the host, NaN where a number is absent.
 
     ``ValueError`` for words, times, complex numbers, and whole numbers from 2^53 on, which float64
     may make equal.
@@ -198,7 +193,7 @@ def numbers(**kwargs: object) -> "np.ndarray":
     'float64'
     >>> numbers(scores=[2**53, 1])
     Traceback (most recent call last):
-    ValueError: scores must be whole numbers below 2^53, from where on float64 does not tell them apart: give ...
+    ValueError: scores must be whole numbers below 2^53, from where on float64 does not tell ...
     """
     import numpy as np
 
@@ -206,19 +201,19 @@ def numbers(**kwargs: object) -> "np.ndarray":
     array = _filled(name, value)
     if array.dtype == object and all(isinstance(one, Real) for one in array.flat):
         array = np.array(array.tolist()).reshape(array.shape)
-    if array.dtype.kind not in "biuf" and not array.dtype.name.startswith("bfloat"):
-        raise ValueError(f"{name} must be real numbers, got {array.dtype}")
+    real = array.dtype.kind in "biuf" or array.dtype.name.startswith("bfloat")
+    require(real, f"{name} must be real numbers, got {array.dtype}")
     wide = array.astype(np.float64)
-    if array.dtype.kind in "iu" and array.dtype.itemsize == 8 and (np.abs(wide) >= 2.0**53).any():
-        raise ValueError(
-            f"{name} must be whole numbers below 2^53, from where on float64 does not tell them apart: give their "
-            "ranks, or subtract a public offset"
-        )
+    require(
+        array.dtype.kind not in "iu" or (np.abs(wide) < 2.0**53).all(),
+        f"{name} must be whole numbers below 2^53, from where on float64 does not tell them apart: "
+        "give their ranks, or subtract a public offset",
+    )
     return wide
 
 
 def labels(given: object) -> "np.ndarray":
-    """Classes as whole numbers, -1 for None, NaN and what is masked.
+    """Return classes as whole numbers, -1 for None, NaN and what is masked.
 
     Booleans and other values stay as they are.
 
@@ -229,11 +224,7 @@ def labels(given: object) -> "np.ndarray":
     """
     import numpy as np
 
-    if are_categories(given):
-        raise ValueError(
-            "labels must be whole numbers, got categories: astype(int) takes what they are called, and .cat.codes "
-            "(of Arrow .indices) counts them from 0"
-        )
+    require(not are_categories(given), f"labels must be whole numbers, {_CATEGORIES}")
     if isinstance(given, np.ma.MaskedArray):
         given = np.where(np.ma.getmaskarray(given), np.array(None), np.ma.getdata(given))
     array = np.asarray(given)
@@ -289,10 +280,9 @@ def number(
     open_upper: bool = False,
     **kwargs: Any,
 ) -> float:
-    """One finite number in a range, as a Python float.
+    """Return one finite number in a range as a Python float; anything else is a ``ValueError``.
 
-    ``ValueError`` for anything else, text, booleans, stacks, tracers and numbers beyond float64
-    included.
+    Text, booleans, stacks, tracers and numbers beyond float64 are refused.
 
     >>> number(0.0, 1.0, open_upper=True, delta=1.0)
     Traceback (most recent call last):
@@ -303,19 +293,18 @@ def number(
     if upper != math.inf:
         wanted = f"in {'(' if open_lower else '['}{lower:g}, {upper:g}{')' if open_upper else ']'}"
     kind = getattr(getattr(value, "dtype", None), "kind", "")
-    if isinstance(value, (bool, complex, str, bytes, bytearray)) or kind in ("b", "c", "S", "U"):
-        raise ValueError(f"{name} must be a number, got {shown(value)}")
+    text = isinstance(value, (bool, complex, str, bytes, bytearray)) or kind in tuple("bcSU")
+    require(not text, f"{name} must be a number", value)
     try:
         one = float(value)
-    except (TypeError, ValueError):
-        raise ValueError(f"{name} must be one concrete number, got {_shown(value)}") from None
     except OverflowError:
-        raise ValueError(f"{name} must be {wanted}, got a number beyond float64") from None
-    outside = (
-        not lower <= one <= upper or (open_lower and one == lower) or (open_upper and one == upper)
-    )
-    if not math.isfinite(one) or outside:
-        raise ValueError(f"{name} must be {wanted}, got {value}")
+        one = math.inf
+    except (TypeError, ValueError):
+        require(False, f"{name} must be one concrete number", value)
+        raise
+    above = one > lower if open_lower else one >= lower
+    below = one < upper if open_upper else one <= upper
+    require(math.isfinite(one) and above and below, f"{name} must be {wanted}", value)
     return one
 
 
@@ -333,12 +322,13 @@ def whole(lower: int, upper: int | None = None, **kwargs: object) -> int:
     ValueError: k must be a whole number in [1, 4], got 5
     """
     ((name, value),) = kwargs.items()
-    if type(value) is int or (isinstance(value, Integral) and not isinstance(value, bool)):
-        count = operator.index(value)
-        if lower <= count and (upper is None or count <= upper):
-            return count
     wanted = f"in [{lower}, {upper}]" if upper is not None else f">= {lower}"
-    raise ValueError(f"{name} must be a whole number {wanted}, got {_shown(value)}")
+    count = lower - 1
+    if isinstance(value, Integral) and not isinstance(value, bool):
+        count = operator.index(value)
+    inside = lower <= count and (upper is None or count <= upper)
+    require(inside, f"{name} must be a whole number {wanted}", value)
+    return count
 
 
 def first_fraction(values: "np.ndarray", of: str) -> str:
@@ -357,7 +347,7 @@ def first_fraction(values: "np.ndarray", of: str) -> str:
 
 
 def known(labels: object, mask: object = None, classes: int | None = None) -> None:
-    """Refuse -1, an unknown label, and any beyond ``classes``, among concrete labels (where ``mask`` is not 0).
+    """Refuse unknown labels (-1) and labels beyond ``classes``, where ``mask`` is not 0.
 
     >>> import numpy as np
     >>> known(np.array([0, -1]), np.array([1, 0]))
@@ -369,28 +359,28 @@ def known(labels: object, mask: object = None, classes: int | None = None) -> No
         counted = complete(labels=labels)
         if mask is not None:
             counted = counted[complete(mask=mask) != 0]
-        if counted.dtype.kind not in "biuf":
-            remedy = "np.unique(labels, return_inverse=True) numbers them"
-            raise ValueError(f"labels must be whole numbers, got {counted.dtype}: {remedy}")
-        if (counted < 0).any():
-            raise ValueError("labels must be known, and some are -1: leave those out")
+        remedy = "np.unique(labels, return_inverse=True) numbers them"
+        require(
+            counted.dtype.kind in "biuf",
+            f"labels must be whole numbers, got {counted.dtype}: {remedy}",
+        )
+        require((counted >= 0).all(), "labels must be known, and some are -1: leave those out")
         if classes is not None:
             ids(classes, "one of the columns of scores", labels=counted)
 
 
 def mask(n: int, default: bool = True, /, **kwargs: object) -> "np.ndarray":
-    """A mask bool [n] of users, checked; all of them for None, or nobody by ``default``."""
+    """Return a checked mask bool [n] of users; None stands for ``default`` everywhere."""
     import numpy as np
 
     ((name, value),) = kwargs.items()
     array = np.full(n, default) if value is None else complete(**kwargs)
-    if array.shape != (n,) or array.dtype != bool:
-        raise ValueError(f"{name} must be bool [{n}], got {array.dtype} of shape {array.shape}")
+    require(array.shape == (n,) and array.dtype == bool, f"{name} must be bool [{n}]", array)
     return array
 
 
 def ids(size: int | None = None, of: str = "", **kwargs: object) -> None:
-    """Refuse concrete arrays of anything but whole numbers in [0, size); ``of`` says in words which these are.
+    """Refuse concrete arrays of anything but whole numbers in [0, size), which ``of`` describes.
 
     >>> ids(2, "one of the nodes", senders=[0, 2])
     Traceback (most recent call last):
@@ -402,32 +392,30 @@ def ids(size: int | None = None, of: str = "", **kwargs: object) -> None:
         if not concrete(value):
             continue
         array = complete(**{name: value})
-        if array.size and array.dtype.kind not in "iu":
-            raise ValueError(f"{name} must be integers, got {array.dtype}")
-        if array.size and (array.min() < 0 or (size is not None and array.max() >= size)):
+        if not array.size:
+            continue
+        require(array.dtype.kind in "iu", f"{name} must be integers, got {array.dtype}")
+        if array.min() < 0 or (size is not None and array.max() >= size):
             wrong = array < 0 if size is None else (array < 0) | (array >= size)
             place = tuple(np.argwhere(wrong)[0].tolist())
             where = f" at place {', '.join(map(str, place))}" if place else ""
-            wanted = ", ".join(filter(None, [">= 0" if size is None else f"in [0, {size})", of]))
+            wanted = ">= 0" if size is None else f"in [0, {size})"
+            wanted += f", {of}" if of else ""
             raise ValueError(f"{name} must be {wanted}, got {array[place]}{where}")
 
 
 def pairs(size: int | None = None, of: str = "", /, **kwargs: object) -> "np.ndarray":
-    """Pairs of whole numbers in [0, size) as int64 [m, 2], as :func:`ids`; none where the array is empty."""
+    """Return pairs of whole numbers in [0, size), checked as by :func:`ids`, as int64 [m, 2]."""
     import numpy as np
 
     ((name, value),) = kwargs.items()
-    if hasattr(value, "n_node") or hasattr(value, "adjacency"):
-        raise ValueError(
-            f"{name} must be integers [m, 2], got a graph: graph.graphs.to_edges(it) gives them"
-        )
+    wanted = f"{name} must be integers [m, 2]"
+    graph = hasattr(value, "n_node") or hasattr(value, "adjacency")
+    require(not graph, f"{wanted}, got a graph: graph.graphs.to_edges(it) gives them")
     array = complete(**kwargs)
     if array.size == 0:
         return np.zeros((0, 2), np.int64)
-    if array.ndim != 2 or array.shape[1] != 2 or array.dtype.kind not in "iu":
-        raise ValueError(
-            f"{name} must be integers [m, 2], got {array.dtype} of shape {array.shape}"
-        )
+    require(array.ndim == 2 and array.shape[1] == 2 and array.dtype.kind in "iu", wanted, array)
     ids(2**63 if size is None else size, of, **kwargs)
     return array.astype(np.int64)
 
@@ -435,8 +423,29 @@ def pairs(size: int | None = None, of: str = "", /, **kwargs: object) -> "np.nda
 def one_of(choices: tuple[str, ...], **kwargs: object) -> None:
     """Refuse a name that is not among ``choices``; the message lists them."""
     for name, value in kwargs.items():
-        if value not in choices:
-            raise ValueError(f"{name} must be one of {', '.join(choices)}; got {shown(value)}")
+        rule = f"{name} must be one of {', '.join(choices)}; got {shown(value)}"
+        require(value in choices, rule)
+
+
+def shaped(*axes: int | str, **kwargs: Any) -> None:
+    """Refuse arrays of another shape; an axis that has a name may have any length from 1 on.
+
+    >>> import numpy as np
+    >>> shaped("n", 2, points=np.zeros((3, 2)))
+    >>> shaped("n", 2, points=np.zeros(3))
+    Traceback (most recent call last):
+    ValueError: points must have shape [n, 2], got [3]
+    """
+    import numpy as np
+
+    for name, value in kwargs.items():
+        shape = np.shape(value)
+        fits = len(shape) == len(axes)
+        for axis, size in zip(axes, shape, strict=False):
+            fits &= size > 0 if isinstance(axis, str) else size == axis
+        if not fits:
+            text = ", ".join(map(str, axes))
+            raise ValueError(f"{name} must have shape [{text}], got {list(shape)}")
 
 
 def threefry(key: Any, axes: int = 0) -> None:
@@ -447,27 +456,23 @@ def threefry(key: Any, axes: int = 0) -> None:
     import jax
 
     dtype = getattr(key, "dtype", None)
-    if dtype is None or not jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key):
-        raise ValueError(
-            f"key must be a typed key as jax.random.key(seed) makes it, got {type(key).__name__}"
-        )
-    if str(jax.random.key_impl(key)) != "threefry2x32":
-        raise ValueError(f"key must be a threefry2x32 key, got {jax.random.key_impl(key)}")
-    if len(key.shape) != axes:
-        wanted = "one key" if not axes else "an array of keys [runs]"
-        hint = (
-            ": use jax.vmap, with a key for each" if not axes else ": jax.random.split makes them"
-        )
-        raise ValueError(f"key must be {wanted}, got keys of shape {key.shape}{hint}")
+    typed = dtype is not None and jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key)
+    kind = type(key).__name__
+    require(typed, f"key must be a typed key as jax.random.key(seed) makes it, got {kind}")
+    generator = str(jax.random.key_impl(key))
+    require(generator == "threefry2x32", f"key must be a threefry2x32 key, got {generator}")
+    wanted = "an array of keys [runs]" if axes else "one key"
+    hint = "jax.random.split makes them" if axes else "use jax.vmap, with a key for each"
+    require(len(key.shape) == axes, f"key must be {wanted}, got keys of shape {key.shape}: {hint}")
 
 
 def host_key(key: Any, call: str) -> None:
-    """Refuse what :func:`threefry` does, and a traced key in a ``call`` whose server learns on the host."""
+    """Refuse what :func:`threefry` refuses, and a traced key of a ``call`` on the host."""
     threefry(key)
-    if not concrete(key):
-        raise ValueError(
-            f"key must be concrete: {call} is called in a Python loop, outside jit, vmap and grad"
-        )
+    require(
+        concrete(key),
+        f"key must be concrete: {call} is called in a Python loop, outside jit, vmap and grad",
+    )
 
 
 def is_of(library: str, value: object) -> bool:
@@ -489,17 +494,17 @@ def names(given: "Iterable") -> list:
     import numpy as np
 
     listed = list(getattr(given, "to_pylist", lambda: given)())  # Arrow's own scalars equal no name
-    if any(name is np.ma.masked or _is_unknown(name) for name in listed):
-        raise ValueError("nodes must name each node, and some names are missing or masked")
+    unknown = any(name is np.ma.masked or _is_unknown(name) for name in listed)
+    require(not unknown, "nodes must name each node, and some names are missing or masked")
     return listed
 
 
-def shaped(*shape: int | str, **kwargs: object) -> "np.ndarray":
+def finite_array(*shape: int | str, **kwargs: object) -> "np.ndarray":
     """One argument as finite numbers in float64, of a shape in which free axes are letters.
 
-    >>> shaped(2, "k", rows=[[1, 2, 3], [4, 5, 6]]).shape
+    >>> finite_array(2, "k", rows=[[1, 2, 3], [4, 5, 6]]).shape
     (2, 3)
-    >>> shaped(3, "k", rows=[[1, 2, 3], [4, 5, 6]])
+    >>> finite_array(3, "k", rows=[[1, 2, 3], [4, 5, 6]])
     Traceback (most recent call last):
     ValueError: rows must be finite numbers [3, k], got shape (2, 3)
     """
@@ -515,12 +520,3 @@ def shaped(*shape: int | str, **kwargs: object) -> "np.ndarray":
     count = (~np.isfinite(array)).sum()
     require(not count, f"{name} must be finite numbers [{wanted}], and {count} are not")
     return array
-
-
-def require(holds: object, message: str) -> None:
-    """Raise ``ValueError(message)`` unless a condition on an argument ``holds``.
-
-    >>> require(2 + 2 == 4, "sums must be right")
-    """
-    if not holds:
-        raise ValueError(message)

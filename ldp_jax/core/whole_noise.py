@@ -1,4 +1,4 @@
-"""Two-sided geometric noise as whole numbers over 2^97, whose loss is a ratio of integers. No JAX.
+"""Discrete Laplace noise in whole numbers over 2^97, whose loss is a ratio of integers. No JAX.
 
 A magnitude is drawn by comparing a number W below 2^96 with cumulative masses, its sign is a bit:
 P(z = k) = P(z = -k) = A_k / 2^97 for k >= 1, and P(z = 0) = A_0 / 2^96. From one magnitude to the
@@ -17,7 +17,7 @@ import numpy as np
 
 from ldp_jax.core.integer_tables import frozen, width
 from ldp_jax.core.rounding import ABOVE, exponential, log_up
-from ldp_jax.core.validate import number, whole
+from ldp_jax.core.validate import number, require, whole
 
 WORDS = 3
 """Words of a magnitude."""
@@ -47,9 +47,10 @@ def checked_most(most: object) -> int:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class WholeNoise:
-    """Noise z in [-reach, reach], added to a count in [0, most] and clipped to [-margin, most + margin].
+    """Discrete Laplace noise z in [-reach, reach], added to a count in [0, most].
 
-    The mass beyond the margin is about 2^-80; ``masses`` are A_0 to A_reach, which sum to 2^96.
+    A noisy count is clipped to [-margin, most + margin]. The mass beyond the margin is about
+    2^-80; ``masses`` are A_0 to A_reach, which sum to 2^96.
     """
 
     epsilon: float
@@ -69,7 +70,7 @@ class WholeNoise:
 
     @functools.cached_property
     def near(self) -> int:
-        """Steps of bisection that find a magnitude, unless the first word of its number is 2^32 - 1."""
+        """Steps of bisection that find a magnitude, unless its first 32 bits are all 1."""
         return bisect.bisect_left(self.cumulative, (2**32 - 1) << 64).bit_length()
 
     @functools.cached_property
@@ -77,33 +78,26 @@ class WholeNoise:
         """:attr:`cumulative` in words, uint32 [3, 2^b - 1], padded at the top; read-only."""
         short = width(len(self.masses)) - len(self.cumulative)
         totals = [*self.cumulative, *[_TOTAL - 1] * short]
-        words = [
-            [total >> 32 * place & 2**32 - 1 for total in totals]
-            for place in reversed(range(WORDS))
-        ]
-        return frozen(np.array(words, np.uint32))
+        digits = b"".join(total.to_bytes(4 * WORDS, "big") for total in totals)
+        return frozen(np.frombuffer(digits, ">u4").reshape(-1, WORDS).T.astype(np.uint32))
 
     def report(self, words: np.ndarray, counts: object) -> np.ndarray:
-        """Noisy counts, int32 [K], under uniform words.
+        """Noisy counts, int32 [K], under random bits: those of ``NeighbourCounts.from_words``.
 
-        Those that ``edges.NeighbourCounts.from_words`` gives.
+        The bits, uint32 [4, K], are a sign and a number below 2^96, most significant first. Counts
+        are clipped to [0, most].
 
-        Words, uint32 [4, K]: a sign, a number below 2^96, most significant first. Counts are
-        clipped to [0, most].
-
-        >>> whole_noise(1.0, 10).report(np.uint32([[0, 1, 0], [0, 2**32 - 1, 0], [0, 0, 0], [0, 0, 0]]), [3, 3, 12])
+        >>> words = np.uint32([[0, 1, 0], [0, 2**32 - 1, 0], [0, 0, 0], [0, 0, 0]])
+        >>> whole_noise(1.0, 10).report(words, [3, 3, 12])
         array([  3, -19,  10], dtype=int32)
         """
-        digits = np.asarray(words, np.uint32).tolist()
-        found = []
-        for sign, high, middle, low, count in zip(
-            *digits, np.asarray(counts).tolist(), strict=True
-        ):
-            size = bisect.bisect_right(self.cumulative, high << 64 | middle << 32 | low)
-            found.append(min(max(count, 0), self.most) + (-size if sign & 1 else size))
-        return (
-            np.array(found, np.int64).clip(-self.margin, self.most + self.margin).astype(np.int32)
-        )
+        sign, *digits = np.asarray(words, np.uint32).tolist()
+        sizes = []
+        for high, middle, low in zip(*digits, strict=True):
+            sizes.append(bisect.bisect_right(self.cumulative, high << 64 | middle << 32 | low))
+        noise = np.where(np.array(sign, int) & 1, -1, 1) * np.array(sizes, np.int64)
+        reported = np.clip(np.asarray(counts), 0, self.most) + noise
+        return reported.clip(-self.margin, self.most + self.margin).astype(np.int32)
 
     @functools.cached_property
     def ratio(self) -> Fraction:
@@ -112,10 +106,12 @@ class WholeNoise:
         inside = mass[:-1]  # the last is met at an end alone
         steps = [(max(a, b), min(a, b)) for a, b in itertools.pairwise(inside) if a != b]
         ends = self._beyond[self.margin :]  # where a report is clipped
-        up, down = 1, 1
+        up = 1
+        down = 1
         for above, below in [*steps, *itertools.pairwise(ends)]:
-            if above * down > up * below:
-                up, down = above, below
+            if above * down > up * below:  # the fractions, without a common divisor of each
+                up = above
+                down = below
         return Fraction(up, down)
 
     @functools.cached_property
@@ -136,15 +132,13 @@ class WholeNoise:
     @functools.cached_property
     def log_masses(self) -> tuple[np.ndarray, np.ndarray]:
         """log P(z = k), and log P(z >= k), for k = 0 ... reach; float64."""
-        one, beyond = (
-            np.array([log_mass(mass) for mass in side]) for side in (self._one_side, self._beyond)
-        )
-        return one, beyond
+        one = np.array(list(map(log_mass, self._one_side)))
+        return one, np.array(list(map(log_mass, self._beyond)))
 
 
 @functools.lru_cache(maxsize=64)
 def whole_noise(epsilon: float, most: int) -> WholeNoise:
-    """The noise of one count of at most ``most``; ValueError where it would reach beyond 2^20.
+    """Return the noise of one count of at most ``most``; it must not reach beyond 2^20.
 
     >>> noise = whole_noise(1.0, 10)
     >>> noise.loss <= 1.0, sum(noise.masses) == 2**96, noise.margin
@@ -152,34 +146,28 @@ def whole_noise(epsilon: float, most: int) -> WholeNoise:
     """
     # Above e^-epsilon by less than any rounding that matters, so that masses never fall too fast.
     ratio = Fraction(exponential(-Fraction(epsilon))) * ABOVE
-    up, down = ratio.numerator, ratio.denominator
+    up = ratio.numerator
+    down = ratio.denominator
+    rule = (
+        f"epsilon is too small for discrete Laplace noise: {epsilon:g} reaches beyond {MAX_REACH}"
+    )
 
-    def falling(first: int) -> list[int]:
-        """Masses from ``first`` on, until nothing falls; the last is the one that stays."""
-        found = [first]
-        while True:
-            fallen = -(-found[-1] * up // down)
-            if fallen >= found[-1]:
-                return found
-            found.append(fallen)
-            if len(found) + most > MAX_REACH:
-                raise ValueError(
-                    f"epsilon is too small for whole noise: {epsilon:g} reaches beyond {MAX_REACH}, with counts up "
-                    f"to {most}"
-                )
-
-    def all_of(first: int) -> list[int]:
-        """A_1 to A_reach."""
-        core = falling(first)
+    def magnitudes(first: int) -> list[int]:
+        """A_1 to A_reach: masses fall until nothing falls, and the last is all beyond."""
+        core = [first]
+        fallen = -(-first * up // down)
+        while fallen < core[-1]:
+            core.append(fallen)
+            require(len(core) + most <= MAX_REACH, f"{rule}, with counts up to {most}")
+            fallen = -(-fallen * up // down)
         stays = core[-1]
-        last = max(
-            stays, -(-stays * up // (down - up))
-        )  # what is beyond the end falls by e^-epsilon too
+        # What is beyond the end falls by e^-epsilon too.
+        last = max(stays, -(-stays * up // (down - up)))
         return [*core, *[stays] * (most - 1), last]
 
     def fits(first: int) -> bool:
-        """Whether 0 is no more than e^epsilon times as likely as 1."""
-        return 2 * (_TOTAL - sum(all_of(first))) * up <= first * down
+        """Return whether 0 is no more than e^epsilon times as likely as 1."""
+        return 2 * (_TOTAL - sum(magnitudes(first))) * up <= first * down
 
     # The least A_1 that fits, near to that of the law without rounding.
     low = 2 * _TOTAL * (down - up) * up // (down * (down + up))
@@ -187,13 +175,15 @@ def whole_noise(epsilon: float, most: int) -> WholeNoise:
     low = max(0, low - _SLACK)
     while not fits(high):
         low = high
-        high = high + _SLACK
+        high += _SLACK
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if fits(middle) else (middle, high)
-    found = all_of(high)
-    zero = _TOTAL - sum(found)
-    return WholeNoise(epsilon, most, len(found) - most, (zero, *found))
+        if fits(middle):
+            high = middle
+        else:
+            low = middle
+    found = magnitudes(high)
+    return WholeNoise(epsilon, most, len(found) - most, (_TOTAL - sum(found), *found))
 
 
 def law(noise: WholeNoise) -> np.ndarray:

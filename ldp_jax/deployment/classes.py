@@ -7,8 +7,9 @@ facts make likeliest for its user, with a table. The device reports the place of
 within this alphabet (:func:`report_class`), at the table's epsilon. In bytes
 (:mod:`ldp_jax.core.checksum`)::
 
-    "ldp-classifier 3\n" | {"bias": [C], "layers": [[width, ...], ...], "log_counts": ..., "unit_length": ...,
-                         |  "weights": [d, C]} "\n" | weights and bias, then those of each layer, float32
+    "ldp-classifier 3\n" | {"bias": [C], "layers": [[width, ...], ...], "log_counts": ...,
+                         |  "unit_length": ..., "weights": [d, C]} "\n"
+                         | weights and bias, then those of each layer, float32
     "ldp-alphabet 2\n"   | {"epsilon": ..., "members": [...]} "\n" | the table (Table.to_bytes)
 
 Seven classes of 1 433 features are 40 KB.
@@ -20,7 +21,6 @@ from collections.abc import Sequence
 from typing import SupportsIndex
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from ldp_jax.core.checksum import Header, Public
 from ldp_jax.core.integer_tables import Table, checked_epsilon, frozen
@@ -57,30 +57,31 @@ class Classifier(Public):
     KIND, VERSION = "classifier", 3
 
     def __post_init__(self) -> None:
-        for name in ("weights", "bias"):
-            object.__setattr__(self, name, _frozen(name, getattr(self, name)))
-        pairs = tuple(
-            (_frozen("layers", weights), _frozen("layers", bias)) for weights, bias in self.layers
-        )
-        object.__setattr__(self, "layers", pairs)
-        for name in ("log_counts", "unit_length"):
-            if not isinstance(getattr(self, name), (bool, np.bool_)):
-                raise ValueError(f"{name} must be True or False, got {getattr(self, name)!r}")
-            object.__setattr__(self, name, bool(getattr(self, name)))
-        shape = self.weights.shape
-        if len(shape) != 2 or not shape[0] or self.bias.shape != shape[1:]:
+        layers = [
+            (np.array(weights, np.float32), np.array(bias, np.float32))
+            for weights, bias in ((self.weights, self.bias), *self.layers)
+        ]
+        width = len(layers[0][0]) if layers[0][0].ndim else 0
+        fits = width > 0
+        for weights, bias in layers:
+            fits = fits and weights.shape == (width, bias.size) and bias.ndim == 1
+            fits = fits and np.isfinite(weights).all() and np.isfinite(bias).all()
+            width = bias.size
+        if not fits or width < 2:
+            shapes = [(weights.shape, bias.shape) for weights, bias in layers]
             raise ValueError(
-                f"weights must be [d, C] and bias [C], got {shape} and {self.bias.shape}"
+                "weights must be [d, width] and bias [width], finite; layers must go on from there "
+                f"to C >= 2 classes, got {shapes}"
             )
-        width = shape[1]
-        for weights, bias in pairs:
-            if weights.ndim != 2 or len(weights) != width or bias.shape != weights.shape[1:]:
-                raise ValueError(
-                    f"layers must be [{width}, ...] and a bias, got {weights.shape}, {bias.shape}"
-                )
-            width = weights.shape[1]
-        if width < 2:
-            raise ValueError(f"a classifier must have C >= 2 classes, got {width}")
+        for name in ("log_counts", "unit_length"):
+            flag = getattr(self, name)
+            if not isinstance(flag, (bool, np.bool_)):
+                raise ValueError(f"{name} must be True or False, got {flag!r}")
+            object.__setattr__(self, name, bool(flag))
+        (weights, bias), *pairs = ((frozen(weights), frozen(bias)) for weights, bias in layers)
+        object.__setattr__(self, "weights", weights)
+        object.__setattr__(self, "bias", bias)
+        object.__setattr__(self, "layers", tuple(pairs))
 
     def __repr__(self) -> str:
         return f"Classifier({self.features} features, {self.classes} classes)"
@@ -131,20 +132,15 @@ class Classifier(Public):
 
     @classmethod
     def _made(cls, header: Header, body: bytes) -> "Classifier":
-        sizes = [header["weights"], *header["layers"]]
-        shapes = [(operator.index(rows), operator.index(columns)) for rows, columns in sizes]
-        announced = 4 * sum(columns * (rows + 1) for rows, columns in shapes)
-        if min(min(shape) for shape in shapes) < 1 or len(body) != announced:
-            raise ValueError(f"{len(body)} bytes of arrays, where {announced} were announced")
-        flags = [header["log_counts"], header["unit_length"]]
-        if not all(isinstance(flag, bool) for flag in flags):
-            raise ValueError("flags are true or false")
         numbers = np.frombuffer(body, "<f4")
         pairs = []
-        for rows, columns in shapes:
-            weights, bias, numbers = np.split(numbers, [rows * columns, (rows + 1) * columns])
+        for rows, columns in [header["weights"], *header["layers"]]:
+            size = operator.index(rows) * operator.index(columns)
+            weights, bias, numbers = np.split(numbers, [size, size + columns])
             pairs.append((weights.reshape(rows, columns), bias))
-        return cls(*pairs[0], *flags, layers=tuple(pairs[1:]))
+        if len(numbers):
+            raise ValueError(f"{4 * len(numbers)} bytes of arrays more than were announced")
+        return cls(*pairs[0], header["log_counts"], header["unit_length"], layers=tuple(pairs[1:]))
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -179,21 +175,19 @@ class Alphabet(Public):
         object.__setattr__(self, "members", members)
         object.__setattr__(self, "epsilon", checked_epsilon(self.epsilon))
         table = self.table
-        if len(set(members)) != len(members) or not all(
-            0 <= member < table.inputs for member in members
-        ):
+        if len(set(members) & set(range(table.inputs))) != len(members):
             raise ValueError(
                 f"members must be distinct classes below {table.inputs}, got {members}"
             )
         if table.encoding != "category" or table.outputs != len(members):
             raise ValueError(
-                f"table must be on categories, of {len(members)} outputs as members are, got {table}"
+                f"table must be on categories, of {len(members)} outputs as members are"
             )
         coarse = len(members) ** 2 / 2**32
         if not _LOOSE * self.epsilon - coarse <= table.epsilon <= self.epsilon:
             raise ValueError(
-                f"table must be one of epsilon {self.epsilon:g}, for which the alphabet was chosen; its masses "
-                f"lose {table.epsilon:.6g}"
+                f"table must be one of epsilon {self.epsilon:g}, for which the alphabet was "
+                f"chosen; its masses lose {table.epsilon:.6g}"
             )
 
     def __repr__(self) -> str:
@@ -218,14 +212,6 @@ class Alphabet(Public):
     @classmethod
     def _made(cls, header: Header, body: bytes) -> "Alphabet":
         return cls(tuple(header["members"]), header["epsilon"], Table.from_bytes(body))
-
-
-def _frozen(name: str, values: ArrayLike) -> np.ndarray:
-    """A copy in float32 that nobody can change."""
-    array = np.array(values, np.float32)
-    if not np.isfinite(array).all():
-        raise ValueError(f"{name} must be finite")
-    return frozen(array)
 
 
 def report_class(
@@ -254,7 +240,7 @@ def report_class(
     """
     if classifier.classes != alphabet.classes:
         raise ValueError(
-            f"the classifier has {classifier.classes} classes, the alphabet is of {alphabet.classes}"
+            f"classifier has {classifier.classes} classes, and alphabet is of {alphabet.classes}"
         )
     place = lambda: as_numbers([alphabet.place(classifier.scores(record))])
     return session._release(FieldReports(alphabet.table), [0], place, user, round)

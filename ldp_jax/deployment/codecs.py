@@ -20,7 +20,7 @@ Of numbers by a table, of neighbours by a question.
     12       user        8 bytes
     20       round       4 bytes
     24       counts      4 K bytes, signed: noise may be below zero
-    24 + 4 K checksum    8 bytes: BLAKE2b with a digest of 8 bytes of "ldp_jax 1 answer" | all bytes before it
+    24 + 4 K checksum    8 bytes: BLAKE2b with a digest of 8 bytes of "ldp_jax 1 answer" | the rest
 
 Counts do not spell a digest: where the first twelve bytes stand again before a report has ended, it
 was cut, so reading takes linear time. Reports of other questions are told from damage where they
@@ -73,10 +73,7 @@ def itself(given: object, kind: type[_T]) -> _T:
     A subclass, or a number that somebody kept in the object, has no say in what it loses.
     """
     if not isinstance(given, kind):
-        hint = ""
-        if kind is Table and hasattr(given, "privatize"):
-            of_others = "a mechanism of whole numbers has one, as features.GridSquareWave"
-            hint = ": give its table()" if hasattr(given, "table") else f": {of_others}"
+        hint = ": give the table() of a mechanism of whole numbers" if kind is Table else ""
         raise TypeError(f"expected a {kind.__name__}, got {type(given).__name__}{hint}")
     made = _kept(given, kind)  # of whatever said first that it has this digest
     return made if made.digest == given.digest else _of_its_fields(given, kind)
@@ -154,15 +151,12 @@ class FieldReports:
 
     @staticmethod
     def held(row: list[Any]) -> dict[int, int]:
-        """Raises: ValueError, for a release of nothing, or a field twice."""
+        """Outputs by field."""
         fields, outputs = row
-        held = {
-            wire.checked_field(f): whole(0, 2**16 - 1, output=y)
-            for f, y in zip(fields, outputs, strict=True)
+        return {
+            wire.checked_field(field): whole(0, 2**16 - 1, output=output)
+            for field, output in zip(fields, outputs, strict=True)
         }
-        if not held or len(held) != len(fields):
-            raise ValueError("a release of nothing, or a field twice")
-        return held
 
     def others(self, stretch: bytes, start: blake2b) -> tuple[int, int]:
         """Reports about something else, and damaged bytes.
@@ -237,18 +231,13 @@ class CountReports:
         node = whole(0, self.question.num_nodes - 1, user=user)
         owners = self.question.owners
         if owners is not None and owners.silent[node]:
-            raise ValueError(
-                f"user {node} is silent by the question's owners: the other end reports each pair"
-            )
+            raise ValueError(f"user {node} is silent: the other end reports each pair")
         return node
 
     def round(self, round: SupportsIndex | None) -> int:
         """The question's, which alone may be named."""
-        if round is not None and wire.checked_round(round) != self.question.round:
-            raise ValueError(
-                f"round must be that of the question, {self.question.round}, got {round}"
-            )
-        return self.question.round
+        own = self.question.round
+        return own if round is None else whole(own, own, round=round)
 
     @staticmethod
     def times(fields: Sized, /) -> int:
@@ -258,9 +247,16 @@ class CountReports:
     def draw(
         self, device: Device, fields: Sequence[int], record: object, user: int, round: int
     ) -> np.ndarray:
-        """``record`` is a list of neighbours, of any kind."""
-        words = device.count_words(self.digest, self.question.num_groups, user=user, round=round)
-        return self.question.noise.report(words, _counts(self.question, record, user))
+        """``record`` is a list of neighbours; anything but an id of another node is dropped."""
+        question = self.question
+        known = np.unique(host_ids(record, question.num_nodes))
+        known = known[(known < question.num_nodes) & (known != user)]
+        if question.owners is not None:
+            known = known[question.owners.owns(user, known)]
+        groups = np.asarray(question.groups)[known]
+        counts = np.bincount(groups[groups >= 0], minlength=question.num_groups)
+        words = device.count_words(self.digest, question.num_groups, user=user, round=round)
+        return question.noise.report(words, counts)
 
     def pack(
         self,
@@ -282,10 +278,8 @@ class CountReports:
 
     @staticmethod
     def held(row: list[Any]) -> dict[int, int]:
-        """Raises: ValueError, for a report of no counts."""
+        """Counts by group."""
         (counts,) = row
-        if not isinstance(counts, list) or not 1 <= len(counts) <= MAX_GROUPS:
-            raise ValueError("a report of no counts")
         return {k: whole(-(2**31), 2**31 - 1, count=count) for k, count in enumerate(counts)}
 
     def others(self, stretch: bytes, start: blake2b) -> tuple[int, int]:
@@ -299,13 +293,11 @@ class CountReports:
             end = at + _COUNTS_HEAD + 4 * num_groups + wire.TAG_BYTES
             if not 1 <= num_groups <= MAX_GROUPS or end > len(stretch):
                 break
-            if (
-                wire.tag(start, stretch[at : end - wire.TAG_BYTES])
-                != stretch[end - wire.TAG_BYTES : end]
-            ):
+            signed = stretch[at : end - wire.TAG_BYTES]
+            if wire.tag(start, signed) != stretch[end - wire.TAG_BYTES : end]:
                 break
             at = end
-            many = many + 1
+            many += 1
         return many, len(stretch) - at
 
     def known(self, reports: np.ndarray) -> np.ndarray:
@@ -313,8 +305,9 @@ class CountReports:
         return np.ones(len(reports), bool)
 
     def possible(self, reports: np.ndarray) -> np.ndarray:
-        """Which are of a node that is not silent, in the question's round, with counts that the noise can give."""
-        question, margin = self.question, self.question.noise.margin
+        """Which are of a reporting node and the right round, with counts that noise can give."""
+        question = self.question
+        margin = question.noise.margin
         inside = (reports["counts"] >= -margin) & (reports["counts"] <= question.most + margin)
         found = (
             (reports["user"] < question.num_nodes)
@@ -344,7 +337,7 @@ def codec_of(asked: Table | Question) -> Codec:
 
 
 def read(data: bytes, codec: Codec, key: bytes | None) -> tuple[np.ndarray, int, int]:
-    """The whole reports of a stream in order, and how many others are damaged, and about something else.
+    """Find the whole reports of a stream, and count the damaged ones and those about other things.
 
     Nothing is raised, with at most one hash a byte. A stretch of damaged bytes counts for every
     report begun in it.
@@ -356,16 +349,15 @@ def read(data: bytes, codec: Codec, key: bytes | None) -> tuple[np.ndarray, int,
     damaged = foreign = begin = 0
     for end in [*found, len(data)]:
         others, rest = codec.others(data[begin:end], start)
-        foreign, damaged, begin = foreign + others, damaged - (-rest // size), end + size
-    return (
-        np.frombuffer(b"".join([data[at : at + size] for at in found]), codec.layout),
-        damaged,
-        foreign,
-    )
+        foreign += others
+        damaged += -(-rest // size)
+        begin = end + size
+    whole_reports = b"".join([data[at : at + size] for at in found])
+    return np.frombuffer(whole_reports, codec.layout), damaged, foreign
 
 
 def _whole_reports(data: bytes, codec: Codec, start: blake2b) -> list[int]:
-    """Where reports begin that begin with their mark and end with a right checksum, left to right."""
+    """Where reports begin: with their mark, and with a right checksum at their end."""
     # Where marks are rare, a report that holds its mark a second time was cut and is not hashed:
     # linear time.
     mark = codec.mark
@@ -384,17 +376,3 @@ def _whole_reports(data: bytes, codec: Codec, start: blake2b) -> list[int]:
         else:
             at = data.find(mark, at + size - len(mark) + 1 if codec.rare else at + 1)
     return found
-
-
-def _counts(question: Question, neighbours: object, user: int) -> np.ndarray:
-    """How many neighbours that the user owns are in each group, int64 [K].
-
-    Anything but an id of another node is dropped.
-    """
-    n = question.num_nodes
-    known = np.unique(host_ids(neighbours, n))
-    known = known[(known < n) & (known != user)]
-    if question.owners is not None:
-        known = known[question.owners.owns(user, known)]
-    groups = np.asarray(question.groups)[known]
-    return np.bincount(groups[groups >= 0], minlength=question.num_groups)

@@ -47,15 +47,13 @@ class Rejected(NamedTuple):
         return sum(self)
 
     def __str__(self) -> str:
-        reasons = (
-            "damaged, forged or under another key",
-            "about another table or question",
-            "that no device sends",
-            "replayed",
-        )
-        found = "; ".join(
-            f"{count} {why}" for count, why in zip(self, reasons, strict=True) if count
-        )
+        reasons = {
+            "damaged, forged or under another key": self.damaged,
+            "about another table or question": self.foreign,
+            "that no device sends": self.impossible,
+            "replayed": self.replayed,
+        }
+        found = "; ".join(f"{count} {why}" for why, count in reasons.items() if count)
         return f"{self.total} reports refused" + (f": {found}" if found else "")
 
 
@@ -65,7 +63,7 @@ class Decoded:
 
     Attributes:
       user: uint64 [n], of each report; ``round`` and ``field``, 0 for counts, are uint32 [n].
-      output: int32 [n], below ``table.outputs``; for a question the noisy counts, int32 [n, K].
+      output: int32 [n], below ``table.outputs``; or the noisy counts of a question, int32 [n, K].
       estimate: float32 [n] or [n, size], unbiased: ``table.values`` of the outputs, or the counts.
       rejected: how many were not.
       seen: :data:`TRIPLE` [m], ascending and distinct: for the next call; of a store, which has its
@@ -91,11 +89,13 @@ class Decoded:
         """
         if self.output.ndim != 2:
             raise ValueError(
-                "by_node is of the counts of a question, and these are a table's outputs: see vectors"
+                "by_node takes the counts of a question; vectors takes a table's outputs"
             )
         n = whole(int(self.user.max(initial=0)) + bool(len(self.user)), num_nodes=num_nodes)
-        counts, reported = np.zeros((n, *self.output.shape[1:]), np.int32), np.zeros(n, bool)
-        counts[self.user], reported[self.user] = self.output, True
+        counts = np.zeros((n, *self.output.shape[1:]), np.int32)
+        counts[self.user] = self.output
+        reported = np.zeros(n, bool)
+        reported[self.user] = True
         return counts, reported
 
 
@@ -135,10 +135,9 @@ def decode(
     impossible = int((known & ~good).sum())
     reports = reports[good]
     sent = np.zeros(len(reports), TRIPLE)
-    for name in [
-        name for name in ("user", "round", "field") if name in (reports.dtype.names or ())
-    ]:
-        sent[name] = reports[name]
+    for name in ("user", "round", "field"):
+        if name in (codec.layout.fields or ()):
+            sent[name] = reports[name]
 
     # One stable sort of the old and the new: the first of equal triples comes first.
     triples = np.concatenate([seen, sent])

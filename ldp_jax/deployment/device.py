@@ -12,7 +12,8 @@ are bytes 8 (f mod 8) to 8 (f mod 8) + 7 of ::
 
 Which k of d coordinates are reported comes from 16 words at a time of ::
 
-    "ldp_jax 1 sample" | digest of the table (32) | user (8) | round (4) | k (4) | d (4) | counter (4)
+    "ldp_jax 1 sample" | digest of the table (32) | user (8) | round (4)
+                       | k (4) | d (4) | counter (4)
 
 by Floyd's algorithm: for j = d - k, ..., d - 1 take t uniform in 0, ..., j, and add t to the set,
 or j where t is in it already. A word w below the largest multiple of j + 1 up to 2^32 gives t = w
@@ -56,7 +57,7 @@ class Device:
     Device()
     >>> Device.from_secret(b"seed")
     Traceback (most recent call last):
-    ValueError: a secret is 32 bytes of entropy, got 4 bytes
+    ValueError: secret must be 32 bytes of entropy: text, numbers and padded seeds can be guessed
     """
 
     secret: bytes = dataclasses.field(repr=False)
@@ -92,16 +93,16 @@ class Device:
         return self._hash(_SHARED)[: wire.SECRET_BYTES]
 
     def memory_tag(self, memory: bytes) -> bytes:
-        """64 hexadecimal digits that this device alone can make (:mod:`ldp_jax.deployment.session`)."""
+        """64 hexadecimal digits that this device alone can make."""
         key = self._hash(_MEMORY)[: wire.SECRET_BYTES]
         return blake2b(memory, key=key, digest_size=32).hexdigest().encode()
 
     def words(
         self, table: Table, fields: np.ndarray | Sequence[int], *, user: int, round: int
     ) -> np.ndarray:
-        """The words of some fields, uint32 [n, 2].
+        """The random bits of some fields, uint32 [n, 2].
 
-        They stay here: with a report they bound its record.
+        They never leave the device: with a report they bound its record.
         """
         start = _WORDS + table.digest + struct.pack("<QI", user, round)
         block, place = np.divmod(np.asarray(fields, np.int64), _PER_HASH)
@@ -110,31 +111,30 @@ class Device:
             at = np.zeros(1, np.intp)
         else:
             needed, at = np.unique(block, return_inverse=True)
-        return (
-            self._blocks(start, needed.tolist())
-            .reshape(-1, _PER_HASH, 2)[at, place]
-            .astype(np.uint32)
-        )
+        blocks = self._blocks(start, needed.tolist()).reshape(-1, _PER_HASH, 2)
+        return blocks[at, place].astype(np.uint32)
 
     def count_words(self, question: bytes, num_groups: int, *, user: int, round: int) -> np.ndarray:
-        """The words of K counts, uint32 [4, K]; ``question`` is its digest, 32 bytes.
+        """The random bits of K counts, uint32 [4, K]; ``question`` is its digest, 32 bytes.
 
-        They stay here.
+        They never leave the device.
         """
         start = _COUNTS + question + struct.pack("<QI", user, round)
         words = self._blocks(start, range(-(-num_groups // _COUNTS_PER_HASH)))
         return words.reshape(-1, 4)[:num_groups].T.astype(np.uint32)
 
     def sample(self, table: Table, dim: int, k: int, *, user: int, round: int) -> list[int]:
-        """k of ``dim`` coordinates, each subset equally likely, ascending.
+        """Draw k of ``dim`` coordinates, each subset equally likely, in ascending order.
 
-        The same for the same arguments.
+        Equal arguments give equal subsets.
         """
+        if k == dim:
+            return list(range(dim))
         start = _SAMPLE + table.digest + struct.pack("<QIII", user, round, k, dim)
         words: list[int] = []
         counter = 0
         chosen: set[int] = set()
-        for last in range(dim - k if k < dim else dim, dim):
+        for last in range(dim - k, dim):
             while True:
                 if not words:
                     words = self._blocks(start, [counter]).tolist()[::-1]
@@ -144,7 +144,7 @@ class Device:
                     break
             at = word % (last + 1)
             chosen.add(last if at in chosen else at)
-        return sorted(chosen) if k < dim else list(range(dim))
+        return sorted(chosen)
 
     def _blocks(self, start: bytes, numbers: Iterable[int]) -> np.ndarray:
         hashes = (self._hash(start + number.to_bytes(4, "little")) for number in numbers)

@@ -7,15 +7,18 @@ nothing of a list; requests for a part of it would. A report shows its length, w
 that the device reported. How long it takes depends a little on the list: send it at a time of its
 own. In bytes (:mod:`ldp_jax.core.checksum`)::
 
-    "ldp-question 2\n" | {"epsilon": ..., "most": ..., "num_groups": K, "num_nodes": n, "round": ...} "\n"
+    "ldp-question 2\n" | {"epsilon": ..., "most": ..., "num_groups": K, "num_nodes": n,
+                       |  "round": ...} "\n"
                        | the group of each node, int8; int16 from K = 129 on
 
 So it is where both ends report a pair. Where one end does, by a public rule, the question has the
 rule with it::
 
     "ldp-question 3\n" | {"epsilon": ..., ..., "num_nodes": n, "owners": true, "round": ...} "\n"
-                       | the groups | the rank of each node in the order of owners, int16; int32 from n = 32 769 on
-                       | whether each node is silent, a bit each, the first node's in the highest bit; padded by 0
+                       | the groups
+                       | the rank of each node in the order of owners, int16; int32 from n = 32 769
+                       | whether each node is silent, a bit each, the first node's in the highest
+                       |  bit; padded by 0
 
 Ranks begin at 0 and leave none out; nodes of one rank are equals, and the parity of their ids
 decides.
@@ -31,6 +34,7 @@ from ldp_jax.core.checksum import Header, Public
 from ldp_jax.core.integer_tables import WORDS, frozen
 from ldp_jax.core.ownership import Ownership
 from ldp_jax.core.rounding import digits_up
+from ldp_jax.core.shown import shown
 from ldp_jax.core.validate import complete, whole
 from ldp_jax.core.whole_noise import WholeNoise, checked_epsilon, checked_most, whole_noise
 
@@ -61,7 +65,7 @@ class Question(Public):
     >>> asked
     Question(round 0: 4 nodes in 2 groups, epsilon 1 a report)
     >>> print(asked.guarantee())  # doctest: +ELLIPSIS
-    epsilon 1 per neighbour-list (two neighbour lists of one user that differ in one bit; exact arithmetic; ...
+    epsilon 1 per neighbour-list (two neighbour lists of one user that differ in one bit; exact ...
     >>> from ldp_jax.deployment import ownership
     >>> once = dataclasses.replace(asked, owners=ownership([0.9, 0.1, 0.5, 0.5]))
     >>> asked.relationship().epsilon, once.relationship().epsilon
@@ -82,13 +86,11 @@ class Question(Public):
     def __post_init__(self) -> None:
         count = whole(1, MAX_GROUPS, num_groups=self.num_groups)
         groups = complete(groups=self.groups)
-        if groups.ndim != 1 or not 1 <= len(groups) < WORDS or groups.dtype.kind not in "iu":
+        listed = groups.ndim == 1 and 1 <= len(groups) < WORDS and groups.dtype.kind in "iu"
+        if not listed or groups.min() < -1 or groups.max() >= count:
             raise ValueError(
-                f"groups must be whole numbers [n], one a node, got {groups.dtype} {groups.shape}"
-            )
-        if not (groups.min() >= -1 and groups.max() < count):
-            raise ValueError(
-                f"groups must be in [-1, {count}), -1 for none, got {groups.min()} to {groups.max()}"
+                f"groups must be whole numbers [n] in [-1, {count}), one a node, -1 for none, "
+                f"got {shown(groups)}"
             )
         checked = {
             "round": whole(0, WORDS - 1, round=self.round),
@@ -104,7 +106,8 @@ class Question(Public):
     def __repr__(self) -> str:
         sizes = f"{self.num_nodes} nodes in {self.num_groups} groups"
         owned = "" if self.owners is None else ", each pair by one end"
-        return f"Question(round {self.round}: {sizes}{owned}, epsilon {digits_up(self.epsilon)} a report)"
+        epsilon = digits_up(self.epsilon)
+        return f"Question(round {self.round}: {sizes}{owned}, epsilon {epsilon} a report)"
 
     @property
     def num_nodes(self) -> int:
@@ -150,51 +153,41 @@ class Question(Public):
         if self.owners is None:
             return header, body
         ranks = self.owners.order.astype(_rank_kind(self.num_nodes))
-        return {**header, "owners": True}, body + ranks.tobytes() + np.packbits(
-            self.owners.silent
-        ).tobytes()
+        header["owners"] = True
+        return header, body + ranks.tobytes() + np.packbits(self.owners.silent).tobytes()
 
     @classmethod
     def _made(cls, header: Header, body: bytes) -> "Question":
         kind = _kind(whole(1, MAX_GROUPS, num_groups=header["num_groups"]))
         n = whole(1, WORDS - 1, num_nodes=header["num_nodes"])
-        ranks = _rank_kind(n)
-        owned = "owners" in header
-        sizes = [n * kind.itemsize, n * ranks.itemsize if owned else 0, -(-n // 8) if owned else 0]
-        if len(body) != sum(sizes):
-            raise ValueError(
-                f"{len(body)} bytes of arrays where {sum(sizes)} of {n} nodes were announced"
-            )
-        groups = np.frombuffer(body[: sizes[0]], kind)
+        groups = np.frombuffer(body, kind, n)
+        read = groups.nbytes
         owners = None
-        if owned:
-            order = np.frombuffer(body[sizes[0] : sizes[0] + sizes[1]], ranks)
-            bits = np.frombuffer(body[sizes[0] + sizes[1] :], np.uint8)
+        if "owners" in header:
+            order = np.frombuffer(body, _rank_kind(n), n, read)
+            bits = np.frombuffer(body, np.uint8, -(-n // 8), read + order.nbytes)
             owners = Ownership(order, np.unpackbits(bits, count=n).astype(bool))
+            read += order.nbytes + bits.nbytes
+        if read != len(body):
+            raise ValueError(f"{len(body)} bytes of arrays, where {read} were announced")
         return cls(
             header["round"], groups, header["num_groups"], header["epsilon"], header["most"], owners
         )
 
 
 def _ranked(owners: Ownership, n: int) -> Ownership:
-    """The same rule with ranks for its order, which nobody can change.
-
-    One rule has one spelling.
-    """
-    if not isinstance(owners, Ownership):
+    """The same rule with ranks for its order, read-only, so that one rule has one spelling."""
+    fits = isinstance(owners, Ownership)
+    if fits:
+        order = np.asarray(owners.order)
+        silent = np.asarray(owners.silent)
+        fits = order.shape == silent.shape == (n,) and order.dtype.kind in "iuf"
+        fits = fits and np.isfinite(order).all() and silent.dtype == bool and not silent.all()
+    if not fits:
         raise ValueError(
-            f"owners must be deployment.ownership(...) or None, got {type(owners).__name__}"
+            f"owners must be deployment.ownership(...) of {n} nodes, or None: a finite order, and "
+            "somebody who is not silent"
         )
-    order = np.asarray(owners.order)
-    silent = np.asarray(owners.silent)
-    if order.shape != (n,) or silent.shape != (n,) or silent.dtype != bool:
-        raise ValueError(
-            f"owners must be of {n} nodes, as groups are, got {order.shape} and {silent.shape}"
-        )
-    if order.dtype.kind not in "iuf" or not np.isfinite(order).all():
-        raise ValueError("the order of owners must be finite numbers")
-    if silent.all():
-        raise ValueError("owners must leave somebody who reports")
     ranks = np.unique(order, return_inverse=True)[1].reshape(-1).astype(np.int32)
     return Ownership(frozen(ranks), frozen(silent))
 

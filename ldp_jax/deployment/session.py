@@ -15,10 +15,11 @@ under the same words would lose more than two epsilons. A retry takes no record
 bytes are sent. It is ASCII, with a tag that nobody can make without the device's secret ("ldp-lists
 1" where the budget is of lists)::
 
-    "ldp-session 2\n" | device name, 16 hexadecimal digits, "\n" | tag, 64 hexadecimal digits, "\n" | JSON
+    "ldp-session 2\n" | device name, 16 hexadecimal digits, "\n"
+                      | tag, 64 hexadecimal digits, "\n" | JSON
 
     key = the first 32 bytes of BLAKE2b keyed with the secret, of "ldp_jax 2 memory"
-    tag = BLAKE2b with a digest of 32 bytes, keyed with key, of everything but the tag and its newline
+    tag = BLAKE2b with a digest of 32 bytes, keyed with key, of all but the tag and its newline
 
 Damaged, foreign and edited memory is refused. A whole older copy is *not* distinguished from the
 newest: keep :attr:`Session.counter` elsewhere and give it to :meth:`Session.from_bytes` as
@@ -59,9 +60,8 @@ _REASON = (
 )
 _FIRST = 0  # the round under whose words a permanent answer is drawn
 _ALONE = "a session is neither pickled nor copied, or its budget is spent twice: use to_bytes()"
-_NO_NUMBERS = (
-    "records must be real numbers"  # the type that NumPy finds depends on how large others are
-)
+# The message names no type: the type that NumPy finds depends on how large other numbers are.
+_NO_NUMBERS = "records must be real numbers"
 _FAR = 1e9  # numbers beyond are as far out as those at it: every domain lies far within
 
 
@@ -121,10 +121,9 @@ class Session:
             raise ValueError(
                 "key is the device's secret, which undoes the noise: share device.shared_key"
             )
-        self._losses: dict[bytes, Fraction] = {}  # by digest: a ratio of masses
-        self._released: dict[
-            tuple[bytes, int, int], dict[int, int]
-        ] = {}  # by digest, user, round and field
+        # The ratio of masses by digest; outputs by (digest, user, round) and by field.
+        self._losses: dict[bytes, Fraction] = {}
+        self._released: dict[tuple[bytes, int, int], dict[int, int]] = {}
         self._counter = 0
         self._spent = Fraction(0)
         self._lock = threading.Lock()
@@ -173,9 +172,8 @@ class Session:
           ReplayError, BudgetError: if the field was reported before, or the table loses too much,
             whatever x is.
         """
-        return self._release(
-            FieldReports(table), [wire.checked_field(field)], lambda: _number(x), user, round
-        )
+        fields = [wire.checked_field(field)]
+        return self._release(FieldReports(table), fields, lambda: _numbers(x, ()), user, round)
 
     def report_many(
         self, table: Table, xs: Vector, *, user: SupportsIndex, round: SupportsIndex
@@ -185,7 +183,8 @@ class Session:
         36 d bytes, of fields from 0.
         """
         dim = _length(xs)
-        return self._release(FieldReports(table), range(dim), lambda: _vector(xs, dim), user, round)
+        record = lambda: _numbers(xs, (dim,))
+        return self._release(FieldReports(table), range(dim), record, user, round)
 
     def report_sampled(
         self,
@@ -209,7 +208,8 @@ class Session:
         codec = FieldReports(table)
         many = whole(1, dim, k=k)
         fields = self._device.sample(codec.table, dim, many, user=who, round=when)
-        return self._release(codec, fields, lambda: _vector(xs, dim)[fields], who, when, alone=True)
+        record = lambda: _numbers(xs, (dim,))[fields]
+        return self._release(codec, fields, record, who, when, alone=True)
 
     def report_permanently(
         self,
@@ -220,16 +220,16 @@ class Session:
         round: SupportsIndex,
         field: SupportsIndex = 0,
     ) -> bytes:
-        """The report of a datum for good.
+        """Report one output in every round; only the first report costs anything.
 
-        The same output in every round, of which only the first costs anything.
-
-        It is drawn when it is first asked for, under the words of round 0. The table, or alphabet,
-        must not change.
+        The output is drawn when it is first asked for, under the random bits of round 0. The table,
+        or candidate set, must not change.
 
         >>> from ldp_jax.deployment import alphabet_table, decode
-        >>> table, session = alphabet_table(1.0, 3, 3), Session(Device.new(), budget=1.0)
-        >>> sent = [session.report_permanently(table, x, user=7, round=t) for t, x in enumerate((2, 2, 0, 1))]
+        >>> table = alphabet_table(1.0, 3, 3)
+        >>> session = Session(Device.new(), budget=1.0)
+        >>> where = [(2, 0), (2, 1), (0, 2), (1, 3)]
+        >>> sent = [session.report_permanently(table, x, user=7, round=t) for x, t in where]
         >>> len({decode(one, table).output.tolist()[0] for one in sent}), session.counter
         (1, 1)
         """
@@ -251,15 +251,15 @@ class Session:
         >>> from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST
         >>> from ldp_jax.deployment import decode
         >>> asked = Question(0, groups=[0, 0, 1, 1, -1], num_groups=2, epsilon=1.0, most=20)
-        >>> session = Session(Device.from_secret(bytes(range(32))), budget=Budget(1.5, unit=NEIGHBOUR_LIST))
+        >>> budget = Budget(1.5, unit=NEIGHBOUR_LIST)
+        >>> session = Session(Device.from_secret(bytes(range(32))), budget=budget)
         >>> sent = session.report_neighbours(asked, [1, 2, 4], user=0)
         >>> len(sent), decode(sent, asked).output.shape
         (40, (1, 2))
         """
         codec = CountReports(question)
-        return self._release(
-            codec, range(codec.question.num_groups), lambda: neighbours, user, None
-        )
+        fields = range(codec.question.num_groups)
+        return self._release(codec, fields, lambda: neighbours, user, None)
 
     def resend(
         self,
@@ -269,17 +269,13 @@ class Session:
         round: SupportsIndex | None = None,
         field: SupportsIndex | None = None,
     ) -> bytes:
-        """The bytes of an earlier report, of one field or of all of a round, by field.
-
-        It costs nothing.
+        """The bytes of an earlier report, of one field or of a whole round; they cost nothing.
 
         ``round`` and ``field`` are of a table's report. ``ValueError`` if there was none, or an
         argument is wrong.
         """
         if field is not None and isinstance(asked, Question):
-            raise ValueError(
-                f"field must be None: the counts of a question are sent whole, got {field}"
-            )
+            raise ValueError(f"field must be None, as counts are sent whole, got {field}")
         return self._resend(codec_of(asked), user, round, field)
 
     def _resend(
@@ -296,7 +292,7 @@ class Session:
         where = None if field is None else wire.checked_field(field)
         with self._lock:
             known = self._released.get((codec.digest, who, when), {})
-            fields = sorted(known) if where is None else [where] * (where in known)
+            fields = [field for field in sorted(known) if where in (None, field)]
             if not fields:
                 raise ValueError(f"nothing to resend for user {who}, round {when}")
             label = when if label is None else label
@@ -313,14 +309,11 @@ class Session:
         alone: bool = False,
     ) -> bytes:
         """Check, and only then look at the record: so no refusal can depend on it."""
-        if (
-            os.getpid() != self._process
-        ):  # a fork has the whole budget once more, and the same words
+        kind = self._kind
+        if os.getpid() != self._process:  # a fork has the budget once more, and the same words
             raise TypeError(_ALONE)
-        if not isinstance(codec, self._kind):
-            raise ValueError(
-                f"a {codec.of} needs a budget of {codec.unit}s, not one of {self._kind.unit}s"
-            )
+        if not isinstance(codec, kind):
+            raise ValueError(f"a {codec.of} needs a budget of {codec.unit}s, not of {kind.unit}s")
         who = codec.user(user)
         when = codec.round(round)
         key = (codec.digest, who, when)
@@ -329,11 +322,16 @@ class Session:
             before = list(known) if alone else [field for field in fields if field in known]
             if before:
                 raise ReplayError(
-                    f"{codec.times(before)} {codec.each}s of user {who}, round {when} were reported before: "
-                    "resend() gives those bytes"
+                    f"{codec.times(before)} {codec.each}s of user {who}, round {when} were "
+                    "reported before: resend() gives those bytes"
                 )
             times = codec.times(fields)
-            self._check_budget(codec.loss, times)
+            if self._spent + _cost(codec.loss, times) > Fraction(self._budget):
+                epsilon = _epsilon(codec.loss)
+                raise BudgetError(
+                    f"{times} {codec.each}s of a {codec.of} that loses epsilon {epsilon} each "
+                    f"do not fit: {self.remaining} of {self._budget} is left"
+                )
             outputs = codec.draw(self._device, fields, record(), who, when)
             sent = codec.pack(fields, outputs, who, when, self._key)
             self._pay(codec.loss, times)  # first: whatever interrupts this, no release is unpaid
@@ -342,38 +340,19 @@ class Session:
         return sent
 
     def spent(self, user: SupportsIndex | None = None) -> Guarantee:
-        """The cost of all releases, which the budget bounds, or of one user or pseudonym.
-
-        Rounded up.
-        """
+        """The cost of all releases, or of those of one user or pseudonym, rounded up."""
         who = None if user is None else wire.checked_user(user)
         kind = self._kind
+        total = Fraction(0)
+        releases = 0
         with self._lock:
-            mine = [
-                (key[0], held)
-                for key, held in self._released.items()
-                if who is None or key[1] == who
-            ]
-            releases = [(digest, kind.times(held)) for digest, held in mine]
-            total = sum((_cost(self._losses[digest], n) for digest, n in releases), Fraction(0))
+            for (digest, whose, _), held in self._released.items():
+                if who in (None, whose):
+                    times = kind.times(held)
+                    total += _cost(self._losses[digest], times)
+                    releases += times
         whose = kind.adjacency.format("one device" if who is None else "one user")
-        words = f"{whose}; releases: {sum(n for _, n in releases)}"
-        return _exact(total, kind.unit, words)
-
-    def _check_budget(self, loss: Fraction, times: int) -> None:
-        """Refuse what the device would not pay for; under the lock."""
-        epsilon = _epsilon(loss)
-        kind = self._kind
-        if epsilon > self._budget:
-            raise BudgetError(
-                f"refused, whatever it is called: this {kind.of} loses epsilon {epsilon} a {kind.each}, and the "
-                f"device accepts {self._budget} in all"
-            )
-        if self._spent + _cost(loss, times) > Fraction(self._budget):
-            raise BudgetError(
-                f"{times} {kind.each}s at epsilon {epsilon} each do not fit: the device accepts {self._budget} in "
-                f"all and has {self.remaining} left"
-            )
+        return _exact(total, kind.unit, f"{whose}; releases: {releases}")
 
     def _pay(self, loss: Fraction, times: int) -> None:
         self._spent += _cost(loss, times)
@@ -415,52 +394,46 @@ class Session:
         unit = next((unit for unit, kind in _KINDS.items() if data.startswith(kind.memory)), RECORD)
         session = cls(device, budget=Budget(math.ulp(0.0), unit=unit), key=key)
         least = whole(0, 2**64 - 1, at_least=at_least)
-        body = _opened(device, session._kind.memory, data)
+        kind = session._kind
+        # The start, the device's name and a newline; a tag of 64 digits and a newline; the memory.
+        end = len(kind.memory) + 17
+        head, tag, body = data[:end], data[end : end + 65], data[end + 65 :]
+        if not head.startswith(kind.memory):
+            raise ValueError(f"no session's memory: expected it to begin with {kind.memory!r}")
+        if head != kind.memory + device.name.encode() + b"\n":
+            raise ValueError("no session's memory of this device: another device's, or damaged")
+        if not hmac.compare_digest(tag, device.memory_tag(head + body) + b"\n"):
+            raise ValueError("no session's memory: damaged or edited, its tag is not this device's")
         try:
             memory = json.loads(body)
             session._budget, _ = _checked_budget(memory["budget"])
-            session._fill(memory["losses"], memory["released"])
-        except (
-            ArithmeticError,
-            AttributeError,
-            LookupError,
-            RecursionError,
-            TypeError,
-            ValueError,
-        ) as error:
+            for digest, high, low in memory["losses"]:
+                loss = Fraction(whole(1, kind.most, mass=high), whole(1, kind.most, mass=low))
+                if loss < 1:
+                    raise ValueError("an impossible loss")
+                session._losses[bytes.fromhex(digest)] = loss
+            for digest, user, round, *row in memory["released"]:
+                name = bytes.fromhex(digest)
+                held = kind.held(row)
+                release = (name, wire.checked_user(user), wire.checked_round(round))
+                session._released[release] = held
+                session._pay(session._losses[name], kind.times(held))
+        except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
             raise ValueError(f"no session's memory: {error}") from error
-        if (
-            session.to_bytes() != data
-        ):  # bytes that nothing was read from, a repeat, or another spelling
+        # Bytes that nothing was read from, a repeat, or another spelling.
+        if session.to_bytes() != data:
             raise ValueError("no session's memory: it is not written as to_bytes() writes it")
         if session.counter < least:
-            raise ValueError(
-                f"rolled back: memory of {session.counter} releases where at least {least} were made"
-            )
+            raise ValueError(f"rolled back: memory of {session.counter} releases of {least}")
         return session
-
-    def _fill(self, losses: Any, released: Any) -> None:
-        kind = self._kind
-        for digest, high, low in losses:
-            name = bytes.fromhex(digest)
-            loss = Fraction(whole(1, kind.most, mass=high), whole(1, kind.most, mass=low))
-            if len(name) != 32 or name in self._losses or loss < 1:
-                raise ValueError(f"a {kind.of} twice, or an impossible loss")
-            self._losses[name] = loss
-        for digest, user, round, *row in released:
-            key = (bytes.fromhex(digest), wire.checked_user(user), wire.checked_round(round))
-            if key[0] not in self._losses or key in self._released:
-                raise ValueError(f"a release of no known {kind.of}, or twice the same")
-            held = self._released[key] = kind.held(row)
-            self._pay(self._losses[key[0]], kind.times(held))
 
 
 def guarantee(table: Table, k: SupportsIndex = 1) -> Guarantee:
     """The cost of one report of k fields: k times the table's epsilon, rounded up."""
     many = whole(1, WORDS - 1, k=k)
-    words = "any two records of one user" + (
-        "" if many == 1 else f", {many} fields of each reported"
-    )
+    words = "any two records of one user"
+    if many > 1:
+        words += f", {many} fields of each reported"
     return _exact(_cost(itself(table, Table).loss, many), RECORD, words)
 
 
@@ -476,9 +449,7 @@ def _checked_budget(budget: object) -> tuple[float, Unit]:
     if not isinstance(budget, Budget):
         return number(0.0, open_lower=True, budget=budget), RECORD
     if budget.unit not in _KINDS or budget.delta:
-        raise ValueError(
-            f"budget must be of records or neighbour-lists and without delta, got {budget}"
-        )
+        raise ValueError(f"budget must be of records or neighbour-lists, no delta, got {budget}")
     return number(0.0, open_lower=True, budget=budget.epsilon), budget.unit
 
 
@@ -496,23 +467,8 @@ def _cost(loss: Fraction, times: int) -> Fraction:
     return times * Fraction(_epsilon(loss))
 
 
-def _opened(device: Device, start: bytes, data: bytes) -> bytes:
-    """The body of a memory that this device has written."""
-    size = len(start) + 17
-    head, tag, body = data[:size], data[size : size + 65], data[size + 65 :]
-    if not head.startswith(start):
-        raise ValueError(f"no session's memory: expected it to begin with {start!r}")
-    if head[len(start) :] != device.name.encode() + b"\n":
-        raise ValueError("no session's memory of this device: another device's, or damaged")
-    if not hmac.compare_digest(tag, device.memory_tag(head + body) + b"\n"):
-        raise ValueError("no session's memory: damaged or edited, its tag is not this device's")
-    return body
-
-
 def as_numbers(x: object) -> np.ndarray:
-    """Numbers as float32 within [-1e9, 1e9] or NaN, as what is masked.
-
-    Clipped in float64, before the cast.
+    """Numbers as float32, clipped in float64 to [-1e9, 1e9]; NaN where they are masked.
 
     ``TypeError`` for anything but real numbers; ``ValueError`` for sequences of different lengths,
     as in NumPy.
@@ -526,9 +482,8 @@ def _wide(x: object) -> np.ndarray:
     with np.errstate(all="ignore"):
         numbers = np.asarray(unmasked(x))
         if numbers.dtype == object:  # integers beyond 64 bits, or no numbers
-            numbers = np.array([_float(number) for number in numbers.ravel().tolist()]).reshape(
-                numbers.shape
-            )
+            flat = [_float(number) for number in numbers.ravel().tolist()]
+            numbers = np.array(flat).reshape(numbers.shape)
         if numbers.dtype.kind not in "biuf":
             raise TypeError(_NO_NUMBERS)
         return numbers.astype(np.float64)
@@ -537,9 +492,7 @@ def _wide(x: object) -> np.ndarray:
 def scaled(
     x: object, lower: float | int, upper: float | int, *, start: float = -1.0, stop: float = 1.0
 ) -> np.ndarray:
-    """A record of any shape mapped from public bounds to a table's domain, float32.
-
-    What is reported of it.
+    """Map a record of any shape from public bounds to a table's domain, float32.
 
     The domain is [-1, 1] of a grid and [0, 1] of bins. Bounds are taken off in float64, as the
     server does; what is outside is clipped, and NaN goes to the centre. ``ValueError`` for bounds
@@ -559,10 +512,7 @@ def scaled(
 
 
 def _float(number: object) -> float:
-    """Of all that NumPy takes for a number among small ones.
-
-    No refusal may say how large one is.
-    """
+    """One number of any size as a float; no refusal may say how large it is."""
     one = np.asarray(number)[()]
     hidden = isinstance(number, np.ma.MaskedArray) or isinstance(one, np.timedelta64)
     if hidden or not isinstance(one, (int, float, np.integer, np.floating, np.bool_)):
@@ -584,17 +534,10 @@ def _length(xs: Any) -> int:
     return many
 
 
-def _number(x: object) -> np.ndarray:
+def _numbers(x: object, shape: tuple[int, ...]) -> np.ndarray:
+    """The numbers of a record [n] that must have a shape: () for one number."""
     record = as_numbers(x)
-    if record.shape:
-        raise ValueError(
-            f"x must be one number, got shape {record.shape}: report_many takes a vector"
-        )
-    return record[None]
-
-
-def _vector(xs: object, many: int) -> np.ndarray:
-    records = as_numbers(xs)
-    if records.shape != (many,):
-        raise ValueError(f"xs must be a vector of at least one number, got shape {records.shape}")
-    return records
+    if record.shape != shape:
+        wanted = "a vector of numbers" if shape else "one number (report_many takes a vector)"
+        raise ValueError(f"the record must be {wanted}, got shape {record.shape}")
+    return record.reshape(-1)

@@ -40,7 +40,8 @@ except ImportError as error:
     raise ImportError("a report store needs pyarrow: pip install 'ldp_jax[store]'") from error
 
 _SCHEMA = (
-    "CREATE TABLE IF NOT EXISTS asked (digest BLOB PRIMARY KEY, kind TEXT, numerator TEXT, denominator TEXT)",
+    "CREATE TABLE IF NOT EXISTS asked "
+    "(digest BLOB PRIMARY KEY, kind TEXT, numerator TEXT, denominator TEXT)",
     "CREATE TABLE IF NOT EXISTS files (name TEXT PRIMARY KEY, digest BLOB, reports INTEGER)",
     "CREATE TABLE IF NOT EXISTS seen (digest BLOB, user INTEGER, round INTEGER, field INTEGER, "
     "PRIMARY KEY (digest, user, round, field)) WITHOUT ROWID",
@@ -77,7 +78,8 @@ class ReportStore:
     >>> from ldp_jax.deployment import Device, Session
     >>> masses = integer_masses(np.array([[0.75, 0.25], [0.25, 0.75]]), 1.0986122886681098)
     >>> table = Table("warner", masses, np.float32([-0.5, 1.5]), "category")
-    >>> sent = Session(Device.from_secret(bytes(range(32))), budget=2.0).report(table, 1, user=7, round=0)
+    >>> session = Session(Device.from_secret(bytes(range(32))), budget=2.0)
+    >>> sent = session.report(table, 1, user=7, round=0)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     store = ReportStore(folder)
     ...     first, again = store.add(sent, table), store.add(sent, table)
@@ -105,13 +107,29 @@ class ReportStore:
         """
         codec = codec_of(asked)
         found = decode(data, asked, key=key)
+        loss = codec.loss
+        known = (codec.digest, codec.of.capitalize(), str(loss.numerator), str(loss.denominator))
+        columns = (found.user.view(np.int64), found.round, found.field)
+        rows = zip(*(column.tolist() for column in columns), strict=True)
+        see = "INSERT OR IGNORE INTO seen VALUES (?, ?, ?, ?)"
         with self._database() as database:
-            new = self._unseen(database, codec, found)
+            database.execute("INSERT OR IGNORE INTO asked VALUES (?, ?, ?, ?)", known)
+            # The places of the reports that are new; they count as seen from now on.
+            inserted = [database.execute(see, (codec.digest, *row)).rowcount for row in rows]
+            new = np.flatnonzero(inserted)
             if len(new):
-                name = self._write_table(_columns(codec, found, new))
-                database.execute(
-                    "INSERT INTO files VALUES (?, ?, ?)", (name, codec.digest, len(new))
-                )
+                output = found.output[new]
+                digests = pyarrow.array([codec.digest.hex()] * len(new))
+                table = {
+                    "user": found.user[new],
+                    "round": found.round[new],
+                    "index": found.field[new],
+                    "value": pyarrow.array(output if output.ndim == 1 else list(output)),
+                    "mechanism": digests.dictionary_encode(),
+                    "epsilon": np.full(len(new), log_up(loss)),
+                }
+                row = (self._write_table(pyarrow.table(table)), codec.digest, len(new))
+                database.execute("INSERT INTO files VALUES (?, ?, ?)", row)
         replayed = found.rejected.replayed + len(found.user) - len(new)
         return Received(len(new), found.rejected._replace(replayed=replayed))
 
@@ -129,50 +147,51 @@ class ReportStore:
             validate.integer_in(0, 2**32 - 1, rounds=one)
         with self._database() as database:
             paths, total = self._files(database, codec)
-        wanted = (
-            None
-            if rounds is None
-            else pyarrow.compute.field("round").isin(np.array(rounds, np.uint32))
-        )
         for batch in self._batches(codec, paths, total, rows):
-            if wanted is not None:
-                batch = batch.filter(wanted)
-            if batch.num_rows:
-                yield _decoded(codec, batch)
+            if rounds is not None:
+                wanted = np.array(rounds, np.uint32)
+                batch = batch.filter(pyarrow.compute.field("round").isin(wanted))
+            if not batch.num_rows:
+                continue
+            value = batch.column("value")
+            listed = pyarrow.types.is_list(value.type)
+            output = np.asarray(value.to_pylist() if listed else value.to_numpy(), np.int32)
+            yield Decoded(
+                user=batch.column("user").to_numpy(),
+                round=batch.column("round").to_numpy(),
+                field=batch.column("index").to_numpy(),
+                output=output,
+                estimate=codec.estimate(output),
+                rejected=Rejected(0, 0, 0, 0),
+                seen=np.zeros(0, TRIPLE),
+                digest=codec.digest,
+            )
 
     def _batches(
         self, codec: Codec, paths: list[Path], missed: int, rows: int = 2**20
     ) -> Iterator[pyarrow.RecordBatch]:
-        """All that some files hold, which must be ``missed`` reports about one table or question."""
-        missing = [path.name for path in paths if not path.exists()]
-        if missing:
-            raise FileNotFoundError(
-                f"{self.folder} lacks {len(missing)} files that count, as {missing[0]}"
-            )
+        """All that some files hold: ``missed`` reports about one table or question."""
+        for path in paths:
+            if not path.exists():
+                raise FileNotFoundError(f"{self.folder} lacks {path.name}, which counts")
+        if not paths:
+            return
         checked = pyarrow.dataset.ParquetFragmentScanOptions(page_checksum_verification=True)
         kind = pyarrow.dataset.ParquetFileFormat(default_fragment_scan_options=checked)
         try:
-            for batch in (
-                pyarrow.dataset.dataset(paths, format=kind).to_batches(batch_size=rows)
-                if paths
-                else ()
-            ):
+            for batch in pyarrow.dataset.dataset(paths, format=kind).to_batches(batch_size=rows):
                 missed -= batch.num_rows
-                if {*batch.column("mechanism").unique().to_pylist()} - {
-                    codec.digest.hex()
-                }:  # a whole file
-                    raise OSError(
-                        f"files of {self.folder} are damaged: some hold reports about another {codec.of}"
-                    )
+                about = batch.column("mechanism").unique().to_pylist()
+                if about and about != [codec.digest.hex()]:  # a whole file of something else
+                    raise self._damaged(f"some hold reports about another {codec.of}")
                 yield batch
-        except (
-            pyarrow.ArrowException
-        ) as error:  # a ValueError of a file that is cut short, a TypeError of columns
-            raise OSError(f"files of {self.folder} are damaged: {error}") from error
+        except pyarrow.ArrowException as error:  # a file was cut short, or has other columns
+            raise self._damaged(str(error)) from error
         if missed:  # checksums are of pages: a footer may hide some
-            raise OSError(
-                f"files of {self.folder} are damaged: they lack {missed} reports that were stored"
-            )
+            raise self._damaged(f"they lack {missed} reports that were stored")
+
+    def _damaged(self, why: str) -> OSError:
+        return OSError(f"files of {self.folder} are damaged: {why}")
 
     def all(self, asked: Table | Question, *, rounds: Sequence[int] | None = None) -> Decoded:
         """The same at once: for :func:`~ldp_jax.deployment.vectors` and :meth:`Decoded.by_node`."""
@@ -183,31 +202,26 @@ class ReportStore:
         return Decoded(**joined, rejected=empty.rejected, seen=empty.seen, digest=empty.digest)
 
     def spent(self, kind: type[Table] | type[Question] = Table) -> Spent:
-        """Each user's loss by the reports that are stored.
-
-        By tables of a record, by questions of one bit.
+        """Each user's loss by stored reports: about the record by tables, about a bit by questions.
 
         A report that never arrived cost its user as much: :meth:`Session.spent` on the device has
         all. One answer for good counts in each round that it was sent.
         """
         query = "SELECT user, COUNT(*) FROM seen WHERE digest = ? GROUP BY user"
-        users, losses = [np.zeros(0, np.uint64)], [np.zeros(0)]
+        users = [np.zeros(0, np.uint64)]
+        losses = [np.zeros(0)]
         with self._database() as database:
             asked = database.execute("SELECT * FROM asked WHERE kind = ?", (kind.__name__,))
             for digest, _, numerator, denominator in asked.fetchall():
-                found = np.array(database.execute(query, (digest,)).fetchall(), np.int64).reshape(
-                    -1, 2
-                )
-                users.append(found[:, 0].view(np.uint64) if len(found) else users[0])
+                rows = database.execute(query, (digest,)).fetchall()
+                user, times = np.array(rows, np.int64).reshape(-1, 2).T
                 loss = log_up(Fraction(int(numerator), int(denominator)))
-                losses.append(
-                    np.nextafter(found[:, 1] * loss, np.inf)
-                )  # of the product, rounded up
-        who, place = np.unique(np.concatenate(users), return_inverse=True)
+                users.append(user.astype(np.uint64))
+                losses.append(np.nextafter(times * loss, np.inf))  # the product, rounded up
+        who = np.unique(np.concatenate(users))
         total = np.zeros(len(who))
-        for where, loss in zip(
-            np.split(place, np.cumsum([len(one) for one in users])[:-1]), losses, strict=True
-        ):
+        for user, loss in zip(users, losses, strict=True):
+            where = np.searchsorted(who, user)
             total[where] = np.where(
                 total[where] > 0, np.nextafter(total[where] + loss, np.inf), loss
             )
@@ -239,29 +253,20 @@ class ReportStore:
                 raise ValueError(f"budget must be that of the ledger, {kept.budget}, got {budget}")
             before = [line for line in kept.releases if line.name == name]
             if before and before != list(Ledger().spend(name, release).releases):
-                raise ValueError(
-                    f"name must be of one release, and {name!r} is of another: {before[0]}"
-                )
+                raise ValueError(f"name {name!r} is of another release: {before[0]}")
             spent = kept if before else kept.spend(name, release)
             database.execute("INSERT OR REPLACE INTO ledger VALUES (1, ?)", (spent.to_bytes(),))
         return spent
 
     def keep(self, number: int, data: bytes) -> bytes:
-        """Keep the bytes of a protocol's step, unless somebody has.
-
-        The bytes that count, theirs or these.
+        """Keep the bytes of a protocol's step, unless another server has; return those that count.
 
         Steps have the numbers 0, 1, ...; ``ValueError`` for one that leaves a number out. The bytes
         are synced before the transaction that names their file.
         """
-        validate.integer_in(0, number=number)
         with self._database() as database:
-            last = database.execute("SELECT MAX(number) FROM steps").fetchone()[0]
-            following = 0 if last is None else last + 1
-            if number > following:
-                raise ValueError(
-                    f"number must be at most {following}, as steps follow each other, got {number}"
-                )
+            following = database.execute("SELECT COUNT(*) FROM steps").fetchone()[0]
+            validate.integer_in(0, following, number=number)
             if number == following:
                 name = self._write("step", lambda file: file.write(data))
                 row = (number, name, hashlib.sha256(data).digest())
@@ -276,23 +281,19 @@ class ReportStore:
 
         ``OSError`` for a file that is missing or damaged.
         """
-        query = "SELECT * FROM steps ORDER BY number DESC LIMIT 1"
-        given: tuple[int, ...] = ()
-        if number is not None:
-            query = "SELECT * FROM steps WHERE number = ?"
-            given = (number,)
+        query = "SELECT * FROM steps WHERE number = ifnull(?, number) ORDER BY number DESC LIMIT 1"
         with self._database() as database:
-            found = database.execute(query, given).fetchone()
+            found = database.execute(query, (number,)).fetchone()
         if found is None:
             return None
         at, name, digest = found
         data = (self.folder / name).read_bytes()
         if hashlib.sha256(data).digest() != digest:
-            raise OSError(f"files of {self.folder} are damaged: {name} is not what was stored")
+            raise self._damaged(f"{name} is not what was stored")
         return at, data
 
     def compact(self, asked: Table | Question) -> None:
-        """Join the files about a table or question into one, and remove those that no transaction names.
+        """Join the files about a table or question into one, and remove those that nothing names.
 
         Not while somebody reads: a reader opens files as it comes to them. ``OSError`` as of
         :meth:`read`.
@@ -301,9 +302,8 @@ class ReportStore:
         with self._database() as database:
             paths, total = self._files(database, codec)
             if len(paths) > 1:
-                name = self._write_table(
-                    pyarrow.Table.from_batches([*self._batches(codec, paths, total)])
-                )
+                batches = self._batches(codec, paths, total)
+                name = self._write_table(pyarrow.Table.from_batches(batches))
                 database.execute("DELETE FROM files WHERE digest = ?", (codec.digest,))
                 database.execute("INSERT INTO files VALUES (?, ?, ?)", (name, codec.digest, total))
         with self._database() as database:
@@ -319,13 +319,11 @@ class ReportStore:
     @contextlib.contextmanager
     def _database(self) -> Iterator[sqlite3.Connection]:
         """A transaction that no other process's overlaps; it counts if nothing is raised."""
-        database = sqlite3.connect(
-            self.folder / "state.sqlite", timeout=_WAIT, isolation_level=None
-        )
+        path = self.folder / "state.sqlite"
+        database = sqlite3.connect(path, timeout=_WAIT, isolation_level=None)
         try:
-            database.execute(
-                "PRAGMA synchronous = EXTRA"
-            )  # a journal that comes back undoes what was committed
+            # A journal that comes back after a power cut would undo what was committed.
+            database.execute("PRAGMA synchronous = EXTRA")
             database.execute("BEGIN IMMEDIATE")
             yield database
             database.execute("COMMIT")
@@ -337,20 +335,6 @@ class ReportStore:
         query = "SELECT name, reports FROM files WHERE digest = ? ORDER BY rowid"
         found = database.execute(query, (codec.digest,)).fetchall()
         return [self.folder / name for name, _ in found], sum(reports for _, reports in found)
-
-    def _unseen(self, database: sqlite3.Connection, codec: Codec, found: Decoded) -> np.ndarray:
-        """Places of the reports that are new; they count as seen from now on."""
-        kind = (Table if codec.each == "field" else Question).__name__
-        loss = (str(codec.loss.numerator), str(codec.loss.denominator))
-        database.execute(
-            "INSERT OR IGNORE INTO asked VALUES (?, ?, ?, ?)", (codec.digest, kind, *loss)
-        )
-        columns = (found.user.view(np.int64), found.round, found.field)
-        rows = zip(*(column.tolist() for column in columns), strict=True)
-        keep = "INSERT OR IGNORE INTO seen VALUES (?, ?, ?, ?)"
-        return np.flatnonzero(
-            [database.execute(keep, (codec.digest, *row)).rowcount for row in rows]
-        )
 
     def _write_table(self, table: pyarrow.Table) -> str:
         return self._write(
@@ -378,32 +362,3 @@ class ReportStore:
 def _ledger(database: sqlite3.Connection) -> Ledger | None:
     found = database.execute("SELECT bytes FROM ledger").fetchone()
     return None if found is None else Ledger.from_bytes(found[0])
-
-
-def _columns(codec: Codec, found: Decoded, places: np.ndarray) -> pyarrow.Table:
-    """Columns user, round, index, value (int32, or a list of K), mechanism (digest) and epsilon."""
-    output = found.output[places]
-    values = pyarrow.array(output if output.ndim == 1 else list(output))
-    n = len(places)
-    return pyarrow.table(
-        {
-            "user": found.user[places],
-            "round": found.round[places],
-            "index": found.field[places],
-            "value": values,
-            "mechanism": pyarrow.array([codec.digest.hex()] * n).dictionary_encode(),
-            "epsilon": np.full(n, log_up(codec.loss)),
-        }
-    )
-
-
-def _decoded(codec: Codec, batch: pyarrow.RecordBatch) -> Decoded:
-    user, round, field = (batch.column(name).to_numpy() for name in ("user", "round", "index"))
-    value = batch.column("value")
-    output = np.asarray(
-        value.to_pylist() if pyarrow.types.is_list(value.type) else value.to_numpy(), np.int32
-    )
-    nothing = Rejected(0, 0, 0, 0)
-    estimate = codec.estimate(output)
-    seen = np.zeros(0, TRIPLE)
-    return Decoded(user, round, field, output, estimate, nothing, seen, codec.digest)

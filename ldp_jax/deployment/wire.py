@@ -49,15 +49,12 @@ def checked_field(field: SupportsIndex | None) -> int:
 
 
 def entropy(name: str, value: object) -> bytes:
-    """32 bytes that can have come from the operating system's entropy.
-
-    No message holds their value.
-    """
-    wanted = f"a {name} is {SECRET_BYTES} bytes of entropy"
-    if not isinstance(value, bytes):
-        raise ValueError(f"{wanted}, got {type(value).__name__}: a seed can be guessed")
-    if len(value) != SECRET_BYTES:
-        raise ValueError(f"{wanted}, got {len(value)} bytes")
-    if len(set(value)) < 8:  # entropy looks so with probability below 1e-30
-        raise ValueError(f"{wanted}: this looks like a small seed that was padded")
+    """Check 32 bytes of the operating system's entropy; the message does not show them."""
+    right_length = isinstance(value, bytes) and len(value) == SECRET_BYTES
+    # Entropy has fewer than 8 different bytes with probability below 1e-30.
+    if not right_length or len(set(value)) < 8:
+        raise ValueError(
+            f"{name} must be {SECRET_BYTES} bytes of entropy: text, numbers and padded seeds can be"
+            " guessed"
+        )
     return value

@@ -1,7 +1,7 @@
 """Mechanisms on one user's neighbour list, and the same for a whole graph at once."""
 
 from ldp_jax.core.ownership import Ownership, ownership
-from ldp_jax.edges import curator
+from ldp_jax.edges import curator as curator
 from ldp_jax.edges._one_by_one import HasServer, OneUsersView
 from ldp_jax.edges.blink import (
     DegreePrior,
@@ -46,7 +46,6 @@ __all__ = [
     "Reporting",
     "ReportedPairs",
     "Variant",
-    "curator",
     "count_neighbours",
     "degree_prior",
     "ownership",

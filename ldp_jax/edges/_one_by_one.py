@@ -1,7 +1,4 @@
-"""Whole graphs by one user's view, for mechanisms without a sampler of their own.
-
-Correct for all, O(n^2).
-"""
+"""Whole graphs by one user's view, in O(n^2), for mechanisms without a sampler of their own."""
 
 import dataclasses
 from typing import Any, Protocol, runtime_checkable
@@ -14,7 +11,8 @@ from ldp_jax.accounting.guarantee import Guarantee
 from ldp_jax.core import random
 from ldp_jax.core.mechanism import check_single
 from ldp_jax.core.types import Array, PRNGKey, PRNGKeys, Report, Scalar
-from ldp_jax.edges._draws import ordinal
+from ldp_jax.edges import checks
+from ldp_jax.edges.draws import ordinal
 from ldp_jax.edges.lists import ListReport, NeighbourList
 from ldp_jax.edges.neighbour_lists import Reporting
 from ldp_jax.edges.population import Population, ReportedPairs
@@ -25,9 +23,7 @@ _CELLS = 2**24  # bits of the lists that are in memory at once
 
 @runtime_checkable
 class OneUsersView(Protocol):
-    """A local mechanism on neighbour lists, as one user runs it.
-
-    A frozen dataclass that is a pytree.
+    """A local mechanism on neighbour lists, as one user runs it: a frozen dataclass and a pytree.
 
     Static fields are ``n``, None until a graph is known, and ``reporting``, one of ``reportings``.
     """
@@ -37,10 +33,7 @@ class OneUsersView(Protocol):
     reportings: tuple[Reporting, ...]
 
     def privatize(self, key: PRNGKey, neighbours: NeighbourList, own: Scalar = 0) -> Report:
-        """The report of the user ``own``.
-
-        A :class:`ListReport`, or what ``select`` takes, with a ``degree``.
-        """
+        """The report of a user: a :class:`ListReport`, or what ``select`` takes."""
 
     def guarantee(self) -> Guarantee:
         """Per bit of one list."""
@@ -64,7 +57,7 @@ def _reports(m: OneUsersView, keys: PRNGKeys, lists: NeighbourList, own: Array) 
 
 @jax.jit
 def _served(m: Any, reports: Report) -> Array:
-    """The graphs [graphs, n, n] of the reports of all users of some graphs of n, one graph after the other."""
+    """The graphs [graphs, n, n] of the reports of all users, one graph of n after the other."""
     split = jax.tree.map(lambda leaf: leaf.reshape(-1, m.n, *leaf.shape[1:]), reports)
     return jax.vmap(m.select)(split)
 
@@ -81,16 +74,20 @@ def sample(key: PRNGKey, m: OneUsersView, users: Population, memory: float) -> R
     made: Any = m  # a dataclass, which no protocol can say
     n = len(users.group)
     served = isinstance(m, HasServer)
-    inside = np.ones(n, bool) if m.reporting == "full" and not served else users.private
-    member, reporters = np.flatnonzero(inside), np.flatnonzero(users.private)
+    full = m.reporting == "full"
+    inside = np.ones(n, bool) if full and not served else users.private
+    member = np.flatnonzero(inside)
+    reporters = np.flatnonzero(users.private)
     sizes = np.bincount(users.group[inside], minlength=1)
     first = (np.cumsum(sizes) - sizes)[users.group]
     place = np.cumsum(inside) - 1 - first
     size_of = sizes[users.group[reporters]]
     keys = random.split(key, max(1, len(reporters)))
     mine = users.private[users.receivers] & inside[users.senders]
-    node, receivers = place[users.senders[mine]], users.receivers[mine]
+    node = place[users.senders[mine]]
+    receivers = users.receivers[mine]
     begin, end = (np.searchsorted(receivers, reporters, side) for side in ("left", "right"))
+
     degree = np.full(n, np.nan, np.float32)
     found = [(np.zeros(0, np.int32), np.zeros(0, np.int32))]
     total = 0
@@ -101,48 +98,34 @@ def sample(key: PRNGKey, m: OneUsersView, users: Population, memory: float) -> R
         room = min(room, len(of_size))
         for start in range(0, len(of_size), room):
             turn = of_size[start : start + room]
-            # Padding repeats the first user, whose further reports nobody reads: one program a
-            # size.
+            # One program a size: padding repeats the first user, whose further reports are dropped.
             rows = np.append(turn, np.full(room - len(turn), turn[0]))
-            who = reporters[turn]
             own = place[reporters[rows]].astype(np.int32)
-            reports = _reports(one, keys[rows], _lists(node, begin[rows], end[rows], size), own)
-            row, column = np.nonzero(_bits(one, reports, own, m.reporting == "full")[: len(turn)])
+            length = (end[rows] - begin[rows]).astype(np.int32)
+            row = np.repeat(np.arange(room), length)
+            ids = np.full((room, size), size, np.int32)
+            ids[row, ordinal(row)] = node[begin[rows][row] + ordinal(row)]
+            lists = NeighbourList(jnp.asarray(ids), jnp.asarray(length))
+            reports = _reports(one, keys[rows], lists, own)
+
+            if served:
+                bits = np.asarray(_served(one, reports)).reshape(-1, size)
+                bits = bits & (full | (np.arange(size) > own[:, None]))
+            elif isinstance(reports, ListReport):
+                bits = Lists(size).bits(reports.neighbours)
+            else:
+                raise ValueError(
+                    f"{type(m).__name__} must report a ListReport, or have select(reports), which "
+                    f"makes a graph of what it reports; got {type(reports).__name__}"
+                )
+            row, column = np.nonzero(bits[: len(turn)])
+            who = reporters[turn]
             degree[who] = np.asarray(reports.degree)[: len(turn)]
+            reporter = who[row]
             found.append(
-                (who[row].astype(np.int32), member[first[who[row]] + column].astype(np.int32))
+                (reporter.astype(np.int32), member[first[reporter] + column].astype(np.int32))
             )
             total += len(row)
-            if 16.0 * total > memory:
-                raise ValueError(
-                    f"the reports hold more than {memory / 1e9:.3g} GB of pairs, which is all that memory allows: "
-                    "raise memory, or use a mechanism that reports fewer"
-                )
+            checks.fits(total, memory, "use a mechanism that reports fewer")
     reporter, reported = (np.concatenate(ends) for ends in zip(*found, strict=True))
     return ReportedPairs(reporter, reported, degree)
-
-
-def _bits(m: Any, reports: Report, own: np.ndarray, both_ends: bool) -> np.ndarray:
-    """The reported pairs of each user, bool [users, n].
-
-    Of a server's graph once each, unless both ends report.
-    """
-    n: int = m.n
-    if isinstance(m, HasServer):
-        kept = np.asarray(_served(m, reports)).reshape(-1, n)
-        return kept if both_ends else kept & (np.arange(n) > own[:, None])
-    if not isinstance(reports, ListReport):
-        raise ValueError(
-            f"{type(m).__name__} must report a ListReport, or have select(reports), which makes a graph of what it "
-            f"reports; got {type(reports).__name__}"
-        )
-    return Lists(n).bits(reports.neighbours)
-
-
-def _lists(node: np.ndarray, begin: np.ndarray, end: np.ndarray, size: int) -> NeighbourList:
-    """The runs of ``node`` that are some users' lists, padded with ``size``."""
-    length = (end - begin).astype(np.int32)
-    row = np.repeat(np.arange(len(length)), length)
-    ids = np.full((len(length), size), size, np.int32)
-    ids[row, ordinal(row)] = node[begin[row] + ordinal(row)]
-    return NeighbourList(jnp.asarray(ids), jnp.asarray(length))

@@ -1,8 +1,8 @@
-r"""Blink: the posterior of each pair given noisy degrees and noisy bits, as a matrix that is never written out.
+r"""Blink: the posterior of each pair given noisy degrees and noisy bits, as an implicit matrix.
 
-Each user reports the degree, with whole noise, and every bit of the list, by randomised response.
-The server fits :math:`P(A_{ij} = 1) = \sigma(\beta_i + \beta_j)` to the noisy degrees; with both
-reported bits of a pair, s of them 1, the posterior is
+Each user reports the degree, with discrete Laplace noise, and every bit of the list, by randomised
+response. The server fits :math:`P(A_{ij} = 1) = \sigma(\beta_i + \beta_j)` to the noisy degrees;
+with both reported bits of a pair, s of them 1, the posterior is
 :math:`\sigma(\beta_i + \beta_j + 2 \epsilon_2 (s - 1))`. Whole degrees fall into K classes, so the
 posterior of a pair depends on two classes and on s: a constant for each pair of classes, and a
 correction where somebody reports the pair. The product with rows [n, F] takes O(m F + n F + K^2 F)
@@ -25,8 +25,9 @@ from ldp_jax.core.float32 import matmul
 from ldp_jax.core.pytree import pytree
 from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import AnyArray, Array, Graph, PRNGKey, Values
-from ldp_jax.edges._draws import capacity
-from ldp_jax.edges.neighbour_lists import MAX_BIT_EPSILON, budget_in, two_budgets
+from ldp_jax.edges import checks
+from ldp_jax.edges.draws import capacity, padded
+from ldp_jax.edges.neighbour_lists import MAX_BIT_EPSILON, two_budgets
 from ldp_jax.edges.noisy_degree import NoisyDegree
 from ldp_jax.edges.randomized_response import RandomizedResponse
 from ldp_jax.edges.whole_graph import privatize_graph
@@ -40,17 +41,14 @@ alone.
 
 VARIANTS: tuple[Variant, ...] = ("soft", "hard", "hybrid")
 
-_STEPS, _CLOSE = 500, 1e-9
-# the largest beta: where noisy degrees have no estimate, one runs off, and sigma(40) is 1 in
-# float32
+_STEPS = 500
+_CLOSE = 1e-9
+# The largest beta: without a finite estimate one runs off, and sigma(40) is 1 in float32.
 _FAR = 40.0
 
 
 class DegreePrior(NamedTuple):
-    """The beta model of noisy degrees.
-
-    Of each user's class, and of each class degree, count of users, and beta.
-    """
+    """The beta model of noisy degrees: each user's class, and the degree, size and beta of each."""
 
     group: Int[np.ndarray, " n"]
     degree: Int[np.ndarray, " K"]
@@ -68,16 +66,15 @@ def degree_prior(degree: Values) -> DegreePrior:
     :math:`\beta_k = \log d_k - \log \sum_l (c_l - [k = l]) / (e^{-\beta_l} + e^{\beta_k})` over
     classes of c_k users (Chatterjee, Diaconis & Sly, 2011), at most 40.
 
-    >>> prior = degree_prior([2, 2, 2, 2, 2])  # of five users, each pair is linked with probability 1/2
+    >>> prior = degree_prior([2, 2, 2, 2, 2])  # each pair is linked with probability 1/2
     >>> prior.count.tolist(), bool(abs(prior.beta[0]) < 1e-6)
     ([5], True)
     """
     degree = np.asarray(degree, np.float64)
-    if degree.ndim != 1 or len(degree) < 3:
-        raise ValueError(f"degree must be of at least 3 users, got shape {degree.shape}")
-    if not np.isfinite(degree).all():
+    if degree.ndim != 1 or len(degree) < 3 or not np.isfinite(degree).all():
         raise ValueError(
-            "degree must be finite, and is not everywhere: the mechanism must report degrees"
+            f"degree must be finite numbers of at least 3 users, got shape {degree.shape}: the "
+            "mechanism must report degrees"
         )
     whole = np.clip(np.rint(degree), 1, len(degree) - 2).astype(np.int64)
     classes, group, count = np.unique(whole, return_inverse=True, return_counts=True)
@@ -108,20 +105,14 @@ class PosteriorLinks:
     correction: AnyArray
 
     def sum(self, h: Float[Array, "n k"]) -> Float[Array, "n k"]:
-        """The product with rows.
-
-        What :class:`~ldp_jax.graph.aggregation.Segments` has for links of weight 1.
-        """
+        """The product with rows, as :class:`~ldp_jax.graph.aggregation.Segments` has it."""
         return linear(self._sum, self._sum, h)
 
     def _sum(self, h: Array) -> Array:
         by_class = long_sums.segment_sum(h, self.group, len(self.constant), any_order=True)
         own = jnp.diagonal(self.constant)[self.group][:, None]
-        return (
-            matmul(self.constant, by_class)[self.group]
-            - own * h
-            + self.neighbours.sum(h, self.correction)
-        )
+        others = matmul(self.constant, by_class)[self.group] - own * h
+        return others + self.neighbours.sum(h, self.correction)
 
     @property
     def degree(self) -> Float[Array, " n"]:
@@ -132,18 +123,18 @@ class PosteriorLinks:
         """The matrix itself: O(n^2), for small graphs."""
         n = len(self.group)
         whole = self.constant[self.group][:, self.group] * (1 - jnp.eye(n, dtype=jnp.float32))
-        return whole.at[self.neighbours.receivers, self.neighbours.senders].add(
-            self.correction, mode="drop"
-        )
+        place = whole.at[self.neighbours.receivers, self.neighbours.senders]
+        return place.add(self.correction, mode="drop")
 
 
 @implicit_promotion()
 def posterior_links(
-    bits: Graph, prior: DegreePrior, epsilon: float, variant: Variant = "hybrid"
+    bits: Graph,
+    prior: DegreePrior,
+    epsilon: float,
+    variant: Variant = "hybrid",
 ) -> PosteriorLinks:
-    """The posterior of all pairs given what both ends of each reported.
-
-    Post-processing, on the host.
+    """Compute the posterior of all pairs given both ends' reports; post-processing, on the host.
 
     Args:
       bits: the lists that :class:`~ldp_jax.edges.RandomizedResponse` reports in ``full``: an edge
@@ -155,13 +146,18 @@ def posterior_links(
         share what is left.
     """
     validate.one_of(VARIANTS, variant=variant)
-    budget_in(MAX_BIT_EPSILON, epsilon=epsilon)
-    n, classes = len(prior.group), len(prior.degree)
-    if graphs.num_nodes(bits) != n:
-        raise ValueError(
-            f"bits must be of {n} users, as the prior is, got {graphs.num_nodes(bits)}"
-        )
-    first, second, reported = _pairs(bits, n)
+    checks.budget_in(MAX_BIT_EPSILON, epsilon=epsilon)
+    n = len(prior.group)
+    classes = len(prior.degree)
+    checks.of_users(n, bits=graphs.num_nodes(bits))
+
+    # Both ends of each reported pair, once, and by how many of them it is reported.
+    senders = np.asarray(bits.senders, np.int64)
+    receivers = np.asarray(bits.receivers, np.int64)
+    code = np.sort(np.minimum(senders, receivers) * n + np.maximum(senders, receivers))
+    starts = np.flatnonzero(np.diff(code, prepend=-1))
+    reported = np.diff(starts, append=len(code))
+    first, second = np.divmod(code[starts], n)
     cell = prior.group[first].astype(np.int64) * classes + prior.group[second]
     count = np.zeros((3, classes, classes))
     for s in (1, 2):
@@ -174,33 +170,19 @@ def posterior_links(
 
     correction = (weight - weight[0]).reshape(3, -1)[reported, cell]
     (other,) = np.nonzero(correction)
-    first, second, correction = first[other], second[other], correction[other]
-    senders, receivers = np.concatenate([first, second]), np.concatenate([second, first])
+    senders = np.concatenate([first[other], second[other]])
+    receivers = np.concatenate([second[other], first[other]])
     order = np.lexsort((senders, receivers))
-    room = capacity(len(order))
-    fill = lambda values, kind, rest: np.pad(
-        values[order].astype(kind), (0, room - len(order)), constant_values=rest
-    )
-    wide = capacity(classes) - classes
+    senders = padded(senders[order].astype(np.int32))
+    receivers = padded(receivers[order].astype(np.int32), n)
+    correction = padded(np.tile(correction[other], 2)[order].astype(np.float32))
+    constant = np.pad(weight[0], (0, capacity(classes) - classes))
     return PosteriorLinks(
         jnp.asarray(prior.group),
-        jnp.asarray(np.pad(weight[0], (0, wide)), jnp.float32),
-        Segments(
-            jnp.asarray(fill(senders, np.int32, 0)), jnp.asarray(fill(receivers, np.int32, n))
-        ),
-        jnp.asarray(fill(np.concatenate([correction, correction]), np.float32, 0.0)),
+        jnp.asarray(constant, jnp.float32),
+        Segments(jnp.asarray(senders), jnp.asarray(receivers)),
+        jnp.asarray(correction),
     )
-
-
-def _pairs(bits: Graph, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Both ends of each reported pair, once, and by how many of them it is reported."""
-    senders, receivers = (
-        np.asarray(end).astype(np.int64) for end in (bits.senders, bits.receivers)
-    )
-    code = np.sort(np.minimum(senders, receivers) * n + np.maximum(senders, receivers))
-    starts = np.flatnonzero(np.diff(code, prepend=-1))
-    reported = np.diff(starts, append=len(code))
-    return *np.divmod(code[starts], n), reported
 
 
 def _kept(posterior: np.ndarray, count: np.ndarray, variant: Variant) -> np.ndarray:
@@ -209,17 +191,17 @@ def _kept(posterior: np.ndarray, count: np.ndarray, variant: Variant) -> np.ndar
         return posterior
     if variant == "hard":
         return (posterior > 0.5).astype(np.float64)
-    # Both triangles are counted, and both are cut in the same place: equal values are neighbours in
-    # the order.
+    # Both triangles are counted and cut in the same place, since equal values are one size.
     value, inverse = np.unique(posterior, return_inverse=True)
     size = np.bincount(inverse.ravel(), weights=count.ravel(), minlength=len(value))
     above = np.cumsum(size[::-1])[::-1] - size
-    share = np.clip((np.floor((posterior * count).sum()) - above) / np.maximum(size, 1), 0.0, 1.0)
+    left = np.floor((posterior * count).sum()) - above
+    share = np.clip(left / np.maximum(size, 1), 0.0, 1.0)
     return posterior * share[inverse].reshape(posterior.shape)
 
 
 class NoisyLinks(NamedTuple):
-    """Links in the place of the adjacency, the noisy degrees, and the guarantee per bit and per edge."""
+    """Links in the place of the adjacency, the noisy degrees, and the guarantee."""
 
     links: PosteriorLinks
     degree: Float[np.ndarray, " n"]
@@ -238,7 +220,7 @@ def private_links(
     degree_share: float = 0.1,
     memory: float = 8e9,
 ) -> NoisyLinks:
-    """Blink: every user's noisy degree and noisy list, and the posterior links that the server makes of them.
+    """Draw every user's noisy degree and list, and compute the server's posterior links (Blink).
 
     Args:
       key: a typed threefry key.
@@ -263,14 +245,15 @@ def private_links(
     validate.threefry(key)
     validate.one_of(VARIANTS, variant=variant)
     first, second = two_budgets(epsilon, degree_share=degree_share)
-    degrees = NoisyDegree(first, noise="geometric")
     bits = RandomizedResponse(second)
     degree_key, bits_key = random.split(key)
     lists = privatize_graph(bits_key, graph, bits, memory=memory)
-    noisy = privatize_graph(degree_key, graph, degrees)
+    noisy = privatize_graph(degree_key, graph, NoisyDegree(first, noise="geometric"))
     links = posterior_links(lists.graph, degree_prior(noisy.degree), float(bits.epsilon), variant)
     spent = [each for one in (noisy, lists) for each in one.guarantee.guarantees]
     guarantee = PipelineGuarantee.of(
-        spent, protected=("edges",), unprotected=lists.guarantee.unprotected
+        spent,
+        protected=("edges",),
+        unprotected=lists.guarantee.unprotected,
     )
     return NoisyLinks(links, noisy.degree, guarantee)

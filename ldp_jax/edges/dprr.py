@@ -12,20 +12,20 @@ from ldp_jax.core.integer_tables import sum_up
 from ldp_jax.core.mechanism import MAX_EPSILON
 from ldp_jax.core.pytree import mechanism, static
 from ldp_jax.core.types import Array, Scalar, Values
-from ldp_jax.edges._degree_noise import Noise, SendsDegree
+from ldp_jax.edges.degree_noise import Noise, SendsDegree
 from ldp_jax.edges.lists import ListReport
 from ldp_jax.edges.neighbour_lists import MAX_BIT_EPSILON, Reporting, flip_rate, rest_of
 
 
 @mechanism
 class DPRR(SendsDegree):
-    r"""Randomised response on each bit, thinned so that the number of reported edges is close to the degree.
+    r"""Randomised response on each bit, thinned to about as many reported edges as true ones.
 
     Law: the noisy degree is :math:`d^* = d + \mathrm{Lap}(1/\epsilon_1)` clipped to [0, n - 1];
     with :math:`p = e^{\epsilon_2} / (e^{\epsilon_2} + 1)` and
     :math:`q = \min(1, d^* / (d^* (2p - 1) + (n - 1)(1 - p)))` (eq. 6) a neighbour is reported with
     probability :math:`pq`, any other node with :math:`(1 - p) q` (eq. 7), independently. The report
-    is :math:`d^*` and the list. ``noise="geometric"`` draws whole noise,
+    is :math:`d^*` and the list. ``noise="geometric"`` draws discrete Laplace noise,
     :math:`P(z) \propto e^{-\epsilon_1 |z|}`. A public ``prior`` over degrees computes q from the
     degree's posterior mean.
     Guarantee: :math:`\epsilon_1 + \epsilon_2` per bit of a list, attained where q = 1. Per edge
@@ -64,13 +64,9 @@ class DPRR(SendsDegree):
     def _check(self) -> None:
         super()._check()
         if self.prior is not None and validate.concrete(self.prior):
-            prior = np.asarray(self.prior)
-            if prior.ndim != 1 or not (
-                np.isfinite(prior).all() and (prior >= 0).all() and prior.sum() > 0
-            ):
-                raise ValueError(
-                    "prior must be weights >= 0 of the degrees 0, 1, ..., with a sum > 0"
-                )
+            validate.in_range(0.0, np.finfo(np.float64).max, prior=self.prior)
+            if np.ndim(self.prior) != 1 or np.sum(self.prior) <= 0:
+                raise ValueError("prior must be weights of the degrees 0, 1, ..., with a sum > 0")
 
     @property
     def degree_epsilon(self) -> Scalar:
@@ -95,16 +91,15 @@ class DPRR(SendsDegree):
         first, _ = _published_split(epsilon, n_max, alpha)
         if epsilon <= first:
             raise ValueError(
-                f"epsilon must be above {first:.4g}, which the degree takes in graphs of at most {n_max} nodes "
-                f"(eq. 8), got {epsilon:g}: use a larger epsilon, or DPRR(epsilon_degree, epsilon_edges)"
+                f"epsilon must be above {first:.4g}, which the degree takes in graphs of at most "
+                f"{n_max} nodes (eq. 8), got {epsilon:g}: use a larger epsilon, or "
+                "DPRR(epsilon_degree, epsilon_edges)"
             )
         return cls(first, rest_of(epsilon, first), **options)
 
     @classmethod
     def as_published(cls, epsilon: float, n_max: int, alpha: float = 0.9, **options: Any) -> "DPRR":
-        """The paper's allocation as it is printed.
-
-        ``guarantee()`` is its true sum, which may exceed epsilon.
+        """The paper's allocation as printed; ``guarantee()`` is its sum, which may exceed epsilon.
 
         >>> round(DPRR.as_published(0.5, n_max=957).guarantee().epsilon, 4)
         0.5415
@@ -137,36 +132,56 @@ class DPRR(SendsDegree):
         unclipped = jnp.tanh(jnp.asarray(self.epsilon_edges, flip.dtype) / 2)  # 2p - 1
         below = degree * unclipped + owned * flip
         known = below > 0
-        below = jnp.where(below > 0, below, 1.0)
-        kept = jnp.clip(jnp.where(known, degree / below, 0.0), 0.0, 1.0)
-        return kept, jnp.clip(jnp.where(known, flip * (owned - 2 * degree) / below, 1.0), 0.0, 1.0)
+        below = jnp.where(known, below, 1.0)
+        kept = jnp.where(known, degree / below, 0.0)
+        dropped = jnp.where(known, flip * (owned - 2 * degree) / below, 1.0)
+        return jnp.clip(kept, 0.0, 1.0), jnp.clip(dropped, 0.0, 1.0)
 
     def estimate_degree(self, noisy: Scalar) -> Array:
-        """The degree that q is computed from: d*, or the posterior mean under the public prior.
-
-        Elementwise.
-        """
+        """The degree that q is computed from: d*, or its posterior mean; elementwise."""
         noisy = jnp.asarray(noisy)
         if self.prior is None:
             return noisy
-        return _posterior_mean(noisy, jnp.asarray(self.prior), jnp.asarray(self.epsilon_degree))
+        # E[d | d*] for noise e^(-epsilon |d* - d|), clipped or not. Sums over d <= k and over d > k
+        # follow from their neighbours, and are shifted by the fraction of d*; atoms are
+        # proportional to the same.
+        prior = jnp.asarray(self.prior)
+        epsilon = jnp.asarray(self.epsilon_degree)
+        last = len(prior) - 1
+        place = jnp.clip(jnp.floor(noisy), 0, last).astype(jnp.int32)
+        # Beyond the last degree nothing is above, and the common factor of what is below cancels.
+        part = jnp.where(place == last, 0.0, noisy - place.astype(noisy.dtype))
+        # Of the factors e^(-eps part) and e^(-eps (1 - part)) the larger is divided out: neither
+        # underflows alone.
+        shrink = jnp.exp(-epsilon)
+        low = jnp.exp(-epsilon * jnp.maximum(2 * part - 1, 0.0))
+        high = jnp.exp(-epsilon * jnp.maximum(1 - 2 * part, 0.0))
+
+        def total(weights: Array) -> Array:
+            below, above = sums(weights, shrink, place)
+            return below * low + above * high
+
+        # One epsilon has one table of sums; of several, each d* has passes of its own.
+        sums = _tables if jnp.ndim(epsilon) == 0 else _passes
+        mass = total(prior)
+        mean = total(prior * jnp.arange(last + 1, dtype=prior.dtype))
+        return jnp.where(mass > 0, mean / jnp.where(mass > 0, mass, 1.0), noisy)
 
     def estimate(self, y: ListReport, own: Scalar = 0) -> Array:
-        """:meth:`estimate_degree` of the noisy degree.
-
-        The list says little more about the degree.
-        """
+        """:meth:`estimate_degree` of the noisy degree: the list says little more about it."""
         return self.estimate_degree(ListReport(*y).degree)
 
     def proof(self) -> str:
         """Composition of the degree's noise and of one bit's flip."""
-        return f"{self.noise.capitalize()} noise on the degree, then randomised response on each bit, compose"
+        noise = self.noise.capitalize()
+        return f"{noise} noise on the degree, then randomised response on each bit, compose"
 
     def _ends(self, reporting: Reporting) -> tuple[float, ...]:
-        """In ``half list`` the largest, over pairs, of a sum and the epsilon_1 of another's equal or larger sum."""
+        """In ``half list`` the worst pair: a whole sum, and epsilon_1 of an equal or larger sum."""
         if reporting != "half list":
             return super()._ends(reporting)
-        first, sums = np.ravel(self.spent()[0]), np.ravel(self.sums())
+        first = np.ravel(self.spent()[0])
+        sums = np.ravel(self.sums())
         if len(sums) == 1:
             return float(sums[0]), float(first[0])
         order = np.lexsort((first, sums))
@@ -183,28 +198,6 @@ def _published_split(epsilon: float, n_max: int, alpha: float) -> tuple[float, f
     return max(math.sqrt(8 / (n_max - 1)), (1 - alpha) * epsilon), alpha * epsilon
 
 
-def _posterior_mean(noisy: Array, prior: Array, epsilon: Array) -> Array:
-    r"""E[d | d*] for weights [degrees] and noise :math:`e^{-\epsilon |d^* - d|}`, clipped or not."""
-    # Sums over d <= k and over d > k follow from their neighbours, and are shifted by the fraction
-    # of d*; atoms are proportional to the same. One epsilon has one table of sums; of several, each
-    # d* has passes of its own.
-    degrees = jnp.arange(len(prior), dtype=prior.dtype)
-    shrink = jnp.exp(-epsilon)
-    place = jnp.clip(jnp.floor(noisy), 0, len(prior) - 1).astype(jnp.int32)
-    # Beyond the last degree nothing is above, and the common factor of what is below cancels.
-    part = jnp.where(place == len(prior) - 1, 0.0, noisy - place.astype(noisy.dtype))
-
-    # Of the two factors e^(-eps part) and e^(-eps (1 - part)) the larger is divided out: neither
-    # underflows alone.
-    low, high = (jnp.exp(-epsilon * jnp.maximum(side * (2 * part - 1), 0.0)) for side in (1, -1))
-    if jnp.ndim(epsilon) == 0:
-        sums = (_tables(weights, shrink, place) for weights in (prior, prior * degrees))
-    else:
-        sums = (_passes(weights, shrink, place, noisy) for weights in (prior, prior * degrees))
-    mass, mean = (below * low + above * high for below, above in sums)
-    return jnp.where(mass > 0, mean / jnp.where(mass > 0, mass, 1.0), noisy)
-
-
 @jax.jit  # an eager loop would be compiled anew at each call
 def _tables(weights: Array, shrink: Array, place: Array) -> tuple[Array, Array]:
     """The sums at or below ``place``, and above it, from one table for all."""
@@ -214,21 +207,20 @@ def _tables(weights: Array, shrink: Array, place: Array) -> tuple[Array, Array]:
         return after, (after, total)
 
     zero = jnp.zeros_like(shrink * weights[0])
-    (_, (below, _)), (_, (_, above)) = (
-        jax.lax.scan(add, zero, weights, reverse=back) for back in (False, True)
-    )
+    _, (below, _) = jax.lax.scan(add, zero, weights)
+    _, (_, above) = jax.lax.scan(add, zero, weights, reverse=True)
     return below[place], above[place]
 
 
 @jax.jit
-def _passes(weights: Array, shrink: Array, place: Array, noisy: Array) -> tuple[Array, Array]:
+def _passes(weights: Array, shrink: Array, place: Array) -> tuple[Array, Array]:
     """The same of sums of their own."""
 
     def total(above: bool) -> Array:
         def add(total: Array, at: tuple[Array, Array]) -> tuple[Array, None]:
             return jnp.where((at[0] > place) == above, total * shrink + at[1], total), None
 
-        zero = jnp.zeros_like(shrink * weights[0] * noisy)
+        zero = jnp.zeros_like(shrink * weights[0] * place)
         return jax.lax.scan(add, zero, (jnp.arange(len(weights)), weights), reverse=above)[0]
 
     return total(False), total(True)

@@ -15,7 +15,7 @@ from ldp_jax.core.types import AnyArray, Array, Scalar
 class NeighbourList(NamedTuple):
     """The neighbours of one user.
 
-    The capacity, a shape of compiled programs, is public. Mechanisms take any list on the host
+    The capacity is a shape of compiled programs, and public. Mechanisms pass any list on the host
     through :meth:`of`.
 
     ``ids``, int32 [capacity], are sorted and distinct, n where there is none; ``count``, int32, is
@@ -56,10 +56,7 @@ class ListReport(NamedTuple):
 
 
 class LapReport(NamedTuple):
-    """One user's noisy degree, any real number, and noisy bits of owned pairs, float32 [n].
-
-    NaN for the others.
-    """
+    """One user's noisy degree, any real number, and noisy bits float32 [n], NaN if not owned."""
 
     degree: Scalar
     values: AnyArray
@@ -68,17 +65,14 @@ class LapReport(NamedTuple):
 
 
 def to_list(bits: Array) -> NeighbourList:
-    """A vector of bits [n] as a list of capacity n."""
+    """Make a list of capacity n of bits [n]."""
     n = bits.shape[-1]
     ids = jnp.sort(jnp.where(bits, jnp.arange(n, dtype=jnp.int32), n))
     return NeighbourList(ids, bits.sum(-1).astype(jnp.int32))
 
 
 def to_bits(neighbours: NeighbourList, n: int) -> Array:
-    """A list as bits [n].
-
-    What is no id in [0, n), and repeats, are dropped: mechanisms are total on data.
-    """
+    """Make bits [n] of a list; repeats and all but ids in [0, n) are dropped."""
     ids = (
         neighbours.ids
         if isinstance(neighbours.ids, jax.Array)
@@ -88,10 +82,10 @@ def to_bits(neighbours: NeighbourList, n: int) -> Array:
 
 
 def nodes_of(neighbours: NeighbourList) -> tuple[int, ...]:
-    """A list on the host as a tuple."""
+    """List the neighbours on the host as a tuple."""
     return tuple(np.asarray(neighbours.ids)[: int(neighbours.count)].tolist())
 
 
 def stacked(lists: Sequence[NeighbourList]) -> NeighbourList:
-    """Lists of one capacity on the host, as one stack."""
+    """Stack lists of one capacity on the host."""
     return NeighbourList(*(np.stack(leaves) for leaves in zip(*lists, strict=True)))

@@ -1,7 +1,4 @@
-"""LocalLap: Laplace noise on every bit, of which a server keeps the largest.
-
-LAPGRAPH in the local model.
-"""
+"""LocalLap: Laplace noise on every bit, of which a server keeps the largest (local LAPGRAPH)."""
 
 from typing import Any, ClassVar
 
@@ -12,8 +9,8 @@ from ldp_jax.core import random, random_words, validate
 from ldp_jax.core.mechanism import MAX_EPSILON, check_single
 from ldp_jax.core.pytree import mechanism, static
 from ldp_jax.core.types import AnyArray, Array, PRNGKey, Scalar
-from ldp_jax.edges import _pair_sets, _sparse
-from ldp_jax.edges._draws import drawn
+from ldp_jax.edges import _sparse, checks, pair_sets
+from ldp_jax.edges.draws import drawn
 from ldp_jax.edges.lists import LapReport, NeighbourList
 from ldp_jax.edges.neighbour_lists import MAX_BIT_EPSILON, OnLists, Reporting, pairs_of, two_budgets
 from ldp_jax.edges.population import Population, ReportedPairs
@@ -22,9 +19,7 @@ from ldp_jax.edges.spaces import LapReports, critical_numbers
 
 @mechanism
 class LocalLap(OnLists):
-    r"""Send a noisy degree and noisy bits.
-
-    The server keeps as many of the largest bits as the degrees add up to.
+    r"""Send a noisy degree and noisy bits; the server keeps as many of the largest as degrees say.
 
     Law: every pair of users has one owner (:func:`ldp_jax.edges._sparse.owns`). A user sends
     :math:`d^* = d + \mathrm{Lap}(1/\epsilon_1)`, and :math:`A_{ij} + \mathrm{Lap}(1/\epsilon_2)` of
@@ -72,34 +67,26 @@ class LocalLap(OnLists):
         return cls(*two_budgets(epsilon, share=share), **options)
 
     def privatize(self, key: PRNGKey, neighbours: NeighbourList, own: Scalar = 0) -> LapReport:
-        """The report of one user.
-
-        See :meth:`~ldp_jax.edges.neighbour_lists.ListMechanism.privatize`.
-        """
+        """Draw the report of one user, in O(n); ``vmap`` over users."""
         validate.threefry(key)
         check_single(self)
         bits, owned, degree, _ = self._record(neighbours, own)
         degree_key, values_key = random.split(key)
-        bits = bits.astype(jnp.float32)
-        degree = degree.astype(jnp.float32)
-        values = bits + random_words.laplace(values_key, owned.shape) / jnp.asarray(
-            self.epsilon_edges
-        )
-        noisy = degree + random_words.laplace(degree_key) / jnp.asarray(self.epsilon_degree)
+        noise = random_words.laplace(values_key, owned.shape) / jnp.asarray(self.epsilon_edges)
+        values = bits.astype(jnp.float32) + noise
+        noise = random_words.laplace(degree_key) / jnp.asarray(self.epsilon_degree)
+        noisy = degree.astype(jnp.float32) + noise
         return LapReport(noisy, jnp.where(owned, values, jnp.nan))
 
     def log_density(self, y: LapReport, x: NeighbourList, own: Scalar = 0) -> Array:
         """log p of a report given a list; -inf where it is about other than the owned pairs."""
         y = LapReport(*y)
         bits, owned, degree, _ = self._record(x, own)
-        bits = bits.astype(jnp.float32)
-        degree = degree.astype(jnp.float32)
         possible = (jnp.isnan(y.values) != owned).all() & ~jnp.isnan(y.degree)
-        off = jnp.where(owned, jnp.asarray(y.values) - bits, 0.0)
+        off = jnp.where(owned, jnp.asarray(y.values) - bits.astype(jnp.float32), 0.0)
         of_bits = jnp.where(owned, _log_laplace(self.epsilon_edges, off), 0.0).sum()
-        return jnp.where(
-            possible, of_bits + _log_laplace(self.epsilon_degree, y.degree - degree), -jnp.inf
-        )
+        of_degree = _log_laplace(self.epsilon_degree, y.degree - degree.astype(jnp.float32))
+        return jnp.where(possible, of_bits + of_degree, -jnp.inf)
 
     def bit_reports(self, owned: int) -> tuple[np.ndarray, np.ndarray]:
         """Both numbers at what may be true, between, and far away."""
@@ -107,7 +94,12 @@ class LocalLap(OnLists):
         return noisy.ravel(), sent.ravel()
 
     def bit_log_density(
-        self, noisy: Scalar, sent: Scalar, degree: Scalar, bit: Scalar, owned: Scalar
+        self,
+        noisy: Scalar,
+        sent: Scalar,
+        degree: Scalar,
+        bit: Scalar,
+        owned: Scalar,
     ) -> Array:
         """log p of the noisy degree and of one noisy bit: see :class:`~ldp_jax.edges.HasBitLaw`."""
         of_bit = _log_laplace(self.epsilon_edges, jnp.asarray(sent) - bit)
@@ -132,9 +124,8 @@ class LocalLap(OnLists):
         edges = jnp.clip(jnp.round(total), 0, n * (n - 1) // 2)
         flat = jnp.where(jnp.isnan(values), -jnp.inf, values).ravel()
         order = jnp.argsort(flat, descending=True, stable=True)
-        kept = (
-            jnp.zeros(flat.shape, bool).at[order].set(jnp.arange(len(flat)) < edges).reshape(n, n)
-        )
+        kept = jnp.zeros(flat.shape, bool).at[order].set(jnp.arange(len(flat)) < edges)
+        kept = kept.reshape(n, n)
         return kept | kept.T
 
     def sample_graph(self, key: PRNGKey, users: Population, memory: float) -> ReportedPairs:
@@ -144,9 +135,7 @@ class LocalLap(OnLists):
         two private users; T is estimated from the degrees less the edges that public users show.
         """
         if np.ndim(self.epsilon_degree) or np.ndim(self.epsilon_edges):
-            raise ValueError(
-                "LocalLap has no personal budgets: values of unequal noise cannot be ranked together"
-            )
+            raise ValueError("LocalLap has no personal budgets: unequal noise cannot be ranked")
         senders, receivers, group, private = users
         graphs = int(group.max(initial=0)) + 1
         degree_key, true_key, least_key, among_key, false_key = random.split(key, 5)
@@ -156,39 +145,36 @@ class LocalLap(OnLists):
         # True pairs of two private users, each once, by their places among the private users.
         place = np.cumsum(private) - 1
         once = private[senders] & private[receivers] & (senders < receivers)
-        low, high, of_pair = place[senders[once]], place[receivers[once]], group[receivers[once]]
+        low = place[senders[once]]
+        high = place[receivers[once]]
+        of_pair = group[receivers[once]]
         true = np.bincount(of_pair, minlength=graphs)
 
         degree = users.degree.astype(np.float32)
-        shown = np.bincount(
-            group[receivers[private[receivers] & ~private[senders]]], minlength=graphs
-        )
-        counted = degree[who]
-        times = 2
         if self.reporting == "half":
             start = (np.cumsum(size) - size)[of_pair]
-            lows = _sparse.owns(
-                _sparse.Users(low - start, 0, size[of_pair], size[of_pair]), high - start, True
-            )
-            counted = np.bincount(np.where(lows, low, high), minlength=len(who))
+            inside = _sparse.Users(low - start, 0, size[of_pair], size[of_pair])
+            owner = np.where(_sparse.owns(inside, high - start, True), low, high)
+            counted = np.bincount(owner, minlength=len(who))
             shown = 0
             times = 1
+        else:
+            counted = degree[who]
+            beside = group[receivers[private[receivers] & ~private[senders]]]
+            shown = np.bincount(beside, minlength=graphs)
+            times = 2
         first, second = map(float, self.spent())
-        degree[who] = counted + drawn(random_words.laplace, degree_key, len(who)) / np.float32(
-            first
-        )
+        noise = drawn(random_words.laplace, degree_key, len(who)) / np.float32(first)
+        degree[who] = counted + noise
         total = np.bincount(group[who], degree[who].astype(np.float64), graphs)
         edges = np.clip(np.rint((total - shown) / times), 0, pairs).astype(np.int64)
-        if 32.0 * edges.sum() > memory:
-            raise ValueError(
-                f"the noisy graph takes {32e-9 * edges.sum():.3g} GB (memory allows {memory / 1e9:.3g}): it has as "
-                "many edges as the noisy degrees add up to; use a larger epsilon_degree, or raise memory"
-            )
+        remedy = "noisy degrees add up to that; use a larger epsilon_degree"
+        checks.fits(int(edges.sum()), memory, remedy, bytes_each=32.0)
         keys = true_key, least_key, among_key
-        kept, wanted = _pair_sets.largest(keys, second, of_pair, edges, pairs - true)
+        kept, wanted = pair_sets.largest(keys, second, of_pair, edges, pairs - true)
         width = np.int64(max(len(who), 1))
         code = low * width + high
-        added = _pair_sets.false_pairs(false_key, wanted, size, np.sort(code), true)
+        added = pair_sets.false_pairs(false_key, wanted, size, np.sort(code), true)
         code = np.concatenate([code[kept], added])
         return ReportedPairs(who[code // width], who[code % width], degree)
 
@@ -197,8 +183,8 @@ class LocalLap(OnLists):
         return "Laplace noise on the degree and on each owned bit, each of sensitivity 1, compose"
 
     def _ends(self, reporting: Reporting) -> tuple[float, ...]:
-        owner, other = float(self.sums().max()), float(self.spent()[0].max())
-        return (owner, other) if reporting == "half list" else (owner,)
+        owner = float(self.sums().max())
+        return (owner, float(self.spent()[0].max())) if reporting == "half list" else (owner,)
 
 
 def _log_laplace(epsilon: Scalar, off: AnyArray) -> Array:

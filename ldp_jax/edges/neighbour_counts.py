@@ -1,7 +1,4 @@
-"""How many neighbours a user has in each of a few public groups, with noise.
-
-Counts instead of bits.
-"""
+"""Noisy counts of a user's neighbours in each of a few public groups."""
 
 import dataclasses
 from collections.abc import Callable
@@ -19,7 +16,8 @@ from ldp_jax.core.mechanism import WordRuns
 from ldp_jax.core.pytree import pytree, static
 from ldp_jax.core.spaces import NotApplicable
 from ldp_jax.core.types import AnyArray, Array, PRNGKey, Scalar, Values
-from ldp_jax.edges._degree_noise import NOISES, Noise
+from ldp_jax.edges import checks
+from ldp_jax.edges.degree_noise import NOISES, Noise
 from ldp_jax.edges.lists import NeighbourList
 from ldp_jax.edges.neighbour_lists import OnLists, Reporting
 from ldp_jax.edges.spaces import CountReports, critical_numbers
@@ -27,20 +25,20 @@ from ldp_jax.edges.spaces import CountReports, critical_numbers
 
 @pytree
 class NeighbourCounts(OnLists):
-    r"""Report how many neighbours are in each of K public groups, each count with noise, and none of them.
+    r"""Report the noisy number of neighbours in each of K public groups, and no neighbour.
 
     Law: :math:`y_k = c_k + z_k` with :math:`c_k = |\{v \in N : g(v) = k\}|`, at most ``most``, and
-    independent whole noise, :math:`P(z) \propto e^{-\epsilon |z|}`; real noise
+    independent discrete Laplace noise, :math:`P(z) \propto e^{-\epsilon |z|}`; real noise
     :math:`\mathrm{Lap}(1/\epsilon)` with ``noise="laplace"``. A node whose group is negative counts
     nowhere. In ``half`` reporting c counts owned pairs.
     Guarantee: epsilon per bit of a list, whatever K is, since a bit moves one count by one. Per
     edge 2 epsilon, and epsilon in ``half`` (:meth:`relationship`). Groups are public.
     Utility: unbiased, variance :math:`2a/(1-a)^2` with :math:`a = e^{-\epsilon}`
     (:math:`2/\epsilon^2` of Laplace noise) for each count, whatever the size of its group.
-    Numerics: whole noise is a sign and a number below 2^96, compared with cumulative whole numbers:
-    its loss is a ratio of integers and ``arithmetic`` is ``exact``. A report is clipped to
-    ``span()``, beyond which noise has a mass of about 2^-90. Laplace noise holds in ideal
-    arithmetic.
+    Numerics: discrete Laplace noise is a sign and a number below 2^96, compared with cumulative
+    whole numbers: its loss is a ratio of integers and ``arithmetic`` is ``exact``. A report is
+    clipped to ``span()``, beyond which noise has a mass of about 2^-90. Laplace noise holds in
+    ideal arithmetic.
     Reference: Ghosh et al., STOC 2009; counts by group as a message: Qin et al., CCS 2017 (LDPGen),
     and under a trusted curator Kolluri et al., CCS 2022 (LPGNet).
 
@@ -55,8 +53,8 @@ class NeighbourCounts(OnLists):
       reporting: ``full`` or ``half``.
 
     >>> m = NeighbourCounts(1.0, num_groups=2, n=5)
-    >>> m.guarantee().arithmetic, m.guarantee().epsilon <= 1.0, m.relationship("half").epsilon <= 1.0
-    ('exact', True, True)
+    >>> m.guarantee().arithmetic, m.guarantee().epsilon <= 1.0
+    ('exact', True)
     >>> mine = NeighbourList.of([1, 2, 4], n=5)
     >>> m.privatize(jax.random.key(0), mine, groups=jnp.array([0, 0, 1, 1, -1])).shape
     (2,)
@@ -75,11 +73,11 @@ class NeighbourCounts(OnLists):
     reportings: ClassVar[tuple[Reporting, ...]] = ("full", "half")
 
     def __post_init__(self) -> None:
-        if not validate.concrete(self.epsilon):
-            raise ValueError(
-                "epsilon must be concrete, because the host makes a table of whole numbers of it: make one "
-                "mechanism for each epsilon outside jit and vmap, and give privatize_counts one or a menu of them"
-            )
+        checks.concrete(
+            "the host makes a table of it, so make one mechanism for each epsilon outside jit and "
+            "vmap, and give privatize_counts one or a menu of them",
+            epsilon=self.epsilon,
+        )
         # Static: one spelling of a budget, so that it is hashable and no second program.
         object.__setattr__(self, "epsilon", whole_noise.checked_epsilon(self.epsilon))
         validate.integer_in(1, num_groups=self.num_groups)
@@ -87,11 +85,8 @@ class NeighbourCounts(OnLists):
         validate.one_of(NOISES, noise=self.noise)
         self._check()
         if self.groups is not None and validate.concrete(self.groups):
-            if self.n is None:
-                raise ValueError("n must be given with groups: how many nodes the graph has")
-            object.__setattr__(
-                self, "groups", jnp.asarray(checked_groups(self.groups, self.n, self.num_groups))
-            )
+            groups = checked_groups(self.groups, self._size(), self.num_groups)
+            object.__setattr__(self, "groups", jnp.asarray(groups))
         if self.noise == "geometric":
             object.__setattr__(self, "thresholds", jax.device_put(self._noise.thresholds))
 
@@ -100,7 +95,7 @@ class NeighbourCounts(OnLists):
         return whole_noise.whole_noise(float(self.epsilon), self.most)
 
     def span(self) -> tuple[int, int]:
-        """The smallest and the largest report of whole noise."""
+        """The smallest and the largest report of discrete Laplace noise."""
         margin = self._noise.margin
         return -margin, self.most + margin
 
@@ -109,7 +104,10 @@ class NeighbourCounts(OnLists):
         return ()
 
     def true_counts(
-        self, neighbours: NeighbourList, own: Scalar, groups: Values | None = None
+        self,
+        neighbours: NeighbourList,
+        own: Scalar,
+        groups: Values | None = None,
     ) -> Array:
         """The counts of one user without noise, int32 [K]: private.
 
@@ -117,27 +115,22 @@ class NeighbourCounts(OnLists):
         """
         bits, owned, _, _ = self._record(neighbours, own)
         groups = self.groups if groups is None else groups
-        if groups is None:
-            raise ValueError("groups must be given, int [n]: the public group of every node")
-        if np.shape(groups) != (self.n,):
-            raise ValueError(f"groups must have shape ({self.n},), got {np.shape(groups)}")
-        if validate.concrete(groups):
+        if groups is None or validate.concrete(groups) or np.shape(groups) != (self.n,):
             groups = checked_groups(groups, self._size(), self.num_groups)
         groups = jnp.asarray(groups)
         known = bits & owned & (groups >= 0) & (groups < self.num_groups)
-        counts = (
-            jnp.zeros(self.num_groups, jnp.int32)
-            .at[jnp.where(known, groups, 0)]
-            .add(known.astype(jnp.int32))
-        )
+        group = jnp.where(known, groups, 0)
+        counts = jnp.zeros(self.num_groups, jnp.int32).at[group].add(known.astype(jnp.int32))
         return jnp.minimum(counts, self.most)
 
     def privatize(
-        self, key: PRNGKey, neighbours: NeighbourList, own: Scalar = 0, groups: Values | None = None
+        self,
+        key: PRNGKey,
+        neighbours: NeighbourList,
+        own: Scalar = 0,
+        groups: Values | None = None,
     ) -> Array:
-        """The report of one user, int32 [K] (float32 of Laplace noise): O(n), as a device would.
-
-        ``vmap`` it.
+        """Draw the report of one user, int32 [K] (float32 of Laplace noise), in O(n); ``vmap`` it.
 
         ``groups`` are public, int [n]; by default the mechanism's own. Traced ones outside [-1, K)
         count nowhere.
@@ -146,65 +139,45 @@ class NeighbourCounts(OnLists):
         return self.add_noise(key, self.true_counts(neighbours, own, groups))
 
     def add_noise(self, key: PRNGKey, counts: Values) -> Array:
-        """Counts, clipped to [0, ``most``], with independent noise.
-
-        Int32, float32 of Laplace noise.
-        """
+        """Clip counts to [0, ``most``] and add independent noise; int32, or float32 of Laplace."""
         if not isinstance(counts, jax.Array):  # a number of the host may be beyond 32 bits
             counts = np.clip(np.asarray(counts), 0, self.most).astype(np.int32)
         counts = jnp.clip(jnp.asarray(counts), 0, self.most).astype(jnp.int32)
         if self.noise == "laplace":
-            return counts.astype(jnp.float32) + random_words.laplace(
-                key, counts.shape
-            ) / jnp.float32(self.epsilon)
+            drawn = random_words.laplace(key, counts.shape) / jnp.float32(self.epsilon)
+            return counts.astype(jnp.float32) + drawn
         return self.from_words(_words(key, counts.shape, 1 + whole_noise.WORDS), counts)
 
     def from_words(self, word: AnyArray, counts: AnyArray) -> Array:
-        """Reports of whole noise under uniform words uint32 [4, ...].
-
-        A sign, and a number below 2^96.
-        """
-        return with_noise(
-            jnp.asarray(self.thresholds),
-            jnp.asarray(word, jnp.uint32),
-            counts,
-            self.noise_sizes(),
-            self.span(),
-        )
+        """Reports under random bits uint32 [4, ...]: a sign, and a number below 2^96."""
+        table = jnp.asarray(self.thresholds)
+        bits = jnp.asarray(word, jnp.uint32)
+        return with_noise(table, bits, counts, self.noise_sizes(), self.span())
 
     def noise_sizes(self) -> tuple[int, int]:
         """Steps of bisection that find nearly every magnitude, and the largest one."""
         return self._noise.near, self._noise.reach
 
     def word_runs(self) -> WordRuns:
-        """Numbers below 2^96 from one threshold to the next, with both signs.
-
-        Counts that differ by one.
-        """
+        """Runs of numbers below 2^96 between two thresholds, with both signs."""
         if self.noise != "geometric":
             raise NotApplicable(f"{self.noise} noise is a continuum: ask float_audit")
-        size = whole_noise.WORDS
-        width = 32 * whole_noise.WORDS
-        table = np.asarray(self.thresholds).T
-        steps = [
-            sum(int(word) << 32 * (size - 1 - at) for at, word in enumerate(row)) for row in table
-        ]
-        starts = sorted({0, *steps})
-        ends = [*(start - 1 for start in starts[1:]), (1 << width) - 1]
+        size = 4 * whole_noise.WORDS  # bytes
+        table = np.ascontiguousarray(np.asarray(self.thresholds).T.astype(">u4"))
+        starts = sorted({0, *(int.from_bytes(row.tobytes(), "big") for row in table)})
+        after = [*starts[1:], 1 << 8 * size]
 
         def words(numbers: list[int]) -> np.ndarray:
-            rows = [
-                [number >> 32 * (size - 1 - at) & (2**32 - 1) for number in numbers]
-                for at in range(size)
-            ]
-            signs = [[sign] * len(numbers) for sign in (0, 1)]
-            return np.concatenate([np.array([sign, *rows], np.uint32) for sign in signs], 1)
+            packed = b"".join(number.to_bytes(size, "big") for number in numbers)
+            rows = np.frombuffer(packed, ">u4").reshape(len(numbers), -1).astype(np.uint32)
+            signs = [np.insert(rows, 0, sign, 1) for sign in (0, 1)]
+            return np.concatenate(signs).T
 
         share = [
-            Fraction(end + 1 - start, 2 << width) for start, end in zip(starts, ends, strict=True)
+            Fraction(end - start, 2 << 8 * size) for start, end in zip(starts, after, strict=True)
         ]
         pairs = sorted({(0, 1), (self.most - 1, self.most)})
-        return WordRuns(words(starts), words(ends), share * 2, pairs)
+        return WordRuns(words(starts), words([end - 1 for end in after]), share * 2, pairs)
 
     def log_density(self, y: Values, x: NeighbourList, own: Scalar = 0) -> Array:
         """log p of a report given a list: a mass, a density of Laplace noise."""
@@ -218,33 +191,30 @@ class NeighbourCounts(OnLists):
             return jnp.log(self.epsilon / 2) - self.epsilon * jnp.abs(
                 y - counts.astype(jnp.float32)
             )
-        gap = jnp.abs(y - counts)
         low, high = self.span()
-        inside, ends = (
-            jnp.asarray(side, jnp.result_type(float)) for side in self._noise.log_masses
-        )
+        kind = jnp.result_type(float)
+        inside, ends = (jnp.asarray(side, kind) for side in self._noise.log_masses)
         possible = (y >= low) & (y <= high) & (y == jnp.round(y))
-        at = jnp.clip(jnp.where(possible, gap, 0), 0, len(inside) - 1).astype(jnp.int32)
-        return jnp.where(
-            possible, jnp.where((y == low) | (y == high), ends[at], inside[at]), -jnp.inf
-        )
+        gap = jnp.where(possible, jnp.abs(y - counts), 0)
+        at = jnp.clip(gap, 0, len(inside) - 1).astype(jnp.int32)
+        mass = jnp.where((y == low) | (y == high), ends[at], inside[at])
+        return jnp.where(possible, mass, -jnp.inf)
 
     def bit_reports(self, owned: int) -> tuple[np.ndarray, np.ndarray]:
-        """Every whole number of the span, or numbers at what may be true, between, and far away.
-
-        No bit is sent.
-        """
+        """Every whole number of the span, or critical real ones; no bit is sent."""
         low, high = self.span()
         numbers = critical_numbers(owned) if self.noise == "laplace" else np.arange(low, high + 1.0)
         return numbers, np.full(len(numbers), np.nan)
 
     def bit_log_density(
-        self, noisy: Scalar, sent: Scalar, degree: Scalar, bit: Scalar, owned: Scalar
+        self,
+        noisy: Scalar,
+        sent: Scalar,
+        degree: Scalar,
+        bit: Scalar,
+        owned: Scalar,
     ) -> Array:
-        """log p of the bit's count, with all true pairs in it.
-
-        See :class:`~ldp_jax.edges.HasBitLaw`.
-        """
+        """log p of the bit's count, with all true pairs in it."""
         return self.log_likelihood(noisy, jnp.minimum(jnp.asarray(degree), self.most))
 
     def codomain(self, own: int = 0) -> CountReports:
@@ -268,27 +238,24 @@ class NeighbourCounts(OnLists):
 
     def proof(self) -> str:
         """The noise of one number."""
-        noise = (
-            "Laplace noise of scale 1 / epsilon"
-            if self.noise == "laplace"
-            else "whole noise of its own"
-        )
+        laplace = self.noise == "laplace"
+        noise = "Laplace noise of scale 1 / epsilon" if laplace else "whole noise of its own"
         return f"a bit moves one count by one; each has {noise}"
 
     def sums(self) -> np.ndarray:
-        """The budget; of whole noise its loss, computed from its integers."""
+        """The budget; of discrete Laplace noise its loss, computed from its integers."""
         return super().sums() if self.noise == "laplace" else np.array(self._noise.loss)
 
     def guarantee(self) -> Guarantee:
-        """epsilon per bit of a list; exact of whole noise."""
+        """epsilon per bit of a list; exact of discrete Laplace noise."""
         return dataclasses.replace(
-            super().guarantee(), arithmetic="ideal" if self.noise == "laplace" else "exact"
+            super().guarantee(),
+            arithmetic="ideal" if self.noise == "laplace" else "exact",
         )
 
 
-_words = jax.jit(
-    random_words.words, static_argnames=("shape", "count")
-)  # one program, outside jit too
+# One program, outside jit too.
+_words = jax.jit(random_words.words, static_argnames=("shape", "count"))
 
 
 @jax.jit
@@ -299,10 +266,7 @@ def with_noise(
     sizes: tuple[Scalar, Scalar],
     span: tuple[Scalar, Scalar],
 ) -> Array:
-    """Counts with whole noise under words uint32 [4, ...]; ``sizes`` are ``noise_sizes()``.
-
-    All may be traced.
-    """
+    """Add discrete Laplace noise by random bits uint32 [4, ...] to counts."""
     high = thresholds[0]
     bits = thresholds.shape[1].bit_length()
     last = np.uint32(2**32 - 1)
@@ -328,16 +292,18 @@ def with_noise(
 
 
 def checked_groups(
-    groups: Values, n: int, num_groups: int, least: int = -1, name: str = "groups"
+    groups: Values | None,
+    n: int,
+    num_groups: int,
+    least: int = -1,
+    name: str = "groups",
 ) -> Int[np.ndarray, " n"]:
-    """Public numbers of users in [least, num_groups), as int32 [n]; ``ValueError`` for anything else."""
+    """Public numbers of users in [least, num_groups), as int32 [n]; ``ValueError`` for others."""
     groups = validate.complete(**{name: groups})
     if groups.shape != (n,) or groups.dtype.kind not in "iu":
-        raise ValueError(
-            f"{name} must be int [{n}], one for every node, got {groups.dtype} {groups.shape}"
-        )
-    if groups.size and not (groups.min() >= least and groups.max() < num_groups):
-        raise ValueError(
-            f"{name} must be in [{least}, {num_groups}), got {groups.min()} to {groups.max()}"
-        )
+        kind = f"{groups.dtype} {list(groups.shape)}"
+        raise ValueError(f"{name} must be int [{n}], one for every node, got {kind}")
+    if not ((groups >= least) & (groups < num_groups)).all():
+        given = f"{groups.min()} to {groups.max()}"
+        raise ValueError(f"{name} must be in [{least}, {num_groups}), got {given}")
     return groups.astype(np.int32)

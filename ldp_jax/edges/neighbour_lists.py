@@ -1,7 +1,4 @@
-"""Mechanisms on neighbour lists.
-
-What an edge costs, who reports a pair, and those that treat every bit alike.
-"""
+"""Mechanisms on neighbour lists: what an edge costs, who reports a pair, and the bits' law."""
 
 import abc
 import dataclasses
@@ -21,13 +18,13 @@ from ldp_jax.core.mechanism import check_single
 from ldp_jax.core.rounding import rounded_down
 from ldp_jax.core.spaces import Finite
 from ldp_jax.core.types import Array, PRNGKey, Scalar
-from ldp_jax.edges import _sparse
+from ldp_jax.edges import _sparse, checks
 from ldp_jax.edges.lists import ListReport, NeighbourList, to_bits, to_list
 from ldp_jax.edges.population import Population, ReportedPairs
 from ldp_jax.edges.spaces import Degrees, ListReports, Lists, critical_degrees
 
 MAX_BIT_EPSILON = 40.0
-"""The largest budget of one bit: a flip then has probability e^-40 = 4.2e-18, 78 of 2^64 words."""
+"""The largest budget of one bit: a flip then has probability e^-40 = 4.2e-18, 78 / 2^64."""
 
 Reporting = Literal["full", "half list", "half"]
 """The reporter of the pair (i, j): both ends (``full``), or one by a public rule, with the degree
@@ -40,13 +37,11 @@ _S = TypeVar("_S")
 
 @runtime_checkable
 class HasBitLaw(Protocol):
-    """A mechanism whose report says of one bit of a list two numbers.
+    """A mechanism whose report holds two numbers about a bit: a noisy one, and the sent bit.
 
-    A noisy one, and what is sent of the bit.
-
-    Whatever else is in a report is independent of the bit given these two. So an edge's cost is
-    enumerated from few numbers (:func:`ldp_jax.verification.relationship_supremum`). ``reporting``,
-    static, is one of ``reportings``.
+    Given these two the rest of a report is independent of the bit. So an edge's cost is enumerated
+    from few numbers (:func:`ldp_jax.verification.relationship_supremum`). ``reporting``, static, is
+    one of ``reportings``.
     """
 
     reporting: Reporting
@@ -56,17 +51,17 @@ class HasBitLaw(Protocol):
         """The same with ``choose`` applied to each budget that users may have of their own."""
 
     def bit_reports(self, owned: int) -> tuple[np.ndarray, np.ndarray]:
-        """Noisy numbers about ``owned`` pairs, and what is sent of a bit.
-
-        The largest loss is among them.
-        """
+        """Noisy numbers about ``owned`` pairs and sent bits, the largest loss among them."""
 
     def bit_log_density(
-        self, noisy: Scalar, sent: Scalar, degree: Scalar, bit: Scalar, owned: Scalar
+        self,
+        noisy: Scalar,
+        sent: Scalar,
+        degree: Scalar,
+        bit: Scalar,
+        owned: Scalar,
     ) -> Array:
-        """log p of both numbers, elementwise.
-
-        One term that does not depend on the bit may be left out.
+        """log p of both numbers, elementwise, up to a term that does not depend on the bit.
 
         The ``degree`` true ones of ``owned`` pairs include the bit's; ``bit`` is NaN where another
         user reports it.
@@ -79,16 +74,8 @@ class HasBitLaw(Protocol):
         """Per edge, seen through the reports of all users."""
 
 
-def budget_in(most: float, **kwargs: Scalar) -> None:
-    """Refuse budgets outside (0, most]."""
-    validate.positive(**kwargs)
-    validate.in_range(0.0, most, open_lower=True, **kwargs)
-
-
 def pairs_of(own: Scalar, n: int, reporting: Reporting) -> tuple[Array, Any]:
-    """Which pairs the user ``own`` reports, bool [n], and how many the degree is about.
-
-    For equal budgets.
+    """The pairs that a user reports, bool [n], and how many the degree counts, for equal budgets.
 
     >>> mine, pairs = pairs_of(1, 4, "half")
     >>> mine.tolist(), pairs
@@ -105,10 +92,7 @@ def flip_rate(epsilon: Scalar) -> Array:
 
 
 class OnLists(abc.ABC):
-    """A mechanism on one user's neighbour list, a pytree with static ``n`` and ``reporting``.
-
-    Abstract.
-    """
+    """A mechanism on one user's neighbour list, a pytree with static ``n`` and ``reporting``."""
 
     reportings: ClassVar[tuple[Reporting, ...]] = REPORTINGS
     """The possible reportings, the usual one first."""
@@ -128,7 +112,7 @@ class OnLists(abc.ABC):
 
     def _check(self) -> None:
         for name, most in self.budgets.items():
-            budget_in(most, **{name: getattr(self, name)})
+            checks.budget_in(most, **{name: getattr(self, name)})
         validate.one_of(self.reportings, reporting=self.reporting)
         if self.n is not None:
             validate.integer_in(1, n=self.n)
@@ -136,18 +120,15 @@ class OnLists(abc.ABC):
     def of_users(self: _S, choose: Callable[[Scalar], Scalar]) -> _S:
         """The same with ``choose`` applied to each budget."""
         made: Any = self  # a dataclass
-        return dataclasses.replace(
-            made, **{name: choose(getattr(self, name)) for name in made.budgets}
-        )
+        chosen = {name: choose(getattr(self, name)) for name in made.budgets}
+        return dataclasses.replace(made, **chosen)
 
     def spent(self) -> list[np.ndarray]:
         """The budgets as float64 of one shape, checked; ``ValueError`` for traced ones."""
-        found = [getattr(self, name) for name in self.budgets]
-        if not all(map(validate.concrete, found)):
-            needed = "concrete budgets" if len(found) > 1 else "a concrete epsilon"
-            raise ValueError(f"guarantee() needs {needed}; ask for it outside jit, vmap and grad")
+        found = {name: getattr(self, name) for name in self.budgets}
+        checks.concrete("ask for guarantee() outside jit, vmap and grad", **found)
         self._check()
-        return [each.astype(np.float64) for each in np.broadcast_arrays(*found)]
+        return [each.astype(np.float64) for each in np.broadcast_arrays(*found.values())]
 
     def sums(self) -> np.ndarray:
         """Each user's whole budget, rounded up; float64 [] or [users].
@@ -165,17 +146,14 @@ class OnLists(abc.ABC):
         return per_bit(float(self.sums().max()), self.proof())
 
     def relationship(self, reporting: Reporting | None = None) -> Guarantee:
-        """Per edge, seen through the reports of all users.
-
-        Of both ends (``full``), or of the smaller budget's.
-        """
+        """Per edge, seen through the reports of both ends (``full``) or of its owner."""
         reporting = self.reporting if reporting is None else reporting
         validate.one_of(self.reportings, reporting=reporting)
         made = per_edge(self._ends(reporting), reporting)
         return dataclasses.replace(made, arithmetic=self.guarantee().arithmetic)
 
     def _ends(self, reporting: Reporting) -> tuple[float, ...]:
-        """The losses about an edge of the owner's reports, and of the other end's if they hold the pair."""
+        """The loss of the owner's reports about an edge, and of the other end's if they hold it."""
         low, high = two_largest(self.sums())
         return (low, high) if reporting == "full" else (low,)
 
@@ -189,38 +167,21 @@ class OnLists(abc.ABC):
         return Lists(self._size())
 
     def _record(self, neighbours: NeighbourList, own: Scalar) -> tuple[Array, Array, Array, Array]:
-        """One user's data.
-
-        True bits [n], reported pairs [n], the degree, and how many pairs it counts.
-        """
-        if not isinstance(
-            neighbours, NeighbourList
-        ):  # two ids would be taken for a list of one and its length
+        """True bits [n], reported pairs [n], the degree, and the number of pairs it counts."""
+        # Two ids would be taken for a list of one and its length.
+        if not isinstance(neighbours, NeighbourList):
             kind = type(neighbours).__name__
-            raise TypeError(
-                f"neighbours must be a NeighbourList, as NeighbourList.of(ids, n) makes it, got {kind}"
-            )
-        if getattr(neighbours.ids, "ndim", 1) != 1:  # of several users NumPy would make one
-            shape = np.shape(neighbours.ids)
-            raise ValueError(
-                f"neighbours must be of one user, ids [capacity], got shape {shape}: use jax.vmap"
-            )
+            raise TypeError(f"neighbours must be NeighbourList.of(ids, n), got {kind}")
         n = self._size()
-        _check_own(own, n)
+        for name, value, ndim in (("neighbours", neighbours.ids, 1), ("own", own, 0)):
+            shape = getattr(value, "shape", (0,) * ndim)
+            if len(shape) != ndim:
+                raise ValueError(f"{name} must be of one user, got shape {shape}: use jax.vmap")
+        validate.ids(n, "one of the nodes", own=own)
         owned, pairs = pairs_of(own, n, self.reporting)
         bits = to_bits(neighbours, n) & (jnp.arange(n) != own)
         degree = (bits & owned if self.reporting == "half" else bits).sum()
         return bits, owned, degree, jnp.int32(pairs)
-
-
-def _check_own(own: Scalar, n: int) -> None:
-    """Refuse a user's id, which is public, that is no node; silent on tracers."""
-    if not validate.concrete(own):
-        return
-    array = np.asarray(own)
-    if array.ndim or array.dtype.kind not in "iu" or not 0 <= int(array) < n:
-        shown = own if array.ndim == 0 else f"shape {array.shape}: use jax.vmap"
-        raise ValueError(f"own must be a node in [0, {n}), got {shown}")
 
 
 class ListMechanism(OnLists):
@@ -232,20 +193,14 @@ class ListMechanism(OnLists):
 
     @abc.abstractmethod
     def bit_rates(self, noisy: Scalar | None, owned: Scalar) -> tuple[Array, Array]:
-        """The probabilities that a true pair and another one are reported, given the noisy degree."""
+        """The probabilities to report a true pair and another one, given the noisy degree."""
 
     @abc.abstractmethod
     def drop_rate(self, noisy: Scalar | None, owned: Scalar) -> Array:
-        """The probability that a true pair is not reported, without cancellation.
-
-        Not 0 where the first is 1.
-        """
+        """The probability to drop a true pair, without cancellation."""
 
     def noisy_degree(self, key: PRNGKey, degree: Array, owned: Scalar) -> Array | None:
-        """A noisy degree, of ``degree`` true pairs among ``owned``; elementwise.
-
-        None where none is sent.
-        """
+        """Draw a noisy degree of true pairs among ``owned``; None where none is sent."""
         return None
 
     def degree_log_density(self, noisy: Scalar, degree: Scalar, owned: Scalar) -> Array:
@@ -257,24 +212,23 @@ class ListMechanism(OnLists):
         return None
 
     def degree_if_none(self, owned: Scalar) -> Array | None:
-        """The mean of the noisy degree of a user without neighbours, of public numbers alone.
-
-        None without one.
-        """
+        """The mean of the noisy degree of a user without neighbours; None where none is sent."""
         return None
 
     @abc.abstractmethod
     def estimate(self, y: ListReport, own: Scalar = 0) -> Array:
-        """The server's estimate of the degree (``half``: of the owned pairs) of the user ``own``."""
+        """The server's estimate of a user's degree (``half``: of the owned pairs)."""
 
     def rates(
-        self, key: PRNGKey, degree: Scalar, owned: Scalar
+        self,
+        key: PRNGKey,
+        degree: Scalar,
+        owned: Scalar,
     ) -> tuple[Array | None, Array, Array]:
         """Noisy degree (or None), and the two probabilities; elementwise."""
         noisy = self.noisy_degree(key, jnp.asarray(degree), owned)
-        keep, add = (
-            jnp.broadcast_to(rate, jnp.shape(degree)) for rate in self.bit_rates(noisy, owned)
-        )
+        shape = jnp.shape(degree)
+        keep, add = (jnp.broadcast_to(rate, shape) for rate in self.bit_rates(noisy, owned))
         return noisy, keep, add
 
     def codomain(self, own: int = 0) -> ListReports:
@@ -283,14 +237,11 @@ class ListMechanism(OnLists):
         return ListReports(self._size(), self.degrees(int(pairs)), Finite((0.0, 1.0)), own)
 
     def sample_graph(self, key: PRNGKey, users: Population, memory: float) -> ReportedPairs:
-        """The reports of all users (:func:`ldp_jax.edges.privatize_graph`).
-
-        Budgets may be arrays [n].
-        """
+        """The reports of all users, for :func:`ldp_jax.edges.privatize_graph`."""
         return _sparse.sample(key, self, users, memory)
 
     def privatize(self, key: PRNGKey, neighbours: NeighbourList, own: Scalar = 0) -> ListReport:
-        """The report of the user ``own`` in O(n), as a device would; ``vmap`` over users.
+        """Draw the report of the user ``own`` in O(n), as a device would; ``vmap`` over users.
 
         ``neighbours`` are padded with n; what is no id, repeats and ``own`` are dropped.
         ``TypeError``, by its type alone, for anything but a :class:`NeighbourList`.
@@ -300,10 +251,8 @@ class ListMechanism(OnLists):
         true, mine, degree, pairs = self._record(neighbours, own)
         degree_key, bits_key = random.split(key)
         noisy, keep, add = self.rates(degree_key, degree, pairs)
-        chance, rest = (
-            jnp.where(true, keep, add),
-            jnp.where(true, self.drop_rate(noisy, pairs), 1 - add),
-        )
+        chance = jnp.where(true, keep, add)
+        rest = jnp.where(true, self.drop_rate(noisy, pairs), 1 - add)
         reported = random_words.bernoulli(bits_key, chance, rest) & mine
         return ListReport(jnp.float32(jnp.nan) if noisy is None else noisy, to_list(reported))
 
@@ -320,11 +269,8 @@ class ListMechanism(OnLists):
         """log P that bits are sent or not, given the noisy degree."""
         keep, add = self.bit_rates(noisy, owned)
         drop = self.drop_rate(noisy, owned)
-        return jnp.where(
-            sent,
-            jnp.log(jnp.where(true, keep, add)),
-            jnp.where(true, jnp.log(drop), jnp.log1p(-add)),
-        )
+        of_sent = jnp.log(jnp.where(true, keep, add))
+        return jnp.where(sent, of_sent, jnp.where(true, jnp.log(drop), jnp.log1p(-add)))
 
     def bit_reports(self, owned: int) -> tuple[np.ndarray, np.ndarray]:
         """Every critical noisy degree, with the bit sent and not."""
@@ -332,13 +278,17 @@ class ListMechanism(OnLists):
         return noisy.ravel(), sent.ravel()
 
     def bit_log_density(
-        self, noisy: Scalar, sent: Scalar, degree: Scalar, bit: Scalar, owned: Scalar
+        self,
+        noisy: Scalar,
+        sent: Scalar,
+        degree: Scalar,
+        bit: Scalar,
+        owned: Scalar,
     ) -> Array:
         """log p of the noisy degree, and of one bit given it: see :class:`HasBitLaw`."""
         of_bit = self._log_bits(noisy, jnp.asarray(sent) > 0, jnp.asarray(bit) > 0, owned)
-        return self.degree_log_density(noisy, degree, owned) + jnp.where(
-            jnp.isnan(bit), 0.0, of_bit
-        )
+        of_bit = jnp.where(jnp.isnan(bit), 0.0, of_bit)
+        return self.degree_log_density(noisy, degree, owned) + of_bit
 
 
 def per_bit(epsilon: float, reason: str) -> Guarantee:
@@ -353,17 +303,14 @@ def per_bit(epsilon: float, reason: str) -> Guarantee:
 
 
 def per_edge(ends: tuple[float, ...], reporting: Reporting) -> Guarantee:
-    """A guarantee for one edge.
-
-    The losses of the owner's reports, and of the other end's if they hold the pair.
-    """
+    """A guarantee for one edge from the losses of the ends whose reports hold the pair."""
     reason = f"reporting {reporting}: every report that holds the pair composes"
     total = relationship(*(per_bit(epsilon, reason) for epsilon in ends))
     return dataclasses.replace(total, adjacency=WORDS[RELATIONSHIP])
 
 
 def rest_of(epsilon: float, first: float) -> float:
-    """The rest of a budget beside ``first``, rounded down: both together never exceed it.
+    """Subtract ``first`` from a budget, rounded down: both together never exceed it.
 
     >>> rest_of(1.0, 0.1), rest_of(1.0, 0.25)  # 0.1 + 0.9 is above 1 in float64
     (0.8999999999999999, 0.75)
@@ -372,9 +319,7 @@ def rest_of(epsilon: float, first: float) -> float:
 
 
 def two_budgets(epsilon: float, **share: float) -> tuple[float, float]:
-    """A budget in two parts, of which the first is a share in (0, 1).
-
-    Together they are never above it.
+    """Split a budget by a share in (0, 1) of the first part; the sum never exceeds it.
 
     >>> two_budgets(1.0, share=0.25)
     (0.25, 0.75)
@@ -385,6 +330,6 @@ def two_budgets(epsilon: float, **share: float) -> tuple[float, float]:
 
 
 def two_largest(budgets: np.ndarray) -> tuple[float, float]:
-    """The second largest and the largest budget of a stack; a single one is everybody's."""
+    """Find the second largest and the largest budget of a stack; a single one is everybody's."""
     ordered = np.sort(np.ravel(budgets))
     return float(ordered[-2:][0]), float(ordered[-1])

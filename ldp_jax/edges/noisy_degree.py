@@ -6,11 +6,12 @@ from typing import Any, ClassVar
 import jax.numpy as jnp
 import numpy as np
 
+from ldp_jax.core import validate
 from ldp_jax.core.mechanism import MAX_EPSILON
 from ldp_jax.core.pytree import mechanism, static
 from ldp_jax.core.spaces import Finite
 from ldp_jax.core.types import Array, Scalar, Values
-from ldp_jax.edges._degree_noise import Noise, SendsDegree
+from ldp_jax.edges.degree_noise import Noise, SendsDegree
 from ldp_jax.edges.lists import ListReport
 from ldp_jax.edges.neighbour_lists import Reporting
 from ldp_jax.edges.spaces import ListReports
@@ -18,19 +19,20 @@ from ldp_jax.edges.spaces import ListReports
 
 @mechanism
 class NoisyDegree(SendsDegree):
-    r"""Report how many neighbours there are, with noise, and none of them.
+    r"""Report the noisy number of neighbours, and no neighbour.
 
     Law: :math:`d^* = d + \mathrm{Lap}(1/\epsilon)` clipped to [0, n - 1]; ``noise="geometric"``
-    draws whole noise, :math:`P(z) \propto e^{-\epsilon |z|}`. The report is :math:`d^*` and a list
-    that is always empty. In ``half`` d counts the owned pairs, and n - 1 is their number.
+    draws discrete Laplace noise, :math:`P(z) \propto e^{-\epsilon |z|}`. The report is :math:`d^*`
+    and a list that is always empty. In ``half`` d counts the owned pairs, and n - 1 is their
+    number.
     Guarantee: epsilon per bit of a list, attained; per edge 2 epsilon, and epsilon in ``half``
     (:meth:`relationship`). Ideal arithmetic: Laplace noise in float32 leaks.
     Utility: before it is clipped the noise has variance :math:`2/\epsilon^2`, or :math:`2a/(1-a)^2`
     with :math:`a = e^{-\epsilon}`; clipping adds :meth:`degree_bias`.
     Numerics: noise comes from a sign and 224 bits, and reaches 155 scales. Degrees are exact up to
     2^24.
-    Reference: Dwork et al., TCC 2006; Hidano & Murakami, 2022, Algorithm 1; whole noise: Ghosh et
-    al., STOC 2009.
+    Reference: Dwork et al., TCC 2006; Hidano & Murakami, 2022, Algorithm 1; discrete Laplace
+    noise: Ghosh et al., STOC 2009.
 
     Epsilon is in (0, 100]; a number, or one a user for whole graphs.
 
@@ -66,19 +68,14 @@ class NoisyDegree(SendsDegree):
         return dataclasses.replace(super().codomain(own), bit=Finite((0.0,)))
 
     def add_noise(self, unit: Values, degree: Values, owned: Values) -> np.ndarray:
-        """d* of many users from noise of epsilon 1 that the caller has drawn, on the host.
-
-        Elementwise.
+        """Compute d* of many users, on the host, from noise of epsilon 1 that the caller has drawn.
 
         ``unit`` is Laplace noise of scale 1, independent of the true degrees among ``owned`` pairs.
 
         >>> NoisyDegree(0.5).add_noise([0.5, -2.0], [1, 3], 5).tolist()
         [2.0, 0.0]
         """
-        if self.noise != "laplace":
-            raise ValueError(
-                f"noise must be laplace: {self.noise} noise of another budget is no multiple of it"
-            )
+        validate.one_of(("laplace",), noise=self.noise)  # the only noise that scales
         return np.clip(np.asarray(degree) + np.asarray(unit) / self.epsilon, 0, owned)
 
     def estimate(self, y: ListReport, own: Scalar = 0) -> Array:

@@ -2,7 +2,6 @@
 
 from typing import NamedTuple, Protocol, runtime_checkable
 
-import jax
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
@@ -10,6 +9,7 @@ from ldp_jax.accounting.guarantee import Guarantee
 from ldp_jax.core import validate
 from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import Graph, PRNGKey, Values
+from ldp_jax.edges import checks
 from ldp_jax.graph import graphs
 
 _BLOCK = 2**23
@@ -32,24 +32,24 @@ class Population(NamedTuple):
 
     @classmethod
     def of(
-        cls, graph: "Graph | graphs.GraphSet | Population", public: Values | None = None
+        cls,
+        graph: "Graph | graphs.GraphSet | Population",
+        public: Values | None = None,
     ) -> "Population":
-        """Check a graph or a set of graphs, and who is public.
+        """Check a graph or a set of graphs, and the mask of public users.
 
-        ``ValueError``, which names no edge, for others.
-
-        A population stays as it is, but for who is public.
+        A population keeps its edges. ``ValueError``, which names no edge, for anything else.
         """
         if isinstance(graph, Population):
-            shown = (
-                None if public is None else validate.mask(len(graph.group), False, public=public)
-            )
-            return graph if shown is None else graph._replace(private=~shown)
-        if not all(map(validate.concrete, jax.tree.leaves((graph, public)))):
-            raise ValueError(
-                "graph and public must be concrete, because the number of edges is part of shapes: call this "
-                "outside jit, vmap and grad; inside, vmap the mechanism's privatize over users"
-            )
+            if public is None:
+                return graph
+            return graph._replace(private=~validate.mask(len(graph.group), public=public))
+        checks.concrete(
+            "the number of edges is part of shapes, so call this outside jit, vmap and grad; "
+            "inside, vmap the mechanism's privatize over users",
+            graph=graph,
+            public=public,
+        )
         if isinstance(graph, graphs.GraphSet):
             group = np.asarray(graph.node_graph, np.int64)
         else:
@@ -68,12 +68,10 @@ class Population(NamedTuple):
 
 
 class ReportedPairs(NamedTuple):
-    """Pairs that private users report, or a curator releases, int32; twice where both ends report.
+    """Pairs that private users report or a curator releases, int32, in any order.
 
-    In any order.
-
-    ``degree`` float32 [n] are the noisy ones; NaN where none is sent. Those of public users are
-    ignored.
+    A pair is there twice where both ends report it. ``degree`` float32 [n] are the noisy degrees,
+    NaN where none is sent; those of public users are ignored.
     """
 
     reporter: Int[np.ndarray, " pairs"]
@@ -85,20 +83,17 @@ class ReportedPairs(NamedTuple):
 
 @runtime_checkable
 class HasGraphSampler(Protocol):
-    """A mechanism that draws the reports of all users at once, by its own law and in less time than one by one."""
+    """A mechanism that draws the reports of all users at once, by the law of one user at a time."""
 
     def guarantee(self) -> Guarantee:
         """The promise of the reports; ``trust`` says by whom."""
 
     def sample_graph(self, key: PRNGKey, users: Population, memory: float) -> ReportedPairs:
-        """By the law of one user at a time.
-
-        ``ValueError``, by public numbers, above ``memory`` bytes.
-        """
+        """Draw all reports; ``ValueError``, by public numbers, above ``memory`` bytes."""
 
 
 def one_graph(graph: Graph, name: str = "graph") -> Graph:
-    """The argument, if it is one graph."""
+    """Return the argument if it is one graph, else refuse it by name."""
     graph = graphs.as_graph(graph, name)
     if np.size(graph.n_node) != 1:
         hint = ": give a set of graphs as a graphs.GraphSet" if name == "graph" else ""
@@ -109,31 +104,25 @@ def one_graph(graph: Graph, name: str = "graph") -> Graph:
 
 
 def edges_of(graph: Graph, group: np.ndarray, name: str = "graph") -> tuple[np.ndarray, np.ndarray]:
-    """Senders and receivers of an undirected graph, sorted.
+    """Find the sorted senders and receivers of an undirected graph.
 
-    Refused without naming an edge, which is private.
+    The refusal of another graph names no edge, since edges are private.
     """
     try:
         as_one = graphs.directed(graph.senders, graph.receivers, len(group))
-        senders, receivers, _ = graphs.validate_symmetric(as_one, group)
+        return graphs.validate_symmetric(as_one, group)[:2]
     except (ValueError, TypeError):
-        senders = receivers = (
-            None  # raised below, where the message that names the edge is not its context
-        )
-    if senders is None or receivers is None:
-        raise ValueError(
-            f"{name} must be undirected, as graphs.from_edges builds it: each edge once in each direction, no "
-            "self-loop, within the nodes and within one graph of a set; edges are private, so no more is said "
-            "here, and graphs.validate_symmetric names the edge to those who may see it"
-        )
-    return senders, receivers
+        pass  # raised below, so that the message that names the edge is not its context
+    raise ValueError(
+        f"{name} must be undirected, as graphs.from_edges builds it: each edge once in each "
+        "direction, no self-loop, within the nodes and within one graph of a set; edges are "
+        "private, so no more is said here, and graphs.validate_symmetric names the edge to those "
+        "who may see it"
+    )
 
 
 def tally(ids: np.ndarray, n: int) -> Int[np.ndarray, " n"]:
-    """How often each of n numbers is there; int32 [n].
-
-    Some at a time: NumPy's count copies what is no int64.
-    """
+    """Count each of n numbers, int32 [n]; in blocks, as NumPy copies what is no int64."""
     found = np.zeros(n, np.int32)
     for start in range(0, len(ids), _BLOCK):
         found += np.bincount(ids[start : start + _BLOCK], minlength=n)

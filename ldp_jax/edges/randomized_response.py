@@ -18,9 +18,9 @@ from ldp_jax.edges.neighbour_lists import (
 
 @mechanism
 class RandomizedResponse(ListMechanism):
-    r"""Report each bit as it is with probability :math:`p = e^\epsilon/(e^\epsilon + 1)`, else flipped.
+    r"""Report each bit, flipped with probability :math:`1 - p`.
 
-    Law: independent bits; no degree is sent.
+    Law: independent bits, :math:`p = e^\epsilon/(e^\epsilon + 1)`; no degree is sent.
     Guarantee: epsilon per bit of a list, attained; 2 epsilon per edge, epsilon where one end owns
     the pair.
     Utility: a true edge stays with probability p, but (n - 1)(1 - p) others join it: the reported
@@ -52,7 +52,7 @@ class RandomizedResponse(ListMechanism):
         return flip_rate(self.epsilon)
 
     def estimate(self, y: ListReport, own: Scalar = 0) -> Array:
-        r"""The unbiased degree :math:`(\tilde d - (n - 1)(1 - p)) / (2p - 1)`, :math:`\tilde d` bits reported.
+        r"""The unbiased degree :math:`(y - (n - 1)(1 - p)) / (2p - 1)` from y reported neighbours.
 
         In a half matrix it is that of the owned pairs, with their number in the place of n - 1.
         """

@@ -20,8 +20,7 @@ from ldp_jax.core.spaces import (
     ReportLaw,
     Reports,
 )
-from ldp_jax.core.spaces.line import spacings
-from ldp_jax.core.spaces.space import Cells, Log, Rule, Scores, Volume, each_vector
+from ldp_jax.core.spaces.space import Cells, Log, Rule, Scores, Volume, each_vector, spacings
 from ldp_jax.core.types import Array, Values, Y
 from ldp_jax.edges.lists import (
     LapReport,
@@ -44,9 +43,7 @@ Degrees = Finite | Mixture | None
 
 @dataclasses.dataclass(frozen=True)
 class Lists(Records[NeighbourList]):
-    """The neighbour lists of the user ``own`` among ``n`` nodes.
-
-    Two are adjacent where they differ in one bit.
+    """The neighbour lists of a user among ``n`` nodes, adjacent where they differ in one bit.
 
     >>> lists = Lists(5)
     >>> [one.ids.tolist() for one in lists.extremes()]
@@ -79,24 +76,23 @@ class Lists(Records[NeighbourList]):
     def contains(self, values: NeighbourList, *, rounding: int = 0) -> np.ndarray:
         """Which are sorted, distinct, padded with n and without the user."""
         ids, count = (np.asarray(leaf) for leaf in NeighbourList(*values))
-        inside = np.arange(self.n) < count[:, None]
-        ordered = ((ids[:, 1:] > ids[:, :-1]) | ~inside[:, 1:]).all(1)
-        known = (((ids >= 0) & (ids < self.n) & (ids != self.own)) == inside).all(1)
-        return ordered & known & (inside | (ids == self.n)).all(1)
+        known = (ids >= 0) & (ids < self.n) & (ids != self.own) & (ids == np.floor(ids))
+        known = np.where(known, ids, self.n).astype(np.int32)
+        meant = self._lists(self.bits(NeighbourList(known, count)))
+        return (meant.ids == ids).all(1) & (meant.count == count)
 
     def clip(self, x: NeighbourList) -> NeighbourList:
         """The list of the ids that are other nodes, each once."""
 
         def one(ids: Array) -> NeighbourList:
-            return to_list(
-                to_bits(NeighbourList(ids, 0), self.n) & (jnp.arange(self.n) != self.own)
-            )
+            bits = to_bits(NeighbourList(ids, 0), self.n)
+            return to_list(bits & (jnp.arange(self.n) != self.own))
 
         ids = jnp.asarray(NeighbourList(*x).ids)
         return one(ids) if ids.ndim == 1 else jax.vmap(one)(ids)
 
     def extremes(self) -> tuple[NeighbourList, NeighbourList]:
-        """Lists of about half of the others, that differ in the second of them (a pair that user 0 owns)."""
+        """Lists of about half of the others that differ in the second, a pair that user 0 owns."""
         others = self.others
         flipped = others[:2][-1:]
         same = [node for node in others if node not in flipped][: (self.n - 1) // 2]
@@ -156,14 +152,18 @@ class Lists(Records[NeighbourList]):
         return self._flipped(rng, np.full(n, self.own))
 
     def neighbours_of_all(
-        self, rng: np.random.Generator, n: int
+        self,
+        rng: np.random.Generator,
+        n: int,
     ) -> tuple[tuple[np.ndarray, ...], NeighbourList, NeighbourList]:
         """The same of random users, and whose they are."""
         own = rng.integers(0, self.n, n).astype(np.int32)
         return (own,), *self._flipped(rng, own)
 
     def _flipped(
-        self, rng: np.random.Generator, own: np.ndarray
+        self,
+        rng: np.random.Generator,
+        own: np.ndarray,
     ) -> tuple[NeighbourList, NeighbourList]:
         if self.n < 2:
             raise NotApplicable("a user alone has one list")
@@ -174,27 +174,18 @@ class Lists(Records[NeighbourList]):
         return self._lists(bits), self._lists(other)
 
     def outside(self) -> tuple[NeighbourList, NeighbourList]:
-        """Lists of NaN, of infinities, of numbers that are no nodes, of the user, unsorted and repeated."""
-        rows = [
-            *(
-                [value] * self.n
-                for value in (np.nan, np.inf, -np.inf, 1e30, -7.0, self.n + 0.5, 0.5, self.own)
-            ),
-            range(self.n)[::-1],
-            [self.others[-1] if self.n > 1 else 0] * self.n,
-        ]
-        bad = NeighbourList(
-            np.array([list(row) for row in rows], np.float32), np.full(len(rows), -1, np.int32)
-        )
+        """Lists of NaN, infinities, numbers that are no nodes, the user; repeated and unsorted."""
+        last = (self.others or [0])[-1]
+        values = [np.nan, np.inf, -np.inf, 1e30, -7.0, self.n + 0.5, 0.5, self.own]
+        repeated = [[value] * self.n for value in values]
+        rows = np.array([*repeated, range(self.n)[::-1], [last] * self.n], np.float32)
+        bad = NeighbourList(rows, np.full(len(rows), -1, np.int32))
         return bad, jax.tree.map(np.asarray, self.clip(bad))
 
 
 @dataclasses.dataclass(frozen=True)
 class ListReports(ReportLaw[ListReport, NeighbourList]):
-    """Reports that are a noisy degree and a list of user ``own``.
-
-    ``bit`` is what is sent of one bit.
-    """
+    """Reports that are a noisy degree and a list; ``bit`` is what is sent of one bit."""
 
     n: int
     degree: Degrees
@@ -213,13 +204,14 @@ class ListReports(ReportLaw[ListReport, NeighbourList]):
     def contains(self, values: ListReport, *, rounding: int = 0) -> np.ndarray:
         """Which have a list, and a degree that is possible, or NaN where none is sent."""
         y = ListReport(*values)
-        lists = self._lists.contains(y.neighbours)
         degree = np.asarray(y.degree)
-        if self.degree is None:
-            return lists & np.isnan(degree)
-        if self._most is None:
-            return lists & np.isin(degree, np.asarray(self.degree.atoms))
-        return lists & (degree >= 0) & (degree <= self._most)
+        if self._most is not None:
+            possible = (degree >= 0) & (degree <= self._most)
+        elif self.degree is None:
+            possible = np.isnan(degree)
+        else:
+            possible = np.isin(degree, critical_degrees(self.degree))
+        return self._lists.contains(y.neighbours) & possible
 
     def critical_reports(self, records: NeighbourList) -> ListReport:
         """Critical degrees, each with every list."""
@@ -235,48 +227,37 @@ class ListReports(ReportLaw[ListReport, NeighbourList]):
     @property
     def _most(self) -> int | None:
         """The largest degree of a continuum; None for others."""
-        return (
-            None
-            if self.degree is None or self.degree.atoms is not None
-            else int(_breaks(self.degree)[-1])
-        )
+        if self.degree is None or self.degree.atoms is not None:
+            return None
+        return int(_breaks(self.degree)[-1])
 
     def quadrature(
-        self, records: NeighbourList, log_density: Log, *, panels: int = 64, order: int = 8
+        self,
+        records: NeighbourList,
+        log_density: Log,
+        *,
+        panels: int = 64,
+        order: int = 8,
     ) -> Rule:
         """Every list with each degree of a rule: atoms, and Gauss-Legendre between breaks."""
-        degrees, weights, owner = _rule(self.degree)
+        degrees, weights, owner, _ = _rule(self.degree)
         lists = self._every(int(owner[-1]) + 1)
         return _with_each(degrees, lists), np.repeat(weights, len(lists.ids))
 
     def cells(self, x: NeighbourList, log_density: Log) -> Cells:
-        """Every list with each cell of the degree.
-
-        Its numbers, or both ends and what is between two breaks.
-        """
-        degrees, weights, owner = _rule(self.degree)
+        """Every list with each cell of the degree: an atom, or what is between two breaks."""
+        degrees, weights, owner, starts = _rule(self.degree)
         cells = int(owner[-1]) + 1
-        others = self._lists.others
         lists = self._every(cells)
         count = len(lists.ids)
-        density = np.exp(np.asarray(log_density(_with_each(degrees, lists)))).reshape(
-            len(degrees), count
-        )
+        density = np.exp(np.asarray(log_density(_with_each(degrees, lists))))
         mass = np.zeros((cells, count))
-        np.add.at(mass, owner, weights[:, None] * density)
+        np.add.at(mass, owner, weights[:, None] * density.reshape(-1, count))
 
         def cell(y: ListReport) -> np.ndarray:
-            degree = np.asarray(y.degree)
-            if self.degree is None:
-                place = np.zeros(len(degree), np.int64)
-            elif self.degree.atoms is not None:
-                place = np.searchsorted(np.asarray(self.degree.atoms), degree)
-            else:
-                place = np.where(
-                    degree <= 0, 0, np.searchsorted(_breaks(self.degree), degree, "right")
-                )
-            bits = self._lists.bits(y.neighbours)[:, others].astype(np.int64)
-            return place.astype(np.int64) * count + bits @ (1 << np.arange(self.n - 1))
+            place = np.searchsorted(starts, np.asarray(y.degree), "right")
+            bits = self._lists.bits(y.neighbours)[:, self._lists.others].astype(np.int64)
+            return place * count + bits @ (1 << np.arange(self.n - 1))
 
         return mass.ravel(), cell
 
@@ -285,32 +266,25 @@ class ListReports(ReportLaw[ListReport, NeighbourList]):
         degree = np.asarray(ListReport(*y).degree)
         if self._most is None:
             return super().volume(y)
-        spacing = spacings(degree)
         atom = (degree <= 0) | (degree >= self._most)
-        return np.where(atom, 1.0, spacing), atom
+        return np.where(atom, 1.0, spacings(degree)), atom
 
     def scores(self, reports: list[ListReport], x: NeighbourList, x_other: NeighbourList) -> Scores:
         """The noisy degree, the bit that differs, and each among the reports with the other."""
         node = _differing(x, x_other)
         degree = _degrees_of(reports)
         bit = [(np.asarray(y.neighbours.ids) == node).any(1) for y in reports]
-        low, high = (float(end(np.concatenate(degree))) for end in (np.min, np.max))
         both = list(zip(degree, bit, strict=True))
-        return {
-            "degree": degree,
-            "bit": [b.astype(np.float64) for b in bit],
-            "degree if reported": [np.where(b, d, low - 1) for d, b in both],
-            "degree if reported, else more": [np.where(b, d, high + 1) for d, b in both],
-            "degree if not reported": [np.where(b, low - 1, d) for d, b in both],
-            "degree if not reported, else more": [np.where(b, high + 1, d) for d, b in both],
-        }
+        found = {"degree": degree, "bit": [b.astype(np.float64) for b in bit]}
+        every = np.concatenate(degree)
+        for name, other in (("", every.min() - 1), (", else more", every.max() + 1)):
+            found[f"degree if reported{name}"] = [np.where(b, d, other) for d, b in both]
+            found[f"degree if not reported{name}"] = [np.where(b, other, d) for d, b in both]
+        return found
 
 
 class NumberReports(Reports[Y]):
-    """Reports about a list that hold independent numbers, whose law verification knows.
-
-    Abstract.
-    """
+    """Reports about a list that hold independent numbers of a known law; abstract."""
 
     @property
     @abc.abstractmethod
@@ -332,7 +306,7 @@ class NumberReports(Reports[Y]):
 
     @abc.abstractmethod
     def critical_numbers(self, most: int) -> np.ndarray:
-        """Numbers [rows, dim] where the loss between lists of at most ``most`` nodes may be largest."""
+        """Numbers [rows, dim] where the loss about at most ``most`` nodes may be largest."""
 
     @abc.abstractmethod
     def scores(self, reports: list[Y], x: NeighbourList, x_other: NeighbourList) -> Scores:
@@ -373,18 +347,15 @@ class LapReports(NumberReports[LapReport]):
     def critical_numbers(self, most: int) -> np.ndarray:
         """Every critical degree, with all bits critical alike: those that are the same cancel."""
         both = itertools.product(critical_numbers(most), critical_numbers(1))
-        return np.array([(degree, *(bit for _ in self.owned)) for degree, bit in both])
+        return np.array([[degree, *[bit] * len(self.owned)] for degree, bit in both])
 
     def scores(self, reports: list[LapReport], x: NeighbourList, x_other: NeighbourList) -> Scores:
         """The noisy degree, the noisy bit that differs, and their sum."""
         node = _differing(x, x_other)
         degree = _degrees_of(reports)
         value = [np.nan_to_num(np.asarray(y.values, np.float64)[:, node]) for y in reports]
-        return {
-            "degree": degree,
-            "bit": value,
-            "degree + bit": [d + v for d, v in zip(degree, value, strict=True)],
-        }
+        both = [d + v for d, v in zip(degree, value, strict=True)]
+        return {"degree": degree, "bit": value, "degree + bit": both}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -408,14 +379,13 @@ class CountReports(NumberReports[Values]):
             return each_vector(values, self.dim, np.isfinite)
         low, high = self.span
         return each_vector(
-            values, self.dim, lambda y: (y >= low) & (y <= high) & (y == np.round(y))
+            values,
+            self.dim,
+            lambda y: (y >= low) & (y <= high) & (y == np.round(y)),
         )
 
     def critical_numbers(self, most: int) -> np.ndarray:
-        """All counts alike, at both ends and near the counts that a list may have.
-
-        Those that are true cancel.
-        """
+        """All counts alike, at both ends and near possible counts: equal true ones cancel."""
         if self.span is None:
             near = np.arange(-1, most + 1.5, 0.5)
             ends = np.add.outer([-_FAR, _FAR], [-1, 0, 1]).ravel()
@@ -428,17 +398,12 @@ class CountReports(NumberReports[Values]):
     def scores(self, reports: list[Values], x: NeighbourList, x_other: NeighbourList) -> Scores:
         """Each number, and their sum."""
         y = [self.numbers(each) for each in reports]
-        found: Scores = {
-            f"count {place}": [each[:, place] for each in y] for place in range(self.dim)
-        }
+        found = {f"count {place}": [each[:, place] for each in y] for place in range(self.dim)}
         return {**found, "sum": [each.sum(1) for each in y]}
 
 
 def critical_numbers(most: int) -> np.ndarray:
-    """Where the loss of a noisy number of 0 to ``most`` may be largest.
-
-    What may be true, between, and far away.
-    """
+    """Where the loss of a noisy number of 0 to ``most`` may be largest: near it and far away."""
     return np.array([-_FAR, *np.arange(0, most + 0.5, 0.5), _FAR])
 
 
@@ -458,24 +423,20 @@ def _breaks(degrees: Any) -> np.ndarray:
     return np.asarray(degrees.branches[1].breaks(0), np.float64)
 
 
-def _rule(degrees: Degrees) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Noisy degrees, their weights, and the cell of each.
+def _rule(degrees: Degrees) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Noisy degrees, their weights, the cell of each, and where cells but the first begin.
 
-    Atoms first and last, Gauss-Legendre between breaks.
+    Between the breaks of a continuum the rule is Gauss-Legendre's; both ends are atoms.
     """
-    if degrees is None:
-        return np.array([np.nan]), np.ones(1), np.zeros(1, np.int64)
-    if degrees.atoms is not None:
-        values = np.asarray(degrees.atoms, np.float64)
-        return values, np.ones(len(values)), np.arange(len(values))
+    if degrees is None or degrees.atoms is not None:
+        values = critical_degrees(degrees)
+        return values, np.ones(len(values)), np.arange(len(values)), values[1:]
     breaks = _breaks(degrees)
     middle, weights = panel_rule(breaks, _ORDER)
-    owner = np.repeat(np.arange(1, len(breaks)), _ORDER)
-    return (
-        np.concatenate([breaks[:1], middle, breaks[-1:]]),
-        np.concatenate([[1.0], weights, [1.0]]),
-        np.concatenate([[0], owner, [len(breaks)]]),
-    )
+    values = np.concatenate([breaks[:1], middle, breaks[-1:]])
+    owner = np.repeat(np.arange(len(breaks) + 1), [1, *[_ORDER] * (len(breaks) - 1), 1])
+    starts = np.concatenate([[np.nextafter(breaks[0], np.inf)], breaks[1:]])
+    return values, np.concatenate([[1.0], weights, [1.0]]), owner, starts
 
 
 def _with_each(degrees: np.ndarray, lists: NeighbourList) -> ListReport:

@@ -1,19 +1,15 @@
-"""All users of a graph at once.
-
-The same law as one user at a time, by each mechanism's own sampler.
-"""
+"""The reports of all users of a graph at once, by the law of one user at a time."""
 
 import dataclasses
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
 from ldp_jax.accounting.guarantee import PipelineGuarantee, digits_up
 from ldp_jax.core import validate
 from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.types import Graph, PRNGKey, Values
-from ldp_jax.edges import _one_by_one
+from ldp_jax.edges import _one_by_one, checks
 from ldp_jax.edges._one_by_one import OneUsersView
 from ldp_jax.edges.neighbour_lists import OnLists, Reporting
 from ldp_jax.edges.population import HasGraphSampler, Population
@@ -39,10 +35,10 @@ class NoisyGraph(NamedTuple):
     guarantee: PipelineGuarantee
 
     def __repr__(self) -> str:
-        spent = ", ".join(
-            f"epsilon {digits_up(one.epsilon)} per {unit}" for unit, one in self.guarantee.items()
-        )
-        return f"NoisyGraph({len(self.degree)} users, {len(self.graph.senders)} directed edges; {spent})"
+        each = self.guarantee.items()
+        spent = ", ".join(f"epsilon {digits_up(one.epsilon)} per {unit}" for unit, one in each)
+        size = f"{len(self.degree)} users, {len(self.graph.senders)} directed edges"
+        return f"NoisyGraph({size}; {spent})"
 
 
 @implicit_promotion()
@@ -55,7 +51,7 @@ def privatize_graph(
     public: Values | None = None,
     memory: float = _MEMORY,
 ) -> NoisyGraph:
-    """Every user's noisy neighbour list, as a graph.
+    """Draw every user's noisy neighbour list, as one graph.
 
     The library's mechanisms take time and memory O(input edges + output edges), a one-user view
     O(n^2). This simulates all devices on the host; the guarantee is about the returned value and
@@ -83,6 +79,7 @@ def privatize_graph(
     The guarantee per edge is about pairs of private users. ``ValueError`` for traced or invalid
     arguments, or an expected output above ``memory``.
 
+    >>> import jax
     >>> from ldp_jax.edges import DPRR
     >>> graph = graphs.from_edges([[0, 1], [1, 2], [2, 3]], num_nodes=4)
     >>> noisy = privatize_graph(jax.random.key(0), graph, DPRR(0.3, 0.7), reporting="half")
@@ -92,40 +89,49 @@ def privatize_graph(
       epsilon 1 per relationship (...)
     """
     validate.threefry(key)
-    if not all(map(validate.concrete, jax.tree.leaves((key, mechanism)))):
-        raise ValueError(
-            "key and mechanism must be concrete, because the number of reported pairs is part of shapes: call "
-            "privatize_graph in a Python loop, outside jit, vmap and grad; inside, vmap mechanism.privatize over "
-            "users"
-        )
-    made, both_ends = _reporting(mechanism, reporting)
+    checks.concrete(
+        "the number of reported pairs is part of shapes, so call privatize_graph in a Python loop, "
+        "outside jit, vmap and grad; inside, vmap mechanism.privatize over users",
+        key=key,
+        mechanism=mechanism,
+    )
+    made: Any = mechanism  # a dataclass, which no protocol can say
+    if reporting is not None:
+        validate.one_of(getattr(made, "reportings", ("None",)), reporting=reporting)
+        made = dataclasses.replace(made, reporting=reporting)
+    of_one_user = isinstance(made, OneUsersView)
+    if not of_one_user and not isinstance(made, HasGraphSampler):
+        kind = type(made).__name__
+        raise ValueError(f"mechanism must be on neighbour lists or on graphs, got {kind}")
     users = Population.of(graph, public)
     private = users.private
     n = len(users.group)
+
     guarantees = [made.guarantee()]
-    if isinstance(made, OneUsersView):
+    if of_one_user:
         guarantees.append(made.relationship())
-    unprotected = ("number of nodes",)
+    unprotected = ["number of nodes"]
     if isinstance(graph, graphs.GraphSet):
-        unprotected = ("number of nodes of each graph", "labels of graphs")
-    unprotected += () if private.all() else ("lists of public users",)
-    unprotected += ("personal budgets",) if isinstance(made, OnLists) and made.sums().ndim else ()
+        unprotected = ["number of nodes of each graph", "labels of graphs"]
+    if not private.all():
+        unprotected.append("lists of public users")
+    if isinstance(made, OnLists) and made.sums().ndim:
+        unprotected.append("personal budgets")
     guarantee = PipelineGuarantee.of(guarantees, protected=("edges",), unprotected=unprotected)
+
     if isinstance(made, HasGraphSampler):
         reporter, reported, noisy = made.sample_graph(key, users, memory)
     else:
         reporter, reported, noisy = _one_by_one.sample(key, made, users, memory)
-    receivers, senders = reporter, reported
+    receivers = [reporter]
+    senders = [reported]
     shown = ~private[users.receivers]
-    if not both_ends:
-        receivers, senders = (
-            np.concatenate([reporter, reported]),
-            np.concatenate([reported, reporter]),
-        )
+    if not (of_one_user and made.reporting == "full"):  # one end reports for both
+        receivers.append(reported)
+        senders.append(reporter)
         shown = shown | ~private[users.senders]
-    if shown.any():
-        receivers = np.concatenate([receivers, users.receivers[shown]])
-        senders = np.concatenate([senders, users.senders[shown]])
+    receivers = np.concatenate([*receivers, users.receivers[shown]])
+    senders = np.concatenate([*senders, users.senders[shown]])
     code = receivers.astype(np.int64) * n + senders
     if not (code[1:] > code[:-1]).all():
         order = np.argsort(code, kind="stable")  # which merges what is in order
@@ -134,41 +140,23 @@ def privatize_graph(
     return NoisyGraph(_like(graph, senders, receivers), degree, guarantee)
 
 
-def _reporting(
-    mechanism: HasGraphSampler | OneUsersView, reporting: Reporting | None
-) -> tuple[HasGraphSampler | OneUsersView, bool]:
-    """The mechanism with the reporting that is asked for, and whether both ends may report a pair."""
-    if not isinstance(mechanism, OneUsersView):
-        if not isinstance(mechanism, HasGraphSampler):
-            raise ValueError(
-                f"mechanism must be on neighbour lists or on graphs, got {type(mechanism).__name__}"
-            )
-        if reporting is not None:  # a curator has the graph: nobody reports
-            raise ValueError(f"{type(mechanism).__name__} has no reportings, got {reporting!r}")
-        return mechanism, False
-    if reporting is not None:
-        validate.one_of(mechanism.reportings, reporting=reporting)
-        made: Any = mechanism  # a dataclass, which no protocol can say
-        return dataclasses.replace(made, reporting=reporting), reporting == "full"
-    return mechanism, mechanism.reporting == "full"
-
-
 def _like(
-    graph: Graph | graphs.GraphSet, senders: np.ndarray, receivers: np.ndarray
+    graph: Graph | graphs.GraphSet,
+    senders: np.ndarray,
+    receivers: np.ndarray,
 ) -> Graph | graphs.GraphSet:
-    """A graph, or a set of graphs, of the same users with other edges.
-
-    Sorted by receiver, then by sender.
-    """
+    """The graph or set of graphs with other edges, sorted by receiver, then by sender."""
     if isinstance(graph, graphs.GraphSet):
         return dataclasses.replace(
-            graph, senders=senders.astype(np.int32), receivers=receivers.astype(np.int32)
+            graph,
+            senders=senders.astype(np.int32),
+            receivers=receivers.astype(np.int32),
         )
     return graphs.directed(senders, receivers, graphs.num_nodes(graph))
 
 
 def public_part(graph: Graph | graphs.GraphSet, public: Values) -> Graph | graphs.GraphSet:
-    """NonPriv-Part: the edges between public users alone; all nodes stay.
+    """Keep the edges between public users alone (NonPriv-Part); all nodes stay.
 
     >>> graph = graphs.from_edges([[0, 1], [1, 2]], num_nodes=3)
     >>> public_part(graph, [True, True, False]).senders.tolist()

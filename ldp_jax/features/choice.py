@@ -1,7 +1,6 @@
 """The mechanism of least error, from public facts alone."""
 
 import math
-from collections.abc import Callable
 from functools import partial
 from typing import Literal, NamedTuple, get_args
 
@@ -10,6 +9,7 @@ import numpy as np
 
 from ldp_jax.core import integer_tables, validate
 from ldp_jax.core.mechanism import HasMoments
+from ldp_jax.core.types import AnyArray
 from ldp_jax.features.duchi import Duchi
 from ldp_jax.features.duchi_vector import DuchiVector
 from ldp_jax.features.generalized_rr import GeneralizedRR
@@ -53,43 +53,53 @@ def choose(domain: Domain, norm_bound: float | None, dim: int, epsilon: float) -
     >>> choose("cube", None, 1, 1.0).mechanism
     Hybrid(epsilon=1.0)
     >>> choose("ball", 1.0, 100, 4.0).mechanism
-    PrivUnit(epsilon=4.0, dim=100, radius=1)
+    PrivUnit(epsilon=4.0, dim=100, radius=1.0)
     """
     validate.one_of(get_args(Domain), domain=domain)
     epsilon = validate.number(0.0, 44.0, open_lower=True, epsilon=epsilon)
-    dim = validate.whole(1, 2**31 - 1, dim=dim)
-    if (norm_bound is None and domain == "ball") or (
-        norm_bound is not None and domain == "classes"
-    ):
-        raise ValueError(
-            f"norm_bound must be given for a ball, and not for classes, got {norm_bound} for {domain}"
-        )
+    dim = validate.whole(2 if domain == "classes" else 1, 2**31 - 1, dim=dim)
+    length = 1.0  # of the longest record
+    side = 1.0  # of the cube that holds all records
+    if domain == "cube":
+        length = math.sqrt(dim)
+    if domain == "ball" or norm_bound is not None:
+        bound = validate.number(0.0, 1e9, open_lower=True, norm_bound=norm_bound)
+        if domain == "classes":
+            raise ValueError(f"norm_bound must not be given for classes, got {norm_bound}")
+        length = min(length, bound) if domain == "cube" else bound
+    if domain == "ball":
+        side = length
+    k = max(1, min(dim, int(epsilon / 2.5)))
     if domain == "classes":
-        validate.integer_in(2, dim=dim)
-        length = 1.0
-        made: dict[str, tuple[Callable[[], HasMoments], float]] = {
-            "GeneralizedRR": (partial(GeneralizedRR, epsilon, dim), 1.0)
-        }
+        on_cube = [partial(GeneralizedRR, epsilon, dim)]
+    elif dim == 1:
+        kinds = (Laplace, Duchi, Piecewise, OptimalPiecewise, Hybrid, ThreeOutputs)
+        on_cube = [partial(kind, epsilon) for kind in kinds]
+        on_cube += [partial(SquareWave, epsilon, debias=True)]
     else:
-        given = math.sqrt(dim) if norm_bound is None else norm_bound
-        length = validate.number(0.0, 1e9, open_lower=True, norm_bound=given)
-        side = length if domain == "ball" else 1.0
-        length = min(length, side * math.sqrt(dim))
-        made = {name: (make, side) for name, make in _on_cubes(epsilon, dim).items()}
+        on_cube = [
+            partial(LaplaceVector, epsilon, dim),
+            partial(MultiBit, epsilon, dim),
+            partial(MultiPiecewise, epsilon, dim, k),
+            partial(HDS, epsilon, dim, k, debias=True),
+            partial(DuchiVector, epsilon, dim),
+        ]
+    on_ball = [partial(kind, epsilon, dim, length) for kind in (PrivUnit, PrivUnitG)]
+    made = [(make, side) for make in on_cube]
     if dim > 1:
-        made["PrivUnit"] = partial(PrivUnit, epsilon, dim, length), 1.0
-        made["PrivUnitG"] = partial(PrivUnitG, epsilon, dim, length), 1.0
+        made += [(make, 1.0) for make in on_ball]
 
     found = dict[str, tuple[HasMoments, float, float]]()
     refused = dict[str, str]()
-    for name, (make, scale) in made.items():
+    for make, scale in made:
+        name = make.func.__name__
         try:
             mechanism = make()
         except ValueError as why:  # it does not take such a budget or so many classes
             refused[name] = str(why)
             continue
         error = _worst(mechanism, scale, length, dim)
-        if domain == "classes" and isinstance(mechanism, (PrivUnit, PrivUnitG)):
+        if domain == "classes" and make in on_ball:
             error -= 1.0  # its worst record is 0, and those of classes have length 1
         found[name] = mechanism, scale, error
     order = sorted(found, key=lambda name: found[name][2])
@@ -98,41 +108,23 @@ def choose(domain: Domain, norm_bound: float | None, dim: int, epsilon: float) -
     return Choice(mechanism, scale, error, errors, refused)
 
 
-def _on_cubes(epsilon: float, dim: int) -> dict[str, Callable[[], HasMoments]]:
-    """Unbiased mechanisms on [-1, 1]^dim."""
-    if dim == 1:
-        kinds = (Laplace, Duchi, Piecewise, OptimalPiecewise, Hybrid, ThreeOutputs)
-        made: dict[str, Callable[[], HasMoments]] = {
-            kind.__name__: partial(kind, epsilon) for kind in kinds
-        }
-        made["SquareWave"] = partial(SquareWave, epsilon, debias=True)
-        return made
-    k = max(1, min(dim, int(epsilon / 2.5)))
-    return {
-        "LaplaceVector": partial(LaplaceVector, epsilon, dim),
-        "MultiBit": partial(MultiBit, epsilon, dim),
-        "MultiPiecewise": partial(MultiPiecewise, epsilon, dim, k),
-        "HDS": partial(HDS, epsilon, dim, k, debias=True),
-        "DuchiVector": partial(DuchiVector, epsilon, dim),
-    }
-
-
 def _worst(mechanism: HasMoments, scale: float, length: float, dim: int) -> float:
     """The largest E |estimate - x|^2 over records whose coordinates other than 0 are equal."""
     if isinstance(mechanism, (PrivUnit, PrivUnitG)):
         return mechanism.worst_error()
     if hasattr(mechanism, "table"):  # every class alike
-        share = mechanism.table().masses[0].astype(np.float64) / integer_tables.WORDS
-        values = mechanism.table().values.astype(np.float64)
+        table = mechanism.table()
+        share = table.masses[0] / integer_tables.WORDS
+        values = table.values.astype(np.float64)
         return float(share @ (values**2).sum(1) - ((share @ values) ** 2).sum())
     sizes = _SIZES * min(1.0, length / scale)
-    number = np.asarray(_variances(mechanism, np.append(sizes, 0.0).astype(np.float32)), np.float64)
+    x = np.append(sizes, 0.0).astype(np.float32)
+    *each, at_zero = np.asarray(_variances(mechanism, x), np.float64)
     many = np.minimum(dim, np.floor((length / (scale * sizes)) ** 2 * (1 + 1e-12)))
-    return float(
-        scale**2 * np.max(many * number[:-1] + (dim - many) * number[-1], initial=dim * number[-1])
-    )
+    errors = many * each + (dim - many) * at_zero
+    return float(scale**2 * np.max(errors, initial=dim * at_zero))
 
 
 @jax.jit
-def _variances(mechanism: HasMoments, x: jax.Array | np.ndarray) -> jax.Array:
+def _variances(mechanism: HasMoments, x: AnyArray) -> jax.Array:
     return mechanism.variance(x)

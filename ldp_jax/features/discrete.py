@@ -15,6 +15,7 @@ from ldp_jax.core.mechanism import Univariate
 from ldp_jax.core.pytree import pytree, static
 from ldp_jax.core.spaces import Finite, Interval, as_records
 from ldp_jax.core.types import Array, PRNGKey, Record, Report, Scalar
+from ldp_jax.features._logs import log_mass
 
 _DOMAINS = {"grid": "any two numbers in [-1, 1]", "bins": "any two numbers in [0, 1]"}
 _STEP = 2.0**-23
@@ -76,49 +77,43 @@ class Discrete(Univariate):
             raise ValueError(
                 f"tables of one menu must agree in inputs, encoding, estimates, got {sorted(kinds)}"
             )
+        ((inputs, encoding, estimate),) = kinds
         size = 1 + max(table.thresholds.shape[1] for table in tables)
-        if 3 * len(tables) * tables[0].inputs * size >= 2**31:
+        if 3 * len(tables) * inputs * size >= 2**31:
             raise ValueError(
-                f"{len(tables)} tables of {tables[0].inputs} x {size} are more than indices hold"
+                f"tables must be fewer: {len(tables)} of {inputs} x {size} are beyond indices"
             )
-        rest = [(0, 0)] * (tables[0].values.ndim - 1)
-        padded = [integer_tables.padded(table.thresholds, size) for table in tables]
-        guides, steps = zip(
-            *(_guide(rows, t.outputs) for rows, t in zip(padded, tables, strict=True)), strict=True
-        )
-        return cls(
-            # jnp.asarray would compile a program for each shape that is brought to the device.
-            search=jax.device_put(
-                np.concatenate([np.concatenate(guides), np.concatenate(padded)], axis=1)
-            ),
-            steps=jax.device_put(np.int32(max(steps))),
-            values=jax.device_put(
-                np.concatenate([np.pad(t.values, [(0, size - t.outputs), *rest]) for t in tables])
-            ),
-            counts=jax.device_put(np.array([table.outputs for table in tables], np.int32)),
-            inputs=tables[0].inputs,
-            encoding=tables[0].encoding,
-            names=tuple(table.name for table in tables),
-            level=jax.device_put(np.int32(0)),
-        )
+        search, steps = [], []
+        values = np.zeros((len(tables), size, *estimate), np.float32)
+        for place, table in enumerate(tables):
+            thresholds = integer_tables.padded(table.thresholds, size)
+            guide, further = _guide(thresholds, table.outputs)
+            search.append(np.hstack([guide, thresholds]))
+            steps.append(further)
+            values[place, : table.outputs] = table.values
+        leaves = {
+            "search": np.concatenate(search),
+            "steps": np.int32(max(steps)),
+            "values": np.concatenate(values),
+            "counts": np.array([table.outputs for table in tables], np.int32),
+            "level": np.int32(0),
+        }
+        names = tuple(table.name for table in tables)
+        # jnp.asarray would compile a program for each shape that is brought to the device.
+        return cls(**jax.device_put(leaves), inputs=inputs, encoding=encoding, names=names)
 
     def __repr__(self) -> str:
-        concrete = all(
-            isinstance(leaf, (jax.Array, np.ndarray, int)) for leaf in jax.tree.leaves(self)
-        )
-        if not (
-            concrete
-            and len(jax.tree.leaves(self)) == 5
-            and all(map(validate.concrete, jax.tree.leaves(self)))
-        ):
-            return f"{type(self).__name__}({self.names[0]}, {self.inputs} inputs, {self.encoding})"
+        kind = type(self).__name__
         levels = len(self.names)
         if levels > 1:
-            at = np.asarray(self.level)
-            which = f"level {int(at)}" if at.ndim == 0 else f"levels {list(at.shape)}"
-            return f"{type(self).__name__}({self.names[0]}, {levels} levels, at {which}, {self.inputs} inputs)"
-        table = self.table(0)
-        return f"{table.name}(epsilon={table.epsilon:.6g}, inputs={table.inputs}, outputs={table.outputs})"
+            return f"{kind}({self.names[0]}, {levels} levels, {self.inputs} inputs)"
+        leaves = jax.tree.leaves(self)  # None within a tree of axes or shardings
+        known = [isinstance(leaf, jax.Array) and validate.concrete(leaf) for leaf in leaves]
+        if known != [True] * 5:
+            return f"{kind}({self.names[0]}, {self.inputs} inputs, {self.encoding})"
+        made = self.table(0)
+        size = f"inputs={self.inputs}, outputs={made.outputs}"
+        return f"{made.name}(epsilon={made.epsilon:.6g}, {size})"
 
     def at(self, level: Scalar) -> "Discrete":
         """The same menu at another level.
@@ -127,11 +122,12 @@ class Discrete(Univariate):
 
         A level beyond the menu is the nearest one. A level must not depend on a record.
         """
+        most = len(self.names) - 1
         if isinstance(level, jax.Array):
-            level = jnp.clip(level, 0, len(self.names) - 1).astype(jnp.int32)
+            at = jnp.clip(level, 0, most).astype(jnp.int32)
         else:
-            level = jax.device_put(np.clip(level, 0, len(self.names) - 1).astype(np.int32))
-        return dataclasses.replace(self, level=level)
+            at = jax.device_put(np.clip(level, 0, most).astype(np.int32))
+        return dataclasses.replace(self, level=at)
 
     def table(self, level: int | None = None) -> Table:
         """The integer table of one concrete level (by default, this one's)."""
@@ -140,19 +136,21 @@ class Discrete(Univariate):
                 raise ValueError("table() needs one concrete level: say which")
             level = int(self.level)
         validate.integer_in(0, len(self.names) - 1, level=level)
+        levels = len(self.names)
         outputs = int(np.asarray(self.counts)[level])
-        size = self._size
-        rows = np.asarray(self.search)[level * self.inputs : (level + 1) * self.inputs]
-        guide, thresholds = np.split(rows, [2 * size], axis=1)
-        edges = np.pad(thresholds[:, : outputs - 1].astype(np.int64), ((0, 0), (1, 0)))
-        masses = np.diff(edges, append=integer_tables.WORDS, axis=1).astype(np.uint32)
-        start = level * size
-        values = np.asarray(self.values)[start : start + outputs]
-        made = Table(self.names[level], masses, values, self.encoding)
+        search = np.asarray(self.search).reshape(levels, self.inputs, -1)[level]
+        guide, thresholds = np.split(search, [2 * self._size], axis=1)
+        masses = np.diff(
+            thresholds[:, : outputs - 1].astype(np.int64),
+            prepend=0,
+            append=integer_tables.WORDS,
+            axis=1,
+        )
+        values = np.asarray(self.values)[level * self._size :][:outputs]
+        made = Table(self.names[level], masses.astype(np.uint32), values, self.encoding)
         wanted, steps = _guide(thresholds, outputs)
-        if (guide != wanted).any() or int(
-            self.steps
-        ) < steps:  # reports would not have the law of the thresholds
+        if (guide != wanted).any() or self.steps < steps:
+            # Reports would not have the law of the thresholds.
             raise ValueError("search and steps must be those that Discrete.of makes of a table")
         return made
 
@@ -171,11 +169,11 @@ class Discrete(Univariate):
 
     def from_words(self, word: Words, rounding: Words, x: Record) -> Array:
         """Reports of records under uniform uint32 words, as the client's; elementwise."""
-        word, rounding = (jnp.asarray(bits).astype(jnp.uint32) for bits in (word, rounding))
+        word = jnp.asarray(word).astype(jnp.uint32)
+        rounding = jnp.asarray(rounding).astype(jnp.uint32)
         row, part = self._rows(x)
-        start = (
-            row + integer_tables.rounds_up(rounding, part).astype(jnp.int32)
-        ) * self.search.shape[1]
+        up = integer_tables.rounds_up(rounding, part).astype(jnp.int32)
+        start = (row + up) * self.search.shape[1]
         rest = 32 - self._size.bit_length()  # bits of a word that choose no entry of the guide
 
         def first(start: Array, word: Array) -> Array:
@@ -186,9 +184,8 @@ class Discrete(Univariate):
         def further(i: Array, place: Array) -> Array:
             step = 1 << (self.steps - 1 - i)
             found = jnp.take(self.search, start + place + (2 * self._size + step - 1), mode="clip")
-            return jnp.where(
-                (place + step < self.counts[self.level]) & (word >= found), place + step, place
-            )
+            beyond = (place + step < self.counts[self.level]) & (word >= found)
+            return jnp.where(beyond, place + step, place)
 
         # Always the case; but a CPU's compiler would draw the words again beside each gather that
         # may read them.
@@ -202,9 +199,7 @@ class Discrete(Univariate):
 
         Two words each from one key (one without a grid).
         """
-        shape = jnp.broadcast_shapes(
-            jnp.shape(x), jnp.shape(self.level)
-        )  # no two reports share a word
+        shape = jnp.broadcast_shapes(jnp.shape(x), jnp.shape(self.level))  # none shares a word
         if self.encoding == "grid":
             word, rounding = random_words.words(key, shape)
         else:
@@ -218,9 +213,7 @@ class Discrete(Univariate):
     def _masses(self) -> Array:
         """uint32 [levels * inputs, 2^b]; 0 for padding."""
         edges = jnp.pad(self.thresholds[:, :-1], ((0, 0), (1, 0)))
-        masses = jnp.diff(
-            edges, append=jnp.zeros((len(edges), 1), jnp.uint32), axis=1
-        )  # modulo 2^32
+        masses = jnp.diff(edges, append=jnp.zeros((len(edges), 1), jnp.uint32), axis=1)  # mod 2^32
         last = jnp.repeat(self.counts, self.inputs)[:, None] - 1
         place = jnp.arange(self._size)[None]
         # The last mass is 2^32 less what comes before.
@@ -234,7 +227,7 @@ class Discrete(Univariate):
         row, f, above = self._mixed(x)
         masses = self._masses().astype(jnp.result_type(float))
         mass = ((1 - f) * masses[row, index] + f * masses[above, index]) * 2.0**-32
-        return jnp.where(possible, jnp.log(jnp.where(possible, mass, 1.0)), -jnp.inf)
+        return log_mass(jnp.where(possible, mass, 0.0))
 
     def _mixed(self, x: Record) -> tuple[Array, Array, Array]:
         """A row, the weight of the next, and the next (itself at the top, with weight 0)."""
@@ -264,52 +257,44 @@ class Discrete(Univariate):
             adjacency=_DOMAINS.get(self.encoding, f"any two of {self.inputs} categories"),
             arithmetic="exact",
             status="proved",
-            reason="the largest ratio of two whole numbers of one column of the table that is sampled",
+            reason="the largest ratio of two whole numbers in a column of the sampled table",
         )
 
     def estimate(self, y: Report) -> Array:
         """The value of the output."""
         return self.values[self.level * self._size + jnp.asarray(y).astype(jnp.int32)]
 
-    def _row_moments(self) -> tuple[Array, Array]:
-        shape = (len(self.names), self._size, *self.values.shape[1:])
-        values = self.values.reshape(shape).astype(jnp.result_type(float))
-        share = (
-            self._masses().astype(values.dtype).reshape(len(self.names), self.inputs, -1) * 2.0**-32
-        )
+    def _moments(self, x: Record) -> tuple[Array, Array]:
+        """Mean and variance of the estimate, by a mixture of two rows."""
+        levels = len(self.names)
+        estimate = self.values.shape[1:]
+        values = self.values.reshape(levels, -1, *estimate).astype(jnp.result_type(float))
+        share = self._masses().astype(values.dtype).reshape(levels, self.inputs, -1) * 2.0**-32
 
-        def row(
-            share: Array,
-        ) -> tuple[Array, Array]:  # [levels, outputs], one input at a time: no cube of all
+        def of_input(share: Array) -> tuple[Array, Array]:
+            """Of one input at each level, so that no array holds all."""
             mean = einsum("lk,lk...->l...", share, values)
             return mean, einsum("lk,lk...->l...", share, (values - mean[:, None]) ** 2)
 
-        moments = jax.lax.map(row, share.swapaxes(0, 1))
-        rows = (len(self.names) * self.inputs, *shape[2:])
-        mean, variance = (leaf.swapaxes(0, 1).reshape(rows) for leaf in moments)
-        return mean, variance
+        rows = lambda leaf: leaf.swapaxes(0, 1).reshape(-1, *estimate)
+        mean, variance = map(rows, jax.lax.map(of_input, share.swapaxes(0, 1)))
+        row, f, above = self._mixed(x)
+        f = f.reshape(f.shape + (1,) * len(estimate))
+        mixed = (1 - f) * variance[row] + f * variance[above]
+        between = f * (1 - f) * (mean[above] - mean[row]) ** 2
+        return (1 - f) * mean[row] + f * mean[above], mixed + between
 
     def mean(self, x: Record) -> Array:
         """Mean of the estimate: linear between grid points."""
-        row, f, above = self._mixed(x)
-        mean, _ = self._row_moments()
-        f = f.reshape(f.shape + (1,) * (mean.ndim - 1))
-        return (1 - f) * mean[row] + f * mean[above]
+        return self._moments(x)[0]
 
     def variance(self, x: Record) -> Array:
         """Variance of the estimate, the rounding to the grid included."""
-        row, f, above = self._mixed(x)
-        mean, variance = self._row_moments()
-        f = f.reshape(f.shape + (1,) * (mean.ndim - 1))
-        return (
-            (1 - f) * variance[row]
-            + f * variance[above]
-            + f * (1 - f) * (mean[above] - mean[row]) ** 2
-        )
+        return self._moments(x)[1]
 
 
 def _guide(thresholds: np.ndarray, outputs: int) -> tuple[np.ndarray, int]:
-    """The guide of one table [inputs, 2^(b + 1)], and the steps that its fullest bucket of words leaves.
+    """The guide of one table [inputs, 2^(b + 1)], and the steps that its fullest bucket leaves.
 
     An entry is how many thresholds are at or below the first word of its bucket, followed by how
     far beyond that word the next one is, less 1: at most all the other bits, which say that it is
@@ -319,10 +304,10 @@ def _guide(thresholds: np.ndarray, outputs: int) -> tuple[np.ndarray, int]:
     6, 1974).
     """
     inputs, size = thresholds.shape
-    buckets, rest = 2 * size, 32 - size.bit_length()
-    edges = np.pad(
-        thresholds[:, : outputs - 1].astype(np.int64), ((0, 0), (0, 1)), constant_values=2**32
-    )
+    buckets = 2 * size
+    rest = 32 - size.bit_length()
+    edges = np.full((inputs, outputs), 2**32)
+    edges[:, :-1] = thresholds[:, : outputs - 1]
     after = -(-edges[:, :-1] >> rest)  # the first bucket that begins no earlier
     code = after + (buckets + 1) * np.arange(inputs)[:, None]
     found = np.bincount(code.ravel(), minlength=inputs * (buckets + 1)).reshape(inputs, -1)
@@ -343,10 +328,10 @@ def menu(mechanisms: Sequence[Discrete]) -> Discrete:
     >>> from ldp_jax.features import GeneralizedRR
     >>> levels = menu([GeneralizedRR(epsilon, 4) for epsilon in (0.5, 2.0)])
     >>> one = lambda level, key, x: levels.at(level).privatize(key, x)
-    >>> jax.vmap(one)(jnp.array([0, 1]), jax.random.split(jax.random.key(0), 2), jnp.array([3, 3])).shape
+    >>> keys = jax.random.split(jax.random.key(0), 2)
+    >>> jax.vmap(one)(jnp.array([0, 1]), keys, jnp.array([3, 3])).shape
     (2,)
     """
     tables = [made.table() for made in mechanisms]
-    if not tables:
-        raise ValueError("mechanisms must hold at least one table mechanism")
-    return Discrete.of(*tables).at(max(range(len(tables)), key=lambda level: tables[level].epsilon))
+    made = Discrete.of(*tables)
+    return made.at(np.argmax([table.epsilon for table in tables]))

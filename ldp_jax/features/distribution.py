@@ -28,7 +28,7 @@ from numpy.typing import ArrayLike
 from scipy import ndimage, special
 
 from ldp_jax.core import validate
-from ldp_jax.core.mechanism import HasDensity, HasTable, Mechanism, check_single
+from ldp_jax.core.mechanism import HasDensity, Mechanism, check_single
 from ldp_jax.core.quadrature import gauss_legendre
 from ldp_jax.core.spaces import Finite, Interval
 from ldp_jax.core.types import AnyArray, Array
@@ -69,8 +69,9 @@ class Estimate(NamedTuple):
 
 
 def transition(mechanism: Mechanism, inputs: int, outputs: int | None = None) -> Transition:
-    r"""The matrix :math:`M_{oi} = P(\text{report in output bin } o \mid \text{record uniform in input bin } i)`.
+    r"""The law of binned reports, for a record that is uniform in each bin of records.
 
+    The matrix is :math:`M_{oi} = P(\text{report in output bin } o \mid \text{record in bin } i)`.
     The mechanism has one number, a ``log_density``, a concrete epsilon, and a finite codomain or a
     finite interval. ``inputs`` and ``outputs`` are equal bins; of a finite codomain there is an
     output for each value. Three-point rules between edges, breaks and rows of a table are exact for
@@ -121,14 +122,15 @@ def _bins(what: str, name: str, interval: object, number: int) -> np.ndarray:
 
 def _gauss(cuts: AnyArray) -> tuple[AnyArray, AnyArray]:
     """Nodes and weights of the rule between consecutive cuts, [pieces, 3]."""
-    half, middle = (cuts[1:] - cuts[:-1])[:, None] / 2, (cuts[1:] + cuts[:-1])[:, None] / 2
+    half = (cuts[1:] - cuts[:-1])[:, None] / 2
+    middle = (cuts[1:] + cuts[:-1])[:, None] / 2
     return middle + half * _NODES, half * _WEIGHTS
 
 
 def _finite_mass(mechanism: HasDensity, values: np.ndarray, records: np.ndarray) -> np.ndarray:
     ends = records[[0, -1]]
     cuts = ends.mean(keepdims=True)  # where laws that are symmetric may bend
-    if isinstance(mechanism, HasTable):
+    if hasattr(mechanism, "table"):
         table = mechanism.table()
         cuts = np.linspace(ends[0], ends[1], len(table.masses) + (table.encoding == "bins"))
     x, weights = _gauss(np.unique(np.concatenate([records, cuts])))
@@ -138,7 +140,10 @@ def _finite_mass(mechanism: HasDensity, values: np.ndarray, records: np.ndarray)
 
 
 def _of_bins(x: AnyArray, mass: np.ndarray, weights: AnyArray, records: np.ndarray) -> np.ndarray:
-    """Means over the bins of records [outputs, inputs], of masses [points, outputs] at points with weights."""
+    """Means over the bins of records [outputs, inputs].
+
+    ``mass`` [points, outputs] is that at points x with weights.
+    """
     width = np.diff(records)
     home = np.clip(np.searchsorted(records, x, "right") - 1, 0, len(width) - 1)
     matrix = np.zeros((len(width), mass.shape[1]))
@@ -150,8 +155,10 @@ def _interval_mass(
     mechanism: HasDensity, codomain, edges: np.ndarray, records: np.ndarray
 ) -> np.ndarray:
     outputs = len(edges) - 1
-    given = codomain.breaks or (lambda x: jnp.zeros(0))
-    breaks = lambda x: jnp.clip(jnp.ravel(given(x)), edges[0], edges[-1])
+
+    def breaks(x: Array) -> Array:
+        given = jnp.zeros(0) if codomain.breaks is None else codomain.breaks(x)
+        return jnp.clip(jnp.ravel(given), edges[0], edges[-1])
 
     def masses(x: Array) -> Array:
         y, weights = _gauss(jnp.sort(jnp.concatenate([edges, breaks(x)])))
@@ -160,16 +167,16 @@ def _interval_mass(
         return jnp.zeros(outputs).at[bins].add((density * weights).sum(1))
 
     crossings = _crossings(jax.jit(jax.vmap(breaks)), edges, records)
-    x, weights = (part.ravel() for part in _gauss(np.unique(np.concatenate([records, crossings]))))
+    x, weights = _gauss(np.unique(np.concatenate([records, crossings])))
     block = max(1, _EVALUATIONS // (outputs * len(_NODES)))
-    mass = np.asarray(jax.jit(lambda x: jax.lax.map(masses, x, batch_size=block))(x))
-    return _of_bins(x, mass, weights, records)
+    mass = jax.jit(lambda x: jax.lax.map(masses, x, batch_size=block))(x.ravel())
+    return _of_bins(x.ravel(), np.asarray(mass), weights.ravel(), records)
 
 
 def _crossings(
     breaks: Callable[[np.ndarray], Array], edges: np.ndarray, records: np.ndarray
 ) -> np.ndarray:
-    """The records at which a break of the density lies on an edge, by bisection inside each input bin."""
+    """The records at which a break of the density lies on an edge, by bisection in each bin."""
     at = np.asarray(breaks(records))  # [inputs + 1, breaks]
     above = at[..., None] > edges
     i, which, edge = np.nonzero(above[1:] != above[:-1])
@@ -178,10 +185,9 @@ def _crossings(
     for _ in range(52 if len(i) else 0):
         middle = (low + high) / 2
         beyond = np.asarray(breaks(middle))[np.arange(len(i)), which] > edges[edge]
-        low, high = (
-            np.where(beyond == rising, low, middle),
-            np.where(beyond == rising, middle, high),
-        )
+        past = beyond == rising
+        low = np.where(past, low, middle)
+        high = np.where(past, middle, high)
     return (low + high) / 2
 
 
@@ -193,16 +199,18 @@ def histogram(reports: ArrayLike | tuple, edges: ArrayLike | tuple) -> np.ndarra
     >>> histogram([-9.0, 0.1, 0.2, 5.0, np.nan], [-1.0, 0.0, 1.0]).tolist()
     [1, 3]
     """
-    reports, edges = validate.numbers(reports=reports), validate.numbers(edges=edges)
+    reports = validate.numbers(reports=reports)
+    edges = validate.numbers(edges=edges)
     if reports.ndim not in (1, 2):
         raise ValueError(f"reports must have shape (n,) or (n, columns), got {reports.shape}")
-    if edges.ndim != 1 or len(edges) < 2 or not (np.diff(edges) > 0).all():
-        raise ValueError(f"edges must have shape (outputs + 1,), got {edges.shape}, and rise")
+    validate.shaped("outputs + 1", edges=edges)
+    if len(edges) < 2 or not (np.diff(edges) > 0).all():
+        raise ValueError("edges must rise, two of them at least")
     outputs = len(edges) - 1
     bins = np.clip(np.searchsorted(edges, reports, "right") - 1, 0, outputs - 1)
-    bins = np.where(np.isnan(reports), outputs, bins)  # the last is dropped
-    count = lambda column: np.bincount(column, minlength=outputs + 1)[:outputs]
-    return count(bins) if reports.ndim == 1 else np.stack([count(column) for column in bins.T], 1)
+    bins = np.where(np.isnan(reports), outputs, bins)
+    counts = np.apply_along_axis(np.bincount, 0, bins, minlength=outputs + 1)
+    return counts[:outputs]  # the last one is of reports that were not sent
 
 
 def em(
@@ -232,24 +240,20 @@ def em(
     >>> em([30, 10], [[0.75, 0.25], [0.25, 0.75]], tolerance=1e-6).distribution.round(2)
     array([1., 0.])
     """
-    given, matrix = validate.numbers(counts=counts), validate.numbers(matrix=matrix)
-    if matrix.ndim != 2 or 0 in matrix.shape:
-        raise ValueError(f"matrix must have shape (outputs, inputs), got {matrix.shape}")
+    given = validate.numbers(counts=counts)
+    matrix = validate.numbers(matrix=matrix)
+    validate.shaped("outputs", "inputs", matrix=matrix)
     if not np.allclose(matrix.sum(0), 1.0, rtol=0.0, atol=1e-3):
         raise ValueError(
             "matrix must have columns of sum 1, the law of a record each: transpose one of rows"
         )
-    if given.ndim not in (1, 2) or len(given) != len(matrix):
-        outputs = len(matrix)
-        raise ValueError(
-            f"counts must have shape ({outputs},) or ({outputs}, columns), got {given.shape}"
-        )
+    columns = () if given.ndim == 1 else ("columns",)
+    validate.shaped(len(matrix), *columns, counts=given)
     validate.number(0.0, tolerance=tolerance)
     validate.integer_in(0, max_iterations=max_iterations)
     columns = given.reshape(len(given), -1)
-    columns = np.where(
-        np.isfinite(columns) & (columns > 0) & np.any(matrix > 0, axis=1)[:, None], columns, 0.0
-    )
+    reachable = np.any(matrix > 0, axis=1)[:, None]
+    columns = np.where(np.isfinite(columns) & (columns > 0) & reachable, columns, 0.0)
     theta = np.full((matrix.shape[1], columns.shape[1]), 1 / matrix.shape[1])
     mass = matrix @ theta
     iterations = np.zeros(columns.shape[1], np.int64)
@@ -261,13 +265,17 @@ def em(
         mine = columns[:, active]
         share = np.divide(mine, mass[:, active], out=np.zeros_like(mine), where=mine > 0)
         new = _normalised(theta[:, active] * (matrix.T @ share))
-        new = _normalised(_summed(new) / _summed(np.ones_like(new))) if smooth else new
-        theta[:, active], mass[:, active] = new, matrix @ new
+        if smooth:
+            new = _normalised(_summed(new) / _summed(np.ones_like(new)))
+        theta[:, active] = new
+        mass[:, active] = matrix @ new
         iterations[active] += 1
-        before, likelihood[active] = likelihood[active], special.xlogy(mine, mass[:, active]).sum(0)
+        before = likelihood[active]
+        likelihood[active] = special.xlogy(mine, mass[:, active]).sum(0)
         active = active[np.abs(likelihood[active] - before) >= tolerance]
-    found = Estimate(theta, iterations, likelihood)
-    return found if given.ndim == 2 else Estimate(*(part[..., 0] for part in found))
+    if given.ndim == 1:
+        return Estimate(theta[:, 0], iterations[0], likelihood[0])
+    return Estimate(theta, iterations, likelihood)
 
 
 def _normalised(theta: np.ndarray) -> np.ndarray:

@@ -37,21 +37,18 @@ class Duchi(Worded):
         x = clip(x)
         positive = x >= 0
         # The sign against the record is counted from its own end, so that its complement is exact.
-        against = random_words.less(
-            jnp.where(positive, word, ~word), against_threshold(jnp.abs(x), self.epsilon)
-        )
+        number = jnp.where(positive, word, ~word)
+        against = random_words.less(number, against_threshold(jnp.abs(x), self.epsilon))
         return jnp.where(against == positive, np.float32(-1.0), np.float32(1.0))
 
     def log_density(self, y: Record, x: Record) -> Array:
         """log P(y | x)."""
         y = jnp.asarray(y)
         possible = jnp.abs(y) == 1.0
-        epsilon = jnp.asarray(self.epsilon)
         agreement = jnp.where(possible, y, 1.0) * clip(x)
-        mass = 0.5 * (1 + agreement) * jax.nn.sigmoid(epsilon) + 0.5 * (
-            1 - agreement
-        ) * jax.nn.sigmoid(-epsilon)
-        return jnp.where(possible, jnp.log(mass), -jnp.inf)
+        likely = 0.5 * (1 + agreement) * jax.nn.sigmoid(self.epsilon)
+        rare = 0.5 * (1 - agreement) * jax.nn.sigmoid(-self.epsilon)
+        return jnp.where(possible, jnp.log(likely + rare), -jnp.inf)
 
     def codomain(self) -> Finite:
         """-1 and 1."""
@@ -71,8 +68,9 @@ class Duchi(Worded):
 
 
 def against_threshold(size: Array, epsilon: Scalar) -> Array:
-    """The mass (1 - size tanh(epsilon/2)) / 2 of the sign against a record, in words of 64 bits, rounded up."""
-    size, epsilon = jnp.asarray(size, jnp.float32), jnp.asarray(epsilon, jnp.float32)
+    """The mass (1 - size tanh(epsilon/2)) / 2 of the sign against a record, rounded up to 2^-64."""
+    size = jnp.asarray(size, jnp.float32)
+    epsilon = jnp.asarray(epsilon, jnp.float32)
     lead = size * (-jnp.expm1(-epsilon) / (1 + jnp.exp(-epsilon)))
     mass = 0.5 * ((1 - size) * jax.nn.sigmoid(epsilon) + (1 + size) * jax.nn.sigmoid(-epsilon))
     # Near 1/2 its distance from it is rounded, else the mass.

@@ -1,11 +1,7 @@
-"""Duchi, Jordan and Wainwright's mechanism on the hypercube.
-
-One sign a coordinate under one budget.
-"""
+"""Duchi, Jordan and Wainwright's mechanism on the cube: a sign for each coordinate, one budget."""
 
 import functools
 import math
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +9,7 @@ import numpy as np
 
 from ldp_jax.accounting.guarantee import Guarantee
 from ldp_jax.core import random, random_words, validate
-from ldp_jax.core.mechanism import CriticalPoints, check_epsilon, check_single, largest, one_record
+from ldp_jax.core.mechanism import check_epsilon, check_single, largest, one_record
 from ldp_jax.core.pytree import mechanism, static
 from ldp_jax.core.spaces import Box, Finite, Product, clip
 from ldp_jax.core.types import Array, PRNGKey, Record, Report, Scalar
@@ -26,40 +22,25 @@ _LOG_SCALE = 64 * math.log(2.0)
 _TIED = 1e-12  # the probability that all candidates of a draw are ties
 
 
-class _Constants(NamedTuple):
-    """From exact integers.
-
-    C_d / 2^d, 2^d / binom(d - 1, floor(d / 2)), and the draws of a half-space.
-    """
-
-    share: float
-    gain: float
-    candidates: int
-
-
 @functools.lru_cache(maxsize=64)
-def _constants(dim: int) -> _Constants:
-    cube, half = 2**dim, dim // 2
-    ties = math.comb(dim, half) if dim % 2 == 0 else 0
-    return _Constants(
-        share=(cube - ties) // 2 / cube,
-        gain=cube / math.comb(dim - 1, half),
-        candidates=math.ceil(math.log(_TIED) / math.log(ties / cube)) if ties else 1,
-    )
+def _constants(dim: int) -> tuple[float, float, int]:
+    """C_d / 2^d, 2^d / binom(d - 1, floor(d / 2)), and the draws of a half-space.
 
-
-def _packed(bits: Array) -> Array:
-    """Bits [d] in words, uint32 [ceil(d / 32)], the first in the lowest place."""
-    size = -(-len(bits) // 32)
-    bits = jnp.pad(bits, (0, 32 * size - len(bits))).reshape(size, 32)
-    return (bits.astype(jnp.uint32) << jnp.arange(32, dtype=jnp.uint32)[None]).sum(
-        1, dtype=jnp.uint32
-    )
+    They come from exact integers.
+    """
+    cube = 2**dim
+    half = dim // 2
+    gain = cube / math.comb(dim - 1, half)
+    if dim % 2:
+        return cube // 2 / cube, gain, 1
+    ties = math.comb(dim, half)
+    candidates = math.ceil(math.log(_TIED) / math.log(ties / cube))
+    return (cube - ties) // 2 / cube, gain, candidates
 
 
 @mechanism
 class DuchiVector:
-    r"""Report one of the 2^d sign vectors, e^epsilon times likelier on the record's side of the cube.
+    r"""Report a vector of d signs, e^epsilon times likelier on the record's side of the cube.
 
     Law: each coordinate is rounded to a sign, :math:`P(v_j = 1) = (1 + x_j)/2`; the report s has
     probability :math:`e^\epsilon / Z` if :math:`s \cdot v > 0`, else :math:`1/Z`, with
@@ -80,7 +61,8 @@ class DuchiVector:
     3.
 
     >>> m = DuchiVector(1.0, dim=4)
-    >>> m.privatize(jax.random.key(0), jnp.zeros(4)).shape, round(m.variance(jnp.zeros(4))[0].item(), 1)
+    >>> x = jnp.zeros(4)
+    >>> m.privatize(jax.random.key(0), x).shape, round(m.variance(x)[0].item(), 1)
     ((4,), 22.8)
     """
 
@@ -95,8 +77,8 @@ class DuchiVector:
     def _gain(self) -> Array:
         """B, without cancellation or overflow."""
         epsilon = jnp.asarray(self.epsilon)
-        constants = _constants(self.dim)
-        return constants.gain * (jnp.exp(-epsilon) / -jnp.expm1(-epsilon) + constants.share)
+        share, gain, _ = _constants(self.dim)
+        return gain * (jnp.exp(-epsilon) / -jnp.expm1(-epsilon) + share)
 
     def privatize(self, key: PRNGKey, x: Record) -> Array:
         """The signs [dim], float32, of one record [dim]."""
@@ -104,10 +86,13 @@ class DuchiVector:
         check_single(self)
         x = clip(one_record(x, self.dim))
         v_key, side_key, sign_key = random.split(key, 3)
-        v = _packed(random.bernoulli(v_key, (1 + x) / 2))
-        whole, rest = self._whole_cube()
-        anywhere = random_words.bernoulli_from_words(random_words.words(side_key), whole, rest)
-        candidates = random_words.words(sign_key, v.shape, _constants(self.dim).candidates)
+        words = -(-self.dim // 32)
+        bits = jnp.pad(random.bernoulli(v_key, (1 + x) / 2), (0, 32 * words - self.dim))
+        places = jnp.arange(32, dtype=jnp.uint32)[None]
+        v = (bits.reshape(-1, 32).astype(jnp.uint32) << places).sum(1, dtype=jnp.uint32)
+        anywhere = random_words.bernoulli(side_key, *self._whole_cube())
+        _, _, draws = _constants(self.dim)
+        candidates = random_words.words(sign_key, v.shape, draws)
         differ = self._count(candidates ^ v[None])
         first = jnp.argmax(2 * differ != self.dim)  # 0 where all are ties
         near = candidates[first]
@@ -121,10 +106,10 @@ class DuchiVector:
     def _whole_cube(self) -> tuple[Array, Array]:
         """2^d / Z and the rest to 1."""
         epsilon = jnp.asarray(self.epsilon, jnp.float32)
-        share = _constants(self.dim).share
         few = jnp.exp(-epsilon)
-        more = -jnp.expm1(-epsilon) * share
-        return jnp.maximum(few, jnp.finfo(jnp.float32).tiny) / (more + few), more / (more + few)
+        more = -jnp.expm1(-epsilon) * _constants(self.dim)[0]
+        total = more + few
+        return jnp.maximum(few, jnp.finfo(jnp.float32).tiny) / total, more / total
 
     def _count(self, words: Array) -> Array:
         """The number of set bits among the first ``dim``, along the last axis."""
@@ -143,18 +128,17 @@ class DuchiVector:
         half = self.dim // 2 + 1
         few = mass[:half].sum() / _SCALE
         most = mass[half:].sum()
-        share = _constants(self.dim).share
-        log_z = _log_mixture(
-            self.epsilon, jnp.asarray(1 - share, x.dtype), jnp.asarray(share * _SCALE, x.dtype)
-        )
+        share, _, _ = _constants(self.dim)
+        outside, inside = jnp.array([1 - share, share * _SCALE], x.dtype)
+        log_z = _log_mixture(self.epsilon, outside, inside)
         log_mass = _log_mixture(self.epsilon, few, most) - log_z - self.dim * math.log(2.0)
         return jnp.where(possible, log_mass, -jnp.inf)
 
-    def critical_points(self) -> CriticalPoints:
+    def critical_points(self) -> tuple[np.ndarray, np.ndarray]:
         """A corner for each number of signs that agree with a report: masses are linear in x."""
         place = np.arange(self.dim)
         corners = np.where(place < np.arange(self.dim + 1)[:, None], 1.0, -1.0)
-        return CriticalPoints(corners, np.ones((1, self.dim)))
+        return corners, np.ones((1, self.dim))
 
     def domain(self) -> Box:
         """[-1, 1]^dim; coordinates are clipped, NaN goes to 0."""
@@ -166,8 +150,7 @@ class DuchiVector:
 
     def guarantee(self) -> Guarantee:
         """epsilon per record; the largest of a stack."""
-        if validate.concrete(self.epsilon):
-            self._check()
+        self._check()
         return Guarantee(
             largest(self.epsilon),
             adjacency=f"any two vectors in [-1, 1]^{self.dim}",
@@ -191,7 +174,7 @@ class DuchiVector:
 
 @jax.jit  # an eager loop is compiled at each call
 def _convolved(towards: Array) -> Array:
-    """The law times _SCALE, [d + 1], of how many independent signs with means ``towards`` [d] are 1."""
+    """The law times _SCALE, [d + 1], of how many signs with means ``towards`` [d] are 1."""
 
     def add(mass: Array, mean: Array) -> tuple[Array, None]:
         shifted = jnp.concatenate([jnp.zeros(1, mass.dtype), mass[:-1]])
@@ -208,8 +191,8 @@ def _log_mixture(epsilon: Scalar, few: Array, most: Array) -> Array:
     level = jax.lax.stop_gradient(jnp.maximum(jnp.log(few), epsilon + (jnp.log(most) - _LOG_SCALE)))
     # Beyond e^44 the scale is taken from the exponent, where it cannot overflow; below, from the
     # mass, exactly.
-    rest = epsilon - level
     switch = 44.0
+    rest = epsilon - level
     near = jnp.exp(jnp.minimum(rest, switch)) * (most / _SCALE)
     far = jnp.exp(jnp.maximum(rest, switch) - _LOG_SCALE) * most
     return level + jnp.log(few * jnp.exp(-level) + jnp.where(rest <= switch, near, far))

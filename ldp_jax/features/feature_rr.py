@@ -3,6 +3,8 @@
 Near bins likelier than far ones, a budget a feature.
 """
 
+import sys
+
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
@@ -52,11 +54,8 @@ class RandomizedFeatures:
 
     def _check_levels(self) -> None:
         """A level a feature, by shape: features that broadcast would share a word."""
-        shape = jnp.shape(self.inner.level)
-        if shape[-1:] != (self.dim,):
-            raise ValueError(
-                f"inner must have a level for each of {self.dim} features, got shape {shape}"
-            )
+        users = jnp.shape(self.inner.level)[:-1]
+        validate.shaped(*users, self.dim, **{"the level of inner": self.inner.level})
 
     def privatize(self, key: PRNGKey, x: Record) -> Array:
         """The bins reported for one record [dim]: int32 [dim], 0 for the lowest."""
@@ -127,44 +126,28 @@ def FeatureRR(
     >>> [len(m.inner.names) for m in (homogeneous, heterogeneous)]
     [1, 2]
     """
-    validate.positive(epsilon=epsilon)
     validate.integer_in(2, integer_tables.MAX_INPUTS, bins=bins)
-    if not validate.concrete(epsilon) or np.ndim(epsilon):
-        raise ValueError(
-            f"a table needs a concrete epsilon, and epsilon must be one number, got {epsilon}"
-        )
     if (weights is None) == (dim is None):
         raise ValueError("give either weights, one a feature, or dim")
-    if weights is None:
-        validate.integer_in(1, dim=dim)
-        theta = np.ones(dim or 0)
-    else:
-        validate.positive(weights=weights)
-        theta = np.asarray(weights, np.float64)
-        if theta.ndim != 1 or not len(theta):
-            raise ValueError(f"weights must be [d], got shape {theta.shape}")
-    validate.in_range(
-        0.0, integer_tables.MAX_EPSILON * len(theta), open_lower=True, epsilon=epsilon
-    )
-    budgets, level = np.unique(float(epsilon) * (theta / theta.sum()), return_inverse=True)
+    theta = np.ones(validate.whole(1, dim=dim)) if weights is None else np.asarray(weights)
+    validate.positive(weights=theta)
+    validate.shaped("d", weights=theta)
+    most = integer_tables.MAX_EPSILON * len(theta)
+    total = validate.number(0.0, most, open_lower=True, epsilon=epsilon)
+    theta = theta.astype(np.float64)
+    budgets, level = np.unique(total * (theta / theta.sum()), return_inverse=True)
     # In floating point the shares may add up to a hair more than epsilon.
     spent = sum(np.bincount(level) * budgets)
-    budgets = budgets * min(1.0, float(epsilon) / spent) * (1 - 2.0**-50)
-    tables = [_table(integer_tables.checked_epsilon(budget), bins) for budget in budgets.tolist()]
-    return RandomizedFeatures(Discrete.of(*tables).at(level), len(theta))
-
-
-def _table(epsilon: float, bins: int) -> integer_tables.Table:
+    budgets = budgets * min(1.0, total / spent) * (1 - 2.0**-50)
     place = np.arange(bins)
-    law = np.exp(-epsilon * np.abs(place - place[:, None]) / (bins - 1))
-    try:
-        masses = integer_tables.integer_masses(law / law.sum(1, keepdims=True), epsilon)
-    except ValueError as error:
-        raise ValueError(
-            f"a feature's share of the budget is {epsilon:.3g}, and {error}"
-        ) from error
     values = ((place + 1) / bins).astype(np.float32)
-    return integer_tables.Table("FeatureRR", masses, values, "bins")
+    tables = []
+    for budget in budgets.tolist():
+        budget = integer_tables.checked_epsilon(budget)
+        law = np.exp(-budget * np.abs(place - place[:, None]) / (bins - 1))
+        masses = integer_tables.integer_masses(law / law.sum(1, keepdims=True), budget)
+        tables.append(integer_tables.Table("FeatureRR", masses, values, "bins"))
+    return RandomizedFeatures(Discrete.of(*tables).at(level), len(theta))
 
 
 def importance_weights(
@@ -181,19 +164,16 @@ def importance_weights(
     >>> importance_weights([0.5, 0.25, 0.25], [0.2, 0.4, 0.4]).round(3).tolist()
     [0.5, 0.25, 0.25]
     """
-    alpha, beta = np.asarray(alpha, np.float64), np.asarray(beta, np.float64)
-    if alpha.ndim != 1 or alpha.shape != beta.shape or not len(alpha):
-        raise ValueError(f"alpha and beta must both be [d], got {alpha.shape} and {beta.shape}")
-    for name, scores in (("alpha", alpha), ("beta", beta)):
-        if not (np.isfinite(scores).all() and (scores >= 0).all()):
-            raise ValueError(f"{name} must be finite and >= 0, got {scores}")
-    if np.ndim(gamma):
-        raise ValueError(f"gamma must be one number, got shape {np.shape(gamma)}")
-    validate.in_range(0.0, 1.0, gamma=gamma)
+    alpha = validate.numbers(alpha=alpha)
+    beta = validate.numbers(beta=beta)
+    validate.shaped("d", alpha=alpha)
+    validate.shaped(len(alpha), beta=beta)
+    validate.in_range(0.0, sys.float_info.max, alpha=alpha, beta=beta)
+    gamma = validate.number(0.0, 1.0, gamma=gamma)
     theta = gamma * alpha + (1 - gamma) * (beta.min() + (beta.max() - beta))
     if not (theta > 0).all():
         raise ValueError(
-            f"features {np.flatnonzero(theta <= 0).tolist()} would get no budget: drop them from the record, or "
-            "choose another gamma"
+            f"features {np.flatnonzero(theta <= 0).tolist()} would get no budget: drop them from "
+            "the record, or choose another gamma"
         )
     return theta / theta.sum()

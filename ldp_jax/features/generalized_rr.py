@@ -8,8 +8,10 @@ from ldp_jax.features.discrete import Discrete
 
 
 def GeneralizedRR(epsilon: Scalar, categories: int) -> Discrete:
-    r"""Report the category with probability p = e^epsilon / (e^epsilon + k - 1), each other with q = (1-p) / (k-1).
+    r"""Report the category, or another one, by generalised (k-ary) randomised response.
 
+    Law: the category has probability p = e^epsilon / (e^epsilon + k - 1), each other one
+    q = (1-p) / (k-1).
     Guarantee: at most epsilon, exact in integers (:class:`Discrete`). Two categories are Warner's
     response.
     Utility: the estimate [k] of the indicator, by the inverse table, is unbiased; its variance is
@@ -24,7 +26,5 @@ def GeneralizedRR(epsilon: Scalar, categories: int) -> Discrete:
     """
     epsilon = integer_tables.checked_epsilon(epsilon)
     validate.integer_in(2, integer_tables.MAX_INPUTS, categories=categories)
-    table = personal_alphabets.table(
-        epsilon, categories, categories
-    )  # an alphabet of all categories
+    table = personal_alphabets.table(epsilon, categories, categories)  # all are candidates
     return Discrete.of(dataclasses.replace(table, name="GeneralizedRR"))

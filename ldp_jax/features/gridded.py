@@ -14,22 +14,42 @@ INPUTS = 129
 """Points of the default grid on [-1, 1]: rounding to it adds a variance of at most 6e-5."""
 
 
-def _two_level(
-    name: str, epsilon: float, inputs: int, reach: int, spacing: float, unbiased: bool
-) -> Discrete:
-    r"""Outputs within ``reach`` places of the record's place have e^epsilon times the mass of the others."""
-    # Row i of n has its window at outputs i, ..., i + 2 reach of n + 2 reach: all rows have the
-    # same two masses, and the mean position is (2r + 1)(E - 1) / ((2r + 1) E + n - 1) times the
-    # window's centre, exactly linear.
-    outputs, window = inputs + 2 * reach, 2 * reach + 1
-    offset = np.arange(outputs) - np.arange(inputs)[:, None]
-    law = np.where((offset >= 0) & (offset < window), 1.0, math.exp(-epsilon))
-    masses = integer_tables.integer_masses(law / law.sum(1, keepdims=True), epsilon)
-    places = (np.arange(outputs) - (outputs - 1) / 2) * spacing
+def _law(epsilon: float, inputs: int, reach: int) -> np.ndarray:
+    """The law of each input: ``2 reach + 1`` places have e^epsilon times the mass of the others.
+
+    Row i of n has its window at outputs i, ..., i + 2 reach of n + 2 reach. All rows have the same
+    two masses, so the mean position is exactly linear in i.
+    """
+    offset = np.arange(inputs + 2 * reach) - np.arange(inputs)[:, None]
+    law = np.where((offset >= 0) & (offset <= 2 * reach), 1.0, math.exp(-epsilon))
+    return law / law.sum(1, keepdims=True)
+
+
+def _places(inputs: int, reach: int) -> np.ndarray:
+    """The positions of the outputs."""
+    outputs = inputs + 2 * reach
+    return (np.arange(outputs) - (outputs - 1) / 2) * (2 / (inputs - 1))
+
+
+def _unbiased(law: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """Places whose mean at record -1 is -1; it is linear in the record."""
+    return places / -(law[0] @ places)
+
+
+def _made(name: str, epsilon: float, inputs: int, reach: int, unbiased: bool) -> Discrete:
+    masses = integer_tables.integer_masses(_law(epsilon, inputs, reach), epsilon)
+    places = _places(inputs, reach)
     if unbiased:
-        first = (masses[0].astype(np.float64) @ places) / integer_tables.WORDS
-        places = places / -first  # the mean at record -1 becomes -1; it is linear in the record
+        places = _unbiased(masses / integer_tables.WORDS, places)
     return Discrete.of(integer_tables.Table(name, masses, places.astype(np.float32), "grid"))
+
+
+def worst_variance(law: np.ndarray, places: np.ndarray, parts: int) -> float:
+    """The largest variance over records on the grid, and between: ``parts`` a segment."""
+    last = len(law) - 1
+    at = np.linspace(0, last, parts * last + 1)
+    second = np.interp(at, np.arange(last + 1), law @ places**2)
+    return float((second - (2 * at / last - 1) ** 2).max())
 
 
 def GridSquareWave(epsilon: Scalar, inputs: int = INPUTS, *, debias: bool = False) -> Discrete:
@@ -49,11 +69,9 @@ def GridSquareWave(epsilon: Scalar, inputs: int = INPUTS, *, debias: bool = Fals
     """
     epsilon = integer_tables.checked_epsilon(epsilon)
     validate.integer_in(2, integer_tables.MAX_INPUTS, inputs=inputs)
-    spacing = 2 / (inputs - 1)
-    reach = max(
-        0, round(float(SquareWave(epsilon).b) / spacing - 0.5)
-    )  # 2 reach + 1 places are 2b wide
-    return _two_level("GridSquareWave", epsilon, inputs, reach, spacing, debias)
+    half_width = float(SquareWave(epsilon).b) * (inputs - 1) / 2
+    reach = max(0, round(half_width - 0.5))  # 2 reach + 1 places are 2b wide
+    return _made("GridSquareWave", epsilon, inputs, reach, debias)
 
 
 def GridPiecewise(epsilon: Scalar, inputs: int = INPUTS, *, t: float | None = None) -> Discrete:
@@ -72,25 +90,15 @@ def GridPiecewise(epsilon: Scalar, inputs: int = INPUTS, *, t: float | None = No
     epsilon = integer_tables.checked_epsilon(epsilon)
     validate.integer_in(2, integer_tables.MAX_INPUTS, inputs=inputs)
     made = OptimalPiecewise(epsilon) if t is None else GeneralPiecewise(epsilon, t)
-    spacing = 2 / (inputs - 1)
-    nearest = max(0, round(1 / (float(made.t) * spacing) - 0.5))
-    near = [nearest] if t is not None else [r for r in range(nearest - 1, nearest + 2) if r >= 0]
-    reach = min(near, key=lambda r: _worst_variance(epsilon, inputs, r))
-    return _two_level("GridPiecewise", epsilon, inputs, min(reach, 4 * inputs), spacing, True)
+    half_width = (inputs - 1) / (2 * float(made.t))
+    reach = min(max(0, round(half_width - 0.5)), 4 * inputs)
+    if t is None:
+        near = range(max(0, reach - 1), reach + 2)
+        reach = min(near, key=lambda reach: _error(epsilon, inputs, reach))
+    return _made("GridPiecewise", epsilon, inputs, reach, True)
 
 
-def _worst_variance(epsilon: float, inputs: int, reach: int) -> float:
-    """The worst variance of the unbiased estimate over records on and between grid points."""
-    window = 2 * reach + 1
-    h = 2 / (inputs - 1)
-    low = math.exp(-epsilon)
-    mass = window + (inputs - 1) * low
-    gain = mass / (window * (1 - low))  # one over the contraction
-    places = h * (np.arange(inputs + 2 * reach) - (inputs + 2 * reach - 1) / 2)
-    near = h * (np.arange(window) - reach)
-    x = np.linspace(-1.0, 1.0, inputs)
-    second = (
-        ((1 - low) * (window * x**2 + (near**2).sum()) + low * (places**2).sum()) * gain**2 / mass
-    )
-    middle = (x[1:] + x[:-1]) / 2
-    return float(max((second - x**2).max(), ((second[1:] + second[:-1]) / 2 - middle**2).max()))
+def _error(epsilon: float, inputs: int, reach: int) -> float:
+    """The worst variance of the unbiased estimate, on the grid and half-way between."""
+    law = _law(epsilon, inputs, reach)
+    return worst_variance(law, _unbiased(law, _places(inputs, reach)), 2)

@@ -10,6 +10,7 @@ from ldp_jax.core.mechanism import Analytic, report_shape
 from ldp_jax.core.pytree import mechanism
 from ldp_jax.core.spaces import Mixture, as_records
 from ldp_jax.core.types import Array, PRNGKey, Record, Report, Scalar
+from ldp_jax.features._logs import log_mass
 from ldp_jax.features.duchi import Duchi
 from ldp_jax.features.piecewise import LARGEST_PIECEWISE, GeneralPiecewise, Piecewise
 
@@ -18,10 +19,7 @@ THRESHOLD = 0.61
 
 
 class BranchReport(NamedTuple):
-    """A report of :class:`Hybrid`: branch 0, Duchi's mechanism, or 1, the piecewise one.
-
-    And its report.
-    """
+    """A report of :class:`Hybrid`: the branch, 0 for Duchi's and 1 for piecewise, and its value."""
 
     branch: Array | np.ndarray
     value: Array | np.ndarray
@@ -73,18 +71,15 @@ class Hybrid(Analytic):
         """A coin and a value for each number."""
         x = as_records(x)
         word = random_words.words(key, report_shape(self, x), 4)
-        branch = random_words.bernoulli_from_words(word[:2], self.beta, self._rest).astype(
-            jnp.int32
-        )
-        values = self.piecewise.from_word32(word[2], x), self.duchi.from_word64(word[2:], x)
-        return BranchReport(branch, jnp.where(branch == 1, *values))
+        coin = random_words.bernoulli_from_words(word[:2], self.beta, self._rest)
+        of_piecewise = self.piecewise.from_word32(word[2], x)
+        of_duchi = self.duchi.from_word64(word[2:], x)
+        return BranchReport(coin.astype(jnp.int32), jnp.where(coin, of_piecewise, of_duchi))
 
     def log_density(self, y: Report, x: Record) -> Array:
         """log of the branch's mass times the density (or mass) of its value."""
-        branch, value = jnp.asarray(y[0]), jnp.asarray(y[1])
-        beta = self.beta
-        log_beta = jnp.where(beta > 0, jnp.log(jnp.where(beta > 0, beta, 1.0)), -jnp.inf)
-        of_piecewise = log_beta + self.piecewise.log_density(value, x)
+        branch, value = map(jnp.asarray, y)
+        of_piecewise = log_mass(self.beta) + self.piecewise.log_density(value, x)
         of_duchi = jnp.log(self._rest) + self.duchi.log_density(value, x)
         return jnp.where(branch == 1, of_piecewise, jnp.where(branch == 0, of_duchi, -jnp.inf))
 
@@ -94,9 +89,9 @@ class Hybrid(Analytic):
 
     def estimate(self, y: Report) -> Array:
         """The estimate of the branch that was taken."""
-        return jnp.where(
-            jnp.asarray(y[0]) == 1, self.piecewise.estimate(y[1]), self.duchi.estimate(y[1])
-        )
+        branch, value = map(jnp.asarray, y)
+        of_piecewise = self.piecewise.estimate(value)
+        return jnp.where(branch == 1, of_piecewise, self.duchi.estimate(value))
 
     def variance(self, x: Record) -> Array:
         """The mixture of the branches' variances."""

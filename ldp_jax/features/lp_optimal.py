@@ -10,6 +10,7 @@ import numpy as np
 from ldp_jax.core import integer_tables, validate
 from ldp_jax.core.types import Scalar
 from ldp_jax.features.discrete import Discrete
+from ldp_jax.features.gridded import worst_variance
 from ldp_jax.features.piecewise import OptimalPiecewise
 
 INPUTS, OUTPUTS = 11, 101
@@ -45,32 +46,16 @@ def LPOptimal(epsilon: Scalar, inputs: int = INPUTS, outputs: int = OUTPUTS) -> 
     epsilon = integer_tables.checked_epsilon(epsilon)
     validate.integer_in(2, integer_tables.MAX_INPUTS, inputs=inputs)
     validate.integer_in(41, integer_tables.MAX_OUTPUTS, outputs=outputs)
-    floor = 1 / (inputs - 1) ** 2
     other = float(OptimalPiecewise(epsilon).variance(1.0))
-    if floor >= other:
-        needed = math.ceil(1 + 1 / math.sqrt(other)) + 1
-        raise ValueError(
-            f"rounding to {inputs} inputs alone costs a variance of {floor:.3g}, more than OptimalPiecewise at "
-            f"epsilon {epsilon:g} ({other:.3g}): use more than {needed} inputs, or OptimalPiecewise"
-        )
-    solved = table(epsilon, inputs, outputs)
-    worst = _worst_variance(solved)
-    if worst > other:
-        raise ValueError(
-            f"with {inputs} inputs the worst-case variance is {worst:.3g}, more than that of OptimalPiecewise at "
-            f"epsilon {epsilon:g} ({other:.3g}): use more inputs, or OptimalPiecewise"
-        )
-    return Discrete.of(solved)
-
-
-def _worst_variance(solved: integer_tables.Table) -> float:
-    """At the grid points and at seven points of each segment, the rounding included; float64."""
-    share = solved.masses / integer_tables.WORDS
-    y = solved.values.astype(np.float64)
-    second = share @ y**2
-    at = np.linspace(0, solved.inputs - 1, 8 * (solved.inputs - 1) + 1)
-    points = 2 * at / (solved.inputs - 1) - 1
-    return float((np.interp(at, np.arange(solved.inputs), second) - points**2).max())
+    if 1 / (inputs - 1) ** 2 < other:  # else rounding to the grid alone costs more
+        solved = table(epsilon, inputs, outputs)
+        law = solved.masses / integer_tables.WORDS
+        if worst_variance(law, solved.values.astype(np.float64), 8) <= other:
+            return Discrete.of(solved)
+    raise ValueError(
+        f"inputs must be more than {inputs} for LPOptimal to be better than OptimalPiecewise at "
+        f"epsilon {epsilon:g}, whose worst variance is {other:.3g}"
+    )
 
 
 @lru_cache(maxsize=64)
@@ -96,44 +81,41 @@ def solve(epsilon: float, inputs: int, outputs: int) -> tuple[np.ndarray, np.nda
 
     The law [inputs, outputs] and the output points [outputs], float64.
     """
-    from scipy import (
-        optimize,
-    )  # where it is needed: importing it takes longer than drawing most reports
-    from scipy import sparse as law
+    from scipy import optimize, sparse  # importing them takes longer than drawing most reports
 
     x = np.linspace(-1.0, 1.0, inputs)
     y = np.linspace(-1.5, 1.5, outputs) / math.tanh(epsilon / 2)
     cells = inputs * outputs
-    size = cells + outputs + 1  # the law row by row, then q, then the bound
-    one = law.identity(cells, format="csr")
-    column = law.kron(np.ones((inputs, 1)), law.identity(outputs), format="csr")
-    nothing = law.csr_array((cells, 1))
-    # q_y - P <= 0 in units that keep coefficients near 1: P <= e^eps q_y is divided by e^eps.
-    low = law.hstack([-one, column, nothing])
-    high = law.hstack([one * math.exp(-epsilon), -column, nothing])
-    row = law.kron(law.identity(inputs), np.ones((1, outputs)), format="csr")
-    mean = law.kron(law.identity(inputs), y[None], format="csr")
-    second = law.kron(law.identity(inputs), y[None] ** 2, format="csr")
-    rest = law.csr_array((inputs, outputs + 1))
-    equal = law.vstack([law.hstack([row, rest]), law.hstack([mean, rest])])
+    # The unknowns are the law row by row, then q, then the bound.
+    each = sparse.identity(inputs)
+    law = sparse.identity(cells, format="csr")
+    column = sparse.kron(np.ones((inputs, 1)), sparse.identity(outputs), format="csr")
+    total = sparse.kron(each, np.ones((1, outputs)), format="csr")
+    mean = sparse.kron(each, y[None], format="csr")
+    second = sparse.kron(each, y[None] ** 2, format="csr")
+    # Variances at the grid points, and at seven points of each segment between them.
     at = (np.arange(8 * (inputs - 1) + 1) / 8).clip(max=inputs - 1)
     below = np.minimum(at.astype(int), inputs - 2)
     f = at - below
-    blend = law.csr_array(
-        (
-            np.concatenate([1 - f, f]),
-            (np.tile(np.arange(len(at)), 2), np.concatenate([below, below + 1])),
-        )
-    )
-    worst = law.hstack([blend @ second, law.csr_array((len(at), outputs)), -np.ones((len(at), 1))])
+    place = np.arange(len(at))
+    blend = sparse.lil_array((len(at), inputs))
+    blend[place, below] = 1 - f
+    blend[place, below + 1] = f
     points = x[below] + f * (x[1] - x[0])
-    cost = np.zeros(size)
+    smaller = [
+        [-law, column, None],
+        # P <= e^eps q_y is divided by e^eps, so that coefficients stay near 1.
+        [law * math.exp(-epsilon), -column, None],
+        [blend.tocsr() @ second, None, -np.ones((len(at), 1))],
+    ]
+    equal = [[total, sparse.csr_array((inputs, outputs + 1))], [mean, None]]
+    cost = np.zeros(cells + outputs + 1)
     cost[-1] = 1.0
     found = optimize.linprog(
         cost,
-        A_ub=law.vstack([low, high, worst], format="csr"),
+        A_ub=sparse.block_array(smaller, format="csr"),
         b_ub=np.concatenate([np.zeros(2 * cells), points**2]),
-        A_eq=equal,
+        A_eq=sparse.block_array(equal, format="csr"),
         b_eq=np.concatenate([np.ones(inputs), x]),
         bounds=(0, None),
         method="highs",
@@ -148,9 +130,8 @@ def solve(epsilon: float, inputs: int, outputs: int) -> tuple[np.ndarray, np.nda
 
 def rounded(epsilon: float, law: np.ndarray, y: np.ndarray) -> integer_tables.Table:
     """The law exact in its boxes and in integers; symmetric as the program is."""
-    law = np.maximum(
-        (law + law[::-1, ::-1]) / 2, 0.0
-    )  # the mean of an optimum and its mirror image is one too
+    # The mean of an optimum and its mirror image is an optimum too.
+    law = np.maximum((law + law[::-1, ::-1]) / 2, 0.0)
     kept = law.max(0) > 1e-9
     law, y = law[:, kept], y[kept]
     low = law.min(0)

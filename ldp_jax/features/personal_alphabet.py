@@ -1,4 +1,4 @@
-"""Generalised randomised response over a public alphabet of classes for each user."""
+"""Generalised randomised response over a public candidate set of classes for each user."""
 
 import dataclasses
 
@@ -18,7 +18,7 @@ _FEW = 16  # classes of which alphabets of every size have a table
 
 
 def PersonalAlphabet(epsilon: Scalar, prior: ArrayLike | tuple) -> Discrete:
-    """Report a class within one user's alphabet: the k classes that public facts make likeliest.
+    """Report a class within one user's candidate set, the classes that public facts make likeliest.
 
     Law: S holds the k likeliest classes of ``prior``, the likeliest first, k as in
     :func:`~ldp_jax.features.alphabets`; the report is a place in S. A class of S is reported truly
@@ -34,15 +34,13 @@ def PersonalAlphabet(epsilon: Scalar, prior: ArrayLike | tuple) -> Discrete:
     1 and 2.
 
     >>> m = PersonalAlphabet(2.0, [0.05, 0.5, 0.05, 0.4])
-    >>> [round(p, 2) for p in m.estimate(0).tolist()]  # of the report "the first place", which is class 1
+    >>> # The estimate of the report "the first place", which is class 1:
+    >>> [round(p, 2) for p in m.estimate(0).tolist()]
     [0.05, 0.82, 0.05, 0.09]
     """
     epsilon = integer_tables.checked_epsilon(epsilon)
     prior = personal_alphabets.checked_prior(prior)
-    if prior.ndim != 1:
-        raise ValueError(
-            f"prior must be [C], of one user, got shape {prior.shape}: see PersonalAlphabets"
-        )
+    validate.shaped("classes", prior=prior)
     found = personal_alphabets.alphabets(prior[None], epsilon)
     by_place = personal_alphabets.table(epsilon, int(found.sizes[0]), len(prior))
     masses = by_place.masses[np.argsort(found.order[0])]  # from places to classes
@@ -103,8 +101,8 @@ class PersonalAlphabets:
     @property
     def mask(self) -> np.ndarray:
         """Which classes are in whose alphabet, bool [n, C]; on the host."""
-        sizes = np.asarray(self.inner.counts)[np.asarray(self.inner.level)]  # no program of its own
-        return personal_alphabets.Alphabets(np.asarray(self.order), sizes).mask
+        order, counts, level = map(np.asarray, (self.order, self.inner.counts, self.inner.level))
+        return personal_alphabets.Alphabets(order, counts[level]).mask
 
     def best(self, scores: Record) -> Array:
         """The class of the best score [n, C] within each alphabet, int32 [n]; NaN is the worst."""
@@ -120,10 +118,7 @@ class PersonalAlphabets:
         if validate.concrete(self.inner.thresholds):
             self.guarantee()
         x = as_records(x)
-        if x.shape != self.order.shape[:1]:
-            raise ValueError(
-                f"x must have shape {self.order.shape[:1]}, a class a user, got {x.shape}"
-            )
+        validate.shaped(len(self.order), x=x)
         return _privatize(key, self, x)
 
     def classes(self, y: Report) -> Array:
@@ -134,9 +129,8 @@ class PersonalAlphabets:
     def log_likelihoods(self, y: Report) -> Array:
         """log P(report i | class c) of each user and every class, [n, C]."""
         places = np.arange(self.order.shape[1], dtype=np.int32)
-        place = ((self.order[..., None] == places[None, None]) * places[None, :, None]).sum(
-            1
-        )  # of each class
+        found = self.order[..., None] == places[None, None]  # users, places and classes
+        place = (found * places[None, :, None]).sum(1)
         each = jax.vmap(lambda level, one, place: self.inner.at(level).log_density(one, place))
         return each(self.inner.level, jnp.asarray(y), place)
 
@@ -176,6 +170,5 @@ def _privatize(key: PRNGKey, m: PersonalAlphabets, x: Array) -> Array:
     keys = random.split(key, len(m.order))
     named, _ = integer_tables.split(jnp, x, m.order.shape[1], "category")
     place = jnp.argmax(m.order == named[:, None], 1)
-    return jax.vmap(lambda level, key, at: m.inner.at(level).privatize(key, at))(
-        m.inner.level, keys, place
-    )
+    one = jax.vmap(lambda level, key, place: m.inner.at(level).privatize(key, place))
+    return one(m.inner.level, keys, place)

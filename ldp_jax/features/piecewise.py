@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ldp_jax.core import validate
-from ldp_jax.core.mechanism import Numeric, check_epsilon, exp
+from ldp_jax.core.mechanism import Numeric, check_epsilon
 from ldp_jax.core.pytree import mechanism
 from ldp_jax.core.spaces import Interval, clip
 from ldp_jax.core.types import Array, Record, Scalar
@@ -21,7 +21,7 @@ _LARGEST_OPTIMAL = 30.0  # epsilon of SuboptimalPiecewise and OptimalPiecewise
 
 @mechanism
 class GeneralPiecewise(Numeric):
-    r"""Report a number near the record with high density, and any other in [-A, A] with e^-epsilon of it.
+    r"""Report a number near the record, or, with e^-epsilon of its density, any other in [-A, A].
 
     Law: with :math:`g = (e^\epsilon + t) / (t (e^\epsilon - 1))`, density c on [L, R] and
     :math:`c e^{-\epsilon}` on the rest of [-A, A], where :math:`L, R = g(xt \mp 1)`,
@@ -47,17 +47,18 @@ class GeneralPiecewise(Numeric):
         check_epsilon(self.epsilon)
         validate.positive(t=self.t)
         if validate.concrete(self.epsilon) and validate.concrete(self.t):
-            epsilon, t = np.asarray(self.epsilon, np.float64), np.asarray(self.t, np.float64)
-            most = np.min(-math.log(_RAREST) + np.log(t) - epsilon)
-            if most < 0:
+            most = -math.log(_RAREST)
+            epsilon = np.asarray(self.epsilon, np.float64)
+            if (most + np.log(np.asarray(self.t, np.float64)) - epsilon < 0).any():
                 raise ValueError(
-                    f"epsilon must be at most {-math.log(_RAREST):.4g} + log t, got {self.epsilon} "
-                    f"for t = {self.t}: what lies outside the high piece would be too rare to be drawn"
+                    f"epsilon must be at most {most:.4g} + log t, got {self.epsilon} for t = "
+                    f"{self.t}: what lies outside the high piece would be too rare to be drawn"
                 )
 
     def _parts(self) -> tuple[Array, Array, Array]:
         """t, tau = t e^-eps, and the half width g of the high piece."""
-        epsilon, t = jnp.asarray(self.epsilon), jnp.asarray(self.t)
+        epsilon = jnp.asarray(self.epsilon)
+        t = jnp.asarray(self.t)
         tau = t * jnp.exp(-epsilon)
         return t, tau, (1 + tau) / (t * -jnp.expm1(-epsilon))
 
@@ -73,11 +74,13 @@ class GeneralPiecewise(Numeric):
         x = clip(x)
         t, tau, g = self._parts()
         tail = tau / (1 + tau)  # the mass outside [L, R], spread over a length of 2gt
-        left, right = tail * (1 + x) / 2, tail * (1 - x) / 2
-        per_tail_mass, per_mass = 2 * g * t / tail, 2 * g * (1 + tau)
+        left = tail * (1 + x) / 2
+        right = tail * (1 - x) / 2
+        per_tail_mass = 2 * g * t / tail
         bound = g * (t + 1)
-        below, above = -bound + u * per_tail_mass, bound - (1 - u) * per_tail_mass
-        near = g * (x * t - 1) + (u - left) * per_mass
+        below = -bound + u * per_tail_mass
+        above = bound - (1 - u) * per_tail_mass
+        near = g * (x * t - 1) + (u - left) * (2 * g * (1 + tau))
         return jnp.where(u < left, below, jnp.where(u < 1 - right, near, above))
 
     def log_density(self, y: Record, x: Record) -> Array:
@@ -93,15 +96,14 @@ class GeneralPiecewise(Numeric):
     def codomain(self) -> Interval:
         """[-A, A]; the density jumps at L and R."""
         t, _, g = self._parts()
-        return Interval(
-            -self.bound, self.bound, lambda x: g * (clip(x) * t + jnp.array([-1.0, 1.0]))
-        )
+        breaks = lambda x: g * (clip(x) * t + jnp.array([-1.0, 1.0]))
+        return Interval(-self.bound, self.bound, breaks)
 
     def variance(self, x: Record) -> Array:
         """The closed form, scaled by e^-eps: it neither overflows nor cancels."""
         t, tau, _ = self._parts()
-        small = jnp.exp(-jnp.asarray(self.epsilon))
-        rest = -jnp.expm1(-jnp.asarray(self.epsilon))
+        small = jnp.exp(-self.epsilon)
+        rest = -jnp.expm1(-self.epsilon)
         slope = (tau + small) / rest
         constant = (1 + tau) * ((t + 1) ** 2 * (tau + small) + rest) / (3 * t**2 * rest**2)
         return slope * clip(x) ** 2 + constant
@@ -111,8 +113,11 @@ class GeneralPiecewise(Numeric):
         return "two densities, in ratio e^eps, on one interval for all records"
 
 
-def _times(epsilon: Scalar, factor: float) -> Scalar:
-    return (epsilon if isinstance(epsilon, (int, float)) else jnp.asarray(epsilon)) * factor
+def _power(epsilon: Scalar, factor: float) -> float | Array:
+    """e^(factor epsilon): a Python float of a number."""
+    if isinstance(epsilon, (int, float)):
+        return math.exp(epsilon * factor)
+    return jnp.exp(jnp.asarray(epsilon) * factor)
 
 
 def Piecewise(epsilon: Scalar) -> GeneralPiecewise:
@@ -124,7 +129,7 @@ def Piecewise(epsilon: Scalar) -> GeneralPiecewise:
     5.22
     """
     check_epsilon(epsilon, LARGEST_PIECEWISE)
-    return GeneralPiecewise(epsilon, exp(_times(epsilon, 1 / 2)))
+    return GeneralPiecewise(epsilon, _power(epsilon, 1 / 2))
 
 
 def SuboptimalPiecewise(epsilon: Scalar) -> GeneralPiecewise:
@@ -136,7 +141,7 @@ def SuboptimalPiecewise(epsilon: Scalar) -> GeneralPiecewise:
     5.082
     """
     check_epsilon(epsilon, _LARGEST_OPTIMAL)
-    return GeneralPiecewise(epsilon, exp(_times(epsilon, 1 / 3)))
+    return GeneralPiecewise(epsilon, _power(epsilon, 1 / 3))
 
 
 def OptimalPiecewise(epsilon: Scalar) -> GeneralPiecewise:
@@ -152,8 +157,10 @@ def OptimalPiecewise(epsilon: Scalar) -> GeneralPiecewise:
     5.066
     """
     check_epsilon(epsilon, _LARGEST_OPTIMAL)
-    a = exp(_times(epsilon, -2 / 3))
+    a = _power(epsilon, -2 / 3)
     s = 1.0
     for _ in range(6):
-        s = s - (a * s**4 + 2 * s**3 - 2 * a * s - 1) / (4 * a * s**3 + 6 * s**2 - 2 * a)
-    return GeneralPiecewise(epsilon, s * exp(_times(epsilon, 1 / 3)))
+        value = a * s**4 + 2 * s**3 - 2 * a * s - 1
+        slope = 4 * a * s**3 + 6 * s**2 - 2 * a
+        s = s - value / slope
+    return GeneralPiecewise(epsilon, s * _power(epsilon, 1 / 3))

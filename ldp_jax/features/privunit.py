@@ -1,9 +1,9 @@
-"""PrivUnit: vectors of bounded length, reported by a cap of the sphere in which reports are likelier."""
+"""PrivUnit: vectors of bounded length, reported likelier within a cap of the sphere."""
 
 import abc
 import dataclasses
 import math
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import ClassVar, NamedTuple, TypeAlias
 
 import jax
@@ -32,25 +32,25 @@ _Number: TypeAlias = float | np.ndarray
 
 
 class _Cap(NamedTuple):
-    """A cap of mass q under the base law, in float64; arrays for several caps."""
+    """A cap of mass q under the base law; arrays for several caps."""
 
-    cut: _Number  # the least component along the record
-    log_whole: _Number  # -log(anywhere)
-    anywhere: _Number  # 1 / (1 + (e^epsilon - 1) q), the chance of a draw from the base law
-    gain: _Number  # the mean of the component
-    second: _Number  # its second moment
+    cut: PyTree  # the least component along the record
+    log_whole: PyTree  # -log(anywhere)
+    anywhere: PyTree  # 1 / (1 + (e^epsilon - 1) q), the chance of a draw from the base law
+    gain: PyTree  # the mean of the component
+    second: PyTree  # its second moment
 
 
 def _sphere_tail(dim: int, log_q: _Number) -> tuple[_Number, _Number]:
     """Caps of mass q under the base law: gamma, and log E[component; component >= gamma]."""
-    a, double = (dim - 1) / 2, 2 * np.exp(log_q)
-    rest = special.betaincinv(
-        a, 0.5, np.minimum(double, 0.5)
-    )  # 1 - gamma^2, from the end where it is precise
-    square = np.where(
-        double < 0.5, 1 - rest, special.betaincinv(0.5, a, np.clip(1 - double, 0.0, 0.5))
-    )
-    log_rest = np.where(double < 0.5, np.log(rest), np.log1p(-square))
+    a = (dim - 1) / 2
+    double = 2 * np.exp(log_q)
+    narrow = double < 0.5
+    # 1 - gamma^2 or gamma^2, from the end where it is precise
+    rest = special.betaincinv(a, 0.5, np.minimum(double, 0.5))
+    wide = special.betaincinv(0.5, a, np.clip(1 - double, 0.0, 0.5))
+    square = np.where(narrow, 1 - rest, wide)
+    log_rest = np.where(narrow, np.log(rest), np.log1p(-square))
     return np.sqrt(square), a * log_rest - math.log(dim - 1) - special.betaln(a, 0.5)
 
 
@@ -61,15 +61,20 @@ def _gaussian_tail(dim: int, log_q: _Number) -> tuple[_Number, _Number]:
 
 
 def _cap(sphere: bool, dim: int, epsilon: float, log_q: _Number) -> _Cap:
-    cut, log_part = (_sphere_tail if sphere else _gaussian_tail)(dim, log_q)
-    spread = (dim - 1) / dim if sphere else 1.0
+    """The cap of mass q, in float64."""
+    if sphere:
+        cut, log_part = _sphere_tail(dim, log_q)
+        spread = (dim - 1) / dim
+    else:
+        cut, log_part = _gaussian_tail(dim, log_q)
+        spread = 1.0
     log_more = np.log(-np.expm1(-epsilon)) + epsilon  # log(e^epsilon - 1)
     log_whole = np.logaddexp(0.0, log_more + log_q)
     gain = np.exp(log_more + log_part - log_whole)
     return _Cap(cut, log_whole, np.exp(-log_whole), gain, 1 / dim + spread * cut * gain)
 
 
-def _error(cap: _Cap, sphere: bool) -> _Number:
+def _error(sphere: bool, cap: _Cap) -> PyTree:
     """E |V|^2 / m^2: the error of an estimate, plus the squared length of the record."""
     length = 1.0 if sphere else 1 + cap.cut * cap.gain
     return length / cap.gain**2
@@ -80,23 +85,24 @@ def _best(sphere: bool, dim: int, epsilon: float) -> _Cap:
     """The cap of least error: a grid of log masses, then a bounded search."""
     from scipy import optimize  # where it is needed: importing it takes as long as a first report
 
-    made = lambda log_q: _cap(sphere, dim, epsilon, log_q)
+    log_error = lambda log_q: np.log(_error(sphere, _cap(sphere, dim, epsilon, log_q)))
+
     lowest = -epsilon - 12.0
     if sphere:  # the mass of the narrowest cap
         narrow = special.betainc((dim - 1) / 2, 0.5, 1 - _NARROWEST**2) / 2
         lowest = max(lowest, math.log(max(float(narrow), 1e-300)))
     places = np.linspace(lowest, math.log(0.5) - 1e-9, 800)
-    worst = np.log(_error(made(places), sphere))
-    at = int(worst.argmin())
-    ends = places[max(at - 1, 0)], places[min(at + 1, len(places) - 1)]
+    errors = log_error(places)
+    at = int(errors.argmin())
+    near = places[max(at - 1, 0) : at + 2]
     found = optimize.minimize_scalar(
-        lambda log_q: float(np.log(_error(made(log_q), sphere))),
-        bounds=ends,
+        lambda log_q: float(log_error(log_q)),
+        bounds=(near[0], near[-1]),
         method="bounded",
         options={"xatol": 1e-10},
     )
-    best = found.x if found.fun < worst[at] else places[at]
-    return _Cap(*(float(value) for value in made(best)))
+    best = found.x if found.fun < errors[at] else places[at]
+    return _Cap(*map(float, _cap(sphere, dim, epsilon, best)))
 
 
 @mechanism
@@ -109,39 +115,35 @@ class _OnCaps(abc.ABC):
     epsilon: Scalar
     dim: int = static()
     radius: float = static(default=1.0)
-    cut: PyTree = dataclasses.field(init=False, default=None)
-    log_whole: PyTree = dataclasses.field(init=False, default=None)
-    anywhere: PyTree = dataclasses.field(init=False, default=None)
-    gain: PyTree = dataclasses.field(init=False, default=None)
-    second: PyTree = dataclasses.field(init=False, default=None)
+    cap: PyTree = dataclasses.field(init=False, repr=False, default=None)
 
     _sphere: ClassVar[bool]  # whether the base law is that of the sphere, or a Gaussian
 
     def _check(self) -> None:
         check_epsilon(self.epsilon, _LARGEST)
         validate.integer_in(2, dim=self.dim)
-        object.__setattr__(
-            self, "radius", validate.number(0.0, 1e9, open_lower=True, radius=self.radius)
-        )
+        radius = validate.number(0.0, 1e9, open_lower=True, radius=self.radius)
+        object.__setattr__(self, "radius", radius)
         if validate.concrete(self.epsilon):
             caps = self._caps(self.epsilon)
         else:  # the host is asked for the same caps when the program runs
-            shape = jax.ShapeDtypeStruct(jnp.shape(self.epsilon), np.float32)
-            found = lambda epsilon: tuple(np.float32(value) for value in self._caps(epsilon))
+            shape = (*jnp.shape(self.epsilon), len(_Cap._fields))
             caps = jax.pure_callback(
-                found, (shape,) * len(_Cap._fields), self.epsilon, vmap_method="expand_dims"
+                lambda epsilon: self._caps(epsilon).astype(np.float32),
+                jax.ShapeDtypeStruct(shape, np.float32),
+                self.epsilon,
+                vmap_method="expand_dims",
             )
-        for name, value in zip(_Cap._fields, caps, strict=True):
-            one = isinstance(value, np.ndarray) and not value.ndim
-            object.__setattr__(self, name, float(value) if one else jnp.asarray(value, jnp.float32))
+        made = float if isinstance(self.epsilon, float) else partial(jnp.asarray, dtype=jnp.float32)
+        cap = _Cap(*(made(caps[..., place]) for place in range(len(_Cap._fields))))
+        object.__setattr__(self, "cap", cap)
 
-    def _caps(self, epsilon: Scalar) -> list[np.ndarray]:
-        """The best caps of concrete budgets, field by field, in float64."""
+    def _caps(self, epsilon: Scalar) -> np.ndarray:
+        """The best caps of concrete budgets, their numbers last; float64."""
         each = np.asarray(epsilon, np.float64)
-        if not ((each > 0) & (each <= _LARGEST)).all():
-            raise ValueError(f"epsilon must be in (0, {_LARGEST}], got {each}")
-        caps = np.array([_best(self._sphere, self.dim, one) for one in each.ravel().tolist()])
-        return [column.reshape(each.shape) for column in caps.reshape(-1, len(_Cap._fields)).T]
+        validate.in_range(0.0, _LARGEST, open_lower=True, epsilon=each)
+        caps = [_best(self._sphere, self.dim, one) for one in each.ravel().tolist()]
+        return np.reshape(caps, (*each.shape, len(_Cap._fields)))
 
     @abc.abstractmethod
     def _base(self, noise: Array) -> Array:
@@ -149,7 +151,10 @@ class _OnCaps(abc.ABC):
 
     @abc.abstractmethod
     def _in_cap(self, exponential: Array) -> tuple[Array, Scalar]:
-        """The component along the record, of conditional tail e^-exponential, and the scale of what is across."""
+        """The component along the record, of conditional tail e^-exponential.
+
+        Also the scale of what is across.
+        """
 
     @abc.abstractmethod
     def _log_base(self, y: Array) -> Array:
@@ -161,14 +166,13 @@ class _OnCaps(abc.ABC):
         check_single(self)
         length, u = polar(one_record(x, self.dim), self.radius)
         side_key, law_key, cap_key, noise_key = random.split(key, 4)
-        against = random_words.bernoulli_from_words(random_words.words(side_key), (1 - length) / 2)
+        against = random_words.bernoulli(side_key, (1 - length) / 2)
         u = jnp.where(against, -u, u)
-        anywhere = jnp.asarray(self.anywhere, jnp.float32)
-        rest = -jnp.expm1(-jnp.asarray(self.log_whole, jnp.float32))
-        free = random_words.bernoulli_from_words(random_words.words(law_key), anywhere, rest)
-        along, scale = self._in_cap(
-            random_words.exponential_from_words(random_words.words(cap_key))
-        )
+        anywhere = jnp.asarray(self.cap.anywhere, jnp.float32)
+        rest = -jnp.expm1(-jnp.asarray(self.cap.log_whole, jnp.float32))
+        free = random_words.bernoulli(law_key, anywhere, rest)
+        exponential = random_words.exponential_from_words(random_words.words(cap_key))
+        along, scale = self._in_cap(exponential)
         noise = random_words.normal(noise_key, (self.dim,), ())
         across = noise - matmul(noise, u) * u
         across = across - matmul(across, u) * u  # once more, of what rounding left
@@ -177,14 +181,13 @@ class _OnCaps(abc.ABC):
     def log_density(self, y: Report, x: Record) -> Array:
         """log p(y | x)."""
         x, y = one_record(x, self.dim), one_record(y, self.dim, "y")
-        length, u = polar(
-            x.astype(jnp.result_type(x, y)), self.radius
-        )  # a level in the precision of the report
+        x = x.astype(jnp.result_type(x, y))  # a level in the precision of the report
+        length, u = polar(x, self.radius)
         along = matmul(y, u.astype(y.dtype))
-        cut = jnp.asarray(self.cut, y.dtype)
+        cut = jnp.asarray(self.cap.cut, y.dtype)
         towards = jnp.where(along >= cut, _log_level(self.epsilon, (1 + length) / 2), 0.0)
         against = jnp.where(along <= -cut, _log_level(self.epsilon, (1 - length) / 2), 0.0)
-        return self._log_base(y) - self.log_whole + (towards + against)
+        return self._log_base(y) - self.cap.log_whole + (towards + against)
 
     def domain(self) -> Ball:
         """Vectors of length at most ``radius``.
@@ -201,13 +204,13 @@ class _OnCaps(abc.ABC):
             epsilon,
             adjacency=f"any two vectors of length at most {self.radius:g}",
             status="proved",
-            reason="about any direction the density has two levels, in ratio e^eps, over the same whole; the "
-            "choice between a direction and its opposite mixes two such laws",
+            reason="about any direction the density has two levels, in ratio e^eps, over the same "
+            "whole; the choice between a direction and its opposite mixes two such laws",
         )
 
     def estimate(self, y: Report) -> Array:
         """R V / m: unbiased."""
-        return self.radius / jnp.asarray(self.gain) * jnp.asarray(y)
+        return self.radius / jnp.asarray(self.cap.gain) * jnp.asarray(y)
 
     def mean(self, x: Record) -> Array:
         """x: unbiased."""
@@ -227,23 +230,18 @@ class _OnCaps(abc.ABC):
         return self.radius**2 * (across * jnp.eye(self.dim) + (more - length**2) * jnp.outer(u, u))
 
     def _seconds(self) -> tuple[Array, Array]:
-        """The second moment of an estimate across the record, and its excess along it, in squared radii."""
-        across = (1 - self.second) / (self.dim - 1) if self._sphere else 1 / self.dim
-        gain = jnp.asarray(self.gain) ** 2
-        return across / gain, (self.second - across) / gain
+        """The second moment of an estimate across the record, and its excess along it.
+
+        Both are in squared radii.
+        """
+        across = (1 - self.cap.second) / (self.dim - 1) if self._sphere else 1 / self.dim
+        gain = jnp.asarray(self.cap.gain) ** 2
+        return across / gain, (self.cap.second - across) / gain
 
     def worst_error(self) -> float:
         """The largest E |estimate - x|^2, attained at x = 0; it falls by |x|^2."""
-        cap = _best(self._sphere, self.dim, float(largest(self.epsilon)))
-        return float(self.radius**2 * _error(cap, self._sphere))
-
-    def stack_shape(self) -> tuple[int, ...]:
-        """The shape of epsilon."""
-        return jnp.shape(self.epsilon)
-
-    def __repr__(self) -> str:
-        shown = self.epsilon if isinstance(self.epsilon, float) else list(jnp.shape(self.epsilon))
-        return f"{type(self).__name__}(epsilon={shown}, dim={self.dim}, radius={self.radius:g})"
+        cap = _best(self._sphere, self.dim, largest(self.epsilon))
+        return float(self.radius**2 * _error(self._sphere, cap))
 
 
 def _log_level(epsilon: Scalar, share: Array) -> Array:
@@ -255,7 +253,7 @@ def _log_level(epsilon: Scalar, share: Array) -> Array:
 
 @mechanism
 class PrivUnit(_OnCaps):
-    r"""Report a unit vector, e^epsilon times likelier in a cap around the record's direction than elsewhere.
+    r"""Report a unit vector, e^epsilon times likelier in a cap around the record's direction.
 
     Law: for :math:`|x| \le R` let u be the direction of x (of 0: the first axis), or minus that
     with probability :math:`(1 - |x|/R) / 2`. V is on the unit sphere with density proportional to
@@ -264,7 +262,9 @@ class PrivUnit(_OnCaps):
     Guarantee: epsilon per record, attained between opposite records of full length.
     Utility: the estimate :math:`R V / m` is unbiased, :math:`E |\hat x - x|^2 = R^2 / m^2 - |x|^2`,
     with
-    :math:`m = \frac{e^\epsilon - 1}{1 + (e^\epsilon - 1) q} \cdot \frac{(1-\gamma^2)^{(d-1)/2}}{(d-1) B(\frac{d-1}{2}, \frac12)}` the largest of all caps: no unbiased mechanism has a smaller worst error on records of full length.
+    :math:`m = \frac{e^\epsilon - 1}{1 + (e^\epsilon - 1) q} \cdot
+    \frac{(1-\gamma^2)^{(d-1)/2}}{(d-1) B(\frac{d-1}{2}, \frac12)}` the largest of all caps. No
+    unbiased mechanism has a smaller worst error on records of full length.
     Numerics: caps are chosen in float64 on the host, for a traced epsilon by a callback. Events use
     64-bit words; the component along u is good to 1e-5 of the cap's tail. No cap is narrower than
     6e-5. Ideal arithmetic.
@@ -280,11 +280,10 @@ class PrivUnit(_OnCaps):
     """
 
     _sphere: ClassVar[bool] = True
-    __repr__ = _OnCaps.__repr__
 
     def codomain(self) -> Sphere:
         """Unit vectors."""
-        return Sphere(self.dim, self.cut)
+        return Sphere(self.dim, self.cap.cut)
 
     def _base(self, noise: Array) -> Array:
         return noise / jnp.maximum(jnp.linalg.norm(noise), jnp.finfo(noise.dtype).tiny)
@@ -295,38 +294,37 @@ class PrivUnit(_OnCaps):
         The tail beyond that angle is e^-exponential of the one beyond t = arccos(cut).
         """
         power = self.dim - 2
-        cut = jnp.asarray(self.cut, jnp.float32)
+        cut = jnp.asarray(self.cap.cut, jnp.float32)
         wide = jnp.arccos(cut)
+
+        def log_sine(slope: Array, away: Array) -> Array:
+            """log(sin(t - away) / sin t) from the cotangent of t, precise where it is small."""
+            ratio = 2 * jnp.sin(away / 2) ** 2 + slope * jnp.sin(away)
+            return jnp.log1p(-jnp.minimum(ratio, 1 - 2.0**-23))
+
+        def cotangent(angle: Array) -> Array:
+            return jnp.cos(angle) / jnp.sin(angle)
 
         def tail(angle: Array) -> Array:
             """The integral of sin^power up to an angle, over sin^power there.
 
-            Of what is not e^-20 of it.
+            What is below e^-20 of the integrand is left out.
             """
-            slope = jnp.cos(angle) / jnp.sin(angle)
-            reach = jnp.minimum(
-                angle, jnp.minimum(20.0 / (power * slope + 1e-6), jnp.sqrt(40.0 / max(power, 1)))
-            )
+            slope = cotangent(angle)
+            most = jnp.minimum(20.0 / (power * slope + 1e-6), jnp.sqrt(40.0 / max(power, 1)))
+            reach = jnp.minimum(angle, most)
             away = reach * (1 + jnp.asarray(_NODES, jnp.float32)) / 2
-            return (
-                reach
-                / 2
-                * matmul(
-                    jnp.exp(power * _log_sine(slope, away)), jnp.asarray(_WEIGHTS, jnp.float32)
-                )
-            )
+            heights = jnp.exp(power * log_sine(slope, away))
+            return reach / 2 * matmul(heights, jnp.asarray(_WEIGHTS, jnp.float32))
 
         start = tail(wide)
 
-        def step(
-            _: Array, log_ratio: Array
-        ) -> Array:  # of the angle to t; the tail is concave in it
+        def step(_: Array, log_ratio: Array) -> Array:
+            """A step of Newton's method, in the ratio of the angle to t: the tail is concave."""
             angle = wide * jnp.exp(log_ratio)
             here = tail(angle)
             away = -wide * jnp.expm1(log_ratio)
-            log_tail = power * _log_sine(jnp.cos(wide) / jnp.sin(wide), away) + jnp.log(
-                here / start
-            )
+            log_tail = power * log_sine(cotangent(wide), away) + jnp.log(here / start)
             return jnp.minimum(log_ratio - (log_tail + exponential) * here / angle, 0.0)
 
         log_ratio = jax.lax.fori_loop(0, _STEPS, step, -exponential / (self.dim - 1))
@@ -343,22 +341,18 @@ class PrivUnit(_OnCaps):
         return jnp.where(possible, -log_surface, -jnp.inf).astype(y.dtype)
 
 
-def _log_sine(slope: Array, away: Array) -> Array:
-    """log(sin(t - away) / sin t) from the cotangent of t, precise where it is small."""
-    ratio = 2 * jnp.sin(away / 2) ** 2 + slope * jnp.sin(away)
-    return jnp.log1p(-jnp.minimum(ratio, 1 - 2.0**-23))
-
-
 @mechanism
 class PrivUnitG(_OnCaps):
-    r"""Report a Gaussian vector, e^epsilon times likelier beyond a plane in the record's direction than before it.
+    r"""Report a Gaussian vector, e^epsilon times likelier beyond a plane in the record's direction.
 
     Law: :class:`PrivUnit` with :math:`N(0, I/d)` for the uniform law of the sphere; arguments as
     there.
     Guarantee: epsilon per record, attained between opposite records of full length.
     Utility: the estimate :math:`R V / m` is unbiased,
     :math:`E |\hat x - x|^2 = R^2 (1 + \gamma m) / m^2 - |x|^2`, with
-    :math:`m = \frac{e^\epsilon - 1}{1 + (e^\epsilon - 1) q} \cdot \frac{\phi(\gamma \sqrt d)}{\sqrt d}` and :math:`q = \Phi(-\gamma \sqrt d)`. The cut has the least error, that of :class:`PrivUnit` in high dimensions.
+    :math:`m = \frac{e^\epsilon - 1}{1 + (e^\epsilon - 1) q} \cdot
+    \frac{\phi(\gamma \sqrt d)}{\sqrt d}` and :math:`q = \Phi(-\gamma \sqrt d)`. The cut has the
+    least error, that of :class:`PrivUnit` in high dimensions.
     Numerics: as :class:`PrivUnit`, with the tail of a Gaussian.
     Reference: Asi, Feldman & Talwar, ICML 2022, Section 4.
 
@@ -368,20 +362,18 @@ class PrivUnitG(_OnCaps):
     """
 
     _sphere: ClassVar[bool] = False
-    __repr__ = _OnCaps.__repr__
 
     def codomain(self) -> Turned:
         """All vectors."""
-        return Turned(self.dim, self.cut)
+        return Turned(self.dim, self.cap.cut)
 
     def _base(self, noise: Array) -> Array:
         return noise * np.float32(self.dim**-0.5)
 
     def _in_cap(self, exponential: Array) -> tuple[Array, Scalar]:
         """The place with a Gaussian tail of e^-exponential times that beyond the cut, and 1."""
-        z = random_words.beyond(
-            jnp.asarray(self.cut, jnp.float32) * np.float32(self.dim**0.5), exponential
-        )
+        least = jnp.asarray(self.cap.cut, jnp.float32) * np.float32(self.dim**0.5)
+        z = random_words.beyond(least, exponential)
         return z * np.float32(self.dim**-0.5), 1.0
 
     def _log_base(self, y: Array) -> Array:

@@ -20,7 +20,7 @@ from ldp_jax.features.privunit import PrivUnitG
 
 @mechanism
 class ProjUnit:
-    r"""Project the record to k dimensions by a public matrix, and report that through :class:`PrivUnitG`.
+    r"""Project the record to k dimensions by a public matrix, and report by :class:`PrivUnitG`.
 
     Law: that of ``PrivUnitG(epsilon, k, radius)`` on :math:`P x`, P the ``projection``, shortened
     to ``radius``.
@@ -42,7 +42,7 @@ class ProjUnit:
     epsilon: Scalar
     projection: Array | np.ndarray
     radius: float = static(default=1.0)
-    inner: PyTree = dataclasses.field(init=False, default=None)
+    inner: PyTree = dataclasses.field(init=False, repr=False, default=None)
 
     def _check(self) -> None:
         shape = np.shape(self.projection)
@@ -50,12 +50,9 @@ class ProjUnit:
             raise ValueError(f"epsilon must be one number, got shape {np.shape(self.epsilon)}")
         if len(shape) != 2 or not 2 <= shape[0] <= shape[1]:
             raise ValueError(f"projection must be [k, d] with 2 <= k <= d, got shape {shape}")
-        if (
-            validate.concrete(self.projection)
-            and not np.isfinite(np.asarray(self.projection)).all()
-        ):
+        if validate.concrete(self.projection) and not np.isfinite(self.projection).all():
             raise ValueError("projection must be finite")
-        object.__setattr__(self, "inner", PrivUnitG(self.epsilon, int(shape[0]), self.radius))
+        object.__setattr__(self, "inner", PrivUnitG(self.epsilon, shape[0], self.radius))
 
     @property
     def dim(self) -> int:
@@ -111,9 +108,6 @@ class ProjUnit:
     def stack_shape(self) -> tuple[int, ...]:
         """The shape of epsilon: the projection is a matrix, not a stack."""
         return jnp.shape(self.epsilon)
-
-    def __repr__(self) -> str:
-        return f"ProjUnit(epsilon={self.epsilon}, projection={list(np.shape(self.projection))})"
 
 
 def random_projection(key: PRNGKey, dim: int, k: int) -> Array:

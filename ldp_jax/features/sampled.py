@@ -29,7 +29,7 @@ _IN_CACHE = 2**13
 
 @mechanism
 class Sampled:
-    r"""Draw k of ``dim`` coordinates uniformly without replacement and report each through ``inner``.
+    r"""Draw k of ``dim`` coordinates without replacement, and report each through ``inner``.
 
     Law: a uniform subset S of k coordinates, k in [1, dim]; values of ``inner``, a mechanism on
     [-1, 1], are independent given S.
@@ -74,7 +74,13 @@ class Sampled:
         check_single(self)
         x = one_record(x, self.dim)
         key, indices = self.choose(key)
-        return self.report(key, indices, x if self.k == self.dim else _at(x, indices))
+        if self.k == self.dim:
+            return self.report(key, indices, x)
+        # One value after the other: beside a gather a CPU's compiler vectorises no random bits.
+        # Unsigned indices are not asked for their sign.
+        one = lambda _, place: (None, x.at[place].get(mode="promise_in_bounds"))
+        _, values = jax.lax.scan(one, None, indices.astype(jnp.uint32))
+        return self.report(key, indices, values)
 
     def reads_part(self) -> bool:
         """Whether coordinates are chosen first.
@@ -102,11 +108,11 @@ class Sampled:
         """log p(y | x) of the set and its values; ``-inf`` for an impossible set."""
         indices = jnp.asarray(y.indices)
         x = as_records(x)
-        d, k = float(self.dim), float(self.k)
+        d = float(self.dim)
+        k = float(self.k)
         sets = gammaln(d + 1) - gammaln(k + 1) - gammaln(d - k + 1)
-        valid = (
-            (indices >= 0).all() & (indices < self.dim).all() & (indices[1:] > indices[:-1]).all()
-        )
+        inside = ((indices >= 0) & (indices < self.dim)).all()
+        valid = inside & (indices[1:] > indices[:-1]).all()
         inner = self.inner.log_density(y.values, x[jnp.clip(indices, 0, self.dim - 1)]).sum()
         return jnp.where(valid, inner - sets, -jnp.inf)
 
@@ -126,8 +132,8 @@ class Sampled:
         return dataclasses.replace(
             made,
             adjacency=f"any two vectors in [-1, 1]^{self.dim}" if every else made.adjacency,
-            reason=f"{self.k} reports compose, the choice of coordinates is independent of the record; "
-            f"each: {inner.reason}",
+            reason=f"{self.k} reports compose, the choice of coordinates is independent of the "
+            f"record; each: {inner.reason}",
         )
 
     def estimate(self, y: SparseReport) -> Array:
@@ -136,11 +142,12 @@ class Sampled:
 
     def estimate_columns(self, y: SparseReport, start: Scalar, width: int) -> Array:
         """Coordinates [start, start + width) of one user's estimate; ``start`` may be traced."""
+        values = self._gain * self.inner.estimate(y.values)
         if self.k == self.dim:
             columns = start + jnp.arange(width)
-            values = self._gain * self.inner.estimate(y.values)
             return values.at[columns].get(mode="fill", fill_value=0.0)
-        return _columns(self._gain * self.inner.estimate(y.values), y.indices, start, width)
+        place = jnp.asarray(y.indices - start).astype(jnp.uint32)  # below 0 it is beyond the last
+        return jnp.zeros(width, values.dtype).at[place].set(values, mode="drop")
 
     def mean(self, x: Record) -> Array:
         """Mean of the estimate, by coordinate."""
@@ -198,25 +205,9 @@ def _of_users(
     return by_blocks(some, users, max(1, _IN_CACHE // len(tops))), True
 
 
-def _at(x: Array, indices: Array) -> Array:
-    """x[indices], one after the other.
-
-    Beside a gather a CPU's compiler vectorises no random words of a report.
-    """
-    one = lambda _, place: (None, x.at[place].get(mode="promise_in_bounds"))
-    return jax.lax.scan(one, None, indices.astype(jnp.uint32))[
-        1
-    ]  # unsigned: without a question of signs
-
-
-def _columns(values: Array, indices: Array | np.ndarray, start: Scalar, width: int) -> Array:
-    """Values at their coordinates among ``width`` from ``start`` on, 0 elsewhere."""
-    place = jnp.asarray(indices - start).astype(jnp.uint32)  # below 0 it is beyond the last
-    return jnp.zeros(width, values.dtype).at[place].set(values, mode="drop")
-
-
 def _sampled_k(epsilon: Scalar, dim: int, k: int | None, per_coordinate: float) -> int:
     """k, or the papers' floor(epsilon / per_coordinate) within [1, dim]."""
+    validate.positive(epsilon=epsilon)
     if k is not None:
         return k
     if not isinstance(epsilon, (int, float)):
@@ -228,7 +219,6 @@ def _sampled_k(epsilon: Scalar, dim: int, k: int | None, per_coordinate: float) 
 
 def _share(epsilon: Scalar, dim: int, k: int, most: float) -> Scalar:
     """epsilon / k rounded down, at most ``most``."""
-    validate.positive(epsilon=epsilon)
     validate.integer_in(1, dim=dim)
     validate.integer_in(1, dim, k=k)
     validate.in_range(0.0, most * k, open_lower=True, epsilon=epsilon)
@@ -238,40 +228,30 @@ def _share(epsilon: Scalar, dim: int, k: int, most: float) -> Scalar:
         return jnp.asarray(epsilon) / k
     whole = np.asarray(epsilon, np.float64)
     part = (whole / k).astype(np.float32)
-    return jnp.asarray(
-        np.where(k * part.astype(np.float64) > whole, np.nextafter(part, np.float32(0)), part)
-    )
+    above = k * part.astype(np.float64) > whole
+    return jnp.asarray(np.where(above, np.nextafter(part, np.float32(0)), part))
 
 
 def HDS(epsilon: Scalar, dim: int, k: int, *, debias: bool = False) -> Sampled:
-    """High-dimensional square wave.
-
-    K sampled coordinates through :class:`SquareWave` at epsilon / k.
+    """High-dimensional square wave: k coordinates through :class:`SquareWave` at epsilon / k.
 
     The estimate is biased, of mean C x (LDP-GE Algorithm 2, Theorem 1, eq. 10), unless ``debias``.
 
     >>> HDS(1.0, dim=1433, k=20).guarantee().epsilon
     1.0
     """
-    return Sampled(
-        SquareWave(_share(epsilon, dim, k, SquareWave.LARGEST), debias),
-        dim,
-        k,
-        scale=dim / k if debias else 1.0,
-    )
+    inner = SquareWave(_share(epsilon, dim, k, SquareWave.LARGEST), debias)
+    return Sampled(inner, dim, k, scale=None if debias else 1.0)
 
 
 def MultiBit(epsilon: Scalar, dim: int, k: int | None = None) -> Sampled:
-    """The multi-bit mechanism.
-
-    K sampled coordinates through :class:`Duchi` at epsilon / k (LDP-GE eq. 6-8).
+    """The multi-bit mechanism: k coordinates through :class:`Duchi` at epsilon / k (LDP-GE 6-8).
 
     k is floor(epsilon / 2.18) within [1, dim] by default (Sajadmanesh & Gatica-Perez, CCS 2021).
 
     >>> MultiBit(5.0, dim=100).k
     2
     """
-    validate.positive(epsilon=epsilon)
     k = _sampled_k(epsilon, dim, k, 2.18)
     return Sampled(Duchi(_share(epsilon, dim, k, Duchi.LARGEST)), dim, k)
 
@@ -286,7 +266,6 @@ def MultiPiecewise(epsilon: Scalar, dim: int, k: int | None = None) -> Sampled:
     >>> MultiPiecewise(5.0, dim=100).k
     2
     """
-    validate.positive(epsilon=epsilon)
     k = _sampled_k(epsilon, dim, k, 2.5)
     return Sampled(Piecewise(_share(epsilon, dim, k, LARGEST_PIECEWISE)), dim, k)
 

@@ -16,7 +16,7 @@ _NUMERATOR = [(j - 1) / _FACTORIAL[j - 1] for j in range(2, 12)]
 
 @mechanism
 class SquareWave(Numeric):
-    r"""Report a number within b of the record with e^epsilon times the density of the rest of [-1-b, 1+b].
+    r"""Report a number in [-1-b, 1+b], with e^epsilon times the density within b of the record.
 
     Law: density :math:`p = e^\epsilon / (2 b e^\epsilon + 2)` on [x - b, x + b],
     :math:`p e^{-\epsilon}` on the rest, with
@@ -44,32 +44,35 @@ class SquareWave(Numeric):
         epsilon = jnp.asarray(self.epsilon, jnp.result_type(float))
         small = epsilon < 0.5
         safe = jnp.where(small, epsilon, 0.0)
-        series = sum(c * safe**j for j, c in enumerate(_NUMERATOR)) / sum(
-            c * safe**j for j, c in enumerate(_DENOMINATOR)
+        above, below = (
+            sum(c * safe**j for j, c in enumerate(terms)) for terms in (_NUMERATOR, _DENOMINATOR)
         )
         big = jnp.where(small, 1.0, epsilon)
         closed = (big + jnp.expm1(-big)) / (1.0 - (1.0 + big) * jnp.exp(-big))
-        return jnp.where(small, series, closed)
+        return jnp.where(small, above / below, closed)
 
     @property
     def b(self) -> Array:
         """Half the width of the high piece."""
-        return self._be * jnp.exp(-jnp.asarray(self.epsilon))
+        return self._be * jnp.exp(-self.epsilon)
 
     @property
     def contraction(self) -> Array:
         """C."""
-        return self._be * -jnp.expm1(-jnp.asarray(self.epsilon)) / (self._be + 1)
+        return self._be * -jnp.expm1(-self.epsilon) / (self._be + 1)
 
     def from_uniform(self, u: Record, x: Record) -> Array:
         """Inverse distribution function; u in (0, 1)."""
         u = jnp.asarray(u)
         x = clip(x)
         be = self._be.astype(jnp.result_type(u, x))  # a report of 32 bits stays one in 64-bit mode
-        decay = jnp.exp(-jnp.asarray(self.epsilon))
-        b, per_tail_mass = be * decay, 2 * (be + 1)
-        left, right = (1 + x) / per_tail_mass, (1 - x) / per_tail_mass
-        below, above = -1 - b + u * per_tail_mass, 1 + b - (1 - u) * per_tail_mass
+        decay = jnp.exp(-self.epsilon)
+        b = be * decay
+        per_tail_mass = 2 * (be + 1)
+        left = (1 + x) / per_tail_mass
+        right = (1 - x) / per_tail_mass
+        below = -1 - b + u * per_tail_mass
+        above = 1 + b - (1 - u) * per_tail_mass
         near = x - b + (u - left) * per_tail_mass * decay
         return jnp.where(u < left, below, jnp.where(u < 1 - right, near, above))
 
@@ -89,7 +92,8 @@ class SquareWave(Numeric):
 
     def estimate(self, y: Record) -> Array:
         """The report, over C with ``debias``."""
-        return jnp.asarray(y) / self.contraction if self.debias else jnp.asarray(y)
+        y = jnp.asarray(y)
+        return y / self.contraction if self.debias else y
 
     def mean(self, x: Record) -> Array:
         """C x (LDP-GE eq. 13), or x with ``debias``."""
@@ -97,8 +101,11 @@ class SquareWave(Numeric):
 
     def variance(self, x: Record) -> Array:
         """LDP-GE eq. 16 less the squared mean; over C^2 with ``debias``."""
-        be, b, c = self._be, self.b, self.contraction
-        raw = (b**2 * be + 3 * b**2 + 3 * b + 1) / (3 * (be + 1)) + (c - c**2) * clip(x) ** 2
+        be = self._be
+        b = self.b
+        c = self.contraction
+        constant = (b**2 * be + 3 * b**2 + 3 * b + 1) / (3 * (be + 1))
+        raw = constant + (c - c**2) * clip(x) ** 2
         return raw / c**2 if self.debias else raw
 
     def proof(self) -> str:

@@ -9,6 +9,7 @@ from ldp_jax.core.mechanism import Worded
 from ldp_jax.core.pytree import mechanism
 from ldp_jax.core.spaces import Finite, clip
 from ldp_jax.core.types import Array, Record, Scalar
+from ldp_jax.features._logs import log_mass
 from ldp_jax.features.duchi import against_threshold
 
 _CAPPED = 1.72  # from ln((3 + sqrt(65)) / 2) = 1.7106 on, a is E/(E+2)
@@ -66,7 +67,8 @@ class ThreeOutputs(Worded):
         """The masses of the sign against x, of 0 and of the sign of x, at |x| = ``size``."""
         a, rest = self._chances()
         e = jnp.exp(-jnp.asarray(self.epsilon))
-        even, likely = (1 - size) * rest / 2, size * (1 - a * e) / (1 + e)
+        even = (1 - size) * rest / 2
+        likely = size * (1 - a * e) / (1 + e)
         # a (1 - |x|) + a e |x|: no difference of numbers near 1.
         return even + likely * e, a * ((1 - size) + e * size), even + likely
 
@@ -78,14 +80,12 @@ class ThreeOutputs(Worded):
         word = jnp.asarray(word, jnp.uint32)
         x = clip(x)
         size = jnp.abs(x).astype(jnp.float32)
-        against, nothing, along = (
-            jnp.asarray(mass, jnp.float32) for mass in self._by_agreement(size)
-        )
-        tiny = jnp.finfo(jnp.float32).tiny  # masses that float32 takes for 0 are one word
+        masses = jnp.stack([jnp.asarray(mass, jnp.float32) for mass in self._by_agreement(size)])
+        _, nothing, along = masses
+        # Masses that float32 takes for 0 are one word.
+        words = random_words.threshold(jnp.maximum(masses, jnp.finfo(jnp.float32).tiny))
+        low, zero, high = jnp.moveaxis(words, 1, 0)
         silent = self.a > 0  # where 0 is never reported, rounding must not report it either
-        low, zero, high = (
-            random_words.threshold(jnp.maximum(mass, tiny)) for mass in (against, nothing, along)
-        )
         low = jnp.where(silent, low, against_threshold(size, self.epsilon))
         # Counted from the end of the sign against the record, which is the lower one for x >= 0.
         number = jnp.where(x >= 0, word, ~word)
@@ -105,7 +105,7 @@ class ThreeOutputs(Worded):
         y = jnp.asarray(y)
         below, nothing, above = self._masses(x)
         mass = jnp.where(y == 0, nothing, jnp.where(y == 1, above, jnp.where(y == -1, below, 0.0)))
-        return jnp.where(mass > 0, jnp.log(jnp.where(mass > 0, mass, 1.0)), -jnp.inf)
+        return log_mass(mass)
 
     def codomain(self) -> Finite:
         """-1, 0 and 1."""
@@ -132,17 +132,15 @@ def _root(e: Array, most: Array) -> Array:
     """The best a in [0, most], of e = e^-epsilon; elementwise."""
 
     def newton(_: Array, a: Array) -> Array:
-        value = 2 * (2 * e - 1 - a * e) * (1 - a * e) ** 2 + (1 + e) ** 2 * a * (1 + a * e)
-        slope = (
-            -2 * e * (1 - a * e) ** 2
-            - 4 * e * (2 * e - 1 - a * e) * (1 - a * e)
-            + (1 + e) ** 2 * (1 + 2 * a * e)
-        )
+        rest = 1 - a * e
+        left = 2 * e - 1 - a * e
+        whole = (1 + e) ** 2
+        value = 2 * left * rest**2 + whole * a * (1 + a * e)
+        slope = -2 * e * rest**2 - 4 * e * left * rest + whole * (1 + 2 * a * e)
         return jnp.clip(a - value / slope, 0.0, most)
 
-    return jax.lax.fori_loop(
-        0, 20, newton, jnp.zeros_like(most)
-    )  # of fixed length: both derivatives
+    # The number of steps is fixed, so that both kinds of derivative exist.
+    return jax.lax.fori_loop(0, 20, newton, jnp.zeros_like(most))
 
 
 def _sum(a: Array, b: Array) -> Array:

@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 
 MAX_BYTES = 2**31
 
+_METIS = "networkit.nxadapter.nk2nx(networkit.graphio.METISGraphReader().read(path)) of networkit"
 _HINTS = {
-    ".graph": "networkit.nxadapter.nk2nx(networkit.graphio.METISGraphReader().read(path)) of networkit",
-    ".metis": "networkit.nxadapter.nk2nx(networkit.graphio.METISGraphReader().read(path)) of networkit",
+    ".graph": _METIS,
+    ".metis": _METIS,
     ".csv": "pandas.read_csv(path)[[one, other]], the columns of both ends,",
     ".tsv": "pandas.read_csv(path, sep='\\t')[[one, other]], the columns of both ends,",
     ".parquet": "pandas.read_parquet(path)[[one, other]], the columns of both ends,",
@@ -47,65 +48,39 @@ def opened(path: Path, max_bytes: int) -> "networkx.Graph | scipy.sparse.coo_arr
     if packed:
         ending = Path(path.stem).suffix.lower()
     if ending not in READERS:
-        hint = (
-            f"interop.read takes {_HINTS[ending]} too"
-            if ending in _HINTS
-            else "interop.read takes objects too"
-        )
-        raise ValueError(
-            f"{path} must end in {', '.join(READERS)} (or so and .gz) to be opened: {hint}"
-        )
+        hint = f"interop.read takes {_HINTS.get(ending, 'objects')} too"
+        allowed = ", ".join(READERS)
+        raise ValueError(f"{path} must end in {allowed} (or so and .gz) to be opened: {hint}")
     called, read = READERS[ending]
     if called.startswith("networkx"):
-        _require_networkx(path)
-    data = _bytes(path, packed, max_bytes)
-    try:
-        return read(data, max_bytes)
-    except _Other as error:
-        raise ValueError(f"{path} {error}") from None
-    except Exception as error:  # a parser raises what it likes, and shows what is in the file
-        raise ValueError(
-            f"{path} must be a file that {called} reads, which raised {type(error).__name__}"
-        ) from None
-
-
-def _require_networkx(path: Path) -> None:
-    try:
-        import networkx as networkx
-    except ImportError as error:
-        raise ImportError(f"networkx opens {path.name}: pip install networkx") from error
-
-
-def _bytes(path: Path, packed: bool, max_bytes: int) -> bytes:
-    """The bytes of a file, packed or not.
-
-    ``ValueError`` where there are more than ``max_bytes``.
-    """
+        try:
+            import networkx as networkx
+        except ImportError as error:
+            raise ImportError(f"networkx opens {path.name}: pip install networkx") from error
     try:
         with gzip.open(path) if packed else path.open("rb") as file:
             data = file.read(max_bytes + 1)
     except (gzip.BadGzipFile, EOFError, zlib.error):
         raise ValueError(f"{path} must be a whole file of gzip, and is not") from None
     if len(data) > max_bytes:
-        raise ValueError(
-            f"{path} has more than {max_bytes} bytes (max_bytes=... allows another number)"
-        )
-    return data
-
-
-def _graphml(data: bytes, _: int) -> "networkx.Graph":
-    import networkx
-
-    return _whole(networkx.read_graphml(io.BytesIO(data)), len(_XML_NODE.findall(data)))
-
-
-def _gexf(data: bytes, _: int) -> "networkx.Graph":
-    import networkx
-
-    return _whole(networkx.read_gexf(io.BytesIO(data)), len(_XML_NODE.findall(data)))
+        raise ValueError(f"{path} has more than {max_bytes} bytes: max_bytes=... allows more")
+    try:
+        return read(data, max_bytes)
+    except _Other as error:
+        raise ValueError(f"{path} {error}") from None
+    except Exception as error:  # a parser raises what it likes, and shows what is in the file
+        kind = type(error).__name__
+        raise ValueError(f"{path} must be what {called} reads, which raised {kind}") from None
 
 
 _XML_NODE = re.compile(rb"<(?:\w+:)?node[\s/>]")
+
+
+def _xml(data: bytes, reader: str) -> "networkx.Graph":
+    import networkx
+
+    made = getattr(networkx, reader)(io.BytesIO(data))
+    return _whole(made, len(_XML_NODE.findall(data)))
 
 
 def _gml(data: bytes, _: int) -> "networkx.Graph":
@@ -118,17 +93,14 @@ def _gml(data: bytes, _: int) -> "networkx.Graph":
 
 
 def _pajek(data: bytes, _: int) -> "networkx.Graph":
-    """The reader would take a second section of edges, or lists of them, for edges of the first."""
+    """Refuse a second section of edges, and lists of them: the reader would misread both."""
     import networkx
 
     text = data.decode("utf-8-sig")
     sections = re.findall(r"^\*(\w+)[ \t]*(\d*)", text.lower(), re.MULTILINE)
     names = [name for name, _ in sections if name != "network"]
-    if (
-        len(names) > 2
-        or names[:1] != ["vertices"]
-        or not {*names[1:]} <= {"edges", "arcs", "matrix"}
-    ):
+    known = names[:1] == ["vertices"] and {*names[1:]} <= {"edges", "arcs", "matrix"}
+    if not known or len(names) > 2:
         raise _Other(
             "must have one section of *Vertices and one of *Edges, *Arcs or *Matrix, and has others"
         )
@@ -166,7 +138,7 @@ def _whole(graph: "networkx.Graph", count: int) -> "networkx.Graph":
 
 
 def _numbered(graph: "networkx.Graph") -> "networkx.Graph":
-    """Names that are all whole numbers become numbers, as :func:`ldp_jax.graph.interop.read` puts in order."""
+    """Make names that are all whole numbers numbers, which ``interop.read`` puts in order."""
     import networkx
 
     numbers = all(
@@ -262,8 +234,8 @@ _EDGE_LIST = "networkx.read_edgelist", _edge_list
 READERS: dict[
     str, tuple[str, Callable[[bytes, int], "networkx.Graph | scipy.sparse.coo_array"]]
 ] = {
-    ".graphml": ("networkx.read_graphml", _graphml),
-    ".gexf": ("networkx.read_gexf", _gexf),
+    ".graphml": ("networkx.read_graphml", lambda data, _: _xml(data, "read_graphml")),
+    ".gexf": ("networkx.read_gexf", lambda data, _: _xml(data, "read_gexf")),
     ".gml": ("networkx.read_gml", _gml),
     ".net": ("networkx.read_pajek", _pajek),
     ".paj": ("networkx.read_pajek", _pajek),

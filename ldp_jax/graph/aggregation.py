@@ -1,4 +1,4 @@
-r"""Sums over neighbours, :math:`y_i = \sum_{j \to i} w_{ji} h_j`, in three layouts of one linear map.
+r"""Sums over neighbours, :math:`y_i = \sum_{j \to i} w_{ji} h_j`, in three layouts.
 
 * :class:`Segments`: edges sorted by receiver, a sorted segment sum. Shapes depend on the numbers of
   nodes and edges alone, so one program serves many graphs, traced and stacked ones too.
@@ -42,7 +42,7 @@ _LARGE = 2**15
 def linear(
     forward: Callable[[Array], Array], transpose: Callable[[Array], Array], x: Array
 ) -> Array:
-    """``forward(x)`` of a linear map that keeps the shape of ``x``, whose transpose is given rather than derived.
+    """Apply a linear map that keeps the shape of ``x``, with its transpose given, not derived.
 
     Unlike ``jax.custom_vjp``, it works in both modes and in any order: to JAX the map is the
     solution of ``y = x``. The closures of both functions are constants to a derivative.
@@ -146,13 +146,13 @@ class NeighbourRows:
         at, *parts = long_sums.places(self.node, count) if self.long else [jnp.asarray(self.node)]
         space = (0, sum(map(len, parts)))
         first = jnp.pad(jnp.asarray(self.first), ((0, 0), space), constant_values=len(padded) - 1)
-        total, more = (
-            gather_sum(
-                jnp.zeros_like(padded, shape=(table.shape[1], *padded.shape[1:])), table, padded
-            )
-            for table in (first, self.more)
-        )
-        return long_sums.fold(long_sums.add(total, at, more, in_order=not parts), count, parts)
+
+        def sums(table):
+            zeros = jnp.zeros_like(padded, shape=(table.shape[1], *padded.shape[1:]))
+            return gather_sum(zeros, table, padded)
+
+        total = long_sums.add(sums(first), at, sums(self.more), in_order=not parts)
+        return long_sums.fold(total, count, parts)
 
 
 def _with_zeros(values: Array) -> Array:
@@ -183,7 +183,7 @@ class Tables:
     rank: Array | None
 
     def rows(self, values: Array) -> Array:
-        """Bring values [n, ...] by node into the order of the new numbers, [n + 1, ...], the last of them 0."""
+        """Bring values [n, ...] by node into the new order [n + 1, ...], whose last row is 0."""
         return _with_zeros(values if self.order is None else values[self.order])
 
     def nodes(self, values: Array) -> Array:
@@ -251,16 +251,13 @@ class Divided:
         return divided_by(h, _over_rows(self.over, len(h)))
 
     def sum(self, h: Float[Array, "n ..."]) -> Float[Array, "n ..."]:
-        """The sum over the senders of each node's edges, by devices that gather all rows of ``h``."""
+        """The sum over the senders of each node's edges; devices gather all rows of ``h``."""
         (devices,) = self.over.spec
         missing = -len(h) % len(self.senders)
 
-        def part(senders: Array, receivers: Array, own: Array) -> Array:
-            rows = (
-                jax.lax.all_gather(own, devices, tiled=True)
-                .at[senders[0]]
-                .get(mode="promise_in_bounds")
-            )
+        def part(senders, receivers, own):
+            everyone = jax.lax.all_gather(own, devices, tiled=True)
+            rows = everyone.at[senders[0]].get(mode="promise_in_bounds")
             made = long_sums.segment_sum(rows, receivers[0], len(own))
             return jax.lax.all_gather(made, devices, tiled=True) if missing else made
 
@@ -276,7 +273,7 @@ def _over_rows(over: NamedSharding, num_nodes: int) -> NamedSharding:
 def divided(
     senders: np.ndarray, receivers: np.ndarray, num_nodes: int, mesh: Mesh
 ) -> tuple[Float[Array, " n"], Divided]:
-    """The degrees and the edges of a graph, sorted by receiver, laid out for all devices of a mesh, on the host.
+    """Lay the degrees and sorted edges of a graph out for all devices of a mesh, on the host.
 
     Every device has room for as many edges as the fullest one.
     """
@@ -289,9 +286,7 @@ def divided(
     ends = np.append(senders, 0)[place], np.where(place == len(senders), rows, own)
     degree = np.bincount(receivers, minlength=num_nodes).astype(np.float32)
 
-    def put(
-        values: np.ndarray, to: NamedSharding
-    ) -> Array:  # on hosts that each have the graph, too
+    def put(values, to):  # on hosts that each have the graph, too
         return jax.make_array_from_callback(values.shape, to, lambda index: values[index])
 
     own_senders, own_receivers = (put(end.astype(np.int32), over) for end in ends)
@@ -320,9 +315,8 @@ def tables(senders: np.ndarray, receivers: np.ndarray, num_nodes: int) -> Tables
     place[many] = np.arange(len(many))
     left = start[many] + _FIRST, np.maximum(degree[many] - _FIRST, 0)
     head, more, node = rows_of_neighbours(senders, *left, (_FURTHER, _FURTHER), num_nodes)
-    if not len(
-        node
-    ):  # a row of nobody: without a scatter XLA would make the sums anew for whoever gathers them
+    if not len(node):
+        # A row of nobody: without a scatter XLA would make the sums anew for each gather.
         more = np.full((_FURTHER, 1), num_nodes, np.int32)
         node = np.array([len(many) - 1], np.int32)
     if rank is not None:
@@ -350,16 +344,12 @@ def rows_of_neighbours(
     head, width = widths
     rows = -(-np.maximum(degree - head, 0) // width)
     node = np.repeat(np.arange(len(degree), dtype=np.int32), rows)
-    further = (
-        start + head - width * (np.cumsum(rows) - rows)
-    )  # where a node's row 0 of all would start
+    # Where row 0 of all rows would start, if it were the node's.
+    further = start + head - width * (np.cumsum(rows) - rows)
     end = start + degree
     first = _pieces(senders, start, end, head, free)
-    return (
-        first,
-        _pieces(senders, further[node] + width * np.arange(len(node)), end[node], width, free),
-        node,
-    )
+    begin = further[node] + width * np.arange(len(node))
+    return first, _pieces(senders, begin, end[node], width, free), node
 
 
 def _pieces(

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 
 from ldp_jax.core.types import Graph
 from ldp_jax.core.validate import complete, first_fraction, ids, integer_in, is_of, one_of
+from ldp_jax.graph._sources import numbered_edges
 
 __all__ = [
     "GraphSet",
@@ -39,21 +40,20 @@ GraphsTuple = jraph.GraphsTuple
 
 _MAX_NODES = 2**31 - 1
 
-_BLOCK = (
-    2**22
-)  # edges that are looked at together: what is needed beside the edges themselves stays small
+# Edges that are looked at together: what is needed beside the edges themselves stays small.
+_BLOCK = 2**22
 
 
 def as_graph(graph: Graph, name: str = "graph") -> Graph:
-    """A graph as it is, traced or not; ``name`` is that of the argument. All entry points ask here.
+    """Take a graph as it is, traced or not; ``name`` is that of the argument.
 
-    Another library's simple undirected graph of the nodes 0, ..., n - 1 is read, too
-    (:func:`ldp_jax.graph.interop.read_numbered`). A ``ValueError`` for others tells how to make
-    one, and no edge.
+    Another library's graph of the nodes 0, ..., n - 1 is read, too, where it can be read in one way
+    alone: one of networkx; a scipy matrix, or a PyTorch Geometric or DGL graph, that holds each
+    edge in both directions. A ``ValueError`` for others tells how to make a graph, and no edge.
 
     >>> as_graph(None)
     Traceback (most recent call last):
-    ValueError: graph must be a GraphsTuple, as graphs.from_edges(edges, num_nodes) makes it, got NoneType
+    ValueError: graph must be a GraphsTuple, as graphs.from_edges(edges, num_nodes) makes it, ...
     """
     parts = [getattr(graph, part, None) for part in ("senders", "receivers", "n_node")]
     if all(part is not None for part in parts):
@@ -65,33 +65,32 @@ def as_graph(graph: Graph, name: str = "graph") -> Graph:
                 "interop.read(it) compares them with 1, it._replace(edges=None) drops them"
             )
         return graph
-    from ldp_jax.graph import interop  # which needs this module
+    read = numbered_edges(graph)
+    if read is not None:
+        return from_edges(*read, pairs_in="rows")
 
-    if (read := interop.read_numbered(graph)) is not None:
-        return read
-    got = type(graph).__name__
-    foreign = any(is_of(library, graph) for library in ("networkx", "pandas", "scipy"))
+    has = lambda *parts: any(hasattr(graph, part) for part in parts)
+    hint = ""
     if isinstance(graph, GraphSet):
         hint = ": of a set give one graph, by set.subset([i]).graph"
-    elif hasattr(graph, "graph") and any(
-        hasattr(graph, part) for part in ("y", "names", "guarantee")
-    ):
+    elif has("graph") and has("y", "names", "guarantee"):
         hint = ": give its attribute graph"
-    elif foreign or hasattr(graph, "edge_index") or hasattr(graph, "edges"):
-        hint = ": ldp_jax.graph.interop.read makes one of it, with the names of its nodes, or says what is wrong"
-    elif isinstance(graph, (list, tuple)) or hasattr(graph, "__array__"):
-        hint = ": give it edges, each undirected one once; or here a scipy.sparse.csr_array of an adjacency matrix"
-    else:
-        hint = ""
+    elif has("edge_index", "edges") or any(
+        is_of(library, graph) for library in ("networkx", "pandas", "scipy")
+    ):
+        hint = ": ldp_jax.graph.interop.read makes one of it, with names, or says what is wrong"
+    elif isinstance(graph, (list, tuple)) or has("__array__"):
+        hint = ": give it edges, each undirected one once, or here a scipy.sparse.csr_array"
     raise ValueError(
-        f"{name} must be a GraphsTuple, as graphs.from_edges(edges, num_nodes) makes it, got {got}{hint}"
+        f"{name} must be a GraphsTuple, as graphs.from_edges(edges, num_nodes) makes it, got "
+        f"{type(graph).__name__}{hint}"
     )
 
 
 def from_edges(
     edges: ArrayLike | tuple, num_nodes: int, *, pairs_in: Literal["rows", "columns"] | None = None
 ) -> jraph.GraphsTuple:
-    """Build an undirected graph of 2m directed edges, sorted by (receiver, sender), from m node pairs.
+    """Build an undirected graph from m pairs of nodes: 2m edges sorted by (receiver, sender).
 
     Args:
       edges: integers [m, 2]; each undirected edge once, in any order and direction.
@@ -118,10 +117,10 @@ def from_edges(
     code.sort(kind="stable")  # in no time where it is in order
     repeat = code[1:] == code[:-1]
     if repeat.any():
-        first = int(code[1:][repeat][0])
+        first = divmod(int(code[1:][repeat][0]), num_nodes)
         raise ValueError(
-            f"edges must name each pair once, got ({first // num_nodes}, {first % num_nodes}) twice: "
-            "ldp_jax.graph.interop.read takes both directions of each"
+            f"edges must name each pair once, got {first} twice: ldp_jax.graph.interop.read takes "
+            "both directions of each"
         )
     low, high = np.empty((2, len(code)), np.int32)
     for some in _blocks(len(code)):
@@ -142,26 +141,33 @@ def _pairs(
         wanted = "[2, m] with pairs_in='columns'" if pairs_in == "columns" else "[m, 2]"
         hint = ""
         if pairs_in is None and given.ndim == 2 and len(given) == 2:
-            hint = ": an edge_index of each edge once is read with pairs_in='columns', others by graph.interop.read"
+            hint = ": give an edge_index of each edge once with pairs_in='columns'"
         if given.dtype.kind in "OUS":
             hint = ": ldp_jax.graph.interop.read takes a pandas table of names"
-        raise ValueError(
-            f"edges must be integers of shape {wanted}, got {given.dtype} of shape {given.shape}{hint}"
-        )
+        got = f"{given.dtype} of shape {given.shape}"
+        raise ValueError(f"edges must be integers of shape {wanted}, got {got}{hint}")
     if len(pairs) and (pairs.min() < 0 or pairs.max() >= num_nodes):
         bad = pairs[((pairs < 0) | (pairs >= num_nodes)).any(1)][0]
         raise ValueError(f"edges must join nodes in [0, {num_nodes}), got {tuple(bad.tolist())}")
     if pairs_in is None and pairs.shape == (2, 2):
-        rows, columns = (_simple(reading) for reading in (pairs, pairs.T))
+        rows = _simple(pairs)
+        columns = _simple(pairs.T)
         if rows and columns and rows != columns:
-            first, second = (
-                " and ".join(f"{low} - {high}" for low, high in sorted(r)) for r in (rows, columns)
-            )
             raise ValueError(
-                f"edges of shape (2, 2) must say how they are read: {first} with pairs_in='rows', or {second} with "
-                "pairs_in='columns', as an edge_index has them"
+                f"edges of shape (2, 2) must say how they are read: {_shown(rows)} with "
+                f"pairs_in='rows', or {_shown(columns)} with pairs_in='columns', as an edge_index"
             )
     return pairs
+
+
+def _simple(pairs: np.ndarray) -> set[tuple[int, int]] | None:
+    """Rows as undirected edges; None where one is a loop or a repeat."""
+    found = {(min(pair), max(pair)) for pair in pairs.tolist()}
+    return found if len(found) == len(pairs) and all(low < high for low, high in found) else None
+
+
+def _shown(pairs: set[tuple[int, int]]) -> str:
+    return " and ".join(f"{low} - {high}" for low, high in sorted(pairs))
 
 
 def _blocks(count: int) -> Iterator[slice]:
@@ -198,12 +204,6 @@ def _grouped(key: np.ndarray, value: np.ndarray, n: int) -> tuple[np.ndarray, np
     return columns.data, np.diff(columns.indptr).astype(np.int64)
 
 
-def _simple(pairs: np.ndarray) -> set[tuple[int, int]] | None:
-    """Rows as undirected edges; None where one is a loop or a repeat."""
-    found = {(min(pair), max(pair)) for pair in pairs.tolist()}
-    return found if len(found) == len(pairs) and all(low < high for low, high in found) else None
-
-
 def directed(
     senders: ArrayLike | tuple, receivers: ArrayLike | tuple, num_nodes: int
 ) -> jraph.GraphsTuple:
@@ -219,8 +219,15 @@ def directed(
 
 
 def _tuple(senders: np.ndarray, receivers: np.ndarray, n_node: np.ndarray, n_edge: np.ndarray):
-    arrays: dict = {"senders": senders, "receivers": receivers, "n_node": n_node, "n_edge": n_edge}
-    return jraph.GraphsTuple(nodes=None, edges=None, globals=None, **arrays)
+    return jraph.GraphsTuple(
+        nodes=None,
+        edges=None,
+        globals=None,
+        senders=senders,  # pyrefly: ignore[bad-argument-type]
+        receivers=receivers,  # pyrefly: ignore[bad-argument-type]
+        n_node=n_node,  # pyrefly: ignore[bad-argument-type]
+        n_edge=n_edge,  # pyrefly: ignore[bad-argument-type]
+    )
 
 
 def to_edges(graph: "jraph.GraphsTuple | GraphSet") -> Int[np.ndarray, "m 2"]:
@@ -237,8 +244,8 @@ def to_edges(graph: "jraph.GraphsTuple | GraphSet") -> Int[np.ndarray, "m 2"]:
     found = _undirected(*ends)
     if found is None:
         raise ValueError(
-            "graph must hold each edge in both directions, and has one without its reverse; its directed pairs are "
-            "np.stack([graph.senders, graph.receivers], 1)"
+            "graph must hold each edge in both directions, and has one without its reverse; its "
+            "directed pairs are np.stack([graph.senders, graph.receivers], 1)"
         )
     code, n = found
     if (ends[0] == ends[1]).any() or (code[1:] == code[:-1]).any():
@@ -264,8 +271,10 @@ def degree(receivers: Int[Array | np.ndarray, " m"], num_nodes: int) -> Float[Ar
 def is_symmetric(graph: Graph) -> bool:
     """Whether every edge of a concrete graph has its reverse.
 
-    >>> is_symmetric(from_edges([[0, 1]], num_nodes=2)), is_symmetric(directed([0], [1], num_nodes=2))
-    (True, False)
+    >>> is_symmetric(from_edges([[0, 1]], num_nodes=2))
+    True
+    >>> is_symmetric(directed([0], [1], num_nodes=2))
+    False
     """
     graph = as_graph(graph)
     return _undirected(np.asarray(graph.senders), np.asarray(graph.receivers)) is not None
@@ -277,11 +286,8 @@ def _undirected(senders: np.ndarray, receivers: np.ndarray) -> tuple[np.ndarray,
     None where one lacks its reverse.
     """
     n = 1 + int(max(senders.max(initial=0), receivers.max(initial=0)))
-    upwards, downwards = senders < receivers, senders > receivers
-    forward, backward = (
-        _codes(senders, receivers, n, upwards),
-        _codes(receivers, senders, n, downwards),
-    )
+    forward = _codes(senders, receivers, n, senders < receivers)
+    backward = _codes(receivers, senders, n, senders > receivers)
     forward.sort(kind="stable")
     backward.sort(kind="stable")
     return (forward, n) if np.array_equal(forward, backward) else None
@@ -339,10 +345,8 @@ def sorted_edges(
     check_edges(senders, receivers, node_graph)
     senders, receivers = (end.astype(np.int32, copy=False) for end in (senders, receivers))
     one_after_another = receivers[:-1], senders[:-1], receivers[1:], senders[1:]
-    if (
-        _first(lambda r, s, r2, s2: (r2 < r) | ((r2 == r) & (s2 < s)), *one_after_another)
-        is not None
-    ):
+    falls = _first(lambda r, s, r2, s2: (r2 < r) | ((r2 == r) & (s2 < s)), *one_after_another)
+    if falls is not None:
         n = len(node_graph)
         code = _codes(receivers, senders, n)
         code.sort(kind="stable")
@@ -382,8 +386,9 @@ def validate_symmetric(
         forward, backward = _codes(receivers, senders, n), _codes(senders, receivers, n)
         r, s = divmod(int(np.setdiff1d(forward, backward)[0]), n)
         raise ValueError(
-            f"graph {node_graph[r]} must be symmetric: each edge with its reverse, as graphs.from_edges and "
-            f"reporting='half' make them, got {s} -> {r} alone. operator(graph, allow_directed=True) takes others."
+            f"graph {node_graph[r]} must be symmetric: each edge with its reverse, as "
+            f"graphs.from_edges and reporting='half' make them, got {s} -> {r} alone. "
+            "operator(graph, allow_directed=True) takes others."
         )
     return senders, receivers, n
 
@@ -395,13 +400,10 @@ def _codes(
     code = np.empty(len(first) if kept is None else int(kept.sum()), np.int64)
     at = 0
     for some in _blocks(len(first)):
-        ends = (
-            (first[some], second[some])
-            if kept is None
-            else (first[some][kept[some]], second[some][kept[some]])
-        )
-        code[at : at + len(ends[0])] = ends[0].astype(np.int64) * n + ends[1]
-        at += len(ends[0])
+        chosen = ... if kept is None else kept[some]
+        one = first[some][chosen]
+        code[at : at + len(one)] = one.astype(np.int64) * n + second[some][chosen]
+        at += len(one)
     return code
 
 
@@ -451,9 +453,8 @@ class GraphSet:
         node_graph = _whole("node_graph", node_graph)
         senders, receivers = _whole("senders", senders), _whole("receivers", receivers)
         if not len(labels) or not len(node_graph):
-            raise ValueError(
-                f"a graph set must have a graph, got {len(labels)} labels and {len(node_graph)} nodes"
-            )
+            got = f"{len(labels)} labels and {len(node_graph)} nodes"
+            raise ValueError(f"a graph set must have a graph, got {got}")
         _check_graphs(node_graph, labels)
         return cls(
             *sorted_edges(senders, receivers, node_graph),
@@ -463,7 +464,7 @@ class GraphSet:
 
     @classmethod
     def from_dataset(cls, dataset) -> "GraphSet":
-        """The graphs of a :class:`ldp_jax.datasets.Dataset` that has ``node_graph`` and one label a graph."""
+        """The graphs of a data set that has ``node_graph`` and one label a graph."""
         name = getattr(dataset, "name", "the data set")
         node_graph, labels = dataset.node_graph, dataset.y
         if node_graph is None or labels is None:
@@ -476,7 +477,8 @@ class GraphSet:
         return len(self.labels)
 
     def __repr__(self) -> str:
-        return f"GraphSet({len(self)} graphs, {len(self.node_graph)} nodes, {len(self.senders)} directed edges)"
+        nodes = len(self.node_graph)
+        return f"GraphSet({len(self)} graphs, {nodes} nodes, {len(self.senders)} directed edges)"
 
     @property
     def nodes_per_graph(self) -> Int[np.ndarray, " graphs"]:
@@ -500,10 +502,12 @@ class GraphSet:
         ``jraph.unbatch_np`` takes it apart.
         """
         # Copies: jraph.unbatch_np writes into them.
-        nodes, edges = (
-            each.astype(np.int32) for each in (self.nodes_per_graph, self.edges_per_graph)
+        return _tuple(
+            self.senders.copy(),
+            self.receivers.copy(),
+            self.nodes_per_graph.astype(np.int32),
+            self.edges_per_graph.astype(np.int32),
         )
-        return _tuple(self.senders.copy(), self.receivers.copy(), nodes, edges)
 
     def subset(self, indices: ArrayLike | tuple) -> "GraphSet":
         """The graphs with these distinct numbers, in this order.

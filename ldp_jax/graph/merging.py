@@ -80,7 +80,7 @@ def _firsts(graph_set: GraphSet) -> np.ndarray:
 def _colours(
     senders: np.ndarray, start: np.ndarray, node_graph: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The first node of each colour and the colour of each node, refined by the colours of its senders."""
+    """The first node of each colour, and the colour of each node by those of its senders."""
     draws = np.random.default_rng(0)
     found = 0
     colour = node_graph

@@ -169,9 +169,8 @@ class Batch(NamedTuple):
             return self.into.sum(h)
         parts = h.reshape(*self.node_graph.shape, h.shape[1])
         total = NeighbourRows.sum
-        return (total if parts.ndim == 2 else jax.vmap(total))(self.into, parts, self.out).reshape(
-            h.shape
-        )
+        each = total if parts.ndim == 2 else jax.vmap(total)
+        return each(self.into, parts, self.out).reshape(h.shape)
 
     def mean_nodes(self, h: Float[Array, "nodes d"]) -> Float[Array, "graphs d"]:
         """The mean of ``h`` over the nodes of each graph; 0 in free places.
@@ -183,11 +182,9 @@ class Batch(NamedTuple):
         parts = h.reshape(*self.node_graph.shape, h.shape[1])
         total = (_pool if parts.ndim == 2 else jax.vmap(_pool))(parts, self.node_graph, counts)
         means = total / jnp.maximum(counts, 1.0)[..., None]
-        return (
-            means
-            if parts.ndim == 2
-            else means.swapaxes(0, 1).reshape(-1, h.shape[1])[: len(self.labels)]
-        )
+        if parts.ndim == 2:
+            return means
+        return means.swapaxes(0, 1).reshape(-1, h.shape[1])[: len(self.labels)]
 
 
 @jax.custom_vjp
@@ -256,9 +253,8 @@ def pack(
         )
     graphs = len(graph_set)
     senders, receivers, node_graph, count = merged(graph_set) if merge else _unmerged(graph_set)
-    nodes, edges = (
-        np.bincount(values, minlength=graphs) for values in (node_graph, node_graph[receivers])
-    )
+    nodes = np.bincount(node_graph, minlength=graphs)
+    edges = np.bincount(node_graph[receivers], minlength=graphs)
     first = _starts(nodes)[node_graph]
     into, rows = _neighbours(senders, receivers, node_graph, first, graphs)
     out = None
@@ -282,11 +278,9 @@ def pack(
         room = loads[begin:end].max(0)
         room[0] = slots
         largest[0] = sizes[strata[0, begin:end]].max(0)  # the other strata are dealt to all shapes
-        part = (
-            None
-            if mesh is None
-            else Shape(1, *largest.reshape(-1, parts, 5).sum(0).max(0).tolist())
-        )
+        part = None
+        if mesh is not None:
+            part = Shape(1, *largest.reshape(-1, parts, 5).sum(0).max(0).tolist())
         found.append(Shape(end - begin, *room.tolist(), part=part))
     return Packed(
         labels=_int32(np.append(graph_set.labels, 0)),
@@ -341,9 +335,8 @@ def _neighbours(
     first, more, node = rows_of_neighbours(local, start, degree, _widths(degree), free=-1)
     per_graph = np.bincount(node_graph[node], minlength=graphs)
     made = jnp.asarray(first), jnp.asarray(more), _int32(node - first_node[node])
-    start = np.append(
-        _starts(per_graph), len(node)
-    )  # of no graph, which free places name, there are no rows
+    # Free places name no graph, which has no rows.
+    start = np.append(_starts(per_graph), len(node))
     return _Graded(*made, _int32(start), long=has_long(node)), per_graph
 
 
@@ -402,17 +395,17 @@ def deal(packed: Packed, key: PRNGKey | None = None) -> tuple[Int[Array, "batche
     if key is not None:
         room = jnp.asarray([shape[1:6] for shape in packed.shapes])[kind]
 
-        def draw(attempt: Array) -> Array:
+        def draw(attempt):
             order = random.uniform(random.fold_in(key, attempt), strata.shape)
             # The largest graphs of the batches decide the shapes: they move within their shape
             # alone.
             order = order.at[0].add(jnp.asarray(kind, jnp.float32))
             return jnp.take_along_axis(strata, jnp.argsort(order, axis=1), axis=1)
 
-        def unfit(carry: tuple[Array, Array]) -> Array:
+        def unfit(carry):
             return (packed.sizes[carry[1]].sum(0) > room).any() & (carry[0] < _DRAWS)
 
-        def redraw(carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        def redraw(carry):
             attempt = carry[0] + 1
             return attempt, jnp.where(attempt < _DRAWS, draw(attempt), strata)
 
@@ -422,7 +415,7 @@ def deal(packed: Packed, key: PRNGKey | None = None) -> tuple[Int[Array, "batche
 
 @partial(jax.jit, static_argnames="shape")
 def assemble(packed: Packed, graphs: Int[Array | np.ndarray, " slots"], shape: Shape) -> Batch:
-    """Put ``graphs`` that :func:`deal` drew for ``shape`` side by side in one batch, which devices may share."""
+    """Put ``graphs`` that :func:`deal` drew for ``shape`` in one batch, which devices may share."""
     graphs = jnp.asarray(graphs)
     over = packed.over
     if over is None or shape.part is None:
@@ -444,10 +437,10 @@ def _assemble(packed: Packed, graphs: Array, shape: Shape) -> Batch:
     offset = jnp.cumsum(counts) - counts
     node = jnp.where(inside, packed.node_start[graphs[slot]] + within, 0)
 
-    def renumber(local: Array, offsets: Array, real: Array) -> Array:
+    def renumber(local, offsets, real):
         return jnp.where(real & (local >= 0), local + offsets, shape.nodes)
 
-    def rows(source: _Graded, room: int) -> NeighbourRows:
+    def rows(source, room):
         begin = source.start[graphs]
         row_slot, row_within, row_inside = _runs(source.start[graphs + 1] - begin, room)
         row = jnp.where(row_inside, begin[row_slot] + row_within, 0)
@@ -503,17 +496,15 @@ def from_graphs(
         n = int(np.sum(np.asarray(graph.n_node)))
     else:
         raise ValueError(
-            "graph must have nodes where it is traced: an array [n, ...] that says how many there are"
+            "graph must have nodes where it is traced: an array [n, ...], which says how many"
         )
     counts = jnp.asarray(graph.n_node, jnp.int32)
     places = jnp.arange(len(counts))
     real = places < (len(counts) - 1 - jnp.argmax(counts[::-1] > 0) if padded else len(counts))
     counts = jnp.where(real, counts, 0)
     run, _, inside = _runs(counts, n)
-    senders, receivers = (
-        jnp.asarray(graph.senders, jnp.int32),
-        jnp.asarray(graph.receivers, jnp.int32),
-    )
+    senders = jnp.asarray(graph.senders, jnp.int32)
+    receivers = jnp.asarray(graph.receivers, jnp.int32)
     receivers = jnp.where(receivers < counts.sum(), receivers, n)
     order = jnp.argsort(receivers, stable=True)
     known = jnp.zeros(len(counts), jnp.int32) if labels is None else jnp.asarray(labels, jnp.int32)

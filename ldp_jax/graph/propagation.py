@@ -13,15 +13,14 @@ import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.custom_derivatives import SymbolicZero
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from numpy.typing import ArrayLike
 
 from ldp_jax.core import validate
@@ -52,9 +51,7 @@ __dir__ = lambda: __all__
 
 
 OperatorLayout = Literal["auto", "segment", "ell"]
-"""How a product is made (:func:`operator`): by a sorted segment sum, or by gathers of padded
-rows.
-"""
+"""A product (:func:`operator`) is a sorted segment sum, or gathers of padded rows."""
 Normalisation = Literal["mean", "symmetric"]
 
 _DENSE = 40
@@ -90,7 +87,7 @@ class Operator:
         sums = self.neighbours
         if isinstance(sums, (Segments, Divided)):
             return sums.senders.size
-        rows = sums if isinstance(sums, Tables) else sums.whole
+        rows = sums.whole if isinstance(sums, Induced) else sums
         return rows.first.size + rows.others.first.size + rows.others.more.size
 
     @property
@@ -143,14 +140,12 @@ class Operator:
             )
         if isinstance(sums, Tables):
             within = Induced(sums, jnp.stack(parts).astype(jnp.float32))
-            return dataclasses.replace(
-                self, degree=within.sum(jnp.ones(n, jnp.float32)), neighbours=within
-            )
+            degree = within.sum(jnp.ones(n, jnp.float32))
+            return dataclasses.replace(self, degree=degree, neighbours=within)
         kept = jnp.zeros(sums.senders.shape, bool)
         for part in parts:
-            sends, receives = (
-                part.at[ends].get(mode="clip") for ends in (sums.senders, sums.receivers)
-            )
+            sends = part.at[sums.senders].get(mode="clip")
+            receives = part.at[sums.receivers].get(mode="clip")
             kept = kept | (sends & receives)
         receivers = jnp.where(kept, sums.receivers, n)  # the others become padding, last
         order = jnp.argsort(receivers, stable=True)
@@ -197,9 +192,7 @@ def operator(
         senders, receivers, n = graphs.validate_symmetric(graph)
     if mesh is not None:
         if places is not None:
-            raise ValueError(
-                "places are for one device, and those of a mesh have room for the edges of the fullest"
-            )
+            raise ValueError("places must be None with a mesh, whose devices have room enough")
         validate.one_of(("auto", "segment"), layout=layout)
         return Operator(*aggregation.divided(senders, receivers, n, mesh), directed)
     # jnp.asarray would compile a program for each shape that is brought to the device.
@@ -228,36 +221,37 @@ def chebyshev_steps(alpha: Scalar, tol: Scalar) -> Array:
     return 2 * (jnp.ceil(steps).astype(jnp.int32) // 2)
 
 
-def power_steps(alpha: Scalar, tol: Scalar) -> Int[Array, ""]:
-    r"""How many products the power series takes: the least m with :math:`(1-\alpha)^m \le tol`."""
-    decay = jnp.clip(1.0 - jnp.asarray(alpha, jnp.float32), 1e-6, 1 - 1e-7)
-    return jnp.ceil(jnp.log(jnp.asarray(tol, jnp.float32)) / jnp.log(decay)).astype(jnp.int32)
-
-
-def _series(op: Operator, x: Array, alpha: Array, r: Array, steps: Array) -> Array:
-    """Z for a block of columns by the power series, whatever the graph."""
-    power = jnp.maximum(op.rows(op.degree), 1.0)[:, None] ** r
+def _series(op: Operator, x: Array, alpha: Array, r: Array, tol: Array) -> Array:
+    """Z for a block of columns by the power series, of any graph, until (1 - alpha)^m <= tol."""
+    decay = jnp.clip(1.0 - alpha, 1e-6, 1 - 1e-7)
+    steps = jnp.ceil(jnp.log(tol) / jnp.log(decay)).astype(jnp.int32)
+    power = _powers_of_degrees(op, r)
     source = alpha * op.rows(x) / power
     w = jax.lax.fori_loop(0, steps, lambda _, w: (1.0 - alpha) * op.average(w) + source, source)
     return op.nodes(w * power)
 
 
+def _powers_of_degrees(op: Operator, r: Array) -> Array:
+    """D^r as a column, in the layout's own order; an isolated node counts as degree 1."""
+    return jnp.maximum(op.rows(op.degree), 1.0)[:, None] ** r
+
+
 def semi_iteration(
     step: Callable[[Array], Array], source: Array, decay: Array, steps: Array
 ) -> Array:
-    """The solution of z = step(z) + source by Chebyshev's, where the spectrum of step is within [-decay, decay].
+    """Solve z = step(z) + source by Chebyshev semi-iteration.
 
-    The start 0 makes the first iterate the source without a product. ``steps`` is even.
+    The spectrum of step is within [-decay, decay], and ``steps`` is even. The start 0 makes the
+    first iterate the source without a product.
     """
 
-    def after(newer: Array, older: Array, omega: Array) -> tuple[Array, Array]:
+    def after(newer, older, omega):
         omega = 1.0 / (1.0 - 0.25 * decay**2 * omega)
         return older + omega * (step(newer) + source - older), omega
 
-    def two(_: Array, carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-        older, newer, omega = (
-            carry  # each is written where it was: one step would change their places, by copies
-        )
+    def two(_, carry):
+        # Two steps write each iterate where it was. One step would swap them by copies.
+        older, newer, omega = carry
         older, omega = after(newer, older, omega)
         newer, omega = after(older, newer, omega)
         return older, newer, omega
@@ -269,18 +263,17 @@ def semi_iteration(
 
 
 def _chebyshev(op: Operator, x: Array, alpha: Array, r: Array, steps: Array) -> Array:
-    """Z for a block of columns."""
+    """Z for a block of columns of a symmetric graph."""
     decay = 1.0 - alpha
-    power = jnp.maximum(op.rows(op.degree), 1.0)[:, None] ** r
+    power = _powers_of_degrees(op, r)
     w = semi_iteration(lambda w: decay * op.average(w), alpha * op.rows(x) / power, decay, steps)
     return op.nodes(w * power)
 
 
 def block_width() -> int:
     """Columns worked on at a time; on a CPU so few that its caches hold what neighbours share."""
-    if jax.default_backend() == "cpu":
-        return 32  # narrower rows are gathered and scattered at a higher price a column, too
-    return 1024
+    # A column of narrower rows costs more to gather and to scatter, too.
+    return 32 if jax.default_backend() == "cpu" else 1024
 
 
 @partial(jax.jit, static_argnames="width")
@@ -305,7 +298,7 @@ def _blocked(function: Callable[[Array], Array], x: Array) -> Array:
     own = columns // parts
     padded = jnp.pad(x.reshape(n, parts, own), ((0, 0), (0, 0), (0, -own % width)))
 
-    def one(start: Array) -> Array:
+    def one(start):
         made = function(jax.lax.dynamic_slice_in_dim(padded, start, width, 2).reshape(n, -1))
         return made.reshape(*made.shape[:-1], parts, width)
 
@@ -317,92 +310,73 @@ def _by_parts(
     function: Callable[..., Array],
     lead: tuple[None, ...],
     over: NamedSharding | None,
-    *arguments: Any,
+    op: Operator,
+    x: Array,
+    *numbers: Array,
 ) -> Array:
     """``function(op, x, ...)``, [*lead, n, c], where x is divided.
 
-    Rows are exchanged for columns, and back.
+    Devices exchange rows for columns, and back.
     """
-    op, x, *numbers = arguments
     if isinstance(op.neighbours, Divided):
         return function(op, op.neighbours.rows(x), *numbers)
     if over is None:
-        return function(*varying(*arguments))
+        return function(*varying(op, x, *numbers))
     rows, columns = over.spec
 
-    def part(op: Operator, x: Array, *numbers: Array) -> Array:
+    def part(op, x, *numbers):
+        if rows is None:
+            return function(*varying(op, x, *numbers))
         width = x.shape[1]
-        if rows is not None:
-            x = jnp.pad(x, ((0, 0), (0, -width % jax.lax.axis_size(rows))))
-            x = jax.lax.all_to_all(x, rows, 1, 0, tiled=True)
+        x = jnp.pad(x, ((0, 0), (0, -width % jax.lax.axis_size(rows))))
+        x = jax.lax.all_to_all(x, rows, 1, 0, tiled=True)
         made = function(*varying(op, x, *numbers))
-        if rows is not None:
-            made = jax.lax.all_to_all(made, rows, made.ndim - 2, made.ndim - 1, tiled=True)[
-                ..., :width
-            ]
-        return made
+        made = jax.lax.all_to_all(made, rows, made.ndim - 2, made.ndim - 1, tiled=True)
+        return made[..., :width]
 
     specs = (P(), over.spec, *(P() for _ in numbers))
-    return each_part(part, over, specs, P(*lead, rows, columns))(*arguments)
-
-
-def _solve(op: Operator, x: Array, alpha: Array, r: Array, steps: Array) -> Array:
-    def pages(columns: Array, r: Array) -> Array:
-        return _blocked(lambda block: _chebyshev(op, block, alpha, r, steps), columns)
-
-    return aggregation.linear(
-        lambda b: pages(b, r), lambda b: pages(b, 1.0 - r), x
-    )  # P_r' = P_(1-r)
+    return each_part(part, over, specs, P(*lead, rows, columns))(op, x, *numbers)
 
 
 @jax.custom_jvp
+def _not_differentiated(alpha: Array, r: Array) -> tuple[Array, Array]:
+    """alpha and r as they are; a derivative in them is refused."""
+    return alpha, r
+
+
+@_not_differentiated.defjvp
+def _refuse(primals: tuple, tangents: tuple) -> tuple:
+    # The closures of a linear solve are constants to JAX: without this a gradient would be 0.
+    raise TypeError(
+        "ppr has no derivative in alpha and r: differentiate the sum over l of alpha (1 - alpha)^l "
+        "times the powers that kprop_many makes, or take differences of ppr"
+    )
+
+
 def _pages(op: Operator, x: Array, alpha: Array, r: Array, tol: Array) -> Array:
     if op.directed:
-        return _blocked(lambda block: _series(op, block, alpha, r, power_steps(alpha, tol)), x)
-    return _solve(op, x, alpha, r, chebyshev_steps(alpha, tol))
+        return _blocked(lambda block: _series(op, block, alpha, r, tol), x)
+    steps = chebyshev_steps(alpha, tol)
 
+    def pages(columns, r):
+        return _blocked(lambda block: _chebyshev(op, block, alpha, r, steps), columns)
 
-@partial(_pages.defjvp, symbolic_zeros=True)
-def _pages_jvp(primals: tuple, tangents: tuple) -> tuple[Array, Array]:
-    r"""Of :math:`Z = \alpha M^{-1} X`.
-
-    :math:`M^{-1} (X - P Z)` in alpha, :math:`L Z - \alpha M^{-1} L X` in r.
-    """
-    # L are the logarithms of the degrees; a graph and tol are constants.
-    op, x, alpha, r, tol = primals
-    _, of_x, of_alpha, of_r, _ = tangents
-    z = _pages(*primals)
-    parts = []
-    if not isinstance(of_x, SymbolicZero):
-        parts.append(_pages(op, of_x, alpha, r, tol))
-    if not isinstance(of_alpha, SymbolicZero):
-        power = jnp.maximum(op.degree, 1.0)[:, None] ** r
-        around = op.nodes(op.average(op.rows(z / power))) * power
-        parts.append(of_alpha * _pages(op, x - around, alpha, r, tol) / alpha)
-    if not isinstance(of_r, SymbolicZero):
-        log_degree = jnp.log(jnp.maximum(op.degree, 1.0))[:, None]
-        parts.append(of_r * (log_degree * z - _pages(op, log_degree * x, alpha, r, tol)))
-    return z, sum(parts[1:], parts[0]) if parts else jnp.zeros_like(z)
+    # The transpose of P_r is P_(1-r).
+    return aggregation.linear(lambda b: pages(b, r), lambda b: pages(b, 1.0 - r), x)
 
 
 @partial(jax.jit, static_argnames="over")
 def _ppr(
     op: Operator, x: Array, alpha: Array, r: Array, tol: Array, over: NamedSharding | None = None
 ) -> Array:
+    alpha, r = _not_differentiated(alpha, r)
     return _by_parts(_pages, (), over, op, x, alpha, r, tol)
 
 
 @partial(jax.jit, donate_argnums=0)
 def _ppr_into(out: Array, op: Operator, x: Array, start: Array, *numbers: Array) -> Array:
-    return jax.lax.dynamic_update_slice_in_dim(
-        out, _by_parts(_pages, (), None, op, x, *numbers).astype(out.dtype), start, 1
-    )
-
-
-def _numbers(alpha: Scalar, r: Scalar, tol: Scalar) -> list[np.float32]:
-    _check(alpha, r)
-    validate.in_range(0.0, 1.0, open_lower=True, tol=tol)
-    return [np.float32(v) for v in (alpha, r, tol)]
+    made = _by_parts(_pages, (), None, op, x, *numbers).astype(out.dtype)
+    return jax.lax.dynamic_update_slice_in_dim(out, made, start, 1)
 
 
 def ppr_by_blocks(
@@ -413,14 +387,15 @@ def ppr_by_blocks(
     r: Scalar,
     tol: Scalar = 1e-5,
 ) -> Float[Array, "n columns"]:
-    """:func:`ppr` of columns that are made some at a time, from the host.
+    """Propagate columns that the host makes block by block, as :func:`ppr` does.
 
     One program serves all blocks of a graph.
 
     ``block(start)`` gives the columns from ``start`` on: :func:`block_width` of them, or all where
     there are fewer. The last block may overlap the one before it.
     """
-    numbers = _numbers(alpha, r, tol)
+    _check(alpha, r, tol)
+    numbers = [np.float32(number) for number in (alpha, r, tol)]
     width = block_width()
     if columns <= width:
         return _ppr(op, block(np.int32(0)), *numbers)
@@ -429,19 +404,18 @@ def ppr_by_blocks(
         *pieces, last = [_ppr(op, block(np.int32(start)), *numbers) for start in starts]
         return jnp.concatenate([*pieces, last[:, width * len(pieces) - columns :]], axis=1)
     made = block(np.int32(0))
-    where = (
-        made.sharding if isinstance(made.sharding, NamedSharding) else None
-    )  # whole on each device of a mesh
+    # On a mesh each device has the whole of a block.
+    where = made.sharding if isinstance(made.sharding, NamedSharding) else None
     z = jax.device_put(np.zeros((op.num_nodes, columns), jnp.result_type(made, jnp.float32)), where)
     z = _ppr_into(z, op, made, np.int32(0), *numbers)
     for start in starts[1:]:
-        made = block(np.int32(start))  # one at a time, and the one before it
+        made = block(np.int32(start))  # there are never more than two blocks
         z = _ppr_into(z, op, made, np.int32(start), *numbers)
     return z
 
 
 def _as_operator(op_or_graph: Operator | Graph, num_nodes: int | None = None) -> Operator:
-    """An operator as it is, a concrete graph checked and laid out, a traced one as ``segment`` and unchecked."""
+    """An operator as it is, or that of a graph; a traced graph is not checked."""
     if isinstance(op_or_graph, Operator):
         return op_or_graph
     graph = graphs.as_graph(op_or_graph)
@@ -449,7 +423,7 @@ def _as_operator(op_or_graph: Operator | Graph, num_nodes: int | None = None) ->
         return operator(graph)
     if num_nodes is None:
         raise ValueError(
-            "a traced graph does not tell how many nodes it has: pass traced_operator(graph, n)"
+            "graph is traced and does not tell how many nodes it has: use traced_operator(graph, n)"
         )
     return traced_operator(graph, num_nodes)
 
@@ -464,8 +438,8 @@ def traced_operator(graph: Graph, num_nodes: int) -> Operator:
     return Operator(graphs.degree(receivers, num_nodes), Segments(senders, receivers))
 
 
-def _check(alpha: Scalar, r: Scalar) -> None:
-    validate.in_range(0.0, 1.0, open_lower=True, alpha=alpha)
+def _check(alpha: Scalar, r: Scalar, tol: Scalar = 1.0) -> None:
+    validate.in_range(0.0, 1.0, open_lower=True, alpha=alpha, tol=tol)
     validate.in_range(0.0, 1.0, r=r)
 
 
@@ -520,8 +494,9 @@ def ppr(
 
     Returns:
       Z, of the shape of x, divided as x is, or as the operator. It is linear in x, and
-      differentiable in x, alpha and r, forward and backward (of a directed operator forward alone).
-      On explicit axes JAX refuses ``jax.grad`` outside ``jax.jit`` and ``jax.set_mesh(mesh)``.
+      differentiable in x, forward and backward (of a directed operator forward alone); a derivative
+      in alpha or r is refused. On explicit axes JAX refuses ``jax.grad`` outside ``jax.jit`` and
+      ``jax.set_mesh(mesh)``.
 
     Reference: LDP-GE eq. 2, 17. Golub & Varga, Numer. Math. 1961 (semi-iteration).
 
@@ -530,17 +505,12 @@ def ppr(
     >>> np.asarray(z, float).round(3).tolist()
     [0.583, 0.236, 0.083, 0.5]
     """
-    _check(alpha, r)
-    validate.in_range(0.0, 1.0, open_lower=True, tol=tol)
+    _check(alpha, r, tol)
     op, columns = _given(op_or_graph, x)
     over = placement(columns)
     known = all(map(validate.concrete, jax.tree.leaves((columns, op, alpha, r, tol))))
-    if (
-        columns.shape[1] > block_width()
-        and known
-        and over is None
-        and not isinstance(op.neighbours, Divided)
-    ):
+    whole = over is None and not isinstance(op.neighbours, Divided)
+    if known and whole and columns.shape[1] > block_width():
         take = partial(take_columns, columns, width=block_width())
         return ppr_by_blocks(op, take, columns.shape[1], alpha, r, tol)
     numbers = (jnp.asarray(v, jnp.float32) for v in (alpha, r, tol))
@@ -548,20 +518,13 @@ def ppr(
     return z[:, 0] if np.ndim(x) == 1 else z
 
 
-@partial(jax.jit, static_argnames="over")
-def _push(
-    op: Operator, x: Array, alpha: Array, r: Array, r_max: Array, over: NamedSharding | None = None
-) -> Array:
-    return _by_parts(_pushed, (), over, op, x, alpha, r, r_max)
-
-
 def _pushed(op: Operator, x: Array, alpha: Array, r: Array, r_max: Array) -> Array:
-    power = jnp.maximum(op.rows(op.degree), 1.0)[:, None] ** r
+    power = _powers_of_degrees(op, r)
 
-    def above(carry: tuple[Array, Array]) -> Array:
+    def above(carry):
         return (jnp.abs(carry[1]) > r_max).any()
 
-    def sweep(carry: tuple[Array, Array]) -> tuple[Array, Array]:
+    def sweep(carry):
         reserve, residue = carry
         active = jnp.where(jnp.abs(residue) > r_max, residue, 0.0)
         return reserve + alpha * active, residue - active + (1.0 - alpha) * op.average(active)
@@ -569,6 +532,11 @@ def _pushed(op: Operator, x: Array, alpha: Array, r: Array, r_max: Array) -> Arr
     residue = op.rows(x) / power
     reserve, _ = jax.lax.while_loop(above, sweep, (jnp.zeros_like(residue), residue))
     return op.nodes(reserve * power)
+
+
+@partial(jax.jit, static_argnames="over")
+def _push(op: Operator, x: Array, *numbers: Array, over: NamedSharding | None = None) -> Array:
+    return _by_parts(_pushed, (), over, op, x, *numbers)
 
 
 def ppr_push(
@@ -605,15 +573,11 @@ def ppr_push(
     validate.positive(r_max=r_max)
     if validate.concrete(alpha) and np.float32(1.0) - np.asarray(alpha, np.float32) == 1.0:
         raise ValueError(
-            f"alpha must be at least 3e-8, below which residues never shrink in float32, got {alpha}"
+            f"alpha must be at least 3e-8, or residues never shrink in float32, got {alpha}"
         )
     op, columns = _given(_as_operator(op_or_graph), x)
-    z = _push(
-        op,
-        columns,
-        *(jnp.asarray(v, jnp.float32) for v in (alpha, r, r_max)),
-        over=placement(columns),
-    )
+    numbers = (jnp.asarray(v, jnp.float32) for v in (alpha, r, r_max))
+    z = _push(op, columns, *numbers, over=placement(columns))
     return z[:, 0] if np.ndim(x) == 1 else z
 
 
@@ -636,11 +600,11 @@ def ppr_dense(
     _check_rows(n, x)
     validate.positive(memory=memory)
     if _DENSE * float(n) ** 2 > memory:
+        fit = math.isqrt(int(memory / _DENSE))
         raise ValueError(
             f"memory of {memory / 1e9:.3g} GB does not hold a dense solve of {n} nodes "
-            f"({_DENSE * n**2 / 1e9:.3g} GB): "
-            f"at most {math.isqrt(int(memory / _DENSE))} nodes would fit; use ppr, whose memory grows with the "
-            "edges, or raise memory"
+            f"({_DENSE * n**2 / 1e9:.3g} GB): at most {fit} nodes would fit; use ppr, whose memory "
+            "grows with the edges, or raise memory"
         )
     adjacency = np.zeros((n, n))
     np.add.at(adjacency, (np.asarray(graph.receivers), np.asarray(graph.senders)), 1.0)
@@ -675,17 +639,12 @@ def ppr_rows(
             "op_or_graph must be symmetric: the rows of a directed graph's matrix are no PageRank"
         )
     nodes = np.asarray(nodes)
-    known = not len(nodes) or (
-        nodes.dtype.kind in "iu" and 0 <= nodes.min() <= nodes.max() < op.num_nodes
-    )
-    if nodes.ndim != 1 or not known:
-        raise ValueError(f"nodes must be a list of nodes in [0, {op.num_nodes}), got {nodes}")
+    if nodes.ndim != 1:
+        raise ValueError(f"nodes must be a list, got shape {nodes.shape}")
+    validate.ids(op.num_nodes, nodes=nodes)
     nodes = nodes.astype(np.int32)  # an empty list has no integers
-    seeds = (
-        jnp.zeros((op.num_nodes, len(nodes)), jnp.float32)
-        .at[nodes, jnp.arange(len(nodes))]
-        .set(1.0)
-    )
+    seeds = jnp.zeros((op.num_nodes, len(nodes)), jnp.float32)
+    seeds = seeds.at[nodes, jnp.arange(len(nodes))].set(1.0)
     return ppr(op, seeds, alpha, 1.0 - jnp.asarray(r), tol).T  # Pi_r' = Pi_(1-r)
 
 
@@ -697,16 +656,14 @@ def _powers(op: Operator, x: Array, r: Array, gaps: Array) -> Array:
     """P^K x of a block of columns, for the K that ``gaps`` adds up to: [s, n, c]."""
     degree = jnp.maximum(op.rows(op.degree), 1.0)[:, None]
 
-    def onward(w: Array, gap: Array) -> tuple[Array, Array]:
-        def walk(w: Array) -> Array:
+    def onward(w, gap):
+        def walk(w):
             return jax.lax.fori_loop(0, gap, lambda _, w: op.average(w), w)
 
-        # (D^-1 A)' = D (D^-1 A) D^-1 where A is symmetric.
-        w = (
-            walk(w)
-            if op.directed
-            else aggregation.linear(walk, lambda w: degree * walk(w / degree), w)
-        )
+        if op.directed:
+            w = walk(w)
+        else:  # (D^-1 A)' = D (D^-1 A) D^-1 where A is symmetric.
+            w = aggregation.linear(walk, lambda w: degree * walk(w / degree), w)
         return w, op.nodes(w * degree**r)
 
     return jax.lax.scan(onward, op.rows(x) / degree**r, gaps)[1]
@@ -716,7 +673,7 @@ def _powers(op: Operator, x: Array, r: Array, gaps: Array) -> Array:
 def _kprop(
     op: Operator, x: Array, r: Array, gaps: Array, over: NamedSharding | None = None
 ) -> Array:
-    def powers(op: Operator, x: Array, r: Array, gaps: Array) -> Array:
+    def powers(op, x, r, gaps):
         return _blocked(lambda block: _powers(op, block, r, gaps), x)
 
     return _by_parts(powers, (None,), over, op, x, r, gaps)
@@ -729,7 +686,7 @@ def kprop(
     *,
     normalisation: Normalisation = "symmetric",
 ) -> Array:
-    r"""KProp: K sums over neighbours, without self-loops and without parameters, which average noise out.
+    r"""Average noise out by K sums over neighbours: KProp, without self-loops and parameters.
 
     :math:`(D^{-1/2} A D^{-1/2})^K X`, or :math:`(D^{-1} A)^K X`. One compiled program for every K,
     which is traced.
@@ -754,7 +711,11 @@ def kprop(
     >>> kprop(path, jnp.array([1.0, 0.0, 3.0, 5.0]), 2, normalisation="mean").tolist()
     [2.0, 0.0, 2.0, 0.0]
     """
-    made = _kprop_of(op_or_graph, x, jnp.asarray(_step(steps), jnp.int32)[None], normalisation)
+    if isinstance(steps, jax.Array) and validate.concrete(steps) and steps.ndim == 0:
+        steps = steps.item()
+    if validate.concrete(steps):
+        steps = validate.whole(0, steps=steps)
+    made = _kprop_of(op_or_graph, x, jnp.asarray(steps, jnp.int32)[None], normalisation)
     return made[0, :, 0] if np.ndim(x) == 1 else made[0]
 
 
@@ -765,7 +726,7 @@ def kprop_many(
     *,
     normalisation: Normalisation = "symmetric",
 ) -> Array:
-    """:func:`kprop` for each of several numbers of steps, in one pass of as many steps as the largest takes.
+    """Apply :func:`kprop` for several numbers of steps, in one pass up to the largest.
 
     The result is [s, n] or [s, n, d], in the order of ``steps``; one program serves all menus of
     equal length.
@@ -783,20 +744,10 @@ def kprop_many(
     return made[..., 0] if np.ndim(x) == 1 else made
 
 
-def _step(steps: Scalar) -> Scalar:
-    """One number of steps: traced, or a whole number >= 0, which may be a scalar of the device."""
-    if not validate.concrete(steps):
-        return steps
-    return validate.whole(
-        0, steps=steps.item() if isinstance(steps, jax.Array) and steps.ndim == 0 else steps
-    )
-
-
 def _kprop_of(
     op_or_graph: Operator | Graph, x: ArrayLike | tuple, gaps: Array, normalisation: str
 ) -> Array:
     validate.one_of(tuple(_EXPONENTS), normalisation=normalisation)
     op, columns = _given(op_or_graph, x)
-    return _kprop(
-        op, columns, jnp.float32(_EXPONENTS[normalisation]), gaps, over=placement(columns)
-    )
+    r = jnp.float32(_EXPONENTS[normalisation])
+    return _kprop(op, columns, r, gaps, over=placement(columns))

@@ -80,18 +80,17 @@ def closure(parent: ArrayLike | tuple) -> np.ndarray:
             f"parent must be integers [n] in [0, n), got {above.dtype} of shape {above.shape}"
         )
     node = np.arange(n)
-    at = above
-    found = []
-    previous = node
-    while (some := at != previous).any():  # as often as the tree is high
-        if len(found) == n:
+    reached = node
+    levels = [np.zeros((0, 2), int)]
+    while len(node):  # as often as the tree is high
+        if len(levels) > n:
             raise ValueError("parent must have no cycle")
-        node, previous, at = node[some], at[some], above[at[some]]
-        found.append(np.stack([node, previous, np.full(len(node), len(found))], 1))
-    if not found:
-        return np.zeros((0, 2), np.int32)
-    pairs = np.concatenate(found)
-    return pairs[np.lexsort((pairs[:, 2], pairs[:, 0]))][:, :2].astype(np.int32)
+        moves = above[reached] != reached
+        node = node[moves]
+        reached = above[reached[moves]]
+        levels.append(np.stack([node, reached], 1))
+    pairs = np.concatenate(levels)
+    return pairs[np.argsort(pairs[:, 0], kind="stable")].astype(np.int32)
 
 
 def _slot(u: Array | np.ndarray, v: Array | np.ndarray, bits: int) -> Array | np.ndarray:
@@ -120,75 +119,87 @@ def _squared(x: Array, y: Array) -> Array:
     return jax.lax.optimization_barrier(sum(columns[1:], columns[0]))  # once for all uses
 
 
-def _gradient(
-    parts: tuple[Array, Array, Array], gaps: tuple[Array, Array, Array], apart: Array, weight: Array
-) -> tuple[Array, Array]:
-    """The loss of each pair, and the gradient of the weighted sum with respect to the rows u, v and s."""
-    # With r^2 = sinh(d / 2)^2 = |u - s|^2 / (gap(u) gap(s)), e^-d is (r + sqrt(1 + r^2))^-2, and d'
-    # is 2 / (r sqrt(1 + r^2)) times half the change of r^2. ``parts`` are u [b, dim], v [b, dim],
-    # and s [k, dim], which all pairs share, ``gaps`` theirs; ``apart`` [b, k] is 1 where s is in no
-    # pair with u.
-    u, v, s = parts
-    inverse_u, inverse_v, inverse_s = (1.0 / gap for gap in gaps)
-    ones = lambda rows: jnp.ones((len(rows), 1), u.dtype)  # sums as products, which are vectorised
+def _mass(squared: Array, inverse: Array) -> tuple[Array, Array]:
+    """e^-d, and twice the slope of d in the squared difference of two points.
 
-    def mass(squared: Array, inverse: Array) -> tuple[Array, Array]:
-        """e^-d, and the slope of d in |u - s|^2, times two."""
-        r2 = squared * inverse
-        r, root = jnp.sqrt(r2), jnp.sqrt(1.0 + r2)
-        return (r + root) ** -2, 2.0 * inverse / (jnp.maximum(r, 1e-15) * root)
+    With r^2 = sinh(d / 2)^2 = |u - s|^2 / (gap(u) gap(s)), e^-d is (r + sqrt(1 + r^2))^-2, and the
+    slope of d in r^2 is 1 / (r sqrt(1 + r^2)).
+    """
+    r2 = squared * inverse
+    r = jnp.sqrt(r2)
+    root = jnp.sqrt(1.0 + r2)
+    return (r + root) ** -2, 2.0 * inverse / (jnp.maximum(r, 1e-15) * root)
+
+
+def _gradient(
+    rows: tuple[Array, ...], gaps: tuple[Array, ...], apart: Array, weight: Array
+) -> tuple[Array, Array]:
+    """The loss of each pair, and the gradient of the weighted sum with respect to all rows.
+
+    ``rows`` are u [b, dim], v [b, dim] and s [k, dim], which all pairs share; ``apart`` [b, k] is 1
+    where s is in no pair with u.
+    """
+    u, v, s = rows
+    inverse_u, inverse_v, inverse_s = (1.0 / gap for gap in gaps)
+    # Sums are products with ones, which are vectorised.
+    ones_u = jnp.ones((len(u), 1), u.dtype)
+    ones_s = jnp.ones((len(s), 1), u.dtype)
 
     near = ((u - v) ** 2).sum(-1, keepdims=True)
     far = _squared(u, s)
-    mass_v, slope_v = mass(near, inverse_u * inverse_v)
-    mass_s, slope_s = jax.lax.optimization_barrier(mass(far, inverse_u * inverse_s.T))
+    mass_v, slope_v = _mass(near, inverse_u * inverse_v)
+    mass_s, slope_s = jax.lax.optimization_barrier(_mass(far, inverse_u * inverse_s.T))
     mass_s = mass_s * apart
-    total = mass_v + matmul(mass_s, ones(s))
+    total = mass_v + matmul(mass_s, ones_s)
+
+    # The slope in |u - s|^2 pulls u and s together; that in the gaps moves each along its ray.
     share = weight / total
     pull_v = (weight - share * mass_v) * slope_v
     pull_s = -share * mass_s * slope_s
-    # The slope in |u - s|^2 pulls u and s together; that in the gaps moves each along its ray.
     ray_v = pull_v * near
     ray_s = jax.lax.optimization_barrier(pull_s * far)
-    of_u, along_u = pull_v + matmul(pull_s, ones(s)), ray_v + matmul(ray_s, ones(s))
-    of_s, along_s = matmul(pull_s.T, ones(u)), matmul(ray_s.T, ones(u))
-    grad_u = (of_u + inverse_u * along_u) * u - pull_v * v - matmul(pull_s, s)
-    grad_v = (pull_v + inverse_v * ray_v) * v - pull_v * u
-    grad_s = (of_s + inverse_s * along_s) * s - matmul(pull_s.T, u)
+
+    of_u = pull_v + matmul(pull_s, ones_s) + inverse_u * (ray_v + matmul(ray_s, ones_s))
+    of_v = pull_v + inverse_v * ray_v
+    of_s = matmul(pull_s.T, ones_u) + inverse_s * matmul(ray_s.T, ones_u)
+    grad_u = of_u * u - pull_v * v - matmul(pull_s, s)
+    grad_v = of_v * v - pull_v * u
+    grad_s = of_s * s - matmul(pull_s.T, u)
     return jnp.log(total / mass_v)[:, 0], jnp.concatenate([grad_u, grad_v, grad_s])
 
 
-class _Plan(NamedTuple):
-    """Epochs before and after the rate rises, pairs a step, and the random nodes that they share."""
-
-    burn_in: int
-    epochs: int
-    batch_size: int
-    negatives: int
-
-
-@partial(jax.jit, static_argnames="plan")
+@partial(jax.jit, static_argnames=("burn_in", "epochs", "batch_size", "negatives"))
 def _train(
-    key: PRNGKey, points: Array, pairs: Array, table: Array, learning_rate: Array, *, plan: _Plan
+    key: PRNGKey,
+    points: Array,
+    pairs: Array,
+    table: Array,
+    learning_rate: Array,
+    *,
+    burn_in: int,
+    epochs: int,
+    batch_size: int,
+    negatives: int,
 ) -> PoincareEmbedding:
-    burn_in, epochs, batch_size, negatives = plan
-    n, m = len(points), len(pairs)
+    """Descend in ``burn_in`` epochs before the rate rises, and in ``epochs`` after it."""
+    n = len(points)
+    m = len(pairs)
     steps = -(-m // batch_size)
     bits = int(math.log2(len(table)))
-    method = riemannian_sgd(
-        lambda count: learning_rate * jnp.where(count < burn_in * steps, 0.1, 1.0)
-    )
+    rate = lambda count: learning_rate * jnp.where(count < burn_in * steps, 0.1, 1.0)
+    method = riemannian_sgd(rate)
 
     def step(carry: tuple, chosen: tuple[Array, Array, Array]) -> tuple[tuple, Array]:
         points, state, places = carry
         pair, weight, drawn = chosen
         u, v = pair.T
-        # Only with rows that are touched.
+        # A step is taken with the rows that are touched.
         touched = jnp.concatenate([u, v, drawn])
         old = points[touched]
-        taken = table[_slot(u.astype(jnp.uint32)[:, None], drawn.astype(jnp.uint32)[None], bits)]
-        apart = 1.0 - (taken | (u[:, None] == drawn)).astype(points.dtype)
-        cut = lambda rows: (rows[: len(u)], rows[len(u) : 2 * len(u)], rows[2 * len(u) :])
+        slot = _slot(u.astype(jnp.uint32)[:, None], drawn.astype(jnp.uint32)[None], bits)
+        related = table[slot] | (u[:, None] == drawn)
+        apart = 1.0 - related.astype(points.dtype)
+        cut = lambda rows: tuple(jnp.split(rows, [len(u), 2 * len(u)]))
         loss, gradient = _gradient(cut(old), cut(gap(old, 1.0)), apart, weight)
         # A node that comes twice gets the sum, twice: all its rows are summed at the place of one
         # of them.
@@ -206,10 +217,9 @@ def _train(
         order = order.reshape(steps, batch_size)
         weight = (order < m).astype(points.dtype)[..., None]  # the last batch may be short
         # All of an epoch's draws at once: a step has no time to spare for the generator.
-        drawn = jax.vmap(lambda key: random.randint(key, (negatives,), 0, n))(
-            random.split(key, steps)
-        )
-        carry, losses = jax.lax.scan(step, carry, (pairs[jnp.minimum(order, m - 1)], weight, drawn))
+        draw = jax.vmap(lambda key: random.randint(key, (negatives,), 0, n))
+        chosen = pairs[jnp.minimum(order, m - 1)], weight, draw(random.split(key, steps))
+        carry, losses = jax.lax.scan(step, carry, chosen)
         return carry, losses.sum() / m
 
     carry = points, method.init(points), jnp.zeros(n, jnp.int32)
@@ -239,24 +249,31 @@ def embed(
     many random ``negatives``.
     """
     validate.threefry(key)
-    num_nodes, dim = validate.whole(2, 2**31 - 1, num_nodes=num_nodes), validate.whole(1, dim=dim)
+    num_nodes = validate.whole(2, 2**31 - 1, num_nodes=num_nodes)
     validate.integer_in(0, epochs=epochs, burn_in=burn_in)
-    validate.integer_in(1, batch_size=batch_size, negatives=negatives)
+    validate.integer_in(1, dim=dim, batch_size=batch_size, negatives=negatives)
     validate.number(0.0, open_lower=True, learning_rate=learning_rate)
     pairs = _relation(relation, num_nodes)
     init_key, train_key = random.split(key)
     points = random.uniform(init_key, (num_nodes, dim), minval=-1e-3, maxval=1e-3)
-    table = jnp.asarray(_table(pairs))
-    rate = jnp.float32(learning_rate)
-    plan = _Plan(burn_in, epochs, min(batch_size, len(pairs)), negatives)
-    return _train(train_key, points, jnp.asarray(pairs), table, rate, plan=plan)
+    return _train(
+        train_key,
+        points,
+        jnp.asarray(pairs),
+        jnp.asarray(_table(pairs)),
+        jnp.float32(learning_rate),
+        burn_in=burn_in,
+        epochs=epochs,
+        batch_size=min(batch_size, len(pairs)),
+        negatives=negatives,
+    )
 
 
 @jax.jit
 def _nearer(points: Array, scaled: Array, pairs: Array) -> tuple[Array, Array]:
-    """For each pair (u, v).
+    """How many other nodes are as near to u as v is, for each pair (u, v), and how far v is.
 
-    How many others are as near to u as v, and |v - u|^2 times ``scaled``, 1 / gap.
+    Distances are |v - u|^2 times ``scaled``, which is 1 / gap.
     """
     u, v = pairs.T
     at = points[u]
@@ -272,23 +289,21 @@ def _nearer(points: Array, scaled: Array, pairs: Array) -> tuple[Array, Array]:
 def reconstruction(
     points: Record, relation: ArrayLike | tuple, c: Scalar = 1.0, *, chunk: int = 256
 ) -> ReconstructionQuality:
-    """The quality of the reconstruction of ordered pairs [m, 2] by distances (Nickel & Kiela 2017, section 4.1).
+    """The quality of the reconstruction of ordered pairs [m, 2] by distances.
 
-    Ties count against the pair: where all points are one, nothing is found. ``chunk`` pairs are
-    compared at once, with memory of ``chunk`` times the nodes.
+    It is that of Nickel & Kiela 2017, section 4.1. Ties count against the pair: where all points
+    are one, nothing is found. ``chunk`` pairs are compared at once, with memory of ``chunk`` times
+    the nodes.
     """
     validate.whole(1, chunk=chunk)
-    (x,) = poincare._points(c, points=points)
-    if x.ndim != 2:
-        raise ValueError(f"points must be [n, dim], got shape {x.shape}")
-    pairs = _relation(relation, len(x))
+    points, c = poincare._points(c, points=points)
+    validate.shaped("n", "dim", points=points)
+    pairs = _relation(relation, len(points))
     pairs = pairs[np.argsort(pairs[:, 0], kind="stable")]
-    scaled = 1.0 / gap(x, c)[:, 0]
-    padded = np.concatenate([pairs, np.repeat(pairs[-1:], -len(pairs) % chunk, 0)])
-    parts = [_nearer(x, scaled, part) for part in padded.reshape(-1, chunk, 2)]
-    closer, own = (
-        np.concatenate([np.asarray(part[k]) for part in parts])[: len(pairs)] for k in range(2)
-    )
+    scaled = 1.0 / gap(points, c)[:, 0]
+    padded = np.resize(pairs, (len(pairs) + -len(pairs) % chunk, 2))
+    parts = [_nearer(points, scaled, part) for part in padded.reshape(-1, chunk, 2)]
+    closer, own = (np.concatenate(part)[: len(pairs)] for part in zip(*parts, strict=True))
     # Nodes no farther than v that are in a pair with u themselves: each u's pairs are sorted by
     # distance.
     order = np.lexsort((own, pairs[:, 0]))

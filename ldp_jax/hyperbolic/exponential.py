@@ -27,9 +27,7 @@ from ldp_jax.hyperbolic.numerics import gap, length
 
 MAX_EPSILON = 22.0  # beyond, 46 bits of a uniform are few for the far side of the disc
 MAX_RADIUS = 8.0  # at c = 1; float32 coordinates are good to 1e-4 of a distance there
-MIN_RADIUS = (
-    1e-6  # at c = 1; of 1e-13 float32 loses the masses of panels, and the report is the record
-)
+MIN_RADIUS = 1e-6  # at c = 1; of 1e-13 float32 loses the masses of panels: reports are records
 
 # Panels of distances with a whole circle in the disc, panels of those with an arc, points of a
 # panel
@@ -38,19 +36,11 @@ _NODES, _WEIGHTS = unit_rule(_ORDER)
 _STEPS = 26  # halvings of a panel
 
 
-def _mass_beyond() -> np.ndarray:
-    """Coefficients of Legendre's polynomials.
-
-    From densities at the nodes of a panel to the mass beyond a place.
-    """
-    values = legendre.legvander(2 * _NODES - 1, _ORDER - 1)
-    density = (values * _WEIGHTS[:, None]).T * (2 * np.arange(_ORDER) + 1)[
-        :, None
-    ]  # of the interpolant
-    return -legendre.legint(density, lbnd=1).T / 2
-
-
-_BEYOND = _mass_beyond()
+# From densities at the nodes of a panel to the mass beyond a place in it: the integral of the
+# interpolant, by its coefficients of Legendre's polynomials.
+_VALUES = legendre.legvander(2 * _NODES - 1, _ORDER - 1)
+_DENSITY = (_VALUES * _WEIGHTS[:, None]).T * (2 * np.arange(_ORDER) + 1)[:, None]
+_BEYOND = -legendre.legint(_DENSITY, lbnd=1).T / 2
 
 
 # A disc in units of 1 / sqrt(c): its radius R, the rate of the exponential, and the record's
@@ -59,9 +49,9 @@ _Place: TypeAlias = tuple[Array, Array, Array]
 
 
 def _near(disc: _Place, place: Array) -> tuple[Array, Array]:
-    """Distances s in [0, R - r], whose circles are in the disc, at panels and parts from 0.
+    """Distances s in [0, R - r], whose circles are in the disc, and their density.
 
-    And their density.
+    A place is a panel, counted from 0, and a part of it.
     """
     radius, rate, r = disc
     width = (radius - r) / _NEAR
@@ -70,9 +60,9 @@ def _near(disc: _Place, place: Array) -> tuple[Array, Array]:
 
 
 def _far(disc: _Place, place: Array) -> tuple[Array, Array, Array]:
-    """Distances s whose circles leave the disc, at panels and parts from R - r.
+    """Distances s whose circles leave the disc, the arc's half-angle, and the density.
 
-    The arc's half-angle; density.
+    A place is a panel, counted from R - r, and a part of it.
     """
     # s = R - r + 2 r (3 w^2 - 2 w^3), w in [0, 1]: the square roots of both ends are smooth in it.
     # Panels are equal in arsinh, as the arc shrinks within sqrt((R - r) / r) of w.
@@ -81,7 +71,8 @@ def _far(disc: _Place, place: Array) -> tuple[Array, Array, Array]:
     scale = jnp.sqrt(jnp.clip((radius - r) / r, 1e-6, 1e6))
     width = jnp.arcsinh(1 / scale) / _FAR
     w = scale * jnp.sinh(width * place)
-    past, left = r * w**2 * (3 - 2 * w), r * (1 - w) ** 2 * (1 + 2 * w)
+    past = r * w**2 * (3 - 2 * w)
+    left = r * (1 - w) ** 2 * (1 + 2 * w)
     s = radius - r + 2 * past
     inside = jnp.sinh(radius - left) * jnp.sinh(left)
     beyond = jnp.sinh(radius + past) * jnp.sinh(past)
@@ -97,13 +88,9 @@ _PLACES = (np.arange(max(_NEAR, _FAR))[:, None] + _NODES).reshape(-1)
 def _densities(disc: _Place) -> Array:
     """The density at the nodes of each panel, [48, 10]."""
     places = jnp.asarray(_PLACES, disc[0].dtype)
-    near, far = _near(disc, places[: _NEAR * _ORDER])[1], _far(disc, places[: _FAR * _ORDER])[2]
+    _, near = _near(disc, places[: _NEAR * _ORDER])
+    _, _, far = _far(disc, places[: _FAR * _ORDER])
     return jnp.concatenate([near, far]).reshape(-1, _ORDER)
-
-
-def _panels(disc: _Place) -> Array:
-    """The mass of each panel, [48]: Z / 2 in all."""
-    return matmul(_densities(disc), jnp.asarray(_WEIGHTS, disc[0].dtype))
 
 
 def _arc(disc: _Place, share: Array) -> tuple[Array, Array]:
@@ -122,11 +109,10 @@ def _arc(disc: _Place, share: Array) -> tuple[Array, Array]:
         return jnp.where(_series(coefficients, 2 * middle - 1) >= part, middle, place)
 
     place = jax.lax.fori_loop(0, _STEPS, halve, jnp.zeros_like(part))
-    near = panel < _NEAR
-    s, arc, _ = _far(disc, jnp.maximum(panel - _NEAR, 0).astype(kind) + place)
-    return jnp.where(near, _near(disc, panel.astype(kind) + place)[0], s), jnp.where(
-        near, jnp.pi, arc
-    )
+    is_near = panel < _NEAR
+    near, _ = _near(disc, panel.astype(kind) + place)
+    far, arc, _ = _far(disc, jnp.maximum(panel - _NEAR, 0).astype(kind) + place)
+    return jnp.where(is_near, near, far), jnp.where(is_near, jnp.pi, arc)
 
 
 def _series(coefficients: Array, t: Array) -> Array:
@@ -176,12 +162,11 @@ class HyperbolicExponential:
 
     def _check(self) -> None:
         check_epsilon(self.epsilon, MAX_EPSILON)
-        curvature = validate.number(0.0, open_lower=True, c=one(c=self.c))
-        least, most = MIN_RADIUS / math.sqrt(curvature), MAX_RADIUS / math.sqrt(curvature)
-        validate.number(least, most * (1 + 1e-6), radius=one(radius=self.radius))
+        root = math.sqrt(validate.number(0.0, open_lower=True, c=one(c=self.c)))
+        most = MAX_RADIUS / root * (1 + 1e-6)
+        radius = validate.number(MIN_RADIUS / root, most, radius=one(radius=self.radius))
         if self.rim is None:
-            root = math.sqrt(curvature)
-            object.__setattr__(self, "rim", math.tanh(root * one(radius=self.radius) / 2) / root)
+            object.__setattr__(self, "rim", math.tanh(root * radius / 2) / root)
         spread(self, "radius", "c", "rim")
 
     def _disc(self, x: Array) -> _Place:
@@ -211,7 +196,8 @@ class HyperbolicExponential:
         root = jnp.sqrt(jnp.asarray(self.c, x.dtype))
         far = 2 * jnp.arcsinh(root * length(inside - x) / jnp.sqrt(gap_y * gap(x, self.c)))[..., 0]
         area = 2 * jnp.log(2 / gap_y[..., 0]) + 2 * jnp.log(root)
-        found = -disc[1] * far + area - jnp.log(2 * _panels(disc).sum())
+        masses = matmul(_densities(disc), jnp.asarray(_WEIGHTS, x.dtype))  # Z / 2 in all
+        found = -disc[1] * far + area - jnp.log(2 * masses.sum())
         return jnp.where(outside, -jnp.inf, found)
 
     @property
@@ -235,8 +221,7 @@ class HyperbolicExponential:
 
     def guarantee(self) -> Guarantee:
         """epsilon per record; the largest of a stack."""
-        if all(validate.concrete(leaf) for leaf in jax.tree.leaves(self)):
-            self._check()
+        self._check()
         return Guarantee(
             largest(self.epsilon),
             adjacency=f"any two points within distance {one(radius=self.radius):g} of the origin",
@@ -251,7 +236,8 @@ class HyperbolicExponential:
             rate,
             unit=metric(rate),
             status="proved",
-            reason="a distance and the log of the normaliser each change by at most a times that of the records",
+            reason="a distance and the log of the normaliser each change by at most a times that "
+            "of the records",
         )
 
 

@@ -47,8 +47,8 @@ class _Gaussian(Tangent):
     def _check(self) -> None:
         if not validate.concrete(self.epsilon):
             raise ValueError(
-                "epsilon must be concrete numbers: noise is calibrated on the host; give an array of budgets to "
-                "one call, and vmap over the stack that it makes"
+                "epsilon must be concrete numbers: noise is calibrated on the host; give an array "
+                "of budgets to one call, and vmap over the stack that it makes"
             )
         super()._check()
         validate.number(1e-300, 1.0, open_upper=True, delta=self.delta)
@@ -60,16 +60,17 @@ class _Gaussian(Tangent):
         """Set the scales, where they are not set yet."""
 
     def _set_scale(self, name: str, sensitivity: float) -> None:
-        """The smallest noise for a share of the budgets, given its sensitivity over the root of that share."""
+        """The smallest noise for a share of the budgets.
+
+        The sensitivity is over the root of that share.
+        """
         if getattr(self, name) is None:
-            levels, place = np.unique(np.asarray(self.epsilon, np.float64), return_inverse=True)
-            scales = np.array(
-                [_up(sensitivity / _mu(level, self.delta)) for level in levels.tolist()]
-            )
-            scale = scales[place].reshape(np.shape(self.epsilon))
-            object.__setattr__(
-                self, name, jnp.asarray(scale, jnp.float32) if scale.ndim else float(scale)
-            )
+            budgets = np.asarray(self.epsilon, np.float64)
+            levels, place = np.unique(budgets, return_inverse=True)
+            scales = [_up(sensitivity / _mu(level, self.delta)) for level in levels.tolist()]
+            scale = np.array(scales)[place].reshape(budgets.shape)
+            made = jnp.asarray(scale, jnp.float32) if scale.ndim else float(scale)
+            object.__setattr__(self, name, made)
         validate.positive(**{name: getattr(self, name)})
 
     @abc.abstractmethod
@@ -168,7 +169,8 @@ class RadialAngularGaussian(_Gaussian):
     Arguments are as of :class:`HyperbolicGaussian`, and s, ``radial_share``.
 
     >>> m = RadialAngularGaussian(1.0, 1e-5, clip=1.0, radial_share=0.5)
-    >>> 0.999 < m.guarantee().epsilon <= 1.0, m.privatize(jax.random.key(0), jnp.array([0.5, 0.0])).shape
+    >>> y = m.privatize(jax.random.key(0), jnp.array([0.5, 0.0]))
+    >>> 0.999 < m.guarantee().epsilon <= 1.0, y.shape
     (True, (3,))
     """
 
@@ -219,7 +221,10 @@ class RadialAngularGaussian(_Gaussian):
         return Vectors(sum(self._sent(1, self.dim)))
 
     def estimate(self, y: Report) -> Float[Array, "*batch dim"]:
-        """The ball's point at the reported radius in [0, C] (else C / 2) and direction (else the first axis)."""
+        """The ball's point at the reported radius in [0, C] and in the reported direction.
+
+        Where they are not sent, the radius is C / 2 and the direction the first axis.
+        """
         y = jnp.asarray(y)
         clip = jnp.asarray(self.clip, y.dtype)
         radius = jnp.clip(y[..., :1], 0.0, clip) if self._parts[0] else clip / 2

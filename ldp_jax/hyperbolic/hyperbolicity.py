@@ -45,16 +45,16 @@ def _deltas(key: PRNGKey, distances: Array, samples: int) -> tuple[Array, Array]
         for taken in four:
             drawn = drawn + (drawn >= taken)
         for at, taken in enumerate(four):
-            four[at], drawn = jnp.minimum(taken, drawn), jnp.maximum(taken, drawn)
+            four[at] = jnp.minimum(taken, drawn)
+            drawn = jnp.maximum(taken, drawn)
         four.append(drawn)
     w, x, y, z = four
-    a, b, c = (
-        distances[i, j] + distances[k, m]
-        for i, j, k, m in ((w, x, y, z), (w, y, x, z), (w, z, x, y))
-    )
-    low = jnp.minimum(a, b)
+    a = distances[w, x] + distances[y, z]
+    b = distances[w, y] + distances[x, z]
+    c = distances[w, z] + distances[x, y]
     high = jnp.maximum(a, b)
-    delta = 0.5 * (jnp.maximum(high, c) - jnp.maximum(low, jnp.minimum(high, c)))
+    second = jnp.maximum(jnp.minimum(a, b), jnp.minimum(high, c))
+    delta = 0.5 * (jnp.maximum(high, c) - second)
     return delta.mean(), delta.max()
 
 
@@ -81,9 +81,10 @@ def graph_delta(
     nodes: int = 1000,
     samples: int = 50_000,
 ) -> Delta:
-    """Four-point deltas of a graph's largest connected component, between ``nodes`` random nodes of it."""
+    """Four-point deltas of ``nodes`` random nodes of a graph's largest connected component."""
     validate.threefry(key)
-    num_nodes, nodes = validate.whole(4, num_nodes=num_nodes), validate.whole(4, nodes=nodes)
+    num_nodes = validate.whole(4, num_nodes=num_nodes)
+    nodes = validate.whole(4, nodes=nodes)
     samples = validate.whole(1, samples=samples)
     adjacency = _adjacency(edges, num_nodes)
     _, component = csgraph.connected_components(adjacency, directed=False)

@@ -28,12 +28,11 @@ def as_points(name: str, x: Record) -> Array:
         raise ValueError(
             f"{name} must be real coordinates [..., n], got {array.dtype} of shape {array.shape}"
         )
-    wide = jnp.issubdtype(array.dtype, jnp.floating) and jnp.finfo(array.dtype).bits >= 32
-    return array if wide else array.astype(jnp.float32)
+    return array.astype(jnp.promote_types(array.dtype, jnp.float32))
 
 
 def check_curvature(c: Scalar) -> None:
-    """Refuse a curvature magnitude that is not one number, or is concrete and not finite and > 0."""
+    """Refuse a curvature magnitude that is not one number, finite and > 0."""
     if np.ndim(c) != 0:
         raise ValueError(f"c must be one number, got shape {np.shape(c)}: vmap over c for several")
     validate.positive(c=c)
@@ -50,11 +49,12 @@ def check_in_ball(c: Scalar, **points: Record) -> None:
     curvature = np.float64(np.asarray(c, jnp.result_type(float)))  # as it is rounded on the device
     for name, value in points.items():
         if validate.concrete(value):
-            squared = curvature * (np.asarray(value, np.float64) ** 2).sum(-1)
-            if not (squared < 1.0).all():  # NaN fails too
+            inside = curvature * (np.asarray(value, np.float64) ** 2).sum(-1) < 1.0
+            if not inside.all():  # NaN fails too
                 raise ValueError(
-                    f"{name} must be within the ball of radius 1 / sqrt(c) = {1 / np.sqrt(curvature):.9g}, "
-                    f"got {int((~(squared < 1.0)).sum())} points outside; project(x, c) moves them inside"
+                    f"{name} must be within the ball of radius 1 / sqrt(c) = "
+                    f"{1 / np.sqrt(curvature):.9g}, got {(~inside).sum()} points outside; "
+                    "project(x, c) moves them inside"
                 )
 
 
@@ -110,7 +110,8 @@ def _halves(a: Array) -> tuple[Array, Array]:
 
 def _two_product(a: Array, b: Array) -> tuple[Array, Array]:
     """The product of two float32, and what rounding took from it."""
-    (a1, a0), (b1, b0) = _halves(a), _halves(b)
+    a1, a0 = _halves(a)
+    b1, b0 = _halves(b)
     total, error = _two_sum(a1 * b1, a1 * b0 + a0 * b1)
     return total, error + a0 * b0
 
@@ -121,14 +122,13 @@ def _gap32(x: Array, c: Array) -> Array:
     Sums of two float32.
     """
     high, low = _two_product(x, x)
-    while (n := high.shape[-1]) > 1:
-        half = n // 2
+    while high.shape[-1] > 1:
+        half = high.shape[-1] // 2
         total, error = _two_sum(high[..., :half], high[..., half : 2 * half])
         rest = low[..., :half] + low[..., half : 2 * half] + error
-        if n % 2:
-            total = jnp.concatenate([total, high[..., -1:]], -1)
-            rest = jnp.concatenate([rest, low[..., -1:]], -1)
-        high, low = total, rest
+        # A number without a partner waits for the next round.
+        high = jnp.concatenate([total, high[..., 2 * half :]], -1)
+        low = jnp.concatenate([rest, low[..., 2 * half :]], -1)
     total, error = _two_product(c, high)
     return (1.0 - total) - (error + c * low)
 
@@ -142,7 +142,8 @@ def _raw_gap(x: Array, c: Array) -> Array:
 
 @_raw_gap.defjvp
 def _raw_gap_jvp(primals: tuple, tangents: tuple) -> tuple[Array, Array]:
-    (x, c), (dx, dc) = primals, tangents
+    x, c = primals
+    dx, dc = tangents
     return _raw_gap(x, c), -2.0 * c * dot(x, dx) - dc * dot(x, x)
 
 

@@ -40,13 +40,12 @@ def riemannian_sgd(learning_rate: LearningRate, c: Scalar = 1.0) -> optax.Gradie
     def init(params: PyTree) -> optax.ScaleByScheduleState:
         return optax.ScaleByScheduleState(jnp.zeros((), jnp.int32))
 
-    def update(
-        updates: PyTree, state: PyTree, params: PyTree = None
-    ) -> tuple[PyTree, optax.ScaleByScheduleState]:
+    def update(updates: PyTree, state: PyTree, params: PyTree = None) -> tuple[PyTree, PyTree]:
         if params is None:
             raise ValueError("params must be given to update: the points that the gradients are at")
         rate = learning_rate(state.count) if callable(learning_rate) else learning_rate
-        steps = jax.tree.map(lambda g, x: 0.25 * gap(x, c) ** 2 * g, updates, params)
-        return jax.tree.map(lambda v: -rate * v, steps), optax.ScaleByScheduleState(state.count + 1)
+        step = lambda gradient, x: -rate * (0.25 * gap(x, c) ** 2 * gradient)
+        steps = jax.tree.map(step, updates, params)
+        return steps, optax.ScaleByScheduleState(state.count + 1)
 
     return optax.GradientTransformation(init, update)

@@ -64,34 +64,27 @@ _EDGE = 0.99998771  # tanh(REACH / 2), the largest sqrt(c) |x|
 _FAR = 20.0  # half a distance at which tanh is 1 in float64 too
 
 
-def _points(c: Scalar, **given: Record) -> tuple[Array, ...]:
-    """Arrays of one floating type, refused where they are concrete and outside the ball."""
-    found = {name: as_points(name, value) for name, value in given.items()}
-    check_in_ball(c, **found)
-    # Traced points outside are taken for those of the boundary in their directions.
-    known = validate.concrete(c)
-    inside = [
-        x if known and validate.concrete(x) else shorten(x, 1.0 / _root(c, x))
-        for x in found.values()
-    ]
-    return _one_type(*inside)
+def _points(c: Scalar, *vectors: Record, **points: Record) -> tuple[Array, ...]:
+    """The points, the vectors, and c, of one floating type.
 
-
-def _one_type(*arrays: Array) -> tuple[Array, ...]:
-    """Arrays of one floating type.
-
-    Refused where they have unlike numbers of coordinates: 1 would be broadcast.
+    Concrete points outside the ball are refused. Traced ones are taken for those of the boundary in
+    their directions. Unlike numbers of coordinates are refused: 1 would be broadcast.
     """
-    if len(widths := {array.shape[-1] for array in arrays}) > 1:
+    found = {name: as_points(name, value) for name, value in points.items()}
+    check_in_ball(c, **found)
+    arrays = []
+    for x in found.values():
+        if not (validate.concrete(c) and validate.concrete(x)):
+            x = shorten(x, 1.0 / jnp.sqrt(jnp.asarray(c, x.dtype)))
+        arrays.append(x)
+    arrays += [as_points("v", v) for v in vectors]
+    widths = {array.shape[-1] for array in arrays}
+    if len(widths) > 1:
         raise ValueError(
             f"points and vectors must have as many coordinates each, got {sorted(widths)}"
         )
     kind = jnp.result_type(*arrays)
-    return tuple(array.astype(kind) for array in arrays)
-
-
-def _root(c: Scalar, like: Array) -> Array:
-    return jnp.sqrt(jnp.asarray(c, like.dtype))
+    return tuple(jnp.asarray(array, kind) for array in (*arrays, c))
 
 
 def project(x: Record, c: Scalar = 1.0) -> Float[Array, "*batch n"]:
@@ -108,34 +101,34 @@ def project(x: Record, c: Scalar = 1.0) -> Float[Array, "*batch n"]:
 
 
 def _project(x: Array, c: Scalar) -> Array:
-    return shorten(x, _EDGE / _root(c, x))
+    return shorten(x, _EDGE / jnp.sqrt(jnp.asarray(c, x.dtype)))
 
 
 def conformal_factor(x: Record, c: Scalar = 1.0) -> Float[Array, "*batch"]:
     r""":math:`\lambda_x = 2 / (1 - c |x|^2)`, the metric's length of a unit of coordinates at x."""
-    (x,) = _points(c, x=x)
+    x, c = _points(c, x=x)
     return (2.0 / gap(x, c))[..., 0]
 
 
 def norm(x: Record, c: Scalar = 1.0) -> Float[Array, "*batch"]:
-    r"""Distance to the origin :math:`(2/\sqrt c) \, \mathrm{artanh}(\sqrt c |x|)` (PoinDP eq. 6)."""
-    (x,) = _points(c, x=x)
-    root = _root(c, x)
-    return (2.0 / root * jnp.arcsinh(root * length(x) / jnp.sqrt(gap(x, c))))[..., 0]
+    r"""Distance to the origin, :math:`(2/\sqrt c) \mathrm{artanh}(\sqrt c |x|)` (PoinDP eq. 6)."""
+    x, c = _points(c, x=x)
+    root = jnp.sqrt(c)
+    half = jnp.arcsinh(root * length(x) / jnp.sqrt(gap(x, c)))
+    return (2.0 / root * half)[..., 0]
 
 
 def distance(x: Record, y: Record, c: Scalar = 1.0) -> Float[Array, "*batch"]:
-    r"""Geodesic distance :math:`(2/\sqrt c) \, \mathrm{artanh}(\sqrt c |{-x} \oplus y|)` (PoinDP eq. 5).
+    r"""Geodesic distance of two points (PoinDP eq. 5).
 
-    Computed as
+    It is :math:`(2/\sqrt c) \, \mathrm{artanh}(\sqrt c |{-x} \oplus y|)`, computed as
     :math:`(2/\sqrt c) \, \mathrm{arsinh}(\sqrt c |x - y| / \sqrt{(1 - c |x|^2)(1 - c |y|^2)})`,
     which keeps close points apart in float32.
     """
-    x, y = _points(c, x=x, y=y)
-    root = _root(c, x)
-    return (2.0 / root * jnp.arcsinh(root * length(x - y) / jnp.sqrt(gap(x, c) * gap(y, c))))[
-        ..., 0
-    ]
+    x, y, c = _points(c, x=x, y=y)
+    root = jnp.sqrt(c)
+    half = jnp.arcsinh(root * length(x - y) / jnp.sqrt(gap(x, c) * gap(y, c)))
+    return (2.0 / root * half)[..., 0]
 
 
 def mobius_add(x: Record, y: Record, c: Scalar = 1.0) -> Float[Array, "*batch n"]:
@@ -145,39 +138,38 @@ def mobius_add(x: Record, y: Record, c: Scalar = 1.0) -> Float[Array, "*batch n"
     :math:`((1 - c|x|^2) s + c |s|^2 x) / ((1 - c|x|^2)(1 - c|y|^2) + c |s|^2)`, within
     :func:`project` (Ganea et al. 2018, eq. 4).
     """
-    x, y = _points(c, x=x, y=y)
+    x, y, c = _points(c, x=x, y=y)
     return _project(_add(x, gap(x, c), x + y, gap(y, c), c), c)
 
 
-def _add(x: Array, gap_x: Array, s: Array, gap_y: Array, c: Scalar) -> Array:
-    """x + y of sum s, from the gaps of both."""
-    far = jnp.asarray(c, x.dtype) * dot(s, s)
+def _add(x: Array, gap_x: Array, s: Array, gap_y: Array, c: Array) -> Array:
+    """The Möbius sum of x and y, of sum s, from the gaps of both."""
+    far = c * dot(s, s)
     return (gap_x * s + far * x) / (gap_x * gap_y + far)
 
 
 def mobius_scalar_mul(r: Scalar, x: Record, c: Scalar = 1.0) -> Float[Array, "*batch n"]:
-    r"""Möbius multiplication :math:`r \otimes x`.
-
-    The point on the ray of x at r times its distance to the origin.
+    r"""Möbius multiplication :math:`r \otimes x`: the point on x's ray at r times its distance.
 
     r is a number, or an array [...] that broadcasts with the leading axes of x (Ganea et al. 2018,
     eq. 5).
     """
-    (x,) = _points(c, x=x)
+    x, c = _points(c, x=x)
     return _exp_0(jnp.asarray(r, x.dtype)[..., None] * _log_0(x, c), c)
 
 
 def mobius_matvec(m: Record, x: Record, c: Scalar = 1.0) -> Float[Array, "*batch k"]:
-    r"""A matrix [k, n] on points, :math:`\exp_0(M \log_0(x))` (Ganea et al. 2018, eq. 9 and lemma 6)."""
-    (x,) = _points(c, x=x)
+    r"""A matrix [k, n] on points: :math:`\exp_0(M \log_0(x))` (Ganea et al. 2018, eq. 9)."""
+    x, c = _points(c, x=x)
     m = jnp.asarray(m, x.dtype)
-    if m.ndim != 2 or m.shape[1] != x.shape[-1]:
-        raise ValueError(f"m must be a matrix [k, {x.shape[-1]}], got shape {m.shape}")
+    validate.shaped("k", x.shape[-1], m=m)
     return _exp_0(matmul(_log_0(x, c), m.T), c)
 
 
 def exp_0(v: Record, c: Scalar = 1.0) -> Float[Array, "*batch n"]:
-    r"""Exponential map at the origin, :math:`\tanh(\sqrt c |v|) \, v / (\sqrt c |v|)`, at distance 2 |v|.
+    r"""Exponential map at the origin, :math:`\tanh(\sqrt c |v|) \, v / (\sqrt c |v|)`.
+
+    It is at distance 2 |v| from the origin.
 
     >>> float(norm(exp_0(jnp.array([0.0, 1.5])))).__round__(4)
     3.0
@@ -188,19 +180,20 @@ def exp_0(v: Record, c: Scalar = 1.0) -> Float[Array, "*batch n"]:
 
 
 def _exp_0(v: Array, c: Scalar) -> Array:
-    v = shorten(v, _FAR / _root(c, v))
-    return _project(tanh_ratio(jnp.asarray(c, v.dtype) * dot(v, v)) * v, c)
+    c = jnp.asarray(c, v.dtype)
+    v = shorten(v, _FAR / jnp.sqrt(c))
+    return _project(tanh_ratio(c * dot(v, v)) * v, c)
 
 
 def log_0(x: Record, c: Scalar = 1.0) -> Float[Array, "*batch n"]:
     r"""Logarithmic map at the origin, :math:`\mathrm{artanh}(\sqrt c |x|) \, x / (\sqrt c |x|)`."""
-    (x,) = _points(c, x=x)
+    x, c = _points(c, x=x)
     return _log_0(x, c)
 
 
-def _log_0(x: Array, c: Scalar) -> Array:
+def _log_0(x: Array, c: Array) -> Array:
     near = gap(x, c)
-    return asinh_ratio(jnp.asarray(c, x.dtype) * dot(x, x) / near) / jnp.sqrt(near) * x
+    return asinh_ratio(c * dot(x, x) / near) / jnp.sqrt(near) * x
 
 
 def exp_map(x: Record, v: Record, c: Scalar = 1.0) -> Float[Array, "*batch n"]:
@@ -209,49 +202,46 @@ def exp_map(x: Record, v: Record, c: Scalar = 1.0) -> Float[Array, "*batch n"]:
     :math:`x \oplus (\tanh(\sqrt c \lambda_x |v| / 2) \, v / (\sqrt c |v|))`, within :func:`project`
     (eq. 12).
     """
-    (x,) = _points(c, x=x)
-    x, v = _one_type(x, as_points("v", v))
+    x, v, c = _points(c, v, x=x)
     return _exp_map(x, v, c)
 
 
 def _exp_map(x: Array, v: Array, c: Scalar) -> Array:
+    c = jnp.asarray(c, x.dtype)
     near = gap(x, c)
-    w = shorten(v, _FAR / _root(c, x) * near) / near  # half as long as v in the metric
-    squared = jnp.asarray(c, x.dtype) * dot(w, w)
+    w = shorten(v, _FAR / jnp.sqrt(c) * near) / near  # half as long as v in the metric
+    squared = c * dot(w, w)
     return _project(_add(x, near, x + tanh_ratio(squared) * w, sech_squared(squared), c), c)
 
 
 def log_map(x: Record, y: Record, c: Scalar = 1.0) -> Float[Array, "*batch n"]:
-    r"""Logarithmic map at x: the tangent vector whose geodesic reaches y at time 1.
-
-    Inverse of exp_map.
+    r"""Logarithmic map at x, the inverse of :func:`exp_map`: the velocity that reaches y at time 1.
 
     :math:`(2 / (\sqrt c \lambda_x)) \, \mathrm{artanh}(\sqrt c |u|) \, u / |u|`,
     :math:`u = -x \oplus y` (eq. 12).
     """
-    x, y = _points(c, x=x, y=y)
-    gap_x, gap_y = gap(x, c), gap(y, c)
-    both, step = gap_x * gap_y, y - x
-    far = jnp.asarray(c, x.dtype) * dot(step, step)
+    x, y, c = _points(c, x=x, y=y)
+    gap_x = gap(x, c)
+    both = gap_x * gap(y, c)
+    step = y - x
+    far = c * dot(step, step)
     along = gap_x * step - far * x
     return gap_x * asinh_ratio(far / both) / jnp.sqrt(both * (both + far)) * along
 
 
 def gyration(x: Record, y: Record, v: Record, c: Scalar = 1.0) -> Float[Array, "*batch n"]:
-    r"""The rotation :math:`\mathrm{gyr}[x, y] v = -(x \oplus y) \oplus (x \oplus (y \oplus v))`, of any vector v.
+    r"""Rotate a vector by the gyration of two points, of any vector v.
 
-    In the plane of x and y it turns by twice the argument of
-    :math:`1 + c \langle x, y \rangle + i c |x \wedge y|` (Ungar 2005; Ganea et al. 2018, section
-    2.3).
+    :math:`\mathrm{gyr}[x, y] v = -(x \oplus y) \oplus (x \oplus (y \oplus v))`. In the plane of x
+    and y it turns by twice the argument of :math:`1 + c \langle x, y \rangle + i c |x \wedge y|`
+    (Ungar 2005; Ganea et al. 2018, section 2.3).
     """
-    x, y = _points(c, x=x, y=y)
-    x, y, v = _one_type(x, y, as_points("v", v))
+    x, y, v, c = _points(c, v, x=x, y=y)
     return _gyrate(x, gap(x, c), x + y, gap(y, c), v, c)
 
 
-def _gyrate(x: Array, gap_x: Array, s: Array, gap_y: Array, v: Array, c: Scalar) -> Array:
+def _gyrate(x: Array, gap_x: Array, s: Array, gap_y: Array, v: Array, c: Array) -> Array:
     """gyr[x, y] v with s = x + y, from the gaps of both: without cancellation."""
-    c = jnp.asarray(c, x.dtype)
     turn = lambda w: x * dot(s, w) - s * dot(x, w)  # the plane of x and y, turned by a right angle
     far = c * dot(s, s)
     once = turn(v)
@@ -267,7 +257,7 @@ def parallel_transport(
     :math:`(\lambda_x / \lambda_y) \mathrm{gyr}[y, -x] v` keeps :math:`\lambda |v|` and angles (eq.
     13; Ungar).
     """
-    x, y = _points(c, x=x, y=y)
-    x, y, v = _one_type(x, y, as_points("v", v))
-    gap_x, gap_y = gap(x, c), gap(y, c)
+    x, y, v, c = _points(c, v, x=x, y=y)
+    gap_x = gap(x, c)
+    gap_y = gap(y, c)
     return gap_y / gap_x * _gyrate(y, gap_y, y - x, gap_x, v, c)

@@ -2,7 +2,6 @@
 
 import math
 
-import jax
 import jax.numpy as jnp
 from jaxtyping import Float
 
@@ -15,7 +14,7 @@ from ldp_jax.hyperbolic._tangent import Tangent, one, spread
 
 @mechanism
 class PaperHyperbolicGaussian(Tangent):
-    r"""PoinDP's noise as its code draws it, at the scale of Theorem 1, on each number of a tangent vector.
+    r"""PoinDP's noise on a tangent vector as its code draws it, at the scale of Theorem 1.
 
     Law: the record is a tangent vector shortened to :math:`|v| \le C`; the report is
     :math:`v_i + \sigma \tanh(n_i / 2)`, :math:`n_i \sim N(0, 1)`, in every coordinate, with
@@ -57,26 +56,24 @@ class PaperHyperbolicGaussian(Tangent):
         return jnp.sqrt(2 * jnp.log(1.25 / jnp.asarray(self.delta))) * 2 * self.clip / self.epsilon
 
     def _report(self, key: PRNGKey, x: Array) -> Array:
-        return self.domain().clip(x) + self.sigma * jnp.tanh(
-            random.normal(key, (self.dim,), jnp.float32) / 2
-        )
+        noise = jnp.tanh(random.normal(key, (self.dim,), jnp.float32) / 2)
+        return self.domain().clip(x) + self.sigma * noise
 
     def log_density(self, y: Report, x: Record) -> Float[Array, ""]:
         """log p(y | x); ``-inf`` where a coordinate is sigma or more from the record's."""
         share = (jnp.asarray(y) - self.domain().clip(x)) / self.sigma
         inside = jnp.abs(share) < 1
         share = jnp.where(inside, share, 0.0)
-        logs = (
-            math.log(2) - 2 * jnp.arctanh(share) ** 2 - jnp.log1p(-(share**2)) - jnp.log(self.sigma)
-        )
+        normal = math.log(2) - 2 * jnp.arctanh(share) ** 2
+        logs = normal - jnp.log1p(-(share**2)) - jnp.log(self.sigma)
         return jnp.where(inside, logs - 0.5 * math.log(2 * math.pi), -jnp.inf).sum(-1)
 
     def guarantee(self) -> Guarantee:
         """None: an infinite epsilon."""
-        if all(validate.concrete(leaf) for leaf in jax.tree.leaves(self)):
-            self._check()
+        self._check()
         return Guarantee(
             math.inf,
             adjacency=f"any two tangent vectors of length at most {one(clip=self.clip):g}",
-            reason="the noise is bounded by its scale: some reports of one record are impossible under others",
+            reason="the noise is bounded by its scale: some reports of one record are impossible "
+            "under others",
         )

@@ -21,22 +21,22 @@ from ldp_jax.hyperbolic.numerics import length
 
 def _rows(points: Record) -> Array:
     rows = jnp.asarray(points)
-    if rows.ndim != 2 or len(rows) < 2:
-        raise ValueError(f"points must be [n, dim] with n >= 2, got shape {rows.shape}")
+    validate.shaped("n", "dim", points=rows)
+    validate.whole(2, **{"the number of points": len(rows)})
     return rows
 
 
 def inter_hierarchy_of_nodes(points: Record, c: Scalar = 1.0) -> Float[Array, " n"]:
-    """For each node of an embedding, the largest :math:`|r_u - r_v|`, r the Poincaré norm (PoinDP eq. 8)."""
+    """For each node, the largest :math:`|r_u - r_v|`, r the Poincaré norm (PoinDP eq. 8)."""
     radius = poincare.norm(_rows(points), c)
     return jnp.maximum(radius - radius.min(), radius.max() - radius)
 
 
 def intra_hierarchy_of_nodes(points: Record, *, chunk: int = 1024) -> Float[Array, " n"]:
-    r"""For each node, the largest :math:`|\langle e_u, e_v \rangle| / (|e_u| |e_v|)` with another node v.
+    r"""For each node, the largest size of a cosine with another one (PoinDP eq. 9, 10).
 
-    PoinDP eq. 9, 10, the norm round the "angle" read as its size. The origin has 0. Memory is
-    ``chunk`` times n.
+    It is :math:`|\langle e_u, e_v \rangle| / (|e_u| |e_v|)`, the norm round the "angle" read as its
+    size; 0 of the origin. Memory is ``chunk`` times n.
     """
     validate.whole(1, chunk=chunk)
     rows = _rows(points)

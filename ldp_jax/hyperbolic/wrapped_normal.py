@@ -17,7 +17,7 @@ Reference: PoinDP eq. 11 (c = 1); Nagano et al., A wrapped normal distribution o
 """
 
 import math
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 import jax.numpy as jnp
 from jaxtyping import Float
@@ -54,7 +54,7 @@ def sample(
     The scale is in units of distance: a number, or [..., n] (or [..., 1]) for coordinates at the
     mean.
     """
-    (mean,) = poincare._points(c, mean=mean)
+    mean, c = poincare._points(c, mean=mean)
     n = mean.shape[-1]
     scales = _scales(scale, n, mean.dtype)
     validate.threefry(key)
@@ -66,16 +66,16 @@ def sample(
 def log_density(
     z: Record, mean: Record, scale: Scalar, c: Scalar = 1.0, *, volume: Volume = "riemannian"
 ) -> Float[Array, "*batch"]:
-    """log p(z) of points [..., n] of the ball, with respect to the volume of the space (PoinDP eq. 11) or to dz."""
-    validate.one_of(("riemannian", "coordinates"), volume=volume)
-    z, mean = poincare._points(c, z=z, mean=mean)
+    """log p(z) of points [..., n] of the ball, by the space's volume (PoinDP eq. 11) or by dz."""
+    validate.one_of(get_args(Volume), volume=volume)
+    z, mean, c = poincare._points(c, z=z, mean=mean)
     n = mean.shape[-1]
     u = 2.0 / gap(mean, c) * poincare.log_map(mean, z, c)
     scales = _scales(scale, n, u.dtype)
-    distance = jnp.sqrt(jnp.asarray(c, u.dtype)) * length(u)[..., 0]
+    distance = jnp.sqrt(c) * length(u)[..., 0]
     exponent = -0.5 * ((u / scales) ** 2).sum(-1)
     normal = exponent - jnp.log(scales).sum(-1) - 0.5 * n * math.log(2 * math.pi)
-    found = normal - (n - 1) * log_sinh_ratio(distance)
+    of_space = normal - (n - 1) * log_sinh_ratio(distance)
     if volume == "riemannian":
-        return found
-    return found + n * jnp.log(2.0 / gap(z, c)[..., 0])
+        return of_space
+    return of_space + n * jnp.log(2.0 / gap(z, c)[..., 0])

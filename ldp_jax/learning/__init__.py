@@ -1,4 +1,4 @@
-"""Models (the one folder that imports flax), their training, metrics, and bounds of what noise leaves to learn.
+"""Models (the one folder that imports flax), their training, metrics, and error bounds.
 
 ``training`` is of nodes and pairs, ``graph_training`` of packed graphs, ``label_training`` of noisy
 labels.

@@ -25,7 +25,7 @@ PageRankRows: TypeAlias = Float[Array | np.ndarray, "nodes n"]
 
 
 class ErrorBound(NamedTuple):
-    """With probability at least 1 - delta, max_j |z~_vj - z_vj| <= total_v, for each node v by itself.
+    """For each node v, max_j |z~_vj - z_vj| <= total_v with probability at least 1 - delta.
 
     ``total`` is ``deviation``, the bound on max_j |z~_vj - E z~_vj|, plus ``bias``, on max_j |E
     z~_vj - z_vj|. ``variance`` is the largest of a coordinate's estimate, ``range`` the length of
@@ -58,19 +58,17 @@ def error_bound(mechanism: Sampled, rows: PageRankRows, delta: float) -> ErrorBo
 
     >>> from ldp_jax.features import LaplaceVector, MultiBit
     >>> rows = np.full((1, 50), 0.02)
-    >>> laplace, multibit = (error_bound(m(1.0, 100), rows, 0.05).total for m in (LaplaceVector, MultiBit))
-    >>> bool(multibit < laplace)
+    >>> laplace = error_bound(LaplaceVector(1.0, 100), rows, 0.05)
+    >>> bool(error_bound(MultiBit(1.0, 100), rows, 0.05).total < laplace.total)
     True
     """
     number(0.0, 1.0, open_lower=True, open_upper=True, delta=delta)
     if not isinstance(mechanism, Sampled):
-        raise ValueError(
-            f"mechanism must be of vectors, as HDS and LaplaceVector, got {type(mechanism).__name__}"
-        )
+        raise ValueError(f"mechanism must be of vectors, as HDS is, got {type(mechanism).__name__}")
     values = np.abs(np.asarray(rows, np.float64))
     if values.ndim != 2 or not values.size or not np.isfinite(values).all():
         raise ValueError(
-            f"rows must be finite numbers [nodes, n], as ppr_rows makes them, got shape {values.shape}"
+            f"rows must be finite numbers [nodes, n], as of ppr_rows, got shape {values.shape}"
         )
     inner, gain = mechanism.inner, mechanism._gain
     # A coordinate's variance is a quadratic in x, so it is extreme at 0 or at 1.

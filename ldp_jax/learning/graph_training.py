@@ -15,7 +15,7 @@ import numpy as np
 import optax
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
-from jaxtyping import Float, Int, PyTree
+from jaxtyping import Float, Int
 
 from ldp_jax.core import random, validate
 from ldp_jax.core.flags import implicit_promotion
@@ -89,9 +89,7 @@ def _step_decay_adam(
 ) -> optax.GradientTransformation:
     schedule = optax.exponential_decay(learning_rate, every, decay, staircase=True)
 
-    def update(
-        updates: PyTree, state: PyTree, params: PyTree | None = None, **extra: PyTree
-    ) -> tuple[PyTree, PyTree]:
+    def update(updates, state, params=None, **extra):
         rate = jnp.asarray(schedule(extra["epoch"]))
         return jax.tree.map(lambda leaf: -rate * leaf, updates), state
 
@@ -123,25 +121,22 @@ def scores(outputs: Float[Array, "graphs classes"], labels: Int[np.ndarray, " gr
 # --- The compiled part ----------------------------------------------------------------------------
 
 
+@partial(jax.jit, static_argnums=0)
 def _predict(model: Model, variables: Variables, packed: Packed) -> Array:
     outputs = None
     for shape, dealt in zip(packed.shapes, packing.deal(packed), strict=True):
 
-        def one(numbers: Array, shape: packing.Shape = shape) -> Array:
+        def one(numbers, shape=shape):
             batch = packing.assemble(packed, numbers, shape)
             return model.apply(variables, batch, key=None, train=False)[0]
 
         found = jax.lax.map(one, dealt)
         if outputs is None:
             outputs = jnp.zeros((len(packed), found.shape[-1]), found.dtype)
-        outputs = outputs.at[dealt].set(
-            found, mode="drop"
-        )  # the empty graph has the number ``len(packed)``
+        # The empty graph has the number ``len(packed)``.
+        outputs = outputs.at[dealt].set(found, mode="drop")
     assert outputs is not None  # a set has a graph, hence a shape
     return outputs
-
-
-_predict_compiled = jax.jit(_predict, static_argnames="model")
 
 
 @partial(jax.jit, static_argnames=("model", "optimizer", "room"))
@@ -154,10 +149,8 @@ def _begin(
     room: int,
 ) -> Run:
     """A run before its first epoch, with room for the histories of as many epochs."""
-    variables = model.init(
-        key, packing.assemble(packed, packing.deal(packed)[0][0], packed.shapes[0])
-    )
-    return begin(variables, optimizer, room)
+    first = packing.assemble(packed, packing.deal(packed)[0][0], packed.shapes[0])
+    return begin(model.init(key, first), optimizer, room)
 
 
 @partial(jax.jit, static_argnames=("model", "optimizer"))
@@ -172,27 +165,19 @@ def _train(
     model: Model,
     optimizer: optax.GradientTransformation,
 ) -> Run:
-    """Epochs up to ``until``, one or all, of one program.
+    """Epochs up to ``until``; a run that is watched has the same bits."""
 
-    A run that is watched has the same bits.
-    """
-
-    def epoch(
-        number: Array, variables: Variables, state: PyTree
-    ) -> tuple[Variables, PyTree, Array]:
+    def epoch(number, variables, state):
         deal_key, *shape_keys = random.split(random.fold_in(key, number), 1 + len(packed.shapes))
 
-        def one(
-            shape: packing.Shape, carry: tuple, graphs_and_key: tuple[Array, PRNGKey]
-        ) -> tuple[tuple, None]:
+        def one(shape, carry, graphs_and_key):
             graphs, step_key = graphs_and_key
             batch = packing.assemble(packed, graphs, shape)
             losses = lambda outputs: optax.softmax_cross_entropy_with_integer_labels(
                 outputs, batch.labels
             )
-            return step(
-                model, optimizer, losses, batch.graph_mask, carry, batch, step_key, number
-            ), None
+            real = batch.graph_mask
+            return step(model, optimizer, losses, real, carry, batch, step_key, number), None
 
         carry = variables, state, jnp.float32(0.0)
         dealt = packing.deal(packed, deal_key)
@@ -202,7 +187,7 @@ def _train(
         variables, state, total = carry
         return variables, state, total / len(packed)
 
-    def score(variables: Variables) -> Array:
+    def score(variables):
         return metrics.accuracy(_predict(model, variables, validation), validation.labels[:-1])
 
     return run_epochs(run, until, patience, epoch, score)
@@ -219,10 +204,9 @@ def predict(
 
     Compiled once for the same shapes.
     """
-    packed = packing.pack(
-        graph_set, batch_size, shapes=1, merge=False
-    )  # which a single pass does not pay back
-    return _predict_compiled(model, variables, packed)
+    # A single pass does not pay back what merging nodes costs.
+    packed = packing.pack(graph_set, batch_size, shapes=1, merge=False)
+    return _predict(model, variables, packed)
 
 
 @implicit_promotion()
@@ -237,7 +221,7 @@ def fit_graphs(
     checkpoint: Path | str | None = None,
     progress: Progress | None = None,
 ) -> FittedGraphs:
-    """Train a classifier of graphs by cross entropy and keep the best epoch, as ``training.fit`` does.
+    """Train a classifier of graphs by cross entropy, and keep the best epoch.
 
     The same arguments give the same bits on one machine, in any process, whether watched, killed
     and resumed from a checkpoint, or neither. Compiled once for the same model, optimizer and
@@ -274,7 +258,7 @@ def fit_graphs(
     static = {"model": model, "optimizer": settings.optimizer}
     start = partial(_begin, room=-(-settings.epochs // _ROOM) * _ROOM, **static)
     untrained = jax.eval_shape(start, init_key, packed).variables
-    outputs = _predict_compiled.eval_shape(model, untrained, packed_test).shape[-1]
+    outputs = _predict.eval_shape(model, untrained, packed_test).shape[-1]
     for name, part in parts.items():
         validate.ids(outputs, "one of the model's outputs", **{f"labels of {name}": part.labels})
     run = start(init_key, packed)
@@ -296,16 +280,18 @@ def fit_graphs(
             Path(checkpoint), {name: digest(value).hex() for name, value in made_by.items()}
         )
     everywhere = None if packed.over is None else NamedSharding(packed.over.mesh, P())
-    go_on = lambda run, until: _train(
-        jax.device_put(run, everywhere), given[0], until, *given[2:], **static
-    )
+
+    def go_on(run, until):
+        run = jax.device_put(run, everywhere)
+        return _train(run, epochs_key, until, *given[2:], **static)
+
     with watched("fit_graphs", settings.progress):
         run = _watched(run, go_on, settings.epochs, store, progress)
     done = int(run.number)
     return FittedGraphs(
         variables=run.best,
         validation=float(run.best_score),
-        test=scores(_predict_compiled(model, run.best, packed_test), test.labels),
+        test=scores(_predict(model, run.best, packed_test), test.labels),
         epoch=int(run.best_epoch),
         losses=np.asarray(run.losses)[:done],
         validations=np.asarray(run.validations)[:done],
@@ -347,7 +333,7 @@ def _import_orbax() -> ModuleType:
         import orbax.checkpoint as orbax
     except ImportError as error:
         raise ImportError(
-            "checkpoints need orbax-checkpoint: pip install 'ldp_jax[experiments]', or leave checkpoint out"
+            "checkpoint needs orbax-checkpoint: pip install 'ldp_jax[experiments]'"
         ) from error
     return orbax
 
@@ -377,8 +363,8 @@ class _Store:
         other = [name for name in self._made_by if found.get(name) != self._made_by[name]]
         if other:
             raise ValueError(
-                f"checkpoint {self._folder} is of a run with other settings: {', '.join(other)}; give this run a "
-                "folder of its own"
+                f"checkpoint {self._folder} is of a run with other settings: {', '.join(other)}; "
+                "give this run a folder of its own"
             )
         leaves, structure = jax.tree.flatten(run)
         wanted = args.StandardRestore({str(i): leaf for i, leaf in enumerate(leaves)})

@@ -17,7 +17,7 @@ become numbers.
 True
 >>> np.asarray(sensitivity(embed, np.eye(2), np.zeros((2, 2))))
 Traceback (most recent call last):
-ValueError: sensitivity was computed on private x, masked: a release of its own. Take public ones, marked as Public
+ValueError: sensitivity was computed on private x, masked: a release of its own. Take public ...
 """
 
 import dataclasses
@@ -55,7 +55,7 @@ class Public:
     def __post_init__(self) -> None:
         if not isinstance(self.source, str) or not self.source.strip():
             raise ValueError(
-                f"source must say in words where the public value comes from, got {shown(self.source)}"
+                f"source must say in words where the value comes from, got {shown(self.source)}"
             )
 
 
@@ -75,8 +75,8 @@ class FeatureScores:
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> np.ndarray:
         if self.private:
             raise ValueError(
-                f"{self.name} was computed on private {', '.join(self.private)}: a release of its own. Take public "
-                "ones, marked as Public"
+                f"{self.name} was computed on private {', '.join(self.private)}: a release of its "
+                "own. Take public ones, marked as Public"
             )
         return np.array(self._values, dtype)
 
@@ -91,17 +91,17 @@ class FeatureScores:
 
 def _opened(**given) -> tuple[dict, tuple[str, ...], tuple[str, ...]]:
     """The values themselves, the sources of the public ones, and the names of the others."""
-    values = {
-        name: value.value if isinstance(value, Public) else value for name, value in given.items()
-    }
-    sources = tuple(
-        dict.fromkeys(value.source for value in given.values() if isinstance(value, Public))
-    )
-    return (
-        values,
-        sources,
-        tuple(name for name, value in given.items() if not isinstance(value, Public)),
-    )
+    values = {}
+    sources = []
+    private = []
+    for name, value in given.items():
+        if isinstance(value, Public):
+            sources.append(value.source)
+            value = value.value
+        else:
+            private.append(name)
+        values[name] = value
+    return values, tuple(dict.fromkeys(sources)), tuple(private)
 
 
 def _records(name: str, values: ArrayLike | tuple) -> Array:
@@ -117,39 +117,32 @@ def _scores(
 ) -> FeatureScores:
     values = np.asarray(values, np.float64)
     if not np.isfinite(values).all() or not values.sum() > 0:
-        # Says no more than the shape: which value it is, is the records' own.
+        # The message does not say which value it is: that is private.
         raise ValueError(f"{name} must leave something to normalise: finite changes, not all 0")
     return FeatureScores(name, sources, private, values / values.sum())
-
-
-def _one(
-    key: PRNGKey, x: Array, background: Array, function: Callable[[Array], Array], draws: int
-) -> Float[Array, "c d"]:
-    """Expected gradients of one record.
-
-    Background records as often as each other, places stratified.
-    """
-    order_key, pair_key, place_key = random.split(key, 3)
-    order = random.permutation(order_key, len(background))[jnp.arange(draws) % len(background)]
-    stratum = random.permutation(pair_key, draws)
-    place = (stratum + random.uniform(place_key, (draws,))) / draws
-
-    def along(start: Array, t: Array) -> Array:
-        single = lambda row: jnp.atleast_1d(function(row[None])[0])
-        return jax.jacrev(single)(start + t * (x - start)) * (x - start)
-
-    return jax.vmap(along)(background[order], place).mean(0)
 
 
 @partial(jax.jit, static_argnames=("function", "draws"))
 def _total(
     key: PRNGKey, x: Array, background: Array, *, function: Callable[[Array], Array], draws: int
 ) -> Float[Array, " d"]:
-    def add(total: Array, one: tuple[PRNGKey, Array]) -> tuple[Array, None]:
-        record_key, record = one
-        return total + jnp.abs(_one(record_key, record, background, function, draws)).sum(0) / len(
-            x
-        ), None
+    """The mean absolute expected gradient of each feature."""
+
+    def gradients(key, x):
+        # Background records as often as each other, places stratified.
+        order_key, pair_key, place_key = random.split(key, 3)
+        order = random.permutation(order_key, len(background))[jnp.arange(draws) % len(background)]
+        stratum = random.permutation(pair_key, draws)
+        place = (stratum + random.uniform(place_key, (draws,))) / draws
+
+        def along(start, t):
+            single = lambda row: jnp.atleast_1d(function(row[None])[0])
+            return jax.jacrev(single)(start + t * (x - start)) * (x - start)
+
+        return jax.vmap(along)(background[order], place).mean(0)
+
+    def add(total, one):
+        return total + jnp.abs(gradients(*one)).sum(0) / len(x), None
 
     keys = random.split(key, len(x))
     return jax.lax.scan(add, jnp.zeros(x.shape[1], jnp.float32), (keys, x))[0]
@@ -212,12 +205,10 @@ def sensitivity(
     rows, hidden = (_records(name, given[name]) for name in ("x", "masked"))
     if rows.shape != hidden.shape:
         raise ValueError(
-            f"masked must be the records x without their inputs, got {hidden.shape} for {rows.shape}"
+            f"masked must be the records x, some masked, got {hidden.shape} for {rows.shape}"
         )
-    change = np.abs(
-        np.asarray(given["embed"](rows), np.float64)
-        - np.asarray(given["embed"](hidden), np.float64)
-    )
+    seen, unseen = (np.asarray(given["embed"](part), np.float64) for part in (rows, hidden))
+    change = np.abs(seen - unseen)
     if change.ndim != 2 or len(change) != len(rows):
         raise ValueError(f"embed must make [n, k] of [n, d], got shape {change.shape}")
     total = change.sum(1, keepdims=True)

@@ -70,7 +70,18 @@ def noisy_examples(
     >>> made.label.tolist(), round(float(made.keep[0]), 4)
     ([[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]], 0.5761)
     """
-    size, keep = _channel(mechanism)
+    law = np.zeros((0, 0))
+    if isinstance(mechanism, Discrete) and mechanism.encoding == "category":
+        law = mechanism.table().masses / 2.0**32
+    size = len(law)
+    keep = float(law[0, 0]) if size else 0.0
+    one_for_all = np.where(np.eye(size, dtype=bool), keep, other_share(keep, max(size, 2)))
+    alike = law.shape == one_for_all.shape and np.allclose(law, one_for_all, rtol=0.0, atol=1e-6)
+    if not size or not alike:
+        raise ValueError(
+            "mechanism must be a randomised response that keeps each category with one probability "
+            f"and takes all others alike, such as GeneralizedRR; got {shown(mechanism)}"
+        )
     index, reports = (v if isinstance(v, jax.Array) else np.asarray(v) for v in (index, reports))
     if index.ndim != 1 or index.shape != reports.shape:
         raise ValueError(
@@ -84,27 +95,11 @@ def noisy_examples(
     )
 
 
-def _channel(mechanism: Discrete) -> tuple[int, float]:
-    """How many categories, and with which probability the true one is reported."""
-    if isinstance(mechanism, Discrete) and mechanism.encoding == "category":
-        law = mechanism.table().masses / 2.0**32
-        size = len(law)
-        keep = float(law[0, 0])
-        one_for_all = np.where(np.eye(size, dtype=bool), keep, other_share(keep, size))
-        if law.shape == one_for_all.shape and np.allclose(law, one_for_all, rtol=0.0, atol=1e-6):
-            return size, keep
-    raise ValueError(
-        "mechanism must be a randomised response that keeps each category with one probability and takes all "
-        f"others alike, such as GeneralizedRR; got {shown(mechanism)}"
-    )
-
-
 def _loss(scores: Array, examples: training.Examples | NoisyExamples) -> Array:
     if isinstance(examples, training.Examples):
         return training.node_classification.loss(scores, examples)
-    return -(
-        examples.label * log_reported(jax.nn.log_softmax(scores), jnp.asarray(examples.keep))
-    ).sum(-1)
+    reported = log_reported(jax.nn.log_softmax(scores), jnp.asarray(examples.keep))
+    return -(examples.label * reported).sum(-1)
 
 
 def _score(scores: Array, examples: training.Examples | NoisyExamples) -> Array:
@@ -113,9 +108,8 @@ def _score(scores: Array, examples: training.Examples | NoisyExamples) -> Array:
     reached = metrics.accuracy(scores, examples.label.argmax(-1))
     best = examples.keep.mean()
     error = jnp.sqrt((examples.keep * (1.0 - examples.keep)).mean() / len(scores))
-    return jnp.where(
-        reached <= best + _ERRORS * error + 1e-6, -_loss(scores, examples).mean(), -jnp.inf
-    )
+    likely = reached <= best + _ERRORS * error + 1e-6
+    return jnp.where(likely, -_loss(scores, examples).mean(), -jnp.inf)
 
 
 def _check(
@@ -173,7 +167,7 @@ def drop_inputs(
     also: NoisyExamples | None = None,
     rounded: bool = True,
 ) -> tuple[DropInputs, NoisyExamples]:
-    """The context of training under :func:`drop`, and its examples with labels averaged over neighbours.
+    """The context of training under :func:`drop`, and examples with averaged labels.
 
     A node with no report K steps away keeps its own. ``inputs`` are of the model itself, such as
     :class:`ldp_jax.learning.models.NodeInputs`; the graph ``op`` is public. ``train`` are

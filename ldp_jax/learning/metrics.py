@@ -62,18 +62,23 @@ def f1(
 
     A row that has a NaN is predicted as no class.
 
-    >>> float(f1(jnp.array([[2.0, 1.0], [0.0, 3.0], [1.0, 0.0]]), jnp.array([0, 1, 1]), "micro").round(4))
+    >>> scores = jnp.array([[2.0, 1.0], [0.0, 3.0], [1.0, 0.0]])
+    >>> float(f1(scores, jnp.array([0, 1, 1]), "micro").round(4))
     0.6667000...
     """
     scores, labels, _ = _check(scores, labels)
     validate.one_of(("micro", "macro", "weighted"), average=average)
     classes = scores.shape[-1]
     predicted = jnp.where(jnp.isnan(scores).any(-1), classes, scores.argmax(-1))
-    count = lambda places, one: (
-        jnp.zeros(classes, int).at[places].add(one, mode="drop")
-    )  # floats end at 2^24
-    counts = count(labels, predicted == labels), count(predicted, 1), count(labels, 1)
-    hits, found, wanted = (each.astype(jnp.float32) for each in counts)
+
+    def count(places, one):
+        # Whole numbers: a float32 that counts by ones ends at 2^24.
+        whole = jnp.zeros(classes, int).at[places].add(one, mode="drop")
+        return whole.astype(jnp.float32)
+
+    hits = count(labels, predicted == labels)
+    found = count(predicted, 1)
+    wanted = count(labels, 1)
     if average == "micro":
         return 2 * hits.sum() / (found.sum() + wanted.sum())
     each = 2 * hits / jnp.maximum(found + wanted, 1.0)
@@ -95,20 +100,16 @@ def _check(
     labels = labels if isinstance(labels, jax.Array) else validate.complete(labels=labels)
     mask = mask if mask is None or isinstance(mask, jax.Array) else validate.complete(mask=mask)
     rows = scores.shape[:-1]
-    if np.shape(labels) != rows:
-        hint = (
-            ": of predicted classes it is (predicted == labels).mean()"
-            if labels.shape == scores.shape
-            else ""
-        )
-        raise ValueError(
-            f"labels must be classes of shape {rows}, one a row of scores, got {np.shape(labels)}{hint}"
-        )
-    if mask is not None and (
-        np.shape(mask) != rows or jnp.issubdtype(jnp.result_type(mask), jnp.integer)
-    ):
-        got = f"{jnp.result_type(mask)} of shape {np.shape(mask)}"
-        raise ValueError(f"mask must be bool, or float weights, of shape {rows}, got {got}")
+    if labels.shape != rows:
+        hint = ""
+        if labels.shape == scores.shape:
+            hint = ": of predicted classes it is (predicted == labels).mean()"
+        raise ValueError(f"labels must be classes of shape {rows}, got {labels.shape}{hint}")
+    if mask is not None:
+        kind = jnp.result_type(mask)
+        if mask.shape != rows or jnp.issubdtype(kind, jnp.integer):
+            got = f"{kind} of shape {mask.shape}"
+            raise ValueError(f"mask must be bool, or float weights, of shape {rows}, got {got}")
     validate.known(labels, mask, scores.shape[-1])
     return scores, labels, mask
 
@@ -118,10 +119,10 @@ def _own(name: str, values: ArrayLike) -> Array | np.ndarray:
     if isinstance(values, jax.Array):
         return values
     given = np.asarray(validate.unmasked(values, name))
-    exact = (
-        given.dtype.kind in "iu" or given.dtype == np.float32
-    )  # float64 may not hold whole numbers
-    return given if exact else validate.numbers(**{name: given})
+    # Float64 may not hold whole numbers.
+    if given.dtype.kind in "iu" or given.dtype == np.float32:
+        return given
+    return validate.numbers(**{name: given})
 
 
 def auc(positive: Float[ArrayLike, " p"], negative: Float[ArrayLike, " q"]) -> Float[Array, ""]:
@@ -138,9 +139,9 @@ def auc(positive: Float[ArrayLike, " p"], negative: Float[ArrayLike, " q"]) -> F
         raise ValueError(
             f"scores must have one axis, got shapes {positive.shape} and {negative.shape}"
         )
-    device = isinstance(positive, jax.Array) and isinstance(negative, jax.Array)
-    known = validate.concrete(positive) and validate.concrete(negative)
-    if known and not device:
+    both = positive, negative
+    on_device = all(isinstance(scores, jax.Array) for scores in both)
+    if not on_device and all(map(validate.concrete, both)):
         return jnp.asarray(_host_auc(np.asarray(positive), np.asarray(negative)), jnp.float32)
     ordered = jnp.sort(negative)
     below = jnp.searchsorted(ordered, positive, side="left").astype(jnp.float32)
@@ -152,23 +153,15 @@ def auc(positive: Float[ArrayLike, " p"], negative: Float[ArrayLike, " q"]) -> F
 
 def _host_auc(positive: np.ndarray, negative: np.ndarray) -> float:
     if positive.dtype.kind != negative.dtype.kind:
-        positive, negative = (
-            validate.numbers(positive=positive),
-            validate.numbers(negative=negative),
-        )
-    if (
-        not len(positive)
-        or not len(negative)
-        or np.isnan(positive).any()
-        or np.isnan(negative).any()
-    ):
-        return math.nan
+        positive = validate.numbers(positive=positive)
+        negative = validate.numbers(negative=negative)
+    for scores in (positive, negative):
+        if not len(scores) or np.isnan(scores).any():
+            return math.nan
     ordered = np.sort(negative)
-    places = (
-        np.searchsorted(ordered, positive, side=side).astype(np.float64)
-        for side in ("left", "right")
-    )
-    return float(sum(place.mean() for place in places) / (2 * len(negative)))
+    below = np.searchsorted(ordered, positive, side="left").mean(dtype=np.float64)
+    not_above = np.searchsorted(ordered, positive, side="right").mean(dtype=np.float64)
+    return float((below + not_above) / (2 * len(negative)))
 
 
 def micro_f1(
@@ -211,7 +204,7 @@ class Fidelity(NamedTuple):
 
 
 def fidelity(z: Float[Array, "n d"], reference: Float[Array, "n d"]) -> Fidelity:
-    """The correlation with the true embedding, and sqrt(1 - correlation^2), the error after the best scalar.
+    """The correlation with the true embedding, and the error after the best scaling.
 
     A mechanism that shrinks all reports alike loses nothing by it, nor does a network trained on
     them.
@@ -251,11 +244,9 @@ def ssim(
     _alike(images, others=others)
     count = window**2
 
-    def mean(values: Array) -> Array:
-        return (
-            jax.lax.reduce_window(values, 0.0, jax.lax.add, (1, window, window), (1, 1, 1), "VALID")
-            / count
-        )
+    def mean(values):
+        size = (1, window, window)
+        return jax.lax.reduce_window(values, 0.0, jax.lax.add, size, (1, 1, 1), "VALID") / count
 
     one, other = mean(images), mean(others)
     unbiased = count / (count - 1)
@@ -278,13 +269,11 @@ class ConfidenceInterval(NamedTuple):
     n: int
 
     def __str__(self) -> str:
-        small = (
-            abs(self.mean) <= 1 and 1e-9 < self.half_width < 0.05
-        )  # else one decimal is enough, as of per cent
-        digits = 1 - math.floor(math.log10(self.half_width)) if small else 1
-        return f"{self.mean:.{digits}f}" + (
-            f" ± {self.half_width:.{digits}f}" if self.n > 1 else ""
-        )
+        digits = 1  # as of per cent
+        if abs(self.mean) <= 1 and 1e-9 < self.half_width < 0.05:
+            digits = 1 - math.floor(math.log10(self.half_width))
+        around = f" ± {self.half_width:.{digits}f}" if self.n > 1 else ""
+        return f"{self.mean:.{digits}f}{around}"
 
 
 def mean_interval(values: Iterable[float] | Array, confidence: float = 0.95) -> ConfidenceInterval:

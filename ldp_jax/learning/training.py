@@ -162,9 +162,8 @@ def check_nodes(name: str, examples: Examples, z: PyTree, scores: jax.ShapeDtype
     """Refuse rows that the context lacks, and classes that the model has no output for."""
     check_index(f"index of {name}", examples.index, z)
     _check_rows(name, examples, np.shape(examples.label))
-    validate.ids(
-        scores.shape[-1], "one of the model's outputs", **{f"label of {name}": examples.label}
-    )
+    outputs = scores.shape[-1]
+    validate.ids(outputs, "one of the model's outputs", **{f"label of {name}": examples.label})
 
 
 def _check_rows(name: str, examples: Examples, rows: tuple[int, ...]) -> None:
@@ -177,13 +176,10 @@ def _check_rows(name: str, examples: Examples, rows: tuple[int, ...]) -> None:
 def _check_pairs(name: str, pairs: Pairs, z: PyTree, scores: jax.ShapeDtypeStruct) -> None:
     if scores.shape[-1] != 1:
         raise ValueError(f"model must have one output, the score of a pair, got {scores.shape[-1]}")
-    for field in Pairs._fields:
-        shape = np.shape(getattr(pairs, field))
-        if shape[-1:] != (2,):
-            raise ValueError(
-                f"{field} of {name} must be a pair a row, [n, 2], got shape {shape}: transpose it"
-            )
-        check_index(f"{field} of {name}", getattr(pairs, field), z)
+    for field, ends in pairs._asdict().items():
+        if np.shape(ends)[-1:] != (2,):
+            raise ValueError(f"{field} of {name} must be pairs [n, 2], got shape {np.shape(ends)}")
+        check_index(f"{field} of {name}", ends, z)
 
 
 def check_columns(name: str, labels: Array | np.ndarray, outputs: int) -> None:
@@ -203,29 +199,32 @@ def _check_labels(name: str, examples: Examples, z: PyTree, scores: jax.ShapeDty
         raise ValueError(f"label of {name} must be 0 or 1, one column a label")
 
 
+def _rows_of(z: Array, examples: Examples) -> Array:
+    return z[examples.index]
+
+
+def _label_loss(scores: Array, examples: Examples) -> Array:
+    labels = jnp.asarray(examples.label, scores.dtype)
+    return optax.sigmoid_binary_cross_entropy(scores, labels).mean(-1)
+
+
 node_classification = Objective(
-    inputs=lambda z, examples: z[examples.index],
+    inputs=_rows_of,
     loss=lambda scores, examples: optax.softmax_cross_entropy_with_integer_labels(
         scores, examples.label
     ),
     score=lambda scores, examples: metrics.accuracy(scores, examples.label),
     check=check_nodes,
 )
-"""Cross entropy on rows of an embedding, scored by accuracy: context z [n, d],
-:class:`Examples`.
-"""
+"""Cross entropy on rows of an embedding z [n, d], of :class:`Examples`, scored by accuracy."""
 
 node_labels = Objective(
-    inputs=lambda z, examples: z[examples.index],
-    loss=lambda scores, examples: optax.sigmoid_binary_cross_entropy(
-        scores, jnp.asarray(examples.label, scores.dtype)
-    ).mean(-1),
+    inputs=_rows_of,
+    loss=_label_loss,
     score=lambda scores, examples: metrics.micro_f1(scores, examples.label),
     check=_check_labels,
 )
-"""Cross entropy of each of several labels of a row, scored by micro-F1: ``label`` is [n, k] of 0
-and 1.
-"""
+"""Cross entropy of several labels a row, ``label`` [n, k] of 0 and 1, scored by micro-F1."""
 
 
 def _hadamard(z: Array, pairs: Pairs) -> Array:
@@ -244,9 +243,7 @@ link_prediction = Objective(
     score=lambda scores, pairs: metrics.auc(scores[:, 0, 0], scores[:, 1, 0]),
     check=_check_pairs,
 )
-"""Pairwise loss (1 - (s+ - s-))^2 on Hadamard products of rows of z, s the sigmoid of the one
-output; by AUC.
-"""
+"""Loss (1 - (s+ - s-))^2 of the sigmoids s of Hadamard products of rows of z, scored by AUC."""
 
 
 def on_graph(objective: Objective) -> Objective:
@@ -257,7 +254,8 @@ def on_graph(objective: Objective) -> Objective:
     objectives give equal ones.
 
     >>> two = Examples(np.array([0, 2]), np.array([1, 1]))
-    >>> float(on_graph(node_classification).score(jnp.array([[0.0, 1.0], [1.0, 0.0], [1.0, 0.0]]), two))
+    >>> outputs = jnp.array([[0.0, 1.0], [1.0, 0.0], [1.0, 0.0]])
+    >>> float(on_graph(node_classification).score(outputs, two))
     0.5
     """
     return Objective(
@@ -332,31 +330,33 @@ def _adam(learning_rate: float, weight_decay: float) -> optax.GradientTransforma
 
 
 class Run(NamedTuple):
-    """A training between two epochs."""
+    """A training between two epochs: ``number`` were run, ``state`` is the optimizer's."""
 
-    number: Array  # epochs that were run
+    number: Array
     variables: Variables
-    state: PyTree  # of the optimizer
+    state: PyTree
     best: Variables
     best_score: Array
     best_epoch: Array
     losses: Array
     validations: Array
-    test: Array  # score of the best; 0 where nobody has asked
 
     __repr__ = by_shapes
 
 
 def begin(variables: Variables, optimizer: optax.GradientTransformation, epochs: int) -> Run:
     """A training before its first epoch."""
-    state = optimizer.init(variables["params"])
-    zero = jnp.int32(0)
-    least = jnp.float32(-jnp.inf)
-    no_losses = jnp.full(
-        epochs, jnp.inf, jnp.float32
-    )  # NaN would stop training under ``jax_debug_nans``
+    # NaN would stop training under ``jax_debug_nans``.
+    no_losses = jnp.full(epochs, jnp.inf, jnp.float32)
     return Run(
-        zero, variables, state, variables, least, zero, no_losses, -no_losses, jnp.float32(0)
+        number=jnp.int32(0),
+        variables=variables,
+        state=optimizer.init(variables["params"]),
+        best=variables,
+        best_score=jnp.float32(-jnp.inf),
+        best_epoch=jnp.int32(0),
+        losses=no_losses,
+        validations=-no_losses,
     )
 
 
@@ -375,23 +375,20 @@ def step(
     The carry adds these up.
     """
     variables, state, total = carry
-    rest = {name: value for name, value in variables.items() if name != "params"}
-
-    def mean(parameters: PyTree) -> tuple[Array, tuple[Array, Variables]]:
-        outputs, changed = model.apply({**rest, "params": parameters}, inputs, key=key, train=True)
-        lost = jnp.where(real, losses(outputs), 0.0).sum(
-            dtype=total.dtype
-        )  # float64 records make more of it
-        return lost / real.sum(), (
-            lost,
-            {name: part for name, part in changed.items() if name != "params"},
-        )
-
     parameters = variables["params"]
-    (_, (lost, rest)), gradient = jax.value_and_grad(mean, has_aux=True)(parameters)
+
+    def mean(parameters):
+        given = {**variables, "params": parameters}
+        outputs, changed = model.apply(given, inputs, key=key, train=True)
+        # Float64 records would make the sum float64.
+        lost = jnp.where(real, losses(outputs), 0.0).sum(dtype=total.dtype)
+        return lost / real.sum(), (lost, changed)
+
+    (_, (lost, changed)), gradient = jax.value_and_grad(mean, has_aux=True)(parameters)
     update = optax.with_extra_args_support(optimizer).update
     updates, state = update(gradient, state, parameters, epoch=number)
-    return {**rest, "params": optax.apply_updates(parameters, updates)}, state, total + lost
+    variables = {**changed, "params": optax.apply_updates(parameters, updates)}
+    return variables, state, total + lost
 
 
 def run_epochs(
@@ -408,10 +405,10 @@ def run_epochs(
     ``epoch(number, variables, state)`` gives variables, state and mean loss after it.
     """
 
-    def going(run: Run) -> Array:
+    def going(run):
         return (run.number < until) & (run.number - 1 - run.best_epoch < patience)
 
-    def one(run: Run) -> Run:
+    def one(run):
         number = run.number
         variables, state, loss = epoch(number, run.variables, run.state)
         now = score(variables).astype(jnp.float32)
@@ -428,16 +425,15 @@ def run_epochs(
             jnp.where(better, number, run.best_epoch),
             run.losses.at[number].set(loss),
             run.validations.at[number].set(now),
-            run.test,
         )
 
     return jax.lax.while_loop(going, one, run)
 
 
 def in_blocks(go_on: Callable[[Run, np.int32], Run], run: Run, epochs: int) -> Run:
-    """A run on the host to its end, by ``go_on(run, until)``.
+    """Continue a run to its end by ``go_on(run, until)``, in blocks of about a second.
 
-    Blocks of about a second, which can be watched.
+    The host tells progress after each.
     """
     done, size = 0, 1
     begun = since = time.monotonic()
@@ -455,40 +451,39 @@ def in_blocks(go_on: Callable[[Run, np.int32], Run], run: Run, epochs: int) -> R
     return run
 
 
-def _to_the_end(
-    go_on: Callable[[Array, Run | None, np.int32], Run],
-    unbegun: Callable[[], Run],
-    given: tuple,
-    settings: Settings,
-) -> Fitted:
-    """A training in blocks; at once, where an argument is traced or bound to devices.
+def _to_the_end(data: tuple, settings: Settings, call: Callable[..., PyTree]) -> Fitted:
+    """Train, and score the best epoch, by ``call(function, shared, *of_each_run)``.
 
-    The first one is the key.
+    ``data`` are the key, the context and the three parts. The host runs in blocks, unless one of
+    them is traced, or bound to devices.
     """
     if settings.mesh is not None:
-        raise ValueError(
-            "mesh is for batches of graphs, by fit_graphs: here divide the keys and their arrays"
-        )
+        raise ValueError("mesh is for fit_graphs alone: here divide the keys and their arrays")
+    key, context, train, validation, test = data
     traced_or_bound = any(
         not validate.concrete(leaf) or (isinstance(leaf, jax.Array) and leaf.committed)
-        for leaf in jax.tree.leaves(given)
+        for leaf in jax.tree.leaves(data)
     )
+
+    def block(run, until):
+        # Each epoch folds a number of its own into the key, which all blocks have.
+        again = jax.random.clone(key), context, train, validation
+        return call(_fit, (until, settings.most_idle), run, again)
+
+    run = call(_begin, (), key, context, train)
     if traced_or_bound:
-        run = go_on(given[0], None, np.int32(settings.epochs))
+        run = block(run, np.int32(settings.epochs))
     else:
-        # Each epoch has draws of its own, though a later block has the first one's key.
-        block = lambda run, until: go_on(
-            given[0] if until == 1 else jax.random.clone(given[0]), run, until
-        )
         with shown.watched("fit", settings.progress):
-            run = in_blocks(block, unbegun(), settings.epochs)
+            run = in_blocks(block, run, settings.epochs)
         if broken := int(np.isnan(np.asarray(run.losses)[..., 0]).sum()):
             warnings.warn(
-                f"the loss of the first epoch is NaN in {broken} of {run.number.size} runs: is an input not "
-                "finite, or the learning rate too large?",
+                f"the loss of the first epoch is NaN in {broken} of {run.number.size} runs: is an "
+                "input not finite, or the learning rate too large?",
                 stacklevel=3,
             )
-    return Fitted(run.best, run.best_score, run.test, run.best_epoch, run.losses, run.validations)
+    scored = call(_score, (), run.best, context, test)
+    return Fitted(run.best, run.best_score, scored, run.best_epoch, run.losses, run.validations)
 
 
 @implicit_promotion()
@@ -502,9 +497,7 @@ def fit(
     test: PyTree,
     settings: Settings,
 ) -> Fitted:
-    """Train until the epochs are over, or validation no longer improves.
-
-    Keep the best epoch by validation.
+    """Train one model, and keep the epoch of the best validation score.
 
     Every epoch visits every training example once, in a new order. Compiled once for the same
     model, objective, optimizer and shapes, whatever the patience. A run whose validation score is
@@ -525,23 +518,18 @@ def fit(
     without an output.
     """
     validate.threefry(key)
-    check_examples(
-        model, objective, context, {"train": train, "validation": validation, "test": test}
+    parts = {"train": train, "validation": validation, "test": test}
+    check_examples(model, objective, context, parts)
+    program = _program(model, objective, settings)
+    data = key, context, train, validation, test
+    return _to_the_end(
+        data, settings, lambda function, shared, *one: function(program, *shared, *one)
     )
-    data = context, train, validation, test
-    # Patience is traced, so that it tells no two programs apart.
-    static = {"model": model, "objective": objective, "settings": _stopless(settings, at_once=None)}
-    go_on = lambda key, run, until: _fit(run, until, settings.most_idle, (key, *data), **static)
-    unbegun = lambda: _unbegun(_begin.eval_shape(key, context, train, **static))
-    return _to_the_end(go_on, unbegun, (key, *data), settings)
 
 
 @partial(jax.jit, static_argnames=("model", "objective"))
 def _outputs(context: PyTree, examples: PyTree, *, model: Model, objective: Objective) -> Array:
-    """The outputs for examples.
-
-    Asked for their shape alone, which is traced once and never compiled.
-    """
+    """The outputs for examples; asked for their shape alone, and never compiled."""
     inputs = objective.inputs(context, examples)
     variables = model.init(jax.random.key(0), inputs)
     return model.apply(variables, inputs, key=None, train=False)[0]
@@ -550,10 +538,7 @@ def _outputs(context: PyTree, examples: PyTree, *, model: Model, objective: Obje
 def _check_arrays(
     name: str, values: PyTree, others: tuple[type, ...] = (np.generic, int, float)
 ) -> None:
-    """Refuse leaves that are no arrays of numbers, nor ``others``, by their type.
-
-    JAX would show what they hold.
-    """
+    """Refuse leaves that are no arrays of numbers, nor ``others``: JAX would show them."""
     for leaf in jax.tree.leaves(values):
         if not isinstance(leaf, (np.ndarray, jax.Array, *others)):
             raise TypeError(f"{name} must be made of arrays, got {type(leaf).__name__}")
@@ -563,7 +548,7 @@ def _check_arrays(
             )
         if np.ma.is_masked(leaf):
             raise ValueError(
-                f"{name} must be made of whole arrays, and some of one is masked: leave that out"
+                f"{name} must be made of whole arrays, and one is masked: leave that out"
             )
 
 
@@ -575,7 +560,7 @@ def check_examples(
     *,
     stacked: bool = False,
 ) -> None:
-    """Refuse a training without examples, to learn from or to choose by, and what the objective's check refuses."""
+    """Refuse a training without examples, and what the objective's check refuses."""
     if not hasattr(model, "apply"):
         raise TypeError(
             f"model must be a Model, as models.linear(...) makes it, got {type(model).__name__}"
@@ -596,104 +581,74 @@ def check_examples(
     if objective.check is None:
         return
 
-    context, examples = _shapes((context, parts["train"]), stacked)
+    skip = 1 if stacked else 0
+    shape = lambda leaf: jax.ShapeDtypeStruct(jnp.shape(leaf)[skip:], jnp.result_type(leaf))
+    context, examples = jax.tree.map(shape, (context, parts["train"]))
     made = _outputs.eval_shape(context, examples, model=model, objective=objective)
     for name, part in parts.items():
         objective.check(name, part, context, made)
 
 
-def _shapes(values: PyTree, stacked: bool) -> PyTree:
-    skip = 1 if stacked else 0
-    return jax.tree.map(
-        lambda leaf: jax.ShapeDtypeStruct(jnp.shape(leaf)[skip:], jnp.result_type(leaf)), values
+def _program(model: Model, objective: Objective, settings: Settings) -> tuple:
+    """What tells programs apart; patience is traced, and does not."""
+    return (
+        model,
+        objective,
+        dataclasses.replace(settings, patience=None, at_once=None, progress=None),
     )
 
 
-def _stopless(settings: Settings, at_once: int | None) -> Settings:
-    """The settings that identify a program."""
-    return dataclasses.replace(settings, patience=None, at_once=at_once, progress=None)
-
-
-@partial(jax.jit, static_argnames=("model", "objective", "settings"))
-def _begin(
-    key: PRNGKey,
-    context: PyTree,
-    examples: PyTree,
-    *,
-    model: Model,
-    objective: Objective,
-    settings: Settings,
-) -> Run:
+@partial(jax.jit, static_argnums=0)
+def _begin(program: tuple, key: PRNGKey, context: PyTree, examples: PyTree) -> Run:
+    model, objective, settings = program
+    init_key, _ = random.split(key)
     count = jax.tree.leaves(examples)[0].shape[0]
     first = jnp.zeros(min(settings.batch_size, count), jnp.int32)
     inputs = objective.inputs(context, jax.tree.map(lambda leaf: leaf[first], examples))
-    return begin(model.init(key, inputs), settings.optimizer, settings.epochs)
+    return begin(model.init(init_key, inputs), settings.optimizer, settings.epochs)
 
 
-def _unbegun(made: Run, runs: tuple[int, ...] = ()) -> Run:
-    """Zeros in the place of a run of such shapes, or of some side by side, that the program begins."""
-    key = lambda leaf: jnp.issubdtype(leaf.dtype, jax.dtypes.extended)
-    zeros = lambda leaf: (jnp if key(leaf) else np).zeros(runs + leaf.shape, leaf.dtype)
-    return jax.device_put(jax.tree.map(zeros, made))
+@partial(jax.jit, static_argnums=0)
+def _score(program: tuple, variables: Variables, context: PyTree, examples: PyTree) -> Array:
+    model, objective, _ = program
+    inputs = objective.inputs(context, examples)
+    outputs, _ = model.apply(variables, inputs, key=None, train=False)
+    return objective.score(outputs, examples).astype(jnp.float32)
 
 
-@partial(jax.jit, static_argnames=("model", "objective", "settings"))
+@partial(jax.jit, static_argnums=0)
 def _fit(
-    run: Run | None,
-    until: Array,
-    patience: Array,
-    data: tuple,
-    *,
-    model: Model,
-    objective: Objective,
-    settings: Settings,
+    program: tuple, until: Array | np.integer, patience: Array | np.integer, run: Run, data: tuple
 ) -> Run:
-    """Epochs up to ``until``; the test after the last. A run begins here in its first block."""
-    key, context, examples, validation, test = data
+    """Epochs up to ``until``."""
+    model, objective, settings = program
+    key, context, examples, validation = data
+    _, epochs_key = random.split(key)
     count = jax.tree.leaves(examples)[0].shape[0]
     batch_size = min(settings.batch_size, count)
     batches = -(-count // batch_size)
-    init_key, epochs_key = random.split(key)
 
-    def score(variables: Variables, examples: PyTree) -> Array:
-        outputs, _ = model.apply(
-            variables, objective.inputs(context, examples), key=None, train=False
-        )
-        return objective.score(outputs, examples).astype(jnp.float32)
-
-    def epoch(
-        number: Array, variables: Variables, state: PyTree
-    ) -> tuple[Variables, PyTree, Array]:
+    def epoch(number, variables, state):
         order_key, steps_key = random.split(random.fold_in(epochs_key, number))
         order = random.permutation(order_key, count)
         order = jnp.pad(order, (0, batches * batch_size - count), constant_values=count)
 
-        def one(
-            carry: tuple[Variables, PyTree, Array], index_and_key: tuple[Array, PRNGKey]
-        ) -> tuple[tuple, None]:
+        def one(carry, index_and_key):
             index, step_key = index_and_key
             batch = jax.tree.map(lambda leaf: leaf[jnp.minimum(index, count - 1)], examples)
             losses = lambda outputs: objective.loss(outputs, batch)
             inputs = objective.inputs(context, batch)
-            return step(
-                model, settings.optimizer, losses, index < count, carry, inputs, step_key, number
-            ), None
+            real = index < count
+            carry = step(model, settings.optimizer, losses, real, carry, inputs, step_key, number)
+            return carry, None
 
         steps = order.reshape(batches, batch_size), random.split(steps_key, batches)
-        (variables, state, total), _ = jax.lax.scan(
-            one, (variables, state, jnp.float32(0.0)), steps
-        )
+        carry = variables, state, jnp.float32(0.0)
+        (variables, state, total), _ = jax.lax.scan(one, carry, steps)
         return variables, state, total / count
 
-    fresh = lambda: _begin(
-        init_key, context, examples, model=model, objective=objective, settings=settings
-    )
-    begun = fresh() if run is None else jax.lax.cond(until > 1, lambda: run, fresh)
-    run = run_epochs(begun, until, patience, epoch, lambda variables: score(variables, validation))
-    ended = (run.number >= settings.epochs) | (
-        run.number < until
-    )  # else a later block scores the test
-    return run._replace(test=jax.lax.cond(ended, lambda: score(run.best, test), lambda: run.test))
+    score = lambda variables: _score(program, variables, context, validation)
+    return run_epochs(run, until, patience, epoch, score)
 
 
 @implicit_promotion()
@@ -707,7 +662,7 @@ def fit_many(
     test: PyTree,
     settings: Settings,
 ) -> Fitted:
-    """Train one model a key, over context and examples stacked along a leading axis, in one compiled program.
+    """Train one model a key, in one program, over context and examples stacked along an axis.
 
     Leaves of the result have a leading axis of runs, divided as keys are; last bits may depend on
     their number.
@@ -715,50 +670,34 @@ def fit_many(
     validate.threefry(keys, axes=1)
     parts = {"train": train, "validation": validation, "test": test}
     check_examples(model, objective, context, parts, stacked=True)
-    data = context, train, validation, test
-    static = {
-        "model": model,
-        "objective": objective,
-        "settings": _stopless(settings, settings.at_once),
-    }
-    over = placement(keys)
-    go_on = lambda keys, run, until: _fit_many(
-        run, until, settings.most_idle, (keys, *data), **static, over=over
-    )
-    unbegun = lambda: _unbegun(
-        _begin.eval_shape(*_shapes((keys, context, train), True), **static), (len(keys),)
-    )
-    return _to_the_end(go_on, unbegun, (keys, *data), settings)
+    program = _program(model, objective, settings)
+    each = partial(_each_run, program, at_once=settings.at_once, over=placement(keys))
+    return _to_the_end((keys, context, train, validation, test), settings, each)
 
 
-@partial(jax.jit, static_argnames=("model", "objective", "settings", "over"))
-def _fit_many(
-    run: Run | None,
-    until: Array,
-    patience: Array,
-    data: tuple,
-    *,
-    model: Model,
-    objective: Objective,
-    settings: Settings,
+@partial(jax.jit, static_argnums=(0, 1), static_argnames=("at_once", "over"))
+def _each_run(
+    program: tuple,
+    function: Callable,
+    shared: tuple,
+    *stacked: PyTree,
+    at_once: int | None,
     over: NamedSharding | None,
-) -> Run:
-    one = partial(_fit, model=model, objective=objective, settings=_stopless(settings, None))
+) -> PyTree:
+    """``function`` of what all runs share and of each run's own, on the devices of the runs."""
 
-    def runs(until: Array, patience: Array, stacked: tuple) -> Run:
-        each = lambda run_and_data: one(run_and_data[0], until, patience, run_and_data[1])
-        return jax.lax.map(each, stacked, batch_size=settings.at_once)
+    def runs(shared, stacked):
+        one = lambda own: function(program, *shared, *own)
+        return jax.lax.map(one, stacked, batch_size=at_once)
 
     if over is not None:
-        runs = each_part(runs, over, (P(), P(), over.spec), over.spec)
-    return runs(until, patience, (run, data))
+        runs = each_part(runs, over, (P(), over.spec), over.spec)
+    return runs(shared, stacked)
 
 
 @implicit_promotion()
 def predict(model: Model, fitted: Fitted, inputs: PyTree) -> Int[Array, "*runs n"]:
-    """The likeliest class of each example by a trained model, int32 [n].
-
-    After :func:`fit_many` [runs, n].
+    """Predict the most likely class of each example, int32 [n], or [runs, n] of :func:`fit_many`.
 
     ``inputs`` are what the model takes, after :func:`fit_many` with a leading axis of runs. Rows of
     a memory-mapped file are read some at a time, of one run. ``ValueError`` for a model of fewer
@@ -766,7 +705,7 @@ def predict(model: Model, fitted: Fitted, inputs: PyTree) -> Int[Array, "*runs n
 
     >>> from ldp_jax.learning import models
     >>> z, y = jnp.eye(3)[jnp.arange(30) % 3], np.arange(30) % 3
-    >>> parts = [Examples(np.arange(start, start + 10), y[start:start + 10]) for start in (0, 10, 20)]
+    >>> parts = [Examples(np.arange(at, at + 10), y[at:at + 10]) for at in (0, 10, 20)]
     >>> settings = Settings(adam(0.1), epochs=20, batch_size=10)
     >>> model = models.linear(3)
     >>> found = fit(jax.random.key(0), model, node_classification, z, *parts, settings)
@@ -783,11 +722,11 @@ def predict(model: Model, fitted: Fitted, inputs: PyTree) -> Int[Array, "*runs n
 
 @partial(jax.jit, static_argnames="model")
 def _predict(model: Model, fitted: Fitted, inputs: PyTree) -> Array:
-    def one(variables: Variables, inputs: PyTree) -> Array:
+    def one(variables, inputs):
         outputs = model.apply(variables, inputs, key=None, train=False)[0]
         if outputs.ndim != 2 or outputs.shape[1] < 2:
             raise ValueError(
-                f"model must have outputs [n, classes], of at least two classes, got {outputs.shape}"
+                f"model must have outputs [n, classes], of two classes or more, got {outputs.shape}"
             )
         return outputs.argmax(1).astype(jnp.int32)
 

@@ -9,11 +9,30 @@ import types
 import warnings
 
 _NAMES = (
-    "CountedClasses", "Embedding", "JointClasses", "JointPrivacy", "PredictedClasses", "PublicRecord", "Rehearsal",
-    "RepeatedReports", "StatedFriends", "classify_counts", "classify_reports", "collect_rounds", "feature_rows",
-    "joint_facts", "non_private_embedding", "panel_facts", "perturb", "predict_from_counts",
-    "predict_from_reports", "predict_jointly", "private_embedding", "private_embeddings", "rehearse",
-)  # fmt: skip
+    "CountedClasses",
+    "Embedding",
+    "JointClasses",
+    "JointPrivacy",
+    "PredictedClasses",
+    "PublicRecord",
+    "Rehearsal",
+    "RepeatedReports",
+    "StatedFriends",
+    "classify_counts",
+    "classify_reports",
+    "collect_rounds",
+    "feature_rows",
+    "joint_facts",
+    "non_private_embedding",
+    "panel_facts",
+    "perturb",
+    "predict_from_counts",
+    "predict_from_reports",
+    "predict_jointly",
+    "private_embedding",
+    "private_embeddings",
+    "rehearse",
+)
 
 _MODULES = {
     "counts": "parts.count_evidence",

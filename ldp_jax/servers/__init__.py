@@ -25,13 +25,7 @@ from typing import TYPE_CHECKING
 from ldp_jax.core import lazy
 
 if TYPE_CHECKING:
-    from ldp_jax.servers.counts import (
-        CountedClasses,
-        CountServer,
-        classify_counts,
-        count_facts,
-        predict_from_counts,
-    )
+    from ldp_jax.servers.counts import CountServer
     from ldp_jax.servers.driver import Released, Server, simulate
     from ldp_jax.servers.embedding import (
         Embedding,
@@ -42,30 +36,30 @@ if TYPE_CHECKING:
         propagate,
         propagate_blocks,
     )
+    from ldp_jax.servers.facts.counts import count_facts
+    from ldp_jax.servers.facts.joint import joint_facts
+    from ldp_jax.servers.facts.panel import PanelFacts, panel_facts
+    from ldp_jax.servers.from_both import JointClasses, predict_jointly
+    from ldp_jax.servers.from_counts import CountedClasses, classify_counts, predict_from_counts
     from ldp_jax.servers.from_reports import (
         PredictedClasses,
         classify_reports,
         predict_from_reports,
     )
-    from ldp_jax.servers.joint import (
-        JointClasses,
-        JointPrivacy,
-        JointServer,
-        joint_facts,
-        predict_jointly,
-    )
+    from ldp_jax.servers.joint import JointPrivacy, JointServer
     from ldp_jax.servers.labels import LabelledReportServer, LabelServer
     from ldp_jax.servers.parts.records import PublicRecord, perturb
     from ldp_jax.servers.parts.rows import feature_rows
     from ldp_jax.servers.questions import Answers, Ask, ClassQuestion, CountQuestion, Question, User
     from ldp_jax.servers.questions.counts import count_cost
     from ldp_jax.servers.rehearsal import Rehearsal, StatedFriends, rehearse
-    from ldp_jax.servers.reports import PanelFacts, ReportServer, panel_facts
+    from ldp_jax.servers.reports import ReportServer
     from ldp_jax.servers.rounds import RepeatedReports, collect_rounds
     from ldp_jax.servers.serving import Service, serve
     from ldp_jax.servers.share import Share
     from ldp_jax.servers.stored import DeviceUsers, StoredUsers
     from ldp_jax.servers.users import Users
+    from ldp_jax.servers.worlds.stated import StatedUsers
 
 __all__ = [
     "Answers",
@@ -94,6 +88,7 @@ __all__ = [
     "Service",
     "Share",
     "StatedFriends",
+    "StatedUsers",
     "StoredUsers",
     "User",
     "Users",
@@ -126,18 +121,25 @@ __getattr__, __dir__ = lazy.attach(
         "questions.counts": "count_cost",
         "serving": "Service serve",
         "share": "Share",
-        "counts": "CountServer CountedClasses classify_counts count_facts predict_from_counts",
+        "counts": "CountServer",
+        "facts.counts": "count_facts",
+        "facts.joint": "joint_facts",
+        "facts.panel": "PanelFacts panel_facts",
+        "from_both": "JointClasses predict_jointly",
+        "from_counts": "CountedClasses classify_counts predict_from_counts",
         "driver": "Released Server simulate",
-        "embedding": "Embedding EmbeddingServer non_private_embedding private_embedding private_embeddings"
+        "embedding": "Embedding EmbeddingServer non_private_embedding private_embedding"
+        " private_embeddings"
         " propagate propagate_blocks",
         "from_reports": "PredictedClasses classify_reports predict_from_reports",
-        "joint": "JointClasses JointPrivacy JointServer joint_facts predict_jointly",
+        "joint": "JointPrivacy JointServer",
         "labels": "LabelServer LabelledReportServer",
         "parts.records": "PublicRecord perturb",
         "parts.rows": "feature_rows",
         "rehearsal": "Rehearsal StatedFriends rehearse",
+        "worlds.stated": "StatedUsers",
         "rounds": "RepeatedReports collect_rounds",
-        "reports": "PanelFacts ReportServer panel_facts",
+        "reports": "ReportServer",
         "stored": "DeviceUsers StoredUsers",
         "users": "Users",
     },

@@ -18,31 +18,22 @@ of public facts and public randomness.
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int
-from scipy.special import log_softmax
 
-from ldp_jax.accounting.guarantee import PipelineGuarantee
 from ldp_jax.accounting.statement import Role, Statement
 from ldp_jax.core import random_words, validate
-from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.ownership import Ownership
-from ldp_jax.core.progress import Progress, phase, watched
+from ldp_jax.core.progress import phase
 from ldp_jax.core.pytree import pytree
 from ldp_jax.core.shown import by_shapes
-from ldp_jax.core.types import Array, Graph, PRNGKey
-from ldp_jax.deployment import Question as Shipped
+from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.edges import NeighbourCounts, ownership
-from ldp_jax.graph.graphs import GraphSet
-from ldp_jax.servers.driver import simulate
-from ldp_jax.servers.parts.absent import Numbering, absent_words
-from ldp_jax.servers.parts.arrived import ReportRows
+from ldp_jax.servers.facts.counts import CountFacts
+from ldp_jax.servers.parts.absent import Numbering
 from ldp_jax.servers.parts.count_evidence import DISPERSIONS, evidence, table_size
 from ldp_jax.servers.parts.device_classifier import count_regression
 from ldp_jax.servers.parts.group_design import (
@@ -55,8 +46,6 @@ from ldp_jax.servers.parts.group_design import (
     pilot,
 )
 from ldp_jax.servers.parts.groups import (
-    check_posterior,
-    check_teachers,
     class_shares,
     fine_groups,
     merge,
@@ -64,41 +53,20 @@ from ldp_jax.servers.parts.groups import (
 )
 from ldp_jax.servers.parts.guard import guard
 from ldp_jax.servers.parts.rows import (
-    Features,
-    Rows,
     Scaling,
-    feature_rows,
-    scaled_rows,
-    warn_of_columns,
 )
 from ldp_jax.servers.parts.self_training import (
-    FeaturesPosterior,
     FoldedLabels,
-    best_scaling,
-    features_posterior,
-    folds,
     label_evidence,
     self_train,
 )
 from ldp_jax.servers.parts.stack import weigh
 from ldp_jax.servers.questions import Answers, CountQuestion
-from ldp_jax.servers.stored import DeviceUsers
-from ldp_jax.servers.users import of_graph
 
 Protects = Literal["list", "relationship"]
 """What epsilon is about: one bit of one list, or one edge, at both of its ends."""
 
-AskDevices = Callable[[Shipped, Bool[np.ndarray, " n"]], ReportRows]
-"""Broadcasts a question to those who are asked, and returns the rows that have arrived."""
-
-_FOLDS = 10
-_FEW_FOLDS = 5  # where features have more entries than _MANY_ENTRIES
-_MANY_ENTRIES = 100_000
-
 _REACH = 40.0  # of noise, over epsilon: one count in e^40 is beyond
-
-# the least probability of a class in a posterior from elsewhere: trees are sure of what is wrong
-_LEAST = 1e-9
 
 # Weights of log q, log f, the law's evidence and the regression, which would be right if all laws
 # were.
@@ -115,209 +83,6 @@ _EXPOSES = (
     "groups of nodes",
     "who reports in which round",
 )
-
-
-# --- Public facts ---------------------------------------------------------------------------------
-
-
-class CountFacts(NamedTuple):
-    """What is public before anybody reports, of any epsilon; made by :func:`count_facts`.
-
-    Where no label names some class, all but ``numbering`` and ``log_prior`` is about the other
-    classes, renumbered (:mod:`ldp_jax.servers.parts.absent`).
-
-    Attributes:
-      rows: features in one scaling; None where there are none.
-      known: the posterior of classes by features, its folds and its labels.
-      num_classes: C.
-      silent: bool [n], labelled users who are never asked.
-      scaling: of the features, by held-out labels; None where there was no choice.
-      numbering: of all classes; None where labels name every class.
-      log_prior: float64 [C] or [n, C], of all classes, by which absent ones have their posterior.
-    """
-
-    rows: Rows | None
-    known: FeaturesPosterior
-    num_classes: int
-    silent: Bool[np.ndarray, " n"]
-    scaling: Scaling | None = None
-    numbering: Numbering | None = None
-    log_prior: Float[np.ndarray, "... all"] | None = None
-
-    __repr__ = by_shapes
-
-    @property
-    def labels(self) -> Int[np.ndarray, " n"]:
-        """Public labels, -1 for users whose class is asked for."""
-        return self.known.labels
-
-    @property
-    def log_q(self) -> Float[np.ndarray, "n classes"]:
-        """The posterior by features, on the host."""
-        return np.asarray(self.known.log_q)
-
-
-@implicit_promotion()
-def count_facts(
-    key: PRNGKey,
-    features: Features | Rows | Mapping[Scaling, Rows] | None,
-    labels: ArrayLike,
-    *,
-    num_classes: int,
-    log_q: Float[Array | np.ndarray, "n classes"] | FeaturesPosterior | None = None,
-    silent: Bool[np.ndarray, " n"] | None = None,
-    num_folds: int | None = None,
-) -> CountFacts:
-    """Step 1: what features say of classes; a sweep over epsilon finds it once.
-
-    Args:
-      key: of public randomness.
-      features: [n, d], of which held-out labels choose a scaling
-        (:func:`~ldp_jax.servers.parts.rows.scaled_rows`); one scaling or several; None where there
-        are none.
-      labels: int [n] in [0, C), -1, None or NaN for users who have none.
-      num_classes: C. A class that no label names has the posterior that its prior gives: that of
-        ``log_q``, else the share of half a labelled user (:mod:`ldp_jax.servers.parts.absent`).
-      log_q: a posterior from elsewhere in place of a logistic regression on the features, in
-        natural logarithms; probabilities below 1e-9 are raised to it. No user's may depend on their
-        own label.
-      silent: bool [n], labelled users who are never asked; nobody by default.
-      num_folds: F of the regressions, whose time it multiplies; by default 10, and 5 above 10^5
-        entries.
-
-    ``ValueError`` for facts that do not fit each other.
-    """
-    validate.threefry(key)
-    labels = validate.labels(labels)
-    check_teachers(labels, num_classes)
-    rows = _scaled(features, known=isinstance(log_q, FeaturesPosterior))
-    first = next(iter(rows.values())) if isinstance(rows, Mapping) else rows
-    if first is not None and (first.shape[0] != len(labels) or not first.shape[1]):
-        raise ValueError(
-            f"rows must be of {len(labels)} users, as labels are, and have columns, got shape {first.shape}"
-        )
-    _check_posterior(log_q, labels, num_classes)
-    quiet = _quiet(silent, labels, num_classes)
-    mine = Numbering.of(labels, num_classes)
-    if mine.absent:
-        log_prior = (
-            mine.log_prior
-            if log_q is None or isinstance(log_q, FeaturesPosterior)
-            else _floored(log_q)
-        )
-        found = count_facts(
-            key, rows, mine.renumbered(labels), num_classes=len(mine.taught), log_q=_taught(log_q, mine, labels),
-            silent=silent, num_folds=num_folds,
-        )  # fmt: skip
-        return found._replace(numbering=mine, log_prior=log_prior)
-    labels = labels.astype(np.int32)
-    if num_folds is None:
-        few = first is None or len(first.value) <= _MANY_ENTRIES
-        num_folds = _FOLDS if few else _FEW_FOLDS
-    fold = folds(key, labels, num_folds)
-    scaling = None
-    if isinstance(rows, Mapping):
-        scaling, chosen = best_scaling(
-            rows, labels, fold, num_classes=num_classes, num_folds=num_folds
-        )
-        rows = rows[scaling]
-        log_q = chosen if log_q is None else log_q
-    if not isinstance(log_q, FeaturesPosterior):
-        if log_q is None and rows is not None:
-            log_q = features_posterior(
-                rows, labels, fold, num_classes=num_classes, num_folds=num_folds
-            )
-        else:
-            log_q = FeaturesPosterior(_given(log_q, labels, num_classes), fold, num_folds, labels)
-    return CountFacts(rows, log_q, num_classes, quiet, scaling)
-
-
-def _scaled(
-    features: Features | Rows | Mapping[Scaling, Rows] | None, *, known: bool
-) -> Rows | Mapping | None:
-    """Rows as they are.
-
-    Features in every scaling, or of length 1 where their posterior is known already.
-    """
-    if features is None or isinstance(features, (Rows, Mapping)):
-        return features
-    return feature_rows(features) if known else scaled_rows(features)
-
-
-def _given(log_q: Array | np.ndarray | None, labels: np.ndarray, num_classes: int) -> Array:
-    """A posterior from elsewhere, or the shares of classes among the labels for everybody."""
-    if log_q is None:
-        known = labels[labels >= 0]
-        share = np.bincount(known, minlength=num_classes) / len(known)
-        return jax.device_put(np.tile(np.log(share.astype(np.float32)), (len(labels), 1)))
-    # A class of probability 0 would be evidence that no report could outweigh.
-    return jnp.maximum(
-        jax.nn.log_softmax(jnp.asarray(log_q, jnp.float32)), np.float32(np.log(_LEAST))
-    )
-
-
-def _taught(
-    log_q: Array | np.ndarray | FeaturesPosterior | None, mine: Numbering, labels: np.ndarray
-) -> Array | np.ndarray | FeaturesPosterior | None:
-    """A posterior of all classes as one of those that labels name."""
-    if log_q is None:
-        return None
-    if not isinstance(log_q, FeaturesPosterior):
-        return _among(_floored(log_q), mine)
-    weights = log_q.classifier
-    if weights is not None:
-        each = np.asarray(weights).reshape(len(weights), log_q.num_folds, -1)[..., mine.taught]
-        weights = jax.device_put(each.reshape(len(weights), -1))
-    q = jax.device_put(_among(log_q.log_q, mine))
-    return log_q._replace(log_q=q, labels=mine.renumbered(labels), classifier=weights)
-
-
-def _floored(log_q: Array | np.ndarray) -> Float[np.ndarray, "n classes"]:
-    """A posterior from elsewhere of which no probability is 0."""
-    least = np.float32(np.log(_LEAST))
-    given = log_softmax(np.asarray(log_q, np.float64), axis=1)
-    return log_softmax(np.maximum(given, least), axis=1)
-
-
-def _among(log_q: Array | np.ndarray, mine: Numbering) -> Float[np.ndarray, "n taught"]:
-    given = np.asarray(log_q, np.float64)[:, mine.taught]
-    return log_softmax(given, axis=1).astype(np.float32)
-
-
-def _check_posterior(
-    log_q: Array | np.ndarray | FeaturesPosterior | None, labels: np.ndarray, num_classes: int
-) -> None:
-    if log_q is None:
-        return
-    given = log_q.log_q if isinstance(log_q, FeaturesPosterior) else log_q
-    wanted = (len(labels), num_classes)
-    if np.shape(given) != wanted:
-        raise ValueError(f"log_q must have shape {wanted}, got {np.shape(given)}")
-    if not isinstance(log_q, FeaturesPosterior):
-        check_posterior(np.asarray(given, np.float32))
-    elif not np.array_equal(log_q.labels, labels):
-        raise ValueError("log_q must be of these labels, and was found of others")
-
-
-def _quiet(silent: np.ndarray | None, labels: np.ndarray, num_classes: int) -> np.ndarray:
-    """The users who are never asked; they are labelled, and leave a labelled user of each class."""
-    silent = None if silent is None else validate.complete(silent=silent)
-    quiet = validate.mask(len(labels), False, silent=silent)
-    if (quiet & (labels < 0)).any():
-        raise ValueError(
-            "silent users must have a label: of the others the class is asked for, by their reports"
-        )
-    named = np.bincount(labels[labels >= 0], minlength=num_classes)
-    left = np.bincount(labels[(labels >= 0) & ~quiet], minlength=num_classes)
-    lost = (named > 0) & (left == 0)
-    if lost.any():
-        raise ValueError(
-            f"silent must leave a labelled user of each class, got none of class {lost.argmax()}"
-        )
-    return quiet
-
-
-# --- The server -----------------------------------------------------------------------------------
 
 
 @pytree
@@ -514,9 +279,15 @@ class CountServer:
         round = np.where(first, np.int8(1), np.int8(2) * second)
         learned = _learned(facts, own, counts, round, self.guarded)
         found = PilotedCounts(
-            **learned, log_q=jax.device_put(facts.log_q), design=state.plan, model=state.model,
-            dispersion=DISPERSIONS[asked.dispersion], pilot=first, round=round, scaling=facts.scaling,
-        )  # fmt: skip
+            **learned,
+            log_q=jax.device_put(facts.log_q),
+            design=state.plan,
+            model=state.model,
+            dispersion=DISPERSIONS[asked.dispersion],
+            pilot=first,
+            round=round,
+            scaling=facts.scaling,
+        )
         return (
             found
             if facts.numbering is None
@@ -599,245 +370,11 @@ def _learned(
     scores = np.stack([log_q, log_f, evident, regression], -1)
     log_posterior, weights = weigh(scores, held_out, towards)
     arrays = {
-        "log_posterior": log_posterior, "log_f": log_f, "log_likelihood": evident, "log_regression": regression,
+        "log_posterior": log_posterior,
+        "log_f": log_f,
+        "log_likelihood": evident,
+        "log_regression": regression,
         "weights": weights,
-    }  # fmt: skip
+    }
     strength = trusted.strength if guarded else 1.0
     return {**jax.device_put(arrays), "strength": strength, "by_labels": trusted.by_labels}
-
-
-# --- In one call ----------------------------------------------------------------------------------
-
-
-class CountedClasses(NamedTuple):
-    """The posterior of everybody's class, and what it cost.
-
-    Attributes:
-      log_posterior: float32 [n, C], all in all; of a labelled user without their label.
-      found: every step on the way: features alone, the forecast by which the groups were chosen,
-        the guard's s, ...
-      round: int8 [n], in which of the two rounds a user reported; 0 for one who did not.
-      guarantee: per bit of a list and per relationship; names what is protected and what is not.
-    """
-
-    log_posterior: Float[Array, "n classes"]
-    found: PilotedCounts
-    round: Int[np.ndarray, " n"]
-    guarantee: PipelineGuarantee
-
-    @property
-    def classes(self) -> Int[np.ndarray, " n"]:
-        """The likeliest class of each user."""
-        return np.asarray(self.log_posterior).argmax(1)
-
-    @property
-    def strength(self) -> float:
-        """s of the guard: how far the reports were believed."""
-        return self.found.strength
-
-    @property
-    def scaling(self) -> Scaling | None:
-        """Which scaling of the features held-out labels chose; None where there was no choice."""
-        return self.found.scaling
-
-    @property
-    def absent(self) -> tuple[int, ...]:
-        """The classes that no label names. Their posterior is the prior."""
-        return self.found.absent
-
-    def __repr__(self) -> str:
-        n, classes = self.log_posterior.shape
-        scaled = "" if self.scaling is None else f", features scaled by {self.scaling!r}"
-        return (
-            f"CountedClasses({n} users, {classes} classes, counted by {self.found.design.best!r}, "
-            f"strength {self.strength:.2f}{scaled}{absent_words(self.absent)})"
-        )
-
-
-def silent_users(key: PRNGKey, labels: Int[np.ndarray, " n"]) -> Bool[np.ndarray, " n"]:
-    """Labelled users who report nothing, half of each class.
-
-    At least two of a class report, where it has two.
-
-    A reporter owns every pair with a silent user, whose label is known. The silent users' own
-    reports would say least, but teach the model. ``labels`` are -1 for none, and the key is of
-    public randomness.
-
-    >>> int(silent_users(jax.random.key(0), np.array([0] * 10 + [1] * 2 + [-1] * 5)).sum())
-    5
-    """
-    validate.threefry(key)
-    labels = np.asarray(labels)
-    place = random_words.places_within(key, labels)
-    size = np.bincount(labels[labels >= 0], minlength=1)
-    quiet = np.minimum(np.round(0.5 * size), np.maximum(size - 2, 0))
-    return (labels >= 0) & (place < quiet[np.maximum(labels, 0)])
-
-
-def predict_from_counts(
-    key: PRNGKey,
-    lists: Graph | GraphSet,
-    features: Features | Rows | None,
-    labels: ArrayLike,
-    epsilon: float,
-    *,
-    unit: Protects = "list",
-    num_classes: int | None = None,
-    log_q: Float[Array | np.ndarray, "n classes"] | FeaturesPosterior | None = None,
-    silent: Bool[np.ndarray, " n"] | None = None,
-    most: int = 65_535,
-    num_folds: int | None = None,
-    guarded: bool = True,
-    progress: Progress | None = None,
-) -> CountedClasses:
-    """Ask users how many of their neighbours are of each public class, and say what class each user is of.
-
-    A pilot reports first, then everybody else, and nobody twice (:class:`CountServer`).
-    Guarantee: epsilon per bit of a list, whatever the number of groups is: a bit is in one count of
-    one report. A relationship is two bits: with ``unit="list"`` both ends report it, 2 epsilon;
-    with ``unit="relationship"`` each pair has one owner, by public facts, and costs epsilon. The
-    second question post-processes reports of others.
-
-    Args:
-      key: a typed threefry key: of the users' noise and of public randomness.
-      lists: the private graph, undirected; this simulates all devices.
-      features: public: dense [n, d] or a scipy sparse matrix, of which held-out labels choose a
-        scaling (:func:`~ldp_jax.servers.parts.rows.scaled_rows`); or rows of length 1 without a
-        choice (:func:`~ldp_jax.servers.parts.rows.feature_rows`); or None.
-      labels: public, int [n] in [0, C), -1, None or NaN for users whose class is asked for.
-      epsilon: in [0.001, 40].
-      unit: the unit of epsilon.
-      num_classes: C; by default the largest label plus 1. Where it is given, a class may have no
-        label. Its posterior is then its prior: what ``log_q`` gives, else the share of half a
-        labelled user (:mod:`ldp_jax.servers.parts.absent`). ``absent`` names such classes.
-      log_q: a public posterior in place of the features' logistic regression; see
-        :func:`count_facts`.
-      silent: bool [n], labelled users who report nothing; by default nobody, by relationship
-        :func:`silent_users`.
-      most: the largest count that is reported (:class:`~ldp_jax.edges.NeighbourCounts`).
-      num_folds: of the logistic regressions.
-      guarded: whether the guard may weaken evidence.
-      progress: told of each phase (:data:`ldp_jax.core.progress.Progress`); by default shown after
-        five seconds.
-
-    ``ValueError`` for arguments that do not fit each other or are out of range, before anybody
-    reports.
-
-    >>> from ldp_jax import datasets
-    >>> data = datasets.synthetic(jax.random.key(0), num_nodes=300, num_classes=3, num_features=30,
-    ...     mean_degree=8, homophily=0.8)
-    >>> labels = np.where(np.arange(300) < 100, data.y, -1)
-    >>> found = predict_from_counts(jax.random.key(1), data.graph, None, labels, 1.0, unit="relationship")
-    >>> found.log_posterior.shape, found.classes.shape
-    ((300, 3), (300,))
-    >>> print(found.guarantee)  # doctest: +ELLIPSIS
-    protected: edges; NOT protected: number of nodes, features, labels, groups of nodes, who reports in which round
-      epsilon 1 per neighbour-list (...)
-      epsilon 1 per relationship (...)
-    """
-    validate.host_key(key, "predict_from_counts")
-    validate.one_of(("list", "relationship"), unit=unit)
-    labels = validate.node_labels(labels)
-    if labels.dtype.kind not in "iu":
-        hint = "datasets.read_records numbers names of classes"
-        raise ValueError(
-            f"labels must be integers, one a user and -1 or None for none, got {labels.dtype}: {hint}"
-        )
-    labels = labels.astype(np.int64)
-    if num_classes is None:
-        num_classes = int(labels.max(initial=-1)) + 1
-        check_teachers(labels, num_classes, counted=True)
-    NeighbourCounts(
-        epsilon, max(num_classes, 1), most=most
-    )  # refuses an epsilon before anybody is asked
-    users = of_graph(lists)
-    if labels.shape != (users.num_users,):
-        raise ValueError(
-            f"labels must be int [{users.num_users}], one a user, got shape {labels.shape}"
-        )
-    silent_key, fold_key, run_key = random_words.split(key, 3)
-    if silent is None and unit == "relationship":
-        silent = silent_users(silent_key, labels)
-    with watched("predict_from_counts", progress):
-        phase("what features say", 0.0)
-        facts = count_facts(
-            fold_key,
-            features,
-            labels,
-            num_classes=num_classes,
-            log_q=log_q,
-            silent=silent,
-            num_folds=num_folds,
-        )
-        phase("two rounds of counts", 0.3)
-        server = CountServer(facts, epsilon, unit, most, guarded)
-        released = simulate(run_key, server, users)
-    found = released.value
-    if found.scaling is not None and features is not None:
-        warn_of_columns(features, found.scaling)
-    return CountedClasses(found.log_posterior, found, found.round, released.guarantee)
-
-
-def classify_counts(
-    key: PRNGKey,
-    ask: AskDevices,
-    facts: CountFacts,
-    epsilon: float,
-    *,
-    unit: Protects = "list",
-    most: int = 65_535,
-    guarded: bool = True,
-    progress: Progress | None = None,
-) -> CountedClasses:
-    """The same as :func:`predict_from_counts`, from counts that devices sent.
-
-    The second question is made of the first round's rows: after a restart give the same rows, or
-    devices pay twice; :func:`~ldp_jax.servers.serve` keeps them by itself.
-    Guarantee: epsilon per bit of a list of a user who was asked. A relationship costs 2 epsilon,
-    and by ``unit="relationship"`` epsilon: the question that is broadcast says which end owns a
-    pair. What users lost who answered more is :meth:`ldp_jax.deployment.store.ReportStore.spent`.
-
-    Nobody can check a count: one device that sends the largest count for a class moves the result.
-    Counts are clipped to the size of a group and what noise adds. Choose ``most`` near the largest
-    public degree.
-
-    Args:
-      key: of public randomness; the same one asks the same questions.
-      ask: broadcasts a question, and gives back the rows that have arrived (:data:`AskDevices`);
-        rows of users who were not asked are never read.
-      facts: see :func:`count_facts`.
-      epsilon: of each count, in both rounds.
-      unit: the unit of epsilon.
-      most: the largest count that a device reports.
-      guarded: whether the guard may weaken evidence.
-      progress: told of each phase (:data:`ldp_jax.core.progress.Progress`).
-
-    ``ValueError`` for rows of another question or of another shape, or two of one user.
-
-    >>> from ldp_jax import datasets
-    >>> from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, Budget
-    >>> from ldp_jax.deployment import Device, Session, decode
-    >>> from ldp_jax.edges import Population
-    >>> data = datasets.synthetic(jax.random.key(0), num_nodes=300, num_classes=3, num_features=30,
-    ...     mean_degree=8, homophily=0.8)
-    >>> lists = Population.of(data.graph)
-    >>> def ask(question, asked):  # devices that are here; a server broadcasts the question, and reads its store
-    ...     sent = []
-    ...     for user in np.flatnonzero(asked)[5:].tolist():  # five are silent
-    ...         device = Session(Device.new(), budget=Budget(1.0, unit=NEIGHBOUR_LIST))
-    ...         friends = lists.senders[lists.receivers == user].tolist()
-    ...         sent.append(device.report_neighbours(question, friends, user=user))
-    ...     return decode(b"".join(sent), question)
-    >>> labels = np.where(np.arange(300) < 100, data.y, -1)
-    >>> facts = count_facts(jax.random.key(2), None, labels, num_classes=3)
-    >>> found = classify_counts(jax.random.key(1), ask, facts, 1.0)
-    >>> int((found.round == 0).sum()), bool((found.classes == data.y)[100:].mean() > 0.5)
-    (10, True)
-    """
-    server = CountServer(facts, epsilon, unit, most, guarded)
-    users = DeviceUsers(
-        len(facts.labels), lambda asked: [ask(asked.shipped(), np.asarray(asked.asked))]
-    )
-    released = simulate(key, server, users, progress=progress)
-    found = released.value
-    return CountedClasses(found.log_posterior, found, found.round, released.guarantee)

@@ -42,7 +42,7 @@ class Server(Protocol[_T_co]):
     """Public facts and options, and what to ask next."""
 
     def statement(self) -> Statement:
-        """The answers that each user can be asked for at most, from public facts and options alone."""
+        """The most answers that each user can be asked for, from public facts and options alone."""
 
     def init(self, key: PRNGKey) -> Any:
         """The first state; ``key`` is of the server's own randomness, which is public."""
@@ -91,7 +91,8 @@ class Released(Generic[_T]):
 
     def __repr__(self) -> str:
         asked = sum(one.asked for one in self.rounds)
-        return f"Released({type(self.value).__name__}, {len(self.rounds)} rounds, {asked} answers asked for)"
+        value = type(self.value).__name__
+        return f"Released({value}, {len(self.rounds)} rounds, {asked} answers asked for)"
 
     def to_bytes(self) -> bytes:
         """All of it, for a file that :meth:`from_bytes` reads (:mod:`ldp_jax.servers.saved`).
@@ -100,9 +101,11 @@ class Released(Generic[_T]):
 
         >>> from ldp_jax.features import GeneralizedRR
         >>> from ldp_jax.servers import Share, Users
-        >>> found = simulate(jax.random.key(0), Share(GeneralizedRR(2.0, 2), 500), Users(labels=np.arange(500) % 2))
+        >>> users = Users(labels=np.arange(500) % 2)
+        >>> found = simulate(jax.random.key(0), Share(GeneralizedRR(2.0, 2), 500), users)
         >>> again = Released.from_bytes(found.to_bytes())
-        >>> again.guarantee == found.guarantee, bool((again.value == found.value).all()), sorted(again.versions)
+        >>> same = bool((again.value == found.value).all())
+        >>> again.guarantee == found.guarantee, same, sorted(again.versions)
         (True, True, ['jax', 'ldp_jax'])
         """
         return saved.to_bytes(self)
@@ -135,7 +138,8 @@ def simulate(
 ) -> Released[_T]:
     """Run a protocol: ask, blank whoever was not asked, charge, and step until there is a result.
 
-    Guarantee: that of the server's statement, composed with ``history``. It is checked against
+    Guarantee: that of the server's statement, composed with ``history``; epsilon infinity where
+    users answer without noise (:meth:`~ldp_jax.servers.users.Users.exact`). It is checked against
     ``budget`` before the first question, and every question against the statement before anybody
     answers.
 
@@ -158,16 +162,16 @@ def simulate(
 
     >>> from ldp_jax.features import GeneralizedRR
     >>> from ldp_jax.servers import Share, Users
-    >>> found = simulate(jax.random.key(0), Share(GeneralizedRR(2.0, 2), 500), Users(labels=np.arange(500) % 2))
+    >>> users = Users(labels=np.arange(500) % 2)
+    >>> found = simulate(jax.random.key(0), Share(GeneralizedRR(2.0, 2), 500), users)
     >>> found.value.round(1).tolist(), found.rounds[0].asked
     ([0.5, 0.5], 500)
     """
     validate.host_key(key, "simulate")
     stated = server.statement()
     total = stated if history is None else stated.after(history)
-    guarantee = total.guarantee()
     if budget is not None:
-        Ledger(budget).spend(type(server).__name__, guarantee)
+        Ledger(budget).spend(type(server).__name__, total.guarantee())
     account = Account.of(stated, users.num_users)
     server_key, users_key = random.split(key)
     rounds: tuple[Round, ...] = ()
@@ -179,32 +183,21 @@ def simulate(
             asked = np.asarray(made.question.asked)
             account = account.charge(made.question.cost(), asked)
             put = users.put(made.question)
-            exact = exact or put is not made.question
-            state = made if put is made.question else _put(made, put)
+            state: Any = made
+            if put is not made.question:
+                exact = True  # whatever they were asked in its place, the server's question was not
+                state = dataclasses.replace(state, question=put)
             number = len(rounds)
             phase(f"round {number + 1}: {int(asked.sum())} users answer", number / (number + 1))
             answers = users.answer(random.fold_in(users_key, number), put)
             rounds = (*rounds, round_of(made.question, answers))
             made = server.step(state, answers)
+    realised = account.realised()
     if exact:
-        guarantee = _without(guarantee)
-    return Released(made, guarantee, total, account.realised(), rounds)
-
-
-def _put(state: Any, question: Question) -> Any:
-    """The state with another question in the place of the open one."""
-    return dataclasses.replace(state, question=question)
-
-
-def _without(guarantee: PipelineGuarantee) -> PipelineGuarantee:
-    """No privacy in any unit: what exact answers cost."""
-    gone = tuple(
-        dataclasses.replace(
-            one, epsilon=np.inf, status="none", reason="users answered without noise"
-        )
-        for one in guarantee.guarantees
-    )
-    return PipelineGuarantee(gone, (), (*guarantee.unprotected, *guarantee.protected))
+        stated = stated.without_noise()
+        total = stated if history is None else stated.after(history)
+        realised = stated.guarantee()
+    return Released(made, total.guarantee(), total, realised, rounds)
 
 
 def round_of(question: Question, answers: Answers) -> Round:
@@ -257,7 +250,8 @@ def check_state(state: State, users: Respondents) -> None:
         for leaf in jax.tree.leaves(state):
             if leaf is held or _shares(leaf, held):
                 raise TypeError(
-                    f"{name} holds an array of the users' private data: a server is made of public facts alone"
+                    f"{name} holds an array of the users' private data: "
+                    "a server is made of public facts alone"
                 )
 
 

@@ -128,9 +128,11 @@ def _check_memory(
     if needed > memory:
         fits = int(op.num_nodes * max(0.0, memory - graph) / (needed - graph))
         raise ValueError(
-            f"memory of {memory / 1e9:.3g} GB does not hold an embedding of {op.num_nodes} nodes x {dim} features "
+            f"memory of {memory / 1e9:.3g} GB does not hold an embedding of {op.num_nodes} nodes x "
+            f"{dim} features "
             f"({needed / 1e9:.3g} GB): about {fits} such nodes would fit, or about "
-            f"{int(dim * fits / op.num_nodes)} features (Dataset.top_features); or raise memory, or take z some "
+            f"{int(dim * fits / op.num_nodes)} features (Dataset.top_features); or raise memory, "
+            "or take z some "
             "columns at a time from propagate_blocks"
         )
 
@@ -189,9 +191,15 @@ def _columns(
 
 @implicit_promotion()
 def propagate(
-    op: Operator, mechanism: Mechanism, reports: Report, *, alpha: Scalar, r: Scalar, tol: Scalar = 1e-5,
+    op: Operator,
+    mechanism: Mechanism,
+    reports: Report,
+    *,
+    alpha: Scalar,
+    r: Scalar,
+    tol: Scalar = 1e-5,
     reported: Bool[Array | np.ndarray, " n"] | None = None,
-) -> Float[Array, "n d"]:  # fmt: skip
+) -> Float[Array, "n d"]:
     """Personalized PageRank Z [n, d] of the estimates, by blocks of columns.
 
     Dense estimates never exist at once.
@@ -217,9 +225,16 @@ def propagate(
 
 @implicit_promotion()
 def propagate_blocks(
-    op: Operator, mechanism: Mechanism, reports: Report, *, alpha: Scalar, r: Scalar, tol: Scalar = 1e-5,
-    reported: Bool[Array | np.ndarray, " n"] | None = None, start: int = 0,
-) -> Iterator[tuple[int, Float[Array, "n width"]]]:  # fmt: skip
+    op: Operator,
+    mechanism: Mechanism,
+    reports: Report,
+    *,
+    alpha: Scalar,
+    r: Scalar,
+    tol: Scalar = 1e-5,
+    reported: Bool[Array | np.ndarray, " n"] | None = None,
+    start: int = 0,
+) -> Iterator[tuple[int, Float[Array, "n width"]]]:
     """The columns of :func:`propagate` some at a time, each with the first one's number.
 
     For a Z beyond memory.
@@ -229,7 +244,8 @@ def propagate_blocks(
 
     >>> from ldp_jax.features import Piecewise, Sampled
     >>> from ldp_jax.graph import graphs
-    >>> op, mechanism = operator(graphs.from_edges([[0, 1], [1, 2]], 3)), Sampled(Piecewise(1.0), dim=70, k=1)
+    >>> op = operator(graphs.from_edges([[0, 1], [1, 2]], 3))
+    >>> mechanism = Sampled(Piecewise(1.0), dim=70, k=1)
     >>> reports = perturb(jax.random.key(0), np.zeros((3, 70)), mechanism)
     >>> [z.shape for _, z in propagate_blocks(op, mechanism, reports, alpha=0.1, r=0.5, start=6)]
     [(3, 32), (3, 32)]
@@ -266,7 +282,7 @@ class VectorsAsked:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class EmbeddingServer:
-    """Each user reports a record once, and the estimates are propagated over a public graph (LDP-GE, Algorithm 4).
+    """Ask each user for a record once, and propagate the estimates (LDP-GE, Algorithm 4).
 
     Users who do not report have an estimate of 0; their neighbours still reach them. The result is
     z, float32 [n, d]. Guarantee: that of the mechanism, per record.
@@ -320,9 +336,14 @@ class EmbeddingServer:
         """The estimates, propagated."""
         reported = None if answers.reported.all() else answers.reported
         return propagate(
-            self.op, state.question.mechanism, answers.values,
-            alpha=self.alpha, r=self.r, tol=self.tol, reported=reported,
-        )  # fmt: skip
+            self.op,
+            state.question.mechanism,
+            answers.values,
+            alpha=self.alpha,
+            r=self.r,
+            tol=self.tol,
+            reported=reported,
+        )
 
 
 def _as_operator(graph: Graph | Operator | NoisyGraph) -> Operator:
@@ -346,7 +367,7 @@ def private_embedding(
     clip: bool = False,
     memory: float = _MEMORY,
 ) -> Embedding:
-    """Perturb every user's features locally, propagate the reports over the graph (LDP-GE, Algorithm 4).
+    """Perturb every user's features, propagate the reports over the graph (LDP-GE, Algorithm 4).
 
     Guarantee: per record, and of a noisy graph per bit of a neighbour list and per relationship.
     These units do not add: one record and one edge together lose the sum, for an adjacency that
@@ -384,7 +405,8 @@ def private_embedding(
     >>> from ldp_jax import datasets, features
     >>> debian = datasets.load("debian")
     >>> mechanism = features.HDS(1.0, dim=debian.num_features, k=20)
-    >>> result = private_embedding(jax.random.key(0), debian.graph, debian, mechanism, alpha=0.1, r=0.1)
+    >>> key = jax.random.key(0)
+    >>> result = private_embedding(key, debian.graph, debian, mechanism, alpha=0.1, r=0.1)
     >>> result.z.shape == debian.x.shape
     True
     >>> print(str(result.guarantee).splitlines()[0])
@@ -393,7 +415,8 @@ def private_embedding(
     given = (mechanism, () if isinstance(graph, Operator) else graph)
     if not all(map(validate.concrete, jax.tree.leaves(given))):
         raise ValueError(
-            "mechanism and graph must be concrete: if traced, use perturb, propagate and an Operator"
+            "mechanism and graph must be concrete: where they are traced, use perturb, propagate "
+            "and an Operator"
         )
     n, _ = check_records(x, mechanism)
     op = _as_operator(graph)
@@ -419,7 +442,7 @@ def _public_choices(x: UserRecords, mechanism: Mechanism, n: int) -> tuple[str, 
 def _with_graph(
     guarantee: PipelineGuarantee, graph: Graph | Operator | NoisyGraph
 ) -> PipelineGuarantee:
-    """The guarantee of reports of records, and that of a noisy graph, whose lists are no longer in the clear."""
+    """The guarantee of reports of records, and that of a noisy graph, which covers the lists."""
     if not isinstance(graph, NoisyGraph):
         return guarantee
     of_graph = graph.guarantee

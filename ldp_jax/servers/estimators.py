@@ -37,8 +37,9 @@ from ldp_jax.core.pytree import digest
 from ldp_jax.core.shown import Hidden, HiddenArgument
 from ldp_jax.core.types import Graph, PRNGKey
 from ldp_jax.graph import graphs
-from ldp_jax.servers.counts import CountedClasses, Protects, predict_from_counts
+from ldp_jax.servers.counts import Protects
 from ldp_jax.servers.embedding import private_embedding
+from ldp_jax.servers.from_counts import CountedClasses, predict_from_counts
 from ldp_jax.servers.from_reports import PredictedClasses, predict_from_reports
 from ldp_jax.servers.parts.records import UserRecords
 from ldp_jax.servers.parts.rows import Features, Rows

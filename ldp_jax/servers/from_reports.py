@@ -22,12 +22,13 @@ from ldp_jax.features import PersonalAlphabets
 from ldp_jax.graph import graphs
 from ldp_jax.graph.propagation import operator
 from ldp_jax.servers.driver import Released, simulate
+from ldp_jax.servers.facts.panel import PanelFacts, panel_facts
 from ldp_jax.servers.labels import LabelledReportServer, LabelServer
 from ldp_jax.servers.parts.absent import absent_words
 from ldp_jax.servers.parts.arrived import ReportRows
 from ldp_jax.servers.parts.panel import MOST_EPSILON, PanelArguments, by_node, panel_arguments
 from ldp_jax.servers.parts.rows import Features, Rows
-from ldp_jax.servers.reports import LocalPrediction, PanelFacts, ReportServer, panel_facts
+from ldp_jax.servers.reports import LocalPrediction, ReportServer
 from ldp_jax.servers.stored import DeviceUsers
 from ldp_jax.servers.users import Users
 
@@ -91,7 +92,7 @@ def predict_from_reports(
     label_epsilon: float | None = None,
     progress: Progress | None = None,
 ) -> PredictedClasses:
-    """Ask each private user for the class that its device predicts, and say what class each user is of.
+    """Predict classes of users with private records, from one report of a predicted class each.
 
     Every private user reports once: the best class of a personal alphabet, by
     :func:`~ldp_jax.features.PersonalAlphabet` (:mod:`ldp_jax.servers.reports`).
@@ -127,11 +128,14 @@ def predict_from_reports(
     every class.
 
     >>> nodes = np.arange(60)  # in two circles, in which everybody knows everybody
-    >>> circles = graphs.from_edges([(i, j) for j in nodes for i in range(j) if i // 30 == j // 30], 60)
-    >>> y = (nodes // 30 + (nodes % 5 == 1)) % 2  # every fifth is of the other circle's class, as the record says
+    >>> pairs = [(i, j) for j in nodes for i in range(j) if i // 30 == j // 30]
+    >>> circles = graphs.from_edges(pairs, 60)
+    >>> y = (nodes // 30 + (nodes % 5 == 1)) % 2  # every fifth has the other circle's class
     >>> panel, private = nodes[::3], nodes[nodes % 3 > 0]
-    >>> found = predict_from_reports(jax.random.key(2), circles, np.eye(2)[y], panel, y[panel], 4.0, num_folds=2)
-    >>> found.used, [int((p.classes == y)[private].sum()) for p in (found.found.facts.structure, found)]
+    >>> given = circles, np.eye(2)[y], panel, y[panel]
+    >>> found = predict_from_reports(jax.random.key(2), *given, 4.0, num_folds=2)
+    >>> both = found.found.facts.structure, found
+    >>> found.used, [int((p.classes == y)[private].sum()) for p in both]
     ('reports', [32, 39])
     """
     validate.host_key(key, "predict_from_reports")
@@ -148,7 +152,8 @@ def predict_from_reports(
         _check_facts(facts, graph, given)
         if num_folds not in (None, facts.known.num_folds):
             raise ValueError(
-                f"num_folds must be {facts.known.num_folds}, as facts have, or None; got {num_folds}"
+                f"num_folds must be {facts.known.num_folds}, as facts have, or None; "
+                f"got {num_folds}"
             )
     folds = 10 if num_folds is None else num_folds
     validate.integer_in(2, num_folds=folds)
@@ -230,7 +235,7 @@ def classify_reports(
         (:class:`ldp_jax.deployment.Classifier`).
       alphabets: of devices: user i has the :class:`ldp_jax.deployment.Alphabet` of
         ``order[i][:sizes[i]]``. Choose them by
-        :attr:`~ldp_jax.servers.reports.PanelFacts.alphabet_prior`.
+        :attr:`~ldp_jax.servers.facts.panel.PanelFacts.alphabet_prior`.
       nodes: the user of each node, distinct.
       reports: of one round, the rows of each table (:func:`ldp_jax.deployment.alphabet_table`).
       progress: told of each phase (:data:`ldp_jax.core.progress.Progress`); by default shown after
@@ -242,8 +247,9 @@ def classify_reports(
     >>> from ldp_jax.deployment import Device, Session, alphabet_table, decode, report_class
     >>> from ldp_jax.servers.parts.rows import feature_rows
     >>> nodes = np.arange(60)  # in two circles, in which everybody knows everybody
-    >>> circles = graphs.from_edges([(i, j) for j in nodes for i in range(j) if i // 30 == j // 30], 60)
-    >>> y = (nodes // 30 + (nodes % 5 == 1)) % 2  # every fifth is of the other circle's class, as the record says
+    >>> pairs = [(i, j) for j in nodes for i in range(j) if i // 30 == j // 30]
+    >>> circles = graphs.from_edges(pairs, 60)
+    >>> y = (nodes // 30 + (nodes % 5 == 1)) % 2  # every fifth has the other circle's class
     >>> labels, x = np.where(nodes % 3 == 0, y, -1), np.eye(2)[y]
     >>> given = (circles, feature_rows(x[::3]), labels)
     >>> facts = panel_facts(jax.random.key(0), *given, num_classes=2, num_folds=2)
@@ -254,13 +260,15 @@ def classify_reports(
     >>> sent = b"".join(map(send, np.flatnonzero(labels < 0)[5:].tolist()))  # five are silent
     >>> arrived = decode(sent, alphabet_table(4.0, 2, 2))
     >>> found = classify_reports(jax.random.key(1), facts, asked.alphabets, nodes, [arrived])
-    >>> found.used, int(found.reported.sum()), bool((found.classes == y)[found.reported].mean() > 0.85)
+    >>> right = (found.classes == y)[found.reported].mean()
+    >>> found.used, int(found.reported.sum()), bool(right > 0.85)
     ('reports', 35, True)
     """
     validate.host_key(key, "classify_reports")
     if facts.known.keep < 1.0:
         raise ValueError(
-            f"facts must be of public labels, got keep = {facts.known.keep:g}: what they cost is open"
+            f"facts must be of public labels, got keep = {facts.known.keep:g}: "
+            "what they cost is open"
         )
     server = ReportServer(facts, alphabets.guarantee().epsilon, alphabets=alphabets)
     nodes = validate.complete(nodes=nodes)

@@ -27,65 +27,40 @@ from fractions import Fraction
 from functools import cached_property
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int
-from numpy.typing import ArrayLike
 from scipy.special import log_softmax, softmax
 
-from ldp_jax.accounting.guarantee import PipelineGuarantee
 from ldp_jax.accounting.statement import Cost, Role, Statement
 from ldp_jax.core import random, validate
-from ldp_jax.core.flags import implicit_promotion
-from ldp_jax.core.progress import Progress, phase, watched
+from ldp_jax.core.progress import phase
 from ldp_jax.core.pytree import pytree
 from ldp_jax.core.rounding import rounded_down
 from ldp_jax.core.shown import by_shapes
-from ldp_jax.core.types import Graph, PRNGKey
+from ldp_jax.core.types import PRNGKey
 from ldp_jax.core.whole_noise import MIN_EPSILON
-from ldp_jax.features import PersonalAlphabets
-from ldp_jax.graph.graphs import GraphSet
-from ldp_jax.servers.counts import (
-    Counting,
-    CountServer,
-    PilotedCounts,
-    Piloting,
-    count_facts,
-    counts_of_all,
-)
-from ldp_jax.servers.driver import simulate
+from ldp_jax.servers.counts import Counting, CountServer, PilotedCounts, Piloting, counts_of_all
+from ldp_jax.servers.facts.counts import count_facts
+from ldp_jax.servers.facts.joint import JointFacts, joint_facts, record_alphabets
 from ldp_jax.servers.labels import LabelsAsked, LabelServer
-from ldp_jax.servers.parts.absent import Numbering, absent_words
 from ldp_jax.servers.parts.confusion import (
     ClassReports,
     ScoredPanel,
     confusions,
     likeliest_evidence,
 )
-from ldp_jax.servers.parts.device_classifier import DeviceClassifier, device_classifier
 from ldp_jax.servers.parts.friends import HOMOPHILY, evidence, friend_evidence, reported_confusion
 from ldp_jax.servers.parts.guard import checked, guard
 from ldp_jax.servers.parts.panel import (
     MOST_EPSILON,
-    by_node,
-    folded_panel,
-    panel_arguments,
-    reported_shares,
 )
-from ldp_jax.servers.parts.rows import Features, Rows, as_rows
-from ldp_jax.servers.parts.self_training import FoldedLabels
+from ldp_jax.servers.parts.rows import Rows
 from ldp_jax.servers.parts.stack import stack_out_of_fold
 from ldp_jax.servers.questions import Answers, CountQuestion
 from ldp_jax.servers.questions.both import BothQuestion, both_cost
 from ldp_jax.servers.questions.classes import ClassQuestion, class_cost
 from ldp_jax.servers.questions.counts import count_cost
-from ldp_jax.servers.users import of_graph
-
-STATED_FRIENDS = "mean degree and homophily: public"
-"""The field that a guarantee names as unprotected where stated facts of friendships chose or read
-the reports.
-"""
 
 _COUNTS = 2.0  # members of the panel that the confusion of records alone stands for, class by class
 
@@ -102,7 +77,8 @@ class JointPrivacy:
       list: epsilon of a bit of a list, 0 or in [0.001, 20].
       labels: epsilon of a label of the panel, in (0, 20]; None where labels are public.
       check: share of the panel that reports as private users do, in [0, 0.5]
-        (:func:`checked_members`). It teaches nothing else; where labels are private it is 0. Fewer
+        (:func:`~ldp_jax.servers.from_both.checked_members`). It teaches nothing else; where labels
+        are private it is 0. Fewer
         than some 25 users cost more than they mend.
       both: epsilon of one report of the record and the whole list together, in [0, 20]; labels are
         then public.
@@ -155,96 +131,6 @@ class JointPrivacy:
         return cls(record, rounded_down(Fraction(total) - Fraction(record)), labels)
 
 
-def checked_members(panel: Int[np.ndarray, " panel"], share: float) -> Int[np.ndarray, " some"]:
-    """The members of a panel that are its check.
-
-    Every 1 / share-th of its nodes in ascending order.
-
-    >>> checked_members(np.arange(20), 0.1).tolist()
-    [9, 19]
-    """
-    validate.number(0.0, 0.5, share=share)
-    place = np.floor(np.arange(len(panel) + 1) * share)
-    return np.sort(panel)[np.diff(place) > 0]
-
-
-# --- Public facts ---------------------------------------------------------------------------------
-
-
-class JointFacts(NamedTuple):
-    """What is known before private users report; made by :func:`joint_facts`.
-
-    Where the panel has nobody of some class, all but ``numbering`` is about the other classes,
-    renumbered (:mod:`ldp_jax.servers.parts.absent`).
-
-    Attributes:
-      known: labels of the panel as the server has them.
-      classifier: what devices run.
-      prior: class shares of the panel.
-      numbering: of all classes; None where the panel has every class.
-    """
-
-    known: FoldedLabels
-    classifier: DeviceClassifier
-    prior: Float[np.ndarray, " classes"]
-    numbering: Numbering | None = None
-
-    __repr__ = by_shapes
-
-    @property
-    def labels(self) -> Int[np.ndarray, " n"]:
-        """Labels of the panel, -1 for everybody else."""
-        return self.known.labels
-
-    @property
-    def log_prior(self) -> Float[np.ndarray, " classes"]:
-        """Natural logarithms of the class shares; float32."""
-        return np.log(self.prior).astype(np.float32)
-
-    @property
-    def absent(self) -> tuple[int, ...]:
-        """The classes of which the panel has nobody; none are known of private labels."""
-        return () if self.numbering is None else self.numbering.absent
-
-
-@implicit_promotion()
-def joint_facts(
-    key: PRNGKey,
-    rows: Features | Rows,
-    labels: ArrayLike,
-    *,
-    num_classes: int,
-    num_folds: int = 10,
-    keep: float = 1.0,
-) -> JointFacts:
-    """Step 1: the lessons of the panel. Arguments are those of :func:`ldp_jax.servers.panel_facts`.
-
-    ``ValueError`` as there, and for rows of another number than the panel's or fewer than two
-    folds.
-
-    >>> y = np.arange(40) % 2
-    >>> labels = np.where(np.arange(40) < 30, y, -1).astype(np.int32)
-    >>> facts = joint_facts(jax.random.key(0), np.eye(2)[y[:30]], labels, num_classes=2, num_folds=2)
-    >>> facts.prior.tolist(), bool((facts.classifier.panel_scores.argmax(1) == y[:30]).all())
-    ([0.5, 0.5], True)
-    """
-    known, members = folded_panel(key, labels, num_classes, num_folds, keep)
-    mine = Numbering.of(known.labels, num_classes)
-    if keep == 1.0 and mine.absent:
-        taught = mine.renumbered(known.labels)
-        found = joint_facts(
-            jax.random.clone(key), rows, taught, num_classes=len(mine.taught), num_folds=num_folds
-        )
-        return found._replace(numbering=mine)
-    shares = reported_shares(members.labels, num_classes, keep)
-    return JointFacts(known, device_classifier(as_rows(rows), members), shares)
-
-
-def record_alphabets(facts: JointFacts, epsilon: float) -> PersonalAlphabets:
-    """Everybody's: the likeliest classes of the panel."""
-    return PersonalAlphabets.of(epsilon, np.tile(facts.prior, (len(facts.labels), 1)))
-
-
 class PrivatePanel(NamedTuple):
     """A panel whose labels are private.
 
@@ -259,9 +145,6 @@ class PrivatePanel(NamedTuple):
     num_folds: int
 
     __repr__ = by_shapes
-
-
-# --- The server -----------------------------------------------------------------------------------
 
 
 class JointPrediction(NamedTuple):
@@ -456,11 +339,15 @@ class JointServer:
             raise ValueError(
                 f"at least two members of the panel must report a label, and {reported.sum()} did"
             )
-        fold_key, key = random.split(jax.random.clone(state.key))
+        fold_key, key = random.split(random.again(state.key))
         facts = joint_facts(
-            fold_key, panel.rows.take(np.flatnonzero(reported)), told.labels,
-            num_classes=panel.labels.num_classes, num_folds=panel.num_folds, keep=told.keep,
-        )  # fmt: skip
+            fold_key,
+            panel.rows.take(np.flatnonzero(reported)),
+            told.labels,
+            num_classes=panel.labels.num_classes,
+            num_folds=panel.num_folds,
+            keep=told.keep,
+        )
         return self._taught(key, facts, facts)
 
     def _taught(
@@ -491,7 +378,7 @@ class JointServer:
         panel = facts.known.nodes
         scores = np.zeros((len(labels), len(facts.prior)), np.float32)
         scores[panel] = np.asarray(question.classifier.panel_scores)
-        simulated = question.reports(jax.random.clone(state.key), scores)
+        simulated = question.reports(random.again(state.key), scores)
         values[panel] = np.asarray(simulated)[panel]
         asked = np.asarray(answers.reported) & (labels < 0)
         heard = (asked | (labels >= 0))[:, None]
@@ -506,7 +393,7 @@ class JointServer:
         believed = 1.0
         if self.check is not None:
             own, believed, _ = checked(own, facts.prior, np.where(asked, self.check, -1))
-        return self._counting(jax.random.clone(state.count_key), facts, state.facts, own, believed)
+        return self._counting(random.again(state.count_key), facts, state.facts, own, believed)
 
     def _counting(
         self,
@@ -536,9 +423,13 @@ class JointServer:
     def _counts(self, fold_key: PRNGKey, own: np.ndarray, facts: JointFacts) -> CountServer:
         """The server of counts, which starts from what reports of records said."""
         public = count_facts(
-            jax.random.clone(fold_key), None, facts.labels, num_classes=len(facts.prior),
-            log_q=log_softmax(facts.log_prior + own, axis=1), num_folds=facts.known.num_folds,
-        )  # fmt: skip
+            random.again(fold_key),
+            None,
+            facts.labels,
+            num_classes=len(facts.prior),
+            log_q=log_softmax(facts.log_prior + own, axis=1),
+            num_folds=facts.known.num_folds,
+        )
         return CountServer(public, self.privacy.list, guarded=False)
 
     def _counted(self, state: ListsAsked, answers: Answers) -> ListsAsked | JointPrediction:
@@ -623,9 +514,14 @@ class JointServer:
         return self._public if state.facts is None else state.facts
 
     def _result(
-        self, facts: JointFacts, log_posterior: np.ndarray, reason: str, strength: float,
-        counts: PilotedCounts | None, when: np.ndarray,
-    ) -> JointPrediction:  # fmt: skip
+        self,
+        facts: JointFacts,
+        log_posterior: np.ndarray,
+        reason: str,
+        strength: float,
+        counts: PilotedCounts | None,
+        when: np.ndarray,
+    ) -> JointPrediction:
         """The result for all classes; those of which the panel has nobody have their prior."""
         log_prior = facts.log_prior
         if facts.numbering is not None:
@@ -663,140 +559,3 @@ def _stacked(
     trusted = guard(own, softmax(prior + of_lists, axis=1), judged, labels)
     scores = np.stack([prior + trusted.log_likelihood, of_lists], -1)
     return stack_out_of_fold(scores, facts.known, (1.0, 1.0))[0], trusted.strength
-
-
-# --- In one call ----------------------------------------------------------------------------------
-
-
-class JointClasses(NamedTuple):
-    """The result of :func:`predict_jointly`: that of :class:`JointPrediction`, and what it cost."""
-
-    log_posterior: Float[np.ndarray, "n classes"]
-    log_prior: Float[np.ndarray, " classes"]
-    reason: str
-    strength: float
-    counts: PilotedCounts | None
-    round: Int[np.ndarray, " n"]
-    guarantee: PipelineGuarantee
-    absent: tuple[int, ...] = ()
-
-    @property
-    def classes(self) -> Int[np.ndarray, " n"]:
-        """The likeliest class of each user."""
-        return self.log_posterior.argmax(1)
-
-    def __repr__(self) -> str:
-        n, classes = self.log_posterior.shape
-        return (
-            f"JointClasses({n} users, {classes} classes; {self.reason}{absent_words(self.absent)})"
-        )
-
-
-def predict_jointly(
-    key: PRNGKey,
-    lists: Graph | GraphSet,
-    features: Features | Rows,
-    panel: Int[np.ndarray, " panel"],
-    labels: Int[np.ndarray, " panel"],
-    privacy: JointPrivacy,
-    *,
-    num_classes: int | None = None,
-    num_folds: int = 10,
-    homophily: float | None = None,
-    progress: Progress | None = None,
-) -> JointClasses:
-    """Ask each private user for what the device predicts and for the neighbours' classes, within one total.
-
-    Guarantee: a private user pays ``privacy.record`` for the record's report and ``privacy.list``
-    for a bit of the list; or ``privacy.both`` for the record and the whole list together. A member
-    of the panel pays ``privacy.labels`` for a label, and for a list what everybody does. A
-    relationship is in two lists. With private labels the guarantee does not depend on them: it
-    states lists as asked for, even where they were left out.
-    Utility: little is left of what a public graph gives. :func:`ldp_jax.rehearse` says beforehand
-    what a total buys, and which split of it is best.
-
-    Args:
-      key: a typed threefry key: of the devices' noise and of public randomness.
-      lists: the private graph, undirected; this simulates all devices.
-      features: see :func:`ldp_jax.predict_from_reports`.
-      panel: its members. Score results on the other nodes.
-      labels: in [0, C), of these members.
-      privacy: what each report costs.
-      num_classes: C; by default the largest label plus 1, where labels are public. Where it is
-        given, the panel may have nobody of some class. Its posterior is then its prior, and
-        ``absent`` names it.
-      num_folds: F.
-      homophily: of one report of both: the share of friends of one's own class beyond chance, in
-        [0, 1), as it is publicly stated, by default 0.6. A wrong number costs accuracy alone. A
-        stated one is named among the unprotected: the true one of a private graph is a release.
-      progress: told of each phase (:data:`ldp_jax.core.progress.Progress`); by default shown after
-        five seconds.
-
-    ``ValueError`` for arguments that do not fit each other or are out of range, before anybody
-    reports.
-
-    >>> from ldp_jax import datasets
-    >>> data = datasets.synthetic(jax.random.key(0), num_nodes=400, num_classes=3, num_features=30,
-    ...     mean_degree=6, homophily=0.5)
-    >>> panel, privacy = np.arange(90), JointPrivacy(record=4.0, list=0.0)
-    >>> found = predict_jointly(jax.random.key(1), data.graph, data.x, panel, data.y[panel], privacy, num_folds=3)
-    >>> found, found.round.any()
-    (JointClasses(400 users, 3 classes; records alone), np.False_)
-    >>> privacy = JointPrivacy(both=4.0)
-    >>> found = predict_jointly(jax.random.key(1), data.graph, data.x, panel, data.y[panel], privacy, num_folds=3)
-    >>> print(str(found.guarantee).splitlines()[-1])  # doctest: +ELLIPSIS
-      epsilon 4 per record + whole neighbour list (any two records and any two neighbour lists of one user; ...
-    """
-    validate.host_key(key, "predict_jointly")
-    holders = of_graph(lists)
-    n = holders.num_users
-    if not isinstance(privacy, JointPrivacy):
-        raise ValueError(
-            f"privacy must be JointPrivacy(record=..., list=...), got {type(privacy).__name__}"
-        )
-    if homophily is not None and not privacy.both:
-        raise ValueError(
-            "homophily must be None but of one report, JointPrivacy(both=...): nothing else reads it"
-        )
-    alike = HOMOPHILY if homophily is None else homophily
-    validate.number(0.0, 1.0, open_upper=True, homophily=alike)
-    given = panel_arguments(
-        n, features, panel, labels, num_classes=num_classes, label_epsilon=privacy.labels
-    )
-    validate.integer_in(2, num_folds=num_folds)
-    exposes: tuple[str, ...] = ()
-    if privacy.rehearsed or homophily is not None:
-        exposes = (STATED_FRIENDS if privacy.rehearsed else "homophily: public",)
-    users = dataclasses.replace(holders, records=given.rows)
-    fold_key, run_key = random.split(key)
-    with watched("predict_jointly", progress):
-        if privacy.labels is not None:
-            asked = LabelServer(given.labels >= 0, given.num_classes, privacy.labels)
-            private = PrivatePanel(asked, given.rows.take(given.members), num_folds)
-            server = JointServer(privacy, panel=private, homophily=alike, exposes=exposes)
-            users = dataclasses.replace(users, labels=by_node(given.labels >= 0, panel, labels))
-        else:
-            phase("what the panel teaches", 0.0)
-            chosen = checked_members(given.members, privacy.check)
-            if privacy.check and not len(chosen):
-                size = len(given.members)
-                raise ValueError(
-                    f"check of {privacy.check:g} leaves nobody of a panel of {size} to report"
-                )
-            apart = np.isin(np.arange(n), chosen)
-            shown = np.where(apart, -1, given.labels)
-            facts = joint_facts(
-                fold_key, given.rows.take(np.flatnonzero(shown >= 0)), shown,
-                num_classes=given.num_classes, num_folds=num_folds,
-            )  # fmt: skip
-            check = np.where(apart, given.labels, -1) if privacy.check else None
-            if check is not None and facts.numbering is not None:
-                check = facts.numbering.renumbered(check)
-            server = JointServer(privacy, facts, check=check, homophily=alike, exposes=exposes)
-        phase("reports", 0.3)
-        released = simulate(run_key, server, users)
-    found = released.value
-    return JointClasses(
-        found.log_posterior, found.log_prior, found.reason, found.strength, found.counts, found.round,
-        released.guarantee, found.absent,
-    )  # fmt: skip

@@ -16,6 +16,7 @@ from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import Array, Graph, PRNGKey
 from ldp_jax.features import Discrete, PersonalAlphabets
 from ldp_jax.graph.propagation import Operator, operator
+from ldp_jax.servers.facts.panel import PanelFacts, panel_facts
 from ldp_jax.servers.parts.panel import MOST_EPSILON, keep_of, label_noise
 from ldp_jax.servers.parts.rows import Rows
 from ldp_jax.servers.parts.self_training import FoldedLabels
@@ -27,9 +28,7 @@ from ldp_jax.servers.reports import (
     IN_THE_CLEAR,
     ClassesAsked,
     LocalPrediction,
-    PanelFacts,
     ReportServer,
-    panel_facts,
 )
 
 

@@ -120,7 +120,8 @@ class Users:
             return question
         if not isinstance(question, HasExact):
             raise TypeError(
-                f"{type(question).__name__} has no exact(), the question without noise that a ceiling asks"
+                f"{type(question).__name__} has no exact(), the question without noise that a "
+                "ceiling asks"
             )
         return question.exact()
 

@@ -12,11 +12,11 @@ from jaxtyping import Float, Int
 from scipy import special
 
 from ldp_jax.core.types import Array, Values
-from ldp_jax.edges.curator import hrg
+from ldp_jax.curators import hrg
 
 
 def _clusters(nodes: tuple[int, ...]) -> list[frozenset[tuple[int, int]]]:
-    """Every rooted binary tree over some nodes, each as the set of (one side, other side), as bit masks."""
+    """Every rooted binary tree over some nodes, as a set of (one side, other side) in bit masks."""
     if len(nodes) == 1:
         return [frozenset()]
     mask = lambda some: sum(1 << node for node in some)

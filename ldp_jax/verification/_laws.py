@@ -17,10 +17,10 @@ import numpy as np
 from ldp_jax.core import spaces
 from ldp_jax.core.quadrature import panel_rule, subdivide
 from ldp_jax.core.spaces import NotApplicable, ReportLaw, Reports
-from ldp_jax.core.spaces.line import line, spacings
-from ldp_jax.core.spaces.space import Cells, Log, Rule, Scores, Volume
+from ldp_jax.core.spaces.space import Cells, Log, Rule, Scores, Volume, spacings
 from ldp_jax.core.types import Array, Report, Values
 from ldp_jax.edges.spaces import NumberReports
+from ldp_jax.verification.line import line
 
 _MOST_REPORTS = 4_000_000
 _MOST_LISTED = 2**18  # of whole numbers in reports about a list
@@ -130,7 +130,7 @@ class Line(Law):
         return np.where(np.isinf(lower), -far, lower), np.where(np.isinf(upper), far, upper)
 
     def critical_reports(self, records: Values) -> np.ndarray:
-        """Both sides of every break of every record, the ends, and a point between any two of these."""
+        """Both sides of every break of every record, the ends, and a point between any two."""
         breaks = self._breaks(records)
         lower, upper = self._reach(breaks)
         nudge = 1e-12 * np.maximum(1.0, np.abs(breaks))
@@ -175,7 +175,7 @@ class Line(Law):
         return panel_rule(edges, order, panels)
 
     def cells(self, x: Values, log_density: Log) -> Cells:
-        """Quartiles; the two sides and the rest where float32 would misplace reports of a narrow high piece."""
+        """Quartiles; or two sides and the rest, if float32 misplaces a narrow piece's reports."""
         cdf, misplaced, edges = line(self.space, x, log_density)
         total = cdf(edges[-1])
         if total and misplaced / total < 1e-4:
@@ -592,7 +592,7 @@ cells.
 
 
 class Round(RealVectors, abc.ABC):
-    """Laws that depend on the component along the record's direction and on the length across it."""
+    """Laws of the component along the record's direction and of the length across it."""
 
     sizes: tuple[float, ...] = (1.0,)
 
@@ -683,7 +683,7 @@ class OnSphere(Round):
         return (np.cos(angle), np.sin(angle), weight), (coarse, np.zeros(0))
 
     def volume(self, y: Report) -> Volume:
-        """Four float32 spacings of each number but the largest, over the slope of the surface there."""
+        """Four float32 spacings of each number but the largest, over the surface's slope there."""
         y = np.asarray(y, np.float32)
         spacing = 4 * np.spacing(np.abs(y)).astype(np.float64)
         most = np.expand_dims(np.argmax(np.abs(y), -1), -1)

@@ -14,7 +14,7 @@ import numpy as np
 
 from ldp_jax.core import integer_tables, random
 from ldp_jax.core.float64 import float64_on_cpu
-from ldp_jax.core.mechanism import HasCoordinates, HasTable
+from ldp_jax.core.mechanism import HasCoordinates
 from ldp_jax.core.quadrature import unit_rule
 from ldp_jax.core.spaces import NotApplicable, Reports
 from ldp_jax.core.types import Array, PRNGKey, Report, Scalar
@@ -28,6 +28,7 @@ from ldp_jax.verification._programs import (
     wide,
 )
 from ldp_jax.verification.exact import coordinate_laws, spaces
+from ldp_jax.verification.protocols import HasTable
 
 _NODES, _WEIGHTS = unit_rule(8)
 _TAIL_NODES, _TAIL_WEIGHTS = unit_rule(48)
@@ -95,7 +96,7 @@ def by_law(
 
 
 def positions(given: Numbers, key: PRNGKey) -> tuple[np.ndarray, float]:
-    """Where each report lies in its record's law, uniform in [0, 1), and the mass that float32 may misplace."""
+    """Each report's place in its record's law, in [0, 1), and the mass float32 may misplace."""
     # Atoms are spread over their mass, and other numbers over one float32 spacing to either side,
     # by ``key``.
     mechanism, x, y, _ = given

@@ -155,7 +155,7 @@ def draws(mechanism: Randomizer[R, Y], key: PRNGKey, x: R, n: int) -> Y:
 
 
 def privatize_stacked(key: PRNGKey, mechanism: Randomizer[R, Y], x: R) -> Y:
-    """The reports of stacked records of any kind, drawn as :func:`ldp_jax.core.mechanism.privatize` does."""
+    """The reports of stacked records, drawn as :func:`ldp_jax.core.mechanism.privatize` does."""
     validate.threefry(key)
     check_budget(mechanism)
     return report_each(jax.random.key_data(random.split(key, count_of(x))), mechanism, _given(x))

@@ -58,7 +58,7 @@ def _reports(mechanism: Randomizer, x: Values, words: list[Array]) -> Report:
 
 
 def _program(mechanism: Randomizer, x: Values) -> tuple[core.ClosedJaxpr, list[Array], PyTreeDef]:
-    """The program of ``privatize``, its arguments after the key, and the structure of its report."""
+    """The program of ``privatize``, its arguments after the key, and its report's structure."""
     leaves, structure = jax.tree.flatten((mechanism, x))
 
     def privatize(key: PRNGKey, *leaves: Array) -> Report:

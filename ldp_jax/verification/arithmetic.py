@@ -17,19 +17,13 @@ import numpy as np
 from ldp_jax.core import integer_tables
 from ldp_jax.core.flags import standard_flags
 from ldp_jax.core.float64 import float64_on_cpu
-from ldp_jax.core.mechanism import (
-    HasCoordinates,
-    HasInverse,
-    HasTable,
-    HasWordRuns,
-    HasWords,
-    Randomizer,
-)
+from ldp_jax.core.mechanism import HasCoordinates, Randomizer
 from ldp_jax.core.spaces import NotApplicable, Reports, SparseReport
 from ldp_jax.core.types import Array, PRNGKey, Record, Report
 from ldp_jax.verification import _words
 from ldp_jax.verification._programs import Exact, log_grid, repeated, take
 from ldp_jax.verification.exact import adjacency, check_numbers, coordinate_laws, spaces
+from ldp_jax.verification.protocols import HasInverse, HasTable, HasWordRuns, HasWords
 
 ROUNDING = 1e-5
 """The loss that float32 arithmetic of a probability may add, in nats. A side that is lost costs far
@@ -70,14 +64,14 @@ class ArithmeticLoss(NamedTuple):
 
 @standard_flags()
 def arithmetic(mechanism: Exact | HasCoordinates) -> ArithmeticLoss:
-    """The privacy loss of the probabilities that ``privatize`` draws, in whole numbers of its random words.
+    """The privacy loss of the probabilities that ``privatize`` draws, in whole random words.
 
     A finite report is a step function of its words. Steps are found by bisection from probes at
     both ends, at powers of two, on a grid and at the claimed masses; 16 384 random words look for
     others. Pairs (branch, value) are asked for their finite parts, vectors for the laws of their
     coordinates. Of tables the words must give both ends of the domain their very masses, also
     within a vector; runs of words are asked at both ends
-    (:class:`~ldp_jax.core.mechanism.HasWordRuns`). ``NotApplicable`` for vectors that are drawn
+    (:class:`~ldp_jax.verification.protocols.HasWordRuns`). ``NotApplicable`` for vectors that are drawn
     together, reports of a continuum, no step function of the words, or a sampler that does not
     follow its table.
 
@@ -94,7 +88,8 @@ def arithmetic(mechanism: Exact | HasCoordinates) -> ArithmeticLoss:
         return _of_runs(mechanism)
     if all(part.atoms is None for part in spaces(mechanism)[1].branches):
         raise NotApplicable(
-            f"the reports of {type(mechanism).__name__} are not finitely many numbers: ask float_audit"
+            f"the reports of {type(mechanism).__name__} are not finitely many numbers: "
+            "ask float_audit"
         )
     check_numbers(mechanism)
     records = np.asarray(mechanism.domain().critical_records()).astype(np.float32)
@@ -131,7 +126,7 @@ def _compared(
     pairs: Sequence[Sequence[int]],
     cells: int,
 ) -> ArithmeticLoss:
-    """The largest ratio of masses over pairs of records, and the largest distance to the claimed logarithms."""
+    """The largest ratio of masses over pairs of records, and the distance to claimed logarithms."""
     asked = itertools.product(sorted(set().union(*laws)), pairs)
     ratios = (
         (_ratio(laws[high].get(y), laws[low].get(y)), high, low, y) for y, (high, low) in asked
@@ -159,7 +154,7 @@ def _ratio(mass: Fraction | None, other: Fraction | None) -> Fraction | float:
 
 
 def _of_table(m: Any, sampler: Any) -> ArithmeticLoss:
-    """The table's loss, where a sampler gives each report at both ends of the domain its mass in the table."""
+    """The table's loss, where a sampler gives reports of both ends their masses in the table."""
     table = m.table()
     records = np.array(m.domain().extremes(), np.float32)
     found, cells = _Steps(sampler, records, _claimed(m, records), words=1).masses()
@@ -238,7 +233,7 @@ def _of_runs(m: HasWordRuns) -> ArithmeticLoss:
 
 
 def check_runs(m: Any) -> None:
-    """``NotApplicable`` where ``privatize`` of one record sends other numbers than ``from_words`` of its words."""
+    """``NotApplicable`` where ``privatize`` sends other numbers than ``from_words`` does."""
     runs = m.word_runs()
     x = take(m.domain().grid(1), 0)
     draw, *more = _words.draws_of(m, x)
@@ -289,7 +284,7 @@ class FloatAudit(NamedTuple):
 
 @standard_flags()
 def float_audit(mechanism: Exact, x: float, x_other: float) -> FloatAudit:
-    """Push all 2^23 float32 uniforms, of which ``privatize`` draws one, through a sampler, for two records.
+    """Push all 2^23 float32 uniforms through a sampler that draws one of them, for two records.
 
     Tables are read over all 2^32 words; few reports of a 64-bit word are counted over all 2^64, by
     bisection. ``ValueError`` for a mechanism without ``from_uniform``, ``from_word64`` or
@@ -398,7 +393,7 @@ class _Steps:
         self.rng = np.random.default_rng(0)  # no privacy depends on it
 
     def report(self, rows: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-        """Outcomes [n] of records under whole numbers [n, axes], which are words, the most significant first."""
+        """Outcomes [n] of records under random words [n, axes], the most significant first."""
         words = []
         for place, draw in enumerate(self.draws):
             parts = []

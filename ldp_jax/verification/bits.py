@@ -178,7 +178,7 @@ def _events(numbers: np.ndarray, sent: np.ndarray) -> np.ndarray:
 
 
 def _largest_loss(ones: np.ndarray, sizes: np.ndarray, significance: float) -> float:
-    """A lower bound of the largest loss of all events [events, 2, s] of groups of some sizes [2, s]."""
+    """A lower bound of the largest loss of all events [events, 2, s], in groups of sizes [2, s]."""
     alpha = significance / (4 * ones.size)
     share = (ones + 0.5) / (np.maximum(sizes, 1) + 1)
     loss = np.log(share[:, 0] / share[:, 1])

@@ -13,11 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ldp_jax import edges, features, hyperbolic
+from ldp_jax import curators, edges, features, hyperbolic
 from ldp_jax.core import integer_tables
 from ldp_jax.core.mechanism import exp
 from ldp_jax.core.types import Scalar
-from ldp_jax.edges import curator
 
 EPSILONS = (0.1, 1.0, 4.0, 16.0)
 
@@ -179,12 +178,12 @@ CASES: dict[str, Case] = {
     ),
     # Of four or five nodes, on which chains need few sweeps; LapGraph's own count would have 1 % of
     # so few pairs.
-    "EdgeRR": _curator(lambda e: curator.EdgeRR.from_epsilon(e, sweeps=64), "EdgeRR"),
-    "PrivHRG": _curator(lambda e: curator.PrivHRG(e, sweeps=64), "PrivHRG"),
-    "PublicHRG": _curator(lambda e: curator.PublicHRG(e, sweeps=64), "PublicHRG"),
-    "BinnedPairs": _curator(curator.BinnedPairs, "BinnedPairs"),
-    "EdgeRand": _curator(curator.EdgeRand, "EdgeRand"),
-    "LapGraph": _curator(lambda e: curator.LapGraph.from_epsilon(e, share=0.5), "LapGraph"),
+    "EdgeRR": _curator(lambda e: curators.EdgeRR.from_epsilon(e, sweeps=64), "EdgeRR"),
+    "PrivHRG": _curator(lambda e: curators.PrivHRG(e, sweeps=64), "PrivHRG"),
+    "PublicHRG": _curator(lambda e: curators.PublicHRG(e, sweeps=64), "PublicHRG"),
+    "BinnedPairs": _curator(curators.BinnedPairs, "BinnedPairs"),
+    "EdgeRand": _curator(curators.EdgeRand, "EdgeRand"),
+    "LapGraph": _curator(lambda e: curators.LapGraph.from_epsilon(e, share=0.5), "LapGraph"),
     # Of two numbers; Gaussian noise is calibrated on the host, so that its epsilon is numbers, no
     # tracer.
     "HyperbolicGaussian": _hyperbolic(
@@ -204,7 +203,7 @@ CASES = {name: case._replace(public=name.partition("-")[0]) for name, case in CA
 
 
 def register(name: str, case: Case) -> None:
-    """Add a case of one's own to :data:`CASES`, for the suite and for the audit (where ``audited`` is a label).
+    """Add a case to :data:`CASES`, for the suite and for the audit where ``audited`` is a label.
 
     ``ValueError`` for a name that is taken.
     """

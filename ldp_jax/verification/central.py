@@ -15,7 +15,7 @@ from ldp_jax.core.mechanism import check_budget
 from ldp_jax.core.quadrature import unit_rule
 from ldp_jax.core.spaces import NotApplicable
 from ldp_jax.core.types import Array, PRNGKey, Values
-from ldp_jax.edges.curator import (
+from ldp_jax.curators import (
     BinnedPairs,
     CentralMechanism,
     DendrogramLaw,
@@ -25,8 +25,8 @@ from ldp_jax.edges.curator import (
     LapGraph,
     connections,
 )
-from ldp_jax.edges.curator.hrg import State
-from ldp_jax.edges.curator.noisy_counts import consistent, whole
+from ldp_jax.curators.hrg import State
+from ldp_jax.curators.noisy_counts import consistent, whole
 from ldp_jax.graph import graphs
 from ldp_jax.verification import _dendrograms as dendrograms
 from ldp_jax.verification import statistics
@@ -90,7 +90,7 @@ def private_edge_supremum(mechanism: CentralMechanism) -> PrivateEdgeLoss:
     r"""The largest loss about one private edge over all graphs of a few nodes, enumerated.
 
     Laws of released sets are asked over all graphs of four nodes, with and without public edges. A
-    :class:`~ldp_jax.edges.curator.HasDendrogram` is asked over all dendrograms of five nodes, in
+    :class:`~ldp_jax.curators.HasDendrogram` is asked over all dendrograms of five nodes, in
     the chain's *stationary* law, with the noisy counts of its groups, which lose :math:`\epsilon_2`
     each.
 
@@ -185,7 +185,7 @@ def _edge_rand(m: EdgeRand, split: EdgeSplit) -> np.ndarray:
 
 @_known.register(LapGraph)
 def _lap_graph(m: LapGraph, split: EdgeSplit) -> np.ndarray:
-    """The mass of T, and of a set to be the T largest noisy bits, by quadrature over the largest that is not."""
+    """The mass of T, and of a set to be the T largest noisy bits, by quadrature over the next."""
     count = len(_candidates(split))
     true, size, both = np.indices((count + 1,) * 3)
     rest_true, rest = true - both, count - size
@@ -204,7 +204,7 @@ def _lap_graph(m: LapGraph, split: EdgeSplit) -> np.ndarray:
 def _clipped_laplace(
     away: np.ndarray, first: np.ndarray, last: np.ndarray, rate: float
 ) -> np.ndarray:
-    """The mass of Laplace noise within 1/2 of a whole number, or beyond it where it is the first or the last."""
+    """The mass of Laplace noise within 1/2 of a whole number; beyond it too at both ends."""
     low, high = np.where(first, -np.inf, away - 0.5), np.where(last, np.inf, away + 0.5)
     low, high = np.where(high <= 0, -high, low), np.where(high <= 0, -low, high)  # mirrored
     tail = lambda z: np.exp(-rate * np.abs(z)) / 2
@@ -221,11 +221,22 @@ def _top(powers: np.ndarray, rate: float) -> np.ndarray:
     # Below 0, between 0 and 1, above 1: chances that a true and a false bit are below, that they
     # are above, and what multiplies their densities, which are the rate times the smaller of the
     # two.
-    below = np.concatenate([[u * small / 2, u / 2], [np.exp(-rate * (1 - x)) / 2, 1 - np.exp(-rate * x) / 2],
-                            [1 - u / 2, 1 - u * small / 2]], 1)  # fmt: skip
-    above = np.concatenate([[1 - u * small / 2, 1 - u / 2],
-                            [1 - np.exp(-rate * (1 - x)) / 2, np.exp(-rate * x) / 2],
-                            [u / 2, u * small / 2]], 1)  # fmt: skip
+    below = np.concatenate(
+        [
+            [u * small / 2, u / 2],
+            [np.exp(-rate * (1 - x)) / 2, 1 - np.exp(-rate * x) / 2],
+            [1 - u / 2, 1 - u * small / 2],
+        ],
+        1,
+    )
+    above = np.concatenate(
+        [
+            [1 - u * small / 2, 1 - u / 2],
+            [1 - np.exp(-rate * (1 - x)) / 2, np.exp(-rate * x) / 2],
+            [u / 2, u * small / 2],
+        ],
+        1,
+    )
     weight = np.concatenate([du / u, dx * rate, du / u])
     true, false, rest_true, rest_false = powers[..., None]
     largest = rest_true * np.minimum(below[0], above[0]) / below[0]

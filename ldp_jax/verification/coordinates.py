@@ -1,4 +1,4 @@
-"""Are the coordinates of a vector's report independent given the record? Pairs, triples and parities of signs."""
+"""Are the coordinates of a report independent given the record? Pairs, triples, sign parities."""
 
 from typing import Any
 

@@ -13,7 +13,6 @@ from ldp_jax.core.flags import standard_flags
 from ldp_jax.core.float64 import float64_on_cpu
 from ldp_jax.core.mechanism import HasCoordinates, HasDensity, Randomizer
 from ldp_jax.core.spaces import Enumerated, NotApplicable
-from ldp_jax.core.spaces.line import line
 from ldp_jax.core.spaces.space import Cells, Log
 from ldp_jax.core.types import PRNGKey, Report, Values
 from ldp_jax.edges import ListReport, NeighbourList, Population
@@ -33,6 +32,7 @@ from ldp_jax.verification._programs import (
     take,
     wide,
 )
+from ldp_jax.verification.line import line
 from ldp_jax.verification.statistics import SIGNIFICANCE, Fit
 
 _JOINT_CELLS = 4096  # beyond, a vector is tested one random coordinate a user instead of whole
@@ -182,7 +182,7 @@ def _wide_law(mechanism: HasDensity, x: Values) -> Log:
 
 
 def distribution(mechanism: Exact, x: Values) -> tuple[Log | None, float]:
-    """The distribution function of a report on a line, or None where it does not end at 1 (to 1e-4).
+    """The distribution function of a report on a line; None where it does not end at 1 (to 1e-4).
 
     And the mass that float32 may misplace: up to one spacing times the density.
     """
@@ -209,7 +209,7 @@ def cells_of(mechanism: Exact, x: Values) -> Cells:
 def matches_everywhere(
     mechanism: Exact, key: PRNGKey, *, trials: int = 200_000, significance: float = SIGNIFICANCE
 ) -> Fit:
-    """Whether ``privatize`` draws what ``log_density`` says at every record of a small space, or at random ones.
+    """Whether ``privatize`` draws what ``log_density`` says, at all records or at random ones.
 
     All of at most 128 members are asked (categories; lists of up to eight nodes, their owners in
     turn), else 128 random records; of vectors of independent coordinates 8 to 128, 256 laws in all.
@@ -266,7 +266,7 @@ def _records(mechanism: Randomizer, key: PRNGKey) -> tuple[Report, np.ndarray, b
 
 
 def _each_report(mechanism: Exact, x: Values, y: Report, significance: float) -> Fit:
-    """Reports of one record, each of its cells against its mass by a binomial tail on either side."""
+    """Reports of one record: each cell against its mass by a binomial tail on either side."""
     mass, cell = cells_of(mechanism, x)
     place = cell(y)
     count = np.bincount(place[place >= 0], minlength=len(mass))

@@ -17,13 +17,7 @@ import numpy as np
 from ldp_jax.core import integer_tables, random, validate
 from ldp_jax.core.flags import standard_flags
 from ldp_jax.core.float64 import float64_on_cpu
-from ldp_jax.core.mechanism import (
-    HasCoordinates,
-    HasCriticalPoints,
-    HasTable,
-    Randomizer,
-    Univariate,
-)
+from ldp_jax.core.mechanism import HasCoordinates, Randomizer, Univariate
 from ldp_jax.core.spaces import ByCoordinate, NotApplicable, Records, Reports, Vectors
 from ldp_jax.core.types import Report, Values
 from ldp_jax.edges.lists import NeighbourList, nodes_of
@@ -39,6 +33,7 @@ from ldp_jax.verification._programs import (
     take,
     wide,
 )
+from ldp_jax.verification.protocols import HasTable
 
 _MAX_EPSILON = 700.0
 _MOST_TRIPLES = 4_000_000  # records times reports that are enumerated
@@ -62,11 +57,11 @@ class Supremum(NamedTuple):
 
 @standard_flags()
 def privacy_loss_supremum(mechanism: Any, records: Values | None = None) -> Supremum:
-    """The supremum of log p(y | x) - log p(y | x') over adjacent records x, x' and reports y, by ``log_density``.
+    """The supremum of log p(y | x) - log p(y | x') over adjacent records and all reports.
 
     Tables are asked in whole numbers, rounded up; of coordinates with laws of their own, as many
     suprema are added as are sent. Others are asked at critical records and reports, or where the
-    mechanism says (:class:`~ldp_jax.core.mechanism.HasCriticalPoints`), and by a random search;
+    mechanism says (``critical_points()``), and by a random search;
     lists (n from 2 to 64) at every degree. Stacked ``records``, members or not, take the place of
     critical ones.
 
@@ -84,9 +79,7 @@ def privacy_loss_supremum(mechanism: Any, records: Values | None = None) -> Supr
     check_numbers(mechanism, vectors=True)
     with float64_on_cpu():
         m = wide(mechanism)
-        if isinstance(mechanism, HasCriticalPoints) and _of_its_density(
-            mechanism, "critical_points"
-        ):
+        if hasattr(m, "critical_points") and _of_its_density(mechanism, "critical_points"):
             return _largest(m, *m.critical_points())
         codomain = m.codomain()
         asked = domain.critical_records() if records is None else jax.tree.map(np.float64, records)
@@ -104,7 +97,7 @@ def privacy_loss_supremum(mechanism: Any, records: Values | None = None) -> Supr
 
 
 def _of_its_density(mechanism: object, said: str) -> bool:
-    """Whether what a method says is said of the mechanism's density, and not of one that a subclass replaced."""
+    """Whether a method is about the mechanism's density, and not about one a subclass replaced."""
     kinds = type(mechanism).__mro__
     place = lambda name: next((i for i, kind in enumerate(kinds) if name in vars(kind)), len(kinds))
     return place(said) <= place("log_density")
@@ -137,7 +130,7 @@ def spaces(mechanism: Any) -> tuple[Records, Reports]:
 
 
 def check_numbers(mechanism: Randomizer, *, vectors: bool = False) -> None:
-    """Refuse what does not report one number (or, if asked, a vector), and a stack or tracers of parameters."""
+    """Refuse other reports than one number (or, if asked, a vector), and stacks and tracers."""
     _, codomain = spaces(mechanism)
     if not (codomain.branches or vectors):
         raise NotApplicable(
@@ -310,7 +303,7 @@ def _beyond(mechanism: Exact, records: Values, reports: Report) -> float:
 
 
 def _random_search(mechanism: Exact, known: Report) -> Supremum:
-    """The largest loss over random pairs of records, at random reports and at reports drawn from one of them."""
+    """The largest loss over random pairs of records, at random and at drawn reports."""
     rng = np.random.default_rng(0)  # no privacy depends on it
     codomain = mechanism.codomain()
     domain = mechanism.domain()

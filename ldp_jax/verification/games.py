@@ -58,7 +58,9 @@ def epsilon_lower_bound(
     x_other: Values | None = None,
     delta: float = 0.0,
 ) -> LowerBound:
-    r"""A lower bound on the epsilon of a sampler, from draws of two records, by default the extremes of the domain.
+    r"""A lower bound on the epsilon of a sampler, from draws of two records.
+
+    By default the records are the extremes of the domain.
 
     Half of the draws choose the event of largest :math:`\log((P - \delta)/P')` among thresholds on
     several scores: the report, its size, the declared loss, for vectors a logistic regression. The
@@ -222,7 +224,7 @@ def _scores(
 
 
 def _logit(mechanism: Randomizer, reports: list[Report], half: int) -> Scores:
-    """A logistic regression on the bins of each coordinate of the estimate, trained on the first halves."""
+    """A logistic regression on the bins of the estimate's coordinates, trained on first halves."""
     found = [np.asarray(estimates(mechanism, y), np.float32) for y in reports]
     found = [np.where(np.isnan(e), np.inf, e).reshape(len(e), -1) for e in found]
     dim = found[0].shape[1]

@@ -26,7 +26,7 @@ Owners = dict[Pair, int] | None
 
 
 class RelationshipLoss(NamedTuple):
-    """The largest log ratio of the joint laws of all reports, of a graph with an edge and of ``graph``, without."""
+    """The largest log ratio of the joint laws of all reports, with an edge and without it."""
 
     epsilon: float
     edge: tuple[int, int]
@@ -114,7 +114,7 @@ def _views(
 
 
 def _loss(m: HasBitLaw, owned: int, degree: int, reports: bool) -> tuple[float, float]:
-    """The largest log ratio with the edge over without it, and the other way round, of one user's report."""
+    """The largest log ratio of one user's report with and without the edge, both ways round."""
     noisy, sent = m.bit_reports(owned)
     room = -(len(noisy) // -_BLOCK) * _BLOCK  # repeated: of one shape, whatever is owned
     with float64_on_cpu():

@@ -1,4 +1,4 @@
-"""Does the density sum to 1, and has the estimate the moments that are said? By quadrature, and by draws."""
+"""Does the density sum to 1, and has the estimate its claimed moments? By quadrature and draws."""
 
 import contextlib
 import itertools
@@ -14,12 +14,12 @@ from ldp_jax.core.flags import standard_flags
 from ldp_jax.core.float64 import float64_on_cpu
 from ldp_jax.core.mechanism import HasCoordinates, HasMoments, Randomizer
 from ldp_jax.core.spaces import NotApplicable, Reports
-from ldp_jax.core.spaces.line import refuse_narrow
 from ldp_jax.core.spaces.space import Rule
 from ldp_jax.core.types import PRNGKey, Report, Scalar, Values
 from ldp_jax.verification._laws import law_of
 from ldp_jax.verification._programs import Exact, count_of, draws, estimates, logs_of, take, wide
 from ldp_jax.verification.exact import spaces
+from ldp_jax.verification.line import refuse_narrow
 from ldp_jax.verification.statistics import Fit
 
 _MOST_NODES = 2_000_000
@@ -152,7 +152,9 @@ def _records(mechanism: Randomizer, x: Values | None) -> list[Report]:
 
 @standard_flags()
 def sums_to_one(mechanism: Exact, x: Values | None = None) -> Fit:
-    """Whether the density sums to 1 in float64, to 1e-8 and four spacings of the densest number (1e-4 at most).
+    """Whether the density sums to 1 in float64.
+
+    The tolerance is 1e-8 and four spacings of the densest number, 1e-4 at most.
 
     >>> from ldp_jax.features import Laplace
     >>> sums_to_one(Laplace(1.0)).fits

@@ -55,7 +55,7 @@ def variance(
 def privacy_utility(
     mechanisms: Makers, epsilons: Sequence[float] | np.ndarray, *, ax: "Axes | None" = None
 ) -> "Axes":
-    """The largest root mean squared error of an estimate, against what is lost exactly rather than claimed.
+    """The largest root mean squared error of an estimate, against the exact loss.
 
     ``NotApplicable``: see :func:`variance`; and where the density of reports is not known.
     """

@@ -1,4 +1,4 @@
-"""Is a report a function of its arguments, of the whole key, and of whatever is taken for a record?"""
+"""Is a report a function of its arguments, of the whole key, and of all that a record may be?"""
 
 import math
 from collections.abc import Callable
@@ -9,7 +9,7 @@ import numpy as np
 
 from ldp_jax.core import random, validate
 from ldp_jax.core.flags import standard_flags
-from ldp_jax.core.mechanism import Randomizer, ReadsPart, privatize
+from ldp_jax.core.mechanism import Randomizer, privatize
 from ldp_jax.core.spaces import NotApplicable
 from ldp_jax.core.types import PRNGKey, Report, Values
 from ldp_jax.verification._programs import (
@@ -84,7 +84,7 @@ def _by_hand(leaf: np.ndarray) -> Values:
 
 @standard_flags()
 def is_pure(mechanism: Randomizer, key: PRNGKey, *, calls: int = 4) -> Fit:
-    """Whether ``privatize`` gives the same report traced, eager, traced again and eager again, and shows no more.
+    """Whether ``privatize`` gives one report traced and eager, twice each, and shows no more.
 
     Both extreme records, the typical one, the centre and ``calls`` random ones are reported by a
     compiled program, by plain calls with NumPy and with JAX arrays, with Python's numbers or arrays
@@ -136,7 +136,7 @@ def is_pure(mechanism: Randomizer, key: PRNGKey, *, calls: int = 4) -> Fit:
     asked = jax.tree.map(lambda *leaves: np.concatenate(leaves), *repeats, others)
     reports = report_each(words, mechanism, asked)
     different += _unusual(reports)
-    if isinstance(mechanism, ReadsPart):  # whom the library's own call asks in two steps
+    if hasattr(mechanism, "reads_part"):  # the library's own call draws it in two steps
         parts = privatize(jax.random.clone(bits_key), mechanism, np.asarray(asked))
         different += int((~_same(reports, parts, FUSED)).sum())
     return Fit(
@@ -146,7 +146,7 @@ def is_pure(mechanism: Randomizer, key: PRNGKey, *, calls: int = 4) -> Fit:
 
 @standard_flags()
 def uses_the_whole_key(mechanism: Randomizer, key: PRNGKey, *, calls: int = 256) -> Fit:
-    """Whether every one of the 64 bits of a key changes what is reported, at a record in the middle of the domain.
+    """Whether each of the 64 bits of a key changes the report, at a record in the middle.
 
     Each of ``calls`` keys is compared with the same key with one bit changed.
 

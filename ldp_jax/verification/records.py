@@ -1,4 +1,4 @@
-"""Is every record treated alike? Windows that are not, what single reports lose, and how often one is sent."""
+"""Is every record treated alike? Odd windows, the loss of single reports, and their frequency."""
 
 import jax
 import numpy as np
@@ -74,7 +74,7 @@ def record_windows(
 
 
 def _shares(given: _positions.Numbers) -> np.ndarray:
-    """Where records lie in their domain [1 or 3, n], in [0, 1): by themselves, another coordinate and the sum."""
+    """Places [1 or 3, n] of records in their domain: alone, another coordinate and the sum."""
     domain = given.mechanism.domain()
     alone = domain.share(given.x)
     if alone is None:
@@ -171,7 +171,8 @@ def counted(mechanism: Exact, x: Values, y: Report, significance: float) -> Fit:
     narrow = [leaf.dtype for leaf in leaves if is_float(leaf) and leaf.dtype.itemsize < 4]
     if narrow:
         raise NotApplicable(
-            f"reports of {narrow[0]} repeat by rounding: what a float32 may weigh is no bound of theirs"
+            f"reports of {narrow[0]} repeat by rounding: what a float32 may weigh is no bound of "
+            "theirs"
         )
     rows = np.concatenate([_words(leaf.reshape(trials, -1)) for leaf in leaves], 1)
     whole = (

@@ -11,13 +11,14 @@ import numpy as np
 
 from ldp_jax.core import integer_tables, random, validate
 from ldp_jax.core.flags import standard_flags
-from ldp_jax.core.mechanism import HasTable, Randomizer
+from ldp_jax.core.mechanism import Randomizer
 from ldp_jax.core.spaces import Interval, NotApplicable
 from ldp_jax.core.types import PRNGKey
 from ldp_jax.features import Duchi, GeneralPiecewise, Laplace, SquareWave, ThreeOutputs
 from ldp_jax.verification import _words
 from ldp_jax.verification._programs import generator
 from ldp_jax.verification.exact import spaces
+from ldp_jax.verification.protocols import HasTable
 from ldp_jax.verification.statistics import Fit
 
 TRIALS = 1 << 21
@@ -139,7 +140,7 @@ def _duchi(m: Duchi) -> Law:
 
 
 def _window(slope: float, half: float, density: float, ratio: float, end: float) -> Law:
-    """``density`` within ``half`` of ``slope`` times the record, ``density / ratio`` on the rest of [-end, end]."""
+    """``density`` within ``half`` of ``slope`` times the record, else a ``ratio`` less."""
 
     def law(y: np.ndarray, x: np.ndarray) -> np.ndarray:
         y = np.clip(y, -end, end)

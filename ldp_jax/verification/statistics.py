@@ -40,13 +40,14 @@ class Fit(NamedTuple):
 
     def __str__(self) -> str:
         return (
-            f"{self.test} test: {self.statistic:.4g} against {self.threshold:.4g} (n = {self.draws}); "
+            f"{self.test} test: {self.statistic:.4g} against {self.threshold:.4g} "
+            f"(n = {self.draws}); "
             f"detects {self.smallest_defect:.3g} and more"
         )
 
 
 def ks_threshold(n: int, significance: float = SIGNIFICANCE) -> float:
-    """The distance of distribution functions that n draws of the right law exceed this rarely (DKW, Massart 1990).
+    """The distance that n draws of the right law exceed this rarely (DKW, Massart 1990).
 
     >>> round(ks_threshold(200_000), 4)
     0.006

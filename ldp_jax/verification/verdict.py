@@ -21,7 +21,6 @@ from ldp_jax.core import random, validate
 from ldp_jax.core.flags import standard_flags
 from ldp_jax.core.mechanism import (
     HasCoordinates,
-    HasWordRuns,
     Randomizer,
     check_budget,
     require_protocol,
@@ -29,8 +28,8 @@ from ldp_jax.core.mechanism import (
 from ldp_jax.core.progress import Progress, phase, watched
 from ldp_jax.core.spaces import NotApplicable, Reports
 from ldp_jax.core.types import PRNGKey, Report
+from ldp_jax.curators import CentralMechanism, promised
 from ldp_jax.edges import HasBitLaw, Reporting
-from ldp_jax.edges.curator import CentralMechanism, promised
 from ldp_jax.verification._programs import Exact, draws
 from ldp_jax.verification._words import calls_host
 from ldp_jax.verification.arithmetic import ROUNDING, arithmetic, check_runs
@@ -52,6 +51,7 @@ from ldp_jax.verification.exact import hockey_stick, privacy_loss_supremum, spac
 from ldp_jax.verification.games import largest_lower_bound
 from ldp_jax.verification.lists import relationship_supremum
 from ldp_jax.verification.moments import matches_moments, moments_of, sums_to_one
+from ldp_jax.verification.protocols import HasWordRuns
 from ldp_jax.verification.purity import is_pure, is_total, uses_the_whole_key
 from ldp_jax.verification.records import counted, record_windows, reported_losses
 from ldp_jax.verification.reference import matches_reference
@@ -242,7 +242,8 @@ def _fit(fit: Fit) -> Answer:
     said = [fit.test] if fit.test.startswith("G ") or (" " in fit.test and not fit.fits) else []
     if fit.records > 1:
         said = [
-            f"{fit.records} records, {fit.draws} draws; finds {fit.smallest_defect:.2g} of the records",
+            f"{fit.records} records, {fit.draws} draws; "
+            f"finds {fit.smallest_defect:.2g} of the records",
             *said,
         ]
     return fit.statistic, fit.threshold, fit.fits, "; ".join(said)
@@ -466,7 +467,7 @@ def _lost_by_edge(m: Any, reporting: Reporting | None) -> float:
 
 
 def delta_of(m: Exact, epsilon: float, claimed: float) -> tuple[float, float, bool]:
-    """Delta by two rules, the limit (their difference and 1e-3 above the claim), and whether it is kept."""
+    """Delta by two rules, the limit (their difference and 1e-3 over the claim), and the verdict."""
     coarse, found = (hockey_stick(m, epsilon, panels=panels) for panels in (64, 128))
     limit = claimed * (1 + _QUADRATURE) + abs(found - coarse)
     least = max(LEAST_DELTA, 10 * abs(found - coarse))

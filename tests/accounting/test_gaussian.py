@@ -11,10 +11,9 @@ import pytest
 from hypothesis import example, given
 from scipy import integrate
 
-from ldp_jax.accounting import composition, gaussian
+from ldp_jax.accounting import gaussian
 from ldp_jax.accounting.gaussian import GaussianCurve
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RECORD, Guarantee, metric
-from ldp_jax.accounting.ledger import Ledger
 from tests.accounting.parts import least_at_or_above
 
 MUS = (1e-3, 0.3, 0.999, 1.0, 2.0, 20.0)
@@ -60,9 +59,8 @@ def test_delta_takes_arrays_and_extremes():
         assert delta.dtype == np.float64
         assert ((delta >= 0.0) & (delta <= 1.0)).all()
         assert curve.delta(np.array(1.0)).shape == ()
-        alone = [
-            curve.delta(float(e)) for e in epsilon.ravel()
-        ]  # sums of other shapes: a last digit may differ
+        # Sums of other shapes: a last digit may differ.
+        alone = [curve.delta(float(e)) for e in epsilon.ravel()]
         np.testing.assert_allclose(delta.ravel(), alone, rtol=1e-12, atol=0.0)
     assert GaussianCurve(0.0).epsilon(1e-9) == 0.0
     assert GaussianCurve(1e200).epsilon(1e-9) == math.inf
@@ -115,19 +113,10 @@ def test_calibration_round_trip():
 def test_a_curve_as_a_guarantee():
     curve = GaussianCurve.of(1.0, 2.0)
     guarantee = curve.guarantee(1e-6)
-    assert (guarantee.epsilon, guarantee.delta, guarantee.unit) == (
-        curve.epsilon(1e-6),
-        1e-6,
-        RECORD,
-    )
-    assert (guarantee.status, guarantee.arithmetic) == ("proved", "ideal")
+    assert (guarantee.epsilon, guarantee.delta) == (curve.epsilon(1e-6), 1e-6)
+    assert (guarantee.unit, guarantee.status, guarantee.arithmetic) == (RECORD, "proved", "ideal")
     assert curve.guarantee(1e-6, NEIGHBOUR_LIST).adjacency.endswith("one bit")
-    assert (
-        curve.guarantee(1e-6, metric(2.0), "two points at distance 1").adjacency
-        == "two points at distance 1"
-    )
-    with pytest.raises(ValueError, match="say in words"):
-        curve.guarantee(1e-6, metric(2.0))
+    assert curve.guarantee(1e-6, metric(2.0), "two points").adjacency == "two points"
 
 
 @given(st.lists(st.floats(1e-100, 1e100), min_size=1, max_size=5), st.integers(1, 1000))
@@ -150,41 +139,6 @@ def test_the_noise_that_is_given_out_is_enough_exactly(epsilon, sensitivity):
     assert Fraction(sensitivity) <= Fraction(sigma) * Fraction(mu)
 
 
-HUGE = 10**400
-ONE = GaussianCurve(1.0)
-ANY = math.nan, -1.0, "1", True, None
-REFUSED = {
-    "mu": (GaussianCurve, (*ANY, math.inf, HUGE, b"1")),
-    "sensitivity": (lambda bad: GaussianCurve.of(bad, 1.0), (*ANY, math.inf, HUGE)),
-    "sigma": (lambda bad: GaussianCurve.of(1.0, bad), (*ANY, math.inf, 0.0)),
-    "sensitivity / mu|mu": (lambda bad: GaussianCurve.of(1.0, bad), (5e-324,)),
-    "delta": (ONE.epsilon, (*ANY, math.inf, 0.0, 1.0, 1.5)),
-    "delta ": (ONE.guarantee, (*ANY, math.inf, 0.0, 1.0)),
-    "delta  ": (lambda bad: gaussian.gaussian_sigma(1.0, bad), (*ANY, math.inf, 0.0, 1.0)),
-    "delta   ": (lambda bad: Ledger().spend("x", ONE, delta=bad), (math.nan,)),
-    "times": (ONE.repeated, (*ANY, math.inf)),
-    "times|mu": (ONE.repeated, (HUGE**2,)),
-    "mu ": (lambda bad: GaussianCurve(bad).compose(GaussianCurve(bad)), (1e300,)),
-    "epsilon": (lambda bad: gaussian.gaussian_sigma(bad, 1e-5), (*ANY, HUGE)),
-    "epsilon ": (lambda bad: gaussian.gaussian_mu(bad, 1e-5), (*ANY, 1e10)),
-    "epsilon  ": (ONE.delta, (*ANY, b"1", 1j, [True], [1, "2"], HUGE)),
-    "sensitivity ": (lambda bad: gaussian.gaussian_sigma(1.0, 1e-5, bad), (*ANY, math.inf, 0.0)),
-    "sensitivity  ": (lambda bad: gaussian.gaussian_sigma(1e-9, 1e-300, bad), (1e308,)),
-    "(k|times)": (
-        lambda bad: composition.advanced(Guarantee(1.0), bad, 0.1),
-        (HUGE, 10**12),
-    ),  # would fill the memory
-    "k ": (lambda bad: composition.sampled(Guarantee(1.0), bad, 3), (HUGE,)),
-}
-
-
-def test_no_number_out_of_range_passes(untyped):
-    for name, (call, wrong) in REFUSED.items():
-        for bad in wrong:
-            with pytest.raises(ValueError, match=rf"({name.strip()}).* must be"):
-                call(bad)
-
-
 def test_what_is_beyond_float64_is_infinite_and_minus_zero_is_zero():
-    assert Guarantee(1.0, 1e-6).repeated(HUGE).epsilon == math.inf
+    assert Guarantee(1.0, 1e-6).repeated(10**400).epsilon == math.inf
     assert math.copysign(1.0, GaussianCurve(-0.0).mu) == 1.0

@@ -46,15 +46,11 @@ def test_ten_times_a_tenth_fits_one_and_an_eleventh_is_named():
 
 def test_the_message_says_what_is_spent_and_what_remains():
     ledger = Ledger(Budget(2.0, delta=1e-5)).spend("first", proved(0.75, delta=4e-6))
-    with pytest.raises(BudgetExceededError) as caught:
-        ledger.spend("second", proved(1.5))
-    assert str(caught.value) == (
-        "release 'second' (epsilon 1.5) does not fit the budget per record: epsilon 0.75, delta 4e-06 is spent, "
-        "epsilon 1.25, delta 6e-06 remains of epsilon 2, delta 1e-05; with it the total would be "
-        "epsilon 2.25, delta 4e-06"
-    )
-    with pytest.raises(BudgetExceededError, match="delta 4e-06 is spent"):
-        ledger.spend("third", proved(0.1, delta=7e-6))
+    for more in (proved(1.5), proved(0.1, delta=7e-6)):
+        with pytest.raises(
+            BudgetExceededError, match="'second'.* delta 4e-06 is spent, .* remains"
+        ):
+            ledger.spend("second", more)
     ledger = Ledger([LISTS, EDGES])
     for lists, edges, unit in ((1.1, 1.0, "neighbour-list"), (1.0, 2.1, "relationship")):
         with pytest.raises(BudgetExceededError, match=f"does not fit the budget per {unit}"):
@@ -85,17 +81,11 @@ def test_a_ledger_never_changes_and_none_over_its_budget_can_be_made():
 def test_units_have_their_own_budgets():
     ledger = Ledger([Budget(1.0), Budget(2.0, unit=NEIGHBOUR_LIST)])
     ledger = ledger.spend("x", proved(1.0)).spend("edges", proved(2.0, unit=NEIGHBOUR_LIST))
-    assert (ledger.remaining(RECORD).epsilon, ledger.remaining(NEIGHBOUR_LIST).epsilon) == (
-        0.0,
-        0.0,
-    )
-    text = "release 'graph' .epsilon 0.1. is per edge-central, which has no budget.*per record, neighbour-list"
-    with pytest.raises(BudgetExceededError, match=text):
+    assert [ledger.remaining(unit).epsilon for unit in (RECORD, NEIGHBOUR_LIST)] == [0.0, 0.0]
+    with pytest.raises(
+        BudgetExceededError, match="'graph' .* per edge-central, which has no budget"
+    ):
         ledger.spend("graph", proved(0.1, unit=EDGE_CENTRAL))
-    with pytest.raises(ValueError, match="no budget per relationship"):
-        ledger.remaining(RELATIONSHIP)
-    with pytest.raises(ValueError, match="each unit once, got record 2 times"):
-        Ledger([Budget(1.0), Budget(2.0)])
 
 
 def test_nan_and_negative_budgets_are_refused_however_they_are_made():
@@ -116,22 +106,16 @@ def test_nan_and_negative_budgets_are_refused_however_they_are_made():
 
 def test_what_proves_nothing_fits_no_budget():
     unproven = Guarantee(0.1, status="none", reason="eq. 7 does not hold")
-    with pytest.raises(BudgetExceededError, match=r"proves nothing about record.*eq\. 7"):
-        Ledger(Budget(1.0)).spend("x", unproven)
-    with pytest.raises(
-        BudgetExceededError, match="proves nothing about record.*: no proof was given"
+    edges = (per(NEIGHBOUR_LIST), Guarantee(1.0, unit=RELATIONSHIP))
+    for budget, cost, words in (
+        (1.0, unproven, r"proves nothing about record.*eq\. 7"),
+        (1.0, Guarantee(0.1), "proves nothing about record.*: no proof was given"),
+        ([LISTS, EDGES], PipelineGuarantee(edges, ("edges",)), "nothing about relationship"),
+        (1.0, proved(math.inf), r"'x' \(epsilon inf\)"),
     ):
-        Ledger(1.0).spend("x", Guarantee(0.1))
-    pipeline = PipelineGuarantee(
-        (per(NEIGHBOUR_LIST), Guarantee(1.0, unit=RELATIONSHIP)), ("edges",)
-    )
-    with pytest.raises(
-        BudgetExceededError, match="proves nothing about relationship.*no proof was given"
-    ):
-        Ledger([LISTS, EDGES]).spend("graph", pipeline)
+        with pytest.raises(BudgetExceededError, match=words):
+            Ledger(budget).spend("x", cost)
     assert "none: eq. 7 does not hold" in Ledger().spend("x", unproven).explain()
-    with pytest.raises(BudgetExceededError, match=r"'x' \(epsilon inf\)"):
-        Ledger(Budget(1.0)).spend("x", proved(math.inf))
     chain = Guarantee(0.1, status="in the limit", reason="the chain is run for a while")
     assert Ledger(Budget(1.0)).spend("x", chain).spent(RECORD).status == "in the limit"
 
@@ -161,10 +145,9 @@ def test_pure_and_gaussian_parts_add_and_share_the_delta():
     spent = ledger.spent(RECORD)
     assert spent.epsilon == pytest.approx(1.5 + curve.epsilon(4e-6), rel=1e-9)
     assert spent.delta == pytest.approx(1e-5, rel=1e-12)
-    with pytest.raises(BudgetExceededError, match="needs a delta, and none is left"):
-        ledger.spend("all of it", proved(0.1, delta=4e-6))
-    with pytest.raises(BudgetExceededError, match="needs a delta, and none is left"):
-        Ledger(Budget(3.0)).spend("noise", curve)
+    for full, cost in ((ledger, proved(0.1, delta=4e-6)), (Ledger(Budget(3.0)), curve)):
+        with pytest.raises(BudgetExceededError, match="needs a delta, and none is left"):
+            full.spend("all of it", cost)
     named = Ledger(Budget(3.0, delta=1e-5)).spend("noise", curve, delta=1e-6).spend("more", curve)
     assert named.spent(RECORD).epsilon == pytest.approx(curve.repeated(2).epsilon(1e-6), rel=1e-12)
     assert named.remaining(RECORD).delta == pytest.approx(9e-6)
@@ -173,15 +156,9 @@ def test_pure_and_gaussian_parts_add_and_share_the_delta():
 
 
 def test_a_record_only_needs_a_delta_for_a_curve():
-    with pytest.raises(
-        ValueError, match="'noise': with no budget to take it from, a curve needs a delta"
-    ):
-        Ledger().spend("noise", GaussianCurve(0.1))
-    ledger = (
-        Ledger()
-        .spend("noise", GaussianCurve(0.1), delta=1e-6, unit=NEIGHBOUR_LIST)
-        .spend("x", proved(40.0))
-    )
+    noise = GaussianCurve(0.1)
+    ledger = Ledger().spend("noise", noise, delta=1e-6, unit=NEIGHBOUR_LIST)
+    ledger = ledger.spend("x", proved(40.0))
     assert ledger.spent(NEIGHBOUR_LIST).delta == 1e-6
     assert ledger.spent(RECORD).epsilon == 40.0
     assert ledger.spent(EDGE_CENTRAL).epsilon == 0.0
@@ -209,16 +186,10 @@ def test_explain_rounds_against_the_claim():
     lines = str(ledger).splitlines()
     assert lines[1].count("epsilon 0.123457") == 2  # its cost, and the total so far: up
     assert "epsilon 0.623457" in lines[3]  # the running total, up
-    assert (
-        "  of a budget of epsilon 1, delta 1e-06; epsilon 0.376543, delta 1e-06 remains" in lines
-    )  # down
-    assert "neighbour-list: spent epsilon 2 (ideal arithmetic; proved)" in lines
+    assert any("epsilon 0.376543, delta 1e-06 remains" in line for line in lines)  # down
     assert "  of a budget of epsilon 2; epsilon 0 remains" in lines
     assert lines[-1] == "protected: features, edges; NOT protected: labels"
-    assert (
-        Ledger(Budget(1.0)).explain().splitlines()[0]
-        == "record: spent epsilon 0 (ideal arithmetic; proved)"
-    )
+    assert Ledger(1.0).explain().startswith("record: spent epsilon 0 (ideal arithmetic; proved)")
 
 
 @settings(max_examples=12)
@@ -255,27 +226,20 @@ def whole_graph(lists=1.0, edges=2.0, **more):
 
 def test_a_pipeline_is_spent_whole():
     ledger = Ledger([LISTS, EDGES]).spend("graph", whole_graph(0.5, 1.0))
-    assert (ledger.spent(NEIGHBOUR_LIST).epsilon, ledger.spent(RELATIONSHIP).epsilon) == (0.5, 1.0)
-    assert (ledger.remaining(NEIGHBOUR_LIST).epsilon, ledger.remaining(RELATIONSHIP).epsilon) == (
-        0.5,
-        1.0,
+    for unit, epsilon in ((NEIGHBOUR_LIST, 0.5), (RELATIONSHIP, 1.0)):
+        assert ledger.spent(unit).epsilon == ledger.remaining(unit).epsilon == epsilon
+        assert ledger.total()[unit].epsilon == epsilon
+    assert (ledger.total().protected, ledger.total().unprotected) == (
+        ("edges",),
+        ("number of nodes",),
     )
-    total = ledger.total()
-    assert (total.protected, total.unprotected) == (("edges",), ("number of nodes",))
-    assert {unit: total[unit].epsilon for unit in total} == {NEIGHBOUR_LIST: 0.5, RELATIONSHIP: 1.0}
     ledger = ledger.spend("again", whole_graph(0.5, 1.0), protects=["edges"], exposes=["labels"])
     assert ledger.remaining(RELATIONSHIP).epsilon == 0.0
     assert ledger.total().unprotected == ("number of nodes", "labels")
     lines = ledger.explain().splitlines()
     assert [line.split("  ")[0] for line in lines[1:5]] == ["graph", "", "again", ""]
-    assert "relationship: spent epsilon 2 (ideal arithmetic; proved)" in lines
-    with pytest.raises(
-        BudgetExceededError, match="'third'.*epsilon 0.1 per neighbour-list and .* does not fit"
-    ):
+    with pytest.raises(BudgetExceededError, match="'third'.*per neighbour-list.*does not fit"):
         ledger.spend("third", whole_graph(0.1, 0.1))
-    assert Ledger(1.0).spend(
-        "x", PipelineGuarantee.of([proved(1.0)], protected=["x"], unprotected=[])
-    ).budgets == (Budget(1.0),)
 
 
 class Result(NamedTuple):
@@ -294,10 +258,6 @@ def test_a_result_is_spent_by_what_it_says_it_cost(untyped):
     assert Ledger(1.0).spend("x", alone).spent(RECORD).epsilon == 0.75
     with pytest.raises(BudgetExceededError, match="does not fit"):
         Ledger(0.5).spend("x", alone)
-    with pytest.raises(
-        ValueError, match="must cost a Guarantee, PipelineGuarantee or GaussianCurve"
-    ):
-        Ledger(1.0).spend("x", Result(0.0, 0.75))
 
 
 def test_every_pair_of_units():
@@ -306,28 +266,19 @@ def test_every_pair_of_units():
     """
     for kept, said in itertools.permutations(range(len(UNITS)), 2):
         free = {kept, said} & RECORDS_ALONE and {kept, said} & EDGES_ALONE
-        both = Ledger([Budget(1.0, unit=UNITS[kept]), Budget(1.0, unit=UNITS[said])])
+        kept, said = UNITS[kept], UNITS[said]
+        both = Ledger([Budget(1.0, unit=kept), Budget(1.0, unit=said)])
         if free:
-            ledger = both.spend("x", per(UNITS[said]))
-            assert (ledger.spent(UNITS[said]).epsilon, ledger.spent(UNITS[kept]).epsilon) == (
-                0.5,
-                0.0,
-            )
+            ledger = both.spend("x", per(said))
+            assert (ledger.spent(said).epsilon, ledger.spent(kept).epsilon) == (0.5, 0.0)
         else:
-            with pytest.raises(
-                BudgetExceededError,
-                match="does not say what it costs per .*pass one PipelineGuarantee",
-            ):
-                both.spend("x", per(UNITS[said]))
-        together = PipelineGuarantee.of(
-            [per(UNITS[said]), per(UNITS[kept])], protected=["x"], unprotected=[]
-        )
-        assert both.spend("x", together).spent(UNITS[kept]).epsilon == 0.5
+            with pytest.raises(BudgetExceededError, match="does not say what it costs per "):
+                both.spend("x", per(said))
+        together = PipelineGuarantee((per(said), per(kept)), ("x",))
+        assert both.spend("x", together).spent(kept).epsilon == 0.5
         with pytest.raises(BudgetExceededError, match="which has no budget"):
-            Ledger(Budget(1.0, unit=UNITS[kept])).spend("x", per(UNITS[said]))
-        assert (
-            Ledger().spend("x", per(UNITS[said])).spent(UNITS[kept]).epsilon == 0.0
-        )  # a record only
+            Ledger(Budget(1.0, unit=kept)).spend("x", per(said))
+        assert Ledger().spend("x", per(said)).spent(kept).epsilon == 0.0  # a record only
 
 
 def test_metric_privacy_is_one_unit_whose_rate_is_its_loss():
@@ -348,87 +299,25 @@ def test_metric_privacy_is_one_unit_whose_rate_is_its_loss():
 
 def test_edges_that_have_a_budget_are_not_used_in_the_clear():
     ledger = Ledger([Budget(1.0), LISTS])
-    with pytest.raises(
-        BudgetExceededError,
-        match="uses edges in the clear, and there is a budget per neighbour-list",
+    fields = {"protected": ("features",), "unprotected": ("edges", "labels")}
+    embedding = PipelineGuarantee((proved(0.5),), **fields)
+    as_record = {"protects": ["edges"]}
+    for cost, more, words in (
+        (proved(0.5), {"protects": ["features"], "exposes": ["edges"]}, "uses edges in the clear"),
+        (embedding, {}, "do not name them among what it exposes"),
+        (proved(0.5), as_record, "does not say what it costs per neighbour-list"),
     ):
-        ledger.spend("features", proved(0.5), protects=["features"], exposes=["edges"])
-    embedding = PipelineGuarantee.of(
-        [proved(0.5)], protected=["features"], unprotected=["edges", "labels"]
-    )
-    with pytest.raises(BudgetExceededError, match="do not name them among what it exposes"):
-        ledger.spend("embedding", embedding)
+        with pytest.raises(BudgetExceededError, match=words):
+            ledger.spend("x", cost, **more)
     assert Ledger(1.0).spend("embedding", embedding).total() == embedding
-    with pytest.raises(BudgetExceededError, match="does not say what it costs per neighbour-list"):
-        ledger.spend("list as a record", proved(0.5), protects=["edges"])
-    assert (
-        Ledger(1.0).spend("list as a record", proved(0.5), protects=["edges"]).spent(RECORD).epsilon
-        == 0.5
-    )
-
-
-SAID = {"delta": 1e-6}, {"unit": RECORD}, {"adjacency": "words"}
-SPENT = [
-    *((proved(1.0), extra, "says its own delta, unit and adjacency") for extra in SAID),
-    (
-        proved(1.0),
-        {"protects": "edges"},
-        "protects must be a sequence of field names, got the string 'edges'",
-    ),
-    (proved(1.0), {"protects": ["edges"], "exposes": ["edges"]}, "both protects and exposes edges"),
-    (GaussianCurve(1.0), {"delta": 1e-6, "unit": metric(1.0)}, "say in words"),
-    *(
-        (whole_graph(), extra, "a PipelineGuarantee says its own delta, unit and adjacency")
-        for extra in SAID
-    ),
-    (whole_graph(), {"protects": ["edges", "labels"]}, "its guarantee protects edges, not"),
-    (whole_graph(), {"exposes": ["edges"]}, "both protects and exposes edges"),
-    (PipelineGuarantee(()), {}, "a PipelineGuarantee of no unit"),
-    *(
-        (bad, {}, "must cost a Guarantee, Pipeline")
-        for bad in (1.0, None, "x", Budget(1.0), lambda: proved(0.5))
-    ),
-]
-
-
-def test_what_is_no_budget_and_no_release_is_refused(untyped):
-    assert (
-        Ledger(1.0).budgets
-        == Ledger(1).budgets
-        == Ledger(np.float32(1.0)).budgets
-        == (Budget(1.0),)
-    )
-    assert Ledger(()).budgets == Ledger([]).budgets == Ledger().budgets == ()
-    for promise in (Guarantee(1.0), [proved(1.0)], whole_graph(), GaussianCurve(1.0)):
-        with pytest.raises(ValueError, match=r"must be a Budget, got a \w+.*write Budget"):
-            Ledger(promise)
-    for bad in ("1.0", True, math.nan, -1.0, 10**400, 1j, [None], object(), math.inf):
-        with pytest.raises(ValueError, match="budget's epsilon per record must be"):
-            Ledger(bad)
-    for cost, extra, words in SPENT:
-        with pytest.raises(ValueError, match=words):
-            Ledger().spend("x", cost, **extra)
-    with pytest.raises(ValueError, match="says its own delta, unit and adjacency"):
-        Release("x", proved(1.0), RELATIONSHIP, "words")
-    for bad in ("", " ", None, 3):
-        with pytest.raises(ValueError, match="name must say"):
-            Ledger().spend(bad, Guarantee(1.0))
+    assert Ledger(1.0).spend("x", proved(0.5), **as_record).spent(RECORD).epsilon == 0.5
 
 
 def test_a_ledger_is_written_and_read():
-    pipeline = PipelineGuarantee.of(
-        [
-            proved(0.1, unit=metric(0.3)),
-            proved(math.inf, unit=Unit("flock"), adjacency="two flocks of Gänse"),
-        ],
-        protected=["features"],
-        unprotected=["edges"],
-    )
-    ledger = (
-        Ledger()
-        .spend("first", proved(1 / 3, 1e-7, arithmetic="exact"), protects=["labels"])
-        .spend("2", pipeline)
-    )
+    flock = proved(math.inf, unit=Unit("flock"), adjacency="two flocks of Gänse")
+    pipeline = PipelineGuarantee((proved(0.1, unit=metric(0.3)), flock), ("features",), ("edges",))
+    exact = proved(1 / 3, 1e-7, arithmetic="exact")
+    ledger = Ledger().spend("first", exact, protects=["labels"]).spend("2", pipeline)
     noise = {"delta": 1e-6, "unit": NEIGHBOUR_LIST, "adjacency": "two lists"}
     ledger = ledger.spend("noise", GaussianCurve.of(1.0, 12.0), **noise)
     budget = [Budget(1.0, 1e-6), Budget(2.5, unit=RELATIONSHIP)]
@@ -439,12 +328,7 @@ def test_a_ledger_is_written_and_read():
         assert again.explain() == one.explain()
     data = Ledger(1.0).spend("noise", proved(0.5)).to_bytes()
     nobody = sealed(Ledger().to_bytes()[:-8].replace(b'"releases": []', b'"releases": [5]'))
-    for part in (
-        b"",
-        data[:-1],
-        data.replace(b"0.5", b"0.4"),
-        sealed(data[:-8].replace(b"0.5", b"1.5")),
-        nobody,
-    ):
+    changed = data.replace(b"0.5", b"0.4"), sealed(data[:-8].replace(b"0.5", b"1.5"))
+    for part in (b"", data[:-1], *changed, nobody):
         with pytest.raises(ValueError, match="ledger"):
             Ledger.from_bytes(part)

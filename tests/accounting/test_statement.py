@@ -16,7 +16,6 @@ from ldp_jax.accounting.guarantee import (
     RECORD,
     RELATIONSHIP,
     Guarantee,
-    PipelineGuarantee,
     joint_unit,
     metric,
 )
@@ -237,17 +236,18 @@ def test_units_that_are_read_at_once_and_distances_stand_apart():
     assert joint_unit(RECORD, NEIGHBOUR_LIST) == RECORD_AND_BIT
 
 
-def test_what_makes_no_statement_is_refused():
-    for wrong, words in (
-        (lambda: Statement.of([]), "a protocol that asks nobody"),
-        (lambda: Cost(proved(1.0), times=0), "times must be a whole number >= 1"),
-        (lambda: Cost(proved(1.0), proved(1.0)), "pair must be a guarantee per relationship"),
-        (lambda: Cost(proved(1.0), curve=GaussianCurve(1.0)), "delta must be given with a curve"),
-        (
-            lambda: Account.of(Statement.of(Role((Cost(proved(1.0)),), np.ones(3, bool))), 2),
-            r"must be bool \[2\]",
-        ),
-    ):
-        with pytest.raises(ValueError, match=words):
-            wrong()
-    assert isinstance(Statement.of([Cost(proved(1.0))]).guarantee(), PipelineGuarantee)
+@pytest.mark.parametrize("seed", range(30))
+def test_a_protocol_after_another_costs_what_one_user_can_have_been_asked_in_both(seed):
+    """A user has a role of each, or none: roles of different users never meet in one user."""
+    rng = np.random.default_rng(seed)
+    earlier, later = drawn_statement(rng), drawn_statement(rng)
+    both = later.after(earlier)
+
+    def of_user(statement, user, unit):
+        held = [role.per(unit) for role in statement.roles if user in possible(role)]
+        return max((one.epsilon for one in held if one is not None), default=0.0)
+
+    for unit in (RECORD, LABEL, NEIGHBOUR_LIST):
+        found = both.per(unit)
+        each = (of_user(earlier, user, unit) + of_user(later, user, unit) for user in range(USERS))
+        assert (0.0 if found is None else found.epsilon) == max(each)

@@ -118,3 +118,26 @@ def test_similarity_of_images_is_the_mean_over_windows(window):
     index *= (2 * shared + large) / (spread + large)
     found = metrics.ssim(*map(jnp.asarray, images), value_range=2.0, window=window)
     np.testing.assert_allclose(found, index.mean(1), atol=1e-5)
+
+
+def test_as_many_pairs_are_taken_for_edges_as_are_believed():
+    """The nearest whole number of them, and those of the largest scores."""
+    rng = np.random.default_rng(0)
+    pairs = attacks.all_pairs(np.arange(8), [[0, 1], [2, 3], [4, 5]])
+    scores = rng.normal(size=len(pairs.truth))
+    for density in (0.02, 0.1, 0.125, 0.2, 0.51, 0.99):
+        named = attacks.inferred_edges(attacks.evaluate("drawn", scores, pairs, density=density))
+        wanted = pairs.units[np.argsort(-scores)[: round(density * len(scores))]]
+        assert {*map(tuple, named.tolist())} == {*map(tuple, np.sort(wanted, 1).tolist())}
+
+
+def test_reconstructions_stay_within_the_range_of_public_records():
+    """Public records lie in [2, 5] and private ones in [-9, 9]; a network's answers go beyond."""
+    rng = np.random.default_rng(0)
+    public, x = rng.uniform(2.0, 5.0, (40, 3)), rng.uniform(-9.0, 9.0, (5, 3))
+    perceptron = attacks.Perceptron(1, 4, epochs=1, learning_rate=1e-3)
+    found = attacks.inversion(
+        jax.random.key(0), 1e4 * x, x, public_z=public, public_x=public, perceptron=perceptron
+    )
+    assert found.x.min() == np.float32(public.min())
+    assert found.x.max() == np.float32(public.max())

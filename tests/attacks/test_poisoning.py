@@ -233,3 +233,31 @@ def test_input_lies_on_lists_are_kept_as_often_as_true_bits():
     sent = poisoning.lying_lists(jax.random.key(9), np.array([[3, 4]]), claims, N + 1, keep=0.75)
     assert abs(len(sent) - 1 - 0.75 * N) < SIGMAS * np.sqrt(0.1875 * N)
     assert [3, 4] in sent.tolist()
+
+
+def test_a_share_of_liars_is_rounded_to_the_nearest_number():
+    """All shares and numbers of users: a share that is cut instead leaves out the half of them."""
+    key = jax.random.key
+    for n, share in ((7, 0.1), (7, 0.25), (11, 0.2), (13, 0.35), (10, 0.28), (10, 0.99), (3, 0.5)):
+        asked = np.arange(2 * n) % 2 == 1
+        assert poisoning.choose_liars(key(0), n, share).sum() == round(share * n)
+        assert poisoning.choose_liars(key(0), 2 * n, share, asked).sum() == round(share * n)
+
+
+@pytest.mark.parametrize("epsilon", [0.3, 1.0, 2.7])
+@pytest.mark.parametrize("doubt", [0.4, 1e-3, 1e-6])
+def test_a_count_is_believable_as_far_as_noise_reaches_but_for_the_doubt(epsilon, doubt):
+    """One user of ten has a count below 0 or above its group, and no larger total than others."""
+    sizes = np.array([1000, 7])
+    shrink = np.exp(-epsilon)
+    reports = np.arange(60)
+    beyond = 2 * shrink ** (reports + 1) / (1 + shrink)  # P(|z| > r) of whole noise
+    others = [[500, 4]] * 9
+    for count in (lambda r: [-r, 4], lambda r: [400, 7 + r]):
+        asked = [np.array([count(r), *others]) for r in reports.tolist()]
+        judged = [poisoning.believable_counts(one, epsilon, sizes, doubt=doubt) for one in asked]
+        good = np.array(judged)[:, 0]
+        tail = int(good.sum()) - 1
+        assert good[: tail + 1].all()
+        assert beyond[tail] <= doubt
+        assert tail <= np.log(2 / doubt) / epsilon + 1

@@ -6,11 +6,10 @@ import jax
 import numpy as np
 import pytest
 
-from ldp_jax import verification
+from ldp_jax import curators, verification
 from ldp_jax.accounting.guarantee import EDGE_CENTRAL
 from ldp_jax.core.spaces import NotApplicable
-from ldp_jax.edges import curator
-from ldp_jax.edges.curator import BinnedPairs, EdgeRand, EdgeRR, LapGraph, promised
+from ldp_jax.curators import BinnedPairs, EdgeRand, EdgeRR, LapGraph, promised
 from ldp_jax.verification import verdict
 from ldp_jax.verification.cases import CASES
 from tests import broken
@@ -32,13 +31,13 @@ ATTAINED = {"EdgeRand", "BinnedPairs", "PublicHRG"}
 
 
 def test_every_curator_has_a_case():
-    assert {case.public for case in CURATORS.values()} == set(curator.__all__) - NOT_MECHANISMS
+    assert {case.public for case in CURATORS.values()} == set(curators.__all__) - NOT_MECHANISMS
 
 
 @every_curator
 def test_protocol(name):
     m = CURATORS[name].make(1.0)
-    assert isinstance(m, curator.CentralMechanism)
+    assert isinstance(m, curators.CentralMechanism)
     checks.assert_documented(m)
     spent = promised(m)
     assert (spent.trust, spent.unit) == ("central", EDGE_CENTRAL)
@@ -63,7 +62,7 @@ def test_what_an_edge_costs_is_at_most_the_claim(name, epsilon):
 
 @pytest.mark.parametrize("epsilon", [0.1, 16.0])
 def test_a_scale_without_its_two_is_seen(epsilon):
-    """With counts of every node, more than all of the claim; tests/edges/curator asks the
+    """With counts of every node, more than all of the claim; tests/curators asks the
     dendrogram alone.
     """
     assert (

@@ -544,9 +544,6 @@ def test_protocol_guarantee_and_tree(name, monkeypatch):
     case = cases.CASES[name]
     m, same, other = (case.make(epsilon) for epsilon in (1.0, 1.0, 2.0))
     abilities = [protocol.Mechanism, protocol.HasDensity, protocol.HasMoments]
-    abilities += [protocol.HasInverse] * isinstance(m, Numeric) + [protocol.HasWords] * isinstance(
-        m, Worded
-    )
     assert all(isinstance(m, ability) for ability in abilities)
     checks.assert_documented(m)
     g = other.guarantee()

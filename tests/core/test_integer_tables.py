@@ -39,33 +39,21 @@ def power(epsilon, digits=120):
     return exact * (1 - Fraction(1, 10**100)), exact * (1 + Fraction(1, 10**100))
 
 
-def boxes(law, epsilon):
-    """[m_y, floor(e^epsilon m_y)] as the rounding rule has them."""
-    below, above = power(epsilon)
-    low = [max(1, math.ceil(Fraction(p) * WORDS)) for p in law.min(0).tolist()]
-    high = []
-    for least in low:
-        assert math.floor(below * least) == math.floor(above * least), (
-            "the oracle cannot tell: more digits"
-        )
-        high.append(min(WORDS, math.floor(below * least)))
-    return low, high
-
-
 def check(law, epsilon):
     """Every promise of the rounding rule for one law."""
     masses = integer_tables.integer_masses(law, epsilon)
     assert masses.dtype == np.uint32
     assert masses.shape == law.shape
-    assert [sum(row) for row in masses.tolist()] == [WORDS] * len(law)
-    low, high = boxes(law, epsilon)
-    for row in masses.tolist():
-        assert all(a <= m <= b for a, m, b in zip(low, row, high, strict=True))
-    below, _ = power(epsilon)
-    loss = max(Fraction(max(column), min(column)) for column in masses.T.tolist())
-    assert (
-        loss <= below
-    )  # a lower bound of e^epsilon: the loss is at most epsilon, without a tolerance
+    rows = masses.tolist()
+    assert [sum(row) for row in rows] == [WORDS] * len(law)
+    below, above = power(epsilon)
+    for column, p in zip(masses.T.tolist(), law.min(0).tolist(), strict=True):
+        least = max(1, math.ceil(Fraction(p) * WORDS))
+        most = math.floor(below * least)
+        assert most == math.floor(above * least), "the oracle cannot tell: more digits"
+        assert least <= min(column)
+        assert max(column) <= min(WORDS, most)
+        assert Fraction(max(column), min(column)) <= below  # a lower bound of e^epsilon
     # floor, the lift to 1 and the cut at the box move an entry by less than 2; the rest of a row,
     # one entry by all
     slack = 2 * law.shape[1] + 2 + WORDS * np.abs(law.sum(1) - 1).max()
@@ -105,12 +93,8 @@ def subset_law(categories, subset, epsilon):
     """Outputs are subsets of the categories, e^epsilon likelier where they hold the record: all at
     the edge.
     """
-    held = np.array(
-        [
-            [c in s for s in itertools.combinations(range(categories), subset)]
-            for c in range(categories)
-        ]
-    )
+    subsets = list(itertools.combinations(range(categories), subset))
+    held = (np.array(subsets) == np.arange(categories)[:, None, None]).any(-1)
     weight = np.where(held, 1.0, math.exp(-epsilon))
     return weight / weight.sum(1, keepdims=True)
 
@@ -161,39 +145,28 @@ NO_LAWS = [
     ([[0.5, 0.50001]] * 2, 1.0, "sum to 1"),
     ([[1.5, -0.5]] * 2, 1.0, "finite and >= 0"),
     ([[math.nan, 1.0]] * 2, 1.0, "finite and >= 0"),
-    ([[math.inf, 0.0]] * 2, 1.0, "finite and >= 0"),
     ([[0.75, 0.25], [0.25, 0.75]], 1.0, "loses more than epsilon"),  # it would be bent to fit
     ([[0.75, 0.25], [0.25, 0.75]], 0.5, "no table over"),  # loses log 3: 0.25 e^0.5 twice is no row
     ([[1.0, 0.0], [0.0, 1.0]], 20.0, "no table over"),
     (subset_law(200, 1, 5e-8), 5e-8, "no table over"),  # the integers are too coarse
     *(
         ([[0.5, 0.5]] * 2, epsilon, "epsilon of a table")
-        for epsilon in (20.000001, math.inf, math.nan, -1e-9)
+        for epsilon in (20.000001, math.nan, -1e-9)
     ),
 ]
 
 
-def test_what_is_no_law_and_no_budget_is_refused():
-    for law, epsilon, words in NO_LAWS:
-        with pytest.raises(ValueError, match=words):
-            integer_tables.integer_masses(np.array(law), epsilon)
-    for bad in (
-        True,
-        "1",
-        None,
-        1j,
-        [1.0, 2.0],
-        np.ones(3),
-        0,
-        0.0,
-        20.000001,
-        math.inf,
-        math.nan,
-        -1e-9,
-    ):
+@pytest.mark.parametrize(("law", "epsilon", "words"), NO_LAWS)
+def test_what_is_no_law_is_refused(law, epsilon, words):
+    with pytest.raises(ValueError, match=words):
+        integer_tables.integer_masses(np.array(law), epsilon)
+
+
+def test_a_table_takes_one_concrete_epsilon():
+    for bad in (True, "1", None, 1j, [1.0, 2.0], 0.0, 20.000001, math.nan, -1e-9):
         with pytest.raises(ValueError, match="epsilon"):
             integer_tables.checked_epsilon(bad)
-    for one in (1, np.float32(1), np.int64(1), np.array(1.0), jnp.float32(1)):
+    for one in (1, np.float32(1), np.array(1.0), jnp.float32(1)):
         assert type(integer_tables.checked_epsilon(one)) is float
 
 
@@ -292,32 +265,12 @@ def test_the_words_of_every_output_are_its_mass(outputs):
 
 
 def extreme_numbers():
-    tiny = np.finfo(np.float32)
-    return np.float32(
-        [
-            0.0,
-            -0.0,
-            1,
-            -1,
-            0.5,
-            -0.5,
-            tiny.tiny,
-            -tiny.tiny,
-            tiny.smallest_subnormal,
-            -tiny.smallest_subnormal,
-        ]
-        + [2, -2, 1e9, -1e9, tiny.max, tiny.min, np.inf, -np.inf, np.nan]
-        + [np.nextafter(np.float32(s), np.float32(t)) for s in (1, -1, 0.5, 0) for t in (-2, 2)]
-        + [
-            2.0**-22,
-            2.0**-23,
-            1.5 * 2.0**-22,
-            3 * 2.0**-23,
-            2.5 * 2.0**-22,
-            1 - 2.0**-22,
-            1 - 2.0**-23,
-        ]
-    )
+    kind = np.finfo(np.float32)
+    steps = [2.0**-22, 2.0**-23, 1.5 * 2.0**-22, 3 * 2.0**-23, 2.5 * 2.0**-22]
+    x = [0.0, 1, 0.5, 2, 1e9, kind.tiny, kind.smallest_subnormal, kind.max, np.inf, np.nan]
+    x = np.float32([*x, *steps, 1 - 2.0**-22, 1 - 2.0**-23])
+    beside = [np.nextafter(np.float32([1, 0.5, 0]), np.float32(to)) for to in (-2, 2)]
+    return np.concatenate([x, -x, *beside, -beside[0]])
 
 
 def random_numbers(n=100_000):
@@ -386,10 +339,9 @@ def test_bins_are_those_of_the_paper(bins):
 
 
 STRANGE = [
-    [math.nan, math.inf, -math.inf, 1e300, -1e300, 5e-324, -0.0],
-    [2**63 - 1, -(2**63), 0],
-    np.array([2**64 - 1, 0], np.uint64),
-    np.array([200, 0], np.uint8),
+    [math.nan, math.inf, -math.inf, 1e300, 5e-324],
+    [2**63 - 1, -(2**63)],
+    np.array([2**64 - 1], np.uint64),
     np.array([True, False]),
 ]
 
@@ -403,27 +355,9 @@ def test_split_is_total_and_silent(encoding):
     for x, inputs in itertools.product(STRANGE, (2, 5, 512)):
         row, part = integer_tables.split(np, x, inputs, encoding)
         assert ((row >= 0) & (row + (part > 0) < inputs)).all()
-    x = np.array(
-        [
-            0,
-            1,
-            4,
-            5,
-            -1,
-            0.5,
-            1.5,
-            2.5,
-            0.49999,
-            math.nan,
-            math.inf,
-            -math.inf,
-            1e300,
-            5e-324,
-            -1e-310,
-        ]
-    )
+    x = np.array([0, 1, 4, 5, -1, 0.5, 1.5, 0.49999, math.nan, math.inf, 1e300, 5e-324])
     row, part = integer_tables.split(np, x, 5, "category")
-    assert row.tolist() == [0, 1, 4, 4, 0, 0, 2, 2, 0, 2, 4, 0, 4, 0, 0]
+    assert row.tolist() == [0, 1, 4, 4, 0, 0, 2, 0, 2, 4, 4, 0]
     assert not part.any()
     table = random_table(4, 3, encoding=encoding)
     calm = table.report(x, 2**31, 2**30)
@@ -457,37 +391,28 @@ def test_numpy_and_jax_agree_on_every_record_and_word(encoding):
 
 _TABLE = random_table(3, 4)
 _M, _V = _TABLE.masses, _TABLE.values
-_ONE_OFF = _M ^ np.uint32([[0] * 4, [1, 0, 0, 0], [0] * 4])
 _ZERO = np.concatenate([np.uint32([[0, 2**31, 2**30, 2**30]]), _M[1:]])
-_WRAPS = np.full((3, 4), 2**31, np.uint32)  # 2 * 2^32
-
-
-_INPUTS, _SUM, _FLOATS = "1 to 512 inputs", "sum to 2\\^32", "finite float32"
+_WIDE = np.ones((1, 2**16 + 1), np.uint32)
 _WRONG = [
-    *(("uint32", {"masses": m}) for m in (_M.astype(np.int64), _M[0], _M[None], _M.astype(">u4"))),
-    (_INPUTS, {"masses": _M[:0]}),
-    (_INPUTS, {"masses": np.full((3, 1), TOP_WORD, np.uint32), "values": _V[:1]}),
-    (_INPUTS, {"masses": np.repeat(_M[:1], 513, 0)}),
-    (_INPUTS, {"masses": np.ones((1, 2**16 + 1), np.uint32), "values": np.zeros(2**16 + 1, "f4")}),
-    (_SUM, {"masses": _ONE_OFF}),
-    (_SUM, {"masses": _M[:, :3], "values": _V[:3]}),
-    (_SUM, {"masses": _WRAPS}),
+    *(("uint32", {"masses": m}) for m in (_M.astype(np.int64), _M[0], _M.astype(">u4"))),
+    *(("1 to 512 inputs", {"masses": m}) for m in (_M[:0], np.repeat(_M[:1], 513, 0), _WIDE)),
+    (r"sum to 2\^32", {"masses": _M ^ np.uint32(np.eye(3, 4))}),
+    (r"sum to 2\^32", {"masses": np.full((3, 4), 2**31, np.uint32)}),  # 2 * 2^32
     ("drop or lift", {"masses": _ZERO}),
     *(
-        (_FLOATS, {"values": bad})
-        for bad in (_V.astype(np.float64), _V[:3], np.zeros((), np.float32))
+        ("finite float32", {"values": v})
+        for v in (_V.astype(float), _V[:3], _V * np.float32("nan"))
     ),
-    *((_FLOATS, {"values": np.float32([0, 1, 2, bad])}) for bad in (np.nan, np.inf)),
     ("one of grid, bins, category", {"encoding": "circle"}),
     ("two points", {"masses": _M[:1], "encoding": "grid"}),
 ]
 
 
 @pytest.mark.usefixtures("untyped")
-def test_what_is_no_table_is_refused():
-    for message, parts in _WRONG:
-        with pytest.raises(ValueError, match=message):
-            dataclasses.replace(_TABLE, **parts)
+@pytest.mark.parametrize(("words", "parts"), _WRONG)
+def test_what_is_no_table_is_refused(words, parts):
+    with pytest.raises(ValueError, match=words):
+        dataclasses.replace(_TABLE, **parts)
 
 
 def test_bytes_there_and_back():
@@ -504,17 +429,13 @@ def test_bytes_there_and_back():
 def test_any_other_field_is_another_digest():
     table = random_table(5, 6, encoding="bins")
     masses = table.masses.copy()
-    values = table.values.copy()
     masses[2, :2] += np.uint32([-1 % WORDS, 1])
-    values[3] = np.nextafter(values[3], np.float32(9))
-    others = [{"name": "other"}, {"masses": masses}, {"masses": table.masses[::-1].copy()}]
-    others += [
-        {"values": v}
-        for v in (values, table.values[:, None], -np.zeros(6, "f4"), np.zeros(6, "f4"))
-    ]
-    others += [{"encoding": "grid"}, {"encoding": "category"}]
-    tables = [table, *(dataclasses.replace(table, **parts) for parts in others)]
-    assert len({made.digest for made in tables}) == len(set(tables)) == len(tables)
+    zeros = np.zeros(6, np.float32)
+    parts = [{"masses": one} for one in (masses, table.masses[::-1].copy())]
+    parts += [{"values": one} for one in (table.values[:, None], zeros, -zeros)]
+    parts += [{"name": "other"}, {"encoding": "grid"}, {"encoding": "category"}]
+    made = [table, *(dataclasses.replace(table, **part) for part in parts)]
+    assert len({one.digest for one in made}) == len(set(made)) == len(made)
 
 
 START = b"ldp-table 2\n"
@@ -524,74 +445,42 @@ _FIELDS = json.loads(_HEAD)
 
 _SPOILT = {
     "masses": (
-        *(
-            [3, 2],
-            [-2, -3],
-            [2, 3, 1],
-            [6],
-            [],
-            6,
-            None,
-            ["two", 3],
-            [2**70, 3],
-            [2.0, 3],
-            "23",
-            {"2": 3},
-        ),
-        *([9] * 100_000, [1] * 64 + [2, 3], [2**62, 4], [math.nan, 3]),
+        [3, 2],
+        [-2, -3],
+        [6],
+        [],
+        None,
+        ["two", 3],
+        [2**70, 3],
+        [2.0, 3],
+        "23",
+        [9] * 10**5,
     ),
-    "values": ([2], [0], [3, 0]),
-    "encoding": ("circle", None, ["grid"]),
-    "name": (None, 1, ["a"], {"a": 1}, True),
+    "values": ([2], [0]),
+    "encoding": ("circle", None),
+    "name": (None, ["a"], True),
 }
 
 
 @pytest.mark.usefixtures("untyped")
 def test_damaged_headers_are_refused_before_anything_is_computed():
-    """Sizes are compared with the bytes that are there; their product is taken of two numbers at
-    most.
+    """Sizes are compared with the bytes that are there.
 
-    A table has one spelling: another one would give one law two digests, and so words and budgets
-    of its own.
+    A table has one spelling: another one would give one law two digests, and so random bits and
+    budgets of its own.
     """
     text = _HEAD.decode()
-    deep = b"[" * 100_000
-    heads = [{**_FIELDS, name: bad} for name, wrong in _SPOILT.items() for bad in wrong]
-    heads += [{name: value for name, value in _FIELDS.items() if name != left} for left in _FIELDS]
-    damaged = [json.dumps(head, sort_keys=True).encode() for head in heads]
-    damaged += [
-        b"{}",
-        b"null",
-        b"[]",
-        b"\xff",
-        b"{",
-        deep,
-        b'{"masses": ' + deep,
-        b'{"masses": [1e999, 3]}',
-    ]
-    damaged += [
-        _HEAD.replace(b"[2, 3]", b"[" + b"9" * 5000 + b", 3]"),
-        text.encode("utf-16"),
-        b"\xef\xbb\xbf" + _HEAD,
-    ]
-    spellings = [
-        json.dumps(_FIELDS, separators=(",", ":")),
-        text + " ",
-        " " + text,
-        text.replace("[2, 3]", "[2,3]"),
-    ]
-    spellings += [
-        json.dumps(dict(reversed(_FIELDS.items()))),
-        json.dumps(_FIELDS | {"more": 1}, sort_keys=True),
-    ]
-    spellings += [text.replace('"name"', '"name": "", "name"')]
-    for head, words in itertools.chain(
-        ((head, "damaged table") for head in damaged),
-        ((head.encode(), "damaged table: its header is not written") for head in spellings),
-    ):
-        with pytest.raises(ValueError, match=words):
+    heads = [_FIELDS | {name: bad} for name, wrong in _SPOILT.items() for bad in wrong]
+    heads += [{name: _FIELDS[name] for name in _FIELDS.keys() - {left}} for left in _FIELDS]
+    damaged = [json.dumps(head, sort_keys=True) for head in heads]
+    damaged += ["{}", "null", "[]", "{", "[" * 100_000, text + " ", text.replace("[2, 3]", "[2,3]")]
+    damaged += [json.dumps(_FIELDS | {"more": 1}, sort_keys=True), json.dumps(_FIELDS)[::-1]]
+    damaged += [json.dumps(dict(sorted(_FIELDS.items(), reverse=True)))]
+    damaged += [text.replace('"name"', '"name": "", "name"')]
+    for head in [*map(str.encode, damaged), b"\xff", b"\xef\xbb\xbf" + _HEAD]:
+        with pytest.raises(ValueError, match="damaged table"):
             Table.from_bytes(sealed(START + head + b"\n" + _BODY))
-    for data in (b"", b"ldp-table 3\n", b"LDP-TABLE 2\n", b"\x93NUMPY", b"ldp-table 2\r\n"):
+    for data in (b"", b"ldp-table 3\n", b"LDP-TABLE 2\n", b"ldp-table 2\r\n"):
         with pytest.raises(ValueError, match="not a table of this version"):
             Table.from_bytes(data)
     assert Table.from_bytes(sealed(START + _HEAD + b"\n" + _BODY)) == random_table(2, 3)
@@ -601,32 +490,20 @@ def test_nothing_of_a_table_can_be_written_to():
     """Nor what a view is of, nor by asking for it: what is sampled from is what the loss was
     computed from.
     """
-    masses, values = (
-        np.array([[3, 2**32 - 3], [2**32 - 3, 3]], np.uint32),
-        np.array([-1.0, 1.0], np.float32),
-    )
+    masses = np.array([[3, 2**32 - 3], [2**32 - 3, 3]], np.uint32)
+    values = np.array([-1.0, 1.0], np.float32)
     table = Table("bit", masses, values, "category")
-    before = table.report([0, 1], [7, 2**31]).tolist(), table.thresholds.tolist(), table.digest
+    seen = lambda: (table.report([0, 1], [7, 2**31]).tolist(), table.thresholds.tolist())
+    before = seen()
     masses[:], values[:] = 2**31, 0.0  # the caller's own
-    arrays = [
-        table.masses,
-        table.values,
-        table.thresholds,
-        Table.from_bytes(table.to_bytes()).thresholds,
-    ]
-    for array in arrays:
+    read = Table.from_bytes(table.to_bytes())
+    for array in (table.masses, table.values, table.thresholds, read.thresholds):
         while isinstance(array, np.ndarray):
-            with pytest.raises(ValueError, match="read-only"):
-                array[...] = 0
             with pytest.raises(ValueError, match="cannot set WRITEABLE"):
                 array.flags.writeable = True
             array = array.base
         assert isinstance(array, bytes)
-    assert (
-        table.report([0, 1], [7, 2**31]).tolist(),
-        table.thresholds.tolist(),
-        table.digest,
-    ) == before
+    assert seen() == before
 
 
 @hypothesis.given(
@@ -641,3 +518,21 @@ def test_sums_by_user_are_never_below_the_exact_ones(rows):
         assert found == np.inf or Fraction(found) >= exact
         if exact < Fraction(1e308):
             assert Fraction(found) <= exact * (1 + Fraction(30, 2**52)) + Fraction(5e-324) * 30
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_rarest_outputs_keep_their_masses_and_the_largest_takes_what_is_left(seed):
+    """Of a rare mass a unit is a share that matters; of 2^31 it is none."""
+    rng = np.random.default_rng(seed)
+    rare = rng.integers(2, 12, 3)
+    weights = np.exp(rng.uniform(0.0, 0.4, (4, 5)))
+    common = weights / weights.sum(1, keepdims=True) * (WORDS - rare.sum()) / WORDS
+    law = np.concatenate([common, np.tile(rare / WORDS, (4, 1))], 1)
+    order = rng.permutation(8)
+    masses = integer_tables.integer_masses(law[:, order], 1.0)[:, np.argsort(order)].astype(
+        np.int64
+    )
+    assert (masses[:, 5:] == rare).all()
+    largest = np.arange(5) == common.argmax(1)[:, None]
+    wanted = np.maximum(np.floor(WORDS * common), np.ceil(WORDS * common.min(0)))
+    np.testing.assert_array_equal(masses[:, :5][~largest], wanted[~largest])

@@ -95,3 +95,10 @@ def test_validate_records_takes_dense_and_sparse():
             ValueError, match=r"x of mine must be at most its declared upper bound 0.75, and"
         ):
             datasets.validate_records(form, 0, 0.75, "mine")
+
+
+@pytest.mark.parametrize("lower", [-2.0, -1e-3, 0.0, 1e-3, 1.0, 3.0])
+def test_the_default_record_holds_nothing_where_nothing_is_the_least_and_else_the_centre(lower):
+    """Above 0, as below, a value of 0 is no lower bound."""
+    data = small(x=np.full((3, 2), 4.0), lower=lower)
+    assert data.default_record() == (-1.0 if lower == 0.0 else 0.0)

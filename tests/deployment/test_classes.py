@@ -143,25 +143,20 @@ def test_refusals_spend_nothing():
     alphabet = Alphabet.from_bytes(shipped(prior)[0][0])
     session = Session(device(0), budget=EPSILON)
     other = Alphabet((0, 1), EPSILON, alphabet_table(EPSILON, 2, CLASSES + 1))
-    for held, record, error, message in (
-        (
-            alphabet,
-            records[0][:-1],
-            ValueError,
-            r"record must be 20 numbers, .*, got shape \(19,\)",
-        ),
-        (other, records[0], ValueError, "the classifier has 5 classes, the alphabet is of 6"),
+    given = {"user": 0, "round": 0}
+    for held, record, error, match in (
+        (alphabet, records[0][:-1], ValueError, "record must be 20 numbers"),
+        (other, records[0], ValueError, "classifier has 5 classes"),
         (alphabet, np.array(["a"] * 20), TypeError, "real numbers"),
     ):
-        with pytest.raises(error, match=message):
-            report_class(session, classifier, held, record, user=0, round=0)
+        with pytest.raises(error, match=match):
+            report_class(session, classifier, held, record, **given)
     assert session.counter == 0
-    report_class(session, classifier, alphabet, records[0], user=0, round=0)
+    report_class(session, classifier, alphabet, records[0], **given)
     for record in (records[1], None, records[0][:-1]):  # none is looked at
-        with pytest.raises(deployment.BudgetError):
-            report_class(session, classifier, alphabet, record, user=0, round=1)
-        with pytest.raises(deployment.ReplayError):
-            report_class(session, classifier, alphabet, record, user=0, round=0)
+        for round, error in ((0, deployment.ReplayError), (1, deployment.BudgetError)):
+            with pytest.raises(error):
+                report_class(session, classifier, alphabet, record, user=0, round=round)
 
 
 _WEIGHTS = np.float32([[1.0, -0.5], [0.25, 2.0]])
@@ -172,33 +167,6 @@ def test_whole_numbers_and_numpys_own_flags_are_no_damage(untyped):
     assert Alphabet(range(100), 2e-4, alphabet_table(2e-4, 100, 100)).epsilon == 2e-4
     made = Classifier(_WEIGHTS, np.ones(2), np.bool_(True))
     assert Classifier.from_bytes(made.to_bytes()) == made
-
-
-def test_bad_input(untyped):
-    pair, one = ((np.ones((3, 2)), np.ones(2)),), ((np.ones((2, 1)), np.ones(1)),)
-    for call, message in (
-        (
-            lambda: Alphabet((0, 1), 1.0, alphabet_table(2.0, 2, 3)),
-            "one of epsilon 1, .* its masses lose 2",
-        ),
-        (
-            lambda: Alphabet((0, 1, 2), 1.0, alphabet_table(1.0, 2, 3)),
-            "of 3 outputs as members are",
-        ),
-        (
-            lambda: Classifier(_WEIGHTS, np.ones(2), "no"),
-            "log_counts must be True or False, got 'no'",
-        ),
-        (lambda: Alphabet((0, 3), 1.0, alphabet_table(1.0, 2, 3)), "distinct classes below 3"),
-        (lambda: Classifier(np.ones((3, 2)), np.ones(3)), r"got \(3, 2\) and \(3,\)"),
-        (lambda: Classifier(np.full((3, 2), np.nan), np.ones(2)), "weights must be finite"),
-        (lambda: Classifier(_WEIGHTS, np.ones(2), layers=pair), r"\[2, ...\]"),
-        (lambda: Classifier(_WEIGHTS, np.ones(2), layers=one), "C >= 2"),
-        (lambda: Classifier.from_bytes(sealed(b"ldp-classifier 3\n{}\n")), "a damaged classifier"),
-        (lambda: Alphabet.from_bytes(sealed(b"ldp-alphabet 2\n[]\n")), "a damaged alphabet"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            call()
 
 
 SHIPPED = {

@@ -29,7 +29,8 @@ from pathlib import Path
 class NumPyAlone(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path=None, target=None):
         root = name.split(".")[0]
-        if name == "ldp_jax" or root not in {*sys.stdlib_module_names, "numpy", "ldp_jax", "ldp_jax_client"}:
+        known = {*sys.stdlib_module_names, "numpy", "ldp_jax", "ldp_jax_client"}
+        if name == "ldp_jax" or root not in known:
             raise ModuleNotFoundError(name)
 
 sys.meta_path.insert(0, NumPyAlone())
@@ -39,7 +40,8 @@ import ldp_jax_client as client
 assert Path(client.Session.report.__code__.co_filename).is_relative_to(folder), client.Session
 device = client.Device.from_secret((folder / "secret").read_bytes())
 key = device.shared_key
-table, asked = (kind.from_bytes((folder / kind.__name__).read_bytes()) for kind in (client.Table, client.Question))
+table = client.Table.from_bytes((folder / "Table").read_bytes())
+asked = client.Question.from_bytes((folder / "Question").read_bytes())
 session = client.Session(device, budget=1e9, key=key)
 sent = session.report_many(table, [0.5, -1.0, 1.0], user=3, round=2)
 sent += session.report_sampled(table, [0.1] * 9, 4, user=4, round=2)

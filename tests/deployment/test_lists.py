@@ -130,41 +130,43 @@ def test_reports_fit_the_law_and_counts_are_independent():
 @pytest.mark.usefixtures("untyped")
 def test_what_is_no_neighbour_is_dropped():
     for neighbours in (
-        (11, 8, 5, 2, 1), set(MINE), np.array(MINE, np.uint8), np.array(MINE, np.float64), jnp.array(MINE),
-        [*MINE, 0, *MINE, 12, -1, 2**40, 2**70, -(10**400), None, "7", math.nan, math.inf, 2.5, [3], 1j],
-        np.array([[1, 2, 5], [8, 11, 2]]), dict.fromkeys(MINE).keys(), (number for number in MINE),
+        (11, 8, 5, 2, 1),
+        set(MINE),
+        np.array(MINE, np.uint8),
+        np.array(MINE, np.float64),
+        jnp.array(MINE),
+        [
+            *MINE,
+            0,
+            *MINE,
+            12,
+            -1,
+            2**40,
+            2**70,
+            -(10**400),
+            None,
+            "7",
+            math.nan,
+            math.inf,
+            2.5,
+            [3],
+            1j,
+        ],
+        np.array([[1, 2, 5], [8, 11, 2]]),
+        dict.fromkeys(MINE).keys(),
+        (number for number in MINE),
         np.ma.masked_equal([*MINE, 3], 3),
-    ):  # fmt: skip
+    ):
         with np.errstate(all="raise"):
             assert report(neighbours=neighbours) == report()
 
 
 @pytest.mark.usefixtures("untyped")
-def test_the_row_of_a_matrix_is_refused_and_nothing_is_spent():
-    held = list_session()
-    for row in ([True] * 12, np.eye(12, dtype=bool)[3], (one for one in [False] * 12)):
-        with pytest.raises(TypeError, match=r"booleans: of a row .* numpy.flatnonzero\(row\)"):
-            held.report_neighbours(ASKED, row, user=0)
-        with pytest.raises(TypeError, match="booleans"):
-            deployment.ownership(np.ones(12)).owned(0, [True, False])
-    assert held.counter == 0
-
-
-@pytest.mark.usefixtures("untyped")
-def test_what_is_no_list_is_an_empty_one_and_what_is_no_user_is_refused():
-    """Whether a device reports at all, and how much, is seen by the server: no list may change
-    it.
-    """
+def test_what_is_no_list_is_an_empty_one():
+    """The server sees whether a device reports, and how much: no list may change it."""
     for nothing in (None, 99, 1.5, object(), (), set(), [0], [5, 11], "12", [2**70], np.zeros(0)):
         assert report(neighbours=nothing) == report(neighbours=[])
     assert len(report(neighbours=[])) == len(report(neighbours=range(12))) == SIZE
-    held = list_session()
-    for user in (-1, 12, 2**64, True, 1.0, None):
-        with pytest.raises(ValueError, match=r"user must be a whole number in \[0, 11\]"):
-            held.report_neighbours(ASKED, MINE, user=user)
-        with pytest.raises(ValueError, match="user must be a whole number"):
-            held.resend(ASKED, user=user)
-    assert (held.counter, held.spent().epsilon) == (0, 0.0)
 
 
 def test_by_one_rule_each_pair_is_on_one_device_as_it_is_simulated():
@@ -174,9 +176,6 @@ def test_by_one_rule_each_pair_is_on_one_device_as_it_is_simulated():
     rule = deployment.ownership(
         rng.integers(0, 3, 12) / 2, silent=np.arange(12) < 3
     )  # ties and silent users
-    for nobody in (-1, 12):  # NumPy would answer for user 11
-        with pytest.raises(ValueError, match=r"user must be a whole number in \[0, 11\]"):
-            rule.owned(nobody, MINE)
     mine = [
         rule.owned(user, [*np.flatnonzero(friends[user]), user, -1, 12, None]) for user in range(12)
     ]
@@ -222,7 +221,8 @@ def test_a_report_says_nothing_of_a_pair_that_the_other_end_owns():
 def test_owners_are_in_the_bytes_as_the_docstring_says():
     """Another reader: no function of the library but the checksum's hash."""
     data = OWNED.to_bytes()
-    text = b'{"epsilon": 1.0, "most": 20, "num_groups": 5, "num_nodes": 12, "owners": true, "round": 3}\n'
+    text = b'{"epsilon": 1.0, "most": 20, "num_groups": 5, "num_nodes": 12, "owners": true, '
+    text += b'"round": 3}\n'
     ranks = np.array([0, 1, 2, 3, 4] * 3)[:12].astype("<i2").tobytes()
     body = GROUPS.astype(np.int8).tobytes() + ranks + bytes([0b1100_0000, 0])
     signed = b"ldp-question 3\n" + text + body
@@ -257,32 +257,17 @@ def test_a_question_without_owners_is_written_as_it_was():
         OWNED.to_bytes()[:-8].replace(b"ldp-question 3", b"ldp-question 2"),
         OWNED.to_bytes()[:-9] + b"\x01",  # a bit of nobody
         OWNED.to_bytes()[:-8].replace(b"true", b"null"),
+        OWNED.to_bytes()[:-9],
     ):
-        with pytest.raises(ValueError, match="damaged question: .* written as"):
+        with pytest.raises(ValueError, match="a damaged question"):
             deployment.Question.from_bytes(sealed(wrong))
-    with pytest.raises(ValueError, match="bytes of arrays where 38 of 12 nodes were announced"):
-        deployment.Question.from_bytes(sealed(OWNED.to_bytes()[:-9]))
 
 
-@pytest.mark.usefixtures("untyped")
-def test_silent_users_are_asked_for_nothing_and_owners_fit_the_groups():
-    held = list_session()
-    with pytest.raises(ValueError, match="user 1 is silent by the question's owners"):
-        held.report_neighbours(OWNED, MINE, user=1)
-    assert held.counter == 0
-    forged = CountReports(OWNED).pack(range(5), [0] * 5, 7, 3, None)
-    forged += CountReports(OWNED).pack(range(5), [0] * 5, 1, 3, None)
+def test_counts_of_silent_users_are_none_that_a_device_sends():
+    codec = CountReports(OWNED)
+    forged = b"".join(codec.pack(range(5), [0] * 5, user, 3, None) for user in (7, 1))
     found = deployment.decode(forged, OWNED)
     assert (found.user.tolist(), found.rejected.impossible) == ([7], 1)
-    for owners, match in (
-        (np.arange(12), "owners must be deployment.ownership"),
-        (deployment.ownership(np.arange(11)), "owners must be of 12 nodes"),
-        (Ownership(np.full(12, np.nan), RULE.silent), "finite"),
-        (Ownership(RULE.order, np.ones(12, bool)), "somebody"),
-        (Ownership(RULE.order, np.zeros(12, int)), "owners must be of 12 nodes"),
-    ):
-        with pytest.raises(ValueError, match=match):
-            dataclasses.replace(ASKED, owners=owners)
 
 
 def test_a_question_has_one_spelling_and_stays_as_it_is():
@@ -298,19 +283,3 @@ def test_a_question_has_one_spelling_and_stays_as_it_is():
     assert deployment.Question.from_bytes(wide.to_bytes()) == wide != asked
     million = deployment.Question(0, np.zeros(10**6, np.int8), num_groups=128, epsilon=1.0)
     assert len(million.to_bytes()) < 10**6 + 200
-
-
-@pytest.mark.usefixtures("untyped")
-def test_questions_that_are_none_are_refused():
-    for name, values, match in (
-        ("round", (-1, 2**32), "round"),
-        ("num_groups", (4,), r"groups must be in \[-1, 4\), .* got -1 to 4"),
-        ("num_groups", (0, 2**15), "num_groups"),
-        ("groups", ([0, -2],), "groups must be in"),
-        ("groups", ([0.0], [True], [], [[0]]), "whole numbers"),
-        ("epsilon", (0.0, 41, math.nan, True), "epsilon"),
-        ("most", (0, 2**20 + 1), "most"),
-    ):
-        for value in values:
-            with pytest.raises(ValueError, match=match):
-                dataclasses.replace(ASKED, **{name: value})

@@ -17,7 +17,7 @@ import pytest
 
 from ldp_jax import deployment
 from ldp_jax.accounting.composition import over_rounds
-from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RELATIONSHIP, Budget, Guarantee
+from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, Budget
 from ldp_jax.accounting.ledger import Ledger
 from ldp_jax.core.integer_tables import Table
 from ldp_jax.core.rounding import log_up
@@ -27,12 +27,10 @@ from ldp_jax.deployment import question as questions
 from tests.deployment.vectors import (
     ASKED,
     BINS,
-    CATEGORY,
     GRID,
     GROUPS,
     LOG3,
     MINE,
-    SECOND,
     SECRET,
     device,
     list_session,
@@ -125,38 +123,31 @@ def test_a_second_record_is_refused_and_a_retry_gives_the_same_bytes(kind):
     assert "releases: 3" in str(held.spent())
 
 
-def test_another_field_table_or_question_is_a_release_of_its_own():
-    held = session()
+def test_every_changed_question_is_a_release_of_its_own():
     lists = list_session()
-    for table, field in ((GRID, 4), (GRID, 5), (BINS, 4)):
-        held.report(table, 1.0, user=1, round=0, field=field)
-    with pytest.raises(ValueError, match="nothing to resend"):
-        held.resend(GRID, user=1, round=0, field=6)
-    assert held.spent().epsilon == pytest.approx(2 * GRID.epsilon + BINS.epsilon)
     moved = np.where(np.arange(12) == 9, 1, GROUPS)
     for changes in ({}, {"round": 4}, {"epsilon": 1.5}, {"most": 21}, {"groups": moved}):
         lists.report_neighbours(dataclasses.replace(ASKED, **changes), MINE, user=0)
     assert lists.counter == 5
-    with pytest.raises(ReplayError):
-        lists.report_neighbours(deployment.Question.from_bytes(ASKED.to_bytes()), MINE, user=0)
 
 
 def test_vectors_are_released_whole_or_not_at_all():
     held = session()
     held.report(GRID, 0.5, user=1, round=0, field=2)
     sent = held.report_many(GRID, np.zeros(4), user=1, round=1)
-    # three times log 3
+    small = session(budget=3.5)  # three times log 3
     before = held.to_bytes()
-    small = session(budget=3.5)
-    for of, error, words, where, dim, k in (
-        (held, ReplayError, "1 fields of user 1, round 0", 0, 4, 1),
-        (held, ReplayError, "4 fields", 1, 9, 1),
-        (small, BudgetError, "4 fields", 0, 9, 4),
+    for of, error, round in (
+        (held, ReplayError, 0),
+        (held, ReplayError, 1),
+        (small, BudgetError, 0),
     ):
-        with pytest.raises(error, match=words):
-            of.report_sampled(GRID, np.zeros(dim), k, user=1, round=where)
-        with pytest.raises(error, match="4 fields" if where or of is small else words):
-            of.report_many(GRID, np.zeros(4), user=1, round=where)
+        with pytest.raises(error):
+            of.report_sampled(GRID, np.zeros(4), 4, user=1, round=round)
+        with pytest.raises(error):
+            of.report_many(GRID, np.zeros(4), user=1, round=round)
+    with pytest.raises(ReplayError):  # other coordinates of a vector that was reported
+        held.report_sampled(GRID, np.zeros(99), 1, user=1, round=1)
     assert held.to_bytes() == before
     assert held.resend(GRID, user=1, round=1) == sent
     assert held.resend(GRID, user=1, round=1, field=3) == sent[-36:]
@@ -226,42 +217,28 @@ def test_threads_cannot_report_one_field_twice_nor_exceed_the_budget(
 
 def test_a_permanent_answer_is_the_first_one_and_costs_once():
     table = alphabet_table(1.0, 4, 4)
-    rounds = 6
+    rounds = range(5, 11)
     firsts = set()
     for user in range(20):
         held = Session(device(), budget=1.0)
-        sent = [
-            held.report_permanently(table, (user + t) % 4, user=user, round=t + 5)
-            for t in range(rounds)
-        ]
-        found = deployment.decode(
-            b"".join(sent), table
-        )  # no two are taken for one report sent twice
-        assert found.round.tolist() == list(range(5, 5 + rounds))
+        sent = [held.report_permanently(table, (user + t) % 4, user=user, round=t) for t in rounds]
+        # No two of them are taken for one report that was sent twice.
+        found = deployment.decode(b"".join(sent), table)
+        assert found.round.tolist() == list(rounds)
         assert len(set(found.output.tolist())) == held.counter == 1
-        fresh = Session(device(), budget=1.0).report_permanently(
-            table, user % 4, user=user, round=9
-        )
-        assert deployment.decode(fresh, table).output[0] == found.output[0]
+        fresh = Session(device(), budget=1.0)
+        data = fresh.report_permanently(table, (user + 5) % 4, user=user, round=99)
+        assert deployment.decode(data, table).output[0] == found.output[0]
         firsts.add(int(found.output[0]))
     assert len(firsts) > 1
-    said = over_rounds(deployment.guarantee(table), rounds, answers="permanent")
+    said = over_rounds(deployment.guarantee(table), len(rounds), answers="permanent")
     assert held.spent().epsilon == said.epsilon <= 1.0
     assert Ledger(Budget(1.0)).spend("kept", said).spent(said.unit).epsilon == said.epsilon
 
 
-@pytest.mark.usefixtures("untyped")
 def test_a_permanent_answer_outlives_the_session_and_fields_have_their_own():
     table = alphabet_table(1.0, 4, 4)
     held = Session(device(), budget=2.0)
-    for changes, error in (
-        ({"round": -1}, ValueError),
-        ({"user": 1.5}, ValueError),
-        ({"x": "1"}, TypeError),
-    ):
-        with pytest.raises(error):
-            held.report_permanently(**{"table": table, "x": 1, "user": 1, "round": 3, **changes})
-    assert held.counter == 0
     one = held.report_permanently(table, 2, user=1, round=0)
     again = Session.from_bytes(device(), held.to_bytes(), at_least=held.counter)
     again.report_permanently(table, 0, user=1, round=1, field=1)
@@ -278,21 +255,18 @@ def claims(table, name="epsilon 0.001, proved"):
 
 @pytest.mark.usefixtures("untyped")
 def test_a_table_that_loses_more_than_the_device_accepts_is_refused_whatever_it_is_called():
-    """log 8 is lost where 2 is accepted; its name and header say otherwise, and the record is never
-    looked at.
-    """
+    """It loses log 8 where 2 is accepted, whatever its name says; no record is looked at."""
     held = session(budget=2.0)
     where = {"user": 1, "round": 0}
     for table in (BINS, claims(BINS), deployment.Table.from_bytes(claims(BINS).to_bytes())):
         for report, given in (
-            (held.report, (Untouched(),)), (held.report_many, (Untouched(),)),
+            (held.report, (Untouched(),)),
+            (held.report_many, (Untouched(),)),
             (held.report_sampled, (Untouched(3), 1)),
-        ):  # fmt: skip
-            with pytest.raises(
-                BudgetError, match="refused, whatever it is called.*loses epsilon 2.0794"
-            ):
+        ):
+            with pytest.raises(BudgetError, match="loses epsilon 2.0794"):
                 report(table, *given, **where)
-    assert (held.counter, held.spent().epsilon) == (0, 0.0)
+    assert held.spent().epsilon == 0.0
     assert len(held.report(GRID, 0.3, **where)) == 36  # log 3 fits
 
 
@@ -353,45 +327,15 @@ def test_the_loss_of_counts_is_computed_from_the_integers_that_are_drawn_from(mo
     assert held.spent().epsilon == strong.loss
 
 
-@pytest.mark.usefixtures("untyped")
-def test_the_budget_is_the_devices_over_pseudonyms_rounds_fields_and_tables():
-    """Seven times log 3 fits in 8; no pseudonym, round, field, name or table begins anew."""
-    held = session(budget=8.0)
-    for where in ({"user": 1, "round": 0}, {"user": 2, "round": 0}, {"user": 1, "round": 1}):
-        held.report(GRID, 0.1, **where)
-    held.report(GRID, 0.1, user=1, round=1, field=1)
-    held.report_many(claims(GRID), [0.1, 0.2], user=3, round=3)
-    held.report_sampled(CATEGORY, [0, 1, 2], 1, user=4, round=0)
-    spent = 6 * Fraction(GRID.epsilon) + Fraction(CATEGORY.epsilon)
-    assert held.spent().epsilon >= spent > math.nextafter(held.spent().epsilon, 0)
-    assert held.remaining <= 8 - spent < math.nextafter(held.remaining, 9)
-    before = held.to_bytes()
-    again = Session.from_bytes(
-        device(), before
-    )  # the memory keeps what is spent and what is accepted
-    assert (again.budget, again.remaining, again.counter) == (8.0, held.remaining, 7)
-    for of in (held, again):
-        for table in (GRID, claims(GRID, "another"), CATEGORY, SECOND):
-            with pytest.raises(
-                BudgetError, match="do not fit: the device accepts 8.0 in all and has 0.309"
-            ):
-                of.report(table, Untouched(), user=99, round=99)
-        with pytest.raises(BudgetError):
-            of.report_many(GRID, Untouched(2), user=99, round=99)
-        assert of.to_bytes() == before
-
-
 @every_kind
 @pytest.mark.parametrize("times", [1, 10])
 @pytest.mark.usefixtures("untyped")
 def test_a_budget_is_met_to_the_last_bit_and_refusals_come_before_the_record(kind, times):
-    """Ten times 0.1 in floats is below ten times the float 0.1: sums are fractions, and never below
-    the truth.
-    """
+    """Ten times 0.1 in floats is less than ten times the float 0.1: sums are of fractions."""
     exact = times * Fraction(kind.loss)
-    enough = (
-        float(exact) if Fraction(float(exact)) >= exact else math.nextafter(float(exact), math.inf)
-    )
+    enough = float(exact)
+    if Fraction(enough) < exact:
+        enough = math.nextafter(enough, math.inf)
     for budget, fits in ((enough, times), (math.nextafter(enough, 0), times - 1)):
         held = kind.session(budget=budget)
         for n in range(fits):
@@ -399,9 +343,7 @@ def test_a_budget_is_met_to_the_last_bit_and_refusals_come_before_the_record(kin
         assert held.remaining >= 0
         assert (held.spent().epsilon == budget) == (fits == times)
         for user in (1, 5):  # nor under another name
-            with pytest.raises(
-                BudgetError, match="do not fit: the device accepts|refused, whatever it is called"
-            ):
+            with pytest.raises(BudgetError, match="do not fit"):
                 kind.report(held, Untouched(), n=times, user=user)
         assert held.counter == fits
 
@@ -460,68 +402,21 @@ def test_what_is_spent_and_what_remains_are_at_most_the_budget_after_any_kills(s
     assert len(sent) > 1
 
 
-@pytest.mark.usefixtures("untyped")
-def test_a_budget_is_of_records_or_of_lists():
-    for budget in (2, np.float32(2), np.int64(2), Budget(2.0), Budget(2.0, unit=NEIGHBOUR_LIST)):
-        assert session(budget=budget).budget == 2.0
-    for budget in (
-        0,
-        -1.0,
-        math.nan,
-        math.inf,
-        True,
-        None,
-        "1",
-        10**400,
-        np.ones(2),
-        Guarantee(2.0),
-    ):
-        with pytest.raises(
-            ValueError, match="budget must be (finite and > 0|a number|one concrete number), got"
-        ):
-            session(budget=budget)
-    for other in (
-        Budget(2.0, unit=RELATIONSHIP),
-        Budget(2.0, delta=1e-6),
-        Budget(2.0, 1e-6, unit=NEIGHBOUR_LIST),
-    ):
-        with pytest.raises(ValueError, match="of records or neighbour-lists and without delta"):
-            session(budget=other)
-    with pytest.raises(
-        ValueError, match="a question needs a budget of neighbour-lists, not one of records"
-    ):
-        session().report_neighbours(ASKED, MINE, user=0)
-    with pytest.raises(
-        ValueError, match="a table needs a budget of records, not one of neighbour-lists"
-    ):
-        list_session().report(GRID, 0.1, user=0, round=0)
-    with pytest.raises(ValueError, match="round must be that of the question, 3, got 4"):
-        list_session().resend(ASKED, user=0, round=4)
-    lists = list_session()
-    lists.report_neighbours(ASKED, MINE, user=0)
-    with pytest.raises(
-        ValueError, match="field must be None: the counts of a question are sent whole, got 2"
-    ):
-        lists.resend(ASKED, user=0, field=2)  # a report of one count, which no collector reads
+@pytest.mark.parametrize(
+    "budget", [2, np.float32(2), np.int64(2), Budget(2.0), Budget(2.0, unit=NEIGHBOUR_LIST)]
+)
+def test_a_budget_is_of_records_or_of_lists(budget, untyped):
+    assert session(budget=budget).budget == 2.0
 
 
-@pytest.mark.usefixtures("untyped")
 def test_the_guarantee_is_the_tables_and_never_rounds_down():
     one = deployment.guarantee(GRID)
     assert one.epsilon == GRID.epsilon <= LOG3
-    assert (one.delta, one.arithmetic, one.status, one.unit.name) == (
-        0.0,
-        "exact",
-        "proved",
-        "record",
-    )
+    assert (one.delta, one.arithmetic, one.status) == (0.0, "exact", "proved")
     for k in (2, 7, 12345):
-        many = deployment.guarantee(BINS, k)
-        assert k * BINS.epsilon <= many.epsilon <= math.nextafter(k * BINS.epsilon, math.inf)
-        assert Fraction(many.epsilon) >= k * Fraction(BINS.epsilon)
-    for k in (0, True, None):
-        with pytest.raises(ValueError, match="k must be a whole number"):
-            deployment.guarantee(GRID, k)
+        exact = k * Fraction(BINS.epsilon)
+        above = Fraction(deployment.guarantee(BINS, k).epsilon)
+        assert exact <= above <= math.nextafter(exact, math.inf)
     held = session()
     held.report_many(BINS, np.zeros(7), user=1, round=0)
     held.report_sampled(BINS, np.zeros(7), 3, user=1, round=1)
@@ -531,20 +426,13 @@ def test_the_guarantee_is_the_tables_and_never_rounds_down():
 @every_kind
 def test_a_session_goes_on_from_its_memory(kind):
     held = kept(kind)
-    key = device().shared_key
     again = Session.from_bytes(device(), held.to_bytes(), at_least=2)
-    assert (again.to_bytes(), again.budget, again.counter) == (held.to_bytes(), 8.0, 2)
-    assert again.spent() == held.spent()
-    assert kind.resend(again) == kind.resend(held)
+    assert (again.to_bytes(), again.counter, again.spent()) == (held.to_bytes(), 2, held.spent())
     with pytest.raises(ReplayError):
         kind.report(again, kind.record)
-    keyed = Session.from_bytes(device(), held.to_bytes(), key=key)
+    keyed = Session.from_bytes(device(), held.to_bytes(), key=device().shared_key)
     assert kind.resend(keyed)[:-8] == kind.resend(held)[:-8]
     assert kind.resend(keyed) != kind.resend(held)
-    assert Session.from_bytes(device(), kind.session().to_bytes()).spent().epsilon == 0
-    for call in (kind.session, lambda key: Session.from_bytes(device(), held.to_bytes(), key=key)):
-        with pytest.raises(ValueError, match="key is the device's secret"):
-            call(key=SECRET)
 
 
 def written(kind, body, of=None):
@@ -579,7 +467,7 @@ def test_damaged_joined_edited_and_foreign_memory_is_refused(kind):
     assert data.count(b'"budget":8.0') == 1
     refused(
         data.replace(b'"budget":8.0', b'"budget":9.0'),
-        match="damaged or edited, its tag is not this device's",
+        match="damaged or edited",
     )
     refused(data, other, match="another device's")
     refused(
@@ -598,77 +486,48 @@ def test_memory_that_was_rolled_back_is_found_by_its_counter(kind):
     newer = kept(kind).to_bytes()
     for at_least in (0, 1, 2):
         assert Session.from_bytes(device(), newer, at_least=at_least).counter == 2
-    message = "rolled back: memory of 0 releases where at least 2 were made"
-    refused(old, match=message, at_least=2)
+    refused(old, match="rolled back", at_least=2)
     refused(newer, match="rolled back", at_least=3)
     # What cannot be found, as the documentation says: a whole older copy, where no counter is kept.
     assert Session.from_bytes(device(), old).remaining == 8.0
-    for wrong in (-1, 2**64, 1.0, True, None, "1"):
-        refused(newer, match="at_least must be a whole number", at_least=wrong)
-
-
-def other_forms(good, rows):
-    """Changes of a memory after which it is whole JSON but says what no session writes."""
-    digest, high, low = good["losses"][0]
-    _, user, round, *row = good["released"][0]
-    yield from ({"budget": b} for b in (0, -1.0, math.nan, 10**400, True, None, "8", 8))
-    yield from (
-        {"losses": losses} for losses in ({}, None, [1], [[digest]], [], 2 * good["losses"])
-    )
-    yield from ({"losses": [[name, high, low]]} for name in ("", digest + "00", digest.upper(), 1))
-    yield from (
-        {"losses": [[digest, *pair]]}
-        for pair in ((low, high), (1, 0), (1.0, 1), (10**400, 1), (4, 2))
-    )
-    yield from (
-        {"released": [[digest, *who, *row]]} for who in ((-1, round), (2**64, round), (user, 2**32))
-    )
-    yield from ({"released": [[digest, user, round, *bad]]} for bad in rows)
-    yield from (
-        {"released": [["00" * 32, user, round, *row]]},
-        {"released": good["released"] * 2},
-        {"more": 1},
-    )
-
-
-_ROWS = {
-    b"ldp-session 2\n": [
-        ([-1, 1], [1, 1]),
-        ([0, 1], [2**16, 1]),
-        ([0, 1], [True, 1]),
-        ([0, 1], []),
-        ([0],),
-        (),
-    ],
-    b"ldp-lists 1\n": [([],), (), (7,), ("12345",), ([1, 2, 3, 4, True],), ([1, 2, 3, 4, 2**31],)],
-}
 
 
 @every_kind
 def test_memory_of_every_other_form_is_a_value_error(kind):
-    """The same device wrote it, or somebody with its secret: no number and no nesting ends in
-    another exception.
-    """
+    """Somebody with the secret wrote it: no number and no nesting ends in another exception."""
     text = kept(kind).to_bytes().split(b"\n")[3]
-    good = json.loads(text)
     assert Session.from_bytes(device(), written(kind, text)).counter == 2
-    changed = [good | change for change in other_forms(good, _ROWS[kind.start])]
+    good = json.loads(text)
+    digest, high, low = good["losses"][0]
+    _, user, round, *row = good["released"][0]
+    changes = [{"budget": budget} for budget in (0, math.nan, 10**400, None, "8", 8)]
+    losses = [{}, None, [1], [[digest]], [], 2 * good["losses"], [[1, high, low]]]
+    losses += [[[digest, *pair]] for pair in ((low, high), (1, 0), (1.0, 1), (10**400, 1), (4, 2))]
+    changes += [{"losses": given} for given in losses]
+    whose = [(-1, round), (2**64, round), (user, 2**32)]
+    released = [2 * good["released"], [["00" * 32, user, round, *row]], [[digest, user, round]]]
+    released += [[[digest, *who, *row]] for who in whose]
+    changes += [{"released": given} for given in released] + [{"more": 1}]
+    changed = [good | change for change in changes]
     changed += [{n: v for n, v in good.items() if n != name} for name in good]
     bodies = [json.dumps(form, separators=(",", ":")).encode() for form in changed]
-    bodies += [
-        b"",
-        b"{}",
-        b"[]",
-        b"null",
-        b"\xff",
-        b"[" * 100_000,
-        b'{"budget":' * 50_000,
-        b"9" * 10_000,
-    ]
+    bodies += [json.dumps(good).encode(), b"", b"{}", b"[]", b"null", b"\xff", b"9" * 10_000]
+    bodies += [b"[" * 100_000, b'{"budget":' * 50_000]
     rest = b',"losses":[],"released":[]}'
-    bodies += [
-        b"{" + budget + rest
-        for budget in (b'"budget":1e999', b'"budget":8.00', b'"budget":8.0,"budget":8.0')
-    ]
-    for body in (*bodies, json.dumps(good).encode()):
+    for budget in (b'"budget":1e999', b'"budget":8.00', b'"budget":8.0,"budget":8.0'):
+        bodies.append(b"{" + budget + rest)
+    for body in bodies:
         refused(written(kind, body))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_fields_are_sent_again_in_ascending_order_whatever_order_they_were_reported_in(seed):
+    """By the session itself, and by one that goes on from its memory."""
+    fields = np.random.default_rng(seed).permutation(8)[:5].tolist()
+    held = session(budget=50.0)
+    sent = {field: held.report(GRID, 0.5, user=3, round=2, field=field) for field in fields}
+    wanted = b"".join(sent[field] for field in sorted(fields))
+    assert held.resend(GRID, user=3, round=2) == wanted
+    again = Session.from_bytes(held.device, held.to_bytes())
+    assert again.resend(GRID, user=3, round=2) == wanted
+    assert deployment.decode(wanted, GRID).field.tolist() == sorted(fields)

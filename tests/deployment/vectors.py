@@ -52,6 +52,14 @@ def list_session(of=None, budget=1e9, **changes):
     return deployment.Session(of or device(), budget=Budget(budget, unit=NEIGHBOUR_LIST), **changes)
 
 
+ABOUT = (
+    "x is a number or nan, inf, -inf; row and part: the row at or below x, and 2^-23 steps above "
+    "it; rounding >> 9 < part goes to the next row; word picks the output of that row; report has "
+    "a plain checksum, keyed one under shared_key; memory is of a session with budget 8 after "
+    "three releases; all byte strings in hex, the memory in ASCII"
+)
+
+
 class Forgets(deployment.Device):
     """A device whose words are those of another field, user, round, table, question or count."""
 
@@ -119,10 +127,7 @@ def make_vectors():
         user, round = sample["user"], sample["round"]
         sample["fields"] = device().sample(GRID, sample["dim"], sample["k"], user=user, round=round)
     return {
-        "about": "x is a number or nan, inf, -inf; row and part: the row at or below x, and 2^-23 steps above it; "
-        "rounding >> 9 < part goes to the next row; word picks the output of that row; report has a "
-        "plain checksum, keyed one under shared_key; memory is of a session with budget 8 after three releases; "
-        "all byte strings in hex, the memory in ASCII",
+        "about": ABOUT,
         "version": 2,
         "secret": SECRET.hex(),
         "name": device().name,

@@ -7,6 +7,10 @@ import numpy as np
 
 from ldp_jax.graph import graphs
 from ldp_jax.graph.graphs import GraphSet
+from tests import contributing
+
+Coin = contributing.run("coin")["Coin"]
+"""A mechanism of one's own: no base class, no sampler of graphs."""
 
 EDGES = np.array([[0, 1], [0, 2], [0, 3], [1, 2], [3, 4]])  # degrees 3, 2, 2, 2, 1, 0 of six nodes
 N = 6
@@ -58,11 +62,11 @@ def owner_of(i, j, budgets=None):
 
 
 @jax.jit
-def _rates(m, noisy, owned):
+def bit_rates(m, noisy, owned):
     return m.bit_rates(noisy, owned)
 
 
-def assert_bits_have_the_law(bits, degree, each, owner, owned, truth, private=None):
+def assert_bits_have_the_law(bits, degree, each, owner, owned, truth, private):
     """Given the noisy degree of its owner a pair is a Bernoulli: bits less their rates have mean 0,
     and pairs are independent; five standard errors, 0.5 / sqrt(count) each.
 
@@ -71,28 +75,22 @@ def assert_bits_have_the_law(bits, degree, each, owner, owned, truth, private=No
       degree: [count, n].
       each: the mechanism of each user.
       owner: of i and j, who reports the bit [i, j].
-      owned: of a user, how many pairs the degree is about.
+      owned: how many pairs each user's degree is about.
       truth: bool [n, n].
-      private: whose lists are asked; all by default.
+      private: whose lists are asked.
     """
     count, n = degree.shape
-    private = range(n) if private is None else private
-    rates = [_rates(each[i], degree[:, i], owned(i)) for i in range(n)]
-    rates = [[np.asarray(rate) + np.zeros(count) for rate in both] for both in rates]
+    rates = [bit_rates(each[i], degree[:, i], owned[i]) for i in range(n)]
+    pairs = [(i, j) for i, j in itertools.product(private, range(n)) if i != j]
     off = np.zeros((n, n, count))
-    for i, j in itertools.product(private, range(n)):
-        if i == j:
-            continue
-        rate = rates[owner(i, j)][0 if truth[i, j] else 1]
+    for i, j in pairs:
+        keep, add = rates[owner(i, j)]
+        rate = np.asarray(keep if truth[i, j] else add) + np.zeros(count)
         off[i, j] = bits[:, i, j] - rate
-        assert abs(off[i, j].mean()) < 5 * np.sqrt((rate * (1 - rate)).mean() / count) + 1e-6, (
-            i,
-            j,
-        )
-    for i, j in itertools.product(private, range(n)):
-        if i == j:
-            continue
-        k = (j + 1) % n if (j + 1) % n != i else (j + 2) % n
+        limit = 5 * np.sqrt((rate * (1 - rate)).mean() / count)
+        assert abs(off[i, j].mean()) < limit + 1e-6, (i, j)
+    for i, j in pairs:
+        k = next((j + step) % n for step in (1, 2) if (j + step) % n != i)
         if owner(i, j) == owner(i, k):
             limit = 5 * off[i, j].std() * off[i, k].std() / np.sqrt(count)
             assert abs((off[i, j] * off[i, k]).mean()) < limit + 1e-6, (i, j, k)

@@ -2,10 +2,8 @@
 raise.
 """
 
-import itertools
 import math
 import warnings
-from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -20,25 +18,21 @@ from ldp_jax.edges import (
     LocalLap,
     NeighbourList,
     RandomizedResponse,
-    _draws,
-    _sparse,
 )
 from ldp_jax.edges.lists import to_bits
 from ldp_jax.edges.neighbour_lists import MAX_BIT_EPSILON
 
 N = 5
-LIST = NeighbourList(np.array([1, 2, N, N, N], np.int32), np.int32(2))
-ZEROS = 0
+LIST = NeighbourList.of([1, 2], N)
+RARE = NeighbourList.of([3, 4], N)
 ONES = 2**32 - 1
 
 
-def with_words(monkeypatch, *first, rest=0):
-    """Every draw is made of these words, the most significant first, and of ``rest`` from there
-    on.
-    """
+def with_words(monkeypatch, *first):
+    """Every draw is made of these random bits, the most significant word first, and of zeros."""
 
     def words(key, shape=(), count=2):
-        made = jnp.full(count, rest, jnp.uint32).at[: len(first)].set(jnp.array(first, jnp.uint32))
+        made = jnp.zeros(count, jnp.uint32).at[: len(first)].set(jnp.array(first, jnp.uint32))
         return jnp.broadcast_to(made.reshape(count, *[1] * len(shape)), (count, *shape))
 
     monkeypatch.setattr(random_words, "words", words)
@@ -68,115 +62,59 @@ def test_rare_sides_keep_their_precision(epsilon):
     m = RandomizedResponse(epsilon)
     found = m.drop_rate(None, 1000), m.bit_rates(None, 1000)[1]
     np.testing.assert_allclose(found, exact_rates(epsilon, 500, 1000), rtol=1e-5)
-    for m in (
-        RandomizedResponse(epsilon, n=N),
-        DPRR(1.0, epsilon, n=N),
-    ):  # the rarest report, in float32
-        y = ListReport(
-            np.float32(4.0), NeighbourList(np.array([3, 4, N, N, N], np.int32), np.int32(2))
+    # The rarest report.
+    for m in (RandomizedResponse(epsilon, n=N), DPRR(1.0, epsilon, n=N)):
+        rare, true = (
+            log_density(m, ListReport(np.float32(4.0), sent), LIST) for sent in (RARE, LIST)
         )
-        far = float(log_density(m, y, LIST)) - float(
-            log_density(m, y._replace(neighbours=LIST), LIST)
-        )
-        assert far == pytest.approx(-4 * epsilon, rel=1e-4)
-    # (bits - (n - 1)(1 - p)) / (2p - 1), where float32 has no 2p - 1 of its own.
-    y = NeighbourList(np.array([1, 2, 3, N, N]), 3)
-    assert float(RandomizedResponse(1e-8, n=N).estimate(ListReport(np.nan, y))) == pytest.approx(
-        2e8, rel=1e-5
-    )
+        assert float(rare) - float(true) == pytest.approx(-4 * epsilon, rel=1e-4)
+
+
+def test_the_estimate_has_a_scale_that_float32_has_not():
+    """(bits - (n - 1)(1 - p)) / (2p - 1)."""
+    y = ListReport(np.nan, NeighbourList.of([1, 2, 3], N))
+    found = RandomizedResponse(1e-8, n=N).estimate(y)
+    assert float(found) == pytest.approx(2e8, rel=1e-5)
 
 
 @pytest.mark.parametrize("epsilon", [1.0, MAX_BIT_EPSILON])
 def test_one_users_rarest_reports_happen(monkeypatch, epsilon):
-    """Under words of zeros all rare sides happen; under ones none does; P is the law's in whole
-    words of 2^-64.
-    """
+    """The flip's probability is the law's, in whole numbers of 2^-64."""
     m = RandomizedResponse(epsilon, n=N)
-    found = []
-    for word in (ZEROS, ONES):
-        with_words(monkeypatch, rest=word)
-        found.append(
-            np.asarray(to_bits(m.privatize(jax.random.key(0), LIST).neighbours, N)).tolist()
-        )
-    assert found == [[False, False, False, True, True], [False, True, True, False, False]]
-    # The first number that is no flip, from the density's own rates.
-    flip = 1 / (math.exp(epsilon) + 1)
-    number = int(np.float64(flip) * 2.0**64)
-    for shift, happens in ((0.999, True), (1.001 + 2 / number, False)):
-        at = int(number * shift)
+    # The first number that is no flip.
+    number = int(2.0**64 / (math.exp(epsilon) + 1))
+    above = int(number * (1.001 + 2 / number))
+    for at, sent in ((0, RARE), (int(number * 0.999), RARE), (above, LIST), (2**64 - 1, LIST)):
         with_words(monkeypatch, at >> 32, at & ONES)
-        bits = np.asarray(to_bits(m.privatize(jax.random.key(0), LIST).neighbours, N))
-        assert bits.tolist() == [False, not happens, not happens, happens, happens]
+        found = m.privatize(jax.random.key(0), LIST).neighbours
+        np.testing.assert_array_equal(found.ids, sent.ids)
 
 
-def test_whole_graphs_lose_true_pairs_and_add_false_ones_at_the_largest_budget(monkeypatch):
-    """The same words for one user and all: a pair that is true is lost, and a false one is
-    drawn.
-    """
-    with_words(monkeypatch)
-    m = RandomizedResponse(MAX_BIT_EPSILON)
-    keep, drop = (
-        jnp.full(64, rate, jnp.float32) for rate in (m.bit_rates(None, 4)[0], m.drop_rate(None, 4))
-    )
-    assert float(keep[0]) == 1.0
-    for name, draw in (("_bernoulli", random_words.bernoulli), ("_poisson", random_words.poisson)):
-        monkeypatch.setattr(_draws, name, jax.jit(partial(draw)))  # traced anew, under these words
-    assert not _draws.happens(jax.random.key(0), np.asarray(keep), np.asarray(drop)).any()
-    mean = _sparse._means(jnp.full(64, 4), jnp.ones(64, jnp.int32), drop)
-    assert (_draws.poisson_counts(jax.random.key(0), np.asarray(mean)) > 0).all()
-
-
-@pytest.mark.parametrize("noise", ["laplace", "geometric"])
-@pytest.mark.parametrize("epsilon", [1.0, 100.0])
-def test_noisy_degrees_reach_their_neighbours_degree(monkeypatch, noise, epsilon):
-    """Noise is at least 1 for some words, at every budget that is accepted: d and d + 1 share their
-    reports.
-    """
-    m = DPRR(epsilon, 1.0, n=N, noise=noise)
-    for sign, away in ((0, 1), (1, -1)):
-        with_words(monkeypatch, sign)
-        noisy, _, _ = m.rates(jax.random.key(0), jnp.int32(2), jnp.int32(N - 1))
-        assert (float(noisy) - 2) * away >= 1
-
-
+# The nodes 1 and 2 among what is no id.
 STRANGE = [
-    [10**12, 1, 2**63, 2, -1, -(2**63)],
-    [2**64, 1, 10**400, 2],
-    [1.0, 2.0, 1.5, math.nan, math.inf, -math.inf, 1e300, 5e-324],
+    [2**64, 1, 10**400, 2, -1, -(2**63)],
+    [1.0, 2.0, 1.5, math.nan, math.inf, -math.inf, 5e-324],
     (2, 1, 2, 1),
-    [1, None, "3", 2, 1j, b"4", [3], {}],
+    [1, None, "3", 2, 1j, b"4", [3], {}, np.timedelta64(3)],
     [1, np.ma.array(3, mask=True), 2],
     [True, 2, 1, False],
-    np.array([2, True, np.False_, 1], object),
     [[1, 2], [2, 1]],
-    [1, 2, [3, [4]]],
-    *([1, 2, other] for other in ("x", b"3", 3j, np.timedelta64(3), np.datetime64("2020-01-01"))),
     [[1, "x"], [2, 2]],
-    {1, 2},
     {1: "one", 2: "two"}.keys(),
     np.array([10**12, 1, 2, 2**32 + 3, -5]),
     np.array([2**63, 2**64 - 1, 1, 2], np.uint64),
-    np.array([1, 2, 2**63, 10**30], object),
+    np.array([1, 2, 10**30, True], object),
     np.array([1.0, 2.0, np.nan, np.inf, 3.5], np.float32),
-    np.array(
-        [1, 2, np.nan, 1e4000 if np.finfo(np.longdouble).max > 1e309 else 1e300], np.longdouble
-    ),
-    np.array([1, 2, 255], np.uint8),
-    np.array([1, 2], np.float16),
+    np.array([1, 2, np.nan, np.finfo(np.longdouble).max], np.longdouble),
 ]
 NOTHING = [
     [],
     None,
-    np.zeros(0),
     np.array(["1", "2"]),
     np.array([1 + 0j]),
-    np.array([[]]),
     "12",
     7,
-    math.nan,
-    # fmt: skip
-    np.array(["2020-01-01"], "datetime64[D]"),
-    np.array([(1, 2)], [("a", int), ("b", int)]),
+    np.zeros(1, "datetime64[D]"),
 ]
 
 
@@ -187,9 +125,7 @@ def test_lists_of_anything_are_taken_on_a_host():
     """
     with np.errstate(all="raise"), warnings.catch_warnings():
         warnings.simplefilter("error")
-        for ids, known in itertools.chain(
-            ((s, [1, 2]) for s in STRANGE), ((s, []) for s in NOTHING)
-        ):
+        for ids, known in [*((ids, [1, 2]) for ids in STRANGE), *((ids, []) for ids in NOTHING)]:
             made = NeighbourList.of(ids, N)
             assert made.ids.tolist() == known + [N] * (N - len(known)), ids
             assert int(made.count) == len(known)
@@ -201,21 +137,10 @@ def test_lists_of_anything_are_taken_on_a_host():
 def test_the_row_of_a_matrix_is_no_list():
     """As ids its booleans would be nodes 0 and 1."""
     row = [False, True, True, False]
-    for given in (
-        row,
-        tuple(row),
-        np.array(row),
-        np.array(row, object),
-        jnp.array(row),
-        [row, row],
-    ):
+    for given in (row, np.array(row), np.array(row, object), jnp.array(row), [row, row]):
         for read in (NeighbourList.of, host_ids, lambda ids, n: to_bits(NeighbourList(ids, 2), n)):
             with pytest.raises(TypeError, match="ids, and these are booleans: .*flatnonzero"):
                 read(given, 4)
-    with pytest.raises(TypeError, match="booleans"):
-        jax.jit(DPRR(0.5, 0.5, n=4).privatize)(
-            jax.random.key(0), NeighbourList(jnp.array(row), jnp.int32(2))
-        )
 
 
 @pytest.mark.usefixtures("untyped")

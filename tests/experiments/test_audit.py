@@ -55,8 +55,8 @@ def test_curators_are_enumerated_and_published_forms_are_seen(
         in text
     )
     assert (
-        "| *EdgeRR's printed scale and counts* | none | dendrogram and noisy counts |  | **2.642** |"
-        in text
+        "| *EdgeRR's printed scale and counts* | none | dendrogram and noisy counts |  | "
+        "**2.642** |" in text
     )
     rows = pd.read_csv(tmp_path / "audit_quick.csv")
     assert set(rows[rows.mechanism == "EdgeRand"].unit) == {"edge-central"}
@@ -134,19 +134,7 @@ def test_an_edge_is_enumerated():
 
 TWINS = {  # of which CI runs the first: the test of verdicts below asks their words
     "a spike": (lambda e: broken.SharedSpike(e, mass=1e-3), True, "draws reports that lose more"),
-    "overspent": (lambda e: broken.Overspent(1.05 * e), True, "loses 1.05"),
-    "draws more than it says": (
-        broken.HonestDensityOnly,
-        True,
-        "does not draw what its density says",
-    ),
     "released": (broken.ReleasedSquareWave, True, "is seen to lose"),
-    "a window": (
-        lambda e: broken.QuietWindow(e, width=1e-2),
-        True,
-        "does not treat all records alike",
-    ),
-    "few bits": (lambda e: broken.FewBits(e, bits=12), True, "sends one report too often"),
     "an honest one": (
         features.Duchi,
         False,
@@ -216,29 +204,6 @@ def test_each_figure_beyond_its_threshold_is_a_failure(monkeypatch):
     assert said("other", supremum=1.05) == []
 
 
-def test_lists_are_audited_and_the_printed_split_is_seen(monkeypatch):
-    """Per bit of a list; the printed split of eps 1 at three nodes spends 2.9."""
-    measured = audit.examine(
-        audit.SUBJECTS["DPRR, whole noise"], 1.0, jax.random.key(3), CONFIG, CONFIDENCE
-    )
-    assert measured["supremum"] == pytest.approx(measured["claimed"]) == pytest.approx(1.0)
-    assert measured["fit"] <= 1
-    assert 0.8 < measured["lower_bound"] < 1
-    assert math.isnan(measured["variance"])
-    label = "DPRR's printed split, 3 nodes"
-    # With the noise and the nodes of the other: one program.
-    split = lambda e: edges.DPRR.as_published(e, 3, n=6, noise="geometric")
-    only(monkeypatch, **{label: audit.SUBJECTS[label]._replace(make=split)})
-    found = audit.examine(audit.SUBJECTS[label], 1.0, jax.random.key(4), CONFIG, CONFIDENCE)
-    assert found["supremum"] == pytest.approx(2.9)
-    rows = [
-        {"mechanism": label, "epsilon": 1.0, "metric": metric, "value": found[metric]}
-        for metric in found
-    ]
-    assert audit.verdicts(audit.table(pd.DataFrame(rows))) == []
-    assert audit._lines(audit.table(pd.DataFrame(rows)))[0][3].startswith("**2.9** (**> 2.")
-
-
 def test_variances_are_in_the_papers_order(tmp_path):
     """PM-OPT <= PM-SUB <= Piecewise, Hybrid <= min(Duchi, Piecewise), and the linear program below
     all to 5.
@@ -253,11 +218,7 @@ def test_variances_are_in_the_papers_order(tmp_path):
     assert (table["PM-SUB"] <= table["Piecewise"] * slack).all()
     assert (table["Hybrid"] <= table[["Duchi", "Piecewise"]].min(axis=1) * slack).all()
     assert (table["LP-optimal"] < table.drop(columns="LP-optimal").min(axis=1)).all()
-    for name, exact in (
-        ("Laplace", lambda e: 8 / e**2),
-        ("Duchi", lambda e: 1 / math.tanh(e / 2) ** 2),
-    ):
-        np.testing.assert_allclose(table[name], [exact(e) for e in table.index], rtol=1e-5)
+    np.testing.assert_allclose(table.Laplace, 8 / table.index**2, rtol=1e-5)
     assert (tmp_path / "variance.png").stat().st_size > 10_000
 
 

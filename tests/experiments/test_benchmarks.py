@@ -29,25 +29,13 @@ def test_benchmarks_give_every_repetition_a_number_of_its_own():
     assert len(keys) == 4
 
 
-def test_bytes_that_move_are_read_from_a_program_and_drawn(tmp_path):
+def test_bytes_that_move_are_read_from_a_program():
     text = """
       %gather.1 = f32[64,8]{1,0} gather(f32[64,8] %x, s32[3] %i)
       %all-gather.2 = f32[64,8]{1,0} all-gather(f32[8,8] %w), channel_id=1, dimensions={0}
       ROOT %all-to-all = f32[1,8]{1,0} all-to-all(f32[1,8] %all-gather.2), channel_id=2
     """
     assert _scaling_benchmark.collective_bytes(text) == 4 * (64 * 8 + 8)
-    names = [
-        f"{kind} scaling, ppr by {what}"
-        for kind in ("strong", "weak")
-        for what in ("columns", "nodes")
-    ]
-    rows = [
-        _sides.row(name, side, 0, 1.0, 1.0, "")
-        for name in names
-        for side in _scaling_benchmark.SIDES
-    ]
-    _scaling_benchmark.draw(pd.DataFrame(rows), tmp_path / "drawn.png")
-    assert (tmp_path / "drawn.png").stat().st_size > 10_000
 
 
 def test_streamed_reports_are_those_of_the_repeated_rows():
@@ -61,8 +49,7 @@ def test_streamed_reports_are_those_of_the_repeated_rows():
     assert "0.02 GB of records" in _edge_benchmarks.reports_job(5000)["note"]
 
 
-def test_the_scipy_sides_solve_what_ppr_solves():
-    """The same recurrence in SciPy: the same error after as many products."""
+def test_the_scipy_side_solves_what_ppr_solves():
     graph = graphs.from_edges([[0, 1], [1, 2], [2, 3], [3, 0], [0, 2]], num_nodes=5)
     x = np.random.default_rng(0).normal(size=(5, 3))
     alpha, r = 0.2, 0.3
@@ -70,17 +57,9 @@ def test_the_scipy_sides_solve_what_ppr_solves():
     degree = np.maximum(np.bincount(receivers, minlength=5), 1.0)
     weight = (1 - alpha) * degree[receivers] ** (r - 1) * degree[senders] ** -r
     step = scipy.sparse.csr_array((weight, (receivers, senders)), shape=(5, 5))
-    exact = propagation.ppr_dense(graph, x, alpha, r)
     products = int(propagation.chebyshev_steps(alpha, 1e-6))
-    np.testing.assert_allclose(
-        benchmarks.semi_iteration(step, alpha * x, 1 - alpha, products), exact, atol=1e-5, rtol=0
-    )
-    few = propagation.ppr(graph, x.astype(np.float32), alpha, r, 1e-2)
-    same = benchmarks.semi_iteration(
-        step, alpha * x, 1 - alpha, int(propagation.chebyshev_steps(alpha, 1e-2))
-    )
-    np.testing.assert_allclose(few, same, atol=1e-6)
-    np.testing.assert_allclose(benchmarks.power_series(step, alpha * x, 80), exact, atol=1e-6)
+    found = benchmarks.semi_iteration(step, alpha * x, 1 - alpha, products)
+    np.testing.assert_allclose(found, propagation.ppr_dense(graph, x, alpha, r), atol=1e-5, rtol=0)
 
 
 def test_the_sparse_sides_draw_from_the_laws_of_the_mechanisms():

@@ -108,10 +108,15 @@ MISTAKES = {
     "report --readme absent.md": ("--readme absent.md: it cannot be read",),
 }
 ABOVE_0 = {
-    "privge": "--epsilons --seeds --epochs --ks", "dprr": "--epsilons --seeds", "heterorr": "--epsilons --seeds",
-    "poindp": "--epsilons", "frontier": "--epsilons --seeds", "repeat": "--seeds", "variance": "--points",
+    "privge": "--epsilons --seeds --epochs --ks",
+    "dprr": "--epsilons --seeds",
+    "heterorr": "--epsilons --seeds",
+    "poindp": "--epsilons",
+    "frontier": "--epsilons --seeds",
+    "repeat": "--seeds",
+    "variance": "--points",
     "benchmarks": "--repeats",
-}  # fmt: skip
+}
 for command, options in ABOVE_0.items():
     MISTAKES |= {
         f"{command} {option} 0": (f"{option} must be above 0",) for option in options.split()

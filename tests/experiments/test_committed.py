@@ -144,8 +144,11 @@ PAGES = ["privge", "dprr", "heterorr", "poindp", "frontier", "demo"]
 
 UNDRAWN = {
     "_figure": (features_report, friendships_report, joint_report, poisoning_report, membership),
-    "_grid": (dprr_report,), "figure_1": (privge_report,), "figure_k": (privge_report,), "plot": (scaling,),
-}  # fmt: skip
+    "_grid": (dprr_report,),
+    "figure_1": (privge_report,),
+    "figure_k": (privge_report,),
+    "plot": (scaling,),
+}
 """Pictures that take long of many rows; each experiment's tests draw them of few."""
 
 

@@ -76,14 +76,7 @@ def test_rows_say_what_is_released_to_whom_and_how_it_is_trained(config, monkeyp
         rows[rows.mechanism.isin(["non-private-part", "true-degrees"])].epsilon_proved == np.inf
     ).all()
     assert (rows[rows.mechanism == "sizes"].epsilon_proved == 0).all()
-    assert set(rows.task) == {"graph"}
     assert set(rows.public) == {0.0, 0.2}
-    assert (config.out / "dprr_figure4.png").stat().st_size > 10_000
-    text = (config.out / "dprr.md").read_text()
-    assert "released degrees alone" in text
-    assert "| stars_and_cycles, of at most 20 nodes | random forest | 2 |" in text
-    assert "| graph, 20% public |" in text
-    assert "random forest, 300 trees" in text
     manifest = accuracy.results_in(config.out).describe()
     for row in rows.to_dict(
         "records"
@@ -162,15 +155,6 @@ def test_released_degrees_are_the_bits_of_the_committed_rows(epsilon):
     found = dprr_cells.degrees(whole, "stars_and_cycles", cell, 3)
     assert found.dtype == wanted.dtype == np.float64
     np.testing.assert_array_equal(found, wanted)
-
-
-def test_public_parts_keep_every_graph():
-    whole = small_set()
-    public = np.random.default_rng(0).random(len(whole.node_graph)) < 0.2
-    public[whole.node_graph == 3] = False
-    part = dprr_cells._public_part(whole, public)
-    kept = np.bincount(whole.node_graph, weights=public)
-    np.testing.assert_array_equal(part.nodes_per_graph, np.maximum(kept, 1))
 
 
 CONFIGS = {

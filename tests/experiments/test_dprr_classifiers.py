@@ -10,8 +10,6 @@ from sklearn.ensemble import RandomForestClassifier
 from experiments.dprr import classifiers
 from ldp_jax import datasets
 from ldp_jax.graph.packing import GraphSet
-from ldp_jax.learning import training
-from tests.experiments import contract
 
 
 def directed_set(densities, seed=0):
@@ -112,26 +110,6 @@ def test_a_forest_is_scored_by_its_shares_on_the_test_graphs(classes, monkeypatc
     )
     assert found.auc == pytest.approx(wanted, abs=1e-4)
     assert found.accuracy == pytest.approx((share.argmax(1) == labels[parts[2]]).mean())
-
-
-@pytest.mark.parametrize("patience", [4, None])
-def test_a_perceptron_is_scored_on_the_test_graphs_after_a_training_with_patience(
-    monkeypatch, patience
-):
-    rows = np.random.default_rng(0).normal(size=(80, 4))
-    labels = np.arange(80) % 2
-    asked = []
-
-    def fit(key, model, objective, context, *parts, settings):
-        asked.append((settings.epochs, settings.patience, settings.batch_size))
-        assert [set(part.index) for part in parts] == [set(part) for part in parts_of(80)]
-        return contract.as_first_drawn(key, model, objective, context, *parts, settings)
-
-    monkeypatch.setattr(training, "fit", fit)
-    settings = {"hidden": 4, "epochs": 12, "batch_size": 16, "patience": patience}
-    scores = classifiers.perceptron(rows, labels, parts_of(80), jax.random.key(0), **settings)
-    assert asked == [(12, patience, 16)]
-    assert 0 < float(scores.auc) < 1
 
 
 def test_the_generated_classes_need_edges(monkeypatch):

@@ -91,14 +91,6 @@ def test_rows_are_of_the_reported_degrees(config):
         assert sum(found[name][f"users, degree {x}"] for x in binned) == len(true)
         check_shares(found[name], noisy, label)
 
-    # Laplace noise of scale 1 / epsilon_1 on d, clipped to [0, n - 1], by simulation.
-    made = cells.made_by(cells.Variant("dprr", epsilon, 0.0), n_max)
-    noise = np.random.default_rng(0).laplace(scale=1 / made.epsilon_degree, size=(2000, len(true)))
-    clipped = np.clip(true + noise, 0, whole.nodes_per_graph[whole.node_graph] - 1)
-    np.testing.assert_allclose(
-        found["dprr"]["expected bias of d*"], (clipped - true).mean(), atol=0.01
-    )
-
 
 def check_shares(found, values, label):
     for c in (0, 1):
@@ -203,7 +195,7 @@ def test_scaling_at_toy_sizes(config, toy_sizes, monkeypatch):
     monkeypatch.setattr(
         scaling, "_epochs", lambda key, train, *_: (None, len(train.senders) ** 2, 1.0)
     )
-    monkeypatch.setattr(scaling.graph_training, "_predict_compiled", lambda *_: None)
+    monkeypatch.setattr(scaling.graph_training, "_predict", lambda *_: None)
     once = dataclasses.replace(config, parts=("scaling",))
     dprr.main(once)
     rows = pd.read_csv(config.out / "dprr_scaling.csv")

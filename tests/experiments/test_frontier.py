@@ -113,42 +113,14 @@ def test_the_ceiling_is_the_same_classifier_on_counts_without_noise(monkeypatch)
     assert list(METHODS)[-2:] == [CEILING, REHEARSAL]  # a place is a part of the keys of rows
 
 
-def test_a_rehearsal_names_the_facts_of_friendships_that_it_is_told(monkeypatch):
-    told = ldp_jax.servers.Rehearsal((1.0,), np.ones((2, 1)), np.ones(2), "lists", 1, 4)
-    monkeypatch.setattr(methods, "rehearse", lambda *_, **__: told)
-    monkeypatch.setattr(methods, "facts_of", lambda *_: None)
-    found = METHODS[REHEARSAL](
-        jax.random.key(0), methods.Asked(None, None, np.array([0, -1]), 2), 1.0, "list"
-    )
-    named = {"mean degree and homophily: public", "spread, overlap and echo: public"}
-    assert named <= set(found.guarantee.unprotected)
-
-
-def test_the_best_published_is_chosen_over_the_draws_that_all_have():
-    rows = [(FEATURES, 0.0, [50, 50, 99]), (PILOTED, 1.0, [60, 60, 60])]
-    rows += [(PUBLISHED_METHODS[1], 1.0, [55, 57]), (PUBLISHED_METHODS[2], 1.0, [54, 56, 99])]
-    found = report.points(lists(rows))
-    at = found[found.metric == "gain over best published"].set_index(["mechanism", "seed"]).value
-    assert at[PILOTED].to_dict() == {0: 5, 1: 3}
-
-
 def test_labels_and_panels_are_of_every_class_and_no_more_than_asked():
     y = np.repeat(np.arange(3), (40, 9, 2))
     for drawn, setting, sizes in (
-        (friendships.public_labels, "half", [20, 5, 1]), (friendships.public_labels, "5", [5, 5, 1]),
-        (features.panel_labels, "0.1", [4, 1, 1]), (features.panel_labels, "5", [5, 5, 1]),
-    ):  # fmt: skip
+        (friendships.public_labels, "half", [20, 5, 1]),
+        (friendships.public_labels, "5", [5, 5, 1]),
+        (features.panel_labels, "0.1", [4, 1, 1]),
+        (features.panel_labels, "5", [5, 5, 1]),
+    ):
         known = drawn(jax.random.key(0), y, setting)
         np.testing.assert_array_equal(np.bincount(known[known >= 0]), sizes)
         assert (known[known >= 0] == y[known >= 0]).all()
-
-
-@pytest.mark.parametrize(("name", "guarded"), [(PILOTED, True), ("piloted, no guard", False)])
-def test_a_row_without_the_guard_has_none(monkeypatch, name, guarded):
-    asked = []
-    monkeypatch.setattr(methods, "predict_from_counts", lambda *_, **given: asked.append(given))
-    with pytest.raises(AttributeError):  # nothing was found
-        METHODS[name](
-            jax.random.key(0), methods.Asked(None, None, np.zeros(1), 1, None), 1.0, "relationship"
-        )
-    assert (asked[0]["guarded"], asked[0]["unit"]) == (guarded, "relationship")

@@ -80,16 +80,6 @@ def test_rounds_of_reports_add_up(planted):
     assert found.guarantee[NEIGHBOUR_LIST].epsilon == 0.0
 
 
-def test_parts_of_the_labels_are_disjoint_and_hold_every_class(planted):
-    _, y, _, labels = planted
-    train, validation = _network.parts(jax.random.key(0), labels)
-    assert not set(train.index) & set(validation.index)
-    assert len(train.index) + len(validation.index) == (labels >= 0).sum()
-    for part in (train, validation):
-        np.testing.assert_array_equal(y[part.index], part.label)
-        assert set(part.label) == set(range(CLASSES))
-
-
 def test_links_are_the_pairs_that_enough_ends_report():
     senders, receivers = np.array([1, 0, 2, 3]), np.array([0, 1, 0, 2])
     pairs = {ends: _network.linked(senders, receivers, 4, ends=ends) for ends in (1, 2)}

@@ -80,12 +80,6 @@ def test_links_that_are_asked_for_are_in_no_list_and_other_pairs_are_no_links(gr
     assert (draw.others[:, 0] < draw.others[:, 1]).all()
 
 
-def test_an_auc_of_float64_scores_keeps_what_float32_would_tie():
-    draw = beyond.Pairs(None, np.array([[0, 1], [0, 2]]), np.array([[0, 3], [0, 4]]), *[None] * 3)
-    score = np.array([0.0, 1.0 + 1e-12, 3.0, 1.0, 2.0])
-    assert beyond._of(lambda u, v: score[v], draw) == 0.75
-
-
 def twins(count=120, n=30):
     """Graphs of equal sizes and degrees: two hubs of 14 are friends of each other, or of leaves
     alone.

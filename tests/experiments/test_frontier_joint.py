@@ -21,39 +21,6 @@ from ldp_jax.servers.parts.rows import feature_rows
 from tests.experiments.rows import of_panel
 
 
-def test_rows_differ_in_what_their_names_say(monkeypatch):
-    asked = []
-    monkeypatch.setattr(
-        joint, "predict_jointly", lambda *given, **more: asked.append((given[5], more["homophily"]))
-    )
-    worlds = np.array([[0.0, 3.0], [0.0, 5.0]])
-    told = Rehearsal(
-        (4.0,), worlds[:, 1:], worlds[:, 0], "both", 1, 4, splits=(JointPrivacy(3.0, 1.0),)
-    )
-    monkeypatch.setattr(joint, "rehearsed", lambda *_: told)
-    monkeypatch.setattr(joint, "publicly_stated", lambda *_: StatedFriends(4.0, 0.5))
-    nothing = type("Nothing", (), {"graph": None, "y": None, "num_classes": 3})
-    draw = Asked("g", nothing, None, np.array([0, 1, 2, -1, 0]), nothing)
-    plain = (joint.JOINT, joint.RECORDS, joint.LISTS, joint.HALVES, joint.LABELS_TOO)
-    checked = (joint.CHECKED, joint.ONE, joint.ONE_CHECKED)
-    for name in plain + checked:
-        with pytest.raises(AttributeError):  # nothing was found
-            joint.METHODS[name].run(jax.random.key(0), draw, 4.0)
-    asked, alike = zip(*asked, strict=True)
-    assert alike == (None,) * 6 + (0.5,) * 2  # one report reads friends
-    assert [one.record for one in asked[:5]] == [3.0, 4.0, 0.0, 2.0, 3.0]
-    assert [one.labels for one in asked[:5]] == [None] * 4 + [2.0]
-    assert {one.record + one.list for one in asked[:5]} == {4.0}
-    assert [one.check for one in asked] == [0.0] * 5 + [0.2, 0.0, 0.2]  # of four members
-    assert asked[-1] == JointPrivacy(both=4.0, check=0.2)
-    assert (joint.check_of(99), joint.check_of(100)) == (0.2, 0.1)
-    placebos = (joint.PLACEBO, joint.CHECKED_PLACEBO, joint.ONE_PLACEBO, joint.ONE_CHECKED_PLACEBO)
-    for names in (plain + checked, placebos):
-        assert {joint.METHODS[name].noise for name in names} == {joint.METHODS[names[0]].noise}
-    shares = np.exp(joint.METHODS[joint.NOTHING].run(jax.random.key(0), draw, 0.0).scores)
-    np.testing.assert_allclose(shares, np.tile((0.5, 0.25, 0.25), (5, 1)))
-
-
 def test_what_is_stated_by_default_is_of_no_graph_and_else_wrong_by_a_factor():
     """A triangle and a pair of its own class each: mean degree 8 / 5, homophily 1."""
     nothing_private = SimpleNamespace(num_nodes=300)

@@ -42,9 +42,14 @@ ASKED = ("counts", "embedding", "degree", "lists")
 @pytest.fixture(scope="module")
 def ran(graph_file, tmp_path_factory):
     config = Config(
-        parts=("poisoning",), datasets=(str(graph_file),), labels=("half",), epsilons=(1.0,), mechanisms=ASKED,
-        seeds=1, out=tmp_path_factory.mktemp("poisoning"),
-    )  # fmt: skip
+        parts=("poisoning",),
+        datasets=(str(graph_file),),
+        labels=("half",),
+        epsilons=(1.0,),
+        mechanisms=ASKED,
+        seeds=1,
+        out=tmp_path_factory.mktemp("poisoning"),
+    )
     with pytest.MonkeyPatch.context() as patch:
         counts = TASKS["counts"]._replace(
             lies=(WORST,), defences=(TRIMMED,)
@@ -97,9 +102,18 @@ def test_liars_of_a_panel_send_what_they_like_and_the_honest_are_scored(monkeypa
     settings = poisoning.Settings("g", "", False)
     for lie, defence in ((NONE, UNGUARDED), (CLASSES, AS_IT_IS), (WORST, AS_IT_IS)):
         cell = poisoning.Cell(
-            dataset="g", task="panel", mechanism=defence, epsilon=math.inf, seed=0, epsilon_proved=math.inf,
-            unit="record", config="c", setting="0.1", lie=lie, share=SHARE,
-        )  # fmt: skip
+            dataset="g",
+            task="panel",
+            mechanism=defence,
+            epsilon=math.inf,
+            seed=0,
+            epsilon_proved=math.inf,
+            unit="record",
+            config="c",
+            setting="0.1",
+            lie=lie,
+            share=SHARE,
+        )
         assert TASKS["panel"].answer(cell, settings, keys(), liars)[0](~liars) == {"accuracy": 1.0}
         chosen = poisoning.liars_of(cell, settings)
         assert (chosen.sum(), chosen[labels >= 0].any()) == (liars.sum(), False)

@@ -112,12 +112,6 @@ def test_rows_tables_and_figure(tmp_path, monkeypatch):
         index=["mechanism", "epsilon"], columns=["metric", "seed"], values="value"
     )
     nobody, bare = value.loc["public-mean", 0.0], value.loc["non-private", np.inf]
-    x, digit, public = inversion.load(0, SMALL)
-    usual = np.bincount(digit[:public]).argmax()
-    np.testing.assert_allclose(
-        nobody["mse", 0], ((x[public:] - x[:public].mean(0)) ** 2).mean(), atol=1e-6
-    )
-    np.testing.assert_allclose(nobody["accuracy", 0], (digit[public:] == usual).mean(), atol=1e-6)
     # Components give images away, and so does FeatureRR at 200; at 1 the attacker takes the mean,
     # or does as badly.
     assert (bare["mse"] < 0.5 * nobody["mse"]).all()
@@ -129,15 +123,6 @@ def test_rows_tables_and_figure(tmp_path, monkeypatch):
         assert (hidden["mse"] > 0.95 * nobody["mse"]).all()
         assert (hidden["accuracy"] < 0.25).all()
 
-    gap = 1000 * (value.loc["feature-rr", 200.0]["mse"] - nobody["mse"])
-    half = 12.706205 * gap.std(ddof=1) / np.sqrt(2)
-    shown = [
-        x
-        for x in text.splitlines()
-        if x.startswith("| 16 principal components | FeatureRR | 200 |")
-    ]
-    assert f"{gap.mean():+.1f} ± {half:.1f}" in shown[-1]  # before it, where the attack starts
-    assert shown[-1].endswith("| 2 |")
     monkeypatch.setattr(inversion, "compute", None)
     monkeypatch.setattr(
         inversion, "plot", lambda *_: pytest.fail("drew the images of the same rows again")

@@ -8,11 +8,9 @@ from html.parser import HTMLParser
 import pytest
 
 from experiments import __main__ as command_line
-from experiments import _html, reproduce
+from experiments import reproduce
 from experiments._registry import EXPERIMENTS
 from experiments._runner import UsageError
-from experiments.poindp import settings as poindp
-from experiments.privge import settings as privge
 
 SHOWN = ("privge", "variance")
 
@@ -70,14 +68,6 @@ def test_every_link_and_figure_of_a_page_resolves(pages, name):
     assert not page.tags & {"script", "link", "iframe"}
 
 
-def test_a_link_that_leads_nowhere_and_a_figure_outside_are_found(tmp_path):
-    path = tmp_path / "page.html"
-    path.write_text(
-        '<section id="a"><a href="#a">x</a><a href="#b">x</a><a href="no.html">x</a><img src="a.png">'
-    )
-    assert unresolved(path) == ["#b", "no.html", "a.png"]
-
-
 def test_a_page_says_what_the_paper_prints_and_that_rows_are_committed(pages):
     text = (pages / "privge.html").read_text()
     assert "<em>Committed rows</em>: REPORT.md" in text
@@ -108,31 +98,3 @@ def test_one_table_of_a_paper_is_its_command_and_its_sections(tmp_path, monkeypa
     ):
         with pytest.raises(UsageError, match=message):
             reproduce.main(reproduce.Config("poindp", out=tmp_path, **changes))
-
-
-def test_a_section_is_found_by_its_title():
-    text = "# Top\n\n## Table 1: a\n\none\n\n## Table 2: b\n\ntwo"
-    assert _html._sections(text, ["Table 2"]) == "## Table 2: b\n\ntwo"
-    assert _html._sections(text, ["Table 9"]) == text
-
-
-def test_a_number_of_privge_stands_beside_the_published_k_alone():
-    row = {
-        "task": "link",
-        "dataset": "cora",
-        "mechanism": "hds",
-        "epsilon": 1.0,
-        "preprocessing": "raw",
-    }
-    assert privge.printed({**row, "k": 1}) == 82.43
-    assert privge.printed({**row, "k": 3}) is None
-    assert privge.printed({**row, "k": 1, "preprocessing": "standardized"}) is None
-    cell = {
-        "task": "node",
-        "split": "random",
-        "dataset": "cora",
-        "mechanism": "gcn",
-        "metric": "weighted-F1",
-    }
-    assert poindp.printed({**cell, "epsilon": float("inf")}) == 80.0
-    assert poindp.printed({**cell, "epsilon": 0.5}) is None

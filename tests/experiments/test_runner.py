@@ -4,15 +4,16 @@ twice.
 
 import dataclasses
 import json
-import signal
+import math
 import subprocess
 import sys
-import time
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
 
 from experiments import _runner
+from experiments._common import check_words
 from experiments._runner import COLUMNS, Cell, Found, Interrupted, Results, UsageError, run
 
 
@@ -25,9 +26,15 @@ class Coloured(Cell):
 
 
 CELL = Coloured(
-    dataset="d, with a comma", task="t", mechanism="m", epsilon=1.0, seed=0, epsilon_proved=1.0, unit="record",
+    dataset="d, with a comma",
+    task="t",
+    mechanism="m",
+    epsilon=1.0,
+    seed=0,
+    epsilon_proved=1.0,
+    unit="record",
     config="c",
-)  # fmt: skip
+)
 
 
 def rows_of(cell, **metrics):
@@ -361,28 +368,6 @@ def whole(out):
     return count[count == 200].index.tolist()
 
 
-def test_kill_9_loses_at_most_the_cell_in_flight(tmp_path):
-    """Killed while it writes, at two moments: what was said to be done is there, and nothing is
-    twice.
-    """
-    for wait in (0.0, 0.012):
-        process = writer(tmp_path, 0, 10_000)
-        said = [int(process.stdout.readline()) for _ in range(4)]
-        time.sleep(wait)
-        process.kill()
-        rest, _ = process.communicate(timeout=300)
-        assert process.returncode == -signal.SIGKILL
-        assert set(said) | {int(line) for line in rest.split()} <= set(whole(tmp_path))
-        json.loads((tmp_path / "rows.manifest.json").read_text())
-    after = Results(tmp_path, "rows")
-    after.append(after.read().tail(1).assign(seed=10_000).to_dict("records"), [{"epochs": 10_000}])
-    assert {path.name for path in tmp_path.iterdir()} <= {
-        "rows.csv",
-        "rows.lock",
-        "rows.manifest.json",
-    }
-
-
 def test_writers_at_the_same_time_lose_nothing(tmp_path):
     """Two of them, whose cells overlap: the union, each row once, and every configuration in the
     manifest.
@@ -394,3 +379,28 @@ def test_writers_at_the_same_time_lose_nothing(tmp_path):
     assert len(pd.read_csv(tmp_path / "rows.csv")) == 12 * 200
     manifest = json.loads((tmp_path / "rows.manifest.json").read_text())
     assert sorted(config["epochs"] for config in manifest["configs"].values()) == list(range(12))
+
+
+def test_numbers_that_are_not_finite_and_above_0_are_refused_wherever_they_stand():
+    for good in (5e-324, 1e-9, 1, 1.5, 1e300):
+        _runner.check_positive("--epsilons", 1.0, good)
+    for bad in (0, 0.0, -0.0, -1e-300, -1, -math.inf, math.inf, math.nan):
+        for given in ((bad,), (1.0, bad), (bad, 1.0)):
+            with pytest.raises(UsageError, match="--epsilons"):
+                _runner.check_positive("--epsilons", *given)
+
+
+def test_shares_and_positive_fields_are_refused_outside_their_open_ranges():
+    """By the fields of a configuration, as every experiment asks it."""
+    ask = lambda **fields: check_words(
+        SimpleNamespace(**fields), positive=("sizes",), shares=("parts",)
+    )
+    for good in (1e-9, 0.5, 1 - 1e-9):
+        ask(sizes=good, parts=(0.5, good))
+    ask(sizes=None, parts=())
+    for bad in (0.0, 1.0, -0.1, 1.1, math.nan, math.inf):
+        with pytest.raises(UsageError, match="--parts"):
+            ask(sizes=1.0, parts=(0.5, bad))
+    for bad in (0.0, -1.0, math.nan, math.inf):
+        with pytest.raises(UsageError, match="--sizes"):
+            ask(sizes=(1.0, bad), parts=())

@@ -10,13 +10,10 @@ import numpy as np
 import pytest
 
 from ldp_jax.core.mechanism import privatize
-from ldp_jax.core.spaces import Finite
 from ldp_jax.features import (
     Duchi,
     FeatureRR,
     GridSquareWave,
-    Laplace,
-    MultiBit,
     Piecewise,
     SquareWave,
     ThreeOutputs,
@@ -50,9 +47,8 @@ def test_transition_of_the_square_wave_is_exact(inputs, outputs, epsilon):
         m = SquareWave(epsilon)
         expected = square_wave_matrix(m, inputs, outputs)
         b = float(m.b)
-        raw = distribution._interval_mass(
-            m, m.codomain(), law.edges, np.linspace(-1, 1, inputs + 1)
-        )
+        records = np.linspace(-1, 1, inputs + 1)
+        raw = distribution._interval_mass(m, m.codomain(), law.edges, records)
     assert law.matrix.shape == (outputs, inputs)
     np.testing.assert_allclose(law.matrix, expected, rtol=1e-10, atol=1e-11)
     np.testing.assert_allclose(raw.sum(0), 1.0, rtol=1e-11)
@@ -66,8 +62,6 @@ def test_transition_of_finite_reports_and_of_a_piecewise_law():
     positive = 0.5 + 0.5 * centres * np.tanh(0.75)
     np.testing.assert_allclose(law.matrix, [1 - positive, positive], rtol=1e-6)
     np.testing.assert_array_equal(law.edges, [-2.0, 0.0, 2.0])
-    with pytest.raises(ValueError, match="distinct numbers"):
-        Finite((1.0, 0.0, 1.0))
     law = transition(Piecewise(6.0), 3, 400)
     middle = (law.edges[1:] + law.edges[:-1]) / 2
     mean = np.asarray(Piecewise(6.0).estimate(middle) @ law.matrix)
@@ -79,20 +73,15 @@ def test_transition_of_reports_whose_law_bends_between_the_bins_of_records():
     """A step, a grid and a kink at 0, against the mean of 3 000 records of each bin; detects 2e-4
     of a mass.
     """
-    for m, inputs in (
-        (FeatureRR(4.0, 10, dim=1).coordinate(0), 4),
-        (GridSquareWave(2.0, 5), 3),
-        (ThreeOutputs(3.0), 3),
-    ):
-        law = transition(m, inputs)
+    stepped = FeatureRR(4.0, 10, dim=1).coordinate(0)
+    for m, inputs in ((stepped, 4), (GridSquareWave(2.0, 5), 3), (ThreeOutputs(3.0), 3)):
         domain = m.domain()
         x = np.linspace(domain.lower, domain.upper, 3000 * inputs + 1)
         x = np.float32((x[1:] + x[:-1]) / 2)
         values = jnp.sort(jnp.asarray(m.codomain().values))
         each = np.exp(jax.vmap(jax.vmap(m.log_density, (None, 0)), (0, None))(values, x))
-        np.testing.assert_allclose(
-            law.matrix, each.reshape(len(values), inputs, -1).mean(-1), atol=2e-4
-        )
+        means = each.reshape(len(values), inputs, -1).mean(-1)
+        np.testing.assert_allclose(transition(m, inputs).matrix, means, atol=2e-4)
 
 
 def test_wide_bins_by_blocks_are_the_same(monkeypatch):
@@ -100,59 +89,6 @@ def test_wide_bins_by_blocks_are_the_same(monkeypatch):
     whole = transition(SquareWave(1.0), 7, 5)
     monkeypatch.setattr(distribution, "_EVALUATIONS", 5 * 3 * 2)
     np.testing.assert_allclose(transition(SquareWave(1.0), 7, 5).matrix, whole.matrix, rtol=1e-6)
-
-
-def test_what_does_not_fit_is_refused(untyped):
-    matrix = jnp.full((3, 2), 1 / 3)
-    traced = lambda epsilon: transition(SquareWave(epsilon), 4).matrix
-    for call, message in (
-        (
-            lambda: transition(Laplace(1.0), 4),
-            "codomain of Laplace must be an interval with finite ends",
-        ),
-        (lambda: transition(MultiBit(1.0, 5), 4), "domain of Sampled must be an interval"),
-        (lambda: transition(object(), 4), "must be a mechanism with a log_density, got object"),
-        (
-            lambda: transition(Duchi(1.0), 4, 3),
-            "outputs must be 2, the number of reports of Duchi, got 3",
-        ),
-        (lambda: transition(SquareWave(jnp.array([1.0, 2.0])), 4), "stack of shape"),
-        (lambda: jax.jit(traced)(1.0), "concrete epsilon"),
-        (lambda: transition(SquareWave(1.0), 0), "inputs must be a whole number >= 1, got 0"),
-        (lambda: transition(SquareWave(1.0), 4, 0), "outputs must be a whole number >= 1, got 0"),
-        (
-            lambda: ems(jnp.zeros(2), matrix),
-            r"counts must have shape \(3,\) or \(3, columns\), got",
-        ),
-        (
-            lambda: em(jnp.zeros((3, 1, 1)), matrix),
-            r"counts must have shape \(3,\) or \(3, columns\), got",
-        ),
-        (
-            lambda: em(jnp.zeros(3), jnp.zeros((3, 0))),
-            r"matrix must have shape \(outputs, inputs\), got",
-        ),
-        (lambda: em(jnp.zeros(3), matrix, tolerance=float("nan")), "tolerance must be"),
-        (
-            lambda: em(jnp.zeros(3), matrix, max_iterations=-1),
-            "max_iterations must be a whole number >= 0",
-        ),
-        (
-            lambda: histogram(jnp.zeros((1, 1, 1)), jnp.zeros(2)),
-            r"reports must have shape \(n,\) or",
-        ),
-        (
-            lambda: em(jnp.zeros(2), np.array([[0.9, 0.1], [0.4, 0.6]])),
-            "matrix must have columns of sum 1",
-        ),
-        (lambda: histogram(jnp.zeros(3), [1.0, 0.0, 2.0]), r"edges must have .* and rise"),
-        (
-            lambda: histogram(jnp.zeros(3), jnp.zeros(1)),
-            r"edges must have shape \(outputs \+ 1,\), got \(1,\)",
-        ),
-    ):
-        with pytest.raises(ValueError, match=message):
-            call()
 
 
 def test_histogram_counts_each_report_once():

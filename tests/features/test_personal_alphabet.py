@@ -7,13 +7,11 @@ import math
 from fractions import Fraction
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from ldp_jax.core import personal_alphabets
 from ldp_jax.core.integer_tables import WORDS
-from ldp_jax.core.mechanism import privatize
 from ldp_jax.features import GeneralizedRR, PersonalAlphabet, PersonalAlphabets, alphabets
 
 EPSILONS = (0.1, 2.0, 16.0)
@@ -28,9 +26,6 @@ def posteriors(n=40, classes=6, seed=0):
 
 
 USERS = PersonalAlphabets.of(1.5, posteriors())
-CHANGED = dataclasses.replace(
-    USERS, inner=dataclasses.replace(USERS.inner, search=USERS.inner.search * 0)
-)
 
 
 @pytest.mark.parametrize("epsilon", EPSILONS)
@@ -63,10 +58,9 @@ def test_tables_are_generalised_randomised_response_and_lose_no_more_than_epsilo
         )
         assert (np.abs(outside - WORDS / size) <= size).all()
         assert 0.99 * epsilon < made.epsilon <= epsilon
-        every = [
-            Fraction(int(a), int(b)) for column in made.masses.T for a in column for b in column
-        ]  # any two classes, any place
-        assert made.loss == max(every)
+        # any two classes, any place
+        columns = made.masses.T.tolist()
+        assert made.loss == max(Fraction(max(column), min(column)) for column in columns)
         share = made.masses.astype(np.float64) / WORDS
         np.testing.assert_allclose(share[:size] @ made.values, np.eye(7)[:size], atol=1e-3)
         if len(outside):
@@ -135,38 +129,3 @@ def test_estimates_are_posteriors_by_bayes():
         joint = prior * masses[:, y]
         np.testing.assert_allclose(m.estimate(y), joint / joint.sum(), rtol=1e-5)
     np.testing.assert_allclose(USERS.estimate(np.zeros(40, int)).sum(1), 1.0, rtol=1e-5)
-
-
-@pytest.mark.usefixtures("untyped")
-def test_bad_input():
-    for call, message in (
-        (
-            lambda: PersonalAlphabet(1.0, [0.5, 0.4]),
-            r"rows of prior must sum to 1, got sums from 0.9 to 0.9",
-        ),
-        (lambda: PersonalAlphabet(1.0, [math.nan, 1.0]), "prior must be finite and >= 0"),
-        (
-            lambda: PersonalAlphabet(1.0, [1.0]),
-            r"prior must have 2 to 512 classes, got shape \(1,\)",
-        ),
-        (lambda: PersonalAlphabet(1.0, posteriors(2)), r"of one user, got shape \(2, 6\)"),
-        (lambda: PersonalAlphabets.of(1.0, [0.5, 0.5]), r"prior must be \[n, C\]"),
-        (lambda: PersonalAlphabets.of(jnp.ones(2), posteriors(2)), "epsilon must be one number"),
-        (
-            lambda: jax.jit(lambda p: PersonalAlphabet(1.0, p).level)(jnp.ones(2) / 2),
-            "prior must be concrete",
-        ),
-        (lambda: personal_alphabets.table(1.0, 5, 4), "size must be a whole number in"),
-        (
-            lambda: USERS.privatize(jax.random.key(0), np.zeros(3)),
-            r"x must have shape \(40,\), a class a user",
-        ),
-        (lambda: USERS.privatize(0, np.zeros(40)), "key must be a"),
-        (
-            lambda: CHANGED.privatize(jax.random.key(0), np.zeros(40)),
-            r"must sum to 2\^32|at least 1|no epsilon",
-        ),
-        (lambda: privatize(jax.random.key(0), USERS.inner, np.zeros(40)), "holds a stack"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            call()

@@ -12,11 +12,13 @@ from ldp_jax import verification
 from ldp_jax.core.mechanism import mse, privatize
 from ldp_jax.core.spaces import Ball, Sphere, Turned
 from ldp_jax.features import (
+    DuchiVector,
+    LaplaceVector,
+    MultiBit,
     PrivUnit,
     PrivUnitG,
     ProjUnit,
     ThreeOutputs,
-    choice,
     choose,
     random_projection,
 )
@@ -46,9 +48,8 @@ def part_beyond(kind, dim, cut):
         law = lambda w: w * math.exp(-dim * w**2 / 2) * math.sqrt(dim / (2 * math.pi))
         return integrate.quad(law, cut, cut + 12 / math.sqrt(dim))[0]
     whole = special.beta((dim - 1) / 2, 0.5)
-    return integrate.quad(
-        lambda t: math.cos(t) * math.sin(t) ** (dim - 2) / whole, 0, math.acos(cut)
-    )[0]
+    law = lambda t: math.cos(t) * math.sin(t) ** (dim - 2) / whole
+    return integrate.quad(law, 0, math.acos(cut))[0]
 
 
 def published_error(kind, dim, epsilon, cut):
@@ -61,9 +62,8 @@ def published_error(kind, dim, epsilon, cut):
     mean = p * part / q - (1 - p) * part / (1 - q)
     if kind == "PrivUnit":
         return 1 / mean**2
-    second = lambda a, b: integrate.quad(
-        lambda w: w**2 * math.exp(-dim * w**2 / 2) * math.sqrt(dim / (2 * math.pi)), a, b
-    )[0]
+    law = lambda w: w**2 * math.exp(-dim * w**2 / 2) * math.sqrt(dim / (2 * math.pi))
+    second = lambda a, b: integrate.quad(law, a, b)[0]
     far = 12 / math.sqrt(dim)
     along = p * second(cut, cut + far) / q + (1 - p) * second(-far, cut) / (1 - q)
     return (along + (dim - 1) / dim) / mean**2
@@ -77,14 +77,16 @@ def test_the_cap_is_the_best_one_of_the_published_form(kind, dim, epsilon):
     """
     m = KINDS[kind](epsilon, dim)
     error = m.worst_error()
-    if m.cut < 0.999:
-        assert error == pytest.approx(published_error(kind, dim, epsilon, m.cut), rel=1e-6)
-    for cut in m.cut * np.array([0.5, 0.8, 0.95, 1.05, 1.2, 2.0]):
+    if m.cap.cut < 0.999:
+        assert error == pytest.approx(published_error(kind, dim, epsilon, m.cap.cut), rel=1e-6)
+    for cut in m.cap.cut * np.array([0.5, 0.8, 0.95, 1.05, 1.2, 2.0]):
         if kind == "PrivUnitG" or cut < 0.999:
             assert error <= published_error(kind, dim, epsilon, float(cut)) * (1 + 1e-9)
-    q = float(mass_beyond(kind, dim, m.cut))
-    assert m.anywhere == pytest.approx(1 / (1 + math.expm1(epsilon) * q), rel=1e-7)
-    assert m.log_whole == pytest.approx(math.log1p(math.expm1(epsilon) * q), rel=1e-6, abs=1e-12)
+    q = float(mass_beyond(kind, dim, m.cap.cut))
+    assert m.cap.anywhere == pytest.approx(1 / (1 + math.expm1(epsilon) * q), rel=1e-7)
+    assert m.cap.log_whole == pytest.approx(
+        math.log1p(math.expm1(epsilon) * q), rel=1e-6, abs=1e-12
+    )
 
 
 @kinds
@@ -96,7 +98,7 @@ def test_a_traced_budget_has_the_caps_of_a_stack(kind):
     assert mapped == stack
     assert mapped.guarantee() == stack.guarantee()
     with pytest.raises(jax.errors.JaxRuntimeError, match="epsilon must be in"):
-        jax.block_until_ready(jax.jit(lambda epsilon: KINDS[kind](epsilon, 5).cut)(-1.0))
+        jax.block_until_ready(jax.jit(lambda epsilon: KINDS[kind](epsilon, 5).cap.cut)(-1.0))
 
 
 @kinds
@@ -110,12 +112,11 @@ def test_the_component_along_is_the_inverse_of_its_tail(kind, dim):
         m = KINDS[kind](epsilon, dim)
         along = np.asarray(jax.vmap(lambda e, m=m: in_cap(m, e)[0])(exponential), np.float64)
         assert (np.diff(along) >= -1e-6).all()
+        log_mass = lambda cut: np.log(mass_beyond(kind, dim, cut))
         with np.errstate(divide="ignore", invalid="ignore"):  # nothing is beyond 1
-            tail = np.log(mass_beyond(kind, dim, along)) - np.log(mass_beyond(kind, dim, m.cut))
+            tail = log_mass(along) - log_mass(m.cap.cut)
             # What the tail changes by where the component moves by two float32 spacings.
-            moved = np.log(mass_beyond(kind, dim, along * (1 - 2.0**-22))) - np.log(
-                mass_beyond(kind, dim, along)
-            )
+            moved = log_mass(along * (1 - 2.0**-22)) - log_mass(along)
         precise = moved < 0.1
         assert precise[:3].all()
         assert (np.abs(tail + exponential)[precise] < 1e-4 + moved[precise]).all()
@@ -144,7 +145,7 @@ def test_what_is_outside_the_narrowest_cap_is_drawn():
     """Of 64-bit words 256 do at the largest budget: were it none, a report would exclude
     records.
     """
-    assert PrivUnit(44.0, 2).anywhere > 2.0**-56
+    assert PrivUnit(44.0, 2).cap.anywhere > 2.0**-56
 
 
 @untyped
@@ -158,11 +159,8 @@ def test_a_projection_keeps_the_claim():
 @every_case
 def test_the_sampler_has_the_law(name):
     m = cases.CASES[name].make(2.0)
-    for fit in (
-        verification.matches_density(m, jax.random.key(2), trials=20_000),
-        verification.matches_moments(m, m.domain().typical()),
-    ):
-        assert fit.fits, str(fit)
+    assert_fits(verification.matches_density(m, jax.random.key(2), trials=20_000))
+    assert_fits(verification.matches_moments(m, m.domain().typical()))
 
 
 @every_case
@@ -180,15 +178,11 @@ def test_the_largest_loss_is_between_opposite_records(kind):
     m = KINDS[kind](2.0, 2)
     angle = np.linspace(0, 2 * np.pi, 721)
     unit = np.stack([np.cos(angle), np.sin(angle)], 1)
-    sizes = (1.0,) if kind == "PrivUnit" else (0.1, m.cut * 1.01, 2.0, 5.0)
+    sizes = (1.0,) if kind == "PrivUnit" else (0.1, m.cap.cut * 1.01, 2.0, 5.0)
     with jax.enable_x64(True):
         y = np.concatenate([size * unit for size in sizes])
-        logs = np.stack(
-            [
-                densities(m, y, length * np.array([1.0, 0.0]))
-                for length in (1.0, -1.0, 0.5, -0.5, 0.0)
-            ]
-        )
+        lengths = (1.0, -1.0, 0.5, -0.5, 0.0)
+        logs = np.stack([densities(m, y, np.array([length, 0.0])) for length in lengths])
     assert logs.max(0).max() > -np.inf
     loss = lambda a, b: np.abs(logs[a] - logs[b]).max()
     assert loss(0, 1) == pytest.approx(2.0, rel=1e-12)
@@ -209,46 +203,40 @@ def test_projections_keep_what_they_span():
     assert_fits(verification.draws_have_moments(m, jax.random.key(1), x, trials=5_000))
 
 
-def test_choose_takes_the_least_error():
-    epsilon = 0.5
+@pytest.mark.parametrize("epsilon", [0.5, 2.58])  # three outputs have their worst error within
+def test_choose_takes_the_least_error(epsilon):
     found = choose("cube", None, 1, epsilon)
     worst = lambda m: float(jax.jit(mse)(m, np.linspace(-1, 1, 201).astype(np.float32)).max())
     assert found.error == pytest.approx(worst(found.mechanism), rel=1e-3)
-    assert found.error == min(found.errors.values())
-    inner = choose(
-        "cube", None, 1, 2.58
-    )  # whose three outputs have their largest error within [0, 1]
-    assert inner.errors["ThreeOutputs"] == pytest.approx(worst(ThreeOutputs(2.58)), rel=1e-4)
-    assert next(iter(inner.errors)) == "OptimalPiecewise"
+    assert found.errors["ThreeOutputs"] == pytest.approx(worst(ThreeOutputs(epsilon)), rel=1e-3)
+    assert list(found.errors.values()) == sorted(found.errors.values())
     assert set(found.errors) == {
-        *(
-            "Laplace",
-            "Duchi",
-            "Piecewise",
-            "OptimalPiecewise",
-            "Hybrid",
-            "ThreeOutputs",
-            "SquareWave",
-        )
-    }
-    short, long, ball = (
-        choose("cube", 1.0, 50, epsilon),
-        choose("cube", None, 50, epsilon),
-        choose("ball", 3.0, 50, epsilon),
-    )
+        "Laplace", "Duchi", "Piecewise", "OptimalPiecewise", "Hybrid", "ThreeOutputs", "SquareWave"
+    }  # fmt: skip
+
+
+def test_choose_asks_for_the_length_of_records():
+    epsilon = 0.5
+    short = choose("cube", 1.0, 50, epsilon)
+    long = choose("cube", None, 50, epsilon)
+    ball = choose("ball", 3.0, 50, epsilon)
     assert short.errors["PrivUnit"] < long.errors["PrivUnit"] / 40
     assert type(short.mechanism) is PrivUnit
     assert "DuchiVector" in long.errors
     assert ball.errors["PrivUnit"] == pytest.approx(9 * short.errors["PrivUnit"], rel=1e-6)
-    assert list(ball.errors.values()) == sorted(ball.errors.values())
-    few, many = choose("classes", None, 4, 3.0), choose("classes", None, 1000, epsilon)
-    assert repr(few.mechanism).startswith("GeneralizedRR")
-    assert few.error == pytest.approx(float(np.asarray(few.mechanism.variance(0)).sum()), rel=1e-4)
+
+
+def test_choose_among_mechanisms_on_classes():
+    few = choose("classes", None, 4, 3.0)
+    assert few.mechanism.table().name == "GeneralizedRR"
+    large = choose("classes", None, 100, 25.0)  # records of length 1, of which none is 0
+    assert type(large.mechanism) is PrivUnit
+    for found, record in ((few, 0), (large, jnp.eye(100)[0])):
+        error = np.asarray(found.mechanism.variance(record), np.float64).sum()
+        assert found.error == pytest.approx(error, rel=1e-4)
+    many = choose("classes", None, 1000, 0.5)
     assert type(many.mechanism) is PrivUnit
     assert "GeneralizedRR" in many.refused
-    large = choose("classes", None, 100, 25.0)  # records of length 1, of which none is 0
-    of_class = np.asarray(large.mechanism.variance(jnp.eye(100)[0]), np.float64).sum()
-    assert large.error == pytest.approx(of_class, rel=1e-5)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -260,36 +248,10 @@ def test_the_error_of_a_choice_is_that_of_the_worst_record_within_the_norm(seed)
     bound = float(rng.uniform(0.6, 2.5))
     found = choose("cube", bound, dim, epsilon)
     size = np.linspace(0, min(1.0, bound), 2001).astype(np.float32)
-    for name, make in choice._on_cubes(epsilon, dim).items():
-        if name in found.errors:
-            number = np.asarray(choice._variances(make(), size), np.float64)
-            many = np.arange(dim + 1)[:, None]
-            errors = np.where(
-                many * size**2 <= bound**2, many * number + (dim - many) * number[0], 0.0
-            )
-            assert found.errors[name] == pytest.approx(errors.max(), rel=5e-3), name
-
-
-@pytest.mark.usefixtures("untyped")
-def test_bad_input():
-    for call, message in (
-        (lambda: PrivUnit(1.0, 1), "dim must be a whole number >= 2, got 1"),
-        (lambda: PrivUnit(1.0, 3, radius=0.0), "radius must be"),
-        (lambda: ProjUnit(1.0, np.zeros((4, 3))), r"projection must be \[k, d\]"),
-        (lambda: ProjUnit(1.0, np.full((2, 3), np.nan)), "projection must be finite"),
-        (lambda: ProjUnit(np.ones(2), np.ones((2, 3))), "epsilon must be one number"),
-        (lambda: random_projection(jax.random.key(0), 3, 4), "k must be a whole number in"),
-        (
-            lambda: choose("sphere", 1.0, 3, 1.0),
-            "domain must be one of cube, ball, classes; got 'sphere'",
-        ),
-        (lambda: choose("ball", None, 3, 1.0), "norm_bound must be given for a ball"),
-        (
-            lambda: choose("classes", 1.0, 3, 1.0),
-            "norm_bound must be given for a ball, and not for classes",
-        ),
-        (lambda: choose("ball", -1.0, 3, 1.0), "norm_bound must be"),
-        (lambda: choose("cube", None, 0, 1.0), "dim must be a whole number"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            call()
+    many = np.arange(dim + 1)[:, None]
+    for make in (LaplaceVector, MultiBit, DuchiVector):
+        m = make(epsilon, dim)
+        number = np.asarray(jax.jit(m.variance)(np.tile(size, (dim, 1)).T)[:, 0], np.float64)
+        errors = many * number + (dim - many) * number[0]
+        worst = errors[many * size**2 <= bound**2].max()
+        assert found.errors[make.__name__] == pytest.approx(worst, rel=5e-3)

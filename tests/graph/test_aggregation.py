@@ -139,22 +139,3 @@ def test_a_gradient_of_gathers_scatters_no_edge():
     assert "stablehlo.gather" in text
     scatters = [line for line in text.splitlines() if "stablehlo.scatter" in line]
     assert [line.count("indices_are_sorted = true") for line in scatters] == [1, 1]
-
-
-@pytest.mark.usefixtures("untyped")
-def test_ids_that_are_invalid_are_refused():
-    """An id of -1 was the last node, and other lengths an error of a gather."""
-    for senders, receivers, words in (
-        ([-1, 0], [0, 1], "senders must be >= 0|senders must be in"),
-        ([0], [0, 1], r"must be as many, one of each an edge, got shapes \(1,\) and \(2,\)"),
-        ([0, 1], [1, 0], "receivers must not decrease"),
-        ([0.0, 1.0], [0, 1], "senders must be integers, got float64"),
-        ([0, 0], [-2, 1], "receivers must be >= 0|receivers must be in"),
-    ):
-        for make in (Segments, lambda *ends: aggregation.tables(*ends, 2)):
-            with pytest.raises(ValueError, match=words):
-                make(np.array(senders), np.array(receivers))
-    with pytest.raises(ValueError, match=r"senders must be in \[0, 2\), got 2 at place 0"):
-        aggregation.tables(np.array([2, 0]), np.array([0, 1]), 2)
-    with pytest.raises(ValueError, match="node must be >= 0, got -1 at place 0"):
-        aggregation.NeighbourRows(np.zeros((1, 2), int), np.zeros((1, 1), int), np.array([-1]))

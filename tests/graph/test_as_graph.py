@@ -25,14 +25,46 @@ NAMES = {"graph", "lists", "op_or_graph", "public", "bits"}
 """Of arguments that hold a graph, where their annotation says so."""
 
 GIVEN = {
-    "x": np.eye(3), "features": np.eye(3), "alpha": 0.5, "r": 0.5, "epsilon": 1.0, "privacy": 1.0, "y": np.eye(3),
-    "nodes": np.array([0, 1]), "panel": np.array([0, 1]), "num_nodes": 3, "labels": np.array([0, 1, -1]),
-    "num_classes": 2, "num_folds": 2, "count": 1, "steps": 1, "fold": np.arange(3), "groups": np.arange(3),
-    "records": np.eye(2), "rho": 0.5, "rows": None, "num_groups": 3, "public": None, "model": None,
-    "objective": None, "settings": None, "examples": None, "seen": None, "kappa": 1.0, "c": 0.5, "precision": 1.0,
-    "models": 2, "known": None, "protocol": "TSTF", "optimizer": None, "epochs": 1, "shadows": None,
-    "reports": None, "private": graphs.from_edges(PATH, 3), "prior": SimpleNamespace(group=[0], degree=[0]),
-}  # fmt: skip
+    "x": np.eye(3),
+    "features": np.eye(3),
+    "alpha": 0.5,
+    "r": 0.5,
+    "epsilon": 1.0,
+    "privacy": 1.0,
+    "y": np.eye(3),
+    "nodes": np.array([0, 1]),
+    "panel": np.array([0, 1]),
+    "num_nodes": 3,
+    "labels": np.array([0, 1, -1]),
+    "num_classes": 2,
+    "num_folds": 2,
+    "count": 1,
+    "steps": 1,
+    "fold": np.arange(3),
+    "groups": np.arange(3),
+    "records": np.eye(2),
+    "rho": 0.5,
+    "rows": None,
+    "num_groups": 3,
+    "public": None,
+    "model": None,
+    "objective": None,
+    "settings": None,
+    "examples": None,
+    "seen": None,
+    "kappa": 1.0,
+    "c": 0.5,
+    "precision": 1.0,
+    "models": 2,
+    "known": None,
+    "protocol": "TSTF",
+    "optimizer": None,
+    "epochs": 1,
+    "shadows": None,
+    "reports": None,
+    "private": graphs.from_edges(PATH, 3),
+    "prior": SimpleNamespace(group=[0], degree=[0]),
+}
 """Other arguments, that are of three users or need not be looked at."""
 
 MECHANISMS = {
@@ -147,11 +179,3 @@ def test_graphs_of_other_libraries_whose_nodes_are_numbers_are_taken_everywhere(
     for strange in (*strangers, *directed):
         with pytest.raises(ValueError, match=r"must be a GraphsTuple.*interop\.read makes one"):
             edges.Population.of(strange)
-
-
-def test_networkx_is_told_apart_by_its_module():
-    strange = type("Graph", (), {"__module__": "networkx.classes.graph"})()
-    with pytest.raises(ValueError, match=r"interop\.read makes one"):
-        graphs.as_graph(strange)
-    with pytest.raises(ValueError, match=r"one graph, by set\.subset"):
-        graphs.as_graph(graphs.GraphSet.from_edges([1, 0], [0, 1], [0, 0], [0]))

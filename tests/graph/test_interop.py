@@ -23,6 +23,10 @@ BOTH = np.concatenate([EDGES, EDGES[:, ::-1]])
 NAMED = [(NAMES[u], NAMES[v]) for u, v in EDGES]
 
 
+def edges_of(source, nodes=None, **how):
+    return graphs.to_edges(interop.read(source, nodes, **how).graph).tolist()
+
+
 def adjacency(edges):
     return scipy.sparse.coo_array((np.ones(len(edges)), tuple(edges.T)), shape=(N, N))
 
@@ -100,7 +104,7 @@ def test_names_are_any_hashable_objects():
     edges = [(3, 1), (2, 0), (0, 3)]  # numbers are in order, as rows of features by number are
     for source in (pd.DataFrame(edges), networkx.Graph(edges)):
         assert interop.read(source).names.tolist() == [0, 1, 2, 3]
-        assert graphs.to_edges(interop.read(source).graph).tolist() == [[0, 2], [0, 3], [1, 3]]
+        assert edges_of(source) == [[0, 2], [0, 3], [1, 3]]
     graph, names = interop.read(
         pd.DataFrame([("z", "a"), ("a", "k")])
     )  # without names, as they come
@@ -120,48 +124,33 @@ UNCLEAN = {
 def test_other_graphs_are_refused_or_cleaned(edges, fault):
     with pytest.raises(ValueError, match=f"{fault}: clean=True"):
         interop.read(edges, 3)
-    assert graphs.to_edges(interop.read(edges, 3, clean=True).graph).tolist() == [[0, 1], [1, 2]]
+    assert edges_of(edges, 3, clean=True) == [[0, 1], [1, 2]]
 
 
-@pytest.mark.parametrize("source", [
-    networkx.Graph([(0, 1, {"weight": 2.0})]), adjacency(EDGES) * 2.0, pyg(BOTH, edge_weight=np.full(6, 0.5)),
-    pd.DataFrame(NAMED, columns=["from", "to"]).assign(weight=0.5),
-], ids=["networkx", "scipy", "PyTorch Geometric", "pandas"])  # fmt: skip
-def test_weights_are_refused_or_dropped(source):
-    with pytest.raises(ValueError, match="weights other than 1"):
-        interop.read(source)
-    assert len(interop.read(source, clean=True).graph.senders)
+FRACTIONS = types.SimpleNamespace(edge_index=np.array([[0.9, 1.7], [1.2, 0.3]]), num_nodes=3)
+EVE = networkx.Graph([("bo", "ana"), ("bo", "eve")])
+REFUSED = [
+    ((EDGES,), "nodes must say how many"),
+    (([[0, 1], [2, 3]], 4), "0 - 1 and 2 - 3 with pairs_in='rows', or 0 - 2 and 1 - 3"),
+    (([[0, 9], [1, 2], [0, 1]], 5), r"source must be in \[0, 5\)"),
+    ((EDGES, 5, "columns"), r"must have shape \[2, m\]"),
+    ((pd.DataFrame(NAMED), NAMES[:2]), "miss 2, as"),
+    ((EVE, ["ana", "bo", "cy"]), "miss 1, as 'eve'"),
+    ((EDGES, ["a", "b", "b", "c"]), "name each node once"),
+    ((pyg(BOTH), {"a", "b", "c", "d", "e"}), "nodes must be names in order"),
+    ((pd.DataFrame({0: [1, 2], 1: ["2", "3"]}),), "as a number and as text"),
+    ((pd.DataFrame(NAMED), pd.DataFrame(index=NAMES)), "nodes must be names, got a table"),
+    ((pyg(BOTH), 7), "nodes must be 5"),
+    ((pd.DataFrame(np.zeros((2, 3))),), "two columns"),
+    ((FRACTIONS,), "edge_index must be integers"),
+    ((networkx.Graph(),), "is an empty graph"),
+    ((pd.DataFrame({"from": [], "to": []}),), "is an empty graph"),
+    ((scipy.sparse.csr_array((0, 0)),), "is an empty graph"),
+    ((None,), "source must be a networkx graph"),
+]
 
 
-REFUSED = {
-    "no nodes": ((EDGES,), "nodes must say how many"),
-    "two readings": (
-        ([[0, 1], [2, 3]], 4),
-        "0 - 1 and 2 - 3 with pairs_in='rows', or 0 - 2 and 1 - 3",
-    ),
-    "outside": (([[0, 9], [1, 2], [0, 1]], 5), r"source must be in \[0, 5\)"),
-    "the other shape": ((EDGES, 5, "columns"), r"must have shape \[2, m\]"),
-    "unknown names": ((pd.DataFrame(NAMED), NAMES[:2]), "miss 2, as"),
-    "a name twice": ((EDGES, ["a", "b", "b", "c"]), "name each node once"),
-    "no order": (
-        (pyg(BOTH), {"a", "b", "c", "d", "e"}),
-        "nodes must be names in order, and a set has none",
-    ),
-    "a number and its text": (
-        (pd.DataFrame({0: [1, 2], 1: ["2", "3"]}),),
-        "got '2' as a number and as text",
-    ),
-    "a table of users": (
-        (pd.DataFrame(NAMED), pd.DataFrame(index=NAMES)),
-        "got a table, which may be its index",
-    ),
-    "another number": ((pyg(BOTH), 7), "nodes must be 5"),
-    "three columns": ((pd.DataFrame(np.zeros((2, 3))),), r"two columns.*table\[\[one, other\]\]"),
-    "nothing": ((None,), "source must be a networkx graph"),
-}
-
-
-@pytest.mark.parametrize(("given", "words"), REFUSED.values(), ids=REFUSED.keys())
+@pytest.mark.parametrize(("given", "words"), REFUSED)
 def test_what_is_no_graph_is_refused(given, words):
     source, nodes, pairs_in = (*given, None, None)[:3]
     with pytest.raises(ValueError, match=words):
@@ -185,24 +174,6 @@ def test_results_become_a_table():
         interop.to_table(np.array(NAMES), {"class": np.arange(4)})
     with pytest.raises(ValueError, match="names of their own, got z0 twice"):
         interop.to_table(np.array(NAMES), {"z": np.ones((5, 2)), "z0": np.arange(5)})
-
-
-def test_names_of_64_bits_stay_whole():
-    ids = np.array([2**63 + 1, 5, 7], np.uint64)
-    found = interop.read(scipy.sparse.csr_array((3, 3)), nodes=ids)
-    assert found.names.tolist() == ids.tolist()
-    assert interop.read(scipy.sparse.csr_array((2, 2)), nodes=["a\0", "a"]).names.tolist() == [
-        "a\0",
-        "a",
-    ]
-
-
-@pytest.mark.parametrize(
-    "edge_index", [np.array([[0.9, 1.7], [1.2, 0.3]]), np.array([[0, 1], [1, 0], [2, 2]])]
-)
-def test_an_edge_index_of_fractions_or_of_three_rows_is_refused(edge_index):
-    with pytest.raises(ValueError, match="edge_index must be integers of shape"):
-        interop.read(types.SimpleNamespace(edge_index=edge_index, num_nodes=3))
 
 
 # --- Weights: one rule ------------------------------------------------------------------------
@@ -249,21 +220,16 @@ def jraphed(weights):
 
 
 WEIGHTED = {
-    "networkx": attributed,
     "networkx, Weight": lambda weights: attributed(weights, "Weight"),
     "networkx, of a file": lambda weights: attributed(list(map(str, weights))),
     "scipy": stored,
-    "scipy, CSR": lambda weights: stored(weights).tocsr(),
-    "PyG, edge_attr": torched,
     "PyG, edge_attr of one column": lambda weights: torched(np.reshape(weights, (2, 1))),
     "PyG, edge_weight": lambda weights: torched(OfTorch(np.asarray(weights)), "edge_weight"),
-    "PyG, weight": lambda weights: torched(weights, "weight"),
     "DGL, w": dgled,
-    "DGL, Weight": lambda weights: dgled(weights, "Weight"),
     "pandas": tabled,
-    "pandas, Weight": lambda weights: tabled(weights, "Weight"),
     "pandas, nullable": lambda weights: tabled(pd.array(weights, dtype="Float64")),
     "pandas, category": lambda weights: tabled(pd.Categorical(weights)),
+    "pandas, a matrix": squared,
     "Arrow": lambda weights: pyarrow.Table.from_pandas(tabled(weights)),
     "GraphsTuple": jraphed,
 }
@@ -274,18 +240,11 @@ def test_one_rule_for_weights_in_all_sources(made):
     """Weights that are not all 1 are refused; cleaned, an edge of weight 0 is none, and others have
     weight 1.
     """
-    assert graphs.to_edges(interop.read(made([1.0, 1.0])).graph).tolist() == TWO.tolist()
-    for weights, kept in (
-        ([1.0, 0.5], TWO),
-        ([2.0, 2.0], TWO),
-        ([-1.0, 1.0], TWO),
-        ([0.0, 1.0], TWO[1:]),
-    ):
+    assert edges_of(made([1.0, 1.0])) == TWO.tolist()
+    for weights, kept in (([-1.0, 0.5], TWO), ([0.0, 2.0], TWO[1:])):
         with pytest.raises(ValueError, match="weights other than 1 in '.*clean=True"):
             interop.read(made(weights))
-        assert (
-            graphs.to_edges(interop.read(made(weights), clean=True).graph).tolist() == kept.tolist()
-        )
+        assert edges_of(made(weights), clean=True) == kept.tolist()
 
 
 def test_weights_inside_a_graphs_tuple_are_dropped_by_no_function():
@@ -295,33 +254,10 @@ def test_weights_inside_a_graphs_tuple_are_dropped_by_no_function():
             call(weighted)
 
 
-def test_a_matrix_of_a_table_has_the_rule_of_weights_too():
-    """A zero of a dense matrix is no edge."""
-    assert graphs.to_edges(interop.read(squared([1, 1])).graph).tolist() == TWO.tolist()
-    assert graphs.to_edges(interop.read(squared([0, 1])).graph).tolist() == TWO[1:].tolist()
-    with pytest.raises(ValueError, match="weights other than 1"):
-        interop.read(squared([0.5, 1]))
-    assert (
-        graphs.to_edges(interop.read(squared([0.5, 1]), clean=True).graph).tolist() == TWO.tolist()
-    )
-
-
-def test_features_of_edges_are_dropped_by_clean_alone():
-    features = np.array([[1.0, 0.0], [0.0, 0.0]])
-    with pytest.raises(ValueError, match="weights other than 1 in 'edge_attr'"):
-        interop.read(torched(features))
-    assert (
-        graphs.to_edges(interop.read(torched(features), clean=True).graph).tolist() == TWO.tolist()
-    )
-
-
 MISSING_WEIGHTS = {
     "networkx, None": attributed([1, None]),
-    "networkx, NaN": attributed([1, np.nan]),
     "networkx, a word": attributed([1, "strong"]),
     "scipy": stored([1, np.nan]),
-    "pandas, nullable": tabled(pd.array([1, None], dtype="Int64")),
-    "pandas, NaN": tabled([1.0, np.nan]),
     "pandas, category": tabled(pd.Categorical([1, None])),
     "pandas, Arrow": tabled(pd.array([1, None], dtype=pd.ArrowDtype(pyarrow.int64()))),
     "Arrow": pyarrow.table({"from": [0, 1], "to": [1, 2], "weight": [1, None]}),
@@ -350,9 +286,9 @@ def test_a_table_whose_index_is_its_columns_is_a_matrix_with_names():
     three = pd.DataFrame(
         np.eye(3, k=1, dtype=bool), ["c", "a", "b"], ["c", "a", "b"]
     )  # c - a, a - b
-    assert graphs.to_edges(interop.read(three).graph).tolist() == [[0, 1], [1, 2]]
+    assert edges_of(three) == [[0, 1], [1, 2]]
     turned = three[["b", "c", "a"]]  # columns in another order are found by name
-    assert graphs.to_edges(interop.read(turned).graph).tolist() == [[0, 1], [1, 2]]
+    assert edges_of(turned) == [[0, 1], [1, 2]]
     placed = interop.read(three, nodes=["a", "b", "c", "dee"])
     assert (placed.names.tolist(), graphs.to_edges(placed.graph).tolist()) == (
         ["a", "b", "c", "dee"],
@@ -362,9 +298,11 @@ def test_a_table_whose_index_is_its_columns_is_a_matrix_with_names():
         ValueError, match="nodes must name every node of the source, and miss 1, as 'c'"
     ):
         interop.read(three, nodes=["a", "b"])
+    with pytest.raises(ValueError, match="weights other than 1"):
+        interop.read(two * 0.5)
     numbered = pd.DataFrame([[0, 0, 1], [0, 0, 0], [1, 0, 0]], [2, 0, 1], [2, 0, 1])  # 2 - 1
     assert interop.read(numbered).names.tolist() == [0, 1, 2]
-    assert graphs.to_edges(interop.read(numbered).graph).tolist() == [[1, 2]]
+    assert edges_of(numbered) == [[1, 2]]
 
 
 def test_two_rows_of_two_numbers_without_names_must_say_how_they_are_read():
@@ -373,7 +311,7 @@ def test_two_rows_of_two_numbers_without_names_must_say_how_they_are_read():
         ValueError, match=r"two edges with pairs_in='rows', or as an adjacency matrix by scipy"
     ):
         interop.read(table)
-    assert graphs.to_edges(interop.read(table, pairs_in="rows").graph).tolist() == [[0, 1], [1, 2]]
+    assert edges_of(table, pairs_in="rows") == [[0, 1], [1, 2]]
     with pytest.raises(ValueError, match="pairs_in must be 'rows' of a table"):
         interop.read(table, pairs_in="columns")
     named = interop.read(table.set_axis(["one", "other"], axis=1))
@@ -384,56 +322,43 @@ def test_two_rows_of_two_numbers_without_names_must_say_how_they_are_read():
 
 MASKED = np.ma.array(BOTH, mask=np.arange(len(BOTH))[:, None] == [2, 2])
 """The third edge is not there."""
-ENTRIES = {
-    "rows": lambda: interop.read(MASKED, N),
-    "columns": lambda: interop.read(MASKED.T, N),
-    "a list of rows": lambda: interop.read(list(MASKED), N),
-    "PyG": lambda: interop.read(types.SimpleNamespace(edge_index=MASKED.T, num_nodes=N)),
-    "DGL": lambda: interop.read(
-        types.SimpleNamespace(edges=lambda: tuple(MASKED.T), num_nodes=lambda: N)
-    ),
-    "from_edges": lambda: graphs.from_edges(MASKED[:3], N),
-    "pairs of links": lambda: validate.pairs(N, pairs=MASKED),
-    "groups": lambda: checked_groups(np.ma.array([0, 1], mask=[0, 1]), 2, 2),
-    "directed": lambda: graphs.directed(MASKED[:3, 0], MASKED[:3, 1], N),
-    "GraphSet": lambda: graphs.GraphSet.from_edges(
-        MASKED[:, 0], MASKED[:, 1], np.zeros(N, int), [0]
-    ),
-    "graphs of a set": lambda: graphs.GraphSet.from_edges(
-        [], [], np.ma.array([0, 1], mask=[0, 1]), [0, 0]
-    ),
-    "subset": lambda: graphs.GraphSet.from_edges([], [], [0, 1], [0, 1]).subset(
-        np.ma.array([0, 1], mask=[0, 1])
-    ),
-    "GraphsTuple": lambda: graphs.num_nodes(
-        graphs.from_edges(EDGES, N)._replace(
-            senders=np.ma.array(np.arange(6), mask=[0, 1, 0, 0, 0, 0])
-        )
-    ),
-    "graphs of nodes": lambda: graphs.validate_symmetric(
-        graphs.from_edges(EDGES, N), np.ma.array(np.zeros(N, int), mask=np.arange(N) == 2)
-    ),
-    "names": lambda: interop.read(pyg(BOTH), np.ma.array(NAMES, mask=np.arange(N) == 1)),
-    "names of Arrow": lambda: interop.read(pyg(BOTH), pyarrow.array(["a", None, "b", "c", "d"])),
-    "names of pandas": lambda: interop.read(pyg(BOTH), pd.array([5, 6, 7, 8, None], dtype="Int64")),
-    "no name": lambda: interop.read(pyg(BOTH), [*NAMES[:4], None]),
-    "NaN": lambda: interop.read(networkx.Graph([(0, np.nan), (0, 1)])),
-    "codes": lambda: interop.read(
-        pd.DataFrame({"from": pd.Categorical(["a", None]), "to": ["b", "a"]})
-    ),
-    "nullable": lambda: interop.read(
-        pd.DataFrame({"from": pd.array([0, None], dtype="Int64"), "to": [1, 2]})
-    ),
-    "Arrow": lambda: interop.read(pyarrow.table({"from": [0, None], "to": [1, 2]})),
-}
+HIDDEN = np.ma.array([0, 1], mask=[0, 1])
+ENTRIES = [
+    lambda: interop.read(MASKED, N),
+    lambda: interop.read(list(MASKED), N),
+    lambda: interop.read(types.SimpleNamespace(edge_index=MASKED.T, num_nodes=N)),
+    lambda: interop.read(dgl(MASKED)),
+    lambda: graphs.from_edges(MASKED[:3], N),
+    lambda: validate.pairs(N, pairs=MASKED),
+    lambda: checked_groups(HIDDEN, 2, 2),
+    lambda: graphs.directed(MASKED[:3, 0], MASKED[:3, 1], N),
+    lambda: graphs.GraphSet.from_edges(*MASKED.T, np.zeros(N, int), [0]),
+    lambda: graphs.GraphSet.from_edges([], [], HIDDEN, [0, 0]),
+    lambda: graphs.GraphSet.from_edges([], [], [0, 1], [0, 1]).subset(HIDDEN),
+    lambda: graphs.num_nodes(graphs.from_edges([[0, 1]], 2)._replace(senders=HIDDEN)),
+    lambda: graphs.validate_symmetric(graphs.from_edges([[0, 1]], 2), HIDDEN),
+    lambda: interop.read(pyg(BOTH), np.ma.array(NAMES, mask=np.arange(N) == 1)),
+    lambda: interop.read(pyg(BOTH), pyarrow.array(["a", None, "b", "c", "d"])),
+    lambda: interop.read(pyg(BOTH), [*NAMES[:4], None]),
+    lambda: interop.read(networkx.Graph([(0, np.nan), (0, 1)])),
+    lambda: interop.read(pd.DataFrame({"one": pd.Categorical(["a", None]), "two": ["b", "a"]})),
+    lambda: interop.read(pyarrow.table({"from": [0, None], "to": [1, 2]})),
+]
 
 
-@pytest.mark.parametrize("call", ENTRIES.values(), ids=ENTRIES.keys())
+@pytest.mark.parametrize("call", ENTRIES)
 @pytest.mark.usefixtures("untyped")
 def test_masked_and_missing_entries_are_refused(call):
     words = "must all be there|misses some|missing or masked|NumPy masks|no masked entries"
     with pytest.raises(ValueError, match=words):
         call()
+
+
+def test_names_of_64_bits_stay_whole():
+    ids = np.array([2**63 + 1, 5, 7], np.uint64)
+    assert interop.read(scipy.sparse.csr_array((3, 3)), ids).names.tolist() == ids.tolist()
+    ends = ["a\0", "a"]
+    assert interop.read(scipy.sparse.csr_array((2, 2)), ends).names.tolist() == ends
 
 
 def test_masks_that_hide_nothing_codes_and_tables_of_arrow_are_read_by_value():
@@ -483,15 +408,6 @@ def test_subclasses_are_read_as_their_parents():
         graphs.as_graph(Friends(NAMED))
 
 
-@pytest.mark.parametrize("source", [
-    networkx.Graph(), pd.DataFrame({"from": [], "to": []}), scipy.sparse.csr_array((0, 0)),
-    types.SimpleNamespace(edge_index=np.zeros((2, 0), int), num_nodes=0),
-], ids=["networkx", "pandas", "scipy", "PyG"])  # fmt: skip
-def test_an_empty_graph_is_called_so(source):
-    with pytest.raises(ValueError, match="source must have a node, and is an empty graph"):
-        interop.read(source)
-
-
 def test_ids_beyond_63_bits_are_shown_as_they_are():
     wide = np.array([[0, 2**63 + 5], [1, 2], [0, 1]], np.uint64)
     for call in (
@@ -504,15 +420,6 @@ def test_ids_beyond_63_bits_are_shown_as_they_are():
             call()
     with pytest.raises(ValueError, match=r"receivers must be below 2\^63"):
         graphs.GraphSet.from_edges(wide[:, 0], wide[:, 1], np.zeros(N, int), [0])
-
-
-def test_isolated_nodes_are_named_beside_a_networkx_graph():
-    graph, names = interop.read(networkx.Graph([("bo", "ana")]), nodes=["ana", "bo", "cy"])
-    assert (names.tolist(), graphs.to_edges(graph).tolist()) == (["ana", "bo", "cy"], [[0, 1]])
-    lonely = networkx.Graph([("bo", "ana")])
-    lonely.add_node("eve")
-    with pytest.raises(ValueError, match="miss 1, as 'eve'"):
-        interop.read(lonely, nodes=["ana", "bo", "cy"])
 
 
 @pytest.mark.usefixtures("untyped")

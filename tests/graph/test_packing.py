@@ -5,10 +5,10 @@ gradients.
 import dataclasses
 import os
 from functools import cache
-from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
+import jraph
 import numpy as np
 import pytest
 from scipy import stats
@@ -248,32 +248,15 @@ def test_a_subset_keeps_each_graph_as_it_is():
         assert subset.labels[new] == graph_set.labels[old]
 
 
-def test_bad_sets_are_refused_by_the_name_of_the_graph():
-    for *given, message in (
-        ([], [], [], [], "must have a graph"),
-        ([], [], [0, 1], [0], "disagree: there are 1 labels, and nodes of graph 1"),
-        ([], [], [0, 1], [0, -1], "labels must be >= 0, got -1 at place 1"),
-        ([0], [2], [0, 0, 1], [0, 1], "got 0 -> 2, which joins graph 0 and graph 1"),
-        ([9], [9], [0], [0], "in no graph of the set"),
-        ([1], [1], [0, 0], [0], "graph 0 must have no self-loops, got one at node 1"),
-        ([], [], [0, 1], [0, 0.5], "labels must be integers .*: 0.5 for graph 1"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            GraphSet.from_edges(*given)
-
-
-@pytest.mark.usefixtures("untyped")
-def test_bad_arguments_are_refused():
-    of = many_graphs(5)
-    graph = SimpleNamespace(senders=np.array([1, 0]), receivers=np.array([0, 1]))
-    one = SimpleNamespace(name="karate", graph=graph, node_graph=None, y=np.array([0, 1]))
-    for call, message in (
-        (lambda: pack(of, 2.0), "must be a whole number"),
-        (lambda: pack(of, 2, shapes=0), "must be a whole number"),
-        (lambda: of.subset([]), "at least one"),
-        (lambda: of.subset([-1]), r"indices must be in \[0, 5\)"),
-        (lambda: of.subset([2, 1, 2]), "graph 2 twice"),
-        (lambda: GraphSet.from_dataset(one), "karate must be a set of labelled graphs"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            call()
+def test_edges_of_padding_graphs_are_nobodys():
+    """Sums over neighbours are 0 at padding nodes, and so are their derivatives."""
+    graph_set = GraphSet.from_edges([1, 0, 2, 1, 4, 3], [0, 1, 1, 2, 3, 4], [0, 0, 0, 1, 1], [0, 1])
+    padded = jraph.pad_with_graphs(graph_set.graph, 9, 16, 4)
+    batch = packing.from_graphs(padded, padded=True)
+    h = jnp.asarray(np.random.default_rng(0).uniform(1.0, 2.0, (9, 2)), jnp.float32)
+    wanted = np.zeros((9, 2), np.float32)
+    np.add.at(wanted, graph_set.receivers, np.asarray(h)[graph_set.senders])
+    np.testing.assert_allclose(batch.sum_neighbours(h), wanted, rtol=1e-6)
+    slope = jax.grad(lambda h: (batch.sum_neighbours(h) ** 2).sum())(h)
+    assert (np.asarray(slope)[:5] > 0).all()
+    assert (np.asarray(slope)[5:] == 0).all()

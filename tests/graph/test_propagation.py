@@ -110,7 +110,6 @@ def test_isolated_nodes_keep_alpha_x(layout):
 
 
 @every_layout
-@pytest.mark.usefixtures("untyped")
 def test_an_induced_operator_is_that_of_the_edges_within_parts(layout):
     part = np.arange(N) % 3
     edges = np.array([pair for pair in edges_of_many_kinds() if part[pair[0]] == part[pair[1]] < 2])
@@ -122,15 +121,6 @@ def test_an_induced_operator_is_that_of_the_edges_within_parts(layout):
     np.testing.assert_allclose(ppr(mine, x, 0.2, 0.5), wanted, atol=1e-4)
     assert mine.layout == op.layout
     assert mine.num_places == op.num_places
-    for wrong, message in (
-        ((), r"parts must be bool \[\d+\] each, at least one"),
-        ((np.flatnonzero(part == 0),), r"parts must be bool \[\d+\] each.*got \['int64"),
-        ((part == 0, part < 2), "parts must have no node in common"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            op.induced(*wrong)
-    with pytest.raises(TypeError, match="ask the operator of the whole graph"):
-        operator(GRAPH, "ell").induced(part == 0).induced(part == 1)
 
 
 def test_wide_records_go_through_in_blocks():
@@ -205,23 +195,15 @@ def test_gradient_is_the_transpose(layout, r):
     np.testing.assert_allclose(gradient, ppr_dense(GRAPH, c, 0.1, 1 - r), atol=1e-4)
 
 
-def test_derivatives_in_alpha_and_r_are_those_of_differences():
-    """The first by the reverse mode, and by it along alpha forward: one program."""
-    op = OPERATORS["segment"]
-    c = np.random.default_rng(5).normal(size=X.shape)
-    h = 1e-4
-    alpha = 0.2
-    r = 0.3
-    slope = jax.grad(lambda numbers: (c * ppr(op, X, numbers[0], numbers[1], 1e-8)).sum())
-    exact = lambda alpha, r: (c * ppr_dense(GRAPH, X, alpha, r)).sum()
-    at, along = jnp.array([alpha, r]), jnp.array([1.0, 0.0])
-    found, bent = jax.jit(lambda at: jax.jvp(slope, (at,), (along,)))(at)
-    ends = exact(alpha + h, r), exact(alpha - h, r), exact(alpha, r + h), exact(alpha, r - h)
-    wanted = [(ends[0] - ends[1]) / (2 * h), (ends[2] - ends[3]) / (2 * h)]
-    np.testing.assert_allclose(found, wanted, rtol=2e-3, atol=2e-3)
-    np.testing.assert_allclose(
-        bent[0], (ends[0] - 2 * exact(alpha, r) + ends[1]) / h**2, rtol=1e-2, atol=1e-2
-    )
+@pytest.mark.parametrize("number", [0, 1])
+def test_derivatives_in_alpha_and_r_are_refused(number):
+    """They would be 0: to JAX what a solution is made with is a constant."""
+    at = (jnp.float32(0.2), jnp.float32(0.3))
+    page = lambda *numbers: ppr(OPERATORS["segment"], X, *numbers).sum()
+    with pytest.raises(TypeError, match="kprop_many"):
+        jax.jit(jax.grad(page, number))(*at)
+    with pytest.raises(TypeError, match="kprop_many"):
+        jax.jvp(page, at, at)
 
 
 @pytest.mark.parametrize(("layout", "r"), [("segment", 0.0), ("ell", 0.3)])
@@ -239,59 +221,6 @@ def test_parts_of_a_graph_are_float32_beside_float64():
         assert operator(GRAPH, "ell").induced(jnp.arange(N) < 40).degree.dtype == jnp.float32
 
 
-FAR = GRAPH._replace(senders=np.append(GRAPH.senders, N), receivers=np.append(GRAPH.receivers, 0))
-ONE_WAY = GRAPH._replace(senders=GRAPH.senders[1:], receivers=GRAPH.receivers[1:])
-REFUSED = [
-    *((lambda a=a: ppr(GRAPH, X, a, 0.5), f"alpha must be in .* got {a}") for a in (0.0, 1.1, float("nan"))),
-    (lambda: ppr(GRAPH, X, 0.1, 1.5), "r must be in .* got 1.5"),
-    *((lambda t=t: ppr(GRAPH, X, 0.1, 0.5, t), "tol must be in") for t in (0.0, 2.0)),
-    (lambda: ppr_push(GRAPH, X, 0.1, 0.5, float("nan")), "r_max"),
-    (lambda: ppr_push(GRAPH, X, 1e-8, 0.5), "alpha must be at least 3e-8"),
-    (lambda: ppr_dense(GRAPH, X, 0.0, 0.5), "alpha must be in"),
-    (lambda: ppr_rows(GRAPH, [0], 0.1, 1.5), "r must be in .* got 1.5"),
-    (lambda: ppr_rows(GRAPH, [60], 0.1, 0.5), "nodes must be"),
-    (lambda: ppr_rows(GRAPH, [-1], 0.1, 0.5), "nodes must be"),
-    (lambda: ppr_rows(GRAPH, [True, False], 0.1, 0.5), "nodes must be"),
-    (lambda: ppr_rows(operator(graphs.directed([0], [1], 2), allow_directed=True), [0], 0.1, 0.5),
-     "op_or_graph must be symmetric"),
-    (lambda: operator(graphs.directed([0, 0], [1, 1], 2), allow_directed=True), "each edge once"),
-    *((lambda s=s: s(GRAPH, np.ones((N + 1, 2)), 0.1, 0.5), f"x must have a row for each of {N} nodes, got shape")
-      for s in (ppr, ppr_dense)),
-    (lambda: operator(GRAPH, "dense"), "layout must be one of auto, segment, ell; got 'dense'"),
-    *((lambda l=l: operator(FAR, l), "edges must join nodes in") for l in ("segment", "ell")),
-    *((lambda l=l: operator(ONE_WAY, l), "must be symmetric") for l in ("segment", "ell")),
-    (lambda: kprop(GRAPH, X, 1.5), "steps must be a whole number >= 0"),
-    (lambda: kprop_many(GRAPH, X, (2, -1)), "steps must be a whole number >= 0"),
-    (lambda: kprop_many(GRAPH, X, ()), "steps must name at least one"),
-    (lambda: kprop(GRAPH, X[1:], 1), f"x must have a row for each of {N} nodes"),
-    (lambda: kprop_many(GRAPH, X, (1,), normalisation="max"), "normalisation must be one of mean, symmetric"),
-    (lambda: kprop(ONE_WAY, X, 1), "must be symmetric"),
-    (lambda: ppr(GRAPH, 1j * X, 0.1, 0.5), "x must be of real numbers, got complex64"),
-    (lambda: jax.jit(lambda graph: ppr_rows(graph, np.array([0]), 0.1, 0.5))(GRAPH), "not tell how many nodes"),
-]  # fmt: skip
-
-
-@pytest.mark.usefixtures("untyped")
-def test_bad_input_is_refused():
-    for call, message in REFUSED:
-        with pytest.raises(ValueError, match=message):
-            call()
-
-
-def test_a_dense_solve_beyond_memory_is_refused():
-    """From the number of nodes alone, before a matrix is made: 10^6 nodes would take 40 TB."""
-    solve = lambda n, **memory: ppr_dense(
-        graphs.from_edges([[0, 1]], n), np.ones(n), 0.5, 0.5, **memory
-    )
-    with pytest.raises(
-        ValueError, match=r"a dense solve of 1000000 nodes \(4e\+04 GB\): at most 10000 nodes"
-    ):
-        solve(10**6)
-    solve(10, memory=4000.0)
-    with pytest.raises(ValueError, match="at most 9 nodes would fit"):
-        solve(10, memory=3999.0)
-
-
 def test_a_directed_operator_adds_up_the_power_series():
     """Noisy neighbour lists: P averages over the senders of a node's edges, where Chebyshev could
     diverge.
@@ -305,8 +234,6 @@ def test_a_directed_operator_adds_up_the_power_series():
     for columns in (3, propagation.block_width() + 5):
         x = rng.normal(size=(40, columns)).astype(np.float32)
         np.testing.assert_allclose(ppr(op, x, 0.2, 0.3), ppr_dense(graph, x, 0.2, 0.3), atol=1e-3)
-    with pytest.raises(ValueError, match="must be symmetric.*allow_directed"):
-        propagation.operator(graph)
     symmetric = graphs.from_edges([[0, 1], [1, 2]], num_nodes=4)
     assert propagation.operator(symmetric, allow_directed=True) == propagation.operator(symmetric)
 
@@ -410,3 +337,35 @@ def test_blocks_are_made_one_at_a_time():
 
     propagation.ppr_by_blocks(operator(GRAPH), block, 5 * width, 0.1, 0.3)
     assert (len(alive), most) == (5, 1)
+
+
+def test_the_numbers_of_products_are_the_least_that_reach_the_tolerance():
+    """Alphas and tolerances are drawn; those within 1e-4 of a boundary are left out."""
+    rng = np.random.default_rng(0)
+    alphas, tols = rng.uniform(0.01, 0.95, 300), 10.0 ** rng.uniform(-7.0, -0.1, 300)
+    drawn = jnp.asarray(alphas), jnp.asarray(tols)
+    series = np.asarray(jax.vmap(propagation.power_steps)(*drawn))
+    chebyshev = np.asarray(jax.vmap(propagation.chebyshev_steps)(*drawn))
+    needed = np.log(tols) / np.log(1 - alphas)
+    sure = np.abs(needed - np.rint(needed)) > 1e-4 * needed
+    assert sure.sum() > 250
+    np.testing.assert_array_equal(series[sure], np.ceil(needed)[sure])
+    # 1 / T_{m+1}(1 / (1 - alpha)) <= tol, T_k(x) = cosh(k arcosh(x)), of the least even m.
+    needed = np.arccosh(1 / tols) / np.arccosh(1 / (1 - alphas)) - 1
+    sure = np.abs(needed - np.rint(needed)) > 1e-4 * (needed + 1)
+    assert sure.sum() > 250
+    np.testing.assert_array_equal(chebyshev[sure], 2 * np.maximum(np.ceil(needed / 2), 0)[sure])
+
+
+def test_the_series_of_a_directed_graph_reaches_its_tolerance():
+    """Powers of a cycle are permutations: at most the tolerance of a sum of 1 is left out."""
+    n = 400
+    ring = graphs.directed(np.roll(np.arange(n), 1), np.arange(n), n)
+    op = operator(ring, allow_directed=True)
+    assert op.directed
+    seed = np.zeros((n, 1), np.float32)
+    seed[0] = 1.0
+    for alpha in (0.1, 0.35, 0.6, 0.85):
+        for tol in (0.5, 0.1, 0.02, 3e-3, 4e-4):
+            z = np.asarray(ppr(op, seed, alpha, 0.0, tol), float)
+            assert 1 - z.sum() <= tol + 1e-6

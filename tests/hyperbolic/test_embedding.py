@@ -63,7 +63,7 @@ def test_a_step_is_the_dense_one_on_the_rows_it_touches():
     start = ref.points(np.random.default_rng(1), (n,), 2, 1.0, 1.0)
     found = embedding._train(
         jax.random.key(3), jnp.asarray(start), jnp.asarray(PAIRS), jnp.asarray(embedding._table(PAIRS)),
-        jnp.float32(0.05), plan=embedding._Plan(0, 1, len(PAIRS), 15),
+        jnp.float32(0.05), burn_in=0, epochs=1, batch_size=len(PAIRS), negatives=15,
     )  # fmt: skip
     # The same key leads to the same nodes.
     (epoch,) = jax.random.split(jax.random.key(3), 1)

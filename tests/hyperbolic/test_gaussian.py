@@ -105,3 +105,19 @@ def test_the_claim_is_of_the_length_that_records_are_clipped_to(name, clip):
     spread = Fraction(np.ptp(ends)) / Fraction(getattr(m, sigma))
     assert spread <= Fraction(m.curve().mu) <= Fraction(gaussian.gaussian_mu(1.0, 1e-5))
     assert m.domain().radius == np.float32(m.domain().radius) >= clip
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_an_estimate_lies_on_the_reported_ray_at_a_radius_that_records_have(name):
+    """Radii are from -3 C to 3 C: below 0 the estimate is the origin, beyond C it is at C."""
+    m = MADE[name]()
+    sends_radius, sends_angle = m._parts
+    radius = m.clip * np.linspace(-3.0, 3.0, 25).astype(np.float32)[:, None]
+    angle = np.linspace(0.0, 6.0, 25)
+    along = np.stack([np.cos(angle), np.sin(angle)], 1).astype(np.float32)
+    sent = [part for part, is_sent in ((radius, sends_radius), (2 * along, sends_angle)) if is_sent]
+    ray = along if sends_angle else np.float32([[1.0, 0.0]])
+    held = np.clip(radius, 0.0, m.clip) if sends_radius else m.clip / 2
+    wanted = poincare.exp_0(jnp.asarray(held * ray))
+    found = np.broadcast_to(m.estimate(jnp.concatenate(sent, -1)), wanted.shape)
+    np.testing.assert_allclose(found, wanted, atol=1e-6)

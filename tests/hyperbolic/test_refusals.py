@@ -33,7 +33,7 @@ REFUSED = [
     ),
     (lambda: poincare.distance([np.nan, 0.0], AT), "x must be within"),
     (lambda: poincare.norm(AT, 100.0), "x must be within the ball of radius .* = 0.1, "),
-    (lambda: poincare.mobius_matvec(np.eye(3), AT), r"m must be a matrix \[k, 2\]"),
+    (lambda: poincare.mobius_matvec(np.eye(3), AT), "m must have shape"),
     (lambda: poincare.project(AT, 0.0), "c must be finite and > 0"),
     (lambda: poincare.conformal_factor(AT, np.nan), "c must be finite and > 0"),
     (lambda: poincare.norm(AT, np.array([1.0, 2.0])), "c must be one number"),
@@ -98,7 +98,7 @@ REFUSED = [
     (lambda: EMBED([[0, 1]], learning_rate=0.0), "learning_rate must be finite and > 0"),
     (lambda: embedding.embed(0, np.array([[0, 1]]), 2), "key must be a typed key"),
     (lambda: embedding.reconstruction(np.eye(2), [[0, 1]]), "points must be within the ball"),
-    (lambda: embedding.reconstruction(np.zeros(2), [[0, 1]]), r"points must be \[n, dim\]"),
+    (lambda: embedding.reconstruction(np.zeros(2), [[0, 1]]), "points must have shape"),
     (lambda: embedding.reconstruction(np.zeros((2, 2)), [[0, 2]]), r"relation must be in \[0, 2\)"),
     (lambda: embedding.closure([1, 0]), "parent must have no cycle"),
     (lambda: embedding.closure([0, 2]), r"parent must be integers \[n\]"),
@@ -106,7 +106,7 @@ REFUSED = [
     (lambda: hyperbolicity.graph_delta(KEY, [[0, 5]], 5), r"edges must be in \[0, 5\)"),
     (
         lambda: sensitivity.inter_hierarchy_of_nodes(AT[None]),
-        r"points must be \[n, dim\] with n >= 2",
+        "number of points",
     ),
     (lambda: sensitivity.inter_hierarchy_of_nodes(np.eye(3)), "x must be within the ball"),
     (

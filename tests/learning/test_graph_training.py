@@ -158,35 +158,21 @@ def test_batches_weigh_their_graphs_alike_and_free_places_nothing():
     assert min(abs(float(fitted.losses[0]) - mean) for mean in orders) < 1e-5
 
 
-def _of_log_odds(outputs, labels):
-    """In float64, where softmax of a sure model would be 0 or 1."""
-    classes = range(outputs.shape[1])
-    others = [scipy.special.logsumexp(np.delete(outputs, c, 1), axis=1) for c in classes]
-    return np.mean(
-        [sklearn.metrics.roc_auc_score(labels == c, outputs[:, c] - others[c]) for c in classes]
-    )
-
-
-def test_scores_are_those_of_scikit_learn():
-    for classes in (2, 3):
-        rng = np.random.default_rng(classes)
-        outputs = np.round(rng.normal(size=(81, classes)), 1).astype(np.float32)  # ties
-        labels = rng.permutation(81) % 3 % classes  # a class has 27 or 54: one shape
-        got = scores(jnp.asarray(outputs), labels)
+@pytest.mark.parametrize("classes", [2, 3])
+def test_scores_are_those_of_scikit_learn(classes):
+    """Of log-odds in float64: the softmax of a sure model would be 0 or 1."""
+    rng = np.random.default_rng(classes)
+    outputs = np.round(rng.normal(size=(81, classes)), 1).astype(np.float32)  # ties
+    labels = rng.permutation(81) % 3 % classes  # a class has 27 or 54: one shape
+    for sure in (1, 64):
+        got = scores(jnp.asarray(outputs * sure), labels)
         assert got.accuracy == pytest.approx((outputs.argmax(1) == labels).mean())
-        if classes == 2:
-            wanted = sklearn.metrics.roc_auc_score(
-                labels, np.float32(outputs[:, 1] - outputs[:, 0])
-            )
-        else:
-            share = np.asarray(jax.nn.softmax(jnp.asarray(outputs)))
-            wanted = np.mean(
-                [sklearn.metrics.roc_auc_score(labels == c, share[:, c]) for c in range(3)]
-            )
-        assert got.auc == pytest.approx(wanted, abs=1e-4)
-        assert scores(jnp.asarray(outputs * 64), labels).auc == pytest.approx(
-            _of_log_odds(outputs * 64.0, labels)
-        )
+        areas = []
+        for c in range(classes):
+            others = scipy.special.logsumexp(np.delete(outputs * float(sure), c, 1), axis=1)
+            odds = outputs[:, c] * sure - others
+            areas.append(sklearn.metrics.roc_auc_score(labels == c, odds))
+        assert got.auc == pytest.approx(np.mean(areas), abs=1e-4)
     assert np.isnan(scores(jnp.asarray(outputs), np.ones(81, int)).auc)  # one class has no area
 
 
@@ -207,9 +193,6 @@ def test_adam_halves_its_rate_every_fifty_epochs():
     assert step_decay_adam(0.01) is ours
     with pytest.raises(KeyError, match="epoch"):
         ours.update(gradient, ours.init(parameters), parameters)
-    for bad in ((0.0,), (0.1, 0.0), (0.1, 0.5, 0)):
-        with pytest.raises(ValueError, match="(learning_rate|decay|every) must be"):
-            step_decay_adam(*bad)
 
 
 class Killed(Exception):
@@ -337,13 +320,3 @@ def test_a_process_killed_at_any_moment_goes_on(tmp_path):
     assert begun[0] == 0 < begun[1] < begun[2]  # each start went on from an epoch of the one before
     assert begun[2:] == list(range(begun[2], 15))
     assert end == str(bits(run(epochs=15)))
-
-
-@pytest.mark.usefixtures("untyped")
-def test_bad_arguments_are_refused():
-    with pytest.raises(
-        ValueError, match=r"labels of train must be in \[0, 1\), one of the model's outputs"
-    ):
-        run(model=gin(2, 4, 1))
-    with pytest.raises(ValueError, match="key must be a"):
-        fit_graphs(jax.random.PRNGKey(0), SMALL, *stars_and_cycles(), SETTINGS)

@@ -99,20 +99,3 @@ def test_scores_of_anything_private_are_refused(private):
     ):
         with pytest.raises(ValueError, match=f"{words}: a release of its own"):
             use(scores)
-
-
-def test_what_gives_no_score_is_refused():
-    for call, message in (
-        (lambda: Public(X, " "), "source must say in words"),
-        (
-            lambda: importance(KEY(), linear, X, BACKGROUND[:, :2]),
-            "background must be as wide as x, got 2 for 4",
-        ),
-        (
-            lambda: importance(KEY(), lambda rows: 0 * rows, X, BACKGROUND, draws=8),
-            "must leave something",
-        ),
-        (lambda: sensitivity(linear, X, X), "sensitivity must leave something"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            call()

@@ -6,8 +6,7 @@ import numpy as np
 import optax
 import pytest
 
-from ldp_jax.core import integer_tables
-from ldp_jax.features import Discrete, GeneralizedRR, GridSquareWave
+from ldp_jax.features import GeneralizedRR
 from ldp_jax.graph import graphs
 from ldp_jax.graph.propagation import kprop, operator
 from ldp_jax.learning import training
@@ -202,51 +201,3 @@ def test_an_epoch_that_has_learned_the_noise_is_never_kept():
     assert -jnp.inf < score(0.0, truth) < unsure < sure < 0.0
     half = np.where(np.arange(m) < m // 2, truth, reports)  # of half the reports by heart
     assert score(9.0, half) == -jnp.inf
-
-
-@pytest.mark.usefixtures("untyped")
-def test_bad_reports_and_steps_are_refused():
-    rr = GeneralizedRR(1.0, 3)
-    lame = np.uint32([[2**31, 2**31], [2**30, 3 * 2**30]])
-    uneven = Discrete.of(integer_tables.Table("lame", lame, np.float32([0, 1]), "category"))
-    for mechanism, index, reports, message in (
-        (rr, [0, 1], [0, 3], r"reports must be in \[0, 3\)"),
-        (rr, [0, 1], [0.0, 1.0], "reports must be integers"),
-        (rr, [0, 1], [0], r"reports must be one for each of index, got shapes \(1,\) and \(2,\)"),
-        (
-            GridSquareWave(1.0),
-            [0],
-            [0],
-            "mechanism must be a randomised response.*GeneralizedRR; got ",
-        ),
-        (uneven, [0], [0], "mechanism must be a randomised response"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            noisy_examples(mechanism, index, reports)
-    with pytest.raises(ValueError, match="steps must be a whole number >= 0"):
-        drop_inputs(None, OP, expected(), 1.5)
-    with pytest.raises(
-        ValueError, match="op must be what propagation.operator.graph. makes, got int"
-    ):
-        drop_inputs(None, 3, expected(), 1)
-
-
-def test_examples_that_do_not_fit_are_refused():
-    good = expected()
-    settings = Settings(training.adam(0.1), epochs=1, batch_size=N)
-    for part, message in (
-        (good._replace(index=good.index + 9), r"index of train must be in \[0, 25\)"),
-        (
-            good._replace(label=good.label[:, :3]),
-            "label of train must have a column for each of .* 4 outputs",
-        ),
-        (
-            good._replace(keep=np.full(len(NODES), 0.25, np.float32)),
-            r"keep of train must be in \(1 / 4, 1\]",
-        ),
-        (Examples(NODES, np.full(len(NODES), 4)), r"label of train must be in \[0, 4\)"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            fit(jax.random.key(0), TABLE, OBJECTIVE, jnp.log(TRUTH), part, good, good, settings)
-    with pytest.raises(ValueError, match=r"index of also must be in \[0, 25\)"):
-        drop_inputs(None, OP, good, 1, also=good._replace(index=good.index + 9))

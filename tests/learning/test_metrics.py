@@ -74,12 +74,7 @@ def test_ids_that_do_not_matter_may_be_large():
 )
 def test_tables_and_lists_are_judged_as_arrays(of):
     """The index of a series of labels is not read: rows are."""
-    for labels in (
-        LABELS,
-        pd.Series(LABELS, index=[7, 8, 9]),
-        pd.Series(LABELS, dtype="Int64"),
-        LABELS.tolist(),
-    ):
+    for labels in (LABELS, pd.Series(LABELS, [7, 8, 9], "Int64"), LABELS.tolist()):
         assert float(metrics.accuracy(of(SCORES), labels)) == pytest.approx(2 / 3)
         assert float(metrics.accuracy(of(SCORES), labels, [True, False, True])) == 0.5
         for average in ("micro", "macro", "weighted"):
@@ -90,33 +85,6 @@ def test_tables_and_lists_are_judged_as_arrays(of):
         metrics.accuracy(of(SCORES), np.ma.array(LABELS, mask=[False, True, False]))
     with pytest.raises(ValueError, match="mask must all be there"):
         metrics.accuracy(of(SCORES), LABELS, np.ma.array([True] * 3, mask=[False, True, False]))
-
-
-@pytest.mark.usefixtures("untyped")
-def test_words_and_complex_numbers_are_no_scores():
-    """NumPy would keep the real part, with a warning at most."""
-    of_objects = np.array([np.complex128(1 + 1j), 2.0], object)
-    for refused, words in (
-        (
-            lambda: metrics.accuracy(SCORES, ["a", "b", "c"]),
-            r"labels must be whole numbers, got <U1: np.unique",
-        ),
-        (
-            lambda: metrics.accuracy(SCORES.astype(str), LABELS),
-            "scores must be real numbers, got <U",
-        ),
-        (
-            lambda: metrics.accuracy(LABELS, LABELS),
-            r"one a row of scores.*\(predicted == labels\).mean\(\)",
-        ),
-        (lambda: metrics.f1(SCORES * 1j, LABELS), "scores must be real numbers, got complex128"),
-        (lambda: metrics.f1(SCORES, LABELS * 0.5), "labels must be integers, got float64"),
-        (lambda: metrics.mean_interval(of_objects), "values must be real numbers, got object"),
-        (lambda: metrics.mean_interval([1 + 1j]), "values must be real numbers, got complex128"),
-        (lambda: metrics.auc(of_objects, SCORES[0]), "positive must be real numbers, got object"),
-    ):
-        with pytest.raises(ValueError, match=words):
-            refused()
 
 
 def test_an_f1_counts_beyond_what_floats_do():
@@ -147,3 +115,21 @@ def test_users_of_reports_keep_their_64_bits():
     ):
         with pytest.raises(ValueError, match="user must"):
             reporters(user)
+
+
+@pytest.mark.parametrize("window", [2, 3, 5])
+@pytest.mark.parametrize("contrast", [1.0, 0.05])
+def test_similarity_has_the_covariances_of_samples(window, contrast):
+    """Moments are over n - 1: at little contrast the constants weigh as much as these do."""
+    rng = np.random.default_rng(window)
+    images = rng.random((20, window, window))
+    others = images + rng.normal(size=images.shape)
+    given = [(contrast * part).astype(np.float32) for part in (images, others)]
+    low, high = 0.01**2, 0.03**2
+    every = metrics.ssim(*map(jnp.asarray, given), window=window)
+    for one, other, found in zip(*given, every, strict=True):
+        (first, both), (_, second) = np.cov(one.ravel(), other.ravel())
+        mean, mean_of_other = one.mean(dtype=float), other.mean(dtype=float)
+        light = (2 * mean * mean_of_other + low) / (mean**2 + mean_of_other**2 + low)
+        wanted = light * (2 * both + high) / (first + second + high)
+        assert float(found) == pytest.approx(wanted, rel=1e-3, abs=1e-4)

@@ -14,7 +14,6 @@ from ldp_jax.graph.propagation import operator
 from ldp_jax.hyperbolic import poincare
 from ldp_jax.learning import training
 from ldp_jax.learning.models import NodeInputs, gat, gcn, hyperbolic_gcn
-from ldp_jax.learning.training import Examples
 
 N, D, HEADS, OUT = 40, 5, 3, 2
 MODELS = {
@@ -221,54 +220,6 @@ def test_dropout_of_a_gcn_is_keyed():
 
 
 ADAM = training.adam(0.1)
-
-
-def test_a_gcn_learns_what_only_neighbours_tell():
-    """The labels are signs of the mean over a neighbourhood: a node's own record alone does not
-    tell them.
-    """
-    graph, x = example()
-    around = naive_gcn(
-        {"Dense_0": {"kernel": np.eye(D)}, "bias_0": np.zeros(D)}, dense(graph), x, layers=1
-    )
-    every = Examples(np.arange(N, dtype=np.int32), (around > 0).astype(np.int32)[:, :2])
-    pairs = np.random.default_rng(3).permutation(np.stack(np.triu_indices(N, 1), 1))
-    fitted, blind = (
-        training.fit(
-            jax.random.key(0), gcn(1, 1, 2), training.on_graph(training.node_labels), NodeInputs(padded(form), x),
-            every, every, every, training.Settings(ADAM, epochs=100, batch_size=N),
-        )
-        for form in (graph, graphs.from_edges(pairs[: len(graph.senders) // 2], N))
-    )  # fmt: skip
-    assert fitted.validation > 0.85
-    assert fitted.losses[-1] < 0.7 * blind.losses[-1]
-
-
-def test_examples_that_do_not_fit_are_refused():
-    settings = training.Settings(ADAM, epochs=1, batch_size=N)
-    graph, x = example()
-    good = Examples(np.array([0, 1]), np.array([[0, 1], [1, 1]]))
-    for part, message in (
-        (good._replace(index=np.array([0, N])), r"index of train must be in \[0, 40\)"),
-        (
-            good._replace(label=np.array([[0], [1]])),
-            "label of train must have a column for each of .* 2",
-        ),
-        (good._replace(label=np.array([[0, 2], [1, 0]])), "label of train must be 0 or 1"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            training.fit(
-                jax.random.key(0), gcn(1, 1, 2), training.on_graph(training.node_labels), (graph, x), part, good,
-                good, settings,
-            )  # fmt: skip
-    for name, form in (("gcn", operator(graph)), ("gcn", graph), ("gat", graph)):
-        with pytest.raises(ValueError, match="x must have a row for each of 40 nodes"):
-            MODELS[name].init(jax.random.key(0), (form, x[:-1]))
-    given = NodeInputs(graph, x[:-1]), good, good, good, settings
-    with pytest.raises(ValueError, match="x must have a row for each of 40 nodes, got 39 rows"):
-        training.fit(
-            jax.random.key(0), gcn(1, 1, 2), training.on_graph(training.node_labels), *given
-        )
 
 
 def finite(tree):

@@ -13,9 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-import pandas as pd
 import pytest
-import scipy.sparse
 import sklearn.metrics
 from scipy import stats as scipy_stats
 
@@ -79,28 +77,14 @@ def test_records_that_are_no_numbers_are_told():
     """
     z, *parts = blobs()
     settings = Settings(ADAM, epochs=3, batch_size=16)
-    with pytest.warns(
-        UserWarning, match="loss of the first epoch is NaN in 1 of 1 runs: is an input not finite"
-    ):
-        fit(
-            jax.random.key(0),
-            linear(3),
-            training.node_classification,
-            z.at[0, 0].set(jnp.nan),
-            *parts,
-            settings,
-        )
+    broken = z.at[0, 0].set(jnp.nan)
+    given = linear(3), training.node_classification
+    with pytest.warns(UserWarning, match="in 1 of 1 runs: is an input not finite"):
+        fit(jax.random.key(0), *given, broken, *parts, settings)
     stacked = jax.tree.map(lambda leaf: jnp.stack([leaf] * 2), parts)
-    both = jnp.stack([z, z.at[0, 0].set(jnp.nan)])
+    both = jnp.stack([z, broken])
     with pytest.warns(UserWarning, match="in 1 of 2 runs"):
-        fit_many(
-            jax.random.split(jax.random.key(0)),
-            linear(3),
-            training.node_classification,
-            both,
-            *stacked,
-            settings,
-        )
+        fit_many(jax.random.split(jax.random.key(0)), *given, both, *stacked, settings)
 
 
 @pytest.mark.parametrize("objective", [training.node_classification, training.node_labels])
@@ -151,10 +135,9 @@ NUMBER = table(0.0, slope=1.0)
 
 def run_one_number(weights, validation=NUMBER, *, batch_size, epochs=1, key=0, patience=None):
     """Scored by ``validation``; the test is w itself."""
-    return fit(
-        jax.random.key(key), ONE_NUMBER, FALLING, None, jnp.asarray(weights, jnp.float32), validation, NUMBER,
-        Settings(SGD, epochs, batch_size, patience=patience),
-    )  # fmt: skip
+    parts = jnp.asarray(weights, jnp.float32), validation, NUMBER
+    settings = Settings(SGD, epochs, batch_size, patience=patience)
+    return fit(jax.random.key(key), ONE_NUMBER, FALLING, None, *parts, settings)
 
 
 def test_a_batch_counts_by_its_mean_and_padding_weighs_nothing():
@@ -310,9 +293,8 @@ def test_many_runs_are_the_single_ones_in_one_program(tmp_path):
         alone = fit(
             key, linear(3), objective, *jax.tree.map(lambda leaf, i=i: leaf[i], inputs), SETTINGS
         )
-        programs = (
-            programs or training._fit._cache_size()
-        )  # a model that is made anew is no new program
+        # A model that is made anew is no new program.
+        programs = programs or training._fit._cache_size()
         one = jax.tree.map(lambda leaf, i=i: leaf[i], many)
         jax.tree.map(
             lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), alone, one
@@ -334,9 +316,8 @@ def test_who_watches_changes_nothing_nor_do_runs_side_by_side(monkeypatch):
     told = []
     weights = jnp.arange(5.0)
     settings = Settings(SGD, epochs=3, batch_size=2)
-    together = dataclasses.replace(
-        settings, at_once=2
-    )  # runs side by side, where there are several
+    # Runs side by side, where there are several.
+    together = dataclasses.replace(settings, at_once=2)
     watched = dataclasses.replace(settings, patience=9, progress=lambda *now: told.append(now))
     for call, key, parts in (
         (fit, jax.random.key(2), (weights, NUMBER, NUMBER)),
@@ -364,196 +345,6 @@ def test_who_watches_changes_nothing_nor_do_runs_side_by_side(monkeypatch):
         "done",
     ]  # where patience is over
     assert watched == dataclasses.replace(watched, progress=None)
-
-
-@pytest.mark.usefixtures("untyped")
-def test_bad_settings_are_refused():
-    for name, value in (("epochs", 0), ("batch_size", 2.5), ("patience", 0), ("at_once", 0)):
-        with pytest.raises(ValueError, match=f"{name} must be a whole number >= 1, got {value}"):
-            dataclasses.replace(SETTINGS, **{name: value})
-
-
-def test_examples_outside_the_model_are_refused():
-    """Such labels made every loss NaN and gave a score all the same; such rows were taken from the
-    other end.
-    """
-    for part, field, value, message in (
-        (
-            0,
-            "label",
-            3,
-            r"label of train must be in \[0, 3\), one of the model's outputs, got 3 at place (0, )?4$",
-        ),
-        (1, "label", -1, r"label of validation must be in \[0, 3\).* got -1 at place (0, )?4$"),
-        (
-            2,
-            "index",
-            90,
-            r"index of test must be in \[0, 90\), one of the rows of the context, got 90 at place (0, )?4$",
-        ),
-    ):
-        z, *parts = blobs()
-        wrong = np.array(getattr(parts[part], field))
-        wrong[4] = value
-        parts[part] = parts[part]._replace(**{field: wrong})
-        runs = jax.tree.map(lambda leaf: np.stack([leaf, leaf]), (z, *parts))
-        for call, key, given in (
-            (fit, jax.random.key(0), (z, *parts)),
-            (fit_many, jax.random.split(jax.random.key(0)), runs),
-        ):
-            with pytest.raises(ValueError, match=message):
-                call(key, linear(3), training.node_classification, *given, SETTINGS)
-
-
-def test_other_bad_input_is_refused():
-    z, train, *others = blobs()
-    pairs = Pairs(np.int32([[0, 1]]), np.int32([[2, 90]]))
-    columns = Pairs(
-        np.int32([[0, 1, 2], [3, 4, 5]]), np.int32([[0, 1, 2], [6, 7, 8]])
-    )  # as an edge_index
-    short = Examples(train.index, np.eye(3, dtype=np.int32)[train.label][:-1])
-    key = jax.random.key(0)
-    none = Examples(*(part[:0] for part in train))
-    one_output = linear(3)._replace(apply=lambda *_, **__: (jnp.zeros((90, 1)), {}))
-
-    def classify(train, validation=others[0], key=key):
-        return fit(
-            key, linear(3), training.node_classification, z, train, validation, others[1], SETTINGS
-        )
-
-    def on(objective, outputs, part):
-        return fit(key, linear(outputs), objective, z, part, part, part, SETTINGS)
-
-    links = partial(on, training.link_prediction, 1)
-    fitted = classify(train, key=jax.random.key(0))
-    for call, message in (
-        (
-            lambda: classify(train._replace(label=np.float32(train.label))),
-            "label of train must be integers",
-        ),
-        (
-            lambda: classify(train._replace(label=train.label[:1])),
-            "label of train must be as many as index",
-        ),
-        (lambda: classify(none), "train must hold at least one example"),
-        (lambda: classify(train, none), "validation must hold at least one example"),
-        (
-            lambda: links(columns),
-            r"edge of train must be a pair a row, \[n, 2\], got shape \(2, 3\)",
-        ),
-        (
-            lambda: on(training.node_labels, 3, short),
-            "label of train must be as many as index of train",
-        ),
-        (lambda: classify(train, key=jax.random.key(0, impl="rbg")), "threefry2x32 key, got rbg"),
-        (lambda: links(pairs), r"non_edge of train must be in \[0, 90\)"),
-        (lambda: training.adam(0.0), "learning_rate must be finite and > 0, got 0"),
-        (lambda: metrics.mean_interval([]), "values must not be empty"),
-        (lambda: training.predict(one_output, fitted, z), "outputs .n, classes., of at least two"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            call()
-
-
-@pytest.mark.usefixtures("untyped")
-def test_what_is_no_array_is_refused_by_its_type():
-    """JAX's own words showed the rows of a table."""
-    z, *parts = blobs()
-    train = parts[0]
-    objective = training.node_classification
-    table = pd.DataFrame(np.asarray(z))
-    rows = scipy.sparse.csr_array(np.asarray(z))
-    for model, context, first, message in (
-        (linear(3), table, train, "^context must be made of arrays, got DataFrame$"),
-        (linear(3), rows, train, "^context must be made of arrays, got csr_array$"),
-        (
-            linear(3),
-            np.asarray(z).astype(str),
-            train,
-            "^context must be made of arrays of numbers, got str_$",
-        ),
-        (linear(3), z, Examples([0], [1]), "^train must be made of arrays, got int$"),
-        (
-            linear,
-            z,
-            train,
-            r"^model must be a Model, as models.linear\(...\) makes it, got function$",
-        ),
-        (
-            models.gcn(1, 1, 3),
-            z,
-            train,
-            r"inputs must be \(graph, x\) of all nodes, .*, got x alone",
-        ),
-    ):
-        with pytest.raises(TypeError, match=message):
-            fit(jax.random.key(0), model, objective, context, first, *parts[1:], SETTINGS)
-    with pytest.raises(TypeError, match="^inputs must be made of arrays, got csr_array$"):
-        training.predict(
-            linear(3), fit(jax.random.key(0), linear(3), objective, z, *parts, SETTINGS), rows
-        )
-    with pytest.raises(ValueError, match=r"optimizer must be one of optax, .*, got float"):
-        Settings(0.01, epochs=1, batch_size=1)
-
-
-# Arguments of every constructor of models: sizes, shares, names.
-BAD = {
-    "mlp": ["layers", "hidden", "outputs", "dropout"],
-    "gcn": ["layers", "hidden", "outputs", "dropout", "normalisation"],
-    "gat": ["layers", "heads", "hidden", "outputs", "output_heads", "dropout", "attention_dropout"],
-    "gin": ["layers", "hidden", "outputs", "dropout", "mlp_layers"],
-    "hyperbolic_gcn": [
-        "layers",
-        "hidden",
-        "outputs",
-        "dropout",
-        "c",
-        "activation",
-        "normalisation",
-    ],
-    "hyperimba": ["layers", "hidden", "outputs", "dropout", "weights"],
-    "poindp": ["hidden", "outputs", "dropout", "allocation", "branches", "noise", "strength"],
-}
-
-
-WRONG = {
-    "dropout": (1.0, -0.1),
-    "attention_dropout": (1.0, -0.1),
-    "branches": ((), ("inter", "inter")),
-}
-"""Wrong values of them; 0 is one of all others."""
-
-
-@pytest.mark.usefixtures("untyped")
-@pytest.mark.parametrize("name", BAD)
-def test_models_refuse_bad_arguments_by_name(name):
-    least = {"layers": 2, "hidden": 4, "outputs": 2} if name in ("mlp", "gcn") else {}
-    for argument in BAD[name]:
-        for value in WRONG.get(argument, (0,)):
-            with pytest.raises(ValueError, match=f"^{argument} must be"):
-                getattr(models, name)(**{**least, argument: value})
-
-
-def test_links_of_a_separable_toy_are_learned():
-    """Two groups; edges inside, non-edges between. The Hadamard product of two rows is linearly
-    separable.
-    """
-    rng = np.random.default_rng(0)
-    z = np.concatenate([np.tile([1.0, -1.0], (20, 1)), np.tile([-1.0, 1.0], (20, 1))])
-    z = jnp.asarray(z + 0.1 * rng.normal(size=z.shape), jnp.float32)
-
-    def pairs(m):
-        side = rng.integers(0, 2, m) * 20
-        edge = np.stack([side + rng.integers(0, 20, m), side + rng.integers(0, 20, m)], 1)
-        non_edge = np.stack([rng.integers(0, 20, m), 20 + rng.integers(0, 20, m)], 1)
-        return Pairs(edge.astype(np.int32), non_edge.astype(np.int32))
-
-    fitted = fit(
-        jax.random.key(4), linear(1), training.link_prediction, z, pairs(50), pairs(20), pairs(20),
-        Settings(ADAM, epochs=20, batch_size=16),
-    )  # fmt: skip
-    assert fitted.test == 1.0
-    assert fitted.losses[-1] < fitted.losses[0]
 
 
 def test_pairwise_inputs_loss_and_score_by_hand():
@@ -600,33 +391,6 @@ def test_accuracy_and_f1_are_scikit_learns():
     )  # argmax would be class 0
     for average in ("micro", "macro", "weighted"):
         assert f1(np.full_like(scores, np.nan), np.zeros(40, int), average) == 0.0
-    with pytest.raises(ValueError, match="average must be one of .* got 'binary'"):
-        metrics.f1(jnp.eye(2), np.arange(2), "binary")
-
-
-@pytest.mark.usefixtures("untyped")
-def test_metrics_refuse_what_would_be_broadcast():
-    for wrong in (np.arange(2)[:, None], np.eye(2, dtype=int), np.arange(3)):
-        with pytest.raises(ValueError, match="labels must be classes of shape"):
-            metrics.accuracy(jnp.eye(2), wrong)
-    with pytest.raises(ValueError, match=r"mask must be bool, or float weights, .* got int"):
-        metrics.accuracy(jnp.eye(2), np.arange(2), np.array([0, 1]))
-    for metric in (metrics.accuracy, metrics.f1):  # classes from 1, or one column for two of them
-        with pytest.raises(ValueError, match=r"labels must be in \[0, 2\)"):
-            metric(jnp.eye(2), np.array([1, 2]))
-    with pytest.raises(ValueError, match=r"labels must be in \[0, 1\)"):
-        metrics.accuracy(jnp.ones((3, 1)), np.array([5, 0, 1]), np.array([False, True, True]))
-    for metric in (metrics.micro_f1, metrics.embedding_error, metrics.fidelity):
-        with pytest.raises(
-            ValueError, match=r"(labels|reference) must have shape \(3, 3\), got \(3,\)"
-        ):
-            metric(jnp.eye(3), jnp.arange(3.0))
-    with pytest.raises(ValueError, match="labels must be known, and some are -1"):
-        metrics.micro_f1(jnp.eye(2), np.array([[1, 0], [-1, 1]]))
-    with pytest.raises(ValueError, match=r"confidence must be in \(0, 1\), got 95"):
-        metrics.mean_interval([1.0, 2.0], 95)
-    with pytest.raises(ValueError, match="values must be one a run"):
-        metrics.mean_interval(np.ones((3, 4)))
 
 
 def test_other_metrics():

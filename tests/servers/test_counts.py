@@ -16,7 +16,8 @@ from ldp_jax.deployment import Device, Question, Rejected, Session
 from ldp_jax.deployment.store import ReportStore
 from ldp_jax.edges import Population
 from ldp_jax.servers import Answers, CountServer, Users, counts, serve, simulate
-from ldp_jax.servers.counts import classify_counts, count_facts
+from ldp_jax.servers.facts.counts import count_facts
+from ldp_jax.servers.from_counts import classify_counts
 from ldp_jax.servers.parts.rows import feature_rows
 from ldp_jax.servers.parts.self_training import features_posterior, folds
 from tests.servers.planted import blocks, right, some_labels

@@ -15,7 +15,9 @@ from ldp_jax.accounting.statement import Cost, Role, Statement
 from ldp_jax.core.pytree import pytree, static
 from ldp_jax.edges import Population, count_neighbours, ownership
 from ldp_jax.features import GeneralizedRR, Laplace
+from ldp_jax.graph import graphs
 from ldp_jax.servers import Answers, Ask, CountQuestion, Share, Users, count_cost, simulate
+from ldp_jax.servers.parts.rows import feature_rows
 from ldp_jax.servers.users import blanked
 
 N, CLASSES, EPSILON = 240, 3, 1.0
@@ -91,9 +93,10 @@ def test_a_protocol_of_ones_own_has_its_total_and_every_row_beside_it(data, user
     ceiling = users.exact()
     assert right(ceiling) > 0.75 > (found.value == data.y).mean() > 0.45 > right(control)
     assert right(users.public_record()) < 0.45
-    exact = simulate(jax.random.key(1), ClassesThenCounts(), ceiling).guarantee
-    assert all(np.isinf(one.epsilon) for one in exact.values())
-    assert not exact.protected
+    exact = simulate(jax.random.key(1), ClassesThenCounts(), ceiling)
+    for printed in (exact.guarantee, exact.realised, exact.statement.guarantee()):
+        assert all(np.isinf(one.epsilon) for one in printed.values())
+        assert not printed.protected
     lies = lambda key, question, values, held, liars: np.where(
         liars[:, None] if values.ndim == 2 else liars,
         np.roll(values, 1, -1) if values.ndim == 2 else 0,
@@ -117,6 +120,23 @@ def test_what_the_same_users_took_part_in_before_is_added(users):
     assert both.guarantee[NEIGHBOUR_LIST].epsilon == pytest.approx(1.0, rel=1e-6)
     again = simulate(jax.random.key(3), ClassesThenCounts(), users, history=both.statement)
     assert again.guarantee[LABEL].epsilon == pytest.approx(2.5, rel=1e-6)
+
+
+def test_answers_without_noise_stay_lost_whatever_follows_or_went_before(users):
+    exact = simulate(jax.random.key(1), Share(GeneralizedRR(0.5, CLASSES), N), users.exact())
+    assert not exact.statement.guarantee().protected
+    later = simulate(jax.random.key(2), ClassesThenCounts(), users, history=exact.statement)
+    assert np.isinf(later.guarantee[LABEL].epsilon)
+    assert np.isfinite(later.guarantee[NEIGHBOUR_LIST].epsilon)
+    assert later.guarantee.protected == ("edges",)
+    budgets = [Budget(9.0), Budget(9.0, unit=LABEL), Budget(9.0, unit=NEIGHBOUR_LIST)]
+    with pytest.raises(BudgetExceededError):
+        simulate(jax.random.key(2), ClassesThenCounts(), users, budgets, history=exact.statement)
+    counts = simulate(jax.random.key(1), ClassesThenCounts(), users)
+    now = Share(GeneralizedRR(0.5, CLASSES), N)
+    both = simulate(jax.random.key(3), now, users.exact(), history=counts.statement)
+    assert np.isinf(both.guarantee[LABEL].epsilon)
+    assert both.guarantee[NEIGHBOUR_LIST].epsilon == counts.guarantee[NEIGHBOUR_LIST].epsilon
 
 
 # --- What a server could get wrong ----------------------------------------------------------------
@@ -330,3 +350,50 @@ def test_a_role_of_some_users_is_kept_to(users):
     assert simulate(jax.random.key(1), Some(Told(asked(some))), users).value == 0
     with pytest.raises(BudgetExceededError, match=f"for {N - 10} of its {N} users"):
         simulate(jax.random.key(1), Some(Told(asked())), users)
+
+
+def test_a_share_of_malicious_users_is_rounded_to_the_nearest_number():
+    for n, share in ((7, 0.1), (7, 0.25), (11, 0.2), (13, 0.35), (10, 0.28), (10, 0.99), (3, 0.5)):
+        users = Users(labels=np.zeros(n, int))
+        users = users.lying(jax.random.key(0), share, lambda *given: given[2])
+        assert users.liars.sum() == round(share * n)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_shuffled_users_hold_all_that_one_other_user_held(seed):
+    """The permutation must not be its own inverse, which would hide a wrong direction."""
+    n = 40
+    rng = np.random.default_rng(seed)
+    pairs = np.stack(np.triu_indices(n, 1), 1)
+    graph = graphs.from_edges(pairs[rng.random(len(pairs)) < 0.2], n, pairs_in="rows")
+    public = rng.random(n) < 0.2
+    records = np.arange(n)[:, None] * np.ones(2)
+    users = Users(records=records, labels=np.arange(n), lists=graph, public=public)
+    found = users.shuffled(jax.random.key(seed))
+    holder = np.asarray(found.labels)
+    assert (holder[holder] != np.arange(n)).any()
+    assert (holder[public] == np.flatnonzero(public)).all()
+    np.testing.assert_array_equal(np.asarray(found.records)[:, 0], holder)
+    friends = lambda lists, user: set(lists.senders[lists.receivers == user].tolist())
+    for user in range(n):
+        assert friends(found.lists, user) == friends(users.lists, holder[user]) - {user}
+
+
+def test_shuffled_records_of_every_form_are_those_of_the_holder():
+    """Dense rows, sparse rows of a classifier, and rows that become dense a few at a time."""
+    sizes = {"num_nodes": 30, "num_classes": 3, "num_features": 12, "mean_degree": 2}
+    data = datasets.synthetic(jax.random.key(3), **sizes, homophily=0.5)
+    x = data.x.toarray()
+
+    def rows_of(source):
+        return source.scaled_rows(0, 30) if hasattr(source, "scaled_rows") else np.asarray(source)
+
+    for records, dense in (
+        (x, np.asarray),
+        (feature_rows(x), lambda rows: np.asarray(rows.dense())),
+        (data, rows_of),
+    ):
+        found = Users(records=records, labels=np.arange(30)).shuffled(jax.random.key(4))
+        holder = np.asarray(found.labels)
+        assert (holder[holder] != np.arange(30)).any()
+        np.testing.assert_array_equal(dense(found.records), dense(records)[holder])

@@ -25,7 +25,7 @@ from ldp_jax.servers import (
     rehearse,
     simulate,
 )
-from ldp_jax.servers.joint import checked_members
+from ldp_jax.servers.from_both import checked_members
 from ldp_jax.servers.parts.rows import feature_rows
 from tests.servers.planted import blocks
 

@@ -14,7 +14,7 @@ from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RELATIONSHIP, Budget
 from ldp_jax.accounting.ledger import BudgetExceededError, Ledger
 from ldp_jax.graph import graphs
 from ldp_jax.servers import Users, predict_from_counts
-from ldp_jax.servers.counts import silent_users
+from ldp_jax.servers.from_counts import silent_users
 from ldp_jax.servers.parts.rows import feature_rows
 from tests.servers.planted import blocks, right, some_labels
 

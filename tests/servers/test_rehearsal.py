@@ -4,36 +4,35 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.stats
 
 import ldp_jax as ldp
+from ldp_jax.features import GeneralizedRR
 from ldp_jax.graph.propagation import operator
 from ldp_jax.learning.metrics import auc
 from ldp_jax.servers import (
     JointPrivacy,
     Rehearsal,
+    Share,
     StatedFriends,
     joint_facts,
     predict_from_counts,
     predict_jointly,
-    rehearsal,
 )
-from ldp_jax.servers.counts import count_facts
-from ldp_jax.servers.joint import JointFacts
+from ldp_jax.servers.facts.counts import count_facts
+from ldp_jax.servers.facts.joint import JointFacts
+from ldp_jax.servers.facts.panel import PanelFacts, panel_facts
 from ldp_jax.servers.links import LinkFacts, link_scores
 from ldp_jax.servers.parts.device_classifier import DeviceClassifier
 from ldp_jax.servers.parts.rows import feature_rows
 from ldp_jax.servers.parts.self_training import FoldedLabels
 from ldp_jax.servers.parts.structure import StructurePosterior
-from ldp_jax.servers.rehearsal import (
-    coupled_classes,
-    donors,
-    echo,
-    homophily,
-    overlap,
-    shared_spread,
-)
-from ldp_jax.servers.reports import PanelFacts, panel_facts
+from ldp_jax.servers.worlds import both, links
+from ldp_jax.servers.worlds.measures import echo, homophily, overlap
+from ldp_jax.servers.worlds.records import coupled_classes, donors, shared_spread
+from ldp_jax.servers.worlds.stated import StatedUsers
 from tests.servers.planted import blocks, some_labels
+from tests.servers.test_driver import ClassesThenCounts
 
 N, DIM, PANEL = 360, 24, 150
 
@@ -246,7 +245,7 @@ def test_a_total_goes_where_something_is_to_be_learned(
     """Records that say all beside friends at random, the other way round, and both; foretold within
     12 points.
     """
-    monkeypatch.setattr(rehearsal, "SHARES", (1.0, 0.5, 0.0))
+    monkeypatch.setattr(both, "SHARES", (1.0, 0.5, 0.0))
     made, y, x = blocks(n=N, degree=degree, homophily=alike, clarity=clarity)
     labels = np.where(np.arange(N) < PANEL, y, -1).astype(np.int32)
     panel = np.arange(PANEL)
@@ -364,9 +363,7 @@ def pilot_of(made, y, size):
 def test_links_of_a_world_are_those_of_the_pilot_and_in_no_list(graph):
     """Groups of both ends as often as in the lists, within 0.1 (4 standard errors of 400 links)."""
     facts = pilot_of(graph[2], graph[1], N)
-    kept, linked, alike = rehearsal._drawn_links(
-        jax.random.key(0), rehearsal._Pilot.of(facts), size=400
-    )
+    kept, linked, alike = links._drawn_links(jax.random.key(0), links._Pilot.of(facts), size=400)
     ends, real = facts.groups[np.asarray(linked)], facts.groups[facts.friends]
     for a in range(3):
         for b in range(3):
@@ -436,3 +433,64 @@ def test_an_invalid_pilot_is_refused(graph):
         rehearse(key, facts, (1.0,), friends=StatedFriends(8.0, 0.5))
     with pytest.raises(ValueError, match="epsilons"):
         rehearse(key, facts, (0.0,))
+
+
+# --- A protocol of one's own ----------------------------------------------------------------------
+
+
+def test_a_protocol_of_ones_own_is_rehearsed_on_users_as_they_are_stated():
+    """Counts of friends say the class where friends are alike, and nothing where they are not."""
+    protocols = [ClassesThenCounts(N, epsilon) for epsilon in (4.0, 0.1)]
+    gains = {}
+    for alike in (0.0, 0.9):
+        users = StatedUsers(N, (0.4, 0.3, 0.3), StatedFriends(10.0, alike, 0.3))
+        told = ldp.rehearse(jax.random.key(1), protocols, drawn=users, worlds=3)
+        assert told.epsilons == pytest.approx((0.1, 4.0), rel=1e-6)
+        assert told.users == N
+        assert told.labels is None
+        gains[alike] = told.gains.mean(0)
+    assert gains[0.9][1] > 30 > 5 > gains[0.9][0]
+    assert gains[0.0][1] < 20  # of the third that reports its own class
+    assert told.collect(told.epsilons[1])
+
+
+def test_stated_users_are_as_they_are_stated():
+    """Degrees within 5 % and homophily within 0.1 of what was stated: 4 standard errors."""
+    stated = StatedUsers(2000, (0.5, 0.3, 0.2), StatedFriends(12.0, 0.6, 0.5))
+    world = stated.draw(jax.random.key(0), 0)
+    lists = world.users.lists
+    assert len(lists.senders) / 2000 == pytest.approx(12.0, rel=0.05)
+    pairs = np.stack([lists.senders, lists.receivers], 1)
+    assert homophily(pairs, world.users.labels) == pytest.approx(0.6, abs=0.1)
+    shares = np.bincount(world.users.labels) / 2000
+    np.testing.assert_allclose(shares, stated.shares, atol=0.05)
+
+
+@pytest.mark.parametrize(
+    "shares", [(0.5, 0.6), (-0.1, 1.1), (float("nan"), 1.0)], ids=["sum", "negative", "nan"]
+)
+def test_shares_that_are_none_are_refused(shares):
+    with pytest.raises(ValueError, match="shares"):
+        StatedUsers(50, shares)
+
+
+def test_a_rehearsal_of_ones_own_takes_servers_whose_results_are_classes():
+    users = StatedUsers(50, (0.5, 0.5))
+    with pytest.raises(ValueError, match="servers"):
+        ldp.rehearse(jax.random.key(0), 3, drawn=users)
+    share = Share(GeneralizedRR(1.0, 2), 50)  # its result is a share of classes
+    with pytest.raises(ValueError, match="result"):
+        ldp.rehearse(jax.random.key(0), share, drawn=users, worlds=2)
+
+
+def test_a_forecast_is_students_interval_of_one_world_more():
+    """Drawn gains of few worlds, beside a model error of 0.8 points and of 0.4 of the gain."""
+    rng = np.random.default_rng(0)
+    for worlds in (2, 3, 5, 12):
+        gains = rng.normal(1.0, 2.0, (worlds, 1))
+        found = Rehearsal((1.0,), gains, np.full(worlds, 50.0), "records", 100, 100).foreseen(1.0)
+        mean, spread = gains.mean(), gains.std(ddof=1) * np.sqrt(1 + 1 / worlds)
+        error = np.sqrt(spread**2 + 0.8**2 + (0.4 * mean) ** 2)
+        half = scipy.stats.t.ppf(0.975, worlds - 1) * error
+        chance = scipy.stats.t.cdf(mean / error, worlds - 1)
+        np.testing.assert_allclose(found, (mean, mean - half, mean + half, chance), rtol=1e-9)

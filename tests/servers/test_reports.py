@@ -36,8 +36,8 @@ from ldp_jax.servers.parts.panel import by_node, panel_arguments
 from ldp_jax.servers.parts.rows import feature_rows
 from ldp_jax.servers.parts.self_training import FoldedLabels, label_evidence
 from ldp_jax.servers.parts.structure import label_log_loss
-from ldp_jax.servers.rehearsal import DrawnUsers
 from ldp_jax.servers.saved import from_bytes, to_bytes
+from ldp_jax.servers.worlds.users import DrawnUsers
 from tests.servers.planted import blocks, compiled
 
 N, PANEL, FOLDS = 600, 150, 4

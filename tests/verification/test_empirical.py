@@ -17,10 +17,9 @@ from scipy import stats
 
 from ldp_jax.accounting.guarantee import Guarantee
 from ldp_jax.core import random_words
-from ldp_jax.core.mechanism import HasWords, Numeric, uniform
+from ldp_jax.core.mechanism import Numeric, Worded, uniform
 from ldp_jax.core.pytree import mechanism, static
 from ldp_jax.core.spaces import Box, Interval, clip
-from ldp_jax.core.spaces.line import line
 from ldp_jax.features import (
     HDS,
     BranchReport,
@@ -35,6 +34,7 @@ from ldp_jax.features import (
 )
 from ldp_jax.verification import epsilon_lower_bound, games, hockey_stick, matches_density
 from ldp_jax.verification._programs import draws
+from ldp_jax.verification.line import line
 from tests import broken
 from tests.contract.test_mechanisms import CASES, CODES
 from tests.marks import untyped
@@ -101,7 +101,7 @@ class _OneNoise(Sampled):
 
     def privatize(self, key: Any, x: Any) -> SparseReport:
         indices = jnp.arange(self.dim)
-        if isinstance(self.inner, HasWords):
+        if isinstance(self.inner, Worded):
             word = jnp.broadcast_to(random_words.words(key)[:, None], (2, self.dim))
             return SparseReport(indices, self.inner.from_word64(word, jnp.asarray(x)))
         u = jnp.broadcast_to(uniform(key), (self.dim,))

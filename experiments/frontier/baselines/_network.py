@@ -84,7 +84,7 @@ def standardised(columns: Any) -> np.ndarray:
 def regression(
     key: Any, columns: Float[np.ndarray, "n d"], labels: Int[np.ndarray, " n"], num_classes: int
 ) -> Float[np.ndarray, "n classes"]:
-    """Log posterior of a logistic regression on standardised columns, its ridge chosen out of fold."""
+    """Log posterior of a logistic regression on standardised columns, ridge chosen out of fold."""
     columns = standardised(columns)
     n, d = columns.shape
     row = np.repeat(np.arange(n, dtype=np.int32), d)
@@ -136,7 +136,7 @@ class Dense(NamedTuple):
 
 
 def sparse(senders: Any, receivers: Any, num_nodes: int) -> Sparse:
-    """Links in both directions, in any order, padded so that graphs of like size share a program."""
+    """Links in both directions, padded so that graphs of similar size share a program."""
     order = np.lexsort((senders, receivers))
     step = 1 << max(6, len(order).bit_length() - 3)
     room = -(-max(len(order), 1) // step) * step  # at most a quarter more, in few different sizes
@@ -205,8 +205,10 @@ def network(outputs: int) -> models.Model:
         glorot = jax.nn.initializers.glorot_uniform()
         keys = jax.random.split(key, 3)
         parameters = {
-            "bias": jnp.zeros(HIDDEN), "second": glorot(keys[1], (HIDDEN, outputs)), "last": jnp.zeros(outputs)
-        }  # fmt: skip
+            "bias": jnp.zeros(HIDDEN),
+            "second": glorot(keys[1], (HIDDEN, outputs)),
+            "last": jnp.zeros(outputs),
+        }
         if inputs.rows is not None:
             parameters["first"] = glorot(keys[0], (inputs.rows.shape[1], HIDDEN))
         if inputs.columns is not None:
@@ -237,7 +239,7 @@ def _average(links: Any, h: Array) -> Array:
 def trained(
     key: Any, inputs: Inputs, labels: Int[np.ndarray, " n"], num_classes: int
 ) -> Float[np.ndarray, "n classes"]:
-    """Log posteriors of a network that was trained on four fifths of the labels and stopped by the rest."""
+    """Log posteriors of a network that trains on four fifths of the labels; the rest stop it."""
     parts_key, fit_key = jax.random.split(key)
     train, validation = parts(parts_key, labels)
     model = network(num_classes)
@@ -246,9 +248,17 @@ def trained(
     ):
         inputs = inputs._replace(rows=DenseRows(jnp.asarray(inputs.rows.dense())))
     fitted = training.fit(
-        fit_key, model, OBJECTIVE, inputs, train, validation, validation,
-        training.Settings(training.adam(LEARNING_RATE, WEIGHT_DECAY), EPOCHS, len(train.index), PATIENCE),
-    )  # fmt: skip
+        fit_key,
+        model,
+        OBJECTIVE,
+        inputs,
+        train,
+        validation,
+        validation,
+        training.Settings(
+            training.adam(LEARNING_RATE, WEIGHT_DECAY), EPOCHS, len(train.index), PATIENCE
+        ),
+    )
     return np.asarray(_log_posterior(fitted.variables, inputs, num_classes))
 
 
@@ -284,7 +294,7 @@ STEPS = 10
 
 
 def pagerank(key: Any, links: Any, asked: Asked) -> Float[np.ndarray, "n classes"]:
-    """Log posterior, float32 [n, C], of a regression on the features' posterior and on propagated classes.
+    """Log posterior of a regression on the features' posterior and propagated classes.
 
     A user starts at their label, else at the features' posterior. Propagation to labelled users
     leaves out the labels of their fold. The regression has one weight for each source, or is a

@@ -55,7 +55,7 @@ def spent(*releases: PipelineGuarantee) -> PipelineGuarantee:
 
 
 def of_lists(*mechanisms: Any) -> PipelineGuarantee:
-    """What mechanisms on whole lists promise before anything is drawn, for a row that is refused."""
+    """The guarantees of mechanisms on whole lists, before anything is drawn."""
     each = [each for one in mechanisms for each in (one.guarantee(), one.relationship())]
     return PipelineGuarantee.of(
         each, protected=("edges",), unprotected=(*PUBLIC, "number of nodes")

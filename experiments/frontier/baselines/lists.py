@@ -31,8 +31,11 @@ Reported = tuple[Links | None, PipelineGuarantee]
 
 def _through(
     classify: Callable[[PRNGKey, Links, Asked], np.ndarray],
-    report: Callable[[PRNGKey, Graph, float, int], Reported], key: PRNGKey, asked: Asked, epsilon: float,
-) -> Answer:  # fmt: skip
+    report: Callable[[PRNGKey, Graph, float, int], Reported],
+    key: PRNGKey,
+    asked: Asked,
+    epsilon: float,
+) -> Answer:
     report_key, fit_key = jax.random.split(key)
     links, guarantee = report(report_key, asked.graph, epsilon, len(asked.labels))
     return Answer(None if links is None else classify(fit_key, links, asked), guarantee)

@@ -1,4 +1,4 @@
-"""Features alone, degrees, counts (plain, and LPGNet's moved to the local model), and the true graph."""
+"""Features alone, degrees, counts (plain, and LPGNet's in the local model), and the true graph."""
 
 from functools import partial
 
@@ -47,7 +47,7 @@ def noisy_degree(key: PRNGKey, asked: Asked, epsilon: float) -> Answer:
 
 
 def plain_counts(key: PRNGKey, asked: Asked, epsilon: float) -> Answer:
-    """Noisy counts of neighbours by broadcast class (the label, else the likeliest by features, out of fold).
+    """Noisy counts of neighbours by broadcast class: the label, else the likeliest by features.
 
     A logistic regression takes the log posterior of the features and the counts, all standardised.
     Without features only labelled neighbours are counted.

@@ -8,9 +8,8 @@ import numpy as np
 from ldp_jax.core.spaces.space import Records, Reports, as_records, each_vector, real, shown
 from ldp_jax.core.types import Array, Scalar, Values
 
-_INSIDE = (
-    1 - 2.0**-20
-)  # of a shortened vector, so that its length is at most the radius after rounding
+_INSIDE = 1 - 2.0**-20
+"""A shortened vector is this much of the radius, so that rounding does not make it longer."""
 
 
 def bounded(x: Values) -> Array:
@@ -27,21 +26,20 @@ def lengths(x: np.ndarray) -> np.ndarray:
 
 
 def shortened(x: Values, radius: Scalar) -> Array:
-    """Vectors [..., dim] of a length of at most ``radius``, which may be traced.
+    """Shorten vectors [..., dim] to a length of at most ``radius``, which may be traced.
 
     A coordinate that is NaN is 0.
 
-    >>> shortened(jnp.array([3.0, 4.0]), 1.0).round(3).tolist(), shortened([0.5, float("nan")], 1.0).tolist()
-    ([0.6..., 0.8...], [0.5, 0.0])
+    >>> shortened([[3.0, 4.0], [0.5, float("nan")]], 1.0).round(3).tolist()
+    [[0.6..., 0.8...], [0.5, 0.0]]
     """
     x = bounded(x)
     most = jnp.abs(x).max(-1, keepdims=True)
     most = jnp.where(most > 0, most, 1.0)
     unit = x / most
     squared = (unit**2).sum(-1, keepdims=True)
-    root = jnp.where(
-        squared > 0, jnp.sqrt(jnp.where(squared > 0, squared, 1.0)), 0.0
-    )  # slopes of 0 at 0
+    positive = squared > 0  # slopes are 0 at 0
+    root = jnp.where(positive, jnp.sqrt(jnp.where(positive, squared, 1.0)), 0.0)
     end = jnp.asarray(radius, x.dtype)
     # Vectors along axes and diagonals are shortened without a rounded sum: compiled as they are
     # eagerly.
@@ -63,7 +61,7 @@ class Ball(Records[Values]):
         return f"Ball({self.dim}, {shown(self.radius)})"
 
     def contains(self, values: Values, *, rounding: int = 0) -> np.ndarray:
-        """Which are vectors [dim] of at most that length, up to float32 rounding of their coordinates."""
+        """Which are vectors [dim] of at most that length, up to float32 rounding."""
         most = float(self.radius) * (1 + (1 + rounding) * float(np.finfo(np.float32).eps))
         return each_vector(values, self.dim, lambda x: lengths(x) <= most)
 
@@ -77,10 +75,9 @@ class Ball(Records[Values]):
     def extremes(self) -> tuple[np.ndarray, np.ndarray]:
         """Both ends of a diameter."""
         end = np.zeros(self.dim, np.float32)
-        radius = np.float32(self.radius)
-        end[0] = (
-            radius if float(radius) <= float(self.radius) else np.nextafter(radius, np.float32(0.0))
-        )
+        end[0] = self.radius
+        if float(end[0]) > float(self.radius):
+            end[0] = np.nextafter(end[0], np.float32(0.0))
         return -end, end
 
     def typical(self) -> np.ndarray:
@@ -133,7 +130,7 @@ class Vectors(Reports[Values]):
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Disc(Reports[Values]):
-    """The points of the plane within ``radius`` of the origin, for densities that have a peak at the record.
+    """The points of the plane within ``radius``, for densities that have a peak at the record.
 
     >>> Disc(0.5).contains([[0.3, 0.4], [0.5, 0.1]]).tolist()
     [True, False]

@@ -75,7 +75,7 @@ class Interval(Records[Values], Reports[Values]):
         return np.float32(self.lower), np.float32(self.upper)
 
     def typical(self) -> np.float32:
-        """A number at two thirds of the interval, exact in float32 for ends that are whole numbers."""
+        """A number at two thirds of the interval, exact in float32 for whole ends."""
         return np.float32(self.lower + np.float32(PLACES[0]) * self._width())
 
     def sample(self, rng: np.random.Generator, n: int) -> np.ndarray:
@@ -114,13 +114,12 @@ class Finite(Enumerated[Values]):
     values: tuple[Scalar, ...]
 
     def __post_init__(self) -> None:
-        if not len(self.values):
-            raise ValueError("values must be at least one number, got none")
+        validate.require(len(self.values), "values must be at least one number, got none")
         if not all(map(validate.concrete, self.values)):
             return
         ordered = tuple(sorted(self.values))
-        if not (np.diff(np.asarray(ordered, np.float64)) > 0).all():
-            raise ValueError(f"values must be distinct numbers, got {listed(self.values)}")
+        distinct = (np.diff(np.asarray(ordered, np.float64)) > 0).all()
+        validate.require(distinct, f"values must be distinct numbers, got {listed(self.values)}")
         object.__setattr__(self, "values", ordered)
 
     def __repr__(self) -> str:
@@ -172,7 +171,8 @@ class Mixture(Reports[tuple[Values, Values]]):
 
     def contains(self, values: tuple[Values, Values], *, rounding: int = 0) -> np.ndarray:
         """Which have a valid branch, and a value of its part."""
-        branch, value = np.asarray(values[0]), np.asarray(values[1])
+        branch = np.asarray(values[0])
+        value = np.asarray(values[1])
         inside = np.isin(branch, np.arange(len(self.parts)))
         for place, part in enumerate(self.parts):
             inside = inside & ((branch != place) | part.contains(value, rounding=rounding))

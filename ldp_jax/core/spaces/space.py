@@ -35,9 +35,7 @@ _A = TypeVar("_A", bound=AnyArray)
 
 
 def as_records(x: object) -> Array:
-    """Records as an array of the device.
-
-    The one place where other numbers become float32 (float64 in 64-bit mode).
+    """Return records as an array of the device, float32 (float64 in 64-bit mode).
 
     Numbers of the host are clipped to +-1e9 first (every domain lies far within), and no
     floating-point flag is seen. Arrays of the device and traced ones stay as they are; but float16
@@ -60,9 +58,7 @@ def as_records(x: object) -> Array:
 
 
 def of_host(x: object) -> np.ndarray:
-    """Records of the host as real numbers, in float64 but for float32, NaN where absent.
-
-    As :func:`as_records`.
+    """Return records of the host as float64, or float32 as they are; NaN where absent.
 
     >>> of_host(np.array([2**60, 1])).tolist(), of_host([10**400, 0.5]).tolist()
     ([1.152921504606847e+18, 1.0], [1.7976931348623157e+308, 0.5])
@@ -78,10 +74,7 @@ def of_host(x: object) -> np.ndarray:
 
 
 def real(array: _A) -> _A:
-    """An array of real numbers as it is, and any other refused by its type.
-
-    What is cast from it is no record.
-    """
+    """Return an array of real numbers as it is, and refuse any other by its type."""
     if array.dtype.kind == "O":
         for value in array.ravel().tolist():
             _near(value)
@@ -93,18 +86,14 @@ def real(array: _A) -> _A:
 
 
 def _near(x: Any, far: float = _FAR) -> float:
-    """A Python number within +-``far``; NaN as it is.
-
-    ``TypeError`` for no real number, complex ones included.
-    """
-    if isinstance(
-        x, (complex, np.complexfloating)
-    ):  # of NumPy's float() keeps the real part, with a warning
-        raise TypeError(f"records must be real numbers, got {type(x).__name__}")
+    """Return a Python number within +-``far``, NaN as it is; ``TypeError`` for anything else."""
     try:
-        return float(x) if x != x else float(max(-far, min(far, x)))
-    except (TypeError, ValueError):  # of a sparse matrix, which has no truth value
-        raise TypeError(f"records must be real numbers, got {type(x).__name__}") from None
+        # float() drops imaginary parts of NumPy's numbers; a sparse matrix has no truth value.
+        if not isinstance(x, (complex, np.complexfloating)):
+            return float(x) if x != x else float(max(-far, min(far, x)))
+    except (TypeError, ValueError):
+        pass
+    raise TypeError(f"records must be real numbers, got {type(x).__name__}")
 
 
 def clip(x: Values, lower: ArrayLike = -1.0, upper: ArrayLike = 1.0) -> Array:
@@ -117,6 +106,13 @@ def clip(x: Values, lower: ArrayLike = -1.0, upper: ArrayLike = 1.0) -> Array:
     if not jnp.issubdtype(x.dtype, jnp.floating):
         x = x.astype(jnp.float32)
     return jnp.where(jnp.isnan(x), (lower + upper) / 2, jnp.clip(x, lower, upper))
+
+
+def spacings(y: Values) -> np.ndarray:
+    """Four float32 spacings of each number, at least those of 1 or of the largest."""
+    y = np.asarray(y)
+    least = np.float32(min(1.0, float(np.abs(y).max())))
+    return 4 * np.spacing(np.maximum(np.abs(y), least)).astype(np.float64)
 
 
 def each_vector(values: Values, dim: int, inside: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
@@ -233,10 +229,9 @@ class Records(abc.ABC, Generic[R]):
         ValueError: x must lie in Finite(0, 1, 2, 3): 1 of 3 records do not
         """
         inside = np.asarray(self.contains(x))
-        if not inside.all():
-            raise ValueError(
-                f"{name} must lie in {self}: {int((~inside).sum())} of {inside.size} records do not"
-            )
+        outside = int((~inside).sum())
+        rule = f"{name} must lie in {self}: {outside} of {inside.size} records do not"
+        validate.require(not outside, rule)
 
 
 class Reports(abc.ABC, Generic[Y]):
@@ -289,14 +284,14 @@ class ReportLaw(Reports[Y], Generic[Y, R]):
 
     @abc.abstractmethod
     def cells(self, x: R, log_density: Log) -> Cells:
-        """Masses [m] of finitely many cells of the reports about ``x``, and which cell stacked reports are in."""
+        """Masses [m] of cells of the reports about ``x``, and the cell of stacked reports."""
 
     def far(self, known: Y) -> Y | None:
         """Stacked reports far beyond known ones, where the space has no end; else None."""
         return None
 
     def volume(self, y: Y) -> Volume:
-        """Volumes [n] of the float32 reports around each of stacked ones, and which are atoms, of volume 1."""
+        """Volumes [n] of the float32 reports around stacked ones; atoms are of volume 1."""
         n = len(jax.tree.leaves(y)[0])
         return np.ones(n), np.ones(n, bool)
 

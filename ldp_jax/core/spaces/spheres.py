@@ -17,9 +17,7 @@ _WHOLE = 1 - 2.0**-19  # a length above is the radius: float32 rounds a vector o
 
 
 def polar(x: Values, radius: float = 1.0) -> tuple[Array, Array]:
-    """Lengths [...] of vectors [..., dim], in units of ``radius`` and at most 1.
-
-    And their directions [..., dim].
+    """Return lengths [...] of vectors [..., dim], at most 1 of ``radius``, and directions.
 
     A coordinate that is NaN is 0, a length within 2e-6 of 1 is 1, and zeros have the direction of
     the first axis.
@@ -40,10 +38,11 @@ def polar(x: Values, radius: float = 1.0) -> tuple[Array, Array]:
 
 @dataclasses.dataclass(frozen=True)
 class Around(Reports[Values]):
-    """Vectors whose law depends on the component along the record's direction and the length across it; abstract.
+    """Vectors whose law is the same all round the record's direction; abstract.
 
-    The density may jump where the component along is plus or minus ``cut``. Records [d] go through
-    ``projection`` [dim, d] first.
+    It depends on the component along that direction, and on the length across it. The density may
+    jump where the component along is plus or minus ``cut``. Records [d] go through ``projection``
+    [dim, d] first.
     """
 
     dim: int
@@ -69,7 +68,7 @@ class Sphere(Around):
 
 @dataclasses.dataclass(frozen=True)
 class Turned(Around):
-    """Vectors of ``dim`` >= 2 real numbers, whose law is the same all round the record's direction."""
+    """Vectors of ``dim`` >= 2 real numbers."""
 
     def contains(self, values: Values, *, rounding: int = 0) -> np.ndarray:
         """Which are vectors [dim] of finite numbers."""

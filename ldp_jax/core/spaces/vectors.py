@@ -59,9 +59,7 @@ class Box(Records[Values]):
         """All vectors of ends and centres."""
         places = (self.lower, (self.lower + self.upper) / 2, self.upper)
         if 3**self.dim > _MOST_RECORDS:
-            raise NotApplicable(
-                f"3^{self.dim} records are more than {_MOST_RECORDS}: ask a smaller dim"
-            )
+            raise NotApplicable(f"3^{self.dim} records are too many: ask a smaller dim")
         return np.array(list(itertools.product(places, repeat=self.dim)))
 
 
@@ -97,11 +95,11 @@ class Product(ByCoordinate[Values]):
 
     @property
     def sent(self) -> int:
-        """How many coordinates a report holds."""
+        """All."""
         return self.dim
 
     def entries(self, y: Values) -> tuple[np.ndarray, Values]:
-        """The coordinates of stacked reports [n, sent], and their values."""
+        """All coordinates, and the values."""
         return np.broadcast_to(np.arange(self.dim), np.shape(y)), y
 
     def of_entries(self, indices: np.ndarray, values: Values) -> Values:
@@ -114,7 +112,7 @@ class Product(ByCoordinate[Values]):
 
 
 class SparseReport(NamedTuple):
-    """k sorted, distinct coordinates, int32, and the inner mechanism's reports of them, [k] or a tuple of such."""
+    """k sorted, distinct coordinates, int32, and the inner mechanism's reports of them [k]."""
 
     indices: AnyArray
     values: Any

@@ -1,4 +1,4 @@
-r"""Attention: :math:`y_i = \sum_j \alpha_{ij} h_j` over a node and the senders of the edges into it.
+r"""Attention, :math:`y_i = \sum_j \alpha_{ij} h_j`, over a node and its senders.
 
 A weight :math:`\alpha_{ij} = \mathrm{softmax}_j \, \mathrm{LeakyReLU}(a_i + b_j)` is recomputed
 from its two ends where it is needed: no array of all edges with a vector for each is made.
@@ -40,15 +40,15 @@ def attend(
     key: PRNGKey | None = None,
     rate: float = 0.0,
 ) -> Float[Array, "n heads width"]:
-    """Weighted means of the rows of ``h``, with first derivatives in ``receiver`` (a), ``sender`` (b) and ``h``.
+    """Weighted means of rows of ``h``; first derivatives in ``receiver``, ``sender`` and ``h``.
 
     The layout has no self-loops. With a key, a share ``rate`` of the weights, rounded to 16 bits,
     is dropped: those that the key and the two nodes decide, in every layout.
     """
     if isinstance(neighbours, (Induced, Divided)):
         raise TypeError(
-            "attention needs a weight for each edge, and graphs in parts have none: lay the graph out "
-            "as segments on one device, operator(graph, 'segment')"
+            "attention weighs each edge, and graphs in parts have none: lay the graph out as "
+            "segments on one device, operator(graph, 'segment')"
         )
     dropped = 0 if key is None else round(rate * STEPS)
     words = None

@@ -17,7 +17,7 @@ STEPS = 2**16
 
 
 class Dropout(nn.Module):
-    """Sets a share of values to 0 in training, rounded to 16 bits, and makes the others larger by as much."""
+    """Set a share of values, rounded to 16 bits, to 0 in training; scale up the others."""
 
     rate: float
 

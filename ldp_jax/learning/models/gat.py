@@ -81,7 +81,8 @@ def gat(
     >>> path, x = graphs.from_edges([[0, 1], [1, 2]], num_nodes=3), jnp.eye(3)
     >>> model = gat(layers=1, outputs=5)
     >>> apply = jax.jit(model.apply, static_argnames="train")
-    >>> apply(jax.jit(model.init)(jax.random.key(0), (path, x)), (path, x), key=None, train=False)[0].shape
+    >>> variables = jax.jit(model.init)(jax.random.key(0), (path, x))
+    >>> apply(variables, (path, x), key=None, train=False)[0].shape
     (3, 5)
     """
     attention_dropout = dropout if attention_dropout is None else attention_dropout

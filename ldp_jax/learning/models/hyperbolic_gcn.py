@@ -94,7 +94,8 @@ def hyperbolic_gcn(
     >>> path, x = graphs.from_edges([[0, 1], [1, 2]], num_nodes=3), jnp.eye(3)
     >>> model = hyperbolic_gcn(2, 8, 4)
     >>> apply = jax.jit(model.apply, static_argnames="train")
-    >>> apply(jax.jit(model.init)(jax.random.key(0), (path, x)), (path, x), key=None, train=False)[0].shape
+    >>> variables = jax.jit(model.init)(jax.random.key(0), (path, x))
+    >>> apply(variables, (path, x), key=None, train=False)[0].shape
     (3, 4)
     """
     check_sizes(dropout, layers=layers, hidden=hidden, outputs=outputs)

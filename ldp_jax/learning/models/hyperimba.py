@@ -88,7 +88,7 @@ def hyperimba(
     alpha: float = 1.0,
     weights: Weights = "hierarchy",
 ) -> Model:
-    r"""Graph convolutions that weigh neighbours by their places in a hierarchy, and read each node's place.
+    r"""Graph convolutions that weigh neighbours by their places in a hierarchy.
 
     In a layer :math:`h_v \leftarrow \mathrm{ELU}(\sum_u w_{vu} W h_u + \alpha \, m(p_v) + b)` over
     v and the senders u of the edges into it, with
@@ -106,7 +106,8 @@ def hyperimba(
     >>> inputs = PlacedInputs(path, jnp.eye(3), jnp.zeros((3, 2)))
     >>> model = hyperimba(outputs=4)
     >>> apply = jax.jit(model.apply, static_argnames="train")
-    >>> apply(jax.jit(model.init)(jax.random.key(0), inputs), inputs, key=None, train=False)[0].shape
+    >>> variables = jax.jit(model.init)(jax.random.key(0), inputs)
+    >>> apply(variables, inputs, key=None, train=False)[0].shape
     (3, 4)
     """
     check_sizes(dropout, layers=layers, hidden=hidden, outputs=outputs)

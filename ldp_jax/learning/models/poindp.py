@@ -200,7 +200,8 @@ def poindp(
     >>> inputs = PoinDPInputs(path, jnp.eye(3), jnp.zeros((3, 2)), jnp.ones((3, 2)), 1.0)
     >>> model = poindp(4, noise="printed")
     >>> apply = jax.jit(model.apply, static_argnames="train")
-    >>> apply(jax.jit(model.init)(jax.random.key(0), inputs), inputs, key=None, train=False)[0].shape
+    >>> variables = jax.jit(model.init)(jax.random.key(0), inputs)
+    >>> apply(variables, inputs, key=None, train=False)[0].shape
     (3, 4)
     """
     check_sizes(dropout, outputs=outputs, hidden=hidden, allocation=allocation)

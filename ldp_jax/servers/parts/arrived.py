@@ -15,7 +15,10 @@ from ldp_jax.features import Discrete, Sampled
 
 @runtime_checkable
 class ReportRows(Protocol):
-    """Reports about one table or question, as :meth:`ldp_jax.deployment.store.ReportStore.all` reads them."""
+    """Reports about one table or question.
+
+    :meth:`ldp_jax.deployment.store.ReportStore.all` reads them.
+    """
 
     @property
     def user(self) -> np.ndarray:

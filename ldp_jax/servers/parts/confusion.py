@@ -73,7 +73,7 @@ def confusions(
     >>> scores = jnp.log(jnp.array([[0.6, 0.3, 0.1], [0.5, 0.1, 0.4], [0.1, 0.2, 0.7]]))
     >>> panel = ScoredPanel(scores, np.array([0, 2, 2]))
     >>> found, which = confusions(panel, np.array([[False, True, True]]))
-    >>> np.asarray(found[which[0]], float).round(3).tolist()  # class 0 has one record, whose best class of S is 1
+    >>> np.asarray(found[which[0]], float).round(3).tolist()  # one record of class 0, taken for 1
     [[0.0, 0.75, 0.25], [0.0, 0.75, 0.25], [0.0, 0.083, 0.917]]
     """
     validate.positive(smoothing=smoothing)

@@ -180,7 +180,7 @@ class Evidence(NamedTuple):
 def rate_weights(
     log_likelihood: Float[Array | np.ndarray, "n rates"], counted: Array
 ) -> tuple[Float[Array, " rates"], Float[Array, ""]]:
-    """The share of users at each rate by EM, and the mean log marginal likelihood of those who reported."""
+    """The share of users at each rate by EM, and the mean log marginal likelihood of reporters."""
     counted = jnp.asarray(counted, jnp.float32)
     total = jnp.maximum(counted.sum(), 1.0)
     rates = log_likelihood.shape[1]

@@ -50,7 +50,8 @@ class DeviceClassifier(NamedTuple):
         """
         if rows.shape[1] != self.weights.shape[0]:
             raise ValueError(
-                f"rows must have {self.weights.shape[0]} features, as the panel, got {rows.shape[1]}"
+                f"rows must have {self.weights.shape[0]} features, as the panel, "
+                f"got {rows.shape[1]}"
             )
         return _scores(rows, self.weights, self.bias)
 
@@ -81,7 +82,8 @@ def device_classifier(
     >>> found = device_classifier(rows, FoldedLabels(labels, 2, np.arange(20) // 2 % 2, 2))
     >>> int(found.panel_scores[0].argmax())  # by a model that has not seen it
     0
-    >>> found.scores(DenseRows(np.float32([[0.9, 0.1], [0.1, 0.9]]))).argmax(1).tolist()  # on two devices
+    >>> two = DenseRows(np.float32([[0.9, 0.1], [0.1, 0.9]]))  # of two devices
+    >>> found.scores(two).argmax(1).tolist()
     [0, 1]
     """
     labels = panel.labels
@@ -130,7 +132,8 @@ def count_regression(
     q.
 
     >>> y = np.arange(200) % 2
-    >>> reports = np.stack([8 * y, 8 - 8 * y], 1) + np.random.default_rng(0).integers(-3, 4, (200, 2))
+    >>> noise = np.random.default_rng(0).integers(-3, 4, (200, 2))
+    >>> reports = np.stack([8 * y, 8 - 8 * y], 1) + noise
     >>> q, labels = np.full((200, 2), np.log(0.5), np.float32), np.where(np.arange(200) < 60, y, -1)
     >>> known = FoldedLabels(labels, 2, np.arange(200) // 2 % 3, 3)
     >>> bool((count_regression(q, reports, known, np.ones(200, bool)).argmax(1) == y).all())

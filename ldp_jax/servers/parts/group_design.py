@@ -108,10 +108,9 @@ def group_shares(
     In float64 on the host.
 
     Counts are regressed on the class probabilities of their reporters, towards
-    :math:`H^0_{cg} = h P(g \mid c) + (1
-    - h)
-      P(g)`: a share h of the neighbours is of the user's own class, the others are anybody's. :math:`P(g \mid
-    c)` is public, P(g) the mean of the reports, h a weighted fit, and the standard deviation of an entry about it
+    :math:`H^0_{cg} = h P(g \mid c) + (1 - h) P(g)`: a share h of the neighbours is of the user's
+    own class, the others are anybody's. :math:`P(g \mid c)` is public, P(g) the mean of the
+    reports, h a weighted fit, and the standard deviation of an entry about it
     is :math:`0.4 H^0_{cg} + 0.003`. ``reports`` are by fine group, of those who ``reported``;
     ``groups`` are public, in [0, G), -1 for none, and so is the ``prior`` of each user's class; a
     label is a row of 0 and 1.
@@ -178,7 +177,9 @@ def group_shares(
 
 @pytree
 class Design:
-    """The forecast of each merge by its name in :data:`~ldp_jax.servers.parts.groups.MERGES`, and the best one.
+    """Forecast each merge, and find the best one.
+
+    Merges are named in :data:`~ldp_jax.servers.parts.groups.MERGES`.
 
     Attributes:
       gain: how much the expected log posterior of a user's class rises with their report, in nats.
@@ -222,10 +223,11 @@ def design(
     is of public randomness, ``model`` of counts by fine group, ``size`` of the tables, and all are
     ``asked`` by default.
 
-    >>> means = np.array([[[3.0, 1.0] * 3], [[1.0, 3.0] * 3]])  # friends of all tiers tell classes alike
+    >>> means = np.array([[[3.0, 1.0] * 3], [[1.0, 3.0] * 3]])  # all tiers tell classes alike
     >>> q = np.full((8, 2), np.log(0.5))
     >>> plan = design(jax.random.key(0), q, CountModel(means, np.ones(1), math.inf), 1.0, size=256)
-    >>> plan.best, round(plan.accuracy_without, 1), round(plan.accuracy[plan.best], 1)  # one noise, not three
+    >>> accuracy = plan.accuracy[plan.best]  # one noise, not three
+    >>> plan.best, round(plan.accuracy_without, 1), round(accuracy, 1)
     ('labelled + predicted', 0.5, 0.9)
     """
     validate.threefry(key)

@@ -73,7 +73,8 @@ def check_teachers(
         raise ValueError(f"labels must name at least two classes, got {(present > 0).sum()}")
     if counted and not present.all():
         raise ValueError(
-            f"labels must be of all classes, 0 to {num_classes - 1}, got none of class {present.argmin()}: give "
+            f"labels must be of all classes, 0 to {num_classes - 1}, "
+            f"got none of class {present.argmin()}: give "
             f"num_classes={num_classes} if it exists, else number those that there are from 0"
         )
     if not (labels < 0).any():
@@ -87,7 +88,7 @@ def check_posterior(log_q: Float[np.ndarray, "n classes"]) -> None:
     with np.errstate(over="ignore"):
         if log_q.ndim != 2 or not np.allclose(np.exp(log_q).sum(1), 1.0, atol=1e-3):
             raise ValueError(
-                "log_q must be logarithms of probabilities [n, C], which have the sum 1 of each user"
+                "log_q must be logarithms of probabilities [n, C], which sum to 1 for each user"
             )
 
 

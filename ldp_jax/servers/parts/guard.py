@@ -37,7 +37,7 @@ _STRENGTHS = np.linspace(0.0, 1.0, 201)  # of which checked() takes the mean
 
 
 class Guarded(NamedTuple):
-    """Evidence as far as it may be believed, log(1 + s (R - 1)), s, and whether labels had to tell it."""
+    """Evidence as far as it is believed, log(1 + s (R - 1)), s, and whether labels had to tell."""
 
     log_likelihood: Float[np.ndarray, "n classes"]
     strength: float
@@ -126,7 +126,7 @@ def checked(
     share: Float[np.ndarray, " classes"],
     labels: Int[np.ndarray, " n"],
 ) -> Guarded:
-    r"""Evidence as far as users bear it out who report as private users do, and whose class is known.
+    r"""Evidence as far as users of known class, who report as private users do, bear it out.
 
     s is its posterior mean. Before, it is 0 as likely as not, else all of [0, 1] equally likely;
     its likelihood is :math:`\prod_i (1 + s t_i)` of these users, t their likelihood ratio at their
@@ -136,7 +136,7 @@ def checked(
     >>> right = np.log(np.tile([[0.9, 0.1], [0.1, 0.9]], (50, 1)))
     >>> labels = np.where(np.arange(100) < 40, np.arange(100) % 2, -1)
     >>> even = np.array([0.5, 0.5])
-    >>> round(checked(right, even, labels).strength, 2), round(checked(right[::-1], even, labels).strength, 2)
+    >>> [round(checked(one, even, labels).strength, 2) for one in (right, right[::-1])]
     (0.95, 0.0)
     >>> round(checked(right, even, np.full(100, -1)).strength, 2)
     0.25

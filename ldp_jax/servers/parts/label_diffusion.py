@@ -54,7 +54,8 @@ def precision_weighted_ppr(
     0 for a node without edges that nothing was observed of. ``tol`` bounds the error relative to
     the solution, in the norm of :math:`(\kappa \Lambda + D)^{1/2} z`.
 
-    >>> path, y = operator(graphs.from_edges([[0, 1], [1, 2]], num_nodes=3)), jnp.array([[1.0], [0.0], [0.0]])
+    >>> path = operator(graphs.from_edges([[0, 1], [1, 2]], num_nodes=3))
+    >>> y = jnp.array([[1.0], [0.0], [0.0]])
     >>> z = precision_weighted_ppr(path, y, jnp.array([[9.0], [0.0], [1.0]]), 1.0, 0.5, 1e-7)
     >>> np.asarray(z, float).round(4).ravel().tolist()
     [0.9122, 0.2432, 0.0608]
@@ -169,7 +170,8 @@ def class_field(
     >>> labels, prior = np.array([0, -1, -1, -1, 1]), jnp.array([0.5, 0.5])
     >>> seen = observations(labels, prior, jnp.zeros((5, 2)), np.zeros(5, bool))
     >>> scores = class_field(path, seen, jnp.array([0, 0, 0, 0, 1]), 1.0, 0.99, 1e-6, num_folds=2)
-    >>> np.exp(np.asarray(scores, float))[:, 0].round(2).tolist()  # nodes 0 and 4 by each other's label
+    >>> of_zero = np.exp(np.asarray(scores, float))[:, 0]
+    >>> of_zero.round(2).tolist()  # nodes 0 and 4 by each other's label
     [0.09, 0.7, 0.5, 0.3, 0.91]
     """
     n = len(fold)

@@ -55,7 +55,7 @@ def reported_shares(
 
     The channel undone, at least half a user, of sum 1.
 
-    >>> reported_shares(np.array([0, 0, 0, 1]), 2, 0.75).tolist()  # all are of class 0, but for half a user
+    >>> reported_shares(np.array([0, 0, 0, 1]), 2, 0.75).tolist()  # all but half a user of class 0
     [0.888..., 0.111...]
     """
     share = np.bincount(labels, minlength=num_classes) / max(len(labels), 1)
@@ -134,7 +134,8 @@ def panel_arguments(
         check_teachers(everybody, num_classes, counted=counted)
     elif not 2 <= len(members) < n:
         raise ValueError(
-            f"panel must have at least two members and leave others, got {len(members)} of {n} users"
+            "panel must have at least two members and leave others, "
+            f"got {len(members)} of {n} users"
         )
     rows = features if isinstance(features, Rows) else feature_rows(features, public=members)
     if rows.shape[0] != n or not rows.shape[1]:

@@ -132,7 +132,8 @@ def check_records(x: UserRecords, mechanism: Mechanism) -> tuple[int, int]:
     """The shape (n, d) of records that the mechanism is for."""
     if scipy.sparse.issparse(x):
         raise ValueError(
-            "x must be dense or a Dataset, got a sparse matrix, which says no public bounds: give the Dataset that "
+            "x must be dense or a Dataset, got a sparse matrix, which says no public bounds: "
+            "give the Dataset that "
             "holds it, or x.toarray() with bounds=(lower, upper)"
         )
     if hasattr(type(x), "x") and not isinstance(
@@ -214,7 +215,7 @@ def each_user(
 
 
 def check_budgets(mechanism: Mechanism) -> None:
-    """Check concrete budgets, also where ``vmap`` or ``tree.map`` built the mechanism, as a stack or not."""
+    """Check concrete budgets, also of mechanisms that ``vmap`` or ``tree.map`` built."""
     if all(map(validate.concrete, jax.tree.leaves(mechanism))):
         mechanism.guarantee()
 
@@ -379,9 +380,11 @@ def declared(x: UserRecords, domain: Box, bounds: Bounds | None, clip: bool) -> 
             shown = "the bounds of its columns" if np.ndim(lower) else f"[{lower:.9g}, {upper:.9g}]"
             raise ValueError(
                 f"x must lie in {shown}, and some of it does not, or is NaN (records are private: "
-                "no more is said). Declare public bounds=(lower, upper) of the data, which are mapped to the "
-                "mechanism's domain; or say clip=True, and what is outside is clipped and NaN goes to the centre"
-                + _read(lower, upper)
+                "no more is said). Declare public bounds=(lower, upper) of the data, which are "
+                "mapped "
+                "to the "
+                "mechanism's domain; or say clip=True, and what is outside is clipped and NaN "
+                "goes to the centre" + _read(lower, upper)
             )
     if bounds is None:
         return x

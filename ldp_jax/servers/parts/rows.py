@@ -290,7 +290,9 @@ def as_rows(features: Features | Rows) -> Rows:
 
 
 def scaled_rows(x: Features) -> dict[Scaling, Rows]:
-    """Public features scaled in each way that a classifier may be better with, of equal layout and mean size.
+    """Scale public features in each way that may help a classifier.
+
+    All ways have one layout and one mean size.
 
     ``rows`` is :func:`feature_rows`. ``columns`` has columns of one root mean square, less their
     means where more than a quarter of all entries are not 0. ``none`` is the features themselves.
@@ -341,8 +343,10 @@ def warn_of_columns(x: Features, chosen: Scaling) -> None:
     small, large = used[size[used].argmin()], used[size[used].argmax()]
     if size[large] > _APART * size[small]:
         warnings.warn(
-            f"features differ in size by {size[large] / size[small]:.3g} times (column {large} against column "
-            f"{small}); scaling {chosen!r} did best on held-out labels, and columns in one unit may do better",
+            f"features differ in size by {size[large] / size[small]:.3g} times (column {large} "
+            "against column "
+            f"{small}); scaling {chosen!r} did best on held-out labels, and columns in one unit "
+            "may do better",
             stacklevel=3,
         )
 
@@ -366,7 +370,8 @@ def _entries(
     shown = np.ones(len(row), bool) if public is None else np.isin(row, public)
     if not np.isfinite(values[shown]).all():
         raise ValueError(
-            "features must be finite, and are not: read_records(missing='centre') fills a table's gaps"
+            "features must be finite, and are not: read_records(missing='centre') fills the gaps "
+            "of a table"
         )
     hidden = np.clip(np.nan_to_num(values, nan=0.0, posinf=_FAR, neginf=-_FAR), -_FAR, _FAR)
     values = np.where(shown, values, hidden)

@@ -58,7 +58,7 @@ _Laid = RowTables | DenseRows
 
 
 class FoldedLabels(NamedTuple):
-    """Labels that several models learn from, and the fold of each node, whose model has not seen its label.
+    """Labels that several models learn from, each without the labels of its fold.
 
     Labels are int32 [n] in [0, C), -1 for none, and true with probability ``keep``; folds int32 [n]
     in [0, F).
@@ -176,7 +176,7 @@ def _of_part(scores: Array, known: _Known, first: Array) -> tuple[Array, Array]:
 
 
 def _summed(weights: Array, rows: _Laid, known: _Known, models: int) -> tuple[Array, Array]:
-    """:func:`_of_part` of all rows in use, a part of them at a time, with the derivative in the weights."""
+    """:func:`_of_part` of all rows in use, a part at a time, with the derivative in the weights."""
     size = part_size(rows.shape[0])
     if isinstance(rows, RowTables) and size % _IN_CACHE == 0:
         size = _IN_CACHE
@@ -216,7 +216,7 @@ def _summed(weights: Array, rows: _Laid, known: _Known, models: int) -> tuple[Ar
 def _loss(
     weights: Array, rows: _Laid, known: _Known, ridge: Array, models: int
 ) -> tuple[Array, Array, Array]:
-    """The mean loss of F classifiers at once, whose minimum is each one's own, its derivative, and their score."""
+    """The mean loss of F classifiers at once, its derivative, and their score."""
     # The score is the log-likelihood of evidence under the models that have not seen it.
     (score, total), slope = _summed(weights, rows, known, models)
     penalised = weights.at[-1].set(0.0)
@@ -248,7 +248,7 @@ class _Search(NamedTuple):
 
 
 def _downhill(slope: Array, moves: Array, turns: Array, inverse: Array, count: Array) -> Array:
-    """Minus the inverse Hessian that the differences tell, times the slope (Nocedal and Wright, algorithm 7.4)."""
+    """Minus the estimated inverse Hessian times the slope (Nocedal and Wright, algorithm 7.4)."""
     pairs = jnp.minimum(count, jnp.uint32(_MEMORY))
 
     def back(age: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -321,9 +321,19 @@ def _fit(
     empty = jnp.zeros_like(start)
     ring = jnp.zeros((_MEMORY, *start.shape), jnp.float32)
     first = _Search(
-        start, jnp.float32(jnp.inf), empty, jnp.float32(0.0), empty, jnp.float32(0.0), ring, ring,
-        jnp.zeros(_MEMORY, jnp.float32), jnp.uint32(0), jnp.uint32(0), jnp.bool_(True),
-    )  # fmt: skip
+        start,
+        jnp.float32(jnp.inf),
+        empty,
+        jnp.float32(0.0),
+        empty,
+        jnp.float32(0.0),
+        ring,
+        ring,
+        jnp.zeros(_MEMORY, jnp.float32),
+        jnp.uint32(0),
+        jnp.uint32(0),
+        jnp.bool_(True),
+    )
     found = jax.lax.while_loop(lambda now: now.going & (now.tried < _STEPS), advance, first)
     return found.weights, found.score
 
@@ -396,7 +406,7 @@ def _posteriors(weights: Array, rows: _Laid, model: Array, models: int) -> Array
 
 
 class Lesson(NamedTuple):
-    """Evidence [teachers, C] of the nodes that teach, in ascending order, and the fold of each of n nodes."""
+    """Evidence [teachers, C] of the nodes that teach, in ascending order, and the folds [n]."""
 
     evidence: Float[Array | np.ndarray, "teachers classes"]
     teachers: Int[np.ndarray, " teachers"]
@@ -439,7 +449,8 @@ def regression(
     teachers = lesson.teachers
     if len(lesson.evidence) != len(teachers) or len(lesson.fold) != n:
         raise ValueError(
-            f"evidence must be of {len(teachers)} nodes and folds of {n}, got {len(lesson.evidence)} and "
+            f"evidence must be of {len(teachers)} nodes and folds of {n}, "
+            f"got {len(lesson.evidence)} and "
             f"{len(lesson.fold)}"
         )
     validate.in_range(0.0, lesson.num_folds - 1.0, fold=lesson.fold)
@@ -550,7 +561,7 @@ def self_train(
     ``ridges`` fall; ``keep`` is the weight of log q.
 
     >>> y = np.arange(20) % 2
-    >>> reports = np.where(np.arange(20) % 5 > 0, y, 1 - y)  # each fifth is wrong, and nobody has a label
+    >>> reports = np.where(np.arange(20) % 5 > 0, y, 1 - y)  # each fifth is wrong
     >>> evidence = np.log([[0.8, 0.2], [0.2, 0.8]]).astype(np.float32)[reports]
     >>> q = jnp.full((20, 2), np.log(0.5), jnp.float32)
     >>> known = FeaturesPosterior(q, np.arange(20) // 2 % 2, 2, np.full(20, -1))

@@ -85,7 +85,10 @@ def weigh(
     *,
     ridge: float = 20.0,
 ) -> tuple[Float[np.ndarray, "n classes"], Float[np.ndarray, " j"]]:
-    """The log posterior and weights of :func:`stack`, pulled towards the :func:`likeliest` of few candidates."""
+    """The log posterior and weights of :func:`stack`, pulled towards the likeliest candidate.
+
+    See :func:`likeliest`.
+    """
     validate.positive(ridge=ridge)
     labels = np.asarray(labels)
     known = np.flatnonzero(labels >= 0)

@@ -159,7 +159,7 @@ def _reached(op: Operator, seeds: Array, hops: Array, alpha: Array) -> Array:
 
 
 def _smoothed(sums: np.ndarray, prior: np.ndarray) -> np.ndarray:
-    """The mean of values over the panel that a node is reached by, and of as much of the prior as is usual."""
+    """The mean of values over the panel that reaches a node, with the usual weight of the prior."""
     # The last column of ``sums`` is the sum of ones.
     mass = sums[:, -1:]
     usual = np.maximum(mass.mean(), np.float32(1e-12))
@@ -249,7 +249,7 @@ def shared_friends(graph: graphs.GraphsTuple, count: int) -> Float[np.ndarray, "
     iteration by Halko, Martinsson and Tropp (SIAM Review 2011), algorithm 4.4.
 
     >>> near = shared_friends(graphs.from_edges([[0, 1], [0, 2], [3, 4]], num_nodes=5), 2)
-    >>> bool(np.allclose(near[1], near[2], atol=1e-5)), bool(np.allclose(near[1], near[4], atol=1e-5))
+    >>> [bool(np.allclose(near[1], near[other], atol=1e-5)) for other in (2, 4)]
     (True, False)
     """
     graph = graphs.as_graph(graph)
@@ -376,7 +376,8 @@ def structure_posterior(
     fewer than two classes or folds.
 
     >>> nodes = np.arange(60)  # in two circles, in which everybody knows everybody
-    >>> circles = graphs.from_edges([(i, j) for j in nodes for i in range(j) if i // 30 == j // 30], 60)
+    >>> pairs = [(i, j) for j in nodes for i in range(j) if i // 30 == j // 30]
+    >>> circles = graphs.from_edges(pairs, 60)
     >>> labels = np.where(nodes % 3 == 0, nodes // 30, -1)
     >>> found = structure_posterior(circles, FoldedLabels(labels, 2, nodes // 3 % 2, 2))
     >>> bool((found.classes == nodes // 30).all())

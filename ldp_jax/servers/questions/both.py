@@ -18,7 +18,7 @@ from ldp_jax.servers.questions.question import User
 
 @pytree
 class BothQuestion:
-    """Add what the server broadcasts of your friends to what your record says, and report the best class.
+    """Ask for the best class by the record and by what the server broadcasts of friends.
 
     The class is all that leaves a device, so a report costs its epsilon whatever differs in the
     record and in the whole list.
@@ -70,7 +70,7 @@ class BothQuestion:
         owners: np.ndarray,
         friends: np.ndarray,
     ) -> Int[np.ndarray, " n"]:
-        """The reported places of users of some scores, whose lists have the entries (owner, friend)."""
+        """The reported places of users with these scores and these entries (owner, friend)."""
         n = len(scores)
         entries = np.ones(len(owners))
         neighbours = scipy.sparse.csr_array((entries, (owners, friends)), (n, n))
@@ -89,7 +89,7 @@ class BothQuestion:
 
 
 def both_cost(of_class: Cost) -> Cost:
-    """The cost of a report of the record and the whole list together, from that of a class of the record."""
+    """The cost of a report of the record and the whole list, from that of a class of the record."""
     guarantee = dataclasses.replace(
         of_class.guarantee,
         unit=RECORD_AND_LIST,

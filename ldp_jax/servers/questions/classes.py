@@ -172,7 +172,8 @@ def class_cost(epsilon: float, num_classes: int) -> Cost:
         adjacency=f"any two of {num_classes} classes of one user",
         arithmetic="exact",
         status="proved",
-        reason="alphabets come from public facts; no table of whole numbers loses more than its epsilon",
+        reason="alphabets come from public facts; no table of whole numbers loses more than its "
+        "epsilon",
     )
     return Cost(guarantee)
 

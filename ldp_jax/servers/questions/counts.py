@@ -94,7 +94,7 @@ class CountQuestion:
         return dataclasses.replace(self, noiseless=True, epsilon=NO_NOISE)
 
     def shipped(self) -> Shipped:
-        """The question as :meth:`ldp_jax.deployment.Session.report_neighbours` takes it, with its owners."""
+        """The question and owners for :meth:`ldp_jax.deployment.Session.report_neighbours`."""
         groups = np.asarray(self.groups)
         return Shipped(self.round, groups, self.num_groups, self.epsilon, self.most, self.owners)
 
@@ -112,7 +112,8 @@ class CountQuestion:
         n = len(asked)
         if not np.array_equal(nodes, np.arange(n)):
             raise ValueError(
-                f"users whose neighbours are counted have the numbers of their nodes: nodes must be {n}"
+                "users whose neighbours are counted have the numbers of their nodes: "
+                f"nodes must be {n}"
             )
         digest = self.shipped().digest
         counts = np.zeros((n, self.num_groups), np.int32)

@@ -143,7 +143,7 @@ class Ask:
         return self.mechanism.privatize(key, user.label if self.of == "label" else user.record)
 
     def answer_all(self, key: PRNGKey, users: Any) -> Report:
-        """The reports of all users, whose records may be dense, sparse, on a file or divided among devices."""
+        """The reports of all users; records may be dense, sparse, on a file or sharded."""
         return users.through(key, self.mechanism, self.of)
 
     def exact(self) -> "Ask":
@@ -155,7 +155,7 @@ class Ask:
         return (table_of(self.mechanism),)
 
     def read(self, nodes: Integer[np.ndarray, " n"], rows: Sequence[ReportRows]) -> Answers:
-        """The reports that devices sent by the mechanism's table, of one number each or of k of d coordinates.
+        """The reports that devices sent by the mechanism's table: numbers, or k of d coordinates.
 
         Rows are left out of users who are no node or are not asked, and of incomplete vectors.
         ``ValueError`` for a mechanism without a table, rows of another table, or a user with two

@@ -149,3 +149,10 @@ def test_shares_that_say_nothing_gain_nothing_and_an_epsilon_that_is_none_is_ref
     np.testing.assert_allclose(list(found.gain.values()), 0.0, atol=1e-5)
     with pytest.raises(ValueError, match="epsilon must be finite and > 0"):
         planned(-1.0, ALIKE)
+
+
+def test_a_share_of_the_users_is_rounded_to_the_nearest_number():
+    """The pilot never has more than a quarter of the unlabelled users."""
+    for n, share in ((97, 0.08), (93, 0.08), (107, 0.1), (45, 0.1), (55, 0.1), (101, 0.055)):
+        assert pilot(jax.random.key(0), np.full(n, -1), share=share).sum() == round(share * n)
+        assert pilot(jax.random.key(0), np.full(n, -1), share=1.0).sum() == int(0.25 * n)

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.sparse
+from scipy.special import logsumexp
 from sklearn.linear_model import LogisticRegression
 
 from ldp_jax.servers.parts import self_training
@@ -243,3 +244,26 @@ def test_few_teachers_learn_the_same_in_places_of_their_own(monkeypatch):
     wanted = regression(x, lesson, ridges=(1.0,))[0]
     monkeypatch.setattr(self_training, "_FEW", 1)
     np.testing.assert_allclose(regression(x, lesson, ridges=(1.0,))[0], wanted, atol=1e-3)
+
+
+@pytest.mark.parametrize("by_weights", [False, True])
+def test_who_taught_is_asked_of_one_model_and_others_of_the_mean_of_all(data, fitted, by_weights):
+    """Others have the mean posterior, or the posterior of the mean weights; these differ."""
+    rows, _, labels, fold = data
+    lesson = Lesson.of(FoldedLabels(labels, CLASSES, fold, FOLDS))
+    given = {"ridges": self_training.RIDGES, "tolerance": 1e-7, "by_weights": by_weights}
+    log_p, ridge, weights = regression(rows, lesson, **given)
+    assert ridge == fitted.ridge
+    weights = np.asarray(weights, float)
+    scores = np.asarray(rows.dense(), float) @ weights[:-1] + weights[-1]
+    scores = scores.reshape(len(labels), FOLDS, CLASSES)
+    each = scores - logsumexp(scores, axis=2, keepdims=True)
+    mean_scores = scores.mean(1)
+    of_weights = mean_scores - logsumexp(mean_scores, axis=1, keepdims=True)
+    of_posteriors = logsumexp(each, axis=1) - np.log(FOLDS)
+    unlabelled = labels < 0
+    wanted = (of_weights if by_weights else of_posteriors)[unlabelled]
+    assert np.abs(of_weights - of_posteriors)[unlabelled].max() > 1e-3
+    np.testing.assert_allclose(log_p[unlabelled], wanted, atol=2e-5)
+    own = each[np.arange(len(labels)), np.asarray(fold)]
+    np.testing.assert_allclose(log_p[~unlabelled], own[~unlabelled], atol=2e-5)

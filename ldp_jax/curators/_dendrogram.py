@@ -1,0 +1,126 @@
+"""A curator who draws a dendrogram by a chain, and releases pairs by its noisy counts."""
+
+import abc
+import math
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from ldp_jax.core import random, validate
+from ldp_jax.core.mechanism import check_single
+from ldp_jax.core.types import PRNGKey, Scalar
+from ldp_jax.curators import connections, hrg
+from ldp_jax.curators.release import MEMORY, CentralMechanism, DendrogramLaw
+from ldp_jax.curators.split import EdgeSplit, Pairs
+from ldp_jax.edges.degree_noise import NOISES, Noise
+
+SWEEPS = 8000
+"""About 1 000 n moves: a sweep makes n / 8."""
+
+PUBLIC_WEIGHT = 0.05
+"""The weight of the likelihood of public edges. A larger one fits them better, and chains forget
+their start later: several chains of ``hrg.trace`` on the public edges, and their ``hrg.r_hat``, say
+how long."""
+
+
+class OfDendrogram(CentralMechanism):
+    """A dendrogram over the private nodes, noisy counts of its groups, and pairs sampled by them.
+
+    Abstract. ``published`` chains alternate between the likelihoods of public and private edges,
+    and every internal node has noise of its own.
+    """
+
+    @property
+    @abc.abstractmethod
+    def public_weight(self) -> Scalar:
+        """The weight of the likelihood of public edges."""
+
+    @property
+    @abc.abstractmethod
+    def sweeps(self) -> int:
+        """The sweeps of the chain."""
+
+    @property
+    @abc.abstractmethod
+    def thresholds(self) -> tuple[float, float]:
+        """tau_1 and tau_2."""
+
+    @property
+    @abc.abstractmethod
+    def noise(self) -> Noise:
+        """The counts' noise."""
+
+    @property
+    def published(self) -> bool:
+        """Whether it is the law of :meth:`EdgeRR.as_published`."""
+        return False
+
+    @property
+    @abc.abstractmethod
+    def count_epsilon(self) -> float:
+        """The budget of the counts."""
+
+    @abc.abstractmethod
+    def scales(self, num_nodes: int) -> Float[np.ndarray, " 2"]:
+        """The chain's factors of L_pub and L_pri over so many private nodes; float32 [2]."""
+
+    @abc.abstractmethod
+    def seen(self, pairs: Pairs) -> hrg.Edges:
+        """The edges that the chain looks at."""
+
+    def _check(self) -> None:
+        validate.in_range(0.0, math.inf, public_weight=self.public_weight)
+        validate.integer_in(1, sweeps=self.sweeps)
+        validate.one_of(NOISES, noise=self.noise)
+        if not (isinstance(self.thresholds, tuple) and len(self.thresholds) == 2):
+            raise ValueError(f"thresholds must be two numbers > 0, got {self.thresholds!r}")
+        validate.positive(thresholds=self.thresholds)
+
+    def dendrogram_law(self, num_nodes: int) -> DendrogramLaw:
+        """The law of the dendrogram over so many private nodes, and of the counts of its groups."""
+        public, private = map(float, self.scales(num_nodes))
+        return DendrogramLaw((public, private), self.count_epsilon, self.thresholds, self.published)
+
+    def dendrogram(self, key: PRNGKey, split: EdgeSplit) -> hrg.Dendrogram:
+        """The chain's last dendrogram over the private nodes, of which there must be two."""
+        check_single(self)
+        pairs = split.pairs()
+        edges = self.seen(pairs)
+        n = len(pairs.nodes)
+        first, rest = random.split(key)
+        scales = self.scales(n)
+        sweeps = self.sweeps
+        if self.published:  # public and private edges in turn (eq. 12-14)
+            scales = np.tile(scales * np.eye(2), (sweeps, 1))
+            sweeps = 2 * sweeps
+        return hrg.run(rest, hrg.init(first, n, edges), edges, scales, sweeps).tree
+
+    def sample_pairs(
+        self,
+        key: PRNGKey,
+        split: EdgeSplit,
+        memory: float = MEMORY,
+    ) -> Int[np.ndarray, "k 2"]:
+        """Pairs sampled by the noisy connection probabilities of a dendrogram."""
+        pairs = split.pairs()
+        if pairs.candidates == 0:
+            return np.zeros((0, 2), np.int64)
+        chain_key, count_key, pairs_key = random.split(key, 3)
+        tree = self.dendrogram(chain_key, split)
+        state = hrg.state_of(tree, every_edge(pairs))
+        region = connections.regions(tree, self.count_epsilon, self.thresholds)
+        probability = connections.probabilities(
+            count_key,
+            state,
+            self.count_epsilon,
+            region,
+            noise=self.noise,
+            fresh=self.published,
+        )
+        codes = pairs.codes(connections.sample(pairs_key, tree, probability, memory))
+        return pairs.ids(codes[~np.isin(codes, pairs.public)])
+
+
+def every_edge(pairs: Pairs) -> hrg.Edges:
+    """All edges between private nodes."""
+    return hrg.Edges.of(pairs.places(pairs.public), pairs.places(pairs.private))

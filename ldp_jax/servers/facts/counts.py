@@ -1,0 +1,245 @@
+"""What is public before users count their neighbours."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+from jaxtyping import Bool, Float, Int
+from scipy.special import log_softmax
+
+from ldp_jax.core import validate
+from ldp_jax.core.flags import implicit_promotion
+from ldp_jax.core.shown import by_shapes
+from ldp_jax.core.types import Array, PRNGKey
+from ldp_jax.servers.parts.absent import Numbering
+from ldp_jax.servers.parts.groups import (
+    check_posterior,
+    check_teachers,
+)
+from ldp_jax.servers.parts.rows import (
+    Features,
+    Rows,
+    Scaling,
+    feature_rows,
+    scaled_rows,
+)
+from ldp_jax.servers.parts.self_training import (
+    FeaturesPosterior,
+    best_scaling,
+    features_posterior,
+    folds,
+)
+
+_FOLDS = 10
+_FEW_FOLDS = 5  # where features have more entries than _MANY_ENTRIES
+_MANY_ENTRIES = 100_000
+
+
+# the least probability of a class in a posterior from elsewhere: trees are sure of what is wrong
+_LEAST = 1e-9
+
+
+class CountFacts(NamedTuple):
+    """What is public before anybody reports, of any epsilon; made by :func:`count_facts`.
+
+    Where no label names some class, all but ``numbering`` and ``log_prior`` is about the other
+    classes, renumbered (:mod:`ldp_jax.servers.parts.absent`).
+
+    Attributes:
+      rows: features in one scaling; None where there are none.
+      known: the posterior of classes by features, its folds and its labels.
+      num_classes: C.
+      silent: bool [n], labelled users who are never asked.
+      scaling: of the features, by held-out labels; None where there was no choice.
+      numbering: of all classes; None where labels name every class.
+      log_prior: float64 [C] or [n, C], of all classes, by which absent ones have their posterior.
+    """
+
+    rows: Rows | None
+    known: FeaturesPosterior
+    num_classes: int
+    silent: Bool[np.ndarray, " n"]
+    scaling: Scaling | None = None
+    numbering: Numbering | None = None
+    log_prior: Float[np.ndarray, "... all"] | None = None
+
+    __repr__ = by_shapes
+
+    @property
+    def labels(self) -> Int[np.ndarray, " n"]:
+        """Public labels, -1 for users whose class is asked for."""
+        return self.known.labels
+
+    @property
+    def log_q(self) -> Float[np.ndarray, "n classes"]:
+        """The posterior by features, on the host."""
+        return np.asarray(self.known.log_q)
+
+
+@implicit_promotion()
+def count_facts(
+    key: PRNGKey,
+    features: Features | Rows | Mapping[Scaling, Rows] | None,
+    labels: ArrayLike,
+    *,
+    num_classes: int,
+    log_q: Float[Array | np.ndarray, "n classes"] | FeaturesPosterior | None = None,
+    silent: Bool[np.ndarray, " n"] | None = None,
+    num_folds: int | None = None,
+) -> CountFacts:
+    """Step 1: what features say of classes; a sweep over epsilon finds it once.
+
+    Args:
+      key: of public randomness.
+      features: [n, d], of which held-out labels choose a scaling
+        (:func:`~ldp_jax.servers.parts.rows.scaled_rows`); one scaling or several; None where there
+        are none.
+      labels: int [n] in [0, C), -1, None or NaN for users who have none.
+      num_classes: C. A class that no label names has the posterior that its prior gives: that of
+        ``log_q``, else the share of half a labelled user (:mod:`ldp_jax.servers.parts.absent`).
+      log_q: a posterior from elsewhere in place of a logistic regression on the features, in
+        natural logarithms; probabilities below 1e-9 are raised to it. No user's may depend on their
+        own label.
+      silent: bool [n], labelled users who are never asked; nobody by default.
+      num_folds: F of the regressions, whose time it multiplies; by default 10, and 5 above 10^5
+        entries.
+
+    ``ValueError`` for facts that do not fit each other.
+    """
+    validate.threefry(key)
+    labels = validate.labels(labels)
+    check_teachers(labels, num_classes)
+    rows = _scaled(features, known=isinstance(log_q, FeaturesPosterior))
+    first = next(iter(rows.values())) if isinstance(rows, Mapping) else rows
+    if first is not None and (first.shape[0] != len(labels) or not first.shape[1]):
+        raise ValueError(
+            f"rows must be of {len(labels)} users, as labels are, and have columns, "
+            f"got shape {first.shape}"
+        )
+    _check_posterior(log_q, labels, num_classes)
+    quiet = _quiet(silent, labels, num_classes)
+    mine = Numbering.of(labels, num_classes)
+    if mine.absent:
+        log_prior = (
+            mine.log_prior
+            if log_q is None or isinstance(log_q, FeaturesPosterior)
+            else _floored(log_q)
+        )
+        found = count_facts(
+            key,
+            rows,
+            mine.renumbered(labels),
+            num_classes=len(mine.taught),
+            log_q=_taught(log_q, mine, labels),
+            silent=silent,
+            num_folds=num_folds,
+        )
+        return found._replace(numbering=mine, log_prior=log_prior)
+    labels = labels.astype(np.int32)
+    if num_folds is None:
+        few = first is None or len(first.value) <= _MANY_ENTRIES
+        num_folds = _FOLDS if few else _FEW_FOLDS
+    fold = folds(key, labels, num_folds)
+    scaling = None
+    if isinstance(rows, Mapping):
+        scaling, chosen = best_scaling(
+            rows, labels, fold, num_classes=num_classes, num_folds=num_folds
+        )
+        rows = rows[scaling]
+        log_q = chosen if log_q is None else log_q
+    if not isinstance(log_q, FeaturesPosterior):
+        if log_q is None and rows is not None:
+            log_q = features_posterior(
+                rows, labels, fold, num_classes=num_classes, num_folds=num_folds
+            )
+        else:
+            log_q = FeaturesPosterior(_given(log_q, labels, num_classes), fold, num_folds, labels)
+    return CountFacts(rows, log_q, num_classes, quiet, scaling)
+
+
+def _scaled(
+    features: Features | Rows | Mapping[Scaling, Rows] | None, *, known: bool
+) -> Rows | Mapping | None:
+    """Rows as they are.
+
+    Features in every scaling, or of length 1 where their posterior is known already.
+    """
+    if features is None or isinstance(features, (Rows, Mapping)):
+        return features
+    return feature_rows(features) if known else scaled_rows(features)
+
+
+def _given(log_q: Array | np.ndarray | None, labels: np.ndarray, num_classes: int) -> Array:
+    """A posterior from elsewhere, or the shares of classes among the labels for everybody."""
+    if log_q is None:
+        known = labels[labels >= 0]
+        share = np.bincount(known, minlength=num_classes) / len(known)
+        return jax.device_put(np.tile(np.log(share.astype(np.float32)), (len(labels), 1)))
+    # A class of probability 0 would be evidence that no report could outweigh.
+    return jnp.maximum(
+        jax.nn.log_softmax(jnp.asarray(log_q, jnp.float32)), np.float32(np.log(_LEAST))
+    )
+
+
+def _taught(
+    log_q: Array | np.ndarray | FeaturesPosterior | None, mine: Numbering, labels: np.ndarray
+) -> Array | np.ndarray | FeaturesPosterior | None:
+    """A posterior of all classes as one of those that labels name."""
+    if log_q is None:
+        return None
+    if not isinstance(log_q, FeaturesPosterior):
+        return _among(_floored(log_q), mine)
+    weights = log_q.classifier
+    if weights is not None:
+        each = np.asarray(weights).reshape(len(weights), log_q.num_folds, -1)[..., mine.taught]
+        weights = jax.device_put(each.reshape(len(weights), -1))
+    q = jax.device_put(_among(log_q.log_q, mine))
+    return log_q._replace(log_q=q, labels=mine.renumbered(labels), classifier=weights)
+
+
+def _floored(log_q: Array | np.ndarray) -> Float[np.ndarray, "n classes"]:
+    """A posterior from elsewhere of which no probability is 0."""
+    least = np.float32(np.log(_LEAST))
+    given = log_softmax(np.asarray(log_q, np.float64), axis=1)
+    return log_softmax(np.maximum(given, least), axis=1)
+
+
+def _among(log_q: Array | np.ndarray, mine: Numbering) -> Float[np.ndarray, "n taught"]:
+    given = np.asarray(log_q, np.float64)[:, mine.taught]
+    return log_softmax(given, axis=1).astype(np.float32)
+
+
+def _check_posterior(
+    log_q: Array | np.ndarray | FeaturesPosterior | None, labels: np.ndarray, num_classes: int
+) -> None:
+    if log_q is None:
+        return
+    given = log_q.log_q if isinstance(log_q, FeaturesPosterior) else log_q
+    wanted = (len(labels), num_classes)
+    if np.shape(given) != wanted:
+        raise ValueError(f"log_q must have shape {wanted}, got {np.shape(given)}")
+    if not isinstance(log_q, FeaturesPosterior):
+        check_posterior(np.asarray(given, np.float32))
+    elif not np.array_equal(log_q.labels, labels):
+        raise ValueError("log_q must be of these labels, and was found of others")
+
+
+def _quiet(silent: np.ndarray | None, labels: np.ndarray, num_classes: int) -> np.ndarray:
+    """The users who are never asked; they are labelled, and leave a labelled user of each class."""
+    silent = None if silent is None else validate.complete(silent=silent)
+    quiet = validate.mask(len(labels), False, silent=silent)
+    if (quiet & (labels < 0)).any():
+        raise ValueError(
+            "silent users must have a label: of the others the class is asked for, by their reports"
+        )
+    named = np.bincount(labels[labels >= 0], minlength=num_classes)
+    left = np.bincount(labels[(labels >= 0) & ~quiet], minlength=num_classes)
+    lost = (named > 0) & (left == 0)
+    if lost.any():
+        raise ValueError(
+            f"silent must leave a labelled user of each class, got none of class {lost.argmax()}"
+        )
+    return quiet

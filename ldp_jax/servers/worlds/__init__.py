@@ -1,0 +1,1 @@
+"""Simulated users, drawn from public facts, for rehearsals."""

@@ -1,0 +1,148 @@
+"""Friendships as they are stated: how many friends a simulated user has, and of which classes."""
+
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ldp_jax.core import random, validate
+from ldp_jax.core.float32 import matmul
+from ldp_jax.core.shown import by_shapes
+from ldp_jax.core.types import Array, PRNGKey
+from ldp_jax.servers.worlds.world import places_below
+
+MOST_OVERLAP = 0.7
+"""The largest share of homophily that follows what features say, where none is stated: each world
+has another share.
+"""
+
+MOST_ECHO = 0.2
+"""The largest share of friends of one class whom features see alike, where none is stated: each
+world has another share.
+"""
+
+
+class StatedFriends(NamedTuple):
+    """Known or assumed facts of private friendships.
+
+    They are public, and no budget pays for them: state a guess. The true ones of a private graph
+    are a release. :func:`~ldp_jax.predict_jointly` names them as unprotected where a rehearsal
+    chose how a total is spent.
+
+    Attributes:
+      mean_degree: neighbours of a user, > 0 and fewer than there are users.
+      homophily: share of neighbours of the own class, beyond chance, in [0, 1]
+        (:func:`~ldp_jax.servers.worlds.measures.homophily`).
+      spread: standard deviation of a degree over the mean, in [0, 10].
+      overlap: of homophily, the share in [0, 1] that follows what features say of a user's class,
+        right or wrong (:func:`~ldp_jax.servers.worlds.measures.overlap`); by default each world
+        has another one, up to :data:`MOST_OVERLAP`. Not for joint totals.
+      echo: of friends of one class, the share in [0, 1] whom features take for the same class,
+        beyond chance (:func:`~ldp_jax.servers.worlds.measures.echo`); by default as of overlap, up
+        to :data:`MOST_ECHO`. Not for joint totals.
+    """
+
+    mean_degree: float
+    homophily: float
+    spread: float = 1.0
+    overlap: float | None = None
+    echo: float | None = None
+
+    def checked(self, n: int) -> tuple[np.float32, np.float32, np.float32]:
+        """Mean degree, homophily and spread; refused where n users have no such friendships."""
+        degree = validate.number(0.0, n - 1.0, open_lower=True, mean_degree=self.mean_degree)
+        alike = validate.number(0.0, 1.0, homophily=self.homophily)
+        spread = validate.number(0.0, 10.0, spread=self.spread)
+        return np.float32(degree), np.float32(alike), np.float32(spread)
+
+
+class Friends(NamedTuple):
+    """The friendships of a world.
+
+    Attributes:
+      of_class: float32 [n, C], classes as rows of 0 and 1.
+      said: int [n], the classes that features say.
+      alike: float32 [n, C], the classes of friends who are alike.
+      rate: float32 [n], expected degrees.
+      homophily: the share of friends who are alike.
+      echo: see :class:`StatedFriends`.
+    """
+
+    of_class: Array
+    said: Array
+    alike: Array
+    rate: Array
+    homophily: Array
+    echo: Array
+
+    __repr__ = by_shapes
+
+
+@jax.jit
+def drawn_classes(key: PRNGKey, log_q: Array, labels: Array) -> Array:
+    """Classes by their posteriors; labels are kept."""
+    return jnp.where(labels >= 0, labels, random.categorical(key, log_q))
+
+
+@jax.jit
+def drawn_friends(
+    key: PRNGKey, y: Array, log_q: Array, stated: tuple[Array, Array, Array], misled: Array
+) -> Friends:
+    """Log-normal expected degrees, and the classes of friends.
+
+    A share of the friends who are alike, the overlap, follows q. ``misled`` are overlap and echo.
+    """
+    mean_degree, homophily, spread = stated
+    overlap, echo = misled
+    variance = jnp.log1p(spread**2)  # of the logarithm
+    rate = mean_degree * jnp.exp(jnp.sqrt(variance) * random.normal(key, y.shape) - 0.5 * variance)
+    of_class = jax.nn.one_hot(y, log_q.shape[1], dtype=jnp.float32)
+    # As many friends are of the own class as was stated; where q is often wrong, q has less of a
+    # share.
+    right = (jnp.exp(log_q) * of_class).sum(1).mean()
+    chance = (of_class.mean(0) ** 2).sum()
+    beyond = 1.0 - (right - chance) / (1.0 - chance)
+    overlap = jnp.minimum(overlap, (1.0 - homophily) / jnp.maximum(beyond, 1e-3))
+    alike = (1.0 - overlap) * of_class + overlap * jnp.exp(log_q)
+    share = homophily / jnp.maximum(1.0 - overlap * beyond, homophily)
+    return Friends(of_class, log_q.argmax(1), alike, rate, share, echo)
+
+
+@partial(jax.jit, static_argnames="num_groups")
+def drawn_counts(key: PRNGKey, friends: Friends, groups: Array, *, num_groups: int) -> Array:
+    """Neighbours by group, int32 [n, K]: Poisson, a share of them alike, the rest of any class."""
+    size = friends.of_class.sum(0)
+    classes = friends.of_class.shape[1]
+    of_group = jax.nn.one_hot(groups, num_groups, dtype=jnp.float32)
+    shares = matmul(friends.of_class.T, of_group) / jnp.maximum(size, 1.0)[:, None]  # of a class
+    anybody = (1.0 - friends.homophily) * size / len(groups)
+    of_friends = friends.homophily * friends.alike + anybody
+    # Of friends of the own class, the echo have groups as those have of whom features say the same.
+    y = friends.of_class.argmax(1)
+    like = y * classes + friends.said
+    each = jnp.pad(of_group, ((0, 0), (0, 1)), constant_values=1.0).astype(jnp.int32)
+    found = jax.ops.segment_sum(each, like, classes**2)[like]
+    own = friends.echo * (of_friends * friends.of_class).sum(1, keepdims=True)
+    expected = matmul(of_friends, shares) + own * (found[:, :-1] / found[:, -1:] - shares[y])
+    rate = friends.rate[:, None] * jnp.maximum(expected, 0.0)
+    return jax.random.poisson(key, rate, dtype=jnp.int32)
+
+
+@partial(jax.jit, static_argnames="entries")
+def drawn_lists(key: PRNGKey, friends: Friends, y: Array, entries: int) -> tuple[Array, Array]:
+    """Owners of entries by rate, and their friends, a share alike and the rest anybody.
+
+    Int32 [entries] each.
+    """
+    owner_key, alike_key, friend_key = random.split(key, 3)
+    last = len(y) - 1
+    ends = friends.rate.cumsum()
+    size = friends.of_class.sum(0).astype(jnp.int32)
+    owners = jnp.searchsorted(ends, random.uniform(owner_key, (entries,)) * ends[-1])
+    mine = y[jnp.minimum(owners, last)]
+    alike = random.uniform(alike_key, (entries,)) < friends.homophily
+    first = jnp.where(alike, (size.cumsum() - size)[mine], 0)
+    count = jnp.where(alike, size[mine], len(y))
+    return jnp.minimum(owners, last), jnp.argsort(y)[first + places_below(friend_key, count)]

@@ -1,0 +1,192 @@
+"""Worlds of private records beside a public graph.
+
+Classes follow the structural posterior q. Those of friends are alike: their Gumbel noise is a
+Gaussian copula, of which a share :data:`COUPLING` is noise averaged over four hops, given the
+labels of the panel. A simulated user of class y takes the scores of a panel member of class y with
+a similar posterior. Members are drawn anew in each world, as often as there are, so that a small
+panel is as unsure as it is.
+"""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import log_ndtr, ndtri
+from jaxtyping import Float, Int
+
+from ldp_jax.core import random
+from ldp_jax.core.shown import by_shapes
+from ldp_jax.core.types import Array, PRNGKey, Scalar
+from ldp_jax.graph.propagation import Operator
+from ldp_jax.servers.facts.joint import JointFacts
+from ldp_jax.servers.facts.panel import PanelFacts
+from ldp_jax.servers.worlds.users import DrawnUsers
+from ldp_jax.servers.worlds.world import World, places_below
+
+COUPLING = 0.9
+"""Share of the noise of a class that friends have in common."""
+
+_HOPS = 4  # over which noise is shared
+
+# A donor is among this share of the class, at least so many, on either side; or of all of it, so
+# often.
+_NEAR, _LEAST_NEAR, _ANYBODY = 0.1, 3, 0.05
+
+_COLUMNS, _STEPS, _RIDGE = 64, 30, 0.01  # of the estimate of variances; of conjugate gradients
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class RecordWorlds:
+    """Draws users with private records.
+
+    Attributes:
+      facts: public (:func:`~ldp_jax.servers.panel_facts`).
+      spread: see :func:`shared_spread`.
+    """
+
+    facts: PanelFacts
+    spread: Float[Array, "n one"]
+
+    __repr__ = by_shapes
+
+    @classmethod
+    def of(cls, key: PRNGKey, facts: PanelFacts) -> "tuple[RecordWorlds, PRNGKey]":
+        """The worlds, and the key that is left to draw them."""
+        spread_key, key = random.split(key)
+        return cls(facts, shared_spread(spread_key, facts.op)), key
+
+    def draw(self, key: PRNGKey, number: int) -> World:
+        """One world."""
+        facts = self.facts
+        class_key, donor_key, report_key = random.split(key, 3)
+        log_q = facts.structure.log_q
+        y = coupled_classes(
+            class_key, facts.op, self.spread, log_q, facts.labels, np.float32(COUPLING)
+        )
+        users = DrawnUsers(len(log_q), drawn_scores(donor_key, facts, y, log_q, _NEAR))
+        return World(users, y, log_q, facts.labels < 0, report_key)
+
+
+def drawn_scores(
+    key: PRNGKey,
+    facts: PanelFacts | JointFacts,
+    y: Int[Array, " n"],
+    log_q: Float[Array | np.ndarray, "n classes"],
+    near: float,
+) -> Float[np.ndarray, "n classes"]:
+    """The classifier's scores of donors (:func:`donors`), and of the panel its own."""
+    labels = facts.labels
+    panel = facts.known.nodes
+    scored = np.asarray(facts.classifier.panel_scores)
+    of_whom = donors(key, y, log_q, labels[panel], log_q[panel], np.float32(near))
+    scores = scored[np.asarray(of_whom)]
+    scores[panel] = scored
+    return scores
+
+
+def _shared(op: Operator, noise: Array) -> Array:
+    """S w, noise averaged over a few hops: S is ((I + D^-1 A) / 2)^hops."""
+    return op.nodes(
+        jax.lax.fori_loop(0, _HOPS, lambda _, w: 0.5 * (w + op.average(w)), op.rows(noise))
+    )
+
+
+def _shared_back(op: Operator, w: Array) -> Array:
+    degree = jnp.maximum(op.rows(op.degree), 1.0)[:, None]
+    back = jax.lax.fori_loop(
+        0, _HOPS, lambda _, w: 0.5 * (w + degree * op.average(w / degree)), op.rows(w)
+    )
+    return op.nodes(back)
+
+
+@jax.jit
+def shared_spread(key: PRNGKey, op: Operator) -> Float[Array, "n one"]:
+    """The standard deviation of shared noise at each node, from 64 draws; float32 [n, 1]."""
+    made = _shared(op, random.normal(key, (op.num_nodes, _COLUMNS)))
+    return jnp.sqrt((made**2).mean(1, keepdims=True))
+
+
+@jax.jit
+def coupled_classes(
+    key: PRNGKey,
+    op: Operator,
+    spread: Float[Array, "n one"],
+    log_q: Float[Array, "n classes"],
+    labels: Int[Array | np.ndarray, " n"],
+    coupling: Scalar,
+) -> Int[Array, " n"]:
+    r"""Classes of which each follows its q, friends' are alike, and the panel's are its labels.
+
+    Int32 [n].
+
+    Class i is :math:`\arg\max_c \log q_{ic} + g_{ic}`, g Gumbel noise with the ranks of a Gaussian
+    field of covariance :math:`\rho K + (1 - \rho) I`, K the correlation of shared noise, rho the
+    ``coupling`` in [0, 1). The panel's noise is drawn given its labels, and the field given the
+    panel's noise (Matheron's rule, by conjugate gradients). ``spread`` is :func:`shared_spread`;
+    ``labels`` are -1 for those whose class is drawn.
+    """
+    shared_key, own_key, top_key, rest_key = random.split(key, 4)
+    known = (labels >= 0)[:, None]
+    # Gumbel noise given which class is the largest: the largest is free, the others are truncated
+    # at it.
+    top = random.gumbel(top_key, (len(log_q), 1))
+    others = -jnp.logaddexp(-top, -(random.gumbel(rest_key, log_q.shape) + log_q))
+    noise = jnp.where(jnp.arange(log_q.shape[1]) == labels[:, None], top, others) - log_q
+    wanted = ndtri(jnp.clip(jnp.exp(-jnp.exp(-noise)), 1e-6, 1.0 - 1e-6))
+
+    def covariance(w: Array) -> Array:
+        return jnp.asarray(coupling) * _shared(op, _shared_back(op, w / spread)) / spread
+
+    drawn = jnp.sqrt(coupling) * _shared(op, random.normal(shared_key, log_q.shape)) / spread
+    drawn = drawn + jnp.sqrt(1.0 - coupling) * random.normal(own_key, log_q.shape)
+    lacking = jnp.where(known, wanted - drawn, 0.0)
+
+    def among_known(w: Array) -> Array:
+        return jnp.where(known, covariance(w) + (1.0 - coupling + _RIDGE) * w, w)
+
+    solved, _ = jax.scipy.sparse.linalg.cg(among_known, lacking, maxiter=_STEPS, tol=1e-2)
+    field = drawn + covariance(jnp.where(known, solved, 0.0))
+    found = (log_q - jnp.log(-log_ndtr(field))).argmax(1)
+    return jnp.where(labels >= 0, labels, found).astype(jnp.int32)
+
+
+@jax.jit
+def donors(
+    key: PRNGKey,
+    y: Int[Array, " n"],
+    log_q: Float[Array, "n classes"],
+    labels: Int[Array | np.ndarray, " panel"],
+    panel_log_q: Float[Array, "panel classes"],
+    near: Scalar,
+) -> Int[Array, " n"]:
+    """For each user a member of the same class whom structure knew about as well.
+
+    Int32 [n], places in the panel.
+
+    Members are drawn anew first, as many of each class as there are, so that some are nobody's
+    donors. ``near`` is the share of a class, on either side, among whom a donor is; 1 for all of
+    it.
+    """
+    member_key, near_key, any_key, which_key = random.split(key, 4)
+    size = (labels[:, None] == jnp.arange(log_q.shape[1])).sum(0)
+    start = size.cumsum() - size
+    order = jnp.argsort(labels)
+    of = labels[order]
+    drawn = order[start[of] + places_below(member_key, size[of])]
+    known = of + _under_one(jnp.take_along_axis(panel_log_q[drawn], of[:, None], 1)[:, 0])
+    place = jnp.argsort(known)  # by class, then by what structure knew
+    mine = y + _under_one(jnp.take_along_axis(log_q, y[:, None], 1)[:, 0])
+    count, first = size[y], start[y]
+    reach = jnp.maximum(jnp.ceil(near * count).astype(jnp.int32), _LEAST_NEAR)
+    width = jnp.minimum(2 * reach, count)
+    low = jnp.clip(jnp.searchsorted(known[place], mine) - reach, first, first + count - width)
+    anybody = random.uniform(which_key, y.shape) < _ANYBODY
+    chosen = jnp.where(
+        anybody, first + places_below(any_key, count), low + places_below(near_key, width)
+    )
+    return drawn[place[chosen]]
+
+
+def _under_one(log_p: Array) -> Array:
+    return jnp.minimum(jnp.exp(log_p), 0.999)
