@@ -1,5 +1,6 @@
 """Loading a data set by name or by path."""
 
+import contextlib
 import hashlib
 import os
 from collections.abc import Callable, Mapping
@@ -165,7 +166,7 @@ def _read_graph(path: Path, clean: bool, max_bytes: int) -> _Read:
 
     graph, names = interop.read(interop.open_file(path, max_bytes=max_bytes), clean=clean)
     arrays = {"edges": graphs.to_edges(graph), "y": np.zeros((len(names), 0), np.int8)}
-    notes = "Of the file the graph and the names of its nodes are read, and no attribute."
+    notes = "The graph and the names of its nodes are read from the file, and no attribute."
     name = path.with_suffix("").stem if path.suffix == ".gz" else path.stem
     return name, arrays, {"node_names": tuple(map(str, names.tolist())), "notes": notes}
 
@@ -182,11 +183,13 @@ def _load_registered(entry: Entry, bounds: Bounds | None, clip: bool) -> Dataset
         raise _fetch.unavailable(entry, entry.source, None)
     cached = _fetch.cache_folder() / "parsed" / _CACHE_VERSION / f"{entry.name}.npz"
     written = cached.with_name(f"{cached.name}.sha256")
-    try:  # the result of an earlier call, if the file is still the one that was written then
+    dataset = None
+    # The result of an earlier call, if the file is still the one that was written then.
+    with contextlib.suppress(OSError, ValueError):  # absent or damaged
         data = _archive.read_file(cached)
         RawFile(url=str(cached), sha256=written.read_text("ascii").strip()).check(data, str(cached))
         dataset = _checked(entry, _archive.read_arrays(data), str(cached))
-    except (OSError, ValueError):  # absent or damaged
+    if dataset is None:
         _fetch.require_cache()
         dataset = _checked(entry, parse(entry), f"the public files of {entry.name}")
         data = _format.packed(dataset)

@@ -33,7 +33,7 @@ _SETS = (r".*_A\.txt", r"(?:.*/)?([^/]+)/\1\.txt", r"(?!(?i:readme))[^/]+\.txt")
 
 
 def parse(files: Files, *, dataset: str, max_bytes: int = MAX_BYTES) -> Arrays:
-    """The set ``dataset`` of one archive of either format, or of TU Dortmund's text files."""
+    """Read a set of graphs from an archive of either format, or from TU Dortmund's text files."""
     if len(files) > 1:
         return parse_tu(files, dataset=dataset)
     (data,) = files.values()
@@ -60,7 +60,7 @@ def _parts(dataset: str, there: Callable[[str], bool], read: Callable[[str], byt
 
 
 def parse_zip(data: bytes, stem: str, max_bytes: int) -> tuple[str, Arrays]:
-    """The name and the arrays of the one set in an archive, or of that of the name ``stem``."""
+    """The name and the arrays of the only set in an archive, or of the set that ``stem`` names."""
     members = [name for name in member_names(data) if not name.startswith("__MACOSX/")]
     sets: list[str] = []
     for pattern in _SETS:
@@ -84,7 +84,7 @@ def parse_zip(data: bytes, stem: str, max_bytes: int) -> tuple[str, Arrays]:
 
 
 def parse_tu(files: Files, *, dataset: str) -> Arrays:
-    """A set of graphs in the format of TU Dortmund.
+    """Read a set of graphs in the format of TU Dortmund.
 
     ``_A.txt`` has one directed edge a line, ``_graph_indicator.txt`` the graph of each node and
     ``_graph_labels.txt`` the class of each graph, all ids from 1; edges all in both directions, or
@@ -166,7 +166,7 @@ def is_powerful_gnns(text: bytes) -> bool:
 
 
 def parse_powerful_gnns(text: bytes, *, dataset: str) -> Arrays:
-    """A set of graphs in the format of powerful-gnns: whole numbers in one text file.
+    """Read a set of graphs in the format of powerful-gnns: whole numbers in one text file.
 
     First the number of graphs; for each graph its number of nodes and its class; for each node a
     tag (ignored), the number of its neighbours, and their ids within the graph from 0. Edges are

@@ -134,8 +134,7 @@ def read_records(
     names = users if nodes is None else validate.names(nodes)
     for what, listed in (("users", users), ("nodes", names)):
         expect(len(set(listed)) == len(listed), f"{what} must be named once each, and are not")
-    if faults:
-        refuse()
+    refuse()
     ordered = not isinstance(nodes, _UNORDERED)
     expect(ordered, "nodes must be in the order of the graph's nodes, and a set has none")
     strangers = len(set(users) - set(names))
