@@ -26,6 +26,8 @@ from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import Any
 
+from typing_extensions import TypeAliasType
+
 __all__ = ["Progress", "phase", "watched"]
 
 __dir__ = lambda: __all__
@@ -33,7 +35,7 @@ __dir__ = lambda: __all__
 _BAR = "{desc}: {percentage:3.0f}%|{bar}| {elapsed}<{remaining}"
 
 
-Progress = Callable[[str, float], object]
+Progress = TypeAliasType("Progress", Callable[[str, float], object])
 """Told the name of each phase that begins, and the share that is over; at the end ``done``, 1. It
 may raise.
 """

@@ -23,6 +23,7 @@ from typing import Any, Literal, NamedTuple
 import jax
 import numpy as np
 from jaxtyping import Bool, Float, Int
+from typing_extensions import TypeAliasType
 
 from ldp_jax.accounting.statement import Role, Statement
 from ldp_jax.core import random_words, validate
@@ -63,7 +64,7 @@ from ldp_jax.servers.parts.self_training import (
 from ldp_jax.servers.parts.stack import weigh
 from ldp_jax.servers.questions import Answers, CountQuestion
 
-Protects = Literal["list", "relationship"]
+Protects = TypeAliasType("Protects", Literal["list", "relationship"])
 """What epsilon is about: one bit of one list, or one edge, at both of its ends."""
 
 _REACH = 40.0  # of noise, over epsilon: one count in e^40 is beyond

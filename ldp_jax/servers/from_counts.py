@@ -4,13 +4,12 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int
 
 from ldp_jax.accounting.guarantee import PipelineGuarantee
 from ldp_jax.core import random_words, validate
 from ldp_jax.core.progress import Progress, phase, watched
-from ldp_jax.core.types import Array, Graph, PRNGKey
+from ldp_jax.core.types import Array, ArrayLike, Graph, PRNGKey
 from ldp_jax.deployment import Question as Shipped
 from ldp_jax.edges import NeighbourCounts
 from ldp_jax.graph.graphs import GraphSet
@@ -29,7 +28,7 @@ from ldp_jax.servers.parts.rows import (
     warn_of_columns,
 )
 from ldp_jax.servers.parts.self_training import (
-    FeaturesPosterior,
+    LogPosterior,
 )
 from ldp_jax.servers.stored import DeviceUsers
 from ldp_jax.servers.users import of_graph
@@ -113,7 +112,7 @@ def predict_from_counts(
     *,
     unit: Protects = "list",
     num_classes: int | None = None,
-    log_q: Float[Array | np.ndarray, "n classes"] | FeaturesPosterior | None = None,
+    log_q: LogPosterior | None = None,
     silent: Bool[np.ndarray, " n"] | None = None,
     most: int = 65_535,
     num_folds: int | None = None,

@@ -6,14 +6,13 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int
 from scipy.special import log_softmax
 
 from ldp_jax.core import validate
 from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.shown import by_shapes
-from ldp_jax.core.types import Array, PRNGKey
+from ldp_jax.core.types import Array, ArrayLike, PRNGKey
 from ldp_jax.servers.parts.absent import Numbering
 from ldp_jax.servers.parts.groups import (
     check_posterior,
@@ -28,6 +27,7 @@ from ldp_jax.servers.parts.rows import (
 )
 from ldp_jax.servers.parts.self_training import (
     FeaturesPosterior,
+    LogPosterior,
     best_scaling,
     features_posterior,
     folds,
@@ -86,7 +86,7 @@ def count_facts(
     labels: ArrayLike,
     *,
     num_classes: int,
-    log_q: Float[Array | np.ndarray, "n classes"] | FeaturesPosterior | None = None,
+    log_q: LogPosterior | None = None,
     silent: Bool[np.ndarray, " n"] | None = None,
     num_folds: int | None = None,
 ) -> CountFacts:

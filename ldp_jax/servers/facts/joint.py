@@ -4,12 +4,11 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
-from numpy.typing import ArrayLike
 
 from ldp_jax.core import random
 from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.shown import by_shapes
-from ldp_jax.core.types import PRNGKey
+from ldp_jax.core.types import ArrayLike, PRNGKey
 from ldp_jax.features import PersonalAlphabets
 from ldp_jax.servers.parts.absent import Numbering
 from ldp_jax.servers.parts.device_classifier import DeviceClassifier, device_classifier

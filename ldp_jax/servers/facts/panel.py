@@ -6,13 +6,12 @@ from typing import NamedTuple
 import jax
 import numpy as np
 from jaxtyping import Float, Int
-from numpy.typing import ArrayLike
 
 from ldp_jax.core import random
 from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.progress import phase
 from ldp_jax.core.shown import by_shapes
-from ldp_jax.core.types import PRNGKey
+from ldp_jax.core.types import ArrayLike, PRNGKey
 from ldp_jax.graph import graphs
 from ldp_jax.graph.propagation import Operator, operator
 from ldp_jax.servers.parts.absent import Numbering

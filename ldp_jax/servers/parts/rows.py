@@ -3,7 +3,7 @@
 import math
 import numbers
 import warnings
-from typing import Literal
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +11,7 @@ import numpy as np
 import scipy.sparse
 from jaxtyping import Float, Int, UInt
 from numpy.typing import ArrayLike
+from typing_extensions import TypeAliasType
 
 from ldp_jax.core import long_sums, validate
 from ldp_jax.core.float32 import matmul
@@ -20,7 +21,7 @@ from ldp_jax.core.types import Array
 Scaling = Literal["rows", "columns", "none"]
 """What is of one size: each user's record, each feature, or neither; see :func:`scaled_rows`."""
 
-Features = ArrayLike | scipy.sparse.sparray | scipy.sparse.spmatrix
+Features = TypeAliasType("Features", ArrayLike | scipy.sparse.sparray | scipy.sparse.spmatrix)
 """Features of n users [n, d], dense or any scipy sparse matrix."""
 
 _APART = 100.0  # how many times the sizes of two columns may differ before it is said
@@ -352,7 +353,7 @@ def warn_of_columns(x: Features, chosen: Scaling) -> None:
 
 
 def _entries(
-    x: Features, log: bool = False, public: np.ndarray | None = None
+    x: Any, log: bool = False, public: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, tuple[int, int]]:
     """Row, column and float64 value of each entry, sorted by row, and the shape.
 

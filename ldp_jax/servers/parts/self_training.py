@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.special
 from jaxtyping import Float, Int
+from typing_extensions import TypeAliasType
 
 from ldp_jax.core import random_words, validate
 from ldp_jax.core.label_channel import other_share
@@ -104,6 +105,12 @@ class FeaturesPosterior(NamedTuple):
     def classes(self) -> Int[np.ndarray, " n"]:
         """The likeliest class of each user."""
         return np.asarray(self.log_q).argmax(1)
+
+
+LogPosterior = TypeAliasType(
+    "LogPosterior", Float[Array | np.ndarray, "n classes"] | FeaturesPosterior
+)
+"""A posterior of classes by features, in natural logarithms, found here or elsewhere."""
 
 
 def folds(
