@@ -385,10 +385,14 @@ def _of_pair(one: Role, other: Role) -> Guarantee | None:
 
 
 def _seen_once(cost: Cost) -> Guarantee:
-    """The loss about a pair by the answer of one end."""
+    """The loss about a pair by the answer of one end: no more than by the answers of both."""
     bit = cost.per(NEIGHBOUR_LIST)
     assert bit is not None
-    return relationship(bit)
+    alone = relationship(bit)
+    pair = cost.pair
+    if pair is not None and pair.epsilon < alone.epsilon and pair.delta <= alone.delta:
+        return pair
+    return alone
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -16,7 +16,7 @@ from ldp_jax.core.types import Graph, PRNGKey, Values
 from ldp_jax.edges import _one_by_one
 from ldp_jax.edges._one_by_one import OneUsersView
 from ldp_jax.edges.neighbour_lists import OnLists, Reporting
-from ldp_jax.edges.population import HasGraphSampler, Population
+from ldp_jax.edges.population import HasGraphSampler, Population, ReportedPairs
 from ldp_jax.graph import graphs
 
 # bytes of reported pairs above which a dense output is refused unless the caller allows more
@@ -91,6 +91,34 @@ def privatize_graph(
       epsilon 1 per neighbour-list (...)
       epsilon 1 per relationship (...)
     """
+    check_concrete(key, mechanism)
+    made, both_ends = with_reporting(mechanism, reporting)
+    users = Population.of(graph, public)
+    private = users.private
+    guarantees = [made.guarantee()]
+    if isinstance(made, OneUsersView):
+        guarantees.append(made.relationship())
+    exposed = public_facts(made, private, isinstance(graph, graphs.GraphSet))
+    guarantee = PipelineGuarantee.of(guarantees, protected=("edges",), unprotected=exposed)
+
+    pairs = reported_pairs(key, made, users, memory)
+    shown = ~private[users.receivers]
+    if not both_ends:
+        shown = shown | ~private[users.senders]
+    noisy = joined(
+        graph,
+        pairs.reporter,
+        pairs.reported,
+        both_ends,
+        users.receivers[shown],
+        users.senders[shown],
+    )
+    degree = np.where(private, pairs.degree, users.degree).astype(np.float32)
+    return NoisyGraph(noisy, degree, guarantee)
+
+
+def check_concrete(key: PRNGKey, mechanism: object) -> None:
+    """Refuse a key or a mechanism that is traced: the shape of a noisy graph is drawn."""
     validate.threefry(key)
     if not all(map(validate.concrete, jax.tree.leaves((key, mechanism)))):
         raise ValueError(
@@ -98,43 +126,64 @@ def privatize_graph(
             "privatize_graph in a Python loop, outside jit, vmap and grad; inside, vmap mechanism.privatize over "
             "users"
         )
-    made, both_ends = _reporting(mechanism, reporting)
-    users = Population.of(graph, public)
-    private = users.private
-    n = len(users.group)
-    guarantees = [made.guarantee()]
-    if isinstance(made, OneUsersView):
-        guarantees.append(made.relationship())
-    unprotected = ("number of nodes",)
-    if isinstance(graph, graphs.GraphSet):
-        unprotected = ("number of nodes of each graph", "labels of graphs")
-    unprotected += () if private.all() else ("lists of public users",)
-    unprotected += ("personal budgets",) if isinstance(made, OnLists) and made.sums().ndim else ()
-    guarantee = PipelineGuarantee.of(guarantees, protected=("edges",), unprotected=unprotected)
-    if isinstance(made, HasGraphSampler):
-        reporter, reported, noisy = made.sample_graph(key, users, memory)
+
+
+def public_facts(
+    mechanism: HasGraphSampler | OneUsersView, private: np.ndarray, several: bool
+) -> tuple[str, ...]:
+    """What the reports of neighbour lists do not protect, in words."""
+    facts = ["number of nodes"]
+    if several:
+        facts = ["number of nodes of each graph", "labels of graphs"]
+    if not private.all():
+        facts.append("lists of public users")
+    if isinstance(mechanism, OnLists) and mechanism.sums().ndim:
+        facts.append("personal budgets")
+    return tuple(facts)
+
+
+def reported_pairs(
+    key: PRNGKey,
+    mechanism: HasGraphSampler | OneUsersView,
+    users: Population,
+    memory: float = _MEMORY,
+) -> ReportedPairs:
+    """The reports of all private users: by the mechanism's own sampler, else user by user."""
+    if isinstance(mechanism, HasGraphSampler):
+        return mechanism.sample_graph(key, users, memory)
+    return _one_by_one.sample(key, mechanism, users, memory)
+
+
+def joined(
+    like: Graph | graphs.GraphSet,
+    reporter: np.ndarray,
+    reported: np.ndarray,
+    both_ends: bool,
+    receivers: np.ndarray,
+    senders: np.ndarray,
+) -> Graph | graphs.GraphSet:
+    """The graph of reported pairs and of public edges, of the same users as ``like``.
+
+    A pair that one end reports stands in both lists. ``receivers`` and ``senders`` are public
+    entries of lists, each once.
+    """
+    if both_ends:
+        to, by = reporter, reported
     else:
-        reporter, reported, noisy = _one_by_one.sample(key, made, users, memory)
-    receivers, senders = reporter, reported
-    shown = ~private[users.receivers]
-    if not both_ends:
-        receivers, senders = (
-            np.concatenate([reporter, reported]),
-            np.concatenate([reported, reporter]),
-        )
-        shown = shown | ~private[users.senders]
-    if shown.any():
-        receivers = np.concatenate([receivers, users.receivers[shown]])
-        senders = np.concatenate([senders, users.senders[shown]])
-    code = receivers.astype(np.int64) * n + senders
+        to = np.concatenate([reporter, reported])
+        by = np.concatenate([reported, reporter])
+    if len(receivers):
+        to = np.concatenate([to, receivers])
+        by = np.concatenate([by, senders])
+    n = graphs.num_nodes(like) if not isinstance(like, graphs.GraphSet) else len(like.node_graph)
+    code = to.astype(np.int64) * n + by
     if not (code[1:] > code[:-1]).all():
         order = np.argsort(code, kind="stable")  # which merges what is in order
-        receivers, senders = receivers[order], senders[order]
-    degree = np.where(private, noisy, users.degree).astype(np.float32)
-    return NoisyGraph(_like(graph, senders, receivers), degree, guarantee)
+        to, by = to[order], by[order]
+    return _like(like, by, to)
 
 
-def _reporting(
+def with_reporting(
     mechanism: HasGraphSampler | OneUsersView, reporting: Reporting | None
 ) -> tuple[HasGraphSampler | OneUsersView, bool]:
     """The mechanism with the reporting that is asked for, and whether both ends may report a pair."""
