@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from ldp_jax.accounting.ledger import BudgetExceededError, Ledger
     from ldp_jax.core.mechanism import privatize
     from ldp_jax.datasets import Dataset, load, save, synthetic
-    from ldp_jax.edges import privatize_graph
     from ldp_jax.graph.graphs import from_edges
     from ldp_jax.graph.propagation import operator, ppr
     from ldp_jax.learning.training import fit, fit_many
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
         predict_from_reports,
         predict_jointly,
         private_embedding,
+        privatize_graph,
         rehearse,
     )
 
@@ -76,12 +76,11 @@ __getattr__, __dir__ = lazy.attach(
         "accounting.ledger": "BudgetExceededError Ledger",
         "core.mechanism": "privatize",
         "datasets": "Dataset load save synthetic",
-        "edges": "privatize_graph",
         "graph.graphs": "from_edges",
         "graph.propagation": "operator ppr",
         "learning.training": "fit fit_many",
         "servers": "JointPrivacy predict_from_counts predict_from_reports predict_jointly private_embedding"
-        " rehearse",
+        " privatize_graph rehearse",
     },
     "accounting attacks core curators datasets deployment edges features graph hyperbolic learning"
     " pipeline servers verification",

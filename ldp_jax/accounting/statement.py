@@ -347,6 +347,10 @@ def _of_pair(one: Role, other: Role) -> Guarantee | None:
         seen = cost.per(NEIGHBOUR_LIST)
         assert seen is not None
         bit = relationship(seen)
+        # The answer of one end tells no more of the pair than the answers of both.
+        pair = cost.pair
+        if pair is not None and pair.epsilon <= bit.epsilon and pair.delta <= bit.delta:
+            bit = pair
         if cost.owners:
             ends = by_rule.setdefault(cost.owners, [[], []])
             for end, many in zip(ends, (first, second), strict=True):

@@ -1,18 +1,22 @@
-"""The reports of all users of a graph at once, by the law of one user at a time."""
+"""All users of a graph at once.
+
+The same law as one user at a time, by each mechanism's own sampler.
+"""
 
 import dataclasses
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from ldp_jax.accounting.guarantee import PipelineGuarantee, digits_up
 from ldp_jax.core import validate
 from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.types import Graph, PRNGKey, Values
-from ldp_jax.edges import _one_by_one, checks
+from ldp_jax.edges import _one_by_one
 from ldp_jax.edges._one_by_one import OneUsersView
 from ldp_jax.edges.neighbour_lists import OnLists, Reporting
-from ldp_jax.edges.population import HasGraphSampler, Population
+from ldp_jax.edges.population import HasGraphSampler, Population, ReportedPairs
 from ldp_jax.graph import graphs
 
 # bytes of reported pairs above which a dense output is refused unless the caller allows more
@@ -35,10 +39,10 @@ class NoisyGraph(NamedTuple):
     guarantee: PipelineGuarantee
 
     def __repr__(self) -> str:
-        each = self.guarantee.items()
-        spent = ", ".join(f"epsilon {digits_up(one.epsilon)} per {unit}" for unit, one in each)
-        size = f"{len(self.degree)} users, {len(self.graph.senders)} directed edges"
-        return f"NoisyGraph({size}; {spent})"
+        spent = ", ".join(
+            f"epsilon {digits_up(one.epsilon)} per {unit}" for unit, one in self.guarantee.items()
+        )
+        return f"NoisyGraph({len(self.degree)} users, {len(self.graph.senders)} directed edges; {spent})"
 
 
 @implicit_promotion()
@@ -51,7 +55,7 @@ def privatize_graph(
     public: Values | None = None,
     memory: float = _MEMORY,
 ) -> NoisyGraph:
-    """Draw every user's noisy neighbour list, as one graph.
+    """Every user's noisy neighbour list, as a graph.
 
     The library's mechanisms take time and memory O(input edges + output edges), a one-user view
     O(n^2). This simulates all devices on the host; the guarantee is about the returned value and
@@ -79,7 +83,6 @@ def privatize_graph(
     The guarantee per edge is about pairs of private users. ``ValueError`` for traced or invalid
     arguments, or an expected output above ``memory``.
 
-    >>> import jax
     >>> from ldp_jax.edges import DPRR
     >>> graph = graphs.from_edges([[0, 1], [1, 2], [2, 3]], num_nodes=4)
     >>> noisy = privatize_graph(jax.random.key(0), graph, DPRR(0.3, 0.7), reporting="half")
@@ -88,75 +91,133 @@ def privatize_graph(
       epsilon 1 per neighbour-list (...)
       epsilon 1 per relationship (...)
     """
-    validate.threefry(key)
-    checks.concrete(
-        "the number of reported pairs is part of shapes, so call privatize_graph in a Python loop, "
-        "outside jit, vmap and grad; inside, vmap mechanism.privatize over users",
-        key=key,
-        mechanism=mechanism,
-    )
-    made: Any = mechanism  # a dataclass, which no protocol can say
-    if reporting is not None:
-        validate.one_of(getattr(made, "reportings", ("None",)), reporting=reporting)
-        made = dataclasses.replace(made, reporting=reporting)
-    of_one_user = isinstance(made, OneUsersView)
-    if not of_one_user and not isinstance(made, HasGraphSampler):
-        kind = type(made).__name__
-        raise ValueError(f"mechanism must be on neighbour lists or on graphs, got {kind}")
+    check_concrete(key, mechanism)
+    made, both_ends = with_reporting(mechanism, reporting)
     users = Population.of(graph, public)
     private = users.private
-    n = len(users.group)
-
     guarantees = [made.guarantee()]
-    if of_one_user:
+    if isinstance(made, OneUsersView):
         guarantees.append(made.relationship())
-    unprotected = ["number of nodes"]
-    if isinstance(graph, graphs.GraphSet):
-        unprotected = ["number of nodes of each graph", "labels of graphs"]
-    if not private.all():
-        unprotected.append("lists of public users")
-    if isinstance(made, OnLists) and made.sums().ndim:
-        unprotected.append("personal budgets")
-    guarantee = PipelineGuarantee.of(guarantees, protected=("edges",), unprotected=unprotected)
+    exposed = public_facts(made, private, isinstance(graph, graphs.GraphSet))
+    guarantee = PipelineGuarantee.of(guarantees, protected=("edges",), unprotected=exposed)
 
-    if isinstance(made, HasGraphSampler):
-        reporter, reported, noisy = made.sample_graph(key, users, memory)
-    else:
-        reporter, reported, noisy = _one_by_one.sample(key, made, users, memory)
-    receivers = [reporter]
-    senders = [reported]
+    pairs = reported_pairs(key, made, users, memory)
     shown = ~private[users.receivers]
-    if not (of_one_user and made.reporting == "full"):  # one end reports for both
-        receivers.append(reported)
-        senders.append(reporter)
+    if not both_ends:
         shown = shown | ~private[users.senders]
-    receivers = np.concatenate([*receivers, users.receivers[shown]])
-    senders = np.concatenate([*senders, users.senders[shown]])
-    code = receivers.astype(np.int64) * n + senders
+    noisy = joined(
+        graph,
+        pairs.reporter,
+        pairs.reported,
+        both_ends,
+        users.receivers[shown],
+        users.senders[shown],
+    )
+    degree = np.where(private, pairs.degree, users.degree).astype(np.float32)
+    return NoisyGraph(noisy, degree, guarantee)
+
+
+def check_concrete(key: PRNGKey, mechanism: object) -> None:
+    """Refuse a key or a mechanism that is traced: the shape of a noisy graph is drawn."""
+    validate.threefry(key)
+    if not all(map(validate.concrete, jax.tree.leaves((key, mechanism)))):
+        raise ValueError(
+            "key and mechanism must be concrete, because the number of reported pairs is part of shapes: call "
+            "privatize_graph in a Python loop, outside jit, vmap and grad; inside, vmap mechanism.privatize over "
+            "users"
+        )
+
+
+def public_facts(
+    mechanism: HasGraphSampler | OneUsersView, private: np.ndarray, several: bool
+) -> tuple[str, ...]:
+    """What the reports of neighbour lists do not protect, in words."""
+    facts = ["number of nodes"]
+    if several:
+        facts = ["number of nodes of each graph", "labels of graphs"]
+    if not private.all():
+        facts.append("lists of public users")
+    if isinstance(mechanism, OnLists) and mechanism.sums().ndim:
+        facts.append("personal budgets")
+    return tuple(facts)
+
+
+def reported_pairs(
+    key: PRNGKey,
+    mechanism: HasGraphSampler | OneUsersView,
+    users: Population,
+    memory: float = _MEMORY,
+) -> ReportedPairs:
+    """The reports of all private users: by the mechanism's own sampler, else user by user."""
+    if isinstance(mechanism, HasGraphSampler):
+        return mechanism.sample_graph(key, users, memory)
+    return _one_by_one.sample(key, mechanism, users, memory)
+
+
+def joined(
+    like: Graph | graphs.GraphSet,
+    reporter: np.ndarray,
+    reported: np.ndarray,
+    both_ends: bool,
+    receivers: np.ndarray,
+    senders: np.ndarray,
+) -> Graph | graphs.GraphSet:
+    """The graph of reported pairs and of public edges, of the same users as ``like``.
+
+    A pair that one end reports stands in both lists. ``receivers`` and ``senders`` are public
+    entries of lists, each once.
+    """
+    if both_ends:
+        to, by = reporter, reported
+    else:
+        to = np.concatenate([reporter, reported])
+        by = np.concatenate([reported, reporter])
+    if len(receivers):
+        to = np.concatenate([to, receivers])
+        by = np.concatenate([by, senders])
+    n = graphs.num_nodes(like) if not isinstance(like, graphs.GraphSet) else len(like.node_graph)
+    code = to.astype(np.int64) * n + by
     if not (code[1:] > code[:-1]).all():
         order = np.argsort(code, kind="stable")  # which merges what is in order
-        receivers, senders = receivers[order], senders[order]
-    degree = np.where(private, noisy, users.degree).astype(np.float32)
-    return NoisyGraph(_like(graph, senders, receivers), degree, guarantee)
+        to, by = to[order], by[order]
+    return _like(like, by, to)
+
+
+def with_reporting(
+    mechanism: HasGraphSampler | OneUsersView, reporting: Reporting | None
+) -> tuple[HasGraphSampler | OneUsersView, bool]:
+    """The mechanism with the reporting that is asked for, and whether both ends may report a pair."""
+    if not isinstance(mechanism, OneUsersView):
+        if not isinstance(mechanism, HasGraphSampler):
+            raise ValueError(
+                f"mechanism must be on neighbour lists or on graphs, got {type(mechanism).__name__}"
+            )
+        if reporting is not None:  # a curator has the graph: nobody reports
+            raise ValueError(f"{type(mechanism).__name__} has no reportings, got {reporting!r}")
+        return mechanism, False
+    if reporting is not None:
+        validate.one_of(mechanism.reportings, reporting=reporting)
+        made: Any = mechanism  # a dataclass, which no protocol can say
+        return dataclasses.replace(made, reporting=reporting), reporting == "full"
+    return mechanism, mechanism.reporting == "full"
 
 
 def _like(
-    graph: Graph | graphs.GraphSet,
-    senders: np.ndarray,
-    receivers: np.ndarray,
+    graph: Graph | graphs.GraphSet, senders: np.ndarray, receivers: np.ndarray
 ) -> Graph | graphs.GraphSet:
-    """The graph or set of graphs with other edges, sorted by receiver, then by sender."""
+    """A graph, or a set of graphs, of the same users with other edges.
+
+    Sorted by receiver, then by sender.
+    """
     if isinstance(graph, graphs.GraphSet):
         return dataclasses.replace(
-            graph,
-            senders=senders.astype(np.int32),
-            receivers=receivers.astype(np.int32),
+            graph, senders=senders.astype(np.int32), receivers=receivers.astype(np.int32)
         )
     return graphs.directed(senders, receivers, graphs.num_nodes(graph))
 
 
 def public_part(graph: Graph | graphs.GraphSet, public: Values) -> Graph | graphs.GraphSet:
-    """Keep the edges between public users alone (NonPriv-Part); all nodes stay.
+    """NonPriv-Part: the edges between public users alone; all nodes stay.
 
     >>> graph = graphs.from_edges([[0, 1], [1, 2]], num_nodes=3)
     >>> public_part(graph, [True, True, False]).senders.tolist()

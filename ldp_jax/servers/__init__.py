@@ -4,14 +4,15 @@
   question;
 * :class:`Users` hold private data: the only door to them; :class:`StoredUsers` and
   :class:`DeviceUsers` answer by their devices;
-* questions: :class:`Ask` a mechanism, :class:`ClassQuestion`, :class:`CountQuestion`;
+* questions: :class:`Ask` a mechanism, :class:`ClassQuestion`, :class:`CountQuestion`,
+  :class:`ListQuestion`;
 * servers: :class:`EmbeddingServer`, :class:`ReportServer`, :class:`LabelServer`,
-  :class:`LabelledReportServer`, :class:`CountServer`, :class:`JointServer`, and the smallest one,
-  :class:`Share`;
+  :class:`LabelledReportServer`, :class:`CountServer`, :class:`JointServer`, :class:`ListServer`,
+  :class:`LinkServer`, and the smallest one, :class:`Share`;
 * in one call: :func:`private_embedding` - private features, public graph;
   :func:`predict_from_reports` - private features, public graph and panel;
   :func:`predict_from_counts` - public features, private graph; :func:`predict_jointly` - private
-  features and graph, public panel;
+  features and graph, public panel; :func:`privatize_graph` - a private graph, released;
 * :func:`rehearse` - what each of these will bring, before anybody reports;
 * :func:`classify_reports`, :func:`classify_counts`, ``reported.embed_reports`` - the same of what
   devices sent;
@@ -48,9 +49,19 @@ if TYPE_CHECKING:
     )
     from ldp_jax.servers.joint import JointPrivacy, JointServer
     from ldp_jax.servers.labels import LabelledReportServer, LabelServer
+    from ldp_jax.servers.links import LinkServer
+    from ldp_jax.servers.lists import ListServer, privatize_graph
     from ldp_jax.servers.parts.records import PublicRecord, perturb
     from ldp_jax.servers.parts.rows import feature_rows
-    from ldp_jax.servers.questions import Answers, Ask, ClassQuestion, CountQuestion, Question, User
+    from ldp_jax.servers.questions import (
+        Answers,
+        Ask,
+        ClassQuestion,
+        CountQuestion,
+        ListQuestion,
+        Question,
+        User,
+    )
     from ldp_jax.servers.questions.counts import count_cost
     from ldp_jax.servers.rehearsal import Rehearsal, StatedFriends, rehearse
     from ldp_jax.servers.reports import ReportServer
@@ -76,6 +87,9 @@ __all__ = [
     "JointServer",
     "LabelServer",
     "LabelledReportServer",
+    "LinkServer",
+    "ListQuestion",
+    "ListServer",
     "PanelFacts",
     "PredictedClasses",
     "PublicRecord",
@@ -107,6 +121,7 @@ __all__ = [
     "predict_jointly",
     "private_embedding",
     "private_embeddings",
+    "privatize_graph",
     "propagate",
     "propagate_blocks",
     "rehearse",
@@ -117,7 +132,7 @@ __all__ = [
 __getattr__, __dir__ = lazy.attach(
     __name__,
     {
-        "questions": "Answers Ask ClassQuestion CountQuestion Question User",
+        "questions": "Answers Ask ClassQuestion CountQuestion ListQuestion Question User",
         "questions.counts": "count_cost",
         "serving": "Service serve",
         "share": "Share",
@@ -129,11 +144,12 @@ __getattr__, __dir__ = lazy.attach(
         "from_counts": "CountedClasses classify_counts predict_from_counts",
         "driver": "Released Server simulate",
         "embedding": "Embedding EmbeddingServer non_private_embedding private_embedding"
-        " private_embeddings"
-        " propagate propagate_blocks",
+        " private_embeddings propagate propagate_blocks",
         "from_reports": "PredictedClasses classify_reports predict_from_reports",
         "joint": "JointPrivacy JointServer",
         "labels": "LabelServer LabelledReportServer",
+        "links": "LinkServer",
+        "lists": "ListServer privatize_graph",
         "parts.records": "PublicRecord perturb",
         "parts.rows": "feature_rows",
         "rehearsal": "Rehearsal StatedFriends rehearse",

@@ -218,6 +218,8 @@ def _nbytes(tree: Any) -> int:
 
 
 def _report_bytes(values: Report, users: int) -> int:
+    if hasattr(values, "sent_bytes"):  # of a form of its own, such as lists
+        return int(values.sent_bytes().sum()) // max(users, 1)
     return _nbytes(values) // max(users, 1)
 
 

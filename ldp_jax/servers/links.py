@@ -10,21 +10,25 @@ with :math:`\hat m` the count drawn towards its mean over users by the share of 
 noise (the best linear estimate). With one group it is the product of released degrees.
 """
 
+import dataclasses
 from functools import partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
+from ldp_jax.accounting.statement import Role, Statement
 from ldp_jax.core import validate
 from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.long_sums import column_means
+from ldp_jax.core.pytree import pytree
 from ldp_jax.core.shown import by_shapes
-from ldp_jax.core.types import Array, Scalar
+from ldp_jax.core.types import Array, PRNGKey, Scalar
 from ldp_jax.edges.neighbour_counts import checked_groups
 from ldp_jax.servers.parts.count_evidence import noise_variance
+from ldp_jax.servers.questions import Answers, CountQuestion
 
 # Of neighbours in a group: what their mean is at least, and an estimate as a share of it.
 _LEAST_MEAN, _LEAST_SHARE = 1e-3, 0.05
@@ -59,7 +63,7 @@ class LinkFacts(NamedTuple):
         )
 
     def same_class(self, pairs: Int[np.ndarray, "p 2"]) -> Float[np.ndarray, " p"]:
-        r"""How much likelier two users are of one class than two at random, of which the logarithm is taken.
+        r"""The log of how much likelier two users are of one class than two at random.
 
         It may be added to :func:`link_scores`. It helps where friends are mostly of one class, and
         harms elsewhere.
@@ -83,6 +87,8 @@ def link_scores(
     groups: Int[Array | np.ndarray, " n"],
     pairs: Int[Array | np.ndarray, "m 2"],
     epsilon: Scalar,
+    *,
+    reported: Bool[np.ndarray, " n"] | None = None,
 ) -> Float[Array, " m"]:
     """How likely pairs are linked, as a score to rank them by; float32 [m].
 
@@ -96,6 +102,8 @@ def link_scores(
         other end's total is taken, over the number of users who are in one.
       pairs: users, in [0, n).
       epsilon: of each count; 40 for counts that are exact.
+      reported: whose counts are read; another user's are taken to be the mean. Everybody's by
+        default.
 
     >>> reports = np.array([[3, 0], [4, 1], [0, 5], [1, 4]])
     >>> made = link_scores(reports, np.array([0, 0, 1, 1]), np.array([[0, 1], [2, 3], [0, 2]]), 5.0)
@@ -112,22 +120,125 @@ def link_scores(
     groups = checked_groups(np.asarray(groups), n, num_groups)
     pairs = validate.pairs(n, "the users of reports", pairs=pairs)
     places = (np.asarray(given, np.int32) for given in (groups, pairs))
+    if reported is not None:
+        reported = validate.mask(n, reported=reported)
+        reported = None if reported.all() else reported
     return _link_scores(
-        jnp.asarray(reports), *map(jnp.asarray, places), noise, num_groups=num_groups
+        jnp.asarray(reports), *map(jnp.asarray, places), noise, reported, num_groups=num_groups
     )
 
 
 @partial(jax.jit, static_argnames="num_groups")
 def _link_scores(
-    reports: Array, groups: Array, pairs: Array, noise: Array, *, num_groups: int
+    reports: Array,
+    groups: Array,
+    pairs: Array,
+    noise: Array,
+    reported: Array | None,
+    *,
+    num_groups: int,
 ) -> Array:
     counts = jnp.concatenate([reports, reports.sum(1, keepdims=True)], 1).astype(jnp.float32)
     place = jnp.where(groups < 0, num_groups, groups)
     size = jnp.zeros(num_groups, jnp.int32).at[place].add(1, mode="drop").astype(jnp.float32)
     size = jnp.maximum(jnp.append(size, size.sum()), 1.0)
     noise = jnp.append(jnp.full(num_groups, noise), num_groups * noise)
-    mean = jnp.maximum(counts.mean(0), _LEAST_MEAN)
-    signal = jnp.clip(1.0 - noise / jnp.maximum(counts.var(0), 1e-9), 0.0, 1.0)
+    read = None if reported is None else jnp.asarray(reported)[:, None]
+    mean = jnp.maximum(counts.mean(0, where=read), _LEAST_MEAN)
+    signal = jnp.clip(1.0 - noise / jnp.maximum(counts.var(0, where=read), 1e-9), 0.0, 1.0)
+    if read is not None:
+        counts = jnp.where(read, counts, mean)
     log_rate = jnp.log(jnp.maximum(mean + signal * (counts - mean), _LEAST_SHARE * mean) / size)
     one, other = pairs.T
     return log_rate[one, place[other]] + log_rate[other, place[one]]
+
+
+@pytree
+class LinkCountsAsked:
+    """Users are asked for counts of neighbours by class.
+
+    Attributes:
+      question: the open one.
+    """
+
+    question: CountQuestion
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class LinkServer:
+    """Ranks pairs of users by how likely they are linked, from counts of neighbours by class.
+
+    Each user outside the pilot reports, once, how many neighbours are of each class
+    (:attr:`LinkFacts.groups`). The pilot's lists are public, and are counted as they are.
+    Guarantee: epsilon per bit of a list, and 2 epsilon per pair of users, which both ends report.
+
+    Attributes:
+      facts: of classes, and the pilot's lists; the pilot may be empty.
+      epsilon: of each count, in [0.001, 40].
+      pairs: int [m, 2], the pairs that are ranked; public.
+      same_class: whether the score adds that two users are of one class, which helps where friends
+        mostly are.
+
+    The result is float32 [m], a score for each pair (:func:`link_scores`). A silent user counts as
+    the mean of those who reported. ``ValueError`` for pairs of others than the users of the facts.
+
+    >>> from ldp_jax.graph import graphs
+    >>> from ldp_jax.servers import Users, simulate
+    >>> log_q = np.log(np.where(np.eye(2)[[0, 0, 1, 1]] > 0, 0.9, 0.1))
+    >>> facts = LinkFacts(log_q, np.full(4, -1), np.zeros(0, int), np.zeros((0, 2), int))
+    >>> server = LinkServer(facts, 10.0, np.array([[0, 1], [0, 3]]))
+    >>> users = Users(lists=graphs.from_edges([[0, 1], [2, 3]], num_nodes=4))
+    >>> scores = simulate(jax.random.key(0), server, users).value
+    >>> bool(scores[0] > scores[1])
+    True
+    """
+
+    facts: LinkFacts
+    epsilon: float
+    pairs: Int[np.ndarray, "m 2"]
+    same_class: bool = False
+
+    __repr__ = by_shapes
+
+    def __post_init__(self) -> None:
+        n = len(self.facts.labels)
+        validate.pairs(n, "the users", pairs=self.pairs)
+        validate.ids(n, "the users", pilot=self.facts.pilot)
+
+    @property
+    def question(self) -> CountQuestion:
+        """Counts by class, of everybody outside the pilot."""
+        asked = np.ones(len(self.facts.labels), bool)
+        asked[np.asarray(self.facts.pilot, int)] = False
+        num_groups = np.shape(self.facts.log_q)[1]
+        return CountQuestion(self.facts.groups, asked, num_groups=num_groups, epsilon=self.epsilon)
+
+    def statement(self) -> Statement:
+        """One report of counts."""
+        question = self.question
+        role = Role((question.cost(),), np.asarray(question.asked))
+        exposes = ("what classes were found by",)
+        if len(self.facts.pilot):
+            exposes = (*exposes, "lists of the pilot")
+        return Statement.of(role, exposes=exposes)
+
+    def init(self, key: PRNGKey) -> LinkCountsAsked:
+        """Users are asked for counts."""
+        return LinkCountsAsked(self.question)
+
+    def step(self, state: LinkCountsAsked, answers: Answers) -> Float[Array, " m"]:
+        """The score of each pair."""
+        question = state.question
+        counts = np.array(answers.values, np.int32)
+        reported = np.array(answers.reported)
+        pilot = np.asarray(self.facts.pilot, int)
+        counts[pilot] = 0
+        reported[pilot] = True
+        owner, friend = np.asarray(self.facts.friends, int).T
+        group = self.facts.groups[friend]
+        np.add.at(counts, (owner[group >= 0], group[group >= 0]), 1)
+        epsilon = question.epsilon
+        found = link_scores(counts, self.facts.groups, self.pairs, epsilon, reported=reported)
+        if self.same_class:
+            found = found + jnp.asarray(self.facts.same_class(self.pairs), jnp.float32)
+        return found

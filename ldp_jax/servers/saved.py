@@ -24,10 +24,12 @@ import numpy as np
 
 import ldp_jax
 from ldp_jax.core.checksum import as_bytes, sealed
+from ldp_jax.graph import graphs
 
 _START = b"ldp-saved 1\n"
 _TAG_BYTES = 8
 _PLAIN = (type(None), bool, int, str)
+_GRAPH = type(graphs.from_edges([], num_nodes=1))  # of another library, and in many results
 
 
 def to_bytes(tree: Any) -> bytes:
@@ -78,7 +80,7 @@ def from_bytes(data: bytes, types: Iterable[type] = ()) -> Any:
         raise ValueError("a damaged state: its checksum is not that of its bytes")
     text, _, body = whole[len(_START) :].partition(b"\n")
     header = json.loads(text.decode("ascii"))
-    known = {_name_of(one): one for one in types}
+    known = {_name_of(one): one for one in (_GRAPH, *types)}
     return _Reader(body, known).tree(header["tree"])
 
 

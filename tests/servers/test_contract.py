@@ -11,6 +11,7 @@ import pytest
 
 from ldp_jax import servers
 from ldp_jax.core import random
+from ldp_jax.edges import DPRR, RandomizedResponse
 from ldp_jax.features import HDS, GeneralizedRR
 from ldp_jax.graph.propagation import operator
 from ldp_jax.servers import (
@@ -21,6 +22,8 @@ from ldp_jax.servers import (
     JointServer,
     LabelledReportServer,
     LabelServer,
+    LinkServer,
+    ListServer,
     ReportServer,
     Share,
     Users,
@@ -31,6 +34,8 @@ from ldp_jax.servers import (
     simulate,
 )
 from ldp_jax.servers.driver import State, check_state
+from ldp_jax.servers.links import LinkFacts
+from ldp_jax.servers.lists import PublicLists
 from ldp_jax.servers.parts.rows import feature_rows
 from tests.servers.planted import blocks, some_labels
 
@@ -56,6 +61,16 @@ def of_panel():
 def of_both():
     return joint_facts(jax.random.key(2), ROWS.take(np.arange(PANEL)), SHOWN, **GIVEN)
 
+
+def entries_of(members):
+    """The entries of the lists of some users."""
+    entries = np.stack([np.asarray(GRAPH.receivers), np.asarray(GRAPH.senders)], 1)
+    return entries[np.isin(entries[:, 0], members)]
+
+
+FEW = np.arange(40)
+PILOT = LinkFacts(np.log(np.where(np.eye(CLASSES)[Y] > 0, 0.8, 0.1)), SOME, FEW, entries_of(FEW))
+PAIRS = np.random.default_rng(0).integers(0, N, (200, 2))
 
 SERVERS = {
     "Share": (lambda: Share(GeneralizedRR(1.0, CLASSES), N), Users(labels=Y)),
@@ -83,6 +98,16 @@ SERVERS = {
     ),
     "JointServer of one report": (
         lambda: JointServer(JointPrivacy(both=3.0), of_both()), Users(records=ROWS, lists=GRAPH)
+    ),
+    "ListServer": (lambda: ListServer(RandomizedResponse(3.0), N), Users(lists=GRAPH)),
+    "ListServer of half lists": (
+        lambda: ListServer(
+            DPRR(0.5, 2.0, reporting="half"), N, PublicLists(np.arange(N) < 40, entries_of(FEW))
+        ),
+        Users(lists=GRAPH, public=np.arange(N) < 40),
+    ),
+    "LinkServer": (
+        lambda: LinkServer(PILOT, 1.0, PAIRS), Users(lists=GRAPH, public=np.arange(N) < 40)
     ),
 }  # fmt: skip
 
@@ -182,6 +207,9 @@ def test_what_stands_in_the_place_of_silent_users_is_not_read(protocol):
     def without(fill):
         def seen(answers):
             reported = answers.reported & ~silent
+            if hasattr(answers.values, "blanked"):  # of a form of its own, such as lists
+                values = answers.values if fill else answers.values.blanked(reported)
+                return Answers(values, reported)
             blank = lambda leaf: np.where(
                 reported.reshape(-1, *(1,) * (leaf.ndim - 1)), leaf, np.asarray(fill, leaf.dtype)
             )

@@ -2,6 +2,7 @@
 
 from ldp_jax.servers.questions.classes import ClassQuestion as ClassQuestion
 from ldp_jax.servers.questions.counts import CountQuestion as CountQuestion
+from ldp_jax.servers.questions.lists import ListQuestion as ListQuestion
 from ldp_jax.servers.questions.question import Answers as Answers
 from ldp_jax.servers.questions.question import AnswersAll as AnswersAll
 from ldp_jax.servers.questions.question import Ask as Ask
@@ -19,6 +20,7 @@ __all__ = [
     "CountQuestion",
     "HasExact",
     "HasSizes",
+    "ListQuestion",
     "Noiseless",
     "Question",
     "User",

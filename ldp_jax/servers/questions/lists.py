@@ -1,0 +1,207 @@
+"""Which users are in your neighbour list, and how many are they?"""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from ldp_jax.accounting.statement import Cost
+from ldp_jax.core.pytree import pytree, static
+from ldp_jax.core.types import Array, PRNGKey, Report
+from ldp_jax.edges import HasServer, ListReport, NeighbourList, OneUsersView
+from ldp_jax.edges.neighbour_lists import OnLists
+from ldp_jax.edges.whole_graph import reported_pairs
+from ldp_jax.servers.questions.question import User
+
+MEMORY = 8e9
+"""Bytes of reported pairs that are allowed, where nobody says otherwise."""
+
+_ID = 4  # bytes of a reported neighbour, and of a noisy degree
+
+
+@pytree
+class ListReports:
+    """The noisy lists of all users, entry by entry; as large as the lists are.
+
+    Attributes:
+      reporter: int32 [entries], the user who reports the entry.
+      reported: int32 [entries], the user who is in the list.
+      degree: float32 [n], the noisy degrees; NaN where none is sent, 0 of users who did not report.
+
+    >>> sent = np.full(3, np.nan, np.float32)
+    >>> lists = ListReports(np.array([0, 0, 2]), np.array([1, 2, 0]), sent)
+    >>> lists.blanked(np.array([False, False, True])).reported.tolist(), lists.sent_bytes().tolist()
+    ([0], [8, 0, 4])
+    """
+
+    reporter: Int[Array | np.ndarray, " entries"]
+    reported: Int[Array | np.ndarray, " entries"]
+    degree: Float[Array | np.ndarray, " n"]
+
+    def blanked(self, who: Bool[np.ndarray, " n"]) -> "ListReports":
+        """The lists of some users; others have an empty one, and a degree of 0."""
+        kept = who[np.asarray(self.reporter)]
+        degree = np.where(who, self.degree, np.float32(0.0))
+        return ListReports(np.asarray(self.reporter)[kept], np.asarray(self.reported)[kept], degree)
+
+    def taken(self, users: Int[np.ndarray, " some"]) -> "ListReports":
+        """The lists of distinct users alone, in this order; entries keep the numbers of users."""
+        place = np.full(len(self.degree), -1, np.int32)
+        place[users] = np.arange(len(users), dtype=np.int32)
+        reporter = place[np.asarray(self.reporter)]
+        kept = np.flatnonzero(reporter >= 0)
+        kept = kept[np.argsort(reporter[kept], kind="stable")]
+        degree = np.asarray(self.degree)[users]
+        return ListReports(reporter[kept], np.asarray(self.reported)[kept], degree)
+
+    def sent_bytes(self) -> Int[np.ndarray, " n"]:
+        """Bytes of each user's report: 4 an entry, and 4 for a degree."""
+        entries = np.bincount(np.asarray(self.reporter), minlength=len(self.degree))
+        return _ID * (entries + ~np.isnan(self.degree))
+
+
+@pytree
+class ListQuestion:
+    """Send your neighbour list, and its length, through a mechanism on lists.
+
+    ``answer`` is what one device computes, in O(n). ``answer_all`` has the same law for all users
+    at once, in the size of the lists: a mechanism of which the server keeps the largest values
+    (:class:`~ldp_jax.edges.LocalLap`) is drawn together with what the server keeps.
+
+    Attributes:
+      mechanism: such as :class:`~ldp_jax.edges.DPRR`; its budgets may be public stacks [n]. Where
+        ``mechanism.reporting`` is not ``full``, a list is of users who are asked.
+      asked: bool [n].
+      group: int32 [n], non-decreasing: the graph of each user, within which lists are.
+      size: how many users a list is about, the user included; 0 where graphs are of several sizes,
+        which ``answer`` refuses.
+      memory: bytes of false pairs to allow, 16 for each.
+
+    >>> from ldp_jax.edges import RandomizedResponse
+    >>> asked = ListQuestion.of(RandomizedResponse(1.0), np.ones(5, bool), np.zeros(5, int))
+    >>> asked.cost().guarantee.epsilon, asked.cost().pair.epsilon
+    (1.0, 2.0)
+    """
+
+    mechanism: Any
+    asked: Bool[Array | np.ndarray, " n"]
+    group: Int[Array | np.ndarray, " n"]
+    size: int = static(default=0)
+    memory: float = static(default=MEMORY)
+
+    @classmethod
+    def of(
+        cls,
+        mechanism: OneUsersView,
+        asked: Bool[np.ndarray, " n"],
+        group: Int[np.ndarray, " n"],
+        memory: float = MEMORY,
+    ) -> "ListQuestion":
+        """The question to some users, whose lists are within ``group``."""
+        listed = np.ones(len(asked), bool) if _of_everybody(mechanism) else asked
+        sizes = np.bincount(group[listed], minlength=1)
+        sizes = np.unique(sizes[np.unique(group[asked])])
+        size = int(sizes[0]) if len(sizes) == 1 else 0
+        return cls(mechanism, asked, group.astype(np.int32), size, float(memory))
+
+    def cost(self) -> Cost:
+        """The loss of the mechanism per bit of a list, and per pair by its rule of ownership."""
+        return Cost(self.mechanism.guarantee(), self.mechanism.relationship())
+
+    # --- On devices ---
+
+    def answer(self, key: PRNGKey, user: User) -> Report:
+        """The report of one user, whose entries are users; noisy numbers are by place in the graph.
+
+        ``ValueError`` where graphs are of several sizes, or unequal budgets decide who reports a
+        pair.
+        """
+        if not self.size:
+            raise ValueError(
+                "one user answers within graphs of one size: ask the graphs of each size apart"
+            )
+        n = len(self.group)
+        made = self._of_user(user.own)
+        listed = jnp.ones(n, bool) if _of_everybody(made) else jnp.asarray(self.asked)
+        group = jnp.asarray(self.group)
+        before = jnp.cumsum(listed) - listed  # how many listed users have smaller numbers
+        first = before[jnp.searchsorted(group, group[user.own])]
+        ids = jnp.asarray(user.neighbours.ids)
+        other = jnp.minimum(ids, n - 1)
+        known = (ids < n) & listed[other] & (group[other] == group[user.own])
+        place = jnp.sort(jnp.where(known, before[other] - first, self.size)).astype(jnp.int32)
+        neighbours = NeighbourList(place, known.sum().astype(jnp.int32))
+        report = made.privatize(key, neighbours, (before[user.own] - first).astype(jnp.int32))
+        if not isinstance(report, ListReport):
+            return report
+        sent = report.neighbours.ids
+        member = jnp.flatnonzero(listed, size=n, fill_value=n).astype(jnp.int32)
+        at = jnp.minimum(first + sent, n - 1)
+        users = NeighbourList(jnp.where(sent < self.size, member[at], n), report.neighbours.count)
+        return ListReport(report.degree, users)
+
+    def _of_user(self, own: Array) -> Any:
+        """The mechanism of one user, by the user's own budget."""
+        made = self.mechanism
+        if isinstance(made, OnLists) and any(np.ndim(getattr(made, name)) for name in made.budgets):
+            if made.reporting != "full":
+                raise ValueError(
+                    "one user does not know who owns a pair under personal budgets: report in full"
+                )
+            made = made.of_users(
+                lambda budget: jnp.asarray(budget)[own] if np.ndim(budget) else budget
+            )
+        return dataclasses.replace(made, n=self.size)
+
+    def answer_all(self, key: PRNGKey, users: Any) -> ListReports:
+        """The reports of all users, by the mechanism's sampler of whole graphs."""
+        people = users.lists._replace(private=np.asarray(self.asked))
+        found = reported_pairs(key, self.mechanism, people, self.memory)
+        reporter, reported = (np.asarray(ids, np.int32) for ids in (found.reporter, found.reported))
+        return ListReports(reporter, reported, np.asarray(found.degree, np.float32))
+
+    def exact(self) -> "ListQuestion":
+        """The question under the largest budgets, whose noise changes a bit once in 1e17 or less.
+
+        ``TypeError`` for a mechanism that is none of this library's.
+        """
+        made = self.mechanism
+        if not isinstance(made, OnLists):
+            raise TypeError(f"{type(made).__name__} has no largest budgets, which a ceiling asks")
+        most = {name: np.float32(budget) for name, budget in made.budgets.items()}
+        of_all: Any = made  # a dataclass
+        return dataclasses.replace(self, mechanism=dataclasses.replace(of_all, **most))
+
+    # --- On the server ---
+
+    def gathered(self, values: Report) -> ListReports:
+        """Reports of devices, stacked by user, as lists; those of ``answer_all`` stay."""
+        if isinstance(values, ListReports):
+            return values
+        n = len(self.group)
+        degree = np.asarray(values.degree, np.float32)
+        if isinstance(values, ListReport):
+            ids = np.asarray(values.neighbours.ids)
+            reporter, column = np.nonzero((ids < n) & np.asarray(self.asked)[:, None])
+            reported = ids[reporter, column]
+            return ListReports(reporter.astype(np.int32), reported.astype(np.int32), degree)
+        made: Any = self.mechanism  # a dataclass, which no protocol can say
+        if not isinstance(made, HasServer):
+            raise TypeError(f"{type(made).__name__} has no select(reports)")
+        one: Any = made
+        made = dataclasses.replace(one, n=self.size)
+        ends = [np.zeros((2, 0), np.int32)]
+        for members in np.flatnonzero(self.asked).reshape(-1, self.size):
+            of_graph = jax.tree.map(lambda leaf, members=members: leaf[members], values)
+            low, high = np.nonzero(np.triu(np.asarray(made.select(of_graph))))
+            ends.append(np.stack([members[low], members[high]]).astype(np.int32))
+        reporter, reported = np.concatenate(ends, 1)
+        return ListReports(reporter, reported, degree)
+
+
+def _of_everybody(mechanism: Any) -> bool:
+    """Whether a list is of all users of a graph, asked or not."""
+    return mechanism.reporting == "full" and not isinstance(mechanism, HasServer)
