@@ -106,14 +106,6 @@ class Ball(Records[Values]):
         axes = float(self.radius) * np.eye(self.dim)[:2]
         return np.concatenate([np.zeros((1, self.dim)), axes, -axes])
 
-    def outside(self) -> tuple[np.ndarray, np.ndarray]:
-        """Vectors that are longer, infinite or not numbers, and what they are taken for."""
-        values = (np.nan, np.inf, -np.inf, 1e30, -7.0 * float(self.radius))
-        rows = [np.full(self.dim, value) for value in values]
-        rows.append(np.where(np.arange(self.dim) == 0, np.nan, 2.0 * float(self.radius)))
-        bad = np.stack(rows).astype(np.float32)
-        return bad, np.asarray(self.clip(bad))
-
 
 @dataclasses.dataclass(frozen=True)
 class Vectors(Reports[Values]):
