@@ -61,7 +61,7 @@ class Ball(Records[Values]):
         return f"Ball({self.dim}, {shown(self.radius)})"
 
     def contains(self, values: Values, *, rounding: int = 0) -> np.ndarray:
-        """Which are vectors [dim] of at most that length, up to float32 rounding."""
+        """Whether values are vectors [dim] of at most that length, up to float32 rounding."""
         most = float(self.radius) * (1 + (1 + rounding) * float(np.finfo(np.float32).eps))
         return each_vector(values, self.dim, lambda x: lengths(x) <= most)
 
@@ -116,7 +116,7 @@ class Vectors(Reports[Values]):
     continuous = True
 
     def contains(self, values: Values, *, rounding: int = 0) -> np.ndarray:
-        """Which are vectors [dim] of finite numbers."""
+        """Whether values are vectors [dim] of finite numbers."""
         return each_vector(values, self.dim, np.isfinite)
 
 
@@ -136,5 +136,5 @@ class Disc(Reports[Values]):
     continuous = True
 
     def contains(self, values: Values, *, rounding: int = 0) -> np.ndarray:
-        """Which are points of the disc."""
+        """Whether values are points of the disc."""
         return Ball(2, self.radius).contains(values, rounding=rounding)
