@@ -174,8 +174,6 @@ class GaussianCurve:
     ) -> Guarantee:
         """The point of the curve at ``delta``, as a :class:`Guarantee`.
 
-        Status ``proved``, arithmetic ``ideal``.
-
         ``unit`` and ``adjacency`` say what the sensitivity was taken over; a unit's own words by
         default.
 

@@ -285,9 +285,7 @@ def said_once(texts: Iterable[str]) -> str:
 
 
 def sequential(*guarantees: Guarantee) -> Guarantee:
-    """Several releases about the same record: epsilon and delta add, within one unit.
-
-    ``+`` for many.
+    """Compose several releases about the same record: epsilon and delta add, within one unit.
 
     The sum is rounded up once, has the weakest status with its reasons, and is ``exact`` only if
     all are. ``ValueError`` if none is given, their units differ, or some are local and some

@@ -238,7 +238,15 @@ class Ledger(Public):
     KIND, VERSION = "ledger", 1
 
     def __post_init__(self) -> None:
-        budgets = _budgets(self.budget)
+        given: Any = () if self.budget is None else self.budget
+        made = []
+        for one in given if isinstance(given, (tuple, list)) else (given,):
+            kind = type(one).__name__
+            promise = isinstance(one, (Guarantee, PipelineGuarantee, GaussianCurve))
+            require(not promise, f"budget must be a Budget, got a {kind}: write Budget(...)")
+            # A copy holds, whatever is done to the given one later.
+            made.append(dataclasses.replace(one) if isinstance(one, Budget) else Budget(one))
+        budgets = tuple(made)
         releases = tuple(self.releases)
         object.__setattr__(self, "budget", budgets)
         object.__setattr__(self, "releases", releases)
@@ -450,19 +458,6 @@ def _objects(written: Any, kind: Callable[..., Any] = dict) -> Any:
         inner = {name: _objects(value) for name, value in written.items()}
         return Unit(**inner) if inner.keys() == {"name", "rate"} else kind(**inner)
     return written
-
-
-def _budgets(given: Any) -> tuple[Budget, ...]:
-    """Return a ledger's budgets as new objects, whatever is done to the given ones later."""
-    if given is None:
-        return ()
-    budgets = []
-    for one in given if isinstance(given, (tuple, list)) else (given,):
-        kind = type(one).__name__
-        promise = isinstance(one, (Guarantee, PipelineGuarantee, GaussianCurve))
-        require(not promise, f"budget must be a Budget, got a {kind}: write Budget(...)")
-        budgets.append(dataclasses.replace(one) if isinstance(one, Budget) else Budget(one))
-    return tuple(budgets)
 
 
 def _less(whole: float, part: float) -> float:

@@ -313,9 +313,7 @@ class Statement:
         return self.protects or (*dict.fromkeys(named), *sorted(read - set(_FIELDS)))
 
     def after(self, history: "Statement") -> "Statement":
-        """This protocol on users who took part in an earlier one.
-
-        Every role after every earlier role.
+        """This protocol on users who took part in an earlier one: every role after every other.
 
         A user may have had no role before, or have none now.
         """
@@ -370,9 +368,7 @@ def _of_pair(one: Role, other: Role) -> Guarantee | None:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Account:
-    """The answers of each user so far, within a statement.
-
-    It never changes, charging returns a new one.
+    """The answers of each user so far, within a statement; charging returns a new account.
 
     Attributes:
       statement: what is kept to.

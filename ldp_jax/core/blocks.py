@@ -1,7 +1,4 @@
-"""Results of many users, made a block at a time.
-
-What is between words and reports stays in a processor's cache.
-"""
+"""Compute the results of many users a block at a time, so that they fit a processor's cache."""
 
 import math
 from collections.abc import Callable
@@ -19,13 +16,11 @@ _IN_CACHE = 2**17
 
 
 def by_blocks(part: Callable[[Scalar, int], _T], count: int, block: int | None = None) -> _T:
-    """``part(start, size)`` of each block, together: a tree of arrays [count, ...].
+    """Compute ``part(start, size)`` of each block, within compiled code.
 
-    For compiled code.
-
-    ``size`` is at most ``block``. By default a CPU takes as many as fit its cache, and an
-    accelerator all. The last blocks may overlap, so that all have one size: ``part`` is a function
-    of the place.
+    The result is a tree of arrays [count, ...]. ``size`` is at most ``block``. By default a CPU
+    takes as many as fit its cache, and an accelerator all. The last blocks may overlap, so that all
+    have one size: ``part`` is a function of the place.
     """
     made = jax.eval_shape(lambda: part(0, min(1, count)))
     if block is None:

@@ -81,8 +81,8 @@ class Public(abc.ABC):
         kind = cls.KIND
         versions = (cls.VERSION, *cls.READ)
         known = [version for version in versions if data.startswith(cls._start(version))]
-        old = any(data.startswith(cls._start(version)) for version in range(cls.VERSION))
-        hint = "; an earlier version has no checksum: have it sent anew" if old else ""
+        old = [version for version in range(cls.VERSION) if data.startswith(cls._start(version))]
+        hint = f"; version {old[0]} has no checksum: have it sent anew" if old else ""
         wanted = " or ".join(repr(cls._start(version)) for version in versions)
         require(known, f"not a {kind} of this version: it must begin with {wanted}{hint}")
         whole = data[:-_TAG_BYTES]

@@ -1,7 +1,4 @@
-"""JAX's strict flags are the caller's.
-
-The library's own programs run under the flags that they are written for.
-"""
+"""The library's programs run under any of JAX's strict flags that a caller has set."""
 
 import contextlib
 from collections.abc import Iterator

@@ -1,7 +1,4 @@
-"""Single precision in full, on every device.
-
-A GPU rounds the factors of a product to 11 bits, a TPU to 8.
-"""
+"""Products in full single precision: a GPU rounds factors to 11 bits, a TPU to 8."""
 
 from functools import partial
 

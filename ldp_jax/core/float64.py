@@ -8,9 +8,7 @@ import jax
 
 @contextlib.contextmanager
 def float64_on_cpu() -> Iterator[None]:
-    """Within it arrays are float64 and computations run on the CPU.
-
-    Accelerators are slow, or round to less.
+    """Compute in float64 on the CPU; accelerators are slow, or round to less.
 
     >>> import jax.numpy as jnp
     >>> with float64_on_cpu():

@@ -1,4 +1,4 @@
-"""A class through randomised response: how likely a report is."""
+"""Probabilities of a class that is reported by randomised response."""
 
 import jax.numpy as jnp
 
@@ -6,17 +6,15 @@ from ldp_jax.core.types import Array, Scalar
 
 
 def other_share(keep: Scalar, num_classes: int) -> Scalar:
-    """P(report of one given class | another class).
+    """Return the probability that a class is reported as one given other class.
 
-    ``keep`` in (1 / C, 1] is P(report of a class | that class).
+    ``keep`` in (1 / C, 1] is the probability that it is reported as it is.
     """
     return (1.0 - keep) / (num_classes - 1)
 
 
 def log_reported(log_p: Array, keep: Array) -> Array:
-    """log P(report) of each class from log P(class), [..., C].
-
-    What forward correction compares with reports.
+    """Return log P(report of a class) from log P(class), [..., C], for forward correction.
 
     >>> p = jnp.array([[0.75, 0.25]])
     >>> [round(float(share), 4) for share in jnp.exp(log_reported(jnp.log(p), jnp.array([0.8])))[0]]

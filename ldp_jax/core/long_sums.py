@@ -18,7 +18,7 @@ BLOCK = 32
 
 
 def room(rows: int) -> list[int]:
-    """How many parts there may be of so many rows, of so many parts, and so on, until they are few.
+    """Return how many parts the rows have, how many parts those have, and so on.
 
     >>> room(64), room(65), room(10_000)
     ([], [3], [313, 10])
@@ -31,25 +31,20 @@ def room(rows: int) -> list[int]:
 
 
 def _not_constant(ids: Array | np.ndarray) -> Array:
-    """What a program does not work out while it is compiled, where a graph is a constant.
-
-    That may take minutes.
-    """
+    """Keep the compiler from folding a constant graph, which may take minutes."""
     return jax.lax.optimization_barrier(jnp.asarray(ids))
 
 
 def sorted_order(ids: Array | np.ndarray) -> Array:
-    """The rows in the order of their segments."""
+    """Return the order that sorts rows by segment."""
     return jnp.argsort(_not_constant(ids), stable=True)
 
 
 def places(ids: Array | np.ndarray, segments: int) -> list[Array]:
-    """Where each row is added, and then each part, for :func:`fold`.
+    """Return where each row is added, and then each part, for :func:`fold`.
 
-    ``ids`` that are no segment are dropped.
-
-    Rows of one segment should follow each other. In any other order the sums are right, and may
-    round more.
+    ``ids`` that are no segment are dropped. Rows of one segment should follow each other. In any
+    other order the sums are right, and may round more.
     """
     # Block k of rows has a part: of the segment that block k - 1 began with. Shorter segments have
     # no part.
@@ -72,10 +67,7 @@ def places(ids: Array | np.ndarray, segments: int) -> list[Array]:
 
 
 def places_in_any_order(ids: Array | np.ndarray, segments: int) -> list[Array]:
-    """:func:`places` of rows whose segments come in any order.
-
-    The places of the sorted rows, brought back.
-    """
+    """Return :func:`places` of rows whose segments come in any order, by sorting them."""
     order = sorted_order(ids)
     at, *parts = places(jnp.asarray(ids)[order], segments)
     return [jnp.zeros_like(at).at[order].set(at, unique_indices=True), *parts]
@@ -89,15 +81,12 @@ def add(total: Array, at: Array | np.ndarray, rows: Array, *, in_order: bool = F
 
 
 def with_room(total: Array, parts: Sequence[Array]) -> Array:
-    """The start of sums [segments, ...], followed by zeros for the parts."""
+    """Append zeros for the parts to sums [segments, ...]."""
     return jnp.pad(total, ((0, sum(map(len, parts))), *((0, 0),) * (total.ndim - 1)))
 
 
 def fold(total: Array, segments: int, parts: Sequence[Array]) -> Array:
-    """The sums, after rows have been added to ``total`` [segments + room, ...].
-
-    ``parts`` follow their places.
-    """
+    """Add the parts of ``total`` [segments + room, ...] up, after all rows have been added."""
     first = segments
     for at in parts:
         total = add(total, at, jax.lax.slice_in_dim(total, first, first + len(at)))
@@ -108,7 +97,7 @@ def fold(total: Array, segments: int, parts: Sequence[Array]) -> Array:
 def segment_sum(
     rows: Array, ids: Array | np.ndarray, segments: int, *, any_order: bool = False
 ) -> Array:
-    """The sum of the rows of each segment, [segments, ...]; differentiable in both modes.
+    """Sum the rows of each segment, [segments, ...]; differentiable in both modes.
 
     Its rounding is at most that of 64 additions a level, of which n rows have about log(n) /
     log(32).
@@ -123,7 +112,7 @@ def segment_sum(
 
 
 def column_means(values: np.ndarray) -> np.ndarray:
-    """The mean of each column, in the columns' type, or one of fractions; on the host.
+    """Return the mean of each column on the host, in float32 or float64.
 
     NumPy adds up float32 rows one after another: of 10^7 equal ones the mean is off by 9 %.
 

@@ -68,12 +68,14 @@ def checked_prior(prior: object) -> np.ndarray:
     validate.require(known, "prior must be concrete: candidate sets are chosen on the host")
     rows = validate.numbers(prior=prior)
     several = rows.size and rows.ndim and 2 <= rows.shape[-1] <= MAX_INPUTS
-    validate.require(several, f"prior must have 2 to {MAX_INPUTS} classes", rows)
+    rule = f"prior must have 2 to {MAX_INPUTS} classes, got shape {rows.shape}"
+    validate.require(several, rule)
     possible = np.isfinite(rows).all() and (rows >= 0).all()
     validate.require(possible, "prior must be finite and >= 0")
     total = rows.sum(-1, keepdims=True)
-    off = float(np.abs(total - 1).max())
-    validate.require(off <= _SUM, f"rows of prior must sum to 1, and are off by up to {off:.3g}")
+    sums = f"got sums from {total.min():.6g} to {total.max():.6g}"
+    fits = np.abs(total - 1).max() <= _SUM
+    validate.require(fits, f"rows of prior must sum to 1, {sums}")
     return rows / total
 
 

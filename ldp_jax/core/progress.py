@@ -1,6 +1,4 @@
-"""How far a long call is.
-
-Told to a function of the caller's, or shown once the call has taken five seconds.
+"""Tell a function how far a long call is, or show it once the call has taken five seconds.
 
 A long call runs within :func:`watched` and says with :func:`phase` what it begins. Without a
 function of the caller's there is a bar in terminals and notebooks, and a line every ten seconds on

@@ -70,6 +70,7 @@ def pytree(cls: type[_T]) -> type[_T]:
         children = tuple(getattr(self, name) for name in leaves)
         return children, tuple(getattr(self, name) for name in statics)
 
+    names = (*leaves, *statics)
     keys = [jax.tree_util.GetAttrKey(name) for name in leaves]
 
     def flatten_with_keys(self: object) -> tuple[list[tuple[Any, object]], _Fields]:
@@ -78,7 +79,7 @@ def pytree(cls: type[_T]) -> type[_T]:
 
     def unflatten(aux: _Fields, children: Iterable[object]) -> object:
         self = object.__new__(data)
-        for name, value in zip((*leaves, *statics), (*children, *aux), strict=True):
+        for name, value in zip(names, (*children, *aux), strict=True):
             object.__setattr__(self, name, value)
         return self
 

@@ -57,10 +57,7 @@ def _hashed_places(key: Array, shape: tuple[int, ...]) -> tuple[Array, Array]:
 
 
 def _apart(words: Array) -> Array:
-    """The words, behind a barrier.
-
-    It keeps XLA from merging the computations of two draws, and does no more.
-    """
+    """Keep XLA from merging the computations of two draws, by a barrier."""
     return lax.optimization_barrier(words)
 
 
@@ -88,9 +85,9 @@ _UNROLLED = jax.extend.random.define_prng_impl(
 
 
 def unrolled(key: PRNGKey) -> PRNGKey:
-    """The key for ``jax.random`` (not its ``poisson``) inside one function.
+    """Return the key for fast draws by ``jax.random`` (not its ``poisson``) in one function.
 
-    Unknown to JAX's checker of reuse.
+    JAX's checker of key reuse does not know the result.
     """
     validate.threefry(key)
     return jax.random.wrap_key_data(jax.random.key_data(key), impl=_UNROLLED)
@@ -104,15 +101,12 @@ def _used(key: PRNGKey) -> PRNGKey:
 
 
 def counted(key: PRNGKey) -> PRNGKey:
-    """The same key, and a use of it for JAX's checker, which :func:`fold_in` is not."""
+    """Count a use of the key for JAX's checker, which :func:`fold_in` does not."""
     return jax.random.wrap_key_data(jax.random.key_data(_used(key)), impl=_IMPL)
 
 
 def again(key: PRNGKey) -> PRNGKey:
-    """The same key for a step that may be taken again from the same state.
-
-    It gives the same, on purpose.
-    """
+    """Return the same key for a step that repeats its draws on purpose."""
     return jax.random.wrap_key_data(
         jax.device_put(np.asarray(jax.random.key_data(key))), impl=_IMPL
     )
@@ -121,10 +115,7 @@ def again(key: PRNGKey) -> PRNGKey:
 def _fused(
     draw: Callable[Concatenate[PRNGKey, _P], Array], dtype: type[np.number] | None = None
 ) -> Callable[Concatenate[PRNGKey, _P], Array]:
-    """The same draws.
-
-    Of 32 bits by default, also in 64-bit mode, where JAX would draw other numbers.
-    """
+    """Make the fast form of a draw; it has 32 bits by default, also in 64-bit mode."""
     before = list(inspect.signature(draw).parameters).index("dtype") - 1 if dtype else 0
 
     @wraps(draw)

@@ -36,7 +36,7 @@ _MOST = 40
 
 
 def words(key: PRNGKey, shape: tuple[int, ...] = (), count: int = 2) -> Array:
-    """Uniform words; uint32 [count, *shape], the most significant first."""
+    """Draw random bits; uint32 [count, *shape], the most significant word first."""
     return random.bits(key, (count, *shape), jnp.uint32)
 
 
@@ -59,7 +59,7 @@ def split(key: PRNGKey, num: int = 2) -> tuple[PRNGKey, ...]:
 
 
 def threshold(p: ArrayLike, count: int = 2) -> Array:
-    """ceil(p 2^(32 count)) of a float32 p in [0, 1), in words; uint32 [count, *p.shape].
+    """Return ceil(p 2^(32 count)) of a float32 p in [0, 1); uint32 [count, *p.shape].
 
     At least 1 for p >= 2^-126, and 0 for p <= 0 and NaN; at p >= 1, which would be one word too
     long, 0 too.
@@ -80,7 +80,7 @@ def threshold(p: ArrayLike, count: int = 2) -> Array:
 
 
 def less(a: Array, b: Array) -> Array:
-    """Whether a < b, of numbers in words [count, ...]; elementwise bool."""
+    """Return whether a < b, of numbers in words [count, ...]; elementwise."""
     found = a[-1] < b[-1]
     for place in range(len(a) - 2, -1, -1):
         found = (a[place] < b[place]) | ((a[place] == b[place]) & found)
@@ -114,12 +114,12 @@ def bernoulli_from_words(word: ArrayLike, p: ArrayLike, rest: ArrayLike | None =
 
 
 def bernoulli(key: PRNGKey, p: ArrayLike, rest: ArrayLike | None = None) -> Array:
-    """Independent events of probability p, from two words each; bool, of the shape of p."""
+    """Draw independent events of probability p, from two words each; bool."""
     return bernoulli_from_words(words(key, jnp.shape(p)), p, rest)
 
 
 def below_from_words(high: Array, low: Array, bound: ArrayLike) -> Array:
-    """(2^32 high + low) mod bound as ``jax.random.randint`` computes it; int32, elementwise.
+    """Return (2^32 high + low) mod bound as ``jax.random.randint`` computes it; int32.
 
     Products are taken mod 2^32, which matters for bounds above 2^16.
 
@@ -149,7 +149,7 @@ def _remainder(word: Array, bound: Array) -> Array:
 
 
 def fraction(word: ArrayLike) -> Array:
-    """W 2^(-32 count) of words [count, ...], rounded to float32: small ones keep their precision.
+    """Return W 2^(-32 count) of words [count, ...] in float32; small ones keep their precision.
 
     The smallest is 0, for W = 0: so ``fraction(words) < p`` is possible for each p > 0.
     """
@@ -193,7 +193,7 @@ def laplace_from_words(word: ArrayLike) -> Array:
 
 
 def laplace(key: PRNGKey, shape: tuple[int, ...] = ()) -> Array:
-    """Independent Laplace noise of scale 1, up to 155 in absolute value; float32."""
+    """Draw independent Laplace noise of scale 1, up to 155 in absolute value; float32."""
     return laplace_from_words(words(key, shape, NOISE_WORDS))
 
 
@@ -289,7 +289,7 @@ def order_within(key: PRNGKey, labels: Values) -> np.ndarray:
 
 
 def places_within(key: PRNGKey, labels: Values) -> np.ndarray:
-    """The place of each in :func:`order_within`, among those of the same label; int64 [n]."""
+    """Return the place of each user in :func:`order_within` among users of one label; int64."""
     labels = np.asarray(labels)
     order = order_within(key, labels)
     place = np.empty(len(labels), np.int64)

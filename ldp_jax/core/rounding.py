@@ -1,6 +1,4 @@
-"""Numbers that are rounded to the safe side.
-
-What is lost is never below the truth, what is left never above it.
+"""Round losses up and remaining budgets down, so that what is printed holds.
 
 Sums and shares are fractions, logarithms and exponentials decimals of 60 digits. Standard library
 alone.
@@ -26,7 +24,7 @@ ABOVE = 1 + Fraction(1, 10**40)
 
 
 def exactly(name: str, value: object) -> Fraction | float:
-    """A whole number, float, NumPy scalar or fraction >= 0 as it is: a fraction, or ``math.inf``.
+    """Return a real number >= 0 as an exact fraction, or ``math.inf``.
 
     >>> exactly("epsilon", 0.5)
     Fraction(1, 2)
@@ -52,7 +50,7 @@ def exactly(name: str, value: object) -> Fraction | float:
 
 
 def rounded_up(exact: Fraction | float) -> float:
-    """The least float at or above a fraction >= 0; infinity beyond the largest.
+    """Return the least float at or above a fraction >= 0; infinity beyond the largest.
 
     >>> rounded_up(Fraction(1, 10)) == 0.1, rounded_up(Fraction(1, 10**400))
     (True, 5e-324)
@@ -79,9 +77,7 @@ def rounded_down(exact: Fraction | float) -> float:
 
 
 def add_up(epsilons: Iterable[float], times: int = 1) -> float:
-    """The sum of epsilons, ``times`` over, rounded up.
-
-    The least float that is not below the exact sum.
+    """Return the least float that is not below the exact sum of epsilons, ``times`` over.
 
     >>> add_up([0.1] * 3) > 0.3, add_up([0.5], times=3), add_up([0.1, 0.9])
     (True, 1.5, 1.0000000000000002)
@@ -96,9 +92,7 @@ def add_up(epsilons: Iterable[float], times: int = 1) -> float:
 
 
 def share(epsilon: float, parts: int) -> float:
-    """The largest float of which ``parts`` together are at most epsilon.
-
-    Budgets are divided downwards.
+    """Divide a budget: return the largest float of which ``parts`` are at most epsilon.
 
     >>> share(1.0, 20) < 0.05, add_up([share(1.0, 20)], times=20)
     (True, 1.0)

@@ -20,10 +20,7 @@ _T = TypeVar("_T")
 
 
 def placement(x: object) -> NamedSharding | None:
-    """How an array is divided among devices, with an entry for each axis.
-
-    None where it is not, or unknown.
-    """
+    """Return how an array is divided among devices, axis by axis; None where it is not."""
     if not isinstance(x, jax.Array):
         return None
     sharding = x.sharding if validate.concrete(x) else jax.typeof(x).sharding
@@ -33,10 +30,7 @@ def placement(x: object) -> NamedSharding | None:
 
 
 def by_rows(x: object) -> NamedSharding | None:
-    """:func:`placement`, where the first axis, of users, is divided.
-
-    Or any, on a mesh with explicit axes.
-    """
+    """Return :func:`placement` if users, the first axis, are divided, or any explicit axis is."""
     over = placement(x)
     if over is None or (over.spec[0] is None and AxisType.Explicit not in over.mesh.axis_types):
         return None
@@ -44,7 +38,7 @@ def by_rows(x: object) -> NamedSharding | None:
 
 
 def _of_type(kind: AxisType, over: NamedSharding) -> NamedSharding:
-    """What the axes of one type divide: no operation of JAX takes axes of both."""
+    """Keep the axes of one type: no operation of JAX takes axes of both types."""
     mesh = over.mesh
     names = {
         name for name, own in zip(mesh.axis_names, mesh.axis_types, strict=True) if own == kind
@@ -56,7 +50,7 @@ def _of_type(kind: AxisType, over: NamedSharding) -> NamedSharding:
 
 
 def divided_by(x: Array, over: NamedSharding) -> Array:
-    """An array as ``over`` divides it, within compiled code, whatever the type of the axes."""
+    """Divide an array as ``over`` does, within compiled code, whatever the type of the axes."""
     if AxisType.Explicit in over.mesh.axis_types:
         x = jax.reshard(x, _of_type(AxisType.Explicit, over))
     if AxisType.Auto in over.mesh.axis_types:
@@ -67,10 +61,7 @@ def divided_by(x: Array, over: NamedSharding) -> Array:
 def each_part(
     function: Callable[..., _T], over: NamedSharding, in_specs: tuple[PyTree, ...], out_specs: P
 ) -> Callable[..., _T]:
-    """``jax.shard_map`` over the mesh of ``over``, whatever the type of its axes.
-
-    For compiled code.
-    """
+    """Make ``jax.shard_map`` over a mesh for compiled code, whatever the type of the axes."""
 
     def placed(spec: P, argument: PyTree) -> PyTree:
         to = _of_type(AxisType.Explicit, NamedSharding(over.mesh, spec))
@@ -92,10 +83,7 @@ def each_part(
 
 
 def varying(*trees: PyTree) -> tuple[PyTree, ...]:
-    """Trees as each device has them for itself within ``jax.shard_map``.
-
-    JAX refuses loops over two kinds.
-    """
+    """Mark trees as different on each device, as loops within ``jax.shard_map`` must have them."""
 
     def own(leaf: object) -> frozenset:
         return jax.typeof(leaf).manual_axis_type.varying

@@ -1,9 +1,4 @@
-"""Texts that say what kind of values an object holds.
-
-Records, neighbour lists and keys stay off the screen.
-
-No JAX: devices show their arguments by it, too.
-"""
+"""Show what kind of values an object holds, without records, neighbour lists and keys. No JAX."""
 
 import dataclasses
 import numbers
@@ -28,7 +23,7 @@ def shown(value: object) -> str:
 
 
 def shape_of(value: object) -> str:
-    """The type and the shape of a value.
+    """Return the type and the shape of a value.
 
     >>> shape_of(0.5), shape_of({"ana": 31})
     ('float', 'dict[1]')

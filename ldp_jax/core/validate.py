@@ -415,7 +415,8 @@ def pairs(size: int | None = None, of: str = "", /, **kwargs: object) -> "np.nda
     array = complete(**kwargs)
     if array.size == 0:
         return np.zeros((0, 2), np.int64)
-    require(array.ndim == 2 and array.shape[1] == 2 and array.dtype.kind in "iu", wanted, array)
+    fits = array.ndim == 2 and array.shape[1] == 2 and array.dtype.kind in "iu"
+    require(fits, f"{wanted}, got {array.dtype} of shape {array.shape}")
     ids(2**63 if size is None else size, of, **kwargs)
     return array.astype(np.int64)
 

@@ -97,18 +97,11 @@ def test_numbers_print_on_the_safe_side(value, up, down):
     assert (digits_up(value), digits_down(value)) == (up, down)
 
 
-def test_a_guarantee_prints_its_reason_and_the_numbers_rounded_up():
-    text = str(proved(1.00000149, 1.23456001e-7))
-    assert text.startswith("epsilon 1.00001, delta 1.23457e-07 per record (")
-    assert "proved: a proof" in text
-    assert str(Guarantee(1e-320)).startswith("epsilon 9.99989e-321 per record")
-    assert str(proved(0.1) + proved(0.9)).startswith("epsilon 1 per record")
-    assert str(metric(1.00000149)) == "metric(1.00001)"
+def test_sums_of_metric_privacy_have_the_rate_of_their_epsilon():
     half = proved(0.5, unit=metric(0.5))
     for twice in (half + half, half.repeated(2), sequential(half, half)):
-        assert str(twice).startswith("epsilon 1 per metric(1) (two records at distance 1;")
+        assert twice.unit.rate == twice.epsilon == 1.0
     assert str(Budget(1.0, unit=metric(0.5))) == "at most epsilon 1 per metric(1)"
-    assert str(Budget(1.99999999, 1e-6)) == "at most epsilon 1.99999, delta 1e-06 per record"
 
 
 def test_nothing_is_proved_by_default():

@@ -176,22 +176,6 @@ def test_an_exposed_field_stays_exposed():
     assert list(Ledger().total()) == []
 
 
-def test_explain_rounds_against_the_claim():
-    ledger = Ledger([Budget(1.0, delta=1e-6), Budget(2.0, unit=NEIGHBOUR_LIST)])
-    ledger = ledger.spend(
-        "features of all users", proved(0.12345649), protects=("features",), exposes=("labels",)
-    )
-    ledger = ledger.spend("edges", proved(2.0, unit=NEIGHBOUR_LIST), protects=("edges",))
-    ledger = ledger.spend("more", proved(0.5))
-    lines = str(ledger).splitlines()
-    assert lines[1].count("epsilon 0.123457") == 2  # its cost, and the total so far: up
-    assert "epsilon 0.623457" in lines[3]  # the running total, up
-    assert any("epsilon 0.376543, delta 1e-06 remains" in line for line in lines)  # down
-    assert "  of a budget of epsilon 2; epsilon 0 remains" in lines
-    assert lines[-1] == "protected: features, edges; NOT protected: labels"
-    assert Ledger(1.0).explain().startswith("record: spent epsilon 0 (ideal arithmetic; proved)")
-
-
 @settings(max_examples=12)
 @given(st.floats(0.5, 5.0), st.lists(st.floats(0.0, 0.4), min_size=1, max_size=8))
 def test_what_remains_is_rounded_down(limit, epsilons):

@@ -61,7 +61,7 @@ class Ball(Records[Values]):
         return f"Ball({self.dim}, {shown(self.radius)})"
 
     def contains(self, values: Values, *, rounding: int = 0) -> np.ndarray:
-        """Which are vectors [dim] of at most that length, up to float32 rounding."""
+        """Whether values are vectors [dim] of at most that length, up to float32 rounding."""
         most = float(self.radius) * (1 + (1 + rounding) * float(np.finfo(np.float32).eps))
         return each_vector(values, self.dim, lambda x: lengths(x) <= most)
 
@@ -106,14 +106,6 @@ class Ball(Records[Values]):
         axes = float(self.radius) * np.eye(self.dim)[:2]
         return np.concatenate([np.zeros((1, self.dim)), axes, -axes])
 
-    def outside(self) -> tuple[np.ndarray, np.ndarray]:
-        """Vectors that are longer, infinite or not numbers, and what they are taken for."""
-        values = (np.nan, np.inf, -np.inf, 1e30, -7.0 * float(self.radius))
-        rows = [np.full(self.dim, value) for value in values]
-        rows.append(np.where(np.arange(self.dim) == 0, np.nan, 2.0 * float(self.radius)))
-        bad = np.stack(rows).astype(np.float32)
-        return bad, np.asarray(self.clip(bad))
-
 
 @dataclasses.dataclass(frozen=True)
 class Vectors(Reports[Values]):
@@ -124,7 +116,7 @@ class Vectors(Reports[Values]):
     continuous = True
 
     def contains(self, values: Values, *, rounding: int = 0) -> np.ndarray:
-        """Which are vectors [dim] of finite numbers."""
+        """Whether values are vectors [dim] of finite numbers."""
         return each_vector(values, self.dim, np.isfinite)
 
 
@@ -144,5 +136,5 @@ class Disc(Reports[Values]):
     continuous = True
 
     def contains(self, values: Values, *, rounding: int = 0) -> np.ndarray:
-        """Which are points of the disc."""
+        """Whether values are points of the disc."""
         return Ball(2, self.radius).contains(values, rounding=rounding)

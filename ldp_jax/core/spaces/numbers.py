@@ -46,11 +46,11 @@ class Interval(Records[Values], Reports[Values]):
 
     @property
     def branches(self) -> tuple[Reports, ...]:
-        """Itself."""
+        """The space itself."""
         return (self,)
 
     def contains(self, values: Values, *, rounding: int = 0) -> np.ndarray:
-        """Which are finite and between the ends."""
+        """Whether values are finite and between the ends."""
         y = np.asarray(values)
         lower = float(self.lower)
         upper = float(self.upper)
@@ -127,7 +127,7 @@ class Finite(Enumerated[Values]):
 
     @property
     def branches(self) -> tuple[Reports, ...]:
-        """Itself."""
+        """The space itself."""
         return (self,)
 
     @property
@@ -170,7 +170,7 @@ class Mixture(Reports[tuple[Values, Values]]):
         return any(part.continuous for part in self.parts)
 
     def contains(self, values: tuple[Values, Values], *, rounding: int = 0) -> np.ndarray:
-        """Which have a valid branch, and a value of its part."""
+        """Whether pairs have a valid branch, and a value of its part."""
         branch = np.asarray(values[0])
         value = np.asarray(values[1])
         inside = np.isin(branch, np.arange(len(self.parts)))

@@ -129,17 +129,11 @@ class Records(abc.ABC, Generic[R]):
 
     @abc.abstractmethod
     def contains(self, values: R, *, rounding: int = 0) -> np.ndarray:
-        """Which of stacked values of the host are members, bool [n].
-
-        ``rounding`` float32 roundings still count.
-        """
+        """Whether stacked values of the host are members, bool [n], up to float32 roundings."""
 
     @abc.abstractmethod
     def clip(self, x: R) -> R:
-        """The member that a value is taken for, NaN for the centre.
-
-        Stacked values too, and traced ones.
-        """
+        """The member that a value is taken for; stacked and traced values, too. NaN is centred."""
 
     @abc.abstractmethod
     def extremes(self) -> tuple[R, R]:
@@ -159,10 +153,7 @@ class Records(abc.ABC, Generic[R]):
 
     @property
     def users(self) -> int:
-        """How many users there are whose views differ, where a mechanism takes whose record it is.
-
-        Else 0.
-        """
+        """The number of users, if a mechanism takes whose record it is; else 0."""
         return 0
 
     def given(self, x: R) -> R:
@@ -217,11 +208,9 @@ class Records(abc.ABC, Generic[R]):
         return bad, jax.tree.map(np.asarray, jax.jit(self.clip)(bad))
 
     def validate(self, x: R, name: str = "x") -> None:
-        """A ``ValueError`` for stacked records of the host that are not members.
+        """Refuse stacked records of the host that are not members; it counts them and shows none.
 
-        It counts them and shows none.
-
-        For loaded data: mechanisms clip whatever they are given.
+        It is for loaded data: mechanisms clip whatever they are given.
 
         >>> from ldp_jax.features import GeneralizedRR
         >>> GeneralizedRR(1.0, 4).domain().validate([0, 3, 7])
@@ -254,20 +243,14 @@ class Reports(abc.ABC, Generic[Y]):
 
     @abc.abstractmethod
     def contains(self, values: Y, *, rounding: int = 0) -> np.ndarray:
-        """Which of stacked reports are possible, bool [n]; see :meth:`Records.contains`."""
+        """Whether stacked reports are possible, bool [n]; see :meth:`Records.contains`."""
 
 
 class ReportLaw(Reports[Y], Generic[Y, R]):
-    """Reports that say how verification integrates and counts them.
-
-    Of the spaces here it knows that.
-    """
+    """Reports of a new space, which say how verification integrates and counts them."""
 
     def critical_reports(self, records: R) -> Y:
-        """Stacked reports where the loss between any of stacked records may be largest, float64.
-
-        Not for lists.
-        """
+        """Stacked reports where the loss between stacked records may be largest, float64."""
         raise NotApplicable(f"{type(self).__name__} has no critical reports")
 
     def search(self, rng: np.random.Generator, known: Y, n: int) -> Y:
@@ -316,10 +299,7 @@ class Enumerated(Records[R], Reports[R]):
         return np.asarray(self.members(), kind)
 
     def place(self, values: R) -> np.ndarray:
-        """The places of stacked values among the members, int [n], -1 for others.
-
-        In the values' precision.
-        """
+        """The places of stacked values among the members, int [n], -1 for others."""
         y = np.asarray(values)
         known = self._numbers(np.float64 if y.dtype.kind in "biu" else y.dtype)
         at = np.clip(np.searchsorted(known, y), 0, len(known) - 1)
@@ -372,7 +352,7 @@ class Enumerated(Records[R], Reports[R]):
         return self._pick(places[0], np.float64), self._pick(places[1], np.float64)
 
     def grid(self, count: int) -> R:
-        """All."""
+        """All members."""
         return self.members()
 
 

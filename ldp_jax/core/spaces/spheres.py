@@ -1,7 +1,4 @@
-"""Reports whose law is the same all round the record's direction.
-
-On the unit sphere, and in the whole space.
-"""
+"""Vectors, on the sphere or in space, whose law is the same all round the record's direction."""
 
 import dataclasses
 import math
@@ -61,7 +58,7 @@ class Sphere(Around):
     """
 
     def contains(self, values: Values, *, rounding: int = 0) -> np.ndarray:
-        """Which are vectors [dim] of length 1, up to float32 roundings."""
+        """Whether values are vectors [dim] of length 1, up to float32 roundings."""
         slack = (4 + rounding) * float(np.finfo(np.float32).eps) * math.sqrt(self.dim)
         return each_vector(values, self.dim, lambda y: np.abs(lengths(y) - 1) <= slack)
 
@@ -71,5 +68,5 @@ class Turned(Around):
     """Vectors of ``dim`` >= 2 real numbers."""
 
     def contains(self, values: Values, *, rounding: int = 0) -> np.ndarray:
-        """Which are vectors [dim] of finite numbers."""
+        """Whether values are vectors [dim] of finite numbers."""
         return Vectors(self.dim).contains(values)

@@ -31,7 +31,7 @@ class Box(Records[Values]):
         return Interval(self.lower, self.upper)
 
     def contains(self, values: Values, *, rounding: int = 0) -> np.ndarray:
-        """Which are vectors [dim] with all coordinates between the ends."""
+        """Whether values are vectors [dim] with all coordinates between the ends."""
         return each_vector(values, self.dim, partial(self.side.contains, rounding=rounding))
 
     def clip(self, x: Values) -> Array:
@@ -80,10 +80,7 @@ class ByCoordinate(Reports[Y]):
 
     @abc.abstractmethod
     def of_entries(self, indices: np.ndarray, values: Values) -> Y:
-        """The stacked reports of coordinates [n, sent] in order, and their values.
-
-        What :meth:`entries` reads.
-        """
+        """The stacked reports of coordinates [n, sent] in order, and their values."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,7 +92,7 @@ class Product(ByCoordinate[Values]):
 
     @property
     def sent(self) -> int:
-        """All."""
+        """All coordinates."""
         return self.dim
 
     def entries(self, y: Values) -> tuple[np.ndarray, Values]:
@@ -107,7 +104,7 @@ class Product(ByCoordinate[Values]):
         return values
 
     def contains(self, values: Values, *, rounding: int = 0) -> np.ndarray:
-        """Which are vectors [dim] of values of ``inner``."""
+        """Whether values are vectors [dim] of values of ``inner``."""
         return each_vector(values, self.dim, partial(self.inner.contains, rounding=rounding))
 
 
@@ -122,10 +119,7 @@ class SparseReport(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Subset(ByCoordinate[SparseReport]):
-    """k sorted, distinct coordinates of ``dim``, each with a value from ``inner``.
-
-    As a :class:`SparseReport`.
-    """
+    """Reports of k sorted, distinct coordinates of ``dim``, each with a value from ``inner``."""
 
     dim: int
     k: int
@@ -150,7 +144,7 @@ class Subset(ByCoordinate[SparseReport]):
         return SparseReport(np.asarray(indices, np.int32), values)
 
     def contains(self, values: SparseReport, *, rounding: int = 0) -> np.ndarray:
-        """Which have sorted, distinct coordinates that there are, and values of ``inner``."""
+        """Whether coordinates are sorted, distinct and below ``dim``, and values of ``inner``."""
         at, inner = SparseReport(*values)  # and nothing else
         sorted_below = lambda at: (np.diff(at, prepend=-1) > 0) & (at < self.dim)
         return each_vector(at, self.k, sorted_below) & self.inner.contains(
