@@ -406,8 +406,9 @@ def graphs_in_batches() -> None:
 
 
 def models_by_key() -> None:
-    """Runs of a trainer, and all that is stacked with their keys: bit for bit, and nothing
-    moves.
+    """Runs of a trainer, and all that is stacked with their keys: nothing moves.
+
+    The last bits of a run may depend on how many there are.
     """
     from ldp_jax.learning import (
         models,
@@ -428,7 +429,7 @@ def models_by_key() -> None:
     with jax.debug_key_reuse(False):
         divided = put(data, mesh, "devices")
         some = jax.device_put(keys, NamedSharding(mesh, P("devices")))
-        check_divided(fit(some, divided), fit(keys, data), "devices")
+        check_divided(fit(some, divided), fit(keys, data), "devices", atol=TOLERANCE)
     shared = dataclasses.replace(settings, mesh=mesh)
     with pytest.raises(ValueError, match="divide the keys"):
         training.fit_many(keys, model, training.node_classification, *data, shared)

@@ -40,8 +40,8 @@ ONE_HOME = {
     "flax": "learning/models/",
     "optax": ("learning/", "hyperbolic/", "servers/"),
     "pooch": "datasets/",
-    "networkx": ("graph/interop.py", "graph/_files.py"),
-    "pandas": ("graph/interop.py", "datasets/tables.py"),
+    "networkx": ("graph/interop.py", "graph/_files.py", "graph/_sources.py"),
+    "pandas": ("graph/interop.py", "graph/_sources.py", "datasets/tables.py"),
     "sklearn": "servers/estimators.py",
     "pyarrow": "deployment/store.py",
 }

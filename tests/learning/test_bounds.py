@@ -109,22 +109,27 @@ def test_constants_are_those_of_the_proofs():
     np.testing.assert_allclose(2 * d * np.exp(-exponent), delta, rtol=1e-5)
 
 
+ROWS = np.ones((1, 3))
+UNSCALED = dataclasses.replace(MultiBit(1.0, 4), scale=1.0)
+FINE = HDS(1.0, 4, 2)
+
+
 @pytest.mark.usefixtures("untyped")
-def test_what_no_theorem_covers_is_refused():
-    rows = np.ones((1, 3))
-    for mechanism, message in (
-        (Sampled(Hybrid(1.0), 4, 4), "no theorem is about Hybrid"),
-        (Sampled(Laplace(1.0), 4, 2), "needs k = d .*got k=2"),
-        (dataclasses.replace(MultiBit(1.0, 4), scale=1.0), "scale must be d / k"),
-        (Laplace(1.0), "mechanism must be of vectors, as HDS and LaplaceVector, got Laplace"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            bounds.error_bound(mechanism, rows, 0.1)
-    for other in (rows[0], np.full((1, 3), np.nan)):
-        with pytest.raises(ValueError, match=r"rows must be finite numbers \[nodes, n\]"):
-            bounds.error_bound(HDS(1.0, 4, 2), other, 0.1)
-    with pytest.raises(ValueError, match="delta must be in"):
-        bounds.error_bound(HDS(1.0, 4, 2), rows, 1.0)
+@pytest.mark.parametrize(
+    ("mechanism", "rows", "delta", "message"),
+    [
+        (Sampled(Hybrid(1.0), 4, 4), ROWS, 0.1, "no theorem is about Hybrid"),
+        (Sampled(Laplace(1.0), 4, 2), ROWS, 0.1, "needs k = d .*got k=2"),
+        (UNSCALED, ROWS, 0.1, "scale must be d / k"),
+        (Laplace(1.0), ROWS, 0.1, "mechanism must be of vectors"),
+        (FINE, ROWS[0], 0.1, "rows must be finite"),
+        (FINE, ROWS * np.nan, 0.1, "rows must be finite"),
+        (FINE, ROWS, 1.0, "delta must be in"),
+    ],
+)
+def test_what_no_theorem_covers_is_refused(mechanism, rows, delta, message):
+    with pytest.raises(ValueError, match=message):
+        bounds.error_bound(mechanism, rows, delta)
 
 
 @pytest.mark.parametrize("make", [lambda: MultiPiecewise(5.0, 12, 3), lambda: MultiBit(5.0, 12, 3)])
