@@ -4,14 +4,14 @@ import abc
 import math
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from ldp_jax.core import random, validate
 from ldp_jax.core.mechanism import check_single
 from ldp_jax.core.types import PRNGKey, Scalar
 from ldp_jax.curators import connections, hrg
 from ldp_jax.curators.release import MEMORY, CentralMechanism, DendrogramLaw
-from ldp_jax.curators.split import EdgeSplit, Pairs
+from ldp_jax.curators.split import EdgeSplit, NodePairs, Pairs
 from ldp_jax.edges.degree_noise import NOISES, Noise
 
 SWEEPS = 8000
@@ -64,9 +64,9 @@ class OfDendrogram(CentralMechanism):
     def scales(self, num_nodes: int) -> Float[np.ndarray, " 2"]:
         """The chain's factors of L_pub and L_pri over so many private nodes; float32 [2]."""
 
-    @abc.abstractmethod
     def seen(self, pairs: Pairs) -> hrg.Edges:
-        """The edges that the chain looks at."""
+        """The edges that the chain looks at: by default all between private nodes."""
+        return every_edge(pairs)
 
     def _check(self) -> None:
         validate.in_range(0.0, math.inf, public_weight=self.public_weight)
@@ -100,7 +100,7 @@ class OfDendrogram(CentralMechanism):
         key: PRNGKey,
         split: EdgeSplit,
         memory: float = MEMORY,
-    ) -> Int[np.ndarray, "k 2"]:
+    ) -> NodePairs:
         """Pairs sampled by the noisy connection probabilities of a dendrogram."""
         pairs = split.pairs()
         if pairs.candidates == 0:

@@ -13,7 +13,7 @@ from ldp_jax.core.pytree import mechanism, static
 from ldp_jax.core.types import Graph, PRNGKey, Scalar, Values
 from ldp_jax.curators.noisy_counts import consistent, noisy_counts, whole
 from ldp_jax.curators.release import MEMORY, CentralMechanism, per_private_edge
-from ldp_jax.curators.split import EdgeSplit
+from ldp_jax.curators.split import EdgeSplit, NodePairs
 from ldp_jax.edges import checks
 from ldp_jax.edges.degree_noise import NOISES, Noise
 from ldp_jax.edges.draws import ordinal, uniforms
@@ -112,7 +112,7 @@ class BinnedPairs(CentralMechanism):
         key: PRNGKey,
         split: EdgeSplit,
         memory: float = MEMORY,
-    ) -> Int[np.ndarray, "k 2"]:
+    ) -> NodePairs:
         """As many pairs of each bin as its noisy count says."""
         check_single(self)
         pairs = split.pairs()

@@ -9,6 +9,7 @@ from ldp_jax.core.types import PRNGKey
 from ldp_jax.curators import hrg
 from ldp_jax.curators.noisy_counts import consistent, noisy_counts
 from ldp_jax.curators.release import MEMORY
+from ldp_jax.curators.split import NodePairs
 from ldp_jax.edges import checks
 from ldp_jax.edges.degree_noise import Noise
 from ldp_jax.edges.draws import each_below, happens, ordinal, poisson_counts
@@ -94,7 +95,7 @@ def sample(
     tree: hrg.Dendrogram,
     probability: Float[np.ndarray, " internal"],
     memory: float = MEMORY,
-) -> Int[np.ndarray, "k 2"]:
+) -> NodePairs:
     """Draw a graph: each pair of leaves is an edge with the probability of the node that joins it.
 
     Pairs are int [k, 2], the lower node first.

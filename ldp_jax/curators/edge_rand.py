@@ -1,14 +1,13 @@
 """EdgeRand: each pair of nodes is released as it is, or a fair coin in its place."""
 
 import numpy as np
-from jaxtyping import Int
 
 from ldp_jax.accounting.guarantee import Guarantee
 from ldp_jax.core.mechanism import check_epsilon, largest
 from ldp_jax.core.pytree import mechanism
 from ldp_jax.core.types import PRNGKey, Scalar
 from ldp_jax.curators.release import MEMORY, CentralMechanism, per_private_edge
-from ldp_jax.curators.split import EdgeSplit
+from ldp_jax.curators.split import EdgeSplit, NodePairs
 from ldp_jax.edges.neighbour_lists import MAX_BIT_EPSILON
 from ldp_jax.edges.population import Population
 from ldp_jax.edges.randomized_response import RandomizedResponse
@@ -53,7 +52,7 @@ class EdgeRand(CentralMechanism):
         key: PRNGKey,
         split: EdgeSplit,
         memory: float = MEMORY,
-    ) -> Int[np.ndarray, "k 2"]:
+    ) -> NodePairs:
         """The pairs that are said to be edges."""
         pairs = split.pairs()
         if pairs.candidates == 0:

@@ -14,9 +14,9 @@ from ldp_jax.core.pytree import mechanism, static
 from ldp_jax.core.rounding import add_up
 from ldp_jax.core.types import PRNGKey, Scalar
 from ldp_jax.curators import connections, hrg
-from ldp_jax.curators._dendrogram import PUBLIC_WEIGHT, SWEEPS, OfDendrogram, every_edge
+from ldp_jax.curators._dendrogram import PUBLIC_WEIGHT, SWEEPS, OfDendrogram
 from ldp_jax.curators.release import ADJACENCY, per_private_edge
-from ldp_jax.curators.split import EdgeSplit, Pairs
+from ldp_jax.curators.split import EdgeSplit
 from ldp_jax.edges import checks
 from ldp_jax.edges.degree_noise import Noise
 from ldp_jax.edges.neighbour_lists import two_budgets
@@ -203,10 +203,6 @@ class EdgeRR(OfDendrogram):
     def count_epsilon(self) -> float:
         """epsilon_2."""
         return float(self.epsilon_edges)
-
-    def seen(self, pairs: Pairs) -> hrg.Edges:
-        """All edges between private nodes."""
-        return every_edge(pairs)
 
 
 def PrivHRG(epsilon: float, share: float = 0.5, **options: Any) -> EdgeRR:  # noqa: N802

@@ -1,7 +1,6 @@
 """LapGraph: Laplace noise on every pair, of which the largest are released."""
 
 import numpy as np
-from jaxtyping import Int
 
 from ldp_jax.accounting.guarantee import Guarantee
 from ldp_jax.core import random
@@ -11,7 +10,7 @@ from ldp_jax.core.rounding import add_up
 from ldp_jax.core.types import PRNGKey, Scalar
 from ldp_jax.curators.noisy_counts import noisy_counts
 from ldp_jax.curators.release import MEMORY, CentralMechanism, per_private_edge
-from ldp_jax.curators.split import EdgeSplit
+from ldp_jax.curators.split import EdgeSplit, NodePairs
 from ldp_jax.edges import checks
 from ldp_jax.edges.neighbour_lists import MAX_BIT_EPSILON, two_budgets
 from ldp_jax.edges.pair_sets import largest as largest_bits
@@ -67,7 +66,7 @@ class LapGraph(CentralMechanism):
         key: PRNGKey,
         split: EdgeSplit,
         memory: float = MEMORY,
-    ) -> Int[np.ndarray, "k 2"]:
+    ) -> NodePairs:
         """The T pairs of largest noisy bits."""
         check_single(self)
         pairs = split.pairs()

@@ -4,14 +4,13 @@ import abc
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Int
 
 from ldp_jax.accounting.guarantee import EDGE_CENTRAL, Guarantee, PipelineGuarantee, Status
 from ldp_jax.core import random, validate
 from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.types import PRNGKey
 from ldp_jax.curators.hrg import Dendrogram, State
-from ldp_jax.curators.split import EdgeSplit
+from ldp_jax.curators.split import EdgeSplit, NodePairs
 from ldp_jax.edges.population import Population, ReportedPairs
 from ldp_jax.edges.whole_graph import NoisyGraph
 from ldp_jax.graph import graphs
@@ -43,7 +42,7 @@ class CentralMechanism(abc.ABC):
         key: PRNGKey,
         split: EdgeSplit,
         memory: float = MEMORY,
-    ) -> Int[np.ndarray, "k 2"]:
+    ) -> NodePairs:
         """Draw the released pairs of private nodes, each once, none of them a public edge."""
 
     def sample_graph(self, key: PRNGKey, users: Population, memory: float) -> ReportedPairs:

@@ -1,7 +1,7 @@
 """Public and private edges: the data of a trusted curator."""
 
 import dataclasses
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import numpy as np
@@ -13,6 +13,9 @@ from ldp_jax.core.types import Graph, PRNGKey, Values
 from ldp_jax.edges import checks
 from ldp_jax.edges.population import edges_of, one_graph
 from ldp_jax.graph import graphs
+
+NodePairs: TypeAlias = Int[np.ndarray, "pairs 2"]
+"""Pairs of nodes, or of their places, one a row."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -35,11 +38,11 @@ class Pairs:
         """How many pairs may be private edges: all but the public ones. It is a public number."""
         return len(self.nodes) * (len(self.nodes) - 1) // 2 - len(self.public)
 
-    def places(self, codes: Values) -> Int[np.ndarray, "m 2"]:
+    def places(self, codes: Values) -> NodePairs:
         """Codes as pairs of places."""
         return np.stack(np.divmod(np.asarray(codes, np.int64), max(len(self.nodes), 1)), 1)
 
-    def ids(self, codes: Values) -> Int[np.ndarray, "m 2"]:
+    def ids(self, codes: Values) -> NodePairs:
         """Codes as pairs of nodes."""
         return self.nodes[self.places(codes)]
 

@@ -79,7 +79,7 @@ class Lists(Records[NeighbourList]):
         known = (ids >= 0) & (ids < self.n) & (ids != self.own) & (ids == np.floor(ids))
         known = np.where(known, ids, self.n).astype(np.int32)
         meant = self._lists(self.bits(NeighbourList(known, count)))
-        return (meant.ids == ids).all(1) & (meant.count == count)
+        return np.asarray((meant.ids == ids).all(1) & (meant.count == count))
 
     def clip(self, x: NeighbourList) -> NeighbourList:
         """The list of the ids that are other nodes, each once."""

@@ -1,5 +1,6 @@
 """Mechanisms on the ball: the law of a cap, its best size, its sampler, and what it loses."""
 
+import itertools
 import math
 
 import jax
@@ -10,7 +11,6 @@ from scipy import integrate, special
 
 from ldp_jax import verification
 from ldp_jax.core.mechanism import mse, privatize
-from ldp_jax.core.spaces import Ball, Sphere, Turned
 from ldp_jax.features import (
     DuchiVector,
     LaplaceVector,
@@ -32,7 +32,6 @@ kinds = pytest.mark.parametrize("kind", KINDS)
 every_case = pytest.mark.parametrize("name", ON_THE_BALL)
 
 in_cap = jax.jit(lambda m, exponential: m._in_cap(exponential))
-densities = jax.jit(jax.vmap(lambda m, y, x: m.log_density(y, x), in_axes=(None, 0, None)))
 
 
 def mass_beyond(kind, dim, cut):
@@ -42,31 +41,23 @@ def mass_beyond(kind, dim, cut):
     return special.betainc((dim - 1) / 2, 0.5, 1 - cut**2) / 2
 
 
-def part_beyond(kind, dim, cut):
-    """E[component; component >= cut] by quadrature."""
-    if kind == "PrivUnitG":
-        law = lambda w: w * math.exp(-dim * w**2 / 2) * math.sqrt(dim / (2 * math.pi))
-        return integrate.quad(law, cut, cut + 12 / math.sqrt(dim))[0]
-    whole = special.beta((dim - 1) / 2, 0.5)
-    law = lambda t: math.cos(t) * math.sin(t) ** (dim - 2) / whole
-    return integrate.quad(law, 0, math.acos(cut))[0]
+def error_by_quadrature(kind, dim, epsilon, cut):
+    """The squared length of a report over the squared mean of its component along the record."""
+    if kind == "PrivUnit":  # by the angle
+        component, law = np.cos, lambda t: np.sin(t) ** (dim - 2)
+        cuts = (0.0, math.acos(cut), math.pi)
+    else:
+        component, law = lambda w: w, lambda w: np.exp(-dim * w**2 / 2)
+        far = 12 / math.sqrt(dim)
+        cuts = (cut + far, cut, -far)
 
+    def moment(k):
+        each = lambda t: component(t) ** k * law(t)
+        beyond, before = (integrate.quad(each, *sorted(e))[0] for e in itertools.pairwise(cuts))
+        return math.exp(epsilon) * beyond + before
 
-def published_error(kind, dim, epsilon, cut):
-    """Of Bhowmick et al.'s form with p and 1 - p: the squared length of a report over the squared
-    mean, in 1-D.
-    """
-    q = float(mass_beyond(kind, dim, cut))
-    p = math.exp(epsilon) * q / (1 - q + math.exp(epsilon) * q)
-    part = part_beyond(kind, dim, cut)
-    mean = p * part / q - (1 - p) * part / (1 - q)
-    if kind == "PrivUnit":
-        return 1 / mean**2
-    law = lambda w: w**2 * math.exp(-dim * w**2 / 2) * math.sqrt(dim / (2 * math.pi))
-    second = lambda a, b: integrate.quad(law, a, b)[0]
-    far = 12 / math.sqrt(dim)
-    along = p * second(cut, cut + far) / q + (1 - p) * second(-far, cut) / (1 - q)
-    return (along + (dim - 1) / dim) / mean**2
+    second = 1 if kind == "PrivUnit" else moment(2) / moment(0) + (dim - 1) / dim
+    return second / (moment(1) / moment(0)) ** 2
 
 
 @kinds
@@ -78,10 +69,10 @@ def test_the_cap_is_the_best_one_of_the_published_form(kind, dim, epsilon):
     m = KINDS[kind](epsilon, dim)
     error = m.worst_error()
     if m.cap.cut < 0.999:
-        assert error == pytest.approx(published_error(kind, dim, epsilon, m.cap.cut), rel=1e-6)
+        assert error == pytest.approx(error_by_quadrature(kind, dim, epsilon, m.cap.cut), rel=1e-6)
     for cut in m.cap.cut * np.array([0.5, 0.8, 0.95, 1.05, 1.2, 2.0]):
         if kind == "PrivUnitG" or cut < 0.999:
-            assert error <= published_error(kind, dim, epsilon, float(cut)) * (1 + 1e-9)
+            assert error <= error_by_quadrature(kind, dim, epsilon, float(cut)) * (1 + 1e-9)
     q = float(mass_beyond(kind, dim, m.cap.cut))
     assert m.cap.anywhere == pytest.approx(1 / (1 + math.expm1(epsilon) * q), rel=1e-7)
     assert m.cap.log_whole == pytest.approx(
@@ -149,10 +140,12 @@ def test_what_is_outside_the_narrowest_cap_is_drawn():
 
 
 @untyped
-def test_a_projection_keeps_the_claim():
-    """Records of three numbers, reports of two; the others are asked below."""
-    m = cases.CASES["ProjUnit"].make(2.0)
-    assert verification.privacy_loss_supremum(m).epsilon <= m.guarantee().epsilon * (1 + 1e-9)
+@every_case
+def test_the_largest_loss_is_the_claim(name):
+    """To 1e-9 of it; a projection may keep records apart that lose the most."""
+    m = cases.CASES[name].make(2.0)
+    loss = verification.privacy_loss_supremum(m).epsilon
+    assert (0.0 if name == "ProjUnit" else 2.0 * (1 - 1e-9)) <= loss <= 2.0 * (1 + 1e-9)
 
 
 @untyped
@@ -161,34 +154,6 @@ def test_the_sampler_has_the_law(name):
     m = cases.CASES[name].make(2.0)
     assert_fits(verification.matches_density(m, jax.random.key(2), trials=20_000))
     assert_fits(verification.matches_moments(m, m.domain().typical()))
-
-
-@every_case
-def test_records_and_reports_are_vectors(name):
-    m = cases.CASES[name].make(1.0)
-    assert m.domain() == Ball(3, 1.0)
-    with pytest.raises(TypeError, match="complex"):
-        m.domain().validate([1 + 1j, 0, 0])
-    assert isinstance(m.codomain(), Sphere if name == "PrivUnit" else Turned)
-
-
-@kinds
-def test_the_largest_loss_is_between_opposite_records(kind):
-    """On a grid of reports all over the plane: epsilon exactly, and less for shorter records."""
-    m = KINDS[kind](2.0, 2)
-    angle = np.linspace(0, 2 * np.pi, 721)
-    unit = np.stack([np.cos(angle), np.sin(angle)], 1)
-    sizes = (1.0,) if kind == "PrivUnit" else (0.1, m.cap.cut * 1.01, 2.0, 5.0)
-    with jax.enable_x64(True):
-        y = np.concatenate([size * unit for size in sizes])
-        lengths = (1.0, -1.0, 0.5, -0.5, 0.0)
-        logs = np.stack([densities(m, y, np.array([length, 0.0])) for length in lengths])
-    assert logs.max(0).max() > -np.inf
-    loss = lambda a, b: np.abs(logs[a] - logs[b]).max()
-    assert loss(0, 1) == pytest.approx(2.0, rel=1e-12)
-    mixed = math.log(0.75 * math.e**2 + 0.25) - math.log(0.25 * math.e**2 + 0.75)
-    assert loss(2, 3) == pytest.approx(mixed, rel=1e-12)
-    assert max(loss(a, b) for a in range(5) for b in range(5)) == pytest.approx(2.0, rel=1e-12)
 
 
 def test_projections_keep_what_they_span():

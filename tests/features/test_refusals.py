@@ -13,15 +13,19 @@ from ldp_jax.core import personal_alphabets
 from ldp_jax.core.mechanism import privatize
 from ldp_jax.core.spaces import Finite
 from ldp_jax.features import (
+    HDS,
     Discrete,
     Duchi,
     FeatureRR,
     GeneralizedRR,
+    GeneralPiecewise,
     GridPiecewise,
     GridSquareWave,
     Laplace,
+    LaplaceVector,
     LPOptimal,
     MultiBit,
+    MultiPiecewise,
     PersonalAlphabet,
     PersonalAlphabets,
     PrivUnit,
@@ -49,6 +53,7 @@ USERS = PersonalAlphabets.of(1.5, [[0.5, 0.3, 0.2]] * 4)
 CHANGED = dataclasses.replace(USERS.inner, search=USERS.inner.search * 0)
 BY_PASSED = jax.tree.map(lambda leaf: leaf, BINS)
 object.__setattr__(BY_PASSED, "dim", 1)
+VECTORS = HDS, MultiBit, MultiPiecewise
 BY_EPSILON = {
     "GeneralizedRR": lambda epsilon: GeneralizedRR(epsilon, 3),
     "GridSquareWave": lambda epsilon: GridSquareWave(epsilon, 5),
@@ -97,6 +102,16 @@ REFUSED = [
     ("must agree", Discrete.of, GRID, random_table(5, 4, encoding="bins")),
     ("share", BOTH.privatize, KEY, 1),
     (r"mechanism on \[-1, 1\]", Sampled, BINS.coordinate(0), 3, 1),
+    ("dim must be", HDS, 1.0, 0, 1),
+    ("dim must be", LaplaceVector, 1.0, 2.5),
+    ("k must be", Sampled, Duchi(1.0), 3, 5),
+    ("k must be given", MultiBit, jnp.ones(2), 3),
+    *(("k must be", make, 1.0, 3, k) for make in VECTORS for k in (0, -1, 4, 1.5, True, "2")),
+    ("scale must be", Sampled, Duchi(1.0), 3, 2, 0.0),
+    ("scale must be", Sampled, Duchi(1.0), 3, 2, math.inf),
+    ("t must be", GeneralPiecewise, 1.0, 0.0),
+    ("t must be", GeneralPiecewise, 1.0, math.nan),
+    ("inputs must be more than 11", LPOptimal, 16.0),
     ("codomain of Laplace", transition, Laplace(1.0), 4),
     ("domain of Sampled", transition, MultiBit(1.0, 5), 4),
     ("mechanism must be", transition, object(), 4),

@@ -397,3 +397,19 @@ def test_shuffled_records_of_every_form_are_those_of_the_holder():
         holder = np.asarray(found.labels)
         assert (holder[holder] != np.arange(30)).any()
         np.testing.assert_array_equal(dense(found.records), dense(records)[holder])
+
+
+@pytest.mark.parametrize("before", [0.25, 1.0])
+def test_a_budget_holds_what_users_lost_before_and_nothing_less(users, before, monkeypatch):
+    """The epsilons of both protocols add up; one that is too small is refused before an answer."""
+    earlier = Share(GeneralizedRR(before, CLASSES), N).statement()
+    now = Share(GeneralizedRR(0.5, CLASSES), N)
+    ask = lambda epsilon, **given: simulate(
+        jax.random.key(1), now, users, [Budget(epsilon), Budget(epsilon, unit=LABEL)], **given
+    )
+    assert ask(0.5 + before, history=earlier).guarantee[LABEL].epsilon > 0.5
+    ask(0.5)
+    monkeypatch.setattr(Users, "answer", lambda *_: pytest.fail("asked beyond the budget"))
+    for short in (0.5, before, 0.5 + before - 0.01):
+        with pytest.raises(BudgetExceededError):
+            ask(short, history=earlier)
