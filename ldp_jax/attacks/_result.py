@@ -3,12 +3,13 @@
 import dataclasses
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import ClassVar, NamedTuple, TypeAlias
+from typing import ClassVar, NamedTuple
 
 import jax
 import numpy as np
 from jaxtyping import Bool, Float, Float64, Int
 from numpy.typing import ArrayLike, DTypeLike
+from typing_extensions import TypeAliasType
 
 from ldp_jax.core import validate
 from ldp_jax.core.shown import by_shapes
@@ -16,7 +17,7 @@ from ldp_jax.core.types import PRNGKey
 from ldp_jax.core.validate import require
 from ldp_jax.learning.metrics import ConfidenceInterval, mean_interval
 
-Numbers: TypeAlias = ArrayLike | tuple
+Numbers = TypeAliasType("Numbers", ArrayLike | tuple)
 """Numbers in any form that NumPy reads: an array, nested lists, a table."""
 
 _GROUPS = 100  # groups of nodes that the jackknife leaves out, one at a time

@@ -6,10 +6,9 @@ from functools import partial
 import jax
 import numpy as np
 from jaxtyping import PyTree
-from numpy.typing import ArrayLike
 from scipy import stats
 
-from ldp_jax.attacks._result import Attack, Targets, evaluate, rows_of
+from ldp_jax.attacks._result import Attack, Numbers, Targets, evaluate, rows_of
 from ldp_jax.core import random, validate
 from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.types import Array, PRNGKey, PRNGKeys
@@ -66,10 +65,10 @@ def _observed(
 
 @implicit_promotion()
 def likelihood_ratio(
-    shadows_without: PyTree,
-    shadows_with: ArrayLike,
-    observed_without: PyTree,
-    observed_with: ArrayLike,
+    shadows_without: Numbers,
+    shadows_with: Numbers,
+    observed_without: Numbers,
+    observed_with: Numbers,
     *,
     ridge: float = 0.1,
 ) -> Attack:

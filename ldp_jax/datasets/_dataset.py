@@ -5,18 +5,19 @@ import math
 import numbers
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import scipy.sparse
 from jaxtyping import Bool, Float32, Int32
+from typing_extensions import TypeAliasType
 
 from ldp_jax.core import validate
 from ldp_jax.core.public_bounds import check_step, has_offset, scaled
 from ldp_jax.core.validate import require
 from ldp_jax.datasets._arrays import integers
 
-Bounds: TypeAlias = tuple[float | int, float | int]
+Bounds = TypeAliasType("Bounds", tuple[float | int, float | int])
 """The public (lower, upper) of every feature value."""
 
 

@@ -1,9 +1,10 @@
 """A graph with records, and sets of graphs, drawn from models: for tests of any size."""
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.sparse
+from typing_extensions import TypeAliasType
 
 from ldp_jax.core import validate
 from ldp_jax.core.validate import require
@@ -13,7 +14,8 @@ from ldp_jax.datasets.splits import generator
 if TYPE_CHECKING:
     import jax
 
-Number: TypeAlias = float | int
+Number = TypeAliasType("Number", float | int)
+"""A real number."""
 
 _ROUNDS = 200
 _SWAPS = 100  # proposed for each edge; the number of triangles stops falling after about ten
