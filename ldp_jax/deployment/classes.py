@@ -1,10 +1,8 @@
-r"""A device reports its own class.
+r"""A device reports its own class, by a broadcast classifier and its user's candidate set.
 
-A broadcast classifier, a personal alphabet, and the table of its size.
-
-The server broadcasts a classifier of public data, and sends each device the classes that public
-facts make likeliest for its user, with a table. The device reports the place of the best class
-within this alphabet (:func:`report_class`), at the table's epsilon. In bytes
+The server broadcasts a classifier of public data. It sends each device the classes that public
+facts make likeliest for its user (the candidate set), with a table. The device reports the place of
+the best class within this set (:func:`report_class`), at the table's epsilon. In bytes
 (:mod:`ldp_jax.core.checksum`)::
 
     "ldp-classifier 3\n" | {"bias": [C], "layers": [[width, ...], ...], "log_counts": ...,
@@ -93,14 +91,11 @@ class Classifier(Public):
 
     @property
     def classes(self) -> int:
-        """C."""
+        """The number C of classes."""
         return len(self.layers[-1][1] if self.layers else self.bias)
 
     def scores(self, record: object) -> np.ndarray:
-        """The score of each class, float32 [C].
-
-        Total: numbers of any size are clipped, NaN is 0.
-        """
+        """The score of each class, float32 [C]; numbers of any size are clipped, NaN is 0."""
         x = as_numbers(record)
         if x.shape != (self.features,):
             raise ValueError(
@@ -223,7 +218,7 @@ def report_class(
     user: SupportsIndex,
     round: SupportsIndex,
 ) -> bytes:
-    """Classify a record on the device, and report the place of the best class within the alphabet.
+    """Classify a record on the device, and report the best class of the user's candidate set.
 
     The 36 bytes are read with ``decode(data, alphabet.table)``: outputs are places among the
     members. ``ValueError`` where classifier and alphabet are about different numbers of classes, or

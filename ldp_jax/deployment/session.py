@@ -77,9 +77,7 @@ class ReplayError(ValueError):
 
 
 class Session:
-    """Reports of one device, the memory of what has been released, and its budget.
-
-    The only way to report.
+    """The only way to report: draws reports, remembers what was released, and keeps the budget.
 
     The memory holds outputs, never records. Every check depends on what is asked, user, round,
     field and budget alone; numbers are reported as the table clips them, and whatever is no other
@@ -178,10 +176,7 @@ class Session:
     def report_many(
         self, table: Table, xs: Vector, *, user: SupportsIndex, round: SupportsIndex
     ) -> bytes:
-        """The report of every coordinate of a vector [d]: d releases, all or none.
-
-        36 d bytes, of fields from 0.
-        """
+        """The report of every coordinate of a vector [d]: d releases, all or none; 36 d bytes."""
         dim = _length(xs)
         record = lambda: _numbers(xs, (dim,))
         return self._release(FieldReports(table), range(dim), record, user, round)
@@ -195,9 +190,7 @@ class Session:
         user: SupportsIndex,
         round: SupportsIndex,
     ) -> bytes:
-        """The reports of k of d coordinates, drawn without regard to xs: k releases.
-
-        36 k bytes, by field.
+        """The reports of k of d coordinates, drawn without regard to xs: k releases, 36 k bytes.
 
         ``ValueError`` if k is not in [1, d], and :class:`ReplayError` if anything of the round was
         reported before.
@@ -455,10 +448,7 @@ def _checked_budget(budget: object) -> tuple[float, Unit]:
 
 @functools.lru_cache(maxsize=64)
 def _epsilon(loss: Fraction) -> float:
-    """A privacy loss, rounded up.
-
-    Sixty digits of a logarithm take as long as the rest of a report.
-    """
+    """A privacy loss, rounded up; cached, since the logarithm takes as long as a report."""
     return log_up(loss)
 
 

@@ -1,6 +1,4 @@
-"""Reports of many devices on disk.
-
-Parquet files that hold them, and SQLite that says which of them count.
+"""Reports of many devices on disk: Parquet files, and SQLite that says which of them count.
 
 One folder takes uploads from several server processes, late, repeated and damaged ones too. An
 upload counts as a whole, once :meth:`ReportStore.add` has returned: the new reports are written and
