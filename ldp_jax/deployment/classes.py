@@ -170,13 +170,11 @@ class Alphabet(Public):
         object.__setattr__(self, "members", members)
         object.__setattr__(self, "epsilon", checked_epsilon(self.epsilon))
         table = self.table
-        if len(set(members) & set(range(table.inputs))) != len(members):
+        known = set(members) & set(range(table.inputs))
+        if table.encoding != "category" or not table.outputs == len(members) == len(known):
             raise ValueError(
-                f"members must be distinct classes below {table.inputs}, got {members}"
-            )
-        if table.encoding != "category" or table.outputs != len(members):
-            raise ValueError(
-                f"table must be on categories, of {len(members)} outputs as members are"
+                f"members must be distinct classes below {table.inputs}, as many as outputs of a "
+                f"table on categories, got {members} and {table}"
             )
         coarse = len(members) ** 2 / 2**32
         if not _LOOSE * self.epsilon - coarse <= table.epsilon <= self.epsilon:

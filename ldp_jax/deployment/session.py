@@ -391,10 +391,10 @@ class Session:
         # The start, the device's name and a newline; a tag of 64 digits and a newline; the memory.
         end = len(kind.memory) + 17
         head, tag, body = data[:end], data[end : end + 65], data[end + 65 :]
-        if not head.startswith(kind.memory):
-            raise ValueError(f"no session's memory: expected it to begin with {kind.memory!r}")
         if head != kind.memory + device.name.encode() + b"\n":
-            raise ValueError("no session's memory of this device: another device's, or damaged")
+            raise ValueError(
+                "no session's memory of this device: another device's, of another version, or cut"
+            )
         if not hmac.compare_digest(tag, device.memory_tag(head + body) + b"\n"):
             raise ValueError("no session's memory: damaged or edited, its tag is not this device's")
         try:
@@ -492,9 +492,8 @@ def scaled(
     >>> scaled(1_700_000_045, 1_700_000_000, 1_700_000_060).item()
     0.5
     """
-    low, high = number(-math.inf, lower_bound=lower), number(-math.inf, upper_bound=upper)
-    if not low < high:
-        raise ValueError(f"bounds must rise, got lower {low} and upper {high}")
+    low = number(-math.inf, lower_bound=lower)
+    high = number(low, open_lower=True, upper_bound=upper)
     kind = getattr(x, "dtype", None)
     check_step(kind if isinstance(kind, np.dtype) else np.float64, low, high)
     record = _wide(x)

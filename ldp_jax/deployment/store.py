@@ -169,9 +169,6 @@ class ReportStore:
         self, codec: Codec, paths: list[Path], missed: int, rows: int = 2**20
     ) -> Iterator[pyarrow.RecordBatch]:
         """All that some files hold: ``missed`` reports about one table or question."""
-        for path in paths:
-            if not path.exists():
-                raise FileNotFoundError(f"{self.folder} lacks {path.name}, which counts")
         if not paths:
             return
         checked = pyarrow.dataset.ParquetFragmentScanOptions(page_checksum_verification=True)
