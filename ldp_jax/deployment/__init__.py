@@ -1,6 +1,6 @@
 """Reports from real devices: integer tables on NumPy and the operating system's entropy. No JAX.
 
-* :mod:`device <ldp_jax.deployment.device>` - a secret, and its random words;
+* :mod:`device <ldp_jax.deployment.device>` - a secret, and the random bits that come from it;
 * :mod:`session <ldp_jax.deployment.session>` - what a device reports, remembers and may spend;
 * :mod:`codecs <ldp_jax.deployment.codecs>`, :mod:`wire <ldp_jax.deployment.wire>` - the bytes that
   are sent;

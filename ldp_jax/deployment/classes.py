@@ -1,10 +1,8 @@
-r"""A device reports its own class.
+r"""A device reports its own class, by a broadcast classifier and its user's candidate set.
 
-A broadcast classifier, a personal alphabet, and the table of its size.
-
-The server broadcasts a classifier of public data, and sends each device the classes that public
-facts make likeliest for its user, with a table. The device reports the place of the best class
-within this alphabet (:func:`report_class`), at the table's epsilon. In bytes
+The server broadcasts a classifier of public data. It sends each device the classes that public
+facts make likeliest for its user (the candidate set), with a table. The device reports the place of
+the best class within this set (:func:`report_class`), at the table's epsilon. In bytes
 (:mod:`ldp_jax.core.checksum`)::
 
     "ldp-classifier 3\n" | {"bias": [C], "layers": [[width, ...], ...], "log_counts": ...,
@@ -93,14 +91,11 @@ class Classifier(Public):
 
     @property
     def classes(self) -> int:
-        """C."""
+        """The number C of classes."""
         return len(self.layers[-1][1] if self.layers else self.bias)
 
     def scores(self, record: object) -> np.ndarray:
-        """The score of each class, float32 [C].
-
-        Total: numbers of any size are clipped, NaN is 0.
-        """
+        """The score of each class, float32 [C]; numbers of any size are clipped, NaN is 0."""
         x = as_numbers(record)
         if x.shape != (self.features,):
             raise ValueError(
@@ -175,13 +170,11 @@ class Alphabet(Public):
         object.__setattr__(self, "members", members)
         object.__setattr__(self, "epsilon", checked_epsilon(self.epsilon))
         table = self.table
-        if len(set(members) & set(range(table.inputs))) != len(members):
+        known = set(members) & set(range(table.inputs))
+        if table.encoding != "category" or not table.outputs == len(members) == len(known):
             raise ValueError(
-                f"members must be distinct classes below {table.inputs}, got {members}"
-            )
-        if table.encoding != "category" or table.outputs != len(members):
-            raise ValueError(
-                f"table must be on categories, of {len(members)} outputs as members are"
+                f"members must be distinct classes below {table.inputs}, as many as outputs of a "
+                f"table on categories, got {members} and {table}"
             )
         coarse = len(members) ** 2 / 2**32
         if not _LOOSE * self.epsilon - coarse <= table.epsilon <= self.epsilon:
@@ -223,7 +216,7 @@ def report_class(
     user: SupportsIndex,
     round: SupportsIndex,
 ) -> bytes:
-    """Classify a record on the device, and report the place of the best class within the alphabet.
+    """Classify a record on the device, and report the best class of the user's candidate set.
 
     The 36 bytes are read with ``decode(data, alphabet.table)``: outputs are places among the
     members. ``ValueError`` where classifier and alphabet are about different numbers of classes, or

@@ -1,6 +1,4 @@
-r"""How reports are drawn, written, kept and read.
-
-Of numbers by a table, of neighbours by a question.
+r"""Draw, write, keep and read reports: of numbers by a table, of neighbours by a question.
 
 **Fields of a table**: 36 bytes each, little-endian (:data:`REPORT`)::
 
@@ -68,9 +66,9 @@ _COUNTS_HEAD = 24  # bytes before the counts
 
 
 def itself(given: object, kind: type[_T]) -> _T:
-    """A public object made of its fields alone: charged for, named by and drawn from is one thing.
+    """Rebuild a public object from its fields: one thing is charged for, named and drawn from.
 
-    A subclass, or a number that somebody kept in the object, has no say in what it loses.
+    A subclass, or a value that was cached in the object, has no say in what it loses.
     """
     if not isinstance(given, kind):
         hint = ": give the table() of a mechanism of whole numbers" if kind is Table else ""
@@ -109,7 +107,7 @@ class FieldReports:
 
     @property
     def loss(self) -> Fraction:
-        """The table's."""
+        """The largest ratio of the table's masses."""
         return self.table.loss
 
     def draw(
@@ -166,11 +164,11 @@ class FieldReports:
         return 0, len(stretch)
 
     def known(self, reports: np.ndarray) -> np.ndarray:
-        """By the first 8 bytes of the digest."""
+        """Which reports name this table, by the first 8 bytes of its digest."""
         return reports["table"] == self._prefix
 
     def possible(self, reports: np.ndarray) -> np.ndarray:
-        """Outputs that the table has."""
+        """Which reports have an output of the table."""
         return reports["output"] < self.table.outputs
 
     def output(self, reports: np.ndarray) -> np.ndarray:
@@ -223,11 +221,11 @@ class CountReports:
 
     @property
     def loss(self) -> Fraction:
-        """The noise's."""
+        """The largest ratio of the noise's masses."""
         return self.question.noise.ratio
 
     def user(self, user: SupportsIndex | None) -> int:
-        """A node of the graph, which the question asks of something."""
+        """Check that a user is a node of the graph who is not silent."""
         node = whole(0, self.question.num_nodes - 1, user=user)
         owners = self.question.owners
         if owners is not None and owners.silent[node]:
@@ -235,7 +233,7 @@ class CountReports:
         return node
 
     def round(self, round: SupportsIndex | None) -> int:
-        """The question's, which alone may be named."""
+        """The question's round; no other may be named."""
         own = self.question.round
         return own if round is None else whole(own, own, round=round)
 
@@ -283,10 +281,7 @@ class CountReports:
         return {k: whole(-(2**31), 2**31 - 1, count=count) for k, count in enumerate(counts)}
 
     def others(self, stretch: bytes, start: blake2b) -> tuple[int, int]:
-        """Whole reports of other questions at its beginning.
-
-        One hash of no more than what is left for each.
-        """
+        """Count whole reports of other questions at the beginning, with one hash for each."""
         at = many = 0
         while stretch.startswith(_COUNTS_VERSION, at) and len(stretch) - at > _COUNTS_HEAD:
             num_groups = int.from_bytes(stretch[at + 2 : at + 4], "little")

@@ -1,7 +1,4 @@
-"""The server's side.
-
-Reports in, outputs and estimates out, and a count of what was refused and why.
-"""
+"""Decode reports on the server: outputs, estimates, and a count of what was refused and why."""
 
 import dataclasses
 from typing import NamedTuple
@@ -106,9 +103,7 @@ def decode(
     key: bytes | None = None,
     seen: np.ndarray | None = None,
 ) -> Decoded:
-    """Read reports on the server.
-
-    Pure, and total: whatever the bytes, what is refused is counted, never raised.
+    """Decode reports on the server; whatever the bytes, what is refused is counted, never raised.
 
     The first report of each (user, round, field) counts, within the data and after earlier calls.
     After damage reading goes on at the next whole report (:mod:`ldp_jax.deployment.wire`): uploads

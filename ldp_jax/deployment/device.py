@@ -1,12 +1,10 @@
-r"""The user's device: 32 secret bytes, and all random words that come from them.
+r"""The user's device: 32 secret bytes, and all random bits that come from them. No floats.
 
-No floating-point noise.
-
-Words come from blocks of 64 bytes of BLAKE2b keyed with the secret. Every part of a message has a
-fixed length, integers and words are little-endian, and nothing of the record enters. Digests are
-SHA-256 of a table's or a question's bytes of version 1, without their checksum. Field f of a
-(table, user, round) has two words: one picks the output, one rounds the record to the grid. They
-are bytes 8 (f mod 8) to 8 (f mod 8) + 7 of ::
+Random bits come in words of 32. Words come from blocks of 64 bytes of BLAKE2b keyed with the
+secret. Every part of a message has a fixed length, integers and words are little-endian, and
+nothing of the record enters. Digests are SHA-256 of a table's or a question's bytes of version 1,
+without their checksum. Field f of a (table, user, round) has two words: one picks the output, one
+rounds the record to the grid. They are bytes 8 (f mod 8) to 8 (f mod 8) + 7 of ::
 
     "ldp_jax 1 words." | digest of the table (32 bytes) | user (8) | round (4) | floor(f / 8) (4)
 
@@ -48,7 +46,7 @@ _COUNTS_PER_HASH = 4
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Device:
-    """A device's secret, from which all its random words come.
+    """A device's secret, from which all its random bits come.
 
     ``secret`` is 32 bytes of entropy, for the platform's key store: whoever has them can undo the
     noise. It is never printed and refuses to be pickled or copied.

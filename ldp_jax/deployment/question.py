@@ -1,6 +1,4 @@
-r"""A server's question to users who hold neighbour lists.
-
-How many neighbours have you in each public group?
+r"""A server's question to users: how many neighbours have you in each public group?
 
 The question goes to everybody: one file with the group of *every* node, so that to fetch it says
 nothing of a list; requests for a part of it would. A report shows its length, which K fixes, and
@@ -120,20 +118,14 @@ class Question(Public):
         return whole_noise(self.epsilon, self.most)
 
     def guarantee(self) -> Guarantee:
-        """The loss of one report, all K counts together, per bit of a list.
-
-        That of the noise's integers.
-        """
+        """The loss of one report of K counts, per bit of a list, by the noise's integers."""
         reason = "a bit moves one count by one; each has whole noise of its own"
         return Guarantee(
             self.noise.loss, unit=NEIGHBOUR_LIST, arithmetic="exact", status="proved", reason=reason
         )
 
     def relationship(self) -> Guarantee:
-        """The loss about one pair of users, where all devices have this question.
-
-        Its owner's, or both ends'.
-        """
+        """The loss about one pair of users, by the report of its owner or of both ends."""
         bit = self.guarantee()
         once = self.owners is not None
         seen = "the report of its owner alone" if once else "the reports of both its ends"

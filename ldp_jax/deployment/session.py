@@ -77,9 +77,7 @@ class ReplayError(ValueError):
 
 
 class Session:
-    """Reports of one device, the memory of what has been released, and its budget.
-
-    The only way to report.
+    """The only way to report: draws reports, remembers what was released, and keeps the budget.
 
     The memory holds outputs, never records. Every check depends on what is asked, user, round,
     field and budget alone; numbers are reported as the table clips them, and whatever is no other
@@ -178,10 +176,7 @@ class Session:
     def report_many(
         self, table: Table, xs: Vector, *, user: SupportsIndex, round: SupportsIndex
     ) -> bytes:
-        """The report of every coordinate of a vector [d]: d releases, all or none.
-
-        36 d bytes, of fields from 0.
-        """
+        """The report of every coordinate of a vector [d]: d releases, all or none; 36 d bytes."""
         dim = _length(xs)
         record = lambda: _numbers(xs, (dim,))
         return self._release(FieldReports(table), range(dim), record, user, round)
@@ -195,9 +190,7 @@ class Session:
         user: SupportsIndex,
         round: SupportsIndex,
     ) -> bytes:
-        """The reports of k of d coordinates, drawn without regard to xs: k releases.
-
-        36 k bytes, by field.
+        """The reports of k of d coordinates, drawn without regard to xs: k releases, 36 k bytes.
 
         ``ValueError`` if k is not in [1, d], and :class:`ReplayError` if anything of the round was
         reported before.
@@ -398,10 +391,10 @@ class Session:
         # The start, the device's name and a newline; a tag of 64 digits and a newline; the memory.
         end = len(kind.memory) + 17
         head, tag, body = data[:end], data[end : end + 65], data[end + 65 :]
-        if not head.startswith(kind.memory):
-            raise ValueError(f"no session's memory: expected it to begin with {kind.memory!r}")
         if head != kind.memory + device.name.encode() + b"\n":
-            raise ValueError("no session's memory of this device: another device's, or damaged")
+            raise ValueError(
+                "no session's memory of this device: another device's, of another version, or cut"
+            )
         if not hmac.compare_digest(tag, device.memory_tag(head + body) + b"\n"):
             raise ValueError("no session's memory: damaged or edited, its tag is not this device's")
         try:
@@ -455,10 +448,7 @@ def _checked_budget(budget: object) -> tuple[float, Unit]:
 
 @functools.lru_cache(maxsize=64)
 def _epsilon(loss: Fraction) -> float:
-    """A privacy loss, rounded up.
-
-    Sixty digits of a logarithm take as long as the rest of a report.
-    """
+    """A privacy loss, rounded up; cached, since the logarithm takes as long as a report."""
     return log_up(loss)
 
 
@@ -502,9 +492,8 @@ def scaled(
     >>> scaled(1_700_000_045, 1_700_000_000, 1_700_000_060).item()
     0.5
     """
-    low, high = number(-math.inf, lower_bound=lower), number(-math.inf, upper_bound=upper)
-    if not low < high:
-        raise ValueError(f"bounds must rise, got lower {low} and upper {high}")
+    low = number(-math.inf, lower_bound=lower)
+    high = number(low, open_lower=True, upper_bound=upper)
     kind = getattr(x, "dtype", None)
     check_step(kind if isinstance(kind, np.dtype) else np.float64, low, high)
     record = _wide(x)

@@ -1,6 +1,4 @@
-"""Reports of many devices on disk.
-
-Parquet files that hold them, and SQLite that says which of them count.
+"""Reports of many devices on disk: Parquet files, and SQLite that says which of them count.
 
 One folder takes uploads from several server processes, late, repeated and damaged ones too. An
 upload counts as a whole, once :meth:`ReportStore.add` has returned: the new reports are written and
@@ -171,9 +169,6 @@ class ReportStore:
         self, codec: Codec, paths: list[Path], missed: int, rows: int = 2**20
     ) -> Iterator[pyarrow.RecordBatch]:
         """All that some files hold: ``missed`` reports about one table or question."""
-        for path in paths:
-            if not path.exists():
-                raise FileNotFoundError(f"{self.folder} lacks {path.name}, which counts")
         if not paths:
             return
         checked = pyarrow.dataset.ParquetFragmentScanOptions(page_checksum_verification=True)

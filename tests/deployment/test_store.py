@@ -93,7 +93,7 @@ def test_files_without_a_name_are_not_read_and_go_and_damaged_ones_are_refused(t
     with pytest.raises(OSError, match="hold reports about another table"):
         store.all(GRID)
     left.unlink()
-    with pytest.raises(FileNotFoundError, match="which counts"):
+    with pytest.raises(FileNotFoundError):
         store.all(GRID)
 
 

@@ -94,10 +94,6 @@ def test_a_row_of_joint_privacy_says_how_its_total_was_split(ran, tmp_path, monk
     promises = joint.results_in(tmp_path).describe()["guarantees"]
     assert "epsilon 4 per record" in promises[f"mine: {RECORDS}, epsilon 4, 4 a record, 0 a list"]
     assert len(write_parts([joint_report], tmp_path)) == 3
-    assert (tmp_path / "frontier_joint.png").stat().st_size > 10_000
-    assert "Of 1 settings what was chosen is above" in joint_report.digest(
-        joint.results_in(tmp_path)
-    )
     before = joint.results_in(tmp_path).csv.read_bytes()
     monkeypatch.setattr(features, "draw", None)
     run_parts(config, {"joint": joint})  # computes nothing

@@ -32,14 +32,6 @@ def test_what_is_stated_by_default_is_of_no_graph_and_else_wrong_by_a_factor():
     assert joint.publicly_stated(data, 1 / 1.5) == StatedFriends(
         pytest.approx(1.6 / 1.5), pytest.approx(1 / 1.5)
     )
-    wrong = {
-        name: getattr(row.run, "keywords", {}).get("wrong") for name, row in joint.METHODS.items()
-    }
-    assert wrong[joint.TOO_HIGH] == 1.5
-    assert wrong[joint.TOO_LOW] == pytest.approx(1 / 1.5)
-    assert {one for name, one in wrong.items() if name not in (joint.TOO_HIGH, joint.TOO_LOW)} == {
-        None
-    }
 
 
 def test_what_is_regained_is_of_the_draws_that_all_rows_have():

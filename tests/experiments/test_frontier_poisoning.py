@@ -148,12 +148,6 @@ def test_each_lie_is_there_once_beside_the_same_without_privacy(ran):
     assert by["degree", TRIMMED, 1.0, WORST, SHARE, "relative error"] < 0.1
     manifest = poisoning.results_in(ran.out).describe()
     assert "epsilon 1 per neighbour-list" in manifest["guarantees"]["mine: counts, epsilon 1"]
-    text = (ran.out / "frontier_poisoning.md").read_text()  # which begins with the finding
-    assert text.splitlines()[2].startswith(
-        "**5% of liars, by their worst lie at epsilon 1, harm more than without"
-    )
-    assert "* *Trimmed* is better" in text
-    assert (ran.out / "frontier_poisoning.png").stat().st_size > 10_000
 
 
 def test_lies_are_asked_at_all_shares_of_the_worst_and_whole_tasks_at_all_budgets():

@@ -55,16 +55,10 @@ def test_rows_are_tidy_and_say_what_is_proved(ran):
     assert (rows[rows.mechanism == "non-private"][["epsilon", "epsilon_proved"]] == np.inf).all(
         axis=None
     )
-    assert rows[["value", "validation"]].stack().between(0, 1).all()
     assert set(zip(rows.task, rows.metric, strict=True)) == {("node", "accuracy"), ("link", "auc")}
     release = [column for column in KEY if column != "preprocessing"]
     assert (rows[~alone].groupby(release).preprocessing.agg(set) == {"raw", "standardized"}).all()
     assert (rows.preprocessing[alone] == cells.NO_EMBEDDING).all()
-    assert (
-        rows.chosen[alone & (rows.task == "node")].str.fullmatch(r"alpha [0-9.]+ r [0-9.]+").all()
-    )
-    assert rows.chosen[alone & (rows.task == "link")].str.fullmatch(r"[a-z]+ [a-z]+").all()
-    assert rows.chosen[~alone].isna().all()
     manifest = accuracy.results_in(config.out).describe()
     assert any("epsilon 1 per record" in text for text in manifest["guarantees"].values())
 
