@@ -194,17 +194,14 @@ def embedding_error(z: Float[Array, "n d"], reference: Float[Array, "n d"]) -> F
 
 
 class Fidelity(NamedTuple):
-    """How well an embedding shows another one, columns about their means.
-
-    Made by :func:`fidelity`.
-    """
+    """How well an embedding shows another one, less the means of columns (:func:`fidelity`)."""
 
     correlation: Float[Array, ""]
     relative_error: Float[Array, ""]
 
 
 def fidelity(z: Float[Array, "n d"], reference: Float[Array, "n d"]) -> Fidelity:
-    """The correlation with the true embedding, and the error after the best scaling.
+    """Correlate an embedding with the true one; give the error after the best scaling, too.
 
     A mechanism that shrinks all reports alike loses nothing by it, nor does a network trained on
     them.

@@ -164,9 +164,7 @@ def poindp(
     strength: Strength = "hierarchy",
     allocation: int = 128,
 ) -> Model:
-    r"""PoinDP's network.
-
-    Two GCNs of two layers, the outputs of each with their noise, and their sum.
+    r"""Make PoinDP's network: two GCNs of two layers, whose noisy outputs are added up.
 
     .. math:: \hat h_v = h^r_v + \eta^r_v(\beta \epsilon) + h^\alpha_v + \eta^\alpha_v((1 - \beta)
     \epsilon)
