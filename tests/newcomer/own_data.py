@@ -47,9 +47,13 @@ def main() -> None:
 
     graph, names = interop.read(friends, nodes=users.index)
     records = ldp.datasets.read_records(
-        users, numbers={"age": (0, 100)}, categories={"job": ("cook", "smith", "nurse")}, label="team", nodes=names,
+        users,
+        numbers={"age": (0, 100)},
+        categories={"job": ("cook", "smith", "nurse")},
+        label="team",
+        nodes=names,
         missing="centre",
-    )  # fmt: skip
+    )
     known = np.flatnonzero(records.y >= 0)
     found = ldp.predict_from_reports(
         jax.random.key(0), graph, records.x, known, records.y[known], epsilon=2.0

@@ -205,9 +205,15 @@ def test_a_posterior_from_elsewhere_is_the_prior_of_an_absent_class(data):
 def test_joint_reports_are_read_as_if_there_were_no_other_class(data, privacy):
     graph, y, x = data
     ask = lambda labels, classes: predict_jointly(
-        jax.random.key(1), graph, x, np.arange(PANEL), labels[:PANEL], privacy, num_classes=classes,
+        jax.random.key(1),
+        graph,
+        x,
+        np.arange(PANEL),
+        labels[:PANEL],
+        privacy,
+        num_classes=classes,
         num_folds=FOLDS,
-    )  # fmt: skip
+    )
     plain, found = ask(y, 3), ask(NAMES[y], CLASSES)
     check(found, plain)
     assert (found.strength, found.reason) == (plain.strength, plain.reason)
@@ -273,7 +279,7 @@ def test_a_gap_is_refused_where_nobody_said_how_many_classes_there_are(data):
     graph, y, x = data
     panel = np.arange(PANEL)
     labels = NAMES[y]
-    words = r"got none of class 1: give num_classes=4 if it exists, else number those that there are from 0"
+    words = "got none of class 1: give num_classes=4 if it exists"
     for ask in (
         lambda: predict_from_reports(jax.random.key(0), graph, x, panel, labels[:PANEL], 1.0),
         lambda: predict_from_counts(jax.random.key(0), graph, None, labelled(y)[1], 1.0),

@@ -75,7 +75,8 @@ PAIRS = np.random.default_rng(0).integers(0, N, (200, 2))
 SERVERS = {
     "Share": (lambda: Share(GeneralizedRR(1.0, CLASSES), N), Users(labels=Y)),
     "EmbeddingServer": (
-        lambda: EmbeddingServer(operator(GRAPH), HDS(2.0, CLASSES, 1), 0.2, 0.5), Users(records=RECORDS)
+        lambda: EmbeddingServer(operator(GRAPH), HDS(2.0, CLASSES, 1), 0.2, 0.5),
+        Users(records=RECORDS),
     ),
     "LabelServer": (lambda: LabelServer(MEMBERS, CLASSES, 2.5), Users(labels=Y)),
     "ReportServer": (lambda: ReportServer(of_panel(), 2.0), Users(records=ROWS)),
@@ -90,14 +91,18 @@ SERVERS = {
         Users(lists=GRAPH),
     ),
     "CountServer by pair": (
-        lambda: CountServer(count_facts(jax.random.key(3), ROWS, SOME, **GIVEN), 1.0, "relationship"),
+        lambda: CountServer(
+            count_facts(jax.random.key(3), ROWS, SOME, **GIVEN), 1.0, "relationship"
+        ),
         Users(lists=GRAPH),
     ),
     "JointServer": (
-        lambda: JointServer(JointPrivacy(record=2.0, list=1.0), of_both()), Users(records=ROWS, lists=GRAPH)
+        lambda: JointServer(JointPrivacy(record=2.0, list=1.0), of_both()),
+        Users(records=ROWS, lists=GRAPH),
     ),
     "JointServer of one report": (
-        lambda: JointServer(JointPrivacy(both=3.0), of_both()), Users(records=ROWS, lists=GRAPH)
+        lambda: JointServer(JointPrivacy(both=3.0), of_both()),
+        Users(records=ROWS, lists=GRAPH),
     ),
     "ListServer": (lambda: ListServer(RandomizedResponse(3.0), N), Users(lists=GRAPH)),
     "ListServer of half lists": (
@@ -107,9 +112,10 @@ SERVERS = {
         Users(lists=GRAPH, public=np.arange(N) < 40),
     ),
     "LinkServer": (
-        lambda: LinkServer(PILOT, 1.0, PAIRS), Users(lists=GRAPH, public=np.arange(N) < 40)
+        lambda: LinkServer(PILOT, 1.0, PAIRS),
+        Users(lists=GRAPH, public=np.arange(N) < 40),
     ),
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module", params=list(SERVERS))

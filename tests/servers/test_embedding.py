@@ -548,7 +548,7 @@ def test_bad_keys_and_one_spent_once_are_refused():
         private_embedding(key, GRAPH, X, MECHANISMS["hds"], alpha=ALPHA, r=R)
 
 
-def test_non_private_embedding_is_the_pagerank_of_the_features_of_a_data_set_relative_to_its_default(
+def test_non_private_embedding_is_the_pagerank_of_features_relative_to_the_default(
     monkeypatch,
 ):
     monkeypatch.setattr(embedding, "_COLUMNS", 3)

@@ -390,10 +390,12 @@ def test_a_check_tells_one_report_of_somebody_else(data):
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"record": 1.0}, "must be 0"), ({"list": 1.0}, "must be 0"), ({"labels": 1.0}, "labels None"),
+        ({"record": 1.0}, "must be 0"),
+        ({"list": 1.0}, "must be 0"),
+        ({"labels": 1.0}, "labels None"),
         ({"both": 21.0}, "both"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_asked_beside_it_is_refused(given, words):
     with pytest.raises(ValueError, match=words):
         JointPrivacy(**{"both": 1.0, **given})

@@ -235,10 +235,11 @@ def test_echo_is_how_far_features_mislead_friends_alike(untyped):
 @pytest.mark.parametrize(
     ("clarity", "alike", "degree", "privacy", "words"),
     [
-        (4.0, 0.0, 8.0, JointPrivacy(2.0), "2 a record"), (0.0, 0.9, 8.0, JointPrivacy(list=2.0), "0 a record"),
+        (4.0, 0.0, 8.0, JointPrivacy(2.0), "2 a record"),
+        (0.0, 0.9, 8.0, JointPrivacy(list=2.0), "0 a record"),
         (2.0, 0.9, 4.0, JointPrivacy(both=4.0), "one report of both"),
     ],
-)  # fmt: skip
+)
 def test_a_total_goes_where_something_is_to_be_learned(
     monkeypatch, clarity, alike, degree, privacy, words
 ):

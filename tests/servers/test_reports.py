@@ -200,9 +200,13 @@ def test_labels_of_the_panel_may_be_private_and_neither_they_nor_records_reach_m
 
     found = asked(x, y[:PANEL])
     assert [words.rpartition(": ")[2] for words in told] == [
-        "150 users answer", "what structure says", "the classifier of the devices", "450 users answer",
-        "what reports teach", "done",
-    ]  # fmt: skip
+        "150 users answer",
+        "what structure says",
+        "the classifier of the devices",
+        "450 users answer",
+        "what reports teach",
+        "done",
+    ]
     labels = found.found.facts.labels[:PANEL]
     keep = found.found.facts.known.keep
     assert keep == pytest.approx(1 / (1 + 2 * np.exp(-label_epsilon)), rel=1e-5)
