@@ -172,7 +172,8 @@ def test_scores_are_those_of_scikit_learn(classes):
             others = scipy.special.logsumexp(np.delete(outputs * float(sure), c, 1), axis=1)
             odds = outputs[:, c] * sure - others
             areas.append(sklearn.metrics.roc_auc_score(labels == c, odds))
-        assert got.auc == pytest.approx(np.mean(areas), abs=1e-4)
+        # Float32 breaks some ties: each is half of 1 / (27 * 54).
+        assert got.auc == pytest.approx(np.mean(areas), abs=1e-3)
     assert np.isnan(scores(jnp.asarray(outputs), np.ones(81, int)).auc)  # one class has no area
 
 
