@@ -25,6 +25,7 @@ from ldp_jax.servers import (
     LinkServer,
     ListServer,
     ReportServer,
+    RoundsServer,
     Share,
     Users,
     count_facts,
@@ -70,6 +71,7 @@ def entries_of(members):
 
 FEW = np.arange(40)
 PILOT = LinkFacts(np.log(np.where(np.eye(CLASSES)[Y] > 0, 0.8, 0.1)), SOME, FEW, entries_of(FEW))
+HISTORIES = np.random.default_rng(1).integers(0, CLASSES, (N, 3))
 PAIRS = np.random.default_rng(0).integers(0, N, (200, 2))
 
 SERVERS = {
@@ -103,6 +105,14 @@ SERVERS = {
     "JointServer of one report": (
         lambda: JointServer(JointPrivacy(both=3.0), of_both()),
         Users(records=ROWS, lists=GRAPH),
+    ),
+    "RoundsServer": (
+        lambda: RoundsServer(GeneralizedRR(1.0, CLASSES), N, rounds=3),
+        Users(records=HISTORIES),
+    ),
+    "RoundsServer of a permanent answer": (
+        lambda: RoundsServer(GeneralizedRR(1.0, CLASSES), N, rounds=3, permanent="class"),
+        Users(records=HISTORIES),
     ),
     "ListServer": (lambda: ListServer(RandomizedResponse(3.0), N), Users(lists=GRAPH)),
     "ListServer of half lists": (

@@ -296,6 +296,31 @@ def test_latecomers_are_read_and_cost_no_more_than_was_stated(tmp_path):
     assert service.store.kept()[0] == 3
 
 
+def test_what_users_took_part_in_before_is_charged_and_known_after_a_restart(tmp_path):
+    """The total is that of ``simulate``, fits the budget or is refused, and stays the same."""
+    earlier = simulate(jax.random.key(0), Share(GeneralizedRR(0.5, 3), N), Users(labels=LABELS))
+    history = earlier.statement
+    enough = [Budget(2.6), Budget(2.6, unit=LABEL), Budget(2.6, unit=NEIGHBOUR_LIST)]
+    enough.append(Budget(4.1, unit=RELATIONSHIP))
+    few = [Budget(2.4, unit=one.unit) if one.unit == LABEL else one for one in enough]
+    with pytest.raises(BudgetExceededError):
+        start(tmp_path, history=history, budget=few)
+    assert ReportStore(tmp_path).kept() is None
+    start(tmp_path, history=history, budget=enough, key=jax.random.key(3))
+    for other in (None, history.after(history)):
+        with pytest.raises(ValueError, match="facts, options and history"):
+            start(tmp_path, history=other)
+    read = Released.from_bytes(earlier.to_bytes()).statement
+    service = finished(tmp_path, Devices(), history=read)
+    found = service.released
+    users = StoredUsers(service.store, N)
+    again = simulate(jax.random.key(3), ClassesThenCounts(), users, history=history)
+    assert dict(found.guarantee) == dict(again.guarantee)
+    assert found.guarantee[LABEL].epsilon == pytest.approx(EPSILON + 0.5, rel=1e-6)
+    assert service.store.ledger().spent(LABEL).epsilon == found.guarantee[LABEL].epsilon
+    assert start(tmp_path, history=history).released.to_bytes() == found.to_bytes()
+
+
 class Late(StoredUsers):
     """The same without the report of one user to the first question."""
 
