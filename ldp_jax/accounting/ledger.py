@@ -440,7 +440,8 @@ class Ledger(Public):
         budgets = _objects(header["budget"], Budget)
         releases = []
         for line in _objects(header["releases"], dict):
-            of, cost = line.pop("of"), line.pop("cost")
+            of = line.pop("of")
+            cost = line.pop("cost")
             if of == "PipelineGuarantee":
                 cost |= {"guarantees": tuple(Guarantee(**one) for one in cost["guarantees"])}
             releases.append(Release(cost=_COSTS[of](**cost), **line))

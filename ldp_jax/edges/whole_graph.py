@@ -42,7 +42,8 @@ class NoisyGraph(NamedTuple):
         spent = ", ".join(
             f"epsilon {digits_up(one.epsilon)} per {unit}" for unit, one in self.guarantee.items()
         )
-        users, edges = len(self.degree), len(self.graph.senders)
+        users = len(self.degree)
+        edges = len(self.graph.senders)
         return f"NoisyGraph({users} users, {edges} directed edges; {spent})"
 
 

@@ -321,7 +321,9 @@ def tables(senders: np.ndarray, receivers: np.ndarray, num_nodes: int) -> Tables
         node = np.array([len(many) - 1], np.int32)
     if rank is not None:
         number = np.append(rank, np.int32(num_nodes))
-        first, head, more = number[first], number[head], number[more]
+        first = number[first]
+        head = number[head]
+        more = number[more]
     # jnp.asarray would compile a program for each table that is brought to the device.
     first, place, order, rank = jax.device_put((first, place, order, rank))
     others = NeighbourRows(*jax.device_put((head, more, node)), long=has_long(node))

@@ -212,7 +212,8 @@ def directed(
     ``ValueError`` for ends that are no whole numbers in [0, 2^31 - 1), which 32 bits do not hold.
     """
     ids(_MAX_NODES, senders=senders, receivers=receivers)
-    one, other = np.asarray(senders, np.int32), np.asarray(receivers, np.int32)
+    one = np.asarray(senders, np.int32)
+    other = np.asarray(receivers, np.int32)
     wide = np.int32 if len(one) < 2**31 else np.int64
     return _tuple(one, other, np.array([num_nodes], np.int32), np.array([len(one)], wide))
 
@@ -380,7 +381,8 @@ def validate_symmetric(
         np.array_equal(backward, senders[upwards])
         and np.array_equal(count, np.bincount(receivers[upwards], minlength=n))
     ):
-        forward, backward = _codes(receivers, senders, n), _codes(senders, receivers, n)
+        forward = _codes(receivers, senders, n)
+        backward = _codes(senders, receivers, n)
         r, s = divmod(int(np.setdiff1d(forward, backward)[0]), n)
         raise ValueError(
             f"graph {node_graph[r]} must be symmetric: each edge with its reverse, as "
@@ -448,7 +450,8 @@ class GraphSet:
         """
         labels = _whole("labels", labels, "graph")
         node_graph = _whole("node_graph", node_graph)
-        senders, receivers = _whole("senders", senders), _whole("receivers", receivers)
+        senders = _whole("senders", senders)
+        receivers = _whole("receivers", receivers)
         if not len(labels) or not len(node_graph):
             got = f"{len(labels)} labels and {len(node_graph)} nodes"
             raise ValueError(f"a graph set must have a graph, got {got}")

@@ -190,7 +190,8 @@ class Batch(NamedTuple):
 @jax.custom_vjp
 def _pool(h: Array, node_graph: Array, counts: Array) -> Array:
     """Sums over contiguous runs of nodes: some nodes at a time, then their sums, which are few."""
-    nodes, graphs = len(h), len(counts)
+    nodes = len(h)
+    graphs = len(counts)
     sizes = jnp.diff(jnp.searchsorted(node_graph, jnp.arange(graphs + 1)))
     pieces = -(-sizes // _POOL)
     graph, piece, inside = _runs(pieces, (nodes + (_POOL - 1) * graphs) // _POOL)

@@ -198,7 +198,8 @@ def operator(
     elsewhere = layout == "auto" and jax.default_backend() != "cpu"
     if directed or layout == "segment" or elsewhere:
         padding = (0, 0 if places is None else places - len(senders))
-        senders, receivers = np.pad(senders, padding), np.pad(receivers, padding, constant_values=n)
+        senders = np.pad(senders, padding)
+        receivers = np.pad(receivers, padding, constant_values=n)
         return Operator(
             degree, Segments(jax.device_put(senders), jax.device_put(receivers)), directed
         )
@@ -432,7 +433,8 @@ def traced_operator(graph: Graph, num_nodes: int) -> Operator:
     Unchecked: symmetric, sorted by receiver.
     """
     graph = graphs.as_graph(graph)
-    senders, receivers = jnp.asarray(graph.senders), jnp.asarray(graph.receivers)
+    senders = jnp.asarray(graph.senders)
+    receivers = jnp.asarray(graph.receivers)
     return Operator(graphs.degree(receivers, num_nodes), Segments(senders, receivers))
 
 

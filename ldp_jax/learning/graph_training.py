@@ -110,7 +110,8 @@ def scores(outputs: Float[Array, "graphs classes"], labels: Int[np.ndarray, " gr
     others = jnp.where(jnp.eye(classes, dtype=bool), -jnp.inf, outputs[:, None, :])
     each = outputs - jax.nn.logsumexp(others, axis=-1)
     for c in range(classes) if classes > 2 else (1,):
-        mine, others = np.flatnonzero(labels == c), np.flatnonzero(labels != c)
+        mine = np.flatnonzero(labels == c)
+        others = np.flatnonzero(labels != c)
         if len(mine) and len(others):
             areas.append(float(metrics.auc(each[mine, c], each[others, c])))
     return Scores(

@@ -181,7 +181,8 @@ def drop_inputs(
         )
     n = op.num_nodes
     classes = train.label.shape[-1]
-    given, rows = jnp.zeros(n, jnp.float32), jnp.zeros((n, classes), jnp.float32)
+    given = jnp.zeros(n, jnp.float32)
+    rows = jnp.zeros((n, classes), jnp.float32)
     for name, part in {"train": train, "also": also}.items():
         if part is not None:
             _check(name, part, *(jax.ShapeDtypeStruct((n, k), jnp.float32) for k in (1, classes)))

@@ -171,7 +171,10 @@ class PrivateEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _OfUse
         alpha: float = 0.1,
         r: float = 0.1,
     ) -> None:
-        self.mechanism, self.graph, self.records, self.key = mechanism, graph, records, key
+        self.mechanism = mechanism
+        self.graph = graph
+        self.records = records
+        self.key = key
         self.alpha, self.r = alpha, r
 
     def fit(self, X: Users, y: object = None, **given: object) -> "PrivateEmbedding":  # noqa: N803
@@ -289,7 +292,10 @@ class ReportClassifier(_UserClassifier):
         records: Any = None,
         key: PRNGKey | Hidden | None = None,
     ) -> None:
-        self.epsilon, self.graph, self.records, self.key = epsilon, graph, records, key
+        self.epsilon = epsilon
+        self.graph = graph
+        self.records = records
+        self.key = key
 
     def _ask(self, users: np.ndarray, labels: np.ndarray, num_classes: int) -> PredictedClasses:
         if self.records is None:
@@ -317,13 +323,11 @@ class CountClassifier(_UserClassifier):
         unit: Protects = "list",
         key: PRNGKey | Hidden | None = None,
     ) -> None:
-        self.epsilon, self.graph, self.features, self.unit, self.key = (
-            epsilon,
-            graph,
-            features,
-            unit,
-            key,
-        )
+        self.epsilon = epsilon
+        self.graph = graph
+        self.features = features
+        self.unit = unit
+        self.key = key
 
     def _ask(self, users: np.ndarray, labels: np.ndarray, num_classes: int) -> CountedClasses:
         graph = _graph(self.graph)

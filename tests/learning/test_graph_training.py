@@ -230,10 +230,8 @@ def test_a_killed_run_ends_bit_for_bit_where_the_whole_one_ends(tmp_path):
 def test_patience_is_counted_through_a_kill(tmp_path):
     with pytest.raises(Killed):
         follow([1, 1, 0], patience=3, checkpoint=tmp_path, progress=kill_after(1))
-    resumed, whole = (
-        follow([1, 1, 0], patience=3, checkpoint=tmp_path),
-        follow([1, 1, 0], patience=3),
-    )
+    resumed = follow([1, 1, 0], patience=3, checkpoint=tmp_path)
+    whole = follow([1, 1, 0], patience=3)
     assert_same(resumed, whole)
     np.testing.assert_allclose(whole.validations, 2 / 3, rtol=1e-6)  # the earliest is the best
     assert (whole.epoch, whole.epochs_run) == (0, 4)

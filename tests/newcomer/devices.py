@@ -25,7 +25,9 @@ from ldp_jax.deployment.store import ReportStore
 from ldp_jax.graph import graphs
 from ldp_jax.servers.reported import embed_reports
 
-DIM, K, EPSILON = 16, 4, 4.0
+DIM = 16
+K = 4
+EPSILON = 4.0
 
 CLIENT = """
 import importlib, os, sys

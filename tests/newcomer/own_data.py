@@ -40,10 +40,8 @@ def written() -> tuple[str, str, pd.Series]:
 def main() -> None:
     """Read, predict, and name."""
     users_csv, friends_csv, truth = written()
-    users, friends = (
-        pd.read_csv(io.StringIO(users_csv), index_col="user"),
-        pd.read_csv(io.StringIO(friends_csv)),
-    )
+    users = pd.read_csv(io.StringIO(users_csv), index_col="user")
+    friends = pd.read_csv(io.StringIO(friends_csv))
 
     graph, names = interop.read(friends, nodes=users.index)
     records = ldp.datasets.read_records(

@@ -20,7 +20,9 @@ from ldp_jax.servers import Answers, Ask, CountQuestion, Share, Users, count_cos
 from ldp_jax.servers.parts.rows import feature_rows
 from ldp_jax.servers.users import blanked
 
-N, CLASSES, EPSILON = 240, 3, 1.0
+N = 240
+CLASSES = 3
+EPSILON = 1.0
 
 
 @pytest.fixture(scope="module")

@@ -539,7 +539,8 @@ def test_bad_input_is_refused_before_anything_is_spent():
 
 
 def test_bad_keys_and_one_spent_once_are_refused():
-    key, weak = jax.random.key(10), jax.random.key(0, impl="rbg")
+    key = jax.random.key(10)
+    weak = jax.random.key(0, impl="rbg")
     for call, given in ((private_embedding, weak), (private_embeddings, weak[None])):
         with pytest.raises(ValueError, match="threefry2x32 key, got rbg"):
             call(given, GRAPH, X, MECHANISMS["hds"], alpha=ALPHA, r=R)

@@ -23,7 +23,8 @@ from tests.servers.planted import compiled, words
 
 KEY = jax.random.key(0)
 CLASSES = np.array(["red", "green", "blue"])
-TRAIN, TEST = np.arange(0, 120, 2), np.arange(1, 120, 2)
+TRAIN = np.arange(0, 120, 2)
+TEST = np.arange(1, 120, 2)
 
 
 @pytest.fixture(scope="module")

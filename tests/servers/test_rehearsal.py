@@ -34,7 +34,9 @@ from ldp_jax.servers.worlds.stated import StatedUsers
 from tests.servers.planted import blocks, some_labels
 from tests.servers.test_driver import ClassesThenCounts
 
-N, DIM, PANEL = 360, 24, 150
+N = 360
+DIM = 24
+PANEL = 150
 
 
 @pytest.fixture(scope="module")
@@ -490,7 +492,8 @@ def test_a_forecast_is_students_interval_of_one_world_more():
     for worlds in (2, 3, 5, 12):
         gains = rng.normal(1.0, 2.0, (worlds, 1))
         found = Rehearsal((1.0,), gains, np.full(worlds, 50.0), "records", 100, 100).foreseen(1.0)
-        mean, spread = gains.mean(), gains.std(ddof=1) * np.sqrt(1 + 1 / worlds)
+        mean = gains.mean()
+        spread = gains.std(ddof=1) * np.sqrt(1 + 1 / worlds)
         error = np.sqrt(spread**2 + 0.8**2 + (0.4 * mean) ** 2)
         half = scipy.stats.t.ppf(0.975, worlds - 1) * error
         chance = scipy.stats.t.cdf(mean / error, worlds - 1)

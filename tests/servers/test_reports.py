@@ -40,7 +40,9 @@ from ldp_jax.servers.saved import from_bytes, to_bytes
 from ldp_jax.servers.worlds.users import DrawnUsers
 from tests.servers.planted import blocks, compiled
 
-N, PANEL, FOLDS = 600, 150, 4
+N = 600
+PANEL = 150
+FOLDS = 4
 
 
 @pytest.fixture(scope="module")
@@ -385,7 +387,8 @@ def test_classes_that_some_devices_sent(data, server, alphabets, tmp_path):
     )
     np.testing.assert_array_equal(found.reported, here)
     silent = ~here & (np.arange(N) >= PANEL)
-    log_p, structure = np.asarray(found.log_posterior), np.asarray(facts.structure.log_q)
+    log_p = np.asarray(found.log_posterior)
+    structure = np.asarray(facts.structure.log_q)
     likelihood = np.exp(np.asarray(found.found.log_likelihood))
     share = np.exp(structure[here]).mean(0)
     np.testing.assert_allclose(likelihood[silent], 1.0, atol=1e-5)

@@ -15,7 +15,9 @@ from ldp_jax.servers import RoundsServer, Users, collect_rounds, simulate
 from ldp_jax.servers.rounds import answer
 from tests.stats import assert_g
 
-N, ROUNDS, K = 4000, 3, 3
+N = 4000
+ROUNDS = 3
+K = 3
 MECHANISM = GeneralizedRR(1.0, K)
 LAW = np.asarray(MECHANISM.table().masses) / 2.0**32
 
@@ -50,7 +52,8 @@ def test_fresh_answers_follow_their_own_record_with_noise_of_their_own():
     records = np.ones((ROUNDS, N), np.int32)
     changed = records.copy()
     changed[1] = 2
-    fresh, other = collected(records, "fresh"), collected(changed, "fresh")
+    fresh = collected(records, "fresh")
+    other = collected(changed, "fresh")
     np.testing.assert_array_equal(fresh[[0, 2]], other[[0, 2]])
     assert (fresh[1] != other[1]).mean() > 0.2
     pairs = np.bincount(fresh[0] * K + fresh[2], minlength=K * K)

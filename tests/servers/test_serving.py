@@ -22,7 +22,9 @@ from ldp_jax.features import GeneralizedRR, Laplace
 from ldp_jax.servers import Ask, CountQuestion, Released, Share, StoredUsers, Users, serve, simulate
 from ldp_jax.servers.saved import to_bytes
 
-N, CLASSES, EPSILON = 24, 3, 2.0
+N = 24
+CLASSES = 3
+EPSILON = 2.0
 LABELS = np.arange(N) % CLASSES
 FRIENDS = [np.flatnonzero(LABELS[user] == LABELS).tolist() for user in range(N)]
 OWNERS = ownership(np.arange(N) % 5)
@@ -229,7 +231,8 @@ def test_two_processes_do_nothing_twice(tmp_path, monkeypatch):
     """Each draws a key of its own; the second to come takes what the first has committed, and reads
     no report.
     """
-    one, two = start(tmp_path), start(tmp_path)
+    one = start(tmp_path)
+    two = start(tmp_path)
     devices = Devices()
     assert one.question == two.question
     devices.send(one, range(N // 2))

@@ -55,7 +55,8 @@ class _PoinDP(nn.Module):
 
     @nn.compact
     def __call__(self, inputs: PoinDPInputs, train: bool) -> Array:
-        n, count = len(inputs.x), len(self.branches)
+        n = len(inputs.x)
+        count = len(self.branches)
         op = operator_of(inputs.graph, n)
         # The branches differ in their weights and their noise alone: their layers are one product
         # each.

@@ -15,7 +15,8 @@ def scores(n=600, seed=0):
     a right one.
     """
     rng = np.random.default_rng(seed)
-    right, half = rng.normal(0, 1, (n, 3)), rng.normal(0, 1, (n, 3))
+    right = rng.normal(0, 1, (n, 3))
+    half = rng.normal(0, 1, (n, 3))
     p = np.exp(right + half)
     y = (p.cumsum(1) > rng.random((n, 1)) * p.sum(1, keepdims=True)).argmax(1)
     return jnp.asarray(
