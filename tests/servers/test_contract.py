@@ -77,7 +77,8 @@ PAIRS = np.random.default_rng(0).integers(0, N, (200, 2))
 SERVERS = {
     "Share": (lambda: Share(GeneralizedRR(1.0, CLASSES), N), Users(labels=Y)),
     "EmbeddingServer": (
-        lambda: EmbeddingServer(operator(GRAPH), HDS(2.0, CLASSES, 1), 0.2, 0.5), Users(records=RECORDS)
+        lambda: EmbeddingServer(operator(GRAPH), HDS(2.0, CLASSES, 1), 0.2, 0.5),
+        Users(records=RECORDS),
     ),
     "LabelServer": (lambda: LabelServer(MEMBERS, CLASSES, 2.5), Users(labels=Y)),
     "ReportServer": (lambda: ReportServer(of_panel(), 2.0), Users(records=ROWS)),
