@@ -42,9 +42,8 @@ class NoisyGraph(NamedTuple):
         spent = ", ".join(
             f"epsilon {digits_up(one.epsilon)} per {unit}" for unit, one in self.guarantee.items()
         )
-        users = len(self.degree)
         edges = len(self.graph.senders)
-        return f"NoisyGraph({users} users, {edges} directed edges; {spent})"
+        return f"NoisyGraph({len(self.degree)} users, {edges} directed edges; {spent})"
 
 
 @implicit_promotion()
@@ -188,7 +187,7 @@ def joined(
 def with_reporting(
     mechanism: HasGraphSampler | OneUsersView, reporting: Reporting | None
 ) -> tuple[HasGraphSampler | OneUsersView, bool]:
-    """The mechanism with the given reporting, and whether both ends may report a pair."""
+    """The mechanism with the reporting asked for, and whether both ends may report a pair."""
     if not isinstance(mechanism, OneUsersView):
         if not isinstance(mechanism, HasGraphSampler):
             raise ValueError(

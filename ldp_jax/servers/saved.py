@@ -34,7 +34,9 @@ _GRAPH = type(graphs.from_edges([], num_nodes=1))  # of another library, and in 
 
 
 def to_bytes(tree: Any) -> bytes:
-    """Write a tree of arrays, keys, numbers, text, containers and dataclasses as bytes.
+    """Bytes of a tree of arrays, keys, numbers, text, tuples, lists and dicts.
+
+    Dataclasses and named tuples of these are taken, too.
 
     ``TypeError`` for anything else, such as a function.
 

@@ -31,8 +31,8 @@ from ldp_jax.servers.worlds import both, links
 from ldp_jax.servers.worlds.measures import echo, homophily, overlap
 from ldp_jax.servers.worlds.records import coupled_classes, donors, shared_spread
 from ldp_jax.servers.worlds.stated import StatedUsers
+from tests.servers.example_protocol import ClassesThenCounts
 from tests.servers.planted import blocks, some_labels
-from tests.servers.test_driver import ClassesThenCounts
 
 N = 360
 DIM = 24
