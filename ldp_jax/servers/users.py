@@ -135,6 +135,9 @@ class Users:
             values = held.one_by_one(key, question)
         if self.lie is not None:
             lie_key, lie = self.lie
+            # Each answer has its own key, and so have the lies beside it.
+            answer = np.asarray(jax.random.key_data(key))[-1]
+            lie_key = random.fold_in(lie_key, answer)
             values = lie(lie_key, question, values, held, np.asarray(self.liars))
         return Answers(blanked(values, asked), asked)
 
