@@ -153,7 +153,7 @@ def _exports() -> dict[str, str]:
 
 
 def section(file: str, heading: str | None) -> str:
-    """What stands in a file below a heading of the second level, or before the first such heading."""
+    """The text of a file below a heading of the second level, or before the first such heading."""
     parts = re.split(
         r"^##+ (.+)\n", re.sub(r"\A# .+\n", "", (ROOT / file).read_text()), flags=re.MULTILINE
     )

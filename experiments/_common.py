@@ -79,10 +79,8 @@ class Settings:
         return training.Settings(optimizer, self.epochs, batch_size, self.patience)
 
 
-LABEL_ALPHAS, LABEL_RS = (
-    (0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9),
-    (0.0, 0.25, 0.5, 0.75, 1.0),
-)
+LABEL_ALPHAS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9)
+LABEL_RS = (0.0, 0.25, 0.5, 0.75, 1.0)
 """Decay factors and convolution coefficients that label propagation chooses from by validation."""
 
 

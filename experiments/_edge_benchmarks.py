@@ -26,7 +26,8 @@ def dprr_sides(n: int) -> Sides:
     """DPRR at epsilon 1, of which the degree takes 0.1, and the same law in sparse NumPy."""
     graph = graphs.from_edges(np.array(nx.barabasi_albert_graph(n, 3, seed=0).edges()), n)
     m = edges.DPRR(0.1, 0.9)
-    senders, receivers = np.asarray(graph.senders), np.asarray(graph.receivers)
+    senders = np.asarray(graph.senders)
+    receivers = np.asarray(graph.receivers)
     codes = np.sort(receivers.astype(np.int64) * n + senders)
     reported = len(edges.privatize_graph(jax.random.key(0), graph, m).graph.senders)
     ours = lambda repeat: edges.privatize_graph(key_of(repeat), graph, m).graph.senders

@@ -87,7 +87,8 @@ def beside_the_paper(name: str, out: Path) -> Rows:
     experiment = EXPERIMENTS[name]
     printed = getattr(_registry.module(name), "printed", None)
     for mine, theirs in zip(experiment.results(out), experiment.results(REFERENCE), strict=True):
-        yours, committed = _means(mine), _means(theirs)
+        yours = _means(mine)
+        committed = _means(theirs)
         for key, row in (committed | yours).items():
             number = printed(row) if printed else None
             drawn = not printed and row["epsilon"] == 1 and row["metric"] in ("accuracy", "auc")

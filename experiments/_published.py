@@ -32,7 +32,8 @@ class ReleasedSquareWave(features.SquareWave):
         b = self.b
         be = self._be
         branch_key, place_key = jax.random.split(key)
-        branch, place = uniform(branch_key, jnp.shape(x)), uniform(place_key, jnp.shape(x))
+        branch = uniform(branch_key, jnp.shape(x))
+        place = uniform(place_key, jnp.shape(x))
         left, middle = (1 + x) / (2 * (be + 1)), be / (be + 1)
         x = -1 - b + place * (x + 1)  # meant for the left branch alone
         in_middle = jnp.clip(x - b + 2 * b * place, -1 - b, 1 + b)

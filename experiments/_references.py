@@ -156,12 +156,19 @@ def dendrogram_chain(state: Any, edges: Any, scales: np.ndarray) -> Any:
         first: Any,
         after: Any,
     ) -> Any:
-        within, marked = np.zeros(len(after), np.bool_), np.zeros(len(slot), np.bool_)
-        below, between = np.empty(len(slot), np.int64), np.empty(2, np.int64)
+        within = np.zeros(len(after), np.bool_)
+        marked = np.zeros(len(slot), np.bool_)
+        below = np.empty(len(slot), np.int64)
+        between = np.empty(2, np.int64)
         for _ in range(moves):
-            r, which = rng.integers(1, internal), rng.integers(0, 2)
-            p, slot_x, slot_z = slot[r] >> 1, 2 * r + which, slot[r] ^ 1
-            x, y, z = children[slot_x], children[slot_x ^ 1], children[slot_z]
+            r = rng.integers(1, internal)
+            which = rng.integers(0, 2)
+            p = slot[r] >> 1
+            slot_x = 2 * r + which
+            slot_z = slot[r] ^ 1
+            x = children[slot_x]
+            y = children[slot_x ^ 1]
+            z = children[slot_z]
             fewer = size[x] <= size[y]
             below[0], count, at = x if fewer else y, 1, 0
             while at < count:  # the smaller of x and y is marked, leaf by leaf

@@ -18,7 +18,9 @@ from ldp_jax.core import mechanism as mechanisms
 from ldp_jax.core import random, types
 from ldp_jax.graph import graphs, propagation
 
-USERS, FEATURES, SAMPLED = 100_000, 1_000, 10
+USERS = 100_000
+FEATURES = 1_000
+SAMPLED = 10
 GRAPHS = {"small": (20_000, 200_000), "large": (1_000_000, 10_000_000)}
 """Nodes and edges: rows of 32 columns are within a cache of 8 MB, or 16 times beyond it."""
 

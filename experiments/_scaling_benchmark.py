@@ -32,8 +32,12 @@ SIDES = {
 }
 """Devices a process, and processes; the first one is one device."""
 
-NODES, COLUMNS, DEGREE = 16_384, 256, 16
-ALPHA, R, TOL = 0.1, 0.1, 1e-5
+NODES = 16_384
+COLUMNS = 256
+DEGREE = 16
+ALPHA = 0.1
+R = 0.1
+TOL = 1e-5
 
 
 def scaling(repeats: int) -> list[dict[str, Any]]:

@@ -14,7 +14,10 @@ from ldp_jax.graph import packing, propagation
 from ldp_jax.learning import graph_training, models, training
 
 GRAPHS, BATCH = 1500, 64
-LAYERS, HIDDEN, DROPOUT, RATE = 5, 64, 0.5, 0.01
+LAYERS = 5
+HIDDEN = 64
+DROPOUT = 0.5
+RATE = 0.01
 
 
 def gin_epochs(repeats: int) -> list[dict[str, Any]]:
@@ -24,7 +27,8 @@ def gin_epochs(repeats: int) -> list[dict[str, Any]]:
     """
     whole = packing.GraphSet.from_dataset(datasets.load("reddit_binary"))
     order = np.random.default_rng(0).permutation(len(whole))
-    train, one = whole.subset(order[:GRAPHS]), whole.subset(order[GRAPHS : GRAPHS + 1])
+    train = whole.subset(order[:GRAPHS])
+    one = whole.subset(order[GRAPHS : GRAPHS + 1])
     others: dict[str, tuple[Callable[[], Any], str]] = {}
     if installed("gin", "torch"):
         others["torch"] = _torch_gin(train), "CSR block-diagonal adjacency, batches made beforehand"
@@ -120,7 +124,10 @@ def _torch_gin(train: packing.GraphSet) -> Callable[[], Any]:
     return epoch
 
 
-HEADS, OF_A_HEAD, DROPPED, TRAIN = 8, 8, 0.6, 1375
+HEADS = 8
+OF_A_HEAD = 8
+DROPPED = 0.6
+TRAIN = 1375
 
 
 def gat_sides() -> tuple[str, Sides]:
@@ -132,7 +139,8 @@ def gat_sides() -> tuple[str, Sides]:
     x = np.asarray(data.scaled_rows(0, data.num_nodes), np.float32)
     labels = np.asarray(data.y, np.int32)
     train = np.random.default_rng(0).permutation(len(x))[:TRAIN].astype(np.int32)
-    senders, receivers = np.asarray(data.graph.senders), np.asarray(data.graph.receivers)
+    senders = np.asarray(data.graph.senders)
+    receivers = np.asarray(data.graph.receivers)
     model = models.gat(2, heads=HEADS, hidden=OF_A_HEAD, outputs=data.num_classes, dropout=DROPPED)
     run = _epoch(model, propagation.operator(data.graph, "segment"), x, labels, train)
     sides: Sides = {
@@ -191,11 +199,9 @@ def _torch_gat(
     sends, receives = (
         place(np.append(part, np.arange(n)).astype(np.int64)) for part in (senders, receivers)
     )
-    rows, wanted, chosen = (
-        place(x),
-        place(labels[train].astype(np.int64)),
-        place(train.astype(np.int64)),
-    )
+    rows = place(x)
+    wanted = place(labels[train].astype(np.int64))
+    chosen = place(train.astype(np.int64))
 
     class Attention(torch.nn.Module):
         def __init__(self, inputs: int, heads: int, width: int) -> None:
@@ -222,7 +228,8 @@ def _torch_gat(
             return out.flatten(1) + self.bias
 
     torch.manual_seed(0)
-    first, last = Attention(x.shape[1], HEADS, OF_A_HEAD), Attention(HEADS * OF_A_HEAD, 1, classes)
+    first = Attention(x.shape[1], HEADS, OF_A_HEAD)
+    last = Attention(HEADS * OF_A_HEAD, 1, classes)
     network = torch.nn.Sequential(first, torch.nn.ELU(), last).to(torch_device())
     optimizer = torch.optim.Adam(network.parameters(), lr=0.005, weight_decay=5e-4)
 

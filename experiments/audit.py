@@ -397,7 +397,8 @@ def examine(
         and type(made) is not ReleasedSquareWave
     ):
         asked: Any = made
-        low, typical = float(asked.domain().extremes()[0]), float(asked.domain().typical())
+        low = float(asked.domain().extremes()[0])
+        typical = float(asked.domain().typical())
         measured["impossible"] = verification.float_audit(asked, low, typical).impossible
     if made.domain().users:
         measured |= _relationships(made)

@@ -151,7 +151,10 @@ def summary(rows: pd.DataFrame) -> str:
 
 def perturb(repeats: int) -> list[dict[str, Any]]:
     """HDS on a [22 470 x 4 714] matrix, k = 50, eps = 1."""
-    n, d, k, epsilon = 22_470, 4_714, 50, 1.0
+    n = 22_470
+    d = 4_714
+    k = 50
+    epsilon = 1.0
     x = np.random.default_rng(0).random((n, d), dtype=np.float32) * 2 - 1
     made = features.HDS(epsilon, d, k)
     on_device = jnp.asarray(x)
@@ -199,7 +202,8 @@ def ppr(repeats: int, name: str, graph: Any, columns: int = 256) -> list[dict[st
     tol = 1e-5
     some = 8
     x = np.random.default_rng(0).standard_normal((n, columns), dtype=np.float32)
-    senders, receivers = np.asarray(graph.senders), np.asarray(graph.receivers)
+    senders = np.asarray(graph.senders)
+    receivers = np.asarray(graph.receivers)
     degree = np.maximum(np.bincount(receivers, minlength=n), 1.0)
     weight = (1 - alpha) * degree[receivers] ** (r - 1) * degree[senders] ** -r
     exact_step = scipy.sparse.csr_array((weight, (receivers, senders)), shape=(n, n))
@@ -356,7 +360,9 @@ def central(repeats: int) -> list[dict[str, Any]]:
     return rows + interleaved(*_central_benchmarks.linkteller_sides(), min(repeats, 3))
 
 
-TREE, BRANCHES, DIM = 10_000, 3, 10
+TREE = 10_000
+BRANCHES = 3
+DIM = 10
 """Nodes of a tree, children of each, and numbers of an embedding."""
 BURN_IN, EPOCHS = 3, 7
 """Our passes at a tenth of the learning rate and at all of it; gensim's ten do better without the
@@ -395,7 +401,11 @@ def hyperbolic(repeats: int) -> list[dict[str, Any]]:
     return rows
 
 
-DEVICES, FEATURES, CLASSES, EPSILON, COORDINATES = 1_000, 1_433, 7, 2.0, 10
+DEVICES = 1_000
+FEATURES = 1_433
+CLASSES = 7
+EPSILON = 2.0
+COORDINATES = 10
 
 
 def device(repeats: int) -> list[dict[str, Any]]:
@@ -407,7 +417,8 @@ def device(repeats: int) -> list[dict[str, Any]]:
     """
     rng = np.random.default_rng(0)
     records = rng.poisson(0.02, (DEVICES, FEATURES)).astype(np.float32)
-    weights, offsets = rng.normal(size=(FEATURES, CLASSES)), rng.normal(size=CLASSES)
+    weights = rng.normal(size=(FEATURES, CLASSES))
+    offsets = rng.normal(size=CLASSES)
     classifier = deployment.Classifier(weights, offsets, log_counts=True)
     found = deployment.alphabets(rng.dirichlet(np.ones(CLASSES), DEVICES), EPSILON)
     tables = {

@@ -36,7 +36,9 @@ _TEXT = prose("demo")
 
 NAME = "demo"
 TRUE_CLASS = f"{TRUE}, class"
-ALONE, COUNTS, CEILING = methods.FEATURES, methods.PILOTED, methods.CEILING
+ALONE = methods.FEATURES
+COUNTS = methods.PILOTED
+CEILING = methods.CEILING
 PLAN = frontier.Config(
     parts=("features",), datasets=("debian",), panels=("0.1",), epsilons=(1.0, 4.0), seeds=3,
     mechanisms=(TRUE_CLASS, PRIVGE, LOCAL, CEILING, COUNTS),
@@ -79,7 +81,8 @@ def main(config: Config) -> None:
     results = results_in(config.out)
     planned = features.plan(PLAN) | features.plan(PLAN, COUNTED)
     planned = dict(sorted(planned.items(), key=lambda item: item[0].seed))
-    compute, check = partial(features.compute, part=BOTH), partial(features.check, part=BOTH)
+    compute = partial(features.compute, part=BOTH)
+    check = partial(features.check, part=BOTH)
     run(planned, compute, results, check=check, called="rows")
     for name, guarantee in results.describe()["guarantees"].items():
         if name in (f"{LOCAL}, epsilon 1", f"{COUNTS}, epsilon 1"):

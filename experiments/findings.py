@@ -81,7 +81,8 @@ def _around(readme: Path) -> tuple[str, str]:
         raise _runner.UsageError(
             f"--readme {readme}: it cannot be read ({error.strerror})"
         ) from error
-    start, end = text.find(OPENING), text.find(CLOSING)
+    start = text.find(OPENING)
+    end = text.find(CLOSING)
     if not 0 <= start < end:
         raise _runner.UsageError(
             f"--readme {readme}: it has no section between {OPENING.strip()} and {CLOSING}"

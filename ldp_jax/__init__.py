@@ -79,7 +79,8 @@ __getattr__, __dir__ = lazy.attach(
         "graph.graphs": "from_edges",
         "graph.propagation": "operator ppr",
         "learning.training": "fit fit_many",
-        "servers": "JointPrivacy predict_from_counts predict_from_reports predict_jointly private_embedding"
+        "servers": "JointPrivacy predict_from_counts predict_from_reports predict_jointly"
+        " private_embedding"
         " privatize_graph rehearse",
     },
     "accounting attacks core curators datasets deployment edges features graph hyperbolic learning"

@@ -300,7 +300,8 @@ class FloatDuchi(Bare):
 
     def _rare(self, sign: Any, x: Any) -> Any:
         towards = sign * clip(x)
-        high, low = jax.nn.sigmoid(self.epsilon), jax.nn.sigmoid(-jnp.asarray(self.epsilon))
+        high = jax.nn.sigmoid(self.epsilon)
+        low = jax.nn.sigmoid(-jnp.asarray(self.epsilon))
         return 0.5 * (1 + towards) * high + 0.5 * (1 - towards) * low
 
     def from_uniform(self, u: Any, x: Any) -> Any:

@@ -28,7 +28,9 @@ from ldp_jax.graph import graphs
 from ldp_jax.graph.propagation import Operator, kprop_many, operator, ppr, ppr_push
 from ldp_jax.verification import cases
 
-USERS, NODES, COLUMNS = 16, 64, 136
+USERS = 16
+NODES = 64
+COLUMNS = 136
 TOLERANCE = 1e-6
 """Of columns of size 1: a program for other numbers of columns may round otherwise, 3e-7 in all."""
 FEW = ("NeighbourCounts",)
@@ -319,7 +321,8 @@ def counts_by_user() -> None:
     graph = network()
     key = jax.random.key(2)
     groups = np.arange(NODES) % 4 - 1
-    m, real = edges.NeighbourCounts(0.5, 3), edges.NeighbourCounts(0.5, 3, noise="laplace")
+    m = edges.NeighbourCounts(0.5, 3)
+    real = edges.NeighbourCounts(0.5, 3, noise="laplace")
     level = np.arange(NODES) % 2
     owners = edges.ownership(values(columns=1)[:, 0], np.arange(NODES) % 2 == 0)
     menu = [m, edges.NeighbourCounts(2.0, 3)]
@@ -386,7 +389,8 @@ def graphs_in_batches() -> None:
             fit(mesh)
         return
     with jax.debug_key_reuse(False):
-        one, found = fit(None), fit(mesh)
+        one = fit(None)
+        found = fit(mesh)
     check_divided(found.variables, one.variables, atol=1e-5)
     np.testing.assert_allclose(found.losses, one.losses, rtol=1e-5)
     assert (found.validation, found.test, found.epoch) == (one.validation, one.test, one.epoch)

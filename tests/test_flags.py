@@ -26,7 +26,9 @@ from ldp_jax.servers.links import link_scores
 from tests.servers.planted import words
 
 DATA = words()
-GRAPH, X, Y = DATA.graph, DATA.x, DATA.y
+GRAPH = DATA.graph
+X = DATA.x
+Y = DATA.y
 N = DATA.num_nodes
 DENSE = np.asarray(X.todense(), np.float32)
 PANEL = np.arange(0, N, 3)

@@ -111,9 +111,12 @@ def test_the_script_of_the_documentation_runs_as_its_launchers_start_it(launcher
     }
     if launcher == "slurm":  # of whose number JAX makes the port
         environment = {
-            "SLURM_JOB_ID": port, "SLURM_STEP_NODELIST": "localhost", "SLURM_NTASKS": "2", "SLURM_PROCID": "INDEX",
+            "SLURM_JOB_ID": port,
+            "SLURM_STEP_NODELIST": "localhost",
+            "SLURM_NTASKS": "2",
+            "SLURM_PROCID": "INDEX",
             "SLURM_LOCALID": "0",
-        }  # fmt: skip
+        }
     for code, _, errors in two("embed.py", cwd=tmp_path, PYTHONPATH=str(pages.ROOT), **environment):
         assert code == 0, errors
     found = np.concatenate([np.load(tmp_path / f"z-{start}.npy") for start in (0, 100)])

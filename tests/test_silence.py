@@ -112,12 +112,12 @@ field.
 
 PUBLIC = set(
     """
-    Perceptron Difference Poisoning Reconstruction Table WordRuns PersonalTotals GaussianCurve Budget
-    Guarantee PipelineGuarantee Unit Ledger Release WholeNoise Alphabet Classifier Question Rejected Received Spent
-    ReportStore FieldReports CountReports DendrogramLaw Choice Estimate Transition BranchReport Shape
-    ReconstructionQuality Delta ErrorBound Scores ConfidenceInterval Fidelity Settings PublicRecord JointPrivacy
-    Foreseen Rehearsal StatedFriends StatedUsers LinkScores HiddenArgument Questions Account Cost Role Statement Round Released Share
-    Service
+    Perceptron Difference Poisoning Reconstruction Table WordRuns PersonalTotals GaussianCurve
+    Budget Guarantee PipelineGuarantee Unit Ledger Release WholeNoise Alphabet Classifier Question
+    Rejected Received Spent ReportStore FieldReports CountReports DendrogramLaw Choice Estimate
+    Transition BranchReport Shape ReconstructionQuality Delta ErrorBound Scores ConfidenceInterval
+    Fidelity Settings PublicRecord JointPrivacy Foreseen Rehearsal StatedFriends StatedUsers
+    LinkScores HiddenArgument Questions Account Cost Role Statement Round Released Share Service
 """.split()  # noqa: SIM905 - a list of names would take forty lines
 )
 """Parameters, guarantees, measurements, reports on the wire: nothing within is private, nor a

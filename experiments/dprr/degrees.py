@@ -212,7 +212,9 @@ def _counts(values: np.ndarray, label: np.ndarray) -> np.ndarray:
 
 def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any]]:
     """The table; the figure needs the degrees themselves, which ``main`` draws."""
-    lines, notes, columns = [], [], ["dataset", "epsilon", "mechanism"]
+    lines = []
+    notes = []
+    columns = ["dataset", "epsilon", "mechanism"]
     private = ranked(frame[frame.mechanism.isin(COMPARED)], COMPARED, columns)
     for (dataset, epsilon, name), part in private.groupby(columns, sort=False):
         value = part.set_index("metric").value

@@ -286,10 +286,8 @@ def _grid(
         2 * len(datasets), width=5.0 if alone else 4.2, height=2.7, columns=len(datasets)
     )
     for place, axis in enumerate(axes):
-        metric, dataset = (
-            ("accuracy", "auc")[place // len(datasets)],
-            datasets[place % len(datasets)],
-        )
+        metric = ("accuracy", "auc")[place // len(datasets)]
+        dataset = datasets[place % len(datasets)]
         rows = chosen[(chosen.dataset == dataset) & (chosen.metric == metric)]
         places = {value: at for at, value in enumerate(sorted(rows[by].unique()))}
         points: dict[str, dict[float, pd.Series]] = {

@@ -304,10 +304,8 @@ def plot(frame: pd.DataFrame) -> Any:
         len(families) * len(shown), width=3.3, height=2.8, columns=len(shown)
     )
     for place, axis in enumerate(axes):
-        family, (metric, (words, unit)) = (
-            families[place // len(shown)],
-            list(shown.items())[place % len(shown)],
-        )
+        family = families[place // len(shown)]
+        (metric, (words, unit)) = list(shown.items())[place % len(shown)]
         here = frame[frame.dataset == family]
         for name in COMPARED:
             wide = here[here.mechanism == name].pivot_table(

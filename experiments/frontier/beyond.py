@@ -241,7 +241,8 @@ def _rehearsal(key: Any, draw: Pairs, epsilon: float, *, alike: bool) -> Scored:
 def _common(key: Any, draw: Pairs, epsilon: float) -> Scored:
     """Common neighbours in the true graph, weighted by Adamic and Adar (2003)."""
     n = len(draw.labels)
-    senders, receivers = np.asarray(draw.graph.senders), np.asarray(draw.graph.receivers)
+    senders = np.asarray(draw.graph.senders)
+    receivers = np.asarray(draw.graph.receivers)
     degree = np.bincount(receivers, minlength=n)
     weight = 1.0 / np.log(np.maximum(degree, 2.0))
     joined = scipy.sparse.csr_array((np.ones(len(senders)), (receivers, senders)), shape=(n, n))
@@ -264,7 +265,8 @@ def _classified(key: Any, whole: graphs.GraphSet, columns: list[np.ndarray]) -> 
 
     Every second one, at random.
     """
-    labels, sizes = np.asarray(whole.labels), np.asarray(whole.nodes_per_graph)
+    labels = np.asarray(whole.labels)
+    sizes = np.asarray(whole.nodes_per_graph)
     split_key, fit_key = jax.random.split(key)
     order = np.asarray(jax.random.permutation(split_key, len(labels)))
     train, test = order[: len(order) // 2], order[len(order) // 2 :]
@@ -308,7 +310,9 @@ def _graph_counts(keys: tuple[Any, Any], whole: graphs.GraphSet, epsilon: float)
 
 
 ALIKE = ", same class"
-DEGREES, COUNTS, TRUE = "released degrees", "counts", "non-private"
+DEGREES = "released degrees"
+COUNTS = "counts"
+TRUE = "non-private"
 
 
 def _alike_too(name: str, run: Any) -> dict[str, Any]:

@@ -116,7 +116,8 @@ def verdict(frame: pd.DataFrame) -> str:
             if name.startswith(COUNTS)
         ]
         found, public = ([ask(*row) for row in rows] for ask in (gain, public_gain))
-        (up, down, _), (more, less, _) = show.counted(found), show.counted(public)
+        up, down, _ = show.counted(found)
+        more, less, _ = show.counted(public)
         if found:
             words.append(
                 f"{task}: of {len(found)} rows of counts {up} are above released degrees, {down} "

@@ -62,11 +62,9 @@ class Method(NamedTuple):
     run: Callable[[Any, Asked, float], Answer]
 
 
-STRUCTURE_CORRELATION, ERROR, CORRELATION = (
-    "correlation of structure alone",
-    "relative error",
-    "correlation",
-)
+STRUCTURE_CORRELATION = "correlation of structure alone"
+ERROR = "relative error"
+CORRELATION = "correlation"
 PROTECTED = "features of private users"
 PANEL = ("edges", "the panel's records", "the panel's labels")
 

@@ -28,4 +28,5 @@ PART = Part(
 
 results_in = partial(Results, name=f"{NAME}_accuracy", cell=Cell, also=FOUND)
 plan = partial(features.plan, part=PART)
-compute, check = partial(features.compute, part=PART), partial(features.check, part=PART)
+compute = partial(features.compute, part=PART)
+check = partial(features.check, part=PART)

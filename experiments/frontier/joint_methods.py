@@ -209,15 +209,17 @@ def _best(key: Any, asked: Asked, total: float) -> Answer:
     return Answer(most | {"accuracy": float(shares.trace())}, SHOWN)
 
 
-JOINT, LABELS_TOO, PLACEBO = "joint", "joint, labels too", "joint, placebo"
+JOINT = "joint"
+LABELS_TOO = "joint, labels too"
+PLACEBO = "joint, placebo"
 CHECKED, CHECKED_PLACEBO = "joint, checked", "joint, checked placebo"
 ONE, ONE_PLACEBO = "one report", "one report, placebo"
 ONE_CHECKED, ONE_CHECKED_PLACEBO = "one report, checked", "one report, checked placebo"
-RECORDS, LISTS, HALVES = "record alone", "list alone", "half each"
-TOO_HIGH, TOO_LOW = (
-    f"joint, stated {WRONG:g} times too high",
-    f"joint, stated {WRONG:g} times too low",
-)
+RECORDS = "record alone"
+LISTS = "list alone"
+HALVES = "half each"
+TOO_HIGH = f"joint, stated {WRONG:g} times too high"
+TOO_LOW = f"joint, stated {WRONG:g} times too low"
 NOTHING = "nothing asked"
 PUBLIC, PUBLIC_ALONE = "public graph, reports", "public graph, no reports"
 TRUE_RECORD, TRUE_ALL = f"{TRUE}, record alone", f"{TRUE}, class scores"

@@ -118,7 +118,11 @@ def _percent(share: float | None) -> str:
 
 def verdict(found: pd.DataFrame) -> str:
     """Where joint privacy costs all gain, and whether a list is worth its budget."""
-    everything, unseen, up, down, listed = [], [], [], [], []
+    everything = []
+    unseen = []
+    up = []
+    down = []
+    listed = []
     panels = found.groupby(_points.PANEL, sort=False)
     cells = [(*names, part, total) for names, part in panels for total in totals(part)]
     for dataset, _, part, total in cells:
@@ -228,10 +232,8 @@ def _of_checks(cells: _Cells, true: str, checked: str, placebo: str) -> str:
     """What a check of the panel mends, and what it costs where reports are true."""
     fakes = [_interval(part, placebo, total, OVER_NOTHING) for _, _, part, total in cells]
     costs = [_less(part, (checked, total), (true, total)) for _, _, part, total in cells]
-    harm, means = (
-        [one for one in fakes if one is not None],
-        [one.mean for one in costs if one is not None],
-    )
+    harm = [one for one in fakes if one is not None]
+    means = [one.mean for one in costs if one is not None]
     if not harm or not means:
         return ""
     return (

@@ -27,7 +27,9 @@ Method = Callable[[Any, Asked, float, Unit], Answer]
 REHEARSAL = "rehearsal"
 """The row's name."""
 
-FORETOLD, LOW, HIGH = "points foretold", "least points foretold", "most points foretold"
+FORETOLD = "points foretold"
+LOW = "least points foretold"
+HIGH = "most points foretold"
 CHANCE = "chance of a gain"
 """Its metrics: points, and a probability, which is computed last."""
 
@@ -158,7 +160,9 @@ def _baseline(name: str, key: Any, asked: Asked, epsilon: float, unit: Unit) -> 
 
 PILOTED = "piloted"
 PLACEBO, UNGUARDED_PLACEBO = "piloted, placebo", "piloted, placebo, no guard"
-FEATURES, PLAIN, CEILING = "features", "plain counts", "non-private, counts"
+FEATURES = "features"
+PLAIN = "plain counts"
+CEILING = "non-private, counts"
 
 METHODS: dict[str, Method] = {
     PILOTED: piloted,

@@ -32,17 +32,18 @@ from ldp_jax.servers import ReportServer, Users, simulate
 
 NAME = "frontier_poisoning"
 ERROR, CORRELATION = "relative error", "correlation"
-NONE, RANDOM, WORST, FRIENDS, CLASSES, RESPONSE = (
-    "none",
-    "random",
-    "worst",
-    "friends",
-    "classes",
-    "response",
-)
+NONE = "none"
+RANDOM = "random"
+WORST = "worst"
+FRIENDS = "friends"
+CLASSES = "classes"
+RESPONSE = "response"
 SHARE = 0.05
 SHARES = (0.01, 0.05, 0.1, 0.2)
-AS_IT_IS, UNGUARDED, TRIMMED, CHECKED = "as it is", "no guard", "trimmed", "both ends"
+AS_IT_IS = "as it is"
+UNGUARDED = "no guard"
+TRIMMED = "trimmed"
+CHECKED = "both ends"
 EXACT = 20.0
 """The epsilon of reports without privacy: their law's noise is 0 but once in 2e8."""
 ALPHA = 0.1

@@ -21,7 +21,8 @@ OVER_FEATURES, OVER_PLAIN, OVER_PUBLISHED = (
 METRICS = (_points.ACCURACY, OVER_FEATURES, OVER_PLAIN, OVER_PUBLISHED)
 SETTING = ["dataset", "labels"]
 _KEY = [*SETTING, "unit", "mechanism", "epsilon"]
-_LIST, _PAIR = str(NEIGHBOUR_LIST), str(RELATIONSHIP)
+_LIST = str(NEIGHBOUR_LIST)
+_PAIR = str(RELATIONSHIP)
 ALONE = (FEATURES, "features, perceptron")
 """What public features say, which the best published row is chosen among too."""
 
@@ -135,7 +136,8 @@ def shortfalls(found: pd.DataFrame) -> dict[Any, ConfidenceInterval]:
     each = {key: one.set_index("seed").value for key, one in rows}
     made = {}
     for (*setting, mechanism, epsilon), mine in each.items():
-        plain, alone = each.get((*setting, PLAIN, epsilon)), each.get((*setting, FEATURES, 0.0))
+        plain = each.get((*setting, PLAIN, epsilon))
+        alone = each.get((*setting, FEATURES, 0.0))
         if mechanism == PILOTED and plain is not None and alone is not None:
             seeds = mine.index.intersection(plain.index).intersection(alone.index)
             better = max((plain[seeds], alone[seeds]), key=lambda one: one.mean())

@@ -83,7 +83,8 @@ def _asked(
 ) -> tuple[Any, attacks.Targets, attacks.Targets]:
     """Public edges; all pairs that are attacked; and a balanced part of them."""
     split = cells.split_of(bench, rho)
-    public, private = graphs.to_edges(split.public), graphs.to_edges(split.private)
+    public = graphs.to_edges(split.public)
+    private = graphs.to_edges(split.private)
     node_key, pair_key = jax.random.split(jax.random.fold_in(jax.random.clone(bench.split_key), 1))
     nodes = np.sort(np.asarray(jax.random.permutation(node_key, bench.data.num_nodes))[:attacked])
     every = attacks.all_pairs(nodes, private, known=public)
@@ -107,7 +108,8 @@ def compute(cell: Cell, chosen: Settings) -> _runner.Found:
         judge = partial(attacks.common_neighbours, public, n)
     else:
         judge = partial(attacks.degree_product, public, n)
-    found, even = judge(every), judge(balanced)
+    found = judge(every)
+    even = judge(balanced)
     areas = found.average_precision, found.precision, found.tpr, even.auc, found.auc
     return _runner.Found(
         _runner.rounded({name: area.mean for name, area in zip(METRICS, areas, strict=True)})

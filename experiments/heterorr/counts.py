@@ -64,12 +64,14 @@ def plan(config: Config) -> Iterator[tuple[Cell, dict[str, Any]]]:
 def compute(cell: Cell, made: dict[str, Any]) -> _runner.Found:
     split = _split(cell.seed, cell.rho)
     root = jax.random.key(cell.seed)
-    key, pairs_key = jax.random.fold_in(root, 1), jax.random.fold_in(root, 2)
+    key = jax.random.fold_in(root, 1)
+    pairs_key = jax.random.fold_in(root, 2)
     graph, _ = releases.released_edges(
         key, split, cell.mechanism, cell.epsilon, cell.rho, made["sweeps"]
     )
     released, true = releases.count(split, graph)
-    public, private = graphs.to_edges(split.public), graphs.to_edges(split.private)
+    public = graphs.to_edges(split.public)
+    private = graphs.to_edges(split.private)
     targets = attacks.balanced_pairs(pairs_key, np.arange(split.num_nodes), private, known=public)
     found = attacks.common_neighbours(graphs.to_edges(graph), split.num_nodes, targets)
     return _runner.Found({RELEASED: released, TRUE: true, AUC: round(float(found.auc.mean), 6)})

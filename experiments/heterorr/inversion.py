@@ -85,7 +85,8 @@ class Settings:
     classifier: int = 64
 
 
-DEFAULT, QUICK = Settings(), Settings(draws=1, copies=2, epochs=2, attacker=16, classifier=16)
+DEFAULT = Settings()
+QUICK = Settings(draws=1, copies=2, epochs=2, attacker=16, classifier=16)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

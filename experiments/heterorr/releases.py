@@ -23,7 +23,9 @@ from ldp_jax.learning.importance import Public
 STRUCTURE, FEATURES = "structure-only:", "features-only:"
 """Before the name of a mechanism: one public record for all private users; no edge is used."""
 
-PUBLIC_EDGES, LINK_PREDICTION, HRG_0 = "public-edges", "public-link-prediction", "public-hrg-0"
+PUBLIC_EDGES = "public-edges"
+LINK_PREDICTION = "public-link-prediction"
+HRG_0 = "public-hrg-0"
 EPSILON_0 = (PUBLIC_EDGES, LINK_PREDICTION, HRG_0)
 """Rows of edges that use no private one: the public edges alone; and as many pairs as there are
 private edges, the best by common public neighbours or drawn from a dendrogram of the public edges.

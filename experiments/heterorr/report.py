@@ -326,7 +326,8 @@ Gains = list[ConfidenceInterval | None]
 def digest(results: _runner.Results) -> str:
     frame = results.read()
     records, edges = gains(frame)
-    (above, below, _), (more, less, _) = show.counted(records), show.counted(edges)
+    above, below, _ = show.counted(records)
+    more, less, _ = show.counted(edges)
     words = (
         f"Of {len(records)} rows of private features {above} are above their structure-only twin, "
         f"{below} below. "

@@ -26,13 +26,13 @@ NAME = "poindp_gaps"
 APART = 5.0
 """Points between the printed mean and ours from which a cell is asked."""
 
-COMPONENT, RAW, SUM_TO_1 = "largest component", "features as they are", "features that sum to 1"
-WIDE, LONG, ON_TEST, SILENT = (
-    "64 wide",
-    "500 epochs",
-    "epoch chosen on the test nodes",
-    "answers without noise",
-)
+COMPONENT = "largest component"
+RAW = "features as they are"
+SUM_TO_1 = "features that sum to 1"
+WIDE = "64 wide"
+LONG = "500 epochs"
+ON_TEST = "epoch chosen on the test nodes"
+SILENT = "answers without noise"
 VARIANTS = (COMPONENT, RAW, SUM_TO_1, WIDE, LONG, ON_TEST, SILENT)
 """One change each of what the rows of the tables do; SILENT of rows with noise on answers alone."""
 

@@ -24,7 +24,9 @@ METRIC = {"node": "accuracy", "link": "auc"}
 STRUCTURE = "structure-only:"
 """Before the name of a mechanism: one public record stands for all users."""
 
-NON_PRIVATE, LABEL_PROPAGATION, LINK_INDICES = "non-private", "label-propagation", "link-indices"
+NON_PRIVATE = "non-private"
+LABEL_PROPAGATION = "label-propagation"
+LINK_INDICES = "link-indices"
 GRAPH_ALONE = {"node": LABEL_PROPAGATION, "link": LINK_INDICES}
 """By task, what the graph says without features and without training."""
 
@@ -279,7 +281,8 @@ def link_indices(bench: Bench) -> _runner.Found:
         }
 
     def areas(part: training.Pairs) -> dict[str, float]:
-        ours, others = indices(part.edge), indices(part.non_edge)
+        ours = indices(part.edge)
+        others = indices(part.non_edge)
         return {
             name: float(metrics.auc(jnp.asarray(ours[name]), jnp.asarray(others[name])))
             for name in ours

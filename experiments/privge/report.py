@@ -27,7 +27,8 @@ def write(out: Path) -> list[Path]:
     frame = accuracy.results_in(out).read()
     if frame.empty:
         return []
-    summaries, raw = _of_folder(frame), _of_folder(frame[frame.preprocessing == "raw"])
+    summaries = _of_folder(frame)
+    raw = _of_folder(frame[frame.preprocessing == "raw"])
     sections = [
         "# Results",
         _TEXT.preface,
@@ -83,10 +84,8 @@ def digest(results: Results) -> str:
     summaries = _of_folder(results.read())
     rows = []
     for one in summaries:
-        graph, known = (
-            one.find(cells.GRAPH_ALONE[one.task], 0.0),
-            one.find(cells.NON_PRIVATE, math.inf),
-        )
+        graph = one.find(cells.GRAPH_ALONE[one.task], 0.0)
+        known = one.find(cells.NON_PRIVATE, math.inf)
         private = [line.value for line in one.lines if line.twin is not None]
         rows.append({
             "accuracy or AUC (%)": f"{one.dataset}, {one.task}", "seeds": one.seeds,

@@ -240,9 +240,8 @@ class Ledger(Public):
 
     def __post_init__(self) -> None:
         given: Any = () if self.budget is None else self.budget
-        one_alone = isinstance(given, (Budget, Guarantee, PipelineGuarantee, str))
         made = []
-        for one in given if not one_alone and hasattr(given, "__iter__") else (given,):
+        for one in given if isinstance(given, (tuple, list)) else (given,):
             kind = type(one).__name__
             promise = isinstance(one, (Guarantee, PipelineGuarantee, GaussianCurve))
             require(not promise, f"budget must be a Budget, got a {kind}: write Budget(...)")
@@ -442,7 +441,8 @@ class Ledger(Public):
         budgets = _objects(header["budget"], Budget)
         releases = []
         for line in _objects(header["releases"], dict):
-            of, cost = line.pop("of"), line.pop("cost")
+            of = line.pop("of")
+            cost = line.pop("cost")
             if of == "PipelineGuarantee":
                 cost |= {"guarantees": tuple(Guarantee(**one) for one in cost["guarantees"])}
             releases.append(Release(cost=_COSTS[of](**cost), **line))

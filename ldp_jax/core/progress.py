@@ -38,7 +38,9 @@ Progress = TypeAliasType("Progress", Callable[[str, float], object])
 may raise.
 """
 
-AFTER, BETWEEN, TICK = 5.0, 10.0, 1.0
+AFTER = 5.0
+BETWEEN = 10.0
+TICK = 1.0
 """Seconds before anything is shown, between two lines, and between two drawings of a bar."""
 
 

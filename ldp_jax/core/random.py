@@ -33,7 +33,8 @@ def threefry(key: Array, high: Array, low: Array) -> tuple[Array, Array]:
     # lax's own operations: operators on arrays trace a program each.
     first, second = (lax.index_in_dim(key, place, keepdims=False) for place in (0, 1))
     schedule = first, second, lax.bitwise_xor(lax.bitwise_xor(first, second), _PARITY)
-    a, b = lax.add(high, first), lax.add(low, second)
+    a = lax.add(high, first)
+    b = lax.add(low, second)
     for turn in range(5):
         for bits in _ROTATIONS[turn % 2]:
             a = lax.add(a, b)

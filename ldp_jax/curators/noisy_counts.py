@@ -43,7 +43,8 @@ def consistent(noisy: np.ndarray, most: np.ndarray) -> np.ndarray:
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
         above = np.clip(noisy - middle, 0.0, most).sum(-1, keepdims=True) > total
-        low, high = np.where(above, middle, low), np.where(above, high, middle)
+        low = np.where(above, middle, low)
+        high = np.where(above, high, middle)
     return np.clip(noisy - high, 0.0, most)
 
 

@@ -29,7 +29,9 @@ def parse(files: Files, *, graphs: Sequence[int]) -> Arrays:
     (data,) = files.values()
     names = [f"{split}_{part}" for part in ("graph_id", "feats", "labels") for split in _SPLITS]
     arrays = list(read_arrays(data, names=names).values())
-    graph, x, y = arrays[:3], arrays[3:6], arrays[6:]
+    graph = arrays[:3]
+    x = arrays[3:6]
+    y = arrays[6:]
     pairs = []
     start = 0
     for split, rows in zip(_SPLITS, graph, strict=True):

@@ -179,7 +179,9 @@ def vectors(decoded: Decoded, k: int, dim: int) -> Vectors:
     dim = whole(1, 2**31 - 1, dim=dim)
     k = whole(1, dim, k=k)
     order = np.lexsort((decoded.field, decoded.round, decoded.user))
-    user, round, field = decoded.user[order], decoded.round[order], decoded.field[order]
+    user = decoded.user[order]
+    round = decoded.round[order]
+    field = decoded.field[order]
     start = np.flatnonzero(_changes(user) | _changes(round))
     size = np.diff(np.append(start, len(user)))
     full = (size == k) & (field[start + size - 1] < dim)

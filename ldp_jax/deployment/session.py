@@ -390,7 +390,9 @@ class Session:
         kind = session._kind
         # The start, the device's name and a newline; a tag of 64 digits and a newline; the memory.
         end = len(kind.memory) + 17
-        head, tag, body = data[:end], data[end : end + 65], data[end + 65 :]
+        head = data[:end]
+        tag = data[end : end + 65]
+        body = data[end + 65 :]
         if head != kind.memory + device.name.encode() + b"\n":
             raise ValueError(
                 "no session's memory of this device: another device's, of another version, or cut"

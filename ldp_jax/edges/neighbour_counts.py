@@ -190,7 +190,8 @@ class NeighbourCounts(OnLists):
 
     def log_likelihood(self, y: Values, counts: Values) -> Array:
         """log p of each reported number given the true count; elementwise."""
-        y, counts = jnp.asarray(y), jnp.asarray(counts)
+        y = jnp.asarray(y)
+        counts = jnp.asarray(counts)
         if self.noise == "laplace":
             return jnp.log(self.epsilon / 2) - self.epsilon * jnp.abs(
                 y - counts.astype(jnp.float32)

@@ -42,7 +42,8 @@ class NoisyGraph(NamedTuple):
         spent = ", ".join(
             f"epsilon {digits_up(one.epsilon)} per {unit}" for unit, one in self.guarantee.items()
         )
-        return f"NoisyGraph({len(self.degree)} users, {len(self.graph.senders)} directed edges; {spent})"
+        edges = len(self.graph.senders)
+        return f"NoisyGraph({len(self.degree)} users, {edges} directed edges; {spent})"
 
 
 @implicit_promotion()
@@ -122,9 +123,9 @@ def check_concrete(key: PRNGKey, mechanism: object) -> None:
     validate.threefry(key)
     if not all(map(validate.concrete, jax.tree.leaves((key, mechanism)))):
         raise ValueError(
-            "key and mechanism must be concrete, because the number of reported pairs is part of shapes: call "
-            "privatize_graph in a Python loop, outside jit, vmap and grad; inside, vmap mechanism.privatize over "
-            "users"
+            "key and mechanism must be concrete, because the number of reported pairs is part of "
+            "shapes: call privatize_graph in a Python loop, outside jit, vmap and grad; inside, "
+            "vmap mechanism.privatize over users"
         )
 
 
@@ -186,7 +187,7 @@ def joined(
 def with_reporting(
     mechanism: HasGraphSampler | OneUsersView, reporting: Reporting | None
 ) -> tuple[HasGraphSampler | OneUsersView, bool]:
-    """The mechanism with the reporting that is asked for, and whether both ends may report a pair."""
+    """The mechanism with the reporting asked for, and whether both ends may report a pair."""
     if not isinstance(mechanism, OneUsersView):
         if not isinstance(mechanism, HasGraphSampler):
             raise ValueError(

@@ -180,7 +180,8 @@ class _OnCaps(abc.ABC):
 
     def log_density(self, y: Report, x: Record) -> Array:
         """log p(y | x)."""
-        x, y = one_record(x, self.dim), one_record(y, self.dim, "y")
+        x = one_record(x, self.dim)
+        y = one_record(y, self.dim, "y")
         x = x.astype(jnp.result_type(x, y))  # a level in the precision of the report
         length, u = polar(x, self.radius)
         along = matmul(y, u.astype(y.dtype))

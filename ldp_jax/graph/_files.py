@@ -42,7 +42,7 @@ class _Other(ValueError):
 
 
 def opened(path: Path, max_bytes: int) -> "networkx.Graph | scipy.sparse.coo_array":
-    """What :func:`ldp_jax.graph.interop.open_file` says."""
+    """Open a graph file, as :func:`ldp_jax.graph.interop.open_file` says."""
     ending = path.suffix.lower()
     packed = ending == ".gz"
     if packed:

@@ -209,7 +209,7 @@ class Tables:
 
 @pytree
 class Induced:
-    """Tables of a graph, of which only the edges within each of some parts of its nodes are there.
+    """Tables of a graph that keep only the edges within each of some parts of its nodes.
 
     ``parts`` are float32 [k, n], 1 for the nodes of each part, 0 for others; no node is in two. A
     product costs as much as that of the whole graph, once a part.
@@ -321,7 +321,9 @@ def tables(senders: np.ndarray, receivers: np.ndarray, num_nodes: int) -> Tables
         node = np.array([len(many) - 1], np.int32)
     if rank is not None:
         number = np.append(rank, np.int32(num_nodes))
-        first, head, more = number[first], number[head], number[more]
+        first = number[first]
+        head = number[head]
+        more = number[more]
     # jnp.asarray would compile a program for each table that is brought to the device.
     first, place, order, rank = jax.device_put((first, place, order, rank))
     others = NeighbourRows(*jax.device_put((head, more, node)), long=has_long(node))
@@ -336,7 +338,7 @@ def has_long(node: np.ndarray) -> bool:
 def rows_of_neighbours(
     senders: np.ndarray, start: np.ndarray, degree: np.ndarray, widths: tuple[int, int], free: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """What :class:`NeighbourRows` of these widths hold; ``free`` in free places.
+    """Make the tables of :class:`NeighbourRows` of these widths, with ``free`` in free places.
 
     The neighbours of a node are ``degree`` of the senders, from ``start`` on; both are integers
     [n].

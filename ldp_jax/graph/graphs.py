@@ -207,13 +207,13 @@ def _grouped(key: np.ndarray, value: np.ndarray, n: int) -> tuple[np.ndarray, np
 def directed(
     senders: ArrayLike | tuple, receivers: ArrayLike | tuple, num_nodes: int
 ) -> jraph.GraphsTuple:
-    """A graph of directed edges, int32 [m], that are sorted by (receiver, sender) already.
+    """Make a graph of directed edges, int32 [m], that are sorted by (receiver, sender) already.
 
-    ``ValueError`` for ends that are no whole numbers in [0, 2^31 - 1): 32 bits would take them for
-    others.
+    ``ValueError`` for ends that are no whole numbers in [0, 2^31 - 1), which 32 bits do not hold.
     """
     ids(_MAX_NODES, senders=senders, receivers=receivers)
-    one, other = np.asarray(senders, np.int32), np.asarray(receivers, np.int32)
+    one = np.asarray(senders, np.int32)
+    other = np.asarray(receivers, np.int32)
     wide = np.int32 if len(one) < 2**31 else np.int64
     return _tuple(one, other, np.array([num_nodes], np.int32), np.array([len(one)], wide))
 
@@ -231,9 +231,7 @@ def _tuple(senders: np.ndarray, receivers: np.ndarray, n_node: np.ndarray, n_edg
 
 
 def to_edges(graph: "jraph.GraphsTuple | GraphSet") -> Int[np.ndarray, "m 2"]:
-    """The undirected edges of a symmetric graph, or of a set, each once with u < v, sorted.
-
-    Int32 [m, 2].
+    """List the undirected edges of a symmetric graph or set, int32 [m, 2], sorted, with u < v.
 
     >>> to_edges(from_edges([[2, 1], [0, 1]], num_nodes=3)).tolist()
     [[0, 1], [1, 2]]
@@ -256,7 +254,7 @@ def to_edges(graph: "jraph.GraphsTuple | GraphSet") -> Int[np.ndarray, "m 2"]:
 
 
 def num_nodes(graph: jraph.GraphsTuple) -> int:
-    """How many nodes a concrete graph has."""
+    """Count the nodes of a concrete graph."""
     return int(np.sum(np.asarray(as_graph(graph).n_node)))
 
 
@@ -383,7 +381,8 @@ def validate_symmetric(
         np.array_equal(backward, senders[upwards])
         and np.array_equal(count, np.bincount(receivers[upwards], minlength=n))
     ):
-        forward, backward = _codes(receivers, senders, n), _codes(senders, receivers, n)
+        forward = _codes(receivers, senders, n)
+        backward = _codes(senders, receivers, n)
         r, s = divmod(int(np.setdiff1d(forward, backward)[0]), n)
         raise ValueError(
             f"graph {node_graph[r]} must be symmetric: each edge with its reverse, as "
@@ -451,7 +450,8 @@ class GraphSet:
         """
         labels = _whole("labels", labels, "graph")
         node_graph = _whole("node_graph", node_graph)
-        senders, receivers = _whole("senders", senders), _whole("receivers", receivers)
+        senders = _whole("senders", senders)
+        receivers = _whole("receivers", receivers)
         if not len(labels) or not len(node_graph):
             got = f"{len(labels)} labels and {len(node_graph)} nodes"
             raise ValueError(f"a graph set must have a graph, got {got}")

@@ -132,7 +132,7 @@ def open_file(
 
 
 def to_edge_index(graph: Graph) -> Int[np.ndarray, "2 edges"]:
-    """Both directions of each edge as PyTorch Geometric has them, int32 [2, 2 m].
+    """List both directions of each edge as PyTorch Geometric has them, int32 [2, 2 m].
 
     >>> to_edge_index(graphs.from_edges([[0, 1]], num_nodes=2)).tolist()
     [[1, 0], [0, 1]]
@@ -142,7 +142,7 @@ def to_edge_index(graph: Graph) -> Int[np.ndarray, "2 edges"]:
 
 
 def to_scipy(graph: Graph) -> scipy.sparse.csr_array:
-    """The adjacency matrix [n, n] of zeros and ones, float32.
+    """Make the adjacency matrix [n, n] of zeros and ones, float32.
 
     >>> to_scipy(graphs.from_edges([[0, 1]], num_nodes=2)).toarray().tolist()
     [[0.0, 1.0], [1.0, 0.0]]
@@ -155,7 +155,7 @@ def to_scipy(graph: Graph) -> scipy.sparse.csr_array:
 
 
 def to_networkx(graph: Graph, names: Names | None = None) -> "networkx.Graph":
-    """A networkx graph, of an undirected noisy graph too, whose nodes have their names.
+    """Make a networkx graph whose nodes have their names, of an undirected noisy graph too.
 
     >>> to_networkx(*read([[0, 1]], nodes=["ana", "bo"])).edges
     EdgeView([('ana', 'bo')])
@@ -170,7 +170,7 @@ def to_networkx(graph: Graph, names: Names | None = None) -> "networkx.Graph":
 
 
 def to_table(names: Names, columns: Mapping[str, np.ndarray]) -> "pandas.DataFrame":
-    """A pandas table with a row a user: of a matrix [n, k] a column for each of its k numbers.
+    """Make a pandas table with a row for each user, and k columns for a matrix [n, k].
 
     ``ValueError`` for a column without a row for each name, or two columns of one name.
 

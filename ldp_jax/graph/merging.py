@@ -61,7 +61,9 @@ def _firsts(graph_set: GraphSet) -> np.ndarray:
 
     Each node itself in a graph whose classes are not stable.
     """
-    senders, receivers, node_graph = graph_set.senders, graph_set.receivers, graph_set.node_graph
+    senders = graph_set.senders
+    receivers = graph_set.receivers
+    node_graph = graph_set.node_graph
     nodes = np.arange(len(node_graph))
     start = np.searchsorted(receivers, np.append(nodes, len(nodes)))
     degree = np.diff(start)

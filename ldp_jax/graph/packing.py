@@ -190,7 +190,8 @@ class Batch(NamedTuple):
 @jax.custom_vjp
 def _pool(h: Array, node_graph: Array, counts: Array) -> Array:
     """Sums over contiguous runs of nodes: some nodes at a time, then their sums, which are few."""
-    nodes, graphs = len(h), len(counts)
+    nodes = len(h)
+    graphs = len(counts)
     sizes = jnp.diff(jnp.searchsorted(node_graph, jnp.arange(graphs + 1)))
     pieces = -(-sizes // _POOL)
     graph, piece, inside = _runs(pieces, (nodes + (_POOL - 1) * graphs) // _POOL)
@@ -464,7 +465,7 @@ def _assemble(packed: Packed, graphs: Array, shape: Shape) -> Batch:
 
 
 def whole(graph_set: GraphSet) -> Batch:
-    """All graphs of a set in one batch without padding, in their order."""
+    """Put all graphs of a set in one batch without padding, in their order."""
     packed = pack(graph_set, len(graph_set), shapes=1)
     return assemble(packed, np.arange(len(graph_set), dtype=np.int32), packed.shapes[0])
 
@@ -472,9 +473,9 @@ def whole(graph_set: GraphSet) -> Batch:
 def from_graphs(
     graph: Graph, labels: Int[Array | np.ndarray, " graphs"] | None = None, *, padded: bool = False
 ) -> Batch:
-    """A ``jraph.GraphsTuple`` of one or more graphs, as ``jraph.batch`` makes it, as a batch.
+    """Make a batch of a ``jraph.GraphsTuple`` of graphs, as ``jraph.batch`` makes it.
 
-    Traced or not.
+    The graph may be traced.
 
     Args:
       graph: edges in any order; its ``nodes``, where there are any, give the number of nodes, and

@@ -118,11 +118,9 @@ class Operator:
         return self.neighbours.nodes(values) if isinstance(self.neighbours, Tables) else values
 
     def induced(self, *parts: Bool[Array, " n"]) -> "Operator":
-        """The operator of the edges within each of some parts of the nodes.
+        """The operator that keeps the edges within each of some parts of the nodes.
 
-        These may be decided in a program.
-
-        No node is in two parts.
+        A program may decide the parts. No node is in two parts.
 
         >>> path = operator(graphs.from_edges([[0, 1], [1, 2]], 3))
         >>> path.induced(jnp.array([True, True, False])).degree.tolist()
@@ -200,7 +198,8 @@ def operator(
     elsewhere = layout == "auto" and jax.default_backend() != "cpu"
     if directed or layout == "segment" or elsewhere:
         padding = (0, 0 if places is None else places - len(senders))
-        senders, receivers = np.pad(senders, padding), np.pad(receivers, padding, constant_values=n)
+        senders = np.pad(senders, padding)
+        receivers = np.pad(receivers, padding, constant_values=n)
         return Operator(
             degree, Segments(jax.device_put(senders), jax.device_put(receivers)), directed
         )
@@ -208,7 +207,7 @@ def operator(
 
 
 def chebyshev_steps(alpha: Scalar, tol: Scalar) -> Array:
-    r"""How many products :func:`ppr` makes.
+    r"""Count the products that :func:`ppr` makes.
 
     The least even m with :math:`1 / T_{m+1}(1 / (1-\alpha)) \le tol`.
 
@@ -434,7 +433,8 @@ def traced_operator(graph: Graph, num_nodes: int) -> Operator:
     Unchecked: symmetric, sorted by receiver.
     """
     graph = graphs.as_graph(graph)
-    senders, receivers = jnp.asarray(graph.senders), jnp.asarray(graph.receivers)
+    senders = jnp.asarray(graph.senders)
+    receivers = jnp.asarray(graph.receivers)
     return Operator(graphs.degree(receivers, num_nodes), Segments(senders, receivers))
 
 
@@ -473,7 +473,7 @@ def ppr(
     r: Scalar,
     tol: Scalar = 1e-5,
 ) -> Array:
-    r"""Personalized PageRank of the columns of x, by Chebyshev semi-iteration.
+    r"""Propagate the columns of x by personalized PageRank, with Chebyshev semi-iteration.
 
     One compiled program for every alpha, r and tol: all are traced, and so is the number of
     products.
@@ -546,9 +546,9 @@ def ppr_push(
     r: Scalar,
     r_max: float = 1e-5,
 ) -> Array:
-    """Personalized PageRank by backward push.
+    """Propagate the columns of x by personalized PageRank, with backward push.
 
-    All residues above the threshold at once, sweep by sweep.
+    Each sweep pushes all residues above the threshold at once.
 
     As in PrivGE, a push gives each neighbour u the residue over |N(u)|, not |N(v)| as in LDP-GE
     Algorithm 3 line 4.
@@ -584,9 +584,9 @@ def ppr_push(
 def ppr_dense(
     graph: Graph, x: ArrayLike | tuple, alpha: float, r: float, *, memory: float = 4e9
 ) -> Float[np.ndarray, "..."]:
-    """Personalized PageRank by a float64 solve on the host, also of directed graphs.
+    """Propagate x by personalized PageRank, with a dense float64 solve on the host.
 
-    For tests and small graphs.
+    It takes directed graphs, too, and is for tests and small graphs.
 
     ``ValueError`` where ``memory`` bytes do not hold five matrices of n^2 float64.
 
@@ -622,9 +622,9 @@ def ppr_rows(
     r: Scalar,
     tol: Scalar = 1e-5,
 ) -> Array:
-    """Rows of the PageRank matrix Pi itself, [len(nodes), n].
+    """Compute rows of the PageRank matrix Pi itself, [len(nodes), n].
 
-    What reaches each node, and from where.
+    A row says how much each node sends to the row's node.
 
     For r = 0 and a node with edges a row sums to 1; otherwise it does not.
 

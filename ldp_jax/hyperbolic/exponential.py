@@ -31,7 +31,9 @@ MIN_RADIUS = 1e-6  # at c = 1; of 1e-13 float32 loses the masses of panels: repo
 
 # Panels of distances with a whole circle in the disc, panels of those with an arc, points of a
 # panel
-_NEAR, _FAR, _ORDER = 16, 32, 10
+_NEAR = 16
+_FAR = 32
+_ORDER = 10
 _NODES, _WEIGHTS = unit_rule(_ORDER)
 _STEPS = 26  # halvings of a panel
 

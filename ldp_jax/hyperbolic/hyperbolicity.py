@@ -58,21 +58,6 @@ def _deltas(key: PRNGKey, distances: Array, samples: int) -> tuple[Array, Array]
     return delta.mean(), delta.max()
 
 
-def _adjacency(edges: ArrayLike | tuple, num_nodes: int) -> scipy.sparse.csr_array:
-    pairs = validate.pairs(num_nodes, edges=edges)
-    ones = np.ones(len(pairs), np.int8)
-    return scipy.sparse.csr_array((ones, (pairs[:, 0], pairs[:, 1])), shape=(num_nodes, num_nodes))
-
-
-def _paths(adjacency: scipy.sparse.csr_array, nodes: np.ndarray) -> np.ndarray:
-    found = np.empty((len(nodes), len(nodes)), np.float32)
-    for start in range(0, len(nodes), _BLOCK):
-        part = nodes[start : start + _BLOCK]
-        steps = csgraph.shortest_path(adjacency, directed=False, unweighted=True, indices=part)
-        found[start : start + _BLOCK] = steps[:, nodes]
-    return found
-
-
 def graph_delta(
     key: PRNGKey,
     edges: ArrayLike | tuple,
@@ -86,12 +71,23 @@ def graph_delta(
     num_nodes = validate.whole(4, num_nodes=num_nodes)
     nodes = validate.whole(4, nodes=nodes)
     samples = validate.whole(1, samples=samples)
-    adjacency = _adjacency(edges, num_nodes)
+    pairs = validate.pairs(num_nodes, edges=edges)
+    ones = np.ones(len(pairs), np.int8)
+    shape = (num_nodes, num_nodes)
+    adjacency = scipy.sparse.csr_array((ones, (pairs[:, 0], pairs[:, 1])), shape=shape)
+
     _, component = csgraph.connected_components(adjacency, directed=False)
     largest = np.flatnonzero(component == np.bincount(component).argmax())
     if len(largest) < 4:
         raise ValueError(f"edges must connect four nodes at least, and connect {len(largest)}")
     node_key, key = random.split(key)
     order = np.argsort(np.asarray(random.bits(node_key, (len(largest),))), kind="stable")
-    mean, most = _deltas(key, jnp.asarray(_paths(adjacency, largest[order[:nodes]])), samples)
+    chosen = largest[order[:nodes]]
+
+    paths = np.empty((len(chosen), len(chosen)), np.float32)
+    for start in range(0, len(chosen), _BLOCK):
+        part = chosen[start : start + _BLOCK]
+        steps = csgraph.shortest_path(adjacency, directed=False, unweighted=True, indices=part)
+        paths[start : start + _BLOCK] = steps[:, chosen]
+    mean, most = _deltas(key, jnp.asarray(paths), samples)
     return Delta(float(mean), float(most), samples)

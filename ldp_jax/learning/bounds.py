@@ -40,7 +40,7 @@ class ErrorBound(NamedTuple):
 
 
 def error_bound(mechanism: Sampled, rows: PageRankRows, delta: float) -> ErrorBound:
-    r"""The bound of the theorem that covers ``mechanism``, with :math:`L = \log(2d / \delta)`.
+    r"""Bound the error of private embeddings, with :math:`L = \log(2d / \delta)`.
 
     * Theorem 2 (HDS) and Theorem 4 (Piecewise, Multi-bit): Bernstein's inequality,
       :math:`\tau = \tfrac{LM}{3} + \sqrt{(\tfrac{LM}{3})^2 + 2LV}`, with
@@ -106,7 +106,7 @@ def error_bound(mechanism: Sampled, rows: PageRankRows, delta: float) -> ErrorBo
 
 
 def worst_case(moment: Shaped[Array | np.ndarray, "..."]) -> float:
-    """The largest of a moment over a grid of records, as a number, as in Figure 1.
+    """The largest value of a moment over a grid of records, as in Figure 1.
 
     >>> import jax.numpy as jnp
     >>> round(worst_case(Duchi(1.0).variance(jnp.linspace(-1, 1, 201))), 2)

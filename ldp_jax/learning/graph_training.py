@@ -41,10 +41,10 @@ _ROOM = 256  # the room for histories is a multiple: runs of fewer epochs share 
 
 
 class Scores(NamedTuple):
-    """The share of graphs whose largest score is their label's, and the area under the ROC curve.
+    """Accuracy, and the area under the ROC curve.
 
-    With more than two classes it is the mean of each against the others; NaN where all graphs are
-    of one class.
+    With more than two classes the area is the mean of each class against the others. It is NaN
+    where all graphs have the same class.
     """
 
     accuracy: float
@@ -52,9 +52,9 @@ class Scores(NamedTuple):
 
 
 class FittedGraphs(NamedTuple):
-    """A trained model.
+    """A trained model: the variables and scores of its best validation epoch, counted from 0.
 
-    The best validation epoch (the earliest, on ties), from 0, its variables and its scores.
+    On ties it is the earliest.
 
     ``losses`` are the mean training losses a graph, and ``validations`` the scores, of the epochs
     that were run.
@@ -98,7 +98,7 @@ def _step_decay_adam(
 
 
 def scores(outputs: Float[Array, "graphs classes"], labels: Int[np.ndarray, " graphs"]) -> Scores:
-    """Accuracy and AUC of class scores.
+    """Compute the accuracy and the AUC of class scores.
 
     >>> scores(jnp.array([[2.0, 1.0], [0.0, 3.0], [1.0, 2.0]]), np.array([0, 1, 0]))
     Scores(accuracy=0.6666666865348816, auc=1.0)
@@ -110,7 +110,8 @@ def scores(outputs: Float[Array, "graphs classes"], labels: Int[np.ndarray, " gr
     others = jnp.where(jnp.eye(classes, dtype=bool), -jnp.inf, outputs[:, None, :])
     each = outputs - jax.nn.logsumexp(others, axis=-1)
     for c in range(classes) if classes > 2 else (1,):
-        mine, others = np.flatnonzero(labels == c), np.flatnonzero(labels != c)
+        mine = np.flatnonzero(labels == c)
+        others = np.flatnonzero(labels != c)
         if len(mine) and len(others):
             areas.append(float(metrics.auc(each[mine, c], each[others, c])))
     return Scores(
@@ -200,7 +201,7 @@ def _train(
 def predict(
     model: Model, variables: Variables, graph_set: GraphSet, *, batch_size: int = 64
 ) -> Float[Array, "graphs classes"]:
-    """The outputs of a trained model for each graph, in the set's order.
+    """Compute the outputs of a trained model for each graph, in the set's order.
 
     Compiled once for the same shapes.
     """

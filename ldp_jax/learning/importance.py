@@ -157,9 +157,9 @@ def importance(
     *,
     draws: int = 128,
 ) -> FeatureScores:
-    r"""HeteroRR's importance of a feature.
+    r"""Score how important each feature is to a model, as HeteroRR does.
 
-    The mean of its :math:`|\phi_i|` over records and outputs, normalised.
+    The score is the mean of :math:`|\phi_i|` over records and outputs, normalised.
 
     :math:`\phi_i(x) = E [(x_i - x'_i) \, \partial_i f(x' + t (x - x'))]` over background records x'
     and t uniform in [0, 1]: expected gradients. They are the Shapley values where f is a sum of
@@ -191,9 +191,9 @@ def sensitivity(
     x: ArrayLike | tuple | Public,
     masked: ArrayLike | tuple | Public,
 ) -> FeatureScores:
-    r"""HeteroRR's sensitivity of an embedding's feature.
+    r"""Score how much each feature of an embedding tells of sensitive inputs, as HeteroRR does.
 
-    Its change where the sensitive inputs are masked.
+    The score is the change of the feature where the sensitive inputs are masked.
 
     :math:`\beta_i = |z_i - \hat z_i| / \|z - \hat z\|_1` with z the embedding [n, k] of the records
     x [n, d] and :math:`\hat z` that of ``masked`` ones, averaged over records that change. Scores

@@ -60,7 +60,7 @@ class NoisyExamples(NamedTuple):
 def noisy_examples(
     mechanism: Discrete, index: ArrayLike | tuple, reports: ArrayLike | tuple
 ) -> NoisyExamples:
-    """Reports of a randomised response as examples, one a row; reports may be traced.
+    """Make examples of the reports of a randomised response, one a row; they may be traced.
 
     ``ValueError`` for a mechanism that does not keep each category with one probability and take
     all others alike, as :func:`ldp_jax.features.GeneralizedRR` does.
@@ -167,7 +167,7 @@ def drop_inputs(
     also: NoisyExamples | None = None,
     rounded: bool = True,
 ) -> tuple[DropInputs, NoisyExamples]:
-    """The context of training under :func:`drop`, and examples with averaged labels.
+    """Make the context of training under :func:`drop`, and examples with averaged labels.
 
     A node with no report K steps away keeps its own. ``inputs`` are of the model itself, such as
     :class:`ldp_jax.learning.models.NodeInputs`; the graph ``op`` is public. ``train`` are
@@ -181,7 +181,8 @@ def drop_inputs(
         )
     n = op.num_nodes
     classes = train.label.shape[-1]
-    given, rows = jnp.zeros(n, jnp.float32), jnp.zeros((n, classes), jnp.float32)
+    given = jnp.zeros(n, jnp.float32)
+    rows = jnp.zeros((n, classes), jnp.float32)
     for name, part in {"train": train, "also": also}.items():
         if part is not None:
             _check(name, part, *(jax.ShapeDtypeStruct((n, k), jnp.float32) for k in (1, classes)))
@@ -206,7 +207,7 @@ def _around(context: DropInputs, shares: Array) -> Array:
 
 
 def drop(model: Model) -> Model:
-    r"""A model that is trained by averages over neighbours: Drop.
+    r"""Make a model that is trained by averages over neighbours: Drop.
 
     With W the matrix of K steps of :func:`ldp_jax.graph.propagation.kprop`, V the nodes whose
     report y' is averaged, and :math:`s_v = \sum_{u \in V} W_{vu}`, node v compares by cross entropy

@@ -134,7 +134,8 @@ def auc(positive: Float[ArrayLike, " p"], negative: Float[ArrayLike, " q"]) -> F
     >>> float(auc(jnp.array([3.0, 1.0]), jnp.array([1.0, 0.0])))
     0.875
     """
-    positive, negative = _own("positive", positive), _own("negative", negative)
+    positive = _own("positive", positive)
+    negative = _own("negative", negative)
     if positive.ndim != 1 or negative.ndim != 1:
         raise ValueError(
             f"scores must have one axis, got shapes {positive.shape} and {negative.shape}"
@@ -176,7 +177,8 @@ def micro_f1(
     labels = labels if isinstance(labels, jax.Array) else validate.complete(labels=labels)
     _alike(scores, labels=labels)
     validate.known(labels)
-    predicted, true = jnp.asarray(scores > 0), jnp.asarray(labels > 0)
+    predicted = jnp.asarray(scores > 0)
+    true = jnp.asarray(labels > 0)
     return 2 * (predicted & true).sum() / jnp.maximum(predicted.sum() + true.sum(), 1)
 
 
@@ -194,17 +196,14 @@ def embedding_error(z: Float[Array, "n d"], reference: Float[Array, "n d"]) -> F
 
 
 class Fidelity(NamedTuple):
-    """How well an embedding shows another one, columns about their means.
-
-    Made by :func:`fidelity`.
-    """
+    """How well an embedding shows another one, less the means of columns (:func:`fidelity`)."""
 
     correlation: Float[Array, ""]
     relative_error: Float[Array, ""]
 
 
 def fidelity(z: Float[Array, "n d"], reference: Float[Array, "n d"]) -> Fidelity:
-    """The correlation with the true embedding, and the error after the best scaling.
+    """Correlate an embedding with the true one; give the error after the best scaling, too.
 
     A mechanism that shrinks all reports alike loses nothing by it, nor does a network trained on
     them.
@@ -248,7 +247,8 @@ def ssim(
         size = (1, window, window)
         return jax.lax.reduce_window(values, 0.0, jax.lax.add, size, (1, 1, 1), "VALID") / count
 
-    one, other = mean(images), mean(others)
+    one = mean(images)
+    other = mean(others)
     unbiased = count / (count - 1)
     spread_one = (mean(images**2) - one**2) * unbiased
     spread_other = (mean(others**2) - other**2) * unbiased

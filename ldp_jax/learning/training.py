@@ -52,9 +52,9 @@ _ROWS = 2**16  # rows of a file that are predicted together
 
 
 class Objective(NamedTuple):
-    """The goal of a training.
+    """The goal of a training: functions of a shared ``context`` and a batch of ``examples``.
 
-    Functions of a shared ``context`` (an embedding) and a batch of ``examples``.
+    A context is an embedding, or a graph with records.
 
     Attributes:
       inputs: ``inputs(context, examples)`` -> the inputs of the model.
@@ -74,9 +74,9 @@ class Objective(NamedTuple):
 
 
 class Fitted(NamedTuple):
-    """A trained model.
+    """A trained model: the variables and scores of its best validation epoch, counted from 0.
 
-    The best validation epoch (the earliest, on ties), from 0, its variables and its scores.
+    On ties it is the earliest.
 
     ``losses`` are the mean training losses and ``validations`` the scores of all epochs; an epoch
     that was not run has the loss infinity and the score -infinity.
@@ -247,7 +247,7 @@ link_prediction = Objective(
 
 
 def on_graph(objective: Objective) -> Objective:
-    """The same objective on nodes whose outputs depend on the whole graph.
+    """Make an objective of nodes one whose model takes the whole graph.
 
     The context is the input of the model, such as :class:`ldp_jax.learning.models.NodeInputs`.
     Every step applies the model to all nodes: one batch of all examples is cheapest. Equal
@@ -284,7 +284,7 @@ def _check_at_nodes(
 
 
 def scored_by_loss(objective: Objective) -> Objective:
-    """The same objective whose score is minus the mean loss; equal for equal objectives."""
+    """Score an objective by minus its mean loss; equal for equal objectives."""
     return objective._replace(score=Bound(_minus_loss, (objective.loss,)))
 
 

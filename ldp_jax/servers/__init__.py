@@ -8,7 +8,7 @@
   :class:`ListQuestion`;
 * servers: :class:`EmbeddingServer`, :class:`ReportServer`, :class:`LabelServer`,
   :class:`LabelledReportServer`, :class:`CountServer`, :class:`JointServer`, :class:`ListServer`,
-  :class:`LinkServer`, and the smallest one, :class:`Share`;
+  :class:`LinkServer`, :class:`RoundsServer`, and the smallest one, :class:`Share`;
 * in one call: :func:`private_embedding` - private features, public graph;
   :func:`predict_from_reports` - private features, public graph and panel;
   :func:`predict_from_counts` - public features, private graph; :func:`predict_jointly` - private
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from ldp_jax.servers.questions.counts import count_cost
     from ldp_jax.servers.rehearsal import Rehearsal, StatedFriends, rehearse
     from ldp_jax.servers.reports import ReportServer
-    from ldp_jax.servers.rounds import RepeatedReports, collect_rounds
+    from ldp_jax.servers.rounds import RepeatedReports, RoundsServer, collect_rounds
     from ldp_jax.servers.serving import Service, serve
     from ldp_jax.servers.share import Share
     from ldp_jax.servers.stored import DeviceUsers, StoredUsers
@@ -98,6 +98,7 @@ __all__ = [
     "Released",
     "RepeatedReports",
     "ReportServer",
+    "RoundsServer",
     "Server",
     "Service",
     "Share",
@@ -154,7 +155,7 @@ __getattr__, __dir__ = lazy.attach(
         "parts.rows": "feature_rows",
         "rehearsal": "Rehearsal StatedFriends rehearse",
         "worlds.stated": "StatedUsers",
-        "rounds": "RepeatedReports collect_rounds",
+        "rounds": "RepeatedReports RoundsServer collect_rounds",
         "reports": "ReportServer",
         "stored": "DeviceUsers StoredUsers",
         "users": "Users",

@@ -262,7 +262,8 @@ class CountServer:
         epsilon = state.question.epsilon
         column = merge(state.plan.best, facts.num_classes)
         prior = class_shares(facts.log_q, facts.labels)
-        first, second = np.asarray(state.first), np.asarray(answers.reported)
+        first = np.asarray(state.first)
+        second = np.asarray(answers.reported)
         reports = _clipped(state.question, answers)
         # Groups that were not asked for are counts of 0 that all classes expect: one program for
         # all merges.

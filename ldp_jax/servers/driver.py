@@ -211,7 +211,8 @@ def round_of(question: Question, answers: Answers) -> Round:
     else:
         download = _nbytes(question) - asked.nbytes
         upload = _report_bytes(answers.values, len(asked))
-    who, reported = int(asked.sum()), int(np.asarray(answers.reported).sum())
+    who = int(asked.sum())
+    reported = int(np.asarray(answers.reported).sum())
     return Round(digest(question).hex(), who, reported, download, upload)
 
 

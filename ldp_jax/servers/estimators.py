@@ -121,8 +121,8 @@ def _refuse(given: dict[str, object]) -> None:
     """Whatever else callers hand to ``fit``."""
     if given:
         raise ValueError(
-            f"fit must have X and y alone, got {', '.join(given)}: all users of X count alike, as they do in the "
-            "guarantee (leave one out of X, and nothing is learned from its class)"
+            f"fit must have X and y alone, got {', '.join(given)}: all users of X count alike, as "
+            "they do in the guarantee (leave one out of X, and nothing is learned from its class)"
         )
 
 
@@ -162,10 +162,19 @@ class PrivateEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _OfUse
     guarantee_: PipelineGuarantee
 
     def __init__(
-        self, mechanism: Mechanism | None = None, *, graph: Graph | None = None, records: UserRecords | None = None,
-        key: PRNGKey | Hidden | None = None, alpha: float = 0.1, r: float = 0.1,
-    ) -> None:  # fmt: skip
-        self.mechanism, self.graph, self.records, self.key = mechanism, graph, records, key
+        self,
+        mechanism: Mechanism | None = None,
+        *,
+        graph: Graph | None = None,
+        records: UserRecords | None = None,
+        key: PRNGKey | Hidden | None = None,
+        alpha: float = 0.1,
+        r: float = 0.1,
+    ) -> None:
+        self.mechanism = mechanism
+        self.graph = graph
+        self.records = records
+        self.key = key
         self.alpha, self.r = alpha, r
 
     def fit(self, X: Users, y: object = None, **given: object) -> "PrivateEmbedding":  # noqa: N803
@@ -175,9 +184,13 @@ class PrivateEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _OfUse
             raise ValueError("mechanism and records must be given")
         self._users(X, graphs.num_nodes(_graph(self.graph)), reset=True)
         found = private_embedding(
-            _key_of(self.key, self.mechanism), _graph(self.graph), self.records, self.mechanism,
-            alpha=self.alpha, r=self.r,
-        )  # fmt: skip
+            _key_of(self.key, self.mechanism),
+            _graph(self.graph),
+            self.records,
+            self.mechanism,
+            alpha=self.alpha,
+            r=self.r,
+        )
         self.embedding_ = np.asarray(found.z)
         self.guarantee_ = found.guarantee
         return self
@@ -229,8 +242,8 @@ class _UserClassifier(ClassifierMixin, _OfUsers, abc.ABC):
         negative = known.dtype.kind in "iu" and not (known >= 0).all()
         if negative or np.isin(known.astype(str), ("", "-1", "nan")).any():
             raise ValueError(
-                "y must not hold -1 or NaN, which elsewhere mark an unknown class: leave such users out of X; or "
-                "where -1 is a class, give it another name"
+                "y must not hold -1 or NaN, which elsewhere mark an unknown class: leave such "
+                "users out of X; or where -1 is a class, give it another name"
             )
         y = column_or_1d(y, warn=True)
         try:
@@ -279,7 +292,10 @@ class ReportClassifier(_UserClassifier):
         records: Any = None,
         key: PRNGKey | Hidden | None = None,
     ) -> None:
-        self.epsilon, self.graph, self.records, self.key = epsilon, graph, records, key
+        self.epsilon = epsilon
+        self.graph = graph
+        self.records = records
+        self.key = key
 
     def _ask(self, users: np.ndarray, labels: np.ndarray, num_classes: int) -> PredictedClasses:
         if self.records is None:
@@ -299,16 +315,19 @@ class CountClassifier(_UserClassifier):
     """
 
     def __init__(
-        self, epsilon: float = 1.0, *, graph: Graph | None = None, features: Any = None, unit: Protects = "list",
+        self,
+        epsilon: float = 1.0,
+        *,
+        graph: Graph | None = None,
+        features: Any = None,
+        unit: Protects = "list",
         key: PRNGKey | Hidden | None = None,
-    ) -> None:  # fmt: skip
-        self.epsilon, self.graph, self.features, self.unit, self.key = (
-            epsilon,
-            graph,
-            features,
-            unit,
-            key,
-        )
+    ) -> None:
+        self.epsilon = epsilon
+        self.graph = graph
+        self.features = features
+        self.unit = unit
+        self.key = key
 
     def _ask(self, users: np.ndarray, labels: np.ndarray, num_classes: int) -> CountedClasses:
         graph = _graph(self.graph)

@@ -451,7 +451,8 @@ class JointServer:
     def _first_half(self, key: PRNGKey, facts: JointFacts) -> FirstHalf:
         """Half of the users, drawn by public randomness, with friends in the panel alone."""
         labels, panel = facts.labels, facts.known.nodes
-        n, classes = len(labels), len(facts.prior)
+        n = len(labels)
+        classes = len(facts.prior)
         half_key, key = random.split(key)
         first = (np.asarray(random.permutation(half_key, n)) < n // 2) | (labels >= 0)
         alphabets = record_alphabets(facts, self.privacy.both)

@@ -208,9 +208,15 @@ class LabelledReportServer:
             raise ValueError("at least two members of the panel must report a label, and fewer did")
         facts_key, key = random.split(random.again(state.key))
         facts = panel_facts(
-            facts_key, self.graph, self.rows.take(np.flatnonzero(reported)), told.labels,
-            num_classes=self.panel.num_classes, num_folds=self.num_folds, keep=told.keep, op=self.op,
-        )  # fmt: skip
+            facts_key,
+            self.graph,
+            self.rows.take(np.flatnonzero(reported)),
+            told.labels,
+            num_classes=self.panel.num_classes,
+            num_folds=self.num_folds,
+            keep=told.keep,
+            op=self.op,
+        )
         alphabets = PersonalAlphabets.of(self.epsilon, np.exp(np.asarray(facts.structure.log_q)))
         others = ~np.asarray(self.panel.members)
         question = ClassQuestion(facts.classifier, alphabets, others, self.epsilon)

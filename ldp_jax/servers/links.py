@@ -184,10 +184,10 @@ class LinkServer:
 
     >>> from ldp_jax.graph import graphs
     >>> from ldp_jax.servers import Users, simulate
-    >>> log_q = np.log(np.where(np.eye(2)[[0, 0, 1, 1]] > 0, 0.9, 0.1))
-    >>> facts = LinkFacts(log_q, np.full(4, -1), np.zeros(0, int), np.zeros((0, 2), int))
+    >>> log_q = np.log(np.where(np.eye(2)[[0, 0, 0, 1, 1, 1]] > 0, 0.9, 0.1))
+    >>> facts = LinkFacts(log_q, np.full(6, -1), np.zeros(0, int), np.zeros((0, 2), int))
     >>> server = LinkServer(facts, 10.0, np.array([[0, 1], [0, 3]]))
-    >>> users = Users(lists=graphs.from_edges([[0, 1], [2, 3]], num_nodes=4))
+    >>> users = Users(lists=graphs.from_edges([[0, 1], [1, 2], [3, 4]], num_nodes=6))
     >>> scores = simulate(jax.random.key(0), server, users).value
     >>> bool(scores[0] > scores[1])
     True

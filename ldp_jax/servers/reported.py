@@ -72,8 +72,10 @@ def embed_reports(
     >>> from ldp_jax.graph import graphs
     >>> mechanism = Sampled(GridSquareWave(2.0), dim=3, k=1)
     >>> graph = graphs.from_edges([[0, 1], [1, 2]], num_nodes=3)
-    >>> sent = Vectors(np.uint64([30, 77]), np.uint32([0, 0]), np.int32([[2], [0]]), np.int32([[5], [5]]), 0,
-    ...     mechanism.inner.table().digest)
+    >>> users, rounds = np.uint64([30, 77]), np.uint32([0, 0])
+    >>> index, output = np.int32([[2], [0]]), np.int32([[5], [5]])
+    >>> digest = mechanism.inner.table().digest
+    >>> sent = Vectors(users, rounds, index, output, 0, digest)
     >>> found = embed_reports(graph, mechanism, np.array([10, 20, 30]), sent, alpha=0.1, r=0.5)
     >>> found.z.shape, found.reported.tolist(), found.strangers
     ((3, 3), [False, False, True], 1)

@@ -173,7 +173,9 @@ class ReportServer:
         """Steps 4 to 8: what the reports say, beside structure."""
         question = state.question
         facts = self.facts if self.facts.taught is None else self.facts.taught
-        known, op, log_q = facts.known, facts.op, facts.structure.log_q
+        known = facts.known
+        op = facts.op
+        log_q = facts.structure.log_q
         labels = known.labels
         posterior = np.exp(np.asarray(log_q))
         asked = np.asarray(answers.reported) & (labels < 0)

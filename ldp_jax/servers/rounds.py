@@ -1,19 +1,25 @@
 """The same data in every round: fresh answers that follow them, or one permanent answer."""
 
+import dataclasses
 from functools import partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Bool, Int
 
 from ldp_jax.accounting.composition import ANSWERS, over_rounds
 from ldp_jax.accounting.guarantee import Guarantee
+from ldp_jax.accounting.statement import Cost, Statement
 from ldp_jax.core import random, validate
 from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.mechanism import Mechanism
+from ldp_jax.core.pytree import pytree, static
 from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.spaces import as_records
 from ldp_jax.core.types import Array, PRNGKey, PRNGKeys, Report, Values
+from ldp_jax.servers.questions import Answers, Ask, Noiseless, User
 
 
 class RepeatedReports(NamedTuple):
@@ -70,7 +76,8 @@ def collect_rounds(
 
     >>> from ldp_jax.features import GeneralizedRR
     >>> records = jnp.array([[0, 1, 2], [0, 1, 1], [0, 2, 2]])  # three rounds of three users
-    >>> found = collect_rounds(jax.random.key(0), GeneralizedRR(1.0, 3), records, answers="permanent")
+    >>> mechanism = GeneralizedRR(1.0, 3)
+    >>> found = collect_rounds(jax.random.key(0), mechanism, records, answers="permanent")
     >>> bool((found.reports == found.reports[0]).all()), round(found.guarantee.epsilon, 6)
     (True, 1.0)
     """
@@ -97,3 +104,116 @@ def _reports(keys: PRNGKeys, mechanism: Mechanism, records: Values, answers: str
     return jax.vmap(of_user, in_axes=(0, None, 1, None), out_axes=1)(
         keys, mechanism, records, rounds
     )
+
+
+@pytree
+class RoundQuestion:
+    """Send the record of one round through a mechanism; a record is a history [rounds, ...].
+
+    Attributes:
+      mechanism: for the record of one round.
+      asked: bool [n].
+      round: whose record is sent, from 0.
+      permanent: the name of an answer for good.
+    """
+
+    mechanism: Mechanism
+    asked: Bool[Array | np.ndarray, " n"]
+    round: Int[Array | np.ndarray, ""]
+    permanent: str = static(default="")
+
+    def cost(self) -> Cost:
+        """The guarantee of the mechanism, per record."""
+        return Ask(self.mechanism, self.asked, permanent=self.permanent).cost()
+
+    def answer(self, key: PRNGKey, user: User) -> Report:
+        """The report of the round's record."""
+        record = jax.tree.map(lambda history: as_records(history)[self.round], user.record)
+        return self.mechanism.privatize(key, record)
+
+    def exact(self) -> "RoundQuestion":
+        """The clipped record itself."""
+        return dataclasses.replace(self, mechanism=Noiseless(self.mechanism))
+
+
+@pytree
+class RoundAsked:
+    """Everybody is asked for the record of a round.
+
+    Attributes:
+      question: the open one.
+      reports: of the rounds before, in order.
+    """
+
+    question: RoundQuestion
+    reports: tuple[Report, ...]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class RoundsServer:
+    """Asks everybody in every round; a permanent answer is asked for once, for all rounds.
+
+    Records of users are histories [n, rounds, ...]. The result are the reports, with axes
+    [rounds, n, ...]; those of silent users are 0.
+    Guarantee: of fresh answers, the sum of all rounds, or better by ``delta``; of permanent ones,
+    that of one answer, also after other protocols whose answers have this name, if devices repeat
+    what they sent: with the same key for the users, or from their memory.
+
+    Attributes:
+      mechanism: for the record of one round.
+      num_users: n.
+      rounds: how many there are.
+      permanent: the name of the permanent answer; empty for fresh ones.
+      delta: of fresh answers, for composition better than the sum.
+
+    >>> from ldp_jax.features import GeneralizedRR
+    >>> from ldp_jax.servers import Users, simulate
+    >>> records = np.array([[0, 0, 0], [1, 1, 2], [2, 1, 2]])  # three users of three rounds
+    >>> server = RoundsServer(GeneralizedRR(1.0, 3), 3, rounds=3)
+    >>> found = simulate(jax.random.key(0), server, Users(records=records))
+    >>> found.value.shape, [round(one.epsilon, 6) for one in found.guarantee.values()]
+    ((3, 3), [3.0])
+    """
+
+    mechanism: Mechanism
+    num_users: int
+    rounds: int
+    permanent: str = ""
+    delta: float | None = None
+
+    __repr__ = by_shapes
+
+    def __post_init__(self) -> None:
+        validate.whole(1, num_users=self.num_users)
+        validate.whole(1, rounds=self.rounds)
+        if self.permanent and self.delta is not None:
+            raise ValueError("delta must be None for permanent answers, which are charged once")
+
+    def statement(self) -> Statement:
+        """As many answers as there are rounds, or one permanent one."""
+        one = self._question(0).cost()
+        if self.permanent:
+            return Statement.of([one])
+        return Statement.of([dataclasses.replace(one, delta=self.delta, times=self.rounds)])
+
+    def init(self, key: PRNGKey) -> RoundAsked:
+        """The first round."""
+        return RoundAsked(self._question(0), ())
+
+    def step(self, state: RoundAsked, answers: Answers) -> RoundAsked | Report:
+        """The next round, or the reports of all of them."""
+        blank = lambda leaf: np.where(
+            answers.reported.reshape(-1, *(1,) * (np.ndim(leaf) - 1)), leaf, np.zeros_like(leaf)
+        )
+        reports = (*state.reports, jax.tree.map(blank, answers.values))
+        if self.permanent:
+            reports = reports * self.rounds
+        if len(reports) < self.rounds:
+            return RoundAsked(self._question(len(reports)), reports)
+        return jax.tree.map(lambda *leaves: np.stack(leaves), *reports)
+
+    def _question(self, number: int) -> RoundQuestion:
+        everybody = np.ones(self.num_users, bool)
+        return RoundQuestion(
+            self.mechanism, everybody, np.asarray(number, np.int32), self.permanent
+        )

@@ -4,7 +4,8 @@ A server that was killed goes on from them, and a result can be read years later
 
 ::
 
-    "ldp-saved 1\n" | JSON in ASCII, keys in order | "\n" | arrays, little-endian, C order | checksum (8 bytes)
+    "ldp-saved 1\n" | JSON in ASCII, keys in order | "\n" | arrays, little-endian, C order
+    | checksum (8 bytes)
 
 Nothing is unpickled. A class is named by module and name, and only dataclasses and named tuples are
 rebuilt: those of this library, and those that the reader names. The checksum is that of
@@ -33,7 +34,9 @@ _GRAPH = type(graphs.from_edges([], num_nodes=1))  # of another library, and in 
 
 
 def to_bytes(tree: Any) -> bytes:
-    """Bytes of a tree of arrays, keys, numbers, text, tuples, lists, dicts, dataclasses and named tuples.
+    """Bytes of a tree of arrays, keys, numbers, text, tuples, lists and dicts.
+
+    Dataclasses and named tuples of these are taken, too.
 
     ``TypeError`` for anything else, such as a function.
 

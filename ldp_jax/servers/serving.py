@@ -11,15 +11,15 @@ one protocol.
 
 import dataclasses
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import jax
 import numpy as np
 from jaxtyping import Bool, Int
 
-from ldp_jax.accounting.guarantee import Budget
-from ldp_jax.accounting.statement import Account
+from ldp_jax.accounting.guarantee import Budget, PipelineGuarantee
+from ldp_jax.accounting.statement import Account, Statement
 from ldp_jax.core import random, validate
 from ldp_jax.core.progress import Progress, watched
 from ldp_jax.core.pytree import digest
@@ -40,7 +40,7 @@ class Step(NamedTuple):
     """What is kept of a step.
 
     Attributes:
-      server: the fingerprint of the server that made it.
+      server: the fingerprint of the server that made it, and of the history where there is one.
       made: the state whose question is open, or the result as it was released.
       opened: the number of the step whose question was asked last; its own where ``made`` is a
         state.
@@ -65,6 +65,7 @@ class Service(Generic[_T]):
     Attributes:
       server: its public facts and options.
       store: of reports and steps.
+      history: the statement of what the same users took part in before; None for nothing.
     """
 
     def __init__(
@@ -74,13 +75,16 @@ class Service(Generic[_T]):
         users: Nodes,
         types: tuple[type, ...] = (),
         progress: Progress | None = None,
+        history: Statement | None = None,
     ) -> None:
         self.server = server
         self.store = store
+        self.history = history
         self._users = StoredUsers(store, users)
         self._types = types
         self._progress = progress
-        self._fingerprint = saved.fingerprint(server)
+        known = server if history is None else (server, history)
+        self._fingerprint = saved.fingerprint(known)
         self._number = -1
         self._last: Step | None = None
         self._open: Step | None = None
@@ -161,11 +165,16 @@ class Service(Generic[_T]):
         self._commit(self._checked(made, account, rounds, heard))
         return self.released
 
-    def spend(self, budget: float | Budget | None) -> None:
-        """Write the statement to the store's ledger, once."""
-        self.store.spend(type(self.server).__name__, guarantee_of(self.server), budget)
+    def spend(self, budget: float | Budget | Sequence[Budget] | None) -> None:
+        """Write the statement, after the history, to the store's ledger, once."""
+        self.store.spend(type(self.server).__name__, guarantee_of(self._total()), budget)
 
-    def begin(self, key: PRNGKey, budget: float | Budget | None) -> None:
+    def _total(self) -> Statement:
+        """What the server states, on users who took part in the history."""
+        stated = self.server.statement()
+        return stated if self.history is None else stated.after(self.history)
+
+    def begin(self, key: PRNGKey, budget: float | Budget | Sequence[Budget] | None) -> None:
         """Open the first round, where nobody has; the ledger has the statement before."""
         with watched(type(self.server).__name__, self._progress):
             made = self.server.init(key)
@@ -184,8 +193,8 @@ class Service(Generic[_T]):
             account = account.charge(made.question.cost(), np.asarray(made.question.asked))
             opened = number
         else:
-            stated = self.server.statement()
-            made = Released(made, guarantee_of(self.server), stated, account.realised(), rounds)
+            total = self._total()
+            made = Released(made, guarantee_of(total), total, account.realised(), rounds)
         return Step(self._fingerprint, made, opened, account.answers, rounds, heard)
 
     def _commit(self, step: Step) -> None:
@@ -218,9 +227,9 @@ class Service(Generic[_T]):
         step = saved.from_bytes(data, self._types)
         if not isinstance(step, Step) or step.server != self._fingerprint:
             raise ValueError(
-                f"{self.store} holds the steps of another server: give the same one, with the same facts and "
-                "options, or another folder. Facts that were computed anew may differ in their last bits: keep "
-                "them in a file (ldp_jax.servers.saved)"
+                f"{self.store} holds the steps of another server: give the same one, with the same "
+                "facts, options and history, or another folder. Facts that were computed anew may "
+                "differ in their last bits: keep them in a file (ldp_jax.servers.saved)"
             )
         return step
 
@@ -235,12 +244,12 @@ class Service(Generic[_T]):
         return self._open
 
 
-def guarantee_of(server: Server) -> Any:
-    """The guarantee of a server's statement.
+def guarantee_of(statement: Statement) -> PipelineGuarantee:
+    """The guarantee of a statement.
 
     The users who reported are seen by whoever runs the store.
     """
-    stated = server.statement().guarantee()
+    stated = statement.guarantee()
     return dataclasses.replace(stated, unprotected=(*stated.unprotected, "who reported"))
 
 
@@ -250,7 +259,8 @@ def serve(
     *,
     users: Nodes,
     key: PRNGKey | None = None,
-    budget: float | Budget | None = None,
+    budget: float | Budget | Sequence[Budget] | None = None,
+    history: Statement | None = None,
     types: Iterable[type] = (),
     progress: Progress | None = None,
 ) -> Service[_T]:
@@ -258,7 +268,8 @@ def serve(
 
     The statement is written to the store's ledger before the first question, and every question is
     charged to the users whom it asks when it is opened, whether they answer or not.
-    Guarantee: that of the server's statement, for devices that keep their memory.
+    Guarantee: that of the server's statement, composed with ``history``, for devices that keep
+    their memory.
 
     Args:
       server: the same in every process; its questions must be such as devices answer (``forms`` and
@@ -269,6 +280,8 @@ def serve(
       key: of the server's public randomness, used for the first round alone; by default from the
         operating system's entropy.
       budget: the most that the protocol may cost, of the store's ledger.
+      history: the statement of what the same users took part in before
+        (:attr:`Released.statement`); the same in every process.
       types: classes of states and results that are not this library's.
       progress: told of each phase (:data:`ldp_jax.core.progress.Progress`); by default shown after
         five seconds.
@@ -282,13 +295,15 @@ def serve(
     >>> from ldp_jax.features import GeneralizedRR
     >>> from ldp_jax.servers import Share
     >>> folder = tempfile.mkdtemp()
-    >>> start = lambda: serve(Share(GeneralizedRR(2.0, 2), 4), ReportStore(folder), users=4, budget=2.0)
+    >>> server = Share(GeneralizedRR(2.0, 2), 4)
+    >>> start = lambda: serve(server, ReportStore(folder), users=4, budget=2.0)
     >>> service = start()
     >>> service
     Service(Share, round 0 is open to 4 users)
     >>> def send(user, label):
     ...     (table,) = service.question.forms()
-    ...     sent = Session(Device.new(), budget=2.0).report(table, label, user=user, round=service.round)
+    ...     session = Session(Device.new(), budget=2.0)
+    ...     sent = session.report(table, label, user=user, round=service.round)
     ...     return service.store.add(sent, table).accepted
     >>> [send(user, 1) for user in (0, 3)]
     [1, 1]
@@ -300,7 +315,7 @@ def serve(
     """
     if key is not None:
         validate.host_key(key, "serve")
-    service = Service(server, store, users, tuple(types), progress)
+    service = Service(server, store, users, tuple(types), progress, history)
     if service.resume():
         service.spend(budget)
         return service

@@ -7,6 +7,7 @@ their rows by user. Users who are silent, late or unknown contribute nothing. Re
 depend on what is private.
 """
 
+import abc
 import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, runtime_checkable
@@ -67,25 +68,23 @@ def for_devices(question: Any) -> DeviceQuestion:
     return question
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class DeviceUsers:
-    """Users whose rows some call returns.
+class OnDevices(abc.ABC):
+    """Users who answer by rows that their devices sent; abstract.
 
     Attributes:
       nodes: see :data:`Nodes`.
-      arrived: takes the question and returns the rows of each of its forms: those at hand, or those
-        that come in after a broadcast.
     """
 
     nodes: Nodes
-    arrived: Callable[[Any], Sequence[ReportRows]]
-
-    __repr__ = by_shapes
 
     @property
     def num_users(self) -> int:
         """How many nodes there are."""
         return len(numbered(self.nodes))
+
+    @abc.abstractmethod
+    def rows(self, question: DeviceQuestion) -> Sequence[ReportRows]:
+        """The rows of each of the question's forms."""
 
     def put(self, question: Question) -> Question:
         """The question as it is: devices add their own noise."""
@@ -96,11 +95,36 @@ class DeviceUsers:
 
         No key is used: devices have their own randomness.
         """
-        return for_devices(question).read(numbered(self.nodes), self.arrived(question))
+        return self.read(question)
+
+    def read(self, question: Question) -> Answers:
+        """The same without a key."""
+        asked = for_devices(question)
+        return asked.read(numbered(self.nodes), self.rows(asked))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class StoredUsers:
+class DeviceUsers(OnDevices):
+    """Users whose rows some call returns.
+
+    Attributes:
+      nodes: see :data:`Nodes`.
+      arrived: takes the question and returns the rows of each of its forms: those at hand, or those
+        that come in after a broadcast.
+    """
+
+    nodes: Nodes  # pyrefly: ignore[bad-override]
+    arrived: Callable[[Any], Sequence[ReportRows]]
+
+    __repr__ = by_shapes
+
+    def rows(self, question: DeviceQuestion) -> Sequence[ReportRows]:
+        """What the call returns."""
+        return self.arrived(question)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class StoredUsers(OnDevices):
     """Users whose devices' reports are in a store: a question is answered by what has arrived.
 
     Attributes:
@@ -126,29 +150,14 @@ class StoredUsers:
     """
 
     store: ReadsReports
-    nodes: Nodes
+    nodes: Nodes  # pyrefly: ignore[bad-override]
     round: int | None = None
 
     __repr__ = by_shapes
 
-    @property
-    def num_users(self) -> int:
-        """How many nodes there are."""
-        return len(numbered(self.nodes))
-
-    def put(self, question: Question) -> Question:
-        """The question as it is: devices add their own noise."""
-        return question
-
-    def answer(self, key: PRNGKey, question: Question) -> Answers:
-        """What was sent by users who are asked; others are silent. No key is used."""
-        return self.read(question)
-
-    def read(self, question: Question) -> Answers:
-        """The same without a key."""
-        asked = for_devices(question)
-        rows = [self._rows(form) for form in asked.forms()]
-        return asked.read(numbered(self.nodes), rows)
+    def rows(self, question: DeviceQuestion) -> Sequence[ReportRows]:
+        """What has arrived about each form."""
+        return [self._rows(form) for form in question.forms()]
 
     def check(self, question: Question) -> None:
         """Refuse a question that devices cannot answer, or that these users' numbers do not fit."""

@@ -126,7 +126,8 @@ class Line(Law):
     def _reach(self, breaks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The ends; a point well beyond the outermost break where one is infinite."""
         far = 1.0 + 2.0 * np.abs(breaks).max()
-        lower, upper = np.asarray(self.space.lower), np.asarray(self.space.upper)
+        lower = np.asarray(self.space.lower)
+        upper = np.asarray(self.space.upper)
         return np.where(np.isinf(lower), -far, lower), np.where(np.isinf(upper), far, upper)
 
     def critical_reports(self, records: Values) -> np.ndarray:
@@ -292,7 +293,8 @@ class Independent(RealVectors):
     def _mode(self, log_density: Log) -> tuple[np.ndarray, np.ndarray]:
         """Where the density is largest [dim], and the ends [dim, 2] of all but e^-40 of it."""
         dim = self.space.dim
-        base, ends = np.zeros(dim), np.zeros((dim, 2))
+        base = np.zeros(dim)
+        ends = np.zeros((dim, 2))
         if np.isneginf(log_density(base[None])[0]) and dim in _RULES:
             places = _rows([_COARSE] * dim)
             base = places[np.argmax(log_density(places))]

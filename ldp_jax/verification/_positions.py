@@ -214,7 +214,8 @@ def _interval(
 ) -> tuple[Array, Array, Array]:
     """The distribution function near y, the whole, and what float32 may misplace."""
     breaks = jnp.sort(jnp.atleast_1d(part.breaks(x))) if part.breaks is not None else x[None]
-    lower, upper = jnp.asarray(part.lower, x.dtype), jnp.asarray(part.upper, x.dtype)
+    lower = jnp.asarray(part.lower, x.dtype)
+    upper = jnp.asarray(part.upper, x.dtype)
     inside = jnp.clip(breaks, lower, upper)
     step = 2.0**-23 * jnp.maximum(jnp.abs(y), jnp.abs(inside).max())
     y = jnp.clip(y + (2 * spread - 1) * step, lower, upper)
@@ -230,7 +231,8 @@ def _interval(
     piece = lambda points, width: (
         jnp.exp(log(points.ravel()).reshape(points.shape)) @ _WEIGHTS * width
     ).sum()
-    found, total = piece(nodes, cut - at[:-1]), piece(whole, at[1:] - at[:-1])
+    found = piece(nodes, cut - at[:-1])
+    total = piece(whole, at[1:] - at[:-1])
     s = _TAIL_NODES
     away, weight = scale * s / (1 - s), _TAIL_WEIGHTS * scale / (1 - s) ** 2
     beyond = lambda start, sign: jnp.exp(log(start + sign * away)) @ weight

@@ -196,7 +196,8 @@ def logs_each(mechanism: HasDensity, y: Report, x: Values, *own: AnyArray) -> np
 
 def log_grid(mechanism: HasDensity, y: Report, x: Values) -> np.ndarray:
     """log p [records, reports] of stacked reports about each of stacked records."""
-    reports, records = (count_of(y), count_of(x))
+    reports = count_of(y)
+    records = count_of(x)
     mechanism, own = _apart(mechanism, (), count_of(x))
     count = max(1, -(-reports // GROUP))
     groups = jax.tree.map(lambda leaf: np.resize(leaf, (count, GROUP, *np.shape(leaf)[1:])), y)

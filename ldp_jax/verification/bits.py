@@ -158,10 +158,8 @@ def _numbers(
                 sent[user, place, part] = ~np.isnan(leaf[user, at])
         return found.reshape(len(indices), -1), sent.reshape(len(indices), -1)
     real = [leaf for leaf in map(np.asarray, jax.tree.leaves(y)) if is_float(leaf)]
-    numbers, sent = (
-        _flat([raw(leaf) for leaf in real], np.uint64),
-        ~_flat([np.isnan(leaf) for leaf in real], bool),
-    )
+    numbers = _flat([raw(leaf) for leaf in real], np.uint64)
+    sent = ~_flat([np.isnan(leaf) for leaf in real], bool)
     chosen = rng.permutation(numbers.shape[1])[:_NUMBERS]
     return numbers[:, chosen], sent[:, chosen]
 

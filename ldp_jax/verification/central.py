@@ -205,7 +205,8 @@ def _clipped_laplace(
     away: np.ndarray, first: np.ndarray, last: np.ndarray, rate: float
 ) -> np.ndarray:
     """The mass of Laplace noise within 1/2 of a whole number; beyond it too at both ends."""
-    low, high = np.where(first, -np.inf, away - 0.5), np.where(last, np.inf, away + 0.5)
+    low = np.where(first, -np.inf, away - 0.5)
+    high = np.where(last, np.inf, away + 0.5)
     low, high = np.where(high <= 0, -high, low), np.where(high <= 0, -low, high)  # mirrored
     tail = lambda z: np.exp(-rate * np.abs(z)) / 2
     return np.where(low >= 0, tail(low) - tail(high), 1 - tail(low) - tail(high))
@@ -216,7 +217,8 @@ def _top(powers: np.ndarray, rate: float) -> np.ndarray:
 
     Of true and false released ones, and of true and false others.
     """
-    (u, du), (x, dx) = unit_rule(32), unit_rule(256)
+    u, du = unit_rule(32)
+    x, dx = unit_rule(256)
     small = math.exp(-rate)
     # Below 0, between 0 and 1, above 1: chances that a true and a false bit are below, that they
     # are above, and what multiplies their densities, which are the rate times the smaller of the

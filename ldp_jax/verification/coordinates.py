@@ -89,13 +89,15 @@ def _products(sign: np.ndarray, few: np.ndarray) -> tuple[float, int]:
     sums, counts = (sign.T @ sign)[first, second], (here.T @ here)[first, second]
     sign, here = sign[:, few], here[:, few]
     first, second = np.triu_indices(len(few), 1)
-    triple, among = np.zeros((len(first), len(few))), np.zeros((len(first), len(few)))
+    triple = np.zeros((len(first), len(few)))
+    among = np.zeros((len(first), len(few)))
     for start in range(0, n, _CHUNK):
         part, present = sign[start : start + _CHUNK], here[start : start + _CHUNK]
         triple += (part[:, first] * part[:, second]).T @ part
         among += (present[:, first] * present[:, second]).T @ present
     later = np.arange(len(few)) > second[:, None]
-    total, held = np.concatenate([sums, triple[later]]), np.concatenate([counts, among[later]])
+    total = np.concatenate([sums, triple[later]])
+    held = np.concatenate([counts, among[later]])
     less = np.round((held - np.abs(total)) / 2)
     return float(2 * stats.binom.cdf(less, held, 0.5).min()), len(total)
 

@@ -177,7 +177,8 @@ def _vectors(
 
 def _wide_law(mechanism: HasDensity, x: Values) -> Log:
     """log p of stacked reports about ``x`` in float64; to be called with x64 enabled."""
-    mechanism, x = wide(mechanism), wide(x)
+    mechanism = wide(mechanism)
+    x = wide(x)
     return lambda y: logs_of(mechanism, wide(y), x)
 
 
@@ -237,7 +238,8 @@ def matches_everywhere(
     share = significance / ((1 + categories) * count)
     fits = []
     for place, pick in enumerate(random.split(pick_key, count)):
-        record, reports = take(x, place), take(y, slice(place * each, (place + 1) * each))
+        record = take(x, place)
+        reports = take(y, slice(place * each, (place + 1) * each))
         view = View(mechanism, owners[place]) if users else mechanism
         fits.append(fit_of(view, pick, record, reports, share))
         if categories:

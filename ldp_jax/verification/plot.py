@@ -111,7 +111,8 @@ def _reports(mechanism: Mechanism, space: object) -> Float[np.ndarray, " points"
     """
     if not isinstance(space, Interval):
         raise NotApplicable(f"reports must be numbers, and are of {space}")
-    low, high = float(space.lower), float(space.upper)
+    low = float(space.lower)
+    high = float(space.upper)
     if not np.isfinite([low, high]).all():
         ends = np.asarray(mechanism.domain().extremes(), float)
         beyond = 8 * float(np.sqrt(_moments(mechanism)[1].max()))

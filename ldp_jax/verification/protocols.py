@@ -25,7 +25,7 @@ class HasInverse(Protocol):
 
 @runtime_checkable
 class HasWords(Protocol):
-    """A law of finitely many reports, drawn from one 64-bit number: they do not fall as it rises."""
+    """A law of finitely many reports, which do not fall as the 64 bits that draw them rise."""
 
     def from_word64(self, word: AnyArray, x: Record) -> Array:
         """The report under random bits uint32 [2, ...], the most significant first; elementwise."""

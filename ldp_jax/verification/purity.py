@@ -106,7 +106,8 @@ def is_pure(mechanism: Randomizer, key: PRNGKey, *, calls: int = 4) -> Fit:
         return Fit(False, "calls of the host", 1.0, 0.0, 0.0, 1)
     record_key, bits_key, key = random.split(key, 3)
     sampled = domain.sample(generator(record_key), _ASKED + calls)
-    drawn, others = take(sampled, slice(calls)), take(sampled, slice(calls, None))
+    drawn = take(sampled, slice(calls))
+    others = take(sampled, slice(calls, None))
     known = [*domain.extremes(), domain.typical(), domain.centre()]
     many = jax.tree.map(
         lambda leaf, *more: np.concatenate([np.stack(more).astype(leaf.dtype), leaf]), drawn, *known
@@ -202,7 +203,8 @@ def is_total(mechanism: Randomizer, key: PRNGKey) -> Fit:
         with np.errstate(over="ignore"):
             short = np.stack([*bad[1:], np.asarray(domain.typical())]).astype(np.float16)
         pairs.append((short, short.astype(np.float32)))
-    inside, same = np.zeros(0, bool), np.zeros(0, bool)
+    inside = np.zeros(0, bool)
+    same = np.zeros(0, bool)
     for asked, meant in pairs:
         reports, others = (report_each(words, mechanism, x) for x in (asked, meant))
         inside = np.append(inside, np.asarray(codomain.contains(reports, rounding=2)))

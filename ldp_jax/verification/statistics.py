@@ -90,7 +90,8 @@ def g_test(counts: Values, probabilities: Values, *, significance: float = SIGNI
     together: their mass adds to the smallest defect; where these are too few, a Poisson tail with
     half the significance bounds it.
     """
-    counts, probabilities = np.asarray(counts, np.float64), np.asarray(probabilities, np.float64)
+    counts = np.asarray(counts, np.float64)
+    probabilities = np.asarray(probabilities, np.float64)
     n = counts.sum()
     if counts[probabilities == 0].any():
         return Fit(False, "G (an impossible outcome was drawn)", np.inf, 0.0, 0.0, int(n))

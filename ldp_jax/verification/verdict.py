@@ -281,13 +281,13 @@ class Questions:
         Of a program that calls the host one, since nothing else need be known.
         """
         m, trials = self.m, self.trials
-        density, moments, both = "log_density", "mean variance", "log_density mean variance"
+        density = "log_density"
+        moments = "mean variance"
+        both = "log_density mean variance"
         fits = lambda rung, **more: lambda key: _fit(rung(m, key, **more))
         many = {"trials": trials, "significance": self.share}
-        few, windows = (
-            many | {"trials": min(trials, 50_000)},
-            many | {"trials": max(trials, _WINDOWS)},
-        )
+        few = many | {"trials": min(trials, 50_000)}
+        windows = many | {"trials": max(trials, _WINDOWS)}
         pure = ("pure", "a function of its arguments", "", fits(is_pure))
         if _refused_at_once(m):
             return [pure]

@@ -240,7 +240,8 @@ def test_chained_deltas_are_rounded_up(pairs):
         ]
 
         def chained(order):
-            total, before = mpmath.mpf(0), mpmath.mpf(0)
+            total = mpmath.mpf(0)
+            before = mpmath.mpf(0)
             for part in order:
                 total += mpmath.exp(before) * part.delta
                 before += part.epsilon

@@ -44,7 +44,8 @@ def test_delta_in_many_digits():
     losses = (0.0, 1e-12, 1e-6, 1e-3, 0.1, 1.0, 5.0, 50.0, 100.0, 500.0, 5000.0)
     with mpmath.workdps(400):
         for mu, epsilon in itertools.product((1e-8, 0.1, 0.99, 1.0, 1.5, 100.0), losses):
-            m, e = mpmath.mpf(mu), mpmath.mpf(epsilon)
+            m = mpmath.mpf(mu)
+            e = mpmath.mpf(epsilon)
             oracle = mpmath.ncdf(m / 2 - e / m) - mpmath.exp(e) * mpmath.ncdf(-m / 2 - e / m)
             found = GaussianCurve(mu).delta(epsilon)
             assert abs(found / oracle - 1) < 5e-13 if oracle > 1e-290 else found <= 1e-289

@@ -190,7 +190,8 @@ def test_what_remains_is_rounded_down(limit, epsilons):
     assert ledger.spend("rest", proved(left)).spent(RECORD).epsilon <= limit * (1 + 1e-9)
 
 
-LISTS, EDGES = Budget(1.0, unit=NEIGHBOUR_LIST), Budget(2.0, unit=RELATIONSHIP)
+LISTS = Budget(1.0, unit=NEIGHBOUR_LIST)
+EDGES = Budget(2.0, unit=RELATIONSHIP)
 OTHERS = map(Unit, ("record + relationship", "household"))
 UNITS = [RECORD, metric(1.0), NEIGHBOUR_LIST, RELATIONSHIP, EDGE_CENTRAL, *OTHERS]
 RECORDS_ALONE, EDGES_ALONE = {0, 1}, {2, 3, 4}  # the others speak of both

@@ -161,8 +161,6 @@ def test_what_is_in_range_is_taken():
     assert clone_share([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]) == 0.0
     for budget in (1, np.float32(1.0), Budget(1.0), [Budget(1.0)], Fraction(1)):
         assert Ledger(budget).budgets == (Budget(1.0),)
-    for several in ({Budget(1.0)}, iter([1.0]), np.array([1.0])):
-        assert Ledger(several).budgets == (Budget(1.0),)
     assert Ledger(()).budgets == Ledger([]).budgets == Ledger().budgets == ()
 
 

@@ -106,7 +106,8 @@ def exact_delta(own, n, share, epsilon):
     """The bound's divergence as it is defined, by enumeration in fractions."""
     keep = 1 - 1 / (1 + Fraction(math.exp(own)))
     each = Fraction(share)
-    odds, total = Fraction(math.exp(epsilon)), Fraction(0)
+    odds = Fraction(math.exp(epsilon))
+    total = Fraction(0)
     for c in range(n):
         mass = math.comb(n - 1, c) * each**c * (1 - each) ** (n - 1 - c)
         fair = [Fraction(math.comb(c, a), 2**c) for a in range(c + 1)]
@@ -176,7 +177,8 @@ def test_the_share_of_clones_is_the_least_over_pairs_of_rows_and_outputs():
     """Of 400 drawn tables, in fractions; a share that is off by one part in 1e12 is seen."""
     rng = np.random.default_rng(0)
     for _ in range(400):
-        inputs, outputs = rng.integers(2, 6), rng.integers(1, 6)
+        inputs = rng.integers(2, 6)
+        outputs = rng.integers(1, 6)
         law = rng.multinomial(60, rng.dirichlet(np.full(outputs, 0.6), inputs))
         rows = [[Fraction(int(mass)) for mass in row] for row in law]
         shares = [

@@ -240,7 +240,8 @@ def test_units_that_are_read_at_once_and_distances_stand_apart():
 def test_a_protocol_after_another_costs_what_one_user_can_have_been_asked_in_both(seed):
     """A user has a role of each, or none: roles of different users never meet in one user."""
     rng = np.random.default_rng(seed)
-    earlier, later = drawn_statement(rng), drawn_statement(rng)
+    earlier = drawn_statement(rng)
+    later = drawn_statement(rng)
     both = later.after(earlier)
 
     def of_user(statement, user, unit):

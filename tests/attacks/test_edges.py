@@ -16,7 +16,9 @@ from ldp_jax.graph.propagation import operator
 from ldp_jax.learning.models import Model, NodeInputs, gcn, mlp
 from tests.stats import SIGMAS
 
-N, D, C = 90, 6, 3
+N = 90
+D = 6
+C = 3
 HALF = 1.99  # standard errors in half the width of a 95 % interval of 90 groups
 
 

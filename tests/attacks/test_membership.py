@@ -20,7 +20,11 @@ from ldp_jax.learning.models import gcn
 from ldp_jax.learning.training import Settings, adam, node_classification
 from tests.stats import SIGMAS
 
-N, P, D, C, MODELS = 320, 160, 48, 4, 12
+N = 320
+P = 160
+D = 48
+C = 4
+MODELS = 12
 
 SHORT = attacks.Perceptron(epochs=10)
 

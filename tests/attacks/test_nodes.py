@@ -134,7 +134,8 @@ def test_as_many_pairs_are_taken_for_edges_as_are_believed():
 def test_reconstructions_stay_within_the_range_of_public_records():
     """Public records lie in [2, 5] and private ones in [-9, 9]; a network's answers go beyond."""
     rng = np.random.default_rng(0)
-    public, x = rng.uniform(2.0, 5.0, (40, 3)), rng.uniform(-9.0, 9.0, (5, 3))
+    public = rng.uniform(2.0, 5.0, (40, 3))
+    x = rng.uniform(-9.0, 9.0, (5, 3))
     perceptron = attacks.Perceptron(1, 4, epochs=1, learning_rate=1e-3)
     found = attacks.inversion(
         jax.random.key(0), 1e4 * x, x, public_z=public, public_x=public, perceptron=perceptron

@@ -101,7 +101,8 @@ def test_differences_are_paired():
 
 def test_tables_stand_beside_what_is_public():
     targets, scores = drawn(np.random.default_rng(4), 12)
-    one, two = evaluate("one", scores, targets), evaluate("two", -scores, targets)
+    one = evaluate("one", scores, targets)
+    two = evaluate("two", -scores, targets)
     assert str(one).startswith(f"one: AUC {one.auc.mean:.3f} ± {one.auc.half_width:.3f}, AP 0.")
     lines = table([one, two], beside=two).splitlines()
     assert lines[3].endswith("| +0.000 ± 0.000 |")

@@ -482,7 +482,7 @@ def test_protocol_guarantee_and_tree(name, monkeypatch):
     if name != "ProjUnit":  # Personal budgets: what holds for all of them is the largest.
         size = 1e-3 if case.table else 1e-6
         assert stacked(name).guarantee().epsilon == pytest.approx(max(case.epsilons), rel=size)
-    with pytest.raises(ValueError, match="needs a concrete epsilon"):
+    with pytest.raises(ValueError, match="concrete"):
         jax.jit(lambda e: case.make(e).guarantee().epsilon)(1.0)
     assert (m == same) is True
     assert hash(m) == hash(same)

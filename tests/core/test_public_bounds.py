@@ -56,7 +56,8 @@ def test_an_offset_is_taken_off_before_anything_is_rounded(kind):
 
 def test_each_column_has_an_offset_of_its_own():
     x = np.array([[1.7e9 + 5, 0.25, -3e12], [1.7e9 + 10, 0.5, -3e12 + 100]])
-    lower, upper = np.array([1.7e9, 0.0, -3e12]), np.array([1.7e9 + 10, 1.0, -3e12 + 200])
+    lower = np.array([1.7e9, 0.0, -3e12])
+    upper = np.array([1.7e9 + 10, 1.0, -3e12 + 200])
     np.testing.assert_array_equal(mapped(x, (lower, upper)), [[0, -0.5, -1], [1, 0, 0]])
 
 

@@ -90,7 +90,8 @@ def test_the_archive_has_the_public_graphs(real_data):
     """
     if not (real_data / "ppi" / "ppi.zip").is_file():
         pytest.skip("LDP_JAX_DATA holds no ppi/ppi.zip")
-    data, public = datasets.load("ppi"), datasets.load("ppi_nofeat")
+    data = datasets.load("ppi")
+    public = datasets.load("ppi_nofeat")
     for one, other in ((data.edges, public.edges), (data.node_graph, public.node_graph)):
         np.testing.assert_array_equal(one, other)
     np.testing.assert_array_equal(data.extras["graph_split"], public.extras["graph_split"])

@@ -58,7 +58,9 @@ def test_both_ends_of_an_edge_are_drawn_by_weight_where_classes_are_uneven():
 
 @pytest.mark.parametrize("make", [draw, draw_set])
 def test_the_same_key_gives_the_same_data_and_another_key_another(make):
-    one, same, other = make(1), make(1), make(2)
+    one = make(1)
+    same = make(1)
+    other = make(2)
     np.testing.assert_array_equal(one.edges, same.edges)
     np.testing.assert_array_equal(one.x.toarray(), same.x.toarray())
     np.testing.assert_array_equal(one.y, same.y)

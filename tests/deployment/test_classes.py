@@ -24,7 +24,9 @@ from ldp_jax.features import PersonalAlphabets
 from ldp_jax.learning.models import dense_layers, mlp
 from tests.deployment.vectors import SECOND
 
-EPSILON, CLASSES, USERS = 2.0, 5, 200
+EPSILON = 2.0
+CLASSES = 5
+USERS = 200
 
 
 def planted(seed=0):

@@ -28,7 +28,8 @@ from tests.stats import assert_g
 
 
 def test_new_devices_differ_and_a_stored_secret_is_the_same_device():
-    first, second = deployment.Device.new(), deployment.Device.new()
+    first = deployment.Device.new()
+    second = deployment.Device.new()
     again = deployment.Device.from_secret(first.secret)
     assert again.name == first.name != second.name
     assert len({first.secret, second.secret, first.shared_key, second.shared_key}) == 4

@@ -287,7 +287,8 @@ def test_the_loss_is_computed_from_the_masses_and_not_from_what_is_stored():
         with pytest.raises(BudgetError, match="2.0794"):
             session(budget=2.0).report(liar, 0.3, user=1, round=0)
         assert deployment.guarantee(liar).epsilon == BINS.epsilon
-        held, honest = session(), session()
+        held = session()
+        honest = session()
         sent = held.report_many(liar, [0.3, 0.4, 0.1], user=1, round=0)
         named = cached if liar is cached else BINS
         assert sent == honest.report_many(named, [0.3, 0.4, 0.1], user=1, round=0)

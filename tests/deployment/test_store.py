@@ -26,7 +26,9 @@ from ldp_jax.graph.propagation import operator, ppr
 from ldp_jax.servers.reported import embed_reports
 from tests.deployment.vectors import GRID, SECOND, session
 
-USERS, DIM, K = 30, 8, 3
+USERS = 30
+DIM = 8
+K = 3
 QUESTION = deployment.Question(5, np.arange(40) % 2, num_groups=2, epsilon=1.0)
 RECORDS = np.random.default_rng(0).uniform(-1, 1, (USERS, DIM))
 

@@ -73,7 +73,9 @@ def test_the_vectors_follow_from_the_module_docstrings_alone(vectors):
         masses = Table.from_bytes(shipped).masses.tolist()
         digest = bytes.fromhex(table["digest"])
         for case in (case for case in vectors["reports"] if case["table"] == name):
-            user, round, field = case["user"], case["round"], case["field"]
+            user = case["user"]
+            round = case["round"]
+            field = case["field"]
             message = (
                 b"ldp_jax 1 words."
                 + digest

@@ -99,7 +99,8 @@ def make_vectors():
     reports = []
     key = device().shared_key
     for name, table in TABLES.items():
-        held, keyed = session(), session(key=key)
+        held = session()
+        keyed = session(key=key)
         for x, (user, round, field) in zip(records[name], triples, strict=False):
             where = {"user": user, "round": round, "field": field}
             word, rounding = device().words(table, [field], user=user, round=round)[0].tolist()

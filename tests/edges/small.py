@@ -36,7 +36,8 @@ def ring(n=40):
 
 def bits_of(noisy, count, n=N):
     """bool [count, n, n]: who reported whom; no pair twice, none across graphs, no node itself."""
-    to, of = np.asarray(noisy.graph.receivers), np.asarray(noisy.graph.senders)
+    to = np.asarray(noisy.graph.receivers)
+    of = np.asarray(noisy.graph.senders)
     bits = np.zeros((count, n, n), bool)
     bits[to // n, to % n, of % n] = True
     assert (to // n == of // n).all()

@@ -265,7 +265,8 @@ def test_an_edge_costs_what_is_claimed():
             claimed = m.relationship(reporting).epsilon
             assert [found, claimed] == pytest.approx([COSTS[reporting]] * 2, rel=1e-9)
     for first, second in PERSONAL:
-        first, second = np.array(first), np.array(second)
+        first = np.array(first)
+        second = np.array(second)
         degrees = NoisyDegree(second, noise="geometric")
         for m in (DPRR(first, second, noise="geometric"), RandomizedResponse(second), degrees):
             for reporting in m.reportings:

@@ -118,7 +118,8 @@ def test_words_are_asked_where_draws_cannot_tell(tmp_path, monkeypatch, capsys, 
     assert "float32 at epsilon 1:" not in printed
     assert "| **inf** | **inf** |" in (tmp_path / "audit_quick.md").read_text()
     table = audit.Subject("GeneralizedRR", lambda e: features.GeneralizedRR(e, 8))
-    kept, refused = audit.above(table, 17.0), audit.above(table, 30.0)
+    kept = audit.above(table, 17.0)
+    refused = audit.above(table, 30.0)
     assert kept["arithmetic"] <= 17.0
     assert refused["refused"] == 1.0
     assert "arithmetic" not in refused

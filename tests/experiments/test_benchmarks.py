@@ -53,7 +53,8 @@ def test_the_scipy_side_solves_what_ppr_solves():
     graph = graphs.from_edges([[0, 1], [1, 2], [2, 3], [3, 0], [0, 2]], num_nodes=5)
     x = np.random.default_rng(0).normal(size=(5, 3))
     alpha, r = 0.2, 0.3
-    senders, receivers = np.asarray(graph.senders), np.asarray(graph.receivers)
+    senders = np.asarray(graph.senders)
+    receivers = np.asarray(graph.receivers)
     degree = np.maximum(np.bincount(receivers, minlength=5), 1.0)
     weight = (1 - alpha) * degree[receivers] ** (r - 1) * degree[senders] ** -r
     step = scipy.sparse.csr_array((weight, (receivers, senders)), shape=(5, 5))
@@ -69,7 +70,8 @@ def test_the_sparse_sides_draw_from_the_laws_of_the_mechanisms():
     value = 0.3
     places, reports = _references.hds(rng, np.full((users, 5), value, np.float32), 2.0, 2)
     wave = features.SquareWave(1.0)
-    mean, variance = float(wave.mean(value)), float(wave.variance(value))
+    mean = float(wave.mean(value))
+    variance = float(wave.variance(value))
     assert abs(reports.mean() - mean) < 6 * np.sqrt(variance / reports.size)
     assert abs(reports.var() / variance - 1) < 0.02
     assert (np.diff(places) > 0).all()

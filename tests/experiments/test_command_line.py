@@ -43,10 +43,8 @@ def refused(capsys, *words):
     return lines[0]
 
 
-PANELS, LABELS = (
-    "--panels must be shares of each class, as 0.05, or ",
-    "--labels must be half, or a number of users",
-)
+PANELS = "--panels must be shares of each class, as 0.05, or "
+LABELS = "--labels must be half, or a number of users"
 MISTAKES = {
     "": ("no command: commands are list, show",),
     "prvge": ("prvge: commands are list, show",),

@@ -117,7 +117,8 @@ def test_degrees_are_not_computed_again(config, monkeypatch):
 
 def test_subgraphs_are_induced():
     whole = small_set()
-    half, most = scaling.induced(whole, 0.5), scaling.induced(whole, 0.9)
+    half = scaling.induced(whole, 0.5)
+    most = scaling.induced(whole, 0.9)
     for share, part in ((0.5, half), (0.9, most)):
         np.testing.assert_array_equal(part.nodes_per_graph, np.ceil(share * whole.nodes_per_graph))
         np.testing.assert_array_equal(part.labels, whole.labels)

@@ -28,7 +28,8 @@ from tests.experiments import contract
 from tests.experiments.rows import made
 
 FEW = (PILOTED, FEATURES, CEILING)
-LIST, PAIR = str(NEIGHBOUR_LIST), str(RELATIONSHIP)
+LIST = str(NEIGHBOUR_LIST)
+PAIR = str(RELATIONSHIP)
 
 
 @pytest.fixture(scope="module")

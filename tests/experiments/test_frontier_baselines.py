@@ -81,7 +81,8 @@ def test_rounds_of_reports_add_up(planted):
 
 
 def test_links_are_the_pairs_that_enough_ends_report():
-    senders, receivers = np.array([1, 0, 2, 3]), np.array([0, 1, 0, 2])
+    senders = np.array([1, 0, 2, 3])
+    receivers = np.array([0, 1, 0, 2])
     pairs = {ends: _network.linked(senders, receivers, 4, ends=ends) for ends in (1, 2)}
     found = {ends: set(zip(*map(np.ndarray.tolist, pairs[ends]), strict=True)) for ends in pairs}
     assert found == {1: {(0, 1), (1, 0), (0, 2), (2, 0), (2, 3), (3, 2)}, 2: {(0, 1), (1, 0)}}

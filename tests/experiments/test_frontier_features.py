@@ -165,7 +165,8 @@ def test_a_row_is_the_one_call_and_ceilings_are_above_it():
     """The row has the noise and the guarantee of the library's call."""
     graph, y, x = blocks(n=600, degree=5.0, homophily=0.35, clarity=3.0)
     labels = np.where(np.arange(600) < 150, y, -1)
-    known, rows = feature_rows(x[:150]), feature_rows(x)
+    known = feature_rows(x[:150])
+    rows = feature_rows(x)
     facts = panel_facts(jax.random.key(0), graph, known, labels, num_classes=3, num_folds=4)
     data = type("Data", (), {"graph": graph})
     asked = methods.Asked("g", data, rows, labels, facts)

@@ -28,8 +28,10 @@ def square_wave_matrix(m, inputs, outputs):
     """By areas of {|y - x| <= b} in rectangles, each a second difference of max(t, 0)^2 / 2: no
     quadrature.
     """
-    b, epsilon = float(m.b), float(m.epsilon)
-    x, y = np.linspace(-1, 1, inputs + 1), np.linspace(-1 - b, 1 + b, outputs + 1)
+    b = float(m.b)
+    epsilon = float(m.epsilon)
+    x = np.linspace(-1, 1, inputs + 1)
+    y = np.linspace(-1 - b, 1 + b, outputs + 1)
     corner = lambda c: np.maximum(c + x[None] - y[:, None], 0.0) ** 2 / 2
     area = lambda c: np.diff(corner(c)[:-1] - corner(c)[1:], axis=1)
     low = 1 / (2 * b * np.exp(epsilon) + 2)

@@ -44,7 +44,8 @@ def mass_beyond(kind, dim, cut):
 def error_by_quadrature(kind, dim, epsilon, cut):
     """The squared length of a report over the squared mean of its component along the record."""
     if kind == "PrivUnit":  # by the angle
-        component, law = np.cos, lambda t: np.sin(t) ** (dim - 2)
+        component = np.cos
+        law = lambda t: np.sin(t) ** (dim - 2)
         cuts = (0.0, math.acos(cut), math.pi)
     else:
         component, law = lambda w: w, lambda w: np.exp(-dim * w**2 / 2)

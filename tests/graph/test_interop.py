@@ -400,7 +400,8 @@ def test_subclasses_are_read_as_their_parents():
         (Network(NAMED), networkx.Graph(NAMED)),
         (Friends(NAMED), pd.DataFrame(NAMED)),
     ):
-        found, wanted = interop.read(source), interop.read(parent)
+        found = interop.read(source)
+        wanted = interop.read(parent)
         assert found.names.tolist() == wanted.names.tolist() == ["ana", "bo", "cy", "dee"]
         assert graphs.to_edges(found.graph).tolist() == graphs.to_edges(wanted.graph).tolist()
     assert graphs.to_edges(Network([(0, 1), (1, 2)])).tolist() == [[0, 1], [1, 2]]

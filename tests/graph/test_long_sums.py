@@ -114,13 +114,12 @@ def test_five_million_neighbours_are_added_up(layout):
     """A scatter is off by 4e-2 (segment) and 3e-3 (ell) of the sum."""
     leaves = 5_000_000
     ends = np.arange(1, leaves + 1, dtype=np.int32), np.zeros(leaves, np.int32)
-    senders, receivers = np.concatenate([ends[0], ends[1]]), np.concatenate([ends[1], ends[0]])
+    senders = np.concatenate([ends[0], ends[1]])
+    receivers = np.concatenate([ends[1], ends[0]])
     neighbours = Segments(senders, receivers)
     if layout == "ell":
-        degree, start = (
-            np.append(leaves, np.zeros(leaves, int)),
-            np.append(0, np.full(leaves, leaves)),
-        )
+        degree = np.append(leaves, np.zeros(leaves, int))
+        start = np.append(0, np.full(leaves, leaves))
         rows = aggregation.rows_of_neighbours(senders, start, degree, (4, 8), leaves + 1)
         neighbours = aggregation.NeighbourRows(*rows)
     h = np.full((leaves + 1, 1), np.float32(0.1))

@@ -104,7 +104,8 @@ def test_each_sum_and_each_count_is_that_of_the_whole_graph():
     found = merged(graph_set)
     np.testing.assert_array_equal(found.count, np.unique(first, return_counts=True)[1])
     assert (np.diff(found.receivers) >= 0).all()
-    wide, small = np.ones(len(first)), np.ones(len(found.count))
+    wide = np.ones(len(first))
+    small = np.ones(len(found.count))
     for _ in range(4):
         wide = np.sin(wide + np.bincount(graph_set.receivers, wide[graph_set.senders], len(wide)))
         small = np.sin(small + np.bincount(found.receivers, small[found.senders], len(small)))

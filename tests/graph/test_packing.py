@@ -34,7 +34,9 @@ def many_graphs(count=45, directed=True, seed=0):
     2.
     """
     rng = np.random.default_rng(seed)
-    senders, receivers, node_graph = [], [], []
+    senders = []
+    receivers = []
+    node_graph = []
     start = 0
     for graph in range(count):
         n = 1 if graph == 3 else 60 if graph == 7 else int(rng.integers(1, 41))

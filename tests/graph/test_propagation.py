@@ -342,7 +342,8 @@ def test_blocks_are_made_one_at_a_time():
 def test_the_numbers_of_products_are_the_least_that_reach_the_tolerance():
     """Alphas and tolerances are drawn; those within 1e-4 of a boundary are left out."""
     rng = np.random.default_rng(0)
-    alphas, tols = rng.uniform(0.01, 0.95, 300), 10.0 ** rng.uniform(-7.0, -0.1, 300)
+    alphas = rng.uniform(0.01, 0.95, 300)
+    tols = 10.0 ** rng.uniform(-7.0, -0.1, 300)
     steps = jax.vmap(propagation.chebyshev_steps)(jnp.asarray(alphas), jnp.asarray(tols))
     # 1 / T_{m+1}(1 / (1 - alpha)) <= tol, T_k(x) = cosh(k arcosh(x)), of the least even m.
     needed = np.arccosh(1 / tols) / np.arccosh(1 / (1 - alphas)) - 1

@@ -29,8 +29,11 @@ def length(x):
 
 
 def add(x, y, c):
-    x, y = wide(x), wide(y)
-    xx, yy, xy = inner(x, x), inner(y, y), inner(x, y)
+    x = wide(x)
+    y = wide(y)
+    xx = inner(x, x)
+    yy = inner(y, y)
+    xy = inner(x, y)
     return ((1 + 2 * c * xy + c * yy) * x + (1 - c * xx) * y) / (1 + 2 * c * xy + c**2 * xx * yy)
 
 
@@ -50,7 +53,8 @@ def norm(x, c):
 
 
 def exp(x, v, c):
-    x, v = wide(x), wide(v)
+    x = wide(x)
+    v = wide(v)
     size = np.maximum(length(v), 1e-300)
     return add(x, np.tanh(np.sqrt(c) * size / gap(x, c)) * v / (np.sqrt(c) * size), c)
 
@@ -63,8 +67,14 @@ def log(x, y, c):
 
 def gyration(x, y, v, c):
     """Ungar's formula."""
-    x, y, v = wide(x), wide(y), wide(v)
-    xv, yv, xy, xx, yy = inner(x, v), inner(y, v), inner(x, y), inner(x, x), inner(y, y)
+    x = wide(x)
+    y = wide(y)
+    v = wide(v)
+    xv = inner(x, v)
+    yv = inner(y, v)
+    xy = inner(x, y)
+    xx = inner(x, x)
+    yy = inner(y, y)
     a = -(c**2) * xv * yy + c * yv + 2 * c**2 * xy * yv
     b = -(c**2) * yv * xx - c * xv
     return v + 2 * (a * x + b * y) / (1 + 2 * c * xy + c**2 * xx * yy)

@@ -61,7 +61,9 @@ def test_losses_are_at_most_the_budget_and_the_rate_times_the_distance():
     """Over 400 random pairs of records, some of them close, at 1600 reports each; the budget is
     attained.
     """
-    epsilon, radius, c = 10.0, 6.0, 0.5
+    epsilon = 10.0
+    radius = 6.0
+    c = 0.5
     m = HyperbolicExponential(epsilon, radius, c)
     rate = m.metric_guarantee().epsilon
     assert str(m.metric_guarantee().unit).startswith("metric")

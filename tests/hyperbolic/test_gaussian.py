@@ -89,10 +89,12 @@ def test_the_claim_is_of_the_length_that_records_are_clipped_to(name, clip):
     """Float32 has none of these numbers; a claim that is short by 1e-9 of itself is seen."""
     if name == "hyperbolic":
         m = HyperbolicGaussian(1.0, 1e-5, clip, dim=1)
-        sigma, records = m.sigma, (9.0, -9.0)
+        sigma = m.sigma
+        records = (9.0, -9.0)
     else:
         m = RadialAngularGaussian(1.0, 1e-5, clip, 1.0, dim=1)
-        sigma, records = m.sigma_radius, (9.0, 0.0)
+        sigma = m.sigma_radius
+        records = (9.0, 0.0)
     ends = [float(m._centre(jnp.array([record]))[0]) for record in records]
     spread = Fraction(np.ptp(ends)) / Fraction(sigma)
     assert spread <= Fraction(m.curve().mu) <= Fraction(gaussian.gaussian_mu(1.0, 1e-5))

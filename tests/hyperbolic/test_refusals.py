@@ -25,7 +25,8 @@ from ldp_jax.hyperbolic import (
 )
 
 KEY = jax.random.key(0)
-AT, OUTSIDE = np.array([0.1, 0.2]), np.array([0.8, 0.7])
+AT = np.array([0.1, 0.2])
+OUTSIDE = np.array([0.8, 0.7])
 TWO = np.array([1.0, 2.0])
 negated = lambda m: jax.tree.map(lambda leaf: -leaf, m)
 small = lambda name, value: (f"{name} must be", partial(embed, **{name: value}), KEY, [[0, 1]], 4)

@@ -18,7 +18,9 @@ def test_normalised_in_five_dimensions():
     """Radially: the sphere of radius r has area (2 pi^(n/2) / Gamma(n/2)) (sinh(sqrt(c) r) /
     sqrt(c))^(n-1).
     """
-    n, c, scale = 5, 0.5, 0.4
+    n = 5
+    c = 0.5
+    scale = 0.4
     area = 2 * math.pi ** (n / 2) / special.gamma(n / 2)
     r = np.linspace(0, 5, 4001)
     z = np.zeros((len(r), n), np.float32)

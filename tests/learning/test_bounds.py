@@ -88,7 +88,9 @@ def test_observed_error_is_within_the_bound(name, r, op):
 
 def test_constants_are_those_of_the_proofs():
     """Eq. 27 and 28 for Laplace, and Bernstein's form in eq. 19 with the largest Pi(v, u) = 1."""
-    d, epsilon, delta = 50, 2.0, 0.05
+    d = 50
+    epsilon = 2.0
+    delta = 0.05
     log = np.log(2 * d / delta)
     flat = np.full((1, 1000), 1e-3)
     peaked = np.eye(1, 10)

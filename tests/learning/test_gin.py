@@ -53,12 +53,14 @@ def naive(variables, graph_set, *, layers=3, mlp_layers=1, train=False):
     if ``train``.
     """
     params = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), variables)
-    n, graphs = len(graph_set.node_graph), len(graph_set)
+    n = len(graph_set.node_graph)
+    graphs = len(graph_set)
     adjacency = np.zeros((n, n))
     adjacency[graph_set.receivers, graph_set.senders] = 1.0
     mean = np.zeros((graphs, n))
     mean[graph_set.node_graph, np.arange(n)] = 1.0 / graph_set.nodes_per_graph[graph_set.node_graph]
-    dense, norm = iter(range(100)), iter(range(100))
+    dense = iter(range(100))
+    norm = iter(range(100))
 
     def linear(h):
         layer = params["params"][f"Dense_{next(dense)}"]

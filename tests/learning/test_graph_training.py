@@ -172,7 +172,8 @@ def test_scores_are_those_of_scikit_learn(classes):
             others = scipy.special.logsumexp(np.delete(outputs * float(sure), c, 1), axis=1)
             odds = outputs[:, c] * sure - others
             areas.append(sklearn.metrics.roc_auc_score(labels == c, odds))
-        assert got.auc == pytest.approx(np.mean(areas), abs=1e-4)
+        # Float32 breaks some ties: each is half of 1 / (27 * 54).
+        assert got.auc == pytest.approx(np.mean(areas), abs=1e-3)
     assert np.isnan(scores(jnp.asarray(outputs), np.ones(81, int)).auc)  # one class has no area
 
 
@@ -229,10 +230,8 @@ def test_a_killed_run_ends_bit_for_bit_where_the_whole_one_ends(tmp_path):
 def test_patience_is_counted_through_a_kill(tmp_path):
     with pytest.raises(Killed):
         follow([1, 1, 0], patience=3, checkpoint=tmp_path, progress=kill_after(1))
-    resumed, whole = (
-        follow([1, 1, 0], patience=3, checkpoint=tmp_path),
-        follow([1, 1, 0], patience=3),
-    )
+    resumed = follow([1, 1, 0], patience=3, checkpoint=tmp_path)
+    whole = follow([1, 1, 0], patience=3)
     assert_same(resumed, whole)
     np.testing.assert_allclose(whole.validations, 2 / 3, rtol=1e-6)  # the earliest is the best
     assert (whole.epoch, whole.epochs_run) == (0, 4)

@@ -20,7 +20,9 @@ from ldp_jax.learning.label_training import (
 from ldp_jax.learning.models import Model
 from ldp_jax.learning.training import Examples, Settings, fit, node_classification, on_graph
 
-N, CLASSES, KEEP = 25, 4, 0.4
+N = 25
+CLASSES = 4
+KEEP = 0.4
 OBJECTIVE = on_graph(noisy_node_classification)
 RNG = np.random.default_rng(0)
 PAIRS = np.stack(np.triu_indices(N - 1, 1), 1)  # the last node has no edge
@@ -196,7 +198,9 @@ def test_an_epoch_that_has_learned_the_noise_is_never_kept():
     score = lambda right, labels: scored(
         right * np.eye(CLASSES, dtype=np.float32)[labels], validation
     )
-    sure, unsure, noise = score(9.0, truth), score(1.0, truth), score(9.0, reports)
+    sure = score(9.0, truth)
+    unsure = score(1.0, truth)
+    noise = score(9.0, reports)
     assert noise == -jnp.inf
     assert -jnp.inf < score(0.0, truth) < unsure < sure < 0.0
     half = np.where(np.arange(m) < m // 2, truth, reports)  # of half the reports by heart

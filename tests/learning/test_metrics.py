@@ -129,7 +129,8 @@ def test_similarity_has_the_covariances_of_samples(window, contrast):
     every = metrics.ssim(*map(jnp.asarray, given), window=window)
     for one, other, found in zip(*given, every, strict=True):
         (first, both), (_, second) = np.cov(one.ravel(), other.ravel())
-        mean, mean_of_other = one.mean(dtype=float), other.mean(dtype=float)
+        mean = one.mean(dtype=float)
+        mean_of_other = other.mean(dtype=float)
         light = (2 * mean * mean_of_other + low) / (mean**2 + mean_of_other**2 + low)
         wanted = light * (2 * both + high) / (first + second + high)
         assert float(found) == pytest.approx(wanted, rel=1e-3, abs=1e-4)

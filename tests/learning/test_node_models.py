@@ -15,7 +15,10 @@ from ldp_jax.hyperbolic import poincare
 from ldp_jax.learning import training
 from ldp_jax.learning.models import NodeInputs, gat, gcn, hyperbolic_gcn
 
-N, D, HEADS, OUT = 40, 5, 3, 2
+N = 40
+D = 5
+HEADS = 3
+OUT = 2
 MODELS = {
     "gcn": gcn(3, 7, OUT),
     "gat": gat(2, heads=HEADS, hidden=4, outputs=OUT),

@@ -12,7 +12,9 @@ from ldp_jax.graph import graphs
 from ldp_jax.graph.propagation import operator
 from ldp_jax.learning.models import PlacedInputs, PoinDPInputs, gcn, hyperimba, poindp
 
-N, D, OUT = 400, 3, 25
+N = 400
+D = 3
+OUT = 25
 
 
 @cache
@@ -108,7 +110,8 @@ def test_as_released_nothing_that_makes_the_noise_is_learned_and_as_printed_the_
 def test_without_noise_each_branch_is_a_gcn_with_elu():
     variables, run = made(branches=("intra",))
     params = variables["params"]
-    flat, last = gcn(1, 1, 4, normalisation="symmetric"), gcn(1, 1, OUT, normalisation="symmetric")
+    flat = gcn(1, 1, 4, normalisation="symmetric")
+    last = gcn(1, 1, OUT, normalisation="symmetric")
 
     @jax.jit
     def naive(graph, x):

@@ -62,7 +62,9 @@ def test_labels_that_are_held_out_change_their_own_scores_and_no_variables():
             some[which] = some[which]._replace(label=rng.permutation(some[which].label))
         return fit(jax.random.key(0), model, training.node_classification, z, *some, settings)
 
-    true, other_validation, other_test = run(), run(1), run(2)
+    true = run()
+    other_validation = run(1)
+    other_test = run(2)
     np.testing.assert_array_equal(true.losses, other_validation.losses)
     assert not np.array_equal(true.validations, other_validation.validations)
     for field in ("variables", "validation", "epoch", "losses", "validations"):
@@ -369,7 +371,8 @@ def test_accuracy_and_f1_are_scikit_learns():
     """Also where a class is neither there nor predicted: the macro mean leaves it out."""
     rng = np.random.default_rng(0)
     classes = 5
-    accuracy, f1 = jax.jit(metrics.accuracy), jax.jit(metrics.f1, static_argnums=2)
+    accuracy = jax.jit(metrics.accuracy)
+    f1 = jax.jit(metrics.f1, static_argnums=2)
     for predicted_never_true in (False, True):
         scores = rng.normal(size=(40, classes + 1)).astype(np.float32)
         scores[:, classes] = -9.0
@@ -410,7 +413,8 @@ def test_auc_is_scikit_learns_with_ties():
     auc = jax.jit(metrics.auc)
     for levels in (2, 10_000):
         rng = np.random.default_rng(levels)
-        positive, negative = rng.integers(levels // 3, levels, 50), rng.integers(0, levels, 70)
+        positive = rng.integers(levels // 3, levels, 50)
+        negative = rng.integers(0, levels, 70)
         theirs = sklearn.metrics.roc_auc_score(
             np.repeat([1, 0], [50, 70]), np.concatenate([positive, negative])
         )

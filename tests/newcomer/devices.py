@@ -25,7 +25,9 @@ from ldp_jax.deployment.store import ReportStore
 from ldp_jax.graph import graphs
 from ldp_jax.servers.reported import embed_reports
 
-DIM, K, EPSILON = 16, 4, 4.0
+DIM = 16
+K = 4
+EPSILON = 4.0
 
 CLIENT = """
 import importlib, os, sys
@@ -63,7 +65,8 @@ from pathlib import Path
 from ldp_jax import deployment
 from ldp_jax.deployment.store import ReportStore
 folder, done = Path(sys.argv[1]), set()
-table, store = deployment.Table.from_bytes((folder / "table").read_bytes()), ReportStore(folder / "store")
+table = deployment.Table.from_bytes((folder / "table").read_bytes())
+store = ReportStore(folder / "store")
 while not (folder / "closed").exists() or set(folder.glob("*.sent")) - done:
     for path in sorted(set(folder.glob("*.sent")) - done):
         store.add(path.read_bytes(), table)

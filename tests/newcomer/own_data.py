@@ -40,16 +40,18 @@ def written() -> tuple[str, str, pd.Series]:
 def main() -> None:
     """Read, predict, and name."""
     users_csv, friends_csv, truth = written()
-    users, friends = (
-        pd.read_csv(io.StringIO(users_csv), index_col="user"),
-        pd.read_csv(io.StringIO(friends_csv)),
-    )
+    users = pd.read_csv(io.StringIO(users_csv), index_col="user")
+    friends = pd.read_csv(io.StringIO(friends_csv))
 
     graph, names = interop.read(friends, nodes=users.index)
     records = ldp.datasets.read_records(
-        users, numbers={"age": (0, 100)}, categories={"job": ("cook", "smith", "nurse")}, label="team", nodes=names,
+        users,
+        numbers={"age": (0, 100)},
+        categories={"job": ("cook", "smith", "nurse")},
+        label="team",
+        nodes=names,
         missing="centre",
-    )  # fmt: skip
+    )
     known = np.flatnonzero(records.y >= 0)
     found = ldp.predict_from_reports(
         jax.random.key(0), graph, records.x, known, records.y[known], epsilon=2.0

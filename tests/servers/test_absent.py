@@ -37,7 +37,10 @@ from ldp_jax.servers.parts.absent import Numbering, absent_words
 from ldp_jax.servers.parts.rows import feature_rows
 from tests.servers.planted import blocks
 
-N, PANEL, FOLDS = 600, 150, 4  # the users and folds of other files, whose programs serve here
+# the users and folds of other files, whose programs serve here
+N = 600
+PANEL = 150
+FOLDS = 4
 # of the three planted classes
 CLASSES = 5
 NAMES = np.array([0, 2, 3])
@@ -80,7 +83,8 @@ def test_reports_are_read_as_if_there_were_no_other_class(data):
     ask = lambda labels, **more: predict_from_reports(
         jax.random.key(1), graph, x, panel, labels[:PANEL], 3.0, num_folds=FOLDS, **more
     )
-    plain, found = ask(y), ask(NAMES[y], num_classes=CLASSES)
+    plain = ask(y)
+    found = ask(NAMES[y], num_classes=CLASSES)
     check(found, plain)
     assert (found.used, found.strength) == (plain.used, plain.strength)
     assert not found.alphabets.mask[:, [1, 4]].any()
@@ -161,7 +165,8 @@ def test_counts_are_read_as_if_there_were_no_other_class(data):
         jax.random.key(1), graph, features, labels, 1.0, num_folds=FOLDS, **more
     )
     rows = feature_rows(x)
-    first, found = ask(rows, plain), ask(rows, gaps, num_classes=CLASSES)
+    first = ask(rows, plain)
+    found = ask(rows, gaps, num_classes=CLASSES)
     check(found, first)
     steps = found.found
     assert finite(steps.log_q, steps.log_f, steps.log_likelihood, steps.log_regression)
@@ -205,10 +210,17 @@ def test_a_posterior_from_elsewhere_is_the_prior_of_an_absent_class(data):
 def test_joint_reports_are_read_as_if_there_were_no_other_class(data, privacy):
     graph, y, x = data
     ask = lambda labels, classes: predict_jointly(
-        jax.random.key(1), graph, x, np.arange(PANEL), labels[:PANEL], privacy, num_classes=classes,
+        jax.random.key(1),
+        graph,
+        x,
+        np.arange(PANEL),
+        labels[:PANEL],
+        privacy,
+        num_classes=classes,
         num_folds=FOLDS,
-    )  # fmt: skip
-    plain, found = ask(y, 3), ask(NAMES[y], CLASSES)
+    )
+    plain = ask(y, 3)
+    found = ask(NAMES[y], CLASSES)
     check(found, plain)
     assert (found.strength, found.reason) == (plain.strength, plain.reason)
     np.testing.assert_array_equal(found.round, plain.round)
@@ -273,7 +285,7 @@ def test_a_gap_is_refused_where_nobody_said_how_many_classes_there_are(data):
     graph, y, x = data
     panel = np.arange(PANEL)
     labels = NAMES[y]
-    words = r"got none of class 1: give num_classes=4 if it exists, else number those that there are from 0"
+    words = "got none of class 1: give num_classes=4 if it exists"
     for ask in (
         lambda: predict_from_reports(jax.random.key(0), graph, x, panel, labels[:PANEL], 1.0),
         lambda: predict_from_counts(jax.random.key(0), graph, None, labelled(y)[1], 1.0),

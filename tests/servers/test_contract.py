@@ -25,6 +25,7 @@ from ldp_jax.servers import (
     LinkServer,
     ListServer,
     ReportServer,
+    RoundsServer,
     Share,
     Users,
     count_facts,
@@ -70,12 +71,14 @@ def entries_of(members):
 
 FEW = np.arange(40)
 PILOT = LinkFacts(np.log(np.where(np.eye(CLASSES)[Y] > 0, 0.8, 0.1)), SOME, FEW, entries_of(FEW))
+HISTORIES = np.random.default_rng(1).integers(0, CLASSES, (N, 3))
 PAIRS = np.random.default_rng(0).integers(0, N, (200, 2))
 
 SERVERS = {
     "Share": (lambda: Share(GeneralizedRR(1.0, CLASSES), N), Users(labels=Y)),
     "EmbeddingServer": (
-        lambda: EmbeddingServer(operator(GRAPH), HDS(2.0, CLASSES, 1), 0.2, 0.5), Users(records=RECORDS)
+        lambda: EmbeddingServer(operator(GRAPH), HDS(2.0, CLASSES, 1), 0.2, 0.5),
+        Users(records=RECORDS),
     ),
     "LabelServer": (lambda: LabelServer(MEMBERS, CLASSES, 2.5), Users(labels=Y)),
     "ReportServer": (lambda: ReportServer(of_panel(), 2.0), Users(records=ROWS)),
@@ -90,14 +93,26 @@ SERVERS = {
         Users(lists=GRAPH),
     ),
     "CountServer by pair": (
-        lambda: CountServer(count_facts(jax.random.key(3), ROWS, SOME, **GIVEN), 1.0, "relationship"),
+        lambda: CountServer(
+            count_facts(jax.random.key(3), ROWS, SOME, **GIVEN), 1.0, "relationship"
+        ),
         Users(lists=GRAPH),
     ),
     "JointServer": (
-        lambda: JointServer(JointPrivacy(record=2.0, list=1.0), of_both()), Users(records=ROWS, lists=GRAPH)
+        lambda: JointServer(JointPrivacy(record=2.0, list=1.0), of_both()),
+        Users(records=ROWS, lists=GRAPH),
     ),
     "JointServer of one report": (
-        lambda: JointServer(JointPrivacy(both=3.0), of_both()), Users(records=ROWS, lists=GRAPH)
+        lambda: JointServer(JointPrivacy(both=3.0), of_both()),
+        Users(records=ROWS, lists=GRAPH),
+    ),
+    "RoundsServer": (
+        lambda: RoundsServer(GeneralizedRR(1.0, CLASSES), N, rounds=3),
+        Users(records=HISTORIES),
+    ),
+    "RoundsServer of a permanent answer": (
+        lambda: RoundsServer(GeneralizedRR(1.0, CLASSES), N, rounds=3, permanent="class"),
+        Users(records=HISTORIES),
     ),
     "ListServer": (lambda: ListServer(RandomizedResponse(3.0), N), Users(lists=GRAPH)),
     "ListServer of half lists": (
@@ -107,9 +122,10 @@ SERVERS = {
         Users(lists=GRAPH, public=np.arange(N) < 40),
     ),
     "LinkServer": (
-        lambda: LinkServer(PILOT, 1.0, PAIRS), Users(lists=GRAPH, public=np.arange(N) < 40)
+        lambda: LinkServer(PILOT, 1.0, PAIRS),
+        Users(lists=GRAPH, public=np.arange(N) < 40),
     ),
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module", params=list(SERVERS))

@@ -22,7 +22,9 @@ from ldp_jax.servers.parts.rows import feature_rows
 from ldp_jax.servers.parts.self_training import features_posterior, folds
 from tests.servers.planted import blocks, right, some_labels
 
-EPSILON, CLASSES, FOLDS = 1.0, 3, 4
+EPSILON = 1.0
+CLASSES = 3
+FOLDS = 4
 
 
 @dataclasses.dataclass(frozen=True)

@@ -19,8 +19,11 @@ from ldp_jax.graph import graphs
 from ldp_jax.servers import Answers, Ask, CountQuestion, Share, Users, count_cost, simulate
 from ldp_jax.servers.parts.rows import feature_rows
 from ldp_jax.servers.users import blanked
+from tests.servers.example_protocol import CLASSES, ClassesThenCounts
 
-N, CLASSES, EPSILON = 240, 3, 1.0
+N = 240
+EPSILON = 1.0
+SERVER = ClassesThenCounts(N, EPSILON)
 
 
 @pytest.fixture(scope="module")
@@ -40,60 +43,20 @@ def users(data):
     return Users(labels=data.y, lists=data.graph)
 
 
-# --- A protocol of somebody new: a third reports a class, the rest counts friends by it -----------
-
-
-@pytree
-class Classes:
-    question: Ask
-
-
-@pytree
-class Counts:
-    question: CountQuestion
-    classes: Any
-
-
-@dataclasses.dataclass(frozen=True)
-class ClassesThenCounts:
-    num_users: int = N
-    epsilon: float = EPSILON
-
-    def statement(self):
-        everybody = np.ones(self.num_users, bool)
-        return Statement.of([self._of_class(everybody).cost()], [count_cost(self.epsilon)])
-
-    def init(self, key):
-        third = np.asarray(jax.random.permutation(key, self.num_users)) < self.num_users // 3
-        return Classes(self._of_class(third))
-
-    def step(self, state, answers):
-        if isinstance(state, Counts):
-            return np.where(answers.reported, answers.values.argmax(1), state.classes)
-        groups = np.where(answers.reported, answers.values, -1)
-        asked = CountQuestion(groups, ~answers.reported, num_groups=CLASSES, epsilon=self.epsilon)
-        return Counts(asked, np.asarray(answers.values))
-
-    def _of_class(self, asked):
-        return Ask(GeneralizedRR(self.epsilon, CLASSES), asked, of="label")
-
-
 def test_a_protocol_of_ones_own_has_its_total_and_every_row_beside_it(data, users):
-    found = simulate(jax.random.key(1), ClassesThenCounts(), users)
+    found = simulate(jax.random.key(1), SERVER, users)
     epsilons = {unit: one.epsilon for unit, one in found.guarantee.items()}
     assert epsilons.keys() == {RECORD, LABEL, NEIGHBOUR_LIST, RELATIONSHIP}
     assert max(epsilons[unit] for unit in (RECORD, LABEL, NEIGHBOUR_LIST)) <= 1.0
     assert 1.99 < epsilons[RELATIONSHIP] <= 2.0
     assert [one.asked for one in found.rounds] == [N // 3, N - N // 3]
     assert [one.upload for one in found.rounds] == [4, 32 + 4 * CLASSES]
-    right = lambda who: (
-        simulate(jax.random.key(1), ClassesThenCounts(), who).value == data.y
-    ).mean()
+    right = lambda who: (simulate(jax.random.key(1), SERVER, who).value == data.y).mean()
     control = users.shuffled(jax.random.key(2))
     ceiling = users.exact()
     assert right(ceiling) > 0.75 > (found.value == data.y).mean() > 0.45 > right(control)
     assert right(users.public_record()) < 0.45
-    exact = simulate(jax.random.key(1), ClassesThenCounts(), ceiling)
+    exact = simulate(jax.random.key(1), SERVER, ceiling)
     for printed in (exact.guarantee, exact.realised, exact.statement.guarantee()):
         assert all(np.isinf(one.epsilon) for one in printed.values())
         assert not printed.protected
@@ -110,7 +73,7 @@ def test_a_budget_is_checked_before_anybody_is_asked(users, monkeypatch):
     enough = [Budget(1.0), Budget(1.0, unit=LABEL), Budget(1.0, unit=NEIGHBOUR_LIST)]
     for budget in (0.5, 1.0, [*enough, Budget(1.5, unit=RELATIONSHIP)]):  # 1.0 is none for lists
         with pytest.raises(BudgetExceededError):
-            simulate(jax.random.key(1), ClassesThenCounts(), users, budget)
+            simulate(jax.random.key(1), SERVER, users, budget)
 
 
 def test_a_total_that_nobody_can_state_is_refused_before_anybody_is_asked(users, monkeypatch):
@@ -128,24 +91,24 @@ def test_a_total_that_nobody_can_state_is_refused_before_anybody_is_asked(users,
 
 def test_what_the_same_users_took_part_in_before_is_added(users):
     first = simulate(jax.random.key(1), Share(GeneralizedRR(0.5, CLASSES), N), users)
-    both = simulate(jax.random.key(2), ClassesThenCounts(), users, history=first.statement)
+    both = simulate(jax.random.key(2), SERVER, users, history=first.statement)
     assert both.guarantee[LABEL].epsilon == pytest.approx(1.5, rel=1e-6)
     assert both.guarantee[NEIGHBOUR_LIST].epsilon == pytest.approx(1.0, rel=1e-6)
-    again = simulate(jax.random.key(3), ClassesThenCounts(), users, history=both.statement)
+    again = simulate(jax.random.key(3), SERVER, users, history=both.statement)
     assert again.guarantee[LABEL].epsilon == pytest.approx(2.5, rel=1e-6)
 
 
 def test_answers_without_noise_stay_lost_whatever_follows_or_went_before(users):
     exact = simulate(jax.random.key(1), Share(GeneralizedRR(0.5, CLASSES), N), users.exact())
     assert not exact.statement.guarantee().protected
-    later = simulate(jax.random.key(2), ClassesThenCounts(), users, history=exact.statement)
+    later = simulate(jax.random.key(2), SERVER, users, history=exact.statement)
     assert np.isinf(later.guarantee[LABEL].epsilon)
     assert np.isfinite(later.guarantee[NEIGHBOUR_LIST].epsilon)
     assert later.guarantee.protected == ("edges",)
     budgets = [Budget(9.0), Budget(9.0, unit=LABEL), Budget(9.0, unit=NEIGHBOUR_LIST)]
     with pytest.raises(BudgetExceededError):
-        simulate(jax.random.key(2), ClassesThenCounts(), users, budgets, history=exact.statement)
-    counts = simulate(jax.random.key(1), ClassesThenCounts(), users)
+        simulate(jax.random.key(2), SERVER, users, budgets, history=exact.statement)
+    counts = simulate(jax.random.key(1), SERVER, users)
     now = Share(GeneralizedRR(0.5, CLASSES), N)
     both = simulate(jax.random.key(3), now, users.exact(), history=counts.statement)
     assert np.isinf(both.guarantee[LABEL].epsilon)
@@ -256,7 +219,7 @@ def test_a_server_sees_nothing_but_answers(data, users, monkeypatch):
         return Answers(blanked(values, who), who)
 
     monkeypatch.setattr(Users, "answer", public)
-    one, two = (simulate(jax.random.key(1), ClassesThenCounts(), who) for who in (users, other))
+    one, two = (simulate(jax.random.key(1), SERVER, who) for who in (users, other))
     np.testing.assert_array_equal(one.value, two.value)
     assert one.rounds == two.rounds
 

@@ -539,7 +539,8 @@ def test_bad_input_is_refused_before_anything_is_spent():
 
 
 def test_bad_keys_and_one_spent_once_are_refused():
-    key, weak = jax.random.key(10), jax.random.key(0, impl="rbg")
+    key = jax.random.key(10)
+    weak = jax.random.key(0, impl="rbg")
     for call, given in ((private_embedding, weak), (private_embeddings, weak[None])):
         with pytest.raises(ValueError, match="threefry2x32 key, got rbg"):
             call(given, GRAPH, X, MECHANISMS["hds"], alpha=ALPHA, r=R)
@@ -548,7 +549,7 @@ def test_bad_keys_and_one_spent_once_are_refused():
         private_embedding(key, GRAPH, X, MECHANISMS["hds"], alpha=ALPHA, r=R)
 
 
-def test_non_private_embedding_is_the_pagerank_of_the_features_of_a_data_set_relative_to_its_default(
+def test_non_private_embedding_is_the_pagerank_of_features_relative_to_the_default(
     monkeypatch,
 ):
     monkeypatch.setattr(embedding, "_COLUMNS", 3)

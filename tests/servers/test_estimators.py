@@ -23,7 +23,8 @@ from tests.servers.planted import compiled, words
 
 KEY = jax.random.key(0)
 CLASSES = np.array(["red", "green", "blue"])
-TRAIN, TEST = np.arange(0, 120, 2), np.arange(1, 120, 2)
+TRAIN = np.arange(0, 120, 2)
+TEST = np.arange(1, 120, 2)
 
 
 @pytest.fixture(scope="module")
@@ -138,16 +139,35 @@ def test_other_public_features_or_another_public_graph_draw_noise_of_their_own(d
 
 _COLUMNS = "X must be users, integers [m] or [m, 1] in [0, 120)"
 _OTHER_X = [
-    "check_fit_score_takes_y", "check_estimators_overwrite_params", "check_dont_overwrite_parameters",
-    "check_estimators_fit_returns_self", "check_readonly_memmap_input", "check_n_features_in_after_fitting",
-    "check_estimators_dtypes", "check_dtype_object", "check_pipeline_consistency", "check_estimators_nan_inf",
-    "check_estimators_pickle", "check_f_contiguous_array_estimator", "check_transformer_data_not_an_array",
-    "check_transformer_general", "check_methods_sample_order_invariance", "check_methods_subset_invariance",
-    "check_dict_unchanged", "check_fit_idempotent", "check_fit_check_is_fitted", "check_n_features_in",
-    "check_fit2d_predict1d", "check_fit2d_1sample", "check_fit2d_1feature",
-    "check_classifier_data_not_an_array", "check_classifiers_classes", "check_classifiers_train",
-    "check_supervised_y_2d", "check_transformer_preserve_dtypes",
-]  # fmt: skip
+    "check_fit_score_takes_y",
+    "check_estimators_overwrite_params",
+    "check_dont_overwrite_parameters",
+    "check_estimators_fit_returns_self",
+    "check_readonly_memmap_input",
+    "check_n_features_in_after_fitting",
+    "check_estimators_dtypes",
+    "check_dtype_object",
+    "check_pipeline_consistency",
+    "check_estimators_nan_inf",
+    "check_estimators_pickle",
+    "check_f_contiguous_array_estimator",
+    "check_transformer_data_not_an_array",
+    "check_transformer_general",
+    "check_methods_sample_order_invariance",
+    "check_methods_subset_invariance",
+    "check_dict_unchanged",
+    "check_fit_idempotent",
+    "check_fit_check_is_fitted",
+    "check_n_features_in",
+    "check_fit2d_predict1d",
+    "check_fit2d_1sample",
+    "check_fit2d_1feature",
+    "check_classifier_data_not_an_array",
+    "check_classifiers_classes",
+    "check_classifiers_train",
+    "check_supervised_y_2d",
+    "check_transformer_preserve_dtypes",
+]
 _EXCUSED = dict.fromkeys(
     _OTHER_X, "X are numbers of nodes, and the check makes columns of numbers at random"
 ) | {
@@ -219,10 +239,14 @@ def test_an_embedding_names_its_columns(data):
 def test_what_scikit_learn_refuses_is_refused_before_anybody_is_asked(data):
     classes = CLASSES[data.y[TRAIN]]
     bad = {
-        "contains NaN": np.where(TRAIN == 4, np.nan, TRAIN), "contains infinity": np.where(TRAIN == 4, np.inf, 1),
-        "Complex data not supported": TRAIN + 0j, r"0 sample\(s\)": TRAIN[:0], "Negative values": -TRAIN,
-        "X must be users": TRAIN + 0.5, "Sparse data": scipy.sparse.csr_array(TRAIN[:, None]),
-    }  # fmt: skip
+        "contains NaN": np.where(TRAIN == 4, np.nan, TRAIN),
+        "contains infinity": np.where(TRAIN == 4, np.inf, 1),
+        "Complex data not supported": TRAIN + 0j,
+        r"0 sample\(s\)": TRAIN[:0],
+        "Negative values": -TRAIN,
+        "X must be users": TRAIN + 0.5,
+        "Sparse data": scipy.sparse.csr_array(TRAIN[:, None]),
+    }
     for name, model in estimators(data).items():
         y = None if name == "embedding" else classes
         for fault, users in bad.items():
@@ -241,8 +265,9 @@ def test_what_scikit_learn_refuses_is_refused_before_anybody_is_asked(data):
         for target, fault in (
             (np.linspace(0, 1, len(TRAIN)), "Unknown label type: continuous"),
             (np.linspace(-1, 1, len(TRAIN)), "Unknown label type: continuous"),
-            (np.eye(len(TRAIN)), "y should be a 1d array"), (None, "requires y to be passed"),
-        ):  # fmt: skip
+            (np.eye(len(TRAIN)), "y should be a 1d array"),
+            (None, "requires y to be passed"),
+        ):
             with pytest.raises(ValueError, match=fault):
                 clone(model).fit(TRAIN, target)
 
@@ -267,15 +292,22 @@ def test_what_does_not_fit_is_refused(data):
             made.fit(TRAIN)
     classifier = estimators(data)["reports"]
     for users, y, fault in (
-        ([120], [0], "X must"), ([0.5], [0], "X must"), ([1, 1], [0, 1], "X must"), ([1, 2], [0], "X must"),
-        ([1, 2], ["red", None], "y must be classes of one type"), ([1, 2], [-1, 1], "y must not hold -1"),
+        ([120], [0], "X must"),
+        ([0.5], [0], "X must"),
+        ([1, 1], [0, 1], "X must"),
+        ([1, 2], [0], "X must"),
+        ([1, 2], ["red", None], "y must be classes of one type"),
+        ([1, 2], [-1, 1], "y must not hold -1"),
         ([1, 2], [np.nan, 1], "y must not hold -1 or NaN"),
-    ):  # fmt: skip
+    ):
         with pytest.raises(ValueError, match=fault):
             classifier.fit(np.array(users), np.array(y))
     for unknown in (
-        np.array([0, -1], object), np.array([0, np.nan], object), np.ma.array([0, 1], mask=[False, True]),
-        ["red", "-1"], ["red", ""],
-    ):  # fmt: skip
+        np.array([0, -1], object),
+        np.array([0, np.nan], object),
+        np.ma.array([0, 1], mask=[False, True]),
+        ["red", "-1"],
+        ["red", ""],
+    ):
         with pytest.raises(ValueError, match="y must not hold -1 or NaN"):
             classifier.fit(np.array([1, 2]), unknown)

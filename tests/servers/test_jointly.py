@@ -304,10 +304,8 @@ def asked(data, x, graph):
 
 def test_friends_say_what_records_do_not_and_strangers_nothing(data):
     graph, y, x = data
-    found, alone = (
-        predicted(data, JointPrivacy(both=TOTAL)),
-        predicted(data, JointPrivacy(record=TOTAL)),
-    )
+    found = predicted(data, JointPrivacy(both=TOTAL))
+    alone = predicted(data, JointPrivacy(record=TOTAL))
     assert right(found.log_posterior, y) > right(alone.log_posterior, y) + 0.05
     strangers = blocks(n=N, homophily=0.0, seed=1)[0]
     told = predicted((strangers, y, x), JointPrivacy(both=TOTAL))
@@ -348,7 +346,8 @@ def test_nothing_but_the_report_leaves_a_device(data, monkeypatch):
     )
     rng = np.random.default_rng(0)
     others = np.where(np.arange(N)[:, None] < PANEL, x, rng.normal(size=x.shape))
-    found, again = asked(data, x, graph), asked(data, others, graphs.from_edges([[0, PANEL]], N))
+    found = asked(data, x, graph)
+    again = asked(data, others, graphs.from_edges([[0, PANEL]], N))
     for one, other in zip(found, again, strict=True):
         np.testing.assert_array_equal(one, other)
 
@@ -382,7 +381,8 @@ def test_a_check_tells_one_report_of_somebody_else(data):
     members = np.append(np.arange(PANEL)[4::5], np.arange(PANEL, N))
     order[members] = np.random.default_rng(0).permutation(members)
     dealt = graphs.from_edges(np.argsort(order)[graphs.to_edges(graph)], N)
-    true, wrong = predicted(data, privacy), predicted((dealt, y, x[order]), privacy)
+    true = predicted(data, privacy)
+    wrong = predicted((dealt, y, x[order]), privacy)
     assert true.strength > 0.8
     assert wrong.strength < 0.3
 
@@ -390,10 +390,12 @@ def test_a_check_tells_one_report_of_somebody_else(data):
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"record": 1.0}, "must be 0"), ({"list": 1.0}, "must be 0"), ({"labels": 1.0}, "labels None"),
+        ({"record": 1.0}, "must be 0"),
+        ({"list": 1.0}, "must be 0"),
+        ({"labels": 1.0}, "labels None"),
         ({"both": 21.0}, "both"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_asked_beside_it_is_refused(given, words):
     with pytest.raises(ValueError, match=words):
         JointPrivacy(**{"both": 1.0, **given})

@@ -31,10 +31,12 @@ from ldp_jax.servers.worlds import both, links
 from ldp_jax.servers.worlds.measures import echo, homophily, overlap
 from ldp_jax.servers.worlds.records import coupled_classes, donors, shared_spread
 from ldp_jax.servers.worlds.stated import StatedUsers
+from tests.servers.example_protocol import ClassesThenCounts
 from tests.servers.planted import blocks, some_labels
-from tests.servers.test_driver import ClassesThenCounts
 
-N, DIM, PANEL = 360, 24, 150
+N = 360
+DIM = 24
+PANEL = 150
 
 
 @pytest.fixture(scope="module")
@@ -235,10 +237,11 @@ def test_echo_is_how_far_features_mislead_friends_alike(untyped):
 @pytest.mark.parametrize(
     ("clarity", "alike", "degree", "privacy", "words"),
     [
-        (4.0, 0.0, 8.0, JointPrivacy(2.0), "2 a record"), (0.0, 0.9, 8.0, JointPrivacy(list=2.0), "0 a record"),
+        (4.0, 0.0, 8.0, JointPrivacy(2.0), "2 a record"),
+        (0.0, 0.9, 8.0, JointPrivacy(list=2.0), "0 a record"),
         (2.0, 0.9, 4.0, JointPrivacy(both=4.0), "one report of both"),
     ],
-)  # fmt: skip
+)
 def test_a_total_goes_where_something_is_to_be_learned(
     monkeypatch, clarity, alike, degree, privacy, words
 ):
@@ -489,7 +492,8 @@ def test_a_forecast_is_students_interval_of_one_world_more():
     for worlds in (2, 3, 5, 12):
         gains = rng.normal(1.0, 2.0, (worlds, 1))
         found = Rehearsal((1.0,), gains, np.full(worlds, 50.0), "records", 100, 100).foreseen(1.0)
-        mean, spread = gains.mean(), gains.std(ddof=1) * np.sqrt(1 + 1 / worlds)
+        mean = gains.mean()
+        spread = gains.std(ddof=1) * np.sqrt(1 + 1 / worlds)
         error = np.sqrt(spread**2 + 0.8**2 + (0.4 * mean) ** 2)
         half = scipy.stats.t.ppf(0.975, worlds - 1) * error
         chance = scipy.stats.t.cdf(mean / error, worlds - 1)

@@ -40,7 +40,9 @@ from ldp_jax.servers.saved import from_bytes, to_bytes
 from ldp_jax.servers.worlds.users import DrawnUsers
 from tests.servers.planted import blocks, compiled
 
-N, PANEL, FOLDS = 600, 150, 4
+N = 600
+PANEL = 150
+FOLDS = 4
 
 
 @pytest.fixture(scope="module")
@@ -200,9 +202,13 @@ def test_labels_of_the_panel_may_be_private_and_neither_they_nor_records_reach_m
 
     found = asked(x, y[:PANEL])
     assert [words.rpartition(": ")[2] for words in told] == [
-        "150 users answer", "what structure says", "the classifier of the devices", "450 users answer",
-        "what reports teach", "done",
-    ]  # fmt: skip
+        "150 users answer",
+        "what structure says",
+        "the classifier of the devices",
+        "450 users answer",
+        "what reports teach",
+        "done",
+    ]
     labels = found.found.facts.labels[:PANEL]
     keep = found.found.facts.known.keep
     assert keep == pytest.approx(1 / (1 + 2 * np.exp(-label_epsilon)), rel=1e-5)
@@ -381,7 +387,8 @@ def test_classes_that_some_devices_sent(data, server, alphabets, tmp_path):
     )
     np.testing.assert_array_equal(found.reported, here)
     silent = ~here & (np.arange(N) >= PANEL)
-    log_p, structure = np.asarray(found.log_posterior), np.asarray(facts.structure.log_q)
+    log_p = np.asarray(found.log_posterior)
+    structure = np.asarray(facts.structure.log_q)
     likelihood = np.exp(np.asarray(found.found.log_likelihood))
     share = np.exp(structure[here]).mean(0)
     np.testing.assert_allclose(likelihood[silent], 1.0, atol=1e-5)

@@ -9,13 +9,15 @@ import numpy as np
 import pytest
 
 from ldp_jax.accounting.composition import advanced, over_rounds
-from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, Guarantee, metric
+from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RECORD, Guarantee, metric
 from ldp_jax.features import GeneralizedRR
-from ldp_jax.servers import collect_rounds
+from ldp_jax.servers import RoundsServer, Users, collect_rounds, simulate
 from ldp_jax.servers.rounds import answer
 from tests.stats import assert_g
 
-N, ROUNDS, K = 4000, 3, 3
+N = 4000
+ROUNDS = 3
+K = 3
 MECHANISM = GeneralizedRR(1.0, K)
 LAW = np.asarray(MECHANISM.table().masses) / 2.0**32
 
@@ -50,7 +52,8 @@ def test_fresh_answers_follow_their_own_record_with_noise_of_their_own():
     records = np.ones((ROUNDS, N), np.int32)
     changed = records.copy()
     changed[1] = 2
-    fresh, other = collected(records, "fresh"), collected(changed, "fresh")
+    fresh = collected(records, "fresh")
+    other = collected(changed, "fresh")
     np.testing.assert_array_equal(fresh[[0, 2]], other[[0, 2]])
     assert (fresh[1] != other[1]).mean() > 0.2
     pairs = np.bincount(fresh[0] * K + fresh[2], minlength=K * K)
@@ -96,6 +99,35 @@ def test_the_cost_is_the_supremum_over_histories_and_an_answer_anew_has_none():
     assert many.epsilon == advanced(once, 50, 1e-6).epsilon < 50.0
     bit = over_rounds(Guarantee(0.5, unit=NEIGHBOUR_LIST), 4, answers="fresh")
     assert (bit.epsilon, bit.unit) == (2.0, NEIGHBOUR_LIST)
+
+
+def test_rounds_by_a_server_cost_as_stated_and_a_permanent_answer_once():
+    """The laws are those of reports by round: G tests at 1e-6 find a probability 10 points off."""
+    records = np.ones((N, ROUNDS), np.int32)
+    users = Users(records=records)
+    key = jax.random.key
+    fresh = simulate(key(0), RoundsServer(MECHANISM, N, ROUNDS), users)
+    kept = simulate(key(1), RoundsServer(MECHANISM, N, ROUNDS, permanent="class"), users)
+    for found, answers in ((fresh, "fresh"), (kept, "permanent")):
+        said = over_rounds(MECHANISM.guarantee(), ROUNDS, answers=answers)
+        assert found.guarantee[RECORD].epsilon == said.epsilon
+        assert found.value.shape == (ROUNDS, N)
+        assert_g(np.bincount(found.value[0], minlength=K), LAW[1])
+    assert [len(found.rounds) for found in (fresh, kept)] == [ROUNDS, 1]
+    pairs = np.bincount(fresh.value[0] * K + fresh.value[2], minlength=K * K)
+    assert_g(pairs, np.outer(LAW[1], LAW[1]).ravel())
+    np.testing.assert_array_equal(kept.value, np.broadcast_to(kept.value[0], kept.value.shape))
+
+    server = RoundsServer(MECHANISM, N, ROUNDS, permanent="class")
+    later = simulate(key(2), server, users, history=kept.statement)
+    assert later.guarantee[RECORD].epsilon == kept.guarantee[RECORD].epsilon
+    other = RoundsServer(MECHANISM, N, ROUNDS, permanent="another")
+    both = simulate(key(3), other, users, history=kept.statement).guarantee[RECORD].epsilon
+    assert both == pytest.approx(2 * kept.guarantee[RECORD].epsilon)
+    many = simulate(
+        key(9), RoundsServer(MECHANISM, N, 50, delta=1e-6), Users(records=np.ones((N, 50), int))
+    )
+    assert many.guarantee[RECORD].epsilon == advanced(MECHANISM.guarantee(), 50, 1e-6).epsilon
 
 
 @pytest.mark.usefixtures("untyped")

@@ -28,7 +28,10 @@ from ldp_jax.servers.parts.rows import feature_rows
 from ldp_jax.servers.saved import fingerprint, from_bytes, to_bytes, versions
 from tests.servers.planted import blocks
 
-N, PANEL, FOLDS = 600, 150, 4  # the users and folds of other files, whose programs serve here
+# the users and folds of other files, whose programs serve here
+N = 600
+PANEL = 150
+FOLDS = 4
 
 
 @dataclasses.dataclass(frozen=True)

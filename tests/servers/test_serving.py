@@ -13,63 +13,23 @@ import pytest
 
 from ldp_jax.accounting.guarantee import LABEL, NEIGHBOUR_LIST, RELATIONSHIP, Budget
 from ldp_jax.accounting.ledger import BudgetExceededError
-from ldp_jax.accounting.statement import Statement
 from ldp_jax.core.ownership import ownership
-from ldp_jax.core.pytree import pytree
 from ldp_jax.deployment import Device, Session
 from ldp_jax.deployment.store import ReportStore
 from ldp_jax.features import GeneralizedRR, Laplace
 from ldp_jax.servers import Ask, CountQuestion, Released, Share, StoredUsers, Users, serve, simulate
 from ldp_jax.servers.saved import to_bytes
+from tests.servers.example_protocol import CLASSES, Classes, ClassesThenCounts, Counts
 
-N, CLASSES, EPSILON = 24, 3, 2.0
+N = 24
+EPSILON = 2.0
 LABELS = np.arange(N) % CLASSES
 FRIENDS = [np.flatnonzero(LABELS[user] == LABELS).tolist() for user in range(N)]
 OWNERS = ownership(np.arange(N) % 5)
 
 
-@pytree
-class Classes:
-    question: Ask
-
-
-@pytree
-class Counts:
-    question: CountQuestion
-    classes: Any
-
-
 TYPES = (Classes, Counts)
-
-
-@dataclasses.dataclass(frozen=True)
-class ClassesThenCounts:
-    """A third reports a class by a table, the others count friends by it; each pair has one
-    owner.
-    """
-
-    epsilon: float = EPSILON
-
-    def statement(self):
-        everybody = np.ones(N, bool)
-        return Statement.of(
-            [self._of_class(everybody).cost()], [self._counted(np.zeros(N, int), everybody).cost()]
-        )
-
-    def init(self, key):
-        return Classes(self._of_class(np.asarray(jax.random.permutation(key, N)) < N // 3))
-
-    def step(self, state, answers):
-        if isinstance(state, Counts):
-            return np.where(answers.reported, answers.values.argmax(1), np.asarray(state.classes))
-        groups = np.where(answers.reported, answers.values, -1)
-        return Counts(self._counted(groups, ~np.asarray(state.question.asked)), groups)
-
-    def _of_class(self, asked):
-        return Ask(GeneralizedRR(self.epsilon, CLASSES), asked, of="label")
-
-    def _counted(self, groups, asked):
-        return CountQuestion(groups, asked, OWNERS, num_groups=CLASSES, epsilon=self.epsilon)
+SERVER = ClassesThenCounts(N, EPSILON, OWNERS)
 
 
 class Devices:
@@ -99,7 +59,7 @@ class Devices:
         return service.store.add(b"".join(sent), form).accepted
 
 
-def start(folder, server=ClassesThenCounts(), **more):  # noqa: B008 - frozen
+def start(folder, server=SERVER, **more):
     return serve(server, ReportStore(folder), users=N, types=TYPES, **more)
 
 
@@ -115,7 +75,7 @@ def finished(folder, devices, **more):
 def test_what_is_served_is_what_is_simulated_of_the_same_reports(tmp_path):
     service = finished(tmp_path, Devices(), key=jax.random.key(3))
     found = service.released
-    again = simulate(jax.random.key(3), ClassesThenCounts(), StoredUsers(service.store, N))
+    again = simulate(jax.random.key(3), SERVER, StoredUsers(service.store, N))
     np.testing.assert_array_equal(found.value, again.value)
     assert found.rounds == again.rounds
     assert [one.reported for one in found.rounds] == [N // 3, N - N // 3]
@@ -229,7 +189,8 @@ def test_two_processes_do_nothing_twice(tmp_path, monkeypatch):
     """Each draws a key of its own; the second to come takes what the first has committed, and reads
     no report.
     """
-    one, two = start(tmp_path), start(tmp_path)
+    one = start(tmp_path)
+    two = start(tmp_path)
     devices = Devices()
     assert one.question == two.question
     devices.send(one, range(N // 2))
@@ -290,10 +251,35 @@ def test_latecomers_are_read_and_cost_no_more_than_was_stated(tmp_path):
     assert [one.reported for one in found.rounds] == [N // 3 - 1, N - N // 3]
     assert found.guarantee == before.guarantee
     assert found.realised == before.realised  # they were charged when the question was opened
-    everybody = simulate(jax.random.key(3), ClassesThenCounts(), Late(other.store, user))
+    everybody = simulate(jax.random.key(3), SERVER, Late(other.store, user))
     np.testing.assert_array_equal(found.value, everybody.value)
     assert service.again().to_bytes() == found.to_bytes()
     assert service.store.kept()[0] == 3
+
+
+def test_what_users_took_part_in_before_is_charged_and_known_after_a_restart(tmp_path):
+    """The total is that of ``simulate``, fits the budget or is refused, and stays the same."""
+    earlier = simulate(jax.random.key(0), Share(GeneralizedRR(0.5, 3), N), Users(labels=LABELS))
+    history = earlier.statement
+    enough = [Budget(2.6), Budget(2.6, unit=LABEL), Budget(2.6, unit=NEIGHBOUR_LIST)]
+    enough.append(Budget(4.1, unit=RELATIONSHIP))
+    few = [Budget(2.4, unit=one.unit) if one.unit == LABEL else one for one in enough]
+    with pytest.raises(BudgetExceededError):
+        start(tmp_path, history=history, budget=few)
+    assert ReportStore(tmp_path).kept() is None
+    start(tmp_path, history=history, budget=enough, key=jax.random.key(3))
+    for other in (None, history.after(history)):
+        with pytest.raises(ValueError, match="facts, options and history"):
+            start(tmp_path, history=other)
+    read = Released.from_bytes(earlier.to_bytes()).statement
+    service = finished(tmp_path, Devices(), history=read)
+    found = service.released
+    users = StoredUsers(service.store, N)
+    again = simulate(jax.random.key(3), SERVER, users, history=history)
+    assert dict(found.guarantee) == dict(again.guarantee)
+    assert found.guarantee[LABEL].epsilon == pytest.approx(EPSILON + 0.5, rel=1e-6)
+    assert service.store.ledger().spent(LABEL).epsilon == found.guarantee[LABEL].epsilon
+    assert start(tmp_path, history=history).released.to_bytes() == found.to_bytes()
 
 
 class Late(StoredUsers):
@@ -323,7 +309,7 @@ class CountsAlone(ClassesThenCounts):
     """Asks for counts at once, whose users must be numbered as nodes."""
 
     def init(self, key):
-        return Counts(self._counted(np.zeros(N, int), np.ones(N, bool)), np.zeros(N, int))
+        return Counts(self.counted(np.zeros(N, int), np.ones(N, bool)), np.zeros(N, int))
 
 
 @pytest.mark.usefixtures("untyped")
@@ -335,11 +321,11 @@ def test_what_cannot_be_served_is_refused_before_anybody_is_asked(tmp_path):
     assert not store.ledger().releases
     service = start(tmp_path)
     with pytest.raises(ValueError, match="holds the steps of another server"):
-        start(tmp_path, ClassesThenCounts(1.0))
+        start(tmp_path, ClassesThenCounts(N, 1.0, OWNERS))
     assert len(store.ledger().releases) == 1
     assert start(tmp_path).question == service.question
     with pytest.raises(ValueError, match="which is not of this library: name it in types"):
-        serve(ClassesThenCounts(), store, users=N)
+        serve(SERVER, store, users=N)
     (path,) = tmp_path.glob("*.step")
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(OSError, match="is not what was stored"):
@@ -349,12 +335,14 @@ def test_what_cannot_be_served_is_refused_before_anybody_is_asked(tmp_path):
     with pytest.raises(ValueError, match="devices report by tables of whole numbers"):
         start(tmp_path / "other", OfNumbers(GeneralizedRR(1.0, 2), N))
     with pytest.raises(ValueError, match="nodes must be 24"):
-        serve(CountsAlone(), ReportStore(tmp_path / "other"), users=np.arange(N) + 5)
+        serve(
+            CountsAlone(N, EPSILON, OWNERS), ReportStore(tmp_path / "other"), users=np.arange(N) + 5
+        )
     assert ReportStore(tmp_path / "other").kept() is None
     assert not ReportStore(tmp_path / "other").ledger().releases
     named = StoredUsers(store, np.arange(N) + 5)
     with pytest.raises(ValueError, match="nodes must be 24"):
-        simulate(jax.random.key(0), ClassesThenCounts(), named)
+        simulate(jax.random.key(0), SERVER, named)
 
 
 @pytest.mark.usefixtures("untyped")

@@ -120,7 +120,8 @@ def test_as_many_reports_are_one_records_alone_as_laplace_says(epsilon):
     """
     report = jax.jit(Laplace(epsilon).from_word32)
     least = report(np.uint32(0), 1.0)
-    low, high = (0, 2**31)
+    low = 0
+    high = 2**31
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if report(np.uint32(middle), -1.0) < least else (low, middle)

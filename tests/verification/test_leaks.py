@@ -434,7 +434,8 @@ def test_arguments_are_refused_as_arguments(untyped):
 def test_leaks_in_numbers_of_sixteen_bits_are_seen(kind):
     assert not verification.is_pure(SignOfZero(1.0, kind), jax.random.key(0)).fits
     assert verification.is_pure(SignOfZero(1.0, kind, told=False), jax.random.key(0)).fits
-    told, honest = RecordInTheLastBit(1.0, kind), RecordInTheLastBit(1.0, kind, told=False)
+    told = RecordInTheLastBit(1.0, kind)
+    honest = RecordInTheLastBit(1.0, kind, told=False)
     assert not verification.record_in_bits(told, jax.random.key(1), trials=50_000).fits
     assert verification.record_in_bits(honest, jax.random.key(2), trials=50_000).fits
     with pytest.raises(NotApplicable, match="repeat by rounding"):

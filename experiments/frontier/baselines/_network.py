@@ -35,7 +35,9 @@ def posterior(asked: Asked) -> Array:
 
     Float32 [n, C].
     """
-    features, labels, num_classes = asked.rows, asked.labels, asked.classes
+    features = asked.rows
+    labels = asked.labels
+    num_classes = asked.classes
     for known, given, found in _LAST:
         if known is features and np.array_equal(given, labels) and found.shape[1] == num_classes:
             return found
@@ -168,7 +170,10 @@ def linked(
     return np.concatenate([low, high]), np.concatenate([high, low])
 
 
-HIDDEN, DROPOUT, LEARNING_RATE, WEIGHT_DECAY = 32, 0.7, 0.01, 5e-4
+HIDDEN = 32
+DROPOUT = 0.7
+LEARNING_RATE = 0.01
+WEIGHT_DECAY = 5e-4
 EPOCHS, PATIENCE = 400, 60
 """Fixed, the same for every baseline: what is held out of the labels chooses the epoch, by
 log-likelihood.

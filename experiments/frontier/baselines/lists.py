@@ -42,7 +42,8 @@ def _through(
 
 
 _over = lambda key, links, asked: over(key, links, asked.rows, asked.labels, asked.classes)
-through_gcn, through_ppr = partial(_through, _over), partial(_through, pagerank)
+through_gcn = partial(_through, _over)
+through_ppr = partial(_through, pagerank)
 """A graph convolutional network over reported links, and PageRank over them."""
 
 

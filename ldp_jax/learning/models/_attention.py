@@ -101,7 +101,8 @@ def _over(
 
     ``width`` is how many numbers it makes of an edge.
     """
-    m, n = len(edges.senders), len(edges.names)
+    m = len(edges.senders)
+    n = len(edges.names)
     size = max(1, min(m, _CACHED // width)) if jax.default_backend() == "cpu" else max(1, m)
     blocks = max(1, -(-m // size))
     ends = [
@@ -235,7 +236,9 @@ def _attend_tangent(dropped: int, primals: tuple, tangents: tuple) -> tuple[Arra
         return weights, weights * _kept_of(edges, words, dropped, block, heads), _slope(scores)
 
     def forward(moved: Array) -> Array:
-        h_dot, a_dot, b_dot = moved[..., :-2], moved[..., -2], moved[..., -1]
+        h_dot = moved[..., :-2]
+        a_dot = moved[..., -2]
+        b_dot = moved[..., -1]
 
         def add(block: _Block, totals: tuple[Array, ...]) -> tuple[Array, ...]:
             weights, kept, slope = weigh(block)

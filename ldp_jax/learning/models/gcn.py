@@ -119,7 +119,7 @@ def gcn(
     dropout: float = 0.0,
     normalisation: Normalisation = "mean",
 ) -> Model:
-    r"""Graph convolutions.
+    r"""Make a graph convolutional network.
 
     :math:`h_v \leftarrow \sigma(W \, \mathrm{mean}(h_v, h_u : u \to v) + b)`.
 

@@ -70,9 +70,9 @@ def hyperbolic_gcn(
     activation: Activation = "relu",
     normalisation: Normalisation = "mean",
 ) -> Model:
-    r"""Graph convolutions of points of the Poincaré ball.
+    r"""Make graph convolutions of points of the Poincaré ball.
 
-    Means and activations live in the tangent space.
+    Means and activations are taken in the tangent space.
 
     A record is the point :math:`h_v = \exp_0(x_v)`. A layer is
 

@@ -55,7 +55,8 @@ class _PoinDP(nn.Module):
 
     @nn.compact
     def __call__(self, inputs: PoinDPInputs, train: bool) -> Array:
-        n, count = len(inputs.x), len(self.branches)
+        n = len(inputs.x)
+        count = len(self.branches)
         op = operator_of(inputs.graph, n)
         # The branches differ in their weights and their noise alone: their layers are one product
         # each.
@@ -164,9 +165,7 @@ def poindp(
     strength: Strength = "hierarchy",
     allocation: int = 128,
 ) -> Model:
-    r"""PoinDP's network.
-
-    Two GCNs of two layers, the outputs of each with their noise, and their sum.
+    r"""Make PoinDP's network: two GCNs of two layers, whose noisy outputs are added up.
 
     .. math:: \hat h_v = h^r_v + \eta^r_v(\beta \epsilon) + h^\alpha_v + \eta^\alpha_v((1 - \beta)
     \epsilon)

@@ -121,11 +121,9 @@ def group_shares(
     >>> model.shares.round(2).tolist(), round(model.homophily, 2)
     ([[0.75, 0.25], [0.25, 0.75]], 0.5)
     """
-    groups, prior, reported = (
-        np.asarray(groups),
-        np.asarray(prior, np.float64),
-        np.asarray(reported, bool),
-    )
+    groups = np.asarray(groups)
+    prior = np.asarray(prior, np.float64)
+    reported = np.asarray(reported, bool)
     num_groups, classes = reports.shape[1], prior.shape[1]
     counts, who = np.asarray(reports, np.float64)[reported], prior[reported]
     total = max(len(counts), 1)
@@ -232,7 +230,8 @@ def design(
     """
     validate.threefry(key)
     validate.positive(epsilon=epsilon)
-    log_q, means = np.asarray(log_q, np.float64), np.asarray(model.means)
+    log_q = np.asarray(log_q, np.float64)
+    means = np.asarray(model.means)
     nodes = np.arange(len(log_q)) if asked is None else np.flatnonzero(np.asarray(asked))
     u = np.asarray(random.uniform(key, (users, 3 * means.shape[-1] + 3)), np.float64)
     q = log_q[nodes[(u[:, 0] * len(nodes)).astype(int)]]
@@ -271,7 +270,8 @@ def _reports(
     s = model.dispersion
     fine = means.shape[-1]
     rate = (weights.cumsum()[:-1] < u[:, :1]).sum(-1)
-    mean, rank = np.maximum(means[y, rate], LEAST), np.maximum(u[:, 1 : fine + 1], 1e-9)
+    mean = np.maximum(means[y, rate], LEAST)
+    rank = np.maximum(u[:, 1 : fine + 1], 1e-9)
     law = scipy.stats.poisson(mean) if math.isinf(s) else scipy.stats.nbinom(s, s / (s + mean))
     counts = law.ppf(rank).astype(np.int32)
     # Two-sided noise is the difference of two one-sided ones.

@@ -105,7 +105,8 @@ def fine_groups(
     >>> fine_groups(q, np.array([1, -1, -1, -1])).tolist()
     [1, 3, 5, 4]
     """
-    log_q, labels = np.asarray(log_q), np.asarray(labels)
+    log_q = np.asarray(log_q)
+    labels = np.asarray(labels)
     height = log_q.max(-1)
     others = labels < 0
     # The median here is one of the heights, so that ties are on one side.
@@ -133,6 +134,7 @@ def class_shares(
     log_q: Float[Array | np.ndarray, "n classes"], labels: Int[Array | np.ndarray, " n"]
 ) -> Float[np.ndarray, "n classes"]:
     """The public distribution of each user's class: the label, else q; [n, C]. On the host."""
-    log_q, labels = np.asarray(log_q), np.asarray(labels)
+    log_q = np.asarray(log_q)
+    labels = np.asarray(labels)
     known = np.arange(log_q.shape[1]) == labels[:, None]
     return np.where((labels >= 0)[:, None], known.astype(log_q.dtype), np.exp(log_q))

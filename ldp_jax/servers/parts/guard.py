@@ -102,7 +102,8 @@ def guard(
     >>> guard(right, np.exp(right)).strength, guard(right, np.exp(right[::-1])).strength
     (1.0, 0.0)
     """
-    evidence, posterior = np.asarray(log_likelihood), np.asarray(posterior)
+    evidence = np.asarray(log_likelihood)
+    posterior = np.asarray(posterior)
     n, classes = posterior.shape
     counted = np.ones(n, bool) if counted is None else np.asarray(counted, bool)
     labels = np.full(n, -1) if labels is None else np.asarray(labels)

@@ -399,7 +399,8 @@ def _taken_off(lower: End, upper: End) -> tuple[np.ndarray, np.ndarray, np.ndarr
 
     One alone would move all records.
     """
-    lower, upper = np.asarray(lower, np.float64), np.asarray(upper, np.float64)
+    lower = np.asarray(lower, np.float64)
+    upper = np.asarray(upper, np.float64)
     near = np.asarray(lower, np.float32)
     return near, np.asarray(lower - near, np.float32), np.asarray(upper - lower, np.float32)
 
@@ -462,7 +463,8 @@ def _read(lower: Any, upper: Any) -> str:
     pairs = [
         f"[{a:g}, {b:g}]" for a, b in ((lower[0], upper[0]), (lower[1], upper[1]), lower, upper)
     ]
-    read, transposed = " and ".join(pairs[:2]), " and ".join(pairs[2:])
+    read = " and ".join(pairs[:2])
+    transposed = " and ".join(pairs[2:])
     return f". Bounds of two columns are read as {read} by column, or transposed as {transposed}"
 
 

@@ -214,7 +214,8 @@ def _lines(
             room *= 4
     within = np.arange(len(owner)) - np.repeat(np.cumsum(count) - count, count)
     line = (np.cumsum(lines) - lines)[owner] + within // _LINE
-    others, values = np.zeros((_LINE, room), np.uint32), np.zeros((_LINE, room), np.float32)
+    others = np.zeros((_LINE, room), np.uint32)
+    values = np.zeros((_LINE, room), np.float32)
     others[within % _LINE, line], values[within % _LINE, line] = other, value
     whose = np.full(room, max(owners - 1, 0), np.uint32)
     whose[:used] = np.repeat(np.arange(owners, dtype=np.uint32), lines)

@@ -188,7 +188,8 @@ def _summed(weights: Array, rows: _Laid, known: _Known, models: int) -> tuple[Ar
     if isinstance(rows, RowTables) and size % _IN_CACHE == 0:
         size = _IN_CACHE
     parts = parts_of(known.count, size)
-    nothing, no_bias = jnp.zeros(2, jnp.float32), jnp.zeros(weights.shape[1], jnp.float32)
+    nothing = jnp.zeros(2, jnp.float32)
+    no_bias = jnp.zeros(weights.shape[1], jnp.float32)
 
     def part(values: Array | np.ndarray, at: Array) -> Array:
         return jax.lax.dynamic_slice_in_dim(values, at * size, size)

@@ -46,7 +46,8 @@ def likeliest(
     >>> [likeliest(scores, np.array([label]), np.eye(2)).tolist() for label in (0, 1, -1)]
     [[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]]
     """
-    labels, candidates = np.asarray(labels), np.asarray(candidates)
+    labels = np.asarray(labels)
+    candidates = np.asarray(candidates)
     known = np.flatnonzero(labels >= 0)
     scores = np.asarray(log_scores, np.float64)[known]
     losses = [

@@ -55,7 +55,8 @@ _WIDER, _ROUNDS = 16, 6  # columns beyond SHARED of subspace iteration, and its 
 
 # What a float32 Gram matrix tells from rounding, of the largest size; and a size where a graph has
 # no edge.
-_RESOLVED, _NOTHING = np.float32(4e-4), np.float32(1e-30)
+_RESOLVED = np.float32(4e-4)
+_NOTHING = np.float32(1e-30)
 
 _TOL = 1e-3  # relative error of propagations: far below what few labels can tell
 
@@ -179,7 +180,8 @@ def spectral_coordinates(graph: graphs.GraphsTuple, count: int) -> Float[np.ndar
     degree = np.bincount(np.asarray(graph.receivers), minlength=int(np.asarray(graph.n_node).sum()))
     n = len(degree)
     scale = 1.0 / np.sqrt(np.maximum(degree, 1))
-    senders, receivers = np.asarray(graph.senders), np.asarray(graph.receivers)
+    senders = np.asarray(graph.senders)
+    receivers = np.asarray(graph.receivers)
     matrix = scipy.sparse.csr_array(
         (scale[senders] * scale[receivers], (receivers, senders)), shape=(n, n)
     )
@@ -253,7 +255,8 @@ def shared_friends(graph: graphs.GraphsTuple, count: int) -> Float[np.ndarray, "
     (True, False)
     """
     graph = graphs.as_graph(graph)
-    senders, receivers = np.asarray(graph.senders), np.asarray(graph.receivers)
+    senders = np.asarray(graph.senders)
+    receivers = np.asarray(graph.receivers)
     n = int(np.asarray(graph.n_node).sum())
     weight = np.log(n / np.maximum(np.bincount(senders, minlength=n), 1)).astype(np.float32)
     length = np.sqrt(np.bincount(receivers, weights=weight[senders] ** 2, minlength=n)).astype(
@@ -341,7 +344,8 @@ def best_field(
 
     And kappa and c.
     """
-    prior, log_likelihood = jax.device_put(prior), jax.device_put(log_likelihood)
+    prior = jax.device_put(prior)
+    log_likelihood = jax.device_put(log_likelihood)
     seen = observations(known.labels, prior, log_likelihood, reported, np.float32(known.keep))
 
     def tried(number: tuple[float, float]) -> tuple[Array, float]:
@@ -384,7 +388,9 @@ def structure_posterior(
     True
     """
     graph = graphs.as_graph(graph)
-    labels, classes, panel = known.labels, known.num_classes, known.nodes
+    labels = known.labels
+    classes = known.num_classes
+    panel = known.nodes
     validate.integer_in(2, num_classes=classes, num_folds=known.num_folds)
     op = operator(graph) if op is None else op
     if len(labels) != op.num_nodes:

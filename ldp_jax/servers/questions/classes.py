@@ -118,7 +118,8 @@ class ClassQuestion:
 
     def shipped(self, user: int) -> tuple[Classifier, Alphabet]:
         """What a user's device gets (:func:`ldp_jax.deployment.report_class`): the same numbers."""
-        weights, bias = np.asarray(self.classifier.weights), np.asarray(self.classifier.bias)
+        weights = np.asarray(self.classifier.weights)
+        bias = np.asarray(self.classifier.bias)
         level = int(np.asarray(self.alphabets.inner.level)[user])
         table = self.alphabets.inner.table(level)
         members = np.asarray(self.alphabets.order)[user][: table.outputs].tolist()

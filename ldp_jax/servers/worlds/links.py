@@ -166,7 +166,8 @@ def _drawn_links(key: PRNGKey, pilot: _Pilot, *, size: int) -> tuple[Array, Arra
     """
     donor_key, owner_key, entry_key, friend_key, rest_key = random.split(key, 5)
     groups = pilot.groups
-    n, num_groups = (len(pilot.groups), pilot.counts.shape[1])
+    n = len(pilot.groups)
+    num_groups = pilot.counts.shape[1]
     even = jnp.zeros((n, num_groups), jnp.float32)
     donor = donors(
         donor_key, pilot.like, even, pilot.of_member, even[: len(pilot.of_member)], np.float32(1.0)

@@ -52,7 +52,8 @@ def _beyond_chance(ends: Int[np.ndarray, "pairs two"], part: Int[np.ndarray, " p
     table = np.zeros((part.max() + 1, ends.max() + 1))
     np.add.at(table, (part[:, None], ends), 1.0)
     shares = table[part] / table[part].sum(1, keepdims=True)
-    chance, alike = float((shares**2).sum(1).mean()), float((ends[:, 0] == ends[:, 1]).mean())
+    chance = float((shares**2).sum(1).mean())
+    alike = float((ends[:, 0] == ends[:, 1]).mean())
     return max(0.0, (alike - chance) / (1.0 - chance)) if chance < 1.0 else 0.0
 
 

@@ -31,9 +31,14 @@ _HOPS = 4  # over which noise is shared
 
 # A donor is among this share of the class, at least so many, on either side; or of all of it, so
 # often.
-_NEAR, _LEAST_NEAR, _ANYBODY = 0.1, 3, 0.05
+_NEAR = 0.1
+_LEAST_NEAR = 3
+_ANYBODY = 0.05
 
-_COLUMNS, _STEPS, _RIDGE = 64, 30, 0.01  # of the estimate of variances; of conjugate gradients
+# of the estimate of variances; of conjugate gradients
+_COLUMNS = 64
+_STEPS = 30
+_RIDGE = 0.01
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

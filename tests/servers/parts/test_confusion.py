@@ -14,7 +14,9 @@ from ldp_jax.servers.parts.confusion import (
 
 def test_evidence_is_the_sum_over_what_the_device_may_have_chosen():
     rng = np.random.default_rng(0)
-    n, panel, classes = 30, 25, 4
+    n = 30
+    panel = 25
+    classes = 4
     scores = rng.normal(0, 1, (panel, classes)).astype(np.float32)
     labels = rng.integers(0, 3, panel)  # of the last class the panel has nobody
     inside = rng.random((n, classes)) < 0.5

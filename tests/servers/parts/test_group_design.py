@@ -119,7 +119,8 @@ left.
 
 def test_many_groups_where_noise_is_small_and_few_where_it_is_large():
     finest = "labelled | confident | rest"
-    sharp, blurred = planned(8.0, ALIKE), planned(0.25, ALIKE)
+    sharp = planned(8.0, ALIKE)
+    blurred = planned(0.25, ALIKE)
     assert sharp.gain[finest] >= max(sharp.gain.values()) - 2e-3
     assert blurred.gain[blurred.best] > blurred.gain[finest]
     assert "+" in blurred.best or blurred.best == "labelled"

@@ -94,7 +94,8 @@ def test_reports_are_unbiased_values_with_the_noise_that_they_have():
 
 def test_who_neither_reports_nor_has_a_label_is_not_observed():
     """Node 3 is silent: the field passes it by, and does not pull it to the prior."""
-    labels, reported = np.array([0, -1, -1, -1]), np.array([False, True, True, False])
+    labels = np.array([0, -1, -1, -1])
+    reported = np.array([False, True, True, False])
     evidence = jnp.zeros((4, 2)).at[:3].set(jnp.array([2.0, 0.0]))
     seen = observations(labels, jnp.array([0.5, 0.5]), evidence, reported)
     assert (np.asarray(seen.precision[:, 1]) > 0).tolist() == [True, True, True, False]
@@ -113,7 +114,8 @@ def test_no_member_of_the_panel_sees_her_own_label(problem):
 
     other = labels.copy()
     other[::4] = np.where(labels[::4] >= 0, (labels[::4] + 1) % 3, -1)  # the labels of one fold
-    first, second = scored(labels), scored(other)
+    first = scored(labels)
+    second = scored(other)
     of_fold = (labels >= 0) & (np.asarray(fold) == 0)
     np.testing.assert_allclose(first[of_fold], second[of_fold], atol=1e-5)
     assert np.abs(first - second)[~of_fold].max() > 0.05

@@ -16,7 +16,9 @@ from ldp_jax.servers.parts.self_training import FoldedLabels
 from ldp_jax.servers.parts.stack import stack_out_of_fold
 from ldp_jax.servers.parts.structure import label_log_loss
 
-N, C, FOLDS = 6000, 3, 3
+N = 6000
+C = 3
+FOLDS = 3
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,8 @@ def scores(n=600, seed=0):
     a right one.
     """
     rng = np.random.default_rng(seed)
-    right, half = rng.normal(0, 1, (n, 3)), rng.normal(0, 1, (n, 3))
+    right = rng.normal(0, 1, (n, 3))
+    half = rng.normal(0, 1, (n, 3))
     p = np.exp(right + half)
     y = (p.cumsum(1) > rng.random((n, 1)) * p.sum(1, keepdims=True)).argmax(1)
     return jnp.asarray(
@@ -51,7 +52,7 @@ def best_weights(z, y, ridge, least=0):
     return minimize(loss, np.full(3, 0.3), **given).x
 
 
-def test_weights_that_may_not_be_negative_are_the_best_of_those_and_nobody_is_weighed_by_her_own_label():
+def test_weights_at_least_0_are_the_best_of_those_and_own_labels_weigh_nobody():
     z, y = scores(400)
     # A source that says what another one does, and would be believed the wrong way round.
     z = (
