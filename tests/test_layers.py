@@ -29,7 +29,7 @@ ALLOWED = {
     "curators": PROTOCOL | {"graph", "edges"},
     "verification": PROTOCOL | {"graph", "features", "edges", "hyperbolic", "curators"},
     "learning": {"core", "graph", "features", "hyperbolic"},
-    "attacks": {"core", "core.spaces", "core.mechanism", "graph", "learning"},
+    "attacks": {"core", "core.spaces", "core.mechanism", "graph", "learning", "edges", "servers"},
     "servers": PROTOCOL | {"graph", "features", "edges", "learning", "deployment"},
     "pipeline": {"core"},
     "deployment": BASE,

@@ -125,34 +125,6 @@ def _counted(cell: Cell, users: int) -> PipelineGuarantee:
     return nothing_kept() if math.isinf(cell.epsilon) else of_lists(_noise(cell, 1, users))
 
 
-def _lie_about_counts(
-    lie: poisoning.CountLie,
-    known: np.ndarray,
-    key: Any,
-    question: servers.CountQuestion,
-    honest: Any,
-    users: servers.Users,
-    liars: np.ndarray,
-) -> np.ndarray:
-    """What liars send in place of their counts.
-
-    ``known`` [n, C] is what is public of everybody's class.
-    """
-    groups = np.asarray(question.groups)
-    true = edges.count_neighbours(users.lists, groups, question.num_groups)
-    aimed = poisoning.opposed_groups(known, groups, question.num_groups)
-    return poisoning.lying_counts(
-        key,
-        question.mechanism,
-        true,
-        np.asarray(honest),
-        liars,
-        lie,
-        aimed,
-        fakes=_fakes(users.lists),
-    )
-
-
 @dataclasses.dataclass(frozen=True)
 class _Trimmed:
     """Users of whom the server reads nobody whose counts are not possible."""
@@ -181,7 +153,7 @@ def _of_counts(cell: Cell, settings: Settings, keys: Keys, liars: np.ndarray) ->
     log_q = np.zeros((n, asked.classes)) if asked.q is None else np.asarray(asked.q.log_q)
     known = np.where(asked.labels[:, None] >= 0, np.eye(asked.classes)[asked.labels], np.exp(log_q))
 
-    lie = partial(_lie_about_counts, cell.asked, known)
+    lie = poisoning.Lies(cell.asked, known, _fakes(users))
     malicious = (
         servers.Users(lists=users)
         if cell.lie == NONE
@@ -206,7 +178,7 @@ def _of_panel(cell: Cell, settings: Settings, keys: Keys, liars: np.ndarray) -> 
     )
     users = Users(records=asked.rows, public=asked.labels >= 0)
     if cell.lie != NONE:
-        lie = _opposed if cell.lie == CLASSES else partial(_places, cell.asked)
+        lie = _opposed if cell.lie == CLASSES else poisoning.Lies(cell.asked)
         users = dataclasses.replace(users, lie=(keys.lie, lie), liars=liars)
     released = simulate(keys.noise, server, users)
     right = released.value.classes == asked.data.y
@@ -218,12 +190,6 @@ def _opposed(key: Any, question: Any, reports: Any, users: Users, liars: np.ndar
     """Liars report honestly of a record whose best class is the least likely one."""
     scores = question.classifier.scores(users.records)
     return jnp.where(jnp.asarray(liars), question.reports(key, -scores), reports)
-
-
-def _places(
-    lie: poisoning.CountLie, key: Any, question: Any, reports: Any, users: Users, liars: np.ndarray
-) -> Any:
-    return poisoning.lying_places(key, question.alphabets.sizes, jnp.asarray(reports), liars, lie)
 
 
 @lru_cache(maxsize=1)

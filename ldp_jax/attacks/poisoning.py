@@ -7,7 +7,8 @@ the honest noise is the same without them.
 Reference: Cheu, Smith & Ullman, Manipulation attacks in local differential privacy (IEEE S&P 2021).
 """
 
-from typing import Literal, Protocol, runtime_checkable
+import dataclasses
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -18,8 +19,11 @@ from numpy.typing import ArrayLike
 from ldp_jax.attacks._result import Poisoning
 from ldp_jax.core import random, validate
 from ldp_jax.core.mechanism import HasCoordinates, Mechanism
+from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.spaces import Finite, Interval, Product, Reports, Subset, as_records
 from ldp_jax.core.types import Array, PRNGKey, Report, Values
+from ldp_jax.edges import count_neighbours
+from ldp_jax.servers import Ask, ClassQuestion, CountQuestion, Users
 
 Lie = Literal["random", "worst"]
 """A report that no record made: uniform on the codomain, or the one whose estimate is furthest."""
@@ -277,6 +281,74 @@ def lying_counts(
             np.asarray(reports).dtype, np.int32
         )  # a lie may be larger than all reports
     )
+
+
+# --- In any protocol ------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Lies:
+    """What malicious users send to a server's questions, for :meth:`ldp_jax.servers.Users.lying`.
+
+    Questions about numbers and vectors are answered by :func:`lying_reports`, about classes of
+    records by :func:`lying_places`, and about counts of neighbours by :func:`lying_counts`.
+
+    Attributes:
+      how: which lie; each of the three says which ones it knows. ``random`` is known to all.
+      known: float [n, C], what is public of everybody's class: counts are aimed against it
+        (:func:`opposed_groups`). By default they are aimed at the smallest group.
+      fakes: false friends of a malicious user.
+
+    ``TypeError`` for another kind of question.
+
+    >>> from ldp_jax.features import GeneralizedRR
+    >>> from ldp_jax.servers import Share, simulate
+    >>> server = Share(GeneralizedRR(8.0, 2), 1000)
+    >>> users = Users(labels=np.zeros(1000, int))
+    >>> malicious = users.lying(jax.random.key(1), 0.5, Lies("random"))
+    >>> shares = (simulate(jax.random.key(0), server, one).value for one in (users, malicious))
+    >>> [bool(share[1] > 0.2) for share in shares]
+    [False, True]
+    """
+
+    how: CountLie = "random"
+    known: Float[np.ndarray, "n classes"] | None = None
+    fakes: int = 0
+
+    __repr__ = by_shapes
+
+    def __call__(
+        self, key: PRNGKey, question: Any, reports: Report, users: Users, liars: np.ndarray
+    ) -> Report:
+        """The reports, those of the ``liars`` being lies."""
+        if isinstance(question, ClassQuestion):
+            sizes = question.alphabets.sizes
+            return lying_places(key, sizes, jnp.asarray(reports), liars, self.how)
+        if isinstance(question, CountQuestion):
+            groups = np.asarray(question.groups)
+            counts = count_neighbours(users.lists, groups, question.num_groups)
+            return lying_counts(
+                key,
+                question.mechanism,
+                counts,
+                np.asarray(reports),
+                liars,
+                self.how,
+                self._aimed(groups, question.num_groups),
+                fakes=self.fakes,
+            )
+        if isinstance(question, Ask):
+            towards = np.ones(np.shape(jax.tree.leaves(reports)[0]), np.float32)
+            lie: Any = self.how  # refused there where it is none of numbers
+            return lying_reports(key, question.mechanism, reports, liars, lie, towards)
+        raise TypeError(f"no lie is known about a {type(question).__name__}")
+
+    def _aimed(self, groups: np.ndarray, num_groups: int) -> Int[np.ndarray, " n"]:
+        """The group that each malicious user speaks for."""
+        if self.known is not None:
+            return opposed_groups(self.known, groups, num_groups)
+        sizes = np.bincount(groups[groups >= 0], minlength=num_groups)
+        return np.full(len(groups), sizes.argmin())
 
 
 def believable_counts(

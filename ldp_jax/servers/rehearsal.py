@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.stats
 from jaxtyping import Float
+from typing_extensions import TypeAliasType
 
 from ldp_jax.accounting.guarantee import RELATIONSHIP
 from ldp_jax.core import random, validate
@@ -60,6 +61,9 @@ hold with them, and without.
 
 LEAST_LABELS = 50
 """Public labels that a verdict takes."""
+
+Facts = TypeAliasType("Facts", PanelFacts | CountFacts | JointFacts | LinkFacts)
+"""What is public of records, lists, both or links."""
 
 
 class Foreseen(NamedTuple):
@@ -185,7 +189,7 @@ class Rehearsal(NamedTuple):
 @implicit_promotion()
 def rehearse(
     key: PRNGKey,
-    public: Any,
+    public: "Facts | Server | Sequence[Server]",
     epsilons: Sequence[float] = EPSILONS,
     *,
     friends: StatedFriends | None = None,

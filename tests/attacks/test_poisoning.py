@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ldp_jax import edges
+from ldp_jax import datasets, edges, servers
 from ldp_jax.attacks import poisoning
 from ldp_jax.features import (
     GeneralizedRR,
@@ -261,3 +261,56 @@ def test_a_count_is_believable_as_far_as_noise_reaches_but_for_the_doubt(epsilon
         assert good[: tail + 1].all()
         assert beyond[tail] <= doubt
         assert tail <= np.log(2 / doubt) / epsilon + 1
+
+
+# --- In any protocol ------------------------------------------------------------------------------
+
+
+def test_lies_in_a_protocol_of_two_questions_are_those_of_each_question():
+    """The honest send what they send without lies, and counts are those of ``lying_counts``."""
+    n = 120
+    data = datasets.synthetic(
+        jax.random.key(0), num_nodes=n, num_classes=3, num_features=9, mean_degree=8, homophily=0.8
+    )
+    users = servers.Users(labels=data.y, lists=data.graph)
+    everybody = np.ones(n, bool)
+    groups = data.y.astype(np.int32)
+    questions = [
+        servers.Ask(GeneralizedRR(1.0, 3), everybody, of="label"),
+        servers.CountQuestion(groups, everybody, num_groups=3, epsilon=1.0),
+    ]
+    for place, question in enumerate(questions):
+        malicious = users.lying(jax.random.key(10 + place), 0.3, poisoning.Lies("random"))
+        honest, sent = (
+            np.asarray(some.answer(jax.random.key(2 + place), question).values)
+            for some in (users, malicious)
+        )
+        liars = malicious.liars
+        np.testing.assert_array_equal(sent[~liars], honest[~liars])
+        assert (sent[liars] != honest[liars]).any()
+    known = np.eye(3)[data.y]
+    lie = poisoning.Lies("friends", known, fakes=5)
+    liars = malicious.liars
+    sent = lie(jax.random.key(5), questions[1], honest, users, liars)
+    wanted = poisoning.lying_counts(
+        jax.random.key(5),
+        questions[1].mechanism,
+        edges.count_neighbours(users.lists, groups, 3),
+        honest,
+        liars,
+        "friends",
+        poisoning.opposed_groups(known, groups, 3),
+        fakes=5,
+    )
+    np.testing.assert_array_equal(sent, wanted)
+
+
+def test_a_lie_about_an_unknown_question_is_refused():
+    with pytest.raises(TypeError, match="no lie"):
+        poisoning.Lies()(
+            jax.random.key(0),
+            object(),
+            np.zeros(3),
+            servers.Users(labels=[0, 1, 2]),
+            np.ones(3, bool),
+        )

@@ -594,5 +594,7 @@ def test_with_an_operator_it_is_a_part_of_a_program_and_a_traced_graph_or_mechan
     wanted = [np.asarray(one(key, op, mechanism)) for key in keys()]
     np.testing.assert_allclose(found, wanted, atol=1e-4 * np.abs(wanted).max())
     for given in ((op, HDS(1.0, D, 3)), (GRAPH, HDS(1.0, D, 3))):
-        with pytest.raises(ValueError, match="if traced, use perturb, propagate and an Operator"):
+        with pytest.raises(
+            ValueError, match="where they are traced, use perturb, propagate and an Operator"
+        ):
             jax.jit(lambda graph, m: one(jax.random.key(9), graph, m))(*given)

@@ -138,7 +138,7 @@ def checked(
     >>> labels = np.where(np.arange(100) < 40, np.arange(100) % 2, -1)
     >>> even = np.array([0.5, 0.5])
     >>> [round(checked(one, even, labels).strength, 2) for one in (right, right[::-1])]
-    (0.95, 0.0)
+    [0.95, 0.0]
     >>> round(checked(right, even, np.full(100, -1)).strength, 2)
     0.25
     """

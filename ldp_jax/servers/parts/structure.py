@@ -252,7 +252,7 @@ def shared_friends(graph: graphs.GraphsTuple, count: int) -> Float[np.ndarray, "
 
     >>> near = shared_friends(graphs.from_edges([[0, 1], [0, 2], [3, 4]], num_nodes=5), 2)
     >>> [bool(np.allclose(near[1], near[other], atol=1e-5)) for other in (2, 4)]
-    (True, False)
+    [True, False]
     """
     graph = graphs.as_graph(graph)
     senders = np.asarray(graph.senders)
