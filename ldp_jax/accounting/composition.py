@@ -154,8 +154,8 @@ def advanced(guarantee: Guarantee, times: int, delta: float) -> Guarantee:
        1 - \delta = (1-\delta_0)^k (1 - \delta_{RR}(\epsilon'))
 
     which is piecewise linear in :math:`e^{\epsilon'}` and is inverted at any delta. Never worse
-    than k eps. ``times`` is in [1, 10^7] and fixed beforehand; ``delta``, of the whole, in [1 - (1
-    - delta_0)^k, 1).
+    than k eps. ``times`` is in [1, 10^7] and fixed beforehand; ``delta``, of the whole, in
+    [1 - (1 - delta_0)^k, 1).
     Reference: Kairouz, Oh and Viswanath (ICML 2015), Theorem 3.3.
 
     >>> advanced(Guarantee(0.1), times=100, delta=1e-6).epsilon < 100 * 0.1

@@ -79,8 +79,7 @@ class GaussianCurve:
        - e^\epsilon \, \Phi(-\tfrac\mu2 - \tfrac\epsilon\mu)
 
     *Guarantee*: (epsilon, delta(epsilon))-DP for every epsilon >= 0, and no smaller delta will do,
-    in ideal
-      arithmetic. Curves compose exactly: :math:`\mu^2` adds.
+    in ideal arithmetic. Curves compose exactly: :math:`\mu^2` adds.
 
     *Numerics*: relative error about 1e-13 wherever delta(epsilon) >= 1e-300.
 

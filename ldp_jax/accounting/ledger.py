@@ -102,10 +102,10 @@ class Release:
 
         if isinstance(cost, GaussianCurve):
             unit = RECORD if self.unit is None else self.unit
-            point = 1e-6 if self.delta is None else float(self.delta)  # the words are always these
-            words = cost.guarantee(point, unit, self.adjacency).adjacency
+            point = 1e-6 if self.delta is None else self.delta  # the words are always these
+            words = cost.guarantee(point, unit, self.adjacency).adjacency  # which checks delta
             fields |= {"unit": unit, "adjacency": words}
-            fields["delta"] = None if self.delta is None else point
+            fields["delta"] = None if self.delta is None else float(self.delta)
         else:
             known = isinstance(cost, (Guarantee, PipelineGuarantee))
             hint = ": call it" if callable(cost) else ""
@@ -154,12 +154,14 @@ def _spent(releases: Sequence[Release], unit: Unit, budget: Budget | None) -> Gu
     curves = []
     named = []
     words = []
+    last = ""
     for release in releases:
         cost = release.per(unit)
         if isinstance(cost, Guarantee):
             plain.append(cost)
         elif cost is not None:
             curves.append(cost)
+            last = release.name
             words.append(release.adjacency)
             if release.delta is not None:
                 named.append(release.delta)
@@ -172,7 +174,6 @@ def _spent(releases: Sequence[Release], unit: Unit, budget: Budget | None) -> Gu
     if named:
         delta = max(named)
     else:
-        last = releases[-1].name
         rule = f"release {last!r}: with no budget to take it from, a curve needs a delta"
         require(budget is not None, rule)
         taken = add_up(guarantee.delta for guarantee in plain)

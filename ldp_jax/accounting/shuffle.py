@@ -126,6 +126,7 @@ def amplified(
     delta = validate.number(0.0, 1.0, open_lower=True, open_upper=True, delta=delta)
     share = math.exp(-own)
     if clones is not None:
+        clones = validate.number(0.0, 1.0, clones=clones)
         most = 2.0 * share / (1.0 + share)
         require(
             clones <= most * (1.0 + _SAME),
@@ -133,7 +134,7 @@ def amplified(
             f"{own:g}: give the epsilon that the report does lose",
             clones,
         )
-        share = min(validate.number(0.0, 1.0, clones=clones), most)
+        share = min(clones, most)
 
     one = guarantee.adjacency
     return dataclasses.replace(

@@ -55,6 +55,8 @@ def check_step(kind: DTypeLike, lower: End, upper: End, name: str = "x") -> None
     ValueError: x is float32, whose numbers near 1e+08 are 8 apart, and its bounds 10: give ...
     """
     width, most = map(np.ravel, _size(lower, upper))
+    if not width.size:
+        return
     apart = step(kind, most)
     worst = (apart / width).argmax()
     coarse = step(kind, 1.0) > step(np.float64, 1.0)

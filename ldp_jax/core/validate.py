@@ -126,11 +126,13 @@ def unmasked(given: _T, name: str = "records") -> "_T | np.ndarray":
             return np.ma.getdata(array)
         kind = np.float64 if array.dtype.kind in "biuf" else object
         array = np.ma.filled(array.astype(kind), np.nan)
-    elif hasattr(array, "__array__") and not is_of("jax", array) and not is_of("jaxlib", array):
-        array = np.asanyarray(array)  # a table or a column of another library
+    elif hasattr(array, "__array__") and not any(
+        is_of(library, array) for library in ("numpy", "jax", "jaxlib")
+    ):
+        array = np.asarray(array)  # a table or a column of another library
     if isinstance(array, np.ndarray) and array.dtype == object:
-        absent = _unknown(array) & (array != None)  # noqa: E711 - elementwise
-        return np.where(absent, np.nan, array)
+        none = np.array([one is None for one in array.ravel()], bool).reshape(array.shape)
+        return np.where(_unknown(array) & ~none, np.nan, array)
     return array
 
 

@@ -91,13 +91,17 @@ class WholeNoise:
         >>> whole_noise(1.0, 10).report(words, [3, 3, 12])
         array([  3, -19,  10], dtype=int32)
         """
+        true = np.array(
+            [min(max(count, 0), self.most) for count in np.asarray(counts).tolist()], int
+        )
         sign, *digits = np.asarray(words, np.uint32).tolist()
+        # Counts that share a word would share their noise.
+        require(len(sign) == len(true), f"words must be of {len(true)} counts, got {len(sign)}")
         sizes = []
         for high, middle, low in zip(*digits, strict=True):
             sizes.append(bisect.bisect_right(self.cumulative, high << 64 | middle << 32 | low))
         noise = np.where(np.array(sign, int) & 1, -1, 1) * np.array(sizes, np.int64)
-        reported = np.clip(np.asarray(counts), 0, self.most) + noise
-        return reported.clip(-self.margin, self.most + self.margin).astype(np.int32)
+        return (true + noise).clip(-self.margin, self.most + self.margin).astype(np.int32)
 
     @functools.cached_property
     def ratio(self) -> Fraction:

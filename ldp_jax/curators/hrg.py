@@ -2,10 +2,9 @@ r"""Hierarchical random graphs: dendrograms, their likelihood, and a Metropolis 
 
 A dendrogram is a rooted binary tree whose leaves are the n nodes. The internal node r joins the
 leaves of its two sides: :math:`N_r = L_r R_r` pairs, of which :math:`e_r` are edges. With
-:math:`\chi(p) = p \log p + (1 - p) \log(1
-- p)` the log-likelihood is :math:`L = \sum_r N_r
-  \chi(e_r/N_r)` (HeteroRR eq. 11, whose second line has the sign
-wrong). Public and private edges are two graphs over one dendrogram, and the chain's law has density
+:math:`\chi(p) = p \log p + (1 - p) \log(1 - p)` the log-likelihood is
+:math:`L = \sum_r N_r \chi(e_r/N_r)` (HeteroRR eq. 11, whose second line has the sign wrong).
+Public and private edges are two graphs over one dendrogram, and the chain's law has density
 proportional to :math:`\exp(w L_{pub}(D) + s L_{pri}(D))`, with :math:`s = \epsilon_1 / (2 \Delta)`
 for the exponential mechanism.
 

@@ -281,7 +281,7 @@ def check_bounds(lower: Any, upper: Any, name: str) -> tuple[float, float]:
     )
     require(
         least <= high - low <= 2 / least,
-        f"bounds of {name} must be lower < upper, apart by {least:.2g} to {2 / least:.2g},"
+        f"bounds of {name} must be lower < upper, apart by {least:.2g} to {2 / least:.2g}, "
         f"got ({low}, {high})",
     )
     return low, high

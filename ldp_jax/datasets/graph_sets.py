@@ -223,6 +223,9 @@ def parse_powerful_gnns(text: bytes, *, dataset: str) -> Arrays:
 
 def _arrays(where: str, pairs: np.ndarray, graph: np.ndarray, labels: np.ndarray) -> Arrays:
     """The arrays of the uniform format, from directed ``pairs`` and each node's ``graph`` [n]."""
+    # As many labels as nodes would be read as theirs.
+    every = np.bincount(graph, minlength=len(labels)).all()
+    require(every, f"{where}: each graph must have a node, and one has a label alone")
     order = np.argsort(graph, kind="stable")
     place = np.empty(len(graph), np.int64)
     place[order] = np.arange(len(graph))

@@ -220,7 +220,7 @@ def _passes(weights: Array, shrink: Array, place: Array) -> tuple[Array, Array]:
         def add(total: Array, at: tuple[Array, Array]) -> tuple[Array, None]:
             return jnp.where((at[0] > place) == above, total * shrink + at[1], total), None
 
-        zero = jnp.zeros_like(shrink * weights[0] * place)
+        zero = jnp.zeros_like(shrink * weights[0] * place.astype(weights.dtype))
         return jax.lax.scan(add, zero, (jnp.arange(len(weights)), weights), reverse=above)[0]
 
     return total(False), total(True)

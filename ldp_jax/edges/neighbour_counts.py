@@ -115,7 +115,11 @@ class NeighbourCounts(OnLists):
         """
         bits, owned, _, _ = self._record(neighbours, own)
         groups = self.groups if groups is None else groups
-        if groups is None or validate.concrete(groups) or np.shape(groups) != (self.n,):
+        if groups is None:
+            raise ValueError("groups must be given, int [n]: the public group of every node")
+        if np.shape(groups) != (self.n,):
+            raise ValueError(f"groups must have shape ({self.n},), got {np.shape(groups)}")
+        if validate.concrete(groups):
             groups = checked_groups(groups, self._size(), self.num_groups)
         groups = jnp.asarray(groups)
         known = bits & owned & (groups >= 0) & (groups < self.num_groups)

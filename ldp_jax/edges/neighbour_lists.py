@@ -174,7 +174,7 @@ class OnLists(abc.ABC):
             raise TypeError(f"neighbours must be NeighbourList.of(ids, n), got {kind}")
         n = self._size()
         for name, value, ndim in (("neighbours", neighbours.ids, 1), ("own", own, 0)):
-            shape = getattr(value, "shape", (0,) * ndim)
+            shape = np.shape(value) if name == "own" else getattr(value, "shape", (0,) * ndim)
             if len(shape) != ndim:
                 raise ValueError(f"{name} must be of one user, got shape {shape}: use jax.vmap")
         validate.ids(n, "one of the nodes", own=own)

@@ -41,18 +41,18 @@ _MODULES = {
     "embedding": "embedding",
     "estimators": "estimators",
     "field": "parts.label_diffusion",
-    "from_counts": "counts",
+    "from_counts": "counts from_counts facts.counts",
     "from_reports": "from_reports",
     "groups": "parts.groups",
     "guard": "parts.guard",
-    "jointly": "joint",
+    "jointly": "joint from_both facts.joint",
     "links": "links",
-    "local_prediction": "reports",
+    "local_prediction": "reports facts.panel",
     "message": "parts.confusion",
     "one_message": "parts.friends",
     "panel": "parts.panel",
-    "piloted": "counts",
-    "rehearsal": "rehearsal",
+    "piloted": "counts from_counts facts.counts",
+    "rehearsal": "rehearsal worlds.users worlds.records",
     "reported": "reported",
     "rounds": "rounds",
     "rows": "parts.rows",
@@ -60,7 +60,7 @@ _MODULES = {
     "stack": "parts.stack",
     "structure": "parts.structure",
 }
-"""The modules of version 0.2, and where their functions are."""
+"""The modules of version 0.2, and the modules in which their functions are."""
 
 __all__: list[str] = []  # names that moved are given one by one, each with its warning
 
@@ -91,8 +91,12 @@ class _Moved(types.ModuleType):
         old = self.__name__.rpartition(".")[2]
         if name.startswith("__") or old not in _MODULES:
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
-        _moved(f"{old}.{name}", f"{_MODULES[old]}.{name}")
-        return getattr(importlib.import_module(f"ldp_jax.servers.{_MODULES[old]}"), name)
+        for new in _MODULES[old].split():
+            home = importlib.import_module(f"ldp_jax.servers.{new}")
+            if hasattr(home, name):
+                _moved(f"{old}.{name}", f"{new}.{name}")
+                return getattr(home, name)
+        raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
 
 
 for _name in _MODULES:

@@ -170,8 +170,9 @@ def simulate(
     validate.host_key(key, "simulate")
     stated = server.statement()
     total = stated if history is None else stated.after(history)
+    guarantee = total.guarantee()  # before anybody answers, as it may raise
     if budget is not None:
-        Ledger(budget).spend(type(server).__name__, total.guarantee())
+        Ledger(budget).spend(type(server).__name__, guarantee)
     account = Account.of(stated, users.num_users)
     server_key, users_key = random.split(key)
     rounds: tuple[Round, ...] = ()
@@ -196,8 +197,9 @@ def simulate(
     if exact:
         stated = stated.without_noise()
         total = stated if history is None else stated.after(history)
+        guarantee = total.guarantee()
         realised = stated.guarantee()
-    return Released(made, total.guarantee(), total, realised, rounds)
+    return Released(made, guarantee, total, realised, rounds)
 
 
 def round_of(question: Question, answers: Answers) -> Round:

@@ -285,7 +285,8 @@ class EmbeddingServer:
     """Ask each user for a record once, and propagate the estimates (LDP-GE, Algorithm 4).
 
     Users who do not report have an estimate of 0; their neighbours still reach them. The result is
-    z, float32 [n, d]. Guarantee: that of the mechanism, per record.
+    z, float32 [n, d].
+    Guarantee: that of the mechanism, per record.
 
     Attributes:
       op: of the public graph.

@@ -34,6 +34,7 @@ DELTA = Guarantee(1.0, delta=1e-4)
 RATE = Guarantee(1.0, unit=metric(1.0))
 BIT = proved(1.0, unit=NEIGHBOUR_LIST)
 ONCE = Cost(LOCAL)
+UNSAID = Release("curve", ONE), Release("other", LOCAL)
 GRAPH = PipelineGuarantee((BIT,), ("edges",), ("labels",))
 ORDERED = proved(1.0, adjacency="two hours that follow each other")
 
@@ -112,7 +113,7 @@ REFUSED = [
     ("between any two records", shuffled, (ORDERED,)),
     ("users must be", lambda bad: shuffled(users=bad), (0, 2.0)),
     ("delta must be", lambda bad: shuffled(delta=bad), (0.0, 1.0)),
-    ("clones must be", lambda bad: shuffled(clones=bad), (1.5, 0.54, -0.1)),
+    ("clones must be", lambda bad: shuffled(clones=bad), (1.5, 0.54, -0.1, "1", [0.1])),
     ("masses must", clone_share, ([[1.0, 2.0]], [1.0], [[1.0, -1.0], [0.0, 1.0]])),
     ("masses must", clone_share, ([[math.nan, 1.0], [0.5, 0.5]], [[1, 9], [5, 4]])),
     # Ledgers.
@@ -123,7 +124,8 @@ REFUSED = [
     ("must cost a Guarantee", spend, (1.0, None, "x", Budget(1.0), lambda: proved(0.5))),
     ("no unit", spend, (PipelineGuarantee(()),)),
     ("a curve needs a delta", spend, (ONE,)),
-    ("delta must be", lambda bad: spend(ONE, delta=bad), (math.nan, 0.0)),
+    ("release 'curve': with no", lambda bad: Ledger(releases=bad), (UNSAID,)),
+    ("delta must be", lambda bad: spend(ONE, delta=bad), (math.nan, 0.0, "1e-6", True, [1e-6])),
     ("say in words", lambda bad: spend(ONE, delta=1e-6, unit=bad), (metric(1.0),)),
     ("says its own", lambda bad: spend(LOCAL, **bad), ({"delta": 0.1}, {"unit": RECORD})),
     ("says its own", lambda bad: spend(GRAPH, adjacency=bad), ("words",)),

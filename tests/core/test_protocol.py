@@ -49,3 +49,10 @@ def test_the_class_that_is_shown_is_a_mechanism():
     )
     assert verification.is_total(m, jax.random.key(0)).fits
     assert verification.matches_density(m, jax.random.key(1), trials=10_000).fits
+
+
+@pytest.mark.usefixtures("untyped")
+def test_traced_parameters_are_neither_equal_nor_unequal():
+    assert features.Laplace(1.0) == features.Laplace(1.0) != features.Laplace(2.0)
+    with pytest.raises(jax.errors.TracerArrayConversionError):
+        jax.jit(lambda epsilon: features.Laplace(epsilon) == features.Laplace(epsilon))(1.0)

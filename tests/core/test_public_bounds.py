@@ -186,3 +186,8 @@ def test_a_device_takes_bounds_off_as_the_server_does():
         deployment.scaled(np.float32(9e8), LOWER, UPPER)
     with pytest.raises(TypeError, match="records must be real numbers"):
         deployment.scaled("0.5", 0, 1)
+
+
+@pytest.mark.usefixtures("untyped")
+def test_bounds_of_no_column_are_kept():
+    check_step(np.float32, np.zeros(0), np.ones(0))

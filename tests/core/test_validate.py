@@ -200,6 +200,10 @@ def test_whole_containers_are_read_as_they_are():
             np.testing.assert_array_equal(read(given), whole)
     device = jnp.ones(3)
     assert validate.unmasked(device) is device
+    nested = np.array([np.arange(2), None, math.nan, "a"], object)
+    for one in (np.float32(1.5), np.ones(2), 1.5):
+        assert validate.unmasked(one) is one
+    assert [type(one) for one in validate.unmasked(nested)] == [np.ndarray, type(None), float, str]
     table = pd.DataFrame({"a": pd.Series([1, None], dtype="Int64"), "b": [0.5, 1.0]})
     for both in (table, pyarrow.Table.from_pandas(table)):
         np.testing.assert_array_equal(as_records(both), [[1.0, 0.5], [np.nan, 1.0]])

@@ -363,3 +363,12 @@ def test_graphs_without_edges_or_company(m):
             assert y.neighbours.ids.tolist() == [1]
             assert float(y.degree) == 0.0 or isinstance(m, RandomizedResponse)
             assert float(jax.jit(alone.log_density)(y, nobody)) == 0.0
+
+
+@pytest.mark.usefixtures("untyped")
+def test_degrees_under_personal_budgets_are_estimated_under_strict_promotion():
+    m = DPRR(FIRST, SECOND, prior=PRIOR)
+    noisy = jnp.linspace(0.0, 3.0, len(FIRST), dtype=jnp.float32)
+    expected = m.estimate_degree(noisy)
+    with jax.numpy_dtype_promotion("strict"):
+        np.testing.assert_array_equal(m.estimate_degree(noisy), expected)

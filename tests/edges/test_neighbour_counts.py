@@ -247,3 +247,18 @@ def test_the_exact_loss_is_the_claim():
         found = verification.relationship_supremum(m, reporting).epsilon
         assert found == pytest.approx(claimed, rel=1e-9)
         assert claimed == pytest.approx(times * 16.0)
+
+
+@pytest.mark.usefixtures("untyped")
+def test_no_two_counts_share_their_noise():
+    """Counts of any integer type, and of Python's, are clipped as they are; others are refused."""
+    noise = whole_noise(1.0, 1000)
+    words = np.zeros((4, 3), np.uint32)
+    words[1:, 1:] = 2**31
+    sizes = noise.report(words, [0, 0, 0])
+    for counts in (np.array([1, 2, 3], np.uint8), np.array([1, 2, 3], np.uint64), [1, 2, 3]):
+        np.testing.assert_array_equal(noise.report(words, counts) - sizes, [1, 2, 3])
+    assert noise.report(words, [10**30, -(10**30), 0])[:2].tolist() == [1000, *sizes[1:2]]
+    for few in (words[:, :1], words[:, :2]):
+        with pytest.raises(ValueError, match="words must be of 3 counts"):
+            noise.report(few, [1, 2, 3])

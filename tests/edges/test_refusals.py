@@ -151,7 +151,7 @@ MADE = {
     ],
     "own": [
         lambda own=own: DPRR(0.5, 0.5, n=N).privatize(KEY, LIST, own)
-        for own in (-1, N, 10**12, 0.0, True, None, np.arange(2))
+        for own in (-1, N, 10**12, 0.0, True, None, [1], np.arange(2))
     ],
     "neighbours": [
         lambda m=m: m(1.0, n=N).privatize(KEY, BOTH_LISTS)

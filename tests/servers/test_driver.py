@@ -76,6 +76,19 @@ def test_a_budget_is_checked_before_anybody_is_asked(users, monkeypatch):
             simulate(jax.random.key(1), SERVER, users, budget)
 
 
+def test_a_total_that_nobody_can_state_is_refused_before_anybody_is_asked(users, monkeypatch):
+    monkeypatch.setattr(Users, "answer", lambda *_: pytest.fail("asked"))
+
+    class Mixed(Share):
+        def statement(self):
+            (cost,) = super().statement().costs
+            shuffled = dataclasses.replace(cost.guarantee, trust="shuffled")
+            return Statement.of([cost, dataclasses.replace(cost, guarantee=shuffled)])
+
+    with pytest.raises(ValueError, match="do not add"):
+        simulate(jax.random.key(1), Mixed(GeneralizedRR(1.0, 2), users.num_users), users)
+
+
 def test_what_the_same_users_took_part_in_before_is_added(users):
     first = simulate(jax.random.key(1), Share(GeneralizedRR(0.5, CLASSES), N), users)
     both = simulate(jax.random.key(2), SERVER, users, history=first.statement)
