@@ -292,7 +292,10 @@ class Statement:
     def guarantee(self) -> PipelineGuarantee:
         """The guarantee of the protocol, whatever users report: the worst role, unit by unit."""
         found = (self.per(unit) for unit in self.units())
-        protected = tuple(name for name in self._private() if name not in self.exposes)
+        protected = self._private()
+        if any(math.isinf(cost.guarantee.epsilon) for cost in self.costs):
+            # Fields that were answered without noise are in the clear.
+            protected = tuple(name for name in protected if name not in self.exposes)
         return PipelineGuarantee(
             tuple(one for one in found if one is not None), protected, self.exposes
         )

@@ -252,3 +252,15 @@ def test_a_protocol_after_another_costs_what_one_user_can_have_been_asked_in_bot
         found = both.per(unit)
         each = (of_user(earlier, user, unit) + of_user(later, user, unit) for user in range(USERS))
         assert (0.0 if found is None else found.epsilon) == max(each)
+
+
+def test_a_field_is_protected_or_in_the_clear():
+    """Only what was answered without noise moves from one to the other."""
+    of_list = Cost(Guarantee(1.0, unit=NEIGHBOUR_LIST, status="proved", reason="noise"))
+    both = Statement.of([of_list], exposes=("edges",))
+    with pytest.raises(ValueError, match="edges"):
+        both.guarantee()
+    lost = Statement.of([of_list]).without_noise().guarantee()
+    assert lost.protected == ()
+    assert "edges" in lost.unprotected
+    assert np.isinf(lost[NEIGHBOUR_LIST].epsilon)
