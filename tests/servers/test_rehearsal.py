@@ -477,6 +477,7 @@ def test_shares_that_are_none_are_refused(shares):
         StatedUsers(50, shares)
 
 
+@pytest.mark.usefixtures("untyped")
 def test_a_rehearsal_of_ones_own_takes_servers_whose_results_are_classes():
     users = StatedUsers(50, (0.5, 0.5))
     with pytest.raises(ValueError, match="servers"):
