@@ -153,12 +153,10 @@ def _of_counts(cell: Cell, settings: Settings, keys: Keys, liars: np.ndarray) ->
     log_q = np.zeros((n, asked.classes)) if asked.q is None else np.asarray(asked.q.log_q)
     known = np.where(asked.labels[:, None] >= 0, np.eye(asked.classes)[asked.labels], np.exp(log_q))
 
-    lie = poisoning.Lies(cell.asked, known, _fakes(users))
-    malicious = (
-        servers.Users(lists=users)
-        if cell.lie == NONE
-        else servers.Users(lists=users, lie=(keys.lie, lie), liars=liars)
-    )
+    malicious = servers.Users(lists=users)
+    if cell.lie != NONE:
+        lie = poisoning.Lies(cell.asked, known, _fakes(users))
+        malicious = dataclasses.replace(malicious, lie=(keys.lie, lie), liars=liars)
     answering = _Trimmed(malicious) if cell.mechanism == TRIMMED else malicious
     facts = methods.facts_of(keys.facts, asked)
     server = servers.CountServer(
