@@ -15,7 +15,7 @@ from ldp_jax.core import mechanism as protocol
 from ldp_jax.core import random_words, spaces
 from ldp_jax.core.float64 import float64_on_cpu
 from ldp_jax.core.mechanism import Analytic, Numeric, Worded
-from ldp_jax.core.spaces import Box, Finite
+from ldp_jax.core.spaces import Ball, Box, Finite
 from ldp_jax.verification import _programs, cases, empirical, statistics
 from ldp_jax.verification.cases import EPSILONS
 from tests.contract import checks
@@ -192,7 +192,10 @@ def test_host_numbers_of_any_size_are_records(name):
 
 @every_kind_and_others
 def test_laws_of_records_outside_the_domain_are_those_of_the_clipped(name):
-    """log_density to the bit, mean and variance to four float32 spacings: lengths are rounded."""
+    """log_density, mean and variance; a defect of one bit is seen, but of moments on a ball.
+
+    There a record is scaled once more than the record that it is taken for: four float32 spacings.
+    """
     m = cases.CASES[name].make(1.0)
     bad, good = m.domain().outside()
     y = checks.draw_each(m, jax.random.split(jax.random.key(1), len(bad)), good)
@@ -203,7 +206,8 @@ def test_laws_of_records_outside_the_domain_are_those_of_the_clipped(name):
         return
     outside, inside = (checks.moments_of_many(m, records) for records in (bad, good))
     assert np.isfinite(outside).all()
-    np.testing.assert_allclose(outside, inside, rtol=5e-7, atol=0.0)
+    rounding = 5e-7 if isinstance(m.domain(), Ball) else 0.0
+    np.testing.assert_allclose(outside, inside, rtol=rounding, atol=0.0)
 
 
 def test_errors_are_the_variance_and_the_squared_bias_of_the_clipped():
