@@ -78,7 +78,7 @@ class Lists(Records[NeighbourList]):
         ids, count = (np.asarray(leaf) for leaf in NeighbourList(*values))
         known = (ids >= 0) & (ids < self.n) & (ids != self.own) & (ids == np.floor(ids))
         known = np.where(known, ids, self.n).astype(np.int32)
-        meant = self._lists(self.bits(NeighbourList(known, count)))
+        meant = self.of_bits(self.bits(NeighbourList(known, count)))
         return np.asarray((meant.ids == ids).all(1) & (meant.count == count))
 
     def clip(self, x: NeighbourList) -> NeighbourList:
@@ -108,14 +108,15 @@ class Lists(Records[NeighbourList]):
 
     def sample(self, rng: np.random.Generator, n: int) -> NeighbourList:
         """Lists of all degrees: each has a share of the others of its own."""
-        return self._lists(self._random(rng, np.full(n, self.own)))
+        return self.of_bits(self._random(rng, np.full(n, self.own)))
 
     def _random(self, rng: np.random.Generator, own: np.ndarray) -> np.ndarray:
         bits = rng.random((len(own), self.n)) < rng.random((len(own), 1))
         bits[np.arange(len(own)), own] = False
         return bits
 
-    def _lists(self, bits: np.ndarray) -> NeighbourList:
+    def of_bits(self, bits: np.ndarray) -> NeighbourList:
+        """Stacked lists by their bits [m, n]."""
         ids = np.sort(np.where(bits, np.arange(self.n), self.n), 1).astype(np.int32)
         return NeighbourList(ids, bits.sum(1, dtype=np.int32))
 
@@ -138,7 +139,7 @@ class Lists(Records[NeighbourList]):
         """All lists, stacked, in the order of their codes: a bit for each of the others."""
         bits = np.zeros((1 << (self.n - 1), self.n), bool)
         bits[:, self.others] = np.arange(len(bits))[:, None] >> np.arange(self.n - 1) & 1
-        return self._lists(bits)
+        return self.of_bits(bits)
 
     def bits(self, lists: NeighbourList) -> np.ndarray:
         """Stacked lists as bits [m, n]."""
@@ -171,7 +172,7 @@ class Lists(Records[NeighbourList]):
         bits = self._random(rng, own)
         other = bits.copy()
         other[np.arange(len(own)), node + (node >= own)] ^= True
-        return self._lists(bits), self._lists(other)
+        return self.of_bits(bits), self.of_bits(other)
 
     def outside(self) -> tuple[NeighbourList, NeighbourList]:
         """Lists of NaN, infinities, numbers that are no nodes, the user; repeated and unsorted."""

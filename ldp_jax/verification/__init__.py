@@ -80,7 +80,7 @@ from ldp_jax.verification.games import epsilon_lower_bound, largest_lower_bound
 from ldp_jax.verification.lists import relationship_supremum
 from ldp_jax.verification.moments import draws_have_moments, matches_moments, sums_to_one
 from ldp_jax.verification.purity import is_pure, is_total, uses_the_whole_key
-from ldp_jax.verification.records import distinct_reports, record_windows, reported_losses
+from ldp_jax.verification.rare import distinct_reports, record_windows, reported_losses
 from ldp_jax.verification.reference import matches_reference
 from ldp_jax.verification.statistics import Fit
 from ldp_jax.verification.verdict import Verdict, check

@@ -53,7 +53,7 @@ from ldp_jax.verification.lists import relationship_supremum
 from ldp_jax.verification.moments import matches_moments, moments_of, sums_to_one
 from ldp_jax.verification.protocols import HasWordRuns
 from ldp_jax.verification.purity import is_pure, is_total, uses_the_whole_key
-from ldp_jax.verification.records import counted, record_windows, reported_losses
+from ldp_jax.verification.rare import counted, record_windows, reported_losses
 from ldp_jax.verification.reference import matches_reference
 from ldp_jax.verification.statistics import SIGNIFICANCE, Fit
 
