@@ -33,6 +33,7 @@ from ldp_jax.verification._programs import (
     wide,
 )
 from ldp_jax.verification.line import line
+from ldp_jax.verification.records import records_of
 from ldp_jax.verification.statistics import SIGNIFICANCE, Fit
 
 _JOINT_CELLS = 4096  # beyond, a vector is tested one random coordinate a user instead of whole
@@ -259,7 +260,7 @@ def _records(mechanism: Randomizer, key: PRNGKey) -> tuple[Report, np.ndarray, b
     else:
         dim = mechanism.codomain().dim if isinstance(mechanism, HasCoordinates) else 1
         few = False
-        x = domain.sample(generator(key), min(_ALL, max(_FEWEST, _COORDINATES // dim)))
+        x = records_of(domain, generator(key), min(_ALL, max(_FEWEST, _COORDINATES // dim)))
     count = count_of(x)
     owners = np.arange(count, dtype=np.int32) % max(domain.users, 1)
     if domain.users:
