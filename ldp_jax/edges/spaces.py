@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, WORDS
 from ldp_jax.core.quadrature import panel_rule
 from ldp_jax.core.spaces import (
     Finite,
@@ -130,6 +131,11 @@ class Lists(Records[NeighbourList]):
         if not 1 < self.n <= _MOST_NODES:
             raise NotApplicable(f"ask a mechanism of 2 to {_MOST_NODES} nodes, got n = {self.n}")
         return self.grid(self.n)
+
+    @property
+    def adjacency(self) -> str:
+        """In the words of a guarantee per bit."""
+        return WORDS[NEIGHBOUR_LIST]
 
     def adjacent(self, x: NeighbourList, other: NeighbourList) -> np.ndarray:
         """Which pairs differ in one bit."""

@@ -65,8 +65,7 @@ sampler is a search of thresholds, leaves least to read.
 
 from ldp_jax.core.spaces import NotApplicable
 from ldp_jax.verification import plot as plot
-from ldp_jax.verification.arithmetic import FloatAudit, arithmetic, float_audit
-from ldp_jax.verification.bits import record_in_bits
+from ldp_jax.verification.arithmetic import FloatAudit, arithmetic, float_audit, follows_table
 from ldp_jax.verification.central import (
     HasReleaseLaw,
     matches_release,
@@ -76,12 +75,11 @@ from ldp_jax.verification.central import (
 from ldp_jax.verification.coordinates import independent_coordinates
 from ldp_jax.verification.empirical import matches_density, matches_everywhere
 from ldp_jax.verification.exact import hockey_stick, privacy_loss_supremum
-from ldp_jax.verification.games import epsilon_lower_bound, largest_lower_bound
+from ldp_jax.verification.game import epsilon_lower_bound, largest_lower_bound
 from ldp_jax.verification.lists import relationship_supremum
 from ldp_jax.verification.moments import draws_have_moments, matches_moments, sums_to_one
 from ldp_jax.verification.purity import is_pure, is_total, uses_the_whole_key
 from ldp_jax.verification.rare import distinct_reports, record_windows, reported_losses
-from ldp_jax.verification.reference import matches_reference
 from ldp_jax.verification.statistics import Fit
 from ldp_jax.verification.verdict import Verdict, check
 
@@ -97,6 +95,7 @@ __all__ = [
     "draws_have_moments",
     "epsilon_lower_bound",
     "float_audit",
+    "follows_table",
     "hockey_stick",
     "independent_coordinates",
     "is_pure",
@@ -105,12 +104,10 @@ __all__ = [
     "matches_density",
     "matches_everywhere",
     "matches_moments",
-    "matches_reference",
     "matches_release",
     "privacy_loss_supremum",
     "private_edge_lower_bound",
     "private_edge_supremum",
-    "record_in_bits",
     "record_windows",
     "relationship_supremum",
     "reported_losses",

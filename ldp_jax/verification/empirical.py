@@ -209,14 +209,20 @@ def cells_of(mechanism: Exact, x: Values) -> Cells:
 
 @standard_flags()
 def matches_everywhere(
-    mechanism: Exact, key: PRNGKey, *, trials: int = 200_000, significance: float = SIGNIFICANCE
+    mechanism: Exact,
+    key: PRNGKey,
+    *,
+    trials: int = 200_000,
+    significance: float = SIGNIFICANCE,
+    records: Values | None = None,
 ) -> Fit:
-    """Whether ``privatize`` draws what ``log_density`` says, at all records or at random ones.
+    """Whether ``privatize`` draws what ``log_density`` says, at all records or at many.
 
     All of at most 128 members are asked (categories; lists of up to eight nodes, their owners in
-    turn), else 128 random records; of vectors of independent coordinates 8 to 128, 256 laws in all.
-    Records share the trials, but for categories, whose reports are also counted one by one. A
-    region of the share ``smallest_defect`` is found.
+    turn), else 128 records: the caller's ``records`` and natural ones, at most half of all, and
+    random ones; of vectors of independent coordinates 8 to 128, 256 laws in all. Records share the
+    trials, but for categories, whose reports are also counted one by one. A region of the share
+    ``smallest_defect`` is found.
 
     >>> from ldp_jax.features import GeneralizedRR
     >>> fit = matches_everywhere(GeneralizedRR(1.0, 10), jax.random.key(0), trials=4_000)
@@ -226,7 +232,7 @@ def matches_everywhere(
     validate.integer_in(100, trials=trials)
     validate.threefry(key)
     record_key, draw_key, pick_key = random.split(key, 3)
-    x, owners, all_of_them = _records(mechanism, record_key)
+    x, owners, all_of_them = _records(mechanism, record_key, records)
     users = bool(mechanism.domain().users)
     count = len(owners)
     categories = all_of_them and not users
@@ -249,7 +255,9 @@ def matches_everywhere(
     return _worst(fits)._replace(smallest_defect=region, draws=count * each, records=count)
 
 
-def _records(mechanism: Randomizer, key: PRNGKey) -> tuple[Report, np.ndarray, bool]:
+def _records(
+    mechanism: Randomizer, key: PRNGKey, given: Values | None
+) -> tuple[Report, np.ndarray, bool]:
     """Stacked records, whose each is (int32 [m]), and whether there are no others."""
     domain: Any = mechanism.domain()
     few = isinstance(domain, Lists) and 2 ** (domain.users - 1) <= _ALL
@@ -260,7 +268,8 @@ def _records(mechanism: Randomizer, key: PRNGKey) -> tuple[Report, np.ndarray, b
     else:
         dim = mechanism.codomain().dim if isinstance(mechanism, HasCoordinates) else 1
         few = False
-        x = records_of(domain, generator(key), min(_ALL, max(_FEWEST, _COORDINATES // dim)))
+        count = min(_ALL, max(_FEWEST, _COORDINATES // dim))
+        x = records_of(domain, generator(key), count, given)
     count = count_of(x)
     owners = np.arange(count, dtype=np.int32) % max(domain.users, 1)
     if domain.users:

@@ -160,14 +160,31 @@ def epsilon_lower_bound(
     pair = _Pairs.of(_whose(domain, 1), *map(_one, (first, second)))
     choose_key, decide_key = random.split(key)
     half = trials // 2
-    alpha = (1 - confidence) / 2
-    rank = partial(_likely_bound, n=half, z=float(stats.norm.isf(alpha)), delta=delta)
     mine, others = _reports(mechanism, choose_key, pair, half)
     look = Look.of(mechanism, mine).trained(mine, others)
-    suspect = most_suspicious(look.both(pair, mine, others), 1, [rank])[0].events(1)[0]
-    fresh = look.both(pair, *_reports(mechanism, decide_key, pair, trials - half))
+    fresh = _reports(mechanism, decide_key, pair, trials - half)
+    views = look.both(pair, mine, others), look.both(pair, *fresh)
+    return play(*views, confidence, delta=delta)
+
+
+def play(
+    chosen: tuple[Views, Views],
+    fresh: tuple[Views, Views],
+    confidence: float,
+    *,
+    delta: float = 0.0,
+) -> LowerBound:
+    """The game about one pair of records: views of their reports choose an event.
+
+    Those of ``fresh`` reports alone bound its probabilities.
+    """
+    alpha = (1 - confidence) / 2
+    n = chosen[0].values.shape[1]
+    rank = partial(_likely_bound, n=n, z=float(stats.norm.isf(alpha)), delta=delta)
+    suspect = most_suspicious(chosen, 1, [rank])[0].events(1)[0]
     found = _bounded(suspect, fresh, alpha, delta)
-    return found._replace(trials=trials, views=len(fresh[0].names) + len(fresh[0].bit_names))
+    asked = len(fresh[0].names) + len(fresh[0].bit_names)
+    return found._replace(trials=n + found.trials, views=asked)
 
 
 @standard_flags()
@@ -245,7 +262,25 @@ def round_sizes(trials: int, claim: float) -> list[tuple[int, int]]:
     return sizes
 
 
-# --- Reports of pairs ------------------------------------------------------------------------------
+def smallest_leaks(trials: int, claim: float, confidence: float) -> tuple[float, float, int]:
+    """The least masses of reports that their record alone gives and the game finds.
+
+    The first is about every pair of records, or one that the last round asks; the second about one
+    of the pairs of the first round, whose number is the third. 1 where none is found.
+    """
+    decided = trials // 2
+    alpha = (1 - confidence) / (2 * _SUSPECTS)
+    hits = np.unique(np.geomspace(1, decided, 400).astype(int))
+    low, _ = statistics.clopper_pearson(hits, decided, alpha)
+    _, high = statistics.clopper_pearson(0, decided, alpha)
+    shown = hits[low > math.exp(min(claim, 700.0)) * high]
+    pairs, each = round_sizes(trials, claim)[0]
+    chosen = math.log(pairs * each) / math.log1p(math.exp(-claim))
+    mass = float(shown[0]) / decided if len(shown) else 1.0
+    return mass, min(1.0, max(mass, chosen / each)), pairs
+
+
+# --- Reports of pairs -----------------------------------------------------------------------------
 
 
 def _whose(domain: Any, count: int) -> tuple[np.ndarray, ...]:

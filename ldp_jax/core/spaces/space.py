@@ -182,6 +182,13 @@ class Records(abc.ABC, Generic[R]):
         """Which pairs of stacked records a guarantee is about, bool [n]: by default all."""
         return np.ones(len(jax.tree.leaves(x)[0]), bool)
 
+    @property
+    def adjacency(self) -> str:
+        """Which pairs those are, in words; overridden together with :meth:`adjacent`."""
+        if self.all_adjacent:
+            return "any two records"
+        return f"two records that {type(self).__name__}.adjacent says are"
+
     def neighbours(self, rng: np.random.Generator, n: int) -> tuple[R, R]:
         """Stacked random pairs of adjacent records; overridden together with :meth:`adjacent`."""
         return self.sample(rng, n), self.sample(rng, n)
