@@ -10,7 +10,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, WORDS
 from ldp_jax.core.quadrature import panel_rule
 from ldp_jax.core.spaces import (
     Finite,
@@ -32,6 +31,9 @@ from ldp_jax.edges.lists import (
     to_bits,
     to_list,
 )
+
+ONE_BIT = "two neighbour lists that differ in one bit"
+"""The pairs of lists that are adjacent, in words."""
 
 _MOST_CELLS = 4096  # of a joint law
 _MOST_NODES = 64  # of which lists of all degrees are enumerated
@@ -135,7 +137,7 @@ class Lists(Records[NeighbourList]):
     @property
     def adjacency(self) -> str:
         """In the words of a guarantee per bit."""
-        return WORDS[NEIGHBOUR_LIST]
+        return ONE_BIT
 
     def adjacent(self, x: NeighbourList, other: NeighbourList) -> np.ndarray:
         """Which pairs differ in one bit."""

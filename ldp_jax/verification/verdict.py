@@ -367,7 +367,8 @@ class Questions:
         if known := [unit for unit, words in WORDS.items() if words == g.adjacency]:
             fits = fits and g.unit in known  # other words are the author's to answer for
         if not domain.all_adjacent:  # then the law was not asked of any two
-            fits = fits and g.adjacency == domain.adjacency
+            known = {domain.adjacency, *([WORDS[NEIGHBOUR_LIST]] if domain.users else ())}
+            fits = fits and g.adjacency in known
         said = (
             f"a guarantee per {g.unit} ({g.adjacency}) about records of {self.m.domain()}, "
             f"which compares {domain.adjacency}"
