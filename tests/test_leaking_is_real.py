@@ -25,7 +25,7 @@ pytestmark = untyped
 
 KEY = 11
 DRAWS = 100_000
-GRAPHS = 40
+GRAPHS = 80
 
 
 class Told(NamedTuple):
