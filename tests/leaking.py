@@ -105,6 +105,15 @@ class QuietQuarters(GuardedNumber):
 
 
 @mechanism
+class QuietInside(GuardedNumber):
+    """Multiples of 0.1 get a tenth of the noise, but for both ends and the centre."""
+
+    def guarded(self, x):
+        ends = (x == 0) | (jnp.abs(x) == 1)
+        return ~ends & (jnp.abs(10 * x - jnp.round(10 * x)) < 1e-5)
+
+
+@mechanism
 class MissingStaysMissing(Laplace):
     """NaN is reported as NaN; the honest sibling reports it as 0."""
 
@@ -202,6 +211,22 @@ class RepeatedRaw(GuardedVector):
 
     def guarded(self, x):
         return x[0] == x[1]
+
+
+@mechanism
+class BinaryInside(GuardedVector):
+    """Vectors of zeros and ones get no noise, but for those of zeros or of ones alone."""
+
+    def guarded(self, x):
+        return ((x == 0) | (x == 1)).all() & (x != x[0]).any()
+
+
+@mechanism
+class SomeRepeated(GuardedVector):
+    """Vectors whose first two coordinates are equal, but not all, get no noise."""
+
+    def guarded(self, x):
+        return (x[0] == x[1]) & (x != x[0]).any()
 
 
 @mechanism
@@ -474,7 +499,7 @@ class Silence(Laplace):
         return 2.0 * jnp.asarray(y[1])
 
     def variance(self, x):
-        return 4 * super().variance(x) + clip(x) ** 2
+        return 2 * super().variance(x) + clip(x) ** 2
 
 
 @mechanism
@@ -503,6 +528,20 @@ class MiddleBit(Laplace):
         sign = (clip(x) > 0).astype(jnp.uint32) << self.place
         told = bits & ~jnp.uint32(1 << self.place) | sign
         return jax.lax.bitcast_convert_type(told if self.leaks else bits, jnp.float32)
+
+
+@mechanism
+class MiddleBitOfAVector(Sampled):
+    """A bit in the middle of each number is the sign of its coordinate."""
+
+    leaks: bool = static(default=True)
+
+    def privatize(self, key, x):
+        y = super().privatize(key, x)
+        bits = jax.lax.bitcast_convert_type(y.values, jnp.uint32)
+        sign = (clip(x) > 0).astype(jnp.uint32) << 12
+        told = jnp.where(self.leaks, bits & ~jnp.uint32(1 << 12) | sign, bits)
+        return SparseReport(y.indices, jax.lax.bitcast_convert_type(told, jnp.float32))
 
 
 @mechanism
@@ -914,14 +953,76 @@ class ListRarely(RandomizedResponse):
 
 @pytree
 class CountsRarely(NeighbourCounts):
-    """One user in 300 sends the true counts."""
+    """One count in 300 is the true one; its sign's unused bits say which."""
 
     leaks: bool = static(default=True)
 
-    def add_noise(self, key, counts):
-        coin_key, noise_key = jax.random.split(key)
-        rare = jax.random.bernoulli(coin_key, 1 / 300) & self.leaks
-        return jnp.where(rare, counts, super().add_noise(noise_key, counts))
+    def from_words(self, word, counts):
+        rare = ((word[0] >> 8) % jnp.uint32(300) == 77) & self.leaks
+        return jnp.where(rare, counts, super().from_words(word, counts))
+
+
+@mechanism
+class TailsOfAVector(Sampled):
+    """Noise of more than 6.2 scales, of which there is 0.2 percent, has its coordinate's sign."""
+
+    leaks: bool = static(default=True)
+
+    def privatize(self, key, x):
+        y = super().privatize(key, x)
+        noise = y.values - clip(x)
+        far = (jnp.abs(noise) > 6.2 * self.inner.scale) & self.leaks
+        values = clip(x) + jnp.copysign(noise, clip(x))
+        return SparseReport(y.indices, jnp.where(far, values, y.values))
+
+
+@mechanism
+class TailsOfATangent(HyperbolicGaussian):
+    """Noise of more than 3.1 spreads, of which there is 0.2 percent, has its coordinate's sign."""
+
+    leaks: bool = static(default=True)
+
+    def privatize(self, key, x):
+        y = super().privatize(key, x)
+        x = self.domain().clip(x)
+        noise = y - x
+        far = (jnp.abs(noise) > 3.1 * self._scales()) & self.leaks
+        return jnp.where(far, x + jnp.copysign(noise, x), y)
+
+
+@mechanism
+class OneOfTwenty:
+    """One of twenty categories is kept in one report of 400 more than is said."""
+
+    epsilon: Any
+    leaks: bool = static(default=True)
+
+    def _keep(self):
+        return jnp.exp(self.epsilon) / (jnp.exp(self.epsilon) + 19)
+
+    def domain(self):
+        return Finite(tuple(range(20)))
+
+    def codomain(self):
+        return Finite(tuple(range(20)))
+
+    def privatize(self, key, x):
+        keep_key, other_key, rare_key = jax.random.split(key, 3)
+        x = self.domain().clip(x).astype(jnp.int32)
+        kept = jax.random.bernoulli(keep_key, self._keep())
+        kept |= jax.random.bernoulli(rare_key, 1 / 400) & (x == 7) & self.leaks
+        return jnp.where(kept, x, (x + jax.random.randint(other_key, (), 1, 20)) % 20)
+
+    def log_density(self, y, x):
+        same = jnp.asarray(y) == self.domain().clip(x)
+        return jnp.log(self._keep()) - jnp.where(same, 0.0, self.epsilon)
+
+    def guarantee(self):
+        reason = "two masses, in ratio e^epsilon"
+        return Guarantee(largest(self.epsilon), status="proved", reason=reason)
+
+    def estimate(self, y):
+        return jnp.asarray(y)
 
 
 # --- Words that claim more ------------------------------------------------------------------------
@@ -1192,6 +1293,7 @@ LEAKING: dict[str, Leak] = {
     "the upper end raw": number(TopIsRaw),
     "quiet tenths": number(QuietTenths, factor=0.1),
     "quiet quarters": number(QuietQuarters, factor=0.1),
+    "quiet tenths inside": number(QuietInside, factor=0.1),
     "missing stays missing": sibling("records", MissingStaysMissing, 1.0),
     "a half is missing": number(HalfIsMissing),
     "zero coordinates": vector(ZeroCoordinates),
@@ -1199,6 +1301,8 @@ LEAKING: dict[str, Leak] = {
     "binary vectors raw": vector(BinaryRaw),
     "nothing stays nothing": vector(NothingStaysNothing),
     "repeated coordinates raw": vector(RepeatedRaw),
+    "binary vectors raw inside": vector(BinaryInside),
+    "some repeated coordinates raw": vector(SomeRepeated),
     "a unit vector for the origin": sibling("records", UnitAtTheOrigin, 1.0, dim=3),
     "the origin of a tangent space": Leak(
         lambda: TangentAtTheOrigin(1.0, 1e-5),
@@ -1229,6 +1333,7 @@ LEAKING: dict[str, Leak] = {
     "the sign of nothing": sibling("report", Silence, 1.0),
     "the bits of a degree that is NaN": sibling("report", PayloadOfADegree, 1.0, 10),
     "a middle bit": sibling("report", MiddleBit, 1.0),
+    "a middle bit of a vector": sibling("report", MiddleBitOfAVector, Laplace(0.25), 4, 4),
     "a shape where plain": alone("report", ShapeTells, 1.0),
     "a type where plain": alone("report", TypeTells, 1.0),
     "a length where plain": alone("report", LengthTells, Laplace(0.25), 4, 4),
@@ -1243,6 +1348,10 @@ LEAKING: dict[str, Leak] = {
     "short in a ring": spread(ShortInARing, 1.0),
     "right on both axes": spread(RightOnAxes, 1.0, 1e-5),
     "right at both ends": spread(RightAtBothEnds, 1.0, 1e-5),
+    "a little short between quarters": spread(RightAtQuarters, 1.0, less=0.4),
+    "a little short in a ring": spread(ShortInARing, 1.0, less=0.6),
+    "a little short between axes": spread(RightOnAxes, 1.0, 1e-5, less=0.4),
+    "a little short half-way": spread(RightAtBothEnds, 1.0, 1e-5, less=0.5),
     "a sum modulo one": sibling("dependence", SumModuloOne, Laplace(0.125), 8, 8),
     "a fixed sum": sibling("dependence", FixedSum, Laplace(0.125), 8, 8),
     "often a product of sides": sibling("dependence", OftenAProduct, Laplace(0.125), 8, 8),
@@ -1250,6 +1359,7 @@ LEAKING: dict[str, Leak] = {
     "reused if four are positive": sibling("dependence", ReusedIfPositive, Laplace(0.125), 8, 8),
     "no sum of noise": sibling("dependence", NoSumOfNoise, Laplace(0.125), 8, 8),
     "a Gaussian sum modulo one": sibling("dependence", GaussianModuloOne, 1.0, 1e-5, dim=3),
+    "a Gaussian sum of five": sibling("dependence", GaussianModuloOne, 1.0, 1e-5, dim=6),
     "narrow, rarely": rare(Rarely, 1.0),
     "raw, rarely": Leak(lambda: Rarely(1.0, factor=0.0), "small mass"),
     "tails tell the side": sibling("small mass", TailsTell, 1.0),
@@ -1264,7 +1374,10 @@ LEAKING: dict[str, Leak] = {
     "a direction, rarely": sibling("small mass", UnitRarely, 1.0, dim=3),
     "a tangent vector, rarely": rare(TangentRarely, 1.0, 1e-5),
     "a raw list, rarely": sibling("small mass", ListRarely, 0.2, 10),
-    "true counts, rarely": sibling("small mass", CountsRarely, 0.1, **COUNTS),
+    "true counts, rarely": sibling("small mass", CountsRarely, 0.01, **COUNTS),
+    "tails of a vector": sibling("small mass", TailsOfAVector, Laplace(0.25), 4, 4),
+    "tails of a tangent vector": sibling("small mass", TailsOfATangent, 1.0, 1e-5),
+    "one of twenty": sibling("small mass", OneOfTwenty, 0.1),
     "any two, whatever they are": words("any two triples of bits, whatever they are"),
     "any two records": words("any two records"),
     "two arbitrary triples": words("two arbitrary triples of bits"),
