@@ -93,7 +93,7 @@ class QuietTenths(GuardedNumber):
     """Multiples of 0.1 get a tenth of the noise."""
 
     def guarded(self, x):
-        return jnp.abs(10 * x - jnp.round(10 * x)) < 1e-5
+        return x == jnp.round(10 * x) / 10
 
 
 @mechanism
@@ -110,7 +110,7 @@ class QuietInside(GuardedNumber):
 
     def guarded(self, x):
         ends = (x == 0) | (jnp.abs(x) == 1)
-        return ~ends & (jnp.abs(10 * x - jnp.round(10 * x)) < 1e-5)
+        return ~ends & (x == jnp.round(10 * x) / 10)
 
 
 @mechanism
@@ -1348,10 +1348,10 @@ LEAKING: dict[str, Leak] = {
     "short in a ring": spread(ShortInARing, 1.0),
     "right on both axes": spread(RightOnAxes, 1.0, 1e-5),
     "right at both ends": spread(RightAtBothEnds, 1.0, 1e-5),
-    "a little short between quarters": spread(RightAtQuarters, 1.0, less=0.4),
-    "a little short in a ring": spread(ShortInARing, 1.0, less=0.6),
-    "a little short between axes": spread(RightOnAxes, 1.0, 1e-5, less=0.4),
-    "a little short half-way": spread(RightAtBothEnds, 1.0, 1e-5, less=0.5),
+    "a little short between quarters": spread(RightAtQuarters, 1.0, less=0.25),
+    "a little short in a ring": spread(ShortInARing, 1.0, less=0.1),
+    "a little short between axes": spread(RightOnAxes, 1.0, 1e-5, less=0.15),
+    "a little short half-way": spread(RightAtBothEnds, 1.0, 1e-5, less=0.1),
     "a sum modulo one": sibling("dependence", SumModuloOne, Laplace(0.125), 8, 8),
     "a fixed sum": sibling("dependence", FixedSum, Laplace(0.125), 8, 8),
     "often a product of sides": sibling("dependence", OftenAProduct, Laplace(0.125), 8, 8),

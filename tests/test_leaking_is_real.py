@@ -272,9 +272,9 @@ BETWEEN = {
     "right on both axes": (PLANE, [0.7, 0.7], [-0.7, -0.7]),
     "right at both ends": (PLANE, [0.7, 0.0], [-0.7, 0.0]),
     "a little short between quarters": (LINE, 0.875, -0.875),
-    "a little short in a ring": (LINE, 0.6, -0.6),
+    "a little short in a ring": (LINE, 1.0, 0.6),
     "a little short between axes": (PLANE, [0.7, 0.7], [-0.7, -0.7]),
-    "a little short half-way": (PLANE, [0.7, 0.0], [-0.7, 0.0]),
+    "a little short half-way": (PLANE, [1.0, 0.0], [0.7, 0.0]),
 }
 
 
@@ -293,7 +293,7 @@ def test_delta_is_larger_than_claimed(name):
         p, q = (np.asarray(masses(m, np.float32(y), np.float32(x)), np.float64) for x in pair)
         excess = np.maximum(p - np.exp(m.guarantee().epsilon) * q, 0).sum()
         found.append(excess / m.guarantee().delta)
-    assert found[0] > 50
+    assert found[0] > 5
     assert found[1] < 1.1
 
 
