@@ -22,6 +22,7 @@ _SPARE = 64  # reports beyond as many as coordinates, by which their rank is ful
 _PAIRS = 1024  # coordinates of which all pairs are asked
 _WORDS = 2048  # of three to five coordinates
 _LENGTHS = (3, 4, 5)
+_WHOLE = 64  # words of all coordinates but one
 _REPORTS = 16_384  # of which words are formed
 _CHUNK = 4_096  # reports whose words are held at once
 
@@ -35,8 +36,9 @@ def independent_coordinates(
     The place u of each value in its law is uniform. Sums of two and of more places, with either
     sign, are uniform modulo one if they are independent, and so is the parity of their halves: the
     mean of exp(2 pi i sum(u)) and that of the product of the sides of 1/2 are near zero, by
-    Hoeffding. All words are asked where they are at most 2 048, else as many random ones. Where all
-    coordinates are sent, the sides as bits also have full rank over GF(2).
+    Hoeffding. All words are asked where they are at most 2 048, else as many random ones, and those
+    of all coordinates and of all but one. Where all coordinates are sent, the sides as bits also
+    have full rank over GF(2).
 
     >>> from ldp_jax.features import LaplaceVector
     >>> independent_coordinates(LaplaceVector(1.0, dim=5), jax.random.key(0), trials=5_000).fits
@@ -103,7 +105,8 @@ def _words(dim: int, rng: np.random.Generator) -> np.ndarray:
     words = np.zeros((dim, len(chosen)), np.float32)
     for place, (coordinates, sign) in enumerate(chosen):
         words[list(coordinates), place] = sign[: len(coordinates)]
-    return words
+    whole = np.ones((dim, 1), np.float32)
+    return np.concatenate([words, whole, (whole - np.eye(dim, dtype=np.float32))[:, :_WHOLE]], 1)
 
 
 def _pair_means(place: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
