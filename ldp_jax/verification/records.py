@@ -59,7 +59,8 @@ def _(domain: Enumerated, rng: np.random.Generator) -> Values:
 
 @natural.register
 def _(domain: Box, rng: np.random.Generator) -> np.ndarray:
-    return domain.side.clip(_vectors(domain.dim, float(domain.lower), float(domain.upper), rng))
+    vectors = _vectors(domain.dim, float(domain.lower), float(domain.upper), rng)
+    return vectors.astype(np.float32)
 
 
 @natural.register

@@ -66,7 +66,7 @@ class Viewer:
         numbers, floats = _numbers(codomain, y)
         chosen = np.sort(rng.permutation(numbers.shape[1])[:_COLUMNS])
         reals = has_reals(codomain)
-        scales = [_scale(numbers[:, column], reals and floats[column]) for column in chosen]
+        scales = [_scale(numbers[:, column], reals and bool(floats[column])) for column in chosen]
         whole = [_scale(part, reals) for part in _parts(codomain, y)]
         return cls(codomain, chosen, np.array(scales), np.array(whole), reals)
 
@@ -88,8 +88,9 @@ class Viewer:
             found |= _of_all(np.stack(columns, 1))
         bits = {}
         for (i, one), (j, other) in itertools.combinations(list(enumerate(columns))[:_PAIRED], 2):
-            found[f"difference of {i} and {j}"] = one - other
-            found[f"product of {i} and {j}"] = one * other
+            with np.errstate(invalid="ignore", over="ignore"):
+                found[f"difference of {i} and {j}"] = one - other
+                found[f"product of {i} and {j}"] = one * other
             bits[f"{i} equals {j}"] = one == other
         if differing is not None:
             found |= self._where_they_differ(y, columns[0], differing)
@@ -160,9 +161,7 @@ def _scale(numbers: np.ndarray, reals: bool) -> tuple[float, float]:
     if not len(usual):
         return 0.0, 0.0
     step = RESOLUTION * float(np.quantile(np.abs(usual), 0.9)) if reals else 0.0
-    return step, float(usual.min() + usual.max()) / 2 if len(np.unique(usual)) < 3 else float(
-        np.median(usual)
-    )
+    return step, float(np.median(np.unique(usual)))
 
 
 def rounded(column: np.ndarray, step: float) -> np.ndarray:
