@@ -18,8 +18,6 @@ Rule = tuple[Values, np.ndarray]
 """Stacked reports, and weights [n]."""
 Cells = tuple[np.ndarray, Callable[..., np.ndarray]]
 """Masses [m], and the cell of each of stacked reports."""
-Scores = dict[str, list[np.ndarray]]
-"""Named numbers [n] of the reports of two records, which may tell them apart."""
 Volume = tuple[np.ndarray, np.ndarray]
 """Volumes [n] of the float32 reports around stacked ones, and which are atoms, of volume 1."""
 
@@ -284,10 +282,6 @@ class ReportLaw(Reports[Y], Generic[Y, R]):
         """Volumes [n] of the float32 reports around stacked ones; atoms are of volume 1."""
         n = len(jax.tree.leaves(y)[0])
         return np.ones(n), np.ones(n, bool)
-
-    def scores(self, reports: list[Y], x: R, x_other: R) -> Scores | None:
-        """The numbers of the reports of two records; None: by estimates."""
-        return None
 
 
 class Enumerated(Records[R], Reports[R]):
