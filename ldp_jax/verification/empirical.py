@@ -306,24 +306,23 @@ def matches_graphs(mechanism: Any, key: PRNGKey, *, trials: int, significance: f
     modes = [dataclasses.replace(mechanism, reporting=mode) for mode in reportings] or [mechanism]
     asked = len(modes) * (len(lists) + n)
     copies = max(_DRAWS, trials // asked)
-    share = significance / (2 * asked)
     fits = []
-    joint, expected = np.zeros((2, (_LEVELS + 1) ** 2))
     together, alone = (lists, 1), (lists[n : 2 * n], copies)
     for mode, (true, calls) in itertools.product(modes, (together, alone)):
         key, draw_key = random.split(key)
         reports = _reports_of_graphs(mode, random.split(draw_key, calls), true, copies // calls)
-        users = np.arange(len(true))
-        found = [_levels(mode, true, reports, user) for user in users]
+        found = [_levels(mode, true, reports, user) for user in range(len(true))]
         for level, mass in found:
             counts = np.bincount(level, minlength=len(mass))
-            fits.append(statistics.g_test(counts, mass, significance=share))
-        order = rng.permuted(users.reshape(-1, n), axis=1)
-        for one, two in zip(order[:, 0], order[:, -1], strict=True):
-            (level, mass), (other_level, other_mass) = found[one], found[two]
-            np.add.at(joint, level * len(mass) + other_level, 1)
-            expected += len(level) * np.outer(mass, other_mass).ravel()
-    fits.append(statistics.g_test(joint, expected, significance=significance / 2))
+            fits.append(statistics.g_test(counts, mass, significance=significance / 2 / asked))
+
+        joint, expected = np.zeros((2, (_LEVELS + 1) ** 2))
+        order = rng.permuted(np.arange(len(true)).reshape(-1, n), axis=1)
+        for one, other in order[:, : n // 2 * 2].reshape(-1, 2):
+            place = [found[user][0] for user in (one, other)]
+            np.add.at(joint, np.ravel_multi_index(place, (_LEVELS + 1, _LEVELS + 1)), 1)
+            expected += np.outer(found[one][1], found[other][1]).ravel()
+        fits.append(statistics.g_test(joint, expected, significance=significance / 4 / len(modes)))
     return _worst(fits)._replace(smallest_defect=1 / asked, draws=asked * copies, records=asked)
 
 
@@ -358,7 +357,7 @@ def _levels(
     """
     view = View(mechanism, np.int32(user % true.shape[1]))
     y = take(reports, slice(user, None, len(true)))
-    mass, cell = cells_of(view, take(view.domain().of_bits(true), user))
+    mass, cell = cells_of(view, take(mechanism.domain().of_bits(true), user))
     order = np.argsort(-mass, kind="stable")
     level = np.zeros(len(mass), int)
     level[order] = _LEVELS * (np.cumsum(mass[order]) - mass[order] / 2) / mass.sum()

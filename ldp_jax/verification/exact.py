@@ -41,7 +41,7 @@ _MOST_TRIPLES = 4_000_000  # records times reports that are enumerated
 _SEARCH = 4096  # random pairs of records in the cross-check
 _MANY = 80  # natural and random records, all pairs of which are asked by a coarse rule
 _CLOUD = 8192  # reports of such a rule for vectors
-_SUSPECTS = 8  # pairs that are then asked by an accurate one
+_SUSPECTS = 6  # pairs that are then asked by an accurate one
 _CERTAIN = 0.99  # of its answer where the loss crosses epsilon on no axis
 
 
@@ -244,7 +244,7 @@ def _suspects(domain: Records, records: Values, masses: np.ndarray, epsilon: flo
 def _hockey_stick_of_vectors(mechanism: Exact, epsilon: float) -> float:
     """The largest over adjacent pairs of critical records, and over suspects, both ways."""
     domain = mechanism.domain()
-    many = _many_records(domain)
+    many = np.asarray(_many_records(domain))
     words = jax.random.key_data(random.split(jax.random.key(0), _CLOUD))
     each = many[np.arange(_CLOUD) % len(many)].astype(np.float32)
     drawn = report_each(words, mechanism, each)
