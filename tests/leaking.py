@@ -1039,6 +1039,10 @@ class ThreeBits(Enumerated):
         differ = np.asarray(x).astype(np.int64) ^ np.asarray(other).astype(np.int64)
         return np.isin(differ, (1, 2, 4))
 
+    @property
+    def adjacency(self):
+        return "two triples of which a single bit is another one"
+
 
 @mechanism
 class ClaimsAnyTwo:
@@ -1240,11 +1244,12 @@ class ComplainsOfTheRecord(Laplace):
 
 
 class Leak(NamedTuple):
-    """A mechanism that leaks, the kind of its leak, and an honest sibling."""
+    """A mechanism that leaks, the kind of its leak, an honest sibling, and draws that show it."""
 
     make: Callable[[], Any]
     category: str
     kept: Callable[[], Any] | None = None
+    trials: int = 50_000
 
 
 def number(twin, **options):
@@ -1372,12 +1377,12 @@ LEAKING: dict[str, Leak] = {
     ),
     "a raw vector, rarely": rare(VectorRarely, Laplace(0.25), 4, 4),
     "a direction, rarely": sibling("small mass", UnitRarely, 1.0, dim=3),
-    "a tangent vector, rarely": rare(TangentRarely, 1.0, 1e-5),
+    "a tangent vector, rarely": rare(TangentRarely, 1.0, 1e-5)._replace(trials=200_000),
     "a raw list, rarely": sibling("small mass", ListRarely, 0.2, 10),
     "true counts, rarely": sibling("small mass", CountsRarely, 0.01, **COUNTS),
     "tails of a vector": sibling("small mass", TailsOfAVector, Laplace(0.25), 4, 4),
     "tails of a tangent vector": sibling("small mass", TailsOfATangent, 1.0, 1e-5),
-    "one of twenty": sibling("small mass", OneOfTwenty, 0.1),
+    "one of twenty": sibling("small mass", OneOfTwenty, 0.1)._replace(trials=500_000),
     "any two, whatever they are": words("any two triples of bits, whatever they are"),
     "any two records": words("any two records"),
     "two arbitrary triples": words("two arbitrary triples of bits"),

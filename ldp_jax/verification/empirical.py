@@ -47,7 +47,7 @@ _ALL = 128  # members of a space that are all asked
 _COORDINATES = 256  # laws that are integrated, where each coordinate of a record has one
 _FEWEST = 8  # records, however many coordinates they have
 _DRAWS = 100  # of a record, at least
-_MOST_DRAWS = 1 << 22  # of all members of a small space
+_MOST_DRAWS = 1 << 24  # of all members of a small space
 _LEVELS = 8  # of what a user may report about a graph
 
 
