@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar, cast, runtime_checkable
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.extend import core
 
 from ldp_jax.accounting.guarantee import Guarantee
 from ldp_jax.core import random, validate
@@ -161,14 +162,23 @@ def privatize_stacked(key: PRNGKey, mechanism: Randomizer[R, Y], x: R) -> Y:
     return report_each(jax.random.key_data(random.split(key, count_of(x))), mechanism, _given(x))
 
 
-def report_each(words: AnyArray, mechanism: Randomizer[R, Y], x: R, *own: AnyArray) -> Y:
+def report_each(
+    words: AnyArray, mechanism: Randomizer[R, Y], x: R, *own: AnyArray, size: int = SIZE
+) -> Y:
     """The report of each of stacked records, of a user each, by a key each.
 
     Keys as the words that they hold.
     """
     # Of one record too: a sampler, the largest of all programs, is compiled once.
     mechanism, own = _apart(mechanism, own, len(words))
-    return in_blocks(lambda rows: _reports(rows[0], mechanism, *rows[1:]), (words, x, *own))
+    return in_blocks(lambda rows: _reports(rows[0], mechanism, *rows[1:]), (words, x, *own), size)
+
+
+def program_of(words: AnyArray, mechanism: Randomizer[R, Y], x: R, size: int) -> core.ClosedJaxpr:
+    """The program of a block of ``size`` rows of :func:`report_each`."""
+    mechanism, own = _apart(mechanism, (), len(words))
+    rows = block_of((words, x, *own), size=size)
+    return jax.make_jaxpr(_report_rows)(rows[0], mechanism, *rows[1:])
 
 
 def report_each_retraced(words: AnyArray, mechanism: Randomizer[R, Y], x: R) -> Y | None:
