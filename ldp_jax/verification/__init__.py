@@ -35,9 +35,9 @@ A verdict is the product of three things:
 
 **What a verdict cannot show.** Each test states the smallest leak that it would have found, and all
 that is smaller is not shown: at 200 000 trials and epsilon 1 a report of mass 0.001 that its record
-alone gives, if any pair of records shows it, or one of mass 0.4 if one pair of 512 does. Both masses
-fall as 1 / ``trials``, and grow as e^epsilon. An honest sampler is refused once in a million times
-(``significance``). No test proves anything about a sampler that means to deceive: one that leaks
+alone gives, if any pair of records shows it, or one of mass 0.4 if one pair of 512 does. Both
+masses fall as 1 / ``trials``, and grow as e^epsilon. An honest sampler is refused once in a million
+times (``significance``). No test proves anything about a sampler that means to deceive: one that leaks
 with probability 1e-12, for one record of 2^24, or after a million reports, passes all of them. Only
 reading the sampler proves it: a table of whole numbers (:class:`~ldp_jax.features.Discrete`), whose
 sampler is a search of thresholds, leaves least to read.
