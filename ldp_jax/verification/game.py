@@ -122,6 +122,12 @@ class _Pairs(NamedTuple):
         away = np.abs(first.astype(np.float64) - second)
         return cls(owners, x, other, away.argmax(1))
 
+    @property
+    def alike(self) -> bool:
+        """Whether all pairs are of a record and itself."""
+        sides = [jax.tree.leaves(side) for side in (self.x, self.other)]
+        return all(np.array_equal(*leaves) for leaves in zip(*sides, strict=True))
+
 
 @standard_flags()
 def epsilon_lower_bound(
@@ -158,6 +164,7 @@ def epsilon_lower_bound(
     first = first if x is None else domain.given(x)
     second = second if x_other is None else domain.given(x_other)
     pair = _Pairs.of(_whose(domain, 1), *map(_one, (first, second)))
+    validate.require(not pair.alike, "x and x_other must be two records, got one twice")
     choose_key, decide_key = random.split(key)
     half = trials // 2
     mine, others = _reports(mechanism, choose_key, pair, half)

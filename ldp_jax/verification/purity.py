@@ -14,7 +14,7 @@ from ldp_jax.core import random, validate
 from ldp_jax.core.flags import standard_flags
 from ldp_jax.core.mechanism import Randomizer, privatize
 from ldp_jax.core.spaces import ByCoordinate, Enumerated, NotApplicable, Reports
-from ldp_jax.core.types import Array, PRNGKey, Report, Values
+from ldp_jax.core.types import Array, PRNGKey, PRNGKeys, Report, Values
 from ldp_jax.verification._effects import effects
 from ldp_jax.verification._programs import (
     SIZE,
@@ -124,7 +124,7 @@ def _by_hand(leaf: np.ndarray) -> Values:
     return int(leaf) if np.isfinite(leaf) and leaf == int(leaf) else float(leaf)
 
 
-def _key_of(words: np.ndarray) -> PRNGKey:
+def _key_of(words: np.ndarray) -> PRNGKey | PRNGKeys:
     """The same keys as elsewhere, on purpose: nothing is released."""
     return jax.random.wrap_key_data(jnp.asarray(words))
 

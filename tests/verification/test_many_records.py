@@ -154,9 +154,9 @@ class QuietNumber(broken.ThinTail):
 
 @pytest.mark.parametrize("quiet", NUMBERS)
 def test_delta_is_asked_of_many_numbers(quiet):
-    found, _, kept = verdict.delta_of(QuietNumber(1.0, quiet=quiet), 1.0, 6e-7)
-    assert kept == (quiet == "nowhere")
-    assert found == pytest.approx(5e-7, rel=1e-3) if kept else found > 0.01
+    answer = verdict.delta_of(QuietNumber(1.0, quiet=quiet), 1.0, 6e-7)
+    assert answer.holds == (quiet == "nowhere")
+    assert answer.found == pytest.approx(5e-7, rel=1e-3) if answer.holds else answer.found > 0.01
 
 
 VECTORS: dict[str, Callable[[Any], Any]] = {
