@@ -3,7 +3,6 @@
 import abc
 import dataclasses
 import itertools
-from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -20,7 +19,7 @@ from ldp_jax.core.spaces import (
     ReportLaw,
     Reports,
 )
-from ldp_jax.core.spaces.space import Cells, Log, Rule, Scores, Volume, each_vector, spacings
+from ldp_jax.core.spaces.space import Cells, Log, Rule, Volume, each_vector, spacings
 from ldp_jax.core.types import Array, Values, Y
 from ldp_jax.edges.lists import (
     LapReport,
@@ -31,6 +30,9 @@ from ldp_jax.edges.lists import (
     to_bits,
     to_list,
 )
+
+ONE_BIT = "two neighbour lists that differ in one bit"
+"""The pairs of lists that are adjacent, in words."""
 
 _MOST_CELLS = 4096  # of a joint law
 _MOST_NODES = 64  # of which lists of all degrees are enumerated
@@ -130,6 +132,11 @@ class Lists(Records[NeighbourList]):
         if not 1 < self.n <= _MOST_NODES:
             raise NotApplicable(f"ask a mechanism of 2 to {_MOST_NODES} nodes, got n = {self.n}")
         return self.grid(self.n)
+
+    @property
+    def adjacency(self) -> str:
+        """In the words of a guarantee per bit."""
+        return ONE_BIT
 
     def adjacent(self, x: NeighbourList, other: NeighbourList) -> np.ndarray:
         """Which pairs differ in one bit."""
@@ -270,19 +277,6 @@ class ListReports(ReportLaw[ListReport, NeighbourList]):
         atom = (degree <= 0) | (degree >= self._most)
         return np.where(atom, 1.0, spacings(degree)), atom
 
-    def scores(self, reports: list[ListReport], x: NeighbourList, x_other: NeighbourList) -> Scores:
-        """The noisy degree, the bit that differs, and each among the reports with the other."""
-        node = _differing(x, x_other)
-        degree = _degrees_of(reports)
-        bit = [(np.asarray(y.neighbours.ids) == node).any(1) for y in reports]
-        both = list(zip(degree, bit, strict=True))
-        found = {"degree": degree, "bit": [b.astype(np.float64) for b in bit]}
-        every = np.concatenate(degree)
-        for name, other in (("", every.min() - 1), (", else more", every.max() + 1)):
-            found[f"degree if reported{name}"] = [np.where(b, d, other) for d, b in both]
-            found[f"degree if not reported{name}"] = [np.where(b, other, d) for d, b in both]
-        return found
-
 
 class NumberReports(Reports[Y]):
     """Reports about a list that hold independent numbers of a known law; abstract."""
@@ -308,10 +302,6 @@ class NumberReports(Reports[Y]):
     @abc.abstractmethod
     def critical_numbers(self, most: int) -> np.ndarray:
         """Numbers [rows, dim] where the loss about at most ``most`` nodes may be largest."""
-
-    @abc.abstractmethod
-    def scores(self, reports: list[Y], x: NeighbourList, x_other: NeighbourList) -> Scores:
-        """Numbers of the reports of two records, which may tell them apart."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -350,14 +340,6 @@ class LapReports(NumberReports[LapReport]):
         both = itertools.product(critical_numbers(most), critical_numbers(1))
         return np.array([[degree, *[bit] * len(self.owned)] for degree, bit in both])
 
-    def scores(self, reports: list[LapReport], x: NeighbourList, x_other: NeighbourList) -> Scores:
-        """The noisy degree, the noisy bit that differs, and their sum."""
-        node = _differing(x, x_other)
-        degree = _degrees_of(reports)
-        value = [np.nan_to_num(np.asarray(y.values, np.float64)[:, node]) for y in reports]
-        both = [d + v for d, v in zip(degree, value, strict=True)]
-        return {"degree": degree, "bit": value, "degree + bit": both}
-
 
 @dataclasses.dataclass(frozen=True)
 class CountReports(NumberReports[Values]):
@@ -395,12 +377,6 @@ class CountReports(NumberReports[Values]):
             near = np.arange(max(low, -2), min(high, most + 2) + 1)
             ends = [low, low + 1, high - 1, high]
         return np.repeat(np.unique([*near, *ends])[:, None], self.dim, 1)
-
-    def scores(self, reports: list[Values], x: NeighbourList, x_other: NeighbourList) -> Scores:
-        """Each number, and their sum."""
-        y = [self.numbers(each) for each in reports]
-        found = {f"count {place}": [each[:, place] for each in y] for place in range(self.dim)}
-        return {**found, "sum": [each.sum(1) for each in y]}
 
 
 def critical_numbers(most: int) -> np.ndarray:
@@ -444,15 +420,3 @@ def _with_each(degrees: np.ndarray, lists: NeighbourList) -> ListReport:
     """Every degree with each of stacked lists, the lists running faster."""
     many = jax.tree.map(lambda leaf: np.tile(np.asarray(leaf).T, len(degrees)).T, lists)
     return ListReport(np.repeat(degrees, len(lists.ids)), many)
-
-
-def _differing(x: NeighbourList, other: NeighbourList) -> int:
-    """The first node that is in one list alone."""
-    differ = sorted(set(nodes_of(x)) ^ set(nodes_of(other)))
-    if not differ:
-        raise ValueError("x and x_other are the same list")
-    return differ[0]
-
-
-def _degrees_of(reports: Sequence[ListReport | LapReport]) -> list[np.ndarray]:
-    return [np.nan_to_num(np.asarray(y.degree, np.float64)) for y in reports]

@@ -29,6 +29,7 @@ from ldp_jax.verification._programs import (
 )
 from ldp_jax.verification.exact import coordinate_laws, spaces
 from ldp_jax.verification.protocols import HasTable
+from ldp_jax.verification.records import repeated_records
 
 _NODES, _WEIGHTS = unit_rule(8)
 _TAIL_NODES, _TAIL_WEIGHTS = unit_rule(48)
@@ -52,12 +53,12 @@ class Numbers(NamedTuple):
 
 
 def numbers(mechanism: Exact, key: PRNGKey, trials: int) -> list[Numbers]:
-    """Random records, and reports of them by ``privatize``.
+    """Natural and random records, half of each, and reports of them by ``privatize``.
 
     Vectors are taken apart into coordinates.
     """
     record_key, key = random.split(key)
-    x = spaces(mechanism)[0].sample(generator(record_key), trials)
+    x = repeated_records(spaces(mechanism)[0], generator(record_key), trials)
     apart = isinstance(mechanism, HasCoordinates)
     if not apart and isinstance(x, tuple):
         raise NotApplicable(

@@ -25,6 +25,7 @@ from ldp_jax.verification._programs import (
     take,
 )
 from ldp_jax.verification.exact import spaces
+from ldp_jax.verification.records import pairs_of
 from ldp_jax.verification.statistics import SIGNIFICANCE, Fit, tail_fit
 
 TRIALS = 1 << 20
@@ -44,8 +45,8 @@ def record_windows(
 ) -> Fit:
     """Whether reports follow their law in every window of the records, however narrow.
 
-    The position of a report in the law of its record is uniform. Windows of records by cells of
-    positions are counted at five scales, down to about sixteen records; one crowded cell is enough.
+    The position of a report in the law of its record is uniform. Windows of records, half of which
+    are natural ones, by cells of positions are counted at all scales; one crowded cell is enough.
     Vectors are cut by the coordinate, by another one, and by their sum. ``NotApplicable`` where
     float32 may misplace half of a law's mass.
 
@@ -92,7 +93,7 @@ def _scan(share: np.ndarray, place: np.ndarray, off: float, significance: float)
         return Fit(False, "windows (a report beyond its law)", np.inf, 0.0, 1 / n, n)
     place = np.clip(place, 0, 1 - 2.0**-53)
     most = int(np.log2(n))
-    scales = [(most - 4, 4), (most - 8, 6), (most // 2, most // 2 - 2), (4, most - 6), (0, most)]
+    scales = [(i, j) for i in range(most) for j in range(1, most - i + 1)]
     tests = sum(2.0 ** (i + j) for i, j in scales)
     worst = 1.0
     for i, j in scales:
@@ -118,13 +119,10 @@ def reported_losses(mechanism: Exact, key: PRNGKey, *, trials: int = TRIALS) -> 
     True
     """
     validate.integer_in(1000, trials=trials)
-    mine_key, other_key, draw_key = random.split(key, 3)
+    record_key, draw_key = random.split(key)
     domain, _ = spaces(mechanism)
     claim = mechanism.guarantee().epsilon
-    if domain.all_adjacent:
-        x, other = (domain.sample(generator(k), trials) for k in (mine_key, other_key))
-    else:
-        x, other = domain.neighbours(generator(mine_key), trials)
+    _, x, other = pairs_of(domain, generator(record_key), trials)
     y = privatize_stacked(draw_key, mechanism, x)
     ends = [
         jax.tree.map(lambda leaf, of: leaf.astype(of.dtype), repeated(end, trials), x)

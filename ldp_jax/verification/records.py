@@ -59,7 +59,8 @@ def _(domain: Enumerated, rng: np.random.Generator) -> Values:
 
 @natural.register
 def _(domain: Box, rng: np.random.Generator) -> np.ndarray:
-    return domain.side.clip(_vectors(domain.dim, float(domain.lower), float(domain.upper), rng))
+    vectors = _vectors(domain.dim, float(domain.lower), float(domain.upper), rng)
+    return vectors.astype(np.float32)
 
 
 @natural.register
@@ -74,23 +75,36 @@ def _(domain: Lists, rng: np.random.Generator) -> Values:
     return domain.of_bits(_lists(domain.n, domain.own))
 
 
-def records_of(domain: Records, rng: np.random.Generator, count: int) -> Values:
-    """``count`` stacked records: natural ones, at most half of all, and random ones."""
-    known = some_of(natural(domain, rng), rng, count // 2)
+def records_of(
+    domain: Records, rng: np.random.Generator, count: int, given: Values | None = None
+) -> Values:
+    """``count`` stacked records, at most half of them ``given`` and natural ones, others random."""
+    known = some_of(_known(domain, rng, given), rng, count // 2)
     return joined(known, domain.sample(rng, count - count_of(known)))
 
 
-def pairs_of(domain: Records, rng: np.random.Generator, count: int) -> Pairs:
+def repeated_records(
+    domain: Records, rng: np.random.Generator, count: int, given: Values | None = None
+) -> Values:
+    """``count`` stacked records, half of them ``given`` and natural ones, again and again."""
+    known = some_of(_known(domain, rng, given), rng, count // 2)
+    places = np.arange(count // 2) % count_of(known)
+    return joined(take(known, places), domain.sample(rng, count - len(places)))
+
+
+def pairs_of(
+    domain: Records, rng: np.random.Generator, count: int, given: Values | None = None
+) -> Pairs:
     """``count`` adjacent pairs of records, and whose they are; the first one are the extremes."""
     if isinstance(domain, Lists):
-        return _pairs_of_lists(domain, rng, count)
+        return _pairs_of_lists(domain, rng, count, given)
     ends = jax.tree.map(lambda *leaves: np.stack(leaves), *domain.extremes())
     if domain.all_adjacent:
-        x = joined(ends, records_of(domain, rng, count - 2))
+        x = joined(ends, repeated_records(domain, rng, count - 2, given))
         partner = rng.integers(0, np.where(rng.random(count) < _AGAINST_ENDS, 2, count))
         partner[:2] = [1, 0]
         return (), x, take(x, partner)
-    known = some_of(natural(domain, rng), rng, _LISTED)
+    known = some_of(_known(domain, rng, given), rng, _LISTED)
     size = count_of(known)
     first, second = (np.ravel(place) for place in np.indices((size, size)))
     near = np.asarray(domain.adjacent(take(known, first), take(known, second)))
@@ -99,6 +113,11 @@ def pairs_of(domain: Records, rng: np.random.Generator, count: int) -> Pairs:
     x = joined(take(ends, slice(0, 1)), joined(take(known, first[chosen]), more))
     other = joined(take(ends, slice(1, 2)), joined(take(known, second[chosen]), others))
     return (), x, other
+
+
+def _known(domain: Records, rng: np.random.Generator, given: Values | None) -> Values:
+    known = natural(domain, rng)
+    return known if given is None else joined(given, known)
 
 
 def some_of(known: Values, rng: np.random.Generator, most: int) -> Values:
@@ -155,7 +174,9 @@ def _lists(n: int, own: int) -> np.ndarray:
     )
 
 
-def _pairs_of_lists(domain: Lists, rng: np.random.Generator, count: int) -> Pairs:
+def _pairs_of_lists(
+    domain: Lists, rng: np.random.Generator, count: int, given: Values | None
+) -> Pairs:
     """Lists that differ in one bit, of random users but for the first."""
     (own,), x, other = domain.neighbours_of_all(rng, count)
     own[0] = domain.own
@@ -164,6 +185,10 @@ def _pairs_of_lists(domain: Lists, rng: np.random.Generator, count: int) -> Pair
     for place in range(1, count, 2):
         rows = _lists(domain.n, int(own[place]))
         bits[place] = rows[rng.integers(0, len(rows))]
+    if given is not None:
+        mine = domain.bits(given)[: count // 2]
+        own[1 : 1 + len(mine)] = domain.own
+        bits[1 : 1 + len(mine)] = mine
     first, second = (domain.bits(stacked([end])) for end in domain.extremes())
     bits[:1] = first
     flip[:1] = first != second

@@ -18,8 +18,6 @@ Rule = tuple[Values, np.ndarray]
 """Stacked reports, and weights [n]."""
 Cells = tuple[np.ndarray, Callable[..., np.ndarray]]
 """Masses [m], and the cell of each of stacked reports."""
-Scores = dict[str, list[np.ndarray]]
-"""Named numbers [n] of the reports of two records, which may tell them apart."""
 Volume = tuple[np.ndarray, np.ndarray]
 """Volumes [n] of the float32 reports around stacked ones, and which are atoms, of volume 1."""
 
@@ -182,6 +180,13 @@ class Records(abc.ABC, Generic[R]):
         """Which pairs of stacked records a guarantee is about, bool [n]: by default all."""
         return np.ones(len(jax.tree.leaves(x)[0]), bool)
 
+    @property
+    def adjacency(self) -> str:
+        """Which pairs those are, in words; overridden together with :meth:`adjacent`."""
+        if self.all_adjacent:
+            return "any two records"
+        return f"two records that {type(self).__name__}.adjacent says are"
+
     def neighbours(self, rng: np.random.Generator, n: int) -> tuple[R, R]:
         """Stacked random pairs of adjacent records; overridden together with :meth:`adjacent`."""
         return self.sample(rng, n), self.sample(rng, n)
@@ -277,10 +282,6 @@ class ReportLaw(Reports[Y], Generic[Y, R]):
         """Volumes [n] of the float32 reports around stacked ones; atoms are of volume 1."""
         n = len(jax.tree.leaves(y)[0])
         return np.ones(n), np.ones(n, bool)
-
-    def scores(self, reports: list[Y], x: R, x_other: R) -> Scores | None:
-        """The numbers of the reports of two records; None: by estimates."""
-        return None
 
 
 class Enumerated(Records[R], Reports[R]):
