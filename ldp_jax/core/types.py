@@ -25,10 +25,9 @@ Record = TypeAliasType(
     | int
     | Real[Array, "..."]
     | Real[np.ndarray, "..."]
-    | np.number
+    | np.generic
     | Bool[Array, "..."]
     | Bool[np.ndarray, "..."]
-    | np.bool_
     | list[Any],
 )
 """The data of one user: a number (most often in [-1, 1]), or a vector of them; of any real type."""

@@ -37,10 +37,12 @@ A verdict is the product of three things:
 that is smaller is not shown: at 200 000 trials and epsilon 1 a report of mass 0.001 that its record
 alone gives, if any pair of records shows it, or one of mass 0.4 if one pair of 512 does. Both
 masses fall as 1 / ``trials``, and grow as e^epsilon. An honest sampler is refused once in a million
-times (``significance``). No test proves anything about a sampler that means to deceive: one that leaks
-with probability 1e-12, for one record of 2^24, or after a million reports, passes all of them. Only
-reading the sampler proves it: a table of whole numbers (:class:`~ldp_jax.features.Discrete`), whose
-sampler is a search of thresholds, leaves least to read.
+times (``significance``).
+
+No test proves anything about a sampler that means to deceive: one that leaks with probability
+1e-12, for one record of 2^24, or after a million reports, passes all of them. Only reading the
+sampler proves it: a table of whole numbers (:class:`~ldp_jax.features.Discrete`), whose sampler is
+a search of thresholds, leaves least to read.
 
 Module ``plot`` draws variances and densities.
 """
