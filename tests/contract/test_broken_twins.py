@@ -50,6 +50,7 @@ def test_reused_key_is_seen_by_the_key_checker():
         verification.matches_density(twin, jax.random.key(2), np.array([-1.0, -0.6, 0.3, 1.0]))
 
 
+@untyped
 def test_unclipped_input_is_seen_in_reports_and_in_the_density():
     twin = broken.Unclipped(1.0)
     assert not verification.is_total(twin, jax.random.key(1)).fits
