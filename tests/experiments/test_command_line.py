@@ -113,6 +113,7 @@ ABOVE_0 = {
     "frontier": "--epsilons --seeds",
     "repeat": "--seeds",
     "variance": "--points",
+    "power": "--seeds",
     "benchmarks": "--repeats",
 }
 for command, options in ABOVE_0.items():
