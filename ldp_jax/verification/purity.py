@@ -249,7 +249,7 @@ def _faults_of_plain_calls(
     called += ask(old, _by_hand) + ask(few, jnp.asarray)
     wrong = {f"{kind} beside the report": 1 for kind in sorted(seen)}
 
-    complaints = {_complaint(mechanism, words[0], take(many, place)) for place in old[:4]}
+    complaints = {_complaint(mechanism, words[0], take(many, place)) for place in old[:4].tolist()}
     wrong["messages of exceptions"] = len(complaints) - 1
     form = _form(take(first, 0))
     unlike = sum(_form(y) != form for y in called)

@@ -14,6 +14,7 @@ from experiments import audit
 from ldp_jax import verification
 from ldp_jax.core.pytree import mechanism
 from tests.contributing import NAMES, TEXT, blocks, run
+from tests.marks import untyped
 from tests.verification.test_leaks import asked_of
 
 
@@ -34,6 +35,7 @@ def loaded(folder: Path, monkeypatch, **changes: tuple[str, str]):
             monkeypatch.delitem(sys.modules, name, raising=False)
 
 
+@untyped  # NumPy's scalars of bfloat16 are records, and none of its numbers by type
 def test_two_files_are_enough_and_the_command_line_asks_them(tmp_path, monkeypatch, capsys):
     """The verdict of the command: every test of a number holds, and the law loses the claim."""
     loaded(tmp_path, monkeypatch)

@@ -195,6 +195,7 @@ class Beside(Duchi):
         return super().privatize(key, x) * np.nextafter(np.float32(1), np.float32(2))
 
 
+@untyped
 def test_a_refusal_says_that_reports_are_not_in_the_codomain():
     answer = lambda key: verdict._fit(
         verification.matches_density(Beside(1.0), key, trials=1000), "variation"
