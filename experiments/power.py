@@ -28,7 +28,7 @@ class Leaky(Laplace):
 
     mass: Scalar = 0.0
 
-    def other(self, key: PRNGKey, x: Record, y: Array) -> Array:
+    def other(self, key: PRNGKey, x: Array, y: Array) -> Array:
         """The report that leaks."""
         raise NotImplementedError
 
@@ -45,7 +45,7 @@ class Leaky(Laplace):
 class Raw(Leaky):
     """The record itself."""
 
-    def other(self, key: PRNGKey, x: Record, y: Array) -> Array:
+    def other(self, key: PRNGKey, x: Array, y: Array) -> Array:
         """x."""
         return x
 
@@ -54,7 +54,7 @@ class Raw(Leaky):
 class RawZero(Leaky):
     """Zeros as they are."""
 
-    def other(self, key: PRNGKey, x: Record, y: Array) -> Array:
+    def other(self, key: PRNGKey, x: Array, y: Array) -> Array:
         """x where it is zero."""
         return jnp.where(x == 0, x, y)
 
@@ -63,7 +63,7 @@ class RawZero(Leaky):
 class Narrow(Leaky):
     """Noise of a hundredth of the size."""
 
-    def other(self, key: PRNGKey, x: Record, y: Array) -> Array:
+    def other(self, key: PRNGKey, x: Array, y: Array) -> Array:
         """x, and a hundredth of Laplace noise."""
         return x + jax.random.laplace(key) / 50
 
@@ -72,7 +72,7 @@ class Narrow(Leaky):
 class Side(Leaky):
     """A tail that says on which side of zero the record is."""
 
-    def other(self, key: PRNGKey, x: Record, y: Array) -> Array:
+    def other(self, key: PRNGKey, x: Array, y: Array) -> Array:
         """A size beyond most reports, with the sign of x."""
         return jnp.sign(x) * (4 + jax.random.exponential(key))
 

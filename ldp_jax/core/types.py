@@ -5,7 +5,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from jax import typing
-from jaxtyping import Array, Bool, Key, Real, Shaped
+from jaxtyping import Array, Key, Real, Shaped
 from typing_extensions import TypeAliasType
 
 PRNGKey = TypeAliasType("PRNGKey", Key[Array, ""])
@@ -20,17 +20,9 @@ Scalar = TypeAliasType(
 """A parameter of a mechanism: a number, a traced scalar, or a stack of them."""
 
 Record = TypeAliasType(
-    "Record",
-    float
-    | int
-    | Real[Array, "..."]
-    | Real[np.ndarray, "..."]
-    | np.generic
-    | Bool[Array, "..."]
-    | Bool[np.ndarray, "..."]
-    | list[Any],
+    "Record", float | int | Real[Array, "..."] | Real[np.ndarray, "..."] | np.number
 )
-"""The data of one user: a number (most often in [-1, 1]), or a vector of them; of any real type."""
+"""The data of one user: a number (most often in [-1, 1]), or a vector of them."""
 
 ArrayLike = TypeAliasType("ArrayLike", typing.ArrayLike)
 """An array, or a number."""

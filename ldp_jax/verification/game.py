@@ -220,8 +220,8 @@ def largest_lower_bound(
     claim = mechanism.guarantee().epsilon
     rounds = round_sizes(trials, claim)
     pair_key, train_key, *keys = random.split(key, 2 + _FINALISTS)
-    asked = pairs_of(mechanism.domain(), generator(pair_key), rounds[0][0], records)
-    pairs = _Pairs.of(*asked)
+    drawn = pairs_of(mechanism.domain(), generator(pair_key), rounds[0][0], records)
+    pairs = _Pairs.of(*drawn)
     look = None
     for (_, each), round_key in zip(rounds, random.split(train_key, len(rounds)), strict=True):
         mine, others = _reports(mechanism, round_key, pairs, each)
@@ -235,6 +235,7 @@ def largest_lower_bound(
     assert look is not None
     alpha = (1 - confidence) / (2 * _SUSPECTS)
     bounds = []
+    asked = 0
     for place in range(_FINALISTS):
         choose_key, decide_key = random.split(keys[place])
         pair = take(pairs, slice(place, place + 1))
@@ -248,9 +249,9 @@ def largest_lower_bound(
         most = _SUSPECTS // (2 * _FINALISTS)
         suspects = [e for by in most_suspicious(views, 1, ranks) for e in by.events(most)]
         fresh = trained.both(pair, *_reports(mechanism, decide_key, pair, trials // 2))
+        asked = len(fresh[0].names) + len(fresh[0].bit_names)
         bounds += [_bounded(event, fresh, alpha, delta) for event in suspects]
     largest = max(bounds, key=lambda bound: bound.epsilon)
-    asked = len(fresh[0].names) + len(fresh[0].bit_names)
     return largest._replace(trials=trials, pairs=rounds[0][0], views=asked)
 
 
@@ -390,9 +391,9 @@ def most_suspicious(views: tuple[Views, Views], pairs: int, ranks: Sequence[Rank
         for row, rank in zip(rows, ranks, strict=True):
             row.append(windows(ordered, rank))
     for name, one, other in zip(mine.bit_names, mine.bits, others.bits, strict=True):
-        ones = [side.reshape(pairs, each).sum(1) for side in (one, other)]
+        ones, other_ones = (side.reshape(pairs, each).sum(1) for side in (one, other))
         for row, rank in zip(rows, ranks, strict=True):
-            row.append(_of_bit(*ones, each, partial(rank, allowed=allowed_in(name))))
+            row.append(_of_bit(ones, other_ones, each, partial(rank, allowed=allowed_in(name))))
     names = mine.names + mine.bit_names
     return [Found(names, *map(np.stack, zip(*row, strict=True))) for row in rows]
 

@@ -27,7 +27,7 @@ Pairs = tuple[tuple[np.ndarray, ...], Any, Any]
 
 
 @functools.singledispatch
-def natural(domain: Any, rng: np.random.Generator) -> Values:
+def natural(domain: Any, rng: np.random.Generator) -> Any:
     """Stacked records of the kind that people hold; the first ones are its ends and its centre.
 
     Another space has the records by which its own methods describe it.
@@ -77,7 +77,7 @@ def _(domain: Lists, rng: np.random.Generator) -> Values:
 
 def records_of(
     domain: Records, rng: np.random.Generator, count: int, given: Values | None = None
-) -> Values:
+) -> Any:
     """``count`` stacked records, at most half of them ``given`` and natural ones, others random."""
     known = some_of(_known(domain, rng, given), rng, count // 2)
     return joined(known, domain.sample(rng, count - count_of(known)))
@@ -85,7 +85,7 @@ def records_of(
 
 def repeated_records(
     domain: Records, rng: np.random.Generator, count: int, given: Values | None = None
-) -> Values:
+) -> Any:
     """``count`` stacked records, half of them ``given`` and natural ones, again and again."""
     known = some_of(_known(domain, rng, given), rng, count // 2)
     places = np.arange(count // 2) % count_of(known)
@@ -139,7 +139,7 @@ def _numbers(lower: float, upper: float) -> np.ndarray:
     for small in _SMALL:
         found.extend([small * width, -small * width])
     inside = [number for number in found if lower <= number <= upper]
-    _, first = np.unique(np.float32(inside), return_index=True)
+    _, first = np.unique(np.array(inside, np.float32), return_index=True)
     return np.asarray(inside)[np.sort(first)]
 
 
@@ -174,9 +174,7 @@ def _lists(n: int, own: int) -> np.ndarray:
     )
 
 
-def _pairs_of_lists(
-    domain: Lists, rng: np.random.Generator, count: int, given: Values | None
-) -> Pairs:
+def _pairs_of_lists(domain: Lists, rng: np.random.Generator, count: int, given: Any) -> Pairs:
     """Lists that differ in one bit, of random users but for the first."""
     (own,), x, other = domain.neighbours_of_all(rng, count)
     own[0] = domain.own

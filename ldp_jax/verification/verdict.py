@@ -253,9 +253,15 @@ def ask(mechanism: object, question: Question, key: PRNGKey) -> Test:
         said = " ".join(str(error).split())[:200]
         reason = f"raised {type(error).__name__}: {said}"
         return dataclasses.replace(blank, holds=False, reason=reason)
-    numbers = {"found": float(answer.found), "limit": float(answer.limit)}
     return dataclasses.replace(
-        blank, **(answer._asdict() | numbers | {"holds": bool(answer.holds)})
+        blank,
+        found=float(answer.found),
+        limit=float(answer.limit),
+        holds=bool(answer.holds),
+        reason=answer.reason,
+        records=answer.records,
+        views=answer.views,
+        leak=answer.leak,
     )
 
 

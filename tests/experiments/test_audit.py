@@ -14,6 +14,7 @@ from experiments._published import PrintedHyperbolicGaussian
 from ldp_jax import edges, features, verification
 from ldp_jax.verification.cases import CASES
 from tests import broken
+from tests.marks import untyped
 
 CONFIG = audit.Config(quick=True)
 CONFIDENCE = 1 - 1e-6
