@@ -40,7 +40,7 @@ def count_of(stacked: Values) -> int:
     return len(jax.tree.leaves(stacked)[0])
 
 
-def take(stacked: T, place: int | slice | np.ndarray | tuple[np.ndarray, ...]) -> T:
+def take(stacked: T, place: int | np.integer | slice | np.ndarray | tuple[np.ndarray, ...]) -> T:
     """Some of stacked values, as NumPy arrays."""
     return jax.tree.map(lambda leaf: np.asarray(leaf)[place], stacked)
 

@@ -52,6 +52,7 @@ def test_two_files_are_enough_and_the_command_line_asks_them(tmp_path, monkeypat
     assert "epsilon 16 is refused" in capsys.readouterr().out
 
 
+@untyped
 def test_one_file_is_enough_for_a_mechanism_on_lists():
     """Every test of a list holds; tests/edges/test_samplers.py draws graphs."""
     verdict = verification.check(
