@@ -204,6 +204,19 @@ def logs_each(mechanism: HasDensity, y: Report, x: Values, *own: AnyArray) -> np
     return in_blocks(ask, (y, x, *own), SIZE // GROUP)
 
 
+def logs_in_turn(mechanism: HasDensity, y: Report, x: Values, *own: AnyArray) -> np.ndarray:
+    """log p of stacked reports, as many about each of stacked records in turn."""
+    mechanism, own = _apart(mechanism, own, count_of(x))
+    records = count_of(x)
+    each = count_of(y) // records
+    room = -(-each // GROUP) * GROUP
+    place = np.arange(room) % each + each * np.arange(records)[:, None]
+    groups = take(y, place.reshape(-1, GROUP))
+    rows = take((x, *own), np.repeat(np.arange(records), room // GROUP))
+    found = in_blocks(lambda some: _logs(mechanism, *some), (groups, *rows), SIZE // GROUP)
+    return found.reshape(records, room)[:, :each].ravel()
+
+
 def log_grid(mechanism: HasDensity, y: Report, x: Values) -> np.ndarray:
     """log p [records, reports] of stacked reports about each of stacked records."""
     reports = count_of(y)

@@ -25,7 +25,7 @@ from ldp_jax.verification._programs import (
     count_of,
     estimates,
     generator,
-    logs_each,
+    logs_in_turn,
     lost,
     report_each,
     take,
@@ -362,7 +362,8 @@ class Look:
         found = self.viewer.views(reports, many.differing)
         names, more = list(found.names), [found.values]
         if isinstance(self.mechanism, HasDensity):
-            logs = [logs_each(self.mechanism, reports, x, *many.owners) for x in many[1:3]]
+            sides = pairs.x, pairs.other
+            logs = [logs_in_turn(self.mechanism, reports, x, *pairs.owners) for x in sides]
             loss = np.nan_to_num(lost(*np.asarray(logs, np.float64)))
             names.append("declared loss")
             more.append(rounded(loss, RESOLUTION * max(1.0, float(self.claim)))[None])
@@ -433,7 +434,7 @@ class Ordered(NamedTuple):
         """From the numbers of either record's reports [pairs, each]."""
         pairs, each = mine.shape
         both = np.concatenate([mine, others], 1)
-        order = np.argsort(both, axis=1, kind="stable")
+        order = np.argsort(both, axis=1)
         value = np.pad(np.take_along_axis(both, order, 1), ((0, 0), (0, 1)), constant_values=np.inf)
         ours = np.pad(np.cumsum(order < each, 1), ((0, 0), (1, 0)))
         new = np.ones(value.shape, bool)

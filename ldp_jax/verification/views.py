@@ -24,7 +24,7 @@ ROUNDING = 1.0
 """The loss in one of the last bits, in nats, that float32 rounding may cause."""
 
 _COLUMNS = 32  # numbers of a report that are looked at
-_PAIRED = 6  # numbers of which all pairs are
+_PAIRED = 4  # numbers of which all pairs are
 _WITH_BITS = 8  # numbers whose bits are
 _NAN = float(np.finfo(np.float64).max)
 _INFINITE = _NAN / 2
