@@ -157,22 +157,12 @@ class Lists(Records[NeighbourList]):
 
     def neighbours(self, rng: np.random.Generator, n: int) -> tuple[NeighbourList, NeighbourList]:
         """Random lists, and the same with a random bit changed."""
-        return self._flipped(rng, np.full(n, self.own))
+        return self.neighbours_of(rng, np.full(n, self.own))
 
-    def neighbours_of_all(
-        self,
-        rng: np.random.Generator,
-        n: int,
-    ) -> tuple[tuple[np.ndarray, ...], NeighbourList, NeighbourList]:
-        """The same of random users, and whose they are."""
-        own = rng.integers(0, self.n, n).astype(np.int32)
-        return (own,), *self._flipped(rng, own)
-
-    def _flipped(
-        self,
-        rng: np.random.Generator,
-        own: np.ndarray,
+    def neighbours_of(
+        self, rng: np.random.Generator, own: np.ndarray
     ) -> tuple[NeighbourList, NeighbourList]:
+        """The same, a list of each user."""
         if self.n < 2:
             raise NotApplicable("a user alone has one list")
         node = rng.integers(0, self.n - 1, len(own))

@@ -176,8 +176,11 @@ def _lists(n: int, own: int) -> np.ndarray:
 
 def _pairs_of_lists(domain: Lists, rng: np.random.Generator, count: int, given: Any) -> Pairs:
     """Lists that differ in one bit, of random users but for the first."""
-    (own,), x, other = domain.neighbours_of_all(rng, count)
+    own = rng.integers(0, domain.n, count).astype(np.int32)
     own[0] = domain.own
+    if given is not None:
+        own[1 : 1 + min(count_of(given), count // 2)] = domain.own
+    x, other = domain.neighbours_of(rng, own)
     bits = domain.bits(x)
     flip = bits != domain.bits(other)
     for place in range(1, count, 2):
@@ -185,7 +188,6 @@ def _pairs_of_lists(domain: Lists, rng: np.random.Generator, count: int, given: 
         bits[place] = rows[rng.integers(0, len(rows))]
     if given is not None:
         mine = domain.bits(given)[: count // 2]
-        own[1 : 1 + len(mine)] = domain.own
         bits[1 : 1 + len(mine)] = mine
     first, second = (domain.bits(stacked([end])) for end in domain.extremes())
     bits[:1] = first

@@ -7,6 +7,7 @@ import math
 import jax
 import numpy as np
 import pytest
+from scipy import stats
 
 from ldp_jax import verification
 from ldp_jax.core.pytree import mechanism
@@ -205,3 +206,12 @@ def test_a_refusal_says_that_reports_are_not_in_the_codomain():
     assert str(found).endswith(f"REFUSED: inf of 0: {statistics.OUTSIDE}")
     assert verification.is_total(Beside(1.0), jax.random.key(0)).test == statistics.OUTSIDE
     assert verification.is_total(Duchi(1.0), jax.random.key(0)).fits
+
+
+@untyped
+def test_an_honest_mechanism_is_refused_as_rarely_as_is_said():
+    """200 games that err with probability 0.2 at most; a rate of 0.55 is missed once in a million."""
+    keys = jax.random.split(jax.random.key(201), 200)
+    games = [verification.largest_lower_bound(Duchi(1.0), key, 1_000, 0.8) for key in keys]
+    wrong = sum(game.epsilon > 1.0 for game in games)
+    assert wrong <= stats.binom.isf(statistics.SIGNIFICANCE, len(games), 0.2)

@@ -189,13 +189,7 @@ class Records(abc.ABC, Generic[R]):
 
     def neighbours(self, rng: np.random.Generator, n: int) -> tuple[R, R]:
         """Stacked random pairs of adjacent records; overridden together with :meth:`adjacent`."""
-        return self.sample(rng, n), self.sample(rng, n)
-
-    def neighbours_of_all(
-        self, rng: np.random.Generator, n: int
-    ) -> tuple[tuple[np.ndarray, ...], R, R]:
-        """The same of random :attr:`users`, and whose they are; () where views do not differ."""
-        return (), *self.neighbours(rng, n)
+        raise NotApplicable(f"{type(self).__name__}.neighbours must draw adjacent pairs")
 
     def share(self, x: R) -> np.ndarray | None:
         """Where stacked records lie along the space, in [0, 1); None where it has no order."""
@@ -344,12 +338,9 @@ class Enumerated(Records[R], Reports[R]):
         return self._pick(rng.integers(0, len(self), n))
 
     def neighbours(self, rng: np.random.Generator, n: int) -> tuple[R, R]:
-        """Any two members, or adjacent pairs drawn uniformly; float64."""
-        if self.all_adjacent:
-            places = rng.integers(0, len(self), (2, n))
-        else:
-            pairs = self._pairs()
-            places = rng.permuted(pairs[rng.integers(0, len(pairs), n)], axis=1).T
+        """Adjacent pairs drawn uniformly; float64."""
+        pairs = self._pairs()
+        places = rng.permuted(pairs[rng.integers(0, len(pairs), n)], axis=1).T
         return self._pick(places[0], np.float64), self._pick(places[1], np.float64)
 
     def grid(self, count: int) -> R:
