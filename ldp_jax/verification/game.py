@@ -50,6 +50,7 @@ _DEVIATIONS = 5.0  # by which counts are taken to be off where the largest bound
 _LEAST = 12  # reports of a window
 _TAILS = 1024  # thresholds of a view
 _TRAINING = 100_000  # reports of each record that a distinguisher is trained on
+_NUMBERS = 1 << 25  # of all reports of one record
 _BINS = 512  # of all coordinates of an estimate
 
 Rank = Callable[..., np.ndarray]
@@ -210,6 +211,7 @@ def largest_lower_bound(
     extremes, and those with the most suspicious window in any view. Of these, ``trials`` / 4 draws
     of each record choose at most 32 events; ``trials`` / 2 others bound their probabilities, each
     with an equal share of 1 - ``confidence``. Stacked ``records`` of the caller's are asked, too.
+    Of reports of many numbers fewer are drawn, 2^25 numbers in all.
 
     >>> from ldp_jax.features import Duchi
     >>> 0.9 < largest_lower_bound(Duchi(1.0), jax.random.key(0), 50_000).epsilon <= 1.0
@@ -218,6 +220,7 @@ def largest_lower_bound(
     validate.integer_in(1000, trials=trials)
     check_budget(mechanism)
     claim = mechanism.guarantee().epsilon
+    trials = affordable(mechanism, trials)
     rounds = round_sizes(trials, claim)
     pair_key, train_key, *keys = random.split(key, 2 + _FINALISTS)
     drawn = pairs_of(mechanism.domain(), generator(pair_key), rounds[0][0], records)
@@ -253,6 +256,14 @@ def largest_lower_bound(
         bounds += [_bounded(event, fresh, alpha, delta) for event in suspects]
     largest = max(bounds, key=lambda bound: bound.epsilon)
     return largest._replace(trials=trials, pairs=rounds[0][0], views=asked)
+
+
+def affordable(mechanism: Any, trials: int) -> int:
+    """So many of the trials that their numbers fit into memory, but 1 000."""
+    shape = jax.eval_shape(mechanism.privatize, jax.random.key(0), mechanism.domain().typical())
+    numbers = sum(leaf.size for leaf in jax.tree.leaves(shape))
+    numbers = max(numbers, getattr(mechanism.codomain(), "dim", 1))
+    return min(trials, max(1000, _NUMBERS // numbers))
 
 
 def round_sizes(trials: int, claim: float) -> list[tuple[int, int]]:

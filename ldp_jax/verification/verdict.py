@@ -48,7 +48,7 @@ from ldp_jax.verification.empirical import (
     matches_graphs,
 )
 from ldp_jax.verification.exact import hockey_stick, privacy_loss_supremum, spaces
-from ldp_jax.verification.game import largest_lower_bound, smallest_leaks
+from ldp_jax.verification.game import affordable, largest_lower_bound, smallest_leaks
 from ldp_jax.verification.lists import relationship_supremum
 from ldp_jax.verification.moments import matches_moments, moments_of, sums_to_one
 from ldp_jax.verification.protocols import HasWordRuns
@@ -219,7 +219,7 @@ def check(
         guarantee = asked.guarantee
         necessary = needed(mechanism)
         table = asked.table()
-        not_shown = asked.not_shown()
+        not_shown = "" if len(table) == 1 else asked.not_shown()
     keys = random.split(key, len(table))
     tests = []
     with watched("check", progress):
@@ -347,7 +347,8 @@ class Questions:
 
     def not_shown(self) -> str:
         """Which leaks the game would not have found."""
-        mass, of_one, pairs = smallest_leaks(self.trials, self.claim, 1 - self.share)
+        trials = affordable(self.m, self.trials)
+        mass, of_one, pairs = smallest_leaks(trials, self.claim, 1 - self.share)
         if mass >= 1:
             return f"; beyond epsilon {self.claim:.3g} so few draws alone show nothing"
         return (
@@ -382,7 +383,8 @@ class Questions:
         return Answer(float(not fits), 0.0, fits, said)
 
     def _total(self, key: PRNGKey) -> Answer:
-        return _fit(is_total(self.m, key), "")._replace(leak="one value of those asked")
+        fit = is_total(self.m, key)
+        return _fit(fit, "share of values")._replace(records=fit.draws)
 
     def _mass(self, _: PRNGKey) -> Answer:
         answer = _fit(sums_to_one(self.m), "mass")
@@ -417,7 +419,7 @@ class Questions:
             delta=self.guarantee.delta,
             records=self.records,
         )
-        mass, *_ = smallest_leaks(self.trials, self.claim, 1 - self.share)
+        mass, *_ = smallest_leaks(bound.trials, self.claim, 1 - self.share)
         leak = f"mass {mass:.1g}" if mass < 1 else "none"
         more = {"records": 2 * bound.pairs, "views": bound.views, "leak": leak}
         return _within(bound.epsilon, self.claim, reason=bound.event, **more)
@@ -431,11 +433,12 @@ class Questions:
     def _losses(self, key: PRNGKey) -> Answer:
         if self.guarantee.delta:
             raise NotApplicable("losses beyond epsilon are what delta allows")
-        fit = reported_losses(self.m, key, trials=self.trials)
-        return _fit(fit, "mass")._replace(records=self.trials)
+        trials = affordable(self.m, self.trials)
+        fit = reported_losses(self.m, key, trials=trials)
+        return _fit(fit, "mass")._replace(records=trials)
 
     def _windows(self, key: PRNGKey) -> Answer:
-        trials = max(self.trials, _WINDOWS)
+        trials = max(affordable(self.m, self.trials), _WINDOWS)
         fit = record_windows(self.m, key, trials=trials, significance=self.share)
         return _fit(fit, "share")._replace(records=trials)
 
@@ -461,11 +464,13 @@ class Questions:
         return _fit(fit, "mass")._replace(records=self.trials)
 
     def _coordinates(self, key: PRNGKey) -> Answer:
-        few = {"trials": min(self.trials, _FEW), "significance": self.share}
+        trials = affordable(self.m, min(self.trials, _FEW))
+        few = {"trials": trials, "significance": self.share}
         return _fit(independent_coordinates(self.m, key, **few), "mean of a word")
 
     def _pure(self, key: PRNGKey) -> Answer:
-        return _fit(is_pure(self.m, key), "share of reports")
+        fit = is_pure(self.m, key)
+        return _fit(fit, "share of reports")._replace(records=fit.draws // 4)
 
     def _key(self, key: PRNGKey) -> Answer:
         return _fit(uses_the_whole_key(self.m, key), "share of the keys")

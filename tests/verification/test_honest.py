@@ -210,7 +210,7 @@ def test_a_refusal_says_that_reports_are_not_in_the_codomain():
 
 @untyped
 def test_an_honest_mechanism_is_refused_as_rarely_as_is_said():
-    """200 games that err with probability 0.2 at most; a rate of 0.55 is missed once in a million."""
+    """200 games, each wrong with probability 0.2 at most; detects a rate of 0.53."""
     keys = jax.random.split(jax.random.key(201), 200)
     games = [verification.largest_lower_bound(Duchi(1.0), key, 1_000, 0.8) for key in keys]
     wrong = sum(game.epsilon > 1.0 for game in games)
