@@ -19,7 +19,7 @@ from ldp_jax.features import GeneralizedRR, Laplace
 
 NAME = "power"
 TRIALS = (10_000, 30_000, 100_000, 300_000)
-MASSES = tuple(0.5 * 2.0 ** (-place / 2) for place in range(24))
+MASSES = tuple(0.5 * 2.0 ** (-place / 2) for place in range(31))
 
 
 @mechanism
@@ -157,13 +157,15 @@ def main(config: Config) -> None:
 
 
 def smallest(make: Callable[..., Any], trials: int, seeds: int) -> float:
-    """The smallest of :data:`MASSES` down to which all are refused, under each key; else NaN."""
-    found = np.nan
-    for mass in MASSES:
-        if not all(refused(make(1.0, mass), trials, seed) for seed in range(seeds)):
-            return found
-        found = mass
-    return found
+    """The smallest of :data:`MASSES` that is refused under each key, by bisection; NaN for none."""
+    found, missed = -1, len(MASSES)
+    while missed - found > 1:
+        place = (found + missed) // 2
+        if all(refused(make(1.0, MASSES[place]), trials, seed) for seed in range(seeds)):
+            found = place
+        else:
+            missed = place
+    return MASSES[found] if found >= 0 else float("nan")
 
 
 def refused(made: Any, trials: int, seed: int) -> bool:

@@ -1,4 +1,4 @@
-"""The compiled programs that all rungs share.
+"""The compiled programs that all tests share.
 
 Rows of any number are asked in blocks of one shape.
 """
