@@ -188,8 +188,9 @@ def check(
     mechanism is asked about one private edge, a chain in its stationary law. Windows take 65 536
     records at least, a curator's releases are 4 000 at most, and fewer where a chain makes many
     sweeps; ``significance`` is how often an honest mechanism may be refused, by all tests together.
-    The smallest mass of a leak that is found falls as 1 / ``trials``. ``progress`` is told of each
-    test (:data:`ldp_jax.core.progress.Progress`); by default they are shown after five seconds.
+    The smallest mass that is found, of reports that their record alone gives, falls as 1 /
+    ``trials``; of likelier ones as its root. ``progress`` is told of each test
+    (:data:`ldp_jax.core.progress.Progress`); by default they are shown after five seconds.
 
     ``ValueError`` for trials, a significance, records or parameters out of range, or a key that is
     not threefry; ``TypeError`` for what lacks a member of the protocol, with the smallest class
