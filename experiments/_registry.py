@@ -127,6 +127,12 @@ EXPERIMENTS: dict[str, Experiment] = {
         ("variance.md",),
         "seconds",
     ),
+    "power": Experiment(
+        "The smallest leak that a verdict finds, against its draws.",
+        {},
+        ("power.md",),
+        "minutes",
+    ),
     "repeat": Experiment(
         "How far a trained row repeats on other cores and instructions.",
         {},

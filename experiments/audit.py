@@ -127,7 +127,7 @@ class Config:
 
     @property
     def reports(self) -> int:
-        """Reports of the rungs that look at each one of them."""
+        """Reports of the tests that look at each one of them."""
         return 1 << 16 if self.quick else 1 << 18
 
 
@@ -352,7 +352,7 @@ def examine(
         made = subject.make(epsilon)
     except ValueError:
         return {}  # LP-optimal: too few inputs for so large a budget
-    fit_key, game_key, rung_key, many_key = jax.random.split(key, 4)
+    fit_key, game_key, test_key, many_key = jax.random.split(key, 4)
     guarantee = made.guarantee()
     trials = config.trials(epsilon)
     few = min(trials, 400_000)
@@ -403,7 +403,7 @@ def examine(
     if made.domain().users:
         measured |= _relationships(made)
     elif whole:
-        measured |= _rungs(made, rung_key, config, 1 - confidence)
+        measured |= _tests(made, test_key, config, 1 - confidence)
     return measured | {"seconds": round(time.perf_counter() - start, 2)}
 
 
@@ -426,8 +426,8 @@ def _law_loses(made: Any) -> float:
     return guarantee.epsilon if kept else math.inf
 
 
-def _rungs(made: Any, key: Any, config: Config, significance: float) -> dict[str, float]:
-    """How near the rungs that look at every report are to their thresholds.
+def _tests(made: Any, key: Any, config: Config, significance: float) -> dict[str, float]:
+    """How near the tests that look at every report are to their thresholds.
 
     At most 1 where all is well.
     """

@@ -150,14 +150,13 @@ class RareShout(ByUniform):
 
 @mechanism
 class QuietWindow(ByUniform):
-    """No noise for records within ``width`` of 0.3."""
+    """No noise for records within ``width`` of a number that is on no lattice."""
 
     width: float = static(default=1e-4)
 
     def from_uniform(self, u: Any, x: Any) -> Any:
-        return jnp.where(
-            jnp.abs(jnp.asarray(x) - 0.3) < self.width, clip(x), super().from_uniform(u, x)
-        )
+        inside = jnp.abs(jnp.asarray(x) - 0.31415) < self.width
+        return jnp.where(inside, clip(x), super().from_uniform(u, x))
 
 
 @mechanism

@@ -135,6 +135,7 @@ class _Memory:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(_Memory())
+    config.pluginmanager.register(_Examples())
 
 
 _SAMPLED: dict[str, int] = tomllib.loads(Path(__file__).with_name("sampled.toml").read_text())
@@ -198,6 +199,21 @@ def _together(items: list[pytest.Item]) -> None:
         ) else file
 
     items.sort(key=place)
+
+
+class _Examples:
+    """Verdicts in docstrings ask records of all types, which run-time types would refuse first."""
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Iterator[None]:
+        """Run an example of verification without them."""
+        if not isinstance(item, pytest.DoctestItem) or item.path.parent.name != "verification":
+            return (yield)
+        jaxtyping_config.update("jaxtyping_disable", True)
+        try:
+            return (yield)
+        finally:
+            jaxtyping_config.update("jaxtyping_disable", False)
 
 
 @pytest.fixture

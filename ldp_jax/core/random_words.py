@@ -221,6 +221,7 @@ def _signed(word: Array, size: Array) -> Array:
     return jnp.where(word & 1 == 0, size, -size)
 
 
+@partial(jax.jit, inline=True)  # an eager loop is compiled at each call
 def beyond(least: ArrayLike, exponential: ArrayLike) -> Array:
     """Return the number whose normal tail is e^-exponential times that beyond ``least`` > 0.
 

@@ -21,7 +21,7 @@ from ldp_jax.core.types import Array, PRNGKey, Scalar
 from ldp_jax.edges import _sparse, checks
 from ldp_jax.edges.lists import ListReport, NeighbourList, to_bits, to_list
 from ldp_jax.edges.population import Population, ReportedPairs
-from ldp_jax.edges.spaces import Degrees, ListReports, Lists, critical_degrees
+from ldp_jax.edges.spaces import ONE_BIT, Degrees, ListReports, Lists, critical_degrees
 
 MAX_BIT_EPSILON = 40.0
 """The largest budget of one bit: a flip then has probability e^-40 = 4.2e-18, 78 / 2^64."""
@@ -296,7 +296,7 @@ def per_bit(epsilon: float, reason: str) -> Guarantee:
     return Guarantee(
         epsilon,
         unit=NEIGHBOUR_LIST,
-        adjacency="two neighbour lists that differ in one bit",
+        adjacency=ONE_BIT,
         status="proved",
         reason=reason,
     )

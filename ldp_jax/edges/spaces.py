@@ -3,7 +3,6 @@
 import abc
 import dataclasses
 import itertools
-from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -20,7 +19,7 @@ from ldp_jax.core.spaces import (
     ReportLaw,
     Reports,
 )
-from ldp_jax.core.spaces.space import Cells, Log, Rule, Scores, Volume, each_vector, spacings
+from ldp_jax.core.spaces.space import Cells, Log, Rule, Volume, each_vector, spacings
 from ldp_jax.core.types import Array, Values, Y
 from ldp_jax.edges.lists import (
     LapReport,
@@ -31,6 +30,9 @@ from ldp_jax.edges.lists import (
     to_bits,
     to_list,
 )
+
+ONE_BIT = "two neighbour lists that differ in one bit"
+"""The pairs of lists that are adjacent, in words."""
 
 _MOST_CELLS = 4096  # of a joint law
 _MOST_NODES = 64  # of which lists of all degrees are enumerated
@@ -78,7 +80,7 @@ class Lists(Records[NeighbourList]):
         ids, count = (np.asarray(leaf) for leaf in NeighbourList(*values))
         known = (ids >= 0) & (ids < self.n) & (ids != self.own) & (ids == np.floor(ids))
         known = np.where(known, ids, self.n).astype(np.int32)
-        meant = self._lists(self.bits(NeighbourList(known, count)))
+        meant = self.of_bits(self.bits(NeighbourList(known, count)))
         return np.asarray((meant.ids == ids).all(1) & (meant.count == count))
 
     def clip(self, x: NeighbourList) -> NeighbourList:
@@ -108,14 +110,15 @@ class Lists(Records[NeighbourList]):
 
     def sample(self, rng: np.random.Generator, n: int) -> NeighbourList:
         """Lists of all degrees: each has a share of the others of its own."""
-        return self._lists(self._random(rng, np.full(n, self.own)))
+        return self.of_bits(self._random(rng, np.full(n, self.own)))
 
     def _random(self, rng: np.random.Generator, own: np.ndarray) -> np.ndarray:
         bits = rng.random((len(own), self.n)) < rng.random((len(own), 1))
         bits[np.arange(len(own)), own] = False
         return bits
 
-    def _lists(self, bits: np.ndarray) -> NeighbourList:
+    def of_bits(self, bits: np.ndarray) -> NeighbourList:
+        """Stacked lists by their bits [m, n]."""
         ids = np.sort(np.where(bits, np.arange(self.n), self.n), 1).astype(np.int32)
         return NeighbourList(ids, bits.sum(1, dtype=np.int32))
 
@@ -130,6 +133,11 @@ class Lists(Records[NeighbourList]):
             raise NotApplicable(f"ask a mechanism of 2 to {_MOST_NODES} nodes, got n = {self.n}")
         return self.grid(self.n)
 
+    @property
+    def adjacency(self) -> str:
+        """In the words of a guarantee per bit."""
+        return ONE_BIT
+
     def adjacent(self, x: NeighbourList, other: NeighbourList) -> np.ndarray:
         """Which pairs differ in one bit."""
         return (self.bits(x) != self.bits(other)).sum(1) == 1
@@ -138,7 +146,7 @@ class Lists(Records[NeighbourList]):
         """All lists, stacked, in the order of their codes: a bit for each of the others."""
         bits = np.zeros((1 << (self.n - 1), self.n), bool)
         bits[:, self.others] = np.arange(len(bits))[:, None] >> np.arange(self.n - 1) & 1
-        return self._lists(bits)
+        return self.of_bits(bits)
 
     def bits(self, lists: NeighbourList) -> np.ndarray:
         """Stacked lists as bits [m, n]."""
@@ -149,29 +157,19 @@ class Lists(Records[NeighbourList]):
 
     def neighbours(self, rng: np.random.Generator, n: int) -> tuple[NeighbourList, NeighbourList]:
         """Random lists, and the same with a random bit changed."""
-        return self._flipped(rng, np.full(n, self.own))
+        return self.neighbours_of(rng, np.full(n, self.own))
 
-    def neighbours_of_all(
-        self,
-        rng: np.random.Generator,
-        n: int,
-    ) -> tuple[tuple[np.ndarray, ...], NeighbourList, NeighbourList]:
-        """The same of random users, and whose they are."""
-        own = rng.integers(0, self.n, n).astype(np.int32)
-        return (own,), *self._flipped(rng, own)
-
-    def _flipped(
-        self,
-        rng: np.random.Generator,
-        own: np.ndarray,
+    def neighbours_of(
+        self, rng: np.random.Generator, own: np.ndarray
     ) -> tuple[NeighbourList, NeighbourList]:
+        """The same, a list of each user."""
         if self.n < 2:
             raise NotApplicable("a user alone has one list")
         node = rng.integers(0, self.n - 1, len(own))
         bits = self._random(rng, own)
         other = bits.copy()
         other[np.arange(len(own)), node + (node >= own)] ^= True
-        return self._lists(bits), self._lists(other)
+        return self.of_bits(bits), self.of_bits(other)
 
     def outside(self) -> tuple[NeighbourList, NeighbourList]:
         """Lists of NaN, infinities, numbers that are no nodes, the user; repeated and unsorted."""
@@ -269,19 +267,6 @@ class ListReports(ReportLaw[ListReport, NeighbourList]):
         atom = (degree <= 0) | (degree >= self._most)
         return np.where(atom, 1.0, spacings(degree)), atom
 
-    def scores(self, reports: list[ListReport], x: NeighbourList, x_other: NeighbourList) -> Scores:
-        """The noisy degree, the bit that differs, and each among the reports with the other."""
-        node = _differing(x, x_other)
-        degree = _degrees_of(reports)
-        bit = [(np.asarray(y.neighbours.ids) == node).any(1) for y in reports]
-        both = list(zip(degree, bit, strict=True))
-        found = {"degree": degree, "bit": [b.astype(np.float64) for b in bit]}
-        every = np.concatenate(degree)
-        for name, other in (("", every.min() - 1), (", else more", every.max() + 1)):
-            found[f"degree if reported{name}"] = [np.where(b, d, other) for d, b in both]
-            found[f"degree if not reported{name}"] = [np.where(b, other, d) for d, b in both]
-        return found
-
 
 class NumberReports(Reports[Y]):
     """Reports about a list that hold independent numbers of a known law; abstract."""
@@ -307,10 +292,6 @@ class NumberReports(Reports[Y]):
     @abc.abstractmethod
     def critical_numbers(self, most: int) -> np.ndarray:
         """Numbers [rows, dim] where the loss about at most ``most`` nodes may be largest."""
-
-    @abc.abstractmethod
-    def scores(self, reports: list[Y], x: NeighbourList, x_other: NeighbourList) -> Scores:
-        """Numbers of the reports of two records, which may tell them apart."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -349,14 +330,6 @@ class LapReports(NumberReports[LapReport]):
         both = itertools.product(critical_numbers(most), critical_numbers(1))
         return np.array([[degree, *[bit] * len(self.owned)] for degree, bit in both])
 
-    def scores(self, reports: list[LapReport], x: NeighbourList, x_other: NeighbourList) -> Scores:
-        """The noisy degree, the noisy bit that differs, and their sum."""
-        node = _differing(x, x_other)
-        degree = _degrees_of(reports)
-        value = [np.nan_to_num(np.asarray(y.values, np.float64)[:, node]) for y in reports]
-        both = [d + v for d, v in zip(degree, value, strict=True)]
-        return {"degree": degree, "bit": value, "degree + bit": both}
-
 
 @dataclasses.dataclass(frozen=True)
 class CountReports(NumberReports[Values]):
@@ -394,12 +367,6 @@ class CountReports(NumberReports[Values]):
             near = np.arange(max(low, -2), min(high, most + 2) + 1)
             ends = [low, low + 1, high - 1, high]
         return np.repeat(np.unique([*near, *ends])[:, None], self.dim, 1)
-
-    def scores(self, reports: list[Values], x: NeighbourList, x_other: NeighbourList) -> Scores:
-        """Each number, and their sum."""
-        y = [self.numbers(each) for each in reports]
-        found = {f"count {place}": [each[:, place] for each in y] for place in range(self.dim)}
-        return {**found, "sum": [each.sum(1) for each in y]}
 
 
 def critical_numbers(most: int) -> np.ndarray:
@@ -443,15 +410,3 @@ def _with_each(degrees: np.ndarray, lists: NeighbourList) -> ListReport:
     """Every degree with each of stacked lists, the lists running faster."""
     many = jax.tree.map(lambda leaf: np.tile(np.asarray(leaf).T, len(degrees)).T, lists)
     return ListReport(np.repeat(degrees, len(lists.ids)), many)
-
-
-def _differing(x: NeighbourList, other: NeighbourList) -> int:
-    """The first node that is in one list alone."""
-    differ = sorted(set(nodes_of(x)) ^ set(nodes_of(other)))
-    if not differ:
-        raise ValueError("x and x_other are the same list")
-    return differ[0]
-
-
-def _degrees_of(reports: Sequence[ListReport | LapReport]) -> list[np.ndarray]:
-    return [np.nan_to_num(np.asarray(y.degree, np.float64)) for y in reports]

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Sequence
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -173,7 +174,11 @@ class Discrete(Univariate):
         rounding = jnp.asarray(rounding).astype(jnp.uint32)
         row, part = self._rows(x)
         up = integer_tables.rounds_up(rounding, part).astype(jnp.int32)
-        start = (row + up) * self.search.shape[1]
+        return self._entry((row + up) * self.search.shape[1], word)
+
+    @partial(jax.jit, inline=True)  # an eager loop is compiled at each call
+    def _entry(self, start: Array, word: Array) -> Array:
+        """The entry that a word falls on, of the row that begins at ``start``."""
         rest = 32 - self._size.bit_length()  # bits of a word that choose no entry of the guide
 
         def first(start: Array, word: Array) -> Array:

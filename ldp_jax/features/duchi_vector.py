@@ -84,7 +84,7 @@ class DuchiVector:
         """The signs [dim], float32, of one record [dim]."""
         validate.threefry(key)
         check_single(self)
-        x = clip(one_record(x, self.dim))
+        x = clip(one_record(x, self.dim)).astype(jnp.float32)  # else 64-bit mode draws otherwise
         v_key, side_key, sign_key = random.split(key, 3)
         words = -(-self.dim // 32)
         bits = jnp.pad(random.bernoulli(v_key, (1 + x) / 2), (0, 32 * words - self.dim))

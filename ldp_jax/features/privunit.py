@@ -294,6 +294,10 @@ class PrivUnit(_OnCaps):
 
         The tail beyond that angle is e^-exponential of the one beyond t = arccos(cut).
         """
+        return self._angle(exponential)
+
+    @partial(jax.jit, inline=True)  # an eager loop is compiled at each call
+    def _angle(self, exponential: Array) -> tuple[Array, Scalar]:
         power = self.dim - 2
         cut = jnp.asarray(self.cap.cut, jnp.float32)
         wide = jnp.arccos(cut)

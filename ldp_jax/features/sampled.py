@@ -76,11 +76,7 @@ class Sampled:
         key, indices = self.choose(key)
         if self.k == self.dim:
             return self.report(key, indices, x)
-        # One value after the other: beside a gather a CPU's compiler vectorises no random bits.
-        # Unsigned indices are not asked for their sign.
-        one = lambda _, place: (None, x.at[place].get(mode="promise_in_bounds"))
-        _, values = jax.lax.scan(one, None, indices.astype(jnp.uint32))
-        return self.report(key, indices, values)
+        return self.report(key, indices, _chosen(x, indices))
 
     def reads_part(self) -> bool:
         """Whether coordinates are chosen first.
@@ -159,6 +155,17 @@ class Sampled:
         scale = self._gain
         mean = self.inner.mean(x)
         return share * scale**2 * (self.inner.variance(x) + (1 - share) * mean**2)
+
+
+@partial(jax.jit, inline=True)  # an eager loop is compiled at each call
+def _chosen(x: Array, indices: Array) -> Array:
+    """The numbers at some places.
+
+    One after the other: beside a gather a CPU's compiler vectorises no random bits. Unsigned
+    indices are not asked for their sign.
+    """
+    one = lambda _, place: (None, x.at[place].get(mode="promise_in_bounds"))
+    return jax.lax.scan(one, None, indices.astype(jnp.uint32))[1]
 
 
 @partial(jax.jit, static_argnames=("dim", "k"))  # an eager loop is compiled at each call

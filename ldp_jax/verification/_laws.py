@@ -17,7 +17,7 @@ import numpy as np
 from ldp_jax.core import spaces
 from ldp_jax.core.quadrature import panel_rule, subdivide
 from ldp_jax.core.spaces import NotApplicable, ReportLaw, Reports
-from ldp_jax.core.spaces.space import Cells, Log, Rule, Scores, Volume, spacings
+from ldp_jax.core.spaces.space import Cells, Log, Rule, Volume, spacings
 from ldp_jax.core.types import Array, Report, Values
 from ldp_jax.edges.spaces import NumberReports
 from ldp_jax.verification.line import line
@@ -49,9 +49,6 @@ class Law:
 
     far: Callable[..., Report] = ReportLaw.far
     volume: Callable[..., Volume] = ReportLaw.volume
-
-    def scores(self, reports: list[Report], x: Values, x_other: Values) -> Scores | None:
-        return None
 
 
 class RealVectors(Law):
@@ -440,9 +437,6 @@ class OfLists(Independent):
         if self.space.span is not None:
             return np.ones(len(numbers)), np.ones(len(numbers), bool)
         return spacings(numbers).prod(1), np.zeros(len(numbers), bool)
-
-    def scores(self, reports: list[Report], x: Values, x_other: Values) -> Scores:
-        return self.space.scores(reports, x, x_other)
 
 
 def _rows(axes: Sequence[np.ndarray]) -> np.ndarray:

@@ -29,6 +29,7 @@ from ldp_jax.verification._programs import (
 )
 from ldp_jax.verification.exact import coordinate_laws, spaces
 from ldp_jax.verification.protocols import HasTable
+from ldp_jax.verification.records import repeated_records
 
 _NODES, _WEIGHTS = unit_rule(8)
 _TAIL_NODES, _TAIL_WEIGHTS = unit_rule(48)
@@ -52,12 +53,12 @@ class Numbers(NamedTuple):
 
 
 def numbers(mechanism: Exact, key: PRNGKey, trials: int) -> list[Numbers]:
-    """Random records, and reports of them by ``privatize``.
+    """Natural and random records, half of each, and reports of them by ``privatize``.
 
     Vectors are taken apart into coordinates.
     """
     record_key, key = random.split(key)
-    x = spaces(mechanism)[0].sample(generator(record_key), trials)
+    x = repeated_records(spaces(mechanism)[0], generator(record_key), trials)
     apart = isinstance(mechanism, HasCoordinates)
     if not apart and isinstance(x, tuple):
         raise NotApplicable(
@@ -115,7 +116,12 @@ def positions(given: Numbers, key: PRNGKey) -> tuple[np.ndarray, float]:
             np.asarray(value, np.float64),
             spread,
         )
-        place, misplaced = in_blocks(lambda block: _positions(m, *block, scale, ends), rows, _ROWS)
+        atoms = tuple(
+            None if part.atoms is None else np.asarray(part.atoms, np.float64)
+            for part in m.codomain().branches
+        )
+        ask = lambda block: _positions(m, *block, scale, atoms, ends)
+        place, misplaced = in_blocks(ask, rows, _ROWS)
     return place, float(np.max(misplaced))
 
 
@@ -143,10 +149,9 @@ def _ends(codomain: Reports) -> Ends:
     )
 
 
-def _log(mechanism: Exact, branch: int, value: Array, x: Array) -> Array:
-    """log p of values of one branch, elementwise in ``value``."""
-    mixed = len(mechanism.codomain().branches) > 1
-    report = (jnp.full(value.shape, branch, jnp.int32), value) if mixed else value
+def _log(mechanism: Exact, branch: int | None, value: Array, x: Array) -> Array:
+    """log p of values of one branch, None if there are no others; elementwise in ``value``."""
+    report = value if branch is None else (jnp.full(value.shape, branch, jnp.int32), value)
     return jax.vmap(mechanism.log_density, (0, None))(report, x)
 
 
@@ -174,18 +179,17 @@ def _positions(
     value: Array,
     spread: Array,
     scale: Scalar,
+    atoms: tuple[Array | None, ...],
     ends: Ends,
 ) -> tuple[Array, Array]:
     def one(row: tuple[Array, Array, Array, Array]) -> tuple[Scalar, Scalar]:
         x, branch, value, spread = row
-        parts = mechanism.codomain().branches
         before = 0.0
         found = 0.0
         off = 0.0
-        for number, (part, infinite) in enumerate(zip(parts, ends, strict=True)):
-            log = partial(_log, mechanism, number, x=x)
-            if part.atoms is not None:
-                values = jnp.asarray(part.atoms, x.dtype)
+        for number, (values, infinite) in enumerate(zip(atoms, ends, strict=True)):
+            log = partial(_log, mechanism, number if len(atoms) > 1 else None, x=x)
+            if values is not None:
                 mass = jnp.exp(log(values))
                 here = (
                     jnp.where(values < value, mass, 0.0).sum()
@@ -194,6 +198,7 @@ def _positions(
                 total = mass.sum()
                 misplaced = 0.0
             else:
+                part = mechanism.codomain().branches[number]
                 here, total, misplaced = _interval(part, infinite, log, value, x, spread, scale)
             found = jnp.where(branch == number, before + here, found)
             off = jnp.where(branch == number, misplaced, off)

@@ -1,4 +1,4 @@
-"""The compiled programs that all rungs share.
+"""The compiled programs that all tests share.
 
 Rows of any number are asked in blocks of one shape.
 """
@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar, cast, runtime_checkable
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.extend import core
 
 from ldp_jax.accounting.guarantee import Guarantee
 from ldp_jax.core import random, validate
@@ -39,7 +40,7 @@ def count_of(stacked: Values) -> int:
     return len(jax.tree.leaves(stacked)[0])
 
 
-def take(stacked: T, place: int | slice | np.ndarray | tuple[np.ndarray, ...]) -> T:
+def take(stacked: T, place: int | np.integer | slice | np.ndarray | tuple[np.ndarray, ...]) -> T:
     """Some of stacked values, as NumPy arrays."""
     return jax.tree.map(lambda leaf: np.asarray(leaf)[place], stacked)
 
@@ -161,14 +162,23 @@ def privatize_stacked(key: PRNGKey, mechanism: Randomizer[R, Y], x: R) -> Y:
     return report_each(jax.random.key_data(random.split(key, count_of(x))), mechanism, _given(x))
 
 
-def report_each(words: AnyArray, mechanism: Randomizer[R, Y], x: R, *own: AnyArray) -> Y:
+def report_each(
+    words: AnyArray, mechanism: Randomizer[R, Y], x: R, *own: AnyArray, size: int = SIZE
+) -> Y:
     """The report of each of stacked records, of a user each, by a key each.
 
     Keys as the words that they hold.
     """
     # Of one record too: a sampler, the largest of all programs, is compiled once.
     mechanism, own = _apart(mechanism, own, len(words))
-    return in_blocks(lambda rows: _reports(rows[0], mechanism, *rows[1:]), (words, x, *own))
+    return in_blocks(lambda rows: _reports(rows[0], mechanism, *rows[1:]), (words, x, *own), size)
+
+
+def program_of(words: AnyArray, mechanism: Randomizer[R, Y], x: R, size: int) -> core.ClosedJaxpr:
+    """The program of a block of ``size`` rows of :func:`report_each`."""
+    mechanism, own = _apart(mechanism, (), len(words))
+    rows = block_of((words, x, *own), size=size)
+    return jax.make_jaxpr(_report_rows)(rows[0], mechanism, *rows[1:])
 
 
 def report_each_retraced(words: AnyArray, mechanism: Randomizer[R, Y], x: R) -> Y | None:
@@ -192,6 +202,19 @@ def logs_each(mechanism: HasDensity, y: Report, x: Values, *own: AnyArray) -> np
     alike = lambda leaf: np.repeat(leaf[:, None], GROUP, 1)
     ask = lambda rows: np.asarray(_logs(mechanism, jax.tree.map(alike, rows[0]), *rows[1:]))[:, 0]
     return in_blocks(ask, (y, x, *own), SIZE // GROUP)
+
+
+def logs_in_turn(mechanism: HasDensity, y: Report, x: Values, *own: AnyArray) -> np.ndarray:
+    """log p of stacked reports, as many about each of stacked records in turn."""
+    mechanism, own = _apart(mechanism, own, count_of(x))
+    records = count_of(x)
+    each = count_of(y) // records
+    room = -(-each // GROUP) * GROUP
+    place = np.arange(room) % each + each * np.arange(records)[:, None]
+    groups = take(y, place.reshape(-1, GROUP))
+    rows = take((x, *own), np.repeat(np.arange(records), room // GROUP))
+    found = in_blocks(lambda some: _logs(mechanism, *some), (groups, *rows), SIZE // GROUP)
+    return found.reshape(records, room)[:, :each].ravel()
 
 
 def log_grid(mechanism: HasDensity, y: Report, x: Values) -> np.ndarray:

@@ -3,7 +3,6 @@
 Its program, with other words in their place.
 """
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -28,6 +27,9 @@ _CALLS = (
     "remat",
     "checkpoint",
 )
+
+_UNFOLLOWED = ("callback", "debug_print", "custom_vmap", "platform_index", "ffi_call", "feed")
+"""Parts of the names of equations that are not what they seem."""
 
 
 class Draw(NamedTuple):
@@ -70,12 +72,31 @@ def _program(mechanism: Randomizer, x: Values) -> tuple[core.ClosedJaxpr, list[A
     return program, leaves, jax.tree.structure(shape)
 
 
-def calls_host(mechanism: Randomizer, x: Values) -> bool:
-    """Whether the program of ``privatize`` calls the host on its way.
+def equations(jaxpr: core.Jaxpr) -> Iterator[core.JaxprEqn]:
+    """All equations of a program, those of the programs that they hold among them."""
+    is_program = lambda value: isinstance(value, (core.Jaxpr, core.ClosedJaxpr))
+    for equation in jaxpr.eqns:
+        yield equation
+        for value in jax.tree.leaves(list(equation.params.values()), is_leaf=is_program):
+            if is_program(value):
+                yield from equations(getattr(value, "jaxpr", value))
 
-    What it shows there is no report.
+
+def unfollowed(mechanism: Randomizer, x: Values) -> str:
+    """What the program of ``privatize`` does that cannot be followed, by name; empty if nothing.
+
+    It may call the host or other code, or be another program for several users or elsewhere. This
+    library's own rules for several users are followed: its tests ask them at many sizes.
     """
-    return re.search("(callback|debug_print)\\[", str(_program(mechanism, x)[0])) is not None
+    program = _program(mechanism, x)[0]
+    found = set()
+    for equation in equations(program.jaxpr):
+        name = equation.primitive.name
+        own = getattr(equation.params.get("rule"), "__module__", "").startswith("ldp_jax.")
+        if any(part in name for part in _UNFOLLOWED) and not own:
+            found.add(name)
+    # State on the device is no equation of its own name.
+    return ", ".join(sorted(found or {type(effect).__name__ for effect in program.effects}))
 
 
 def _inner(equation: core.JaxprEqn) -> core.ClosedJaxpr | None:

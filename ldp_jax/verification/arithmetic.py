@@ -14,16 +14,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ldp_jax.core import integer_tables
+from ldp_jax.core import integer_tables, random, validate
 from ldp_jax.core.flags import standard_flags
 from ldp_jax.core.float64 import float64_on_cpu
 from ldp_jax.core.mechanism import HasCoordinates, Randomizer
 from ldp_jax.core.spaces import NotApplicable, Reports, SparseReport
 from ldp_jax.core.types import Array, PRNGKey, Record, Report
 from ldp_jax.verification import _words
-from ldp_jax.verification._programs import Exact, log_grid, repeated, take
+from ldp_jax.verification._programs import Exact, generator, log_grid, repeated, take
 from ldp_jax.verification.exact import adjacency, check_numbers, coordinate_laws, spaces
 from ldp_jax.verification.protocols import HasInverse, HasTable, HasWordRuns, HasWords
+from ldp_jax.verification.records import repeated_records
+from ldp_jax.verification.statistics import Fit
 
 ROUNDING = 1e-5
 """The loss that float32 arithmetic of a probability may add, in nats. A side that is lost costs far
@@ -33,6 +35,7 @@ more.
 _RANDOM = 1 << 14  # words that check that nothing lies between two thresholds
 _CELLS = 4096
 _LAWS = 8  # of a vector's coordinates, whose tables are asked by words
+_TRIALS = 1 << 20
 _FEW = 16  # numbers by which the words of a table are found among others
 
 _Masses = dict[int, Fraction]  # the mass of each outcome under one record
@@ -260,6 +263,41 @@ def _report(m: HasWordRuns, words: Array, record: Record) -> Array:
 @jax.jit
 def _log_likelihood(m: HasWordRuns, y: Array, record: Record) -> Array:
     return m.log_likelihood(y, record)
+
+
+# --- Tables, word by word -------------------------------------------------------------------------
+
+
+@standard_flags()
+def follows_table(mechanism: Any, key: PRNGKey, *, trials: int = _TRIALS) -> Fit:
+    """Whether each report is the one that a mechanism's table has for the words that were drawn.
+
+    Rows are found by the client's rule, and outputs by a search of cumulative masses in 64 bits.
+
+    >>> from ldp_jax.features import GridSquareWave
+    >>> follows_table(GridSquareWave(1.0, 17), jax.random.key(0), trials=10_000).fits
+    True
+    """
+    validate.integer_in(1000, trials=trials)
+    record_key, word_key = random.split(key)
+    x = repeated_records(spaces(mechanism)[0], generator(record_key), trials)
+    requests = _words.draws_of(mechanism, x[0])
+    if len(requests) != 1 or math.prod(requests[0].shape) > 2:
+        raise ValueError("a table takes one word a report, and one to round to a grid")
+    rng = generator(word_key)
+    words = rng.integers(0, 1 << 32, (trials, *requests[0].shape), np.uint64).astype(np.uint32)
+    sent = _words.report_words(mechanism, x, [words])
+    wrong = int((sent != _table_report(mechanism.table(), x, words.reshape(trials, -1))).sum())
+    return Fit(wrong == 0, "reports unlike the table's", float(wrong), 0.0, 13.8 / trials, trials)
+
+
+def _table_report(table: integer_tables.Table, x: np.ndarray, words: np.ndarray) -> np.ndarray:
+    row, part = integer_tables.split(np, x, table.inputs, table.encoding)
+    row = row + integer_tables.rounds_up(words[:, -1], part)
+    first = np.arange(table.inputs, dtype=np.uint64)[:, None] * np.uint64(2**32)
+    cumulative = np.cumsum(table.masses, 1, dtype=np.uint64) + first
+    asked = words[:, 0] + row.astype(np.uint64) * np.uint64(2**32)
+    return np.searchsorted(cumulative.ravel(), asked, "right") - row * table.outputs
 
 
 # --- What float32 gives away ----------------------------------------------------------------------

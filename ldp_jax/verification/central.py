@@ -31,8 +31,9 @@ from ldp_jax.graph import graphs
 from ldp_jax.verification import _dendrograms as dendrograms
 from ldp_jax.verification import statistics
 from ldp_jax.verification._programs import lost
-from ldp_jax.verification.games import LowerBound, play
+from ldp_jax.verification.game import LowerBound, play
 from ldp_jax.verification.statistics import SIGNIFICANCE, Fit
+from ldp_jax.verification.views import Views
 
 Edges = tuple[tuple[int, int], ...]
 
@@ -446,4 +447,11 @@ def private_edge_lower_bound(
     places = np.split(place.ravel(), 2)
     often = [np.bincount(one[:half], minlength=len(sets)) + 0.5 for one in places]
     score = np.log(often[0]) - np.log(often[1])
-    return play({"log ratio of a set": (score[places[0]], score[places[1]])}, trials, confidence)
+    found = [score[one] for one in places]
+    chosen = _by_score(found[0][:half]), _by_score(found[1][:half])
+    fresh = _by_score(found[0][half:]), _by_score(found[1][half:])
+    return play(chosen, fresh, confidence)
+
+
+def _by_score(score: np.ndarray) -> Views:
+    return Views(["log ratio of a set"], score[None], [], np.zeros((0, len(score)), bool))

@@ -1,5 +1,6 @@
 """Is it the law that is drawn? Fits of samplers, at one record and at many."""
 
+import dataclasses
 import itertools
 import math
 from typing import Any
@@ -14,9 +15,9 @@ from ldp_jax.core.float64 import float64_on_cpu
 from ldp_jax.core.mechanism import HasCoordinates, HasDensity, Randomizer
 from ldp_jax.core.spaces import Enumerated, NotApplicable
 from ldp_jax.core.spaces.space import Cells, Log
-from ldp_jax.core.types import PRNGKey, Report, Values
-from ldp_jax.edges import ListReport, NeighbourList, Population
-from ldp_jax.edges.lists import nodes_of, stacked, to_list
+from ldp_jax.core.types import PRNGKey, PRNGKeys, Report, Values
+from ldp_jax.edges import ListReport, Population
+from ldp_jax.edges.lists import stacked
 from ldp_jax.edges.spaces import ListReports, Lists
 from ldp_jax.graph.graphs import GraphSet
 from ldp_jax.verification import statistics
@@ -33,6 +34,7 @@ from ldp_jax.verification._programs import (
     wide,
 )
 from ldp_jax.verification.line import line
+from ldp_jax.verification.records import records_of
 from ldp_jax.verification.statistics import SIGNIFICANCE, Fit
 
 _JOINT_CELLS = 4096  # beyond, a vector is tested one random coordinate a user instead of whole
@@ -45,7 +47,8 @@ _ALL = 128  # members of a space that are all asked
 _COORDINATES = 256  # laws that are integrated, where each coordinate of a record has one
 _FEWEST = 8  # records, however many coordinates they have
 _DRAWS = 100  # of a record, at least
-_MOST_DRAWS = 1 << 22  # of all members of a small space
+_MOST_DRAWS = 1 << 24  # of all members of a small space
+_LEVELS = 8  # of what a user may report about a graph
 
 
 @standard_flags()
@@ -208,14 +211,20 @@ def cells_of(mechanism: Exact, x: Values) -> Cells:
 
 @standard_flags()
 def matches_everywhere(
-    mechanism: Exact, key: PRNGKey, *, trials: int = 200_000, significance: float = SIGNIFICANCE
+    mechanism: Exact,
+    key: PRNGKey,
+    *,
+    trials: int = 200_000,
+    significance: float = SIGNIFICANCE,
+    records: Values | None = None,
 ) -> Fit:
-    """Whether ``privatize`` draws what ``log_density`` says, at all records or at random ones.
+    """Whether ``privatize`` draws what ``log_density`` says, at all records or at many.
 
     All of at most 128 members are asked (categories; lists of up to eight nodes, their owners in
-    turn), else 128 random records; of vectors of independent coordinates 8 to 128, 256 laws in all.
-    Records share the trials, but for categories, whose reports are also counted one by one. A
-    region of the share ``smallest_defect`` is found.
+    turn), else 128 records: the caller's ``records`` and natural ones, at most half of all, and
+    random ones; of vectors of independent coordinates 8 to 128, 256 laws in all. Records share the
+    trials, but for categories, whose reports are also counted one by one. A region of the share
+    ``smallest_defect`` is found.
 
     >>> from ldp_jax.features import GeneralizedRR
     >>> fit = matches_everywhere(GeneralizedRR(1.0, 10), jax.random.key(0), trials=4_000)
@@ -225,7 +234,7 @@ def matches_everywhere(
     validate.integer_in(100, trials=trials)
     validate.threefry(key)
     record_key, draw_key, pick_key = random.split(key, 3)
-    x, owners, all_of_them = _records(mechanism, record_key)
+    x, owners, all_of_them = _records(mechanism, record_key, records)
     users = bool(mechanism.domain().users)
     count = len(owners)
     categories = all_of_them and not users
@@ -248,7 +257,9 @@ def matches_everywhere(
     return _worst(fits)._replace(smallest_defect=region, draws=count * each, records=count)
 
 
-def _records(mechanism: Randomizer, key: PRNGKey) -> tuple[Report, np.ndarray, bool]:
+def _records(
+    mechanism: Randomizer, key: PRNGKey, given: Values | None
+) -> tuple[Report, np.ndarray, bool]:
     """Stacked records, whose each is (int32 [m]), and whether there are no others."""
     domain: Any = mechanism.domain()
     few = isinstance(domain, Lists) and 2 ** (domain.users - 1) <= _ALL
@@ -259,7 +270,8 @@ def _records(mechanism: Randomizer, key: PRNGKey) -> tuple[Report, np.ndarray, b
     else:
         dim = mechanism.codomain().dim if isinstance(mechanism, HasCoordinates) else 1
         few = False
-        x = domain.sample(generator(key), min(_ALL, max(_FEWEST, _COORDINATES // dim)))
+        count = min(_ALL, max(_FEWEST, _COORDINATES // dim))
+        x = records_of(domain, generator(key), count, given)
     count = count_of(x)
     owners = np.arange(count, dtype=np.int32) % max(domain.users, 1)
     if domain.users:
@@ -286,30 +298,79 @@ def _each_report(mechanism: Exact, x: Values, y: Report, significance: float) ->
 def matches_graphs(mechanism: Any, key: PRNGKey, *, trials: int, significance: float) -> Fit:
     """Whether a sampler of whole graphs draws what ``log_density`` says of each user.
 
-    Trials are the users of many equal graphs, drawn at once, in which the friends of user 0 have no
-    other. ``NotApplicable`` where reports are no lists.
+    16 graphs are asked in each reporting, from no edge to all: every user of copies that are drawn
+    at once, and of one graph that is drawn alone. ``records`` says how many users these are. Pairs
+    of users must report independently. ``NotApplicable`` where reports are no lists.
     """
-    domain = mechanism.domain()
     codomain = mechanism.codomain()
     if not isinstance(codomain, ListReports):
         raise NotApplicable(f"a graph is no reports that are lists: got reports in {codomain}")
-    n = domain.users
-    friends = np.array(nodes_of(domain.typical()))
-    copies = max(_DRAWS, trials // n)
-    middle = np.repeat(n * np.arange(copies), len(friends))
-    ends = middle, middle + np.tile(friends, copies)
-    graph = np.repeat(np.arange(copies), n)
-    whole = GraphSet.from_edges(
-        np.append(*ends), np.append(*ends[::-1]), graph, np.zeros(copies, int)
-    )
-    draw_key, pick_key = random.split(key)
-    drawn = mechanism.sample_graph(draw_key, Population.of(whole), math.inf)
-    bits = np.zeros((n * copies, n), bool)
-    bits[drawn.reporter, drawn.reported % n] = True
-    reports = ListReport(drawn.degree, jax.jit(jax.vmap(to_list))(bits))
+    n = codomain.n
+    rng = generator(key)
+    low, high = np.indices((n, n))
+    density = np.linspace(0.0, 1.0, 12)[:, None, None]
+    motifs = [low + high == 1, low == 0, high == low + 1, high < 3]
+    edges = np.concatenate([motifs, rng.random((12, n, n)) < density]) & (low < high)
+    lists = (edges | edges.transpose(0, 2, 1)).reshape(-1, n)
+    reportings = getattr(mechanism, "reportings", ())
+    modes = [dataclasses.replace(mechanism, reporting=mode) for mode in reportings] or [mechanism]
+    asked = len(modes) * (len(lists) + n)
+    copies = max(_DRAWS, trials // asked)
     fits = []
-    for own, user_key in enumerate(random.split(pick_key, n)):
-        x = NeighbourList.of(friends if own == 0 else [0] if own in friends else [], n)
-        view = View(mechanism, np.int32(own))
-        fits.append(fit_of(view, user_key, x, take(reports, slice(own, None, n)), significance / n))
-    return _worst(fits)
+    together, alone = (lists, 1), (lists[n : 2 * n], copies)
+    for mode, (true, calls) in itertools.product(modes, (together, alone)):
+        key, draw_key = random.split(key)
+        reports = _reports_of_graphs(mode, random.split(draw_key, calls), true, copies // calls)
+        found = [_levels(mode, true, reports, user) for user in range(len(true))]
+        for level, mass in found:
+            counts = np.bincount(level, minlength=len(mass))
+            fits.append(statistics.g_test(counts, mass, significance=significance / 2 / asked))
+
+        joint, expected = np.zeros((2, (_LEVELS + 1) ** 2))
+        order = rng.permuted(np.arange(len(true)).reshape(-1, n), axis=1)
+        for one, other in order[:, : n // 2 * 2].reshape(-1, 2):
+            place = [found[user][0] for user in (one, other)]
+            np.add.at(joint, np.ravel_multi_index(place, (_LEVELS + 1, _LEVELS + 1)), 1)
+            expected += np.outer(found[one][1], found[other][1]).ravel()
+        fits.append(statistics.g_test(joint, expected, significance=significance / 4 / len(modes)))
+    return _worst(fits)._replace(smallest_defect=1 / asked, draws=asked * copies, records=asked)
+
+
+def _reports_of_graphs(mechanism: Any, keys: PRNGKeys, true: np.ndarray, copies: int) -> ListReport:
+    """The stacked reports of all users of copies of graphs, whose lists are bits [users, n].
+
+    One call a key draws so many copies.
+    """
+    true = np.tile(true, (copies, 1))
+    n = true.shape[1]
+    user, friend = np.nonzero(true)
+    graph = np.arange(len(true)) // n
+    no_labels = np.zeros(len(true) // n, int)
+    whole = Population.of(GraphSet.from_edges(n * graph[user] + friend, user, graph, no_labels))
+    degrees = []
+    bits = []
+    for key in keys:
+        drawn = mechanism.sample_graph(key, whole, math.inf)
+        pair = drawn.reporter, drawn.reported - n * graph[drawn.reporter]
+        place = np.ravel_multi_index(pair, true.shape)  # which raises for users of another graph
+        bits.append(np.bincount(place, minlength=true.size).reshape(true.shape) == 1)
+        degrees.append(drawn.degree)
+    return ListReport(np.concatenate(degrees), mechanism.domain().of_bits(np.concatenate(bits)))
+
+
+def _levels(
+    mechanism: Any, true: np.ndarray, reports: ListReport, user: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The levels of a user's reports, and their masses: likelier reports are of a lower level.
+
+    All have about one mass but the last, whose reports are impossible.
+    """
+    view = View(mechanism, np.int32(user % true.shape[1]))
+    y = take(reports, slice(user, None, len(true)))
+    mass, cell = cells_of(view, take(mechanism.domain().of_bits(true), user))
+    order = np.argsort(-mass, kind="stable")
+    level = np.zeros(len(mass), int)
+    level[order] = _LEVELS * (np.cumsum(mass[order]) - mass[order] / 2) / mass.sum()
+    level[mass == 0] = _LEVELS
+    drawn = np.where(view.codomain().contains(y), level[cell(y)], _LEVELS)
+    return drawn, np.bincount(level, mass, minlength=_LEVELS + 1)

@@ -63,6 +63,9 @@ def _rule(rule: Rule) -> Law:
 def _of_coordinates(mechanism: HasCoordinates, x: np.ndarray) -> Law:
     codomain = mechanism.codomain()
     dim, k = codomain.dim, codomain.sent
+    too_many = f"the reports of {k} of {dim} coordinates are too many to count: test a smaller dim"
+    if math.comb(dim, k) > _MOST_NODES:
+        raise NotApplicable(too_many)
     lines, off = [], []
     for j, x_j in enumerate(x):
         one = mechanism.coordinate(j)
@@ -79,9 +82,7 @@ def _of_coordinates(mechanism: HasCoordinates, x: np.ndarray) -> Law:
         off.append(_misplaced(space, lines[-1].reports, np.exp(log_density(lines[-1].reports))))
     subsets = list(itertools.combinations(range(dim), k))
     if len(subsets) * max(len(line.weights) for line in lines) ** k > _MOST_NODES:
-        raise NotApplicable(
-            f"the reports of {k} of {dim} coordinates are too many to count: test a smaller dim"
-        )
+        raise NotApplicable(too_many)
     rules = [_product([lines[j] for j in chosen]) for chosen in subsets]
     indices = [
         np.broadcast_to(np.array(chosen, np.int32), (len(rule.weights), k))

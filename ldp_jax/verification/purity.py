@@ -1,37 +1,52 @@
 """Is a report a function of its arguments, of the whole key, and of all that a record may be?"""
 
+import contextlib
+import functools
 import math
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.extend import core
 
 from ldp_jax.core import random, validate
 from ldp_jax.core.flags import standard_flags
 from ldp_jax.core.mechanism import Randomizer, privatize
-from ldp_jax.core.spaces import NotApplicable
-from ldp_jax.core.types import PRNGKey, Report, Values
+from ldp_jax.core.spaces import ByCoordinate, Enumerated, NotApplicable, Reports
+from ldp_jax.core.types import Array, PRNGKey, Report, Values
+from ldp_jax.verification._effects import effects
 from ldp_jax.verification._programs import (
+    SIZE,
+    block_of,
     count_of,
+    estimates,
     generator,
     is_float,
+    program_of,
     raw,
     repeated,
     report_each,
     report_each_retraced,
     take,
 )
-from ldp_jax.verification._words import calls_host
+from ldp_jax.verification._words import equations, unfollowed
 from ldp_jax.verification.exact import spaces
+from ldp_jax.verification.records import joined, natural, some_of
 from ldp_jax.verification.statistics import OUTSIDE, Fit
 
 FUSED = 2e-5
 """How far an eager report may be from a compiled one, which rounds fused operations once: relative
 to it, and to what is usual of reports, and absolute."""
 
-
 _ASKED = 2**12  # reports of each record: what one in 300 holds is missed once in a million
+_NEW = 8  # records of tables that plain calls are watched with
+_SIZES = (1, 7, 64)  # users at once, beside a whole block
+_ROWS = 64  # records of tables in each type
+_WHOLE = (np.int8, np.uint8, np.int16, np.int32, np.uint32, np.int64)
+_FLOATS = (np.float16, jnp.bfloat16, np.float32, np.float64)
+_LONG = (np.int64, np.float64)  # types that the device has in 64-bit mode
 
 
 def _same(a: Report, b: Report, rounding: float = 0.0) -> np.ndarray:
@@ -59,17 +74,52 @@ def _same(a: Report, b: Report, rounding: float = 0.0) -> np.ndarray:
     return same
 
 
-def _unusual(reports: Report) -> int:
-    """How many numbers of stacked reports are -0, or a NaN of other bits than the first.
+def _different(a: Report, b: Report) -> int:
+    """How many of stacked reports differ by more than rounding."""
+    return int((~_same(a, b, FUSED)).sum())
 
-    Equal, they could tell.
+
+def _fit(wrong: dict[str, int], test: str, n: int) -> Fit:
+    """Whether there are none of some faults; else which, and how many."""
+    found = [name for name, count in wrong.items() if count]
+    different = float(sum(wrong.values()))
+    return Fit(not found, ", ".join(found) or test, different, 0.0, 1 / n, n)
+
+
+def _told(codomain: Reports, reports: Report) -> int:
+    """How many numbers or reports have other bits than equal ones: they could tell.
+
+    No number may be -0, and all NaN have the bits of the first. Where a space counts its reports,
+    those of one place have the same bits in every leaf, whether the space reads it or not.
     """
+    leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(reports)]
     found = 0
-    for leaf in map(np.asarray, jax.tree.leaves(reports)):
+    for leaf in leaves:
         if is_float(leaf):
             nan = raw(leaf)[np.isnan(leaf)]
             found += int(((leaf == 0) & np.signbit(leaf)).sum()) + int((nan != nan[:1]).sum())
+
+    places = _places(codomain, reports)
+    if places is not None:
+        n = count_of(reports)
+        _, first, place = np.unique(
+            places.reshape(n, -1), axis=0, return_index=True, return_inverse=True
+        )
+        for leaf in leaves:
+            bits = np.ascontiguousarray(leaf).reshape(n, -1).view(np.uint8)
+            found += int((bits != bits[first[np.ravel(place)]]).any(1).sum())
     return found
+
+
+def _places(codomain: Reports, reports: Report) -> np.ndarray | None:
+    """Where stacked reports lie in a finite space, a row each; None in another one."""
+    if isinstance(codomain, Enumerated):
+        return np.asarray(codomain.place(reports))
+    inner = getattr(codomain, "inner", None)
+    if isinstance(codomain, ByCoordinate) and isinstance(inner, Enumerated):
+        coordinates, values = codomain.entries(reports)
+        return np.hstack([coordinates, inner.place(values)])
+    return None
 
 
 def _by_hand(leaf: np.ndarray) -> Values:
@@ -82,18 +132,70 @@ def _by_hand(leaf: np.ndarray) -> Values:
     return int(leaf) if np.isfinite(leaf) and leaf == int(leaf) else float(leaf)
 
 
+def _key_of(words: np.ndarray) -> Any:
+    """The same keys as elsewhere, on purpose: nothing is released."""
+    return jax.random.wrap_key_data(jnp.asarray(words))
+
+
+def _plain(
+    mechanism: Randomizer, words: np.ndarray, many: Values, form: Callable[[np.ndarray], Values]
+) -> list[Report]:
+    """The reports of plain calls about records that are given in some form."""
+    given = lambda place: jax.tree.map(lambda leaf: form(np.asarray(leaf[place])), many)
+    return [mechanism.privatize(key, given(place)) for place, key in enumerate(_key_of(words))]
+
+
+@jax.jit
+def _alone(words: Array, mechanism: Randomizer, x: Values) -> Report:
+    return mechanism.privatize(jax.random.wrap_key_data(words), x)
+
+
+def _stacked(values: list[Report]) -> Report:
+    return jax.tree.map(lambda *leaves: np.stack(leaves), *values)
+
+
+def _form(report: Report) -> tuple[object, list[object]]:
+    leaves, structure = jax.tree.flatten(report)
+    return structure, [(np.asarray(leaf).dtype, np.shape(leaf)) for leaf in leaves]
+
+
+def _complaint(mechanism: Randomizer, words: np.ndarray, x: Values) -> str:
+    """What a plain call says of two records in place of one; empty if it takes them."""
+    try:
+        mechanism.privatize(_key_of(words), repeated(x, 2))
+    except Exception as error:
+        return f"{type(error).__name__} {error}"
+    return ""
+
+
+def _outline(program: core.ClosedJaxpr) -> list[str]:
+    """The operations of a program and their constants, without sizes."""
+    literals = lambda one: [v.val for v in one.invars if isinstance(v, core.Literal)]
+    return [f"{one.primitive.name} {literals(one)}" for one in equations(program.jaxpr)]
+
+
 @standard_flags()
 def is_pure(mechanism: Randomizer, key: PRNGKey, *, calls: int = 4) -> Fit:
-    """Whether ``privatize`` gives one report traced and eager, twice each, and shows no more.
+    """Whether ``privatize`` gives one report in every form of a call, and shows no more.
 
-    Both extreme records, the typical one, the centre and ``calls`` random ones are reported by a
-    compiled program, by plain calls with NumPy and with JAX arrays, with Python's numbers or arrays
-    of 64 bits, and by the program of a second trace where that is another one. Types must be the
-    same, whole numbers equal, others to 2e-5. In 4 096 more reports of each of the first three, and
-    of as many random records, no number may be -0, and all NaN must have the same bits;
-    :func:`~ldp_jax.core.mechanism.privatize` must give these reports too, of a mechanism that it
-    asks in parts. A program that calls the host, as ``jax.debug.callback`` does, is refused at
-    once.
+    A program that cannot be followed is refused at once, by its name: a call of the host, as
+    ``jax.debug.callback``, foreign code, another program for several users or another platform.
+
+    Both extreme records, the typical one, the centre, ``calls`` random ones and 8 that tables hold
+    are reported by plain calls with NumPy arrays, with JAX arrays, with Python's numbers or arrays
+    of 64 bits, by a compiled program of one record, of 8 192, of a second trace where that is
+    another one, and of 1, 7 and 64 where that has other operations. Types and shapes must be the
+    same, whole numbers equal, others to 2e-5; :func:`~ldp_jax.core.mechanism.privatize` must give
+    these reports too, of a mechanism that it asks in parts.
+
+    Plain calls are made once before they are watched, with new records: what JAX itself does when
+    it compiles is no fault. Then they must not log, warn, print, write files, open sockets or start
+    processes. What they say of two records in place of one must not depend on the records. The
+    estimate of a report must be the same before and after other plain calls, and compiled.
+
+    In 24 576 more reports, of the first three records, of random ones and of those that tables
+    hold, no number may be -0, all NaN must have the same bits, and so must equal reports of a
+    finite space.
 
     >>> from ldp_jax.features import Duchi
     >>> is_pure(Duchi(1.0), jax.random.key(0)).fits
@@ -101,48 +203,85 @@ def is_pure(mechanism: Randomizer, key: PRNGKey, *, calls: int = 4) -> Fit:
     """
     validate.integer_in(1, calls=calls)
     domain = mechanism.domain()
-    count = 4 + calls
-    if calls_host(mechanism, domain.typical()):
-        return Fit(False, "calls of the host", 1.0, 0.0, 0.0, 1)
+    hidden = unfollowed(mechanism, domain.typical())
+    if hidden:
+        return Fit(False, f"{hidden} cannot be followed", 1.0, 0.0, 0.0, 1)
+
     record_key, bits_key, key = random.split(key, 3)
-    sampled = domain.sample(generator(record_key), _ASKED + calls)
-    drawn = take(sampled, slice(calls))
-    others = take(sampled, slice(calls, None))
+    rng = generator(record_key)
+    ordinary = domain.given(natural(domain, rng))
+    sampled = domain.sample(rng, _ASKED + calls)
     known = [*domain.extremes(), domain.typical(), domain.centre()]
-    many = jax.tree.map(
-        lambda leaf, *more: np.concatenate([np.stack(more).astype(leaf.dtype), leaf]), drawn, *known
-    )
-    data = np.asarray(jax.random.key_data(random.split(key, count)))
+    new = take(ordinary, rng.integers(0, count_of(ordinary), _NEW))
+    many = functools.reduce(joined, [new, _stacked(known), take(sampled, slice(calls))])
+    words = np.asarray(jax.random.key_data(random.split(key, count_of(many))))
 
-    def eager(as_given: Callable[[np.ndarray], Values]) -> Report:
-        keys = jax.random.wrap_key_data(
-            jnp.asarray(data)
-        )  # the same keys, on purpose: nothing is released
-        given = lambda place: jax.tree.map(lambda leaf: as_given(np.asarray(leaf[place])), many)
-        reports = [mechanism.privatize(one, given(place)) for place, one in enumerate(keys)]
-        return jax.tree.map(lambda *leaves: np.stack(leaves), *reports)
+    first = report_each(words, mechanism, many)
+    wrong = _faults_of_plain_calls(mechanism, words, many, first)
+    wrong |= _faults_of_programs(mechanism, words, many, first)
 
-    first = report_each(data, mechanism, many)
-    again = [
-        eager(np.asarray),
-        report_each_retraced(data, mechanism, many),
-        eager(jnp.asarray),
-        eager(_by_hand),
-    ]
-    different = sum(
-        int((~_same(first, other, FUSED)).sum()) for other in again if other is not None
-    )
-    words = jax.random.key_data(random.split(bits_key, 4 * _ASKED))
-    repeats = (repeated(one, _ASKED) for one in known[:3])
-    asked = jax.tree.map(lambda *leaves: np.concatenate(leaves), *repeats, others)
-    reports = report_each(words, mechanism, asked)
-    different += _unusual(reports)
+    tables = take(ordinary, np.arange(2 * _ASKED) % count_of(ordinary))
+    repeats = [repeated(one, _ASKED) for one in known[:3]]
+    rows = functools.reduce(joined, [tables, *repeats, take(sampled, slice(calls, None))])
+    data = jax.random.key_data(random.split(bits_key, count_of(rows)))
+    reports = report_each(data, mechanism, rows)
+    wrong["bits of equal numbers"] = _told(mechanism.codomain(), reports)
     if hasattr(mechanism, "reads_part"):  # the library's own call draws it in two steps
-        parts = privatize(jax.random.clone(bits_key), mechanism, np.asarray(asked))
-        different += int((~_same(reports, parts, FUSED)).sum())
-    return Fit(
-        different == 0, "eager and traced", float(different), 0.0, 1.0 / (4 * count), 4 * count
-    )
+        parts = privatize(jax.random.clone(bits_key), mechanism, rows)
+        wrong["reports of parts"] = _different(reports, parts)
+
+    return _fit(wrong, "eager and traced", 4 * count_of(many))
+
+
+def _faults_of_plain_calls(
+    mechanism: Randomizer, words: np.ndarray, many: Values, first: Report
+) -> dict[str, int]:
+    """How often plain calls differ from a compiled one, by how; the first records are new ones."""
+    new, few = np.arange(_NEW), np.arange(_NEW // 2)
+    old = np.arange(_NEW, len(words))
+    ask = lambda places, form: _plain(mechanism, words[places], take(many, places), form)
+    estimate = getattr(mechanism, "estimate", lambda y: y)
+    called = ask(old, np.asarray)
+    before = [estimate(y) for y in called[: len(few)]]
+    with effects() as seen:
+        called += ask(new, np.asarray)
+        jax.make_jaxpr(mechanism.privatize)(jax.random.key(0), take(many, 0))
+    called += ask(old, _by_hand) + ask(few, jnp.asarray)
+    wrong = {f"{kind} beside the report": 1 for kind in sorted(seen)}
+
+    complaints = {_complaint(mechanism, words[0], take(many, place)) for place in old[:4].tolist()}
+    wrong["messages of exceptions"] = len(complaints) - 1
+    form = _form(take(first, 0))
+    unlike = sum(_form(y) != form for y in called)
+    if unlike:
+        return wrong | {"types or shapes of plain reports": unlike}
+
+    compiled = take(first, np.concatenate([old, new, old, few]))
+    wrong["plain and compiled reports"] = _different(compiled, _stacked(called))
+    if hasattr(mechanism, "estimate"):
+        meant = estimates(mechanism, _stacked(called[: len(few)]))
+        after = [estimate(y) for y in called[: len(few)]]
+        wrong["plain and compiled estimates"] = _different(meant, _stacked(before)) + _different(
+            meant, _stacked(after)
+        )
+    return wrong
+
+
+def _faults_of_programs(
+    mechanism: Randomizer, words: np.ndarray, many: Values, first: Report
+) -> dict[str, int]:
+    """How many reports of other programs differ from those of a block, by program."""
+    alone = [_alone(key, mechanism, take(many, place)) for place, key in enumerate(words)]
+    wrong = {"reports of one user": _different(first, _stacked(alone))}
+    again = report_each_retraced(words, mechanism, many)
+    if again is not None:
+        wrong["reports of a second trace"] = _different(first, again)
+    usual = _outline(program_of(words, mechanism, many, SIZE))
+    for size in _SIZES:
+        if _outline(program_of(words, mechanism, many, size)) != usual:
+            block = report_each(words, mechanism, many, size=size)
+            wrong[f"reports of {size} users"] = _different(first, block)
+    return wrong
 
 
 @standard_flags()
@@ -182,34 +321,99 @@ def uses_the_whole_key(mechanism: Randomizer, key: PRNGKey, *, calls: int = 256)
 
 @standard_flags()
 def is_total(mechanism: Randomizer, key: PRNGKey) -> Fit:
-    """Whether values that are not records are reported as the record that ``clip`` takes them for.
+    """Whether a value is reported as the record that it means, whatever its form.
 
     NaN, infinities, 1e30 and numbers just beyond the ends are privatised with the keys of the
-    clipped records: reports must be the same and inside the codomain. Each is also privatised by a
-    plain call, which must not raise. Real numbers of float16 must be reported as the same numbers
-    of float32.
+    clipped records, and so are vectors that tables hold of which one number is missing: reports
+    must be the same and inside the codomain. Of the former a plain call must not raise.
+
+    Records that tables hold are given in every type: bool and whole numbers of 8 to 64 bits, where
+    these hold them, and floats of 16 to 64 bits. A block of 64 of each type is reported under
+    ``vmap``, and one by a plain call as an array or NumPy's scalar, and as Python's number or list.
+    Reports must be those of the float32 (of lists: int32) records that are meant; in JAX's 64-bit
+    mode, where they may be of another type, up to the rounding of float32.
 
     >>> from ldp_jax.features import Laplace
     >>> is_total(Laplace(1.0), jax.random.key(0)).fits
     True
     """
     domain, codomain = spaces(mechanism)
+    record_key, outside_key, key = random.split(key, 3)
     bad, good = domain.outside()
-    words = jax.random.key_data(random.split(key, count_of(bad)))
-    for place, key in enumerate(jax.random.wrap_key_data(words)):
-        mechanism.privatize(key, take(bad, place))
-    pairs = [(bad, good)]
-    if isinstance(bad, np.ndarray) and bad.dtype == np.float32:
-        with np.errstate(over="ignore"):
-            short = np.stack([*bad[1:], np.asarray(domain.typical())]).astype(np.float16)
-        pairs.append((short, short.astype(np.float32)))
-    inside = np.zeros(0, bool)
-    same = np.zeros(0, bool)
-    for asked, meant in pairs:
-        reports, others = (report_each(words, mechanism, x) for x in (asked, meant))
-        inside = np.append(inside, np.asarray(codomain.contains(reports, rounding=2)))
-        same = np.append(same, _same(reports, others))
-    n = len(same)
-    wrong = int((~inside | ~same).sum())
-    test = "reports unlike those of the clipped records" if inside.all() else OUTSIDE
-    return Fit(not wrong, test, float(wrong), 0.0, 1 / n, n)
+    words = jax.random.key_data(random.split(outside_key, count_of(bad) + _ROWS))
+    for place, one in enumerate(jax.random.wrap_key_data(words[: count_of(bad)])):
+        mechanism.privatize(one, take(bad, place))
+
+    rng = generator(record_key)
+    ordinary = domain.given(natural(domain, rng))
+    if isinstance(ordinary, np.ndarray) and ordinary.ndim == 2:
+        missing = np.array(block_of(some_of(ordinary, rng, _ROWS), size=_ROWS))
+        missing[np.arange(_ROWS), rng.integers(0, missing.shape[1], _ROWS)] = np.nan
+        bad = joined(bad, missing)
+        good = joined(good, np.asarray(jax.jit(domain.clip)(missing)))
+    reports, others = (report_each(words[: count_of(x)], mechanism, x) for x in (bad, good))
+    inside = np.asarray(codomain.contains(reports, rounding=2))
+    unlike = "reports unlike those of the clipped records"
+    wrong = {
+        OUTSIDE: int((~inside).sum()),
+        unlike: int((~_same(reports, others)).sum()),
+    }
+    data = np.asarray(jax.random.key_data(random.split(key, _ROWS)))
+    wrong |= _faults_of_types(mechanism, data, ordinary, rng)
+
+    return _fit(wrong, unlike, count_of(bad) + _ROWS)
+
+
+def _faults_of_types(
+    mechanism: Randomizer, words: np.ndarray, ordinary: Values, rng: np.random.Generator
+) -> dict[str, int]:
+    """How many reports of records of other types differ from those that are meant, by type."""
+    whole = not is_float(jax.tree.leaves(ordinary)[0])
+    types = _WHOLE if whole else (np.bool_, *_WHOLE, *_FLOATS)
+    mapped = jax.vmap(mechanism.privatize)
+    wrong: dict[str, int] = {}
+    for kind in types:
+        rows = _in_type(ordinary, kind, rng)
+        if rows is None:
+            continue
+        typed, meant = rows
+        reports = report_each(words, mechanism, meant)
+        mine = jax.tree.map(np.asarray, mapped(_key_of(words), typed))
+        different = _different(mine, reports)
+
+        place = int(rng.integers(_ROWS))
+        one: Any = take(typed, place)
+        forms = [one] if whole else [one, one.tolist()]
+        for form in forms:
+            report = mechanism.privatize(_key_of(words[place]), form)
+            different += _different(
+                take(repeated(report, 1), slice(None)), take(reports, slice(place, place + 1))
+            )
+        if kind in _LONG:
+            # One that raises in 64-bit mode, or has reports of another shape there, is not asked.
+            with contextlib.suppress(TypeError, ValueError), jax.enable_x64(True):
+                long, short = (report_each(words, mechanism, x, size=_ROWS) for x in rows)
+                different += _different(_narrow(long), _narrow(short))
+        wrong[f"reports of {np.dtype(kind).name} records"] = different
+    return wrong
+
+
+def _in_type(x: Values, kind: type[Any], rng: np.random.Generator) -> tuple[Values, Values] | None:
+    """A block of records in another type, and what they mean; None where it holds none of them.
+
+    Floats are rounded, and mean what they then are.
+    """
+    with np.errstate(all="ignore"):
+        typed = jax.tree.map(lambda leaf: np.asarray(leaf).astype(kind), x)
+        meant = jax.tree.map(lambda leaf, one: leaf.astype(one.dtype), typed, x)
+    held = np.flatnonzero(_same(meant, x) | jnp.issubdtype(kind, jnp.floating))
+    if not len(held):
+        return None
+    places = np.resize(rng.permutation(held), _ROWS)
+    return take(typed, places), take(meant, places)
+
+
+def _narrow(reports: Report) -> Report:
+    """Reports of 64-bit mode in 32 bits."""
+    short = lambda leaf: np.float32 if is_float(leaf) else np.int32
+    return jax.tree.map(lambda leaf: np.asarray(leaf).astype(short(leaf)), reports)

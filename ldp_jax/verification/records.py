@@ -1,211 +1,201 @@
-"""Is every record treated alike? Odd windows, the loss of single reports, and their frequency."""
+"""The records that a mechanism is asked about: those that tables hold, and random ones."""
+
+import functools
+from typing import Any
 
 import jax
 import numpy as np
-from scipy import stats
 
-from ldp_jax.core import random, validate
-from ldp_jax.core.flags import standard_flags
-from ldp_jax.core.spaces import NotApplicable
-from ldp_jax.core.types import PRNGKey, Report, Values
-from ldp_jax.verification import _positions
-from ldp_jax.verification._laws import law_of
-from ldp_jax.verification._programs import (
-    Exact,
-    count_of,
-    draws,
-    generator,
-    is_float,
-    logs_each,
-    logs_of,
-    lost,
-    privatize_stacked,
-    raw,
-    repeated,
-    take,
-)
-from ldp_jax.verification.exact import spaces
-from ldp_jax.verification.statistics import SIGNIFICANCE, Fit, tail_fit
+from ldp_jax.core.spaces import Ball, Box, Enumerated, Interval, Records
+from ldp_jax.core.types import Values
+from ldp_jax.edges.lists import stacked
+from ldp_jax.edges.spaces import Lists
+from ldp_jax.verification._programs import count_of, take
 
-TRIALS = 1 << 20
-ROUNDING = 1e-3
-"""How far the loss of a report may be from the claim by its own rounding, relative and absolute."""
+_STEPS = (0.1, 0.25, 1.0)
+"""Steps of the lattices on which tables round their numbers."""
 
-_UNIFORM = (
-    2.0**-23
-)  # the mass of one float32 uniform, which is what a report of a continuum has at least
-_BLURRED = 0.5  # of the mass, misplaced by float32: beyond, no window is crowded that is not
-_MOST = 4096  # reports, the most frequent, whose mass is asked
+_LONGEST = 128  # numbers of a lattice
+_SMALL = (1e-3, 1e-6)  # of an interval's width: nearly nothing
+_LISTED = 256  # members of a space that are all natural
+_AXES = 16  # coordinates along which vectors are laid
+_RANDOM = 64  # vectors of each random kind
+_AGAINST_ENDS = 0.25  # of the pairs, those whose other record is an end of the space
+
+Pairs = tuple[tuple[np.ndarray, ...], Any, Any]
+"""Whose records they are, () where that makes no difference, and stacked adjacent records."""
 
 
-@standard_flags()
-def record_windows(
-    mechanism: Exact, key: PRNGKey, *, trials: int = TRIALS, significance: float = SIGNIFICANCE
-) -> Fit:
-    """Whether reports follow their law in every window of the records, however narrow.
+@functools.singledispatch
+def natural(domain: Any, rng: np.random.Generator) -> Any:
+    """Stacked records of the kind that people hold; the first ones are its ends and its centre.
 
-    The position of a report in the law of its record is uniform. Windows of records by cells of
-    positions are counted at five scales, down to about sixteen records; one crowded cell is enough.
-    Vectors are cut by the coordinate, by another one, and by their sum. ``NotApplicable`` where
-    float32 may misplace half of a law's mass.
+    Another space has the records by which its own methods describe it.
 
-    >>> from ldp_jax.features import Duchi
-    >>> record_windows(Duchi(1.0), jax.random.key(0), trials=65_536).fits
-    True
+    >>> from ldp_jax.features import GeneralizedRR
+    >>> natural(GeneralizedRR(1.0, 3).domain(), np.random.default_rng(0)).tolist()
+    [0.0, 1.0, 2.0]
     """
-    validate.integer_in(65_536, trials=trials)
-    draw_key, spread_key = random.split(key)
-    parts = _positions.numbers(mechanism, draw_key, trials)
-    share = []
-    place = []
-    off = 0.0
-    for given, part_key in zip(parts, random.split(spread_key, len(parts)), strict=True):
-        found, misplaced = _positions.positions(given, part_key)
-        share.append(_shares(given))
-        place.append(found)
-        off = max(off, misplaced)
-    if off > _BLURRED:
-        raise NotApplicable(
-            f"float32 may misplace {min(off, 1.0):.2g} of a law's mass: windows would show nothing"
-        )
-    by = np.concatenate(share, 1)
-    fits = [_scan(each, np.concatenate(place), off, significance / len(by)) for each in by]
-    return max(fits, key=lambda fit: (not fit.fits, fit.statistic))
+    single = [*domain.extremes(), domain.centre(), domain.typical()]
+    grid = jax.tree.map(np.asarray, domain.grid(9))
+    few = jax.tree.map(lambda *leaves: np.stack([np.asarray(leaf) for leaf in leaves]), *single)
+    return joined(few, grid)
 
 
-def _shares(given: _positions.Numbers) -> np.ndarray:
-    """Places [1 or 3, n] of records in their domain: alone, another coordinate and the sum."""
-    domain = given.mechanism.domain()
-    alone = domain.share(given.x)
-    if alone is None:
-        raise NotApplicable(f"records of {domain} have no order to cut into windows")
-    if given.beside is None:
-        return alone[None]
-    other, total = given.beside
-    return np.stack([alone, np.asarray(domain.share(other)), total])
+@natural.register
+def _(domain: Interval, rng: np.random.Generator) -> np.ndarray:
+    lower, upper = map(float, domain.extremes())
+    return _numbers(lower, upper).astype(np.float32)
 
 
-def _scan(share: np.ndarray, place: np.ndarray, off: float, significance: float) -> Fit:
-    """Crowded cells of (window of records, cell of positions), at every scale."""
-    n = len(share)
-    if not np.isfinite(place).all() or place.min() < -1e-6 or place.max() > 1 + 1e-6:
-        return Fit(False, "windows (a report beyond its law)", np.inf, 0.0, 1 / n, n)
-    place = np.clip(place, 0, 1 - 2.0**-53)
-    most = int(np.log2(n))
-    scales = [(most - 4, 4), (most - 8, 6), (most // 2, most // 2 - 2), (4, most - 6), (0, most)]
-    tests = sum(2.0 ** (i + j) for i, j in scales)
-    worst = 1.0
-    for i, j in scales:
-        window = (share * 2.0**i).astype(np.int64)
-        code = (window << j) | (place * 2.0**j).astype(np.int64)
-        count = np.bincount(code)
-        held = np.bincount(window)
-        crowded = np.flatnonzero(count > 1)
-        expected = held[crowded >> j] * np.minimum(1.0, 2.0**-j + off)
-        worst = min(worst, float(stats.poisson.sf(count[crowded] - 1, expected).min(initial=1.0)))
-    return tail_fit("windows", worst, significance / tests, 64 / n, n)
+@natural.register
+def _(domain: Enumerated, rng: np.random.Generator) -> Values:
+    members = jax.tree.map(np.asarray, domain.members())
+    if len(domain) <= _LISTED:
+        return members
+    places = np.append([0, len(domain) - 1], rng.integers(0, len(domain), _LISTED))
+    return take(members, places)
 
 
-@standard_flags()
-def reported_losses(mechanism: Exact, key: PRNGKey, *, trials: int = TRIALS) -> Fit:
-    """Whether no report that is drawn loses more than the guarantee, by the density.
+@natural.register
+def _(domain: Box, rng: np.random.Generator) -> np.ndarray:
+    vectors = _vectors(domain.dim, float(domain.lower), float(domain.upper), rng)
+    return vectors.astype(np.float32)
 
-    The report of each random record is asked against another one and against both ends of the
-    domain.
 
-    >>> from ldp_jax.features import Laplace
-    >>> reported_losses(Laplace(1.0), jax.random.key(0), trials=10_000).fits
-    True
-    """
-    validate.integer_in(1000, trials=trials)
-    mine_key, other_key, draw_key = random.split(key, 3)
-    domain, _ = spaces(mechanism)
-    claim = mechanism.guarantee().epsilon
+@natural.register
+def _(domain: Ball, rng: np.random.Generator) -> np.ndarray:
+    radius = float(domain.radius)
+    vectors = _vectors(domain.dim, -radius, radius, rng)
+    return np.asarray(domain.clip(vectors.astype(np.float32)))
+
+
+@natural.register
+def _(domain: Lists, rng: np.random.Generator) -> Values:
+    return domain.of_bits(_lists(domain.n, domain.own))
+
+
+def records_of(
+    domain: Records, rng: np.random.Generator, count: int, given: Values | None = None
+) -> Any:
+    """``count`` stacked records, at most half of them ``given`` and natural ones, others random."""
+    known = some_of(_known(domain, rng, given), rng, count // 2)
+    return joined(known, domain.sample(rng, count - count_of(known)))
+
+
+def repeated_records(
+    domain: Records, rng: np.random.Generator, count: int, given: Values | None = None
+) -> Any:
+    """``count`` stacked records, half of them ``given`` and natural ones, again and again."""
+    known = some_of(_known(domain, rng, given), rng, count // 2)
+    places = np.arange(count // 2) % count_of(known)
+    return joined(take(known, places), domain.sample(rng, count - len(places)))
+
+
+def pairs_of(
+    domain: Records, rng: np.random.Generator, count: int, given: Values | None = None
+) -> Pairs:
+    """``count`` adjacent pairs of records, and whose they are; the first one are the extremes."""
+    if isinstance(domain, Lists):
+        return _pairs_of_lists(domain, rng, count, given)
+    ends = jax.tree.map(lambda *leaves: np.stack(leaves), *domain.extremes())
     if domain.all_adjacent:
-        x, other = (domain.sample(generator(k), trials) for k in (mine_key, other_key))
-    else:
-        x, other = domain.neighbours(generator(mine_key), trials)
-    y = privatize_stacked(draw_key, mechanism, x)
-    ends = [
-        jax.tree.map(lambda leaf, of: leaf.astype(of.dtype), repeated(end, trials), x)
-        for end in domain.extremes()
-    ]
-    mine = logs_each(mechanism, y, x)
-    largest = -np.inf
-    for against in (other, *ends):
-        loss = lost(mine, logs_each(mechanism, y, against))
-        # A report that its own record cannot give by the density is matches_density's to refuse.
-        loss = np.where(np.isneginf(mine) | ~domain.adjacent(x, against), 0.0, loss)
-        largest = max(largest, float(np.nan_to_num(loss, nan=np.inf).max()))
-    limit = claim * (1 + ROUNDING) + ROUNDING
-    return Fit(largest <= limit, "losses of drawn reports", largest, limit, 13.8 / trials, trials)
+        x = joined(ends, repeated_records(domain, rng, count - 2, given))
+        partner = rng.integers(0, np.where(rng.random(count) < _AGAINST_ENDS, 2, count))
+        partner[:2] = [1, 0]
+        return (), x, take(x, partner)
+    known = some_of(_known(domain, rng, given), rng, _LISTED)
+    size = count_of(known)
+    first, second = (np.ravel(place) for place in np.indices((size, size)))
+    near = np.asarray(domain.adjacent(take(known, first), take(known, second)))
+    chosen = rng.permutation(np.flatnonzero(near))[: count // 2]
+    more, others = domain.neighbours(rng, count - len(chosen) - 1)
+    x = joined(take(ends, slice(0, 1)), joined(take(known, first[chosen]), more))
+    other = joined(take(ends, slice(1, 2)), joined(take(known, second[chosen]), others))
+    return (), x, other
 
 
-@standard_flags()
-def distinct_reports(
-    mechanism: Exact,
-    key: PRNGKey,
-    x: Values | None = None,
-    *,
-    trials: int = TRIALS,
-    significance: float = SIGNIFICANCE,
-) -> Fit:
-    """Whether no single report of one record comes more often than its law and float32 allow.
-
-    A report of a continuum has a mass of 2^-23 and of the four float32 spacings around it; vectors
-    are whole.
-
-    >>> from ldp_jax.features import SquareWave
-    >>> distinct_reports(SquareWave(1.0), jax.random.key(0), trials=100_000).fits
-    True
-    """
-    validate.integer_in(1000, trials=trials)
-    domain, _ = spaces(mechanism)
-    record = domain.typical() if x is None else domain.given(x)
-    return counted(mechanism, record, draws(mechanism, key, record, trials), significance)
+def _known(domain: Records, rng: np.random.Generator, given: Values | None) -> Values:
+    known = natural(domain, rng)
+    return known if given is None else joined(given, known)
 
 
-def counted(mechanism: Exact, x: Values, y: Report, significance: float) -> Fit:
-    """The same of stacked reports of a record."""
-    leaves = [np.ascontiguousarray(leaf) for leaf in jax.tree.leaves(y)]
-    trials = count_of(y)
-    narrow = [leaf.dtype for leaf in leaves if is_float(leaf) and leaf.dtype.itemsize < 4]
-    if narrow:
-        raise NotApplicable(
-            f"reports of {narrow[0]} repeat by rounding: what a float32 may weigh is no bound of "
-            "theirs"
-        )
-    rows = np.concatenate([_words(leaf.reshape(trials, -1)) for leaf in leaves], 1)
-    whole = (
-        rows.view([("", np.uint32)] * rows.shape[1]).ravel() if rows.shape[1] > 1 else rows[:, 0]
+def some_of(known: Values, rng: np.random.Generator, most: int) -> Values:
+    """The first four of stacked records and a random choice of the others, ``most`` in all."""
+    if count_of(known) <= most:
+        return known
+    others = rng.permutation(np.arange(4, count_of(known)))[: max(0, most - 4)]
+    return take(known, np.append(np.arange(min(4, most)), np.sort(others)))
+
+
+def _numbers(lower: float, upper: float) -> np.ndarray:
+    """Both ends, the centre, the numbers of the lattices within, and some that are nearly 0."""
+    width = upper - lower
+    found = [lower, upper, (lower + upper) / 2]
+    for step in (*_STEPS, width / 10, width / 8):
+        first, last = np.ceil(lower / step), np.floor(upper / step)
+        if last - first < _LONGEST:
+            found.extend(step * np.arange(first, last + 1))
+    for small in _SMALL:
+        found.extend([small * width, -small * width])
+    inside = [number for number in found if lower <= number <= upper]
+    _, first = np.unique(np.array(inside, np.float32), return_index=True)
+    return np.asarray(inside)[np.sort(first)]
+
+
+def _vectors(dim: int, lower: float, upper: float, rng: np.random.Generator) -> np.ndarray:
+    """Vectors of zeros, of one number, with one entry, of few entries, and of few values."""
+    numbers = _numbers(lower, upper)
+    constant = np.repeat(numbers[:, None], dim, 1)
+    axes = np.eye(dim)[rng.permutation(dim)[:_AXES]]
+    one_entry = np.concatenate([size * axes for size in (upper, 1.0, 0.5, lower)])
+    shape = (_RANDOM, dim)
+    binary = rng.integers(0, 2, shape)
+    ends = np.where(binary, upper, lower)
+    lattice = rng.choice(numbers, shape)
+    sparse = np.where(rng.random(shape) < 0.1, rng.uniform(lower, upper, shape), 0.0)
+    repeated = rng.uniform(lower, upper, shape)[:, rng.integers(0, dim, dim)]
+    holes = np.where(rng.random(shape) < 0.3, 0.0, rng.uniform(lower, upper, shape))
+    centre = np.full((1, dim), (lower + upper) / 2)
+    kinds = [
+        constant[:2], np.zeros((1, dim)), centre, constant, one_entry,
+        binary, ends, lattice, sparse, repeated, holes,
+    ]  # fmt: skip
+    return np.concatenate(kinds)
+
+
+def _lists(n: int, own: int) -> np.ndarray:
+    """Bits [m, n] of lists: none, all, one friend, all but one, and the first few of the others."""
+    others = np.arange(n) != own
+    one = np.eye(n, dtype=bool)[others]
+    degrees = np.arange(1, n + 1)[:, None] > np.cumsum(others)
+    return (
+        np.concatenate([np.zeros((1, n), bool), np.ones((1, n), bool), degrees, one, ~one]) & others
     )
-    _, first, count = np.unique(whole, return_index=True, return_counts=True)
-    often = np.argsort(-count, kind="stable")[:_MOST]
-    mass = _mass(mechanism, take(y, first[often]), x)
-    chance = stats.binom.sf(count[often] - 1, trials, np.clip(mass, 0.0, 1.0))
-    return tail_fit(
-        "distinct reports", float(chance.min()), significance / len(count), 30 / trials, trials
-    )
 
 
-def _words(leaf: np.ndarray) -> np.ndarray:
-    """The bits of each number in one uint32 word, or in two."""
-    bits = raw(leaf)
-    return bits.astype(np.uint32) if bits.dtype.itemsize < 4 else bits.view(np.uint32)
+def _pairs_of_lists(domain: Lists, rng: np.random.Generator, count: int, given: Any) -> Pairs:
+    """Lists that differ in one bit, of random users but for the first."""
+    own = rng.integers(0, domain.n, count).astype(np.int32)
+    own[0] = domain.own
+    if given is not None:
+        own[1 : 1 + min(count_of(given), count // 2)] = domain.own
+    x, other = domain.neighbours_of(rng, own)
+    bits = domain.bits(x)
+    flip = bits != domain.bits(other)
+    for place in range(1, count, 2):
+        rows = _lists(domain.n, int(own[place]))
+        bits[place] = rows[rng.integers(0, len(rows))]
+    if given is not None:
+        mine = domain.bits(given)[: count // 2]
+        bits[1 : 1 + len(mine)] = mine
+    first, second = (domain.bits(stacked([end])) for end in domain.extremes())
+    bits[:1] = first
+    flip[:1] = first != second
+    return (own,), domain.of_bits(bits), domain.of_bits(bits ^ flip)
 
 
-def _mass(mechanism: Exact, y: Report, x: Values) -> np.ndarray:
-    """The most that a report may weigh."""
-    codomain = mechanism.codomain()
-    # Rounding may have put a report just beyond the break that it was drawn on the other side of.
-    nudges = (-2, -1, 0, 1, 2) if codomain.continuous else (0,)
-    beside = [
-        jax.tree.map(lambda leaf, by=by: _nudged(leaf, by) if by else leaf, y) for by in nudges
-    ]
-    logs = np.max([np.asarray(logs_of(mechanism, at, x), np.float64) for at in beside], 0)
-    volume, atom = law_of(codomain).volume(y)
-    return np.exp(logs) * volume * (1 + 1e-4) + np.where(atom, 0.0, _UNIFORM)
-
-
-def _nudged(leaf: np.ndarray, by: int) -> np.ndarray:
-    return leaf + by * np.spacing(np.abs(leaf)) if np.issubdtype(leaf.dtype, np.floating) else leaf
+def joined(first: Values, second: Values) -> Values:
+    """Stacked records one after the other, of the second's types."""
+    join = lambda a, b: np.concatenate([np.asarray(a).astype(np.asarray(b).dtype), b])
+    return jax.tree.map(join, first, second)

@@ -1,10 +1,11 @@
-"""One verdict: every rung that applies to a mechanism, compared with what it claims."""
+"""One verdict: every test that applies to a mechanism, compared with what it claims."""
 
 import dataclasses
 import functools
 import math
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import jax  # noqa: F401 - the examples below
 
@@ -26,14 +27,13 @@ from ldp_jax.core.mechanism import (
     require_protocol,
 )
 from ldp_jax.core.progress import Progress, phase, watched
-from ldp_jax.core.spaces import NotApplicable, Reports
-from ldp_jax.core.types import PRNGKey, Report
+from ldp_jax.core.spaces import NotApplicable
+from ldp_jax.core.types import PRNGKey, Report, Values
 from ldp_jax.curators import CentralMechanism, promised
 from ldp_jax.edges import HasBitLaw, Reporting
 from ldp_jax.verification._programs import Exact, draws
-from ldp_jax.verification._words import calls_host
-from ldp_jax.verification.arithmetic import ROUNDING, arithmetic, check_runs
-from ldp_jax.verification.bits import asked_of, has_reals, record_in_bits
+from ldp_jax.verification._words import unfollowed
+from ldp_jax.verification.arithmetic import ROUNDING, arithmetic, check_runs, follows_table
 from ldp_jax.verification.central import (
     matches_release,
     most_draws,
@@ -48,13 +48,12 @@ from ldp_jax.verification.empirical import (
     matches_graphs,
 )
 from ldp_jax.verification.exact import hockey_stick, privacy_loss_supremum, spaces
-from ldp_jax.verification.games import largest_lower_bound
+from ldp_jax.verification.game import affordable, largest_lower_bound, smallest_leaks
 from ldp_jax.verification.lists import relationship_supremum
 from ldp_jax.verification.moments import matches_moments, moments_of, sums_to_one
 from ldp_jax.verification.protocols import HasWordRuns
 from ldp_jax.verification.purity import is_pure, is_total, uses_the_whole_key
-from ldp_jax.verification.records import counted, record_windows, reported_losses
-from ldp_jax.verification.reference import matches_reference
+from ldp_jax.verification.rare import counted, record_windows, reported_losses
 from ldp_jax.verification.statistics import SIGNIFICANCE, Fit
 
 SLACK = 1e-9
@@ -65,22 +64,46 @@ SLACK = 1e-9
 LEAST_DELTA = 1e-12
 """The least delta that quadrature in float64 can show."""
 
-Answer = tuple[Any, ...]
-"""Found, limit, whether it holds, and perhaps why."""
-Question = tuple[str, str, str, Callable[[PRNGKey], Answer]]
-"""Name, words, what is needed, and the answer to a key."""
-
 _QUADRATURE = 1e-3  # of delta: what quadrature of a smooth law is good to, with room
 _WINDOWS = 65_536  # the fewest records that windows are cut of
 _RELEASES = 4000  # of a curator
+_FEW = 50_000  # draws that coordinates and graphs are asked by
+_SHARED = 7  # tests of draws, which share the significance
+_WIDE = 30  # characters of the smallest leak
+
+
+class Answer(NamedTuple):
+    """What a test found, the largest with which it holds, whether it does, and why.
+
+    ``records`` are asked, in so many ``views``; ``leak`` says the smallest leak that is found.
+    """
+
+    found: float
+    limit: float
+    holds: bool
+    reason: str = ""
+    records: int = 0
+    views: int = 0
+    leak: str = ""
+
+
+class Question(NamedTuple):
+    """A test that has not been made: its name, what it asks, and the members that it needs."""
+
+    name: str
+    asked: str
+    needs: str
+    answer: Callable[[PRNGKey], Answer]
 
 
 @dataclasses.dataclass(frozen=True)
-class Rung:
-    """The answer of one rung: a number, the largest with which it holds, and why.
+class Test:
+    """The answer of one test: a number, the largest with which it holds, and why.
 
     ``holds`` is None where it does not apply; where it is ``needed``, nothing is shown then.
     """
+
+    __test__ = False
 
     name: str
     asked: str
@@ -88,57 +111,61 @@ class Rung:
     limit: float
     holds: bool | None
     reason: str = ""
+    records: int = 0
+    views: int = 0
+    leak: str = ""
     needed: bool = False
 
     def __str__(self) -> str:
         if self.holds is None:
-            return f"{self.name:<12} {self.asked:<42} {'':>11} {'':>11}  not asked: {self.reason}"
+            return f"{self.name:<12} {'':>7} {'':>5}  {'':<{_WIDE}} not asked: {self.reason}"
         word = "holds" if self.holds else "REFUSED"
-        why = f": {self.reason}" if self.reason else ""
-        return (
-            f"{self.name:<12} {self.asked:<42} {self.found:>11.6g} {self.limit:>11.6g}  {word}{why}"
-        )
+        why = f": {self.reason}" if self.reason and not self.holds else ""
+        result = f"{word}: {self.found:.4g} of {self.limit:.4g}{why}"
+        records, views = (number or "" for number in (self.records, self.views))
+        return f"{self.name:<12} {records:>7} {views:>5}  {self.leak:<{_WIDE}} {result}"
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Verdict:
-    """The rungs of one mechanism. True where all that apply hold, and all that are needed apply.
+    """The tests of one mechanism. True where all that apply hold, and all that are needed apply.
 
-    Needed are law and sampler, at one record and at many; the independence of coordinates with laws
-    of their own; the last bits of reports of a continuum. For a curator's release: unit, law,
-    sampler and game.
+    Needed are unit, law and sampler, at one record and at many; the independence of coordinates
+    with laws of their own. For a curator's release: unit, law, sampler and game.
     """
 
     mechanism: str
     claim: str
-    rungs: tuple[Rung, ...]
+    tests: tuple[Test, ...]
+    not_shown: str = ""
 
     @property
-    def refused(self) -> tuple[Rung, ...]:
-        """The rungs that do not hold."""
-        return tuple(rung for rung in self.rungs if rung.holds is False)
+    def refused(self) -> tuple[Test, ...]:
+        """The tests that do not hold."""
+        return tuple(test for test in self.tests if test.holds is False)
 
     @property
-    def missing(self) -> tuple[Rung, ...]:
-        """The needed rungs that do not apply."""
-        return tuple(rung for rung in self.rungs if rung.needed and rung.holds is None)
+    def missing(self) -> tuple[Test, ...]:
+        """The needed tests that do not apply."""
+        return tuple(test for test in self.tests if test.needed and test.holds is None)
 
-    def __getitem__(self, name: str) -> Rung:
-        """A rung by its name."""
-        return next(rung for rung in self.rungs if rung.name == name)
+    def __getitem__(self, name: str) -> Test:
+        """A test by its name."""
+        return next(test for test in self.tests if test.name == name)
 
     def __bool__(self) -> bool:
         return not self.refused and not self.missing
 
     def __str__(self) -> str:
         if self.refused:
-            last = f"REFUSED by {', '.join(rung.name for rung in self.refused)}"
+            last = f"REFUSED by {', '.join(test.name for test in self.refused)}"
         elif self.missing:
-            last = f"NOT SHOWN: no answer to {', '.join(rung.name for rung in self.missing)}"
+            last = f"NOT SHOWN: no answer to {', '.join(test.name for test in self.missing)}"
         else:
-            last = "the claim holds as far as the rungs see"
-        head = f"{'rung':<12} {'asked':<42} {'found':>11} {'limit':>11}  verdict"
-        return "\n".join([self.mechanism, self.claim, "", head, *map(str, self.rungs), "", last])
+            last = f"the claim holds as far as the tests see{self.not_shown}"
+        leak = "smallest leak found"
+        head = f"{'test':<12} {'records':>7} {'views':>5}  {leak:<{_WIDE}} result"
+        return "\n".join([self.mechanism, self.claim, "", head, *map(str, self.tests), "", last])
 
     __repr__ = __str__
 
@@ -150,20 +177,24 @@ def check(
     *,
     trials: int = 200_000,
     significance: float = SIGNIFICANCE,
+    records: Values | None = None,
     progress: Progress | None = None,
 ) -> Verdict:
     """Ask a mechanism everything that applies to it, and compare with what it claims.
 
-    A rung that does not apply says why; one that raises anything else is refused
-    (:mod:`ldp_jax.verification` says what each can see). A curator's mechanism is asked about one
-    private edge, a chain in its stationary law. Windows take 65 536 records at least, a curator's
-    releases are 4 000 at most, and fewer where a chain makes many sweeps; ``significance`` is how
-    often an honest mechanism may be refused, by all rungs together. ``progress`` is told of each
-    rung (:data:`ldp_jax.core.progress.Progress`); by default they are shown after five seconds.
+    A test that does not apply says why; one that raises anything else is refused
+    (:mod:`ldp_jax.verification` says what each can see). Records are random ones and those that
+    tables hold, and stacked ``records`` of the caller's, such as a public schema has. A curator's
+    mechanism is asked about one private edge, a chain in its stationary law. Windows take 65 536
+    records at least, a curator's releases are 4 000 at most, and fewer where a chain makes many
+    sweeps; ``significance`` is how often an honest mechanism may be refused, by all tests together.
+    The smallest mass that is found, of reports that their record alone gives, falls as 1 /
+    ``trials``; of likelier ones as its root. ``progress`` is told of each test
+    (:data:`ldp_jax.core.progress.Progress`); by default they are shown after five seconds.
 
-    ``ValueError`` for trials, a significance or parameters out of range, or a key that is not
-    threefry; ``TypeError`` for what lacks a member of the protocol, with the smallest class that
-    has it.
+    ``ValueError`` for trials, a significance, records or parameters out of range, or a key that is
+    not threefry; ``TypeError`` for what lacks a member of the protocol, with the smallest class
+    that has it.
 
     >>> from ldp_jax.features import Duchi
     >>> verdict = check(Duchi(1.0), jax.random.key(0), trials=2_000)
@@ -177,76 +208,73 @@ def check(
         require_protocol(mechanism)
     check_budget(mechanism)
     key, draw_key = random.split(key)
+    not_shown = ""
     if isinstance(mechanism, CentralMechanism):
         guarantee = promised(mechanism)
         necessary = {"unit", "law", "sampler", "game"}
         table = _of_release(mechanism, guarantee, trials, significance)
     else:
-        asked = Questions(mechanism, draw_key, trials, significance)
+        if records is not None:
+            mechanism.domain().validate(records, "records")
+        asked = Questions(mechanism, draw_key, trials, significance, records)
         guarantee = asked.guarantee
         necessary = needed(mechanism)
         table = asked.table()
+        not_shown = "" if len(table) == 1 else asked.not_shown()
     keys = random.split(key, len(table))
-    rungs = []
+    tests = []
     with watched("check", progress):
         for i, question in enumerate(table):
-            phase(question[0], i / len(table))
-            found = ask(mechanism, *question, key=keys[i])
-            rungs.append(dataclasses.replace(found, needed=found.name in necessary))
-    return Verdict(repr(mechanism), str(guarantee), tuple(rungs))
+            phase(question.name, i / len(table))
+            found = ask(mechanism, question, keys[i])
+            tests.append(dataclasses.replace(found, needed=found.name in necessary))
+    return Verdict(repr(mechanism), str(guarantee), tuple(tests), not_shown)
 
 
 def needed(mechanism: Randomizer) -> set[str]:
-    """The rungs without which nothing is shown of a mechanism."""
+    """The tests without which nothing is shown of a mechanism."""
     found = {"unit", "law", "sampler", "records"}
-    codomain = mechanism.codomain()
     if isinstance(mechanism, HasCoordinates) and mechanism.codomain().dim > 1:
         found.add("coordinates")
-    if not isinstance(codomain, Reports) or has_reals(codomain):
-        found.add("bits")
     return found
 
 
-def ask(
-    mechanism: object,
-    name: str,
-    words: str,
-    needs: str,
-    answer: Callable[[PRNGKey], Answer],
-    key: PRNGKey,
-) -> Rung:
-    """The rung of one of the :class:`Questions`."""
-    lacking = [what for what in needs.split() if not hasattr(mechanism, what)]
+def ask(mechanism: object, question: Question, key: PRNGKey) -> Test:
+    """Make a test."""
+    blank = Test(question.name, question.asked, math.nan, math.nan, None)
+    lacking = [what for what in question.needs.split() if not hasattr(mechanism, what)]
     if lacking:
-        return Rung(
-            name, words, math.nan, math.nan, None, f"{type(mechanism).__name__} has no {lacking[0]}"
-        )
+        reason = f"{type(mechanism).__name__} has no {lacking[0]}"
+        return dataclasses.replace(blank, reason=reason)
     try:
-        found, limit, holds, *said = answer(key)
+        answer = question.answer(key)
     except NotApplicable as error:
-        return Rung(name, words, math.nan, math.nan, None, str(error))
+        return dataclasses.replace(blank, reason=str(error))
     except Exception as error:  # whatever it is, the mechanism did not answer
         said = " ".join(str(error).split())[:200]
-        return Rung(
-            name, words, math.nan, math.nan, False, f"raised {type(error).__name__}: {said}"
-        )
-    return Rung(name, words, float(found), float(limit), bool(holds), *said)
+        reason = f"raised {type(error).__name__}: {said}"
+        return dataclasses.replace(blank, holds=False, reason=reason)
+    return dataclasses.replace(
+        blank,
+        found=float(answer.found),
+        limit=float(answer.limit),
+        holds=bool(answer.holds),
+        reason=answer.reason,
+        records=answer.records,
+        views=answer.views,
+        leak=answer.leak,
+    )
 
 
-def _within(found: float, limit: float, slack: float = 0.0) -> Answer:
-    return found, limit, found <= limit + slack * max(limit, 1e-4)
+def _within(found: float, limit: float, slack: float = 0.0, **more: Any) -> Answer:
+    return Answer(found, limit, found <= limit + slack * max(limit, 1e-4), **more)
 
 
-def _fit(fit: Fit) -> Answer:
-    # Of less than all cells, or of one that must be empty; and why there was nothing to test.
-    said = [fit.test] if fit.test.startswith("G ") or (" " in fit.test and not fit.fits) else []
-    if fit.records > 1:
-        said = [
-            f"{fit.records} records, {fit.draws} draws; "
-            f"finds {fit.smallest_defect:.2g} of the records",
-            *said,
-        ]
-    return fit.statistic, fit.threshold, fit.fits, "; ".join(said)
+def _fit(fit: Fit, leak: str) -> Answer:
+    # Why it does not hold, or why there was less to test than all cells.
+    said = fit.test if fit.test.startswith("G ") or (" " in fit.test and not fit.fits) else ""
+    size = f"{leak} {fit.smallest_defect:.2g}" if fit.smallest_defect else leak
+    return Answer(fit.statistic, fit.threshold, fit.fits, said, fit.records, leak=size)
 
 
 def _refused_at_once(mechanism: Randomizer) -> bool:
@@ -255,19 +283,27 @@ def _refused_at_once(mechanism: Randomizer) -> bool:
     It is not pure, and to compile it for many records would take hours.
     """
     try:
-        return calls_host(mechanism, mechanism.domain().typical())
-    except Exception:  # the rungs say what they meet
+        return bool(unfollowed(mechanism, mechanism.domain().typical()))
+    except Exception:  # the tests say what they meet
         return False
 
 
 class Questions:
     """The questions about a mechanism that each user runs."""
 
-    def __init__(self, mechanism: Any, draw_key: PRNGKey, trials: int, significance: float) -> None:
+    def __init__(
+        self,
+        mechanism: Any,
+        draw_key: PRNGKey,
+        trials: int,
+        significance: float,
+        records: Values | None = None,
+    ) -> None:
         self.m = mechanism
         self.draw_key = draw_key
         self.trials = trials
-        self.share = significance / 7
+        self.share = significance / _SHARED
+        self.records = records
         self.guarantee = mechanism.guarantee()
         if not isinstance(self.guarantee, Guarantee):
             raise TypeError(
@@ -280,137 +316,135 @@ class Questions:
 
         Of a program that calls the host one, since nothing else need be known.
         """
-        m, trials = self.m, self.trials
-        density = "log_density"
-        moments = "mean variance"
-        both = "log_density mean variance"
-        fits = lambda rung, **more: lambda key: _fit(rung(m, key, **more))
-        many = {"trials": trials, "significance": self.share}
-        few = many | {"trials": min(trials, 50_000)}
-        windows = many | {"trials": max(trials, _WINDOWS)}
-        pure = ("pure", "a function of its arguments", "", fits(is_pure))
+        m, density = self.m, "log_density"
+        pure = Question("pure", "a function of its arguments", "", self._pure)
         if _refused_at_once(m):
             return [pure]
-        lost = (
-            "delta at the claimed epsilon"
-            if self.guarantee.delta
-            else "the largest loss of the law"
-        )
-        found: list[Question] = [
-            ("unit", "the unit is one of such records", "", self._unit),
-            ("total", "values that are not records", "", fits(is_total)),
-            ("mass", "the density sums to 1", density, self._mass),
-            ("law", lost, density, self._law),
-            ("sampler", "the law is what is drawn", density, self._sampler),
-            ("records", "the same of many records", density, fits(matches_everywhere, **many)),
-            ("game", "what draws alone show", "", self._game),
-            (
-                "moments",
-                "mean and variance, by the density",
-                both,
-                lambda _: _fit(matches_moments(m)),
-            ),
-            (
-                "estimates",
-                "mean and variance, by draws",
-                moments,
-                lambda _: _fit(moments_of(m, *self.typical)),
-            ),
-            ("losses", "losses of reports that are drawn", density, self._losses),
-            ("windows", "every record alike", density, fits(record_windows, **windows)),
-            (
-                "distinct",
-                "no report too often",
-                density,
-                lambda _: _fit(counted(m, *self.typical, self.share)),
-            ),
-            ("bits", "the last bits of a report", "", self._bits),
-            ("words", "the loss in words that are drawn", density, self._words),
-            (
-                "reference",
-                "word by word, the published law",
-                "",
-                fits(matches_reference, trials=trials),
-            ),
-            (
-                "coordinates",
-                "coordinates are independent",
-                "",
-                fits(independent_coordinates, **few),
-            ),
+        lost = "delta at the claimed epsilon" if self.guarantee.delta else "the loss of the law"
+        found = [
+            Question("unit", "the unit is one of such records", "", self._unit),
+            Question("total", "values that are not records", "", self._total),
+            Question("mass", "the density sums to 1", density, self._mass),
+            Question("law", lost, density, self._law),
+            Question("sampler", "the law is what is drawn", density, self._sampler),
+            Question("records", "the same of many records", density, self._records),
+            Question("game", "what draws alone show", "", self._game),
+            Question("moments", "mean and variance", "log_density mean variance", self._moments),
+            Question("estimates", "the same by draws", "mean variance", self._estimates),
+            Question("losses", "losses of reports that are drawn", density, self._losses),
+            Question("windows", "every record alike", density, self._windows),
+            Question("distinct", "no report too often", density, self._distinct),
+            Question("words", "the loss in words that are drawn", density, self._words),
+            Question("table", "each word by the table", "table", self._table),
+            Question("coordinates", "coordinates are independent", "", self._coordinates),
             pure,
-            ("key", "every bit of the key is used", "", fits(uses_the_whole_key)),
-            ("edge", "what an edge costs", "", self._edge),
-            (
-                "graphs",
-                "whole graphs, drawn at once",
-                "log_density sample_graph",
-                fits(matches_graphs, **few),
-            ),
+            Question("key", "every bit of the key is used", "", self._key),
+            Question("edge", "what an edge costs", "", self._edge),
+            Question("graphs", "whole graphs at once", "log_density sample_graph", self._graphs),
         ]
+        if hasattr(m, "curve"):
+            found.append(Question("curve", "delta by the closed form", "", self._curve))
+        return found
+
+    def not_shown(self) -> str:
+        """Which leaks the game would not have found."""
+        trials = affordable(self.m, self.trials)
+        mass, of_one, pairs = smallest_leaks(trials, self.claim, 1 - self.share)
+        if mass >= 1:
+            return f"; beyond epsilon {self.claim:.3g} so few draws alone show nothing"
         return (
-            [*found, ("curve", "delta by the closed form", "", self._curve)]
-            if hasattr(m, "curve")
-            else found
+            f":\na report that its record alone gives is found where its mass is {mass:.1g},"
+            f"\nor {of_one:.1g} if it is about one of the {pairs} pairs of records alone"
         )
 
     @functools.cached_property
     def typical(self) -> tuple[Report, Report]:
-        """A record and draws of it: one batch for all rungs that ask one record."""
+        """A record and draws of it: one batch for all tests that ask one record."""
         x = self.m.domain().typical()
         return x, draws(self.m, self.draw_key, x, self.trials)
 
     def _unit(self, _: PRNGKey) -> Answer:
-        g, m = self.guarantee, self.m
-        domain = spaces(m)[0]
+        g, domain = self.guarantee, spaces(self.m)[0]
         if g.unit.rate is not None:
             raise NotApplicable(
                 "a loss per unit of distance: the law is asked of any two records, however near"
             )
-        if (now := m.guarantee()) != g:
-            return 1.0, 0.0, False, f"guarantee() has changed to {now}"
+        if (now := self.m.guarantee()) != g:
+            return Answer(1.0, 0.0, False, f"guarantee() has changed to {now}")
         fits = g.unit == (NEIGHBOUR_LIST if domain.users else RECORD)
         if known := [unit for unit, words in WORDS.items() if words == g.adjacency]:
             fits = fits and g.unit in known  # other words are the author's to answer for
-        fits = fits and (
-            any_two(g.adjacency) == "two" or domain.all_adjacent
-        )  # else the law was not asked of any
-        said = f"a guarantee per {g.unit} ({g.adjacency}) about records of {m.domain()}"
-        return float(not fits), 0.0, fits, said
+        if not domain.all_adjacent:  # then the law was not asked of any two
+            known = {domain.adjacency, *([WORDS[NEIGHBOUR_LIST]] if domain.users else ())}
+            fits = fits and g.adjacency in known
+        said = (
+            f"a guarantee per {g.unit} ({g.adjacency}) about records of {self.m.domain()}, "
+            f"which compares {domain.adjacency}"
+        )
+        return Answer(float(not fits), 0.0, fits, said)
+
+    def _total(self, key: PRNGKey) -> Answer:
+        fit = is_total(self.m, key)
+        return _fit(fit, "share of values")._replace(records=fit.draws)
 
     def _mass(self, _: PRNGKey) -> Answer:
-        *found, fits, said = _fit(sums_to_one(self.m))
-        undeclared = not fits and getattr(self.m.codomain(), "breaks", self) is None
-        return (
-            *found,
-            fits,
-            "where a density jumps, Interval(..., breaks=...) must say so" if undeclared else said,
+        answer = _fit(sums_to_one(self.m), "mass")
+        if answer.holds or getattr(self.m.codomain(), "breaks", self) is not None:
+            return answer
+        return answer._replace(
+            reason="where a density jumps, Interval(..., breaks=...) must say so"
         )
 
     def _law(self, _: PRNGKey) -> Answer:
         if self.guarantee.delta:
             return delta_of(self.m, self.claim, self.guarantee.delta)
-        return _within(privacy_loss_supremum(self.m).epsilon, self.claim, SLACK)
+        return _within(privacy_loss_supremum(self.m).epsilon, self.claim, SLACK, leak="loss 1e-9")
 
     def _sampler(self, key: PRNGKey) -> Answer:
         if self.m.domain().users:
-            return _fit(matches_density(self.m, key, trials=self.trials, significance=self.share))
-        return _fit(fit_of(self.m, key, *self.typical, self.share))
+            fit = matches_density(self.m, key, trials=self.trials, significance=self.share)
+        else:
+            fit = fit_of(self.m, key, *self.typical, self.share)
+        return _fit(fit, "total variation")._replace(records=1)
+
+    def _records(self, key: PRNGKey) -> Answer:
+        many = {"trials": self.trials, "significance": self.share, "records": self.records}
+        return _fit(matches_everywhere(self.m, key, **many), "share of records")
 
     def _game(self, key: PRNGKey) -> Answer:
-        found = largest_lower_bound(
-            self.m, key, self.trials, 1 - self.share, delta=self.guarantee.delta
-        ).epsilon
-        return _within(found, self.claim)
+        bound = largest_lower_bound(
+            self.m,
+            key,
+            self.trials,
+            1 - self.share,
+            delta=self.guarantee.delta,
+            records=self.records,
+        )
+        mass, *_ = smallest_leaks(bound.trials, self.claim, 1 - self.share)
+        leak = f"mass {mass:.1g}" if mass < 1 else "none"
+        more = {"records": 2 * bound.pairs, "views": bound.views, "leak": leak}
+        return _within(bound.epsilon, self.claim, reason=bound.event, **more)
+
+    def _moments(self, _: PRNGKey) -> Answer:
+        return _fit(matches_moments(self.m), "relative")._replace(records=4)
+
+    def _estimates(self, _: PRNGKey) -> Answer:
+        return _fit(moments_of(self.m, *self.typical), "of a mean")._replace(records=1)
 
     def _losses(self, key: PRNGKey) -> Answer:
         if self.guarantee.delta:
             raise NotApplicable("losses beyond epsilon are what delta allows")
-        return _fit(reported_losses(self.m, key, trials=self.trials))
+        trials = affordable(self.m, self.trials)
+        fit = reported_losses(self.m, key, trials=trials)
+        return _fit(fit, "mass")._replace(records=trials)
 
-    def _bits(self, key: PRNGKey) -> Answer:
-        fit = record_in_bits(self.m, key, trials=self.trials, significance=self.share)
-        return (*_fit(fit)[:3], asked_of(self.m))
+    def _windows(self, key: PRNGKey) -> Answer:
+        trials = max(affordable(self.m, self.trials), _WINDOWS)
+        fit = record_windows(self.m, key, trials=trials, significance=self.share)
+        return _fit(fit, "share")._replace(records=trials)
+
+    def _distinct(self, _: PRNGKey) -> Answer:
+        return _fit(counted(self.m, *self.typical, self.share), "mass")._replace(records=1)
 
     def _words(self, _: PRNGKey) -> Answer:
         exact = self.guarantee.arithmetic == "exact"
@@ -419,15 +453,28 @@ class Questions:
             if exact and isinstance(self.m, HasWordRuns):
                 check_runs(self.m)
         except NotApplicable as error:
-            if exact:
-                return (
-                    math.inf,
-                    self.claim,
-                    False,
-                    f"exact arithmetic is claimed and cannot be shown: {error}",
-                )
-            raise
-        return _within(found, self.claim if exact else self.claim + ROUNDING)
+            if not exact:
+                raise
+            reason = f"exact arithmetic is claimed and cannot be shown: {error}"
+            return Answer(math.inf, self.claim, False, reason)
+        limit = self.claim if exact else self.claim + ROUNDING
+        return _within(found, limit, leak="a word beside a step")
+
+    def _table(self, key: PRNGKey) -> Answer:
+        fit = follows_table(self.m, key, trials=self.trials)
+        return _fit(fit, "mass")._replace(records=self.trials)
+
+    def _coordinates(self, key: PRNGKey) -> Answer:
+        trials = affordable(self.m, min(self.trials, _FEW))
+        few = {"trials": trials, "significance": self.share}
+        return _fit(independent_coordinates(self.m, key, **few), "mean of a word")
+
+    def _pure(self, key: PRNGKey) -> Answer:
+        fit = is_pure(self.m, key)
+        return _fit(fit, "share of reports")._replace(records=fit.draws // 4)
+
+    def _key(self, key: PRNGKey) -> Answer:
+        return _fit(uses_the_whole_key(self.m, key), "share of the keys")
 
     def _edge(self, _: PRNGKey) -> Answer:
         m = self.m
@@ -437,11 +484,15 @@ class Questions:
             g for _, g in losses if g.unit != RELATIONSHIP or any_two(g.adjacency) == "any two"
         ]
         if other:
-            return 1.0, 0.0, False, f"relationship() is not of one edge: {other[0]}"
+            return Answer(1.0, 0.0, False, f"relationship() is not of one edge: {other[0]}")
         found, limit = max(
             ((lost, g.epsilon) for lost, g in losses), key=lambda pair: pair[0] / pair[1]
         )
-        return _within(found, limit, SLACK)
+        return _within(found, limit, SLACK, leak="loss 1e-9")
+
+    def _graphs(self, key: PRNGKey) -> Answer:
+        few = {"trials": min(self.trials, _FEW), "significance": self.share}
+        return _fit(matches_graphs(self.m, key, **few), "total variation")
 
     def _curve(self, _: PRNGKey) -> Answer:
         curve = self.m.curve()
@@ -451,8 +502,8 @@ class Questions:
         lost = hockey_stick(self.m, less)
         told = curve.delta(less)
         if lost > told * (1 + _QUADRATURE):
-            return lost, told, False, f"at epsilon {less:g}"
-        return _within(curve.delta(self.claim), self.guarantee.delta)
+            return Answer(lost, told, False, f"at epsilon {less:g}")
+        return _within(curve.delta(self.claim), self.guarantee.delta, leak="1e-3 of delta")
 
 
 def _lost_by_edge(m: Any, reporting: Reporting | None) -> float:
@@ -466,7 +517,7 @@ def _lost_by_edge(m: Any, reporting: Reporting | None) -> float:
     return (2 if reporting == "full" else 1) * privacy_loss_supremum(made).epsilon
 
 
-def delta_of(m: Exact, epsilon: float, claimed: float) -> tuple[float, float, bool]:
+def delta_of(m: Exact, epsilon: float, claimed: float) -> Answer:
     """Delta by two rules, the limit (their difference and 1e-3 over the claim), and the verdict."""
     coarse, found = (hockey_stick(m, epsilon, panels=panels) for panels in (64, 128))
     limit = claimed * (1 + _QUADRATURE) + abs(found - coarse)
@@ -475,7 +526,7 @@ def delta_of(m: Exact, epsilon: float, claimed: float) -> tuple[float, float, bo
         raise NotApplicable(
             f"a delta of {claimed:g} is below {least:.2g}, the least that quadrature shows here"
         )
-    return found, limit, found <= limit
+    return Answer(found, limit, found <= limit, leak=f"delta {claimed * _QUADRATURE:.2g}")
 
 
 def _of_release(
@@ -485,25 +536,36 @@ def _of_release(
 
     Some thousands at most.
     """
-    claim = promise.epsilon
     half = min(trials, _RELEASES // 2)
     share = significance / 2
     most = min(trials, _RELEASES, most_draws(m))
-
-    def unit(_: PRNGKey) -> Answer:
-        stated = m.guarantee()  # of a chain's last state no less than of its stationary law
-        of_an_edge = [
-            g.unit == EDGE_CENTRAL and any_two(g.adjacency) == "two" for g in (stated, promise)
-        ]
-        fits = all(of_an_edge) and stated.epsilon >= claim and promised(m) == promise
-        return float(not fits), 0.0, fits, "" if fits else f"guarantee() says {stated}"
-
-    law = lambda _: _within(private_edge_supremum(m).epsilon, claim, SLACK)
-    sampler = lambda key: _fit(matches_release(m, key, trials=half, significance=share))
-    game = lambda key: _within(private_edge_lower_bound(m, key, most, 1 - share).epsilon, claim)
     return [
-        ("unit", "the unit is one private edge", "", unit),
-        ("law", "the largest loss about a private edge", "", law),
-        ("sampler", "the law is what is drawn", "", sampler),
-        ("game", "what draws alone show", "", game),
+        Question("unit", "the unit is one private edge", "", partial(_unit_of_release, m, promise)),
+        Question("law", "the loss about a private edge", "", partial(_law_of_release, m, promise)),
+        Question("sampler", "the law is what is drawn", "", partial(_drawn, m, half, share)),
+        Question("game", "what draws alone show", "", partial(_played, m, promise, most, share)),
     ]
+
+
+def _unit_of_release(m: CentralMechanism, promise: Guarantee, _: PRNGKey) -> Answer:
+    stated = m.guarantee()  # of a chain's last state no less than of its stationary law
+    of_an_edge = [
+        g.unit == EDGE_CENTRAL and any_two(g.adjacency) == "two" for g in (stated, promise)
+    ]
+    fits = all(of_an_edge) and stated.epsilon >= promise.epsilon and promised(m) == promise
+    return Answer(float(not fits), 0.0, fits, f"guarantee() says {stated}")
+
+
+def _law_of_release(m: CentralMechanism, promise: Guarantee, _: PRNGKey) -> Answer:
+    return _within(private_edge_supremum(m).epsilon, promise.epsilon, SLACK, leak="loss 1e-9")
+
+
+def _drawn(m: CentralMechanism, trials: int, share: float, key: PRNGKey) -> Answer:
+    return _fit(matches_release(m, key, trials=trials, significance=share), "total variation")
+
+
+def _played(
+    m: CentralMechanism, promise: Guarantee, trials: int, share: float, key: PRNGKey
+) -> Answer:
+    found = private_edge_lower_bound(m, key, trials, 1 - share).epsilon
+    return _within(found, promise.epsilon, leak="loss 1.5 times the claim")

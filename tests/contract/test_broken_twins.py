@@ -39,8 +39,8 @@ def test_five_percent_too_much_is_seen_in_the_draws():
 
 def test_swapped_branch_is_seen_in_the_draws():
     twin = broken.SwappedBranch(0.1)
-    for rung in (verification.matches_density, verification.draws_have_moments):
-        assert not rung(twin, jax.random.key(2), -0.6).fits
+    for test in (verification.matches_density, verification.draws_have_moments):
+        assert not test(twin, jax.random.key(2), -0.6).fits
     checks.check_loss(twin)
 
 
@@ -50,6 +50,7 @@ def test_reused_key_is_seen_by_the_key_checker():
         verification.matches_density(twin, jax.random.key(2), np.array([-1.0, -0.6, 0.3, 1.0]))
 
 
+@untyped
 def test_unclipped_input_is_seen_in_reports_and_in_the_density():
     twin = broken.Unclipped(1.0)
     assert not verification.is_total(twin, jax.random.key(1)).fits
@@ -62,15 +63,15 @@ def test_unclipped_input_is_seen_in_reports_and_in_the_density():
 FEW = 1 << 17
 
 
-def test_rungs_do_not_see_less_than_they_state():
+def test_no_test_claims_more_than_it_sees():
     """A tenth of the window, noise of four bits more: not seen, and the statement does not claim
     it.
     """
-    for twin, rung in (
+    for twin, test in (
         (broken.QuietWindow(1.0, width=6 / FEW), verification.record_windows),
         (broken.FewBits(1.0, bits=20), verification.distinct_reports),
     ):
-        assert rung(twin, jax.random.key(130), trials=FEW).fits
+        assert test(twin, jax.random.key(130), trials=FEW).fits
     often = broken.RareShout(1.0, mass=30 / FEW)  # of one record
     assert not verification.distinct_reports(
         often, jax.random.key(151), np.float32(0.3125), trials=FEW

@@ -90,7 +90,7 @@ def test_one_verdict(monkeypatch):
     with jax.debug_key_reuse(False):  # as above
         found = verification.check(LapGraph(0.5, 0.5), jax.random.key(4), trials=1000)
     assert found, str(found)
-    assert [rung.name for rung in found.rungs] == ["unit", "law", "sampler", "game"]
+    assert [test.name for test in found.tests] == ["unit", "law", "sampler", "game"]
 
 
 @untyped
@@ -103,10 +103,8 @@ def test_another_promise_than_of_one_edge_is_refused(twin):
     law.
     """
     asked = verdict._of_release(twin, promised(twin), 1000, 1e-6)
-    found = {
-        question[0]: verdict.ask(twin, *question, key=jax.random.key(6)) for question in asked[:2]
-    }
-    assert {name: rung.holds for name, rung in found.items()} == {"unit": False, "law": True}
+    found = [verdict.ask(twin, question, jax.random.key(6)) for question in asked[:2]]
+    assert [(test.name, test.holds) for test in found] == [("unit", False), ("law", True)]
 
 
 @untyped
@@ -117,7 +115,7 @@ def test_a_promise_that_is_refused_by_its_words_is_refused_by_the_verdict(monkey
     for name in ("matches_release", "private_edge_lower_bound"):
         monkeypatch.setattr(verdict, name, undrawn)
     found = verification.check(broken.AnyGraphs(1.0), jax.random.key(6), trials=1000)
-    assert [rung.name for rung in found.refused] == ["unit"], str(found)
+    assert [test.name for test in found.refused] == ["unit"], str(found)
     assert not found
 
 
@@ -129,7 +127,7 @@ def test_raw_pairs_of_a_long_chain_are_refused():
     """
     with jax.debug_key_reuse(False):  # as above
         found = verification.check(broken.RawPairs(1.0), jax.random.key(7), trials=1000)
-    assert [rung.name for rung in found.refused] == ["game"], str(found)
+    assert [test.name for test in found.refused] == ["game"], str(found)
 
 
 def test_what_cannot_be_asked_is_said():

@@ -129,6 +129,7 @@ def test_cases_of_ones_own_are_added_once(monkeypatch):
         cases.register("mine", mine)
 
 
+@untyped  # records of every type, lists among them, are no ``Record``
 @pytest.mark.parametrize("name", [*CASES, *OTHERS])
 def test_total_on_data(name):
     """By the function that users have; the next tests ask every kind."""

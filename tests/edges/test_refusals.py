@@ -165,7 +165,7 @@ MADE = {
     "variant": [lambda: posterior_links(GRAPH, PRIOR, 1.0, "firm")],
     "bits": [lambda: posterior_links(graphs.from_edges([], 5), PRIOR, 1.0)],
     "2 to 64 nodes": [lambda: verification.privacy_loss_supremum(DPRR(0.5, 0.5, n=65))],
-    "the same list": [
+    "got one twice": [
         lambda: verification.epsilon_lower_bound(DPRR(0.5, 0.5, n=N), KEY, x=LIST, x_other=LIST)
     ],
 }

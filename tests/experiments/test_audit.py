@@ -9,11 +9,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from experiments import audit, variance
+from experiments import audit, power, variance
 from experiments._published import PrintedHyperbolicGaussian
 from ldp_jax import edges, features, verification
 from ldp_jax.verification.cases import CASES
 from tests import broken
+from tests.marks import untyped
 
 CONFIG = audit.Config(quick=True)
 CONFIDENCE = 1 - 1e-6
@@ -236,3 +237,10 @@ def test_a_delta_is_asked_of_the_law_and_a_printed_one_is_seen_not_to_hold():
     for measured in found:
         assert max(measured["fit"], measured["distinct"]) <= 1
         assert "drawn_loss" not in measured
+
+
+@untyped
+@pytest.mark.parametrize("leak", power.LEAKS)
+def test_leaks_of_the_power_figure_are_found_where_they_are_large_alone(leak):
+    refused = [power.refused(power.LEAKS[leak](1.0, mass), 10_000, 0) for mass in (0.0, 0.3)]
+    assert refused == [False, True]

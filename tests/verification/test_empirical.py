@@ -32,7 +32,7 @@ from ldp_jax.features import (
     SparseReport,
     SquareWave,
 )
-from ldp_jax.verification import epsilon_lower_bound, games, hockey_stick, matches_density
+from ldp_jax.verification import epsilon_lower_bound, game, hockey_stick, matches_density
 from ldp_jax.verification._programs import draws
 from ldp_jax.verification.line import line
 from tests import broken
@@ -179,22 +179,17 @@ class _Bare:
 
 
 def test_the_draws_that_bound_are_not_those_that_choose(monkeypatch):
-    """Exact: with other second halves the same event is chosen, and its shares are those of the
-    second halves.
+    """Exact: with other fresh reports the same event is chosen, and its shares are those of them.
 
-    A second half that copies the other record's brings the bound to 0: the first half does not
-    count.
+    Fresh reports that are the other record's bring the bound to 0: those that chose do not count.
     """
     m = HDS(2.0, 3, 2)
     pair, other = m.domain().extremes()
-    made = [draws(m, jax.random.key(i), x, 4000) for i, x in enumerate((pair, other, pair, other))]
+    made = [draws(m, jax.random.key(i), x, 2000) for i, x in enumerate((pair, other) * 3)]
     found = []
-    for last in ((0, 1), (2, 3), (3, 2)):
-        reports = [
-            jax.tree.map(lambda a, b: jnp.concatenate([a[:2000], b[2000:]]), made[i], made[j])
-            for i, j in enumerate(last)
-        ]
-        monkeypatch.setattr(games, "draws", lambda *_, reports=reports: reports.pop(0))
+    for fresh in ((2, 3), (4, 5), (5, 4)):
+        rounds = [(made[0], made[1]), tuple(made[i] for i in fresh)]
+        monkeypatch.setattr(game, "_reports", lambda *_, rounds=rounds: rounds.pop(0))
         found.append(epsilon_lower_bound(m, jax.random.key(0), 4000, 0.9))
     assert found[0].event == found[1].event == found[2].event
     assert (found[1].share, found[1].share_other) == (found[2].share_other, found[2].share)
@@ -330,7 +325,9 @@ def test_a_learned_score_finds_what_no_density_tells():
     """Without a density the distinguisher is learned: two thirds of epsilon and more, never above
     it.
     """
-    found = epsilon_lower_bound(_Bare(DuchiVector(2.0, 4)), jax.random.key(23), 40_000)
+    x = np.array([1.0, -1.0, 1.0, -1.0])  # whose reports have the same sums as those of -x
+    m = _Bare(DuchiVector(2.0, 4))
+    found = epsilon_lower_bound(m, jax.random.key(23), 40_000, x=x, x_other=-x)
     assert "logit" in found.event
     assert 0.65 * 2.0 < found.epsilon <= 2.0
 

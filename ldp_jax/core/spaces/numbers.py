@@ -82,12 +82,6 @@ class Interval(Records[Values], Reports[Values]):
         """Uniform numbers."""
         return (float(self.lower) + self._width() * rng.random((n,))).astype(np.float32)
 
-    def neighbours(self, rng: np.random.Generator, n: int) -> tuple[Array, Array]:
-        """Uniform pairs, in float64."""
-        self._width()
-        x, other = jnp.asarray(rng.uniform(float(self.lower), float(self.upper), (2, n)))
-        return x, other
-
     def grid(self, count: int) -> Array:
         """Equally spaced, with both ends."""
         self._width()

@@ -18,8 +18,6 @@ Rule = tuple[Values, np.ndarray]
 """Stacked reports, and weights [n]."""
 Cells = tuple[np.ndarray, Callable[..., np.ndarray]]
 """Masses [m], and the cell of each of stacked reports."""
-Scores = dict[str, list[np.ndarray]]
-"""Named numbers [n] of the reports of two records, which may tell them apart."""
 Volume = tuple[np.ndarray, np.ndarray]
 """Volumes [n] of the float32 reports around stacked ones, and which are atoms, of volume 1."""
 
@@ -182,15 +180,16 @@ class Records(abc.ABC, Generic[R]):
         """Which pairs of stacked records a guarantee is about, bool [n]: by default all."""
         return np.ones(len(jax.tree.leaves(x)[0]), bool)
 
+    @property
+    def adjacency(self) -> str:
+        """Which pairs those are, in words; overridden together with :meth:`adjacent`."""
+        if self.all_adjacent:
+            return "any two records"
+        return f"two records that {type(self).__name__}.adjacent says are"
+
     def neighbours(self, rng: np.random.Generator, n: int) -> tuple[R, R]:
         """Stacked random pairs of adjacent records; overridden together with :meth:`adjacent`."""
-        return self.sample(rng, n), self.sample(rng, n)
-
-    def neighbours_of_all(
-        self, rng: np.random.Generator, n: int
-    ) -> tuple[tuple[np.ndarray, ...], R, R]:
-        """The same of random :attr:`users`, and whose they are; () where views do not differ."""
-        return (), *self.neighbours(rng, n)
+        raise NotApplicable(f"{type(self).__name__}.neighbours must draw adjacent pairs")
 
     def share(self, x: R) -> np.ndarray | None:
         """Where stacked records lie along the space, in [0, 1); None where it has no order."""
@@ -278,10 +277,6 @@ class ReportLaw(Reports[Y], Generic[Y, R]):
         n = len(jax.tree.leaves(y)[0])
         return np.ones(n), np.ones(n, bool)
 
-    def scores(self, reports: list[Y], x: R, x_other: R) -> Scores | None:
-        """The numbers of the reports of two records; None: by estimates."""
-        return None
-
 
 class Enumerated(Records[R], Reports[R]):
     """A space whose members are listed.
@@ -343,12 +338,9 @@ class Enumerated(Records[R], Reports[R]):
         return self._pick(rng.integers(0, len(self), n))
 
     def neighbours(self, rng: np.random.Generator, n: int) -> tuple[R, R]:
-        """Any two members, or adjacent pairs drawn uniformly; float64."""
-        if self.all_adjacent:
-            places = rng.integers(0, len(self), (2, n))
-        else:
-            pairs = self._pairs()
-            places = rng.permuted(pairs[rng.integers(0, len(pairs), n)], axis=1).T
+        """Adjacent pairs drawn uniformly; float64."""
+        pairs = self._pairs()
+        places = rng.permuted(pairs[rng.integers(0, len(pairs), n)], axis=1).T
         return self._pick(places[0], np.float64), self._pick(places[1], np.float64)
 
     def grid(self, count: int) -> R:

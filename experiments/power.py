@@ -1,0 +1,197 @@
+"""The smallest leak that a verdict finds, against the draws that it is given."""
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+
+from experiments._report import legend_below, markdown, panels, save, terminal
+from experiments._runner import DEFAULT_OUT, check_positive, console, write_tables
+from ldp_jax import verification
+from ldp_jax.core.mechanism import mechanism
+from ldp_jax.core.types import Array, PRNGKey, Record, Scalar
+from ldp_jax.features import GeneralizedRR, Laplace
+
+NAME = "power"
+TRIALS = (10_000, 30_000, 100_000, 300_000)
+MASSES = tuple(0.5 * 2.0 ** (-place / 2) for place in range(31))
+
+
+@mechanism
+class Leaky(Laplace):
+    """Laplace noise, and another report with probability ``mass``; the law does not say so."""
+
+    mass: Scalar = 0.0
+
+    def other(self, key: PRNGKey, x: Array, y: Array) -> Array:
+        """The report that leaks."""
+        raise NotImplementedError
+
+    def privatize(self, key: PRNGKey, x: Record) -> Array:
+        """The honest report, or the other one."""
+        coin_key, other_key, key = jax.random.split(key, 3)
+        x = self.domain().clip(x)
+        y = super().privatize(key, x)
+        leaks = jax.random.bernoulli(coin_key, self.mass)
+        return jnp.where(leaks, self.other(other_key, x, y), y)
+
+
+@mechanism
+class Raw(Leaky):
+    """The record itself."""
+
+    def other(self, key: PRNGKey, x: Array, y: Array) -> Array:
+        """x."""
+        return x
+
+
+@mechanism
+class RawZero(Leaky):
+    """Zeros as they are."""
+
+    def other(self, key: PRNGKey, x: Array, y: Array) -> Array:
+        """x where it is zero."""
+        return jnp.where(x == 0, x, y)
+
+
+@mechanism
+class Narrow(Leaky):
+    """Noise of a hundredth of the size."""
+
+    def other(self, key: PRNGKey, x: Array, y: Array) -> Array:
+        """x, and a hundredth of Laplace noise."""
+        return x + jax.random.laplace(key) / 50
+
+
+@mechanism
+class Side(Leaky):
+    """A tail that says on which side of zero the record is."""
+
+    def other(self, key: PRNGKey, x: Array, y: Array) -> Array:
+        """A size beyond most reports, with the sign of x."""
+        return jnp.sign(x) * (4 + jax.random.exponential(key))
+
+
+@mechanism
+class KeptCategory:
+    """Randomised response, by which the seventh category is kept with probability ``mass`` more."""
+
+    inner: Any
+    mass: Scalar = 0.0
+
+    def domain(self) -> Any:
+        """Categories."""
+        return self.inner.domain()
+
+    def codomain(self) -> Any:
+        """Categories."""
+        return self.inner.codomain()
+
+    def guarantee(self) -> Any:
+        """That of randomised response."""
+        return self.inner.guarantee()
+
+    def privatize(self, key: PRNGKey, x: Record) -> Array:
+        """A category."""
+        coin_key, key = jax.random.split(key)
+        kept = jax.random.bernoulli(coin_key, self.mass) & (self.domain().clip(x) == 7)
+        return jnp.where(kept, 7, self.inner.privatize(key, x))
+
+    def log_density(self, y: Record, x: Record) -> Array:
+        """That of randomised response."""
+        return self.inner.log_density(y, x)
+
+    def estimate(self, y: Record) -> Array:
+        """The reported category."""
+        return jnp.asarray(y)
+
+
+LEAKS: dict[str, Callable[..., Any]] = {
+    "the record, raw": Raw,
+    "zeros, raw": RawZero,
+    "noise of a hundredth": Narrow,
+    "a tail on its side": Side,
+    "one category of 20 kept": lambda epsilon, mass: KeptCategory(GeneralizedRR(epsilon, 20), mass),
+}
+TESTS = ("sampler", "records", "game", "windows", "distinct")
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """The smallest mass of five leaks that a verdict refuses, against its trials.
+
+    Table, CSV and figure. Each leak keeps the density of an honest mechanism at epsilon 1. Minutes.
+    """
+
+    trials: tuple[int, ...] = TRIALS
+    """draws that a verdict is given"""
+    seeds: int = 3
+    """verdicts of each mass, all of which must refuse it"""
+    out: Path = DEFAULT_OUT
+    """where power.csv, power.md and power.png go"""
+
+
+def main(config: Config) -> None:
+    check_positive("--seeds", config.seeds)
+    rows = [
+        {"leak": leak, "trials": trials, "mass": smallest(make, trials, config.seeds)}
+        for leak, make in LEAKS.items()
+        for trials in config.trials
+    ]
+    frame = pd.DataFrame(rows)
+    header = ["smallest mass refused", *(f"{trials:,} draws" for trials in config.trials)]
+    lines = [
+        [str(leak), *(f"{mass:.2g}" for mass in part.mass)]
+        for leak, part in frame.groupby("leak", sort=False)
+    ]
+    write_tables(config.out, NAME, frame, markdown(header, lines))
+    console.print(terminal(header, lines, "smallest leak that a verdict finds, epsilon 1"))
+    path = config.out / f"{NAME}.png"
+    save(draw(frame), path)
+    console.print(f"rows: {config.out / f'{NAME}.csv'}\nfigure: {path}", soft_wrap=True)
+
+
+def smallest(make: Callable[..., Any], trials: int, seeds: int) -> float:
+    """The smallest of :data:`MASSES` that is refused under each key, by bisection; NaN for none."""
+    found, missed = -1, len(MASSES)
+    while missed - found > 1:
+        place = (found + missed) // 2
+        if all(refused(make(1.0, MASSES[place]), trials, seed) for seed in range(seeds)):
+            found = place
+        else:
+            missed = place
+    return MASSES[found] if found >= 0 else float("nan")
+
+
+def refused(made: Any, trials: int, seed: int) -> bool:
+    """Whether one of the tests of draws refuses a mechanism."""
+    draw_key, key = jax.random.split(jax.random.key(seed))
+    asked = verification.verdict.Questions(made, draw_key, trials, 1e-6)
+    questions = [question for question in asked.table() if question.name in TESTS]
+    keys = jax.random.split(key, len(questions))
+    answers = (
+        verification.verdict.ask(made, question, one)
+        for question, one in zip(questions, keys, strict=True)
+    )
+    return any(answer.holds is False for answer in answers)
+
+
+def draw(frame: pd.DataFrame) -> Any:
+    """Masses against draws, and the line along which they fall as one over the draws."""
+    figure, axes = panels(1, width=6.0, height=4.0)
+    axis = axes[0]
+    colours = ("#2e4057", "#d1495b", "#66a182", "#edae49", "#00798c")
+    for colour, (leak, part) in zip(colours, frame.groupby("leak", sort=False), strict=False):
+        axis.plot(part.trials, part.mass, "o-", color=colour, label=str(leak), ms=4)
+    trials = np.array(sorted(set(frame.trials)))
+    axis.plot(trials, 100 / trials, color="#999999", ls=":", label="100 reports")
+    axis.set(xscale="log", yscale="log", xlabel="draws of a verdict", ylabel="mass of the leak")
+    axis.set_title("the smallest leak that a verdict finds, at epsilon 1")
+    axis.grid(alpha=0.25)
+    legend_below(figure, axis, columns=3)
+    return figure
