@@ -1379,7 +1379,9 @@ LEAKING: dict[str, Leak] = {
     "a direction, rarely": sibling("small mass", UnitRarely, 1.0, dim=3),
     "a tangent vector, rarely": rare(TangentRarely, 1.0, 1e-5)._replace(trials=200_000),
     "a raw list, rarely": sibling("small mass", ListRarely, 0.2, 10),
-    "true counts, rarely": sibling("small mass", CountsRarely, 0.01, **COUNTS),
+    "true counts, rarely": sibling("small mass", CountsRarely, 0.01, **COUNTS)._replace(
+        trials=200_000
+    ),
     "tails of a vector": sibling("small mass", TailsOfAVector, Laplace(0.25), 4, 4),
     "tails of a tangent vector": sibling("small mass", TailsOfATangent, 1.0, 1e-5),
     "one of twenty": sibling("small mass", OneOfTwenty, 0.1)._replace(trials=500_000),

@@ -32,7 +32,13 @@ from ldp_jax.features import (
     SparseReport,
     SquareWave,
 )
-from ldp_jax.verification import epsilon_lower_bound, game, hockey_stick, matches_density
+from ldp_jax.verification import (
+    epsilon_lower_bound,
+    game,
+    hockey_stick,
+    largest_lower_bound,
+    matches_density,
+)
 from ldp_jax.verification._programs import draws
 from ldp_jax.verification.line import line
 from tests import broken
@@ -395,3 +401,14 @@ def test_impossible_reports_are_seen(twin):
 def test_lines_are_followed_wherever_their_mass_is(space, log_density, mass):
     cdf, _, edges = line(space, jnp.float32(0.3), log_density)
     assert cdf(edges[-1]) == pytest.approx(mass, rel=1e-6)
+
+
+@untyped
+def test_records_of_the_callers_are_asked():
+    """No noise in a window of 2e-6 of the records, which is on no lattice: found if it is named."""
+    twin = broken.QuietWindow(1.0, width=1e-6)
+    named = largest_lower_bound(
+        twin, jax.random.key(30), 20_000, records=np.array([0.31415], np.float32)
+    )
+    assert named.epsilon > 1.0
+    assert largest_lower_bound(twin, jax.random.key(30), 20_000).epsilon <= 1.0
