@@ -24,7 +24,7 @@ MASSES = tuple(0.5 * 2.0 ** (-place / 2) for place in range(31))
 
 @mechanism
 class Leaky(Laplace):
-    """Laplace noise, and another report with probability ``mass``; the law does not say so."""
+    """Laplace noise, or another report with probability ``mass``, unlike its law; abstract."""
 
     mass: Scalar = 0.0
 

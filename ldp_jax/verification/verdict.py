@@ -405,7 +405,7 @@ class Questions:
             fit = matches_density(self.m, key, trials=self.trials, significance=self.share)
         else:
             fit = fit_of(self.m, key, *self.typical, self.share)
-        return _fit(fit, "total variation")._replace(records=1)
+        return _fit(fit, "distance")._replace(records=1)
 
     def _records(self, key: PRNGKey) -> Answer:
         many = {"trials": self.trials, "significance": self.share, "records": self.records}
@@ -492,7 +492,7 @@ class Questions:
 
     def _graphs(self, key: PRNGKey) -> Answer:
         few = {"trials": min(self.trials, _FEW), "significance": self.share}
-        return _fit(matches_graphs(self.m, key, **few), "total variation")
+        return _fit(matches_graphs(self.m, key, **few), "share of users and graphs")
 
     def _curve(self, _: PRNGKey) -> Answer:
         curve = self.m.curve()

@@ -417,7 +417,7 @@ def test_many_records_are_asked_and_what_region_of_them_is_found():
     fit = verification.matches_everywhere(Laplace(1.0), jax.random.key(9), trials=20_000)
     assert fit.fits
     assert fit.records == 128
-    assert (1 - fit.smallest_defect) ** 128 == pytest.approx(1e-6)
+    assert (1 - fit.smallest_defect) ** 64 == pytest.approx(1e-6)  # the other half are natural
 
 
 def test_arguments_are_refused_as_arguments(untyped):
