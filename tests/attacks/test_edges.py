@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 import scipy.sparse
 import scipy.spatial.distance
+import scipy.stats
 
 from ldp_jax import attacks
 from ldp_jax.attacks import Targets, all_pairs
+from ldp_jax.attacks.link_stealing import _DISTANCES, _pair_features
 from ldp_jax.graph import graphs, interop
 from ldp_jax.graph.propagation import operator
 from ldp_jax.learning.models import Model, NodeInputs, gcn, mlp
@@ -80,6 +82,9 @@ def test_linkteller_finds_the_edges_of_the_graph_it_queries_and_no_others():
     both(found, linkteller(variables(), inputs(others), asked()))
     assert found.auc.mean > 0.9
     assert found.precision.mean > 5 * found.density
+    given = inputs(edges)
+    one = given._replace(x=given.x * (np.arange(N) == 0)[:, None])
+    linkteller(variables(), one, asked())  # most outputs do not move, and some do
 
 
 def naive_influence(weight, *, ends):
@@ -100,6 +105,7 @@ def test_influence_is_the_derivative_along_a_record(form):
     made = model.init(jax.random.key(1), given)
     weight = np.asarray(made["params"]["Dense_0"]["kernel"], np.float64)
     there, back, around = naive_influence(weight, ends=targets.units)
+    around = around - around.min() + 1.0  # one degree is 0, at least
     settings = {"step": {"step": 0.01}, "degrees": {"degrees": around - 1.0}}.get(form, {})
     if form == "degrees":
         there, back = there * around[targets.units[:, 1]], back * around[targets.units[:, 0]]
@@ -182,6 +188,22 @@ def test_answers_that_are_nearly_alike_are_told_apart():
         for scale in (1.0, 1e-25):
             found = attacks.link_stealing(scale * rows, asked(), distance=distance)
             np.testing.assert_allclose(-found.scores, wanted, atol=1e-3 * wanted.max())
+
+
+def test_a_trained_attacker_reads_distances_and_entropies_of_both_ends():
+    """SciPy's distances, of answers and of records, whichever end is named first."""
+    of = answers()
+    units = asked().units[::7]
+    names = tuple(_DISTANCES)
+    wanted = [
+        scipy.spatial.distance.cdist(rows, rows, name)[*units.T] for rows in of for name in names
+    ]
+    own, other = scipy.stats.entropy(of[0], axis=1)[units.T]
+    wanted += [own * other, (own + other) / 2, abs(own - other), (own - other) ** 2]
+    for pairs in (units, units[:, ::-1]):
+        np.testing.assert_allclose(
+            _pair_features(of[0], of[1:], pairs), np.stack(wanted, 1), atol=1e-5
+        )
 
 
 def test_a_trained_attacker_finds_edges_that_join_unlike_answers():

@@ -2,6 +2,8 @@
 so.
 """
 
+import math
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -261,6 +263,25 @@ def test_a_count_is_believable_as_far_as_noise_reaches_but_for_the_doubt(epsilon
         assert good[: tail + 1].all()
         assert beyond[tail] <= doubt
         assert tail <= np.log(2 / doubt) / epsilon + 1
+
+
+@pytest.mark.parametrize("groups", [1, 4])
+def test_a_total_is_believable_within_three_quartile_ranges_and_the_noise(groups):
+    """Of one user more than 400 honest ones, in logarithms."""
+    rng = np.random.default_rng(groups)
+    sizes = np.full(groups, 10**6)
+    reports = rng.poisson(rng.gamma(2.0, 20.0, (400, 1)), (400, groups))
+    low, high = np.percentile(np.log(1.0 + np.append(reports.sum(1), 10**6)), (25, 75))
+    for epsilon in (0.2, 1.0, 8.0):
+        noise = math.ceil(math.log(2 / 1e-3) / epsilon)
+        most = math.exp(high + 3 * (high - low)) - 1 + noise * math.sqrt(groups)
+        for total in (int(most), int(most) + 1):
+            sent = total // groups + (np.arange(groups) < total % groups)
+            every = np.concatenate([reports, [sent]])
+            judged = poisoning.believable_counts(every, epsilon, sizes, doubt=1e-3)
+            assert judged[-1] == (total <= most)
+    with pytest.raises(ValueError, match="doubt"):
+        poisoning.believable_counts(reports, 1.0, sizes, doubt=0.0)
 
 
 # --- In any protocol ------------------------------------------------------------------------------

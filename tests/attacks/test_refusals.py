@@ -77,6 +77,12 @@ REFUSED = [
     (lambda: all_pairs(np.arange(10**6), []), "does not hold all pairs of 1000000 nodes"),
     (lambda: balanced_pairs(KEY, [0, 1, 2], [[0, 1], [0, 2], [1, 2]]), "nodes must have as many"),
     (lambda: attacks.common_neighbours([[0, N]], N, PAIRS), "public_edges"),
+    (
+        lambda: attacks.degree_product(
+            [], N, Targets(np.array([[0, 1, 2], [3, 4, 5]]), np.array([True, False]))
+        ),
+        r"targets must be units, integers \[p, 2\]",
+    ),
     (lambda: attacks.feature_similarity(X[:, :1], PAIRS), "x must have at least 2 columns"),
     (lambda: attacks.feature_similarity(scipy.sparse.eye_array(N), PAIRS), "toarray"),
     # Of one number, as a sigmoid's, these distances know a sign alone.
@@ -95,7 +101,13 @@ REFUSED = [
     (lambda: linkteller(degrees=-np.ones(N)), "degrees must be >= 0"),
     (lambda: linkteller(NodeInputs(RING, jnp.asarray(X), jnp.ones(N))), "scale"),
     (lambda: attacks.lira(ODDS[:, :-1], MEMBER), r"confidences must be finite numbers \[7, 12\]"),
-    (lambda: attacks.lira(ODDS, np.ones_like(MEMBER)), "member must have nodes"),
+    *(
+        (lambda member=member: attacks.lira(ODDS, member), f"member must have nodes .* from {most}")
+        for most, member in (
+            (0, MEMBER & (np.arange(7) > 0)[:, None]),
+            (r"\d to 12", MEMBER | (np.arange(7) < 1)[:, None]),
+        )
+    ),
     (lambda: attacks.lira(ODDS[:2], MEMBER[:2]), "member must be of at least 3 models"),
     (lambda: attacks.rmia(ODDS, MEMBER, population=np.zeros(N, bool)), "population"),
     (
@@ -105,7 +117,7 @@ REFUSED = [
         "side must be finite numbers",
     ),
     (lambda: attacks.log_odds([[0.5, 1.5]], [1], outputs="softmax"), "answers"),
-    (lambda: attacks.log_odds([[0.5, 0.5], [0.9, 0.1]], [1, 0]), "answers must be logits"),
+    (lambda: attacks.log_odds([[0.0, 1.0], [0.9, 0.1]], [1, 0]), "answers must be logits"),
     (lambda: shadows(x=X[:-1]), "x and labels"),
     (lambda: shadows(labels=np.arange(N)), "label of train"),
     (lambda: runs(0, np.zeros((7, 2))), "shadows_without must have .* at least 8 rows"),
@@ -130,6 +142,13 @@ REFUSED = [
 def test_what_does_not_fit_is_refused(call, match):
     with pytest.raises(ValueError, match=match):
         call()
+
+
+def test_the_least_that_is_asked_for_is_enough():
+    rows = np.arange(16.0).reshape(8, 2) ** 2
+    assert attacks.likelihood_ratio(rows, rows[::-1], rows, rows[::-1]).auc.n == 16
+    some = np.array([[True, False, True], [False, True, True], [True, True, False]])
+    assert np.isfinite(attacks.lira(ODDS[:3, :3], some).scores).all()
 
 
 def test_attention_asks_for_segments():
