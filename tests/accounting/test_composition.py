@@ -98,6 +98,10 @@ def test_joint_sums_units_for_an_adjacency_in_words():
     assert total.delta == pytest.approx(1e-6 * math.expm1(0.6) / math.expm1(0.01), rel=1e-12)
     total = composition.joint(Guarantee(math.inf, 0.5), parts[0], adjacency="both")
     assert total.delta == pytest.approx(1e-6 + math.exp(0.01) * 0.5)
+    # Beyond e^1500 no delta is small.
+    large = [Guarantee(1600.0, 1e-300, Unit(f"unit {i}"), "two") for i in range(2)]
+    assert composition.joint(*large, adjacency="both").delta == 1.0
+    assert composition.joint(large[0], parts[0], adjacency="both").delta < 1.1e-6
 
 
 @pytest.mark.parametrize(("k", "delta_0"), [(1, 0.0), (8, 0.0), (6, 1e-3)])

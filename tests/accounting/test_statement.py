@@ -181,6 +181,16 @@ def test_a_question_that_was_not_stated_is_refused():
     account.charge(Cost(proved(0.5)), everybody)  # a smaller loss is within
 
 
+def test_noise_of_a_curve_is_within_a_curve_that_is_not_smaller_and_any_number():
+    curves = [GaussianCurve(mu) for mu in (0.5, 0.5, 0.7)]
+    loss = curves[2].guarantee(1e-6)
+    costs = [Cost(loss, curve=curve, delta=1e-6) for curve in curves] + [Cost(loss)]
+    within = [[one.within(other) for other in costs] for one in costs]
+    for place, row in enumerate(within[:2]):
+        assert row == [True] * 4, place
+    assert within[2:] == [[False, False, True, True], [False, False, False, True]]
+
+
 def test_answers_add_up_by_their_own_rules():
     fresh = Cost(proved(0.1), times=100)
     assert Statement.of([fresh]).per(RECORD).epsilon == pytest.approx(10.0)

@@ -9,7 +9,7 @@ import pytest
 from scipy.special import expit, logit
 
 from ldp_jax import edges
-from ldp_jax.edges.blink import VARIANTS
+from ldp_jax.edges.blink import VARIANTS, _kept
 from ldp_jax.graph import graphs
 from tests import stats
 from tests.edges.small import dense
@@ -49,6 +49,23 @@ def by_pairs(prior, bits, variant):
     above = (value[None, None] > value[:, :, None, None]).sum((2, 3))
     alike = (value[None, None] == value[:, :, None, None]).sum((2, 3))
     return posterior * np.clip((most - above) / alike, 0, 1)
+
+
+def test_weights_are_those_of_a_list_of_all_pairs():
+    """Of drawn posteriors with ties: hybrid keeps the likeliest, as many as are expected in all."""
+    rng = np.random.default_rng(1)
+    for _ in range(100):
+        posterior = rng.choice(rng.random(6), (3, 2, 2))
+        count = rng.integers(0, 9, posterior.shape)
+        every = np.sort(np.repeat(posterior, count.ravel()))[::-1]
+        most = int(every.sum())
+        found = _kept(posterior, count, "hybrid")
+        for value in np.unique(posterior):
+            taken = (every[:most] == value).sum() / max((every == value).sum(), 1)
+            some = (posterior == value) & (count > 0)
+            np.testing.assert_allclose(found[some], value * taken)
+        np.testing.assert_array_equal(_kept(posterior, count, "hard"), posterior > 0.5)
+        np.testing.assert_array_equal(_kept(posterior, count, "soft"), posterior)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

@@ -203,6 +203,22 @@ def test_scores_of_true_pairs(epsilon):
     assert ((scores > 0) & (scores <= 1)).all()
 
 
+@pytest.mark.parametrize("reporting", LocalLap.reportings)
+def test_the_server_keeps_as_many_of_the_largest_bits_as_degrees_say(reporting):
+    """Drawn reports, sums of degrees below 0 and beyond all pairs among them."""
+    rng = np.random.default_rng(0)
+    m = LocalLap(0.5, 0.5, n=N, reporting=reporting)
+    select = jax.jit(m.select)
+    for _ in range(30):
+        values = np.where(np.tri(N, k=-1).T > 0, rng.normal(size=(N, N)), np.nan)
+        degree = rng.normal(rng.uniform(-1, 5), 1, N)
+        edges = round(degree.sum() / {"half list": 2, "half": 1}[reporting])
+        pairs = sorted(zip(*np.triu_indices(N, 1), strict=True), key=lambda pair: -values[pair])
+        wanted = dense(np.array(pairs[: max(edges, 0)], int).reshape(-1, 2), N)
+        found = select(LapReport(degree.astype(np.float32), values.astype(np.float32)))
+        np.testing.assert_array_equal(found, wanted)
+
+
 def test_impossible_reports_have_no_density():
     m = LocalLap(0.5, 0.5, n=3)
     nobody = NeighbourList(jnp.array([3, 3, 3]), jnp.int32(0))

@@ -175,6 +175,14 @@ def test_what_is_believed_of_features_alone_and_not_of_what_it_taught_has_taught
     assert (
         abs(right(answer.log_posterior, y, labels < 0) - right(answer.log_q, y, labels < 0)) < 0.01
     )
+    # Whoever asks for no guard has its word for nothing, of both times.
+    server = CountServer(facts_of(rows, labels), EPSILON, guarded=False)
+    bare = simulate(jax.random.key(0), server, users(graph)[0]).value
+    assert len(found) == 4
+    assert (bare.strength, float(found[-1].strength)) == (1.0, 0.0)
+    assert np.abs(bare.log_f - bare.log_q).max() > 0.1
+    assert np.abs(bare.log_regression).max() > 0.1
+    assert np.abs(bare.log_likelihood).max() > 0.1
 
 
 def test_the_silent_are_not_asked_and_the_others_reports_still_tell(data):

@@ -28,6 +28,7 @@ from ldp_jax.servers.parts.rows import feature_rows
 from ldp_jax.servers.parts.self_training import FoldedLabels
 from ldp_jax.servers.parts.structure import StructurePosterior
 from ldp_jax.servers.worlds import both, links
+from ldp_jax.servers.worlds.friends import drawn_counts, drawn_friends
 from ldp_jax.servers.worlds.measures import echo, homophily, overlap
 from ldp_jax.servers.worlds.records import coupled_classes, donors, shared_spread
 from ldp_jax.servers.worlds.stated import StatedUsers
@@ -457,12 +458,52 @@ def test_a_protocol_of_ones_own_is_rehearsed_on_users_as_they_are_stated():
     assert told.collect(told.epsilons[1])
 
 
+@pytest.mark.usefixtures("untyped")
+def test_friends_of_the_own_class_are_as_many_as_is_stated_whatever_features_say():
+    """36 000 friends: degrees within 5 %, and homophily within 0.02, are 4 standard errors."""
+    rng = np.random.default_rng(0)
+    n = 3000
+    y = rng.choice(3, n, p=(0.5, 0.3, 0.2))
+    log_q = jax.nn.log_softmax(jnp.asarray(rng.normal(size=(n, 3)) + np.eye(3)[y], jnp.float32))
+    chance = ((np.bincount(y) / n) ** 2).sum()
+    for place, overlap in enumerate((0.0, 0.4, 1.0)):
+        stated, misled = np.float32([12.0, 0.4, 0.5]), np.float32([overlap, 0.2])
+        friends = drawn_friends(jax.random.key(place), y, log_q, tuple(stated), misled)
+        counts = np.asarray(drawn_counts(jax.random.key(9), friends, y, num_groups=3))
+        own = counts[np.arange(n), y].sum() / counts.sum()
+        assert counts.sum() / n == pytest.approx(12.0, rel=0.05)
+        assert (own - chance) / (1 - chance) == pytest.approx(0.4, abs=0.02)
+        # Of the others, the classes that features name have more friends.
+        said = np.where(np.eye(3)[y] > 0, -np.inf, log_q).argmax(1)
+        least = np.where(np.eye(3)[y] > 0, np.inf, log_q).argmin(1)
+        more = counts[np.arange(n), said].sum() - counts[np.arange(n), least].sum()
+        assert abs(more) < 1500 if overlap == 0.0 else more > 1500
+
+
+def test_friends_of_both_are_as_they_are_stated(graph):
+    """As many entries as users have friends in the mean; homophily within 5 standard errors."""
+    known = facts_of(graph, 1.0)
+    friends = StatedFriends(8.0, 0.75, 0.3)
+    made = both.JointWorlds(JointFacts(known.known, known.classifier, np.full(3, 1 / 3)), friends)
+    world = made.draw(jax.random.key(1), 0)
+    pairs = np.stack(world.users.lists, 1)
+    assert len(pairs) == 8 * N
+    labels = np.asarray(world.classes)
+    assert homophily(pairs[pairs[:, 0] != pairs[:, 1]], labels) == pytest.approx(0.75, abs=0.06)
+    np.testing.assert_array_equal(labels[:PANEL], graph[1][:PANEL])
+    np.testing.assert_array_equal(world.judged, np.arange(N) >= PANEL)
+    assert np.asarray(world.users.friends.rate).mean() == pytest.approx(8.0, rel=0.1)
+
+
 def test_stated_users_are_as_they_are_stated():
-    """Degrees within 5 % and homophily within 0.1 of what was stated: 4 standard errors."""
+    """Degrees within 5 %, their spread within 15 %, and homophily within 0.1: 4 standard errors."""
     stated = StatedUsers(2000, (0.5, 0.3, 0.2), StatedFriends(12.0, 0.6, 0.5))
     world = stated.draw(jax.random.key(0), 0)
     lists = world.users.lists
     assert len(lists.senders) / 2000 == pytest.approx(12.0, rel=0.05)
+    degree = np.bincount(lists.receivers, minlength=2000)
+    # Half of a degree are own entries of a mean of 6, and half are of others.
+    assert degree.std() == pytest.approx(np.sqrt(12.0 + (0.5 * 6.0) ** 2), rel=0.15)
     pairs = np.stack([lists.senders, lists.receivers], 1)
     assert homophily(pairs, world.users.labels) == pytest.approx(0.6, abs=0.1)
     shares = np.bincount(world.users.labels) / 2000

@@ -251,7 +251,7 @@ def test_what_is_wrong_is_refused_before_anybody_reports(data, monkeypatch):
         ({"labels": labels, "num_classes": 4, "facts": facts}, "facts must be of this graph"),
         ({"labels": labels - 1}, r"labels of the panel must be in \[0, 2\^31\), got -1 to 1"),
         (
-            {"labels": labels + np.where(panel == 0, 2**32, 0), "num_classes": 3},
+            {"labels": np.where(panel == 0, 2**31, labels), "num_classes": 3},
             r"must be in \[0, 2\^31\)",
         ),
         ({"panel": panel + N - 5}, r"panel must name nodes in \[0, 600\)"),

@@ -81,6 +81,17 @@ def test_a_stack_weighs_as_true_labels_do(data):
     assert naive[0] < 0.5 * true[0]
 
 
+def test_shares_undo_the_channel_and_each_class_has_half_a_user_at_least():
+    rng = np.random.default_rng(3)
+    for n in (1, 4, 30):
+        keep = rng.uniform(1.1 / C, 1.0)
+        told = rng.integers(0, C - 1, n)
+        other = (1 - keep) / (C - 1)
+        undone = [((told == c).sum() - n * other) / (keep - other) for c in range(C)]
+        wanted = np.maximum(undone, 0.5)
+        np.testing.assert_allclose(reported_shares(told, C, keep), wanted / wanted.sum())
+
+
 def test_shares_posteriors_and_observations(data):
     y, _, told, keep, _ = data
     shares = reported_shares(told, C, keep)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.sparse
-from scipy.special import logsumexp
+from scipy.special import log_softmax, logsumexp
 from sklearn.linear_model import LogisticRegression
 
 from ldp_jax.servers.parts import self_training
@@ -139,7 +139,11 @@ def test_reports_teach_what_few_labels_cannot_by_the_same_program(data, fitted):
     evidence = np.where(few[:, None] >= 0, label_evidence(few, CLASSES), report)
     before = self_training._path._cache_size()
     log_f = self_train(rows, evidence, start, ridges=(10.0, 3.0, 1.0, 0.3), keep=0.0)
-    self_train(rows, evidence, start, ridges=(0.7,), keep=0.5)
+    alone = self_train(rows, evidence, start, ridges=(0.7,), keep=0.0)
+    for keep, words in ((0.35, {}), (1.0, {"keep": 1.0})):
+        mixed = self_train(rows, evidence, start, ridges=(0.7,), **words)
+        wanted = log_softmax(keep * np.asarray(start.log_q) + (1 - keep) * alone, axis=1)
+        np.testing.assert_allclose(mixed, wanted, atol=1e-5)
     assert self_training._path._cache_size() == before
 
     def right(log_p):
