@@ -466,8 +466,8 @@ def test_friends_of_the_own_class_are_as_many_as_is_stated_whatever_features_say
     y = rng.choice(3, n, p=(0.5, 0.3, 0.2))
     log_q = jax.nn.log_softmax(jnp.asarray(rng.normal(size=(n, 3)) + np.eye(3)[y], jnp.float32))
     chance = ((np.bincount(y) / n) ** 2).sum()
-    for place, overlap in enumerate((0.0, 0.4, 1.0)):
-        stated, misled = np.float32([12.0, 0.4, 0.5]), np.float32([overlap, 0.2])
+    for place, share in enumerate((0.0, 0.4, 1.0)):
+        stated, misled = np.float32([12.0, 0.4, 0.5]), np.float32([share, 0.2])
         friends = drawn_friends(jax.random.key(place), y, log_q, tuple(stated), misled)
         counts = np.asarray(drawn_counts(jax.random.key(9), friends, y, num_groups=3))
         own = counts[np.arange(n), y].sum() / counts.sum()
@@ -477,7 +477,7 @@ def test_friends_of_the_own_class_are_as_many_as_is_stated_whatever_features_say
         said = np.where(np.eye(3)[y] > 0, -np.inf, log_q).argmax(1)
         least = np.where(np.eye(3)[y] > 0, np.inf, log_q).argmin(1)
         more = counts[np.arange(n), said].sum() - counts[np.arange(n), least].sum()
-        assert abs(more) < 1500 if overlap == 0.0 else more > 1500
+        assert abs(more) < 1500 if share == 0.0 else more > 1500
 
 
 def test_friends_of_both_are_as_they_are_stated(graph):
