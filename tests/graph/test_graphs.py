@@ -1,5 +1,7 @@
 """Graphs: what is refused, and what is kept."""
 
+import itertools
+
 import jax
 import numpy as np
 import pytest
@@ -163,3 +165,20 @@ def test_an_edge_that_is_there_twice_is_refused_in_any_order(order):
         place = PARTIAL_ORDERS[order](senders, receivers, rng.random(len(senders)))
         with pytest.raises(ValueError, match="each edge once"):
             graphs.GraphSet.from_edges(senders[place], receivers[place], np.zeros(4, int), [0])
+
+
+def test_a_graph_is_symmetric_where_each_edge_and_its_reverse_are_as_many():
+    """All pairs of edges of six nodes, and drawn ones with some reverses, against a matrix."""
+    rng = np.random.default_rng(0)
+    every = np.array([(a, b) for a in range(6) for b in range(6) if a != b])
+    drawn = list(itertools.combinations_with_replacement(every, 2))
+    for _ in range(300):
+        some = every[rng.integers(0, 30, rng.integers(1, 4))]
+        drawn.append([*some, *some[: rng.integers(0, 4), ::-1]])
+    found = []
+    for edges in drawn:
+        count = np.zeros((6, 6), int)
+        np.add.at(count, tuple(np.transpose(edges)), 1)
+        found.append(graphs._undirected(*np.transpose(edges)) is not None)
+        assert found[-1] == (count == count.T).all(), edges
+    assert 50 < sum(found) < 700

@@ -139,6 +139,10 @@ def test_every_deal_fits_and_the_deal_by_size_is_the_last_resort(monkeypatch):
     every = jax.vmap(lambda key: deal(packed, key))(jax.random.split(jax.random.key(2), 300))
     for part, most in zip(every, room, strict=True):
         assert (sizes[np.asarray(part)].sum(2) <= most).all()
+    as_sized = [
+        (got == by_size).all((1, 2)) for got, by_size in zip(every, deal(packed), strict=True)
+    ]
+    assert np.mean(np.all(as_sized, 0)) < 0.1  # what does not fit is drawn again
     # With room for nothing at all, every draw fails.
     shapes = tuple(shape._replace(nodes=0) for shape in packed.shapes)
     full = dataclasses.replace(packed, sizes=packed.sizes + 1, shapes=shapes)
