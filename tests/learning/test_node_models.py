@@ -13,7 +13,16 @@ from ldp_jax.graph import graphs, interop
 from ldp_jax.graph.propagation import operator
 from ldp_jax.hyperbolic import poincare
 from ldp_jax.learning import training
-from ldp_jax.learning.models import NodeInputs, gat, gcn, hyperbolic_gcn
+from ldp_jax.learning.models import (
+    NodeInputs,
+    PlacedInputs,
+    PoinDPInputs,
+    gat,
+    gcn,
+    hyperbolic_gcn,
+    hyperimba,
+    poindp,
+)
 
 N = 40
 D = 5
@@ -78,6 +87,36 @@ def test_records_of_0_and_1_are_those_of_floats(name):
     wanted, *found = (applied(name)(trained(name), padded(graph), one) for one in each)
     for one in found:
         np.testing.assert_allclose(one, wanted, rtol=1e-5, atol=1e-6)
+
+
+WIDE = {
+    "gat": gat(2, heads=3, hidden=16, outputs=30),
+    "hyperbolic": hyperbolic_gcn(2, 48, 30, c=0.7, learn_curvature=True),
+    "hyperimba": hyperimba(2, 48, 30),
+    "poindp": poindp(30, 24, 0.0),
+}
+
+
+@pytest.mark.parametrize("name", WIDE)
+def test_first_weights_are_even_within_the_range_of_glorot_and_biases_are_0(name):
+    """Kernels of 240 entries at least: none is beyond, and the largest is within 5 % of the end."""
+    graph, x = example()
+    places = {} if name in ("gat", "hyperbolic") else {"places": x[:, :2]}
+    kind = {"hyperimba": PlacedInputs, "poindp": PoinDPInputs}.get(name, NodeInputs)
+    params = jax.jit(WIDE[name].init)(jax.random.key(0), kind(padded(graph), x, **places))["params"]
+    of_places = ("place_", "receiver_", "sender_") if name == "hyperimba" else ()
+    for way, leaf in jax.tree_util.tree_flatten_with_path(params)[0]:
+        of = way[0].key
+        if of.startswith("bias"):
+            assert not leaf.any(), of
+        elif of.startswith("log_c"):
+            assert np.exp(leaf) == pytest.approx(0.7)
+        elif not of.startswith(of_places or "none"):
+            shape = leaf.shape[-2:]
+            most = np.sqrt(6 / sum(shape))
+            least = 0.95 if leaf.size >= 240 else 0.8
+            assert least * most < np.abs(leaf).max() <= most, (of, shape)
+            assert np.square(leaf).mean() == pytest.approx(most**2 / 3, rel=0.3), of
 
 
 def dense(graph):
