@@ -1,11 +1,13 @@
 """Noisy graphs by a server: the draws of whole graphs, the law of one device, reports as lists."""
 
+import dataclasses
+
 import jax
 import numpy as np
 import pytest
 
 from ldp_jax import edges
-from ldp_jax.edges import DPRR, LocalLap, NoisyDegree, RandomizedResponse
+from ldp_jax.edges import DPRR, LapReport, LocalLap, NoisyDegree, RandomizedResponse
 from ldp_jax.graph import graphs
 from ldp_jax.servers import ListQuestion, ListServer, Released, Users, privatize_graph, simulate
 from ldp_jax.servers.questions.lists import ListReports
@@ -79,6 +81,45 @@ def test_one_device_has_the_law_of_all_at_once(make, reporting, public):
     for one, other in list(zip(*totals, strict=True))[:2]:
         assert abs(one - other) < 6 * np.sqrt(one + other)
     assert abs(totals[0][2] - totals[1][2]) < 6 * np.sqrt(2 * 2 * N / 60) * 1.5
+
+
+@pytest.mark.parametrize("reporting", LocalLap.reportings)
+def test_reports_of_devices_make_the_graph_of_each_server(reporting):
+    """Of two graphs of five who are asked, and others between them."""
+    mechanism = LocalLap(1.0, 1.0, reporting=reporting)
+    asked = np.array([1, 1, 0, 1, 1, 1, 0, 0, 1, 1, 1, 1, 1], bool)
+    question = ListQuestion.of(mechanism, asked, np.arange(13) // 7)
+    rng = np.random.default_rng(0)
+    found = np.zeros((13, 13), bool)
+    wanted = found.copy()
+    values = np.full((13, 5), np.nan, np.float32)
+    degree = np.full(13, 1.5, np.float32)
+    for members in np.flatnonzero(asked).reshape(2, 5):
+        values[members] = np.where(np.tri(5) > 0, np.nan, rng.normal(size=(5, 5)))
+        of_graph = LapReport(degree[members], values[members])
+        one = dataclasses.replace(mechanism, n=5).select(of_graph)
+        wanted[np.ix_(members, members)] = np.triu(one)
+    lists = question.gathered(LapReport(degree, values))
+    found[lists.reporter, lists.reported] = True
+    np.testing.assert_array_equal(found, wanted)
+    assert wanted.sum() == 2 * {"half list": 4, "half": 8}[reporting]
+    np.testing.assert_array_equal(lists.degree, degree)
+
+
+@pytest.mark.parametrize("make", [RandomizedResponse, lambda epsilon: DPRR(epsilon, 1.5)])
+def test_one_device_answers_by_a_budget_of_its_own(make):
+    everybody = np.ones(N, bool), np.zeros(N, int)
+    held = Users(lists=GRAPH)
+    personal, *alike = (
+        ListQuestion.of(make(budget), *everybody) for budget in (PERSONAL, *PERSONAL[:2])
+    )
+    found, *each = (held.one_by_one(jax.random.key(1), one) for one in (personal, *alike))
+    for place, one in enumerate(each):
+        mine = np.arange(N) % 2 == place
+        jax.tree.map(
+            lambda a, b, mine=mine: np.testing.assert_array_equal(a[mine], b[mine]), found, one
+        )
+    assert (found.neighbours.count != each[0].neighbours.count).any()
 
 
 @pytest.mark.parametrize("mechanism", [RandomizedResponse(1.0), DPRR(1.0, 1.5)])
