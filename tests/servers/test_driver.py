@@ -17,7 +17,8 @@ from ldp_jax.edges import Population, count_neighbours, ownership
 from ldp_jax.features import GeneralizedRR, Laplace
 from ldp_jax.graph import graphs
 from ldp_jax.servers import Answers, Ask, CountQuestion, Share, Users, count_cost, simulate
-from ldp_jax.servers.parts.rows import feature_rows
+from ldp_jax.servers.parts import records as of_records
+from ldp_jax.servers.parts.rows import Rows, feature_rows
 from ldp_jax.servers.users import blanked
 from tests.servers.example_protocol import CLASSES, ClassesThenCounts
 
@@ -355,7 +356,7 @@ def test_shuffled_users_hold_all_that_one_other_user_held(seed):
         assert friends(found.lists, user) == friends(users.lists, holder[user]) - {user}
 
 
-def test_shuffled_records_of_every_form_are_those_of_the_holder():
+def test_records_of_every_form_are_shuffled_cut_and_stood_in_for():
     """Dense rows, sparse rows of a classifier, and rows that become dense a few at a time."""
     sizes = {"num_nodes": 30, "num_classes": 3, "num_features": 12, "mean_degree": 2}
     data = datasets.synthetic(jax.random.key(3), **sizes, homophily=0.5)
@@ -373,6 +374,13 @@ def test_shuffled_records_of_every_form_are_those_of_the_holder():
         holder = np.asarray(found.labels)
         assert (holder[holder] != np.arange(30)).any()
         np.testing.assert_array_equal(dense(found.records), dense(records)[holder])
+        for start, stop in ((0, 7), (7, 30), (12, 12)):
+            some = of_records.rows(records, start, stop)
+            np.testing.assert_array_equal(some, dense(records)[start:stop])
+        alike = of_records.public_record(records, 0.25)
+        assert (of_records.count(records), of_records.count(alike)) == (30, 30)
+        value = 0.0 if isinstance(records, Rows) else 0.25  # rows of a classifier hold nothing
+        np.testing.assert_array_equal(of_records.rows(alike, 3, 7), np.full((4, 12), value))
 
 
 @pytest.mark.parametrize("before", [0.25, 1.0])

@@ -316,6 +316,20 @@ def test_friends_say_what_records_do_not_and_strangers_nothing(data):
     assert found.strength == 1.0
 
 
+def test_one_device_answers_of_both_what_all_answer_at_once(data, monkeypatch):
+    """With noise and without, members of the panel among them."""
+    kept = []
+    answer = Users.answer
+    monkeypatch.setattr(
+        Users, "answer", lambda *given: kept.append((given[0], given[2])) or answer(*given)
+    )
+    predicted(data, JointPrivacy(both=TOTAL))
+    for users, question in kept:
+        for asked in (question, question.exact()):
+            once = users.one_by_one(jax.random.key(7), asked)
+            np.testing.assert_array_equal(once, asked.answer_all(jax.random.key(7), users))
+
+
 def test_record_and_whole_list_cost_the_total_once(data):
     guarantee = predicted(data, JointPrivacy(both=TOTAL)).guarantee
     units = {RECORD, NEIGHBOUR_LIST, BOTH, WHOLE_LIST}

@@ -383,17 +383,18 @@ def test_links_of_a_world_are_those_of_the_pilot_and_in_no_list(graph):
 def test_links_are_told_by_classes_where_reports_are_noise_and_by_counts_where_they_are_not(graph):
     """AUC of 288 pairs: 10 points are 4 standard errors of the mean of two worlds."""
     facts = pilot_of(graph[2], graph[1], N)
-    found = links.found_links(jax.random.key(0), facts, (0.02, 4.0), range(2))
+    found = ldp.rehearse(jax.random.key(0), facts, (0.02, 4.0), worlds=2)
+    assert (found.message, found.users, found.labels) == ("links", N, N)
     noise, clear = found.auc.mean(0)
     np.testing.assert_allclose(noise[[0, 2]], 50.0, atol=10.0)
-    assert found.alone.mean() > 70
+    alone = found.without.mean()
+    assert alone > 70
     assert clear[2] > clear[0] + 10
-    np.testing.assert_allclose(clear[1] - found.alone.mean(), 0.0, atol=10.0)
+    np.testing.assert_allclose(clear[1], alone, atol=10.0)
     degrees, counts = found.auc[..., :2], found.auc[..., 2:]
-    gains = found.gains()
     for place in (0, 1):
         best = [of[:, place, of[:, place].mean(0).argmax()] for of in (degrees, counts)]
-        np.testing.assert_allclose(gains[:, place], best[1] - best[0])
+        np.testing.assert_allclose(found.gains[:, place], best[1] - best[0])
 
 
 def test_counts_and_degrees_find_links_about_as_well_as_was_foretold(graph):
