@@ -414,14 +414,19 @@ def test_the_guarantee_is_the_tables_and_never_rounds_down():
     one = deployment.guarantee(GRID)
     assert one.epsilon == GRID.epsilon <= LOG3
     assert (one.delta, one.arithmetic, one.status) == (0.0, "exact", "proved")
+    assert one.adjacency == "any two records of one user"
     for k in (2, 7, 12345):
         exact = k * Fraction(BINS.epsilon)
-        above = Fraction(deployment.guarantee(BINS, k).epsilon)
+        total = deployment.guarantee(BINS, k)
+        assert total.adjacency == f"{one.adjacency}, {k} fields of each reported"
+        above = Fraction(total.epsilon)
         assert exact <= above <= math.nextafter(exact, math.inf)
     held = session()
     held.report_many(BINS, np.zeros(7), user=1, round=0)
     held.report_sampled(BINS, np.zeros(7), 3, user=1, round=1)
     assert held.spent(1).epsilon == deployment.guarantee(BINS, 10).epsilon
+    for who, whose in ((1, "one user"), (None, "one device")):
+        assert held.spent(who).adjacency == f"any two histories of {whose}; releases: 10"
 
 
 @every_kind
