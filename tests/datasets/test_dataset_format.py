@@ -8,6 +8,7 @@ import scipy.sparse
 
 from ldp_jax import datasets
 from ldp_jax.datasets import Dataset
+from ldp_jax.datasets._arrays import integers
 from ldp_jax.graph import graphs
 from tests.datasets.formats import ARRAYS, npz
 
@@ -36,6 +37,21 @@ def test_a_users_file_loads(write):
     assert (data.lower, data.upper, data.source) == (0.0, 1.0, str(path))
     assert (data.x.dtype, data.y.dtype) == (np.float32, np.int32)
     np.testing.assert_array_equal(datasets.load(str(path)).x.toarray(), [[0, 1], [0.5, 0], [0, 0]])
+
+
+def test_labels_are_as_wide_as_they_are_stored_and_no_wider(write):
+    """Classes in 32 bits, flags of several labels in 8: the last that fits, the first beyond."""
+    for shape, kind in (((3,), np.int32), ((3, 2), np.int8)):
+        y = np.zeros(shape, np.int64)
+        assert datasets.load(write(y=y)).y.dtype == kind
+        for limit, step in ((np.iinfo(kind).max, 1), (np.iinfo(kind).min, -1)):
+            y[1] = limit
+            np.testing.assert_array_equal(integers("y", y, kind), y)
+            y[1] += step
+            with pytest.raises(ValueError, match=f"y must fit in {np.dtype(kind)}"):
+                integers("y", y, kind)
+    with pytest.raises(ValueError, match=r"source must be UTF-8 text as uint8 \[bytes\]"):
+        datasets.load(write(source=np.zeros((1, 2), np.uint8)))
 
 
 def test_dense_features_stay_dense(write, tmp_path):

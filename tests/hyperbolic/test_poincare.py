@@ -183,3 +183,29 @@ def test_points_of_16_bits_are_taken_as_float32():
 def test_an_outside_point_is_no_error_under_jit():
     outside = np.array([0.8, 0.7])
     assert np.isfinite(COMPILED["distance"](outside, outside * 1.1, 1.0))
+    # However far outside, it is taken for the point of the boundary in its direction.
+    for times in (1.0, 3.0, 1e4):
+        sum_ = COMPILED["mobius_add"](times * outside, np.array([-0.3, 0.2]), 1.0)
+        np.testing.assert_allclose(sum_, outside / np.linalg.norm(outside), atol=1e-3)
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_ratios_are_those_of_float64_on_both_sides_of_their_series(wide):
+    """Of r from 1e-4 to 30 in value and slope: a series of four terms takes over at r^2 = 1e-3."""
+    r = np.geomspace(1e-4, 30.0, 400)
+    ratios = {
+        numerics.tanh_ratio: np.tanh(r) / r,
+        numerics.asinh_ratio: np.arcsinh(r) / r,
+        numerics.sech_squared: 1 / np.cosh(r) ** 2,
+    }
+    with jax.enable_x64(wide):
+        kind = jnp.float64 if wide else jnp.float32
+        for ratio, wanted in ratios.items():
+            found, slope = jax.vmap(jax.value_and_grad(ratio))(jnp.asarray(r * r, kind))
+            np.testing.assert_allclose(found, wanted, rtol=1e-11 if wide else 1e-5)
+            by_steps = np.gradient(wanted, r * r)
+            some = slice(20, 300)  # up to r of 1.3, where steps are small
+            np.testing.assert_allclose(slope[some], by_steps[some], rtol=1e-2)
+        found = numerics.log_sinh_ratio(jnp.asarray(r, kind))
+        wanted = np.where(r < 1e-2, r**2 / 6 - r**4 / 180, np.log(np.sinh(r) / r))
+        np.testing.assert_allclose(found, wanted, rtol=1e-8 if wide else 3e-5, atol=3e-7)
