@@ -19,7 +19,7 @@ import pytest
 
 from ldp_jax.core import integer_tables, rounding
 from ldp_jax.core.checksum import sealed
-from ldp_jax.core.integer_tables import Table
+from ldp_jax.core.integer_tables import MAX_OUTPUTS, Table, integer_masses
 from ldp_jax.features.discrete import Discrete
 
 WORDS = 2**32
@@ -537,3 +537,24 @@ def test_the_rarest_outputs_keep_their_masses_and_the_largest_takes_what_is_left
     largest = np.arange(5) == common.argmax(1)[:, None]
     wanted = np.maximum(np.floor(WORDS * common), np.ceil(WORDS * common.min(0)))
     np.testing.assert_array_equal(masses[:, :5][~largest], wanted[~largest])
+
+
+def test_one_row_that_does_not_sum_is_refused_and_the_widest_table_is_not():
+    law = np.array([[0.75, 0.25], [0.25, 0.75], [0.5, 0.5]])
+    assert integer_masses(law, 1.1).shape == (3, 2)
+    for place in range(3):
+        wrong = law.copy()
+        wrong[place, 0] += 2e-6
+        with pytest.raises(ValueError, match="rows of probabilities must sum to 1"):
+            integer_masses(wrong, 1.1)
+    for outputs, fits in ((1, False), (2, True), (MAX_OUTPUTS, True), (MAX_OUTPUTS + 1, False)):
+        row = np.full((1, outputs), WORDS // outputs, np.uint64)
+        row[0, 0] += WORDS - row.sum()
+        made = functools.partial(
+            Table, "any", row.astype(np.uint32), np.zeros(outputs, np.float32), "category"
+        )
+        if fits:
+            assert made().masses.shape == (1, outputs)
+        else:
+            with pytest.raises(ValueError, match=f"2 to {MAX_OUTPUTS} outputs"):
+                made()

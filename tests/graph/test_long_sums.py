@@ -233,3 +233,19 @@ def test_a_graph_without_long_rows_has_no_parts():
     ring = graphs.from_edges(np.stack([np.arange(5000), (np.arange(5000) + 1) % 5000], 1), 5000)
     assert not operator(ring, "ell").neighbours.others.long
     assert operator(star(5000), "ell").neighbours.others.long
+
+
+@pytest.mark.parametrize("any_order", [False, True])
+def test_rows_of_no_segment_are_dropped(any_order):
+    """Whole numbers, whose sums are exact; segments end at, before and after the ends of blocks."""
+    rng = np.random.default_rng(0)
+    segments = 9
+    add = jax.jit(lambda rows, ids: long_sums.segment_sum(rows, ids, segments, any_order=any_order))
+    for seed in range(40):
+        ids = rng.integers(-3, segments + 4, 300)
+        if seed % 2:
+            ids = np.clip(ids, rng.integers(-1, 5), rng.integers(5, segments + 2))
+        ids = ids if any_order else np.sort(ids)
+        rows = rng.integers(-50, 50, 300).astype(np.float32)
+        wanted = [rows[ids == segment].sum() for segment in range(segments)]
+        np.testing.assert_array_equal(add(rows, ids.astype(np.int32)), wanted)
