@@ -139,6 +139,27 @@ def test_a_group_has_one_probability_and_published_ones_have_their_own(state):
     np.testing.assert_array_equal(one, one[region])
     fresh = connections.probabilities(jax.random.key(4), state, 0.5, region, fresh=True)
     assert not np.array_equal(fresh, fresh[region])
+    assert 0 <= one.min() <= one.max() <= 1
+    wild = connections.probabilities(jax.random.key(4), state, 0.02, region, fresh=True)
+    assert (wild.min(), wild.max()) == (0.0, 1.0)
+
+
+def test_without_noise_a_probability_is_the_share_of_pairs_that_are_private_edges(state):
+    """Of the pairs of a region that are no public edge, counted one by one."""
+    region = connections.regions(state.tree, 0.5)
+    low, high = np.triu_indices(N, 1)
+    where = region[np.asarray(ancestors(state.tree, np.stack([low, high])))]
+    split = np.random.default_rng(0).permutation(np.stack([low, high], 1))[:120]
+    code = low * N + high
+    public, private = (np.isin(code, pairs @ [N, 1]) for pairs in (split[:60], split[60:]))
+    for own in np.unique(region):
+        mine = where == own
+        wanted = private[mine].sum() / max((mine & ~public).sum(), 1)
+        for fresh in (False, True):
+            found = connections.probabilities(
+                jax.random.key(4), state, 1e4, region, fresh=fresh, noise="laplace"
+            )
+            np.testing.assert_allclose(found[region == own], wanted, atol=0.01)
 
 
 def test_pairs_are_sampled_with_the_probability_of_the_node_that_joins_them(state):

@@ -12,6 +12,7 @@ import pytest
 
 from ldp_jax import verification
 from ldp_jax.core import random_words
+from ldp_jax.features.duchi import against_threshold
 from ldp_jax.features.duchi_vector import DuchiVector, _constants
 from tests import stats
 from tests.contract.checks import assert_fits
@@ -139,3 +140,14 @@ def test_the_mixture_that_is_drawn_keeps_epsilon(dim):
         loss = math.log1p(Fraction(2**64 - anywhere, anywhere) / share)
         assert loss <= epsilon * (1 + 1e-6)
         assert loss >= min(epsilon * (1 - 1e-3), 44.0)
+
+
+def test_the_sign_against_a_record_has_its_mass_in_64_bits():
+    """Of 0 it is one half to the last bit; of drawn sizes within rounding of float32."""
+    sizes = np.float32([0.0, 1.0, *np.random.default_rng(0).random(300)])
+    for epsilon in (0.1, 1.0, 6.0):
+        high, low = map(np.asarray, against_threshold(jax.numpy.asarray(sizes), epsilon))
+        found = [int(a) << 32 | int(b) for a, b in zip(high, low, strict=True)]
+        assert found[0] == 2**63
+        wanted = (1 - sizes.astype(np.float64) * np.tanh(epsilon / 2)) / 2
+        np.testing.assert_allclose(np.array(found, float) / 2.0**64, wanted, rtol=1e-6)
