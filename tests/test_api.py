@@ -4,14 +4,17 @@ among them.
 
 import ast
 import importlib
+import inspect
 import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
 
+import jax
 import pytest
 
 import ldp_jax
+from ldp_jax import attacks
 
 ROOT = Path(ldp_jax.__file__).parent
 ROOMS = sorted(name for name in dir(ldp_jax) if isinstance(getattr(ldp_jax, name), ModuleType))
@@ -137,3 +140,41 @@ def test_functions_of_version_02_are_found_wherever_they_are_now():
             assert getattr(module, function).__name__ == function
         with pytest.raises(AttributeError, match="nothing"):
             module.nothing  # noqa: B018
+
+
+LATER = {  # they look at another argument first, which says how the key is used
+    "deal",
+    "decode",
+    "classify_counts",
+    "joint_facts",
+    "lying_lists",
+    "lying_places",
+    "panel_facts",
+    "private_embedding",
+    "release",
+    "sample",
+}
+
+
+@pytest.mark.usefixtures("untyped")
+def test_a_key_of_another_kind_is_refused_before_anything_else_is_looked_at():
+    """Of all public functions that take one, whose other arguments are nothing at all."""
+    rbg = jax.random.key(0, impl="rbg")
+    asked = set()
+    for place in [name for name in NESTED if not name.startswith("verification")]:
+        module = importlib.import_module(f"ldp_jax.{place}")
+        names = module.__all__ if place != "attacks" else [*module.__all__, *dir(attacks.poisoning)]
+        for name in sorted(set(names) - LATER):
+            one = getattr(module, name, None) or getattr(attacks.poisoning, name)
+            compiled = hasattr(one, "lower")
+            if name.startswith("_") or not (inspect.isfunction(one) or compiled):
+                continue
+            parameters = inspect.signature(one).parameters
+            if "key" not in parameters:
+                continue
+            needed = [one.name for one in parameters.values() if one.default is one.empty]
+            given = {other: object() for other in needed} | {"key": rbg}
+            with pytest.raises(ValueError, match="threefry"):
+                one(**given)
+            asked.add(name)
+    assert len(asked) > 30
