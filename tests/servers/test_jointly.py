@@ -15,6 +15,7 @@ from ldp_jax.accounting.statement import RECORD_AND_BIT, RECORD_AND_LIST
 from ldp_jax.features import PersonalAlphabets
 from ldp_jax.graph import graphs
 from ldp_jax.servers import (
+    Answers,
     CountQuestion,
     JointPrivacy,
     JointServer,
@@ -314,6 +315,25 @@ def test_friends_say_what_records_do_not_and_strangers_nothing(data):
     assert set(found.round[:PANEL]) == {1}
     assert 0.4 < (found.round[PANEL:] == 1).mean() < 0.6
     assert found.strength == 1.0
+
+
+def test_what_arrives_in_the_name_of_the_panel_is_not_read(data):
+    """Of records, members of every class among them; what is asked next and known is the same."""
+    graph, y, x = data
+    labels = np.where(np.arange(N) < PANEL, y, -1)
+    facts = joint_facts(
+        jax.random.key(1), feature_rows(x[:PANEL]), labels, num_classes=3, num_folds=FOLDS
+    )
+    server = JointServer(JointPrivacy(2.0, 2.0), facts)
+    state = server.init(jax.random.key(2))
+    users = Users(records=feature_rows(x), lists=graph)
+    answers = users.answer(jax.random.key(3), state.question)
+    found = server.step(state, answers)
+    panel = np.arange(N) < PANEL
+    changed = np.where(panel, 0, answers.values)
+    again = server.step(state, Answers(changed, np.asarray(answers.reported) | panel))
+    jax.tree.map(np.testing.assert_array_equal, again.own, found.own)
+    assert np.abs(found.own).max() > 0.1
 
 
 def test_one_device_answers_of_both_what_all_answer_at_once(data, monkeypatch):

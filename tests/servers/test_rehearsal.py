@@ -514,7 +514,7 @@ def test_friends_of_both_are_as_they_are_stated(graph):
 
 def test_stated_users_are_as_they_are_stated():
     """Degrees within 5 %, their spread within 15 %, and homophily within 0.1: 4 standard errors."""
-    stated = StatedUsers(2000, (0.5, 0.3, 0.2), StatedFriends(12.0, 0.6, 0.5))
+    stated = StatedUsers(2000, (0.5, 0.3, 0.0, 0.2), StatedFriends(12.0, 0.6, 0.5))
     world = stated.draw(jax.random.key(0), 0)
     lists = world.users.lists
     assert len(lists.senders) / 2000 == pytest.approx(12.0, rel=0.05)

@@ -107,6 +107,22 @@ def test_rows_at_the_ends_of_their_types():
     np.testing.assert_allclose(feature_rows(far).dense(), [[0.6, 0.8]] * 3, rtol=1e-6)
 
 
+def test_what_arrives_in_the_name_of_the_panel_is_not_read(data):
+    """Members of every class seem to have reported, whatever they are said to have reported."""
+    graph, _, x, facts = data
+    server = ReportServer(facts, 3.0)
+    state = server.init(jax.random.key(2))
+    answers = Users(records=feature_rows(x), lists=graph).answer(jax.random.key(3), state.question)
+    found = server.step(state, answers)
+    assert found.used == "reports"
+    assert all(math.isfinite(number) for number in found.field)
+    panel = np.arange(N) < PANEL
+    for values in (answers.values, np.where(panel, 0, answers.values)):
+        again = server.step(state, Answers(values, np.asarray(answers.reported) | panel))
+        np.testing.assert_array_equal(again.log_posterior, found.log_posterior)
+        np.testing.assert_array_equal(again.log_likelihood, found.log_likelihood)
+
+
 def test_structure_finds_the_blocks_and_the_least_log_loss_decides(data):
     _, y, _, facts = data
     found = facts.structure
