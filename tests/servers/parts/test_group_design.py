@@ -87,6 +87,18 @@ def test_lists_of_others_have_no_homophily():
     assert np.abs(np.asarray(model.shares) - exact).max() < 0.05
 
 
+@pytest.mark.parametrize("friends", [12.0, 60.0])
+def test_a_class_without_friends_has_a_twentieth_of_the_mean(friends):
+    """Its counts are below 0, by noise; those of the other class have the mean of their reports."""
+    rng = np.random.default_rng(0)
+    y = np.arange(2000) % 2
+    reports = np.where(y[:, None] == 0, rng.poisson(friends / 6, (2000, 6)), -1)
+    model = group_shares(reports, np.arange(2000) % 6, np.eye(2)[y], np.ones(2000, bool), 1.0)
+    mean = max(reports.sum() / 2000, 0.1)
+    assert model.degree[0] == pytest.approx(reports[y == 0].sum() / 1000, rel=0.1)
+    assert model.degree[1] == pytest.approx(0.05 * mean)
+
+
 def test_any_reports_give_shares():
     for value, reported in itertools.product(
         (0, 2**30, -(2**30)), (np.zeros(6, bool), np.ones(6, bool))
