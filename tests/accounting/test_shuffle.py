@@ -9,6 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from ldp_jax.accounting import composition, shuffle
 from ldp_jax.accounting.gaussian import GaussianCurve
@@ -146,6 +147,24 @@ def test_intervals_of_clones_round_to_the_safe_side(intervals, monkeypatch):
         found = amplified(proved(own), n, delta, reports="anonymous").epsilon
         assert exact_delta(own, n, math.exp(-own), found) <= delta * (1 + 1e-9)
         assert found <= own
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_an_interval_has_its_own_probability_and_stands_for_its_least_number_of_clones(seed):
+    """Never more clones than there are; single numbers where they are few."""
+    rng = np.random.default_rng(seed)
+    others = int(10 ** rng.uniform(0, 6))
+    share = float(rng.choice([1e-6, rng.random(), 1 - 1e-3]))
+    counts, masses = shuffle._clones(others, share, 10.0 ** rng.uniform(-12, -1))
+    law = stats.binom(others, share)
+    assert counts[0] == 0
+    np.testing.assert_array_equal(counts, np.unique(counts.round()))
+    assert counts[-1] <= others
+    above = np.append(law.sf(counts[1:] - 1), 0.0)  # of the numbers from the next interval on
+    np.testing.assert_allclose(masses[::-1].cumsum()[::-1][1:], above[:-1], atol=1e-12)
+    assert masses.sum() == pytest.approx(1.0, abs=1e-12)
+    middle = np.diff(counts)[1:]
+    assert not len(middle) or middle.max() <= max(1, 13 * law.std() / 2000 + 1)
 
 
 def test_more_users_cost_less_and_more_epsilon_costs_more():

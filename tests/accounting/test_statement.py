@@ -191,6 +191,15 @@ def test_noise_of_a_curve_is_within_a_curve_that_is_not_smaller_and_any_number()
     assert within[2:] == [[False, False, True, True], [False, False, False, True]]
 
 
+def test_roles_of_other_numbers_of_users_do_not_follow_each_other():
+    role = Role((Cost(proved(1.0)),), np.ones(3, bool))
+    for size in (2, 4, 5):
+        with pytest.raises(ValueError, match="who must be of the same users"):
+            role.after(Role((Cost(proved(1.0)),), np.ones(size, bool)))
+    both = role.after(Role((Cost(proved(1.0)),), np.array([True, False, True]))).who
+    np.testing.assert_array_equal(both, [True, False, True])
+
+
 def test_answers_add_up_by_their_own_rules():
     fresh = Cost(proved(0.1), times=100)
     assert Statement.of([fresh]).per(RECORD).epsilon == pytest.approx(10.0)

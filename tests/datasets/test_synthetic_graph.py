@@ -157,3 +157,9 @@ def test_graphs_without_edges_and_complete_ones():
         data = draw_set(num_graphs=4, num_nodes=(4, 5), within=wanted, across=wanted)
         sizes = np.bincount(data.node_graph)
         assert data.num_edges == wanted * (sizes * (sizes - 1) // 2).sum()
+
+
+def test_groups_of_one_node_are_joined_as_others_are():
+    least = {"num_nodes": (4, 4), "group_size": (1, 1)}
+    assert draw_set(**least, within=1.0, across=0.0).num_edges == 0
+    assert draw_set(**least, within=0.0, across=1.0).num_edges == 6 * 6
