@@ -10,7 +10,7 @@ from ldp_jax import datasets
 from ldp_jax.datasets import Dataset, _archive, _arrays
 from ldp_jax.datasets.splits import link_split, node_split
 from ldp_jax.graph import graphs
-from tests.datasets.formats import ARRAYS, FORMATS, npz, planetoid_files, zipped
+from tests.datasets.formats import ARRAYS, FORMATS, dumps, npz, planetoid_files, zipped
 
 KEY = jax.random.key(0)
 RING = np.stack([np.arange(40), (np.arange(40) + 1) % 40], 1)
@@ -166,6 +166,11 @@ REFUSED = {
         ({"ind.t.graph": b"cos\nsystem\n(S'true'\ntR."}, "pickles of .* raised UnpicklingError"),
         ({"ind.t.graph": planetoid_files()["ind.t.y"]}, "raised TypeError"),
         ({"ind.t.test.index": b"7\n7\n"}, "each node once in test.index"),
+        (
+            {"ind.t.ty": dumps(np.array([[0.5, 0.5, 0.0], [0, 0, 1]]))},
+            "rows of 0 and of at most one 1",
+        ),
+        ({"ind.t.ty": dumps(np.array([[1, 1, 0], [0, 0, 1]]))}, "rows of 0 and of at most one 1"),
         ({"ind.t.test.index": b"7\n-5\n"}, "each node once in test.index"),
         ({"ind.t.test.index": b"7\n"}, "a line of test.index for each test row"),
         ({"ind.t.test.index": b"7\n99999999999\n"}, "features fit in"),

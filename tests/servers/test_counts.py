@@ -16,6 +16,7 @@ from ldp_jax.deployment import Device, Question, Rejected, Session
 from ldp_jax.deployment.store import ReportStore
 from ldp_jax.edges import Population
 from ldp_jax.servers import Answers, CountServer, Users, counts, serve, simulate
+from ldp_jax.servers.facts import counts as fact_counts
 from ldp_jax.servers.facts.counts import count_facts
 from ldp_jax.servers.from_counts import classify_counts
 from ldp_jax.servers.parts.rows import feature_rows
@@ -147,6 +148,18 @@ def test_features_are_asked_once_for_a_sweep(data, whole):
     )
     again = counted(users(graph)[0], rows, labels, log_q=found, num_folds=9)
     np.testing.assert_array_equal(whole[0].log_posterior, again.log_posterior)
+
+
+def test_rows_of_many_entries_are_learned_in_fewer_folds(data, monkeypatch):
+    _, y, rows, labels = data
+    log_q = jnp.zeros((len(y), CLASSES)) - np.log(CLASSES)
+    made = lambda of: facts_of(of, labels, num_folds=None, log_q=log_q).known
+    most = len(rows.value)
+    for of, limit, wanted in ((rows, most, 10), (rows, most - 1, 5), (None, 0, 10)):
+        monkeypatch.setattr(fact_counts, "_MANY_ENTRIES", limit)
+        known = made(of)
+        assert known.num_folds == wanted
+        assert set(np.asarray(known.fold).tolist()) == set(range(wanted))
 
 
 def test_what_is_believed_of_features_alone_and_not_of_what_it_taught_has_taught_nothing(
