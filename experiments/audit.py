@@ -1,9 +1,7 @@
 """Is every epsilon true? Checks of all mechanisms: exact, by draws, and in their arithmetic."""
 
-import ast
 import contextlib
 import dataclasses
-import importlib
 import math
 import time
 from collections.abc import Callable, Mapping
@@ -18,6 +16,7 @@ import numpy as np
 import pandas as pd
 
 from experiments import _central_audit, _runner
+from experiments._named import named
 from experiments._published import (
     DuchiVectorWithTies,
     PrintedHyperbolicGaussian,
@@ -33,6 +32,7 @@ from experiments._runner import (
     console,
     run,
     write_atomically,
+    write_tables,
 )
 from ldp_jax import curators, edges, features, verification
 from ldp_jax.core.mechanism import HasMoments, require_protocol
@@ -43,6 +43,8 @@ from ldp_jax.verification.protocols import HasInverse
 from ldp_jax.verification.verdict import delta_of
 
 NAME = "audit"
+OWN = "audit_own"
+"""The files of a mechanism of the user's own."""
 EPSILONS = (0.1, 1.0, 4.0, 16.0)
 ABOVE = (17.0, 30.0)
 """Budgets beyond what one float32 uniform can resolve: there the arithmetic is asked, not the law
@@ -108,7 +110,7 @@ class Config:
 
     mechanism: str | None = None
     """ask this one alone: module:Name, made at each budget, or a call with literals,
-    module:Name(1.0, n=6)
+    module:Name(1.0, n=6); its verdicts are in audit_own.md, its tests in audit_own.csv
     """
     quick: bool = False
     """epsilon 1 alone, 20 000 draws, and of draws only whether one record follows its density and
@@ -280,45 +282,37 @@ def _rows_of(
 
 
 def ask(config: Config) -> None:
+    """Print the verdicts on a mechanism of the user's own, and write them and their tests."""
     verdicts = []
-    for place, one in enumerate(named(str(config.mechanism), (1.0,) if config.quick else EPSILONS)):
+    made = asked_of(str(config.mechanism), QUICK if config.quick else EPSILONS)
+    for place, one in enumerate(made):
         key = jax.random.fold_in(jax.random.key(config.seed), place)
         verdict = verification.check(one, key, trials=20_000 if config.quick else 200_000)
         console.print(f"{verdict}\n", soft_wrap=True, markup=False, highlight=False)
         verdicts.append(verdict)
+    tests = [
+        {"mechanism": verdict.mechanism, **dataclasses.asdict(test)}
+        for verdict in verdicts
+        for test in verdict.tests
+    ]
+    text = "\n\n".join(f"```\n{verdict}\n```" for verdict in verdicts)
+    write_tables(config.out, OWN, pd.DataFrame(tests), text)
+    console.print(f"tests: {config.out / f'{OWN}.csv'}", soft_wrap=True)
     if not all(verdicts):
         raise SystemExit(1)
 
 
-def named(text: str, epsilons: tuple[float, ...] = EPSILONS) -> list[Any]:
-    """What ``module:Name`` makes of each budget, or ``module:Name(1.0, n=6)`` is.
-
-    Literals are read, no code.
-    """
-    module, _, rest = text.partition(":")
+def asked_of(word: str, epsilons: tuple[float, ...] = EPSILONS) -> list[Any]:
+    """What ``module:Name`` makes of each budget, or ``module:Name(1.0, n=6)`` is."""
+    method = named("--mechanism", word)
+    made = []
+    refused = ""
     try:
-        tree = ast.parse(rest, mode="eval").body
-        call = tree if isinstance(tree, ast.Call) else None
-        name = ast.unparse(call.func if call else tree)
-        if not all(part.isidentifier() for part in [*module.split("."), *name.split(".")]):
-            raise SyntaxError(text)
-        arguments = [ast.literal_eval(one) for one in call.args] if call else []
-        options = (
-            {str(one.arg): ast.literal_eval(one.value) for one in call.keywords} if call else {}
-        )
-    except (SyntaxError, ValueError) as error:
-        raise UsageError(
-            f"--mechanism must be module:Name or module:Name(1.0, n=6), got {text!r}"
-        ) from error
-    try:
-        maker: Any = importlib.import_module(module)
-        for part in name.split("."):
-            maker = getattr(maker, part)
-        made = [maker(*arguments, **options)] if call else []
-        refused = ""
-        for epsilon in () if call else epsilons:
+        if method.complete:
+            made.append(method.make())
+        for epsilon in () if method.complete else epsilons:
             try:
-                made.append(maker(epsilon))
+                made.append(method.make(epsilon))
             except ValueError as error:
                 refused = str(error)
                 console.print(
@@ -326,11 +320,11 @@ def named(text: str, epsilons: tuple[float, ...] = EPSILONS) -> list[Any]:
                 )
         for one in made:
             require_protocol(one)
-    except (ImportError, AttributeError, TypeError, ValueError) as error:
+    except (AttributeError, TypeError, ValueError) as error:
         said = str(error).partition(":\n")[0]  # without the class that it shows
-        raise UsageError(f"--mechanism {text}: {said}") from error
+        raise UsageError(f"--mechanism {word}: {said}") from error
     if not made:
-        raise UsageError(f"--mechanism {text}: {refused}")
+        raise UsageError(f"--mechanism {word}: {refused}")
     return made
 
 

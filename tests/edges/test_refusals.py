@@ -48,6 +48,10 @@ MADE = {
         lambda: LocalLap(1.0, -1.0),
         lambda: DPRR(1.0, 40.1),
     ],
+    "alpha": [
+        lambda: DPRR.as_published(1.0, 40, alpha=0.0),
+        lambda: DPRR.as_published(1.0, 40, alpha=1.1),
+    ],
     "epsilon": [
         lambda: RandomizedResponse(math.nan),
         lambda: RandomizedResponse(40.1),

@@ -28,7 +28,7 @@ from ldp_jax.servers.parts.rows import feature_rows
 from ldp_jax.servers.parts.self_training import FoldedLabels
 from ldp_jax.servers.parts.structure import StructurePosterior
 from ldp_jax.servers.worlds import both, links
-from ldp_jax.servers.worlds.friends import drawn_counts, drawn_friends
+from ldp_jax.servers.worlds.friends import drawn_counts, drawn_friends, drawn_lists
 from ldp_jax.servers.worlds.measures import echo, homophily, overlap
 from ldp_jax.servers.worlds.records import coupled_classes, donors, shared_spread
 from ldp_jax.servers.worlds.stated import StatedUsers
@@ -495,6 +495,18 @@ def test_friends_of_the_own_class_are_as_many_as_is_stated_whatever_features_say
         least = np.where(np.eye(3)[y] > 0, np.inf, log_q).argmin(1)
         more = counts[np.arange(n), said].sum() - counts[np.arange(n), least].sum()
         assert abs(more) < 1500 if share == 0.0 else more > 1500
+
+
+@pytest.mark.parametrize("owner", [0, 6])
+def test_entries_belong_to_whom_the_rates_say(owner):
+    """The first of seven users, or the last, alone has friends."""
+    y = np.arange(7) % 3
+    log_q = jax.nn.log_softmax(jnp.eye(3)[y])
+    stated = tuple(np.float32([4.0, 0.4, 0.5]))
+    friends = drawn_friends(jax.random.key(0), y, log_q, stated, np.float32([0.0, 0.0]))
+    alone = friends._replace(rate=jnp.eye(7)[owner])
+    owners, _ = drawn_lists(jax.random.key(1), alone, y, 64)
+    np.testing.assert_array_equal(owners, owner)
 
 
 def test_friends_of_both_are_as_they_are_stated(graph):

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import jax
+import pandas as pd
 import pytest
 
 from experiments import audit
@@ -40,15 +41,19 @@ def test_two_files_are_enough_and_the_command_line_asks_them(tmp_path, monkeypat
     """The verdict of the command: every test of a number holds, and the law loses the claim."""
     loaded(tmp_path, monkeypatch)
     assert "python -m experiments audit --mechanism steps:Steps" in TEXT
-    audit.main(audit.Config(mechanism="steps:Steps(1.0, hours=6)", quick=True))
+    audit.main(audit.Config("steps:Steps(1.0, hours=6)", quick=True, out=tmp_path / "found"))
     printed = capsys.readouterr().out
+    written = (tmp_path / "found" / "audit_own.md").read_text()
+    assert all(line in printed.splitlines() for line in written.splitlines() if line[:3] != "```")
+    tests_written = pd.read_csv(tmp_path / "found" / "audit_own.csv")
+    assert tests_written[tests_written.needed].holds.astype(bool).all()
     assert "Steps(epsilon=1.0, hours=6)" in printed
     assert "the claim holds as far as the tests see" in printed
     tests = {line.split()[0]: line for line in printed.splitlines() if " holds: " in line}
     asked = {"total", "mass", "law", "sampler", "game", "losses", "distinct", "pure", "key"}
     assert asked <= set(tests)
     assert re.search(r" holds: 1 of 1$", tests["law"])
-    assert [m.epsilon for m in audit.named("steps:Steps")] == [0.1, 1.0]
+    assert [m.epsilon for m in audit.asked_of("steps:Steps")] == [0.1, 1.0]
     assert "epsilon 16 is refused" in capsys.readouterr().out
 
 

@@ -1,0 +1,61 @@
+"""Anybody's own method by its name: ``module:Name``, or a call of it with literals."""
+
+import ast
+import dataclasses
+import importlib
+import inspect
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from experiments._runner import UsageError
+
+
+@dataclasses.dataclass(frozen=True)
+class Named:
+    """What a word of the command line names."""
+
+    word: str
+    make: Callable[..., Any]
+    """called with an epsilon, or with nothing where the word says all that its call needs"""
+    complete: bool
+    """whether the word says all, its epsilon included"""
+
+
+def named(option: str, word: str) -> Named:
+    """Read ``module:Name``, ``module:Name(n=6)`` or ``module:Name(1.0, n=6)``.
+
+    Literals are read, no code. A call that lacks an argument takes the epsilon first.
+    """
+    module, _, rest = word.partition(":")
+    try:
+        tree = ast.parse(rest, mode="eval").body
+        call = tree if isinstance(tree, ast.Call) else None
+        name = ast.unparse(call.func if call else tree)
+        if not all(part.isidentifier() for part in [*module.split("."), *name.split(".")]):
+            raise SyntaxError(word)
+        arguments = [ast.literal_eval(one) for one in call.args] if call else []
+        options = (
+            {str(one.arg): ast.literal_eval(one.value) for one in call.keywords} if call else {}
+        )
+    except (SyntaxError, ValueError) as error:
+        raise UsageError(
+            f"{option} must be module:Name, module:Name(n=6) or module:Name(1.0, n=6), got {word!r}"
+        ) from error
+    try:
+        maker: Any = importlib.import_module(module)
+        for part in name.split("."):
+            maker = getattr(maker, part)
+    except (ImportError, AttributeError) as error:
+        raise UsageError(f"{option} {word}: {error}") from error
+    complete = call is not None and (bool(arguments) or _takes(maker, options))
+    return Named(word, partial(maker, *arguments, **options), complete)
+
+
+def _takes(maker: Callable[..., Any], options: dict[str, Any]) -> bool:
+    """Whether these options are all that a call needs."""
+    try:
+        inspect.signature(maker).bind(**options)
+    except TypeError:
+        return False
+    return True
