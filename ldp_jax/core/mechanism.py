@@ -321,21 +321,19 @@ class Flip:
 """A mechanism in few lines."""
 
 
-def require_protocol(candidate: object, *more: str, name: str = "mechanism") -> None:
-    """Refuse what is no mechanism, or lacks ``more`` members, by a ``TypeError`` that helps."""
+def require_protocol(candidate: object, *, name: str = "mechanism") -> None:
+    """Refuse what is no mechanism, by a ``TypeError`` that helps."""
     if isinstance(candidate, (type, FunctionType)):
         kind = "class" if isinstance(candidate, type) else "function"
         raise TypeError(f"{name} must be an instance, as {candidate.__name__}(...), got the {kind}")
     kind = type(candidate).__name__
-    wanted = ("privatize", "guarantee", "domain", "codomain", "estimate", *more)
+    wanted = ("privatize", "guarantee", "domain", "codomain", "estimate")
     missing = [member for member in wanted if not callable(getattr(candidate, member, None))]
     if missing:
-        remedy = (
-            f". The smallest one (docs/mechanism.md has a complete one):\n\n{SMALLEST}"
-            if missing != list(more)
-            else ": subclasses of core.mechanism.Numeric have it by from_uniform(u, x)"
+        raise TypeError(
+            f"{name} must have {', '.join(missing)}, which {kind} lacks. The smallest one "
+            f"(docs/mechanism.md has a complete one):\n\n{SMALLEST}"
         )
-        raise TypeError(f"{name} must have {', '.join(missing)}, which {kind} lacks{remedy}")
     if jax.tree_util.all_leaves([candidate]):
         raise TypeError(
             f"{name} must be a pytree: decorate {kind} with ldp_jax.core.mechanism.mechanism"

@@ -2,7 +2,7 @@
 
 import dataclasses
 from functools import partial
-from typing import cast
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -16,8 +16,8 @@ from ldp_jax.core.blocks import by_blocks
 from ldp_jax.core.mechanism import Univariate, check_single, one_record, require_protocol
 from ldp_jax.core.pytree import mechanism, static
 from ldp_jax.core.rounding import share
-from ldp_jax.core.spaces import Box, Interval, SparseReport, Subset, as_records
-from ldp_jax.core.types import Array, PRNGKey, Record, Scalar
+from ldp_jax.core.spaces import Box, Interval, NotApplicable, SparseReport, Subset, as_records
+from ldp_jax.core.types import Array, PRNGKey, Record, Report, Scalar
 from ldp_jax.features.duchi import Duchi
 from ldp_jax.features.laplace import Laplace
 from ldp_jax.features.piecewise import LARGEST_PIECEWISE, Piecewise
@@ -32,7 +32,8 @@ class Sampled:
     r"""Draw k of ``dim`` coordinates without replacement, and report each through ``inner``.
 
     Law: a uniform subset S of k coordinates, k in [1, dim]; values of ``inner``, a mechanism on
-    [-1, 1], are independent given S.
+    [-1, 1], are independent given S. Any mechanism on one number will do. One whose methods are
+    elementwise (:class:`~ldp_jax.core.mechanism.Univariate`) is faster than one that is vmapped.
     Guarantee: k times that of ``inner``, which is at epsilon / k; tight over the cube.
     Utility: the estimate of coordinate j is s * inner.estimate(y_j) if j is in S, else 0, s the
     ``scale``. With m, v the mean and variance of the inner estimate its mean is
@@ -47,7 +48,7 @@ class Sampled:
     (1.0, (2,))
     """
 
-    inner: Univariate
+    inner: Any
     dim: int = static()
     k: int = static()
     scale: float | None = static(default=None)
@@ -58,7 +59,7 @@ class Sampled:
         if self.scale is None:
             object.__setattr__(self, "scale", self.dim / self.k)
         validate.positive(scale=self.scale)
-        require_protocol(self.inner, "draw", name="inner")
+        require_protocol(self.inner, name="inner")
         if self.inner.domain() != Interval(-1.0, 1.0):
             raise ValueError(
                 f"inner must be a mechanism on [-1, 1], got one on {self.inner.domain()}"
@@ -94,7 +95,22 @@ class Sampled:
 
     def report(self, key: PRNGKey, indices: Array, values: Array) -> SparseReport:
         """The report of a record's values at chosen coordinates."""
-        return SparseReport(indices, self.inner.draw(key, values))
+        if self._elementwise:
+            return SparseReport(indices, self.inner.draw(key, values))
+        keys = random.split(key, self.k)
+        return SparseReport(indices, jax.vmap(self.inner.privatize)(keys, values))
+
+    @property
+    def _elementwise(self) -> bool:
+        """Whether the methods of ``inner`` take arrays of numbers."""
+        return hasattr(self.inner, "draw")
+
+    def _inner(self, name: str, *numbers: Report) -> Array:
+        """A method of ``inner`` of each number; ``NotApplicable`` where it has none."""
+        method = getattr(self.inner, name, None)
+        if method is None:
+            raise NotApplicable(f"{type(self.inner).__name__} has no {name}")
+        return method(*numbers) if self._elementwise else jax.vmap(method)(*numbers)
 
     def coordinate(self, j: int) -> Univariate:
         """``inner``, for every coordinate."""
@@ -109,7 +125,8 @@ class Sampled:
         sets = gammaln(d + 1) - gammaln(k + 1) - gammaln(d - k + 1)
         inside = ((indices >= 0) & (indices < self.dim)).all()
         valid = inside & (indices[1:] > indices[:-1]).all()
-        inner = self.inner.log_density(y.values, x[jnp.clip(indices, 0, self.dim - 1)]).sum()
+        at = x[jnp.clip(indices, 0, self.dim - 1)]
+        inner = self._inner("log_density", y.values, at).sum()
         return jnp.where(valid, inner - sets, -jnp.inf)
 
     def domain(self) -> Box:
@@ -138,7 +155,7 @@ class Sampled:
 
     def estimate_columns(self, y: SparseReport, start: Scalar, width: int) -> Array:
         """Coordinates [start, start + width) of one user's estimate; ``start`` may be traced."""
-        values = self._gain * self.inner.estimate(y.values)
+        values = self._gain * self._inner("estimate", y.values)
         if self.k == self.dim:
             columns = start + jnp.arange(width)
             return values.at[columns].get(mode="fill", fill_value=0.0)
@@ -147,14 +164,14 @@ class Sampled:
 
     def mean(self, x: Record) -> Array:
         """Mean of the estimate, by coordinate."""
-        return self.k / self.dim * self._gain * self.inner.mean(x)
+        return self.k / self.dim * self._gain * self._inner("mean", x)
 
     def variance(self, x: Record) -> Array:
         """Variance of the estimate, by coordinate."""
         share = self.k / self.dim
         scale = self._gain
-        mean = self.inner.mean(x)
-        return share * scale**2 * (self.inner.variance(x) + (1 - share) * mean**2)
+        mean = self._inner("mean", x)
+        return share * scale**2 * (self._inner("variance", x) + (1 - share) * mean**2)
 
 
 @partial(jax.jit, inline=True)  # an eager loop is compiled at each call
