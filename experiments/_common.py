@@ -18,8 +18,9 @@ import numpy as np
 from scipy import sparse
 
 from experiments._report import publish
-from experiments._runner import Found, UsageError, check_positive, console, rounded, run
+from experiments._runner import Found, UsageError, asked, check_positive, console, rounded, run
 from ldp_jax import datasets
+from ldp_jax.bench.named import Named, named
 from ldp_jax.graph import propagation
 from ldp_jax.learning import metrics, training
 
@@ -29,6 +30,12 @@ _S = TypeVar("_S")
 
 FOUND = ("validation", "chosen")
 """Columns that identify no row: the validation score, and what was chosen by it."""
+
+
+def own_method(option: str, word: str) -> Named:
+    """A method that is none of this library's, as ``module:Name`` or a call with literals."""
+    with asked(option):
+        return named(word)
 
 
 class Score(NamedTuple):

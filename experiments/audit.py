@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from experiments import _central_audit, _runner
-from experiments._named import named
+from experiments._common import own_method
 from experiments._published import (
     DuchiVectorWithTies,
     PrintedHyperbolicGaussian,
@@ -304,7 +304,7 @@ def ask(config: Config) -> None:
 
 def asked_of(word: str, epsilons: tuple[float, ...] = EPSILONS) -> list[Any]:
     """What ``module:Name`` makes of each budget, or ``module:Name(1.0, n=6)`` is."""
-    method = named("--mechanism", word)
+    method = own_method("--mechanism", word)
     made = []
     refused = ""
     try:

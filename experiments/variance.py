@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 
-from experiments._named import Named, named
+from experiments._common import own_method
 from experiments._report import legend_below, markdown, panels, save, terminal
 from experiments._runner import (
     DEFAULT_OUT,
@@ -22,6 +22,7 @@ from experiments._runner import (
 )
 from ldp_jax import features, verification
 from ldp_jax.accounting.guarantee import RECORD
+from ldp_jax.bench.named import Named
 from ldp_jax.core.mechanism import HasMoments, require_protocol
 from ldp_jax.core.spaces import Interval
 from ldp_jax.verification import plot
@@ -80,7 +81,7 @@ def main(config: Config) -> None:
     grid = np.unique(np.concatenate([np.geomspace(0.25, 5.0, config.points), TABLE]))
     if len(config.mechanisms) > len(MARKERS):
         raise UsageError(f"--mechanisms takes at most {len(MARKERS)}, got {len(config.mechanisms)}")
-    own = {word: _usable(named("--mechanisms", word), grid) for word in config.mechanisms}
+    own = {word: _usable(own_method("--mechanisms", word), grid) for word in config.mechanisms}
     figure, found = draw(grid, own)
     rows = [
         {"mechanism": name, "epsilon": float(e), "worst_variance": float(v)}

@@ -12,7 +12,7 @@ that ``ldp.accounting``, ``ldp.Ledger`` and ``ldp.deployment`` never load JAX.
   call;
 * ``deployment`` - devices and the wire, without JAX;
 * ``verification``, ``attacks`` - is an epsilon true, and what does it protect from; ``datasets`` -
-  graphs.
+  graphs; ``bench`` - your own method beside every other.
 
 >>> import ldp_jax as ldp
 >>> print(ldp.Guarantee(1.0) + ldp.Guarantee(0.5))
@@ -83,6 +83,6 @@ __getattr__, __dir__ = lazy.attach(
         " private_embedding"
         " privatize_graph rehearse",
     },
-    "accounting attacks core curators datasets deployment edges features graph hyperbolic learning"
-    " pipeline servers verification",
+    "accounting attacks bench core curators datasets deployment edges features graph hyperbolic"
+    " learning pipeline servers verification",
 )

@@ -34,6 +34,8 @@ ALLOWED = {
     "pipeline": {"core"},
     "deployment": BASE,
     "datasets": {"core", "graph"},
+    "bench": PROTOCOL
+    | {"graph", "features", "edges", "learning", "servers", "verification", "datasets"},
 }
 ONE_HOME = {
     "jraph": "graph/graphs.py",
@@ -98,7 +100,7 @@ def wrong(path: Path) -> Iterator[str]:
         if not where.startswith(home) and package in foreign
     )
     no = {"experiments", "tests", "colab", "pytest"} | (
-        {"matplotlib"} if where != "verification/plot.py" else set()
+        set() if where in ("verification/plot.py", "bench/page.py") else {"matplotlib"}
     )
     no |= {"jax", "jaxlib"} if where.startswith(NO_JAX) else set()
     no |= foreign - {*sys.stdlib_module_names, "ldp_jax"} if where in PURE else set()

@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from experiments import variance
-from experiments._named import named
+from experiments._common import own_method
 from experiments._runner import UsageError
 from tests.marks import untyped
 
@@ -88,10 +88,10 @@ def test_what_cannot_stand_in_the_table_is_refused_before_anything_is_drawn(
 
 @untyped
 def test_a_call_that_lacks_an_argument_takes_epsilon_first(stranger):
-    assert not named("--mechanism", "a_stranger:Wide").complete
-    lacking = named("--mechanism", "a_stranger:Wide(times=5)")
+    assert not own_method("--mechanism", "a_stranger:Wide").complete
+    lacking = own_method("--mechanism", "a_stranger:Wide(times=5)")
     assert not lacking.complete
     assert lacking.make(2.0).scale == 5.0
-    whole = named("--mechanism", "a_stranger:Wide(2.0, times=5)")
+    whole = own_method("--mechanism", "a_stranger:Wide(2.0, times=5)")
     assert whole.complete
     assert whole.make().scale == 5.0

@@ -8,24 +8,34 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from experiments._runner import UsageError
+__all__ = ["Named", "named"]
+
+__dir__ = lambda: __all__
 
 
 @dataclasses.dataclass(frozen=True)
 class Named:
-    """What a word of the command line names."""
+    """What a word names.
+
+    Attributes:
+      word: as it was given.
+      make: called with an epsilon, or with nothing where the word says all that its call needs.
+      complete: whether the word says all, its epsilon included.
+    """
 
     word: str
     make: Callable[..., Any]
-    """called with an epsilon, or with nothing where the word says all that its call needs"""
     complete: bool
-    """whether the word says all, its epsilon included"""
 
 
-def named(option: str, word: str) -> Named:
+def named(word: str) -> Named:
     """Read ``module:Name``, ``module:Name(n=6)`` or ``module:Name(1.0, n=6)``.
 
     Literals are read, no code. A call that lacks an argument takes the epsilon first.
+    ``ValueError`` for other words, and for a module or name that is not there.
+
+    >>> named("ldp_jax.features:Duchi").make(1.0).guarantee().epsilon
+    1.0
     """
     module, _, rest = word.partition(":")
     try:
@@ -39,15 +49,15 @@ def named(option: str, word: str) -> Named:
             {str(one.arg): ast.literal_eval(one.value) for one in call.keywords} if call else {}
         )
     except (SyntaxError, ValueError) as error:
-        raise UsageError(
-            f"{option} must be module:Name, module:Name(n=6) or module:Name(1.0, n=6), got {word!r}"
+        raise ValueError(
+            f"must be module:Name, module:Name(n=6) or module:Name(1.0, n=6), got {word!r}"
         ) from error
     try:
         maker: Any = importlib.import_module(module)
         for part in name.split("."):
             maker = getattr(maker, part)
     except (ImportError, AttributeError) as error:
-        raise UsageError(f"{option} {word}: {error}") from error
+        raise ValueError(f"{word}: {error}") from error
     complete = call is not None and (bool(arguments) or _takes(maker, options))
     return Named(word, partial(maker, *arguments, **options), complete)
 

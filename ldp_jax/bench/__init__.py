@@ -1,0 +1,23 @@
+"""Your own method beside every other: one table, one picture, one page.
+
+:func:`compare` takes a mechanism on numbers, on vectors or on neighbour lists, or a server, and
+says whose classes are found at which epsilon. On the same draws stand this library's methods, what
+is known without private data, the permuted control and the ceiling without noise. From a shell:
+``python -m ldp_jax.bench mine:Stairs --on cora --epsilons 1 4 --out stairs``.
+
+* :mod:`rows <ldp_jax.bench.rows>` - scores, gains and their intervals;
+* :mod:`methods <ldp_jax.bench.methods>` - how a mechanism becomes a server; this library's methods;
+* :mod:`draws <ldp_jax.bench.draws>` - what is public, and what users hold;
+* :mod:`page <ldp_jax.bench.page>` - text, picture and page;
+* :mod:`named <ldp_jax.bench.named>` - ``module:Name``.
+"""
+
+from ldp_jax.bench.comparison import compare
+from ldp_jax.bench.draws import Draw, draw
+from ldp_jax.bench.methods import RIVALS, Method
+from ldp_jax.bench.named import Named, named
+from ldp_jax.bench.rows import Comparison, Row
+
+__all__ = ["RIVALS", "Comparison", "Draw", "Method", "Named", "Row", "compare", "draw", "named"]
+
+__dir__ = lambda: __all__

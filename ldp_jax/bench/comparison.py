@@ -1,0 +1,265 @@
+"""One table for all methods: the same panels, draws, baselines and intervals."""
+
+import hashlib
+import inspect
+import itertools
+import os
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Bool, Int
+
+from ldp_jax import verification
+from ldp_jax.bench.draws import HIDES, Draw, Hides, draw
+from ldp_jax.bench.methods import RIVALS, Entry, Method, answer_of, proved_by
+from ldp_jax.bench.page import figure_class, save
+from ldp_jax.bench.rows import (
+    ALL,
+    ALONE,
+    CEILING,
+    DEFAULT,
+    PLACEBO,
+    PRIVATE,
+    THIRDS,
+    Comparison,
+    Row,
+    append,
+    read,
+)
+from ldp_jax.core import random, validate
+from ldp_jax.core.progress import Progress, phase, watched
+from ldp_jax.core.pytree import digest
+from ldp_jax.datasets import Dataset, load
+from ldp_jax.servers import simulate
+from ldp_jax.servers.saved import versions
+
+_CLASSES = 20  # of more, gains are not told class by class
+
+
+class _Cell(NamedTuple):
+    """A row of the table, and whether a refusal of it stops everything."""
+
+    method: Method
+    users: str
+    epsilon: float
+    own: bool
+
+    @property
+    def column(self) -> float:
+        """The epsilon that a row says: infinite without noise."""
+        return float("inf") if self.users == CEILING else self.epsilon
+
+    def __str__(self) -> str:
+        return f"{self.method.name}, {self.users}, epsilon {self.epsilon:g}"
+
+
+def compare(
+    method: Any,
+    on: str | Dataset,
+    *,
+    hides: Hides = "features",
+    epsilons: Sequence[float] = (1.0, 4.0),
+    seeds: int = 5,
+    panel: float = 0.1,
+    against: str | Sequence[Any] = "all",
+    verify: bool = True,
+    out: str | os.PathLike[str] | None = None,
+    progress: Progress | None = None,
+) -> Comparison:
+    """Put anybody's method beside others: how many classes are found, at which epsilon?
+
+    A seed draws a panel, whose labels are public, and all noise. Every method sees the same draws.
+    Beside the own method stand what is known without private data, the permuted control, users
+    who hold a public record, and the ceiling without noise. The driver computes the total epsilon
+    of each row. A method whose guarantee exceeds its column is refused.
+
+    Args:
+      method: ``"module:Name"``, a class, a function or an instance: of a mechanism on numbers in
+        [-1, 1], on vectors or on neighbour lists, or of a server
+        (:class:`~ldp_jax.bench.methods.Method` says with which public facts it is made).
+      on: a data set, or its name.
+      hides: ``features`` (the graph, and records and labels of a panel, are public), ``edges``
+        (features, and labels of a panel, are), or ``both`` (records and labels of a panel are).
+      epsilons: budgets, per record or per bit of a list.
+      seeds: how many draws, from 0.
+      panel: share of each class whose labels are public.
+      against: ``all`` methods of this library that fit; or the names of some, or others' methods.
+      verify: whether a mechanism's claim is checked at the first epsilon.
+      out: a folder for rows, picture and page. Rows that it has, of the same code, data and
+        version, are not computed again.
+      progress: told of each row (:data:`ldp_jax.core.progress.Progress`); by default shown after
+        five seconds.
+
+    ``ValueError`` for a data set or method that does not fit, ``TypeError`` for what is no method.
+
+    >>> from ldp_jax import datasets, features
+    >>> sizes = {"num_nodes": 80, "num_classes": 2, "num_features": 6}
+    >>> made = datasets.synthetic(jax.random.key(0), **sizes, mean_degree=4, homophily=0.7)
+    >>> found = compare(features.Duchi, made, epsilons=[2.0], seeds=2, against=[], verify=False)
+    >>> found, list(found.scores("Duchi", 2.0))
+    (Comparison(Duchi beside 0 others, 60 rows), [0, 1])
+    """
+    validate.one_of(HIDES, hides=hides)
+    validate.whole(1, seeds=seeds)
+    validate.require(len(epsilons) > 0, "epsilons must name a budget")
+    for epsilon in epsilons:
+        validate.positive(epsilons=epsilon)
+    data = on if isinstance(on, Dataset) else load(on)
+    own = Method.of(method)
+    rivals = _rivals(against, hides)
+    taken = own.name in {rival.name for rival in rivals}
+    validate.require(not taken, f"{own.name} must be another name than those of the other methods")
+    cells = list(_cells(own, rivals, [float(epsilon) for epsilon in epsilons]))
+    folder = None if out is None else Path(out)
+    if folder is not None:
+        figure_class()  # before hours are spent
+    stored = read(folder)
+    facts = {"data": data.name, "hides": hides, "panel": panel}
+    facts["versions"] = ", ".join(f"{name} {version}" for name, version in versions().items())
+    known = _of_data(data)
+    rows: list[Row] = []
+    verdicts: dict[float, Any] = {}
+    skipped: dict[str, str] = {}
+    with watched("compare", progress):
+        for seed in range(seeds):
+            phase(f"draw {seed}", seed / seeds)
+            here = draw(seed, data, hides, panel)
+            alone = _rows(here.graph_alone().argmax(1), here, facts | {"seed": seed} | _NOTHING)
+            rows += alone
+            for number, cell in enumerate(cells):
+                phase(f"draw {seed}: {cell}", (seed + number / len(cells)) / seeds)
+                try:
+                    entry = cell.method.enter(here, cell.epsilon)
+                    name = facts | {"seed": seed} | _name(cell, entry, known)
+                    found = [row for row in stored if _is_of(row, name)]
+                    if not found:
+                        found = _rows(*_played(entry, cell, here, seed), name)
+                        append(folder, found)
+                except (TypeError, ValueError) as refusal:
+                    if cell.own and cell.users != CEILING:
+                        raise
+                    skipped[str(cell)] = str(refusal).split("\n")[0]
+                    continue
+                rows += found
+                if verify and cell.own and entry.mechanism is not None and not verdicts:
+                    phase("verdict", (seed + number / len(cells)) / seeds)
+                    key = jax.random.key(seed)
+                    verdicts[cell.epsilon] = verification.check(entry.mechanism, key)
+    made = Comparison(own.name, tuple(rows), verdicts, skipped)
+    if folder is not None:
+        save(made, folder)
+    return made
+
+
+def _rivals(against: str | Sequence[Any], hides: Hides) -> list[Method]:
+    known = {one.name: one for one in RIVALS[hides]}
+    if against == "all":
+        return list(known.values())
+    wanted = [against] if isinstance(against, str) else against
+    return [known[one] if one in known else Method.of(one) for one in wanted]
+
+
+def _cells(own: Method, rivals: list[Method], epsilons: list[float]) -> Iterator[_Cell]:
+    """What is played in each draw; without noise once, at the largest epsilon."""
+    for epsilon, users in itertools.product(epsilons, (PRIVATE, PLACEBO, DEFAULT)):
+        yield _Cell(own, users, epsilon, own=True)
+    yield _Cell(own, CEILING, max(epsilons), own=True)
+    for epsilon, rival in itertools.product(epsilons, rivals):
+        yield _Cell(rival, PRIVATE, epsilon, own=False)
+
+
+# --- One run --------------------------------------------------------------------------------------
+
+_NOTHING = {
+    "method": ALONE,
+    "users": PRIVATE,
+    "epsilon": 0.0,
+    "proved": 0.0,
+    "guarantee": "nothing private is read",
+    "seconds": 0.0,
+    "download": 0,
+    "upload": 0,
+    "made_of": "",
+}
+"""The row of what is known without private data."""
+
+
+def _name(cell: _Cell, entry: Entry, data: str) -> dict[str, Any]:
+    """What tells the row of a cell from others of its draw."""
+    source = _source(entry.server if entry.mechanism is None else entry.mechanism)
+    made_of = hashlib.sha256((source + data).encode()).hexdigest()[:10] if source else ""
+    named = {"method": cell.method.name, "users": cell.users, "epsilon": cell.column}
+    return named | {"made_of": made_of}
+
+
+def _is_of(row: Row, name: dict[str, Any]) -> bool:
+    return bool(name["made_of"]) and all(getattr(row, part) == name[part] for part in name)
+
+
+def _source(made: Any) -> str:
+    """The text of the file that defines a method's class; empty where it was typed in."""
+    try:
+        file = inspect.getsourcefile(type(made))
+    except TypeError:
+        return ""
+    path = Path(file or "")
+    return path.read_text() if path.is_file() else ""
+
+
+def _of_data(data: Dataset) -> str:
+    x = data.x if isinstance(data.x, np.ndarray) else (data.x.indptr, data.x.indices, data.x.data)
+    return digest((np.asarray(data.edges), x, data.y)).hex()
+
+
+def _played(
+    entry: Entry, cell: _Cell, here: Draw, seed: int
+) -> tuple[Int[np.ndarray, " n"], Draw, dict[str, Any]]:
+    """The classes that one run finds, and its cost."""
+    shuffle_key, key = random.split(random.fold_in(jax.random.key(seed), 1))
+    if cell.users == PLACEBO:
+        users = entry.users.shuffled(shuffle_key)
+    elif cell.users == DEFAULT:
+        users = entry.users.public_record(entry.default)
+    else:
+        users = entry.users.exact() if cell.users == CEILING else entry.users
+    start = time.perf_counter()
+    released = simulate(key, entry.server, users)
+    seconds = time.perf_counter() - start
+    total = [f"{one.epsilon:.6g} per {unit}" for unit, one in released.guarantee.items()]
+    cost = {
+        "proved": proved_by(released.guarantee, here.hides),
+        "guarantee": "; ".join(total),
+        "seconds": round(seconds, 3),
+        "download": sum(one.download for one in released.rounds),
+        "upload": sum(one.upload for one in released.rounds),
+    }
+    return answer_of(released.value, here.data.num_nodes), here, cost
+
+
+def _rows(classes: Int[np.ndarray, " n"], here: Draw, *named: dict[str, Any]) -> list[Row]:
+    """A row for all who are scored, and one for each third and class of them."""
+    right = classes == here.data.y
+    shared = {field: value for one in named for field, value in one.items()}
+    return [
+        Row(**shared, among=among, accuracy=round(float(right[who].mean()), 6))
+        for among, who in _groups(here).items()
+        if who.any()
+    ]
+
+
+def _groups(here: Draw) -> dict[str, Bool[np.ndarray, " n"]]:
+    """Who gains and who loses: masks of users by name."""
+    scored = here.scored
+    degree = np.bincount(np.asarray(here.data.graph.receivers), minlength=len(scored))
+    cuts = np.quantile(degree[scored], (1 / 3, 2 / 3))
+    third = np.searchsorted(cuts, degree, "left")
+    groups = {ALL: scored}
+    groups |= {name: scored & (third == place) for place, name in enumerate(THIRDS)}
+    if here.data.num_classes <= _CLASSES:
+        names = here.data.class_names or [f"class {c}" for c in range(here.data.num_classes)]
+        groups |= {name: scored & (here.data.y == c) for c, name in enumerate(names)}
+    return groups

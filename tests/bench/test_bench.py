@@ -1,0 +1,205 @@
+"""Anybody's method beside others: rows, controls, epsilons, what is kept and what is refused."""
+
+import csv
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+
+from ldp_jax import bench, datasets, features, servers
+from ldp_jax.accounting.guarantee import PipelineGuarantee
+from ldp_jax.accounting.statement import Statement
+from ldp_jax.bench import comparison
+from ldp_jax.bench.__main__ import main
+from ldp_jax.bench.draws import draw
+from ldp_jax.bench.methods import Method, answer_of, called, on_vectors, proved_by
+from ldp_jax.bench.rows import ALL, ALONE, CEILING, DEFAULT, PLACEBO, PRIVATE, Row
+from ldp_jax.core.pytree import pytree
+from tests.marks import untyped
+from tests.newcomer.own_methods import Forget, Friends, Stairs
+
+SIZES = {"num_nodes": 60, "num_classes": 2, "num_features": 6, "mean_degree": 5}
+DATA = datasets.synthetic(jax.random.key(0), **SIZES, homophily=0.8)
+PANEL = 0.3
+
+
+def compared(method, hides, **more):
+    given = {"epsilons": (4.0,), "seeds": 2, "panel": PANEL, "against": (), "verify": False}
+    return bench.compare(method, DATA, hides=hides, **given | more)
+
+
+@untyped
+@pytest.mark.parametrize(
+    ("method", "hides", "rival"),
+    [(Stairs, "features", "multi-bit"), (Forget, "edges", "DPRR"), (Friends, "both", None)],
+    ids=["number", "list", "protocol"],
+)
+def test_three_methods_of_a_newcomer_have_their_rows(method, hides, rival):
+    found = compared(method, hides, against=[rival] if rival else ())
+    kinds = {row.users for row in found.rows if row.method == method.__name__}
+    ceiling = set() if method is Forget else {CEILING}  # nobody says what it is without noise
+    assert kinds == {PRIVATE, PLACEBO, DEFAULT} | ceiling
+    assert len(found.skipped) == (not ceiling)
+    for row in found.rows:
+        assert row.proved <= row.epsilon * (1 + 1e-9)
+        assert (row.proved == 0) == (row.method == ALONE)
+        assert 0 <= row.accuracy <= 1
+    assert set(found.methods) == {method.__name__, *([rival] if rival else [])}
+    assert f"{method.__name__}" in str(found)
+
+
+@untyped
+def test_a_row_is_what_the_driver_releases():
+    found = compared(Friends, "both")
+    here = draw(1, DATA, "both", PANEL)
+    _, key = jax.random.split(jax.random.fold_in(jax.random.key(1), 1))
+    released = servers.simulate(key, Friends(60, 2, 4.0), here.users)
+    private = here.labels < 0
+    accuracy = 100 * (released.value == DATA.y)[private].mean()
+    assert found.scores("Friends", 4.0)[1] == pytest.approx(accuracy, abs=1e-4)
+    share = np.bincount(DATA.y[~private]).argmax()
+    alone = 100 * (DATA.y[private] == share).mean()
+    assert found.scores(ALONE, 0.0)[1] == pytest.approx(alone, abs=1e-4)
+    groups = [row for row in found.rows if row.users == PRIVATE and row.method == "Friends"]
+    of_classes = [row for row in groups if row.seed == 1 and row.among.startswith("class")]
+    assert len(of_classes) == 2
+    weights = [(DATA.y[private] == place).mean() for place in (0, 1)]
+    total = sum(w * row.accuracy for w, row in zip(weights, of_classes, strict=True))
+    assert 100 * total == pytest.approx(accuracy, abs=1e-3)
+
+
+@untyped
+def test_rows_that_are_kept_are_not_computed_again(tmp_path, monkeypatch):
+    first = compared(Friends, "both", out=tmp_path)
+    with monkeypatch.context() as patched:
+        patched.setattr(comparison, "simulate", None)
+        again = compared(Friends, "both", out=tmp_path)
+    own = lambda made: {row for row in made.rows if row.method != ALONE}
+    assert own(again) == own(first)
+    with (tmp_path / "bench.csv").open() as file:
+        assert set(csv.DictReader(file).fieldnames) == set(Row._fields)
+    assert (tmp_path / "bench.png").stat().st_size > 10_000
+    assert "Friends" in (tmp_path / "bench.html").read_text()
+    monkeypatch.setattr(comparison, "_source", lambda made: "another text of the same class")
+    monkeypatch.setattr(comparison, "simulate", lambda *_: pytest.fail("it was computed again"))
+    with pytest.raises(pytest.fail.Exception, match="computed again"):
+        compared(Friends, "both", out=tmp_path)
+
+
+@untyped
+def test_a_guarantee_beyond_its_column_is_refused():
+    half = lambda epsilon: features.Duchi(2 * epsilon)
+    with pytest.raises(ValueError, match="at most the epsilon of its column, 4, and is"):
+        compared(half, "features")
+    of_record = features.HDS(1.0, 3, 1).guarantee()
+    promised = lambda one: PipelineGuarantee.of([one], protected=("features",), unprotected=())
+    assert proved_by(promised(of_record), "features") == 1.0
+    assert proved_by(promised(of_record), "edges") == np.inf  # it says nothing about lists
+    loose = dataclasses.replace(of_record, delta=1e-5)
+    assert proved_by(promised(loose), "features") == np.inf
+
+
+@pytree
+class _Open:
+    question: servers.Ask
+
+
+@dataclasses.dataclass(frozen=True)
+class Shares:
+    """Its result says nothing about any user."""
+
+    num_users: int
+    num_classes: int
+    epsilon: float
+
+    def statement(self):
+        return Statement.of([self.ask().cost()])
+
+    def init(self, key):
+        return _Open(self.ask())
+
+    def step(self, state, answers):
+        return {"share": 0.5}
+
+    def ask(self):
+        noise = features.GeneralizedRR(self.epsilon, self.num_classes)
+        return servers.Ask(noise, np.ones(self.num_users, bool), of="label")
+
+
+@untyped
+@pytest.mark.parametrize(
+    ("method", "hides", "error", "why"),
+    [
+        (Forget, "features", ValueError, "hides must be 'edges'"),
+        (Stairs, "edges", ValueError, "hides must be 'features'"),
+        (Stairs, "lists", ValueError, "hides must be one of"),
+        (Shares, "both", TypeError, "must have a log_posterior"),
+        (lambda epsilon: features.GeneralizedRR(epsilon, 3), "features", ValueError, "numbers in"),
+        ("no_such_module:Stairs", "features", ValueError, "no_such_module"),
+        ("tests.newcomer.own_methods", "features", ValueError, "must be module:Name"),
+        (lambda epsilon: epsilon, "edges", TypeError, "must have privatize"),
+    ],
+)
+def test_what_does_not_fit_is_refused(method, hides, error, why):
+    with pytest.raises(error, match=why):
+        compared(method, hides)
+
+
+@untyped
+def test_public_facts_are_given_by_their_names():
+    assert called(lambda epsilon, dim: (epsilon, dim), 2.0, dim=3, facts=4) == (2.0, 3)
+    assert called(lambda e: e, 2.0, dim=3) == 2.0
+    assert called(lambda: "made", 2.0, dim=3) == "made"
+    thirds = on_vectors(features.Duchi, 10.0, 3)
+    assert thirds.k == 3
+    assert 9.999 < thirds.guarantee().epsilon <= 10.0
+    assert on_vectors(features.MultiBit, 1.0, 5).dim == 5
+    whole = Method.of("ldp_jax.features:Duchi(1.0)")
+    assert whole.make().guarantee().epsilon == 1.0
+    assert Method.of(features.Duchi(1.0)).name == "Duchi"
+
+
+def test_classes_are_read_from_scores_or_as_they_are():
+    scores = np.array([[0.1, 0.9], [0.8, 0.2]])
+    assert answer_of(scores, 2).tolist() == [1, 0]
+    assert answer_of(np.array([1, 1]), 2).tolist() == [1, 1]
+    with pytest.raises(TypeError, match="got ndarray"):
+        answer_of(np.array([0.5, 0.5]), 2)
+
+
+def rows_of(scores, method, users=PRIVATE, epsilon=1.0):
+    shared = {"data": "d", "hides": "edges", "panel": 0.1, "among": ALL, "proved": 0.0}
+    shared |= {"guarantee": "", "seconds": 1.0, "download": 1, "upload": 1, "versions": ""}
+    named = {"method": method, "users": users, "epsilon": epsilon, "made_of": ""}
+    return [Row(**shared, **named, seed=s, accuracy=a) for s, a in enumerate(scores)]
+
+
+def test_gains_are_of_differences_draw_by_draw():
+    alone = rows_of([0.2, 0.6, 0.4], ALONE, epsilon=0.0)
+    mine = rows_of([0.3, 0.7, 0.6], "mine")
+    theirs = rows_of([0.25, 0.7, 0.5], "theirs")
+    made = bench.Comparison("mine", (*alone, *theirs, *mine))
+    gains = np.array([10.0, 10.0, 20.0])
+    assert made.gain("mine", 1.0).mean == pytest.approx(gains.mean())
+    half_width = 4.302653 * gains.std(ddof=1) / np.sqrt(3)  # of Student's law, two degrees
+    assert made.gain("mine", 1.0).half_width == pytest.approx(half_width, rel=1e-5)
+    assert made.over("theirs", 1.0).mean == pytest.approx(5.0)
+    assert made.methods == ("mine", "theirs")
+    assert made.epsilons == (1.0,)
+    line = next(line for line in str(made).splitlines() if line.startswith("mine"))
+    assert "+13.3 ± 14.3" in line
+    assert "30.0" in line  # the worst draw
+
+
+@untyped
+def test_the_command_prints_and_says_where_the_page_is(tmp_path, capsys):
+    datasets.save(DATA, tmp_path / "graph.npz")
+    words = f"--on {tmp_path}/graph.npz --hides both --epsilons 4 --seeds 1 --against --no-verify"
+    out = ["--out", str(tmp_path / "found"), "--panel", "0.3"]
+    assert main(["tests.newcomer.own_methods:Friends", *words.split(), *out]) == 0
+    assert "own_methods:Friends" in capsys.readouterr().out
+    assert (tmp_path / "found" / "bench.html").exists()
+    with pytest.raises(SystemExit, match="2"):
+        main(["tests.newcomer.own_methods:Nobody", *words.split(), *out])
+    assert "Nobody" in capsys.readouterr().err
