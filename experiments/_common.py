@@ -5,6 +5,8 @@ Loading, checks of words, plans, label propagation, standard columns.
 
 import dataclasses
 import hashlib
+import json
+import re
 import tomllib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
@@ -18,7 +20,16 @@ import numpy as np
 from scipy import sparse
 
 from experiments._report import publish
-from experiments._runner import Found, UsageError, asked, check_positive, console, rounded, run
+from experiments._runner import (
+    Found,
+    UsageError,
+    asked,
+    check_out,
+    check_positive,
+    console,
+    rounded,
+    run,
+)
 from ldp_jax import datasets
 from ldp_jax.bench.named import Named, named
 from ldp_jax.graph import propagation
@@ -32,10 +43,38 @@ FOUND = ("validation", "chosen")
 """Columns that identify no row: the validation score, and what was chosen by it."""
 
 
+def is_own(name: str) -> bool:
+    """Whether a row is of a method that is none of this library's, as ``module:Name``."""
+    return re.match(r"[\w.]+:[^\W\d]", name) is not None
+
+
 def own_method(option: str, word: str) -> Named:
-    """A method that is none of this library's, as ``module:Name`` or a call with literals."""
+    """What ``module:Name``, or a call with literals, names; a UsageError where that is nothing."""
     with asked(option):
         return named(word)
+
+
+def check_methods(option: str, names: Iterable[str], known: Iterable[str], out: Path) -> None:
+    """Refuse names that are unknown, and rows of a method that has changed since.
+
+    The folder of the rows keeps a digest of each own method's file, in ``own_methods.json``.
+    """
+    own = {name: own_method(option, name).digest for name in names if is_own(name)}
+    words = [*known, "module:Name of your own"]
+    unknown = [name for name in names if name not in own and name not in words]
+    if unknown:
+        raise UsageError(f"{option}: no {', '.join(unknown)}; there are {'; '.join(words)}")
+    path = out / "own_methods.json"
+    kept = json.loads(path.read_text()) if path.exists() else {}
+    for name, digest in own.items():
+        if kept.get(name, digest) != digest:
+            raise UsageError(
+                f"{option} {name}: its file has changed since rows of {out} were computed. Give "
+                f"another --out, or remove its rows and {path}"
+            )
+    if own:
+        check_out(out)
+        path.write_text(json.dumps(kept | own, indent=1))
 
 
 class Score(NamedTuple):
@@ -117,12 +156,34 @@ def told(file: str, paper: str) -> dict[str, Any]:
     return tomllib.loads((Path(__file__).parent / file).read_text())[paper]
 
 
-def row_names(paper: str) -> tuple[dict[str, str], dict[str, str]]:
+OWN_COLOURS = ("#e6194b", "#911eb4", "#f58231", "#3cb44b")
+
+
+class RowNames(dict[str, str]):
+    """What rows are called, or their colours; of somebody's own method its word, or a colour."""
+
+    def __init__(self, known: Mapping[str, str], own: Sequence[str] = ()) -> None:
+        super().__init__(known)
+        self.own = own
+
+    def __missing__(self, name: str) -> str:
+        if not is_own(name):
+            raise KeyError(name)
+        taken = sum(map(is_own, self))
+        self[name] = self.own[taken % len(self.own)] if self.own else name
+        return self[name]
+
+    def learn(self, names: Iterable[str]) -> None:
+        """Take in somebody's own methods, so that a loop over all rows meets them."""
+        for name in filter(is_own, names):
+            self[name]
+
+
+def row_names(paper: str) -> tuple[RowNames, RowNames]:
     """What rows are called in tables and figures, and their colours: ``names.toml``."""
     known = told("names.toml", paper)
-    return {key: one[0] for key, one in known.items()}, {
-        key: one[1] for key, one in known.items() if one[1:]
-    }
+    colours = {key: one[1] for key, one in known.items() if one[1:]}
+    return RowNames({key: one[0] for key, one in known.items()}), RowNames(colours, OWN_COLOURS)
 
 
 def said_of(data: datasets.Dataset, row: str, promised: object) -> dict[str, dict[str, Any]]:

@@ -241,7 +241,8 @@ def curves(
                 shown[
                     x * (1 + apart) ** turn if axis.get_xscale() == "log" else x + apart * turn
                 ] = found
-        errorbars(axis, shown, color=colours[name], label=labels[name], **style)
+        own = {"marker": "*"} if ":" in str(name) else {}  # somebody's own method
+        errorbars(axis, shown, color=colours[name], label=labels[name], **style | own)
 
 
 def level(axis: Any, height: float, label: str, style: Any = "-", **more: Any) -> None:

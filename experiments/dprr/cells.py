@@ -18,6 +18,8 @@ from experiments.dprr import classifiers
 from ldp_jax import datasets, edges
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, Budget
 from ldp_jax.accounting.ledger import Ledger
+from ldp_jax.bench.methods import on_lists
+from ldp_jax.bench.named import named
 from ldp_jax.datasets import splits
 from ldp_jax.graph import packing
 from ldp_jax.learning import graph_training, models, training
@@ -74,7 +76,7 @@ class Settings(NamedTuple):
 class Variant(NamedTuple):
     """A release and its classifier; ``public`` is the share of users whose true lists are known."""
 
-    mechanism: Mechanism
+    mechanism: str
     epsilon: float
     public: float
     forest: bool = False
@@ -173,6 +175,8 @@ def name_of(resolved: Any) -> str:
 
 def made_by(variant: Variant, n_max: int) -> Any:
     epsilon = variant.epsilon
+    if _common.is_own(variant.mechanism):
+        return on_lists(named(variant.mechanism).make, epsilon)
     split = lambda: edges.DPRR.from_epsilon(epsilon, n_max)
     made = {
         "dprr": split,
@@ -209,7 +213,7 @@ def _drawn(variant: Variant) -> Variant:
 
     Every classifier sees the same, and lengths are those of DPRR's lists.
     """
-    mechanism: Mechanism = "dprr" if variant.mechanism == "dprr-lengths" else variant.mechanism
+    mechanism = "dprr" if variant.mechanism == "dprr-lengths" else variant.mechanism
     return Variant(mechanism, variant.epsilon, variant.public)
 
 

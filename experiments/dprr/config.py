@@ -2,9 +2,9 @@
 
 import dataclasses
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
-from experiments._common import check_words
+from experiments._common import check_methods, check_words
 from experiments._runner import DEFAULT_OUT, UsageError
 from experiments.dprr import cells
 from experiments.dprr.cells import COMMUNITIES, MECHANISMS, Classifier, Mechanism, Settings, Variant
@@ -30,8 +30,8 @@ class Config:
     """sets of graphs by name, or communities, whose degrees say nothing of the class"""
     classifiers: tuple[Classifier, ...] = ("gin", "perceptron", "forest")
     """gin, and perceptron where no graph is released; forest is a second row of all"""
-    mechanisms: tuple[Mechanism, ...] = MECHANISMS
-    """rr is dense and needs --rr-nodes"""
+    mechanisms: tuple[str, ...] = MECHANISMS
+    """rr is dense and needs --rr-nodes; your own on neighbour lists as module:Name"""
     epsilons: tuple[float, ...] = (0.5, 1.0, 2.0)
     """per bit of a neighbour list"""
     public_shares: tuple[float, ...] = (0.0, 0.2)
@@ -53,6 +53,7 @@ class Config:
 
     def check(self) -> None:
         check_words(self, positive=("epsilons", "seeds", "epochs"))
+        check_methods("--mechanisms", self.mechanisms, get_args(Mechanism), self.out)
         if not all(0 <= alpha < 1 for alpha in self.public_shares):
             given = " ".join(map(str, self.public_shares))
             raise UsageError(f"--public-shares must be shares from 0 to below 1, got {given}")

@@ -124,6 +124,7 @@ def lines(frame: pd.DataFrame, configs: Configs) -> str:
 
 
 def _ranked(frame: pd.DataFrame) -> pd.DataFrame:
+    LABELS.learn(frame.mechanism.unique())
     forest = frame.assign(forest=frame.classifier == "forest")
     return show.ranked(forest, LABELS, ["dataset", "public", "mechanism", "forest", "epsilon"])
 
@@ -319,8 +320,8 @@ def _grid(
 
 
 def figures(frame: pd.DataFrame, configs: Configs) -> dict[str, Any]:
-    others = [name for name in LABELS if name not in SPLITS[1:]]
     frame = _ranked(frame)
+    others = [name for name in LABELS if name not in SPLITS[1:]]
     trained, forests = frame[~frame.forest], frame[frame.forest]
     nobody = trained.public == 0
     splits = frame[frame.mechanism.isin(SPLITS[1:])]

@@ -4,7 +4,7 @@ import dataclasses
 from pathlib import Path
 from typing import Literal
 
-from experiments._common import check_words
+from experiments._common import check_methods, check_words
 from experiments._runner import DEFAULT_OUT, UsageError
 from experiments.frontier.features_methods import METHODS as FEATURES_METHODS
 from experiments.frontier.joint_methods import METHODS as JOINT_METHODS
@@ -41,8 +41,9 @@ class Config:
     datasets: tuple[str, ...] = ("debian",)
     """graphs with features and classes: names, or paths of .npz files"""
     mechanisms: tuple[str, ...] = ()
-    """which rows, by default all of the part; what gains are over is always among them;
-    of poisoning the reports that liars send"""
+    """which rows, by default all of the part; what gains are over is always among them; of edges,
+    features and joint also your own mechanism or server as module:Name; of poisoning the reports
+    that liars send"""
     epsilons: tuple[float, ...] = EPSILONS
     """of edges, per bit of a list or per relationship; of features, per record; of joint, a user's
     total
@@ -82,7 +83,9 @@ class Config:
         if self.mechanisms and "beyond" in self.parts:
             raise UsageError("--mechanisms: part beyond has all of its rows always")
         for part in self.parts:
-            check_words(self, known={"mechanisms": KNOWN.get(part, self.mechanisms)})
+            check_methods(
+                "--mechanisms", self.mechanisms, KNOWN.get(part, self.mechanisms), self.out
+            )
 
 
 def _is_panel(setting: str) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 
 from experiments import _common, _runner
 from experiments.frontier import features_methods as methods
-from experiments.frontier import friendships
+from experiments.frontier import friendships, own
 from experiments.frontier.config import Config
 from experiments.frontier.features_methods import (
     CHOSEN,
@@ -24,6 +24,8 @@ from experiments.frontier.features_methods import (
 from experiments.frontier.friendships import Settings
 from ldp_jax import features, servers
 from ldp_jax.accounting.guarantee import RECORD, PipelineGuarantee
+from ldp_jax.bench import Draw
+from ldp_jax.bench.draws import Hides
 
 NAME = "frontier_features"
 FOUND = ("members", "strength", "used")
@@ -48,6 +50,8 @@ class Part(NamedTuple):
     """that epsilon is about"""
     spent: Callable[[PipelineGuarantee], float]
     """the epsilon of a guarantee that must not exceed a row's own"""
+    hides: Hides = "features"
+    """what is private"""
 
 
 FEATURES = Part(
@@ -149,6 +153,7 @@ def variants(config: Config, part: Part = FEATURES) -> Iterator[tuple[str, float
         for name in part.methods
         if not config.mechanisms or name in (*config.mechanisms, part.always)
     ]
+    asked += filter(_common.is_own, config.mechanisms)
     for name in asked:
         if name in part.without_epsilon:
             yield name, math.inf if name.startswith(methods.TRUE) else 0.0
@@ -161,7 +166,7 @@ def variants(config: Config, part: Part = FEATURES) -> Iterator[tuple[str, float
 def compute(cell: Cell, settings: Settings, part: Part = FEATURES) -> _runner.Found:
     """What a method makes of a draw; its noise is the same at every budget."""
     asked = draw(settings, cell.panel, cell.seed)
-    method = part.methods[cell.mechanism]
+    method = part.methods.get(cell.mechanism) or _own(cell.mechanism, part)
     key = jax.random.fold_in(
         jax.random.fold_in(jax.random.key(settings.base_seed + 1), cell.seed), method.noise
     )
@@ -171,7 +176,27 @@ def compute(cell: Cell, settings: Settings, part: Part = FEATURES) -> _runner.Fo
     return friendships.promised(cell, settings, row, found.guarantee, part.spent(found.guarantee))
 
 
+def _own(word: str, part: Part) -> Method:
+    """Somebody's own mechanism or server."""
+
+    def run(key: Any, asked: Asked, epsilon: float) -> Answer:
+        fold_key, key = jax.random.split(key)
+        facts = asked.facts
+        users = servers.Users(records=asked.rows, public=asked.labels >= 0)
+        if part.hides == "both":
+            shown = asked.rows.take(asked.members)
+            classes = asked.classes
+            facts = servers.joint_facts(fold_key, shown, asked.labels, num_classes=classes)
+            users = dataclasses.replace(users, labels=asked.data.y, lists=asked.data.graph)
+        draw = Draw(asked.data, part.hides, asked.labels, facts, users)
+        return own.answer(key, word, draw, epsilon)
+
+    return Method(own.noise(word), run)
+
+
 def check(cell: Cell, settings: Settings, part: Part = FEATURES) -> None:
+    if _common.is_own(cell.mechanism):
+        return
     if cell.mechanism not in part.without_epsilon:
         classes = friendships.load(settings.dataset).num_classes
         features.PersonalAlphabet(cell.epsilon, np.full(classes, 1 / classes))

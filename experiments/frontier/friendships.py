@@ -12,12 +12,14 @@ import numpy as np
 
 from experiments import _common, _runner
 from experiments._runner import Found, Results, UsageError, asked, rounded
-from experiments.frontier import methods
+from experiments.frontier import methods, own
 from experiments.frontier.config import Config
 from experiments.frontier.methods import METHODS, PILOTED, WITHOUT_EPSILON, Asked, Unit
 from ldp_jax import datasets
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RELATIONSHIP, PipelineGuarantee
+from ldp_jax.bench import Draw
 from ldp_jax.core.random_words import places_within
+from ldp_jax.servers import Users
 from ldp_jax.servers.parts.rows import Rows, feature_rows
 from ldp_jax.servers.parts.self_training import features_posterior
 from ldp_jax.servers.parts.self_training import folds as find_folds
@@ -172,6 +174,7 @@ def variants(config: Config) -> Iterator[tuple[str, float, Any]]:
         for name in METHODS
         if not config.mechanisms or name in config.mechanisms or name == "features"
     ]
+    wanted += filter(_common.is_own, config.mechanisms)
     for name in wanted:
         if name in WITHOUT_EPSILON:
             yield name, math.inf if name.startswith("non-private") else 0.0, NEIGHBOUR_LIST
@@ -186,12 +189,20 @@ def variants(config: Config) -> Iterator[tuple[str, float, Any]]:
 def compute(cell: Cell, settings: Settings) -> Found:
     """What a method makes of a draw; its noise is that of the same method at every budget."""
     given, y = draw(settings, cell.labels, cell.seed)
-    number = list(METHODS).index(cell.mechanism)
+    mine = _common.is_own(cell.mechanism)
+    number = own.noise(cell.mechanism) if mine else list(METHODS).index(cell.mechanism)
     key = jax.random.fold_in(
         jax.random.fold_in(jax.random.key(settings.base_seed + 1), cell.seed), number
     )
     unit: Unit = "relationship" if cell.unit == str(RELATIONSHIP) else "list"
-    found = METHODS[cell.mechanism](key, given, cell.epsilon, unit)
+    if mine:
+        fold_key, key = jax.random.split(key)
+        facts = methods.facts_of(fold_key, given)
+        users = Users(lists=given.graph)
+        public = Draw(load(settings.dataset), "edges", given.labels, facts, users)
+        found = own.answer(key, cell.mechanism, public, cell.epsilon)
+    else:
+        found = METHODS[cell.mechanism](key, given, cell.epsilon, unit)
     row = Found({})  # of a method that refuses the graph, such as lists that no memory holds
     if isinstance(found.scores, Mapping):
         row = Found({name: round(value, 6) for name, value in found.scores.items()})
@@ -204,6 +215,8 @@ def compute(cell: Cell, settings: Settings) -> Found:
 
 
 def check(cell: Cell, settings: Settings) -> None:
+    if _common.is_own(cell.mechanism):
+        return
     data = load(settings.dataset)
     methods.check(cell.mechanism, cell.epsilon, data.num_nodes, data.num_classes)
 

@@ -24,6 +24,7 @@ PART = Part(
     FOUND,
     "record, label, and record with a bit of a list",
     _most,
+    "both",
 )
 
 results_in = partial(Results, name=f"{NAME}_accuracy", cell=Cell, also=FOUND)

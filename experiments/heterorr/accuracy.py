@@ -46,6 +46,7 @@ def variants(
         for name in (cells.PUBLIC_RECORDS, *by_labels):
             yield name, 0.0, 0.0, "", 0.0
         known = [name for name in rows_of.FEATURE_MECHANISMS if name in asked_for]
+        known += [name for name in config.mechanisms if _common.is_own(name)]
         rows = [
             prefix + name
             for name in known

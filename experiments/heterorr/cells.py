@@ -200,7 +200,7 @@ def guarantee(bench: Bench, cell: Cell) -> PipelineGuarantee | None:
     if cell.level != "edges":
         twin = cell.mechanism.startswith(releases.STRUCTURE)
         name = cell.mechanism.removeprefix(releases.FEATURES)
-        if name in (*FEATURE_MECHANISMS, PRIVATE_LABELS):
+        if name in (*FEATURE_MECHANISMS, PRIVATE_LABELS) or _common.is_own(name):
             # Only FeatureRR asks for the shares, which take seconds to find.
             theta = embedding(bench).theta if name == "featurerr" else np.ones(bench.settings.width)
             spent.append(

@@ -11,10 +11,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments._common import estimates
+from experiments._common import estimates, is_own
 from experiments.heterorr.settings import PRIVATE_LABELS
 from ldp_jax import curators, features, servers
 from ldp_jax.accounting.guarantee import PipelineGuarantee
+from ldp_jax.bench.methods import on_vectors
+from ldp_jax.bench.named import named
 from ldp_jax.curators import EdgeSplit, connections, hrg
 from ldp_jax.graph import graphs
 from ldp_jax.learning import importance, models, training
@@ -133,6 +135,8 @@ def feature_mechanism(name: str, epsilon: float, theta: np.ndarray, bins: int) -
     Theta and bins are FeatureRR's shares and k.
     """
     dim = len(theta)
+    if is_own(name):
+        return on_vectors(named(name).make, epsilon, dim)
     if name == "featurerr":
         return features.FeatureRR(epsilon, bins, theta)
     if name == "featurerr-uniform":

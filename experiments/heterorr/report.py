@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from experiments import _common, _runner
 from experiments import _report as show
-from experiments import _runner
 from experiments.heterorr import accuracy
 from experiments.heterorr.cells import (
     LABEL_PROPAGATION,
@@ -95,8 +95,10 @@ def _values(frame: pd.DataFrame) -> dict[tuple[Any, ...], pd.Series]:
 
 
 def _name(mechanism: str) -> str:
-    prefix, _, name = mechanism.rpartition(":")
-    return f"{prefix} {LABELS.get(name, mechanism)}".strip()
+    if _common.is_own(mechanism):
+        return mechanism
+    prefix, _, name = mechanism.partition(":")
+    return f"{prefix} {LABELS.get(name, name)}" if name else LABELS.get(prefix, prefix)
 
 
 def _private(epsilon: float) -> bool:
@@ -204,8 +206,10 @@ def _claims(frame: pd.DataFrame) -> str:
 def _lines(values: show.Values, rho: float, prefix: str = "") -> dict[str, dict[float, pd.Series]]:
     found = {name: {} for name in COLOURS}
     for (mechanism, epsilon, of, edges), series in values.items():
-        if mechanism.startswith(prefix) and (of, edges) == (rho, "") and _private(epsilon):
-            found.get(mechanism.removeprefix(prefix), {})[epsilon] = series
+        name = mechanism.removeprefix(prefix)
+        of_prefix = mechanism.startswith(prefix) and (name in COLOURS or _common.is_own(name))
+        if of_prefix and (of, edges) == (rho, "") and _private(epsilon):
+            found.setdefault(name, {})[epsilon] = series
     return {name: points for name, points in found.items() if points}
 
 

@@ -119,7 +119,8 @@ class Config:
     take them too
     """
     mechanisms: tuple[str, ...] = (*FEATURE_MECHANISMS, *EDGE_MECHANISMS)
-    """on records (Figure 6), and on private edges (Figure 7 and the attacks)"""
+    """on records (Figure 6), also your own on numbers or vectors as module:Name; and on private
+    edges (Figure 7 and the attacks)"""
     epsilons: tuple[float, ...] = ()
     """per record, and per private edge; by default 0.1 to 4, in the attacks 0.1 to 1"""
     private_shares: tuple[float, ...] = RHOS
@@ -137,9 +138,10 @@ class Config:
 
     def check(self) -> None:
         _common.check_words(
-            self, positive=("epsilons", "seeds"), shares=("private_shares",),
-            known={"mechanisms": (*FEATURE_MECHANISMS, *EDGE_MECHANISMS)},
+            self, positive=("epsilons", "seeds"), shares=("private_shares",)
         )  # fmt: skip
+        known = (*FEATURE_MECHANISMS, *EDGE_MECHANISMS)
+        _common.check_methods("--mechanisms", self.mechanisms, known, self.out)
         if self.attacked_nodes < 10:
             raise _runner.UsageError(
                 f"--attacked-nodes must be at least 10 nodes, got {self.attacked_nodes}"

@@ -16,6 +16,8 @@ from experiments.privge.settings import DEFAULT, HYPERPARAMETERS, Settings
 from ldp_jax import datasets, features, servers
 from ldp_jax.accounting.guarantee import Budget
 from ldp_jax.accounting.ledger import Ledger
+from ldp_jax.bench.methods import on_vectors
+from ldp_jax.bench.named import named
 from ldp_jax.datasets import splits
 from ldp_jax.graph import graphs, propagation
 from ldp_jax.learning import metrics, models, training
@@ -62,10 +64,13 @@ class Mechanism(NamedTuple):
 
 
 def make_mechanism(name: str, epsilon: float, dim: int, k: int) -> Mechanism:
-    """One of the paper's four mechanisms.
+    """One of the paper's four mechanisms, or somebody's own.
 
     ``k`` matters to HDS alone, the others have the papers' rule.
     """
+    if _common.is_own(name):
+        own = on_vectors(named(name).make, epsilon, dim)
+        return Mechanism(name, epsilon, getattr(own, "k", dim), own)
     made = {
         "laplace": features.LaplaceVector,
         "piecewise": features.MultiPiecewise,

@@ -155,8 +155,8 @@ class Config:
     """which tasks: node is Figures 2 and 3, link Table III and Figure 4"""
     datasets: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME...")] = ()
     """names, or paths of .npz files (see --bounds); by default those of the committed plan"""
-    mechanisms: tuple[Literal["laplace", "piecewise", "multibit", "hds"], ...] = MECHANISMS
-    """which mechanisms"""
+    mechanisms: tuple[str, ...] = MECHANISMS
+    """which mechanisms; your own on numbers or vectors as module:Name"""
     epsilons: tuple[float, ...] = ()
     """budgets; by default the plan's"""
     seeds: int | None = None
@@ -177,6 +177,7 @@ class Config:
 
     def check(self) -> None:
         _common.check_words(self, positive=("epsilons", "ks", "seeds", "epochs"))
+        _common.check_methods("--mechanisms", self.mechanisms, MECHANISMS, self.out)
         if self.ks and "hds" not in self.mechanisms:
             raise UsageError("--ks are of HDS: it must be among --mechanisms")
         if self.bounds is not None:

@@ -210,8 +210,8 @@ def draw(axis: Any, summary: Summary) -> None:
     Mechanisms solid, their structure-only twins dotted, baselines as lines.
     """
     epsilons = summary.epsilons()
-    private = [x for x in summary.lines if x.twin is not None and x.mechanism in COLOURS]
-    names = [name for name in COLOURS if any(x.mechanism == name for x in private)]
+    private = [x for x in summary.lines if x.twin is not None]
+    names = list(dict.fromkeys(x.mechanism for x in private))
     for turn, name in enumerate(names):
         shift = 0.08 * (turn - (len(names) - 1) / 2)
         mine = {epsilons.index(x.epsilon) + shift: x for x in private if x.mechanism == name}

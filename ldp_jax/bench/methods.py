@@ -166,7 +166,8 @@ def on_vectors(make: Callable[..., Any], epsilon: float, dim: int) -> Any:
     """A mechanism on vectors in [-1, 1]^dim at a budget, of one on such vectors or on one number.
 
     Of one number it is :class:`~ldp_jax.features.Sampled`, with a coordinate for each 2.5 of
-    epsilon. ``ValueError`` for other records, ``TypeError`` for what is no mechanism.
+    epsilon. ``ValueError`` for other records or a guarantee that is not at most epsilon per record,
+    ``TypeError`` for what is no mechanism.
 
     >>> on_vectors(features.Duchi, 5.0, 8) == features.Sampled(features.Duchi(2.5), 8, 2)
     True
@@ -176,11 +177,38 @@ def on_vectors(make: Callable[..., Any], epsilon: float, dim: int) -> Any:
     domain = made.domain()
     if domain == Interval(-1.0, 1.0):
         k = max(1, min(dim, int(epsilon / _EACH)))
-        return features.Sampled(called(make, share(epsilon, k), dim=dim), dim, k)
-    if domain != Box(dim):
+        made = features.Sampled(called(make, share(epsilon, k), dim=dim), dim, k)
+    elif domain != Box(dim):
         raise ValueError(
             f"a mechanism must be on numbers in [-1, 1] or on vectors of {dim} of them, got "
             f"{domain}: a server of your own may ask for anything else"
+        )
+    stated = made.guarantee()
+    if stated.unit != RECORD or stated.delta or stated.epsilon > epsilon * (1 + 1e-9):
+        raise ValueError(
+            f"a guarantee must be at most epsilon {epsilon:g} per record, got {stated}"
+        )
+    return made
+
+
+def on_lists(make: Callable[..., Any], epsilon: float) -> OneUsersView:
+    """A mechanism on neighbour lists at a budget per bit of a list.
+
+    ``ValueError`` for a guarantee that is not at most epsilon, ``TypeError`` for no such mechanism.
+
+    >>> on_lists(edges.RandomizedResponse, 1.0).guarantee().epsilon
+    1.0
+    """
+    made = called(make, epsilon)
+    if not isinstance(made, OneUsersView):
+        raise TypeError(
+            f"a mechanism on neighbour lists must have privatize, guarantee, relationship, n, "
+            f"reporting and reportings (edges.OneUsersView), got {type(made).__name__}"
+        )
+    stated = made.guarantee()
+    if stated.unit != NEIGHBOUR_LIST or stated.delta or stated.epsilon > epsilon * (1 + 1e-9):
+        raise ValueError(
+            f"a guarantee must be at most epsilon {epsilon:g} per bit of a list, got {stated}"
         )
     return made
 
