@@ -159,6 +159,12 @@ def told(file: str, paper: str) -> dict[str, Any]:
 OWN_COLOURS = ("#e6194b", "#911eb4", "#f58231", "#3cb44b")
 
 
+def own_colours(names: Iterable[str]) -> dict[str, str]:
+    """A colour for each of somebody's own methods among some rows."""
+    own = [name for name in dict.fromkeys(names) if is_own(name)]
+    return {name: OWN_COLOURS[place % len(OWN_COLOURS)] for place, name in enumerate(own)}
+
+
 class RowNames(dict[str, str]):
     """What rows are called, or their colours; of somebody's own method its word, or a colour."""
 

@@ -241,8 +241,11 @@ def curves(
                 shown[
                     x * (1 + apart) ** turn if axis.get_xscale() == "log" else x + apart * turn
                 ] = found
-        own = {"marker": "*"} if ":" in str(name) else {}  # somebody's own method
-        errorbars(axis, shown, color=colours[name], label=labels[name], **style | own)
+        look = style
+        if ":" in str(name):  # somebody's own method
+            look = {key: value for key, value in style.items() if key not in ("ms", "markersize")}
+            look |= {"marker": "*", "ms": 9}
+        errorbars(axis, shown, color=colours[name], label=labels[name], **look)
 
 
 def level(axis: Any, height: float, label: str, style: Any = "-", **more: Any) -> None:
@@ -275,6 +278,8 @@ def legend_below(figure: Any, axes: Any, columns: int = 4, order: Iterable[str] 
     for axis in axes if isinstance(axes, Sequence) else [axes]:
         handles, labels = axis.get_legend_handles_labels()
         shown |= dict(zip(labels, handles, strict=True))
+    if figure.get_figwidth() < 5.0:
+        columns = min(columns, 2)
     first = {label: shown[label] for label in order if label in shown}
     shown = first | shown
     figure.legend(shown.values(), shown, loc="lower center", ncols=columns, fontsize=8)

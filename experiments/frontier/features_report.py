@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from experiments import _report as show
+from experiments._common import own_colours
 from experiments._runner import Results
 from experiments.frontier import _points, features, rehearsal_report
 from experiments.frontier import features_methods as methods
@@ -260,8 +261,9 @@ def _figure(found: pd.DataFrame) -> Any:
         if any(mine):
             words = _points.panel_words(str(panel)).replace("of each class", "a class")
             fake = next(filter(None, fakes[::-1]), None)
-            rows.append((f"{dataset}, {words}", mine, _true(part, OVER_BEST), fake))
+            rows.append((f"{dataset}, {words}", mine, _true(part, OVER_BEST), fake, part))
     rows.sort(key=lambda row: max(one.mean for one in row[1] if one is not None))
+    parts = [row[-1] for row in rows]
     made, axis = show.pyplot().subplots(figsize=(7.4, 0.24 * len(rows) + 1.7))
     axis.axvline(
         0.0,
@@ -286,6 +288,13 @@ def _figure(found: pd.DataFrame) -> Any:
             linewidth=1.0,
             label=f"private reports, epsilon {epsilon:g}",
         )
+    for name, colour in own_colours(found.mechanism).items():
+        budget = found[found.mechanism == name].epsilon.max()
+        mine = [
+            _points.interval_of(part, OVER_BEST, mechanism=name, epsilon=budget) for part in parts
+        ]
+        style = {"marker": "*", "color": colour, "label": f"{name}, epsilon {budget:g}"}
+        _points.plot_means(axis, dict(enumerate(mine)), markersize=9, **style)
     up, down, _ = show.counted(each := gains(found, LOCAL, OVER_BEST).values())
     won = (
         f"Reports beat the graph and the panel alone in {up} of {len(each)} settings and "

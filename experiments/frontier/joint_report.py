@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from experiments import _report as show
+from experiments._common import own_colours
 from experiments._runner import Results
 from experiments.frontier import _points, joint
 from experiments.frontier import joint_methods as methods
@@ -344,8 +345,10 @@ def _draw(axis: Any, part: pd.DataFrame) -> None:
     nothing, true = (
         _interval(part, *row, _points.ACCURACY) for row in ((NOTHING, 0.0), (TRUE_ALL, np.inf))
     )
-    budgets = totals(part)
-    for label, (name, colour, marker, width, line) in _STYLES.items():
+    own = own_colours(part.mechanism)
+    budgets = sorted({*totals(part), *part[part.mechanism.isin(list(own))].epsilon})
+    styles = _STYLES | {name: (name, colour, "*", 1.6, "-") for name, colour in own.items()}
+    for label, (name, colour, marker, width, line) in styles.items():
         shown = {}
         for total in budgets:
             at, gain = (

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from experiments import _report as show
+from experiments._common import own_colours
 from experiments._runner import Results
 from experiments.frontier import _points, friendships, methods, rehearsal_report
 from experiments.frontier.methods import CEILING, FEATURES, PILOTED, PLAIN, PUBLISHED_METHODS
@@ -320,7 +321,8 @@ def _figure(found: pd.DataFrame, lines: list[Line]) -> Any:
     parts = dict(list(_points.pick(found, unit=_LIST).groupby(SETTING)))
     lines = sorted(lines, key=lambda line: -line.mine.mean)
     across = min(len(lines), 8)
-    figure, axes = show.panels(len(lines), width=2.3, height=2.2, columns=across)
+    width = 2.3 if len(lines) > 3 else 7.0 / len(lines)
+    figure, axes = show.panels(len(lines), width=width, height=2.2, columns=across)
     for axis, line in zip(axes, lines, strict=True):
         draw(axis, parts[line.dataset, line.labels], line.ceiling)
         axis.set_title(f"{line.dataset}, {_short_setting(line.labels)}", fontsize=8)
@@ -342,7 +344,8 @@ def _figure(found: pd.DataFrame, lines: list[Line]) -> Any:
 def draw(axis: Any, part: pd.DataFrame, ceiling: float | None) -> None:
     """Gains over the features alone, in points, against epsilon of one graph and setting."""
     part = _points.pick(part, metric=OVER_FEATURES)
-    for label, (begins, colour, marker) in _STYLES.items():
+    own = {name: (name, colour, "*") for name, colour in own_colours(part.mechanism).items()}
+    for label, (begins, colour, marker) in (_STYLES | own).items():
         names = [name for name in part.mechanism.unique() if name.startswith(begins)]
         names = [name for name in names if not name.startswith(f"{PILOTED},")]  # not its placebo
         means = part[part.mechanism.isin(names)].pivot_table(
