@@ -44,7 +44,7 @@ ONE_HOME = {
     "pooch": "datasets/",
     "networkx": ("graph/interop.py", "graph/_files.py", "graph/_sources.py"),
     "pandas": ("graph/interop.py", "graph/_sources.py", "datasets/tables.py"),
-    "sklearn": "servers/estimators.py",
+    "sklearn": ("servers/estimators.py", "bench/searching.py"),
     "pyarrow": "deployment/store.py",
 }
 PURE = {

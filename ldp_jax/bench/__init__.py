@@ -9,6 +9,7 @@ is known without private data, the permuted control and the ceiling without nois
 * :mod:`methods <ldp_jax.bench.methods>` - how a mechanism becomes a server; this library's methods;
 * :mod:`draws <ldp_jax.bench.draws>` - what is public, and what users hold;
 * :mod:`page <ldp_jax.bench.page>` - text, picture and page;
+* :mod:`searching <ldp_jax.bench.searching>` - what a search over parameters costs;
 * :mod:`named <ldp_jax.bench.named>` - ``module:Name``.
 """
 
@@ -17,7 +18,21 @@ from ldp_jax.bench.draws import Draw, draw
 from ldp_jax.bench.methods import RIVALS, Method
 from ldp_jax.bench.named import Named, named
 from ldp_jax.bench.rows import Comparison, Row
+from ldp_jax.bench.searching import Searched, guarantee_of, search
 
-__all__ = ["RIVALS", "Comparison", "Draw", "Method", "Named", "Row", "compare", "draw", "named"]
+__all__ = [
+    "RIVALS",
+    "Comparison",
+    "Draw",
+    "Method",
+    "Named",
+    "Row",
+    "Searched",
+    "compare",
+    "draw",
+    "guarantee_of",
+    "named",
+    "search",
+]
 
 __dir__ = lambda: __all__

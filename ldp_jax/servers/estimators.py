@@ -18,19 +18,21 @@ True
 Every fit asks the users, and what fits cost adds up. The same parameters, data and key give the
 same reports, which cost nothing more; so do those of :class:`PrivateEmbedding` under one mechanism,
 whatever alpha, r and graph are. Other parameters and other public data draw noise of their own, and
-a search over them costs the sum of all. Another private graph, or other private records, need
+a search over them costs the sum of all
+(:func:`ldp_jax.bench.search`). Another private graph, or other private records, need
 another key: it cannot depend on what is private.
 """
 
 import abc
+import dataclasses
 from typing import Any
 
-import jax  # noqa: F401 - the examples below
+import jax
 import numpy as np
 import scipy.sparse
 from jaxtyping import Float, PyTree
 
-from ldp_jax.accounting.guarantee import PipelineGuarantee
+from ldp_jax.accounting.guarantee import Guarantee, PipelineGuarantee
 from ldp_jax.core import random, validate
 from ldp_jax.core.mechanism import Mechanism
 from ldp_jax.core.pytree import digest
@@ -43,6 +45,8 @@ from ldp_jax.servers.from_counts import CountedClasses, predict_from_counts
 from ldp_jax.servers.from_reports import PredictedClasses, predict_from_reports
 from ldp_jax.servers.parts.records import UserRecords
 from ldp_jax.servers.parts.rows import Features, Rows
+from ldp_jax.servers.questions.classes import class_cost
+from ldp_jax.servers.questions.counts import count_cost
 
 try:
     from sklearn.base import (
@@ -86,6 +90,21 @@ class _Silent(BaseEstimator):
     records: Any = HiddenArgument()
     features: Any = HiddenArgument()
     key: Any = HiddenArgument()
+    random_state: int | None = None
+
+    def _key(self) -> PRNGKey | None:
+        """The key; or that of ``random_state``, as ``jax.random.key`` makes it."""
+        if self.key is None and self.random_state is not None:
+            return jax.random.key(validate.whole(0, random_state=self.random_state))
+        return self.key
+
+    def set_params(self, **params: Any) -> "_Silent":
+        """Set arguments; ``mechanism__epsilon`` reaches a field of the mechanism."""
+        nested = {name: params.pop(name) for name in list(params) if name.startswith(_MECHANISM)}
+        super().set_params(**params)
+        for name, value in nested.items():
+            self.mechanism = _with(self.mechanism, name.split("__")[1:], value)
+        return self
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The arguments, private ones :class:`~ldp_jax.core.shown.Hidden`.
@@ -94,6 +113,18 @@ class _Silent(BaseEstimator):
         """
         given = super().get_params(deep)
         return given | {name: value for name, value in vars(self).items() if name in given}
+
+
+_MECHANISM = "mechanism__"
+
+
+def _with(made: Any, path: list[str], value: Any) -> Any:
+    """A dataclass with a field of its own, or of what it holds, set."""
+    first, *rest = path
+    if first not in {field.name for field in dataclasses.fields(made)}:
+        raise ValueError(f"{type(made).__name__} has no {first}")
+    held = _with(getattr(made, first), rest, value) if rest else value
+    return dataclasses.replace(made, **{first: held})
 
 
 class _OfUsers(_Silent):
@@ -170,12 +201,15 @@ class PrivateEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _OfUse
         key: PRNGKey | Hidden | None = None,
         alpha: float = 0.1,
         r: float = 0.1,
+        random_state: int | None = None,
     ) -> None:
         self.mechanism = mechanism
         self.graph = graph
         self.records = records
         self.key = key
-        self.alpha, self.r = alpha, r
+        self.alpha = alpha
+        self.r = r
+        self.random_state = random_state
 
     def fit(self, X: Users, y: object = None, **given: object) -> "PrivateEmbedding":  # noqa: N803
         """Ask every user of the graph once, whoever is in X; y is not used."""
@@ -184,7 +218,7 @@ class PrivateEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _OfUse
             raise ValueError("mechanism and records must be given")
         self._users(X, graphs.num_nodes(_graph(self.graph)), reset=True)
         found = private_embedding(
-            _key_of(self.key, self.mechanism),
+            _key_of(self._key(), self.mechanism),
             _graph(self.graph),
             self.records,
             self.mechanism,
@@ -194,6 +228,12 @@ class PrivateEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _OfUse
         self.embedding_ = np.asarray(found.z)
         self.guarantee_ = found.guarantee
         return self
+
+    def asks(self) -> tuple[Any, tuple[Guarantee, ...]]:
+        """What one fit costs; by the mechanism, under which all fits have the same reports."""
+        if self.mechanism is None:
+            raise ValueError("mechanism must be given")
+        return digest(self.mechanism).hex(), (self.mechanism.guarantee(),)
 
     def transform(self, X: Users) -> Float[np.ndarray, "m d"]:  # noqa: N803
         """Rows of the embedding."""
@@ -291,18 +331,24 @@ class ReportClassifier(_UserClassifier):
         graph: Graph | None = None,
         records: Any = None,
         key: PRNGKey | Hidden | None = None,
+        random_state: int | None = None,
     ) -> None:
         self.epsilon = epsilon
+        self.random_state = random_state
         self.graph = graph
         self.records = records
         self.key = key
+
+    def asks(self) -> tuple[None, tuple[Guarantee, ...]]:
+        """What one fit costs; None: other users of X are another panel, and other reports."""
+        return None, (class_cost(self.epsilon, 2).guarantee,)
 
     def _ask(self, users: np.ndarray, labels: np.ndarray, num_classes: int) -> PredictedClasses:
         if self.records is None:
             raise ValueError("records must be given")
         graph = _graph(self.graph)
         shown = _public(self.records, users)
-        key = _key_of(self.key, self.epsilon, users, labels, graphs.to_edges(graph), shown)
+        key = _key_of(self._key(), self.epsilon, users, labels, graphs.to_edges(graph), shown)
         return predict_from_reports(
             key, graph, self.records, users, labels, self.epsilon, num_classes=num_classes
         )
@@ -322,19 +368,27 @@ class CountClassifier(_UserClassifier):
         features: Any = None,
         unit: Protects = "list",
         key: PRNGKey | Hidden | None = None,
+        random_state: int | None = None,
     ) -> None:
         self.epsilon = epsilon
+        self.random_state = random_state
         self.graph = graph
         self.features = features
         self.unit = unit
         self.key = key
+
+    def asks(self) -> tuple[None, tuple[Guarantee, ...]]:
+        """What one fit costs, per bit of a list and per relationship; None: no two are alike."""
+        cost = count_cost(self.epsilon, "one owner" if self.unit == "relationship" else None)
+        assert cost.pair is not None
+        return None, (cost.guarantee, cost.pair)
 
     def _ask(self, users: np.ndarray, labels: np.ndarray, num_classes: int) -> CountedClasses:
         graph = _graph(self.graph)
         everybody = np.full(graphs.num_nodes(graph), -1, np.int32)
         everybody[users] = labels
         shown = None if self.features is None else _public(self.features, np.arange(len(everybody)))
-        key = _key_of(self.key, self.epsilon, everybody, self.unit == "list", num_classes, shown)
+        key = _key_of(self._key(), self.epsilon, everybody, self.unit == "list", num_classes, shown)
         return predict_from_counts(
             key,
             graph,

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
-import jax  # noqa: F401 - the examples below
+import jax
+import numpy as np
 
 from ldp_jax.accounting.guarantee import (
     EDGE_CENTRAL,
@@ -70,6 +71,9 @@ _RELEASES = 4000  # of a curator
 _FEW = 50_000  # draws that coordinates and graphs are asked by
 _SHARED = 7  # tests of draws, which share the significance
 _WIDE = 30  # characters of the smallest leak
+_UTILITY = ("moments", "estimates")  # tests of the estimate, which epsilon does not depend on
+_FIRST = 1000  # reports that are held against the members of a grid
+_NEAR = 1e-5  # of a number: what is nearer to a member of a grid was meant to be it
 
 
 class Answer(NamedTuple):
@@ -119,7 +123,8 @@ class Test:
     def __str__(self) -> str:
         if self.holds is None:
             return f"{self.name:<12} {'':>7} {'':>5}  {'':<{_WIDE}} not asked: {self.reason}"
-        word = "holds" if self.holds else "REFUSED"
+        failed = "WRONG" if self.name in _UTILITY else "REFUSED"
+        word = "holds" if self.holds else failed
         why = f": {self.reason}" if self.reason and not self.holds else ""
         result = f"{word}: {self.found:.4g} of {self.limit:.4g}{why}"
         records, views = (number or "" for number in (self.records, self.views))
@@ -129,6 +134,9 @@ class Test:
 @dataclasses.dataclass(frozen=True, repr=False)
 class Verdict:
     """The tests of one mechanism. True where all that apply hold, and all that are needed apply.
+
+    It is false, too, where epsilon holds and mean or variance of the estimate do not; the last
+    line says which.
 
     Needed are unit, law and sampler, at one record and at many; the independence of coordinates
     with laws of their own. For a curator's release: unit, law, sampler and game.
@@ -141,8 +149,17 @@ class Verdict:
 
     @property
     def refused(self) -> tuple[Test, ...]:
-        """The tests that do not hold."""
-        return tuple(test for test in self.tests if test.holds is False)
+        """The tests of the guarantee that do not hold."""
+        return self._failed(utility=False)
+
+    @property
+    def misstated(self) -> tuple[Test, ...]:
+        """The tests of mean and variance that do not hold; no epsilon depends on these."""
+        return self._failed(utility=True)
+
+    def _failed(self, *, utility: bool) -> tuple[Test, ...]:
+        mine = (test for test in self.tests if (test.name in _UTILITY) == utility)
+        return tuple(test for test in mine if test.holds is False)
 
     @property
     def missing(self) -> tuple[Test, ...]:
@@ -154,7 +171,7 @@ class Verdict:
         return next(test for test in self.tests if test.name == name)
 
     def __bool__(self) -> bool:
-        return not self.refused and not self.missing
+        return not self.refused and not self.missing and not self.misstated
 
     def __str__(self) -> str:
         if self.refused:
@@ -163,6 +180,9 @@ class Verdict:
             last = f"NOT SHOWN: no answer to {', '.join(test.name for test in self.missing)}"
         else:
             last = f"the claim holds as far as the tests see{self.not_shown}"
+        if self.misstated:
+            wrong = "; ".join(f"{test.name}: {test.reason}" for test in self.misstated)
+            last += f"\nNOT WHAT IS CLAIMED of the estimate, {wrong}"
         leak = "smallest leak found"
         head = f"{'test':<12} {'records':>7} {'views':>5}  {leak:<{_WIDE}} result"
         return "\n".join([self.mechanism, self.claim, "", head, *map(str, self.tests), "", last])
@@ -288,6 +308,27 @@ def _refused_at_once(mechanism: Randomizer) -> bool:
         return False
 
 
+def _beside(atoms: Any, y: Report) -> str:
+    """What says that reports of a grid differ from its members in their last bits alone."""
+    if not isinstance(y, (np.ndarray, jax.Array)):
+        return ""
+    sent = np.asarray(y)[:_FIRST]
+    members = np.asarray(atoms, np.float64)
+    nearest = members[np.abs(sent[:, None] - members).argmin(1)]
+    away = np.abs(sent - nearest)
+    if not away.any() or (away > _NEAR * np.maximum(1.0, np.abs(nearest))).any():
+        return ""
+    worst = int(away.argmax())
+    return (
+        f"a report is {sent[worst]:.9g}, where the codomain has {nearest[worst]:.9g}: send members "
+        "of the codomain to the last bit"
+    )
+
+
+def _unasked(reason: str, _: PRNGKey) -> Answer:
+    raise NotApplicable(reason)
+
+
 class Questions:
     """The questions about a mechanism that each user runs."""
 
@@ -320,6 +361,10 @@ class Questions:
         pure = Question("pure", "a function of its arguments", "", self._pure)
         if _refused_at_once(m):
             return [pure]
+        atoms = getattr(m.codomain(), "atoms", None)
+        beside = "" if atoms is None else _beside(atoms, self.typical[1])
+        if beside:
+            return [Question("sampler", "the law is what is drawn", "", partial(_unasked, beside))]
         lost = "delta at the claimed epsilon" if self.guarantee.delta else "the loss of the law"
         found = [
             Question("unit", "the unit is one of such records", "", self._unit),

@@ -2,6 +2,7 @@
 shown.
 """
 
+import re
 from typing import Any, NamedTuple
 
 import jax
@@ -29,6 +30,7 @@ from ldp_jax.hyperbolic import HyperbolicGaussian
 from ldp_jax.verification import verdict
 from tests import broken
 from tests.marks import untyped
+from tests.verification.test_honest import Beside
 
 GROUPS = np.array([0, 1, 0, 1, 0, 1], np.int32)
 
@@ -410,6 +412,54 @@ def test_what_quadrature_cannot_show_is_not_shown():
     assert not found
     assert found.missing == (unasked,)
     assert "NOT SHOWN: no answer to law" in str(found)
+
+
+@mechanism
+class Overstates(Duchi):
+    """Its law is Duchi's, and its variance 1 % above that of the law."""
+
+    def variance(self, x):
+        return 1.01 * super().variance(x)
+
+
+@mechanism
+class Cancels(Duchi):
+    """Its variance is a difference of large numbers, of which float32 keeps two digits."""
+
+    def variance(self, x):
+        return (1e5 + super().variance(x)) - 1e5
+
+
+@untyped
+def test_an_epsilon_may_hold_where_the_moments_are_not_what_is_claimed():
+    wrong, right = (asked_of(m(1.0), "moments") for m in (Overstates, Duchi))
+    assert right.holds
+    assert wrong.holds is False
+    assert re.search("variance is said to be 4[.]7295[0-9], and is 4[.]682", wrong.reason)
+    found = verdict.Verdict("Overstates", "epsilon 1", (wrong,))
+    assert found.refused == ()
+    assert found.misstated == (wrong,)
+    assert not found
+    assert "REFUSED" not in str(found)
+    assert "the claim holds as far as the tests see" in str(found)
+    assert "NOT WHAT IS CLAIMED of the estimate, moments: variance is said" in str(found)
+
+
+@untyped
+def test_moments_that_float32_cancels_are_not_asked():
+    found = asked_of(Cancels(1.0), "moments")
+    assert found.holds is None
+    assert re.search("variance is [0-9.]+ in float32 and 4[.]682.* cancels", found.reason)
+
+
+@untyped
+def test_reports_beside_a_grid_are_a_mistake_and_no_leak():
+    """One that is farther away is refused as before."""
+    found = verification.check(Beside(1.0), jax.random.key(0), trials=1_000)
+    assert found.refused == ()
+    assert [test.name for test in found.missing] == ["sampler"]
+    assert "where the codomain has" in str(found)
+    assert verdict._beside([-1.0, 1.0], np.float32([0.5])) == ""
 
 
 @untyped

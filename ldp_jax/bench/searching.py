@@ -1,0 +1,120 @@
+"""The cost of a search over parameters: its fits ask the same users, and what they cost adds up.
+
+A user who reports in every fit of a search pays the sum over fits: with F folds and a refit,
+F times the sum of all epsilons and once more the chosen one. Fits whose reports are the same cost
+once. Needs the extra ``sklearn``.
+"""
+
+from typing import Any, NamedTuple
+
+from ldp_jax.accounting.guarantee import Guarantee, PipelineGuarantee
+from ldp_jax.accounting.ledger import Ledger
+
+__all__ = ["Searched", "guarantee_of", "search"]
+
+__dir__ = lambda: __all__
+
+
+class Searched(NamedTuple):
+    """A search that was run, and what it cost.
+
+    Attributes:
+      search: scikit-learn's, fitted.
+      guarantee: of a user who reports in every fit; stated before the first one.
+      fits: how many there were at most.
+      reports: how many of them asked for new reports.
+    """
+
+    search: Any
+    guarantee: PipelineGuarantee
+    fits: int
+    reports: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.fits} fits, {self.reports} of which ask for new reports. A user who reports in "
+            f"each pays their sum:\n{self.guarantee}"
+        )
+
+
+def search(
+    estimator: Any,
+    grid: Any,
+    X: Any,  # noqa: N803 - scikit-learn's name
+    y: Any = None,
+    *,
+    budget: Any = None,
+    **options: Any,
+) -> Searched:
+    """Run ``sklearn.model_selection.GridSearchCV`` within a budget, and state what it costs.
+
+    The most that it can cost is held against ``budget`` before anybody reports. ``options`` are
+    those of ``GridSearchCV``, such as ``cv`` and ``scoring``. ``BudgetExceededError`` where the sum
+    does not fit; ``TypeError`` for an estimator that asks no user.
+
+    >>> import jax
+    >>> import numpy as np
+    >>> from ldp_jax import datasets
+    >>> from ldp_jax.servers.estimators import CountClassifier
+    >>> sizes = {"num_nodes": 60, "num_classes": 2, "num_features": 4}
+    >>> data = datasets.synthetic(jax.random.key(0), **sizes, mean_degree=5, homophily=0.8)
+    >>> model = CountClassifier(graph=data.graph, features=data.x, random_state=0)
+    >>> users = np.arange(0, 60, 2)
+    >>> found = search(model, {"epsilon": [1.0, 2.0]}, users, data.y[users], cv=2)
+    >>> [round(one.epsilon, 6) for one in found.guarantee.values()]  # 2 (1 + 2) + 2, at both ends
+    [8.0, 16.0]
+    """
+    from sklearn.model_selection import GridSearchCV, ParameterGrid, check_cv
+
+    made: Any = GridSearchCV(estimator, grid, **options)
+    folds = check_cv(made.cv, y, classifier=True).get_n_splits(X, y)
+    candidates = list(ParameterGrid(grid))
+    fits = [parameters for parameters in candidates for _ in range(folds)]
+    asked = _asked(estimator, fits)
+    plans = [asked]
+    if made.refit:  # of whichever candidate turns out best
+        plans = [asked | _asked(estimator, [last], first=len(fits)) for last in candidates]
+    worst = max(plans, key=lambda plan: max(one.epsilon for one in _total(plan).values()))
+    stated = _total(worst)
+    if budget is not None:
+        Ledger(budget).spend("search", stated)
+    made.fit(X, y)
+    return Searched(made, stated, len(fits) + bool(made.refit), len(worst))
+
+
+def guarantee_of(search: Any) -> PipelineGuarantee:
+    """What a fitted search of scikit-learn's has cost a user who reported in every fit.
+
+    ``TypeError`` for an estimator that asks no user.
+    """
+    fits = [each for each in search.cv_results_["params"] for _ in range(search.n_splits_)]
+    return _total(_asked(search.estimator, fits + ([search.best_params_] if search.refit else [])))
+
+
+def _asked(
+    estimator: Any, fits: list[dict[str, Any]], first: int = 0
+) -> dict[Any, tuple[Guarantee, ...]]:
+    """The guarantees of fits, numbered from ``first``, by what tells their reports apart."""
+    asked = {}
+    for place, parameters in enumerate(fits, first):
+        for step in _private_steps(estimator, parameters):
+            name, guarantees = step.asks()
+            asked[place if name is None else name] = guarantees
+    return asked
+
+
+def _private_steps(estimator: Any, parameters: dict[str, Any]) -> list[Any]:
+    """The estimators within one that ask users, under some parameters."""
+    from sklearn.base import clone
+
+    made = clone(estimator).set_params(**parameters)
+    steps = [step for _, step in made.steps] if hasattr(made, "steps") else [made]
+    found = [step for step in steps if hasattr(step, "asks")]
+    if not found:
+        raise TypeError(f"{type(estimator).__name__} asks no user: see ldp_jax.servers.estimators")
+    return found
+
+
+def _total(asked: dict[Any, tuple[Guarantee, ...]]) -> PipelineGuarantee:
+    each = [one for guarantees in asked.values() for one in guarantees]
+    return PipelineGuarantee.of(each, protected=("what users report on",), unprotected=())

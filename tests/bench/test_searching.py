@@ -1,0 +1,79 @@
+"""The cost of a search is the sum of what its fits ask, and reports that repeat cost once."""
+
+import jax
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+
+from ldp_jax import bench, datasets, features
+from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RECORD, RELATIONSHIP
+from ldp_jax.accounting.ledger import BudgetExceededError
+from ldp_jax.servers.estimators import CountClassifier, PrivateEmbedding, ReportClassifier
+from tests.marks import untyped
+
+SIZES = {"num_nodes": 60, "num_classes": 2, "num_features": 4, "mean_degree": 5}
+DATA = datasets.synthetic(jax.random.key(0), **SIZES, homophily=0.8)
+USERS = np.arange(0, 60, 2)
+Y = DATA.y[USERS]
+GRID = {"epsilon": [1.0, 2.0, 4.0]}
+
+
+@untyped
+def test_a_search_over_epsilon_costs_the_sum_of_its_fits(monkeypatch):
+    """Two folds and a refit at 1, 2 or 4: 2 (1 + 2 + 4) + 4, at most; known beforehand."""
+    model = CountClassifier(graph=DATA.graph, features=DATA.x, random_state=0)
+    with monkeypatch.context() as patched:
+        patched.setattr(CountClassifier, "fit", lambda *_: pytest.fail("somebody was asked"))
+        with pytest.raises(BudgetExceededError):
+            bench.search(model, GRID, USERS, Y, cv=2, budget=17.9)
+    found = bench.search(model, GRID, USERS, Y, cv=2)
+    assert found.guarantee[NEIGHBOUR_LIST].epsilon == pytest.approx(18.0)
+    assert found.guarantee[RELATIONSHIP].epsilon == pytest.approx(36.0)
+    assert (found.fits, found.reports) == (7, 7)
+    assert "7 fits, 7 of which ask for new reports" in str(found)
+    spent = bench.guarantee_of(found.search)[NEIGHBOUR_LIST].epsilon
+    assert spent == pytest.approx(14.0 + found.search.best_params_["epsilon"])
+
+
+@untyped
+def test_one_owner_a_pair_pays_for_it_once():
+    model = CountClassifier(unit="relationship", graph=DATA.graph)
+    cost = {one.unit: one.epsilon for one in model.asks()[1]}
+    assert cost[NEIGHBOUR_LIST] == cost[RELATIONSHIP] == pytest.approx(1.0)
+    assert ReportClassifier(2.0).asks()[1][0].epsilon == 2.0
+
+
+@untyped
+def test_reports_of_one_mechanism_cost_once_however_often_they_are_read():
+    embedding = PrivateEmbedding(
+        features.HDS(2.0, 4, 2), graph=DATA.graph, records=DATA, key=jax.random.key(0)
+    )
+    model = make_pipeline(embedding, LogisticRegression())
+    grid = {"privateembedding__alpha": [0.1, 0.5]}
+    found = GridSearchCV(model, grid, cv=2).fit(USERS, Y)
+    assert bench.guarantee_of(found)[RECORD].epsilon == pytest.approx(2.0)
+    grid = {"privateembedding__mechanism__inner__epsilon": [0.5, 1.0]}
+    both = bench.search(model, grid, USERS, Y, cv=2)
+    assert both.guarantee[RECORD].epsilon == pytest.approx(1.0 + 2.0)
+    assert (both.fits, both.reports) == (5, 2)
+    with pytest.raises(ValueError, match="SquareWave has no steps"):
+        embedding.set_params(mechanism__inner__steps=3)
+
+
+@untyped
+def test_an_estimator_that_asks_nobody_has_no_cost():
+    with pytest.raises(TypeError, match="LogisticRegression asks no user"):
+        bench.search(LogisticRegression(), {"C": [1.0]}, USERS[:, None], Y, cv=2)
+
+
+@untyped
+def test_a_random_state_is_the_seed_of_a_key():
+    given = {"graph": DATA.graph, "records": DATA}
+    mechanism = features.HDS(2.0, 4, 2)
+    seeded = PrivateEmbedding(mechanism, random_state=3, **given).fit(USERS)
+    keyed = PrivateEmbedding(mechanism, key=jax.random.key(3), **given).fit(USERS)
+    np.testing.assert_array_equal(seeded.embedding_, keyed.embedding_)
+    with pytest.raises(ValueError, match="random_state"):
+        PrivateEmbedding(mechanism, random_state=-1, **given).fit(USERS)
