@@ -204,7 +204,7 @@ def _source(made: Any) -> str:
     """The text of the file that defines a method's class; empty where it was typed in."""
     try:
         file = inspect.getsourcefile(type(made))
-    except TypeError:
+    except (OSError, TypeError):
         return ""
     path = Path(file or "")
     return path.read_text() if path.is_file() else ""

@@ -44,7 +44,7 @@ No test proves anything about a sampler that means to deceive: one that leaks wi
 sampler proves it: a table of whole numbers (:class:`~ldp_jax.features.Discrete`), whose sampler is
 a search of thresholds, leaves least to read.
 
-Module ``plot`` draws variances and densities.
+Module ``plot`` draws variances.
 """
 
 from ldp_jax.core.spaces import NotApplicable
