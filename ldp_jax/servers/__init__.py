@@ -9,6 +9,7 @@
 * servers: :class:`EmbeddingServer`, :class:`ReportServer`, :class:`LabelServer`,
   :class:`LabelledReportServer`, :class:`CountServer`, :class:`JointServer`, :class:`ListServer`,
   :class:`LinkServer`, :class:`RoundsServer`, and the smallest one, :class:`Share`;
+* servers of published protocols: :class:`TriangleServer`, :class:`StarServer`;
 * in one call: :func:`private_embedding` - private features, public graph;
   :func:`predict_from_reports` - private features, public graph and panel;
   :func:`predict_from_counts` - public features, private graph; :func:`predict_jointly` - private
@@ -68,7 +69,9 @@ if TYPE_CHECKING:
     from ldp_jax.servers.rounds import RepeatedReports, RoundsServer, collect_rounds
     from ldp_jax.servers.serving import Service, serve
     from ldp_jax.servers.share import Share
+    from ldp_jax.servers.stars import StarServer, SubgraphCount
     from ldp_jax.servers.stored import DeviceUsers, StoredUsers
+    from ldp_jax.servers.triangles import TriangleServer
     from ldp_jax.servers.users import Users
     from ldp_jax.servers.worlds.stated import StatedUsers
 
@@ -102,9 +105,12 @@ __all__ = [
     "Server",
     "Service",
     "Share",
+    "StarServer",
     "StatedFriends",
     "StatedUsers",
     "StoredUsers",
+    "SubgraphCount",
+    "TriangleServer",
     "User",
     "Users",
     "classify_counts",
@@ -157,6 +163,8 @@ __getattr__, __dir__ = lazy.attach(
         "worlds.stated": "StatedUsers",
         "rounds": "RepeatedReports RoundsServer collect_rounds",
         "reports": "ReportServer",
+        "stars": "StarServer SubgraphCount",
+        "triangles": "TriangleServer",
         "stored": "DeviceUsers StoredUsers",
         "users": "Users",
     },

@@ -27,6 +27,8 @@ from ldp_jax.servers import (
     ReportServer,
     RoundsServer,
     Share,
+    StarServer,
+    TriangleServer,
     Users,
     count_facts,
     joint_facts,
@@ -121,6 +123,12 @@ SERVERS = {
         ),
         Users(lists=GRAPH, public=np.arange(N) < 40),
     ),
+    "TriangleServer": (lambda: TriangleServer(N, 1.0, 1.0, bound=20), Users(lists=GRAPH)),
+    "TriangleServer of a private bound": (
+        lambda: TriangleServer(N, 1.0, 2.0, epsilon_degree=0.5),
+        Users(lists=GRAPH),
+    ),
+    "StarServer": (lambda: StarServer(N, 1.0, k=3, epsilon_degree=0.5), Users(lists=GRAPH)),
     "LinkServer": (
         lambda: LinkServer(PILOT, 1.0, PAIRS),
         Users(lists=GRAPH, public=np.arange(N) < 40),
