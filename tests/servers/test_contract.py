@@ -22,6 +22,7 @@ from ldp_jax.servers import (
     JointServer,
     LabelledReportServer,
     LabelServer,
+    LDPGenServer,
     LinkServer,
     ListServer,
     ReportServer,
@@ -123,6 +124,7 @@ SERVERS = {
         ),
         Users(lists=GRAPH, public=np.arange(N) < 40),
     ),
+    "LDPGenServer": (lambda: LDPGenServer(N, 1.0, 1.0), Users(lists=GRAPH)),
     "TriangleServer": (lambda: TriangleServer(N, 1.0, 1.0, bound=20), Users(lists=GRAPH)),
     "TriangleServer of a private bound": (
         lambda: TriangleServer(N, 1.0, 2.0, epsilon_degree=0.5),
