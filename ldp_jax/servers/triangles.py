@@ -1,10 +1,9 @@
 r"""Triangles in two rounds, from private neighbour lists.
 
-User i owns the pairs :math:`\{i, j\}` with :math:`i < j`, in every round. In the
-first round users send the bits of their owned pairs through randomised response, which flips each
-with probability :math:`p = 1/(e^{\epsilon_1} + 1)`. The server broadcasts the noisy graph
-:math:`E'`. In the second round each user keeps at most d owned friends N, drawn at random, and
-sends
+User i owns the pairs :math:`\{i, j\}` with :math:`i < j`, in every round. In the first round users
+send the bits of their owned pairs through randomised response, which flips each with probability
+:math:`p = 1/(e^{\epsilon_1} + 1)`. The server broadcasts the noisy graph :math:`E'`. In the second
+round each user keeps at most d owned friends N, drawn at random, and sends
 
 .. math:: w_i = t_i - p\,s_i + \mathrm{Lap}\Bigl(\frac{d - 1}{\epsilon_2}\Bigr), \qquad
    t_i = |\{j < k \in N : \{j, k\} \in E'\}|, \quad s_i = \binom{|N|}{2}.
@@ -21,10 +20,10 @@ nobody. The other :math:`d - 1` members stay, and the change is
 attains. A loss given the places bounds the loss of their mixture.
 
 **Where the published budget differs.** The paper adds noise of scale :math:`d/\epsilon_2`, which
-costs :math:`\epsilon_2 (d - 1)/d` only. It cuts the whole list and bounds the whole degree. Then
-the reports of both ends depend on a pair, which costs up to
-:math:`2\epsilon_0 + \epsilon_1 + 2\epsilon_2`. Here users cut, and count, owned pairs alone: a pair
-costs :math:`\epsilon_0 + \epsilon_1 + \epsilon_2`, as a bit does.
+costs :math:`\epsilon_2 (d - 1)/d` only. The authors' code cuts whole lists, and bounds whole
+degrees. Then the reports of both ends depend on a pair, which costs up to
+:math:`2\epsilon_0 + \epsilon_1 + 2\epsilon_2 (d - 1)/d`. Here users cut, and count, owned pairs
+alone: a pair costs :math:`\epsilon_0 + \epsilon_1 + \epsilon_2`, as a bit does.
 
 Reference: Imola, Murakami and Chaudhuri, *Locally Differentially Private Analysis of Graph
 Statistics* (USENIX Security 2021), the two-round algorithm for triangles, with its noisy maximum of
