@@ -115,6 +115,11 @@ EXPERIMENTS: dict[str, Experiment] = {
             f"frontier_{part}.md" for part in ("features", "edges", "joint", "beyond", "poisoning")
         ),
     ),
+    "protocols": Experiment(
+        "Published protocols of several rounds: triangles, stars, and synthetic graphs.",
+        {"protocols": "protocols"},
+        ("protocols.md",),
+    ),
     "audit": Experiment(
         "Every mechanism, asked whether its epsilon holds, and published forms that do not keep "
         "theirs.",

@@ -369,6 +369,11 @@ def _of_pair(one: Role, other: Role) -> Guarantee | None:
     return dataclasses.replace(sequential(*parts), adjacency=own_words(RELATIONSHIP))
 
 
+def _sizes(cost: Cost) -> tuple[float, float]:
+    """The epsilons of one answer, per unit and per pair."""
+    return cost.guarantee.epsilon, 0.0 if cost.pair is None else cost.pair.epsilon
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Account:
     """The answers of each user so far, within a statement; charging returns a new account.
@@ -396,31 +401,39 @@ class Account:
         return cls(statement, np.zeros((users, len(statement.costs)), np.int32))
 
     def charge(self, cost: Cost, asked: Bool[np.ndarray, " n"]) -> "Account":
-        """Charge users for one answer; ``BudgetExceededError`` beyond the statement."""
+        """Charge users for one answer; ``BudgetExceededError`` beyond the statement.
+
+        It takes the place of the stated answer of least epsilon that covers it and is still left.
+        """
         costs = self.statement.costs
         found = [place for place, stated in enumerate(costs) if cost.within(stated)]
         if not found:
             raise BudgetExceededError(
                 f"the question costs {cost.guarantee}, and the statement names no such answer"
             )
-        place = min(found, key=lambda at: costs[at].guarantee.epsilon)
-        answers = self.answers.copy()
-        answers[asked, place] += 1
+        beyond = 0
+        for place in sorted(found, key=lambda at: _sizes(costs[at])):
+            answers = self.answers.copy()
+            answers[asked, place] += 1
+            beyond = int((asked & ~self._within(answers)).sum())
+            if not beyond:
+                return dataclasses.replace(self, answers=answers)
+        raise BudgetExceededError(
+            f"the question exceeds the statement for {beyond} of its {int(asked.sum())} users: "
+            "state beforehand every answer that one user can be asked for (Statement.of)"
+        )
 
-        allowed = np.zeros(len(answers), bool)  # by some role
+    def _within(self, answers: Int[np.ndarray, "n costs"]) -> Bool[np.ndarray, " n"]:
+        """The users whose answers some role allows."""
+        costs = self.statement.costs
+        allowed = np.zeros(len(answers), bool)
         for role in self.statement.roles:
             most = np.zeros(len(costs), np.int64)
             for one in role.costs:
                 most[costs.index(dataclasses.replace(one, times=1))] += one.times
             fits = (answers <= most).all(1)
             allowed |= fits if role.who is None else fits & role.who
-        beyond = int((asked & ~allowed).sum())
-        if beyond:
-            raise BudgetExceededError(
-                f"the question exceeds the statement for {beyond} of its {int(asked.sum())} users: "
-                "state beforehand every answer that one user can be asked for (Statement.of)"
-            )
-        return dataclasses.replace(self, answers=answers)
+        return allowed
 
     def realised(self) -> PipelineGuarantee | None:
         """The guarantee if the questions had been fixed beforehand; None where there are none."""

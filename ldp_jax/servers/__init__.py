@@ -9,6 +9,8 @@
 * servers: :class:`EmbeddingServer`, :class:`ReportServer`, :class:`LabelServer`,
   :class:`LabelledReportServer`, :class:`CountServer`, :class:`JointServer`, :class:`ListServer`,
   :class:`LinkServer`, :class:`RoundsServer`, and the smallest one, :class:`Share`;
+* servers of published protocols: :class:`LDPGenServer`, :class:`TriangleServer`,
+  :class:`StarServer`;
 * in one call: :func:`private_embedding` - private features, public graph;
   :func:`predict_from_reports` - private features, public graph and panel;
   :func:`predict_from_counts` - public features, private graph; :func:`predict_jointly` - private
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
     )
     from ldp_jax.servers.joint import JointPrivacy, JointServer
     from ldp_jax.servers.labels import LabelledReportServer, LabelServer
+    from ldp_jax.servers.ldpgen import LDPGenServer, SyntheticGraph
     from ldp_jax.servers.links import LinkServer
     from ldp_jax.servers.lists import ListServer, privatize_graph
     from ldp_jax.servers.parts.records import PublicRecord, perturb
@@ -68,7 +71,9 @@ if TYPE_CHECKING:
     from ldp_jax.servers.rounds import RepeatedReports, RoundsServer, collect_rounds
     from ldp_jax.servers.serving import Service, serve
     from ldp_jax.servers.share import Share
+    from ldp_jax.servers.stars import StarServer, SubgraphCount
     from ldp_jax.servers.stored import DeviceUsers, StoredUsers
+    from ldp_jax.servers.triangles import TriangleServer
     from ldp_jax.servers.users import Users
     from ldp_jax.servers.worlds.stated import StatedUsers
 
@@ -85,6 +90,7 @@ __all__ = [
     "JointClasses",
     "JointPrivacy",
     "JointServer",
+    "LDPGenServer",
     "LabelServer",
     "LabelledReportServer",
     "LinkServer",
@@ -102,9 +108,13 @@ __all__ = [
     "Server",
     "Service",
     "Share",
+    "StarServer",
     "StatedFriends",
     "StatedUsers",
     "StoredUsers",
+    "SubgraphCount",
+    "SyntheticGraph",
+    "TriangleServer",
     "User",
     "Users",
     "classify_counts",
@@ -149,6 +159,7 @@ __getattr__, __dir__ = lazy.attach(
         "from_reports": "PredictedClasses classify_reports predict_from_reports",
         "joint": "JointPrivacy JointServer",
         "labels": "LabelServer LabelledReportServer",
+        "ldpgen": "LDPGenServer SyntheticGraph",
         "links": "LinkServer",
         "lists": "ListServer privatize_graph",
         "parts.records": "PublicRecord perturb",
@@ -157,6 +168,8 @@ __getattr__, __dir__ = lazy.attach(
         "worlds.stated": "StatedUsers",
         "rounds": "RepeatedReports RoundsServer collect_rounds",
         "reports": "ReportServer",
+        "stars": "StarServer SubgraphCount",
+        "triangles": "TriangleServer",
         "stored": "DeviceUsers StoredUsers",
         "users": "Users",
     },

@@ -181,6 +181,19 @@ def test_a_question_that_was_not_stated_is_refused():
     account.charge(Cost(proved(0.5)), everybody)  # a smaller loss is within
 
 
+def test_two_different_answers_of_one_epsilon_are_two_answers():
+    """Each covers the other, so that the second takes the place that the first has left."""
+    pair = Guarantee(1.0, unit=RELATIONSHIP, status="proved", reason="another noise")
+    costs = [Cost(proved(1.0, NEIGHBOUR_LIST)), Cost(proved(1.0, NEIGHBOUR_LIST), pair)]
+    everybody = np.ones(USERS, bool)
+    account = Account.of(Statement.of(costs), USERS)
+    for cost in costs[::-1]:
+        account = account.charge(cost, everybody)
+    assert (account.answers == 1).all()
+    with pytest.raises(BudgetExceededError, match="exceeds the statement for 3 of its 3 users"):
+        account.charge(costs[1], everybody)
+
+
 def test_noise_of_a_curve_is_within_a_curve_that_is_not_smaller_and_any_number():
     curves = [GaussianCurve(mu) for mu in (0.5, 0.5, 0.7)]
     loss = curves[2].guarantee(1e-6)

@@ -1,8 +1,9 @@
-"""What servers ask of users: numbers and vectors, classes, counts of neighbours, whole lists."""
+"""What servers ask of users: numbers, vectors, classes, counts of neighbours, lists, pairs."""
 
 from ldp_jax.servers.questions.classes import ClassQuestion as ClassQuestion
 from ldp_jax.servers.questions.counts import CountQuestion as CountQuestion
 from ldp_jax.servers.questions.lists import ListQuestion as ListQuestion
+from ldp_jax.servers.questions.pairs import PairsQuestion as PairsQuestion
 from ldp_jax.servers.questions.question import Answers as Answers
 from ldp_jax.servers.questions.question import AnswersAll as AnswersAll
 from ldp_jax.servers.questions.question import Ask as Ask
@@ -22,6 +23,7 @@ __all__ = [
     "HasSizes",
     "ListQuestion",
     "Noiseless",
+    "PairsQuestion",
     "Question",
     "User",
 ]
