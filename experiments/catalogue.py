@@ -2,6 +2,8 @@
 
 import contextlib
 import dataclasses
+from itertools import dropwhile, takewhile
+from pathlib import Path
 from typing import Annotated
 
 import pandas as pd
@@ -12,6 +14,9 @@ from rich.table import Table
 from experiments._registry import EXPERIMENTS, Experiment
 from experiments._runner import REFERENCE, UsageError, console
 
+SCREEN = 44
+"""Lines that ``show NAME`` prints of tables, before it names the parts."""
+
 
 @dataclasses.dataclass(frozen=True)
 class List:
@@ -20,10 +25,15 @@ class List:
 
 @dataclasses.dataclass(frozen=True)
 class Show:
-    """The committed tables of an experiment; nothing is computed."""
+    """The committed tables of an experiment; nothing is computed.
+
+    Without a part it is one screen: each page's title, its first table, and the names of the parts.
+    """
 
     name: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME")]
     """one of those that ``list`` lists"""
+    part: str | None = None
+    """a page of it, whole"""
 
 
 def named(name: str) -> Experiment:
@@ -56,10 +66,32 @@ def list_all(config: List) -> None:
 
 
 def show(config: Show) -> None:
-    tables = named(config.name).tables
+    pages = {Path(name).stem: (REFERENCE / name).read_text() for name in named(config.name).tables}
+    if config.part is None:
+        room = SCREEN // max(len(pages), 1)
+        for text in pages.values():
+            console.print(beginning(text, room), soft_wrap=True, highlight=False, markup=False)
+        words = " or ".join(f"--part {part}" for part in pages)
+        console.print(
+            f"whole pages: show {config.name} {words}; files: {REFERENCE}", soft_wrap=True
+        )
+        return
+    known = {part.removeprefix(f"{config.name}_"): part for part in pages}
+    part = known.get(config.part, config.part)
+    if part not in pages:
+        raise UsageError(f"--part {config.part}: there are {', '.join(pages)}")
     with console.pager() if console.is_terminal else contextlib.nullcontext():  # a screen at a time
-        for name in tables:
-            console.print(
-                (REFERENCE / name).read_text(), soft_wrap=True, highlight=False, markup=False
-            )
-        console.print(f"committed files: {REFERENCE}", soft_wrap=True)
+        console.print(pages[part], soft_wrap=True, highlight=False, markup=False)
+
+
+def beginning(text: str, room: int) -> str:
+    r"""The title of a page and its first table, in so many lines.
+
+    >>> beginning("# Rows\n\nWords.\n\n| a |\n| --- |\n| 1 |\n| 2 |\n\nMore.", 4)
+    '# Rows\n| a |\n| --- |\n| 1 |\n...'
+    """
+    title, *lines = text.splitlines()
+    is_row = lambda line: line.startswith("|")
+    table = list(takewhile(is_row, dropwhile(lambda line: not is_row(line), lines))) or lines
+    more = ["..."] if len(lines) > room - 1 else []
+    return "\n".join([title, *table[: room - 1], *more])

@@ -87,6 +87,16 @@ def test_rows_that_are_kept_are_not_computed_again(tmp_path, monkeypatch):
         compared(Friends, "both", out=tmp_path)
 
 
+@pytest.mark.parametrize("error", [OSError, TypeError])
+def test_a_class_that_was_typed_in_has_no_file(monkeypatch, error):
+    def nowhere(kind):
+        raise error("source code not available")
+
+    assert "class Friends" in comparison._source(Friends(3, 2, 1.0))
+    monkeypatch.setattr(comparison.inspect, "getsourcefile", nowhere)
+    assert comparison._source(Friends(3, 2, 1.0)) == ""
+
+
 @untyped
 def test_a_guarantee_beyond_its_column_is_refused():
     half = lambda epsilon: features.Duchi(2 * epsilon)

@@ -281,14 +281,22 @@ def test_list_says_what_is_committed_and_how_long_it_took(capsys):
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
-def test_show_prints_the_committed_tables(name, capsys):
+def test_show_prints_one_screen_and_a_part_the_whole_page(name, capsys):
     command_line.main(["show", name])
     text = capsys.readouterr().out
     assert str(_runner.REFERENCE) in text.replace("\n", "")
+    assert len(text.splitlines()) <= 60
     for table in EXPERIMENTS[name].tables:
-        for line in (_runner.REFERENCE / table).read_text().splitlines()[:5]:
-            assert line.rstrip() in text
-    assert len(text.splitlines()) >= 9
+        lines = (_runner.REFERENCE / table).read_text().splitlines()
+        assert lines[0].rstrip() in text
+        assert next(line for line in [*lines, "|"] if line.startswith("|")).rstrip() in text
+    for part in (Path(table).stem for table in EXPERIMENTS[name].tables[:2]):
+        command_line.main(["show", name, "--part", part.removeprefix(f"{name}_")])
+        whole = capsys.readouterr().out
+        for line in (_runner.REFERENCE / f"{part}.md").read_text().splitlines():
+            assert line.rstrip() in whole
+    with pytest.raises(SystemExit, match="2"):
+        command_line.main(["show", name, "--part", "nothing"])
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
