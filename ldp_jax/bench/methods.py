@@ -11,7 +11,14 @@ from jaxtyping import Float, Int
 from scipy.special import log_softmax
 
 from ldp_jax import edges, features
-from ldp_jax.accounting.guarantee import LABEL, NEIGHBOUR_LIST, RECORD, PipelineGuarantee, Unit
+from ldp_jax.accounting.guarantee import (
+    LABEL,
+    NEIGHBOUR_LIST,
+    RECORD,
+    Guarantee,
+    PipelineGuarantee,
+    Unit,
+)
 from ldp_jax.accounting.statement import Cost, Role, Statement
 from ldp_jax.bench.draws import Draw, Hides, scaled
 from ldp_jax.bench.named import named
@@ -183,11 +190,7 @@ def on_vectors(make: Callable[..., Any], epsilon: float, dim: int) -> Any:
             f"a mechanism must be on numbers in [-1, 1] or on vectors of {dim} of them, got "
             f"{domain}: a server of your own may ask for anything else"
         )
-    stated = made.guarantee()
-    if stated.unit != RECORD or stated.delta or stated.epsilon > epsilon * (1 + 1e-9):
-        raise ValueError(
-            f"a guarantee must be at most epsilon {epsilon:g} per record, got {stated}"
-        )
+    _check_guarantee(made.guarantee(), RECORD, epsilon)
     return made
 
 
@@ -205,12 +208,15 @@ def on_lists(make: Callable[..., Any], epsilon: float) -> OneUsersView:
             f"a mechanism on neighbour lists must have privatize, guarantee, relationship, n, "
             f"reporting and reportings (edges.OneUsersView), got {type(made).__name__}"
         )
-    stated = made.guarantee()
-    if stated.unit != NEIGHBOUR_LIST or stated.delta or stated.epsilon > epsilon * (1 + 1e-9):
-        raise ValueError(
-            f"a guarantee must be at most epsilon {epsilon:g} per bit of a list, got {stated}"
-        )
+    _check_guarantee(made.guarantee(), NEIGHBOUR_LIST, epsilon)
     return made
+
+
+def _check_guarantee(stated: Guarantee, unit: Unit, epsilon: float) -> None:
+    if stated.unit != unit or stated.delta or stated.epsilon > epsilon * (1 + 1e-9):
+        raise ValueError(
+            f"a guarantee must be at most epsilon {epsilon:g} per {unit}, got {stated}"
+        )
 
 
 def _hidden(name: str, data: str, draw: Draw, hides: Hides) -> None:
