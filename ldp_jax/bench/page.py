@@ -148,7 +148,7 @@ def draw(made: Comparison, *, ax: "Axes | None" = None) -> "Axes":
     ax.grid(alpha=0.25)
     one = made.rows[0]
     ax.set_title(f"{one.data}, {one.hides} private: {len(made.methods)} methods", fontsize=10)
-    ax.legend(fontsize=8, frameon=False)
+    ax.legend(fontsize=8, framealpha=0.9)
     return ax
 
 
@@ -210,7 +210,8 @@ body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 70rem;
 img {{ max-width: min(100%, 44rem); background: white; }}
 div {{ overflow-x: auto; }}
 table {{ border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: 13px; }}
-th, td {{ padding: 0.25rem 0.7rem; text-align: left; border-bottom: 1px solid #8884; }}
+th, td {{ padding: 0.25rem 0.7rem; text-align: left; white-space: nowrap;
+  border-bottom: 1px solid #8884; }}
 pre {{ overflow-x: auto; font-size: 12px; }}
 </style></head><body>
 {body}
