@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from experiments._common import FOUND, fingerprint, planned, said_of, usable
+from experiments._common import FOUND, fingerprint, is_own, planned, said_of, usable
 from experiments._runner import Found, Results, UsageError, asked
 from experiments.poindp import cells, releases
 from experiments.poindp import settings as rows_of
@@ -56,8 +56,11 @@ def variants(
                 yield split, name, math.inf
             yield split, PUBLIC, 0.0
             rows = [prefix + name for name in rows_of.AS_PUBLISHED for prefix in ("", STRUCTURE)]
+            own = filter(is_own, config.mechanisms)
             rows += [
-                prefix + name for name in rows_of.SOUND for prefix in ("", STRUCTURE, FEATURES)
+                prefix + name
+                for name in (*rows_of.SOUND, *own)
+                for prefix in ("", STRUCTURE, FEATURES)
             ]
             yield from (
                 (split, name, epsilon) for name in rows for epsilon in config.asked("table1")[1]

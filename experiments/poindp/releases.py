@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from experiments._common import estimates, is_own
 from experiments.poindp.settings import (
     FEATURES,
     LEVELS,
@@ -16,8 +17,10 @@ from experiments.poindp.settings import (
     STRUCTURE,
     Settings,
 )
-from ldp_jax import hyperbolic
+from ldp_jax import hyperbolic, servers
 from ldp_jax.accounting.guarantee import RECORD, Guarantee, PipelineGuarantee
+from ldp_jax.bench.methods import on_vectors
+from ldp_jax.bench.named import named
 
 UNPROTECTED = ("labels", "edges")
 
@@ -28,7 +31,7 @@ def base(name: str) -> str:
 
 def is_sound(name: str) -> bool:
     """Whether a row's records are reported under a proved guarantee."""
-    return base(name) in (*SHARES, "hyperbolic", "levels", "laplace")
+    return base(name) in (*SHARES, "hyperbolic", "levels", "laplace") or is_own(base(name))
 
 
 @lru_cache(maxsize=64)
@@ -37,6 +40,8 @@ def mechanism(name: str, epsilon: float, settings: Settings) -> Any:
 
     ``levels`` is a stack of one for each level of the hierarchy.
     """
+    if is_own(name):
+        return on_vectors(named(name).make, epsilon, settings.dim)
     words = {"delta": settings.delta, "dim": settings.dim, "clip": settings.clip}
     if name in SHARES:
         return hyperbolic.RadialAngularGaussian(epsilon=epsilon, radial_share=SHARES[name], **words)
@@ -70,6 +75,8 @@ def reports(
             key, records.shape
         )
     made = mechanism(name, epsilon, settings)
+    if is_own(name):
+        return estimates(made, servers.perturb(key, records, made))
     users = len(records)
     level = levels(places) if name == "levels" else None
     return _drawn(made, level, jax.random.split(key, users), jnp.asarray(records))

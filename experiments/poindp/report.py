@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from experiments import _report as show
+from experiments._common import own_colours
 from experiments._runner import Results
 from experiments.poindp import accuracy, cells, gaps, membership, noise
 from experiments.poindp import settings as rows_of
@@ -89,6 +90,7 @@ def _table_1(frame: pd.DataFrame, dataset: str, epsilon: float) -> show.Rows:
     groups: tuple[tuple[tuple[str, ...], str, float], ...] = (
         (rows_of.NON_PRIVATE, "none", np.inf), ((rows_of.PUBLIC,), "no record", 0.0),
         (rows_of.AS_PUBLISHED, "as published", epsilon), (rows_of.SOUND, "sound", epsilon),
+        (tuple(own_colours(frame.mechanism)), "your own", epsilon),
     )  # fmt: skip
     for group, privacy, eps in groups:
         for name in group:

@@ -162,7 +162,8 @@ class Config:
     those of Table 3
     """
     mechanisms: tuple[str, ...] = ()
-    """rows whose name has one of these words in it, or is the word after "=" """
+    """rows whose name has one of these words in it, or is the word after "="; of table1 also your
+    own on numbers or vectors as module:Name"""
     epsilons: tuple[float, ...] = ()
     """by default the paper's of each part: 1, in table2 0.01, in membership 0.2; noise and
     membership take one
@@ -186,6 +187,8 @@ class Config:
 
     def check(self) -> None:
         _common.check_words(self, positive=("epsilons", "seeds"), shares=("member_shares",))
+        own = [word for word in self.mechanisms if _common.is_own(word)]
+        _common.check_methods("--mechanisms", own, (), self.out)
         if self.models < 3:
             raise _runner.UsageError(f"--models must be at least 3, got {self.models}")
 
