@@ -25,6 +25,7 @@ from ldp_jax.features import Duchi, DuchiVector, Laplace, Sampled
 from ldp_jax.verification import cases
 from ldp_jax.verification._effects import effects
 from ldp_jax.verification._words import unfollowed
+from ldp_jax.verification.statistics import SIGNIFICANCE
 from tests.marks import untyped
 
 pytestmark = untyped
@@ -420,3 +421,10 @@ def test_a_report_that_tells_more_is_refused(name):
 def test_an_honest_report_holds(name):
     fit = verification.is_pure(HONEST[name], jax.random.key(4), calls=1)
     assert fit.fits, fit.test
+
+
+@pytest.mark.parametrize("calls", [64, 200])
+def test_a_bit_of_the_key_that_changes_few_reports_is_missed_one_time_in_a_million(calls):
+    """Each of 64 bits is missed where none of the calls shows it."""
+    fit = verification.uses_the_whole_key(Duchi(1.0), jax.random.key(0), calls=calls)
+    assert 64 * (1 - fit.smallest_defect) ** calls == pytest.approx(SIGNIFICANCE)
