@@ -192,3 +192,18 @@ def test_an_interval_without_an_end_has_no_bins(space, ends, monkeypatch):
     monkeypatch.setattr(SquareWave, space, lambda self: Interval(*ends))
     with pytest.raises(ValueError, match=f"the {space} of SquareWave must be an interval with fin"):
         transition(SquareWave(1.0), 4)
+
+
+@pytest.mark.parametrize("outputs", [1, 2, 5])
+def test_a_histogram_is_a_loop_over_reports_of_each_column(outputs):
+    rng = np.random.default_rng(outputs)
+    edges = np.cumsum(rng.uniform(0.1, 1.0, outputs + 1)) - 1.0
+    reports = np.concatenate([rng.uniform(-2, 4, (40, 3)), np.repeat(edges[:, None], 3, 1)])
+    reports[rng.random(reports.shape) < 0.1] = np.nan
+    due = np.zeros((outputs, 3), int)
+    for column, values in enumerate(reports.T):
+        for value in values[~np.isnan(values)]:
+            below = sum(edge <= value for edge in edges) - 1
+            due[min(max(below, 0), outputs - 1), column] += 1
+    np.testing.assert_array_equal(histogram(reports, edges), due)
+    np.testing.assert_array_equal(histogram(reports[:, 0], edges), due[:, 0])

@@ -375,6 +375,16 @@ def test_reading_and_what_another_thread_does_is_nothing():
     assert seen == set()
 
 
+@pytest.mark.parametrize("mode", ["w", "a", "x", "r+", "w+", "ab", "rb+", "r", "rb"])
+def test_a_file_that_is_opened_to_be_written_is_an_effect_in_every_mode(mode, tmp_path):
+    path = tmp_path / "file"
+    if "x" not in mode:
+        path.touch()
+    with effects() as seen, open(path, mode):
+        pass
+    assert seen == ({"a file"} if set(mode) & set("wax+") else set())
+
+
 def test_effects_without_descriptors():
     """A process without standard output, as a service has, is watched all the same."""
     program = (
