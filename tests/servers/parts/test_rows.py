@@ -3,11 +3,13 @@
 import re
 import warnings
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.sparse
 
-from ldp_jax.servers.parts.rows import warn_of_columns
+from ldp_jax.servers.parts.rows import of_length_one, warn_of_columns
 
 
 def said_of(x):
@@ -53,3 +55,23 @@ def test_nothing_is_said_of_columns_that_are_less_than_100_times_apart(unit):
     assert not said_of(apart(99.0))
     assert len(said_of(apart(101.0))) == 1
     assert not said_of(np.zeros((3, 2)))
+
+
+@pytest.mark.parametrize("sign", [-1.0, 1.0])
+@pytest.mark.parametrize("size", [1e-30, 1e-3, 1.0, 1e8])
+def test_a_record_of_any_size_and_sign_has_length_one(sign, size):
+    """In float64, by its norm: squares of these overflow and underflow in float32."""
+    rng = np.random.default_rng(0)
+    records = sign * size * rng.uniform(0.1, 1.0, (50, 6))
+    records[:25] *= rng.choice([-1.0, 1e-12, 1.0], (25, 6))
+    found = jax.vmap(of_length_one)(jnp.asarray(records, jnp.float32))
+    due = records / np.linalg.norm(records, axis=1, keepdims=True)
+    np.testing.assert_allclose(found, due, rtol=1e-5, atol=1e-7)
+
+
+def test_what_is_no_number_of_a_record_is_nothing_and_what_is_far_is_far():
+    given = [[np.nan, -2.0], [np.inf, 1e9], [-np.inf, 1.0], [-3e38, 3e38], [np.nan, np.nan]]
+    half = np.sqrt(0.5)
+    due = [[0.0, -1.0], [half, half], [-1.0, 1e-9], [-half, half], [0.0, 0.0]]
+    found = jax.vmap(of_length_one)(jnp.asarray(given, jnp.float32))
+    np.testing.assert_allclose(found, due, rtol=1e-5)
