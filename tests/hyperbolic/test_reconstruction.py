@@ -43,3 +43,11 @@ def test_an_epoch_loses_the_mean_of_its_pairs_whatever_the_batches(pairs, batch)
     given = {"learning_rate": 1e-9, "epochs": 1, "burn_in": 0, "batch_size": batch, "negatives": 40}
     (loss,) = np.asarray(embed(jax.random.key(0), relation, 400, **given).losses)
     assert 0.95 * np.log(41) < loss < 1.01 * np.log(41)
+
+
+@pytest.mark.parametrize(("burn_in", "epochs"), [(0, 1), (2, 1), (2, 3)])
+def test_there_is_a_loss_of_each_epoch_of_the_burn_in_and_after_it(burn_in, epochs):
+    given = {"burn_in": burn_in, "epochs": epochs, "batch_size": 4, "negatives": 3}
+    losses = embed(jax.random.key(0), np.arange(8).reshape(4, 2), 20, **given).losses
+    assert losses.shape == (burn_in + epochs,)
+    assert np.isfinite(losses).all()
