@@ -114,8 +114,10 @@ REFUSED = [
     ("users must be", lambda bad: shuffled(users=bad), (0, 2.0)),
     ("delta must be", lambda bad: shuffled(delta=bad), (0.0, 1.0)),
     ("clones must be", lambda bad: shuffled(clones=bad), (1.5, 0.54, -0.1, "1", [0.1])),
-    ("masses must", clone_share, ([[1.0, 2.0]], [1.0], [[1.0, -1.0], [0.0, 1.0]])),
-    ("masses must", clone_share, ([[math.nan, 1.0], [0.5, 0.5]], [[1, 9], [5, 4]])),
+    ("of two inputs", clone_share, ([[1.0, 2.0]], [1.0, 1.0], [[[1.0]], [[1.0]]], [])),
+    ("finite and >= 0", clone_share, ([[2.0, -1.0], [0.0, 1.0]], [[-1.0, 0.0], [-1.0, 0.0]])),
+    ("finite and >= 0", clone_share, ([[math.nan, 1.0], [0.5, 0.5]], [[math.inf], [math.inf]])),
+    ("rows of one sum > 0", clone_share, ([[1, 9], [5, 4]], [[0.0, 0.0], [0.0, 0.0]])),
     # Ledgers.
     ("budget's epsilon per record", Ledger, ("1.0", True, math.nan, -1.0, 1j, [None], math.inf)),
     ("budget must be a Budget", Ledger, (Guarantee(1.0), [proved(1.0)], GRAPH, ONE)),

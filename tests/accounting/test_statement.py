@@ -204,6 +204,26 @@ def test_noise_of_a_curve_is_within_a_curve_that_is_not_smaller_and_any_number()
     assert within[2:] == [[False, False, True, True], [False, False, False, True]]
 
 
+def test_a_cost_is_within_another_where_no_number_of_it_is_larger():
+    """The loss per answer and per pair, epsilon and delta, of costs of one kind alone."""
+    numbers = list(itertools.product((0.5, 1.0), (0.0, 1e-9), (1.0, 2.0), (0.0, 1e-8)))
+
+    def costs(**kind):
+        made = []
+        for epsilon, delta, of_pair, delta_of_pair in numbers:
+            pair = Guarantee(of_pair, delta_of_pair, RELATIONSHIP, status="proved", reason="half")
+            made.append(Cost(proved(epsilon, NEIGHBOUR_LIST, delta), pair, **kind))
+        return made
+
+    kinds = [costs(), costs(owners="one rule"), costs(permanent="for good")]
+    for one, other in itertools.product(range(len(numbers)), repeat=2):
+        smaller = (np.array(numbers[one]) <= numbers[other]).all()
+        for kind in kinds:
+            assert kind[one].within(kind[other]) == smaller
+    for kind, another in itertools.permutations(kinds, 2):
+        assert not kind[0].within(another[-1])
+
+
 def test_roles_of_other_numbers_of_users_do_not_follow_each_other():
     role = Role((Cost(proved(1.0)),), np.ones(3, bool))
     for size in (2, 4, 5):

@@ -78,6 +78,12 @@ def chances(happens, count, sign=False):
     return (low / 2 ** (32 * count)).astype(float)
 
 
+@pytest.mark.parametrize("word", [0, 1, 2**31, 2**32 - 1])
+def test_a_mean_of_0_has_a_count_of_0_whatever_the_words(word):
+    words = jnp.full((2, 3), word, jnp.uint32)
+    assert random_words.poisson_from_words(words, jnp.zeros(3)).tolist() == [0, 0, 0]
+
+
 def test_counts_have_the_masses_of_poissons_law():
     """P(X > k), in whole words, to 1e-4 of itself while it has a thousand words; rarer ones are
     never lost.

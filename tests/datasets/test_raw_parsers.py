@@ -39,6 +39,19 @@ def test_planetoid(matrix):
     assert data.extras["split"].dtype == np.int8
 
 
+def test_the_public_split_of_planetoid_has_500_nodes_for_validation_after_those_for_training():
+    """Of 20, 700 and 10: the rest of those that are no test nodes are in no part."""
+    hot = np.eye(3, dtype=np.int32)[np.arange(710) % 3]
+    x = np.eye(3, dtype=np.float32)[np.arange(710) % 3]
+    parts = {"x": x[:20], "allx": x[:700], "tx": x[700:]}
+    files = {f"ind.t.{part}": dumps(scipy.sparse.csr_matrix(of)) for part, of in parts.items()}
+    labels = {"y": hot[:20], "ally": hot[:700], "ty": hot[700:], "graph": {0: [1], 1: [0]}}
+    files |= {f"ind.t.{part}": dumps(of) for part, of in labels.items()}
+    files["ind.t.test.index"] = "".join(f"{node}\n" for node in range(700, 710)).encode()
+    split = planetoid.parse(files, dataset="t")["split"]
+    np.testing.assert_array_equal(split, np.repeat([1, 2, 0, 3], [20, 500, 180, 10]))
+
+
 def test_musae():
     pages, traffic, flags = (FORMATS[name].read() for name in ("pages", "traffic", "flags"))
     for data in (pages, traffic, flags):

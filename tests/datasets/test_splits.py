@@ -1,7 +1,10 @@
 """Splits: everything once, at random, from the key alone; non-edges are no edges."""
 
+import itertools
+
 import jax
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,6 +22,32 @@ def test_node_split_is_a_partition(n, seed):
     assert sorted(np.concatenate(split).tolist()) == list(range(n))
     assert [len(part) for part in split[:2]] == [n // 2, n // 4]
     assert all(part.dtype == np.int32 for part in split)
+
+
+def test_shares_are_three_of_which_none_is_empty_and_all_are_one():
+    key = jax.random.key(0)
+    others = [(0.5, 0.5), (0.25, 0.25, 0.25, 0.25), ()]
+    for tenths in itertools.product(range(-1, 12, 2), range(11), range(11)):
+        shares = tuple(each / 10 for each in tenths)
+        if min(tenths) > 0 and sum(tenths) == 10:
+            assert sum(map(len, node_split(key, N, shares))) == N
+        else:
+            others.append(shares)
+    for shares in others:
+        with pytest.raises(ValueError, match="shares must be three numbers"):
+            node_split(key, N, shares)
+
+
+@pytest.mark.parametrize("n", [10, 11, 13])
+def test_half_of_all_pairs_may_be_edges_and_no_more(n):
+    """Each edge needs a pair without one beside it: both are then all pairs, each once."""
+    pairs = np.stack(np.triu_indices(n, 1), 1).astype(np.int32)
+    most = len(pairs) // 2
+    split = link_split(jax.random.key(0), pairs[:most], n)
+    found = np.concatenate(split)
+    assert len(np.unique(found, axis=0)) == 2 * most
+    with pytest.raises(ValueError, match="leave too few pairs without an edge"):
+        link_split(jax.random.key(0), pairs[: most + 1], n)
 
 
 def test_a_share_of_whole_percents_is_that_many_of_a_hundred():

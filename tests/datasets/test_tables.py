@@ -101,6 +101,7 @@ def test_a_data_set_needs_no_labels(tmp_path):
     [
         ([3, None, 7, 3], [0, -1, 1, 0], ("3", "7")),  # which pandas makes floats
         ([3, -1, 7, 3], [0, -1, 1, 0], ("3", "7")),
+        ([0.5, None, 2.0, 0.25], [1, -1, 2, 0], ("0.25", "0.5", "2")),
         (["red", "-1", "", "blue"], [1, -1, -1, 0], ("blue", "red")),
         (pd.Categorical(["red", None, "blue", "red"]), [1, -1, 0, 1], ("blue", "red")),
         (pd.array(["red", None, "blue", "red"], dtype="string"), [1, -1, 0, 1], ("blue", "red")),

@@ -24,6 +24,7 @@ from ldp_jax.features import (
     GridPiecewise,
     GridSquareWave,
     LPOptimal,
+    SquareWave,
     importance_weights,
     lp_optimal,
     menu,
@@ -188,6 +189,33 @@ def test_two_levels_and_a_linear_mean(name, epsilon, inputs):
     centred = exact - (exact[0] + exact[-1]) / 2
     tolerance = 1e-8 if epsilon >= 1 else 2 * outputs / WORDS  # a low entry takes what is lacking
     np.testing.assert_allclose(centred, -centred[0] * grid, atol=tolerance)
+
+
+@pytest.mark.parametrize("inputs", [2, 5, 12])
+@pytest.mark.parametrize("epsilon", [0.3, 1.0, 4.0])
+def test_windows_of_grids_are_as_wide_as_on_the_line(epsilon, inputs):
+    """2b of the square wave and 2/t of the piecewise mechanism; without t, the best of all.
+
+    The second moment is linear between two points of the grid, so the variance is largest on the
+    grid or half-way: that of the piecewise mechanism is a parabola with its top at 0.
+    """
+    on_grid = lambda half: max(0, round(half * (inputs - 1) / 2 - 0.5))
+    reach = lambda m: (m.table().outputs - inputs) // 2
+    assert reach(GridSquareWave(epsilon, inputs)) == on_grid(float(SquareWave(epsilon).b))
+    for t in (0.3, 1.0, 1.7, 6.0):
+        assert reach(GridPiecewise(epsilon, inputs, t=t)) == on_grid(1 / t)
+
+    def worst(m):
+        table = m.table()
+        second = law(table) @ table.values.astype(np.float64) ** 2
+        at = np.linspace(-1, 1, 2 * inputs - 1)
+        return (np.interp(at, at[::2], second) - at**2).max()
+
+    others = [
+        worst(GridPiecewise(epsilon, inputs, t=(inputs - 1) / (2 * some + 1)))
+        for some in range(2 * inputs)
+    ]
+    assert worst(GridPiecewise(epsilon, inputs)) <= min(others) * (1 + 1e-6)
 
 
 def paper_law(epsilon, k):

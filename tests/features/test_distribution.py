@@ -3,6 +3,7 @@ ways.
 """
 
 import functools
+import math
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 from ldp_jax.core.mechanism import privatize
+from ldp_jax.core.spaces import Interval
 from ldp_jax.features import (
     Duchi,
     FeatureRR,
@@ -182,3 +184,26 @@ def test_columns_at_once_are_columns_one_by_one():
         np.testing.assert_allclose(together.distribution.sum(0), 1.0)
         np.testing.assert_array_equal(together.distribution[:, 4], 1 / 24)
         assert (int(together.iterations[4]), float(together.log_likelihood[4])) == (0, 0.0)
+
+
+@pytest.mark.parametrize("space", ["domain", "codomain"])
+@pytest.mark.parametrize("ends", [(-math.inf, 1.0), (-1.0, math.inf), (-math.inf, math.inf)])
+def test_an_interval_without_an_end_has_no_bins(space, ends, monkeypatch):
+    monkeypatch.setattr(SquareWave, space, lambda self: Interval(*ends))
+    with pytest.raises(ValueError, match=f"the {space} of SquareWave must be an interval with fin"):
+        transition(SquareWave(1.0), 4)
+
+
+@pytest.mark.parametrize("outputs", [1, 2, 5])
+def test_a_histogram_is_a_loop_over_reports_of_each_column(outputs):
+    rng = np.random.default_rng(outputs)
+    edges = np.cumsum(rng.uniform(0.1, 1.0, outputs + 1)) - 1.0
+    reports = np.concatenate([rng.uniform(-2, 4, (40, 3)), np.repeat(edges[:, None], 3, 1)])
+    reports[rng.random(reports.shape) < 0.1] = np.nan
+    due = np.zeros((outputs, 3), int)
+    for column, values in enumerate(reports.T):
+        for value in values[~np.isnan(values)]:
+            below = sum(edge <= value for edge in edges) - 1
+            due[min(max(below, 0), outputs - 1), column] += 1
+    np.testing.assert_array_equal(histogram(reports, edges), due)
+    np.testing.assert_array_equal(histogram(reports[:, 0], edges), due[:, 0])

@@ -182,3 +182,23 @@ def test_a_graph_is_symmetric_where_each_edge_and_its_reverse_are_as_many():
         found.append(graphs._undirected(*np.transpose(edges)) is not None)
         assert found[-1] == (count == count.T).all(), edges
     assert 50 < sum(found) < 700
+
+
+def test_an_edge_is_refused_by_what_is_wrong_with_it_at_whichever_end():
+    """Of two graphs of three and two nodes every pair of ids, those beyond both ends too."""
+    node_graph = np.array([0, 0, 0, 1, 1])
+    good = np.array([0, 3])
+    for pair in itertools.product(range(-2, 7), repeat=2):
+        ends = [np.append(good, end) for end in pair]
+        ends[1][:2] += 1
+        if not all(0 <= end < 5 for end in pair):
+            refusal = r"edges must join nodes in \[0, 5\)"
+        elif node_graph[pair[0]] != node_graph[pair[1]]:
+            refusal = "edges must stay in one graph"
+        elif pair[0] == pair[1]:
+            refusal = f"no self-loops, got one at node {pair[0]}"
+        else:
+            graphs.check_edges(*ends, node_graph)
+            continue
+        with pytest.raises(ValueError, match=refusal):
+            graphs.check_edges(*ends, node_graph)

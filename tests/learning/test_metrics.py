@@ -134,3 +134,27 @@ def test_similarity_has_the_covariances_of_samples(window, contrast):
         light = (2 * mean * mean_of_other + low) / (mean**2 + mean_of_other**2 + low)
         wanted = light * (2 * both + high) / (first + second + high)
         assert float(found) == pytest.approx(wanted, rel=1e-3, abs=1e-4)
+
+
+def test_fidelity_is_what_the_best_scaling_of_centred_columns_leaves():
+    """By least squares in float64."""
+    rng = np.random.default_rng(0)
+    for noise in (0.1, 1.0, 10.0):
+        reference = rng.normal(3.0, 2.0, (40, 3))
+        z = 5.0 - reference + noise * rng.normal(size=(40, 3))
+        one, other = (part - part.mean(0) for part in (z, reference))
+        (scale,), (left,), *_ = np.linalg.lstsq(one.reshape(-1, 1), other.ravel())
+        found = metrics.fidelity(*(jnp.asarray(part, jnp.float32) for part in (z, reference)))
+        error = np.sqrt(left) / np.linalg.norm(other)
+        assert float(found.relative_error) == pytest.approx(error, rel=1e-4)
+        assert float(found.correlation) == pytest.approx(np.sign(scale) * np.sqrt(1 - error**2))
+    assert metrics.fidelity(jnp.zeros((40, 3)), jnp.asarray(reference, jnp.float32)) == (0.0, 1.0)
+
+
+def test_fidelity_of_a_multiple_is_one_or_minus_one_however_it_is_rounded():
+    reference = jnp.asarray(np.random.default_rng(0).normal(size=(100, 50, 4)), jnp.float32)
+    for scale in (3.0, -3.0):
+        found = jax.vmap(metrics.fidelity)(scale * reference, reference)
+        np.testing.assert_allclose(found.correlation, np.sign(scale), atol=1e-5)
+        assert (np.abs(found.correlation) <= 1).all()
+        assert (np.asarray(found.relative_error) < 5e-3).all()

@@ -307,3 +307,19 @@ def test_words_name_few_and_count_the_rest():
     )
     mine = Numbering.of(np.array([3, 3, 1, -1]), 5)
     np.testing.assert_array_equal(mine.renumbered(np.array([3, 1, 0, -1, 4])), [1, 0, -1, -1, -1])
+
+
+def test_a_class_that_no_private_label_names_may_be_a_users_all_the_same(data):
+    """Noise may have hidden it, so that its posterior is not the same for all users."""
+    graph, y, x = data
+    labels, _ = labelled(np.minimum(y, 1))
+    facts = panel_facts(
+        jax.random.key(0),
+        graph,
+        feature_rows(x[:PANEL]),
+        labels,
+        num_classes=3,
+        num_folds=FOLDS,
+        keep=0.8,
+    )
+    assert np.ptp(np.asarray(facts.structure.log_q)[:, 2]) > 0.1

@@ -21,6 +21,7 @@ from ldp_jax.servers.facts.counts import count_facts
 from ldp_jax.servers.from_counts import classify_counts
 from ldp_jax.servers.parts.rows import feature_rows
 from ldp_jax.servers.parts.self_training import features_posterior, folds
+from ldp_jax.servers.questions import CountQuestion
 from tests.servers.planted import blocks, right, some_labels
 
 EPSILON = 1.0
@@ -384,3 +385,9 @@ def test_answers_to_another_question_are_refused(data):
     ):
         with pytest.raises(ValueError, match=words):
             classify_counts(jax.random.key(0), ask(change), facts, EPSILON)
+
+
+def test_a_question_is_of_the_first_round_unless_it_says_another():
+    """A device's rounds begin at 0."""
+    (of_round,) = [one for one in dataclasses.fields(CountQuestion) if one.name == "round"]
+    assert of_round.default == 0

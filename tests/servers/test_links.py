@@ -6,7 +6,7 @@ import pytest
 
 from ldp_jax.graph import graphs
 from ldp_jax.learning.metrics import auc
-from ldp_jax.servers.links import link_scores
+from ldp_jax.servers.links import LinkFacts, link_scores
 from tests.servers.planted import blocks, noisy_counts
 
 
@@ -64,6 +64,22 @@ def test_counts_by_class_find_links_that_are_in_no_list_and_next_to_no_epsilon_f
         assert by_class[epsilon] > found(degrees, nobody, epsilon) + 0.1
     assert min(by_class.values()) > 0.65
     assert abs(found(noisy_counts(jax.random.key(2), graph, y, 3, 0.01), y, 0.01) - 0.5) < 0.07
+
+
+def test_a_class_of_nobody_says_nothing_of_pairs():
+    rng = np.random.default_rng(0)
+    q = rng.dirichlet(np.ones(3), 20)
+    labels = rng.integers(-1, 3, 20)
+    pairs = rng.integers(0, 20, (40, 2))
+    known = np.where((labels >= 0)[:, None], np.eye(3)[labels], q)
+    by_hand = (known[pairs[:, 0]] * known[pairs[:, 1]] / known.mean(0)).sum(1)
+    for classes in (3, 4):
+        log_q = np.full((20, classes), -np.inf)
+        log_q[:, :3] = np.log(q)
+        facts = LinkFacts(log_q, labels, np.zeros(0, int), np.zeros((0, 2), int))
+        np.testing.assert_allclose(
+            facts.same_class(pairs), np.log(np.maximum(by_hand, 1e-3)), rtol=1e-5
+        )
 
 
 @pytest.mark.usefixtures("untyped")

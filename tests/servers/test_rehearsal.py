@@ -27,6 +27,7 @@ from ldp_jax.servers.parts.device_classifier import DeviceClassifier
 from ldp_jax.servers.parts.rows import feature_rows
 from ldp_jax.servers.parts.self_training import FoldedLabels
 from ldp_jax.servers.parts.structure import StructurePosterior
+from ldp_jax.servers.rehearsal import _best as best_splits
 from ldp_jax.servers.worlds import both, links
 from ldp_jax.servers.worlds.friends import drawn_counts, drawn_friends, drawn_lists
 from ldp_jax.servers.worlds.measures import echo, homophily, overlap
@@ -569,3 +570,25 @@ def test_a_forecast_is_students_interval_of_one_world_more():
         half = scipy.stats.t.ppf(0.975, worlds - 1) * error
         chance = scipy.stats.t.cdf(mean / error, worlds - 1)
         np.testing.assert_allclose(found, (mean, mean - half, mean + half, chance), rtol=1e-9)
+
+
+def test_of_the_splits_of_a_total_the_largest_mean_gain_is_taken():
+    """Against a loop over totals of unlike numbers of splits; of equals, the first."""
+    rng = np.random.default_rng(0)
+    counts = (1, 4, 2, 5)
+    tried = [
+        [JointPrivacy(float(total), place + 1.0) for place in range(count)]
+        for total, count in enumerate(counts, start=1)
+    ]
+    gains = rng.integers(-9, 10, (3, sum(counts))).astype(float)
+    gains[:, 3] = gains[:, 2]
+    found, chosen = best_splits(gains, tried)
+    column = 0
+    for total, some in enumerate(tried):
+        means = []
+        for one in some:
+            means.append((gains[:, column].mean(), one, gains[:, column]))
+            column += 1
+        _, one, of_worlds = max(means, key=lambda mean: mean[0])
+        assert chosen[total] == one
+        np.testing.assert_array_equal(found[:, total], of_worlds)

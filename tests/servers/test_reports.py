@@ -18,6 +18,7 @@ from ldp_jax.deployment import Classifier, Device, Session, alphabet_table, repo
 from ldp_jax.deployment.store import ReportStore
 from ldp_jax.features import PersonalAlphabets
 from ldp_jax.graph import graphs
+from ldp_jax.graph.propagation import operator
 from ldp_jax.servers import (
     Answers,
     LabelledReportServer,
@@ -36,6 +37,7 @@ from ldp_jax.servers.parts.panel import by_node, panel_arguments
 from ldp_jax.servers.parts.rows import feature_rows
 from ldp_jax.servers.parts.self_training import FoldedLabels, label_evidence
 from ldp_jax.servers.parts.structure import label_log_loss
+from ldp_jax.servers.reports import _ALPHA, _around
 from ldp_jax.servers.saved import from_bytes, to_bytes
 from ldp_jax.servers.worlds.users import DrawnUsers
 from tests.servers.planted import blocks, compiled
@@ -614,3 +616,24 @@ def test_labels_that_were_asked_before_are_in_the_total(data):
     )
     assert exact.value.keep == 1.0
     np.testing.assert_array_equal(exact.value.labels[:PANEL], y[:PANEL])
+
+
+def test_what_friends_say_is_summed_over_one_hop_and_two_and_propagated():
+    """Against powers of a dense matrix, and PageRank as a solve."""
+    made, *_ = blocks(n=40, degree=5.0)
+    adjacency = np.zeros((40, 40))
+    adjacency[made.receivers, made.senders] = 1.0
+    degree = np.maximum(adjacency.sum(1), 1.0)
+    rng = np.random.default_rng(0)
+    own, evidence = (jnp.asarray(rng.normal(size=(40, 3)), jnp.float32) for _ in range(2))
+    (one, two, rank), columns = _around(operator(made), [own, evidence])
+    np.testing.assert_allclose(one, adjacency @ evidence, atol=1e-4)
+    np.testing.assert_allclose(two, adjacency @ adjacency @ evidence, atol=1e-3)
+    even = adjacency / np.sqrt(np.outer(degree, degree))
+    due = np.linalg.solve(np.eye(40) - (1 - _ALPHA) * even, _ALPHA * np.asarray(evidence))
+    np.testing.assert_allclose(rank, due, atol=5e-3)
+    parts = []
+    for each in (own, evidence, one, two, rank):
+        centred = np.asarray(each) - np.asarray(each).mean(1, keepdims=True)
+        parts.append(centred / np.sqrt((centred**2).sum(1).mean() * 5))
+    np.testing.assert_allclose(columns, np.stack(parts, 1).reshape(40, -1), atol=1e-4)

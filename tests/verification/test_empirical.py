@@ -25,6 +25,7 @@ from ldp_jax.features import (
     BranchReport,
     Duchi,
     DuchiVector,
+    GeneralizedRR,
     Hybrid,
     Laplace,
     LPOptimal,
@@ -40,6 +41,7 @@ from ldp_jax.verification import (
     matches_density,
 )
 from ldp_jax.verification._programs import draws
+from ldp_jax.verification.empirical import _each_report
 from ldp_jax.verification.line import line
 from tests import broken
 from tests.contract.test_mechanisms import CASES, CODES
@@ -412,3 +414,40 @@ def test_records_of_the_callers_are_asked():
     )
     assert named.epsilon > 1.0
     assert largest_lower_bound(twin, jax.random.key(30), 20_000).epsilon <= 1.0
+
+
+@untyped
+@pytest.mark.parametrize("moved", [0, 5, 40, 400])
+def test_the_rarest_of_all_counts_of_one_record_decides(moved):
+    """Each count against its mass by the binomial law, from either side."""
+    m = GeneralizedRR(1.0, 4)
+    rng = np.random.default_rng(0)
+    mass = np.exp([float(m.log_density(y, 2)) for y in range(4)])
+    reports = rng.choice(4, 1000, p=mass / mass.sum())
+    reports[np.flatnonzero(reports == 2)[:moved]] = 0
+    rarest = 1.0
+    for y in range(4):
+        count = int((reports == y).sum())
+        for side in ("less", "greater"):
+            rarest = min(rarest, stats.binomtest(count, 1000, mass[y], side).pvalue)
+    fit = _each_report(m, np.float32(2.0), reports.astype(np.float32), 1e-6)
+    assert fit.statistic == pytest.approx(-np.log10(max(rarest, 1e-300)), rel=1e-3)
+    assert fit.threshold == pytest.approx(-np.log10(1e-6 / 8))
+    assert fit.fits == (moved < 100)
+
+
+@pytest.mark.parametrize("values", [1, 2, 5, 1000])
+def test_reports_in_order_are_counted_up_to_the_first_of_equal_ones(values):
+    """By loops over two pairs of records of 20 reports each, most of them ties."""
+    rng = np.random.default_rng(values)
+    mine, others = rng.integers(0, values, (2, 2, 20)).astype(float)
+    found = game.Ordered.of(mine, others)
+    for pair in range(2):
+        every = sorted([*mine[pair], *others[pair]])
+        np.testing.assert_array_equal(found.value[pair], [*every, np.inf])
+        first = [every.index(value) for value in every]
+        np.testing.assert_array_equal(found.start[pair], [*first, len(every)])
+        for place in {*first, len(every)}:
+            before = every[:place]
+            ours = sum(value in before for value in mine[pair])
+            assert found.ours[pair, place] == ours

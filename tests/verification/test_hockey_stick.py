@@ -2,6 +2,7 @@
 it checks.
 """
 
+import contextlib
 import itertools
 import math
 from fractions import Fraction
@@ -460,3 +461,23 @@ def test_vectors_of_densities_that_bend(scale, epsilon):
 @untyped
 def test_a_density_that_bends_sums_to_one():
     assert sums_to_one(LaplacePair(2.0)).statistic < 1e-12
+
+
+class _Drawn(Exception):
+    """Reports are drawn."""
+
+
+@untyped
+@pytest.mark.parametrize(
+    ("m", "continuous"),
+    [(Laplace(1.0), True), (SquareWave(1.0), True), (Hybrid(1.0), False), (Duchi(1.0), False)],
+)
+def test_reports_that_are_drawn_of_a_continuum_are_asked_too(m, continuous, monkeypatch):
+    """A leak where reports are, and no grid is, has no other witness."""
+
+    def drawn(*_):
+        raise _Drawn
+
+    monkeypatch.setattr(exact, "report_each", drawn)
+    with pytest.raises(_Drawn) if continuous else contextlib.nullcontext():
+        privacy_loss_supremum(m)

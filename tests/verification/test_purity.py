@@ -3,6 +3,7 @@ honest sibling holds.
 """
 
 import dataclasses
+import itertools
 import logging
 import os
 import socket
@@ -20,11 +21,13 @@ import pytest
 
 from ldp_jax import verification
 from ldp_jax.core.pytree import mechanism, static
-from ldp_jax.core.spaces import Enumerated, Finite, Product, clip
+from ldp_jax.core.spaces import Enumerated, Finite, Product, Vectors, clip
 from ldp_jax.features import Duchi, DuchiVector, Laplace, Sampled
 from ldp_jax.verification import cases
 from ldp_jax.verification._effects import effects
 from ldp_jax.verification._words import unfollowed
+from ldp_jax.verification.purity import _told
+from ldp_jax.verification.statistics import SIGNIFICANCE
 from tests.marks import untyped
 
 pytestmark = untyped
@@ -374,6 +377,16 @@ def test_reading_and_what_another_thread_does_is_nothing():
     assert seen == set()
 
 
+@pytest.mark.parametrize("mode", ["w", "a", "x", "r+", "w+", "ab", "rb+", "r", "rb"])
+def test_a_file_that_is_opened_to_be_written_is_an_effect_in_every_mode(mode, tmp_path):
+    path = tmp_path / "file"
+    if "x" not in mode:
+        path.touch()
+    with effects() as seen, open(path, mode):
+        pass
+    assert seen == ({"a file"} if set(mode) & set("wax+") else set())
+
+
 def test_effects_without_descriptors():
     """A process without standard output, as a service has, is watched all the same."""
     program = (
@@ -420,3 +433,27 @@ def test_a_report_that_tells_more_is_refused(name):
 def test_an_honest_report_holds(name):
     fit = verification.is_pure(HONEST[name], jax.random.key(4), calls=1)
     assert fit.fits, fit.test
+
+
+@pytest.mark.parametrize("calls", [64, 200])
+def test_a_bit_of_the_key_that_changes_few_reports_is_missed_one_time_in_a_million(calls):
+    """Each of 64 bits is missed where none of the calls shows it."""
+    fit = verification.uses_the_whole_key(Duchi(1.0), jax.random.key(0), calls=calls)
+    assert 64 * (1 - fit.smallest_defect) ** calls == pytest.approx(SIGNIFICANCE)
+
+
+def test_what_could_tell_is_counted_in_every_leaf():
+    """Signs of zeros and NaN of other bits, whichever leaf of a report has them."""
+    quiet = np.float32(np.nan)
+    other = np.uint32(0x7FC00123).view(np.float32)
+    given = [
+        (np.float32([1.0, -0.0, 0.0, -0.0]), 2),
+        (np.float32([0.0, 1.0, -2.0, 3.0]), 0),
+        (np.array([quiet, other, 1.0, other], np.float32), 2),
+        (np.float32([-0.0, quiet, quiet, other]), 2),
+        (np.arange(4, dtype=np.int32), 0),
+    ]
+    for leaves in itertools.permutations(given, 3):
+        reports = tuple(leaf for leaf, _ in leaves)
+        due = sum(count for _, count in leaves)
+        assert _told(Vectors(3), reports) == due

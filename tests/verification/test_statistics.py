@@ -152,3 +152,18 @@ def test_clopper_pearson_is_scipys():
     low, high = clopper_pearson(np.arange(2001), 2000, 0.0)
     assert not low.any()
     assert (high == 1.0).all()
+
+
+@pytest.mark.parametrize("chance", [1.0, 0.3, 1e-5, 1e-6, 1e-7, 1e-290])
+def test_the_rarest_of_what_was_seen_is_shown_as_digits(chance):
+    fit = statistics.tail_fit("tails", chance, 1e-6, 0.01, 50)
+    assert fit.fits == (chance >= 1e-6)
+    assert fit.statistic == pytest.approx(-np.log10(chance))
+    assert fit.threshold == pytest.approx(6.0)
+    assert fit[4:6] == (0.01, 50)
+
+
+def test_what_could_not_happen_has_many_digits_and_not_infinitely_many():
+    fit = statistics.tail_fit("tails", 0.0, 1e-6, 0.01, 50)
+    assert not fit.fits
+    assert 100 < fit.statistic < np.inf

@@ -127,9 +127,9 @@ def coupled_classes(
 
     Class i is :math:`\arg\max_c \log q_{ic} + g_{ic}`, g Gumbel noise with the ranks of a Gaussian
     field of covariance :math:`\rho K + (1 - \rho) I`, K the correlation of shared noise, rho the
-    ``coupling`` in [0, 1). The panel's noise is drawn given its labels, and the field given the
-    panel's noise (Matheron's rule, by conjugate gradients). ``spread`` is :func:`shared_spread`;
-    ``labels`` are -1 for those whose class is drawn.
+    ``coupling`` in [0, 1). The noise of each of the panel is drawn given their own label, and the
+    field given the panel's noise (Matheron's rule, by conjugate gradients). ``spread`` is
+    :func:`shared_spread`; ``labels`` are -1 for those whose class is drawn.
     """
     shared_key, own_key, top_key, rest_key = random.split(key, 4)
     known = (labels >= 0)[:, None]

@@ -104,3 +104,25 @@ def test_a_small_panel_that_is_too_sure_is_smoothed_until_the_reports_are_likely
     np.testing.assert_allclose(
         right, channel[:, said].T, atol=0.2
     )  # each of its 9 rates to about 0.02
+
+
+@pytest.mark.parametrize("keep", [1.0, 0.8])
+def test_a_report_beyond_float32_is_evidence_of_no_class_and_changes_no_other(keep):
+    """Likelihoods of e^-200 are 0 in float32, whose logarithm is no number to add."""
+    rng = np.random.default_rng(0)
+    law = rng.dirichlet(np.ones(3), 20).astype(np.float32)
+    panel = ScoredPanel(rng.normal(0, 1, (12, 3)).astype(np.float32), np.arange(12) % 3, keep)
+    lost = np.arange(20) == 4
+    inside = np.ones((20, 3), bool)
+
+    def found(log_likelihood, counted):
+        q = np.full((20, 3), 1 / 3, np.float32)
+        return likeliest_evidence(ClassReports(log_likelihood, inside), panel, q, counted)
+
+    evidence, smoothing = found(np.where(lost[:, None], np.float32(-200.0), np.log(law)), ~lost)
+    due, same = found(np.log(law), ~lost)
+    assert smoothing == same
+    np.testing.assert_array_equal(np.asarray(evidence)[~lost], np.asarray(due)[~lost])
+    (of_lost,) = np.asarray(evidence)[lost]
+    assert np.isfinite(of_lost).all()
+    assert np.ptp(of_lost) == 0.0
