@@ -118,6 +118,7 @@ PUBLIC = set(
     Transition BranchReport Shape ReconstructionQuality Delta ErrorBound Scores ConfidenceInterval
     Fidelity Settings PublicRecord JointPrivacy Foreseen Rehearsal StatedFriends StatedUsers
     LinkScores HiddenArgument Questions Account Cost Role Statement Round Released Share Service
+    Comparison Method Named Row Searched SubgraphCount LDPGenServer StarServer TriangleServer
 """.split()  # noqa: SIM905 - a list of names would take forty lines
 )
 """Parameters, guarantees, measurements, reports on the wire: nothing within is private, nor a

@@ -80,6 +80,8 @@ class Entry(NamedTuple):
     default: float = 0.0
     mechanism: Any = None
 
+    __repr__ = by_shapes
+
 
 @dataclasses.dataclass(frozen=True)
 class Method:

@@ -130,7 +130,7 @@ def _with(made: Any, path: list[str], value: Any) -> Any:
 class _OfUsers(_Silent):
     """An estimator whose X are users; it has one feature, the number of a node."""
 
-    def _users(self, X: Users, n: int, *, reset: bool = False) -> np.ndarray:  # noqa: N803 - scikit-learn's name
+    def _users(self, X: Users, n: int, *, reset: bool = False) -> np.ndarray:  # noqa: N803
         """Users, int64 [m], as scikit-learn checks data; ``reset`` in ``fit`` alone."""
         if not (hasattr(X, "columns") or scipy.sparse.issparse(X)):
             X = np.asarray(validate.unmasked(X, "X"))  # noqa: N806

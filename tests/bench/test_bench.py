@@ -100,8 +100,11 @@ def test_a_class_that_was_typed_in_has_no_file(monkeypatch, error):
 @untyped
 def test_a_guarantee_beyond_its_column_is_refused():
     half = lambda epsilon: features.Duchi(2 * epsilon)
-    with pytest.raises(ValueError, match="at most the epsilon of its column, 4, and is"):
+    with pytest.raises(ValueError, match="at most epsilon 4 per record, got epsilon 8"):
         compared(half, "features")
+    loud = lambda num_users, num_classes, epsilon: Friends(num_users, num_classes, 2 * epsilon)
+    with pytest.raises(ValueError, match="at most the epsilon of its column, 4, and is 8"):
+        compared(loud, "both")
     of_record = features.HDS(1.0, 3, 1).guarantee()
     promised = lambda one: PipelineGuarantee.of([one], protected=("features",), unprotected=())
     assert proved_by(promised(of_record), "features") == 1.0

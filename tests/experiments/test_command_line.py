@@ -51,7 +51,9 @@ MISTAKES = {
     "privge --nope 3": ("Unrecognized options: --nope",),
     "privge --datasets corra": ("--datasets corra: ", "debian"),
     "privge --datasets debian --ks 1000": ("debian, hds, epsilon 0.01, k 1000: k must be",),
-    "privge --mechanisms gauss": ("invalid choice 'gauss' for argument '--mechanisms'",),
+    "privge --mechanisms gauss": (
+        "--mechanisms: no gauss; there are laplace; piecewise; multibit",
+    ),
     "privge --epsilons nan": ("--epsilons must be above 0",),
     "privge --ks 2 --mechanisms laplace": ("--ks are of HDS",),
     "privge --datasets debian --bounds 1 0": ("--bounds must be",),

@@ -24,7 +24,12 @@ from ldp_jax.core.label_channel import other_share
 from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import Array, Scalar
 from ldp_jax.graph import graphs  # noqa: F401 - the examples below
-from ldp_jax.graph.propagation import Operator, chebyshev_steps, operator, semi_iteration  # noqa: F401
+from ldp_jax.graph.propagation import (
+    Operator,
+    chebyshev_steps,
+    operator,  # noqa: F401 - the examples below
+    semi_iteration,
+)
 
 LABEL_VARIANCE = 0.5
 """nu: how far a label is from what the neighbours of its node would say, as a variance of its

@@ -472,7 +472,8 @@ def to_domain(rows: _Rows, domain: Box) -> _Rows:
     """Records of [-1, 1] on the mechanism's own scale."""
     if (domain.lower, domain.upper) == (-1.0, 1.0):
         return rows
-    return domain.lower + (rows + 1) / 2 * (domain.upper - domain.lower)  # pyrefly: ignore[bad-return]
+    width = domain.upper - domain.lower
+    return domain.lower + (rows + 1) / 2 * width  # pyrefly: ignore[bad-return]
 
 
 def count(records: Any) -> int:
