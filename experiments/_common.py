@@ -6,7 +6,6 @@ Loading, checks of words, plans, label propagation, standard columns.
 import dataclasses
 import hashlib
 import json
-import re
 import tomllib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
@@ -19,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import sparse
 
-from experiments._report import publish
+from experiments._report import is_own, publish
 from experiments._runner import (
     Found,
     UsageError,
@@ -41,11 +40,6 @@ _S = TypeVar("_S")
 
 FOUND = ("validation", "chosen")
 """Columns that identify no row: the validation score, and what was chosen by it."""
-
-
-def is_own(name: str) -> bool:
-    """Whether a row is of a method that is none of this library's, as ``module:Name``."""
-    return re.match(r"[\w.]+:[^\W\d]", name) is not None
 
 
 def own_method(option: str, word: str) -> Named:

@@ -220,6 +220,15 @@ def errorbars(axis: Any, shown: Mapping[Any, ConfidenceInterval], **style: Any) 
         axis.errorbar(list(shown), [one.mean for one in shown.values()], yerr=half, **style)
 
 
+def is_own(name: object) -> bool:
+    """Whether a row is of a method that is none of this library's, as ``module:Name``.
+
+    >>> [is_own(name) for name in ("mine:Stairs(steps=5)", "published:lap", "structure-only:hds")]
+    [True, False, False]
+    """
+    return re.match(r"(?!published:|printed:)[\w.]+:[^\W\d]", str(name)) is not None
+
+
 def curves(
     axis: Any,
     lines: Mapping[Any, Mapping[Any, Any]],
@@ -242,7 +251,7 @@ def curves(
                     x * (1 + apart) ** turn if axis.get_xscale() == "log" else x + apart * turn
                 ] = found
         look = style
-        if ":" in str(name):  # somebody's own method
+        if is_own(name):
             look = {key: value for key, value in style.items() if key not in ("ms", "markersize")}
             look |= {"marker": "*", "ms": 9}
         errorbars(axis, shown, color=colours[name], label=labels[name], **look)

@@ -75,7 +75,8 @@ def compare(
     A seed draws a panel, whose labels are public, and all noise. Every method sees the same draws.
     Beside the own method stand what is known without private data, the permuted control, users
     who hold a public record, and the ceiling without noise. The driver computes the total epsilon
-    of each row. A method whose guarantee exceeds its column is refused.
+    of each row. A method whose guarantee exceeds its column is refused. All users are simulated,
+    by keys that follow from the seed: the table is no private release of their data.
 
     Args:
       method: ``"module:Name"``, a class, a function or an instance: of a mechanism on numbers in
