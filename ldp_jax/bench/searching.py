@@ -48,7 +48,8 @@ def search(
 ) -> Searched:
     """Run ``sklearn.model_selection.GridSearchCV`` within a budget, and state what it costs.
 
-    The most that it can cost is held against ``budget`` before anybody reports. ``options`` are
+    The most that it can cost is held against ``budget`` before anybody reports; a number is per
+    record, as :class:`~ldp_jax.accounting.ledger.Ledger` takes it. ``options`` are
     those of ``GridSearchCV``, such as ``cv`` and ``scoring``. ``BudgetExceededError`` where the sum
     does not fit; ``TypeError`` for an estimator that asks no user.
 

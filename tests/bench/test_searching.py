@@ -8,7 +8,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
 from ldp_jax import bench, datasets, features
-from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RECORD, RELATIONSHIP
+from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RECORD, RELATIONSHIP, Budget
 from ldp_jax.accounting.ledger import BudgetExceededError
 from ldp_jax.servers.estimators import CountClassifier, PrivateEmbedding, ReportClassifier
 from tests.marks import untyped
@@ -20,15 +20,20 @@ Y = DATA.y[USERS]
 GRID = {"epsilon": [1.0, 2.0, 4.0]}
 
 
+def budgets(of_list, of_pair):
+    return [Budget(of_list, unit=NEIGHBOUR_LIST), Budget(of_pair, unit=RELATIONSHIP)]
+
+
 @untyped
 def test_a_search_over_epsilon_costs_the_sum_of_its_fits(monkeypatch):
     """Two folds and a refit at 1, 2 or 4: 2 (1 + 2 + 4) + 4, at most; known beforehand."""
     model = CountClassifier(graph=DATA.graph, features=DATA.x, random_state=0)
     with monkeypatch.context() as patched:
         patched.setattr(CountClassifier, "fit", lambda *_: pytest.fail("somebody was asked"))
-        with pytest.raises(BudgetExceededError):
-            bench.search(model, GRID, USERS, Y, cv=2, budget=17.9)
-    found = bench.search(model, GRID, USERS, Y, cv=2)
+        for budget in (budgets(17.9, 36.1), budgets(18.1, 35.9)):
+            with pytest.raises(BudgetExceededError, match="search"):
+                bench.search(model, GRID, USERS, Y, cv=2, budget=budget)
+    found = bench.search(model, GRID, USERS, Y, cv=2, budget=budgets(18.1, 36.1))
     assert found.guarantee[NEIGHBOUR_LIST].epsilon == pytest.approx(18.0)
     assert found.guarantee[RELATIONSHIP].epsilon == pytest.approx(36.0)
     assert (found.fits, found.reports) == (7, 7)
