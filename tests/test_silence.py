@@ -113,8 +113,8 @@ field.
 PUBLIC = set(
     """
     Perceptron Difference Poisoning Reconstruction Table WordRuns PersonalTotals GaussianCurve
-    Budget Guarantee PipelineGuarantee Unit Ledger Release WholeNoise Alphabet Classifier Question
-    Rejected Received Spent ReportStore FieldReports CountReports DendrogramLaw Choice Estimate
+    Budget Guarantee PipelineGuarantee Unit Ledger Release WholeNoise Alphabet Classifier Question Pairs
+    Rejected Received Spent ReportStore FieldReports NeighbourReports DendrogramLaw Choice Estimate
     Transition BranchReport Shape ReconstructionQuality Delta ErrorBound Scores ConfidenceInterval
     Fidelity Settings PublicRecord JointPrivacy Foreseen Rehearsal StatedFriends StatedUsers
     LinkScores HiddenArgument Questions Account Cost Role Statement Round Released Share Service

@@ -80,6 +80,10 @@ class ListServer:
         whose graphs lists are.
       public: whose lists are read as they are; nobody's by default.
       memory: bytes of false pairs to allow, 16 for each.
+      round: the number of the question on the wire: devices answer each number once.
+
+    Devices report by :class:`~ldp_jax.edges.RandomizedResponse` alone, at one epsilon, in one graph
+    where nobody's list is public (:class:`ldp_jax.deployment.Pairs`).
 
     ``ValueError`` for a set that holds edges, or public lists of other users.
 
@@ -95,10 +99,12 @@ class ListServer:
     users: int | GraphSet
     public: PublicLists | None = None
     memory: float = MEMORY
+    round: int = 0
 
     __repr__ = by_shapes
 
     def __post_init__(self) -> None:
+        validate.whole(0, 2**32 - 1, round=self.round)
         if isinstance(self.users, GraphSet):
             if len(self.users.senders):
                 raise ValueError("users must be a set without edges: edges are private")
@@ -123,7 +129,8 @@ class ListServer:
         """The list through the mechanism, of everybody whose list is not public."""
         group = self.group
         private = np.ones(len(group), bool) if self.public is None else ~self.public.who
-        return ListQuestion.of(self.mechanism, private, group, self.memory)
+        asked = ListQuestion.of(self.mechanism, private, group, self.memory)
+        return dataclasses.replace(asked, round=self.round)
 
     def statement(self) -> Statement:
         """One report of a list."""
