@@ -125,7 +125,10 @@ class LDPGenServer:
 
     def statement(self) -> Statement:
         """Two degree vectors of each user."""
-        return Statement.of([count_cost(self.epsilon_first), count_cost(self.epsilon_second)])
+        return Statement.of(
+            [count_cost(self.epsilon_first), count_cost(self.epsilon_second)],
+            exposes=("number of nodes",),
+        )
 
     def init(self, key: PRNGKey) -> VectorsAsked:
         """Users are asked for their friends in each half of a random division."""

@@ -200,7 +200,7 @@ class StarServer:
         costs = [laplace_cost(self.epsilon)]
         if self.bound is None:
             costs.append(self.degrees.cost())
-        return Statement.of(costs)
+        return Statement.of(costs, exposes=("number of nodes",))
 
     def init(self, key: PRNGKey) -> StarsAsked:
         """Users are asked for degrees, or for stars where the bound is public."""

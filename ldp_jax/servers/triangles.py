@@ -221,7 +221,7 @@ class TriangleServer:
         costs = [self.pairs.cost(), laplace_cost(self.epsilon, owners=LOWER)]
         if self.bound is None:
             costs.append(self.degrees.cost())
-        return Statement.of(costs)
+        return Statement.of(costs, exposes=("number of nodes",))
 
     def init(self, key: PRNGKey) -> TrianglesAsked:
         """Users are asked for owned degrees, or for owned pairs where the bound is public."""
