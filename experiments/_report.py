@@ -223,7 +223,14 @@ def errorbars(axis: Any, shown: Mapping[Any, ConfidenceInterval], **style: Any) 
 def is_own(name: object) -> bool:
     """Whether a row is of a method that is none of this library's, as ``module:Name``.
 
-    >>> [is_own(name) for name in ("mine:Stairs(steps=5)", "published:lap", "structure-only:hds")]
+    >>> [
+    ...     is_own(name)
+    ...     for name in (
+    ...         "mine:Stairs(steps=5)",
+    ...         "published:lap",
+    ...         "structure-only:hds",
+    ...     )
+    ... ]
     [True, False, False]
     """
     return re.match(r"(?!published:|printed:)[\w.]+:[^\W\d]", str(name)) is not None

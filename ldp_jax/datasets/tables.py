@@ -96,9 +96,19 @@ def read_records(
     bounds is a fault.
 
     >>> import pandas
-    >>> columns = {"age": [20, None], "job": ["cook", "smith"], "team": ["red", None]}
-    >>> found = read_records(pandas.DataFrame(columns), numbers={"age": (0, 80)}, label="team",
-    ...     categories={"job": ("cook", "smith")}, nodes=[1, 0], missing="centre")
+    >>> columns = {
+    ...     "age": [20, None],
+    ...     "job": ["cook", "smith"],
+    ...     "team": ["red", None],
+    ... }
+    >>> found = read_records(
+    ...     pandas.DataFrame(columns),
+    ...     numbers={"age": (0, 80)},
+    ...     label="team",
+    ...     categories={"job": ("cook", "smith")},
+    ...     nodes=[1, 0],
+    ...     missing="centre",
+    ... )
     >>> found.columns, found.x.tolist(), found.y.tolist()
     (('age', 'job=cook', 'job=smith'), [[0.5, 0.0, 1.0], [0.25, 1.0, 0.0]], [-1, 0])
     """

@@ -64,7 +64,9 @@ class Question(NeighbourQuestion):
         (:func:`ldp_jax.deployment.ownership`); None where both ends do. Its order is kept as ranks,
         whole numbers. A device counts the neighbours that it owns alone.
 
-    >>> asked = Question(0, groups=[0, 0, 1, -1], num_groups=2, epsilon=1.0, most=20)
+    >>> asked = Question(
+    ...     0, groups=[0, 0, 1, -1], num_groups=2, epsilon=1.0, most=20
+    ... )
     >>> asked
     Question(round 0: 4 nodes in 2 groups, epsilon 1 a report)
     >>> print(asked.guarantee())  # doctest: +ELLIPSIS

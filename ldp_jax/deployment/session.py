@@ -95,7 +95,9 @@ class Session:
 
     >>> from ldp_jax.core.integer_tables import integer_masses
     >>> from ldp_jax.deployment import decode
-    >>> masses = integer_masses(np.array([[0.75, 0.25], [0.25, 0.75]]), 1.0986122886681098)
+    >>> masses = integer_masses(
+    ...     np.array([[0.75, 0.25], [0.25, 0.75]]), 1.0986122886681098
+    ... )
     >>> table = Table("warner", masses, np.float32([-0.5, 1.5]), "category")
     >>> session = Session(Device.from_secret(bytes(range(32))), budget=2.0)
     >>> sent = session.report(table, 1, user=7, round=0)
@@ -222,8 +224,13 @@ class Session:
         >>> table = alphabet_table(1.0, 3, 3)
         >>> session = Session(Device.new(), budget=1.0)
         >>> where = [(2, 0), (2, 1), (0, 2), (1, 3)]
-        >>> sent = [session.report_permanently(table, x, user=7, round=t) for x, t in where]
-        >>> len({decode(one, table).output.tolist()[0] for one in sent}), session.counter
+        >>> sent = [
+        ...     session.report_permanently(table, x, user=7, round=t) for x, t in where
+        ... ]
+        >>> (
+        ...     len({decode(one, table).output.tolist()[0] for one in sent}),
+        ...     session.counter,
+        ... )
         (1, 1)
         """
         label = wire.checked_round(round)  # before anything is spent
@@ -246,7 +253,9 @@ class Session:
 
         >>> from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST
         >>> from ldp_jax.deployment import Question, decode
-        >>> asked = Question(0, groups=[0, 0, 1, 1, -1], num_groups=2, epsilon=1.0, most=20)
+        >>> asked = Question(
+        ...     0, groups=[0, 0, 1, 1, -1], num_groups=2, epsilon=1.0, most=20
+        ... )
         >>> budget = Budget(1.5, unit=NEIGHBOUR_LIST)
         >>> session = Session(Device.from_secret(bytes(range(32))), budget=budget)
         >>> sent = session.report_neighbours(asked, [1, 2, 4], user=0)

@@ -74,7 +74,9 @@ class ReportStore:
     >>> import tempfile
     >>> from ldp_jax.core.integer_tables import integer_masses
     >>> from ldp_jax.deployment import Device, Session
-    >>> masses = integer_masses(np.array([[0.75, 0.25], [0.25, 0.75]]), 1.0986122886681098)
+    >>> masses = integer_masses(
+    ...     np.array([[0.75, 0.25], [0.25, 0.75]]), 1.0986122886681098
+    ... )
     >>> table = Table("warner", masses, np.float32([-0.5, 1.5]), "category")
     >>> session = Session(Device.from_secret(bytes(range(32))), budget=2.0)
     >>> sent = session.report(table, 1, user=7, round=0)
@@ -82,7 +84,12 @@ class ReportStore:
     ...     store = ReportStore(folder)
     ...     first, again = store.add(sent, table), store.add(sent, table)
     ...     found = next(store.read(table))
-    >>> first.accepted, again.rejected.replayed, found.user.tolist(), found.output.tolist()
+    >>> (
+    ...     first.accepted,
+    ...     again.rejected.replayed,
+    ...     found.user.tolist(),
+    ...     found.output.tolist(),
+    ... )
     (1, 1, [7], [1])
     """
 

@@ -237,7 +237,9 @@ def em(
     uniform law.
     Reference: Li et al., SIGMOD 2020, section 5.3, Algorithm 1.
 
-    >>> em([30, 10], [[0.75, 0.25], [0.25, 0.75]], tolerance=1e-6).distribution.round(2)
+    >>> em(
+    ...     [30, 10], [[0.75, 0.25], [0.25, 0.75]], tolerance=1e-6
+    ... ).distribution.round(2)
     array([1., 0.])
     """
     given = validate.numbers(counts=counts)

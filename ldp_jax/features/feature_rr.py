@@ -122,7 +122,10 @@ def FeatureRR(
     theta [d] are public numbers > 0, normalised to sum to 1 (without which Theorem 3 fails);
     ``dim`` stands for equal ones.
 
-    >>> homogeneous, heterogeneous = FeatureRR(3.0, 8, dim=3), FeatureRR(3.0, 8, [1.0, 1.0, 4.0])
+    >>> homogeneous, heterogeneous = (
+    ...     FeatureRR(3.0, 8, dim=3),
+    ...     FeatureRR(3.0, 8, [1.0, 1.0, 4.0]),
+    ... )
     >>> [len(m.inner.names) for m in (homogeneous, heterogeneous)]
     [1, 2]
     """

@@ -445,7 +445,9 @@ class GraphSet:
         ``node_graph`` [n] is the graph of each node, from 0 and non-decreasing, ``labels`` the
         class of each graph.
 
-        >>> GraphSet.from_edges([1, 0], [0, 1], [0, 0, 1], [0, 1]).nodes_per_graph.tolist()
+        >>> GraphSet.from_edges(
+        ...     [1, 0], [0, 1], [0, 0, 1], [0, 1]
+        ... ).nodes_per_graph.tolist()
         [2, 1]
         """
         labels = _whole("labels", labels, "graph")

@@ -243,7 +243,9 @@ def pack(
     that does not fit. All devices of a ``mesh`` share each batch, which has the graphs that it has
     on one. Without ``merge`` each node has a place.
 
-    >>> pairs = GraphSet.from_edges([1, 0, 3, 2], [0, 1, 2, 3], [0, 0, 1, 1, 2], [0, 1, 1])
+    >>> pairs = GraphSet.from_edges(
+    ...     [1, 0, 3, 2], [0, 1, 2, 3], [0, 0, 1, 1, 2], [0, 1, 1]
+    ... )
     >>> pack(pairs, batch_size=2).shapes
     (Shape(batches=2, graphs=2, nodes=2, edges=1, rows=0, rows_out=0, part=None),)
     """
@@ -486,7 +488,10 @@ def from_graphs(
 
     >>> from ldp_jax.graph import graphs
     >>> batch = from_graphs(graphs.from_edges([[0, 1], [1, 2]], num_nodes=4))
-    >>> batch.sum_neighbours(jnp.ones((4, 1)))[:, 0].tolist(), batch.graph_mask.tolist()
+    >>> (
+    ...     batch.sum_neighbours(jnp.ones((4, 1)))[:, 0].tolist(),
+    ...     batch.graph_mask.tolist(),
+    ... )
     ([1.0, 2.0, 1.0, 0.0], [True])
     """
     graph = as_graph(graph)

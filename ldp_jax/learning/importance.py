@@ -7,13 +7,19 @@ become numbers.
 
 >>> from ldp_jax.features import FeatureRR, importance_weights
 >>> panel = Public(np.array([[0.0, 1.0], [1.0, 3.0]]), "a panel that opted in")
->>> model = Public(lambda rows: 2 * rows[:, 0] + rows[:, 1], "trained on the panel")
+>>> model = Public(
+...     lambda rows: 2 * rows[:, 0] + rows[:, 1], "trained on the panel"
+... )
 >>> alpha = importance(jax.random.key(0), model, panel, panel, draws=2)
 >>> np.asarray(alpha).tolist()
 [0.5, 0.5]
 >>> embed = Public(lambda rows: rows, "the identity")
->>> beta = sensitivity(embed, panel, Public(panel.value * [0, 1], "its first input masked"))
->>> FeatureRR(4.0, 8, importance_weights(alpha, beta)).guarantee().epsilon <= 4.0
+>>> beta = sensitivity(
+...     embed, panel, Public(panel.value * [0, 1], "its first input masked")
+... )
+>>> FeatureRR(
+...     4.0, 8, importance_weights(alpha, beta)
+... ).guarantee().epsilon <= 4.0
 True
 >>> np.asarray(sensitivity(embed, np.eye(2), np.zeros((2, 2))))
 Traceback (most recent call last):

@@ -75,7 +75,9 @@ def diagram(released: Released[Any], title: str = "") -> str:
     >>> from ldp_jax.features import GeneralizedRR
     >>> from ldp_jax.servers import Share, Users, simulate
     >>> users = Users(labels=np.arange(500) % 2)
-    >>> found = simulate(jax.random.key(0), Share(GeneralizedRR(2.0, 2), 500), users)
+    >>> found = simulate(
+    ...     jax.random.key(0), Share(GeneralizedRR(2.0, 2), 500), users
+    ... )
     >>> picture = diagram(found)
     >>> picture[:4], "500 users" in picture, "epsilon 2 per label" in picture
     ('<svg', True, True)

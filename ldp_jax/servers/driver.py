@@ -107,7 +107,9 @@ class Released(Generic[_T]):
         >>> from ldp_jax.features import GeneralizedRR
         >>> from ldp_jax.servers import Share, Users
         >>> users = Users(labels=np.arange(500) % 2)
-        >>> found = simulate(jax.random.key(0), Share(GeneralizedRR(2.0, 2), 500), users)
+        >>> found = simulate(
+        ...     jax.random.key(0), Share(GeneralizedRR(2.0, 2), 500), users
+        ... )
         >>> again = Released.from_bytes(found.to_bytes())
         >>> same = bool((again.value == found.value).all())
         >>> again.guarantee == found.guarantee, same, sorted(again.versions)
@@ -168,7 +170,9 @@ def simulate(
     >>> from ldp_jax.features import GeneralizedRR
     >>> from ldp_jax.servers import Share, Users
     >>> users = Users(labels=np.arange(500) % 2)
-    >>> found = simulate(jax.random.key(0), Share(GeneralizedRR(2.0, 2), 500), users)
+    >>> found = simulate(
+    ...     jax.random.key(0), Share(GeneralizedRR(2.0, 2), 500), users
+    ... )
     >>> found.value.round(1).tolist(), found.rounds[0].asked
     ([0.5, 0.5], 500)
     """

@@ -6,12 +6,20 @@ A graph and the records of its users belong to the estimator, and X is users: no
 >>> from sklearn.linear_model import LogisticRegression
 >>> from sklearn.pipeline import make_pipeline
 >>> from ldp_jax import datasets, features
->>> data = datasets.synthetic(jax.random.key(0), num_nodes=300, num_classes=3, num_features=30,
-...     mean_degree=8, homophily=0.8)
+>>> data = datasets.synthetic(
+...     jax.random.key(0),
+...     num_nodes=300,
+...     num_classes=3,
+...     num_features=30,
+...     mean_degree=8,
+...     homophily=0.8,
+... )
 >>> train, test = np.arange(0, 300, 2), np.arange(1, 300, 2)
 >>> hds, key = features.HDS(8.0, dim=30, k=5), jax.random.key(0)
 >>> embedding = PrivateEmbedding(hds, graph=data.graph, records=data, key=key)
->>> model = make_pipeline(embedding, LogisticRegression()).fit(train, data.y[train])
+>>> model = make_pipeline(embedding, LogisticRegression()).fit(
+...     train, data.y[train]
+... )
 >>> model.score(test, data.y[test]) > 0.5
 True
 

@@ -89,7 +89,9 @@ class ListServer:
 
     >>> from ldp_jax.edges import DPRR
     >>> server = ListServer(DPRR(0.3, 0.7, reporting="half"), 4)
-    >>> ring = Users(lists=graphs.from_edges([[0, 1], [1, 2], [2, 3], [3, 0]], num_nodes=4))
+    >>> ring = Users(
+    ...     lists=graphs.from_edges([[0, 1], [1, 2], [2, 3], [3, 0]], num_nodes=4)
+    ... )
     >>> found = simulate(jax.random.key(0), server, ring)
     >>> [f"{one.epsilon:.3g} per {unit}" for unit, one in found.guarantee.items()]
     ['1 per neighbour-list', '1 per relationship']
@@ -203,7 +205,9 @@ def privatize_graph(
 
     >>> from ldp_jax.edges import DPRR
     >>> graph = graphs.from_edges([[0, 1], [1, 2], [2, 3]], num_nodes=4)
-    >>> noisy = privatize_graph(jax.random.key(0), graph, DPRR(0.3, 0.7), reporting="half")
+    >>> noisy = privatize_graph(
+    ...     jax.random.key(0), graph, DPRR(0.3, 0.7), reporting="half"
+    ... )
     >>> print(noisy.guarantee)  # doctest: +ELLIPSIS
     protected: edges; NOT protected: number of nodes
       epsilon 1 per neighbour-list (...)

@@ -49,8 +49,17 @@ def answer(
     for other words, a key that is not threefry, or a fresh answer of a round beyond the history.
 
     >>> from ldp_jax.features import GeneralizedRR
-    >>> key, mechanism, history = jax.random.key(0), GeneralizedRR(1.0, 4), jnp.array([2, 2, 3, 0])
-    >>> len({int(answer(key, mechanism, history, t, answers="permanent")) for t in range(4)})
+    >>> key, mechanism, history = (
+    ...     jax.random.key(0),
+    ...     GeneralizedRR(1.0, 4),
+    ...     jnp.array([2, 2, 3, 0]),
+    ... )
+    >>> len(
+    ...     {
+    ...         int(answer(key, mechanism, history, t, answers="permanent"))
+    ...         for t in range(4)
+    ...     }
+    ... )
     1
     """
     validate.threefry(key)
@@ -75,10 +84,17 @@ def collect_rounds(
     other words, no round or user, or an unfit delta.
 
     >>> from ldp_jax.features import GeneralizedRR
-    >>> records = jnp.array([[0, 1, 2], [0, 1, 1], [0, 2, 2]])  # three rounds of three users
+    >>> records = jnp.array(
+    ...     [[0, 1, 2], [0, 1, 1], [0, 2, 2]]
+    ... )  # three rounds of three users
     >>> mechanism = GeneralizedRR(1.0, 3)
-    >>> found = collect_rounds(jax.random.key(0), mechanism, records, answers="permanent")
-    >>> bool((found.reports == found.reports[0]).all()), round(found.guarantee.epsilon, 6)
+    >>> found = collect_rounds(
+    ...     jax.random.key(0), mechanism, records, answers="permanent"
+    ... )
+    >>> (
+    ...     bool((found.reports == found.reports[0]).all()),
+    ...     round(found.guarantee.epsilon, 6),
+    ... )
     (True, 1.0)
     """
     validate.threefry(key)
@@ -168,10 +184,15 @@ class RoundsServer:
 
     >>> from ldp_jax.features import GeneralizedRR
     >>> from ldp_jax.servers import Users, simulate
-    >>> records = np.array([[0, 0, 0], [1, 1, 2], [2, 1, 2]])  # three users of three rounds
+    >>> records = np.array(
+    ...     [[0, 0, 0], [1, 1, 2], [2, 1, 2]]
+    ... )  # three users of three rounds
     >>> server = RoundsServer(GeneralizedRR(1.0, 3), 3, rounds=3)
     >>> found = simulate(jax.random.key(0), server, Users(records=records))
-    >>> found.value.shape, [round(one.epsilon, 6) for one in found.guarantee.values()]
+    >>> (
+    ...     found.value.shape,
+    ...     [round(one.epsilon, 6) for one in found.guarantee.values()],
+    ... )
     ((3, 3), [3.0])
     """
 

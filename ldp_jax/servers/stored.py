@@ -144,9 +144,13 @@ class StoredUsers(OnDevices):
     >>> table = server.mechanism.table()
     >>> store = ReportStore(tempfile.mkdtemp())
     >>> for user, label in ((30, 1), (10, 0)):  # user 20 is silent
-    ...     sent = Session(Device.new(), budget=2.0).report(table, label, user=user, round=0)
+    ...     sent = Session(Device.new(), budget=2.0).report(
+    ...         table, label, user=user, round=0
+    ...     )
     ...     taken = store.add(sent, table)
-    >>> found = simulate(jax.random.key(0), server, StoredUsers(store, np.array([10, 20, 30])))
+    >>> found = simulate(
+    ...     jax.random.key(0), server, StoredUsers(store, np.array([10, 20, 30]))
+    ... )
     >>> found.rounds[0].asked, found.rounds[0].reported
     (3, 2)
     """

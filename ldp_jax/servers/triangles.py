@@ -182,7 +182,9 @@ class TriangleServer:
 
     >>> from ldp_jax.graph import graphs
     >>> from ldp_jax.servers import Users, simulate
-    >>> users = Users(lists=graphs.from_edges([[0, 1], [1, 2], [0, 2], [2, 3]], num_nodes=4))
+    >>> users = Users(
+    ...     lists=graphs.from_edges([[0, 1], [1, 2], [0, 2], [2, 3]], num_nodes=4)
+    ... )
     >>> server = TriangleServer(4, 1.0, 1.0, bound=3)
     >>> found = simulate(jax.random.key(0), server, users.exact())
     >>> round(found.value.estimate, 3), found.value.bound

@@ -214,7 +214,9 @@ def largest_lower_bound(
     Of reports of many numbers fewer are drawn, 2^25 numbers in all.
 
     >>> from ldp_jax.features import Duchi
-    >>> 0.9 < largest_lower_bound(Duchi(1.0), jax.random.key(0), 50_000).epsilon <= 1.0
+    >>> 0.9 < largest_lower_bound(
+    ...     Duchi(1.0), jax.random.key(0), 50_000
+    ... ).epsilon <= 1.0
     True
     """
     validate.integer_in(1000, trials=trials)

@@ -37,8 +37,14 @@ class CountQuestion:
       round: the number of the question on the wire.
       noiseless: whether devices add no noise, for a ceiling.
 
-    >>> asked = CountQuestion(np.array([0, 0, 1]), np.ones(3, bool), num_groups=2, epsilon=1.0)
-    >>> asked.cost().guarantee.epsilon, asked.cost().pair.epsilon, asked.upload_bytes()
+    >>> asked = CountQuestion(
+    ...     np.array([0, 0, 1]), np.ones(3, bool), num_groups=2, epsilon=1.0
+    ... )
+    >>> (
+    ...     asked.cost().guarantee.epsilon,
+    ...     asked.cost().pair.epsilon,
+    ...     asked.upload_bytes(),
+    ... )
     (1.0, 2.0, 40)
     """
 

@@ -42,7 +42,10 @@ class ListReports:
 
     >>> sent = np.full(3, np.nan, np.float32)
     >>> lists = ListReports(np.array([0, 0, 2]), np.array([1, 2, 0]), sent)
-    >>> lists.blanked(np.array([False, False, True])).reported.tolist(), lists.sent_bytes().tolist()
+    >>> (
+    ...     lists.blanked(np.array([False, False, True])).reported.tolist(),
+    ...     lists.sent_bytes().tolist(),
+    ... )
     ([0], [8, 0, 4])
     """
 
@@ -91,7 +94,9 @@ class ListQuestion:
       round: the number of the question on the wire.
 
     >>> from ldp_jax.edges import RandomizedResponse
-    >>> asked = ListQuestion.of(RandomizedResponse(1.0), np.ones(5, bool), np.zeros(5, int))
+    >>> asked = ListQuestion.of(
+    ...     RandomizedResponse(1.0), np.ones(5, bool), np.zeros(5, int)
+    ... )
     >>> asked.cost().guarantee.epsilon, asked.cost().pair.epsilon
     (1.0, 2.0)
     """
