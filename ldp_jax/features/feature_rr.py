@@ -7,7 +7,6 @@ import sys
 
 import jax.numpy as jnp
 import numpy as np
-from numpy.typing import ArrayLike
 
 from ldp_jax.accounting.guarantee import Guarantee
 from ldp_jax.core import integer_tables, validate
@@ -15,7 +14,7 @@ from ldp_jax.core.mechanism import check_single, one_record
 from ldp_jax.core.pytree import pytree, static
 from ldp_jax.core.rounding import add_up
 from ldp_jax.core.spaces import Box, Finite, Product, as_records
-from ldp_jax.core.types import Array, PRNGKey, Record, Report, Scalar
+from ldp_jax.core.types import Array, Numbers, PRNGKey, Record, Report, Scalar
 from ldp_jax.features.discrete import Discrete
 
 
@@ -114,7 +113,7 @@ class RandomizedFeatures:
 
 
 def FeatureRR(
-    epsilon: Scalar, bins: int, weights: ArrayLike | tuple | None = None, *, dim: int | None = None
+    epsilon: Scalar, bins: int, weights: Numbers | tuple | None = None, *, dim: int | None = None
 ) -> RandomizedFeatures:
     """HeteroRR's FeatureRR: :class:`RandomizedFeatures` at budgets epsilon * theta_i.
 
@@ -154,7 +153,7 @@ def FeatureRR(
 
 
 def importance_weights(
-    alpha: ArrayLike | tuple, beta: ArrayLike | tuple, gamma: float = 0.5
+    alpha: Numbers | tuple, beta: Numbers | tuple, gamma: float = 0.5
 ) -> np.ndarray:
     r"""HeteroRR's share of the budget for each feature; float64 [d], summing to 1.
 

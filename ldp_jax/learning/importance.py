@@ -34,12 +34,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Float64, PyTree
-from numpy.typing import ArrayLike, DTypeLike
+from numpy.typing import DTypeLike
 
 from ldp_jax.core import random, validate
 from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.shown import by_shapes, shown
-from ldp_jax.core.types import Array, PRNGKey
+from ldp_jax.core.types import Array, Numbers, PRNGKey
 
 __all__ = ["Public", "importance", "sensitivity"]
 
@@ -110,7 +110,7 @@ def _opened(**given) -> tuple[dict, tuple[str, ...], tuple[str, ...]]:
     return values, tuple(dict.fromkeys(sources)), tuple(private)
 
 
-def _records(name: str, values: ArrayLike | tuple) -> Array:
+def _records(name: str, values: Numbers | tuple) -> Array:
     rows = values if isinstance(values, jax.Array) else validate.numbers(**{name: values})
     rows = jnp.asarray(rows, jnp.float32)
     if rows.ndim != 2 or not len(rows):
@@ -158,8 +158,8 @@ def _total(
 def importance(
     key: PRNGKey,
     function: Callable[[Array], Array] | Public,
-    x: ArrayLike | tuple | Public,
-    background: ArrayLike | tuple | Public,
+    x: Numbers | tuple | Public,
+    background: Numbers | tuple | Public,
     *,
     draws: int = 128,
 ) -> FeatureScores:
@@ -194,8 +194,8 @@ def importance(
 @implicit_promotion()
 def sensitivity(
     embed: Callable[[Array], Array] | Public,
-    x: ArrayLike | tuple | Public,
-    masked: ArrayLike | tuple | Public,
+    x: Numbers | tuple | Public,
+    masked: Numbers | tuple | Public,
 ) -> FeatureScores:
     r"""Score how much each feature of an embedding tells of sensitive inputs, as HeteroRR does.
 

@@ -171,7 +171,8 @@ class ListServer:
                     receivers.astype(np.int64) * n + senders,
                     senders.astype(np.int64) * n + receivers,
                 )
-                receivers, senders = (code // n).astype(np.int32), (code % n).astype(np.int32)
+                receivers = (code // n).astype(np.int32)
+                senders = (code % n).astype(np.int32)
         graph = whole_graph.joined(like, reporter, reported, both_ends, receivers, senders)
         return NoisyLists(graph, degree.astype(np.float32))
 

@@ -373,7 +373,8 @@ class Look:
         each = count_of(reports) // len(pairs.differing)
         many = take(pairs, np.repeat(np.arange(len(pairs.differing)), each))
         found = self.viewer.views(reports, many.differing)
-        names, more = list(found.names), [found.values]
+        names = list(found.names)
+        more = [found.values]
         if isinstance(self.mechanism, HasDensity):
             sides = pairs.x, pairs.other
             logs = [logs_in_turn(self.mechanism, reports, x, *pairs.owners) for x in sides]
