@@ -184,9 +184,17 @@ def _relinked(text: str, source: str, here: str, repository: str) -> str:
 _ANCHORS: set[str] = set()
 
 
+def _paths(name: str) -> list[str]:
+    """A name in its own module, and in each package above."""
+    *packages, last = name.split(".")
+    return [".".join([*packages[:depth], last]) for depth in range(1, len(packages) + 1)]
+
+
 def on_post_build(**_: Any) -> None:
-    """Every exported name is on a page; those of the package are on the pages of their modules."""
-    missing = [name for name, anchor in _exports().items() if not {name, anchor} & _ANCHORS]
+    """Every exported name is on a page: by itself, by its module, or by a package above."""
+    missing = [
+        name for name, anchor in _exports().items() if not {*_paths(name), anchor} & _ANCHORS
+    ]
     if missing:
         raise PluginError(f"on no page: {', '.join(missing)}")
 

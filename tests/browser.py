@@ -23,7 +23,7 @@ SCREENS = {"desktop": (1300, 900, "light"), "phone": (400, 800, "dark")}
 # What the search box is asked, and a word of the address that must be among the first results.
 SEARCHES = {
     "private_embedding": "jobs",
-    "predict_from_counts": "jobs",
+    "predict_from_counts": "friendships",
     "DPRR": "lists",
     "SquareWave": "numbers",
     "verification.check": "verification",
