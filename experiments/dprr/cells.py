@@ -72,6 +72,11 @@ class Settings(NamedTuple):
     batch_size: int
     shares: tuple[float, float, float]
 
+    @classmethod
+    def of(cls, made: Mapping[str, Any]) -> "Settings":
+        """What :func:`settings_of` made a row's settings of; None for what it leaves out."""
+        return cls._make(made.get(name) for name in cls._fields)
+
 
 class Variant(NamedTuple):
     """A release and its classifier; ``public`` is the share of users whose true lists are known."""
@@ -161,6 +166,11 @@ def load(dataset: str, graphs: int, rr_nodes: int) -> packing.GraphSet:
             f"{option}: {len(kept)} graphs of {dataset} are left, and {_FEWEST} are needed"
         )
     return whole if len(kept) == len(whole) else whole.subset(kept)
+
+
+def most_nodes(resolved: Any) -> int:
+    """The nodes of the largest graph that is used, by which budgets are split."""
+    return int(load(resolved.dataset, resolved.graphs, resolved.rr_nodes).nodes_per_graph.max())
 
 
 def name_of(resolved: Any) -> str:

@@ -3,7 +3,6 @@
 import dataclasses
 import math
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Literal, get_args
 
 from experiments import _common, _runner
@@ -144,7 +143,7 @@ BUDGETS: dict[Part, tuple[float, ...]] = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Config:
+class Config(_runner.Grid):
     """Hierarchy-aware noise for graph networks, published and sound, and attacks (PoinDP, 2024).
 
     Private rows stand twice: as published, of which nothing is proved, and sound, each record
@@ -182,8 +181,6 @@ class Config:
     """of membership"""
     preset: Literal["committed", "smoke"] = "committed"
     """committed: at most 200 epochs; smoke: seconds"""
-    out: Path = _runner.DEFAULT_OUT
-    """where results go, and are looked for"""
 
     def check(self) -> None:
         _common.check_words(self, positive=("epsilons", "seeds"), shares=("member_shares",))

@@ -3,13 +3,12 @@
 import dataclasses
 import math
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
 import tyro
 
 from experiments import _common
-from experiments._runner import DEFAULT_OUT, UsageError
+from experiments._runner import Grid, UsageError
 
 Task = Literal["node", "link"]
 
@@ -143,7 +142,7 @@ def printed(row: Mapping[str, Any]) -> float | None:
 
 
 @dataclasses.dataclass(frozen=True)
-class Config:
+class Config(Grid):
     """Private node classification and link prediction (PrivGE, LDP-GE), beside every baseline.
 
     Without further words this is the committed plan. Each mechanism has its structure-only twin, on
@@ -172,8 +171,6 @@ class Config:
     without a look at the records"""
     epochs: int | None = None
     """by default the preset's"""
-    out: Path = DEFAULT_OUT
-    """where the CSV and its manifest are, and are looked for"""
 
     def check(self) -> None:
         _common.check_words(self, positive=("epsilons", "ks", "seeds", "epochs"))
