@@ -2,8 +2,10 @@
 
 import contextlib
 import glob
+import logging
 import os
 import re
+import signal
 import sys
 from collections.abc import Generator, Iterator, Mapping
 from functools import partial
@@ -53,6 +55,7 @@ def computed(
                 pure=False,
                 workers=workers[number % len(workers)],
                 allow_other_workers=True,
+                priority=-number,
             )
         phase(f"0 of {len(work)} {called}, {len(workers)} workers", 0.0)
         for done, (_, made) in enumerate(as_completed(futures, with_results=True), start=1):
@@ -63,6 +66,7 @@ def computed(
 
 @contextlib.contextmanager
 def _client(word: str) -> Iterator[Client]:
+    logging.getLogger("distributed").setLevel(logging.ERROR)
     with contextlib.ExitStack() as opened:
         where: Any = word
         kind, _, count = word.partition(":")
@@ -80,6 +84,7 @@ def _local(count: int) -> SpecCluster:
     """Processes of this machine; where it has several GPUs, each sees one of them."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
     gpus = [gpu for gpu in visible if gpu] or range(len(glob.glob("/dev/nvidia[0-9]*")))
+    os.environ.setdefault("DASK_LOGGING__DISTRIBUTED", "error")  # read where a process starts
     workers = {}
     for rank in range(count):
         environment = {"CUDA_VISIBLE_DEVICES": str(gpus[rank % len(gpus)])} if gpus else {}
@@ -110,4 +115,6 @@ class _Ready(WorkerPlugin):
     def setup(self, worker: Worker) -> None:
         sys.path += [place for place in self.places if place not in sys.path]
         os.environ["LDP_JAX_PROGRESS"] = "0"  # the submitter shows how far all of them are
+        logging.getLogger("distributed").setLevel(logging.ERROR)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the submitter
         compilation_cache()

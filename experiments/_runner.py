@@ -176,7 +176,7 @@ class Grid:
     """Which cells of a plan are computed, by which processes, and where their rows go."""
 
     share: str = ""
-    """3/16: the third of 16 parts of the cells alone, into a file of its own (for job arrays)"""
+    """3/16: the third of 16 parts of the cells alone, as a job of an array"""
     cluster: str = ""
     """compute on Dask workers: local:4, tcp://HOST:PORT or slurm:16"""
     out: Path = DEFAULT_OUT
