@@ -100,7 +100,7 @@ def _slurm(jobs: int) -> Any:
         from dask_jobqueue.slurm import SLURMCluster
     except ImportError as error:
         raise UsageError("--cluster slurm: pip install 'ldp_jax[cluster]'") from error
-    with asked("--cluster slurm"):
+    with asked("--cluster slurm, by ~/.config/dask/jobqueue.yaml"):
         cluster = SLURMCluster(cores=1, processes=1)
         cluster.scale(jobs=jobs)
     return cluster
