@@ -285,9 +285,9 @@ def pack(
         found.append(Shape(end - begin, *room.tolist(), part=part))
     return Packed(
         labels=_int32(np.append(graph_set.labels, 0)),
-        nodes_per_graph=jnp.asarray(np.append(graph_set.nodes_per_graph, 0).astype(np.float32)),
+        nodes_per_graph=_float32(np.append(graph_set.nodes_per_graph, 0)),
         node_start=_int32(np.append(_starts(nodes), nodes.sum())),
-        node_count=jnp.asarray(count.astype(np.float32)),
+        node_count=_float32(count),
         strata=_int32(strata),
         sizes=_int32(sizes),
         into=into,
@@ -316,7 +316,12 @@ def _trial_loads(sizes: np.ndarray, strata: np.ndarray) -> np.ndarray:
 
 
 def _int32(values: np.ndarray) -> Array:
-    return jnp.asarray(values.astype(np.int32))
+    # Unlike jnp.asarray, this compiles no program for each new shape.
+    return jax.device_put(values.astype(np.int32))
+
+
+def _float32(values: np.ndarray) -> Array:
+    return jax.device_put(values.astype(np.float32))
 
 
 def _neighbours(
@@ -335,7 +340,7 @@ def _neighbours(
     local, start = senders - first_node[senders], np.cumsum(degree) - degree
     first, more, node = rows_of_neighbours(local, start, degree, _widths(degree), free=-1)
     per_graph = np.bincount(node_graph[node], minlength=graphs)
-    made = jnp.asarray(first), jnp.asarray(more), _int32(node - first_node[node])
+    made = _int32(first), _int32(more), _int32(node - first_node[node])
     # Free places name no graph, which has no rows.
     start = np.append(_starts(per_graph), len(node))
     return _Graded(*made, _int32(start), long=has_long(node)), per_graph

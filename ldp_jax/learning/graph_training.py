@@ -105,10 +105,8 @@ def scores(outputs: Float[Array, "graphs classes"], labels: Int[np.ndarray, " gr
     """
     classes = outputs.shape[1]
     areas = []
-    # Log-odds, which are of the order of probabilities; float32 has too few of those for a sure
-    # model.
-    others = jnp.where(jnp.eye(classes, dtype=bool), -jnp.inf, outputs[:, None, :])
-    each = outputs - jax.nn.logsumexp(others, axis=-1)
+    # Areas are computed on the host: how many graphs a class has is no shape of a program.
+    each = np.asarray(_log_odds(outputs))
     for c in range(classes) if classes > 2 else (1,):
         mine = np.flatnonzero(labels == c)
         others = np.flatnonzero(labels != c)
@@ -117,6 +115,13 @@ def scores(outputs: Float[Array, "graphs classes"], labels: Int[np.ndarray, " gr
     return Scores(
         float(metrics.accuracy(outputs, labels)), float(np.mean(areas)) if areas else float("nan")
     )
+
+
+@jax.jit
+def _log_odds(outputs: Array) -> Array:
+    """In the order of probabilities, of which float32 has too few for a sure model."""
+    others = jnp.where(jnp.eye(outputs.shape[1], dtype=bool), -jnp.inf, outputs[:, None, :])
+    return outputs - jax.nn.logsumexp(others, axis=-1)
 
 
 # --- The compiled part ----------------------------------------------------------------------------
