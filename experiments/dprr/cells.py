@@ -249,7 +249,7 @@ def run(
     optimizer = graph_training.step_decay_adam(resolved.learning_rate)
     chosen = training.Settings(optimizer, resolved.epochs, resolved.batch_size, resolved.patience)
     return graph_training.fit_graphs(
-        fit_key, model, *sets, settings=chosen, checkpoint=folder, progress=bar
+        fit_key, model, *sets, settings=chosen, like=noisy, checkpoint=folder, progress=bar
     ).test
 
 

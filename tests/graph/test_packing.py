@@ -144,8 +144,7 @@ def test_every_deal_fits_and_the_deal_by_size_is_the_last_resort(monkeypatch):
     ]
     assert np.mean(np.all(as_sized, 0)) < 0.1  # what does not fit is drawn again
     # With room for nothing at all, every draw fails.
-    shapes = tuple(shape._replace(nodes=0) for shape in packed.shapes)
-    full = dataclasses.replace(packed, sizes=packed.sizes + 1, shapes=shapes)
+    full = dataclasses.replace(packed, room=0 * packed.room)
     for got, by_size in zip(deal(full, jax.random.key(0)), deal(packed), strict=True):
         np.testing.assert_array_equal(got, by_size)
 
