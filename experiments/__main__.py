@@ -158,7 +158,7 @@ def _parsed(kind: type, name: str, words: Sequence[str]) -> Any:
     _end(f"{about.rstrip('.')}; {PROG} {name} --help says what there is")
 
 
-_OF_GRIDS = ("--share", "--cluster", "--out")
+_OF_GRIDS = ("--share", "--cluster", "--cost", "--out")
 """What all experiments have comes last in their help."""
 
 
@@ -173,12 +173,12 @@ def _short(text: str) -> str:
     for entry in re.findall(r"^  (?!-h)(\S.*(?:\n {4}.*)*)", text, re.MULTILINE):
         option, words = re.split(r"\s{2,}", entry, maxsplit=1)
         option = re.sub(r"\[(\S+|\{.*?\}) \[.*?\.\.\.\]\]", r"\1 ...", option)
-        words = re.sub(r" \(default: (None|''|)\)", "", " ".join(words.split()))
+        words = re.sub(r" \(default: (None|False|''|)\)", "", " ".join(words.split()))
         choices = re.search(r"\{(.*?)\}", option)
         if choices:
             words = words.replace(f"(default: {choices[1].replace(',', ' ')})", "(default: all)")
         options.append(f"  {re.sub(',(?! )', ', ', option)}  {words}")
-    options.sort(key=lambda option: option.split()[0] in _OF_GRIDS)
+    options.sort(key=lambda option: option.split()[0].rstrip(",") in _OF_GRIDS)
     fill = partial(textwrap.fill, width=100, break_on_hyphens=False)
     indented = [fill(option, subsequent_indent=" " * 6) for option in options]
     return "\n".join([fill(usage), "", *map(fill, about), "", *indented])

@@ -286,6 +286,7 @@ def announce(config: Grid, write: Callable[[Path], Iterable[Path]]) -> None:
     if config.share:
         shown = f"reports of all shares: python -m experiments report --out {config.out}"
         console.print(shown, soft_wrap=True, highlight=False)
+    if not config.whole:
         return
     for path in write(config.out):
         console.print(f"written: {path}", soft_wrap=True, highlight=False)

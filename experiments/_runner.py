@@ -28,6 +28,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -179,8 +180,15 @@ class Grid:
     """3/16: the third of 16 parts of the cells alone, as a job of an array"""
     cluster: str = ""
     """compute on Dask workers: local:4, tcp://HOST:PORT or slurm:16"""
+    cost: bool = False
+    """print how long the missing cells take, by committed rows; compute nothing"""
     out: Path = DEFAULT_OUT
     """where results go, and are looked for"""
+
+    @property
+    def whole(self) -> bool:
+        """Whether all rows of the plan are there when the run has ended."""
+        return not self.share and not self.cost
 
     def check_grid(self) -> None:
         """Refuse a share or a cluster that does not exist."""
@@ -211,6 +219,32 @@ class Grid:
         """Whether a cell is of this share: equal groups, equal share, on every machine."""
         number, count = self.part()
         return count == 1 or int(config_hash(cell.group), 16) % count == number - 1
+
+
+_COSTS: ContextVar[dict[Any, float] | None] = ContextVar("costs", default=None)
+
+
+@contextlib.contextmanager
+def costs() -> Iterator[dict[Any, float]]:
+    """The seconds of each cell of the runs within, where only the cost is asked for."""
+    found: dict[Any, float] = {}
+    token = _COSTS.set(found)
+    try:
+        yield found
+    finally:
+        _COSTS.reset(token)
+
+
+def duration(seconds: float) -> str:
+    """Seconds, minutes or hours in words.
+
+    >>> duration(0.4), duration(90), duration(9000)
+    ('0.4 seconds', '1.5 minutes', '2.5 hours')
+    """
+    for unit, least in (("hours", 3600), ("minutes", 60)):
+        if seconds >= least:
+            return f"{seconds / least:.1f} {unit}"
+    return f"{seconds:.1f} seconds" if seconds < 10 else f"{seconds:.0f} seconds"
 
 
 def rounded(values: Mapping[str, Any]) -> dict[str, float]:
@@ -473,6 +507,43 @@ class Results:
             )
         return known
 
+    def committed(self) -> "Results":
+        """The committed rows of the same name."""
+        found = copy.copy(self)
+        found.csv = REFERENCE / f"{self.name}.csv"
+        found._forget()
+        return found
+
+    def seconds(self, cells: Iterable[Cell]) -> dict[Cell, float]:
+        """What each cell takes by these rows: its own, else those of its data set and mechanism.
+
+        Else those of its mechanism, or of all; NaN where there are no rows.
+        """
+        rows = self.read(mixed=True).drop_duplicates(
+            [name for name in self.key if name != "metric"]
+        )
+        levels = [
+            ["dataset", "task", "mechanism", "epsilon", "seed"],
+            ["dataset", "task", "mechanism"],
+            ["task", "mechanism"],
+        ]
+        known = [dict(rows.groupby(level).seconds.mean()) for level in levels]
+        usual = float(rows.seconds.mean()) if len(rows) else math.nan
+        found = {}
+        for cell in cells:
+            keys = [tuple(getattr(cell, name) for name in level) for level in levels]
+            likely = (means[key] for means, key in zip(known, keys, strict=True) if key in means)
+            found[cell] = float(next(likely, usual))
+        return found
+
+    def machines(self) -> str:
+        """The devices and cores that rows were made with, in words."""
+        made = [
+            f"{one['device']}, {one['cores']} cores"
+            for one in self.describe().get("environments", ())
+        ]
+        return " or ".join(sorted(set(made)))
+
     def made_with(self) -> set[str]:
         """The versions of ldp_jax that rows were made with."""
         return {
@@ -653,6 +724,14 @@ def run(
     console.print(
         f"{len(work)} of {len(mine)} {called} to compute; rows: {results.csv}", soft_wrap=True
     )
+    if grid.cost:
+        reference = results.committed()
+        seconds = reference.seconds(work)
+        taken = duration(sum(seconds.values()))
+        console.print(f"{taken}, on {reference.machines()}", soft_wrap=True)
+        if (told := _COSTS.get()) is not None:  # a cell of two runs is computed by the first
+            told |= {(results.name, cell): each for cell, each in seconds.items()}
+        return 0
     if len(work) < len(mine) and (others := results.made_with() - {_version()}):
         console.print(
             f"kept rows may be of ldp_jax {', '.join(sorted(others))}, this is {_version()}: "

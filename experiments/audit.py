@@ -157,7 +157,7 @@ def main(config: Config) -> None:
     below = tuple(epsilon for epsilon in epsilons if epsilon not in ABOVE)
     asked = _ask_all(config, results, epsilons)
     asked_of_curators = _ask_curators(config, results, below) if CENTRAL else None
-    if config.share:
+    if not config.whole:
         return
     wide = table(asked)
     failures = verdicts(wide)

@@ -78,7 +78,7 @@ def main(config: Config) -> None:
     planned = dict(sorted(planned.items(), key=lambda item: item[0].seed))
     check = partial(features.check, part=BOTH)
     run(planned, compute, results, check=check, called="rows", grid=config)
-    if config.share:
+    if not config.whole:
         return
     for name, guarantee in results.describe()["guarantees"].items():
         if name in (f"{LOCAL}, epsilon 1", f"{COUNTS}, epsilon 1"):

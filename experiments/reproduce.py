@@ -10,7 +10,7 @@ import tyro
 from experiments import _html, _registry, catalogue, papers
 from experiments import _report as show
 from experiments._registry import EXPERIMENTS, runs
-from experiments._runner import REFERENCE, Grid, Results, UsageError, console
+from experiments._runner import REFERENCE, Grid, Results, UsageError, console, costs, duration
 from ldp_jax.learning.metrics import mean_interval
 
 
@@ -38,6 +38,13 @@ class Config(Grid):
 
 
 def main(config: Config) -> None:
+    with costs() as found:
+        _main(config)
+    if config.cost:
+        console.print(f"{duration(sum(found.values()))} in all", soft_wrap=True)
+
+
+def _main(config: Config) -> None:
     if config.out.resolve() == REFERENCE.resolve():
         raise UsageError(f"--out {config.out}: these are the committed rows themselves")
     names = [config.name]
@@ -57,13 +64,13 @@ def main(config: Config) -> None:
             raise UsageError(f"--table {config.table}: {name} has {known}")
         if not config.compare_only:
             _run(name, config, items)
-        if config.share:
+        if not config.whole:
             continue
         said, found = _compared(name, config)
         apart += found
         path = _html.page(name, config.out, said, items, names if every else ())
         console.print(f"{said}\npage: {path}", soft_wrap=True, highlight=False, markup=False)
-    if every and not config.share:
+    if every and config.whole:
         console.print(f"index: {_html.index(config.out, names)}", soft_wrap=True)
     for words in apart:
         console.print(f"[bold red]{words}", soft_wrap=True)
@@ -96,11 +103,12 @@ def _run(name: str, config: Config, items: Sequence[papers.Item]) -> None:
             )
     for one in planned:
         if isinstance(one, Grid):
-            one = dataclasses.replace(one, share=config.share, cluster=config.cluster)
-        elif config.share:
-            continue  # what has no cells is computed where there are no shares
+            grid = {"share": config.share, "cluster": config.cluster, "cost": config.cost}
+            one = dataclasses.replace(one, **grid)
+        elif not config.whole:
+            continue  # it has no cells
         _registry.module(name).main(one)
-    if config.share:
+    if not config.whole:
         return
     if write := getattr(_registry.module(name), "write_report", None):
         write(config.out)

@@ -103,7 +103,7 @@ def main(config: Config) -> None:
     with _runner.asked("--epsilons"):
         planned = dict(_cell(chosen, variant) for chosen in asked for variant in variants)
     run(planned, compute, results, called="sets of degrees", grid=config)
-    if config.share:
+    if not config.whole:
         return
     nearest = min(config.epsilons, key=lambda epsilon: abs(epsilon - 1))
     shown = [variant for variant in variants if variant != TRUE and variant.epsilon == nearest]

@@ -131,7 +131,7 @@ class Config(_runner.Grid):
     attacked_nodes: int = 600
     """nodes whose pairs are attacked: drawn at random from larger graphs"""
     preset: Literal["committed", "smoke"] = "committed"
-    """committed: at most 200 epochs, 1 000 moves of a chain a node; smoke: seconds"""
+    """committed: at most 200 epochs, 1 000 moves of a chain a node; smoke: 3 epochs"""
 
     def check(self) -> None:
         _common.check_words(

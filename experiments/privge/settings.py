@@ -164,7 +164,7 @@ class Config(Grid):
     """HDS with these k instead of the published one (Figures 3 and 4)"""
     preset: Literal["committed", "paper", "smoke"] = "committed"
     """committed: what fits two cores; paper: all epsilons, 10 seeds, 100 epochs everywhere; smoke:
-    seconds
+    3 epochs, by default on debian
     """
     bounds: tuple[float, float] | None = None
     """public bounds of the features of a file that does not declare them (x_lower, x_upper): known
