@@ -128,6 +128,21 @@ def test_workers_find_by_its_name_what_computes_a_cell(name):
     assert pickle.loads(pickle.dumps(compute)) is compute
 
 
+def test_the_cost_of_a_plan_is_read_off_committed_rows(tmp_path, monkeypatch):
+    """By the same cell, else by its mechanism; a cell of two runs counts once."""
+    monkeypatch.setattr(_runner, "REFERENCE", tmp_path / "reference")
+    run(tmp_path / "reference", seeds=2)
+    file = tmp_path / "reference/rows.csv"
+    rows = pd.read_csv(file)
+    rows.assign(seconds=rows.seed + 1.0).to_csv(file, index=False)
+    run(tmp_path / "mine", seeds=1)
+    with _runner.costs() as found:
+        for seeds in (2, 3):
+            assert run(tmp_path / "mine", seeds=seeds, grid=Grid(cost=True)) == 0
+    assert sorted(found.values()) == [1.5, 1.5, 2.0, 2.0]
+    assert len(results_in(tmp_path / "mine").read()) == 4
+
+
 @pytest.mark.parametrize("share", ["0/4", "5/4", "3", "a/b", "1/0", "-1/4"])
 def test_a_share_that_is_none_is_refused(share):
     with pytest.raises(UsageError, match=f"--share {share}: must be a number and how many"):
