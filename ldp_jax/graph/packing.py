@@ -5,6 +5,7 @@ size and cut into strata of as many graphs as there are batches; each batch gets
 each stratum, so that all are nearly of one size.
 """
 
+import math
 from functools import partial
 from typing import NamedTuple
 
@@ -388,13 +389,13 @@ def _shared_shape(like: GraphSet, slots: int, batches: int, needed: np.ndarray) 
 
     # One batch is a small part of the work: there room for the base costs little.
     few = batches == 1
-    least = np.maximum(needed, base if few else 1)
+    least = np.maximum(needed, base if few else 1.0)
 
     def room(places: float, step: float) -> int:
         return int(np.ceil(base * step ** np.ceil(np.log(places / base) / np.log(step))))
 
-    nodes = room(least[1], 2.0 if few else np.sqrt(2.0))
-    rows = room(least[3:].max(), 2.0)
+    nodes = room(float(least[1]), 2.0 if few else math.sqrt(2.0))
+    rows = room(float(least[3:].max()), 2.0)
     return Shape(batches, slots, nodes, 0, rows, rows)  # edges stand in rows
 
 

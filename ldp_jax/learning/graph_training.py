@@ -250,8 +250,8 @@ def fit_graphs(
       settings: optimizer, epochs, graphs in a batch, patience, and the devices that share each
         batch.
       like: the set that the three are parts of, where there are several runs: those on other
-        splits of it, and on sets about as dense, then share programs. Batches are as large as the
-        set needs, in steps of 19 %: sums round otherwise.
+        splits of it, and on sets about as dense, then share programs. Sums round otherwise, and
+        batches may be dealt otherwise, than without it.
       checkpoint: a folder for this run alone, written after every epoch (by orbax-checkpoint, extra
         ``experiments``). Where it holds a part of this run already, training goes on from there.
       progress: called with the epoch from 0, its loss and validation score, after each is on disk.
