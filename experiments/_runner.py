@@ -324,7 +324,7 @@ class Results:
 
     def _forget(self) -> None:
         self._described: dict[str, Any] | None = None
-        self._known: set[tuple[str, ...]] = set()
+        self._known: dict[Path, set[tuple[str, ...]]] = {}
         self._read_to: dict[Path, int] = {}  # the bytes of each CSV that ``_known`` knows
 
     @property
@@ -400,7 +400,8 @@ class Results:
 
     def __contains__(self, cell: Cell) -> bool:
         """Whether a cell's rows are there, all of them, when last looked."""
-        return self.row_key({**dataclasses.asdict(cell), "metric": cell.last_metric}) in self._known
+        last = self.row_key({**dataclasses.asdict(cell), "metric": cell.last_metric})
+        return any(last in known for known in self._known.values())
 
     def look(self) -> None:
         """Learn which rows there are, those of other runs too; only what is new is read."""
@@ -421,7 +422,8 @@ class Results:
         with self._locked():
             self._describe(configs, notes or {}, environment or describe_environment())
             self._catch_up()
-            new = [row for row in rows if self.row_key(row) not in self._known]
+            known = self._known.get(self.csv, ())
+            new = [row for row in rows if self.row_key(row) not in known]
             text = io.StringIO()
             writer = csv.DictWriter(text, self.columns, lineterminator="\n")
             writer.writerows({k: "" if v != v else v for k, v in row.items()} for row in new)
@@ -442,7 +444,7 @@ class Results:
             if self.csv.exists():
                 os.truncate(self.csv, size)
             raise
-        self._known |= self._keys_of(rows, self.csv)
+        self._known.setdefault(self.csv, set()).update(self._keys_of(rows, self.csv))
         self._read_to[self.csv] = size + len(header + rows)
 
     def gather(self) -> int:
@@ -452,18 +454,16 @@ class Results:
         """
         shares = [file for file in self.files() if file != self.csv]
         for file in shares:
-            with self._locked(), _lock_of(file):
-                self._forget()
-                if self.csv.exists():
-                    self._read_on(self.csv)
+            with _lock_of(file):
                 manifest = file.with_suffix(".manifest.json")
-                rows = self._rows_in(file).splitlines(keepends=True)
-                new = [row for row in rows if not self._keys_of(row, file) <= self._known]
-                self._write_manifest(_joined(map(self._said_in, (self.manifest, manifest))))
-                self._add(b"".join(new))
+                said = self._said_in(manifest)
+                notes = {key: value for key, value in said.items() if isinstance(value, dict)}
+                text = (self._header + self._rows_in(file)).decode()
+                rows = list(csv.DictReader(io.StringIO(text)))
+                for environment in said.get("environments", [None]):
+                    self.append(rows, notes=notes, environment=environment)
                 file.unlink()
                 manifest.unlink(missing_ok=True)
-        self._forget()
         return len(shares)
 
     def describe(self) -> dict[str, Any]:
@@ -515,34 +515,21 @@ class Results:
         return found
 
     def seconds(self, cells: Iterable[Cell]) -> dict[Cell, float]:
-        """What each cell takes by these rows: its own, else those of its data set and mechanism.
+        """What each cell takes by these rows: its own, else those of its mechanism, else all.
 
-        Else those of its mechanism, or of all; NaN where there are no rows.
+        NaN where there are no rows.
         """
         rows = self.read(mixed=True).drop_duplicates(
             [name for name in self.key if name != "metric"]
         )
-        levels = [
-            ["dataset", "task", "mechanism", "epsilon", "seed"],
-            ["dataset", "task", "mechanism"],
-            ["task", "mechanism"],
-        ]
-        known = [dict(rows.groupby(level).seconds.mean()) for level in levels]
+        names = ["dataset", "task", "mechanism", "epsilon", "seed"]
+        levels = [dict(rows.groupby(names[:count]).seconds.mean()) for count in (5, 3)]
         usual = float(rows.seconds.mean()) if len(rows) else math.nan
         found = {}
         for cell in cells:
-            keys = [tuple(getattr(cell, name) for name in level) for level in levels]
-            likely = (means[key] for means, key in zip(known, keys, strict=True) if key in means)
-            found[cell] = float(next(likely, usual))
+            row = tuple(getattr(cell, name) for name in names)
+            found[cell] = float(levels[0].get(row, levels[1].get(row[:3], usual)))
         return found
-
-    def machines(self) -> str:
-        """The devices and cores that rows were made with, in words."""
-        made = [
-            f"{one['device']}, {one['cores']} cores"
-            for one in self.describe().get("environments", ())
-        ]
-        return " or ".join(sorted(set(made)))
 
     def made_with(self) -> set[str]:
         """The versions of ldp_jax that rows were made with."""
@@ -559,11 +546,11 @@ class Results:
 
     def _catch_up(self) -> None:
         """Read the rows since the last look, of all files. Under the lock of this one."""
-        sizes = {file: file.stat().st_size for file in self.files()}
-        if any(sizes.get(file, 0) < read for file, read in self._read_to.items()):
-            self._forget()  # a file was taken away, gathered, or cut by hand
-        for file, size in sizes.items():
-            if size != self._read_to.get(file, 0):
+        for file in {*self.files(), *self._read_to}:
+            size = file.stat().st_size if file.exists() else 0
+            if size < self._read_to.get(file, 0):  # it was taken away, gathered, or cut by hand
+                del self._read_to[file], self._known[file]
+            if size > self._read_to.get(file, 0):
                 self._read_on(file)
 
     def _read_on(self, file: Path) -> None:
@@ -580,7 +567,7 @@ class Results:
         known = self._keys_of(rows, file, headed=not start)
         if len(whole) < len(tail) and file == self.csv:  # other files are not locked
             os.truncate(file, start + len(whole))
-        self._known |= known
+        self._known.setdefault(file, set()).update(known)
         self._read_to[file] = start + len(whole)
 
     def _keys_of(self, rows: bytes, file: Path, *, headed: bool = False) -> set[tuple[str, ...]]:
@@ -605,14 +592,13 @@ class Results:
     ) -> None:
         """Add to the manifest, which is written where that changes it. Under the lock."""
         said: dict[str, Any] = {key: dict(value) for key, value in notes.items()}
-        said["configs"] = {
-            config_hash(config): json.loads(_canonical(config)) for config in configs
-        }
-        if self._described is None or not _says(self._described, said, environment):
-            said["environments"] = [environment]
-            self._write_manifest(_joined([self._said_in(self.manifest), said]))
-
-    def _write_manifest(self, manifest: dict[str, Any]) -> None:
+        said.setdefault("configs", {}).update(
+            {config_hash(config): json.loads(_canonical(config)) for config in configs}
+        )
+        if self._described is not None and _says(self._described, said, environment):
+            return
+        said["environments"] = [environment]
+        manifest = _joined([self._said_in(self.manifest), said])
         manifest["written"] = datetime.now(UTC).isoformat(timespec="seconds")
         for stale in self.manifest.parent.glob(f"{self.manifest.name}.*.tmp"):
             stale.unlink(missing_ok=True)  # of killed runs: whoever holds the lock alone writes
@@ -728,7 +714,7 @@ def run(
         reference = results.committed()
         seconds = reference.seconds(work)
         taken = duration(sum(seconds.values()))
-        console.print(f"{taken}, on {reference.machines()}", soft_wrap=True)
+        console.print(f"{taken}, on the machine of {reference.manifest}", soft_wrap=True)
         if (told := _COSTS.get()) is not None:  # a cell of two runs is computed by the first
             told |= {(results.name, cell): each for cell, each in seconds.items()}
         return 0

@@ -131,25 +131,26 @@ def main(config: Config) -> None:
         for job in jobs:  # each takes minutes: what is known is written before the next
             found |= job()
             _write(config, parts, found)
-    header, rows = _beside_aims(found)
-    console.print(terminal(header, rows, "what the project weighs"))
-    console.print(terminal(*_rooms(parts), "where it weighs"))
+    aims, rooms = _tables(parts, found)
+    console.print(terminal(*aims, "what the project weighs"))
+    console.print(terminal(*rooms, "where it weighs"))
     console.print(f"rows: {config.out / f'{NAME}.csv'}", soft_wrap=True)
 
 
-def _write(
-    config: Config, parts: Mapping[str, Mapping[str, float]], found: Mapping[str, float]
-) -> None:
+Counts = Mapping[str, Mapping[str, float]]
+
+
+def _write(config: Config, parts: Counts, found: Mapping[str, float]) -> None:
     frame = pd.DataFrame(
         [(name, value, *AIMS.get(name, ("", math.nan, ""))[:2]) for name, value in found.items()],
         columns=["quantity", "value", "unit", "aim"],
     )
-    text = f"{markdown(*_beside_aims(found))}\n\n{markdown(*_rooms(parts))}"
+    text = "\n\n".join(markdown(*each) for each in _tables(parts, found))
     write_tables(config.out, NAME, frame, text)
 
 
-def _beside_aims(found: Mapping[str, float]) -> tuple[list[str], list[list[str]]]:
-    """A table of what has an aim: header and lines."""
+def _tables(parts: Counts, found: Mapping[str, float]) -> list[tuple[list[str], list[list[str]]]]:
+    """What has an aim, and the counts of each part: headers and lines."""
     rows = [
         [
             name,
@@ -162,16 +163,12 @@ def _beside_aims(found: Mapping[str, float]) -> tuple[list[str], list[list[str]]
         for name, (unit, aim, others) in AIMS.items()
         if name in found
     ]
-    return ["quantity", "value", "unit", "aim", "others", "reached"], rows
-
-
-def _rooms(parts: Mapping[str, Mapping[str, float]]) -> tuple[list[str], list[list[str]]]:
-    """A table of the counts of each part: header and lines."""
-    lines = [
+    rooms = [
         [part.removeprefix("ldp_jax/"), *(f"{value:,.6g}" for value in counts.values())]
         for part, counts in parts.items()
     ]
-    return ["part", *parts["ldp_jax"]], lines
+    header = ["quantity", "value", "unit", "aim", "others", "reached"]
+    return [(header, rows), (["part", *parts["ldp_jax"]], rooms)]
 
 
 def count_parts(root: Path) -> dict[str, dict[str, float]]:
