@@ -699,7 +699,7 @@ def run(
     results.describe()
     if grid.share:
         results = results.of_share(*grid.part())
-    elif count := results.gather():
+    elif not grid.cost and (count := results.gather()):
         console.print(f"{count} files of shares are now in {results.csv}", soft_wrap=True)
     results.look()
     mine = {cell: settings for cell, settings in planned.items() if grid.has(cell)}
