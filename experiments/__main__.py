@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, NoReturn
 from unittest.mock import patch
 
 from experiments._registry import EXPERIMENTS, module
-from experiments._runner import UsageError, check_out
+from experiments._runner import Grid, UsageError, check_out
 
 PROG = "python -m experiments"
 
@@ -92,9 +92,11 @@ def main(words: Sequence[str] | None = None) -> None:
             _end(f"{option} needs at least one word; {PROG} {name} --help says what there is")
     config = _parsed(kind, name, rest)
     try:
+        if isinstance(config, Grid):
+            config.check_grid()
         if hasattr(config, "out"):
             check_out(config.out)  # before minutes of computing, not after them
-            _prepare_device()
+            _prepare_device(alone=not getattr(config, "cluster", ""))
         run(config)
     except UsageError as error:
         _end(str(error))
@@ -156,6 +158,10 @@ def _parsed(kind: type, name: str, words: Sequence[str]) -> Any:
     _end(f"{about.rstrip('.')}; {PROG} {name} --help says what there is")
 
 
+_OF_GRIDS = ("--share", "--cluster", "--cost", "--out")
+"""What all experiments have comes last in their help."""
+
+
 def _short(text: str) -> str:
     """Tyro's help with a paragraph an option, in which nothing is said twice.
 
@@ -167,23 +173,29 @@ def _short(text: str) -> str:
     for entry in re.findall(r"^  (?!-h)(\S.*(?:\n {4}.*)*)", text, re.MULTILINE):
         option, words = re.split(r"\s{2,}", entry, maxsplit=1)
         option = re.sub(r"\[(\S+|\{.*?\}) \[.*?\.\.\.\]\]", r"\1 ...", option)
-        words = re.sub(r" \(default: (None|''|)\)", "", " ".join(words.split()))
+        words = re.sub(r" \(default: (None|False|''|)\)", "", " ".join(words.split()))
         choices = re.search(r"\{(.*?)\}", option)
         if choices:
             words = words.replace(f"(default: {choices[1].replace(',', ' ')})", "(default: all)")
         options.append(f"  {re.sub(',(?! )', ', ', option)}  {words}")
+    options.sort(key=lambda option: option.split()[0].rstrip(",") in _OF_GRIDS)
     fill = partial(textwrap.fill, width=100, break_on_hyphens=False)
     indented = [fill(option, subsequent_indent=" " * 6) for option in options]
     return "\n".join([fill(usage), "", *map(fill, about), "", *indented])
 
 
-def _prepare_device() -> None:
-    """Keep compiled programs on disk, and check that JAX finds the device that was asked for."""
+def _prepare_device(*, alone: bool) -> None:
+    """Keep compiled programs on disk, and check that JAX finds the device that was asked for.
+
+    Unless it works ``alone``, this process leaves the GPUs to its workers.
+    """
     import jax
 
     from ldp_jax.core.compilation import compilation_cache
 
     compilation_cache()
+    if not alone:
+        jax.config.update("jax_platforms", "cpu")
     try:
         jax.devices()
     except (

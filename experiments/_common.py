@@ -21,6 +21,7 @@ from scipy import sparse
 from experiments._report import is_own, publish
 from experiments._runner import (
     Found,
+    Grid,
     UsageError,
     asked,
     check_out,
@@ -267,6 +268,7 @@ def run_parts(config: Any, parts: Mapping[str, ModuleType], rest: ModuleType | N
             part.compute,
             part.results_in(config.out),
             called=getattr(part, "CALLED", "rows"),
+            grid=config,
             **more,
         )
 
@@ -279,8 +281,14 @@ def write_parts(parts: Iterable[ModuleType], out: Path) -> list[Path]:
     ]
 
 
-def announce(written: Iterable[Path]) -> None:
-    for path in written:
+def announce(config: Grid, write: Callable[[Path], Iterable[Path]]) -> None:
+    """Write the reports of a folder, and say which files they are; of a share there are none."""
+    if config.share:
+        shown = f"reports of all shares: python -m experiments report --out {config.out}"
+        console.print(shown, soft_wrap=True, highlight=False)
+    if not config.whole:
+        return
+    for path in write(config.out):
         console.print(f"written: {path}", soft_wrap=True, highlight=False)
 
 

@@ -5,6 +5,7 @@ Cells, rows that survive a kill and have several writers, manifests, progress.
 
 import abc
 import contextlib
+import copy
 import csv
 import dataclasses
 import functools
@@ -14,17 +15,27 @@ import json
 import math
 import os
 import platform
+import re
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Generator,
+    Hashable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
 
 import pandas as pd
-from filelock import FileLock
+from filelock import FileLock, Timeout
 from rich.console import Console
 
 COLUMNS = (
@@ -125,6 +136,14 @@ class Cell(abc.ABC):
         ), settings
 
     @property
+    def group(self) -> tuple[Hashable, ...]:
+        """What this cell computes together with others: a share has all of a group, or none.
+
+        By default it is one release, on which several classifiers, preprocessings or attacks work.
+        """
+        return self.dataset, self.task, self.mechanism, self.epsilon, self.seed
+
+    @property
     @abc.abstractmethod
     def last_metric(self) -> str:
         """The metric that is computed last: with its row the cell is complete."""
@@ -142,6 +161,90 @@ class Found(NamedTuple):
     """columns that describe all of these rows and identify none"""
     notes: Mapping[str, Mapping[str, Any]] = {}
     """what else the manifest says of the cell, by heading"""
+
+
+class Computed(NamedTuple):
+    """A cell that was computed: what was found, in how many seconds, and on what."""
+
+    cell: Any
+    found: Found
+    seconds: float
+    environment: Mapping[str, Any]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Grid:
+    """Which cells of a plan are computed, by which processes, and where their rows go."""
+
+    share: str = ""
+    """3/16: the third of 16 parts of the cells alone, as a job of an array"""
+    cluster: str = ""
+    """compute on Dask workers: local:4, tcp://HOST:PORT or slurm:16"""
+    cost: bool = False
+    """print how long the missing cells take, by committed rows; compute nothing"""
+    out: Path = DEFAULT_OUT
+    """where results go, and are looked for"""
+
+    @property
+    def whole(self) -> bool:
+        """Whether all rows of the plan are there when the run has ended."""
+        return not self.share and not self.cost
+
+    def check_grid(self) -> None:
+        """Refuse a share or a cluster that does not exist."""
+        self.part()
+        if not self.cluster:
+            return
+        try:
+            from experiments import _cluster
+        except ImportError as error:
+            raise UsageError(
+                f"--cluster {self.cluster}: Dask is not here, pip install 'ldp_jax[cluster]'"
+            ) from error
+        _cluster.check(self.cluster)
+
+    def part(self) -> tuple[int, int]:
+        """The number of the share, from 1, and how many shares there are."""
+        if not self.share:
+            return 1, 1
+        given = re.fullmatch(r"(\d+)/(\d+)", self.share)
+        if given is None or not 1 <= int(given[1]) <= int(given[2]):
+            raise UsageError(
+                f"--share {self.share}: must be a number and how many shares there are, from 1/16 "
+                "to 16/16"
+            )
+        return int(given[1]), int(given[2])
+
+    def has(self, cell: Cell) -> bool:
+        """Whether a cell is of this share: equal groups, equal share, on every machine."""
+        number, count = self.part()
+        return count == 1 or int(config_hash(cell.group), 16) % count == number - 1
+
+
+_COSTS: ContextVar[dict[Any, float] | None] = ContextVar("costs", default=None)
+
+
+@contextlib.contextmanager
+def costs() -> Iterator[dict[Any, float]]:
+    """The seconds of each cell of the runs within, where only the cost is asked for."""
+    found: dict[Any, float] = {}
+    token = _COSTS.set(found)
+    try:
+        yield found
+    finally:
+        _COSTS.reset(token)
+
+
+def duration(seconds: float) -> str:
+    """Seconds, minutes or hours in words.
+
+    >>> duration(0.4), duration(90), duration(9000)
+    ('0.4 seconds', '1.5 minutes', '2.5 hours')
+    """
+    for unit, least in (("hours", 3600), ("minutes", 60)):
+        if seconds >= least:
+            return f"{seconds / least:.1f} {unit}"
+    return f"{seconds:.1f} seconds" if seconds < 10 else f"{seconds:.0f} seconds"
 
 
 def rounded(values: Mapping[str, Any]) -> dict[str, float]:
@@ -194,7 +297,11 @@ def check_positive(option: str, *values: float) -> None:
 
 
 class Results:
-    """One experiment's rows and their manifest in a folder, which need not exist to be read."""
+    """One experiment's rows and their manifest in a folder, which need not exist to be read.
+
+    Shares of a plan write files of their own. All of them are read as one; :meth:`gather` makes
+    them one.
+    """
 
     def __init__(
         self, out: Path, name: str, cell: type[Cell] = Cell, also: Sequence[str] = ()
@@ -203,8 +310,8 @@ class Results:
 
         ``also`` are columns that identify no row.
         """
+        self.name = name
         self.csv = out / f"{name}.csv"
-        self.manifest = out / f"{name}.manifest.json"
         fields = {field.name: field.type for field in dataclasses.fields(cell)}
         self.columns = (*COLUMNS, *(field for field in fields if field not in COLUMNS), *also)
         self.key = (*(field for field in fields if field not in cell.FOUND), "metric")
@@ -213,26 +320,48 @@ class Results:
         self._words: dict[Hashable, type[str]] = {
             name: str for name, kind in fields.items() if kind is str
         }
-        self._known: set[tuple[str, ...]] = set()
-        self._read_to = 0  # bytes of the CSV that ``_known`` knows
+        self._forget()
+
+    def _forget(self) -> None:
         self._described: dict[str, Any] | None = None
+        self._known: dict[Path, set[tuple[str, ...]]] = {}
+        self._read_to: dict[Path, int] = {}  # the bytes of each CSV that ``_known`` knows
+
+    @property
+    def manifest(self) -> Path:
+        """The manifest of the rows in ``csv``."""
+        return self.csv.with_suffix(".manifest.json")
+
+    def of_share(self, number: int, count: int) -> "Results":
+        """The same rows, of which new ones go to the file of a share."""
+        share = copy.copy(self)
+        share.csv = self.csv.with_name(f"{self.name}.share-{number}-of-{count}.csv")
+        share._forget()
+        return share
+
+    def files(self, suffix: str = ".csv") -> list[Path]:
+        """The whole file and those of shares, as far as they are there."""
+        out = self.csv.parent
+        shares = sorted(out.glob(f"{self.name}.share-*-of-*{suffix}"))
+        return [path for path in (out / f"{self.name}{suffix}", *shares) if path.exists()]
 
     def read(self, *, mixed: bool = False) -> pd.DataFrame:
         """All whole rows so far.
 
         Unless ``mixed``, a row may not be there under two data sets or settings.
         """
-        text = _whole_lines(self.csv.read_bytes()) if self.csv.exists() else b""
-        if not text:
+        files = self.files()
+        rows = b"".join(map(self._rows_in, files))
+        if not rows:
             return pd.DataFrame(columns=list(self.columns))
-        self._check_header(
-            tuple(text.split(b"\n", 1)[0].decode(errors="replace").rstrip("\r").split(","))
-        )
+        text = io.BytesIO(self._header + rows)
         try:
-            frame = pd.read_csv(io.BytesIO(text), dtype=self._words)  # a digest may be all digits
+            frame = pd.read_csv(text, dtype=self._words)  # a digest may be all digits
             frame[["value", *self._numbers]].astype(float)
         except ValueError as error:  # of pandas too, and of bytes that are no text
-            raise self._damaged(self.csv) from error
+            raise self._damaged(*files) from error
+        if len(files) > 1:  # a row may be in several of them
+            frame = frame.drop_duplicates(list(self.key), ignore_index=True)
         twice = frame.duplicated([name for name in self.key if name != "config"])
         if twice.any() and not mixed:
             row = ", ".join(
@@ -245,8 +374,19 @@ class Results:
             )
         return frame
 
-    def _damaged(self, file: Path, line: int | None = None) -> UsageError:
-        where = f"{file}, line {line}" if line else str(file)
+    @property
+    def _header(self) -> bytes:
+        return f"{','.join(self.columns)}\n".encode()
+
+    def _rows_in(self, file: Path) -> bytes:
+        """The whole rows of a file as they stand there, after a look at its header."""
+        header, _, rows = _whole_lines(file.read_bytes()).partition(b"\n")
+        if header:
+            self._check_header(header, file)
+        return rows
+
+    def _damaged(self, *files: Path, line: int | None = None) -> UsageError:
+        where = " or ".join(map(str, files)) + (f", line {line}" if line else "")
         return UsageError(
             f"{where}: damaged, not of this version: mend it, move it away, or use another --out"
         )
@@ -260,11 +400,11 @@ class Results:
 
     def __contains__(self, cell: Cell) -> bool:
         """Whether a cell's rows are there, all of them, when last looked."""
-        return self.row_key({**dataclasses.asdict(cell), "metric": cell.last_metric}) in self._known
+        last = self.row_key({**dataclasses.asdict(cell), "metric": cell.last_metric})
+        return any(last in known for known in self._known.values())
 
     def look(self) -> None:
         """Learn which rows there are, those of other runs too; only what is new is read."""
-        self.describe()
         with self._locked():
             self._catch_up()
 
@@ -273,44 +413,71 @@ class Results:
         rows: Sequence[Row],
         configs: Sequence[Any] = (),
         notes: Mapping[str, Any] | None = None,
+        environment: Mapping[str, Any] | None = None,
     ) -> None:
         """Add a cell's rows that are not there yet, and before them to the manifest.
 
-        No other byte is written.
+        No other byte is written. ``environment`` is where they were computed, by default here.
         """
         with self._locked():
-            self._describe(configs, notes or {})
+            self._describe(configs, notes or {}, environment or describe_environment())
             self._catch_up()
-            new = [row for row in rows if self.row_key(row) not in self._known]
-            if not new:
-                return
+            known = self._known.get(self.csv, ())
+            new = [row for row in rows if self.row_key(row) not in known]
             text = io.StringIO()
             writer = csv.DictWriter(text, self.columns, lineterminator="\n")
-            if self._read_to == 0:
-                writer.writeheader()
             writer.writerows({k: "" if v != v else v for k, v in row.items()} for row in new)
-            added = text.getvalue().encode()
-            try:
-                with open(self.csv, "ab") as file:
-                    file.write(added)
-                    file.flush()
-                    os.fsync(file.fileno())
-            except OSError:
-                if self.csv.exists():
-                    os.truncate(self.csv, self._read_to)
-                raise
-            self._read_to += len(added)
-            self._known |= {self.row_key(row) for row in new}
+            self._add(text.getvalue().encode())
+
+    def _add(self, rows: bytes) -> None:
+        """Write further rows to the end of the file, whole or not at all. Under the lock."""
+        if not rows:
+            return
+        size = self._read_to.get(self.csv, 0)
+        header = b"" if size else self._header
+        try:
+            with open(self.csv, "ab") as file:
+                file.write(header + rows)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError:
+            if self.csv.exists():
+                os.truncate(self.csv, size)
+            raise
+        self._known.setdefault(self.csv, set()).update(self._keys_of(rows, self.csv))
+        self._read_to[self.csv] = size + len(header + rows)
+
+    def gather(self) -> int:
+        """Move the rows of all shares into the whole file, and return how many files these were.
+
+        A share that still runs goes on in a new file.
+        """
+        shares = [file for file in self.files() if file != self.csv]
+        for file in shares:
+            with _lock_of(file):
+                manifest = file.with_suffix(".manifest.json")
+                said = self._said_in(manifest)
+                notes = {key: value for key, value in said.items() if isinstance(value, dict)}
+                text = (self._header + self._rows_in(file)).decode()
+                rows = list(csv.DictReader(io.StringIO(text)))
+                for environment in said.get("environments", [None]):
+                    self.append(rows, notes=notes, environment=environment)
+                file.unlink()
+                manifest.unlink(missing_ok=True)
+        return len(shares)
 
     def describe(self) -> dict[str, Any]:
         """The manifest: configurations, environments, guarantees, sources of data.
 
-        Empty where there is none.
+        Empty where there is none. Those of shares are joined.
         """
-        if not self.manifest.exists():
+        return _joined(map(self._said_in, self.files(".manifest.json")))
+
+    def _said_in(self, manifest: Path) -> dict[str, Any]:
+        if not manifest.exists():
             return {}
         try:
-            said = json.loads(self.manifest.read_text())
+            said = json.loads(manifest.read_text())
             described = all(
                 isinstance(said[key], dict)
                 for key in said
@@ -321,9 +488,9 @@ class Results:
                 for each in said.get("environments", ())
             )
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise self._damaged(self.manifest) from error
+            raise self._damaged(manifest) from error
         if not described:
-            raise self._damaged(self.manifest)
+            raise self._damaged(manifest)
         return said
 
     def settings(self) -> dict[str, Any]:
@@ -340,6 +507,30 @@ class Results:
             )
         return known
 
+    def committed(self) -> "Results":
+        """The committed rows of the same name."""
+        found = copy.copy(self)
+        found.csv = REFERENCE / f"{self.name}.csv"
+        found._forget()
+        return found
+
+    def seconds(self, cells: Iterable[Cell]) -> dict[Cell, float]:
+        """What each cell takes by these rows: its own, else those of its mechanism, else all.
+
+        NaN where there are no rows.
+        """
+        rows = self.read(mixed=True).drop_duplicates(
+            [name for name in self.key if name != "metric"]
+        )
+        names = ["dataset", "task", "mechanism", "epsilon", "seed"]
+        levels = [dict(rows.groupby(names[:count]).seconds.mean()) for count in (5, 3)]
+        usual = float(rows.seconds.mean()) if len(rows) else math.nan
+        found = {}
+        for cell in cells:
+            row = tuple(getattr(cell, name) for name in names)
+            found[cell] = float(levels[0].get(row, levels[1].get(row[:3], usual)))
+        return found
+
     def made_with(self) -> set[str]:
         """The versions of ldp_jax that rows were made with."""
         return {
@@ -347,76 +538,110 @@ class Results:
             for environment in self.describe().get("environments", ())
         }
 
-    def _check_header(self, header: tuple[str, ...]) -> None:
-        if header != self.columns:
+    def _check_header(self, header: bytes, file: Path) -> None:
+        if header.strip() != self._header.strip():
             raise UsageError(
-                f"{self.csv} has other columns than this version writes: move it away or use --out"
+                f"{file} has other columns than this version writes: move it away or use --out"
             )
 
     def _catch_up(self) -> None:
-        """Read the rows since the last look; what a killed run left half of a row is cut off.
+        """Read the rows since the last look, of all files. Under the lock of this one."""
+        for file in {*self.files(), *self._read_to}:
+            size = file.stat().st_size if file.exists() else 0
+            if size < self._read_to.get(file, 0):  # it was taken away, gathered, or cut by hand
+                del self._read_to[file], self._known[file]
+            if size > self._read_to.get(file, 0):
+                self._read_on(file)
 
-        Under the lock.
-        """
-        size = self.csv.stat().st_size if self.csv.exists() else 0
-        if size < self._read_to:  # another file: taken away, or cut by hand
-            self._read_to = 0
-            self._known = set()
-        if size == self._read_to:
-            return
-        with open(self.csv, "rb") as file:
-            file.seek(self._read_to)
-            tail = file.read()
+    def _read_on(self, file: Path) -> None:
+        """Read the further rows of a file; what a killed run left half of a row is cut off."""
+        start = self._read_to.get(file, 0)
+        with open(file, "rb") as opened:
+            opened.seek(start)
+            tail = opened.read()
         whole = _whole_lines(tail)
-        known = self._keys_of(whole)
-        if len(whole) < len(tail):
-            os.truncate(self.csv, self._read_to + len(whole))
-        self._known |= known
-        self._read_to += len(whole)
+        rows = whole
+        if whole and not start:
+            header, _, rows = whole.partition(b"\n")
+            self._check_header(header, file)
+        known = self._keys_of(rows, file, headed=not start)
+        if len(whole) < len(tail) and file == self.csv:  # other files are not locked
+            os.truncate(file, start + len(whole))
+        self._known.setdefault(file, set()).update(known)
+        self._read_to[file] = start + len(whole)
 
-    def _keys_of(self, whole: bytes) -> set[tuple[str, ...]]:
-        """What identifies each of some rows, where they are rows.
+    def _keys_of(self, rows: bytes, file: Path, *, headed: bool = False) -> set[tuple[str, ...]]:
+        """What identifies each of some rows of a file, where they are rows.
 
-        Of a whole file after its header.
+        ``headed`` says that they are all of it, after its header.
         """
-        lines = csv.reader(io.StringIO(whole.decode(errors="replace")))
+        lines = csv.reader(io.StringIO(rows.decode(errors="replace")))
         found = set()
         try:
-            if self._read_to == 0 and whole:
-                self._check_header(tuple(next(lines)))
             for line in lines:
                 row = dict(zip(self.columns, line, strict=True))
                 float(row["value"] or "nan")
                 found.add(self.row_key(row))
-        except UsageError:
-            raise
         except (ValueError, csv.Error) as error:
-            raise self._damaged(self.csv, lines.line_num if self._read_to == 0 else None) from error
+            line = lines.line_num + 1 if headed else None
+            raise self._damaged(file, line=line) from error
         return found
 
-    def _describe(self, configs: Sequence[Any], notes: Mapping[str, Any]) -> None:
+    def _describe(
+        self, configs: Sequence[Any], notes: Mapping[str, Any], environment: Mapping[str, Any]
+    ) -> None:
         """Add to the manifest, which is written where that changes it. Under the lock."""
         said: dict[str, Any] = {key: dict(value) for key, value in notes.items()}
-        said["configs"] = {
-            config_hash(config): json.loads(_canonical(config)) for config in configs
-        }
-        environment = describe_environment()
-        if self._described is None or not _says(self._described, said, environment):
-            manifest = self.describe()
-            for key, value in said.items():
-                manifest.setdefault(key, {}).update(value)
-            if environment not in manifest.setdefault("environments", []):
-                manifest["environments"].append(environment)
-            manifest["written"] = datetime.now(UTC).isoformat(timespec="seconds")
-            for stale in self.manifest.parent.glob(f"{self.manifest.name}.*.tmp"):
-                stale.unlink(missing_ok=True)  # of killed runs: whoever holds the lock alone writes
-            write_atomically(self.manifest, json.dumps(manifest, indent=1, sort_keys=True) + "\n")
-            self._described = manifest
+        said.setdefault("configs", {}).update(
+            {config_hash(config): json.loads(_canonical(config)) for config in configs}
+        )
+        if self._described is not None and _says(self._described, said, environment):
+            return
+        said["environments"] = [environment]
+        manifest = _joined([self._said_in(self.manifest), said])
+        manifest["written"] = datetime.now(UTC).isoformat(timespec="seconds")
+        for stale in self.manifest.parent.glob(f"{self.manifest.name}.*.tmp"):
+            stale.unlink(missing_ok=True)  # of killed runs: whoever holds the lock alone writes
+        write_atomically(self.manifest, json.dumps(manifest, indent=1, sort_keys=True) + "\n")
+        self._described = manifest
 
     def _locked(self) -> FileLock:
         check_out(self.csv.parent)
-        # The system releases it, also when the process is killed.
-        return FileLock(self.csv.with_suffix(".lock"))
+        return _lock_of(self.csv)
+
+    @contextlib.contextmanager
+    def claimed(self, cell: Cell, seconds: float) -> Iterator[None]:
+        """Keep other runs from a cell as long as this one computes it.
+
+        ``Timeout`` where another one has it for more than these seconds; -1 waits.
+        """
+        file = self.csv.parent / ".claims" / f"{self.name}-{config_hash(cell)}"
+        file.parent.mkdir(exist_ok=True)
+        with FileLock(file, seconds):
+            try:
+                yield
+            finally:
+                file.unlink(missing_ok=True)
+
+
+def _lock_of(file: Path) -> FileLock:
+    """The system releases it, also when the process is killed."""
+    return FileLock(file.with_suffix(".lock"))
+
+
+def _joined(manifests: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """What several manifests say, as one."""
+    found: dict[str, Any] = {}
+    for one in manifests:
+        for key, value in one.items():
+            if key == "environments":
+                known = found.setdefault(key, [])
+                known += [each for each in value if each not in known]
+            elif key == "written":
+                found[key] = max(value, found.get(key, ""))
+            else:
+                found.setdefault(key, {}).update(value)
+    return found
 
 
 def _whole_lines(text: bytes) -> bytes:
@@ -432,17 +657,24 @@ def _says(manifest: Mapping[str, Any], said: Mapping[str, Any], environment: Any
     return known and environment in manifest["environments"]
 
 
+Compute = Callable[[Any, Any], Found]
+"""Finds a cell's rows by its settings. A module has it, so that workers can import it."""
+
+
 def run(
     planned: Mapping[Any, Any],
-    compute: Callable[[Any, Any], Found],
+    compute: Compute,
     results: Results,
     *,
     called: str = "cells",
     check: Callable[[Any, Any], object] = lambda cell, settings: None,
+    kept: Callable[[Any], object] = lambda cell: None,
+    grid: Grid | None = None,
 ) -> int:
     """Compute the cells whose rows are missing, in their order, and return how many these were.
 
     A bar, or without a terminal lines on stderr, show how far it is (:mod:`ldp_jax.core.progress`).
+    Runs of one plan in one folder share its cells: none computes what another is at.
 
     Args:
       planned: cells, and the settings that the column ``config`` of each is the hash of.
@@ -451,57 +683,116 @@ def run(
       called: what cells are called where they are counted.
       check: raises a ValueError where a cell cannot be computed; asked of all cells before the
         first is computed.
+      kept: told of each cell whose rows are on disk.
+      grid: the share of the cells, and the workers, if there are any.
 
     Raises:
-      Interrupted: on Ctrl-C, which loses the cell in flight alone.
+      Interrupted: on Ctrl-C, which loses the cells in flight alone.
       UsageError: before anything is computed, for an empty plan, a cell that ``check`` refuses, or
         damaged files.
     """
-    from ldp_jax.core.progress import phase, watched  # the list of experiments needs no library
+    from ldp_jax.core.progress import watched  # the list of experiments needs no library
 
+    grid = grid or Grid()
     if not planned:
         raise UsageError(f"these words name no {called}: 0 of 0 to compute")
+    results.describe()
+    if grid.share:
+        results = results.of_share(*grid.part())
+    elif not grid.cost and (count := results.gather()):
+        console.print(f"{count} files of shares are now in {results.csv}", soft_wrap=True)
     results.look()
-    for cell, settings in planned.items():
+    mine = {cell: settings for cell, settings in planned.items() if grid.has(cell)}
+    for cell, settings in mine.items():
         with asked(str(cell)):
             check(cell, settings)
-    work = [cell for cell in planned if cell not in results]
+    work = {cell: settings for cell, settings in mine.items() if cell not in results}
     console.print(
-        f"{len(work)} of {len(planned)} {called} to compute; rows: {results.csv}", soft_wrap=True
+        f"{len(work)} of {len(mine)} {called} to compute; rows: {results.csv}", soft_wrap=True
     )
-    if len(work) < len(planned) and (others := results.made_with() - {_version()}):
+    if grid.cost:
+        reference = results.committed()
+        seconds = reference.seconds(work)
+        taken = duration(sum(seconds.values()))
+        console.print(f"{taken}, on the machine of {reference.manifest}", soft_wrap=True)
+        if (told := _COSTS.get()) is not None:  # a cell of two runs is computed by the first
+            told |= {(results.name, cell): each for cell, each in seconds.items()}
+        return 0
+    if len(work) < len(mine) and (others := results.made_with() - {_version()}):
         console.print(
             f"kept rows may be of ldp_jax {', '.join(sorted(others))}, this is {_version()}: "
             "another --out computes all of them",
             soft_wrap=True,
         )
-    place = 0
-    with watched(results.csv.stem):
+    if grid.cluster and work:
+        from experiments import _cluster
+
+        made = _cluster.computed(work, compute, grid.cluster, called)
+    else:
+        made = _computed_here(work, compute, results, called)
+    computed = 0
+    with watched(results.csv.stem), contextlib.closing(made):
         try:
-            for place, cell in enumerate(work):
-                phase(
-                    f"{place + 1} of {len(work)} {called}, {cell}",
-                    place / len(work),
-                    (place + 1) / len(work),
-                )
-                start = time.perf_counter()
-                with watched(str(cell)):
-                    found = compute(cell, planned[cell])
-                seconds = round(time.perf_counter() - start, 4)
+            for cell, found, seconds, environment in made:
+                computed += 1
                 shared = {**dataclasses.asdict(cell), "seconds": seconds, **found.also}
                 rows = [
                     {**shared, "metric": metric, "value": value}
                     for metric, value in found.values.items()
                 ]
                 if rows:
-                    results.append(rows, [planned[cell]], found.notes)
+                    results.append(rows, [mine[cell]], found.notes, environment)
+                kept(cell)
         except KeyboardInterrupt as stopped:
-            kept = (
-                f"{len(planned) - len(work) + place} of {len(planned)} {called} are kept in "
-                f"{results.csv}"
-            )
-            raise Interrupted(f"{kept}; the same command goes on from there") from stopped
-    return len(work)
+            there = sum(cell in results for cell in mine)
+            raise Interrupted(
+                f"{there} of {len(mine)} {called} are kept in {results.csv}; the same command goes "
+                "on from there"
+            ) from stopped
+    return computed
+
+
+def timed(compute: Compute, cell: Any, settings: Any) -> Computed:
+    """Compute one cell in this process."""
+    from ldp_jax.core.progress import watched
+
+    start = time.perf_counter()
+    with watched(str(cell)):
+        found = compute(cell, settings)
+    seconds = round(time.perf_counter() - start, 4)
+    return Computed(cell, found, seconds, describe_environment())
+
+
+def _computed_here(
+    work: Mapping[Any, Any], compute: Compute, results: Results, called: str
+) -> Generator[Computed]:
+    """Compute cells one after the other, each where no other run has it at the time of its turn.
+
+    Groups that another run is in come after the others, and cells that it is at come last.
+    """
+    from ldp_jax.core.progress import phase
+
+    left = list(work)
+    place = 0
+    for whole_groups, seconds in ((True, 0.0), (False, 0.0), (False, -1.0)):
+        turn, left = left, []
+        busy: set[Any] = set()
+        for cell in turn:
+            if whole_groups and cell.group in busy:
+                left.append(cell)
+                continue
+            try:
+                with results.claimed(cell, seconds):
+                    results.look()
+                    place += 1
+                    if cell in results:
+                        continue
+                    words = f"{place} of {len(work)} {called}, {cell}"
+                    phase(words, (place - 1) / len(work), place / len(work))
+                    yield timed(compute, cell, work[cell])
+            except Timeout:
+                busy.add(cell.group)
+                left.append(cell)
 
 
 def write_atomically(path: Path, text: str) -> None:

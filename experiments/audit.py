@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -24,8 +23,8 @@ from experiments._published import (
 )
 from experiments._report import legend_below, markdown, panels, prose, save, terminal
 from experiments._runner import (
-    DEFAULT_OUT,
     Found,
+    Grid,
     Results,
     UsageError,
     config_hash,
@@ -95,7 +94,7 @@ CENTRAL = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Config:
+class Config(Grid):
     """Ask every mechanism whether its epsilon holds, and measure what published forms really lose.
 
     For each mechanism and budget: the claim, the exact supremum of its privacy loss (integers for
@@ -118,8 +117,6 @@ class Config:
     looked at; about a minute of two cores, into files named audit_quick"""
     seed: int = 0
     """of the draws"""
-    out: Path = DEFAULT_OUT
-    """where the files go; cells that are there already are not computed again"""
 
     def trials(self, epsilon: float) -> int:
         """Draws of each record: more where less is lost."""
@@ -157,7 +154,12 @@ def main(config: Config) -> None:
     name = f"{NAME}_quick" if config.quick else NAME
     results = results_in(config.out, name=name)
     epsilons = QUICK if config.quick else (*EPSILONS, *ABOVE)
-    wide = table(_ask_all(config, results, epsilons))
+    below = tuple(epsilon for epsilon in epsilons if epsilon not in ABOVE)
+    asked = _ask_all(config, results, epsilons)
+    asked_of_curators = _ask_curators(config, results, below) if CENTRAL else None
+    if not config.whole:
+        return
+    wide = table(asked)
     failures = verdicts(wide)
     lines = _lines(wide)
     _print(HEADER, lines, "epsilon lost, and (shown by draws), at each budget")
@@ -175,11 +177,9 @@ def main(config: Config) -> None:
         )
         console.print(left_out, soft_wrap=True, highlight=False)
         text += f"\n\n{left_out}"
-    if CENTRAL:
-        below = tuple(epsilon for epsilon in epsilons if epsilon not in ABOVE)
-        asked = _ask_curators(config, results, below)
+    if asked_of_curators is not None:
         central = _central_audit.by_budget(
-            asked, CENTRAL, ("claimed", "supremum", "fit", "lower_bound")
+            asked_of_curators, CENTRAL, ("claimed", "supremum", "fit", "lower_bound")
         )
         failures += _central_audit.verdicts(central, CENTRAL, SLACK)
         shown = _central_audit.header(EPSILONS), _central_audit.lines(central, CENTRAL, EPSILONS)
@@ -202,83 +202,70 @@ def main(config: Config) -> None:
 
 
 def _ask_all(config: Config, results: Results, epsilons: tuple[float, ...]) -> pd.DataFrame:
-    count = len(SUBJECTS) * len(epsilons)
+    """The rows of :data:`SUBJECTS` under these settings; missing ones are computed."""
     # The confidence is shared by the cells: with other cells all are asked again.
-    settings = {"quick": config.quick, "seed": config.seed, "slack": SLACK, "cells": count}
+    settings = {"quick": config.quick, "seed": config.seed, "slack": SLACK}
     settings |= {"rungs": 0, "draws": config.trials(1.0)} if config.quick else {"rungs": 3}
-    confidence = 1 - verification.statistics.SIGNIFICANCE / count
-
-    def measure(subject: Subject, epsilon: float, key: Any) -> dict[str, float]:
-        if epsilon in ABOVE:
-            return above(subject, epsilon)
-        return examine(subject, epsilon, key, config, confidence, whole=not config.quick)
-
-    return _rows_of(
-        SUBJECTS, epsilons, jax.random.key(config.seed), measure, results, settings, "mechanisms"
-    )
+    return _rows_of(SUBJECTS, epsilons, config, results, settings, "mechanisms")
 
 
 def _ask_curators(config: Config, results: Results, epsilons: tuple[float, ...]) -> pd.DataFrame:
-    """The rows of :data:`CENTRAL`, with settings and a confidence of their own.
-
-    Missing ones are computed.
-    """
-    count = len(CENTRAL) * len(epsilons)
-    settings = {
-        "central": 2,
-        "quick": config.quick,
-        "seed": config.seed,
-        "slack": SLACK,
-        "cells": count,
-    }
-    significance = verification.statistics.SIGNIFICANCE / count
-
-    measure = lambda one, epsilon, key: _central_audit.examine(
-        one.make(epsilon), epsilon, key, significance
-    )
-    key = jax.random.fold_in(jax.random.key(config.seed), 1 << 20)
-    return _rows_of(CENTRAL, epsilons, key, measure, results, settings, "curators")
+    """The same of :data:`CENTRAL`, with settings and a confidence of their own."""
+    settings = {"central": 2, "quick": config.quick, "seed": config.seed, "slack": SLACK}
+    return _rows_of(CENTRAL, epsilons, config, results, settings, "curators")
 
 
 def _rows_of(
     subjects: Mapping[str, Subject],
     epsilons: tuple[float, ...],
-    key: Any,
-    measure: Callable[[Subject, float, Any], dict[str, float]],
+    config: Config,
     results: Results,
-    settings: Mapping[str, Any],
+    settings: dict[str, Any],
     called: str,
 ) -> pd.DataFrame:
-    """One cell a subject and budget, each with a key of its own by its place.
-
-    All rows of these settings.
-    """
+    """One cell a subject and budget; all rows of these settings."""
+    settings |= {"cells": len(subjects) * len(epsilons)}
     cells = [
         Cell(
             mechanism=label,
             epsilon=epsilon,
-            seed=settings["seed"],
+            seed=config.seed,
             unit=str(subject.make(1.0).guarantee().unit),
             config=config_hash(settings),
         )
         for label, subject in subjects.items()
         for epsilon in epsilons
     ]
-    places = {cell: place for place, cell in enumerate(cells)}
-
-    def compute(cell: Cell, _: Any) -> Found:
-        subject = subjects[cell.mechanism]
-        measured = measure(subject, cell.epsilon, jax.random.fold_in(key, places[cell]))
-        proved = (
-            measured.get("supremum", measured.get("arithmetic", math.nan))
-            if subject.sound
-            else math.inf
-        )
-        return Found(measured, {"epsilon_proved": proved})
-
-    run(dict.fromkeys(cells, settings), compute, results, called=f"budgets of {called}")
+    found = partial(compute, config=config, epsilons=epsilons)
+    run(dict.fromkeys(cells, settings), found, results, called=f"budgets of {called}", grid=config)
     frame = results.read()
     return frame[frame.config == config_hash(settings)]
+
+
+def compute(
+    cell: Cell, settings: Mapping[str, Any], config: Config, epsilons: tuple[float, ...]
+) -> Found:
+    """Ask a subject at a budget, by a key of their place among the cells."""
+    central = "central" in settings
+    subjects = CENTRAL if central else SUBJECTS
+    subject = subjects[cell.mechanism]
+    place = list(subjects).index(cell.mechanism) * len(epsilons) + epsilons.index(cell.epsilon)
+    root = jax.random.key(config.seed)
+    key = jax.random.fold_in(jax.random.fold_in(root, 1 << 20) if central else root, place)
+    significance = verification.statistics.SIGNIFICANCE / settings["cells"]
+    if central:
+        made = subject.make(cell.epsilon)
+        measured = _central_audit.examine(made, cell.epsilon, key, significance)
+    elif cell.epsilon in ABOVE:
+        measured = above(subject, cell.epsilon)
+    else:
+        measured = examine(
+            subject, cell.epsilon, key, config, 1 - significance, whole=not config.quick
+        )
+    proved = math.inf
+    if subject.sound:
+        proved = measured.get("supremum", measured.get("arithmetic", math.nan))
+    return Found(measured, {"epsilon_proved": proved})
 
 
 def ask(config: Config) -> None:

@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -70,7 +71,7 @@ class Config:
     """Speed and memory of the main job's parts, against the fastest others in the same run.
 
     Not part of the tests: figures depend on the machine. Writes benchmarks.csv and benchmarks.md,
-    and on a GPU benchmarks_gpu.csv and .md.
+    and on a GPU benchmarks_gpu.csv and .md, as each part ends, and says how long it took.
     """
 
     parts: tuple[Name, ...] = get_args(Name)[:-8]
@@ -112,17 +113,22 @@ def main(config: Config) -> None:
         "big_records": lambda _: _edge_benchmarks.big_classes("reports"),
         "big_reports": lambda _: _edge_benchmarks.big_reports(),
     }
-    rows = [row for part in config.parts for row in run[part](config.repeats)]
-    new = pd.DataFrame(rows).assign(device=jax.devices()[0].device_kind, cores=os.cpu_count())
-    if path.exists():
-        old = pd.read_csv(path)
-        new = pd.concat([old[~old.benchmark.isin(new.benchmark)], new])
-    table = summary(new)
-    write_tables(config.out, name, new, table)
-    if "scaling" in config.parts:
-        _scaling_benchmark.draw(new, config.out / f"{name}_scaling.png")
-    if {"big_embedding", "big_lists", "big_records"} & set(config.parts):
-        _edge_benchmarks.draw_growth(new, config.out / f"{name}_growth.png")
+    table = ""
+    for part in config.parts:
+        start = time.perf_counter()
+        rows = run[part](config.repeats)
+        seconds = time.perf_counter() - start
+        new = pd.DataFrame(rows).assign(device=jax.devices()[0].device_kind, cores=os.cpu_count())
+        if path.exists():
+            old = pd.read_csv(path)
+            new = pd.concat([old[~old.benchmark.isin(new.benchmark)], new])
+        table = summary(new)
+        write_tables(config.out, name, new, table)
+        if part == "scaling":
+            _scaling_benchmark.draw(new, config.out / f"{name}_scaling.png")
+        if part in ("big_embedding", "big_lists", "big_records"):
+            _edge_benchmarks.draw_growth(new, config.out / f"{name}_growth.png")
+        console.print(f"{part}: {seconds:.0f} s; rows: {path}", soft_wrap=True)
     console.print(table, soft_wrap=True, highlight=False)
 
 

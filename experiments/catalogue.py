@@ -12,7 +12,7 @@ from rich import box
 from rich.table import Table
 
 from experiments._registry import EXPERIMENTS, Experiment
-from experiments._runner import REFERENCE, UsageError, console
+from experiments._runner import REFERENCE, UsageError, console, duration
 
 SCREEN = 44
 """Lines that ``show NAME`` prints of tables, before it names the parts."""
@@ -51,15 +51,13 @@ def list_all(config: List) -> None:
     for name, experiment in EXPERIMENTS.items():
         frames = [pd.read_csv(REFERENCE / f"{stem}.csv") for stem in experiment.rows]
         cells = [frame.drop(columns=["metric", "value"]).drop_duplicates() for frame in frames]
-        hours = sum(float(frame.seconds.sum()) for frame in cells) / 3600
-        took = experiment.takes or (
-            f"{hours:.1f} hours" if hours >= 1 else f"{60 * hours:.0f} minutes"
-        )
+        took = experiment.takes or duration(sum(float(frame.seconds.sum()) for frame in cells))
         rows = sum(map(len, frames))
         view.add_row(name, experiment.about, str(rows) if rows else "tables", took)
     console.print(view)
     console.print(
-        "took: the sum of the seconds of the committed rows. show NAME prints the committed "
+        "took: the sum of the seconds of the committed rows, on the machine that their manifests "
+        "name. show NAME prints the committed "
         "tables, reproduce NAME "
         "computes them and compares, report writes tables and figures of your own rows."
     )

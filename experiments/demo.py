@@ -24,7 +24,7 @@ from experiments._report import (
     signed,
 )
 from experiments._report import table as as_table
-from experiments._runner import DEFAULT_OUT, REFERENCE, console, run
+from experiments._runner import REFERENCE, Found, Grid, console, run
 from experiments.frontier import _points, features, friendships, joint, methods
 from experiments.frontier import config as frontier
 from experiments.frontier.features_methods import CHOSEN, LOCAL, PRIVGE, TRUE, Answer, Asked, Method
@@ -59,7 +59,7 @@ JOBS = (
 
 
 @dataclasses.dataclass(frozen=True)
-class Config:
+class Config(Grid):
     """The main jobs on the embedded data set.
 
     Private features and a public graph, and the other way round.
@@ -71,19 +71,15 @@ class Config:
     a CSV and a PNG, in about a minute on two cores.
     """
 
-    out: Path = DEFAULT_OUT
-    """where demo.csv, demo.md, demo.png and the manifest go; rows that are there already are not
-    computed again
-    """
-
 
 def main(config: Config) -> None:
     results = results_in(config.out)
     planned = features.plan(PLAN) | features.plan(PLAN, COUNTED)
     planned = dict(sorted(planned.items(), key=lambda item: item[0].seed))
-    compute = partial(features.compute, part=BOTH)
     check = partial(features.check, part=BOTH)
-    run(planned, compute, results, check=check, called="rows")
+    run(planned, compute, results, check=check, called="rows", grid=config)
+    if not config.whole:
+        return
     for name, guarantee in results.describe()["guarantees"].items():
         if name in (f"{LOCAL}, epsilon 1", f"{COUNTS}, epsilon 1"):
             console.print(f"{name}: {guarantee}", soft_wrap=True, highlight=False)
@@ -143,6 +139,11 @@ BOTH = COUNTED._replace(
     without_epsilon=(*features.FEATURES.without_epsilon, *COUNTED.without_epsilon),
 )
 """All rows of a draw."""
+
+
+def compute(cell: features.Cell, settings: friendships.Settings) -> Found:
+    """What a method makes of a draw."""
+    return features.compute(cell, settings, BOTH)
 
 
 def accuracies(frame: pd.DataFrame) -> dict[tuple[str, float], pd.Series]:

@@ -14,6 +14,7 @@ from experiments._report import legend_below, markdown, panels, save, terminal
 from experiments._runner import DEFAULT_OUT, check_positive, console, write_tables
 from ldp_jax import verification
 from ldp_jax.core.mechanism import mechanism
+from ldp_jax.core.progress import phase, watched
 from ldp_jax.core.types import Array, PRNGKey, Record, Scalar
 from ldp_jax.features import GeneralizedRR, Laplace
 
@@ -138,18 +139,18 @@ class Config:
 
 def main(config: Config) -> None:
     check_positive("--seeds", config.seeds)
-    rows = [
-        {"leak": leak, "trials": trials, "mass": smallest(make, trials, config.seeds)}
-        for leak, make in LEAKS.items()
-        for trials in config.trials
-    ]
-    frame = pd.DataFrame(rows)
+    rows = []
+    lines = []
     header = ["smallest mass refused", *(f"{trials:,} draws" for trials in config.trials)]
-    lines = [
-        [str(leak), *(f"{mass:.2g}" for mass in part.mass)]
-        for leak, part in frame.groupby("leak", sort=False)
-    ]
-    write_tables(config.out, NAME, frame, markdown(header, lines))
+    with watched(NAME):
+        for place, (leak, make) in enumerate(LEAKS.items()):
+            phase(leak, place / len(LEAKS))
+            masses = [smallest(make, trials, config.seeds) for trials in config.trials]
+            each = zip(config.trials, masses, strict=True)
+            rows += [{"leak": leak, "trials": trials, "mass": mass} for trials, mass in each]
+            lines.append([leak, *(f"{mass:.2g}" for mass in masses)])
+            write_tables(config.out, NAME, pd.DataFrame(rows), markdown(header, lines))
+    frame = pd.DataFrame(rows)
     console.print(terminal(header, lines, "smallest leak that a verdict finds, epsilon 1"))
     path = config.out / f"{NAME}.png"
     save(draw(frame), path)

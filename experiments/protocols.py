@@ -14,7 +14,7 @@ from scipy import stats
 
 from experiments import _common, _runner
 from experiments import _report as show
-from experiments._runner import DEFAULT_OUT, Found, Results, rounded, run
+from experiments._runner import Found, Grid, Results, rounded, run
 from experiments.frontier.friendships import load, public_labels
 from ldp_jax import datasets, edges
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RELATIONSHIP
@@ -92,7 +92,7 @@ COLOURS = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Config:
+class Config(Grid):
     """Published protocols of several rounds, beside what one round gives.
 
     Triangles in two rounds and on a noisy graph, and stars; LDPGen's synthetic graph beside the
@@ -107,8 +107,6 @@ class Config:
     """per bit of a list, of all rounds together"""
     seeds: int = 10
     """how many, from 0"""
-    out: Path = DEFAULT_OUT
-    """where results go, and are looked for"""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -216,8 +214,8 @@ def measures(key: jax.Array, released: Graph, data: datasets.Dataset) -> dict[st
 
 
 def main(config: Config) -> None:
-    run(plan(config), compute, results_in(config.out), called="rows")
-    _common.announce(write_report(config.out))
+    run(plan(config), compute, results_in(config.out), called="rows", grid=config)
+    _common.announce(config, write_report)
 
 
 # --- The page -------------------------------------------------------------------------------------

@@ -69,6 +69,9 @@ def main(config: Config) -> None:
     accuracy.load(config.datasets[0])
     planned = conditions(config.seeds)
     rows = []
+    head = []
+    lines = []
+    about = _TEXT.about.format(dataset=config.datasets[0], seeds=config.seeds)
     work = [
         (condition, *process) for condition, processes in planned.items() for process in processes
     ]
@@ -77,11 +80,10 @@ def main(config: Config) -> None:
             phase(condition, place / len(work))
             found = _in_a_process(config, seeds, environment, one_core)
             rows += [{"condition": condition, **row} for row in found]
-    frame = pd.DataFrame(rows)
-    head, lines = spread(frame)
-    about = _TEXT.about.format(dataset=config.datasets[0], seeds=config.seeds)
-    text = f"{about}\n\n{markdown(head, lines)}"
-    _runner.write_tables(config.out, NAME, frame, text)
+            frame = pd.DataFrame(rows)
+            head, lines = spread(frame)
+            text = f"{about}\n\n{markdown(head, lines)}"
+            _runner.write_tables(config.out, NAME, frame, text)
     _runner.console.print(
         terminal(head, lines, f"{config.datasets[0]}: how far rows repeat, in points", len(head))
     )

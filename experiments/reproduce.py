@@ -3,7 +3,6 @@
 import dataclasses
 import math
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
 import tyro
@@ -11,12 +10,12 @@ import tyro
 from experiments import _html, _registry, catalogue, papers
 from experiments import _report as show
 from experiments._registry import EXPERIMENTS, runs
-from experiments._runner import DEFAULT_OUT, REFERENCE, Results, UsageError, console
+from experiments._runner import REFERENCE, Grid, Results, UsageError, console, costs, duration
 from ldp_jax.learning.metrics import mean_interval
 
 
 @dataclasses.dataclass(frozen=True)
-class Config:
+class Config(Grid):
     """Run an experiment, compare its rows with the committed ones, and write a web page on both.
 
     OUT/NAME.html.
@@ -34,13 +33,18 @@ class Config:
     preset: Literal["smoke", "committed", "paper"] = "committed"
     """smoke: two minutes on one core, on data that need no file; committed: the committed rows;
     paper: the paper's own grid, where that is larger"""
-    out: Path = DEFAULT_OUT
-    """where your rows and pages go; not the folder of the committed ones"""
     compare_only: bool = False
     """compute nothing: compare and show the rows that are there"""
 
 
 def main(config: Config) -> None:
+    with costs() as found:
+        _main(config)
+    if config.cost:
+        console.print(f"{duration(sum(found.values()))} in all", soft_wrap=True)
+
+
+def _main(config: Config) -> None:
     if config.out.resolve() == REFERENCE.resolve():
         raise UsageError(f"--out {config.out}: these are the committed rows themselves")
     names = [config.name]
@@ -60,11 +64,13 @@ def main(config: Config) -> None:
             raise UsageError(f"--table {config.table}: {name} has {known}")
         if not config.compare_only:
             _run(name, config, items)
+        if not config.whole:
+            continue
         said, found = _compared(name, config)
         apart += found
         path = _html.page(name, config.out, said, items, names if every else ())
         console.print(f"{said}\npage: {path}", soft_wrap=True, highlight=False, markup=False)
-    if every:
+    if every and config.whole:
         console.print(f"index: {_html.index(config.out, names)}", soft_wrap=True)
     for words in apart:
         console.print(f"[bold red]{words}", soft_wrap=True)
@@ -96,7 +102,14 @@ def _run(name: str, config: Config, items: Sequence[papers.Item]) -> None:
                 f"--table {config.table}: preset {config.preset} of {name} computes nothing of it"
             )
     for one in planned:
+        if isinstance(one, Grid):
+            grid = {"share": config.share, "cluster": config.cluster, "cost": config.cost}
+            one = dataclasses.replace(one, **grid)
+        elif not config.whole:
+            continue  # it has no cells
         _registry.module(name).main(one)
+    if not config.whole:
+        return
     if write := getattr(_registry.module(name), "write_report", None):
         write(config.out)
 

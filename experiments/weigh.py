@@ -15,7 +15,8 @@ import tempfile
 import time
 import tokenize
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -115,16 +116,41 @@ def main(config: Config) -> None:
     found[f"ldp_jax: {LONGEST}"] = max(lengths)
     found["ldp_jax: signatures of more than 8 lines in help()"] = sum(x > 8 for x in lengths)
 
+    _write(config, parts, found)
+    jobs: list[Callable[[], dict[str, float]]] = []
     if config.calls:
-        for job in JOBS:
-            found |= measure_calls(job)
-    if config.suite:
-        with tempfile.TemporaryDirectory() as out:
-            found |= time_command("test suite", "pytest", "-q")
-            found |= time_command("demo", "experiments", "demo", "--out", out)
-            found |= time_command("audit --quick", "experiments", "audit", "--quick", "--out", out)
+        jobs += [partial(measure_calls, job) for job in JOBS]
+    with tempfile.TemporaryDirectory() as out:
+        if config.suite:
+            into = ("--out", out)
+            jobs += [
+                partial(time_command, "test suite", "pytest", "-q"),
+                partial(time_command, "demo", "experiments", "demo", *into),
+                partial(time_command, "audit --quick", "experiments", "audit", "--quick", *into),
+            ]
+        for job in jobs:  # each takes minutes: what is known is written before the next
+            found |= job()
+            _write(config, parts, found)
+    aims, rooms = _tables(parts, found)
+    console.print(terminal(*aims, "what the project weighs"))
+    console.print(terminal(*rooms, "where it weighs"))
+    console.print(f"rows: {config.out / f'{NAME}.csv'}", soft_wrap=True)
 
-    header = ["quantity", "value", "unit", "aim", "others", "reached"]
+
+Counts = Mapping[str, Mapping[str, float]]
+
+
+def _write(config: Config, parts: Counts, found: Mapping[str, float]) -> None:
+    frame = pd.DataFrame(
+        [(name, value, *AIMS.get(name, ("", math.nan, ""))[:2]) for name, value in found.items()],
+        columns=["quantity", "value", "unit", "aim"],
+    )
+    text = "\n\n".join(markdown(*each) for each in _tables(parts, found))
+    write_tables(config.out, NAME, frame, text)
+
+
+def _tables(parts: Counts, found: Mapping[str, float]) -> list[tuple[list[str], list[list[str]]]]:
+    """What has an aim, and the counts of each part: headers and lines."""
     rows = [
         [
             name,
@@ -141,16 +167,8 @@ def main(config: Config) -> None:
         [part.removeprefix("ldp_jax/"), *(f"{value:,.6g}" for value in counts.values())]
         for part, counts in parts.items()
     ]
-    wide = ["part", *parts["ldp_jax"]]
-    console.print(terminal(header, rows, "what the project weighs"))
-    console.print(terminal(wide, rooms, "where it weighs"))
-
-    frame = pd.DataFrame(
-        [(name, value, *AIMS.get(name, ("", math.nan, ""))[:2]) for name, value in found.items()],
-        columns=["quantity", "value", "unit", "aim"],
-    )
-    write_tables(config.out, NAME, frame, f"{markdown(header, rows)}\n\n{markdown(wide, rooms)}")
-    console.print(f"rows: {config.out / f'{NAME}.csv'}", soft_wrap=True)
+    header = ["quantity", "value", "unit", "aim", "others", "reached"]
+    return [(header, rows), (["part", *parts["ldp_jax"]], rooms)]
 
 
 def count_parts(root: Path) -> dict[str, dict[str, float]]:

@@ -18,7 +18,7 @@ def main(config: Config) -> None:
     config.check()
     for name in config.parts:
         _PARTS[name].main(config)
-    announce(write_report(config.out))
+    announce(config, write_report)
 
 
 def write_report(out: Path) -> list[Path]:

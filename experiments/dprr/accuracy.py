@@ -9,8 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import jax
-
 from experiments import _common, _runner
 from experiments import _report as show
 from experiments.dprr import cells, report
@@ -23,55 +21,49 @@ results_in = partial(_runner.Results, name=NAME, cell=cells.Cell)
 
 
 @_common.planned
-def plan(config: Config) -> Iterator[tuple[cells.Cell, tuple[cells.Settings, int]]]:
+def plan(config: Config) -> Iterator[tuple[cells.Cell, dict[str, Any]]]:
     seeds = 10 if config.preset == "paper" else config.seeds
     for dataset in config.datasets:
         resolved = settings(config, dataset)
-        n_max = int(cells.load(dataset, config.graphs, config.rr_nodes).nodes_per_graph.max())
+        n_max = cells.most_nodes(resolved)
         for seed in range(seeds):
             for variant in variants_of(config):
                 with _runner.asked(f"--epsilons {variant.epsilon:g}"):
-                    yield cells.cell_of(resolved, variant, seed, n_max), (resolved, n_max)
+                    cell = cells.cell_of(resolved, variant, seed, n_max)
+                yield cell, cells.settings_of(resolved, variant.classifier)
 
 
 def main(config: Config) -> None:
-    known = plan(config)
-    computed = 0
-    finished: list[
-        Path
-    ] = []  # checkpoints of cells whose rows are there: nothing is left to resume
+    checkpoints = config.out.absolute() / "checkpoints"
+    _runner.run(
+        plan(config),
+        partial(compute, checkpoints=checkpoints),
+        results_in(config.out),
+        called="trainings",
+        kept=lambda cell: shutil.rmtree(_folder(cell, checkpoints), ignore_errors=True),
+        grid=config,
+    )
 
-    def clear() -> None:
-        while finished:
-            shutil.rmtree(finished.pop(), ignore_errors=True)
 
-    def compute(cell: cells.Cell, _: Any) -> _runner.Found:
-        nonlocal computed
-        clear()
-        folder = config.out / "checkpoints" / _runner.config_hash(cell)
+def _folder(cell: cells.Cell, checkpoints: Path) -> Path:
+    return checkpoints / _runner.config_hash(cell)
 
-        def shown(epoch: int, loss: float, validation: float) -> None:
-            phase(f"epoch {epoch + 1}, validation {validation:.3f}", 0.0)
 
-        resolved, n_max = known[cell]
-        scores = cells.run(resolved, cell.variant, cell.seed, folder, shown)
-        computed += 1
-        finished.append(folder)
-        if cell.classifier == "gin" or computed % 20 == 0:
-            # other noisy graphs have other shapes: programs would only fill the memory
-            jax.clear_caches()
-        name = (
-            f"{cell.dataset}; {cells.setting(cell.public)}; {cell.mechanism}, epsilon "
-            f"{cell.epsilon:g}"
-        )
-        promised = {"guarantees": {name: str(cells.ledger(cell.variant, n_max).total())}}
-        return _runner.Found(
-            _runner.rounded({"accuracy": scores.accuracy, "auc": scores.auc}), notes=promised
-        )
+def compute(cell: cells.Cell, made: dict[str, Any], checkpoints: Path) -> _runner.Found:
+    resolved = cells.Settings.of(made)
 
-    settings = {cell: cells.settings_of(made, cell.classifier) for cell, (made, _) in known.items()}
-    _runner.run(settings, compute, results_in(config.out), called="trainings")
-    clear()
+    def shown(epoch: int, loss: float, validation: float) -> None:
+        phase(f"epoch {epoch + 1}, validation {validation:.3f}", 0.0)
+
+    scores = cells.run(resolved, cell.variant, cell.seed, _folder(cell, checkpoints), shown)
+    name = (
+        f"{cell.dataset}; {cells.setting(cell.public)}; {cell.mechanism}, epsilon {cell.epsilon:g}"
+    )
+    spent = cells.ledger(cell.variant, cells.most_nodes(resolved))
+    return _runner.Found(
+        _runner.rounded({"accuracy": scores.accuracy, "auc": scores.auc}),
+        notes={"guarantees": {name: str(spent.total())}},
+    )
 
 
 def write(out: Path) -> list[Path]:

@@ -72,6 +72,11 @@ class Settings(NamedTuple):
     batch_size: int
     shares: tuple[float, float, float]
 
+    @classmethod
+    def of(cls, made: Mapping[str, Any]) -> "Settings":
+        """What :func:`settings_of` made a row's settings of; None for what it leaves out."""
+        return cls._make(made.get(name) for name in cls._fields)
+
 
 class Variant(NamedTuple):
     """A release and its classifier; ``public`` is the share of users whose true lists are known."""
@@ -163,6 +168,11 @@ def load(dataset: str, graphs: int, rr_nodes: int) -> packing.GraphSet:
     return whole if len(kept) == len(whole) else whole.subset(kept)
 
 
+def most_nodes(resolved: Any) -> int:
+    """The nodes of the largest graph that is used, by which budgets are split."""
+    return int(load(resolved.dataset, resolved.graphs, resolved.rr_nodes).nodes_per_graph.max())
+
+
 def name_of(resolved: Any) -> str:
     """The data set in words, from ``dataset``, ``graphs`` and ``rr_nodes``.
 
@@ -239,7 +249,7 @@ def run(
     optimizer = graph_training.step_decay_adam(resolved.learning_rate)
     chosen = training.Settings(optimizer, resolved.epochs, resolved.batch_size, resolved.patience)
     return graph_training.fit_graphs(
-        fit_key, model, *sets, settings=chosen, checkpoint=folder, progress=bar
+        fit_key, model, *sets, settings=chosen, like=noisy, checkpoint=folder, progress=bar
     ).test
 
 

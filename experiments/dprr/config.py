@@ -1,11 +1,10 @@
 """The command line's words, the settings that they stand for, and the committed runs."""
 
 import dataclasses
-from pathlib import Path
 from typing import Literal, get_args
 
 from experiments._common import check_methods, check_words
-from experiments._runner import DEFAULT_OUT, UsageError
+from experiments._runner import Grid, UsageError
 from experiments.dprr import cells
 from experiments.dprr.cells import COMMUNITIES, MECHANISMS, Classifier, Mechanism, Settings, Variant
 
@@ -13,7 +12,7 @@ Part = Literal["accuracy", "degrees", "scaling"]
 
 
 @dataclasses.dataclass(frozen=True)
-class Config:
+class Config(Grid):
     """Graph classification on noisy graphs (Hidano & Murakami).
 
     By GIN, and by a random forest for every mechanism.
@@ -48,8 +47,6 @@ class Config:
     """leave out graphs of more nodes; 0 for none"""
     parts: tuple[Part, ...] = ("accuracy",)
     """accuracy: Figures 4 to 6; degrees: Figure 7; scaling: Figures 8 and 9"""
-    out: Path = DEFAULT_OUT
-    """where results go, and are looked for"""
 
     def check(self) -> None:
         check_words(self, positive=("epsilons", "seeds", "epochs"))

@@ -3,7 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import jax
@@ -22,6 +22,7 @@ from experiments.dprr.cells import (
     ledger,
     load,
     made_by,
+    most_nodes,
     name_of,
 )
 from experiments.dprr.config import Config
@@ -100,27 +101,10 @@ def main(config: Config) -> None:
         *(Variant(name, epsilon, 0.0) for name in names for epsilon in config.epsilons),
     ]
     with _runner.asked("--epsilons"):
-        planned = {
-            _cell(chosen, variant): (chosen, variant) for chosen in asked for variant in variants
-        }
-    # The figure shows the same degrees as the rows, whose keys are fixed.
-    reported = lru_cache(maxsize=None)(
-        lambda chosen, variant: noisy_degrees(load(*chosen), variant)
-    )
-
-    def compute(cell: Cell, _: Any) -> Found:
-        chosen, variant = planned[cell]
-        users = degrees(load(*chosen))
-        if variant == TRUE:
-            found = {**_shares(users.true, users.label), "mean degree": users.true.mean()}
-        else:
-            found = statistics(
-                users, reported(chosen, variant), made_by(variant, int(users.others.max()) + 1)
-            )
-        return Found(rounded(found))
-
-    settings = {cell: chosen._asdict() for cell, (chosen, _) in planned.items()}
-    run(settings, compute, results, called="sets of degrees")
+        planned = dict(_cell(chosen, variant) for chosen in asked for variant in variants)
+    run(planned, compute, results, called="sets of degrees", grid=config)
+    if not config.whole:
+        return
     nearest = min(config.epsilons, key=lambda epsilon: abs(epsilon - 1))
     shown = [variant for variant in variants if variant != TRUE and variant.epsilon == nearest]
 
@@ -128,12 +112,29 @@ def main(config: Config) -> None:
     console.print(f"figure: {path}", soft_wrap=True)
 
 
-def _cell(chosen: Graphs, variant: Variant) -> Cell:
-    n_max = int(load(*chosen).nodes_per_graph.max())
+def compute(cell: Cell, settings: dict[str, Any]) -> Found:
+    chosen = Graphs(**settings)
+    users = degrees(load(*chosen))
+    if cell.mechanism == _TRUE_NAME:
+        found = {**_shares(users.true, users.label), "mean degree": users.true.mean()}
+        return Found(rounded(found))
+    variant = Variant(cell.mechanism, cell.epsilon, 0.0)
+    made = made_by(variant, most_nodes(chosen))
+    return Found(rounded(statistics(users, reported(chosen, variant), made)))
+
+
+@cache
+def reported(chosen: Graphs, variant: Variant) -> np.ndarray:
+    """Noisy degrees, the same in rows and in the figure: their keys are fixed."""
+    return noisy_degrees(load(*chosen), variant)
+
+
+def _cell(chosen: Graphs, variant: Variant) -> tuple[Cell, dict[str, Any]]:
+    n_max = most_nodes(chosen)
     proved = math.inf if variant == TRUE else ledger(variant, n_max).spent(NEIGHBOUR_LIST).epsilon
     name = _TRUE_NAME if variant == TRUE else variant.mechanism
     row = name_of(chosen), "degrees", NEIGHBOUR_LIST, name, variant.epsilon, 0, proved
-    return Cell.of(chosen._asdict(), *row)[0]
+    return Cell.of(chosen._asdict(), *row)
 
 
 def degrees(whole: packing.GraphSet) -> Degrees:

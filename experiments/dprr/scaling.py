@@ -84,21 +84,32 @@ def main(config: Config) -> None:
         raise _runner.UsageError(
             "--mechanisms: time and memory are compared of dprr, local-lap and rr"
         )
-    sizes = (*_of_sets(resolved), *_barabasi_albert())
     variants = [Variant(name, EPSILON, 0.0) for name in COMPARED if name in config.mechanisms]
-    planned = {
-        _cell(size, variant, resolved): (size, variant) for size in sizes for variant in variants
-    }
-    made = lru_cache(maxsize=1)(lambda size: size.make())  # the graphs of one size at a time
+    planned = dict(
+        _cell(size, variant, resolved) for size in _sizes(resolved).values() for variant in variants
+    )
+    found = partial(compute, resolved=resolved)
+    _runner.run(planned, found, results_in(config.out), called="measurements", grid=config)
 
-    def compute(cell: Cell, _: Any) -> _runner.Found:
-        size, variant = planned[cell]
-        train, test = made(size)
-        found = measure(train, test, made_by(variant, size.n_max), resolved)
-        return _runner.Found({name: float(f"{value:.6g}") for name, value in found.items()})
 
-    said = {cell: _settings(size, resolved) for cell, (size, _) in planned.items()}
-    _runner.run(said, compute, results_in(config.out), called="measurements")
+def compute(cell: Cell, _: Any, resolved: Settings) -> _runner.Found:
+    size = _sizes(resolved)[cell.dataset, cell.task]
+    train, test = _made(resolved, cell.dataset, cell.task)
+    made = made_by(Variant(cell.mechanism, EPSILON, 0.0), size.n_max)
+    found = measure(train, test, made, resolved)
+    return _runner.Found({name: float(f"{value:.6g}") for name, value in found.items()})
+
+
+@lru_cache(maxsize=1)
+def _sizes(resolved: Settings) -> dict[tuple[str, str], Size]:
+    """All sizes, by the data set and the task of their rows."""
+    return {(size.family, size.name): size for size in (*_of_sets(resolved), *_barabasi_albert())}
+
+
+@lru_cache(maxsize=1)
+def _made(resolved: Settings, family: str, name: str) -> tuple[GraphSet, GraphSet]:
+    """The graphs of one size at a time."""
+    return _sizes(resolved)[family, name].make()
 
 
 def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any]]:
@@ -121,10 +132,10 @@ def _settings(size: Size, resolved: Settings) -> dict[str, Any]:
     return {"graphs": size.family, "size": size.name, **counts, **model}
 
 
-def _cell(size: Size, variant: Variant, resolved: Settings) -> Cell:
+def _cell(size: Size, variant: Variant, resolved: Settings) -> tuple[Cell, dict[str, Any]]:
     proved = ledger(variant, size.n_max).spent(NEIGHBOUR_LIST).epsilon
     row = size.family, size.name, NEIGHBOUR_LIST, variant.mechanism, EPSILON, 0, proved
-    return Cell.of(_settings(size, resolved), *row)[0]
+    return Cell.of(_settings(size, resolved), *row)
 
 
 def _of_sets(resolved: Settings) -> list[Size]:

@@ -34,7 +34,7 @@ _REPORTS = (report, features_report, joint_report, beyond_report, poisoning_repo
 
 def main(config: Config) -> None:
     run_parts(config, _PARTS)
-    announce(write_report(config.out))
+    announce(config, write_report)
 
 
 def write_report(out: Path) -> list[Path]:

@@ -1,11 +1,10 @@
 """The command line's words, and the runs whose rows are committed."""
 
 import dataclasses
-from pathlib import Path
 from typing import Literal
 
 from experiments._common import check_methods, check_words
-from experiments._runner import DEFAULT_OUT, UsageError
+from experiments._runner import Grid, UsageError
 from experiments.frontier.features_methods import METHODS as FEATURES_METHODS
 from experiments.frontier.joint_methods import METHODS as JOINT_METHODS
 from experiments.frontier.methods import METHODS, Unit
@@ -25,7 +24,7 @@ MOST_EPSILON = 20.0
 
 
 @dataclasses.dataclass(frozen=True)
-class Config:
+class Config(Grid):
     """Private data that helps.
 
     Counts of friends by a broadcast class, and classes that devices predict.
@@ -60,8 +59,6 @@ class Config:
     """
     units: tuple[Unit, ...] = ("list", "relationship")
     """of edges: whole lists, or one owner of each pair (piloted counts alone)"""
-    out: Path = DEFAULT_OUT
-    """where results go, and are looked for"""
 
     def check(self) -> None:
         check_words(self, positive=("epsilons", "seeds"))

@@ -67,6 +67,7 @@ class Cell(_runner.Cell):
     panel: str
     """whose records and labels are public: a share of each class, or so many of each"""
 
+    group = property(lambda self: (self.dataset, self.panel, self.seed))  # one draw of a panel
     last_metric = property(lambda self: methods.LAST.get(self.mechanism, ACCURACY))
     promise = property(lambda self: f"{self.mechanism}, epsilon {self.epsilon:g}")
 

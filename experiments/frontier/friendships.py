@@ -43,6 +43,8 @@ class Cell(_runner.Cell):
     labels: str
     """whose are public: ``half``, or so many of each class"""
 
+    group = property(lambda self: (self.dataset, self.labels, self.seed))  # one draw of labels
+
     @property
     def last_metric(self) -> str:
         return methods.CHANCE if self.mechanism == methods.REHEARSAL else ACCURACY

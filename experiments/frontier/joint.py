@@ -2,9 +2,10 @@
 
 from functools import partial
 
-from experiments._runner import Results
+from experiments._runner import Found, Results
 from experiments.frontier import features
 from experiments.frontier.features import Cell, Part
+from experiments.frontier.friendships import Settings
 from experiments.frontier.joint_methods import METHODS, NOTHING, WITHOUT_EPSILON
 from ldp_jax.accounting.guarantee import RELATIONSHIP
 
@@ -29,5 +30,9 @@ PART = Part(
 
 results_in = partial(Results, name=f"{NAME}_accuracy", cell=Cell, also=FOUND)
 plan = partial(features.plan, part=PART)
-compute = partial(features.compute, part=PART)
 check = partial(features.check, part=PART)
+
+
+def compute(cell: Cell, settings: Settings) -> Found:
+    """What a method makes of a draw."""
+    return features.compute(cell, settings, PART)

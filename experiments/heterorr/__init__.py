@@ -22,7 +22,7 @@ _PARTS = {
 
 def main(config: Config) -> None:
     run_parts(config, _PARTS, accuracy)
-    announce(write_report(config.out))
+    announce(config, write_report)
 
 
 def write_report(out: Path) -> list[Path]:

@@ -1,7 +1,6 @@
 """The settings of HeteroRR's experiments, the command line's words for them, and what is run."""
 
 import dataclasses
-from pathlib import Path
 from typing import Literal, get_args
 
 from experiments import _common, _runner
@@ -100,7 +99,7 @@ PARTS: tuple[Part, ...] = get_args(Part)
 
 
 @dataclasses.dataclass(frozen=True)
-class Config:
+class Config(_runner.Grid):
     """Private features and edges for a GCN, and attacks on them (HeteroRR, Tran et al., 2022).
 
     Without further words these are the committed rows. Beside each mechanism stand its
@@ -132,9 +131,7 @@ class Config:
     attacked_nodes: int = 600
     """nodes whose pairs are attacked: drawn at random from larger graphs"""
     preset: Literal["committed", "smoke"] = "committed"
-    """committed: at most 200 epochs, 1 000 moves of a chain a node; smoke: seconds"""
-    out: Path = _runner.DEFAULT_OUT
-    """where results go, and are looked for"""
+    """committed: at most 200 epochs, 1 000 moves of a chain a node; smoke: 3 epochs"""
 
     def check(self) -> None:
         _common.check_words(

@@ -15,4 +15,4 @@ _PARTS = {"noise": noise, "membership": membership, "gaps": gaps}
 
 def main(config: Config) -> None:
     run_parts(config, _PARTS, accuracy)
-    announce(write_report(config.out))
+    announce(config, write_report)

@@ -62,6 +62,11 @@ class Cell(_runner.Cell):
     delta: float
     share: float
 
+    @property
+    def group(self) -> tuple[Any, ...]:
+        """All attacks on all targets of one row ask the same networks."""
+        return self.dataset, self.mechanism, self.epsilon, self.share
+
     last_metric = property(lambda self: DELTAS[-1] if self.attack == GRAPH else METRICS[-1])
 
     def __str__(self) -> str:

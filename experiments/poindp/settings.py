@@ -3,7 +3,6 @@
 import dataclasses
 import math
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Literal, get_args
 
 from experiments import _common, _runner
@@ -144,11 +143,10 @@ BUDGETS: dict[Part, tuple[float, ...]] = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Config:
+class Config(_runner.Grid):
     """Hierarchy-aware noise for graph networks, published and sound, and attacks (PoinDP, 2024).
 
-    Private rows stand twice: as published, of which nothing is proved, and sound, each record
-    reported once.
+    Private rows stand as published, of which nothing is proved, and sound.
 
     Parts: table1, table2 (ablations), figure3 (training nodes by hierarchy) and noise (Figures 4 to
     6) of the first data set, membership (Table 3), gaps (one change at a time where we differ from
@@ -162,8 +160,8 @@ class Config:
     those of Table 3
     """
     mechanisms: tuple[str, ...] = ()
-    """rows whose name has one of these words in it, or is the word after "="; of table1 also your
-    own on numbers or vectors as module:Name"""
+    """rows whose name has one of these words, or is the word after "="; of table1 also your own as
+    module:Name"""
     epsilons: tuple[float, ...] = ()
     """by default the paper's of each part: 1, in table2 0.01, in membership 0.2; noise and
     membership take one
@@ -181,9 +179,7 @@ class Config:
     attacks: tuple[Attack, ...] = ATTACKS
     """of membership"""
     preset: Literal["committed", "smoke"] = "committed"
-    """committed: at most 200 epochs; smoke: seconds"""
-    out: Path = _runner.DEFAULT_OUT
-    """where results go, and are looked for"""
+    """committed: at most 200 epochs; smoke: 2"""
 
     def check(self) -> None:
         _common.check_words(self, positive=("epsilons", "seeds"), shares=("member_shares",))

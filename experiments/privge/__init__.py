@@ -10,6 +10,8 @@ __all__ = ["Config", "main", "printed", "write_report"]
 
 def main(config: Config) -> None:
     accuracy.main(config)
+    if not config.whole:
+        return
     console.print(report.tables(config.out), soft_wrap=True, highlight=False, markup=False)
     console.print(
         f"figures and all tables: python -m experiments report --out {config.out}", soft_wrap=True

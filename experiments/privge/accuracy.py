@@ -4,7 +4,7 @@ The plan, and its computation.
 """
 
 from collections.abc import Iterator
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 from experiments._common import FOUND, fingerprint, planned, said_of, usable
@@ -88,15 +88,25 @@ def main(config: Config) -> None:
         cells.declare_bounds(config.datasets, config.bounds)
     known = {}
     for task in config.parts:
-        for dataset in config.datasets or tuple(name for known, name in COMMITTED if known == task):
+        usual = [name for known, name in COMMITTED if known == task]
+        if config.preset == "smoke":
+            usual = ["debian"]
+        for dataset in config.datasets or usual:
             known |= plan_task(config, task, dataset, plan(config, task, dataset))
-    benches: dict[int, cells.Bench] = {}
+    found = partial(compute, bounds=config.bounds)
+    run(known, found, results_in(config.out), called="rows", grid=config)
 
-    def compute(cell: cells.Cell, resolved: Settings) -> Found:
-        if any(bench.settings is not resolved for bench in benches.values()):
-            benches.clear()  # one task and data set at a time
-        if cell.seed not in benches:
-            benches[cell.seed] = cells.prepare(resolved, cell.seed)
-        return cells.compute(benches[cell.seed], cell)._replace(notes=_notes(cell, resolved))
 
-    run(known, compute, results_in(config.out), called="rows")
+def compute(cell: cells.Cell, resolved: Settings, bounds: tuple[float, float] | None) -> Found:
+    if bounds is not None:
+        cells.declare_bounds([resolved.dataset], bounds)
+    benches = _benches(resolved)
+    if cell.seed not in benches:
+        benches[cell.seed] = cells.prepare(resolved, cell.seed)
+    return cells.compute(benches[cell.seed], cell)._replace(notes=_notes(cell, resolved))
+
+
+@lru_cache(maxsize=1)
+def _benches(resolved: Settings) -> dict[int, cells.Bench]:
+    """Of each seed, of one task and data set at a time."""
+    return {}

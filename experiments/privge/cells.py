@@ -129,8 +129,10 @@ _BOUNDS: dict[str, tuple[float, float]] = {}
 
 def declare_bounds(names: Sequence[str], bounds: tuple[float, float]) -> None:
     """Public bounds for files that declare none; before they are loaded."""
-    _BOUNDS.update({name: bounds for name in names})
-    load.cache_clear()
+    declared = dict.fromkeys(names, bounds)
+    if not declared.items() <= _BOUNDS.items():
+        _BOUNDS.update(declared)
+        load.cache_clear()
 
 
 @lru_cache(maxsize=4)

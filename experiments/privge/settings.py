@@ -3,13 +3,12 @@
 import dataclasses
 import math
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
 import tyro
 
 from experiments import _common
-from experiments._runner import DEFAULT_OUT, UsageError
+from experiments._runner import Grid, UsageError
 
 Task = Literal["node", "link"]
 
@@ -143,7 +142,7 @@ def printed(row: Mapping[str, Any]) -> float | None:
 
 
 @dataclasses.dataclass(frozen=True)
-class Config:
+class Config(Grid):
     """Private node classification and link prediction (PrivGE, LDP-GE), beside every baseline.
 
     Without further words this is the committed plan. Each mechanism has its structure-only twin, on
@@ -165,15 +164,13 @@ class Config:
     """HDS with these k instead of the published one (Figures 3 and 4)"""
     preset: Literal["committed", "paper", "smoke"] = "committed"
     """committed: what fits two cores; paper: all epsilons, 10 seeds, 100 epochs everywhere; smoke:
-    seconds
+    3 epochs, by default on debian
     """
     bounds: tuple[float, float] | None = None
     """public bounds of the features of a file that does not declare them (x_lower, x_upper): known
     without a look at the records"""
     epochs: int | None = None
     """by default the preset's"""
-    out: Path = DEFAULT_OUT
-    """where the CSV and its manifest are, and are looked for"""
 
     def check(self) -> None:
         _common.check_words(self, positive=("epsilons", "ks", "seeds", "epochs"))

@@ -5,6 +5,7 @@ size and cut into strata of as many graphs as there are batches; each batch gets
 each stratum, so that all are nearly of one size.
 """
 
+import math
 from functools import partial
 from typing import NamedTuple
 
@@ -38,6 +39,7 @@ __all__ = [
     "assemble",
     "deal",
     "from_graphs",
+    "in_shapes",
     "pack",
     "whole",
 ]
@@ -52,6 +54,12 @@ _POOL = 16  # nodes that a readout adds up before the sum goes back to memory
 _TRIALS = 32
 
 _DRAWS = 100  # after as many deals in a row that do not fit comes the deal by size, which does
+
+
+def _filled(values: Array | np.ndarray, places: int, value: int) -> np.ndarray:
+    """An array with so many places along its last axis."""
+    short = places - values.shape[-1]
+    return np.pad(values, [(0, 0)] * (values.ndim - 1) + [(0, short)], constant_values=value)
 
 
 def _starts(counts: np.ndarray) -> np.ndarray:
@@ -85,11 +93,17 @@ class _Graded:
     ``start`` is by graph.
     """
 
-    first: Array
-    more: Array
-    node: Array
-    start: Array
+    first: Array | np.ndarray
+    more: Array | np.ndarray
+    node: Array | np.ndarray
+    start: Array | np.ndarray
     long: bool = static()
+
+    def filled(self, nodes: int, rows: int) -> "_Graded":
+        """The same with so many places, of which no graph has the further ones."""
+        first = _filled(self.first, nodes, -1)
+        more = _filled(self.more, rows, -1)
+        return _Graded(first, more, _filled(self.node, rows, 0), self.start, self.long)
 
 
 @pytree
@@ -109,6 +123,8 @@ class Packed:
       into: rows of the senders of each node.
       out: rows of the receivers of each node; None where ``into`` serves both: of a symmetric set,
         not merged.
+      kind: int32 [batches], the group of each batch; the largest graphs move within theirs alone.
+      room: int32 [batches, 5], what a deal may take in the last five fields of :class:`Shape`.
       shapes: the shapes of the batches, in the order of the columns of ``strata``.
       over: the devices that share each batch.
     """
@@ -121,6 +137,8 @@ class Packed:
     sizes: Array
     into: _Graded
     out: _Graded | None
+    kind: Array
+    room: Array
     shapes: tuple[Shape, ...] = static()
     over: NamedSharding | None = static(default=None)
 
@@ -235,6 +253,7 @@ def pack(
     shapes: int = 2,
     mesh: Mesh | None = None,
     merge: bool = True,
+    like: GraphSet | None = None,
 ) -> Packed:
     """Lay a graph set out for batches of a few static shapes; on the host, once.
 
@@ -242,6 +261,9 @@ def pack(
     ``shapes`` shapes; each is compiled, and more of them waste less. :func:`deal` repeats a draw
     that does not fit. All devices of a ``mesh`` share each batch, which has the graphs that it has
     on one. Without ``merge`` each node has a place.
+
+    ``like`` is a set that this one is a part of. Then all batches have one shape, which follows the
+    larger set, in steps: other parts of as many graphs, and of sets about as dense, have the same.
 
     >>> pairs = GraphSet.from_edges(
     ...     [1, 0, 3, 2], [0, 1, 2, 3], [0, 0, 1, 1, 2], [0, 1, 1]
@@ -254,46 +276,51 @@ def pack(
         raise ValueError(
             "mesh must be of devices of one process: batches are not shared by several"
         )
+    if like is not None and mesh is not None:
+        raise ValueError("like must be None where devices of a mesh share batches")
     graphs = len(graph_set)
-    senders, receivers, node_graph, count = merged(graph_set) if merge else _unmerged(graph_set)
-    nodes = np.bincount(node_graph, minlength=graphs)
-    edges = np.bincount(node_graph[receivers], minlength=graphs)
-    first = _starts(nodes)[node_graph]
-    into, rows = _neighbours(senders, receivers, node_graph, first, graphs)
-    out = None
-    rows_out = rows
-    if len(node_graph) < len(graph_set.node_graph) or not graph_set.symmetric:
-        order = np.lexsort((receivers, senders))
-        out, rows_out = _neighbours(receivers[order], senders[order], node_graph, first, graphs)
-
-    order = np.argsort(-(nodes + edges), kind="stable")
+    wider = None if like is None else _laid_out(like, merge, None, both_ways=True)
+    laid = _laid_out(graph_set, merge, wider, both_ways=like is not None)
     batches = -(-graphs // batch_size)
     slots = -(-graphs // batches)
-    strata = np.append(order, np.full(slots * batches - graphs, graphs)).reshape(slots, batches)
-    sizes = np.zeros((graphs + 1, 5), np.int64)
-    sizes[:graphs] = np.stack([np.ones(graphs, np.int64), nodes, edges, rows, rows_out], 1)
+    sizes = laid.sizes
+    strata = _strata(sizes, slots, batches)
     loads = _trial_loads(sizes, strata)
-    top = (nodes + edges)[strata[0]]
+    top = sizes[strata[0], 1:3].sum(1)
     found = []
+    room = []
     parts = 1 if mesh is None else mesh.size
     largest = np.pad(sizes[strata].max(1), ((0, -slots % parts), (0, 0)))
     for begin, end in _classes(top, shapes):
-        room = loads[begin:end].max(0)
-        room[0] = slots
+        most = loads[begin:end].max(0)
+        most[0] = slots
         largest[0] = sizes[strata[0, begin:end]].max(0)  # the other strata are dealt to all shapes
         part = None
         if mesh is not None:
             part = Shape(1, *largest.reshape(-1, parts, 5).sum(0).max(0).tolist())
-        found.append(Shape(end - begin, *room.tolist(), part=part))
+        found.append(Shape(end - begin, *most.tolist(), part=part))
+        room += [most] * (end - begin)
+    kind = np.repeat(np.arange(len(found)), [shape.batches for shape in found])
+    if like is not None:
+        shape = _shared_shape(like, slots, batches, loads.max(0))
+        found = [shape]
+        assert laid.out is not None  # both ways
+        laid = laid._replace(
+            count=_filled(laid.count, batches * shape.nodes, 0),
+            into=laid.into.filled(batches * shape.nodes, batches * shape.rows),
+            out=laid.out.filled(batches * shape.nodes, batches * shape.rows_out),
+        )
     return Packed(
         labels=_int32(np.append(graph_set.labels, 0)),
-        nodes_per_graph=jnp.asarray(np.append(graph_set.nodes_per_graph, 0).astype(np.float32)),
-        node_start=_int32(np.append(_starts(nodes), nodes.sum())),
-        node_count=jnp.asarray(count.astype(np.float32)),
+        nodes_per_graph=_float32(np.append(graph_set.nodes_per_graph, 0)),
+        node_start=_int32(_starts(sizes[:, 1])),
+        node_count=_float32(laid.count),
         strata=_int32(strata),
         sizes=_int32(sizes),
-        into=into,
-        out=out,
+        into=jax.device_put(laid.into),
+        out=jax.device_put(laid.out),
+        kind=_int32(kind),
+        room=_int32(np.stack(room)),
         shapes=tuple(found),
         # Of automatic axes, whatever those of the mesh are: programs index rows.
         over=None
@@ -307,6 +334,73 @@ def _unmerged(graph_set: GraphSet) -> Merged:
     return Merged(graph_set.senders, graph_set.receivers, graph_set.node_graph, ones)
 
 
+class _Laid(NamedTuple):
+    """A set before it is dealt, on the host: what :class:`Packed` says of its nodes and rows."""
+
+    sizes: np.ndarray
+    count: np.ndarray
+    into: _Graded
+    out: _Graded | None
+
+
+def _laid_out(graph_set: GraphSet, merge: bool, like: _Laid | None, *, both_ways: bool) -> _Laid:
+    """Lay out the nodes and the rows of neighbours, ``like`` another set.
+
+    Unless ``both_ways``, rows into a node serve for those out of it where they are the same.
+    """
+    graphs = len(graph_set)
+    senders, receivers, node_graph, count = merged(graph_set) if merge else _unmerged(graph_set)
+    nodes = np.bincount(node_graph, minlength=graphs)
+    edges = np.bincount(node_graph[receivers], minlength=graphs)
+    first = _starts(nodes)[node_graph]
+    same = None if like is None else like.into
+    into, rows = _neighbours(senders, receivers, node_graph, first, graphs, same)
+    out = None
+    rows_out = rows
+    if both_ways or len(node_graph) < len(graph_set.node_graph) or not graph_set.symmetric:
+        order = np.lexsort((receivers, senders))
+        same = None if like is None else like.out
+        out, rows_out = _neighbours(
+            receivers[order], senders[order], node_graph, first, graphs, same
+        )
+    sizes = np.zeros((graphs + 1, 5), np.int64)
+    sizes[:graphs] = np.stack([np.ones(graphs, np.int64), nodes, edges, rows, rows_out], 1)
+    return _Laid(sizes, count, into, out)
+
+
+def _strata(sizes: np.ndarray, slots: int, batches: int) -> np.ndarray:
+    """The graphs by falling size, as rows of one graph for each batch."""
+    graphs = len(sizes) - 1
+    order = np.argsort(-sizes[:graphs, 1:3].sum(1), kind="stable")
+    return np.append(order, np.full(slots * batches - graphs, graphs)).reshape(slots, batches)
+
+
+def _shared_shape(like: GraphSet, slots: int, batches: int, needed: np.ndarray) -> Shape:
+    """The shape of all batches of a part of a set, with room for what is needed.
+
+    Rooms are steps from a batch of the whole set by its public sizes. Parts of as many graphs have
+    few of them, under any noise.
+    """
+    graphs = len(like)
+    sizes = np.zeros((graphs + 1, 5), np.int64)
+    sizes[:graphs, :2] = np.stack([np.ones(graphs, np.int64), like.nodes_per_graph], 1)
+    usual = _trial_loads(sizes, _strata(sizes, slots, -(-graphs // slots))).max(0)[1]
+    # A part of few graphs is less like the whole than a part of many.
+    spread = 2 / np.sqrt(slots * batches) - 2 / np.sqrt(max(graphs, slots * batches))
+    base = usual * (1 + spread)
+
+    # One batch is a small part of the work: there room for the base costs little.
+    few = batches == 1
+    least = np.maximum(needed, base if few else 1.0)
+
+    def room(places: float, step: float) -> int:
+        return int(np.ceil(base * step ** np.ceil(np.log(places / base) / np.log(step))))
+
+    nodes = room(float(least[1]), 2.0 if few else math.sqrt(2.0))
+    rows = room(float(least[3:].max()), 2.0)
+    return Shape(batches, slots, nodes, 0, rows, rows)  # edges stand in rows
+
+
 def _trial_loads(sizes: np.ndarray, strata: np.ndarray) -> np.ndarray:
     """The room of the batch of each of the largest graphs, over some deals; [batches, 5]."""
     loads = sizes[strata].sum(0)  # the deal by size: it must fit
@@ -318,7 +412,12 @@ def _trial_loads(sizes: np.ndarray, strata: np.ndarray) -> np.ndarray:
 
 
 def _int32(values: np.ndarray) -> Array:
-    return jnp.asarray(values.astype(np.int32))
+    # Unlike jnp.asarray, this compiles no program for each new shape.
+    return jax.device_put(values.astype(np.int32))
+
+
+def _float32(values: np.ndarray) -> Array:
+    return jax.device_put(values.astype(np.float32))
 
 
 def _neighbours(
@@ -327,20 +426,23 @@ def _neighbours(
     node_graph: np.ndarray,
     first_node: np.ndarray,
     graphs: int,
+    like: _Graded | None,
 ) -> tuple[_Graded, np.ndarray]:
-    """Rows of the senders of each node, from edges sorted by receiver.
+    """Rows of the senders of each node, from edges sorted by receiver, as wide as others.
 
     And how many rows each graph has.
     """
     n = len(node_graph)
     degree = np.bincount(receivers, minlength=n)
     local, start = senders - first_node[senders], np.cumsum(degree) - degree
-    first, more, node = rows_of_neighbours(local, start, degree, _widths(degree), free=-1)
+    widths = _widths(degree) if like is None else (len(like.first), len(like.more))
+    first, more, node = rows_of_neighbours(local, start, degree, widths, free=-1)
     per_graph = np.bincount(node_graph[node], minlength=graphs)
-    made = jnp.asarray(first), jnp.asarray(more), _int32(node - first_node[node])
     # Free places name no graph, which has no rows.
-    start = np.append(_starts(per_graph), len(node))
-    return _Graded(*made, _int32(start), long=has_long(node)), per_graph
+    begin = np.append(_starts(per_graph), len(node)).astype(np.int32)
+    long = has_long(node) or (like is not None and like.long)
+    inside = (node - first_node[node]).astype(np.int32)
+    return _Graded(first, more, inside, begin, long=long), per_graph
 
 
 def _widths(degree: np.ndarray) -> tuple[int, int]:
@@ -394,26 +496,29 @@ def deal(packed: Packed, key: PRNGKey | None = None) -> tuple[Int[Array, "batche
     their number.
     """
     strata = packed.strata
-    kind = np.repeat(np.arange(len(packed.shapes)), [shape.batches for shape in packed.shapes])
     if key is not None:
-        room = jnp.asarray([shape[1:6] for shape in packed.shapes])[kind]
 
         def draw(attempt):
             order = random.uniform(random.fold_in(key, attempt), strata.shape)
-            # The largest graphs of the batches decide the shapes: they move within their shape
+            # The largest graphs of the batches decide the shapes: they move within their group
             # alone.
-            order = order.at[0].add(jnp.asarray(kind, jnp.float32))
+            order = order.at[0].add(packed.kind.astype(jnp.float32))
             return jnp.take_along_axis(strata, jnp.argsort(order, axis=1), axis=1)
 
         def unfit(carry):
-            return (packed.sizes[carry[1]].sum(0) > room).any() & (carry[0] < _DRAWS)
+            return (packed.sizes[carry[1]].sum(0) > packed.room).any() & (carry[0] < _DRAWS)
 
         def redraw(carry):
             attempt = carry[0] + 1
             return attempt, jnp.where(attempt < _DRAWS, draw(attempt), strata)
 
         _, strata = jax.lax.while_loop(unfit, redraw, (jnp.int32(0), draw(jnp.int32(0))))
-    return tuple(jnp.split(strata.T, np.flatnonzero(np.diff(kind)) + 1))
+    return in_shapes(packed, strata.T)
+
+
+def in_shapes(packed: Packed, values: Array) -> tuple[Array, ...]:
+    """Values by batch, for each shape those of its batches."""
+    return tuple(jnp.split(values, np.cumsum([shape.batches for shape in packed.shapes])[:-1]))
 
 
 @partial(jax.jit, static_argnames="shape")

@@ -105,10 +105,8 @@ def scores(outputs: Float[Array, "graphs classes"], labels: Int[np.ndarray, " gr
     """
     classes = outputs.shape[1]
     areas = []
-    # Log-odds, which are of the order of probabilities; float32 has too few of those for a sure
-    # model.
-    others = jnp.where(jnp.eye(classes, dtype=bool), -jnp.inf, outputs[:, None, :])
-    each = outputs - jax.nn.logsumexp(others, axis=-1)
+    # Areas are computed on the host: how many graphs a class has is no shape of a program.
+    each = np.asarray(_log_odds(outputs))
     for c in range(classes) if classes > 2 else (1,):
         mine = np.flatnonzero(labels == c)
         others = np.flatnonzero(labels != c)
@@ -117,6 +115,13 @@ def scores(outputs: Float[Array, "graphs classes"], labels: Int[np.ndarray, " gr
     return Scores(
         float(metrics.accuracy(outputs, labels)), float(np.mean(areas)) if areas else float("nan")
     )
+
+
+@jax.jit
+def _log_odds(outputs: Array) -> Array:
+    """In the order of probabilities, of which float32 has too few for a sure model."""
+    others = jnp.where(jnp.eye(outputs.shape[1], dtype=bool), -jnp.inf, outputs[:, None, :])
+    return outputs - jax.nn.logsumexp(others, axis=-1)
 
 
 # --- The compiled part ----------------------------------------------------------------------------
@@ -169,7 +174,12 @@ def _train(
     """Epochs up to ``until``; a run that is watched has the same bits."""
 
     def epoch(number, variables, state):
-        deal_key, *shape_keys = random.split(random.fold_in(key, number), 1 + len(packed.shapes))
+        epoch_key = random.fold_in(key, number)
+        # Batches are numbered within their group, whose keys follow that of the deal.
+        kind = packed.kind
+        within = jnp.arange(len(kind)) - jnp.searchsorted(kind, kind)
+        group_keys = jax.vmap(random.fold_in, (None, 0))(epoch_key, 1 + kind)
+        step_keys = jax.vmap(random.fold_in)(group_keys, within)
 
         def one(shape, carry, graphs_and_key):
             graphs, step_key = graphs_and_key
@@ -181,10 +191,10 @@ def _train(
             return step(model, optimizer, losses, real, carry, batch, step_key, number), None
 
         carry = variables, state, jnp.float32(0.0)
-        dealt = packing.deal(packed, deal_key)
-        for shape, graphs, shape_key in zip(packed.shapes, dealt, shape_keys, strict=True):
-            steps = graphs, random.split(shape_key, shape.batches)
-            carry, _ = jax.lax.scan(partial(one, shape), carry, steps)
+        dealt = packing.deal(packed, random.fold_in(epoch_key, 0))
+        keys = packing.in_shapes(packed, step_keys)
+        for shape, *steps in zip(packed.shapes, dealt, keys, strict=True):
+            carry, _ = jax.lax.scan(partial(one, shape), carry, tuple(steps))
         variables, state, total = carry
         return variables, state, total / len(packed)
 
@@ -219,6 +229,7 @@ def fit_graphs(
     test: GraphSet,
     settings: Settings,
     *,
+    like: GraphSet | None = None,
     checkpoint: Path | str | None = None,
     progress: Progress | None = None,
 ) -> FittedGraphs:
@@ -238,6 +249,9 @@ def fit_graphs(
       test: graphs that are scored once.
       settings: optimizer, epochs, graphs in a batch, patience, and the devices that share each
         batch.
+      like: the set that the three are parts of, where there are several runs: those on other
+        splits of it, and on sets about as dense, then share programs. Sums round otherwise, and
+        batches may be dealt otherwise, than without it.
       checkpoint: a folder for this run alone, written after every epoch (by orbax-checkpoint, extra
         ``experiments``). Where it holds a part of this run already, training goes on from there.
       progress: called with the epoch from 0, its loss and validation score, after each is on disk.
@@ -251,7 +265,11 @@ def fit_graphs(
     parts = {"train": train, "validation": validation, "test": test}
     packed, packed_validation, packed_test = (
         packing.pack(
-            part, settings.batch_size, shapes=2 if name == "train" else 1, mesh=settings.mesh
+            part,
+            settings.batch_size,
+            shapes=2 if name == "train" else 1,
+            mesh=settings.mesh,
+            like=like,
         )
         for name, part in parts.items()
     )

@@ -389,5 +389,5 @@ def test_an_experiment_is_a_module_and_a_line(toy, capsys):
     """``list`` knows the toy from its line in the registry alone."""
     command_line.main(["list"])
     (line,) = [line for line in capsys.readouterr().out.splitlines() if "A toy." in line]
-    assert line.split()[:5] == ["toy", "A", "toy.", "6", "0"]
+    assert line.split()[:5] == ["toy", "A", "toy.", "6", "0.0"]
     assert _registry.runs("toy", "committed", Path("x")) == [Toy.Config(Path("x"))]

@@ -144,8 +144,7 @@ def test_every_deal_fits_and_the_deal_by_size_is_the_last_resort(monkeypatch):
     ]
     assert np.mean(np.all(as_sized, 0)) < 0.1  # what does not fit is drawn again
     # With room for nothing at all, every draw fails.
-    shapes = tuple(shape._replace(nodes=0) for shape in packed.shapes)
-    full = dataclasses.replace(packed, sizes=packed.sizes + 1, shapes=shapes)
+    full = dataclasses.replace(packed, room=0 * packed.room)
     for got, by_size in zip(deal(full, jax.random.key(0)), deal(packed), strict=True):
         np.testing.assert_array_equal(got, by_size)
 
@@ -266,3 +265,34 @@ def test_edges_of_padding_graphs_are_nobodys():
     slope = jax.grad(lambda h: (batch.sum_neighbours(h) ** 2).sum())(h)
     assert (np.asarray(slope)[:5] > 0).all()
     assert (np.asarray(slope)[5:] == 0).all()
+
+
+def test_parts_of_a_set_share_few_shapes():
+    """Two halves of a set, and of a noisy one: every graph once an epoch, with its neighbours."""
+    whole = many_graphs(60)
+    kept = np.random.default_rng(0).random(len(whole.senders)) < 0.9
+    noisy = GraphSet.from_edges(
+        whole.senders[kept], whole.receivers[kept], whole.node_graph, whole.labels
+    )
+    halves = np.random.default_rng(1).permutation(60).reshape(2, 30)
+    structures = set()
+    for like in (whole, noisy):
+        for half in halves:
+            part = like.subset(half)
+            shared = pack(part, 7, like=like)
+            (shape,) = shared.shapes
+            leaves, structure = jax.tree.flatten(shared)
+            structures.add((structure, tuple(leaf.shape for leaf in leaves)))
+            (dealt,) = deal(shared, jax.random.key(0))
+            assert sorted(np.ravel(dealt)) == list(range(30))
+            own = pack(part, 30, shapes=1)
+            for graphs in np.asarray(dealt):
+                found = batch_adjacency(assemble(shared, graphs, shape), shape.nodes)
+                wanted = batch_adjacency(assemble(own, graphs, own.shapes[0]), own.shapes[0].nodes)
+                for mine, theirs in zip(found, wanted, strict=True):
+                    nodes = min(len(mine), len(theirs))
+                    np.testing.assert_array_equal(mine[:nodes, :nodes], theirs[:nodes, :nodes])
+                    assert mine.sum() == theirs.sum()
+    assert len(structures) <= 2  # of four
+    with pytest.raises(ValueError, match="like must be None"):
+        pack(whole, 7, like=whole, mesh=jax.make_mesh((1,), ("devices",)))

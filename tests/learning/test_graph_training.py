@@ -99,6 +99,22 @@ def test_an_easy_task_is_learned_by_the_best_epoch():
     np.testing.assert_allclose(other, outputs[turned], atol=1e-4)
 
 
+def test_rooms_of_a_larger_set_change_the_rounding_of_an_epoch_alone():
+    """The same batches, parameters and dropout in more room: the first loss to 1e-5."""
+    parts = stars_and_cycles()
+    ends = [
+        np.concatenate([part.senders + 10_000 * place for place, part in enumerate(parts)]),
+        np.concatenate([part.receivers + 10_000 * place for place, part in enumerate(parts)]),
+    ]
+    nodes = [np.arange(len(part.node_graph)) + 10_000 * place for place, part in enumerate(parts)]
+    ends = [np.searchsorted(np.concatenate(nodes), end) for end in ends]
+    sizes = np.concatenate([part.nodes_per_graph for part in parts])
+    labels = np.concatenate([part.labels for part in parts])
+    whole = GraphSet.from_edges(*ends, np.repeat(np.arange(len(sizes)), sizes), labels)
+    found = run(epochs=1, like=whole)
+    np.testing.assert_allclose(found.losses, reference().losses[:1], rtol=1e-5)
+
+
 def test_runs_are_their_keys_whatever_is_computed_beside():
     """Two runs share the threads of one process; each ends bit for bit where it ends alone."""
     with ThreadPoolExecutor(2) as pool:
