@@ -16,7 +16,7 @@ import pandas as pd
 from rich import box
 from rich.table import Table
 
-from experiments._runner import REFERENCE, Results, config_hash, write_atomically
+from experiments._runner import Results, config_hash, write_atomically
 from ldp_jax.learning.metrics import ConfidenceInterval, mean_interval
 
 _P = ParamSpec("_P")
@@ -148,18 +148,17 @@ def publish(
     out: Path,
     pages: Mapping[str, str],
     figures: Mapping[str, Any],
-    points: pd.DataFrame | None = None,
+    tables: Mapping[str, pd.DataFrame] | None = None,
 ) -> list[Path]:
-    """Write pages and figures by the stems of their files, and ``points`` as a CSV of one's own."""
-    for stem, text in pages.items():
-        write_atomically(out / f"{stem}.md", text + "\n")
+    """Write pages and figures by their stems, and tables by the names of their CSVs."""
+    texts = {f"{stem}.md": text + "\n" for stem, text in pages.items()}
+    for name, frame in (tables or {}).items():
+        texts[name] = frame.to_csv(index=False, lineterminator="\n")
+    for name, text in texts.items():
+        write_atomically(out / name, text)
     for stem, figure in figures.items():
         save(figure, out / f"{stem}.png")
-    written = [*(out / f"{stem}.md" for stem in pages), *(out / f"{stem}.png" for stem in figures)]
-    if points is not None and out.resolve() != REFERENCE.resolve():
-        written.append(written[0].with_suffix(".csv"))
-        write_atomically(written[-1], points.to_csv(index=False, lineterminator="\n"))
-    return written
+    return [*(out / name for name in texts), *(out / f"{stem}.png" for stem in figures)]
 
 
 def redraw(results: Results, stem: str, content: Any, draw: Callable[[], Any]) -> Path:
