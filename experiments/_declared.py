@@ -40,10 +40,20 @@ from ldp_jax.learning.metrics import ConfidenceInterval
 class Report:
     """A declared page and the lines of its rows."""
 
-    def __init__(self, name: str, spec: Spec, frame: pd.DataFrame, file: Path) -> None:
+    def __init__(
+        self,
+        name: str,
+        spec: Spec,
+        frame: pd.DataFrame,
+        file: Path,
+        settings: Mapping[str, Spec] | None = None,
+    ) -> None:
+        """Check the page and measure its lines; ``settings`` are those of each ``config``."""
         self.name, self.spec = name, spec
         self.labels, self.colours = row_names(spec["names"])
-        self.rows = frame
+        for column in spec.get("settings", ()):
+            known = {key: str(one.get(column, "")) for key, one in (settings or {}).items()}
+            frame = frame.assign(**{column: frame.config.map(known)})
         self.frame = function(spec["prepare"])(frame) if "prepare" in spec else frame
         check(self, file)
         self.lines = lines_of(self.frame, spec)
@@ -72,6 +82,23 @@ class Report:
         groups = spec.get("each", each or self.spec["setting"])
         return ask(self.lines if lines is None else lines, spec, where, groups)
 
+    def groups(
+        self, lines: Lines, by: Sequence[str], spec: Spec
+    ) -> dict[tuple[Any, ...], list[Line]]:
+        """Lines by columns: of groups that have a line of ``only``, in the order of ``order``.
+
+        Else they are sorted, ``ranked`` as in names.toml, or stand as their first lines do.
+        """
+        found = grouped(lines, by)
+        if "only" in spec:
+            wanted = {"where": spec["only"]}
+            found = {key: some for key, some in found.items() if self.select(wanted, some)}
+        if spec.get("sorted"):
+            return dict(sorted(found.items()))
+        order = spec.get("order", list(self.labels) if spec.get("ranked") else [])
+        rank = {word: place for place, word in enumerate(order)}
+        return dict(sorted(found.items(), key=lambda one: rank.get(one[0][0], len(rank))))
+
     def sentence(self, spec: Spec, lines: Lines | None = None) -> str:
         """A text with its numbers; empty where there is no row to count or a number is missing.
 
@@ -94,16 +121,7 @@ class Report:
     def table(self, spec: Spec) -> str:
         """A Markdown table: a row for each value of the columns ``rows``, without empty columns."""
         chosen = self.select(spec)
-        groups = grouped(chosen, spec["rows"])
-        if "only" in spec:
-            groups = {
-                key: some
-                for key, some in groups.items()
-                if self.select({"where": spec["only"]}, some)
-            }
-        if "order" in spec:
-            rank = {word: place for place, word in enumerate(spec["order"])}
-            groups = dict(sorted(groups.items(), key=lambda one: rank.get(one[0][0], len(rank))))
+        groups = self.groups(chosen, spec["rows"], spec)
         columns = list(self._across(spec["columns"], chosen))
         heads = [spec.get("heads", {}).get(name, name) for name in spec["rows"]]
         rows = []
@@ -223,8 +241,9 @@ def pages_of(file: Path) -> list[str]:
 def report(file: Path, name: str, out: Path) -> Report | None:
     """A page of the rows of a folder; None without a row."""
     spec = tomllib.loads(file.read_text())[name]
-    frame = module(spec["rows"]).results_in(out).read()
-    return Report(name, spec, frame, file) if len(frame) else None
+    results = module(spec["rows"]).results_in(out)
+    frame = results.read()
+    return Report(name, spec, frame, file, results.settings()) if len(frame) else None
 
 
 def write(file: Path, out: Path) -> list[Path]:
@@ -250,10 +269,10 @@ def digest(file: Path, name: str, out: Path) -> str:
 
 _NAMED = ("measures", "numbers", "select")
 """Tables whose keys are free names."""
-_PAGE = ("title", "rows", "names", "prepare", "metrics", "setting", "row", "carried", "scale")
+_PAGE = ("title", "rows", "names", "prepare", "settings", "metrics", "setting", "row", "carried")
 _SECTION = ("sections", "sentences", "figure", "table", "prose", "function", "options", "text")
 _ANSWER = ("show", "along", "each", "of", "share", "whole", "named", "format", "digits")
-_TABLE = ("columns", "heads", "across", "order")
+_TABLE = ("columns", "heads", "across", "order", "ranked", "sorted", "scale")
 _FIGURE = (
     "file",
     "draw",

@@ -78,7 +78,7 @@ def _style(one: Spec) -> dict[str, Any]:
 
 def _panels(report: Any, spec: Spec, lines: Lines) -> Any | None:
     """A panel for each value of some columns; means and intervals of lines against a column."""
-    groups = grouped(lines, spec["panels"])
+    groups = report.groups(lines, spec["panels"], {"sorted": True, **spec, "order": []})
     shown = {}
     for key, some in groups.items():
         series = []

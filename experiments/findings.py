@@ -130,7 +130,6 @@ PASSAGES = (
         "heterorr",
         "heterorr_figure7",
     ),
-    ("Noisy neighbour lists of graphs (DPRR)", "dprr.accuracy", "dprr", "dprr_forest"),
 )
 """Title, module with ``results_in`` and their ``digest``, page and figure of findings.md."""
 

@@ -5,6 +5,7 @@ Are graphs still told apart when their users report noisy neighbour lists?
 
 from pathlib import Path
 
+from experiments import _declared
 from experiments._common import announce, write_parts
 from experiments.dprr import accuracy, degrees, scaling
 from experiments.dprr.config import Config
@@ -22,4 +23,5 @@ def main(config: Config) -> None:
 
 
 def write_report(out: Path) -> list[Path]:
-    return [*accuracy.write(out), *write_parts((degrees, scaling), out)]
+    page = Path(__file__).with_name("report.toml")
+    return [*_declared.write(page, out), *write_parts((degrees, scaling), out)]

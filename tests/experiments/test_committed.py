@@ -14,7 +14,6 @@ from matplotlib.figure import Figure
 from experiments import _declared, _registry, _report, _runner, findings, papers
 from experiments.__main__ import COMMANDS
 from experiments._runner import REFERENCE
-from experiments.dprr import report as dprr_report
 from experiments.dprr import scaling
 from experiments.poindp import membership
 from experiments.privge import report as privge_report
@@ -144,7 +143,6 @@ PAGES = ["privge", "dprr", "heterorr", "poindp", "frontier", "protocols", "demo"
 UNDRAWN = {
     "drawn": (_declared,),
     "_figure": (membership,),
-    "_grid": (dprr_report,),
     "figure_1": (privge_report,),
     "figure_k": (privge_report,),
     "plot": (scaling,),
