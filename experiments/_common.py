@@ -173,6 +173,17 @@ class RowNames(dict[str, str]):
         self[name] = self.own[taken % len(self.own)] if self.own else name
         return self[name]
 
+    def of(self, name: str) -> str:
+        """What a row is called; of one with a prefix, as ``structure-only:``, with that before it.
+
+        >>> RowNames({"hds": "HDS"}).of("structure-only:hds")
+        'structure-only HDS'
+        """
+        prefix, _, rest = name.partition(":")
+        if name in self or is_own(name):
+            return self[name]
+        return f"{prefix} {self.of(rest)}" if rest else name
+
     def learn(self, names: Iterable[str]) -> None:
         """Take in somebody's own methods, so that a loop over all rows meets them."""
         for name in filter(is_own, names):

@@ -33,7 +33,7 @@ from experiments._lines import (
     names,
 )
 from experiments._registry import module
-from experiments._runner import UsageError
+from experiments._runner import REFERENCE, UsageError
 from ldp_jax.learning.metrics import ConfidenceInterval
 
 
@@ -47,16 +47,17 @@ class Report:
         frame: pd.DataFrame,
         file: Path,
         settings: Mapping[str, Spec] | None = None,
+        out: Path = REFERENCE,
     ) -> None:
         """Check the page and measure its lines; ``settings`` are those of each ``config``."""
-        self.name, self.spec = name, spec
+        self.name, self.spec, self.out = name, spec, out
         self.labels, self.colours = row_names(spec["names"])
         for column in spec.get("settings", ()):
             known = {key: str(one.get(column, "")) for key, one in (settings or {}).items()}
             frame = frame.assign(**{column: frame.config.map(known)})
         self.frame = function(spec["prepare"])(frame) if "prepare" in spec else frame
         check(self, file)
-        self.lines = lines_of(self.frame, spec)
+        self.lines = lines_of(self.frame, spec) if "setting" in spec else []
         budgets = {line.columns.get("epsilon", np.inf) for line in self.lines}
         private = sorted(one for one in budgets if 0 < one < np.inf)
         self.budget = 1.0 if 1.0 in private or not private else private[0]
@@ -164,7 +165,7 @@ class Report:
     def word(self, value: Any) -> str:
         """A value of a column: a row's name, or a short number."""
         if isinstance(value, str):
-            return self.labels.get(value, value)
+            return self.labels.of(value)
         return "none" if value == np.inf else f"{value:g}"
 
     def as_csv(self) -> pd.DataFrame:
@@ -205,11 +206,12 @@ class Report:
         """The text, the figures by their stems, and the CSVs beside the page by their names."""
         figures: dict[str, Any] = {}
         file = f"{self.name}.table.csv"
-        tables = {file: self.as_csv()}
+        tables = {file: self.as_csv()} if self.lines else {}
         parts = [f"# {self.spec['title']}"]
         for section in self.spec["sections"]:
             parts += self.section(section, figures, tables)
-        parts.append(f"All rows with their intervals: [{file}]({file}).")
+        if self.lines:
+            parts.append(f"All rows with their intervals: [{file}]({file}).")
         return "\n\n".join(parts), figures, tables
 
 
@@ -243,7 +245,7 @@ def report(file: Path, name: str, out: Path) -> Report | None:
     spec = tomllib.loads(file.read_text())[name]
     results = module(spec["rows"]).results_in(out)
     frame = results.read()
-    return Report(name, spec, frame, file, results.settings()) if len(frame) else None
+    return Report(name, spec, frame, file, results.settings(), out) if len(frame) else None
 
 
 def write(file: Path, out: Path) -> list[Path]:
@@ -306,7 +308,7 @@ def check(page: Report, file: Path) -> None:
     spec = page.spec
     measures = {VALUE, *spec.get("measures", {})}
     measures |= {one["of"] for one in spec.get("measures", {}).values() if "of" in one}
-    columns = {*spec["setting"], *spec["row"], *spec.get("carried", ()), "draws"}
+    columns = {*spec.get("setting", ()), *spec.get("row", ()), *spec.get("carried", ()), "draws"}
 
     def refuse(path: str, what: str, known: Iterable[str]) -> None:
         raise UsageError(f"{file}, {path}: no {what}; there are {', '.join(sorted(known))}")
@@ -318,7 +320,8 @@ def check(page: Report, file: Path) -> None:
             if name == "mechanism":
                 for word in _words(wanted):
                     pattern = re.sub(r"@\w+", "*", word)
-                    if not any(fnmatchcase(label, pattern) for label in page.labels):
+                    bare = pattern.rpartition(":")[2]
+                    if not any(_is_of(label, pattern, bare) for label in page.labels):
                         refuse(f"{path}.{name}", f"row {word}", page.labels)
 
     def of_text(text: str, path: str, numbers: Mapping[str, Any]) -> None:
@@ -359,6 +362,10 @@ def check(page: Report, file: Path) -> None:
     for name in columns - {"draws"} - {*page.frame.columns}:
         refuse(page.name, f"column {name}", page.frame.columns)
     walk(spec, page.name)
+
+
+def _is_of(label: str, *patterns: str) -> bool:
+    return any(fnmatchcase(label, pattern) for pattern in patterns)
 
 
 def _words(wanted: Any) -> Iterator[str]:

@@ -13,8 +13,6 @@ from typing import Any
 from experiments import _declared, _registry, _runner, papers
 from experiments import _report as show
 from experiments.heterorr import report as heterorr_report
-from experiments.poindp import accuracy as poindp_accuracy
-from experiments.poindp import report as poindp_report
 from experiments.privge import accuracy as privge_accuracy
 from experiments.privge import report as privge_report
 from experiments.privge.summary import summarise, tally
@@ -123,7 +121,6 @@ def _file(one: Mapping[str, str]) -> Path:
 
 PASSAGES = (
     ("Private features on a public graph (PrivGE)", "privge.report", "REPORT", "figure2_node"),
-    ("Noise in hyperbolic space (PoinDP)", "poindp.report", "poindp", "poindp_figure3"),
     (
         "A public split, and edges behind a curator (HeteroRR)",
         "heterorr.report",
@@ -154,9 +151,6 @@ def write_report(out: Path) -> list[Path]:
 
 def _asked(out: Path) -> Iterator[tuple[str, str, Iterable[ConfidenceInterval | None], str]]:
     """Private data and method, what the gain is over, all gains, and the page that has them."""
-    if len(frame := poindp_accuracy.results_in(out).read()):
-        gains = poindp_report.gains_of_sound_rows(frame)
-        yield "records with sound hyperbolic noise (PoinDP)", TWIN, gains, "poindp"
     records, edges = heterorr_report.gains(heterorr_report.results_in(out).read())
     yield "records by feature budgets (HeteroRR)", TWIN, records, "heterorr"
     yield (

@@ -15,7 +15,6 @@ from experiments import _declared, _registry, _report, _runner, findings, papers
 from experiments.__main__ import COMMANDS
 from experiments._runner import REFERENCE
 from experiments.dprr import scaling
-from experiments.poindp import membership
 from experiments.privge import report as privge_report
 from experiments.privge import summary
 from tests.marks import untyped
@@ -142,7 +141,6 @@ PAGES = ["privge", "dprr", "heterorr", "poindp", "frontier", "protocols", "demo"
 
 UNDRAWN = {
     "drawn": (_declared,),
-    "_figure": (membership,),
     "figure_1": (privge_report,),
     "figure_k": (privge_report,),
     "plot": (scaling,),
