@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 
 from experiments import _report as show
-from experiments._common import own_colours
 from experiments._lines import Line, Lines, Spec, distinct, grouped, listed
 from ldp_jax.learning.metrics import ConfidenceInterval
 
@@ -43,15 +42,24 @@ def _series(report: Any, spec: Spec, lines: Lines) -> list[dict[str, Any]]:
                 colour = one.get("colour") or report.colours.get(value, "black")
             name = one.get("name", "{label}").format(label=label)
             given = {"name": name, "colour": colour, "where": [*where, {one["by"]: value}]}
-            made.append(one | given)
+            made.append(one | given | (_own(report, value) if show.is_own(value) else {}))
     known = {one["name"] for one in made}
-    for name, colour in own_colours(distinct(lines, "mechanism")).items():
-        look = {"name": name, "colour": colour, "marker": "*", "size": 9}
-        if name in known:
-            made = [one | look if one["name"] == name else one for one in made]
-        else:
-            made.append({**spec.get("own", {}), **look, "where": [{"mechanism": name}]})
+    for name in filter(show.is_own, distinct(lines, "mechanism")):
+        if name not in known:
+            made.append(
+                {
+                    **spec.get("own", {}),
+                    **_own(report, name),
+                    "name": name,
+                    "where": [{"mechanism": name}],
+                }
+            )
     return made
+
+
+def _own(report: Any, name: str) -> dict[str, Any]:
+    """A star, and a colour of its own."""
+    return {"colour": report.colours[name], "marker": "*", "size": 9}
 
 
 def _rank(report: Any) -> Callable[[Any], Any]:

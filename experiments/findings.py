@@ -6,17 +6,15 @@ What each kind of private data adds: findings.md, README's table.
 import dataclasses
 import functools
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from experiments import _declared, _registry, _runner, papers
 from experiments import _report as show
-from experiments.heterorr import report as heterorr_report
 from experiments.privge import accuracy as privge_accuracy
 from experiments.privge import report as privge_report
 from experiments.privge.summary import summarise, tally
-from ldp_jax.learning.metrics import ConfidenceInterval
 
 _TEXT = show.prose("findings")
 
@@ -94,10 +92,6 @@ def table(out: Path) -> str:
         ]
         up, down, _ = tally(lines)
         found.append(("records sent with noise (PrivGE)", TWIN, len(lines), up, down, "REPORT"))
-    for private, beside, each, page in _asked(out):
-        if known := [one for one in each if one is not None and one.n > 1]:
-            up, down, _ = show.counted(known)
-            found.append((private, beside, len(known), up, down, page))
     report = functools.cache(lambda file, page: _declared.report(file, page, out))
     for one in _told()["questions"]:
         page = report(_file(one), one["page"])
@@ -121,12 +115,6 @@ def _file(one: Mapping[str, str]) -> Path:
 
 PASSAGES = (
     ("Private features on a public graph (PrivGE)", "privge.report", "REPORT", "figure2_node"),
-    (
-        "A public split, and edges behind a curator (HeteroRR)",
-        "heterorr.report",
-        "heterorr",
-        "heterorr_figure7",
-    ),
 )
 """Title, module with ``results_in`` and their ``digest``, page and figure of findings.md."""
 
@@ -147,15 +135,3 @@ def write_report(out: Path) -> list[Path]:
             drawn = [f"![{title}]({figure}.png)"] if (out / f"{figure}.png").exists() else []
             parts += [f"## {title}", *drawn, words, f"More: [{page}]({page}.md)."]
     return show.publish(out, {"findings": "\n\n".join(parts)}, {})
-
-
-def _asked(out: Path) -> Iterator[tuple[str, str, Iterable[ConfidenceInterval | None], str]]:
-    """Private data and method, what the gain is over, all gains, and the page that has them."""
-    records, edges = heterorr_report.gains(heterorr_report.results_in(out).read())
-    yield "records by feature budgets (HeteroRR)", TWIN, records, "heterorr"
-    yield (
-        "edges behind a curator (HeteroRR), with an epsilon",
-        "the public edges alone",
-        edges,
-        "heterorr",
-    )

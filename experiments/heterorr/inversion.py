@@ -396,6 +396,7 @@ class Line(NamedTuple):
     epsilon: float
 
 
+TABLE = f"{NAME}.table.csv"
 _NOBODY = Line("none", "public-mean", 0.0)
 _BESIDE = {"MSE less public mean": "mse", "SSIM less public mean": "ssim"}
 
@@ -410,10 +411,9 @@ def write(out: Path) -> list[Path]:
     settings = results.settings()[rows.config.iloc[-1]]
     content = rows.drop(columns=["seconds"]).astype(str).to_dict("list")
     picture = show.redraw(results, NAME, content, lambda: plot(rows, Settings(**settings)))
-    text = (
-        f"# Images from perturbed embeddings\n\n![Figure 8]({picture.name})\n\n{as_markdown(rows)}"
-    )
-    return [*show.publish(out, {NAME: text}, {}), picture]
+    words, table = as_markdown(rows)
+    text = f"# Images from perturbed embeddings\n\n![Figure 8]({picture.name})\n\n{words}"
+    return [*show.publish(out, {NAME: text}, {}, {TABLE: table}), picture]
 
 
 def _lines(rows: pd.DataFrame) -> dict[str, dict[Line, pd.Series]]:
@@ -427,7 +427,8 @@ def _lines(rows: pd.DataFrame) -> dict[str, dict[Line, pd.Series]]:
     return found
 
 
-def as_markdown(rows: pd.DataFrame) -> str:
+def as_markdown(rows: pd.DataFrame) -> tuple[str, pd.DataFrame]:
+    """The page below its picture, and the table of all rows, which stands beside it."""
     lines = _lines(rows)
     heads = [words for words, _ in METRICS.values()]
     table, gains = [], []
@@ -435,7 +436,7 @@ def as_markdown(rows: pd.DataFrame) -> str:
         budget = f"{line.epsilon:g}" if line.mechanism in PROTECTED else ""
         shown = [TITLES[line.embedding], LABELS[line.mechanism], budget]
         less = (show.contrast(lines[metric], line, _NOBODY) for metric in _BESIDE.values())
-        gaps = ["" if line == _NOBODY else show.signed(gap) for gap in less]
+        gaps = ["" if line == _NOBODY else show.signed(gap).strip("*") for gap in less]
         table.append(
             [
                 *shown,
@@ -457,16 +458,18 @@ def as_markdown(rows: pd.DataFrame) -> str:
     ]
     by_accuracy = "accuracy there (%)", "accuracy one budget below (%)"
     said = show.prose(NAME)
-    return "\n\n".join(
+    text = "\n\n".join(
         (
             said.starts,
             show.markdown(["embedding", "mechanism", "from epsilon", *by_accuracy], starts),
             said.rows,
-            show.markdown(["embedding", "mechanism", "epsilon", *heads, *_BESIDE, "seeds"], table),
+            f"All rows: [{TABLE}]({TABLE}).",
             said.shares,
             show.markdown(["embedding", "epsilon", *heads], gains),
         )
     )
+    columns = ["embedding", "mechanism", "epsilon", *heads, *_BESIDE, "seeds"]
+    return text, pd.DataFrame(table, columns=columns)
 
 
 def _start(lines: dict[str, dict[Line, pd.Series]], embedding: str, name: str) -> list[str]:
