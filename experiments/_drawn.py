@@ -33,7 +33,8 @@ def _series(report: Any, spec: Spec, lines: Lines) -> list[dict[str, Any]]:
         if "by" not in one:
             made.append({**one, "where": where})
             continue
-        values = sorted(distinct(report.select(one, lines), one["by"]), key=_rank(report))
+        every = report.select({"where": [*listed(spec.get("where", [])), *where]})
+        values = sorted(distinct(every, one["by"]), key=_rank(report))
         for place, value in enumerate(values):
             label = report.word(value)
             if "shades" in one:
@@ -152,8 +153,9 @@ def _panel(report: Any, spec: Spec, axis: Any, series: Any, lines: list[Line]) -
     values = sorted({x for _, points in series for x in points})
     place = {x: at for at, x in enumerate(values)}
     apart = spec.get("apart", 0.0)
-    for turn, (one, points) in enumerate(series):
-        shift = apart * (turn - (len(series) - 1) / 2)
+    colours = list(dict.fromkeys(one["colour"] for one, _ in series))
+    for one, points in series:  # a row and its twin have one colour, and stand together
+        shift = apart * (colours.index(one["colour"]) - (len(colours) - 1) / 2)
         there = {place[x] + shift: points[x] for x in sorted(points)}
         style = _style(one)
         if one.get("bars", True):

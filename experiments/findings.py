@@ -12,13 +12,9 @@ from typing import Any
 
 from experiments import _declared, _registry, _runner, papers
 from experiments import _report as show
-from experiments.privge import accuracy as privge_accuracy
-from experiments.privge import report as privge_report
-from experiments.privge.summary import summarise, tally
 
 _TEXT = show.prose("findings")
 
-TWIN = "its structure-only twin"
 OPENING, CLOSING = "<!-- findings -->\n", "<!-- /findings -->"
 HEADERS = ["private data, method", "gain over", "rows", "above 0", "below 0", "all rows"]
 
@@ -84,14 +80,6 @@ def table(out: Path) -> str:
     "" without a row.
     """
     found: list[tuple[str, str, int, int, int, str]] = []
-    if len(frame := privge_accuracy.results_in(out).read()):
-        lines = [
-            line
-            for one in summarise(frame, privge_report.published_ks(frame))
-            for line in one.counted()
-        ]
-        up, down, _ = tally(lines)
-        found.append(("records sent with noise (PrivGE)", TWIN, len(lines), up, down, "REPORT"))
     report = functools.cache(lambda file, page: _declared.report(file, page, out))
     for one in _told()["questions"]:
         page = report(_file(one), one["page"])
@@ -113,22 +101,11 @@ def _file(one: Mapping[str, str]) -> Path:
     return Path(__file__).parent / one["paper"] / "report.toml"
 
 
-PASSAGES = (
-    ("Private features on a public graph (PrivGE)", "privge.report", "REPORT", "figure2_node"),
-)
-"""Title, module with ``results_in`` and their ``digest``, page and figure of findings.md."""
-
-
 def write_report(out: Path) -> list[Path]:
     found = table(out)
     if not found:
         return []
     parts = ["# Findings", _TEXT.about, found.replace("](experiments/results/", "](")]
-    for title, name, page, figure in PASSAGES:
-        of_folder = _registry.module(name).results_in(out)
-        if len(of_folder.read()) and (words := _registry.module(name).digest(of_folder)):
-            drawn = [f"![{title}]({figure}.png)"] if (out / f"{figure}.png").exists() else []
-            parts += [f"## {title}", *drawn, words, f"All rows: [{page}]({page}.md)."]
     for one in _told()["passages"]:
         title, page, figure = one["title"], one["page"], one["figure"]
         if words := _declared.digest(_file(one), page, out):

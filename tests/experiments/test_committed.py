@@ -15,8 +15,6 @@ from experiments import _declared, _registry, _report, _runner, findings, papers
 from experiments.__main__ import COMMANDS
 from experiments._runner import REFERENCE
 from experiments.dprr import scaling
-from experiments.privge import report as privge_report
-from experiments.privge import summary
 from tests.marks import untyped
 
 EXPERIMENTS = _registry.EXPERIMENTS.values()
@@ -123,8 +121,6 @@ def asked_once():
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_declared, "report", once(_declared.report, lambda *given: given))
-        rows = lambda names, part, keep_k: (names, len(part), keep_k)
-        patch.setattr(summary, "_summarise_one", once(summary._summarise_one, rows))
         yield
 
 
@@ -141,8 +137,6 @@ PAGES = ["privge", "dprr", "heterorr", "poindp", "frontier", "protocols", "demo"
 
 UNDRAWN = {
     "drawn": (_declared,),
-    "figure_1": (privge_report,),
-    "figure_k": (privge_report,),
     "plot": (scaling,),
 }
 """Pictures that take long of many rows; each experiment's tests draw them of few."""
