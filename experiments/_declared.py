@@ -169,14 +169,14 @@ class Report:
         return "none" if value == np.inf else f"{value:g}"
 
     def as_csv(self) -> pd.DataFrame:
-        """All lines: columns, draws, mean and half width of each measure, to two digits."""
+        """All lines: columns, draws, mean and half width of each measure."""
         rows = []
         for line in self.lines:
             row = dict(line.columns)
             for name in (VALUE, *self.spec.get("measures", {})):
                 if (found := line.interval(name)) is not None:
-                    row[name] = round(found.mean, 2)
-                    row[f"{name} ±"] = round(found.half_width, 2)
+                    row[name] = float(f"{found.mean:.4g}")
+                    row[f"{name} ±"] = float(f"{found.half_width:.3g}")
             rows.append(row)
         return pd.DataFrame(rows)
 
@@ -248,10 +248,10 @@ def report(file: Path, name: str, out: Path) -> Report | None:
     return Report(name, spec, frame, file, results.settings(), out) if len(frame) else None
 
 
-def write(file: Path, out: Path) -> list[Path]:
-    """Publish all pages that a file declares, of the rows of a folder."""
+def write(file: Path, out: Path, *pages: str) -> list[Path]:
+    """Publish pages that a file declares, by default all of them, of the rows of a folder."""
     written = []
-    for name in pages_of(file):
+    for name in pages or pages_of(file):
         if (found := report(file, name, out)) is not None:
             text, figures, tables = found.page()
             written += show.publish(out, {name: text}, figures, tables)

@@ -58,7 +58,7 @@ def _series(report: Any, spec: Spec, lines: Lines) -> list[dict[str, Any]]:
     return made
 
 
-def _own(report: Any, name: str) -> dict[str, Any]:
+def _own(report: Any, name: Any) -> dict[str, Any]:
     """A star, and a colour of its own."""
     return {"colour": report.colours[name], "marker": "*", "size": 9}
 
@@ -148,7 +148,8 @@ def _same_limits(axes: Sequence[Any]) -> None:
 def _panel(report: Any, spec: Spec, axis: Any, series: Any, lines: list[Line]) -> None:
     """Lines on equally spaced places, a little apart, and levels of rows that have no place."""
     if "scale_of_y" in spec:
-        axis.set_yscale(spec["scale_of_y"], linthresh=1.0)
+        near_zero = {"linthresh": 1.0} if spec["scale_of_y"] == "symlog" else {}
+        axis.set_yscale(spec["scale_of_y"], **near_zero)
         axis.yaxis.set_major_formatter("{x:.3g}")
     values = sorted({x for _, points in series for x in points})
     place = {x: at for at, x in enumerate(values)}

@@ -138,4 +138,4 @@ def prepared(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def write_report(out: Path) -> list[Path]:
-    return _declared.write(PAGE, out)
+    return _declared.write(PAGE, out, NAME)

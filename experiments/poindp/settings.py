@@ -222,7 +222,7 @@ TABLE_3 = {tuple(name.split()): tuple(values) for name, values in _KNOWN["table_
 HYPERBOLICITY: dict[str, float] = _KNOWN["hyperbolicity"]
 
 
-def printed(row: Mapping[str, Any]) -> float | None:
+def printed(row: Mapping[Any, Any]) -> float | None:
     place = (row["dataset"], row["mechanism"])
     epsilon = row["epsilon"]
     metric = row["metric"]

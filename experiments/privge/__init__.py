@@ -23,6 +23,8 @@ def main(config: Config) -> None:
 def tables(out: Path) -> str:
     """The page's tables of mechanisms by budget."""
     page = _declared.report(PAGE, "REPORT", out)
+    if page is None:
+        return ""
     tables = [section["table"] for section in page.spec["sections"] if "table" in section]
     by_mechanism = [one for one in tables if one["rows"] == ["dataset", "mechanism"]]
     return "\n\n".join(filter(None, map(page.table, by_mechanism)))
