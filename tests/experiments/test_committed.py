@@ -5,6 +5,7 @@ their files.
 import csv
 import hashlib
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,14 @@ def test_every_committed_table_of_rows_belongs_to_an_experiment():
     for experiment in EXPERIMENTS:
         for table in experiment.tables:
             assert (REFERENCE / table).exists()
+
+
+@pytest.mark.parametrize("page", sorted(REFERENCE.glob("*.md")), ids=lambda page: page.stem)
+def test_a_page_has_at_most_3000_words_and_its_files_are_there(page):
+    text = page.read_text()
+    assert len(text.split()) <= 3000
+    for file in re.findall(r"\]\(([\w.]+)\)", text):
+        assert (REFERENCE / file).exists(), file
 
 
 def holds(item):
