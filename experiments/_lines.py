@@ -16,6 +16,7 @@ from typing import Any
 import pandas as pd
 
 from experiments._report import counted, first_sure, interval, significant
+from experiments._runner import UsageError
 from ldp_jax.learning.metrics import ConfidenceInterval, mean_interval
 
 Spec = Mapping[str, Any]
@@ -30,14 +31,15 @@ class Line:
 
     columns: dict[str, Any]
     measures: dict[str, pd.Series]
-
-    @functools.cached_property
-    def _intervals(self) -> dict[str, ConfidenceInterval | None]:
-        return {name: interval(series) for name, series in self.measures.items()}
+    _known: dict[str, ConfidenceInterval | None] = dataclasses.field(default_factory=dict)
 
     def interval(self, measure: str) -> ConfidenceInterval | None:
         """The mean of a measure over draws; None where the line has none."""
-        return self._intervals.get(measure)
+        if measure not in self.measures:
+            return None
+        if measure not in self._known:
+            self._known[measure] = interval(self.measures[measure])
+        return self._known[measure]
 
 
 Lines = Sequence[Line]
@@ -56,8 +58,11 @@ def lines_of(frame: pd.DataFrame, page: Spec) -> list[Line]:
     lines = []
     if "metrics" in page:
         frame = frame[frame.metric.isin(page["metrics"])]
-    for names, part in frame.groupby(key, sort=False):
+    for names, part in frame.groupby(key, sort=False, dropna=False):
         columns = dict(zip(key, names, strict=True))
+        if part.seed.duplicated().any():
+            words = ", ".join(f"{name} {value}" for name, value in columns.items())
+            raise UsageError(f"several rows of one draw are one line of a page: {words}")
         columns |= {name: part[name].iloc[0] for name in page.get("carried", ())}
         columns["draws"] = part.seed.nunique()
         by_seed = part.set_index("seed")

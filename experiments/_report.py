@@ -21,7 +21,6 @@ from ldp_jax.learning.metrics import ConfidenceInterval, mean_interval
 
 _P = ParamSpec("_P")
 
-METRIC_LABELS = {"accuracy": "test accuracy (%)", "auc": "test AUC (%)"}
 Values = Mapping[Any, pd.Series]
 """Scores in per cent by seed, of each row by its key."""
 Rows = Iterable[dict[str, Any]]
@@ -277,19 +276,14 @@ def one_scale(axes: Sequence[Any]) -> None:
         axis.set_ylim(ends.min(), ends.max())
 
 
-def legend_below(figure: Any, axes: Any, columns: int = 4, order: Iterable[str] = ()) -> None:
-    """One legend for all panels, under them, of what one axis or several show.
-
-    Labels in ``order`` come first.
-    """
+def legend_below(figure: Any, axes: Any, columns: int = 4) -> None:
+    """One legend for all panels, under them, of what one axis or several show."""
     shown: dict[str, Any] = {}
     for axis in axes if isinstance(axes, Sequence) else [axes]:
         handles, labels = axis.get_legend_handles_labels()
         shown |= dict(zip(labels, handles, strict=True))
     if figure.get_figwidth() < 5.0:
         columns = min(columns, 2)
-    first = {label: shown[label] for label in order if label in shown}
-    shown = first | shown
     figure.legend(shown.values(), shown, loc="lower center", ncols=columns, fontsize=8)
     height = figure.get_figheight()
     room = max(0.04 + 0.33 / height, (0.15 + 0.19 * math.ceil(len(shown) / columns)) / height)

@@ -132,7 +132,8 @@ def summary(rows: pd.DataFrame, file: str = f"{NAME}.csv") -> str:
     medians = rows.groupby(["benchmark", "subject"], sort=False)[times].median()
     lines = []
     ratios = []
-    for (benchmark, subject), taken in medians.iterrows():
+    for benchmark, subject in medians.index:
+        taken = medians.loc[(benchmark, subject)]
         shown = ["", ""]
         if subject != "ldp_jax" and (benchmark, "ldp_jax") in medians.index:
             ratio = taken / medians.loc[(benchmark, "ldp_jax")]

@@ -199,6 +199,11 @@ def test_references_and_columns_of_a_page_are_checked_too():
             report(**changes)
 
 
+def test_rows_of_one_draw_that_a_page_does_not_tell_apart_are_refused():
+    with pytest.raises(UsageError, match="several rows of one draw are one line"):
+        report(row=["mechanism"], measures={}, select={})
+
+
 def test_every_declared_page_is_a_page_of_its_experiment():
     files = sorted(Path(_declared.__file__).parent.glob("*/report.toml"))
     known = {name for one in _registry.EXPERIMENTS.values() for name in one.tables}
