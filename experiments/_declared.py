@@ -245,7 +245,10 @@ def report(file: Path, name: str, out: Path) -> Report | None:
     spec = tomllib.loads(file.read_text())[name]
     results = module(spec["rows"]).results_in(out)
     frame = results.read()
-    return Report(name, spec, frame, file, results.settings(), out) if len(frame) else None
+    if frame.empty:
+        return None
+    settings = results.settings() if "settings" in spec else {}
+    return Report(name, spec, frame, file, settings, out)
 
 
 def write(file: Path, out: Path, *pages: str) -> list[Path]:
@@ -275,32 +278,10 @@ _PAGE = ("title", "rows", "names", "prepare", "settings", "metrics", "setting", 
 _SECTION = ("sections", "sentences", "figure", "table", "prose", "function", "options", "text")
 _ANSWER = ("show", "along", "each", "of", "share", "whole", "named", "format", "digits")
 _TABLE = ("columns", "heads", "across", "order", "ranked", "sorted", "scale")
-_FIGURE = (
-    "file",
-    "draw",
-    "panels",
-    "panel",
-    "x",
-    "y",
-    "heading",
-    "found",
-    "lines",
-    "levels",
-    "own",
-)
+_FIGURE = ("file", "draw", "panels", "panel", "x", "y", "heading", "found", "lines", "levels")
 _LOOK = ("name", "label", "zero", "colour", "shades", "marker", "style", "size", "width", "height")
-_MORE = (
-    "by",
-    "bars",
-    "at_height",
-    "apart",
-    "axis",
-    "scale_of_y",
-    "shared",
-    "legend",
-    "least_points",
-)
-_KEYS = {"least_points", *_PAGE, *_SECTION, *_ANSWER, *_TABLE, *_FIGURE, *_LOOK, *_MORE}
+_LINES = ("by", "own", "bars", "at_height", "apart", "axis", "scale_of_y", "shared", "legend")
+_KEYS = {"least_points", *_PAGE, *_SECTION, *_ANSWER, *_TABLE, *_FIGURE, *_LOOK, *_LINES}
 
 
 def check(page: Report, file: Path) -> None:
