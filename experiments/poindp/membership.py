@@ -8,7 +8,7 @@ import itertools
 import math
 from collections.abc import Iterator
 from functools import lru_cache, partial
-from typing import Any, NamedTuple, cast, get_args
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -17,13 +17,11 @@ import pandas as pd
 import scipy.special
 
 from experiments import _common, _runner
-from experiments import _report as show
 from experiments.poindp import accuracy, cells, networks, releases
 from experiments.poindp import settings as rows_of
-from experiments.poindp.settings import PUBLISHED, STRUCTURE, TABLE_3, Settings, label
+from experiments.poindp.settings import PUBLISHED, STRUCTURE, Settings
 from ldp_jax import attacks, hyperbolic
 from ldp_jax.accounting.guarantee import RECORD
-from ldp_jax.attacks.shadows import MembershipProtocol
 from ldp_jax.learning import training
 from ldp_jax.learning.models import Model
 
@@ -220,147 +218,25 @@ def compute(cell: Cell, chosen: Attacked) -> _runner.Found:
     return _runner.Found(_runner.rounded(found), notes=accuracy.notes(cell, chosen))
 
 
-_TEXT = show.prose("poindp_membership")
-
-TRAINED = rows_of.ATTACKS[0]
-LIRA = "LiRA online"
-"""The paper's attack, and a stronger one."""
-
-CLOSE = 2.0
-"""Points of mean absolute difference up to which a protocol is said to reproduce the paper."""
-
-
 def prepared(frame: pd.DataFrame) -> pd.DataFrame:
     """Rows with their kind, the paper's number, and protocol and share in one column.
 
-    What is measured of the graph alone is no share, and is not scaled.
+    *apart* is how far the mean over targets is from the paper's number, in points. What is measured
+    of the graph alone is no share, and is not scaled.
     """
     frame = accuracy.with_families(frame.fillna({"protocol": ""}))
     of_graph = frame.attack == GRAPH
-    paper = [
+    printed = [
         rows_of.HYPERBOLICITY.get(row["dataset"])
         if row["attack"] == GRAPH
         else rows_of.printed(row)
         for row in frame.to_dict("records")
     ]
+    key = ["dataset", "protocol", "share", "metric", "attack", "mechanism", "epsilon"]
+    mean = 100 * frame.groupby(key).value.transform("mean")
     return frame.assign(
         value=frame.value.where(~of_graph, frame.value / 100),
-        paper=["" if one is None else one for one in paper],
+        paper=["" if one is None else one for one in printed],
+        apart=(mean - np.array(printed, float)).abs(),
         asked=[f"{row.protocol}, {row.share:g}" for row in frame.itertuples()],
     )
-
-
-def _of(share: float) -> str:
-    return {0.5: "half of", 0.1: "a tenth of"}.get(share, f"{share:g} of")
-
-
-def _areas(frame: pd.DataFrame) -> show.Values:
-    """Per cent AUC by target, of each data set, share, protocol, mechanism and attack."""
-    return show.by_seed(
-        frame[frame.metric == "AUC"], ["dataset", "share", "protocol", "mechanism", "attack"]
-    )
-
-
-def _protocols(frame: pd.DataFrame) -> list[tuple[float, str]]:
-    order = get_args(MembershipProtocol)
-    found = set(zip(frame.share, frame.protocol, strict=True))
-    return sorted(found, key=lambda pair: (-pair[0], order.index(pair[1])))
-
-
-def distances(frame: pd.DataFrame) -> pd.DataFrame:
-    """How far the paper's attack is from printed AUCs, by share and protocol."""
-    means = frame[(frame.attack == TRAINED) & (frame.metric == "AUC")]
-    wide = 100 * means.pivot_table(
-        index=["dataset", "mechanism"], columns=["share", "protocol"], values="value"
-    )
-    printed = pd.Series({cell: auc for cell, (auc, _) in TABLE_3.items()}, name="printed")
-    both = wide.loc[wide.index.isin(list(TABLE_3))].dropna()
-    if both.empty:
-        return pd.DataFrame()
-    apart = both.sub(printed.loc[list(both.index)], axis=0).abs().mean()
-    return pd.DataFrame({"apart": apart, "cells": len(both)}).reset_index()
-
-
-def _closest(found: pd.DataFrame) -> str:
-    """Name the protocol whose AUCs are nearest to the printed ones."""
-    best = found.sort_values("apart").iloc[0]
-    return (
-        f"{best.protocol} with {_of(best.share)} the nodes as members, {best.apart:.1f} points "
-        "apart"
-    )
-
-
-def match(report: Any, _: Any) -> tuple[list[str], dict[str, Any], dict[str, pd.DataFrame]]:
-    """Which protocol is closest to the paper's numbers; nothing where none can be compared."""
-    frame = report.frame
-    found = distances(frame[frame.attack != GRAPH])
-    if found.empty:
-        return [], {}, {}
-    shown = found.sort_values(["share", "protocol"], ascending=False)
-    apart = show.table(
-        {
-            "members": f"{_of(share)} the nodes",
-            "protocol": protocol,
-            "apart (points)": f"{apart:.1f}",
-            "cells": count,
-        }
-        for share, protocol, apart, count in shown.itertuples(index=False, name=None)
-    )
-    verdict = (
-        "it reproduces the paper" if found.apart.min() <= CLOSE else "none reproduces the paper"
-    )
-    return [_TEXT.match.format(table=apart, best=_closest(found), verdict=verdict)], {}, {}
-
-
-def figure(report: Any, _: Any) -> Any:
-    """AUC by share and protocol.
-
-    A panel for each data set and attack, filled for rows, hollow for twins.
-    """
-    frame = report.frame
-    frame = frame[frame.attack != GRAPH]
-    datasets = list(dict.fromkeys(frame.dataset))
-    pairs = _protocols(frame)
-    values = _areas(frame)
-    names = [name for name in MECHANISMS if (frame.mechanism == name).any()]
-    made, axes = show.panels(
-        2 * len(datasets), width=3.6, height=0.8 + 0.42 * len(names), columns=len(datasets)
-    )
-    for place, axis in enumerate(axes):
-        dataset, attack = datasets[place % len(datasets)], (TRAINED, LIRA)[place // len(datasets)]
-        for turn, pair in enumerate(pairs):
-            shift = 0.12 * (turn - (len(pairs) - 1) / 2)
-            for prefix, filled in ((STRUCTURE, "none"), ("", "full")):
-                keys = [(dataset, *pair, prefix + name, attack) for name in names]
-                points = [
-                    (values[key].mean(), at + shift) for at, key in enumerate(keys) if key in values
-                ]
-                axis.plot(
-                    *np.reshape(points, (-1, 2)).T,
-                    marker="o",
-                    markersize=4,
-                    linestyle="none",
-                    fillstyle=filled,
-                    color=f"C{turn}",
-                    label=f"{pair[1]}, {pair[0]:g} members" if filled == "full" else None,
-                )
-        if attack == TRAINED:
-            printed = {
-                at: TABLE_3[dataset, name][0]
-                for at, name in enumerate(names)
-                if (dataset, name) in TABLE_3
-            }
-            axis.plot(
-                list(printed.values()), list(printed), "kx", markersize=6, label="the paper's"
-            )
-        axis.axvline(50, color="0.6", linewidth=0.8, zorder=0)
-        axis.set_yticks(
-            range(len(names)), [label(name) for name in names] if place % len(datasets) == 0 else []
-        )
-        axis.set(ylim=(len(names) - 0.5, -0.5), xlim=(35, 101), xlabel="AUC (%); 50 is guessing")
-        axis.set_title(f"{dataset}, {attack}", fontsize=9)
-    found = distances(frame)
-    closest = "" if found.empty else f"Closest to the paper: {_closest(found)}\n"
-    made.suptitle(f"{closest}filled: rows; hollow: their structure-only twins", fontsize=9)
-    show.legend_below(made, axes[0], 4)
-    return made
