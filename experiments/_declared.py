@@ -151,9 +151,10 @@ class Report:
         found = self.ask(spec, lines, each)
         if found is None:
             return ""
+        is_interval = isinstance(found, ConfidenceInterval)
         if "format" in spec:
-            return spec["format"].format(getattr(found, "mean", found))
-        if not isinstance(found, ConfidenceInterval):
+            return spec["format"].format(found.mean if is_interval else found)
+        if not is_interval:
             return self.word(found)
         is_difference = self._is_difference(spec.get("measure", VALUE))
         return show.signed(found, spec.get("digits", 1)) if is_difference else str(found)

@@ -24,4 +24,4 @@ def main(config: Config) -> None:
 
 def write_report(out: Path) -> list[Path]:
     page = Path(__file__).with_name("report.toml")
-    return [*_declared.write(page, out), *write_parts((degrees, scaling), out)]
+    return [*_declared.write(page, out), *write_parts([degrees], out)]

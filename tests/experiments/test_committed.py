@@ -15,7 +15,6 @@ from matplotlib.figure import Figure
 from experiments import _declared, _registry, _report, _runner, findings, papers
 from experiments.__main__ import COMMANDS
 from experiments._runner import REFERENCE
-from experiments.dprr import scaling
 from tests.marks import untyped
 
 EXPERIMENTS = _registry.EXPERIMENTS.values()
@@ -146,7 +145,6 @@ PAGES = ["privge", "dprr", "heterorr", "poindp", "frontier", "protocols", "demo"
 
 UNDRAWN = {
     "drawn": (_declared,),
-    "plot": (scaling,),
 }
 """Pictures that take long of many rows; each experiment's tests draw them of few."""
 
