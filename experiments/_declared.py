@@ -245,9 +245,11 @@ def report(file: Path, name: str, out: Path) -> Report | None:
     """A page of the rows of a folder; None without a row."""
     spec = tomllib.loads(file.read_text())[name]
     results = module(spec["rows"]).results_in(out)
-    frame = results.read()
+    frame = results.read(mixed=spec.get("newest", False))
     if frame.empty:
         return None
+    if "newest" in spec:
+        frame = frame[frame.config == frame.config.iloc[-1]]
     settings = results.settings() if "settings" in spec else {}
     return Report(name, spec, frame, file, settings, out)
 
@@ -278,7 +280,7 @@ _NAMED = ("measures", "numbers", "select")
 _PAGE = ("title", "rows", "names", "prepare", "settings", "metrics", "setting", "row", "carried")
 _SECTION = ("sections", "sentences", "figure", "table", "prose", "function", "options", "text")
 _ANSWER = ("show", "along", "each", "of", "share", "whole", "named", "format", "digits")
-_TABLE = ("columns", "heads", "across", "order", "ranked", "sorted", "scale")
+_TABLE = ("columns", "heads", "across", "order", "ranked", "sorted", "scale", "newest")
 _FIGURE = ("file", "draw", "panels", "panel", "x", "y", "heading", "found", "lines", "levels")
 _LOOK = ("name", "label", "zero", "colour", "shades", "marker", "style", "size", "width", "height")
 _LINES = ("by", "own", "bars", "at_height", "apart", "axis", "scale_of_y", "shared", "legend")

@@ -35,19 +35,6 @@ def interval(values: Any) -> ConfidenceInterval | None:
     return mean_interval(known) if len(known) else None
 
 
-def paired(one: pd.Series | None, other: pd.Series | None) -> ConfidenceInterval | None:
-    """The difference of two rows, paired by their index (seeds).
-
-    None where they have none in common.
-    """
-    return None if one is None or other is None else interval((one - other).dropna())
-
-
-def contrast(values: Values, one: Any, other: Any) -> ConfidenceInterval | None:
-    """The paired difference of two rows by their keys; None where one is missing."""
-    return paired(values.get(one), values.get(other))
-
-
 def significant(interval: ConfidenceInterval | None) -> bool:
     """Whether a 95 % interval leaves 0 out."""
     return interval is not None and interval.n > 1 and abs(interval.mean) > interval.half_width

@@ -27,5 +27,5 @@ def main(config: Config) -> None:
 
 
 def write_report(out: Path) -> list[Path]:
-    page = _declared.write(Path(__file__).with_name("report.toml"), out)
-    return [*page, *write_parts((shares, mixing), out), *inversion.write(out)]
+    pages = _declared.write(Path(__file__).with_name("report.toml"), out)
+    return [*pages, *write_parts((shares, mixing), out)]
