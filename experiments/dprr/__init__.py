@@ -6,7 +6,7 @@ Are graphs still told apart when their users report noisy neighbour lists?
 from pathlib import Path
 
 from experiments import _declared
-from experiments._common import announce, write_parts
+from experiments._common import announce
 from experiments.dprr import accuracy, degrees, scaling
 from experiments.dprr.config import Config
 
@@ -23,5 +23,4 @@ def main(config: Config) -> None:
 
 
 def write_report(out: Path) -> list[Path]:
-    page = Path(__file__).with_name("report.toml")
-    return [*_declared.write(page, out), *write_parts([degrees], out)]
+    return _declared.write(Path(__file__).with_name("report.toml"), out)
