@@ -40,9 +40,9 @@ def joint(frame: pd.DataFrame) -> pd.DataFrame:
     """
     frame = _of_panels(frame)
     total = frame.metric.str.extract(f"{CEILING} at (.+)", expand=False)
-    best = frame[total.notna()].assign(
-        mechanism=CEILING, epsilon=total.astype(float), metric=ACCURACY
-    )
+    is_best = total.notna()
+    totals = total[is_best].astype(float)
+    best = frame[is_best].assign(mechanism=CEILING, epsilon=totals, metric=ACCURACY)
     frame = pd.concat([frame[frame.mechanism != BEST], best], ignore_index=True)
     record = pd.to_numeric(frame.record)
     bit = pd.to_numeric(frame.list)
