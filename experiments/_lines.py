@@ -261,6 +261,19 @@ SUMMARIES = {
 """What a number says of the lines that are selected, by the word in ``show``."""
 
 
+def _picked(lines: Lines, spec: Spec, each: Sequence[str]) -> list[Line]:
+    """The line of the largest, or the least, mean of a measure in each group."""
+    best = max if "largest" in spec else min
+    measure = spec["largest" if "largest" in spec else "least"]
+
+    def mean(line: Line) -> float:
+        found = line.interval(measure)
+        return math.nan if found is None else found.mean
+
+    known = [line for line in lines if line.interval(measure) is not None]
+    return [best(some, key=mean) for some in grouped(known, each).values()]
+
+
 def ask(lines: Lines, spec: Spec, where: Spec, each: Sequence[str]) -> Any:
     """One answer: lines are selected, one of each group is picked, and all are summarised.
 
@@ -270,11 +283,8 @@ def ask(lines: Lines, spec: Spec, where: Spec, each: Sequence[str]) -> Any:
     """
     measure = spec.get("measure", VALUE)
     chosen = [line for line in lines if holds(line, where)]
-    for word, best in (("largest", max), ("least", min)):
-        if word in spec:
-            mean = lambda line: line.interval(spec[word]).mean  # noqa: B023
-            known = [line for line in chosen if line.interval(spec[word])]
-            chosen = [best(some, key=mean) for some in grouped(known, each).values()]
+    if "largest" in spec or "least" in spec:
+        chosen = _picked(chosen, spec, each)
     show = spec.get("show", "interval")
     if show in SUMMARIES:
         return SUMMARIES[show](chosen, measure)

@@ -12,7 +12,7 @@ import pytest
 import tyro
 from matplotlib.figure import Figure
 
-from experiments import _declared, _registry, _report, _runner, findings, papers
+from experiments import _declared, _lines, _registry, _report, _runner, findings, papers
 from experiments.__main__ import COMMANDS
 from experiments._runner import REFERENCE
 from tests.marks import untyped
@@ -149,6 +149,15 @@ UNDRAWN = {
 """Pictures that take long of many rows; each experiment's tests draw them of few."""
 
 
+def one_line(lines, spec, where, each):
+    """The answer; a number that is one interval must be of lines that agree."""
+    if spec.get("show", "interval") == "interval" and not {"largest", "least"} & {*spec}:
+        measure = spec.get("measure", _lines.VALUE)
+        chosen = [line.interval(measure) for line in lines if _lines.holds(line, where)]
+        assert len({found.mean for found in chosen if found is not None}) <= 1, (spec, where)
+    return _lines.ask(lines, spec, where, each)
+
+
 @untyped
 @pytest.mark.parametrize(
     "name", [*PAGES, pytest.param("findings", marks=pytest.mark.slow)]
@@ -161,6 +170,7 @@ def test_the_committed_pages_are_those_of_the_committed_rows(name, monkeypatch):
     )
     monkeypatch.setattr(_report, "save", lambda figure, path: _report.pyplot().close(figure))
     monkeypatch.setattr(Figure, "tight_layout", lambda *_, **__: None)
+    monkeypatch.setattr(_declared, "ask", one_line)
     for picture, modules in UNDRAWN.items():
         for module in modules:
             monkeypatch.setattr(module, picture, lambda *_: "undrawn")
