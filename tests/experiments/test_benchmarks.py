@@ -3,6 +3,7 @@
 import jax
 import numpy as np
 import pandas as pd
+import pytest
 import scipy.sparse
 
 from experiments import (
@@ -13,6 +14,7 @@ from experiments import (
     benchmarks,
     repeat,
 )
+from experiments._runner import REFERENCE
 from ldp_jax import features, servers
 from ldp_jax.graph import graphs, propagation
 from ldp_jax.learning import training
@@ -109,6 +111,13 @@ def test_the_spread_of_repeated_rows_is_that_of_the_worst_seed(graph_file, monke
     head, lines = repeat.spread(frame)
     assert head == ["row", "one core"]
     assert [line[1] for line in lines] == ["a seed 1.00, mean 0.00"] * 6
-    assert lines[4][0] == "HDS, structure-only, raw"
+    assert lines[4][0] == "structure-only HDS, raw"
     every = [seed for seeds, _, _ in repeat.conditions(3)["each seed alone"] for seed in seeds]
     assert every == [0, 1, 2]
+
+
+@pytest.mark.parametrize("name", ["benchmarks", "benchmarks_gpu"])
+def test_the_committed_page_is_that_of_the_committed_rows(name):
+    rows = pd.read_csv(REFERENCE / f"{name}.csv")
+    text = benchmarks.summary(rows, f"{name}.csv")
+    assert f"{text}\n" == (REFERENCE / f"{name}.md").read_text()

@@ -1,5 +1,6 @@
 """Rehearsal against outcome: what worlds foretold before anybody reported, and what came of it."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -7,10 +8,14 @@ import pandas as pd
 import scipy.stats
 
 from experiments import _report as show
+from experiments._lines import Spec
 from experiments.frontier.methods import CHANCE, FORETOLD, HIGH, LABELS, LOW, REHEARSAL
 from ldp_jax.learning.metrics import ConfidenceInterval, mean_interval
 from ldp_jax.servers import rehearsal
 from ldp_jax.servers.rehearsal import LEAST_LABELS, LEAST_POINTS, Foreseen
+
+Section = tuple[list[str], dict[str, Any], dict[str, pd.DataFrame]]
+"""The texts of a section, its figures, and tables that stand beside the page."""
 
 CHOSEN_ON = ("citeseer", "cora", "blogcatalog", "debian")
 """Graphs by which the constants of rehearsals were chosen."""
@@ -60,7 +65,7 @@ def outcomes(
 ) -> list[Outcome]:
     """Rehearsed and measured gains of each graph, setting (a column) and epsilon."""
     place = ["dataset", setting, "epsilon"]
-    told = frame[frame.mechanism == REHEARSAL]
+    told = frame[frame.mechanism.str.startswith(REHEARSAL)]
     counted = ["members"] if "members" in told else []
     told = told.pivot_table(
         index=[*place, *counted, "seed"], columns="metric", values="value", sort=False
@@ -68,8 +73,6 @@ def outcomes(
     if told.empty:
         return []
     told = told.reset_index().rename(columns={LABELS: "members"})
-    if setting == "panel":
-        told = told.assign(panel=[f"{float(one):g}" for one in told.panel])
     gains = measured.groupby(place, sort=False)
     both = told.merge(measured[[*place, "seed", "value"]], on=[*place, "seed"])
     made = []
@@ -98,81 +101,83 @@ def _by_spread(drawn: pd.DataFrame, worlds: int) -> pd.Series:
     return (drawn.value - drawn[FORETOLD]).abs() <= quantile * spread + 1e-9
 
 
-def words(
-    found: list[Outcome], asked_of: str, over: str, chosen: tuple[str, ...] = CHOSEN_ON
-) -> str:
+def section(report: Any, spec: Spec) -> Section:
+    """The section of a declared page: how often verdicts were right, the wrong ones, a figure.
+
+    Nothing without a rehearsal. All outcomes are in a CSV.
+    """
+    about = spec["options"]
+    setting = about.get("setting", "panel")
+    chosen = about.get("chosen", CHOSEN_ON)
+    measured = pd.DataFrame(
+        [
+            {name: line.columns[name] for name in ("dataset", setting, "epsilon")}
+            | {"seed": seed, "value": value}
+            for line in report.select(spec)
+            for seed, value in line.measures[spec["measure"]].items()
+        ]
+    )
+    worlds = about.get("worlds", rehearsal.WORLDS)
+    found = outcomes(report.frame, measured, setting, worlds)
+    if not found:
+        return [], {}, {}
+    stem = f"{report.name}_rehearsal"
+    over = about["over"]
+    texts = [words(found, about["told"], over, chosen)]
+    figures = {}
+    if asked := [one for one in found if one.labels >= LEAST_LABELS]:
+        figures[stem] = figure(asked, over)
+        texts.append(f"![Rehearsal against outcome]({stem}.png)")
+    rows = [_row(one, over) for one in found]
+    if wrong := [row for row in rows if row["missed"]]:
+        texts += ["Verdicts that were wrong:", show.table(wrong)]
+    file = f"{stem}.table.csv"
+    return [*texts, f"All of them: [{file}]({file})."], figures, {file: pd.DataFrame(rows)}
+
+
+def words(found: list[Outcome], asked_of: str, over: str, chosen: Sequence[str] = CHOSEN_ON) -> str:
     """How often the verdict was right, and how near its points were."""
     asked = [one for one in found if one.labels >= LEAST_LABELS]
     others = [one for one in asked if one.dataset not in chosen]
     return (
         f"`ldp_jax.rehearse` is asked before anybody reports, of {asked_of}. It is right where it "
-        "says to collect "
-        f"and the mean gain over {over} is at least {LEAST_POINTS:g} points, or neither. Below "
-        f"{LEAST_LABELS} "
-        f"labels it refuses to tell. Of all settings with as many {_counted(asked)}. Of those on "
-        "graphs by which "
-        f"no constant was chosen (all but {', '.join(chosen)}) {_counted(others)}."
+        f"says to collect and the mean gain over {over} is at least {LEAST_POINTS:g} points, or "
+        f"neither. Below {LEAST_LABELS} labels it refuses to tell. Of all settings with as many "
+        f"{_counted(asked)}. Of those on graphs by which no constant was chosen (all but "
+        f"{', '.join(chosen)}) {_counted(others)}."
     )
-
-
-def sections(
-    found: list[Outcome], figures: dict[str, Any], name: str, asked_of: str, over: str,
-    chosen: tuple[str, ...] = CHOSEN_ON,
-) -> list[str]:  # fmt: skip
-    """Of a page: the words, the figure, which is added to the others, and the table.
-
-    Nothing without an outcome.
-    """
-    if not found:
-        return []
-    title = "## Rehearsal before anybody reports, against outcome"
-    stem = f"{name}_rehearsal"
-    sections = [title, words(found, asked_of, over, chosen)]
-    if asked := [one for one in found if one.labels >= LEAST_LABELS]:
-        figures[stem] = figure(asked, over)
-        sections.append(f"![Rehearsal against outcome]({stem}.png)")
-    return [*sections, table(found, over)]
 
 
 def _counted(found: list[Outcome]) -> str:
     if not found:
         return "there is none"
-    gains, foretold = np.array([(one.gain.mean, one.told.points) for one in found]).T
+    gains = np.array([one.gain.mean for one in found])
+    foretold = np.array([one.told.points for one in found])
     rank = pd.DataFrame({"gain": gains, "foretold": foretold}).rank().corr().gain.foretold
-    inside, alone, draws = (
-        sum(getattr(one, name) for one in found) for name in ("inside", "alone", "rehearsed")
-    )
+    inside = sum(one.inside for one in found)
+    alone = sum(one.alone for one in found)
+    draws = sum(one.rehearsed for one in found)
     return (
         f"it is wrong in {sum(bool(one.miss) for one in found)} of {len(found)} settings (graph, "
-        "labels, epsilon); "
-        f"its points are {np.abs(gains - foretold).mean():.2f} off in the mean, their rank "
-        "correlation with the "
-        f"gain is {rank:.2f}, and {inside} of {draws} gains are inside the interval that was "
-        "foretold, "
-        f"{alone} inside that of the spread of worlds alone"
+        f"labels, epsilon); its points are {np.abs(gains - foretold).mean():.2f} off in the mean, "
+        f"their rank correlation with the gain is {rank:.2f}, and {inside} of {draws} gains are "
+        f"inside the interval that was foretold, {alone} inside that of the spread of worlds alone"
     )
 
 
-def _verdict(one: Outcome) -> str:
-    if one.labels < LEAST_LABELS:
-        return "refused"
-    return "collect" if one.collect else "do not"
-
-
-def table(found: list[Outcome], over: str) -> str:
-    return show.table(
-        {
-            "graph, labels (how many)": one.name,
-            "eps": f"{one.epsilon:g}",
-            "verdict": _verdict(one),
-            "points foretold": f"{one.told.points:+.1f} ({one.told.low:+.1f} to "
-            f"{one.told.high:+.1f})",
-            f"gain over {over}": show.signed(one.gain),
-            "inside": f"{one.inside} of {one.rehearsed}",
-            "missed": one.miss,
-        }
-        for one in found
-    )
+def _row(one: Outcome, over: str) -> dict[str, Any]:
+    """An outcome as a line of a table."""
+    refused = one.labels < LEAST_LABELS
+    told = one.told
+    return {
+        "graph, labels (how many)": one.name,
+        "eps": f"{one.epsilon:g}",
+        "verdict": "refused" if refused else "collect" if one.collect else "do not",
+        "points foretold": f"{told.points:+.1f} ({told.low:+.1f} to {told.high:+.1f})",
+        f"gain over {over}": show.signed(one.gain).strip("*"),
+        "inside": f"{one.inside} of {one.rehearsed}",
+        "missed": one.miss,
+    }
 
 
 def figure(found: list[Outcome], over: str) -> Any:
