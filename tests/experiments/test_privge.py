@@ -351,7 +351,7 @@ def test_the_table_is_rendered_between_its_markers(ran, tmp_path):
     findings.main(findings.Config(out=config.out, readme=readme))
     assert readme.read_text().startswith("mine\n<!-- findings -->\n| private data")
     assert readme.read_text().endswith("\n<!-- /findings -->\nmore\n")
-    assert "| mine, node | 4 | " in pages.read_text()
+    assert "| mine | node | 4 | " in pages.read_text()
     readme.write_text("mine\n")
     with pytest.raises(_runner.UsageError, match="no section"):
         findings.main(findings.Config(out=config.out, readme=readme))
