@@ -3,6 +3,7 @@
 import jax
 import numpy as np
 import pandas as pd
+import pytest
 import scipy.sparse
 
 from experiments import (
@@ -112,3 +113,18 @@ def test_the_spread_of_repeated_rows_is_that_of_the_worst_seed(graph_file, monke
     assert lines[4][0] == "HDS, structure-only, raw"
     every = [seed for seeds, _, _ in repeat.conditions(3)["each seed alone"] for seed in seeds]
     assert every == [0, 1, 2]
+
+
+def test_a_stopped_run_keeps_the_parts_that_have_ended(tmp_path, monkeypatch, capsys):
+    row = {"benchmark": "b", "subject": "ldp_jax", "repeat": 0, "wall_s": 1.0, "cpu_s": 1.0}
+
+    def stopped(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(benchmarks, "perturb", lambda _: [{**row, "note": "a note"}])
+    monkeypatch.setattr(benchmarks, "discrete", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        benchmarks.main(benchmarks.Config(parts=("perturb", "discrete"), out=tmp_path))
+    assert pd.read_csv(tmp_path / "benchmarks.csv").benchmark.tolist() == ["b"]
+    assert "| b | ldp_jax | 1.000 |" in (tmp_path / "benchmarks.md").read_text()
+    assert "perturb: 0 s; rows: " in capsys.readouterr().out
