@@ -31,8 +31,8 @@ class Config(Grid):
     table: str = ""
     """only this table or figure of the paper, as it numbers them: 3, III, or 'Figure 6'"""
     preset: Literal["smoke", "committed", "paper"] = "committed"
-    """smoke: two minutes on one core, on data that need no file; committed: the committed rows;
-    paper: the paper's own grid, where that is larger"""
+    """smoke: about a minute of one core or less, on data that need no file; committed: the
+    committed rows (--cost says how long); paper: the paper's own grid, where that is larger"""
     compare_only: bool = False
     """compute nothing: compare and show the rows that are there"""
 

@@ -121,3 +121,18 @@ def test_the_committed_page_is_that_of_the_committed_rows(name):
     rows = pd.read_csv(REFERENCE / f"{name}.csv")
     text = benchmarks.summary(rows, f"{name}.csv")
     assert f"{text}\n" == (REFERENCE / f"{name}.md").read_text()
+
+
+def test_a_stopped_run_keeps_the_parts_that_have_ended(tmp_path, monkeypatch, capsys):
+    row = {"benchmark": "b", "subject": "ldp_jax", "repeat": 0, "wall_s": 1.0, "cpu_s": 1.0}
+
+    def stopped(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(benchmarks, "perturb", lambda _: [{**row, "note": "a note"}])
+    monkeypatch.setattr(benchmarks, "discrete", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        benchmarks.main(benchmarks.Config(parts=("perturb", "discrete"), out=tmp_path))
+    assert pd.read_csv(tmp_path / "benchmarks.csv").benchmark.tolist() == ["b"]
+    assert "| b | ldp_jax | 1.000 |" in (tmp_path / "benchmarks.md").read_text()
+    assert "perturb: 0 s; rows: " in capsys.readouterr().out
