@@ -36,6 +36,7 @@ _PAGES = {
 }
 _INCLUDE = re.compile(r"^\{\{ ([\w./]+)(?:: (.+?))? \}\}$", re.MULTILINE)
 _LINK = re.compile(r"(\]\()(?!https?:|#)([^)#]+)")
+_BADGE = re.compile(r"\[!\[(.+?)\]\(https:.+?\)\]")  # a picture that the site would fetch
 _CELL = re.compile(r"^\|.*\|$", re.MULTILINE)
 _CODE = re.compile(r"`([\w.]+)`")
 _MATH = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', re.DOTALL)
@@ -76,7 +77,7 @@ def on_config(config: Any) -> Any:
 def on_files(files: Files, config: Any) -> Files:
     """Pages and figures of notebooks and reports."""
     for source in _sources(REPORTS, ".md"):
-        text = _relinked((ROOT / source).read_text(), source, "reports", config.repo_url)
+        text = _relinked((ROOT / source).read_text(), source, "reports", config.extra["repository"])
         files.append(File.generated(config, str(_place(source)), content=text))
     for source in _sources(REPORTS, ".png"):
         files.append(File.generated(config, str(_place(source)), abs_src_path=str(ROOT / source)))
@@ -94,7 +95,7 @@ def notebook(name: str, read: dict[str, Any]) -> tuple[str, dict[str, bytes]]:
     for cell in read["cells"]:
         source = "".join(cell["source"])
         if cell["cell_type"] == "markdown":
-            parts.append(_DOLLARS.sub(_dollars, source))
+            parts.append(_DOLLARS.sub(_dollars, _BADGE.sub(r"[\1]", source)))
             continue
         parts.append(f"```python\n{source}\n```")
         for output in cell["outputs"]:
@@ -122,10 +123,10 @@ def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
         return markdown
 
     def included(match: re.Match[str]) -> str:
-        text = _relinked(section(match[1], match[2]), match[1], here, config.repo_url)
+        text = _relinked(section(match[1], match[2]), match[1], here, config.extra["repository"])
         return _CELL.sub(lambda row: _CODE.sub(_linked, row[0]), text)
 
-    return _INCLUDE.sub(included, _relinked(markdown, source, here, config.repo_url))
+    return _INCLUDE.sub(included, _relinked(markdown, source, here, config.extra["repository"]))
 
 
 def _linked(code: re.Match[str]) -> str:
@@ -183,9 +184,17 @@ def _relinked(text: str, source: str, here: str, repository: str) -> str:
 _ANCHORS: set[str] = set()
 
 
+def _paths(name: str) -> list[str]:
+    """A name in its own module, and in each package above."""
+    *packages, last = name.split(".")
+    return [".".join([*packages[:depth], last]) for depth in range(1, len(packages) + 1)]
+
+
 def on_post_build(**_: Any) -> None:
-    """Every exported name is on a page; those of the package are on the pages of their modules."""
-    missing = [name for name, anchor in _exports().items() if not {name, anchor} & _ANCHORS]
+    """Every exported name is on a page: by itself, by its module, or by a package above."""
+    missing = [
+        name for name, anchor in _exports().items() if not {*_paths(name), anchor} & _ANCHORS
+    ]
     if missing:
         raise PluginError(f"on no page: {', '.join(missing)}")
 

@@ -90,7 +90,9 @@ def _local(count: int) -> SpecCluster:
         environment = {"CUDA_VISIBLE_DEVICES": str(gpus[rank % len(gpus)])} if gpus else {}
         options = {"nthreads": 1, "memory_limit": 0, "host": "localhost", "env": environment}
         workers[rank] = {"cls": Nanny, "options": options}
-    scheduler = {"cls": Scheduler, "options": {"host": "localhost", "dashboard_address": None}}
+    # Any free port: a second grid on this machine has one of its own.
+    options = {"host": "localhost", "dashboard": False, "dashboard_address": "localhost:0"}
+    scheduler = {"cls": Scheduler, "options": options}
     return SpecCluster(workers=workers, scheduler=scheduler, name="ldp_jax")
 
 

@@ -151,13 +151,9 @@ def told(file: str, paper: str) -> dict[str, Any]:
     return tomllib.loads((Path(__file__).parent / file).read_text())[paper]
 
 
+TWINS = ("structure-only", "features-only")
+"""Before a row's name: the same without a private record, and without an edge."""
 OWN_COLOURS = ("#e6194b", "#911eb4", "#f58231", "#3cb44b")
-
-
-def own_colours(names: Iterable[str]) -> dict[str, str]:
-    """A colour for each of somebody's own methods among some rows."""
-    own = [name for name in dict.fromkeys(names) if is_own(name)]
-    return {name: OWN_COLOURS[place % len(OWN_COLOURS)] for place, name in enumerate(own)}
 
 
 class RowNames(dict[str, str]):
@@ -173,6 +169,17 @@ class RowNames(dict[str, str]):
         taken = sum(map(is_own, self))
         self[name] = self.own[taken % len(self.own)] if self.own else name
         return self[name]
+
+    def of(self, name: str) -> str:
+        """What a row is called; of one with a prefix, as ``structure-only:``, with that before it.
+
+        >>> RowNames({"hds": "HDS"}).of("structure-only:hds")
+        'structure-only HDS'
+        """
+        prefix, _, rest = name.partition(":")
+        if name in self or is_own(name):
+            return self[name]
+        return f"{prefix} {self.of(rest)}" if prefix in TWINS and rest else name
 
     def learn(self, names: Iterable[str]) -> None:
         """Take in somebody's own methods, so that a loop over all rows meets them."""

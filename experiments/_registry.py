@@ -100,7 +100,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             "poindp_membership": "poindp.membership",
             "poindp_gaps": "poindp.gaps",
         },
-        ("poindp.md", "poindp_membership.md"),
+        ("poindp.md", "poindp_membership.md", "poindp_noise.md", "poindp_gaps.md"),
     ),
     "frontier": Experiment(
         "Private data that helps: counts of friends, and classes that devices predict.",

@@ -16,12 +16,11 @@ import pandas as pd
 from rich import box
 from rich.table import Table
 
-from experiments._runner import REFERENCE, Results, config_hash, write_atomically
+from experiments._runner import Results, config_hash, write_atomically
 from ldp_jax.learning.metrics import ConfidenceInterval, mean_interval
 
 _P = ParamSpec("_P")
 
-METRIC_LABELS = {"accuracy": "test accuracy (%)", "auc": "test AUC (%)"}
 Values = Mapping[Any, pd.Series]
 """Scores in per cent by seed, of each row by its key."""
 Rows = Iterable[dict[str, Any]]
@@ -34,19 +33,6 @@ def interval(values: Any) -> ConfidenceInterval | None:
         return values
     known = [] if values is None else np.asarray(values, np.float64)
     return mean_interval(known) if len(known) else None
-
-
-def paired(one: pd.Series | None, other: pd.Series | None) -> ConfidenceInterval | None:
-    """The difference of two rows, paired by their index (seeds).
-
-    None where they have none in common.
-    """
-    return None if one is None or other is None else interval((one - other).dropna())
-
-
-def contrast(values: Values, one: Any, other: Any) -> ConfidenceInterval | None:
-    """The paired difference of two rows by their keys; None where one is missing."""
-    return paired(values.get(one), values.get(other))
 
 
 def significant(interval: ConfidenceInterval | None) -> bool:
@@ -148,18 +134,17 @@ def publish(
     out: Path,
     pages: Mapping[str, str],
     figures: Mapping[str, Any],
-    points: pd.DataFrame | None = None,
+    tables: Mapping[str, pd.DataFrame] | None = None,
 ) -> list[Path]:
-    """Write pages and figures by the stems of their files, and ``points`` as a CSV of one's own."""
-    for stem, text in pages.items():
-        write_atomically(out / f"{stem}.md", text + "\n")
+    """Write pages and figures by their stems, and tables by the names of their CSVs."""
+    texts = {f"{stem}.md": text + "\n" for stem, text in pages.items()}
+    for name, frame in (tables or {}).items():
+        texts[name] = frame.to_csv(index=False, lineterminator="\n")
+    for name, text in texts.items():
+        write_atomically(out / name, text)
     for stem, figure in figures.items():
         save(figure, out / f"{stem}.png")
-    written = [*(out / f"{stem}.md" for stem in pages), *(out / f"{stem}.png" for stem in figures)]
-    if points is not None and out.resolve() != REFERENCE.resolve():
-        written.append(written[0].with_suffix(".csv"))
-        write_atomically(written[-1], points.to_csv(index=False, lineterminator="\n"))
-    return written
+    return [*(out / name for name in texts), *(out / f"{stem}.png" for stem in figures)]
 
 
 def redraw(results: Results, stem: str, content: Any, draw: Callable[[], Any]) -> Path:
@@ -223,7 +208,14 @@ def errorbars(axis: Any, shown: Mapping[Any, ConfidenceInterval], **style: Any) 
 def is_own(name: object) -> bool:
     """Whether a row is of a method that is none of this library's, as ``module:Name``.
 
-    >>> [is_own(name) for name in ("mine:Stairs(steps=5)", "published:lap", "structure-only:hds")]
+    >>> [
+    ...     is_own(name)
+    ...     for name in (
+    ...         "mine:Stairs(steps=5)",
+    ...         "published:lap",
+    ...         "structure-only:hds",
+    ...     )
+    ... ]
     [True, False, False]
     """
     return re.match(r"(?!published:|printed:)[\w.]+:[^\W\d]", str(name)) is not None
@@ -278,19 +270,14 @@ def one_scale(axes: Sequence[Any]) -> None:
         axis.set_ylim(ends.min(), ends.max())
 
 
-def legend_below(figure: Any, axes: Any, columns: int = 4, order: Iterable[str] = ()) -> None:
-    """One legend for all panels, under them, of what one axis or several show.
-
-    Labels in ``order`` come first.
-    """
+def legend_below(figure: Any, axes: Any, columns: int = 4) -> None:
+    """One legend for all panels, under them, of what one axis or several show."""
     shown: dict[str, Any] = {}
     for axis in axes if isinstance(axes, Sequence) else [axes]:
         handles, labels = axis.get_legend_handles_labels()
         shown |= dict(zip(labels, handles, strict=True))
     if figure.get_figwidth() < 5.0:
         columns = min(columns, 2)
-    first = {label: shown[label] for label in order if label in shown}
-    shown = first | shown
     figure.legend(shown.values(), shown, loc="lower center", ncols=columns, fontsize=8)
     height = figure.get_figheight()
     room = max(0.04 + 0.33 / height, (0.15 + 0.19 * math.ceil(len(shown) / columns)) / height)

@@ -122,7 +122,7 @@ def main(config: Config) -> None:
         if path.exists():
             old = pd.read_csv(path)
             new = pd.concat([old[~old.benchmark.isin(new.benchmark)], new])
-        table = summary(new)
+        table = summary(new, path.name)
         write_tables(config.out, name, new, table)
         if part == "scaling":
             _scaling_benchmark.draw(new, config.out / f"{name}_scaling.png")
@@ -132,27 +132,32 @@ def main(config: Config) -> None:
     console.print(table, soft_wrap=True, highlight=False)
 
 
-def summary(rows: pd.DataFrame) -> str:
-    lines = []
+def summary(rows: pd.DataFrame, file: str = f"{NAME}.csv") -> str:
+    """The page: how often others take longer, and medians of all sides; notes are in the CSV."""
     times = ["wall_s", "cpu_s"]
-    medians = rows.groupby(["benchmark", "subject"])[times].median()
-    for key, part in rows.groupby(["benchmark", "subject"], sort=False):
-        benchmark, subject = map(str, key)
-        taken = medians.loc[key]
+    medians = rows.groupby(["benchmark", "subject"], sort=False)[times].median()
+    lines = []
+    ratios = []
+    for benchmark, subject in medians.index:
+        taken = medians.loc[(benchmark, subject)]
         shown = ["", ""]
         if subject != "ldp_jax" and (benchmark, "ldp_jax") in medians.index:
-            shown = [f"{ratio:.1f}" for ratio in taken / medians.loc[benchmark, "ldp_jax"]]
-        measured = [f"{one:.3f}" for one in taken]
-        lines.append([benchmark, subject, *measured, f"{len(part)}", *shown, part.note.iloc[0]])
-    head = ["benchmark", "side", "wall s", "CPU s", "runs", "wall / ours", "CPU / ours", "what"]
+            ratio = taken / medians.loc[(benchmark, "ldp_jax")]
+            ratios.append(ratio.wall_s)
+            shown = [f"{one:.1f}" for one in ratio]
+        lines.append([benchmark, subject, *(f"{one:.3f}" for one in taken), *shown])
+    head = ["benchmark", "side", "wall s", "CPU s", "wall / ours", "CPU / ours"]
     machines = rows[["device", "cores"]].drop_duplicates().itertuples(index=False)
     words = [
         f"{'' if device == 'cpu' else f'{device}, host with '}{cores} cores"
         for device, cores in machines
     ]
-    return (
-        f"Medians over runs, on {' or '.join(words)}.\n\n{_TEXT.notes}\n\n{markdown(head, lines)}"
+    found = (
+        f"Of {len(ratios)} other sides {sum(one > 1.1 for one in ratios)} take more than a tenth "
+        f"longer than ours by the clock, and {sum(one < 0.9 for one in ratios)} less."
     )
+    made = f"Medians over runs, on {' or '.join(words)}. What each side does: [{file}]({file})."
+    return "\n\n".join(["# Benchmarks", found, made, _TEXT.notes, markdown(head, lines)])
 
 
 def perturb(repeats: int) -> list[dict[str, Any]]:

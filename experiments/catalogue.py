@@ -1,6 +1,5 @@
 """What there is and what it found: ``list`` and ``show``."""
 
-import contextlib
 import dataclasses
 from itertools import dropwhile, takewhile
 from pathlib import Path
@@ -15,7 +14,7 @@ from experiments._registry import EXPERIMENTS, Experiment
 from experiments._runner import REFERENCE, UsageError, console, duration
 
 SCREEN = 44
-"""Lines that ``show NAME`` prints of tables, before it names the parts."""
+"""Lines that ``show`` prints of pages."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,7 +32,7 @@ class Show:
     name: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME")]
     """one of those that ``list`` lists"""
     part: str | None = None
-    """a page of it, whole"""
+    """a page of it, its first screen"""
 
 
 def named(name: str) -> Experiment:
@@ -71,15 +70,17 @@ def show(config: Show) -> None:
             console.print(beginning(text, room), soft_wrap=True, highlight=False, markup=False)
         words = " or ".join(f"--part {part}" for part in pages)
         console.print(
-            f"whole pages: show {config.name} {words}; files: {REFERENCE}", soft_wrap=True
+            f"a screen of each: show {config.name} {words}; files: {REFERENCE}", soft_wrap=True
         )
         return
     known = {part.removeprefix(f"{config.name}_"): part for part in pages}
     part = known.get(config.part, config.part)
     if part not in pages:
         raise UsageError(f"--part {config.part}: there are {', '.join(pages)}")
-    with console.pager() if console.is_terminal else contextlib.nullcontext():  # a screen at a time
-        console.print(pages[part], soft_wrap=True, highlight=False, markup=False)
+    lines = pages[part].splitlines()
+    console.print("\n".join(lines[:SCREEN]), soft_wrap=True, highlight=False, markup=False)
+    if len(lines) > SCREEN:
+        console.print(f"the whole page: {REFERENCE / part}.md", soft_wrap=True)
 
 
 def beginning(text: str, room: int) -> str:

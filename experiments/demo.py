@@ -12,27 +12,13 @@ import jax
 import numpy as np
 import pandas as pd
 
-from experiments._report import (
-    by_seed,
-    counted,
-    interval,
-    one_scale,
-    paired,
-    panels,
-    prose,
-    publish,
-    signed,
-)
-from experiments._report import table as as_table
+from experiments import _declared
 from experiments._runner import REFERENCE, Found, Grid, console, run
-from experiments.frontier import _points, features, friendships, joint, methods
 from experiments.frontier import config as frontier
+from experiments.frontier import features, friendships, joint, methods
 from experiments.frontier.features_methods import CHOSEN, LOCAL, PRIVGE, TRUE, Answer, Asked, Method
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, Guarantee, PipelineGuarantee
-from ldp_jax.learning.metrics import ConfidenceInterval
 from ldp_jax.servers.parts.self_training import FeaturesPosterior, features_posterior, folds
-
-_TEXT = prose("demo")
 
 NAME = "demo"
 TRUE_CLASS = f"{TRUE}, class"
@@ -43,19 +29,15 @@ PLAN = frontier.Config(
     parts=("features",), datasets=("debian",), panels=("0.1",), epsilons=(1.0, 4.0), seeds=3,
     mechanisms=(TRUE_CLASS, PRIVGE, LOCAL, CEILING, COUNTS),
 )  # fmt: skip
-JOBS = (
-    (
-        "records sent with noise (PrivGE)",
-        "epsilon per record",
-        "#3b6fa0",
-        PRIVGE,
-        CHOSEN,
-        TRUE_CLASS,
-    ),
-    ("classes that devices predict", "epsilon per record", "#c1272d", LOCAL, CHOSEN, TRUE_CLASS),
-    ("counts of friends", "epsilon per bit of a neighbour list", "#2f7d4f", COUNTS, ALONE, CEILING),
-)
-"""Title, unit, colour, method, what is public alone, and the same with true data."""
+JOBS = {
+    PRIVGE: ("records sent with noise (PrivGE)", CHOSEN, TRUE_CLASS),
+    LOCAL: ("classes that devices predict", CHOSEN, TRUE_CLASS),
+    COUNTS: ("counts of friends", ALONE, CEILING),
+    TRUE_CLASS: ("true classes", CHOSEN, TRUE_CLASS),
+    CEILING: ("true counts", ALONE, CEILING),
+}
+"""Of a method: its title, what is public alone, and the same with true data."""
+PAGE = Path(__file__).with_name("report.toml")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,13 +65,16 @@ def main(config: Config) -> None:
     for name, guarantee in results.describe()["guarantees"].items():
         if name in (f"{LOCAL}, epsilon 1", f"{COUNTS}, epsilon 1"):
             console.print(f"{name}: {guarantee}", soft_wrap=True, highlight=False)
-    for words, out in {"committed": REFERENCE, "yours": config.out}.items():
-        if (out is not REFERENCE or config.out.resolve() != out) and len(
-            frame := results_in(out).read()
-        ):
-            console.print(f"\n{words}:\n{table(frame)}", soft_wrap=True, highlight=False)
-    _, figure = write_report(config.out)
-    console.print(f"rows: {results.csv}\nfigure: {figure}", soft_wrap=True)
+    folders = {"committed": REFERENCE}
+    if config.out.resolve() != REFERENCE.resolve():
+        folders["yours"] = config.out
+    for words, out in folders.items():
+        if (page := _declared.report(PAGE, NAME, out)) is not None:
+            text = page.table(page.spec["sections"][1]["table"])
+            console.print(f"\n{words}:\n{text}", soft_wrap=True, highlight=False)
+    written = write_report(config.out)
+    files = ", ".join(str(path) for path in written)
+    console.print(f"rows: {results.csv}\nwritten: {files}", soft_wrap=True)
 
 
 results_in = partial(features.results_in, name=NAME)
@@ -146,75 +131,12 @@ def compute(cell: features.Cell, settings: friendships.Settings) -> Found:
     return features.compute(cell, settings, BOTH)
 
 
-def accuracies(frame: pd.DataFrame) -> dict[tuple[str, float], pd.Series]:
-    """In % by draw, of each method and epsilon."""
-    return by_seed(frame[frame.metric == features.ACCURACY], ["mechanism", "epsilon"])
-
-
-def gains(frame: pd.DataFrame, method: str, public: str) -> dict[float, ConfidenceInterval]:
-    """Points over what is public alone, by epsilon, paired by draw."""
-    known = accuracies(frame)
-    alone = known.get((public, 0.0))
-    each = (
-        (epsilon, paired(mine, alone)) for (name, epsilon), mine in known.items() if name == method
-    )
-    return {epsilon: gain for epsilon, gain in each if gain is not None}
-
-
-def table(frame: pd.DataFrame) -> str:
-    over = {
-        (name, epsilon): gain
-        for *_, method, public, true in JOBS
-        for name in (method, true)
-        for epsilon, gain in gains(frame, name, public).items()
-    }
-    return as_table(
-        {
-            "method": name,
-            "epsilon": f"{epsilon:g}" if 0 < epsilon < np.inf else "",
-            "accuracy (%)": interval(values),
-            "points over what is public alone": signed(over.get((name, epsilon))),
-        }
-        for (name, epsilon), values in accuracies(frame).items()
-    )
+def prepared(frame: pd.DataFrame) -> pd.DataFrame:
+    """Rows with the job that they are of, and the rows that they are compared with."""
+    told = [JOBS.get(name, ("", name, name)) for name in frame.mechanism]
+    job, alone, true = zip(*told, strict=True)
+    return frame.assign(job=job, alone=alone, true=true)
 
 
 def write_report(out: Path) -> list[Path]:
-    frame = results_in(out).read()
-    jobs = [job for job in JOBS if {job[3], job[4]} <= set(frame.mechanism)]
-    if not jobs:
-        return []
-    draws = frame.seed.nunique()
-    text = _TEXT.about.format(
-        dataset=frame.dataset[0], draws=draws, chosen=CHOSEN, alone=ALONE, table=table(frame)
-    )
-    figure, axes = panels(len(jobs), width=4.2, height=3.4)
-    for axis, (title, unit, colour, method, public, true) in zip(axes, jobs, strict=True):
-        found = gains(frame, method, public)
-        _points.plot_gains(
-            axis, found, f"private data: {draws} draws, 95 % intervals", colour, "o", 2.0
-        )
-        alone = "the graph alone" if public == CHOSEN else "features alone"
-        levels = [(0.0, alone, "--")]
-        levels += [(one.mean, "true data", "-") for one in gains(frame, true, public).values()]
-        for height, words, style in levels:
-            axis.axhline(height, color="black", linestyle=style, linewidth=1.0)
-            axis.annotate(
-                words,
-                (0.5, height),
-                (0, 3),
-                xycoords=axis.get_yaxis_transform(),
-                textcoords="offset points",
-                ha="center",
-                fontsize=8,
-            )
-        above, *_ = counted(found.values())
-        axis.set_title(f"{title[0].upper()}{title[1:]}: {above} of {len(found)} above", fontsize=9)
-        axis.set_xlabel(unit)
-    one_scale(axes)
-    axes[0].set_ylabel("points over what is public alone")
-    figure.suptitle(
-        f"{frame.dataset[0]}, a tenth of the users public: means over {draws} draws, 95 % intervals"
-    )
-    figure.tight_layout()
-    return publish(out, {NAME: text}, {NAME: figure})
+    return _declared.write(PAGE, out, NAME)

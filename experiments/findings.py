@@ -4,33 +4,17 @@ What each kind of private data adds: findings.md, README's table.
 """
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+import functools
+import tomllib
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-import numpy as np
-
-from experiments import _registry, _runner, papers
+from experiments import _declared, _registry, _runner, papers
 from experiments import _report as show
-from experiments.frontier import (
-    _points,
-    features,
-    features_report,
-    friendships,
-    joint,
-    joint_report,
-)
-from experiments.frontier import report as friendships_report
-from experiments.heterorr import report as heterorr_report
-from experiments.poindp import accuracy as poindp_accuracy
-from experiments.poindp import report as poindp_report
-from experiments.privge import accuracy as privge_accuracy
-from experiments.privge import report as privge_report
-from experiments.privge.summary import summarise, tally
-from ldp_jax.learning.metrics import ConfidenceInterval
 
 _TEXT = show.prose("findings")
 
-TWIN = "its structure-only twin"
 OPENING, CLOSING = "<!-- findings -->\n", "<!-- /findings -->"
 HEADERS = ["private data, method", "gain over", "rows", "above 0", "below 0", "all rows"]
 
@@ -96,52 +80,25 @@ def table(out: Path) -> str:
     "" without a row.
     """
     found: list[tuple[str, str, int, int, int, str]] = []
-    if len(frame := privge_accuracy.results_in(out).read()):
-        lines = [
-            line
-            for one in summarise(frame, privge_report.published_ks(frame))
-            for line in one.counted()
-        ]
-        up, down, _ = tally(lines)
-        found.append(("records sent with noise (PrivGE)", TWIN, len(lines), up, down, "REPORT.md"))
-    for private, beside, each, page in _asked(out):
-        if known := [one for one in each if one is not None and one.n > 1]:
-            up, down, _ = show.counted(known)
-            found.append((private, beside, len(known), up, down, page))
+    report = functools.cache(lambda file, page: _declared.report(file, page, out))
+    for one in _told()["questions"]:
+        page = report(_file(one), one["page"])
+        if page is not None:
+            counts = [page.ask({**one, "show": show}) for show in ("rows", "above", "below")]
+            found.append((one["private"], one["over"], *counts, one["page"]))
     rows = [
-        [*one[:-1], f"[{one[-1].removesuffix('.md')}](experiments/results/{one[-1]})"]
-        for one in found
+        [*one[:-1], f"[{one[-1]}](experiments/results/{one[-1]}.md)"] for one in found if one[2]
     ]
     return show.markdown(HEADERS, rows) if rows else ""
 
 
-PASSAGES = (
-    ("Private features on a public graph (PrivGE)", "privge.report", "REPORT", "figure2_node"),
-    ("Noise in hyperbolic space (PoinDP)", "poindp.report", "poindp", "poindp_figure3"),
-    (
-        "A public split, and edges behind a curator (HeteroRR)",
-        "heterorr.report",
-        "heterorr",
-        "heterorr_figure7",
-    ),
-    ("Noisy neighbour lists of graphs (DPRR)", "dprr.accuracy", "dprr", "dprr_forest"),
-    ("Private friendships", "frontier.report", "frontier_edges", "frontier_edges_gains"),
-    (
-        "Private features beside a panel",
-        "frontier.features_report",
-        "frontier_features",
-        "frontier_features",
-    ),
-    (
-        "Records, lists and labels private at once",
-        "frontier.joint_report",
-        "frontier_joint",
-        "frontier_joint",
-    ),
-    ("Counts beyond the classes of nodes", "frontier.beyond_report", "frontier_beyond", ""),
-    ("Who lies", "frontier.poisoning_report", "frontier_poisoning", "frontier_poisoning"),
-)
-"""Title, module with ``results_in`` and their ``digest``, page and figure of findings.md."""
+def _told() -> dict[str, Any]:
+    return tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
+
+
+def _file(one: Mapping[str, str]) -> Path:
+    """Where the page of a question or a passage is declared."""
+    return Path(__file__).parent / one["paper"] / "report.toml"
 
 
 def write_report(out: Path) -> list[Path]:
@@ -149,65 +106,9 @@ def write_report(out: Path) -> list[Path]:
     if not found:
         return []
     parts = ["# Findings", _TEXT.about, found.replace("](experiments/results/", "](")]
-    for title, name, page, figure in PASSAGES:
-        of_folder = _registry.module(name).results_in(out)
-        if len(of_folder.read()) and (words := _registry.module(name).digest(of_folder)):
+    for one in _told()["passages"]:
+        title, page, figure = one["title"], one["page"], one["figure"]
+        if words := _declared.digest(_file(one), page, out):
             drawn = [f"![{title}]({figure}.png)"] if (out / f"{figure}.png").exists() else []
-            parts += [f"## {title}", *drawn, words, f"All rows: [{page}]({page}.md)."]
+            parts += [f"## {title}", *drawn, words, f"More: [{page}]({page}.md)."]
     return show.publish(out, {"findings": "\n\n".join(parts)}, {})
-
-
-def _asked(out: Path) -> Iterator[tuple[str, str, Iterable[ConfidenceInterval | None], str]]:
-    """Private data and method, what the gain is over, all gains, and the page that has them."""
-    if len(frame := poindp_accuracy.results_in(out).read()):
-        gains = poindp_report.gains_of_sound_rows(frame)
-        yield "records with sound hyperbolic noise (PoinDP)", TWIN, gains, "poindp.md"
-    records, edges = heterorr_report.gains(heterorr_report.results_in(out).read())
-    yield "records by feature budgets (HeteroRR)", TWIN, records, "heterorr.md"
-    yield (
-        "edges behind a curator (HeteroRR), with an epsilon",
-        "the public edges alone",
-        edges,
-        "heterorr.md",
-    )
-    if len(frame := friendships.results_in(out).read()):
-        found = friendships_report.points(frame)
-        page = "frontier_edges.md"
-        lines = friendships_report.gains(found)
-        noisy = friendships_report.gains_of_lists(found, "gcn")
-        yield "noisy neighbour lists, GCN, epsilon 1", "features alone", noisy, page
-        yield "neighbour counts, epsilon 1", "features alone", [line.mine for line in lines], page
-        yield (
-            "neighbour counts, epsilon 1",
-            "the best published row",
-            [line.over for line in lines],
-            page,
-        )
-    if len(frame := features.results_in(out).read()):
-        found = features_report.points(frame)
-        best = (features_report.OVER_BEST, "the best structure-only row")
-        for words, method, (over, beside) in (
-            ("records sent with noise (PrivGE), a panel", features_report.PRIVGE, best),
-            ("classes that devices find, a panel", features_report.LOCAL, best),
-            (
-                "the same of other users' records (placebo)", features_report.PLACEBO,
-                (features_report.OVER_CHOSEN, "the row that the panel chooses"),
-            ),
-        ):  # fmt: skip
-            yield (
-                words,
-                beside,
-                features_report.gains(found, method, over).values(),
-                "frontier_features.md",
-            )
-    if len(frame := joint.results_in(out).read()):
-        found = joint_report.points(frame)
-        at = _points.pick(found[np.isfinite(found.epsilon)], mechanism=joint_report.JOINT)
-        over = {
-            joint_report.OVER_NOTHING: "nothing asked",
-            joint_report.OVER_RECORDS: "the whole total on the record",
-        }
-        for metric, beside in over.items():
-            gained = _points.intervals(at, [*_points.PANEL, "epsilon"], metric=metric).values()
-            words = "record and list within one total, a panel; told true degrees and homophily"
-            yield words, beside, gained, "frontier_joint.md"

@@ -2,18 +2,16 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import jax
 import numpy as np
-import pandas as pd
 from scipy import stats
 
-from experiments import _common, _runner
-from experiments import _report as show
+from experiments import _common, _declared, _runner
 from experiments._runner import Found, Grid, Results, rounded, run
 from experiments.frontier.friendships import load, public_labels
 from ldp_jax import datasets, edges
@@ -21,7 +19,6 @@ from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RELATIONSHIP
 from ldp_jax.core.types import Graph
 from ldp_jax.graph import graphs
 from ldp_jax.graph.interop import to_scipy
-from ldp_jax.learning.metrics import mean_interval
 from ldp_jax.servers import (
     LDPGenServer,
     ListServer,
@@ -31,8 +28,6 @@ from ldp_jax.servers import (
     Users,
     simulate,
 )
-
-_TEXT = show.prose("protocols")
 
 NAME = "protocols"
 BASE_SEED = 20260
@@ -44,16 +39,7 @@ TRUE = "true graph"
 BLINK = "Blink, hard"
 RELATIVE = "relative error"
 STATED = "stated standard error"
-# What counts and graphs are compared by, and its name in tables and figures.
-ERRORS = {"true": "true count", RELATIVE: RELATIVE, STATED: STATED}
 ACCURACY = "accuracy"
-MEASURES = {
-    "links": "links",
-    "degrees": "distance of degrees",
-    "clustering": "clustering coefficient",
-    "modularity": "modularity of classes",
-    ACCURACY: "accuracy over the largest class",
-}
 
 
 def _half(mechanism: Callable, n: int, epsilon: float) -> ListServer:
@@ -80,15 +66,6 @@ SERVERS: dict[Any, Callable] = {
     (GRAPH, BLINK): edges.private_links,
 }
 """What each row asks, by the number of users and the total epsilon per bit of a list."""
-COLOURS = {
-    "two rounds": "#3b6fa0",
-    "two rounds, cut": "#2f7d4f",
-    "one round": "#c1272d",
-    "LDPGen": "#3b6fa0",
-    "DPRR": "#c1272d",
-    "LocalLap": "#b07d2b",
-    BLINK: "#2f7d4f",
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -218,65 +195,5 @@ def main(config: Config) -> None:
     _common.announce(config, write_report)
 
 
-# --- The page -------------------------------------------------------------------------------------
-
-
 def write_report(out: Path) -> list[Path]:
-    frame = results_in(out).read()
-    return show.publish(out, *pages(frame)) if len(frame) else []
-
-
-def pages(frame: pd.DataFrame) -> tuple[dict, dict]:
-    """Tables of counts and of graphs, and a figure of each."""
-    counts = frame[frame.task != GRAPH]
-    text = [_TEXT.preface]
-    figures = {}
-    parts = {"counts": (counts, ERRORS), "graphs": (frame.drop(counts.index), MEASURES)}
-    for name, (part, columns) in parts.items():
-        if len(part):
-            text += [getattr(_TEXT, name), table(part, columns)]
-            figures[f"{NAME}_{name}"] = plot(part[part.task != STARS], [*columns][1:])
-    return {NAME: "\n\n".join(text)}, figures
-
-
-@show.tabled
-def table(frame: pd.DataFrame, columns: Mapping) -> show.Rows:
-    """A row for each protocol and epsilon."""
-    for (dataset, task, _, name), part in frame.groupby(
-        ["dataset", "task", "epsilon", "mechanism"]
-    ):
-        found = {
-            metric: "{:.4g} ± {:.2g}".format(*mean_interval(one.value))
-            for metric, one in part.groupby("metric")
-        }
-        yield {
-            "graph": dataset,
-            "task": task,
-            "protocol": name,
-            "epsilon per bit": part.epsilon_proved.iloc[0],
-            "per pair": part.proved_pair.iloc[0],
-            **{said: found.get(metric) for metric, said in columns.items()},
-        }
-
-
-def plot(frame: pd.DataFrame, shown: list[str]) -> Any:
-    """Each metric against epsilon, a row of panels a graph; errors on a logarithmic scale."""
-    places = [(dataset, metric) for dataset in frame.dataset.unique() for metric in shown]
-    figure, axes = show.panels(len(places), width=3.0, height=2.3, columns=4)
-    for axis, (dataset, metric) in zip(axes, places, strict=True):
-        part = frame[(frame.dataset == dataset) & (frame.metric == metric)]
-        true = part.mechanism == TRUE
-        lines = {
-            name: dict(iter(mine.groupby("epsilon").value))
-            for name, mine in part[~true].groupby("mechanism", sort=False)
-        }
-        show.log_ticks(axis, sorted(part[~true].epsilon.unique()))
-        show.curves(axis, lines, dict(zip(lines, lines, strict=True)), COLOURS, apart=0.04)
-        if true.any():
-            show.level(axis, part.value[true].mean(), TRUE)
-        else:
-            axis.set_yscale("log")
-        axis.set_title(f"{dataset}\n{MEASURES.get(metric, metric)}", fontsize=8)
-        axis.set_xlabel("epsilon per bit, in total")
-    show.legend_below(figure, axes)
-    return figure
+    return _declared.write(Path(__file__).with_name("report.toml"), out, NAME)

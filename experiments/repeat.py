@@ -12,11 +12,13 @@ from typing import Any
 import pandas as pd
 
 from experiments import _runner, _sides, privge
+from experiments._common import row_names
 from experiments._report import markdown, prose, terminal
-from experiments.privge import accuracy, cells, settings, summary
+from experiments.privge import accuracy, cells, settings
 from ldp_jax.core.progress import phase, watched
 
 _TEXT = prose("repeat")
+NAMES, _ = row_names("privge")
 
 NAME = "repeat"
 BASE = "all seeds in one process"
@@ -127,7 +129,7 @@ def child(dataset: str, seeds: list[int], epochs: int | None) -> list[dict[str, 
 
 def spread(frame: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
     """A table of differences to the rows of :data:`BASE`, in points: header and lines."""
-    frame = frame.assign(row=frame.mechanism.map(summary.name_of_row) + ", " + frame.preprocessing)
+    frame = frame.assign(row=frame.mechanism.map(NAMES.of) + ", " + frame.preprocessing)
     values = frame.set_index(["condition", "row", "seed"]).value * 100
     base = values[BASE]
     others = [condition for condition in frame.condition.unique() if condition != BASE]

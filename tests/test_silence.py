@@ -114,11 +114,12 @@ PUBLIC = set(
     """
     Perceptron Difference Poisoning Reconstruction Table WordRuns PersonalTotals GaussianCurve
     Budget Guarantee PipelineGuarantee Unit Ledger Release WholeNoise Alphabet Classifier Question
-    Rejected Received Spent ReportStore FieldReports CountReports DendrogramLaw Choice Estimate
-    Transition BranchReport Shape ReconstructionQuality Delta ErrorBound Scores ConfidenceInterval
-    Fidelity Settings PublicRecord JointPrivacy Foreseen Rehearsal StatedFriends StatedUsers
-    LinkScores HiddenArgument Questions Account Cost Role Statement Round Released Share Service
-    Comparison Method Named Row Searched SubgraphCount LDPGenServer StarServer TriangleServer
+    Pairs Rejected Received Spent ReportStore FieldReports NeighbourReports DendrogramLaw Choice
+    Estimate Transition BranchReport Shape ReconstructionQuality Delta ErrorBound Scores
+    ConfidenceInterval Party Message Fidelity Settings PublicRecord JointPrivacy Foreseen
+    Rehearsal StatedFriends StatedUsers LinkScores HiddenArgument Questions Account Cost Role
+    Statement Round Released Share Service Comparison Method Named Row Searched SubgraphCount
+    LDPGenServer StarServer TriangleServer
 """.split()  # noqa: SIM905 - a list of names would take forty lines
 )
 """Parameters, guarantees, measurements, reports on the wire: nothing within is private, nor a

@@ -5,7 +5,8 @@ Are graphs still told apart when their users report noisy neighbour lists?
 
 from pathlib import Path
 
-from experiments._common import announce, write_parts
+from experiments import _declared
+from experiments._common import announce
 from experiments.dprr import accuracy, degrees, scaling
 from experiments.dprr.config import Config
 
@@ -22,4 +23,4 @@ def main(config: Config) -> None:
 
 
 def write_report(out: Path) -> list[Path]:
-    return [*accuracy.write(out), *write_parts((degrees, scaling), out)]
+    return _declared.write(Path(__file__).with_name("report.toml"), out)

@@ -9,9 +9,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
+
 from experiments import _common, _runner
-from experiments import _report as show
-from experiments.dprr import cells, report
+from experiments.dprr import cells
 from experiments.dprr.config import Config, settings, variants_of
 from ldp_jax.core.progress import phase
 
@@ -66,16 +68,7 @@ def compute(cell: cells.Cell, made: dict[str, Any], checkpoints: Path) -> _runne
     )
 
 
-def write(out: Path) -> list[Path]:
-    results = results_in(out)
-    frame = results.read()
-    configs = results.settings()
-    if frame.empty:
-        return []
-    return show.publish(
-        out, {NAME: report.as_markdown(frame, configs)}, report.figures(frame, configs)
-    )
-
-
-def digest(results: _runner.Results) -> str:
-    return report.digest(results.read(), results.settings())
+def prepared(frame: pd.DataFrame) -> pd.DataFrame:
+    """Rows with the kind of their classifier, and with data set and kind in one column."""
+    kind = np.where(frame.classifier == "forest", "random forest", "GIN; perceptron")
+    return frame.assign(kind=kind, place=frame.dataset + ": " + kind)

@@ -12,7 +12,7 @@ import pandas as pd
 from scipy import stats
 
 from experiments import _runner
-from experiments._report import legend_below, panels, prose, ranked, redraw, table
+from experiments._report import legend_below, panels, redraw
 from experiments._runner import Found, Results, UsageError, config_hash, console, rounded, run
 from experiments.dprr.cells import (
     COLOURS,
@@ -29,8 +29,6 @@ from experiments.dprr.config import Config
 from ldp_jax import edges
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST
 from ldp_jax.graph import packing
-
-_TEXT = prose("dprr_degrees")
 
 NAME = "dprr_degrees"
 FIGURE = "dprr_figure7"
@@ -211,64 +209,26 @@ def _counts(values: np.ndarray, label: np.ndarray) -> np.ndarray:
     )
 
 
-def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any]]:
-    """The table; the figure needs the degrees themselves, which ``main`` draws."""
-    lines = []
-    notes = []
-    columns = ["dataset", "epsilon", "mechanism"]
-    private = ranked(frame[frame.mechanism.isin(COMPARED)], COMPARED, columns)
-    for (dataset, epsilon, name), part in private.groupby(columns, sort=False):
-        value = part.set_index("metric").value
-        clipped = value.get("expected bias of d*")
-        lines.append(
-            {
-                "data set": dataset,
-                "mechanism": LABELS[str(name)],
-                "epsilon": f"{epsilon:g}",
-                "true mean degree": f"{value['true mean degree']:.2f}",
-                "noisy mean degree": f"{value['mean degree']:.2f}",
-                "bias": f"{value['bias']:+.2f}",
-                "expected bias of d*": "" if clipped is None else f"{clipped:+.2f}",
-                "mean absolute error": f"{value['mean absolute error']:.2f}",
-                "Spearman": f"{value[_LAST]:.3f}",
-            }
-        )
-        notes.append(f"- {dataset}, {LABELS[str(name)]}, epsilon {epsilon:g}: {_seen(value)}.")
-    return {NAME: f"{table(lines)}\n\n{_TEXT.about}\n\n" + "\n".join(notes)}, {}
-
-
-def _seen(value: pd.Series) -> str:
-    """A sentence on users with few neighbours and with many, from the rows of one mechanism."""
-    binned = pd.DataFrame(
-        {
-            name: {
-                place: value.get(f"{name}, degree {bin_name(place)}", 0.0)
-                for place in range(len(STARTS) - 1)
-            }
-            for name in ("users", "true_mean", "noisy_mean")
-        }
-    )
-    said = []
-    for words, kept in (
-        (f"at most {_LOW}", STARTS[:-1] <= _LOW),
-        (f"at least {_HIGH}", STARTS[:-1] >= _HIGH),
-    ):
-        part = binned[kept]
-        count = part.users.sum()
-        if count:
-            true, noisy = (
-                (part[name] * part.users).sum() / count for name in ("true_mean", "noisy_mean")
-            )
-            share = count / binned.users.sum()
-            said.append(
-                f"the {share:.0%} of users of degree {words} have {true:.1f} neighbours and "
-                f"report {noisy:.1f}"
-            )
-    total = (
-        f"the mean degree is {value['mean degree'] / value['true mean degree']:.2f} times the "
-        "true one"
-    )
-    return "; ".join([total, *said, f"{value['share that report nobody']:.0%} report nobody"])
+def prepared(frame: pd.DataFrame) -> pd.DataFrame:
+    """Rows with what users of few neighbours and of many have and report, from the bins."""
+    found = frame.metric.str.extract(r"^(users|true_mean|noisy_mean), degree (\d+)")
+    binned = frame.assign(of=found[0], start=found[1].astype(float)).dropna(subset="start")
+    key = ["dataset", "mechanism", "epsilon"]
+    made = []
+    for names, part in binned.groupby(key):
+        wide = part.pivot_table(index="start", columns="of", values="value")
+        few = f"at most {_LOW}", wide[wide.index <= _LOW]
+        many = f"at least {_HIGH}", wide[wide.index >= _HIGH]
+        for words, some in (few, many):
+            count = some.users.sum()
+            values = {"share of users": count / wide.users.sum()}
+            if count:
+                values["neighbours"] = (some.true_mean * some.users).sum() / count
+                values["reported"] = (some.noisy_mean * some.users).sum() / count
+            place = dict(zip(key, names, strict=True))
+            for name, value in values.items():
+                made.append({**place, "metric": f"{name}, {words}", "value": value, "seed": 0})
+    return pd.concat([frame, pd.DataFrame(made)], ignore_index=True)
 
 
 def plot(

@@ -12,12 +12,9 @@ import networkx as nx
 import numpy as np
 import pandas as pd
 
-from experiments import _report as show
 from experiments import _runner
 from experiments._sides import clock
 from experiments.dprr.cells import (
-    COLOURS,
-    LABELS,
     Mechanism,
     Settings,
     Variant,
@@ -52,7 +49,6 @@ REPEATS, EPOCHS = 9, 9
 BYTES = 16
 """Of a directed edge, as ``privatize_graph`` counts against its limit of memory."""
 _LEAST = 1e-9
-TIMED = {"report": "reports", "epoch": "training epoch", "classify": "classification"}
 
 
 class Size(NamedTuple):
@@ -110,14 +106,6 @@ def _sizes(resolved: Settings) -> dict[tuple[str, str], Size]:
 def _made(resolved: Settings, family: str, name: str) -> tuple[GraphSet, GraphSet]:
     """The graphs of one size at a time."""
     return _sizes(resolved)[family, name].make()
-
-
-def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any]]:
-    generated = frame.dataset.str.startswith(_GENERATED)
-    parts = {"dprr_figure8": frame[~generated], "dprr_figure9": frame[generated]}
-    return {NAME: as_markdown(frame)}, {
-        name: plot(part) for name, part in parts.items() if len(part)
-    }
 
 
 _GENERATED = "Barabasi-Albert"
@@ -275,70 +263,27 @@ def exponents(part: pd.DataFrame, metric: str) -> float:
     return float(np.polyfit(np.log(wide["nodes"]), np.log(np.maximum(wide[metric], _LEAST)), 1)[0])
 
 
-def as_markdown(frame: pd.DataFrame) -> str:
-    slopes, largest = [], []
-    clocks = {f"{name} {clock} s": f"{words}, {clock.replace('cpu', 'CPU')}"
-              for name, words in TIMED.items() for clock in ("cpu", "wall")}  # fmt: skip
-    known = show.ranked(frame, COMPARED, ["dataset", "mechanism"])
-    for (family, mechanism), part in known.groupby(["dataset", "mechanism"], sort=False):
-        name = [family, LABELS[str(mechanism)]]
-        slopes.append([*name, *(f"{exponents(part, metric):.2f}" for metric in (*clocks, "bytes"))])
-        nodes = part[part.metric == "nodes"]
-        top = part[part.task == nodes.task[nodes.value.idxmax()]].groupby("metric").value.mean()
-        counts = (f"{top[metric]:.0f}" for metric in ("nodes", "true edges", "edges"))
-        times = (f"{1000 * top[metric]:.3g}" for metric in clocks)
-        largest.append([*name, *counts, f"{top['bytes'] / 1e6:.3f}", *times])
-    graphs = ["graphs", "mechanism"]
-    milliseconds = [f"{words} (ms)" for words in clocks.values()]
-    return "\n\n".join(
-        [
-            "Growth with the number of nodes: the slope of the least-squares line through the "
-            "logarithms.",
-            show.markdown([*graphs, *clocks.values(), "memory"], slopes),
-            "The largest size; milliseconds, edges and megabytes a graph.",
-            show.markdown(
-                [*graphs, "nodes", "true edges", "reported edges", "MB", *milliseconds], largest
-            ),
-            show.prose(NAME).notes.format(
-                epsilon=EPSILON, bytes=BYTES, repeats=REPEATS, epochs=EPOCHS
-            ),
-        ]
-    )
+def prepared(frame: pd.DataFrame) -> pd.DataFrame:
+    """Rows in milliseconds and megabytes, with the nodes of their size and how they grow.
 
-
-def plot(frame: pd.DataFrame) -> Any:
-    """CPU seconds and memory against nodes, one row a family of graphs, one line a mechanism."""
-    families = sorted(frame.dataset.unique())
-    shown = {f"{name} cpu s": (words, "CPU s a graph") for name, words in TIMED.items()}
-    shown["bytes"] = "reported graph", "bytes a graph"
-    figure, axes = show.panels(
-        len(families) * len(shown), width=3.3, height=2.8, columns=len(shown)
+    Sizes are told apart by their nodes, and *slope* is the exponent of a metric over all of them.
+    """
+    place = ["dataset", "mechanism", "task"]
+    nodes = frame[frame.metric == "nodes"].set_index(place).value.rename("nodes")
+    frame = frame.join(nodes, on=place)
+    slopes = {
+        (*names, metric): exponents(part, metric)
+        for names, part in frame.groupby(["dataset", "mechanism"])
+        for metric in part.metric.unique()
+    }
+    keys = zip(frame.dataset, frame.mechanism, frame.metric, strict=True)
+    largest = frame.nodes == frame.groupby("dataset").nodes.transform("max")
+    units = np.where(
+        frame.metric.str.endswith(" s"), 1e3, np.where(frame.metric == "bytes", 1e-6, 1)
     )
-    for place, axis in enumerate(axes):
-        family = families[place // len(shown)]
-        (metric, (words, unit)) = list(shown.items())[place % len(shown)]
-        here = frame[frame.dataset == family]
-        for name in COMPARED:
-            wide = here[here.mechanism == name].pivot_table(
-                index="task", columns="metric", values="value"
-            )
-            if len(wide):
-                wide = wide.sort_values("nodes")
-                axis.plot(
-                    wide["nodes"],
-                    wide[metric],
-                    color=COLOURS[name],
-                    marker="o",
-                    ms=4,
-                    label=LABELS[name],
-                )
-        short = family.split(", ")[0] if "graphs of" in family else family
-        axis.set_title(f"{short}: {words}", fontsize=9)
-        axis.set(xscale="log", yscale="log", xlabel="nodes a graph", ylabel=unit)
-        ticks = np.unique(here[here.metric == "nodes"].value)
-        axis.set_xticks(ticks, [f"{tick:.0f}" for tick in ticks])
-        powers = np.log10(np.maximum(here[here.metric == metric].value, _LEAST))
-        axis.set_ylim(10.0 ** np.floor(powers.min()), 10.0 ** np.ceil(powers.max()))
-        axis.minorticks_off()
-    show.legend_below(figure, axes[0])
-    return figure
+    return frame.assign(
+        value=frame.value * units,
+        nodes=frame.nodes.round(),
+        slope=[slopes[key] for key in keys],
+        largest_size=np.where(largest, "yes", "no"),
+    )

@@ -5,19 +5,9 @@ What a better message brings where noisy records and noisy lists bring nothing.
 
 from pathlib import Path
 
-from experiments._common import announce, run_parts, write_parts
-from experiments.frontier import (
-    beyond,
-    beyond_report,
-    features,
-    features_report,
-    friendships,
-    joint,
-    joint_report,
-    poisoning,
-    poisoning_report,
-    report,
-)
+from experiments import _declared
+from experiments._common import announce, run_parts
+from experiments.frontier import beyond, features, friendships, joint, poisoning
 from experiments.frontier.config import Config
 
 __all__ = ["Config", "main", "write_report"]
@@ -29,7 +19,6 @@ _PARTS = {
     "beyond": beyond,
     "poisoning": poisoning,
 }
-_REPORTS = (report, features_report, joint_report, beyond_report, poisoning_report)
 
 
 def main(config: Config) -> None:
@@ -38,4 +27,4 @@ def main(config: Config) -> None:
 
 
 def write_report(out: Path) -> list[Path]:
-    return write_parts(_REPORTS, out)
+    return _declared.write(Path(__file__).with_name("report.toml"), out)

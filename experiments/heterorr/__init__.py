@@ -5,8 +5,9 @@ Private features and private edges for a GCN, and the attacks on them.
 
 from pathlib import Path
 
+from experiments import _declared
 from experiments._common import announce, run_parts, write_parts
-from experiments.heterorr import accuracy, attacks, counts, inversion, mixing, report, shares
+from experiments.heterorr import accuracy, attacks, counts, inversion, mixing, shares
 from experiments.heterorr.settings import Config
 
 __all__ = ["Config", "main", "write_report"]
@@ -26,4 +27,5 @@ def main(config: Config) -> None:
 
 
 def write_report(out: Path) -> list[Path]:
-    return [*write_parts((report, shares, attacks, counts, mixing), out), *inversion.write(out)]
+    pages = _declared.write(Path(__file__).with_name("report.toml"), out)
+    return [*pages, *write_parts((shares, mixing), out)]

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from functools import partial
 from typing import get_args
 
+import pandas as pd
+
 from experiments import _common, _runner
 from experiments.heterorr import cells, releases
 from experiments.heterorr import settings as rows_of
@@ -109,3 +111,28 @@ def compute(cell: cells.Cell, chosen: Settings) -> _runner.Found:
     return cells.compute(bench, cell)._replace(
         notes=_common.said_of(load(chosen.dataset), name, promised)
     )
+
+
+def prepared(frame: pd.DataFrame) -> pd.DataFrame:
+    """Rows by mechanism and prefix, with both mechanisms in one column; counts are not scaled."""
+    frame = frame.fillna({"edges": ""})
+    parts = [_parted(name) for name in frame.mechanism]
+    count = frame.metric.isin([cells.RELEASED, cells.TRUE])
+    pair = [
+        f"{rows_of.LABELS.of(one)} + {rows_of.LABELS.of(other)}" if other else ""
+        for one, other in zip(frame.mechanism, frame.edges, strict=True)
+    ]
+    return frame.assign(
+        value=frame.value.where(~count, frame.value / 100),
+        kind=[kind or "released" for kind, _ in parts],
+        base=[base for _, base in parts],
+        pair=pair,
+    )
+
+
+def _parted(name: str) -> tuple[str, str]:
+    """The prefix of a row, without its colon, and the mechanism."""
+    for prefix in (releases.STRUCTURE, releases.FEATURES):
+        if name.startswith(prefix):
+            return prefix.rstrip(":"), name.removeprefix(prefix)
+    return "", name

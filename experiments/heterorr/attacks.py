@@ -8,18 +8,14 @@ from typing import Any
 
 import jax
 import numpy as np
-import pandas as pd
 
 from experiments import _common, _runner
-from experiments import _report as show
 from experiments.heterorr import accuracy, cells, releases
-from experiments.heterorr.settings import COLOURS, EDGE_MECHANISMS, LABELS, Config, Settings, budget
+from experiments.heterorr.settings import EDGE_MECHANISMS, Config, Settings
 from ldp_jax import attacks
 from ldp_jax.accounting.guarantee import EDGE_CENTRAL
 from ldp_jax.graph import graphs
-from ldp_jax.learning import metrics, models
-
-_TEXT = show.prose("heterorr_attacks")
+from ldp_jax.learning import models
 
 NAME, CALLED = "heterorr_attacks", "attacks"
 EPSILONS = (0.1, 0.5, 1.0)
@@ -114,64 +110,3 @@ def compute(cell: Cell, chosen: Settings) -> _runner.Found:
     return _runner.Found(
         _runner.rounded({name: area.mean for name, area in zip(METRICS, areas, strict=True)})
     )
-
-
-def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any]]:
-    tables = [_table(part, str(dataset)) for dataset, part in frame.groupby("dataset", sort=False)]
-    text = "\n\n".join(["# Attacks on private edges", _TEXT.preface, *tables])
-    return {NAME: text}, {NAME: draw(frame)}
-
-
-def _table(part: pd.DataFrame, dataset: str) -> str:
-    shown = {"AUC": "AUC", "AP": "average precision", **{name: name for name in METRICS[1:-1]}}
-    values = show.by_seed(part, ["mechanism", "epsilon", "attack", "metric"], scale=1)
-    beside = values["public knowledge", 0.0, BESIDE, "AUC"]
-    rows = []
-    for mechanism, epsilon, attack in dict.fromkeys(key[:3] for key in values):
-        row = {
-            "release": LABELS.get(mechanism, mechanism),
-            "eps": budget(mechanism, epsilon),
-            "attack": attack,
-        }
-        for words, metric in shown.items():
-            found = metrics.mean_interval(values[mechanism, epsilon, attack, metric])
-            row[words] = f"{found.mean:.3f}" + (f" ± {found.half_width:.3f}" if found.n > 1 else "")
-        gain = show.paired(values[mechanism, epsilon, attack, "AUC"], beside)
-        rows.append(
-            row | {"beyond public": "" if attack == BESIDE else show.signed(gain, digits=3)}
-        )
-    first = part.iloc[0]
-    title = f"## {dataset}: {first.attacked} nodes, rho {first.rho:g}, {part.seed.nunique()} seeds"
-    return f"{title}\n\n{show.table(rows)}"
-
-
-def draw(frame: pd.DataFrame) -> Any:
-    """AUC and average precision against epsilon, with public attackers as lines."""
-    dataset = frame.dataset.iloc[0]
-    part = frame[frame.dataset == dataset]
-    figure, axes = show.panels(2, width=4.4, height=3.4)
-    for axis, metric in zip(axes, (METRICS[-1], METRICS[0]), strict=True):
-        values = show.by_seed(
-            part[part.metric == metric], ["mechanism", "epsilon", "attack"], scale=1
-        )
-        names = [name for name in dict.fromkeys(key[0] for key in values) if name in COLOURS]
-        axis.set_xscale("log")
-        lines = {
-            name: {eps: s for (other, eps, _), s in values.items() if other == name}
-            for name in names
-        }
-        show.curves(axis, lines, LABELS, COLOURS, markersize=3)
-        for attack, style, grey in ((BESIDE, ":", "0.35"), ("degree product", "-.", "0.55")):
-            height = values["public knowledge", 0.0, attack].mean()
-            show.level(axis, height, f"{attack}, no model", style, color=grey, linewidth=1)
-        for mechanism, epsilon, style in (
-            (cells.NON_PRIVATE, math.inf, "-"),
-            (releases.PUBLIC_EDGES, 0.0, "--"),
-        ):
-            show.level(
-                axis, values[mechanism, epsilon, LINKTELLER].mean(), LABELS[mechanism], style
-            )
-        axis.set(xlabel="epsilon per private edge", ylabel=f"{metric} of LinkTeller")
-    figure.suptitle(f"{dataset}: private edges found, rho {part.rho.iloc[0]:g}", fontsize=9)
-    show.legend_below(figure, axes[0])
-    return figure

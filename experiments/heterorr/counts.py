@@ -8,14 +8,12 @@ from typing import Any
 
 import jax
 import numpy as np
-import pandas as pd
 
 from experiments import _common, _runner
-from experiments import _report as show
 from experiments.heterorr import mixing, releases
 from experiments.heterorr.cells import RELEASED, TRUE
 from experiments.heterorr.releases import EPSILON_0
-from experiments.heterorr.settings import EDGE_MECHANISMS, LABELS, Config, budget
+from experiments.heterorr.settings import EDGE_MECHANISMS, Config
 from ldp_jax import attacks, curators
 from ldp_jax.accounting.guarantee import EDGE_CENTRAL
 from ldp_jax.graph import graphs
@@ -75,26 +73,3 @@ def compute(cell: Cell, made: dict[str, Any]) -> _runner.Found:
     targets = attacks.balanced_pairs(pairs_key, np.arange(split.num_nodes), private, known=public)
     found = attacks.common_neighbours(graphs.to_edges(graph), split.num_nodes, targets)
     return _runner.Found({RELEASED: released, TRUE: true, AUC: round(float(found.auc.mean), 6)})
-
-
-def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any]]:
-    means = frame.groupby(["mechanism", "epsilon", "metric"], sort=False).value
-    rows = [
-        {
-            "release": LABELS[name],
-            "eps": budget(name, epsilon),
-            "released as private edges": f"{released:.0f}",
-            "true among them": f"{true:.0f}",
-            AUC: f"{auc.mean:.3f} ± {auc.half_width:.3f}",
-        }
-        for name, epsilon in dict.fromkeys(zip(frame.mechanism, frame.epsilon, strict=True))
-        for released, true in [
-            [means.get_group((name, epsilon, metric)).mean() for metric in (RELEASED, TRUE)]
-        ]
-        if (auc := show.interval(means.get_group((name, epsilon, AUC))))
-    ]
-    first = frame.iloc[0]
-    text = show.prose(NAME).preface.format(
-        dataset=first.dataset, rho=first.rho, seeds=frame.seed.nunique()
-    )
-    return {NAME: f"# Private edges in a release\n\n{text}\n\n{show.table(rows)}"}, {}

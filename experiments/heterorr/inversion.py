@@ -9,7 +9,6 @@ import dataclasses
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial
-from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
 import jax
@@ -397,23 +396,23 @@ class Line(NamedTuple):
 
 
 _NOBODY = Line("none", "public-mean", 0.0)
-_BESIDE = {"MSE less public mean": "mse", "SSIM less public mean": "ssim"}
 
 
-def write(out: Path) -> list[Path]:
-    """Write the page of the newest settings' rows, and the figure if they have changed."""
-    results = results_in(out)
+def prepared(frame: pd.DataFrame) -> pd.DataFrame:
+    """Rows in the units of tables, with embeddings in words."""
+    scale = frame.metric.map({name: scale for name, (_, scale) in METRICS.items()})
+    return frame.assign(value=frame.value * scale, embedding=frame.embedding.map(TITLES))
+
+
+def picture(report: Any, _: Any) -> tuple[list[str], dict[str, Any], dict[str, pd.DataFrame]]:
+    """Figure 8, whose attacks are computed anew, and so only if its rows have changed."""
+    results = results_in(report.out)
     rows = results.read(mixed=True)
-    if rows.empty:
-        return []
     rows = rows[rows.config == rows.config.iloc[-1]]
     settings = results.settings()[rows.config.iloc[-1]]
     content = rows.drop(columns=["seconds"]).astype(str).to_dict("list")
-    picture = show.redraw(results, NAME, content, lambda: plot(rows, Settings(**settings)))
-    text = (
-        f"# Images from perturbed embeddings\n\n![Figure 8]({picture.name})\n\n{as_markdown(rows)}"
-    )
-    return [*show.publish(out, {NAME: text}, {}), picture]
+    path = show.redraw(results, NAME, content, lambda: plot(rows, Settings(**settings)))
+    return [f"![Figure 8]({path.name})"], {}, {}
 
 
 def _lines(rows: pd.DataFrame) -> dict[str, dict[Line, pd.Series]]:
@@ -425,60 +424,6 @@ def _lines(rows: pd.DataFrame) -> dict[str, dict[Line, pd.Series]]:
         values = show.by_seed(rows[rows.metric == metric], Line._fields, scale)
         found[metric] = {line: values[line] for line in sorted(map(Line._make, values), key=rank)}
     return found
-
-
-def as_markdown(rows: pd.DataFrame) -> str:
-    lines = _lines(rows)
-    heads = [words for words, _ in METRICS.values()]
-    table, gains = [], []
-    for line, of_seeds in lines["mse"].items():
-        budget = f"{line.epsilon:g}" if line.mechanism in PROTECTED else ""
-        shown = [TITLES[line.embedding], LABELS[line.mechanism], budget]
-        less = (show.contrast(lines[metric], line, _NOBODY) for metric in _BESIDE.values())
-        gaps = ["" if line == _NOBODY else show.signed(gap) for gap in less]
-        table.append(
-            [
-                *shown,
-                *(show.interval(values[line]) for values in lines.values()),
-                *gaps,
-                len(of_seeds),
-            ]
-        )
-        if line.mechanism == "feature-rr":
-            other = line._replace(mechanism="feature-rr-uniform")
-            gained = (show.contrast(values, line, other) for values in lines.values())
-            gains.append([shown[0], budget, *map(show.signed, gained)])
-    pairs = dict.fromkeys(
-        (line.embedding, line.mechanism) for line in lines["mse"] if line.mechanism in PROTECTED
-    )
-    starts = [
-        [TITLES[embedding], LABELS[name], *_start(lines, embedding, name)]
-        for embedding, name in pairs
-    ]
-    by_accuracy = "accuracy there (%)", "accuracy one budget below (%)"
-    said = show.prose(NAME)
-    return "\n\n".join(
-        (
-            said.starts,
-            show.markdown(["embedding", "mechanism", "from epsilon", *by_accuracy], starts),
-            said.rows,
-            show.markdown(["embedding", "mechanism", "epsilon", *heads, *_BESIDE, "seeds"], table),
-            said.shares,
-            show.markdown(["embedding", "epsilon", *heads], gains),
-        )
-    )
-
-
-def _start(lines: dict[str, dict[Line, pd.Series]], embedding: str, name: str) -> list[str]:
-    """The smallest budget from which on the attack beats the public mean.
-
-    The accuracies there and just below.
-    """
-    mine = [line for line in lines["mse"] if (line.embedding, line.mechanism) == (embedding, name)]
-    first = show.first_sure([show.contrast(lines["mse"], line, _NOBODY) for line in mine], -1)
-    said = [str(show.interval(lines["accuracy"][line])) for line in mine]
-    there = [f"{mine[first].epsilon:g}", said[first]] if first < len(mine) else ["none", ""]
-    return [*there, said[first - 1] if first else ""]
 
 
 def plot(rows: pd.DataFrame, settings: Settings) -> Any:

@@ -46,16 +46,6 @@ SENSITIVE: dict[str, tuple[int, ...]] = {"facebook100_caltech36": (3, 4)}
 
 LABELS, COLOURS = _common.row_names("heterorr")
 
-CHAINS = ("edgerr", "priv-hrg")
-"""Mechanisms whose epsilon is that of a chain's law, which the chain has not reached after 8 000
-sweeps.
-"""
-
-
-def budget(mechanism: str, epsilon: float) -> str:
-    """A budget in a table; of a chain that has not mixed, that no epsilon is claimed."""
-    return f"none (asked: {epsilon:g})" if mechanism in CHAINS else f"{epsilon:g}"
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings(_common.Settings):

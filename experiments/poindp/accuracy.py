@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
+import pandas as pd
+
 from experiments._common import FOUND, fingerprint, is_own, planned, said_of, usable
 from experiments._runner import Found, Results, UsageError, asked
 from experiments.poindp import cells, releases
@@ -122,3 +124,37 @@ def compute(cell: cells.Cell, chosen: Settings) -> Found:
     return cells.compute(cells.prepare(chosen, cell.split, cell.seed), cell)._replace(
         notes=notes(cell, chosen)
     )
+
+
+FAMILIES = {
+    **dict.fromkeys((*rows_of.NON_PRIVATE, "gcn+H"), "none"),
+    PUBLIC: "no record",
+    **dict.fromkeys(rows_of.AS_PUBLISHED, "as published"),
+    **dict.fromkeys(rows_of.SOUND, "sound"),
+}
+"""What kind of privacy a row has, without its ablation."""
+
+
+def prepared(frame: pd.DataFrame) -> pd.DataFrame:
+    """Rows with their kind, data set and split in one column, and the paper's number."""
+    frame = frame.assign(place=frame.dataset + ", " + frame.split)
+    return with_families(frame).assign(
+        paper=[rows_of.printed(row) or "" for row in frame.to_dict("records")]
+    )
+
+
+def with_families(frame: pd.DataFrame) -> pd.DataFrame:
+    """Rows with their kind, the row that an ablation is of, and what is proved of both."""
+    whole = frame.mechanism.str.split(" without").str[0]
+    family = [FAMILIES.get(name, "your own" if is_own(name) else "twin") for name in whole]
+    proved = [
+        _proved(*row)
+        for row in zip(frame.mechanism, frame.epsilon_proved, frame.delta, strict=True)
+    ]
+    return frame.assign(whole=whole, family=family, proved=proved)
+
+
+def _proved(name: str, epsilon: float, delta: float) -> str:
+    if math.isinf(epsilon):
+        return "-" if name in rows_of.NON_PRIVATE else "none"
+    return f"{epsilon:.3g}" + (f", {delta:g}" if delta else "")

@@ -7,7 +7,6 @@ import dataclasses
 import itertools
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -17,7 +16,7 @@ import scipy.sparse
 from scipy.sparse.csgraph import connected_components
 
 from experiments import _common, _runner
-from experiments._report import by_seed, contrast, counted, prose, signed, table
+from experiments._report import prose
 from experiments.poindp import accuracy, cells, networks
 from experiments.poindp import settings as rows_of
 from ldp_jax.learning import training
@@ -178,11 +177,10 @@ PUBLIC_SPLIT, OTHER_METRIC = "public split", "micro-F1"
 """Two more causes, read off the rows of the tables themselves."""
 
 
-def section(out: Path) -> list[str]:
-    frame = results_in(out).read()
-    tables = accuracy.results_in(out).read()
-    if frame.empty:
-        return []
+def section(report: Any, _: Any) -> tuple[list[str], dict[str, Any], dict[str, pd.DataFrame]]:
+    """What was tried of the cells that differ, in words, and each cell in a CSV."""
+    frame = report.frame
+    tables = accuracy.results_in(report.out).read()
     means = (
         100 * frame.groupby(["dataset", "mechanism", "epsilon", "metric", "variant"]).value.mean()
     )
@@ -202,7 +200,7 @@ def section(out: Path) -> list[str]:
             for c, value in tried.items()
             if value is not None and abs(value - gap.printed) <= APART
         ]
-        shown |= {cause: f"**{shown[cause]}**" for cause in closes}
+        shown["closed by"] = "; ".join(closes)
         closing.append(closes)
         rows.append(
             {
@@ -236,30 +234,5 @@ def section(out: Path) -> list[str]:
         else "",
         by=f"Cells that each change closes: {by}." if by else "",
     )
-    return ["## Gaps to the paper", about, table(rows), *_ablations(tables)]
-
-
-def _ablations(tables: pd.DataFrame) -> list[str]:
-    at = tables[(tables.split == "random") & (tables.epsilon == rows_of.BUDGETS["table2"][0])]
-    values = by_seed(at[at.metric == cells.METRICS[0]], ["dataset", "mechanism"])
-    rows = []
-    gains = []
-    for (dataset, whole), less in itertools.product(values, rows_of.WITHOUT):
-        gain = contrast(values, (dataset, whole), (dataset, whole + less))
-        if gain is not None and whole == f"{rows_of.PUBLISHED}poindp":
-            one, other = (
-                rows_of.TABLE_2.get((dataset, name), np.nan) for name in (whole, whole + less)
-            )
-            printed = f"{one - other:+.1f}"
-            gains.append(gain)
-            row = {
-                "data set": dataset,
-                "ablation": less.strip(),
-                "paper": printed,
-                "ours": signed(gain),
-            }
-            rows.append(row)
-    up, down, _ = counted(gains)
-    verdict = "" if up == len(gains) else ": **the order is not reproduced**"
-    said = _TEXT.order.format(up=up, down=down, all=len(gains), verdict=verdict, table=table(rows))
-    return [said] if rows else []
+    file = f"{NAME}.table.csv"
+    return [about, f"Each cell: [{file}]({file})."], {}, {file: pd.DataFrame(rows)}

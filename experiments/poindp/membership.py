@@ -8,8 +8,7 @@ import itertools
 import math
 from collections.abc import Iterator
 from functools import lru_cache, partial
-from pathlib import Path
-from typing import Any, NamedTuple, cast, get_args
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -18,13 +17,11 @@ import pandas as pd
 import scipy.special
 
 from experiments import _common, _runner
-from experiments import _report as show
 from experiments.poindp import accuracy, cells, networks, releases
 from experiments.poindp import settings as rows_of
-from experiments.poindp.settings import PUBLISHED, STRUCTURE, TABLE_3, Settings, label
+from experiments.poindp.settings import PUBLISHED, STRUCTURE, Settings
 from ldp_jax import attacks, hyperbolic
 from ldp_jax.accounting.guarantee import RECORD
-from ldp_jax.attacks.shadows import MembershipProtocol
 from ldp_jax.learning import training
 from ldp_jax.learning.models import Model
 
@@ -226,230 +223,25 @@ def compute(cell: Cell, chosen: Attacked) -> _runner.Found:
     return _runner.Found(_runner.rounded(found), notes=accuracy.notes(cell, chosen))
 
 
-_TEXT = show.prose("poindp_membership")
+def prepared(frame: pd.DataFrame) -> pd.DataFrame:
+    """Rows with their kind, the paper's number, and protocol and share in one column.
 
-TRAINED = rows_of.ATTACKS[0]
-LIRA = "LiRA online"
-"""The paper's attack, and a stronger one."""
-_STRICT = ("TPR at 1 % FPR", "TPR at 0.1 % FPR")
-
-CLOSE = 2.0
-"""Points of mean absolute difference up to which a protocol is said to reproduce the paper."""
-
-
-def write(out: Path) -> list[Path]:
-    frame = read(out)
-    attacked = frame[frame.attack != GRAPH]
-    figures = {} if attacked.empty else {NAME: _figure(attacked)}
-    return [] if frame.empty else show.publish(out, {NAME: as_markdown(frame)}, figures)
-
-
-def read(out: Path) -> pd.DataFrame:
-    return results_in(out).read().fillna({"protocol": ""})
-
-
-def as_markdown(frame: pd.DataFrame) -> str:
-    attacked = frame[frame.attack != GRAPH]
-    picture = f"![AUC of each attack]({NAME}.png)"
-    parts = ["# Membership inference on graph networks (Table 3)", _TEXT.about, picture]
-    if len(attacked):
-        parts += [
-            *match(attacked),
-            _TEXT.grid.format(unprotected=_above_gcn(attacked)),
-            _grid(attacked),
-        ]
-    parts.append("## The graphs")
-    for dataset, part in frame[frame.attack == GRAPH].groupby("dataset", sort=False):
-        mean, most = (part.set_index("metric").value[name] for name in DELTAS)
-        words = f"{dataset}: Gromov's four-point delta, sampled: mean {mean:.2f}, maximum {most:g}"
-        known = rows_of.HYPERBOLICITY.get(str(dataset))
-        parts.append(f"{words}." if known is None else f"{words}; the paper prints {known}.")
-    for (dataset, share, protocol), asked in attacked.groupby(
-        ["dataset", "share", "protocol"], sort=False
-    ):
-        if asked.attack.nunique() > 2:  # else the grid says it all
-            title = f"## {dataset}, {_of(share)} the nodes are members, {protocol}"
-            parts += [title, _attacks(asked, str(dataset))]
-    return "\n\n".join(parts)
-
-
-def _of(share: float) -> str:
-    return {0.5: "half of", 0.1: "a tenth of"}.get(share, f"{share:g} of")
-
-
-def _areas(frame: pd.DataFrame) -> show.Values:
-    """Per cent AUC by target, of each data set, share, protocol, mechanism and attack."""
-    return show.by_seed(
-        frame[frame.metric == "AUC"], ["dataset", "share", "protocol", "mechanism", "attack"]
-    )
-
-
-def _protocols(frame: pd.DataFrame) -> list[tuple[float, str]]:
-    order = get_args(MembershipProtocol)
-    found = set(zip(frame.share, frame.protocol, strict=True))
-    return sorted(found, key=lambda pair: (-pair[0], order.index(pair[1])))
-
-
-def distances(frame: pd.DataFrame) -> pd.DataFrame:
-    """How far the paper's attack is from printed AUCs, by share and protocol."""
-    means = frame[(frame.attack == TRAINED) & (frame.metric == "AUC")]
-    wide = 100 * means.pivot_table(
-        index=["dataset", "mechanism"], columns=["share", "protocol"], values="value"
-    )
-    printed = pd.Series({cell: auc for cell, (auc, _) in TABLE_3.items()}, name="printed")
-    both = wide.loc[wide.index.isin(list(TABLE_3))].dropna()
-    if both.empty:
-        return pd.DataFrame()
-    apart = both.sub(printed.loc[list(both.index)], axis=0).abs().mean()
-    return pd.DataFrame({"apart": apart, "cells": len(both)}).reset_index()
-
-
-def _closest(found: pd.DataFrame) -> str:
-    """Name the protocol whose AUCs are nearest to the printed ones."""
-    best = found.sort_values("apart").iloc[0]
-    return (
-        f"{best.protocol} with {_of(best.share)} the nodes as members, {best.apart:.1f} points "
-        "apart"
-    )
-
-
-def match(frame: pd.DataFrame) -> list[str]:
-    """Which protocol is closest to the paper's numbers, as a section.
-
-    None where none can be compared.
+    *apart* is how far the mean over targets is from the paper's number, in points. What is measured
+    of the graph alone is no share, and is not scaled.
     """
-    found = distances(frame)
-    if found.empty:
-        return []
-    shown = found.sort_values(["share", "protocol"], ascending=False)
-    apart = show.table(
-        {
-            "members": f"{_of(share)} the nodes",
-            "protocol": protocol,
-            "apart (points)": f"{apart:.1f}",
-            "cells": count,
-        }
-        for share, protocol, apart, count in shown.itertuples(index=False, name=None)
+    frame = accuracy.with_families(frame.fillna({"protocol": ""}))
+    of_graph = frame.attack == GRAPH
+    printed = [
+        rows_of.HYPERBOLICITY.get(row["dataset"])
+        if row["attack"] == GRAPH
+        else rows_of.printed(row)
+        for row in frame.to_dict("records")
+    ]
+    key = ["dataset", "protocol", "share", "metric", "attack", "mechanism", "epsilon"]
+    mean = 100 * frame.groupby(key).value.transform("mean")
+    return frame.assign(
+        value=frame.value.where(~of_graph, frame.value / 100),
+        paper=["" if one is None else one for one in printed],
+        apart=(mean - np.array(printed, float)).abs(),
+        asked=[f"{row.protocol}, {row.share:g}" for row in frame.itertuples()],
     )
-    verdict = (
-        "it reproduces the paper" if found.apart.min() <= CLOSE else "none reproduces the paper"
-    )
-    return [_TEXT.match.format(table=apart, best=_closest(found), verdict=verdict)]
-
-
-def _grid(frame: pd.DataFrame) -> str:
-    """A row for each network and attack, a column for each protocol."""
-    values = _areas(frame)
-    pairs = _protocols(frame)
-    rows = []
-
-    def cell(*key: Any) -> str:
-        if key not in values:
-            return ""
-        *of, name, attack = key
-        text = f"{values[key].mean():.1f}"
-        gap = show.contrast(values, key, (*of, STRUCTURE + name, attack))
-        return f"**{text}**" if gap is not None and gap.mean > 0 and show.significant(gap) else text
-
-    asked = dict.fromkeys(frame.dataset), MECHANISMS, ("", STRUCTURE), (TRAINED, LIRA)
-    for dataset, base, prefix, attack in itertools.product(*asked):
-        name = prefix + base
-        if any(found := [cell(dataset, *pair, name, attack) for pair in pairs]):
-            printed = TABLE_3.get((dataset, name), (None,))[0] if attack == TRAINED else None
-            rows.append([dataset, label(name), attack, printed, *found])
-    heads = [f"{protocol}, {share:g}" for share, protocol in pairs]
-    return show.markdown(["data set", "row", "attack", "paper", *heads], rows)
-
-
-def _above_gcn(frame: pd.DataFrame) -> str:
-    """How often LaP's networks give more away than unprotected ones, because of records or not."""
-    lap = f"{PUBLISHED}lap"
-    gcn = "gcn"
-    values = _areas(frame)
-    gaps = []
-    for key in values:
-        if key[3:] == (lap, LIRA):
-            both = [
-                show.contrast(values, key, (*key[:3], other, LIRA))
-                for other in (gcn, STRUCTURE + lap)
-            ]
-            gaps += [both] if None not in both else []
-    if not gaps:
-        return ""
-    above, by_records = (show.counted(each)[0] for each in zip(*gaps, strict=True))
-    return _TEXT.above_gcn.format(
-        lap=label(lap), gcn=label(gcn), above=above, all=len(gaps), records=by_records
-    )
-
-
-@show.tabled
-def _attacks(frame: pd.DataFrame, dataset: str) -> show.Rows:
-    for (name, epsilon, attack), part in frame.groupby(
-        ["mechanism", "epsilon", "attack"], sort=False
-    ):
-        found = {
-            str(metric): show.interval(100 * each.value.dropna())
-            for metric, each in part.groupby("metric")
-        }
-        area = found["AUC"]
-        proved = part.iloc[0].epsilon_proved
-        printed = TABLE_3.get((dataset, str(name)), ("", "")) if attack == TRAINED else ("", "")
-        yield {
-            "row": label(str(name)), "eps": f"{epsilon:g}",
-            "proved": "none" if math.isinf(proved) else f"{proved:.3g}", "attack": attack,
-            "paper AUC": printed[0], "paper precision": printed[1], "AUC": area,
-            "worth": "" if area is None else f"{max(area.mean, 100 - area.mean):.1f}",
-            **{metric: found.get(metric) for metric in ("precision", *_STRICT)},
-        }  # fmt: skip
-
-
-def _figure(frame: pd.DataFrame) -> Any:
-    """AUC by share and protocol.
-
-    A panel for each data set and attack, filled for rows, hollow for twins.
-    """
-    datasets = list(dict.fromkeys(frame.dataset))
-    pairs = _protocols(frame)
-    values = _areas(frame)
-    names = [name for name in MECHANISMS if (frame.mechanism == name).any()]
-    figure, axes = show.panels(
-        2 * len(datasets), width=3.6, height=0.8 + 0.42 * len(names), columns=len(datasets)
-    )
-    for place, axis in enumerate(axes):
-        dataset, attack = datasets[place % len(datasets)], (TRAINED, LIRA)[place // len(datasets)]
-        for turn, pair in enumerate(pairs):
-            shift = 0.12 * (turn - (len(pairs) - 1) / 2)
-            for prefix, filled in ((STRUCTURE, "none"), ("", "full")):
-                keys = [(dataset, *pair, prefix + name, attack) for name in names]
-                points = [
-                    (values[key].mean(), at + shift) for at, key in enumerate(keys) if key in values
-                ]
-                axis.plot(
-                    *np.reshape(points, (-1, 2)).T,
-                    marker="o",
-                    markersize=4,
-                    linestyle="none",
-                    fillstyle=filled,
-                    color=f"C{turn}",
-                    label=f"{pair[1]}, {pair[0]:g} members" if filled == "full" else None,
-                )
-        if attack == TRAINED:
-            printed = {
-                at: TABLE_3[dataset, name][0]
-                for at, name in enumerate(names)
-                if (dataset, name) in TABLE_3
-            }
-            axis.plot(
-                list(printed.values()), list(printed), "kx", markersize=6, label="the paper's"
-            )
-        axis.axvline(50, color="0.6", linewidth=0.8, zorder=0)
-        axis.set_yticks(
-            range(len(names)), [label(name) for name in names] if place % len(datasets) == 0 else []
-        )
-        axis.set(ylim=(len(names) - 0.5, -0.5), xlim=(35, 101), xlabel="AUC (%); 50 is guessing")
-        axis.set_title(f"{dataset}, {attack}", fontsize=9)
-    found = distances(frame)
-    closest = "" if found.empty else f"Closest to the paper: {_closest(found)}\n"
-    figure.suptitle(f"{closest}filled: rows; hollow: their structure-only twins", fontsize=9)
-    show.legend_below(figure, axes[0], 4)
-    return figure

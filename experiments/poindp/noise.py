@@ -7,7 +7,6 @@ import dataclasses
 import math
 from collections.abc import Iterator
 from functools import lru_cache, partial
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -102,11 +101,11 @@ DISKS = {
 """The rows of each picture of the disk: the paper's two, and of ours one."""
 
 
-def pages(out: Path) -> tuple[list[str], dict[str, Any]]:
-    frame = results_in(out).read()
-    if frame.empty:
-        return [], {}
-    dataset, epsilon = frame.dataset.iloc[-1], frame.epsilon.iloc[-1]  # of several the last
+def section(report: Any, _: Any) -> tuple[list[str], dict[str, Any], dict[str, pd.DataFrame]]:
+    """The page of the last data set and epsilon: words, a table and pictures."""
+    frame = report.frame
+    dataset = frame.dataset.iloc[-1]
+    epsilon = frame.epsilon.iloc[-1]
     nodes = _nodes(frame[(frame.dataset == dataset) & (frame.epsilon == epsilon)])
     most = max(map(len, nodes.values()))
     title = f"{dataset}, epsilon {epsilon:g}"
@@ -123,12 +122,7 @@ def pages(out: Path) -> tuple[list[str], dict[str, Any]]:
     figures = {"poindp_figure4": _cumulative(nodes, title)}
     figures |= {stem: _disks(nodes, names, title) for stem, names in DISKS.items()}
     pictures = [f"![Figure {stem[-1]}]({stem}.png)" for stem in figures]
-    return [
-        "## Figures 4 to 6: noise on nodes, as published",
-        about,
-        show.table(rows),
-        *pictures,
-    ], figures
+    return [about, show.table(rows), *pictures], figures, {}
 
 
 Nodes = dict[str, pd.DataFrame]

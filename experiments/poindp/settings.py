@@ -68,29 +68,8 @@ EPSILONS = (0.01, 0.05, 0.1, 0.5, 1.0)
 """Of Figure 3."""
 
 
-_NETWORKS, _ = _common.row_names("poindp")
-
-COLOURS = {
-    "published:poindp": "#d1495b", "printed:poindp": "#e8a0a9", "published:vanpd": "#7a7a7a",
-    "published:lap": "#00798c", "published:rddp": "#edae49", "published:atdp": "#8d6b94",
-    "radial": "#4f9d69", "structure-only:radial": "#a9cdb5",
-}  # fmt: skip
-
-
-def label(name: str) -> str:
-    if name == PUBLIC:
-        return "graph and labels alone"
-    for prefix, words in ((STRUCTURE, "structure-only "), (FEATURES, "features-only ")):
-        if name.startswith(prefix):
-            return words + label(name.removeprefix(prefix))
-    if name.startswith(PRINTED):
-        return f"{label(name.removeprefix(PRINTED))}, eq. 12"
-    name = name.removeprefix(PUBLISHED)
-    first, _, rest = name.partition(" ")
-    return f"{_NETWORKS.get(first, first)} {rest}".strip()
-
-
-LABELS = {name: label(name) for name in COLOURS}
+LABELS, COLOURS = _common.row_names("poindp")
+label = LABELS.of
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -239,7 +218,7 @@ TABLE_3 = {tuple(name.split()): tuple(values) for name, values in _KNOWN["table_
 HYPERBOLICITY: dict[str, float] = _KNOWN["hyperbolicity"]
 
 
-def printed(row: Mapping[str, Any]) -> float | None:
+def printed(row: Mapping[Any, Any]) -> float | None:
     place = (row["dataset"], row["mechanism"])
     epsilon = row["epsilon"]
     metric = row["metric"]

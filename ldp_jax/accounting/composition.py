@@ -107,7 +107,9 @@ def joint(*guarantees: Guarantee, adjacency: str) -> Guarantee:
     is METRIC.
 
     >>> words = "two graphs that differ in one user's record and one of their edges"
-    >>> total = joint(Guarantee(1.0), Guarantee(0.5, unit=RELATIONSHIP), adjacency=words)
+    >>> total = joint(
+    ...     Guarantee(1.0), Guarantee(0.5, unit=RELATIONSHIP), adjacency=words
+    ... )
     >>> print(total.unit, total.epsilon)
     record + relationship 1.5
     """

@@ -232,7 +232,10 @@ def gaussian_sigma(epsilon: float, delta: float, sensitivity: float = 1.0) -> fl
     > 0; sigma has its units.
     Reference: Balle and Wang (ICML 2018), Theorem 8 and Algorithm 1.
 
-    >>> round(gaussian_sigma(1.0, 1e-5), 4), round(math.sqrt(2 * math.log(1.25e5)), 4)
+    >>> (
+    ...     round(gaussian_sigma(1.0, 1e-5), 4),
+    ...     round(math.sqrt(2 * math.log(1.25e5)), 4),
+    ... )
     (3.7306, 4.8448)
     """
     mu = gaussian_mu(epsilon, delta)

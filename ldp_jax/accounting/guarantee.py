@@ -272,7 +272,11 @@ def own_words(unit: Unit) -> str:
 def any_two(adjacency: str) -> str:
     """Return ``any two`` if an adjacency compares every input with every other, else ``two``.
 
-    >>> any_two(WORDS[RECORD]), any_two(WORDS[LABEL]), any_two("two hours that follow each other")
+    >>> (
+    ...     any_two(WORDS[RECORD]),
+    ...     any_two(WORDS[LABEL]),
+    ...     any_two("two hours that follow each other"),
+    ... )
     ('any two', 'two', 'two')
     """
     fewer = any(word in adjacency for word in ("differ", "adjacent", "neighbouring", "each other"))
@@ -292,7 +296,9 @@ def sequential(*guarantees: Guarantee) -> Guarantee:
     central.
     Reference: Dwork and Roth (2014), Theorem 3.16.
 
-    >>> sequential(Guarantee(0.5), Guarantee(1.0), Guarantee(1.5, delta=1e-6)).epsilon
+    >>> sequential(
+    ...     Guarantee(0.5), Guarantee(1.0), Guarantee(1.5, delta=1e-6)
+    ... ).epsilon
     3.0
     """
     unit = one_unit(guarantees, "sequential")

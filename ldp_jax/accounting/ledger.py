@@ -215,9 +215,13 @@ class Ledger(Public):
 
     >>> ledger = Ledger(Budget(1.0, delta=1e-6))
     >>> released = Guarantee(0.25, status="proved", reason="Laplace noise")
-    >>> ledger = ledger.spend("features", released, protects=("features",), exposes=("edges",))
+    >>> ledger = ledger.spend(
+    ...     "features", released, protects=("features",), exposes=("edges",)
+    ... )
     >>> for name in ("round 1", "round 2"):
-    ...     ledger = ledger.spend(name, GaussianCurve.of(1.0, 12.0), protects=("labels",))
+    ...     ledger = ledger.spend(
+    ...         name, GaussianCurve.of(1.0, 12.0), protects=("labels",)
+    ...     )
     >>> print(ledger.explain())
     release   cost          unit    total so far                   protects  exposes
     features  epsilon 0.25  record  epsilon 0.25                   features  edges
@@ -227,7 +231,9 @@ class Ledger(Public):
       of a budget of epsilon 1, delta 1e-06; epsilon 0.27692, delta 0 remains
     protected: features, labels; NOT protected: edges
     >>> try:
-    ...     ledger.spend("again", Guarantee(0.5, status="proved", reason="Laplace noise"))
+    ...     ledger.spend(
+    ...         "again", Guarantee(0.5, status="proved", reason="Laplace noise")
+    ...     )
     ... except BudgetExceededError as error:
     ...     print(str(error).split(": ")[0])
     release 'again' (epsilon 0.5) does not fit the budget per record
@@ -344,8 +350,14 @@ class Ledger(Public):
           BudgetExceededError: if it does not fit.
           ValueError: if an argument is out of range, or repeats what the release says itself.
 
-        >>> ledger, ages = Ledger(1.0), Guarantee(0.75, status="proved", reason="Laplace noise")
-        >>> ledger.spend("ages", ages).remaining(RECORD).epsilon, ledger.remaining(RECORD).epsilon
+        >>> ledger, ages = (
+        ...     Ledger(1.0),
+        ...     Guarantee(0.75, status="proved", reason="Laplace noise"),
+        ... )
+        >>> (
+        ...     ledger.spend("ages", ages).remaining(RECORD).epsilon,
+        ...     ledger.remaining(RECORD).epsilon,
+        ... )
         (0.25, 1.0)
         """
         cost: Any = release
@@ -378,8 +390,12 @@ class Ledger(Public):
     def total(self) -> PipelineGuarantee:
         """The cost of everything, unit by unit, and which fields no release exposes.
 
-        >>> ledger = Ledger().spend("x", Guarantee(0.5), protects=["features"], exposes=["edges"])
-        >>> print(ledger.spend("y", Guarantee(0.5), protects=["edges", "labels"]).total())
+        >>> ledger = Ledger().spend(
+        ...     "x", Guarantee(0.5), protects=["features"], exposes=["edges"]
+        ... )
+        >>> print(
+        ...     ledger.spend("y", Guarantee(0.5), protects=["edges", "labels"]).total()
+        ... )
         protected: features, labels; NOT protected: edges
           epsilon 1 per record (any two records of one user; ideal arithmetic; none)
         """

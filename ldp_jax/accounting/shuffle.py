@@ -58,7 +58,10 @@ def clone_share(masses: ArrayLike) -> float:
     down.
 
     >>> from ldp_jax.deployment import alphabet_table
-    >>> round(clone_share(alphabet_table(1.0, 3, 3).masses), 6), round(2 / (math.e + 1), 6)
+    >>> (
+    ...     round(clone_share(alphabet_table(1.0, 3, 3).masses), 6),
+    ...     round(2 / (math.e + 1), 6),
+    ... )
     (0.537883, 0.537883)
     """
     law = np.asarray(masses, np.float64)
@@ -96,7 +99,9 @@ def amplified(
 
     >>> from ldp_jax.features import GeneralizedRR
     >>> report = GeneralizedRR(1.0, 4).guarantee()
-    >>> print(amplified(report, 10_000, 1e-6, reports="anonymous"))  # doctest: +ELLIPSIS
+    >>> print(
+    ...     amplified(report, 10_000, 1e-6, reports="anonymous")
+    ... )  # doctest: +ELLIPSIS
     epsilon 0.0..., delta 1e-06 per record (...; towards all but a trusted shuffler; exact ...
     >>> amplified(report, 10_000, 1e-6, reports="by user")
     Traceback (most recent call last):

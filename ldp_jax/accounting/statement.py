@@ -222,8 +222,12 @@ class Statement:
 
     >>> from ldp_jax.accounting.guarantee import Guarantee
     >>> of_record = Cost(Guarantee(1.0, status="proved", reason="noise"))
-    >>> of_list = Cost(Guarantee(1.0, unit=NEIGHBOUR_LIST, status="proved", reason="noise"))
-    >>> print(Statement.of([of_record], [of_list]).guarantee())  # doctest: +ELLIPSIS
+    >>> of_list = Cost(
+    ...     Guarantee(1.0, unit=NEIGHBOUR_LIST, status="proved", reason="noise")
+    ... )
+    >>> print(
+    ...     Statement.of([of_record], [of_list]).guarantee()
+    ... )  # doctest: +ELLIPSIS
     protected: features, edges
       epsilon 1 per record (...)
       epsilon 1 per neighbour-list (...)
@@ -384,7 +388,9 @@ class Account:
 
     >>> from ldp_jax.accounting.guarantee import Guarantee
     >>> once = Cost(Guarantee(1.0, status="proved", reason="noise"))
-    >>> account = Account.of(Statement.of([once]), 2).charge(once, np.array([True, False]))
+    >>> account = Account.of(Statement.of([once]), 2).charge(
+    ...     once, np.array([True, False])
+    ... )
     >>> account.charge(once, np.array([True, True]))  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ldp_jax.accounting.ledger.BudgetExceededError: the question exceeds the statement for 1 of ...

@@ -134,7 +134,9 @@ def balanced_pairs(
     At the true density the same attack is far less precise: see :func:`all_pairs`, whose arguments
     these are.
 
-    >>> balanced_pairs(jax.random.key(0), np.arange(9), [[0, 1], [3, 4]]).truth.tolist()
+    >>> balanced_pairs(
+    ...     jax.random.key(0), np.arange(9), [[0, 1], [3, 4]]
+    ... ).truth.tolist()
     [True, True, False, False]
     """
     validate.threefry(key)

@@ -24,7 +24,9 @@ def inferred_edges(attack: Attack, *, known: Numbers = ()) -> np.ndarray:
 
     >>> from ldp_jax.attacks import all_pairs, evaluate
     >>> asked = all_pairs([0, 1, 2], [[0, 1]], known=[[1, 2]])
-    >>> inferred_edges(evaluate("a guess", [2.0, 1.0], asked), known=[[2, 1]]).tolist()
+    >>> inferred_edges(
+    ...     evaluate("a guess", [2.0, 1.0], asked), known=[[2, 1]]
+    ... ).tolist()
     [[0, 1], [1, 2]]
     """
     units = np.asarray(attack.targets.units)
@@ -67,7 +69,9 @@ def attribute_inference(
     and HeteroRR, Figure 1 (the stage between edges and records).
 
     >>> asked = Targets(np.array([[1], [2], [4]]), np.array([True, False, False]))
-    >>> attribute_inference([[0, 1], [2, 3], [3, 4]], 5, [0, 3], [True, False], asked).auc.mean
+    >>> attribute_inference(
+    ...     [[0, 1], [2, 3], [3, 4]], 5, [0, 3], [True, False], asked
+    ... ).auc.mean
     1.0
     """
     validate.in_range(0.0, 1.0, open_lower=True, alpha=alpha)

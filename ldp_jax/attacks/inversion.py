@@ -79,7 +79,9 @@ def public_mean(
 
     See :func:`inversion`.
 
-    >>> public_mean(np.array([[0.0, 1.0], [1.0, 0.0]]), public_x=np.full((3, 2), 0.5))
+    >>> public_mean(
+    ...     np.array([[0.0, 1.0], [1.0, 0.0]]), public_x=np.full((3, 2), 0.5)
+    ... )
     public mean: MSE 0.2500 ± 0.0000; 2 records
     """
     x, public_x = _pair("x", x, public_x)

@@ -57,10 +57,15 @@ def linkteller(
     >>> from ldp_jax.attacks import all_pairs
     >>> from ldp_jax.graph.graphs import from_edges, to_edges
     >>> from ldp_jax.learning.models import gcn
-    >>> ring, model = from_edges([[i, (i + 1) % 12] for i in range(12)], 12), gcn(1, 4, 2)
+    >>> ring, model = (
+    ...     from_edges([[i, (i + 1) % 12] for i in range(12)], 12),
+    ...     gcn(1, 4, 2),
+    ... )
     >>> inputs = NodeInputs(ring, jnp.eye(12))
     >>> variables = jax.jit(model.init)(jax.random.key(0), inputs)
-    >>> linkteller(model, variables, inputs, all_pairs(np.arange(12), to_edges(ring))).auc.mean
+    >>> linkteller(
+    ...     model, variables, inputs, all_pairs(np.arange(12), to_edges(ring))
+    ... ).auc.mean
     1.0
     """
     validate.one_of(tuple(_READ), outputs=outputs)

@@ -41,7 +41,9 @@ def choose_liars(
 
     Under one key a smaller share's are among a larger's.
 
-    >>> few, more = (choose_liars(jax.random.key(0), 40, share) for share in (0.05, 0.5))
+    >>> few, more = (
+    ...     choose_liars(jax.random.key(0), 40, share) for share in (0.05, 0.5)
+    ... )
     >>> int(few.sum()), int(more.sum()), bool(more[few].all())
     (2, 20, True)
     """
@@ -91,7 +93,9 @@ def lying_reports(
     >>> from ldp_jax.features import Piecewise
     >>> m = Piecewise(1.0)
     >>> liars = np.array([True, False])
-    >>> sent = lying_reports(jax.random.key(0), m, jnp.zeros(2), liars, "worst", np.ones(2))
+    >>> sent = lying_reports(
+    ...     jax.random.key(0), m, jnp.zeros(2), liars, "worst", np.ones(2)
+    ... )
     >>> [round(value, 2) for value in sent.tolist()]
     [4.08, 0.0]
     """
@@ -196,7 +200,9 @@ def lying_places(
     what was broadcast: of all false classes it is believed most.
 
     >>> all_lie = np.ones(2, bool)
-    >>> lying_places(jax.random.key(0), [2, 4], jnp.zeros(2, int), all_lie, "worst").tolist()
+    >>> lying_places(
+    ...     jax.random.key(0), [2, 4], jnp.zeros(2, int), all_lie, "worst"
+    ... ).tolist()
     [1, 3]
     """
     validate.one_of(("random", "worst", "response"), lie=lie)
@@ -306,7 +312,10 @@ class Lies:
     >>> server = Share(GeneralizedRR(8.0, 2), 1000)
     >>> users = Users(labels=np.zeros(1000, int))
     >>> malicious = users.lying(jax.random.key(1), 0.5, Lies("random"))
-    >>> shares = (simulate(jax.random.key(0), server, one).value for one in (users, malicious))
+    >>> shares = (
+    ...     simulate(jax.random.key(0), server, one).value
+    ...     for one in (users, malicious)
+    ... )
     >>> [bool(share[1] > 0.2) for share in shares]
     [False, True]
     """
@@ -365,7 +374,9 @@ def believable_counts(
     on the scale of :math:`\log(1 + r)`; a quarter of the reports may be lies before these move
     freely. Honest hubs may go too.
 
-    >>> believable_counts(np.array([[3, 1]] * 9 + [[0, 500]]), 1.0, np.array([1000, 1000])).sum()
+    >>> believable_counts(
+    ...     np.array([[3, 1]] * 9 + [[0, 500]]), 1.0, np.array([1000, 1000])
+    ... ).sum()
     np.int64(9)
     """
     validate.positive(epsilon=epsilon, doubt=doubt)
@@ -391,7 +402,9 @@ def lying_lists(
     ``keep`` below 1 is input poisoning through randomised response; what was reported of these
     pairs is replaced.
 
-    >>> lying_lists(jax.random.key(0), np.array([[0, 1], [1, 0]]), np.array([[1, 2]]), 3).tolist()
+    >>> lying_lists(
+    ...     jax.random.key(0), np.array([[0, 1], [1, 0]]), np.array([[1, 2]]), 3
+    ... ).tolist()
     [[0, 1], [1, 0], [1, 2]]
     """
     validate.in_range(0.0, 1.0, keep=keep)
@@ -414,7 +427,9 @@ def degrees_by_both_ends(
     which one lie moves by :math:`1 / (2 - 4q)`. The check's variance is :math:`v^2` a pair without
     an edge and the mean's :math:`v / 2`, :math:`v = q (1 - q) / (1 - 2q)^2`.
 
-    >>> degrees_by_both_ends(np.array([[0, 1], [1, 0], [0, 2]]), 3, 0.0, checked=True).tolist()
+    >>> degrees_by_both_ends(
+    ...     np.array([[0, 1], [1, 0], [0, 2]]), 3, 0.0, checked=True
+    ... ).tolist()
     [1.0, 1.0, 0.0]
     """
     validate.number(0.0, 0.5, open_upper=True, flip=flip)
@@ -442,7 +457,14 @@ def harm(
     Larger values are better, and NaN is none.
 
     >>> right = np.array([1.0, 1.0, 0.0, 1.0])
-    >>> print(harm("worst", right, [1.0, 0.0, 0.0, 0.0], np.array([False, False, False, True])))
+    >>> print(
+    ...     harm(
+    ...         "worst",
+    ...         right,
+    ...         [1.0, 0.0, 0.0, 0.0],
+    ...         np.array([False, False, False, True]),
+    ...     )
+    ... )
     worst: without liars 0.667 ± 1.434, with liars 0.333 ± 1.434, harm 0.333 ± 1.434; 1 of 4 lie
     """
     values = [validate.numbers(honest=honest), validate.numbers(poisoned=poisoned)]

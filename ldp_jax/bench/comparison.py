@@ -99,8 +99,12 @@ def compare(
 
     >>> from ldp_jax import datasets, features
     >>> sizes = {"num_nodes": 80, "num_classes": 2, "num_features": 6}
-    >>> made = datasets.synthetic(jax.random.key(0), **sizes, mean_degree=4, homophily=0.7)
-    >>> found = compare(features.Duchi, made, epsilons=[2.0], seeds=2, against=[], verify=False)
+    >>> made = datasets.synthetic(
+    ...     jax.random.key(0), **sizes, mean_degree=4, homophily=0.7
+    ... )
+    >>> found = compare(
+    ...     features.Duchi, made, epsilons=[2.0], seeds=2, against=[], verify=False
+    ... )
     >>> found, list(found.scores("Duchi", 2.0))
     (Comparison(Duchi beside 0 others, 60 rows), [0, 1])
     """

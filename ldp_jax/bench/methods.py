@@ -178,7 +178,9 @@ def on_vectors(make: Callable[..., Any], epsilon: float, dim: int) -> Any:
     epsilon. ``ValueError`` for other records or a guarantee that is not at most epsilon per record,
     ``TypeError`` for what is no mechanism.
 
-    >>> on_vectors(features.Duchi, 5.0, 8) == features.Sampled(features.Duchi(2.5), 8, 2)
+    >>> on_vectors(features.Duchi, 5.0, 8) == features.Sampled(
+    ...     features.Duchi(2.5), 8, 2
+    ... )
     True
     """
     made = called(make, epsilon, dim=dim)

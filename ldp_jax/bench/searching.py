@@ -58,11 +58,15 @@ def search(
     >>> from ldp_jax import datasets
     >>> from ldp_jax.servers.estimators import CountClassifier
     >>> sizes = {"num_nodes": 60, "num_classes": 2, "num_features": 4}
-    >>> data = datasets.synthetic(jax.random.key(0), **sizes, mean_degree=5, homophily=0.8)
+    >>> data = datasets.synthetic(
+    ...     jax.random.key(0), **sizes, mean_degree=5, homophily=0.8
+    ... )
     >>> model = CountClassifier(graph=data.graph, features=data.x, random_state=0)
     >>> users = np.arange(0, 60, 2)
     >>> found = search(model, {"epsilon": [1.0, 2.0]}, users, data.y[users], cv=2)
-    >>> [round(one.epsilon, 6) for one in found.guarantee.values()]  # 2 (1 + 2) + 2, at both ends
+    >>> [
+    ...     round(one.epsilon, 6) for one in found.guarantee.values()
+    ... ]  # 2 (1 + 2) + 2, at both ends
     [8.0, 16.0]
     """
     from sklearn.model_selection import GridSearchCV, ParameterGrid, check_cv

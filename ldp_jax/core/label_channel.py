@@ -17,7 +17,10 @@ def log_reported(log_p: Array, keep: Array) -> Array:
     """Return log P(report of a class) from log P(class), [..., C], for forward correction.
 
     >>> p = jnp.array([[0.75, 0.25]])
-    >>> [round(float(share), 4) for share in jnp.exp(log_reported(jnp.log(p), jnp.array([0.8])))[0]]
+    >>> [
+    ...     round(float(share), 4)
+    ...     for share in jnp.exp(log_reported(jnp.log(p), jnp.array([0.8])))[0]
+    ... ]
     [0.65, 0.35]
     """
     other = jnp.asarray(other_share(keep, log_p.shape[-1]))[..., None]

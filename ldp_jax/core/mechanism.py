@@ -8,7 +8,10 @@ epsilon may be a number, a tracer or a stack.
 One key with two epsilons reveals the record: both reports hold one draw.
 
 >>> from ldp_jax.features import Laplace
->>> once, twice = (Laplace(epsilon).privatize(jax.random.key(0), 0.37) for epsilon in (1.0, 2.0))
+>>> once, twice = (
+...     Laplace(epsilon).privatize(jax.random.key(0), 0.37)
+...     for epsilon in (1.0, 2.0)
+... )
 >>> round(float(2 * twice - once), 7)
 0.3700004
 
@@ -511,7 +514,9 @@ def privatize(
     as users are. A ``block`` of users at a time bounds the memory of wide records.
 
     >>> from ldp_jax.features import HDS
-    >>> reports = privatize(jax.random.key(0), HDS(1.0, dim=8, k=2), jnp.zeros((5, 8)))
+    >>> reports = privatize(
+    ...     jax.random.key(0), HDS(1.0, dim=8, k=2), jnp.zeros((5, 8))
+    ... )
     >>> reports.indices.shape, reports.values.shape
     ((5, 2), (5, 2))
     """

@@ -48,7 +48,9 @@ def alphabets(prior: object, epsilon: object) -> Alphabets:
     Reference: Ghazi et al., Deep learning with label differential privacy, NeurIPS 2021, Algorithm
     2, where k >= 1.
 
-    >>> found = alphabets([[0.5, 0.4, 0.05, 0.05], [0.25, 0.25, 0.25, 0.25]], epsilon=2.0)
+    >>> found = alphabets(
+    ...     [[0.5, 0.4, 0.05, 0.05], [0.25, 0.25, 0.25, 0.25]], epsilon=2.0
+    ... )
     >>> found.sizes.tolist(), found.order[0].tolist()
     ([2, 4], [0, 1, 2, 3])
     """

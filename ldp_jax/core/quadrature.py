@@ -47,7 +47,9 @@ def panel_rule(
     """Return points and weights [(edges - 1) * panels * order] of a rule on each panel.
 
     >>> points, weights = panel_rule([0.0, 1.0, 3.0], 8)
-    >>> round(float(weights @ np.exp(points)), 12) == round(float(np.expm1(3.0)), 12)
+    >>> round(float(weights @ np.exp(points)), 12) == round(
+    ...     float(np.expm1(3.0)), 12
+    ... )
     True
     """
     fine = subdivide(edges, panels)

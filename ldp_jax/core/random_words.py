@@ -44,7 +44,12 @@ def words_at(key: PRNGKey, place: ArrayLike) -> Array:
     """Return the words at places below 2^32 of those that ``jax.random.bits`` draws; uint32.
 
     >>> key, same = jax.random.key(0), jax.random.key(0)
-    >>> bool((words_at(key, jnp.arange(3)) == jax.random.bits(same, (7,), jnp.uint32)[:3]).all())
+    >>> bool(
+    ...     (
+    ...         words_at(key, jnp.arange(3))
+    ...         == jax.random.bits(same, (7,), jnp.uint32)[:3]
+    ...     ).all()
+    ... )
     True
     """
     place = jnp.asarray(place, jnp.uint32)

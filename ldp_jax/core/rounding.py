@@ -67,7 +67,10 @@ def rounded_up(exact: Fraction | float) -> float:
 def rounded_down(exact: Fraction | float) -> float:
     """The largest float at or below a fraction >= 0.
 
-    >>> rounded_down(Fraction(1, 10)) < 0.1, rounded_down(Fraction(10**400)) == sys.float_info.max
+    >>> (
+    ...     rounded_down(Fraction(1, 10)) < 0.1,
+    ...     rounded_down(Fraction(10**400)) == sys.float_info.max,
+    ... )
     (True, True)
     """
     if isinstance(exact, float):
@@ -127,7 +130,12 @@ def log_up(ratio: Fraction) -> float:
 def digits_up(value: float) -> str:
     """Six significant digits, rounded up: what is printed must hold, to 1e-12 of it.
 
-    >>> digits_up(0.1), digits_up(1.00000149), digits_up(3 * (1.1 / 3)), digits_up(1e-320)
+    >>> (
+    ...     digits_up(0.1),
+    ...     digits_up(1.00000149),
+    ...     digits_up(3 * (1.1 / 3)),
+    ...     digits_up(1e-320),
+    ... )
     ('0.1', '1.00001', '1.1', '9.99989e-321')
     """
     return _digits(value, decimal.ROUND_CEILING)

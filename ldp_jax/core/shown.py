@@ -12,7 +12,12 @@ def shown(value: object) -> str:
     """Show numbers, texts and objects of this library; of anything else the type and shape.
 
     >>> import numpy as np
-    >>> shown(0.5), shown(np.zeros((2, 3), np.float32)), shown([0.1, 0.2]), shown(b"secret")
+    >>> (
+    ...     shown(0.5),
+    ...     shown(np.zeros((2, 3), np.float32)),
+    ...     shown([0.1, 0.2]),
+    ...     shown(b"secret"),
+    ... )
     ('0.5', 'float32[2, 3]', 'list[2]', 'bytes')
     """
     plain = value is None or isinstance(value, (str, numbers.Number))

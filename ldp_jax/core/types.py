@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 from jax import typing
 from jaxtyping import Array, Key, Real, Shaped
 from typing_extensions import TypeAliasType
@@ -26,6 +27,9 @@ Record = TypeAliasType(
 
 ArrayLike = TypeAliasType("ArrayLike", typing.ArrayLike)
 """An array, or a number."""
+
+Numbers = TypeAliasType("Numbers", npt.ArrayLike)
+"""What NumPy makes an array of: an array, a number, or a list of them."""
 
 AnyArray = TypeAliasType("AnyArray", Array | np.ndarray)
 """An array of the device or of the host."""

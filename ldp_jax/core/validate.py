@@ -461,6 +461,8 @@ def threefry(key: Any, axes: int = 0) -> None:
     dtype = getattr(key, "dtype", None)
     typed = dtype is not None and jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key)
     kind = type(key).__name__
+    if not typed and str(dtype) == "uint32" and key.shape[-1:] == (2,):
+        kind = "an old-style key, as jax.random.PRNGKey(seed) makes it"
     require(typed, f"key must be a typed key as jax.random.key(seed) makes it, got {kind}")
     generator = str(jax.random.key_impl(key))
     require(generator == "threefry2x32", f"key must be a threefry2x32 key, got {generator}")

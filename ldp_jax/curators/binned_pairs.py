@@ -141,7 +141,9 @@ class BinnedPairs(CentralMechanism):
 def common_neighbours(public: Graph) -> tuple[np.ndarray, np.ndarray]:
     """Score pairs by their common neighbours, ties by degrees, in time O(paths of two edges).
 
-    >>> pairs, score = common_neighbours(graphs.from_edges([[0, 1], [1, 2], [2, 3]], 4))
+    >>> pairs, score = common_neighbours(
+    ...     graphs.from_edges([[0, 1], [1, 2], [2, 3]], 4)
+    ... )
     >>> pairs.tolist()
     [[0, 2], [1, 3]]
     """

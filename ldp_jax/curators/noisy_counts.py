@@ -31,9 +31,13 @@ def consistent(noisy: np.ndarray, most: np.ndarray) -> np.ndarray:
     they are clipped, so that the sum stays: the Euclidean projection ("Norm-Sub": Wang et al., NDSS
     2020), post-processing.
 
-    >>> consistent(np.array([5.0, -1.0, 1.0]), np.array([9.0, 9.0, 9.0])).round(9).tolist()
+    >>> consistent(np.array([5.0, -1.0, 1.0]), np.array([9.0, 9.0, 9.0])).round(
+    ...     9
+    ... ).tolist()
     [4.5, 0.0, 0.5]
-    >>> consistent(np.array([3.0, -1.0, 0.5]), np.array([2.0, 9.0, 9.0])).round(9).tolist()
+    >>> consistent(np.array([3.0, -1.0, 0.5]), np.array([2.0, 9.0, 9.0])).round(
+    ...     9
+    ... ).tolist()
     [2.0, 0.0, 0.5]
     """
     noisy, most = np.broadcast_arrays(np.asarray(noisy, np.float64), np.asarray(most, np.float64))

@@ -128,7 +128,9 @@ def release(
 
     >>> import jax
     >>> from ldp_jax.curators import EdgeRand
-    >>> split = EdgeSplit(graphs.from_edges([[0, 1]], 4), graphs.from_edges([[1, 2]], 4))
+    >>> split = EdgeSplit(
+    ...     graphs.from_edges([[0, 1]], 4), graphs.from_edges([[1, 2]], 4)
+    ... )
     >>> noisy = release(jax.random.key(0), split, EdgeRand(2.0))
     >>> print(noisy.guarantee)  # doctest: +ELLIPSIS
     protected: private edges; NOT protected: public edges, private nodes, number of nodes

@@ -62,7 +62,9 @@ class EdgeSplit:
     be chosen without the private edges. ``private_nodes`` bool [n] are all by default.
     ``ValueError``, which names no edge, for what does not fit.
 
-    >>> both = EdgeSplit(graphs.from_edges([[0, 1]], 4), graphs.from_edges([[1, 2]], 4))
+    >>> both = EdgeSplit(
+    ...     graphs.from_edges([[0, 1]], 4), graphs.from_edges([[1, 2]], 4)
+    ... )
     >>> both
     EdgeSplit(4 nodes, 1 public edge; private edges between 4 of them)
     """

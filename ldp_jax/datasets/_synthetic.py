@@ -47,8 +47,14 @@ def synthetic(
     ``degree_exponent`` (of the power law) <= 2, or a graph too dense for its number of nodes.
 
     >>> import jax
-    >>> data = synthetic(jax.random.key(0), num_nodes=100, num_classes=4, num_features=50,
-    ...     mean_degree=6, homophily=0.8)
+    >>> data = synthetic(
+    ...     jax.random.key(0),
+    ...     num_nodes=100,
+    ...     num_classes=4,
+    ...     num_features=50,
+    ...     mean_degree=6,
+    ...     homophily=0.8,
+    ... )
     >>> data.num_edges, data.num_classes, data.scaled_rows(0, 3).shape
     (300, 4, (3, 50))
     """

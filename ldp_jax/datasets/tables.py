@@ -42,6 +42,23 @@ class Records(NamedTuple):
 
     __repr__ = by_shapes
 
+    @property
+    def num_nodes(self) -> int:
+        """How many users."""
+        return len(self.x)
+
+    @property
+    def num_features(self) -> int:
+        """d, how many numbers a record has."""
+        return self.x.shape[1]
+
+    def scaled_rows(self, start: int, stop: int) -> Float32[np.ndarray, "rows d"]:
+        """The records of users ``start`` to ``stop``, from [0, 1] to [-1, 1].
+
+        So these records are given to :func:`ldp_jax.private_embedding` without bounds.
+        """
+        return 2 * self.x[start:stop] - 1
+
     def dataset(self, name: str, graph: object) -> Dataset:
         """These records on a graph whose node i is the user of row i.
 
@@ -96,9 +113,19 @@ def read_records(
     bounds is a fault.
 
     >>> import pandas
-    >>> columns = {"age": [20, None], "job": ["cook", "smith"], "team": ["red", None]}
-    >>> found = read_records(pandas.DataFrame(columns), numbers={"age": (0, 80)}, label="team",
-    ...     categories={"job": ("cook", "smith")}, nodes=[1, 0], missing="centre")
+    >>> columns = {
+    ...     "age": [20, None],
+    ...     "job": ["cook", "smith"],
+    ...     "team": ["red", None],
+    ... }
+    >>> found = read_records(
+    ...     pandas.DataFrame(columns),
+    ...     numbers={"age": (0, 80)},
+    ...     label="team",
+    ...     categories={"job": ("cook", "smith")},
+    ...     nodes=[1, 0],
+    ...     missing="centre",
+    ... )
     >>> found.columns, found.x.tolist(), found.y.tolist()
     (('age', 'job=cook', 'job=smith'), [[0.5, 0.0, 1.0], [0.25, 1.0, 0.0]], [-1, 0])
     """

@@ -7,8 +7,8 @@
 * :mod:`collector <ldp_jax.deployment.collector>` - the server's side;
 * :mod:`store <ldp_jax.deployment.store>` - reports of many devices in a folder, for several server
   processes;
-* :mod:`question <ldp_jax.deployment.question>` - what is asked about neighbours; ``ownership``: who
-  reports a pair;
+* :mod:`question <ldp_jax.deployment.question>` - how many neighbours are in public groups;
+  :mod:`pairs <ldp_jax.deployment.pairs>` - who they are; ``ownership``: who reports a pair;
 * :mod:`classes <ldp_jax.deployment.classes>` - what a device needs to report its own class.
 """
 
@@ -19,6 +19,7 @@ from ldp_jax.core.personal_alphabets import table as alphabet_table
 from ldp_jax.deployment.classes import Alphabet, Classifier, report_class
 from ldp_jax.deployment.collector import Decoded, Rejected, Vectors, decode, vectors
 from ldp_jax.deployment.device import Device
+from ldp_jax.deployment.pairs import Pairs
 from ldp_jax.deployment.question import Question
 from ldp_jax.deployment.session import BudgetError, ReplayError, Session, guarantee, scaled
 
@@ -30,6 +31,7 @@ __all__ = [
     "Decoded",
     "Device",
     "Ownership",
+    "Pairs",
     "Question",
     "Rejected",
     "ReplayError",

@@ -224,10 +224,14 @@ def report_class(
     error says what a record holds.
 
     >>> from ldp_jax.deployment import Device, Session, alphabet_table, decode
-    >>> classifier = Classifier(np.eye(3, dtype=np.float32), np.zeros(3, np.float32))
+    >>> classifier = Classifier(
+    ...     np.eye(3, dtype=np.float32), np.zeros(3, np.float32)
+    ... )
     >>> alphabet = Alphabet((2, 0), 1.5, alphabet_table(1.5, 2, 3))
     >>> session = Session(Device.new(), budget=1.5)
-    >>> sent = report_class(session, classifier, alphabet, [0.1, 0.9, 0.4], user=1, round=0)
+    >>> sent = report_class(
+    ...     session, classifier, alphabet, [0.1, 0.9, 0.4], user=1, round=0
+    ... )
     >>> alphabet.members[decode(sent, alphabet.table).output[0]] in (2, 0)
     True
     """

@@ -10,18 +10,18 @@ r"""Draw, write, keep and read reports: of numbers by a table, of neighbours by 
     26 output    2 bytes
     28 checksum  8 bytes: BLAKE2b with a digest of 8 bytes of "ldp_jax 2 report" | bytes 0 to 27
 
-**Counts of a question**: 32 + 4 K bytes (:func:`layout`)::
+**Numbers about neighbours**: 32 + 4 K bytes (:func:`layout`)::
 
     0        version     2 bytes, 257: no report of a field begins so
-    2        num_groups  2 bytes, K
+    2        size        2 bytes, K
     4        question    8 bytes, the first of the question's SHA-256
     12       user        8 bytes
     20       round       4 bytes
-    24       counts      4 K bytes, signed: noise may be below zero
+    24       numbers     4 K bytes, signed: noise may be below zero
     24 + 4 K checksum    8 bytes: BLAKE2b with a digest of 8 bytes of "ldp_jax 1 answer" | the rest
 
-Counts do not spell a digest: where the first twelve bytes stand again before a report has ended, it
-was cut, so reading takes linear time. Reports of other questions are told from damage where they
+Numbers do not spell a digest: where the first twelve bytes stand again before a report has ended,
+it was cut, so reading takes linear time. Reports of other questions are told from damage where they
 follow each other.
 """
 
@@ -43,7 +43,9 @@ from ldp_jax.core.list_ids import host_ids
 from ldp_jax.core.validate import whole
 from ldp_jax.deployment import wire
 from ldp_jax.deployment.device import Device
-from ldp_jax.deployment.question import MAX_GROUPS, Question
+from ldp_jax.deployment.neighbours import MAX_NUMBERS, NeighbourQuestion
+from ldp_jax.deployment.pairs import Pairs
+from ldp_jax.deployment.question import Question
 
 _T = TypeVar("_T", bound=Public)
 
@@ -61,8 +63,8 @@ REPORT = np.dtype(
 """One report of a field: 36 bytes."""
 
 _VERSION = 2
-_COUNTS_VERSION = (257).to_bytes(2, "little")
-_COUNTS_HEAD = 24  # bytes before the counts
+_NUMBERS_VERSION = (257).to_bytes(2, "little")
+_NUMBERS_HEAD = 24  # bytes before the numbers
 
 
 def itself(given: object, kind: type[_T]) -> _T:
@@ -181,8 +183,8 @@ class FieldReports:
 
 
 @functools.lru_cache(maxsize=64)
-def layout(num_groups: int) -> np.dtype:
-    """One report of K counts: 32 + 4 K bytes.
+def layout(size: int) -> np.dtype:
+    """One report of K numbers: 32 + 4 K bytes.
 
     >>> layout(10).itemsize
     72
@@ -190,18 +192,18 @@ def layout(num_groups: int) -> np.dtype:
     return np.dtype(
         [
             ("version", "<u2"),
-            ("num_groups", "<u2"),
+            ("size", "<u2"),
             ("question", "V8"),
             ("user", "<u8"),
             ("round", "<u4"),
-            ("counts", "<i4", (whole(1, MAX_GROUPS, num_groups=num_groups),)),
+            ("numbers", "<i4", (whole(1, MAX_NUMBERS, size=size),)),
             ("checksum", "V8"),
         ]
     )
 
 
-class CountReports:
-    """Reports of neighbours by one question: K counts, whole or none."""
+class NeighbourReports:
+    """Reports of neighbours by one question: K numbers, whole or none."""
 
     unit = NEIGHBOUR_LIST
     memory = b"ldp-lists 1\n"
@@ -211,18 +213,17 @@ class CountReports:
     tag = b"ldp_jax 1 answer"
     rare = True
 
-    def __init__(self, question: Question) -> None:
-        self.question = itself(question, Question)
+    def __init__(self, question: NeighbourQuestion) -> None:
+        self.question = itself(question, Pairs if isinstance(question, Pairs) else Question)
         self.digest = self.question.digest
-        self.layout = layout(self.question.num_groups)
-        self.mark = (
-            _COUNTS_VERSION + self.question.num_groups.to_bytes(2, "little") + self.digest[:8]
-        )
+        self.layout = layout(self.question.numbers)
+        size = self.question.numbers.to_bytes(2, "little")
+        self.mark = _NUMBERS_VERSION + size + self.digest[:8]
 
     @property
     def loss(self) -> Fraction:
-        """The largest ratio of the noise's masses."""
-        return self.question.noise.ratio
+        """The largest ratio of the probabilities of one report."""
+        return self.question.loss
 
     def user(self, user: SupportsIndex | None) -> int:
         """Check that a user is a node of the graph who is not silent."""
@@ -239,7 +240,7 @@ class CountReports:
 
     @staticmethod
     def times(fields: Sized, /) -> int:
-        """Once for all counts: a neighbour is in one group."""
+        """Once for all numbers: one bit of a list moves one of them."""
         return 1
 
     def draw(
@@ -251,10 +252,7 @@ class CountReports:
         known = known[(known < question.num_nodes) & (known != user)]
         if question.owners is not None:
             known = known[question.owners.owns(user, known)]
-        groups = np.asarray(question.groups)[known]
-        counts = np.bincount(groups[groups >= 0], minlength=question.num_groups)
-        words = device.count_words(self.digest, question.num_groups, user=user, round=round)
-        return question.noise.report(words, counts)
+        return question.report(device, known, user)
 
     def pack(
         self,
@@ -271,22 +269,22 @@ class CountReports:
 
     @staticmethod
     def row(held: dict[int, int]) -> list[Any]:
-        """The counts."""
+        """The numbers."""
         return [list(held.values())]
 
     @staticmethod
     def held(row: list[Any]) -> dict[int, int]:
-        """Counts by group."""
-        (counts,) = row
-        return {k: whole(-(2**31), 2**31 - 1, count=count) for k, count in enumerate(counts)}
+        """Numbers by place."""
+        (numbers,) = row
+        return {k: whole(-(2**31), 2**31 - 1, number=number) for k, number in enumerate(numbers)}
 
     def others(self, stretch: bytes, start: blake2b) -> tuple[int, int]:
         """Count whole reports of other questions at the beginning, with one hash for each."""
         at = many = 0
-        while stretch.startswith(_COUNTS_VERSION, at) and len(stretch) - at > _COUNTS_HEAD:
-            num_groups = int.from_bytes(stretch[at + 2 : at + 4], "little")
-            end = at + _COUNTS_HEAD + 4 * num_groups + wire.TAG_BYTES
-            if not 1 <= num_groups <= MAX_GROUPS or end > len(stretch):
+        while stretch.startswith(_NUMBERS_VERSION, at) and len(stretch) - at > _NUMBERS_HEAD:
+            size = int.from_bytes(stretch[at + 2 : at + 4], "little")
+            end = at + _NUMBERS_HEAD + 4 * size + wire.TAG_BYTES
+            if not 1 <= size <= MAX_NUMBERS or end > len(stretch):
                 break
             signed = stretch[at : end - wire.TAG_BYTES]
             if wire.tag(start, signed) != stretch[end - wire.TAG_BYTES : end]:
@@ -300,35 +298,30 @@ class CountReports:
         return np.ones(len(reports), bool)
 
     def possible(self, reports: np.ndarray) -> np.ndarray:
-        """Which are of a reporting node and the right round, with counts that noise can give."""
+        """Which are of a reporting node and the right round, with numbers that noise can give."""
         question = self.question
-        margin = question.noise.margin
-        inside = (reports["counts"] >= -margin) & (reports["counts"] <= question.most + margin)
-        found = (
-            (reports["user"] < question.num_nodes)
-            & (reports["round"] == question.round)
-            & inside.all(1)
-        )
+        found = (reports["user"] < question.num_nodes) & (reports["round"] == question.round)
         if question.owners is not None:
             found[found] = ~question.owners.silent[reports["user"][found]]
+        found[found] = question.possible(reports["user"][found], reports["numbers"][found])
         return found
 
     def output(self, reports: np.ndarray) -> np.ndarray:
         """[n, K]."""
-        return reports["counts"].astype(np.int32)
+        return reports["numbers"].astype(np.int32)
 
     def estimate(self, output: np.ndarray) -> np.ndarray:
-        """The noisy counts themselves."""
+        """The noisy numbers themselves."""
         return output.astype(np.float32)
 
 
-Codec: TypeAlias = FieldReports | CountReports
+Codec: TypeAlias = FieldReports | NeighbourReports
 """How reports about a table or question are drawn, written, kept and read."""
 
 
-def codec_of(asked: Table | Question) -> Codec:
+def codec_of(asked: Table | NeighbourQuestion) -> Codec:
     """How reports about a table or a question are handled."""
-    return CountReports(asked) if isinstance(asked, Question) else FieldReports(asked)
+    return NeighbourReports(asked) if isinstance(asked, NeighbourQuestion) else FieldReports(asked)
 
 
 def read(data: bytes, codec: Codec, key: bytes | None) -> tuple[np.ndarray, int, int]:

@@ -10,7 +10,7 @@ from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.validate import whole
 from ldp_jax.deployment import wire
 from ldp_jax.deployment.codecs import codec_of, read
-from ldp_jax.deployment.question import Question
+from ldp_jax.deployment.neighbours import NeighbourQuestion
 
 TRIPLE = np.dtype([("user", "<u8"), ("round", "<u4"), ("field", "<u4")])
 """What :func:`decode` remembers of a report, for one table or question; the field of counts is
@@ -98,7 +98,7 @@ class Decoded:
 
 def decode(
     data: bytes,
-    asked: Table | Question,
+    asked: Table | NeighbourQuestion,
     *,
     key: bytes | None = None,
     seen: np.ndarray | None = None,

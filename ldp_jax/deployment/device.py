@@ -20,6 +20,12 @@ first is the sign, the others are a number below 2^96, most significant first. T
 mod 4) to 16 (k mod 4) + 15 of ::
 
     "ldp_jax 1 counts" | digest of the question (32 bytes) | user (8) | round (4) | floor(k / 4) (4)
+
+Bit j of an answer about pairs has one word, bytes 4 (j mod 16) to 4 (j mod 16) + 3 of ::
+
+    "ldp_jax 1 bits.." | digest of the question (32) | user (8) | round (4) | floor(j / 16) (4)
+
+The bit is flipped where the word is below the mass of a flip.
 """
 
 import dataclasses
@@ -37,11 +43,13 @@ from ldp_jax.deployment import wire
 _WORDS = b"ldp_jax 1 words."
 _SAMPLE = b"ldp_jax 1 sample"
 _COUNTS = b"ldp_jax 1 counts"
+_BITS = b"ldp_jax 1 bits.."
 _NAME = b"ldp_jax 1 device"
 _MEMORY = b"ldp_jax 2 memory"
 _SHARED = b"ldp_jax 2 shared"
 _PER_HASH = 8  # fields whose words come from one hash
 _COUNTS_PER_HASH = 4
+_BITS_PER_HASH = 16
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -120,6 +128,15 @@ class Device:
         start = _COUNTS + question + struct.pack("<QI", user, round)
         words = self._blocks(start, range(-(-num_groups // _COUNTS_PER_HASH)))
         return words.reshape(-1, 4)[:num_groups].T.astype(np.uint32)
+
+    def bit_words(self, question: bytes, num_nodes: int, *, user: int, round: int) -> np.ndarray:
+        """The random bits of n noisy bits, uint32 [n]; ``question`` is its digest, 32 bytes.
+
+        They never leave the device.
+        """
+        start = _BITS + question + struct.pack("<QI", user, round)
+        words = self._blocks(start, range(-(-num_nodes // _BITS_PER_HASH)))
+        return words[:num_nodes].astype(np.uint32)
 
     def sample(self, table: Table, dim: int, k: int, *, user: int, round: int) -> list[int]:
         """Draw k of ``dim`` coordinates, each subset equally likely, in ascending order.

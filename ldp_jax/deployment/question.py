@@ -24,24 +24,29 @@ decides.
 
 import dataclasses
 from collections.abc import Sequence
+from fractions import Fraction
 
 import numpy as np
 
-from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RELATIONSHIP, Guarantee, own_words
-from ldp_jax.core.checksum import Header, Public
+from ldp_jax.core.checksum import Header
 from ldp_jax.core.integer_tables import WORDS, frozen
 from ldp_jax.core.ownership import Ownership
 from ldp_jax.core.rounding import digits_up
 from ldp_jax.core.shown import shown
 from ldp_jax.core.validate import complete, whole
 from ldp_jax.core.whole_noise import WholeNoise, checked_epsilon, checked_most, whole_noise
-
-MAX_GROUPS = 2**15 - 1
-"""The most groups: the last of them fits in int16."""
+from ldp_jax.deployment.device import Device
+from ldp_jax.deployment.neighbours import (
+    MAX_NUMBERS,
+    NeighbourQuestion,
+    owners_from_bytes,
+    owners_to_bytes,
+    ranked,
+)
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class Question(Public):
+class Question(NeighbourQuestion):
     """One round of counts by group; public, and the same for everybody.
 
     Its digest names it: another round, epsilon or group of a node is another question. Its facts
@@ -59,7 +64,9 @@ class Question(Public):
         (:func:`ldp_jax.deployment.ownership`); None where both ends do. Its order is kept as ranks,
         whole numbers. A device counts the neighbours that it owns alone.
 
-    >>> asked = Question(0, groups=[0, 0, 1, -1], num_groups=2, epsilon=1.0, most=20)
+    >>> asked = Question(
+    ...     0, groups=[0, 0, 1, -1], num_groups=2, epsilon=1.0, most=20
+    ... )
     >>> asked
     Question(round 0: 4 nodes in 2 groups, epsilon 1 a report)
     >>> print(asked.guarantee())  # doctest: +ELLIPSIS
@@ -70,19 +77,18 @@ class Question(Public):
     (2.0, 1.0)
     """
 
-    round: int
     groups: np.ndarray | Sequence[int]
     num_groups: int
     epsilon: float
     most: int = 65_535
-    owners: Ownership | None = None
+    owners: Ownership | None = None  # pyrefly: ignore[bad-override]
 
     KIND = "question"
     VERSION = 3
     READ = (2,)
 
     def __post_init__(self) -> None:
-        count = whole(1, MAX_GROUPS, num_groups=self.num_groups)
+        count = whole(1, MAX_NUMBERS, num_groups=self.num_groups)
         groups = complete(groups=self.groups)
         listed = groups.ndim == 1 and 1 <= len(groups) < WORDS and groups.dtype.kind in "iu"
         if not listed or groups.min() < -1 or groups.max() >= count:
@@ -96,7 +102,7 @@ class Question(Public):
             "num_groups": count,
             "epsilon": checked_epsilon(self.epsilon),
             "most": checked_most(self.most),
-            "owners": None if self.owners is None else _ranked(self.owners, len(groups)),
+            "owners": ranked(self.owners, len(groups)),
         }
         for name, value in checked.items():
             object.__setattr__(self, name, value)
@@ -117,21 +123,33 @@ class Question(Public):
         """The noise of each count; ValueError where it would reach beyond 2^20."""
         return whole_noise(self.epsilon, self.most)
 
-    def guarantee(self) -> Guarantee:
-        """The loss of one report of K counts, per bit of a list, by the noise's integers."""
-        reason = "a bit moves one count by one; each has whole noise of its own"
-        return Guarantee(
-            self.noise.loss, unit=NEIGHBOUR_LIST, arithmetic="exact", status="proved", reason=reason
-        )
+    @property
+    def numbers(self) -> int:
+        """A count for each group."""
+        return self.num_groups
 
-    def relationship(self) -> Guarantee:
-        """The loss about one pair of users, by the report of its owner or of both ends."""
-        bit = self.guarantee()
-        once = self.owners is not None
-        seen = "the report of its owner alone" if once else "the reports of both its ends"
-        words = f"{own_words(RELATIONSHIP)}, seen through {seen}"
-        pair = dataclasses.replace(bit, unit=RELATIONSHIP, adjacency=words)
-        return pair if once else pair.repeated(2)
+    @property
+    def loss(self) -> Fraction:
+        """The largest ratio of the noise's masses."""
+        return self.noise.ratio
+
+    @property
+    def why(self) -> str:
+        """Why the loss holds."""
+        return "a bit moves one count by one; each has whole noise of its own"
+
+    def report(self, device: Device, known: np.ndarray, user: int) -> np.ndarray:
+        """How many of these neighbours are in each group, with noise; int32 [K]."""
+        groups = np.asarray(self.groups)[known]
+        counts = np.bincount(groups[groups >= 0], minlength=self.num_groups)
+        words = device.count_words(self.digest, self.num_groups, user=user, round=self.round)
+        return self.noise.report(words, counts)
+
+    def possible(self, user: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+        """Whether noise can give these counts [m, K]."""
+        margin = self.noise.margin
+        inside = (numbers >= -margin) & (numbers <= self.most + margin)
+        return np.asarray(inside.all(1))
 
     @property
     def version(self) -> int:
@@ -141,52 +159,22 @@ class Question(Public):
     def _parts(self) -> tuple[Header, bytes]:
         fields = ("epsilon", "most", "num_groups", "num_nodes", "round")
         header: Header = {name: getattr(self, name) for name in fields}
-        body = np.asarray(self.groups).tobytes()
-        if self.owners is None:
-            return header, body
-        ranks = self.owners.order.astype(_rank_kind(self.num_nodes))
-        header["owners"] = True
-        return header, body + ranks.tobytes() + np.packbits(self.owners.silent).tobytes()
+        if self.owners is not None:
+            header["owners"] = True
+        return header, np.asarray(self.groups).tobytes() + owners_to_bytes(self.owners)
 
     @classmethod
     def _made(cls, header: Header, body: bytes) -> "Question":
-        kind = _kind(whole(1, MAX_GROUPS, num_groups=header["num_groups"]))
+        kind = _kind(whole(1, MAX_NUMBERS, num_groups=header["num_groups"]))
         n = whole(1, WORDS - 1, num_nodes=header["num_nodes"])
         groups = np.frombuffer(body, kind, n)
-        read = groups.nbytes
-        owners = None
-        if "owners" in header:
-            order = np.frombuffer(body, _rank_kind(n), n, read)
-            bits = np.frombuffer(body, np.uint8, -(-n // 8), read + order.nbytes)
-            owners = Ownership(order, np.unpackbits(bits, count=n).astype(bool))
-            read += order.nbytes + bits.nbytes
-        if read != len(body):
-            raise ValueError(f"{len(body)} bytes of arrays, where {read} were announced")
+        rest = body[groups.nbytes :]
+        owners = owners_from_bytes(rest, n) if "owners" in header else None
+        if owners is None and rest:
+            raise ValueError(f"{len(rest)} bytes of arrays more than were announced")
         return cls(
             header["round"], groups, header["num_groups"], header["epsilon"], header["most"], owners
         )
-
-
-def _ranked(owners: Ownership, n: int) -> Ownership:
-    """The same rule with ranks for its order, read-only, so that one rule has one spelling."""
-    fits = isinstance(owners, Ownership)
-    if fits:
-        order = np.asarray(owners.order)
-        silent = np.asarray(owners.silent)
-        fits = order.shape == silent.shape == (n,) and order.dtype.kind in "iuf"
-        fits = fits and np.isfinite(order).all() and silent.dtype == bool and not silent.all()
-    if not fits:
-        raise ValueError(
-            f"owners must be deployment.ownership(...) of {n} nodes, or None: a finite order, and "
-            "somebody who is not silent"
-        )
-    ranks = np.unique(order, return_inverse=True)[1].reshape(-1).astype(np.int32)
-    return Ownership(frozen(ranks), frozen(silent))
-
-
-def _rank_kind(n: int) -> np.dtype:
-    """How ranks of n nodes are written."""
-    return np.dtype("<i2") if n <= 2**15 else np.dtype("<i4")
 
 
 def _kind(num_groups: int) -> np.dtype:

@@ -47,14 +47,14 @@ from ldp_jax.core.public_bounds import scaled as from_bounds
 from ldp_jax.core.rounding import log_up, rounded_down, rounded_up
 from ldp_jax.core.validate import number, unmasked, whole
 from ldp_jax.deployment import wire
-from ldp_jax.deployment.codecs import Codec, CountReports, FieldReports, codec_of, itself
+from ldp_jax.deployment.codecs import Codec, FieldReports, NeighbourReports, codec_of, itself
 from ldp_jax.deployment.device import Device
-from ldp_jax.deployment.question import Question
+from ldp_jax.deployment.neighbours import NeighbourQuestion
 
 Number = int | float | np.integer | np.floating
 Vector = np.ndarray | Sequence[Number]
 
-_KINDS: dict[Unit, type[Codec]] = {kind.unit: kind for kind in (FieldReports, CountReports)}
+_KINDS: dict[Unit, type[Codec]] = {kind.unit: kind for kind in (FieldReports, NeighbourReports)}
 _REASON = (
     "integer masses; the words are a keyed hash's, uniform to whoever lacks the device's secret"
 )
@@ -95,7 +95,9 @@ class Session:
 
     >>> from ldp_jax.core.integer_tables import integer_masses
     >>> from ldp_jax.deployment import decode
-    >>> masses = integer_masses(np.array([[0.75, 0.25], [0.25, 0.75]]), 1.0986122886681098)
+    >>> masses = integer_masses(
+    ...     np.array([[0.75, 0.25], [0.25, 0.75]]), 1.0986122886681098
+    ... )
     >>> table = Table("warner", masses, np.float32([-0.5, 1.5]), "category")
     >>> session = Session(Device.from_secret(bytes(range(32))), budget=2.0)
     >>> sent = session.report(table, 1, user=7, round=0)
@@ -222,8 +224,13 @@ class Session:
         >>> table = alphabet_table(1.0, 3, 3)
         >>> session = Session(Device.new(), budget=1.0)
         >>> where = [(2, 0), (2, 1), (0, 2), (1, 3)]
-        >>> sent = [session.report_permanently(table, x, user=7, round=t) for x, t in where]
-        >>> len({decode(one, table).output.tolist()[0] for one in sent}), session.counter
+        >>> sent = [
+        ...     session.report_permanently(table, x, user=7, round=t) for x, t in where
+        ... ]
+        >>> (
+        ...     len({decode(one, table).output.tolist()[0] for one in sent}),
+        ...     session.counter,
+        ... )
         (1, 1)
         """
         label = wire.checked_round(round)  # before anything is spent
@@ -232,9 +239,12 @@ class Session:
         return self._resend(FieldReports(table), user, _FIRST, field, label)
 
     def report_neighbours(
-        self, question: Question, neighbours: Iterable[object], *, user: SupportsIndex
+        self, question: NeighbourQuestion, neighbours: Iterable[object], *, user: SupportsIndex
     ) -> bytes:
-        """How many neighbours are in each of K public groups, with noise; 32 + 4 K bytes.
+        """The answer to a question about neighbours, with noise; 32 + 4 K bytes.
+
+        A :class:`~ldp_jax.deployment.Question` asks how many are in each of K public groups,
+        :class:`~ldp_jax.deployment.Pairs` who they are, a bit each.
 
         Neighbours are ids, in whatever can be iterated; other things, ``user`` and repeats are
         dropped, and where the question has ``owners``, neighbours whose pair is not the user's to
@@ -242,21 +252,23 @@ class Session:
         ``user`` is an integer in [0, n), of a node that is not silent.
 
         >>> from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST
-        >>> from ldp_jax.deployment import decode
-        >>> asked = Question(0, groups=[0, 0, 1, 1, -1], num_groups=2, epsilon=1.0, most=20)
+        >>> from ldp_jax.deployment import Question, decode
+        >>> asked = Question(
+        ...     0, groups=[0, 0, 1, 1, -1], num_groups=2, epsilon=1.0, most=20
+        ... )
         >>> budget = Budget(1.5, unit=NEIGHBOUR_LIST)
         >>> session = Session(Device.from_secret(bytes(range(32))), budget=budget)
         >>> sent = session.report_neighbours(asked, [1, 2, 4], user=0)
         >>> len(sent), decode(sent, asked).output.shape
         (40, (1, 2))
         """
-        codec = CountReports(question)
-        fields = range(codec.question.num_groups)
+        codec = NeighbourReports(question)
+        fields = range(codec.question.numbers)
         return self._release(codec, fields, lambda: neighbours, user, None)
 
     def resend(
         self,
-        asked: Table | Question,
+        asked: Table | NeighbourQuestion,
         *,
         user: SupportsIndex,
         round: SupportsIndex | None = None,
@@ -267,7 +279,7 @@ class Session:
         ``round`` and ``field`` are of a table's report. ``ValueError`` if there was none, or an
         argument is wrong.
         """
-        if field is not None and isinstance(asked, Question):
+        if field is not None and isinstance(asked, NeighbourQuestion):
             raise ValueError(f"field must be None, as counts are sent whole, got {field}")
         return self._resend(codec_of(asked), user, round, field)
 

@@ -25,9 +25,9 @@ from ldp_jax.accounting.ledger import HasGuarantee, Ledger
 from ldp_jax.core import validate
 from ldp_jax.core.integer_tables import Table
 from ldp_jax.core.rounding import log_up
-from ldp_jax.deployment.codecs import Codec, codec_of
+from ldp_jax.deployment.codecs import Codec, FieldReports, NeighbourReports, codec_of
 from ldp_jax.deployment.collector import TRIPLE, Decoded, Rejected, decode
-from ldp_jax.deployment.question import Question
+from ldp_jax.deployment.neighbours import NeighbourQuestion
 
 try:
     import pyarrow
@@ -74,7 +74,9 @@ class ReportStore:
     >>> import tempfile
     >>> from ldp_jax.core.integer_tables import integer_masses
     >>> from ldp_jax.deployment import Device, Session
-    >>> masses = integer_masses(np.array([[0.75, 0.25], [0.25, 0.75]]), 1.0986122886681098)
+    >>> masses = integer_masses(
+    ...     np.array([[0.75, 0.25], [0.25, 0.75]]), 1.0986122886681098
+    ... )
     >>> table = Table("warner", masses, np.float32([-0.5, 1.5]), "category")
     >>> session = Session(Device.from_secret(bytes(range(32))), budget=2.0)
     >>> sent = session.report(table, 1, user=7, round=0)
@@ -82,7 +84,12 @@ class ReportStore:
     ...     store = ReportStore(folder)
     ...     first, again = store.add(sent, table), store.add(sent, table)
     ...     found = next(store.read(table))
-    >>> first.accepted, again.rejected.replayed, found.user.tolist(), found.output.tolist()
+    >>> (
+    ...     first.accepted,
+    ...     again.rejected.replayed,
+    ...     found.user.tolist(),
+    ...     found.output.tolist(),
+    ... )
     (1, 1, [7], [1])
     """
 
@@ -96,7 +103,9 @@ class ReportStore:
     def __repr__(self) -> str:
         return f"ReportStore({str(self.folder)!r})"
 
-    def add(self, data: bytes, asked: Table | Question, *, key: bytes | None = None) -> Received:
+    def add(
+        self, data: bytes, asked: Table | NeighbourQuestion, *, key: bytes | None = None
+    ) -> Received:
         """Keep the reports of an upload that are whole, about ``asked``, and not there yet.
 
         ``data`` are reports one after the other, in any order; :func:`~ldp_jax.deployment.decode`
@@ -132,7 +141,11 @@ class ReportStore:
         return Received(len(new), found.rejected._replace(replayed=replayed))
 
     def read(
-        self, asked: Table | Question, *, rounds: Sequence[int] | None = None, rows: int = 2**20
+        self,
+        asked: Table | NeighbourQuestion,
+        *,
+        rounds: Sequence[int] | None = None,
+        rows: int = 2**20,
     ) -> Iterator[Decoded]:
         """The reports about a table or question; no (user, round, field) comes twice.
 
@@ -188,7 +201,9 @@ class ReportStore:
     def _damaged(self, why: str) -> OSError:
         return OSError(f"files of {self.folder} are damaged: {why}")
 
-    def all(self, asked: Table | Question, *, rounds: Sequence[int] | None = None) -> Decoded:
+    def all(
+        self, asked: Table | NeighbourQuestion, *, rounds: Sequence[int] | None = None
+    ) -> Decoded:
         """The same at once: for :func:`~ldp_jax.deployment.vectors` and :meth:`Decoded.by_node`."""
         empty = decode(b"", asked)
         parts = [empty, *self.read(asked, rounds=rounds)]
@@ -196,17 +211,18 @@ class ReportStore:
         joined = {name: np.concatenate([getattr(part, name) for part in parts]) for name in columns}
         return Decoded(**joined, rejected=empty.rejected, seen=empty.seen, digest=empty.digest)
 
-    def spent(self, kind: type[Table] | type[Question] = Table) -> Spent:
+    def spent(self, kind: type[Table] | type[NeighbourQuestion] = Table) -> Spent:
         """Each user's loss by stored reports: about the record by tables, about a bit by questions.
 
         A report that never arrived cost its user as much: :meth:`Session.spent` on the device has
         all. One answer for good counts in each round that it was sent.
         """
+        of = FieldReports.of if issubclass(kind, Table) else NeighbourReports.of
         query = "SELECT user, COUNT(*) FROM seen WHERE digest = ? GROUP BY user"
         users = [np.zeros(0, np.uint64)]
         losses = [np.zeros(0)]
         with self._database() as database:
-            asked = database.execute("SELECT * FROM asked WHERE kind = ?", (kind.__name__,))
+            asked = database.execute("SELECT * FROM asked WHERE kind = ?", (of.capitalize(),))
             for digest, _, numerator, denominator in asked.fetchall():
                 rows = database.execute(query, (digest,)).fetchall()
                 user, times = np.array(rows, np.int64).reshape(-1, 2).T
@@ -287,7 +303,7 @@ class ReportStore:
             raise self._damaged(f"{name} is not what was stored")
         return at, data
 
-    def compact(self, asked: Table | Question) -> None:
+    def compact(self, asked: Table | NeighbourQuestion) -> None:
         """Join the files about a table or question into one, and remove those that nothing names.
 
         Not while somebody reads: a reader opens files as it comes to them. ``OSError`` as of

@@ -66,7 +66,9 @@ def degree_prior(degree: Values) -> DegreePrior:
     :math:`\beta_k = \log d_k - \log \sum_l (c_l - [k = l]) / (e^{-\beta_l} + e^{\beta_k})` over
     classes of c_k users (Chatterjee, Diaconis & Sly, 2011), at most 40.
 
-    >>> prior = degree_prior([2, 2, 2, 2, 2])  # each pair is linked with probability 1/2
+    >>> prior = degree_prior(
+    ...     [2, 2, 2, 2, 2]
+    ... )  # each pair is linked with probability 1/2
     >>> prior.count.tolist(), bool(abs(prior.beta[0]) < 1e-6)
     ([5], True)
     """

@@ -45,7 +45,11 @@ class DPRR(SendsDegree):
     None is the paper's q.
 
     >>> m = DPRR(0.25, 0.75)
-    >>> m.guarantee().epsilon, m.relationship("half").epsilon, m.relationship("full").epsilon
+    >>> (
+    ...     m.guarantee().epsilon,
+    ...     m.relationship("half").epsilon,
+    ...     m.relationship("full").epsilon,
+    ... )
     (1.0, 1.0, 2.0)
     """
 

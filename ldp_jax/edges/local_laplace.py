@@ -41,7 +41,11 @@ class LocalLap(OnLists):
     (0, 40]; one number for all users. In ``half list`` reporting the degree is the whole list's.
 
     >>> m = LocalLap(0.25, 0.75)
-    >>> m.guarantee().epsilon, m.relationship().epsilon, m.relationship("half").epsilon
+    >>> (
+    ...     m.guarantee().epsilon,
+    ...     m.relationship().epsilon,
+    ...     m.relationship("half").epsilon,
+    ... )
     (1.0, 1.25, 1.0)
     """
 

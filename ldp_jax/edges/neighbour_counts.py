@@ -56,7 +56,9 @@ class NeighbourCounts(OnLists):
     >>> m.guarantee().arithmetic, m.guarantee().epsilon <= 1.0
     ('exact', True)
     >>> mine = NeighbourList.of([1, 2, 4], n=5)
-    >>> m.privatize(jax.random.key(0), mine, groups=jnp.array([0, 0, 1, 1, -1])).shape
+    >>> m.privatize(
+    ...     jax.random.key(0), mine, groups=jnp.array([0, 0, 1, 1, -1])
+    ... ).shape
     (2,)
     """
 

@@ -37,7 +37,11 @@ class NoisyDegree(SendsDegree):
     Epsilon is in (0, 100]; a number, or one a user for whole graphs.
 
     >>> m = NoisyDegree(1.0, noise="geometric")
-    >>> m.guarantee().epsilon, m.relationship().epsilon, m.relationship("half").epsilon
+    >>> (
+    ...     m.guarantee().epsilon,
+    ...     m.relationship().epsilon,
+    ...     m.relationship("half").epsilon,
+    ... )
     (1.0, 2.0, 1.0)
     """
 

@@ -62,7 +62,9 @@ def count_neighbours(
     Groups are in [-1, num_groups), and -1 counts nowhere; ``counted`` says which pairs (user,
     neighbour) count.
 
-    >>> star = Population.of(graphs.from_edges([[0, 1], [0, 2], [0, 3]], num_nodes=4))
+    >>> star = Population.of(
+    ...     graphs.from_edges([[0, 1], [0, 2], [0, 3]], num_nodes=4)
+    ... )
     >>> count_neighbours(star, [0, 0, 1, -1], 2).tolist()
     [[1, 1], [1, 0], [1, 0], [1, 0]]
     """

@@ -86,7 +86,9 @@ def privatize_graph(
 
     >>> from ldp_jax.edges import DPRR
     >>> graph = graphs.from_edges([[0, 1], [1, 2], [2, 3]], num_nodes=4)
-    >>> noisy = privatize_graph(jax.random.key(0), graph, DPRR(0.3, 0.7), reporting="half")
+    >>> noisy = privatize_graph(
+    ...     jax.random.key(0), graph, DPRR(0.3, 0.7), reporting="half"
+    ... )
     >>> print(noisy.guarantee)  # doctest: +ELLIPSIS
     protected: edges; NOT protected: number of nodes
       epsilon 1 per neighbour-list (...)

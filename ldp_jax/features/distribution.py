@@ -24,14 +24,13 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy import ndimage, special
 
 from ldp_jax.core import validate
 from ldp_jax.core.mechanism import HasDensity, Mechanism, check_single
 from ldp_jax.core.quadrature import gauss_legendre
 from ldp_jax.core.spaces import Finite, Interval
-from ldp_jax.core.types import AnyArray, Array
+from ldp_jax.core.types import AnyArray, Array, Numbers
 
 __all__ = ["Estimate", "Transition", "em", "histogram", "transition"]
 
@@ -191,7 +190,7 @@ def _crossings(
     return (low + high) / 2
 
 
-def histogram(reports: ArrayLike | tuple, edges: ArrayLike | tuple) -> np.ndarray:
+def histogram(reports: Numbers | tuple, edges: Numbers | tuple) -> np.ndarray:
     """Counts of reports [n] or [n, columns] by output bin: int64 [outputs] or [outputs, columns].
 
     A bin holds its left edge; reports beyond the ends go to the end bins. NaN is a report not sent.
@@ -214,8 +213,8 @@ def histogram(reports: ArrayLike | tuple, edges: ArrayLike | tuple) -> np.ndarra
 
 
 def em(
-    counts: ArrayLike | tuple,
-    matrix: ArrayLike | tuple,
+    counts: Numbers | tuple,
+    matrix: Numbers | tuple,
     *,
     smooth: bool = False,
     tolerance: float = 1e-3,
@@ -237,7 +236,9 @@ def em(
     uniform law.
     Reference: Li et al., SIGMOD 2020, section 5.3, Algorithm 1.
 
-    >>> em([30, 10], [[0.75, 0.25], [0.25, 0.75]], tolerance=1e-6).distribution.round(2)
+    >>> em(
+    ...     [30, 10], [[0.75, 0.25], [0.25, 0.75]], tolerance=1e-6
+    ... ).distribution.round(2)
     array([1., 0.])
     """
     given = validate.numbers(counts=counts)

@@ -7,7 +7,6 @@ import sys
 
 import jax.numpy as jnp
 import numpy as np
-from numpy.typing import ArrayLike
 
 from ldp_jax.accounting.guarantee import Guarantee
 from ldp_jax.core import integer_tables, validate
@@ -15,7 +14,7 @@ from ldp_jax.core.mechanism import check_single, one_record
 from ldp_jax.core.pytree import pytree, static
 from ldp_jax.core.rounding import add_up
 from ldp_jax.core.spaces import Box, Finite, Product, as_records
-from ldp_jax.core.types import Array, PRNGKey, Record, Report, Scalar
+from ldp_jax.core.types import Array, Numbers, PRNGKey, Record, Report, Scalar
 from ldp_jax.features.discrete import Discrete
 
 
@@ -114,7 +113,7 @@ class RandomizedFeatures:
 
 
 def FeatureRR(
-    epsilon: Scalar, bins: int, weights: ArrayLike | tuple | None = None, *, dim: int | None = None
+    epsilon: Scalar, bins: int, weights: Numbers | tuple | None = None, *, dim: int | None = None
 ) -> RandomizedFeatures:
     """HeteroRR's FeatureRR: :class:`RandomizedFeatures` at budgets epsilon * theta_i.
 
@@ -122,7 +121,10 @@ def FeatureRR(
     theta [d] are public numbers > 0, normalised to sum to 1 (without which Theorem 3 fails);
     ``dim`` stands for equal ones.
 
-    >>> homogeneous, heterogeneous = FeatureRR(3.0, 8, dim=3), FeatureRR(3.0, 8, [1.0, 1.0, 4.0])
+    >>> homogeneous, heterogeneous = (
+    ...     FeatureRR(3.0, 8, dim=3),
+    ...     FeatureRR(3.0, 8, [1.0, 1.0, 4.0]),
+    ... )
     >>> [len(m.inner.names) for m in (homogeneous, heterogeneous)]
     [1, 2]
     """
@@ -151,7 +153,7 @@ def FeatureRR(
 
 
 def importance_weights(
-    alpha: ArrayLike | tuple, beta: ArrayLike | tuple, gamma: float = 0.5
+    alpha: Numbers | tuple, beta: Numbers | tuple, gamma: float = 0.5
 ) -> np.ndarray:
     r"""HeteroRR's share of the budget for each feature; float64 [d], summing to 1.
 

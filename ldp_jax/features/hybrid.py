@@ -37,7 +37,10 @@ class Hybrid(Analytic):
     Numerics: those of the two mechanisms; the coin is a 64-bit number.
     Reference: Wang et al., ICDE 2019, section III-C.
 
-    >>> round(Hybrid(1.0).variance(0.0).item(), 2), round(Hybrid(1.0).variance(1.0).item(), 2)
+    >>> (
+    ...     round(Hybrid(1.0).variance(0.0).item(), 2),
+    ...     round(Hybrid(1.0).variance(1.0).item(), 2),
+    ... )
     (4.29, 4.29)
     """
 

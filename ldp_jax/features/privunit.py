@@ -362,7 +362,10 @@ class PrivUnitG(_OnCaps):
     Reference: Asi, Feldman & Talwar, ICML 2022, Section 4.
 
     >>> m = PrivUnitG(4.0, dim=32)
-    >>> m.guarantee().epsilon, round(m.worst_error() / PrivUnit(4.0, dim=32).worst_error(), 2)
+    >>> (
+    ...     m.guarantee().epsilon,
+    ...     round(m.worst_error() / PrivUnit(4.0, dim=32).worst_error(), 2),
+    ... )
     (4.0, 1.05)
     """
 

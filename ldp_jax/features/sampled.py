@@ -44,7 +44,10 @@ class Sampled:
     Reference: LDP-GE Algorithm 2; Wang et al., ICDE 2019, Algorithm 4.
 
     >>> m = Sampled(Duchi(0.5), dim=10, k=2)
-    >>> m.guarantee().epsilon, m.privatize(jax.random.key(0), jnp.zeros(10)).values.shape
+    >>> (
+    ...     m.guarantee().epsilon,
+    ...     m.privatize(jax.random.key(0), jnp.zeros(10)).values.shape,
+    ... )
     (1.0, (2,))
     """
 

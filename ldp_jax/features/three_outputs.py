@@ -32,7 +32,10 @@ class ThreeOutputs(Worded):
     to epsilon 35, and less beyond.
     Reference: Zhao et al., IoT-J 2021, section IV-A.
 
-    >>> round(ThreeOutputs(1.3).a.item(), 4), round(ThreeOutputs(2.0).variance(1.0).item(), 3)
+    >>> (
+    ...     round(ThreeOutputs(1.3).a.item(), 4),
+    ...     round(ThreeOutputs(2.0).variance(1.0).item(), 3),
+    ... )
     (0.4828, 0.93)
     """
 

@@ -215,7 +215,9 @@ class Induced:
     product costs as much as that of the whole graph, once a part.
 
     >>> path = tables(np.array([1, 0, 2, 1]), np.array([0, 1, 1, 2]), 3)
-    >>> Induced(path, jnp.array([[1.0, 1.0, 0.0]])).sum(jnp.array([1.0, 2.0, 4.0])).tolist()
+    >>> Induced(path, jnp.array([[1.0, 1.0, 0.0]])).sum(
+    ...     jnp.array([1.0, 2.0, 4.0])
+    ... ).tolist()
     [2.0, 1.0, 0.0]
     """
 

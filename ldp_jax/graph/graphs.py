@@ -13,9 +13,8 @@ import jraph
 import numpy as np
 import scipy.sparse
 from jaxtyping import Array, Float, Int
-from numpy.typing import ArrayLike
 
-from ldp_jax.core.types import Graph
+from ldp_jax.core.types import Graph, Numbers
 from ldp_jax.core.validate import complete, first_fraction, ids, integer_in, is_of, one_of
 from ldp_jax.graph._sources import numbered_edges
 
@@ -88,7 +87,7 @@ def as_graph(graph: Graph, name: str = "graph") -> Graph:
 
 
 def from_edges(
-    edges: ArrayLike | tuple, num_nodes: int, *, pairs_in: Literal["rows", "columns"] | None = None
+    edges: Numbers | tuple, num_nodes: int, *, pairs_in: Literal["rows", "columns"] | None = None
 ) -> jraph.GraphsTuple:
     """Build an undirected graph from m pairs of nodes: 2m edges sorted by (receiver, sender).
 
@@ -130,7 +129,7 @@ def from_edges(
 
 
 def _pairs(
-    edges: ArrayLike | tuple, num_nodes: int, pairs_in: Literal["rows", "columns"] | None
+    edges: Numbers | tuple, num_nodes: int, pairs_in: Literal["rows", "columns"] | None
 ) -> np.ndarray:
     one_of(("rows", "columns"), pairs_in=pairs_in or "rows")
     given = complete(edges=edges)
@@ -205,7 +204,7 @@ def _grouped(key: np.ndarray, value: np.ndarray, n: int) -> tuple[np.ndarray, np
 
 
 def directed(
-    senders: ArrayLike | tuple, receivers: ArrayLike | tuple, num_nodes: int
+    senders: Numbers | tuple, receivers: Numbers | tuple, num_nodes: int
 ) -> jraph.GraphsTuple:
     """Make a graph of directed edges, int32 [m], that are sorted by (receiver, sender) already.
 
@@ -358,7 +357,7 @@ def sorted_edges(
 
 
 def validate_symmetric(
-    graph: jraph.GraphsTuple, node_graph: ArrayLike | tuple | None = None
+    graph: jraph.GraphsTuple, node_graph: Numbers | tuple | None = None
 ) -> tuple[np.ndarray, np.ndarray, int]:
     """Check an undirected graph, or a set of them, with edges in any order; on the host.
 
@@ -435,17 +434,19 @@ class GraphSet:
     @classmethod
     def from_edges(
         cls,
-        senders: ArrayLike | tuple,
-        receivers: ArrayLike | tuple,
-        node_graph: ArrayLike | tuple,
-        labels: ArrayLike | tuple,
+        senders: Numbers | tuple,
+        receivers: Numbers | tuple,
+        node_graph: Numbers | tuple,
+        labels: Numbers | tuple,
     ) -> "GraphSet":
         """Check a set of graphs and sort its edges.
 
         ``node_graph`` [n] is the graph of each node, from 0 and non-decreasing, ``labels`` the
         class of each graph.
 
-        >>> GraphSet.from_edges([1, 0], [0, 1], [0, 0, 1], [0, 1]).nodes_per_graph.tolist()
+        >>> GraphSet.from_edges(
+        ...     [1, 0], [0, 1], [0, 0, 1], [0, 1]
+        ... ).nodes_per_graph.tolist()
         [2, 1]
         """
         labels = _whole("labels", labels, "graph")
@@ -509,7 +510,7 @@ class GraphSet:
             self.edges_per_graph.astype(np.int32),
         )
 
-    def subset(self, indices: ArrayLike | tuple) -> "GraphSet":
+    def subset(self, indices: Numbers | tuple) -> "GraphSet":
         """The graphs with these distinct numbers, in this order.
 
         >>> three = GraphSet.from_edges([1, 0], [0, 1], [0, 0, 1, 2], [0, 1, 2])
@@ -540,7 +541,7 @@ class GraphSet:
         )
 
 
-def _whole(name: str, values: ArrayLike | tuple, of: str = "place") -> np.ndarray:
+def _whole(name: str, values: Numbers | tuple, of: str = "place") -> np.ndarray:
     array = complete(**{name: values})
     if array.size == 0:
         array = array.astype(np.int64)

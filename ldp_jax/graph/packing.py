@@ -265,7 +265,9 @@ def pack(
     ``like`` is a set that this one is a part of. Then all batches have one shape, which follows the
     larger set, in steps: other parts of as many graphs, and of sets about as dense, have the same.
 
-    >>> pairs = GraphSet.from_edges([1, 0, 3, 2], [0, 1, 2, 3], [0, 0, 1, 1, 2], [0, 1, 1])
+    >>> pairs = GraphSet.from_edges(
+    ...     [1, 0, 3, 2], [0, 1, 2, 3], [0, 0, 1, 1, 2], [0, 1, 1]
+    ... )
     >>> pack(pairs, batch_size=2).shapes
     (Shape(batches=2, graphs=2, nodes=2, edges=1, rows=0, rows_out=0, part=None),)
     """
@@ -591,7 +593,10 @@ def from_graphs(
 
     >>> from ldp_jax.graph import graphs
     >>> batch = from_graphs(graphs.from_edges([[0, 1], [1, 2]], num_nodes=4))
-    >>> batch.sum_neighbours(jnp.ones((4, 1)))[:, 0].tolist(), batch.graph_mask.tolist()
+    >>> (
+    ...     batch.sum_neighbours(jnp.ones((4, 1)))[:, 0].tolist(),
+    ...     batch.graph_mask.tolist(),
+    ... )
     ([1.0, 2.0, 1.0, 0.0], [True])
     """
     graph = as_graph(graph)

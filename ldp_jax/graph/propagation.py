@@ -708,7 +708,9 @@ def kprop(
     (GCN, mean).
 
     >>> path = graphs.from_edges([[0, 1], [1, 2]], num_nodes=4)
-    >>> kprop(path, jnp.array([1.0, 0.0, 3.0, 5.0]), 2, normalisation="mean").tolist()
+    >>> kprop(
+    ...     path, jnp.array([1.0, 0.0, 3.0, 5.0]), 2, normalisation="mean"
+    ... ).tolist()
     [2.0, 0.0, 2.0, 0.0]
     """
     if isinstance(steps, jax.Array) and validate.concrete(steps) and steps.ndim == 0:
@@ -732,7 +734,9 @@ def kprop_many(
     equal length.
 
     >>> path = graphs.from_edges([[0, 1], [1, 2]], num_nodes=3)
-    >>> kprop_many(path, jnp.array([1.0, 0.0, 3.0]), (2, 0, 1), normalisation="mean").tolist()
+    >>> kprop_many(
+    ...     path, jnp.array([1.0, 0.0, 3.0]), (2, 0, 1), normalisation="mean"
+    ... ).tolist()
     [[2.0, 0.0, 2.0], [1.0, 0.0, 3.0], [0.0, 2.0, 0.0]]
     """
     numbers = np.array([validate.whole(0, steps=k) for k in steps], np.int32)

@@ -123,7 +123,9 @@ def _series(coefficients: Array, t: Array) -> Array:
     now = t
     found = coefficients[0] + coefficients[1] * t
     for k in range(1, _ORDER):
-        before, now = now, ((2 * k + 1) * t * now - k * before) / (k + 1)
+        following = ((2 * k + 1) * t * now - k * before) / (k + 1)
+        before = now
+        now = following
         found = found + coefficients[k + 1] * now
     return found
 

@@ -5,7 +5,9 @@ d(w, x) + d(y, z): 0 in a tree. A metric is delta-hyperbolic by the *maximum*; p
 often means.
 Reference: Gromov, Hyperbolic groups (1987); Chami et al., NeurIPS 2019, appendix A; PoinDP table 3.
 
->>> graph_delta(jax.random.key(0), [[0, 1], [1, 2], [2, 3], [3, 0]], 4, samples=10)
+>>> graph_delta(
+...     jax.random.key(0), [[0, 1], [1, 2], [2, 3], [3, 0]], 4, samples=10
+... )
 Delta(mean=1.0, maximum=1.0, samples=10)
 """
 

@@ -92,7 +92,10 @@ def project(x: Record, c: Scalar = 1.0) -> Float[Array, "*batch n"]:
 
     Never refuses.
 
-    >>> project(jnp.array([3.0, 4.0])).tolist(), project(jnp.array([0.25, 0.5])).tolist()
+    >>> (
+    ...     project(jnp.array([3.0, 4.0])).tolist(),
+    ...     project(jnp.array([0.25, 0.5])).tolist(),
+    ... )
     ([0.59999..., 0.79999...], [0.25, 0.5])
     """
     x = as_points("x", x)

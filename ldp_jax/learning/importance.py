@@ -7,13 +7,19 @@ become numbers.
 
 >>> from ldp_jax.features import FeatureRR, importance_weights
 >>> panel = Public(np.array([[0.0, 1.0], [1.0, 3.0]]), "a panel that opted in")
->>> model = Public(lambda rows: 2 * rows[:, 0] + rows[:, 1], "trained on the panel")
+>>> model = Public(
+...     lambda rows: 2 * rows[:, 0] + rows[:, 1], "trained on the panel"
+... )
 >>> alpha = importance(jax.random.key(0), model, panel, panel, draws=2)
 >>> np.asarray(alpha).tolist()
 [0.5, 0.5]
 >>> embed = Public(lambda rows: rows, "the identity")
->>> beta = sensitivity(embed, panel, Public(panel.value * [0, 1], "its first input masked"))
->>> FeatureRR(4.0, 8, importance_weights(alpha, beta)).guarantee().epsilon <= 4.0
+>>> beta = sensitivity(
+...     embed, panel, Public(panel.value * [0, 1], "its first input masked")
+... )
+>>> FeatureRR(
+...     4.0, 8, importance_weights(alpha, beta)
+... ).guarantee().epsilon <= 4.0
 True
 >>> np.asarray(sensitivity(embed, np.eye(2), np.zeros((2, 2))))
 Traceback (most recent call last):
@@ -28,12 +34,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Float64, PyTree
-from numpy.typing import ArrayLike, DTypeLike
+from numpy.typing import DTypeLike
 
 from ldp_jax.core import random, validate
 from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.shown import by_shapes, shown
-from ldp_jax.core.types import Array, PRNGKey
+from ldp_jax.core.types import Array, Numbers, PRNGKey
 
 __all__ = ["Public", "importance", "sensitivity"]
 
@@ -104,7 +110,7 @@ def _opened(**given) -> tuple[dict, tuple[str, ...], tuple[str, ...]]:
     return values, tuple(dict.fromkeys(sources)), tuple(private)
 
 
-def _records(name: str, values: ArrayLike | tuple) -> Array:
+def _records(name: str, values: Numbers | tuple) -> Array:
     rows = values if isinstance(values, jax.Array) else validate.numbers(**{name: values})
     rows = jnp.asarray(rows, jnp.float32)
     if rows.ndim != 2 or not len(rows):
@@ -152,8 +158,8 @@ def _total(
 def importance(
     key: PRNGKey,
     function: Callable[[Array], Array] | Public,
-    x: ArrayLike | tuple | Public,
-    background: ArrayLike | tuple | Public,
+    x: Numbers | tuple | Public,
+    background: Numbers | tuple | Public,
     *,
     draws: int = 128,
 ) -> FeatureScores:
@@ -188,8 +194,8 @@ def importance(
 @implicit_promotion()
 def sensitivity(
     embed: Callable[[Array], Array] | Public,
-    x: ArrayLike | tuple | Public,
-    masked: ArrayLike | tuple | Public,
+    x: Numbers | tuple | Public,
+    masked: Numbers | tuple | Public,
 ) -> FeatureScores:
     r"""Score how much each feature of an embedding tells of sensitive inputs, as HeteroRR does.
 

@@ -18,13 +18,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int, PyTree
-from numpy.typing import ArrayLike
 
 from ldp_jax.core import validate
 from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.label_channel import log_reported, other_share
 from ldp_jax.core.shown import by_shapes, shown
-from ldp_jax.core.types import Array, PRNGKey
+from ldp_jax.core.types import Array, Numbers, PRNGKey
 from ldp_jax.features import Discrete
 from ldp_jax.graph.propagation import Operator, kprop
 from ldp_jax.learning import metrics, training
@@ -58,7 +57,7 @@ class NoisyExamples(NamedTuple):
 
 @implicit_promotion()
 def noisy_examples(
-    mechanism: Discrete, index: ArrayLike | tuple, reports: ArrayLike | tuple
+    mechanism: Discrete, index: Numbers | tuple, reports: Numbers | tuple
 ) -> NoisyExamples:
     """Make examples of the reports of a randomised response, one a row; they may be traced.
 

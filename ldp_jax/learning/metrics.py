@@ -170,7 +170,11 @@ def micro_f1(
 ) -> Float[Array, ""]:
     """The F1 score of all rows' labels together, predicted by scores above 0; 0 without any label.
 
-    >>> float(micro_f1(jnp.array([[2.0, -1.0], [0.5, 3.0]]), jnp.array([[1, 1], [0, 1]])))
+    >>> float(
+    ...     micro_f1(
+    ...         jnp.array([[2.0, -1.0], [0.5, 3.0]]), jnp.array([[1, 1], [0, 1]])
+    ...     )
+    ... )
     0.6666...
     """
     scores = _own("scores", scores)
@@ -208,7 +212,9 @@ def fidelity(z: Float[Array, "n d"], reference: Float[Array, "n d"]) -> Fidelity
     A mechanism that shrinks all reports alike loses nothing by it, nor does a network trained on
     them.
 
-    >>> found = fidelity(jnp.array([[1.0], [2.0], [3.0]]), jnp.array([[5.0], [9.0], [13.0]]))
+    >>> found = fidelity(
+    ...     jnp.array([[1.0], [2.0], [3.0]]), jnp.array([[5.0], [9.0], [13.0]])
+    ... )
     >>> round(float(found.correlation), 4), round(float(found.relative_error), 2)
     (1.0, 0.0)
     """

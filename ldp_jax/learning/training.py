@@ -705,10 +705,14 @@ def predict(model: Model, fitted: Fitted, inputs: PyTree) -> Int[Array, "*runs n
 
     >>> from ldp_jax.learning import models
     >>> z, y = jnp.eye(3)[jnp.arange(30) % 3], np.arange(30) % 3
-    >>> parts = [Examples(np.arange(at, at + 10), y[at:at + 10]) for at in (0, 10, 20)]
+    >>> parts = [
+    ...     Examples(np.arange(at, at + 10), y[at : at + 10]) for at in (0, 10, 20)
+    ... ]
     >>> settings = Settings(adam(0.1), epochs=20, batch_size=10)
     >>> model = models.linear(3)
-    >>> found = fit(jax.random.key(0), model, node_classification, z, *parts, settings)
+    >>> found = fit(
+    ...     jax.random.key(0), model, node_classification, z, *parts, settings
+    ... )
     >>> predict(model, found, z[:4]).tolist()
     [0, 1, 2, 0]
     """

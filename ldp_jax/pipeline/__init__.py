@@ -16,11 +16,9 @@ _NAMES = (
     "PredictedClasses",
     "PublicRecord",
     "Rehearsal",
-    "RepeatedReports",
     "StatedFriends",
     "classify_counts",
     "classify_reports",
-    "collect_rounds",
     "feature_rows",
     "joint_facts",
     "non_private_embedding",
@@ -33,6 +31,12 @@ _NAMES = (
     "private_embeddings",
     "rehearse",
 )
+
+_GONE = {
+    "collect_rounds": "servers.simulate(key, RoundsServer(...), Users(records=histories)).value",
+    "RepeatedReports": "servers.Released, the result of servers.simulate",
+}
+"""Names of version 0.2 that went, and what stands in their place."""
 
 _MODULES = {
     "counts": "parts.count_evidence",
@@ -77,6 +81,8 @@ def __getattr__(name: str) -> object:
         return getattr(importlib.import_module("ldp_jax.servers"), name)
     if name in _MODULES:
         return sys.modules[f"{__name__}.{name}"]
+    if name in _GONE:
+        raise AttributeError(f"ldp_jax.pipeline.{name} is gone: write {_GONE[name]}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

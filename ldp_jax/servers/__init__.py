@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from ldp_jax.servers.questions.counts import count_cost
     from ldp_jax.servers.rehearsal import Rehearsal, StatedFriends, rehearse
     from ldp_jax.servers.reports import ReportServer
-    from ldp_jax.servers.rounds import RepeatedReports, RoundsServer, collect_rounds
+    from ldp_jax.servers.rounds import RoundsServer
     from ldp_jax.servers.serving import Service, serve
     from ldp_jax.servers.share import Share
     from ldp_jax.servers.stars import StarServer, SubgraphCount
@@ -102,7 +102,6 @@ __all__ = [
     "Question",
     "Rehearsal",
     "Released",
-    "RepeatedReports",
     "ReportServer",
     "RoundsServer",
     "Server",
@@ -119,7 +118,6 @@ __all__ = [
     "Users",
     "classify_counts",
     "classify_reports",
-    "collect_rounds",
     "count_cost",
     "count_facts",
     "feature_rows",
@@ -166,7 +164,7 @@ __getattr__, __dir__ = lazy.attach(
         "parts.rows": "feature_rows",
         "rehearsal": "Rehearsal StatedFriends rehearse",
         "worlds.stated": "StatedUsers",
-        "rounds": "RepeatedReports RoundsServer collect_rounds",
+        "rounds": "RoundsServer",
         "reports": "ReportServer",
         "stars": "StarServer SubgraphCount",
         "triangles": "TriangleServer",

@@ -8,13 +8,14 @@ data.
 """
 
 import dataclasses
+import inspect
 from collections.abc import Iterable, Sequence
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import jax
 import numpy as np
 
-from ldp_jax.accounting.guarantee import Budget, PipelineGuarantee
+from ldp_jax.accounting.guarantee import Budget, Guarantee, PipelineGuarantee
 from ldp_jax.accounting.ledger import Ledger
 from ldp_jax.accounting.statement import Account, Statement
 from ldp_jax.core import random, validate
@@ -60,6 +61,8 @@ class Round(NamedTuple):
       reported: how many of them reported.
       download: bytes that each device received.
       upload: bytes of one report, in the mean.
+      cost: of one answer.
+      asks: the first line of the question's docstring, and the name of its mechanism.
     """
 
     digest: str
@@ -67,6 +70,8 @@ class Round(NamedTuple):
     reported: int
     download: int
     upload: int
+    cost: Guarantee
+    asks: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,7 +107,9 @@ class Released(Generic[_T]):
         >>> from ldp_jax.features import GeneralizedRR
         >>> from ldp_jax.servers import Share, Users
         >>> users = Users(labels=np.arange(500) % 2)
-        >>> found = simulate(jax.random.key(0), Share(GeneralizedRR(2.0, 2), 500), users)
+        >>> found = simulate(
+        ...     jax.random.key(0), Share(GeneralizedRR(2.0, 2), 500), users
+        ... )
         >>> again = Released.from_bytes(found.to_bytes())
         >>> same = bool((again.value == found.value).all())
         >>> again.guarantee == found.guarantee, same, sorted(again.versions)
@@ -163,7 +170,9 @@ def simulate(
     >>> from ldp_jax.features import GeneralizedRR
     >>> from ldp_jax.servers import Share, Users
     >>> users = Users(labels=np.arange(500) % 2)
-    >>> found = simulate(jax.random.key(0), Share(GeneralizedRR(2.0, 2), 500), users)
+    >>> found = simulate(
+    ...     jax.random.key(0), Share(GeneralizedRR(2.0, 2), 500), users
+    ... )
     >>> found.value.round(1).tolist(), found.rounds[0].asked
     ([0.5, 0.5], 500)
     """
@@ -213,7 +222,22 @@ def round_of(question: Question, answers: Answers) -> Round:
         upload = _report_bytes(answers.values, len(asked))
     who = int(asked.sum())
     reported = int(np.asarray(answers.reported).sum())
-    return Round(digest(question).hex(), who, reported, download, upload)
+    cost = question.cost().guarantee
+    return Round(digest(question).hex(), who, reported, download, upload, cost, _asks(question))
+
+
+def _asks(question: Question) -> str:
+    """The question in words: its class says what a device does, by which mechanism."""
+    kind = type(question)
+    line = (inspect.getdoc(kind) or "").split("\n")[0]
+    generated = line.startswith(f"{kind.__name__}(")  # by dataclasses, from the fields
+    words = kind.__name__ if generated or not line else line.rstrip(".")
+    mechanism = getattr(question, "mechanism", None)
+    if mechanism is None:
+        return words
+    inner = getattr(mechanism, "inner", None)
+    named = [type(one).__name__ for one in (mechanism, inner) if one is not None]
+    return f"{words} ({' of '.join(named)})"
 
 
 def _nbytes(tree: Any) -> int:

@@ -247,7 +247,12 @@ def propagate_blocks(
     >>> op = operator(graphs.from_edges([[0, 1], [1, 2]], 3))
     >>> mechanism = Sampled(Piecewise(1.0), dim=70, k=1)
     >>> reports = perturb(jax.random.key(0), np.zeros((3, 70)), mechanism)
-    >>> [z.shape for _, z in propagate_blocks(op, mechanism, reports, alpha=0.1, r=0.5, start=6)]
+    >>> [
+    ...     z.shape
+    ...     for _, z in propagate_blocks(
+    ...         op, mechanism, reports, alpha=0.1, r=0.5, start=6
+    ...     )
+    ... ]
     [(3, 32), (3, 32)]
     """
     _check_propagation(op, jax.tree.leaves(reports)[0].shape[0], alpha, r, tol)
@@ -407,7 +412,9 @@ def private_embedding(
     >>> debian = datasets.load("debian")
     >>> mechanism = features.HDS(1.0, dim=debian.num_features, k=20)
     >>> key = jax.random.key(0)
-    >>> result = private_embedding(key, debian.graph, debian, mechanism, alpha=0.1, r=0.1)
+    >>> result = private_embedding(
+    ...     key, debian.graph, debian, mechanism, alpha=0.1, r=0.1
+    ... )
     >>> result.z.shape == debian.x.shape
     True
     >>> print(str(result.guarantee).splitlines()[0])

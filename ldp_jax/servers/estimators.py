@@ -1,17 +1,26 @@
 """The main jobs as scikit-learn estimators; they need the extra ``sklearn``.
 
 A graph and the records of its users belong to the estimator, and X is users: node numbers [m] or
-[m, 1]. So pipelines, scores, cross-validation and searches split users, as they should.
+[m, 1]; or names, where the graph has them (:func:`ldp_jax.graph.interop.read`). So pipelines,
+scores, cross-validation and searches split users, as they should.
 
 >>> from sklearn.linear_model import LogisticRegression
 >>> from sklearn.pipeline import make_pipeline
 >>> from ldp_jax import datasets, features
->>> data = datasets.synthetic(jax.random.key(0), num_nodes=300, num_classes=3, num_features=30,
-...     mean_degree=8, homophily=0.8)
+>>> data = datasets.synthetic(
+...     jax.random.key(0),
+...     num_nodes=300,
+...     num_classes=3,
+...     num_features=30,
+...     mean_degree=8,
+...     homophily=0.8,
+... )
 >>> train, test = np.arange(0, 300, 2), np.arange(1, 300, 2)
 >>> hds, key = features.HDS(8.0, dim=30, k=5), jax.random.key(0)
 >>> embedding = PrivateEmbedding(hds, graph=data.graph, records=data, key=key)
->>> model = make_pipeline(embedding, LogisticRegression()).fit(train, data.y[train])
+>>> model = make_pipeline(embedding, LogisticRegression()).fit(
+...     train, data.y[train]
+... )
 >>> model.score(test, data.y[test]) > 0.5
 True
 
@@ -39,11 +48,12 @@ from ldp_jax.core.pytree import digest
 from ldp_jax.core.shown import Hidden, HiddenArgument
 from ldp_jax.core.types import Graph, PRNGKey
 from ldp_jax.graph import graphs
+from ldp_jax.graph.interop import NamedGraph
 from ldp_jax.servers.counts import Protects
 from ldp_jax.servers.embedding import private_embedding
 from ldp_jax.servers.from_counts import CountedClasses, predict_from_counts
 from ldp_jax.servers.from_reports import PredictedClasses, predict_from_reports
-from ldp_jax.servers.parts.records import UserRecords
+from ldp_jax.servers.parts.records import Bounds, UserRecords
 from ldp_jax.servers.parts.rows import Features, Rows
 from ldp_jax.servers.questions.classes import class_cost
 from ldp_jax.servers.questions.counts import count_cost
@@ -65,7 +75,7 @@ except ImportError as error:
     raise ImportError("estimators need scikit-learn: pip install 'ldp_jax[sklearn]'") from error
 
 Users = np.ndarray
-"""Node numbers [m] or [m, 1]; a table of one column as well."""
+"""Node numbers [m] or [m, 1], or names; a table of one column as well."""
 
 
 def _key_of(key: PRNGKey | None, *parameters: PyTree) -> PRNGKey:
@@ -132,6 +142,8 @@ class _OfUsers(_Silent):
 
     def _users(self, X: Users, n: int, *, reset: bool = False) -> np.ndarray:  # noqa: N803
         """Users, int64 [m], as scikit-learn checks data; ``reset`` in ``fit`` alone."""
+        if isinstance(self.graph, NamedGraph):
+            X = _numbers(self.graph.names, X)  # noqa: N806
         if not (hasattr(X, "columns") or scipy.sparse.issparse(X)):
             X = np.asarray(validate.unmasked(X, "X"))  # noqa: N806
             X = X[:, None] if X.ndim == 1 else X  # noqa: N806
@@ -172,7 +184,22 @@ def _public(features: Features | Rows, users: np.ndarray) -> PyTree:
     return rows.indptr, rows.indices, rows.data, rows.shape
 
 
-def _graph(graph: Graph | None) -> Graph:
+def _numbers(names: Any, users: Any) -> np.ndarray:
+    """The node numbers [m, 1] of names [m] or [m, 1]; ``ValueError`` for a name of nobody."""
+    given = np.asarray(users).reshape(-1).tolist()
+    number = {name: node for node, name in enumerate(np.asarray(names).tolist())}
+    unknown = [name for name in given if name not in number]
+    if unknown:
+        raise ValueError(
+            f"X must be names of the graph's users, as its names are given, and {len(unknown)} are "
+            f"not, such as {unknown[0]!r}"
+        )
+    return np.array([number[name] for name in given], np.int64).reshape(-1, 1)
+
+
+def _graph(graph: Graph | NamedGraph | None) -> Graph:
+    if isinstance(graph, NamedGraph):
+        return graph.graph
     if graph is None:
         raise ValueError(
             "graph must be given: ldp_jax.graph.interop.read makes one of many sources"
@@ -185,7 +212,8 @@ class PrivateEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _OfUse
 
     ``fit`` asks all users, ``transform`` looks up their rows.
 
-    Arguments are those of the function; ``records`` are private, of all users. ``embedding_`` is
+    Arguments are those of the function; ``records`` are private, of all users: also what
+    :func:`ldp_jax.datasets.read_records` returns, or an array and its ``bounds``. ``embedding_`` is
     float32 [n, d], of all users, and ``guarantee_`` says what one fit spent.
     """
 
@@ -196,14 +224,16 @@ class PrivateEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _OfUse
         self,
         mechanism: Mechanism | None = None,
         *,
-        graph: Graph | None = None,
+        graph: Graph | NamedGraph | None = None,
         records: UserRecords | None = None,
         key: PRNGKey | Hidden | None = None,
         alpha: float = 0.1,
         r: float = 0.1,
+        bounds: Bounds | None = None,
         random_state: int | None = None,
     ) -> None:
         self.mechanism = mechanism
+        self.bounds = bounds
         self.graph = graph
         self.records = records
         self.key = key
@@ -218,22 +248,27 @@ class PrivateEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _OfUse
             raise ValueError("mechanism and records must be given")
         self._users(X, graphs.num_nodes(_graph(self.graph)), reset=True)
         found = private_embedding(
-            _key_of(self._key(), self.mechanism),
+            _key_of(self._key(), *self._drawn_by()),
             _graph(self.graph),
             self.records,
             self.mechanism,
             alpha=self.alpha,
             r=self.r,
+            bounds=self.bounds,
         )
         self.embedding_ = np.asarray(found.z)
         self.guarantee_ = found.guarantee
         return self
 
     def asks(self) -> tuple[Any, tuple[Guarantee, ...]]:
-        """What one fit costs; by the mechanism, under which all fits have the same reports."""
+        """What one fit costs; by mechanism and bounds, under which all fits have equal reports."""
         if self.mechanism is None:
             raise ValueError("mechanism must be given")
-        return digest(self.mechanism).hex(), (self.mechanism.guarantee(),)
+        return digest(self._drawn_by()).hex(), (self.mechanism.guarantee(),)
+
+    def _drawn_by(self) -> tuple[PyTree, ...]:
+        """What reports depend on beside records and key."""
+        return (self.mechanism,) if self.bounds is None else (self.mechanism, self.bounds)
 
     def transform(self, X: Users) -> Float[np.ndarray, "m d"]:  # noqa: N803
         """Rows of the embedding."""
@@ -328,7 +363,7 @@ class ReportClassifier(_UserClassifier):
         self,
         epsilon: float = 1.0,
         *,
-        graph: Graph | None = None,
+        graph: Graph | NamedGraph | None = None,
         records: Any = None,
         key: PRNGKey | Hidden | None = None,
         random_state: int | None = None,
@@ -364,7 +399,7 @@ class CountClassifier(_UserClassifier):
         self,
         epsilon: float = 1.0,
         *,
-        graph: Graph | None = None,
+        graph: Graph | NamedGraph | None = None,
         features: Any = None,
         unit: Protects = "list",
         key: PRNGKey | Hidden | None = None,

@@ -121,8 +121,14 @@ def predict_jointly(
 
     >>> import jax
     >>> from ldp_jax import datasets
-    >>> data = datasets.synthetic(jax.random.key(0), num_nodes=400, num_classes=3, num_features=30,
-    ...     mean_degree=6, homophily=0.5)
+    >>> data = datasets.synthetic(
+    ...     jax.random.key(0),
+    ...     num_nodes=400,
+    ...     num_classes=3,
+    ...     num_features=30,
+    ...     mean_degree=6,
+    ...     homophily=0.5,
+    ... )
     >>> panel, privacy = np.arange(90), JointPrivacy(record=4.0, list=0.0)
     >>> given = data.graph, data.x, panel, data.y[panel]
     >>> found = predict_jointly(jax.random.key(1), *given, privacy, num_folds=3)

@@ -92,7 +92,11 @@ def silent_users(key: PRNGKey, labels: Int[np.ndarray, " n"]) -> Bool[np.ndarray
     public randomness.
 
     >>> import jax
-    >>> int(silent_users(jax.random.key(0), np.array([0] * 10 + [1] * 2 + [-1] * 5)).sum())
+    >>> int(
+    ...     silent_users(
+    ...         jax.random.key(0), np.array([0] * 10 + [1] * 2 + [-1] * 5)
+    ...     ).sum()
+    ... )
     5
     """
     validate.threefry(key)
@@ -154,11 +158,19 @@ def predict_from_counts(
 
     >>> import jax
     >>> from ldp_jax import datasets
-    >>> data = datasets.synthetic(jax.random.key(0), num_nodes=300, num_classes=3, num_features=30,
-    ...     mean_degree=8, homophily=0.8)
+    >>> data = datasets.synthetic(
+    ...     jax.random.key(0),
+    ...     num_nodes=300,
+    ...     num_classes=3,
+    ...     num_features=30,
+    ...     mean_degree=8,
+    ...     homophily=0.8,
+    ... )
     >>> labels = np.where(np.arange(300) < 100, data.y, -1)
     >>> given = data.graph, None, labels
-    >>> found = predict_from_counts(jax.random.key(1), *given, 1.0, unit="relationship")
+    >>> found = predict_from_counts(
+    ...     jax.random.key(1), *given, 1.0, unit="relationship"
+    ... )
     >>> found.log_posterior.shape, found.classes.shape
     ((300, 3), (300,))
     >>> print(found.guarantee)  # doctest: +ELLIPSIS
@@ -251,20 +263,33 @@ def classify_counts(
     >>> from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, Budget
     >>> from ldp_jax.deployment import Device, Session, decode
     >>> from ldp_jax.edges import Population
-    >>> data = datasets.synthetic(jax.random.key(0), num_nodes=300, num_classes=3, num_features=30,
-    ...     mean_degree=8, homophily=0.8)
+    >>> data = datasets.synthetic(
+    ...     jax.random.key(0),
+    ...     num_nodes=300,
+    ...     num_classes=3,
+    ...     num_features=30,
+    ...     mean_degree=8,
+    ...     homophily=0.8,
+    ... )
     >>> lists = Population.of(data.graph)
-    >>> def ask(question, asked):  # a server broadcasts the question, and reads its store
+    >>> def ask(
+    ...     question, asked
+    ... ):  # a server broadcasts the question, and reads its store
     ...     sent = []
     ...     for user in np.flatnonzero(asked)[5:].tolist():  # five are silent
-    ...         device = Session(Device.new(), budget=Budget(1.0, unit=NEIGHBOUR_LIST))
+    ...         device = Session(
+    ...             Device.new(), budget=Budget(1.0, unit=NEIGHBOUR_LIST)
+    ...         )
     ...         friends = lists.senders[lists.receivers == user].tolist()
     ...         sent.append(device.report_neighbours(question, friends, user=user))
     ...     return decode(b"".join(sent), question)
     >>> labels = np.where(np.arange(300) < 100, data.y, -1)
     >>> facts = count_facts(jax.random.key(2), None, labels, num_classes=3)
     >>> found = classify_counts(jax.random.key(1), ask, facts, 1.0)
-    >>> int((found.round == 0).sum()), bool((found.classes == data.y)[100:].mean() > 0.5)
+    >>> (
+    ...     int((found.round == 0).sum()),
+    ...     bool((found.classes == data.y)[100:].mean() > 0.5),
+    ... )
     (10, True)
     """
     server = CountServer(facts, epsilon, unit, most, guarded)

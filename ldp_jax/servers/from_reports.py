@@ -130,7 +130,9 @@ def predict_from_reports(
     >>> nodes = np.arange(60)  # in two circles, in which everybody knows everybody
     >>> pairs = [(i, j) for j in nodes for i in range(j) if i // 30 == j // 30]
     >>> circles = graphs.from_edges(pairs, 60)
-    >>> y = (nodes // 30 + (nodes % 5 == 1)) % 2  # every fifth has the other circle's class
+    >>> y = (
+    ...     nodes // 30 + (nodes % 5 == 1)
+    ... ) % 2  # every fifth has the other circle's class
     >>> panel, private = nodes[::3], nodes[nodes % 3 > 0]
     >>> given = circles, np.eye(2)[y], panel, y[panel]
     >>> found = predict_from_reports(jax.random.key(2), *given, 4.0, num_folds=2)
@@ -244,22 +246,36 @@ def classify_reports(
     ``ValueError`` for facts and alphabets that do not fit each other, a panel with private labels,
     rows of a table that no alphabet has, outputs that it does not have, or a user with two rows.
 
-    >>> from ldp_jax.deployment import Device, Session, alphabet_table, decode, report_class
+    >>> from ldp_jax.deployment import (
+    ...     Device,
+    ...     Session,
+    ...     alphabet_table,
+    ...     decode,
+    ...     report_class,
+    ... )
     >>> from ldp_jax.servers.parts.rows import feature_rows
     >>> nodes = np.arange(60)  # in two circles, in which everybody knows everybody
     >>> pairs = [(i, j) for j in nodes for i in range(j) if i // 30 == j // 30]
     >>> circles = graphs.from_edges(pairs, 60)
-    >>> y = (nodes // 30 + (nodes % 5 == 1)) % 2  # every fifth has the other circle's class
+    >>> y = (
+    ...     nodes // 30 + (nodes % 5 == 1)
+    ... ) % 2  # every fifth has the other circle's class
     >>> labels, x = np.where(nodes % 3 == 0, y, -1), np.eye(2)[y]
     >>> given = (circles, feature_rows(x[::3]), labels)
     >>> facts = panel_facts(jax.random.key(0), *given, num_classes=2, num_folds=2)
     >>> asked = ReportServer(facts, 4.0).question
     >>> def send(user):  # on a device
     ...     session = Session(Device.new(), budget=4.0)
-    ...     return report_class(session, *asked.shipped(user), x[user], user=user, round=0)
-    >>> sent = b"".join(map(send, np.flatnonzero(labels < 0)[5:].tolist()))  # five are silent
+    ...     return report_class(
+    ...         session, *asked.shipped(user), x[user], user=user, round=0
+    ...     )
+    >>> sent = b"".join(
+    ...     map(send, np.flatnonzero(labels < 0)[5:].tolist())
+    ... )  # five are silent
     >>> arrived = decode(sent, alphabet_table(4.0, 2, 2))
-    >>> found = classify_reports(jax.random.key(1), facts, asked.alphabets, nodes, [arrived])
+    >>> found = classify_reports(
+    ...     jax.random.key(1), facts, asked.alphabets, nodes, [arrived]
+    ... )
     >>> right = (found.classes == y)[found.reported].mean()
     >>> found.used, int(found.reported.sum()), bool(right > 0.85)
     ('reports', 35, True)

@@ -103,10 +103,15 @@ class LDPGenServer:
     The result is a :class:`SyntheticGraph`. ``ValueError`` for numbers out of range.
 
     >>> from ldp_jax.servers import Users, simulate
-    >>> ring = graphs.from_edges([[i, (i + 1) % 30] for i in range(30)], num_nodes=30)
+    >>> ring = graphs.from_edges(
+    ...     [[i, (i + 1) % 30] for i in range(30)], num_nodes=30
+    ... )
     >>> server = LDPGenServer(30, 0.5, 0.5)
     >>> found = simulate(jax.random.key(0), server, Users(lists=ring))
-    >>> found.value.groups.shape, [round(one.epsilon, 3) for one in found.guarantee.values()]
+    >>> (
+    ...     found.value.groups.shape,
+    ...     [round(one.epsilon, 3) for one in found.guarantee.values()],
+    ... )
     ((30,), [1.0, 2.0])
     """
 
@@ -125,7 +130,10 @@ class LDPGenServer:
 
     def statement(self) -> Statement:
         """Two degree vectors of each user."""
-        return Statement.of([count_cost(self.epsilon_first), count_cost(self.epsilon_second)])
+        return Statement.of(
+            [count_cost(self.epsilon_first), count_cost(self.epsilon_second)],
+            exposes=("number of nodes",),
+        )
 
     def init(self, key: PRNGKey) -> VectorsAsked:
         """Users are asked for their friends in each half of a random division."""

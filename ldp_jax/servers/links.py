@@ -69,7 +69,9 @@ class LinkFacts(NamedTuple):
         harms elsewhere.
 
         >>> log_q = np.log([[0.9, 0.1], [0.9, 0.1], [0.1, 0.9], [0.1, 0.9]])
-        >>> facts = LinkFacts(log_q, np.full(4, -1), np.zeros(0, int), np.zeros((0, 2), int))
+        >>> facts = LinkFacts(
+        ...     log_q, np.full(4, -1), np.zeros(0, int), np.zeros((0, 2), int)
+        ... )
         >>> np.exp(facts.same_class(np.array([[0, 1], [0, 2]]))).round(2).tolist()
         [1.64, 0.36]
         """
@@ -106,7 +108,9 @@ def link_scores(
         default.
 
     >>> reports = np.array([[3, 0], [4, 1], [0, 5], [1, 4]])
-    >>> made = link_scores(reports, np.array([0, 0, 1, 1]), np.array([[0, 1], [2, 3], [0, 2]]), 5.0)
+    >>> made = link_scores(
+    ...     reports, np.array([0, 0, 1, 1]), np.array([[0, 1], [2, 3], [0, 2]]), 5.0
+    ... )
     >>> made.round(1).tolist()
     [1.1..., 1.6..., -5.8...]
     """
@@ -185,9 +189,13 @@ class LinkServer:
     >>> from ldp_jax.graph import graphs
     >>> from ldp_jax.servers import Users, simulate
     >>> log_q = np.log(np.where(np.eye(2)[[0, 0, 0, 1, 1, 1]] > 0, 0.9, 0.1))
-    >>> facts = LinkFacts(log_q, np.full(6, -1), np.zeros(0, int), np.zeros((0, 2), int))
+    >>> facts = LinkFacts(
+    ...     log_q, np.full(6, -1), np.zeros(0, int), np.zeros((0, 2), int)
+    ... )
     >>> server = LinkServer(facts, 10.0, np.array([[0, 1], [0, 3]]))
-    >>> users = Users(lists=graphs.from_edges([[0, 1], [1, 2], [3, 4]], num_nodes=6))
+    >>> users = Users(
+    ...     lists=graphs.from_edges([[0, 1], [1, 2], [3, 4]], num_nodes=6)
+    ... )
     >>> scores = simulate(jax.random.key(0), server, users).value
     >>> bool(scores[0] > scores[1])
     True

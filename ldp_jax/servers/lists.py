@@ -80,12 +80,18 @@ class ListServer:
         whose graphs lists are.
       public: whose lists are read as they are; nobody's by default.
       memory: bytes of false pairs to allow, 16 for each.
+      round: the number of the question on the wire: devices answer each number once.
+
+    Devices report by :class:`~ldp_jax.edges.RandomizedResponse` alone, at one epsilon, in one graph
+    where nobody's list is public (:class:`ldp_jax.deployment.Pairs`).
 
     ``ValueError`` for a set that holds edges, or public lists of other users.
 
     >>> from ldp_jax.edges import DPRR
     >>> server = ListServer(DPRR(0.3, 0.7, reporting="half"), 4)
-    >>> ring = Users(lists=graphs.from_edges([[0, 1], [1, 2], [2, 3], [3, 0]], num_nodes=4))
+    >>> ring = Users(
+    ...     lists=graphs.from_edges([[0, 1], [1, 2], [2, 3], [3, 0]], num_nodes=4)
+    ... )
     >>> found = simulate(jax.random.key(0), server, ring)
     >>> [f"{one.epsilon:.3g} per {unit}" for unit, one in found.guarantee.items()]
     ['1 per neighbour-list', '1 per relationship']
@@ -95,10 +101,12 @@ class ListServer:
     users: int | GraphSet
     public: PublicLists | None = None
     memory: float = MEMORY
+    round: int = 0
 
     __repr__ = by_shapes
 
     def __post_init__(self) -> None:
+        validate.whole(0, 2**32 - 1, round=self.round)
         if isinstance(self.users, GraphSet):
             if len(self.users.senders):
                 raise ValueError("users must be a set without edges: edges are private")
@@ -123,7 +131,8 @@ class ListServer:
         """The list through the mechanism, of everybody whose list is not public."""
         group = self.group
         private = np.ones(len(group), bool) if self.public is None else ~self.public.who
-        return ListQuestion.of(self.mechanism, private, group, self.memory)
+        asked = ListQuestion.of(self.mechanism, private, group, self.memory)
+        return dataclasses.replace(asked, round=self.round)
 
     def statement(self) -> Statement:
         """One report of a list."""
@@ -162,7 +171,8 @@ class ListServer:
                     receivers.astype(np.int64) * n + senders,
                     senders.astype(np.int64) * n + receivers,
                 )
-                receivers, senders = (code // n).astype(np.int32), (code % n).astype(np.int32)
+                receivers = (code // n).astype(np.int32)
+                senders = (code % n).astype(np.int32)
         graph = whole_graph.joined(like, reporter, reported, both_ends, receivers, senders)
         return NoisyLists(graph, degree.astype(np.float32))
 
@@ -196,7 +206,9 @@ def privatize_graph(
 
     >>> from ldp_jax.edges import DPRR
     >>> graph = graphs.from_edges([[0, 1], [1, 2], [2, 3]], num_nodes=4)
-    >>> noisy = privatize_graph(jax.random.key(0), graph, DPRR(0.3, 0.7), reporting="half")
+    >>> noisy = privatize_graph(
+    ...     jax.random.key(0), graph, DPRR(0.3, 0.7), reporting="half"
+    ... )
     >>> print(noisy.guarantee)  # doctest: +ELLIPSIS
     protected: edges; NOT protected: number of nodes
       epsilon 1 per neighbour-list (...)

@@ -228,12 +228,20 @@ def rehearse(
     >>> import jax
     >>> from ldp_jax import datasets
     >>> from ldp_jax.servers.facts.counts import count_facts
-    >>> data = datasets.synthetic(jax.random.key(0), num_nodes=300, num_classes=3, num_features=30,
-    ...     mean_degree=8, homophily=0.8)
+    >>> data = datasets.synthetic(
+    ...     jax.random.key(0),
+    ...     num_nodes=300,
+    ...     num_classes=3,
+    ...     num_features=30,
+    ...     mean_degree=8,
+    ...     homophily=0.8,
+    ... )
     >>> labels = np.where(np.arange(300) < 100, data.y, -1)
     >>> public = count_facts(jax.random.key(2), None, labels, num_classes=3)
     >>> stated = StatedFriends(8, 0.8)
-    >>> found = rehearse(jax.random.key(1), public, (2.0,), friends=stated, worlds=2)
+    >>> found = rehearse(
+    ...     jax.random.key(1), public, (2.0,), friends=stated, worlds=2
+    ... )
     >>> found.collect(2.0), str(found).splitlines()[0]
     (True, 'collect, at epsilon 2 or more')
     """

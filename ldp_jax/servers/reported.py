@@ -76,7 +76,9 @@ def embed_reports(
     >>> index, output = np.int32([[2], [0]]), np.int32([[5], [5]])
     >>> digest = mechanism.inner.table().digest
     >>> sent = Vectors(users, rounds, index, output, 0, digest)
-    >>> found = embed_reports(graph, mechanism, np.array([10, 20, 30]), sent, alpha=0.1, r=0.5)
+    >>> found = embed_reports(
+    ...     graph, mechanism, np.array([10, 20, 30]), sent, alpha=0.1, r=0.5
+    ... )
     >>> found.z.shape, found.reported.tolist(), found.strangers
     ((3, 3), [False, False, True], 1)
     """

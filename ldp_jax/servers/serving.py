@@ -310,7 +310,11 @@ def serve(
     >>> service = start()  # killed, and started again
     >>> service.close_round().rounds[0].reported
     2
-    >>> send(1, 1), service.again().rounds[0].reported, start().released.rounds[0].reported
+    >>> (
+    ...     send(1, 1),
+    ...     service.again().rounds[0].reported,
+    ...     start().released.rounds[0].reported,
+    ... )
     (1, 3, 3)
     """
     if key is not None:

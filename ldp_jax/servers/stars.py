@@ -56,7 +56,10 @@ def laplace_cost(epsilon: float, *, owners: str = "") -> Cost:
 
     ``owners`` names the rule by which one end reports a pair; by default both ends do.
 
-    >>> laplace_cost(1.0).pair.epsilon, laplace_cost(1.0, owners="lower").pair.epsilon
+    >>> (
+    ...     laplace_cost(1.0).pair.epsilon,
+    ...     laplace_cost(1.0, owners="lower").pair.epsilon,
+    ... )
     (2.0, 1.0)
     """
     made = per_bit(epsilon, "Laplace noise of the sensitivity of one bit of a cut list")
@@ -167,10 +170,15 @@ class StarServer:
 
     >>> from ldp_jax.graph import graphs
     >>> from ldp_jax.servers import Users, simulate
-    >>> users = Users(lists=graphs.from_edges([[0, 1], [0, 2], [0, 3]], num_nodes=4))
+    >>> users = Users(
+    ...     lists=graphs.from_edges([[0, 1], [0, 2], [0, 3]], num_nodes=4)
+    ... )
     >>> server = StarServer(4, epsilon=1.0, k=2, bound=3)
     >>> found = simulate(jax.random.key(0), server, users.exact())
-    >>> found.value.estimate, [one.epsilon for one in server.statement().guarantee().values()]
+    >>> (
+    ...     found.value.estimate,
+    ...     [one.epsilon for one in server.statement().guarantee().values()],
+    ... )
     (3.0, [1.0, 2.0])
     """
 
@@ -200,7 +208,7 @@ class StarServer:
         costs = [laplace_cost(self.epsilon)]
         if self.bound is None:
             costs.append(self.degrees.cost())
-        return Statement.of(costs)
+        return Statement.of(costs, exposes=("number of nodes",))
 
     def init(self, key: PRNGKey) -> StarsAsked:
         """Users are asked for degrees, or for stars where the bound is public."""

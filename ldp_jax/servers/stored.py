@@ -19,8 +19,8 @@ from jaxtyping import Integer
 from ldp_jax.core import validate
 from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import PRNGKey
-from ldp_jax.deployment import Question as Shipped
 from ldp_jax.deployment import Table
+from ldp_jax.deployment.neighbours import NeighbourQuestion
 from ldp_jax.servers.parts.arrived import ReportRows
 from ldp_jax.servers.questions.question import Answers, Question
 
@@ -34,7 +34,7 @@ the nodes.
 class DeviceQuestion(Protocol):
     """A question that devices answer, and whose rows the server reads."""
 
-    def forms(self) -> tuple[Table | Shipped, ...]:
+    def forms(self) -> tuple[Table | NeighbourQuestion, ...]:
         """The tables by which devices report, or the question about neighbours that they answer."""
 
     def read(self, nodes: Integer[np.ndarray, " n"], rows: Sequence[ReportRows]) -> Answers:
@@ -48,7 +48,9 @@ class DeviceQuestion(Protocol):
 class ReadsReports(Protocol):
     """A store of reports, such as :class:`ldp_jax.deployment.store.ReportStore`."""
 
-    def all(self, asked: Table | Shipped, *, rounds: Sequence[int] | None = None) -> ReportRows:
+    def all(
+        self, asked: Table | NeighbourQuestion, *, rounds: Sequence[int] | None = None
+    ) -> ReportRows:
         """The rows about a table or question."""
 
 
@@ -142,9 +144,13 @@ class StoredUsers(OnDevices):
     >>> table = server.mechanism.table()
     >>> store = ReportStore(tempfile.mkdtemp())
     >>> for user, label in ((30, 1), (10, 0)):  # user 20 is silent
-    ...     sent = Session(Device.new(), budget=2.0).report(table, label, user=user, round=0)
+    ...     sent = Session(Device.new(), budget=2.0).report(
+    ...         table, label, user=user, round=0
+    ...     )
     ...     taken = store.add(sent, table)
-    >>> found = simulate(jax.random.key(0), server, StoredUsers(store, np.array([10, 20, 30])))
+    >>> found = simulate(
+    ...     jax.random.key(0), server, StoredUsers(store, np.array([10, 20, 30]))
+    ... )
     >>> found.rounds[0].asked, found.rounds[0].reported
     (3, 2)
     """
@@ -165,7 +171,7 @@ class StoredUsers(OnDevices):
         asked.forms()
         asked.read(numbered(self.nodes), [])
 
-    def _rows(self, form: Table | Shipped) -> ReportRows:
-        if self.round is None or isinstance(form, Shipped):
+    def _rows(self, form: Table | NeighbourQuestion) -> ReportRows:
+        if self.round is None or isinstance(form, NeighbourQuestion):
             return self.store.all(form)
         return self.store.all(form, rounds=[self.round])

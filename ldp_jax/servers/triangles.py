@@ -182,7 +182,9 @@ class TriangleServer:
 
     >>> from ldp_jax.graph import graphs
     >>> from ldp_jax.servers import Users, simulate
-    >>> users = Users(lists=graphs.from_edges([[0, 1], [1, 2], [0, 2], [2, 3]], num_nodes=4))
+    >>> users = Users(
+    ...     lists=graphs.from_edges([[0, 1], [1, 2], [0, 2], [2, 3]], num_nodes=4)
+    ... )
     >>> server = TriangleServer(4, 1.0, 1.0, bound=3)
     >>> found = simulate(jax.random.key(0), server, users.exact())
     >>> round(found.value.estimate, 3), found.value.bound
@@ -221,7 +223,7 @@ class TriangleServer:
         costs = [self.pairs.cost(), laplace_cost(self.epsilon, owners=LOWER)]
         if self.bound is None:
             costs.append(self.degrees.cost())
-        return Statement.of(costs)
+        return Statement.of(costs, exposes=("number of nodes",))
 
     def init(self, key: PRNGKey) -> TrianglesAsked:
         """Users are asked for owned degrees, or for owned pairs where the bound is public."""

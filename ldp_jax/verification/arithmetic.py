@@ -275,7 +275,9 @@ def follows_table(mechanism: Any, key: PRNGKey, *, trials: int = _TRIALS) -> Fit
     Rows are found by the client's rule, and outputs by a search of cumulative masses in 64 bits.
 
     >>> from ldp_jax.features import GridSquareWave
-    >>> follows_table(GridSquareWave(1.0, 17), jax.random.key(0), trials=10_000).fits
+    >>> follows_table(
+    ...     GridSquareWave(1.0, 17), jax.random.key(0), trials=10_000
+    ... ).fits
     True
     """
     validate.integer_in(1000, trials=trials)

@@ -41,7 +41,9 @@ def independent_coordinates(
     have full rank over GF(2).
 
     >>> from ldp_jax.features import LaplaceVector
-    >>> independent_coordinates(LaplaceVector(1.0, dim=5), jax.random.key(0), trials=5_000).fits
+    >>> independent_coordinates(
+    ...     LaplaceVector(1.0, dim=5), jax.random.key(0), trials=5_000
+    ... ).fits
     True
     """
     validate.integer_in(1000, trials=trials)

@@ -227,7 +227,9 @@ def matches_everywhere(
     ``smallest_defect`` is found.
 
     >>> from ldp_jax.features import GeneralizedRR
-    >>> fit = matches_everywhere(GeneralizedRR(1.0, 10), jax.random.key(0), trials=4_000)
+    >>> fit = matches_everywhere(
+    ...     GeneralizedRR(1.0, 10), jax.random.key(0), trials=4_000
+    ... )
     >>> fit.fits, fit.records, fit.smallest_defect
     (True, 10, 0.1)
     """

@@ -167,7 +167,10 @@ def hockey_stick(mechanism: Exact, epsilon: float, *, panels: int = 64) -> float
     by a lower bound.
 
     >>> from ldp_jax.features import SquareWave
-    >>> hockey_stick(SquareWave(1.0), 1.0) < 1e-12, hockey_stick(SquareWave(1.0), 0.5) > 0.1
+    >>> (
+    ...     hockey_stick(SquareWave(1.0), 1.0) < 1e-12,
+    ...     hockey_stick(SquareWave(1.0), 0.5) > 0.1,
+    ... )
     (True, True)
     """
     validate.in_range(0.0, _MAX_EPSILON, epsilon=epsilon)

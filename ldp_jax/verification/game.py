@@ -214,7 +214,9 @@ def largest_lower_bound(
     Of reports of many numbers fewer are drawn, 2^25 numbers in all.
 
     >>> from ldp_jax.features import Duchi
-    >>> 0.9 < largest_lower_bound(Duchi(1.0), jax.random.key(0), 50_000).epsilon <= 1.0
+    >>> 0.9 < largest_lower_bound(
+    ...     Duchi(1.0), jax.random.key(0), 50_000
+    ... ).epsilon <= 1.0
     True
     """
     validate.integer_in(1000, trials=trials)
@@ -371,7 +373,8 @@ class Look:
         each = count_of(reports) // len(pairs.differing)
         many = take(pairs, np.repeat(np.arange(len(pairs.differing)), each))
         found = self.viewer.views(reports, many.differing)
-        names, more = list(found.names), [found.values]
+        names = list(found.names)
+        more = [found.values]
         if isinstance(self.mechanism, HasDensity):
             sides = pairs.x, pairs.other
             logs = [logs_in_turn(self.mechanism, reports, x, *pairs.owners) for x in sides]

@@ -37,7 +37,8 @@ def edges_of(codomain: Interval, x: Values, log_density: Log) -> tuple[np.ndarra
             ]
             if last[0] == len(widths) - 1:
                 raise NotApplicable("the density has no end that could be found")
-            ends[side], scales[side] = start + sign * widths[last[0] + 1], widths[last[1] + 1]
+            ends[side] = start + sign * widths[last[0] + 1]
+            scales[side] = widths[last[1] + 1]
     breaks = breaks[(breaks > ends[0]) & (breaks < ends[1])]
     return np.concatenate([ends[:1], breaks if len(breaks) else [ends.mean()], ends[1:]]), scales
 

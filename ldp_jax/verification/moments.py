@@ -167,10 +167,8 @@ def sums_to_one(mechanism: Exact, x: Values | None = None) -> Fit:
 
 
 def _total(found: list[float], misplaced: float) -> Fit:
-    worst, limit = (
-        float(np.max(np.abs(np.array(found) - 1))),
-        _EXACT + misplaced,
-    )  # NaN is not hidden
+    worst = float(np.max(np.abs(np.array(found) - 1)))  # NaN is not hidden
+    limit = _EXACT + misplaced
     return Fit(worst <= limit, "total mass", worst, limit, limit, 0)
 
 

@@ -4,8 +4,13 @@ It draws on ``ax``, or on new axes, and returns the axes. It needs matplotlib, i
 use.
 
 >>> from ldp_jax import features
->>> ax = variance({"Laplace": features.Laplace, "Duchi": features.Duchi}, [0.5, 1.0, 2.0])
->>> {line.get_label(): [f"{value:.2f}" for value in line.get_ydata()] for line in ax.lines}
+>>> ax = variance(
+...     {"Laplace": features.Laplace, "Duchi": features.Duchi}, [0.5, 1.0, 2.0]
+... )
+>>> {
+...     line.get_label(): [f"{value:.2f}" for value in line.get_ydata()]
+...     for line in ax.lines
+... }
 {'Laplace': ['32.00', '8.00', '2.00'], 'Duchi': ['16.67', '4.68', '1.72']}
 """
 

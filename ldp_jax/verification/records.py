@@ -133,7 +133,8 @@ def _numbers(lower: float, upper: float) -> np.ndarray:
     width = upper - lower
     found = [lower, upper, (lower + upper) / 2]
     for step in (*_STEPS, width / 10, width / 8):
-        first, last = np.ceil(lower / step), np.floor(upper / step)
+        first = np.ceil(lower / step)
+        last = np.floor(upper / step)
         if last - first < _LONGEST:
             found.extend(step * np.arange(first, last + 1))
     for small in _SMALL:

@@ -357,7 +357,8 @@ class Questions:
 
         Of a program that calls the host one, since nothing else need be known.
         """
-        m, density = self.m, "log_density"
+        m = self.m
+        density = "log_density"
         pure = Question("pure", "a function of its arguments", "", self._pure)
         if _refused_at_once(m):
             return [pure]
@@ -416,7 +417,8 @@ class Questions:
         return x, draws(self.m, self.draw_key, x, self.trials)
 
     def _unit(self, _: PRNGKey) -> Answer:
-        g, domain = self.guarantee, spaces(self.m)[0]
+        g = self.guarantee
+        domain = spaces(self.m)[0]
         if g.unit.rate is not None:
             raise NotApplicable(
                 "a loss per unit of distance: the law is asked of any two records, however near"

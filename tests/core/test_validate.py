@@ -289,3 +289,19 @@ def test_times_and_sparse_matrices_are_no_records():
         for x in (np.array([1, 2], "timedelta64[D]"), scipy.sparse.eye_array(3)):
             with pytest.raises(TypeError, match="records must be real numbers"):
                 read(x)
+
+
+@pytest.mark.usefixtures("untyped")
+@pytest.mark.parametrize(
+    ("key", "named"),
+    [
+        (jax.random.PRNGKey(0), r"got an old-style key, as jax.random.PRNGKey\(seed\) makes it"),
+        (np.zeros(2, np.uint32), "got an old-style key"),
+        (0, "got int"),
+        (jnp.zeros(2), "got ArrayImpl"),
+    ],
+    ids=["old", "words", "seed", "array"],
+)
+def test_what_is_no_typed_key_is_named(key, named):
+    with pytest.raises(ValueError, match=named):
+        validate.threefry(key)

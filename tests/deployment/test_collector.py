@@ -8,7 +8,7 @@ import pytest
 
 from ldp_jax import deployment
 from ldp_jax.deployment import wire
-from ldp_jax.deployment.codecs import REPORT, CountReports, FieldReports
+from ldp_jax.deployment.codecs import REPORT, FieldReports, NeighbourReports
 from ldp_jax.deployment.collector import TRIPLE
 from tests.deployment.vectors import ASKED, BINS, CATEGORY, GRID, MINE, list_session, session
 
@@ -58,7 +58,7 @@ def test_foreign_reports_are_counted_and_left_out():
 def test_counts_that_count_for_nothing_are_counted_apart():
     small = deployment.Question(0, [0, 1], num_groups=2, epsilon=1.0, most=20)
     foreign = counts(1, dataclasses.replace(ASKED, round=9)) + counts(1, small)
-    wrong = CountReports(ASKED).pack(range(5), [0] * 5, 12, 3, None)
+    wrong = NeighbourReports(ASKED).pack(range(5), [0] * 5, 12, 3, None)
     sent = foreign + counts(2) + foreign + wrong + counts(3) + counts(2) + b"junk"
     found = deployment.decode(sent, ASKED)
     assert found.user.tolist() == [2, 3]
@@ -87,7 +87,7 @@ def test_counts_are_possible_where_user_round_and_every_count_are():
             counts[rng.integers(5)] = rng.choice([low - 1, high + 1, 2**31 - 1])
         who = int(rng.integers(12, 2**40)) if user else int(rng.integers(12))
         when = int(rng.choice([0, 2, 4, 2**32 - 1])) if round else 3
-        data = CountReports(ASKED).pack(range(5), counts, who, when, None)
+        data = NeighbourReports(ASKED).pack(range(5), counts, who, when, None)
         found = deployment.decode(data, ASKED)
         assert found.rejected.impossible == (user or round or count), number
         assert found.user.tolist() == ([] if user or round or count else [who])

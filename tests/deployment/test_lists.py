@@ -18,7 +18,7 @@ from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RELATIONSHIP
 from ldp_jax.core.checksum import sealed
 from ldp_jax.core.ownership import Ownership
 from ldp_jax.core.whole_noise import law, whole_noise
-from ldp_jax.deployment.codecs import CountReports
+from ldp_jax.deployment.codecs import NeighbourReports
 from ldp_jax.edges import NeighbourCounts, privatize_counts
 from ldp_jax.graph import graphs
 from tests.deployment.vectors import (
@@ -93,7 +93,7 @@ def test_a_report_follows_from_the_docstrings_alone():
         assert (
             sent == signed + blake2b(b"ldp_jax 1 answer" + signed, key=mark, digest_size=8).digest()
         )
-    assert len(sent) == CountReports(ASKED).layout.itemsize == SIZE
+    assert len(sent) == NeighbourReports(ASKED).layout.itemsize == SIZE
 
 
 def noise_of_many(of, users=1000):
@@ -264,7 +264,7 @@ def test_a_question_without_owners_is_written_as_it_was():
 
 
 def test_counts_of_silent_users_are_none_that_a_device_sends():
-    codec = CountReports(OWNED)
+    codec = NeighbourReports(OWNED)
     forged = b"".join(codec.pack(range(5), [0] * 5, user, 3, None) for user in (7, 1))
     found = deployment.decode(forged, OWNED)
     assert (found.user.tolist(), found.rejected.impossible) == ([7], 1)

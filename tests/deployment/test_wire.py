@@ -13,7 +13,7 @@ import pytest
 from ldp_jax import deployment
 from ldp_jax.core.integer_tables import Table
 from ldp_jax.deployment import codecs, wire
-from ldp_jax.deployment.codecs import REPORT, CountReports, FieldReports
+from ldp_jax.deployment.codecs import REPORT, FieldReports, NeighbourReports
 from tests.deployment.vectors import (
     ASKED,
     GRID,
@@ -27,16 +27,19 @@ from tests.deployment.vectors import (
 
 KEY = bytes(range(100, 132))
 FIELDS = FieldReports(GRID)
-COUNTS = CountReports(ASKED)
-every_codec = pytest.mark.parametrize("codec", [FIELDS, COUNTS], ids=["fields", "counts"])
+COUNTS = NeighbourReports(ASKED)
+PAIRS = NeighbourReports(deployment.Pairs(3, 40, 1.0))
+every_codec = pytest.mark.parametrize(
+    "codec", [FIELDS, COUNTS, PAIRS], ids=["fields", "counts", "pairs"]
+)
 every_key = pytest.mark.parametrize("key", [None, KEY], ids=["plain", "keyed"])
 
 
 def reports(codec, n, key=None):
     """n distinct reports."""
-    if codec is COUNTS:
+    if isinstance(codec, NeighbourReports):
         held = list_session(key=key)
-        return [held.report_neighbours(ASKED, [1, 2, 5], user=user) for user in range(n)]
+        return [held.report_neighbours(codec.question, [1, 2, 5], user=user) for user in range(n)]
     data = session(key=key).report_many(GRID, np.linspace(-1, 1, n), user=3, round=1)
     return [data[at : at + REPORT.itemsize] for at in range(0, len(data), REPORT.itemsize)]
 

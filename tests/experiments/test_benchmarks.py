@@ -14,6 +14,7 @@ from experiments import (
     benchmarks,
     repeat,
 )
+from experiments._runner import REFERENCE
 from ldp_jax import features, servers
 from ldp_jax.graph import graphs, propagation
 from ldp_jax.learning import training
@@ -110,7 +111,7 @@ def test_the_spread_of_repeated_rows_is_that_of_the_worst_seed(graph_file, monke
     head, lines = repeat.spread(frame)
     assert head == ["row", "one core"]
     assert [line[1] for line in lines] == ["a seed 1.00, mean 0.00"] * 6
-    assert lines[4][0] == "HDS, structure-only, raw"
+    assert lines[4][0] == "structure-only HDS, raw"
     every = [seed for seeds, _, _ in repeat.conditions(3)["each seed alone"] for seed in seeds]
     assert every == [0, 1, 2]
 
@@ -128,3 +129,10 @@ def test_a_stopped_run_keeps_the_parts_that_have_ended(tmp_path, monkeypatch, ca
     assert pd.read_csv(tmp_path / "benchmarks.csv").benchmark.tolist() == ["b"]
     assert "| b | ldp_jax | 1.000 |" in (tmp_path / "benchmarks.md").read_text()
     assert "perturb: 0 s; rows: " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["benchmarks", "benchmarks_gpu"])
+def test_the_committed_page_is_that_of_the_committed_rows(name):
+    rows = pd.read_csv(REFERENCE / f"{name}.csv")
+    text = benchmarks.summary(rows, f"{name}.csv")
+    assert f"{text}\n" == (REFERENCE / f"{name}.md").read_text()

@@ -5,22 +5,16 @@ their files.
 import csv
 import hashlib
 import json
+import re
 from pathlib import Path
 
 import pytest
 import tyro
 from matplotlib.figure import Figure
 
-from experiments import _registry, _report, _runner, findings, papers
+from experiments import _declared, _lines, _registry, _report, _runner, findings, papers
 from experiments.__main__ import COMMANDS
 from experiments._runner import REFERENCE
-from experiments.dprr import report as dprr_report
-from experiments.dprr import scaling
-from experiments.frontier import features_report, joint_report, poisoning_report
-from experiments.frontier import report as friendships_report
-from experiments.poindp import membership
-from experiments.privge import report as privge_report
-from experiments.privge import summary
 from tests.marks import untyped
 
 EXPERIMENTS = _registry.EXPERIMENTS.values()
@@ -67,12 +61,21 @@ def test_committed_rows_are_whole_distinct_and_described(name):
 
 def test_every_committed_table_of_rows_belongs_to_an_experiment():
     files = {path.stem for path in REFERENCE.glob("*.csv")}
+    files -= {path.stem for path in REFERENCE.glob("*.table.csv")}  # of a page
     others = {"benchmarks", "benchmarks_gpu", "power", "repeat", "variance", "weight"}
     assert files == {*RESULTS, *others}
     assert [*RESULTS] == [stem for experiment in EXPERIMENTS for stem in experiment.rows]
     for experiment in EXPERIMENTS:
         for table in experiment.tables:
             assert (REFERENCE / table).exists()
+
+
+@pytest.mark.parametrize("page", sorted(REFERENCE.glob("*.md")), ids=lambda page: page.stem)
+def test_a_page_has_at_most_3000_words_and_its_files_are_there(page):
+    text = page.read_text()
+    assert len(text.split()) <= 3000
+    for file in re.findall(r"\]\(([\w.]+)\)", text):
+        assert (REFERENCE / file).exists(), file
 
 
 def holds(item):
@@ -125,10 +128,7 @@ def asked_once():
         )
 
     with pytest.MonkeyPatch.context() as patch:
-        for report in (friendships_report, features_report, joint_report):
-            patch.setattr(report, "points", once(report.points, len))
-        rows = lambda names, part, keep_k: (names, len(part), keep_k)
-        patch.setattr(summary, "_summarise_one", once(summary._summarise_one, rows))
+        patch.setattr(_declared, "report", once(_declared.report, lambda *given: given))
         yield
 
 
@@ -144,13 +144,18 @@ PAGES = ["privge", "dprr", "heterorr", "poindp", "frontier", "protocols", "demo"
 
 
 UNDRAWN = {
-    "_figure": (features_report, friendships_report, joint_report, poisoning_report, membership),
-    "_grid": (dprr_report,),
-    "figure_1": (privge_report,),
-    "figure_k": (privge_report,),
-    "plot": (scaling,),
+    "drawn": (_declared,),
 }
 """Pictures that take long of many rows; each experiment's tests draw them of few."""
+
+
+def one_line(lines, spec, where, each):
+    """The answer; a number that is one interval must be of lines that agree."""
+    if spec.get("show", "interval") == "interval" and not {"largest", "least"} & {*spec}:
+        measure = spec.get("measure", _lines.VALUE)
+        chosen = [line.interval(measure) for line in lines if _lines.holds(line, where)]
+        assert len({found.mean for found in chosen if found is not None}) <= 1, (spec, where)
+    return _lines.ask(lines, spec, where, each)
 
 
 @untyped
@@ -165,6 +170,7 @@ def test_the_committed_pages_are_those_of_the_committed_rows(name, monkeypatch):
     )
     monkeypatch.setattr(_report, "save", lambda figure, path: _report.pyplot().close(figure))
     monkeypatch.setattr(Figure, "tight_layout", lambda *_, **__: None)
+    monkeypatch.setattr(_declared, "ask", one_line)
     for picture, modules in UNDRAWN.items():
         for module in modules:
             monkeypatch.setattr(module, picture, lambda *_: "undrawn")

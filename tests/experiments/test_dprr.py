@@ -3,7 +3,9 @@ nothing.
 """
 
 import dataclasses
+import tomllib
 from functools import cache
+from pathlib import Path
 from typing import NamedTuple
 
 import jax
@@ -12,11 +14,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from experiments import _runner, dprr
+from experiments import _declared, _runner, dprr
 from experiments._registry import runs
 from experiments.dprr import accuracy
 from experiments.dprr import cells as dprr_cells
-from experiments.dprr import report as dprr_report
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST
 from ldp_jax.graph.packing import GraphSet
 from tests.experiments import contract
@@ -183,11 +184,17 @@ def test_pairs_are_of_one_seed_one_classifier_and_one_training():
         "dprr", 1.0, 0.0, [0.7, 0.75]
     )
     rows += scored("degrees", 1.0, 0.0, [0.5, 0.5])
-    gains = dprr_report.paired(pd.DataFrame(rows), CONFIGS)
-    found = {(group.classifier, group.config): (gain.n, gain.mean) for group, gain in gains.items()}
-    assert found == {  # 80 - 70 and 90 - 60
-        ("forest", "forest"): (2, pytest.approx(20.0)),
-        ("gin", "gin"): (2, pytest.approx(22.5)),
+    file = Path(dprr.__file__).with_name("report.toml")
+    spec = tomllib.loads(file.read_text())["dprr"]
+    page = _declared.Report("dprr", spec, pd.DataFrame(rows), file, CONFIGS)
+    found = {
+        (line.columns["kind"], line.columns["epochs"]): gain
+        for line in page.select({"where": "ours"})
+        if (gain := line.interval("degrees")) is not None
+    }
+    assert {key: (gain.n, gain.mean) for key, gain in found.items()} == {  # 80 - 70 and 90 - 60
+        ("random forest", ""): (2, pytest.approx(20.0)),
+        ("GIN; perceptron", "60"): (2, pytest.approx(22.5)),
     }
 
 

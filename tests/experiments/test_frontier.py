@@ -3,6 +3,8 @@ can check.
 """
 
 import math
+import tomllib
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -10,8 +12,8 @@ import pandas as pd
 import pytest
 
 import ldp_jax
-from experiments import frontier
-from experiments.frontier import features, friendships, methods, report
+from experiments import _declared, frontier
+from experiments.frontier import features, friendships, methods
 from experiments.frontier.config import Config
 from experiments.frontier.methods import (
     CEILING,
@@ -30,6 +32,7 @@ from tests.experiments.rows import made
 FEW = (PILOTED, FEATURES, CEILING)
 LIST = str(NEIGHBOUR_LIST)
 PAIR = str(RELATIONSHIP)
+PAGE = Path(frontier.__file__).with_name("report.toml")
 
 
 @pytest.fixture(scope="module")
@@ -69,8 +72,15 @@ def lists(rows, unit=LIST):
     return made(rows, labels="half", unit=unit, metric="accuracy")
 
 
+def lines(frame):
+    """The lines of the page by method and unit."""
+    spec = tomllib.loads(PAGE.read_text())["frontier_edges"]
+    found = _declared.Report("frontier_edges", spec, frame, PAGE).lines
+    return {(line.columns["mechanism"], line.columns["unit"]): line for line in found}
+
+
 def test_gains_are_paired_by_draw_and_the_best_published_is_the_best_by_mean():
-    rough, steady = PUBLISHED_METHODS[0], PUBLISHED_METHODS[1]
+    rough, steady = PUBLISHED_METHODS[1], PUBLISHED_METHODS[2]
     rows = [
         (FEATURES, 0.0, {0: 50, 1: 60, 2: 70}),
         (PILOTED, 1.0, {1: 70, 2: 85}),  # draw 0 is missing: pairs, not positions
@@ -78,20 +88,17 @@ def test_gains_are_paired_by_draw_and_the_best_published_is_the_best_by_mean():
         (rough, 1.0, {0: 0, 1: 99, 2: 0}),
         (steady, 1.0, {0: 52, 1: 62, 2: 72}),
     ]
-    found = report.points(
-        pd.concat([lists(rows), lists([(PILOTED, 2.0, {0: 60, 1: 70, 2: 80})], PAIR)])
-    )
-    at = found.set_index(["mechanism", "unit", "metric", "seed"]).value
-    assert [at[PILOTED, LIST, "gain over features", seed] for seed in (1, 2)] == [10, 15]
-    assert (PILOTED, LIST, "gain over features", 0) not in at.index
-    assert [at[PILOTED, LIST, "gain over best published", seed] for seed in (1, 2)] == [8, 13]
-    assert (PILOTED, PAIR, "gain over best published", 0) in at.index  # lists at 1
-    alone = report.points(lists([(FEATURES, 0.0, [50]), (PILOTED, 1.0, [70])]))
-    assert "gain over best published" not in set(
-        alone.metric
-    )  # where none was run, features are not called that
+    found = lines(pd.concat([lists(rows), lists([(PILOTED, 2.0, {0: 60, 1: 70, 2: 80})], PAIR)]))
+    mine = found[PILOTED, LIST].measures
+    assert mine["features"].round(9).to_dict() == {1: 10, 2: 15}
+    assert mine["published"].round(9).to_dict() == {1: 8, 2: 13}
     # Per relationship at 2 it is held against lists at 1, whose two ends cost 2.
-    assert [at[PILOTED, PAIR, "gain over plain counts", seed] for seed in (0, 1, 2)] == [5, 5, 5]
+    per_pair = found[PILOTED, PAIR].measures
+    assert per_pair["plain"].round(9).to_dict() == {0: 5, 1: 5, 2: 5}
+    assert len(per_pair["published"]) == 3
+    # Where none was run, features are not called the best published row.
+    alone = lines(lists([(FEATURES, 0.0, [50]), (PILOTED, 1.0, [70])]))
+    assert "published" not in alone[PILOTED, LIST].measures
 
 
 def test_the_ceiling_is_the_same_classifier_on_counts_without_noise(monkeypatch):

@@ -4,17 +4,18 @@ that is checked.
 
 import dataclasses
 import math
+import tomllib
+from pathlib import Path
 
 import jax
 import numpy as np
 import pandas as pd
 import pytest
 
-from experiments import frontier
-from experiments._common import run_parts, write_parts
-from experiments.frontier import features, features_report, joint, joint_methods, joint_report
+from experiments import _declared, frontier
+from experiments._common import run_parts
+from experiments.frontier import features, joint, joint_methods, rehearsed
 from experiments.frontier import features_methods as methods
-from experiments.frontier import rehearsal_report as rehearsed
 from experiments.frontier.config import Config
 from experiments.frontier.features_methods import (
     CHOSEN,
@@ -31,6 +32,7 @@ from tests.experiments import contract
 from tests.experiments.rows import of_panel
 from tests.servers.planted import blocks
 
+PAGE = Path(frontier.__file__).with_name("report.toml")
 TRUE = "non-private, class"
 FEW = (
     f"{STRUCTURE}, stack",
@@ -72,9 +74,7 @@ def test_each_row_is_there_once_under_what_it_costs(ran):
 
 def test_it_keeps_the_contract(ran):
     contract.check(frontier, ran, [features.results_in(ran.out)])
-    assert "There are 1 gains of local prediction" in features_report.digest(
-        features.results_in(ran.out)
-    )
+    assert "in 0 of 1 rows" in _declared.digest(PAGE, "frontier_features", ran.out)
 
 
 def test_a_row_of_joint_privacy_says_how_its_total_was_split(ran, tmp_path, monkeypatch):
@@ -93,7 +93,7 @@ def test_a_row_of_joint_privacy_says_how_its_total_was_split(ran, tmp_path, monk
     assert at.foreseen[JOINT] == 0.625  # of the split that was taken
     promises = joint.results_in(tmp_path).describe()["guarantees"]
     assert "epsilon 4 per record" in promises[f"mine: {RECORDS}, epsilon 4, 4 a record, 0 a list"]
-    assert len(write_parts([joint_report], tmp_path)) == 3
+    assert len(_declared.write(PAGE, tmp_path)) == 3  # a page, its picture and its table
     before = joint.results_in(tmp_path).csv.read_bytes()
     monkeypatch.setattr(features, "draw", None)
     run_parts(config, {"joint": joint})  # computes nothing
@@ -109,12 +109,12 @@ ROWS = (
 
 
 def test_gains_are_paired_by_draw_and_over_the_best_by_mean():
-    found = features_report.points(of_panel(ROWS))
-    at = found.set_index(["mechanism", "metric", "seed"]).value
-    assert [at[LOCAL, "gain over best structure-only", seed] for seed in (1, 2)] == [8, 13]
-    assert [at[LOCAL, "gain over chosen structure-only", seed] for seed in (1, 2)] == [10, 15]
-    assert (LOCAL, "accuracy", 0) not in at.index
-    assert features_report.best_name(found) == f"{STRUCTURE}, gcn"
+    spec = tomllib.loads(PAGE.read_text())["frontier_features"]
+    page = _declared.Report("frontier_features", spec, of_panel(ROWS), PAGE)
+    (mine,) = page.select({"where": "ours"})
+    assert mine.measures["best"].round(9).to_dict() == {1: 8, 2: 13}
+    assert mine.measures["chosen"].round(9).to_dict() == {1: 10, 2: 15}
+    assert mine.interval("structure").mean == pytest.approx(62)  # of gcn, over all its draws
 
 
 def test_a_rehearsal_is_wrong_where_it_promises_nothing_and_where_it_passes_a_gain_over():

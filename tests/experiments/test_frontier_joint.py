@@ -5,6 +5,8 @@ Rows are computed beside those of part features, in ``test_frontier_features.py`
 same programs.
 """
 
+import tomllib
+from pathlib import Path
 from types import SimpleNamespace
 
 import jax
@@ -12,8 +14,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from experiments import _declared, frontier
 from experiments.frontier import joint_methods as joint
-from experiments.frontier import joint_report as report
 from experiments.frontier.features_methods import Asked
 from ldp_jax.graph import graphs
 from ldp_jax.servers import JointPrivacy, Rehearsal, StatedFriends
@@ -36,13 +38,18 @@ def test_what_is_stated_by_default_is_of_no_graph_and_else_wrong_by_a_factor():
 
 def test_what_is_regained_is_of_the_draws_that_all_rows_have():
     rows = {
-        (report.NOTHING, 0.0): (20, 40),
+        (joint.NOTHING, 0.0): (20, 40),
         (joint.JOINT, 4.0): (30,),
-        (report.TRUE_ALL, np.inf): (60, 80),
+        (joint.TRUE_ALL, np.inf): (60, 80),
     }
     frame = pd.concat(of_panel([(*name, dict(enumerate(values)))]) for name, values in rows.items())
-    assert report.regained(frame, joint.JOINT, 4.0) == pytest.approx(0.25)
-    assert report.regained(frame, joint.JOINT, 2.0) is None
+    file = Path(frontier.__file__).with_name("report.toml")
+    spec = tomllib.loads(file.read_text())["frontier_joint"]
+    told = frame.assign(record=4.0, list=0.0, foreseen=0.3)
+    page = _declared.Report("frontier_joint", spec, told, file)
+    asked = {"where": "joint", "measure": "regained"}
+    assert page.ask(asked).mean == pytest.approx(25.0)
+    assert page.ask(asked | {"where": ["joint", {"epsilon": 2.0}]}) is None
 
 
 def test_no_mechanism_on_a_class_beats_the_ceiling_and_randomised_response_reaches_it():

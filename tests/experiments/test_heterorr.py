@@ -2,13 +2,14 @@
 
 import dataclasses
 from functools import cache
+from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
 import scipy.sparse
 
-from experiments import heterorr
+from experiments import _declared, heterorr
 from experiments._common import run_parts
 from experiments.heterorr import accuracy, attacks, cells, counts, mixing, releases, shares
 from experiments.heterorr.releases import EPSILON_0, FEATURES, STRUCTURE
@@ -253,8 +254,9 @@ def test_releases_are_counted_and_attacked_beside_epsilon_0(bench, monkeypatch, 
     assert rows["edge-rand", 4.0, cells.TRUE] > 0.8 * private  # each is kept with probability 0.98
     for name in EDGE_MECHANISMS:
         assert rows[name, 4.0, cells.TRUE] <= min(private, rows[name, 4.0, cells.RELEASED])
-    pages, _ = counts.pages(counts.results_in(tmp_path).read())
-    assert "| public HRG at eps 0 | 0 |" in pages[counts.NAME]
+    page = _declared.report(Path(heterorr.__file__).with_name("report.toml"), counts.NAME, tmp_path)
+    text, _, _ = page.page()
+    assert "| public HRG at eps 0 | 0 |" in text
 
 
 def test_networks_train_on_reports_of_features_and_labels(bench, monkeypatch):

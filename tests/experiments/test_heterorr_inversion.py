@@ -2,16 +2,20 @@
 and tables.
 """
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import sklearn.decomposition
 
+from experiments import _declared, heterorr
 from experiments._runner import COLUMNS, UsageError
 from experiments._runner import run as run_cells
 from experiments.heterorr import inversion
 from experiments.heterorr.inversion import Settings
 from tests.stats import SIGMAS
 
+PAGE = Path(heterorr.__file__).with_name("report.toml")
 SMALL = Settings(draws=1, copies=2, epochs=20, attacker=16, classifier=16)
 PCA, MLP = "pca-16", "mlp-16"
 EPSILONS = (1.0, 200.0)
@@ -88,9 +92,9 @@ def test_rows_tables_and_figure(tmp_path, monkeypatch):
             if cell.epsilon < 2 or cell.mechanism not in OTHERS
         }
         run_cells(few, inversion.compute, results)
-        path, picture = inversion.write(tmp_path)
-        assert picture.stat().st_size > 10_000
-        return path.read_text()
+        _declared.write(PAGE, tmp_path, inversion.NAME)
+        assert (tmp_path / f"{inversion.NAME}.png").stat().st_size > 10_000
+        return (tmp_path / f"{inversion.NAME}.md").read_text()
 
     text = run()
     rows = inversion.results_in(tmp_path).read()

@@ -71,7 +71,7 @@ def test_numbers_and_servers_stand_in_the_tables(tmp_path):
     mine = rows[rows.mechanism.isin([NUMBER, f"structure-only:{NUMBER}"])]
     assert len(mine) == 8  # two seeds, two embeddings, and the twin
     assert mine[mine.mechanism == NUMBER].epsilon_proved.eq(2.0).all()
-    assert NUMBER in privge.report.tables(out)
+    assert NUMBER in privge.tables(out)
     privge.write_report(out)
     assert (out / "figure2_node.png").exists()
 

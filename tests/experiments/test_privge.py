@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import shutil
+import tomllib
 
 import jax
 import jax.numpy as jnp
@@ -11,9 +12,9 @@ import pandas as pd
 import pytest
 import scipy.sparse
 
-from experiments import _runner, demo, findings, privge
+from experiments import _declared, _runner, demo, findings, privge
 from experiments._common import FOUND
-from experiments.privge import accuracy, cells, summary
+from experiments.privge import accuracy, cells, prepared
 from experiments.privge.settings import MECHANISMS, plan, settings
 from ldp_jax import datasets
 from ldp_jax.graph import propagation
@@ -130,42 +131,50 @@ def tidy(rows):
     )
 
 
+def page(rows):
+    """The page of rows of one table."""
+    spec = tomllib.loads(privge.PAGE.read_text())["REPORT"]
+    frame = tidy(rows).assign(preprocessing="raw", validation=0.5)
+    return _declared.Report("REPORT", spec, frame, privge.PAGE)
+
+
 def test_a_lucky_row_of_one_seed_is_not_the_best():
     """The best structure-only row is looked for among those with all seeds, of the k sweep too."""
+    published = cells.published_k("cora", "node")
     usual = dict.fromkeys(range(3), 0.7)
-    rows = [("hds", 1.0, 5, usual), ("structure-only:hds", 1.0, 5, usual)]
+    rows = [("hds", 1.0, published, usual), ("structure-only:hds", 1.0, published, usual)]
     lucky = ("structure-only:laplace", 1.0, 9, {0: 0.9})
     sweep = ("structure-only:hds", 1.0, 50, dict.fromkeys(range(3), 0.75))
-    (one,) = summary.summarise(tidy([*rows, lucky]))
-    assert one.best == ("structure-only:hds", 1.0, 5)
-    (one,) = summary.summarise(
-        tidy([*rows, lucky, ("hds", 1.0, 50, usual), sweep]), {"cora node": 5}
-    )
-    assert one.best == ("structure-only:hds", 1.0, 50)
-    assert one.best_value is not None
-    assert one.best_value.mean == pytest.approx(75.0)
-    assert [line.k for line in one.lines] == [5]  # the table has the published k alone
-    assert one.lines[0].over_best is not None
-    assert one.lines[0].over_best.mean == pytest.approx(-5.0)
+    asked = {"where": ["rows", {"mechanism": "hds"}], "measure": "best"}
+    assert page([*rows, lucky]).ask(asked).mean == pytest.approx(70.0)
+    found = page([*rows, lucky, ("hds", 1.0, 50, usual), sweep])
+    assert found.ask(asked).mean == pytest.approx(75.0)
+    assert found.ask(asked | {"measure": "over_best"}).mean == pytest.approx(-5.0)
+    shown = found.select({"where": ["rows", "private"]})
+    assert [line.columns["k"] for line in shown] == [published]  # the table has that k alone
 
 
 def test_a_release_that_repeats_counts_once_and_a_table_is_one_trial():
     """Laplace at budgets 2 and 3 is the row of budget 1 but for rounding; HDS, which moves by a
     point, is not.
     """
+    published = cells.published_k("cora", "node")
     twin = {0: 0.60, 1: 0.70, 2: 0.80}
     rows = []
     for epsilon, laplace, hds in ((1.0, 0.0, 0.03), (2.0, 1e-4, 0.04), (3.0, -1e-4, 0.05)):
         for name, gain in (("laplace", 0.01 + laplace), ("hds", hds)):
-            rows.append((name, epsilon, 1, {seed: value + gain for seed, value in twin.items()}))
-            rows.append((f"structure-only:{name}", epsilon, 1, twin))
-    (one,) = summary.summarise(tidy(rows))
-    counted = [("laplace", 1.0), ("hds", 1.0), ("hds", 2.0), ("hds", 3.0)]
-    assert [(x.mechanism, x.epsilon) for x in one.counted()] == counted
-    assert summary.tally(one.counted()) == (4, 0, 4)
-    assert one.mean_gain is not None
-    assert one.mean_gain.n == 3  # a seed is a trial, not a row
-    assert one.mean_gain.mean == pytest.approx((1 + 3 + 4 + 5) / 4)
+            scores = {seed: value + gain for seed, value in twin.items()}
+            rows.append((name, epsilon, published, scores))
+            rows.append((f"structure-only:{name}", epsilon, published, twin))
+    found = page(rows)
+    asked = {"where": "counted", "measure": "gain"}
+    counted = [line for line in found.select(asked) if line.interval("gain")]
+    names = {(line.columns["mechanism"], line.columns["epsilon"]) for line in counted}
+    assert names == {("laplace", 1.0), ("hds", 1.0), ("hds", 2.0), ("hds", 3.0)}
+    assert [found.ask({**asked, "show": show}) for show in ("above", "below")] == [4, 0]
+    pooled = found.ask({**asked, "show": "pooled"})
+    assert pooled.n == 3  # a seed is a trial, not a row
+    assert pooled.mean == pytest.approx((1 + 3 + 4 + 5) / 4)
 
 
 def variants(raw, standardized):
@@ -202,7 +211,7 @@ BAD, GOOD = [(0.9, 0.60), (0.9, 0.70), (0.9, 0.65)], [(0.1, 0.80), (0.2, 0.69), 
 def test_one_embedding_is_chosen_for_all_seeds_by_their_mean_validation_score(
     raw, standardized, which, values
 ):
-    kept, found = summary.chosen(variants(raw, standardized))
+    kept, found = prepared.chosen(variants(raw, standardized))
     assert (found, kept.value.tolist()) == (which, values)
 
 
@@ -342,7 +351,7 @@ def test_the_table_is_rendered_between_its_markers(ran, tmp_path):
     findings.main(findings.Config(out=config.out, readme=readme))
     assert readme.read_text().startswith("mine\n<!-- findings -->\n| private data")
     assert readme.read_text().endswith("\n<!-- /findings -->\nmore\n")
-    assert "| mine, node | 4 | " in pages.read_text()
+    assert "| mine | node | 4 | " in pages.read_text()
     readme.write_text("mine\n")
     with pytest.raises(_runner.UsageError, match="no section"):
         findings.main(findings.Config(out=config.out, readme=readme))

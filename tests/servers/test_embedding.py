@@ -464,7 +464,8 @@ def test_records_of_a_file_report_what_they_do_in_memory(tmp_path, monkeypatch):
     )
     with pytest.raises(ValueError, match="x must lie in"):
         embed(x=stored, m=m, bounds=(0, 0.999))
-    np.testing.assert_array_equal(embed(x=stored, m=m).z, embed(x=x, m=m).z)
+    with pytest.warns(UserWarning, match="give bounds="):
+        np.testing.assert_array_equal(embed(x=stored, m=m).z, embed(x=x, m=m).z)
 
 
 def test_a_server_of_embeddings_is_the_one_call_and_the_silent_contribute_nothing():
@@ -598,3 +599,27 @@ def test_with_an_operator_it_is_a_part_of_a_program_and_a_traced_graph_or_mechan
             ValueError, match="where they are traced, use perturb, propagate and an Operator"
         ):
             jax.jit(lambda graph, m: one(jax.random.key(9), graph, m))(*given)
+
+
+def test_records_that_are_all_in_the_upper_half_are_warned_of():
+    """Whoever forgets bounds=(0, 1) moves each record to the middle of what it should be."""
+    m = HDS(1.0, dim=16, k=2)
+    graph = graphs.from_edges([[0, 1], [1, 2]], num_nodes=4)
+    x = np.random.default_rng(0).uniform(0, 1, (4, 16))
+    embed = lambda x, **more: private_embedding(
+        jax.random.key(0), graph, x, m, alpha=0.5, r=0.5, **more
+    )
+    with pytest.warns(UserWarning, match=r"every number of x is in \[0, 1\].*bounds=\(0, 1\)"):
+        plain = embed(x)
+    np.testing.assert_array_equal(embed(x, bounds=(-1, 1)).z, plain.z)
+    for fine in (x - 0.01, np.zeros((4, 16)), -x):
+        embed(fine)
+    embed(x, bounds=(0, 1))
+
+
+def test_reports_of_bounded_records_are_those_of_scaled_ones():
+    m = HDS(1.0, dim=16, k=2)
+    x = np.random.default_rng(1).uniform(0, 50, (4, 16))
+    found = servers.perturb(jax.random.key(2), x, m, bounds=(0.0, 50.0))
+    expected = servers.perturb(jax.random.key(2), x / 25 - 1, m)
+    jax.tree.map(np.testing.assert_array_equal, found, expected)

@@ -16,7 +16,8 @@ from sklearn.utils import estimator_checks
 
 from ldp_jax import features
 from ldp_jax.core import random
-from ldp_jax.graph import graphs
+from ldp_jax.datasets import read_records
+from ldp_jax.graph import graphs, interop
 from ldp_jax.servers import predict_from_counts, predict_from_reports, private_embedding
 from ldp_jax.servers.estimators import CountClassifier, PrivateEmbedding, ReportClassifier
 from tests.servers.planted import compiled, words
@@ -313,3 +314,35 @@ def test_what_does_not_fit_is_refused(data):
     ):
         with pytest.raises(ValueError, match="y must not hold -1 or NaN"):
             classifier.fit(np.array([1, 2]), unknown)
+
+
+@pytest.mark.usefixtures("untyped")
+def test_names_are_users_where_the_graph_has_them(data):
+    names = np.array([f"user {node}" for node in range(120)])
+    named = interop.NamedGraph(data.graph, names)
+    for model in estimators(data).values():
+        plain = clone(model).fit(TRAIN, data.y[TRAIN])
+        found = clone(model).set_params(graph=named).fit(names[TRAIN], data.y[TRAIN])
+        asked = "transform" if isinstance(model, PrivateEmbedding) else "predict_proba"
+        expected = getattr(plain, asked)(TEST)
+        for users in (names[TEST], names[TEST][:, None], pd.Series(names[TEST])):
+            np.testing.assert_array_equal(getattr(found, asked)(users), expected)
+        with pytest.raises(ValueError, match="1 are not, such as 'nobody'"):
+            getattr(found, asked)(["user 1", "nobody"])
+
+
+def test_records_of_a_table_have_their_bounds_and_others_are_given_some(data):
+    rows = np.random.default_rng(0).uniform(0, 1, (120, 3)).astype(np.float32)
+    columns = ("a", "b", "c")
+    table = pd.DataFrame(rows, columns=list(columns))
+    read = read_records(table, numbers=dict.fromkeys(columns, (0.0, 1.0)))
+    given = {"graph": data.graph, "key": jax.random.key(1), "alpha": 1.0}
+    mechanism = features.Sampled(features.Piecewise(2.0), dim=3, k=1)
+    found = PrivateEmbedding(mechanism, records=read, **given).fit(TRAIN)
+    direct = PrivateEmbedding(mechanism, records=2 * read.x - 1, **given).fit(TRAIN)
+    np.testing.assert_array_equal(found.embedding_, direct.embedding_)
+    assert read.num_features == 3
+    bounded = PrivateEmbedding(mechanism, records=rows, bounds=(0.0, 1.0), **given).fit(TRAIN)
+    # Other bounds are another question: under one key the difference of reports would be private.
+    assert abs(bounded.embedding_ - direct.embedding_).max() > 1.0
+    assert bounded.asks()[0] != direct.asks()[0]

@@ -4,15 +4,13 @@ import itertools
 import math
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from ldp_jax.accounting.composition import advanced, over_rounds
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RECORD, Guarantee, metric
 from ldp_jax.features import GeneralizedRR
-from ldp_jax.servers import RoundsServer, Users, collect_rounds, simulate
-from ldp_jax.servers.rounds import answer
+from ldp_jax.servers import RoundsServer, Users, simulate
 from tests.stats import assert_g
 
 N = 4000
@@ -22,53 +20,39 @@ MECHANISM = GeneralizedRR(1.0, K)
 LAW = np.asarray(MECHANISM.table().masses) / 2.0**32
 
 
-def collected(records, answers):
-    return np.asarray(
-        collect_rounds(jax.random.key(0), MECHANISM, records, answers=answers).reports
-    )
+def collected(records, permanent=""):
+    """The reports of histories [rounds, n] under one key, [rounds, n]."""
+    server = RoundsServer(MECHANISM, N, ROUNDS, permanent=permanent)
+    return simulate(jax.random.key(0), server, Users(records=records.T)).value
 
 
 def test_a_permanent_answer_is_the_first_record_s_and_no_later_one_shows():
     records = np.random.default_rng(0).integers(0, K, (ROUNDS, N))
     changed = records.copy()
     changed[1:] = (changed[1:] + 1) % K
-    kept = collected(records, "permanent")
+    kept = collected(records, permanent="class")
     np.testing.assert_array_equal(kept, np.broadcast_to(kept[0], kept.shape))
-    np.testing.assert_array_equal(kept, collected(changed, "permanent"))
+    np.testing.assert_array_equal(kept, collected(changed, permanent="class"))
     first = np.bincount(kept[0][records[0] == 1], minlength=K)
     assert_g(first, LAW[1])  # finds a probability 10 points off
-    key = jax.random.split(jax.random.key(0), N)[7]
-    alone = [
-        answer(key, MECHANISM, records[: t + 1, 7], t, answers="permanent") for t in range(ROUNDS)
-    ]
-    np.testing.assert_array_equal(np.asarray(alone), kept[:, 7])
     far = np.where(
         records == K - 1, 2**33, records
     )  # the nearest record; one that wrapped would be 0
-    np.testing.assert_array_equal(kept, collected(far, "permanent"))
+    np.testing.assert_array_equal(kept, collected(far, permanent="class"))
 
 
 def test_fresh_answers_follow_their_own_record_with_noise_of_their_own():
     records = np.ones((ROUNDS, N), np.int32)
     changed = records.copy()
     changed[1] = 2
-    fresh = collected(records, "fresh")
-    other = collected(changed, "fresh")
+    fresh = collected(records)
+    other = collected(changed)
     np.testing.assert_array_equal(fresh[[0, 2]], other[[0, 2]])
     assert (fresh[1] != other[1]).mean() > 0.2
     pairs = np.bincount(fresh[0] * K + fresh[2], minlength=K * K)
     assert_g(
         pairs, np.outer(LAW[1], LAW[1]).ravel()
     )  # finds a tenth of the users with the noise of round 0
-
-
-def test_a_history_of_the_host_is_read_at_a_traced_round():
-    key = jax.random.key(0)
-    history = np.array([2, 2, 3, 0])
-    ask = lambda history: jax.vmap(lambda t: answer(key, MECHANISM, history, t, answers="fresh"))(
-        jnp.arange(4)
-    )
-    np.testing.assert_array_equal(ask(history), ask(jnp.asarray(history)))
 
 
 def supremum(law):
@@ -130,23 +114,13 @@ def test_rounds_by_a_server_cost_as_stated_and_a_permanent_answer_once():
     assert many.guarantee[RECORD].epsilon == advanced(MECHANISM.guarantee(), 50, 1e-6).epsilon
 
 
-@pytest.mark.usefixtures("untyped")
-def test_what_is_wrong_is_refused(monkeypatch):
-    records = np.zeros((2, 3), np.int32)
-    for changes, message in (
-        ({"answers": "same"}, "answers must be one of fresh, permanent"),
-        ({"records": np.zeros(3, np.int32)}, r"records must have axes \[rounds, n"),
-        ({"records": (records, records[:1])}, r"records must have axes \[rounds, n"),
-        ({"answers": "permanent", "delta": 1e-6}, "delta must be None for permanent answers"),
-        ({"key": jax.random.key(0, impl="rbg")}, "threefry"),
-    ):
-        given = {"key": jax.random.key(0), "records": records, "answers": "fresh", **changes}
-        with pytest.raises(ValueError, match=message):
-            collect_rounds(given.pop("key"), MECHANISM, given.pop("records"), **given)
+def test_what_is_wrong_is_refused():
+    with pytest.raises(ValueError, match="delta must be None for permanent answers"):
+        RoundsServer(MECHANISM, N, ROUNDS, permanent="class", delta=1e-6)
+    for sizes in ({"num_users": 0}, {"rounds": 0}):
+        with pytest.raises(ValueError, match=f"{next(iter(sizes))} must be a whole number"):
+            RoundsServer(**{"mechanism": MECHANISM, "num_users": 3, "rounds": 2} | sizes)
     with pytest.raises(ValueError, match="rounds must be a whole number"):
         over_rounds(Guarantee(1.0), 0, answers="fresh")
     with pytest.raises(ValueError, match=r"over_rounds cannot add metric\(2\)"):
         over_rounds(Guarantee(2.0, unit=metric(2.0)), 3, answers="fresh")
-    for round in (-1, 2):  # JAX would answer from the last record
-        with pytest.raises(ValueError, match=r"round must be in \[0.0, 1.0\]"):
-            answer(jax.random.key(0), MECHANISM, records[:, 0], round, answers="fresh")

@@ -86,10 +86,14 @@ def gin(
     Reference: Xu et al., How powerful are graph neural networks? (ICLR 2019), eq. 4.1 at epsilon 0;
     section 7.
 
-    >>> pair_and_single = packing.GraphSet.from_edges([1, 0], [0, 1], [0, 0, 1], [0, 1])
+    >>> pair_and_single = packing.GraphSet.from_edges(
+    ...     [1, 0], [0, 1], [0, 0, 1], [0, 1]
+    ... )
     >>> model = gin(layers=3, hidden=8)
     >>> variables = model.init(jax.random.key(0), pair_and_single.graph)
-    >>> model.apply(variables, pair_and_single.graph, key=None, train=False)[0].shape
+    >>> model.apply(variables, pair_and_single.graph, key=None, train=False)[
+    ...     0
+    ... ].shape
     (2, 2)
     """
     check_sizes(dropout, layers=layers, hidden=hidden, outputs=outputs, mlp_layers=mlp_layers)

@@ -196,7 +196,9 @@ def poindp(
 
     >>> from ldp_jax.graph import graphs
     >>> path = graphs.from_edges([[0, 1], [1, 2]], num_nodes=3)
-    >>> inputs = PoinDPInputs(path, jnp.eye(3), jnp.zeros((3, 2)), jnp.ones((3, 2)), 1.0)
+    >>> inputs = PoinDPInputs(
+    ...     path, jnp.eye(3), jnp.zeros((3, 2)), jnp.ones((3, 2)), 1.0
+    ... )
     >>> model = poindp(4, noise="printed")
     >>> apply = jax.jit(model.apply, static_argnames="train")
     >>> variables = jax.jit(model.init)(jax.random.key(0), inputs)

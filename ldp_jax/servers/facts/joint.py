@@ -76,7 +76,10 @@ def joint_facts(
     >>> labels = np.where(np.arange(40) < 30, y, -1).astype(np.int32)
     >>> x, key = np.eye(2)[y[:30]], jax.random.key(0)
     >>> facts = joint_facts(key, x, labels, num_classes=2, num_folds=2)
-    >>> facts.prior.tolist(), bool((facts.classifier.panel_scores.argmax(1) == y[:30]).all())
+    >>> (
+    ...     facts.prior.tolist(),
+    ...     bool((facts.classifier.panel_scores.argmax(1) == y[:30]).all()),
+    ... )
     ([0.5, 0.5], True)
     """
     known, members = folded_panel(key, labels, num_classes, num_folds, keep)

@@ -102,15 +102,22 @@ def panel_facts(
     >>> nodes = np.arange(60)  # in two circles, in which everybody knows everybody
     >>> pairs = [(i, j) for j in nodes for i in range(j) if i // 30 == j // 30]
     >>> circles = graphs.from_edges(pairs, 60)
-    >>> y = (nodes // 30 + (nodes % 5 == 1)) % 2  # every fifth has the other circle's class
+    >>> y = (
+    ...     nodes // 30 + (nodes % 5 == 1)
+    ... ) % 2  # every fifth has the other circle's class
     >>> labels, x = np.where(nodes % 3 == 0, y, -1), feature_rows(np.eye(2)[y])
     >>> key, shown = jax.random.key(0), x.take(nodes[::3])
     >>> facts = panel_facts(key, circles, shown, labels, num_classes=2, num_folds=2)
     >>> scores = facts.structure.log_q, facts.classifier.scores(x)
     >>> [int((p.argmax(1) == y)[labels < 0].sum()) for p in scores]
     [32, 40]
-    >>> found = simulate(jax.random.key(1), ReportServer(facts, 4.0), Users(records=x)).value
-    >>> found.used, bool((found.classes == y)[labels < 0].sum() > 36)  # of 40; 32 by structure
+    >>> found = simulate(
+    ...     jax.random.key(1), ReportServer(facts, 4.0), Users(records=x)
+    ... ).value
+    >>> (
+    ...     found.used,
+    ...     bool((found.classes == y)[labels < 0].sum() > 36),
+    ... )  # of 40; 32 by structure
     ('reports', True)
     """
     known, panel = folded_panel(key, labels, num_classes, num_folds, keep)

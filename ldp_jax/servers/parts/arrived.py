@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from ldp_jax.core import validate
 from ldp_jax.core.spaces import SparseReport
 from ldp_jax.deployment import Decoded, Table, vectors
+from ldp_jax.deployment.neighbours import NeighbourQuestion
 from ldp_jax.features import Discrete, Sampled
 
 
@@ -113,6 +114,45 @@ def outputs_by_node(
         values[node] = output[known][wanted]
         reported[node] = True
     return values, reported
+
+
+def numbers_by_node(
+    question: NeighbourQuestion,
+    asked: Bool[np.ndarray, " n"],
+    nodes: Integer[np.ndarray, " nodes"],
+    rows: Sequence[ReportRows],
+) -> tuple[Int[np.ndarray, "n numbers"], Bool[np.ndarray, " n"]]:
+    """The numbers that devices sent about their neighbours, by user, and who reported; 0 of others.
+
+    Rows of users who were not asked are left out. ``ValueError`` for users who are not numbered as
+    nodes, whom their neighbours' lists name; for rows of another question or of another shape, or
+    several of a user.
+    """
+    n = len(asked)
+    if not np.array_equal(nodes, np.arange(n)):
+        raise ValueError(
+            "users whose neighbours are asked for have the numbers of their nodes: "
+            f"nodes must be {n}"
+        )
+    numbers = np.zeros((n, question.numbers), np.int32)
+    reported = np.zeros(n, bool)
+    for some in rows:
+        if some.digest != question.digest:
+            raise ValueError("rows must answer the question that was broadcast, and answer another")
+        user = reporters(some.user)
+        output = np.asarray(some.output)
+        if output.shape != (len(user), question.numbers):
+            raise ValueError(
+                f"output must be [{len(user)}, {question.numbers}], got {output.shape}"
+            )
+        known = user < n
+        known[known] = asked[user[known]]
+        mine = user[known]
+        if reported[mine].any() or len(np.unique(user)) != len(user):
+            raise ValueError("rows must be one a user, and are several of some")
+        numbers[mine] = output[known]
+        reported[mine] = True
+    return numbers, reported
 
 
 def vectors_by_node(

@@ -70,10 +70,14 @@ def confusions(
     uniform too. Where labels may be wrong the likeliest confusion is found by EM. Reports of the
     panel alone say a little more: its labels are counted.
 
-    >>> scores = jnp.log(jnp.array([[0.6, 0.3, 0.1], [0.5, 0.1, 0.4], [0.1, 0.2, 0.7]]))
+    >>> scores = jnp.log(
+    ...     jnp.array([[0.6, 0.3, 0.1], [0.5, 0.1, 0.4], [0.1, 0.2, 0.7]])
+    ... )
     >>> panel = ScoredPanel(scores, np.array([0, 2, 2]))
     >>> found, which = confusions(panel, np.array([[False, True, True]]))
-    >>> np.asarray(found[which[0]], float).round(3).tolist()  # one record of class 0, taken for 1
+    >>> np.asarray(found[which[0]], float).round(
+    ...     3
+    ... ).tolist()  # one record of class 0, taken for 1
     [[0.0, 0.75, 0.25], [0.0, 0.75, 0.25], [0.0, 0.083, 0.917]]
     """
     validate.positive(smoothing=smoothing)
@@ -158,10 +162,15 @@ def likeliest_evidence(
     taken.
 
     >>> sent = jnp.log(jnp.tile(jnp.array([[0.9, 0.1], [0.1, 0.9]]), (20, 1)))
-    >>> panel = ScoredPanel(sent[:6], np.arange(6) % 2)  # whose six are never mistaken
+    >>> panel = ScoredPanel(
+    ...     sent[:6], np.arange(6) % 2
+    ... )  # whose six are never mistaken
     >>> given = (ClassReports(sent, np.ones((40, 2), bool)), panel)
     >>> agree, contradict = jnp.exp(sent), jnp.exp(sent[::-1])
-    >>> [likeliest_evidence(*given, q, np.ones(40, bool))[1] for q in (agree, contradict)]
+    >>> [
+    ...     likeliest_evidence(*given, q, np.ones(40, bool))[1]
+    ...     for q in (agree, contradict)
+    ... ]
     [1.0, 16.0]
     """
     sets, which = _sets(reports.alphabets)

@@ -213,7 +213,9 @@ def evidence(
     nothing; ``means`` are those of :func:`report_tables`, ``prior`` are public distributions of
     classes, ``size`` is :func:`table_size`.
 
-    >>> means = jnp.array([[[6.0, 4.0]], [[4.0, 6.0]]])  # of each class, at one rate, in two groups
+    >>> means = jnp.array(
+    ...     [[[6.0, 4.0]], [[4.0, 6.0]]]
+    ... )  # of each class, at one rate, in two groups
     >>> reports, prior = jnp.array([[9, 2], [5, 5], [2, 9]]), np.full((3, 2), 0.5)
     >>> found = evidence(reports, means, prior, 1.0, size=256)
     >>> np.asarray(jax.nn.softmax(found.log_likelihood), float).round(2).tolist()

@@ -79,7 +79,9 @@ def device_classifier(
     >>> y = np.arange(20) % 2
     >>> rows = DenseRows(np.eye(2, dtype=np.float32)[y])
     >>> labels = np.where(np.arange(20) == 0, 1, y)  # the first label is wrong
-    >>> found = device_classifier(rows, FoldedLabels(labels, 2, np.arange(20) // 2 % 2, 2))
+    >>> found = device_classifier(
+    ...     rows, FoldedLabels(labels, 2, np.arange(20) // 2 % 2, 2)
+    ... )
     >>> int(found.panel_scores[0].argmax())  # by a model that has not seen it
     0
     >>> two = DenseRows(np.float32([[0.9, 0.1], [0.1, 0.9]]))  # of two devices
@@ -134,9 +136,17 @@ def count_regression(
     >>> y = np.arange(200) % 2
     >>> noise = np.random.default_rng(0).integers(-3, 4, (200, 2))
     >>> reports = np.stack([8 * y, 8 - 8 * y], 1) + noise
-    >>> q, labels = np.full((200, 2), np.log(0.5), np.float32), np.where(np.arange(200) < 60, y, -1)
+    >>> q, labels = (
+    ...     np.full((200, 2), np.log(0.5), np.float32),
+    ...     np.where(np.arange(200) < 60, y, -1),
+    ... )
     >>> known = FoldedLabels(labels, 2, np.arange(200) // 2 % 3, 3)
-    >>> bool((count_regression(q, reports, known, np.ones(200, bool)).argmax(1) == y).all())
+    >>> bool(
+    ...     (
+    ...         count_regression(q, reports, known, np.ones(200, bool)).argmax(1)
+    ...         == y
+    ...     ).all()
+    ... )
     True
     """
     columns = np.concatenate([np.asarray(log_q), np.asarray(reports)], 1).astype(np.float64)

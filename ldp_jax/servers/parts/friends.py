@@ -37,7 +37,9 @@ def friend_evidence(
     0 where nobody knows.
 
     >>> even = np.array([0.5, 0.5])
-    >>> friend_evidence(np.array([[1.0, 0.0], [0.5, 0.5]]), even, 0.6).round(3).tolist()
+    >>> friend_evidence(np.array([[1.0, 0.0], [0.5, 0.5]]), even, 0.6).round(
+    ...     3
+    ... ).tolist()
     [[0.47, -0.916], [0.0, 0.0]]
     """
     mixing = homophily * np.eye(len(prior)) + (1.0 - homophily) * prior
@@ -58,7 +60,10 @@ def reported_confusion(
     ``law`` is P(report i | class sent), ``start`` what is thought before, as strong as two users a
     class.
 
-    >>> law, labels = np.tile([[0.9, 0.1], [0.1, 0.9]], (40, 1)), np.tile([0, 1], 40)
+    >>> law, labels = (
+    ...     np.tile([[0.9, 0.1], [0.1, 0.9]], (40, 1)),
+    ...     np.tile([0, 1], 40),
+    ... )
     >>> reported_confusion(law, labels, np.full((2, 2), 0.5)).round(2).tolist()
     [[0.97, 0.03], [0.03, 0.97]]
     """

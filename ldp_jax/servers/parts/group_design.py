@@ -88,7 +88,9 @@ def expected_counts(model: GroupShares) -> Float[np.ndarray, "classes rates grou
     many users are at each is for the reports to say
     (:func:`~ldp_jax.servers.parts.count_evidence.evidence`).
 
-    >>> model = GroupShares(np.array([[0.75, 0.25], [0.5, 0.5]]), np.array([4.0, 4.0]), 0.5)
+    >>> model = GroupShares(
+    ...     np.array([[0.75, 0.25], [0.5, 0.5]]), np.array([4.0, 4.0]), 0.5
+    ... )
     >>> expected_counts(model)[0, (0, -1)].tolist()
     [[0.375, 0.125], [24.0, 8.0]]
     """
@@ -115,7 +117,9 @@ def group_shares(
     ``groups`` are public, in [0, G), -1 for none, and so is the ``prior`` of each user's class; a
     label is a row of 0 and 1.
 
-    >>> y = np.arange(60) % 2  # six neighbours in the group of the own class, two in the other
+    >>> y = (
+    ...     np.arange(60) % 2
+    ... )  # six neighbours in the group of the own class, two in the other
     >>> reports = np.array([[6, 2], [2, 6]])[y]
     >>> model = group_shares(reports, y, np.eye(2)[y], np.ones(60, bool), 1.0)
     >>> model.shares.round(2).tolist(), round(model.homophily, 2)
@@ -221,9 +225,17 @@ def design(
     is of public randomness, ``model`` of counts by fine group, ``size`` of the tables, and all are
     ``asked`` by default.
 
-    >>> means = np.array([[[3.0, 1.0] * 3], [[1.0, 3.0] * 3]])  # all tiers tell classes alike
+    >>> means = np.array(
+    ...     [[[3.0, 1.0] * 3], [[1.0, 3.0] * 3]]
+    ... )  # all tiers tell classes alike
     >>> q = np.full((8, 2), np.log(0.5))
-    >>> plan = design(jax.random.key(0), q, CountModel(means, np.ones(1), math.inf), 1.0, size=256)
+    >>> plan = design(
+    ...     jax.random.key(0),
+    ...     q,
+    ...     CountModel(means, np.ones(1), math.inf),
+    ...     1.0,
+    ...     size=256,
+    ... )
     >>> accuracy = plan.accuracy[plan.best]  # one noise, not three
     >>> plan.best, round(plan.accuracy_without, 1), round(accuracy, 1)
     ('labelled + predicted', 0.5, 0.9)

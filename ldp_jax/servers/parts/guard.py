@@ -54,7 +54,9 @@ def likelihood_ratios(
 
     [n, C].
 
-    >>> likelihood_ratios(np.log([[0.2, 0.6]]), np.array([0.5, 0.5])).round(4).tolist()
+    >>> likelihood_ratios(np.log([[0.2, 0.6]]), np.array([0.5, 0.5])).round(
+    ...     4
+    ... ).tolist()
     [[0.5, 1.5]]
     """
     log_likelihood = np.asarray(log_likelihood)
@@ -69,7 +71,10 @@ def strength(t: Float[Array | np.ndarray, " n"]) -> float:
 
     t >= -1 is what a report gains by the model.
 
-    >>> round(strength(np.array([1.0, -0.5] * 50)), 4), strength(np.array([1.0, -1.0] * 50))
+    >>> (
+    ...     round(strength(np.array([1.0, -0.5] * 50)), 4),
+    ...     strength(np.array([1.0, -1.0] * 50)),
+    ... )
     (0.5, 0.0)
     """
     t = np.maximum(np.asarray(t, np.float64), -1.0 + 1e-6)
@@ -99,7 +104,10 @@ def guard(
         as well: few labels err.
 
     >>> right = np.log(np.tile([[0.9, 0.1], [0.1, 0.9]], (50, 1)))
-    >>> guard(right, np.exp(right)).strength, guard(right, np.exp(right[::-1])).strength
+    >>> (
+    ...     guard(right, np.exp(right)).strength,
+    ...     guard(right, np.exp(right[::-1])).strength,
+    ... )
     (1.0, 0.0)
     """
     evidence = np.asarray(log_likelihood)
@@ -137,7 +145,10 @@ def checked(
     >>> right = np.log(np.tile([[0.9, 0.1], [0.1, 0.9]], (50, 1)))
     >>> labels = np.where(np.arange(100) < 40, np.arange(100) % 2, -1)
     >>> even = np.array([0.5, 0.5])
-    >>> [round(checked(one, even, labels).strength, 2) for one in (right, right[::-1])]
+    >>> [
+    ...     round(checked(one, even, labels).strength, 2)
+    ...     for one in (right, right[::-1])
+    ... ]
     [0.95, 0.0]
     >>> round(checked(right, even, np.full(100, -1)).strength, 2)
     0.25

@@ -61,7 +61,9 @@ def precision_weighted_ppr(
 
     >>> path = operator(graphs.from_edges([[0, 1], [1, 2]], num_nodes=3))
     >>> y = jnp.array([[1.0], [0.0], [0.0]])
-    >>> z = precision_weighted_ppr(path, y, jnp.array([[9.0], [0.0], [1.0]]), 1.0, 0.5, 1e-7)
+    >>> z = precision_weighted_ppr(
+    ...     path, y, jnp.array([[9.0], [0.0], [1.0]]), 1.0, 0.5, 1e-7
+    ... )
     >>> np.asarray(z, float).round(4).ravel().tolist()
     [0.9122, 0.2432, 0.0608]
     """
@@ -171,10 +173,14 @@ def class_field(
     fold is left out. All folds are columns of one solve, and a labelled node is asked of the column
     without the labels of its fold.
 
-    >>> path = operator(graphs.from_edges([[0, 1], [1, 2], [2, 3], [3, 4]], num_nodes=5))
+    >>> path = operator(
+    ...     graphs.from_edges([[0, 1], [1, 2], [2, 3], [3, 4]], num_nodes=5)
+    ... )
     >>> labels, prior = np.array([0, -1, -1, -1, 1]), jnp.array([0.5, 0.5])
     >>> seen = observations(labels, prior, jnp.zeros((5, 2)), np.zeros(5, bool))
-    >>> scores = class_field(path, seen, jnp.array([0, 0, 0, 0, 1]), 1.0, 0.99, 1e-6, num_folds=2)
+    >>> scores = class_field(
+    ...     path, seen, jnp.array([0, 0, 0, 0, 1]), 1.0, 0.99, 1e-6, num_folds=2
+    ... )
     >>> of_zero = np.exp(np.asarray(scores, float))[:, 0]
     >>> of_zero.round(2).tolist()  # nodes 0 and 4 by each other's label
     [0.09, 0.7, 0.5, 0.3, 0.91]

@@ -55,7 +55,9 @@ def reported_shares(
 
     The channel undone, at least half a user, of sum 1.
 
-    >>> reported_shares(np.array([0, 0, 0, 1]), 2, 0.75).tolist()  # all but half a user of class 0
+    >>> reported_shares(
+    ...     np.array([0, 0, 0, 1]), 2, 0.75
+    ... ).tolist()  # all but half a user of class 0
     [0.888..., 0.111...]
     """
     share = np.bincount(labels, minlength=num_classes) / max(len(labels), 1)

@@ -1,6 +1,7 @@
 """Records of users in every form that they come in, and their reports."""
 
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
 
@@ -221,7 +222,9 @@ def check_budgets(mechanism: Mechanism) -> None:
 
 
 @implicit_promotion()
-def perturb(key: PRNGKey, x: UserRecords, mechanism: Mechanism) -> Report:
+def perturb(
+    key: PRNGKey, x: UserRecords, mechanism: Mechanism, *, bounds: Bounds | None = None
+) -> Report:
     """Every user's report, stacked.
 
     Total, as devices are: numbers are clipped, NaN goes to the centre.
@@ -235,6 +238,8 @@ def perturb(key: PRNGKey, x: UserRecords, mechanism: Mechanism) -> Report:
         from [-1, 1].
       mechanism: on vectors [d]; its budgets may be a public stack [n], one a user, which depends on
         no record.
+      bounds: public (lower, upper) of a dense x, each a number or an array [d], which x is mapped
+        from; by default x is on the mechanism's own scale.
 
     Raises:
       ValueError: for a key that is not threefry, an epsilon that is not finite and > 0, or a
@@ -244,8 +249,8 @@ def perturb(key: PRNGKey, x: UserRecords, mechanism: Mechanism) -> Report:
     n, _ = check_records(x, mechanism)
     check_budgets(mechanism)
     domain = box(mechanism)
-    if isinstance(x, np.memmap):
-        x = declared(x, domain, None, clip=True)
+    if isinstance(x, np.memmap) or bounds is not None:
+        x = declared(x, domain, bounds, clip=True)
     leaves, structure = jax.tree.flatten(mechanism)
     known = all(map(validate.concrete, (key, *leaves)))
     key = random.counted(key_for(key, x))
@@ -340,10 +345,21 @@ def key_for(key: PRNGKey, x: UserRecords) -> PRNGKey:
     return random.fold_in(key, STRUCTURE_ONLY) if isinstance(x, PublicRecord) else key
 
 
-def declared(x: UserRecords, domain: Box, bounds: Bounds | None, clip: bool) -> UserRecords:
+_FEW = 32  # numbers that may all be above 0 by chance
+
+
+def _in_upper_half(values: Any, domain: Box) -> bool:
+    """Whether many numbers of a domain around 0 are all above it: bounds may be forgotten."""
+    around = -domain.lower == domain.upper
+    return around and values.size >= _FEW and bool(values.min() >= 0 and values.max() > 0)
+
+
+def declared(
+    x: UserRecords, domain: Box, bounds: Bounds | None, clip: bool, *, whole: bool = True
+) -> UserRecords:
     """Records on the mechanism's own scale.
 
-    Refused where they leave their bounds and nobody said ``clip``.
+    Refused where they leave their bounds and nobody said ``clip``; ``whole`` is False of a part.
     """
     # The data owner's own check of a simulation: one bit about all records together. A device never
     # raises.
@@ -357,7 +373,7 @@ def declared(x: UserRecords, domain: Box, bounds: Bounds | None, clip: bool) -> 
         if bounds is not None:
             check_step(x.dtype, *_limits(bounds, domain.dim))
         for start in () if clip else range(0, len(x), BLOCK):
-            declared(np.array(x[start : start + BLOCK]), domain, bounds, clip)
+            declared(np.array(x[start : start + BLOCK]), domain, bounds, clip, whole=False)
         given = (
             None if (domain.lower, domain.upper) == (-1.0, 1.0) else (domain.lower, domain.upper)
         )
@@ -367,8 +383,8 @@ def declared(x: UserRecords, domain: Box, bounds: Bounds | None, clip: bool) -> 
     of_device = isinstance(x, jax.Array)
     x = x if of_device else np.asarray(x)
     if bounds is not None:
-        whole = of_device and not jnp.issubdtype(x.dtype, jnp.floating)  # becomes float32 there
-        check_step(jnp.result_type(float) if whole else x.dtype, lower, upper)
+        counts = of_device and not jnp.issubdtype(x.dtype, jnp.floating)  # becomes float32 there
+        check_step(jnp.result_type(float) if counts else x.dtype, lower, upper)
     if validate.concrete(x) and not clip:
         with jax.ensure_compile_time_eval():  # x may be a constant of a program
             values = real(x) if of_device else of_host(x)
@@ -376,6 +392,14 @@ def declared(x: UserRecords, domain: Box, bounds: Bounds | None, clip: bool) -> 
             kind = values.dtype if jnp.issubdtype(values.dtype, jnp.floating) else np.float64
             least, most = (np.asarray(end).astype(kind) for end in (lower, upper))
             inside = bool(((values >= least) & (values <= most)).all())  # NaN is in no interval
+            halved = whole and bounds is None and _in_upper_half(values, domain)
+        if halved:
+            warnings.warn(
+                f"every number of x is in [0, {domain.upper:g}], and the mechanism takes "
+                f"[{domain.lower:g}, {domain.upper:g}]: give bounds=(0, {domain.upper:g}), or "
+                f"bounds=({domain.lower:g}, {domain.upper:g}) where x is on that scale",
+                stacklevel=3,
+            )
         if not inside:
             shown = "the bounds of its columns" if np.ndim(lower) else f"[{lower:.9g}, {upper:.9g}]"
             raise ValueError(

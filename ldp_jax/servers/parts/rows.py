@@ -264,7 +264,9 @@ def feature_rows(
     ``ValueError`` for another shape, or of public rows numbers that are not finite, or negative
     with ``log``.
 
-    >>> feature_rows(np.array([[3.0, 4.0], [0.0, 0.0]])).times(jnp.ones((2, 1))).ravel().tolist()
+    >>> feature_rows(np.array([[3.0, 4.0], [0.0, 0.0]])).times(
+    ...     jnp.ones((2, 1))
+    ... ).ravel().tolist()
     [1.40000..., 0.0]
     """
     return _of_length_one(*_entries(x, log, public))

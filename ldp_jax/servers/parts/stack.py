@@ -43,7 +43,10 @@ def likeliest(
     """The candidate weights under which labels are likeliest; the first where there is no label.
 
     >>> scores = np.log([[[0.9, 0.5], [0.1, 0.5]]])
-    >>> [likeliest(scores, np.array([label]), np.eye(2)).tolist() for label in (0, 1, -1)]
+    >>> [
+    ...     likeliest(scores, np.array([label]), np.eye(2)).tolist()
+    ...     for label in (0, 1, -1)
+    ... ]
     [[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]]
     """
     labels = np.asarray(labels)
@@ -111,10 +114,15 @@ def stack_out_of_fold(
 
     >>> y = np.arange(40) % 2
     >>> right = np.log([[0.8, 0.2], [0.2, 0.8]])[y]
-    >>> both, labels = np.stack([right, right[:, ::-1]], -1), np.where(np.arange(40) < 30, y, -1)
+    >>> both, labels = (
+    ...     np.stack([right, right[:, ::-1]], -1),
+    ...     np.where(np.arange(40) < 30, y, -1),
+    ... )
     >>> known = FoldedLabels(labels, 2, np.arange(40) // 10 % 3, 3)
     >>> log_p, weights = stack_out_of_fold(both, known, (0.5, 0.5), ridge=3.0)
-    >>> weights.astype(float).round(1).tolist()  # the contrary is left out, not turned round
+    >>> weights.astype(float).round(
+    ...     1
+    ... ).tolist()  # the contrary is left out, not turned round
     [1.7, 0.0]
     >>> bool((log_p.argmax(1) == y).all())
     True

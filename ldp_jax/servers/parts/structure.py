@@ -96,7 +96,12 @@ def label_log_loss(
 
     Below ``keep`` 1 of what was reported.
 
-    >>> round(label_log_loss(jnp.log(jnp.array([[0.5, 0.5], [0.9, 0.1]])), np.array([0, -1])), 4)
+    >>> round(
+    ...     label_log_loss(
+    ...         jnp.log(jnp.array([[0.5, 0.5], [0.9, 0.1]])), np.array([0, -1])
+    ...     ),
+    ...     4,
+    ... )
     0.6931
     """
     panel = np.flatnonzero(labels >= 0)
@@ -250,7 +255,9 @@ def shared_friends(graph: graphs.GraphsTuple, count: int) -> Float[np.ndarray, "
     Reference: Deerwester et al., Indexing by latent semantic analysis (JASIS 1990); subspace
     iteration by Halko, Martinsson and Tropp (SIAM Review 2011), algorithm 4.4.
 
-    >>> near = shared_friends(graphs.from_edges([[0, 1], [0, 2], [3, 4]], num_nodes=5), 2)
+    >>> near = shared_friends(
+    ...     graphs.from_edges([[0, 1], [0, 2], [3, 4]], num_nodes=5), 2
+    ... )
     >>> [bool(np.allclose(near[1], near[other], atol=1e-5)) for other in (2, 4)]
     [True, False]
     """
@@ -383,7 +390,9 @@ def structure_posterior(
     >>> pairs = [(i, j) for j in nodes for i in range(j) if i // 30 == j // 30]
     >>> circles = graphs.from_edges(pairs, 60)
     >>> labels = np.where(nodes % 3 == 0, nodes // 30, -1)
-    >>> found = structure_posterior(circles, FoldedLabels(labels, 2, nodes // 3 % 2, 2))
+    >>> found = structure_posterior(
+    ...     circles, FoldedLabels(labels, 2, nodes // 3 % 2, 2)
+    ... )
     >>> bool((found.classes == nodes // 30).all())
     True
     """

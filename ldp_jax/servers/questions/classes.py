@@ -41,10 +41,16 @@ class ClassQuestion:
         have it already.
       noiseless: whether devices report the best of all classes as it is, for a ceiling.
 
-    >>> classifier = DeviceClassifier(jnp.eye(3), jnp.zeros(3), jnp.zeros((0, 3)), 1.0)
+    >>> classifier = DeviceClassifier(
+    ...     jnp.eye(3), jnp.zeros(3), jnp.zeros((0, 3)), 1.0
+    ... )
     >>> alphabets = PersonalAlphabets.of(2.0, [[0.8, 0.1, 0.1], [0.2, 0.4, 0.4]])
     >>> asked = ClassQuestion(classifier, alphabets, np.ones(2, bool), 2.0)
-    >>> asked.shipped(1), asked.upload_bytes(), round(asked.cost().guarantee.epsilon, 6)
+    >>> (
+    ...     asked.shipped(1),
+    ...     asked.upload_bytes(),
+    ...     round(asked.cost().guarantee.epsilon, 6),
+    ... )
     ((Classifier(3 features, 3 classes), Alphabet((1, 2, 0), epsilon 2)), 36, 2.0)
     """
 

@@ -14,7 +14,7 @@ from ldp_jax.core.pytree import digest, pytree, static
 from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.deployment import Question as Shipped
 from ldp_jax.edges import NeighbourCounts, NeighbourList, count_neighbours, privatize_counts
-from ldp_jax.servers.parts.arrived import ReportRows, reporters
+from ldp_jax.servers.parts.arrived import ReportRows, numbers_by_node
 from ldp_jax.servers.questions.question import Answers, User
 
 NO_NOISE = 20.0
@@ -37,8 +37,14 @@ class CountQuestion:
       round: the number of the question on the wire.
       noiseless: whether devices add no noise, for a ceiling.
 
-    >>> asked = CountQuestion(np.array([0, 0, 1]), np.ones(3, bool), num_groups=2, epsilon=1.0)
-    >>> asked.cost().guarantee.epsilon, asked.cost().pair.epsilon, asked.upload_bytes()
+    >>> asked = CountQuestion(
+    ...     np.array([0, 0, 1]), np.ones(3, bool), num_groups=2, epsilon=1.0
+    ... )
+    >>> (
+    ...     asked.cost().guarantee.epsilon,
+    ...     asked.cost().pair.epsilon,
+    ...     asked.upload_bytes(),
+    ... )
     (1.0, 2.0, 40)
     """
 
@@ -105,38 +111,9 @@ class CountQuestion:
     def read(self, nodes: Integer[np.ndarray, " n"], rows: Sequence[ReportRows]) -> Answers:
         """The counts that devices sent, by user; rows of users who were not asked are left out.
 
-        ``ValueError`` for users who are not numbered as nodes, whom their neighbours' lists name;
-        for rows of another question or of another shape, or several of a user.
+        Errors are those of :func:`~ldp_jax.servers.parts.arrived.numbers_by_node`.
         """
-        asked = np.asarray(self.asked)
-        n = len(asked)
-        if not np.array_equal(nodes, np.arange(n)):
-            raise ValueError(
-                "users whose neighbours are counted have the numbers of their nodes: "
-                f"nodes must be {n}"
-            )
-        digest = self.shipped().digest
-        counts = np.zeros((n, self.num_groups), np.int32)
-        reported = np.zeros(n, bool)
-        for some in rows:
-            if some.digest != digest:
-                raise ValueError(
-                    "rows must answer the question that was broadcast, and answer another"
-                )
-            user = reporters(some.user)
-            output = np.asarray(some.output)
-            if output.shape != (len(user), self.num_groups):
-                raise ValueError(
-                    f"output must be [{len(user)}, {self.num_groups}], got {output.shape}"
-                )
-            known = user < n
-            known[known] = asked[user[known]]
-            mine = user[known]
-            if reported[mine].any() or len(np.unique(user)) != len(user):
-                raise ValueError("rows must be one a user, and are several of some")
-            counts[mine] = output[known]
-            reported[mine] = True
-        return Answers(counts, reported)
+        return Answers(*numbers_by_node(self.shipped(), np.asarray(self.asked), nodes, rows))
 
     def download_bytes(self) -> int:
         """The whole question, which is the same for everybody."""

@@ -1,20 +1,29 @@
 """Which users are in your neighbour list, and how many are they?"""
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Integer
 
 from ldp_jax.accounting.statement import Cost
 from ldp_jax.core.pytree import pytree, static
 from ldp_jax.core.types import Array, PRNGKey, Report
-from ldp_jax.edges import HasServer, ListReport, NeighbourList, OneUsersView
+from ldp_jax.deployment import Pairs, ownership
+from ldp_jax.edges import (
+    HasServer,
+    ListReport,
+    NeighbourList,
+    OneUsersView,
+    RandomizedResponse,
+)
 from ldp_jax.edges.neighbour_lists import OnLists
 from ldp_jax.edges.whole_graph import reported_pairs
-from ldp_jax.servers.questions.question import User
+from ldp_jax.servers.parts.arrived import ReportRows, numbers_by_node
+from ldp_jax.servers.questions.question import Answers, User
 
 MEMORY = 8e9
 """Bytes of reported pairs that are allowed, where nobody says otherwise."""
@@ -33,7 +42,10 @@ class ListReports:
 
     >>> sent = np.full(3, np.nan, np.float32)
     >>> lists = ListReports(np.array([0, 0, 2]), np.array([1, 2, 0]), sent)
-    >>> lists.blanked(np.array([False, False, True])).reported.tolist(), lists.sent_bytes().tolist()
+    >>> (
+    ...     lists.blanked(np.array([False, False, True])).reported.tolist(),
+    ...     lists.sent_bytes().tolist(),
+    ... )
     ([0], [8, 0, 4])
     """
 
@@ -79,9 +91,12 @@ class ListQuestion:
       size: how many users a list is about, the user included; 0 where graphs are of several sizes,
         which ``answer`` refuses.
       memory: bytes of false pairs to allow, 16 for each.
+      round: the number of the question on the wire.
 
     >>> from ldp_jax.edges import RandomizedResponse
-    >>> asked = ListQuestion.of(RandomizedResponse(1.0), np.ones(5, bool), np.zeros(5, int))
+    >>> asked = ListQuestion.of(
+    ...     RandomizedResponse(1.0), np.ones(5, bool), np.zeros(5, int)
+    ... )
     >>> asked.cost().guarantee.epsilon, asked.cost().pair.epsilon
     (1.0, 2.0)
     """
@@ -91,6 +106,7 @@ class ListQuestion:
     group: Int[Array | np.ndarray, " n"]
     size: int = static(default=0)
     memory: float = static(default=MEMORY)
+    round: int = static(default=0)
 
     @classmethod
     def of(
@@ -174,6 +190,41 @@ class ListQuestion:
         most = {name: np.float32(budget) for name, budget in made.budgets.items()}
         of_all: Any = made  # a dataclass
         return dataclasses.replace(self, mechanism=dataclasses.replace(of_all, **most))
+
+    # --- On the wire ---
+
+    def shipped(self) -> Pairs:
+        """The question for :meth:`ldp_jax.deployment.Session.report_neighbours`.
+
+        ``ValueError`` where devices have no such question: they report by randomised response at
+        one epsilon, of at most 20, in one graph where nobody's list is public.
+        """
+        made = self.mechanism
+        asked = np.asarray(self.asked)
+        alike = isinstance(made, RandomizedResponse) and not np.ndim(made.epsilon)
+        if not alike or not asked.all() or np.ptp(self.group):
+            raise ValueError(
+                "devices report lists by RandomizedResponse at one epsilon, in one graph where "
+                f"nobody's list is public: got {made}, {asked.sum()} of {len(asked)} users asked"
+            )
+        owners = None if made.reporting == "full" else ownership(np.zeros(len(asked)))
+        return Pairs(self.round, len(asked), float(made.epsilon), owners)
+
+    def forms(self) -> tuple[Pairs]:
+        """The question that devices answer."""
+        return (self.shipped(),)
+
+    def read(self, nodes: Integer[np.ndarray, " n"], rows: Sequence[ReportRows]) -> Answers:
+        """The lists that devices sent, by user; rows of users who were not asked are left out.
+
+        Errors are those of :func:`~ldp_jax.servers.parts.arrived.numbers_by_node`.
+        """
+        pairs = self.shipped()
+        numbers, who = numbers_by_node(pairs, np.asarray(self.asked), nodes, rows)
+        reporter, reported = pairs.entries(numbers)
+        no_degree = np.full(len(who), np.nan, np.float32)
+        lists = ListReports(reporter.astype(np.int32), reported.astype(np.int32), no_degree)
+        return Answers(lists, who)
 
     # --- On the server ---
 

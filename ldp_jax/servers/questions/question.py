@@ -122,7 +122,9 @@ class Ask:
       permanent: the name of an answer for good, which every later question of that name repeats.
 
     >>> from ldp_jax.features import GeneralizedRR
-    >>> Ask(GeneralizedRR(1.0, 3), np.ones(5, bool), of="label").cost().guarantee.unit.name
+    >>> Ask(
+    ...     GeneralizedRR(1.0, 3), np.ones(5, bool), of="label"
+    ... ).cost().guarantee.unit.name
     'label'
     """
 

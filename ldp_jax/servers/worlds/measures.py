@@ -36,7 +36,10 @@ def echo(
     That is :func:`homophily` of the likeliest classes by features, among pairs of one class.
     Arguments and errors are as of :func:`overlap`; 0 where no pair is of one class.
 
-    >>> y, seen = np.zeros(4, int), np.log([[0.9, 0.1], [0.9, 0.1], [0.1, 0.9], [0.1, 0.9]])
+    >>> y, seen = (
+    ...     np.zeros(4, int),
+    ...     np.log([[0.9, 0.1], [0.9, 0.1], [0.1, 0.9], [0.1, 0.9]]),
+    ... )
     >>> echo([[0, 1], [2, 3]], y, seen), echo([[0, 2], [1, 3]], y, seen)
     (1.0, 0.0)
     """
@@ -67,7 +70,10 @@ def overlap(
     ``labels`` and errors are as of :func:`homophily`; ``log_q`` [n, C] must not have seen the own
     label. ``ValueError`` where it is none.
 
-    >>> y, seen = np.array([0, 0, 1, 1]), np.log([[0.9, 0.1], [0.1, 0.9], [0.1, 0.9], [0.9, 0.1]])
+    >>> y, seen = (
+    ...     np.array([0, 0, 1, 1]),
+    ...     np.log([[0.9, 0.1], [0.1, 0.9], [0.1, 0.9], [0.9, 0.1]]),
+    ... )
     >>> overlap([[0, 1], [2, 3]], y, seen), overlap([[0, 3], [1, 2]], y, seen)
     (0.0, 1.0)
     """
