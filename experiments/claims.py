@@ -7,7 +7,6 @@ disagrees with the verdict that ``claims.toml`` states, the claim is refused by 
 import functools
 import tomllib
 from collections import Counter
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,59 +21,40 @@ from ldp_jax.learning.metrics import ConfidenceInterval
 FILE = Path(__file__).with_suffix(".toml")
 UNDECIDED = "undecided"
 VERDICTS = ("holds", "only in their setting", "does not", UNDECIDED, "not tested")
-COUNTS = ("rows", "above", "below", "level")
-"""Numbers that every claim of rows has."""
 
 _TEXT = prose("claims")
-_ROOT = Path(__file__).parents[1]
+_COUNTS = {name: {"show": name} for name in ("rows", "above", "below", "level")}
+"""Numbers that every claim of rows has."""
 
 
+@functools.cache
 def told() -> dict[str, Any]:
     """The file: ``pages`` of rows, and ``claims``."""
     return tomllib.loads(FILE.read_text())
 
 
-def name_of(claim: Spec) -> str:
-    return f"{claim['paper']}, {claim['source']}: {claim['claim']}"
-
-
 @functools.cache
 def page(name: str) -> Report:
-    """A page of committed rows with the measures that claims add to it.
+    """A page of committed rows, with the measures that claims add to it.
 
     One with a ``csv`` is of a table that no paper's page declares line by line.
     """
-    spec = told()["pages"][name]
-    # The claims of the page are checked as its sentences are.
-    sections = [{"sentences": [checkable(claim) for claim in told()["claims"] if claim.get("page") == name]}]
+    spec = {"sections": (), **told()["pages"][name]}
     if "csv" in spec:
-        frame = pd.read_csv(REFERENCE / f"{spec['csv']}.csv").rename(columns=spec.get("rename", {}))
-        spec = {key: spec[key] for key in spec if key not in ("csv", "rename")}
-        rows = frame if "seed" in frame else frame.assign(seed=0)
-        return Report(name, spec | {"sections": sections}, rows, FILE)
+        frame = pd.read_csv(REFERENCE / spec.pop("csv")).rename(columns=spec.pop("renamed", {}))
+        return Report(name, spec, frame if "seed" in frame else frame.assign(seed=0), FILE)
     file = FILE.parent / spec["paper"] / "report.toml"
     declared = tomllib.loads(file.read_text())[name]
     measures = declared["measures"] | spec.get("measures", {})
-    found = report_of(
-        name, declared | {"measures": measures, "sections": sections}, FILE, REFERENCE
-    )
-    if found is None:
-        raise UsageError(f"{FILE}, pages.{name}: no committed row")
+    found: Any = report_of(name, declared | {"measures": measures}, FILE, REFERENCE)
     return found
 
 
-def checkable(claim: Spec) -> dict[str, Any]:
-    """What a claim asks of its own page."""
-    own = {name: spec for name, spec in asked_of(claim).items() if "page" not in spec}
-    return {key: claim[key] for key in ("where", "measure") if key in claim} | {"numbers": own}
+def refusal(claim: Spec, what: str) -> UsageError:
+    return UsageError(f"{FILE}, {claim['paper']}, {claim['source']}: {claim['claim']} {what}")
 
 
-def asked_of(claim: Spec) -> dict[str, Any]:
-    """The numbers of a claim by their names; one with a ``page`` is of that page."""
-    return {name: {"show": name} for name in COUNTS} | claim.get("numbers", {})
-
-
-def numbers(claim: Spec) -> tuple[dict[str, float], dict[str, str]]:
+def numbers(claim: Spec) -> tuple[dict[str, Any], dict[str, str]]:
     """What a claim's rows say, as numbers for its rule and as words for its text.
 
     An interval has its ends beside it, as ``gap_low`` and ``gap_high``.
@@ -82,19 +62,17 @@ def numbers(claim: Spec) -> tuple[dict[str, float], dict[str, str]]:
     shared = {key: claim[key] for key in ("where", "measure") if key in claim}
     values = {}
     words = {}
-    for name, spec in asked_of(claim).items():
+    for name, spec in (_COUNTS | claim.get("numbers", {})).items():
         of = page(spec.get("page", claim["page"]))
         number = spec if "page" in spec else merged(shared, spec)
         found = of.ask(number)
-        if found is None or found != found:
-            raise UsageError(f"{FILE}, {name_of(claim)}: no row has the number {name}")
-        words[name] = of.cell(number, of.lines, of.spec["setting"])
+        if found is None or (name == "rows" and not found):
+            raise refusal(claim, f"No row has its number {name}.")
+        values[name] = getattr(found, "mean", found)
         if isinstance(found, ConfidenceInterval):
-            values[name] = found.mean
             values[f"{name}_low"] = found.mean - found.half_width
             values[f"{name}_high"] = found.mean + found.half_width
-        else:
-            values[name] = found
+        words[name] = of.cell(number, of.lines, of.spec["setting"]).replace("*", "")
     return values, words
 
 
@@ -104,31 +82,24 @@ def judged(claim: Spec) -> tuple[str, str]:
     frame = pd.DataFrame([values])
     for name, formula in claim.get("made", {}).items():
         frame[name] = frame.eval(formula)
-        words[name] = f"{frame[name].iloc[0]:.3g}"
+        words[name] = f"{frame[name].iloc[0]:.1f}"
     true = [verdict for verdict, rule in claim["rule"].items() if frame.eval(rule).all()]
     if len(true) > 1:
-        raise UsageError(f"{FILE}, {name_of(claim)}: the rows are {' and '.join(true)}")
+        raise refusal(claim, f"Its rows say several things: {', '.join(true)}.")
     return (true or [UNDECIDED])[0], claim["text"].format(**words)
 
 
 def checked(claim: Spec) -> tuple[str, str]:
-    """The verdict and the text of a claim; refused where its evidence says something else."""
-    verdict = claim["verdict"]
-    if verdict not in VERDICTS:
-        raise UsageError(f"{FILE}, {name_of(claim)}: no verdict {verdict}")
-    if "page" not in claim:
-        return verdict, claim["text"]
-    found, text = judged(claim)
-    if found != verdict:
-        raise UsageError(f"{FILE}, {name_of(claim)}: {verdict} is stated, the rows say: {found}")
-    return verdict, text
+    """The verdict and the text of a claim; refused where its rows give another verdict."""
+    found, text = judged(claim) if "page" in claim else (claim["verdict"], claim["text"])
+    if found != claim["verdict"]:
+        raise refusal(claim, f"The verdict is {claim['verdict']}; the evidence says {found}.")
+    return found, text
 
 
 def evidence(claim: Spec) -> str:
     """Links to the page of the rows, and to the tests."""
-    links = []
-    if "page" in claim:
-        links.append(f"[{claim['page']}]({claim['page']}.md)")
+    links = [f"[{claim['page']}]({claim['page']}.md)"] if "page" in claim else []
     for test in claim.get("tests", ()):
         file, name = test.split("::")
         links.append(f"[{name}](../../{file})")
@@ -136,23 +107,19 @@ def evidence(claim: Spec) -> str:
 
 
 def as_markdown() -> str:
-    claims = [(claim, *checked(claim)) for claim in told()["claims"]]
-    papers = list(dict.fromkeys(claim["paper"] for claim, *_ in claims))
-    counts = Counter((claim["paper"], verdict) for claim, verdict, _ in claims)
-    total = Counter(verdict for _, verdict, _ in claims)
-    lead = ", ".join(f"{total[verdict]} {verdict}" for verdict in VERDICTS if total[verdict])
-    summary = [
-        [paper, *(counts[paper, verdict] or None for verdict in VERDICTS)] for paper in papers
-    ]
-    parts = [_TEXT.lead, f"{len(claims)} claims: {lead}.", markdown(["paper", *VERDICTS], summary)]
+    claims = told()["claims"]
+    papers = list(dict.fromkeys(claim["paper"] for claim in claims))
+    counts = Counter((of, claim["verdict"]) for claim in claims for of in (claim["paper"], "all"))
+    totals = [[of, *(counts[of, verdict] for verdict in VERDICTS)] for of in (*papers, "all")]
+    parts = [_TEXT.lead, markdown(["paper", *VERDICTS], totals), _TEXT.verdicts]
     for paper in papers:
         rows = [
-            [f"{claim['claim']} *{claim['source']}*", verdict, text, evidence(claim)]
-            for claim, verdict, text in claims
+            [f"{claim['claim']} *({claim['source']})*", *checked(claim), evidence(claim)]
+            for claim in claims
             if claim["paper"] == paper
         ]
-        parts += [f"## {paper}", markdown(["claim, where", "verdict", "number", "evidence"], rows)]
-    return "\n\n".join([*parts, _TEXT.rules]) + "\n"
+        parts += [f"## {paper}", markdown(["claim", "verdict", "number", "evidence"], rows)]
+    return "\n\n".join(parts) + "\n"
 
 
 def write_report(out: Path) -> list[Path]:
