@@ -79,7 +79,7 @@ def numbers(claim: Spec) -> tuple[dict[str, Any], dict[str, str]]:
 def judged(claim: Spec) -> tuple[str, str]:
     """The verdict that the rows give by the claim's rule, and its text with numbers."""
     values, words = numbers(claim)
-    frame = pd.DataFrame([values])
+    frame: Any = pd.DataFrame([values])
     for name, formula in claim.get("made", {}).items():
         frame[name] = frame.eval(formula)
         words[name] = f"{frame[name].iloc[0]:.1f}"
