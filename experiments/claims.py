@@ -14,8 +14,8 @@ import pandas as pd
 
 from experiments._declared import Report, merged, report_of
 from experiments._lines import Spec
-from experiments._report import markdown, prose
-from experiments._runner import REFERENCE, UsageError, write_atomically
+from experiments._report import markdown, prose, publish
+from experiments._runner import REFERENCE, UsageError
 from ldp_jax.learning.metrics import ConfidenceInterval
 
 FILE = Path(__file__).with_suffix(".toml")
@@ -39,7 +39,7 @@ def page(name: str) -> Report:
 
     One with a ``csv`` is of a table that no paper's page declares line by line.
     """
-    spec = {"sections": (), **told()["pages"][name]}
+    spec: dict[str, Any] = {"sections": (), **told()["pages"][name]}
     if "csv" in spec:
         frame = pd.read_csv(REFERENCE / spec.pop("csv")).rename(columns=spec.pop("renamed", {}))
         return Report(name, spec, frame if "seed" in frame else frame.assign(seed=0), FILE)
@@ -119,12 +119,11 @@ def as_markdown() -> str:
             if claim["paper"] == paper
         ]
         parts += [f"## {paper}", markdown(["claim", "verdict", "number", "evidence"], rows)]
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join(parts)
 
 
 def write_report(out: Path) -> list[Path]:
     if out.resolve() != REFERENCE.resolve():
         return []
     page.cache_clear()
-    write_atomically(out / "claims.md", as_markdown())
-    return [out / "claims.md"]
+    return publish(out, {"claims": as_markdown()}, {})
