@@ -109,9 +109,14 @@ def evidence(claim: Spec) -> str:
 def as_markdown() -> str:
     claims = told()["claims"]
     papers = list(dict.fromkeys(claim["paper"] for claim in claims))
-    counts = Counter((of, claim["verdict"]) for claim in claims for of in (claim["paper"], "all"))
-    totals = [[of, *(counts[of, verdict] for verdict in VERDICTS)] for of in (*papers, "all")]
-    parts = [_TEXT.lead, markdown(["paper", *VERDICTS], totals), _TEXT.verdicts]
+    kinds = list(dict.fromkeys(claim["kind"] for claim in claims))
+    counts = Counter(
+        (of, claim["verdict"]) for claim in claims for of in (claim["kind"], claim["paper"], "all")
+    )
+    totals = [
+        [of, *(counts[of, verdict] for verdict in VERDICTS)] for of in (*kinds, *papers, "all")
+    ]
+    parts = [_TEXT.lead, markdown(["claims of", *VERDICTS], totals), _TEXT.verdicts]
     for paper in papers:
         rows = [
             [f"{claim['claim']} *({claim['source']})*", *checked(claim), evidence(claim)]
