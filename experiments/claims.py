@@ -113,9 +113,8 @@ def as_markdown() -> str:
     counts = Counter(
         (of, claim["verdict"]) for claim in claims for of in (claim["kind"], claim["paper"], "all")
     )
-    totals = [
-        [of, *(counts[of, verdict] for verdict in VERDICTS)] for of in (*kinds, *papers, "all")
-    ]
+    names = (*kinds, *papers, "all")
+    totals = [[of, *(counts[of, verdict] for verdict in VERDICTS)] for of in names]
     parts = [_TEXT.lead, markdown(["claims of", *VERDICTS], totals), _TEXT.verdicts]
     for paper in papers:
         rows = [
