@@ -243,7 +243,11 @@ def pages_of(file: Path) -> list[str]:
 
 def report(file: Path, name: str, out: Path) -> Report | None:
     """A page of the rows of a folder; None without a row."""
-    spec = tomllib.loads(file.read_text())[name]
+    return report_of(name, tomllib.loads(file.read_text())[name], file, out)
+
+
+def report_of(name: str, spec: Spec, file: Path, out: Path) -> Report | None:
+    """The same of a page whose specification is given; ``file`` is what refusals name."""
     results = module(spec["rows"]).results_in(out)
     frame = results.read(mixed=spec.get("newest", False))
     if frame.empty:

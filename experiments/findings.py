@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from experiments import _declared, _registry, _runner, papers
+from experiments import _declared, _registry, _runner, claims, papers
 from experiments import _report as show
 
 _TEXT = show.prose("findings")
@@ -37,7 +37,7 @@ class Config:
 
 def main(config: Config) -> None:
     before, after = _around(config.readme) if config.readme else ("", "")
-    modules = [*map(_registry.module, _registry.EXPERIMENTS), papers]
+    modules = [*map(_registry.module, _registry.EXPERIMENTS), papers, claims]
     written = [
         path
         for one in modules

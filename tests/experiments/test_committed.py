@@ -140,7 +140,7 @@ def test_the_table_of_the_readme_is_of_the_committed_rows_and_short():
     assert len(text.splitlines()) <= 2 + 12
 
 
-PAGES = ["privge", "dprr", "heterorr", "poindp", "frontier", "protocols", "demo"]
+PAGES = ["privge", "dprr", "heterorr", "poindp", "frontier", "protocols", "demo", "claims"]
 
 
 UNDRAWN = {
