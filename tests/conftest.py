@@ -44,6 +44,9 @@ _DRAWS = {"contract", "features", "verification"}
 os.environ["XLA_FLAGS"] = " ".join([*_FLAGS, os.environ.get("XLA_FLAGS", "")]).strip()
 
 
+collect_ignore = ["browser.py"]  # a script, which needs playwright
+
+
 class _Programs:
     """What this worker compiled, on disk.
 
