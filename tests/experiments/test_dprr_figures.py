@@ -28,7 +28,7 @@ def small_set(*_):
 
 @pytest.fixture
 def config(monkeypatch, tmp_path):
-    for module in (degrees, scaling):
+    for module in (cells, degrees, scaling):
         monkeypatch.setattr(module, "load", small_set)
     return dprr.Config(
         datasets=("stars_and_cycles",), epsilons=(1.0, 4.0), preset="smoke", rr_nodes=50,
