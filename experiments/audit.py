@@ -403,8 +403,8 @@ def _law_loses(made: Any) -> float:
     guarantee = made.guarantee()
     if not guarantee.delta:
         return verification.privacy_loss_supremum(made).epsilon
-    *_, kept = delta_of(made, guarantee.epsilon, guarantee.delta)
-    return guarantee.epsilon if kept else math.inf
+    found = delta_of(made, guarantee.epsilon, guarantee.delta)
+    return guarantee.epsilon if found.holds else math.inf
 
 
 def _tests(made: Any, key: Any, config: Config, significance: float) -> dict[str, float]:

@@ -28,6 +28,7 @@ _PAIRED = 4  # numbers of which all pairs are
 _WITH_BITS = 8  # numbers whose bits are
 _NAN = float(np.finfo(np.float64).max)
 _INFINITE = _NAN / 2
+_EXACT_STEPS = 2.0**53  # float64 holds every whole number below
 
 
 class Views(NamedTuple):
@@ -166,7 +167,11 @@ def _scale(numbers: np.ndarray, reals: bool) -> tuple[float, float]:
 
 def rounded(column: np.ndarray, step: float) -> np.ndarray:
     """Numbers to a step; as they are where it is 0."""
-    return np.round(column / step) * step if step > 0 else column
+    if step <= 0:
+        return column
+    with np.errstate(over="ignore"):  # a number so far out has no digits below a step
+        steps = np.round(column / step)
+        return np.where(np.abs(steps) < _EXACT_STEPS, steps * step, column)
 
 
 def _of_all(numbers: np.ndarray) -> dict[str, np.ndarray]:
