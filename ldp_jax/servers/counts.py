@@ -41,10 +41,12 @@ from ldp_jax.servers.parts.group_design import (
     CountModel,
     Design,
     GroupShares,
+    PilotReports,
     design,
     expected_counts,
     group_shares,
     pilot,
+    unseen_evidence,
 )
 from ldp_jax.servers.parts.groups import (
     class_shares,
@@ -53,6 +55,7 @@ from ldp_jax.servers.parts.groups import (
     merged,
 )
 from ldp_jax.servers.parts.guard import guard
+from ldp_jax.servers.parts.label_odds import family, preference, trust
 from ldp_jax.servers.parts.rows import (
     Scaling,
 )
@@ -61,7 +64,7 @@ from ldp_jax.servers.parts.self_training import (
     label_evidence,
     self_train,
 )
-from ldp_jax.servers.parts.stack import weigh
+from ldp_jax.servers.parts.stack import combine, stack
 from ldp_jax.servers.questions import Answers, CountQuestion
 
 Protects = TypeAliasType("Protects", Literal["list", "relationship"])
@@ -69,13 +72,21 @@ Protects = TypeAliasType("Protects", Literal["list", "relationship"])
 
 _REACH = 40.0  # of noise, over epsilon: one count in e^40 is beyond
 
-# Weights of log q, log f, the law's evidence and the regression, which would be right if all laws
-# were.
-_LAW = (0.0, 1.0, 1.0, 0.0)
+# Ways to weigh log q, log f, the law's evidence and the regression. The first is features alone.
+_FEATURES = np.array((1.0, 0.0, 0.0, 0.0), np.float32)
+_ALONE = family(_FEATURES)
+_TAUGHT = (
+    family(_FEATURES, (0.0, 0.0, 1.0, 0.0)),
+    family((0.0, 1.0, 0.0, 0.0), (0.0, 0.0, 1.0, 0.0)),
+)
+_REGRESSED = (
+    family((0.0, 1 / 3, 1 / 3, 2 / 3)),
+    family((0.0, 0.0, 0.0, 1.0)),
+)
 
-# Weights start at the law, at both, or at the regression, and are pulled there. Labels choose among
-# the three.
-_TOWARDS = np.array((_LAW, (0.0, 1 / 3, 1 / 3, 2 / 3), (0.0, 0.0, 0.0, 1.0)), np.float32)
+# The logarithm of the odds that reports tell labels nothing, before labels are asked. It was chosen
+# on drawn worlds in which friends share what features say, right or wrong.
+_DOUBT = 3.5
 
 _EXPOSES = (
     "number of nodes",
@@ -102,7 +113,8 @@ class Counting:
       question: to the others.
       reports: int32 [n, 3 C], of the pilot, by fine group.
       first: bool [n], who of the pilot reported.
-      evidence: float32 [n, C], of the pilot's reports.
+      evidence: float32 [n, C], of the pilot's reports; of a labelled user by a model that has not
+        seen their label.
       model: who befriends whom, from the pilot.
       plan: the forecast by which the groups were chosen.
     """
@@ -110,7 +122,7 @@ class Counting:
     question: CountQuestion
     reports: Int[np.ndarray, "n fine"]
     first: Bool[np.ndarray, " n"]
-    evidence: Float[Array, "n classes"]
+    evidence: Float[np.ndarray, "n classes"]
     model: GroupShares
     plan: Design
 
@@ -127,7 +139,8 @@ class PilotedCounts(NamedTuple):
       log_regression: float32 [n, C], of a logistic regression on log q and the own report; 0 if
         none is believed.
       design: the forecast by which the groups of the second round were chosen.
-      strength: s of the guard: 0 where reports are not believed at all.
+      strength: s of the guard times the probability, by labels, that reports tell more than
+        features alone: 0 where reports are not believed at all.
       by_labels: whether the guard had to ask labels.
       weights: float32 [4], of log q, log f, the evidence and the regression.
       model: who befriends whom, from the pilot.
@@ -245,15 +258,18 @@ class CountServer:
         size = table_size(reports, means, epsilon)
         found = evidence(reports, means, prior, epsilon, size=size, counted=answers.reported)
 
+        given = PilotReports(
+            reports, np.asarray(answers.reported), fine, prior, facts.labels, facts.fold
+        )
+        expected = CountModel(means, found.weights, DISPERSIONS[found.dispersion])
+        own = unseen_evidence(given, found.log_likelihood, expected, epsilon, size=size)
+
         phase("the groups of the others", 0.3)
         others = ~np.asarray(state.question.asked) & ~facts.silent
-        expected = CountModel(means, found.weights, DISPERSIONS[found.dispersion])
         plan = design(state.design_key, facts.log_q, expected, epsilon, size=size, asked=others)
         column = merge(plan.best, classes)
         question = self._question(column[fine], others, int(column.max()) + 1, 1)
-        return Counting(
-            question, reports, np.asarray(answers.reported), found.log_likelihood, model, plan
-        )
+        return Counting(question, reports, given.reported, own, model, plan)
 
     def _concluded(self, state: Counting, answers: Answers) -> PilotedCounts:
         """Steps 7 to 10: the evidence of all reports, what they teach, and the posterior."""
@@ -336,47 +352,41 @@ def _learned(
     second round. The guard is asked about reports of the second round alone: with those of the
     first the model agrees by its fit.
     """
-    reported = round > 0
-    unseen = round == 2
-    log_q = facts.log_q
     labels = facts.labels
-    classes = facts.num_classes
     unlabelled = labels < 0
-    held_out = np.where(unseen, labels, -1)
-    judged = unlabelled & unseen
-
-    trusted = guard(own, np.exp(log_q), judged, held_out)
+    reported = round > 0
+    told = np.where(reported, labels, -1)
+    known = np.flatnonzero(told >= 0)
+    trusted = guard(own, np.exp(facts.log_q), unlabelled & (round == 2), told)
+    strength = trusted.strength if guarded else 1.0
     evident = trusted.log_likelihood if guarded else own
-    useful = not guarded or trusted.strength > 0.0
-    log_f = facts.known.log_q
-    regression = np.zeros_like(log_q)
-    towards = _TOWARDS[[0, 0, 0]]
-    if facts.rows is not None and useful:
+    log_f = facts.log_q
+    regression = np.zeros_like(facts.log_q)
+    families = _TAUGHT
+    if facts.rows is not None and strength > 0.0:
         # Evidence that is too sure of itself would teach too much.
-        scores = np.stack([log_q, log_q, evident, regression], -1)
-        trust = np.clip(weigh(scores, held_out, towards)[1][2], 0.0, 1.0)
-        of_labels = label_evidence(labels, classes)
-        lesson = np.where(unlabelled[:, None], trust * np.asarray(evident), of_labels)
-        learned = self_train(facts.rows, lesson, facts.known)
-        trusted = guard(own, np.exp(learned), judged, held_out)
-        evident = trusted.log_likelihood if guarded else own
-        useful = not guarded or trusted.strength > 0.0
-        # If the guard rejects the reports after retraining, the retrained model is discarded.
-        log_f = learned if useful else facts.known.log_q
-    teachers = labels[(labels >= 0) & reported]
+        share = trust(facts.log_q[known], evident[known], told[known])
+        of_labels = label_evidence(labels, facts.num_classes)
+        lesson = np.where(unlabelled[:, None], np.float32(share) * evident, of_labels)
+        log_f = self_train(facts.rows, lesson, facts.known)
     # A regression would know nothing of a class of which no labelled user reported.
-    if useful and np.bincount(teachers, minlength=classes).all():
-        towards = _TOWARDS
-        labelled = FoldedLabels(labels, classes, facts.known.fold, facts.known.num_folds)
+    if strength > 0.0 and np.bincount(told[told >= 0], minlength=facts.num_classes).all():
+        of_folds = facts.known.fold, facts.known.num_folds
+        labelled = FoldedLabels(labels, facts.num_classes, *of_folds)
         regression = count_regression(facts.known.log_q, counts, labelled, reported)
-    scores = np.stack([log_q, log_f, evident, regression], -1)
-    log_posterior, weights = weigh(scores, held_out, towards)
+        families = (*_TAUGHT, *_REGRESSED)
+
+    scores = np.stack([facts.log_q, log_f, evident, regression], -1)
+    doubt = _DOUBT if guarded else -math.inf
+    found = preference(scores[known], told[known], _ALONE, families, doubt)
+    taught = stack(scores[known], told[known], found.other)
+    weights = found.chance * taught + (1.0 - found.chance) * found.alone
     arrays = {
-        "log_posterior": log_posterior,
+        "log_posterior": combine(scores, weights),
         "log_f": log_f,
         "log_likelihood": evident,
         "log_regression": regression,
-        "weights": weights,
+        "weights": weights.astype(np.float32),
     }
-    strength = trusted.strength if guarded else 1.0
-    return {**jax.device_put(arrays), "strength": strength, "by_labels": trusted.by_labels}
+    made = {"strength": strength * found.chance, "by_labels": trusted.by_labels}
+    return {**jax.device_put(arrays), **made}

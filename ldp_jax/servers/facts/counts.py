@@ -31,6 +31,7 @@ from ldp_jax.servers.parts.self_training import (
     best_scaling,
     features_posterior,
     folds,
+    typical_folds,
 )
 
 _FOLDS = 10
@@ -74,6 +75,11 @@ class CountFacts(NamedTuple):
         return self.known.labels
 
     @property
+    def fold(self) -> Int[np.ndarray, " n"]:
+        """Of each user, the model of features that has not seen their label; on the host."""
+        return np.asarray(self.known.fold)
+
+    @property
     def log_q(self) -> Float[np.ndarray, "n classes"]:
         """The posterior by features, on the host."""
         return np.asarray(self.known.log_q)
@@ -104,8 +110,8 @@ def count_facts(
         natural logarithms; probabilities below 1e-9 are raised to it. No user's may depend on their
         own label.
       silent: bool [n], labelled users who are never asked; nobody by default.
-      num_folds: F of the regressions, whose time it multiplies; by default 10, and 5 above 10^5
-        entries.
+      num_folds: F of the regressions, whose time it multiplies; by default as many as a typical
+        class has labels, at most 10, and 5 above 10^5 entries.
 
     ``ValueError`` for facts that do not fit each other.
     """
@@ -141,7 +147,7 @@ def count_facts(
     labels = labels.astype(np.int32)
     if num_folds is None:
         few = first is None or len(first.value) <= _MANY_ENTRIES
-        num_folds = _FOLDS if few else _FEW_FOLDS
+        num_folds = typical_folds(labels, _FOLDS if few else _FEW_FOLDS)
     fold = folds(key, labels, num_folds)
     scaling = None
     if isinstance(rows, Mapping):

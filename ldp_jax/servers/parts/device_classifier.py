@@ -128,10 +128,10 @@ def count_regression(
 
     Where friends share what features say as well (a house, a subject), the evidence of
     :mod:`ldp_jax.servers.parts.count_evidence` repeats the features. A regression on both weighs
-    them by labels, but has many more unknowns: :func:`~ldp_jax.servers.parts.stack.likeliest`
-    decides. ``log_q`` of a labelled user is by a model that has not seen the label; groups that
-    were not asked for are columns of 0. Labels of the silent are not read, and their posterior is
-    q.
+    them by labels, but has many more unknowns:
+    :func:`~ldp_jax.servers.parts.label_odds.log_odds` decides. ``log_q`` of a labelled user is by a
+    model that has not seen the label; groups that were not asked for are columns of 0. Labels of
+    the silent are not read, and their posterior is q.
 
     >>> y = np.arange(200) % 2
     >>> noise = np.random.default_rng(0).integers(-3, 4, (200, 2))

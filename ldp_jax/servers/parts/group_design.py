@@ -177,6 +177,59 @@ def group_shares(
     return GroupShares(shares / shares.sum(1, keepdims=True), degree, homophily)
 
 
+_PARTS = 5  # that the labelled of a pilot are split into
+
+_LEAST_ROWS = 64  # of a part, so that small parts share a program
+
+
+class PilotReports(NamedTuple):
+    """A pilot's reports [n, G], by public groups [n], and what is public of the reporters.
+
+    Prior [n, C], labels [n], -1 for none, and folds [n].
+    """
+
+    reports: Int[np.ndarray, "n groups"]
+    reported: Bool[np.ndarray, " n"]
+    groups: Int[np.ndarray, " n"]
+    prior: Float[np.ndarray, "n classes"]
+    labels: Int[np.ndarray, " n"]
+    fold: Int[np.ndarray, " n"]
+
+    __repr__ = by_shapes
+
+
+def unseen_evidence(
+    given: PilotReports,
+    evidence: Float[Array | np.ndarray, "n classes"],
+    model: "CountModel",
+    epsilon: float,
+    *,
+    size: int,
+) -> Float[np.ndarray, "n classes"]:
+    """The evidence of reports, of labelled members by a model that has not seen their label.
+
+    A model agrees with the labels by which it was fitted, however wrong it is of others. So the
+    labelled are split in five, and each part is read by the shares (:func:`group_shares`) of all
+    reports but its own. The share of users at each rate is the ``model``'s, whose means are not
+    read; ``size`` is of the tables.
+    """
+    found = np.array(evidence)
+    log_weights = np.log(np.asarray(model.weights))
+    labelled = given.reported & (given.labels >= 0)
+    for part in range(_PARTS):
+        held_out = labelled & (given.fold % _PARTS == part)
+        here = np.flatnonzero(held_out)
+        others = given.reported & ~held_out
+        shares = group_shares(given.reports, given.groups, given.prior, others, epsilon)
+        tables = report_tables(model.dispersion, expected_counts(shares), epsilon, size=size)
+        room = 4 ** math.ceil(math.log(max(len(here), _LEAST_ROWS), 4) - 1e-9)
+        rows = np.pad(given.reports[here], ((0, room - len(here)), (0, 0)))
+        each = np.asarray(log_likelihoods(tables, rows, np.float32(epsilon)))[: len(here)]
+        by_rate = each.reshape(len(here), given.prior.shape[1], len(log_weights))
+        found[here] = logsumexp(by_rate + log_weights, axis=-1)
+    return found
+
+
 @pytree
 class Design:
     """Forecast each merge, and find the best one.

@@ -35,31 +35,6 @@ def combine(
     return log_softmax(np.asarray(log_scores) @ np.asarray(weights), axis=1).astype(np.float32)
 
 
-def likeliest(
-    log_scores: _Scores,
-    labels: Int[Array | np.ndarray, " n"],
-    candidates: Float[Array | np.ndarray, "k j"],
-) -> Float[np.ndarray, " j"]:
-    """The candidate weights under which labels are likeliest; the first where there is no label.
-
-    >>> scores = np.log([[[0.9, 0.5], [0.1, 0.5]]])
-    >>> [
-    ...     likeliest(scores, np.array([label]), np.eye(2)).tolist()
-    ...     for label in (0, 1, -1)
-    ... ]
-    [[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]]
-    """
-    labels = np.asarray(labels)
-    candidates = np.asarray(candidates)
-    known = np.flatnonzero(labels >= 0)
-    scores = np.asarray(log_scores, np.float64)[known]
-    losses = [
-        -log_softmax(scores @ one, axis=1)[np.arange(len(known)), labels[known]].sum()
-        for one in candidates
-    ]
-    return candidates[int(np.argmin(losses))]
-
-
 def stack(
     log_scores: _Scores,
     labels: Int[Array | np.ndarray, " n"],
@@ -79,27 +54,10 @@ def stack(
     >>> stack(np.zeros((4, 2, 3)), np.array([0, 1, -1, -1])).tolist()
     [0.0, 1.0, 1.0]
     """
-    return weigh(log_scores, labels, np.asarray(towards)[None], ridge=ridge)[1]
-
-
-def weigh(
-    log_scores: _Scores,
-    labels: Int[Array | np.ndarray, " n"],
-    candidates: Float[np.ndarray, "k j"],
-    *,
-    ridge: float = 20.0,
-) -> tuple[Float[np.ndarray, "n classes"], Float[np.ndarray, " j"]]:
-    """The log posterior and weights of :func:`stack`, pulled towards the likeliest candidate.
-
-    See :func:`likeliest`.
-    """
     validate.positive(ridge=ridge)
     labels = np.asarray(labels)
     known = np.flatnonzero(labels >= 0)
-    mine = np.asarray(log_scores)[known]
-    towards = likeliest(mine, labels[known], candidates)
-    weights = _fitted(mine, labels[known], towards, ridge)
-    return combine(log_scores, weights), weights
+    return _fitted(np.asarray(log_scores)[known], labels[known], towards, ridge)
 
 
 def stack_out_of_fold(
