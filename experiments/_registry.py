@@ -120,6 +120,11 @@ EXPERIMENTS: dict[str, Experiment] = {
         {"protocols": "protocols"},
         ("protocols.md",),
     ),
+    "worlds": Experiment(
+        "Drawn worlds: where counts of friends help, and what they cost where they tell nothing.",
+        {"worlds": "worlds"},
+        ("worlds.md",),
+    ),
     "audit": Experiment(
         "Every mechanism, asked whether its epsilon holds, and published forms that do not keep "
         "theirs.",
