@@ -182,6 +182,7 @@ def _relinked(text: str, source: str, here: str, repository: str) -> str:
 
 
 _ANCHORS: set[str] = set()
+_WORDS = 2500  # of a page of the API
 
 
 def _paths(name: str) -> list[str]:
@@ -199,8 +200,11 @@ def on_post_build(**_: Any) -> None:
         raise PluginError(f"on no page: {', '.join(missing)}")
 
 
-def on_page_content(content: str, **_: Any) -> str:
-    """Formulas as MathML, which browsers draw without a script."""
+def on_page_content(content: str, page: Any, **_: Any) -> str:
+    """Formulas as MathML, which browsers draw without a script; a page of the API is short."""
+    words = len(re.sub("<.*?>", " ", content).split())
+    if page.file.src_uri.startswith("api/") and words > _WORDS:
+        raise PluginError(f"{page.file.src_uri} has {words} words, {_WORDS} at most: split it")
     _ANCHORS.update(re.findall(r'id="(ldp_jax[^"]*)"', content))
     return _MATH.sub(
         lambda m: convert(
