@@ -212,7 +212,7 @@ div {{ overflow-x: auto; }}
 table {{ border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: 13px; }}
 th, td {{ padding: 0.25rem 0.7rem; text-align: left; white-space: nowrap;
   border-bottom: 1px solid #8884; }}
-pre {{ overflow-x: auto; font-size: 12px; }}
+pre {{ white-space: pre-wrap; overflow-wrap: anywhere; font-size: 12px; }}
 </style></head><body>
 {body}
 </body></html>
