@@ -95,7 +95,8 @@ def notebook(name: str, read: dict[str, Any]) -> tuple[str, dict[str, bytes]]:
     for cell in read["cells"]:
         source = "".join(cell["source"])
         if cell["cell_type"] == "markdown":
-            parts.append(_DOLLARS.sub(_dollars, _BADGE.sub(r"[\1]", source)))
+            text = _DOLLARS.sub(_dollars, _BADGE.sub(r"[\1]", source))
+            parts.append(_relinked(text, f"{NOTEBOOKS}/{name}", "notebooks", ""))
             continue
         parts.append(f"```python\n{source}\n```")
         for output in cell["outputs"]:
