@@ -1,9 +1,10 @@
-"""Web pages in a real browser: ``python tests/browser.py FOLDER...`` opens every page of each folder.
+"""Web pages in a real browser: ``python tests/browser.py FOLDER...`` opens every one of a folder.
 
-They are the built site, and what ``python -m tests.reports FOLDER`` writes. On a desktop in light colours and on a phone in dark ones, a page must load without an error in its
-console, without a missing file or picture, and without a link to nothing. No page is wider than the
-screen, no line of code is cut. The site's search finds names and questions. It needs playwright,
-and Debian's or another ``chromium`` on PATH.
+They are the built site, and what ``python -m tests.reports FOLDER`` writes. On a desktop in light
+colours and on a phone in dark ones, a page must load without an error in its console, without a
+missing file or picture, and without a link to nothing. No page is wider than the screen, no line of
+code is cut. The site's search finds names and questions. It needs playwright, and Debian's or
+another ``chromium`` on PATH.
 """
 
 import contextlib
