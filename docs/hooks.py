@@ -159,14 +159,14 @@ def _exports() -> dict[str, str]:
 
 
 def section(file: str, heading: str | None) -> str:
-    """The text of a file below a heading of the second level, or before the first such heading."""
-    parts = re.split(
-        r"^##+ (.+)\n", re.sub(r"\A# .+\n", "", (ROOT / file).read_text()), flags=re.MULTILINE
-    )
-    found = dict(zip(parts[1::2], parts[2::2], strict=True)) | {None: parts[0]}
-    if heading not in found:
-        raise PluginError(f"{file} has no heading {heading!r}")
-    return found[heading].strip()
+    """The text of a file below a heading and its own ones, or before the first heading."""
+    text, level = re.sub(r"\A# .+\n", "", (ROOT / file).read_text()), 2
+    if heading is not None:
+        found = re.search(rf"^(##+) {re.escape(heading)}\n", text, re.MULTILINE)
+        if found is None:
+            raise PluginError(f"{file} has no heading {heading!r}")
+        text, level = text[found.end() :], len(found[1])
+    return re.split(rf"^#{{2,{level}}} ", text, flags=re.MULTILINE)[0].strip()
 
 
 def _relinked(text: str, source: str, here: str, repository: str) -> str:

@@ -62,7 +62,10 @@ def names_of_the_library(notebook):
 def test_what_a_notebook_asks_for_is_there(path):
     """The slow tier runs them. Its first cells have a badge, a picture and an install."""
     assert len(names_of_the_library(path)) > 3
-    first, install = ("".join(cell["source"]) for cell in json.loads(path.read_text())["cells"][:2])
+    cells = json.loads(path.read_text())["cells"]
+    first, install = ("".join(cell["source"]) for cell in cells[:2])
+    text = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+    assert not re.search(r"^#.*\$", text, re.MULTILINE)  # a table of contents shows it raw
     assert f"/github/{PROJECT}/blob/main/colab/{path.name})" in first
     (picture,) = re.findall(r"^!\[.+\]\((.+)\)$", first, re.MULTILINE)
     assert (path.parent / picture).is_file()

@@ -205,7 +205,7 @@ _PAGE = """<!doctype html>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <style>
 :root {{ color-scheme: light dark; }}
-body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 70rem;
+body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 80rem;
   margin: 2rem auto; padding: 0 1rem; }}
 img {{ max-width: min(100%, 44rem); background: white; }}
 div {{ overflow-x: auto; }}
