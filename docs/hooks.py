@@ -160,12 +160,14 @@ def _exports() -> dict[str, str]:
 
 def section(file: str, heading: str | None) -> str:
     """The text of a file below a heading and its own ones, or before the first heading."""
-    text, level = re.sub(r"\A# .+\n", "", (ROOT / file).read_text()), 2
+    text = re.sub(r"\A# .+\n", "", (ROOT / file).read_text())
+    level = 2
     if heading is not None:
         found = re.search(rf"^(##+) {re.escape(heading)}\n", text, re.MULTILINE)
         if found is None:
             raise PluginError(f"{file} has no heading {heading!r}")
-        text, level = text[found.end() :], len(found[1])
+        text = text[found.end() :]
+        level = len(found[1])
     return re.split(rf"^#{{2,{level}}} ", text, flags=re.MULTILINE)[0].strip()
 
 

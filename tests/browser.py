@@ -157,7 +157,8 @@ def main(*folders: Path) -> int:
     if chromium is None:
         print("no chromium on PATH: the site is not opened")
         return 0
-    found, count = [], 0
+    found = []
+    count = 0
     with sync_playwright() as play:
         browser = play.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         for folder in folders:
