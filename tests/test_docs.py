@@ -64,6 +64,8 @@ def test_what_a_notebook_asks_for_is_there(path):
     assert len(names_of_the_library(path)) > 3
     cells = json.loads(path.read_text())["cells"]
     first, install = ("".join(cell["source"]) for cell in cells[:2])
+    typed = [line for cell in cells if cell["cell_type"] == "code" for line in cell["source"]]
+    assert [line for line in typed if len(line.rstrip()) > 80] == []
     text = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
     assert not re.search(r"^#.*\$", text, re.MULTILINE)  # a table of contents shows it raw
     assert f"/github/{PROJECT}/blob/main/colab/{path.name})" in first
