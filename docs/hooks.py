@@ -95,7 +95,8 @@ def notebook(name: str, read: dict[str, Any]) -> tuple[str, dict[str, bytes]]:
     for cell in read["cells"]:
         source = "".join(cell["source"])
         if cell["cell_type"] == "markdown":
-            parts.append(_DOLLARS.sub(_dollars, _BADGE.sub(r"[\1]", source)))
+            text = _DOLLARS.sub(_dollars, _BADGE.sub(r"[\1]", source))
+            parts.append(_relinked(text, f"{NOTEBOOKS}/{name}", "notebooks", ""))
             continue
         parts.append(f"```python\n{source}\n```")
         for output in cell["outputs"]:
@@ -116,8 +117,12 @@ def _dollars(match: re.Match[str]) -> str:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
-    """Links to files of the repository, and sections of others, whose code links to the API."""
+    """Links to files of the repository, and sections of others, whose code links to the API.
+
+    The search finds guides before the API, and the API before reports.
+    """
     here = posixpath.dirname(page.file.src_uri)
+    page.meta["search"] = {"boost": {"": 2.0, "api": 1.0}.get(here, 0.25)}
     source = f"docs/{page.file.src_uri}"
     if not (ROOT / source).exists():
         return markdown
@@ -154,14 +159,16 @@ def _exports() -> dict[str, str]:
 
 
 def section(file: str, heading: str | None) -> str:
-    """The text of a file below a heading of the second level, or before the first such heading."""
-    parts = re.split(
-        r"^##+ (.+)\n", re.sub(r"\A# .+\n", "", (ROOT / file).read_text()), flags=re.MULTILINE
-    )
-    found = dict(zip(parts[1::2], parts[2::2], strict=True)) | {None: parts[0]}
-    if heading not in found:
-        raise PluginError(f"{file} has no heading {heading!r}")
-    return found[heading].strip()
+    """The text of a file below a heading and its own ones, or before the first heading."""
+    text = re.sub(r"\A# .+\n", "", (ROOT / file).read_text())
+    level = 2
+    if heading is not None:
+        found = re.search(rf"^(##+) {re.escape(heading)}\n", text, re.MULTILINE)
+        if found is None:
+            raise PluginError(f"{file} has no heading {heading!r}")
+        text = text[found.end() :]
+        level = len(found[1])
+    return re.split(rf"^#{{2,{level}}} ", text, flags=re.MULTILINE)[0].strip()
 
 
 def _relinked(text: str, source: str, here: str, repository: str) -> str:
@@ -182,6 +189,7 @@ def _relinked(text: str, source: str, here: str, repository: str) -> str:
 
 
 _ANCHORS: set[str] = set()
+_WORDS = 2500  # of a page of the API
 
 
 def _paths(name: str) -> list[str]:
@@ -199,8 +207,11 @@ def on_post_build(**_: Any) -> None:
         raise PluginError(f"on no page: {', '.join(missing)}")
 
 
-def on_page_content(content: str, **_: Any) -> str:
-    """Formulas as MathML, which browsers draw without a script."""
+def on_page_content(content: str, page: Any, **_: Any) -> str:
+    """Formulas as MathML, which browsers draw without a script; a page of the API is short."""
+    words = len(re.sub("<.*?>", " ", content).split())
+    if page.file.src_uri.startswith("api/") and words > _WORDS:
+        raise PluginError(f"{page.file.src_uri} has {words} words, {_WORDS} at most: split it")
     _ANCHORS.update(re.findall(r'id="(ldp_jax[^"]*)"', content))
     return _MATH.sub(
         lambda m: convert(

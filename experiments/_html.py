@@ -22,11 +22,15 @@ _TEXT = prose("pages")
 STRUCTURE = "structure-only:"
 _PAGE_OF = {file: name for name, experiment in EXPERIMENTS.items() for file in experiment.tables}
 _STYLE = """\
-body{font:15px/1.5 system-ui,sans-serif;max-width:76rem;margin:2rem auto;padding:0 1rem;color:#222}
+:root{color-scheme:light dark}
+body{font:15px/1.5 system-ui,sans-serif;max-width:76rem;margin:2rem auto;padding:0 1rem}
 table{border-collapse:collapse;display:block;overflow-x:auto;font-size:13px;margin:1rem 0}
-th,td{border-bottom:1px solid #ddd;padding:.2rem .6rem;text-align:left;vertical-align:top}
-th{background:#f5f5f5}
-img{max-width:100%}code{background:#f5f5f5}section{border-top:3px solid #ddd;margin-top:2rem}"""
+th,td{border-bottom:1px solid #8884;padding:.2rem .6rem;text-align:left;vertical-align:top}
+th,code{background:#8882}
+img{max-width:100%;background:white}pre{white-space:pre-wrap;overflow-wrap:anywhere}
+section{border-top:3px solid #8884;margin-top:2rem}"""
+_HEAD = """\
+<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">"""
 
 
 def render(text: str, base: Path, page: str = "", beside: Sequence[str] = ()) -> str:
@@ -54,7 +58,7 @@ def render(text: str, base: Path, page: str = "", beside: Sequence[str] = ()) ->
 
 
 def _write(path: Path, title: str, *parts: str) -> Path:
-    head = f'<meta charset="utf-8"><title>{html.escape(title)}</title><style>{_STYLE}</style>'
+    head = f"{_HEAD}<title>{html.escape(title)}</title><style>{_STYLE}</style>"
     body = "\n".join(parts)
     write_atomically(
         path, f'<!doctype html><html lang="en"><head>{head}</head><body>\n{body}\n</body></html>\n'

@@ -67,7 +67,7 @@ def show(config: Show) -> None:
     if config.part is None:
         room = SCREEN // max(len(pages), 1)
         for text in pages.values():
-            console.print(beginning(text, room), soft_wrap=True, highlight=False, markup=False)
+            _screen(beginning(text, room))
         words = " or ".join(f"--part {part}" for part in pages)
         console.print(
             f"a screen of each: show {config.name} {words}; files: {REFERENCE}", soft_wrap=True
@@ -78,9 +78,17 @@ def show(config: Show) -> None:
     if part not in pages:
         raise UsageError(f"--part {config.part}: there are {', '.join(pages)}")
     lines = pages[part].splitlines()
-    console.print("\n".join(lines[:SCREEN]), soft_wrap=True, highlight=False, markup=False)
+    _screen("\n".join(lines[:SCREEN]))
     if len(lines) > SCREEN:
         console.print(f"the whole page: {REFERENCE / part}.md", soft_wrap=True)
+
+
+def _screen(text: str) -> None:
+    """Lines are cut at the edge of a terminal; a file or a pipe has all of them."""
+    if console.is_terminal:
+        console.print(text, no_wrap=True, overflow="ellipsis", highlight=False, markup=False)
+    else:
+        console.print(text, soft_wrap=True, highlight=False, markup=False)
 
 
 def beginning(text: str, room: int) -> str:

@@ -37,6 +37,12 @@ class Config(Grid):
     """compute nothing: compare and show the rows that are there"""
 
 
+SMOKE = (
+    "Preset smoke shows that all parts run. Its rows are fewer, and a row whose settings no "
+    "committed one has is shown without a comparison."
+)
+
+
 def main(config: Config) -> None:
     with costs() as found:
         _main(config)
@@ -56,6 +62,8 @@ def _main(config: Config) -> None:
             for name in EXPERIMENTS
             if config.compare_only or runs(name, config.preset, config.out)
         ]
+    if config.preset == "smoke" and not config.compare_only:
+        console.print(SMOKE, soft_wrap=True)
     for name in names:
         catalogue.named(name)
         items = papers.of(name, config.table) if config.table else []

@@ -8,6 +8,7 @@ import importlib
 import json
 import pkgutil
 import re
+import tomllib
 from types import ModuleType
 
 import pytest
@@ -17,6 +18,9 @@ from tests.test_api import NESTED, first_minute
 
 PAGES = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md"))
 SHOWN = {page: "\n".join(code(page, "pycon")) for page in PAGES}
+NOTEBOOKS = sorted((ROOT / "colab").glob("*.ipynb"))
+METADATA = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+PROJECT = METADATA["urls"]["Repository"].removeprefix("https://github.com/")
 INCLUDED = re.compile(r"^\{\{ ([\w./]+)(?:: (.+?))? \}\}$", re.MULTILINE)
 REFERENCES = re.compile(r"^::: (ldp_jax[\w.]*)$", re.MULTILINE)
 
@@ -54,12 +58,34 @@ def names_of_the_library(notebook):
     return [eval(chain, known) for chain in chains if re.fullmatch(r"[\w.]+", chain)]
 
 
-@pytest.mark.parametrize(
-    "path", sorted((ROOT / "colab").glob("*.ipynb")), ids=lambda path: path.stem
-)
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_what_a_notebook_asks_for_is_there(path):
-    """The slow tier runs them."""
+    """The slow tier runs them. Its first cells have a badge, a picture and an install."""
     assert len(names_of_the_library(path)) > 3
+    cells = json.loads(path.read_text())["cells"]
+    first, install = ("".join(cell["source"]) for cell in cells[:2])
+    typed = [line for cell in cells if cell["cell_type"] == "code" for line in cell["source"]]
+    assert [line for line in typed if len(line.rstrip()) > 80] == []
+    text = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+    assert not re.search(r"^#.*\$", text, re.MULTILINE)  # a table of contents shows it raw
+    assert f"/github/{PROJECT}/blob/main/colab/{path.name})" in first
+    (picture,) = re.findall(r"^!\[.+\]\((.+)\)$", first, re.MULTILINE)
+    assert (path.parent / picture).is_file()
+    assert f'@ git+https://github.com/{PROJECT}"' in install
+
+
+def test_the_project_has_one_address():
+    files = [ROOT / name for name in ("README.md", "CITATION.cff", "mkdocs.yml", *PAGES)]
+    named = [re.findall(r"github(?:\.com)?/([\w-]+/ldp_jax)\b", path.read_text()) for path in files]
+    assert {one for found in named for one in found} == {PROJECT}
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", *PAGES])
+def test_code_fits_beside_a_table_of_contents(page):
+    """At most 80 columns of what is typed; what is printed goes on below."""
+    typed = re.findall(r"^(?:>>>|\.\.\.) .*", "\n".join(code(page, "pycon")), re.MULTILINE)
+    shown = "\n".join([*code(page), *code(page, "bash"), *typed]).splitlines()
+    assert [line for line in shown if len(line) > 80] == []
 
 
 def test_another_output_would_fail():

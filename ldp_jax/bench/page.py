@@ -205,14 +205,14 @@ _PAGE = """<!doctype html>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <style>
 :root {{ color-scheme: light dark; }}
-body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 70rem;
+body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 80rem;
   margin: 2rem auto; padding: 0 1rem; }}
 img {{ max-width: min(100%, 44rem); background: white; }}
 div {{ overflow-x: auto; }}
 table {{ border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: 13px; }}
 th, td {{ padding: 0.25rem 0.7rem; text-align: left; white-space: nowrap;
   border-bottom: 1px solid #8884; }}
-pre {{ overflow-x: auto; font-size: 12px; }}
+pre {{ white-space: pre-wrap; overflow-wrap: anywhere; font-size: 12px; }}
 </style></head><body>
 {body}
 </body></html>

@@ -90,7 +90,8 @@ def embedding_memory(mechanism: Mechanism, nodes: int, edges: int, *, dense: boo
     so many directed edges and a dense x.
 
     >>> from ldp_jax.features import HDS
-    >>> f"{embedding_memory(HDS(1.0, dim=10_000, k=20), 3_000_000, 10**8) / 1e9:.0f} GB"
+    >>> mechanism = HDS(1.0, dim=10_000, k=20)
+    >>> f"{embedding_memory(mechanism, 3_000_000, 10**8) / 1e9:.0f} GB"
     '246 GB'
     """
     dim = box(mechanism).dim

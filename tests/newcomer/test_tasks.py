@@ -12,7 +12,7 @@ HERE = Path(__file__).parent
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "task", ["own_data.py", "mechanism.py", "own_methods.py", "devices.py --clients 12"]
+    "task", ["pages.py", "mechanism.py", "own_methods.py", "devices.py --clients 12"]
 )
 def test_a_task_ends(task):
     environ = {**os.environ, "PYTHONPATH": str(HERE.parents[1])}
