@@ -437,17 +437,11 @@ def models_by_key() -> None:
     fit = lambda keys, data: training.fit_many(
         keys, model, training.node_classification, *data, settings
     )
-    first = jax.devices()[0]
     with jax.debug_key_reuse(False):
         divided = put(data, mesh, "devices")
         some = jax.device_put(keys, NamedSharding(mesh, P("devices")))
-        alone = fit(*jax.device_put((keys, data), first))
+        alone = fit(*jax.device_put((keys, data), jax.devices()[0]))
         check_divided(fit(some, divided), alone, "devices", atol=TOLERANCE)
-        for count in (16, 11, 3):
-            few = keys[:count], jax.tree.map(lambda leaf, count=count: leaf[:count], data)
-            with jax.default_device(first):
-                one = fit(*few)
-            check_same(fit(*few), one, atol=TOLERANCE)
     shared = dataclasses.replace(settings, mesh=mesh)
     with pytest.raises(ValueError, match="divide the keys"):
         training.fit_many(keys, model, training.node_classification, *data, shared)
@@ -478,9 +472,17 @@ def models_that_nobody_places() -> None:
         jax.random.key(0), models.gcn(1, 4, 3), training.node_classification, network(),
         values(columns=5), np.arange(NODES) % 3, settings, models=5, protocol="TSTF",
     )  # fmt: skip
-    with jax.default_device(first):
-        one = shadows()
-    check_same(shadows(), one, atol=TOLERANCE)
+    index = np.arange(NODES, dtype=np.int32)
+    stacked = lambda leaf: np.stack([leaf] * 11)
+    given = stacked(values(columns=5)), *[training.Examples(*map(stacked, (index, index % 3)))] * 3
+    perceptrons = lambda: training.fit_many(
+        jax.random.split(jax.random.key(0), 11), models.mlp(2, 4, 3), training.node_classification,
+        *given, settings,
+    )  # fmt: skip
+    for train in (shadows, perceptrons):
+        with jax.default_device(first):
+            one = train()
+        check_same(train(), one, atol=TOLERANCE)
 
 
 def checks_can_fail() -> None:
