@@ -454,7 +454,7 @@ class Results:
         """
         shares = [file for file in self.files() if file != self.csv]
         for file in shares:
-            with _lock_of(file):
+            with _lock_of(file) as lock:
                 manifest = file.with_suffix(".manifest.json")
                 said = self._said_in(manifest)
                 notes = {key: value for key, value in said.items() if isinstance(value, dict)}
@@ -464,6 +464,7 @@ class Results:
                     self.append(rows, notes=notes, environment=environment)
                 file.unlink()
                 manifest.unlink(missing_ok=True)
+                Path(lock.lock_file).unlink(missing_ok=True)
         return len(shares)
 
     def describe(self) -> dict[str, Any]:
@@ -615,13 +616,33 @@ class Results:
 
         ``Timeout`` where another one has it for more than these seconds; -1 waits.
         """
-        file = self.csv.parent / ".claims" / f"{self.name}-{config_hash(cell)}"
-        file.parent.mkdir(exist_ok=True)
-        with FileLock(file, seconds):
-            try:
-                yield
-            finally:
+        file = self._claims / f"{self.name}-{config_hash(cell)}"
+        lock = FileLock(file, seconds)
+        while not lock.is_locked:
+            self._claims.mkdir(exist_ok=True)
+            with contextlib.suppress(FileNotFoundError):  # another run has ended just now
+                lock.acquire()
+        try:
+            yield
+        finally:
+            file.unlink(missing_ok=True)
+            lock.release()
+
+    @property
+    def _claims(self) -> Path:
+        return self.csv.parent / ".claims"
+
+    def tidy(self) -> None:
+        """Remove the lock and the claims of runs that have ended, and none that is held.
+
+        Who waits for a file that is removed goes on with a new one.
+        """
+        claims = self._claims.glob(f"{self.name}-*")
+        for file in (self.csv.with_suffix(".lock"), *claims):
+            with contextlib.suppress(OSError), FileLock(file, 0):
                 file.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # there is none, or another run is in it
+            self._claims.rmdir()
 
 
 def _lock_of(file: Path) -> FileLock:
@@ -691,8 +712,6 @@ def run(
       UsageError: before anything is computed, for an empty plan, a cell that ``check`` refuses, or
         damaged files.
     """
-    from ldp_jax.core.progress import watched  # the list of experiments needs no library
-
     grid = grid or Grid()
     if not planned:
         raise UsageError(f"these words name no {called}: 0 of 0 to compute")
@@ -701,6 +720,24 @@ def run(
         results = results.of_share(*grid.part())
     elif not grid.cost and (count := results.gather()):
         console.print(f"{count} files of shares are now in {results.csv}", soft_wrap=True)
+    try:
+        return _run(planned, compute, results, called, check, kept, grid)
+    finally:
+        results.tidy()
+
+
+def _run(
+    planned: Mapping[Any, Any],
+    compute: Compute,
+    results: Results,
+    called: str,
+    check: Callable[[Any, Any], object],
+    kept: Callable[[Any], object],
+    grid: Grid,
+) -> int:
+    """Compute what is missing of a share, or of all cells, whose file is known."""
+    from ldp_jax.core.progress import watched  # the list of experiments needs no library
+
     results.look()
     mine = {cell: settings for cell, settings in planned.items() if grid.has(cell)}
     for cell, settings in mine.items():

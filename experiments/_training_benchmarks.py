@@ -242,3 +242,33 @@ def _torch_gat(
         return loss.item()
 
     return run
+
+
+RUNS = 32
+ROWS = 2048
+
+
+def many_sides() -> tuple[str, Sides]:
+    """32 perceptrons on 1 024 rows of 64 numbers each, in one call: all devices, and the first."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(RUNS, ROWS, HIDDEN)).astype(np.float32)
+    index = np.stack([rng.permutation(ROWS) for _ in range(RUNS)]).astype(np.int32)
+    train, validation = (training.Examples(part, part % 2) for part in np.split(index, 2, 1))
+    model = models.mlp(2, 4 * HIDDEN, 2, DROPOUT)
+    settings = training.Settings(training.adam(RATE), epochs=10, batch_size=256)
+    keys = jax.random.split(jax.random.key(0), RUNS)
+
+    def run(_: int) -> Any:
+        return training.fit_many(
+            keys, model, training.node_classification, x, train, validation, validation, settings
+        )
+
+    def alone(repeat: int) -> Any:
+        with jax.default_device(jax.devices()[0]):
+            return run(repeat)
+
+    sides: Sides = {
+        "ldp_jax": (run, f"on {jax.device_count()} devices"),
+        "ldp_jax, one device": (alone, "the same runs, one after the other"),
+    }
+    return f"fit_many of {RUNS} perceptrons", sides

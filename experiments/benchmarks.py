@@ -55,6 +55,7 @@ Name = Literal[
     "friendships",
     "records",
     "roofline",
+    "devices",
     "scaling",
     "big_ppr",
     "big_graph",
@@ -74,12 +75,12 @@ class Config:
     and on a GPU benchmarks_gpu.csv and .md, as each part ends, and says how long it took.
     """
 
-    parts: tuple[Name, ...] = get_args(Name)[:-8]
-    """which ones; scaling (simulated devices, with a figure) and big_ppr (10^7 edges) take minutes,
-    big_graph (10^8 edges) a quarter of an hour and 12 GB, big_counts (neighbour counts, up
-    to 10^8 edges) minutes and 6 GB, big_embedding (up to 10^8 edges) minutes and 16 GB, big_lists
-    and big_records (up to 10^6 nodes) a quarter of an hour each and 6 GB, big_reports (up to 10^7
-    users) a minute"""
+    parts: tuple[Name, ...] = get_args(Name)[:-9]
+    """which ones; devices (models that all of them share) takes a minute, scaling (simulated
+    devices, with a figure) and big_ppr (10^7 edges) minutes, big_graph (10^8 edges) a quarter of an
+    hour and 12 GB, big_counts (neighbour counts, up to 10^8 edges) minutes and 6 GB, big_embedding
+    (up to 10^8 edges) minutes and 16 GB, big_lists and big_records (up to 10^6 nodes) a quarter of
+    an hour each and 6 GB, big_reports (up to 10^7 users) a minute"""
     repeats: int = 5
     """timed runs of each side, after one that is not timed"""
     out: Path = DEFAULT_OUT
@@ -104,6 +105,7 @@ def main(config: Config) -> None:
         "friendships": lambda repeats: _class_benchmarks.class_rows("friendships", repeats),
         "records": lambda repeats: _class_benchmarks.class_rows("records", repeats),
         "roofline": _roofline.roofline,
+        "devices": lambda repeats: interleaved(*_training_benchmarks.many_sides(), repeats),
         "scaling": lambda repeats: _scaling_benchmark.scaling(min(repeats, 3)),
         "big_ppr": lambda _: big_ppr(),
         "big_graph": lambda _: _edge_benchmarks.big_graph(),

@@ -1,10 +1,12 @@
 """An experiment's rows, computed here, compared with the committed ones, and shown on a page."""
 
+import contextlib
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Literal, NamedTuple
 
+import jax
 import tyro
 
 from experiments import _html, _registry, catalogue, papers
@@ -44,10 +46,21 @@ SMOKE = (
 
 
 def main(config: Config) -> None:
-    with costs() as found:
+    with costs() as found, _quick(config.preset == "smoke"):
         _main(config)
     if config.cost:
         console.print(f"{duration(sum(found.values()))} in all", soft_wrap=True)
+
+
+@contextlib.contextmanager
+def _quick(short: bool) -> Iterator[None]:
+    """Where most of a run is compilation, XLA leaves out what makes programs faster."""
+    before = jax.config.values["jax_disable_most_optimizations"]
+    jax.config.update("jax_disable_most_optimizations", short or before)
+    try:
+        yield
+    finally:
+        jax.config.update("jax_disable_most_optimizations", before)
 
 
 def _main(config: Config) -> None:

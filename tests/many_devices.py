@@ -23,6 +23,7 @@ from jax.sharding import PartitionSpec as P
 
 from ldp_jax import edges, features, servers
 from ldp_jax.core import mechanism as mechanisms
+from ldp_jax.core.sharding import all_devices
 from ldp_jax.edges import whole_counts
 from ldp_jax.graph import graphs
 from ldp_jax.graph.propagation import Operator, kprop_many, operator, ppr, ppr_push
@@ -76,6 +77,13 @@ def check_divided(found: Any, one: Any, *spec: str | None, atol: float = 0.0) ->
         assert is_divided(leaf, *spec), f"{leaf.sharding} where {spec} was wanted"
         for part in leaf.addressable_shards:
             np.testing.assert_allclose(part.data, np.asarray(alone)[part.index], rtol=0, atol=atol)
+
+
+def check_same(found: Any, one: Any, atol: float = 0.0) -> None:
+    """The result of one device, on one device."""
+    for leaf, alone in zip(jax.tree.leaves(found), jax.tree.leaves(one), strict=True):
+        assert isinstance(leaf, np.ndarray) or not leaf.committed
+        np.testing.assert_allclose(leaf, np.asarray(alone), rtol=0, atol=atol)
 
 
 def records_of(m: Any) -> Any:
@@ -432,7 +440,8 @@ def models_by_key() -> None:
     with jax.debug_key_reuse(False):
         divided = put(data, mesh, "devices")
         some = jax.device_put(keys, NamedSharding(mesh, P("devices")))
-        check_divided(fit(some, divided), fit(keys, data), "devices", atol=TOLERANCE)
+        alone = fit(*jax.device_put((keys, data), jax.devices()[0]))
+        check_divided(fit(some, divided), alone, "devices", atol=TOLERANCE)
     shared = dataclasses.replace(settings, mesh=mesh)
     with pytest.raises(ValueError, match="divide the keys"):
         training.fit_many(keys, model, training.node_classification, *data, shared)
@@ -443,6 +452,37 @@ def models_by_key() -> None:
     once = np.int32(1), np.int32(1)
     train = lambda *given: training._each_run(program, training._fit, once, *given, **place)
     assert not compiled(train, start(some, *divided[:2]), (some, *divided[:3]))[1]
+
+
+def models_that_nobody_places() -> None:
+    """All devices of the process share runs, as evenly as they can; results are as if one had."""
+    from ldp_jax.attacks import shadow_models
+    from ldp_jax.learning import models, training
+
+    used = {count: all_devices(count).mesh.size for count in (2, 3, 8, 9, 11, 16)}
+    assert used == {2: 2, 3: 3, 8: 8, 9: 5, 11: 6, 16: 8}
+    first = jax.devices()[0]
+    placed = jax.device_put(values(), first)
+    with jax.default_device(first):
+        assert all_devices(16) is None
+    assert all_devices(16, placed) is all_devices(1) is None
+
+    settings = training.Settings(training.adam(0.05), epochs=2, batch_size=NODES)
+    shadows = lambda: shadow_models(
+        jax.random.key(0), models.gcn(1, 4, 3), training.node_classification, network(),
+        values(columns=5), np.arange(NODES) % 3, settings, models=5, protocol="TSTF",
+    )  # fmt: skip
+    index = np.arange(NODES, dtype=np.int32)
+    stacked = lambda leaf: np.stack([leaf] * 11)
+    given = stacked(values(columns=5)), *[training.Examples(*map(stacked, (index, index % 3)))] * 3
+    perceptrons = lambda: training.fit_many(
+        jax.random.split(jax.random.key(0), 11), models.mlp(2, 4, 3), training.node_classification,
+        *given, settings,
+    )  # fmt: skip
+    for train in (shadows, perceptrons):
+        with jax.default_device(first):
+            one = train()
+        check_same(train(), one, atol=TOLERANCE)
 
 
 def checks_can_fail() -> None:
@@ -476,6 +516,7 @@ CHECKS: dict[str, Callable[[], None]] = {
     "counts by user": counts_by_user,
     "graphs in batches": graphs_in_batches,
     "models by key": models_by_key,
+    "models that nobody places": models_that_nobody_places,
 }
 RARE = [
     name

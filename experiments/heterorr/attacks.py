@@ -76,24 +76,31 @@ def plan(config: Config) -> Iterator[tuple[Cell, Settings]]:
 @lru_cache(maxsize=1)
 def _asked(
     bench: cells.Bench, rho: float, attacked: int
-) -> tuple[Any, attacks.Targets, attacks.Targets]:
-    """Public edges; all pairs that are attacked; and a balanced part of them."""
+) -> tuple[Any, attacks.Targets, attacks.Targets, np.ndarray]:
+    """Public edges; all pairs that are attacked; a balanced part of them, and where it stands."""
     split = cells.split_of(bench, rho)
     public = graphs.to_edges(split.public)
     private = graphs.to_edges(split.private)
     node_key, pair_key = jax.random.split(jax.random.fold_in(jax.random.clone(bench.split_key), 1))
     nodes = np.sort(np.asarray(jax.random.permutation(node_key, bench.data.num_nodes))[:attacked])
     every = attacks.all_pairs(nodes, private, known=public)
-    return public, every, attacks.balanced_pairs(pair_key, nodes, private, known=public)
+    balanced = attacks.balanced_pairs(pair_key, nodes, private, known=public)
+    places = np.searchsorted(_codes(every), _codes(balanced))
+    return public, every, balanced, places
+
+
+def _codes(targets: attacks.Targets) -> np.ndarray:
+    """Pairs as whole numbers, in the order of all pairs."""
+    return targets.units[:, 0].astype(np.int64) * 2**31 + targets.units[:, 1]
 
 
 def compute(cell: Cell, chosen: Settings) -> _runner.Found:
     bench = cells.prepare(chosen, cell.seed)
-    public, every, balanced = _asked(bench, cell.rho, cell.attacked)
+    public, every, balanced, places = _asked(bench, cell.rho, cell.attacked)
     n = bench.data.num_nodes
     if cell.attack == LINKTELLER:
         seen = cells.edges(bench, cell.mechanism, cell.epsilon, cell.rho)
-        op = cells.layout(seen.graph)
+        op = cells.layout(bench, seen.graph)
         x = cells.records(bench)
         score = cells.train(bench, op, x, (0,))
         inputs = models.NodeInputs(op, x if score.chosen.endswith("raw") else cells.standardized(x))
@@ -105,7 +112,7 @@ def compute(cell: Cell, chosen: Settings) -> _runner.Found:
     else:
         judge = partial(attacks.degree_product, public, n)
     found = judge(every)
-    even = judge(balanced)
+    even = attacks.evaluate(found.name, found.scores[places], balanced)
     areas = found.average_precision, found.precision, found.tpr, even.auc, found.auc
     return _runner.Found(
         _runner.rounded({name: area.mean for name, area in zip(METRICS, areas, strict=True)})

@@ -39,6 +39,7 @@ RELEASED, TRUE = "released private pairs", "true among them"
 _PLACES = (
     1024  # edge lists are padded to a multiple of a quarter of the power of two below: few programs
 )
+_FEW = 20  # epochs that take no longer than to compile a program
 _LABELS = np.uint32(0x1ABE1)  # folded into a seed's key for the noise of labels
 
 
@@ -231,9 +232,23 @@ def _operator(dataset: str) -> propagation.Operator:
     return propagation.operator(load(dataset).graph)
 
 
-def layout(graph: Any) -> propagation.Operator:
-    """A graph for training, with as many places for edges as few programs need."""
+def _laid_out(bench: Bench, graph: Any) -> propagation.Operator:
+    """The whole graph of all rows of a level is fastest in a layout that is compiled for it alone.
+
+    In a few epochs that does not pay.
+    """
+    alone = graph is bench.data.graph and bench.settings.epochs > _FEW
+    return _operator(bench.settings.dataset) if alone else layout(bench, graph)
+
+
+def layout(bench: Bench, graph: Any) -> propagation.Operator:
+    """A graph for training, with as many places for edges as few programs need.
+
+    A part of the edges has room for all of them, and in a few epochs none has, too.
+    """
     places = len(graph.senders)
+    if places or bench.settings.epochs <= _FEW:
+        places = max(places, len(bench.data.graph.senders))
     room = _PLACES
     while room < places:
         room *= 2
@@ -328,7 +343,7 @@ def _noisy(
 def compute(bench: Bench, cell: Cell) -> _runner.Found:
     if cell.mechanism == LABEL_PROPAGATION:  # of the public edges alone where some are private
         seen = edges(bench, releases.PUBLIC_EDGES if cell.rho else NON_PRIVATE, 0.0, cell.rho)
-        op = propagation.operator(seen.graph)
+        op = _laid_out(bench, seen.graph)
         classes = bench.data.num_classes
         test, *chosen = label_propagation(
             op, bench.parts, bench.settings, tol=1e-4, classes=classes
@@ -340,9 +355,7 @@ def compute(bench: Bench, cell: Cell) -> _runner.Found:
     x = records(bench) if cell.level == "edges" else features(bench, cell.mechanism, cell.epsilon)
     # Public features are not noisy: two layers of the GCN average them enough.
     steps = (0,) if no_edges or cell.level == "edges" else bench.settings.steps
-    # One graph for all rows of a level deserves the fastest layout, which is compiled for it alone.
-    whole = seen.graph is bench.data.graph
-    op = _operator(bench.settings.dataset) if whole else layout(seen.graph)
+    op = _laid_out(bench, seen.graph)
     if cell.mechanism.removeprefix(releases.STRUCTURE) == PRIVATE_LABELS:
         score = train_on_noisy_labels(bench, op, x, steps, cell.epsilon)
     else:

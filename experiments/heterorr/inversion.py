@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
+from jax.tree_util import Partial
 from sklearn.datasets import load_digits
 
 from experiments import _common, _runner
@@ -27,6 +28,7 @@ from ldp_jax.attacks import Reconstruction
 from ldp_jax.core.mechanism import privatize
 from ldp_jax.learning import models, training
 from ldp_jax.learning.importance import Public, importance, sensitivity
+from ldp_jax.learning.models import Bound
 
 NAME, CALLED = "heterorr_inversion", "attacks"
 SHAPE = (8, 8)
@@ -279,9 +281,12 @@ def _classifier(key: Any, z: np.ndarray, digit: np.ndarray, settings: Settings) 
     spread = z.std((0, 1))
     model = models.mlp(2, settings.classifier, 10)
     fitted = _fit(key, model, (z - mean) / spread, digit, settings)
-    return lambda rows: model.apply(
-        fitted.variables, (jnp.asarray(rows) - mean) / spread, key=None, train=False
-    )[0]
+    return Partial(Bound(_outputs, (model,)), fitted.variables, mean, spread)
+
+
+def _outputs(model: models.Model, variables: Any, mean: Any, spread: Any, rows: Any) -> Any:
+    scaled = (jnp.asarray(rows) - mean) / spread
+    return model.apply(variables, scaled, key=None, train=False)[0]
 
 
 @lru_cache(maxsize=512)

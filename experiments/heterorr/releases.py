@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.tree_util import Partial
 
 from experiments._common import estimates, is_own
 from experiments.heterorr.settings import PRIVATE_LABELS
@@ -21,6 +22,7 @@ from ldp_jax.curators import EdgeSplit, connections, hrg
 from ldp_jax.graph import graphs
 from ldp_jax.learning import importance, models, training
 from ldp_jax.learning.importance import Public
+from ldp_jax.learning.models import Bound
 
 STRUCTURE, FEATURES = "structure-only:", "features-only:"
 """Before the name of a mechanism: one public record for all private users; no edge is used."""
@@ -117,11 +119,12 @@ def _public_model(key: Any, z: np.ndarray, y: np.ndarray) -> Any:
         training.Settings(training.adam(0.01), epochs=100, batch_size=len(z), patience=30),
     )
 
-    def function(rows: Any) -> Any:
-        outputs, _ = model.apply(fitted.variables, rows, key=None, train=False)
-        return jax.nn.sigmoid(outputs) if labels else jax.nn.softmax(outputs)
+    return Partial(Bound(_probabilities, (model, labels)), fitted.variables)
 
-    return function
+
+def _probabilities(model: models.Model, labels: bool, variables: Any, rows: Any) -> Any:
+    outputs, _ = model.apply(variables, rows, key=None, train=False)
+    return jax.nn.sigmoid(outputs) if labels else jax.nn.softmax(outputs)
 
 
 def label_mechanism(epsilon: float, classes: int) -> features.Discrete:

@@ -26,6 +26,7 @@ from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.float64 import float64_on_cpu
 from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.core.validate import require
+from ldp_jax.edges.draws import padded
 
 Distance = Literal[
     "cosine",
@@ -80,7 +81,8 @@ def _apart(
 ) -> Float[np.ndarray, "p distances"]:
     """Distances in float64: float32 has too few of them for answers that are nearly alike."""
     with float64_on_cpu():
-        return np.asarray(_compared(rows, np.asarray(pairs, np.int32), distances))
+        found = _compared(rows, padded(np.asarray(pairs, np.int32)), distances)
+        return np.asarray(found)[: len(pairs)]
 
 
 @implicit_promotion()

@@ -12,6 +12,7 @@ from ldp_jax.core import validate
 from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.types import Array, Graph
 from ldp_jax.core.validate import require
+from ldp_jax.edges.draws import capacity, padded
 from ldp_jax.graph.propagation import Operator
 from ldp_jax.learning.models import Bound, Model, NodeInputs, Variables
 
@@ -88,13 +89,15 @@ def linkteller(
     first = np.searchsorted(row[order], np.arange(len(nodes)))
     place = np.empty(len(row), np.int64)
     place[order] = np.arange(len(row)) - first[row[order]]
-    asked = np.zeros((len(nodes), place.max(initial=0) + 1), np.int32)
+    # Rooms in few sizes: one program serves targets whose numbers differ.
+    asked = np.zeros((capacity(len(nodes)), capacity(1 + int(place.max(initial=0)))), np.int32)
     asked[row, place] = target
     read = Bound(_read, (model, isinstance(inputs, NodeInputs), outputs))
     found, moves = _influences(
         (variables, graph, x),
-        nodes.astype(np.int32),
+        padded(nodes.astype(np.int32)),
         asked,
+        np.int32(len(nodes)),
         jnp.float32(step or 0.0),
         read=read,
         finite=step is not None,
@@ -124,20 +127,26 @@ def _read(
 
 @partial(jax.jit, static_argnames=("read", "finite"))
 def _influences(
-    given: tuple, nodes: Array, asked: Array, step: Array, *, read: Bound, finite: bool
+    given: tuple,
+    nodes: Array,
+    asked: Array,
+    count: Array,
+    step: Array,
+    *,
+    read: Bound,
+    finite: bool,
 ) -> tuple[Array, Array]:
     """The influence of each of ``nodes`` [s] on those it is asked about, [s, k].
 
-    And whether x moves anything.
+    The first ``count`` nodes are asked. And whether x moves anything.
     """
     ones = jnp.ones(len(given[-1]))
     value, push = jax.linearize(lambda scale: read(*given, scale), ones)
 
-    def one(node_and_asked: tuple[Array, Array]) -> Array:
-        node, who = node_and_asked
-        along = jnp.zeros_like(ones).at[node].set(1.0)
+    def one(place: Array, found: Array) -> Array:
+        along = jnp.zeros_like(ones).at[nodes[place]].set(1.0)
         moved = (read(*given, ones + step * along) - value) / step if finite else push(along)
-        return jnp.linalg.norm(moved[who], axis=-1)
+        return found.at[place].set(jnp.linalg.norm(moved[asked[place]], axis=-1))
 
-    found = jax.lax.map(one, (nodes, asked))
+    found = jax.lax.fori_loop(0, count, one, jnp.zeros(asked.shape, value.dtype))
     return found, (push(ones) != 0).any()

@@ -1,16 +1,19 @@
 """Shadow models: networks that were each trained on a random part of the nodes of a graph."""
 
+from collections.abc import Callable
 from functools import partial
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, TypeVar, get_args
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import NamedSharding
 from jaxtyping import Bool, Float, Int32
 
 from ldp_jax.attacks._result import Numbers, distinct
 from ldp_jax.core import random, validate
 from ldp_jax.core.flags import implicit_promotion
+from ldp_jax.core.sharding import all_devices, each_run, gathered, spread
 from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import Array, Graph, PRNGKey, PRNGKeys
 from ldp_jax.core.validate import require
@@ -18,6 +21,7 @@ from ldp_jax.graph.propagation import Operator, operator
 from ldp_jax.learning import training
 from ldp_jax.learning.models import Model, NodeInputs, Variables
 
+_T = TypeVar("_T")
 MembershipProtocol = Literal["TSTF", "TSTS", "0-hop"]
 
 
@@ -106,14 +110,9 @@ def shadow_models(
 
     split_key, fit_key = random.split(key)
     member = _drawn(random.split(split_key, models), size=size, count=len(population))
-    variables = _trained(
-        random.split(fit_key, models),
-        member,
-        (op, x, labels, population),
-        model=model,
-        objective=objective,
-        size=size,
-        settings=settings,
+    train = partial(_trained, model=model, objective=objective, size=size, settings=settings)
+    variables = _everywhere(
+        train, (random.split(fit_key, models), member), (op, x, labels, population)
     )
     unasked = np.zeros((models, len(population), 0), np.float32)
     trained = Shadows(unasked, np.asarray(member), population, variables)
@@ -140,17 +139,19 @@ def ask_shadows(
     protocols = get_args(MembershipProtocol)
     validate.one_of(protocols, protocol=protocol)
     op = graph if isinstance(graph, Operator) else operator(graph, "segment", allow_directed=True)
-    outputs = _asked(
-        shadows.variables,
-        shadows.member,
-        op,
-        jnp.asarray(x, jnp.float32),
-        shadows.nodes,
-        np.int32(protocols.index(protocol)),
-        model=model,
-        at_once=at_once,
-    )
+    about = op, jnp.asarray(x, jnp.float32), shadows.nodes, np.int32(protocols.index(protocol))
+    ask = partial(_asked, model=model, at_once=at_once)
+    outputs = _everywhere(ask, (shadows.variables, shadows.member), about)
     return shadows._replace(outputs=np.asarray(outputs))
+
+
+def _everywhere(function: Callable[..., _T], stacked: tuple, shared: tuple) -> _T:
+    """``function(stacked, shared, over=...)`` of models that all devices of the process share."""
+    count = len(stacked[1])
+    over = all_devices(count, stacked, shared)
+    if over is None:
+        return function(stacked, shared, over=None)
+    return gathered(count, function(spread(over, stacked), shared, over=over))
 
 
 @partial(jax.jit, static_argnames=("size", "count"))
@@ -160,20 +161,19 @@ def _drawn(keys: PRNGKeys, *, size: int, count: int) -> Array:
     return jax.vmap(lambda key: random.permutation(key, chosen))(keys)
 
 
-@partial(jax.jit, static_argnames=("model", "objective", "size", "settings"))
+@partial(jax.jit, static_argnames=("model", "objective", "size", "settings", "over"))
 def _trained(
-    keys: PRNGKeys,
-    member: Array,
+    stacked: tuple,
     data: tuple,
     *,
     model: Model,
     objective: training.Objective,
     size: int,
     settings: training.Settings,
+    over: NamedSharding | None,
 ) -> Variables:
-    op, x, labels, nodes = data
-
-    def one(given: tuple[PRNGKey, Array]) -> Variables:
+    def one(data: tuple, given: tuple[PRNGKey, Array]) -> Variables:
+        op, x, labels, nodes = data
         key, chosen = given
         inside = jnp.zeros(op.num_nodes, bool).at[nodes].set(chosen)
         members = nodes[jnp.nonzero(chosen, size=size)[0]]
@@ -182,22 +182,20 @@ def _trained(
         context = NodeInputs(op.induced(inside), x)
         return training.fit(key, model, objective, context, train, train, train, settings).variables
 
-    return jax.lax.map(one, (keys, member), batch_size=settings.at_once)
+    return each_run(one, over, data, stacked, settings.at_once)
 
 
-@partial(jax.jit, static_argnames=("model", "at_once"))
+@partial(jax.jit, static_argnames=("model", "at_once", "over"))
 def _asked(
-    variables: Variables,
-    member: Array,
-    op: Operator,
-    x: Array,
-    nodes: Array,
-    protocol: Array,
+    stacked: tuple,
+    about: tuple,
     *,
     model: Model,
     at_once: int | None,
+    over: NamedSharding | None,
 ) -> Array:
-    def one(given: tuple[Variables, Array]) -> Array:
+    def one(about: tuple, given: tuple[Variables, Array]) -> Array:
+        op, x, nodes, protocol = about
         fitted, chosen = given
         inside = jnp.zeros(op.num_nodes, bool).at[nodes].set(chosen)
         everybody = jnp.ones_like(inside)
@@ -208,4 +206,4 @@ def _asked(
         asked = op.induced(parts, jnp.stack([nobody, ~inside, nobody])[protocol])
         return model.apply(fitted, NodeInputs(asked, x), key=None, train=False)[0][nodes]
 
-    return jax.lax.map(one, (variables, member), batch_size=at_once)
+    return each_run(one, over, about, stacked, at_once)

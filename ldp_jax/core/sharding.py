@@ -2,14 +2,16 @@
 
 A function that is given a divided array runs where the parts are, and returns parts. A concrete
 array's sharding says which, under ``jit`` the explicit axes of the caller's mesh (those of
-``jax.make_mesh``).
+``jax.make_mesh``). Runs that nobody has placed are divided among all devices of the process.
 """
 
 from collections.abc import Callable
 from typing import TypeVar
 
 import jax
-from jax.sharding import AxisType, NamedSharding
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 from jaxtyping import PyTree
 
@@ -80,6 +82,68 @@ def each_part(
         return mapped(*arguments)
 
     return call
+
+
+def each_run(
+    one: Callable[[PyTree, PyTree], _T],
+    over: NamedSharding | None,
+    shared: PyTree,
+    stacked: PyTree,
+    at_once: int | None = None,
+) -> _T:
+    """``one(shared, own)`` of each of the stacked runs, on their devices, within compiled code."""
+
+    def runs(shared: PyTree, stacked: PyTree) -> _T:
+        return jax.lax.map(lambda own: one(shared, own), stacked, batch_size=at_once)
+
+    if over is not None:
+        runs = each_part(runs, over, (P(), over.spec), over.spec)
+    return runs(shared, stacked)
+
+
+def is_placed(*trees: PyTree) -> bool:
+    """Whether an array is traced, or bound to devices by who made it."""
+    return any(
+        not validate.concrete(leaf) or (isinstance(leaf, jax.Array) and leaf.committed)
+        for leaf in jax.tree.leaves(trees)
+    )
+
+
+def all_devices(count: int, *trees: PyTree) -> NamedSharding | None:
+    """How so many runs are divided among the devices of the only process, as evenly as they can.
+
+    None where there is one device, where a default one is set, and where an array is placed.
+    """
+    devices = jax.devices()
+    alone = len(devices) == 1 or count < 2 or jax.process_count() > 1
+    if alone or jax.config.values["jax_default_device"] is not None or is_placed(*trees):
+        return None
+    each = -(-count // len(devices))
+    return NamedSharding(Mesh(np.array(devices[: -(-count // each)]), ("runs",)), P("runs"))
+
+
+def spread(over: NamedSharding, tree: PyTree) -> PyTree:
+    """Divide stacked runs; the last one fills up what devices do not divide."""
+
+    def one(leaf: Array | np.ndarray) -> Array:
+        missing = -len(leaf) % over.mesh.size
+        rows = np.minimum(np.arange(len(leaf) + missing), len(leaf) - 1)
+        return jax.device_put(_by_host(lambda host: host[rows], leaf), over)
+
+    return jax.tree.map(one, tree)
+
+
+def gathered(count: int, tree: PyTree) -> PyTree:
+    """The first ``count`` of spread runs, where they would be if nothing had been spread."""
+    return jax.tree.map(lambda leaf: _by_host(lambda host: host[:count], leaf), tree)
+
+
+def _by_host(function: Callable[[np.ndarray], np.ndarray], leaf: Array | np.ndarray) -> Array:
+    """A function of an array, or of the words of keys, by NumPy: no program, and no place."""
+    if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        words = np.asarray(jax.random.key_data(leaf))
+        return jax.random.wrap_key_data(jnp.asarray(function(words)), impl="threefry2x32")
+    return jnp.asarray(function(np.asarray(leaf)))
 
 
 def varying(*trees: PyTree) -> tuple[PyTree, ...]:

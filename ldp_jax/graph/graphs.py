@@ -343,13 +343,16 @@ def sorted_edges(
     senders, receivers = (end.astype(np.int32, copy=False) for end in (senders, receivers))
     one_after_another = receivers[:-1], senders[:-1], receivers[1:], senders[1:]
     falls = _first(lambda r, s, r2, s2: (r2 < r) | ((r2 == r) & (s2 < s)), *one_after_another)
-    if falls is not None:
+    if falls is None:
+        repeat = _first(lambda r, s, r2, s2: (r2 == r) & (s2 == s), *one_after_another)
+    else:
         n = len(node_graph)
-        code = _codes(receivers, senders, n)
-        code.sort(kind="stable")
-        receivers, senders = (end.astype(np.int32) for end in np.divmod(code, n))
-        one_after_another = receivers[:-1], senders[:-1], receivers[1:], senders[1:]
-    repeat = _first(lambda r, s, r2, s2: (r2 == r) & (s2 == s), *one_after_another)
+        times = np.ones(len(senders), np.int32)
+        rows = scipy.sparse.csr_array((times, (receivers, senders)), shape=(n, n))
+        rows.sum_duplicates()
+        senders = rows.indices.astype(np.int32, copy=False)
+        receivers = np.repeat(np.arange(n, dtype=np.int32), np.diff(rows.indptr))
+        repeat = _first(lambda times: times > 1, rows.data)
     if repeat is not None:
         s, r = senders[repeat], receivers[repeat]
         raise ValueError(f"graph {node_graph[r]} must have each edge once, got {s} -> {r} twice")

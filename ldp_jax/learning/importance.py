@@ -33,6 +33,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.tree_util import Partial
 from jaxtyping import Float, Float64, PyTree
 from numpy.typing import DTypeLike
 
@@ -128,9 +129,9 @@ def _scores(
     return FeatureScores(name, sources, private, values / values.sum())
 
 
-@partial(jax.jit, static_argnames=("function", "draws"))
+@partial(jax.jit, static_argnames="draws")
 def _total(
-    key: PRNGKey, x: Array, background: Array, *, function: Callable[[Array], Array], draws: int
+    key: PRNGKey, x: Array, background: Array, *, function: Partial, draws: int
 ) -> Float[Array, " d"]:
     """The mean absolute expected gradient of each feature."""
 
@@ -186,8 +187,10 @@ def importance(
             f"background must be as wide as x, got {compared.shape[1]} for {rows.shape[1]}"
         )
     explained = given["function"]
-    # A new function at each call: a model that was trained on between two calls is the same object.
-    values = _total(key, rows, compared, function=lambda rows: explained(rows), draws=draws)
+    if not isinstance(explained, Partial):
+        # A new function at each call: a model may be trained on between two of them.
+        explained = Partial(lambda rows: given["function"](rows))
+    values = _total(key, rows, compared, function=explained, draws=draws)
     return _scores("importance", values, sources, private)
 
 

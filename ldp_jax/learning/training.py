@@ -15,13 +15,19 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from jax.sharding import Mesh, NamedSharding
-from jax.sharding import PartitionSpec as P
 from jaxtyping import Float, Int, PyTree
 
 from ldp_jax.core import progress as shown
 from ldp_jax.core import random, validate
 from ldp_jax.core.flags import implicit_promotion
-from ldp_jax.core.sharding import each_part, placement
+from ldp_jax.core.sharding import (
+    all_devices,
+    each_run,
+    gathered,
+    is_placed,
+    placement,
+    spread,
+)
 from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import Array, PRNGKey, PRNGKeys
 from ldp_jax.learning import metrics
@@ -451,19 +457,15 @@ def in_blocks(go_on: Callable[[Run, np.int32], Run], run: Run, epochs: int) -> R
     return run
 
 
-def _to_the_end(data: tuple, settings: Settings, call: Callable[..., PyTree]) -> Fitted:
+def _to_the_end(
+    data: tuple, settings: Settings, call: Callable[..., PyTree], *, placed: bool
+) -> Fitted:
     """Train, and score the best epoch, by ``call(function, shared, *of_each_run)``.
 
     ``data`` are the key, the context and the three parts. The host runs in blocks, unless one of
-    them is traced, or bound to devices.
+    them is ``placed``: traced, or bound to devices.
     """
-    if settings.mesh is not None:
-        raise ValueError("mesh is for fit_graphs alone: here divide the keys and their arrays")
     key, context, train, validation, test = data
-    traced_or_bound = any(
-        not validate.concrete(leaf) or (isinstance(leaf, jax.Array) and leaf.committed)
-        for leaf in jax.tree.leaves(data)
-    )
 
     def block(run, until):
         # Each epoch folds a number of its own into the key, which all blocks have.
@@ -471,19 +473,27 @@ def _to_the_end(data: tuple, settings: Settings, call: Callable[..., PyTree]) ->
         return call(_fit, (until, settings.most_idle), run, again)
 
     run = call(_begin, (), key, context, train)
-    if traced_or_bound:
+    if placed:
         run = block(run, np.int32(settings.epochs))
     else:
         with shown.watched("fit", settings.progress):
             run = in_blocks(block, run, settings.epochs)
-        if broken := int(np.isnan(np.asarray(run.losses)[..., 0]).sum()):
-            warnings.warn(
-                f"the loss of the first epoch is NaN in {broken} of {run.number.size} runs: is an "
-                "input not finite, or the learning rate too large?",
-                stacklevel=3,
-            )
     scored = call(_score, (), run.best, context, test)
     return Fitted(run.best, run.best_score, scored, run.best_epoch, run.losses, run.validations)
+
+
+def _refuse_a_mesh(settings: Settings) -> None:
+    if settings.mesh is not None:
+        raise ValueError("mesh is for fit_graphs alone: here divide the keys and their arrays")
+
+
+def _warn_of_nan(fitted: Fitted) -> None:
+    if broken := int(np.isnan(np.asarray(fitted.losses)[..., 0]).sum()):
+        warnings.warn(
+            f"the loss of the first epoch is NaN in {broken} of {fitted.epoch.size} runs: is an "
+            "input not finite, or the learning rate too large?",
+            stacklevel=3,
+        )
 
 
 @implicit_promotion()
@@ -518,13 +528,17 @@ def fit(
     without an output.
     """
     validate.threefry(key)
+    _refuse_a_mesh(settings)
     parts = {"train": train, "validation": validation, "test": test}
     check_examples(model, objective, context, parts)
     program = _program(model, objective, settings)
     data = key, context, train, validation, test
-    return _to_the_end(
-        data, settings, lambda function, shared, *one: function(program, *shared, *one)
-    )
+    placed = is_placed(data)
+    call = lambda function, shared, *one: function(program, *shared, *one)
+    fitted = _to_the_end(data, settings, call, placed=placed)
+    if not placed:
+        _warn_of_nan(fitted)
+    return fitted
 
 
 @partial(jax.jit, static_argnames=("model", "objective"))
@@ -665,14 +679,28 @@ def fit_many(
     """Train one model a key, in one program, over context and examples stacked along an axis.
 
     Leaves of the result have a leading axis of runs, divided as keys are; last bits may depend on
-    their number.
+    their number. Runs are divided among all devices of the only process, and their results are not,
+    unless an array is placed: traced, or bound to devices.
     """
     validate.threefry(keys, axes=1)
+    _refuse_a_mesh(settings)
     parts = {"train": train, "validation": validation, "test": test}
     check_examples(model, objective, context, parts, stacked=True)
-    program = _program(model, objective, settings)
-    each = partial(_each_run, program, at_once=settings.at_once, over=placement(keys))
-    return _to_the_end((keys, context, train, validation, test), settings, each)
+    data = keys, context, train, validation, test
+    placed = is_placed(data)
+    everywhere = all_devices(len(keys), data)
+    if everywhere is not None:
+        data = spread(everywhere, data)
+    over = everywhere or placement(keys)
+    each = partial(
+        _each_run, _program(model, objective, settings), at_once=settings.at_once, over=over
+    )
+    fitted = _to_the_end(data, settings, each, placed=placed)
+    if everywhere is not None:
+        fitted = gathered(len(keys), fitted)
+    if not placed:
+        _warn_of_nan(fitted)
+    return fitted
 
 
 @partial(jax.jit, static_argnums=(0, 1), static_argnames=("at_once", "over"))
@@ -685,14 +713,8 @@ def _each_run(
     over: NamedSharding | None,
 ) -> PyTree:
     """``function`` of what all runs share and of each run's own, on the devices of the runs."""
-
-    def runs(shared, stacked):
-        one = lambda own: function(program, *shared, *own)
-        return jax.lax.map(one, stacked, batch_size=at_once)
-
-    if over is not None:
-        runs = each_part(runs, over, (P(), over.spec), over.spec)
-    return runs(shared, stacked)
+    one = lambda shared, own: function(program, *shared, *own)
+    return each_run(one, over, shared, stacked, at_once)
 
 
 @implicit_promotion()

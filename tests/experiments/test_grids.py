@@ -32,6 +32,11 @@ def logged(out):
     return collections.Counter(cell for _, cell in lines), {process for process, _ in lines}
 
 
+def leftover(out):
+    """Files that only running processes need."""
+    return [*out.glob("*.lock"), *out.glob(".claims*")]
+
+
 def values(out):
     frame = results_in(out).read().drop(columns=["seconds", "config"])
     return frame.sort_values(["seed", "classifier", "metric"], ignore_index=True)
@@ -57,7 +62,9 @@ def test_shares_are_disjoint_and_merge_to_the_whole(tmp_path, alone):
     assert len(said["guarantees"]) == 6
     assert len(said["environments"]) == 1
 
+    assert not leftover(tmp_path)
     assert run(tmp_path) == 0
+    assert not leftover(tmp_path)
     assert [path.name for path in tmp_path.glob("*.csv")] == ["rows.csv"]
     pd.testing.assert_frame_equal(values(tmp_path), alone)
     gathered = results_in(tmp_path).describe()
@@ -100,7 +107,23 @@ def test_runs_in_one_folder_share_the_cells(tmp_path, alone):
     assert set(counts.values()) == {1}
     assert len(processes) == 2
     pd.testing.assert_frame_equal(values(tmp_path), alone)
-    assert not list((tmp_path / ".claims").iterdir())
+    assert not leftover(tmp_path)
+
+
+def test_what_another_run_holds_is_left_to_it(tmp_path):
+    """A claim that a killed run left goes, one that is held stays, and so do other files' locks."""
+    claims = tmp_path / ".claims"
+    claims.mkdir()
+    (claims / "rows-killed").touch()
+    (claims / "others-killed").touch()
+    with _runner.FileLock(claims / "rows-held"):
+        run(tmp_path, seeds=1)
+        assert {path.name for path in claims.iterdir()} == {"rows-held", "others-killed"}
+    results_in(tmp_path).tidy()
+    assert [path.name for path in claims.iterdir()] == ["others-killed"]
+    with _runner.FileLock(tmp_path / "rows.lock"):
+        results_in(tmp_path).tidy()
+        assert (tmp_path / "rows.lock").exists()
 
 
 def test_workers_give_the_rows_of_one_process_and_a_lost_one_loses_nothing(tmp_path, alone):

@@ -1,7 +1,6 @@
 """HeteroRR: rows beside what is public, which must not know anything private."""
 
 import dataclasses
-from functools import cache
 from pathlib import Path
 
 import jax
@@ -57,9 +56,6 @@ def quick():
         patch.setattr(cells, "embedding", once)
         patch.setattr(training, "fit", quick_fit)
         patch.setattr(cells, "_PLACES", 8192)
-        patch.setattr(
-            cells, "_operator", cache(lambda dataset: cells.layout(cells.load(dataset).graph))
-        )
         yield
 
 
