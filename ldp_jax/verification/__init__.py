@@ -48,10 +48,10 @@ Module ``plot`` draws variances.
 """
 
 from ldp_jax.core.spaces import NotApplicable
+from ldp_jax.curators.release_laws import HasReleaseLaw
 from ldp_jax.verification import plot as plot
 from ldp_jax.verification.arithmetic import FloatAudit, arithmetic, float_audit, follows_table
 from ldp_jax.verification.central import (
-    HasReleaseLaw,
     matches_release,
     private_edge_lower_bound,
     private_edge_supremum,
