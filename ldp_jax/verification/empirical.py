@@ -33,15 +33,12 @@ from ldp_jax.verification._programs import (
     take,
     wide,
 )
-from ldp_jax.verification.line import line
 from ldp_jax.verification.records import records_of
 from ldp_jax.verification.statistics import SIGNIFICANCE, Fit
 
 _JOINT_CELLS = 4096  # beyond, a vector is tested one random coordinate a user instead of whole
 _TOTAL = 1e-4  # how far the mass of a density may be from 1, by quadrature
-# Of the mass, misplaced by float32: beyond, a distance of distribution functions would show too
-# little
-_BLURRED = 0.1
+_SHARES = 32  # cells of a number's law
 
 _ALL = 128  # members of a space that are all asked
 _COORDINATES = 256  # laws that are integrated, where each coordinate of a record has one
@@ -62,11 +59,10 @@ def matches_density(
 ) -> Fit:
     """Whether ``privatize`` draws what ``log_density`` says at one record.
 
-    Numbers on a line are asked by the Kolmogorov-Smirnov test, others by a G test of the cells of
-    their space. So are numbers of a law with a piece of few float32 spacings (``NotApplicable``: of
-    few float64 spacings). Vectors are asked whole or, where these cells are too many, by one random
-    coordinate a user; neighbour lists of every user, of whom user 0 has ``trials`` draws and half
-    of the significance.
+    A G test of the cells of their space: 32 of a number, 3 where a piece of its law is of few
+    float32 spacings (``NotApplicable``: of few float64 spacings). Vectors are asked whole or, where
+    these cells are too many, by one random coordinate a user; neighbour lists of every user, of
+    whom user 0 has ``trials`` draws and half of the significance.
 
     >>> from ldp_jax.features import SquareWave
     >>> matches_density(SquareWave(1.0), jax.random.key(0)).fits
@@ -111,27 +107,21 @@ def fit_of(mechanism: Exact, key: PRNGKey, x: Values, y: Report, significance: f
         return impossible._replace(test=statistics.OUTSIDE)
     if not codomain.continuous and not np.isfinite(logs_of(mechanism, y, x)).all():
         return impossible
-    if on_line := codomain.branches == (codomain,) and codomain.continuous:
-        cdf, misplaced = distribution(mechanism, x)
-        if cdf is None:
-            return _not_one(math.inf, trials)
-        if not misplaced > _BLURRED:  # NaN is refused
-            return statistics.ks_test(y, cdf, rounding=misplaced, significance=significance)
     if isinstance(mechanism, HasCoordinates):
         each = [cells_of(mechanism.coordinate(j), x_j) for j, x_j in enumerate(np.asarray(x))]
         return _vectors(each, mechanism, y, key, significance)
-    mass, cell = cells_of(mechanism, x)
-    if abs(mass.sum() - 1) > _TOTAL:
+    on_line = codomain.branches == (codomain,) and codomain.continuous
+    mass, cell = cells_of(mechanism, x, **({"shares": _SHARES} if on_line else {}))
+    if not abs(mass.sum() - 1) <= _TOTAL:  # NaN is refused
         return _not_one(float(mass.sum()), trials)
     place = np.asarray(cell(y))
     if (place < 0).any():
         return impossible
-    fit = statistics.g_test(
-        np.bincount(place, minlength=len(mass)), mass, significance=significance
-    )
-    return (
-        fit._replace(test=f"{fit.test} of whole pieces, too narrow for float32") if on_line else fit
-    )
+    counts = np.bincount(place, minlength=len(mass))
+    fit = statistics.g_test(counts, mass, significance=significance)
+    if on_line and len(mass) < 4:
+        return fit._replace(test=f"{fit.test} of whole pieces, too narrow for float32")
+    return fit
 
 
 def _not_one(total: float, trials: int) -> Fit:
@@ -185,25 +175,10 @@ def _wide_law(mechanism: HasDensity, x: Values) -> Log:
     return lambda y: logs_of(mechanism, wide(y), x)
 
 
-def distribution(mechanism: Exact, x: Values) -> tuple[Log | None, float]:
-    """The distribution function of a report on a line; None where it does not end at 1 (to 1e-4).
-
-    And the mass that float32 may misplace: up to one spacing times the density.
-    """
-    with float64_on_cpu():  # the codomain too, whose breaks are of its mechanism's precision
-        codomain: Any = mechanism.codomain()  # an interval
-        at = np.asarray(x, np.float64)
-        cdf, misplaced, edges = line(codomain, at, _wide_law(mechanism, at))
-    total = cdf(edges[-1])
-    if abs(total - 1) > _TOTAL:
-        return None, misplaced
-    return lambda y: cdf(y) / total, misplaced
-
-
-def cells_of(mechanism: Exact, x: Values) -> Cells:
+def cells_of(mechanism: Exact, x: Values, **how: int) -> Cells:
     """The masses of finitely many cells of the reports, and which cell a report is in."""
     with float64_on_cpu():  # breaks too: float32 would misplace those of a narrow piece
-        return law_of(mechanism.codomain()).cells(wide(x), _wide_law(mechanism, x))
+        return law_of(mechanism.codomain()).cells(wide(x), _wide_law(mechanism, x), **how)
 
 
 # --- Many records ---------------------------------------------------------------------------------

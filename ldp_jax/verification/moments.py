@@ -16,10 +16,9 @@ from ldp_jax.core.mechanism import HasCoordinates, HasMoments, Randomizer
 from ldp_jax.core.spaces import NotApplicable, Reports
 from ldp_jax.core.spaces.space import Rule
 from ldp_jax.core.types import PRNGKey, Report, Scalar, Values
-from ldp_jax.verification._laws import law_of
+from ldp_jax.verification._laws import law_of, refuse_narrow
 from ldp_jax.verification._programs import Exact, count_of, draws, estimates, logs_of, take, wide
 from ldp_jax.verification.exact import spaces
-from ldp_jax.verification.line import refuse_narrow
 from ldp_jax.verification.statistics import Fit
 
 _MOST_NODES = 2_000_000
