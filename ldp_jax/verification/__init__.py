@@ -11,8 +11,7 @@ A verdict is the product of three things:
   of every degree; each in every type that holds it. The others are random. ``records=`` adds the
   caller's own.
 * **Views.** Every number of a raw report, each leaf and column, sums, differences and products, the
-  place at which two records differ, every bit, the declared loss, and a regression that is trained
-  to tell two records apart.
+  place at which two records differ, every bit, and the declared loss.
 * **Tests.** A game about pairs of records is played in all views: rounds of draws choose suspects,
   and fresh draws bound their probabilities. Beside it the law and the sampler are asked:
 

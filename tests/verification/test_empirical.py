@@ -328,18 +328,6 @@ def test_broken_twins_are_accused(name):
     assert least < found.epsilon <= most
 
 
-@untyped
-def test_a_learned_score_finds_what_no_density_tells():
-    """Without a density the distinguisher is learned: two thirds of epsilon and more, never above
-    it.
-    """
-    x = np.array([1.0, -1.0, 1.0, -1.0])  # whose reports have the same sums as those of -x
-    m = _Bare(DuchiVector(2.0, 4))
-    found = epsilon_lower_bound(m, jax.random.key(23), 40_000, x=x, x_other=-x)
-    assert "logit" in found.event
-    assert 0.65 * 2.0 < found.epsilon <= 2.0
-
-
 @mechanism
 class _OffCodomain(Duchi):
     """Reports 1/4 where it should report 1."""
