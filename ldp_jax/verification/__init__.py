@@ -55,14 +55,17 @@ from ldp_jax.verification.central import (
     private_edge_lower_bound,
     private_edge_supremum,
 )
-from ldp_jax.verification.coordinates import independent_coordinates
-from ldp_jax.verification.empirical import matches_density, matches_everywhere
-from ldp_jax.verification.exact import hockey_stick, privacy_loss_supremum
+from ldp_jax.verification.empirical import (
+    distinct_reports,
+    matches_density,
+    matches_everywhere,
+    reported_losses,
+)
+from ldp_jax.verification.exact import hockey_stick, privacy_loss_supremum, relationship_supremum
 from ldp_jax.verification.game import epsilon_lower_bound, largest_lower_bound
-from ldp_jax.verification.lists import relationship_supremum
 from ldp_jax.verification.moments import draws_have_moments, matches_moments, sums_to_one
+from ldp_jax.verification.places import independent_coordinates, record_windows
 from ldp_jax.verification.purity import is_pure, is_total, uses_the_whole_key
-from ldp_jax.verification.rare import distinct_reports, record_windows, reported_losses
 from ldp_jax.verification.statistics import Fit
 from ldp_jax.verification.verdict import Verdict, check
 

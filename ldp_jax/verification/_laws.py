@@ -18,8 +18,9 @@ from ldp_jax.core import spaces
 from ldp_jax.core.quadrature import panel_rule, subdivide
 from ldp_jax.core.spaces import NotApplicable, ReportLaw, Reports
 from ldp_jax.core.spaces.space import Cells, Log, Rule, Volume, spacings
-from ldp_jax.core.types import Array, Report, Values
+from ldp_jax.core.types import Report, Values
 from ldp_jax.edges.spaces import NumberReports
+from ldp_jax.verification._programs import count_of, take
 
 _MOST_REPORTS = 4_000_000
 _MOST_LISTED = 2**18  # of whole numbers in reports about a list
@@ -62,6 +63,12 @@ class Law:
     far: Callable[..., Report] = ReportLaw.far
     volume: Callable[..., Volume] = ReportLaw.volume
 
+    def search(self, rng: np.random.Generator, known: Report, n: int) -> Report:
+        """Between two known ones."""
+        known = np.asarray(known, np.float64)
+        one, other = known[rng.integers(0, len(known), (2, n))]
+        return one + rng.random(one.shape) * (other - one)
+
 
 class RealVectors(Law):
     def volume(self, y: Report) -> Volume:
@@ -86,8 +93,7 @@ class Matrix(Law):
         return self.members()
 
     def search(self, rng: np.random.Generator, known: Report, n: int) -> Report:
-        place = rng.integers(0, len(self.space), n)
-        return jax.tree.map(lambda leaf: leaf[place], self.members())
+        return take(known, rng.integers(0, count_of(known), n))
 
     def quadrature(
         self, records: Values, log_density: Log, *, panels: int = 64, order: int = 8
@@ -117,9 +123,6 @@ class Words(Matrix):
         word = each @ len(inner) ** np.arange(self.space.dim)[::-1]
         return np.where((each >= 0).all(-1), word, -1)
 
-    def search(self, rng: np.random.Generator, known: Report, n: int) -> Array:
-        return jnp.asarray(rng.choice(self._values(), (n, self.space.dim)))
-
 
 # --- A line ---------------------------------------------------------------------------------------
 
@@ -147,9 +150,6 @@ class Line(Law):
         points = np.concatenate([breaks - nudge, breaks, breaks + nudge, lower[None], upper[None]])
         points = np.unique(np.clip(points, lower, upper))
         return np.concatenate([points, (points[1:] + points[:-1]) / 2])
-
-    def search(self, rng: np.random.Generator, known: Report, n: int) -> Array:
-        return jnp.asarray(rng.uniform(float(known.min()), float(known.max()), n))
 
     def _open(self) -> list[float]:
         ends = ((-1.0, self.space.lower), (1.0, self.space.upper))
@@ -224,14 +224,10 @@ class Parts(Law):
         return self._joined([part.critical_reports(records) for part in self.parts])
 
     def search(self, rng: np.random.Generator, known: Report, n: int) -> Report:
-        branch, value = (np.asarray(leaf) for leaf in known)
-        chosen = rng.integers(0, len(self.parts), n)
-        y = np.empty(n)
-        for place, part in enumerate(self.space.parts):
-            mine = value[branch == place]
-            uniform = rng.uniform(mine.min(), mine.max(), n)
-            y = np.where(chosen == place, uniform if part.continuous else rng.choice(mine, n), y)
-        return jnp.asarray(chosen), jnp.asarray(y)
+        one, other = (take(known, rng.integers(0, count_of(known), n)) for _ in range(2))
+        real = np.array([part.continuous for part in self.space.parts])
+        between = real[one[0]] & (one[0] == other[0])
+        return one[0], one[1] + np.where(between, rng.random(n) * (other[1] - one[1]), 0.0)
 
     def far(self, known: Report) -> Report:
         found = [part.far(known[1][known[0] == place]) for place, part in enumerate(self.parts)]
@@ -304,10 +300,6 @@ class Independent(RealVectors):
             )
         middles = (x[:, None] + x[None]).reshape(-1, dim) / 2
         return np.unique(np.concatenate([x, middles, 3 * x, 10 * x]), axis=0)
-
-    def search(self, rng: np.random.Generator, known: Report, n: int) -> Array:
-        known = np.asarray(known, np.float64)
-        return jnp.asarray(rng.uniform(known.min(0), known.max(0), (n, self.space.dim)))
 
     def _mode(self, log_density: Log) -> tuple[np.ndarray, np.ndarray]:
         """Where the density is largest [dim], and the ends [dim, 2] of all but e^-40 of it."""
@@ -543,11 +535,6 @@ class Peak(RealVectors):
         rim = float(self.space.radius) * np.stack([np.cos(turn), np.sin(turn)], 1) * (1 - 1e-12)
         return np.unique(np.concatenate([x, middles, rim]), axis=0)
 
-    def search(self, rng: np.random.Generator, known: Report, n: int) -> Array:
-        turn = rng.uniform(0, 2 * np.pi, n)
-        length = float(self.space.radius) * np.sqrt(rng.random(n))
-        return jnp.asarray(length[:, None] * np.stack([np.cos(turn), np.sin(turn)], 1))
-
     def _way(self, x: np.ndarray, turn: np.ndarray) -> np.ndarray:
         """The distance from x to the rim, by the angle from the direction of x."""
         size = float(np.hypot(*x))
@@ -630,10 +617,10 @@ class Round(RealVectors, abc.ABC):
             [size * side * directions for size in self.sizes for side in (1.0, -1.0)]
         )
 
-    def search(self, rng: np.random.Generator, known: Report, n: int) -> Array:
+    def search(self, rng: np.random.Generator, known: Report, n: int) -> Report:
         y = rng.normal(size=(n, self.space.dim))
         y /= np.linalg.norm(y, axis=1, keepdims=True)
-        return jnp.asarray(y * rng.choice(np.linalg.norm(np.asarray(known), axis=1), (n, 1)))
+        return y * rng.choice(np.linalg.norm(np.asarray(known), axis=1), (n, 1))
 
     def quadrature(
         self, records: Values, log_density: Log, *, panels: int = 8, order: int = 8

@@ -20,10 +20,25 @@ from ldp_jax.core.float64 import float64_on_cpu
 from ldp_jax.core.mechanism import HasCoordinates, Randomizer
 from ldp_jax.core.spaces import NotApplicable, Reports, SparseReport
 from ldp_jax.core.types import Array, PRNGKey, Record, Report
-from ldp_jax.verification import _words
-from ldp_jax.verification._programs import Exact, generator, log_grid, repeated, take
-from ldp_jax.verification.exact import adjacency, check_numbers, coordinate_laws, spaces
-from ldp_jax.verification.protocols import HasInverse, HasTable, HasWordRuns, HasWords
+from ldp_jax.verification._programs import (
+    Exact,
+    draws_of,
+    generator,
+    log_grid,
+    repeated,
+    report_words,
+    take,
+)
+from ldp_jax.verification.exact import (
+    HasInverse,
+    HasTable,
+    HasWordRuns,
+    HasWords,
+    adjacency,
+    check_numbers,
+    coordinate_laws,
+    spaces,
+)
 from ldp_jax.verification.records import repeated_records
 from ldp_jax.verification.statistics import Fit
 
@@ -239,14 +254,14 @@ def check_runs(m: Any) -> None:
     """``NotApplicable`` where ``privatize`` sends other numbers than ``from_words`` does."""
     runs = m.word_runs()
     x = take(m.domain().grid(1), 0)
-    draw, *more = _words.draws_of(m, x)
+    draw, *more = draws_of(m, x)
     if more or draw.shape[:1] != runs.first.shape[:1]:
         raise NotApplicable("privatize must draw the words of its runs, and no others")
     words = [
         np.broadcast_to(w.T[..., None], (w.shape[1], *draw.shape)) for w in (runs.first, runs.last)
     ]
     asked = repeated(x, runs.first.shape[1])
-    sent = [m.codomain().numbers(_words.report_words(m, asked, [one])) for one in words]
+    sent = [m.codomain().numbers(report_words(m, asked, [one])) for one in words]
     wanted = [
         [np.asarray(_report(m, w, record))[:, None] for w in (runs.first, runs.last)]
         for record in set(itertools.chain(*runs.pairs))
@@ -283,12 +298,12 @@ def follows_table(mechanism: Any, key: PRNGKey, *, trials: int = _TRIALS) -> Fit
     validate.integer_in(1000, trials=trials)
     record_key, word_key = random.split(key)
     x = repeated_records(spaces(mechanism)[0], generator(record_key), trials)
-    requests = _words.draws_of(mechanism, x[0])
+    requests = draws_of(mechanism, x[0])
     if len(requests) != 1 or math.prod(requests[0].shape) > 2:
         raise ValueError("a table takes one word a report, and one to round to a grid")
     rng = generator(word_key)
     words = rng.integers(0, 1 << 32, (trials, *requests[0].shape), np.uint64).astype(np.uint32)
-    sent = _words.report_words(mechanism, x, [words])
+    sent = report_words(mechanism, x, [words])
     wrong = int((sent != _table_report(mechanism.table(), x, words.reshape(trials, -1))).sum())
     return Fit(wrong == 0, "reports unlike the table's", float(wrong), 0.0, 13.8 / trials, trials)
 
@@ -419,7 +434,7 @@ class _Steps:
             for row in (*rows, *rows[:, ::-1])
             for c in (np.cumsum(row) - row / 2).tolist()
         }
-        self.draws = _words.draws_of(mechanism, records[0])
+        self.draws = draws_of(mechanism, records[0])
         self.mechanism = mechanism
         self.records = records
         self.outcome = _outcomes(mechanism)
@@ -446,7 +461,7 @@ class _Steps:
             words.append(
                 np.stack(parts, 1).astype(f"uint{draw.bits}").reshape(len(rows), *draw.shape)
             )
-        return self.outcome(_words.report_words(self.mechanism, self.records[rows], words))
+        return self.outcome(report_words(self.mechanism, self.records[rows], words))
 
     def ask(self, points: list[tuple[int, tuple[int, ...]]]) -> np.ndarray:
         rows, numbers = zip(*points, strict=True)

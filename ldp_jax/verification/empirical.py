@@ -1,4 +1,4 @@
-"""Is it the law that is drawn? Fits of samplers, at one record and at many."""
+"""Is it the law that is drawn? Fits at one record, at many, of graphs, and of single reports."""
 
 import dataclasses
 import itertools
@@ -28,12 +28,19 @@ from ldp_jax.verification._programs import (
     count_of,
     draws,
     generator,
+    is_float,
+    logs_each,
     logs_of,
+    lost,
+    privatize_stacked,
+    raw,
+    repeated,
     report_each,
     take,
     wide,
 )
-from ldp_jax.verification.records import records_of
+from ldp_jax.verification.exact import spaces
+from ldp_jax.verification.records import pairs_of, records_of
 from ldp_jax.verification.statistics import SIGNIFICANCE, Fit
 
 _JOINT_CELLS = 4096  # beyond, a vector is tested one random coordinate a user instead of whole
@@ -352,3 +359,115 @@ def _levels(
     level[mass == 0] = _LEVELS
     drawn = np.where(view.codomain().contains(y), level[cell(y)], _LEVELS)
     return drawn, np.bincount(level, mass, minlength=_LEVELS + 1)
+
+
+# --- Single reports ---
+
+REPORTS = 1 << 20
+ROUNDING = 1e-3
+"""How far the loss of a report may be from the claim by its own rounding, relative and absolute."""
+
+_UNIFORM = 2.0**-23  # the mass of one float32 uniform: what a report of a continuum has at least
+_MOST = 4096  # reports, the most frequent, whose mass is asked
+
+
+@standard_flags()
+def reported_losses(mechanism: Exact, key: PRNGKey, *, trials: int = REPORTS) -> Fit:
+    """Whether no report that is drawn loses more than the guarantee, by the density.
+
+    The report of each random record is asked against another one and against both ends of the
+    domain.
+
+    >>> from ldp_jax.features import Laplace
+    >>> reported_losses(Laplace(1.0), jax.random.key(0), trials=10_000).fits
+    True
+    """
+    validate.integer_in(1000, trials=trials)
+    record_key, draw_key = random.split(key)
+    domain, _ = spaces(mechanism)
+    claim = mechanism.guarantee().epsilon
+    _, x, other = pairs_of(domain, generator(record_key), trials)
+    y = privatize_stacked(draw_key, mechanism, x)
+    ends = [
+        jax.tree.map(lambda leaf, of: leaf.astype(of.dtype), repeated(end, trials), x)
+        for end in domain.extremes()
+    ]
+    mine = logs_each(mechanism, y, x)
+    largest = -np.inf
+    for against in (other, *ends):
+        loss = lost(mine, logs_each(mechanism, y, against))
+        # A report that its own record cannot give by the density is matches_density's to refuse.
+        loss = np.where(np.isneginf(mine) | ~domain.adjacent(x, against), 0.0, loss)
+        largest = max(largest, float(np.nan_to_num(loss, nan=np.inf).max()))
+    limit = claim * (1 + ROUNDING) + ROUNDING
+    return Fit(largest <= limit, "losses of drawn reports", largest, limit, 13.8 / trials, trials)
+
+
+@standard_flags()
+def distinct_reports(
+    mechanism: Exact,
+    key: PRNGKey,
+    x: Values | None = None,
+    *,
+    trials: int = REPORTS,
+    significance: float = SIGNIFICANCE,
+) -> Fit:
+    """Whether no single report of one record comes more often than its law and float32 allow.
+
+    A report of a continuum has a mass of 2^-23 and of the four float32 spacings around it; vectors
+    are whole.
+
+    >>> from ldp_jax.features import SquareWave
+    >>> distinct_reports(SquareWave(1.0), jax.random.key(0), trials=100_000).fits
+    True
+    """
+    validate.integer_in(1000, trials=trials)
+    domain, _ = spaces(mechanism)
+    record = domain.typical() if x is None else domain.given(x)
+    return counted(mechanism, record, draws(mechanism, key, record, trials), significance)
+
+
+def counted(mechanism: Exact, x: Values, y: Report, significance: float) -> Fit:
+    """The same of stacked reports of a record."""
+    leaves = [np.ascontiguousarray(leaf) for leaf in jax.tree.leaves(y)]
+    trials = count_of(y)
+    narrow = [leaf.dtype for leaf in leaves if is_float(leaf) and leaf.dtype.itemsize < 4]
+    if narrow:
+        raise NotApplicable(
+            f"reports of {narrow[0]} repeat by rounding: what a float32 may weigh is no bound of "
+            "theirs"
+        )
+    rows = np.concatenate([_words(leaf.reshape(trials, -1)) for leaf in leaves], 1)
+    whole = (
+        rows.view([("", np.uint32)] * rows.shape[1]).ravel() if rows.shape[1] > 1 else rows[:, 0]
+    )
+    _, first, count = np.unique(whole, return_index=True, return_counts=True)
+    often = np.argsort(-count, kind="stable")[:_MOST]
+    mass = _mass(mechanism, take(y, first[often]), x)
+    chance = stats.binom.sf(count[often] - 1, trials, np.clip(mass, 0.0, 1.0))
+    return statistics.tail_fit(
+        "distinct reports", float(chance.min()), significance / len(count), 30 / trials, trials
+    )
+
+
+def _words(leaf: np.ndarray) -> np.ndarray:
+    """The bits of each number in one uint32 word, or in two."""
+    bits = raw(leaf)
+    return bits.astype(np.uint32) if bits.dtype.itemsize < 4 else bits.view(np.uint32)
+
+
+def _mass(mechanism: Exact, y: Report, x: Values) -> np.ndarray:
+    """The most that a report may weigh."""
+    codomain = mechanism.codomain()
+    # Rounding may have put a report just beyond the break that it was drawn on the other side of.
+    nudges = (-2, -1, 0, 1, 2) if codomain.continuous else (0,)
+    beside = [
+        jax.tree.map(lambda leaf, by=by: _nudged(leaf, by) if by else leaf, y) for by in nudges
+    ]
+    logs = np.max([np.asarray(logs_of(mechanism, at, x), np.float64) for at in beside], 0)
+    volume, atom = law_of(codomain).volume(y)
+    return np.exp(logs) * volume * (1 + 1e-4) + np.where(atom, 0.0, _UNIFORM)
+
+
+def _nudged(leaf: np.ndarray, by: int) -> np.ndarray:
+    return leaf + by * np.spacing(np.abs(leaf)) if np.issubdtype(leaf.dtype, np.floating) else leaf

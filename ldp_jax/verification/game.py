@@ -22,7 +22,7 @@ from ldp_jax.verification import statistics
 from ldp_jax.verification._programs import (
     count_of,
     generator,
-    logs_in_turn,
+    logs_each,
     lost,
     report_each,
     take,
@@ -357,7 +357,7 @@ def _views(mechanism: Any, viewer: Viewer, pairs: _Pairs, reports: Report) -> Vi
     if not isinstance(mechanism, HasDensity):
         return found
     sides = pairs.x, pairs.other
-    logs = [logs_in_turn(mechanism, reports, x, *pairs.owners) for x in sides]
+    logs = [logs_each(mechanism, reports, x, *pairs.owners) for x in sides]
     loss = np.nan_to_num(lost(*np.asarray(logs, np.float64)))
     step = RESOLUTION * max(1.0, claim)
     values = np.concatenate([found.values, rounded(loss, step)[None]])
