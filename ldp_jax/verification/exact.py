@@ -10,6 +10,7 @@ import functools
 import itertools
 import math
 from fractions import Fraction
+from functools import partial
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
@@ -464,7 +465,7 @@ def relationship_supremum(
 ) -> RelationshipLoss:
     """The largest loss about one edge, through the reports of all users, enumerated.
 
-    Over all 64 graphs on four nodes and all six edges, a sum over users, each taken over critical
+    Over all graphs on four nodes and all six edges, a sum over users, each taken over critical
     reports. A pair is reported by both ends (``full``), or by the end of the smaller budget, with
     equal budgets either; the degree is of the whole list (``half list``) or of the owned pairs.
     ``ValueError`` for what is no :class:`~ldp_jax.edges.HasBitLaw`, or budgets that are not one or
@@ -485,17 +486,25 @@ def relationship_supremum(
     same = all(user == users[0] for user in users)
     pairs = list(itertools.combinations(range(NODES), 2))
     best = RelationshipLoss(0.0, (0, 1), ())
-    loss = functools.cache(lambda user, view: _loss(users[user], *view))
-    for owners in _ownerships(budgets, pairs, reporting):
-        for bits in itertools.product((False, True), repeat=len(pairs)):
-            graph = tuple(pair for pair, bit in zip(pairs, bits, strict=True) if bit)
-            for edge in (pair for pair in pairs if pair not in graph):
-                views = _views(edge, graph, owners, reporting)
-                found = [loss(0 if same else user, view) for user, view in views]
-                for way in (0, 1):
-                    total = sum(each[way] for each in found)
-                    if total > best.epsilon:
-                        best = RelationshipLoss(total, edge, graph)
+    loss = functools.cache(lambda user, *view: _loss(users[user], *view))
+    for owners, edge in itertools.product(_ownerships(budgets, pairs, reporting), pairs):
+        # Both ends have other pairs beside the edge, so the worst graph is that of each end.
+        ends = []
+        for user in edge:
+            mine = [pair for pair in pairs if user in pair]
+            reports = owners is None or owners[edge] == user
+            if owners is not None and reporting == "half":
+                mine = [pair for pair in mine if owners[pair] == user]
+            others = [pair for pair in mine if pair != edge]
+            if reports or reporting == "half list":
+                ask = partial(loss, 0 if same else user, len(mine))
+                degrees = range(len(others) + 1)
+                ends.append([(ask(degree, reports), others[:degree]) for degree in degrees])
+        for way in (0, 1):
+            worst = [max(end, key=lambda one, way=way: one[0][way]) for end in ends]
+            total = sum(both[way] for both, _ in worst)
+            if total > best.epsilon:
+                best = RelationshipLoss(total, edge, tuple(sum((graph for _, graph in worst), [])))
     return best
 
 
@@ -518,24 +527,6 @@ def _ownerships(budgets: list[float], pairs: list[Pair], reporting: str) -> list
         {(i, j): i if (budgets[i], tie * i) < (budgets[j], tie * j) else j for i, j in pairs}
         for tie in (1, -1)
     ]
-
-
-def _views(
-    edge: Pair, graph: tuple[Pair, ...], owners: Owners, reporting: str
-) -> list[tuple[int, tuple[int, int, bool]]]:
-    """For each user whose report depends on the edge.
-
-    Pairs of the degree, how many are true, and the bit.
-    """
-    views = []
-    for user in edge:
-        mine = [pair for pair in itertools.combinations(range(NODES), 2) if user in pair]
-        reports = owners is None or owners[edge] == user
-        if owners is not None and reporting == "half":
-            mine = [pair for pair in mine if owners[pair] == user]
-        if reports or reporting == "half list":
-            views.append((user, (len(mine), sum(pair in graph for pair in mine), reports)))
-    return views
 
 
 def _loss(m: HasBitLaw, owned: int, degree: int, reports: bool) -> tuple[float, float]:

@@ -278,16 +278,8 @@ def ask(mechanism: object, question: Question, key: PRNGKey) -> Test:
         said = " ".join(str(error).split())[:200]
         reason = f"raised {type(error).__name__}: {said}"
         return dataclasses.replace(blank, holds=False, reason=reason)
-    return dataclasses.replace(
-        blank,
-        found=float(answer.found),
-        limit=float(answer.limit),
-        holds=bool(answer.holds),
-        reason=answer.reason,
-        records=answer.records,
-        views=answer.views,
-        leak=answer.leak,
-    )
+    numbers = float(answer.found), float(answer.limit), bool(answer.holds)
+    return Test(question.name, question.asked, *numbers, *answer[3:])
 
 
 def _within(found: float, limit: float, slack: float = 0.0, **more: Any) -> Answer:
