@@ -42,13 +42,10 @@ No test proves anything about a sampler that means to deceive: one that leaks wi
 1e-12, for one record of 2^24, or after a million reports, passes all of them. Only reading the
 sampler proves it: a table of whole numbers (:class:`~ldp_jax.features.Discrete`), whose sampler is
 a search of thresholds, leaves least to read.
-
-Module ``plot`` draws variances.
 """
 
 from ldp_jax.core.spaces import NotApplicable
 from ldp_jax.curators.release_laws import HasReleaseLaw
-from ldp_jax.verification import plot as plot
 from ldp_jax.verification.arithmetic import FloatAudit, arithmetic, float_audit, follows_table
 from ldp_jax.verification.central import (
     matches_release,
@@ -61,7 +58,15 @@ from ldp_jax.verification.empirical import (
     matches_everywhere,
     reported_losses,
 )
-from ldp_jax.verification.exact import hockey_stick, privacy_loss_supremum, relationship_supremum
+from ldp_jax.verification.exact import (
+    HasInverse,
+    HasTable,
+    HasWordRuns,
+    HasWords,
+    hockey_stick,
+    privacy_loss_supremum,
+    relationship_supremum,
+)
 from ldp_jax.verification.game import epsilon_lower_bound, largest_lower_bound
 from ldp_jax.verification.moments import draws_have_moments, matches_moments, sums_to_one
 from ldp_jax.verification.places import independent_coordinates, record_windows
@@ -72,7 +77,11 @@ from ldp_jax.verification.verdict import Verdict, check
 __all__ = [
     "Fit",
     "FloatAudit",
+    "HasInverse",
     "HasReleaseLaw",
+    "HasTable",
+    "HasWordRuns",
+    "HasWords",
     "NotApplicable",
     "Verdict",
     "arithmetic",

@@ -89,7 +89,7 @@ def arithmetic(mechanism: Exact | HasCoordinates) -> ArithmeticLoss:
     others. Pairs (branch, value) are asked for their finite parts, vectors for the laws of their
     coordinates. Of tables the words must give both ends of the domain their very masses, also
     within a vector; runs of words are asked at both ends
-    (:class:`~ldp_jax.verification.protocols.HasWordRuns`). ``NotApplicable`` for vectors drawn
+    (:class:`~ldp_jax.verification.HasWordRuns`). ``NotApplicable`` for vectors drawn
     together, reports of a continuum, no step function of the words, or a sampler that does not
     follow its table.
 

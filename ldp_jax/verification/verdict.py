@@ -43,7 +43,6 @@ from ldp_jax.verification.central import (
 from ldp_jax.verification.empirical import (
     counted,
     fit_of,
-    matches_density,
     matches_everywhere,
     matches_graphs,
     reported_losses,
@@ -451,10 +450,7 @@ class Questions:
         return _within(privacy_loss_supremum(self.m).epsilon, self.claim, SLACK, leak="loss 1e-9")
 
     def _sampler(self, key: PRNGKey) -> Answer:
-        if self.m.domain().users:
-            fit = matches_density(self.m, key, trials=self.trials, significance=self.share)
-        else:
-            fit = fit_of(self.m, key, *self.typical, self.share)
+        fit = fit_of(self.m, key, *self.typical, self.share)
         return _fit(fit, "distance")._replace(records=1)
 
     def _records(self, key: PRNGKey) -> Answer:
