@@ -709,23 +709,12 @@ class InSpace(Round):
 
     def _reach(self, direction: np.ndarray, log_density: Log) -> tuple[float, float]:
         """How far along, both ways, and across the direction a density is followed."""
-        rays = np.stack([direction, -direction, _complement(direction)[0]])
-        start = 1.001 * np.abs(self._steps()).max()
-        tried = start * rays[:2] if start else np.zeros((1, self.space.dim))
-        peak = float(
-            np.asarray(log_density(np.concatenate([tried, np.zeros((1, self.space.dim))]))).max()
-        )
-        sizes = (1e-3 + start) * 1.25 ** np.arange(math.ceil(math.log(1e12, 1.25)))
-        logs = np.asarray(
-            log_density((sizes[:, None, None] * rays).reshape(-1, self.space.dim)), np.float64
-        )
-        logs = np.stack([logs.reshape(-1, 3)[:, :2].max(1), logs.reshape(-1, 3)[:, 2]], 1)
-        peaks = np.maximum.accumulate(np.maximum(logs.max(1), peak))
-        low = logs < peaks[:, None] - _NOTHING
-        if np.isnan(peak) or not low.any(0).all():
-            raise NotApplicable("the density has no end that could be found")
-        along, across = sizes[low.argmax(0)]
-        return float(along), float(across)
+        basis = np.vstack([direction, _complement(direction)])
+        turned = lambda rows: log_density(rows @ basis)
+        centre = np.zeros(len(basis))
+        low, high, _ = _ends(turned, centre, 0)
+        _, across, _ = _ends(turned, centre, 1)
+        return max(-low, high), across
 
     def _slices(self, direction: np.ndarray, log_density: Log, panels: int, order: int) -> Slices:
         far, wide = self._reach(direction, log_density)

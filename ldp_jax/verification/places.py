@@ -336,6 +336,7 @@ _SPARE = 64  # reports beyond as many as coordinates, by which their rank is ful
 _PAIRS = 1024  # coordinates of which all pairs are asked
 _WORDS = 2048  # of three to five coordinates
 _LENGTHS = (3, 4, 5)
+_LISTED = 8  # coordinates of which all such words are asked
 _WHOLE = 64  # words of all coordinates but one
 _REPORTS = 16_384  # of which words are formed
 _CHUNK = 4_096  # reports whose words are held at once
@@ -350,7 +351,7 @@ def independent_coordinates(
     The place u of each value in its law is uniform. Sums of two and of more places, with either
     sign, are uniform modulo one if they are independent, and so is the parity of their halves: the
     mean of exp(2 pi i sum(u)) and that of the product of the sides of 1/2 are near zero, by
-    Hoeffding. All words are asked where they are at most 2 048, else as many random ones, and those
+    Hoeffding. All words of at most eight coordinates are asked, else 2 048 random ones, and those
     of all coordinates and of all but one. Where all coordinates are sent, the sides as bits also
     have full rank over GF(2).
 
@@ -406,21 +407,16 @@ def _places(
 
 def _words(dim: int, rng: np.random.Generator) -> np.ndarray:
     """Signs of the coordinates in each word, float32 [dim, words]; those of the others are 0."""
-    all_of_them = sum(math.comb(dim, size) * 2 ** (size - 1) for size in _LENGTHS)
-    if all_of_them <= _WORDS:
-        signs = {size: list(itertools.product((1, -1), repeat=size - 1)) for size in _LENGTHS}
-        chosen = [
-            (places, (1, *rest))
-            for size in _LENGTHS
-            for places in itertools.combinations(range(dim), size)
-            for rest in signs[size]
-        ]
+    if dim <= _LISTED:
+        every = np.array(list(itertools.product((0, 1, -1), repeat=dim)))
+        first = every[np.arange(len(every)), (every != 0).argmax(1)]
+        sizes = np.abs(every).sum(1)
+        chosen = every[(first == 1) & np.isin(sizes, _LENGTHS)]
     else:
-        sizes = rng.choice(_LENGTHS, _WORDS)
-        chosen = [(rng.permutation(dim)[:size], rng.choice((1, -1), size)) for size in sizes]
-    words = np.zeros((dim, len(chosen)), np.float32)
-    for place, (coordinates, sign) in enumerate(chosen):
-        words[list(coordinates), place] = sign[: len(coordinates)]
+        sizes = rng.choice(_LENGTHS, (_WORDS, 1))
+        ranks = rng.random((_WORDS, dim)).argsort(1).argsort(1)
+        chosen = np.where(ranks < sizes, rng.choice((1, -1), ranks.shape), 0)
+    words = chosen.T.astype(np.float32)
     whole = np.ones((dim, 1), np.float32)
     return np.concatenate([words, whole, (whole - np.eye(dim, dtype=np.float32))[:, :_WHOLE]], 1)
 
