@@ -68,8 +68,8 @@ def matches_density(
 
     A G test of the cells of their space: 32 of a number, 3 where a piece of its law is of few
     float32 spacings (``NotApplicable``: of few float64 spacings). Vectors are asked whole or, where
-    these cells are too many, by one random coordinate a user; neighbour lists as user 0 reports
-    them.
+    these cells are too many, by one random coordinate a user; neighbour lists of every user, of
+    whom user 0 has ``trials`` draws and half of the significance.
 
     >>> from ldp_jax.features import SquareWave
     >>> matches_density(SquareWave(1.0), jax.random.key(0)).fits
@@ -79,8 +79,23 @@ def matches_density(
     domain: Any = mechanism.domain()
     record = domain.typical() if x is None else domain.given(x)
     draw_key, pick_key = random.split(key)
-    drawn = draws(mechanism, draw_key, record, trials)
-    return fit_of(mechanism, pick_key, record, drawn, significance)
+    if not domain.users:
+        return fit_of(
+            mechanism, pick_key, record, draws(mechanism, draw_key, record, trials), significance
+        )
+    n = domain.users
+    fits = []
+    keys = [draw_key, *(random.split(pick_key, n - 1) if n > 1 else ())]
+    for own, user_key in enumerate(keys):
+        count, share = (
+            (trials, significance / 2)
+            if own == 0
+            else (max(100, trials // n), significance / (2 * n))
+        )
+        view = View(mechanism, np.int32(own))
+        mine = domain.seen_by(own, record)
+        fits.append(fit_of(view, user_key, mine, draws(view, user_key, mine, count), share))
+    return _worst(fits)._replace(smallest_defect=fits[0].smallest_defect, draws=trials)
 
 
 def _worst(fits: list[Fit]) -> Fit:

@@ -43,6 +43,7 @@ from ldp_jax.verification.central import (
 from ldp_jax.verification.empirical import (
     counted,
     fit_of,
+    matches_density,
     matches_everywhere,
     matches_graphs,
     reported_losses,
@@ -450,7 +451,10 @@ class Questions:
         return _within(privacy_loss_supremum(self.m).epsilon, self.claim, SLACK, leak="loss 1e-9")
 
     def _sampler(self, key: PRNGKey) -> Answer:
-        fit = fit_of(self.m, key, *self.typical, self.share)
+        if self.m.domain().users:
+            fit = matches_density(self.m, key, trials=self.trials, significance=self.share)
+        else:
+            fit = fit_of(self.m, key, *self.typical, self.share)
         return _fit(fit, "distance")._replace(records=1)
 
     def _records(self, key: PRNGKey) -> Answer:
