@@ -186,6 +186,12 @@ class Line(Law):
             np.concatenate([np.clip(cuts, lower, upper), lower[None], upper[None], *tails])
         )
 
+    def _panels(self, edges: np.ndarray, log_density: Log) -> tuple[np.ndarray, np.ndarray]:
+        """The density at points between edges, and the mass between any two that follow."""
+        points, weights = panel_rule(edges, 8)
+        density = np.exp(np.asarray(log_density(points), np.float64))
+        return density, (weights * density).reshape(-1, 8).sum(1)
+
     def cells(self, x: Values, log_density: Log, shares: int = 4) -> Cells:
         """So many of about one mass; three, if float32 misplaces the reports of a narrow piece."""
         records = jnp.asarray(x)[None]
@@ -194,9 +200,12 @@ class Line(Law):
         beside = breaks[[0, -1]] + 1e-6 * (1 + np.abs(breaks[[0, -1]])) * np.array([-1.0, 1.0])
         beside = beside[(beside > edges[0]) & (beside < edges[-1])]
         fine = subdivide(np.union1d(edges, beside), 64)
-        points, weights = panel_rule(fine, 8)
-        density = np.exp(np.asarray(log_density(points), np.float64))
-        below = np.append(0.0, np.cumsum((weights * density).reshape(-1, 8).sum(1)))
+        density, each = self._panels(fine, log_density)
+        for _ in range(2):  # where most of the mass is in few panels
+            heavy = np.flatnonzero(each > each.sum() / 64)
+            fine = np.union1d(fine, np.linspace(fine[heavy], fine[heavy + 1], 17))
+            density, each = self._panels(fine, log_density)
+        below = np.append(0.0, np.cumsum(each))
 
         misplaced = float(density.max() * np.spacing(np.float32(np.abs(breaks).max())))
         refuse_narrow(4 * 2.0**-29 * misplaced)
