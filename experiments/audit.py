@@ -38,7 +38,7 @@ from ldp_jax.core.mechanism import HasMoments, require_protocol
 from ldp_jax.core.spaces import Ball
 from ldp_jax.verification.arithmetic import ROUNDING
 from ldp_jax.verification.cases import CASES
-from ldp_jax.verification.protocols import HasInverse
+from ldp_jax.verification.exact import HasInverse
 from ldp_jax.verification.verdict import delta_of
 
 NAME = "audit"

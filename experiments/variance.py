@@ -22,10 +22,10 @@ from experiments._runner import (
 )
 from ldp_jax import features, verification
 from ldp_jax.accounting.guarantee import RECORD
+from ldp_jax.bench import plot
 from ldp_jax.bench.named import Named
 from ldp_jax.core.mechanism import HasMoments, require_protocol
 from ldp_jax.core.spaces import Interval
-from ldp_jax.verification import plot
 
 NAME = "variance"
 TABLE = (0.5, 1.0, 2.0, 3.0, 4.0, 5.0)

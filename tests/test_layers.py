@@ -100,7 +100,7 @@ def wrong(path: Path) -> Iterator[str]:
         if not where.startswith(home) and package in foreign
     )
     no = {"experiments", "tests", "colab", "pytest"} | (
-        set() if where in ("verification/plot.py", "bench/page.py") else {"matplotlib"}
+        set() if where in ("bench/plot.py", "bench/page.py") else {"matplotlib"}
     )
     no |= {"jax", "jaxlib"} if where.startswith(NO_JAX) else set()
     no |= foreign - {*sys.stdlib_module_names, "ldp_jax"} if where in PURE else set()

@@ -11,8 +11,7 @@ A verdict is the product of three things:
   of every degree; each in every type that holds it. The others are random. ``records=`` adds the
   caller's own.
 * **Views.** Every number of a raw report, each leaf and column, sums, differences and products, the
-  place at which two records differ, every bit, the declared loss, and a regression that is trained
-  to tell two records apart.
+  place at which two records differ, every bit, and the declared loss.
 * **Tests.** A game about pairs of records is played in all views: rounds of draws choose suspects,
   and fresh draws bound their probabilities. Beside it the law and the sampler are asked:
 
@@ -43,34 +42,46 @@ No test proves anything about a sampler that means to deceive: one that leaks wi
 1e-12, for one record of 2^24, or after a million reports, passes all of them. Only reading the
 sampler proves it: a table of whole numbers (:class:`~ldp_jax.features.Discrete`), whose sampler is
 a search of thresholds, leaves least to read.
-
-Module ``plot`` draws variances.
 """
 
 from ldp_jax.core.spaces import NotApplicable
-from ldp_jax.verification import plot as plot
+from ldp_jax.curators.release_laws import HasReleaseLaw
 from ldp_jax.verification.arithmetic import FloatAudit, arithmetic, float_audit, follows_table
 from ldp_jax.verification.central import (
-    HasReleaseLaw,
     matches_release,
     private_edge_lower_bound,
     private_edge_supremum,
 )
-from ldp_jax.verification.coordinates import independent_coordinates
-from ldp_jax.verification.empirical import matches_density, matches_everywhere
-from ldp_jax.verification.exact import hockey_stick, privacy_loss_supremum
+from ldp_jax.verification.empirical import (
+    distinct_reports,
+    matches_density,
+    matches_everywhere,
+    reported_losses,
+)
+from ldp_jax.verification.exact import (
+    HasInverse,
+    HasTable,
+    HasWordRuns,
+    HasWords,
+    hockey_stick,
+    privacy_loss_supremum,
+    relationship_supremum,
+)
 from ldp_jax.verification.game import epsilon_lower_bound, largest_lower_bound
-from ldp_jax.verification.lists import relationship_supremum
 from ldp_jax.verification.moments import draws_have_moments, matches_moments, sums_to_one
+from ldp_jax.verification.places import independent_coordinates, record_windows
 from ldp_jax.verification.purity import is_pure, is_total, uses_the_whole_key
-from ldp_jax.verification.rare import distinct_reports, record_windows, reported_losses
 from ldp_jax.verification.statistics import Fit
 from ldp_jax.verification.verdict import Verdict, check
 
 __all__ = [
     "Fit",
     "FloatAudit",
+    "HasInverse",
     "HasReleaseLaw",
+    "HasTable",
+    "HasWordRuns",
+    "HasWords",
     "NotApplicable",
     "Verdict",
     "arithmetic",

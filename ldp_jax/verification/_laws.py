@@ -18,13 +18,14 @@ from ldp_jax.core import spaces
 from ldp_jax.core.quadrature import panel_rule, subdivide
 from ldp_jax.core.spaces import NotApplicable, ReportLaw, Reports
 from ldp_jax.core.spaces.space import Cells, Log, Rule, Volume, spacings
-from ldp_jax.core.types import Array, Report, Values
+from ldp_jax.core.types import Report, Values
 from ldp_jax.edges.spaces import NumberReports
-from ldp_jax.verification.line import line
+from ldp_jax.verification._programs import count_of, take
 
 _MOST_REPORTS = 4_000_000
 _MOST_LISTED = 2**18  # of whole numbers in reports about a list
 _MOST_CELLS = 4096
+_MISPLACED = 1e-4  # the most of a law's mass that float64 may misplace where it is integrated
 _NOTHING = 40.0  # e^-40 of a density is left out of an integral
 _FAR, _FAR_AROUND = 2.0**40, 2.0**10
 
@@ -41,6 +42,18 @@ def law_of(space: Reports) -> Any:
     return law(space)
 
 
+def refuse_narrow(misplaced: float) -> None:
+    """``NotApplicable`` where float64 may misplace too much of a law.
+
+    Four spacings of the densest report.
+    """
+    if misplaced > _MISPLACED:
+        raise NotApplicable(
+            "pieces of the law are of few float64 spacings, which misplace up to "
+            f"{misplaced:.2g} of its mass"
+        )
+
+
 class Law:
     """Defaults of all laws; :class:`~ldp_jax.core.spaces.ReportLaw` says what the methods are."""
 
@@ -49,6 +62,12 @@ class Law:
 
     far: Callable[..., Report] = ReportLaw.far
     volume: Callable[..., Volume] = ReportLaw.volume
+
+    def search(self, rng: np.random.Generator, known: Report, n: int) -> Report:
+        """Between two known ones."""
+        known = np.asarray(known, np.float64)
+        one, other = known[rng.integers(0, len(known), (2, n))]
+        return one + rng.random(one.shape) * (other - one)
 
 
 class RealVectors(Law):
@@ -74,8 +93,7 @@ class Matrix(Law):
         return self.members()
 
     def search(self, rng: np.random.Generator, known: Report, n: int) -> Report:
-        place = rng.integers(0, len(self.space), n)
-        return jax.tree.map(lambda leaf: leaf[place], self.members())
+        return take(known, rng.integers(0, count_of(known), n))
 
     def quadrature(
         self, records: Values, log_density: Log, *, panels: int = 64, order: int = 8
@@ -105,9 +123,6 @@ class Words(Matrix):
         word = each @ len(inner) ** np.arange(self.space.dim)[::-1]
         return np.where((each >= 0).all(-1), word, -1)
 
-    def search(self, rng: np.random.Generator, known: Report, n: int) -> Array:
-        return jnp.asarray(rng.choice(self._values(), (n, self.space.dim)))
-
 
 # --- A line ---------------------------------------------------------------------------------------
 
@@ -136,9 +151,6 @@ class Line(Law):
         points = np.unique(np.clip(points, lower, upper))
         return np.concatenate([points, (points[1:] + points[:-1]) / 2])
 
-    def search(self, rng: np.random.Generator, known: Report, n: int) -> Array:
-        return jnp.asarray(rng.uniform(float(known.min()), float(known.max()), n))
-
     def _open(self) -> list[float]:
         ends = ((-1.0, self.space.lower), (1.0, self.space.upper))
         return [sign for sign, end in ends if math.isinf(float(end))]
@@ -156,7 +168,10 @@ class Line(Law):
     def quadrature(
         self, records: Values, log_density: Log, *, panels: int = 64, order: int = 8
     ) -> Rule:
-        """Panels between breaks; towards an infinite end they double until nothing is left."""
+        return panel_rule(self._edges(records, log_density), order, panels)
+
+    def _edges(self, records: Values, log_density: Log) -> np.ndarray:
+        """The breaks and the ends; towards an infinite end panels double until nothing is left."""
         cuts = self._breaks(records)
         lower, upper = self._reach(cuts)
         tails = []
@@ -167,22 +182,38 @@ class Line(Law):
             while at(start + sign * 2.0**count) - at(start) > -50.0:
                 count += 1
             tails.append(start + sign * (2.0 ** np.arange(0, count + 1) - 1))
-        edges = np.unique(
+        return np.unique(
             np.concatenate([np.clip(cuts, lower, upper), lower[None], upper[None], *tails])
         )
-        return panel_rule(edges, order, panels)
 
-    def cells(self, x: Values, log_density: Log) -> Cells:
-        """Quartiles; or two sides and the rest, if float32 misplaces a narrow piece's reports."""
-        cdf, misplaced, edges = line(self.space, x, log_density)
-        total = cdf(edges[-1])
-        if total and misplaced / total < 1e-4:
-            grid = cdf.keywords["xp"]
-            cuts = np.interp(total * np.array([0.25, 0.5, 0.75]), cdf(grid), grid)
-        else:
-            ends = edges[[1, -2]]
-            cuts = ends + 1e-6 * (1 + np.abs(ends)) * np.array([-1.0, 1.0])
-        mass = np.diff(np.concatenate([[0.0], cdf(cuts), [total]]))
+    def _panels(self, edges: np.ndarray, log_density: Log) -> tuple[np.ndarray, np.ndarray]:
+        """The density at points between edges, and the mass between any two that follow."""
+        points, weights = panel_rule(edges, 8)
+        density = np.exp(np.asarray(log_density(points), np.float64))
+        return density, (weights * density).reshape(-1, 8).sum(1)
+
+    def cells(self, x: Values, log_density: Log, shares: int = 4) -> Cells:
+        """So many of about one mass; three, if float32 misplaces the reports of a narrow piece."""
+        records = jnp.asarray(x)[None]
+        edges = self._edges(records, log_density)
+        breaks = np.unique(np.clip(self._breaks(records), edges[0], edges[-1]))
+        beside = breaks[[0, -1]] + 1e-6 * (1 + np.abs(breaks[[0, -1]])) * np.array([-1.0, 1.0])
+        beside = beside[(beside > edges[0]) & (beside < edges[-1])]
+        fine = subdivide(np.union1d(edges, beside), 64)
+        density, each = self._panels(fine, log_density)
+        for _ in range(2):  # where most of the mass is in few panels
+            heavy = np.flatnonzero(each > each.sum() / 64)
+            fine = np.union1d(fine, np.linspace(fine[heavy], fine[heavy + 1], 17))
+            density, each = self._panels(fine, log_density)
+        below = np.append(0.0, np.cumsum(each))
+
+        misplaced = float(density.max() * np.spacing(np.float32(np.abs(breaks).max())))
+        refuse_narrow(4 * 2.0**-29 * misplaced)
+        cuts = beside
+        if misplaced < 1e-4 * below[-1]:
+            wanted = below[-1] * np.arange(1, shares) / shares
+            cuts = np.unique(fine[np.searchsorted(below, wanted)])
+        mass = np.diff(np.concatenate([[0.0], below[np.searchsorted(fine, cuts)], below[-1:]]))
         return mass, lambda y: np.searchsorted(cuts, np.asarray(y, np.float64), "right")
 
     def volume(self, y: Report) -> Volume:
@@ -202,14 +233,10 @@ class Parts(Law):
         return self._joined([part.critical_reports(records) for part in self.parts])
 
     def search(self, rng: np.random.Generator, known: Report, n: int) -> Report:
-        branch, value = (np.asarray(leaf) for leaf in known)
-        chosen = rng.integers(0, len(self.parts), n)
-        y = np.empty(n)
-        for place, part in enumerate(self.space.parts):
-            mine = value[branch == place]
-            uniform = rng.uniform(mine.min(), mine.max(), n)
-            y = np.where(chosen == place, uniform if part.continuous else rng.choice(mine, n), y)
-        return jnp.asarray(chosen), jnp.asarray(y)
+        one, other = (take(known, rng.integers(0, count_of(known), n)) for _ in range(2))
+        real = np.array([part.continuous for part in self.space.parts])
+        between = real[one[0]] & (one[0] == other[0])
+        return one[0], one[1] + np.where(between, rng.random(n) * (other[1] - one[1]), 0.0)
 
     def far(self, known: Report) -> Report:
         found = [part.far(known[1][known[0] == place]) for place, part in enumerate(self.parts)]
@@ -282,10 +309,6 @@ class Independent(RealVectors):
             )
         middles = (x[:, None] + x[None]).reshape(-1, dim) / 2
         return np.unique(np.concatenate([x, middles, 3 * x, 10 * x]), axis=0)
-
-    def search(self, rng: np.random.Generator, known: Report, n: int) -> Array:
-        known = np.asarray(known, np.float64)
-        return jnp.asarray(rng.uniform(known.min(0), known.max(0), (n, self.space.dim)))
 
     def _mode(self, log_density: Log) -> tuple[np.ndarray, np.ndarray]:
         """Where the density is largest [dim], and the ends [dim, 2] of all but e^-40 of it."""
@@ -521,11 +544,6 @@ class Peak(RealVectors):
         rim = float(self.space.radius) * np.stack([np.cos(turn), np.sin(turn)], 1) * (1 - 1e-12)
         return np.unique(np.concatenate([x, middles, rim]), axis=0)
 
-    def search(self, rng: np.random.Generator, known: Report, n: int) -> Array:
-        turn = rng.uniform(0, 2 * np.pi, n)
-        length = float(self.space.radius) * np.sqrt(rng.random(n))
-        return jnp.asarray(length[:, None] * np.stack([np.cos(turn), np.sin(turn)], 1))
-
     def _way(self, x: np.ndarray, turn: np.ndarray) -> np.ndarray:
         """The distance from x to the rim, by the angle from the direction of x."""
         size = float(np.hypot(*x))
@@ -608,10 +626,10 @@ class Round(RealVectors, abc.ABC):
             [size * side * directions for size in self.sizes for side in (1.0, -1.0)]
         )
 
-    def search(self, rng: np.random.Generator, known: Report, n: int) -> Array:
+    def search(self, rng: np.random.Generator, known: Report, n: int) -> Report:
         y = rng.normal(size=(n, self.space.dim))
         y /= np.linalg.norm(y, axis=1, keepdims=True)
-        return jnp.asarray(y * rng.choice(np.linalg.norm(np.asarray(known), axis=1), (n, 1)))
+        return y * rng.choice(np.linalg.norm(np.asarray(known), axis=1), (n, 1))
 
     def quadrature(
         self, records: Values, log_density: Log, *, panels: int = 8, order: int = 8
@@ -700,23 +718,12 @@ class InSpace(Round):
 
     def _reach(self, direction: np.ndarray, log_density: Log) -> tuple[float, float]:
         """How far along, both ways, and across the direction a density is followed."""
-        rays = np.stack([direction, -direction, _complement(direction)[0]])
-        start = 1.001 * np.abs(self._steps()).max()
-        tried = start * rays[:2] if start else np.zeros((1, self.space.dim))
-        peak = float(
-            np.asarray(log_density(np.concatenate([tried, np.zeros((1, self.space.dim))]))).max()
-        )
-        sizes = (1e-3 + start) * 1.25 ** np.arange(math.ceil(math.log(1e12, 1.25)))
-        logs = np.asarray(
-            log_density((sizes[:, None, None] * rays).reshape(-1, self.space.dim)), np.float64
-        )
-        logs = np.stack([logs.reshape(-1, 3)[:, :2].max(1), logs.reshape(-1, 3)[:, 2]], 1)
-        peaks = np.maximum.accumulate(np.maximum(logs.max(1), peak))
-        low = logs < peaks[:, None] - _NOTHING
-        if np.isnan(peak) or not low.any(0).all():
-            raise NotApplicable("the density has no end that could be found")
-        along, across = sizes[low.argmax(0)]
-        return float(along), float(across)
+        basis = np.vstack([direction, _complement(direction)])
+        turned = lambda rows: log_density(rows @ basis)
+        centre = np.zeros(len(basis))
+        low, high, _ = _ends(turned, centre, 0)
+        _, across, _ = _ends(turned, centre, 1)
+        return max(-low, high), across
 
     def _slices(self, direction: np.ndarray, log_density: Log, panels: int, order: int) -> Slices:
         far, wide = self._reach(direction, log_density)

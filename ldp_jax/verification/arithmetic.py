@@ -20,10 +20,25 @@ from ldp_jax.core.float64 import float64_on_cpu
 from ldp_jax.core.mechanism import HasCoordinates, Randomizer
 from ldp_jax.core.spaces import NotApplicable, Reports, SparseReport
 from ldp_jax.core.types import Array, PRNGKey, Record, Report
-from ldp_jax.verification import _words
-from ldp_jax.verification._programs import Exact, generator, log_grid, repeated, take
-from ldp_jax.verification.exact import adjacency, check_numbers, coordinate_laws, spaces
-from ldp_jax.verification.protocols import HasInverse, HasTable, HasWordRuns, HasWords
+from ldp_jax.verification._programs import (
+    Exact,
+    draws_of,
+    generator,
+    log_grid,
+    repeated,
+    report_words,
+    take,
+)
+from ldp_jax.verification.exact import (
+    HasInverse,
+    HasTable,
+    HasWordRuns,
+    HasWords,
+    adjacency,
+    check_numbers,
+    coordinate_laws,
+    spaces,
+)
 from ldp_jax.verification.records import repeated_records
 from ldp_jax.verification.statistics import Fit
 
@@ -36,7 +51,7 @@ _RANDOM = 1 << 14  # words that check that nothing lies between two thresholds
 _CELLS = 4096
 _LAWS = 8  # of a vector's coordinates, whose tables are asked by words
 _TRIALS = 1 << 20
-_FEW = 16  # numbers by which the words of a table are found among others
+_WORDS = 2  # of a number that a sampler draws
 
 _Masses = dict[int, Fraction]  # the mass of each outcome under one record
 
@@ -74,7 +89,7 @@ def arithmetic(mechanism: Exact | HasCoordinates) -> ArithmeticLoss:
     others. Pairs (branch, value) are asked for their finite parts, vectors for the laws of their
     coordinates. Of tables the words must give both ends of the domain their very masses, also
     within a vector; runs of words are asked at both ends
-    (:class:`~ldp_jax.verification.protocols.HasWordRuns`). ``NotApplicable`` for vectors drawn
+    (:class:`~ldp_jax.verification.HasWordRuns`). ``NotApplicable`` for vectors drawn
     together, reports of a continuum, no step function of the words, or a sampler that does not
     follow its table.
 
@@ -157,15 +172,28 @@ def _ratio(mass: Fraction | None, other: Fraction | None) -> Fraction | float:
 
 
 def _of_table(m: Any, sampler: Any) -> ArithmeticLoss:
-    """The table's loss, where a sampler gives reports of both ends their masses in the table."""
+    """The table's loss, where a sampler gives both ends the reports that the table has.
+
+    All words that it draws are alike: those on either side of each step, and random ones.
+    """
     table = m.table()
-    records = np.array(m.domain().extremes(), np.float32)
-    found, cells = _Steps(sampler, records, _claimed(m, records), words=1).masses()
-    if found != [_row(table, float(record)) for record in records]:
+    ends = np.array(m.domain().extremes(), np.float32)
+    draws = draws_of(sampler, ends[0])
+    steps = np.cumsum(table.masses, 1, dtype=np.uint64)
+    beside = np.unique(np.append(steps - np.uint64(1), steps))
+    rng = np.random.default_rng(0)  # no privacy depends on it
+    some = np.append(beside[beside < 2**32], rng.integers(0, 2**32, _RANDOM)).astype(np.uint32)
+
+    words = np.tile(some, len(ends))
+    x = np.repeat(ends, len(some))
+    alike = [np.broadcast_to(words, (*draw.shape, len(words))).T for draw in draws]
+    sent = _outcomes(sampler)(report_words(sampler, x, alike))
+    known = _table_report(table, x, words[:, None])
+    if any(draw.bits != 32 for draw in draws) or (sent != known).any():
         raise NotApplicable(
             f"{type(sampler).__name__} draws other probabilities than its table has"
         )
-    return ArithmeticLoss(table.epsilon, None, None, None, 0.0, cells)
+    return ArithmeticLoss(table.epsilon, None, None, None, 0.0, len(beside))
 
 
 class _Sent(NamedTuple):
@@ -239,14 +267,14 @@ def check_runs(m: Any) -> None:
     """``NotApplicable`` where ``privatize`` sends other numbers than ``from_words`` does."""
     runs = m.word_runs()
     x = take(m.domain().grid(1), 0)
-    draw, *more = _words.draws_of(m, x)
+    draw, *more = draws_of(m, x)
     if more or draw.shape[:1] != runs.first.shape[:1]:
         raise NotApplicable("privatize must draw the words of its runs, and no others")
     words = [
         np.broadcast_to(w.T[..., None], (w.shape[1], *draw.shape)) for w in (runs.first, runs.last)
     ]
     asked = repeated(x, runs.first.shape[1])
-    sent = [m.codomain().numbers(_words.report_words(m, asked, [one])) for one in words]
+    sent = [m.codomain().numbers(report_words(m, asked, [one])) for one in words]
     wanted = [
         [np.asarray(_report(m, w, record))[:, None] for w in (runs.first, runs.last)]
         for record in set(itertools.chain(*runs.pairs))
@@ -283,12 +311,12 @@ def follows_table(mechanism: Any, key: PRNGKey, *, trials: int = _TRIALS) -> Fit
     validate.integer_in(1000, trials=trials)
     record_key, word_key = random.split(key)
     x = repeated_records(spaces(mechanism)[0], generator(record_key), trials)
-    requests = _words.draws_of(mechanism, x[0])
+    requests = draws_of(mechanism, x[0])
     if len(requests) != 1 or math.prod(requests[0].shape) > 2:
         raise ValueError("a table takes one word a report, and one to round to a grid")
     rng = generator(word_key)
     words = rng.integers(0, 1 << 32, (trials, *requests[0].shape), np.uint64).astype(np.uint32)
-    sent = _words.report_words(mechanism, x, [words])
+    sent = report_words(mechanism, x, [words])
     wrong = int((sent != _table_report(mechanism.table(), x, words.reshape(trials, -1))).sum())
     return Fit(wrong == 0, "reports unlike the table's", float(wrong), 0.0, 13.8 / trials, trials)
 
@@ -385,33 +413,14 @@ def _row(table: integer_tables.Table, x: float) -> _Masses:
 # --- Steps of the words ---------------------------------------------------------------------------
 
 
-class _Line(NamedTuple):
-    """Words of a record along one axis, the draw that changes.
-
-    The others, a whole number a draw, stay.
-    """
-
-    row: int
-    axis: int
-    others: tuple[int, ...]
-
-    def at(self, number: int) -> tuple[int, tuple[int, ...]]:
-        """The record, and the words with this number on the axis."""
-        return self.row, (*self.others[: self.axis], number, *self.others[self.axis + 1 :])
-
-
 class _Steps:
     """Reports, as whole numbers, of some records under words of the verifier's choice."""
 
-    def __init__(
-        self, mechanism: Exact, records: np.ndarray, claimed: np.ndarray, words: int = 2
-    ) -> None:
+    def __init__(self, mechanism: Exact, records: np.ndarray, claimed: np.ndarray) -> None:
         """Trace the sampler once, for all records.
 
-        The masses that are claimed say where steps may be.
-
-        A draw of many words is several numbers of so many ``words``, as a coin and a value from one
-        key are of two. A number of one word is taken for a table's, whose steps depend on no other.
+        The masses that are claimed say where steps may be. A draw of many words is several numbers
+        of two, as a coin and a value from one key are.
         """
         rows = np.nan_to_num(claimed)
         self.likely = {
@@ -419,17 +428,17 @@ class _Steps:
             for row in (*rows, *rows[:, ::-1])
             for c in (np.cumsum(row) - row / 2).tolist()
         }
-        self.draws = _words.draws_of(mechanism, records[0])
+        self.draws = draws_of(mechanism, records[0])
         self.mechanism = mechanism
         self.records = records
         self.outcome = _outcomes(mechanism)
         self.axes = [
-            (place, min(words, math.prod(draw.shape) - first) * draw.bits)
+            (place, min(_WORDS, math.prod(draw.shape) - first) * draw.bits)
             for place, draw in enumerate(self.draws)
-            for first in range(0, math.prod(draw.shape), words)
+            for first in range(0, math.prod(draw.shape), _WORDS)
         ]
-        self.alone = words == 1
         self.bits = [bits for _, bits in self.axes]
+        self.tops = np.array([(1 << bits) - 1 for bits in self.bits], np.uint64)
         self.rng = np.random.default_rng(0)  # no privacy depends on it
 
     def report(self, rows: np.ndarray, numbers: np.ndarray) -> np.ndarray:
@@ -446,69 +455,43 @@ class _Steps:
             words.append(
                 np.stack(parts, 1).astype(f"uint{draw.bits}").reshape(len(rows), *draw.shape)
             )
-        return self.outcome(_words.report_words(self.mechanism, self.records[rows], words))
+        return self.outcome(report_words(self.mechanism, self.records[rows], words))
 
-    def ask(self, points: list[tuple[int, tuple[int, ...]]]) -> np.ndarray:
-        rows, numbers = zip(*points, strict=True)
-        return self.report(np.array(rows), np.array(numbers, np.uint64))
-
-    def anywhere(self) -> tuple[int, ...]:
-        top = np.array([(1 << bits) - 1 for bits in self.bits], np.uint64)
-        return tuple(self.rng.integers(0, top, dtype=np.uint64, endpoint=True).tolist())
+    def anywhere(self, count: int) -> np.ndarray:
+        """Random words [count, axes]."""
+        shape = count, len(self.tops)
+        return self.rng.integers(0, self.tops, shape, np.uint64, endpoint=True)
 
     def cuts(self) -> list[list[set[int]]]:
-        """Where the report steps: a set of whole numbers for each record and draw."""
-        axes = self._moving() if self.alone else range(len(self.bits))
-        every = range(len(self.bits))
-        others = [
-            tuple(0 for _ in every),
-            tuple((1 << b) - 1 for b in self.bits),
-            tuple(1 << (b - 1) for b in self.bits),
-        ]
+        """Where the report steps: a set of whole numbers for each record and axis."""
         # A step along one axis may show only at some places of the others.
-        alone = self.alone or len(self.bits) == 1
-        others = others[:1] if alone else [*others, *(self.anywhere() for _ in range(3))]
-        found: list[list[set[int]]] = [[set() for _ in every] for _ in self.records]
-        lines = [
-            _Line(row, axis, o) for row in range(len(self.records)) for axis in axes for o in others
-        ]
-        near = sorted({f for share in self.likely for f in (share, 1 - share) if 0 <= f < 1})
-        probes = [
-            sorted({*_probes(bits), *(int(f * (1 << bits)) for f in near)}) for bits in self.bits
-        ]
-        points = [(line, number) for line in lines for number in probes[line.axis]]
-        seen = self.ask([line.at(number) for line, number in points])
-        step = [
-            i for i in np.flatnonzero(np.diff(seen)).tolist() if points[i][0] is points[i + 1][0]
-        ]
-        ends = [[points[i][1], points[i + 1][1]] for i in step]
-        while any(high - low > 1 for low, high in ends):
-            middle = [(low + high) // 2 for low, high in ends]
-            now = self.ask(
-                [points[i][0].at(number) for i, number in zip(step, middle, strict=True)]
-            )
-            for i, pair, number, value in zip(step, ends, middle, now, strict=True):
-                pair[0 if value == seen[i] else 1] = number
-        for i, (_, high) in zip(step, ends, strict=True):
-            found[points[i][0].row][points[i][0].axis].add(high)
+        corners = np.stack([np.zeros_like(self.tops), self.tops, self.tops // 2 + 1])
+        others = np.concatenate([corners, self.anywhere(3)])[: 6 if len(self.bits) > 1 else 1]
+        found: list[list[set[int]]] = [[set() for _ in self.bits] for _ in self.records]
+        near = {f for share in self.likely for f in (share, 1 - share) if 0 <= f < 1}
+        row, other = (places.ravel() for places in np.indices((len(self.records), len(others))))
+        for axis, bits in enumerate(self.bits):
+            places = sorted({*_probes(bits), *(int(f * (1 << bits)) for f in near)})
+            probes = np.array(places, np.uint64)
+
+            def ask(line: np.ndarray, numbers: np.ndarray, axis: int = axis) -> np.ndarray:
+                words = others[other[line]]
+                words[:, axis] = numbers
+                return self.report(row[line], words)
+
+            lines = np.arange(len(row))
+            seen = ask(np.repeat(lines, len(probes)), np.tile(probes, len(lines)))
+            seen = seen.reshape(len(lines), -1)
+            line, step = np.nonzero(np.diff(seen))
+            low, high = probes[step], probes[step + 1]
+            while (high - low > 1).any():
+                middle = low + (high - low) // np.uint64(2)
+                before = ask(line, middle) == seen[line, step]
+                low = np.where(before, middle, low)
+                high = np.where(before, high, middle)
+            for record, place in zip(row[line].tolist(), high.tolist(), strict=True):
+                found[record][axis].add(place)
         return found
-
-    def _moving(self) -> list[int]:
-        """The axes along which a report changes between the claimed steps.
-
-        Those of one word that a table reads.
-        """
-        shares = sorted(self.likely)
-        few = [shares[at] for at in np.linspace(0, len(shares) - 1, _FEW).astype(int)]
-        axes = np.arange(len(self.bits))
-        numbers = np.zeros((len(axes), _FEW, len(axes)), np.uint64)
-        numbers[axes, :, axes] = [[int(share * (1 << bits)) for share in few] for bits in self.bits]
-        numbers = numbers.reshape(-1, len(axes))
-        moves = np.zeros(len(axes), bool)
-        for row in range(len(self.records)):
-            seen = self.report(np.full(len(numbers), row), numbers).reshape(-1, _FEW)
-            moves |= (seen != seen[:, :1]).any(1)
-        return np.flatnonzero(moves).tolist() or axes.tolist()
 
     def masses(self) -> tuple[list[_Masses], int]:
         """The exact mass of each outcome under each record.
@@ -528,7 +511,8 @@ class _Steps:
                 [b - a for a, b in zip(*pair, strict=True)]
                 for pair in zip(starts, ends, strict=True)
             ]
-            outcomes = self.ask([(row, cell) for cell in itertools.product(*starts)])
+            cells = np.array(list(itertools.product(*starts)), np.uint64)
+            outcomes = self.report(np.full(len(cells), row), cells)
             masses: dict[int, int] = {}
             for value, parts in zip(outcomes.tolist(), itertools.product(*sizes), strict=True):
                 masses[value] = masses.get(value, 0) + math.prod(parts)
@@ -541,24 +525,18 @@ class _Steps:
 
     def _check(self, row: int, starts: list[list[int]], outcomes: np.ndarray) -> None:
         """Random words, and words beside the steps, report what their cell does."""
-        near = [
-            _Line(row, axis, self.anywhere()).at(place + by)[1]
-            for axis, start in enumerate(starts)
-            if len(start) > 1 or not self.alone
-            for place in start
-            for by in (-1, 0, 1)
-            if 0 <= place + by < 1 << self.bits[axis]
-        ]
-        near = np.array(near, np.uint64).reshape(-1, len(starts))
-        random = [self.rng.integers(0, 1 << bits, _RANDOM, np.uint64) for bits in self.bits]
-        numbers = np.concatenate([near, np.stack(random, 1)])
-        columns = [
-            np.searchsorted(np.array(start, np.uint64), column, "right") - 1
-            for start, column in zip(starts, numbers.T, strict=True)
-        ]
+        asked = [self.anywhere(_RANDOM)]
+        for axis, start in enumerate(starts):
+            near = {place + by for place in start for by in (-1, 0, 1)}
+            places = [place for place in near if 0 <= place < 1 << self.bits[axis]]
+            words = self.anywhere(len(places))
+            words[:, axis] = places
+            asked.append(words)
+        numbers = np.concatenate(asked)
         cell = np.zeros(len(numbers), np.int64)
-        for column, start in zip(columns, starts, strict=True):
-            cell = cell * len(start) + column
+        for column, start in zip(numbers.T, starts, strict=True):
+            place = np.searchsorted(np.array(start, np.uint64), column, "right") - 1
+            cell = cell * len(start) + place
         if (self.report(np.full(len(cell), row), numbers) != outcomes[cell]).any():
             raise NotApplicable(
                 "the report is no step function of its words: a set of them reports otherwise"

@@ -1,34 +1,29 @@
 """The loss of a trusted curator's release about one private edge, enumerated and by draws."""
 
-import functools
 import math
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple
 
 import jax
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from scipy import special
 
 from ldp_jax.core import random, validate
 from ldp_jax.core.flags import standard_flags
 from ldp_jax.core.mechanism import check_budget
-from ldp_jax.core.quadrature import unit_rule
 from ldp_jax.core.spaces import NotApplicable
-from ldp_jax.core.types import Array, PRNGKey, Values
+from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.curators import (
-    BinnedPairs,
     CentralMechanism,
     DendrogramLaw,
-    EdgeRand,
     EdgeSplit,
     HasDendrogram,
-    LapGraph,
     connections,
 )
+from ldp_jax.curators import all_dendrograms as dendrograms
 from ldp_jax.curators.hrg import State
-from ldp_jax.curators.noisy_counts import consistent, whole
+from ldp_jax.curators.release_laws import candidates_of, release_laws, split_of
 from ldp_jax.graph import graphs
-from ldp_jax.verification import _dendrograms as dendrograms
 from ldp_jax.verification import statistics
 from ldp_jax.verification._programs import lost
 from ldp_jax.verification.game import LowerBound, play
@@ -49,25 +44,8 @@ _PATH = ((0, 1), (1, 2))
 _BITS = (
     0b0101  # of the pairs 02, 03, 13, 23 that are no edge of the path, those that are private edges
 )
-# Whole noise is enumerated to e^-30 of its mass, on the same numbers for all graphs: no ratio
-# becomes larger
-_REACH = 30.0
 _CHAINS = 1 << 22  # sweeps of all chains together
 _SLOW = 1 << 21  # sweeps of all draws of a release together
-
-
-@runtime_checkable
-class HasReleaseLaw(Protocol):
-    """A central mechanism that knows the law of its release.
-
-    Those of this library are known here.
-    """
-
-    def release_law(self, split: EdgeSplit) -> Float[np.ndarray, " sets"]:
-        """The log mass of each set of pairs (0, 1), (0, 2), .
-
-        But public edges, set i by the bits of i.
-        """
 
 
 class PrivateEdgeLoss(NamedTuple):
@@ -95,6 +73,7 @@ def private_edge_supremum(mechanism: CentralMechanism) -> PrivateEdgeLoss:
     the chain's *stationary* law, with the noisy counts of its groups, which lose :math:`\epsilon_2`
     each.
 
+    >>> from ldp_jax.curators import EdgeRand
     >>> round(private_edge_supremum(EdgeRand(1.0)).epsilon, 9)
     1.0
     """
@@ -104,18 +83,6 @@ def private_edge_supremum(mechanism: CentralMechanism) -> PrivateEdgeLoss:
     else:
         found = [_release_loss(mechanism, public) for public in ((), _PATH)]
     return max(found, key=lambda loss: loss.epsilon)
-
-
-def _split(public: Values, n: int, private: Values = ()) -> EdgeSplit:
-    both = (np.array(pairs, np.int32).reshape(-1, 2) for pairs in (public, private))
-    return EdgeSplit(*(graphs.from_edges(pairs, n, pairs_in="rows") for pairs in both))
-
-
-def _candidates(split: EdgeSplit) -> Int[np.ndarray, "c 2"]:
-    """The pairs that may be private edges, in order."""
-    pairs = split.pairs()
-    every = dendrograms.pairs_of(len(pairs.nodes))
-    return pairs.nodes[every[~np.isin(pairs.codes(every), pairs.public)]]
 
 
 def _about_pairs(log: np.ndarray) -> np.ndarray:
@@ -146,146 +113,10 @@ def _largest(loss: np.ndarray, pairs: np.ndarray, public: Edges, released: str) 
 
 
 def _release_loss(m: CentralMechanism, public: Edges) -> PrivateEdgeLoss:
-    split = _split(public, NODES)
-    log = _law(m, split)
-    pairs = _candidates(split)
+    split = split_of(public, NODES)
+    log = release_laws(m, split)
+    pairs = candidates_of(split)
     return _largest(_about_pairs(log), pairs, public, "pairs")
-
-
-def _law(m: CentralMechanism, split: EdgeSplit) -> Float[np.ndarray, "graphs sets"]:
-    """The log mass of each set of pairs given each graph of private edges, both by their bits."""
-    if isinstance(m, HasReleaseLaw):
-        pairs = _candidates(split)
-        public = graphs.to_edges(split.public)
-        each = [
-            _split(public, split.num_nodes, pairs[bits > 0])
-            for bits in dendrograms.bits_of(len(pairs))
-        ]
-        log = np.stack([np.asarray(m.release_law(one), np.float64) for one in each])
-    else:
-        log = _known(m, split)
-    if np.abs(np.exp(log).sum(1) - 1).max() > 1e-6:
-        raise ValueError("release_law must give masses that sum to 1")
-    return log
-
-
-@functools.singledispatch
-def _known(m: CentralMechanism, split: EdgeSplit) -> np.ndarray:
-    raise NotApplicable(f"mechanism must have a release_law, got {type(m).__name__}")
-
-
-@_known.register(EdgeRand)
-def _edge_rand(m: EdgeRand, split: EdgeSplit) -> np.ndarray:
-    """Every pair is told wrongly with probability 1 / (e^eps + 1)."""
-    count = len(_candidates(split))
-    epsilon = float(m.epsilon)
-    sets = np.arange(1 << count)
-    wrong = np.bitwise_count(sets[:, None] ^ sets).astype(np.int64)
-    return -wrong * np.logaddexp(0, epsilon) - (count - wrong) * np.logaddexp(0, -epsilon)
-
-
-@_known.register(LapGraph)
-def _lap_graph(m: LapGraph, split: EdgeSplit) -> np.ndarray:
-    """The mass of T, and of a set to be the T largest noisy bits, by quadrature over the next."""
-    count = len(_candidates(split))
-    true, size, both = np.indices((count + 1,) * 3)
-    rest_true, rest = true - both, count - size
-    possible = (both <= size) & (rest_true >= 0) & (rest_true <= rest)
-    number = _clipped_laplace(size - true, size == 0, size == count, float(m.epsilon_count))
-    powers = np.where(possible, (both, size - both, rest_true, rest - rest_true), 0)
-    with np.errstate(divide="ignore"):
-        log = np.log(np.where(possible, number * _top(powers, float(m.epsilon_edges)), 0.0))
-    sets = np.arange(1 << count)
-    sizes, overlap = (
-        np.bitwise_count(each).astype(np.int64) for each in (sets, sets[:, None] & sets)
-    )
-    return log[sizes[:, None], sizes, overlap]
-
-
-def _clipped_laplace(
-    away: np.ndarray, first: np.ndarray, last: np.ndarray, rate: float
-) -> np.ndarray:
-    """The mass of Laplace noise within 1/2 of a whole number; beyond it too at both ends."""
-    low = np.where(first, -np.inf, away - 0.5)
-    high = np.where(last, np.inf, away + 0.5)
-    low, high = np.where(high <= 0, -high, low), np.where(high <= 0, -low, high)  # mirrored
-    tail = lambda z: np.exp(-rate * np.abs(z)) / 2
-    return np.where(low >= 0, tail(low) - tail(high), 1 - tail(low) - tail(high))
-
-
-def _top(powers: np.ndarray, rate: float) -> np.ndarray:
-    """P(all released bits are above all others).
-
-    Of true and false released ones, and of true and false others.
-    """
-    u, du = unit_rule(32)
-    x, dx = unit_rule(256)
-    small = math.exp(-rate)
-    # Below 0, between 0 and 1, above 1: chances that a true and a false bit are below, that they
-    # are above, and what multiplies their densities, which are the rate times the smaller of the
-    # two.
-    below = np.concatenate(
-        [
-            [u * small / 2, u / 2],
-            [np.exp(-rate * (1 - x)) / 2, 1 - np.exp(-rate * x) / 2],
-            [1 - u / 2, 1 - u * small / 2],
-        ],
-        1,
-    )
-    above = np.concatenate(
-        [
-            [1 - u * small / 2, 1 - u / 2],
-            [1 - np.exp(-rate * (1 - x)) / 2, np.exp(-rate * x) / 2],
-            [u / 2, u * small / 2],
-        ],
-        1,
-    )
-    weight = np.concatenate([du / u, dx * rate, du / u])
-    true, false, rest_true, rest_false = powers[..., None]
-    largest = rest_true * np.minimum(below[0], above[0]) / below[0]
-    largest = largest + rest_false * np.minimum(below[1], above[1]) / below[1]
-    each = below[0] ** rest_true * below[1] ** rest_false * above[0] ** true * above[1] ** false
-    some = powers[2] + powers[3] > 0
-    return np.where(some, (largest * each * weight).sum(-1), 1.0)
-
-
-@_known.register(BinnedPairs)
-def _binned_pairs(m: BinnedPairs, split: EdgeSplit) -> np.ndarray:
-    """All noisy counts of the bins, all roundings; sets of as many pairs of each bin are alike."""
-    if m.noise != "geometric":
-        raise NotApplicable("noise must be geometric, whose laws are sums")
-    pairs = split.pairs()
-    every = _candidates(split)
-    codes, sizes = m.ranked(split)
-    place = np.full(len(pairs.nodes) ** 2, len(sizes) - 1)
-    place[codes] = np.repeat(np.arange(len(sizes)), sizes)[: len(codes)]
-    inside = (
-        place[pairs.codes(np.searchsorted(pairs.nodes, every))] == np.arange(len(sizes))[:, None]
-    )
-    counts = dendrograms.bits_of(len(every)) @ inside.T  # of each set and bin
-
-    epsilon = float(m.epsilon)
-    reach = math.ceil(_REACH / epsilon) + 2
-    axes = [np.arange(-reach, size + reach + 1) for size in sizes]
-    grid = np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, len(sizes))
-    steps = math.lcm(*range(1, len(sizes) + 1))  # consistent counts are multiples of its inverse
-    near = consistent(grid, sizes)
-    kinds, kind_of = np.unique(counts, axis=0, return_inverse=True)
-    a = math.exp(-epsilon)
-    mass = (1 - a) / (1 + a) * a ** np.abs(grid - kinds[:, None])
-    mass = mass.prod(-1)  # of each kind of graph and each vector of noisy counts
-    found = np.zeros((len(kinds), len(kinds)))
-    for step in range(steps):
-        rounded = whole(np.full(len(near), (step + 0.5) / steps), near, sizes)
-        for place_of, kind in enumerate(kinds):
-            found[:, place_of] += mass[:, (rounded == kind).all(1)].sum(1) / steps
-    alike = (
-        special.gammaln(sizes + 1) - special.gammaln(kinds + 1) - special.gammaln(sizes - kinds + 1)
-    )
-    with np.errstate(divide="ignore"):
-        log = np.log(found) - alike.sum(1)
-    kind_of = kind_of.ravel()
-    return log[kind_of[:, None], kind_of]
 
 
 # --- Dendrograms ----------------------------------------------------------------------------------
@@ -293,7 +124,7 @@ def _binned_pairs(m: BinnedPairs, split: EdgeSplit) -> np.ndarray:
 
 def _dendrogram_loss(m: HasDendrogram, public: Edges) -> PrivateEdgeLoss:
     n = DENDROGRAM_NODES
-    pairs = _candidates(_split(public, n))
+    pairs = candidates_of(split_of(public, n))
     said = m.dendrogram_law(n)
     weight, scale = said.scales
     base = weight * dendrograms.log_likelihoods(dendrograms.sides(n), public)
@@ -338,17 +169,18 @@ def matches_release(
     stationary law. In 2 000 draws a total variation of 0.13 is seen; chains of many sweeps have
     fewer.
 
+    >>> from ldp_jax.curators import LapGraph
     >>> matches_release(LapGraph(1.0, 1.0), jax.random.key(0), trials=100).fits
     True
     """
     validate.integer_in(100, trials=trials)
     check_budget(mechanism)
-    empty = _split(_PATH, NODES)
-    pairs = _candidates(empty)
-    split = _split(_PATH, NODES, pairs[dendrograms.bits_of(len(pairs))[_BITS] > 0])
+    empty = split_of(_PATH, NODES)
+    pairs = candidates_of(empty)
+    split = split_of(_PATH, NODES, pairs[dendrograms.bits_of(len(pairs))[_BITS] > 0])
     if isinstance(mechanism, HasDendrogram):
         return _dendrograms_fit(mechanism, key, split, trials, significance)
-    mass = np.exp(_law(mechanism, empty)[_BITS])
+    mass = np.exp(release_laws(mechanism, empty)[_BITS])
     drawn = _releases(mechanism, key, split, trials)
     if (drawn < 0).any():
         return Fit(False, "impossible releases", math.inf, 0.0, 1 / trials, trials)
@@ -389,7 +221,7 @@ def _releases(
     """
     pairs = split.pairs()
     codes = pairs.codes
-    known = pairs.codes(_candidates(split))
+    known = pairs.codes(candidates_of(split))
     found = np.zeros(trials, np.int64)
     # A release is made on the host, in shapes that follow the draws: one after the other.
     for place, one in enumerate(random.split(key, trials)):
@@ -424,6 +256,7 @@ def private_edge_lower_bound(
     Half of the ``trials`` of each graph choose an event of released sets; the others bound it by
     Clopper and Pearson.
 
+    >>> from ldp_jax.curators import LapGraph
     >>> bound = private_edge_lower_bound(LapGraph(4.0, 4.0), jax.random.key(0), 100)
     >>> 0.4 < bound.epsilon <= 8.0
     True
@@ -437,7 +270,7 @@ def private_edge_lower_bound(
         raise NotApplicable(
             f"sweeps must be at most {_SLOW // (2 * trials)} for {trials} draws, got {sweeps}"
         )
-    splits = _split(_PATH, NODES), _split(_PATH, NODES, [[0, 2]])
+    splits = split_of(_PATH, NODES), split_of(_PATH, NODES, [[0, 2]])
     drawn = [
         _releases(mechanism, one, split, trials)
         for one, split in zip(random.split(key), splits, strict=True)

@@ -1,4 +1,4 @@
-"""Is it the law that is drawn? Fits of samplers, at one record and at many."""
+"""Is it the law that is drawn? Fits at one record, at many, of graphs, and of single reports."""
 
 import dataclasses
 import itertools
@@ -28,20 +28,24 @@ from ldp_jax.verification._programs import (
     count_of,
     draws,
     generator,
+    is_float,
+    logs_each,
     logs_of,
+    lost,
+    privatize_stacked,
+    raw,
+    repeated,
     report_each,
     take,
     wide,
 )
-from ldp_jax.verification.line import line
-from ldp_jax.verification.records import records_of
+from ldp_jax.verification.exact import spaces
+from ldp_jax.verification.records import pairs_of, records_of
 from ldp_jax.verification.statistics import SIGNIFICANCE, Fit
 
 _JOINT_CELLS = 4096  # beyond, a vector is tested one random coordinate a user instead of whole
 _TOTAL = 1e-4  # how far the mass of a density may be from 1, by quadrature
-# Of the mass, misplaced by float32: beyond, a distance of distribution functions would show too
-# little
-_BLURRED = 0.1
+_SHARES = 32  # cells of a number's law
 
 _ALL = 128  # members of a space that are all asked
 _COORDINATES = 256  # laws that are integrated, where each coordinate of a record has one
@@ -62,11 +66,10 @@ def matches_density(
 ) -> Fit:
     """Whether ``privatize`` draws what ``log_density`` says at one record.
 
-    Numbers on a line are asked by the Kolmogorov-Smirnov test, others by a G test of the cells of
-    their space. So are numbers of a law with a piece of few float32 spacings (``NotApplicable``: of
-    few float64 spacings). Vectors are asked whole or, where these cells are too many, by one random
-    coordinate a user; neighbour lists of every user, of whom user 0 has ``trials`` draws and half
-    of the significance.
+    A G test of the cells of their space: 32 of a number, 3 where a piece of its law is of few
+    float32 spacings (``NotApplicable``: of few float64 spacings). Vectors are asked whole or, where
+    these cells are too many, by one random coordinate a user; neighbour lists of every user, of
+    whom user 0 has ``trials`` draws and half of the significance.
 
     >>> from ldp_jax.features import SquareWave
     >>> matches_density(SquareWave(1.0), jax.random.key(0)).fits
@@ -111,27 +114,21 @@ def fit_of(mechanism: Exact, key: PRNGKey, x: Values, y: Report, significance: f
         return impossible._replace(test=statistics.OUTSIDE)
     if not codomain.continuous and not np.isfinite(logs_of(mechanism, y, x)).all():
         return impossible
-    if on_line := codomain.branches == (codomain,) and codomain.continuous:
-        cdf, misplaced = distribution(mechanism, x)
-        if cdf is None:
-            return _not_one(math.inf, trials)
-        if not misplaced > _BLURRED:  # NaN is refused
-            return statistics.ks_test(y, cdf, rounding=misplaced, significance=significance)
     if isinstance(mechanism, HasCoordinates):
         each = [cells_of(mechanism.coordinate(j), x_j) for j, x_j in enumerate(np.asarray(x))]
         return _vectors(each, mechanism, y, key, significance)
-    mass, cell = cells_of(mechanism, x)
-    if abs(mass.sum() - 1) > _TOTAL:
+    on_line = codomain.branches == (codomain,) and codomain.continuous
+    mass, cell = cells_of(mechanism, x, **({"shares": _SHARES} if on_line else {}))
+    if not abs(mass.sum() - 1) <= _TOTAL:  # NaN is refused
         return _not_one(float(mass.sum()), trials)
     place = np.asarray(cell(y))
     if (place < 0).any():
         return impossible
-    fit = statistics.g_test(
-        np.bincount(place, minlength=len(mass)), mass, significance=significance
-    )
-    return (
-        fit._replace(test=f"{fit.test} of whole pieces, too narrow for float32") if on_line else fit
-    )
+    counts = np.bincount(place, minlength=len(mass))
+    fit = statistics.g_test(counts, mass, significance=significance)
+    if on_line and len(mass) < 4:
+        return fit._replace(test=f"{fit.test} of whole pieces, too narrow for float32")
+    return fit
 
 
 def _not_one(total: float, trials: int) -> Fit:
@@ -185,25 +182,10 @@ def _wide_law(mechanism: HasDensity, x: Values) -> Log:
     return lambda y: logs_of(mechanism, wide(y), x)
 
 
-def distribution(mechanism: Exact, x: Values) -> tuple[Log | None, float]:
-    """The distribution function of a report on a line; None where it does not end at 1 (to 1e-4).
-
-    And the mass that float32 may misplace: up to one spacing times the density.
-    """
-    with float64_on_cpu():  # the codomain too, whose breaks are of its mechanism's precision
-        codomain: Any = mechanism.codomain()  # an interval
-        at = np.asarray(x, np.float64)
-        cdf, misplaced, edges = line(codomain, at, _wide_law(mechanism, at))
-    total = cdf(edges[-1])
-    if abs(total - 1) > _TOTAL:
-        return None, misplaced
-    return lambda y: cdf(y) / total, misplaced
-
-
-def cells_of(mechanism: Exact, x: Values) -> Cells:
+def cells_of(mechanism: Exact, x: Values, **how: int) -> Cells:
     """The masses of finitely many cells of the reports, and which cell a report is in."""
     with float64_on_cpu():  # breaks too: float32 would misplace those of a narrow piece
-        return law_of(mechanism.codomain()).cells(wide(x), _wide_law(mechanism, x))
+        return law_of(mechanism.codomain()).cells(wide(x), _wide_law(mechanism, x), **how)
 
 
 # --- Many records ---------------------------------------------------------------------------------
@@ -377,3 +359,115 @@ def _levels(
     level[mass == 0] = _LEVELS
     drawn = np.where(view.codomain().contains(y), level[cell(y)], _LEVELS)
     return drawn, np.bincount(level, mass, minlength=_LEVELS + 1)
+
+
+# --- Single reports ---
+
+REPORTS = 1 << 20
+ROUNDING = 1e-3
+"""How far the loss of a report may be from the claim by its own rounding, relative and absolute."""
+
+_UNIFORM = 2.0**-23  # the mass of one float32 uniform: what a report of a continuum has at least
+_MOST = 4096  # reports, the most frequent, whose mass is asked
+
+
+@standard_flags()
+def reported_losses(mechanism: Exact, key: PRNGKey, *, trials: int = REPORTS) -> Fit:
+    """Whether no report that is drawn loses more than the guarantee, by the density.
+
+    The report of each random record is asked against another one and against both ends of the
+    domain.
+
+    >>> from ldp_jax.features import Laplace
+    >>> reported_losses(Laplace(1.0), jax.random.key(0), trials=10_000).fits
+    True
+    """
+    validate.integer_in(1000, trials=trials)
+    record_key, draw_key = random.split(key)
+    domain, _ = spaces(mechanism)
+    claim = mechanism.guarantee().epsilon
+    _, x, other = pairs_of(domain, generator(record_key), trials)
+    y = privatize_stacked(draw_key, mechanism, x)
+    ends = [
+        jax.tree.map(lambda leaf, of: leaf.astype(of.dtype), repeated(end, trials), x)
+        for end in domain.extremes()
+    ]
+    mine = logs_each(mechanism, y, x)
+    largest = -np.inf
+    for against in (other, *ends):
+        loss = lost(mine, logs_each(mechanism, y, against))
+        # A report that its own record cannot give by the density is matches_density's to refuse.
+        loss = np.where(np.isneginf(mine) | ~domain.adjacent(x, against), 0.0, loss)
+        largest = max(largest, float(np.nan_to_num(loss, nan=np.inf).max()))
+    limit = claim * (1 + ROUNDING) + ROUNDING
+    return Fit(largest <= limit, "losses of drawn reports", largest, limit, 13.8 / trials, trials)
+
+
+@standard_flags()
+def distinct_reports(
+    mechanism: Exact,
+    key: PRNGKey,
+    x: Values | None = None,
+    *,
+    trials: int = REPORTS,
+    significance: float = SIGNIFICANCE,
+) -> Fit:
+    """Whether no single report of one record comes more often than its law and float32 allow.
+
+    A report of a continuum has a mass of 2^-23 and of the four float32 spacings around it; vectors
+    are whole.
+
+    >>> from ldp_jax.features import SquareWave
+    >>> distinct_reports(SquareWave(1.0), jax.random.key(0), trials=100_000).fits
+    True
+    """
+    validate.integer_in(1000, trials=trials)
+    domain, _ = spaces(mechanism)
+    record = domain.typical() if x is None else domain.given(x)
+    return counted(mechanism, record, draws(mechanism, key, record, trials), significance)
+
+
+def counted(mechanism: Exact, x: Values, y: Report, significance: float) -> Fit:
+    """The same of stacked reports of a record."""
+    leaves = [np.ascontiguousarray(leaf) for leaf in jax.tree.leaves(y)]
+    trials = count_of(y)
+    narrow = [leaf.dtype for leaf in leaves if is_float(leaf) and leaf.dtype.itemsize < 4]
+    if narrow:
+        raise NotApplicable(
+            f"reports of {narrow[0]} repeat by rounding: what a float32 may weigh is no bound of "
+            "theirs"
+        )
+    rows = np.concatenate([_words(leaf.reshape(trials, -1)) for leaf in leaves], 1)
+    whole = (
+        rows.view([("", np.uint32)] * rows.shape[1]).ravel() if rows.shape[1] > 1 else rows[:, 0]
+    )
+    _, first, count = np.unique(whole, return_index=True, return_counts=True)
+    often = np.argsort(-count, kind="stable")[:_MOST]
+    mass = _mass(mechanism, take(y, first[often]), x)
+    chance = stats.binom.sf(count[often] - 1, trials, np.clip(mass, 0.0, 1.0))
+    return statistics.tail_fit(
+        "distinct reports", float(chance.min()), significance / len(count), 30 / trials, trials
+    )
+
+
+def _words(leaf: np.ndarray) -> np.ndarray:
+    """The bits of each number in one uint32 word, or in two."""
+    bits = raw(leaf)
+    return bits.astype(np.uint32) if bits.dtype.itemsize < 4 else bits.view(np.uint32)
+
+
+def _mass(mechanism: Exact, y: Report, x: Values) -> np.ndarray:
+    """The most that a report may weigh."""
+    codomain = mechanism.codomain()
+    # Rounding may have put a report just beyond the break that it was drawn on the other side of.
+    nudges = (-2, -1, 0, 1, 2) if codomain.continuous else (0,)
+    beside = [
+        jax.tree.map(lambda leaf, by=by: _nudged(leaf, by) if by else leaf, y) for by in nudges
+    ]
+    logs = np.max([np.asarray(logs_of(mechanism, at, x), np.float64) for at in beside], 0)
+    volume, atom = law_of(codomain).volume(y)
+    return np.exp(logs) * volume * (1 + 1e-4) + np.where(atom, 0.0, _UNIFORM)
+
+
+def _nudged(leaf: np.ndarray, by: int) -> np.ndarray:
+    return leaf + by * np.spacing(np.abs(leaf)) if np.issubdtype(leaf.dtype, np.floating) else leaf

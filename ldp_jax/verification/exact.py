@@ -6,20 +6,25 @@ Densities of this library are monotone between the breaks of the codomain, with 
 or the centre of the domain. A random search cross-checks the finitely many points that remain.
 """
 
+import functools
 import itertools
 import math
 from fractions import Fraction
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from ldp_jax.core import integer_tables, random, validate
 from ldp_jax.core.flags import standard_flags
 from ldp_jax.core.float64 import float64_on_cpu
-from ldp_jax.core.mechanism import HasCoordinates, Randomizer, Univariate
+from ldp_jax.core.integer_tables import Table
+from ldp_jax.core.mechanism import HasCoordinates, Randomizer, Univariate, WordRuns
 from ldp_jax.core.spaces import ByCoordinate, NotApplicable, Records, Reports, Vectors
-from ldp_jax.core.types import Report, Values
+from ldp_jax.core.types import AnyArray, Array, Record, Report, Scalar, Values
+from ldp_jax.edges import HasBitLaw, Reporting
 from ldp_jax.edges.lists import NeighbourList, nodes_of
 from ldp_jax.verification._laws import law_of
 from ldp_jax.verification._programs import (
@@ -33,7 +38,6 @@ from ldp_jax.verification._programs import (
     take,
     wide,
 )
-from ldp_jax.verification.protocols import HasTable
 from ldp_jax.verification.records import joined, pairs_of, records_of
 
 _MAX_EPSILON = 700.0
@@ -43,6 +47,44 @@ _MANY = 80  # natural and random records, all pairs of which are asked by a coar
 _CLOUD = 8192  # reports of such a rule for vectors
 _SUSPECTS = 6  # pairs that are then asked by an accurate one
 _CERTAIN = 0.99  # of its answer where the loss crosses epsilon on no axis
+
+
+@runtime_checkable
+class HasTable(Protocol):
+    """Reports drawn from a table of whole numbers: the loss is a ratio of two of them."""
+
+    def table(self) -> Table:
+        """The table that is sampled."""
+
+
+@runtime_checkable
+class HasInverse(Protocol):
+    """A continuous law on numbers, drawn from one uniform; ``Numeric`` says its 2^23 values."""
+
+    def from_uniform(self, u: Record, x: Record) -> Array:
+        """The inverse distribution function of the report at ``u`` in (0, 1); elementwise."""
+
+
+@runtime_checkable
+class HasWords(Protocol):
+    """A law of finitely many reports, which do not fall as the 64 bits that draw them rise."""
+
+    def from_word64(self, word: AnyArray, x: Record) -> Array:
+        """The report under random bits uint32 [2, ...], the most significant first; elementwise."""
+
+
+@runtime_checkable
+class HasWordRuns(Protocol):
+    """Noise from a table of more words than can be bisected, in known runs."""
+
+    def word_runs(self) -> WordRuns:
+        """The runs."""
+
+    def from_words(self, word: AnyArray, x: Record) -> Array:
+        """One number of the report under random bits uint32 [words, ...]; elementwise."""
+
+    def log_likelihood(self, y: Record, x: Record) -> Array:
+        """log P of one number of the report; elementwise."""
 
 
 class Supremum(NamedTuple):
@@ -397,3 +439,122 @@ def _random_search(mechanism: Exact, known: Report) -> Supremum:
         _plain(y, best),
         float(losses[best]),
     )
+
+
+# --- An edge, through the reports of all users ---
+
+NODES = 4
+_BLOCK = 64  # reports
+
+Pair = tuple[int, int]
+Owners = dict[Pair, int] | None
+"""The reporter of each pair; None where both are."""
+
+
+class RelationshipLoss(NamedTuple):
+    """The largest log ratio of the joint laws of all reports, with an edge and without it."""
+
+    epsilon: float
+    edge: tuple[int, int]
+    graph: tuple[tuple[int, int], ...]
+
+
+@standard_flags()
+def relationship_supremum(
+    mechanism: object, reporting: Reporting | None = None
+) -> RelationshipLoss:
+    """The largest loss about one edge, through the reports of all users, enumerated.
+
+    Over all graphs on four nodes and all six edges, a sum over users, each taken over critical
+    reports. A pair is reported by both ends (``full``), or by the end of the smaller budget, with
+    equal budgets either; the degree is of the whole list (``half list``) or of the owned pairs.
+    ``ValueError`` for what is no :class:`~ldp_jax.edges.HasBitLaw`, or budgets that are not one or
+    four.
+
+    >>> from ldp_jax.edges import DPRR
+    >>> round(relationship_supremum(DPRR(0.3, 0.7), "half list").epsilon, 9)
+    1.3
+    """
+    if not isinstance(mechanism, HasBitLaw):
+        raise NotApplicable(
+            f"{type(mechanism).__name__} has no law of one bit of a list, as edges.HasBitLaw"
+        )
+    reporting = mechanism.reporting if reporting is None else reporting
+    validate.one_of(mechanism.reportings, reporting=reporting)
+    users = [mechanism.of_users(lambda leaf, i=i: _one_of(leaf, i)) for i in range(NODES)]
+    budgets = [user.guarantee().epsilon for user in users]
+    same = all(user == users[0] for user in users)
+    pairs = list(itertools.combinations(range(NODES), 2))
+    best = RelationshipLoss(0.0, (0, 1), ())
+    loss = functools.cache(lambda user, *view: _loss(users[user], *view))
+    for owners, edge in itertools.product(_ownerships(budgets, pairs, reporting), pairs):
+        # Both ends have other pairs beside the edge, so the worst graph is that of each end.
+        ends = []
+        for user in edge:
+            mine = [pair for pair in pairs if user in pair]
+            reports = owners is None or owners[edge] == user
+            if owners is not None and reporting == "half":
+                mine = [pair for pair in mine if owners[pair] == user]
+            others = [pair for pair in mine if pair != edge]
+            if reports or reporting == "half list":
+                ask = partial(loss, 0 if same else user, len(mine))
+                degrees = range(len(others) + 1)
+                ends.append([(ask(degree, reports), others[:degree]) for degree in degrees])
+        for way in (0, 1):
+            worst = [max(end, key=lambda one, way=way: one[0][way]) for end in ends]
+            total = sum(both[way] for both, _ in worst)
+            if total > best.epsilon:
+                best = RelationshipLoss(total, edge, tuple(sum((graph for _, graph in worst), [])))
+    return best
+
+
+def _one_of(leaf: Scalar, place: int) -> Scalar:
+    if np.ndim(leaf) == 0:
+        return leaf
+    if np.shape(leaf) != (NODES,):
+        raise ValueError(f"budgets must be one number or [{NODES}], got shape {np.shape(leaf)}")
+    return float(np.asarray(leaf, np.float64)[place])
+
+
+def _ownerships(budgets: list[float], pairs: list[Pair], reporting: str) -> list[Owners]:
+    """The reporter of each pair.
+
+    Both answers for pairs of equal budgets, the lower end or the higher one.
+    """
+    if reporting == "full":
+        return [None]
+    return [
+        {(i, j): i if (budgets[i], tie * i) < (budgets[j], tie * j) else j for i, j in pairs}
+        for tie in (1, -1)
+    ]
+
+
+def _loss(m: HasBitLaw, owned: int, degree: int, reports: bool) -> tuple[float, float]:
+    """The largest log ratio of one user's report with and without the edge, both ways round."""
+    noisy, sent = m.bit_reports(owned)
+    room = -(len(noisy) // -_BLOCK) * _BLOCK  # repeated: of one shape, whatever is owned
+    with float64_on_cpu():
+        numbers = (
+            np.resize(noisy, room).astype(np.float64),
+            np.resize(sent, room).astype(np.float64),
+        )
+        there, without = (
+            np.asarray(
+                _logs(
+                    wide(m),
+                    *numbers,
+                    *map(np.float64, (degree + bit, bit if reports else np.nan, owned)),
+                )
+            )
+            for bit in (1, 0)
+        )
+    ratio = lost(there, without)
+    ratio = np.where(np.isnan(ratio), math.inf, ratio)  # NaN is not hidden
+    return float(ratio.max()), float((-ratio).max())
+
+
+@jax.jit
+def _logs(
+    m: HasBitLaw, noisy: Array, sent: Array, degree: Array, bit: Array, owned: Array
+) -> Array:
+    return m.bit_log_density(noisy, sent, degree, bit, owned) + jnp.zeros(noisy.shape)

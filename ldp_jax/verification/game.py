@@ -5,27 +5,24 @@ suspects, events that come more often under one record than epsilon allows; draw
 nothing bound their probabilities.
 """
 
-import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from scipy import special, stats
 
 from ldp_jax.core import random, validate
 from ldp_jax.core.flags import standard_flags
 from ldp_jax.core.mechanism import HasDensity, Randomizer, check_budget
-from ldp_jax.core.types import Array, PRNGKey, Report, Values
+from ldp_jax.core.types import PRNGKey, Report, Values
 from ldp_jax.verification import statistics
 from ldp_jax.verification._programs import (
     count_of,
-    estimates,
     generator,
-    logs_in_turn,
+    logs_each,
     lost,
     report_each,
     take,
@@ -49,9 +46,7 @@ _SUSPECTS = 32
 _DEVIATIONS = 5.0  # by which counts are taken to be off where the largest bound is looked for
 _LEAST = 12  # reports of a window
 _TAILS = 1024  # thresholds of a view
-_TRAINING = 100_000  # reports of each record that a distinguisher is trained on
 _NUMBERS = 1 << 25  # of all reports of one record
-_BINS = 512  # of all coordinates of an estimate
 
 Rank = Callable[..., np.ndarray]
 """How suspicious events are, by how many reports of either record were in them."""
@@ -146,8 +141,8 @@ def epsilon_lower_bound(
     By default the records are the extremes of the domain.
 
     Half of the draws choose the event of largest :math:`\log((P - \delta)/P')` among windows of all
-    sizes in the views of a report (:mod:`ldp_jax.verification.views`), in the declared loss and in
-    a logistic regression. The others bound both probabilities by Clopper and Pearson, whatever the
+    sizes in the views of a report (:mod:`ldp_jax.verification.views`) and in the declared loss. The
+    others bound both probabilities by Clopper and Pearson, whatever the
     views are worth. 2e5 trials see 5 % at epsilon 1. The last bits of a float32 report are rounded
     away: :func:`~ldp_jax.verification.float_audit` measures them.
 
@@ -168,16 +163,17 @@ def epsilon_lower_bound(
     validate.require(not pair.alike, "x and x_other must be two records, got one twice")
     choose_key, decide_key = random.split(key)
     half = trials // 2
-    mine, others = _reports(mechanism, choose_key, pair, half)
-    look = Look.of(mechanism, mine).trained(mine, others)
+    chosen = _reports(mechanism, choose_key, pair, half)
+    viewer = _viewer_of(mechanism, chosen[0])
     fresh = _reports(mechanism, decide_key, pair, trials - half)
-    views = look.both(pair, mine, others), look.both(pair, *fresh)
-    return play(*views, confidence, delta=delta)
+    look = partial(_views, mechanism, viewer, pair)
+    views = [[look(side) for side in reports] for reports in (chosen, fresh)]
+    return play(views[0], views[1], confidence, delta=delta)
 
 
 def play(
-    chosen: tuple[Views, Views],
-    fresh: tuple[Views, Views],
+    chosen: Sequence[Views],
+    fresh: Sequence[Views],
     confidence: float,
     *,
     delta: float = 0.0,
@@ -227,33 +223,32 @@ def largest_lower_bound(
     pair_key, train_key, *keys = random.split(key, 2 + _FINALISTS)
     drawn = pairs_of(mechanism.domain(), generator(pair_key), rounds[0][0], records)
     pairs = _Pairs.of(*drawn)
-    look = None
+    viewer = None
     for (_, each), round_key in zip(rounds, random.split(train_key, len(rounds)), strict=True):
-        mine, others = _reports(mechanism, round_key, pairs, each)
-        look = look or Look.of(mechanism, mine)
+        reports = _reports(mechanism, round_key, pairs, each)
+        viewer = viewer or _viewer_of(mechanism, reports[0])
         rank = partial(_suspicion, claim=claim, spare=delta * each)
-        views = look.both(pairs, mine, others)
+        views = [_views(mechanism, viewer, pairs, side) for side in reports]
         scores = most_suspicious(views, len(pairs.differing), [rank])[0].score.max(0)
         scores[0] = np.inf  # the extremes are always kept
         kept = max(_FINALISTS, len(scores) // _FEWER)
         pairs = take(pairs, np.argsort(-scores, kind="stable")[:kept])
-    assert look is not None
+    assert viewer is not None
     alpha = (1 - confidence) / (2 * _SUSPECTS)
     bounds = []
     asked = 0
     for place in range(_FINALISTS):
         choose_key, decide_key = random.split(keys[place])
         pair = take(pairs, slice(place, place + 1))
-        reports = _reports(mechanism, choose_key, pair, trials // 4)
-        trained = look.trained(*reports)
-        views = trained.both(pair, *reports)
+        look = partial(_views, mechanism, viewer, pair)
+        views = [look(side) for side in _reports(mechanism, choose_key, pair, trials // 4)]
         ranks = [
             partial(_suspicion, claim=claim, spare=delta * (trials // 4)),
             partial(_likely_bound, n=trials // 4, z=_DEVIATIONS, delta=delta),
         ]
         most = _SUSPECTS // (2 * _FINALISTS)
         suspects = [e for by in most_suspicious(views, 1, ranks) for e in by.events(most)]
-        fresh = trained.both(pair, *_reports(mechanism, decide_key, pair, trials // 2))
+        fresh = [look(side) for side in _reports(mechanism, decide_key, pair, trials // 2)]
         asked = len(fresh[0].names) + len(fresh[0].bit_names)
         bounds += [_bounded(event, fresh, alpha, delta) for event in suspects]
     largest = max(bounds, key=lambda bound: bound.epsilon)
@@ -348,55 +343,28 @@ class Found(NamedTuple):
         return found
 
 
-@dataclasses.dataclass(frozen=True)
-class Look:
-    """What is computed of the reports about pairs of records: views, and what says them apart."""
-
-    mechanism: Any
-    viewer: Viewer
-    regression: "Regression | None" = None
-
-    @classmethod
-    def of(cls, mechanism: Any, reports: Report) -> "Look":
-        """By some reports of any records; which numbers are looked at does not depend on a key."""
-        rng = np.random.default_rng(0)  # no privacy depends on it
-        return cls(mechanism, Viewer.of(mechanism.codomain(), reports, rng))
-
-    def trained(self, mine: Report, others: Report) -> "Look":
-        """The same with a regression that tells the reports of one pair apart, if vectors."""
-        if all(np.ndim(leaf) < 2 for leaf in jax.tree.leaves(mine)):
-            return self
-        return dataclasses.replace(self, regression=Regression.of(self.mechanism, mine, others))
-
-    def views(self, pairs: _Pairs, reports: Report) -> Views:
-        """The views of stacked reports, as many of each pair."""
-        each = count_of(reports) // len(pairs.differing)
-        many = take(pairs, np.repeat(np.arange(len(pairs.differing)), each))
-        found = self.viewer.views(reports, many.differing)
-        names = list(found.names)
-        more = [found.values]
-        if isinstance(self.mechanism, HasDensity):
-            sides = pairs.x, pairs.other
-            logs = [logs_in_turn(self.mechanism, reports, x, *pairs.owners) for x in sides]
-            loss = np.nan_to_num(lost(*np.asarray(logs, np.float64)))
-            names.append("declared loss")
-            more.append(rounded(loss, RESOLUTION * max(1.0, float(self.claim)))[None])
-        if self.regression is not None:
-            names.append("logit")
-            more.append(self.regression.scores(self.mechanism, reports)[None])
-        return found._replace(names=names, values=np.concatenate(more))
-
-    @property
-    def claim(self) -> float:
-        """The claimed epsilon, which is a scale of losses."""
-        return self.mechanism.guarantee().epsilon
-
-    def both(self, pairs: _Pairs, mine: Report, others: Report) -> tuple[Views, Views]:
-        """The views of the reports of both records of each pair."""
-        return self.views(pairs, mine), self.views(pairs, others)
+def _viewer_of(mechanism: Any, reports: Report) -> Viewer:
+    """By some reports of any records; which numbers are looked at does not depend on a key."""
+    rng = np.random.default_rng(0)  # no privacy depends on it
+    return Viewer.of(mechanism.codomain(), reports, rng)
 
 
-def most_suspicious(views: tuple[Views, Views], pairs: int, ranks: Sequence[Rank]) -> list[Found]:
+def _views(mechanism: Any, viewer: Viewer, pairs: _Pairs, reports: Report) -> Views:
+    """The views of stacked reports, as many of each pair, and the declared loss."""
+    each = count_of(reports) // len(pairs.differing)
+    found = viewer.views(reports, np.repeat(pairs.differing, each))
+    claim = float(mechanism.guarantee().epsilon)
+    if not isinstance(mechanism, HasDensity):
+        return found
+    sides = pairs.x, pairs.other
+    logs = [logs_each(mechanism, reports, x, *pairs.owners) for x in sides]
+    loss = np.nan_to_num(lost(*np.asarray(logs, np.float64)))
+    step = RESOLUTION * max(1.0, claim)
+    values = np.concatenate([found.values, rounded(loss, step)[None]])
+    return found._replace(names=[*found.names, "declared loss"], values=values)
+
+
+def most_suspicious(views: Sequence[Views], pairs: int, ranks: Sequence[Rank]) -> list[Found]:
     """The most suspicious event of each view, about each of so many pairs, by each of ``ranks``."""
     mine, others = views
     each = mine.values.shape[1] // pairs
@@ -544,7 +512,7 @@ def _wilson(hits: np.ndarray, n: int, z: float) -> tuple[np.ndarray, np.ndarray]
     return (middle - width) / (1 + z**2 / n), (middle + width) / (1 + z**2 / n)
 
 
-def _bounded(event: Event, views: tuple[Views, Views], alpha: float, delta: float) -> LowerBound:
+def _bounded(event: Event, views: Sequence[Views], alpha: float, delta: float) -> LowerBound:
     """What an event shows by reports of both records that chose nothing."""
     hits, others = (count(event, side) for side in (views if event.forward else views[::-1]))
     n = views[0].values.shape[1]
@@ -557,62 +525,3 @@ def _bound(hits: int, others: int, n: int, alpha: float, delta: float) -> float:
     low, _ = statistics.clopper_pearson(hits, n, alpha)
     _, high = statistics.clopper_pearson(others, n, alpha)
     return float(np.log((low - delta) / high)) if low > delta else -math.inf
-
-
-# --- A distinguisher that learns ------------------------------------------------------------------
-
-
-class Regression(NamedTuple):
-    """A logistic regression on the bins of the coordinates of an estimate."""
-
-    cuts: list[np.ndarray]
-    weights: np.ndarray
-
-    @classmethod
-    def of(cls, mechanism: Any, mine: Report, others: Report) -> "Regression":
-        """Trained on the reports of two records."""
-        sides = [_coordinates(mechanism, take(y, slice(_TRAINING))) for y in (mine, others)]
-        together = np.concatenate(sides)
-        bins = int(np.clip(_BINS // together.shape[1], 2, 24))
-        shares = np.linspace(0, 1, bins + 1)[1:-1]
-        cuts = [np.unique(np.quantile(c, shares, method="nearest")) for c in together.T]
-        codes = [jnp.asarray(_codes(cuts, side, bins)) for side in sides]
-        return cls(cuts, np.asarray(_regress(*codes, bins * len(cuts))))
-
-    def scores(self, mechanism: Any, reports: Report) -> np.ndarray:
-        """The logits of stacked reports."""
-        bins = len(self.weights) // len(self.cuts)
-        found = self.weights[_codes(self.cuts, _coordinates(mechanism, reports), bins)]
-        return found.sum(1).astype(np.float64)
-
-
-def _coordinates(mechanism: Any, reports: Report) -> np.ndarray:
-    found = np.asarray(estimates(mechanism, reports), np.float32)
-    return np.where(np.isnan(found), np.inf, found).reshape(len(found), -1)
-
-
-def _codes(cuts: list[np.ndarray], numbers: np.ndarray, bins: int) -> np.ndarray:
-    """The weight of each coordinate's bin, int [n, dim]."""
-    places = [np.searchsorted(cut, numbers[:, j], "right") for j, cut in enumerate(cuts)]
-    return np.stack([bins * j + place for j, place in enumerate(places)], 1)
-
-
-@partial(jax.jit, static_argnames="size")
-def _regress(first: Array, second: Array, size: int) -> Array:
-    """Weights of one-hot features by ten damped Newton steps.
-
-    Ridge, so that empty bins stay at 0.
-    """
-    codes = jnp.concatenate([first, second])
-    label = jnp.concatenate([jnp.ones(len(first)), jnp.zeros(len(second))])
-    rows = len(codes)
-    hot = jnp.zeros((rows, size), jnp.float32).at[jnp.arange(rows)[:, None], codes].set(1.0)
-
-    def step(weights: Array, _: None) -> tuple[Array, None]:
-        p = jax.nn.sigmoid(hot @ weights)
-        gradient = hot.T @ (p - label) + weights
-        hessian = (hot * (p * (1 - p))[:, None]).T @ hot + jnp.eye(size)
-        move = jnp.linalg.solve(hessian, gradient)
-        return weights - jnp.clip(move, -3.0, 3.0), None
-
-    return jax.lax.scan(step, jnp.zeros(size), None, length=10)[0]

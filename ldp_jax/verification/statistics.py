@@ -3,13 +3,12 @@
 Each says the smallest defect that it detects.
 """
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 from scipy import optimize, special, stats
 
-from ldp_jax.core.types import AnyArray, Scalar, Values
+from ldp_jax.core.types import Scalar, Values
 
 SIGNIFICANCE = 1e-6
 """How often a test of this library may reject a correct sampler."""
@@ -22,11 +21,10 @@ class Fit(NamedTuple):
 
     Attributes:
       fits: False: the draws do not follow the law.
-      test: ``KS`` or ``G``.
-      statistic: the distance of distribution functions, or G.
+      test: by name.
+      statistic: G, or what else is compared.
       threshold: what a correct sampler exceeds with probability ``significance``.
-      smallest_defect: the distance of distribution functions (KS) or total variation (G) that is
-        missed as rarely.
+      smallest_defect: the total variation (of G) that is missed as rarely.
       draws: how many, of how many ``records``.
     """
 
@@ -44,33 +42,6 @@ class Fit(NamedTuple):
             f"(n = {self.draws}); "
             f"detects {self.smallest_defect:.3g} and more"
         )
-
-
-def ks_threshold(n: int, significance: float = SIGNIFICANCE) -> float:
-    """The distance that n draws of the right law exceed this rarely (DKW, Massart 1990).
-
-    >>> round(ks_threshold(200_000), 4)
-    0.006
-    """
-    return float(np.sqrt(np.log(2 / significance) / (2 * n)))
-
-
-def ks_test(
-    draws: AnyArray,
-    cdf: Callable[..., np.ndarray],
-    *,
-    rounding: float = 0.0,
-    significance: float = SIGNIFICANCE,
-) -> Fit:
-    """Draws [n] of a continuous law against its distribution function.
-
-    Repeats, as float32 makes them, are atoms of their own; ``rounding`` is the mass that float32
-    may be off by.
-    """
-    n = len(draws)
-    distance = float(stats.ks_1samp(np.asarray(draws, np.float64), cdf, method="asymp").statistic)
-    limit = ks_threshold(n, significance) + rounding
-    return Fit(distance <= limit, "KS", distance, limit, 2 * limit, n)
 
 
 def smallest_defect_of_g(n: int, cells: int, significance: float = SIGNIFICANCE) -> float:

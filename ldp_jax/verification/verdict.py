@@ -32,8 +32,7 @@ from ldp_jax.core.spaces import NotApplicable
 from ldp_jax.core.types import PRNGKey, Report, Values
 from ldp_jax.curators import CentralMechanism, promised
 from ldp_jax.edges import HasBitLaw, Reporting
-from ldp_jax.verification._programs import Exact, draws
-from ldp_jax.verification._words import unfollowed
+from ldp_jax.verification._programs import Exact, draws, unfollowed
 from ldp_jax.verification.arithmetic import ROUNDING, arithmetic, check_runs, follows_table
 from ldp_jax.verification.central import (
     matches_release,
@@ -41,20 +40,25 @@ from ldp_jax.verification.central import (
     private_edge_lower_bound,
     private_edge_supremum,
 )
-from ldp_jax.verification.coordinates import independent_coordinates
 from ldp_jax.verification.empirical import (
+    counted,
     fit_of,
     matches_density,
     matches_everywhere,
     matches_graphs,
+    reported_losses,
 )
-from ldp_jax.verification.exact import hockey_stick, privacy_loss_supremum, spaces
+from ldp_jax.verification.exact import (
+    HasWordRuns,
+    hockey_stick,
+    privacy_loss_supremum,
+    relationship_supremum,
+    spaces,
+)
 from ldp_jax.verification.game import affordable, largest_lower_bound, smallest_leaks
-from ldp_jax.verification.lists import relationship_supremum
 from ldp_jax.verification.moments import matches_moments, moments_of, sums_to_one
-from ldp_jax.verification.protocols import HasWordRuns
+from ldp_jax.verification.places import independent_coordinates, record_windows
 from ldp_jax.verification.purity import is_pure, is_total, uses_the_whole_key
-from ldp_jax.verification.rare import counted, record_windows, reported_losses
 from ldp_jax.verification.statistics import SIGNIFICANCE, Fit
 
 SLACK = 1e-9
@@ -274,16 +278,8 @@ def ask(mechanism: object, question: Question, key: PRNGKey) -> Test:
         said = " ".join(str(error).split())[:200]
         reason = f"raised {type(error).__name__}: {said}"
         return dataclasses.replace(blank, holds=False, reason=reason)
-    return dataclasses.replace(
-        blank,
-        found=float(answer.found),
-        limit=float(answer.limit),
-        holds=bool(answer.holds),
-        reason=answer.reason,
-        records=answer.records,
-        views=answer.views,
-        leak=answer.leak,
-    )
+    numbers = float(answer.found), float(answer.limit), bool(answer.holds)
+    return Test(question.name, question.asked, *numbers, *answer[3:])
 
 
 def _within(found: float, limit: float, slack: float = 0.0, **more: Any) -> Answer:

@@ -6,8 +6,8 @@ import jax
 import numpy as np
 import pytest
 
+from ldp_jax.curators import all_dendrograms as dendrograms
 from ldp_jax.curators import hrg
-from ldp_jax.verification import _dendrograms as dendrograms
 
 PUBLIC = np.array([[0, 1], [1, 2], [3, 4]])
 PRIVATE = np.array([[0, 2], [2, 3], [1, 4], [0, 4]])

@@ -128,6 +128,8 @@ def test_reports_follow_their_density(name):
         fit = verification.matches_density(made, jax.random.key(place), x, trials=60_000)
         assert fit.fits, str(fit)
         assert fit.smallest_defect < (0.07 if place else 0.05)
+    every_user = verification.matches_everywhere(made, jax.random.key(3), trials=30_000)
+    assert every_user.fits, str(every_user)
     for epsilon in (1e-6, 40.0):
         m = CASES[name](epsilon)
         x = NeighbourList.of([1, 2], N)

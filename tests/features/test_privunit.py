@@ -129,7 +129,7 @@ def test_no_report_is_the_record(dim, epsilon):
     assert (np.asarray(across) > 0).all()
     reports = np.asarray(privatize(jax.random.key(1), m, np.tile(x, (1024, 1))))
     assert not (reports == x).all(1).any()
-    assert verification.rare.counted(m, x, reports, statistics.SIGNIFICANCE).fits
+    assert verification.empirical.counted(m, x, reports, statistics.SIGNIFICANCE).fits
     assert verification.is_pure(m, jax.random.key(0), calls=2).fits  # each of them is eager
 
 

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 
-from ldp_jax.verification.coordinates import _pair_means
+from ldp_jax.verification.places import _pair_means
 
 
 def test_means_of_pairs_are_those_of_a_loop_over_reports_that_hold_both():

@@ -40,9 +40,9 @@ from ldp_jax.verification import (
     largest_lower_bound,
     matches_density,
 )
+from ldp_jax.verification._laws import law_of
 from ldp_jax.verification._programs import draws
 from ldp_jax.verification.empirical import _each_report
-from ldp_jax.verification.line import line
 from tests import broken
 from tests.contract.test_mechanisms import CASES, CODES
 from tests.marks import untyped
@@ -328,18 +328,6 @@ def test_broken_twins_are_accused(name):
     assert least < found.epsilon <= most
 
 
-@untyped
-def test_a_learned_score_finds_what_no_density_tells():
-    """Without a density the distinguisher is learned: two thirds of epsilon and more, never above
-    it.
-    """
-    x = np.array([1.0, -1.0, 1.0, -1.0])  # whose reports have the same sums as those of -x
-    m = _Bare(DuchiVector(2.0, 4))
-    found = epsilon_lower_bound(m, jax.random.key(23), 40_000, x=x, x_other=-x)
-    assert "logit" in found.event
-    assert 0.65 * 2.0 < found.epsilon <= 2.0
-
-
 @mechanism
 class _OffCodomain(Duchi):
     """Reports 1/4 where it should report 1."""
@@ -401,8 +389,9 @@ def test_impossible_reports_are_seen(twin):
     ids=["to the left", "to the right", "far breaks", "two bumps", "uneven"],
 )
 def test_lines_are_followed_wherever_their_mass_is(space, log_density, mass):
-    cdf, _, edges = line(space, jnp.float32(0.3), log_density)
-    assert cdf(edges[-1]) == pytest.approx(mass, rel=1e-6)
+    found, _ = law_of(space).cells(jnp.float32(0.3), log_density)
+    assert found.sum() == pytest.approx(mass, rel=1e-6)
+    np.testing.assert_allclose(found, mass / 4, rtol=0.1)
 
 
 @untyped

@@ -24,9 +24,8 @@ from ldp_jax.core.pytree import mechanism, static
 from ldp_jax.core.spaces import Enumerated, Finite, Product, Vectors, clip
 from ldp_jax.features import Duchi, DuchiVector, Laplace, Sampled
 from ldp_jax.verification import cases
-from ldp_jax.verification._effects import effects
-from ldp_jax.verification._words import unfollowed
-from ldp_jax.verification.purity import _told
+from ldp_jax.verification._programs import unfollowed
+from ldp_jax.verification.purity import _told, effects
 from ldp_jax.verification.statistics import SIGNIFICANCE
 from tests.marks import untyped
 
@@ -391,7 +390,7 @@ def test_effects_without_descriptors():
     """A process without standard output, as a service has, is watched all the same."""
     program = (
         "import os, sys; os.close(1); os.close(2)\n"
-        "from ldp_jax.verification._effects import effects\n"
+        "from ldp_jax.verification.purity import effects\n"
         "sys.stdout = sys.stderr = None\n"
         "with effects() as seen: print('x'); open(os.devnull, 'w').close()\n"
         "sys.exit(seen != {'output', 'a file'})"

@@ -13,9 +13,8 @@ from ldp_jax.verification.statistics import (
     SIGNIFICANCE,
     clopper_pearson,
     g_test,
-    ks_test,
-    ks_threshold,
 )
+from tests.stats import ks_test, ks_threshold
 
 
 def uniform_law(y):

@@ -6,7 +6,8 @@ import pytest
 from matplotlib.figure import Figure
 
 from ldp_jax import features
-from ldp_jax.verification import NotApplicable, plot
+from ldp_jax.bench import plot
+from ldp_jax.verification import NotApplicable
 
 mpl.use("Agg")
 

@@ -1,0 +1,466 @@
+"""Where reports lie in their law: in windows of records, and in several coordinates at once.
+
+Distribution functions of many records at once are made from the density alone.
+"""
+
+import itertools
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy import stats
+
+from ldp_jax.core import integer_tables, random, validate
+from ldp_jax.core.flags import standard_flags
+from ldp_jax.core.float64 import float64_on_cpu
+from ldp_jax.core.mechanism import HasCoordinates, Randomizer
+from ldp_jax.core.quadrature import unit_rule
+from ldp_jax.core.spaces import Finite, NotApplicable, Reports
+from ldp_jax.core.types import Array, PRNGKey, Report, Scalar
+from ldp_jax.verification._programs import (
+    Exact,
+    draws,
+    generator,
+    in_blocks,
+    logs_of,
+    privatize_stacked,
+    take,
+    wide,
+)
+from ldp_jax.verification.exact import HasTable, coordinate_laws, spaces
+from ldp_jax.verification.records import repeated_records
+from ldp_jax.verification.statistics import SIGNIFICANCE, Fit, tail_fit
+
+_NODES, _WEIGHTS = unit_rule(8)
+_TAIL_NODES, _TAIL_WEIGHTS = unit_rule(48)
+_BLOCK = 4096  # reports at once
+_ROWS = 1 << 16  # reports of one call
+
+Ends = tuple[tuple[bool, bool], ...]
+"""Which ends of each part are infinite."""
+
+
+class Numbers(NamedTuple):
+    """Records and reports of a mechanism on one number."""
+
+    mechanism: Exact
+    x: np.ndarray
+    y: Report
+    beside: tuple[np.ndarray, np.ndarray] | None = None
+    """For the numbers of a vector: another coordinate of each, and the rank of the vector's sum in
+    [0, 1).
+    """
+
+
+def numbers(mechanism: Exact, key: PRNGKey, trials: int) -> list[Numbers]:
+    """Natural and random records, half of each, and reports of them by ``privatize``.
+
+    Vectors are taken apart into coordinates.
+    """
+    record_key, key = random.split(key)
+    x = repeated_records(spaces(mechanism)[0], generator(record_key), trials)
+    apart = isinstance(mechanism, HasCoordinates)
+    if not apart and isinstance(x, tuple):
+        raise NotApplicable(
+            f"records must be numbers, categories or vectors, got {mechanism.domain()}"
+        )
+    if not apart and np.ndim(x) != 1:
+        raise NotApplicable(
+            f"the coordinates of {type(mechanism).__name__} are not independent given the record"
+        )
+    y = privatize_stacked(key, mechanism, x)
+    if not apart:
+        return [Numbers(mechanism, x, y)]
+    return [given for given, _, _ in by_law(mechanism, x, y)]
+
+
+def by_law(
+    mechanism: HasCoordinates, x: np.ndarray, y: Report
+) -> list[tuple[Numbers, np.ndarray, np.ndarray]]:
+    """Records [n, dim] and their reports by the law of a coordinate.
+
+    Whose each is, and of which coordinate.
+    """
+    indices, values = mechanism.codomain().entries(y)
+    found = []
+    rank = np.argsort(np.argsort(x.sum(1, dtype=np.float64), kind="stable"), kind="stable") / len(x)
+    for law, at in coordinate_laws(mechanism):
+        user, place = np.nonzero(np.isin(indices, at))
+        coordinate = indices[user, place]
+        mine = take(values, (user, place))
+        away = 1 + (user * 7919 + coordinate) % max(
+            x.shape[1] - 1, 1
+        )  # another one, and each pair in turn
+        beside = x[user, (coordinate + away) % x.shape[1]], rank[user]
+        found.append((Numbers(law, x[user, coordinate], mine, beside), user, coordinate))
+    return found
+
+
+def positions(given: Numbers, key: PRNGKey) -> tuple[np.ndarray, float]:
+    """Each report's place in its record's law, in [0, 1), and the mass float32 may misplace."""
+    # Atoms are spread over their mass, and other numbers over one float32 spacing to either side,
+    # by ``key``.
+    mechanism, x, y, _ = given
+    spread = generator(key).random(len(x))
+    if isinstance(mechanism, HasTable):
+        return _of_table(mechanism.table(), x, y, spread), 0.0
+    codomain = mechanism.codomain()
+    ends = _ends(codomain)
+    with float64_on_cpu():
+        m = wide(mechanism)
+        branch, value = y if isinstance(y, tuple) else (np.zeros(len(x), np.int32), y)
+        scale = _tail_scale(m, ends)
+        rows = (
+            x.astype(np.float64),
+            np.asarray(branch, np.int32),
+            np.asarray(value, np.float64),
+            spread,
+        )
+        atoms = tuple(
+            None if part.atoms is None else np.asarray(part.atoms, np.float64)
+            for part in m.codomain().branches
+        )
+        ask = lambda block: _positions(m, *block, scale, atoms, ends)
+        place, misplaced = in_blocks(ask, rows, _ROWS)
+    return place, float(np.max(misplaced))
+
+
+def _of_table(
+    table: integer_tables.Table, x: np.ndarray, y: np.ndarray, spread: np.ndarray
+) -> np.ndarray:
+    row, part = integer_tables.split(np, x, table.inputs, table.encoding)
+    above = np.minimum(row + 1, table.inputs - 1)
+    share = part / 2.0**23
+    below = (
+        np.pad(np.cumsum(table.masses.astype(np.float64), 1), ((0, 0), (1, 0)))
+        / integer_tables.WORDS
+    )
+    at = np.clip(y, 0, table.outputs - 1)
+    mix = lambda place: (1 - share) * below[row, place] + share * below[above, place]
+    return mix(at) + spread * (mix(at + 1) - mix(at))
+
+
+def _ends(codomain: Reports) -> Ends:
+    if not codomain.branches:
+        raise NotApplicable("reports must be one number each")
+    infinite = lambda part: (math.isinf(float(part.lower)), math.isinf(float(part.upper)))
+    return tuple(
+        infinite(part) if part.atoms is None else (False, False) for part in codomain.branches
+    )
+
+
+def _log(mechanism: Exact, branch: int | None, value: Array, x: Array) -> Array:
+    """log p of values of one branch, None if there are no others; elementwise in ``value``."""
+    report = value if branch is None else (jnp.full(value.shape, branch, jnp.int32), value)
+    return jax.vmap(mechanism.log_density, (0, None))(report, x)
+
+
+def _tail_scale(mechanism: Exact, ends: Ends) -> float:
+    """How far a density takes to fall by a factor of e, where it has no end."""
+    scale = 1.0
+    for branch, infinite in enumerate(ends):
+        if any(infinite):
+            at = lambda v, branch=branch: (
+                (np.array([branch]), np.array([v])) if len(ends) > 1 else np.array([v])
+            )
+            log = lambda v, at=at: float(logs_of(mechanism, at(v), np.float64(0.0))[0])
+            while log(scale) > log(0.0) - 1:
+                scale *= 2
+            while log(scale / 2) < log(0.0) - 1:
+                scale /= 2
+    return scale
+
+
+@partial(jax.jit, static_argnames="ends")
+def _positions(
+    mechanism: Exact,
+    x: Array,
+    branch: Array,
+    value: Array,
+    spread: Array,
+    scale: Scalar,
+    atoms: tuple[Array | None, ...],
+    ends: Ends,
+) -> tuple[Array, Array]:
+    def one(row: tuple[Array, Array, Array, Array]) -> tuple[Scalar, Scalar]:
+        x, branch, value, spread = row
+        before = 0.0
+        found = 0.0
+        off = 0.0
+        for number, (values, infinite) in enumerate(zip(atoms, ends, strict=True)):
+            log = partial(_log, mechanism, number if len(atoms) > 1 else None, x=x)
+            if values is not None:
+                mass = jnp.exp(log(values))
+                here = (
+                    jnp.where(values < value, mass, 0.0).sum()
+                    + spread * jnp.where(values == value, mass, 0.0).sum()
+                )
+                total = mass.sum()
+                misplaced = 0.0
+            else:
+                part = mechanism.codomain().branches[number]
+                here, total, misplaced = _interval(part, infinite, log, value, x, spread, scale)
+            found = jnp.where(branch == number, before + here, found)
+            off = jnp.where(branch == number, misplaced, off)
+            before = before + total
+        return found / before, off
+
+    return jax.lax.map(one, (x, branch, value, spread), batch_size=_BLOCK)
+
+
+def _interval(
+    part: Any,
+    infinite: tuple[bool, bool],
+    log: Callable[[Array], Array],
+    y: Array,
+    x: Array,
+    spread: Array,
+    scale: Scalar,
+) -> tuple[Array, Array, Array]:
+    """The distribution function near y, the whole, and what float32 may misplace."""
+    breaks = jnp.sort(jnp.atleast_1d(part.breaks(x))) if part.breaks is not None else x[None]
+    lower = jnp.asarray(part.lower, x.dtype)
+    upper = jnp.asarray(part.upper, x.dtype)
+    inside = jnp.clip(breaks, lower, upper)
+    step = 2.0**-23 * jnp.maximum(jnp.abs(y), jnp.abs(inside).max())
+    y = jnp.clip(y + (2 * spread - 1) * step, lower, upper)
+    at = jnp.concatenate(
+        [
+            inside if infinite[0] else jnp.append(lower, inside),
+            *([] if infinite[1] else [upper[None]]),
+        ]
+    )
+    cut = jnp.clip(y, at[:-1], at[1:])
+    nodes = at[:-1, None] + (cut - at[:-1])[:, None] * _NODES
+    whole = at[:-1, None] + (at[1:] - at[:-1])[:, None] * _NODES
+    piece = lambda points, width: (
+        jnp.exp(log(points.ravel()).reshape(points.shape)) @ _WEIGHTS * width
+    ).sum()
+    found = piece(nodes, cut - at[:-1])
+    total = piece(whole, at[1:] - at[:-1])
+    s = _TAIL_NODES
+    away, weight = scale * s / (1 - s), _TAIL_WEIGHTS * scale / (1 - s) ** 2
+    beyond = lambda start, sign: jnp.exp(log(start + sign * away)) @ weight
+    if infinite[0]:
+        left = beyond(jnp.minimum(y, at[0]), -1.0)
+        found, total = found + left, total + beyond(at[0], -1.0)
+    if infinite[1]:
+        right = beyond(at[-1], 1.0)
+        found = found + right - beyond(jnp.maximum(y, at[-1]), 1.0)
+        total = total + right
+    densest = jnp.exp(log(jnp.concatenate([inside, (at[1:] + at[:-1]) / 2]))).max()
+    return found, total, 4 * step * densest
+
+
+# --- Windows of records ---
+
+TRIALS = 1 << 20
+_BLURRED = 0.5  # of the mass, misplaced by float32: beyond, no window is crowded that is not
+
+
+@standard_flags()
+def record_windows(
+    mechanism: Exact, key: PRNGKey, *, trials: int = TRIALS, significance: float = SIGNIFICANCE
+) -> Fit:
+    """Whether reports follow their law in every window of the records, however narrow.
+
+    The position of a report in the law of its record is uniform. Windows of records, half of which
+    are natural ones, by cells of positions are counted at all scales; one crowded cell is enough.
+    Vectors are cut by the coordinate, by another one, and by their sum. ``NotApplicable`` where
+    float32 may misplace half of a law's mass.
+
+    >>> from ldp_jax.features import Duchi
+    >>> record_windows(Duchi(1.0), jax.random.key(0), trials=65_536).fits
+    True
+    """
+    validate.integer_in(65_536, trials=trials)
+    draw_key, spread_key = random.split(key)
+    parts = numbers(mechanism, draw_key, trials)
+    share = []
+    place = []
+    off = 0.0
+    for given, part_key in zip(parts, random.split(spread_key, len(parts)), strict=True):
+        found, misplaced = positions(given, part_key)
+        share.append(_shares(given))
+        place.append(found)
+        off = max(off, misplaced)
+    if off > _BLURRED:
+        raise NotApplicable(
+            f"float32 may misplace {min(off, 1.0):.2g} of a law's mass: windows would show nothing"
+        )
+    by = np.concatenate(share, 1)
+    fits = [_scan(each, np.concatenate(place), off, significance / len(by)) for each in by]
+    return max(fits, key=lambda fit: (not fit.fits, fit.statistic))
+
+
+def _shares(given: Numbers) -> np.ndarray:
+    """Places [1 or 3, n] of records in their domain: alone, another coordinate and the sum."""
+    domain = given.mechanism.domain()
+    alone = domain.share(given.x)
+    if alone is None:
+        raise NotApplicable(f"records of {domain} have no order to cut into windows")
+    if given.beside is None:
+        return alone[None]
+    other, total = given.beside
+    return np.stack([alone, np.asarray(domain.share(other)), total])
+
+
+def _scan(share: np.ndarray, place: np.ndarray, off: float, significance: float) -> Fit:
+    """Crowded cells of (window of records, cell of positions), at every scale."""
+    n = len(share)
+    if not np.isfinite(place).all() or place.min() < -1e-6 or place.max() > 1 + 1e-6:
+        return Fit(False, "windows (a report beyond its law)", np.inf, 0.0, 1 / n, n)
+    place = np.clip(place, 0, 1 - 2.0**-53)
+    most = int(np.log2(n))
+    scales = [(i, j) for i in range(most) for j in range(1, most - i + 1)]
+    tests = sum(2.0 ** (i + j) for i, j in scales)
+    worst = 1.0
+    for i, j in scales:
+        window = (share * 2.0**i).astype(np.int64)
+        code = (window << j) | (place * 2.0**j).astype(np.int64)
+        count = np.bincount(code)
+        held = np.bincount(window)
+        crowded = np.flatnonzero(count > 1)
+        expected = held[crowded >> j] * np.minimum(1.0, 2.0**-j + off)
+        worst = min(worst, float(stats.poisson.sf(count[crowded] - 1, expected).min(initial=1.0)))
+    return tail_fit("windows", worst, significance / tests, 64 / n, n)
+
+
+# --- Independent coordinates ---
+
+_SPARE = 64  # reports beyond as many as coordinates, by which their rank is full
+_PAIRS = 1024  # coordinates of which all pairs are asked
+_WORDS = 2048  # of three to five coordinates
+_LENGTHS = (3, 4, 5)
+_LISTED = 8  # coordinates of which all such words are asked
+_WHOLE = 64  # words of all coordinates but one
+_REPORTS = 16_384  # of which words are formed
+_CHUNK = 4_096  # reports whose words are held at once
+
+
+@standard_flags()
+def independent_coordinates(
+    mechanism: Randomizer, key: PRNGKey, *, trials: int = 50_000, significance: float = SIGNIFICANCE
+) -> Fit:
+    """Whether coordinates are independent: all pairs, words of three to five, parities of any.
+
+    The place u of each value in its law is uniform. Sums of two and of more places, with either
+    sign, are uniform modulo one if they are independent, and so is the parity of their halves: the
+    mean of exp(2 pi i sum(u)) and that of the product of the sides of 1/2 are near zero, by
+    Hoeffding. All words of at most eight coordinates are asked, else 2 048 random ones, and those
+    of all coordinates and of all but one. Where all coordinates are sent, the sides as bits also
+    have full rank over GF(2).
+
+    >>> from ldp_jax.features import LaplaceVector
+    >>> independent_coordinates(
+    ...     LaplaceVector(1.0, dim=5), jax.random.key(0), trials=5_000
+    ... ).fits
+    True
+    """
+    validate.integer_in(1000, trials=trials)
+    domain: Any = mechanism.domain()
+    if getattr(domain, "dim", 1) < 2:
+        raise NotApplicable(
+            f"mechanism must be one on vectors of 2 and more coordinates, got {domain}"
+        )
+    draw_key, spread_key, word_key = random.split(key, 3)
+    rng = generator(word_key)
+    chosen = np.sort(rng.permutation(domain.dim)[:_PAIRS])
+    place = _places(mechanism, draw_key, spread_key, trials)[:, chosen]
+    words = _words(len(chosen), rng)
+    means, counts = zip(_pair_means(place), _word_means(place, words), strict=True)
+    mean, count = np.concatenate(means), np.concatenate(counts)
+    limit = math.log(4 * len(mean) / significance)
+    excess = count * mean**2 / 4
+    largest = float(excess.max(initial=0.0))
+    sides = place > 0.5
+    whole = not np.isnan(place).any()
+    fits = largest <= limit and not (whole and _dependent(sides))
+    return Fit(fits, "coordinates", largest, limit, 2 * math.sqrt(limit / trials), trials)
+
+
+def _places(
+    mechanism: Randomizer, draw_key: PRNGKey, spread_key: PRNGKey, trials: int
+) -> np.ndarray:
+    """Where each coordinate of each report lies in its law, float32 [trials, dim]; else NaN."""
+    domain: Any = mechanism.domain()
+    if isinstance(mechanism, HasCoordinates):
+        record_key, draw_key = random.split(draw_key)
+        x = repeated_records(domain, generator(record_key), trials)
+        given = by_law(mechanism, x, privatize_stacked(draw_key, mechanism, x))
+        place = np.full((trials, domain.dim), np.nan, np.float32)
+        keys = random.split(spread_key, len(given)) if len(given) > 1 else [spread_key]
+        for (one, user, coordinate), key in zip(given, keys, strict=True):
+            place[user, coordinate] = positions(one, key)[0]
+        return place
+    if getattr(mechanism.codomain(), "inner", None) == Finite((-1.0, 1.0)):
+        # About the centre each sign is fair, and anywhere in its half.
+        signs = draws(mechanism, draw_key, domain.centre(), trials)
+        spread = generator(spread_key).random(signs.shape, np.float32)
+        return (spread + (signs > 0)) / 2
+    raise NotApplicable(f"the coordinates of {type(mechanism).__name__} have no law of their own")
+
+
+def _words(dim: int, rng: np.random.Generator) -> np.ndarray:
+    """Signs of the coordinates in each word, float32 [dim, words]; those of the others are 0."""
+    if dim <= _LISTED:
+        every = np.array(list(itertools.product((0, 1, -1), repeat=dim)))
+        first = every[np.arange(len(every)), (every != 0).argmax(1)]
+        sizes = np.abs(every).sum(1)
+        chosen = every[(first == 1) & np.isin(sizes, _LENGTHS)]
+    else:
+        sizes = rng.choice(_LENGTHS, (_WORDS, 1))
+        ranks = rng.random((_WORDS, dim)).argsort(1).argsort(1)
+        chosen = np.where(ranks < sizes, rng.choice((1, -1), ranks.shape), 0)
+    words = chosen.T.astype(np.float32)
+    whole = np.ones((dim, 1), np.float32)
+    return np.concatenate([words, whole, (whole - np.eye(dim, dtype=np.float32))[:, :_WHOLE]], 1)
+
+
+def _pair_means(place: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The sizes of the means of all pairs' characters, and of how many reports each is one."""
+    there = ~np.isnan(place)
+    turn = np.where(there, np.exp(2j * np.pi * np.nan_to_num(place)), 0).astype(np.complex64)
+    side = np.where(there, np.sign(np.nan_to_num(place) - 0.5), 0).astype(np.float32)
+    present = there.astype(np.float32)
+    first, second = np.triu_indices(place.shape[1], 1)
+    count = np.maximum((present.T @ present)[first, second], 1.0)
+    sums = [turn.T @ turn, turn.T @ turn.conj(), side.T @ side]
+    return np.concatenate([np.abs(each[first, second]) / count for each in sums]), np.tile(count, 3)
+
+
+def _word_means(place: np.ndarray, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The same of words, by the first reports."""
+    there = ~np.isnan(place[:_REPORTS])
+    known = np.nan_to_num(place[:_REPORTS])
+    absolute = np.abs(words)
+    total = np.zeros((3, words.shape[1]))
+    count = np.zeros(words.shape[1])
+    for start in range(0, len(known), _CHUNK):
+        rows = slice(start, start + _CHUNK)
+        sent = there[rows].astype(np.float32) @ absolute == absolute.sum(0)
+        turn = np.float32(2 * np.pi) * (known[rows] @ words)
+        odd = (known[rows] > 0.5).astype(np.float32) @ absolute % 2
+        for row, part in enumerate((np.cos(turn), np.sin(turn), 1 - 2 * odd)):
+            total[row] += (part * sent).sum(0)
+        count += sent.sum(0)
+    turned = np.hypot(total[0], total[1])
+    return np.append(turned, np.abs(total[2])) / np.tile(np.maximum(count, 1), 2), np.tile(count, 2)
+
+
+def _dependent(bits: np.ndarray) -> bool:
+    """Whether a product of some signs is always the same: less than full rank over GF(2)."""
+    rows = bits[: bits.shape[1] + _SPARE]
+    packed = [int("".join("1" if b else "0" for b in row) + "1", 2) for row in rows]
+    rank = 0
+    width = bits.shape[1] + 1
+    for place in range(width):
+        pivot = next((row for row in packed if row >> place & 1), None)
+        if pivot is not None:
+            rank += 1
+            packed = [row ^ pivot if row >> place & 1 else row for row in packed]
+    return rank < width
