@@ -246,6 +246,12 @@ def _median(found: Sequence[ConfidenceInterval]) -> ConfidenceInterval | None:
     return ConfidenceInterval(statistics.median(means), math.nan, 1) if means else None
 
 
+def _worst(lines: Lines, measure: str) -> float:
+    """The least of all draws; NaN without any."""
+    draws = [line.measures[measure].min() for line in lines if measure in line.measures]
+    return min(draws, default=math.nan)
+
+
 SUMMARIES = {
     "rows": lambda lines, measure: len(_all(lines, measure)),
     "above": lambda lines, measure: counted(_all(lines, measure))[0],
@@ -257,6 +263,7 @@ SUMMARIES = {
     "median": lambda lines, measure: _median(_all(lines, measure)),
     "largest": lambda lines, measure: max(_all(lines, measure), default=None),
     "least": lambda lines, measure: min(_all(lines, measure), default=None),
+    "worst": _worst,
 }
 """What a number says of the lines that are selected, by the word in ``show``."""
 

@@ -284,7 +284,7 @@ def gains(frame: pd.DataFrame, part: str) -> pd.DataFrame:
     without = by_world.drop(columns=FEATURES, level=0).sub(base, axis=0)
     telling = without[NOISELESS, math.inf] >= 1.0
     private = without.drop(columns=NOISELESS, level=0)
-    found = private.stack(["mechanism", "epsilon"]).rename("points").reset_index()
+    found = private.melt(ignore_index=False, value_name="points").dropna().reset_index()
     place = pd.MultiIndex.from_frame(found[key])
     return found.assign(telling=telling.reindex(place).to_numpy())
 
@@ -299,16 +299,19 @@ def guard_section(report: Any, _: Any) -> tuple[list[str], dict, dict]:
     lines = []
     groups = found.groupby(["telling", "labels", "unit", "mechanism"], sort=True)
     for (telling, labels, unit, method), some in groups:
-        words = "something" if telling else "nothing", labels, unit, method, str(len(some))
+        name = report.labels.of(method)
+        words = "something" if telling else "nothing", labels, unit, name, str(len(some))
         lines.append([*words, *summary(some.points)])
     silent = found[~found.telling]
-    texts = [
-        f"Of all {len(silent[silent.mechanism == method])} runs in which counts tell nothing, "
-        f"*{method}* gains {' '.join(summary(silent.points[silent.mechanism == method])[:1])} "
-        f"points, at worst {silent.points[silent.mechanism == method].min():.1f}."
-        for method in (PILOTED, UNGUARDED)
-    ]
-    return [*texts, _report.markdown(header, lines)], {}, {}
+    texts = []
+    for method, some in silent.groupby("mechanism"):
+        mean, worst, more_than_3, more_than_6 = summary(some.points)
+        texts.append(
+            f"* *{report.labels.of(method)}*: {mean} points over features in all {len(some)} runs "
+            f"in which counts tell nothing, {worst} in the worst one; {more_than_3} lose more than "
+            f"3, {more_than_6} more than 6."
+        )
+    return ["\n".join(texts), _report.markdown(header, lines)], {}, {}
 
 
 def summary(points: pd.Series) -> list[str]:
