@@ -30,7 +30,7 @@ from ldp_jax.core.pytree import pytree
 from ldp_jax.features import PersonalAlphabets
 from ldp_jax.learning import metrics, models, training
 from ldp_jax.servers import ClassQuestion, PanelFacts, ReportServer, Users, rehearse, simulate
-from ldp_jax.servers.parts import stack, structure
+from ldp_jax.servers.parts import report_limit, stack, structure
 from ldp_jax.servers.parts.rows import Rows
 from ldp_jax.servers.reports import LocalPrediction
 
@@ -311,11 +311,43 @@ def _rehearsal(key: Any, asked: Asked, epsilon: float) -> Answer:
     return Answer(foretold(rehearse(key, asked.facts, (epsilon,)), epsilon), UNREAD)
 
 
+SAMPLED = 100
+"""Users, and records, that a limit is the mean over."""
+
+
+def _own_report(key: Any, asked: Asked, epsilon: float, *, limit: bool) -> Answer:
+    """What one's own report adds to the public posterior, by the panel's model; nobody reports.
+
+    The mean over some users of the expected gain of today's report, or of the best there is.
+    """
+    facts = asked.facts
+    user_key, record_key = jax.random.split(key)
+    users = np.asarray(jax.random.permutation(user_key, asked.private))[:SAMPLED]
+    members = len(asked.members)
+    records = np.asarray(jax.random.permutation(record_key, members))[:SAMPLED]
+    log_q = _calibrated(facts.structure.log_q, asked.labels)[users]
+    log_f = _calibrated(facts.classifier.panel_scores, asked.labels[asked.members])[records]
+    joint = report_limit.weights(log_q, log_f)
+    if limit:
+        found = report_limit.report_limit(joint, epsilon)
+    else:
+        inside = np.asarray(ReportServer(facts, epsilon).question.mask)[users]
+        found = report_limit.own_report(joint, log_f, inside, epsilon)
+    return Answer(float((found - joint.sum(1).max(1)).mean()), UNREAD)
+
+
+def _calibrated(log_p: Any, labels: np.ndarray) -> np.ndarray:
+    """A posterior as sure of itself as labels that it has not seen are."""
+    columns = np.asarray(log_p)[..., None]
+    return stack.combine(columns, stack.stack(columns, labels, (1.0,), ridge=1.0))
+
+
 LOCAL, UNGUARDED = "local prediction", "local prediction, no guard"
 PLACEBO, UNGUARDED_PLACEBO = "local prediction, placebo", "local prediction, placebo, no guard"
 PLAIN, PRIVGE = "local prediction, plain alphabet", "privge"
 FIDELITY = "privge, fidelity"
 STRUCTURE, CHOSEN = "structure", "structure, chosen"
+OWN_REPORT, LIMIT = "own report, by the model", "own report, limit by the model"
 TRUE = "non-private"
 
 _SOURCES = (
@@ -350,6 +382,8 @@ METHODS: dict[str, Method] = {
     PLACEBO: Method(1, partial(_local, placebo=True)),
     UNGUARDED_PLACEBO: Method(1, partial(_local, placebo=True, guarded=False)),
     PRIVGE: Method(13, _privge),
+    OWN_REPORT: Method(31, partial(_own_report, limit=False)),
+    LIMIT: Method(31, partial(_own_report, limit=True)),
     REHEARSAL: Method(30, _rehearsal),
     FIDELITY: Method(13, _fidelity),
 }

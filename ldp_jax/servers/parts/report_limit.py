@@ -1,0 +1,118 @@
+r"""How much any report of an epsilon could add to a user's public posterior.
+
+A user of public posterior q has a record x of which a classifier says :math:`f(y \mid x)`. Whatever
+the device sends, the server turns it into a decision. So the best report is a decision a, which
+each record sends with a probability between :math:`m_a` and :math:`e^\epsilon m_a`, and a linear
+program over m and these probabilities finds the largest expected accuracy. It is a limit of *one's
+own report for one's own decision*, by this classifier and its calibration: what reports say of
+neighbours is not in it.
+
+Reference: Kairouz, Oh & Viswanath, Extremal mechanisms for local differential privacy (JMLR 2016).
+"""
+
+import math
+
+import numpy as np
+import scipy.optimize
+import scipy.sparse
+from jaxtyping import Bool, Float
+from scipy.special import log_softmax
+
+from ldp_jax.core import validate
+
+
+def weights(
+    log_q: Float[np.ndarray, "users classes"], log_f: Float[np.ndarray, "records classes"]
+) -> Float[np.ndarray, "users records classes"]:
+    """P(record, class) of each user: q times the likelihood of the record under each class.
+
+    Records are a sample of the population, whose mean posterior is its shares of classes.
+
+    >>> q = np.log([[0.5, 0.5], [0.9, 0.1]])
+    >>> f = np.log([[0.8, 0.2], [0.2, 0.8]])
+    >>> (
+    ...     weights(q, f).sum((1, 2)).round(6).tolist(),
+    ...     weights(q, f)[1].sum(0).round(6).tolist(),
+    ... )
+    ([1.0, 1.0], [0.9, 0.1])
+    """
+    f = np.exp(log_softmax(np.asarray(log_f, np.float64), axis=1))
+    likelihood = f / f.sum(0)
+    return np.exp(log_softmax(np.asarray(log_q, np.float64), axis=1))[:, None] * likelihood
+
+
+def report_limit(
+    joint: Float[np.ndarray, "users records classes"], epsilon: float
+) -> Float[np.ndarray, " users"]:
+    """The largest expected accuracy of a user's decision by one report of this epsilon.
+
+    Float64, by one linear program. ``joint`` is P(record, class), of :func:`weights`. At epsilon 0
+    the accuracy is that of the public posterior, without a limit that of the record.
+
+    >>> f = np.log([[0.8, 0.2], [0.2, 0.8]])
+    >>> joint = weights(np.log([[0.5, 0.5]]), f)
+    >>> [round(float(report_limit(joint, one)[0]), 4) for one in (0.0, 1.0, 40.0)]
+    [0.5, 0.6386, 0.8]
+    """
+    validate.number(0.0, math.inf, epsilon=epsilon)
+    users, records, classes = joint.shape
+    # Unknowns of a user: P(decision | record), and then m.
+    sent = records * classes
+    many = users * (sent + classes)
+    place = np.arange(many).reshape(users, sent + classes)
+    of_record = place[:, :sent].reshape(users, records, classes)
+    of_m = np.broadcast_to(place[:, None, sent:], of_record.shape)
+
+    def rows(*terms: tuple[np.ndarray, float]) -> scipy.sparse.csr_array:
+        """Sums of unknowns, one a row, of the last axis of the places."""
+        count = terms[0][0].size
+        at = np.concatenate([np.arange(count)] * len(terms))
+        columns = np.concatenate([columns.ravel() for columns, _ in terms])
+        values = np.repeat([value for _, value in terms], count)
+        return scipy.sparse.csr_array((values, (at, columns)), (count, many))
+
+    # e^-epsilon P <= m <= P, in numbers that stay finite.
+    low = rows((of_m, 1.0), (of_record, -1.0))
+    high = rows((of_record, math.exp(-epsilon)), (of_m, -1.0))
+    total = np.repeat(np.arange(users * records), classes), of_record.ravel()
+    sums = scipy.sparse.csr_array((np.ones(of_record.size), total), (users * records, many))
+    gain = np.zeros(many)
+    gain[of_record] = joint
+    found = scipy.optimize.linprog(
+        -gain,
+        A_ub=scipy.sparse.vstack([low, high]),
+        b_ub=np.zeros(2 * of_record.size),
+        A_eq=sums,
+        b_eq=np.ones(users * records),
+        bounds=(0.0, 1.0),
+        method="highs",
+    )
+    if not found.success:
+        raise ValueError(f"joint has no best report: {found.message}")
+    return (found.x[of_record] * joint).sum((1, 2))
+
+
+def own_report(
+    joint: Float[np.ndarray, "users records classes"],
+    log_f: Float[np.ndarray, "records classes"],
+    alphabets: Bool[np.ndarray, "users classes"],
+    epsilon: float,
+) -> Float[np.ndarray, " users"]:
+    """The same of the best class of an alphabet, by generalised randomised response within it.
+
+    ``log_f`` are what records say, of which a device reports the likeliest class.
+
+    >>> f = np.log([[0.8, 0.2], [0.2, 0.8]])
+    >>> joint = weights(np.log([[0.5, 0.5], [0.9, 0.1]]), f)
+    >>> own_report(joint, f, np.ones((2, 2), bool), 1.0).round(4).tolist()
+    [0.6386, 0.9]
+    """
+    inside = np.asarray(alphabets, bool)
+    chosen = np.where(inside[:, None], log_f, -np.inf).argmax(2)
+    decided = np.eye(joint.shape[2])[chosen]
+    of_choice = np.einsum("urd,ury->udy", decided, joint)
+    keep = 1.0 / (1.0 + (inside.sum(1) - 1) * math.exp(-epsilon))
+    other = math.exp(-epsilon) * keep
+    anybody = other[:, None, None] * joint.sum(1)[:, None]
+    law = anybody + (keep - other)[:, None, None] * of_choice
+    return np.where(inside, law.max(2), 0.0).sum(1)
