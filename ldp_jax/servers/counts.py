@@ -10,8 +10,8 @@ by which everybody else reports. Nobody reports twice.
 The evidence about classes is found twice: by a law of counts that is fitted on the pilot, and by a
 logistic regression on the counts as they are. Held-out labels say how much each is worth. The law
 wins where labels are few, the regression where friends share what features say already, which the
-law would count twice. A user who does not answer has no count: nothing is learned of them, and
-their evidence is 0.
+law would count twice. Where labels do not prefer either to features alone, both are left
+out. A user who does not answer has no count: nothing is learned of them, and their evidence is 0.
 Guarantee: that of the reports, epsilon for one bit of one list; everything here is post-processing,
 of public facts and public randomness.
 """
@@ -187,7 +187,7 @@ class CountServer:
       unit: of epsilon. Where it is a relationship, each pair has one owner in both rounds: the user
         whose class features are less sure of, and of a pair with a silent user the other one.
       most: the largest count that is reported.
-      guarded: whether the guard may weaken evidence. Without it s is 1.
+      guarded: whether the guard, and labels, may leave evidence out. Else the strength is 1.
     """
 
     facts: CountFacts

@@ -60,7 +60,7 @@ class CountedClasses(NamedTuple):
 
     @property
     def strength(self) -> float:
-        """s of the guard: how far the reports were believed."""
+        """How far the reports were believed: see :class:`~ldp_jax.servers.counts.PilotedCounts`."""
         return self.found.strength
 
     @property
@@ -149,7 +149,7 @@ def predict_from_counts(
         :func:`silent_users`.
       most: the largest count that is reported (:class:`~ldp_jax.edges.NeighbourCounts`).
       num_folds: of the logistic regressions.
-      guarded: whether the guard may weaken evidence.
+      guarded: whether the guard, and labels, may leave evidence out.
       progress: told of each phase (:data:`ldp_jax.core.progress.Progress`); by default shown after
         five seconds.
 
@@ -253,7 +253,7 @@ def classify_counts(
       epsilon: of each count, in both rounds.
       unit: the unit of epsilon.
       most: the largest count that a device reports.
-      guarded: whether the guard may weaken evidence.
+      guarded: whether the guard, and labels, may leave evidence out.
       progress: told of each phase (:data:`ldp_jax.core.progress.Progress`).
 
     ``ValueError`` for rows of another question or of another shape, or two of one user.
