@@ -220,7 +220,8 @@ def unseen_evidence(
         held_out = labelled & (given.fold % _PARTS == part)
         here = np.flatnonzero(held_out)
         others = given.reported & ~held_out
-        shares = group_shares(given.reports, given.groups, given.prior, others, epsilon)
+        prior = np.where(held_out[:, None], 0.0, given.prior)
+        shares = group_shares(given.reports, given.groups, prior, others, epsilon)
         tables = report_tables(model.dispersion, expected_counts(shares), epsilon, size=size)
         room = 4 ** math.ceil(math.log(max(len(here), _LEAST_ROWS), 4) - 1e-9)
         rows = np.pad(given.reports[here], ((0, room - len(here)), (0, 0)))

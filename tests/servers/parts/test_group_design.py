@@ -14,10 +14,12 @@ from ldp_jax import edges
 from ldp_jax.servers.parts.group_design import (
     CountModel,
     GroupShares,
+    PilotReports,
     design,
     expected_counts,
     group_shares,
     pilot,
+    unseen_evidence,
 )
 from ldp_jax.servers.parts.groups import MERGES, class_shares, fine_groups
 from tests.servers.planted import blocks, noisy_counts, some_labels
@@ -169,3 +171,28 @@ def test_a_share_of_the_users_is_rounded_to_the_nearest_number():
     for n, share in ((97, 0.08), (93, 0.08), (107, 0.1), (45, 0.1), (55, 0.1), (101, 0.055)):
         assert pilot(jax.random.key(0), np.full(n, -1), share=share).sum() == round(share * n)
         assert pilot(jax.random.key(0), np.full(n, -1), share=1.0).sum() == int(0.25 * n)
+
+
+def test_evidence_of_a_labelled_user_has_not_seen_the_label():
+    """Another label of one member changes what is found of others, and nothing of their own."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 80)
+    reports = rng.poisson(2.0 + 4.0 * np.eye(2)[y])
+    labels = np.where(np.arange(80) < 40, y, -1)
+    weights = CountModel(np.zeros(0), np.full(10, 0.1), math.inf)
+    fold = np.arange(80) // 2 % 10
+
+    def found(labels):
+        prior = np.where((labels >= 0)[:, None], np.eye(2)[labels], 0.5)
+        given = PilotReports(reports, np.ones(80, bool), y, prior, labels, fold)
+        return unseen_evidence(given, np.full((80, 2), 7.0), weights, 2.0, size=1024)
+
+    before, after = found(labels), found(np.where(np.arange(80) == 3, 1 - labels, labels))
+    np.testing.assert_array_equal(before[3], after[3])
+    of_part = (fold % 5 == fold[3] % 5) & (labels >= 0)
+    np.testing.assert_array_equal(before[of_part], after[of_part])
+    others = (labels >= 0) & ~of_part
+    assert (np.abs(before[others] - after[others]) > 1e-4).all()
+    np.testing.assert_array_equal(before[labels < 0], 7.0)
+    # Half of the labelled would do for a coin; the reports tell nearly everybody.
+    assert (before[:40].argmax(1) == y[:40]).mean() > 0.8
