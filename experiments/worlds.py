@@ -75,7 +75,10 @@ class World(NamedTuple):
 
 
 def drawn_setting(family: str, seed: int) -> World:
-    """One world of a family: sizes, features and friends as different as those of real graphs."""
+    """One world of a family: classes, features and friends as different as those of real graphs.
+
+    All have as many users, so that they share programs.
+    """
     rng = np.random.default_rng((BASE_SEED, FAMILIES.index(family), seed))
     uniform = rng.uniform
     homophily = {"alike": uniform(0.2, 0.8), "both": uniform(0.0, 0.25)}.get(family, 0.0)
@@ -83,7 +86,6 @@ def drawn_setting(family: str, seed: int) -> World:
     strength = uniform(0.15, 1.25)
     accent = uniform(0.15, 1.25)
     return World(
-        users=int(rng.integers(1200, 2400)),
         classes=int(rng.choice((2, 2, 3, 6))),
         degree=float(np.exp(uniform(np.log(4), np.log(50)))),
         spread=uniform(0.5, 1.3),

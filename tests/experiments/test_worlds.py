@@ -83,7 +83,7 @@ def test_rows_go_on_and_are_shown(ran):
     assert set(frame.mechanism) == set(worlds.METHODS)
     assert set(frame.unit) == set(worlds.UNITS)
     text = (ran.out / "worlds.md").read_text()
-    assert "| something | 20 | neighbour-list | piloted counts | 1 |" in text
+    assert "| 20 | neighbour-list | piloted counts | 1 |" in text
 
 
 def test_worlds_without_signal_are_those_that_noiseless_counts_do_not_help():

@@ -128,7 +128,7 @@ def preference(
     >>> both = np.stack([np.full((40, 2), np.log(0.5)), told], -1)
     >>> asked = family((1.0, 0.0)), [family((1.0, 0.0), (0.0, 1.0))], 3.0
     >>> found = preference(both, y, *asked)
-    >>> round(found.other[1], 1), round(found.chance, 2)
+    >>> round(float(found.other[1]), 1), round(found.chance, 2)
     (1.0, 1.0)
     >>> preference(both, y[::-1], *asked).chance < 0.01
     True
