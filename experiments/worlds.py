@@ -296,22 +296,23 @@ def guard_section(report: Any, _: Any) -> tuple[list[str], dict, dict]:
     found = gains(report.frame, GUARD)
     if found.empty:
         return [], {}, {}
-    header = ["counts tell", "labels a class", "epsilon per", "method", "runs"]
+    header = ["counts tell", "labels a class", "epsilon", "per", "method", "runs"]
     header += ["points over features", "worst run", "lost more than 3", "more than 6"]
     lines = []
-    groups = found.groupby(["telling", "labels", "unit", "mechanism"], sort=True)
-    for (telling, labels, unit, method), some in groups:
+    groups = found.groupby(["telling", "labels", "epsilon", "unit", "mechanism"], sort=True)
+    for (telling, labels, epsilon, unit, method), some in groups:
+        told = "something" if telling else "nothing"
         name = report.labels.of(method)
-        words = "something" if telling else "nothing", labels, unit, name, str(len(some))
+        words = told, labels, f"{epsilon:g}", unit, name, str(len(some))
         lines.append([*words, *summary(some.points)])
     silent = found[~found.telling]
     texts = []
-    for method, some in silent.groupby("mechanism"):
+    for (method, epsilon), some in silent.groupby(["mechanism", "epsilon"]):
         mean, worst, more_than_3, more_than_6 = summary(some.points)
         texts.append(
-            f"* *{report.labels.of(method)}*: {mean} points over features in all {len(some)} runs "
-            f"in which counts tell nothing, {worst} in the worst one; {more_than_3} lose more than "
-            f"3, {more_than_6} more than 6."
+            f"* *{report.labels.of(method)}*, epsilon {epsilon:g}: {mean} points over features in "
+            f"all {len(some)} runs in which counts tell nothing, {worst} in the worst one; "
+            f"{more_than_3} lose more than 3, {more_than_6} more than 6."
         )
     return ["\n".join(texts), _report.markdown(header, lines)], {}, {}
 
@@ -332,7 +333,7 @@ def map_section(report: Any, _: Any) -> tuple[list[str], dict, dict]:
     places = frame.drop_duplicates("dataset").set_index("dataset")[list(SETTING)]
     base = frame[frame.mechanism == FEATURES].groupby(["dataset", "labels"]).value.mean()
     shown = found[found.mechanism == PILOTED].join(places, on="dataset")
-    shown = shown[(shown.epsilon == report.budget) & (shown.classes == shown.classes.mode()[0])]
+    shown = shown[(shown.epsilon == shown.epsilon.min()) & (shown.classes == shown.classes.min())]
     words = sorted(shown.clarity.unique())
     labels = sorted(shown.labels.unique(), key=lambda word: (word == "half", word.zfill(3)))
     figure, axes = _report.panels(len(words) * len(labels), 2.9, 2.6, columns=len(words))
@@ -351,8 +352,11 @@ def map_section(report: Any, _: Any) -> tuple[list[str], dict, dict]:
         many = "half of the labels" if label == "half" else f"{label} labels a class"
         axis.set_title(f"features {right:.0f} %, {many}", fontsize=9)
         axis.set(xlabel="friends drawn from the own class", ylabel="mean number of friends")
-    title = "Points that piloted counts gain over features alone, epsilon 1 for a list"
-    figure.suptitle(title, fontsize=11)
+    figure.suptitle(
+        f"Points that piloted counts gain over features alone, {shown.classes.iloc[0]} classes, "
+        f"epsilon {shown.epsilon.iloc[0]:g} for a list",
+        fontsize=11,
+    )
     figure.tight_layout()
     stem = "worlds_map"
     return [f"![Points that counts of friends gain]({stem}.png)"], {stem: figure}, {}

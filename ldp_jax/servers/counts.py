@@ -10,8 +10,8 @@ by which everybody else reports. Nobody reports twice.
 The evidence about classes is found twice: by a law of counts that is fitted on the pilot, and by a
 logistic regression on the counts as they are. Held-out labels say how much each is worth. The law
 wins where labels are few, the regression where friends share what features say already, which the
-law would count twice. Where labels do not prefer either to features alone, both are left
-out. A user who does not answer has no count: nothing is learned of them, and their evidence is 0.
+law would count twice. Where labels do not prefer either to features alone, both weigh little. A
+user who does not answer has no count: nothing is learned of them, and their evidence is 0.
 Guarantee: that of the reports, epsilon for one bit of one list; everything here is post-processing,
 of public facts and public randomness.
 """
@@ -85,7 +85,8 @@ _REGRESSED = (
 )
 
 # The logarithm of the odds that reports tell labels nothing, before labels are asked. It was chosen
-# on drawn worlds in which friends share what features say, right or wrong.
+# on drawn worlds in which friends share what features say, right or wrong. It is no bound, since
+# self-training has seen a label that friends report. The experiment "worlds" says what is lost.
 _DOUBT = 3.5
 
 _EXPOSES = (

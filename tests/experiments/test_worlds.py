@@ -83,7 +83,7 @@ def test_rows_go_on_and_are_shown(ran):
     assert set(frame.mechanism) == set(worlds.METHODS)
     assert set(frame.unit) == set(worlds.UNITS)
     text = (ran.out / "worlds.md").read_text()
-    assert "| 20 | neighbour-list | piloted counts | 1 |" in text
+    assert "| 20 | 1 | neighbour-list | piloted counts | 1 |" in text
 
 
 def test_worlds_without_signal_are_those_that_noiseless_counts_do_not_help():
@@ -113,7 +113,9 @@ def test_worlds_without_signal_are_those_that_noiseless_counts_do_not_help():
     texts, _, _ = worlds.guard_section(
         SimpleNamespace(frame=pd.DataFrame(rows), labels=_common.row_names("worlds")[0]), {}
     )
-    line = "| nothing | 5 | neighbour-list | piloted counts | 1 | -4.00 | -4.0 | 100.0 % | 0.0 % |"
+    line = (
+        "| nothing | 5 | 1 | neighbour-list | piloted counts | 1 | -4.00 | -4.0 | 100.0 % | 0.0 % |"
+    )
     assert line in texts[-1]
 
 

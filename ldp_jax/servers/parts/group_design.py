@@ -216,7 +216,7 @@ def unseen_evidence(
     found = np.array(evidence)
     log_weights = np.log(np.asarray(model.weights))
     labelled = given.reported & (given.labels >= 0)
-    for part in range(_PARTS):
+    for part in np.unique(given.fold[labelled] % _PARTS):
         held_out = labelled & (given.fold % _PARTS == part)
         here = np.flatnonzero(held_out)
         others = given.reported & ~held_out

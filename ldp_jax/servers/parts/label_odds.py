@@ -3,8 +3,9 @@ r"""What labels say of ways to weigh posteriors, by Bayes factors.
 A *family* is a grid of weights and a prior over them. Labels that no score has seen have a
 likelihood under each weight, and its mean over the prior is what they say of the family. Where one
 family is right, others are :math:`e^k` times likelier with a probability of at most :math:`e^{-k}`
-(Markov's inequality), however few labels there are. So a server that doubts others by such odds is
-seldom talked into anything.
+(Markov's inequality), however few labels there are. That takes scores that have not seen the
+labels: what has seen them, if only through reports of friends, has odds that are too high, and no
+bound.
 
 In float64 on the host.
 """

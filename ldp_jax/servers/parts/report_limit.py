@@ -47,7 +47,7 @@ def report_limit(
     """The largest expected accuracy of a user's decision by one report of this epsilon.
 
     Float64, by one linear program. ``joint`` is P(record, class), of :func:`weights`. At epsilon 0
-    the accuracy is that of the public posterior, without a limit that of the record.
+    the accuracy is that of the public posterior; at a large one it is that of the record.
 
     >>> f = np.log([[0.8, 0.2], [0.2, 0.8]])
     >>> joint = weights(np.log([[0.5, 0.5]]), f)
