@@ -1,4 +1,4 @@
-"""Drawn worlds: where counts of friends help, and that they never cost much where they do not.
+"""Drawn worlds: where private data help, and that they never cost much where they do not.
 
 Nothing here is a real graph. So constants may be chosen on such worlds without a named graph having
 a say, and thousands of them show what a table of twenty graphs cannot.
@@ -20,23 +20,28 @@ import pandas as pd
 from experiments import _common, _declared, _report, _runner
 from experiments._runner import Found, Grid, Results, rounded, run
 from experiments.frontier.friendships import public_labels
-from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RELATIONSHIP
+from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RECORD, RELATIONSHIP
 from ldp_jax.core.types import Graph
 from ldp_jax.graph import graphs
-from ldp_jax.servers import CountServer, Users, simulate
+from ldp_jax.servers import CountServer, ReportServer, Users, panel_facts, simulate
 from ldp_jax.servers.facts.counts import CountFacts, count_facts
+from ldp_jax.servers.facts.panel import PanelFacts
 from ldp_jax.servers.from_counts import silent_users
+from ldp_jax.servers.parts.rows import Rows, feature_rows
 
 NAME = "worlds"
 BASE_SEED = 20261
 GUARD = "guard"
 MAP = "map"
+RECORDS = "records"
+RECORDS_MAP = "records map"
 ACCURACY = "accuracy"
 FEATURES = "features"
+STRUCTURE = "structure"
 PILOTED = "piloted"
+LOCAL = "local prediction"
 UNGUARDED = "unguarded"
 NOISELESS = "noiseless"
-METHODS = (FEATURES, PILOTED, UNGUARDED, NOISELESS)
 UNITS: dict[str, Literal["list", "relationship"]] = {
     str(NEIGHBOUR_LIST): "list",
     str(RELATIONSHIP): "relationship",
@@ -146,30 +151,30 @@ def friends(
 
 @dataclasses.dataclass(frozen=True)
 class Config(Grid):
-    """Counts of friends in drawn worlds: gains, and losses where they tell nothing.
+    """Private data in drawn worlds: gains, and losses where they tell nothing.
 
-    Part guard draws worlds of five families. Part map draws friends who are alike, over homophily,
-    mean degree and features.
+    Lists are private in the parts guard and map, records in the others. The parts guard and records
+    draw worlds of five families, the maps friends who are alike, over homophily and features.
     """
 
-    parts: tuple[Literal["guard", "map"], ...] = (GUARD, MAP)
+    parts: tuple[Literal["guard", "map", "records", "records map"], ...] = (GUARD, MAP)
     """which worlds"""
     families: tuple[str, ...] = FAMILIES
-    """of guard: alike, strangers, kin, "misleading kin", both"""
+    """of guard and records: alike, strangers, kin, "misleading kin", both"""
     epsilons: tuple[float, ...] = (1.0,)
-    """per bit of a list, or per relationship"""
+    """per bit of a list, per relationship, or per record"""
     labels: tuple[str, ...] = ("5", "20")
     """so many users of each class, or half of each"""
     classes: tuple[int, ...] = (6,)
-    """of map"""
+    """of maps"""
     degrees: tuple[float, ...] = (4.0, 15.0, 60.0)
-    """of map"""
+    """of maps"""
     homophilies: tuple[float, ...] = (0.1, 0.3, 0.5, 0.8)
-    """of map: the share of friends drawn from the own class"""
+    """of maps: the share of friends drawn from the own class"""
     clarities: tuple[float, ...] = (0.0, 0.3, 0.6)
-    """of map: standard deviation of the log-odds of a word over classes"""
+    """of maps: standard deviation of the log-odds of a word over classes"""
     seeds: int = 10
-    """worlds of each family, and of each place of the map"""
+    """worlds of each family, and of each place of a map"""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -201,60 +206,90 @@ def plan(config: Config) -> Iterator[Any]:
 
 def places(config: Config, seed: int) -> Iterator[tuple[str, str, World]]:
     """Part, name and setting of each world of one seed."""
-    if GUARD in config.parts:
-        for family in config.families:
-            yield GUARD, family, drawn_setting(family, seed)
-    if MAP in config.parts:
-        given = config.classes, config.degrees, config.homophilies, config.clarities
-        for classes, degree, homophily, clarity in itertools.product(*given):
-            name = f"{classes} classes, degree {degree:g}, {homophily:g} alike, words {clarity:g}"
-            world = World(classes=classes, degree=degree, homophily=homophily, clarity=clarity)
-            yield MAP, name, world
+    for part in config.parts:
+        if part in (GUARD, RECORDS):
+            for family in config.families:
+                world = drawn_setting(family, seed)
+                if part == RECORDS:
+                    # A third of all records say nothing of the class.
+                    told = (0.0, 0.5, 1.0)[(seed + FAMILIES.index(family)) % 3]
+                    world = world._replace(clarity=told * world.clarity)
+                yield part, family, world
+        else:
+            given = config.classes, config.degrees, config.homophilies, config.clarities
+            for classes, degree, homophily, clarity in itertools.product(*given):
+                name = f"{classes} classes, degree {degree:g}, {homophily:g} alike, "
+                world = World(classes=classes, degree=degree, homophily=homophily, clarity=clarity)
+                yield part, f"{name}words {clarity:g}", world
 
 
 def rows(config: Config, part: str) -> Iterator[tuple[str, str, float]]:
-    """Unit, method and epsilon; a map is of lists."""
-    for unit in UNITS if part == GUARD else (str(NEIGHBOUR_LIST),):
-        yield unit, FEATURES, 0.0
+    """Unit, method and epsilon; a map is of lists, or of records."""
+    of_records = part in (RECORDS, RECORDS_MAP)
+    units = [str(RECORD)] if of_records else list(UNITS) if part == GUARD else [str(NEIGHBOUR_LIST)]
+    for unit in units:
+        yield unit, STRUCTURE if of_records else FEATURES, 0.0
         yield unit, NOISELESS, math.inf
         for epsilon in config.epsilons:
-            yield unit, PILOTED, epsilon
-            if part == GUARD:
+            yield unit, LOCAL if of_records else PILOTED, epsilon
+            if part in (GUARD, RECORDS):
                 yield unit, UNGUARDED, epsilon
 
 
 # --- The rows -------------------------------------------------------------------------------------
 
 
-@functools.lru_cache(maxsize=4)
+@functools.lru_cache(maxsize=2)
 def public(
     world: World, seed: int, labels: str, silent: bool
 ) -> tuple[Graph, np.ndarray, CountFacts]:
     """The friendships, the classes that are asked for, -1 for known ones, and what is public."""
     graph, x, y = drawn(world, seed)
-    root = jax.random.fold_in(jax.random.key(BASE_SEED), seed)
-    label_key, silent_key, fact_key = jax.random.split(root, 3)
-    known = public_labels(label_key, y, labels)
+    known, silent_key, fact_key = _known(y, seed, labels)
     quiet = silent_users(silent_key, known) if silent else None
     facts = count_facts(fact_key, x, known, num_classes=world.classes, silent=quiet)
     return graph, np.where(known < 0, y, -1), facts
 
 
+@functools.lru_cache(maxsize=2)
+def public_panel(world: World, seed: int, labels: str) -> tuple[Rows, np.ndarray, PanelFacts]:
+    """The records, the classes that are asked for, -1 for known ones, and what is public."""
+    graph, x, y = drawn(world, seed)
+    known, _, fact_key = _known(y, seed, labels)
+    records = feature_rows(x)
+    shown = records.take(np.flatnonzero(known >= 0))
+    facts = panel_facts(fact_key, graph, shown, known, num_classes=world.classes)
+    return records, np.where(known < 0, y, -1), facts
+
+
+def _known(y: np.ndarray, seed: int, labels: str) -> tuple[np.ndarray, Any, Any]:
+    """The public labels, -1 for none, and two keys."""
+    root = jax.random.fold_in(jax.random.key(BASE_SEED), seed)
+    label_key, silent_key, fact_key = jax.random.split(root, 3)
+    return public_labels(label_key, y, labels), silent_key, fact_key
+
+
 def compute(cell: Cell, settings: Any) -> Found:
     world = World(**settings["world"])
-    unit = UNITS[cell.unit]
-    graph, y, facts = public(world, cell.seed, cell.labels, unit == "relationship")
-    if cell.mechanism == FEATURES:
-        log_posterior = facts.log_q
+    exact = cell.mechanism == NOISELESS
+    guarded = cell.mechanism != UNGUARDED
+    if cell.unit == str(RECORD):
+        records, y, known = public_panel(world, cell.seed, cell.labels)
+        users = Users(records=records)
+        log_posterior = known.structure.log_q
+        epsilon = 20.0 if exact else cell.epsilon
+        server = partial(ReportServer, known, epsilon, guarded=guarded and not exact)
     else:
-        exact = cell.mechanism == NOISELESS
+        unit = UNITS[cell.unit]
+        graph, y, facts = public(world, cell.seed, cell.labels, unit == "relationship")
         users = Users(lists=graph)
+        log_posterior = facts.log_q
         epsilon = 1.0 if exact else cell.epsilon
-        guarded = cell.mechanism != UNGUARDED
-        users = users.exact() if exact else users
-        server = CountServer(facts, epsilon, unit, guarded=guarded)
+        server = partial(CountServer, facts, epsilon, unit, guarded=guarded)
+    if cell.mechanism not in (FEATURES, STRUCTURE):
         key = jax.random.fold_in(jax.random.key(BASE_SEED + 1), cell.seed)
-        log_posterior = simulate(key, server, users).value.log_posterior
+        users = users.exact() if exact else users
+        log_posterior = simulate(key, server(), users).value.log_posterior
     hidden = y >= 0
     right = (np.asarray(log_posterior).argmax(1) == y)[hidden].mean()
     return Found(rounded({ACCURACY: right}), {name: getattr(world, name) for name in SETTING})
@@ -273,17 +308,17 @@ def write_report(out: Path) -> list[Path]:
 
 
 def gains(frame: pd.DataFrame, part: str) -> pd.DataFrame:
-    """Points of each method over features, a line a world, and whether counts tell anything there.
+    """Points of each method over what is public, a line a world, and whether there is any signal.
 
-    They do where noiseless counts gain a point or more.
+    There is where a point or more is gained without noise.
     """
     one = frame[frame.task == part]
     key = ["dataset", "labels", "unit", "seed"]
     by_world = one.pivot_table(index=key, columns=["mechanism", "epsilon"], values="value") * 100
-    if FEATURES not in by_world or NOISELESS not in by_world:
+    if NOISELESS not in by_world:
         return pd.DataFrame()
-    base = by_world[FEATURES, 0.0]
-    without = by_world.drop(columns=FEATURES, level=0).sub(base, axis=0)
+    base = by_world.T.xs(0.0, level="epsilon").mean()
+    without = by_world.drop(columns=0.0, level="epsilon").sub(base, axis=0)
     telling = without[NOISELESS, math.inf] >= 1.0
     private = without.drop(columns=NOISELESS, level=0)
     found = private.melt(ignore_index=False, value_name="points").dropna().reset_index()
@@ -291,13 +326,14 @@ def gains(frame: pd.DataFrame, part: str) -> pd.DataFrame:
     return found.assign(telling=telling.reindex(place).to_numpy())
 
 
-def guard_section(report: Any, _: Any) -> tuple[list[str], dict, dict]:
-    """What is lost where counts tell nothing, and gained where they do."""
-    found = gains(report.frame, GUARD)
+def guard_section(report: Any, spec: Any) -> tuple[list[str], dict, dict]:
+    """What is lost where private data tell nothing, and gained where they do."""
+    told_by, over = spec["options"]["told_by"], spec["options"]["over"]
+    found = gains(report.frame, spec["options"]["part"])
     if found.empty:
         return [], {}, {}
-    header = ["counts tell", "labels a class", "epsilon", "per", "method", "runs"]
-    header += ["points over features", "worst run", "lost more than 3", "more than 6"]
+    header = [f"{told_by} tell", "labels a class", "epsilon", "per", "method", "runs"]
+    header += [f"points over {over}", "worst run", "lost more than 3", "more than 6"]
     lines = []
     groups = found.groupby(["telling", "labels", "epsilon", "unit", "mechanism"], sort=True)
     for (telling, labels, epsilon, unit, method), some in groups:
@@ -310,8 +346,8 @@ def guard_section(report: Any, _: Any) -> tuple[list[str], dict, dict]:
     for (method, epsilon), some in silent.groupby(["mechanism", "epsilon"]):
         mean, worst, more_than_3, more_than_6 = summary(some.points)
         texts.append(
-            f"* *{report.labels.of(method)}*, epsilon {epsilon:g}: {mean} points over features in "
-            f"all {len(some)} runs in which counts tell nothing, {worst} in the worst one; "
+            f"* *{report.labels.of(method)}*, epsilon {epsilon:g}: {mean} points over {over} in "
+            f"all {len(some)} runs in which {told_by} tell nothing, {worst} in the worst one; "
             f"{more_than_3} lose more than 3, {more_than_6} more than 6."
         )
     return ["\n".join(texts), _report.markdown(header, lines)], {}, {}
@@ -324,39 +360,36 @@ def summary(points: pd.Series) -> list[str]:
     return [_report.signed(mean, 2), f"{points.min():.1f}", *shares]
 
 
-def map_section(report: Any, _: Any) -> tuple[list[str], dict, dict]:
-    """A picture of points by homophily and degree, for features and labels."""
-    frame = report.frame[report.frame.task == MAP]
-    found = gains(report.frame, MAP)
+def map_section(report: Any, spec: Any) -> tuple[list[str], dict, dict]:
+    """A picture of points by homophily, and by degree or by what records say."""
+    about = spec["options"]
+    frame = report.frame[report.frame.task == about["part"]]
+    found = gains(report.frame, about["part"])
     if found.empty:
         return [], {}, {}
     places = frame.drop_duplicates("dataset").set_index("dataset")[list(SETTING)]
-    base = frame[frame.mechanism == FEATURES].groupby(["dataset", "labels"]).value.mean()
-    shown = found[found.mechanism == PILOTED].join(places, on="dataset")
-    shown = shown[(shown.epsilon == shown.epsilon.min()) & (shown.classes == shown.classes.min())]
-    words = sorted(shown.clarity.unique())
+    base = frame[frame.epsilon == 0].groupby(["dataset", "labels"]).value.mean()
+    shown = found.join(places, on="dataset")
+    shown = shown[shown.classes == shown.classes.min()]
+    across = sorted(shown[about["across"]].unique())
     labels = sorted(shown.labels.unique(), key=lambda word: (word == "half", word.zfill(3)))
-    figure, axes = _report.panels(len(words) * len(labels), 2.9, 2.6, columns=len(words))
-    for axis, (label, clarity) in zip(axes, itertools.product(labels, words), strict=True):
-        part = shown[(shown.labels == label) & (shown.clarity == clarity)]
-        table = part.pivot_table(index="degree", columns="homophily", values="points")
+    figure, axes = _report.panels(len(across) * len(labels), 2.9, 2.6, columns=len(across))
+    for axis, (label, one) in zip(axes, itertools.product(labels, across), strict=True):
+        part = shown[(shown.labels == label) & (shown[about["across"]] == one)]
+        table = part.pivot_table(index=about["up"], columns="homophily", values="points")
         axis.imshow(table, origin="lower", cmap="RdBu", vmin=-40, vmax=40, aspect="auto")
         axis.grid(visible=False)
         for (row, column), value in np.ndenumerate(table.to_numpy()):
             colour = "white" if abs(value) > 25 else "black"
             words = f"{value:+.0f}" if abs(value) >= 0.5 else "0"
             axis.text(column, row, words, ha="center", va="center", fontsize=9, color=colour)
-        axis.set_xticks(range(table.shape[1]), [f"{one:g}" for one in table.columns])
-        axis.set_yticks(range(table.shape[0]), [f"{one:g}" for one in table.index])
+        axis.set_xticks(range(table.shape[1]), [f"{share:g}" for share in table.columns])
+        axis.set_yticks(range(table.shape[0]), [f"{value:g}" for value in table.index])
         right = 100 * base[[(name, label) for name in part.dataset.unique()]].mean()
         many = "half of the labels" if label == "half" else f"{label} labels a class"
-        axis.set_title(f"features {right:.0f} %, {many}", fontsize=9)
-        axis.set(xlabel="friends drawn from the own class", ylabel="mean number of friends")
-    figure.suptitle(
-        f"Points that piloted counts gain over features alone, {shown.classes.iloc[0]} classes, "
-        f"epsilon {shown.epsilon.iloc[0]:g} for a list",
-        fontsize=11,
-    )
+        axis.set_title(f"{about['panel'].format(one, right=right)}, {many}", fontsize=9)
+        axis.set(xlabel="friends drawn from the own class", ylabel=about["label"])
+    title = about["title"].format(classes=shown.classes.iloc[0], epsilon=shown.epsilon.iloc[0])
+    figure.suptitle(title, fontsize=11)
     figure.tight_layout()
-    stem = "worlds_map"
-    return [f"![Points that counts of friends gain]({stem}.png)"], {stem: figure}, {}
+    return [f"![{title}]({about['stem']}.png)"], {about["stem"]: figure}, {}

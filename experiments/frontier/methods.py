@@ -28,10 +28,11 @@ REHEARSAL = "rehearsal"
 """The row's name."""
 
 FORETOLD = "points foretold"
-LOW = "least points foretold"
-HIGH = "most points foretold"
-CHANCE = "chance of a gain"
-"""Its metrics: points, and a probability, which is computed last."""
+SPREAD = "spread of worlds"
+WITHOUT = "without reports"
+"""Its metrics: the mean gain of worlds and its standard deviation, both in points; what is right
+without reports, in percent, which is computed last.
+"""
 
 LABELS = "public labels"
 """How many there are, where no column says so."""
@@ -41,8 +42,9 @@ WORLDS = 4
 
 
 def foretold(found: Rehearsal, epsilon: float) -> dict[str, float]:
-    told = found.foreseen(epsilon)
-    return {FORETOLD: told.points, LOW: told.low, HIGH: told.high, CHANCE: told.chance}
+    gains = found.gains[:, found.epsilons.index(epsilon)]
+    spread = float(gains.std(ddof=1))
+    return {FORETOLD: float(gains.mean()), SPREAD: spread, WITHOUT: found.base(epsilon)}
 
 
 def stated(

@@ -38,7 +38,7 @@ class PredictedClasses(NamedTuple):
 
     Attributes:
       log_posterior: float32 [n, C], all in all; of a member of the panel out of fold.
-      found: every step on the way: structure alone, the guard's s, what was returned and why, ...
+      found: every step on the way: structure alone, the guard's belief, what was used and why, ...
       alphabets: who chose among which classes.
       guarantee: per record of a private user; names what is protected and what is not.
       reported: bool [n], whose report was read, where devices sent them; None where all of them are
@@ -58,7 +58,7 @@ class PredictedClasses(NamedTuple):
 
     @property
     def strength(self) -> float:
-        """s of the guard: how far the reports were believed."""
+        """The guard's probability that reports are of use."""
         return self.found.strength
 
     @property
@@ -99,8 +99,8 @@ def predict_from_reports(
     Guarantee: epsilon per record of a private user, any two records. Edges, and the panel's records
     and labels, are not protected; no other label is collected. With ``label_epsilon`` a label of
     the panel costs that.
-    Utility: structure alone is returned, and ``used`` says so, where the guard believes no report
-    or where reports do not lower the panel's log-loss.
+    Utility: structure alone is returned, and ``used`` says so, where the guard does not believe
+    that reports tell more.
 
     Args:
       key: a typed threefry key: of the devices' noise and of public randomness.

@@ -12,9 +12,11 @@ are :class:`ReportServer`:
 4. Each device classifies its own record, and reports the best class of its alphabet. The server
    simulates the reports of the panel, from scores by models that have not seen them.
 5. Reports are weighed by how often records of the panel are taken for another class.
-6. They are believed as far as the guard allows, and propagated with their noise in mind.
+6. They are propagated with their noise in mind, if the guard believes them
+   (:mod:`ldp_jax.servers.parts.report_odds`). Else structure alone is the result.
 7. Two stacks weigh structure, the own report and the reports of others.
-8. Structure alone is the result where reports do not lower the panel's log-loss.
+8. Where the guard is not sure, structure alone is the result unless that lowers the panel's
+   log-loss.
 
 Guarantee: that of the reports; everything here is post-processing, of public randomness.
 :func:`ldp_jax.servers.predict_from_reports` does all of it in one call, on simulated users.
@@ -44,8 +46,8 @@ from ldp_jax.servers.parts.confusion import ClassReports, likeliest_evidence
 from ldp_jax.servers.parts.device_classifier import (
     panel_regression,
 )
-from ldp_jax.servers.parts.guard import guard
 from ldp_jax.servers.parts.panel import MOST_EPSILON
+from ldp_jax.servers.parts.report_odds import belief
 from ldp_jax.servers.parts.self_training import FoldedLabels
 from ldp_jax.servers.parts.stack import stack_out_of_fold
 from ldp_jax.servers.parts.structure import (
@@ -56,6 +58,9 @@ from ldp_jax.servers.questions import Answers, ClassQuestion
 
 HIDDEN = ("features of private users",)
 IN_THE_CLEAR = ("edges", "the panel's records", "the panel's labels")
+
+_SURE = 0.8
+"""The guard's probability from which labels need not say it again; chosen on drawn worlds."""
 
 _ALPHA = 0.1  # of the PageRank of the evidence
 
@@ -69,8 +74,8 @@ class LocalPrediction(NamedTuple):
 
     Attributes:
       log_posterior: float32 [n, C], all in all; of a member of the panel out of fold.
-      log_likelihood: float32 [n, C], of the own report, as far as the guard believes it.
-      strength: s of the guard: 0 where reports are not believed at all.
+      log_likelihood: float32 [n, C], of the own report.
+      strength: the guard's probability that reports are of use; 1 without the guard.
       used: ``reports``, or ``structure`` where that alone is what is returned.
       reason: why, in a sentence.
       log_loss: on the panel, out of fold, in nats a member: of ``structure``, and ``reports`` where
@@ -122,8 +127,8 @@ class ReportServer:
     Attributes:
       facts: of the panel and the graph (:func:`panel_facts`).
       epsilon: of a report, in (0, 20].
-      guarded: whether the guard says how far reports are believed; else they are, and never left
-        out.
+      guarded: whether reports are left out where the guard holds it likelier than not that they
+        are of no use.
       alphabets: of all users; by default the classes that structure makes likely.
 
     ``ValueError`` for an epsilon out of range, or alphabets of other users or a larger epsilon.
@@ -199,31 +204,27 @@ class ReportServer:
             if not mask.any(1).all():
                 raise ValueError("alphabets must hold a class that labels name, and some hold none")
         reports = ClassReports(said, mask)
-        own, smoothing = likeliest_evidence(
-            reports, facts.classifier.scored(known), posterior, asked
-        )
+        panel = facts.classifier.scored(known)
+        evidence, smoothing = likeliest_evidence(reports, panel, posterior, asked)
 
-        # Step 6, the guard.
-        evidence = own
+        # Step 6, the guard: records may tell no more, or users report otherwise.
         strength = 1.0
         if self.guarded:
-            trusted = guard(own, posterior, asked)
-            evidence = jax.device_put(trusted.log_likelihood)
-            strength = trusted.strength
+            strength = belief(evidence, log_q, asked, panel, known.nodes)
         losses = {"structure": label_log_loss(log_q, labels, known.keep)}
         structure = LocalPrediction(
             log_q,
             evidence,
             strength,
             "structure",
-            "the guard found nothing in the reports that structure foretells",
+            "labels and reports do not say that records tell more",
             losses,
             None,
             smoothing,
             self.facts,
             question.alphabets,
         )
-        if strength == 0.0:
+        if strength < 0.5:
             return self._of_all(structure)
 
         # Step 6, the field.
@@ -237,14 +238,15 @@ class ReportServer:
         made = [_stacked(scores, known) for scores in (narrow, wide)]
         both = jax.device_put(np.logaddexp(*made) - np.float32(np.log(2.0)))
 
-        # Step 8: which of both.
+        # Step 8: where the guard is not sure, the panel's log-loss tells.
         losses["reports"] = label_log_loss(both, labels, known.keep)
+        decided = structure._replace(field=numbers)
         lower = losses["reports"] < losses["structure"]
-        reason = f"reports {'lower' if lower else 'do not lower'} the panel's log-loss"
-        decided = structure._replace(reason=reason, field=numbers)
-        if self.guarded and not lower:
-            return self._of_all(decided)
-        return self._of_all(decided._replace(log_posterior=both, used="reports"))
+        if self.guarded and strength < _SURE and not lower:
+            reason = "reports do not lower the panel's log-loss"
+            return self._of_all(decided._replace(reason=reason))
+        reason = "labels and reports say that records tell more"
+        return self._of_all(decided._replace(reason=reason, log_posterior=both, used="reports"))
 
     def _of_all(self, found: LocalPrediction) -> LocalPrediction:
         """The same with absent classes, which have their prior."""

@@ -67,7 +67,7 @@ def test_kinds_are_of_a_class_as_often_as_is_said():
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory):
     config = worlds.Config(
-        parts=("guard",),
+        parts=("guard", "records"),
         families=("alike",),
         labels=("20",),
         seeds=1,
@@ -80,10 +80,15 @@ def test_rows_go_on_and_are_shown(ran):
     results = worlds.results_in(ran.out)
     contract.check(worlds, ran, [results])
     frame = results.read()
-    assert set(frame.mechanism) == set(worlds.METHODS)
-    assert set(frame.unit) == set(worlds.UNITS)
+    assert set(frame.unit) == {*worlds.UNITS, "record"}
+    of_records = frame[frame.unit == "record"]
+    public = {worlds.FEATURES, worlds.STRUCTURE}
+    methods = {worlds.PILOTED, worlds.LOCAL, worlds.UNGUARDED, worlds.NOISELESS}
+    assert set(frame.mechanism) == public | methods
+    assert set(of_records.mechanism) == {*methods, worlds.STRUCTURE} - {worlds.PILOTED}
     text = (ran.out / "worlds.md").read_text()
     assert "| 20 | 1 | neighbour-list | piloted counts | 1 |" in text
+    assert "| 20 | 1 | record | reported classes | 1 |" in text
 
 
 def test_worlds_without_signal_are_those_that_noiseless_counts_do_not_help():
@@ -110,9 +115,9 @@ def test_worlds_without_signal_are_those_that_noiseless_counts_do_not_help():
     found = worlds.gains(pd.DataFrame(rows), worlds.GUARD).sort_values("seed")
     assert found.telling.tolist() == [False, True]
     np.testing.assert_allclose(found.points, [-4.0, 5.0])
-    texts, _, _ = worlds.guard_section(
-        SimpleNamespace(frame=pd.DataFrame(rows), labels=_common.row_names("worlds")[0]), {}
-    )
+    report = SimpleNamespace(frame=pd.DataFrame(rows), labels=_common.row_names("worlds")[0])
+    options = {"part": worlds.GUARD, "told_by": "counts", "over": "features"}
+    texts, _, _ = worlds.guard_section(report, {"options": options})
     line = (
         "| nothing | 5 | 1 | neighbour-list | piloted counts | 1 | -4.00 | -4.0 | 100.0 % | 0.0 % |"
     )

@@ -27,6 +27,7 @@ from ldp_jax.servers.parts.device_classifier import DeviceClassifier
 from ldp_jax.servers.parts.rows import feature_rows
 from ldp_jax.servers.parts.self_training import FoldedLabels
 from ldp_jax.servers.parts.structure import StructurePosterior
+from ldp_jax.servers.rehearsal import MODEL_ERROR, MODEL_SHARE, Foreseen
 from ldp_jax.servers.rehearsal import _best as best_splits
 from ldp_jax.servers.worlds import both, links
 from ldp_jax.servers.worlds.friends import drawn_counts, drawn_friends, drawn_lists
@@ -279,17 +280,14 @@ def test_a_verdict_needs_points_and_a_chance():
     assert found.foreseen(0.5).chance == 0.5
     with pytest.raises(ValueError, match="one that was rehearsed, .*, got '0.5'"):
         found.foreseen("0.5")
-    assert (
-        0.5
-        < found.foreseen(4.0).chance
-        < found.foreseen(1.0).chance
-        < found.foreseen(2.0).chance
-        < 0.8
-    )
-    low, high = found.foreseen(1.0)[
-        1:3
-    ]  # worlds agree, and may all be wrong: 0.8 points, and 0.4 of the gain
-    assert (high - low) / 2 == pytest.approx(4.303 * np.hypot(0.8, 0.4 * 0.4), rel=1e-3)
+    chances = [found.foreseen(epsilon).chance for epsilon in (4.0, 1.0, 2.0)]
+    assert 0.5 < chances[0] < chances[1] < chances[2] < 0.85
+    told = found.foreseen(1.0)  # worlds agree, and may all be wrong
+    shared = np.hypot(MODEL_ERROR, MODEL_SHARE * 0.4 * (1 - 0.4 / 50))
+    assert (told.high - told.low) / 2 == pytest.approx(1.96 * shared, rel=1e-4)
+    assert str(found).startswith("collect, at epsilon 2 or more: 0.7 points are expected (")
+    none = found._replace(epsilons=(0.5,), gains=gains[:, :1])
+    assert str(none).startswith("do not collect: at epsilon 0.5 0.0 points are expected (")
     few = found._replace(labels=40)
     assert not any(map(few.collect, few.epsilons))
     assert str(few).startswith("cannot tell: 40 public labels")
@@ -558,18 +556,37 @@ def test_a_rehearsal_of_ones_own_takes_servers_whose_results_are_classes():
         ldp.rehearse(jax.random.key(0), share, drawn=users, worlds=2)
 
 
-def test_a_forecast_is_students_interval_of_one_world_more():
-    """Drawn gains of few worlds, beside a model error of 0.8 points and of 0.4 of the gain."""
-    rng = np.random.default_rng(0)
-    for worlds in (2, 3, 5, 12):
-        gains = rng.normal(1.0, 2.0, (worlds, 1))
-        found = Rehearsal((1.0,), gains, np.full(worlds, 50.0), "records", 100, 100).foreseen(1.0)
-        mean = gains.mean()
-        spread = gains.std(ddof=1) * np.sqrt(1 + 1 / worlds)
-        error = np.sqrt(spread**2 + 0.8**2 + (0.4 * mean) ** 2)
-        half = scipy.stats.t.ppf(0.975, worlds - 1) * error
-        chance = scipy.stats.t.cdf(mean / error, worlds - 1)
-        np.testing.assert_allclose(found, (mean, mean - half, mean + half, chance), rtol=1e-9)
+@pytest.mark.parametrize("worlds", [2, 3, 12])
+def test_a_forecast_is_students_interval_of_one_world_more(worlds):
+    """Drawn gains of few worlds, beside an error of the model, by Welch's degrees of freedom."""
+    gains = np.random.default_rng(worlds).normal(1.0, 2.0, (worlds, 1))
+    found = Rehearsal((1.0,), gains, np.full(worlds, 60.0), "records", 100, 100).foreseen(1.0)
+    mean = gains.mean()
+    spread = gains.var(ddof=1) * (1 + 1 / worlds)
+    model = MODEL_ERROR**2
+    model += (MODEL_SHARE * mean * min(1.0, 1 - mean / 40)) ** 2
+    freedom = (worlds - 1) * ((spread + model) / spread) ** 2
+    error = np.sqrt(spread + model)
+    half = scipy.stats.t.ppf(0.975, freedom) * error
+    chance = scipy.stats.t.cdf(mean / error, freedom)
+    np.testing.assert_allclose(found, (mean, mean - half, mean + half, chance), rtol=1e-9)
+
+
+def test_a_forecast_stays_below_what_is_left_to_gain():
+    """And is sure of it: where 3 points are left, and nearly all are gained, 1 is no error."""
+    told = [Foreseen.of(2.9, 0.1, 10, left) for left in (3.0, 30.0)]
+    assert told[0].high == 3.0 < told[1].high
+    assert told[0].low > told[1].low
+    over = Foreseen.of(4.0, 0.1, 10, 3.0)  # worlds that gain more than is left
+    assert over.low < over.points == over.high == 4.0
+
+
+def test_links_have_left_what_degrees_leave():
+    auc = np.array([[[70.0, 90.0, 80.0, 95.0]], [[70.0, 92.0, 80.0, 97.0]]])
+    gains = auc[..., 3] - auc[..., 1]
+    found = Rehearsal((1.0,), gains, np.full(2, 60.0), "links", 100, 80, auc=auc)
+    assert found.base(1.0) == 91.0
+    assert found.foreseen(1.0).high <= 9.0
 
 
 def test_of_the_splits_of_a_total_the_largest_mean_gain_is_taken():

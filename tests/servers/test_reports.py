@@ -32,8 +32,8 @@ from ldp_jax.servers import (
 )
 from ldp_jax.servers.parts.confusion import ClassReports, likeliest_evidence
 from ldp_jax.servers.parts.device_classifier import device_classifier
-from ldp_jax.servers.parts.guard import guard
 from ldp_jax.servers.parts.panel import by_node, panel_arguments
+from ldp_jax.servers.parts.report_odds import belief
 from ldp_jax.servers.parts.rows import feature_rows
 from ldp_jax.servers.parts.self_training import FoldedLabels, label_evidence
 from ldp_jax.servers.parts.structure import label_log_loss
@@ -408,11 +408,8 @@ def test_classes_that_some_devices_sent(data, server, alphabets, tmp_path):
     log_p = np.asarray(found.log_posterior)
     structure = np.asarray(facts.structure.log_q)
     likelihood = np.exp(np.asarray(found.found.log_likelihood))
-    share = np.exp(structure[here]).mean(0)
     np.testing.assert_allclose(likelihood[silent], 1.0, atol=1e-5)
-    np.testing.assert_allclose(
-        likelihood @ share, 1.0, atol=1e-5
-    )  # against the classes of those who reported
+    assert (likelihood[here].max(1) > 1.5 * likelihood[here].min(1)).all()
     gained = [(one.argmax(1) == y)[here].mean() for one in (structure, log_p)]
     assert gained[1] > gained[0] + 0.05
     assert (log_p.argmax(1) == y)[silent].mean() > (structure.argmax(1) == y)[silent].mean() - 0.05
@@ -509,16 +506,15 @@ def test_exact_users_are_the_ceiling_that_is_read_by_the_exact_law(data):
     scores = np.array(facts.classifier.scores(feature_rows(x)))
     scores[:PANEL] = facts.classifier.panel_scores
     reports = ClassReports(label_evidence(scores.argmax(1), 3), np.ones((N, 3), bool))
-    own, smoothing = likeliest_evidence(
-        reports, facts.classifier.scored(facts.known), posterior, labels < 0
-    )
-    expected = guard(own, posterior, labels < 0)
+    panel = facts.classifier.scored(facts.known)
+    own, smoothing = likeliest_evidence(reports, panel, posterior, labels < 0)
     released = simulate(
         jax.random.key(0), ReportServer(facts, 0.5), Users(records=feature_rows(x)).exact()
     )
     assert released.value.smoothing == smoothing
-    assert released.value.strength == expected.strength
-    np.testing.assert_array_equal(released.value.log_likelihood, expected.log_likelihood)
+    np.testing.assert_array_equal(released.value.log_likelihood, own)
+    expected = belief(own, facts.structure.log_q, labels < 0, panel, np.arange(PANEL))
+    assert released.value.strength == expected
     assert right(released.value.log_posterior, y) > 0.85
     assert released.guarantee[RECORD].epsilon == math.inf
     assert "features of private users" in released.guarantee.unprotected

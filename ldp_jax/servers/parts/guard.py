@@ -92,7 +92,7 @@ def guard(
 ) -> Guarded:
     r"""Step 9 of piloted counts.
 
-    For one message a user it is the guard of local predictions as well. On the host.
+    On the host.
 
     Args:
       log_likelihood: of each user's report.

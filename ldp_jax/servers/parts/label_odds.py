@@ -19,6 +19,7 @@ from jaxtyping import Float, Int
 from scipy.special import expit, log_softmax, logsumexp
 
 from ldp_jax.core.shown import by_shapes
+from ldp_jax.servers.parts.structure import label_log_loss
 
 SHARPNESS = tuple(2.0**power for power in (-1.0, -0.5, 0.0, 0.5, 1.0, 1.5, 2.0))
 """Powers of a posterior: one that few labels taught is up to three times too flat."""
@@ -62,10 +63,11 @@ def log_odds(
     log_scores: Float[np.ndarray, "labelled classes j"],
     labels: Int[np.ndarray, " labelled"],
     of: Family,
+    keep: float = 1.0,
 ) -> tuple[float, Float[np.ndarray, " j"]]:
     """The log marginal likelihood of labels under a family, and the posterior mean of its weights.
 
-    Scores must not have seen the labels.
+    Scores must not have seen the labels, which are true with ``keep``.
 
     >>> y = np.arange(20) % 2
     >>> told = np.log(np.array([[0.9, 0.1], [0.1, 0.9]]))[y][..., None]
@@ -74,8 +76,8 @@ def log_odds(
     (True, True)
     """
     scores = np.asarray(log_scores, np.float64)
-    here = np.arange(len(labels))
-    fits = [log_softmax(scores @ one, axis=1)[here, labels].sum() for one in of.weights]
+    posteriors = (log_softmax(scores @ one, axis=1) for one in of.weights)
+    fits = [-len(labels) * label_log_loss(log_p, labels, keep) for log_p in posteriors]
     joint = np.asarray(fits) + of.log_prior
     total = logsumexp(joint)
     return float(total), np.exp(joint - total) @ of.weights
