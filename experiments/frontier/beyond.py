@@ -56,7 +56,7 @@ class Cell(friendships.Cell):
     @property
     def last_metric(self) -> str:
         if self.mechanism.startswith(methods.REHEARSAL):
-            return methods.WITHOUT
+            return methods.CHANCE
         return AUC if self.task == LINK else friendships.ACCURACY
 
     promise = property(lambda self: f"{self.task}: {self.mechanism}, epsilon {self.epsilon:g}")

@@ -21,7 +21,7 @@ from experiments.frontier.baselines._network import (
     standardised,
     trained,
 )
-from experiments.frontier.methods import REHEARSAL, WITHOUT, Answer, foretold
+from experiments.frontier.methods import CHANCE, REHEARSAL, Answer, foretold
 from experiments.privge import cells
 from experiments.privge import settings as published
 from ldp_jax import datasets
@@ -392,5 +392,5 @@ METHODS: dict[str, Method] = {
 WITHOUT_EPSILON = tuple(name for name in METHODS if name.startswith((STRUCTURE, TRUE)))
 """Rows that use no private record at all, or all of them."""
 
-LAST = {REHEARSAL: WITHOUT, FIDELITY: CORRELATION}
+LAST = {REHEARSAL: CHANCE, FIDELITY: CORRELATION}
 """Of rows without an accuracy, the metric that is computed last."""

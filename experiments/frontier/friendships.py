@@ -47,7 +47,7 @@ class Cell(_runner.Cell):
 
     @property
     def last_metric(self) -> str:
-        return methods.WITHOUT if self.mechanism == methods.REHEARSAL else ACCURACY
+        return methods.CHANCE if self.mechanism == methods.REHEARSAL else ACCURACY
 
     promise = property(lambda self: f"{self.mechanism}, epsilon {self.epsilon:g} per {self.unit}")
     """its guarantee's name in the manifest"""

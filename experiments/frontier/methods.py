@@ -28,10 +28,13 @@ REHEARSAL = "rehearsal"
 """The row's name."""
 
 FORETOLD = "points foretold"
+LOW = "least points foretold"
+HIGH = "most points foretold"
 SPREAD = "spread of worlds"
 WITHOUT = "without reports"
-"""Its metrics: the mean gain of worlds and its standard deviation, both in points; what is right
-without reports, in percent, which is computed last.
+CHANCE = "chance of a gain"
+"""Its metrics: points, what is right without reports in percent, and a probability, which is
+computed last.
 """
 
 LABELS = "public labels"
@@ -42,9 +45,10 @@ WORLDS = 4
 
 
 def foretold(found: Rehearsal, epsilon: float) -> dict[str, float]:
+    told = found.foreseen(epsilon)
     gains = found.gains[:, found.epsilons.index(epsilon)]
-    spread = float(gains.std(ddof=1))
-    return {FORETOLD: float(gains.mean()), SPREAD: spread, WITHOUT: found.base(epsilon)}
+    worlds = {SPREAD: float(gains.std(ddof=1)), WITHOUT: found.base(epsilon)}
+    return {FORETOLD: told.points, LOW: told.low, HIGH: told.high, **worlds, CHANCE: told.chance}
 
 
 def stated(

@@ -8,9 +8,8 @@ import pandas as pd
 
 from experiments import _report as show
 from experiments._lines import Spec
-from experiments.frontier.methods import FORETOLD, LABELS, REHEARSAL, SPREAD, WITHOUT
+from experiments.frontier.methods import CHANCE, FORETOLD, HIGH, LABELS, LOW, REHEARSAL
 from ldp_jax.learning.metrics import ConfidenceInterval, mean_interval
-from ldp_jax.servers import rehearsal
 from ldp_jax.servers.rehearsal import LEAST_LABELS, LEAST_POINTS, Foreseen
 
 Section = tuple[list[str], dict[str, Any], dict[str, pd.DataFrame]]
@@ -56,12 +55,7 @@ class Outcome(NamedTuple):
         return "collected in vain" if self.collect else "passed over"
 
 
-def outcomes(
-    frame: pd.DataFrame,
-    measured: pd.DataFrame,
-    setting: str = "panel",
-    worlds: int = rehearsal.WORLDS,
-) -> list[Outcome]:
+def outcomes(frame: pd.DataFrame, measured: pd.DataFrame, setting: str = "panel") -> list[Outcome]:
     """Rehearsed and measured gains of each graph, setting (a column) and epsilon."""
     place = ["dataset", setting, "epsilon"]
     told = frame[frame.mechanism.str.startswith(REHEARSAL)]
@@ -78,22 +72,18 @@ def outcomes(
     for key, one in both.groupby(place, sort=False):
         dataset, name, epsilon = key
         labels = int(one.members.iloc[0])
-        drawn = zip(one[FORETOLD], one[SPREAD], one[WITHOUT], strict=True)
-        each = np.array(
-            [Foreseen.of(points, spread, worlds, 100.0 - base) for points, spread, base in drawn]
-        )
-        low, high = each[:, 1], each[:, 2]
-        outside = np.maximum(low - one.value, 0.0) + np.maximum(one.value - high, 0.0)
+        outside = np.maximum(one[LOW] - one.value, 0.0) + np.maximum(one.value - one[HIGH], 0.0)
+        score = one[HIGH] - one[LOW] + 40.0 * outside
         made.append(
             Outcome(
                 str(dataset),
                 f"{dataset}, {name} ({labels})",
                 float(epsilon),
                 labels,
-                Foreseen(*each.mean(0).tolist()),
+                Foreseen(*one[[FORETOLD, LOW, HIGH, CHANCE]].mean().tolist()),
                 len(one),
                 int((outside <= 1e-9).sum()),
-                float((high - low + 40.0 * outside).mean()),
+                float(score.mean()),
                 mean_interval(gains.get_group(key).value),
             )
         )
@@ -116,8 +106,7 @@ def section(report: Any, spec: Spec) -> Section:
             for seed, value in line.measures[spec["measure"]].items()
         ]
     )
-    worlds = about.get("worlds", rehearsal.WORLDS)
-    found = outcomes(report.frame, measured, setting, worlds)
+    found = outcomes(report.frame, measured, setting)
     if not found:
         return [], {}, {}
     stem = f"{report.name}_rehearsal"

@@ -25,7 +25,7 @@ from experiments.frontier.features_methods import (
     STRUCTURE,
 )
 from experiments.frontier.joint_methods import JOINT, NOTHING, RECORDS
-from experiments.frontier.methods import FORETOLD, REHEARSAL, SPREAD, WITHOUT
+from experiments.frontier.methods import CHANCE, FORETOLD, HIGH, LOW, REHEARSAL
 from ldp_jax.servers import JointPrivacy, Rehearsal, panel_facts, predict_from_reports
 from ldp_jax.servers.parts.rows import feature_rows
 from tests.experiments import contract
@@ -121,17 +121,18 @@ def test_a_rehearsal_is_wrong_where_it_promises_nothing_and_where_it_passes_a_ga
     """Of draws that have both: 0 and 1 of a graph, on which the verdict is to collect in one, in
     both, in none.
     """
-    points = {0.5: (-1.0, 0.5), 1.0: (2.0, 2.5), 2.0: (2.0, 2.0), 4.0: (-1.0, -1.0)}
+    chances = {0.5: (0.1, 0.9), 1.0: (0.9, 0.9), 2.0: (0.9, 0.9), 4.0: (0.1, 0.1)}
     gains = {0.5: (3.0, 3.1), 1.0: (3.0, 3.1), 2.0: (-1.0, 1.0), 4.0: (-1.0, 1.0)}
     told = [
-        of_panel([(REHEARSAL, epsilon, dict(enumerate(100 * np.array(value))))]).assign(
+        of_panel([(REHEARSAL, epsilon, dict(enumerate(100 * np.array(each))))]).assign(
             metric=metric
         )
-        for epsilon, foretold in points.items()
-        for metric, value in (
-            (FORETOLD, (*foretold, 0.0)),
-            (SPREAD, (0.0,) * 3),
-            (WITHOUT, (60.0,) * 3),
+        for epsilon, chance in chances.items()
+        for metric, each in (
+            (CHANCE, (*chance, 1.0)),
+            (FORETOLD, (epsilon,) * 3),
+            (LOW, (-1.0,) * 3),
+            (HIGH, (3.05,) * 3),
         )
     ]
     measured = [
@@ -144,6 +145,7 @@ def test_a_rehearsal_is_wrong_where_it_promises_nothing_and_where_it_passes_a_ga
     ]
     assert [one.collect for one in found] == [False, True, True, False]
     assert [one.miss for one in found] == ["passed over", "", "collected in vain", ""]
+    assert [one.score for one in found] == pytest.approx([5.05, 5.05, 4.05, 4.05])
     assert "wrong in 2 of 4" in rehearsed.words(found, "the panel", "structure")
     assert rehearsed.outcomes(of_panel(ROWS), pd.concat(measured)) == []
 
