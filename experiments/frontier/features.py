@@ -28,9 +28,9 @@ from ldp_jax.bench import Draw
 from ldp_jax.bench.draws import Hides
 
 NAME = "frontier_features"
-FOUND = ("members", "strength", "used")
-"""Columns that identify no row: how many are of the panel, the guard's s, and what was returned
-(reports or structure; of the structure that the panel chose, which)."""
+FOUND = ("members", "strength", "used", *friendships.WHO)
+"""Columns that identify no row: how many are of the panel, the guard's belief, what was returned
+(reports or structure; of the structure that the panel chose, which), and who gains by reports."""
 
 ACCURACY, LOG_LOSS = "accuracy", "log loss"
 BASE_SEED = 20261
@@ -172,7 +172,13 @@ def compute(cell: Cell, settings: Settings, part: Part = FEATURES) -> _runner.Fo
         jax.random.fold_in(jax.random.key(settings.base_seed + 1), cell.seed), method.noise
     )
     found = method.run(key, asked, cell.epsilon)
-    also = {name: found.also.get(name, "") for name in part.found} | {"members": len(asked.members)}
+    told = dict(found.also) | {"members": len(asked.members)}
+    if cell.mechanism == methods.LOCAL:
+        y = np.where(asked.private, asked.data.y, -1)
+        told |= friendships.who_gains(
+            found.scores, asked.facts.structure.log_q, y, asked.data.graph
+        )
+    also = {name: told.get(name, "") for name in part.found}
     row = _runner.Found(scored(found, asked), also)
     return friendships.promised(cell, settings, row, found.guarantee, part.spent(found.guarantee))
 

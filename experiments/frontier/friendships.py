@@ -19,13 +19,18 @@ from ldp_jax import datasets
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RELATIONSHIP, PipelineGuarantee
 from ldp_jax.bench import Draw
 from ldp_jax.core.random_words import places_within
+from ldp_jax.core.types import Graph
 from ldp_jax.servers import Users
 from ldp_jax.servers.parts.rows import Rows, feature_rows
 from ldp_jax.servers.parts.self_training import features_posterior
 from ldp_jax.servers.parts.self_training import folds as find_folds
 
 NAME = "frontier_edges"
-FOUND = ("groups", "strength", "forecast")
+WHO = ("gain_fewest_friends", "gain_most_friends", "gain_least_class")
+"""Columns of points over what is public: of the third of users with the fewest friends, of the one
+with the most, and of the class that gains least."""
+
+FOUND = ("groups", "strength", "forecast", *WHO)
 """Columns of piloted counts that identify no row: the groups chosen after the pilot, the guard's s,
 and by how much accuracy was forecast to rise above that of features alone, before anybody but the
 pilot reported."""
@@ -210,10 +215,23 @@ def compute(cell: Cell, settings: Settings) -> Found:
         row = Found({name: round(value, 6) for name, value in found.scores.items()})
     elif found.scores is not None:
         right = np.asarray(found.scores).argmax(1)[y >= 0] == y[y >= 0]
-        row = Found(
-            rounded({ACCURACY: right.mean()}), {name: found.also.get(name, "") for name in FOUND}
-        )
+        also = dict(found.also)
+        if cell.mechanism == PILOTED and given.q is not None:
+            also |= who_gains(found.scores, given.q.log_q, y, given.graph)
+        row = Found(rounded({ACCURACY: right.mean()}), {name: also.get(name, "") for name in FOUND})
     return promised(cell, settings, row, found.guarantee, found.guarantee[UNITS[unit]].epsilon)
+
+
+def who_gains(scores: Any, public: Any, y: np.ndarray, graph: Graph) -> dict[str, float]:
+    """:data:`WHO`, of users whose class is asked for: -1 in ``y`` for others."""
+    asked_for = np.flatnonzero(y >= 0)
+    right = [np.asarray(each).argmax(1)[asked_for] == y[asked_for] for each in (scores, public)]
+    gain = 100.0 * (right[0].astype(float) - right[1])
+    degree = np.bincount(np.asarray(graph.receivers), minlength=len(y))[asked_for]
+    fewest, most = np.quantile(degree, (1 / 3, 2 / 3))
+    of_classes = [gain[y[asked_for] == one].mean() for one in np.unique(y[asked_for])]
+    of_groups = gain[degree <= fewest].mean(), gain[degree >= most].mean(), min(of_classes)
+    return {name: round(float(value), 3) for name, value in zip(WHO, of_groups, strict=True)}
 
 
 def check(cell: Cell, settings: Settings) -> None:
