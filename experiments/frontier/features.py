@@ -174,7 +174,7 @@ def compute(cell: Cell, settings: Settings, part: Part = FEATURES) -> _runner.Fo
     found = method.run(key, asked, cell.epsilon)
     told = dict(found.also) | {"members": len(asked.members)}
     if cell.mechanism == methods.LOCAL:
-        y = np.where(asked.private, asked.data.y, -1)
+        y = np.where(asked.labels < 0, asked.data.y, -1)
         told |= friendships.who_gains(
             found.scores, asked.facts.structure.log_q, y, asked.data.graph
         )
