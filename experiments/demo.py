@@ -77,7 +77,7 @@ def main(config: Config) -> None:
     console.print(f"rows: {results.csv}\nwritten: {files}", soft_wrap=True)
 
 
-results_in = partial(features.results_in, name=NAME)
+results_in = partial(features.results_in, name=NAME, also=features.FOUND)
 
 
 @lru_cache(maxsize=1)

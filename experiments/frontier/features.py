@@ -28,9 +28,11 @@ from ldp_jax.bench import Draw
 from ldp_jax.bench.draws import Hides
 
 NAME = "frontier_features"
-FOUND = ("members", "strength", "used", *friendships.WHO)
-"""Columns that identify no row: how many are of the panel, the guard's belief, what was returned
-(reports or structure; of the structure that the panel chose, which), and who gains by reports."""
+FOUND = ("members", "strength", "used")
+"""Columns that identify no row: how many are of the panel, the guard's belief, and what was
+returned (reports or structure; of the structure that the panel chose, which)."""
+ALSO = (*FOUND, *friendships.WHO)
+"""Those, and who gains by reports."""
 
 ACCURACY, LOG_LOSS = "accuracy", "log loss"
 BASE_SEED = 20261
@@ -55,7 +57,7 @@ class Part(NamedTuple):
 
 
 FEATURES = Part(
-    METHODS, WITHOUT_EPSILON, CHOSEN, FOUND, str(RECORD), lambda promised: promised[RECORD].epsilon
+    METHODS, WITHOUT_EPSILON, CHOSEN, ALSO, str(RECORD), lambda promised: promised[RECORD].epsilon
 )
 """Private features, public friendships and panel."""
 
@@ -78,7 +80,7 @@ class Cell(_runner.Cell):
         )
 
 
-results_in = partial(_runner.Results, name=f"{NAME}_accuracy", cell=Cell, also=FOUND)
+results_in = partial(_runner.Results, name=f"{NAME}_accuracy", cell=Cell, also=ALSO)
 
 
 def panel_labels(key: Any, y: np.ndarray, setting: str) -> np.ndarray:
