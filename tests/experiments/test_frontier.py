@@ -26,6 +26,7 @@ from experiments.frontier.methods import (
 )
 from ldp_jax import edges, servers
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RELATIONSHIP
+from ldp_jax.graph import graphs
 from tests.experiments import contract
 from tests.experiments.rows import made
 
@@ -57,6 +58,7 @@ def test_each_row_is_there_once_under_what_it_costs(ran):
     assert rows.value.between(0, 1).all()
     told = rows[rows.mechanism == PILOTED]
     assert told.strength.between(0, 1).all()
+    assert told[list(friendships.WHO)].notna().all(axis=None)
     assert told.groups.notna().all()
     manifest = friendships.results_in(ran.out).describe()
     assert any(
@@ -132,3 +134,14 @@ def test_labels_and_panels_are_of_every_class_and_no_more_than_asked():
         known = drawn(jax.random.key(0), y, setting)
         np.testing.assert_array_equal(np.bincount(known[known >= 0]), sizes)
         assert (known[known >= 0] == y[known >= 0]).all()
+
+
+def test_who_gains_is_counted_by_degree_and_by_class():
+    """A path of six: ends have one friend, and the last user's class is public."""
+    graph = graphs.from_edges([[0, 1], [1, 2], [2, 3], [3, 4], [4, 5]], 6)
+    y = np.array([0, 0, 1, 1, 1, -1])
+    public = np.eye(2)[[1, 0, 0, 0, 1, 0]]
+    told = np.eye(2)[[0, 0, 0, 1, 0, 0]]  # right of 0 and 3 in place of 4
+    found = friendships.who_gains(told, public, y, graph)
+    expected = {"gain_fewest_friends": 20.0, "gain_most_friends": 0.0, "gain_least_class": 0.0}
+    assert found == expected

@@ -14,7 +14,7 @@ import pytest
 
 from experiments import _declared, frontier
 from experiments._common import run_parts
-from experiments.frontier import features, joint, joint_methods, rehearsed
+from experiments.frontier import features, friendships, joint, joint_methods, rehearsed
 from experiments.frontier import features_methods as methods
 from experiments.frontier.config import Config
 from experiments.frontier.features_methods import (
@@ -63,6 +63,7 @@ def test_each_row_is_there_once_under_what_it_costs(ran):
     told = rows[rows.mechanism == LOCAL]
     assert told.strength.between(0, 1).all()
     assert set(told.used) <= {"reports", "structure"}
+    assert told[list(friendships.WHO)].notna().all(axis=None)
     assert (rows.members == rows.members.iloc[0]).all()
     promises = features.results_in(ran.out).describe()["guarantees"]
     assert "NOT protected: edges, the panel's records" in promises[f"mine: {LOCAL}, epsilon 2"]
