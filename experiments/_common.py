@@ -8,7 +8,7 @@ import hashlib
 import json
 import tomllib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple, ParamSpec, TypeVar
@@ -20,6 +20,7 @@ from scipy import sparse
 
 from experiments._report import is_own, publish
 from experiments._runner import (
+    BY,
     Found,
     Grid,
     UsageError,
@@ -27,13 +28,16 @@ from experiments._runner import (
     check_out,
     check_positive,
     console,
+    parted,
     rounded,
     run,
 )
 from ldp_jax import datasets
+from ldp_jax.bench.methods import wanted
 from ldp_jax.bench.named import Named, named
+from ldp_jax.core.shown import shown
 from ldp_jax.graph import propagation
-from ldp_jax.learning import metrics, training
+from ldp_jax.learning import metrics, models, training
 
 _P = ParamSpec("_P")
 _C = TypeVar("_C")
@@ -70,6 +74,60 @@ def check_methods(option: str, names: Iterable[str], known: Iterable[str], out: 
     if own:
         check_out(out)
         path.write_text(json.dumps(kept | own, indent=1))
+
+
+@lru_cache
+def own_model(word: str, outputs: int, **sizes: float) -> models.Model:
+    """The model that a word names, made of the sizes whose names it takes.
+
+    TypeError where it needs others, or is no model.
+    """
+    make = named(word).make
+    given = {"outputs": outputs, **sizes}
+    try:
+        made = make(**wanted(make, given))
+    except TypeError as error:
+        raise TypeError(f"{error}; a training gives {', '.join(given)}") from error
+    return models.as_model(made)
+
+
+def check_models(
+    words: Iterable[str], inputs: Any, examples: tuple[int, ...], out: Path, **sizes: float
+) -> None:
+    """Refuse own models that do not give as many outputs for each of some examples as are asked.
+
+    No row is computed: shapes tell.
+    """
+    check_methods("--models", words, (), out)
+    key = jax.random.key(0)
+    for word in words:
+        for train in (False, True):
+            try:
+                model = own_model(word, _TRIED, **sizes)
+                variables = jax.eval_shape(model.init, key, inputs)
+                apply = partial(model.apply, key=key, train=train)
+                found, _ = jax.eval_shape(apply, variables, inputs)
+                shape = found.shape
+            except Exception as error:
+                what = f"{type(error).__name__}: {error}"
+                raise UsageError(
+                    f"--models {word}: of inputs {shown(inputs)}: {what}"
+                ) from error
+            if shape != (*examples, _TRIED):
+                raise UsageError(
+                    f"--models {word}: outputs must be of shape {(*examples, _TRIED)} where "
+                    f"outputs={_TRIED}, got {shape}"
+                )
+
+
+def by_models(release: str, words: Iterable[str]) -> list[str]:
+    """The rows of a release: that of the paper's model, and of each own one."""
+    return [release, *(f"{release}{BY}{word}" for word in words)]
+
+
+SIZES = {"layers": 2, "hidden": 8, "dropout": 0.5}
+"""Of models that are tried before rows are computed."""
+_TRIED = 3  # outputs that an own model is asked for before rows are computed
 
 
 class Score(NamedTuple):
@@ -176,6 +234,9 @@ class RowNames(dict[str, str]):
         >>> RowNames({"hds": "HDS"}).of("structure-only:hds")
         'structure-only HDS'
         """
+        release, model = parted(name)
+        if model:
+            return f"{self.of(release)}{BY}{model}"
         prefix, _, rest = name.partition(":")
         if name in self or is_own(name):
             return self[name]

@@ -5,6 +5,7 @@ import math
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, NamedTuple
 
+import numpy as np
 import tyro
 
 from experiments import _common
@@ -156,6 +157,8 @@ class Config(Grid):
     """names, or paths of .npz files (see --bounds); by default those of the committed plan"""
     mechanisms: tuple[str, ...] = MECHANISMS
     """which mechanisms; your own on numbers or vectors as module:Name"""
+    models: tuple[str, ...] = ()
+    """your own models of an embedding's rows, beside the paper's, as module:Name"""
     epsilons: tuple[float, ...] = ()
     """budgets; by default the plan's"""
     seeds: int | None = None
@@ -175,6 +178,10 @@ class Config(Grid):
     def check(self) -> None:
         _common.check_words(self, positive=("epsilons", "ks", "seeds", "epochs"))
         _common.check_methods("--mechanisms", self.mechanisms, MECHANISMS, self.out)
+        for task in self.parts:  # pairs of an edge and a non-edge are given together
+            examples = (5,) if task == "node" else (5, 2)
+            rows = np.zeros((*examples, 4), np.float32)
+            _common.check_models(self.models, rows, examples, self.out, **_common.SIZES)
         if self.ks and "hds" not in self.mechanisms:
             raise UsageError("--ks are of HDS: it must be among --mechanisms")
         if self.bounds is not None:

@@ -3,6 +3,7 @@
 import dataclasses
 import inspect
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -163,12 +164,23 @@ def called(make: Callable[..., Any], epsilon: float, **facts: Any) -> Any:
     (2.0, 3)
     """
     taken = inspect.signature(make).parameters
-    given = {name: fact for name, fact in facts.items() if name in taken}
+    given = wanted(make, facts)
     if "epsilon" in taken:
         return make(epsilon=epsilon, **given)
     needed = [one for one in taken.values() if one.default is one.empty and one.name not in given]
     first = any(one.kind in _POSITIONAL for one in needed)
     return make(epsilon, **given) if first else make(**given)
+
+
+def wanted(make: Callable[..., Any], facts: dict[str, Any]) -> dict[str, Any]:
+    """The facts whose names a call takes, but those that its word says itself.
+
+    >>> wanted(lambda e, dim=1: e, {"dim": 3, "classes": 2})
+    {'dim': 3}
+    """
+    said = make.keywords if isinstance(make, partial) else {}
+    taken = inspect.signature(make).parameters.keys() - said.keys()
+    return {name: fact for name, fact in facts.items() if name in taken}
 
 
 def on_vectors(make: Callable[..., Any], epsilon: float, dim: int) -> Any:
