@@ -36,7 +36,7 @@ from ldp_jax import datasets
 from ldp_jax.bench.methods import wanted
 from ldp_jax.bench.named import Named, named
 from ldp_jax.core.shown import shown
-from ldp_jax.graph import propagation
+from ldp_jax.graph import graphs, propagation
 from ldp_jax.learning import metrics, models, training
 
 _P = ParamSpec("_P")
@@ -127,6 +127,12 @@ def by_models(release: str, words: Iterable[str]) -> list[str]:
 
 SIZES = {"layers": 2, "hidden": 8, "dropout": 0.5}
 """Of models that are tried before rows are computed."""
+def few_nodes() -> tuple[models.NodeInputs, tuple[int]]:
+    """Inputs on which models of nodes are tried, and how many nodes there are."""
+    ring = graphs.from_edges([[0, 1], [1, 2], [2, 3], [3, 4], [0, 4]], num_nodes=5)
+    return models.NodeInputs(propagation.operator(ring), np.zeros((5, 4), np.float32)), (5,)
+
+
 _TRIED = 3  # outputs that an own model is asked for before rows are computed
 
 
@@ -211,7 +217,9 @@ def told(file: str, paper: str) -> dict[str, Any]:
 
 TWINS = ("structure-only", "features-only")
 """Before a row's name: the same without a private record, and without an edge."""
-OWN_COLOURS = ("#e6194b", "#911eb4", "#f58231", "#3cb44b")
+OWN_COLOURS = (
+    "#e6194b", "#911eb4", "#f58231", "#3cb44b", "#9a6324", "#f032e6", "#808000", "#000075",
+)  # fmt: skip
 
 
 class RowNames(dict[str, str]):
