@@ -35,7 +35,6 @@ from experiments._runner import (
 from ldp_jax import datasets
 from ldp_jax.bench.methods import wanted
 from ldp_jax.bench.named import Named, named
-from ldp_jax.core.shown import shown
 from ldp_jax.graph import graphs, propagation
 from ldp_jax.learning import metrics, models, training
 
@@ -92,32 +91,36 @@ def own_model(word: str, outputs: int, **sizes: float) -> models.Model:
 
 
 def check_models(
-    words: Iterable[str], inputs: Any, examples: tuple[int, ...], out: Path, **sizes: float
+    words: Sequence[str],
+    tried: tuple[Any, tuple[int, ...]],
+    out: Path,
+    option: str = "--models",
+    known: Iterable[str] = (),
 ) -> None:
-    """Refuse own models that do not give as many outputs for each of some examples as are asked.
+    """Refuse own models that do not give as many outputs for each example as are asked for.
 
-    No row is computed: shapes tell.
+    They are ``tried`` on inputs of examples of a shape; no number is computed.
     """
-    check_methods("--models", words, (), out)
+    check_methods(option, words, known, out)
+    inputs, examples = tried
     key = jax.random.key(0)
-    for word in words:
-        for train in (False, True):
-            try:
-                model = own_model(word, _TRIED, **sizes)
-                variables = jax.eval_shape(model.init, key, inputs)
+    for word in filter(is_own, words):
+        model = None
+        try:
+            model = own_model(word, _TRIED, layers=2, hidden=8, dropout=0.5)
+            variables = jax.eval_shape(model.init, key, inputs)
+            for train in (False, True):
                 apply = partial(model.apply, key=key, train=train)
                 found, _ = jax.eval_shape(apply, variables, inputs)
-                shape = found.shape
-            except Exception as error:
-                what = f"{type(error).__name__}: {error}"
-                raise UsageError(
-                    f"--models {word}: of inputs {shown(inputs)}: {what}"
-                ) from error
-            if shape != (*examples, _TRIED):
-                raise UsageError(
-                    f"--models {word}: outputs must be of shape {(*examples, _TRIED)} where "
-                    f"outputs={_TRIED}, got {shape}"
-                )
+                if found.shape != (*examples, _TRIED):
+                    raise ValueError(
+                        f"outputs must be of shape {(*examples, _TRIED)} where outputs={_TRIED}, "
+                        f"got {found.shape}"
+                    )
+        except Exception as error:
+            given = f" on {type(inputs).__name__} of {examples} examples" if model else ""
+            what = f"{type(error).__name__}: {error}".splitlines()[0]
+            raise UsageError(f"{option} {word}{given}: {what}") from error
 
 
 def by_models(release: str, words: Iterable[str]) -> list[str]:
@@ -125,8 +128,6 @@ def by_models(release: str, words: Iterable[str]) -> list[str]:
     return [release, *(f"{release}{BY}{word}" for word in words)]
 
 
-SIZES = {"layers": 2, "hidden": 8, "dropout": 0.5}
-"""Of models that are tried before rows are computed."""
 def few_nodes() -> tuple[models.NodeInputs, tuple[int]]:
     """Inputs on which models of nodes are tried, and how many nodes there are."""
     ring = graphs.from_edges([[0, 1], [1, 2], [2, 3], [3, 4], [0, 4]], num_nodes=5)

@@ -131,7 +131,7 @@ class Config(_runner.Grid):
         )  # fmt: skip
         known = (*FEATURE_MECHANISMS, *EDGE_MECHANISMS)
         _common.check_methods("--mechanisms", self.mechanisms, known, self.out)
-        _common.check_models(self.models, *_common.few_nodes(), self.out, **_common.SIZES)
+        _common.check_models(self.models, _common.few_nodes(), self.out)
         if self.attacked_nodes < 10:
             raise _runner.UsageError(
                 f"--attacked-nodes must be at least 10 nodes, got {self.attacked_nodes}"

@@ -169,7 +169,7 @@ class Config(_runner.Grid):
         _common.check_words(self, positive=("epsilons", "seeds"), shares=("member_shares",))
         own = [word for word in self.mechanisms if _common.is_own(word)]
         _common.check_methods("--mechanisms", own, (), self.out)
-        _common.check_models(self.models, *_common.few_nodes(), self.out, **_common.SIZES)
+        _common.check_models(self.models, _common.few_nodes(), self.out)
         if self.targets < 3:
             raise _runner.UsageError(f"--targets must be at least 3, got {self.targets}")
 

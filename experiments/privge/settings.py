@@ -181,7 +181,7 @@ class Config(Grid):
         for task in self.parts:  # pairs of an edge and a non-edge are given together
             examples = (5,) if task == "node" else (5, 2)
             rows = np.zeros((*examples, 4), np.float32)
-            _common.check_models(self.models, rows, examples, self.out, **_common.SIZES)
+            _common.check_models(self.models, (rows, examples), self.out)
         if self.ks and "hds" not in self.mechanisms:
             raise UsageError("--ks are of HDS: it must be among --mechanisms")
         if self.bounds is not None:
