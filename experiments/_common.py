@@ -33,7 +33,7 @@ from experiments._runner import (
     run,
 )
 from ldp_jax import datasets
-from ldp_jax.bench.methods import wanted
+from ldp_jax.bench.methods import model_of
 from ldp_jax.bench.named import Named, named
 from ldp_jax.graph import graphs, propagation
 from ldp_jax.learning import metrics, models, training
@@ -77,17 +77,8 @@ def check_methods(option: str, names: Iterable[str], known: Iterable[str], out: 
 
 @lru_cache
 def own_model(word: str, outputs: int, **sizes: float) -> models.Model:
-    """The model that a word names, made of the sizes whose names it takes.
-
-    TypeError where it needs others, or is no model.
-    """
-    make = named(word).make
-    given = {"outputs": outputs, **sizes}
-    try:
-        made = make(**wanted(make, given))
-    except TypeError as error:
-        raise TypeError(f"{error}; a training gives {', '.join(given)}") from error
-    return models.as_model(made)
+    """The model that a word names; equal words have equal programs."""
+    return model_of(named(word).make, outputs, **sizes)
 
 
 def check_models(

@@ -54,7 +54,7 @@ def heading(made: Comparison) -> str:
 def scores(made: Comparison) -> Table:
     """A line for each method, kind of users and budget."""
     header = ["method", "users", "epsilon", "accuracy", "gain", "own less it"]
-    header += ["worst draw", "guarantee", "bytes out", "bytes back", "seconds"]
+    header += ["worst draw", "guarantee", "bytes out", "bytes back", "seconds", "peak MB"]
     lines = [header]
     for method, users, epsilon in _listed(made):
         found = [
@@ -77,6 +77,7 @@ def scores(made: Comparison) -> Table:
                 str(found[0].download),
                 str(found[0].upload),
                 f"{sum(row.seconds for row in found) / len(found):.1f}",
+                f"{max(row.memory for row in found) / 1e6:.0f}",
             ]
         )
     return lines
