@@ -94,9 +94,10 @@ def test_an_own_model_learns_from_public_labels_alone():
     labels = np.where(np.arange(60) % 2 == 0, DATA.y, -1)
     made = model_of(Around, 2, **methods.SIZES)
     rows = np.eye(2, dtype=np.float32)[DATA.y]
-    found = modelled(jax.random.key(0), made, op, rows, labels, 2)
-    assert (found.argmax(1) == DATA.y)[labels < 0].mean() > 0.8
-    np.testing.assert_allclose(np.exp(found).sum(1), 1.0, rtol=1e-5)
+    found = [modelled(jax.random.key(seed), made, op, rows, labels, 2) for seed in range(4)]
+    right = [(one.argmax(1) == DATA.y)[labels < 0].mean() for one in found]
+    assert np.mean(right) > 0.9  # of 120 private users in all
+    np.testing.assert_allclose(np.exp(found).sum(2), 1.0, rtol=1e-5)
     with pytest.raises(ValueError, match=r"outputs of a model must be of shape \(60, 2\)"):
         modelled(jax.random.key(0), models.mlp(1, 8, 3), op, rows, labels, 2)
 
