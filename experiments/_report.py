@@ -286,6 +286,7 @@ def legend_below(figure: Any, axes: Any, columns: int = 4) -> None:
     if any(map(is_own, shown)):  # long names
         inches = 0.6 + 0.063 * max(map(len, shown))
         columns = max(1, min(columns, int(figure.get_figwidth() / inches)))
+        figure.set_figheight(figure.get_figheight() + 0.19 * len(shown) / columns)
     figure.legend(shown.values(), shown, loc="lower center", ncols=columns, fontsize=8)
     height = figure.get_figheight()
     room = max(0.04 + 0.33 / height, (0.15 + 0.19 * math.ceil(len(shown) / columns)) / height)

@@ -146,13 +146,7 @@ class Method:
             entry = Entry(made, draw.users)
         else:
             entry = self._of(made, draw, epsilon)
-        stated = entry.server.statement().guarantee()
-        proved = proved_by(stated, draw.hides)
-        if not proved <= epsilon * (1 + 1e-9):
-            raise ValueError(
-                f"{self.name}: its guarantee must be at most the epsilon of its column, "
-                f"{epsilon:g}, and is {proved:g}:\n{stated}"
-            )
+        check_column(self.name, entry.server, draw.hides, epsilon)
         return entry
 
     def _made(self, draw: Draw, epsilon: float) -> Any:
@@ -296,6 +290,17 @@ def _check_guarantee(stated: Guarantee, unit: Unit, epsilon: float) -> None:
 def _hidden(name: str, data: str, draw: Draw, hides: Hides) -> None:
     if draw.hides != hides:
         raise ValueError(f"{name} is on {data}: hides must be {hides!r}, got {draw.hides!r}")
+
+
+def check_column(name: str, server: Server, hides: Hides, epsilon: float) -> None:
+    """Refuse a server whose guarantee for what is hidden exceeds the epsilon of its column."""
+    stated = server.statement().guarantee()
+    proved = proved_by(stated, hides)
+    if not proved <= epsilon * (1 + 1e-9):
+        raise ValueError(
+            f"{name}: its guarantee must be at most the epsilon of its column, "
+            f"{epsilon:g}, and is {proved:g}:\n{stated}"
+        )
 
 
 def proved_by(guarantee: PipelineGuarantee, hides: Hides) -> float:

@@ -99,7 +99,7 @@ def test_an_own_model_learns_from_public_labels_alone():
     assert np.mean(right) > 0.9  # of 120 private users in all
     np.testing.assert_allclose(np.exp(found).sum(2), 1.0, rtol=1e-5)
     with pytest.raises(ValueError, match=r"outputs of a model must be of shape \(60, 2\)"):
-        modelled(jax.random.key(0), models.mlp(1, 8, 3), op, rows, labels, 2)
+        modelled(jax.random.key(0), models.gcn(1, 8, 3), op, rows, labels, 2)
 
 
 class Deep(Around):
