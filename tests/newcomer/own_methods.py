@@ -131,6 +131,7 @@ class Forget:
     n: int | None = static(default=None)
     reporting: str = static(default="full")
     reportings = ("full",)
+    any_size = True  # each bit is flipped alone
 
     def privatize(self, key: Any, neighbours: NeighbourList, own: Any = 0) -> ListReport:
         """A list of which each bit is flipped with probability 1 / (e^epsilon + 1)."""
