@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from scipy.special import log_softmax
 
 from ldp_jax import edges, features
@@ -476,14 +476,17 @@ def modelled(
     """
     fold_key, fit_key = random.split(key)
     fold = folds(fold_key, labels, _PARTS)
-    parts = []
-    for chosen in (fold != 0, fold == 0):
+
+    def examples(chosen: Bool[np.ndarray, " n"]) -> training.Examples:
         nodes = np.flatnonzero((labels >= 0) & chosen).astype(np.int32)
-        parts.append(training.Examples(nodes, labels[nodes]))
+        return training.Examples(nodes, labels[nodes])
+
+    taught = examples(fold != 0)
+    held = examples(fold == 0)
     inputs = NodeInputs(op, _prepared(jnp.asarray(rows))[1].values)
     objective = training.on_graph(training.node_classification)
-    settings = training.Settings(training.adam(0.01), 200, len(parts[0].index), 50)
-    fitted = training.fit(fit_key, model, objective, inputs, *parts, parts[1], settings=settings)
+    settings = training.Settings(training.adam(0.01), 200, len(taught.index), 50)
+    fitted = training.fit(fit_key, model, objective, inputs, taught, held, held, settings)
     outputs, _ = model.apply(fitted.variables, inputs, key=None, train=False)
     if outputs.shape != (len(labels), classes):
         raise ValueError(
