@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import sparse
 
-from experiments._report import is_own, publish
+from experiments._report import is_own
 from experiments._runner import (
     BY,
     Found,
@@ -323,8 +323,7 @@ def run_parts(config: Any, parts: Mapping[str, ModuleType], rest: ModuleType | N
     Parts without a module of their own are those of ``rest``, which comes first. A module has
     ``results_in(out)``, ``plan(config)``, a mapping from cells in the order of their computation to
     their settings, and ``compute(cell, settings)``, which finds a cell's rows; perhaps
-    ``check(cell, settings)``, which refuses one, and ``pages(frame)``, texts and figures of rows by
-    the stems of their files.
+    ``check(cell, settings)``, which refuses one.
     """
     config.check()
     asked = [rest] if rest is not None and {*config.parts} - {*parts} else []
@@ -339,14 +338,6 @@ def run_parts(config: Any, parts: Mapping[str, ModuleType], rest: ModuleType | N
             grid=config,
             **more,
         )
-
-
-def write_parts(parts: Iterable[ModuleType], out: Path) -> list[Path]:
-    """Publish the pages and figures that modules make of the rows of a folder."""
-    frames = ((part, part.results_in(out).read()) for part in parts)
-    return [
-        path for part, frame in frames if len(frame) for path in publish(out, *part.pages(frame))
-    ]
 
 
 def announce(config: Grid, write: Callable[[Path], Iterable[Path]]) -> None:

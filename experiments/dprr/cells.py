@@ -29,11 +29,7 @@ Mechanism = Literal[
     "non-private-part", "non-private", "true-degrees", "sizes",
 ]  # fmt: skip
 FOREST, PERCEPTRON = "forest", "perceptron"
-CLASSIFIERS = {
-    "gin": "GIN",
-    PERCEPTRON: PERCEPTRON,
-    FOREST: "random forest",
-}
+CLASSIFIERS = ("gin", PERCEPTRON, FOREST)
 MECHANISMS: tuple[Mechanism, ...] = (
     "dprr",
     "local-lap",
@@ -128,17 +124,6 @@ def settings_of(resolved: Settings, classifier: str) -> dict[str, Any]:
         name: getattr(resolved, name) for name in ("epochs", "patience", "hidden", "batch_size")
     }
     return {**of_set, **trained, **classifiers.PERCEPTRON}
-
-
-def training_of(settings: Mapping[str, Any]) -> str:
-    """The classifier and the cost of its training in words, from the manifest's settings."""
-    name = settings.get("classifier", CLASSIFIERS["gin"])
-    if "trees" in settings:
-        return f"{name}, {settings['trees']} trees"
-    stopped = (
-        "no early stop" if settings["patience"] is None else f"patience {settings['patience']}"
-    )
-    return f"{name}, <= {settings['epochs']} epochs, {stopped}"
 
 
 _FEWEST = 20  # fewer graphs leave splits without a graph of some class

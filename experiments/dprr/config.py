@@ -36,7 +36,7 @@ class Config(Grid):
 
     datasets: tuple[str, ...] = ("reddit_binary",)
     """sets of graphs by name, or communities, whose degrees say nothing of the class"""
-    classifiers: tuple[str, ...] = tuple(CLASSIFIERS)
+    classifiers: tuple[str, ...] = CLASSIFIERS
     """gin, and perceptron where no graph is released; forest is a second row of all; your own
     models of a packed Batch of graphs as module:Name"""
     mechanisms: tuple[str, ...] = MECHANISMS
