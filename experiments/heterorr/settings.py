@@ -111,9 +111,9 @@ class Config(_runner.Grid):
     """on records (Figure 6), also your own on numbers or vectors as module:Name; and on private
     edges (Figure 7 and the attacks)"""
     models: tuple[str, ...] = ()
-    """of features, edges and both: your own beside the GCN, of NodeInputs, as module:Name"""
+    """of features, edges and both: your own of NodeInputs, as module:Name"""
     epsilons: tuple[float, ...] = ()
-    """per record, and per private edge; by default 0.1 to 4, in the attacks 0.1 to 1"""
+    """per record and private edge; by default 0.1 to 4, in the attacks 0.1 to 1"""
     private_shares: tuple[float, ...] = RHOS
     """shares of private edges; the last at all budgets, the others at epsilon 1 (or at the one that
     is given)

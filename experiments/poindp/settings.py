@@ -131,8 +131,7 @@ class Config(_runner.Grid):
     Private rows stand as published, of which nothing is proved, and sound.
 
     Parts: table1, table2 (ablations), figure3 (training nodes by hierarchy) and noise (Figures 4 to
-    6) of the first data set, membership (Table 3), gaps (one change at a time where we differ from
-    Tables 1 and 2).
+    6) of the first data set, membership (Table 3), gaps (one change at a time).
     """
 
     parts: tuple[Part, ...] = PARTS[:-1]
