@@ -88,7 +88,10 @@ class Plan(NamedTuple):
 
 
 def _plan(spec: Mapping[str, Any]) -> Plan:
-    return Plan(**{key: tuple(one) if isinstance(one, list) else one for key, one in spec.items()})
+    made: dict[str, Any] = {
+        key: tuple(one) if isinstance(one, list) else one for key, one in spec.items()
+    }
+    return Plan(**made)
 
 
 COMMITTED = {

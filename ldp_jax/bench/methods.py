@@ -3,7 +3,7 @@
 import dataclasses
 import inspect
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -262,6 +262,7 @@ def on_lists(make: Callable[..., Any], epsilon: float) -> OneUsersView:
     return made
 
 
+@lru_cache  # models of functions are equal, and share programs, where they are one
 def model_of(make: Callable[..., Any], outputs: int, **sizes: int | float) -> Model:
     """The model that a call makes of the sizes whose names it takes, ``outputs`` among them.
 
