@@ -8,7 +8,7 @@ import hashlib
 import json
 import tomllib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple, ParamSpec, TypeVar
@@ -18,8 +18,9 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import sparse
 
-from experiments._report import is_own, publish
+from experiments._report import is_own
 from experiments._runner import (
+    BY,
     Found,
     Grid,
     UsageError,
@@ -27,13 +28,15 @@ from experiments._runner import (
     check_out,
     check_positive,
     console,
+    parted,
     rounded,
     run,
 )
 from ldp_jax import datasets
+from ldp_jax.bench.methods import model_of
 from ldp_jax.bench.named import Named, named
-from ldp_jax.graph import propagation
-from ldp_jax.learning import metrics, training
+from ldp_jax.graph import graphs, propagation
+from ldp_jax.learning import metrics, models, training
 
 _P = ParamSpec("_P")
 _C = TypeVar("_C")
@@ -70,6 +73,59 @@ def check_methods(option: str, names: Iterable[str], known: Iterable[str], out: 
     if own:
         check_out(out)
         path.write_text(json.dumps(kept | own, indent=1))
+
+
+@lru_cache
+def own_model(word: str, outputs: int, **sizes: float) -> models.Model:
+    """The model that a word names; equal words have equal programs."""
+    return model_of(named(word).make, outputs, **sizes)
+
+
+def check_models(
+    words: Sequence[str],
+    tried: tuple[Any, tuple[int, ...]],
+    out: Path,
+    option: str = "--models",
+    known: Iterable[str] = (),
+) -> None:
+    """Refuse own models that do not give as many outputs for each example as are asked for.
+
+    They are ``tried`` on inputs of examples of a shape; no number is computed.
+    """
+    check_methods(option, words, known, out)
+    inputs, examples = tried
+    key = jax.random.key(0)
+    for word in filter(is_own, words):
+        model = None
+        try:
+            model = own_model(word, _TRIED, layers=2, hidden=8, dropout=0.5)
+            variables = jax.eval_shape(model.init, key, inputs)
+            for train in (False, True):
+                apply = partial(model.apply, key=key, train=train)
+                found, _ = jax.eval_shape(apply, variables, inputs)
+                if found.shape != (*examples, _TRIED):
+                    raise ValueError(
+                        f"outputs must be of shape {(*examples, _TRIED)} where outputs={_TRIED}, "
+                        f"got {found.shape}"
+                    )
+        except Exception as error:
+            given = f" on {type(inputs).__name__} of {examples} examples" if model else ""
+            what = f"{type(error).__name__}: {error}".splitlines()[0]
+            raise UsageError(f"{option} {word}{given}: {what}") from error
+
+
+def by_models(release: str, words: Iterable[str]) -> list[str]:
+    """The rows of a release: that of the paper's model, and of each own one."""
+    return [release, *(f"{release}{BY}{word}" for word in words)]
+
+
+def few_nodes() -> tuple[models.NodeInputs, tuple[int]]:
+    """Inputs on which models of nodes are tried, and how many nodes there are."""
+    ring = graphs.from_edges([[0, 1], [1, 2], [2, 3], [3, 4], [0, 4]], num_nodes=5)
+    return models.NodeInputs(propagation.operator(ring), np.zeros((5, 4), np.float32)), (5,)
+
+
+_TRIED = 3  # outputs that an own model is asked for before rows are computed
 
 
 class Score(NamedTuple):
@@ -153,7 +209,9 @@ def told(file: str, paper: str) -> dict[str, Any]:
 
 TWINS = ("structure-only", "features-only")
 """Before a row's name: the same without a private record, and without an edge."""
-OWN_COLOURS = ("#e6194b", "#911eb4", "#f58231", "#3cb44b")
+OWN_COLOURS = (
+    "#e6194b", "#911eb4", "#f58231", "#3cb44b", "#9a6324", "#f032e6", "#808000", "#000075",
+)  # fmt: skip
 
 
 class RowNames(dict[str, str]):
@@ -176,6 +234,9 @@ class RowNames(dict[str, str]):
         >>> RowNames({"hds": "HDS"}).of("structure-only:hds")
         'structure-only HDS'
         """
+        release, model = parted(name)
+        if model:
+            return f"{self.of(release)}{BY}{model}"
         prefix, _, rest = name.partition(":")
         if name in self or is_own(name):
             return self[name]
@@ -262,8 +323,7 @@ def run_parts(config: Any, parts: Mapping[str, ModuleType], rest: ModuleType | N
     Parts without a module of their own are those of ``rest``, which comes first. A module has
     ``results_in(out)``, ``plan(config)``, a mapping from cells in the order of their computation to
     their settings, and ``compute(cell, settings)``, which finds a cell's rows; perhaps
-    ``check(cell, settings)``, which refuses one, and ``pages(frame)``, texts and figures of rows by
-    the stems of their files.
+    ``check(cell, settings)``, which refuses one.
     """
     config.check()
     asked = [rest] if rest is not None and {*config.parts} - {*parts} else []
@@ -278,14 +338,6 @@ def run_parts(config: Any, parts: Mapping[str, ModuleType], rest: ModuleType | N
             grid=config,
             **more,
         )
-
-
-def write_parts(parts: Iterable[ModuleType], out: Path) -> list[Path]:
-    """Publish the pages and figures that modules make of the rows of a folder."""
-    frames = ((part, part.results_in(out).read()) for part in parts)
-    return [
-        path for part, frame in frames if len(frame) for path in publish(out, *part.pages(frame))
-    ]
 
 
 def announce(config: Grid, write: Callable[[Path], Iterable[Path]]) -> None:

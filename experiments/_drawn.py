@@ -46,12 +46,12 @@ def _series(report: Any, spec: Spec, lines: Lines) -> list[dict[str, Any]]:
             made.append(one | given | (_own(report, value) if show.is_own(value) else {}))
     known = {one["name"] for one in made}
     for name in filter(show.is_own, distinct(lines, "mechanism")):
-        if name not in known:
+        if report.word(name) not in known:
             made.append(
                 {
                     **spec.get("own", {}),
                     **_own(report, name),
-                    "name": name,
+                    "name": report.word(name),
                     "where": [{"mechanism": name}],
                 }
             )

@@ -1,14 +1,15 @@
 """Which experiments there are, by name: nothing of one is imported before a command asks for it.
 
 A new experiment is a module (of a paper: a folder) with ``Config`` (a frozen dataclass with
-``out``) and ``main(config)``, and a line in :data:`EXPERIMENTS`. It may have presets in
+``out``) and ``main(config)``, and a part of
+``experiments.toml``. It may have presets in
 ``runs.toml``, ``printed(row)`` (the paper's number) and ``write_report(out)`` (tables and figures
 of rows).
 """
 
 import importlib
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -23,7 +24,7 @@ class Experiment(NamedTuple):
     """one sentence"""
     rows: Mapping[str, str] = {}
     """the module with ``results_in`` of its committed tidy rows, by the stem of their CSV"""
-    tables: tuple[str, ...] = ()
+    tables: Sequence[str] = ()
     """names of the committed Markdown files"""
     takes: str = ""
     """how long it takes, where no committed row says so"""
@@ -31,6 +32,10 @@ class Experiment(NamedTuple):
     def results(self, out: Path) -> list[Results]:
         """Its tidy rows in a folder, a file each."""
         return [module(name).results_in(out) for name in self.rows.values()]
+
+
+def _read(file: str) -> dict[str, Any]:
+    return tomllib.loads((Path(__file__).parent / file).read_text())
 
 
 def module(name: str) -> ModuleType:
@@ -42,7 +47,7 @@ def runs(name: str, preset: str, out: Path) -> list[Any]:
 
     Empty where the experiment has no such preset.
     """
-    known = tomllib.loads((Path(__file__).parent / "runs.toml").read_text()).get(name, {})
+    known = _read("runs.toml").get(name, {})
     groups = known.get("words", {})
 
     def words(given: Any) -> Any:
@@ -60,105 +65,4 @@ def runs(name: str, preset: str, out: Path) -> list[Any]:
     return [config(given) for given in known.get(preset, [{}] if preset == "committed" else [])]
 
 
-EXPERIMENTS: dict[str, Experiment] = {
-    "demo": Experiment(
-        "The main jobs on the embedded graph of Debian packages.", {"demo": "demo"}, ("demo.md",)
-    ),
-    "privge": Experiment(
-        "Private features: node classification and link prediction (PrivGE, LDP-GE).",
-        {"privge": "privge.accuracy"},
-        ("REPORT.md",),
-    ),
-    "dprr": Experiment(
-        "Private neighbour lists: classification of graphs (DPRR).",
-        {"dprr": "dprr.accuracy", "dprr_degrees": "dprr.degrees", "dprr_scaling": "dprr.scaling"},
-        ("dprr.md", "dprr_degrees.md", "dprr_scaling.md"),
-    ),
-    "heterorr": Experiment(
-        "Private features and private edges of a GCN, and attacks on them (HeteroRR).",
-        {
-            "heterorr": "heterorr.accuracy",
-            "heterorr_shares": "heterorr.shares",
-            "heterorr_attacks": "heterorr.attacks",
-            "heterorr_counts": "heterorr.counts",
-            "heterorr_mixing": "heterorr.mixing",
-            "heterorr_inversion": "heterorr.inversion",
-        },
-        (
-            "heterorr.md",
-            "heterorr_attacks.md",
-            "heterorr_counts.md",
-            "heterorr_mixing.md",
-            "heterorr_inversion.md",
-        ),
-    ),
-    "poindp": Experiment(
-        "Hyperbolic noise, as published and sound, and membership attacks (PoinDP).",
-        {
-            "poindp": "poindp.accuracy",
-            "poindp_noise": "poindp.noise",
-            "poindp_membership": "poindp.membership",
-            "poindp_gaps": "poindp.gaps",
-        },
-        ("poindp.md", "poindp_membership.md", "poindp_noise.md", "poindp_gaps.md"),
-    ),
-    "frontier": Experiment(
-        "Private data that helps: counts of friends, and classes that devices predict.",
-        {
-            "frontier_edges_accuracy": "frontier.friendships",
-            "frontier_features_accuracy": "frontier.features",
-            "frontier_joint_accuracy": "frontier.joint",
-            "frontier_beyond_accuracy": "frontier.beyond",
-            "frontier_poisoning_harm": "frontier.poisoning",
-        },
-        tuple(
-            f"frontier_{part}.md" for part in ("features", "edges", "joint", "beyond", "poisoning")
-        ),
-    ),
-    "protocols": Experiment(
-        "Published protocols of several rounds: triangles, stars, and synthetic graphs.",
-        {"protocols": "protocols"},
-        ("protocols.md",),
-    ),
-    "worlds": Experiment(
-        "Drawn worlds: where counts of friends help, and what they cost where they tell nothing.",
-        {"worlds": "worlds"},
-        ("worlds.md",),
-    ),
-    "audit": Experiment(
-        "Every mechanism, asked whether its epsilon holds, and published forms that do not keep "
-        "theirs.",
-        {"audit": "audit"},
-        ("audit.md",),
-    ),
-    "variance": Experiment(
-        "Worst-case variance of every unbiased mechanism on one number.",
-        {},
-        ("variance.md",),
-        "seconds",
-    ),
-    "power": Experiment(
-        "The smallest leak that a verdict finds, against its draws.",
-        {},
-        ("power.md",),
-        "minutes",
-    ),
-    "repeat": Experiment(
-        "How far a trained row repeats on other cores and instructions.",
-        {},
-        ("repeat.md",),
-        "minutes",
-    ),
-    "benchmarks": Experiment(
-        "Speed and memory, against what others do, in the same run.",
-        {},
-        ("benchmarks.md",),
-        "minutes",
-    ),
-    "weigh": Experiment(
-        "Syntax, compiled programs and seconds of the project, beside their aims.",
-        {},
-        ("weight.md",),
-        "seconds",
-    ),
-}
+EXPERIMENTS = {name: Experiment(**spec) for name, spec in _read("experiments.toml").items()}

@@ -16,7 +16,7 @@ import pandas as pd
 from rich import box
 from rich.table import Table
 
-from experiments._runner import Results, config_hash, write_atomically
+from experiments._runner import BY, Results, config_hash, write_atomically
 from ldp_jax.learning.metrics import ConfidenceInterval, mean_interval
 
 _P = ParamSpec("_P")
@@ -205,8 +205,11 @@ def errorbars(axis: Any, shown: Mapping[Any, ConfidenceInterval], **style: Any) 
         axis.errorbar(list(shown), [one.mean for one in shown.values()], yerr=half, **style)
 
 
+_PREFIXES = "published:|printed:|structure-only:|features-only:"
+
+
 def is_own(name: object) -> bool:
-    """Whether a row is of a method that is none of this library's, as ``module:Name``.
+    """Whether a row is of a method or a model that is none of this library's, ``module:Name``.
 
     >>> [
     ...     is_own(name)
@@ -214,11 +217,13 @@ def is_own(name: object) -> bool:
     ...         "mine:Stairs(steps=5)",
     ...         "published:lap",
     ...         "structure-only:hds",
+    ...         "hds by mine:Network",
+    ...         "structure-only:hds by mine:Network",
     ...     )
     ... ]
-    [True, False, False]
+    [True, False, False, True, False]
     """
-    return re.match(r"(?!published:|printed:)[\w.]+:[^\W\d]", str(name)) is not None
+    return re.match(rf"(?!{_PREFIXES})(.+{BY})?[\w.]+:[^\W\d]", str(name)) is not None
 
 
 def curves(
@@ -278,6 +283,10 @@ def legend_below(figure: Any, axes: Any, columns: int = 4) -> None:
         shown |= dict(zip(labels, handles, strict=True))
     if figure.get_figwidth() < 5.0:
         columns = min(columns, 2)
+    if any(map(is_own, shown)):  # long names
+        inches = 0.6 + 0.063 * max(map(len, shown))
+        columns = max(1, min(columns, int(figure.get_figwidth() / inches)))
+        figure.set_figheight(figure.get_figheight() + 0.19 * len(shown) / columns)
     figure.legend(shown.values(), shown, loc="lower center", ncols=columns, fontsize=8)
     height = figure.get_figheight()
     room = max(0.04 + 0.33 / height, (0.15 + 0.19 * math.ceil(len(shown) / columns)) / height)

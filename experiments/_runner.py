@@ -67,6 +67,9 @@ console = Console(
 
 Row = Mapping[Any, Any]
 
+BY = " by "
+"""Between a release and somebody's own model, in the name of a row."""
+
 
 class UsageError(ValueError):
     """What the user asked for cannot be done.
@@ -148,8 +151,23 @@ class Cell(abc.ABC):
     def last_metric(self) -> str:
         """The metric that is computed last: with its row the cell is complete."""
 
+    release = property(lambda self: parted(self.mechanism)[0])
+    """the mechanism without the model"""
+    model = property(lambda self: parted(self.mechanism)[1])
+    """the word of somebody's own model that is trained on the release; empty for the paper's"""
+
     def __str__(self) -> str:
         return f"{self.dataset} {self.task} {self.mechanism} eps {self.epsilon:g} seed {self.seed}"
+
+
+def parted(mechanism: str) -> tuple[str, str]:
+    """What a row releases, and the own model that is trained on it; empty for the paper's.
+
+    >>> parted("hds by mine:Network"), parted("counts by degree class")
+    (('hds', 'mine:Network'), ('counts by degree class', ''))
+    """
+    release, _, word = mechanism.partition(BY)
+    return (release, word) if ":" in word else (mechanism, "")
 
 
 class Found(NamedTuple):

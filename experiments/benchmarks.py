@@ -159,7 +159,8 @@ def summary(rows: pd.DataFrame, file: str = f"{NAME}.csv") -> str:
         f"longer than ours by the clock, and {sum(one < 0.9 for one in ratios)} less."
     )
     made = f"Medians over runs, on {' or '.join(words)}. What each side does: [{file}]({file})."
-    return "\n\n".join(["# Benchmarks", found, made, _TEXT.notes, markdown(head, lines)])
+    title = ", ".join(["# Benchmarks", *rows.device[rows.device != "cpu"].unique()])
+    return "\n\n".join([title, found, made, _TEXT.notes, markdown(head, lines)])
 
 
 def perturb(repeats: int) -> list[dict[str, Any]]:

@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 import tokenize
+import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -51,41 +52,9 @@ USED_ONCE = "private functions used once"
 BUSIEST = "internal imports of the busiest module"
 LONGEST = "longest signature in help()"
 
-AIMS: dict[str, tuple[str, float, str]] = {
-    "ldp_jax: nodes": ("", 150_000, "networkx 211,000"),
-    f"ldp_jax: {DENSITY}": (
-        "", 6.5, "diffrax 4.2, optax 4.5, jax_privacy 4.9, scikit-learn 4.2, networkx 5.3",
-    ),
-    f"ldp_jax: {LONG_LINES}": ("", 0, "0 to 1 % beyond 88"),
-    "ldp_jax: packed assignments": ("", 100, "about 50"),
-    "ldp_jax: packed assignments of unlike things": ("", 0, ""),
-    "ldp_jax: NamedTuples": ("", 60, ""),
-    "ldp_jax: raises": ("", 450, ""),
-    f"ldp_jax: {USED_ONCE}": ("%", 15, "diffrax 27 (22 of 81)"),
-    f"ldp_jax: {BUSIEST}": ("", 10, ""),
-    f"ldp_jax: {LONGEST}": ("lines", 8, ""),
-    "ldp_jax: signatures of more than 8 lines in help()": ("", 0, ""),
-    "experiments: nodes": ("", 70_000, ""),
-    f"experiments: {LONG_LINES}": ("", 0, ""),
-    "tests: nodes": ("", 156_000, ""),
-    f"tests: {LONG_LINES}": ("", 0, ""),
-    "README": ("lines", 220, ""),
-    "private_embedding: first call": ("CPU s", 1.5, ""),
-    "private_embedding: first call, compiled": ("programs", 4, ""),
-    "private_embedding: new arguments, compiled": ("programs", 0, ""),
-    "counts: first call": ("CPU s", 10, ""),
-    "counts: first call, compiled": ("programs", 15, ""),
-    "counts: new arguments, compiled": ("programs", 0, ""),
-    "counts: warm call": ("CPU s", 3, ""),
-    "reports beside a panel: first call": ("CPU s", 10, ""),
-    "reports beside a panel: first call, compiled": ("programs", 20, ""),
-    "reports beside a panel: new arguments, compiled": ("programs", 0, ""),
-    "test suite": ("s", 480, ""),
-    "test suite, CPU": ("CPU s", 900, ""),
-    "demo": ("s", 60, ""),
-    "demo, CPU": ("CPU s", 100, ""),
-    "audit --quick": ("s", 60, ""),
-}  # fmt: skip
+AIMS: dict[str, tuple[str, float, str]] = tomllib.loads(
+    Path(__file__).with_name("aims.toml").read_text()
+)
 """The unit of each quantity, the most that it should be, and what well-kept libraries have."""
 
 

@@ -13,6 +13,8 @@ import numpy as np
 import pandas as pd
 
 from experiments import _common, _runner
+from experiments._common import is_own
+from experiments._runner import BY
 from experiments.dprr import cells
 from experiments.dprr.config import Config, settings, variants_of
 from ldp_jax.core.progress import phase
@@ -69,6 +71,12 @@ def compute(cell: cells.Cell, made: dict[str, Any], checkpoints: Path) -> _runne
 
 
 def prepared(frame: pd.DataFrame) -> pd.DataFrame:
-    """Rows with the kind of their classifier, and with data set and kind in one column."""
-    kind = np.where(frame.classifier == "forest", "random forest", "GIN; perceptron")
-    return frame.assign(kind=kind, place=frame.dataset + ": " + kind)
+    """Rows with the kind of their classifier, and with data set and kind in one column.
+
+    Own models are networks, and a part of the name of their rows.
+    """
+    kind = np.where(frame.classifier == cells.FOREST, "random forest", "GIN; perceptron")
+    by = [f"{BY}{word}" if is_own(word) else "" for word in frame.classifier]
+    return frame.assign(
+        kind=kind, place=frame.dataset + ": " + kind, mechanism=frame.mechanism + by
+    )

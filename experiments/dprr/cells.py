@@ -28,12 +28,8 @@ Mechanism = Literal[
     "dprr", "dprr-one-to-nine", "dprr-as-published", "local-lap", "rr", "degrees", "dprr-lengths",
     "non-private-part", "non-private", "true-degrees", "sizes",
 ]  # fmt: skip
-Classifier = Literal["gin", "perceptron", "forest"]
-CLASSIFIERS: dict[Classifier, str] = {
-    "gin": "GIN",
-    "perceptron": "perceptron",
-    "forest": "random forest",
-}
+FOREST, PERCEPTRON = "forest", "perceptron"
+CLASSIFIERS = ("gin", PERCEPTRON, FOREST)
 MECHANISMS: tuple[Mechanism, ...] = (
     "dprr",
     "local-lap",
@@ -84,14 +80,13 @@ class Variant(NamedTuple):
     mechanism: str
     epsilon: float
     public: float
-    forest: bool = False
+    chosen: str = ""
+    """the forest or somebody's own model"""
 
     @property
-    def classifier(self) -> Classifier:
-        """The forest; or the graph network where a graph is released, else the perceptron."""
-        if self.forest:
-            return "forest"
-        return "perceptron" if self.mechanism in NUMBERS else "gin"
+    def classifier(self) -> str:
+        """What was chosen; or the graph network where a graph is released, else the perceptron."""
+        return self.chosen or (PERCEPTRON if self.mechanism in NUMBERS else "gin")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -102,7 +97,7 @@ class Cell(_runner.Cell):
     """
 
     public: float
-    classifier: Classifier
+    classifier: str
     last_metric = property(lambda self: "auc")
 
     @property
@@ -114,32 +109,21 @@ class Cell(_runner.Cell):
 
 
 def variant_of(row: Any) -> Variant:
-    return Variant(
-        row["mechanism"], float(row["epsilon"]), float(row["public"]), row["classifier"] == "forest"
-    )
+    classifier = row["classifier"]
+    chosen = "" if classifier in ("gin", PERCEPTRON) else classifier
+    return Variant(row["mechanism"], float(row["epsilon"]), float(row["public"]), chosen)
 
 
-def settings_of(resolved: Settings, classifier: Classifier) -> dict[str, Any]:
-    if classifier == "gin":
+def settings_of(resolved: Settings, classifier: str) -> dict[str, Any]:
+    if classifier not in (PERCEPTRON, FOREST):
         return resolved._asdict()
     of_set = {name: getattr(resolved, name) for name in ("dataset", "graphs", "rr_nodes", "shares")}
-    if classifier == "forest":
+    if classifier == FOREST:
         return {**of_set, **classifiers.FOREST}
     trained = {
         name: getattr(resolved, name) for name in ("epochs", "patience", "hidden", "batch_size")
     }
     return {**of_set, **trained, **classifiers.PERCEPTRON}
-
-
-def training_of(settings: Mapping[str, Any]) -> str:
-    """The classifier and the cost of its training in words, from the manifest's settings."""
-    name = settings.get("classifier", CLASSIFIERS["gin"])
-    if "trees" in settings:
-        return f"{name}, {settings['trees']} trees"
-    stopped = (
-        "no early stop" if settings["patience"] is None else f"patience {settings['patience']}"
-    )
-    return f"{name}, <= {settings['epochs']} epochs, {stopped}"
 
 
 _FEWEST = 20  # fewer graphs leave splits without a graph of some class
@@ -233,9 +217,9 @@ def run(
     whole = load(resolved.dataset, resolved.graphs, resolved.rr_nodes)
     split_key, _, _, fit_key = _keys(resolved.dataset, variant, seed)
     parts = splits.node_split(split_key, len(whole), resolved.shares)
-    if variant.classifier != "gin":
+    if variant.classifier in (PERCEPTRON, FOREST):
         rows = statistics(whole, resolved.dataset, variant, seed)
-        if variant.classifier == "forest":
+        if variant.classifier == FOREST:
             return classifiers.forest(rows, whole.labels, parts, fit_key)
         return classifiers.perceptron(
             rows, whole.labels, parts, fit_key, hidden=resolved.hidden, epochs=resolved.epochs,
@@ -243,9 +227,12 @@ def run(
         )  # fmt: skip
     noisy = released(whole, resolved.dataset, _drawn(variant), seed)
     sets = [noisy.subset(part) for part in parts]
-    model = models.gin(
-        resolved.layers, resolved.hidden, int(whole.labels.max()) + 1, resolved.dropout
-    )
+    sizes = {name: getattr(resolved, name) for name in ("layers", "hidden", "dropout")}
+    outputs = int(whole.labels.max()) + 1
+    if variant.chosen:
+        model = _common.own_model(variant.chosen, outputs, **sizes)
+    else:
+        model = models.gin(outputs=outputs, **sizes)
     optimizer = graph_training.step_decay_adam(resolved.learning_rate)
     chosen = training.Settings(optimizer, resolved.epochs, resolved.batch_size, resolved.patience)
     return graph_training.fit_graphs(

@@ -1,12 +1,21 @@
 """The command line's words, the settings that they stand for, and the committed runs."""
 
 import dataclasses
+import itertools
 from typing import Literal, get_args
 
-from experiments._common import check_methods, check_words
+from experiments._common import check_methods, check_models, check_words, is_own
 from experiments._runner import Grid, UsageError
 from experiments.dprr import cells
-from experiments.dprr.cells import COMMUNITIES, MECHANISMS, Classifier, Mechanism, Settings, Variant
+from experiments.dprr.cells import (
+    CLASSIFIERS,
+    COMMUNITIES,
+    MECHANISMS,
+    Mechanism,
+    Settings,
+    Variant,
+)
+from ldp_jax.graph import packing
 
 Part = Literal["accuracy", "degrees", "scaling"]
 
@@ -27,8 +36,9 @@ class Config(Grid):
 
     datasets: tuple[str, ...] = ("reddit_binary",)
     """sets of graphs by name, or communities, whose degrees say nothing of the class"""
-    classifiers: tuple[Classifier, ...] = ("gin", "perceptron", "forest")
-    """gin, and perceptron where no graph is released; forest is a second row of all"""
+    classifiers: tuple[str, ...] = CLASSIFIERS
+    """gin, and perceptron where no graph is released; forest is a second row of all; your own
+    models of a packed Batch of graphs as module:Name"""
     mechanisms: tuple[str, ...] = MECHANISMS
     """rr is dense and needs --rr-nodes; your own on neighbour lists as module:Name"""
     epsilons: tuple[float, ...] = (0.5, 1.0, 2.0)
@@ -51,6 +61,7 @@ class Config(Grid):
     def check(self) -> None:
         check_words(self, positive=("epsilons", "seeds", "epochs"))
         check_methods("--mechanisms", self.mechanisms, get_args(Mechanism), self.out)
+        check_models(self.classifiers, _few_graphs(), self.out, "--classifiers", CLASSIFIERS)
         if not all(0 <= alpha < 1 for alpha in self.public_shares):
             given = " ".join(map(str, self.public_shares))
             raise UsageError(f"--public-shares must be shares from 0 to below 1, got {given}")
@@ -64,6 +75,12 @@ class Config(Grid):
             raise UsageError(
                 "--mechanisms rr reports dense graphs: give --rr-nodes 1000 or so, perhaps --graphs"
             )
+
+
+def _few_graphs() -> tuple[packing.Batch, tuple[int]]:
+    """Inputs on which models of graphs are tried, and how many graphs there are."""
+    pairs = packing.GraphSet.from_edges([1, 0, 3, 2], [0, 1, 2, 3], [0, 0, 1, 1, 1], [0, 1])
+    return packing.from_graphs(pairs.graph), (2,)
 
 
 def settings(config: Config, dataset: str) -> Settings:
@@ -106,11 +123,11 @@ def variants_of(config: Config) -> list[Variant]:
                 continue
             epsilons = (0.0,) if mechanism in cells.WITHOUT_EPSILON else config.epsilons
             shared = 0.0 if mechanism in cells.OF_ALL else alpha
-            both = [
-                Variant(mechanism, epsilon, shared, forest)
-                for epsilon in epsilons
-                for forest in (False, True)
+            own = [] if mechanism in cells.NUMBERS else filter(is_own, config.classifiers)
+            every = [
+                Variant(mechanism, epsilon, shared, chosen)
+                for epsilon, chosen in itertools.product(epsilons, ("", cells.FOREST, *own))
             ]
-            listed += [variant for variant in both if variant.classifier in config.classifiers]
+            listed += [variant for variant in every if variant.classifier in config.classifiers]
     # The classifiers of one release side by side: it is drawn once.
     return sorted(listed, key=lambda v: (v.mechanism.removesuffix("-lengths"), v.public, v.epsilon))

@@ -22,10 +22,10 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.sparse
 
-from experiments._common import fingerprint, planned
+from experiments._common import fingerprint, is_own, planned
 from experiments._runner import Found, Results, UsageError, rounded
 from experiments.dprr import classifiers
-from experiments.frontier import friendships, methods
+from experiments.frontier import friendships, methods, own
 from experiments.frontier.baselines._released import nothing_kept, nothing_read, spent
 from experiments.frontier.config import Config
 from ldp_jax import datasets, edges, servers
@@ -33,6 +33,7 @@ from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, PipelineGuarantee
 from ldp_jax.graph import graphs
 from ldp_jax.learning import metrics
 from ldp_jax.servers.links import LinkFacts, link_scores
+from ldp_jax.servers.lists import NoisyLists
 
 NAME = "frontier_beyond"
 AUC = "auc"
@@ -239,17 +240,37 @@ def _rehearsal(key: Any, draw: Pairs, epsilon: float, *, alike: bool) -> Scored:
 
 
 def _common(key: Any, draw: Pairs, epsilon: float) -> Scored:
-    """Common neighbours in the true graph, weighted by Adamic and Adar (2003)."""
+    """Common neighbours in the true graph."""
+    return Scored(_by_common(draw, draw.graph), nothing_kept())
+
+
+def _by_common(draw: Pairs, graph: Any) -> float:
+    """The AUC of common neighbours in a graph, weighted by Adamic and Adar (2003)."""
     n = len(draw.labels)
-    senders = np.asarray(draw.graph.senders)
-    receivers = np.asarray(draw.graph.receivers)
+    senders = np.asarray(graph.senders)
+    receivers = np.asarray(graph.receivers)
     degree = np.bincount(receivers, minlength=n)
     weight = 1.0 / np.log(np.maximum(degree, 2.0))
     joined = scipy.sparse.csr_array((np.ones(len(senders)), (receivers, senders)), shape=(n, n))
     weighed = joined @ scipy.sparse.diags_array(weight)
-    return Scored(
-        _of(lambda u, v: np.asarray(weighed[u].multiply(joined[v]).sum(1)), draw), nothing_kept()
-    )
+    return _of(lambda u, v: np.asarray(weighed[u].multiply(joined[v]).sum(1)), draw)
+
+
+def _own_links(word: str, key: Any, draw: Pairs, epsilon: float) -> Scored:
+    """Scores of pairs by somebody's own server, or common neighbours in the graph of noisy lists.
+
+    A server is made of the public ``facts`` and ``pairs`` [m, 2], and gives a score for each pair.
+    """
+    pairs = np.concatenate([draw.linked, draw.others])
+    n = len(draw.labels)
+    facts = {"facts": draw.facts(), "pairs": pairs, "num_users": n}
+    facts["num_classes"] = draw.log_q.shape[1]
+    found, guarantee = own.of_lists(key, word, draw.graph, n, epsilon, **facts)
+    if isinstance(found, NoisyLists):
+        return Scored(_by_common(draw, found.graph), guarantee)
+    scores = own.numbers(word, found, (len(pairs),))
+    parts = iter(np.split(scores, [len(draw.linked)]))
+    return Scored(_of(lambda u, v: next(parts), draw), guarantee)
 
 
 # --- Classes of graphs ----------------------------------------------------------------------------
@@ -309,6 +330,25 @@ def _graph_counts(keys: tuple[Any, Any], whole: graphs.GraphSet, epsilon: float)
     return Scored(_classified(keys[0], whole, columns), guarantee)
 
 
+def _own_graphs(word: str, keys: tuple[Any, Any], whole: graphs.GraphSet, epsilon: float) -> Scored:
+    """Numbers of users by somebody's own server, or statistics of the graphs of noisy lists.
+
+    A server is made of the graphs without edges and classes, its ``facts``, and gives numbers [n]
+    or [n, k].
+    """
+    none = np.zeros(0, np.int32)
+    public = graphs.GraphSet(none, none, whole.node_graph, np.zeros_like(whole.labels))
+    n = len(whole.node_graph)
+    facts = {"facts": public, "num_users": n}
+    found, guarantee = own.of_lists(keys[1], word, whole, public, epsilon, **facts)
+    if isinstance(found, NoisyLists):
+        columns = [classifiers.of_lists(found.graph)]
+    else:
+        values = own.numbers(word, found, (n,), (n, *np.shape(found)[1:2]))
+        columns = [_numbers(whole, column) for column in values.reshape(n, -1).T]
+    return Scored(_classified(keys[0], whole, columns), guarantee)
+
+
 ALIKE = ", same class"
 DEGREES = "released degrees"
 COUNTS = "counts"
@@ -348,9 +388,12 @@ METHODS: dict[str, dict[str, Callable[[Any, Any, float], Scored]]] = {
 """By task and name: each a function of a key, a draw and epsilon."""
 
 
+OWN = {LINK: _own_links, GRAPH: _own_graphs}
+
+
 def variants(task: str, config: Config) -> Iterator[tuple[str, float]]:
-    for name in METHODS[task]:
-        if name.startswith((DEGREES, COUNTS, methods.REHEARSAL)):
+    for name in (*METHODS[task], *config.mechanisms):
+        if name.startswith((DEGREES, COUNTS, methods.REHEARSAL)) or is_own(name):
             yield from ((name, epsilon) for epsilon in config.epsilons)
         else:
             yield name, math.inf if name.startswith(TRUE) else 0.0
@@ -375,10 +418,12 @@ def plan(config: Config) -> Iterator[tuple[Cell, Settings]]:
 
 def compute(cell: Cell, settings: Settings) -> Found:
     """What a method makes of a draw; its noise is that of the same method at every budget."""
-    number = list(METHODS[cell.task]).index(cell.mechanism)
+    mine = is_own(cell.mechanism)
+    known = METHODS[cell.task]
+    number = own.noise(cell.mechanism) if mine else list(known).index(cell.mechanism)
     base = jax.random.fold_in(jax.random.key(settings.base_seed + 2), cell.seed)
     key = jax.random.fold_in(base, number)
-    run = METHODS[cell.task][cell.mechanism]
+    run = partial(OWN[cell.task], cell.mechanism) if mine else known[cell.mechanism]
     if cell.task == LINK:
         value, guarantee = run(key, pairs(settings, cell.labels, cell.seed), cell.epsilon)
     else:

@@ -16,6 +16,7 @@ KNOWN = {
     "edges": METHODS,
     "features": FEATURES_METHODS,
     "joint": JOINT_METHODS,
+    "beyond": (),
     "poisoning": POISONED,
 }
 """The rows of each part that can be chosen from."""
@@ -40,9 +41,9 @@ class Config(Grid):
     datasets: tuple[str, ...] = ("debian",)
     """graphs with features and classes: names, or paths of .npz files"""
     mechanisms: tuple[str, ...] = ()
-    """which rows, by default all of the part; what gains are over is always among them; of edges,
-    features and joint also your own mechanism or server as module:Name; of poisoning the reports
-    that liars send"""
+    """which rows, by default all of the part; what gains are over is always among them; but in
+    poisoning also your own mechanism or server as module:Name, in beyond beside all rows; of
+    poisoning the reports that liars send"""
     epsilons: tuple[float, ...] = EPSILONS
     """of edges, per bit of a list or per relationship; of features, per record; of joint, a user's
     total
@@ -77,12 +78,8 @@ class Config(Grid):
                     "--panels must be shares of each class, as 0.05, or numbers of users of "
                     f"each, got {setting}"
                 )
-        if self.mechanisms and "beyond" in self.parts:
-            raise UsageError("--mechanisms: part beyond has all of its rows always")
         for part in self.parts:
-            check_methods(
-                "--mechanisms", self.mechanisms, KNOWN.get(part, self.mechanisms), self.out
-            )
+            check_methods("--mechanisms", self.mechanisms, KNOWN[part], self.out)
 
 
 def _is_panel(setting: str) -> bool:

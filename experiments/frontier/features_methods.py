@@ -28,7 +28,7 @@ from ldp_jax import datasets
 from ldp_jax.accounting.guarantee import RECORD, Guarantee, PipelineGuarantee
 from ldp_jax.core.pytree import pytree
 from ldp_jax.features import PersonalAlphabets
-from ldp_jax.learning import metrics, models, training
+from ldp_jax.learning import metrics, training
 from ldp_jax.servers import ClassQuestion, PanelFacts, ReportServer, Users, rehearse, simulate
 from ldp_jax.servers.parts import report_limit, stack, structure
 from ldp_jax.servers.parts.rows import Rows
@@ -282,7 +282,6 @@ def _bench(key: Any, asked: Asked, epsilon: float) -> tuple[cells.Bench, cells.M
     train, validation = parts(parts_key, asked.labels)
     private = asked.private.astype(np.int32)
     test = training.Examples(private, asked.data.y[private].astype(np.int32))
-    model = models.mlp(settings.layers, settings.hidden, asked.classes, settings.dropout)
     bench = cells.Bench(
         settings,
         asked.data,
@@ -294,7 +293,6 @@ def _bench(key: Any, asked: Asked, epsilon: float) -> tuple[cells.Bench, cells.M
         test,
         noise_key,
         fit_key,
-        model,
     )
     return bench, made
 

@@ -6,7 +6,7 @@ Private features and private edges for a GCN, and the attacks on them.
 from pathlib import Path
 
 from experiments import _declared
-from experiments._common import announce, run_parts, write_parts
+from experiments._common import announce, run_parts
 from experiments.heterorr import accuracy, attacks, counts, inversion, mixing, shares
 from experiments.heterorr.settings import Config
 
@@ -27,5 +27,4 @@ def main(config: Config) -> None:
 
 
 def write_report(out: Path) -> list[Path]:
-    pages = _declared.write(Path(__file__).with_name("report.toml"), out)
-    return [*pages, *write_parts((shares, mixing), out)]
+    return _declared.write(Path(__file__).with_name("report.toml"), out)

@@ -88,14 +88,16 @@ def plan(config: Config) -> Iterator[tuple[cells.Cell, Settings]]:
             bench = cells.prepare(chosen, seed)
             for mechanism, epsilon, rho, other, of_edges in variants(config, level, labels):
                 more = {"level": level, "rho": rho, "edges": other, "epsilon_edges": of_edges}
-                row = (data.name, task, unit, mechanism, epsilon, seed, 0.0)
-                cell, _ = cells.Cell.of(chosen, *row, **more)
-                with _runner.asked(str(cell)):
-                    yield dataclasses.replace(cell, epsilon_proved=_proved(bench, cell)), chosen
+                trained = mechanism != cells.LABEL_PROPAGATION
+                for name in _common.by_models(mechanism, config.models if trained else ()):
+                    row = (data.name, task, unit, name, epsilon, seed, 0.0)
+                    cell, _ = cells.Cell.of(chosen, *row, **more)
+                    with _runner.asked(str(cell)):
+                        yield dataclasses.replace(cell, epsilon_proved=_proved(bench, cell)), chosen
 
 
 def _proved(bench: cells.Bench, cell: cells.Cell) -> float:
-    if cells.NON_PRIVATE in cell.mechanism or cell.mechanism == cells.RECORDS:
+    if cells.NON_PRIVATE in cell.release or cell.release == cells.RECORDS:
         return math.inf
     promised = cells.guarantee(bench, cell)
     if promised is None:

@@ -64,7 +64,7 @@ class Cell(_runner.Cell):
     @property
     def of_edges(self) -> tuple[str, float]:
         return (
-            (self.mechanism, self.epsilon)
+            (self.release, self.epsilon)
             if self.level == "edges"
             else (self.edges, self.epsilon_edges)
         )
@@ -199,8 +199,8 @@ def guarantee(bench: Bench, cell: Cell) -> PipelineGuarantee | None:
     spent: list[Guarantee] = []
     fields: list[str] = []
     if cell.level != "edges":
-        twin = cell.mechanism.startswith(releases.STRUCTURE)
-        name = cell.mechanism.removeprefix(releases.FEATURES)
+        twin = cell.release.startswith(releases.STRUCTURE)
+        name = cell.release.removeprefix(releases.FEATURES)
         if name in (*FEATURE_MECHANISMS, PRIVATE_LABELS) or _common.is_own(name):
             # Only FeatureRR asks for the shares, which take seconds to find.
             theta = embedding(bench).theta if name == "featurerr" else np.ones(bench.settings.width)
@@ -256,9 +256,14 @@ def layout(bench: Bench, graph: Any) -> propagation.Operator:
     return propagation.operator(graph, "segment", places=-(-max(places, 1) // quarter) * quarter)
 
 
-def model_of(bench: Bench) -> models.Model:
+def model_of(bench: Bench, word: str = "") -> models.Model:
+    """A GCN, or somebody's own model."""
     settings = bench.settings
-    return models.gcn(settings.layers, settings.hidden, bench.data.num_classes, settings.dropout)
+    sizes = {name: getattr(settings, name) for name in ("layers", "hidden", "dropout")}
+    outputs = bench.data.num_classes
+    if word:
+        return _common.own_model(word, outputs, **sizes)
+    return models.gcn(outputs=outputs, **sizes)
 
 
 def _score(bench: Bench, fitted: training.Fitted, chosen: str) -> Score:
@@ -266,7 +271,7 @@ def _score(bench: Bench, fitted: training.Fitted, chosen: str) -> Score:
     return Score({metric: float(fitted.test)}, float(fitted.validation), chosen, fitted.variables)
 
 
-def train(bench: Bench, op: Any, x: Any, steps: Sequence[int]) -> Score:
+def train(bench: Bench, op: Any, x: Any, steps: Sequence[int], model: str = "") -> Score:
     """The best in validation of all numbers of steps, raw and standardised; the first of equals."""
     objective = training.on_graph(
         training.node_labels if bench.labels else training.node_classification
@@ -277,7 +282,7 @@ def train(bench: Bench, op: Any, x: Any, steps: Sequence[int]) -> Score:
         for preprocessing, made in (("raw", rows), ("standardised", standardized(rows))):
             fitted = training.fit(
                 jax.random.clone(bench.fit_key),
-                model_of(bench),
+                model_of(bench, model),
                 objective,
                 NodeInputs(op, made),
                 *bench.parts,
@@ -288,7 +293,7 @@ def train(bench: Bench, op: Any, x: Any, steps: Sequence[int]) -> Score:
 
 
 def train_on_noisy_labels(
-    bench: Bench, op: Any, x: Any, steps: Sequence[int], epsilon: float
+    bench: Bench, op: Any, x: Any, steps: Sequence[int], epsilon: float, model: str = ""
 ) -> Score:
     """LPGNN: steps of features, then of labels, each chosen by noisy validation labels.
 
@@ -307,7 +312,7 @@ def train_on_noisy_labels(
         )
         fitted = training.fit(
             jax.random.clone(bench.fit_key),
-            label_training.drop(model_of(bench)),
+            label_training.drop(model_of(bench, model)),
             training.on_graph(label_training.noisy_node_classification),
             given,
             examples,
@@ -350,16 +355,16 @@ def compute(bench: Bench, cell: Cell) -> _runner.Found:
         )
         return Score({cell.last_metric: test}, *chosen).found()
     name, epsilon = cell.of_edges
-    no_edges = cell.mechanism.startswith(releases.FEATURES)
+    no_edges = cell.release.startswith(releases.FEATURES)
     seen = edges(bench, releases.FEATURES if no_edges else name or NON_PRIVATE, epsilon, cell.rho)
-    x = records(bench) if cell.level == "edges" else features(bench, cell.mechanism, cell.epsilon)
+    x = records(bench) if cell.level == "edges" else features(bench, cell.release, cell.epsilon)
     # Public features are not noisy: two layers of the GCN average them enough.
     steps = (0,) if no_edges or cell.level == "edges" else bench.settings.steps
     op = _laid_out(bench, seen.graph)
-    if cell.mechanism.removeprefix(releases.STRUCTURE) == PRIVATE_LABELS:
-        score = train_on_noisy_labels(bench, op, x, steps, cell.epsilon)
+    if cell.release.removeprefix(releases.STRUCTURE) == PRIVATE_LABELS:
+        score = train_on_noisy_labels(bench, op, x, steps, cell.epsilon, cell.model)
     else:
-        score = train(bench, op, x, steps)
+        score = train(bench, op, x, steps, cell.model)
     counts = {} if np.isnan(seen.released) else {RELEASED: seen.released, TRUE: seen.true}
     found = score.found()
     return found._replace(values={**counts, **found.values})

@@ -8,7 +8,6 @@ from typing import Any
 
 import jax
 import numpy as np
-import pandas as pd
 
 from experiments import _report as show
 from experiments import _runner
@@ -83,7 +82,9 @@ def compute(cell: Cell, chosen: dict[str, int]) -> _runner.Found:
     )
 
 
-def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any]]:
+def section(report: Any, _: Any) -> tuple[list[str], dict[str, Any], dict[str, Any]]:
+    """Words, a table and the traces of all chains."""
+    frame = report.frame
     by = ["dataset", "weight"]
     sweeps = frame.metric.str.extract(r"after (\d+) sweeps")[0].astype(float)
     # For each graph and weight a column a chain, by sweeps.
@@ -116,5 +117,4 @@ def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any]]:
     preface = show.prose(NAME).preface.format(
         mixed=hrg.MIXED, chains=CHAINS, sweeps=BLOCKS * SWEEPS
     )
-    text = f"# How chains forget where they began\n\n{preface}\n\n{verdict}\n\n{show.table(rows)}"
-    return {NAME: text}, {NAME: figure}
+    return [preface, verdict, show.table(rows)], {NAME: figure}, {}

@@ -110,8 +110,10 @@ class Config(_runner.Grid):
     mechanisms: tuple[str, ...] = (*FEATURE_MECHANISMS, *EDGE_MECHANISMS)
     """on records (Figure 6), also your own on numbers or vectors as module:Name; and on private
     edges (Figure 7 and the attacks)"""
+    models: tuple[str, ...] = ()
+    """of features, edges and both: your own of NodeInputs, as module:Name"""
     epsilons: tuple[float, ...] = ()
-    """per record, and per private edge; by default 0.1 to 4, in the attacks 0.1 to 1"""
+    """per record and private edge; by default 0.1 to 4, in the attacks 0.1 to 1"""
     private_shares: tuple[float, ...] = RHOS
     """shares of private edges; the last at all budgets, the others at epsilon 1 (or at the one that
     is given)
@@ -129,6 +131,7 @@ class Config(_runner.Grid):
         )  # fmt: skip
         known = (*FEATURE_MECHANISMS, *EDGE_MECHANISMS)
         _common.check_methods("--mechanisms", self.mechanisms, known, self.out)
+        _common.check_models(self.models, _common.few_nodes(), self.out)
         if self.attacked_nodes < 10:
             raise _runner.UsageError(
                 f"--attacked-nodes must be at least 10 nodes, got {self.attacked_nodes}"

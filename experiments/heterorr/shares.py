@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-import pandas as pd
-
 from experiments import _common, _runner
 from experiments import _report as show
 from experiments.heterorr import accuracy, cells, settings
@@ -47,7 +45,9 @@ def compute(cell: Cell, chosen: settings.Settings) -> _runner.Found:
     )
 
 
-def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any]]:
+def draw(report: Any, _: Any) -> Any:
+    """A dot for each coordinate, by importance and sensitivity."""
+    frame = report.frame
     names = list(dict.fromkeys(frame.dataset))
     figure, axes = show.panels(len(names), width=4.6, height=3.6)
     for axis, dataset in zip(axes, names, strict=True):
@@ -59,4 +59,4 @@ def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any]]:
         axis.set(xlabel="importance alpha", ylabel="sensitivity beta")
         axis.set_title(title, fontsize=8)
     figure.tight_layout()
-    return {}, {"heterorr_figure3": figure}
+    return figure

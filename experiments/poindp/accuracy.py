@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from experiments._common import FOUND, fingerprint, is_own, planned, said_of, usable
-from experiments._runner import Found, Results, UsageError, asked
+from experiments._runner import BY, Found, Results, UsageError, asked, parted
 from experiments.poindp import cells, releases
 from experiments.poindp import settings as rows_of
 from experiments.poindp.settings import (
@@ -58,15 +58,15 @@ def variants(
                 yield split, name, math.inf
             yield split, PUBLIC, 0.0
             rows = [prefix + name for name in rows_of.AS_PUBLISHED for prefix in ("", STRUCTURE)]
-            own = filter(is_own, config.mechanisms)
-            rows += [
-                prefix + name
-                for name in (*rows_of.SOUND, *own)
-                for prefix in ("", STRUCTURE, FEATURES)
-            ]
-            yield from (
-                (split, name, epsilon) for name in rows for epsilon in config.asked("table1")[1]
-            )
+            sound = (*rows_of.SOUND, *filter(is_own, config.mechanisms))
+            rows += [prefix + name for name in sound for prefix in ("", STRUCTURE, FEATURES)]
+            budgets = config.asked("table1")[1]
+            yield from ((split, name, epsilon) for name in rows for epsilon in budgets)
+            for word in config.models:
+                for name in (rows_of.RECORDS, rows_of.PROJECTED):
+                    yield split, f"{name}{BY}{word}", math.inf
+                rows = [f"{prefix}{name}{BY}{word}" for name in sound for prefix in ("", STRUCTURE)]
+                yield from ((split, name, epsilon) for name in rows for epsilon in budgets)
     if "table2" in config.parts:
         for epsilon in config.asked("table2")[1]:
             yield from (("random", name, epsilon) for name in rows_of.ABLATED)
@@ -103,7 +103,7 @@ def cell_of(
     chosen: Settings, dataset: str, split: str, mechanism: str, epsilon: float, seed: int
 ) -> cells.Cell:
     with asked(f"{dataset}, {mechanism}, epsilon {epsilon:g}"):
-        promised = releases.guarantee(mechanism, epsilon, chosen)
+        promised = releases.guarantee(parted(mechanism)[0], epsilon, chosen)
     proved = 0.0 if mechanism.startswith(STRUCTURE) else math.inf
     delta = 0.0
     if promised is not None:
@@ -113,7 +113,7 @@ def cell_of(
 
 
 def notes(cell: Any, chosen: Settings) -> dict[str, dict[str, Any]]:
-    row = cell.mechanism, cell.epsilon, chosen
+    row = cell.release, cell.epsilon, chosen
     promised = releases.guarantee(*row) or releases.why_none(*row)
     return said_of(
         cells.load(chosen.dataset), f"{cell.mechanism}, epsilon {cell.epsilon:g}", promised
@@ -156,5 +156,5 @@ def with_families(frame: pd.DataFrame) -> pd.DataFrame:
 
 def _proved(name: str, epsilon: float, delta: float) -> str:
     if math.isinf(epsilon):
-        return "-" if name in rows_of.NON_PRIVATE else "none"
+        return "-" if parted(name)[0] in (*rows_of.NON_PRIVATE, rows_of.RECORDS) else "none"
     return f"{epsilon:.3g}" + (f", {delta:g}" if delta else "")

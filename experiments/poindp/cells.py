@@ -214,7 +214,7 @@ def to_one(unit: np.ndarray) -> np.ndarray:
     return positive / np.maximum(positive.sum(1, keepdims=True), 1e-12)
 
 
-def train_on_reports(bench: Bench, name: str, epsilon: float) -> Score:
+def train_on_reports(bench: Bench, name: str, epsilon: float, own: str = "") -> Score:
     """The network on reports that were propagated by several numbers of steps.
 
     The best in validation.
@@ -229,7 +229,7 @@ def train_on_reports(bench: Bench, name: str, epsilon: float) -> Score:
             standardized(reports),
             rows=True,
         )
-    model, kind = networks.network("poindp", settings, classes)
+    model, kind = networks.network("poindp", settings, classes, own)
     found = []
     menu = (
         settings.steps if reports.shape[1] <= settings.dim + 1 else (0,)
@@ -249,7 +249,7 @@ def without_private(bench: Bench) -> Bench:
     )
 
 
-def train_on_records(bench: Bench, name: str, epsilon: float) -> Score:
+def train_on_records(bench: Bench, name: str, epsilon: float, own: str = "") -> Score:
     """A network on the records themselves: without privacy, or with the paper's noise.
 
     Of its twin on none.
@@ -265,7 +265,7 @@ def train_on_records(bench: Bench, name: str, epsilon: float) -> Score:
     x = here.records
     if name == f"{PUBLISHED}lap":
         x = noise_of_lap(bench, epsilon)
-    model, kind = networks.network(name, settings, classes)
+    model, kind = networks.network(name, settings, classes, own)
     return fit(
         bench, model, networks.inputs_of(kind, here.layout(name), x, here.known, epsilon, settings)
     )
@@ -307,7 +307,6 @@ def without_records(bench: Bench) -> Score:
 def compute(bench: Bench, cell: Cell) -> _runner.Found:
     if cell.mechanism == PUBLIC:
         return without_records(bench).found()
-    of_reports = cell.mechanism == PROJECTED or releases.is_sound(cell.mechanism)
-    return (train_on_reports if of_reports else train_on_records)(
-        bench, cell.mechanism, cell.epsilon
-    ).found()
+    of_reports = cell.release == PROJECTED or releases.is_sound(cell.release)
+    train = train_on_reports if of_reports else train_on_records
+    return train(bench, cell.release, cell.epsilon, cell.model).found()

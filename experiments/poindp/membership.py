@@ -188,7 +188,7 @@ class Attacked(Settings):
 def plan(config: rows_of.Config) -> Iterator[tuple[Cell, Attacked]]:
     datasets, epsilons = config.asked("membership")
     for dataset in datasets:
-        chosen = Attacked(**vars(accuracy.resolved(config, dataset)), models=config.models)
+        chosen = Attacked(**vars(accuracy.resolved(config, dataset)), models=config.targets)
         data = cells.load(chosen.dataset)
         cell = partial(Cell.of, chosen, data.name, "membership", RECORD)
         rows = itertools.product(config.member_shares, epsilons[:1], MECHANISMS, ("", STRUCTURE))
@@ -200,7 +200,7 @@ def plan(config: rows_of.Config) -> Iterator[tuple[Cell, Attacked]]:
             like = accuracy.cell_of(chosen, data.name, "random", name, epsilon, 0)
             row = {"delta": like.delta, "share": share}
             for protocol, attack in itertools.product(config.protocols, config.attacks):
-                for target in range(config.models):
+                for target in range(config.targets):
                     yield cell(
                         name,
                         epsilon,

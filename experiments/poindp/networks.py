@@ -6,6 +6,7 @@ from typing import Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from experiments._common import own_model
 from experiments.poindp.settings import WITHOUT, Settings
 from ldp_jax.learning import models
 
@@ -49,12 +50,16 @@ def vanilla(model: models.Model) -> models.Model:
     return models.Model(init, apply)
 
 
-def network(name: str, settings: Settings, classes: int) -> tuple[models.Model, Kind]:
-    """The network of a row and its kind of inputs.
+def network(
+    name: str, settings: Settings, classes: int, own: str = ""
+) -> tuple[models.Model, Kind]:
+    """The network of a row, or somebody's own, and its kind of inputs.
 
     ``gcn+H`` adds a perceptron of the places to a GCN's layers.
     """
     width, dropout = settings.hidden, settings.dropout
+    if own:
+        return own_model(own, classes, layers=2, hidden=width, dropout=dropout), "node"
     gcn = models.gcn(2, width, classes, dropout, "symmetric")
     plain: dict[str, tuple[models.Model, Kind]] = {
         "gcn": (gcn, "node"),

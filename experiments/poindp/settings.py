@@ -14,6 +14,9 @@ NON_PRIVATE = ("gcn", "gat", "hgcn", "hyperimba", "poindp", PROJECTED, "mlp")
 ``projected``: what the sound rows do, of records that are projected and not noisy.
 """
 
+RECORDS = "non-private"
+"""Somebody's own model on the records themselves."""
+
 PUBLISHED = "published:"
 """Before the name of a private network of the paper, trained and tested as the authors' code does
 it.
@@ -128,8 +131,7 @@ class Config(_runner.Grid):
     Private rows stand as published, of which nothing is proved, and sound.
 
     Parts: table1, table2 (ablations), figure3 (training nodes by hierarchy) and noise (Figures 4 to
-    6) of the first data set, membership (Table 3), gaps (one change at a time where we differ from
-    Tables 1 and 2).
+    6) of the first data set, membership (Table 3), gaps (one change at a time).
     """
 
     parts: tuple[Part, ...] = PARTS[:-1]
@@ -141,6 +143,8 @@ class Config(_runner.Grid):
     mechanisms: tuple[str, ...] = ()
     """rows whose name has one of these words, or is the word after "="; of table1 also your own as
     module:Name"""
+    models: tuple[str, ...] = ()
+    """of table1: your own beside PoinDP's network, of NodeInputs, as module:Name"""
     epsilons: tuple[float, ...] = ()
     """by default the paper's of each part: 1, in table2 0.01, in membership 0.2; noise and
     membership take one
@@ -149,7 +153,7 @@ class Config(_runner.Grid):
     """how many: each a split, noise and training"""
     splits: tuple[Split, ...] = ("random", "public")
     """of table1: random tenths, and Planetoid's where the file has it"""
-    models: int = 8
+    targets: int = 8
     """of membership: trained for each row, each the target in turn"""
     protocols: tuple[MembershipProtocol, ...] = ("TSTF", "TSTS", "0-hop")
     """of membership"""
@@ -164,8 +168,9 @@ class Config(_runner.Grid):
         _common.check_words(self, positive=("epsilons", "seeds"), shares=("member_shares",))
         own = [word for word in self.mechanisms if _common.is_own(word)]
         _common.check_methods("--mechanisms", own, (), self.out)
-        if self.models < 3:
-            raise _runner.UsageError(f"--models must be at least 3, got {self.models}")
+        _common.check_models(self.models, _common.few_nodes(), self.out)
+        if self.targets < 3:
+            raise _runner.UsageError(f"--targets must be at least 3, got {self.targets}")
 
     smoke = property(lambda self: self.preset == "smoke")
 

@@ -3,11 +3,12 @@
 The plan, and its computation.
 """
 
+import itertools
 from collections.abc import Iterator
 from functools import lru_cache, partial
 from typing import Any
 
-from experiments._common import FOUND, fingerprint, planned, said_of, usable
+from experiments._common import FOUND, by_models, fingerprint, planned, said_of, usable
 from experiments._runner import Found, Results, asked, console, run
 from experiments.privge import cells
 from experiments.privge.settings import COMMITTED, Config, Plan, Settings, Task, plan, settings
@@ -59,12 +60,12 @@ def plan_task(
                 .spent(RECORD)
                 .epsilon
             )
-        for seed in range(seeds):
-            for preprocessing in (
-                (cells.NO_EMBEDDING,) if name == cells.GRAPH_ALONE[task] else cells.EMBEDDINGS
-            ):
-                row = data.name, task, RECORD, name, epsilon, seed, spent
-                yield cells.Cell.of(resolved, *row, k=k, preprocessing=preprocessing)
+        alone = name == cells.GRAPH_ALONE[task]
+        rows = [name] if alone else by_models(name, config.models)
+        kinds = (cells.NO_EMBEDDING,) if alone else cells.EMBEDDINGS
+        for seed, row, preprocessing in itertools.product(range(seeds), rows, kinds):
+            named = data.name, task, RECORD, row, epsilon, seed, spent
+            yield cells.Cell.of(resolved, *named, k=k, preprocessing=preprocessing)
 
 
 def _notes(cell: cells.Cell, resolved: Settings) -> dict[str, dict[str, Any]]:

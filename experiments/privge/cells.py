@@ -116,7 +116,6 @@ class Bench:
     test: Any
     noise_key: Any
     fit_key: Any
-    model: models.Model
 
     @property
     def numbers(self) -> list[Any]:
@@ -163,7 +162,6 @@ def prepare(settings: Settings, seed: int) -> Bench:
         op = _operator(settings.dataset)
         nodes = splits.node_split(split_key, data.num_nodes)
         parts = [training.Examples(part, data.y[part].astype(np.int32)) for part in nodes]
-        outputs = data.num_classes
     else:
         part = splits.link_split(split_key, data.edges, data.num_nodes)
         # Shapes of "segment" depend on the numbers of nodes and edges alone: one program for all
@@ -172,11 +170,22 @@ def prepare(settings: Settings, seed: int) -> Bench:
         layout = "segment" if data.num_nodes < MANY_NODES else "ell"
         op = propagation.operator(graphs.from_edges(part.train, data.num_nodes), layout=layout)
         parts = [training.Pairs(part[i], part[i + 3]) for i in range(3)]
-        outputs = 1
-    model = models.linear(outputs)
+    return Bench(settings, data, seed, dense(settings.dataset), op, *parts, *keys)
+
+
+def model_of(bench: Bench, word: str) -> models.Model:
+    """The paper's head, or somebody's own."""
+    settings = bench.settings
+    outputs = bench.data.num_classes if settings.task == "node" else 1
+    if word:
+        return _common.own_model(word, outputs, **sizes(settings))
     if settings.head == "mlp":
-        model = models.mlp(settings.layers, settings.hidden, outputs, settings.dropout)
-    return Bench(settings, data, seed, dense(settings.dataset), op, *parts, *keys, model=model)
+        return models.mlp(outputs=outputs, **sizes(settings))
+    return models.linear(outputs)
+
+
+def sizes(settings: Settings) -> dict[str, Any]:
+    return {name: getattr(settings, name) for name in ("layers", "hidden", "dropout")}
 
 
 @jax.jit
@@ -208,7 +217,7 @@ def embed(bench: Bench, mechanism: Mechanism | None, *, structure_only: bool = F
     return servers.private_embeddings(bench.noise_key[None], op, x, mechanism.value, **numbers)[0]
 
 
-def train(bench: Bench, z: Any, preprocessing: str) -> Score:
+def train(bench: Bench, z: Any, preprocessing: str, model: str = "") -> Score:
     """Train on the raw or on the standardised embedding.
 
     Both with the same keys and the same rules.
@@ -219,7 +228,7 @@ def train(bench: Bench, z: Any, preprocessing: str) -> Score:
     )
     fitted = training.fit(
         jax.random.clone(bench.fit_key),
-        bench.model,
+        model_of(bench, model),
         objective,
         rows,
         bench.train,
@@ -231,9 +240,9 @@ def train(bench: Bench, z: Any, preprocessing: str) -> Score:
 
 
 def made_by(cell: Cell, dim: int) -> Mechanism | None:
-    if cell.mechanism in (NON_PRIVATE, *GRAPH_ALONE.values()):
+    if cell.release in (NON_PRIVATE, *GRAPH_ALONE.values()):
         return None
-    return make_mechanism(cell.mechanism.removeprefix(STRUCTURE), cell.epsilon, dim, cell.k)
+    return make_mechanism(cell.release.removeprefix(STRUCTURE), cell.epsilon, dim, cell.k)
 
 
 @lru_cache(maxsize=1)
@@ -252,9 +261,8 @@ def compute(bench: Bench, cell: Cell) -> _runner.Found:
         return label_propagation(bench)
     if cell.mechanism == LINK_INDICES:
         return link_indices(bench)
-    return train(
-        bench, _embedding(bench, cell.mechanism, cell.epsilon, cell.k), cell.preprocessing
-    ).found()
+    z = _embedding(bench, cell.release, cell.epsilon, cell.k)
+    return train(bench, z, cell.preprocessing, cell.model).found()
 
 
 def label_propagation(bench: Bench) -> _runner.Found:

@@ -5,6 +5,7 @@ import math
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, NamedTuple
 
+import numpy as np
 import tyro
 
 from experiments import _common
@@ -61,14 +62,8 @@ class Hyperparameters(NamedTuple):
     link_alpha: float = 0.1
 
 
-HYPERPARAMETERS = {
-    "cora": Hyperparameters(64, 2, 128, 0.1, 0.1, 0.7, 5e-4, 20, link_r=0.5),
-    "citeseer": Hyperparameters(128, 2, 128, 0.05, 0.5, 0.7, 5e-4, 5, link_r=0.2),
-    "pubmed": Hyperparameters(64, 3, 128, 0.05, 0.1, 0.5, 0.0, 1, link_r=0.3),
-    "lastfm": Hyperparameters(16, 2, 64, 0.1, 0.1, 0.5, 5e-4, 5, link_r=0.1),
-    "facebook_pages": Hyperparameters(256, 3, 256, 0.05, 0.1, 0.1, 5e-4, 50, link_r=0.1),
-    "crocodile": Hyperparameters(16, 2, 64, 0.05, 0.1, 0.1, 5e-4, 20, link_r=0.5, link_k=3),
-}
+_KNOWN = _common.told("published.toml", "privge")
+HYPERPARAMETERS = {name: Hyperparameters(**one) for name, one in _KNOWN["hyperparameters"].items()}
 """LDP-GE's six data sets; ``facebook_pages`` is its Facebook, ``crocodile`` its Wikipedia."""
 
 DEFAULT = Hyperparameters(256, 2, 64, 0.1, 0.1, 0.5, 5e-4, 20, link_r=0.5)
@@ -92,21 +87,18 @@ class Plan(NamedTuple):
     k_seeds: int = 3
 
 
-COMMITTED: dict[tuple[str, str], Plan] = {
-    ("node", "cora"): Plan(EPSILONS, 10, ks=KS, k_epsilons=(1.0, 2.0, 3.0)),
-    ("node", "citeseer"): Plan(EPSILONS, 10, ks=KS, k_epsilons=(1.0,)),
-    ("node", "pubmed"): Plan((0.01, 1.0, 5.0), 3),
-    ("node", "facebook_pages"): Plan((0.01, 1.0, 5.0), 3, epochs=30),
-    ("node", "crocodile"): Plan((0.01, 1.0, 5.0), 3, epochs=15, tol=1e-3),
-    ("link", "cora"): Plan((1.0, 2.0, 3.0, 5.0), 5, ks=KS, k_epsilons=(1.0, 2.0, 3.0), k_seeds=5),
-    ("link", "citeseer"): Plan((1.0, 2.0, 3.0, 5.0), 5),
-    ("link", "pubmed"): Plan((1.0,), 3, epochs=50, ks=(5, 50), k_epsilons=(1.0,)),
-    ("link", "facebook_pages"): Plan((1.0,), 2, epochs=3, tol=1e-3),
-    ("link", "crocodile"): Plan((1.0,), 2, epochs=2, tol=1e-3),
+def _plan(spec: Mapping[str, Any]) -> Plan:
+    made: dict[str, Any] = {
+        key: tuple(one) if isinstance(one, list) else one for key, one in spec.items()
+    }
+    return Plan(**made)
+
+
+COMMITTED = {
+    (task, dataset): _plan(spec)
+    for task, plans in _KNOWN["committed"].items()
+    for dataset, spec in plans.items()
 }
-
-
-_KNOWN = _common.told("published.toml", "privge")
 
 PUBLISHED_VALUES: dict[tuple[str, str, str, float], float] = {
     **{("node", dataset, "hds", 0.01): value for dataset, value in _KNOWN["node_hds"].items()},
@@ -156,6 +148,8 @@ class Config(Grid):
     """names, or paths of .npz files (see --bounds); by default those of the committed plan"""
     mechanisms: tuple[str, ...] = MECHANISMS
     """which mechanisms; your own on numbers or vectors as module:Name"""
+    models: tuple[str, ...] = ()
+    """your own models of an embedding's rows, beside the paper's, as module:Name"""
     epsilons: tuple[float, ...] = ()
     """budgets; by default the plan's"""
     seeds: int | None = None
@@ -175,6 +169,10 @@ class Config(Grid):
     def check(self) -> None:
         _common.check_words(self, positive=("epsilons", "ks", "seeds", "epochs"))
         _common.check_methods("--mechanisms", self.mechanisms, MECHANISMS, self.out)
+        for task in self.parts:  # pairs of an edge and a non-edge are given together
+            examples = (5,) if task == "node" else (5, 2)
+            rows = np.zeros((*examples, 4), np.float32)
+            _common.check_models(self.models, (rows, examples), self.out)
         if self.ks and "hds" not in self.mechanisms:
             raise UsageError("--ks are of HDS: it must be among --mechanisms")
         if self.bounds is not None:

@@ -9,6 +9,7 @@ is known without private data, the permuted control and the ceiling without nois
 * :mod:`methods <ldp_jax.bench.methods>` - how a mechanism becomes a server; this library's methods;
 * :mod:`draws <ldp_jax.bench.draws>` - what is public, and what users hold;
 * :mod:`page <ldp_jax.bench.page>` - text, picture and page;
+* :mod:`memory <ldp_jax.bench.memory>` - the most memory that a row takes;
 * :mod:`searching <ldp_jax.bench.searching>` - what a search over parameters costs;
 * :mod:`plot <ldp_jax.bench.plot>` - the error of estimates against epsilon;
 * :mod:`named <ldp_jax.bench.named>` - ``module:Name``.

@@ -21,6 +21,9 @@ def main(words: list[str]) -> int:
     parser.add_argument(
         "--against", nargs="*", default="all", help="names of methods, or module:Name"
     )
+    parser.add_argument(
+        "--model", help="your own model of nodes, module:Name, of a mechanism's rows"
+    )
     parser.add_argument("--no-verify", dest="verify", action="store_false", help="no verdict")
     parser.add_argument("--out", default="bench", help="folder of rows, picture and page")
     given = vars(parser.parse_args(words))

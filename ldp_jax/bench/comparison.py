@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Bool, Int
 
 from ldp_jax import verification
+from ldp_jax.bench import memory
 from ldp_jax.bench.draws import HIDES, Draw, Hides, draw
 from ldp_jax.bench.methods import RIVALS, Entry, Method, answer_of, proved_by
 from ldp_jax.bench.page import figure_class, save
@@ -66,6 +67,7 @@ def compare(
     seeds: int = 5,
     panel: float = 0.1,
     against: str | Sequence[Any] = "all",
+    model: Any = None,
     verify: bool = True,
     out: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
@@ -89,6 +91,9 @@ def compare(
       seeds: how many draws, from 0.
       panel: share of each class whose labels are public.
       against: ``all`` methods of this library that fit; or the names of some, or others' methods.
+      model: of nodes, trained on what the own mechanism gives in place of a logistic
+        regression: ``"module:Name"``, a class, a function or an instance
+        (:func:`~ldp_jax.bench.methods.model_of`).
       verify: whether a mechanism's claim is checked at the first epsilon.
       out: a folder for rows, picture and page. Rows that it has, of the same code, data and
         version, are not computed again.
@@ -114,7 +119,7 @@ def compare(
     for epsilon in epsilons:
         validate.positive(epsilons=epsilon)
     data = on if isinstance(on, Dataset) else load(on)
-    own = Method.of(method)
+    own = Method.of(method) if model is None else Method.of(method).by(model)
     rivals = _rivals(against, hides)
     taken = own.name in {rival.name for rival in rivals}
     validate.require(not taken, f"{own.name} must be another name than those of the other methods")
@@ -186,6 +191,7 @@ _NOTHING = {
     "proved": 0.0,
     "guarantee": "nothing private is read",
     "seconds": 0.0,
+    "memory": 0.0,
     "download": 0,
     "upload": 0,
     "made_of": "",
@@ -195,7 +201,9 @@ _NOTHING = {
 
 def _name(cell: _Cell, entry: Entry, data: str) -> dict[str, Any]:
     """What tells the row of a cell from others of its draw."""
-    source = _source(entry.server if entry.mechanism is None else entry.mechanism)
+    source = _source(type(entry.server if entry.mechanism is None else entry.mechanism))
+    if cell.method.model is not None:
+        source += _source(getattr(cell.method.model, "func", cell.method.model))
     made_of = hashlib.sha256((source + data).encode()).hexdigest()[:10] if source else ""
     named = {"method": cell.method.name, "users": cell.users, "epsilon": cell.column}
     return named | {"made_of": made_of}
@@ -206,9 +214,9 @@ def _is_of(row: Row, name: dict[str, Any]) -> bool:
 
 
 def _source(made: Any) -> str:
-    """The text of the file that defines a method's class; empty where it was typed in."""
+    """The text of the file that defines a class or a function; empty where it was typed in."""
     try:
-        file = inspect.getsourcefile(type(made))
+        file = inspect.getsourcefile(made)
     except (OSError, TypeError):
         return ""
     path = Path(file or "")
@@ -231,6 +239,7 @@ def _played(
         users = entry.users.public_record(entry.default)
     else:
         users = entry.users.exact() if cell.users == CEILING else entry.users
+    kept = memory.begin()
     start = time.perf_counter()
     released = simulate(key, entry.server, users)
     seconds = time.perf_counter() - start
@@ -239,6 +248,7 @@ def _played(
         "proved": proved_by(released.guarantee, here.hides),
         "guarantee": "; ".join(total),
         "seconds": round(seconds, 3),
+        "memory": memory.risen(kept),
         "download": sum(one.download for one in released.rounds),
         "upload": sum(one.upload for one in released.rounds),
     }

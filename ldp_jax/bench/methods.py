@@ -3,11 +3,12 @@
 import dataclasses
 import inspect
 from collections.abc import Callable
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from scipy.special import log_softmax
 
 from ldp_jax import edges, features
@@ -20,17 +21,21 @@ from ldp_jax.accounting.guarantee import (
     Unit,
 )
 from ldp_jax.accounting.statement import Cost, Role, Statement
+from ldp_jax.bench.classes import AskClass, OfOneHot, broadcast
 from ldp_jax.bench.draws import Draw, Hides, scaled
 from ldp_jax.bench.named import named
+from ldp_jax.core import random
 from ldp_jax.core.mechanism import Mechanism, require_protocol
 from ldp_jax.core.pytree import pytree
 from ldp_jax.core.rounding import share
 from ldp_jax.core.shown import by_shapes
-from ldp_jax.core.spaces import Box, Interval
+from ldp_jax.core.spaces import Box, Finite, Interval
 from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.edges import OneUsersView
 from ldp_jax.graph import graphs
 from ldp_jax.graph.propagation import Operator, operator, ppr
+from ldp_jax.learning import training
+from ldp_jax.learning.models import Model, NodeInputs, as_model
 from ldp_jax.servers import (
     Answers,
     Ask,
@@ -45,6 +50,7 @@ from ldp_jax.servers import (
 from ldp_jax.servers.driver import Server
 from ldp_jax.servers.embedding import propagate
 from ldp_jax.servers.lists import ListsAsked
+from ldp_jax.servers.parts.device_classifier import DeviceClassifier
 from ldp_jax.servers.parts.rows import DenseRows
 from ldp_jax.servers.parts.self_training import features_posterior, folds
 
@@ -53,6 +59,10 @@ _ALPHA = 0.1  # of the PageRank of reports
 _NEAR = 0.5  # of that of public features over a noisy graph
 _R = 0.5
 _MIXES = np.linspace(0.1, 1.0, 10)
+_PARTS = 5  # of public labels, of which one chooses a model's epoch
+_PLACES = 4096  # of edges: noisy graphs of about one size share programs
+SIZES = {"layers": 2, "hidden": 32, "dropout": 0.5}
+"""What own models are given beside the number of outputs."""
 _EACH = 2.5  # of epsilon that is spent on each coordinate, as the papers have it
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -92,10 +102,13 @@ class Method:
       make: called with the public facts whose names it takes: ``epsilon``, ``facts``, ``dim``,
         ``num_users`` and ``num_classes``. Where it takes no ``epsilon`` and lacks an argument, the
         first one is epsilon.
+      model: makes the model of nodes that is trained on what a mechanism gives (:func:`model_of`);
+        None for a logistic regression.
     """
 
     name: str
     make: Callable[..., Any]
+    model: Callable[..., Any] | None = None
 
     @classmethod
     def of(cls, given: Any) -> "Method":
@@ -110,23 +123,30 @@ class Method:
             return cls(type(given).__name__, lambda: given)
         return cls(getattr(given, "__name__", type(given).__name__), given)
 
+    def by(self, given: Any) -> "Method":
+        """The same with a model as users name it: a word, what makes it, or the model itself."""
+        if isinstance(given, str):
+            return dataclasses.replace(
+                self, name=f"{self.name} by {given}", model=named(given).make
+            )
+        name = getattr(given, "__name__", type(given).__name__)
+        make = given if inspect.isclass(given) or inspect.isfunction(given) else lambda: given
+        return dataclasses.replace(self, name=f"{self.name} by {name}", model=make)
+
     def enter(self, draw: Draw, epsilon: float) -> Entry:
         """The server of one draw; a mechanism has one that trains on its reports.
 
         ``TypeError`` for what is neither, ``ValueError`` for a mechanism on other data than hidden
-        ones, or a guarantee beyond epsilon.
+        ones, a guarantee beyond epsilon, or a model beside a server, which has its own.
         """
         made = self._made(draw, epsilon)
-        entry = (
-            Entry(made, draw.users) if isinstance(made, Server) else self._of(made, draw, epsilon)
-        )
-        stated = entry.server.statement().guarantee()
-        proved = proved_by(stated, draw.hides)
-        if not proved <= epsilon * (1 + 1e-9):
-            raise ValueError(
-                f"{self.name}: its guarantee must be at most the epsilon of its column, "
-                f"{epsilon:g}, and is {proved:g}:\n{stated}"
-            )
+        if isinstance(made, Server):
+            if self.model is not None:
+                raise ValueError(f"{self.name}: a model is of mechanisms, and a server has its own")
+            entry = Entry(made, draw.users)
+        else:
+            entry = self._of(made, draw, epsilon)
+        check_column(self.name, entry.server, draw.hides, epsilon)
         return entry
 
     def _made(self, draw: Draw, epsilon: float) -> Any:
@@ -142,18 +162,33 @@ class Method:
     def _of(self, made: Any, draw: Draw, epsilon: float) -> Entry:
         if isinstance(made, OneUsersView):
             _hidden(self.name, "neighbour lists", draw, "edges")
-            server = NoisyGraphServer(draw.labels, draw.graph_alone(), scaled(draw.data), made)
+            x = scaled(draw.data)
+            server = NoisyGraphServer(draw.labels, draw.graph_alone(), x, made, self._model(draw))
             return Entry(server, draw.users, mechanism=made)
         require_protocol(made, name=self.name)
         _hidden(self.name, "records", draw, "features")
-        asked = on_vectors(self.make, epsilon, draw.data.num_features)
-        records = scaled(draw.data)
+        facts = draw.facts
+        assert isinstance(facts, PanelFacts)
         panel = draw.labels >= 0
-        shown = np.where(panel[:, None], records, np.float32(0.0))
-        assert isinstance(draw.facts, PanelFacts)
-        server = VectorServer(draw.facts.op, draw.labels, draw.graph_alone(), shown, asked)
-        users = Users(records=records, public=panel)
+        if made.domain() == Finite(tuple(range(draw.data.num_classes))):
+            _check_guarantee(made.guarantee(), RECORD, epsilon)
+            asked = OfOneHot(made, draw.data.num_classes)
+            classifier, found = broadcast(facts.classifier)
+            shown = np.zeros((len(panel), draw.data.num_classes), np.float32)
+            shown[facts.known.nodes] = found
+            users = draw.users
+        else:
+            classifier = None
+            asked = on_vectors(self.make, epsilon, draw.data.num_features)
+            records = scaled(draw.data)
+            shown = np.where(panel[:, None], records, np.float32(0.0))
+            users = Users(records=records, public=panel)
+        known = draw.labels, draw.graph_alone(), shown
+        server = VectorServer(facts.op, *known, asked, self._model(draw), classifier)
         return Entry(server, users, draw.data.default_record(), made)
+
+    def _model(self, draw: Draw) -> Model | None:
+        return None if self.model is None else model_of(self.model, draw.data.num_classes, **SIZES)
 
 
 def called(make: Callable[..., Any], epsilon: float, **facts: Any) -> Any:
@@ -163,12 +198,23 @@ def called(make: Callable[..., Any], epsilon: float, **facts: Any) -> Any:
     (2.0, 3)
     """
     taken = inspect.signature(make).parameters
-    given = {name: fact for name, fact in facts.items() if name in taken}
+    given = wanted(make, facts)
     if "epsilon" in taken:
         return make(epsilon=epsilon, **given)
     needed = [one for one in taken.values() if one.default is one.empty and one.name not in given]
     first = any(one.kind in _POSITIONAL for one in needed)
     return make(epsilon, **given) if first else make(**given)
+
+
+def wanted(make: Callable[..., Any], facts: dict[str, Any]) -> dict[str, Any]:
+    """The facts whose names a call takes, but those that its word says itself.
+
+    >>> wanted(lambda e, dim=1: e, {"dim": 3, "classes": 2})
+    {'dim': 3}
+    """
+    said = make.keywords if isinstance(make, partial) else {}
+    taken = inspect.signature(make).parameters.keys() - said.keys()
+    return {name: fact for name, fact in facts.items() if name in taken}
 
 
 def on_vectors(make: Callable[..., Any], epsilon: float, dim: int) -> Any:
@@ -216,6 +262,25 @@ def on_lists(make: Callable[..., Any], epsilon: float) -> OneUsersView:
     return made
 
 
+@lru_cache  # models of functions are equal, and share programs, where they are one
+def model_of(make: Callable[..., Any], outputs: int, **sizes: int | float) -> Model:
+    """The model that a call makes of the sizes whose names it takes, ``outputs`` among them.
+
+    ``TypeError`` where it needs others, or makes no model
+    (:func:`~ldp_jax.learning.models.as_model`).
+
+    >>> from ldp_jax.learning import models
+    >>> model_of(models.mlp, 3, layers=2, hidden=8, heads=4) == models.mlp(2, 8, 3)
+    True
+    """
+    given = {"outputs": outputs, **sizes}
+    try:
+        made = make(**wanted(make, given))
+    except TypeError as error:
+        raise TypeError(f"{error}; a training gives {', '.join(given)}") from error
+    return as_model(made)
+
+
 def _check_guarantee(stated: Guarantee, unit: Unit, epsilon: float) -> None:
     if stated.unit != unit or stated.delta or stated.epsilon > epsilon * (1 + 1e-9):
         raise ValueError(
@@ -226,6 +291,17 @@ def _check_guarantee(stated: Guarantee, unit: Unit, epsilon: float) -> None:
 def _hidden(name: str, data: str, draw: Draw, hides: Hides) -> None:
     if draw.hides != hides:
         raise ValueError(f"{name} is on {data}: hides must be {hides!r}, got {draw.hides!r}")
+
+
+def check_column(name: str, server: Server, hides: Hides, epsilon: float) -> None:
+    """Refuse a server whose guarantee for what is hidden exceeds the epsilon of its column."""
+    stated = server.statement().guarantee()
+    proved = proved_by(stated, hides)
+    if not proved <= epsilon * (1 + 1e-9):
+        raise ValueError(
+            f"{name}: its guarantee must be at most the epsilon of its column, "
+            f"{epsilon:g}, and is {proved:g}:\n{stated}"
+        )
 
 
 def proved_by(guarantee: PipelineGuarantee, hides: Hides) -> float:
@@ -273,6 +349,8 @@ class VectorServer:
       alone: float32 [n, C], the log posterior of structure alone.
       shown: float32 [n, d], the records of the panel; 0 of private users.
       mechanism: on vectors of d numbers.
+      model: of nodes, trained on the public graph and z; None for :func:`classified`.
+      classifier: by which devices find a class, of a mechanism on classes; else None.
     """
 
     op: Operator
@@ -280,6 +358,8 @@ class VectorServer:
     alone: Float[np.ndarray, "n classes"]
     shown: Float[np.ndarray, "n d"]
     mechanism: Mechanism
+    model: Model | None = None
+    classifier: DeviceClassifier | None = None
 
     __repr__ = by_shapes
 
@@ -291,7 +371,10 @@ class VectorServer:
 
     def init(self, key: PRNGKey) -> Asked:
         """Private users are asked for their records."""
-        return Asked(Ask(self.mechanism, self.labels < 0), key)
+        asked = self.labels < 0
+        if self.classifier is None:
+            return Asked(Ask(self.mechanism, asked), key)
+        return Asked(AskClass(self.classifier, self.mechanism, asked), key)
 
     def step(self, state: Asked, answers: Answers) -> Float[np.ndarray, "n classes"]:
         """Estimates and the panel's records are propagated, and classified."""
@@ -299,6 +382,8 @@ class VectorServer:
         numbers = {"alpha": _ALPHA, "r": _R}
         z = propagate(self.op, mechanism, answers.values, reported=answers.reported, **numbers)
         z = z + ppr(self.op, self.shown, **numbers)
+        if self.model is not None:
+            return modelled(state.key, self.model, self.op, z, self.labels, self.alone.shape[1])
         return classified(state.key, z, self.labels, self.alone)
 
 
@@ -313,12 +398,14 @@ class NoisyGraphServer:
       alone: float32 [n, C], the log posterior of features alone.
       x: float32 [n, d], public.
       mechanism: on neighbour lists.
+      model: of nodes, trained on the noisy graph and x; None for :func:`classified`.
     """
 
     labels: Int[np.ndarray, " n"]
     alone: Float[np.ndarray, "n classes"]
     x: Float[np.ndarray, "n d"]
     mechanism: OneUsersView
+    model: Model | None = None
 
     __repr__ = by_shapes
 
@@ -341,6 +428,10 @@ class NoisyGraphServer:
         ends = np.stack([np.asarray(noisy.senders), np.asarray(noisy.receivers)], 1)
         pairs = np.unique(np.sort(ends, axis=1), axis=0)
         graph = graphs.from_edges(pairs, len(self.labels), pairs_in="rows")
+        if self.model is not None:
+            room = -(-max(2 * len(pairs), 1) // _PLACES) * _PLACES
+            op = operator(graph, "segment", places=room)
+            return modelled(state.key, self.model, op, self.x, self.labels, self.alone.shape[1])
         z = ppr(operator(graph), self.x, alpha=_NEAR, r=_R)
         return classified(state.key, z, self.labels, self.alone)
 
@@ -369,6 +460,40 @@ def classified(
     gains = of_label(best) - of_label(alone)
     error = gains.std(ddof=1) / np.sqrt(len(gains))
     return best if gains.mean() > error else alone
+
+
+def modelled(
+    key: PRNGKey,
+    model: Model,
+    op: Operator,
+    rows: Float[Array | np.ndarray, "n d"],
+    labels: Int[np.ndarray, " n"],
+    classes: int,
+) -> Float[np.ndarray, "n classes"]:
+    """The log posterior by a model of nodes that is trained on public labels.
+
+    A fifth of them chooses the epoch. Columns have mean 0 and one size. ``ValueError`` for a model
+    of another number of outputs.
+    """
+    fold_key, fit_key = random.split(key)
+    fold = folds(fold_key, labels, _PARTS)
+
+    def examples(chosen: Bool[np.ndarray, " n"]) -> training.Examples:
+        nodes = np.flatnonzero((labels >= 0) & chosen).astype(np.int32)
+        return training.Examples(nodes, labels[nodes])
+
+    taught = examples(fold != 0)
+    held = examples(fold == 0)
+    inputs = NodeInputs(op, _prepared(jnp.asarray(rows))[1].values)
+    objective = training.on_graph(training.node_classification)
+    settings = training.Settings(training.adam(0.01), 200, len(taught.index), 50)
+    fitted = training.fit(fit_key, model, objective, inputs, taught, held, held, settings)
+    outputs, _ = model.apply(fitted.variables, inputs, key=None, train=False)
+    if outputs.shape != (len(labels), classes):
+        raise ValueError(
+            f"outputs of a model must be of shape {(len(labels), classes)}, got {outputs.shape}"
+        )
+    return log_softmax(np.asarray(outputs), axis=1)
 
 
 def _prepared(z: Array) -> list[DenseRows]:

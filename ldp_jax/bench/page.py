@@ -54,7 +54,7 @@ def heading(made: Comparison) -> str:
 def scores(made: Comparison) -> Table:
     """A line for each method, kind of users and budget."""
     header = ["method", "users", "epsilon", "accuracy", "gain", "own less it"]
-    header += ["worst draw", "guarantee", "bytes out", "bytes back", "seconds"]
+    header += ["worst draw", "guarantee", "bytes out", "bytes back", "seconds", "peak MB"]
     lines = [header]
     for method, users, epsilon in _listed(made):
         found = [
@@ -77,6 +77,7 @@ def scores(made: Comparison) -> Table:
                 str(found[0].download),
                 str(found[0].upload),
                 f"{sum(row.seconds for row in found) / len(found):.1f}",
+                f"{max(row.memory for row in found) / 1e6:.0f}",
             ]
         )
     return lines
@@ -131,19 +132,26 @@ def draw(made: Comparison, *, ax: "Axes | None" = None) -> "Axes":
         ax.axhline(most, color=OWN, ls="--", lw=1.0, label="without noise")
     own = {"color": OWN, "label": made.own, "lw": 2.4, "marker": "*", "ms": 11}
     curves = [(made.own, PRIVATE, own)]
-    curves.append((made.own, PLACEBO, {"color": OWN, "label": "permuted", "lw": 1.4, "ls": ":"}))
+    curves.append(
+        (
+            made.own,
+            PLACEBO,
+            {"color": OWN, "label": "permuted", "lw": 1.4, "ls": ":", "marker": "x"},
+        )
+    )
     for place, name in enumerate(made.methods[1:]):
         style = {"color": OTHERS[place % len(OTHERS)], "marker": MARKERS[place % len(MARKERS)]}
         curves.append((name, PRIVATE, style | {"label": name, "lw": 1.4, "ms": 4}))
     for place, (name, users, style) in enumerate(curves):
         found = {e: made.gain(name, e, users) for e in made.epsilons if made.scores(name, e, users)}
-        apart = 1.012 ** (place - len(curves) / 2)  # so that no interval hides another one
+        apart = 1.012 ** (place - (len(curves) - 1) / 2)  # so that no interval hides another one
         spread = [one.half_width if one.n > 1 else 0.0 for one in found.values()]
         means = [one.mean for one in found.values()]
         at = [epsilon * apart for epsilon in found]
         ax.errorbar(at, means, yerr=spread, capsize=2, elinewidth=0.8, **style)
     ax.set(xscale="log", xlabel="epsilon", ylabel="points over what is known without private data")
     ax.set_xticks(made.epsilons, [f"{epsilon:g}" for epsilon in made.epsilons])
+    ax.set_xlim(made.epsilons[0] / 1.3, made.epsilons[-1] * 1.3)
     ax.minorticks_off()
     ax.grid(alpha=0.25)
     one = made.rows[0]

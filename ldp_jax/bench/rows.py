@@ -36,6 +36,8 @@ class Row(NamedTuple):
       proved: the largest epsilon of the driver's guarantee for what is hidden.
       guarantee: all of it, by unit.
       seconds: of the call, its compilation included.
+      memory: bytes by which the process's memory rose at most in the call, its compilation
+        included; without arrays on an accelerator, and NaN where the system is not Linux.
       download: bytes to each device, over all rounds; ``upload``: from it.
       versions: of ldp_jax and jax.
       made_of: a digest of the data set and of the file that defines the method; empty where that is
@@ -54,6 +56,7 @@ class Row(NamedTuple):
     proved: float
     guarantee: str
     seconds: float
+    memory: float
     download: int
     upload: int
     versions: str

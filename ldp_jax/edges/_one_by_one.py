@@ -12,7 +12,7 @@ from ldp_jax.core import random
 from ldp_jax.core.mechanism import check_single
 from ldp_jax.core.types import Array, PRNGKey, PRNGKeys, Report, Scalar
 from ldp_jax.edges import checks
-from ldp_jax.edges.draws import ordinal
+from ldp_jax.edges.draws import capacity, ordinal
 from ldp_jax.edges.lists import ListReport, NeighbourList
 from ldp_jax.edges.neighbour_lists import Reporting
 from ldp_jax.edges.population import Population, ReportedPairs
@@ -26,6 +26,9 @@ class OneUsersView(Protocol):
     """A local mechanism on neighbour lists, as one user runs it: a frozen dataclass and a pytree.
 
     Static fields are ``n``, None until a graph is known, and ``reporting``, one of ``reportings``.
+    A class attribute ``any_size = True`` says that the reported bits of n users are, in law, those
+    of the first n of more users, as where each bit is drawn alone. Graphs of many sizes then need
+    few programs; else each size is compiled.
     """
 
     n: int | None
@@ -69,6 +72,9 @@ def sample(key: PRNGKey, m: OneUsersView, users: Population, memory: float) -> R
     all users of a graph; else of the private ones, since what is between them and public users is
     shown anyway. ``ValueError`` for personal budgets, or more reported pairs than ``memory`` bytes
     allow, 16 each.
+
+    A mechanism of ``any_size`` is run on lists of few capacities, and reports are cut to the users
+    that there are: post-processing.
     """
     check_single(m)
     made: Any = m  # a dataclass, which no protocol can say
@@ -91,9 +97,12 @@ def sample(key: PRNGKey, m: OneUsersView, users: Population, memory: float) -> R
     degree = np.full(n, np.nan, np.float32)
     found = [(np.zeros(0, np.int32), np.zeros(0, np.int32))]
     total = 0
-    for size in np.unique(size_of).tolist():
+    run_at = size_of
+    if not served and getattr(made, "any_size", False):
+        run_at = np.array([capacity(size) for size in size_of.tolist()], size_of.dtype)
+    for size in np.unique(run_at).tolist():
         one = dataclasses.replace(made, n=size)
-        of_size = np.flatnonzero(size_of == size)
+        of_size = np.flatnonzero(run_at == size)
         room = max(1, _CELLS // size**2) * size if served else max(1, _CELLS // size)
         room = min(room, len(of_size))
         for start in range(0, len(of_size), room):
@@ -113,6 +122,7 @@ def sample(key: PRNGKey, m: OneUsersView, users: Population, memory: float) -> R
                 bits = bits & (full | (np.arange(size) > own[:, None]))
             elif isinstance(reports, ListReport):
                 bits = Lists(size).bits(reports.neighbours)
+                bits &= np.arange(size) < size_of[rows][:, None]
             else:
                 raise ValueError(
                     f"{type(m).__name__} must report a ListReport, or have select(reports), which "

@@ -10,14 +10,24 @@ import pytest
 from ldp_jax import bench, datasets, features, servers
 from ldp_jax.accounting.guarantee import PipelineGuarantee
 from ldp_jax.accounting.statement import Statement
-from ldp_jax.bench import comparison
+from ldp_jax.bench import comparison, memory, methods
 from ldp_jax.bench.__main__ import main
 from ldp_jax.bench.draws import draw
-from ldp_jax.bench.methods import Method, answer_of, called, on_vectors, proved_by
+from ldp_jax.bench.methods import (
+    Method,
+    answer_of,
+    called,
+    model_of,
+    modelled,
+    on_vectors,
+    proved_by,
+)
 from ldp_jax.bench.rows import ALL, ALONE, CEILING, DEFAULT, PLACEBO, PRIVATE, Row
 from ldp_jax.core.pytree import pytree
+from ldp_jax.graph.propagation import operator
+from ldp_jax.learning import models
 from tests.marks import untyped
-from tests.newcomer.own_methods import Forget, Friends, Stairs
+from tests.newcomer.own_methods import Around, Forget, Friends, Keep, Stairs
 
 SIZES = {"num_nodes": 60, "num_classes": 2, "num_features": 6, "mean_degree": 5}
 DATA = datasets.synthetic(jax.random.key(0), **SIZES, homophily=0.8)
@@ -32,10 +42,15 @@ def compared(method, hides, **more):
 @untyped
 @pytest.mark.parametrize(
     ("method", "hides", "rival"),
-    [(Stairs, "features", "multi-bit"), (Forget, "edges", "DPRR"), (Friends, "both", None)],
-    ids=["number", "list", "protocol"],
+    [
+        (Stairs, "features", "multi-bit"),
+        (Keep, "features", None),
+        (Forget, "edges", "DPRR"),
+        (Friends, "both", None),
+    ],
+    ids=["number", "class", "list", "protocol"],
 )
-def test_three_methods_of_a_newcomer_have_their_rows(method, hides, rival):
+def test_methods_of_a_newcomer_have_their_rows(method, hides, rival):
     found = compared(method, hides, against=[rival] if rival else ())
     kinds = {row.users for row in found.rows if row.method == method.__name__}
     ceiling = set() if method is Forget else {CEILING}  # nobody says what it is without noise
@@ -45,8 +60,76 @@ def test_three_methods_of_a_newcomer_have_their_rows(method, hides, rival):
         assert row.proved <= row.epsilon * (1 + 1e-9)
         assert (row.proved == 0) == (row.method == ALONE)
         assert 0 <= row.accuracy <= 1
+        assert row.memory >= 0 or row.memory != row.memory
     assert set(found.methods) == {method.__name__, *([rival] if rival else [])}
     assert f"{method.__name__}" in str(found)
+
+
+def test_devices_find_their_class_by_the_classifier_that_they_are_sent():
+    here = draw(0, DATA, "features", PANEL)
+    entry = Method.of(Keep).enter(here, 4.0)
+    found = servers.simulate(jax.random.key(0), entry.server, entry.users)
+    weights = here.facts.classifier.weights
+    assert found.rounds[0].download >= np.asarray(weights).nbytes
+    question = entry.server.init(jax.random.key(0)).question.exact()
+    reports = np.asarray(entry.users.answer(jax.random.key(1), question).values)
+    scores = np.asarray(here.facts.classifier.scores(here.users.records))
+    private = here.labels < 0
+    np.testing.assert_array_equal(reports[private], np.eye(2)[scores.argmax(1)][private])
+
+
+@untyped
+@pytest.mark.parametrize(("method", "hides"), [(Stairs, "features"), (Forget, "edges")])
+def test_an_own_model_is_trained_on_what_a_mechanism_gives(method, hides):
+    found = compared(method, hides, model=Around, seeds=1)
+    assert found.own == f"{method.__name__} by Around"
+    assert len(found.scores(found.own, 4.0)) == 1
+    word = "tests.newcomer.own_methods:Around(width=4)"
+    assert Method.of(method).by(word).name == f"{method.__name__} by {word}"
+
+
+def test_an_own_model_learns_from_public_labels_alone():
+    """Rows that tell the classes: a model finds those of users without a label."""
+    op = operator(DATA.graph)
+    labels = np.where(np.arange(60) % 2 == 0, DATA.y, -1)
+    made = model_of(Around, 2, **methods.SIZES)
+    rows = np.eye(2, dtype=np.float32)[DATA.y]
+    found = [modelled(jax.random.key(seed), made, op, rows, labels, 2) for seed in range(4)]
+    right = [(one.argmax(1) == DATA.y)[labels < 0].mean() for one in found]
+    assert np.mean(right) > 0.9  # of 120 private users in all
+    np.testing.assert_allclose(np.exp(found).sum(2), 1.0, rtol=1e-5)
+    with pytest.raises(ValueError, match=r"outputs of a model must be of shape \(60, 2\)"):
+        modelled(jax.random.key(0), models.gcn(1, 8, 3), op, rows, labels, 2)
+
+
+class Deep(Around):
+    """A model that needs what no training gives."""
+
+    depth: int = dataclasses.field(kw_only=True)
+
+
+@untyped
+@pytest.mark.parametrize(
+    ("method", "model", "error", "why"),
+    [
+        (Stairs, Deep, TypeError, "'depth'; a training gives outputs, layers, hidden, dropout"),
+        (Stairs, 3, TypeError, "a model must be a linen module .* got int"),
+        (Friends, Around, ValueError, "a model is of mechanisms, and a server has its own"),
+    ],
+)
+def test_what_is_no_model_is_refused(method, model, error, why):
+    with pytest.raises(error, match=why):
+        compared(method, "both" if method is Friends else "features", model=model)
+
+
+def test_memory_is_what_a_call_takes():
+    """A call that fills 64 MB is seen, and what it has freed is not counted again."""
+    start = memory.begin()
+    if start != start:
+        pytest.skip("this system does not say what memory a process takes")
+    assert np.ones(8_000_000).sum() == 8_000_000
+    assert 60e6 < memory.risen(start) < 120e6
+    assert memory.risen(memory.begin()) < 30e6
 
 
 @untyped
@@ -92,9 +175,9 @@ def test_a_class_that_was_typed_in_has_no_file(monkeypatch, error):
     def nowhere(kind):
         raise error("source code not available")
 
-    assert "class Friends" in comparison._source(Friends(3, 2, 1.0))
+    assert "class Friends" in comparison._source(Friends)
     monkeypatch.setattr(comparison.inspect, "getsourcefile", nowhere)
-    assert comparison._source(Friends(3, 2, 1.0)) == ""
+    assert comparison._source(Friends) == ""
 
 
 @untyped
@@ -183,7 +266,14 @@ def test_classes_are_read_from_scores_or_as_they_are():
 
 def rows_of(scores, method, users=PRIVATE, epsilon=1.0):
     shared = {"data": "d", "hides": "edges", "panel": 0.1, "among": ALL, "proved": 0.0}
-    shared |= {"guarantee": "", "seconds": 1.0, "download": 1, "upload": 1, "versions": ""}
+    shared |= {
+        "guarantee": "",
+        "seconds": 1.0,
+        "memory": 1.0,
+        "download": 1,
+        "upload": 1,
+        "versions": "",
+    }
     named = {"method": method, "users": users, "epsilon": epsilon, "made_of": ""}
     return [Row(**shared, **named, seed=s, accuracy=a) for s, a in enumerate(scores)]
 

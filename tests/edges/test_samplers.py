@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RELATIONSHIP
+from ldp_jax.core.mechanism import mechanism
 from ldp_jax.edges import (
     DPRR,
     LocalLap,
@@ -22,6 +23,7 @@ from ldp_jax.edges.draws import capacity
 from ldp_jax.graph import graphs
 from ldp_jax.graph.graphs import GraphSet
 from tests.edges.small import EDGES, Coin, N, bits_of, copies, dense, owner_of, ring
+from tests.newcomer.own_methods import Forget
 
 P = 0.731  # of randomised response at epsilon 1
 
@@ -71,6 +73,28 @@ def test_it_works_on_one_graph_on_unequal_ones_and_beside_public_users(monkeypat
     found = ends(half.graph)
     assert {(of, to) for to, of in found} == found <= true
     assert {(to, of) for to, of in true if public[to] or public[of]} <= found
+
+
+class Fixed(Forget):
+    """The same, run at each size apart."""
+
+    any_size = False
+
+
+def test_lists_of_any_size_are_drawn_by_few_programs():
+    """Threefry draws the first n of more numbers alike: padding changes no bit."""
+    sizes = [1, 2, 3, 5, 8, 9, 13, 70]
+    node_graph = np.repeat(np.arange(len(sizes)), sizes)
+    path = np.flatnonzero(node_graph[1:] == node_graph[:-1])
+    both = np.concatenate([path, path + 1]), np.concatenate([path + 1, path])
+    whole = GraphSet.from_edges(*both, node_graph, np.zeros(len(sizes), int))
+    before = _one_by_one._reports._cache_size()
+    found = privatize_graph(jax.random.key(0), whole, Forget(1.0))
+    assert _one_by_one._reports._cache_size() - before == 2  # up to 64 users, and up to 128
+    apart = privatize_graph(jax.random.key(0), whole, mechanism(Fixed)(1.0))
+    np.testing.assert_array_equal(found.graph.receivers, apart.graph.receivers)
+    np.testing.assert_array_equal(found.graph.senders, apart.graph.senders)
+    assert len(found.graph.senders) > 1000
 
 
 # A digest of the noisy edges, and the sum of the noisy degrees. Committed results are drawn by

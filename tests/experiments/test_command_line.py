@@ -81,7 +81,7 @@ MISTAKES = {
     "poindp --parts table1 --mechanisms nothing --datasets FILE": (
         "these words name no rows: 0 of 0",
     ),
-    "poindp --models 2": ("--models must be at least 3",),
+    "poindp --targets 2": ("--targets must be at least 3",),
     "frontier --datasets debian --epsilons 41": ("debian half piloted eps 41 ", "[0.001, 40]"),
     "frontier --parts beyond --epsilons 41": ("debian half counts eps 41 ", "must be"),
     "frontier --parts features --epsilons 1 21": ("--epsilons must be at most 20",),
@@ -100,7 +100,7 @@ MISTAKES = {
         "chosen; ",
     ),
     "frontier --parts beyond --mechanisms counts": (
-        "--mechanisms: part beyond has all of its rows",
+        "--mechanisms: no counts; there are module:Name of your own",
     ),
     "show nothing": ("NAME nothing: ", "privge, dprr"),
     "reproduce nothing": ("NAME nothing: ",),

@@ -57,7 +57,7 @@ def runs(graph_file):
                 parts=("table1", "membership"),
                 mechanisms=("=gcn", "=structure-only:stack", "hyperbolic"),
                 splits=("random",),
-                models=3,
+                targets=3,
                 protocols=("TSTF",),
                 preset="smoke",
             ),

@@ -1,19 +1,68 @@
-"""Somebody's own method among the rows of the papers: its name, its colour, its rows, refusals."""
+"""Somebody's own method or model among the rows of the papers: names, colours, rows, refusals."""
 
+import dataclasses
+from typing import Any
+
+import flax.linen as nn
+import jax
+import numpy as np
 import pandas as pd
 import pytest
 
-from experiments import _common, dprr, privge
+from experiments import _common, dprr, heterorr, privge
 from experiments._runner import UsageError
 from experiments.dprr import config as lists
+from experiments.frontier import beyond, features, friendships
 from experiments.frontier import config as frontier
-from experiments.frontier import friendships
+from experiments.heterorr import settings as edges
+from experiments.poindp import settings as hierarchy
 from experiments.privge import settings as vectors
-from ldp_jax import datasets
+from ldp_jax import datasets, servers
+from ldp_jax.accounting.statement import Statement
 from tests.marks import untyped
 
 NUMBER = "tests.newcomer.own_methods:Stairs(steps=3)"
 LIST = "tests.newcomer.own_methods:Forget"
+CLASS = "tests.newcomer.own_methods:Keep"
+MODEL = "tests.newcomer.own_methods:Around(width=4)"
+SIZES = {"num_nodes": 80, "num_classes": 2, "num_features": 8, "mean_degree": 5}
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    path = tmp_path_factory.mktemp("data") / "graph.npz"
+    datasets.save(datasets.synthetic(jax.random.key(0), **SIZES, homophily=0.8), path)
+    return str(path)
+
+
+class Head(nn.Module):
+    """A model of rows, which may be wrong in a way of each kind."""
+
+    outputs: int
+    width: int = 0
+
+    @nn.compact
+    def __call__(self, inputs, train):
+        return nn.Dense(self.width or self.outputs)(inputs)
+
+
+class Forgets(Head):
+    """It does not take ``train``."""
+
+    def __call__(self, inputs):
+        return inputs
+
+
+def needs(depth, outputs):
+    """A maker of models that asks for what no training gives."""
+
+
+def number(outputs):
+    """No model."""
+    return outputs
+
+
+HEAD = f"{__name__}:Head"
 
 
 def test_an_own_method_has_its_word_as_a_name_and_a_colour_of_its_own():
@@ -58,20 +107,131 @@ def test_a_name_that_is_nobodys_is_refused(config, tmp_path):
 
 
 @untyped
-def test_numbers_and_servers_stand_in_the_tables(tmp_path):
-    import jax
+@pytest.mark.parametrize(
+    ("config", "word", "why"),
+    [
+        (vectors.Config, "nobody", "--models: no nobody; there are module:Name of your own"),
+        (vectors.Config, f"{HEAD}(width=7)", r"of shape \(5, 3\) where outputs=3, got \(5, 7\)"),
+        (vectors.Config, f"{__name__}:Forgets", "on ndarray of .* unexpected keyword .*'train'"),
+        (vectors.Config, f"{__name__}:needs", "'depth'; a training gives outputs, layers, hidden"),
+        (vectors.Config, f"{__name__}:number", "a model must be a linen module"),
+        (vectors.Config, MODEL, "on ndarray of"),
+        (edges.Config, HEAD, "on NodeInputs of"),
+        (hierarchy.Config, HEAD, "on NodeInputs of"),
+        (lists.Config, "nobody", "--classifiers: no nobody; there are gin; perceptron; forest"),
+        (lists.Config, MODEL, "--classifiers .* on Batch of"),
+    ],
+)
+def test_what_is_no_model_of_a_training_is_refused_before_rows_are(config, word, why, tmp_path):
+    option = "classifiers" if config is lists.Config else "models"
+    with pytest.raises(UsageError, match=why):
+        config(**{option: (word,), "out": tmp_path}).check()
 
-    sizes = {"num_nodes": 80, "num_classes": 2, "num_features": 8, "mean_degree": 5}
-    path = tmp_path / "graph.npz"
-    datasets.save(datasets.synthetic(jax.random.key(0), **sizes, homophily=0.8), path)
+
+def test_a_row_of_an_own_model_is_named_by_its_release_and_its_word():
+    labels, colours = _common.row_names("privge")
+    name = f"hds by {MODEL}"
+    assert labels.of(name) == f"HDS by {MODEL}"
+    assert labels.of(f"structure-only:{name}") == f"structure-only HDS by {MODEL}"
+    assert colours[name] != colours[f"laplace by {MODEL}"]
+    cell = privge.accuracy.cells.Cell.of(
+        {}, "d", "node", "record", f"structure-only:{name}", 1.0, 0, k=1, preprocessing="raw"
+    )[0]
+    assert (cell.release, cell.model) == ("structure-only:hds", MODEL)
+
+
+@untyped
+def test_an_own_model_stands_beside_the_gcn(small, tmp_path):
+    heterorr.main(
+        edges.Config(
+            ("features",), (small,), ("duchi",), models=(MODEL,), epsilons=(2.0,), seeds=1,
+            preset="smoke", out=tmp_path,
+        )
+    )  # fmt: skip
+    rows = pd.read_csv(tmp_path / "heterorr.csv").set_index("mechanism")
+    both = [f"{prefix}duchi" for prefix in ("", "structure-only:", "features-only:")]
+    for name in (*both, "non-private", "public records alone"):
+        other = rows.loc[f"{name} by {MODEL}"]
+        assert other.epsilon_proved == rows.loc[name].epsilon_proved
+        assert other.config == rows.loc[name].config
+    assert f"label-propagation by {MODEL}" not in rows.index
+    assert f"by {MODEL}" in (tmp_path / "heterorr.md").read_text()
+
+
+@untyped
+def test_own_lists_and_servers_find_links(small, tmp_path):
+    """A server that is the library's own finds what the library's row finds but for its noise."""
+    server = "ldp_jax.servers.links:LinkServer"
+    given = {"datasets": (small,), "epsilons": (10.0,), "seeds": 1, "out": tmp_path}
+    asked = frontier.Config(("beyond",), mechanisms=(server, LIST), labels=("half",), **given)
+    asked.check()
+    plan = beyond.plan(asked)
+    found = {
+        cell.mechanism: beyond.compute(cell, settings).values["auc"]
+        for cell, settings in plan.items()
+        if cell.mechanism in (server, LIST, "non-private counts")
+    }
+    assert abs(found[server] - found["non-private counts"]) < 0.1
+    assert 0.0 <= found[LIST] <= 1.0
+    for wrong, shape in ((np.zeros(3), r"\(2,\)"), ("two", r"\(2,\)"), ([0.0, np.nan], "finite")):
+        with pytest.raises(UsageError, match=shape):
+            beyond.own.numbers(server, wrong, (2,))
+
+
+@untyped
+def test_own_lists_and_servers_classify_graphs():
+    whole = datasets.synthetic_graphs(jax.random.key(0), num_graphs=30)
+    whole = beyond.graphs.GraphSet.from_dataset(whole)
+    for word in (LIST, f"{__name__}:Degrees"):
+        keys = tuple(jax.random.split(jax.random.key(1)))
+        found = beyond._own_graphs(word, keys, whole, 2.0)
+        assert 0.0 <= found.value <= 1.0
+        assert "epsilon 2 per neighbour-list" in str(found.guarantee)
+
+
+@dataclasses.dataclass(frozen=True)
+class Degrees:
+    """Noisy degrees of users, of graphs whose classes it does not see."""
+
+    facts: Any
+    num_users: int
+    epsilon: float
+
+    def question(self) -> servers.CountQuestion:
+        """Neighbours of anybody."""
+        assert not self.facts.labels.any()
+        assert not len(self.facts.senders)
+        nobody = np.zeros(self.num_users, np.int32)
+        asked = np.ones(self.num_users, bool)
+        return servers.CountQuestion(nobody, asked, num_groups=1, epsilon=self.epsilon)
+
+    def statement(self) -> Statement:
+        """One report."""
+        return Statement.of([servers.count_cost(self.epsilon)])
+
+    def init(self, key: Any) -> servers.links.LinkCountsAsked:
+        """Everybody is asked."""
+        return servers.links.LinkCountsAsked(self.question())
+
+    def step(self, state: Any, answers: Any) -> np.ndarray:
+        """The reports."""
+        return np.asarray(answers.values, float)
+
+
+@untyped
+def test_numbers_classes_and_servers_stand_in_the_tables(small, tmp_path):
     out = tmp_path / "found"
-    given = {"datasets": (str(path),), "epsilons": (2.0,), "out": out}
-    privge.main(vectors.Config(("node",), mechanisms=(NUMBER,), preset="smoke", **given))
+    given = {"datasets": (small,), "epsilons": (2.0,), "out": out}
+    models = (HEAD,)
+    asked = vectors.Config(("node",), mechanisms=(NUMBER,), models=models, preset="smoke", **given)
+    privge.main(asked)
     rows = pd.read_csv(out / "privge.csv")
     mine = rows[rows.mechanism.isin([NUMBER, f"structure-only:{NUMBER}"])]
     assert len(mine) == 8  # two seeds, two embeddings, and the twin
     assert mine[mine.mechanism == NUMBER].epsilon_proved.eq(2.0).all()
+    assert rows.mechanism.str.endswith(f" by {HEAD}").sum() == 12  # and without noise
     assert NUMBER in privge.tables(out)
+    assert f"{NUMBER} by {HEAD}" in privge.tables(out)
     privge.write_report(out)
     assert (out / "figure2_node.png").exists()
 
@@ -95,3 +255,15 @@ def test_a_list_mechanism_classifies_graphs(tmp_path):
     assert set(rows.mechanism) == {"degrees", LIST}
     dprr.write_report(tmp_path)
     assert LIST in (tmp_path / "dprr.md").read_text()
+
+
+@untyped
+def test_a_mechanism_on_classes_is_a_report_of_the_frontier(small, tmp_path):
+    given = {"datasets": (small,), "epsilons": (2.0,), "out": tmp_path}
+    asked = frontier.Config(("features",), mechanisms=(CLASS,), panels=("0.3",), seeds=1, **given)
+    asked.check()
+    plan = features.plan(asked)
+    (cell,) = [cell for cell in plan if cell.mechanism == CLASS]
+    found = features.compute(cell, plan[cell])
+    assert 0.4 < found.values["accuracy"] <= 1.0
+    assert "epsilon 2 per record" in str(found.notes)

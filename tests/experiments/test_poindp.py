@@ -75,7 +75,7 @@ def ran(graph_file, tmp_path_factory, quick):
         attacks=QUICK,
         splits=("random",),
         seeds=1,
-        models=3,
+        targets=3,
         preset="smoke",
         out=tmp_path_factory.mktemp("poindp"),
     )

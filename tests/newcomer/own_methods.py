@@ -1,6 +1,6 @@
-"""Three methods of somebody new, and the command that puts each beside all others.
+"""Methods of somebody new, and the command that puts each beside all others.
 
-A mechanism on numbers, one on neighbour lists, and a protocol of two rounds.
+Mechanisms on numbers, on classes and on neighbour lists, a protocol of two rounds, and a model.
 """
 
 import dataclasses
@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -66,6 +67,59 @@ class Stairs:
         return y / self.kept()
 
 
+# --- A class ------------------------------------------------------------------------------------
+
+
+@mechanism
+class Keep:
+    """Report the class, or with a small chance any class."""
+
+    epsilon: float
+    num_classes: int = static()
+
+    def privatize(self, key: Any, x: Any) -> Any:
+        """The class or another one."""
+        keep_key, any_key = jax.random.split(key)
+        other = jax.random.randint(any_key, (), 0, self.num_classes)
+        more = jnp.expm1(self.epsilon)
+        kept = jax.random.uniform(keep_key) < more / (more + self.num_classes)
+        return jnp.where(kept, self.domain().clip(x).astype(int), other)
+
+    def guarantee(self) -> Guarantee:
+        """Per record."""
+        return Guarantee(float(self.epsilon), unit=RECORD, adjacency="any two classes", **WORDS)
+
+    def domain(self) -> Finite:
+        """The classes."""
+        return Finite(tuple(range(self.num_classes)))
+
+    def codomain(self) -> Finite:
+        """The classes."""
+        return self.domain()
+
+    def estimate(self, y: Any) -> Any:
+        """The reported class."""
+        return y
+
+
+# --- A model ------------------------------------------------------------------------------------
+
+
+class Around(nn.Module):
+    """Nodes by their own row and the mean of their neighbours' rows."""
+
+    outputs: int
+    width: int = 16
+
+    @nn.compact
+    def __call__(self, inputs: Any, train: bool) -> Any:
+        """Scores of classes."""
+        graph, x, _ = inputs
+        h = nn.relu(nn.Dense(self.width)(x))
+        mean = graph.sum(h) / jnp.maximum(graph.degree, 1.0)[:, None]
+        return nn.Dense(self.outputs)(jnp.concatenate([h, mean], 1))
+
+
 # --- A neighbour list -----------------------------------------------------------------------------
 
 
@@ -77,6 +131,7 @@ class Forget:
     n: int | None = static(default=None)
     reporting: str = static(default="full")
     reportings = ("full",)
+    any_size = True  # each bit is flipped alone
 
     def privatize(self, key: Any, neighbours: NeighbourList, own: Any = 0) -> ListReport:
         """A list of which each bit is flipped with probability 1 / (e^epsilon + 1)."""
@@ -155,13 +210,15 @@ def main() -> None:
     sizes = {"num_nodes": 120, "num_classes": 2, "num_features": 12, "mean_degree": 6}
     data = datasets.synthetic(jax.random.key(0), **sizes, homophily=0.8)
     datasets.save(data, folder / "graph.npz")
-    for name, hides, rival in (
-        ("Stairs(steps=3)", "features", "multi-bit"),
-        ("Forget", "edges", "DPRR"),
-        ("Friends", "both", "joint reports"),
+    for name, hides, rival, more in (
+        ("Stairs(steps=3)", "features", "multi-bit", ""),
+        ("Keep", "features", "best-class report", ""),
+        ("Stairs", "features", "multi-bit", "--model own_methods:Around(width=8)"),
+        ("Forget", "edges", "DPRR", ""),
+        ("Friends", "both", "joint reports", ""),
     ):
         out = folder / name
-        words = f"--on {folder}/graph.npz --hides {hides} --epsilons 4 --seeds 2 --no-verify"
+        words = f"--on {folder}/graph.npz --hides {hides} --epsilons 4 --seeds 2 --no-verify {more}"
         command = [sys.executable, "-m", "ldp_jax.bench", f"own_methods:{name}", *words.split()]
         command += ["--panel", "0.2", "--against", rival, "--out", str(out)]
         done = subprocess.run(

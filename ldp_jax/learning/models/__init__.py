@@ -1,6 +1,6 @@
 """Models as pairs of pure functions; flax is known here and nowhere else."""
 
-from ldp_jax.learning.models._model import Bound, Model, Variables
+from ldp_jax.learning.models._model import Bound, Model, Variables, as_model
 from ldp_jax.learning.models.gat import gat
 from ldp_jax.learning.models.gcn import NodeInputs, gcn
 from ldp_jax.learning.models.gin import gin
@@ -16,6 +16,7 @@ __all__ = [
     "PlacedInputs",
     "PoinDPInputs",
     "Variables",
+    "as_model",
     "dense_layers",
     "gat",
     "gcn",

@@ -65,6 +65,31 @@ def from_linen(module: nn.Module) -> Model:
     return Model(Bound(_init, (module,)), Bound(_apply, (module,)))
 
 
+def as_model(made: object) -> Model:
+    """A model of a linen module, or of anything that has ``init`` and ``apply`` as a model has.
+
+    ``TypeError`` for what is neither.
+
+    >>> class Linear(nn.Module):
+    ...     @nn.compact
+    ...     def __call__(self, inputs, train):
+    ...         return nn.Dense(3)(inputs)
+    >>> made = as_model(Linear())
+    >>> made == as_model(Linear()), as_model(made) is made
+    (True, True)
+    """
+    if isinstance(made, Model):
+        return made
+    if isinstance(made, nn.Module):
+        return from_linen(made)
+    if callable(init := getattr(made, "init", None)) and callable(getattr(made, "apply", None)):
+        return Model(init, made.apply)  # pyrefly: ignore
+    raise TypeError(
+        "a model must be a linen module with __call__(inputs, train), or have init(key, inputs) "
+        f"and apply(variables, inputs, *, key, train), got {type(made).__name__}"
+    )
+
+
 @implicit_promotion()
 def _init(module: nn.Module, key: PRNGKey, inputs: PyTree) -> Variables:
     variables = module.init({"params": key}, inputs, train=False)
