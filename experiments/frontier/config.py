@@ -3,7 +3,7 @@
 import dataclasses
 from typing import Literal
 
-from experiments._common import check_methods, check_words
+from experiments._common import check_methods, check_words, is_own
 from experiments._runner import Grid, UsageError
 from experiments.frontier.features_methods import METHODS as FEATURES_METHODS
 from experiments.frontier.joint_methods import METHODS as JOINT_METHODS
@@ -78,6 +78,12 @@ class Config(Grid):
                     "--panels must be shares of each class, as 0.05, or numbers of users of "
                     f"each, got {setting}"
                 )
+        own = [word for word in self.mechanisms if is_own(word)]
+        if own and "poisoning" in self.parts:
+            raise UsageError(
+                f"--mechanisms of poisoning must be reports that liars send: "
+                f"{', '.join(KNOWN['poisoning'])}; got {', '.join(own)}"
+            )
         for part in self.parts:
             check_methods("--mechanisms", self.mechanisms, KNOWN[part], self.out)
 

@@ -1,6 +1,7 @@
 """The most memory that a call takes, as the system counts it."""
 
 import ctypes
+import math
 import re
 from pathlib import Path
 
@@ -30,7 +31,7 @@ def risen(start: float) -> float:
 
     What compilers take counts; arrays on an accelerator do not.
     """
-    return max(_kept("VmHWM") - start, 0.0) if start == start else start
+    return start if math.isnan(start) else max(_kept("VmHWM") - start, 0.0)
 
 
 def _kept(name: str) -> float:
