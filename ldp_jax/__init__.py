@@ -84,5 +84,5 @@ __getattr__, __dir__ = lazy.attach(
         " privatize_graph rehearse",
     },
     "accounting attacks bench core curators datasets deployment edges features graph hyperbolic"
-    " learning pipeline servers verification",
+    " learning servers verification",
 )

@@ -121,27 +121,6 @@ def run(code):
     return done.stdout.strip()
 
 
-@pytest.mark.usefixtures("untyped")
-def test_functions_of_version_02_are_found_wherever_they_are_now():
-    for name in (
-        "from_counts.predict_from_counts",
-        "from_counts.count_facts",
-        "jointly.predict_jointly",
-        "jointly.JointPrivacy",
-        "jointly.joint_facts",
-        "local_prediction.panel_facts",
-        "piloted.classify_counts",
-        "rehearsal.rehearse",
-        "rows.feature_rows",
-    ):
-        old, _, function = name.partition(".")
-        module = importlib.import_module(f"ldp_jax.pipeline.{old}")
-        with pytest.warns(DeprecationWarning, match=f"pipeline.{name} is ldp_jax.servers"):
-            assert getattr(module, function).__name__ == function
-        with pytest.raises(AttributeError, match="nothing"):
-            module.nothing  # noqa: B018
-
-
 LATER = {  # they look at another argument first, which says how the key is used
     "deal",
     "decode",

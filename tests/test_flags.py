@@ -158,8 +158,9 @@ STEP_BY_STEP = {
     "predict_from_counts",
     "predict_jointly",
     "hyperbolic.embed",
+    "rehearse",
 }
-"""Their loops take a minute where nothing is compiled."""
+"""Their loops take a minute or two where nothing is compiled."""
 
 
 def cases():

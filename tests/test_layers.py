@@ -31,7 +31,6 @@ ALLOWED = {
     "learning": {"core", "graph", "features", "hyperbolic"},
     "attacks": {"core", "core.spaces", "core.mechanism", "graph", "learning", "edges", "servers"},
     "servers": PROTOCOL | {"graph", "features", "edges", "learning", "deployment"},
-    "pipeline": {"core"},
     "deployment": BASE,
     "datasets": {"core", "graph"},
     "bench": PROTOCOL

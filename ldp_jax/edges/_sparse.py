@@ -154,14 +154,12 @@ def _rates(
     degree: Array,
     half: bool,
 ) -> tuple[Array | None, Array, Array, Array]:
-    owned = universe(users, half)
-    noisy, keep, add = m.rates(key, degree, owned)
-    return noisy, keep, jnp.broadcast_to(m.drop_rate(noisy, owned), keep.shape), add
+    return m.rates(key, degree, universe(users, half))
 
 
 @jax.jit
 def _false_if_none(m: "ListMechanism", owned: Array) -> Array:
-    _, add = m.bit_rates(m.degree_if_none(owned), owned)
+    *_, add = m.bit_rates(m.degree_if_none(owned), owned)
     return owned.astype(jnp.float32) * add
 
 

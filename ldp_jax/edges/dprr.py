@@ -115,20 +115,8 @@ class DPRR(SendsDegree):
         """1 - p."""
         return flip_rate(self.epsilon_edges)
 
-    def bit_rates(self, noisy: Scalar | None, owned: Scalar) -> tuple[Array, Array]:
-        """p q and (1 - p) q given d*."""
-        flip = self.flip
-        kept, _ = self._thinning(noisy, owned)
-        return (1 - flip) * kept, flip * kept
-
-    def drop_rate(self, noisy: Scalar | None, owned: Scalar) -> Array:
-        """1 - p q given d*, without cancellation: 1 - p where q = 1."""
-        flip = self.flip
-        _, dropped = self._thinning(noisy, owned)
-        return flip + (1 - flip) * dropped
-
-    def _thinning(self, noisy: Scalar | None, owned: Scalar) -> tuple[Array, Array]:
-        """q and 1 - q given d*."""
+    def bit_rates(self, noisy: Scalar | None, owned: Scalar) -> tuple[Array, Array, Array]:
+        """p q, 1 - p q and (1 - p) q given d*."""
         assert noisy is not None  # every report has one
         flip = self.flip
         degree = self.estimate_degree(noisy)
@@ -137,9 +125,10 @@ class DPRR(SendsDegree):
         below = degree * unclipped + owned * flip
         known = below > 0
         below = jnp.where(known, below, 1.0)
-        kept = jnp.where(known, degree / below, 0.0)
+        kept = jnp.clip(jnp.where(known, degree / below, 0.0), 0.0, 1.0)
         dropped = jnp.where(known, flip * (owned - 2 * degree) / below, 1.0)
-        return jnp.clip(kept, 0.0, 1.0), jnp.clip(dropped, 0.0, 1.0)
+        dropped = jnp.clip(dropped, 0.0, 1.0)
+        return (1 - flip) * kept, flip + (1 - flip) * dropped, flip * kept
 
     def estimate_degree(self, noisy: Scalar) -> Array:
         """The degree that q is computed from: d*, or its posterior mean; elementwise."""

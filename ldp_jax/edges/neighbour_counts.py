@@ -14,13 +14,11 @@ from ldp_jax.accounting.guarantee import Guarantee
 from ldp_jax.core import random_words, validate, whole_noise
 from ldp_jax.core.mechanism import WordRuns
 from ldp_jax.core.pytree import pytree, static
-from ldp_jax.core.spaces import NotApplicable
 from ldp_jax.core.types import AnyArray, Array, PRNGKey, Scalar, Values
 from ldp_jax.edges import checks
-from ldp_jax.edges.degree_noise import NOISES, Noise
 from ldp_jax.edges.lists import NeighbourList
 from ldp_jax.edges.neighbour_lists import OnLists, Reporting
-from ldp_jax.edges.spaces import CountReports, critical_numbers
+from ldp_jax.edges.spaces import CountReports
 
 
 @pytree
@@ -28,17 +26,15 @@ class NeighbourCounts(OnLists):
     r"""Report the noisy number of neighbours in each of K public groups, and no neighbour.
 
     Law: :math:`y_k = c_k + z_k` with :math:`c_k = |\{v \in N : g(v) = k\}|`, at most ``most``, and
-    independent discrete Laplace noise, :math:`P(z) \propto e^{-\epsilon |z|}`; real noise
-    :math:`\mathrm{Lap}(1/\epsilon)` with ``noise="laplace"``. A node whose group is negative counts
-    nowhere. In ``half`` reporting c counts owned pairs.
+    independent discrete Laplace noise, :math:`P(z) \propto e^{-\epsilon |z|}`. A node whose group
+    is negative counts nowhere. In ``half`` reporting c counts owned pairs.
     Guarantee: epsilon per bit of a list, whatever K is, since a bit moves one count by one. Per
     edge 2 epsilon, and epsilon in ``half`` (:meth:`relationship`). Groups are public.
-    Utility: unbiased, variance :math:`2a/(1-a)^2` with :math:`a = e^{-\epsilon}`
-    (:math:`2/\epsilon^2` of Laplace noise) for each count, whatever the size of its group.
+    Utility: unbiased, variance :math:`2a/(1-a)^2` with :math:`a = e^{-\epsilon}` for each count,
+    whatever the size of its group.
     Numerics: discrete Laplace noise is a sign and a number below 2^96, compared with cumulative
     whole numbers: its loss is a ratio of integers and ``arithmetic`` is ``exact``. A report is
-    clipped to ``span()``, beyond which noise has a mass of about 2^-90. Laplace noise holds in
-    ideal arithmetic.
+    clipped to ``span()``, beyond which noise has a mass of about 2^-90.
     Reference: Ghosh et al., STOC 2009; counts by group as a message: Qin et al., CCS 2017 (LDPGen),
     and under a trusted curator Kolluri et al., CCS 2022 (LPGNet).
 
@@ -49,7 +45,6 @@ class NeighbourCounts(OnLists):
       groups: int [n] in [-1, K), public, for one user's view, or given with each call; -1 counts a
         node nowhere.
       most: the largest count; a larger one is taken for it. Public, at most 2^20.
-      noise: ``geometric`` or ``laplace``.
       reporting: ``full`` or ``half``.
 
     >>> m = NeighbourCounts(1.0, num_groups=2, n=5)
@@ -67,7 +62,6 @@ class NeighbourCounts(OnLists):
     n: int | None = static(default=None)
     groups: Values | None = None
     most: int = static(default=65_535)
-    noise: Noise = static(default="geometric")
     reporting: Reporting = static(default="full")
     thresholds: Array | None = dataclasses.field(init=False, repr=False, default=None)
 
@@ -84,20 +78,18 @@ class NeighbourCounts(OnLists):
         object.__setattr__(self, "epsilon", whole_noise.checked_epsilon(self.epsilon))
         validate.integer_in(1, num_groups=self.num_groups)
         whole_noise.checked_most(self.most)
-        validate.one_of(NOISES, noise=self.noise)
         self._check()
         if self.groups is not None and validate.concrete(self.groups):
             groups = checked_groups(self.groups, self._size(), self.num_groups)
             object.__setattr__(self, "groups", jnp.asarray(groups))
-        if self.noise == "geometric":
-            object.__setattr__(self, "thresholds", jax.device_put(self._noise.thresholds))
+        object.__setattr__(self, "thresholds", jax.device_put(self._noise.thresholds))
 
     @property
     def _noise(self) -> whole_noise.WholeNoise:
         return whole_noise.whole_noise(float(self.epsilon), self.most)
 
     def span(self) -> tuple[int, int]:
-        """The smallest and the largest report of discrete Laplace noise."""
+        """The smallest and the largest report."""
         margin = self._noise.margin
         return -margin, self.most + margin
 
@@ -136,7 +128,7 @@ class NeighbourCounts(OnLists):
         own: Scalar = 0,
         groups: Values | None = None,
     ) -> Array:
-        """Draw the report of one user, int32 [K] (float32 of Laplace noise), in O(n); ``vmap`` it.
+        """Draw the report of one user, int32 [K], in O(n); ``vmap`` it.
 
         ``groups`` are public, int [n]; by default the mechanism's own. Traced ones outside [-1, K)
         count nowhere.
@@ -145,13 +137,10 @@ class NeighbourCounts(OnLists):
         return self.add_noise(key, self.true_counts(neighbours, own, groups))
 
     def add_noise(self, key: PRNGKey, counts: Values) -> Array:
-        """Clip counts to [0, ``most``] and add independent noise; int32, or float32 of Laplace."""
+        """Clip counts to [0, ``most``] and add independent noise; int32."""
         if not isinstance(counts, jax.Array):  # a number of the host may be beyond 32 bits
             counts = np.clip(np.asarray(counts), 0, self.most).astype(np.int32)
         counts = jnp.clip(jnp.asarray(counts), 0, self.most).astype(jnp.int32)
-        if self.noise == "laplace":
-            drawn = random_words.laplace(key, counts.shape) / jnp.float32(self.epsilon)
-            return counts.astype(jnp.float32) + drawn
         return self.from_words(_words(key, counts.shape, 1 + whole_noise.WORDS), counts)
 
     def from_words(self, word: AnyArray, counts: AnyArray) -> Array:
@@ -166,8 +155,6 @@ class NeighbourCounts(OnLists):
 
     def word_runs(self) -> WordRuns:
         """Runs of numbers below 2^96 between two thresholds, with both signs."""
-        if self.noise != "geometric":
-            raise NotApplicable(f"{self.noise} noise is a continuum: ask float_audit")
         size = 4 * whole_noise.WORDS  # bytes
         table = np.ascontiguousarray(np.asarray(self.thresholds).T.astype(">u4"))
         starts = sorted({0, *(int.from_bytes(row.tobytes(), "big") for row in table)})
@@ -186,7 +173,7 @@ class NeighbourCounts(OnLists):
         return WordRuns(words(starts), words([end - 1 for end in after]), share * 2, pairs)
 
     def log_density(self, y: Values, x: NeighbourList, own: Scalar = 0) -> Array:
-        """log p of a report given a list: a mass, a density of Laplace noise."""
+        """The log mass of a report given a list."""
         y = jnp.asarray(y)
         return self.log_likelihood(y, self.true_counts(x, own)).sum(-1)
 
@@ -194,10 +181,6 @@ class NeighbourCounts(OnLists):
         """log p of each reported number given the true count; elementwise."""
         y = jnp.asarray(y)
         counts = jnp.asarray(counts)
-        if self.noise == "laplace":
-            return jnp.log(self.epsilon / 2) - self.epsilon * jnp.abs(
-                y - counts.astype(jnp.float32)
-            )
         low, high = self.span()
         kind = jnp.result_type(float)
         inside, ends = (jnp.asarray(side, kind) for side in self._noise.log_masses)
@@ -208,9 +191,9 @@ class NeighbourCounts(OnLists):
         return jnp.where(possible, mass, -jnp.inf)
 
     def bit_reports(self, owned: int) -> tuple[np.ndarray, np.ndarray]:
-        """Every whole number of the span, or critical real ones; no bit is sent."""
+        """Every whole number of the span; no bit is sent."""
         low, high = self.span()
-        numbers = critical_numbers(owned) if self.noise == "laplace" else np.arange(low, high + 1.0)
+        numbers = np.arange(low, high + 1.0)
         return numbers, np.full(len(numbers), np.nan)
 
     def bit_log_density(
@@ -226,39 +209,32 @@ class NeighbourCounts(OnLists):
 
     def codomain(self, own: int = 0) -> CountReports:
         """K numbers."""
-        return CountReports(self.num_groups, None if self.noise == "laplace" else self.span())
+        return CountReports(self.num_groups, self.span())
 
     def estimate(self, y: Values, own: Scalar = 0) -> Array:
         """The counts: the report itself, which is unbiased; post-processing."""
         return jnp.asarray(y, jnp.float32)
 
     def noise_variance(self) -> float:
-        r"""The variance of one count: :math:`2a/(1-a)^2`, a = e^-epsilon, or :math:`2/\epsilon^2`.
+        r"""The variance of one count: :math:`2a/(1-a)^2`, a = e^-epsilon.
 
         >>> round(NeighbourCounts(1.0, 1).noise_variance(), 4)
         1.8413
         """
-        if self.noise == "laplace":
-            return 2 / self.epsilon**2
         a = np.exp(-self.epsilon)
         return float(2 * a / np.expm1(-self.epsilon) ** 2)
 
     def proof(self) -> str:
         """The noise of one number."""
-        laplace = self.noise == "laplace"
-        noise = "Laplace noise of scale 1 / epsilon" if laplace else "whole noise of its own"
-        return f"a bit moves one count by one; each has {noise}"
+        return "a bit moves one count by one; each has whole noise of its own"
 
     def sums(self) -> np.ndarray:
-        """The budget; of discrete Laplace noise its loss, computed from its integers."""
-        return super().sums() if self.noise == "laplace" else np.array(self._noise.loss)
+        """The loss, computed from the noise's integers."""
+        return np.array(self._noise.loss)
 
     def guarantee(self) -> Guarantee:
-        """epsilon per bit of a list; exact of discrete Laplace noise."""
-        return dataclasses.replace(
-            super().guarantee(),
-            arithmetic="ideal" if self.noise == "laplace" else "exact",
-        )
+        """epsilon per bit of a list."""
+        return dataclasses.replace(super().guarantee(), arithmetic="exact")
 
 
 # One program, outside jit too.

@@ -192,12 +192,11 @@ class ListMechanism(OnLists):
     """
 
     @abc.abstractmethod
-    def bit_rates(self, noisy: Scalar | None, owned: Scalar) -> tuple[Array, Array]:
-        """The probabilities to report a true pair and another one, given the noisy degree."""
+    def bit_rates(self, noisy: Scalar | None, owned: Scalar) -> tuple[Array, Array, Array]:
+        """The probabilities to report a true pair, to drop it, and to report another one.
 
-    @abc.abstractmethod
-    def drop_rate(self, noisy: Scalar | None, owned: Scalar) -> Array:
-        """The probability to drop a true pair, without cancellation."""
+        They are given the noisy degree; the second is 1 less the first, without cancellation.
+        """
 
     def noisy_degree(self, key: PRNGKey, degree: Array, owned: Scalar) -> Array | None:
         """Draw a noisy degree of true pairs among ``owned``; None where none is sent."""
@@ -224,12 +223,12 @@ class ListMechanism(OnLists):
         key: PRNGKey,
         degree: Scalar,
         owned: Scalar,
-    ) -> tuple[Array | None, Array, Array]:
-        """Noisy degree (or None), and the two probabilities; elementwise."""
+    ) -> tuple[Array | None, Array, Array, Array]:
+        """Noisy degree (or None), and the three probabilities; elementwise."""
         noisy = self.noisy_degree(key, jnp.asarray(degree), owned)
         shape = jnp.shape(degree)
-        keep, add = (jnp.broadcast_to(rate, shape) for rate in self.bit_rates(noisy, owned))
-        return noisy, keep, add
+        keep, drop, add = (jnp.broadcast_to(rate, shape) for rate in self.bit_rates(noisy, owned))
+        return noisy, keep, drop, add
 
     def codomain(self, own: int = 0) -> ListReports:
         """A noisy degree, or none, and a list of the user ``own``."""
@@ -250,9 +249,9 @@ class ListMechanism(OnLists):
         check_single(self)
         true, mine, degree, pairs = self._record(neighbours, own)
         degree_key, bits_key = random.split(key)
-        noisy, keep, add = self.rates(degree_key, degree, pairs)
+        noisy, keep, drop, add = self.rates(degree_key, degree, pairs)
         chance = jnp.where(true, keep, add)
-        rest = jnp.where(true, self.drop_rate(noisy, pairs), 1 - add)
+        rest = jnp.where(true, drop, 1 - add)
         reported = random_words.bernoulli(bits_key, chance, rest) & mine
         return ListReport(jnp.float32(jnp.nan) if noisy is None else noisy, to_list(reported))
 
@@ -267,8 +266,7 @@ class ListMechanism(OnLists):
 
     def _log_bits(self, noisy: Scalar | None, sent: Scalar, true: Scalar, owned: Scalar) -> Array:
         """log P that bits are sent or not, given the noisy degree."""
-        keep, add = self.bit_rates(noisy, owned)
-        drop = self.drop_rate(noisy, owned)
+        keep, drop, add = self.bit_rates(noisy, owned)
         of_sent = jnp.log(jnp.where(true, keep, add))
         return jnp.where(sent, of_sent, jnp.where(true, jnp.log(drop), jnp.log1p(-add)))
 

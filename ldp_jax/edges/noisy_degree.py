@@ -58,14 +58,10 @@ class NoisyDegree(SendsDegree):
         """The whole budget."""
         return self.epsilon
 
-    def bit_rates(self, noisy: Any, owned: Scalar) -> tuple[Array, Array]:
-        """0 and 0."""
+    def bit_rates(self, noisy: Any, owned: Scalar) -> tuple[Array, Array, Array]:
+        """0, 1 and 0."""
         never = jnp.zeros(jnp.shape(noisy), jnp.result_type(float))
-        return never, never
-
-    def drop_rate(self, noisy: Any, owned: Scalar) -> Array:
-        """1."""
-        return jnp.ones(jnp.shape(noisy), jnp.result_type(float))
+        return never, never + 1, never
 
     def codomain(self, own: int = 0) -> ListReports:
         """A noisy degree and an empty list."""

@@ -42,14 +42,10 @@ class RandomizedResponse(ListMechanism):
 
     budgets: ClassVar[dict[str, float]] = {"epsilon": MAX_BIT_EPSILON}
 
-    def bit_rates(self, noisy: Scalar | None, owned: Scalar) -> tuple[Array, Array]:
-        """p and 1 - p."""
+    def bit_rates(self, noisy: Scalar | None, owned: Scalar) -> tuple[Array, Array, Array]:
+        """p, 1 - p and 1 - p."""
         flip = flip_rate(self.epsilon)
-        return 1 - flip, flip
-
-    def drop_rate(self, noisy: Scalar | None, owned: Scalar) -> Array:
-        """1 - p."""
-        return flip_rate(self.epsilon)
+        return 1 - flip, flip, flip
 
     def estimate(self, y: ListReport, own: Scalar = 0) -> Array:
         r"""The unbiased degree :math:`(y - (n - 1)(1 - p)) / (2p - 1)` from y reported neighbours.

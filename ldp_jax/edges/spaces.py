@@ -271,16 +271,6 @@ class ListReports(ReportLaw[ListReport, NeighbourList]):
 class NumberReports(Reports[Y]):
     """Reports about a list that hold independent numbers of a known law; abstract."""
 
-    @property
-    @abc.abstractmethod
-    def span(self) -> tuple[int, int] | None:
-        """The least and the largest of whole numbers; None for real ones."""
-
-    @property
-    def continuous(self) -> bool:
-        """Whether they are real numbers."""
-        return self.span is None
-
     @abc.abstractmethod
     def numbers(self, y: Y) -> np.ndarray:
         """The numbers of stacked reports, [n, dim]."""
@@ -301,7 +291,7 @@ class LapReports(NumberReports[LapReport]):
     n: int
     owned: tuple[int, ...]
 
-    span: None = dataclasses.field(init=False, default=None)
+    continuous = True
 
     @property
     def dim(self) -> int:
@@ -333,10 +323,10 @@ class LapReports(NumberReports[LapReport]):
 
 @dataclasses.dataclass(frozen=True)
 class CountReports(NumberReports[Values]):
-    """Reports that are ``dim`` noisy counts: whole numbers of a ``span``, or real ones."""
+    """Reports that are ``dim`` noisy counts: whole numbers of a ``span``."""
 
     dim: int
-    span: tuple[int, int] | None = None
+    span: tuple[int, int]
 
     def numbers(self, y: Values) -> np.ndarray:
         """The counts."""
@@ -347,9 +337,7 @@ class CountReports(NumberReports[Values]):
         return rows
 
     def contains(self, values: Values, *, rounding: int = 0) -> np.ndarray:
-        """Which are ``dim`` finite numbers, and whole ones of the span."""
-        if self.span is None:
-            return each_vector(values, self.dim, np.isfinite)
+        """Which are ``dim`` whole numbers of the span."""
         low, high = self.span
         return each_vector(
             values,
@@ -359,13 +347,9 @@ class CountReports(NumberReports[Values]):
 
     def critical_numbers(self, most: int) -> np.ndarray:
         """All counts alike, at both ends and near possible counts: equal true ones cancel."""
-        if self.span is None:
-            near = np.arange(-1, most + 1.5, 0.5)
-            ends = np.add.outer([-_FAR, _FAR], [-1, 0, 1]).ravel()
-        else:
-            low, high = self.span
-            near = np.arange(max(low, -2), min(high, most + 2) + 1)
-            ends = [low, low + 1, high - 1, high]
+        low, high = self.span
+        near = np.arange(max(low, -2), min(high, most + 2) + 1)
+        ends = [low, low + 1, high - 1, high]
         return np.repeat(np.unique([*near, *ends])[:, None], self.dim, 1)
 
 

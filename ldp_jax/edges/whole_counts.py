@@ -207,7 +207,7 @@ def _menu(
     """The mechanisms, and which of them each user takes."""
     menu = list(mechanism) if isinstance(mechanism, Sequence) else [mechanism]
     alike = {
-        isinstance(one, NeighbourCounts) and (one.num_groups, one.most, one.noise, one.reporting)
+        isinstance(one, NeighbourCounts) and (one.num_groups, one.most, one.reporting)
         for one in menu
     }
     if len(alike) != 1 or False in alike:
@@ -229,10 +229,7 @@ def _noisy(
     n, groups = counts.shape
     together = max(_DRAWN // groups, 1)
     size = min(n, together) * groups
-    if m.noise == "laplace":
-        numbers = np.array([m.epsilon], np.float32)
-    else:
-        numbers = np.array([*m.noise_sizes(), *m.span()], np.int32)
+    numbers = np.array([*m.noise_sizes(), *m.span()], np.int32)
     given = m.thresholds, np.int32(size), numbers
     if over is not None or not validate.concrete(key):
         return _by_user(key, counts, given, together, over)
@@ -281,9 +278,6 @@ def _by_user(
 def _drawn(key: PRNGKey, place: AnyArray, counts: AnyArray, given: tuple) -> Array:
     """The draws of ``add_noise`` for counts at some places; one program for all budgets."""
     thresholds, size, numbers = given
-    word = np.arange(random_words.NOISE_WORDS if thresholds is None else 1 + WORDS)
-    words = random_words.words_at(key, place + size * word[:, None])
-    if thresholds is None:
-        return counts + random_words.laplace_from_words(words) / numbers[0]
+    words = random_words.words_at(key, place + size * np.arange(1 + WORDS)[:, None])
     near, reach, low, high = numbers
     return with_noise(thresholds, words, counts, (near, reach), (low, high))

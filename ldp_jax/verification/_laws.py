@@ -422,12 +422,12 @@ class OfLists(Independent):
         return self.space.of_numbers(self.space.critical_numbers(int(np.max(degrees))))
 
     def _mode(self, log_density: Log) -> tuple[np.ndarray, np.ndarray]:
-        if self.space.span is None:
+        if self.space.continuous:
             return super()._mode(log_density)
         return np.zeros(self.space.dim), np.tile(np.float64(self.space.span), (self.space.dim, 1))
 
     def _quarters(self, along: Log, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        if self.space.span is None:
+        if self.space.continuous:
             return super()._quarters(along, ends)
         numbers = np.arange(ends[0], ends[1] + 1)
         logs = along(numbers)
@@ -440,7 +440,7 @@ class OfLists(Independent):
         self, records: Values, log_density: Log, *, panels: int = 64, order: int = 8
     ) -> Rule:
         dim = self.space.dim
-        if self.space.span is None:
+        if self.space.continuous:
             raise NotApplicable(f"{dim} real numbers are too many to integrate together")
         low, high = self.space.span
         if (high - low + 1) ** dim > _MOST_LISTED:
@@ -457,7 +457,7 @@ class OfLists(Independent):
     def volume(self, y: Report) -> Volume:
         """Four float32 spacings of each real number; 1 of whole ones."""
         numbers = self.space.numbers(y)
-        if self.space.span is not None:
+        if not self.space.continuous:
             return np.ones(len(numbers)), np.ones(len(numbers), bool)
         return spacings(numbers).prod(1), np.zeros(len(numbers), bool)
 

@@ -173,9 +173,6 @@ CASES: dict[str, Case] = {
         lambda e: edges.NeighbourCounts(e, 2, n=6, groups=_GROUPS, most=5),
         "Neighbour counts, 6 nodes",
     ),
-    "NeighbourCounts-laplace": _of_list(
-        lambda e: edges.NeighbourCounts(e, 2, n=6, groups=_GROUPS, noise="laplace")
-    ),
     # Of four or five nodes, on which chains need few sweeps; LapGraph's own count would have 1 % of
     # so few pairs.
     "EdgeRR": _curator(lambda e: curators.EdgeRR.from_epsilon(e, sweeps=64), "EdgeRR"),

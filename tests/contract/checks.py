@@ -5,7 +5,6 @@ A check takes a mechanism on a number or on a vector (:class:`Sampled`) and read
 domain and codomain. Laws are integrated in float64; draws are those of float32, as users make them.
 """
 
-from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -58,17 +57,6 @@ def moments_of_many(m: Any, x: Any) -> Any:
     """Mean and variance of each record, from the program that the quadrature is compared with."""
     found = [_closed_forms(m, np.float32(record)) for record in x]
     return tuple(np.stack([np.asarray(pair[part]) for pair in found]) for part in (0, 1))
-
-
-def equations(jaxpr: Any) -> Iterator[Any]:
-    """Those of a program, and of every program within it."""
-    for equation in jaxpr.eqns:
-        yield equation
-        for parameter in equation.params.values():
-            for inner in parameter if isinstance(parameter, (list, tuple)) else [parameter]:
-                inner = getattr(inner, "jaxpr", inner)
-                if hasattr(inner, "eqns"):
-                    yield from equations(inner)
 
 
 def assert_documented(m: Any) -> None:

@@ -14,8 +14,8 @@ from ldp_jax.edges import NeighbourList
 from ldp_jax.hyperbolic import poincare
 from ldp_jax.hyperbolic.sensitivity import intra_hierarchy_of_nodes
 from ldp_jax.servers.parts import rows
+from ldp_jax.verification import _programs
 from ldp_jax.verification.cases import CASES
-from tests.contract import checks
 from tests.contract.test_mechanisms import ON_THE_BALL
 
 
@@ -24,7 +24,7 @@ def rounded(function: Any, *arguments: Any) -> list[Any]:
     program = jax.make_jaxpr(function)(*arguments)
     of = [
         one.params["precision"]
-        for one in checks.equations(program.jaxpr)
+        for one in _programs.equations(program.jaxpr)
         if one.primitive.name == "dot_general"
     ]
     return [precision for precision in of if precision != (Precision.HIGHEST, Precision.HIGHEST)]

@@ -24,8 +24,8 @@ from ldp_jax.features import (
     SparseReport,
     SquareWave,
 )
+from ldp_jax.verification import _programs
 from tests import stats
-from tests.contract import checks
 
 
 def test_every_subset_is_equally_likely():
@@ -64,7 +64,7 @@ def test_reports_and_memory_do_not_grow_with_the_dimension(make):
     m = make(1.0, dim, k)
     record = jax.ShapeDtypeStruct((dim,), jnp.float32)
     program = jax.make_jaxpr(m.privatize)(jax.random.key(0), record)
-    made = (variable.aval for one in checks.equations(program.jaxpr) for variable in one.outvars)
+    made = (variable.aval for one in _programs.equations(program.jaxpr) for variable in one.outvars)
     sizes = [getattr(aval, "size", 1) for aval in made]
     assert len(sizes) > 50
     assert max(sizes) <= 4 * k

@@ -85,7 +85,7 @@ def assert_bits_have_the_law(bits, degree, each, owner, owned, truth, private):
     pairs = [(i, j) for i, j in itertools.product(private, range(n)) if i != j]
     off = np.zeros((n, n, count))
     for i, j in pairs:
-        keep, add = rates[owner(i, j)]
+        keep, _, add = rates[owner(i, j)]
         rate = np.asarray(keep if truth[i, j] else add) + np.zeros(count)
         off[i, j] = bits[:, i, j] - rate
         limit = 5 * np.sqrt((rate * (1 - rate)).mean() / count)

@@ -56,11 +56,9 @@ def test_rare_sides_keep_their_precision(epsilon):
     due = np.array([exact_rates(epsilon, one, 1000) for one in noisy]).T
     m = DPRR(1.0, epsilon)
     noisy = noisy.astype(np.float32)
-    np.testing.assert_allclose(
-        (m.drop_rate(noisy, 1000), m.bit_rates(noisy, 1000)[1]), due, rtol=1e-5
-    )
+    np.testing.assert_allclose(m.bit_rates(noisy, 1000)[1:], due, rtol=1e-5)
     m = RandomizedResponse(epsilon)
-    found = m.drop_rate(None, 1000), m.bit_rates(None, 1000)[1]
+    found = m.bit_rates(None, 1000)[1:]
     np.testing.assert_allclose(found, exact_rates(epsilon, 500, 1000), rtol=1e-5)
     # The rarest report.
     for m in (RandomizedResponse(epsilon, n=N), DPRR(1.0, epsilon, n=N)):

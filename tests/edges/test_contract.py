@@ -172,8 +172,8 @@ class TrueDegree(DPRR):
     def privatize(self, key: Any, neighbours: Any, own: Any = 0) -> Any:
         true = to_bits(neighbours, self.n)
         degree_key, bits_key = jax.random.split(key)
-        noisy, _, _ = self.rates(degree_key, true.sum(), jnp.int32(self.n - 1))
-        keep, add = self.bit_rates(true.sum(), jnp.int32(self.n - 1))
+        noisy, *_ = self.rates(degree_key, true.sum(), jnp.int32(self.n - 1))
+        keep, _, add = self.bit_rates(true.sum(), jnp.int32(self.n - 1))
         sent = jax.random.bernoulli(bits_key, jnp.where(true, keep, add))
         return ListReport(noisy, to_list(sent & (jnp.arange(self.n) != own)))
 

@@ -21,7 +21,6 @@ from ldp_jax.edges import (
     privatize_counts,
     whole_counts,
 )
-from ldp_jax.edges.degree_noise import NOISES
 from ldp_jax.edges.lists import NeighbourList
 from ldp_jax.graph import graphs
 from ldp_jax.verification.cases import CASES
@@ -67,10 +66,9 @@ def test_what_is_drawn_is_what_the_words_say():
 
 
 @untyped
-@pytest.mark.parametrize("name", ["NeighbourCounts", "NeighbourCounts-laplace"])
-def test_draws_of_lists_fit_and_values_that_are_none_are_clipped(name):
+def test_draws_of_lists_fit_and_values_that_are_none_are_clipped():
     """60 000 draws of user 0 and 10 000 of each other one."""
-    m = CASES[name].make(1.0)
+    m = CASES["NeighbourCounts"].make(1.0)
     fit = verification.matches_density(m, jax.random.key(6), trials=60_000)
     assert fit.fits, str(fit)
     assert verification.is_total(m, jax.random.key(7)).fits
@@ -120,18 +118,17 @@ def test_the_loss_of_whole_noise_is_that_of_all_reports_of_all_counts():
 
 
 def test_the_law_of_a_list_is_that_of_its_counts_clipped():
-    """Drawn lists and groups, of which some hold more friends than are counted; both noises."""
+    """Drawn lists and groups, of which some hold more friends than are counted."""
     rng = np.random.default_rng(0)
     n = 12
-    for noise in NOISES:
-        for _ in range(4):
-            groups = rng.integers(-1, 2, n)
-            friends = 1 + np.flatnonzero(rng.random(n - 1) < 0.8)
-            m = NeighbourCounts(0.7, 2, n=n, groups=groups, most=3, noise=noise)
-            counts = np.minimum([(groups[friends] == k).sum() for k in range(2)], 3)
-            y = rng.integers(-5, 9, 2)
-            found = float(m.log_density(y, NeighbourList.of(friends, n)))
-            assert found == pytest.approx(float(m.log_likelihood(y, counts).sum()), rel=1e-5)
+    for _ in range(4):
+        groups = rng.integers(-1, 2, n)
+        friends = 1 + np.flatnonzero(rng.random(n - 1) < 0.8)
+        m = NeighbourCounts(0.7, 2, n=n, groups=groups, most=3)
+        counts = np.minimum([(groups[friends] == k).sum() for k in range(2)], 3)
+        y = rng.integers(-5, 9, 2)
+        found = float(m.log_density(y, NeighbourList.of(friends, n)))
+        assert found == pytest.approx(float(m.log_likelihood(y, counts).sum()), rel=1e-5)
 
 
 def test_owners_report_each_pair_once_and_silent_ones_nothing():
@@ -170,12 +167,11 @@ def by_blocks(monkeypatch):
 
 
 @pytest.mark.usefixtures("by_blocks")
-@pytest.mark.parametrize("noise", NOISES)
-def test_noise_by_blocks_of_users_is_that_of_each_block(noise):
+def test_noise_by_blocks_of_users_is_that_of_each_block():
     """Bit for bit ``add_noise`` of each block by its own key, in one program or several."""
     true = count_neighbours(Population.of(RING), GROUPS % 3, 3)
     blocks = np.pad(true, ((0, 3), (0, 0))).reshape(3, 5, 3)
-    m = NeighbourCounts(0.3, 3, noise=noise)
+    m = NeighbourCounts(0.3, 3)
     whole = lambda key: privatize_counts(key, RING, m, GROUPS % 3).counts
     key = jax.random.key(2)
     with jax.debug_key_reuse(False):

@@ -13,7 +13,6 @@ from scipy import stats
 
 from experiments import _runner, dprr
 from experiments.dprr import cells, degrees, scaling
-from experiments.dprr.config import settings
 from ldp_jax import edges
 from tests.experiments.test_dprr import graph_set
 
@@ -139,33 +138,6 @@ def toy_sizes(monkeypatch):
     monkeypatch.setattr(
         scaling.gc, "collect", lambda: None
     )  # which walks all that other tests have made
-
-
-def test_what_is_measured_of_a_size(config, toy_sizes, monkeypatch):
-    resolved = settings(config, "stars_and_cycles")._replace(layers=2)
-    train, test = scaling._barabasi_albert()[0].make()
-    assert (len(train), len(test)) == (2, 1)
-    keys = []
-    reports = scaling._reports
-    monkeypatch.setattr(
-        scaling, "_reports", lambda key, *rest: keys.append(key) or reports(key, *rest)
-    )
-    found = scaling.measure(train, test, edges.RandomizedResponse(1.0), resolved)
-    # No key is drawn from twice: a repeated one would hide what a new one costs.
-    assert (
-        len(keys)
-        == len({tuple(jax.random.key_data(key).tolist()) for key in keys})
-        == scaling.REPEATS + 2
-    )
-    assert min(value for name, value in found.items() if name.endswith(" s")) > 0
-    # Every bit of two graphs' lists is flipped with probability 1 / (1 + e).
-    n = 40
-    ones = 2 * 3 * (40 - 3)
-    flip = 1 / (1 + np.e)
-    assert (found["nodes"], found["true edges"]) == (n, ones)
-    expected = ones * (1 - flip) + (n * (n - 1) - ones) * flip
-    assert abs(found["edges"] - expected) < 5 * np.sqrt(n * (n - 1) * flip * (1 - flip) / 2)
-    assert found["bytes"] == 16 * found["edges"]
 
 
 def test_scaling_at_toy_sizes(config, toy_sizes, monkeypatch):
