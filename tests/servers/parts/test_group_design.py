@@ -84,6 +84,14 @@ def test_the_shares_of_a_block_model_are_recovered(share):
     assert rates.max() > degree * 4
 
 
+def test_rates_go_from_an_eighth_of_the_mean_degree_to_eight_times_it_in_equal_steps():
+    """Whatever the class, whose own degree the reports will say."""
+    shares = np.random.default_rng(0).dirichlet(np.ones(6), 3)
+    found = expected_counts(GroupShares(shares, np.array([1.0, 4.0, 40.0]), 0.5))
+    rates = 15.0 * 8 ** np.linspace(-1, 1, 10)
+    np.testing.assert_allclose(found, rates[:, None] * shares[:, None], rtol=1e-6)
+
+
 def test_lists_of_others_have_no_homophily():
     model, exact, _ = answered(1.0, 0.5, shuffled=True)
     assert float(model.homophily) < 0.1
