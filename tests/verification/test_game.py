@@ -14,14 +14,19 @@ PAIRS, EACH = 3, 70
 
 
 def drawn(seed):
-    """Views of either record's reports about three pairs: of few values, of many, and a bit."""
+    """Views of either record's reports about three pairs, and a bit.
+
+    Numbers are of few values, of many, and of one value among many.
+    """
     rng = np.random.default_rng(seed)
 
     def side(shift):
         few = rng.integers(0, 5, PAIRS * EACH) + rng.binomial(1, shift, PAIRS * EACH)
         many = rng.normal(shift, 1.0, PAIRS * EACH)
+        atom = np.where(rng.random(PAIRS * EACH) < 0.1 + shift / 2, 0.25, many)
         bit = rng.random(PAIRS * EACH) < 0.2 + shift / 2
-        return Views(["few", "many"], np.stack([few.astype(float), many]), ["bit"], bit[None])
+        values = np.stack([few.astype(float), many, atom])
+        return Views(["few", "many", "atom"], values, ["bit"], bit[None])
 
     return side(0.0), side(0.5)
 
@@ -41,8 +46,8 @@ def test_the_most_suspicious_event_is_the_best_of_a_loop_and_holds_what_is_count
     views = drawn(seed)
     (found,) = game.most_suspicious(views, PAIRS, [difference])
     events = {(event.view, event.pair): event for event in found.events(100)}
-    assert found.names == ["few", "many", "bit"]
-    assert len(events) == 3 * PAIRS
+    assert found.names == ["few", "many", "atom", "bit"]
+    assert len(events) == 4 * PAIRS
     for (name, pair), event in events.items():
         sides = [of_pair(side, pair) for side in views]
         counts = [game.count(event, side) for side in sides]
@@ -81,8 +86,8 @@ def test_last_bits_are_allowed_what_float32_may_cause():
     both = [side._replace(bit_names=["last bit 0 of 0"]) for side in (mine, others)]
     (plain,) = game.most_suspicious((mine, others), PAIRS, [difference])
     (last,) = game.most_suspicious(both, PAIRS, [difference])
-    np.testing.assert_allclose(last.score[2], plain.score[2] - 100.0)
-    np.testing.assert_array_equal(last.score[:2], plain.score[:2])
+    np.testing.assert_allclose(last.score[3], plain.score[3] - 100.0)
+    np.testing.assert_array_equal(last.score[:3], plain.score[:3])
 
 
 @pytest.mark.parametrize(("claim", "allowed"), [(0.0, 0.0), (0.7, 0.0), (0.7, 1.0), (3.0, 0.0)])
