@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ldp_jax.features import Duchi, GridPiecewise, Laplace
+from ldp_jax.features import Duchi, GridPiecewise, Hybrid, Laplace
 from ldp_jax.verification._programs import generator
 from ldp_jax.verification.places import (
     Numbers,
@@ -118,6 +118,31 @@ def test_positions_are_distribution_functions():
     for place, record, report, share in zip(found, x.astype(float), y, spread, strict=True):
         law = [np.interp(record, np.linspace(-1, 1, 5), column) for column in masses.T]
         assert place == pytest.approx(sum(law[:report]) + share * law[report], abs=1e-6)
+
+
+def test_positions_of_a_mixture_come_branch_after_branch():
+    """The masses of its two atoms, and then an integral of the other branch's density."""
+    m = Hybrid(2.0)
+    atoms = np.asarray(m.codomain().parts[0].values, np.float64)
+    line = m.codomain().parts[1]
+    rng = np.random.default_rng(3)
+    grid = np.linspace(float(line.lower), float(line.upper), 100_001)
+    density = jax.jit(
+        jax.vmap(lambda branch, value: m.log_density((branch, value), 0.3), (None, 0))
+    )
+    mass = np.exp(np.asarray(density(0, atoms), np.float64))
+    each = np.exp(np.asarray(density(1, grid), np.float64))
+    below = np.append(0.0, np.cumsum((each[1:] + each[:-1]) / 2) * (grid[1] - grid[0]))
+    branch = rng.integers(0, 2, 200).astype(np.int32)
+    value = np.where(branch == 0, rng.choice(atoms, 200), rng.uniform(grid[0], grid[-1], 200))
+    key = jax.random.key(5)
+    spread = generator(key).random(200)
+    before = np.where(value == atoms[0], 0.0, mass[0])
+    of_atom = before + spread * np.where(value == atoms[0], *mass)
+    due = np.where(branch == 0, of_atom, mass.sum() + np.interp(value, grid, below))
+    x = np.full(200, 0.3, np.float32)
+    found, _ = positions(Numbers(m, x, (branch, value.astype(np.float32))), key)
+    np.testing.assert_allclose(found, due, atol=1e-4)
 
 
 def test_the_rarest_cell_of_windows_is_that_of_a_loop():
