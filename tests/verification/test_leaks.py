@@ -446,7 +446,6 @@ def test_an_epsilon_may_hold_where_the_moments_are_not_what_is_claimed():
     assert "NOT WHAT IS CLAIMED of the estimate, moments: variance is said" in str(found)
 
 
-@untyped
 @mechanism
 class WrongAt(Duchi):
     """Claims twice the variance of one record."""
@@ -464,6 +463,7 @@ def test_moments_are_asked_of_both_ends_and_of_the_centre(record):
     assert verification.matches_moments(WrongAt(1.0, 7.0)).fits
 
 
+@untyped
 def test_moments_that_float32_cancels_are_not_asked():
     found = asked_of(Cancels(1.0), "moments")
     assert found.holds is None
