@@ -138,7 +138,7 @@ def _as_bits(lists: NeighbourList) -> np.ndarray:
 def _parts(codomain: Any, y: Report) -> list[np.ndarray]:
     """The arrays of a report, float64 [n, width]; of sampled coordinates NaN where not sent."""
     found = [leaf.reshape(len(leaf), -1).astype(np.float64) for leaf in leaves_of(y)]
-    if isinstance(codomain, ByCoordinate):
+    if isinstance(codomain, ByCoordinate) and codomain.sent < codomain.dim:
         indices, values = codomain.entries(y)
         for leaf in jax.tree.leaves(values):
             dense = np.full((len(indices), codomain.dim), np.nan)

@@ -11,6 +11,8 @@ import pytest
 
 from ldp_jax import datasets, edges, servers
 from ldp_jax.attacks import poisoning
+from ldp_jax.core.mechanism import mechanism, static
+from ldp_jax.core.spaces import Interval
 from ldp_jax.features import (
     GeneralizedRR,
     GridSquareWave,
@@ -70,9 +72,24 @@ def test_lies_are_reports_and_those_of_the_honest_stay(name):
     assert np.ptp(some) > 0.5 * (high[0] - low[0])
 
 
-def test_reports_without_an_end_or_a_number_have_no_leverage():
+@mechanism
+class Within(Laplace):
+    """Laplace noise in an interval of another kind."""
+
+    lower: float = static(default=-math.inf)
+    upper: float = static(default=math.inf)
+
+    def codomain(self):
+        return Interval(self.lower, self.upper)
+
+
+@pytest.mark.parametrize("ends", [(), (-3.0,), (-math.inf, 3.0)])
+def test_reports_without_an_end_have_no_leverage(ends):
     with pytest.raises(ValueError, match="reports must have ends"):
-        poisoning.leverage(Laplace(1.0))
+        poisoning.leverage(Within(1.0, *ends))
+
+
+def test_reports_without_a_number_have_no_leverage():
     with pytest.raises(ValueError, match="mechanism must report numbers"):
         poisoning.leverage(edges.NeighbourCounts(1.0, 2))
     # Shares of classes are no numbers: 0.2 was told, less than without privacy.

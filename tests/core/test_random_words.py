@@ -9,6 +9,7 @@ import pytest
 from scipy import stats as scipy_stats
 
 from ldp_jax.core import random_words
+from tests.stats import assert_share
 
 
 def split(number, count=2):
@@ -199,3 +200,16 @@ def test_normal_tails_are_drawn_and_nothing_else_is_moved(seed, end):
     place = np.asarray(random_words.with_tails(np.full(5, body[far]), away), np.float64)
     tail = scipy_stats.norm.logsf(end * place)
     np.testing.assert_allclose(tail, -23 * math.log(2) - away, atol=1e-3)
+
+
+def test_places_of_users_count_those_of_their_label_in_a_random_order():
+    """Each label's users have the places 0, 1, 2, ...; any of them is first as often."""
+    labels = np.array([2, 0, 2, -1, 2, 0, -1, 7, 2, 0])
+    keys = jax.random.split(jax.random.key(3), 400)
+    places = np.stack([random_words.places_within(key, labels) for key in keys])
+    for label in np.unique(labels):
+        mine = places[:, labels == label]
+        size = mine.shape[1]
+        np.testing.assert_array_equal(np.sort(mine, 1), np.tile(np.arange(size), (400, 1)))
+        for column in mine.T:
+            assert_share((column == 0).sum(), 400, 1 / size)

@@ -224,6 +224,8 @@ def test_one_dense_record_must_fit_the_limit(tmp_path):
     (tmp_path / "wide.npz").write_bytes(npz(edges=[[0, 1]], x_lower=0.0, x_upper=1.0, **sparse))
     message = "1000000000 features: one dense record has 4000000000 bytes, and 2147483648"
     refused(lambda: datasets.load(tmp_path / "wide.npz"), message)
+    less = "one dense record has 4000000000 bytes, and 100000 are allowed"
+    refused(lambda: datasets.load(tmp_path / "wide.npz", max_bytes=100_000), less)
 
 
 # --- messages -------------------------------------------------------------------------------------

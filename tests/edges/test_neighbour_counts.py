@@ -258,3 +258,15 @@ def test_no_two_counts_share_their_noise():
     for few in (words[:, :1], words[:, :2]):
         with pytest.raises(ValueError, match="words must be of 3 counts"):
             noise.report(few, [1, 2, 3])
+
+
+@pytest.mark.parametrize("degree", [0, 2, 3])
+def test_the_reports_about_a_bit_are_all_that_a_count_may_be(degree):
+    """Their masses add up to one, those of the ends of the span among them."""
+    m = NeighbourCounts(0.5, 1, 4)
+    numbers, sent = m.bit_reports(3)
+    assert np.isnan(sent).all()
+    mass = np.exp(np.asarray(m.bit_log_density(numbers, sent, degree, 1.0, 3.0), np.float64))
+    assert mass.sum() == pytest.approx(1.0, abs=1e-6)
+    assert (numbers[0], numbers[-1]) == m.span()
+    assert (np.diff(numbers) == 1).all()

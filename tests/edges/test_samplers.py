@@ -8,6 +8,7 @@ import itertools
 import jax
 import numpy as np
 import pytest
+from scipy import stats
 
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RELATIONSHIP
 from ldp_jax.core.mechanism import mechanism
@@ -20,6 +21,7 @@ from ldp_jax.edges import (
     privatize_graph,
 )
 from ldp_jax.edges.draws import capacity
+from ldp_jax.edges.pair_sets import largest
 from ldp_jax.graph import graphs
 from ldp_jax.graph.graphs import GraphSet
 from tests.edges.small import EDGES, Coin, N, bits_of, copies, dense, owner_of, ring
@@ -133,6 +135,22 @@ def test_the_same_keys_draw_the_same_graphs_as_ever(name, reporting):
     digest = hashlib.sha256(ends.astype("<i4").tobytes()).hexdigest()[:16]
     assert digest == DRAWN[name, reporting][0]
     assert np.nansum(noisy.degree) == pytest.approx(DRAWN[name, reporting][1], rel=1e-5)
+
+
+@pytest.mark.parametrize(("true", "false", "edges"), [(1, 2, 1), (2, 2, 2), (3, 1, 2), (1, 40, 3)])
+def test_the_largest_noisy_bits_are_those_of_a_dense_draw(true, false, edges):
+    """How many of them are true, in 30 000 small graphs, against Laplace noise on each bit."""
+    count = 30_000
+    keys = tuple(jax.random.split(jax.random.key(0), 3))
+    graph = np.repeat(np.arange(count), true)
+    each = np.full(count, edges), np.full(count, false)
+    chosen, of_false = largest(keys, 1.2, graph, *each)
+    np.testing.assert_array_equal(np.bincount(graph[chosen], minlength=count) + of_false, edges)
+    noise = np.random.default_rng(1).laplace(0, 1 / 1.2, (count, true + false))
+    noisy = noise + (np.arange(true + false) < true)
+    due = (np.argsort(-noisy, 1)[:, :edges] >= true).sum(1)
+    table = np.stack([np.bincount(part, minlength=edges + 1) for part in (of_false, due)])
+    assert stats.chi2_contingency(table[:, table.any(0)]).pvalue > 1e-6
 
 
 def test_slots_are_never_too_few_and_of_few_shapes():

@@ -45,3 +45,12 @@ def test_neither_branch_is_lost():
     density = jax.jit(lambda x: m.log_density((0, 1.0), x))(np.float32(0.0))
     assert density == pytest.approx(-20.0 - np.log(2.0), rel=1e-5)
     assert jax.jit(Hybrid(0.5).privatize)(jax.random.key(0), np.float32(0.2)).branch == 0
+
+
+def test_a_branch_that_does_not_exist_is_impossible():
+    """Whatever its value, which is possible in either branch."""
+    m = Hybrid(1.0)
+    density = jax.jit(lambda branch, value: m.log_density((branch, value), 0.3))
+    ends = m.duchi.codomain().values
+    assert np.isfinite([density(0, ends[1]), density(1, 0.3)]).all()
+    assert np.isneginf([density(branch, v) for branch in (-1, 2, 7) for v in (ends[1], 0.3)]).all()

@@ -190,6 +190,8 @@ def test_choose_asks_for_the_length_of_records():
     assert type(short.mechanism) is PrivUnit
     assert "DuchiVector" in long.errors
     assert ball.errors["PrivUnit"] == pytest.approx(9 * short.errors["PrivUnit"], rel=1e-6)
+    # No record of a cube is longer than its diagonal, whatever bound is given.
+    assert choose("cube", 20.0, 50, epsilon).errors == long.errors
 
 
 def test_choose_among_mechanisms_on_classes():

@@ -116,13 +116,14 @@ def test_the_numbers_of_other_models_are_not_taken_for_heads():
         gat(2, 64, 3)
 
 
-def test_dropout_is_keyed_and_only_in_training():
+@pytest.mark.parametrize("rates", [(0.5, 0.5), (0.0, 0.5)])
+def test_dropout_is_keyed_and_only_in_training(rates):
     """Of a node without neighbours each number of the record, and each head, is 0 or twice as
-    much.
+    much; as it is where its rate is 0.
     """
     graph, x = example()
     inputs = (padded(graph), x)
-    model = gat(**ONE, dropout=0.5, attention_dropout=0.5)
+    model = gat(**ONE, dropout=rates[0], attention_dropout=rates[1])
     shapes = jax.eval_shape(gat(**ONE).init, jax.random.key(0), inputs)
     rng = np.random.default_rng(6)
     variables = jax.tree.map(
@@ -140,7 +141,8 @@ def test_dropout_is_keyed_and_only_in_training():
     )
     close(*map(np.asarray, both(inputs)))
     rows, heads = (
-        np.array(list(itertools.product((0.0, 2.0), repeat=size))) for size in (D, HEADS)
+        np.array(list(itertools.product((0.0, 2.0) if rate else (1.0,), repeat=size)))
+        for rate, size in zip(rates, (D, HEADS), strict=True)
     )
     kernel = np.asarray(variables["params"]["Dense_0"]["kernel"]).reshape(D, HEADS, OUT)
     possible = (

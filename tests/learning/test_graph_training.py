@@ -99,6 +99,17 @@ def test_an_easy_task_is_learned_by_the_best_epoch():
     np.testing.assert_allclose(other, outputs[turned], atol=1e-4)
 
 
+def test_the_test_is_of_the_best_epoch_and_not_of_the_last():
+    """Labels at random, so that no epoch is right of all."""
+    train, *others = stars_and_cycles()
+    rng = np.random.default_rng(0)
+    drawn = [dataclasses.replace(part, labels=rng.permutation(part.labels)) for part in others]
+    fitted = run(parts=(train, *drawn), epochs=9)
+    assert fitted.epoch < 8
+    outputs = predict(SMALL, fitted.variables, drawn[1])
+    assert scores(outputs, drawn[1].labels) == fitted.test
+
+
 def test_rooms_of_a_larger_set_change_the_rounding_of_an_epoch_alone():
     """The same batches, parameters and dropout in more room: the first loss to 1e-5."""
     parts = stars_and_cycles()

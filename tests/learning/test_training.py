@@ -272,6 +272,14 @@ def test_what_is_made_of_the_same_arguments_is_equal():
     assert len({make() for make in EQUAL.values()}) == len(EQUAL)
 
 
+def test_the_best_score_is_that_of_the_least_loss():
+    outputs = jnp.asarray(np.random.default_rng(0).normal(size=(6, 3)), jnp.float32)
+    examples = Examples(np.arange(6), np.array([0, 2, 1, 1, 0, 2]))
+    objective = training.scored_by_loss(training.node_classification)
+    losses = training.node_classification.loss(outputs, examples)
+    assert float(objective.score(outputs, examples)) == pytest.approx(-float(losses.mean()))
+
+
 SETTINGS = Settings(ADAM, epochs=3, batch_size=8)
 
 

@@ -98,6 +98,17 @@ def whole(data):
     return counted(answering, *data[2:]), asked
 
 
+def test_a_posterior_that_is_given_stands_whatever_features_are_there(data):
+    """Features that are scaled as labels say, rows as they are, and none."""
+    _, _, rows, labels = data
+    given = np.random.default_rng(0).dirichlet(np.ones(CLASSES), 600)
+    for features in (rows.dense(), rows, None):
+        facts = facts_of(features, labels, log_q=np.log(given))
+        np.testing.assert_allclose(np.exp(facts.log_q), given, atol=1e-6)
+        assert (facts.rows is None) == (features is None)
+        assert (facts.scaling is None) == (features is None or features is rows)
+
+
 def test_true_lists_are_believed_and_those_of_others_are_not(data, whole):
     """Nor have lists a part in the groups of the first round; that lists help, test_from_counts
     asks.

@@ -1,18 +1,28 @@
-"""Whether coordinates are independent: the statistics of all pairs, against loops."""
+"""Where reports lie in their laws, and whether coordinates are independent: against loops."""
 
 import itertools
 
+import jax
 import numpy as np
+import pytest
+from scipy import stats
 
-from ldp_jax.verification.places import _pair_means
+from ldp_jax.features import Duchi, GridPiecewise, Hybrid, Laplace
+from ldp_jax.verification._programs import generator
+from ldp_jax.verification.places import (
+    Numbers,
+    _dependent,
+    _pair_means,
+    _scan,
+    _word_means,
+    _words,
+    positions,
+)
 
 
 def test_means_of_pairs_are_those_of_a_loop_over_reports_that_hold_both():
     """Characters of the sum and of the difference of places, and the product of sides."""
-    rng = np.random.default_rng(0)
-    place = rng.random((60, 5)).astype(np.float32)
-    place[rng.random(place.shape) < 0.3] = np.nan
-    place[:, 3] = np.nan
+    place = holes()
     sums = []
     differences = []
     sides = []
@@ -27,3 +37,133 @@ def test_means_of_pairs_are_those_of_a_loop_over_reports_that_hold_both():
     means, asked = _pair_means(place)
     np.testing.assert_allclose(means, [*sums, *differences, *sides], atol=1e-6)
     np.testing.assert_array_equal(asked, counts * 3)
+
+
+def holes():
+    """Places of 60 reports in five coordinates, some of them not sent, and one by nobody."""
+    rng = np.random.default_rng(0)
+    place = rng.random((60, 5)).astype(np.float32)
+    place[rng.random(place.shape) < 0.3] = np.nan
+    place[:, 3] = np.nan
+    return place
+
+
+def test_means_of_words_are_those_of_a_loop_over_reports_that_hold_them():
+    """The character of the signed sum, and the parity of the sides."""
+    place = holes()
+    place[:, 3] = 0.7
+    words = _words(5, np.random.default_rng(0))
+    turns, parities, counts = [], [], []
+    for word in words.T:
+        at = np.flatnonzero(word)
+        held = [row for row in place[:, at].astype(float) if not np.isnan(row).any()]
+        counts.append(len(held))
+        turns.append(abs(sum(np.exp(2j * np.pi * (row @ word[at])) for row in held)))
+        parities.append(abs(sum(np.prod(np.sign(row - 0.5)) for row in held)))
+    means, asked = _word_means(place, words)
+    np.testing.assert_array_equal(asked, counts * 2)
+    np.testing.assert_allclose(means * np.maximum(asked, 1), [*turns, *parities], atol=1e-4)
+
+
+def test_words_are_all_of_three_to_five_few_coordinates_up_to_sign_and_some_of_many():
+    few = _words(5, np.random.default_rng(0)).T
+    every = [w for w in itertools.product((-1.0, 0.0, 1.0), repeat=5) if 3 <= np.abs(w).sum() <= 5]
+    listed = {max(tuple(w), tuple(-np.array(w) + 0.0)) for w in every}
+    assert {max(tuple(w), tuple(-w + 0.0)) for w in few[: len(listed)]} == listed
+    many = _words(12, np.random.default_rng(0)).T
+    sizes = np.abs(many).sum(1)
+    assert set(sizes[:-13].tolist()) == {3.0, 4.0, 5.0}
+    np.testing.assert_array_equal(many[-13:], np.append(np.ones((1, 12)), 1 - np.eye(12), axis=0))
+    assert 0.4 < (many[:-13] > 0).sum() / (many[:-13] != 0).sum() < 0.6
+
+
+@pytest.mark.parametrize("negated", [False, True])
+def test_a_product_of_signs_that_is_always_the_same_is_seen(negated):
+    bits = np.random.default_rng(0).random((200, 7)) < 0.5
+    assert not _dependent(bits)
+    bits[:, 4] = bits[:, 1] ^ bits[:, 2] ^ bits[:, 6] ^ negated
+    assert _dependent(bits)
+    bits[np.arange(20) * 3, 4] ^= True
+    assert not _dependent(bits)
+
+
+def test_positions_are_distribution_functions():
+    """Atoms are spread over their mass; a record between two rows of a table is their mixture."""
+    rng = np.random.default_rng(1)
+    x = rng.uniform(-1, 1, 300).astype(np.float32)
+    key = jax.random.key(5)
+    spread = generator(key).random(300)
+    y = (x + rng.laplace(0, 1, 300)).astype(np.float32)
+    found, misplaced = positions(Numbers(Laplace(2.0), x, y), key)
+    np.testing.assert_allclose(
+        found, stats.laplace.cdf(y.astype(float), x.astype(float), 1.0), atol=2e-6
+    )
+    assert 0 < misplaced < 1e-5
+
+    signs = rng.choice(np.float32([-1, 1]), 300)
+    m = Duchi(1.0)
+    value = np.asarray(m.codomain().values, float)
+    below = np.exp(np.array([float(m.log_density(value[0], one)) for one in x[:50]]))
+    y = np.where(signs < 0, value[0], value[1]).astype(np.float32)
+    found, misplaced = positions(Numbers(m, x[:50], y[:50]), key)
+    part = generator(key).random(50)
+    expected = np.where(signs[:50] < 0, part * below, below + part * (1 - below))
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    assert misplaced == 0.0
+
+    m = GridPiecewise(1.0, 5)
+    y = rng.integers(0, m.table().outputs, 300)
+    found, _ = positions(Numbers(m, x, y), key)
+    masses = m.table().masses / 2.0**32
+    for place, record, report, share in zip(found, x.astype(float), y, spread, strict=True):
+        law = [np.interp(record, np.linspace(-1, 1, 5), column) for column in masses.T]
+        assert place == pytest.approx(sum(law[:report]) + share * law[report], abs=1e-6)
+
+
+def test_positions_of_a_mixture_come_branch_after_branch():
+    """The masses of its two atoms, and then an integral of the other branch's density."""
+    m = Hybrid(2.0)
+    atoms = np.asarray(m.codomain().parts[0].values, np.float64)
+    line = m.codomain().parts[1]
+    rng = np.random.default_rng(3)
+    grid = np.linspace(float(line.lower), float(line.upper), 100_001)
+    density = jax.jit(
+        jax.vmap(lambda branch, value: m.log_density((branch, value), 0.3), (None, 0))
+    )
+    mass = np.exp(np.asarray(density(0, atoms), np.float64))
+    each = np.exp(np.asarray(density(1, grid), np.float64))
+    below = np.append(0.0, np.cumsum((each[1:] + each[:-1]) / 2) * (grid[1] - grid[0]))
+    branch = rng.integers(0, 2, 200).astype(np.int32)
+    value = np.where(branch == 0, rng.choice(atoms, 200), rng.uniform(grid[0], grid[-1], 200))
+    key = jax.random.key(5)
+    spread = generator(key).random(200)
+    before = np.where(value == atoms[0], 0.0, mass[0])
+    of_atom = before + spread * np.where(value == atoms[0], *mass)
+    due = np.where(branch == 0, of_atom, mass.sum() + np.interp(value, grid, below))
+    x = np.full(200, 0.3, np.float32)
+    found, _ = positions(Numbers(m, x, (branch, value.astype(np.float32))), key)
+    np.testing.assert_allclose(found, due, atol=1e-4)
+
+
+def test_the_rarest_cell_of_windows_is_that_of_a_loop():
+    """Windows of 2^-i of the records by cells of 2^-j of the positions; i + j of at most log2 n."""
+    rng = np.random.default_rng(2)
+    share = rng.random(64)
+    place = np.where(share < 0.25, 0.6 + 0.1 * rng.random(64), rng.random(64))
+    rarest = 1.0
+    tests = 0
+    for i, j in itertools.product(range(6), range(1, 7)):
+        if i + j > 6:
+            continue
+        tests += 2 ** (i + j)
+        for window, cell in itertools.product(range(2**i), range(2**j)):
+            inside = np.floor(share * 2**i) == window
+            count = int((inside & (np.floor(place * 2**j) == cell)).sum())
+            if count > 1:
+                tail = stats.poisson.sf(count - 1, inside.sum() * (2.0**-j + 0.01))
+                rarest = min(rarest, tail)
+    fit = _scan(share, place, 0.01, 1e-3)
+    assert fit.statistic == pytest.approx(-np.log10(rarest))
+    assert fit.threshold == pytest.approx(-np.log10(1e-3 / tests))
+    assert not _scan(share, np.append(place[1:], 1.1), 0.0, 1e-6).fits
+    assert not _scan(share, np.append(place[1:], np.nan), 0.0, 1e-6).fits

@@ -215,3 +215,32 @@ def test_an_honest_mechanism_is_refused_as_rarely_as_is_said():
     games = [verification.largest_lower_bound(Duchi(1.0), key, 1_000, 0.8) for key in keys]
     wrong = sum(game.epsilon > 1.0 for game in games)
     assert wrong <= stats.binom.isf(statistics.SIGNIFICANCE, len(games), 0.2)
+
+
+def test_tests_of_draws_share_the_significance(monkeypatch):
+    """Each is asked once, and what they are given adds up to what a verdict is given."""
+    given = {}
+
+    def stopped(name):
+        def ask(*args, significance=None, **_):
+            given[name] = args[-1] if significance is None else significance
+            raise NotApplicable(name)
+
+        return ask
+
+    by_function = {
+        "fit_of": "sampler",
+        "matches_everywhere": "records",
+        "largest_lower_bound": "game",
+        "record_windows": "windows",
+        "counted": "distinct",
+        "independent_coordinates": "coordinates",
+        "matches_graphs": "graphs",
+    }
+    questions = verdict.Questions(Duchi(1.0), jax.random.key(0), 1000, 0.07)
+    for function, question in by_function.items():
+        monkeypatch.setattr(verdict, function, stopped(question))
+        with pytest.raises(NotApplicable, match=question):
+            getattr(questions, f"_{question}")(jax.random.key(1))
+    given["game"] = 1 - given["game"]  # a confidence
+    assert sum(given.values()) == pytest.approx(0.07)

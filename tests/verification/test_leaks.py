@@ -446,6 +446,23 @@ def test_an_epsilon_may_hold_where_the_moments_are_not_what_is_claimed():
     assert "NOT WHAT IS CLAIMED of the estimate, moments: variance is said" in str(found)
 
 
+@mechanism
+class WrongAt(Duchi):
+    """Claims twice the variance of one record."""
+
+    record: float = static(default=0.0)
+
+    def variance(self, x):
+        return super().variance(x) * jnp.where(x == self.record, 2.0, 1.0)
+
+
+@untyped
+@pytest.mark.parametrize("record", [-1.0, 0.0, 1.0])
+def test_moments_are_asked_of_both_ends_and_of_the_centre(record):
+    assert not verification.matches_moments(WrongAt(1.0, record)).fits
+    assert verification.matches_moments(WrongAt(1.0, 7.0)).fits
+
+
 @untyped
 def test_moments_that_float32_cancels_are_not_asked():
     found = asked_of(Cancels(1.0), "moments")

@@ -313,7 +313,7 @@ def scaled_rows(x: Features) -> dict[Scaling, Rows]:
     plain = (row, column, values)
     values = _squarable(values, column, d)
     tamed = values
-    if len(values) > _DENSE * n * d:
+    if np.count_nonzero(values) > _DENSE * n * d:  # a sparse matrix may store zeros
         full = np.zeros(shape)
         full[row, column] = values
         full -= full.mean(0)

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy import special, stats
 
 from ldp_jax import edges
 from ldp_jax.servers.parts.group_design import (
@@ -81,6 +82,14 @@ def test_the_shares_of_a_block_model_are_recovered(share):
     rates = np.asarray(expected_counts(model).sum(-1))
     assert rates.min() < degree / 4
     assert rates.max() > degree * 4
+
+
+def test_rates_go_from_an_eighth_of_the_mean_degree_to_eight_times_it_in_equal_steps():
+    """Whatever the class, whose own degree the reports will say."""
+    shares = np.random.default_rng(0).dirichlet(np.ones(6), 3)
+    found = expected_counts(GroupShares(shares, np.array([1.0, 4.0, 40.0]), 0.5))
+    rates = 15.0 * 8 ** np.linspace(-1, 1, 10)
+    np.testing.assert_allclose(found, rates[:, None] * shares[:, None], rtol=1e-6)
 
 
 def test_lists_of_others_have_no_homophily():
@@ -196,3 +205,43 @@ def test_evidence_of_a_labelled_user_has_not_seen_the_label():
     np.testing.assert_array_equal(before[labels < 0], 7.0)
     # Half of the labelled would do for a coin; the reports tell nearly everybody.
     assert (before[:40].argmax(1) == y[:40]).mean() > 0.8
+
+
+def test_unseen_evidence_is_the_mixture_over_rates_of_the_law_of_each_count():
+    """Of one part in five, by the shares of all other reports; sums over counts in float64."""
+    rng = np.random.default_rng(1)
+    y = rng.integers(0, 2, 40)
+    reports = rng.poisson(2.0 + 4.0 * np.eye(2)[y])
+    labels = np.where(np.arange(40) < 30, y, -1)
+    reported = np.arange(40) % 7 > 0
+    prior = np.where((labels >= 0)[:, None], np.eye(2)[labels], 0.5)
+    fold = rng.integers(0, 10, 40)
+    weights = rng.dirichlet(np.ones(10))
+    model = CountModel(np.zeros(0), weights, 10.0)
+    given = PilotReports(reports, reported, y, prior, labels, fold)
+    found = unseen_evidence(given, np.zeros((40, 2)), model, 1.5, size=1024)
+    asked = reported & (labels >= 0)
+    assert not found[~asked].any()
+    counts = np.arange(1000.0)
+    for user in np.flatnonzero(asked):
+        part = asked & (fold % 5 == fold[user] % 5)
+        hidden = np.where(part[:, None], 0.0, prior)
+        shares = group_shares(reports, y, hidden, reported & ~part, 1.5)
+        mean = expected_counts(shares)[..., None].astype(float)
+        law = stats.nbinom.logpmf(counts, 10.0, 10.0 / (10.0 + mean))
+        noise = math.log(math.tanh(0.75)) - 1.5 * np.abs(reports[user][:, None] - counts)
+        each = special.logsumexp(law + noise, axis=-1).sum(-1)
+        expected = special.logsumexp(each + np.log(weights), axis=-1)
+        np.testing.assert_allclose(found[user], expected, rtol=1e-5)
+
+
+def test_users_that_are_not_asked_are_not_simulated():
+    """Users of one class are asked, whose class is known; those of the other are not."""
+    model = GroupShares(np.asarray(ALIKE), np.full(2, 20.0), 0.5)
+    counts = CountModel(expected_counts(model), np.full(10, 0.1), math.inf)
+    log_q = np.log(np.where(np.arange(40)[:, None] < 10, [[0.999, 0.001]], [[0.5, 0.5]]))
+    given = {"size": SIZE, "users": 256}
+    known = design(jax.random.key(0), log_q, counts, 1.0, asked=np.arange(40) < 10, **given)
+    open_ = design(jax.random.key(0), log_q, counts, 1.0, asked=np.arange(40) >= 10, **given)
+    assert known.accuracy_without > 0.97
+    assert open_.accuracy_without < 0.65

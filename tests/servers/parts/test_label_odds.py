@@ -1,9 +1,19 @@
 """Bayes factors of ways to weigh posteriors: exact on small grids, and seldom wrong by chance."""
 
 import numpy as np
+import pytest
 from scipy.special import log_softmax, logsumexp
+from scipy.stats import norm
 
-from ldp_jax.servers.parts.label_odds import SHARPNESS, TRUST, Family, family, log_odds, trust
+from ldp_jax.servers.parts.label_odds import (
+    SHARPNESS,
+    TRUST,
+    Family,
+    family,
+    log_odds,
+    preference,
+    trust,
+)
 
 
 def told(rng, n, classes=3, sure=1.0):
@@ -61,3 +71,28 @@ def test_evidence_is_trusted_as_far_as_labels_bear_it_out():
     assert trust(blank, log_p, y) > 0.9
     assert 0.2 < trust(blank, 4 * log_p, y) < 0.3  # four times too sure of itself
     assert trust(blank, rng.permutation(log_p), y) < 0.1
+
+
+def test_sharpnesses_are_log_normal_about_one_and_trusts_equally_likely():
+    of = family((1.0,), (0.0,))
+    expected = norm.logpdf(np.log(of.weights[:, 0]), 0.0, 0.7)
+    np.testing.assert_allclose(of.log_prior, expected - logsumexp(expected), rtol=1e-12)
+
+
+@pytest.mark.parametrize("doubt", [0.0, 1.5])
+def test_preference_is_bayes_rule_over_families_of_equal_chance(doubt):
+    """The others share odds of e^-doubt; the weights are those of the likeliest of them."""
+    rng = np.random.default_rng(3)
+    scores = rng.normal(0, 1, (5, 3, 3))
+    y = rng.integers(0, 3, 5)
+    alone = family((1.0, 0.0, 0.0))
+    others = [family((1.0, 0.0, 0.0), one) for one in np.eye(3)]
+    said = [log_odds(scores, y, one) for one in others]
+    likely = np.exp([one[0] for one in said])
+    other = np.exp(-doubt) * likely.mean()
+    found = preference(scores, y, alone, others, doubt)
+    first, weights = log_odds(scores, y, alone)
+    np.testing.assert_allclose(found.chance, other / (np.exp(first) + other), rtol=1e-12)
+    np.testing.assert_array_equal(found.alone, weights)
+    np.testing.assert_array_equal(found.other, said[int(likely.argmax())][1])
+    assert likely.argmax() > 0  # else the first would do

@@ -11,6 +11,15 @@ LOG_F = log_softmax(RNG.normal(0.0, 1.5, (12, 4)), axis=1)
 JOINT = weights(log_softmax(RNG.normal(0.0, 1.0, (6, 4)), axis=1), LOG_F)
 
 
+def test_weights_are_bayes_rule_by_a_sample_of_records():
+    """Of a user who is like the sample, a record says what the classifier says."""
+    f = np.exp(LOG_F)
+    np.testing.assert_allclose(JOINT.sum((1, 2)), 1.0)
+    like_all = weights(np.log(f.mean(0))[None] + 2.0, LOG_F - 3.0)[0]
+    np.testing.assert_allclose(like_all.sum(1), 1 / 12)
+    np.testing.assert_allclose(like_all / like_all.sum(1, keepdims=True), f)
+
+
 def test_between_what_is_public_and_what_the_record_tells():
     public, record = JOINT.sum(1).max(1), JOINT.max(2).sum(1)
     found = [report_limit(JOINT, one) for one in (0.0, 0.5, 1.0, 2.0, 40.0)]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from ldp_jax.servers.parts.rows import of_length_one, warn_of_columns
+from ldp_jax.servers.parts.rows import feature_rows, of_length_one, scaled_rows, warn_of_columns
 
 
 def said_of(x):
@@ -75,3 +75,61 @@ def test_what_is_no_number_of_a_record_is_nothing_and_what_is_far_is_far():
     due = [[0.0, -1.0], [half, half], [-1.0, 1e-9], [-half, half], [0.0, 0.0]]
     found = jax.vmap(of_length_one)(jnp.asarray(given, jnp.float32))
     np.testing.assert_allclose(found, due, rtol=1e-5)
+
+
+def columns_of_one_size(x):
+    centred = x - x.mean(0) if (x != 0).mean() > 0.25 else x
+    size = np.sqrt((centred**2).mean(0))
+    used = size > 1e-9 * np.abs(x).max(0)
+    return np.where(used, centred / np.where(used, size, 1.0), 0.0)
+
+
+@pytest.mark.parametrize("share", [0.1, 0.24, 0.26, 1.0])
+@pytest.mark.parametrize("form", [np.asarray, scipy.sparse.csr_array, with_zeros])
+def test_features_are_scaled_as_dense_formulas_say(share, form):
+    """Rows of length 1; columns of one size, centred where many are not 0; and the numbers."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(2.0, 1.0, (20, 10)) * 10.0 ** np.arange(-3, 7)
+    x[rng.permuted(np.arange(200).reshape(20, 10)) >= share * 200] = 0.0
+    x[:, 3] = 5.0 if share == 1.0 else 0.0  # a constant, which says nothing
+    x[4] = 0.0 if share < 1.0 else x[4]
+    made = {name: rows.dense() for name, rows in scaled_rows(form(x)).items()}
+    length = np.linalg.norm(x, axis=1, keepdims=True)
+    columns = columns_of_one_size(x)
+    due = {"rows": x / np.where(length > 0, length, 1.0), "columns": columns, "none": x}
+    for name in ("columns", "none"):
+        due[name] = due[name] / np.sqrt((due[name] ** 2).sum(1).mean())
+    assert set(made) == set(due)
+    for name, rows in due.items():
+        np.testing.assert_allclose(made[name], rows, atol=1e-6, err_msg=name)
+
+
+def test_private_rows_are_read_as_devices_read_them_and_public_ones_refused():
+    x = np.array([[3.0, 4.0, 0.0], [np.nan, 1.0, 2.0], [-np.inf, 1e12, 1.0], [-5.0, 2.0, 0.0]])
+    public = np.array([0])
+    plain = np.array([[3.0, 4.0, 0.0], [0.0, 1.0, 2.0], [-1e9, 1e9, 1.0], [-5.0, 2.0, 0.0]])
+    for log, read in ((False, plain), (True, np.log1p(np.maximum(plain, 0.0)))):
+        found = feature_rows(x, log=log, public=public).dense()
+        np.testing.assert_allclose(
+            found, read / np.linalg.norm(read, axis=1, keepdims=True), rtol=1e-6, atol=1e-9
+        )
+    with pytest.raises(ValueError, match="features must be finite"):
+        feature_rows(x, public=np.array([0, 1]))
+    with pytest.raises(ValueError, match="features must be counts >= 0 where log"):
+        feature_rows(x, log=True, public=np.array([0, 3]))
+    feature_rows(x, public=np.array([0, 3]))
+    with pytest.raises(ValueError, match="features must be real, got complex128"):
+        feature_rows(x + 1j)
+    with pytest.raises(ValueError, match=r"of shape \[n, d\], got float64 of shape \(4,\)"):
+        feature_rows(x[:, 0])
+
+
+def test_some_rows_and_products_are_those_of_the_dense_matrix():
+    rng = np.random.default_rng(1)
+    x = np.where(rng.random((9, 5)) < 0.3, rng.normal(size=(9, 5)), 0.0)
+    rows = feature_rows(x)
+    np.testing.assert_array_equal(
+        rows.take(np.array([7, 2, 7, 5])).dense(), rows.dense()[[2, 5, 7]]
+    )
+    weights = rng.normal(size=(5, 3)).astype(np.float32)
+    np.testing.assert_allclose(rows.times(jnp.asarray(weights)), rows.dense() @ weights, rtol=1e-5)

@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import minimize
 
 from ldp_jax.servers.parts.self_training import FoldedLabels
-from ldp_jax.servers.parts.stack import stack, stack_out_of_fold
+from ldp_jax.servers.parts.stack import combine, stack, stack_out_of_fold
 
 
 def scores(n=600, seed=0):
@@ -37,6 +37,14 @@ def test_extreme_evidence_stays_finite_and_a_ridge_that_is_none_is_refused():
     assert np.isfinite(np.asarray(stack(z.at[0].set(jnp.array([[-1e3, 0.0, 1e3]] * 3)), y))).all()
     with pytest.raises(ValueError, match="ridge must be finite and > 0"):
         stack(z, y, ridge=0.0)
+
+
+def test_combined_scores_are_each_users_posterior():
+    rng = np.random.default_rng(0)
+    z = rng.normal(0, 2, (30, 4, 3))
+    p = np.exp(2.0 * z[..., 0] - 0.5 * z[..., 2])
+    found = combine(z, np.array([2.0, 0.0, -0.5]))
+    np.testing.assert_allclose(np.exp(found), p / p.sum(1, keepdims=True), rtol=1e-5)
 
 
 def best_weights(z, y, ridge, least=0):

@@ -220,3 +220,40 @@ def test_structure_says_of_a_large_graph_what_it_says_of_a_small_one(islands, mo
     found = structure_posterior(graph, known)
     assert (found.classes == y)[known.labels < 0].mean() > 0.9
     assert found.log_loss[found.chosen] < 0.5 * np.log(3)
+
+
+def test_designs_are_directions_of_length_one_beside_profiles_of_degrees(islands):
+    """Columns beyond the count of eigenvectors are 0; a profile has the mean 0 and a third."""
+    graph, _, _ = islands
+    friends = interop.to_scipy(graph).toarray().astype(float)
+    degree = friends.sum(1)
+    size = np.log1p(degree)
+    around = friends @ size / np.maximum(degree, 1)
+    profile = np.stack([size, around, size - around], 1)
+    profile = (profile - profile.mean(0)) / (3 * profile.std(0))
+    made = structure._spectral_designs(graph, operator(graph))
+    coordinates = spectral_coordinates(graph, 64).astype(float)
+    parts = {f"spectral {k}": coordinates * (np.arange(64) < k) for k in (16, 32, 64)}
+    parts["shared friends"] = shared_friends(graph, 64).astype(float)
+    assert set(made) == set(parts)
+    for name, part in parts.items():
+        length = np.linalg.norm(part, axis=1, keepdims=True)
+        due = np.concatenate([part / np.maximum(length, 1e-12), profile], 1)
+        seen = length[:, 0] > 1e-6  # of no friend there is rounding alone
+        np.testing.assert_allclose(made[name][seen], due[seen], atol=1e-5)
+        assert np.isfinite(made[name]).all()
+
+
+def test_records_are_reduced_to_their_leading_directions():
+    """The Gram matrix of the panel is that of the coordinates, as far as they go."""
+    rng = np.random.default_rng(0)
+    rows = feature_rows(rng.normal(size=(12, 5)))
+    gram = rows.dense().astype(float) @ rows.dense().T
+    whole = structure._record_coordinates(rows, 20)
+    assert whole.shape == (12, 20)
+    np.testing.assert_allclose(whole @ whole.T, gram, atol=1e-6)
+    values, vectors = np.linalg.eigh(gram)
+    few = structure._record_coordinates(rows, 2)
+    due = (vectors[:, -2:] * values[-2:]) @ vectors[:, -2:].T
+    np.testing.assert_allclose(few @ few.T, due, atol=1e-6)
+    np.testing.assert_allclose(np.linalg.norm(few, axis=0), np.sqrt(values[[-1, -2]]), rtol=1e-5)
