@@ -15,8 +15,8 @@ are :class:`ReportServer`:
 6. They are propagated with their noise in mind, if the guard believes them
    (:mod:`ldp_jax.servers.parts.report_odds`). Else structure alone is the result.
 7. Two stacks weigh structure, the own report and the reports of others.
-8. Where the guard is not sure, structure alone is the result unless that lowers the panel's
-   log-loss.
+8. Where the guard is not sure, reports must also lower the panel's log-loss. Else structure alone
+   is the result.
 
 Guarantee: that of the reports; everything here is post-processing, of public randomness.
 :func:`ldp_jax.servers.predict_from_reports` does all of it in one call, on simulated users.
