@@ -91,7 +91,7 @@ class Foreseen(NamedTuple):
 
         >>> few = Foreseen.of(8.0, spread=1.0, worlds=10, left=10.0)
         >>> [round(end, 1) for end in (few.low, few.high)]
-        [5.0, 10.0]
+        [4.2, 10.0]
         """
         of_worlds = spread * math.sqrt(1 + 1 / worlds)
         signal = abs(points) * min(max(1.0 - points / left, 0.0), 1.0) if left > 0.0 else 0.0

@@ -244,7 +244,8 @@ def test_metrics_are_those_of_each_target_ties_and_all(decimals, density):
     for name in each[0]:
         wanted = metrics.mean_interval([one[name].mean for one in each])
         assert found.metrics[name] == pytest.approx(wanted)
-    assert found.density == pytest.approx(member.mean() if density is None else density)
+    assert found.density == pytest.approx(member.mean())
+    assert found.believed == pytest.approx(member.mean() if density is None else density)
     strict = []
     for values, truth in zip(scores, member, strict=True):
         false, true, _ = sklearn.metrics.roc_curve(truth, values, drop_intermediate=False)

@@ -77,8 +77,10 @@ def log_odds(
     """
     scores = np.asarray(log_scores, np.float64)
     posteriors = (log_softmax(scores @ one, axis=1) for one in of.weights)
-    fits = [-len(labels) * label_log_loss(log_p, labels, keep) for log_p in posteriors]
-    joint = np.asarray(fits) + of.log_prior
+    joint = of.log_prior
+    if len(labels):
+        losses = [label_log_loss(log_p, labels, keep) for log_p in posteriors]
+        joint = joint - len(labels) * np.asarray(losses)
     total = logsumexp(joint)
     return float(total), np.exp(joint - total) @ of.weights
 
