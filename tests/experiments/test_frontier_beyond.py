@@ -34,9 +34,9 @@ def ran(graph_file, tmp_path_factory):
 def test_each_row_is_there_once_under_what_it_costs(ran):
     rows = beyond.results_in(ran.out).read()
     told = rows[rows.mechanism.str.startswith(REHEARSAL)]
-    # Of both rows of counts, at both budgets: the points with their interval and chance, and the
-    # size of the pilot.
-    assert len(told) == 2 * 2 * 5
+    # Of both rows of counts, at both budgets: points, their interval, spread, base and chance, and
+    # the size of the pilot.
+    assert len(told) == 2 * 2 * 7
     assert set(told.value[told.metric == LABELS]) == {
         min(beyond.PILOT, datasets.load(ran.datasets[0]).num_nodes)
     }
