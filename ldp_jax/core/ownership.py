@@ -53,8 +53,10 @@ def ownership(confidence: object, silent: object = None) -> Ownership:
     """Name one owner of each pair, so that a relationship costs as much as a bit of a list.
 
     A user reports all pairs with silent users; of two who report, the one with the smaller
-    ``confidence`` does. Both are public: a public model's largest probability for each user [n],
-    and who reports nothing, bool [n].
+    ``confidence`` does, and of equals the one whom the parity of the two numbers names, so that
+    each owns about half. Both are public: a number of each user [n], such as a public model's
+    largest probability, and who reports nothing, bool [n]. Counts of owned pairs tell of whatever
+    the order depends on.
 
     >>> public = ownership([0.9, 0.2, 0.5], silent=[True, False, False])
     >>> public.owns([1, 0, 1, 2], [0, 1, 2, 1]).tolist()

@@ -185,8 +185,9 @@ class CountServer:
     Attributes:
       facts: see :func:`count_facts`.
       epsilon: of each count, in both rounds, in [0.001, 40].
-      unit: of epsilon. Where it is a relationship, each pair has one owner in both rounds: the user
-        whose class features are less sure of, and of a pair with a silent user the other one.
+      unit: of epsilon. Where it is a relationship, each pair has one owner in both rounds: of a
+        pair with a silent user the other one, else by parity of their numbers. If features named
+        the owner, counts would tell how sure features are, and evidence would repeat what they say.
       most: the largest count that is reported.
       guarded: whether the guard, and labels, may leave evidence out. Else the strength is 1.
     """
@@ -241,7 +242,7 @@ class CountServer:
     def _owners(self) -> Ownership | None:
         if self.unit == "list":
             return None
-        return ownership(np.exp(self.facts.log_q).max(-1), self.facts.silent)
+        return ownership(np.zeros(len(self.facts.silent)), self.facts.silent)
 
     def _designed(self, state: Piloting, answers: Answers) -> Counting:
         """Steps 4 to 6.

@@ -329,6 +329,20 @@ def test_a_class_of_which_nobody_labelled_answers_is_not_forgotten(data):
     np.testing.assert_allclose(nobody.log_posterior, alone, atol=1e-5)
 
 
+def test_users_own_half_of_their_pairs_whatever_features_say(data):
+    """Where those whom features are unsure of own more, counts tell how sure features are.
+
+    A class of which features are surer then looks like one of few friends, though friends are
+    strangers, and the evidence repeats what features say.
+    """
+    _, _, rows, labels = data
+    server = CountServer(facts_of(rows, labels), EPSILON, "relationship")
+    owners = server.init(jax.random.key(0)).question.owners
+    here = np.flatnonzero(~np.asarray(server.facts.silent))
+    owned = owners.owns(here[:, None], here)
+    np.testing.assert_allclose(owned.mean(1), 0.5, atol=1.5 / len(here))
+
+
 @pytest.mark.parametrize("unit", ["list", "relationship"])
 def test_counts_that_devices_sent(data, tmp_path, unit):
     """Shuffled, twice, damaged, of users who were not asked: what is left is read as it was sent.
