@@ -30,9 +30,10 @@ from ldp_jax.core.pytree import pytree
 from ldp_jax.features import PersonalAlphabets
 from ldp_jax.learning import metrics, training
 from ldp_jax.servers import ClassQuestion, PanelFacts, ReportServer, Users, rehearse, simulate
-from ldp_jax.servers.parts import report_limit, stack, structure
+from ldp_jax.servers.parts import stack, structure
 from ldp_jax.servers.parts.rows import Rows
 from ldp_jax.servers.reports import LocalPrediction
+from ldp_jax.servers.worlds.own_report import ReportSample
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -309,35 +310,16 @@ def _rehearsal(key: Any, asked: Asked, epsilon: float) -> Answer:
     return Answer(foretold(rehearse(key, asked.facts, (epsilon,)), epsilon), UNREAD)
 
 
-SAMPLED = 100
-"""Users, and records, that a limit is the mean over."""
-
-
 def _own_report(key: Any, asked: Asked, epsilon: float, *, limit: bool) -> Answer:
     """What one's own report adds to the public posterior, by the panel's model; nobody reports.
 
     The mean over some users of the expected gain of today's report, or of the best there is.
     """
-    facts = asked.facts
-    user_key, record_key = jax.random.split(key)
-    users = np.asarray(jax.random.permutation(user_key, asked.private))[:SAMPLED]
-    members = len(asked.members)
-    records = np.asarray(jax.random.permutation(record_key, members))[:SAMPLED]
-    log_q = _calibrated(facts.structure.log_q, asked.labels)[users]
-    log_f = _calibrated(facts.classifier.panel_scores, asked.labels[asked.members])[records]
-    joint = report_limit.weights(log_q, log_f)
+    sample = ReportSample.of(key, asked.facts)
     if limit:
-        found = report_limit.report_limit(joint, epsilon)
-    else:
-        inside = np.asarray(ReportServer(facts, epsilon).question.mask)[users]
-        found = report_limit.own_report(joint, log_f, inside, epsilon)
-    return Answer(float((found - joint.sum(1).max(1)).mean()), UNREAD)
-
-
-def _calibrated(log_p: Any, labels: np.ndarray) -> np.ndarray:
-    """A posterior as sure of itself as labels that it has not seen are."""
-    columns = np.asarray(log_p)[..., None]
-    return stack.combine(columns, stack.stack(columns, labels, (1.0,), ridge=1.0))
+        return Answer(float(sample.limit(epsilon).mean()), UNREAD)
+    mask = ReportServer(asked.facts, epsilon).question.mask
+    return Answer(float(sample.today(mask, epsilon).mean()), UNREAD)
 
 
 LOCAL, UNGUARDED = "local prediction", "local prediction, no guard"

@@ -39,6 +39,8 @@ from ldp_jax.servers.worlds.lists import ListWorlds
 from ldp_jax.servers.worlds.measures import echo as echo
 from ldp_jax.servers.worlds.measures import homophily as homophily
 from ldp_jax.servers.worlds.measures import overlap as overlap
+from ldp_jax.servers.worlds.own_report import OwnGain as OwnGain
+from ldp_jax.servers.worlds.own_report import ReportSample
 from ldp_jax.servers.worlds.records import RecordWorlds
 from ldp_jax.servers.worlds.world import World, Worlds
 
@@ -61,6 +63,8 @@ and 0.4.
 
 LEAST_LABELS = 50
 """Public labels that a verdict takes."""
+
+_RECORDS = 40  # of the panel, of which the gain by one's own report is the mean
 
 Facts = TypeAliasType("Facts", PanelFacts | CountFacts | JointFacts | LinkFacts)
 """What is public of records, lists, both or links."""
@@ -126,6 +130,8 @@ class Rehearsal(NamedTuple):
         gains belong; else empty. It is chosen on the same worlds, so that the gains of close ones
         are a little too high.
       auc: of links, float64 [worlds, epsilons, 4], in percent, of each of :data:`SCORES`.
+      own: of records, what one's own report adds to one's own decision, and what any report of the
+        same epsilon could add; else empty. What is gained beyond it comes from others' reports.
     """
 
     epsilons: tuple[float, ...]
@@ -137,6 +143,7 @@ class Rehearsal(NamedTuple):
     friends: StatedFriends | None = None
     splits: tuple[JointPrivacy, ...] = ()
     auc: Float[np.ndarray, "worlds epsilons scores"] | None = None
+    own: tuple[OwnGain, ...] = ()
 
     def foreseen(self, epsilon: float) -> Foreseen:
         """The forecast for one of :attr:`epsilons`."""
@@ -207,6 +214,9 @@ class Rehearsal(NamedTuple):
             best = "one report of both" if privacy.both else f"{privacy.record:g} a record"
         if self.auc is not None:
             best = SCORES[int(self.auc[:, place].mean(0).argmax())]
+        if self.own:
+            points, limit, error = self.own[place]
+            best = f"{points:+.1f} by the own report, of at most {limit:+.1f} +- {error:.1f}"
         numbers = (
             f"{self.epsilons[place]:7g}   {told.points:+6.1f}   {interval:>14}   "
             f"{told.chance:11.2f}"
@@ -301,6 +311,7 @@ def rehearse(
         raise ValueError(f"public must have true labels, got keep = {public.known.keep:g}")
     judged = validate.labels(public.labels) < 0
     tried: list[list[JointPrivacy]] = []
+    own: tuple[OwnGain, ...] = ()
     with watched("rehearse", progress):
         phase("what is public", 0.0)
         if isinstance(public, PanelFacts):
@@ -310,6 +321,8 @@ def rehearse(
             facts = public if public.taught is None else public.taught
             draws, key = RecordWorlds.of(key, facts)
             servers = [ReportServer(facts, epsilon) for epsilon in asked]
+            sample = ReportSample.of(random.fold_in(key, worlds), facts, records=_RECORDS)
+            own = tuple(sample.gain(one.question.mask, one.epsilon) for one in servers)
         elif friends is None:
             raise ValueError(
                 "friends must be stated of lists: servers.StatedFriends(mean_degree, homophily)"
@@ -334,7 +347,8 @@ def rehearse(
         gains, chosen = _best(gains, tried)
     users = int(judged.sum())
     labels = len(judged) - users
-    return Rehearsal(asked, gains, right[:, 0], message, users, labels, friends, chosen)
+    without = right[:, 0]
+    return Rehearsal(asked, gains, without, message, users, labels, friends, chosen, own=own)
 
 
 def _of_servers(

@@ -138,6 +138,11 @@ def test_records_that_know_more_than_structure_are_worth_collecting(graph):
     assert told.low < told.points < told.high
     assert told.points == pytest.approx(good.gains[:, 1].mean())
     assert str(good).startswith("collect, at epsilon 4 or more")
+    nearly_nothing, much = good.own
+    assert abs(nearly_nothing.points) <= nearly_nothing.limit + 1e-6 < 0.1
+    assert 0.0 < much.points <= much.limit + 1e-6 < 100.0 - good.base(4.0)
+    assert 0.0 < much.error < much.limit
+    assert str(good).endswith(f"of at most {much.limit:+.1f} +- {much.error:.1f}")
     again = ldp.rehearse(jax.random.key(6), facts_of(graph, 4.0), (4.0, 0.01), worlds=2)
     np.testing.assert_array_equal(good.gains[:2], again.gains)
     nothing = ldp.rehearse(jax.random.key(6), facts_of(graph, 0.0), (4.0, 0.01), worlds=2)
