@@ -229,8 +229,8 @@ def test_no_valid_score_returns_the_first_variables():
 def test_adam_decays_weights_as_a_gradient():
     """L2: the decay enters the gradient, before Adam's normalisation; not decoupled."""
     parameters, gradient = {"w": jnp.float32(2.0)}, {"w": jnp.float32(0.5)}
-    ours = training.adam(0.1, 0.25)
-    plain = optax.adam(0.1)
+    ours = training.adam(0.3, 0.25)
+    plain = optax.adam(0.3)
     state = ours.init(parameters)
     other = plain.init(parameters)
     for _ in range(3):
