@@ -25,9 +25,7 @@ def test_friends_are_of_the_own_class_or_of_anybody_s():
 def test_a_report_is_the_mixture_of_the_classes_that_are_sent():
     law = np.array([[0.7, 0.2, 0.1], [0.0, 0.0, 1.0]])
     confusion = np.array([[0.9, 0.1, 0.0], [0.3, 0.5, 0.2], [0.0, 1.0, 0.0]])
-    expected = [
-        [sum(one[c] * confusion[y, c] for c in range(3)) for y in range(3)] for one in law
-    ]
+    expected = [[sum(one[c] * confusion[y, c] for c in range(3)) for y in range(3)] for one in law]
     found = evidence(law, confusion)
     np.testing.assert_allclose(found, np.log(np.maximum(expected, 1e-30)), rtol=1e-6)
 
