@@ -12,7 +12,7 @@ from ldp_jax.accounting.guarantee import PipelineGuarantee
 from ldp_jax.accounting.statement import Statement
 from ldp_jax.bench import comparison, memory, methods
 from ldp_jax.bench.__main__ import main
-from ldp_jax.bench.draws import draw
+from ldp_jax.bench.draws import _panel, draw
 from ldp_jax.bench.methods import (
     Method,
     answer_of,
@@ -254,6 +254,37 @@ def test_public_facts_are_given_by_their_names():
     whole = Method.of("ldp_jax.features:Duchi(1.0)")
     assert whole.make().guarantee().epsilon == 1.0
     assert Method.of(features.Duchi(1.0)).name == "Duchi"
+
+
+@pytest.mark.parametrize("share", [0.1, 0.25, 0.9])
+def test_a_panel_is_a_share_of_each_class_rounded_up_and_never_a_whole_class(share):
+    """Users of unknown class are in none; a class of one is known."""
+    y = np.random.default_rng(0).permutation(np.repeat([-1, 0, 1, 2], [6, 20, 11, 1]))
+    panel = _panel(jax.random.key(0), y, share)
+    found = [int((panel == c).sum()) for c in range(3)]
+    assert found == [min(int(np.ceil(share * n - 1e-9)), max(n - 1, 1)) for n in (20, 11, 1)]
+    assert (panel[panel >= 0] == y[panel >= 0]).all()
+    other = _panel(jax.random.key(1), y, share)
+    assert (panel != other).any()
+
+
+def test_rows_are_told_by_their_users_classes_and_epsilons():
+    rows = [
+        *rows_of([0.2, 0.5], ALONE, epsilon=0.0),
+        *rows_of([0.4, 0.9], "mine", epsilon=2.0),
+        *rows_of([0.3, 0.6], "theirs", epsilon=2.0)[1:],
+        *rows_of([0.1, 0.2], "mine", PLACEBO, 2.0),
+        *rows_of([0.7, 0.8], "mine", epsilon=0.5),
+    ]
+    made = bench.Comparison("mine", tuple(rows))
+    assert made.scores("mine", 2.0) == pytest.approx({0: 40.0, 1: 90.0})
+    assert made.scores("mine", 2.0, PLACEBO) == pytest.approx({0: 10.0, 1: 20.0})
+    assert made.scores("mine", 2.0, among="class 0") == {}
+    assert made.mean("mine", 2.0, PLACEBO).mean == pytest.approx(15.0)
+    assert made.gain("mine", 2.0, PLACEBO).mean == pytest.approx(-20.0)
+    assert made.over("theirs", 2.0).mean == pytest.approx(30.0)  # of the draw that both have
+    assert made.epsilons == (0.5, 2.0)
+    assert repr(made) == "Comparison(mine beside 1 others, 9 rows)"
 
 
 def test_classes_are_read_from_scores_or_as_they_are():

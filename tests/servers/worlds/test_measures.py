@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from ldp_jax.servers.worlds import world
 from ldp_jax.servers.worlds.friends import Friends, drawn_counts, drawn_friends
 from ldp_jax.servers.worlds.links import LinkScores
 from ldp_jax.servers.worlds.measures import echo, homophily, overlap
@@ -61,6 +62,15 @@ def test_overlap_is_the_share_of_features_in_a_regression_of_friends():
     a, b = np.linalg.solve(gram, [(own * friend).sum(), (features * friend).sum()])
     expected = max(b, 0) / (max(a, 0) + max(b, 0))
     assert overlap(PAIRS, LABELS, LOG_Q) == pytest.approx(expected)
+
+
+def test_a_place_below_a_count_is_below_it_however_large_the_uniform(monkeypatch):
+    count = jnp.array([1, 2, 7, 2**24 + 2])
+    for share in (0.0, 0.5, 1.0):  # a product in float32 may round up to the count
+        monkeypatch.setattr(world.random, "uniform", lambda _, shape, at=share: jnp.full(shape, at))
+        expected = np.minimum((share * np.asarray(count)).astype(int), np.asarray(count) - 1)
+        found = world.places_below(jax.random.key(0), count)
+        np.testing.assert_array_equal(found, expected)
 
 
 def test_gains_are_by_the_better_of_two_scores_of_all_worlds():
