@@ -407,3 +407,14 @@ def test_what_is_shown_of_a_result_is_how_often_users_were_asked():
     rounds = tuple(Round("", asked, 1, 0, 0, cost, "") for asked in (3, 40))
     found = Released({}, None, None, None, rounds)
     assert repr(found) == "Released(dict, 2 rounds, 43 answers asked for)"
+
+
+@untyped
+def test_a_key_that_is_traced_or_of_another_kind_asks_nobody():
+    users = Users(records=np.zeros(N), labels=np.zeros(N, int))
+    run = lambda key: simulate(key, SERVER, users).value
+    with pytest.raises(ValueError, match="key must be concrete: simulate is called"):
+        jax.jit(run)(jax.random.key(0))
+    for key in (0, jax.random.key(0, impl="rbg")):
+        with pytest.raises(ValueError, match="key must be a t"):
+            run(key)
