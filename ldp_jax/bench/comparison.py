@@ -138,7 +138,8 @@ def compare(
         for seed in range(seeds):
             over = np.linspace(seed / seeds, (seed + 1) / seeds, len(cells) + 1)
             phase(f"draw {seed}", over[0], over[0])
-            here = draw(seed, data, hides, panel)
+            with watched("public facts"):
+                here = draw(seed, data, hides, panel)
             alone = _rows(here.graph_alone().argmax(1), here, facts | {"seed": seed} | _NOTHING)
             rows += alone
             for number, cell in enumerate(cells):

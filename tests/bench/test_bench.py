@@ -172,6 +172,9 @@ def test_rows_that_are_kept_are_not_computed_again(tmp_path, monkeypatch):
     np.testing.assert_allclose([share for _, share in told], [share for _, share in expected])
     assert set(read(tmp_path)) == {row for row in first.rows if row.method != ALONE}
     assert read(tmp_path / "nowhere") == read(None) == []
+    assert {(row.data, row.hides, row.panel) for row in first.rows} == {(DATA.name, "both", PANEL)}
+    assert {row.seed for row in first.rows} == {0, 1}
+    assert all("ldp_jax" in row.versions for row in first.rows)
     with monkeypatch.context() as patched:
         patched.setattr(comparison, "simulate", None)
         again = compared(Friends, "both", out=tmp_path)
