@@ -136,12 +136,14 @@ def compare(
     skipped: dict[str, str] = {}
     with watched("compare", progress):
         for seed in range(seeds):
-            phase(f"draw {seed}", seed / seeds)
-            here = draw(seed, data, hides, panel)
+            over = np.linspace(seed / seeds, (seed + 1) / seeds, len(cells) + 1)
+            phase(f"draw {seed}", over[0], over[0])
+            with watched("public facts"):
+                here = draw(seed, data, hides, panel)
             alone = _rows(here.graph_alone().argmax(1), here, facts | {"seed": seed} | _NOTHING)
             rows += alone
             for number, cell in enumerate(cells):
-                phase(f"draw {seed}: {cell}", (seed + number / len(cells)) / seeds)
+                phase(f"draw {seed}: {cell}", over[number], over[number + 1])
                 try:
                     entry = cell.method.enter(here, cell.epsilon)
                     name = facts | {"seed": seed} | _name(cell, entry, known)
@@ -156,7 +158,7 @@ def compare(
                     continue
                 rows += found
                 if verify and cell.own and entry.mechanism is not None and not verdicts:
-                    phase("verdict", (seed + number / len(cells)) / seeds)
+                    phase("verdict", over[number], over[number + 1])
                     key = jax.random.key(seed)
                     verdicts[cell.epsilon] = verification.check(entry.mechanism, key)
     made = Comparison(own.name, tuple(rows), verdicts, skipped)

@@ -95,10 +95,9 @@ def draw(seed: int, data: Dataset, hides: Hides, panel: float = 0.1) -> Draw:
 
 def _panel(key: jax.Array, y: np.ndarray, share: float) -> Int[np.ndarray, " n"]:
     """Labels of a share of each class, rounded up, at most all but one; -1 of everybody else."""
-    known = np.maximum(y, 0).astype(np.int32)
-    size = np.bincount(y[y >= 0], minlength=int(known.max()) + 1)
+    size = np.bincount(y[y >= 0], minlength=1)
     wanted = np.minimum(np.ceil(share * size - 1e-9), np.maximum(size - 1, 1))
-    chosen = (places_within(key, known) < wanted[known]) & (y >= 0)
+    chosen = (places_within(key, y) < wanted[y]) & (y >= 0)
     return np.where(chosen, y, -1).astype(np.int32)
 
 

@@ -74,7 +74,7 @@ def noisy_examples(
         law = mechanism.table().masses / 2.0**32
     size = len(law)
     keep = float(law[0, 0]) if size else 0.0
-    one_for_all = np.where(np.eye(size, dtype=bool), keep, other_share(keep, max(size, 2)))
+    one_for_all = np.where(np.eye(size, dtype=bool), keep, other_share(keep, size))
     alike = law.shape == one_for_all.shape and np.allclose(law, one_for_all, rtol=0.0, atol=1e-6)
     if not size or not alike:
         raise ValueError(

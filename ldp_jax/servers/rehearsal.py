@@ -423,7 +423,8 @@ def _checked_epsilons(public: Any, epsilons: Sequence[float]) -> tuple[float, ..
 
 def _phases(worlds: int) -> Iterator[int]:
     for world in range(worlds):
-        phase(f"world {world + 1} of {worlds}", 0.1 + 0.9 * world / worlds)
+        over, until = 0.1 + 0.9 * np.array([world, world + 1]) / worlds
+        phase(f"world {world + 1} of {worlds}", over, until)
         with watched("server"):
             yield world
 

@@ -214,14 +214,18 @@ def test_rmia_is_that_of_a_loop(form, gamma, step):
     n = member.shape[1]
     population = np.arange(n) % step == 0
     p = 1 / (1 + np.exp(-confidences))
-    found = rmia(confidences, member, form=form, gamma=gamma, population=population)
+    a = 0.3 if gamma == 1.0 else 0.8
+    also = {} if gamma == 1.0 else {"offline_a": a}
+    found = rmia(confidences, member, form=form, gamma=gamma, population=population, **also)
     for target in range(len(member)):
         ratio = np.empty(n)
         for node in range(n):
             inside, outside = sides(p, member, target, node)
             with_node = (inside if len(inside) else outside).mean()
             without = (outside if len(outside) else inside).mean()
-            usual = (with_node + without) / 2 if form == "online" else (1.3 * without + 0.7) / 2
+            usual = (
+                (with_node + without) / 2 if form == "online" else ((1 + a) * without + 1 - a) / 2
+            )
             ratio[node] = p[target, node] / usual
         for node in range(n):
             rivals = ratio[population & (np.arange(n) != node)]

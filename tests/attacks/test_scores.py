@@ -46,6 +46,9 @@ def test_a_score_is_minus_the_distance_of_scipy(distance):
         ]
         found = link_stealing(answers, targets, distance=distance)
         np.testing.assert_allclose(found.scores, -np.array(wanted), rtol=1e-9, atol=1e-12)
+        alike = feature_similarity(answers, targets, distance=distance)
+        np.testing.assert_array_equal(alike.scores, found.scores)
+        assert alike.name == f"feature similarity ({distance})"
 
 
 def test_blocks_of_pairs_and_of_groups_change_nothing(monkeypatch):

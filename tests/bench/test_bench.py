@@ -2,6 +2,8 @@
 
 import csv
 import dataclasses
+import hashlib
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -12,7 +14,8 @@ from ldp_jax.accounting.guarantee import PipelineGuarantee
 from ldp_jax.accounting.statement import Statement
 from ldp_jax.bench import comparison, memory, methods
 from ldp_jax.bench.__main__ import main
-from ldp_jax.bench.draws import draw
+from ldp_jax.bench.classes import OfOneHot
+from ldp_jax.bench.draws import _panel, draw
 from ldp_jax.bench.methods import (
     Method,
     answer_of,
@@ -22,8 +25,10 @@ from ldp_jax.bench.methods import (
     on_vectors,
     proved_by,
 )
-from ldp_jax.bench.rows import ALL, ALONE, CEILING, DEFAULT, PLACEBO, PRIVATE, Row
+from ldp_jax.bench.named import named
+from ldp_jax.bench.rows import ALL, ALONE, CEILING, DEFAULT, PLACEBO, PRIVATE, Row, read
 from ldp_jax.core.pytree import pytree
+from ldp_jax.core.spaces import Box
 from ldp_jax.graph.propagation import operator
 from ldp_jax.learning import models
 from tests.marks import untyped
@@ -154,7 +159,22 @@ def test_a_row_is_what_the_driver_releases():
 
 @untyped
 def test_rows_that_are_kept_are_not_computed_again(tmp_path, monkeypatch):
-    first = compared(Friends, "both", out=tmp_path)
+    told = []
+    first = compared(Friends, "both", out=tmp_path, progress=lambda *one: told.append(one))
+    expected = []
+    for seed in range(2):
+        expected.append((f"draw {seed}", seed / 2))
+        for place, users in enumerate((PRIVATE, PLACEBO, DEFAULT, CEILING)):
+            words = f"draw {seed}: Friends, {users}, epsilon 4"
+            expected.append((words, (seed + place / 4) / 2))
+    told = [one for one in told if one[0].startswith("draw")]
+    assert [words for words, _ in told] == [words for words, _ in expected]
+    np.testing.assert_allclose([share for _, share in told], [share for _, share in expected])
+    assert set(read(tmp_path)) == {row for row in first.rows if row.method != ALONE}
+    assert read(tmp_path / "nowhere") == read(None) == []
+    assert {(row.data, row.hides, row.panel) for row in first.rows} == {(DATA.name, "both", PANEL)}
+    assert {row.seed for row in first.rows} == {0, 1}
+    assert all("ldp_jax" in row.versions for row in first.rows)
     with monkeypatch.context() as patched:
         patched.setattr(comparison, "simulate", None)
         again = compared(Friends, "both", out=tmp_path)
@@ -254,6 +274,68 @@ def test_public_facts_are_given_by_their_names():
     whole = Method.of("ldp_jax.features:Duchi(1.0)")
     assert whole.make().guarantee().epsilon == 1.0
     assert Method.of(features.Duchi(1.0)).name == "Duchi"
+
+
+@pytest.mark.parametrize("share", [0.1, 0.25, 0.9])
+def test_a_panel_is_a_share_of_each_class_rounded_up_and_never_a_whole_class(share):
+    """Users of unknown class are in none; a class of one is known."""
+    y = np.random.default_rng(0).permutation(np.repeat([-1, 0, 1, 2], [6, 20, 11, 1]))
+    panel = _panel(jax.random.key(0), y, share)
+    found = [int((panel == c).sum()) for c in range(3)]
+    assert found == [min(int(np.ceil(share * n - 1e-9)), max(n - 1, 1)) for n in (20, 11, 1)]
+    assert (panel[panel >= 0] == y[panel >= 0]).all()
+    other = _panel(jax.random.key(1), y, share)
+    assert (panel != other).any()
+
+
+def test_rows_are_told_by_their_users_classes_and_epsilons():
+    rows = [
+        *rows_of([0.2, 0.5], ALONE, epsilon=0.0),
+        *rows_of([0.4, 0.9], "mine", epsilon=2.0),
+        *rows_of([0.3, 0.6], "theirs", epsilon=2.0)[1:],
+        *rows_of([0.1, 0.2], "mine", PLACEBO, 2.0),
+        *rows_of([0.7, 0.8], "mine", epsilon=0.5),
+    ]
+    made = bench.Comparison("mine", tuple(rows))
+    assert made.scores("mine", 2.0) == pytest.approx({0: 40.0, 1: 90.0})
+    assert made.scores("mine", 2.0, PLACEBO) == pytest.approx({0: 10.0, 1: 20.0})
+    assert made.scores("mine", 2.0, among="class 0") == {}
+    assert made.mean("mine", 2.0, PLACEBO).mean == pytest.approx(15.0)
+    assert made.gain("mine", 2.0, PLACEBO).mean == pytest.approx(-20.0)
+    assert made.over("theirs", 2.0).mean == pytest.approx(30.0)  # of the draw that both have
+    assert made.epsilons == (0.5, 2.0)
+    assert repr(made) == "Comparison(mine beside 1 others, 9 rows)"
+
+
+def test_a_word_names_a_call_that_may_lack_its_epsilon():
+    for word, complete, made in (
+        ("ldp_jax.features:HDS(dim=6, k=2)", False, features.HDS(1.5, 6, 2)),
+        ("ldp_jax.features:HDS(2.5, 6, k=2)", True, features.HDS(2.5, 6, 2)),
+        ("ldp_jax.features:Duchi", False, features.Duchi(1.5)),
+        ("ldp_jax.features:Duchi()", False, features.Duchi(1.5)),
+        ("ldp_jax.features:Duchi(epsilon=2.0)", True, features.Duchi(2.0)),
+    ):
+        found = named(word)
+        assert (found.word, found.complete) == (word, complete)
+        assert found.make(*(() if complete else (1.5,))) == made
+    digest = hashlib.sha256(Path(bench.__file__).read_bytes()).hexdigest()[:10]
+    assert named("ldp_jax.bench:compare").digest == digest
+    assert named("time:time").digest == ""
+
+
+def test_a_class_is_reported_by_the_inner_mechanism():
+    """Its estimate is one number a class: the inner one's, or 1 at the reported class."""
+    x = np.eye(3, dtype=np.float32)[2]
+    inner = features.GeneralizedRR(20.0, 3)
+    made = OfOneHot(inner, 3)
+    reported = made.privatize(jax.random.key(0), x)
+    assert int(reported) == 2
+    estimate = np.asarray(inner.estimate(reported))
+    expected = estimate if estimate.ndim else np.eye(3)[2]
+    np.testing.assert_allclose(made.estimate(reported), expected, atol=1e-6)
+    assert made.guarantee() == inner.guarantee()
+    assert made.codomain() == inner.codomain()
+    assert made.domain() == Box(3)
 
 
 def test_classes_are_read_from_scores_or_as_they_are():

@@ -62,6 +62,7 @@ def test_scales_are_the_exponential_mechanisms():
     for m, due in (
         (EdgeRR(2.0, 1.0, public_weight=0.1), [0.1, 1 / wide]),
         (PrivHRG(4.0), [0.0, 1 / wide]),
+        (PrivHRG(4.0, 0.25), [0.0, 0.5 / wide]),
         (EdgeRR.as_published(2.0, 1.0), [1.0, 2 / wide]),
     ):
         np.testing.assert_allclose(m.scales(1558), due, rtol=1e-6)

@@ -82,6 +82,14 @@ def bins_of(m, split):
     return place, free, sizes
 
 
+def test_the_count_of_a_lap_graph_gets_a_share_of_the_budget():
+    for share, given in ((0.01, ()), (0.25, (0.25,))):
+        made = LapGraph.from_epsilon(3.0, *given)
+        budgets = made.epsilon_count, made.epsilon_edges
+        assert budgets == pytest.approx((3.0 * share, 3.0 * (1 - share)))
+        assert made.guarantee().epsilon == pytest.approx(3.0)
+
+
 def test_bins_hold_every_pair_once_and_halve():
     split = random_split(40, 120, 80, 4, np.arange(40) % 4 != 0)
     m = BinnedPairs(1.0, bins=6)

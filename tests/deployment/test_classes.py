@@ -212,3 +212,9 @@ def test_every_changed_byte_and_cut_is_refused(name):
         ValueError, match=f"not a {kind} .*; version . has no checksum: have it sent anew"
     ):
         read(old.replace(b" 3\n", b" 2\n"))
+
+
+def test_what_is_shown_are_public_sizes():
+    assert repr(Classifier(np.ones((5, 3)), np.ones(3))) == "Classifier(5 features, 3 classes)"
+    alphabet = Alphabet((2, 0), 0.5, alphabet_table(0.5, 2, 3))
+    assert repr(alphabet) == "Alphabet((2, 0), epsilon 0.5)"

@@ -314,6 +314,13 @@ def test_the_papers_split_is_made_sound():
     sound = DPRR.from_epsilon(0.5, n_max=957)
     assert sound.guarantee().epsilon == pytest.approx(0.5, rel=1e-12)
     assert sound.epsilon_degree == published.epsilon_degree == pytest.approx(math.sqrt(8 / 956))
+    assert published.epsilon_edges == pytest.approx(0.9 * 0.5)
+    for alpha, first in ((0.7, 0.6), (0.95, math.sqrt(8 / 40))):  # by its share, by eq. 8's bound
+        published = DPRR.as_published(2.0, 41, alpha, reporting="half")
+        sound = DPRR.from_epsilon(2.0, 41, alpha, reporting="half")
+        budgets = [(m.epsilon_degree, m.epsilon_edges) for m in (published, sound)]
+        np.testing.assert_allclose(budgets, [(first, 2 * alpha), (first, 2 - first)], rtol=1e-6)
+        assert published.reporting == sound.reporting == "half"
 
 
 @jax.jit

@@ -179,6 +179,10 @@ def test_a_larger_graph_is_never_dense():
     edges = np.array(nx.barabasi_albert_graph(n, 3, seed=2).edges())
     graph = graphs.from_edges(edges, n)
     m = LocalLap.from_epsilon(5.0)
+    other = LocalLap.from_epsilon(5.0, 0.3, reporting="half")
+    assert (m.epsilon_degree, m.epsilon_edges) == pytest.approx((0.5, 4.5))
+    assert (other.epsilon_degree, other.epsilon_edges) == pytest.approx((1.5, 3.5))
+    assert other.reporting == "half"
     privatize_graph(jax.random.key(12), graph, m)  # compiles
     tracemalloc.start()
     noisy = privatize_graph(jax.random.key(13), graph, m)

@@ -37,14 +37,17 @@ def test_counts_by_blocks_of_edges_are_those_of_the_matrix(block, monkeypatch):
     for module in (whole_counts, population):
         monkeypatch.setattr(module, "_BLOCK", block)
     rng = np.random.default_rng(block)
-    for _ in range(5):
+    for kinds in (3, 1, 4, 6, 2):
         n = 15
-        groups = rng.integers(-1, 3, 15)
+        groups = rng.integers(-1, kinds, n)
         matrix = np.triu(rng.random((n, n)) < 0.4, 1)
         users = Population.of(graphs.from_edges(np.argwhere(matrix), n))
         matrix = matrix | matrix.T
-        inside = (groups[:, None] == np.arange(3)).astype(int)
-        np.testing.assert_array_equal(count_neighbours(users, groups, 3), matrix @ inside)
+        inside = (groups[:, None] == np.arange(kinds)).astype(int)
+        np.testing.assert_array_equal(count_neighbours(users, groups, kinds), matrix @ inside)
+        later = lambda user, other: user < other
+        found = count_neighbours(users, groups, kinds, later)
+        np.testing.assert_array_equal(found, np.triu(matrix) @ inside)
         np.testing.assert_array_equal(users.degree, matrix.sum(1))
 
 

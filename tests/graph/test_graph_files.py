@@ -165,6 +165,8 @@ def graphml(inside):
 
 REFUSED = [
     ("a.txt", "from to\n0 2\n2 1\n", "may be an edge or a header"),
+    ("a.txt", "from to 1\n0 2 1\n2 1 1\n", "may be an edge or a header"),
+    ("a.txt", "from to w\n0 2 x\n2 1 y\n", "may be an edge or a header"),
     ("a.txt", "0 2\n1\n", "must name two nodes a line"),
     ("a.txt", "0,2\n,1\n", "must name two nodes a line"),
     ("a.txt", "0 2 1 99\n2 1 1 98\n", "two names a line, and perhaps a weight"),

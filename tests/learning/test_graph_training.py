@@ -206,16 +206,19 @@ def test_scores_are_those_of_scikit_learn(classes):
 
 def test_adam_halves_its_rate_every_fifty_epochs():
     parameters, gradient = {"w": jnp.float32(2.0)}, {"w": jnp.float32(0.5)}
-    ours = step_decay_adam(0.01)
-    for epoch, rate in (
-        (0, 0.01),
-        (49, 0.01),
-        (50, 0.005),
-        (149, 0.0025),
-        (jnp.int32(150), 0.00125),
+    ours, other = step_decay_adam(0.01), step_decay_adam(0.3, 0.25, 7)
+    for made, epoch, rate in (
+        (other, 6, 0.3),
+        (other, 7, 0.075),
+        (other, 21, 0.3 / 64),
+        (ours, 0, 0.01),
+        (ours, 49, 0.01),
+        (ours, 50, 0.005),
+        (ours, 149, 0.0025),
+        (ours, jnp.int32(150), 0.00125),
     ):
         plain = optax.adam(rate)
-        got, _ = ours.update(gradient, ours.init(parameters), parameters, epoch=epoch)
+        got, _ = made.update(gradient, made.init(parameters), parameters, epoch=epoch)
         wanted, _ = plain.update(gradient, plain.init(parameters), parameters)
         assert float(got["w"]) == pytest.approx(float(wanted["w"]), rel=1e-6)
     assert step_decay_adam(0.01) is ours

@@ -18,7 +18,7 @@ import sklearn.metrics
 from scipy import stats as scipy_stats
 
 from ldp_jax.learning import graph_training, label_training, metrics, models, training
-from ldp_jax.learning.models import Model, linear, mlp
+from ldp_jax.learning.models import Model, dense_layers, linear, mlp
 from ldp_jax.learning.training import Examples, Objective, Pairs, Settings, fit, fit_many
 
 
@@ -45,6 +45,57 @@ def test_a_separable_toy_is_learned():
     assert fitted.losses[-1] < 0.5 * fitted.losses[0]
     assert fitted.epoch == np.argmax(fitted.validations)
     np.testing.assert_array_equal(training.predict(model, fitted, z)[test.index], test.label)
+
+
+def test_a_perceptron_is_its_layers_with_dropout_between_them():
+    """Hidden layers alone are thinned, half of their numbers, and doubled; against NumPy."""
+    model = mlp(3, 6, 2, 0.5)
+    rows = np.random.default_rng(0).normal(size=(50, 4)).astype(np.float32)
+    variables = model.init(jax.random.key(0), jnp.asarray(rows))
+    layers = dense_layers(variables)
+    assert [kernel.shape for kernel, _ in layers] == [(4, 6), (6, 6), (6, 2)]
+    h = rows
+    for kernel, bias in layers[:-1]:
+        h = np.maximum(h @ kernel + bias, 0)
+    kernel, bias = layers[-1]
+    found = model.apply(variables, jnp.asarray(rows), key=None, train=False)[0]
+    np.testing.assert_allclose(found, h @ kernel + bias, atol=1e-5)
+    thinned = mlp(2, 6, 2, 0.5)
+    variables = {"params": {"Dense_0": variables["params"]["Dense_0"]}}
+    variables["params"]["Dense_1"] = {"kernel": jnp.ones((6, 2)), "bias": jnp.zeros(2)}
+    hidden = np.maximum(rows @ layers[0][0], 0)
+    drawn = thinned.apply(variables, jnp.asarray(rows), key=jax.random.key(1), train=True)[0]
+    sums = 2 * hidden @ np.array(list(itertools.product((0, 1), repeat=6))).T
+    trained = np.asarray(drawn)
+    np.testing.assert_array_equal(trained[:, 0], trained[:, 1])
+    assert np.abs(sums - trained[:, :1]).min(1).max() < 1e-5
+    assert np.abs(trained[:, 0] - hidden.sum(1)).max() > 0.1
+
+
+def test_objectives_are_their_formulas():
+    """Losses of each row by NumPy, and scores of a half that is right."""
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=(6, 3)).astype(np.float32)
+    index = np.array([4, 0, 5])
+    labels = np.array([[1, 0, 1], [0, 0, 1], [1, 1, 0]])
+    given = training.Examples(index, labels)
+    p = 1 / (1 + np.exp(-z[index]))
+    expected = -np.log(np.where(labels == 1, p, 1 - p)).mean(1)
+    rows = training.node_labels.inputs(jnp.asarray(z), given)
+    np.testing.assert_allclose(training.node_labels.loss(rows, given), expected, rtol=1e-5)
+    pairs = training.Pairs(np.array([[0, 1], [2, 3]]), np.array([[4, 5], [0, 3]]))
+    both = training.link_prediction.inputs(jnp.asarray(z), pairs)
+    expected = [[z[0] * z[1], z[4] * z[5]], [z[2] * z[3], z[0] * z[3]]]
+    np.testing.assert_allclose(both, expected, rtol=1e-6)
+    scores = jnp.array([[[2.0], [-1.0]], [[0.5], [1.0]]])
+    s = 1 / (1 + np.exp(-np.asarray(scores[..., 0])))
+    found = training.link_prediction.loss(scores, pairs)
+    np.testing.assert_allclose(found, (1 - s[:, 0] + s[:, 1]) ** 2, rtol=1e-5)
+    assert float(training.link_prediction.score(scores, pairs)) == 0.75
+    classes = training.Examples(index, np.array([1, 0, 2]))
+    logits = z[index] - np.log(np.exp(z[index]).sum(1, keepdims=True))
+    found = training.node_classification.loss(jnp.asarray(z[index]), classes)
+    np.testing.assert_allclose(found, -logits[np.arange(3), classes.label], rtol=1e-5)
 
 
 def test_labels_that_are_held_out_change_their_own_scores_and_no_variables():
@@ -229,8 +280,8 @@ def test_no_valid_score_returns_the_first_variables():
 def test_adam_decays_weights_as_a_gradient():
     """L2: the decay enters the gradient, before Adam's normalisation; not decoupled."""
     parameters, gradient = {"w": jnp.float32(2.0)}, {"w": jnp.float32(0.5)}
-    ours = training.adam(0.1, 0.25)
-    plain = optax.adam(0.1)
+    ours = training.adam(0.3, 0.25)
+    plain = optax.adam(0.3)
     state = ours.init(parameters)
     other = plain.init(parameters)
     for _ in range(3):

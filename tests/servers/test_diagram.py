@@ -32,6 +32,7 @@ def test_each_round_has_what_was_asked_and_what_an_answer_costs():
     found = ran(ClassesThenCounts(N, 1.0))
     shown = texts(diagram(found, "Mine"))
     assert shown[0] == "Mine"
+    assert shown.index("Users' devices") < shown.index("Server")
     said = " ".join(shown)
     for number, one in enumerate(found.rounds, 1):
         assert f"Round {number}, {one.asked} users, {one.download} bytes to each:" in said

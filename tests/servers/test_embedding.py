@@ -453,6 +453,31 @@ def test_blocks_of_columns_are_the_embedding_and_begin_anywhere():
         servers.propagate_blocks(op, m, reports, alpha=2.0, r=R)
 
 
+def test_each_entry_hands_its_numbers_on():
+    """A loose tolerance, which is seen, and another alpha and r, of one mechanism's reports."""
+    m, op = MECHANISMS["laplace"], operator(GRAPH, "segment")
+    key = lambda: jax.random.key(6)
+    reports = records.perturb(key(), X, m)
+    estimates = jax.vmap(m.estimate)(reports)
+    numbers = {"alpha": 0.05, "r": 0.8, "tol": 0.3}
+    expected = propagation.ppr(op, estimates, *numbers.values())
+    size = np.abs(expected).max()
+    assert np.abs(expected - propagation.ppr(op, estimates, 0.05, 0.8)).max() > 0.01 * size
+    server = servers.EmbeddingServer(op, m, **numbers)
+    answers = servers.Answers(reports, np.ones(N, bool))
+    blocks = servers.propagate_blocks(op, m, reports, **numbers)
+    for found in (
+        private_embedding(key(), op, X, m, **numbers).z,
+        private_embeddings(key()[None], op, X, m, **numbers)[0],
+        servers.propagate(op, m, reports, **numbers),
+        np.concatenate([block for _, block in blocks], 1),
+        server.step(server.init(key()), answers),
+    ):
+        np.testing.assert_allclose(found, expected, atol=1e-5 * size)
+    exact = embedding.non_private_embedding(op, X, **numbers)
+    np.testing.assert_allclose(exact, propagation.ppr(op, X, *numbers.values()), atol=1e-6)
+
+
 def test_records_of_a_file_report_what_they_do_in_memory(tmp_path, monkeypatch):
     x = (WIDE + 1) / 2
     m = HDS(2.0, WIDE.shape[1], 40)

@@ -18,6 +18,7 @@ from ldp_jax import features
 from ldp_jax.core import random
 from ldp_jax.datasets import read_records
 from ldp_jax.graph import graphs, interop
+from ldp_jax.servers import estimators as estimators_module
 from ldp_jax.servers import predict_from_counts, predict_from_reports, private_embedding
 from ldp_jax.servers.estimators import CountClassifier, PrivateEmbedding, ReportClassifier
 from tests.servers.planted import compiled, words
@@ -61,7 +62,7 @@ def estimators(data):
             graph=data.graph,
             records=data,
             alpha=0.3,
-            r=0.1,
+            r=0.7,
             key=KEY,
         ),
         "reports": ReportClassifier(4.0, graph=data.graph, records=data.x, key=KEY),
@@ -110,6 +111,26 @@ def test_the_same_parameters_give_the_same_reports_and_another_epsilon_new_noise
         other = clone(embedding).set_params(mechanism=mechanism).fit(TRAIN).embedding_
         assert np.corrcoef(first.ravel(), other.ravel())[0, 1] < 0.5
         first = other
+
+
+def test_an_estimator_hands_its_arguments_on(data, monkeypatch):
+    made = []
+
+    def embed(*given, **named):
+        made.append((given, named))
+        return private_embedding(*given, **named)
+
+    monkeypatch.setattr(estimators_module, "private_embedding", embed)
+    wide = np.array([0.0, 2.0])
+    table = np.asarray(data.x.todense() if hasattr(data.x, "todense") else data.x, np.float32)
+    model = clone(estimators(data)["embedding"]).set_params(records=table, bounds=wide).fit(TRAIN)
+    (((_, graph, records, mechanism), named),) = made
+    assert (named["alpha"], named["r"]) == (0.3, 0.7)
+    np.testing.assert_array_equal(named["bounds"], wide)
+    np.testing.assert_array_equal(graph.receivers, data.graph.receivers)
+    np.testing.assert_array_equal(records, table)
+    assert mechanism == features.HDS(16.0, dim=40, k=7)
+    np.testing.assert_array_equal(model.transform(TEST), model.embedding_[TEST])
 
 
 def test_other_public_features_or_another_public_graph_draw_noise_of_their_own(data, monkeypatch):

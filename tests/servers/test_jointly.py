@@ -303,6 +303,17 @@ def asked(data, x, graph):
     return found.log_posterior, found.round == 1
 
 
+def test_a_check_is_spread_evenly_over_the_panel():
+    """Of each 1 / share members the last one, by their nodes, whatever the order."""
+    panel = np.array([9, 2, 30, 4, 17, 5, 21])
+    for share in (0.0, 0.1, 0.3, 0.5):
+        places = [k for k in range(7) if int((k + 1) * share) > int(k * share)]
+        assert checked_members(panel, share).tolist() == np.sort(panel)[places].tolist()
+    for share in (-0.1, 0.51):
+        with pytest.raises(ValueError, match="share must be"):
+            checked_members(panel, share)
+
+
 def test_friends_say_what_records_do_not_and_strangers_nothing(data):
     graph, y, x = data
     found = predicted(data, JointPrivacy(both=TOTAL))

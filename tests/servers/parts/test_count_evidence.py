@@ -105,3 +105,36 @@ def test_nothing_that_was_reported_is_nan_and_what_is_no_law_is_refused():
         count_evidence.table_size(np.zeros((1, 1)), np.ones(1), 0.0)
     with pytest.raises(ValueError, match="dispersion must be > 0"):
         count_evidence.report_tables(0.0, np.ones((1, 1, 1)), 1.0, size=32)
+
+
+def test_tables_reach_beyond_reports_means_and_noise_by_powers_of_four(monkeypatch):
+    monkeypatch.setattr(count_evidence, "_LEAST_SIZE", 1024.0)  # as without conftest.py
+    for report, mean, epsilon, size in (
+        (40, 20.0, 1.0, 1024),
+        (1000, 20.0, 1.0, 1024),  # and 24 of noise
+        (1001, 20.0, 1.0, 4096),
+        (20, 1001.0, 1.0, 4096),
+        (1000, 20.0, 0.5, 4096),
+        (4000, 20.0, 0.25, 4096),
+        (-9000, 5000.0, 8.0, 16384),
+    ):
+        found = count_evidence.table_size(np.array([[report, -3]]), np.array([1.0, mean]), epsilon)
+        assert found == size
+    assert count_evidence.table_size(np.zeros((0, 2)), np.zeros(0), 1.0) == 1024
+
+
+def test_shares_of_rates_are_those_of_em_over_reporters():
+    """Sixty steps with a hundredth of a user more at each rate; of five users one is not asked."""
+    likelihood = np.random.default_rng(0).normal(0.0, 2.0, (5, 3))
+    counted = jnp.array([1.0, 1.0, 0.0, 1.0, 1.0])
+    weights = np.full(3, 1 / 3)
+    for _ in range(60):
+        each = np.exp(likelihood) * weights
+        share = each / each.sum(1, keepdims=True)
+        weights = (counted @ share + 0.01) / 4.03
+    found, marginal = count_evidence.rate_weights(jnp.asarray(likelihood, jnp.float32), counted)
+    np.testing.assert_allclose(found, weights, rtol=1e-4)
+    expected = counted @ np.log(np.exp(likelihood) @ weights) / 4
+    assert float(marginal) == pytest.approx(float(expected), rel=1e-5)
+    nobody, _ = count_evidence.rate_weights(jnp.asarray(likelihood, jnp.float32), 0 * counted)
+    np.testing.assert_allclose(nobody, 0.01 / 1.03, rtol=1e-5)

@@ -16,6 +16,7 @@ from ldp_jax.servers.parts.group_design import (
     CountModel,
     GroupShares,
     PilotReports,
+    _reports,
     design,
     expected_counts,
     group_shares,
@@ -90,6 +91,61 @@ def test_rates_go_from_an_eighth_of_the_mean_degree_to_eight_times_it_in_equal_s
     found = expected_counts(GroupShares(shares, np.array([1.0, 4.0, 40.0]), 0.5))
     rates = 15.0 * 8 ** np.linspace(-1, 1, 10)
     np.testing.assert_allclose(found, rates[:, None] * shares[:, None], rtol=1e-6)
+
+
+def regressed(who, y, towards, deviation, variance):
+    """By least squares: a row for each reporter, and one for the prior of each coefficient."""
+    root = np.maximum(1 / deviation, np.sqrt(1e-5 * (who**2).sum() / variance))
+    rows = np.vstack([who / variance**0.5, np.diag(root)])
+    return np.linalg.lstsq(rows, np.append(y / variance**0.5, towards * root), rcond=None)[0]
+
+
+@pytest.mark.parametrize("case", ["many", "few friends", "negative", "alike", "another order"])
+def test_shares_are_two_regressions_towards_a_homophilous_prior(case):
+    """Of 3 classes and 4 groups, by users some of whom are in no group or did not report."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 90)
+    prior = rng.dirichlet(np.ones(3), 90) * 0.5 + 0.5 * np.eye(3)[y]
+    groups = np.where(np.arange(90) % 9 == 0, -1, (y + (rng.random(90) < 0.3)) % 4)
+    reported = rng.random(90) < 0.7
+    means = np.array([[7.0, 1.0, 2.0, 0.5], [1.0, 4.0, 1.0, 1.0], [2.0, 3.0, 9.0, 1.0]])
+    reports = rng.poisson(means[y]) + rng.integers(-2, 3, (90, 4))
+    if case == "few friends":
+        reports = rng.integers(-1, 2, (90, 4))
+    if case == "negative":
+        reports[:, 3] -= 3
+    if case == "alike":
+        prior[:] = [0.5, 0.25, 0.25]
+    if case == "another order":
+        reports = reports[:, ::-1]
+    found = group_shares(reports, groups, prior, reported, 0.7)
+    who, counts = prior[reported], reports[reported].astype(float)
+    noise = edges.NeighbourCounts(0.7, num_groups=4).noise_variance()
+    degrees = counts.sum(1)
+    mean = max(degrees.mean(), 0.1)
+    variance = np.mean((degrees - mean) ** 2) + 4 * noise
+    given = np.full(3, mean), np.full(3, mean / 2), variance
+    degree = np.maximum(regressed(who, degrees, *given), mean / 20)
+    size = np.array([np.mean(groups == g) for g in range(4)])
+    own = np.array([prior[groups == g].sum(0) for g in range(4)]).T + 1e-3 * size
+    own /= own.sum(1, keepdims=True)
+    anybody = np.maximum(counts.mean(0), 0) + 1e-3 * mean * size
+    anybody /= anybody.sum()
+    slope = who @ (degree[:, None] * (own - anybody))
+    rest = counts - np.outer(who @ degree, anybody)
+    weight = 1 / (np.mean(rest**2, axis=0) + noise)
+    h = np.clip((weight * slope * rest).sum() / (weight * slope**2).sum(), 0, 1)
+    np.testing.assert_allclose(found.homophily, h, rtol=1e-9)
+    np.testing.assert_allclose(found.degree, degree, rtol=1e-9)
+    first = h * own + (1 - h) * anybody
+    shares = np.zeros((3, 4))
+    for g in range(4):
+        towards, deviation = degree * first[:, g], degree * (0.4 * first[:, g] + 0.003)
+        left = np.mean((rest - h * slope)[:, g] ** 2) + noise / 2
+        shares[:, g] = regressed(who, counts[:, g], towards, deviation, left) / degree
+    shares = np.maximum(shares, 0.05 * first + 1e-6)
+    expected = shares / shares.sum(1, keepdims=True)
+    np.testing.assert_allclose(found.shares, expected, rtol=1e-7)
 
 
 def test_lists_of_others_have_no_homophily():
@@ -233,6 +289,25 @@ def test_unseen_evidence_is_the_mixture_over_rates_of_the_law_of_each_count():
         each = special.logsumexp(law + noise, axis=-1).sum(-1)
         expected = special.logsumexp(each + np.log(weights), axis=-1)
         np.testing.assert_allclose(found[user], expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("dispersion", [math.inf, 4.0])
+def test_simulated_reports_are_quantiles_of_rates_counts_and_two_sided_noise(dispersion):
+    rng = np.random.default_rng(0)
+    u, y = rng.random((50, 1 + 4 + 2 * 4)), rng.integers(0, 3, 50)
+    means, weights = rng.gamma(2.0, 3.0, (3, 5, 4)), rng.dirichlet(np.ones(5))
+    model, column = CountModel(means, weights, dispersion), np.array([1, 0, -1, 1])
+    rate = np.searchsorted(weights.cumsum(), u[:, 0])
+    mean = means[y, rate]
+    law = stats.poisson(mean)
+    if dispersion < math.inf:
+        law = stats.nbinom(dispersion, dispersion / (dispersion + mean))
+    counts = law.ppf(u[:, 1:5])
+    sides = stats.geom(-math.expm1(-0.7), loc=-1).ppf(u[:, 5:])
+    noise = sides[:, :4] - sides[:, 4:]
+    groups = np.stack([counts[:, 1], counts[:, 0] + counts[:, 3]], 1) + noise[:, :2]
+    expected = np.pad(groups, ((0, 0), (0, 2)))  # of two groups none is counted
+    np.testing.assert_array_equal(_reports(u, y, model, 0.7)(column), expected)
 
 
 def test_users_that_are_not_asked_are_not_simulated():

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
 
-from ldp_jax.servers.parts.guard import guard, likelihood_ratios, strength
+from ldp_jax.servers.parts.guard import checked, guard, likelihood_ratios, strength
 
 
 def users(n=4000, classes=3, seed=0):
@@ -97,3 +97,47 @@ def test_evidence_is_weakened_though_nobody_is_counted():
     assert 0 < found[0].strength < 1
     for one in found:
         assert np.ptp(one.log_likelihood, axis=1).max() < 0.7 * np.log(9)
+
+
+@pytest.mark.parametrize("told", [0.7, 0.5, 0.3])
+def test_strength_by_labels_is_its_posterior_mean(told):
+    """0 with probability 1/2, else uniform: by quadrature; private classes are not equally common.
+
+    A report of the other class has the ratio 0: at s = 1 it is impossible.
+    """
+    rng = np.random.default_rng(2)
+    share = np.array([0.5, 0.3, 0.2])
+    labels = np.where(np.arange(60) < 25, rng.integers(0, 3, 60), -1)
+    said = np.where(rng.random(60) < told, np.maximum(labels, 0), rng.integers(0, 3, 60))
+    law = rng.dirichlet(np.ones(3), 3)[:, said].T
+    law[0] = np.eye(3)[(labels[0] + 1) % 3]
+    found = checked(np.log(np.maximum(law, 1e-300)), share, labels)
+    ratio = law / (law @ share)[:, None]
+    t = ratio[np.arange(25), labels[:25]] - 1.0
+    s = np.linspace(0, 1, 20_001)[:-1]
+    likelihood = np.prod(1 + s[:, None] * t, axis=1)
+    mean = (s * likelihood).mean() / (likelihood.mean() + 1.0)
+    assert (found.strength, found.by_labels) == (pytest.approx(mean, abs=3e-3), True)
+    expected = np.log(np.maximum(1 + found.strength * (ratio - 1), 1e-20))
+    np.testing.assert_allclose(found.log_likelihood, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_labels_are_asked_below_three_and_their_classes_are_as_common_as_among_them():
+    """The strength is the likeliest one of t by labels, whose classes are of shares 3/4 and 1/4."""
+    own = np.repeat([0, 1], [90, 30])
+    said = np.where(np.arange(120) % 4 == 3, 1 - own, own)
+    evidence = np.log(np.where(said[:, None] == np.arange(2), 0.8, 0.2))
+    evidence = np.concatenate([evidence, np.zeros((10, 2))])
+    labels = np.append(own, np.full(10, -1))
+    even = np.full((130, 2), 0.5)
+    found = guard(evidence, even, labels < 0, labels)
+    t = np.where(said == own, 0.8, 0.2) / np.where(said == 0, 0.65, 0.35) - 1.0
+    assert found.strength == pytest.approx(strength(t), rel=1e-6)
+    assert 0.1 < found.strength < 1.0
+    for lean, asked in ((0.27, True), (0.28, False)):  # a hundred t of 4 lean^2 each
+        p = np.where(np.arange(100)[:, None] % 2 == np.arange(2), 0.5 + lean, 0.5 - lean)
+        reports = np.concatenate([np.log(p), evidence[:120]])
+        posterior = np.concatenate([p, even[:120]])
+        counted = np.arange(220) < 100
+        labels = np.append(np.full(100, -1), own)
+        assert guard(reports, posterior, counted, labels).by_labels == asked

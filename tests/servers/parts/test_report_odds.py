@@ -111,3 +111,47 @@ def test_labels_that_are_reports_say_less():
     expected = np.log(np.average(likelihood, weights=weights)) - PANEL * np.log(0.5)
     assert less == pytest.approx(expected, rel=1e-6)
     assert less < added_by_records(EVEN[:PANEL], told._replace(labels=Y[:PANEL], keep=1.0))
+
+
+def test_belief_is_bayes_rule_over_four_explanations_of_unlike_users():
+    """By loops over users and powers of structure; three classes, reported labels, odd numbers."""
+    rng = np.random.default_rng(4)
+    y = rng.choice(3, 60, p=[0.5, 0.3, 0.2])
+    log_q = log_softmax(rng.normal(size=(60, 3)) + 0.5 * np.eye(3)[y], axis=1)
+    evidence = rng.normal(size=(60, 3)) + np.eye(3)[y]
+    nodes, keep = np.arange(1, 40, 3), 0.8
+    counted = (np.arange(60) % 3 != 1) & (np.arange(60) > 5)
+    labels = np.where(rng.random(13) < keep, y[nodes], (y[nodes] + 1) % 3)
+    panel = ScoredPanel(log_softmax(rng.normal(size=(13, 3)) + np.eye(3)[y[nodes]]), labels, keep)
+    share = np.exp(log_q[counted]).mean(0)
+    law = np.exp(evidence[counted])
+    ratios = law / (law @ share)[:, None]
+
+    def sharpened(log_q, power):
+        q = np.exp(power * log_q) * share ** max(1 - power, 0)
+        return q / q.sum(1, keepdims=True)
+
+    given, both = 0.0, 0.0
+    for power in (0.0, 0.25, 0.5, 1.0, 2.0):
+        p = sharpened(log_q[nodes], power)[np.arange(13), labels]
+        likely = np.prod(0.1 + 0.7 * p) * (1 / 8 if power else 1 / 2)
+        given += likely
+        both += likely * np.prod((sharpened(log_q[counted], power) * ratios).sum(1))
+    agree = agreement(ratios, log_q[counted], log_q[nodes], panel)
+    assert agree == pytest.approx(np.log(both / given), rel=1e-9)
+    added = added_by_records(log_q[nodes], panel)
+    use, nothing, others, repeated = np.exp([added + agree, 2.0, added - 3.0, agree - 2.0])
+    found = belief(evidence, log_q, counted, panel, nodes)
+    assert found == pytest.approx(use / (use + nothing + others + repeated), rel=1e-9)
+    assert 0.1 < found < 0.9
+
+
+def test_reports_are_read_from_one_nat_together():
+    """Their information is that of the mean class over what is said, as in a channel."""
+    panel = ScoredPanel(SAID[Y[:PANEL]], Y[:PANEL])
+    for sure, read in ((0.029, False), (0.031, True)):
+        q = 0.5 + sure * np.where(np.arange(2) == Y[:, None], 1.0, -1.0)
+        nats = (N - PANEL) * (q[0] * np.log(2 * q[0])).sum()
+        assert (nats > 1.0) == read
+        found = belief(np.log(q), EVEN, np.arange(N) >= PANEL, panel, np.arange(PANEL))
+        assert (found > 0.0) == read

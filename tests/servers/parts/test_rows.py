@@ -9,7 +9,17 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from ldp_jax.servers.parts.rows import feature_rows, of_length_one, scaled_rows, warn_of_columns
+from ldp_jax.servers.parts.rows import (
+    DenseRows,
+    Rows,
+    RowTables,
+    feature_rows,
+    laid_out,
+    of_length_one,
+    part_size,
+    scaled_rows,
+    warn_of_columns,
+)
 
 
 def said_of(x):
@@ -133,3 +143,37 @@ def test_some_rows_and_products_are_those_of_the_dense_matrix():
     )
     weights = rng.normal(size=(5, 3)).astype(np.float32)
     np.testing.assert_allclose(rows.times(jnp.asarray(weights)), rows.dense() @ weights, rtol=1e-5)
+
+
+def test_tables_are_multiplied_as_the_matrix_is():
+    """Rows of 0 to 17 entries in lines of 8, padded like another layout and to a public room."""
+    rng = np.random.default_rng(0)
+    count = np.resize([0, 1, 8, 9, 17, 3], 40)
+    column = np.concatenate([np.sort(rng.permutation(150)[:size]) for size in count])
+    column = column.astype(np.int32)
+    row = np.repeat(np.arange(40, dtype=np.int32), count)
+    rows = Rows(row, column, rng.normal(size=len(row)).astype(np.float32), shape=(40, 150))
+    dense = rows.dense()
+    weights, back = (rng.normal(size=(size, 3)).astype(np.float32) for size in (150, 40))
+    whole = laid_out(rows)
+    some = np.array([37, 4, 4, 11])
+    part = laid_out(rows.take(some), whole)
+    wide = laid_out(rows, room=700)
+    assert [made.shape for made in (whole, part, wide)] == [(40, 150), (40, 150), (1024, 150)]
+    assert part.by_row[0].shape == whole.by_row[0].shape
+    lines = [int(np.ceil(np.count_nonzero(dense, axis=axis) / 8).sum()) for axis in (1, 0)]
+    assert np.asarray(whole.lines).tolist() == lines
+    times = jax.jit(lambda made, given: made.times(given))
+    transposed = jax.jit(lambda made, given: made.transposed(given))
+    for made, matrix in ((whole, dense), (part, dense[[4, 11, 37]]), (wide, dense)):
+        assert isinstance(made, RowTables)
+        padded = np.pad(matrix, ((0, made.shape[0] - len(matrix)), (0, 0)))
+        np.testing.assert_allclose(times(made, weights), padded @ weights, atol=1e-4)
+        given = np.pad(back, ((0, made.shape[0] - 40), (0, 0)))
+        np.testing.assert_allclose(transposed(made, given), padded.T @ given, atol=1e-4)
+    np.testing.assert_allclose(rows.times(jnp.asarray(weights)), dense @ weights, atol=1e-4)
+    many = laid_out(DenseRows(dense), room=700)
+    np.testing.assert_array_equal(many.values, np.pad(dense, ((0, 984), (0, 0))))
+    np.testing.assert_array_equal(DenseRows(dense).take(some).values, dense[[4, 11, 37]])
+    assert isinstance(laid_out(DenseRows(np.eye(20, dtype=np.float32))), DenseRows)
+    assert [part_size(n) for n in (512, 513, 32_768, 32_769)] == [512, 512, 512, 1024]
