@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from ldp_jax.edges import RandomizedResponse
+from ldp_jax.features import HDS, LaplaceVector
 from ldp_jax.verification import game
 from ldp_jax.verification.views import Views
 
@@ -77,6 +79,28 @@ def test_events_come_in_the_order_of_their_scores_and_no_more_than_are_asked_for
     (found,) = game.most_suspicious(drawn(0), PAIRS, [difference])
     scores = [event.score for event in found.events(5)]
     assert scores == sorted(found.score.ravel(), reverse=True)[:5]
+
+
+def test_an_event_says_its_view_its_ends_and_its_record():
+    said = {
+        (1.0, 1.0, True): "v is 1, for record x",
+        (0.0, 0.0, False): "v is 0, for record x_other",
+        (-math.inf, 0.5, True): "v < 0.5, for record x",
+        (0.25, math.inf, False): "v >= 0.25, for record x_other",
+        (-2.0, 1.5, True): "-2 <= v < 1.5, for record x",
+    }
+    for (low, high, forward), words in said.items():
+        assert str(game.Event(3.0, 0, "v", low, high, forward)) == words
+
+
+def test_so_many_draws_are_made_that_their_numbers_fit_into_memory():
+    """2^25 numbers, of a vector's coordinates or of what is sent, whichever are more."""
+    most = 2**25
+    assert game.affordable(LaplaceVector(1.0, 300), 10**9) == most // 600  # and their places
+    assert game.affordable(HDS(1.0, 3000, 2), 10**9) == most // 3000
+    assert game.affordable(RandomizedResponse(1.0, 6), 10**9) == most // 8
+    assert game.affordable(HDS(1.0, 3000, 2), 2000) == 2000
+    assert game.affordable(LaplaceVector(1.0, 100_000), 10**9) == 1000
 
 
 def test_last_bits_are_allowed_what_float32_may_cause():

@@ -37,6 +37,25 @@ def test_a_line_is_asked_on_both_sides_of_each_break_at_its_ends_and_between(spa
     assert space.contains(found.astype(np.float32), rounding=1).all()
 
 
+@pytest.mark.parametrize("ends", [(-1.0, 2.0), (-1.0, math.inf), (-math.inf, 2.0)])
+def test_panels_of_a_line_double_towards_an_infinite_end_until_nothing_is_left(ends):
+    """From a point beyond all breaks, until a density has fallen by e^-50."""
+    beyond = 1.0 + 2 * 0.7
+    starts = [
+        sign * beyond if math.isinf(end) else end for sign, end in zip((-1, 1), ends, strict=True)
+    ]
+    steps = np.array([1.0, 3.0, 7.0, 15.0, 31.0])
+    tails = [
+        start + sign * steps
+        for sign, end, start in zip((-1, 1), ends, starts, strict=True)
+        if math.isinf(end)
+    ]
+    law = law_of(Interval(*ends, lambda x: jnp.stack([x - 0.2, x + 0.2])))
+    found = law._edges(np.array([0.5, -0.5]), lambda y: -2.0 * np.abs(y))
+    due = np.unique(np.concatenate([starts, [-0.7, -0.3, 0.3, 0.7], *tails]))
+    np.testing.assert_allclose(found, due, rtol=1e-6)
+
+
 def test_far_reports_are_on_the_sides_without_an_end():
     known = np.array([-3.0, 1.0])
     assert law_of(Interval(-1.0, 2.0)).far(known) is None
@@ -53,6 +72,26 @@ def test_parts_are_asked_where_each_is():
     assert value[branch == 0].tolist() == [0.0, 9.0]
     alone = law_of(ENDLESS).critical_reports(np.array([0.5]))
     np.testing.assert_array_equal(value[branch == 1], alone)
+
+
+def test_a_search_asks_between_known_reports_of_a_continuum_and_at_atoms():
+    rng = np.random.default_rng(0)
+    known = np.array([-3.0, 1.0, 2.0])
+    found = law_of(ENDLESS).search(rng, known, 300)
+    assert len(np.unique(found)) > 150  # of two thirds, which are between two others
+    assert (found >= -3.0).all()
+    assert (found <= 2.0).all()
+    parts = law_of(Mixture((Finite((0.0, 9.0)), ENDLESS)))
+    branch, value = parts.search(
+        rng, (np.array([0, 0, 1, 1, 1]), np.append([0.0, 9.0], known)), 900
+    )
+    assert set(value[branch == 0].tolist()) == {0.0, 9.0}
+    number = value[branch == 1]
+    assert len(np.unique(number)) > 0.2 * len(number)
+    assert (number >= -3.0).all()
+    assert (number <= 2.0).all()
+    listed = law_of(Finite((0.0, 9.0))).search(rng, np.array([0.0, 9.0]), 50)
+    assert set(listed.tolist()) == {0.0, 9.0}
 
 
 def test_vectors_are_asked_at_records_between_them_and_beyond():

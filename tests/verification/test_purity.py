@@ -94,6 +94,7 @@ def test_what_cannot_be_followed_is_refused_by_name(hidden):
     fit = verification.is_pure(Calls(1.0, hidden=hidden), jax.random.key(0))
     assert not fit.fits
     assert fit.test == f"{hidden.name} cannot be followed"
+    assert fit[2:] == (1.0, 0.0, 0.0, 1, 1)
 
 
 @pytest.mark.parametrize("name", SHIPPED)
@@ -432,12 +433,14 @@ def test_a_report_that_tells_more_is_refused(name):
 def test_an_honest_report_holds(name):
     fit = verification.is_pure(HONEST[name], jax.random.key(4), calls=1)
     assert fit.fits, fit.test
+    assert fit[2:] == (0.0, 0.0, 1 / 52, 52, 1)  # four calls of 8 + 4 + 1 records
 
 
 @pytest.mark.parametrize("calls", [64, 200])
 def test_a_bit_of_the_key_that_changes_few_reports_is_missed_one_time_in_a_million(calls):
     """Each of 64 bits is missed where none of the calls shows it."""
     fit = verification.uses_the_whole_key(Duchi(1.0), jax.random.key(0), calls=calls)
+    assert fit.fits
     assert 64 * (1 - fit.smallest_defect) ** calls == pytest.approx(SIGNIFICANCE)
 
 
