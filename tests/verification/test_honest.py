@@ -186,7 +186,7 @@ def test_pieces_of_few_spacings_are_asked_as_far_as_numbers_follow_them():
 
 @pytree
 class OneWordOff(Discrete):
-    """Steps come one word late, or one word early."""
+    """Steps come one word late, or one word early; by 0, a thousandth of the words is moved far."""
 
     by: int = static(default=0)
 
@@ -197,8 +197,25 @@ class OneWordOff(Discrete):
     def from_words(self, word, rounding, x):
         most = np.uint32(2**32 - 1)
         late = jnp.maximum(word, np.uint32(1)) - np.uint32(1)
-        moved = late if self.by > 0 else jnp.minimum(word, most - np.uint32(1)) + np.uint32(1)
+        early = jnp.minimum(word, most - np.uint32(1)) + np.uint32(1)
+        moved = {1: late, -1: early, 0: jnp.where(hidden(word), word ^ np.uint32(2**31), word)}[
+            self.by
+        ]
         return super().from_words(moved, rounding, x)
+
+
+def hidden(word):
+    """A thousandth of all words, none of which is on a grid of 512 or beside a step."""
+    return (word > np.uint32(0.3009 * 2**32)) & (word < np.uint32(0.3019 * 2**32))
+
+
+@mechanism
+class HiddenWords(Duchi):
+    """The same of a sampler without a table."""
+
+    def from_word64(self, word, x):
+        y = super().from_word64(word, x)
+        return jnp.where(hidden(word[0]), -y, y)
 
 
 def test_arithmetic_sees_one_word_and_adds_up_what_is_composed():
@@ -219,10 +236,12 @@ def test_arithmetic_sees_one_word_and_adds_up_what_is_composed():
     table = GridSquareWave(1.0, 9)
     assert verification.arithmetic(table).epsilon == table.guarantee().epsilon
     for given in (table, GeneralizedRR(2.0, 3)):
-        for by in (-1, 1):
+        for by in (-1, 0, 1):
             moved = OneWordOff.of(given.table(), by=by)
             with pytest.raises(NotApplicable, match="other probabilities than its table"):
                 verification.arithmetic(moved)
+    with pytest.raises(NotApplicable, match="no step function of its words"):
+        verification.arithmetic(HiddenWords(1.0))
 
 
 def test_what_cannot_be_asked_is_refused(untyped):

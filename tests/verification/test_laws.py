@@ -1,14 +1,17 @@
 """Where laws are asked: the reports at which a loss may be largest, and those far out."""
 
 import math
+from functools import partial
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy import stats
 
 from ldp_jax.core.float64 import float64_on_cpu
-from ldp_jax.core.spaces import Disc, Finite, Interval, Mixture, Turned, Vectors
+from ldp_jax.core.spaces import Disc, Finite, Interval, Mixture, Sphere, Turned, Vectors
 from ldp_jax.verification._laws import law_of
+from ldp_jax.verification.statistics import g_test
 
 BREAKS = Interval(-1.0, 2.0, lambda x: jnp.stack([x - 0.25, x + 0.25]))
 ENDLESS = Interval(-math.inf, 2.0)
@@ -92,6 +95,75 @@ def test_a_search_asks_between_known_reports_of_a_continuum_and_at_atoms():
     assert (number <= 2.0).all()
     listed = law_of(Finite((0.0, 9.0))).search(rng, np.array([0.0, 9.0]), 50)
     assert set(listed.tolist()) == {0.0, 9.0}
+
+
+def turned(rng, dim, cut, of_sphere):
+    """Points of a sphere or of Gaussian noise, twice as likely beyond the cut, and their law."""
+    towards = np.arange(1.0, dim + 1)
+    towards /= np.linalg.norm(towards)
+    y = rng.normal(size=(200_000, dim))
+    if of_sphere:
+        y /= np.linalg.norm(y, axis=1, keepdims=True)
+        area = 2 * math.pi ** (dim / 2) / math.gamma(dim / 2)
+        beyond = {2: math.acos(cut) / math.pi, 3: (1 - cut) / 2}[dim]
+    else:
+        area = (2 * math.pi) ** (dim / 2)
+        beyond = stats.norm.sf(cut)
+    drawn = y[rng.random(len(y)) < np.where(y @ towards > cut, 1.0, 0.5)]
+
+    def density(y):
+        bell = 1.0 if of_sphere else np.exp(-(y**2).sum(-1) / 2)
+        return bell * np.where(y @ towards > cut, 2.0, 1.0) / (area * (1 + beyond))
+
+    return 0.7 * towards, density, drawn
+
+
+def on_a_disc(rng):
+    """Points of a disc of radius 3, more of them to the right."""
+    y = rng.uniform(-3, 3, (200_000, 2))
+    inside = np.linalg.norm(y, axis=1) < 3
+    drawn = y[inside & (12 * rng.random(len(y)) < 6 + y[:, 0])]
+    return np.array([0.3, -1.1]), lambda y: (1 + y[..., 0] / 6) / (9 * math.pi), drawn
+
+
+def two_numbers(rng):
+    """One with Gaussian noise, and one with Laplace noise."""
+    x = np.array([2.0, -0.5])
+    noise = np.stack([rng.normal(0, 3, 100_000), rng.laplace(0, 0.1, 100_000)], 1)
+    law = lambda y: stats.norm.pdf(y[:, 0], 2.0, 3.0) * stats.laplace.pdf(y[:, 1], -0.5, 0.1)
+    return x, law, x + noise
+
+
+# Each with a law that is written here, and how many cells it has.
+INTEGRATED = {
+    "a disc": (Disc(3.0), on_a_disc, 64),
+    "two numbers": (Vectors(2), two_numbers, 16),
+    "a circle": (Sphere(2, 0.3), partial(turned, dim=2, cut=0.3, of_sphere=True), 24),
+    "a sphere": (Sphere(3, 0.3), partial(turned, dim=3, cut=0.3, of_sphere=True), 48),
+    "turned in a plane": (Turned(2, 0.5), partial(turned, dim=2, cut=0.5, of_sphere=False), 120),
+    "turned in space": (Turned(3, 0.5), partial(turned, dim=3, cut=0.5, of_sphere=False), 240),
+}
+
+
+@pytest.mark.parametrize("name", INTEGRATED)
+def test_laws_of_vectors_are_integrated_and_cut_into_cells(name):
+    """By 80 000 points and more: a total variation of 0.025 in the cells is seen."""
+    space, make, cells = INTEGRATED[name]
+    x, density, drawn = make(np.random.default_rng(0))
+    log_density = lambda y: np.log(density(np.asarray(y)))
+    with float64_on_cpu(), np.errstate(divide="ignore"):
+        y, weights = law_of(space).quadrature(x[None], log_density)
+        mass, cell = law_of(space).cells(x, log_density)
+        place = cell(drawn)
+    each = weights * density(np.asarray(y))
+    assert each.sum() == pytest.approx(1.0, rel=1e-6)
+    error = drawn.std(0) / np.sqrt(len(drawn))
+    assert (np.abs(each @ y - drawn.mean(0)) < 5 * error).all()
+    assert mass.sum() == pytest.approx(1.0, rel=1e-4)
+    assert len(mass) == cells
+    fit = g_test(np.bincount(place, minlength=len(mass)), mass)
+    assert fit.fits, fit
+    assert fit.smallest_defect < 0.025
 
 
 def test_vectors_are_asked_at_records_between_them_and_beyond():
