@@ -527,8 +527,7 @@ class _Steps:
         """Random words, and words beside the steps, report what their cell does."""
         asked = [self.anywhere(_RANDOM)]
         for axis, start in enumerate(starts):
-            near = {place + by for place in start for by in (-1, 0, 1)}
-            places = [place for place in near if 0 <= place < 1 << self.bits[axis]]
+            places = [0, *(place - by for place in start[1:] for by in (1, 0))]
             words = self.anywhere(len(places))
             words[:, axis] = places
             asked.append(words)

@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from ldp_jax.core.spaces import NotApplicable
 from ldp_jax.features import HDS, Duchi, GridPiecewise, Hybrid, Laplace, SparseReport
+from ldp_jax.verification import places
 from ldp_jax.verification._programs import generator
 from ldp_jax.verification.places import (
     Numbers,
@@ -19,6 +21,7 @@ from ldp_jax.verification.places import (
     by_law,
     positions,
 )
+from ldp_jax.verification.statistics import Fit
 from tests.verification.test_hockey_stick import Logistic
 
 
@@ -169,6 +172,31 @@ def test_positions_of_a_mixture_come_branch_after_branch():
     x = np.full(200, 0.3, np.float32)
     found, _ = positions(Numbers(m, x, (branch, value.astype(np.float32))), key)
     np.testing.assert_allclose(found, due, atol=1e-4)
+
+
+def test_the_worst_of_three_cuts_of_a_vectors_records_decides(monkeypatch):
+    """By the coordinate, by another one, and by the sum; they share the significance."""
+    asked = []
+
+    def scan(share, place, off, significance):
+        asked.append((share, significance))
+        return Fit(len(asked) != 2, "windows", float(len(asked)), 9.0, 0.1, 10)
+
+    rng = np.random.default_rng(6)
+    x = rng.uniform(-1, 1, (100, 2)).astype(np.float32)
+    beside = x[:, 1], rng.random(100)
+    given = [Numbers(HDS(1.0, 2, 2).coordinate(0), x[:, 0], x[:, 0], beside)]
+    monkeypatch.setattr(places, "_scan", scan)
+    monkeypatch.setattr(places, "numbers", lambda *_: given)
+    monkeypatch.setattr(places, "positions", lambda *_: (x[:, 0], 0.1))
+    found = places.record_windows(HDS(1.0, 2, 2), jax.random.key(0), trials=65_536)
+    assert found == Fit(False, "windows", 2.0, 9.0, 0.1, 10)
+    for (share, significance), due in zip(asked, [*(x.T + 1) / 2, beside[1]], strict=True):
+        np.testing.assert_allclose(share, due, atol=1e-6)
+        assert significance == pytest.approx(1e-6 / 3)
+    monkeypatch.setattr(places, "positions", lambda *_: (x[:, 0], 0.51))
+    with pytest.raises(NotApplicable, match="windows would show nothing"):
+        places.record_windows(HDS(1.0, 2, 2), jax.random.key(0), trials=65_536)
 
 
 def test_the_rarest_cell_of_windows_is_that_of_a_loop():

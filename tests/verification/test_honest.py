@@ -367,6 +367,32 @@ def test_tests_of_draws_share_the_significance(monkeypatch):
     }
 
 
+def test_an_answer_says_why_and_how_small_a_leak_is_found():
+    due = {
+        (True, "G of whole pieces", 0.25): ("G of whole pieces", "mass 0.25"),
+        (True, "two words", 0.0): ("", "mass"),
+        (False, "two words", 0.004567): ("two words", "mass 0.0046"),
+        (False, "G", 0.25): ("", "mass 0.25"),
+    }
+    for (fits, test, smallest), (reason, leak) in due.items():
+        fit = statistics.Fit(fits, test, 3.0, 2.0, smallest, 100, 7)
+        assert verdict._fit(fit, "mass") == (3.0, 2.0, fits, reason, 7, 0, leak)
+    # Of a claim below 1e-4 the slack is that of 1e-4.
+    for found, limit in ((2.0, 2.0 * (1 + 5e-10)), (1e-6, 1e-6 + 5e-14), (0.0, 5e-14)):
+        slack = verdict.SLACK
+        assert verdict._within(limit, found, slack, leak="mass") == (
+            limit,
+            found,
+            True,
+            "",
+            0,
+            0,
+            "mass",
+        )
+        assert not verdict._within(found + 4 * (limit - found), found, slack).holds
+        assert not verdict._within(limit, found).holds
+
+
 TABLE = """\
 Name
 epsilon 1

@@ -404,7 +404,8 @@ def test_what_quadrature_cannot_show_is_not_shown():
     """
     found = verdict.delta_of(broken.ThinTail(1.0, 6e-7), 1.0, 6e-7)
     assert found.holds
-    assert found.limit == pytest.approx(6e-7, rel=0.01)
+    assert found.limit == pytest.approx(6e-7 * 1.001, rel=1e-4)
+    assert found.leak == "delta 6e-10"
     with pytest.raises(NotApplicable, match="the least that quadrature shows"):
         verdict.delta_of(broken.ThinTail(1.0, 1e-15, sigma=16.0), 1.0, 1e-15)
     unasked = verdict.Test("law", "the loss", np.nan, np.nan, None, "too small", needed=True)
@@ -420,6 +421,27 @@ class Overstates(Duchi):
 
     def variance(self, x):
         return 1.01 * super().variance(x)
+
+
+@mechanism
+class Shifts(Duchi):
+    """Its mean is some more than that of the law."""
+
+    by: float = static(default=0.0)
+
+    def mean(self, x):
+        return super().mean(x) + self.by
+
+
+@untyped
+def test_moments_are_those_of_the_law_to_eight_digits():
+    """Of a mean of 0, and of a variance of any size."""
+    fit = verification.matches_moments(Shifts(1.0, 3e-8))
+    assert not fit.fits
+    assert fit.statistic == pytest.approx(3.0, abs=0.05)
+    assert fit[3:] == (1.0, 1e-8, 0, 1)
+    assert verification.matches_moments(Shifts(1.0, 7e-9)).statistic == pytest.approx(0.7, abs=0.05)
+    assert verification.matches_moments(Overstates(1.0)).statistic == pytest.approx(1e6, rel=1e-3)
 
 
 @mechanism
