@@ -16,7 +16,7 @@ PAIRS, EACH = 3, 70
 
 
 def drawn(seed):
-    """Views of either record's reports about three pairs, and a bit.
+    """Views of either record's reports about three pairs, a bit, and what it is not.
 
     Numbers are of few values, of many, and of one value among many.
     """
@@ -28,7 +28,7 @@ def drawn(seed):
         atom = np.where(rng.random(PAIRS * EACH) < 0.1 + shift / 2, 0.25, many)
         bit = rng.random(PAIRS * EACH) < 0.2 + shift / 2
         values = np.stack([few.astype(float), many, atom])
-        return Views(["few", "many", "atom"], values, ["bit"], bit[None])
+        return Views(["few", "many", "atom"], values, ["bit", "not"], np.stack([bit, ~bit]))
 
     return side(0.0), side(0.5)
 
@@ -48,16 +48,16 @@ def test_the_most_suspicious_event_is_the_best_of_a_loop_and_holds_what_is_count
     views = drawn(seed)
     (found,) = game.most_suspicious(views, PAIRS, [difference])
     events = {(event.view, event.pair): event for event in found.events(100)}
-    assert found.names == ["few", "many", "atom", "bit"]
-    assert len(events) == 4 * PAIRS
+    assert found.names == ["few", "many", "atom", "bit", "not"]
+    assert len(events) == 5 * PAIRS
     for (name, pair), event in events.items():
         sides = [of_pair(side, pair) for side in views]
         counts = [game.count(event, side) for side in sides]
         ahead, behind = counts if event.forward else counts[::-1]
         assert event.score == difference(ahead, behind), event
         best = -math.inf
-        if name == "bit":
-            ones = [side.bits[0].sum() for side in sides]
+        if name in ("bit", "not"):
+            ones = [side.bits[side.bit_names.index(name)].sum() for side in sides]
             for hits in (ones, [EACH - one for one in ones]):
                 best = max(best, difference(*hits), difference(*hits[::-1]))
         else:
@@ -107,7 +107,7 @@ def test_last_bits_are_allowed_what_float32_may_cause():
     assert game.allowed_in("last bit 3 of 0") == 1.0
     assert game.allowed_in("bit 3 of 0") == game.allowed_in("number 0") == 0.0
     mine, others = drawn(1)
-    both = [side._replace(bit_names=["last bit 0 of 0"]) for side in (mine, others)]
+    both = [side._replace(bit_names=["last bit 0 of 0", "not"]) for side in (mine, others)]
     (plain,) = game.most_suspicious((mine, others), PAIRS, [difference])
     (last,) = game.most_suspicious(both, PAIRS, [difference])
     np.testing.assert_allclose(last.score[3], plain.score[3] - 100.0)

@@ -206,7 +206,7 @@ def test_tables_are_exact(name):
         assert whole_loss == found.epsilon == found.searched
         with float64_on_cpu():
             logs = [float(density_of(m, found.y, np.array(x))) for x in (found.x, found.x_other)]
-        # A record is rounded to a point of a grid, which at 16 would lose more than the rarest mass.
+        # A float32 record is beside its point of a grid, by more than the rarest mass at 16.
         assert logs[0] - logs[1] == pytest.approx(whole_loss, rel=1e-6) or epsilon > 1
         assert hockey_stick(m, whole_loss) == hockey_stick(m, whole_loss * (1 + 1e-15)) == 0.0
         assert hockey_stick(m, whole_loss * (1 - 1e-9)) > 0.0

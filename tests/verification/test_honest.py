@@ -13,6 +13,7 @@ from scipy import stats
 from ldp_jax import verification
 from ldp_jax.core.pytree import mechanism, pytree, static
 from ldp_jax.core.spaces import NotApplicable
+from ldp_jax.curators import EdgeRand, PublicHRG, promised
 from ldp_jax.edges import RandomizedResponse
 from ldp_jax.features import (
     HDS,
@@ -27,7 +28,7 @@ from ldp_jax.features import (
     SquareWave,
     ThreeOutputs,
 )  # fmt: skip
-from ldp_jax.verification import game, moments, statistics, verdict
+from ldp_jax.verification import central, game, moments, statistics, verdict
 from tests import broken
 from tests.contract.test_mechanisms import CASES, KINDS
 from tests.marks import untyped
@@ -365,6 +366,36 @@ def test_tests_of_draws_share_the_significance(monkeypatch):
             {"delta": 0.0, "records": some},
         ),
     }
+
+
+@pytest.mark.parametrize(("trials", "half", "most"), [(1500, 1500, 1500), (10**6, 2000, 4000)])
+def test_questions_about_a_release_share_the_significance(trials, half, most, monkeypatch):
+    """Releases are made one after the other: some thousands at most."""
+    given = {}
+    fit = statistics.Fit(True, "G", 0.5, 2.0, 0.25, 400)
+    bound = game.LowerBound(0.9, 5.0, "an event", 0.5, 0.1, 60_000)
+    for name, found in (("matches_release", fit), ("private_edge_lower_bound", bound)):
+        ask = lambda *args, name=name, found=found, **more: (
+            given.update({name: (args, more)}),
+            found,
+        )[1]
+        monkeypatch.setattr(verdict, name, ask)
+    m = EdgeRand(1.0)
+    key = jax.random.key(0)
+    questions = verdict._of_release(m, promised(m), trials, 1e-6)
+    unit, law, sampler, draws = [question.answer(key) for question in questions]
+    assert [question.name for question in questions] == ["unit", "law", "sampler", "game"]
+    assert unit.holds
+    assert (law.found, law.limit, law.holds) == (pytest.approx(1.0), 1.0, True)
+    assert sampler == (0.5, 2.0, True, "", 1, 0, "total variation 0.25")
+    assert draws[:3] == (0.9, 1.0, True)
+    assert given == {
+        "matches_release": ((m, key), {"trials": half, "significance": 5e-7}),
+        "private_edge_lower_bound": ((m, key, most, 1 - 5e-7), {}),
+    }
+    chains = {8: 2**17, 64: 2**14, 2**12: 2**8, 2**20: 100}
+    for sweeps, draws_of_chains in chains.items():
+        assert central.most_draws(PublicHRG(1.0, sweeps=sweeps)) == draws_of_chains
 
 
 def test_an_answer_says_why_and_how_small_a_leak_is_found():

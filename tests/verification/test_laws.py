@@ -68,6 +68,10 @@ def test_far_reports_are_on_the_sides_without_an_end():
     parts = law_of(Mixture((Finite((0.0, 9.0)), ENDLESS)))
     branch, value = parts.far((np.array([0, 1, 1]), np.array([9.0, -3.0, 1.0])))
     assert (branch.tolist(), sorted(value.tolist())) == ([1, 1], [-3000.0, -30.0])
+    assert law_of(Mixture((Finite((0.0,)), BREAKS))).far((np.arange(2), np.zeros(2))) is None
+    vector = np.array([[1.0, -2.0]])
+    for space, times in ((Vectors(2), 2.0**40), (Turned(2, 0.5), 2.0**10)):
+        np.testing.assert_array_equal(law_of(space).far(vector), times * vector)
 
 
 def test_parts_are_asked_where_each_is():
@@ -164,6 +168,26 @@ def test_laws_of_vectors_are_integrated_and_cut_into_cells(name):
     fit = g_test(np.bincount(place, minlength=len(mass)), mass)
     assert fit.fits, fit
     assert fit.smallest_defect < 0.025
+
+
+@pytest.mark.parametrize("differing", [(0,), (2,), (0, 1), ()])
+def test_a_rule_between_two_laws_integrates_both(differing):
+    """Over the numbers whose laws differ; the others stay where they are likeliest."""
+    centre = np.array([0.5, -2.0, 30.0])
+    other = centre.copy()
+    other[list(differing)] += [4.0, -1.0, 20.0][: len(differing)]
+    scales = np.array([1.0, 0.3, 2.0])
+    logs = [
+        lambda y, x=x: stats.norm.logpdf(np.asarray(y), x, scales).sum(1) for x in (centre, other)
+    ]
+    for one, two in (logs, logs[::-1]):
+        y, weights = law_of(Vectors(3)).between(one, two)
+        for log in logs if differing else ():
+            assert weights @ np.exp(log(y)) == pytest.approx(1.0, rel=1e-3)
+        moved = np.flatnonzero(np.ptp(y, axis=0))
+        assert tuple(moved) == differing
+        rest = np.setdiff1d(np.arange(3), moved)
+        np.testing.assert_allclose(y[0, rest], centre[rest], atol=1e-6)
 
 
 def test_vectors_are_asked_at_records_between_them_and_beyond():

@@ -377,6 +377,16 @@ def test_reading_and_what_another_thread_does_is_nothing():
     assert seen == set()
 
 
+def test_what_jax_itself_logs_and_keeps_is_nothing():
+    cache = jax.config.jax_compilation_cache_dir
+    with effects() as seen:
+        logging.getLogger("jax._src.compiler").debug("")
+        with open(os.path.join(cache, "kept-atime"), "w"):
+            pass
+    assert seen == set()
+    os.remove(os.path.join(cache, "kept-atime"))
+
+
 @pytest.mark.parametrize("mode", ["w", "a", "x", "r+", "w+", "ab", "rb+", "r", "rb"])
 def test_a_file_that_is_opened_to_be_written_is_an_effect_in_every_mode(mode, tmp_path):
     path = tmp_path / "file"
