@@ -140,6 +140,8 @@ def test_tests_say_how_many_reports_they_ask_and_how_few_they_find():
     # Three means of the one pair, two of four words of one and of two coordinates.
     assert pairs.threshold == pytest.approx(math.log(4 * (3 + 2 * 3) / 1e-6))
     assert pairs[4:] == (pytest.approx(2 * math.sqrt(pairs.threshold / 1000)), 1000, 1)
+    heavy = verification.matches_density(broken.Heavy(1.0), key(), trials=1000)
+    assert heavy == (False, "density of total mass 1", pytest.approx(1.0001), 1.0, 1e-4, 1000, 1)
     mass = verification.sums_to_one(Duchi(1.0))
     assert mass[3:] == (1e-8, 1e-8, 0, 1)
 

@@ -14,7 +14,14 @@ from ldp_jax.core.spaces import Interval, clip
 from ldp_jax.edges import DPRR, NoisyDegree, RandomizedResponse, ReportedPairs
 from ldp_jax.features import DuchiVector, Laplace
 from ldp_jax.hyperbolic import HyperbolicGaussian
-from ldp_jax.verification import exact, hockey_stick, privacy_loss_supremum, verdict
+from ldp_jax.verification import (
+    empirical,
+    exact,
+    hockey_stick,
+    privacy_loss_supremum,
+    statistics,
+    verdict,
+)
 from ldp_jax.verification._programs import wide
 from ldp_jax.verification.cases import CASES
 from ldp_jax.verification.empirical import matches_graphs
@@ -119,6 +126,31 @@ def test_honest_graphs_fit(m):
     assert found.fits, found
     assert found.records == len(m.reportings) * 17 * m.n
     assert found.draws == 100 * found.records
+
+
+@untyped
+def test_users_and_pairs_of_them_share_the_significance(monkeypatch):
+    """A half is the users', each with 100 reports; the other half is that of pairs."""
+    given = []
+
+    def g_test(counts, mass, significance):
+        given.append((int(counts.sum()), significance))
+        return statistics.Fit(True, "G", 0.5, 2.0, 0.25, 10)
+
+    monkeypatch.setattr(statistics, "g_test", g_test)
+    monkeypatch.setattr(empirical, "_reports_of_graphs", lambda *_: None)
+    level = np.zeros(100, int), np.full(9, 1 / 9)
+    monkeypatch.setattr(empirical, "_levels", lambda *_: level)
+    m = RandomizedResponse(1.0, 5)
+    found = asked(m, trials=1000)
+    modes = len(m.reportings)
+    users = 17 * 5 * modes
+    assert found[4:] == (1 / users, 100 * users, users)
+    of_pairs = sorted(given)[users:]
+    assert sorted(given)[:users] == [(100, pytest.approx(1e-7 / 2 / users))] * users
+    assert of_pairs == [
+        (n, pytest.approx(1e-7 / 4 / modes)) for n in [200] * modes + [3200] * modes
+    ]
 
 
 @untyped
