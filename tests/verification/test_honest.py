@@ -260,6 +260,7 @@ def test_what_cannot_be_asked_is_refused(untyped):
             r"one number or \[4\]",
         ),
         (lambda: verification.relationship_supremum(Duchi(1.0)), "no law of one bit"),
+        (lambda: verification.relationship_supremum(RandomizedResponse(1.0), "both"), "reporting"),
         (lambda: verification.record_windows(Duchi(1.0), key(), trials=100), "trials"),
         (lambda: verification.arithmetic(Laplace(1.0)), "not finitely many numbers"),
         (

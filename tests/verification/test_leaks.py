@@ -3,6 +3,7 @@ shown.
 """
 
 import re
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import jax
@@ -12,11 +13,12 @@ import pytest
 
 from ldp_jax import verification
 from ldp_jax.accounting.gaussian import GaussianCurve
-from ldp_jax.accounting.guarantee import LABEL, RECORD, WORDS, Guarantee, metric
+from ldp_jax.accounting.guarantee import LABEL, NEIGHBOUR_LIST, RECORD, WORDS, Guarantee, metric
 from ldp_jax.core.mechanism import largest
 from ldp_jax.core.pytree import mechanism, pytree, static
 from ldp_jax.core.spaces import Finite, Interval, NotApplicable, Product
 from ldp_jax.edges import ListReport, NeighbourCounts, RandomizedResponse, ReportedPairs
+from ldp_jax.edges.spaces import Lists
 from ldp_jax.features import (
     Duchi,
     FeatureRR,
@@ -28,11 +30,12 @@ from ldp_jax.features import (
 )
 from ldp_jax.hyperbolic import HyperbolicGaussian
 from ldp_jax.verification import verdict
-from tests import broken
+from tests import broken, contributing
 from tests.marks import untyped
 from tests.verification.test_honest import Beside
 
 GROUPS = np.array([0, 1, 0, 1, 0, 1], np.int32)
+CLOCK = contributing.run("clock")["Clock"](6)
 
 
 @mechanism
@@ -370,6 +373,33 @@ def test_a_loss_per_unit_of_distance_is_not_shown():
 @untyped
 def test_a_guarantee_that_changes_is_refused():
     assert asked_of(ClaimsLessLater(1.0, asked=[]), "unit").holds is False
+
+
+@pytest.mark.parametrize(
+    ("domain", "claim", "holds"),
+    [
+        (Interval(-1.0, 1.0), {}, True),
+        (Interval(-1.0, 1.0), {"adjacency": "any two temperatures"}, True),
+        (Interval(-1.0, 1.0), {"adjacency": WORDS[LABEL]}, False),
+        (Interval(-1.0, 1.0), {"unit": LABEL, "adjacency": WORDS[LABEL]}, False),
+        (Lists(5), {"unit": NEIGHBOUR_LIST, "adjacency": WORDS[NEIGHBOUR_LIST]}, True),
+        (Lists(5), {"unit": NEIGHBOUR_LIST, "adjacency": Lists(5).adjacency}, True),
+        (Lists(5), {"unit": NEIGHBOUR_LIST, "adjacency": "any two lists"}, False),
+        (Lists(5), {"adjacency": Lists(5).adjacency}, False),
+        (CLOCK, {"adjacency": CLOCK.adjacency}, True),
+        (CLOCK, {"adjacency": "all pairs of hours"}, False),
+        (CLOCK, {"adjacency": WORDS[NEIGHBOUR_LIST]}, False),
+    ],
+)
+def test_a_guarantee_is_of_the_records_that_a_space_compares(domain, claim, holds):
+    m = SimpleNamespace(
+        guarantee=lambda: Guarantee(1.0, **claim),
+        domain=lambda: domain,
+        codomain=lambda: Interval(0.0, 1.0),
+    )
+    key = jax.random.key(0)
+    answer = verdict.Questions(m, key, 1000, 1e-6)._unit(key)
+    assert (answer.found, answer.limit, answer.holds) == (float(not holds), 0.0, holds)
 
 
 @untyped
