@@ -175,7 +175,7 @@ def test_a_rule_between_two_laws_integrates_both(differing):
     """Over the numbers whose laws differ; the others stay where they are likeliest."""
     centre = np.array([0.5, -2.0, 30.0])
     other = centre.copy()
-    other[list(differing)] += [4.0, -1.0, 20.0][: len(differing)]
+    other[list(differing)] += [14.0, -4.0, 20.0][: len(differing)]
     scales = np.array([1.0, 0.3, 2.0])
     logs = [
         lambda y, x=x: stats.norm.logpdf(np.asarray(y), x, scales).sum(1) for x in (centre, other)
