@@ -65,7 +65,6 @@ class ArithmeticLoss(NamedTuple):
       x: the record of the larger probability; ``x_other`` that of the smaller one.
       y: the report, as a place in the codomain.
       off: the largest \|log\| of a drawn probability over the claimed one.
-      cells: how many sets of words were told apart.
     """
 
     epsilon: float
@@ -73,7 +72,6 @@ class ArithmeticLoss(NamedTuple):
     x_other: Record | None
     y: int | None
     off: float
-    cells: int
 
     def keeps(self, epsilon: float) -> bool:
         """Whether the drawn probabilities keep a claim, up to :data:`ROUNDING`."""
@@ -112,10 +110,10 @@ def arithmetic(mechanism: Exact | HasCoordinates) -> ArithmeticLoss:
     check_numbers(mechanism)
     records = np.asarray(mechanism.domain().critical_records()).astype(np.float32)
     claimed = _claimed(mechanism, records)
-    found, cells = _Steps(mechanism, records, claimed).masses()
+    found = _Steps(mechanism, records, claimed).masses()
     logs = [{int(y): math.log(row[y]) for y in np.flatnonzero(row > 0)} for row in claimed]
     pairs = np.argwhere(adjacency(mechanism.domain(), records) & ~np.eye(len(records), dtype=bool))
-    return _compared(found, logs, records.tolist(), pairs.tolist(), cells)
+    return _compared(found, logs, records.tolist(), pairs.tolist())
 
 
 def _claimed(mechanism: Exact, records: np.ndarray) -> np.ndarray:
@@ -142,7 +140,6 @@ def _compared(
     logs: list[dict[int, float]],
     records: Sequence[Record],
     pairs: Sequence[Sequence[int]],
-    cells: int,
 ) -> ArithmeticLoss:
     """The largest ratio of masses over pairs of records, and the distance to claimed logarithms."""
     asked = itertools.product(sorted(set().union(*laws)), pairs)
@@ -161,7 +158,7 @@ def _compared(
                 else math.inf,
             )
     loss = integer_tables.log_up(ratio) if isinstance(ratio, Fraction) else math.inf
-    return ArithmeticLoss(loss, records[high], records[low], y, off, cells)
+    return ArithmeticLoss(loss, records[high], records[low], y, off)
 
 
 def _ratio(mass: Fraction | None, other: Fraction | None) -> Fraction | float:
@@ -193,7 +190,7 @@ def _of_table(m: Any, sampler: Any) -> ArithmeticLoss:
         raise NotApplicable(
             f"{type(sampler).__name__} draws other probabilities than its table has"
         )
-    return ArithmeticLoss(table.epsilon, None, None, None, 0.0, len(beside))
+    return ArithmeticLoss(table.epsilon, None, None, None, 0.0)
 
 
 class _Sent(NamedTuple):
@@ -227,7 +224,7 @@ def _of_coordinates(mechanism: HasCoordinates) -> ArithmeticLoss:
         elif number in asked:
             each.append(_of_table(law, _Sent(mechanism, law, at[0])))
         else:
-            each.append(ArithmeticLoss(law.table().epsilon, None, None, None, 0.0, 0))
+            each.append(ArithmeticLoss(law.table().epsilon, None, None, None, 0.0))
     if len(each) == 1:
         return each[0]._replace(epsilon=sent * each[0].epsilon, off=sent * each[0].off)
     every = [found for (_, at), found in zip(laws, each, strict=True) for _ in at]
@@ -235,7 +232,7 @@ def _of_coordinates(mechanism: HasCoordinates) -> ArithmeticLoss:
         math.fsum(sorted((getattr(found, field) for found in every), reverse=True)[:sent])
         for field in ("epsilon", "off")
     )
-    return ArithmeticLoss(epsilon, None, None, None, off, sum(found.cells for found in every))
+    return ArithmeticLoss(epsilon, None, None, None, off)
 
 
 def _of_runs(m: HasWordRuns) -> ArithmeticLoss:
@@ -260,7 +257,7 @@ def _of_runs(m: HasWordRuns) -> ArithmeticLoss:
         for record, law in zip(records, laws, strict=True)
     ]
     pairs = [tuple(map(records.index, pair)) for one in runs.pairs for pair in (one, one[::-1])]
-    return _compared(laws, logs, records, pairs, len(runs.share))
+    return _compared(laws, logs, records, pairs)
 
 
 def check_runs(m: Any) -> None:
@@ -369,7 +366,7 @@ def float_audit(mechanism: Exact, x: float, x_other: float) -> FloatAudit:
     check_numbers(mechanism)
     records = np.array([x, x_other], np.float32)
     if isinstance(mechanism, HasWords):
-        return _audit(*_Steps(mechanism, records, _claimed(mechanism, records)).masses()[0])
+        return _audit(*_Steps(mechanism, records, _claimed(mechanism, records)).masses())
     total = 2**23
     u = (np.arange(total, dtype=np.float32) + np.float32(0.5)) / np.float32(total)
     (ours, mine), (theirs, others) = (
@@ -493,13 +490,9 @@ class _Steps:
                 found[record][axis].add(place)
         return found
 
-    def masses(self) -> tuple[list[_Masses], int]:
-        """The exact mass of each outcome under each record.
-
-        And how many sets of words were told apart.
-        """
+    def masses(self) -> list[_Masses]:
+        """The exact mass of each outcome under each record."""
         found = []
-        count = 0
         for row, cuts in enumerate(self.cuts()):
             starts = [[0, *sorted(places)] for places in cuts]
             if math.prod(map(len, starts)) > _CELLS:
@@ -520,15 +513,13 @@ class _Steps:
             found.append(
                 {value: Fraction(mass, 1 << sum(self.bits)) for value, mass in masses.items()}
             )
-            count += len(outcomes)
-        return found, count
+        return found
 
     def _check(self, row: int, starts: list[list[int]], outcomes: np.ndarray) -> None:
         """Random words, and words beside the steps, report what their cell does."""
         asked = [self.anywhere(_RANDOM)]
         for axis, start in enumerate(starts):
-            near = {place + by for place in start for by in (-1, 0, 1)}
-            places = [place for place in near if 0 <= place < 1 << self.bits[axis]]
+            places = [0, *(place - by for place in start[1:] for by in (1, 0))]
             words = self.anywhere(len(places))
             words[:, axis] = places
             asked.append(words)

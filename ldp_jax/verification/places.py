@@ -87,7 +87,7 @@ def by_law(
     """
     indices, values = mechanism.codomain().entries(y)
     found = []
-    rank = np.argsort(np.argsort(x.sum(1, dtype=np.float64), kind="stable"), kind="stable") / len(x)
+    rank = np.argsort(np.argsort(x.sum(1))) / len(x)
     for law, at in coordinate_laws(mechanism):
         user, place = np.nonzero(np.isin(indices, at))
         coordinate = indices[user, place]

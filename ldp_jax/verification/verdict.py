@@ -438,7 +438,7 @@ class Questions:
         return _fit(fit, "share of values")._replace(records=fit.draws)
 
     def _mass(self, _: PRNGKey) -> Answer:
-        answer = _fit(sums_to_one(self.m), "mass")
+        answer = _fit(sums_to_one(self.m), "mass")._replace(records=4)
         if answer.holds or getattr(self.m.codomain(), "breaks", self) is not None:
             return answer
         return answer._replace(

@@ -66,7 +66,7 @@ class Viewer:
         """A viewer of such reports, by stacked ones of any records."""
         numbers, floats = _numbers(codomain, y)
         chosen = np.sort(rng.permutation(numbers.shape[1])[:_COLUMNS])
-        reals = has_reals(codomain)
+        reals = codomain.continuous
         scales = [_scale(numbers[:, column], reals and bool(floats[column])) for column in chosen]
         whole = [_scale(part, reals) for part in _parts(codomain, y)]
         return cls(codomain, chosen, np.array(scales), np.array(whole), reals)
@@ -112,11 +112,6 @@ class Viewer:
             found["the first number if that is high"] = np.where(one > middle, first, -_INFINITE)
             found["the first number if that is low"] = np.where(one > middle, -_INFINITE, first)
         return found
-
-
-def has_reals(codomain: Reports) -> bool:
-    """Whether reports, or the values of their coordinates, hold numbers of a continuum."""
-    return codomain.continuous or getattr(codomain, "inner", codomain).continuous
 
 
 def leaves_of(y: Report) -> list[np.ndarray]:

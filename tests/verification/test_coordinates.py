@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ldp_jax.features import Duchi, GridPiecewise, Hybrid, Laplace
+from ldp_jax.core.spaces import NotApplicable
+from ldp_jax.features import HDS, Duchi, GridPiecewise, Hybrid, Laplace, SparseReport
+from ldp_jax.verification import places
 from ldp_jax.verification._programs import generator
 from ldp_jax.verification.places import (
     Numbers,
@@ -16,8 +18,11 @@ from ldp_jax.verification.places import (
     _scan,
     _word_means,
     _words,
+    by_law,
     positions,
 )
+from ldp_jax.verification.statistics import Fit
+from tests.verification.test_hockey_stick import Logistic
 
 
 def test_means_of_pairs_are_those_of_a_loop_over_reports_that_hold_both():
@@ -99,6 +104,11 @@ def test_positions_are_distribution_functions():
         found, stats.laplace.cdf(y.astype(float), x.astype(float), 1.0), atol=2e-6
     )
     assert 0 < misplaced < 1e-5
+    for epsilon in (0.05, 1.0, 20.0):  # the tails of which are not those of an exponential
+        y = (x + rng.logistic(0, 2 / epsilon, 300)).astype(np.float32)
+        found, _ = positions(Numbers(Logistic(epsilon), x, y), key)
+        due = stats.logistic.cdf(y.astype(float), x.astype(float), 2 / epsilon)
+        np.testing.assert_allclose(found, due, atol=1e-5)
 
     signs = rng.choice(np.float32([-1, 1]), 300)
     m = Duchi(1.0)
@@ -113,11 +123,30 @@ def test_positions_are_distribution_functions():
 
     m = GridPiecewise(1.0, 5)
     y = rng.integers(0, m.table().outputs, 300)
-    found, _ = positions(Numbers(m, x, y), key)
+    found, misplaced = positions(Numbers(m, x, y), key)
+    assert misplaced == 0.0
     masses = m.table().masses / 2.0**32
     for place, record, report, share in zip(found, x.astype(float), y, spread, strict=True):
         law = [np.interp(record, np.linspace(-1, 1, 5), column) for column in masses.T]
         assert place == pytest.approx(sum(law[:report]) + share * law[report], abs=1e-6)
+
+
+def test_each_number_of_a_vector_is_beside_another_one_and_the_rank_of_all():
+    m = HDS(1.0, 4, 2)
+    rng = np.random.default_rng(4)
+    x = rng.permutation(1200).reshape(300, 4).astype(np.float32)
+    indices = np.sort(rng.permuted(np.tile(np.arange(4), (300, 1)), axis=1)[:, :2], 1)
+    y = SparseReport(indices, rng.random((300, 2)).astype(np.float32))
+    ((given, user, coordinate),) = by_law(m, x, y)
+    np.testing.assert_array_equal(given.x, x[user, coordinate])
+    np.testing.assert_array_equal(given.y, np.ravel(y.values))
+    np.testing.assert_array_equal(coordinate, np.ravel(indices))
+    other, rank = given.beside
+    found = [int(np.flatnonzero(x[i] == value)[0]) for i, value in zip(user, other, strict=True)]
+    pairs = set(zip(coordinate.tolist(), found, strict=True))
+    assert pairs == set(itertools.permutations(range(4), 2))
+    below = (x.sum(1)[:, None] > x.sum(1)).mean(1)[user]
+    np.testing.assert_allclose(rank, below, atol=0.05)  # equal sums are in any order
 
 
 def test_positions_of_a_mixture_come_branch_after_branch():
@@ -143,6 +172,31 @@ def test_positions_of_a_mixture_come_branch_after_branch():
     x = np.full(200, 0.3, np.float32)
     found, _ = positions(Numbers(m, x, (branch, value.astype(np.float32))), key)
     np.testing.assert_allclose(found, due, atol=1e-4)
+
+
+def test_the_worst_of_three_cuts_of_a_vectors_records_decides(monkeypatch):
+    """By the coordinate, by another one, and by the sum; they share the significance."""
+    asked = []
+
+    def scan(share, place, off, significance):
+        asked.append((share, significance))
+        return Fit(len(asked) != 2, "windows", float(len(asked)), 9.0, 0.1, 10)
+
+    rng = np.random.default_rng(6)
+    x = rng.uniform(-1, 1, (100, 2)).astype(np.float32)
+    beside = x[:, 1], rng.random(100)
+    given = [Numbers(HDS(1.0, 2, 2).coordinate(0), x[:, 0], x[:, 0], beside)]
+    monkeypatch.setattr(places, "_scan", scan)
+    monkeypatch.setattr(places, "numbers", lambda *_: given)
+    monkeypatch.setattr(places, "positions", lambda *_: (x[:, 0], 0.1))
+    found = places.record_windows(HDS(1.0, 2, 2), jax.random.key(0), trials=65_536)
+    assert found == Fit(False, "windows", 2.0, 9.0, 0.1, 10)
+    for (share, significance), due in zip(asked, [*(x.T + 1) / 2, beside[1]], strict=True):
+        np.testing.assert_allclose(share, due, atol=1e-6)
+        assert significance == pytest.approx(1e-6 / 3)
+    monkeypatch.setattr(places, "positions", lambda *_: (x[:, 0], 0.51))
+    with pytest.raises(NotApplicable, match="windows would show nothing"):
+        places.record_windows(HDS(1.0, 2, 2), jax.random.key(0), trials=65_536)
 
 
 def test_the_rarest_cell_of_windows_is_that_of_a_loop():

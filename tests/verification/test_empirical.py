@@ -20,6 +20,7 @@ from ldp_jax.core import random_words
 from ldp_jax.core.mechanism import Numeric, Worded, uniform
 from ldp_jax.core.pytree import mechanism, static
 from ldp_jax.core.spaces import Box, Interval, clip
+from ldp_jax.edges import RandomizedResponse
 from ldp_jax.features import (
     HDS,
     BranchReport,
@@ -34,15 +35,18 @@ from ldp_jax.features import (
     SquareWave,
 )
 from ldp_jax.verification import (
+    empirical,
     epsilon_lower_bound,
     game,
     hockey_stick,
     largest_lower_bound,
     matches_density,
+    matches_everywhere,
 )
 from ldp_jax.verification._laws import law_of
-from ldp_jax.verification._programs import draws
+from ldp_jax.verification._programs import View, count_of, draws
 from ldp_jax.verification.empirical import _each_report
+from ldp_jax.verification.statistics import Fit
 from tests import broken
 from tests.contract.test_mechanisms import CASES, CODES
 from tests.marks import untyped
@@ -259,13 +263,18 @@ def test_the_shares_are_those_of_the_event():
     """Of the trials that did not choose it: whole counts, and the bound is theirs; too few are the
     limit.
     """
-    found = epsilon_lower_bound(Duchi(1.0), jax.random.key(14), 10_001, 0.99)
-    hits, others = found.share * 5001, found.share_other * 5001
-    assert hits == pytest.approx(round(hits), abs=1e-6)
-    low = stats.beta.ppf(0.005, round(hits), 5001 - round(hits) + 1)
-    high = stats.beta.isf(0.005, round(others) + 1, 5001 - round(others))
-    assert found.epsilon == pytest.approx(math.log(low / high), rel=1e-9)
-    assert "record x" in found.event
+    one = epsilon_lower_bound(Duchi(1.0), jax.random.key(14), 10_001, 0.99)
+    largest = largest_lower_bound(Duchi(1.0), jax.random.key(14), 10_000, 0.99)
+    for found, n, alpha in ((one, 5001, 0.01 / 2), (largest, 5000, 0.01 / 64)):
+        hits, others = found.share * n, found.share_other * n
+        assert hits == pytest.approx(round(hits), abs=1e-6)
+        low = stats.beta.ppf(alpha, round(hits), n - round(hits) + 1)
+        high = stats.beta.isf(alpha, round(others) + 1, n - round(others))
+        assert found.epsilon == pytest.approx(math.log(low / high), rel=1e-9)
+        assert "record x" in found.event
+        assert found.views == 3  # the number, how far it is from the middle, and the declared loss
+    assert (one.trials, one.pairs) == (10_001, 1)
+    assert (largest.trials, largest.pairs) == (10_000, game.round_sizes(10_000, 1.0)[0][0])
     # At epsilon 16 the other side is never drawn.
     found = epsilon_lower_bound(Duchi(16.0), jax.random.key(13))
     each = 5e-7 ** (1 / 100_000)
@@ -423,6 +432,40 @@ def test_the_rarest_of_all_counts_of_one_record_decides(moved):
     assert fit.statistic == pytest.approx(-np.log10(max(rarest, 1e-300)), rel=1e-3)
     assert fit.threshold == pytest.approx(-np.log10(1e-6 / 8))
     assert fit.fits == (moved < 100)
+
+
+# What each test of one record is given: of so many reports, with so much of the significance.
+SHARES = {
+    "four categories, twice": (matches_everywhere, GeneralizedRR(1.0, 4), [(4000, 8)] * 8),
+    "numbers": (matches_everywhere, Laplace(1.0), [(100, 128)] * 128),
+    "lists of four": (matches_everywhere, RandomizedResponse(1.0, 4), [(500, 8)] * 8),
+    "vectors": (matches_everywhere, HDS(1.0, 16, 2), [(250, 16)] * 16),
+    "one list": (matches_density, RandomizedResponse(1.0, 4), [(4000, 2), *[(1000, 8)] * 3]),
+    "one number": (matches_density, Laplace(1.0), [(4000, 1)]),
+}
+
+
+@untyped
+@pytest.mark.parametrize("name", SHARES)
+def test_tests_of_many_records_share_the_significance(name, monkeypatch):
+    test, m, due = SHARES[name]
+    asked = []
+
+    def fit_of(given, key, x, y, share):
+        asked.append((count_of(y), pytest.approx(1e-6 / share)))
+        if isinstance(given, View):
+            assert given.own == (len(asked) - 1) % 4
+        return Fit(True, "G", 0.5, 2.0, 0.25, 10)
+
+    monkeypatch.setattr(empirical, "fit_of", fit_of)
+    monkeypatch.setattr(empirical, "_each_report", lambda m, *of: fit_of(m, None, *of))
+    monkeypatch.setattr(empirical, "report_each", lambda words, m, x, *_, **more: x)
+    monkeypatch.setattr(empirical, "draws", lambda m, key, x, n: np.zeros(n))
+    found = test(m, jax.random.key(0), trials=4000, significance=1e-6)
+    assert asked == due
+    records = {"four categories, twice": 4, "one list": 1}.get(name, len(due))
+    assert found.records == records
+    assert found.draws == (records * due[0][0] if test is matches_everywhere else found.draws)
 
 
 @pytest.mark.parametrize("values", [1, 2, 5, 1000])

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from ldp_jax.edges import RandomizedResponse
+from ldp_jax.features import HDS, LaplaceVector
 from ldp_jax.verification import game
 from ldp_jax.verification.views import Views
 
@@ -14,7 +16,7 @@ PAIRS, EACH = 3, 70
 
 
 def drawn(seed):
-    """Views of either record's reports about three pairs, and a bit.
+    """Views of either record's reports about three pairs, a bit, and what it is not.
 
     Numbers are of few values, of many, and of one value among many.
     """
@@ -26,7 +28,7 @@ def drawn(seed):
         atom = np.where(rng.random(PAIRS * EACH) < 0.1 + shift / 2, 0.25, many)
         bit = rng.random(PAIRS * EACH) < 0.2 + shift / 2
         values = np.stack([few.astype(float), many, atom])
-        return Views(["few", "many", "atom"], values, ["bit"], bit[None])
+        return Views(["few", "many", "atom"], values, ["bit", "not"], np.stack([bit, ~bit]))
 
     return side(0.0), side(0.5)
 
@@ -46,16 +48,16 @@ def test_the_most_suspicious_event_is_the_best_of_a_loop_and_holds_what_is_count
     views = drawn(seed)
     (found,) = game.most_suspicious(views, PAIRS, [difference])
     events = {(event.view, event.pair): event for event in found.events(100)}
-    assert found.names == ["few", "many", "atom", "bit"]
-    assert len(events) == 4 * PAIRS
+    assert found.names == ["few", "many", "atom", "bit", "not"]
+    assert len(events) == 5 * PAIRS
     for (name, pair), event in events.items():
         sides = [of_pair(side, pair) for side in views]
         counts = [game.count(event, side) for side in sides]
         ahead, behind = counts if event.forward else counts[::-1]
         assert event.score == difference(ahead, behind), event
         best = -math.inf
-        if name == "bit":
-            ones = [side.bits[0].sum() for side in sides]
+        if name in ("bit", "not"):
+            ones = [side.bits[side.bit_names.index(name)].sum() for side in sides]
             for hits in (ones, [EACH - one for one in ones]):
                 best = max(best, difference(*hits), difference(*hits[::-1]))
         else:
@@ -79,11 +81,33 @@ def test_events_come_in_the_order_of_their_scores_and_no_more_than_are_asked_for
     assert scores == sorted(found.score.ravel(), reverse=True)[:5]
 
 
+def test_an_event_says_its_view_its_ends_and_its_record():
+    said = {
+        (1.0, 1.0, True): "v is 1, for record x",
+        (0.0, 0.0, False): "v is 0, for record x_other",
+        (-math.inf, 0.5, True): "v < 0.5, for record x",
+        (0.25, math.inf, False): "v >= 0.25, for record x_other",
+        (-2.0, 1.5, True): "-2 <= v < 1.5, for record x",
+    }
+    for (low, high, forward), words in said.items():
+        assert str(game.Event(3.0, 0, "v", low, high, forward)) == words
+
+
+def test_so_many_draws_are_made_that_their_numbers_fit_into_memory():
+    """2^25 numbers, of a vector's coordinates or of what is sent, whichever are more."""
+    most = 2**25
+    assert game.affordable(LaplaceVector(1.0, 300), 10**9) == most // 600  # and their places
+    assert game.affordable(HDS(1.0, 3000, 2), 10**9) == most // 3000
+    assert game.affordable(RandomizedResponse(1.0, 6), 10**9) == most // 8
+    assert game.affordable(HDS(1.0, 3000, 2), 2000) == 2000
+    assert game.affordable(LaplaceVector(1.0, 100_000), 10**9) == 1000
+
+
 def test_last_bits_are_allowed_what_float32_may_cause():
     assert game.allowed_in("last bit 3 of 0") == 1.0
     assert game.allowed_in("bit 3 of 0") == game.allowed_in("number 0") == 0.0
     mine, others = drawn(1)
-    both = [side._replace(bit_names=["last bit 0 of 0"]) for side in (mine, others)]
+    both = [side._replace(bit_names=["last bit 0 of 0", "not"]) for side in (mine, others)]
     (plain,) = game.most_suspicious((mine, others), PAIRS, [difference])
     (last,) = game.most_suspicious(both, PAIRS, [difference])
     np.testing.assert_allclose(last.score[3], plain.score[3] - 100.0)

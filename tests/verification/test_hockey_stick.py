@@ -202,7 +202,12 @@ def test_tables_are_exact(name):
         whole = m.table().masses.astype(np.float64) / 2**32
         excess = max(np.maximum(row - math.exp(other) * whole, 0).sum(1).max() for row in whole)
         assert hockey_stick(m, other) == pytest.approx(excess, abs=1e-12)
-        assert whole_loss == privacy_loss_supremum(m).epsilon
+        found = privacy_loss_supremum(m)
+        assert whole_loss == found.epsilon == found.searched
+        with float64_on_cpu():
+            logs = [float(density_of(m, found.y, np.array(x))) for x in (found.x, found.x_other)]
+        # A float32 record is beside its point of a grid, by more than the rarest mass at 16.
+        assert logs[0] - logs[1] == pytest.approx(whole_loss, rel=1e-6) or epsilon > 1
         assert hockey_stick(m, whole_loss) == hockey_stick(m, whole_loss * (1 + 1e-15)) == 0.0
         assert hockey_stick(m, whole_loss * (1 - 1e-9)) > 0.0
 

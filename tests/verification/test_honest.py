@@ -5,16 +5,19 @@ states.
 import math
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import stats
 
 from ldp_jax import verification
-from ldp_jax.core.pytree import mechanism
+from ldp_jax.core.pytree import mechanism, pytree, static
 from ldp_jax.core.spaces import NotApplicable
+from ldp_jax.curators import EdgeRand, PublicHRG, promised
 from ldp_jax.edges import RandomizedResponse
 from ldp_jax.features import (
     HDS,
+    Discrete,
     Duchi,
     DuchiVector,
     GeneralizedRR,
@@ -25,7 +28,7 @@ from ldp_jax.features import (
     SquareWave,
     ThreeOutputs,
 )  # fmt: skip
-from ldp_jax.verification import statistics, verdict
+from ldp_jax.verification import central, game, moments, statistics, verdict
 from tests import broken
 from tests.contract.test_mechanisms import CASES, KINDS
 from tests.marks import untyped
@@ -104,6 +107,45 @@ def test_honest_coordinates_are_independent(name):
     assert 0.05 < fit.smallest_defect < 0.15
 
 
+def test_moments_of_draws_are_held_against_the_laws_standard_errors():
+    """Of signs that are right and of signs that are too often positive."""
+    m = Duchi(1.0)
+    size = (math.e + 1) / (math.e - 1)  # what a sign is multiplied by
+    x = 0.3
+    likely = (1 + x / size) / 2
+    spread = np.sqrt(size**2 - x**2)
+    fourth = size**4 * (likely * (1 - x / size) ** 4 + (1 - likely) * (1 + x / size) ** 4)
+    errors = np.array([spread, np.sqrt(fourth - spread**4) + spread**2 / 100]) / 100
+    for ones in (5757, 6500):
+        signs = np.repeat(np.float32([1, -1]), [ones, 10_000 - ones])
+        y = size * signs.astype(np.float64)
+        off = np.abs([y.mean() - x, ((y - x) ** 2).mean() - spread**2])
+        fit = moments.moments_of(m, np.float32(x), signs)
+        assert fit.statistic == pytest.approx((off / errors).max(), rel=1e-4)
+        assert fit.fits == (ones == 5757)
+        assert fit[3:] == (5.0, pytest.approx(10 * errors[0]), 10_000, 1)
+
+
+def test_tests_say_how_many_reports_they_ask_and_how_few_they_find():
+    key = lambda: jax.random.key(0)
+    losses = verification.reported_losses(Duchi(1.0), key(), trials=2000)
+    assert losses[2:] == (pytest.approx(1.0), pytest.approx(1.002), 13.8 / 2000, 2000, 1)
+    distinct = verification.distinct_reports(Duchi(1.0), key(), trials=2000)
+    assert distinct[4:] == (30 / 2000, 2000, 1)
+    windows = verification.record_windows(Duchi(1.0), key(), trials=DRAWS)
+    assert windows[4:] == (64 / DRAWS, DRAWS, 1)
+    table = verification.follows_table(GridSquareWave(1.0, 17), key(), trials=1000)
+    assert table[2:] == (0.0, 0.0, 13.8 / 1000, 1000, 1)
+    pairs = verification.independent_coordinates(HDS(1.0, 2, 2), key(), trials=1000)
+    # Three means of the one pair, two of four words of one and of two coordinates.
+    assert pairs.threshold == pytest.approx(math.log(4 * (3 + 2 * 3) / 1e-6))
+    assert pairs[4:] == (pytest.approx(2 * math.sqrt(pairs.threshold / 1000)), 1000, 1)
+    heavy = verification.matches_density(broken.Heavy(1.0), key(), trials=1000)
+    assert heavy == (False, "density of total mass 1", pytest.approx(1.0001), 1.0, 1e-4, 1000, 1)
+    mass = verification.sums_to_one(Duchi(1.0))
+    assert mass[3:] == (1e-8, 1e-8, 0, 1)
+
+
 @untyped
 def test_honest_mechanisms_pass_at_small_and_large_budgets():
     """Where series, cancelling float32 moments and pieces of one spacing each refused one."""
@@ -145,6 +187,40 @@ def test_pieces_of_few_spacings_are_asked_as_far_as_numbers_follow_them():
         verification.record_windows(narrow, key(), trials=DRAWS)
 
 
+@pytree
+class OneWordOff(Discrete):
+    """Steps come one word late, or one word early; by 0, a thousandth of the words is moved far."""
+
+    by: int = static(default=0)
+
+    @classmethod
+    def of(cls, table, by):
+        return cls(**vars(Discrete.of(table)), by=by)
+
+    def from_words(self, word, rounding, x):
+        most = np.uint32(2**32 - 1)
+        late = jnp.maximum(word, np.uint32(1)) - np.uint32(1)
+        early = jnp.minimum(word, most - np.uint32(1)) + np.uint32(1)
+        moved = {1: late, -1: early, 0: jnp.where(hidden(word), word ^ np.uint32(2**31), word)}[
+            self.by
+        ]
+        return super().from_words(moved, rounding, x)
+
+
+def hidden(word):
+    """A thousandth of all words, none of which is on a grid of 512 or beside a step."""
+    return (word > np.uint32(0.3009 * 2**32)) & (word < np.uint32(0.3019 * 2**32))
+
+
+@mechanism
+class HiddenWords(Duchi):
+    """The same of a sampler without a table."""
+
+    def from_word64(self, word, x):
+        y = super().from_word64(word, x)
+        return jnp.where(hidden(word[0]), -y, y)
+
+
 def test_arithmetic_sees_one_word_and_adds_up_what_is_composed():
     """Masses of a sampler written here, in whole numbers: a step anywhere that a probe or the
     density says.
@@ -162,6 +238,13 @@ def test_arithmetic_sees_one_word_and_adds_up_what_is_composed():
     )
     table = GridSquareWave(1.0, 9)
     assert verification.arithmetic(table).epsilon == table.guarantee().epsilon
+    for given in (table, GeneralizedRR(2.0, 3)):
+        for by in (-1, 0, 1):
+            moved = OneWordOff.of(given.table(), by=by)
+            with pytest.raises(NotApplicable, match="other probabilities than its table"):
+                verification.arithmetic(moved)
+    with pytest.raises(NotApplicable, match="no step function of its words"):
+        verification.arithmetic(HiddenWords(1.0))
 
 
 def test_what_cannot_be_asked_is_refused(untyped):
@@ -177,6 +260,7 @@ def test_what_cannot_be_asked_is_refused(untyped):
             r"one number or \[4\]",
         ),
         (lambda: verification.relationship_supremum(Duchi(1.0)), "no law of one bit"),
+        (lambda: verification.relationship_supremum(RandomizedResponse(1.0), "both"), "reporting"),
         (lambda: verification.record_windows(Duchi(1.0), key(), trials=100), "trials"),
         (lambda: verification.arithmetic(Laplace(1.0)), "not finitely many numbers"),
         (
@@ -218,29 +302,168 @@ def test_an_honest_mechanism_is_refused_as_rarely_as_is_said():
 
 
 def test_tests_of_draws_share_the_significance(monkeypatch):
-    """Each is asked once, and what they are given adds up to what a verdict is given."""
+    """Each is asked once, by so many draws and by a seventh of it, and says what it found."""
     given = {}
+    fit = statistics.Fit(True, "a test", 0.5, 2.0, 0.25, 400, 7)
 
-    def stopped(name):
-        def ask(*args, significance=None, **_):
-            given[name] = args[-1] if significance is None else significance
-            raise NotApplicable(name)
+    def stand_in(name, found=fit):
+        def ask(*args, **more):
+            given[name] = args, more
+            return found
 
         return ask
 
-    by_function = {
-        "fit_of": "sampler",
-        "matches_everywhere": "records",
-        "largest_lower_bound": "game",
-        "record_windows": "windows",
-        "counted": "distinct",
-        "independent_coordinates": "coordinates",
-        "matches_graphs": "graphs",
+    functions = {
+        "sums_to_one": ("mass", 4, "mass 0.25"),
+        "fit_of": ("sampler", 1, "distance 0.25"),
+        "matches_everywhere": ("records", 7, "share of records 0.25"),
+        "matches_moments": ("moments", 4, "relative 0.25"),
+        "moments_of": ("estimates", 1, "of a mean 0.25"),
+        "reported_losses": ("losses", 70_000, "mass 0.25"),
+        "record_windows": ("windows", 70_000, "share 0.25"),
+        "counted": ("distinct", 1, "mass 0.25"),
+        "follows_table": ("table", 70_000, "mass 0.25"),
+        "independent_coordinates": ("coordinates", 7, "mean of a word 0.25"),
+        "is_pure": ("pure", 100, "share of reports 0.25"),
+        "is_total": ("total", 400, "share of values 0.25"),
+        "uses_the_whole_key": ("key", 7, "share of the keys 0.25"),
+        "matches_graphs": ("graphs", 7, "share of users and graphs 0.25"),
     }
-    questions = verdict.Questions(Duchi(1.0), jax.random.key(0), 1000, 0.07)
-    for function, question in by_function.items():
-        monkeypatch.setattr(verdict, function, stopped(question))
-        with pytest.raises(NotApplicable, match=question):
-            getattr(questions, f"_{question}")(jax.random.key(1))
-    given["game"] = 1 - given["game"]  # a confidence
-    assert sum(given.values()) == pytest.approx(0.07)
+    m = HDS(1.0, 3, 2)
+    some = np.zeros((2, 3), np.float32)
+    one = some[0]
+    key = jax.random.key(1)
+    questions = verdict.Questions(m, jax.random.key(0), 70_000, 0.07, some)
+    questions.typical = (one, some)
+    for function, (question, records, leak) in functions.items():
+        monkeypatch.setattr(verdict, function, stand_in(function))
+        answer = getattr(questions, f"_{question}")(key)
+        assert (answer.found, answer.limit, answer.holds) == (0.5, 2.0, True)
+        assert (answer.records, answer.leak) == (records, leak)
+    bound = game.LowerBound(0.9, 5.0, "an event", 0.5, 0.1, 60_000, 16, 3)
+    monkeypatch.setattr(verdict, "largest_lower_bound", stand_in("largest_lower_bound", bound))
+    answer = questions._game(key)
+    mass, *_ = game.smallest_leaks(60_000, 1.0, 0.99)
+    assert answer == (0.9, 1.0, True, "an event", 32, 3, f"mass {mass:.1g}")
+
+    trials = {"trials": 70_000}
+    share = {"significance": pytest.approx(0.01)}
+    few = {"trials": 50_000}
+    assert given == {
+        "sums_to_one": ((m,), {}),
+        "fit_of": ((m, key, one, some, pytest.approx(0.01)), {}),
+        "matches_everywhere": ((m, key), trials | share | {"records": some}),
+        "matches_moments": ((m,), {}),
+        "moments_of": ((m, one, some), {}),
+        "reported_losses": ((m, key), trials),
+        "record_windows": ((m, key), trials | share),
+        "counted": ((m, one, some, pytest.approx(0.01)), {}),
+        "follows_table": ((m, key), trials),
+        "independent_coordinates": ((m, key), few | share),
+        "is_pure": ((m, key), {}),
+        "is_total": ((m, key), {}),
+        "uses_the_whole_key": ((m, key), {}),
+        "matches_graphs": ((m, key), few | share),
+        "largest_lower_bound": (
+            (m, key, 70_000, pytest.approx(0.99)),
+            {"delta": 0.0, "records": some},
+        ),
+    }
+
+
+@pytest.mark.parametrize(("trials", "half", "most"), [(1500, 1500, 1500), (10**6, 2000, 4000)])
+def test_questions_about_a_release_share_the_significance(trials, half, most, monkeypatch):
+    """Releases are made one after the other: some thousands at most."""
+    given = {}
+    fit = statistics.Fit(True, "G", 0.5, 2.0, 0.25, 400)
+    bound = game.LowerBound(0.9, 5.0, "an event", 0.5, 0.1, 60_000)
+    for name, found in (("matches_release", fit), ("private_edge_lower_bound", bound)):
+        ask = lambda *args, name=name, found=found, **more: (
+            given.update({name: (args, more)}),
+            found,
+        )[1]
+        monkeypatch.setattr(verdict, name, ask)
+    m = EdgeRand(1.0)
+    key = jax.random.key(0)
+    questions = verdict._of_release(m, promised(m), trials, 1e-6)
+    unit, law, sampler, draws = [question.answer(key) for question in questions]
+    assert [question.name for question in questions] == ["unit", "law", "sampler", "game"]
+    assert unit.holds
+    assert (law.found, law.limit, law.holds) == (pytest.approx(1.0), 1.0, True)
+    assert sampler == (0.5, 2.0, True, "", 1, 0, "total variation 0.25")
+    assert draws[:3] == (0.9, 1.0, True)
+    assert given == {
+        "matches_release": ((m, key), {"trials": half, "significance": 5e-7}),
+        "private_edge_lower_bound": ((m, key, most, 1 - 5e-7), {}),
+    }
+    chains = {8: 2**17, 64: 2**14, 2**12: 2**8, 2**20: 100}
+    for sweeps, draws_of_chains in chains.items():
+        assert central.most_draws(PublicHRG(1.0, sweeps=sweeps)) == draws_of_chains
+
+
+def test_an_answer_says_why_and_how_small_a_leak_is_found():
+    due = {
+        (True, "G of whole pieces", 0.25): ("G of whole pieces", "mass 0.25"),
+        (True, "two words", 0.0): ("", "mass"),
+        (False, "two words", 0.004567): ("two words", "mass 0.0046"),
+        (False, "G", 0.25): ("", "mass 0.25"),
+    }
+    for (fits, test, smallest), (reason, leak) in due.items():
+        fit = statistics.Fit(fits, test, 3.0, 2.0, smallest, 100, 7)
+        assert verdict._fit(fit, "mass") == (3.0, 2.0, fits, reason, 7, 0, leak)
+    # Of a claim below 1e-4 the slack is that of 1e-4.
+    for found, limit in ((2.0, 2.0 * (1 + 5e-10)), (1e-6, 1e-6 + 5e-14), (0.0, 5e-14)):
+        slack = verdict.SLACK
+        assert verdict._within(limit, found, slack, leak="mass") == (
+            limit,
+            found,
+            True,
+            "",
+            0,
+            0,
+            "mass",
+        )
+        assert not verdict._within(found + 4 * (limit - found), found, slack).holds
+        assert not verdict._within(limit, found).holds
+
+
+TABLE = """\
+Name
+epsilon 1
+
+test         records views  smallest leak found            result
+law                         loss 1e-9                      holds: 1 of 2
+game              32     3  mass 0.1                       REFUSED: 3 of 2: an event
+moments                                                    WRONG: 2 of 1: a mean is off
+graphs                                                     not asked: no graphs
+
+REFUSED by game
+NOT WHAT IS CLAIMED of the estimate, moments: a mean is off"""
+
+
+def test_a_verdict_is_a_table_and_a_last_line():
+    law = verdict.Test("law", "the loss", 1.0, 2.0, True, "seldom", leak="loss 1e-9")
+    game_ = verdict.Test("game", "draws", 3.0, 2.0, False, "an event", 32, 3, "mass 0.1")
+    moments = verdict.Test("moments", "a mean", 2.0, 1.0, False, "a mean is off")
+    graphs = verdict.Test("graphs", "graphs", math.nan, math.nan, None, "no graphs")
+    found = verdict.Verdict("Name", "epsilon 1", (law, game_, moments, graphs), "; or more")
+    assert str(found) == repr(found) == TABLE
+    assert (found.refused, found.misstated, found.missing) == ((game_,), (moments,), ())
+    assert found["moments"] is moments
+    holds = verdict.Verdict("Name", "epsilon 1", (law, graphs), "; or more")
+    assert holds
+    assert str(holds).endswith("\n\nthe claim holds as far as the tests see; or more")
+
+
+@pytest.mark.parametrize("trials", [1000, 200_000])
+def test_a_verdict_says_what_is_not_shown(trials):
+    """By a seventh of the significance; nothing beyond what so many draws tell."""
+    key = jax.random.key(0)
+    asked = lambda epsilon: verdict.Questions(Duchi(epsilon), key, trials, 1e-6).not_shown()
+    mass, of_one, pairs = game.smallest_leaks(trials, 1.0, 1 - 1e-6 / 7)
+    assert asked(1.0).split(":\n") == [
+        "",
+        f"a report that its record alone gives is found where its mass is {mass:.1g},"
+        f"\nor {of_one:.1g} if it is about one of the {pairs} pairs of records alone",
+    ]
+    assert asked(20.0) == "; beyond epsilon 20 so few draws alone show nothing"

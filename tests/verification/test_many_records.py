@@ -8,12 +8,21 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from ldp_jax.core.float64 import float64_on_cpu
 from ldp_jax.core.pytree import mechanism, static
 from ldp_jax.core.spaces import Interval, clip
 from ldp_jax.edges import DPRR, NoisyDegree, RandomizedResponse, ReportedPairs
 from ldp_jax.features import DuchiVector, Laplace
 from ldp_jax.hyperbolic import HyperbolicGaussian
-from ldp_jax.verification import hockey_stick, privacy_loss_supremum, verdict
+from ldp_jax.verification import (
+    empirical,
+    exact,
+    hockey_stick,
+    privacy_loss_supremum,
+    statistics,
+    verdict,
+)
+from ldp_jax.verification._programs import wide
 from ldp_jax.verification.cases import CASES
 from ldp_jax.verification.empirical import matches_graphs
 from tests import broken
@@ -120,6 +129,31 @@ def test_honest_graphs_fit(m):
 
 
 @untyped
+def test_users_and_pairs_of_them_share_the_significance(monkeypatch):
+    """A half is the users', each with 100 reports; the other half is that of pairs."""
+    given = []
+
+    def g_test(counts, mass, significance):
+        given.append((int(counts.sum()), significance))
+        return statistics.Fit(True, "G", 0.5, 2.0, 0.25, 10)
+
+    monkeypatch.setattr(statistics, "g_test", g_test)
+    monkeypatch.setattr(empirical, "_reports_of_graphs", lambda *_: None)
+    level = np.zeros(100, int), np.full(9, 1 / 9)
+    monkeypatch.setattr(empirical, "_levels", lambda *_: level)
+    m = RandomizedResponse(1.0, 5)
+    found = asked(m, trials=1000)
+    modes = len(m.reportings)
+    users = 17 * 5 * modes
+    assert found[4:] == (1 / users, 100 * users, users)
+    of_pairs = sorted(given)[users:]
+    assert sorted(given)[:users] == [(100, pytest.approx(1e-7 / 2 / users))] * users
+    assert of_pairs == [
+        (n, pytest.approx(1e-7 / 4 / modes)) for n in [200] * modes + [3200] * modes
+    ]
+
+
+@untyped
 def test_pairs_of_two_graphs_are_refused():
     with pytest.raises(ValueError, match="coordinates"):
         asked(Elsewhere(1.0, 6))
@@ -189,6 +223,17 @@ def test_delta_is_asked_of_many_vectors(quiet, dim):
         assert found == pytest.approx(1e-5, rel=1e-3)
     else:
         assert found > 0.01
+
+
+def test_a_cloud_of_reports_weighs_each_law_alike():
+    """12 288 reports of three records, spread about their centre: sums of ratios to 3 %."""
+    m = HyperbolicGaussian(16.0, 1e-5, dim=2)
+    records = np.array([[0.7, 0.0], [0.9, 0.3], [0.2, 0.1]])
+    scale = np.asarray(m._scales(), float)
+    noise = np.random.default_rng(0).normal(size=(12_288, 2)) * scale
+    with float64_on_cpu():
+        masses = exact._cloud(wide(m), records, np.repeat(records, 4096, 0) + noise)
+    np.testing.assert_allclose(masses.sum(1), 1.0, atol=0.03)
 
 
 @untyped

@@ -25,8 +25,8 @@ from ldp_jax.core.spaces import Enumerated, Finite, Product, Vectors, clip
 from ldp_jax.features import Duchi, DuchiVector, Laplace, Sampled
 from ldp_jax.verification import cases
 from ldp_jax.verification._programs import unfollowed
-from ldp_jax.verification.purity import _told, effects
-from ldp_jax.verification.statistics import SIGNIFICANCE
+from ldp_jax.verification.purity import _different, _fit, _told, effects
+from ldp_jax.verification.statistics import SIGNIFICANCE, Fit
 from tests.marks import untyped
 
 pytestmark = untyped
@@ -94,6 +94,7 @@ def test_what_cannot_be_followed_is_refused_by_name(hidden):
     fit = verification.is_pure(Calls(1.0, hidden=hidden), jax.random.key(0))
     assert not fit.fits
     assert fit.test == f"{hidden.name} cannot be followed"
+    assert fit[2:] == (1.0, 0.0, 0.0, 1, 1)
 
 
 @pytest.mark.parametrize("name", SHIPPED)
@@ -376,6 +377,16 @@ def test_reading_and_what_another_thread_does_is_nothing():
     assert seen == set()
 
 
+def test_what_jax_itself_logs_and_keeps_is_nothing():
+    cache = jax.config.jax_compilation_cache_dir
+    with effects() as seen:
+        logging.getLogger("jax._src.compiler").debug("")
+        with open(os.path.join(cache, "kept-atime"), "w"):
+            pass
+    assert seen == set()
+    os.remove(os.path.join(cache, "kept-atime"))
+
+
 @pytest.mark.parametrize("mode", ["w", "a", "x", "r+", "w+", "ab", "rb+", "r", "rb"])
 def test_a_file_that_is_opened_to_be_written_is_an_effect_in_every_mode(mode, tmp_path):
     path = tmp_path / "file"
@@ -432,13 +443,34 @@ def test_a_report_that_tells_more_is_refused(name):
 def test_an_honest_report_holds(name):
     fit = verification.is_pure(HONEST[name], jax.random.key(4), calls=1)
     assert fit.fits, fit.test
+    assert fit[2:] == (0.0, 0.0, 1 / 52, 52, 1)  # four calls of 8 + 4 + 1 records
 
 
 @pytest.mark.parametrize("calls", [64, 200])
 def test_a_bit_of_the_key_that_changes_few_reports_is_missed_one_time_in_a_million(calls):
     """Each of 64 bits is missed where none of the calls shows it."""
     fit = verification.uses_the_whole_key(Duchi(1.0), jax.random.key(0), calls=calls)
+    assert fit.fits
     assert 64 * (1 - fit.smallest_defect) ** calls == pytest.approx(SIGNIFICANCE)
+
+
+def test_reports_that_differ_by_more_than_rounding_are_counted():
+    """Relative to a number, to what is usual in its place, and absolute; NaN equals NaN."""
+    first = np.float32([[1.0, 3e4], [0.0, 3e4], [np.nan, 3e4], [1e3, np.inf], [5.0, 0.0]])
+    whole = np.arange(5)
+    near = first * np.float32(1 + 1e-5) + np.float32([1e-5, 0.3])
+    assert _different((first, whole), (near, whole)) == 0
+    for place, by in ((0, 1e-3), (1, 2.0)):
+        far = near.copy()
+        far[[0, 4], place] += by
+        assert _different((first, whole), (far, whole)) == 2
+    assert _different((first, whole), (first, whole + (whole > 1))) == 3
+    assert _different((first, whole), (first.astype(np.float64), whole)) == 5
+    assert _different((first, whole), (np.nan_to_num(first, posinf=np.inf), whole)) == 1
+    assert _fit({"none": 0, "some": 3, "more": 1}, "a test", 50) == (
+        Fit(False, "some, more", 4.0, 0.0, 0.02, 50)
+    )
+    assert _fit({"none": 0}, "a test", 50) == Fit(True, "a test", 0.0, 0.0, 0.02, 50)
 
 
 def test_what_could_tell_is_counted_in_every_leaf():

@@ -137,6 +137,11 @@ def test_rare_outcomes_are_bounded_by_a_poisson_tail():
         found = g_test(np.array([50_000 - rare, 50_000, rare, 0]), p)
         assert found.fits == fits
     assert "rare" in str(found)
+    # One outcome and two rare ones, which are expected 0.6 times: a defect adds 30 to their limit.
+    alone = g_test([99_999, 1, 0], [1 - 6e-6, 3e-6, 3e-6])
+    more = (stats.poisson.isf(SIGNIFICANCE / 2, 0.6) + 30) / 100_000
+    assert alone.smallest_defect == pytest.approx(6e-6 + more)
+    assert alone[:4] == (True, "G", 0.0, 0.0)
 
 
 def test_clopper_pearson_is_scipys():
