@@ -139,7 +139,7 @@ class Report:
         """The columns of a table; one with ``across`` is there for each value of that column."""
         for column in columns:
             if "across" not in column:
-                yield column
+                yield {**column, "title": column["title"].format(budget=self.budget)}
                 continue
             name = column["across"]
             for value in sorted(distinct(self.select(column, lines), name)):

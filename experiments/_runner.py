@@ -298,13 +298,17 @@ def check_out(out: Path) -> Path:
 
 @contextlib.contextmanager
 def asked(what: str, *also: type[Exception]) -> Iterator[None]:
-    """Turn a ValueError, and ``also`` others, into a UsageError that begins with ``what``."""
+    """Turn a ValueError, and ``also`` others, into a UsageError that begins with ``what``.
+
+    The message names an error that is neither of values nor of files.
+    """
     try:
         yield
     except UsageError:
         raise
     except (ValueError, *also) as error:
-        raise UsageError(f"{what}: {error}") from error
+        kind = "" if isinstance(error, (ValueError, OSError)) else f"{type(error).__name__}: "
+        raise UsageError(f"{what}: {kind}{error}") from error
 
 
 def check_positive(option: str, *values: float) -> None:

@@ -65,6 +65,9 @@ def number(outputs):
 HEAD = f"{__name__}:Head"
 
 
+NEEDS = f"{__name__}:needs"
+
+
 def test_an_own_method_has_its_word_as_a_name_and_a_colour_of_its_own():
     assert _common.is_own(NUMBER)
     assert not any(map(_common.is_own, ("hds", "structure-only:hds", "non-private", "a: b")))
@@ -173,6 +176,12 @@ def test_own_lists_and_servers_find_links(small, tmp_path):
     }
     assert abs(found[server] - found["non-private counts"]) < 0.1
     assert 0.0 <= found[LIST] <= 1.0
+    cell = next(iter(plan))
+    broken = dataclasses.replace(cell, mechanism=NEEDS, epsilon=2.0)
+    with pytest.raises(
+        UsageError, match="--mechanisms .*:needs at epsilon 2: TypeError: .*outputs"
+    ):
+        beyond.compute(broken, plan[cell])
     for wrong, shape in ((np.zeros(3), r"\(2,\)"), ("two", r"\(2,\)"), ([0.0, np.nan], "finite")):
         with pytest.raises(UsageError, match=shape):
             beyond.own.numbers(server, wrong, (2,))
@@ -264,6 +273,9 @@ def test_a_mechanism_on_classes_is_a_report_of_the_frontier(small, tmp_path):
     asked.check()
     plan = features.plan(asked)
     (cell,) = [cell for cell in plan if cell.mechanism == CLASS]
+    for word, why in ((NEEDS, "TypeError: .*outputs"), (LIST, ".* hides must be 'edges'")):
+        with pytest.raises(UsageError, match=f"--mechanisms {word} at epsilon 2: {why}"):
+            features.compute(dataclasses.replace(cell, mechanism=word), plan[cell])
     found = features.compute(cell, plan[cell])
     assert 0.4 < found.values["accuracy"] <= 1.0
     assert "epsilon 2 per record" in str(found.notes)
