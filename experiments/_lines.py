@@ -252,6 +252,12 @@ def _worst(lines: Lines, measure: str) -> float:
     return min(draws, default=math.nan)
 
 
+def _farthest(lines: Lines, measure: str) -> float:
+    """The draw that is farthest from 0, without its sign; NaN without any."""
+    draws = [line.measures[measure].abs().max() for line in lines if measure in line.measures]
+    return max(draws, default=math.nan)
+
+
 SUMMARIES = {
     "rows": lambda lines, measure: len(_all(lines, measure)),
     "above": lambda lines, measure: counted(_all(lines, measure))[0],
@@ -264,6 +270,7 @@ SUMMARIES = {
     "largest": lambda lines, measure: max(_all(lines, measure), default=None),
     "least": lambda lines, measure: min(_all(lines, measure), default=None),
     "worst": _worst,
+    "farthest": _farthest,
 }
 """What a number says of the lines that are selected, by the word in ``show``."""
 
@@ -311,7 +318,7 @@ def listed(given: Any) -> list[Any]:
 
 
 def distinct(lines: Lines, column: str) -> list[Any]:
-    return list(dict.fromkeys(line.columns[column] for line in lines))
+    return list(dict.fromkeys(line.columns.get(column) for line in lines))
 
 
 def names(lines: Iterable[Line], template: str) -> str:

@@ -868,11 +868,10 @@ def write_atomically(path: Path, text: str) -> None:
         temporary.unlink(missing_ok=True)  # gone already, where all went well
 
 
-def write_tables(out: Path, name: str, frame: pd.DataFrame, text: str) -> None:
-    """Rows that are no cells, their report in Markdown, and the environment."""
+def write_rows(out: Path, name: str, frame: pd.DataFrame) -> None:
+    """Rows that are no cells, and the environment."""
     environment = json.dumps(describe_environment(), indent=1, sort_keys=True)
     write_atomically(out / f"{name}.csv", frame.to_csv(index=False))
-    write_atomically(out / f"{name}.md", text + "\n")
     write_atomically(out / f"{name}.manifest.json", environment + "\n")
 
 

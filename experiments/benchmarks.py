@@ -24,7 +24,7 @@ from experiments import (
     _training_benchmarks,
 )
 from experiments._report import markdown, prose
-from experiments._runner import DEFAULT_OUT, check_positive, console, write_tables
+from experiments._runner import DEFAULT_OUT, check_positive, console, write_atomically, write_rows
 from experiments._sides import (
     Sides,
     installed,
@@ -125,7 +125,8 @@ def main(config: Config) -> None:
             old = pd.read_csv(path)
             new = pd.concat([old[~old.benchmark.isin(new.benchmark)], new])
         table = summary(new, path.name)
-        write_tables(config.out, name, new, table)
+        write_rows(config.out, name, new)
+        write_atomically(config.out / f"{name}.md", table + "\n")
         if part == "scaling":
             _scaling_benchmark.draw(new, config.out / f"{name}_scaling.png")
         if part in ("big_embedding", "big_lists", "big_records"):

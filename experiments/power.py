@@ -1,17 +1,16 @@
 """The smallest leak that a verdict finds, against the draws that it is given."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import pandas as pd
 
-from experiments._report import legend_below, markdown, panels, save, terminal
-from experiments._runner import DEFAULT_OUT, check_positive, console, write_tables
+from experiments._declared import measured
+from experiments._runner import DEFAULT_OUT, check_positive
 from ldp_jax import verification
 from ldp_jax.core.mechanism import mechanism
 from ldp_jax.core.progress import phase, watched
@@ -139,22 +138,19 @@ class Config:
 
 def main(config: Config) -> None:
     check_positive("--seeds", config.seeds)
+    measured(config.out, NAME, found(config))
+
+
+def found(config: Config) -> Iterator[pd.DataFrame]:
+    """The rows of each leak and all before it."""
     rows = []
-    lines = []
-    header = ["smallest mass refused", *(f"{trials:,} draws" for trials in config.trials)]
     with watched(NAME):
         for place, (leak, make) in enumerate(LEAKS.items()):
             phase(leak, place / len(LEAKS))
-            masses = [smallest(make, trials, config.seeds) for trials in config.trials]
-            each = zip(config.trials, masses, strict=True)
-            rows += [{"leak": leak, "trials": trials, "mass": mass} for trials, mass in each]
-            lines.append([leak, *(f"{mass:.2g}" for mass in masses)])
-            write_tables(config.out, NAME, pd.DataFrame(rows), markdown(header, lines))
-    frame = pd.DataFrame(rows)
-    console.print(terminal(header, lines, "smallest leak that a verdict finds, epsilon 1"))
-    path = config.out / f"{NAME}.png"
-    save(draw(frame), path)
-    console.print(f"rows: {config.out / f'{NAME}.csv'}\nfigure: {path}", soft_wrap=True)
+            for trials in config.trials:
+                mass = smallest(make, trials, config.seeds)
+                rows.append({"leak": leak, "trials": trials, "mass": mass})
+            yield pd.DataFrame(rows)
 
 
 def smallest(make: Callable[..., Any], trials: int, seeds: int) -> float:
@@ -180,19 +176,3 @@ def refused(made: Any, trials: int, seed: int) -> bool:
         for question, one in zip(questions, keys, strict=True)
     )
     return any(answer.holds is False for answer in answers)
-
-
-def draw(frame: pd.DataFrame) -> Any:
-    """Masses against draws, and the line along which they fall as one over the draws."""
-    figure, axes = panels(1, width=6.0, height=4.0)
-    axis = axes[0]
-    colours = ("#2e4057", "#d1495b", "#66a182", "#edae49", "#00798c")
-    for colour, (leak, part) in zip(colours, frame.groupby("leak", sort=False), strict=False):
-        axis.plot(part.trials, part.mass, "o-", color=colour, label=str(leak), ms=4)
-    trials = np.array(sorted(set(frame.trials)))
-    axis.plot(trials, 100 / trials, color="#999999", ls=":", label="100 reports")
-    axis.set(xscale="log", yscale="log", xlabel="draws of a verdict", ylabel="mass of the leak")
-    axis.set_title("the smallest leak that a verdict finds, at epsilon 1")
-    axis.grid(alpha=0.25)
-    legend_below(figure, axis, columns=3)
-    return figure
