@@ -216,7 +216,7 @@ class Report:
         """
         figures: dict[str, Any] = {}
         file = f"{self.name}.table.csv"
-        has_table = bool(self.lines) and beside
+        has_table = bool(self.lines) and self.spec.get("beside", True)
         tables = {file: self.as_csv()} if has_table else {}
         parts = [f"# {self.spec['title']}"]
         for section in self.spec["sections"]:
@@ -278,6 +278,12 @@ def write(file: Path, out: Path, *pages: str) -> list[Path]:
     return written
 
 
+def write_of(name: str, out: Path) -> list[Path]:
+    """Publish the pages of an experiment: those of its folder, or the one of its name."""
+    own = Path(__file__).parent / name / "report.toml"
+    return write(own, out) if own.exists() else write(MEASURED, out, name)
+
+
 MEASURED = Path(__file__).with_name("report.toml")
 """Where pages of single modules are declared, of rows that are no cells among them."""
 
@@ -288,7 +294,7 @@ def paged(out: Path, name: str, frame: pd.DataFrame, more: str = "", page: str =
     ``page`` is the declared one, where its name is another.
     """
     spec = tomllib.loads(MEASURED.read_text())[page or name]
-    text, figures, _ = Report(page or name, spec, frame, MEASURED, out=out).page(beside=False)
+    text, figures, _ = Report(page or name, spec, frame, MEASURED, out=out).page()
     text = "\n\n".join(filter(None, (text, more)))
     if page:
         figures = {stem.replace(page, name): figure for stem, figure in figures.items()}
@@ -321,6 +327,7 @@ def digest(file: Path, name: str, out: Path) -> str:
 _NAMED = ("measures", "numbers", "select")
 """Tables whose keys are free names."""
 _PAGE = (
+    "beside",
     "value",
     "title",
     "rows",

@@ -13,8 +13,6 @@ from typing import Any, ParamSpec
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
-from rich import box
-from rich.table import Table
 
 from experiments._runner import BY, Results, config_hash, write_atomically
 from ldp_jax.learning.metrics import ConfidenceInterval, mean_interval
@@ -23,8 +21,6 @@ _P = ParamSpec("_P")
 
 Values = Mapping[Any, pd.Series]
 """Scores in per cent by seed, of each row by its key."""
-Rows = Iterable[dict[str, Any]]
-"""Of a table, each with the names of its columns."""
 
 
 def interval(values: Any) -> ConfidenceInterval | None:
@@ -107,27 +103,6 @@ def table(rows: Iterable[Mapping[str, Any]]) -> str:
     """A Markdown table of rows that name their columns; empty without a row."""
     rows = list(rows)
     return markdown(list(rows[0]), [list(row.values()) for row in rows]) if rows else ""
-
-
-def tabled(rows: Callable[_P, Rows]) -> Callable[_P, str]:
-    """The :func:`table` of the rows that a function yields."""
-
-    def shown(*given: _P.args, **more: _P.kwargs) -> str:
-        return table(rows(*given, **more))
-
-    return shown
-
-
-def terminal(
-    headers: Sequence[str], rows: Iterable[Sequence[Any]], title: str, left: int = 1
-) -> Table:
-    """A table for a terminal, without Markdown's stars; ``left`` columns are flush left."""
-    view = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=title)
-    for place, header in enumerate(headers):
-        view.add_column(header, justify="left" if place < left else "right")
-    for row in rows:
-        view.add_row(*("" if x is None else str(x).replace("*", "") for x in row))
-    return view
 
 
 def publish(

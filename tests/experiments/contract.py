@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from experiments import _runner
+from experiments import _declared, _runner
 from experiments._runner import COLUMNS, config_hash
 from ldp_jax.learning import training
 
@@ -18,7 +18,7 @@ def run(module, config):
     for it.
     """
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(module, "write_report", lambda _: [])
+        patched.setattr(_declared, "write", lambda *_: [])
         module.main(config)
     return config
 
@@ -66,7 +66,7 @@ def check(module, config, results):
         assert (frame.epsilon_proved[public | (frame.epsilon == 0)] == 0).all()
         assert manifest["environments"]
     goes_on_and_computes_nothing_twice(module, config, results)
-    written = module.write_report(config.out)
+    written = _declared.write_of(module.__name__.split(".")[1], config.out)
     assert written
     for path in written:
         assert path.stat().st_size > (5_000 if path.suffix == ".png" else 0)

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from experiments import _common, dprr, heterorr, privge
+from experiments import _common, _declared, dprr, heterorr, privge
 from experiments._runner import UsageError
 from experiments.dprr import config as lists
 from experiments.frontier import beyond, features, friendships
@@ -241,7 +241,7 @@ def test_numbers_classes_and_servers_stand_in_the_tables(small, tmp_path):
     assert rows.mechanism.str.endswith(f" by {HEAD}").sum() == 12  # and without noise
     assert NUMBER in privge.tables(out)
     assert f"{NUMBER} by {HEAD}" in privge.tables(out)
-    privge.write_report(out)
+    _declared.write_of("privge", out)
     assert (out / "figure2_node.png").exists()
 
     asked = frontier.Config(mechanisms=(LIST,), labels=("20",), seeds=1, units=("list",), **given)
@@ -262,7 +262,7 @@ def test_a_list_mechanism_classifies_graphs(tmp_path):
     dprr.main(asked)
     rows = pd.read_csv(tmp_path / "dprr.csv")
     assert set(rows.mechanism) == {"degrees", LIST}
-    dprr.write_report(tmp_path)
+    _declared.write_of("dprr", tmp_path)
     assert LIST in (tmp_path / "dprr.md").read_text()
 
 
