@@ -2,7 +2,6 @@
 
 import contextlib
 import math
-import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
@@ -24,7 +23,6 @@ itself.
 
 
 def examine(made: Any, epsilon: float, key: Any, significance: float) -> dict[str, float]:
-    start = time.perf_counter()
     measured = {
         "claimed": curators.promised(made).epsilon,
         "supremum": verification.private_edge_supremum(made).epsilon,
@@ -40,7 +38,7 @@ def examine(made: Any, epsilon: float, key: Any, significance: float) -> dict[st
             made, game_key, RELEASES, 1 - significance / 2
         )
         measured |= {"lower_bound": bound.epsilon, "lower_limit": bound.limit}
-    return measured | {"seconds": round(time.perf_counter() - start, 2)}
+    return measured
 
 
 def by_budget(

@@ -19,8 +19,8 @@ from ldp_jax.learning.metrics import ConfidenceInterval, mean_interval
 
 _P = ParamSpec("_P")
 
-Values = Mapping[Any, pd.Series]
-"""Scores in per cent by seed, of each row by its key."""
+Section = tuple[list[str], dict[str, Any], dict[str, pd.DataFrame]]
+"""The texts of a section of a page, its figures, and tables that stand beside the page."""
 
 
 def interval(values: Any) -> ConfidenceInterval | None:

@@ -241,6 +241,7 @@ def compute(
     root = jax.random.key(config.seed)
     key = jax.random.fold_in(jax.random.fold_in(root, 1 << 20) if central else root, place)
     significance = verification.statistics.SIGNIFICANCE / settings["cells"]
+    start = time.perf_counter()
     if central:
         made = subject.make(cell.epsilon)
         measured = _central_audit.examine(made, cell.epsilon, key, significance)
@@ -253,6 +254,8 @@ def compute(
     proved = math.inf
     if subject.sound:
         proved = measured.get("supremum", measured.get("arithmetic", math.nan))
+    if measured:
+        measured["seconds"] = round(time.perf_counter() - start, 2)
     return Found(measured, {"epsilon_proved": proved})
 
 
@@ -324,7 +327,6 @@ def examine(
 
     Unless ``whole``, of two records alone.
     """
-    start = time.perf_counter()
     try:
         made = subject.make(epsilon)
     except ValueError:
@@ -381,7 +383,7 @@ def examine(
         measured |= _relationships(made)
     elif whole:
         measured |= _tests(made, test_key, config, 1 - confidence)
-    return measured | {"seconds": round(time.perf_counter() - start, 2)}
+    return measured
 
 
 def _ratio(fit: verification.Fit) -> float:
@@ -436,17 +438,16 @@ def above(subject: Subject, epsilon: float) -> dict[str, float]:
 
     ``refused`` is 1 where a budget is.
     """
-    start = time.perf_counter()
     try:
         made = subject.make(epsilon)
-        measured = {"refused": 0.0, "claimed": made.guarantee().epsilon}
     except ValueError:
-        return {"refused": 1.0, "seconds": round(time.perf_counter() - start, 2)}
+        return {"refused": 1.0}
+    measured = {"refused": 0.0, "claimed": made.guarantee().epsilon}
     if not made.domain().users:
         measured["arithmetic"] = math.nan
         with contextlib.suppress(ValueError):
             measured["arithmetic"] = verification.arithmetic(made).epsilon
-    return measured | {"seconds": round(time.perf_counter() - start, 2)}
+    return measured
 
 
 def _worst_variance(made: Any) -> float:

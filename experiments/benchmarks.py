@@ -26,6 +26,7 @@ from experiments import (
 from experiments._report import markdown, prose
 from experiments._runner import DEFAULT_OUT, check_positive, console, write_atomically, write_rows
 from experiments._sides import (
+    Rows,
     Sides,
     installed,
     interleaved,
@@ -164,7 +165,7 @@ def summary(rows: pd.DataFrame, file: str = f"{NAME}.csv") -> str:
     return "\n\n".join([title, found, made, _TEXT.notes, markdown(head, lines)])
 
 
-def perturb(repeats: int) -> list[dict[str, Any]]:
+def perturb(repeats: int) -> Rows:
     """HDS on a [22 470 x 4 714] matrix, k = 50, eps = 1."""
     n = 22_470
     d = 4_714
@@ -199,14 +200,14 @@ def _social_graph() -> tuple[str, Any]:
         return "synthetic, of the size of facebook_pages", data.graph
 
 
-def big_ppr() -> list[dict[str, Any]]:
+def big_ppr() -> Rows:
     """The same on a graph whose rows are in no cache, once; SciPy's side would take minutes."""
     nodes, pairs = _roofline.GRAPHS["large"]
     graph = graphs.from_edges(_edge_benchmarks.chung_lu(nodes, pairs), nodes)
     return ppr(1, f"{nodes:,} nodes, {pairs:,} edges", graph, columns=64)
 
 
-def ppr(repeats: int, name: str, graph: Any, columns: int = 256) -> list[dict[str, Any]]:
+def ppr(repeats: int, name: str, graph: Any, columns: int = 256) -> Rows:
     """Our Chebyshev iteration, against the same recurrence with others' sparse products.
 
     All sides make as many products, so that the product alone differs.
@@ -319,7 +320,7 @@ def _by_blocks(
     return out
 
 
-def discrete(repeats: int) -> list[dict[str, Any]]:
+def discrete(repeats: int) -> Rows:
     """Draws from integer tables next to the words they are made of, and to a float32 sampler.
 
     2^24 of each.
@@ -357,7 +358,7 @@ def discrete(repeats: int) -> list[dict[str, Any]]:
     return rows
 
 
-def dprr(repeats: int) -> list[dict[str, Any]]:
+def dprr(repeats: int) -> Rows:
     rows = []
     for n in (1000, 2000, 4000):
         title = f"DPRR on Barabasi-Albert, m = 3, n = {n}"
@@ -365,7 +366,7 @@ def dprr(repeats: int) -> list[dict[str, Any]]:
     return rows
 
 
-def central(repeats: int) -> list[dict[str, Any]]:
+def central(repeats: int) -> Rows:
     """Moves of the chain over dendrograms, and LinkTeller: one run of each is minutes."""
     title, sides, moves = _central_benchmarks.chain_sides()
     rows = interleaved(title, sides, repeats)
@@ -385,7 +386,7 @@ former.
 """
 
 
-def hyperbolic(repeats: int) -> list[dict[str, Any]]:
+def hyperbolic(repeats: int) -> Rows:
     """A Poincaré embedding of a tree's closure, ten passes of each side, and its mean rank."""
     pairs = hyperbolics.closure(np.maximum((np.arange(TREE) - 1) // BRANCHES, 0))
     last: dict[str, np.ndarray] = {}
@@ -423,7 +424,7 @@ EPSILON = 2.0
 COORDINATES = 10
 
 
-def device(repeats: int) -> list[dict[str, Any]]:
+def device(repeats: int) -> Rows:
     """A thousand devices, one message each, one after the other.
 
     The own class, or sampled numbers of the record.

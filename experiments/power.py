@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pandas as pd
 from experiments._declared import measured
 from experiments._runner import DEFAULT_OUT, check_positive
 from ldp_jax import verification
-from ldp_jax.core.mechanism import mechanism
+from ldp_jax.core.mechanism import mechanism, static
 from ldp_jax.core.progress import phase, watched
 from ldp_jax.core.types import Array, PRNGKey, Record, Scalar
 from ldp_jax.features import GeneralizedRR, Laplace
@@ -22,15 +23,16 @@ TRIALS = (10_000, 30_000, 100_000, 300_000)
 MASSES = tuple(0.5 * 2.0 ** (-place / 2) for place in range(31))
 
 
+Other = Callable[[PRNGKey, Array, Array], Array]
+"""The report that leaks, by a key, the record and the honest report."""
+
+
 @mechanism
 class Leaky(Laplace):
-    """Laplace noise, or another report with probability ``mass``, unlike its law; abstract."""
+    """Laplace noise, or another report with probability ``mass``, unlike its law."""
 
     mass: Scalar = 0.0
-
-    def other(self, key: PRNGKey, x: Array, y: Array) -> Array:
-        """The report that leaks."""
-        raise NotImplementedError
+    other: Other = static(default=lambda key, x, y: y)
 
     def privatize(self, key: PRNGKey, x: Record) -> Array:
         """The honest report, or the other one."""
@@ -39,42 +41,6 @@ class Leaky(Laplace):
         y = super().privatize(key, x)
         leaks = jax.random.bernoulli(coin_key, self.mass)
         return jnp.where(leaks, self.other(other_key, x, y), y)
-
-
-@mechanism
-class Raw(Leaky):
-    """The record itself."""
-
-    def other(self, key: PRNGKey, x: Array, y: Array) -> Array:
-        """x."""
-        return x
-
-
-@mechanism
-class RawZero(Leaky):
-    """Zeros as they are."""
-
-    def other(self, key: PRNGKey, x: Array, y: Array) -> Array:
-        """x where it is zero."""
-        return jnp.where(x == 0, x, y)
-
-
-@mechanism
-class Narrow(Leaky):
-    """Noise of a hundredth of the size."""
-
-    def other(self, key: PRNGKey, x: Array, y: Array) -> Array:
-        """x, and a hundredth of Laplace noise."""
-        return x + jax.random.laplace(key) / 50
-
-
-@mechanism
-class Side(Leaky):
-    """A tail that says on which side of zero the record is."""
-
-    def other(self, key: PRNGKey, x: Array, y: Array) -> Array:
-        """A size beyond most reports, with the sign of x."""
-        return jnp.sign(x) * (4 + jax.random.exponential(key))
 
 
 @mechanism
@@ -112,10 +78,15 @@ class KeptCategory:
 
 
 LEAKS: dict[str, Callable[..., Any]] = {
-    "the record, raw": Raw,
-    "zeros, raw": RawZero,
-    "noise of a hundredth": Narrow,
-    "a tail on its side": Side,
+    "the record, raw": partial(Leaky, other=lambda key, x, y: x),
+    "zeros, raw": partial(Leaky, other=lambda key, x, y: jnp.where(x == 0, x, y)),
+    "noise of a hundredth": partial(
+        Leaky, other=lambda key, x, y: x + jax.random.laplace(key) / 50
+    ),
+    # A size beyond most reports, with the sign of the record.
+    "a tail on its side": partial(
+        Leaky, other=lambda key, x, y: jnp.sign(x) * (4 + jax.random.exponential(key))
+    ),
     "one category of 20 kept": lambda epsilon, mass: KeptCategory(GeneralizedRR(epsilon, 20), mass),
 }
 TESTS = ("sampler", "records", "game", "windows", "distinct")

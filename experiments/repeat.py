@@ -8,7 +8,6 @@ import os
 import platform
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
@@ -87,7 +86,7 @@ def found(config: Config) -> Iterator[pd.DataFrame]:
 
 def _in_a_process(
     config: Config, seeds: list[int], environment: dict[str, str], one_core: bool
-) -> list[dict[str, Any]]:
+) -> _sides.Rows:
     name = config.datasets[0]
     name = (
         str(Path(name).resolve()) if Path(name).exists() else name
@@ -99,7 +98,7 @@ def _in_a_process(
     return _sides.in_a_process(code, what=what, environment=environment)
 
 
-def child(dataset: str, seeds: list[int], epochs: int | None) -> list[dict[str, Any]]:
+def child(dataset: str, seeds: list[int], epochs: int | None) -> _sides.Rows:
     config = privge.Config(
         epochs=epochs, mechanisms=("hds",), epsilons=(1.0,), seeds=max(seeds) + 1
     )

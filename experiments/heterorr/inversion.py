@@ -409,7 +409,7 @@ def prepared(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.assign(value=frame.value * scale, embedding=frame.embedding.map(TITLES))
 
 
-def picture(report: Any, _: Any) -> tuple[list[str], dict[str, Any], dict[str, pd.DataFrame]]:
+def picture(report: Any, _: Any) -> show.Section:
     """Figure 8, whose attacks are computed anew, and so only if its rows have changed."""
     results = results_in(report.out)
     rows = results.read(mixed=True)
