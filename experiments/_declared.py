@@ -155,7 +155,7 @@ class Report:
     def cell(self, spec: Spec, lines: Lines, each: Sequence[str]) -> str:
         """An answer as the text of a cell: differences have a sign, and are bold where sure."""
         found = self.ask(spec, lines, each)
-        if found is None:
+        if found is None or found != found:
             return ""
         is_interval = isinstance(found, ConfidenceInterval)
         if "format" in spec:
@@ -218,7 +218,8 @@ class Report:
         file = f"{self.name}.table.csv"
         has_table = bool(self.lines) and self.spec.get("beside", True)
         tables = {file: self.as_csv()} if has_table else {}
-        parts = [f"# {self.spec['title']}"]
+        first = self.lines[0].columns if self.lines else {}
+        parts = [f"# {self.spec['title'].format(**first)}"]
         for section in self.spec["sections"]:
             parts += self.section(section, figures, tables)
         if has_table:
@@ -298,17 +299,20 @@ def paged(out: Path, name: str, frame: pd.DataFrame, more: str = "", page: str =
     text = "\n\n".join(filter(None, (text, more)))
     if page:
         figures = {stem.replace(page, name): figure for stem, figure in figures.items()}
-        text = text.replace(f"({page}.", f"({name}.")
+        for before in "[(":
+            text = text.replace(f"{before}{page}.", f"{before}{name}.")
     show.publish(out, {name: text}, figures)
     return text
 
 
-def measured(out: Path, name: str, frames: Iterable[pd.DataFrame], more: str = "") -> None:
+def measured(
+    out: Path, name: str, frames: Iterable[pd.DataFrame], more: str = "", page: str = ""
+) -> None:
     """Write rows that are no cells and their page, as often as there are more, and show it."""
     text = ""
     for frame in frames:
         write_rows(out, name, frame)
-        text = paged(out, name, frame, more)
+        text = paged(out, name, frame, more, page)
     console.print(text, soft_wrap=True, highlight=False, markup=False)
     console.print(f"rows: {out / f'{name}.csv'}", soft_wrap=True)
 

@@ -4,7 +4,7 @@ import dataclasses
 import hashlib
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -17,14 +17,14 @@ import scipy.sparse
 from experiments import (
     _central_benchmarks,
     _class_benchmarks,
+    _declared,
     _edge_benchmarks,
     _references,
     _roofline,
     _scaling_benchmark,
     _training_benchmarks,
 )
-from experiments._report import markdown, prose
-from experiments._runner import DEFAULT_OUT, check_positive, console, write_atomically, write_rows
+from experiments._runner import DEFAULT_OUT, check_positive, console
 from experiments._sides import (
     Rows,
     Sides,
@@ -39,8 +39,6 @@ from ldp_jax import hyperbolic as hyperbolics
 from ldp_jax.core import mechanism as mechanisms
 from ldp_jax.core import random
 from ldp_jax.graph import graphs, propagation
-
-_TEXT = prose("benchmarks")
 
 NAME = "benchmarks"
 Name = Literal[
@@ -92,7 +90,6 @@ def main(config: Config) -> None:
     check_positive("--repeats", config.repeats)
     backend = jax.default_backend()
     name = NAME if backend == "cpu" else f"{NAME}_{backend}"
-    path = config.out / f"{name}.csv"
     run = {
         "perturb": perturb,
         "ppr": lambda repeats: ppr(repeats, *_social_graph()),
@@ -116,7 +113,15 @@ def main(config: Config) -> None:
         "big_records": lambda _: _edge_benchmarks.big_classes("reports"),
         "big_reports": lambda _: _edge_benchmarks.big_reports(),
     }
-    table = ""
+    found = _frames(config, run, name)
+    _declared.measured(config.out, name, found, page=NAME)
+
+
+def _frames(
+    config: Config, run: Mapping[str, Callable[[int], Rows]], name: str
+) -> Iterator[pd.DataFrame]:
+    """All rows as each part ends, and those of parts that are not run."""
+    path = config.out / f"{name}.csv"
     for part in config.parts:
         start = time.perf_counter()
         rows = run[part](config.repeats)
@@ -125,44 +130,33 @@ def main(config: Config) -> None:
         if path.exists():
             old = pd.read_csv(path)
             new = pd.concat([old[~old.benchmark.isin(new.benchmark)], new])
-        table = summary(new, path.name)
-        write_rows(config.out, name, new)
-        write_atomically(config.out / f"{name}.md", table + "\n")
+        yield new
         if part == "scaling":
             _scaling_benchmark.draw(new, config.out / f"{name}_scaling.png")
         if part in ("big_embedding", "big_lists", "big_records"):
             _edge_benchmarks.draw_growth(new, config.out / f"{name}_growth.png")
         console.print(f"{part}: {seconds:.0f} s; rows: {path}", soft_wrap=True)
-    console.print(table, soft_wrap=True, highlight=False)
 
 
-def summary(rows: pd.DataFrame, file: str = f"{NAME}.csv") -> str:
-    """The page: how often others take longer, and medians of all sides; notes are in the CSV."""
+def prepared(frame: pd.DataFrame) -> pd.DataFrame:
+    """Medians of all sides, how often they are ours, and the machines."""
     times = ["wall_s", "cpu_s"]
-    medians = rows.groupby(["benchmark", "subject"], sort=False)[times].median()
-    lines = []
-    ratios = []
-    for benchmark, subject in medians.index:
-        taken = medians.loc[(benchmark, subject)]
-        shown = ["", ""]
-        if subject != "ldp_jax" and (benchmark, "ldp_jax") in medians.index:
-            ratio = taken / medians.loc[(benchmark, "ldp_jax")]
-            ratios.append(ratio.wall_s)
-            shown = [f"{one:.1f}" for one in ratio]
-        lines.append([benchmark, subject, *(f"{one:.3f}" for one in taken), *shown])
-    head = ["benchmark", "side", "wall s", "CPU s", "wall / ours", "CPU / ours"]
-    machines = rows[["device", "cores"]].drop_duplicates().itertuples(index=False)
+    medians = frame.groupby(["benchmark", "subject"], sort=False)[times].median().reset_index()
+    is_ours = medians.subject == "ldp_jax"
+    ours = medians[is_ours].set_index("benchmark")[times].reindex(medians.benchmark)
+    ratios = medians[times].div(ours.to_numpy()).mask(is_ours)
+    machines = frame[["device", "cores"]].drop_duplicates().itertuples(index=False)
     words = [
         f"{'' if device == 'cpu' else f'{device}, host with '}{cores} cores"
         for device, cores in machines
     ]
-    found = (
-        f"Of {len(ratios)} other sides {sum(one > 1.1 for one in ratios)} take more than a tenth "
-        f"longer than ours by the clock, and {sum(one < 0.9 for one in ratios)} less."
+    devices = frame.device[frame.device != "cpu"].unique()
+    return medians.assign(
+        wall=ratios.wall_s,
+        cpu=ratios.cpu_s,
+        machines=" or ".join(words),
+        on="".join(f", {device}" for device in devices),
     )
-    made = f"Medians over runs, on {' or '.join(words)}. What each side does: [{file}]({file})."
-    title = ", ".join(["# Benchmarks", *rows.device[rows.device != "cpu"].unique()])
-    return "\n\n".join([title, found, made, _TEXT.notes, markdown(head, lines)])
 
 
 def perturb(repeats: int) -> Rows:

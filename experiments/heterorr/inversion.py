@@ -7,7 +7,7 @@ and trains on them. A classifier on the same embeddings measures their use.
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -499,7 +499,7 @@ def _images(
     figure.subplots_adjust(left=0.26, right=0.98, top=0.94, bottom=0.02, wspace=0.06, hspace=0.06)
 
 
-def _curves(axis: Any, values: show.Values, embedding: str) -> None:
+def _curves(axis: Any, values: Mapping[Any, pd.Series], embedding: str) -> None:
     budgets = sorted({line.epsilon for line in values if line.mechanism in PROTECTED})
     show.log_ticks(axis, budgets, base=2)
     axis.tick_params(axis="x", labelsize=8)

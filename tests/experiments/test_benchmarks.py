@@ -119,9 +119,9 @@ def test_the_spread_of_repeated_rows_is_that_of_the_worst_seed(graph_file, tmp_p
 
 
 @pytest.mark.parametrize("name", ["benchmarks", "benchmarks_gpu"])
-def test_the_committed_page_is_that_of_the_committed_rows(name):
+def test_the_committed_page_is_that_of_the_committed_rows(name, tmp_path):
     rows = pd.read_csv(REFERENCE / f"{name}.csv")
-    text = benchmarks.summary(rows, f"{name}.csv")
+    text = _declared.paged(tmp_path, name, rows, page=benchmarks.NAME)
     assert f"{text}\n" == (REFERENCE / f"{name}.md").read_text()
 
 
