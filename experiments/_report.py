@@ -59,12 +59,6 @@ def first_sure(gains: Sequence[ConfidenceInterval | None], sign: int = 1) -> int
     return place
 
 
-def by_seed(frame: pd.DataFrame, key: Sequence[str], scale: float = 100) -> dict[Any, pd.Series]:
-    """Values by seed, in per cent, of each row; a row is named by its ``key``."""
-    values = scale * frame.set_index("seed").value
-    return dict(iter(values.groupby([frame[column].to_numpy() for column in key], sort=False)))
-
-
 def ranked(frame: pd.DataFrame, names: Iterable[str], by: Sequence[str]) -> pd.DataFrame:
     """The rows in the order of some columns; mechanisms are in that of their ``names``."""
     order = {name: place for place, name in enumerate(names)}
@@ -199,34 +193,6 @@ def is_own(name: object) -> bool:
     [True, False, False, True, False]
     """
     return re.match(rf"(?!{_PREFIXES})(.+{BY})?[\w.]+:[^\W\d]", str(name)) is not None
-
-
-def curves(
-    axis: Any,
-    lines: Mapping[Any, Mapping[Any, Any]],
-    labels: Mapping[str, str],
-    colours: Mapping[str, str],
-    *,
-    apart: float = 0.0,
-    **style: Any,
-) -> None:
-    """Means and intervals of the values of each line by x.
-
-    Lines stand ``apart``, by a factor on a log scale.
-    """
-    for place, (name, points) in enumerate(lines.items()):
-        turn = place - (len(lines) - 1) / 2
-        shown = {}
-        for x, values in sorted(points.items()):
-            if (found := interval(values)) is not None:
-                shown[
-                    x * (1 + apart) ** turn if axis.get_xscale() == "log" else x + apart * turn
-                ] = found
-        look = style
-        if is_own(name):
-            look = {key: value for key, value in style.items() if key not in ("ms", "markersize")}
-            look |= {"marker": "*", "ms": 9}
-        errorbars(axis, shown, color=colours[name], label=labels[name], **look)
 
 
 def level(axis: Any, height: float, label: str, style: Any = "-", **more: Any) -> None:
