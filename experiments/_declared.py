@@ -280,9 +280,11 @@ def write(file: Path, out: Path, *pages: str) -> list[Path]:
 
 
 def write_of(name: str, out: Path) -> list[Path]:
-    """Publish the pages of an experiment: those of its folder, or the one of its name."""
+    """Publish the pages of an experiment: those of its folder, or the one of its name, if any."""
     own = Path(__file__).parent / name / "report.toml"
-    return write(own, out) if own.exists() else write(MEASURED, out, name)
+    if own.exists():
+        return write(own, out)
+    return write(MEASURED, out, name) if name in pages_of(MEASURED) else []
 
 
 MEASURED = Path(__file__).with_name("report.toml")
