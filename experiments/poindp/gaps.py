@@ -177,7 +177,7 @@ PUBLIC_SPLIT, OTHER_METRIC = "public split", "micro-F1"
 def prepared(frame: pd.DataFrame) -> pd.DataFrame:
     """The cells that differ, each with how far every change leaves it from the paper, in points.
 
-    *closed* says whether any comes near.
+    *brought* is the mean in per cent, and *closed* says whether any change comes near.
     """
     tables = accuracy.results_in(frame.attrs["out"]).read()
     random = tables[(tables.split == "random") & (tables.metric == cells.METRICS[-1])]
@@ -190,6 +190,7 @@ def prepared(frame: pd.DataFrame) -> pd.DataFrame:
     least = off.groupby([found[name] for name in place]).transform("min")
     return found.assign(
         off=off,
+        brought=found.value.round(2),
         closed=np.where(least <= APART, "yes", "no"),
         asked=len(compared(tables)),
         seeds=frame.seed.nunique(),
