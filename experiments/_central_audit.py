@@ -2,12 +2,10 @@
 
 import contextlib
 import math
-import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import jax
-import numpy as np
 import pandas as pd
 
 from experiments._report import ranked
@@ -25,7 +23,6 @@ itself.
 
 
 def examine(made: Any, epsilon: float, key: Any, significance: float) -> dict[str, float]:
-    start = time.perf_counter()
     measured = {
         "claimed": curators.promised(made).epsilon,
         "supremum": verification.private_edge_supremum(made).epsilon,
@@ -41,7 +38,7 @@ def examine(made: Any, epsilon: float, key: Any, significance: float) -> dict[st
             made, game_key, RELEASES, 1 - significance / 2
         )
         measured |= {"lower_bound": bound.epsilon, "lower_limit": bound.limit}
-    return measured | {"seconds": round(time.perf_counter() - start, 2)}
+    return measured
 
 
 def by_budget(
@@ -90,58 +87,10 @@ def failures(
     return said
 
 
-def header(epsilons: tuple[float, ...]) -> list[str]:
-    return [
-        "who trusts whom",
-        "mechanism",
-        "guarantee",
-        "law asked",
-        *(f"{e:g}" for e in epsilons),
-        "sampler",
-    ]
-
-
-def lines(
-    wide: pd.DataFrame, subjects: Mapping[str, Any], epsilons: tuple[float, ...]
-) -> list[list[str]]:
-    """One line a mechanism: the exact loss at each budget, and what draws alone show of it."""
-    made = []
-    for label, part in wide.groupby("mechanism", sort=False):
-        subject = subjects[str(label)]
-        one = subject.make(1.0)
-        rows = {row["epsilon"]: row for row in part.to_dict("records")}
-        cells = [_loss(rows[e], subject.sound) if e in rows else "" for e in epsilons]
-        fits = judged(part.fit, "fits", "**another law**")
-        named = str(label) if subject.sound else f"*{label}*"
-        asked = verification.private_edge_supremum(one).released
-        status = one.guarantee().status
-        if isinstance(one, curators.HasStationaryLaw) and subject.sound:
-            status = "none; in the limit where chains agree"
-        made.append(["all trust a curator", named, status, asked, *cells, fits])
-    return made
-
-
-def judged(statistics: pd.Series, well: str, badly: str) -> str:
-    """A word on statistics, of which those above 1 fail; "" where nothing was asked."""
-    if statistics.isna().all():
-        return ""
-    return badly if (statistics > 1).any() else well
-
-
-def loss(row: Any, sound: bool, slack: float = 0.0) -> str:
-    """The exact loss to four digits.
-
-    Bold where a form that is not sound loses more than its budget.
-    """
-    text = f"{row['supremum']:.4g}"
-    return f"**{text}**" if not sound and row["supremum"] > row["epsilon"] * (1 + slack) else text
-
-
-def seen(row: Any) -> str:
-    """What draws alone show, in brackets; bold where that is more than the budget."""
-    bound = math.floor(row["lower_bound"] * 1000) / 1000
-    return f"(> {bound:.4g})" if bound < row["epsilon"] else f"(**> {bound:.4g}**)"
-
-
-def _loss(row: Any, sound: bool) -> str:
-    return loss(row, sound) if np.isnan(row["lower_bound"]) else f"{loss(row, sound)} {seen(row)}"
+def words(subject: Any) -> tuple[str, str]:
+    """What a curator's mechanism guarantees, and of which law its loss is enumerated."""
+    one = subject.make(1.0)
+    status = one.guarantee().status
+    if isinstance(one, curators.HasStationaryLaw) and subject.sound:
+        status = "none; in the limit where chains agree"
+    return status, verification.private_edge_supremum(one).released

@@ -3,9 +3,7 @@
 The whole in a fresh process, its dearest step elsewhere.
 """
 
-from typing import Any
-
-from experiments._sides import in_a_process, installed, row
+from experiments._sides import Rows, in_a_process, installed, row
 
 _LOADED = """
 import json, sys, time
@@ -89,7 +87,7 @@ asked.
 """
 
 
-def class_rows(task: str, repeats: int) -> list[dict[str, Any]]:
+def class_rows(task: str, repeats: int) -> Rows:
     """One task of the two; imports of JAX and compilation are counted, loading is not."""
     title, loading, ours, elsewhere = _TASKS[task]
     sides = {"ldp_jax": (ours, "the whole; the import of JAX and compilation are counted")}

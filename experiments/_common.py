@@ -8,6 +8,7 @@ import hashlib
 import json
 import tomllib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import lru_cache, partial
 from pathlib import Path
 from types import ModuleType
@@ -33,8 +34,10 @@ from experiments._runner import (
     run,
 )
 from ldp_jax import datasets
-from ldp_jax.bench.methods import model_of
+from ldp_jax.bench.classes import OfOneHot
+from ldp_jax.bench.methods import called, model_of, on_classes, on_vectors
 from ldp_jax.bench.named import Named, named
+from ldp_jax.core.mechanism import require_protocol
 from ldp_jax.graph import graphs, propagation
 from ldp_jax.learning import metrics, models, training
 
@@ -50,6 +53,25 @@ def own_method(option: str, word: str) -> Named:
     """What ``module:Name``, or a call with literals, names; a UsageError where that is nothing."""
     with asked(option):
         return named(word)
+
+
+def making(word: str, epsilon: float) -> AbstractContextManager[None]:
+    """Whatever fails while somebody's own method is made is a UsageError of one sentence."""
+    return asked(f"--mechanisms {word} at epsilon {epsilon:g}", Exception)
+
+
+def own_vectors(word: str, epsilon: float, dim: int) -> Any:
+    """Somebody's own mechanism on vectors of ``dim`` numbers, or on one number."""
+    with making(word, epsilon):
+        return on_vectors(named(word).make, epsilon, dim)
+
+
+def own_classes(word: str, epsilon: float, classes: int, dim: int) -> OfOneHot | None:
+    """Somebody's own mechanism on classes; None of one on other records, as vectors of ``dim``."""
+    with making(word, epsilon):
+        made = called(named(word).make, epsilon, dim=dim, num_classes=classes)
+        require_protocol(made)
+        return on_classes(made, epsilon, classes)
 
 
 def check_methods(option: str, names: Iterable[str], known: Iterable[str], out: Path) -> None:

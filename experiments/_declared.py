@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from experiments import _report as show
-from experiments._common import row_names
+from experiments._common import OWN_COLOURS, RowNames, row_names
 from experiments._drawn import drawn
 from experiments._lines import (
     SUMMARIES,
@@ -33,7 +33,7 @@ from experiments._lines import (
     names,
 )
 from experiments._registry import module
-from experiments._runner import REFERENCE, UsageError
+from experiments._runner import REFERENCE, UsageError, console, write_rows
 from ldp_jax.learning.metrics import ConfidenceInterval
 
 
@@ -51,11 +51,17 @@ class Report:
     ) -> None:
         """Check the page and measure its lines; ``settings`` are those of each ``config``."""
         self.name, self.spec, self.out = name, spec, out
-        self.labels, self.colours = row_names(spec["names"])
+        self.labels, self.colours = RowNames({}), RowNames({}, OWN_COLOURS)
+        if "names" in spec:
+            self.labels, self.colours = row_names(spec["names"])
         for column in spec.get("settings", ()):
             known = {key: str(one.get(column, "")) for key, one in (settings or {}).items()}
             frame = frame.assign(**{column: frame.config.map(known)})
+        frame.attrs["out"] = out
         self.frame = function(spec["prepare"])(frame) if "prepare" in spec else frame
+        if "value" in spec:  # rows that are no cells
+            columns = {"seed": 0, **self.frame, "value": self.frame[spec["value"]]}
+            self.frame = pd.DataFrame(columns)
         check(self, file)
         self.lines = lines_of(self.frame, spec) if "setting" in spec else []
         budgets = {line.columns.get("epsilon", np.inf) for line in self.lines}
@@ -139,7 +145,7 @@ class Report:
         """The columns of a table; one with ``across`` is there for each value of that column."""
         for column in columns:
             if "across" not in column:
-                yield column
+                yield {**column, "title": column["title"].format(budget=self.budget)}
                 continue
             name = column["across"]
             for value in sorted(distinct(self.select(column, lines), name)):
@@ -149,7 +155,7 @@ class Report:
     def cell(self, spec: Spec, lines: Lines, each: Sequence[str]) -> str:
         """An answer as the text of a cell: differences have a sign, and are bold where sure."""
         found = self.ask(spec, lines, each)
-        if found is None:
+        if found is None or found != found:
             return ""
         is_interval = isinstance(found, ConfidenceInterval)
         if "format" in spec:
@@ -203,15 +209,20 @@ class Report:
         found = list(filter(None, parts))
         return [f"## {spec['title']}", *found] if found and "title" in spec else found
 
-    def page(self) -> tuple[str, dict[str, Any], dict[str, pd.DataFrame]]:
-        """The text, the figures by their stems, and the CSVs beside the page by their names."""
+    def page(self, *, beside: bool = True) -> tuple[str, dict[str, Any], dict[str, pd.DataFrame]]:
+        """The text, the figures by their stems, and the CSVs beside the page by their names.
+
+        Unless ``beside``, its own rows are in no CSV.
+        """
         figures: dict[str, Any] = {}
         file = f"{self.name}.table.csv"
-        tables = {file: self.as_csv()} if self.lines else {}
-        parts = [f"# {self.spec['title']}"]
+        has_table = bool(self.lines) and self.spec.get("beside", True)
+        tables = {file: self.as_csv()} if has_table else {}
+        first = self.lines[0].columns if self.lines else {}
+        parts = [f"# {self.spec['title'].format(**first)}"]
         for section in self.spec["sections"]:
             parts += self.section(section, figures, tables)
-        if self.lines:
+        if has_table:
             parts.append(f"All rows with their intervals: [{file}]({file}).")
         return "\n\n".join(parts), figures, tables
 
@@ -268,6 +279,46 @@ def write(file: Path, out: Path, *pages: str) -> list[Path]:
     return written
 
 
+def write_of(name: str, out: Path) -> list[Path]:
+    """Publish the pages of an experiment: those of its folder, or the one of its name, if any."""
+    own = Path(__file__).parent / name / "report.toml"
+    if own.exists():
+        return write(own, out)
+    return write(MEASURED, out, name) if name in pages_of(MEASURED) else []
+
+
+MEASURED = Path(__file__).with_name("report.toml")
+"""Where pages of single modules are declared, of rows that are no cells among them."""
+
+
+def paged(out: Path, name: str, frame: pd.DataFrame, more: str = "", page: str = "") -> str:
+    """Write a page of rows that are given, ``more`` at its end, and its figures; the text.
+
+    ``page`` is the declared one, where its name is another.
+    """
+    spec = tomllib.loads(MEASURED.read_text())[page or name]
+    text, figures, _ = Report(page or name, spec, frame, MEASURED, out=out).page()
+    text = "\n\n".join(filter(None, (text, more)))
+    if page:
+        figures = {stem.replace(page, name): figure for stem, figure in figures.items()}
+        for before in "[(":
+            text = text.replace(f"{before}{page}.", f"{before}{name}.")
+    show.publish(out, {name: text}, figures)
+    return text
+
+
+def measured(
+    out: Path, name: str, frames: Iterable[pd.DataFrame], more: str = "", page: str = ""
+) -> None:
+    """Write rows that are no cells and their page, as often as there are more, and show it."""
+    text = ""
+    for frame in frames:
+        write_rows(out, name, frame)
+        text = paged(out, name, frame, more, page)
+    console.print(text, soft_wrap=True, highlight=False, markup=False)
+    console.print(f"rows: {out / f'{name}.csv'}", soft_wrap=True)
+
+
 def digest(file: Path, name: str, out: Path) -> str:
     """What a page says first, without its figure."""
     found = report(file, name, out)
@@ -281,7 +332,19 @@ def digest(file: Path, name: str, out: Path) -> str:
 
 _NAMED = ("measures", "numbers", "select")
 """Tables whose keys are free names."""
-_PAGE = ("title", "rows", "names", "prepare", "settings", "metrics", "setting", "row", "carried")
+_PAGE = (
+    "beside",
+    "value",
+    "title",
+    "rows",
+    "names",
+    "prepare",
+    "settings",
+    "metrics",
+    "setting",
+    "row",
+    "carried",
+)
 _SECTION = ("sections", "sentences", "figure", "table", "prose", "function", "options", "text")
 _ANSWER = ("show", "along", "each", "of", "share", "whole", "named", "format", "digits")
 _TABLE = ("columns", "heads", "across", "order", "ranked", "sorted", "scale", "newest")

@@ -16,7 +16,7 @@ import pandas as pd
 import ldp_jax
 from experiments import _references, _runner
 from experiments import _report as show
-from experiments._sides import Sides, clock, code_of, in_a_process, key_of, row
+from experiments._sides import Rows, Sides, clock, code_of, in_a_process, key_of, row
 from ldp_jax import datasets, edges, features, servers
 from ldp_jax.graph import graphs, propagation
 from ldp_jax.learning import models, training
@@ -83,7 +83,7 @@ def _alone(title: str, job: Callable[..., dict[str, Any]], *given: Any) -> dict[
 def big_graph(
     names: tuple[str, ...] = ("dprr", "counts"),
     sizes: tuple[tuple[int, int], ...] = ((3_000_000, 100_000_000),),
-) -> list[dict[str, Any]]:
+) -> Rows:
     """Jobs on generated graphs (nodes and edges), each in a fresh process."""
     rows = []
     for n, m in sizes:
@@ -97,14 +97,14 @@ def big_graph(
     return rows
 
 
-def big_counts() -> list[dict[str, Any]]:
+def big_counts() -> Rows:
     """Neighbour counts alone, on 10^6, 10^7 and 10^8 edges: what one edge more takes."""
     return big_graph(
         ("counts",), ((30_000, 1_000_000), (300_000, 10_000_000), (3_000_000, 100_000_000))
     )
 
 
-def big_embedding() -> list[dict[str, Any]]:
+def big_embedding() -> Rows:
     """Embeddings of 10^4 to 10^6 nodes of mean degree 20, and of 10^6 to 10^8 edges, 33 a node."""
     few = ((10_000, 100_000), (100_000, 1_000_000), (1_000_000, 10_000_000))
     return big_graph(
@@ -118,7 +118,7 @@ _JOBS = {
 }
 
 
-def big_classes(job: str) -> list[dict[str, Any]]:
+def big_classes(job: str) -> Rows:
     """Classes from lists (counts) or records (reports) on synthetic graphs, a process each."""
     sizes = (10_000, 100_000, 1_000_000)
     return [_alone(f"{_JOBS[job]} on one graph of {n:,} nodes", classes_job, job, n) for n in sizes]
@@ -166,7 +166,7 @@ class Tiled:
         return np.take(self.rows, np.arange(start, stop), axis=0, mode="wrap")
 
 
-def big_reports() -> list[dict[str, Any]]:
+def big_reports() -> Rows:
     """HDS reports of records that are read some thousands at a time, a process each."""
     sizes = (100_000, 1_000_000, 10_000_000)
     return [

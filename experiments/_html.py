@@ -5,7 +5,7 @@ Markdown with its figures inside, links that resolve, no script.
 
 import base64
 import html
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from markdown_it import MarkdownIt
 
 from experiments import _registry, papers
 from experiments._registry import EXPERIMENTS
-from experiments._report import Rows, interval, markdown, prose, table, tabled
+from experiments._report import interval, markdown, prose, table
 from experiments._runner import COLUMNS, REFERENCE, Results, write_atomically
 
 _TEXT = prose("pages")
@@ -85,8 +85,7 @@ def _means(results: Results) -> dict[tuple[Any, ...], dict[str, Any]]:
     return found
 
 
-@tabled
-def beside_the_paper(name: str, out: Path) -> Rows:
+def beside_the_paper(name: str, out: Path) -> Iterator[dict[str, Any]]:
     """Your rows where there are some, else the committed ones; each beside the paper's number."""
     experiment = EXPERIMENTS[name]
     printed = getattr(_registry.module(name), "printed", None)
@@ -156,7 +155,7 @@ def page(
         *_figures(name),
     ]
     about = f"# {name}: {experiment.about}"
-    words = [about, said, "## Beside the paper", _TEXT.beside, beside_the_paper(name, out)]
+    words = [about, said, "## Beside the paper", _TEXT.beside, table(beside_the_paper(name, out))]
     parts = [render("\n\n".join(words), out)]
     shown = ""
     for file in dict.fromkeys(file for file in wanted if file in experiment.tables):

@@ -222,34 +222,30 @@ def _all(lines: Lines, measure: str) -> list[ConfidenceInterval]:
     return [found for line in lines if (found := line.interval(measure)) is not None]
 
 
+def _draws(lines: Lines, measure: str) -> list[pd.Series]:
+    return [line.measures[measure] for line in lines if measure in line.measures]
+
+
 def _joint(lines: Lines, measure: str) -> int:
     """How many intervals are above 0 after Bonferroni's correction."""
-    each = [line.measures[measure] for line in lines if measure in line.measures]
+    each = _draws(lines, measure)
     strict = [mean_interval(one, confidence=1 - 0.05 / len(each)) for one in each]
     return counted(strict)[0]
 
 
 def _pooled(lines: Lines, measure: str) -> ConfidenceInterval | None:
     """The mean over lines of each draw that all of them have, one number a draw."""
-    each = [line.measures[measure] for line in lines if measure in line.measures]
+    each = _draws(lines, measure)
     return interval(pd.concat(each, axis=1).dropna().mean(axis=1)) if each else None
 
 
-def _average(lines: Lines, measure: str) -> float:
-    means = [found.mean for found in _all(lines, measure)]
-    return sum(means) / len(means) if means else math.nan
+def _means(lines: Lines, measure: str) -> list[float]:
+    return [found.mean for found in _all(lines, measure)]
 
 
-def _median(found: Sequence[ConfidenceInterval]) -> ConfidenceInterval | None:
+def _median(means: list[float]) -> ConfidenceInterval | None:
     """The median of the means, which has no interval."""
-    means = [one.mean for one in found]
     return ConfidenceInterval(statistics.median(means), math.nan, 1) if means else None
-
-
-def _worst(lines: Lines, measure: str) -> float:
-    """The least of all draws; NaN without any."""
-    draws = [line.measures[measure].min() for line in lines if measure in line.measures]
-    return min(draws, default=math.nan)
 
 
 SUMMARIES = {
@@ -258,12 +254,18 @@ SUMMARIES = {
     "below": lambda lines, measure: counted(_all(lines, measure))[1],
     "level": lambda lines, measure: counted(_all(lines, measure))[2],
     "joint": _joint,
-    "average": _average,
+    "average": lambda lines, measure: float(pd.Series(_means(lines, measure)).mean()),
     "pooled": _pooled,
-    "median": lambda lines, measure: _median(_all(lines, measure)),
+    "median": lambda lines, measure: _median(_means(lines, measure)),
     "largest": lambda lines, measure: max(_all(lines, measure), default=None),
     "least": lambda lines, measure: min(_all(lines, measure), default=None),
-    "worst": _worst,
+    # Over all draws, NaN without any: the least one, and the size of the one farthest from 0.
+    "worst": lambda lines, measure: min(
+        (one.min() for one in _draws(lines, measure)), default=math.nan
+    ),
+    "farthest": lambda lines, measure: max(
+        (one.abs().max() for one in _draws(lines, measure)), default=math.nan
+    ),
 }
 """What a number says of the lines that are selected, by the word in ``show``."""
 
@@ -311,7 +313,7 @@ def listed(given: Any) -> list[Any]:
 
 
 def distinct(lines: Lines, column: str) -> list[Any]:
-    return list(dict.fromkeys(line.columns[column] for line in lines))
+    return list(dict.fromkeys(line.columns.get(column) for line in lines))
 
 
 def names(lines: Iterable[Line], template: str) -> str:

@@ -3,8 +3,8 @@
 A new experiment is a module (of a paper: a folder) with ``Config`` (a frozen dataclass with
 ``out``) and ``main(config)``, and a part of
 ``experiments.toml``. It may have presets in
-``runs.toml``, ``printed(row)`` (the paper's number) and ``write_report(out)`` (tables and figures
-of rows).
+``runs.toml``, ``printed(row)`` (the paper's number) and pages of its rows, declared in its folder's
+``report.toml`` or in that of this one.
 """
 
 import importlib

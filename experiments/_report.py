@@ -13,18 +13,14 @@ from typing import Any, ParamSpec
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
-from rich import box
-from rich.table import Table
 
 from experiments._runner import BY, Results, config_hash, write_atomically
 from ldp_jax.learning.metrics import ConfidenceInterval, mean_interval
 
 _P = ParamSpec("_P")
 
-Values = Mapping[Any, pd.Series]
-"""Scores in per cent by seed, of each row by its key."""
-Rows = Iterable[dict[str, Any]]
-"""Of a table, each with the names of its columns."""
+Section = tuple[list[str], dict[str, Any], dict[str, pd.DataFrame]]
+"""The texts of a section of a page, its figures, and tables that stand beside the page."""
 
 
 def interval(values: Any) -> ConfidenceInterval | None:
@@ -61,12 +57,6 @@ def first_sure(gains: Sequence[ConfidenceInterval | None], sign: int = 1) -> int
     ):
         place -= 1
     return place
-
-
-def by_seed(frame: pd.DataFrame, key: Sequence[str], scale: float = 100) -> dict[Any, pd.Series]:
-    """Values by seed, in per cent, of each row; a row is named by its ``key``."""
-    values = scale * frame.set_index("seed").value
-    return dict(iter(values.groupby([frame[column].to_numpy() for column in key], sort=False)))
 
 
 def ranked(frame: pd.DataFrame, names: Iterable[str], by: Sequence[str]) -> pd.DataFrame:
@@ -107,27 +97,6 @@ def table(rows: Iterable[Mapping[str, Any]]) -> str:
     """A Markdown table of rows that name their columns; empty without a row."""
     rows = list(rows)
     return markdown(list(rows[0]), [list(row.values()) for row in rows]) if rows else ""
-
-
-def tabled(rows: Callable[_P, Rows]) -> Callable[_P, str]:
-    """The :func:`table` of the rows that a function yields."""
-
-    def shown(*given: _P.args, **more: _P.kwargs) -> str:
-        return table(rows(*given, **more))
-
-    return shown
-
-
-def terminal(
-    headers: Sequence[str], rows: Iterable[Sequence[Any]], title: str, left: int = 1
-) -> Table:
-    """A table for a terminal, without Markdown's stars; ``left`` columns are flush left."""
-    view = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=title)
-    for place, header in enumerate(headers):
-        view.add_column(header, justify="left" if place < left else "right")
-    for row in rows:
-        view.add_row(*("" if x is None else str(x).replace("*", "") for x in row))
-    return view
 
 
 def publish(
@@ -224,34 +193,6 @@ def is_own(name: object) -> bool:
     [True, False, False, True, False]
     """
     return re.match(rf"(?!{_PREFIXES})(.+{BY})?[\w.]+:[^\W\d]", str(name)) is not None
-
-
-def curves(
-    axis: Any,
-    lines: Mapping[Any, Mapping[Any, Any]],
-    labels: Mapping[str, str],
-    colours: Mapping[str, str],
-    *,
-    apart: float = 0.0,
-    **style: Any,
-) -> None:
-    """Means and intervals of the values of each line by x.
-
-    Lines stand ``apart``, by a factor on a log scale.
-    """
-    for place, (name, points) in enumerate(lines.items()):
-        turn = place - (len(lines) - 1) / 2
-        shown = {}
-        for x, values in sorted(points.items()):
-            if (found := interval(values)) is not None:
-                shown[
-                    x * (1 + apart) ** turn if axis.get_xscale() == "log" else x + apart * turn
-                ] = found
-        look = style
-        if is_own(name):
-            look = {key: value for key, value in style.items() if key not in ("ms", "markersize")}
-            look |= {"marker": "*", "ms": 9}
-        errorbars(axis, shown, color=colours[name], label=labels[name], **look)
 
 
 def level(axis: Any, height: float, label: str, style: Any = "-", **more: Any) -> None:

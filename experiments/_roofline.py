@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments._edge_benchmarks import chung_lu
-from experiments._sides import Sides, interleaved, key_of
+from experiments._sides import Rows, Sides, interleaved, key_of
 from ldp_jax import edges, features
 from ldp_jax.core import mechanism as mechanisms
 from ldp_jax.core import random, types
@@ -50,7 +50,7 @@ def _product(op: propagation.Operator, x: types.Array) -> types.Array:
     return op.average(x)
 
 
-def roofline(repeats: int) -> list[dict[str, Any]]:
+def roofline(repeats: int) -> Rows:
     """Every hot path by turns with a copy and with random words.
 
     Notes say which share of these it reaches.

@@ -298,13 +298,17 @@ def check_out(out: Path) -> Path:
 
 @contextlib.contextmanager
 def asked(what: str, *also: type[Exception]) -> Iterator[None]:
-    """Turn a ValueError, and ``also`` others, into a UsageError that begins with ``what``."""
+    """Turn a ValueError, and ``also`` others, into a UsageError that begins with ``what``.
+
+    The message names an error that is neither of values nor of files.
+    """
     try:
         yield
     except UsageError:
         raise
     except (ValueError, *also) as error:
-        raise UsageError(f"{what}: {error}") from error
+        kind = "" if isinstance(error, (ValueError, OSError)) else f"{type(error).__name__}: "
+        raise UsageError(f"{what}: {kind}{error}") from error
 
 
 def check_positive(option: str, *values: float) -> None:
@@ -864,11 +868,10 @@ def write_atomically(path: Path, text: str) -> None:
         temporary.unlink(missing_ok=True)  # gone already, where all went well
 
 
-def write_tables(out: Path, name: str, frame: pd.DataFrame, text: str) -> None:
-    """Rows that are no cells, their report in Markdown, and the environment."""
+def write_rows(out: Path, name: str, frame: pd.DataFrame) -> None:
+    """Rows that are no cells, and the environment."""
     environment = json.dumps(describe_environment(), indent=1, sort_keys=True)
     write_atomically(out / f"{name}.csv", frame.to_csv(index=False))
-    write_atomically(out / f"{name}.md", text + "\n")
     write_atomically(out / f"{name}.manifest.json", environment + "\n")
 
 

@@ -19,7 +19,7 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from experiments._report import legend_below, log_ticks, panels, save
-from experiments._sides import clock, code_of, in_a_process, row
+from experiments._sides import Rows, clock, code_of, in_a_process, row
 from ldp_jax.core.progress import phase, watched
 from ldp_jax.graph import graphs, propagation
 
@@ -40,7 +40,7 @@ R = 0.1
 TOL = 1e-5
 
 
-def scaling(repeats: int) -> list[dict[str, Any]]:
+def scaling(repeats: int) -> Rows:
     """Strong and weak scaling of divided columns and of divided nodes.
 
     A fresh process for each side and turn.

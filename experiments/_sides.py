@@ -19,6 +19,9 @@ import jax
 from experiments._runner import UsageError, console
 from ldp_jax.core.progress import phase, watched
 
+Rows = list[dict[str, Any]]
+"""Of a benchmark: runs of its sides, with their times and a note."""
+
 Sides = dict[str, tuple[Callable[[int], Any], str]]
 """What is timed, as a function of the repetition's number (the untimed one is 0), and a note on
 it.
@@ -47,7 +50,7 @@ def row(
     return {"benchmark": benchmark, "subject": subject, "repeat": repeat, **times, "note": note}
 
 
-def interleaved(benchmark: str, sides: Sides, repeats: int) -> list[dict[str, Any]]:
+def interleaved(benchmark: str, sides: Sides, repeats: int) -> Rows:
     """Time every side in turn; the first repetition of each compiles and is left out."""
     rows = []
     with watched(benchmark):

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from experiments._sides import Sides, clock, installed, row, torch_device
+from experiments._sides import Rows, Sides, clock, installed, row, torch_device
 from ldp_jax import datasets
 from ldp_jax.graph import packing, propagation
 from ldp_jax.learning import graph_training, models, training
@@ -20,7 +20,7 @@ DROPOUT = 0.5
 RATE = 0.01
 
 
-def gin_epochs(repeats: int) -> list[dict[str, Any]]:
+def gin_epochs(repeats: int) -> Rows:
     """Seconds of an epoch over 1 500 graphs, batch 64, five layers of 64.
 
     The first of each side is not kept.
@@ -32,7 +32,7 @@ def gin_epochs(repeats: int) -> list[dict[str, Any]]:
     others: dict[str, tuple[Callable[[], Any], str]] = {}
     if installed("gin", "torch"):
         others["torch"] = _torch_gin(train), "CSR block-diagonal adjacency, batches made beforehand"
-    rows: list[dict[str, Any]] = []
+    rows: Rows = []
     taken = clock()
 
     def keep(subject: str, epoch: int, note: str) -> None:

@@ -4,9 +4,10 @@ import contextlib
 import dataclasses
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -14,14 +15,14 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 
-from experiments import _central_audit, _runner
+from experiments import _central_audit, _declared, _runner
 from experiments._common import own_method
 from experiments._published import (
     DuchiVectorWithTies,
     PrintedHyperbolicGaussian,
     ReleasedSquareWave,
 )
-from experiments._report import legend_below, markdown, panels, prose, save, terminal
+from experiments._report import legend_below, panels, prose, ranked
 from experiments._runner import (
     Found,
     Grid,
@@ -31,7 +32,7 @@ from experiments._runner import (
     console,
     run,
     write_atomically,
-    write_tables,
+    write_rows,
 )
 from ldp_jax import curators, edges, features, verification
 from ldp_jax.core.mechanism import HasMoments, require_protocol
@@ -161,37 +162,24 @@ def main(config: Config) -> None:
         return
     wide = table(asked)
     failures = verdicts(wide)
-    lines = _lines(wide)
-    _print(HEADER, lines, "epsilon lost, and (shown by draws), at each budget")
-    text = f"{markdown(HEADER, lines)}\n\n{prose(NAME).mechanisms}"
+    said = ""
     if config.quick:
-        shown = wide.lower_bound[
-            wide.mechanism.map(lambda label: SUBJECTS[label].sound).astype(bool)
-        ]
-        left_out = prose(NAME).quick.format(
+        shown = wide.lower_bound[wide.mechanism.map(lambda one: SUBJECTS[one].sound).astype(bool)]
+        said = prose(NAME).quick.format(
             draws=config.trials(1.0),
             least=wide.defect.min(),
             most=wide.defect.max(),
             low=shown.min(),
             high=shown.max(),
         )
-        console.print(left_out, soft_wrap=True, highlight=False)
-        text += f"\n\n{left_out}"
     if asked_of_curators is not None:
-        central = _central_audit.by_budget(
-            asked_of_curators, CENTRAL, ("claimed", "supremum", "fit", "lower_bound")
-        )
+        metrics = ("claimed", "supremum", "fit", "lower_bound")
+        central = _central_audit.by_budget(asked_of_curators, CENTRAL, metrics)
         failures += _central_audit.verdicts(central, CENTRAL, SLACK)
-        shown = _central_audit.header(EPSILONS), _central_audit.lines(central, CENTRAL, EPSILONS)
-        _print(
-            *shown,
-            "epsilon lost for a private edge, and (shown by draws), where a curator is trusted",
-        )
-        text += f"\n\n{markdown(*shown)}\n\n{prose(NAME).curators}"
-    write_atomically(config.out / f"{name}.md", text + "\n")
-    figure = plot(wide)
-    save(figure, config.out / f"{name}.png")
-    console.print(f"rows: {results.csv}\nfigure: {config.out / f'{name}.png'}", soft_wrap=True)
+        asked = pd.concat([asked, asked_of_curators])
+    text = _declared.paged(config.out, name, asked, said, page=NAME)
+    console.print(text, soft_wrap=True, highlight=False, markup=False)
+    console.print(f"rows: {results.csv}", soft_wrap=True)
     for failure in failures:
         console.print(f"[bold red]{failure}")
     if failures:
@@ -253,6 +241,7 @@ def compute(
     root = jax.random.key(config.seed)
     key = jax.random.fold_in(jax.random.fold_in(root, 1 << 20) if central else root, place)
     significance = verification.statistics.SIGNIFICANCE / settings["cells"]
+    start = time.perf_counter()
     if central:
         made = subject.make(cell.epsilon)
         measured = _central_audit.examine(made, cell.epsilon, key, significance)
@@ -265,16 +254,25 @@ def compute(
     proved = math.inf
     if subject.sound:
         proved = measured.get("supremum", measured.get("arithmetic", math.nan))
+    if measured:
+        measured["seconds"] = round(time.perf_counter() - start, 2)
     return Found(measured, {"epsilon_proved": proved})
 
 
 def ask(config: Config) -> None:
-    """Print the verdicts on a mechanism of the user's own, and write them and their tests."""
-    verdicts = []
+    """Tell the verdicts on a mechanism of the user's own, at each budget."""
     made = asked_of(str(config.mechanism), QUICK if config.quick else EPSILONS)
+    tell_verdicts(config.out, OWN, made, config.seed, 20_000 if config.quick else 200_000)
+
+
+def tell_verdicts(
+    out: Path, name: str, made: Iterable[Any], seed: int = 0, trials: int = 200_000
+) -> None:
+    """Print verdicts on mechanisms, and write them and their tests; exit with 1 where one fails."""
+    verdicts = []
     for place, one in enumerate(made):
-        key = jax.random.fold_in(jax.random.key(config.seed), place)
-        verdict = verification.check(one, key, trials=20_000 if config.quick else 200_000)
+        key = jax.random.fold_in(jax.random.key(seed), place)
+        verdict = verification.check(one, key, trials=trials)
         console.print(f"{verdict}\n", soft_wrap=True, markup=False, highlight=False)
         verdicts.append(verdict)
     tests = [
@@ -283,8 +281,9 @@ def ask(config: Config) -> None:
         for test in verdict.tests
     ]
     text = "\n\n".join(f"```\n{verdict}\n```" for verdict in verdicts)
-    write_tables(config.out, OWN, pd.DataFrame(tests), text)
-    console.print(f"tests: {config.out / f'{OWN}.csv'}", soft_wrap=True)
+    write_rows(out, name, pd.DataFrame(tests))
+    write_atomically(out / f"{name}.md", text + "\n")
+    console.print(f"tests: {out / f'{name}.csv'}", soft_wrap=True)
     if not all(verdicts):
         raise SystemExit(1)
 
@@ -328,7 +327,6 @@ def examine(
 
     Unless ``whole``, of two records alone.
     """
-    start = time.perf_counter()
     try:
         made = subject.make(epsilon)
     except ValueError:
@@ -385,7 +383,7 @@ def examine(
         measured |= _relationships(made)
     elif whole:
         measured |= _tests(made, test_key, config, 1 - confidence)
-    return measured | {"seconds": round(time.perf_counter() - start, 2)}
+    return measured
 
 
 def _ratio(fit: verification.Fit) -> float:
@@ -440,17 +438,16 @@ def above(subject: Subject, epsilon: float) -> dict[str, float]:
 
     ``refused`` is 1 where a budget is.
     """
-    start = time.perf_counter()
     try:
         made = subject.make(epsilon)
-        measured = {"refused": 0.0, "claimed": made.guarantee().epsilon}
     except ValueError:
-        return {"refused": 1.0, "seconds": round(time.perf_counter() - start, 2)}
+        return {"refused": 1.0}
+    measured = {"refused": 0.0, "claimed": made.guarantee().epsilon}
     if not made.domain().users:
         measured["arithmetic"] = math.nan
         with contextlib.suppress(ValueError):
             measured["arithmetic"] = verification.arithmetic(made).epsilon
-    return measured | {"seconds": round(time.perf_counter() - start, 2)}
+    return measured
 
 
 def _worst_variance(made: Any) -> float:
@@ -517,85 +514,46 @@ def verdicts(wide: pd.DataFrame) -> list[str]:
     return _central_audit.failures(wide, SUBJECTS, found, ABOVE)
 
 
-HEADER = [
-    "mechanism",
-    "arithmetic",
-    *(f"{e:g}" for e in EPSILONS),
-    *(f"words at {e:g}" for e in ABOVE),
-    "sampler",
-    "records asked (region found)",
-    "distinct reports",
-    "per edge",
-    "float32 gives away",
-    "worst variance",
-]
+def prepared(frame: pd.DataFrame) -> pd.DataFrame:
+    """Figures with what they are of, and what is said of a mechanism at all budgets.
 
-
-def _lines(wide: pd.DataFrame) -> list[list[str]]:
-    """One line a mechanism: the exact loss at each budget, and what draws alone show of it."""
-    lines = []
-    for label, part in wide.groupby("mechanism", sort=False):
-        sound = SUBJECTS[str(label)].sound
-        beyond = {
-            row["epsilon"]: _words(row)
-            for row in part.to_dict("records")
-            if row["epsilon"] in ABOVE
-        }
-        part = part[~part.epsilon.isin(ABOVE)]
-        rows = {row["epsilon"]: row for row in part.to_dict("records")}
-        without = "" if len(rows) == 1 else "refused"
-        cells = [
-            _loss(rows[epsilon], sound) if epsilon in rows else without for epsilon in EPSILONS
-        ]
-        one = rows.get(1.0, next(iter(rows.values())))
-        shown = one.get("impossible", math.nan)
-        given = "" if np.isnan(shown) else f"{100 * shown:.0f} %"
-        given = "nothing" if shown == 0 else given
-        fits = "fits"
-        if (part[["windows", "drawn_loss", "records"]] > 1).any(axis=None):
+    *arithmetic* is exact where the law is a table of whole numbers, *sampler* says whether draws
+    follow it, *refused* names budgets that a mechanism does not take. Bounds are rounded down.
+    """
+    said = {}
+    asked = {*frame.epsilon[frame.mechanism.isin(list(SUBJECTS))]}
+    for name, part in frame.groupby("mechanism"):
+        wide = part.pivot_table(index="epsilon", columns="metric", values="value")
+        wide = wide.reindex(columns=list(_METRICS))
+        subject = (SUBJECTS | CENTRAL)[str(name)]
+        never = {*wide.index[wide.refused == 1]} | (asked - {*wide.index})
+        fits = "fits" if wide.fit.notna().any() else ""
+        if (wide[["windows", "drawn_loss", "records"]] > 1).any(axis=None):
             fits = "**not for every record**"
-        if (part.fit > 1).any():
+        if (wide.fit > 1).any():
             fits = "**another law**"
-        often = _central_audit.judged(part.distinct, "as the law", "**too often**")
-        edge = " / ".join(
-            f"{one[f'relationship {p}']:.4g}" for p in REPORTINGS if one[f"relationship {p}"] > 0
-        )
-        edge = f"**{edge}**" if (part.relationship > 1 + SLACK).any() else edge
-        worst = one.get("variance", math.nan)
-        variance = "" if np.isnan(worst) else f"{worst:.4g}"
-        exact = "exact" if one["exact"] else "ideal"
-        named = str(label) if sound else f"*{label}*"
-        words = [beyond.get(epsilon, "") for epsilon in ABOVE]
-        count = one["records asked"]
-        asked = "" if np.isnan(count) else f"{count:.0f} ({100 * one['region']:.2g} %)"
-        lines.append([named, exact, *cells, *words, fits, asked, often, edge, given, variance])
-    return lines
+        often = "as the law" if wide.distinct.notna().any() else ""
+        guarantee, law = _central_audit.words(subject) if name in CENTRAL else ("", "")
+        said[name] = {
+            "kind": "sound" if subject.sound else "published",
+            "curator": "yes" if name in CENTRAL else "no",
+            "arithmetic": "exact" if (wide.exact == 1).any() else "ideal",
+            "sampler": fits,
+            "distinct": "**too often**" if (wide.distinct > 1).any() else often,
+            "refused": "" if name in CENTRAL else ", ".join(f"{one:g}" for one in sorted(never)),
+            "guarantee": guarantee,
+            "law": law,
+        }
+    rounded_down = (1000 * frame.value).floordiv(1) / 1000
+    value = frame.value.mask(frame.metric == "lower_bound", rounded_down)
+    words = pd.DataFrame([said[one] for one in frame.mechanism], frame.index)
+    every = pd.concat([frame.assign(value=value), words], axis=1).dropna(subset="value")
+    return ranked(every, [*SUBJECTS, *CENTRAL], ["mechanism", "epsilon"])
 
 
-def _words(row: Any) -> str:
-    """What the words that are drawn lose beyond epsilon 16, in words."""
-    if row["refused"] == 1:
-        return "refused"
-    loss = row["arithmetic"]
-    if np.isnan(loss):
-        return ""
-    kept = loss <= row["claimed"] + ROUNDING
-    return f"{loss:.6g}" if kept else f"**{loss:.4g}**"
-
-
-def _loss(row: Any, sound: bool) -> str:
-    text = "none" if np.isnan(row["supremum"]) else _central_audit.loss(row, sound, SLACK)
-    return f"{text} {_central_audit.seen(row)}"
-
-
-def _print(header: list[str], lines: list[list[str]], title: str) -> None:
-    shown = [place for place in range(len(header)) if any(line[place] for line in lines)]
-    rows = [[line[place] for place in shown] for line in lines]
-    console.print(terminal([header[place] for place in shown], rows, title, left=2))
-
-
-def plot(wide: pd.DataFrame) -> Any:
+def plot(report: Any, _: Any) -> Any:
     """Loss over budget: exact (circles) and what draws show (bars), one panel a budget."""
+    wide = table(report.frame)
     wide = wide[~wide.epsilon.isin(ABOVE)]
     epsilons = sorted(wide.epsilon.unique())
     count = len(epsilons)

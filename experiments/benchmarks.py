@@ -4,7 +4,7 @@ import dataclasses
 import hashlib
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -17,15 +17,16 @@ import scipy.sparse
 from experiments import (
     _central_benchmarks,
     _class_benchmarks,
+    _declared,
     _edge_benchmarks,
     _references,
     _roofline,
     _scaling_benchmark,
     _training_benchmarks,
 )
-from experiments._report import markdown, prose
-from experiments._runner import DEFAULT_OUT, check_positive, console, write_tables
+from experiments._runner import DEFAULT_OUT, check_positive, console
 from experiments._sides import (
+    Rows,
     Sides,
     installed,
     interleaved,
@@ -38,8 +39,6 @@ from ldp_jax import hyperbolic as hyperbolics
 from ldp_jax.core import mechanism as mechanisms
 from ldp_jax.core import random
 from ldp_jax.graph import graphs, propagation
-
-_TEXT = prose("benchmarks")
 
 NAME = "benchmarks"
 Name = Literal[
@@ -91,7 +90,6 @@ def main(config: Config) -> None:
     check_positive("--repeats", config.repeats)
     backend = jax.default_backend()
     name = NAME if backend == "cpu" else f"{NAME}_{backend}"
-    path = config.out / f"{name}.csv"
     run = {
         "perturb": perturb,
         "ppr": lambda repeats: ppr(repeats, *_social_graph()),
@@ -115,7 +113,15 @@ def main(config: Config) -> None:
         "big_records": lambda _: _edge_benchmarks.big_classes("reports"),
         "big_reports": lambda _: _edge_benchmarks.big_reports(),
     }
-    table = ""
+    found = _frames(config, run, name)
+    _declared.measured(config.out, name, found, page=NAME)
+
+
+def _frames(
+    config: Config, run: Mapping[str, Callable[[int], Rows]], name: str
+) -> Iterator[pd.DataFrame]:
+    """All rows as each part ends, and those of parts that are not run."""
+    path = config.out / f"{name}.csv"
     for part in config.parts:
         start = time.perf_counter()
         rows = run[part](config.repeats)
@@ -124,46 +130,36 @@ def main(config: Config) -> None:
         if path.exists():
             old = pd.read_csv(path)
             new = pd.concat([old[~old.benchmark.isin(new.benchmark)], new])
-        table = summary(new, path.name)
-        write_tables(config.out, name, new, table)
+        yield new
         if part == "scaling":
             _scaling_benchmark.draw(new, config.out / f"{name}_scaling.png")
         if part in ("big_embedding", "big_lists", "big_records"):
             _edge_benchmarks.draw_growth(new, config.out / f"{name}_growth.png")
         console.print(f"{part}: {seconds:.0f} s; rows: {path}", soft_wrap=True)
-    console.print(table, soft_wrap=True, highlight=False)
 
 
-def summary(rows: pd.DataFrame, file: str = f"{NAME}.csv") -> str:
-    """The page: how often others take longer, and medians of all sides; notes are in the CSV."""
+def prepared(frame: pd.DataFrame) -> pd.DataFrame:
+    """Medians of all sides, how often they are ours, and the machines."""
     times = ["wall_s", "cpu_s"]
-    medians = rows.groupby(["benchmark", "subject"], sort=False)[times].median()
-    lines = []
-    ratios = []
-    for benchmark, subject in medians.index:
-        taken = medians.loc[(benchmark, subject)]
-        shown = ["", ""]
-        if subject != "ldp_jax" and (benchmark, "ldp_jax") in medians.index:
-            ratio = taken / medians.loc[(benchmark, "ldp_jax")]
-            ratios.append(ratio.wall_s)
-            shown = [f"{one:.1f}" for one in ratio]
-        lines.append([benchmark, subject, *(f"{one:.3f}" for one in taken), *shown])
-    head = ["benchmark", "side", "wall s", "CPU s", "wall / ours", "CPU / ours"]
-    machines = rows[["device", "cores"]].drop_duplicates().itertuples(index=False)
+    medians = frame.groupby(["benchmark", "subject"], sort=False)[times].median().reset_index()
+    is_ours = medians.subject == "ldp_jax"
+    ours = medians[is_ours].set_index("benchmark")[times].reindex(medians.benchmark)
+    ratios = medians[times].div(ours.to_numpy()).mask(is_ours)
+    machines = frame[["device", "cores"]].drop_duplicates().itertuples(index=False)
     words = [
         f"{'' if device == 'cpu' else f'{device}, host with '}{cores} cores"
         for device, cores in machines
     ]
-    found = (
-        f"Of {len(ratios)} other sides {sum(one > 1.1 for one in ratios)} take more than a tenth "
-        f"longer than ours by the clock, and {sum(one < 0.9 for one in ratios)} less."
+    devices = frame.device[frame.device != "cpu"].unique()
+    return medians.assign(
+        wall=ratios.wall_s,
+        cpu=ratios.cpu_s,
+        machines=" or ".join(words),
+        on="".join(f", {device}" for device in devices),
     )
-    made = f"Medians over runs, on {' or '.join(words)}. What each side does: [{file}]({file})."
-    title = ", ".join(["# Benchmarks", *rows.device[rows.device != "cpu"].unique()])
-    return "\n\n".join([title, found, made, _TEXT.notes, markdown(head, lines)])
 
 
-def perturb(repeats: int) -> list[dict[str, Any]]:
+def perturb(repeats: int) -> Rows:
     """HDS on a [22 470 x 4 714] matrix, k = 50, eps = 1."""
     n = 22_470
     d = 4_714
@@ -198,14 +194,14 @@ def _social_graph() -> tuple[str, Any]:
         return "synthetic, of the size of facebook_pages", data.graph
 
 
-def big_ppr() -> list[dict[str, Any]]:
+def big_ppr() -> Rows:
     """The same on a graph whose rows are in no cache, once; SciPy's side would take minutes."""
     nodes, pairs = _roofline.GRAPHS["large"]
     graph = graphs.from_edges(_edge_benchmarks.chung_lu(nodes, pairs), nodes)
     return ppr(1, f"{nodes:,} nodes, {pairs:,} edges", graph, columns=64)
 
 
-def ppr(repeats: int, name: str, graph: Any, columns: int = 256) -> list[dict[str, Any]]:
+def ppr(repeats: int, name: str, graph: Any, columns: int = 256) -> Rows:
     """Our Chebyshev iteration, against the same recurrence with others' sparse products.
 
     All sides make as many products, so that the product alone differs.
@@ -318,7 +314,7 @@ def _by_blocks(
     return out
 
 
-def discrete(repeats: int) -> list[dict[str, Any]]:
+def discrete(repeats: int) -> Rows:
     """Draws from integer tables next to the words they are made of, and to a float32 sampler.
 
     2^24 of each.
@@ -356,7 +352,7 @@ def discrete(repeats: int) -> list[dict[str, Any]]:
     return rows
 
 
-def dprr(repeats: int) -> list[dict[str, Any]]:
+def dprr(repeats: int) -> Rows:
     rows = []
     for n in (1000, 2000, 4000):
         title = f"DPRR on Barabasi-Albert, m = 3, n = {n}"
@@ -364,7 +360,7 @@ def dprr(repeats: int) -> list[dict[str, Any]]:
     return rows
 
 
-def central(repeats: int) -> list[dict[str, Any]]:
+def central(repeats: int) -> Rows:
     """Moves of the chain over dendrograms, and LinkTeller: one run of each is minutes."""
     title, sides, moves = _central_benchmarks.chain_sides()
     rows = interleaved(title, sides, repeats)
@@ -384,7 +380,7 @@ former.
 """
 
 
-def hyperbolic(repeats: int) -> list[dict[str, Any]]:
+def hyperbolic(repeats: int) -> Rows:
     """A Poincaré embedding of a tree's closure, ten passes of each side, and its mean rank."""
     pairs = hyperbolics.closure(np.maximum((np.arange(TREE) - 1) // BRANCHES, 0))
     last: dict[str, np.ndarray] = {}
@@ -422,7 +418,7 @@ EPSILON = 2.0
 COORDINATES = 10
 
 
-def device(repeats: int) -> list[dict[str, Any]]:
+def device(repeats: int) -> Rows:
     """A thousand devices, one message each, one after the other.
 
     The own class, or sampled numbers of the record.

@@ -49,8 +49,8 @@ def idea() -> str:
 # --- Protocols ------------------------------------------------------------------------------------
 
 
-def _run(server: Any, users: servers.Users) -> servers.Released[Any]:
-    return servers.simulate(jax.random.key(1), server, users)
+Protocol = tuple[Any, servers.Users]
+"""A server, and the users whom it asks."""
 
 
 def _panel() -> tuple[Any, np.ndarray, np.ndarray]:
@@ -62,16 +62,16 @@ def _panel() -> tuple[Any, np.ndarray, np.ndarray]:
     return data, panel, labels
 
 
-def private_embedding() -> servers.Released[Any]:
+def private_embedding() -> Protocol:
     """Records through HDS, propagated over the public graph."""
     data, _, _ = _panel()
     records = np.random.default_rng(0).uniform(-1, 1, (data.num_nodes, 64))
     mechanism = ldp.features.HDS(1.0, dim=64, k=8)
     server = servers.EmbeddingServer(operator(data.graph), mechanism, alpha=0.1, r=0.5)
-    return _run(server, servers.Users(records=records))
+    return server, servers.Users(records=records)
 
 
-def predict_from_reports() -> servers.Released[Any]:
+def predict_from_reports() -> Protocol:
     """One class from each device, by a classifier of the panel."""
     data, panel, labels = _panel()
     rows = servers.feature_rows(data.x, public=panel)
@@ -79,59 +79,59 @@ def predict_from_reports() -> servers.Released[Any]:
         jax.random.key(0), data.graph, rows.take(panel), labels, num_classes=8
     )
     users = servers.Users(records=rows, public=labels >= 0)
-    return _run(servers.ReportServer(facts, 2.0), users)
+    return servers.ReportServer(facts, 2.0), users
 
 
-def predict_from_counts() -> servers.Released[Any]:
+def predict_from_counts() -> Protocol:
     """Counts of friends by group, in two rounds."""
     data, _, labels = _panel()
     facts = servers.count_facts(jax.random.key(0), data.x, labels, num_classes=8)
     users = servers.Users(lists=data.graph)
-    return _run(servers.CountServer(facts, 1.0, "list"), users)
+    return servers.CountServer(facts, 1.0, "list"), users
 
 
-def predict_jointly() -> servers.Released[Any]:
+def predict_jointly() -> Protocol:
     """A class, and counts of friends, within one total."""
     data, panel, labels = _panel()
     rows = servers.feature_rows(data.x, public=panel)
     facts = servers.joint_facts(jax.random.key(0), rows.take(panel), labels, num_classes=8)
     users = servers.Users(records=rows, lists=data.graph, public=labels >= 0)
     server = servers.JointServer(servers.JointPrivacy(record=2.0, list=1.0), facts)
-    return _run(server, users)
+    return server, users
 
 
-def privatize_graph() -> servers.Released[Any]:
+def privatize_graph() -> Protocol:
     """A noisy degree and a noisy list of each user."""
     data, _, _ = _panel()
     made: Any = ldp.edges.DPRR.from_epsilon(1.0, n_max=data.num_nodes, reporting="half")
     server = servers.ListServer(made, data.num_nodes)
-    return _run(server, servers.Users(lists=data.graph))
+    return server, servers.Users(lists=data.graph)
 
 
-def link_scores() -> servers.Released[Any]:
+def link_scores() -> Protocol:
     """Counts of friends by class, for scores of pairs."""
     data, _, labels = _panel()
     log_q = np.log(np.full((data.num_nodes, 8), 1 / 8, np.float32))
     facts = LinkFacts(log_q, labels, np.zeros(0, int), np.zeros((0, 2), int))
     server = servers.LinkServer(facts, 1.0, np.array([[0, 1], [0, 2]]))
-    return _run(server, servers.Users(lists=data.graph))
+    return server, servers.Users(lists=data.graph)
 
 
-def triangles() -> servers.Released[Any]:
+def triangles() -> Protocol:
     """Degrees, noisy bits, and one count from each user."""
     data, _, _ = _panel()
     server = servers.TriangleServer(data.num_nodes, 1.0, 1.0, epsilon_degree=0.5)
-    return _run(server, servers.Users(lists=data.graph))
+    return server, servers.Users(lists=data.graph)
 
 
-def ldpgen() -> servers.Released[Any]:
+def ldpgen() -> Protocol:
     """Two rounds of noisy degree vectors, for a synthetic graph."""
     data, _, _ = _panel()
     server = servers.LDPGenServer(data.num_nodes, 1.0, 1.0)
-    return _run(server, servers.Users(lists=data.graph))
+    return server, servers.Users(lists=data.graph)
 
 
-def friends() -> servers.Released[Any]:
+def friends() -> Protocol:
     """The protocol of CONTRIBUTING, from the text of the page."""
     page = (ROOT.parent / "CONTRIBUTING.md").read_text()
     (text,) = (one for one in page.split("```python\n") if "class FriendsServer" in one)
@@ -148,23 +148,26 @@ def friends() -> servers.Released[Any]:
         homophily=0.8,
     )
     users = servers.Users(labels=data.y, lists=data.graph)
-    return _run(made["FriendsServer"](900, 3, 1.0), users)
+    return made["FriendsServer"](900, 3, 1.0), users
 
 
-PROTOCOLS: Mapping[str, tuple[str, Callable[[], servers.Released[Any]]]] = {
-    "private_embedding": ("private_embedding: records on a public graph", private_embedding),
-    "predict_from_reports": (
-        "predict_from_reports: a class from each device",
-        predict_from_reports,
-    ),
-    "predict_from_counts": ("predict_from_counts: counts of friends", predict_from_counts),
-    "predict_jointly": ("predict_jointly: record and list in one total", predict_jointly),
-    "privatize_graph": ("privatize_graph with DPRR: noisy neighbour lists", privatize_graph),
-    "link_scores": ("link_scores: who is linked", link_scores),
-    "triangles": ("TriangleServer: triangles, their bound found privately", triangles),
-    "ldpgen": ("LDPGenServer: a synthetic graph", ldpgen),
-    "friends": ("Classes, then counts", friends),
+PROTOCOLS: Mapping[Callable[[], Protocol], str] = {
+    private_embedding: "private_embedding: records on a public graph",
+    predict_from_reports: "predict_from_reports: a class from each device",
+    predict_from_counts: "predict_from_counts: counts of friends",
+    predict_jointly: "predict_jointly: record and list in one total",
+    privatize_graph: "privatize_graph with DPRR: noisy neighbour lists",
+    link_scores: "link_scores: who is linked",
+    triangles: "TriangleServer: triangles, their bound found privately",
+    ldpgen: "LDPGenServer: a synthetic graph",
+    friends: "Classes, then counts",
 }
+"""Titles of pictures; each has the name of its function."""
+
+
+def drawn(protocol: Callable[[], Protocol]) -> str:
+    """The picture of a run."""
+    return diagram(servers.simulate(jax.random.key(1), *protocol()), PROTOCOLS[protocol])
 
 
 # --- The house ------------------------------------------------------------------------------------
@@ -236,8 +239,8 @@ def main(folder: Path) -> None:
     """Write all pictures into a folder."""
     write_atomically(folder / "idea.svg", idea())
     write_atomically(folder / "house.svg", house())
-    for name, (title, run) in PROTOCOLS.items():
-        write_atomically(folder / f"{name}.svg", diagram(run(), title))
+    for protocol in PROTOCOLS:
+        write_atomically(folder / f"{protocol.__name__}.svg", drawn(protocol))
 
 
 if __name__ == "__main__":

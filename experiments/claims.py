@@ -42,7 +42,7 @@ def page(name: str) -> Report:
     spec: dict[str, Any] = {"sections": (), **told()["pages"][name]}
     if "csv" in spec:
         frame = pd.read_csv(REFERENCE / spec.pop("csv")).rename(columns=spec.pop("renamed", {}))
-        return Report(name, spec, frame if "seed" in frame else frame.assign(seed=0), FILE)
+        return Report(name, {"value": "value", **spec}, frame, FILE)
     file = FILE.parent / spec["paper"] / "report.toml"
     declared = tomllib.loads(file.read_text())[name]
     measures = declared["measures"] | spec.get("measures", {})

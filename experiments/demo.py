@@ -72,7 +72,7 @@ def main(config: Config) -> None:
         if (page := _declared.report(PAGE, NAME, out)) is not None:
             text = page.table(page.spec["sections"][1]["table"])
             console.print(f"\n{words}:\n{text}", soft_wrap=True, highlight=False)
-    written = write_report(config.out)
+    written = _declared.write_of(NAME, config.out)
     files = ", ".join(str(path) for path in written)
     console.print(f"rows: {results.csv}\nwritten: {files}", soft_wrap=True)
 
@@ -136,7 +136,3 @@ def prepared(frame: pd.DataFrame) -> pd.DataFrame:
     told = [JOBS.get(name, ("", name, name)) for name in frame.mechanism]
     job, alone, true = zip(*told, strict=True)
     return frame.assign(job=job, alone=alone, true=true)
-
-
-def write_report(out: Path) -> list[Path]:
-    return _declared.write(PAGE, out, NAME)

@@ -37,14 +37,12 @@ class Config:
 
 def main(config: Config) -> None:
     before, after = _around(config.readme) if config.readme else ("", "")
-    modules = [*map(_registry.module, _registry.EXPERIMENTS), papers, claims]
-    written = [
-        path
-        for one in modules
-        if hasattr(one, "write_report")
-        for path in one.write_report(config.out)
-    ]
-    written += write_report(config.out)
+    written = []
+    for name, experiment in _registry.EXPERIMENTS.items():
+        if experiment.rows:
+            written += _declared.write_of(name, config.out)
+    for one in (papers.write_report, claims.write_report, write_report):
+        written += one(config.out)
     if not written:
         raise _runner.UsageError(
             f"--out {config.out}: no rows there yet; python -m experiments demo makes some, and "

@@ -1,19 +1,19 @@
 """The smallest leak that a verdict finds, against the draws that it is given."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import pandas as pd
 
-from experiments._report import legend_below, markdown, panels, save, terminal
-from experiments._runner import DEFAULT_OUT, check_positive, console, write_tables
+from experiments._declared import measured
+from experiments._runner import DEFAULT_OUT, check_positive
 from ldp_jax import verification
-from ldp_jax.core.mechanism import mechanism
+from ldp_jax.core.mechanism import mechanism, static
 from ldp_jax.core.progress import phase, watched
 from ldp_jax.core.types import Array, PRNGKey, Record, Scalar
 from ldp_jax.features import GeneralizedRR, Laplace
@@ -23,15 +23,16 @@ TRIALS = (10_000, 30_000, 100_000, 300_000)
 MASSES = tuple(0.5 * 2.0 ** (-place / 2) for place in range(31))
 
 
+Other = Callable[[PRNGKey, Array, Array], Array]
+"""The report that leaks, by a key, the record and the honest report."""
+
+
 @mechanism
 class Leaky(Laplace):
-    """Laplace noise, or another report with probability ``mass``, unlike its law; abstract."""
+    """Laplace noise, or another report with probability ``mass``, unlike its law."""
 
     mass: Scalar = 0.0
-
-    def other(self, key: PRNGKey, x: Array, y: Array) -> Array:
-        """The report that leaks."""
-        raise NotImplementedError
+    other: Other = static(default=lambda key, x, y: y)
 
     def privatize(self, key: PRNGKey, x: Record) -> Array:
         """The honest report, or the other one."""
@@ -40,42 +41,6 @@ class Leaky(Laplace):
         y = super().privatize(key, x)
         leaks = jax.random.bernoulli(coin_key, self.mass)
         return jnp.where(leaks, self.other(other_key, x, y), y)
-
-
-@mechanism
-class Raw(Leaky):
-    """The record itself."""
-
-    def other(self, key: PRNGKey, x: Array, y: Array) -> Array:
-        """x."""
-        return x
-
-
-@mechanism
-class RawZero(Leaky):
-    """Zeros as they are."""
-
-    def other(self, key: PRNGKey, x: Array, y: Array) -> Array:
-        """x where it is zero."""
-        return jnp.where(x == 0, x, y)
-
-
-@mechanism
-class Narrow(Leaky):
-    """Noise of a hundredth of the size."""
-
-    def other(self, key: PRNGKey, x: Array, y: Array) -> Array:
-        """x, and a hundredth of Laplace noise."""
-        return x + jax.random.laplace(key) / 50
-
-
-@mechanism
-class Side(Leaky):
-    """A tail that says on which side of zero the record is."""
-
-    def other(self, key: PRNGKey, x: Array, y: Array) -> Array:
-        """A size beyond most reports, with the sign of x."""
-        return jnp.sign(x) * (4 + jax.random.exponential(key))
 
 
 @mechanism
@@ -113,10 +78,15 @@ class KeptCategory:
 
 
 LEAKS: dict[str, Callable[..., Any]] = {
-    "the record, raw": Raw,
-    "zeros, raw": RawZero,
-    "noise of a hundredth": Narrow,
-    "a tail on its side": Side,
+    "the record, raw": partial(Leaky, other=lambda key, x, y: x),
+    "zeros, raw": partial(Leaky, other=lambda key, x, y: jnp.where(x == 0, x, y)),
+    "noise of a hundredth": partial(
+        Leaky, other=lambda key, x, y: x + jax.random.laplace(key) / 50
+    ),
+    # A size beyond most reports, with the sign of the record.
+    "a tail on its side": partial(
+        Leaky, other=lambda key, x, y: jnp.sign(x) * (4 + jax.random.exponential(key))
+    ),
     "one category of 20 kept": lambda epsilon, mass: KeptCategory(GeneralizedRR(epsilon, 20), mass),
 }
 TESTS = ("sampler", "records", "game", "windows", "distinct")
@@ -139,22 +109,19 @@ class Config:
 
 def main(config: Config) -> None:
     check_positive("--seeds", config.seeds)
+    measured(config.out, NAME, found(config))
+
+
+def found(config: Config) -> Iterator[pd.DataFrame]:
+    """The rows of each leak and all before it."""
     rows = []
-    lines = []
-    header = ["smallest mass refused", *(f"{trials:,} draws" for trials in config.trials)]
     with watched(NAME):
         for place, (leak, make) in enumerate(LEAKS.items()):
             phase(leak, place / len(LEAKS))
-            masses = [smallest(make, trials, config.seeds) for trials in config.trials]
-            each = zip(config.trials, masses, strict=True)
-            rows += [{"leak": leak, "trials": trials, "mass": mass} for trials, mass in each]
-            lines.append([leak, *(f"{mass:.2g}" for mass in masses)])
-            write_tables(config.out, NAME, pd.DataFrame(rows), markdown(header, lines))
-    frame = pd.DataFrame(rows)
-    console.print(terminal(header, lines, "smallest leak that a verdict finds, epsilon 1"))
-    path = config.out / f"{NAME}.png"
-    save(draw(frame), path)
-    console.print(f"rows: {config.out / f'{NAME}.csv'}\nfigure: {path}", soft_wrap=True)
+            for trials in config.trials:
+                mass = smallest(make, trials, config.seeds)
+                rows.append({"leak": leak, "trials": trials, "mass": mass})
+            yield pd.DataFrame(rows)
 
 
 def smallest(make: Callable[..., Any], trials: int, seeds: int) -> float:
@@ -180,19 +147,3 @@ def refused(made: Any, trials: int, seed: int) -> bool:
         for question, one in zip(questions, keys, strict=True)
     )
     return any(answer.holds is False for answer in answers)
-
-
-def draw(frame: pd.DataFrame) -> Any:
-    """Masses against draws, and the line along which they fall as one over the draws."""
-    figure, axes = panels(1, width=6.0, height=4.0)
-    axis = axes[0]
-    colours = ("#2e4057", "#d1495b", "#66a182", "#edae49", "#00798c")
-    for colour, (leak, part) in zip(colours, frame.groupby("leak", sort=False), strict=False):
-        axis.plot(part.trials, part.mass, "o-", color=colour, label=str(leak), ms=4)
-    trials = np.array(sorted(set(frame.trials)))
-    axis.plot(trials, 100 / trials, color="#999999", ls=":", label="100 reports")
-    axis.set(xscale="log", yscale="log", xlabel="draws of a verdict", ylabel="mass of the leak")
-    axis.set_title("the smallest leak that a verdict finds, at epsilon 1")
-    axis.grid(alpha=0.25)
-    legend_below(figure, axis, columns=3)
-    return figure

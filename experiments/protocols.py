@@ -4,14 +4,14 @@ import dataclasses
 import math
 from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any, Literal
 
 import jax
 import numpy as np
 from scipy import stats
 
-from experiments import _common, _declared, _runner
+from experiments import _common, _runner
+from experiments._declared import write_of
 from experiments._runner import Found, Grid, Results, rounded, run
 from experiments.frontier.friendships import load, public_labels
 from ldp_jax import datasets, edges
@@ -192,8 +192,4 @@ def measures(key: jax.Array, released: Graph, data: datasets.Dataset) -> dict[st
 
 def main(config: Config) -> None:
     run(plan(config), compute, results_in(config.out), called="rows", grid=config)
-    _common.announce(config, write_report)
-
-
-def write_report(out: Path) -> list[Path]:
-    return _declared.write(Path(__file__).with_name("report.toml"), out, NAME)
+    _common.announce(config, partial(write_of, NAME))

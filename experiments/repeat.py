@@ -6,19 +6,15 @@ Alone or beside others, on one core or all, with other vector instructions.
 import dataclasses
 import os
 import platform
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
-from experiments import _runner, _sides, privge
-from experiments._common import row_names
-from experiments._report import markdown, prose, terminal
+from experiments import _declared, _runner, _sides, privge
+from experiments._report import prose
 from experiments.privge import accuracy, cells, settings
 from ldp_jax.core.progress import phase, watched
-
-_TEXT = prose("repeat")
-NAMES, _ = row_names("privge")
 
 NAME = "repeat"
 BASE = "all seeds in one process"
@@ -69,32 +65,28 @@ def main(config: Config) -> None:
     if config.epochs is not None:
         _runner.check_positive("--epochs", config.epochs)
     accuracy.load(config.datasets[0])
-    planned = conditions(config.seeds)
+    about = prose(NAME).about.format(dataset=config.datasets[0], seeds=config.seeds)
+    _declared.measured(config.out, NAME, found(config), about)
+
+
+def found(config: Config) -> Iterator[pd.DataFrame]:
+    """The rows of each process and all before it."""
     rows = []
-    head = []
-    lines = []
-    about = _TEXT.about.format(dataset=config.datasets[0], seeds=config.seeds)
+    planned = conditions(config.seeds)
     work = [
         (condition, *process) for condition, processes in planned.items() for process in processes
     ]
     with watched(NAME):
         for place, (condition, seeds, environment, one_core) in enumerate(work):
             phase(condition, place / len(work))
-            found = _in_a_process(config, seeds, environment, one_core)
-            rows += [{"condition": condition, **row} for row in found]
-            frame = pd.DataFrame(rows)
-            head, lines = spread(frame)
-            text = f"{about}\n\n{markdown(head, lines)}"
-            _runner.write_tables(config.out, NAME, frame, text)
-    _runner.console.print(
-        terminal(head, lines, f"{config.datasets[0]}: how far rows repeat, in points", len(head))
-    )
-    _runner.console.print(f"rows: {config.out / f'{NAME}.csv'}", soft_wrap=True)
+            computed = _in_a_process(config, seeds, environment, one_core)
+            rows += [{"condition": condition, **row} for row in computed]
+            yield pd.DataFrame(rows)
 
 
 def _in_a_process(
     config: Config, seeds: list[int], environment: dict[str, str], one_core: bool
-) -> list[dict[str, Any]]:
+) -> _sides.Rows:
     name = config.datasets[0]
     name = (
         str(Path(name).resolve()) if Path(name).exists() else name
@@ -106,7 +98,7 @@ def _in_a_process(
     return _sides.in_a_process(code, what=what, environment=environment)
 
 
-def child(dataset: str, seeds: list[int], epochs: int | None) -> list[dict[str, Any]]:
+def child(dataset: str, seeds: list[int], epochs: int | None) -> _sides.Rows:
     config = privge.Config(
         epochs=epochs, mechanisms=("hds",), epsilons=(1.0,), seeds=max(seeds) + 1
     )
@@ -125,17 +117,3 @@ def child(dataset: str, seeds: list[int], epochs: int | None) -> list[dict[str, 
                 {**row, "preprocessing": cell.preprocessing, "validation": found.also["validation"]}
             )
     return rows
-
-
-def spread(frame: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
-    """A table of differences to the rows of :data:`BASE`, in points: header and lines."""
-    frame = frame.assign(row=frame.mechanism.map(NAMES.of) + ", " + frame.preprocessing)
-    values = frame.set_index(["condition", "row", "seed"]).value * 100
-    base = values[BASE]
-    others = [condition for condition in frame.condition.unique() if condition != BASE]
-    lines = []
-    for name in frame.row.unique():
-        gaps = [values[condition][name] - base[name] for condition in others]
-        shown = [f"a seed {gap.abs().max():.2f}, mean {abs(gap.mean()):.2f}" for gap in gaps]
-        lines.append([name, *shown])
-    return ["row", *others], lines

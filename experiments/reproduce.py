@@ -9,7 +9,7 @@ from typing import Annotated, Literal, NamedTuple
 import jax
 import tyro
 
-from experiments import _html, _registry, catalogue, papers
+from experiments import _declared, _html, _registry, catalogue, papers
 from experiments import _report as show
 from experiments._registry import EXPERIMENTS, runs
 from experiments._runner import REFERENCE, Grid, Results, UsageError, console, costs, duration
@@ -131,8 +131,8 @@ def _run(name: str, config: Config, items: Sequence[papers.Item]) -> None:
         _registry.module(name).main(one)
     if not config.whole:
         return
-    if write := getattr(_registry.module(name), "write_report", None):
-        write(config.out)
+    if EXPERIMENTS[name].rows:
+        _declared.write_of(name, config.out)
 
 
 def _compared(name: str, config: Config) -> tuple[str, list[str]]:

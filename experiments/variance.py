@@ -1,7 +1,6 @@
 """Which mechanism is best on one number? Worst-case variances of all of them, against epsilon."""
 
 import dataclasses
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +10,11 @@ import numpy as np
 import pandas as pd
 
 from experiments._common import own_method
-from experiments._report import legend_below, markdown, panels, save, terminal
-from experiments._runner import (
-    DEFAULT_OUT,
-    UsageError,
-    asked,
-    check_positive,
-    console,
-    write_tables,
-)
-from ldp_jax import features, verification
+from experiments._declared import measured
+from experiments._report import legend_below, log_ticks, panels
+from experiments._runner import DEFAULT_OUT, UsageError, asked, check_positive
+from experiments.audit import tell_verdicts
+from ldp_jax import features
 from ldp_jax.accounting.guarantee import RECORD
 from ldp_jax.bench import plot
 from ldp_jax.bench.named import Named
@@ -29,6 +23,7 @@ from ldp_jax.core.spaces import Interval
 
 NAME = "variance"
 TABLE = (0.5, 1.0, 2.0, 3.0, 4.0, 5.0)
+"""Budgets of the table of the page."""
 FORMULAS = {
     "Laplace": features.Laplace, "Duchi": features.Duchi, "Piecewise": features.Piecewise,
     "PM-SUB": features.SuboptimalPiecewise, "PM-OPT": features.OptimalPiecewise,
@@ -49,7 +44,9 @@ _SHADES = (
     "#000000",
 )
 COLOURS = dict(zip([*FORMULAS, *TABLES], _SHADES, strict=True))
-OWN = {"color": "#e6194b", "lw": 2.2, "markersize": 5, "markevery": 4}
+OWN = f"{NAME}_own"
+"""The files of verdicts on the user's own mechanisms."""
+OWN_STYLE = {"color": "#e6194b", "lw": 2.2, "markersize": 5, "markevery": 4}
 """How the curves of the user's own mechanisms look; each has a marker of its own."""
 MARKERS = "o^sDvP"
 UNBIASED = 1e-3
@@ -63,8 +60,8 @@ class Config:
     Table, CSV and figure.
 
     The paper's Figure 1 with all mechanisms of the library: closed forms, and integer tables with
-    their rounding included. Seconds. A mechanism of one's own has its curve, its row and its
-    verdict beside them; exits with 1 where the verdict is not that its claim holds.
+    their rounding included. Seconds. A mechanism of one's own has its curve and its row beside
+    them, and its verdict in variance_own.md; exits with 1 where that is not that its claim holds.
     """
 
     mechanisms: tuple[str, ...] = ()
@@ -82,29 +79,15 @@ def main(config: Config) -> None:
     if len(config.mechanisms) > len(MARKERS):
         raise UsageError(f"--mechanisms takes at most {len(MARKERS)}, got {len(config.mechanisms)}")
     own = {word: _usable(own_method("--mechanisms", word), grid) for word in config.mechanisms}
-    figure, found = draw(grid, own)
+    makers = FORMULAS | TABLES | {word: method.make for word, method in own.items()}
     rows = [
-        {"mechanism": name, "epsilon": float(e), "worst_variance": float(v)}
-        for name, values in found.items()
-        for e, v in zip(grid, values, strict=True)
+        {"mechanism": line.get_label(), "epsilon": float(e), "worst_variance": float(v)}
+        for line in plot.variance(makers, grid, ax=panels(1)[1][0]).lines
+        for e, v in zip(grid, np.asarray(line.get_ydata()), strict=True)
     ]
-    frame = pd.DataFrame(rows)
-    header = ["worst-case variance", *(f"{e:g}" for e in TABLE)]
-    lines = _lines(frame)
-    console.print(terminal(header, lines, "worst-case variance on [-1, 1]"))
-    text = markdown(header, lines)
-    verdicts = []
-    for word, method in own.items():
-        verdict = verification.check(method.make(1.0), jax.random.key(0))
-        verdicts.append(verdict)
-        console.print(f"{verdict}\n", soft_wrap=True, markup=False, highlight=False)
-        text += f"\n\n`{word}` at epsilon 1:\n\n```\n{verdict}\n```"
-    write_tables(config.out, NAME, frame, text)
-    path = config.out / f"{NAME}.png"
-    save(figure, path)
-    console.print(f"rows: {config.out / f'{NAME}.csv'}\nfigure: {path}", soft_wrap=True)
-    if not all(verdicts):
-        raise SystemExit(1)
+    measured(config.out, NAME, [pd.DataFrame(rows)])
+    if own:
+        tell_verdicts(config.out, OWN, [method.make(1.0) for method in own.values()])
 
 
 def _usable(method: Named, epsilons: np.ndarray) -> Named:
@@ -139,46 +122,27 @@ def _usable(method: Named, epsilons: np.ndarray) -> Named:
     return method
 
 
-def _lines(frame: pd.DataFrame) -> list[list[str]]:
-    lines = []
-    best = frame.groupby("epsilon").worst_variance.min()
-    for name, part in frame.groupby("mechanism", sort=False):
-        values = part.set_index("epsilon").worst_variance
-        shown = {e: f"{values[e]:.4g}" for e in TABLE}
-        lines.append(
-            [
-                str(name),
-                *(f"**{text}**" if values[e] == best[e] else text for e, text in shown.items()),
-            ]
-        )
-    return lines
-
-
-def draw(epsilons: np.ndarray, own: Mapping[str, Named]) -> tuple[Any, dict[str, np.ndarray]]:
+def drawn(report: Any, _: Any) -> Any:
     """Variances, and their ratios to the least one."""
     figure, axes = panels(2, width=4.6, height=3.8)
-    makers = FORMULAS | TABLES | {word: method.make for word, method in own.items()}
-    plot.variance(makers, epsilons, ax=axes[0])
-    markers = dict(zip(own, MARKERS, strict=False))
-    found = {str(line.get_label()): np.asarray(line.get_ydata()) for line in axes[0].lines}
-    least = np.min(list(found.values()), axis=0)
-    for line, (name, values) in zip(axes[0].lines, found.items(), strict=True):
-        if name in own:
-            style = OWN | {"marker": markers[name]}
-        else:
+    frame = report.frame
+    frame = frame.assign(ratio=frame.value / frame.groupby("epsilon").value.transform("min"))
+    markers = iter(MARKERS)
+    highest = 3.0
+    for name, part in frame.groupby("mechanism", sort=False):
+        if name in COLOURS:
             style = {"color": COLOURS[name], "lw": 1.6, "ls": "--" if name in TABLES else "-"}
-        line.set(**style)
-        axes[1].plot(epsilons, values / least, **style)
-    axes[0].set(ylabel="worst-case variance on [-1, 1]")
-    highest = max([3.0, *(1.05 * float((found[word] / least).max()) for word in own)])
-    axes[1].set(
-        xscale="log", xlabel="epsilon", ylabel="over the least of all", ylim=(0.95, highest)
-    )
+        else:
+            style = OWN_STYLE | {"marker": next(markers)}
+            highest = max(highest, 1.05 * part.ratio.max())
+        for axis, column in zip(axes, (part.value, part.ratio), strict=True):
+            axis.plot(part.epsilon, column, label=name, **style)
+    axes[0].set(yscale="log", ylabel="worst-case variance on [-1, 1]")
+    axes[1].set(ylabel="over the least of all", ylim=(0.95, highest))
     for axis in axes:
-        axis.set_xticks([0.25, 0.5, 1, 2, 5], ["0.25", "0.5", "1", "2", "5"])
-        axis.minorticks_off()
-        axis.grid(alpha=0.25)
+        log_ticks(axis, [0.25, 0.5, 1, 2, 5])
+        axis.set_xlabel("epsilon")
     axes[0].set_title("variance (dashed: integer tables)")
     axes[1].set_title("how far from the best")
     legend_below(figure, axes[0], columns=5)
-    return figure, found
+    return figure

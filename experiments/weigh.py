@@ -16,7 +16,7 @@ import time
 import tokenize
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,8 +26,8 @@ import numpy as np
 import pandas as pd
 
 import ldp_jax as ldp
-from experiments._report import markdown, terminal
-from experiments._runner import DEFAULT_OUT, console, write_tables
+from experiments import _declared
+from experiments._runner import DEFAULT_OUT, console
 from experiments._sides import code_of, in_a_process
 
 NAME = "weight"
@@ -85,7 +85,12 @@ def main(config: Config) -> None:
     found[f"ldp_jax: {LONGEST}"] = max(lengths)
     found["ldp_jax: signatures of more than 8 lines in help()"] = sum(x > 8 for x in lengths)
 
-    _write(config, parts, found)
+    _declared.measured(config.out, NAME, _frames(config, found))
+
+
+def _frames(config: Config, found: dict[str, float]) -> Iterator[pd.DataFrame]:
+    """The quantities as their jobs end, each of which takes minutes."""
+    yield _framed(found)
     jobs: list[Callable[[], dict[str, float]]] = []
     if config.calls:
         jobs += [partial(measure_calls, job) for job in JOBS]
@@ -97,47 +102,31 @@ def main(config: Config) -> None:
                 partial(time_command, "demo", "experiments", "demo", *into),
                 partial(time_command, "audit --quick", "experiments", "audit", "--quick", *into),
             ]
-        for job in jobs:  # each takes minutes: what is known is written before the next
+        for job in jobs:
             found |= job()
-            _write(config, parts, found)
-    aims, rooms = _tables(parts, found)
-    console.print(terminal(*aims, "what the project weighs"))
-    console.print(terminal(*rooms, "where it weighs"))
-    console.print(f"rows: {config.out / f'{NAME}.csv'}", soft_wrap=True)
+            yield _framed(found)
 
 
-Counts = Mapping[str, Mapping[str, float]]
-
-
-def _write(config: Config, parts: Counts, found: Mapping[str, float]) -> None:
-    frame = pd.DataFrame(
+def _framed(found: Mapping[str, float]) -> pd.DataFrame:
+    return pd.DataFrame(
         [(name, value, *AIMS.get(name, ("", math.nan, ""))[:2]) for name, value in found.items()],
         columns=["quantity", "value", "unit", "aim"],
     )
-    text = "\n\n".join(markdown(*each) for each in _tables(parts, found))
-    write_tables(config.out, NAME, frame, text)
 
 
-def _tables(parts: Counts, found: Mapping[str, float]) -> list[tuple[list[str], list[list[str]]]]:
-    """What has an aim, and the counts of each part: headers and lines."""
-    rows = [
-        [
-            name,
-            f"{found[name]:,.6g}",
-            unit,
-            f"{aim:,g}",
-            others,
-            "no" if found[name] > aim else "yes",
-        ]
-        for name, (unit, aim, others) in AIMS.items()
-        if name in found
-    ]
-    rooms = [
-        [part.removeprefix("ldp_jax/"), *(f"{value:,.6g}" for value in counts.values())]
-        for part, counts in parts.items()
-    ]
-    header = ["quantity", "value", "unit", "aim", "others", "reached"]
-    return [(header, rows), (["part", *parts["ldp_jax"]], rooms)]
+def prepared(frame: pd.DataFrame) -> pd.DataFrame:
+    """Quantities with what others have, whether the aim is reached, and the part that they are of.
+
+    Quantities that no part has have the part "".
+    """
+    part, _, count = zip(*(name.partition(": ") for name in frame.quantity), strict=True)
+    whole = count_module("").keys() - {"private functions", "code lines"} | {DENSITY, BUSIEST}
+    return frame.fillna({"unit": ""}).assign(
+        others=[AIMS.get(name, ("", math.nan, ""))[2] for name in frame.quantity],
+        reached=np.where(frame.value > frame.aim, "no", "yes"),
+        part=[one if name in whole else "" for one, name in zip(part, count, strict=True)],
+        count=count,
+    )
 
 
 def count_parts(root: Path) -> dict[str, dict[str, float]]:

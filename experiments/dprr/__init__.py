@@ -3,14 +3,14 @@
 Are graphs still told apart when their users report noisy neighbour lists?
 """
 
-from pathlib import Path
+from functools import partial
 
-from experiments import _declared
 from experiments._common import announce
+from experiments._declared import write_of
 from experiments.dprr import accuracy, degrees, scaling
 from experiments.dprr.config import Config
 
-__all__ = ["Config", "main", "write_report"]
+__all__ = ["Config", "main"]
 
 _PARTS = {"accuracy": accuracy, "degrees": degrees, "scaling": scaling}
 
@@ -19,8 +19,4 @@ def main(config: Config) -> None:
     config.check()
     for name in config.parts:
         _PARTS[name].main(config)
-    announce(config, write_report)
-
-
-def write_report(out: Path) -> list[Path]:
-    return _declared.write(Path(__file__).with_name("report.toml"), out)
+    announce(config, partial(write_of, "dprr"))

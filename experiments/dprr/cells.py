@@ -170,7 +170,8 @@ def name_of(resolved: Any) -> str:
 def made_by(variant: Variant, n_max: int) -> Any:
     epsilon = variant.epsilon
     if _common.is_own(variant.mechanism):
-        return on_lists(named(variant.mechanism).make, epsilon)
+        with _common.making(variant.mechanism, epsilon):
+            return on_lists(named(variant.mechanism).make, epsilon)
     split = lambda: edges.DPRR.from_epsilon(epsilon, n_max)
     made = {
         "dprr": split,

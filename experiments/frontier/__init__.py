@@ -3,14 +3,14 @@
 What a better message brings where noisy records and noisy lists bring nothing.
 """
 
-from pathlib import Path
+from functools import partial
 
-from experiments import _declared
 from experiments._common import announce, run_parts
+from experiments._declared import write_of
 from experiments.frontier import beyond, features, friendships, joint, poisoning
 from experiments.frontier.config import Config
 
-__all__ = ["Config", "main", "write_report"]
+__all__ = ["Config", "main"]
 
 _PARTS = {
     "edges": friendships,
@@ -23,8 +23,4 @@ _PARTS = {
 
 def main(config: Config) -> None:
     run_parts(config, _PARTS)
-    announce(config, write_report)
-
-
-def write_report(out: Path) -> list[Path]:
-    return _declared.write(Path(__file__).with_name("report.toml"), out)
+    announce(config, partial(write_of, "frontier"))

@@ -5,6 +5,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from experiments._common import making
 from experiments._runner import UsageError, config_hash
 from experiments.frontier.baselines._released import Answer
 from ldp_jax.accounting.guarantee import PipelineGuarantee
@@ -22,7 +23,8 @@ def noise(word: str) -> int:
 
 def answer(key: jax.Array, word: str, draw: Draw, epsilon: float) -> Answer:
     """What the method finds in a draw, and what the driver says that it costs."""
-    entry = Method.of(word).enter(draw, epsilon)
+    with making(word, epsilon):
+        entry = Method.of(word).enter(draw, epsilon)
     found: Any = simulate(key, entry.server, entry.users)
     scores = getattr(found.value, "log_posterior", None)
     if scores is None:
@@ -39,10 +41,11 @@ def of_lists(
     ``users`` are a number, or a set of graphs without edges; ``facts`` are public.
     """
     make = named(word).make
-    made: Any = called(make, epsilon, **facts)
-    if not isinstance(made, Server):
-        made = ListServer(on_lists(make, epsilon), users)
-    check_column(word, made, "edges", epsilon)
+    with making(word, epsilon):
+        made: Any = called(make, epsilon, **facts)
+        if not isinstance(made, Server):
+            made = ListServer(on_lists(make, epsilon), users)
+        check_column(word, made, "edges", epsilon)
     found = simulate(key, made, Users(lists=lists))
     return found.value, found.guarantee
 

@@ -3,14 +3,14 @@
 Private features and private edges for a GCN, and the attacks on them.
 """
 
-from pathlib import Path
+from functools import partial
 
-from experiments import _declared
 from experiments._common import announce, run_parts
+from experiments._declared import write_of
 from experiments.heterorr import accuracy, attacks, counts, inversion, mixing, shares
 from experiments.heterorr.settings import Config
 
-__all__ = ["Config", "main", "write_report"]
+__all__ = ["Config", "main"]
 
 _PARTS = {
     "scores": shares,
@@ -23,8 +23,4 @@ _PARTS = {
 
 def main(config: Config) -> None:
     run_parts(config, _PARTS, accuracy)
-    announce(config, write_report)
-
-
-def write_report(out: Path) -> list[Path]:
-    return _declared.write(Path(__file__).with_name("report.toml"), out)
+    announce(config, partial(write_of, "heterorr"))

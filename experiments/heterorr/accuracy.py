@@ -35,27 +35,32 @@ def resolved(config: Config, dataset: str, level: Level) -> Settings:
 
 
 def variants(
-    config: Config, level: Level, labels: bool
+    config: Config, level: Level, classes: int, width: int
 ) -> Iterator[tuple[str, float, float, str, float]]:
-    """Mechanism, epsilon, rho, mechanism and epsilon of the edges: baselines first."""
+    """Mechanism, epsilon, rho, mechanism and epsilon of the edges: baselines first.
+
+    ``classes`` is 0 where a node has several labels; ``width`` is of the public embedding.
+    """
     asked_for = set(config.mechanisms)
     budgets = config.epsilons or rows_of.EPSILONS
     last = config.private_shares[-1]
-    by_labels = () if labels else (cells.LABEL_PROPAGATION,)
+    by_labels = () if not classes else (cells.LABEL_PROPAGATION,)
     if level == "features":
         for name in (cells.NON_PRIVATE, cells.RECORDS, releases.FEATURES + cells.NON_PRIVATE):
             yield name, math.inf, 0.0, "", 0.0
         for name in (cells.PUBLIC_RECORDS, *by_labels):
             yield name, 0.0, 0.0, "", 0.0
         known = [name for name in rows_of.FEATURE_MECHANISMS if name in asked_for]
-        known += [name for name in config.mechanisms if _common.is_own(name)]
+        asking = [PRIVATE_LABELS] if classes and "lpgnn" in asked_for else []
+        for name in filter(_common.is_own, config.mechanisms):
+            of_labels = classes and releases.label_mechanism(name, budgets[0], classes, width)
+            (asking if of_labels else known).append(name)
         rows = [
             prefix + name
             for name in known
             for prefix in ("", releases.STRUCTURE, releases.FEATURES)
         ]
-        if "lpgnn" in asked_for and not labels:
-            rows += [PRIVATE_LABELS, releases.STRUCTURE + PRIVATE_LABELS]
+        rows += [prefix + name for name in asking for prefix in ("", releases.STRUCTURE)]
         yield from ((name, epsilon, 0.0, "", 0.0) for epsilon in budgets for name in rows)
     elif level == "edges":
         for rho in config.private_shares:
@@ -81,12 +86,14 @@ def plan(config: Config) -> Iterator[tuple[cells.Cell, Settings]]:
     for level, dataset in itertools.product(levels, config.datasets):
         data = load(dataset)
         chosen = resolved(config, dataset, level)
-        labels = data.y.ndim == 2
-        task = "labels" if labels else "node"
+        classes = data.num_classes if data.y.ndim == 1 else 0
+        task = "node" if classes else "labels"
         unit = EDGE_CENTRAL if level == "edges" else RECORD
         for seed in range(config.seeds):
             bench = cells.prepare(chosen, seed)
-            for mechanism, epsilon, rho, other, of_edges in variants(config, level, labels):
+            for mechanism, epsilon, rho, other, of_edges in variants(
+                config, level, classes, chosen.width
+            ):
                 more = {"level": level, "rho": rho, "edges": other, "epsilon_edges": of_edges}
                 trained = mechanism != cells.LABEL_PROPAGATION
                 for name in _common.by_models(mechanism, config.models if trained else ()):

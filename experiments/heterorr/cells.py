@@ -21,6 +21,7 @@ from experiments.heterorr.settings import (
 )
 from ldp_jax import curators, datasets, servers
 from ldp_jax.accounting.guarantee import Guarantee, PipelineGuarantee
+from ldp_jax.bench.classes import OfOneHot
 from ldp_jax.core.mechanism import privatize
 from ldp_jax.datasets import splits
 from ldp_jax.graph import graphs, propagation
@@ -40,6 +41,7 @@ _PLACES = (
     1024  # edge lists are padded to a multiple of a quarter of the power of two below: few programs
 )
 _FEW = 20  # epochs that take no longer than to compile a program
+_DRAWS = 2**18  # of reports, by which one of somebody's own mechanism is measured: to 0.001
 _LABELS = np.uint32(0x1ABE1)  # folded into a seed's key for the noise of labels
 
 
@@ -148,6 +150,7 @@ def features(bench: Bench, name: str, epsilon: float) -> Any:
     if name == RECORDS:
         return records(bench)
     known = embedding(bench)
+    name, _ = asked_by(bench, name, epsilon)
     mechanism = name.removeprefix(releases.STRUCTURE).removeprefix(releases.FEATURES)
     if mechanism == NON_PRIVATE:
         return jnp.asarray(known.z)
@@ -163,6 +166,17 @@ def features(bench: Bench, name: str, epsilon: float) -> Any:
     )
     found = releases.released_features(jax.random.clone(bench.feature_key), z, made)
     return jnp.where(known.public[:, None], known.z, found)
+
+
+def asked_by(bench: Bench, release: str, epsilon: float) -> tuple[str, Any | None]:
+    """What a row releases of features, and the mechanism on labels if it asks for them.
+
+    A mechanism on classes takes the place of LPGNN's on labels, beside LPGNN's on features.
+    """
+    known = bench.data.num_classes, bench.settings.width
+    asked = None if bench.labels else releases.label_mechanism(release, epsilon, *known)
+    prefix = releases.STRUCTURE if release.startswith(releases.STRUCTURE) else ""
+    return (release if asked is None else prefix + PRIVATE_LABELS), asked
 
 
 def split_of(bench: Bench, rho: float) -> curators.EdgeSplit:
@@ -199,8 +213,8 @@ def guarantee(bench: Bench, cell: Cell) -> PipelineGuarantee | None:
     spent: list[Guarantee] = []
     fields: list[str] = []
     if cell.level != "edges":
-        twin = cell.release.startswith(releases.STRUCTURE)
-        name = cell.release.removeprefix(releases.FEATURES)
+        name, asked = asked_by(bench, cell.release, cell.epsilon)
+        name = name.removeprefix(releases.FEATURES)
         if name in (*FEATURE_MECHANISMS, PRIVATE_LABELS) or _common.is_own(name):
             # Only FeatureRR asks for the shares, which take seconds to find.
             theta = embedding(bench).theta if name == "featurerr" else np.ones(bench.settings.width)
@@ -210,9 +224,9 @@ def guarantee(bench: Bench, cell: Cell) -> PipelineGuarantee | None:
                 ).guarantee()
             )
             fields.append("features")
-        if name.removeprefix(releases.STRUCTURE) == PRIVATE_LABELS:  # the twin asks for labels, too
-            asked = releases.label_mechanism(cell.epsilon, bench.data.num_classes).guarantee()
-            spent = [asked] if twin else [spent[0] + asked]
+        if asked is not None:  # the structure-only twin asks for labels, too
+            of_label = asked.guarantee()
+            spent = [spent[0] + of_label if spent else of_label]
             fields.append("labels")
     name, epsilon = cell.of_edges
     if name in EDGE_MECHANISMS:
@@ -293,15 +307,13 @@ def train(bench: Bench, op: Any, x: Any, steps: Sequence[int], model: str = "") 
 
 
 def train_on_noisy_labels(
-    bench: Bench, op: Any, x: Any, steps: Sequence[int], epsilon: float, model: str = ""
+    bench: Bench, op: Any, x: Any, steps: Sequence[int], mechanism: Any, model: str = ""
 ) -> Score:
     """LPGNN: steps of features, then of labels, each chosen by noisy validation labels.
 
-    Labels of private users who train or validate go through randomised response; true labels score
-    the test alone.
+    Labels of private users who train or validate go through the mechanism; true labels score the
+    test alone.
     """
-    classes = bench.data.num_classes
-    mechanism = releases.label_mechanism(epsilon, classes)
     keys = jax.random.split(jax.random.fold_in(jax.random.clone(bench.feature_key), _LABELS), 2)
     both = zip(keys, bench.parts[:2], strict=True)
     train, validation = (_noisy(mechanism, key, part, bench.public) for key, part in both)
@@ -337,12 +349,35 @@ def _noisy(
     mechanism: Any, key: Any, part: training.Examples, public: np.ndarray
 ) -> label_training.NoisyExamples:
     """Reports of labels; of public users the labels themselves."""
-    reports = np.asarray(privatize(key, mechanism, part.label))
     known = public[part.index]
-    made = label_training.noisy_examples(
-        mechanism, part.index, np.where(known, part.label, reports)
-    )
+    if isinstance(mechanism, OfOneHot):
+        said = np.where(known, part.label, reported(key, mechanism, part.label))
+        keep = jnp.full(len(said), kept(mechanism), jnp.float32)
+        shown = jax.nn.one_hot(said, mechanism.classes, dtype=jnp.float32)
+        made = label_training.NoisyExamples(part.index, shown, keep)
+    else:
+        reports = np.asarray(privatize(key, mechanism, part.label))
+        made = label_training.noisy_examples(
+            mechanism, part.index, np.where(known, part.label, reports)
+        )
     return made._replace(keep=jnp.where(known, 1.0, made.keep))
+
+
+def reported(key: Any, mechanism: OfOneHot, labels: Any) -> np.ndarray:
+    """The class that each report names: the largest number of its estimate."""
+    rows = jax.nn.one_hot(labels, mechanism.classes)
+    return np.asarray(_common.estimates(mechanism, privatize(key, mechanism, rows))).argmax(1)
+
+
+def kept(mechanism: OfOneHot) -> float:
+    """The chance that a report names the class, the mean over classes, by draws.
+
+    Forward correction takes it, as if all other classes were named equally often. It is at least a
+    guess's, which says nothing.
+    """
+    labels = np.arange(_DRAWS) % mechanism.classes
+    right = reported(jax.random.key(0), mechanism, labels) == labels
+    return max(float(right.mean()), (1 + 1e-3) / mechanism.classes)
 
 
 def compute(bench: Bench, cell: Cell) -> _runner.Found:
@@ -361,8 +396,9 @@ def compute(bench: Bench, cell: Cell) -> _runner.Found:
     # Public features are not noisy: two layers of the GCN average them enough.
     steps = (0,) if no_edges or cell.level == "edges" else bench.settings.steps
     op = _laid_out(bench, seen.graph)
-    if cell.release.removeprefix(releases.STRUCTURE) == PRIVATE_LABELS:
-        score = train_on_noisy_labels(bench, op, x, steps, cell.epsilon, cell.model)
+    asked = None if cell.level == "edges" else asked_by(bench, cell.release, cell.epsilon)[1]
+    if asked is not None:
+        score = train_on_noisy_labels(bench, op, x, steps, asked, cell.model)
     else:
         score = train(bench, op, x, steps, cell.model)
     counts = {} if np.isnan(seen.released) else {RELEASED: seen.released, TRUE: seen.true}

@@ -47,12 +47,8 @@ TITLES: dict[str, str] = {
     "mlp-32": "32 hidden units",
     "none": "no embedding",
 }
-METRICS = {
-    "mse": ("MSE (x 1000)", 1000.0),
-    "ssim": ("SSIM (x 100)", 100.0),
-    "accuracy": ("accuracy (%)", 100.0),
-}
-"""How each is shown, and by what it is multiplied for that."""
+SCALES = {"mse": 1000.0, "ssim": 100.0, "accuracy": 100.0}
+"""By what each metric is multiplied where it is shown."""
 
 _less_loss = lambda scores, examples: -training.node_classification.loss(scores, examples).mean()
 _OBJECTIVE = training.node_classification._replace(score=_less_loss)
@@ -392,24 +388,14 @@ def compute(cell: Cell, settings: Settings) -> Found:
     return Found(rounded(values), also, {"data": {"digits": {"source": SOURCE}}})
 
 
-class Line(NamedTuple):
-    """The subject of one line of a table."""
-
-    embedding: str
-    mechanism: str
-    epsilon: float
-
-
-_NOBODY = Line("none", "public-mean", 0.0)
-
-
 def prepared(frame: pd.DataFrame) -> pd.DataFrame:
     """Rows in the units of tables, with embeddings in words."""
-    scale = frame.metric.map({name: scale for name, (_, scale) in METRICS.items()})
-    return frame.assign(value=frame.value * scale, embedding=frame.embedding.map(TITLES))
+    return frame.assign(
+        value=frame.value * frame.metric.map(SCALES), embedding=frame.embedding.map(TITLES)
+    )
 
 
-def picture(report: Any, _: Any) -> tuple[list[str], dict[str, Any], dict[str, pd.DataFrame]]:
+def picture(report: Any, _: Any) -> show.Section:
     """Figure 8, whose attacks are computed anew, and so only if its rows have changed."""
     results = results_in(report.out)
     rows = results.read(mixed=True)
@@ -420,55 +406,12 @@ def picture(report: Any, _: Any) -> tuple[list[str], dict[str, Any], dict[str, p
     return [f"![Figure 8]({path.name})"], {}, {}
 
 
-def _lines(rows: pd.DataFrame) -> dict[str, dict[Line, pd.Series]]:
-    """Values by seed of each metric, as tables show them, and each line, in the order of tables."""
-    order = [*EMBEDDINGS, "none", *LABELS]
-    rank = lambda line: (order.index(line.embedding), order.index(line.mechanism), line.epsilon)
-    found = {}
-    for metric, (_, scale) in METRICS.items():
-        values = show.by_seed(rows[rows.metric == metric], Line._fields, scale)
-        found[metric] = {line: values[line] for line in sorted(map(Line._make, values), key=rank)}
-    return found
-
-
 def plot(rows: pd.DataFrame, settings: Settings) -> Any:
-    """Left: eight private images and what is reconstructed of them.
-
-    Right: leakage and use, by epsilon.
-    """
-    lines = _lines(rows)
-    embeddings = [
-        name for name in EMBEDDINGS if any(line.embedding == name for line in lines["mse"])
-    ]
-    widths = 6.2, 0.6 + 2.6 * len(embeddings)
-    figure = show.pyplot().figure(figsize=(sum(widths), 6.4))
-    left, right = figure.subfigures(1, 2, width_ratios=widths)
-    budgets = sorted(
-        {line.epsilon for line in lines["mse"] if line.mechanism == "feature-rr"}, reverse=True
-    )
-    _images(left, embeddings[-1], int(rows.seed.min()), budgets[:5], settings)
-    axes = right.subplots(len(METRICS), len(embeddings), sharex=True, sharey="row", squeeze=False)
-    for row, metric in zip(axes, METRICS, strict=True):
-        for axis, embedding in zip(row, embeddings, strict=True):
-            _curves(axis, lines[metric], embedding)
-        row[0].set_ylabel(METRICS[metric][0])
-        if metric != "ssim":
-            row[0].set_ylim(0, {"mse": None, "accuracy": 103}[metric])
-    for first, last, embedding in zip(axes[0], axes[-1], embeddings, strict=True):
-        first.set_title(TITLES[embedding], fontsize=10)
-        last.set_xlabel("epsilon of an embedding")
-    handles, labels = axes[0, 0].get_legend_handles_labels()
-    right.legend(handles, labels, loc="lower center", ncols=3, fontsize=8)
-    right.subplots_adjust(
-        left=0.55 / widths[1], right=0.985, top=0.94, bottom=0.16, hspace=0.12, wspace=0.08
-    )
-    return figure
-
-
-def _images(
-    figure: Any, embedding: Embedding, seed: int, budgets: Sequence[float], settings: Settings
-) -> None:
-    """One row a release: the first private image of each of eight digits."""
+    """One row a release of the last embedding: the first private image of each of eight digits."""
+    mse = rows[rows.metric == "mse"]
+    (*_, embedding) = (name for name in EMBEDDINGS if (mse.embedding == name).any())
+    budgets = sorted({*mse.epsilon[mse.mechanism == "feature-rr"]}, reverse=True)[:5]
+    seed = int(rows.seed.min())
     x, digit, public = load(seed, settings)
     some = [int(np.flatnonzero(digit[public:] == c)[0]) for c in range(8)]
     shown: list[tuple[str, Any]] = [("original", x[public:])]
@@ -484,7 +427,7 @@ def _images(
             f"{found.ssim.mean:.2f}"
         )
         shown.append((words, found.x))
-    axes = figure.subplots(len(shown), len(some), squeeze=False)
+    figure, axes = show.pyplot().subplots(len(shown), len(some), figsize=(6.2, 6.4), squeeze=False)
     for row, (words, images) in zip(axes, shown, strict=True):
         for axis, place in zip(row, some, strict=True):
             axis.imshow(images[place].reshape(SHAPE), cmap="gray_r", vmin=0.0, vmax=1.0)
@@ -497,17 +440,4 @@ def _images(
         f"private images, reconstructed from {TITLES[embedding]}", fontsize=10, x=0.62, y=0.985
     )
     figure.subplots_adjust(left=0.26, right=0.98, top=0.94, bottom=0.02, wspace=0.06, hspace=0.06)
-
-
-def _curves(axis: Any, values: show.Values, embedding: str) -> None:
-    budgets = sorted({line.epsilon for line in values if line.mechanism in PROTECTED})
-    show.log_ticks(axis, budgets, base=2)
-    axis.tick_params(axis="x", labelsize=8)
-    rows = {
-        name: {at.epsilon: s for at, s in values.items() if at[:2] == (embedding, name)}
-        for name in PROTECTED
-    }
-    show.curves(axis, rows, LABELS, COLOURS, lw=1.4, ms=3)
-    for line, style in ((_NOBODY, "--"), (Line(embedding, "non-private", np.inf), ":")):
-        if line in values:
-            show.level(axis, values[line].mean(), LABELS[line.mechanism], style, linewidth=1.0)
+    return figure

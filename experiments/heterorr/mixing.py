@@ -82,7 +82,7 @@ def compute(cell: Cell, chosen: dict[str, int]) -> _runner.Found:
     )
 
 
-def section(report: Any, _: Any) -> tuple[list[str], dict[str, Any], dict[str, Any]]:
+def section(report: Any, _: Any) -> show.Section:
     """Words, a table and the traces of all chains."""
     frame = report.frame
     by = ["dataset", "weight"]

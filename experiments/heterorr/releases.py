@@ -12,12 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import Partial
 
-from experiments._common import estimates, is_own
+from experiments._common import estimates, is_own, own_classes, own_vectors
 from experiments.heterorr.settings import PRIVATE_LABELS
 from ldp_jax import curators, features, servers
 from ldp_jax.accounting.guarantee import PipelineGuarantee
-from ldp_jax.bench.methods import on_vectors
-from ldp_jax.bench.named import named
 from ldp_jax.curators import EdgeSplit, connections, hrg
 from ldp_jax.graph import graphs
 from ldp_jax.learning import importance, models, training
@@ -127,9 +125,15 @@ def _probabilities(model: models.Model, labels: bool, variables: Any, rows: Any)
     return jax.nn.sigmoid(outputs) if labels else jax.nn.softmax(outputs)
 
 
-def label_mechanism(epsilon: float, classes: int) -> features.Discrete:
-    """Randomised response on a label with half of a record's epsilon."""
-    return features.GeneralizedRR(epsilon / 2, classes)
+def label_mechanism(name: str, epsilon: float, classes: int, dim: int) -> Any | None:
+    """What labels go through with half of a record's epsilon; None in rows that ask for none.
+
+    It is LPGNN's randomised response, or somebody's own mechanism on classes.
+    """
+    name = name.removeprefix(STRUCTURE)
+    if name == PRIVATE_LABELS:
+        return features.GeneralizedRR(epsilon / 2, classes)
+    return own_classes(name, epsilon / 2, classes, dim) if is_own(name) else None
 
 
 def feature_mechanism(name: str, epsilon: float, theta: np.ndarray, bins: int) -> Any:
@@ -139,7 +143,7 @@ def feature_mechanism(name: str, epsilon: float, theta: np.ndarray, bins: int) -
     """
     dim = len(theta)
     if is_own(name):
-        return on_vectors(named(name).make, epsilon, dim)
+        return own_vectors(name, epsilon, dim)
     if name == "featurerr":
         return features.FeatureRR(epsilon, bins, theta)
     if name == "featurerr-uniform":

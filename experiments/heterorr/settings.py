@@ -108,8 +108,8 @@ class Config(_runner.Grid):
     take them too
     """
     mechanisms: tuple[str, ...] = (*FEATURE_MECHANISMS, *EDGE_MECHANISMS)
-    """on records (Figure 6), also your own on numbers or vectors as module:Name; and on private
-    edges (Figure 7 and the attacks)"""
+    """on records (Figure 6), also your own as module:Name on numbers, on vectors, or on classes: it
+    has the label and half of epsilon; and on private edges (Figure 7 and the attacks)"""
     models: tuple[str, ...] = ()
     """of features, edges and both: your own of NodeInputs, as module:Name"""
     epsilons: tuple[float, ...] = ()

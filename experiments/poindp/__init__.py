@@ -3,22 +3,18 @@
 Hierarchy-aware noise for graph networks, as published and sound, and attacks.
 """
 
-from pathlib import Path
+from functools import partial
 
-from experiments import _declared
 from experiments._common import announce, run_parts
+from experiments._declared import write_of
 from experiments.poindp import accuracy, gaps, membership, noise
 from experiments.poindp.settings import Config, printed
 
-__all__ = ["Config", "main", "printed", "write_report"]
+__all__ = ["Config", "main", "printed"]
 
 _PARTS = {"noise": noise, "membership": membership, "gaps": gaps}
 
 
 def main(config: Config) -> None:
     run_parts(config, _PARTS, accuracy)
-    announce(config, write_report)
-
-
-def write_report(out: Path) -> list[Path]:
-    return _declared.write(Path(__file__).with_name("report.toml"), out)
+    announce(config, partial(write_of, "poindp"))

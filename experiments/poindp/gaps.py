@@ -16,7 +16,6 @@ import scipy.sparse
 from scipy.sparse.csgraph import connected_components
 
 from experiments import _common, _runner
-from experiments._report import prose
 from experiments.poindp import accuracy, cells, networks
 from experiments.poindp import settings as rows_of
 from ldp_jax.learning import training
@@ -171,68 +170,28 @@ def compute(cell: Cell, chosen: rows_of.Settings) -> _runner.Found:
     )
 
 
-_TEXT = prose("poindp_gaps")
-
 PUBLIC_SPLIT, OTHER_METRIC = "public split", "micro-F1"
 """Two more causes, read off the rows of the tables themselves."""
 
 
-def section(report: Any, _: Any) -> tuple[list[str], dict[str, Any], dict[str, pd.DataFrame]]:
-    """What was tried of the cells that differ, in words, and each cell in a CSV."""
-    frame = report.frame
-    tables = accuracy.results_in(report.out).read()
-    means = (
-        100 * frame.groupby(["dataset", "mechanism", "epsilon", "metric", "variant"]).value.mean()
+def prepared(frame: pd.DataFrame) -> pd.DataFrame:
+    """The cells that differ, each with how far every change leaves it from the paper, in points.
+
+    *brought* is the mean in per cent, and *closed* says whether any change comes near.
+    """
+    tables = accuracy.results_in(frame.attrs["out"]).read()
+    random = tables[(tables.split == "random") & (tables.metric == cells.METRICS[-1])]
+    parts = [frame, tables[tables.split == "public"].assign(variant=PUBLIC_SPLIT)]
+    parts += [random.assign(variant=OTHER_METRIC, metric=one) for one in cells.METRICS[:2]]
+    place = ["dataset", "mechanism", "epsilon", "metric"]
+    brought = 100 * pd.concat(parts).groupby([*place, "variant"]).value.mean()
+    found = pd.DataFrame(gaps(tables)).merge(brought.reset_index(), on=place, how="left")
+    off = (found.value - found.printed).abs()
+    least = off.groupby([found[name] for name in place]).transform("min")
+    return found.assign(
+        off=off,
+        brought=found.value.round(2),
+        closed=np.where(least <= APART, "yes", "no"),
+        asked=len(compared(tables)),
+        seeds=frame.seed.nunique(),
     )
-    ours = 100 * tables.groupby(["split", "dataset", "mechanism", "epsilon", "metric"]).value.mean()
-    rows = []
-    closing = []
-    unasked = 0
-    for gap in gaps(tables):
-        cell = (gap.dataset, gap.mechanism, gap.epsilon)
-        tried = {cause: means.get((*cell, gap.metric, cause)) for cause in VARIANTS}
-        unasked += all(value is None for value in tried.values())
-        tried[PUBLIC_SPLIT] = ours.get(("public", *cell, gap.metric))
-        tried[OTHER_METRIC] = ours.get(("random", *cell, cells.METRICS[-1]))
-        shown = {cause: "" if value is None else f"{value:.1f}" for cause, value in tried.items()}
-        closes = [
-            c
-            for c, value in tried.items()
-            if value is not None and abs(value - gap.printed) <= APART
-        ]
-        shown["closed by"] = "; ".join(closes)
-        closing.append(closes)
-        rows.append(
-            {
-                "table": gap.table,
-                "data set": gap.dataset,
-                "row": rows_of.label(gap.mechanism),
-                "metric": gap.metric,
-                "paper": gap.printed,
-                "ours": f"{gap.ours:.1f}",
-                **shown,
-            }
-        )
-    causes = (*VARIANTS, PUBLIC_SPLIT, OTHER_METRIC)
-    count = {cause: sum(cause in closes for closes in closing) for cause in causes}
-    by = ", ".join(
-        f"{cause} {n}" for cause, n in sorted(count.items(), key=lambda one: -one[1]) if n
-    )
-    seeds = frame.seed.nunique()
-    about = _TEXT.about.format(
-        cells=len(rows),
-        printed=len(compared(tables)),
-        apart=APART,
-        seeds="one seed" if seeds == 1 else f"{seeds} seeds",
-        tries=len(causes),
-        wide=WIDE,
-        long=LONG,
-        closed=sum(map(bool, closing)),
-        open=sum(not one for one in closing),
-        unasked=f" ({unasked} of all were asked by their tables' own rows alone)"
-        if unasked
-        else "",
-        by=f"Cells that each change closes: {by}." if by else "",
-    )
-    file = f"{NAME}.table.csv"
-    return [about, f"Each cell: [{file}]({file})."], {}, {file: pd.DataFrame(rows)}

@@ -101,7 +101,7 @@ DISKS = {
 """The rows of each picture of the disk: the paper's two, and of ours one."""
 
 
-def section(report: Any, _: Any) -> tuple[list[str], dict[str, Any], dict[str, pd.DataFrame]]:
+def section(report: Any, _: Any) -> show.Section:
     """The page of the last data set and epsilon: words, a table and pictures."""
     frame = report.frame
     dataset = frame.dataset.iloc[-1]

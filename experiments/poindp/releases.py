@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments._common import estimates, is_own
+from experiments._common import estimates, is_own, own_vectors
 from experiments.poindp.settings import (
     FEATURES,
     LEVELS,
@@ -19,8 +19,6 @@ from experiments.poindp.settings import (
 )
 from ldp_jax import hyperbolic, servers
 from ldp_jax.accounting.guarantee import RECORD, Guarantee, PipelineGuarantee
-from ldp_jax.bench.methods import on_vectors
-from ldp_jax.bench.named import named
 
 UNPROTECTED = ("labels", "edges")
 
@@ -41,7 +39,7 @@ def mechanism(name: str, epsilon: float, settings: Settings) -> Any:
     ``levels`` is a stack of one for each level of the hierarchy.
     """
     if is_own(name):
-        return on_vectors(named(name).make, epsilon, settings.dim)
+        return own_vectors(name, epsilon, settings.dim)
     words = {"delta": settings.delta, "dim": settings.dim, "clip": settings.clip}
     if name in SHARES:
         return hyperbolic.RadialAngularGaussian(epsilon=epsilon, radial_share=SHARES[name], **words)

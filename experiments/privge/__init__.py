@@ -7,7 +7,7 @@ from experiments._runner import console
 from experiments.privge import accuracy
 from experiments.privge.settings import Config, printed
 
-__all__ = ["Config", "main", "printed", "write_report"]
+__all__ = ["Config", "main", "printed"]
 
 PAGE = Path(__file__).with_name("report.toml")
 
@@ -30,7 +30,3 @@ def tables(out: Path) -> str:
     tables = [section["table"] for section in page.spec["sections"] if "table" in section]
     by_mechanism = [one for one in tables if one["rows"] == ["dataset", "mechanism"]]
     return "\n\n".join(filter(None, map(page.table, by_mechanism)))
-
-
-def write_report(out: Path) -> list[Path]:
-    return _declared.write(PAGE, out)

@@ -16,8 +16,6 @@ from experiments.privge.settings import DEFAULT, HYPERPARAMETERS, Settings
 from ldp_jax import datasets, features, servers
 from ldp_jax.accounting.guarantee import Budget
 from ldp_jax.accounting.ledger import Ledger
-from ldp_jax.bench.methods import on_vectors
-from ldp_jax.bench.named import named
 from ldp_jax.datasets import splits
 from ldp_jax.graph import graphs, propagation
 from ldp_jax.learning import metrics, models, training
@@ -69,7 +67,7 @@ def make_mechanism(name: str, epsilon: float, dim: int, k: int) -> Mechanism:
     ``k`` matters to HDS alone, the others have the papers' rule.
     """
     if _common.is_own(name):
-        own = on_vectors(named(name).make, epsilon, dim)
+        own = _common.own_vectors(name, epsilon, dim)
         return Mechanism(name, epsilon, getattr(own, "k", dim), own)
     made = {
         "laplace": features.LaplaceVector,

@@ -119,7 +119,7 @@ def _claims() -> dict[tuple[str, str, str, float], str]:
     return {place: f"{gap:+.1f}" for place, gap in gaps.items() if gap > 0}
 
 
-def margins(report: Any, _: Any) -> tuple[list[str], dict[str, Any], dict[str, pd.DataFrame]]:
+def margins(report: Any, _: Any) -> show.Section:
     """The differences of mechanisms that the paper names, beside ours."""
     rows = []
     for dataset, epsilon, first, second, published in NAMED_GAPS:

@@ -170,9 +170,8 @@ class Method:
         facts = draw.facts
         assert isinstance(facts, PanelFacts)
         panel = draw.labels >= 0
-        if made.domain() == Finite(tuple(range(draw.data.num_classes))):
-            _check_guarantee(made.guarantee(), RECORD, epsilon)
-            asked = OfOneHot(made, draw.data.num_classes)
+        asked: Mechanism | None = on_classes(made, epsilon, draw.data.num_classes)
+        if asked is not None:
             classifier, found = broadcast(facts.classifier)
             shown = np.zeros((len(panel), draw.data.num_classes), np.float32)
             shown[facts.known.nodes] = found
@@ -242,6 +241,20 @@ def on_vectors(make: Callable[..., Any], epsilon: float, dim: int) -> Any:
         )
     _check_guarantee(made.guarantee(), RECORD, epsilon)
     return made
+
+
+def on_classes(made: Mechanism, epsilon: float, classes: int) -> OfOneHot | None:
+    """A mechanism on the classes 0 to C - 1 as one on vectors of one 1; None for other records.
+
+    ``ValueError`` for a guarantee that is not at most epsilon per record.
+
+    >>> on_classes(features.GeneralizedRR(1.0, 3), 1.0, 3) is not None
+    True
+    """
+    if made.domain() != Finite(tuple(range(classes))):
+        return None
+    _check_guarantee(made.guarantee(), RECORD, epsilon)
+    return OfOneHot(made, classes)
 
 
 def on_lists(make: Callable[..., Any], epsilon: float) -> OneUsersView:

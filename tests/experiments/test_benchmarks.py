@@ -7,6 +7,7 @@ import pytest
 import scipy.sparse
 
 from experiments import (
+    _declared,
     _edge_benchmarks,
     _references,
     _scaling_benchmark,
@@ -93,7 +94,7 @@ def test_the_sparse_sides_draw_from_the_laws_of_the_mechanisms():
     assert (found // n != found % n).all()
 
 
-def test_the_spread_of_repeated_rows_is_that_of_the_worst_seed(graph_file, monkeypatch):
+def test_the_spread_of_repeated_rows_is_that_of_the_worst_seed(graph_file, tmp_path, monkeypatch):
     monkeypatch.setattr(training, "fit", contract.as_first_drawn)  # rows are compared, not judged
     rows = repeat.child(str(graph_file), [0, 1], epochs=3)
     assert [(row["mechanism"], row["seed"]) for row in rows[::2][:4]] == [
@@ -108,18 +109,19 @@ def test_the_spread_of_repeated_rows_is_that_of_the_worst_seed(graph_file, monke
             for row in part
         ]
     )
-    head, lines = repeat.spread(frame)
-    assert head == ["row", "one core"]
-    assert [line[1] for line in lines] == ["a seed 1.00, mean 0.00"] * 6
-    assert lines[4][0] == "structure-only HDS, raw"
+    text = _declared.paged(tmp_path, repeat.NAME, frame, "About.")
+    assert "| row | preprocessing | one core: a seed | one core: mean |" in text
+    assert text.count(" | 1.00 | 0.00 |") == 6
+    assert "| structure-only HDS | raw |" in text
+    assert text.endswith("About.")
     every = [seed for seeds, _, _ in repeat.conditions(3)["each seed alone"] for seed in seeds]
     assert every == [0, 1, 2]
 
 
 @pytest.mark.parametrize("name", ["benchmarks", "benchmarks_gpu"])
-def test_the_committed_page_is_that_of_the_committed_rows(name):
+def test_the_committed_page_is_that_of_the_committed_rows(name, tmp_path):
     rows = pd.read_csv(REFERENCE / f"{name}.csv")
-    text = benchmarks.summary(rows, f"{name}.csv")
+    text = _declared.paged(tmp_path, name, rows, page=benchmarks.NAME)
     assert f"{text}\n" == (REFERENCE / f"{name}.md").read_text()
 
 

@@ -135,12 +135,13 @@ def test_a_table_has_a_column_for_each_epsilon_and_own_methods_by_their_word():
             "heads": {"mechanism": "row"},
             "columns": [
                 {"title": "eps {epsilon}", "across": "epsilon", "measure": "alone"},
+                {"title": "at {budget:g}", "measure": "alone", "where": {"epsilon": "@budget"}},
                 {"title": "never", "measure": "shared", "where": {"epsilon": 7.0}},
             ],
         }
     )
     lines = text.splitlines()
-    assert lines[0] == "| dataset | row | eps 1 | eps 2 |"
+    assert lines[0] == "| dataset | row | eps 1 | eps 2 | at 1 |"
     assert lines[2].startswith("| g | Laplace | -2.7 ± ")
     assert any(line.startswith(f"| g | {OWN} | ") for line in lines)
     assert len(lines) == 2 + 4

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from experiments import _common, dprr, heterorr, privge
+from experiments import _common, _declared, dprr, heterorr, privge
 from experiments._runner import UsageError
 from experiments.dprr import config as lists
 from experiments.frontier import beyond, features, friendships
@@ -63,6 +63,9 @@ def number(outputs):
 
 
 HEAD = f"{__name__}:Head"
+
+
+NEEDS = f"{__name__}:needs"
 
 
 def test_an_own_method_has_its_word_as_a_name_and_a_colour_of_its_own():
@@ -173,6 +176,12 @@ def test_own_lists_and_servers_find_links(small, tmp_path):
     }
     assert abs(found[server] - found["non-private counts"]) < 0.1
     assert 0.0 <= found[LIST] <= 1.0
+    cell = next(iter(plan))
+    broken = dataclasses.replace(cell, mechanism=NEEDS, epsilon=2.0)
+    with pytest.raises(
+        UsageError, match="--mechanisms .*:needs at epsilon 2: TypeError: .*outputs"
+    ):
+        beyond.compute(broken, plan[cell])
     for wrong, shape in ((np.zeros(3), r"\(2,\)"), ("two", r"\(2,\)"), ([0.0, np.nan], "finite")):
         with pytest.raises(UsageError, match=shape):
             beyond.own.numbers(server, wrong, (2,))
@@ -232,7 +241,7 @@ def test_numbers_classes_and_servers_stand_in_the_tables(small, tmp_path):
     assert rows.mechanism.str.endswith(f" by {HEAD}").sum() == 12  # and without noise
     assert NUMBER in privge.tables(out)
     assert f"{NUMBER} by {HEAD}" in privge.tables(out)
-    privge.write_report(out)
+    _declared.write_of("privge", out)
     assert (out / "figure2_node.png").exists()
 
     asked = frontier.Config(mechanisms=(LIST,), labels=("20",), seeds=1, units=("list",), **given)
@@ -253,7 +262,7 @@ def test_a_list_mechanism_classifies_graphs(tmp_path):
     dprr.main(asked)
     rows = pd.read_csv(tmp_path / "dprr.csv")
     assert set(rows.mechanism) == {"degrees", LIST}
-    dprr.write_report(tmp_path)
+    _declared.write_of("dprr", tmp_path)
     assert LIST in (tmp_path / "dprr.md").read_text()
 
 
@@ -264,6 +273,9 @@ def test_a_mechanism_on_classes_is_a_report_of_the_frontier(small, tmp_path):
     asked.check()
     plan = features.plan(asked)
     (cell,) = [cell for cell in plan if cell.mechanism == CLASS]
+    for word, why in ((NEEDS, "TypeError: .*outputs"), (LIST, ".* hides must be 'edges'")):
+        with pytest.raises(UsageError, match=f"--mechanisms {word} at epsilon 2: {why}"):
+            features.compute(dataclasses.replace(cell, mechanism=word), plan[cell])
     found = features.compute(cell, plan[cell])
     assert 0.4 < found.values["accuracy"] <= 1.0
     assert "epsilon 2 per record" in str(found.notes)

@@ -83,7 +83,7 @@ def test_one_table_of_a_paper_is_its_command_and_its_sections(tmp_path, monkeypa
     ran = []
     module = reproduce._registry.module("privge")
     monkeypatch.setattr(module, "main", ran.append)
-    monkeypatch.setattr(module, "write_report", lambda out: None)
+    monkeypatch.setattr(reproduce._declared, "write_of", lambda name, out: None)
     command_line.main(
         ["reproduce", "privge", "--table", "III", "--preset", "smoke", "--out", str(tmp_path)]
     )

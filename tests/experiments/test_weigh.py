@@ -116,7 +116,8 @@ def test_the_command_writes_what_it_prints(tree, tmp_path, capsys, monkeypatch):
     assert {path.suffix for path in (tmp_path / "out").iterdir()} == {".csv", ".md", ".json"}
     written = (tmp_path / "out/weight.md").read_text()
     assert "| experiments: nodes | 4 |  | 70,000 |  | yes |" in written
-    assert "where it weighs" in capsys.readouterr().out
+    assert "| ldp_jax/room | 1 |" in written
+    assert "Where it weighs" in capsys.readouterr().out
     assert {name for name in rows.index if name.startswith("ldp_jax: ")} == {
         name for name in weigh.AIMS if name.startswith("ldp_jax: ")
     }
