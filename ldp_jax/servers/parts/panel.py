@@ -23,7 +23,7 @@ from ldp_jax.core.types import PRNGKey
 from ldp_jax.features import Discrete, GeneralizedRR
 from ldp_jax.servers.parts.groups import check_teachers
 from ldp_jax.servers.parts.rows import Features, Rows, feature_rows
-from ldp_jax.servers.parts.self_training import FoldedLabels, folds
+from ldp_jax.servers.parts.self_training import FoldedLabels, folds, typical_folds
 
 MOST_EPSILON = 20.0
 """Of a report: beyond, its table of whole numbers has none for the rarest place."""
@@ -152,7 +152,8 @@ def folded_panel(
 ) -> tuple[FoldedLabels, FoldedLabels]:
     """Labels and folds of a panel among all n users, and among its members in order.
 
-    Checked first.
+    At most ``num_folds`` folds, of which each holds a label of every typical class
+    (:func:`~ldp_jax.servers.parts.self_training.typical_folds`). Checked first.
     """
     validate.integer_in(2, num_folds=num_folds)
     validate.in_range(1.0 / num_classes, 1.0, open_lower=True, keep=keep)
@@ -160,6 +161,7 @@ def folded_panel(
     if keep == 1.0:
         check_teachers(labels, num_classes)
     labels = labels.astype(np.int32)
+    num_folds = typical_folds(labels, num_folds)
     known = FoldedLabels(labels, num_classes, folds(key, labels, num_folds), num_folds, keep)
     return known, known._replace(
         labels=labels[known.nodes], fold=np.asarray(known.fold)[known.nodes]
