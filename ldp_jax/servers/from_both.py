@@ -109,7 +109,7 @@ def predict_jointly(
       num_classes: C; by default the largest label plus 1, where labels are public. Where it is
         given, the panel may have nobody of some class. Its posterior is then its prior, and
         ``absent`` names it.
-      num_folds: F.
+      num_folds: F, at most: each fold of the panel holds a label of every typical class.
       homophily: of one report of both: the share of friends of one's own class beyond chance, in
         [0, 1), as it is publicly stated, by default 0.6. A wrong number costs accuracy alone. A
         stated one is named among the unprotected: the true one of a private graph is a release.

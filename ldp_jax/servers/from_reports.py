@@ -115,8 +115,8 @@ def predict_from_reports(
         nobody of some class. Its posterior is then its prior, the share of half a panel member, for
         every user (:mod:`ldp_jax.servers.parts.absent`). ``absent`` names such classes.
       facts: what :func:`~ldp_jax.servers.panel_facts` found of this graph and panel.
-      num_folds: F, in which the panel is asked of models that have not seen it; 10 by default, and
-        as facts say.
+      num_folds: F, in which the panel is asked of models that have not seen it; at most, since each
+        fold holds a label of every typical class; 10 by default, and as facts say.
       label_epsilon: in (0, 20], where the panel's labels are private too: each member reports one
         through :func:`~ldp_jax.features.GeneralizedRR` (:mod:`ldp_jax.servers.labels`).
         ``num_classes``, which is public, must then be given, and labels outside [0, C) are clipped.

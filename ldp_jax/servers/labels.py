@@ -19,7 +19,7 @@ from ldp_jax.graph.propagation import Operator, operator
 from ldp_jax.servers.facts.panel import PanelFacts, panel_facts
 from ldp_jax.servers.parts.panel import MOST_EPSILON, keep_of, label_noise
 from ldp_jax.servers.parts.rows import Rows
-from ldp_jax.servers.parts.self_training import FoldedLabels
+from ldp_jax.servers.parts.self_training import FoldedLabels, typical_folds
 from ldp_jax.servers.parts.structure import StructurePosterior
 from ldp_jax.servers.questions import Answers, Ask, ClassQuestion
 from ldp_jax.servers.questions.classes import class_cost
@@ -195,8 +195,9 @@ class LabelledReportServer:
         """After labels, classes are asked for; then the result is that of :class:`ReportServer`."""
         if isinstance(state, ClassesAskedByLabels):
             labels, fold = np.asarray(state.labels), np.asarray(state.fold)
+            num_folds = typical_folds(labels, self.num_folds)
             known = FoldedLabels(
-                labels, self.panel.num_classes, fold, self.num_folds, keep=float(state.keep)
+                labels, self.panel.num_classes, fold, num_folds, keep=float(state.keep)
             )
             facts = PanelFacts(known, state.structure, state.question.classifier, self.op)
             asked = ClassesAsked(state.question, state.key)

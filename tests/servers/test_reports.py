@@ -58,6 +58,23 @@ def data():
     return graph, y, x, facts
 
 
+def test_folds_of_a_small_panel_hold_a_label_of_every_class(data):
+    """Else a held-out posterior knows the label by which class looks rare."""
+    graph, y, _, facts = data
+    order = np.argsort(y, kind="stable")
+    few = np.full(N, -1)
+    for one in range(3):
+        few[order[y[order] == one][: 3 + one]] = one
+    noise = np.random.default_rng(0).normal(size=(12, 5))
+    small = panel_facts(jax.random.key(0), graph, noise, few, num_classes=3)
+    assert small.known.num_folds == 4
+    assert facts.known.num_folds == FOLDS
+    fold = np.asarray(small.known.fold)
+    for one in range(3):
+        counts = np.bincount(fold[few == one], minlength=4)
+        assert counts.max() - counts.min() <= 1
+
+
 def predicted(data, x, epsilon, **changes):
     graph, y, _, facts = data
     panel = np.arange(PANEL)

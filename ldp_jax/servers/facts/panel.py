@@ -90,9 +90,10 @@ def panel_facts(
 
     ``key`` is of public randomness; ``graph`` is public and symmetric. ``rows`` are the panel's
     records alone, in ascending order of their nodes. ``labels`` are in [0, C) in the panel, and -1
-    elsewhere. ``num_classes`` is C, and ``num_folds`` F. A label is the true one with probability
-    ``keep`` in (1 / C, 1]. The panel may have nobody of some class (:attr:`PanelFacts.absent`).
-    Below 1, labels are reports, and no class is absent. ``op`` is the graph's operator, if at hand.
+    elsewhere. ``num_classes`` is C. ``num_folds`` is F at most: each fold holds a label of every
+    typical class. A label is the true one with probability ``keep`` in (1 / C, 1]. The panel may
+    have nobody of some class (:attr:`PanelFacts.absent`). Below 1, labels are reports, and no class
+    is absent. ``op`` is the graph's operator, if at hand.
 
     ``ValueError`` for a panel that cannot teach
     (:func:`~ldp_jax.servers.parts.groups.check_teachers`).

@@ -37,7 +37,7 @@ from ldp_jax.servers.parts.structure import label_log_loss
 _POWERS = (0.0, 0.25, 0.5, 1.0, 2.0)
 """Of q: at 0 structure says nothing, and that is as likely as all others together."""
 
-_NOTHING, _OTHERS, _REPEATED = 2.0, -3.0, -2.0
+_NOTHING, _OTHERS, _REPEATED = 2.0, -3.0, 1.0
 """The logarithms of the odds of what may be wrong, before anything is asked: records say nothing,
 private ones are others, they repeat structure. Chosen on drawn worlds and named graphs.
 """
@@ -74,7 +74,7 @@ def belief(
     >>> round(
     ...     belief(said, nothing, y >= 0, blind, np.arange(40)), 2
     ... )  # records that say nothing
-    0.12
+    0.09
     """
     if not counted.any():
         return 0.0

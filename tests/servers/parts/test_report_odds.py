@@ -140,7 +140,7 @@ def test_belief_is_bayes_rule_over_four_explanations_of_unlike_users():
     agree = agreement(ratios, log_q[counted], log_q[nodes], panel)
     assert agree == pytest.approx(np.log(both / given), rel=1e-9)
     added = added_by_records(log_q[nodes], panel)
-    use, nothing, others, repeated = np.exp([added + agree, 2.0, added - 3.0, agree - 2.0])
+    use, nothing, others, repeated = np.exp([added + agree, 2.0, added - 3.0, agree + 1.0])
     found = belief(evidence, log_q, counted, panel, nodes)
     assert found == pytest.approx(use / (use + nothing + others + repeated), rel=1e-9)
     assert 0.1 < found < 0.9
