@@ -87,7 +87,7 @@ _REGRESSED = (
 # The logarithm of the odds that reports tell labels nothing, before labels are asked. It was chosen
 # on drawn worlds in which friends share what features say, right or wrong. It is no bound, since
 # self-training has seen a label that friends report. The experiment "worlds" says what is lost.
-_DOUBT = 3.0
+_DOUBT = 3.5
 
 _EXPOSES = (
     "number of nodes",
