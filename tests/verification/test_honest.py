@@ -345,6 +345,8 @@ def test_tests_of_draws_share_the_significance(monkeypatch):
     answer = questions._game(key)
     mass, *_ = game.smallest_leaks(60_000, 1.0, 0.99)
     assert answer == (0.9, 1.0, True, "an event", 32, 3, f"mass {mass:.1g}")
+    questions.claim = 50.0
+    assert questions._game(key).leak == "none"
 
     trials = {"trials": 70_000}
     share = {"significance": pytest.approx(0.01)}
