@@ -8,11 +8,12 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from ldp_jax import bench, datasets, features, servers
 from ldp_jax.accounting.guarantee import PipelineGuarantee
 from ldp_jax.accounting.statement import Statement
-from ldp_jax.bench import comparison, memory, methods
+from ldp_jax.bench import comparison, memory, methods, page
 from ldp_jax.bench.__main__ import main
 from ldp_jax.bench.classes import OfOneHot
 from ldp_jax.bench.draws import _panel, draw
@@ -375,6 +376,9 @@ def test_gains_are_of_differences_draw_by_draw():
     line = next(line for line in str(made).splitlines() if line.startswith("mine"))
     assert "+13.3 ± 14.3" in line
     assert "30.0" in line  # the worst draw
+    curves = page.draw(made, ax=Figure().subplots()).containers
+    means = np.concatenate([curve.lines[0].get_ydata() for curve in curves])
+    assert means == pytest.approx([gains.mean(), 25 / 3])  # nobody's records are permuted
 
 
 @untyped

@@ -25,6 +25,7 @@ from ldp_jax.features import (
     SquareWave,
 )
 from ldp_jax.verification import _programs
+from ldp_jax.verification.cases import CASES
 from tests import stats
 
 
@@ -116,6 +117,8 @@ def test_shares_and_default_k():
         assert m.k == max(1, min(dim, math.floor(epsilon / each)))
         assert m.guarantee().epsilon == pytest.approx(epsilon)
     assert HDS(3.0, 10, 4).inner == SquareWave(0.75)
+    for name in ("Sampled-grid-default", "Sampled-grid"):  # HDS on a grid
+        assert CASES[name].make(1.0).scale == HDS(1.0, 4, 2).scale
     assert LaplaceVector(3.0, 4).inner == Laplace(0.75)
     assert Sampled(Duchi(0.75), 10, 4).guarantee().epsilon == 3.0
     np.testing.assert_allclose(

@@ -16,8 +16,9 @@ from ldp_jax.curators import (
     split_edges,
 )
 from ldp_jax.curators.release import ADJACENCY
-from ldp_jax.edges import HasGraphSampler, privatize_graph
+from ldp_jax.edges import HasGraphSampler
 from ldp_jax.graph import graphs
+from ldp_jax.servers import privatize_graph
 from tests.curators.data import HIDDEN, MECHANISMS, every_mechanism, random_split
 
 

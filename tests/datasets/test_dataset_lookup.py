@@ -66,6 +66,7 @@ def test_no_network_and_no_file_is_one_error_with_name_variable_and_address(monk
     for name, address in (
         ("cora", "kimiyoung"),
         ("karate_club", "https://github.com/EdisonLeeeee"),
+        ("twitch_egos", "https://www.chrsmrrs.com"),
     ):
         for folder, said in ((None, "is not set"), (tmp_path, f"holds no {name}.npz")):
             if folder is not None:

@@ -39,7 +39,7 @@ def test_memory_is_refused_by_public_numbers_alone(m, reporting):
     n = 12
     sets = [[], [[0, 1]], list(itertools.combinations(range(n), 2))]
     ask = lambda edges, memory: refused(graphs.from_edges(edges, n), m, memory, reporting=reporting)
-    refusals = [[ask(edges, memory) for memory in (0.0, 350.0, 750.0, 1e4)] for edges in sets]
+    refusals = [[ask(edges, memory) for memory in (0.0, 350.0, 750.0, 1e3)] for edges in sets]
     assert refusals[0][0] is not None
     assert refusals[0][-1] is None
     assert refusals[0] == refusals[1] == refusals[2]

@@ -92,6 +92,7 @@ def test_records_of_0_and_1_are_those_of_floats(name):
 WIDE = {
     "gat": gat(2, heads=3, hidden=16, outputs=30),
     "hyperbolic": hyperbolic_gcn(2, 48, 30, c=0.7, learn_curvature=True),
+    "fixed curvature": hyperbolic_gcn(2, 48, 30),
     "hyperimba": hyperimba(2, 48, 30),
     "poindp": poindp(30, 24, 0.0),
 }
@@ -101,7 +102,7 @@ WIDE = {
 def test_first_weights_are_even_within_the_range_of_glorot_and_biases_are_0(name):
     """Kernels of 240 entries at least: none is beyond, and the largest is within 5 % of the end."""
     graph, x = example()
-    places = {} if name in ("gat", "hyperbolic") else {"places": x[:, :2]}
+    places = {"places": x[:, :2]} if name in ("hyperimba", "poindp") else {}
     kind = {"hyperimba": PlacedInputs, "poindp": PoinDPInputs}.get(name, NodeInputs)
     params = jax.jit(WIDE[name].init)(jax.random.key(0), kind(padded(graph), x, **places))["params"]
     of_places = ("place_", "receiver_", "sender_") if name == "hyperimba" else ()
@@ -110,7 +111,7 @@ def test_first_weights_are_even_within_the_range_of_glorot_and_biases_are_0(name
         if of.startswith("bias"):
             assert not leaf.any(), of
         elif of.startswith("log_c"):
-            assert np.exp(leaf) == pytest.approx(0.7)
+            assert np.exp(leaf) == pytest.approx(0.7)  # of the model that learns it
         elif not of.startswith(of_places or "none"):
             shape = leaf.shape[-2:]
             most = np.sqrt(6 / sum(shape))

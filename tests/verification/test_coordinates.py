@@ -7,9 +7,19 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from ldp_jax.core.float64 import float64_on_cpu
 from ldp_jax.core.spaces import NotApplicable
-from ldp_jax.features import HDS, Duchi, GridPiecewise, Hybrid, Laplace, SparseReport
-from ldp_jax.verification import places
+from ldp_jax.features import (
+    HDS,
+    Duchi,
+    GridPiecewise,
+    Hybrid,
+    Laplace,
+    Sampled,
+    SparseReport,
+    SquareWave,
+)
+from ldp_jax.verification import moments, places
 from ldp_jax.verification._programs import generator
 from ldp_jax.verification.places import (
     Numbers,
@@ -199,6 +209,17 @@ def test_the_worst_of_three_cuts_of_a_vectors_records_decides(monkeypatch):
         places.record_windows(HDS(1.0, 2, 2), jax.random.key(0), trials=65_536)
 
 
+def test_all_reports_of_a_set_of_coordinates_are_counted_before_they_are_listed(monkeypatch):
+    """The window of 0.3 makes three pieces of a line, that of -1 makes two; four reports each."""
+    m = Sampled(SquareWave(1.0), 2, 1)
+    records = np.float32([-1.0, 0.3])
+    with float64_on_cpu():
+        assert len(moments.law(m, records).weights) == 8 + 12
+        monkeypatch.setattr(moments, "_MOST_NODES", 23)
+        with pytest.raises(NotApplicable, match="too many to count"):
+            moments.law(m, records)
+
+
 def test_the_rarest_cell_of_windows_is_that_of_a_loop():
     """Windows of 2^-i of the records by cells of 2^-j of the positions; i + j of at most log2 n."""
     rng = np.random.default_rng(2)
@@ -219,5 +240,6 @@ def test_the_rarest_cell_of_windows_is_that_of_a_loop():
     fit = _scan(share, place, 0.01, 1e-3)
     assert fit.statistic == pytest.approx(-np.log10(rarest))
     assert fit.threshold == pytest.approx(-np.log10(1e-3 / tests))
-    assert not _scan(share, np.append(place[1:], 1.1), 0.0, 1e-6).fits
-    assert not _scan(share, np.append(place[1:], np.nan), 0.0, 1e-6).fits
+    beyond = Fit(False, "windows (a report beyond its law)", np.inf, 0.0, 1 / 64, 64)
+    assert _scan(share, np.append(place[1:], 1.1), 0.0, 1e-6) == beyond
+    assert _scan(share, np.append(place[1:], np.nan), 0.0, 1e-6) == beyond

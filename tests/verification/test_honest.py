@@ -14,7 +14,7 @@ from ldp_jax import verification
 from ldp_jax.core.pytree import mechanism, pytree, static
 from ldp_jax.core.spaces import NotApplicable
 from ldp_jax.curators import EdgeRand, PublicHRG, promised
-from ldp_jax.edges import RandomizedResponse
+from ldp_jax.edges import NeighbourCounts, RandomizedResponse
 from ldp_jax.features import (
     HDS,
     Discrete,
@@ -29,6 +29,7 @@ from ldp_jax.features import (
     ThreeOutputs,
 )  # fmt: skip
 from ldp_jax.verification import central, game, moments, statistics, verdict
+from ldp_jax.verification.arithmetic import check_runs
 from tests import broken
 from tests.contract.test_mechanisms import CASES, KINDS
 from tests.marks import untyped
@@ -207,6 +208,14 @@ class OneWordOff(Discrete):
         return super().from_words(moved, rounding, x)
 
 
+@pytree
+class OneWordMore(NeighbourCounts):
+    """It draws five words for each count, and reads four."""
+
+    def add_noise(self, key, counts):
+        return self.from_words(jax.random.bits(key, (5, self.num_groups))[:4], counts)
+
+
 def hidden(word):
     """A thousandth of all words, none of which is on a grid of 512 or beside a step."""
     return (word > np.uint32(0.3009 * 2**32)) & (word < np.uint32(0.3019 * 2**32))
@@ -245,6 +254,8 @@ def test_arithmetic_sees_one_word_and_adds_up_what_is_composed():
                 verification.arithmetic(moved)
     with pytest.raises(NotApplicable, match="no step function of its words"):
         verification.arithmetic(HiddenWords(1.0))
+    with pytest.raises(NotApplicable, match="must draw the words of its runs"):
+        check_runs(OneWordMore(1.0, 2, n=6, groups=np.zeros(6, int), most=5))
 
 
 def test_what_cannot_be_asked_is_refused(untyped):
@@ -345,6 +356,8 @@ def test_tests_of_draws_share_the_significance(monkeypatch):
     answer = questions._game(key)
     mass, *_ = game.smallest_leaks(60_000, 1.0, 0.99)
     assert answer == (0.9, 1.0, True, "an event", 32, 3, f"mass {mass:.1g}")
+    questions.claim = 50.0
+    assert questions._game(key).leak == "none"
 
     trials = {"trials": 70_000}
     share = {"significance": pytest.approx(0.01)}

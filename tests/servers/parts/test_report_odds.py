@@ -52,9 +52,12 @@ def test_what_the_panel_has_no_use_for_is_left_out():
 
 
 def test_where_the_panel_is_rare_in_one_class_that_counts_once():
-    """Scores that say the shares of classes alone add nothing to structure that says them."""
+    """Scores that say the shares of classes alone add nothing to structure that says them.
+
+    Nobody in the panel is of the last class.
+    """
     labels = (np.arange(PANEL) % 10 == 0).astype(int)
-    shares = np.tile(np.log([37 / 42, 5 / 42]), (PANEL, 1))
+    shares = np.tile(np.log([37 / 43, 5 / 43, 1 / 43]), (PANEL, 1))
     assert added_by_records(shares, ScoredPanel(shares, labels)) == pytest.approx(0.0, abs=1e-9)
 
 
