@@ -116,7 +116,7 @@ PUBLIC = set(
     Budget Guarantee PipelineGuarantee Unit Ledger Release WholeNoise Alphabet Classifier Question
     Pairs Rejected Received Spent ReportStore FieldReports NeighbourReports DendrogramLaw Choice
     Estimate Transition BranchReport Shape ReconstructionQuality Delta ErrorBound Scores
-    ConfidenceInterval Party Message Fidelity Settings PublicRecord JointPrivacy Foreseen
+    ConfidenceInterval Party Message Fidelity Settings PublicRecord JointPrivacy Foreseen OwnGain
     Rehearsal StatedFriends StatedUsers LinkScores HiddenArgument Questions Account Cost Role
     Statement Round Released Share Service Comparison Method Named Row Searched SubgraphCount
     LDPGenServer StarServer TriangleServer

@@ -78,7 +78,8 @@ class ReportSample(NamedTuple):
         """The means over users."""
         most = 100.0 * self.limit(epsilon)
         error = 1.96 * float(most.std()) / math.sqrt(len(most))
-        return OwnGain(100.0 * float(self.today(alphabets, epsilon).mean()), most.mean(), error)
+        points = 100.0 * float(self.today(alphabets, epsilon).mean())
+        return OwnGain(points, float(most.mean()), error)
 
     def _public(self) -> Float[np.ndarray, " users"]:
         return self.joint.sum(1).max(1)
