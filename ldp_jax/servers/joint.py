@@ -385,11 +385,8 @@ class JointServer:
         said = jnp.where(heard, question.log_likelihoods(values), 0.0)
         posterior = np.tile(np.exp(facts.log_prior), (len(labels), 1))
         reports = ClassReports(said, question.mask)
-        own = np.asarray(
-            likeliest_evidence(reports, question.classifier.scored(facts.known), posterior, asked)[
-                0
-            ]
-        )
+        scored = question.classifier.scored(facts.known)
+        own = np.asarray(likeliest_evidence(reports, scored, panel, posterior, asked)[0])
         believed = 1.0
         if self.check is not None:
             own, believed, _ = checked(own, facts.prior, np.where(asked, self.check, -1))

@@ -205,7 +205,7 @@ class ReportServer:
                 raise ValueError("alphabets must hold a class that labels name, and some hold none")
         reports = ClassReports(said, mask)
         panel = facts.classifier.scored(known)
-        evidence, smoothing = likeliest_evidence(reports, panel, posterior, asked)
+        evidence, smoothing = likeliest_evidence(reports, panel, known.nodes, posterior, asked)
 
         # Step 6, the guard: records may tell no more, or users report otherwise.
         strength = 1.0

@@ -524,7 +524,7 @@ def test_exact_users_are_the_ceiling_that_is_read_by_the_exact_law(data):
     scores[:PANEL] = facts.classifier.panel_scores
     reports = ClassReports(label_evidence(scores.argmax(1), 3), np.ones((N, 3), bool))
     panel = facts.classifier.scored(facts.known)
-    own, smoothing = likeliest_evidence(reports, panel, posterior, labels < 0)
+    own, smoothing = likeliest_evidence(reports, panel, np.arange(PANEL), posterior, labels < 0)
     released = simulate(
         jax.random.key(0), ReportServer(facts, 0.5), Users(records=feature_rows(x)).exact()
     )

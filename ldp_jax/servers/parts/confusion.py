@@ -27,6 +27,8 @@ SMOOTHINGS = (1.0, 2.0, 4.0, 8.0, 16.0)
 
 _STEPS = 40  # of EM
 
+_LEAST = 1e-30  # a likelihood, so that it has a logarithm
+
 _AT_A_TIME = 64  # alphabets whose confusions are counted together
 
 
@@ -83,14 +85,14 @@ def confusions(
     validate.positive(smoothing=smoothing)
     sets, which = _sets(alphabets)
     some = np.asarray(smoothing, np.float32)[None]
-    return _confusion(panel, sets, some, labels_are_true=panel.keep == 1.0)[0], which
+    return _confusion(panel, sets, some, labels_are_true=panel.keep == 1.0)[0][0], which
 
 
 @partial(jax.jit, static_argnames="labels_are_true")
 def _confusion(
     panel: ScoredPanel, alphabets: Array, smoothings: Array, *, labels_are_true: bool
-) -> Array:
-    """M_S [s, sets, C, C] for each of some smoothings.
+) -> tuple[Array, Array]:
+    """M_S [s, sets, C, C] for each of some smoothings, and the counts of its rows [s, sets, C].
 
     Counted where labels are true, else found by EM.
     """
@@ -100,34 +102,42 @@ def _confusion(
         labels, classes, dtype=jnp.float32
     )  # 0 of rows without a label, by which panels share a program
     same = jnp.eye(classes, dtype=bool)
-    channel = jnp.where(same, keep, other_share(keep, classes))  # of a class (rows) and its report
+    channel = _channel(keep, classes)
 
-    def one(inside: Array) -> Array:
+    def one(inside: Array) -> tuple[Array, Array]:
         chosen = jnp.argmax(jnp.where(inside, scores, -jnp.inf), -1)
         # Of the class sent (rows) and the reported label.
         joint = matmul(jax.nn.one_hot(chosen, classes, dtype=jnp.float32).T, reported)
         uniform = inside / inside.sum()
         own = jnp.where(inside[:, None], same.astype(jnp.float32), uniform)
 
-        def smoothed(smoothing: Array) -> Array:
+        def smoothed(smoothing: Array) -> tuple[Array, Array]:
             more = 0.5 * smoothing * (uniform + own)
             if labels_are_true:
-                return (joint.T + more) / (reported.sum(0)[:, None] + smoothing)
+                rows = reported.sum(0) + smoothing
+                return (joint.T + more) / rows[:, None], rows
 
             def step(_: object, carry: tuple[Array, Array]) -> tuple[Array, Array]:
                 share, table = carry
                 both = share[:, None] * table
-                seen = joint / jnp.maximum(matmul(both.T, channel), 1e-30)
+                seen = joint / jnp.maximum(matmul(both.T, channel), _LEAST)
                 counts = both * matmul(channel, seen.T)
                 total = counts.sum(1)
                 return total / total.sum(), (counts + more) / (total[:, None] + smoothing)
 
             begin = (jnp.full(classes, 1.0 / classes, jnp.float32), 0.5 * (uniform + own))
-            return jax.lax.fori_loop(0, _STEPS, step, begin)[1]
+            share, table = jax.lax.fori_loop(0, _STEPS, step, begin)
+            return table, share * reported.sum() + smoothing
 
         return jax.lax.map(smoothed, smoothings)
 
-    return jnp.moveaxis(jax.lax.map(one, alphabets, batch_size=_AT_A_TIME), 1, 0)
+    tables, rows = jax.lax.map(one, alphabets, batch_size=_AT_A_TIME)
+    return jnp.moveaxis(tables, 1, 0), jnp.moveaxis(rows, 1, 0)
+
+
+def _channel(keep: Scalar, classes: int) -> Array:
+    """The law of a reported label, given the class (rows)."""
+    return jnp.where(jnp.eye(classes, dtype=bool), keep, other_share(keep, classes))
 
 
 def _sets(alphabets: Array | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -147,6 +157,7 @@ def _sets(alphabets: Array | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def likeliest_evidence(
     reports: ClassReports,
     panel: ScoredPanel,
+    nodes: Int[np.ndarray, " panel"],
     posterior: Float[Array | np.ndarray, "n classes"],
     counted: Bool[Array | np.ndarray, " n"],
     smoothings: tuple[float, ...] = SMOOTHINGS,
@@ -157,15 +168,23 @@ def likeliest_evidence(
 
     A small panel's confusion is too sure of itself. Everybody's reports tell, without any label:
     their marginal likelihood is :math:`\prod_i \sum_y q_i(y) e^{l_i(y)}`, and the smoothing that
-    makes it largest is taken. ``posterior`` q is public and must not depend on the reports;
-    ``counted`` are users who reported and are not of the panel. The first of equal smoothings is
-    taken.
+    makes it largest is taken, the first of equals. A member of the panel is read by a confusion
+    that has not counted its own label.
+
+    Args:
+      reports: of everybody.
+      panel: by classifiers that have not seen its labels.
+      nodes: of the panel.
+      posterior: q, public; it must not depend on the reports.
+      counted: users who reported and are not of the panel.
+      smoothings: to choose from.
 
     >>> sent = jnp.log(jnp.tile(jnp.array([[0.9, 0.1], [0.1, 0.9]]), (20, 1)))
     >>> panel = ScoredPanel(
     ...     sent[:6], np.arange(6) % 2
     ... )  # whose six are never mistaken
-    >>> given = (ClassReports(sent, np.ones((40, 2), bool)), panel)
+    >>> reports = ClassReports(sent, np.ones((40, 2), bool))
+    >>> given = (reports, panel, np.arange(6))
     >>> agree, contradict = jnp.exp(sent), jnp.exp(sent[::-1])
     >>> [
     ...     likeliest_evidence(*given, q, np.ones(40, bool))[1]
@@ -174,9 +193,11 @@ def likeliest_evidence(
     [1.0, 16.0]
     """
     sets, which = _sets(reports.alphabets)
-    lacking = len(reports.log_likelihood) - len(panel.labels)
-    scores = np.pad(np.asarray(panel.scores), ((0, lacking), (0, 0)))
-    rows = ScoredPanel(scores, np.pad(panel.labels, (0, lacking), constant_values=-1), panel.keep)
+    scores = np.zeros(np.shape(reports.log_likelihood), np.float32)
+    scores[nodes] = panel.scores
+    labels = np.full(len(scores), -1, np.int32)
+    labels[nodes] = panel.labels
+    rows = ScoredPanel(scores, labels, panel.keep)
     reports = ClassReports(reports.log_likelihood, np.asarray(reports.alphabets))
     among = np.asarray(smoothings, np.float32)
     given = (rows, sets, which, reports, posterior, np.asarray(counted), among)
@@ -197,15 +218,28 @@ def _likeliest(
     labels_are_true: bool,
 ) -> tuple[Array, Array]:
     """The place of the likeliest smoothing, the first of equals, and the evidence under it."""
-    tables = _confusion(panel, sets, smoothings, labels_are_true=labels_are_true)
+    tables, rows = _confusion(panel, sets, smoothings, labels_are_true=labels_are_true)
     law = jnp.where(reports.alphabets, jnp.exp(reports.log_likelihood), 0.0)
 
     def likelihood(table: Array) -> Array:
-        return jnp.maximum(einsum("nyc,nc->ny", table[which], law), 1e-30)
+        return einsum("nyc,nc->ny", table[which], law)
 
     def marginal(table: Array) -> Array:
         # A posterior has a class of at least 1 / C, so no sum is 0.
-        return jnp.where(counted, jnp.log((posterior * likelihood(table)).sum(-1)), 0.0).sum()
+        likely = jnp.maximum(likelihood(table), _LEAST)
+        return jnp.where(counted, jnp.log((posterior * likely).sum(-1)), 0.0).sum()
 
     best = jax.lax.map(marginal, tables).argmax()
-    return best, jnp.log(likelihood(tables[best]))
+    found = likelihood(tables[best])
+
+    # A member of the panel is read by counts without the own one.
+    classes = law.shape[1]
+    user = jnp.arange(len(law))
+    chosen = jnp.argmax(jnp.where(reports.alphabets, panel.scores, -jnp.inf), -1)
+    label = jax.nn.one_hot(panel.labels, classes, dtype=jnp.float32)  # 0 of everybody else
+    count = rows[best][which]
+    joint = count * tables[best][which, :, chosen] * matmul(label, _channel(panel.keep, classes).T)
+    own = joint / jnp.maximum(joint.sum(-1, keepdims=True), _LEAST)
+    without = (count * found - own * law[user, chosen][:, None]) / (count - own)
+    member = panel.labels >= 0
+    return best, jnp.log(jnp.maximum(jnp.where(member[:, None], without, found), _LEAST))
