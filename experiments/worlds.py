@@ -19,6 +19,8 @@ import pandas as pd
 
 from experiments import _common, _declared, _report, _runner
 from experiments._runner import Found, Grid, Results, rounded, run
+from experiments.frontier.baselines import simple
+from experiments.frontier.baselines._released import Asked
 from experiments.frontier.friendships import public_labels
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RECORD, RELATIONSHIP
 from ldp_jax.core.types import Graph
@@ -41,6 +43,7 @@ STRUCTURE = "structure"
 PILOTED = "piloted"
 LOCAL = "local prediction"
 UNGUARDED = "unguarded"
+PLAIN = "plain counts"
 NOISELESS = "noiseless"
 UNITS: dict[str, Literal["list", "relationship"]] = {
     str(NEIGHBOUR_LIST): "list",
@@ -232,8 +235,9 @@ def rows(config: Config, part: str) -> Iterator[tuple[str, str, float]]:
         yield unit, NOISELESS, math.inf
         for epsilon in config.epsilons:
             yield unit, LOCAL if of_records else PILOTED, epsilon
-            if part in (GUARD, RECORDS):
-                yield unit, UNGUARDED, epsilon
+            yield unit, UNGUARDED, epsilon
+            if part == MAP:
+                yield unit, PLAIN, epsilon
 
 
 # --- The rows -------------------------------------------------------------------------------------
@@ -242,13 +246,13 @@ def rows(config: Config, part: str) -> Iterator[tuple[str, str, float]]:
 @functools.lru_cache(maxsize=2)
 def public(
     world: World, seed: int, labels: str, silent: bool
-) -> tuple[Graph, np.ndarray, CountFacts]:
-    """The friendships, the classes that are asked for, -1 for known ones, and what is public."""
+) -> tuple[Asked, np.ndarray, CountFacts]:
+    """The draw, the classes that are asked for, -1 for known ones, and what is public."""
     graph, x, y = drawn(world, seed)
     known, silent_key, fact_key = _known(y, seed, labels)
     quiet = silent_users(silent_key, known) if silent else None
     facts = count_facts(fact_key, x, known, num_classes=world.classes, silent=quiet)
-    return graph, np.where(known < 0, y, -1), facts
+    return Asked(graph, feature_rows(x), known, world.classes), np.where(known < 0, y, -1), facts
 
 
 @functools.lru_cache(maxsize=2)
@@ -281,13 +285,15 @@ def compute(cell: Cell, settings: Any) -> Found:
         server = partial(ReportServer, known, epsilon, guarded=guarded and not exact)
     else:
         unit = UNITS[cell.unit]
-        graph, y, facts = public(world, cell.seed, cell.labels, unit == "relationship")
-        users = Users(lists=graph)
+        asked, y, facts = public(world, cell.seed, cell.labels, unit == "relationship")
+        users = Users(lists=asked.graph)
         log_posterior = facts.log_q
         epsilon = 1.0 if exact else cell.epsilon
         server = partial(CountServer, facts, epsilon, unit, guarded=guarded)
-    if cell.mechanism not in (FEATURES, STRUCTURE):
-        key = jax.random.fold_in(jax.random.key(BASE_SEED + 1), cell.seed)
+    key = jax.random.fold_in(jax.random.key(BASE_SEED + 1), cell.seed)
+    if cell.mechanism == PLAIN:
+        log_posterior = simple.plain_counts(key, asked, cell.epsilon).scores
+    elif cell.mechanism not in (FEATURES, STRUCTURE):
         users = users.exact() if exact else users
         log_posterior = simulate(key, server(), users).value.log_posterior
     hidden = y >= 0
@@ -332,6 +338,7 @@ def guard_section(report: Any, spec: Any) -> tuple[list[str], dict, dict]:
     found = gains(report.frame, spec["options"]["part"])
     if found.empty:
         return [], {}, {}
+    found = where(found, spec["options"])
     header = [f"{told_by} tell", "labels a class", "epsilon", "per", "method", "runs"]
     header += [f"points over {over}", "worst run", "lost more than 3", "more than 6"]
     lines = []
@@ -353,6 +360,13 @@ def guard_section(report: Any, spec: Any) -> tuple[list[str], dict, dict]:
     return ["\n".join(texts), _report.markdown(header, lines)], {}, {}
 
 
+def where(rows: pd.DataFrame, options: dict[str, Any]) -> pd.DataFrame:
+    """Those whose columns are what the section's ``where`` says."""
+    for column, value in options.get("where", {}).items():
+        rows = rows[rows[column] == value]
+    return rows
+
+
 def summary(points: pd.Series) -> list[str]:
     """The mean with its interval, the worst run, and the shares of runs that lose much."""
     mean = _report.interval(points)
@@ -361,7 +375,10 @@ def summary(points: pd.Series) -> list[str]:
 
 
 def map_section(report: Any, spec: Any) -> tuple[list[str], dict, dict]:
-    """A picture of points by homophily, and by degree or by what records say."""
+    """A picture of points by homophily, and by degree or by what records say.
+
+    A line of panels for each number of labels, of the places and the method of ``where``.
+    """
     about = spec["options"]
     frame = report.frame[report.frame.task == about["part"]]
     found = gains(report.frame, about["part"])
@@ -369,8 +386,7 @@ def map_section(report: Any, spec: Any) -> tuple[list[str], dict, dict]:
         return [], {}, {}
     places = frame.drop_duplicates("dataset").set_index("dataset")[list(SETTING)]
     base = frame[frame.epsilon == 0].groupby(["dataset", "labels"]).value.mean()
-    shown = found.join(places, on="dataset")
-    shown = shown[shown.classes == shown.classes.min()]
+    shown = where(found.join(places, on="dataset"), about)
     across = sorted(shown[about["across"]].unique())
     labels = sorted(shown.labels.unique(), key=lambda word: (word == "half", word.zfill(3)))
     figure, axes = _report.panels(len(across) * len(labels), 2.9, 2.6, columns=len(across))
@@ -389,7 +405,7 @@ def map_section(report: Any, spec: Any) -> tuple[list[str], dict, dict]:
         many = "half of the labels" if label == "half" else f"{label} labels a class"
         axis.set_title(f"{about['panel'].format(one, right=right)}, {many}", fontsize=9)
         axis.set(xlabel="friends drawn from the own class", ylabel=about["label"])
-    title = about["title"].format(classes=shown.classes.iloc[0], epsilon=shown.epsilon.iloc[0])
+    title = about["title"]
     figure.suptitle(title, fontsize=11)
     figure.tight_layout()
     return [f"![{title}]({about['stem']}.png)"], {about["stem"]: figure}, {}
