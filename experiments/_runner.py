@@ -621,7 +621,16 @@ class Results:
         if self._described is not None and _says(self._described, said, environment):
             return
         said["environments"] = [environment]
-        manifest = _joined([self._said_in(self.manifest), said])
+        self._say(said)
+
+    def verified(self, rows: int) -> None:
+        """Say in the manifest that so many rows, computed anew by this version, repeat."""
+        with self._locked():
+            self._say({"verified": {_version(): {"rows": rows}}})
+
+    def _say(self, more: Mapping[str, Any]) -> None:
+        """Write the manifest with more in it. Under the lock."""
+        manifest = _joined([self._said_in(self.manifest), more])
         manifest["written"] = datetime.now(UTC).isoformat(timespec="seconds")
         for stale in self.manifest.parent.glob(f"{self.manifest.name}.*.tmp"):
             stale.unlink(missing_ok=True)  # of killed runs: whoever holds the lock alone writes

@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import math
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
 import jax
@@ -37,6 +38,9 @@ class Config(Grid):
     committed rows (--cost says how long); paper: the paper's own grid, where that is larger"""
     compare_only: bool = False
     """compute nothing: compare and show the rows that are there"""
+    verify: bool = False
+    """compute a twentieth of the committed cells, or --share, in an empty --out; where every row
+    repeats, the committed manifest says so of this version"""
 
 
 SMOKE = (
@@ -66,6 +70,8 @@ def _quick(short: bool) -> Iterator[None]:
 def _main(config: Config) -> None:
     if config.out.resolve() == REFERENCE.resolve():
         raise UsageError(f"--out {config.out}: these are the committed rows themselves")
+    if config.verify:
+        config = dataclasses.replace(config, preset="committed", share=config.share or "1/20")
     names = [config.name]
     every = config.name == "all"
     apart = []
@@ -85,6 +91,8 @@ def _main(config: Config) -> None:
             raise UsageError(f"--table {config.table}: {name} has {known}")
         if not config.compare_only:
             _run(name, config, items)
+        if config.verify and not config.cost:
+            apart += _verified(name, config.out)
         if not config.whole:
             continue
         said, found = _compared(name, config)
@@ -155,6 +163,21 @@ def _compared(name: str, config: Config) -> tuple[str, list[str]]:
     return f"{run}\n\n{compared}", [words for one in found for words in one.apart]
 
 
+def _verified(name: str, out: Path) -> list[str]:
+    """Say in each committed manifest how many rows repeat; in words, what does not."""
+    experiment = EXPERIMENTS[name]
+    apart = []
+    for mine, committed in zip(experiment.results(out), experiment.results(REFERENCE), strict=True):
+        found = compare(mine, committed)
+        said = f"{found.equal} of {found.shared} rows repeat, {found.line[4]} is the largest gap"
+        console.print(f"{mine.csv.name}: {said}", soft_wrap=True)
+        if found.equal < found.shared:
+            apart.append(f"{mine.csv.name}: {said}. All of its rows are to be computed anew")
+        elif found.shared:
+            committed.verified(found.shared)
+    return apart
+
+
 class Comparison(NamedTuple):
     """A file's rows against the committed ones.
 
@@ -167,6 +190,8 @@ class Comparison(NamedTuple):
     """how many are here"""
     shared: int
     """how many of these are committed too"""
+    equal: int
+    """how many of these have the same value"""
 
 
 TOLERANCE = 1e-3
@@ -196,4 +221,4 @@ def compare(mine: Results, committed: Results) -> Comparison:
             apart.append(f"{words}: {here.mean:.6g}, committed {other.mean:.6g}")
     largest = gap.max() if len(gap) else 0.0
     line = [mine.csv.name, len(theirs), len(both), int(same.sum()), f"{largest:.4g}", len(apart)]
-    return Comparison([str(x) for x in line], apart, len(ours), len(both))
+    return Comparison([str(x) for x in line], apart, len(ours), len(both), int(same.sum()))

@@ -328,7 +328,7 @@ class Toy:
     score = 0.5
 
     @dataclasses.dataclass(frozen=True)
-    class Config:
+    class Config(_runner.Grid):
         """A toy."""
 
         out: Path = Path("results")
@@ -353,7 +353,7 @@ def toy(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "experiments.toy", Toy)
     monkeypatch.setitem(EXPERIMENTS, "toy", Experiment("A toy.", {"toy": "toy"}))
     monkeypatch.setattr(catalogue, "EXPERIMENTS", {"toy": EXPERIMENTS["toy"]})
-    Toy.main(Toy.Config(reference))
+    Toy.main(Toy.Config(out=reference))
     return reference
 
 
@@ -377,6 +377,26 @@ def test_reproduce_computes_the_committed_rows_anew_and_compares(toy, capsys, mo
     assert (toy / "toy.csv").read_bytes() == before
 
 
+def test_a_manifest_says_which_version_its_rows_repeat_by_where_all_that_are_asked_do(
+    toy, capsys, monkeypatch
+):
+    rows = (toy / "toy.csv").read_bytes()
+    monkeypatch.setattr(Toy, "score", 0.53)
+    with pytest.raises(SystemExit):
+        command_line.main(["reproduce", "toy", "--verify", "--share", "1/1", "--out", "other"])
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "0 of 3 rows repeat, 0.03 is the largest gap. All of its rows are to be" in printed
+    assert "verified" not in Toy.results_in(toy).describe()
+    monkeypatch.setattr(Toy, "score", 0.5)
+    before = Toy.results_in(toy).describe()
+    command_line.main(["reproduce", "toy", "--verify", "--share", "1/1"])
+    assert "toy.csv: 3 of 3 rows repeat" in " ".join(capsys.readouterr().out.split())
+    said = Toy.results_in(toy).describe()
+    assert said.pop("verified") == {_runner._version(): {"rows": 3}}
+    assert {**said, "written": before["written"]} == before
+    assert (toy / "toy.csv").read_bytes() == rows
+
+
 def test_reproduce_can_compare_alone_and_does_not_write_over_what_it_compares_with(
     toy, capsys, monkeypatch
 ):
@@ -393,4 +413,4 @@ def test_an_experiment_is_a_module_and_a_line(toy, capsys):
     command_line.main(["list"])
     (line,) = [line for line in capsys.readouterr().out.splitlines() if "A toy." in line]
     assert line.split()[:5] == ["toy", "A", "toy.", "6", "0.0"]
-    assert _registry.runs("toy", "committed", Path("x")) == [Toy.Config(Path("x"))]
+    assert _registry.runs("toy", "committed", Path("x")) == [Toy.Config(out=Path("x"))]
