@@ -46,7 +46,7 @@ there.
 
 _NOTHING = -1e30  # the logarithm of an empty sum: finite, so that no difference is NaN
 
-_LEAST_SIZE = 1024.0  # of a table, so that small graphs share their programs
+_LEAST_SIZE = 256.0  # of a table, so that small graphs share their programs
 
 
 def noise_variance(epsilon: float) -> float:
@@ -144,12 +144,12 @@ def log_likelihoods(
 def table_size(reports: Array | np.ndarray, means: Array | np.ndarray, epsilon: float) -> int:
     """How many counts the tables of :func:`log_likelihoods` must have.
 
-    A power of four from 1024 on: few programs.
+    A power of four from 256 on: few programs.
 
     Beyond every report and every mean, as far as noise reaches; on the host, from concrete values.
 
     >>> table_size(np.array([[40, -3]]), np.array([1.0, 20.0]), 1.0)
-    1024
+    256
     """
     validate.positive(epsilon=epsilon)
     reach = max(np.max(np.asarray(reports), initial=0), np.max(np.asarray(means), initial=0))

@@ -107,10 +107,10 @@ def test_nothing_that_was_reported_is_nan_and_what_is_no_law_is_refused():
         count_evidence.report_tables(0.0, np.ones((1, 1, 1)), 1.0, size=32)
 
 
-def test_tables_reach_beyond_reports_means_and_noise_by_powers_of_four(monkeypatch):
-    monkeypatch.setattr(count_evidence, "_LEAST_SIZE", 1024.0)  # as without conftest.py
+def test_tables_reach_beyond_reports_means_and_noise_by_powers_of_four():
     for report, mean, epsilon, size in (
-        (40, 20.0, 1.0, 1024),
+        (40, 20.0, 1.0, 256),
+        (233, 20.0, 1.0, 1024),
         (1000, 20.0, 1.0, 1024),  # and 24 of noise
         (1001, 20.0, 1.0, 4096),
         (20, 1001.0, 1.0, 4096),
@@ -120,7 +120,7 @@ def test_tables_reach_beyond_reports_means_and_noise_by_powers_of_four(monkeypat
     ):
         found = count_evidence.table_size(np.array([[report, -3]]), np.array([1.0, mean]), epsilon)
         assert found == size
-    assert count_evidence.table_size(np.zeros((0, 2)), np.zeros(0), 1.0) == 1024
+    assert count_evidence.table_size(np.zeros((0, 2)), np.zeros(0), 1.0) == 256
 
 
 def test_shares_of_rates_are_those_of_em_over_reporters():
