@@ -63,6 +63,10 @@ class NeighbourQuestion(Public):
     def possible(self, user: np.ndarray, numbers: np.ndarray) -> np.ndarray:
         """Whether users [m] can report these numbers [m, K]; bool [m]."""
 
+    def estimate(self, output: np.ndarray) -> np.ndarray:
+        """What these numbers [m, K] say: themselves, as float32."""
+        return output.astype(np.float32)
+
     def guarantee(self) -> Guarantee:
         """The loss of one report, per bit of a list, by the integers of its noise."""
         return Guarantee(

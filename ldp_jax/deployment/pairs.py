@@ -123,7 +123,7 @@ class Pairs(NeighbourQuestion):
         """Whether the bits are 0 of nodes whose pair another end reports, and beyond the last."""
         found = np.ones(len(user), bool)
         for rows in self._blocks(len(user)):
-            bits = _bits(numbers[rows])
+            bits = bits_of(numbers[rows])
             bits[:, : self.num_nodes] &= ~self._owned(user[rows])
             found[rows] = ~bits.any(1)
         return found
@@ -137,7 +137,7 @@ class Pairs(NeighbourQuestion):
         """
         found = [np.zeros((2, 0), np.int64)]
         for rows in self._blocks(len(output)):
-            row, node = np.nonzero(_bits(output[rows]))
+            row, node = np.nonzero(bits_of(output[rows]))
             found.append(np.stack([row + rows.start, node]))
         row, node = np.concatenate(found, 1)
         return row, node
@@ -168,7 +168,7 @@ class Pairs(NeighbourQuestion):
         return cls(header["round"], n, header["epsilon"], owners)
 
 
-def _bits(numbers: np.ndarray) -> np.ndarray:
+def bits_of(numbers: np.ndarray) -> np.ndarray:
     """Bits of numbers [m, K], the lowest first, bool [m, 32 K]."""
     words = np.ascontiguousarray(numbers, "<i4").view(np.uint8)
     return np.unpackbits(words, axis=1, bitorder="little").astype(bool)

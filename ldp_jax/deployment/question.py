@@ -147,9 +147,7 @@ class Question(NeighbourQuestion):
 
     def possible(self, user: np.ndarray, numbers: np.ndarray) -> np.ndarray:
         """Whether noise can give these counts [m, K]."""
-        margin = self.noise.margin
-        inside = (numbers >= -margin) & (numbers <= self.most + margin)
-        return np.asarray(inside.all(1))
+        return self.noise.possible(numbers)
 
     @property
     def version(self) -> int:
