@@ -17,8 +17,7 @@ from ldp_jax.edges import OneUsersView
 from ldp_jax.graph import graphs
 from ldp_jax.graph.propagation import Operator, operator, ppr
 from ldp_jax.learning.models import Model
-from ldp_jax.servers import Answers, Ask, ListServer, propagate
-from ldp_jax.servers.lists import ListsAsked
+from ldp_jax.servers import Answers, Ask, ListServer, propagate, questions
 from ldp_jax.servers.parts.device_classifier import DeviceClassifier
 
 _ALPHA = 0.1  # of the PageRank of reports
@@ -123,7 +122,7 @@ class NoisyGraphServer:
 
     def step(self, state: Asked, answers: Answers) -> Float[np.ndarray, "n classes"]:
         """Features are propagated over the noisy graph, and classified."""
-        noisy = self.lists.step(ListsAsked(state.question), answers).graph
+        noisy = self.lists.step(questions.Asked(state.question), answers).graph
         ends = np.stack([np.asarray(noisy.senders), np.asarray(noisy.receivers)], 1)
         pairs = np.unique(np.sort(ends, axis=1), axis=0)
         graph = graphs.from_edges(pairs, len(self.labels), pairs_in="rows")

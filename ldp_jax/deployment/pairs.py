@@ -63,14 +63,12 @@ class Pairs(NeighbourQuestion):
 
     def __post_init__(self) -> None:
         n = whole(1, 32 * MAX_NUMBERS, nodes=self.nodes)
-        checked = {
-            "round": whole(0, WORDS - 1, round=self.round),
-            "nodes": n,
-            "epsilon": checked_epsilon(self.epsilon),
-            "owners": ranked(self.owners, n),
-        }
-        for name, value in checked.items():
-            object.__setattr__(self, name, value)
+        self._keep(
+            round=whole(0, WORDS - 1, round=self.round),
+            nodes=n,
+            epsilon=checked_epsilon(self.epsilon),
+            owners=ranked(self.owners, n),
+        )
 
     def __repr__(self) -> str:
         owned = "" if self.owners is None else ", each pair by one end"

@@ -96,16 +96,14 @@ class Question(NeighbourQuestion):
                 f"groups must be whole numbers [n] in [-1, {count}), one a node, -1 for none, "
                 f"got {shown(groups)}"
             )
-        checked = {
-            "round": whole(0, WORDS - 1, round=self.round),
-            "groups": frozen(groups.astype(_kind(count))),
-            "num_groups": count,
-            "epsilon": checked_epsilon(self.epsilon),
-            "most": checked_most(self.most),
-            "owners": ranked(self.owners, len(groups)),
-        }
-        for name, value in checked.items():
-            object.__setattr__(self, name, value)
+        self._keep(
+            round=whole(0, WORDS - 1, round=self.round),
+            groups=frozen(groups.astype(_kind(count))),
+            num_groups=count,
+            epsilon=checked_epsilon(self.epsilon),
+            most=checked_most(self.most),
+            owners=ranked(self.owners, len(groups)),
+        )
 
     def __repr__(self) -> str:
         sizes = f"{self.num_nodes} nodes in {self.num_groups} groups"

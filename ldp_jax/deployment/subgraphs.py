@@ -79,13 +79,11 @@ class Subgraphs(NeighbourQuestion):
 
     def _check(self, n: int, least: int) -> None:
         """Check what all such questions have, for n nodes."""
-        checked = {
-            "round": whole(0, WORDS - 1, round=self.round),
-            "bound": whole(least, n, bound=self.bound),
-            "epsilon": number(0.0, MAX_EPSILON, open_lower=True, epsilon=self.epsilon),
-        }
-        for name, value in checked.items():
-            object.__setattr__(self, name, value)
+        self._keep(
+            round=whole(0, WORDS - 1, round=self.round),
+            bound=whole(least, n, bound=self.bound),
+            epsilon=number(0.0, MAX_EPSILON, open_lower=True, epsilon=self.epsilon),
+        )
 
     def __repr__(self) -> str:
         what = f"{self.num_nodes} nodes, at most {self.bound} friends"
@@ -172,8 +170,7 @@ class Stars(Subgraphs):
     VERSION = 1
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "nodes", whole(1, WORDS - 1, nodes=self.nodes))
-        object.__setattr__(self, "k", whole(2, k=self.k))
+        self._keep(nodes=whole(1, WORDS - 1, nodes=self.nodes), k=whole(2, k=self.k))
         self._check(self.nodes, self.k)
 
     @property
@@ -249,11 +246,13 @@ class Triangles(Subgraphs):
         fits = linked.shape == shape and linked.dtype in (np.dtype("<i4"), np.dtype("<u4"))
         require(fits, f"linked must be words [n, ceil(n / 32)] of 32 bits, here {shape}", linked)
         self._check(n, 2)
-        object.__setattr__(self, "linked", frozen(linked.view("<i4")))
-        object.__setattr__(self, "known", frozen(mask(n, known=self.known)))
-        object.__setattr__(self, "flips", whole(0, WORDS // 2, flips=self.flips))
         require(self.owners is not None, "owners must name the end that reports a pair")
-        object.__setattr__(self, "owners", ranked(self.owners, n))
+        self._keep(
+            linked=frozen(linked.view("<i4")),
+            known=frozen(mask(n, known=self.known)),
+            flips=whole(0, WORDS // 2, flips=self.flips),
+            owners=ranked(self.owners, n),
+        )
 
     @property
     def num_nodes(self) -> int:

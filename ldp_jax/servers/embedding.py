@@ -17,7 +17,6 @@ from ldp_jax.accounting.statement import Cost, Role, Statement
 from ldp_jax.core import random, validate
 from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.mechanism import Mechanism
-from ldp_jax.core.pytree import pytree
 from ldp_jax.core.sharding import each_part, placement
 from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.spaces import as_records
@@ -43,7 +42,7 @@ from ldp_jax.servers.parts.records import (
     stacked_axes,
     to_domain,
 )
-from ldp_jax.servers.questions.question import Answers, Ask
+from ldp_jax.servers.questions.question import Answers, Ask, Asked
 
 _COLUMNS = (
     1024  # columns of the true features that are dense at the same time (non-private rows only)
@@ -275,17 +274,6 @@ def _blocks(
         yield start, ppr(op, columns(np.int32(start), width=width), *numbers)
 
 
-@pytree
-class VectorsAsked:
-    """Everybody is asked for a record.
-
-    Attributes:
-      question: the open one.
-    """
-
-    question: Ask
-
-
 @dataclasses.dataclass(frozen=True, eq=False)
 class EmbeddingServer:
     """Ask each user for a record once, and propagate the estimates (LDP-GE, Algorithm 4).
@@ -335,11 +323,11 @@ class EmbeddingServer:
             role, exposes=("edges", "labels", *self.choices), protects=("features",)
         )
 
-    def init(self, key: PRNGKey) -> VectorsAsked:
+    def init(self, key: PRNGKey) -> Asked:
         """Everybody is asked."""
-        return VectorsAsked(Ask(self.mechanism, np.ones(self.op.num_nodes, bool)))
+        return Asked(Ask(self.mechanism, np.ones(self.op.num_nodes, bool)))
 
-    def step(self, state: VectorsAsked, answers: Answers) -> Float[Array, "n d"]:
+    def step(self, state: Asked, answers: Answers) -> Float[Array, "n d"]:
         """The estimates, propagated."""
         reported = None if answers.reported.all() else answers.reported
         return propagate(

@@ -25,17 +25,16 @@ from typing import Any, NamedTuple
 import jax  # noqa: F401 - the examples below
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 
 from ldp_jax.accounting.statement import Cost, Statement
 from ldp_jax.core import random_words, validate
 from ldp_jax.core.pytree import pytree, static
 from ldp_jax.core.types import Array, PRNGKey, Scalar
 from ldp_jax.deployment import Stars
-from ldp_jax.deployment.neighbours import NeighbourQuestion
 from ldp_jax.edges import Ownership
 from ldp_jax.edges.neighbour_lists import MAX_BIT_EPSILON, per_bit, per_edge
-from ldp_jax.servers.questions import Answers, CountQuestion, User
+from ldp_jax.servers.questions import Answers, Asked, CountQuestion, User
 from ldp_jax.servers.questions.shipped import SizedOnTheWire
 
 
@@ -103,12 +102,7 @@ def check_bound(
 class NoisyNumber(SizedOnTheWire):
     """A question for one number with noise, of which devices send a whole number."""
 
-    def told(
-        self,
-        asked: NeighbourQuestion,
-        numbers: Int[np.ndarray, "n numbers"],
-        who: Bool[np.ndarray, " n"],
-    ) -> Float[np.ndarray, " n"]:
+    def told(self, asked: Any, numbers: np.ndarray, who: np.ndarray) -> Float[np.ndarray, " n"]:
         """The numbers, 0 of users who are silent."""
         return np.where(who, asked.estimate(numbers)[:, 0], np.float32(0.0))
 
@@ -163,13 +157,6 @@ def _binomial(friends: Any, k: int) -> Any:
     for place in range(k):
         found = found * (friends - place) / (place + 1)
     return found
-
-
-@pytree
-class StarsAsked:
-    """The open question, for degrees or for stars."""
-
-    question: CountQuestion | StarQuestion
 
 
 @dataclasses.dataclass(frozen=True)
@@ -240,15 +227,15 @@ class StarServer:
             costs.append(self.degrees.cost())
         return Statement.of(costs, exposes=("number of nodes",))
 
-    def init(self, key: PRNGKey) -> StarsAsked:
+    def init(self, key: PRNGKey) -> Asked:
         """Users are asked for degrees, or for stars where the bound is public."""
-        return StarsAsked(self.degrees if self.bound is None else self.stars(self.bound))
+        return Asked(self.degrees if self.bound is None else self.stars(self.bound))
 
-    def step(self, state: StarsAsked, answers: Answers) -> StarsAsked | SubgraphCount:
+    def step(self, state: Asked, answers: Answers) -> Asked | SubgraphCount:
         """The question for stars, or the estimate."""
         question = state.question
         if isinstance(question, CountQuestion):
-            return StarsAsked(self.stars(largest_degree(answers, least=self.k)))
+            return Asked(self.stars(largest_degree(answers, least=self.k)))
         reported = np.asarray(answers.reported)
         total = np.asarray(answers.values, float)[reported].sum()
         error = 0.0 if question.noiseless else math.sqrt(2 * reported.sum()) * question.scale

@@ -198,7 +198,7 @@ class Users:
         if self.lists is not None:
             nothing = np.zeros(0, np.int32)
             fields["lists"] = self.lists._replace(senders=nothing, receivers=nothing)
-        return _Default(**{**_fields(self), **fields})
+        return _Default(**vars(self) | fields)
 
     def shuffled(self, key: PRNGKey) -> "Users":
         """The permuted control.
@@ -251,10 +251,6 @@ class _Default(Users):
         return super().answer(
             key if folds_itself else random.fold_in(key, of_records.STRUCTURE_ONLY), question
         )
-
-
-def _fields(users: Users) -> dict[str, Any]:
-    return {field.name: getattr(users, field.name) for field in dataclasses.fields(users)}
 
 
 def blanked(values: Report, who: Bool[np.ndarray, " n"]) -> Report:

@@ -209,12 +209,7 @@ class ListQuestion(OnTheWire):
         owners = None if made.reporting == "full" else ownership(np.zeros(len(asked)))
         return Pairs(self.round, len(asked), float(made.epsilon), owners)
 
-    def told(
-        self,
-        asked: Pairs,
-        numbers: Int[np.ndarray, "n numbers"],
-        who: Bool[np.ndarray, " n"],
-    ) -> ListReports:
+    def told(self, asked: Any, numbers: np.ndarray, who: np.ndarray) -> ListReports:
         """The lists, without degrees."""
         reporter, reported = asked.entries(numbers)
         no_degree = np.full(len(who), np.nan, np.float32)

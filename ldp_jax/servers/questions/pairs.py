@@ -1,6 +1,7 @@
 """Which users of higher numbers are in your neighbour list?"""
 
 import dataclasses
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +14,6 @@ from ldp_jax.core.integer_tables import MAX_EPSILON
 from ldp_jax.core.pytree import pytree, static
 from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.deployment import Pairs, ownership
-from ldp_jax.deployment.neighbours import NeighbourQuestion
 from ldp_jax.edges import RandomizedResponse
 from ldp_jax.edges.lists import to_bits
 from ldp_jax.edges.neighbour_lists import MAX_BIT_EPSILON, flip_rate
@@ -67,13 +67,8 @@ class PairsQuestion(SizedOnTheWire):
         n = len(self.asked)
         return Pairs(self.round, n, float(self.epsilon), ownership(np.arange(n)))
 
-    def told(
-        self,
-        asked: NeighbourQuestion,
-        numbers: Int[np.ndarray, "n numbers"],
-        who: Bool[np.ndarray, " n"],
-    ) -> UInt32[np.ndarray, "n words"]:
-        """The same bits as words."""
+    def told(self, asked: Any, numbers: np.ndarray, who: np.ndarray) -> np.ndarray:
+        """The same bits as words, uint32 [n, words]."""
         return numbers.view(np.uint32)
 
     def download_bytes(self) -> int:

@@ -77,6 +77,13 @@ class Question(Protocol):
         """
 
 
+@pytree
+class Asked:
+    """The state of a server that remembers nothing but the open question."""
+
+    question: Any
+
+
 @runtime_checkable
 class AnswersAll(Protocol):
     """A question with a faster way to answer for everybody at once, of the law of ``answer``."""

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Int, Integer
+from jaxtyping import Integer
 
 from ldp_jax.core.types import Report
 from ldp_jax.deployment.neighbours import NeighbourQuestion
@@ -36,15 +36,10 @@ class OnTheWire(abc.ABC):
         numbers, who = numbers_by_node(asked, np.asarray(self.asked), nodes, rows)
         return Answers(self.told(asked, numbers, who), who)
 
-    def told(
-        self,
-        asked: Any,
-        numbers: Int[np.ndarray, "n numbers"],
-        who: Bool[np.ndarray, " n"],
-    ) -> Report:
-        """The answers by the question ``asked``, from the numbers that devices sent.
+    def told(self, asked: Any, numbers: np.ndarray, who: np.ndarray) -> Report:
+        """The answers by the question ``asked``, from the numbers [n, K] that devices sent.
 
-        These themselves by default.
+        These themselves by default; ``who`` reported, bool [n].
         """
         return numbers
 
