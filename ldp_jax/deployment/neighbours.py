@@ -114,8 +114,11 @@ def owners_to_bytes(owners: Ownership | None) -> bytes:
     return ranks.tobytes() + np.packbits(owners.silent).tobytes()
 
 
-def owners_from_bytes(body: bytes, n: int) -> Ownership:
-    """The rule of n nodes, from all of these bytes."""
+def owners_from_bytes(body: bytes, n: int, owned: bool = True) -> Ownership | None:
+    """The rule of n nodes, from all of these bytes; none are left where both ends report."""
+    if not owned:
+        require(not body, f"{len(body)} bytes of arrays more than were announced")
+        return None
     kind = _rank_kind(n)
     silent = -(-n // 8)
     announced = n * kind.itemsize + silent

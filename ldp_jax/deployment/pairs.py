@@ -160,9 +160,7 @@ class Pairs(NeighbourQuestion):
     @classmethod
     def _made(cls, header: Header, body: bytes) -> "Pairs":
         n = whole(1, 32 * MAX_NUMBERS, nodes=header["num_nodes"])
-        owners = owners_from_bytes(body, n) if header["owners"] else None
-        if owners is None and body:
-            raise ValueError(f"{len(body)} bytes of arrays more than were announced")
+        owners = owners_from_bytes(body, n, header["owners"])
         return cls(header["round"], n, header["epsilon"], owners)
 
 

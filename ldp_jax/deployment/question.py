@@ -164,10 +164,7 @@ class Question(NeighbourQuestion):
         kind = _kind(whole(1, MAX_NUMBERS, num_groups=header["num_groups"]))
         n = whole(1, WORDS - 1, num_nodes=header["num_nodes"])
         groups = np.frombuffer(body, kind, n)
-        rest = body[groups.nbytes :]
-        owners = owners_from_bytes(rest, n) if "owners" in header else None
-        if owners is None and rest:
-            raise ValueError(f"{len(rest)} bytes of arrays more than were announced")
+        owners = owners_from_bytes(body[groups.nbytes :], n, "owners" in header)
         return cls(
             header["round"], groups, header["num_groups"], header["epsilon"], header["most"], owners
         )

@@ -201,8 +201,9 @@ class Stars(Subgraphs):
 
     @classmethod
     def _made(cls, header: Header, body: bytes) -> "Stars":
-        require(not body, f"{len(body)} bytes of arrays more than were announced")
-        return cls(nodes=header.pop("num_nodes"), **header)
+        n = header.pop("num_nodes")
+        owners_from_bytes(body, n, owned=False)
+        return cls(nodes=n, **header)
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)

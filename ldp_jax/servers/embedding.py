@@ -259,19 +259,13 @@ def propagate_blocks(
     dim = box(mechanism).dim
     validate.integer_in(0, dim, start=start)
     columns = _columns(mechanism, reports, reported)
-    return _blocks(op, columns, range(start, dim, block_width()), dim, (alpha, r, tol))
+    width = block_width()
 
+    def block(first: int) -> tuple[int, Array]:
+        some = columns(np.int32(first), width=min(width, dim - first))
+        return first, ppr(op, some, alpha, r, tol)
 
-def _blocks(
-    op: Operator,
-    columns: Callable[..., Array],
-    starts: range,
-    dim: int,
-    numbers: tuple[Scalar, ...],
-) -> Iterator[tuple[int, Array]]:
-    for start in starts:
-        width = min(starts.step, dim - start)
-        yield start, ppr(op, columns(np.int32(start), width=width), *numbers)
+    return map(block, range(start, dim, width))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

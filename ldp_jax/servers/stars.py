@@ -165,7 +165,8 @@ class StarServer:
 
     The law and the sensitivity are those of :mod:`ldp_jax.servers.stars`.
     Guarantee: per bit of a list the sum of ``epsilon`` and ``epsilon_degree``, and twice that per
-    pair of users, which both ends count. Laplace noise holds in ideal arithmetic.
+    pair of users, which both ends count. Laplace noise holds in ideal arithmetic; the whole
+    noise of devices (:mod:`ldp_jax.deployment.subgraphs`) is exact.
     Utility: unbiased where no user has more than ``bound`` friends, and too small in the mean where
     some do. The standard error is :math:`\sqrt{2n} \binom{d - 1}{k - 1} / \epsilon`. Stars whose
     centre is silent are left out.

@@ -175,7 +175,7 @@ class TriangleServer:
     The law and the sensitivity are those of :mod:`ldp_jax.servers.triangles`.
     Guarantee: per bit of a list, and per pair of users, the sum of ``epsilon_pairs``, ``epsilon``
     and ``epsilon_degree``; each pair has one owner in all rounds. Laplace noise holds in ideal
-    arithmetic.
+    arithmetic; the whole noise of devices (:mod:`ldp_jax.deployment.subgraphs`) is exact.
     Utility: unbiased where no user owns more than ``bound`` friends, and too small in the mean
     where some are cut. The error adds two variances. That of Laplace noise is
     :math:`2 n ((d - 1)/\epsilon_2)^2 / (1 - 2p)^2`. That of randomised response is
