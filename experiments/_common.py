@@ -34,8 +34,8 @@ from experiments._runner import (
     run,
 )
 from ldp_jax import datasets
+from ldp_jax.bench.budgeted import called, model_of, on_classes, on_vectors
 from ldp_jax.bench.classes import OfOneHot
-from ldp_jax.bench.methods import called, model_of, on_classes, on_vectors
 from ldp_jax.bench.named import Named, named
 from ldp_jax.core.mechanism import require_protocol
 from ldp_jax.graph import graphs, propagation

@@ -275,6 +275,7 @@ def _known(y: np.ndarray, seed: int, labels: str) -> tuple[np.ndarray, Any, Any]
 
 def compute(cell: Cell, settings: Any) -> Found:
     world = World(**settings["world"])
+    key = jax.random.fold_in(jax.random.key(BASE_SEED + 1), cell.seed)
     exact = cell.mechanism == NOISELESS
     guarded = cell.mechanism != UNGUARDED
     if cell.unit == str(RECORD):
@@ -288,12 +289,11 @@ def compute(cell: Cell, settings: Any) -> Found:
         asked, y, facts = public(world, cell.seed, cell.labels, unit == "relationship")
         users = Users(lists=asked.graph)
         log_posterior = facts.log_q
+        if cell.mechanism == PLAIN:
+            log_posterior = simple.plain_counts(key, asked, cell.epsilon).scores
         epsilon = 1.0 if exact else cell.epsilon
         server = partial(CountServer, facts, epsilon, unit, guarded=guarded)
-    key = jax.random.fold_in(jax.random.key(BASE_SEED + 1), cell.seed)
-    if cell.mechanism == PLAIN:
-        log_posterior = simple.plain_counts(key, asked, cell.epsilon).scores
-    elif cell.mechanism not in (FEATURES, STRUCTURE):
+    if cell.mechanism not in (FEATURES, STRUCTURE, PLAIN):
         users = users.exact() if exact else users
         log_posterior = simulate(key, server(), users).value.log_posterior
     hidden = y >= 0

@@ -18,7 +18,7 @@ from experiments.dprr import classifiers
 from ldp_jax import datasets, edges
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, Budget
 from ldp_jax.accounting.ledger import Ledger
-from ldp_jax.bench.methods import on_lists
+from ldp_jax.bench.budgeted import on_lists
 from ldp_jax.bench.named import named
 from ldp_jax.datasets import splits
 from ldp_jax.graph import packing

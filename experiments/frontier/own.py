@@ -10,7 +10,8 @@ from experiments._runner import UsageError, config_hash
 from experiments.frontier.baselines._released import Answer
 from ldp_jax.accounting.guarantee import PipelineGuarantee
 from ldp_jax.bench import Draw, Method
-from ldp_jax.bench.methods import answer_of, called, check_column, on_lists
+from ldp_jax.bench.budgeted import called, on_lists
+from ldp_jax.bench.methods import answer_of, check_column
 from ldp_jax.bench.named import named
 from ldp_jax.servers import ListServer, Users, simulate
 from ldp_jax.servers.driver import Server

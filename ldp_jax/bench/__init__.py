@@ -6,7 +6,10 @@ is known without private data, the permuted control and the ceiling without nois
 ``python -m ldp_jax.bench mine:Stairs --on cora --epsilons 1 4 --out stairs``.
 
 * :mod:`rows <ldp_jax.bench.rows>` - scores, gains and their intervals;
-* :mod:`methods <ldp_jax.bench.methods>` - how a mechanism becomes a server; this library's methods;
+* :mod:`methods <ldp_jax.bench.methods>` - what stands in a row; this library's methods;
+* :mod:`budgeted <ldp_jax.bench.budgeted>` - a mechanism at a budget, and a model of some sizes;
+  :mod:`wrapped <ldp_jax.bench.wrapped>` - how it becomes a server;
+  :mod:`learners <ldp_jax.bench.learners>` - how classes are found by what it reports;
 * :mod:`draws <ldp_jax.bench.draws>` - what is public, and what users hold;
 * :mod:`page <ldp_jax.bench.page>` - text, picture and page;
 * :mod:`memory <ldp_jax.bench.memory>` - the most memory that a row takes;

@@ -93,7 +93,7 @@ def compare(
       against: ``all`` methods of this library that fit; or the names of some, or others' methods.
       model: of nodes, trained on what the own mechanism gives in place of a logistic
         regression: ``"module:Name"``, a class, a function or an instance
-        (:func:`~ldp_jax.bench.methods.model_of`).
+        (:func:`~ldp_jax.bench.budgeted.model_of`).
       verify: whether a mechanism's claim is checked at the first epsilon.
       out: a folder for rows, picture and page. Rows that it has, of the same code, data and
         version, are not computed again.

@@ -57,6 +57,11 @@ class Public(abc.ABC):
     def _made(cls: type[_T], header: Header, body: bytes) -> _T:
         """The object of a header and arrays; it may fail on either."""
 
+    def _keep(self, **checked: Any) -> None:
+        """Set fields to what was made of them; for ``__post_init__``."""
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+
     @classmethod
     def _start(cls, version: int) -> bytes:
         return b"ldp-%s %d\n" % (cls.KIND.encode(), version)

@@ -106,17 +106,33 @@ class WholeNoise:
     @functools.cached_property
     def ratio(self) -> Fraction:
         """The largest ratio of two probabilities of one report, of counts that differ by 1."""
+        return self.ratio_over(1)
+
+    def ratio_over(self, steps: int) -> Fraction:
+        """The same of counts that differ by at most ``steps``; masses fall on both sides.
+
+        >>> noise = whole_noise(0.5, 10)
+        >>> math.exp(2.0) > noise.ratio_over(4) > noise.ratio_over(3)
+        True
+        """
+        apart = min(steps, self.most)
         mass = self._one_side
         inside = mass[:-1]  # the last is met at an end alone
-        steps = [(max(a, b), min(a, b)) for a, b in itertools.pairwise(inside) if a != b]
+        found = zip(inside, inside[apart:], strict=False)
+        moved = [(max(a, b), min(a, b)) for a, b in found if a != b]
         ends = self._beyond[self.margin :]  # where a report is clipped
         up = 1
         down = 1
-        for above, below in [*steps, *itertools.pairwise(ends)]:
+        for above, below in [*moved, *zip(ends, ends[apart:], strict=False)]:
             if above * down > up * below:  # the fractions, without a common divisor of each
                 up = above
                 down = below
         return Fraction(up, down)
+
+    def possible(self, numbers: np.ndarray) -> np.ndarray:
+        """Whether noisy counts [m, K] can be reported; bool [m]."""
+        inside = (numbers >= -self.margin) & (numbers <= self.most + self.margin)
+        return np.asarray(inside.all(1))
 
     @functools.cached_property
     def loss(self) -> float:

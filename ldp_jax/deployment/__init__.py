@@ -9,6 +9,7 @@
   processes;
 * :mod:`question <ldp_jax.deployment.question>` - how many neighbours are in public groups;
   :mod:`pairs <ldp_jax.deployment.pairs>` - who they are; ``ownership``: who reports a pair;
+* :mod:`subgraphs <ldp_jax.deployment.subgraphs>` - how many stars or triangles a user counts;
 * :mod:`classes <ldp_jax.deployment.classes>` - what a device needs to report its own class.
 """
 
@@ -22,6 +23,7 @@ from ldp_jax.deployment.device import Device
 from ldp_jax.deployment.pairs import Pairs
 from ldp_jax.deployment.question import Question
 from ldp_jax.deployment.session import BudgetError, ReplayError, Session, guarantee, scaled
+from ldp_jax.deployment.subgraphs import Stars, Triangles
 
 __all__ = [
     "Alphabet",
@@ -36,7 +38,9 @@ __all__ = [
     "Rejected",
     "ReplayError",
     "Session",
+    "Stars",
     "Table",
+    "Triangles",
     "Vectors",
     "alphabet_table",
     "alphabets",

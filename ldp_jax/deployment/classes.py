@@ -75,11 +75,9 @@ class Classifier(Public):
             flag = getattr(self, name)
             if not isinstance(flag, (bool, np.bool_)):
                 raise ValueError(f"{name} must be True or False, got {flag!r}")
-            object.__setattr__(self, name, bool(flag))
+            self._keep(**{name: bool(flag)})
         (weights, bias), *pairs = ((frozen(weights), frozen(bias)) for weights, bias in layers)
-        object.__setattr__(self, "weights", weights)
-        object.__setattr__(self, "bias", bias)
-        object.__setattr__(self, "layers", tuple(pairs))
+        self._keep(weights=weights, bias=bias, layers=tuple(pairs))
 
     def __repr__(self) -> str:
         return f"Classifier({self.features} features, {self.classes} classes)"
@@ -167,8 +165,7 @@ class Alphabet(Public):
 
     def __post_init__(self) -> None:
         members = tuple(operator.index(member) for member in self.members)
-        object.__setattr__(self, "members", members)
-        object.__setattr__(self, "epsilon", checked_epsilon(self.epsilon))
+        self._keep(members=members, epsilon=checked_epsilon(self.epsilon))
         table = self.table
         known = set(members) & set(range(table.inputs))
         if table.encoding != "category" or not table.outputs == len(members) == len(known):

@@ -46,6 +46,7 @@ from ldp_jax.deployment.device import Device
 from ldp_jax.deployment.neighbours import MAX_NUMBERS, NeighbourQuestion
 from ldp_jax.deployment.pairs import Pairs
 from ldp_jax.deployment.question import Question
+from ldp_jax.deployment.subgraphs import Stars, Triangles
 
 _T = TypeVar("_T", bound=Public)
 
@@ -62,6 +63,7 @@ REPORT = np.dtype(
 )
 """One report of a field: 36 bytes."""
 
+_QUESTIONS = (Pairs, Stars, Triangles)  # beside that for counts by group
 _VERSION = 2
 _NUMBERS_VERSION = (257).to_bytes(2, "little")
 _NUMBERS_HEAD = 24  # bytes before the numbers
@@ -214,7 +216,8 @@ class NeighbourReports:
     rare = True
 
     def __init__(self, question: NeighbourQuestion) -> None:
-        self.question = itself(question, Pairs if isinstance(question, Pairs) else Question)
+        kinds = (kind for kind in _QUESTIONS if isinstance(question, kind))
+        self.question = itself(question, next(kinds, Question))
         self.digest = self.question.digest
         self.layout = layout(self.question.numbers)
         size = self.question.numbers.to_bytes(2, "little")
@@ -311,8 +314,8 @@ class NeighbourReports:
         return reports["numbers"].astype(np.int32)
 
     def estimate(self, output: np.ndarray) -> np.ndarray:
-        """The noisy numbers themselves."""
-        return output.astype(np.float32)
+        """What the noisy numbers say."""
+        return self.question.estimate(output)
 
 
 Codec: TypeAlias = FieldReports | NeighbourReports

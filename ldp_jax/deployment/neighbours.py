@@ -63,6 +63,10 @@ class NeighbourQuestion(Public):
     def possible(self, user: np.ndarray, numbers: np.ndarray) -> np.ndarray:
         """Whether users [m] can report these numbers [m, K]; bool [m]."""
 
+    def estimate(self, output: np.ndarray) -> np.ndarray:
+        """What these numbers [m, K] say: themselves, as float32."""
+        return output.astype(np.float32)
+
     def guarantee(self) -> Guarantee:
         """The loss of one report, per bit of a list, by the integers of its noise."""
         return Guarantee(
@@ -110,8 +114,11 @@ def owners_to_bytes(owners: Ownership | None) -> bytes:
     return ranks.tobytes() + np.packbits(owners.silent).tobytes()
 
 
-def owners_from_bytes(body: bytes, n: int) -> Ownership:
-    """The rule of n nodes, from all of these bytes."""
+def owners_from_bytes(body: bytes, n: int, owned: bool = True) -> Ownership | None:
+    """The rule of n nodes, from all of these bytes; none are left where both ends report."""
+    if not owned:
+        require(not body, f"{len(body)} bytes of arrays more than were announced")
+        return None
     kind = _rank_kind(n)
     silent = -(-n // 8)
     announced = n * kind.itemsize + silent

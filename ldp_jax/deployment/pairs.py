@@ -63,14 +63,12 @@ class Pairs(NeighbourQuestion):
 
     def __post_init__(self) -> None:
         n = whole(1, 32 * MAX_NUMBERS, nodes=self.nodes)
-        checked = {
-            "round": whole(0, WORDS - 1, round=self.round),
-            "nodes": n,
-            "epsilon": checked_epsilon(self.epsilon),
-            "owners": ranked(self.owners, n),
-        }
-        for name, value in checked.items():
-            object.__setattr__(self, name, value)
+        self._keep(
+            round=whole(0, WORDS - 1, round=self.round),
+            nodes=n,
+            epsilon=checked_epsilon(self.epsilon),
+            owners=ranked(self.owners, n),
+        )
 
     def __repr__(self) -> str:
         owned = "" if self.owners is None else ", each pair by one end"
@@ -123,7 +121,7 @@ class Pairs(NeighbourQuestion):
         """Whether the bits are 0 of nodes whose pair another end reports, and beyond the last."""
         found = np.ones(len(user), bool)
         for rows in self._blocks(len(user)):
-            bits = _bits(numbers[rows])
+            bits = bits_of(numbers[rows])
             bits[:, : self.num_nodes] &= ~self._owned(user[rows])
             found[rows] = ~bits.any(1)
         return found
@@ -137,7 +135,7 @@ class Pairs(NeighbourQuestion):
         """
         found = [np.zeros((2, 0), np.int64)]
         for rows in self._blocks(len(output)):
-            row, node = np.nonzero(_bits(output[rows]))
+            row, node = np.nonzero(bits_of(output[rows]))
             found.append(np.stack([row + rows.start, node]))
         row, node = np.concatenate(found, 1)
         return row, node
@@ -162,13 +160,11 @@ class Pairs(NeighbourQuestion):
     @classmethod
     def _made(cls, header: Header, body: bytes) -> "Pairs":
         n = whole(1, 32 * MAX_NUMBERS, nodes=header["num_nodes"])
-        owners = owners_from_bytes(body, n) if header["owners"] else None
-        if owners is None and body:
-            raise ValueError(f"{len(body)} bytes of arrays more than were announced")
+        owners = owners_from_bytes(body, n, header["owners"])
         return cls(header["round"], n, header["epsilon"], owners)
 
 
-def _bits(numbers: np.ndarray) -> np.ndarray:
+def bits_of(numbers: np.ndarray) -> np.ndarray:
     """Bits of numbers [m, K], the lowest first, bool [m, 32 K]."""
     words = np.ascontiguousarray(numbers, "<i4").view(np.uint8)
     return np.unpackbits(words, axis=1, bitorder="little").astype(bool)

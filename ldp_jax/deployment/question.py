@@ -96,16 +96,14 @@ class Question(NeighbourQuestion):
                 f"groups must be whole numbers [n] in [-1, {count}), one a node, -1 for none, "
                 f"got {shown(groups)}"
             )
-        checked = {
-            "round": whole(0, WORDS - 1, round=self.round),
-            "groups": frozen(groups.astype(_kind(count))),
-            "num_groups": count,
-            "epsilon": checked_epsilon(self.epsilon),
-            "most": checked_most(self.most),
-            "owners": ranked(self.owners, len(groups)),
-        }
-        for name, value in checked.items():
-            object.__setattr__(self, name, value)
+        self._keep(
+            round=whole(0, WORDS - 1, round=self.round),
+            groups=frozen(groups.astype(_kind(count))),
+            num_groups=count,
+            epsilon=checked_epsilon(self.epsilon),
+            most=checked_most(self.most),
+            owners=ranked(self.owners, len(groups)),
+        )
 
     def __repr__(self) -> str:
         sizes = f"{self.num_nodes} nodes in {self.num_groups} groups"
@@ -147,9 +145,7 @@ class Question(NeighbourQuestion):
 
     def possible(self, user: np.ndarray, numbers: np.ndarray) -> np.ndarray:
         """Whether noise can give these counts [m, K]."""
-        margin = self.noise.margin
-        inside = (numbers >= -margin) & (numbers <= self.most + margin)
-        return np.asarray(inside.all(1))
+        return self.noise.possible(numbers)
 
     @property
     def version(self) -> int:
@@ -168,10 +164,7 @@ class Question(NeighbourQuestion):
         kind = _kind(whole(1, MAX_NUMBERS, num_groups=header["num_groups"]))
         n = whole(1, WORDS - 1, num_nodes=header["num_nodes"])
         groups = np.frombuffer(body, kind, n)
-        rest = body[groups.nbytes :]
-        owners = owners_from_bytes(rest, n) if "owners" in header else None
-        if owners is None and rest:
-            raise ValueError(f"{len(rest)} bytes of arrays more than were announced")
+        owners = owners_from_bytes(body[groups.nbytes :], n, "owners" in header)
         return cls(
             header["round"], groups, header["num_groups"], header["epsilon"], header["most"], owners
         )

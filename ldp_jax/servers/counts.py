@@ -27,7 +27,6 @@ from typing_extensions import TypeAliasType
 
 from ldp_jax.accounting.statement import Role, Statement
 from ldp_jax.core import random_words, validate
-from ldp_jax.core.ownership import Ownership
 from ldp_jax.core.progress import phase
 from ldp_jax.core.pytree import pytree
 from ldp_jax.core.shown import by_shapes
@@ -229,20 +228,17 @@ class CountServer:
     def _question(
         self, groups: np.ndarray, asked: np.ndarray, num_groups: int, round: int
     ) -> CountQuestion:
+        silent = self.facts.silent
+        owners = None if self.unit == "list" else ownership(np.zeros(len(silent)), silent)
         return CountQuestion(
             groups,
             asked,
-            self._owners(),
+            owners,
             num_groups=num_groups,
             epsilon=self.epsilon,
             most=self.most,
             round=round,
         )
-
-    def _owners(self) -> Ownership | None:
-        if self.unit == "list":
-            return None
-        return ownership(np.zeros(len(self.facts.silent)), self.facts.silent)
 
     def _designed(self, state: Piloting, answers: Answers) -> Counting:
         """Steps 4 to 6.
@@ -308,11 +304,9 @@ class CountServer:
             round=round,
             scaling=facts.scaling,
         )
-        return (
-            found
-            if facts.numbering is None
-            else counts_of_all(found, facts.numbering, facts.log_prior)
-        )
+        if facts.numbering is None:
+            return found
+        return counts_of_all(found, facts.numbering, facts.log_prior)
 
 
 def counts_of_all(

@@ -17,7 +17,6 @@ from ldp_jax.accounting.statement import Cost, Role, Statement
 from ldp_jax.core import random, validate
 from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.mechanism import Mechanism
-from ldp_jax.core.pytree import pytree
 from ldp_jax.core.sharding import each_part, placement
 from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.spaces import as_records
@@ -43,7 +42,7 @@ from ldp_jax.servers.parts.records import (
     stacked_axes,
     to_domain,
 )
-from ldp_jax.servers.questions.question import Answers, Ask
+from ldp_jax.servers.questions.question import Answers, Ask, Asked
 
 _COLUMNS = (
     1024  # columns of the true features that are dense at the same time (non-private rows only)
@@ -260,30 +259,13 @@ def propagate_blocks(
     dim = box(mechanism).dim
     validate.integer_in(0, dim, start=start)
     columns = _columns(mechanism, reports, reported)
-    return _blocks(op, columns, range(start, dim, block_width()), dim, (alpha, r, tol))
+    width = block_width()
 
+    def block(first: int) -> tuple[int, Array]:
+        some = columns(np.int32(first), width=min(width, dim - first))
+        return first, ppr(op, some, alpha, r, tol)
 
-def _blocks(
-    op: Operator,
-    columns: Callable[..., Array],
-    starts: range,
-    dim: int,
-    numbers: tuple[Scalar, ...],
-) -> Iterator[tuple[int, Array]]:
-    for start in starts:
-        width = min(starts.step, dim - start)
-        yield start, ppr(op, columns(np.int32(start), width=width), *numbers)
-
-
-@pytree
-class VectorsAsked:
-    """Everybody is asked for a record.
-
-    Attributes:
-      question: the open one.
-    """
-
-    question: Ask
+    return map(block, range(start, dim, width))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -335,11 +317,11 @@ class EmbeddingServer:
             role, exposes=("edges", "labels", *self.choices), protects=("features",)
         )
 
-    def init(self, key: PRNGKey) -> VectorsAsked:
+    def init(self, key: PRNGKey) -> Asked:
         """Everybody is asked."""
-        return VectorsAsked(Ask(self.mechanism, np.ones(self.op.num_nodes, bool)))
+        return Asked(Ask(self.mechanism, np.ones(self.op.num_nodes, bool)))
 
-    def step(self, state: VectorsAsked, answers: Answers) -> Float[Array, "n d"]:
+    def step(self, state: Asked, answers: Answers) -> Float[Array, "n d"]:
         """The estimates, propagated."""
         reported = None if answers.reported.all() else answers.reported
         return propagate(

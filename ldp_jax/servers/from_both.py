@@ -193,13 +193,4 @@ def predict_jointly(
         phase("reports", 0.3)
         released = simulate(run_key, server, users)
     found = released.value
-    return JointClasses(
-        found.log_posterior,
-        found.log_prior,
-        found.reason,
-        found.strength,
-        found.counts,
-        found.round,
-        released.guarantee,
-        found.absent,
-    )
+    return JointClasses(**found._asdict(), guarantee=released.guarantee)

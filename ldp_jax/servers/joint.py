@@ -333,16 +333,11 @@ class JointServer:
         panel = self.panel
         if panel is None:
             raise ValueError("panel must be given where labels were asked for")
-        told = panel.labels.step(state, answers)
-        reported = told.labels[self.members] >= 0
-        if reported.sum() < 2:
-            raise ValueError(
-                f"at least two members of the panel must report a label, and {reported.sum()} did"
-            )
+        told, reported = panel.labels.heard(state, answers)
         fold_key, key = random.split(random.again(state.key))
         facts = joint_facts(
             fold_key,
-            panel.rows.take(np.flatnonzero(reported)),
+            panel.rows.take(reported),
             told.labels,
             num_classes=panel.labels.num_classes,
             num_folds=panel.num_folds,
@@ -372,21 +367,13 @@ class JointServer:
         """Step 2: what reports of records say."""
         phase("reports of records", 0.0)
         facts = self._facts(state)
-        labels = facts.labels
         question = state.question
-        values = np.array(answers.values)
-        panel = facts.known.nodes
-        scores = np.zeros((len(labels), len(facts.prior)), np.float32)
-        scores[panel] = np.asarray(question.classifier.panel_scores)
-        simulated = question.reports(random.again(state.key), scores)
-        values[panel] = np.asarray(simulated)[panel]
-        asked = np.asarray(answers.reported) & (labels < 0)
-        heard = (asked | (labels >= 0))[:, None]
-        said = jnp.where(heard, question.log_likelihoods(values), 0.0)
-        posterior = np.tile(np.exp(facts.log_prior), (len(labels), 1))
+        known = facts.known
+        said, asked = question.beside_panel(random.again(state.key), answers, known)
+        posterior = np.tile(np.exp(facts.log_prior), (len(said), 1))
         reports = ClassReports(said, question.mask)
-        scored = question.classifier.scored(facts.known)
-        own = np.asarray(likeliest_evidence(reports, scored, panel, posterior, asked)[0])
+        scored = question.classifier.scored(known)
+        own = np.asarray(likeliest_evidence(reports, scored, known.nodes, posterior, asked)[0])
         believed = 1.0
         if self.check is not None:
             own, believed, _ = checked(own, facts.prior, np.where(asked, self.check, -1))

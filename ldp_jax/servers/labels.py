@@ -106,6 +106,18 @@ class LabelServer:
         """Members are asked."""
         return LabelsAsked(self.question, key)
 
+    def heard(
+        self, state: LabelsAsked, answers: Answers
+    ) -> tuple[ReportedLabels, Int[np.ndarray, " some"]]:
+        """The labels, and the places among the members of those who reported, two at least."""
+        told = self.step(state, answers)
+        reported = np.flatnonzero(told.labels[np.asarray(self.members)] >= 0)
+        if len(reported) < 2:
+            raise ValueError(
+                f"at least two members of the panel must report a label, and {len(reported)} did"
+            )
+        return told, reported
+
     def step(self, state: LabelsAsked, answers: Answers) -> ReportedLabels:
         """The labels as they were reported, and how often they are true."""
         noise = state.question.mechanism
@@ -203,15 +215,12 @@ class LabelledReportServer:
             asked = ClassesAsked(state.question, state.key)
             return ReportServer(facts, self.epsilon, self.guarded).step(asked, answers)
 
-        told = self.panel.step(state, answers)
-        reported = told.labels[np.asarray(self.panel.members)] >= 0
-        if reported.sum() < 2:
-            raise ValueError("at least two members of the panel must report a label, and fewer did")
+        told, reported = self.panel.heard(state, answers)
         facts_key, key = random.split(random.again(state.key))
         facts = panel_facts(
             facts_key,
             self.graph,
-            self.rows.take(np.flatnonzero(reported)),
+            self.rows.take(reported),
             told.labels,
             num_classes=self.panel.num_classes,
             num_folds=self.num_folds,

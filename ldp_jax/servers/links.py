@@ -23,12 +23,11 @@ from ldp_jax.accounting.statement import Role, Statement
 from ldp_jax.core import validate
 from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.long_sums import column_means
-from ldp_jax.core.pytree import pytree
 from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import Array, PRNGKey, Scalar
 from ldp_jax.edges.neighbour_counts import checked_groups
 from ldp_jax.servers.parts.count_evidence import noise_variance
-from ldp_jax.servers.questions import Answers, CountQuestion
+from ldp_jax.servers.questions import Answers, Asked, CountQuestion
 
 # Of neighbours in a group: what their mean is at least, and an estimate as a share of it.
 _LEAST_MEAN, _LEAST_SHARE = 1e-3, 0.05
@@ -157,17 +156,6 @@ def _link_scores(
     return log_rate[one, place[other]] + log_rate[other, place[one]]
 
 
-@pytree
-class LinkCountsAsked:
-    """Users are asked for counts of neighbours by class.
-
-    Attributes:
-      question: the open one.
-    """
-
-    question: CountQuestion
-
-
 @dataclasses.dataclass(frozen=True, eq=False)
 class LinkServer:
     """Ranks pairs of users by how likely they are linked, from counts of neighbours by class.
@@ -230,11 +218,11 @@ class LinkServer:
             exposes = (*exposes, "lists of the pilot")
         return Statement.of(role, exposes=exposes)
 
-    def init(self, key: PRNGKey) -> LinkCountsAsked:
+    def init(self, key: PRNGKey) -> Asked:
         """Users are asked for counts."""
-        return LinkCountsAsked(self.question)
+        return Asked(self.question)
 
-    def step(self, state: LinkCountsAsked, answers: Answers) -> Float[Array, " m"]:
+    def step(self, state: Asked, answers: Answers) -> Float[Array, " m"]:
         """The score of each pair."""
         question = state.question
         counts = np.array(answers.values, np.int32)

@@ -10,7 +10,6 @@ from jaxtyping import Bool, Float, Int
 from ldp_jax.accounting.statement import Role, Statement
 from ldp_jax.core import random, validate
 from ldp_jax.core.flags import implicit_promotion
-from ldp_jax.core.pytree import pytree
 from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import Graph, PRNGKey, Values
 from ldp_jax.edges import (
@@ -24,7 +23,7 @@ from ldp_jax.edges import (
 from ldp_jax.graph import graphs
 from ldp_jax.graph.graphs import GraphSet
 from ldp_jax.servers.driver import simulate
-from ldp_jax.servers.questions import Answers
+from ldp_jax.servers.questions import Answers, Asked
 from ldp_jax.servers.questions.lists import MEMORY, ListQuestion
 from ldp_jax.servers.users import Users
 
@@ -57,13 +56,6 @@ class NoisyLists(NamedTuple):
     degree: Float[np.ndarray, " n"]
 
     __repr__ = by_shapes
-
-
-@pytree
-class ListsAsked:
-    """Everybody whose list is private is asked for it."""
-
-    question: ListQuestion
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -143,15 +135,15 @@ class ListServer:
         role = Role((question.cost(),), private if private.any() else None)
         return Statement.of(role, exposes=exposes)
 
-    def init(self, key: PRNGKey) -> ListsAsked | NoisyLists:
+    def init(self, key: PRNGKey) -> Asked | NoisyLists:
         """Users are asked; the public lists alone are the result where no list is private."""
         question = self.question
         if np.asarray(question.asked).any():
-            return ListsAsked(question)
+            return Asked(question)
         nobody = np.zeros(0, np.int32)
         return self._graph(nobody, nobody, np.full(len(self.group), np.nan, np.float32))
 
-    def step(self, state: ListsAsked, answers: Answers) -> NoisyLists:
+    def step(self, state: Asked, answers: Answers) -> NoisyLists:
         """The graph of the reports; a user who is silent has an empty list and no degree."""
         found = state.question.gathered(answers.values).blanked(answers.reported)
         degree = np.where(answers.reported, found.degree, np.float32(np.nan))

@@ -183,20 +183,10 @@ class ReportServer:
         log_q = facts.structure.log_q
         labels = known.labels
         posterior = np.exp(np.asarray(log_q))
-        asked = np.asarray(answers.reported) & (labels < 0)
 
-        # Step 4 of the panel: it reports as private users do, and its labels say how often devices
-        # are wrong.
-        scores = np.zeros(question.alphabets.order.shape, np.float32)
-        scores[known.nodes] = np.asarray(question.classifier.panel_scores)
-        simulated = question.reports(random.again(state.key), scores)
-        values = np.array(answers.values)
-        values[known.nodes] = simulated[known.nodes]
-        heard = asked | (labels >= 0)
-
-        # Step 5: what each report says of the user's class. A silent user says nothing.
-        said = np.array(question.log_likelihoods(values))
-        said[~heard] = 0.0
+        # Step 4 of the panel: its labels say how often devices are wrong. Step 5: what each report
+        # says of the user's class.
+        said, asked = question.beside_panel(random.again(state.key), answers, known)
         mask = question.mask
         if self.facts.taught is not None:  # nothing is read of an absent class
             taught = self.facts.numbering.taught

@@ -6,18 +6,19 @@ import jax
 import numpy as np
 from jaxtyping import Bool, Int
 
-from ldp_jax.accounting.statement import Cost, Statement
+from ldp_jax.accounting.statement import Statement
 from ldp_jax.core import validate
 from ldp_jax.core.mechanism import Mechanism
 from ldp_jax.core.pytree import pytree, static
 from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.spaces import as_records
 from ldp_jax.core.types import Array, PRNGKey, Report
-from ldp_jax.servers.questions import Answers, Ask, Noiseless, User
+from ldp_jax.servers.questions import Answers, User
+from ldp_jax.servers.questions.question import ByMechanism
 
 
 @pytree
-class RoundQuestion:
+class RoundQuestion(ByMechanism):
     """Send the record of one round through a mechanism; a record is a history [rounds, ...].
 
     Attributes:
@@ -32,18 +33,10 @@ class RoundQuestion:
     round: Int[Array | np.ndarray, ""]
     permanent: str = static(default="")
 
-    def cost(self) -> Cost:
-        """The guarantee of the mechanism, per record."""
-        return Ask(self.mechanism, self.asked, permanent=self.permanent).cost()
-
     def answer(self, key: PRNGKey, user: User) -> Report:
         """The report of the round's record."""
         record = jax.tree.map(lambda history: as_records(history)[self.round], user.record)
         return self.mechanism.privatize(key, record)
-
-    def exact(self) -> "RoundQuestion":
-        """The clipped record itself."""
-        return dataclasses.replace(self, mechanism=Noiseless(self.mechanism))
 
 
 @pytree

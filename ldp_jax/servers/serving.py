@@ -86,8 +86,8 @@ class Service(Generic[_T]):
         known = server if history is None else (server, history)
         self._fingerprint = saved.fingerprint(known)
         self._number = -1
-        self._last: Step | None = None
-        self._open: Step | None = None
+        self._step: Any = None  # the last Step, and that whose question was asked last
+        self._opened: Any = None
 
     def __repr__(self) -> str:
         name = type(self.server).__name__
@@ -186,7 +186,7 @@ class Service(Generic[_T]):
     def _checked(self, made: Any, account: Account, rounds: tuple[Round, ...], heard: str) -> Step:
         """The step of what the server made, whose question is charged."""
         number = self._number + 1
-        opened = self._open.opened if self._open is not None else 0
+        opened = 0 if self._opened is None else self._opened.opened
         if isinstance(made, State):
             check_state(made, self._users)
             self._users.check(made.question)  # before it is broadcast
@@ -220,8 +220,8 @@ class Service(Generic[_T]):
             assert kept is not None
             opened = self._read(kept[1])
         self._number = number
-        self._last = step
-        self._open = opened
+        self._step = step
+        self._opened = opened
 
     def _read(self, data: bytes) -> Step:
         step = saved.from_bytes(data, self._types)
@@ -232,16 +232,6 @@ class Service(Generic[_T]):
                 "differ in their last bits: keep them in a file (ldp_jax.servers.saved)"
             )
         return step
-
-    @property
-    def _step(self) -> Step:
-        assert self._last is not None
-        return self._last
-
-    @property
-    def _opened(self) -> Step:
-        assert self._open is not None
-        return self._open
 
 
 def guarantee_of(statement: Statement) -> PipelineGuarantee:

@@ -7,17 +7,9 @@ import numpy as np
 from jaxtyping import Float
 
 from ldp_jax.accounting.statement import Statement
-from ldp_jax.core.pytree import pytree
 from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.features import Discrete
-from ldp_jax.servers.questions import Answers, Ask
-
-
-@pytree
-class Asked:
-    """The one question."""
-
-    question: Ask
+from ldp_jax.servers.questions import Answers, Ask, Asked
 
 
 @dataclasses.dataclass(frozen=True)

@@ -31,9 +31,11 @@ from ldp_jax.accounting.statement import Cost, Statement
 from ldp_jax.core import random_words, validate
 from ldp_jax.core.pytree import pytree, static
 from ldp_jax.core.types import Array, PRNGKey, Scalar
+from ldp_jax.deployment import Stars
 from ldp_jax.edges import Ownership
 from ldp_jax.edges.neighbour_lists import MAX_BIT_EPSILON, per_bit, per_edge
-from ldp_jax.servers.questions import Answers, CountQuestion, User
+from ldp_jax.servers.questions import Answers, Asked, CountQuestion, User
+from ldp_jax.servers.questions.shipped import SizedOnTheWire
 
 
 class SubgraphCount(NamedTuple):
@@ -68,12 +70,15 @@ def laplace_cost(epsilon: float, *, owners: str = "") -> Cost:
 
 
 def degree_question(
-    epsilon: float | None, asked: Bool[np.ndarray, " n"], owners: Ownership | None = None
+    epsilon: float | None,
+    asked: Bool[np.ndarray, " n"],
+    round: int,
+    owners: Ownership | None = None,
 ) -> CountQuestion:
     """The question for noisy degrees, of the pairs that ``owners`` gives each user, or of all."""
     assert epsilon is not None
     groups = np.zeros(len(asked), np.int32)
-    return CountQuestion(groups, asked, owners, epsilon=epsilon)
+    return CountQuestion(groups, asked, owners, epsilon=epsilon, round=round)
 
 
 def largest_degree(answers: Answers, least: int) -> int:
@@ -94,8 +99,16 @@ def check_bound(
         validate.whole(least, num_users - 1, bound=bound)
 
 
+class NoisyNumber(SizedOnTheWire):
+    """A question for one number with noise, of which devices send a whole number."""
+
+    def told(self, asked: Any, numbers: np.ndarray, who: np.ndarray) -> Float[np.ndarray, " n"]:
+        """The numbers, 0 of users who are silent."""
+        return np.where(who, asked.estimate(numbers)[:, 0], np.float32(0.0))
+
+
 @pytree
-class StarQuestion:
+class StarQuestion(NoisyNumber):
     """Count the k-stars whose centre you are, with at most ``bound`` friends.
 
     Attributes:
@@ -104,6 +117,7 @@ class StarQuestion:
       epsilon: of the count.
       k: the number of friends in a star.
       noiseless: whether devices add no noise, for a ceiling.
+      round: the number of the question on the wire.
     """
 
     asked: Bool[Array | np.ndarray, " n"]
@@ -111,6 +125,7 @@ class StarQuestion:
     epsilon: float
     k: int = static(default=2)
     noiseless: bool = static(default=False)
+    round: int = static(default=0)
 
     @property
     def scale(self) -> Scalar:
@@ -130,6 +145,11 @@ class StarQuestion:
         """The number itself."""
         return dataclasses.replace(self, noiseless=True)
 
+    def shipped(self) -> Stars:
+        """The question, by whose device the noise is discrete."""
+        bound = int(self.bound)
+        return Stars(self.round, bound, float(self.epsilon), len(self.asked), self.k)
+
 
 def _binomial(friends: Any, k: int) -> Any:
     """The number of sets of k friends, as a product of k ratios."""
@@ -139,20 +159,14 @@ def _binomial(friends: Any, k: int) -> Any:
     return found
 
 
-@pytree
-class StarsAsked:
-    """The open question, for degrees or for stars."""
-
-    question: CountQuestion | StarQuestion
-
-
 @dataclasses.dataclass(frozen=True)
 class StarServer:
     r"""Counts k-stars in one round, or in two with a bound that is found privately.
 
     The law and the sensitivity are those of :mod:`ldp_jax.servers.stars`.
     Guarantee: per bit of a list the sum of ``epsilon`` and ``epsilon_degree``, and twice that per
-    pair of users, which both ends count. Laplace noise holds in ideal arithmetic.
+    pair of users, which both ends count. Laplace noise holds in ideal arithmetic; the whole
+    noise of devices (:mod:`ldp_jax.deployment.subgraphs`) is exact.
     Utility: unbiased where no user has more than ``bound`` friends, and too small in the mean where
     some do. The standard error is :math:`\sqrt{2n} \binom{d - 1}{k - 1} / \epsilon`. Stars whose
     centre is silent are left out.
@@ -164,6 +178,7 @@ class StarServer:
       bound: d, the number of friends that a user counts at most; public, at least k.
       epsilon_degree: of each degree, in [0.001, 40], in the place of a bound; the bound is then the
         largest noisy degree.
+      round: the number of the questions on the wire: devices answer each number once.
 
     The result is a :class:`SubgraphCount`. ``ValueError`` for numbers out of range, and for both or
     none of ``bound`` and ``epsilon_degree``.
@@ -187,8 +202,10 @@ class StarServer:
     k: int = 2
     bound: int | None = None
     epsilon_degree: float | None = None
+    round: int = 0
 
     def __post_init__(self) -> None:
+        validate.whole(0, 2**32 - 1, round=self.round)
         validate.whole(2, k=self.k)
         check_bound(self.num_users, self.epsilon, self.bound, self.epsilon_degree, self.k)
         self.statement()
@@ -197,11 +214,12 @@ class StarServer:
     def degrees(self) -> CountQuestion:
         """The question for degrees."""
         everybody = np.ones(self.num_users, bool)
-        return degree_question(self.epsilon_degree, everybody)
+        return degree_question(self.epsilon_degree, everybody, self.round)
 
     def stars(self, bound: int) -> StarQuestion:
         """The question for stars."""
-        return StarQuestion(np.ones(self.num_users, bool), bound, self.epsilon, self.k)
+        everybody = np.ones(self.num_users, bool)
+        return StarQuestion(everybody, bound, self.epsilon, self.k, round=self.round)
 
     def statement(self) -> Statement:
         """A count of each user, and a degree where the bound is found privately."""
@@ -210,15 +228,15 @@ class StarServer:
             costs.append(self.degrees.cost())
         return Statement.of(costs, exposes=("number of nodes",))
 
-    def init(self, key: PRNGKey) -> StarsAsked:
+    def init(self, key: PRNGKey) -> Asked:
         """Users are asked for degrees, or for stars where the bound is public."""
-        return StarsAsked(self.degrees if self.bound is None else self.stars(self.bound))
+        return Asked(self.degrees if self.bound is None else self.stars(self.bound))
 
-    def step(self, state: StarsAsked, answers: Answers) -> StarsAsked | SubgraphCount:
+    def step(self, state: Asked, answers: Answers) -> Asked | SubgraphCount:
         """The question for stars, or the estimate."""
         question = state.question
         if isinstance(question, CountQuestion):
-            return StarsAsked(self.stars(largest_degree(answers, least=self.k)))
+            return Asked(self.stars(largest_degree(answers, least=self.k)))
         reported = np.asarray(answers.reported)
         total = np.asarray(answers.values, float)[reported].sum()
         error = 0.0 if question.noiseless else math.sqrt(2 * reported.sum()) * question.scale

@@ -168,7 +168,9 @@ class StoredUsers(OnDevices):
     def check(self, question: Question) -> None:
         """Refuse a question that devices cannot answer, or that these users' numbers do not fit."""
         asked = for_devices(question)
-        asked.forms()
+        for form in asked.forms():
+            if isinstance(form, NeighbourQuestion):
+                form.guarantee()  # refuses noise that no device can draw
         asked.read(numbered(self.nodes), [])
 
     def _rows(self, form: Table | NeighbourQuestion) -> ReportRows:

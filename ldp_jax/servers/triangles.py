@@ -41,14 +41,16 @@ from jaxtyping import Bool, Float, Int, UInt32
 
 from ldp_jax.accounting.statement import Cost, Statement
 from ldp_jax.core import random, random_words, validate
-from ldp_jax.core.pytree import pytree
+from ldp_jax.core.pytree import pytree, static
 from ldp_jax.core.types import AnyArray, Array, PRNGKey, Scalar
+from ldp_jax.deployment import Triangles
 from ldp_jax.edges import NeighbourList, ownership
 from ldp_jax.edges.lists import to_bits
 from ldp_jax.edges.neighbour_lists import flip_rate
 from ldp_jax.servers.questions import Answers, CountQuestion, User
 from ldp_jax.servers.questions.pairs import LOWER, PairsQuestion, bits_of, packed
 from ldp_jax.servers.stars import (
+    NoisyNumber,
     SubgraphCount,
     check_bound,
     degree_question,
@@ -61,7 +63,7 @@ _COLUMNS = 1024
 
 
 @pytree
-class TriangleQuestion:
+class TriangleQuestion(NoisyNumber):
     """Count the noisy links between your owned friends, less those that noise lets expect.
 
     Attributes:
@@ -72,6 +74,7 @@ class TriangleQuestion:
       bound: d, the number of owned friends that are counted at most.
       epsilon: of the count.
       noiseless: whether devices add no noise, for a ceiling.
+      round: the number of the question on the wire.
     """
 
     linked: UInt32[Array | np.ndarray, "n words"]
@@ -81,6 +84,7 @@ class TriangleQuestion:
     bound: Scalar
     epsilon: float
     noiseless: bool = False
+    round: int = static(default=0)
 
     @property
     def scale(self) -> Scalar:
@@ -136,6 +140,18 @@ class TriangleQuestion:
         """The count itself."""
         return dataclasses.replace(self, noiseless=True)
 
+    def shipped(self) -> Triangles:
+        """The question with its owners, by whose device the noise is discrete."""
+        return Triangles(
+            self.round,
+            int(self.bound),
+            float(self.epsilon),
+            np.asarray(self.linked),
+            np.asarray(self.known),
+            flips=round(2**32 * float(self.flip)),
+            owners=ownership(np.arange(len(self.asked))),
+        )
+
 
 @pytree
 class TrianglesAsked:
@@ -159,7 +175,7 @@ class TriangleServer:
     The law and the sensitivity are those of :mod:`ldp_jax.servers.triangles`.
     Guarantee: per bit of a list, and per pair of users, the sum of ``epsilon_pairs``, ``epsilon``
     and ``epsilon_degree``; each pair has one owner in all rounds. Laplace noise holds in ideal
-    arithmetic.
+    arithmetic; the whole noise of devices (:mod:`ldp_jax.deployment.subgraphs`) is exact.
     Utility: unbiased where no user owns more than ``bound`` friends, and too small in the mean
     where some are cut. The error adds two variances. That of Laplace noise is
     :math:`2 n ((d - 1)/\epsilon_2)^2 / (1 - 2p)^2`. That of randomised response is
@@ -176,6 +192,7 @@ class TriangleServer:
       epsilon_degree: :math:`\epsilon_0`, of each owned degree, in [0.001, 40], in the place of a
         bound; the bound is then the largest noisy degree.
       memory: bytes of noisy bits to allow, n / 8 for each user.
+      round: the number of the questions on the wire: devices answer each number once.
 
     The result is a :class:`SubgraphCount`. ``ValueError`` for numbers out of range, for both or
     none of ``bound`` and ``epsilon_degree``, and for more noisy bits than ``memory`` allows.
@@ -199,8 +216,10 @@ class TriangleServer:
     bound: int | None = None
     epsilon_degree: float | None = None
     memory: float = 8e9
+    round: int = 0
 
     def __post_init__(self) -> None:
+        validate.whole(0, 2**32 - 1, round=self.round)
         check_bound(self.num_users, self.epsilon, self.bound, self.epsilon_degree, 2)
         self.statement()
         needed = self.num_users**2 / 8
@@ -210,13 +229,13 @@ class TriangleServer:
     @property
     def pairs(self) -> PairsQuestion:
         """The question for owned pairs."""
-        return PairsQuestion(np.ones(self.num_users, bool), self.epsilon_pairs)
+        return PairsQuestion(np.ones(self.num_users, bool), self.epsilon_pairs, self.round)
 
     @property
     def degrees(self) -> CountQuestion:
         """The question for owned degrees."""
         lower = ownership(np.arange(self.num_users))
-        return degree_question(self.epsilon_degree, ~lower.silent, lower)
+        return degree_question(self.epsilon_degree, ~lower.silent, self.round, lower)
 
     def statement(self) -> Statement:
         """Noisy bits and a count of each user, and a degree where the bound is found privately."""
@@ -244,7 +263,15 @@ class TriangleServer:
         if isinstance(question, PairsQuestion):
             flip = float(flip_rate(np.float64(question.epsilon)))
             everybody = np.ones_like(reported)
-            asked = TriangleQuestion(values, reported, everybody, flip, state.bound, self.epsilon)
+            asked = TriangleQuestion(
+                values,
+                reported,
+                everybody,
+                flip,
+                state.bound,
+                self.epsilon,
+                round=self.round,
+            )
             return dataclasses.replace(state, question=asked)
         flip = float(question.flip)
         columns = np.asarray(state.columns)

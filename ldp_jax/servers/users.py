@@ -144,17 +144,13 @@ class Users:
     def only(self, cost: Cost) -> "Users":
         """The same users with the fields that an answer reads, and no others."""
         kept = {"records": "record", "labels": "label", "lists": "list"}
-        fields = {
-            name: getattr(self, name) if cost.reads(field) else None for name, field in kept.items()
-        }
-        lacking = [
-            field for name, field in kept.items() if cost.reads(field) and fields[name] is None
-        ]
+        read = {name: field for name, field in kept.items() if cost.reads(field)}
+        lacking = [field for name, field in read.items() if getattr(self, name) is None]
         if lacking:
             raise ValueError(
                 f"users must hold what the question reads, and lack {', '.join(lacking)}s"
             )
-        return dataclasses.replace(self, **fields)
+        return dataclasses.replace(self, **dict.fromkeys(kept.keys() - read.keys()))
 
     def through(self, key: PRNGKey, mechanism: Mechanism, of: str) -> Report:
         """Every user's record, or label, through a mechanism."""
@@ -198,7 +194,7 @@ class Users:
         if self.lists is not None:
             nothing = np.zeros(0, np.int32)
             fields["lists"] = self.lists._replace(senders=nothing, receivers=nothing)
-        return _Default(**{**_fields(self), **fields})
+        return _Default(**vars(self) | fields)
 
     def shuffled(self, key: PRNGKey) -> "Users":
         """The permuted control.
@@ -251,10 +247,6 @@ class _Default(Users):
         return super().answer(
             key if folds_itself else random.fold_in(key, of_records.STRUCTURE_ONLY), question
         )
-
-
-def _fields(users: Users) -> dict[str, Any]:
-    return {field.name: getattr(users, field.name) for field in dataclasses.fields(users)}
 
 
 def blanked(values: Report, who: Bool[np.ndarray, " n"]) -> Report:

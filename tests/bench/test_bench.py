@@ -15,17 +15,11 @@ from ldp_jax.accounting.guarantee import PipelineGuarantee
 from ldp_jax.accounting.statement import Statement
 from ldp_jax.bench import comparison, memory, methods, page
 from ldp_jax.bench.__main__ import main
+from ldp_jax.bench.budgeted import called, model_of, on_vectors
 from ldp_jax.bench.classes import OfOneHot
 from ldp_jax.bench.draws import _panel, draw
-from ldp_jax.bench.methods import (
-    Method,
-    answer_of,
-    called,
-    model_of,
-    modelled,
-    on_vectors,
-    proved_by,
-)
+from ldp_jax.bench.learners import modelled
+from ldp_jax.bench.methods import Method, answer_of, proved_by
 from ldp_jax.bench.named import named
 from ldp_jax.bench.rows import ALL, ALONE, CEILING, DEFAULT, PLACEBO, PRIVATE, Row, read
 from ldp_jax.core.pytree import pytree

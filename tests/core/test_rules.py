@@ -146,12 +146,15 @@ def test_whole_noise_is_the_law_of_its_words(epsilon, most):
             found[min(max(count + z, -noise.margin), most + noise.margin)] += share
         return found
 
-    largest = max(
-        max(one[y] / other[y], other[y] / one[y])
-        for one, other in itertools.pairwise(map(reports, range(most + 1)))
-        for y in one
-    )
-    assert noise.ratio == largest
+    laws = list(map(reports, range(most + 1)))
+    assert noise.ratio == noise.ratio_over(1)
+    for steps in range(1, most + 2):  # of counts that are no more than so far apart
+        assert noise.ratio_over(steps) == max(
+            max(one[y] / other[y], other[y] / one[y])
+            for low, one in enumerate(laws)
+            for other in laws[low + 1 : low + steps + 1]
+            for y in one
+        )
     assert epsilon - 1e-9 < noise.loss <= epsilon
     inside, beyond = (np.exp(part) for part in noise.log_masses)
     one_side = [float(half[0])] + [float(half[k]) for k in range(1, noise.reach + 1)]

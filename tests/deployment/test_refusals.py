@@ -51,6 +51,16 @@ def question(name):
     return lambda value: dataclasses.replace(ASKED, **{name: value})
 
 
+STARS = deployment.Stars(0, 3, 1.0, 12, 3)
+TRIANGLES = deployment.Triangles(
+    0, 3, 1.0, np.zeros((12, 1), np.int32), np.ones(12, bool), 2**30, RULE
+)
+
+
+def triangles(name):
+    return lambda value: dataclasses.replace(TRIANGLES, **{name: value})
+
+
 def where(name, report):
     return lambda value: report(WHERE | {name: value})
 
@@ -91,6 +101,14 @@ REFUSED = [
      [np.arange(12), deployment.ownership(np.arange(11)),
       Ownership(np.full(12, np.nan), RULE.silent),
       Ownership(RULE.order, np.ones(12, bool)), Ownership(RULE.order, np.zeros(12, int))]),
+    ("bound", lambda bound: dataclasses.replace(STARS, bound=bound), [2, 13, 3.0]),
+    ("k", lambda k: dataclasses.replace(STARS, k=k), [1, True]),
+    ("epsilon", lambda epsilon: dataclasses.replace(STARS, epsilon=epsilon), [0.0, 41, math.nan]),
+    ("linked", triangles("linked"), [np.zeros((12, 2), np.int32), np.zeros((12, 1))]),
+    ("known", triangles("known"), [np.ones(11, bool), np.ones(12)]),
+    ("flips", triangles("flips"), [-1, 2**31 + 1]),
+    ("owners", triangles("owners"), [None, deployment.ownership(np.arange(11))]),
+    ("a damaged stars", deployment.Stars.from_bytes, [sealed(b"ldp-stars 1\n{}\n")]),
     ("log_counts", lambda flag: Classifier(np.eye(2), TWO, flag), ["no"]),
     ("weights", lambda weights: Classifier(weights, TWO),
      [np.ones((3, 3)), np.full((3, 2), np.nan)]),

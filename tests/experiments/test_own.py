@@ -218,9 +218,9 @@ class Degrees:
         """One report."""
         return Statement.of([servers.count_cost(self.epsilon)])
 
-    def init(self, key: Any) -> servers.links.LinkCountsAsked:
+    def init(self, key: Any) -> servers.questions.Asked:
         """Everybody is asked."""
-        return servers.links.LinkCountsAsked(self.question())
+        return servers.questions.Asked(self.question())
 
     def step(self, state: Any, answers: Any) -> np.ndarray:
         """The reports."""

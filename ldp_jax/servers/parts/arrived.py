@@ -60,6 +60,13 @@ def places(nodes: np.ndarray, n: int, user: np.ndarray) -> tuple[np.ndarray, np.
     return place[known], known
 
 
+def once_each(reported: np.ndarray, node: np.ndarray) -> None:
+    """Mark users as those who reported; ``ValueError`` for one of whom there are two rows."""
+    if reported[node].any() or len(np.unique(node)) != len(node):
+        raise ValueError("reports must be one a user, and are several of some: choose one round")
+    reported[node] = True
+
+
 def reporters(user: ArrayLike) -> Integer[np.ndarray, " m"]:
     """Users of reports as uint64 [m]; a cast alone would make 2^64 - 1 of -1, and 1 of 1.5."""
     validate.ids(user=user)
@@ -107,12 +114,8 @@ def outputs_by_node(
         field = np.broadcast_to(getattr(some, "field", 0), known.shape)[known]
         wanted = asked[node] & (field == 0)  # others would be a second row of a user
         node = node[wanted]
-        if reported[node].any() or len(np.unique(node)) != len(node):
-            raise ValueError(
-                "reports must be one a user, and are several of some: choose one round"
-            )
+        once_each(reported, node)
         values[node] = output[known][wanted]
-        reported[node] = True
     return values, reported
 
 
@@ -146,12 +149,10 @@ def numbers_by_node(
                 f"output must be [{len(user)}, {question.numbers}], got {output.shape}"
             )
         known = user < n
-        known[known] = asked[user[known]]
-        mine = user[known]
-        if reported[mine].any() or len(np.unique(user)) != len(user):
-            raise ValueError("rows must be one a user, and are several of some")
-        numbers[mine] = output[known]
-        reported[mine] = True
+        once_each(reported, user[known])
+        numbers[user[known]] = output[known]
+    reported &= asked
+    numbers[~reported] = 0
     return numbers, reported
 
 
@@ -182,10 +183,6 @@ def vectors_by_node(
         raise ValueError(
             f"index and output must be [{len(user)}, {k}], got {index.shape} and {output.shape}"
         )
-    if len(np.unique(user)) != len(user):
-        raise ValueError(
-            "reports must have a row a user, and have several of some: choose one round"
-        )
     validate.in_range(0.0, dim - 1.0, index=index)
     validate.in_range(0.0, table.outputs - 1.0, output=output)
     if (np.diff(index, axis=1) <= 0).any():
@@ -194,9 +191,9 @@ def vectors_by_node(
     indices = np.zeros((n, k), np.int32)
     values = np.zeros((n, k), np.int32)
     reported = np.zeros(n, bool)
+    once_each(reported, place)
     indices[place] = index[known]
     values[place] = output[known]
-    reported[place] = True
     return SparseReport(indices, values), reported, int((~known).sum())
 
 
@@ -221,12 +218,8 @@ def reports_by_node(
     for some in rows:
         whole = vectors(some, mechanism.k, mechanism.dim) if isinstance(some, Decoded) else some
         given, who, _ = vectors_by_node(mechanism, nodes, n, whole)
-        who &= asked
-        if (reported & who).any():
-            raise ValueError(
-                "reports must have a row a user, and have several of some: choose one round"
-            )
+        who = np.flatnonzero(who & asked)
+        once_each(reported, who)
         indices[who] = given.indices[who]
         values[who] = given.values[who]
-        reported |= who
     return SparseReport(indices, values), reported

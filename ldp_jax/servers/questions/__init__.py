@@ -7,6 +7,7 @@ from ldp_jax.servers.questions.pairs import PairsQuestion as PairsQuestion
 from ldp_jax.servers.questions.question import Answers as Answers
 from ldp_jax.servers.questions.question import AnswersAll as AnswersAll
 from ldp_jax.servers.questions.question import Ask as Ask
+from ldp_jax.servers.questions.question import Asked as Asked
 from ldp_jax.servers.questions.question import HasExact as HasExact
 from ldp_jax.servers.questions.question import HasSizes as HasSizes
 from ldp_jax.servers.questions.question import Noiseless as Noiseless
@@ -17,6 +18,7 @@ __all__ = [
     "Answers",
     "AnswersAll",
     "Ask",
+    "Asked",
     "ClassQuestion",
     "CountQuestion",
     "HasExact",

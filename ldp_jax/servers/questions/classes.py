@@ -19,7 +19,7 @@ from ldp_jax.features.personal_alphabet import best_place
 from ldp_jax.servers.parts.arrived import ReportRows, outputs_by_node
 from ldp_jax.servers.parts.device_classifier import DeviceClassifier
 from ldp_jax.servers.parts.rows import DenseRows, Rows, feature_rows, of_length_one
-from ldp_jax.servers.parts.self_training import label_evidence
+from ldp_jax.servers.parts.self_training import FoldedLabels, label_evidence
 from ldp_jax.servers.questions.question import Answers, User
 
 _REPORT = 36  # bytes
@@ -119,6 +119,22 @@ class ClassQuestion:
         if self.noiseless:
             return label_evidence(self.alphabets.classes(values), self.alphabets.order.shape[1])
         return self.alphabets.log_likelihoods(values)
+
+    def beside_panel(
+        self, key: PRNGKey, answers: Answers, known: FoldedLabels
+    ) -> tuple[Float[np.ndarray, "n classes"], Bool[np.ndarray, " n"]]:
+        """The evidence of all reports, 0 of silent users, and the private users who reported.
+
+        The panel, which is not asked, reports as private users do; the server draws its reports.
+        """
+        scores = np.zeros(self.alphabets.order.shape, np.float32)
+        scores[known.nodes] = np.asarray(self.classifier.panel_scores)
+        values = np.array(answers.values)
+        values[known.nodes] = self.reports(key, scores)[known.nodes]
+        asked = np.asarray(answers.reported) & (known.labels < 0)
+        said = np.array(self.log_likelihoods(values))
+        said[~asked & (known.labels < 0)] = 0.0
+        return said, asked
 
     # --- On the wire ---
 

@@ -1,12 +1,11 @@
 """How many neighbours do you have in each public group?"""
 
 import dataclasses
-from collections.abc import Sequence
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Int, Integer
+from jaxtyping import Bool, Int
 
 from ldp_jax.accounting.statement import Cost
 from ldp_jax.core.ownership import Ownership
@@ -14,15 +13,15 @@ from ldp_jax.core.pytree import digest, pytree, static
 from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.deployment import Question as Shipped
 from ldp_jax.edges import NeighbourCounts, NeighbourList, count_neighbours, privatize_counts
-from ldp_jax.servers.parts.arrived import ReportRows, numbers_by_node
-from ldp_jax.servers.questions.question import Answers, User
+from ldp_jax.servers.questions.question import User
+from ldp_jax.servers.questions.shipped import SizedOnTheWire
 
 NO_NOISE = 20.0
 """The epsilon by whose law exact counts are read: its noise is 0 but once in 2e8."""
 
 
 @pytree
-class CountQuestion:
+class CountQuestion(SizedOnTheWire):
     """Count your neighbours by public group, and add discrete Laplace noise to each count.
 
     One bit of a list moves one count by one, so K counts together cost the epsilon of one.
@@ -103,25 +102,6 @@ class CountQuestion:
         """The question and owners for :meth:`ldp_jax.deployment.Session.report_neighbours`."""
         groups = np.asarray(self.groups)
         return Shipped(self.round, groups, self.num_groups, self.epsilon, self.most, self.owners)
-
-    def forms(self) -> tuple[Shipped]:
-        """The question that devices answer."""
-        return (self.shipped(),)
-
-    def read(self, nodes: Integer[np.ndarray, " n"], rows: Sequence[ReportRows]) -> Answers:
-        """The counts that devices sent, by user; rows of users who were not asked are left out.
-
-        Errors are those of :func:`~ldp_jax.servers.parts.arrived.numbers_by_node`.
-        """
-        return Answers(*numbers_by_node(self.shipped(), np.asarray(self.asked), nodes, rows))
-
-    def download_bytes(self) -> int:
-        """The whole question, which is the same for everybody."""
-        return len(self.shipped().to_bytes())
-
-    def upload_bytes(self) -> int:
-        """32 bytes, and 4 a count."""
-        return 32 + 4 * self.num_groups
 
 
 def count_cost(epsilon: float, owners: str | None = None, *, most: int = 65_535) -> Cost:

@@ -1,13 +1,12 @@
 """Which users are in your neighbour list, and how many are they?"""
 
 import dataclasses
-from collections.abc import Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Float, Int, Integer
+from jaxtyping import Bool, Float, Int
 
 from ldp_jax.accounting.statement import Cost
 from ldp_jax.core.pytree import pytree, static
@@ -22,8 +21,8 @@ from ldp_jax.edges import (
 )
 from ldp_jax.edges.neighbour_lists import OnLists
 from ldp_jax.edges.whole_graph import reported_pairs
-from ldp_jax.servers.parts.arrived import ReportRows, numbers_by_node
-from ldp_jax.servers.questions.question import Answers, User
+from ldp_jax.servers.questions.question import User
+from ldp_jax.servers.questions.shipped import OnTheWire
 
 MEMORY = 8e9
 """Bytes of reported pairs that are allowed, where nobody says otherwise."""
@@ -76,7 +75,7 @@ class ListReports:
 
 
 @pytree
-class ListQuestion:
+class ListQuestion(OnTheWire):
     """Send your neighbour list, and its length, through a mechanism on lists.
 
     ``answer`` is what one device computes, in O(n). ``answer_all`` has the same law for all users
@@ -210,21 +209,11 @@ class ListQuestion:
         owners = None if made.reporting == "full" else ownership(np.zeros(len(asked)))
         return Pairs(self.round, len(asked), float(made.epsilon), owners)
 
-    def forms(self) -> tuple[Pairs]:
-        """The question that devices answer."""
-        return (self.shipped(),)
-
-    def read(self, nodes: Integer[np.ndarray, " n"], rows: Sequence[ReportRows]) -> Answers:
-        """The lists that devices sent, by user; rows of users who were not asked are left out.
-
-        Errors are those of :func:`~ldp_jax.servers.parts.arrived.numbers_by_node`.
-        """
-        pairs = self.shipped()
-        numbers, who = numbers_by_node(pairs, np.asarray(self.asked), nodes, rows)
-        reporter, reported = pairs.entries(numbers)
+    def told(self, asked: Any, numbers: np.ndarray, who: np.ndarray) -> ListReports:
+        """The lists, without degrees."""
+        reporter, reported = asked.entries(numbers)
         no_degree = np.full(len(who), np.nan, np.float32)
-        lists = ListReports(reporter.astype(np.int32), reported.astype(np.int32), no_degree)
-        return Answers(lists, who)
+        return ListReports(reporter.astype(np.int32), reported.astype(np.int32), no_degree)
 
     # --- On the server ---
 

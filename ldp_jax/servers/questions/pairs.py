@@ -1,6 +1,7 @@
 """Which users of higher numbers are in your neighbour list?"""
 
 import dataclasses
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -9,19 +10,22 @@ from jaxtyping import Bool, Int, UInt32
 
 from ldp_jax.accounting.statement import Cost
 from ldp_jax.core import random_words
-from ldp_jax.core.pytree import pytree
+from ldp_jax.core.integer_tables import MAX_EPSILON
+from ldp_jax.core.pytree import pytree, static
 from ldp_jax.core.types import Array, PRNGKey
+from ldp_jax.deployment import Pairs, ownership
 from ldp_jax.edges import RandomizedResponse
 from ldp_jax.edges.lists import to_bits
 from ldp_jax.edges.neighbour_lists import MAX_BIT_EPSILON, flip_rate
 from ldp_jax.servers.questions.question import User
+from ldp_jax.servers.questions.shipped import SizedOnTheWire
 
 LOWER = "the lower number"
 """The name of the rule by which the user of the lower number reports a pair."""
 
 
 @pytree
-class PairsQuestion:
+class PairsQuestion(SizedOnTheWire):
     """Send the bits of your owned pairs through randomised response, 32 to a word.
 
     A user owns the pairs with users of higher numbers. The report has a bit for each user, whatever
@@ -29,7 +33,8 @@ class PairsQuestion:
 
     Attributes:
       asked: bool [n].
-      epsilon: of each bit, in (0, 40].
+      epsilon: of each bit, in (0, 40]; devices refuse more than 20.
+      round: the number of the question on the wire.
 
     >>> asked = PairsQuestion(np.ones(9, bool), 1.0)
     >>> asked.cost().guarantee.epsilon, asked.cost().pair.epsilon
@@ -38,6 +43,7 @@ class PairsQuestion:
 
     asked: Bool[Array | np.ndarray, " n"]
     epsilon: float
+    round: int = static(default=0)
 
     def cost(self) -> Cost:
         """Epsilon per bit, and per pair, which has one owner."""
@@ -55,6 +61,24 @@ class PairsQuestion:
     def exact(self) -> "PairsQuestion":
         """The question under the largest budget, whose noise changes a bit once in 1e17."""
         return dataclasses.replace(self, epsilon=MAX_BIT_EPSILON)
+
+    def shipped(self) -> Pairs:
+        """The question with its owners; ``ValueError`` for an epsilon above 20."""
+        n = len(self.asked)
+        return Pairs(self.round, n, float(self.epsilon), ownership(np.arange(n)))
+
+    def told(self, asked: Any, numbers: np.ndarray, who: np.ndarray) -> np.ndarray:
+        """The same bits as words, uint32 [n, words]."""
+        return numbers.view(np.uint32)
+
+    def download_bytes(self) -> int:
+        """The question; one that devices refuse is as long as that of their largest epsilon."""
+        least = min(self.epsilon, MAX_EPSILON)
+        return len(dataclasses.replace(self, epsilon=least).shipped().to_bytes())
+
+    def upload_bytes(self) -> int:
+        """32 bytes, and 4 for 32 users."""
+        return 32 + 4 * -(-len(self.asked) // 32)
 
 
 def packed(bits: Array) -> UInt32[Array, " words"]:

@@ -77,6 +77,13 @@ class Question(Protocol):
         """
 
 
+@pytree
+class Asked:
+    """The state of a server that remembers nothing but the open question."""
+
+    question: Any
+
+
 @runtime_checkable
 class AnswersAll(Protocol):
     """A question with a faster way to answer for everybody at once, of the law of ``answer``."""
@@ -110,8 +117,38 @@ class HasSizes(Protocol):
         """Bytes of one report."""
 
 
+class ByMechanism:
+    """What a question has whose report is that of a mechanism; devices send it by its table.
+
+    A subclass has the fields ``mechanism``, ``asked`` and ``permanent`` (:class:`Ask`).
+    """
+
+    def cost(self: Any) -> Cost:
+        """The guarantee of the mechanism, per record."""
+        return Cost(self.mechanism.guarantee(), permanent=self.permanent)
+
+    def exact(self: Any) -> Any:
+        """The clipped record itself."""
+        return dataclasses.replace(self, mechanism=Noiseless(self.mechanism))
+
+    def forms(self: Any) -> tuple[Table]:
+        """The table by which devices report, of a mechanism that has one."""
+        return (table_of(self.mechanism),)
+
+    def read(self: Any, nodes: Integer[np.ndarray, " n"], rows: Sequence[ReportRows]) -> Answers:
+        """The reports that devices sent by the mechanism's table: numbers, or k of d coordinates.
+
+        Rows are left out of users who are no node or are not asked, and of incomplete vectors.
+        ``ValueError`` for a mechanism without a table, rows of another table, or a user with two
+        rows.
+        """
+        return Answers(
+            *reports_by_node(self.mechanism, np.asarray(self.asked), np.asarray(nodes), rows)
+        )
+
+
 @pytree
-class Ask:
+class Ask(ByMechanism):
     """Send the record, or the label, through a mechanism.
 
     Attributes:
@@ -135,10 +172,11 @@ class Ask:
 
     def cost(self) -> Cost:
         """The guarantee of the mechanism, per record or per label."""
-        guarantee = self.mechanism.guarantee()
-        if self.of == "label":
-            guarantee = dataclasses.replace(guarantee, unit=LABEL, adjacency=WORDS[LABEL])
-        return Cost(guarantee, permanent=self.permanent)
+        cost = super().cost()
+        if self.of != "label":
+            return cost
+        of_label = dataclasses.replace(cost.guarantee, unit=LABEL, adjacency=WORDS[LABEL])
+        return dataclasses.replace(cost, guarantee=of_label)
 
     def answer(self, key: PRNGKey, user: User) -> Report:
         """The mechanism's report."""
@@ -147,25 +185,6 @@ class Ask:
     def answer_all(self, key: PRNGKey, users: Any) -> Report:
         """The reports of all users; records may be dense, sparse, on a file or sharded."""
         return users.through(key, self.mechanism, self.of)
-
-    def exact(self) -> "Ask":
-        """The clipped record itself."""
-        return dataclasses.replace(self, mechanism=Noiseless(self.mechanism))
-
-    def forms(self) -> tuple[Table]:
-        """The table by which devices report, of a mechanism that has one."""
-        return (table_of(self.mechanism),)
-
-    def read(self, nodes: Integer[np.ndarray, " n"], rows: Sequence[ReportRows]) -> Answers:
-        """The reports that devices sent by the mechanism's table: numbers, or k of d coordinates.
-
-        Rows are left out of users who are no node or are not asked, and of incomplete vectors.
-        ``ValueError`` for a mechanism without a table, rows of another table, or a user with two
-        rows.
-        """
-        return Answers(
-            *reports_by_node(self.mechanism, np.asarray(self.asked), np.asarray(nodes), rows)
-        )
 
 
 @pytree

@@ -15,7 +15,6 @@ import math
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import log_ndtr
 from jaxtyping import Float
 
 from ldp_jax.core import random, validate
@@ -34,7 +33,7 @@ from ldp_jax.servers.worlds.friends import (
     drawn_friends,
 )
 from ldp_jax.servers.worlds.users import DrawnUsers
-from ldp_jax.servers.worlds.world import World
+from ldp_jax.servers.worlds.world import World, by_field
 
 # Multiples of these numbers, less whole ones, are spread evenly in a cube.
 _EVENLY = np.array([0.8191725, 0.6710436, 0.5497005])
@@ -158,5 +157,4 @@ def _alike_classes(
     shared_key, own_key = random.split(key)
     field = jnp.sqrt(share) * _shared_noise(alike, random.normal(shared_key, log_q.shape))
     field = field + jnp.sqrt(1.0 - share) * random.normal(own_key, log_q.shape)
-    found = (log_q - jnp.log(-log_ndtr(field))).argmax(1)
-    return jnp.where(labels >= 0, labels, found).astype(jnp.int32)
+    return by_field(log_q, field, labels)

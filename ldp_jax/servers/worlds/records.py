@@ -12,7 +12,7 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import log_ndtr, ndtri
+from jax.scipy.special import ndtri
 from jaxtyping import Float, Int
 
 from ldp_jax.core import random
@@ -22,7 +22,7 @@ from ldp_jax.graph.propagation import Operator
 from ldp_jax.servers.facts.joint import JointFacts
 from ldp_jax.servers.facts.panel import PanelFacts
 from ldp_jax.servers.worlds.users import DrawnUsers
-from ldp_jax.servers.worlds.world import World, places_below
+from ldp_jax.servers.worlds.world import World, by_field, places_below
 
 COUPLING = 0.9
 """Share of the noise of a class that friends have in common."""
@@ -152,8 +152,7 @@ def coupled_classes(
 
     solved, _ = jax.scipy.sparse.linalg.cg(among_known, lacking, maxiter=_STEPS, tol=1e-2)
     field = drawn + covariance(jnp.where(known, solved, 0.0))
-    found = (log_q - jnp.log(-log_ndtr(field))).argmax(1)
-    return jnp.where(labels >= 0, labels, found).astype(jnp.int32)
+    return by_field(log_q, field, labels)
 
 
 @jax.jit

@@ -4,7 +4,6 @@ import dataclasses
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
 
 from ldp_jax.core import random, validate
 from ldp_jax.core.types import PRNGKey
@@ -52,7 +51,8 @@ class StatedUsers:
         """One world; without any report everybody is of the class of the largest share."""
         n = self.num_users
         class_key, friend_key, list_key, report_key = random.split(key, 4)
-        log_q = np.tile(self._log_shares(), (n, 1))
+        shares = np.log(np.maximum(self.shares, 1e-30)).astype(np.float32)
+        log_q = np.tile(shares, (n, 1))
         y = random.categorical(class_key, jnp.asarray(log_q))
         lists = None
         if self.friends is not None:
@@ -60,15 +60,7 @@ class StatedUsers:
             friends = drawn_friends(friend_key, y, log_q, stated, np.zeros(2, np.float32))
             entries = max(1, round(float(stated[0]) * n / 2))
             owners, theirs = drawn_lists(list_key, friends, y, entries)
-            lists = from_edges(_distinct(np.asarray(owners), np.asarray(theirs)), n)
+            pairs = np.sort(np.stack([owners, theirs], 1), axis=1)
+            lists = from_edges(np.unique(pairs[pairs[:, 0] < pairs[:, 1]], axis=0), n)
         users = Users(labels=np.asarray(y), lists=lists)
         return World(users, y, log_q.argmax(1), np.ones(n, bool), report_key)
-
-    def _log_shares(self) -> Float[np.ndarray, " classes"]:
-        return np.log(np.maximum(self.shares, 1e-30)).astype(np.float32)
-
-
-def _distinct(owners: np.ndarray, friends: np.ndarray) -> np.ndarray:
-    """Each pair of two users once."""
-    pairs = np.sort(np.stack([owners, friends], 1), axis=1)
-    return np.unique(pairs[pairs[:, 0] < pairs[:, 1]], axis=0)

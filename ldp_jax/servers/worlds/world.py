@@ -4,7 +4,8 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Int
+from jax.scipy.special import log_ndtr
+from jaxtyping import Bool, Float, Int
 
 from ldp_jax.core import random
 from ldp_jax.core.shown import by_shapes
@@ -41,6 +42,16 @@ class Worlds(Protocol):
 
     def draw(self, key: PRNGKey, number: int) -> World:
         """The world of a number; ``key`` is its own."""
+
+
+def by_field(
+    log_q: Float[Array, "n classes"],
+    field: Float[Array, "n classes"],
+    labels: Int[Array | np.ndarray, " n"],
+) -> Int[Array, " n"]:
+    """Classes whose Gumbel noise has the ranks of a Gaussian field; labels are kept; int32 [n]."""
+    found = (log_q - jnp.log(-log_ndtr(field))).argmax(1)
+    return jnp.where(labels >= 0, labels, found).astype(jnp.int32)
 
 
 def places_below(key: PRNGKey, count: Int[Array, "*shape"]) -> Int[Array, "*shape"]:
