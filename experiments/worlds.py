@@ -403,7 +403,7 @@ def map_section(report: Any, spec: Any) -> tuple[list[str], dict, dict]:
         axis.set_yticks(range(table.shape[0]), [f"{value:g}" for value in table.index])
         right = 100 * base[[(name, label) for name in part.dataset.unique()]].mean()
         many = "half of the labels" if label == "half" else f"{label} labels a class"
-        XX
+        axis.set_title(f"{about['panel'].format(one, right=right)}\n{many}", fontsize=9)
         axis.set(xlabel="friends drawn from the own class", ylabel=about["label"])
     title = about["title"]
     figure.suptitle(title, fontsize=11)
