@@ -172,7 +172,7 @@ def _panel(report: Any, spec: Spec, axis: Any, series: Any, lines: list[Line]) -
         if at is not None:
             colour = one.get("colour", "black")
             show.level(axis, at, one["name"], one.get("style", "-"), color=colour)
-    size = 7 if any(isinstance(x, str) for x in values) else None
+    size = 7 if len(values) > 12 or any(isinstance(x, str) for x in values) else None
     axis.set_xticks(range(len(values)), [report.word(x) for x in values], fontsize=size)
     axis.set_xlabel(spec.get("axis", spec["x"]))
 

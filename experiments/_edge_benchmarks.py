@@ -11,11 +11,9 @@ from typing import Any
 import jax
 import networkx as nx
 import numpy as np
-import pandas as pd
 
 import ldp_jax
 from experiments import _references, _runner
-from experiments import _report as show
 from experiments._sides import Rows, Sides, clock, code_of, in_a_process, key_of, row
 from ldp_jax import datasets, edges, features, servers
 from ldp_jax.graph import graphs, propagation
@@ -188,23 +186,6 @@ def reports_job(users: int) -> dict[str, Any]:
         f"{users / cpu:,.0f} users a CPU second; {_memory(bare)} the call"
     )
     return {"wall": wall, "cpu": cpu, "note": note}
-
-
-def draw_growth(rows: pd.DataFrame, path: Path) -> None:
-    figure, (axis,) = show.panels(1, width=5.0)
-    title = r"^(?P<job>\w+).* on one graph of (?P<nodes>[\d,]+) nodes and (?P<edges>[\d,]+) "
-    found = rows.benchmark.str.extract(title).assign(cpu=rows.cpu_s).dropna()
-    for name in ("nodes", "edges"):
-        found[name] = found[name].str.replace(",", "").astype(float)
-    jobs = ("private_embedding", "predict_from_counts", "predict_from_reports")
-    for job, part in found[found.job.isin(jobs)].groupby("job"):
-        part = part[part.edges < 25 * part.nodes].sort_values("nodes")
-        axis.loglog(part.nodes, part.cpu, "o-", label=job)
-    ends = np.array([1e4, 1e6])
-    axis.loglog(ends, ends * axis.get_ylim()[0] / 1e4, ":", color="0.5", label="linear")
-    axis.set(xlabel="nodes", ylabel="CPU seconds")
-    show.legend_below(figure, axis, columns=2)
-    show.save(figure, path)
 
 
 def big_job(name: str, folder: str, n: int) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What does the project weigh? Syntax, compiled programs and seconds, each beside its aim."""
+"""What does the project weigh? Its syntax, each count beside its aim."""
 
 import ast
 import dataclasses
@@ -6,35 +6,24 @@ import importlib
 import inspect
 import io
 import math
-import os
 import pkgutil
-import resource
-import subprocess
-import sys
-import tempfile
-import time
 import tokenize
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 import pandas as pd
 
 import ldp_jax as ldp
 from experiments import _declared
-from experiments._runner import DEFAULT_OUT, console
-from experiments._sides import code_of, in_a_process
+from experiments._runner import DEFAULT_OUT
 
 NAME = "weight"
 ROOT = Path(__file__).parents[1]
 COLUMNS, SCREEN = 100, 80
-COMPILED = "/jax/core/compile/backend_compile_duration"  # JAX records it once for each XLA program
-JOBS = ("private_embedding", "counts", "reports beside a panel")
 
 LAYOUT = {
     tokenize.COMMENT,
@@ -60,18 +49,12 @@ AIMS: dict[str, tuple[str, float, str]] = tomllib.loads(
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """Syntax, compiled programs and seconds of the project, each beside its aim.
+    """Syntax of the project, each count beside its aim.
 
     Size is counted in nodes of the syntax tree, without docstrings. A code line is neither blank,
-    nor comment, nor docstring. The files hold what this run measured.
+    nor comment, nor docstring.
     """
 
-    calls: bool = False
-    """also measure a first, a changed and a warm call of three jobs on debian: about two minutes"""
-    suite: bool = False
-    """also time the test suite, the demo and audit --quick, with an empty compilation cache: about
-    half an hour
-    """
     out: Path = DEFAULT_OUT
     """where weight.csv, weight.md and the manifest go"""
 
@@ -85,33 +68,9 @@ def main(config: Config) -> None:
     found[f"ldp_jax: {LONGEST}"] = max(lengths)
     found["ldp_jax: signatures of more than 8 lines in help()"] = sum(x > 8 for x in lengths)
 
-    _declared.measured(config.out, NAME, _frames(config, found))
-
-
-def _frames(config: Config, found: dict[str, float]) -> Iterator[pd.DataFrame]:
-    """The quantities as their jobs end, each of which takes minutes."""
-    yield _framed(found)
-    jobs: list[Callable[[], dict[str, float]]] = []
-    if config.calls:
-        jobs += [partial(measure_calls, job) for job in JOBS]
-    with tempfile.TemporaryDirectory() as out:
-        if config.suite:
-            into = ("--out", out)
-            jobs += [
-                partial(time_command, "test suite", "pytest", "-q"),
-                partial(time_command, "demo", "experiments", "demo", *into),
-                partial(time_command, "audit --quick", "experiments", "audit", "--quick", *into),
-            ]
-        for job in jobs:
-            found |= job()
-            yield _framed(found)
-
-
-def _framed(found: Mapping[str, float]) -> pd.DataFrame:
-    return pd.DataFrame(
-        [(name, value, *AIMS.get(name, ("", math.nan, ""))[:2]) for name, value in found.items()],
-        columns=["quantity", "value", "unit", "aim"],
-    )
+    rows = [(name, value, *AIMS.get(name, ("", math.nan, ""))[:2]) for name, value in found.items()]
+    frame = pd.DataFrame(rows, columns=["quantity", "value", "unit", "aim"])
+    _declared.measured(config.out, NAME, [frame])
 
 
 def prepared(frame: pd.DataFrame) -> pd.DataFrame:
@@ -245,65 +204,3 @@ def public_functions() -> list[Callable[..., Any]]:
 def help_lines(function: Callable[..., Any]) -> int:
     """How many lines of a screen the signature takes in ``help()``."""
     return math.ceil(len(f"{function.__name__}{inspect.signature(function)}") / SCREEN)
-
-
-def _call(job: str, data: Any, key: jax.Array, changed: bool) -> Any:
-    epsilon, share, unit = (2.0, 0.2, "relationship") if changed else (1.0, 0.1, "list")
-    known = np.random.default_rng(0).random(data.num_nodes) < share
-    if job == "private_embedding":
-        mechanism = ldp.features.HDS(epsilon, dim=data.num_features, k=20)
-        return ldp.private_embedding(key, data.graph, data, mechanism, alpha=0.1, r=0.1).z
-    if job == "counts":
-        labels = np.where(known, data.y, -1)
-        return ldp.predict_from_counts(
-            key, data.graph, data.x, labels, epsilon, unit=unit
-        ).log_posterior
-    panel = np.flatnonzero(known)
-    return ldp.predict_from_reports(
-        key, data.graph, data.x, panel, data.y[panel], epsilon
-    ).log_posterior
-
-
-def measure_calls(job: str) -> dict[str, float]:
-    environment = {"JAX_ENABLE_COMPILATION_CACHE": "false", "JAX_PLATFORMS": "cpu"}
-    return in_a_process(code_of(calls, job), what=f"{job}: not measured", environment=environment)
-
-
-def calls(job: str) -> dict[str, float]:
-    """What the calls of a job take in this process; imports and data are loaded before."""
-    data = ldp.load("debian")
-    programs = []
-    found = {}
-    for name in ldp.__all__:
-        getattr(ldp, name)  # imported on first use
-    listen = jax.monitoring.register_event_duration_secs_listener
-    listen(lambda event, *_, **__: programs.append(event) if event == COMPILED else None)
-    for call, seed, changed in (
-        ("first call", 0, False),
-        ("new arguments", 1, True),
-        ("warm call", 2, False),
-    ):
-        key = jax.block_until_ready(jax.random.key(seed))  # which is JAX's own
-        before = len(programs)
-        start = time.process_time()
-        jax.block_until_ready(_call(job, data, key, changed))
-        found[f"{job}: {call}"] = round(time.process_time() - start, 2)
-        found[f"{job}: {call}, compiled"] = len(programs) - before
-    return found
-
-
-def time_command(name: str, *words: str) -> dict[str, float]:
-    """Wall and CPU seconds of ``python -m`` and its children, from an empty compilation cache."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    start = time.perf_counter()
-    with tempfile.TemporaryDirectory() as cache:
-        environment = {**os.environ, "JAX_COMPILATION_CACHE_DIR": cache}
-        done = subprocess.run(
-            [sys.executable, "-m", *words], cwd=ROOT, env=environment, check=False
-        )
-    wall = time.perf_counter() - start
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    if done.returncode:
-        console.print(f"[bold red]{name}: exit code {done.returncode}; the run may be incomplete")
-    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return {name: round(wall, 1), f"{name}, CPU": round(cpu, 1)}
