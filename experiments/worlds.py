@@ -10,14 +10,14 @@ import itertools
 import math
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import jax
 import numpy as np
 import pandas as pd
 
-from experiments import _common, _declared, _report, _runner
+from experiments import _common, _runner
+from experiments._declared import write_of
 from experiments._runner import Found, Grid, Results, rounded, run
 from experiments.frontier.friendships import public_labels
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RECORD, RELATIONSHIP
@@ -297,99 +297,41 @@ def compute(cell: Cell, settings: Any) -> Found:
 
 def main(config: Config) -> None:
     run(plan(config), compute, results_in(config.out), called="rows", grid=config)
-    _common.announce(config, write_report)
-
-
-def write_report(out: Path) -> list[Path]:
-    return _declared.write(Path(__file__).with_name("report.toml"), out, NAME)
+    _common.announce(config, partial(write_of, NAME))
 
 
 # --- The page -------------------------------------------------------------------------------------
 
 
-def gains(frame: pd.DataFrame, part: str) -> pd.DataFrame:
-    """Points of each method over what is public, a line a world, and whether there is any signal.
+def prepared(frame: pd.DataFrame) -> pd.DataFrame:
+    """Rows of private methods with what they gain over what is public alone.
 
-    There is where a point or more is gained without noise.
+    *telling* says whether a point or more is gained without noise, *lost_3* and *lost_6* whether
+    more than so many points are lost, in per cent, and *public* how much is known without reports,
+    the mean over a panel of a map. Worlds that tell nothing are there once more as all together.
     """
-    one = frame[frame.task == part]
-    key = ["dataset", "labels", "unit", "seed"]
-    by_world = one.pivot_table(index=key, columns=["mechanism", "epsilon"], values="value") * 100
-    if NOISELESS not in by_world:
-        return pd.DataFrame()
-    base = by_world.T.xs(0.0, level="epsilon").mean()
-    without = by_world.drop(columns=0.0, level="epsilon").sub(base, axis=0)
-    telling = without[NOISELESS, math.inf] >= 1.0
-    private = without.drop(columns=NOISELESS, level=0)
-    found = private.melt(ignore_index=False, value_name="points").dropna().reset_index()
-    place = pd.MultiIndex.from_frame(found[key])
-    return found.assign(telling=telling.reindex(place).to_numpy())
+    world = ["task", "dataset", "labels", "unit", "seed"]
+    rows = frame[(frame.epsilon > 0) & (frame.mechanism != NOISELESS)]
+    place = pd.MultiIndex.from_frame(rows[world])
+    at = lambda some: 100 * some.set_index(world).value.reindex(place).to_numpy()
+    known = at(frame[frame.epsilon == 0])
+    ceiling = at(frame[frame.mechanism == NOISELESS])
+    points = 100 * rows.value - known
+    rows = rows.assign(
+        points=points,
+        lost_3=100.0 * (points < -3),
+        lost_6=100.0 * (points < -6),
+        telling=np.where(ceiling - known >= 1.0, "something", "nothing"),
+    )
 
+    of_map = rows.task.isin([MAP, RECORDS_MAP])
+    panel = [rows.task, rows.labels, rows.clarity]
+    right = pd.Series(known, rows.index).groupby(panel).transform("mean")
+    rows["public"] = (right.round().astype(int).astype(str) + " % right").where(of_map, "")
+    rows["telling"] = rows.telling.mask(of_map, "")
+    rows[list(SETTING)] = rows[list(SETTING)].where(of_map, 0.0)
 
-def guard_section(report: Any, spec: Any) -> tuple[list[str], dict, dict]:
-    """What is lost where private data tell nothing, and gained where they do."""
-    told_by, over = spec["options"]["told_by"], spec["options"]["over"]
-    found = gains(report.frame, spec["options"]["part"])
-    if found.empty:
-        return [], {}, {}
-    header = [f"{told_by} tell", "labels a class", "epsilon", "per", "method", "runs"]
-    header += [f"points over {over}", "worst run", "lost more than 3", "more than 6"]
-    lines = []
-    groups = found.groupby(["telling", "labels", "epsilon", "unit", "mechanism"], sort=True)
-    for (telling, labels, epsilon, unit, method), some in groups:
-        told = "something" if telling else "nothing"
-        name = report.labels.of(method)
-        words = told, labels, f"{epsilon:g}", unit, name, str(len(some))
-        lines.append([*words, *summary(some.points)])
-    silent = found[~found.telling]
-    texts = []
-    for (method, epsilon), some in silent.groupby(["mechanism", "epsilon"]):
-        mean, worst, more_than_3, more_than_6 = summary(some.points)
-        texts.append(
-            f"* *{report.labels.of(method)}*, epsilon {epsilon:g}: {mean} points over {over} in "
-            f"all {len(some)} runs in which {told_by} tell nothing, {worst} in the worst one; "
-            f"{more_than_3} lose more than 3, {more_than_6} more than 6."
-        )
-    return ["\n".join(texts), _report.markdown(header, lines)], {}, {}
-
-
-def summary(points: pd.Series) -> list[str]:
-    """The mean with its interval, the worst run, and the shares of runs that lose much."""
-    mean = _report.interval(points)
-    shares = [f"{100 * (points < -most).mean():.1f} %" for most in (3, 6)]
-    return [_report.signed(mean, 2), f"{points.min():.1f}", *shares]
-
-
-def map_section(report: Any, spec: Any) -> tuple[list[str], dict, dict]:
-    """A picture of points by homophily, and by degree or by what records say."""
-    about = spec["options"]
-    frame = report.frame[report.frame.task == about["part"]]
-    found = gains(report.frame, about["part"])
-    if found.empty:
-        return [], {}, {}
-    places = frame.drop_duplicates("dataset").set_index("dataset")[list(SETTING)]
-    base = frame[frame.epsilon == 0].groupby(["dataset", "labels"]).value.mean()
-    shown = found.join(places, on="dataset")
-    shown = shown[shown.classes == shown.classes.min()]
-    across = sorted(shown[about["across"]].unique())
-    labels = sorted(shown.labels.unique(), key=lambda word: (word == "half", word.zfill(3)))
-    figure, axes = _report.panels(len(across) * len(labels), 2.9, 2.6, columns=len(across))
-    for axis, (label, one) in zip(axes, itertools.product(labels, across), strict=True):
-        part = shown[(shown.labels == label) & (shown[about["across"]] == one)]
-        table = part.pivot_table(index=about["up"], columns="homophily", values="points")
-        axis.imshow(table, origin="lower", cmap="RdBu", vmin=-40, vmax=40, aspect="auto")
-        axis.grid(visible=False)
-        for (row, column), value in np.ndenumerate(table.to_numpy()):
-            colour = "white" if abs(value) > 25 else "black"
-            words = f"{value:+.0f}" if abs(value) >= 0.5 else "0"
-            axis.text(column, row, words, ha="center", va="center", fontsize=9, color=colour)
-        axis.set_xticks(range(table.shape[1]), [f"{share:g}" for share in table.columns])
-        axis.set_yticks(range(table.shape[0]), [f"{value:g}" for value in table.index])
-        right = 100 * base[[(name, label) for name in part.dataset.unique()]].mean()
-        many = "half of the labels" if label == "half" else f"{label} labels a class"
-        axis.set_title(f"{about['panel'].format(one, right=right)}, {many}", fontsize=9)
-        axis.set(xlabel="friends drawn from the own class", ylabel=about["label"])
-    title = about["title"].format(classes=shown.classes.iloc[0], epsilon=shown.epsilon.iloc[0])
-    figure.suptitle(title, fontsize=11)
-    figure.tight_layout()
-    return [f"![{title}]({about['stem']}.png)"], {about["stem"]: figure}, {}
+    silent = rows[rows.telling == "nothing"].assign(labels="all", unit="all")
+    rows = pd.concat([rows, silent], ignore_index=True)
+    line = ["task", "telling", "labels", "unit", "mechanism", "epsilon", *SETTING]
+    return rows.assign(seed=rows.groupby(line).cumcount())

@@ -1,14 +1,13 @@
 """Drawn worlds: friends and features as a setting says, rows that go on, and what a page counts."""
 
 import math
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
 
-from experiments import _common, worlds
+from experiments import worlds
 from experiments._runner import UsageError
 from tests.experiments import contract
 
@@ -109,19 +108,16 @@ def test_worlds_without_signal_are_those_that_noiseless_counts_do_not_help():
                 "mechanism": name,
                 "epsilon": epsilon,
                 "value": value,
+                **dict.fromkeys(worlds.SETTING, 0.5),
             }
             for name, epsilon, value in values
         ]
-    found = worlds.gains(pd.DataFrame(rows), worlds.GUARD).sort_values("seed")
-    assert found.telling.tolist() == [False, True]
-    np.testing.assert_allclose(found.points, [-4.0, 5.0])
-    report = SimpleNamespace(frame=pd.DataFrame(rows), labels=_common.row_names("worlds")[0])
-    options = {"part": worlds.GUARD, "told_by": "counts", "over": "features"}
-    texts, _, _ = worlds.guard_section(report, {"options": options})
-    line = (
-        "| nothing | 5 | 1 | neighbour-list | piloted counts | 1 | -4.00 | -4.0 | 100.0 % | 0.0 % |"
-    )
-    assert line in texts[-1]
+    found = worlds.prepared(pd.DataFrame(rows))
+    assert found.telling.tolist() == ["nothing", "something", "nothing"]
+    assert found.labels.tolist() == ["5", "5", "all"]
+    np.testing.assert_allclose(found.points, [-4.0, 5.0, -4.0])
+    np.testing.assert_allclose(found.lost_3, [100.0, 0.0, 100.0])
+    assert (found.lost_6 == 0).all()
 
 
 def test_words_that_are_no_numbers_are_refused(ran):
