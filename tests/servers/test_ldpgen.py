@@ -134,6 +134,9 @@ def test_users_without_links_have_a_graph_without_many():
     nobody = Users(lists=graphs.from_edges([], 20))
     found = simulate(jax.random.key(0), LDPGenServer(20, 1.0, 1.0), nobody.exact()).value
     assert links(found.graph) == 0
+    few = Users(lists=graphs.from_edges([[0, 1], [2, 3]], 20, pairs_in="rows"))
+    found = simulate(jax.random.key(0), LDPGenServer(20, 1.0, 1.0), few.exact()).value
+    assert links(found.graph) == 4  # two pairs are an array of two rows and two columns
     everybody = Users(lists=graphs.from_edges(list(itertools.combinations(range(20), 2)), 20))
     found = simulate(jax.random.key(0), LDPGenServer(20, 9.0, 9.0), everybody).value
     assert links(found.graph) > 0.7 * 20 * 19

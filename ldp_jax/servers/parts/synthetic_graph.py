@@ -51,7 +51,7 @@ def draw_graph(
     pairs = np.sort(np.concatenate([rng.permutation(dense), sparse]))
     pairs = pairs[pairs[:, 0] < pairs[:, 1]]
     _, at = np.unique(pairs @ [n, 1], return_index=True)
-    return graphs.from_edges(pairs[np.sort(at)[:links]], n)
+    return graphs.from_edges(pairs[np.sort(at)[:links]], n, pairs_in="rows")
 
 
 def _in_blocks(
