@@ -17,7 +17,6 @@ from experiments import _references, _runner
 from experiments._sides import Rows, Sides, clock, code_of, in_a_process, key_of, row
 from ldp_jax import datasets, edges, features, servers
 from ldp_jax.graph import graphs, propagation
-from ldp_jax.learning import models, training
 
 
 def dprr_sides(n: int) -> Sides:
@@ -243,10 +242,7 @@ def _released(name: str, graph: Any, n: int, loaded: float) -> dict[str, Any]:
 
 
 def _embedding(graph: Any, n: int, folder: str) -> dict[str, Any]:
-    """HDS records of a file, embedded to a file, and a classifier of its rows.
-
-    The times are of the embedding.
-    """
+    """HDS records of a file, embedded to a file."""
     dim = 64
     mechanism = features.HDS(1.0, dim=64, k=10)
     x = np.lib.format.open_memmap(f"{folder}/x.npy", "w+", np.float32, (n, dim))
@@ -269,27 +265,11 @@ def _embedding(graph: Any, n: int, folder: str) -> dict[str, Any]:
         return z
 
     _, first, _ = _timed(lambda: embedded(0, 1.0))  # compiles, and makes no product
-    z, wall, cpu = _timed(lambda: embedded(1, 1e-4))
-    known = np.random.default_rng(0).permutation(n)[:3000]
-    parts = [
-        training.Examples(np.arange(at, at + 1000), known[at : at + 1000] % 4)
-        for at in (0, 1000, 2000)
-    ]
-    settings = training.Settings(training.adam(0.01), epochs=20, batch_size=100)
-    model = models.linear(4)
-
-    def classes() -> jax.Array:
-        fitted = training.fit(
-            key_of(2), model, training.node_classification, z[known], *parts, settings=settings
-        )
-        return training.predict(model, fitted, z)
-
-    _, predicted, _ = _timed(classes)
+    _, wall, cpu = _timed(lambda: embedded(1, 1e-4))
     products = int(propagation.chebyshev_steps(0.1, 1e-4))
     each = cpu / (len(graph.senders) * dim * products) * 1e9
     note = (
         f"{products} products, {each:.2f} CPU ns an edge, column and product; layout {layout:.1f} "
-        f"s, compilation and reports before it {first:.1f} s, classifier and classes of all after "
-        f"it {predicted:.1f} s"
+        f"s, compilation and reports before it {first:.1f} s"
     )
     return {"wall": wall, "cpu": cpu, "note": note}
