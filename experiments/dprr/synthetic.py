@@ -1,7 +1,7 @@
 """Graphs that a server draws or finds likely, each of a set from the reports of its own users."""
 
 import dataclasses
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import jax
 import numpy as np
@@ -54,7 +54,7 @@ class LDPGen:
         servers = [self.server(int(size)) for size in sizes]
         init_key, *round_keys = jax.random.split(key, 3)
         keys = jax.random.split(init_key, len(servers))
-        states = [server.init(one) for server, one in zip(servers, keys, strict=True)]
+        states: list[Any] = [server.init(one) for server, one in zip(servers, keys, strict=True)]
         for round_key in round_keys:
             questions = [state.question for state in states]
             question = CountQuestion(
