@@ -57,7 +57,7 @@ class LDPGen:
         states: list[Any] = [server.init(one) for server, one in zip(servers, keys, strict=True)]
         for round_key in round_keys:
             questions = [state.question for state in states]
-            question = CountQuestion(
+            question: Any = CountQuestion(
                 np.concatenate([one.groups for one in questions]),
                 np.ones(users.num_users, bool),
                 num_groups=max(one.num_groups for one in questions),
