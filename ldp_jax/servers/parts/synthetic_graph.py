@@ -45,7 +45,10 @@ def draw_graph(
         low = counted * n + first[mine]
         high = counted * n + first[mine + 1]
         place = ends[low] + rng.random(len(mine)) * (ends[high] - ends[low])
-        return order[np.clip(np.searchsorted(ends, place, "right") - 1, low, high - 1) % n]
+        rising = np.argsort(place)  # a search for rising numbers stays in the cache
+        found = np.empty_like(rising)
+        found[rising] = np.searchsorted(ends, place[rising], "right") - 1
+        return order[np.clip(found, low, high - 1) % n]
 
     sparse = np.stack([drawn(one, other), drawn(other, one)], 1)
     pairs = np.sort(np.concatenate([rng.permutation(dense), sparse]))
