@@ -40,8 +40,7 @@ class Config(Grid):
     """gin, and perceptron where no graph is released; forest is a second row of all; your own
     models of a packed Batch of graphs as module:Name"""
     mechanisms: tuple[str, ...] = MECHANISMS
-    """rr is dense and needs --rr-nodes; ldpgen and blink, where nobody is public; your own on
-    neighbour lists as module:Name"""
+    """rr needs --rr-nodes; ldpgen, blink: nobody public; your own on lists as module:Name"""
     epsilons: tuple[float, ...] = (0.5, 1.0, 2.0)
     """per bit of a neighbour list"""
     public_shares: tuple[float, ...] = (0.0, 0.2)
