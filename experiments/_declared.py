@@ -167,7 +167,8 @@ class Report:
 
     def _is_difference(self, measure: str) -> bool:
         spec = self.spec.get("measures", {}).get(measure, {})
-        return "less" in spec or ("of" in spec and self._is_difference(spec["of"]))
+        is_less = "less" in spec or spec.get("signed", False)
+        return is_less or ("of" in spec and self._is_difference(spec["of"]))
 
     def word(self, value: Any) -> str:
         """A value of a column: a row's name, or a short number."""
@@ -346,12 +347,25 @@ _PAGE = (
     "carried",
 )
 _SECTION = ("sections", "sentences", "figure", "table", "prose", "function", "options", "text")
-_ANSWER = ("show", "along", "each", "of", "share", "whole", "named", "format", "digits")
+_ANSWER = ("show", "along", "each", "of", "share", "signed", "whole", "named", "format", "digits")
 _TABLE = ("columns", "heads", "across", "order", "ranked", "sorted", "scale", "newest")
-_FIGURE = ("file", "draw", "panels", "panel", "x", "y", "heading", "found", "lines", "levels")
+_FIGURE = (
+    "file",
+    "draw",
+    "panels",
+    "panel",
+    "x",
+    "ticks",
+    "y",
+    "heading",
+    "found",
+    "lines",
+    "levels",
+)
 _LOOK = ("name", "label", "zero", "colour", "shades", "marker", "style", "size", "width", "height")
 _LINES = ("by", "own", "bars", "at_height", "apart", "axis", "scale_of_y", "shared", "legend")
-_KEYS = {"least_points", *_PAGE, *_SECTION, *_ANSWER, *_TABLE, *_FIGURE, *_LOOK, *_LINES}
+_PLACES = ("ticks", "scale_of_x")
+_KEYS = {"least_points", *_PAGE, *_SECTION, *_ANSWER, *_TABLE, *_FIGURE, *_LOOK, *_LINES, *_PLACES}
 
 
 def check(page: Report, file: Path) -> None:

@@ -146,13 +146,14 @@ def _same_limits(axes: Sequence[Any]) -> None:
 
 
 def _panel(report: Any, spec: Spec, axis: Any, series: Any, lines: list[Line]) -> None:
-    """Lines on equally spaced places, a little apart, and levels of rows that have no place."""
+    """Lines on equally spaced places or logarithms, a little apart, and levels of other rows."""
     if "scale_of_y" in spec:
         near_zero = {"linthresh": 1.0} if spec["scale_of_y"] == "symlog" else {}
         axis.set_yscale(spec["scale_of_y"], **near_zero)
         axis.yaxis.set_major_formatter("{x:.3g}")
     values = sorted({x for _, points in series for x in points})
-    place = {x: at for at, x in enumerate(values)}
+    logarithmic = spec.get("scale_of_x") == "log"
+    place = {x: np.log(x) if logarithmic else at for at, x in enumerate(values)}
     apart = spec.get("apart", 0.0)
     colours = list(dict.fromkeys(one["colour"] for one, _ in series))
     for one, points in series:  # a row and its twin have one colour, and stand together
@@ -172,8 +173,9 @@ def _panel(report: Any, spec: Spec, axis: Any, series: Any, lines: list[Line]) -
         if at is not None:
             colour = one.get("colour", "black")
             show.level(axis, at, one["name"], one.get("style", "-"), color=colour)
-    size = 7 if any(isinstance(x, str) for x in values) else None
-    axis.set_xticks(range(len(values)), [report.word(x) for x in values], fontsize=size)
+    size = 7 if len(values) > 12 or any(isinstance(x, str) for x in values) else None
+    ticks = {x: at for x, at in place.items() if x in spec.get("ticks", values)}
+    axis.set_xticks(list(ticks.values()), [report.word(x) for x in ticks], fontsize=size)
     axis.set_xlabel(spec.get("axis", spec["x"]))
 
 

@@ -11,15 +11,12 @@ from typing import Any
 import jax
 import networkx as nx
 import numpy as np
-import pandas as pd
 
 import ldp_jax
 from experiments import _references, _runner
-from experiments import _report as show
 from experiments._sides import Rows, Sides, clock, code_of, in_a_process, key_of, row
 from ldp_jax import datasets, edges, features, servers
 from ldp_jax.graph import graphs, propagation
-from ldp_jax.learning import models, training
 
 
 def dprr_sides(n: int) -> Sides:
@@ -190,23 +187,6 @@ def reports_job(users: int) -> dict[str, Any]:
     return {"wall": wall, "cpu": cpu, "note": note}
 
 
-def draw_growth(rows: pd.DataFrame, path: Path) -> None:
-    figure, (axis,) = show.panels(1, width=5.0)
-    title = r"^(?P<job>\w+).* on one graph of (?P<nodes>[\d,]+) nodes and (?P<edges>[\d,]+) "
-    found = rows.benchmark.str.extract(title).assign(cpu=rows.cpu_s).dropna()
-    for name in ("nodes", "edges"):
-        found[name] = found[name].str.replace(",", "").astype(float)
-    jobs = ("private_embedding", "predict_from_counts", "predict_from_reports")
-    for job, part in found[found.job.isin(jobs)].groupby("job"):
-        part = part[part.edges < 25 * part.nodes].sort_values("nodes")
-        axis.loglog(part.nodes, part.cpu, "o-", label=job)
-    ends = np.array([1e4, 1e6])
-    axis.loglog(ends, ends * axis.get_ylim()[0] / 1e4, ":", color="0.5", label="linear")
-    axis.set(xlabel="nodes", ylabel="CPU seconds")
-    show.legend_below(figure, axis, columns=2)
-    show.save(figure, path)
-
-
 def big_job(name: str, folder: str, n: int) -> dict[str, Any]:
     """What DPRR, counts or an embedding takes on the graph of a folder."""
     bare = _gigabytes()
@@ -262,10 +242,7 @@ def _released(name: str, graph: Any, n: int, loaded: float) -> dict[str, Any]:
 
 
 def _embedding(graph: Any, n: int, folder: str) -> dict[str, Any]:
-    """HDS records of a file, embedded to a file, and a classifier of its rows.
-
-    The times are of the embedding.
-    """
+    """HDS records of a file, embedded to a file."""
     dim = 64
     mechanism = features.HDS(1.0, dim=64, k=10)
     x = np.lib.format.open_memmap(f"{folder}/x.npy", "w+", np.float32, (n, dim))
@@ -288,27 +265,11 @@ def _embedding(graph: Any, n: int, folder: str) -> dict[str, Any]:
         return z
 
     _, first, _ = _timed(lambda: embedded(0, 1.0))  # compiles, and makes no product
-    z, wall, cpu = _timed(lambda: embedded(1, 1e-4))
-    known = np.random.default_rng(0).permutation(n)[:3000]
-    parts = [
-        training.Examples(np.arange(at, at + 1000), known[at : at + 1000] % 4)
-        for at in (0, 1000, 2000)
-    ]
-    settings = training.Settings(training.adam(0.01), epochs=20, batch_size=100)
-    model = models.linear(4)
-
-    def classes() -> jax.Array:
-        fitted = training.fit(
-            key_of(2), model, training.node_classification, z[known], *parts, settings=settings
-        )
-        return training.predict(model, fitted, z)
-
-    _, predicted, _ = _timed(classes)
+    _, wall, cpu = _timed(lambda: embedded(1, 1e-4))
     products = int(propagation.chebyshev_steps(0.1, 1e-4))
     each = cpu / (len(graph.senders) * dim * products) * 1e9
     note = (
         f"{products} products, {each:.2f} CPU ns an edge, column and product; layout {layout:.1f} "
-        f"s, compilation and reports before it {first:.1f} s, classifier and classes of all after "
-        f"it {predicted:.1f} s"
+        f"s, compilation and reports before it {first:.1f} s"
     )
     return {"wall": wall, "cpu": cpu, "note": note}

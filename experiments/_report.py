@@ -202,13 +202,6 @@ def level(axis: Any, height: float, label: str, style: Any = "-", **more: Any) -
     )
 
 
-def log_ticks(axis: Any, values: Sequence[float], **scale: Any) -> None:
-    """A logarithmic x axis with a tick at each value and none elsewhere."""
-    axis.set_xscale("log", **scale)
-    axis.set_xticks(values, [f"{value:g}" for value in values])
-    axis.minorticks_off()
-
-
 def one_scale(axes: Sequence[Any]) -> None:
     """The same limits of y for all panels."""
     ends = np.array([axis.get_ylim() for axis in axes])

@@ -9,16 +9,13 @@ import re
 import socket
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
-import pandas as pd
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from experiments._report import legend_below, log_ticks, panels, save
 from experiments._sides import Rows, clock, code_of, in_a_process, row
 from ldp_jax.core.progress import phase, watched
 from ldp_jax.graph import graphs, propagation
@@ -136,29 +133,3 @@ def collective_bytes(text: str) -> int:
     kinds = r"(?:all-gather|all-reduce|all-to-all|collective-permute|reduce-scatter)(?:-start)?\("
     found = re.findall(rf"= \(?[a-z]+32\[([\d,]*)\][^\n]*? {kinds}", text)
     return sum(4 * math.prod(int(size) for size in shape.split(",") if size) for shape in found)
-
-
-def draw(rows: pd.DataFrame, path: Path) -> None:
-    kinds = ("strong", "weak")
-    figure, axes = panels(2)
-    for axis, kind in zip(axes, kinds, strict=True):
-        for what, colour in (("columns", "C0"), ("nodes", "C1")):
-            mine = rows[rows.benchmark == f"{kind} scaling, ppr by {what}"]
-            walls = mine.groupby("subject").wall_s.median()
-            ratio = {side: walls[side] / walls["ldp_jax"] for side in SIDES if side in walls}
-            devices = {
-                SIDES[side][0]: value for side, value in ratio.items() if SIDES[side][1] == 1
-            }
-            axis.plot(
-                list(devices), list(devices.values()), "o-", color=colour, label=f"{what}, devices"
-            )
-            axis.plot(
-                2, ratio["2 processes"], "s", color=colour, mfc="none", label=f"{what}, 2 processes"
-            )
-        log_ticks(axis, [1, 2, 4, 8])
-        work = "the same work in all" if kind == "strong" else "the same work a device"
-        axis.set_title(f"{kind}: {work}")
-        axis.set_xlabel(f"devices, which share {os.cpu_count()} cores")
-    axes[0].set_ylabel("wall time / that of one device")
-    legend_below(figure, axes)
-    save(figure, path)

@@ -76,7 +76,7 @@ class Config:
 
     parts: tuple[Name, ...] = get_args(Name)[:-9]
     """which ones; devices (models that all of them share) takes a minute, scaling (simulated
-    devices, with a figure) and big_ppr (10^7 edges) minutes, big_graph (10^8 edges) a quarter of an
+    devices) and big_ppr (10^7 edges) minutes, big_graph (10^8 edges) a quarter of an
     hour and 12 GB, big_counts (neighbour counts, up to 10^8 edges) minutes and 6 GB, big_embedding
     (up to 10^8 edges) minutes and 16 GB, big_lists and big_records (up to 10^6 nodes) a quarter of
     an hour each and 6 GB, big_reports (up to 10^7 users) a minute"""
@@ -131,10 +131,6 @@ def _frames(
             old = pd.read_csv(path)
             new = pd.concat([old[~old.benchmark.isin(new.benchmark)], new])
         yield new
-        if part == "scaling":
-            _scaling_benchmark.draw(new, config.out / f"{name}_scaling.png")
-        if part in ("big_embedding", "big_lists", "big_records"):
-            _edge_benchmarks.draw_growth(new, config.out / f"{name}_growth.png")
         console.print(f"{part}: {seconds:.0f} s; rows: {path}", soft_wrap=True)
 
 

@@ -13,11 +13,11 @@ from scipy import stats
 from experiments import _common, _runner
 from experiments._declared import write_of
 from experiments._runner import Found, Grid, Results, rounded, run
+from experiments.dprr.synthetic import likely
 from experiments.frontier.friendships import load, public_labels
 from ldp_jax import datasets, edges
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RELATIONSHIP
 from ldp_jax.core.types import Graph
-from ldp_jax.graph import graphs
 from ldp_jax.graph.interop import to_scipy
 from ldp_jax.servers import (
     LDPGenServer,
@@ -135,8 +135,7 @@ def compute(cell: Cell, settings: Any) -> Found:
     key, labels_key = jax.random.split(root)
     value = data.graph
     if cell.mechanism == BLINK:
-        posterior = edges.private_links(key, value, cell.epsilon, variant="hard").links
-        value = graphs.from_edges(np.argwhere(np.triu(posterior.dense() > 0.5, 1)), len(data.y))
+        value = likely(key, value, cell.epsilon)
     elif cell.mechanism != TRUE:
         server = SERVERS[cell.task, cell.mechanism](len(data.y), cell.epsilon)
         found = simulate(key, server, Users(lists=value)).value

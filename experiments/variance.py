@@ -2,7 +2,6 @@
 
 import dataclasses
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +10,7 @@ import pandas as pd
 
 from experiments._common import own_method
 from experiments._declared import measured
-from experiments._report import legend_below, log_ticks, panels
+from experiments._report import panels
 from experiments._runner import DEFAULT_OUT, UsageError, asked, check_positive
 from experiments.audit import tell_verdicts
 from ldp_jax import features
@@ -31,24 +30,8 @@ FORMULAS = {
     "Square wave, debiased": lambda e: features.SquareWave(e, debias=True),
 }  # fmt: skip
 TABLES = {"Grid piecewise": features.GridPiecewise, "LP-optimal": features.LPOptimal}
-_SHADES = (
-    "#7a7a7a",
-    "#edae49",
-    "#d1495b",
-    "#c77cff",
-    "#7b2d8b",
-    "#66a182",
-    "#2e4057",
-    "#00798c",
-    "#f08cae",
-    "#000000",
-)
-COLOURS = dict(zip([*FORMULAS, *TABLES], _SHADES, strict=True))
 OWN = f"{NAME}_own"
 """The files of verdicts on the user's own mechanisms."""
-OWN_STYLE = {"color": "#e6194b", "lw": 2.2, "markersize": 5, "markevery": 4}
-"""How the curves of the user's own mechanisms look; each has a marker of its own."""
-MARKERS = "o^sDvP"
 UNBIASED = 1e-3
 """The largest bias, of records in [-1, 1], of an estimate that is called unbiased."""
 
@@ -76,8 +59,6 @@ class Config:
 def main(config: Config) -> None:
     check_positive("--points", config.points)
     grid = np.unique(np.concatenate([np.geomspace(0.25, 5.0, config.points), TABLE]))
-    if len(config.mechanisms) > len(MARKERS):
-        raise UsageError(f"--mechanisms takes at most {len(MARKERS)}, got {len(config.mechanisms)}")
     own = {word: _usable(own_method("--mechanisms", word), grid) for word in config.mechanisms}
     makers = FORMULAS | TABLES | {word: method.make for word, method in own.items()}
     rows = [
@@ -122,27 +103,8 @@ def _usable(method: Named, epsilons: np.ndarray) -> Named:
     return method
 
 
-def drawn(report: Any, _: Any) -> Any:
-    """Variances, and their ratios to the least one."""
-    figure, axes = panels(2, width=4.6, height=3.8)
-    frame = report.frame
-    frame = frame.assign(ratio=frame.value / frame.groupby("epsilon").value.transform("min"))
-    markers = iter(MARKERS)
-    highest = 3.0
-    for name, part in frame.groupby("mechanism", sort=False):
-        if name in COLOURS:
-            style = {"color": COLOURS[name], "lw": 1.6, "ls": "--" if name in TABLES else "-"}
-        else:
-            style = OWN_STYLE | {"marker": next(markers)}
-            highest = max(highest, 1.05 * part.ratio.max())
-        for axis, column in zip(axes, (part.value, part.ratio), strict=True):
-            axis.plot(part.epsilon, column, label=name, **style)
-    axes[0].set(yscale="log", ylabel="worst-case variance on [-1, 1]")
-    axes[1].set(ylabel="over the least of all", ylim=(0.95, highest))
-    for axis in axes:
-        log_ticks(axis, [0.25, 0.5, 1, 2, 5])
-        axis.set_xlabel("epsilon")
-    axes[0].set_title("variance (dashed: integer tables)")
-    axes[1].set_title("how far from the best")
-    legend_below(figure, axes[0], columns=5)
-    return figure
+def prepared(frame: pd.DataFrame) -> pd.DataFrame:
+    """Each variance, and its ratio to the least one of its budget."""
+    least = frame.groupby("epsilon").worst_variance.transform("min")
+    ratio = frame.assign(metric="over the least", worst_variance=frame.worst_variance / least)
+    return pd.concat([frame.assign(metric="variance"), ratio], ignore_index=True)

@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from experiments import _common, _runner
-from experiments.dprr import classifiers
+from experiments.dprr import classifiers, synthetic
 from ldp_jax import datasets, edges
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, Budget
 from ldp_jax.accounting.ledger import Ledger
@@ -26,7 +26,7 @@ from ldp_jax.learning import graph_training, models, training
 
 Mechanism = Literal[
     "dprr", "dprr-one-to-nine", "dprr-as-published", "local-lap", "rr", "degrees", "dprr-lengths",
-    "non-private-part", "non-private", "true-degrees", "sizes",
+    "ldpgen", "blink", "non-private-part", "non-private", "true-degrees", "sizes",
 ]  # fmt: skip
 FOREST, PERCEPTRON = "forest", "perceptron"
 CLASSIFIERS = ("gin", PERCEPTRON, FOREST)
@@ -43,6 +43,8 @@ MECHANISMS: tuple[Mechanism, ...] = (
 WITHOUT_EPSILON = ("non-private-part", "non-private", "true-degrees", "sizes")
 OF_ALL = ("non-private", "true-degrees", "sizes")
 """Rows that do not depend on who is public."""
+SYNTHETIC = ("ldpgen", "blink")
+"""Rows of a graph that a server makes; it knows no user's true list."""
 NUMBERS = ("degrees", "dprr-lengths", "true-degrees", "sizes")
 """A number a user, or none: no graph for the network, which a perceptron stands in for."""
 COMMUNITIES = "communities"
@@ -181,6 +183,8 @@ def made_by(variant: Variant, n_max: int) -> Any:
         "local-lap": lambda: edges.LocalLap.from_epsilon(epsilon),
         "rr": lambda: edges.RandomizedResponse(epsilon),
         "degrees": lambda: edges.NoisyDegree(epsilon),
+        "ldpgen": lambda: synthetic.LDPGen(epsilon),
+        "blink": lambda: synthetic.Blink(epsilon),
     }
     return made[variant.mechanism]() if variant.mechanism in made else None
 
@@ -258,6 +262,8 @@ def released(
         return _public_part(whole, public)
     made = made_by(variant, int(whole.nodes_per_graph.max()))
     key = _keys(dataset, variant, seed)[2]
+    if isinstance(made, synthetic.Synthetic):
+        return synthetic.released(key, whole, made)
     return edges.privatize_graph(key, whole, made, public=public if public.any() else None).graph
 
 

@@ -126,8 +126,9 @@ def triangles(
     return found + np.bincount(node_graph, weights=np.asarray(closed).ravel(), minlength=len(sizes))
 
 
-def standardised(rows: np.ndarray) -> np.ndarray:
-    """Columns of mean 0 and variance 1 over all graphs, whose labels play no part; float32."""
+def standardised(columns: Any) -> np.ndarray:
+    """Columns of mean 0 and deviation 1 over all rows; a constant column is 0. float32."""
+    rows = np.asarray(columns, np.float64)
     return ((rows - rows.mean(0)) / np.maximum(rows.std(0), 1e-6)).astype(np.float32)
 
 

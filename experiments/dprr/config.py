@@ -31,7 +31,7 @@ class Config(Grid):
 
     The seconds of the committed rows sum to about 8 hours on two cores, in part shared; most are
     GIN's. Without further words this is the first of the commands that made them;
-    ``reproduce dprr`` runs all of them.
+    ``reproduce dprr`` runs all.
     """
 
     datasets: tuple[str, ...] = ("reddit_binary",)
@@ -40,7 +40,8 @@ class Config(Grid):
     """gin, and perceptron where no graph is released; forest is a second row of all; your own
     models of a packed Batch of graphs as module:Name"""
     mechanisms: tuple[str, ...] = MECHANISMS
-    """rr is dense and needs --rr-nodes; your own on neighbour lists as module:Name"""
+    """rr needs --rr-nodes; ldpgen and blink are where nobody is public; your own on neighbour lists
+    as module:Name"""
     epsilons: tuple[float, ...] = (0.5, 1.0, 2.0)
     """per bit of a neighbour list"""
     public_shares: tuple[float, ...] = (0.0, 0.2)
@@ -120,6 +121,8 @@ def variants_of(config: Config) -> list[Variant]:
             if mechanism in cells.OF_ALL and alpha != config.public_shares[0]:
                 continue
             if mechanism == "non-private-part" and alpha == 0:
+                continue
+            if mechanism in cells.SYNTHETIC and alpha:
                 continue
             epsilons = (0.0,) if mechanism in cells.WITHOUT_EPSILON else config.epsilons
             shared = 0.0 if mechanism in cells.OF_ALL else alpha

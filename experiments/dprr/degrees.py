@@ -2,8 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Callable
-from functools import cache, partial
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -12,11 +11,8 @@ import pandas as pd
 from scipy import stats
 
 from experiments import _runner
-from experiments._report import legend_below, panels, redraw
-from experiments._runner import Found, Results, UsageError, config_hash, console, rounded, run
+from experiments._runner import Found, Results, UsageError, config_hash, rounded, run
 from experiments.dprr.cells import (
-    COLOURS,
-    LABELS,
     Mechanism,
     Variant,
     ledger,
@@ -31,7 +27,6 @@ from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST
 from ldp_jax.graph import packing
 
 NAME = "dprr_degrees"
-FIGURE = "dprr_figure7"
 COMPARED: tuple[Mechanism, ...] = ("dprr", "local-lap", "rr")
 STARTS = np.array(
     [
@@ -50,7 +45,6 @@ TRUE = Variant("non-private", 0.0, 0.0)
 _TRUE_NAME = "true degrees"
 """The degrees themselves, and the mechanism of their rows."""
 _LOW, _HIGH = 4, 10
-_SHOWN, _FEW = 4000, 10
 _LAST = "Spearman correlation of d and d~"
 
 
@@ -84,8 +78,6 @@ results_in = partial(Results, name=NAME, cell=Cell)
 
 
 def main(config: Config) -> None:
-    """Compute what is missing, and the figure where it shows something else than last time."""
-    results = results_in(config.out)
     asked = [Graphs(dataset, config.graphs, config.rr_nodes) for dataset in config.datasets]
     names = [
         name for name in COMPARED if name in config.mechanisms and (name != "rr" or config.rr_nodes)
@@ -100,31 +92,19 @@ def main(config: Config) -> None:
     ]
     with _runner.asked("--epsilons"):
         planned = dict(_cell(chosen, variant) for chosen in asked for variant in variants)
-    run(planned, compute, results, called="sets of degrees", grid=config)
-    if not config.whole:
-        return
-    nearest = min(config.epsilons, key=lambda epsilon: abs(epsilon - 1))
-    shown = [variant for variant in variants if variant != TRUE and variant.epsilon == nearest]
-
-    path = redraw(results, FIGURE, [asked, shown], lambda: plot(asked, shown, reported))
-    console.print(f"figure: {path}", soft_wrap=True)
+    run(planned, compute, results_in(config.out), called="sets of degrees", grid=config)
 
 
 def compute(cell: Cell, settings: dict[str, Any]) -> Found:
     chosen = Graphs(**settings)
-    users = degrees(load(*chosen))
+    whole = load(*chosen)
+    users = degrees(whole)
     if cell.mechanism == _TRUE_NAME:
         found = {**_shares(users.true, users.label), "mean degree": users.true.mean()}
         return Found(rounded(found))
     variant = Variant(cell.mechanism, cell.epsilon, 0.0)
     made = made_by(variant, most_nodes(chosen))
-    return Found(rounded(statistics(users, reported(chosen, variant), made)))
-
-
-@cache
-def reported(chosen: Graphs, variant: Variant) -> np.ndarray:
-    """Noisy degrees, the same in rows and in the figure: their keys are fixed."""
-    return noisy_degrees(load(*chosen), variant)
+    return Found(rounded(statistics(users, noisy_degrees(whole, variant), made)))
 
 
 def _cell(chosen: Graphs, variant: Variant) -> tuple[Cell, dict[str, Any]]:
@@ -195,28 +175,28 @@ def statistics(users: Degrees, noisy: np.ndarray, made: Any) -> dict[str, float]
 
 
 def _shares(values: np.ndarray, label: np.ndarray) -> dict[str, float]:
-    counts = _counts(values, label)
+    shape = int(label.max()) + 1, len(STARTS)
+    places = np.bincount(label * shape[1] + bins(values), minlength=shape[0] * shape[1])
+    counts = places.reshape(shape)
     return {
         f"share, class {c}, degree {bin_name(place)}": counts[c, place] / counts[c].sum()
         for c, place in np.argwhere(counts)
     }
 
 
-def _counts(values: np.ndarray, label: np.ndarray) -> np.ndarray:
-    shape = int(label.max()) + 1, len(STARTS)
-    return np.bincount(label * shape[1] + bins(values), minlength=shape[0] * shape[1]).reshape(
-        shape
-    )
-
-
 def prepared(frame: pd.DataFrame) -> pd.DataFrame:
-    """Rows with what users of few neighbours and of many have and report, from the bins."""
-    found = frame.metric.str.extract(r"^(users|true_mean|noisy_mean), degree (\d+)")
-    binned = frame.assign(of=found[0], start=found[1].astype(float)).dropna(subset="start")
+    """Rows with what users of few neighbours and of many have and report, from the bins.
+
+    *quantity* and *degree*, the first of a bin, are the two parts of a bin's metric; of others the
+    latter is NaN.
+    """
+    found = frame.metric.str.extract(r"^(.+), degree (\d+)")
+    binned = frame.assign(quantity=found[0], degree=found[1].astype(float))
     key = ["dataset", "mechanism", "epsilon"]
     made = []
-    for names, part in binned.groupby(key):
-        wide = part.pivot_table(index="start", columns="of", values="value")
+    of_users = binned[binned.quantity.isin(["users", "true_mean", "noisy_mean"])]
+    for names, part in of_users.groupby(key):
+        wide = part.pivot_table(index="degree", columns="quantity", values="value")
         few = f"at most {_LOW}", wide[wide.index <= _LOW]
         many = f"at least {_HIGH}", wide[wide.index >= _HIGH]
         for words, some in (few, many):
@@ -228,93 +208,4 @@ def prepared(frame: pd.DataFrame) -> pd.DataFrame:
             place = dict(zip(key, names, strict=True))
             for name, value in values.items():
                 made.append({**place, "metric": f"{name}, {words}", "value": value, "seed": 0})
-    return pd.concat([frame, pd.DataFrame(made)], ignore_index=True)
-
-
-def plot(
-    asked: list[Graphs], shown: list[Variant], reported: Callable[[Graphs, Variant], np.ndarray]
-) -> Any:
-    """One row a data set.
-
-    Noisy against true degrees of each mechanism, then degrees of each class.
-    """
-    across = len(shown) + 1
-    figure, axes = panels(len(asked) * across, width=3.4, height=3.0, columns=across)
-    for row, chosen in enumerate(asked):
-        *scatters, last = axes[row * across : (row + 1) * across]
-        users = degrees(load(*chosen))
-        top = 1.3 * max(users.true.max(), *(reported(chosen, variant).max() for variant in shown))
-        for axis, variant in zip(scatters, shown, strict=True):
-            _scatter(axis, users.true, reported(chosen, variant), COLOURS[variant.mechanism])
-            _from_zero(axis.xaxis, axis.set_xscale)
-            _from_zero(axis.yaxis, axis.set_yscale)
-            title = f"{chosen.dataset}: {LABELS[variant.mechanism]}, epsilon {variant.epsilon:g}"
-            axis.set(xlim=(-0.5, top), ylim=(-0.5, top), xlabel="true degree d", title=title)
-        scatters[0].set_ylabel("noisy degree d~")
-        dprr = next(
-            (reported(chosen, variant) for variant in shown if variant.mechanism == "dprr"), None
-        )
-        _classes(last, users, dprr)
-        last.set_title(f"{chosen.dataset}: classes")
-    legend_below(figure, axes, 6)
-    return figure
-
-
-def _from_zero(axis: Any, set_scale: Any) -> None:
-    """Linear up to 1 and logarithmic beyond: most degrees are small, and some are 0."""
-    set_scale("symlog", linthresh=1)
-    axis.set_major_formatter(lambda value, _: f"{value:g}")
-
-
-def _scatter(axis: Any, true: np.ndarray, noisy: np.ndarray, colour: str) -> None:
-    rng = np.random.default_rng(0)
-    some = rng.permutation(len(true))[:_SHOWN]
-    shift = rng.uniform(
-        -0.3, 0.3, (2, len(some))
-    )  # most users have few neighbours: else one dot hides hundreds
-    axis.scatter(
-        true[some] + shift[0],
-        noisy[some] + shift[1],
-        s=2,
-        alpha=0.25,
-        color=colour,
-        lw=0,
-        rasterized=True,
-    )
-    ends = [0, max(true.max(), noisy.max())]
-    axis.plot(ends, ends, color="black", ls="--", lw=0.9, label="d~ = d")
-    grouped = pd.DataFrame({"true": true, "noisy": noisy}).groupby(bins(true))
-    mean = grouped.mean()[grouped.size() >= _FEW]
-    axis.plot(
-        mean.true,
-        mean.noisy,
-        color="black",
-        lw=1.2,
-        marker="o",
-        ms=2.5,
-        label="mean of d~ in a bin of d",
-    )
-
-
-def _classes(axis: Any, users: Degrees, dprr: np.ndarray | None) -> None:
-    true = _counts(users.true, users.label)
-    noisy = None if dprr is None else _counts(dprr, users.label)
-    used = true.sum(0) if noisy is None else true.sum(0) + noisy.sum(0)
-    last = int(np.flatnonzero(used).max()) + 1
-    for c in range(len(true)):
-        for counts, style, words in ((true, "-", "true"), (noisy, "--", "DPRR")):
-            if counts is not None:
-                share = 100 * counts[c, :last] / counts[c].sum()
-                share[share == 0] = np.nan
-                axis.stairs(
-                    share,
-                    STARTS[: last + 1],
-                    baseline=None,
-                    color=f"C{c}",
-                    ls=style,
-                    label=f"class {c}, {words}",
-                )
-    _from_zero(axis.xaxis, axis.set_xscale)
-    axis.set(
-        yscale="log", xlim=(0, None), xlabel="degree", ylabel="users of the class in a bin (%)"
-    )
+    return pd.concat([binned, pd.DataFrame(made)], ignore_index=True)

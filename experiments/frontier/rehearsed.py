@@ -12,13 +12,8 @@ from experiments.frontier.methods import CHANCE, FORETOLD, HIGH, LABELS, LOW, RE
 from ldp_jax.learning.metrics import ConfidenceInterval, mean_interval
 from ldp_jax.servers.rehearsal import LEAST_LABELS, LEAST_POINTS, Foreseen
 
-Section = tuple[list[str], dict[str, Any], dict[str, pd.DataFrame]]
-"""The texts of a section, its figures, and tables that stand beside the page."""
-
 CHOSEN_ON = ("citeseer", "cora", "blogcatalog", "debian")
 """Graphs by which the constants of rehearsals were chosen."""
-CHOSEN_ON_LISTS = (*CHOSEN_ON, "facebook100_caltech36")
-"""Of lists, those too by which the law of worlds was changed."""
 
 
 class Outcome(NamedTuple):
@@ -90,7 +85,7 @@ def outcomes(frame: pd.DataFrame, measured: pd.DataFrame, setting: str = "panel"
     return made
 
 
-def section(report: Any, spec: Spec) -> Section:
+def section(report: Any, spec: Spec) -> show.Section:
     """The section of a declared page: how often verdicts were right, the wrong ones, a figure.
 
     Nothing without a rehearsal. All outcomes are in a CSV.

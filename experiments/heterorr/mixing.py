@@ -4,12 +4,11 @@ import dataclasses
 import itertools
 import math
 from functools import lru_cache, partial
-from typing import Any
 
 import jax
 import numpy as np
+import pandas as pd
 
-from experiments import _report as show
 from experiments import _runner
 from experiments.heterorr.settings import Config
 from ldp_jax import datasets
@@ -82,39 +81,22 @@ def compute(cell: Cell, chosen: dict[str, int]) -> _runner.Found:
     )
 
 
-def section(report: Any, _: Any) -> show.Section:
-    """Words, a table and the traces of all chains."""
-    frame = report.frame
-    by = ["dataset", "weight"]
+def prepared(frame: pd.DataFrame) -> pd.DataFrame:
+    """Each chain's log-likelihoods by sweeps, and how far the chains of a graph and weight agree.
+
+    *r_hat* is of the second halves, *apart* the most between two chains at the end.
+    """
     sweeps = frame.metric.str.extract(r"after (\d+) sweeps")[0].astype(float)
-    # For each graph and weight a column a chain, by sweeps.
-    traces = {
-        key: part.pivot_table(index="sweeps", columns="seed", values="value")
-        for key, part in frame.assign(sweeps=sweeps).groupby(by)
-    }
-    seconds = frame.groupby(by).seconds.median()
-    figure, axes = show.panels(len(traces), width=3.4, height=2.6, columns=len(WEIGHTS))
-    rows, reached = [], []
-    for axis, ((dataset, weight), chains) in zip(axes, traces.items(), strict=True):
-        r_hat = hrg.r_hat(chains.iloc[len(chains) // 2 :].to_numpy().T)
+    parts = []
+    for _, part in frame.assign(sweeps=sweeps, chain=frame.seed).groupby(["dataset", "weight"]):
+        chains = part.pivot_table(index="sweeps", columns="chain", values="value")
         ends = chains.iloc[-1]
-        if r_hat <= hrg.MIXED:
-            reached.append(f"{dataset} at w = {weight:g}")
-        axis.plot(chains.index, chains, linewidth=0.9, color="C0")
-        axis.set(xlabel="sweeps", ylabel="log-likelihood")
-        axis.set_title(f"{dataset}, w = {weight:g}, R-hat {r_hat:.2f}", fontsize=8)
-        rows.append({
-            "graph": dataset,
-            "w": f"{weight:g}",
-            "wall s a chain": f"{seconds[dataset, weight]:.1f}",
-            "R-hat of the second half": f"{r_hat:.3f}",
-            "log-likelihood at the end": f"{ends.mean():.0f}",
-            "between chains, at most": f"{ends.max() - ends.min():.0f}",
-        })  # fmt: skip
-    figure.tight_layout()
-    where = f": {', '.join(reached)}" if reached else ""
-    verdict = f"R-hat is at most {hrg.MIXED} in {len(reached)} of {len(rows)} rows{where}."
-    preface = show.prose(NAME).preface.format(
-        mixed=hrg.MIXED, chains=CHAINS, sweeps=BLOCKS * SWEEPS
-    )
-    return [preface, verdict, show.table(rows)], {NAME: figure}, {}
+        agreed = part.assign(
+            seed=0,
+            r_hat=hrg.r_hat(chains.iloc[len(chains) // 2 :].to_numpy().T),
+            end=ends.mean(),
+            apart=ends.max() - ends.min(),
+            wall=part.seconds.median(),
+        )
+        parts.append(agreed)
+    return pd.concat(parts)

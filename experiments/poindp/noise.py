@@ -18,7 +18,7 @@ from experiments import _common, _runner
 from experiments import _report as show
 from experiments._runner import Found, Results, rounded
 from experiments.poindp import accuracy, cells, networks
-from experiments.poindp.settings import COLOURS, PRINTED, PUBLISHED, Config, Settings, label
+from experiments.poindp.settings import PRINTED, PUBLISHED, Config, Settings, label
 from ldp_jax.accounting.guarantee import RECORD
 from ldp_jax.learning.models import poindp
 
@@ -92,69 +92,48 @@ def compute(cell: Cell, chosen: Settings) -> Found:
     )
 
 
-_TEXT = show.prose("poindp_noise")
-
+SHARES = tuple(round(0.05 * place, 2) for place in range(1, 20))
+QUANTILE, CORRELATION = "quantile", "correlation with the radius"
 DISKS = {
     "poindp_figure5": (f"{PUBLISHED}vanpd", f"{PUBLISHED}poindp", f"{PRINTED}poindp"),
     "poindp_figure6": (f"{PUBLISHED}lap", f"{PUBLISHED}rddp", f"{PUBLISHED}atdp"),
 }
 """The rows of each picture of the disk: the paper's two, and of ours one."""
 
-
-def section(report: Any, _: Any) -> show.Section:
-    """The page of the last data set and epsilon: words, a table and pictures."""
-    frame = report.frame
-    dataset = frame.dataset.iloc[-1]
-    epsilon = frame.epsilon.iloc[-1]
-    nodes = _nodes(frame[(frame.dataset == dataset) & (frame.epsilon == epsilon)])
-    most = max(map(len, nodes.values()))
-    title = f"{dataset}, epsilon {epsilon:g}"
-    about = _TEXT.about.format(nodes=most, dataset=dataset, epsilon=epsilon, chance=_chance(nodes))
-    shares = {"10 % below": 0.1, "median": 0.5, "90 % below": 0.9}
-    rows = [
-        {
-            "row": label(name),
-            **{words: f"{part.noise.quantile(share):.2f}" for words, share in shares.items()},
-            "correlation with the radius": f"{_with_radius(part):+.2f}",
-        }
-        for name, part in nodes.items()
-    ]
-    figures = {"poindp_figure4": _cumulative(nodes, title)}
-    figures |= {stem: _disks(nodes, names, title) for stem, names in DISKS.items()}
-    pictures = [f"![Figure {stem[-1]}]({stem}.png)" for stem in figures]
-    return [about, show.table(rows), *pictures], figures, {}
-
-
 Nodes = dict[str, pd.DataFrame]
 """The nodes of each mechanism: place, distance from the centre, and noise."""
 
 
+def prepared(frame: pd.DataFrame) -> pd.DataFrame:
+    """The rows of the last data set and epsilon, and of each mechanism what its nodes have in sum.
+
+    That is the noise below which a share of them is, and its correlation with the radius; *chance*
+    is what bounds the latter where noise knows no hierarchy.
+    """
+    last = frame.iloc[-1]
+    frame = frame[(frame.dataset == last.dataset) & (frame.epsilon == last.epsilon)]
+    nodes = _nodes(frame)
+    made = []
+    for name, part in nodes.items():
+        row = {"dataset": last.dataset, "mechanism": name, "epsilon": last.epsilon, "seed": 0}
+        row |= {"nodes": len(part), "chance": _chance(nodes)}
+        made.append({**row, "metric": CORRELATION, "share": 0.0, "value": _with_radius(part)})
+        made += [
+            {**row, "metric": QUANTILE, "share": share, "value": part.noise.quantile(share)}
+            for share in SHARES
+        ]
+    return pd.concat([frame, pd.DataFrame(made)], ignore_index=True)
+
+
 def _nodes(frame: pd.DataFrame) -> Nodes:
-    wide = frame.pivot_table(index=["mechanism", "node"], columns="metric", values="value")
+    rows = frame[frame.metric.isin(METRICS)]
+    wide = rows.pivot_table(index=["mechanism", "node"], columns="metric", values="value")
     wide["distance"] = 2 * np.arctanh(np.minimum(np.hypot(wide.x, wide.y), 1 - 1e-6))
     parts = {name: part.droplevel(0) for name, part in wide.groupby(level=0)}
     return {name: parts[name] for name in MECHANISMS if name in parts}
 
 
-def _cumulative(nodes: Nodes, title: str) -> Any:
-    figure, (axis,) = show.panels(1, width=5.0, height=3.6)
-    for name, part in nodes.items():
-        size = np.sort(part.noise)
-        axis.step(
-            size,
-            np.arange(1, len(size) + 1) / len(size),
-            where="post",
-            label=label(name),
-            color=COLOURS[name],
-            linestyle="--" if name.startswith(PRINTED) else "-",
-        )
-    axis.set(xlabel="mean absolute noise of a node", ylabel="share of nodes below", xscale="log")
-    axis.set_title(title, fontsize=9)
-    show.legend_below(figure, axis, 3)
-    return figure
-
-
-def _disks(nodes: Nodes, names: tuple[str, ...], title: str) -> Any:
+def disks(report: Any, spec: Any) -> Any:
     """The disk above, and below it the same with true distances from the centre.
 
     One colour scale.
@@ -162,6 +141,9 @@ def _disks(nodes: Nodes, names: tuple[str, ...], title: str) -> Any:
     from matplotlib.colors import LogNorm
     from matplotlib.patches import Circle
 
+    nodes = _nodes(report.frame)
+    names = DISKS[spec["file"]]
+    title = "{dataset}, epsilon {epsilon:g}".format(**report.frame.iloc[-1])
     drawn = [name for name in names if name in nodes]
     figure, axes = show.panels(2 * len(names), width=3.2, height=2.8, columns=len(names))
     figure.subplots_adjust(left=0.01, right=0.92, bottom=0.01, top=0.86, wspace=0.03, hspace=0.03)

@@ -15,7 +15,6 @@ Task = Literal["node", "link"]
 
 MECHANISMS = ("laplace", "piecewise", "multibit", "hds")
 EPSILONS = (0.01, 0.1, 1.0, 2.0, 3.0, 5.0)
-KS = (1, 3, 5, 10, 20, 30, 50)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

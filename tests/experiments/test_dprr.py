@@ -18,6 +18,7 @@ from experiments import _declared, _runner, dprr
 from experiments._registry import runs
 from experiments.dprr import accuracy
 from experiments.dprr import cells as dprr_cells
+from experiments.dprr import config as dprr_config
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST
 from ldp_jax.graph.packing import GraphSet
 from tests.experiments import contract
@@ -199,7 +200,17 @@ def test_pairs_are_of_one_seed_one_classifier_and_one_training():
 
 
 @pytest.mark.parametrize(
-    "mechanism", ["dprr", "dprr-one-to-nine", "dprr-as-published", "local-lap", "rr", "degrees"]
+    "mechanism",
+    [
+        "dprr",
+        "dprr-one-to-nine",
+        "dprr-as-published",
+        "local-lap",
+        "rr",
+        "degrees",
+        "ldpgen",
+        "blink",
+    ],
 )
 def test_the_ledger_says_what_is_true(mechanism):
     """At eps 0.2 and 1 000 nodes the printed split spends 0.0895 + 0.18, and the rows say so."""
@@ -208,6 +219,28 @@ def test_the_ledger_says_what_is_true(mechanism):
     assert dprr_cells.ledger(cell, 1000).spent(NEIGHBOUR_LIST).epsilon == pytest.approx(
         true, abs=1e-4
     )
+
+
+@pytest.mark.parametrize("mechanism", ["ldpgen", "blink"])
+def test_a_graph_is_made_of_each_graph_by_its_own_users(mechanism):
+    """Nearly without noise each graph has as many links as it had, and Blink those themselves."""
+    whole = graph_set([nx.star_graph(7), nx.cycle_graph(8), nx.complete_graph(8)])
+    variant = dprr_cells.Variant(mechanism, 25.0, 0.0)
+    found = dprr_cells.released(whole, "small", variant, seed=0)
+    assert found.symmetric
+    np.testing.assert_array_equal(found.node_graph, whole.node_graph)
+    np.testing.assert_array_equal(found.labels, whole.labels)
+    share = found.edges_per_graph / whole.edges_per_graph
+    assert (share > 0.7).all()
+    assert (share <= 1).all()
+    if mechanism == "blink":
+        np.testing.assert_array_equal(found.senders, whole.senders)
+
+
+def test_nobody_is_public_where_a_server_makes_the_graphs(config):
+    shares = {"mechanisms": ("ldpgen",), "public_shares": (0.0, 0.2)}
+    asked = dprr_config.variants_of(dataclasses.replace(config, **shares))
+    assert {variant.public for variant in asked} == {0.0}
 
 
 COMMITTED = accuracy.results_in(_runner.REFERENCE)

@@ -14,6 +14,7 @@ from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RELATIONSHIP
 from ldp_jax.edges import NeighbourList
 from ldp_jax.graph import graphs
 from ldp_jax.servers import Answers, LDPGenServer, Users, simulate
+from ldp_jax.servers.parts.synthetic_graph import draw_graph
 from ldp_jax.servers.questions import User
 from tests.accounting.test_statement import of_one_pair, of_one_user
 
@@ -133,6 +134,9 @@ def test_users_without_links_have_a_graph_without_many():
     nobody = Users(lists=graphs.from_edges([], 20))
     found = simulate(jax.random.key(0), LDPGenServer(20, 1.0, 1.0), nobody.exact()).value
     assert links(found.graph) == 0
+    few = Users(lists=graphs.from_edges([[0, 1], [2, 3]], 20, pairs_in="rows"))
+    found = simulate(jax.random.key(0), LDPGenServer(20, 1.0, 1.0), few.exact()).value
+    assert links(found.graph) == 4  # two pairs are an array of two rows and two columns
     everybody = Users(lists=graphs.from_edges(list(itertools.combinations(range(20), 2)), 20))
     found = simulate(jax.random.key(0), LDPGenServer(20, 9.0, 9.0), everybody).value
     assert links(found.graph) > 0.7 * 20 * 19
@@ -147,8 +151,41 @@ def test_users_without_links_have_a_graph_without_many():
         (lambda: LDPGenServer(9, 1.0, 50.0), r"epsilon must be in \[0.001, 40\], got 50"),
         (lambda: LDPGenServer(9, 1.0, 1.0, num_groups=10), r"num_groups must be a whole number in"),
         (lambda: LDPGenServer(9, 1.0, 1.0, most_groups=0), "most_groups must be a whole number"),
+        (lambda: LDPGenServer(9, 1.0, 1.0, affinity=1.5), r"affinity must be in \[0.0, 1.0\]"),
     ],
 )
 def test_what_does_not_fit_is_refused(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_blocks_keep_every_mean_degree():
+    """The mean over 16 graphs: 3 % of the degree of any class of users is seen."""
+    inner = np.tile(np.repeat([4.0, 9.0, 19.0], [500, 600, 400]), 2)
+    groups = np.repeat([0, 1], 1500)
+    counts = np.where(groups[:, None] == [0, 1], inner[:, None], 3.0)
+    rng = np.random.default_rng(0)
+    drawn = [draw_graph(rng, counts, groups, 0.95) for _ in range(16)]
+    degrees = np.mean([np.bincount(one.senders, minlength=3000) for one in drawn], 0)
+    for degree in (4.0, 9.0, 19.0):
+        found = degrees[inner == degree].mean()
+        assert found == pytest.approx(degree + 3, rel=0.03)
+    across = [links(one, groups == 0, groups == 1) for one in drawn]
+    assert np.mean(across) == pytest.approx(4500, rel=0.03)
+
+
+def test_blocks_bring_clustering_back():
+    """Cliques of ten: blocks keep 0.18 of it, and the law of Chung and Lu the 0.03 of chance."""
+    clique = np.arange(N) // 10
+    cliques = graphs.from_edges(np.argwhere(np.triu(clique[:, None] == clique, 1)), N)
+    server = LDPGenServer(N, 2.0, 2.0, num_groups=1)
+    clustering = {}
+    for affinity in (0.0, 0.95):
+        asked = dataclasses.replace(server, affinity=affinity)
+        found = simulate(jax.random.key(0), asked, Users(lists=cliques)).value.graph
+        dense = np.zeros((N, N))
+        dense[found.senders, found.receivers] = 1
+        pairs = (dense @ dense) * (1 - np.eye(N))
+        clustering[affinity] = (pairs * dense).sum() / pairs.sum()
+    assert clustering[0.0] < 0.05
+    assert clustering[0.95] > 0.12

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
+from experiments.dprr.classifiers import standardised
 from experiments.frontier.baselines._released import Asked
 from ldp_jax.core.types import Array, Graph
 from ldp_jax.graph.aggregation import Segments, linear
@@ -75,12 +76,6 @@ def parts(key: Any, labels: Int[np.ndarray, " n"]) -> tuple[training.Examples, t
     pieces = [known[~held], known[held]] if 0 < held.sum() < len(known) else [known, known]
     train, validation = (training.Examples(index, labels[index]) for index in pieces)
     return train, validation
-
-
-def standardised(columns: Any) -> np.ndarray:
-    """Columns of mean 0 and deviation 1 over all users; a constant column is 0. float32."""
-    columns = np.asarray(columns, np.float64)
-    return ((columns - columns.mean(0)) / np.maximum(columns.std(0), 1e-6)).astype(np.float32)
 
 
 def regression(
