@@ -108,7 +108,13 @@ def test_a_folder_of_tu_dortmund_has_any_name(tmp_path):
 
 def test_a_text_file_is_a_set_of_graphs_or_a_list_of_edges(tmp_path):
     assert datasets.load(written(tmp_path / "P.txt", POWERFUL)).node_graph.tolist() == [0, 0, 1]
-    for text in (b"0 1\n1 2\n", b"# a b\n0 1\n1 2\n", b"0 1 {}\n1 2 {}\n", b"0,1\n1,2\n"):
+    for text in (
+        b"0 1\n1 2\n",
+        b"# a b\n0 1\n1 2\n",
+        b"%ab\n0 1\n1 2\n",
+        b"0 1 {}\n1 2 {}\n",
+        b"0,1\n1,2\n",
+    ):
         data = datasets.load(written(tmp_path / "list.txt", text))
         assert (data.edges.tolist(), data.node_names) == ([[0, 1], [1, 2]], ("0", "1", "2"))
 
