@@ -93,3 +93,17 @@ def test_the_slope_of_a_report_is_one_over_its_density(m):
             if np.isfinite(space.upper):
                 ends = [report(u) for u in (1e-300, 1.0)]
                 np.testing.assert_allclose(ends, [space.lower, space.upper], rtol=1e-9)
+
+
+def test_words_become_uniforms_that_are_finer_in_both_tails():
+    """Of 32 bits: the first and the last of 2^23 cells are divided by the bits that others drop."""
+    ends = [0, 1, 5, 510, 511, 512, 1023, 2**31 - 1, 2**31, 2**31 + 512]
+    word = np.uint32([*ends, *(2**32 - 1 - np.array(ends))])
+    cell, low = np.divmod(word.astype(np.int64), 512)
+    far = np.minimum(cell, 2**23 - 1 - cell)  # from the nearer end
+    fine = np.where(cell == 0, low, 511 - low)
+    size = np.where(far == 0, (fine + 0.5) / 2**32, (far + 0.5) / 2**23)
+    below = cell < 2**22
+    expected = 0.3 + 2.0 * np.where(below, 1, -1) * np.log(2 * size)
+    found = jax.jit(Laplace(1.0).from_word32)(word, np.float32(0.3))
+    np.testing.assert_allclose(found, expected, rtol=3e-6, atol=1e-6)
