@@ -188,6 +188,7 @@ def test_what_it_says():
     assert (found.trust, found.unit, found.delta) == ("shuffled", RECORD, 1e-6)
     assert found.arithmetic == "exact"
     assert "1000 records" in found.adjacency
+    assert found.reason == f"clones among shuffled reports; {proved(1.0).reason}"
     assert (found + found).trust == "shuffled"
     assert amplified(Guarantee(1.0), 1000, 1e-6, reports="anonymous").status == "none"
 
