@@ -125,6 +125,9 @@ def test_densities_are_the_masses(encoding):
             got[:, : table.outputs], np.log(law(table)), rtol=1e-6, atol=1e-6
         )
         assert np.isneginf(got[:, table.outputs :]).all()
+        assert len(m.at(level).codomain().values) == table.outputs
+    widest = max(table.outputs for table in tables)
+    assert len(m.at(np.arange(len(tables))).codomain().values) == widest
     if encoding == "grid":
         assert np.isneginf(densities(m.at(2), np.float32([0.5, np.nan]), 0.0)).all()
         # A quarter of the way from row 2 to row 3:

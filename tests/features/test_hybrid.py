@@ -54,3 +54,8 @@ def test_a_branch_that_does_not_exist_is_impossible():
     ends = m.duchi.codomain().values
     assert np.isfinite([density(0, ends[1]), density(1, 0.3)]).all()
     assert np.isneginf([density(branch, v) for branch in (-1, 2, 7) for v in (ends[1], 0.3)]).all()
+    # Of a branch that does, the estimate is that of its mechanism.
+    branch = np.array([0, 1, 1])
+    value = np.float32([1.0, 1.0, 0.3])
+    wanted = [1 / np.tanh(0.5), 1.0, 0.3]
+    np.testing.assert_allclose(m.estimate((branch, value)), wanted, rtol=1e-6)

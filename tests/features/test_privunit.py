@@ -142,6 +142,11 @@ def test_a_direction_is_turned_as_often_as_its_length_says():
         y = np.asarray(privatize(jax.random.key(3), m, np.tile(length * u, (4000, 1))))
         towards = y @ (u if length else np.eye(3, dtype=np.float32)[0])
         stats.assert_share(int((towards > 0).sum()), 4000, (1 + length / 2) / 2)
+    covariance = np.asarray(m.covariance(u))
+    np.testing.assert_allclose(np.diag(covariance), m.variance(u), rtol=1e-5)
+    np.testing.assert_allclose(covariance, covariance.T)
+    across = np.cross(u, [0.0, 1.0, 0.0])
+    np.testing.assert_allclose(covariance @ across, covariance[1, 1] * across, rtol=1e-5, atol=1e-6)
 
 
 def test_what_is_outside_the_narrowest_cap_is_drawn():

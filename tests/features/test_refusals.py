@@ -130,6 +130,7 @@ REFUSED = [
     ("reports must have shape", histogram, jnp.zeros((1, 1, 1)), jnp.zeros(2)),
     ("edges must rise", histogram, jnp.zeros(3), [1.0, 0.0, 2.0]),
     ("edges must rise", histogram, jnp.zeros(3), jnp.zeros(1)),
+    ("edges must have shape", histogram, jnp.zeros(3), jnp.ones((2, 2))),
     ("edges must rise", histogram, jnp.zeros(3), [0.0, 1.0, 1.0]),
     ("prior must sum to 1", PersonalAlphabet, 1.0, [0.5, 0.4]),
     ("prior must be finite", PersonalAlphabet, 1.0, [math.nan, 1.0]),

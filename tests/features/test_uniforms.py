@@ -47,7 +47,7 @@ def asked_of_all(epsilon):
         else:
             drawn = m.from_uniform((jnp.arange(DRAWS)[:, None] + 0.5) / DRAWS, x)
             ends = 24 * m.scale if name == "Laplace" else m.codomain().upper
-            y = jnp.linspace(-ends, ends, PLACES)
+            y = jnp.linspace(-1.01 * ends, 1.01 * ends, PLACES)  # beyond its ends too
         log_density = m.log_density(y[:, None], x)
         moments = m.mean(x), m.variance(x)
         found[name] = y, log_density, m.estimate(y), m.estimate(drawn), *moments
@@ -75,6 +75,20 @@ def test_densities_words_and_closed_forms_are_of_one_law(epsilon):
         possible = log_density[np.isfinite(log_density).any(1)]
         loss = (possible.max(1) - possible.min(1)).max()
         assert loss == pytest.approx(epsilon, rel=1e-4), name
+        if name not in (*WORDED, "Laplace"):
+            assert np.isneginf(log_density[[0, -1]]).all(), name
+
+
+@pytest.mark.parametrize("name", list(NUMERIC)[1:])
+def test_densities_jump_where_the_codomain_says(name):
+    y, log_density = map(np.float64, asked_of_all(1.0)[name][:2])
+    space = NUMERIC[name](1.0).codomain()
+    step = y[1] - y[0]
+    for x, levels in zip(RECORDS, log_density.T, strict=True):
+        jumps = y[1:][levels[1:] != levels[:-1]] - step / 2
+        cuts = np.array([space.lower, *space.breaks(np.float32(x)), space.upper], np.float64)
+        assert np.abs(jumps[:, None] - cuts).min(1).max() < step
+        assert np.abs(cuts[:, None] - jumps).min(1).max() < step
 
 
 @pytest.mark.parametrize("m", MECHANISMS, ids=repr)
