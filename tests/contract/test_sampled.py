@@ -13,6 +13,7 @@ import pytest
 
 from ldp_jax.core.float64 import float64_on_cpu
 from ldp_jax.core.mechanism import mechanism, privatize
+from ldp_jax.core.spaces import Subset
 from ldp_jax.features import (
     HDS,
     Duchi,
@@ -151,7 +152,9 @@ class Near(Duchi):
 def test_a_loss_between_near_numbers_is_none_between_any_two_vectors():
     words = Sampled(Near(1.0), 6, 3).guarantee().adjacency
     assert words == "two records of 6 coordinates; a coordinate: two numbers that differ by 0.1"
-    assert Sampled(Duchi(1.0), 6, 3).guarantee().adjacency == "any two vectors in [-1, 1]^6"
+    m = Sampled(Duchi(1.0), 6, 3)
+    assert m.guarantee().adjacency == "any two vectors in [-1, 1]^6"
+    assert m.codomain() == Subset(6, 3, m.inner.codomain())
 
 
 def test_shares_of_a_stack_never_exceed_its_budgets():

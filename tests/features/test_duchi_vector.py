@@ -51,6 +51,11 @@ def test_density_and_moments_are_those_of_the_enumerated_table(dim, epsilon):
         corner, _ = m.critical_points()
         np.testing.assert_array_equal((corner > 0).sum(1), np.arange(dim + 1))
         np.testing.assert_array_equal(np.abs(corner), 1.0)
+        beyond = np.array([3.0, -2.0, np.nan, 0.5])[:dim]
+        inside = np.array([1.0, -1.0, 0.0, 0.5])[:dim]
+        for moment in (m.mean, m.variance, lambda x: densities(m, corners, x)):
+            np.testing.assert_array_equal(moment(beyond), moment(inside))
+        np.testing.assert_array_equal(m.mean(beyond), inside)
         for x in (record(dim).astype(float), np.zeros(dim), np.ones(dim)):
             mass = np.exp(np.asarray(densities(m, corners, x)))
             np.testing.assert_allclose(mass, table(epsilon, x), rtol=1e-9)

@@ -191,6 +191,7 @@ def test_choose_takes_the_least_error(epsilon):
     worst = lambda m: float(jax.jit(mse)(m, np.linspace(-1, 1, 201).astype(np.float32)).max())
     assert found.error == pytest.approx(worst(found.mechanism), rel=1e-3)
     assert found.errors["ThreeOutputs"] == pytest.approx(worst(ThreeOutputs(epsilon)), rel=1e-3)
+    assert found.errors["Duchi"] == pytest.approx(math.tanh(epsilon / 2) ** -2, rel=1e-6)
     assert list(found.errors.values()) == sorted(found.errors.values())
     assert set(found.errors) == {
         "Laplace", "Duchi", "Piecewise", "OptimalPiecewise", "Hybrid", "ThreeOutputs", "SquareWave"
@@ -211,6 +212,7 @@ def test_choose_asks_for_the_length_of_records():
 
 
 def test_choose_among_mechanisms_on_classes():
+    assert choose("classes", None, 2, 3.0).mechanism.table().inputs == 2
     few = choose("classes", None, 4, 3.0)
     assert few.mechanism.table().name == "GeneralizedRR"
     large = choose("classes", None, 100, 25.0)  # records of length 1, of which none is 0

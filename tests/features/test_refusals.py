@@ -85,6 +85,7 @@ REFUSED = [
     ("share", RandomizedFeatures(BINS.inner.at(jnp.eye(2)), 2).privatize, KEY, jnp.zeros(2)),
     ("beta must have shape", importance_weights, [1.0], [1, 2]),
     ("alpha must be", importance_weights, [1.0, math.nan], [0, 1]),
+    ("alpha must have shape", importance_weights, np.ones((2, 2)), np.ones((2, 2))),
     ("beta must be", importance_weights, [1, 2], [0.0, -1.0]),
     ("gamma must be", importance_weights, [1, 2], [0, 1], 1.5),
     (r"features \[0\] would get no", importance_weights, [0.0, 2.0], [0.5, 0.5], 1.0),

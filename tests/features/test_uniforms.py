@@ -19,6 +19,7 @@ MECHANISMS = [
     SquareWave(3.0, debias=True),
 ]
 RECORDS = np.array([-1.0, -0.4, 0.0, 0.7, 1.0])
+BEYOND = np.array([*RECORDS, -3.0, 7.0, np.nan])  # which are taken for -1, 1 and 0
 UNIFORMS = (np.arange(400) + 0.5) / 400
 NUMERIC = {
     "Laplace": Laplace,
@@ -37,7 +38,7 @@ PLACES = 4001
 def asked_of_all(epsilon):
     """Places of reports, their densities under each record, and what is estimated and drawn."""
     found = {}
-    x = jnp.asarray(RECORDS, jnp.float32)
+    x = jnp.asarray(BEYOND, jnp.float32)
     high = jnp.arange(DRAWS, dtype=jnp.uint32) * np.uint32(2**32 // DRAWS)
     for name, make in (NUMERIC | WORDED).items():
         m = make(epsilon)
@@ -74,6 +75,8 @@ def test_densities_words_and_closed_forms_are_of_one_law(epsilon):
         np.testing.assert_allclose(drawn.var(0), variance, rtol=1e-2, err_msg=name)
         possible = log_density[np.isfinite(log_density).any(1)]
         loss = (possible.max(1) - possible.min(1)).max()
+        for part in (log_density.T, mean, variance):
+            np.testing.assert_array_equal(part[[5, 6, 7]], part[[0, 4, 2]], err_msg=name)
         assert loss == pytest.approx(epsilon, rel=1e-4), name
         if name not in (*WORDED, "Laplace"):
             assert np.isneginf(log_density[[0, -1]]).all(), name
@@ -84,7 +87,7 @@ def test_densities_jump_where_the_codomain_says(name):
     y, log_density = map(np.float64, asked_of_all(1.0)[name][:2])
     space = NUMERIC[name](1.0).codomain()
     step = y[1] - y[0]
-    for x, levels in zip(RECORDS, log_density.T, strict=True):
+    for x, levels in zip(BEYOND, log_density.T, strict=True):
         jumps = y[1:][levels[1:] != levels[:-1]] - step / 2
         cuts = np.array([space.lower, *space.breaks(np.float32(x)), space.upper], np.float64)
         assert np.abs(jumps[:, None] - cuts).min(1).max() < step
