@@ -66,6 +66,9 @@ def test_an_npz_of_the_heterophilous_benchmarks(tmp_path):
         np.testing.assert_array_equal(each.extras["val_masks"], arrays["val_masks"])
     arrays["edges"] = np.array([[0, 1], [1, 0], [1, 2], [2, 1]])
     assert datasets.load(written(path, npz(**arrays)), bounds=(0, 1)).num_edges == 2
+    several = arrays | {"node_labels": np.eye(3, dtype=int)}
+    with pytest.raises(ValueError, match="node_labels must have one axis, got 2"):
+        datasets.load(written(tmp_path / "several.npz", npz(**several)), bounds=(0, 1))
     arrays["edges"] = np.array([[0, 1], [2, 3]])
     with pytest.raises(ValueError, match=r"roman.npz: source must be in \[0, 3\)"):
         datasets.load(written(path, npz(**arrays)), bounds=(0, 1))

@@ -268,12 +268,16 @@ REFUSED = {
         (lambda: link_split(0, RING, 40), "key must be a typed"),
     ],
 }
-REFUSED[a_table].append(
+REFUSED[a_table] += [
     (
         {"table": TABLE.assign(age=pd.Categorical([18, 50, 20, 90]))},
         "'age' must hold numbers, and holds categories",
-    )
-)
+    ),
+    (
+        {"table": TABLE.assign(age=np.float32([1e8] * 4)), "numbers": {"age": (1e8, 1e8 + 10)}},
+        "a fault: column 'age' .*apart",
+    ),
+]
 REFUSED[a_table] += [
     ({"table": TABLE.assign(age=values)}, "'age' must hold numbers")
     for values in (
