@@ -93,7 +93,7 @@ REFUSED = [
       Ownership(RULE.order, np.ones(12, bool)), Ownership(RULE.order, np.zeros(12, int))]),
     ("log_counts", lambda flag: Classifier(np.eye(2), TWO, flag), ["no"]),
     ("weights", lambda weights: Classifier(weights, TWO),
-     [np.ones((3, 3)), np.full((3, 2), np.nan)]),
+     [np.ones((3, 3)), np.full((3, 2), np.nan), np.ones((0, 2)), TWO]),
     ("weights", lambda layer: Classifier(np.eye(2), TWO, layers=(layer,)),
      [(np.ones((3, 2)), TWO), (np.ones((2, 1)), np.ones(1))]),
     ("a damaged classifier", Classifier.from_bytes, [sealed(b"ldp-classifier 3\n{}\n")]),
