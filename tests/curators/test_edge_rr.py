@@ -106,7 +106,7 @@ ancestors = jax.jit(hrg.lowest_common_ancestors)
 def test_groups_are_those_of_the_recursion():
     tree = hrg.random_dendrogram(jax.random.key(1), N)
     for epsilon, thresholds in itertools.product(
-        (0.1, 5.0), ((0.05, 0.01), (0.3, 0.02), (9.0, 9.0))
+        (0.1, 5.0), ((0.05, 0.01), (0.3, 0.02), (9.0, 9.0), (0.05, 0.05), (0.01, 0.01))
     ):
         found = connections.regions(tree, epsilon, thresholds)
         np.testing.assert_array_equal(found, by_recursion(tree, epsilon, thresholds))
