@@ -66,6 +66,8 @@ REFUSED = [
     ("clip must be one number", HyperbolicGaussian, 1.0, 0.1, TWO),
     ("dim must be", HyperbolicGaussian, 1.0, 0.1, 1.0, 0),
     ("c must be", HyperbolicGaussian, 1.0, 0.1, 1.0, 2, -1.0),
+    ("c must be", HyperbolicGaussian, 1.0, 0.1, 1.0, 2, 0.0),
+    ("clip must be concrete", jax.jit(lambda c: HyperbolicGaussian(1.0, 0.1, c).sigma), 1.0),
     ("radial_share must be", RadialAngularGaussian, 1.0, 0.1, 1.0, 1.5),
     ("epsilon must be concrete", jax.vmap(lambda e: HyperbolicGaussian(e, 0.1).sigma), TWO),
     ("epsilon must be", negated(HyperbolicGaussian(1.0, 0.1)).guarantee),
@@ -99,6 +101,7 @@ REFUSED = [
     ("edges must connect four nodes", graph_delta, KEY, [[0, 1]], 5),
     (r"edges must be in \[0, 5\)", graph_delta, KEY, [[0, 5]], 5),
     ("number of points", inter_hierarchy_of_nodes, AT[None]),
+    ("points must have shape", inter_hierarchy_of_nodes, AT),
     ("x must be within the ball", inter_hierarchy_of_nodes, np.eye(3)),
     ("chunk must be", partial(intra_hierarchy_of_nodes, chunk=0), np.eye(3)),
 ]
