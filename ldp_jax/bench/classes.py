@@ -43,8 +43,8 @@ class OfOneHot:
 
     def estimate(self, y: Report) -> Array:
         """Float [C]."""
-        found = self.inner.estimate(y)
-        return jax.nn.one_hot(found, self.classes) if jnp.ndim(found) == 0 else found
+        found = jnp.asarray(self.inner.estimate(y))
+        return found if found.ndim else jax.nn.one_hot(found.astype(jnp.int32), self.classes)
 
     def guarantee(self) -> Guarantee:
         """That of the inner mechanism."""

@@ -7,6 +7,7 @@ once. Needs the extra ``sklearn``.
 
 from typing import Any, NamedTuple
 
+from ldp_jax.accounting.composition import parallel
 from ldp_jax.accounting.guarantee import Guarantee, PipelineGuarantee
 from ldp_jax.accounting.ledger import Ledger
 
@@ -79,12 +80,15 @@ def search(
     plans = [asked]
     if made.refit:  # of whichever candidate turns out best
         plans = [asked | _asked(estimator, [last], first=len(fits)) for last in candidates]
-    worst = max(plans, key=lambda plan: max(one.epsilon for one in _total(plan).values()))
-    stated = _total(worst)
+    # Of each unit the most that a plan costs: no plan need be the worst of all units.
+    totals = [_total(plan) for plan in plans]
+    units = dict.fromkeys(unit for total in totals for unit in total)
+    worst = [parallel(*(total[unit] for total in totals if unit in total)) for unit in units]
+    stated = _total({"search": tuple(worst)})
     if budget is not None:
         Ledger(budget).spend("search", stated)
     made.fit(X, y)
-    return Searched(made, stated, len(fits) + bool(made.refit), len(worst))
+    return Searched(made, stated, len(fits) + bool(made.refit), max(map(len, plans)))
 
 
 def guarantee_of(search: Any) -> PipelineGuarantee:

@@ -38,8 +38,8 @@ class RawFile:
 def git_blob_id(data: bytes) -> str:
     """The name git gives to a file's bytes.
 
-    >>> git_blob_id(b"")
-    'e69de29bb2d1d6434b8b29ae775ad8c2e48c5391'
+    >>> git_blob_id(b"what is up, doc?")
+    'bd9dbf5aae1a3862dd1526723246b20206e5fc37'
     """
     return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
 

@@ -132,7 +132,7 @@ def _edges(
         a, b = rng.choice(num_classes, (2, 2 * count + 8), p=share)
         return a[a != b][:count], b[a != b][:count]
 
-    sizes = np.bincount(y, minlength=num_classes).astype(np.int64)
+    sizes = np.bincount(y).astype(np.int64)
     pairs_inside = int((sizes * (sizes - 1) // 2).sum())
     chosen = []
     for count, classes, room in (

@@ -108,7 +108,7 @@ def unpickle(data: bytes) -> Any:
             raise pickle.UnpicklingError(
                 "pickle must be of protocol 2 or lower, as Python 2 writes them"
             )
-    return _Unpickler(io.BytesIO(data), fix_imports=False, encoding="latin1").load()
+    return _Unpickler(io.BytesIO(data), encoding="latin1").load()
 
 
 def parse(files: Files, *, dataset: str) -> Arrays:

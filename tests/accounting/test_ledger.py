@@ -63,6 +63,8 @@ def test_a_ledger_never_changes_and_none_over_its_budget_can_be_made():
     budgets.append(Budget(5.0, unit=RELATIONSHIP))
     spent = empty.spend("x", proved(0.5))
     assert (empty.budgets, empty.releases, len(spent.releases)) == ((Budget(1.0),), (), 1)
+    nothing = empty.spent(RECORD)
+    assert (nothing.epsilon, nothing.delta, nothing.status) == (0.0, 0.0, "proved")
     assert spent == empty.spend("x", proved(0.5))
     assert hash(spent) == hash(empty.spend("x", proved(0.5)))
     with pytest.raises(dataclasses.FrozenInstanceError):

@@ -139,7 +139,8 @@ REFUSED = [
     # Statements.
     ("must name an answer", lambda bad: Statement.of(bad), ([],)),
     ("times must be", lambda bad: Cost(LOCAL, times=bad), COUNTS),
-    ("pair must be", lambda bad: Cost(LOCAL, bad), (LOCAL,)),
+    ("pair must be", lambda bad: Cost(LOCAL, bad), (LOCAL, proved(1.0, unit=RELATIONSHIP))),
+    ("pair must be", lambda bad: Cost(BIT, bad), (LOCAL, BIT)),
     ("delta must be", lambda bad: Cost(LOCAL, curve=bad), (ONE,)),
     (
         "who of a role",

@@ -188,6 +188,9 @@ def test_what_it_says():
     assert (found.trust, found.unit, found.delta) == ("shuffled", RECORD, 1e-6)
     assert found.arithmetic == "exact"
     assert "1000 records" in found.adjacency
+    for own in (0.0, 50.5, 700.0):  # nothing is lost, and next to nobody is a clone
+        assert amplified(proved(own), 1000, 1e-6, reports="anonymous").epsilon == own
+    assert found.reason == f"clones among shuffled reports; {proved(1.0).reason}"
     assert (found + found).trust == "shuffled"
     assert amplified(Guarantee(1.0), 1000, 1e-6, reports="anonymous").status == "none"
 

@@ -262,6 +262,14 @@ def test_a_protocol_after_another_costs_both_and_an_answer_for_good_once():
     assert both.per(RECORD).epsilon == 1.75  # somebody who gave 0.5, then age and 0.25
     assert both.guarantee().unprotected == ("edges",)
     assert again.after(again).per(RECORD).epsilon == 1.5
+    # It is sent as often as both send it, at the larger loss of the two.
+    ages = [
+        Cost(proved(epsilon), permanent="age", times=times)
+        for epsilon, times in ((1.0, 2), (0.5, 3))
+    ]
+    for one, other in (ages, ages[::-1]):
+        (cost,) = Role((one,)).after(Role((other,))).costs
+        assert (cost.times, cost.guarantee.epsilon) == (5, 1.0)
 
 
 def test_units_that_are_read_at_once_and_distances_stand_apart():

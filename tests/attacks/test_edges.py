@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 import scipy.spatial.distance
+import scipy.special
 import scipy.stats
 
 from ldp_jax import attacks
@@ -87,16 +88,25 @@ def test_linkteller_finds_the_edges_of_the_graph_it_queries_and_no_others():
     linkteller(variables(), one, asked())  # most outputs do not move, and some do
 
 
-def naive_influence(weight, *, ends):
+def naive_influence(weight, outputs, *, ends):
     """The derivative of the outputs of one convolution along a record, for all pairs of ends."""
     edges, _, x, _ = place()
     graph = np.eye(N) + dense(edges)
-    moved = np.linalg.norm(x.astype(np.float64) @ weight, axis=1)
-    influence = moved[:, None] * (graph / graph.sum(1, keepdims=True)).T  # [from, to]
+    share = graph / graph.sum(1, keepdims=True)
+    along = x.astype(np.float64) @ weight
+    slope = np.broadcast_to(np.eye(C), (N, C, C))
+    if outputs == "softmax":
+        p = scipy.special.softmax(share @ along, axis=1)
+        slope = p[:, :, None] * (slope - p[:, None])
+    if outputs == "sigmoid":
+        p = scipy.special.expit(share @ along)
+        slope = (p * (1 - p))[:, :, None] * slope
+    moved = np.linalg.norm(np.einsum("vab,ub->uva", slope, along), axis=-1)
+    influence = moved * share.T  # [from, to]
     return influence[ends[:, 0], ends[:, 1]], influence[ends[:, 1], ends[:, 0]], graph.sum(1)
 
 
-@pytest.mark.parametrize("form", ["scale", "step", "degrees"])
+@pytest.mark.parametrize("form", ["scale", "step", "degrees", "softmax", "sigmoid"])
 def test_influence_is_the_derivative_along_a_record(form):
     """Of one convolution without ReLU: a closed form, which the finite difference meets as well."""
     model = gcn(1, 1, C)
@@ -104,9 +114,11 @@ def test_influence_is_the_derivative_along_a_record(form):
     targets = asked()
     made = model.init(jax.random.key(1), given)
     weight = np.asarray(made["params"]["Dense_0"]["kernel"], np.float64)
-    there, back, around = naive_influence(weight, ends=targets.units)
+    outputs = form if form in ("softmax", "sigmoid") else "logits"
+    there, back, around = naive_influence(weight, outputs, ends=targets.units)
     around = around - around.min() + 1.0  # one degree is 0, at least
-    settings = {"step": {"step": 0.01}, "degrees": {"degrees": around - 1.0}}.get(form, {})
+    settings = {"step": {"step": 0.01}, "degrees": {"degrees": around - 1.0}}
+    settings = settings.get(form, {"outputs": outputs})
     if form == "degrees":
         there, back = there * around[targets.units[:, 1]], back * around[targets.units[:, 0]]
     found = attacks.linkteller(model, made, given, targets, **settings)

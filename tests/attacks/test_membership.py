@@ -114,7 +114,7 @@ def small(protocol, layout, x=None):
     settings = Settings(adam(0.1), 3, 12, at_once=2)
     return attacks.shadow_models(
         jax.random.key(4), SMALL, node_classification, graph, rows if x is None else x, labels,
-        settings, models=4, protocol=protocol, nodes=np.arange(10), share=0.4,
+        settings, models=4, protocol=protocol, nodes=np.arange(10), share=0.37,
     )  # fmt: skip
 
 
@@ -129,7 +129,10 @@ def averages(x, kept):
     [("TSTF", "segment"), ("TSTS", "segment"), ("0-hop", "segment"), ("TSTS", "ell")],
 )
 def test_a_protocol_says_what_graph_a_model_is_asked_on(protocol, layout):
-    """Models that are asked by another protocol answer as if trained for it."""
+    """Models that are asked by another protocol answer as if trained for it.
+
+    A share of 0.37 of ten nodes is four.
+    """
     graph, x, _ = ring()
     shadows = small(protocol, layout)
     again = attacks.ask_shadows(

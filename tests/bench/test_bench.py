@@ -16,12 +16,12 @@ from ldp_jax.accounting.statement import Statement
 from ldp_jax.bench import comparison, memory, methods, page
 from ldp_jax.bench.__main__ import main
 from ldp_jax.bench.budgeted import called, model_of, on_vectors
-from ldp_jax.bench.classes import OfOneHot
+from ldp_jax.bench.classes import OfOneHot, broadcast
 from ldp_jax.bench.draws import _panel, draw
 from ldp_jax.bench.learners import modelled
 from ldp_jax.bench.methods import Method, answer_of, proved_by
 from ldp_jax.bench.named import named
-from ldp_jax.bench.rows import ALL, ALONE, CEILING, DEFAULT, PLACEBO, PRIVATE, Row, read
+from ldp_jax.bench.rows import ALL, ALONE, CEILING, DEFAULT, PLACEBO, PRIVATE, Row, append, read
 from ldp_jax.core.pytree import pytree
 from ldp_jax.core.spaces import Box
 from ldp_jax.graph.propagation import operator
@@ -71,6 +71,10 @@ def test_devices_find_their_class_by_the_classifier_that_they_are_sent():
     found = servers.simulate(jax.random.key(0), entry.server, entry.users)
     weights = here.facts.classifier.weights
     assert found.rounds[0].download >= np.asarray(weights).nbytes
+    sent, of_panel = broadcast(here.facts.classifier)
+    scores = np.asarray(here.facts.classifier.panel_scores)
+    assert (np.asarray(sent.panel_scores).size, len(scores) > 0) == (0, True)
+    np.testing.assert_array_equal(of_panel, np.eye(2)[scores.argmax(1)])
     question = entry.server.init(jax.random.key(0)).question.exact()
     reports = np.asarray(entry.users.answer(jax.random.key(1), question).values)
     scores = np.asarray(here.facts.classifier.scores(here.users.records))
@@ -302,6 +306,18 @@ def test_rows_are_told_by_their_users_classes_and_epsilons():
     assert repr(made) == "Comparison(mine beside 1 others, 9 rows)"
 
 
+def test_rows_come_back_from_their_folder(tmp_path):
+    rows = rows_of([0.25, 0.5], "mine")
+    for part in (rows[:1], rows[1:]):
+        append(tmp_path / "new", part)
+    append(None, rows)
+    assert read(tmp_path / "new") == rows
+    assert read(tmp_path) == read(None) == []
+    (tmp_path / "bench.csv").write_text("data,seed\nd,1\n")
+    with pytest.raises(ValueError, match=r"bench.csv has other columns"):
+        read(tmp_path)
+
+
 def test_a_word_names_a_call_that_may_lack_its_epsilon():
     for word, complete, made in (
         ("ldp_jax.features:HDS(dim=6, k=2)", False, features.HDS(1.5, 6, 2)),
@@ -321,16 +337,16 @@ def test_a_word_names_a_call_that_may_lack_its_epsilon():
 def test_a_class_is_reported_by_the_inner_mechanism():
     """Its estimate is one number a class: the inner one's, or 1 at the reported class."""
     x = np.eye(3, dtype=np.float32)[2]
-    inner = features.GeneralizedRR(20.0, 3)
-    made = OfOneHot(inner, 3)
-    reported = made.privatize(jax.random.key(0), x)
-    assert int(reported) == 2
-    estimate = np.asarray(inner.estimate(reported))
-    expected = estimate if estimate.ndim else np.eye(3)[2]
-    np.testing.assert_allclose(made.estimate(reported), expected, atol=1e-6)
-    assert made.guarantee() == inner.guarantee()
-    assert made.codomain() == inner.codomain()
-    assert made.domain() == Box(3)
+    of_classes = features.GeneralizedRR(20.0, 3)
+    table = dataclasses.replace(of_classes.table(), values=np.arange(3, dtype=np.float32))
+    for inner in (of_classes, features.Discrete.of(table)):
+        made = OfOneHot(inner, 3)
+        reported = made.privatize(jax.random.key(0), x)
+        assert int(reported) == 2
+        np.testing.assert_allclose(made.estimate(reported), np.eye(3)[2], atol=1e-5)
+        assert made.guarantee() == inner.guarantee()
+        assert made.codomain() == inner.codomain()
+        assert made.domain() == Box(3)
 
 
 def test_classes_are_read_from_scores_or_as_they_are():

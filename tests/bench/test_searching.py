@@ -3,6 +3,7 @@
 import jax
 import numpy as np
 import pytest
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -11,6 +12,7 @@ from ldp_jax import bench, datasets, features
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RECORD, RELATIONSHIP, Budget
 from ldp_jax.accounting.ledger import BudgetExceededError
 from ldp_jax.servers.estimators import CountClassifier, PrivateEmbedding, ReportClassifier
+from tests.accounting.parts import proved
 from tests.marks import untyped
 
 SIZES = {"num_nodes": 60, "num_classes": 2, "num_features": 4, "mean_degree": 5}
@@ -65,6 +67,47 @@ def test_reports_of_one_mechanism_cost_once_however_often_they_are_read():
     assert (both.fits, both.reports) == (5, 2)
     with pytest.raises(ValueError, match="SquareWave has no steps"):
         embedding.set_params(mechanism__inner__steps=3)
+
+
+class Asks(ClassifierMixin, BaseEstimator):
+    """Records at epsilon and lists at 3 - epsilon; asked once for each epsilon where they are
+    ``kept``.
+    """
+
+    def __init__(self, epsilon=1.0, kept=False):
+        self.epsilon = epsilon
+        self.kept = kept
+
+    def asks(self):
+        costs = proved(self.epsilon), proved(3.0 - self.epsilon, unit=NEIGHBOUR_LIST)
+        return self.epsilon if self.kept else None, costs
+
+    def fit(self, x, y):
+        self.classes_ = np.unique(y)
+        return self
+
+    def predict(self, x):
+        return np.full(len(x), self.classes_[0])
+
+
+@pytest.mark.parametrize(
+    ("kept", "refit", "records", "lists", "fits", "reports"),
+    [
+        (False, True, 12.5, 9.0, 7, 7),
+        (False, False, 10.5, 7.5, 6, 6),
+        (True, True, 3.5, 2.5, 7, 2),  # the last fit is one of those before
+        (True, False, 3.5, 2.5, 6, 2),
+    ],
+)
+def test_a_search_states_the_most_of_each_unit(kept, refit, records, lists, fits, reports):
+    """Three folds at two epsilons; the worst last fit of records is another than that of lists."""
+    grid = {"epsilon": [1.5, 2.0]}
+    found = bench.search(Asks(kept=kept), grid, USERS[:, None], Y, cv=3, refit=refit)
+    assert (found.fits, found.reports) == (fits, reports)
+    stated = {unit: one.epsilon for unit, one in found.guarantee.items()}
+    assert stated == {RECORD: records, NEIGHBOUR_LIST: lists}
+    spent = bench.guarantee_of(found.search)
+    assert spent[RECORD].epsilon == (3.5 if kept else 10.5 + 1.5 * refit)  # the first is chosen
 
 
 @untyped

@@ -13,6 +13,7 @@ import pytest
 
 from ldp_jax.core.float64 import float64_on_cpu
 from ldp_jax.core.mechanism import mechanism, privatize
+from ldp_jax.core.spaces import Subset
 from ldp_jax.features import (
     HDS,
     Duchi,
@@ -73,14 +74,27 @@ def test_reports_and_memory_do_not_grow_with_the_dimension(make):
     assert [(leaf.shape, leaf.dtype) for leaf in y] == [((k,), jnp.int32), ((k,), jnp.float32)]
 
 
-def test_impossible_subsets_have_no_density():
-    """Unsorted, repeated, negative and beyond the last."""
-    m = Sampled(Duchi(1.0), 4, 2)
-    x = np.zeros(4, np.float32)
-    ones = np.ones(2, np.float32)
-    law = jax.jit(jax.vmap(lambda indices: m.log_density(SparseReport(indices, ones), x)))
-    assert np.isneginf(law(np.int32([[1, 0], [0, 0], [-1, 2], [0, 4], [2, 9]]))).all()
-    assert np.isfinite(law(np.int32([[0, 1]] * 5))).all()
+def test_the_law_of_all_reports_and_of_none_beside_them():
+    """Its moments are the closed forms, at a scale of its own; other subsets are unsorted,
+    repeated, negative or beyond the last.
+    """
+    m = Sampled(Duchi(1.0), 4, 2, scale=1.5)
+    x = np.float32([0.2, -1.0, 0.7, 0.4])
+    possible = list(
+        itertools.product(itertools.combinations(range(4), 2), itertools.product((-1, 1), (-1, 1)))
+    )
+    indices = np.int32(
+        [subset for subset, _ in possible] + [[1, 0], [0, 0], [-1, 2], [0, 4], [2, 9]]
+    )
+    values = np.float32([signs for _, signs in possible] + [[1, 1]] * 5)
+    asked = lambda y: (m.log_density(y, x), m.estimate(y))
+    log_density, estimate = jax.jit(jax.vmap(asked))(SparseReport(indices, values))
+    assert np.isneginf(log_density[24:]).all()
+    mass = np.exp(np.float64(log_density[:24]))
+    assert mass.sum() == pytest.approx(1, rel=1e-5)
+    mean = mass @ estimate[:24]
+    np.testing.assert_allclose(mean, m.mean(x), atol=1e-5)
+    np.testing.assert_allclose(mass @ (estimate[:24] - mean) ** 2, m.variance(x), rtol=1e-5)
 
 
 @pytest.mark.parametrize("m", [HDS(4.0, 11, 3), LaplaceVector(4.0, 11)], ids=["sampled", "all"])
@@ -138,7 +152,9 @@ class Near(Duchi):
 def test_a_loss_between_near_numbers_is_none_between_any_two_vectors():
     words = Sampled(Near(1.0), 6, 3).guarantee().adjacency
     assert words == "two records of 6 coordinates; a coordinate: two numbers that differ by 0.1"
-    assert Sampled(Duchi(1.0), 6, 3).guarantee().adjacency == "any two vectors in [-1, 1]^6"
+    m = Sampled(Duchi(1.0), 6, 3)
+    assert m.guarantee().adjacency == "any two vectors in [-1, 1]^6"
+    assert m.codomain() == Subset(6, 3, m.inner.codomain())
 
 
 def test_shares_of_a_stack_never_exceed_its_budgets():

@@ -8,8 +8,9 @@ import jax
 import numpy as np
 import pytest
 
-from ldp_jax.curators import EdgeRR, PrivHRG, connections, hrg
+from ldp_jax.curators import EdgeRR, PrivHRG, PublicHRG, connections, hrg
 from ldp_jax.curators.noisy_counts import consistent, noisy_counts
+from ldp_jax.curators.release import promised
 from tests.curators.data import random_split
 from tests.stats import assert_g, assert_share
 
@@ -57,15 +58,22 @@ def test_a_claim_needs_chains_that_begin_above_the_law_too(monkeypatch):
     assert hrg.r_hat(np.stack(made[::2])[:, :, 0]) < hrg.MIXED
 
 
-def test_scales_are_the_exponential_mechanisms():
+def test_scales_and_counts_are_of_their_shares_of_the_budget():
+    """Shares are unlike, and so are weights: each number has one place."""
     wide = hrg.sensitivity(1558)
-    for m, due in (
-        (EdgeRR(2.0, 1.0, public_weight=0.1), [0.1, 1 / wide]),
-        (PrivHRG(4.0), [0.0, 1 / wide]),
-        (PrivHRG(4.0, 0.25), [0.0, 0.5 / wide]),
-        (EdgeRR.as_published(2.0, 1.0), [1.0, 2 / wide]),
+    for m, due, counts, total in (
+        (EdgeRR(2.0, 1.0, public_weight=0.1), [0.1, 1 / wide], 1.0, 3.0),
+        (PrivHRG(4.0), [0.0, 1 / wide], 2.0, 4.0),
+        (PrivHRG(4.0, 0.25), [0.0, 0.5 / wide], 3.0, 4.0),
+        (EdgeRR.as_published(2.0, 1.0), [1.0, 2 / wide], 1.0, np.inf),
+        (PublicHRG(1.5, public_weight=0.7, thresholds=(0.3, 0.2)), [0.7, 0.0], 1.5, 1.5),
     ):
         np.testing.assert_allclose(m.scales(1558), due, rtol=1e-6)
+        law = m.dendrogram_law(1558)
+        np.testing.assert_allclose(law.scales, due, rtol=1e-6)
+        assert (law.epsilon, law.thresholds) == (counts, m.thresholds)
+        assert law.published == m.published == (total == np.inf)
+        assert promised(m).epsilon == total
     assert EdgeRR(2.0, 1.0).scales(2)[1] == 0.0  # one dendrogram
 
 
@@ -98,7 +106,7 @@ ancestors = jax.jit(hrg.lowest_common_ancestors)
 def test_groups_are_those_of_the_recursion():
     tree = hrg.random_dendrogram(jax.random.key(1), N)
     for epsilon, thresholds in itertools.product(
-        (0.1, 5.0), ((0.05, 0.01), (0.3, 0.02), (9.0, 9.0))
+        (0.1, 5.0), ((0.05, 0.01), (0.3, 0.02), (9.0, 9.0), (0.05, 0.05), (0.01, 0.01))
     ):
         found = connections.regions(tree, epsilon, thresholds)
         np.testing.assert_array_equal(found, by_recursion(tree, epsilon, thresholds))

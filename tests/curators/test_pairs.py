@@ -125,6 +125,29 @@ def test_pairs_of_a_bin_are_drawn_alike_and_as_many_as_are_private():
         assert_g(of_bin, np.full(len(of_bin), 1 / len(of_bin)))
 
 
+@pytest.mark.parametrize("named", [66, 20, 7])
+def test_without_noise_each_bin_has_its_number_of_private_edges(named):
+    """All pairs have a score, some, or private edges alone: a rest that is none, or without an
+    edge.
+    """
+    split = random_split(12, 8, 6, 3)
+    pairs = split.pairs()
+    every = np.stack(np.triu_indices(12, 1), 1)
+    codes = pairs.codes(every)
+    first = np.argsort(~np.isin(codes, pairs.private), kind="stable")[:named]
+    m = BinnedPairs(60.0, score=lambda _: (every[first], -np.arange(named, dtype=float)))
+    place, free, sizes = bins_of(m, split)
+    assert (sizes.sum(), sizes.min() > 0) == (len(free), True)
+    for seed in range(3):
+        found = released(m, split, seed)
+        assert len(np.unique(found)) == len(found)
+        assert np.isin(found, free).all()
+        np.testing.assert_array_equal(
+            np.bincount(place[found], minlength=len(sizes)),
+            np.bincount(place[pairs.private], minlength=len(sizes)),
+        )
+
+
 def test_a_model_of_the_public_graph_may_score():
     """It is given the public graph and nothing else; pairs it does not name are the last bin."""
     split = random_split(40, 120, 80, 7)

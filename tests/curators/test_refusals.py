@@ -36,8 +36,11 @@ MADE = {
     "thresholds": [
         lambda: EdgeRR(1.0, 1.0, thresholds=(0.1, 0.0)),
         lambda: EdgeRR(1.0, 1.0, thresholds=(0.1, 0.1, 0.1)),
+        lambda: EdgeRR(1.0, 1.0, thresholds=[0.1, 0.1]),
     ],
     "noise": [lambda: EdgeRR(1.0, 1.0, noise="gauss")],
+    "epsilon_count": [lambda: LapGraph(0.0, 1.0), lambda: LapGraph(101.0, 1.0)],
+    "epsilon_edges": [lambda: LapGraph(1.0, 0.0), lambda: LapGraph(1.0, 41.0)],
     "share": [lambda: EdgeRR.from_epsilon(1.0, share=1.0)],
     "chains": [lambda: EdgeRR(0.5, 0.5).measured(KEY, SPLIT, chains=1)],
     "bins": [lambda: BinnedPairs(1.0, bins=1)],

@@ -277,7 +277,7 @@ FORMATS = {
     "feather": Format(
         _FEATHER, lambda files: musae.parse_feather(files, num_features=3, keep_classes=2)
     ),
-    "traffic": _musae("id,target\n2,10\n1,9000\n0,8000\n", "traffic", karateclub_above=15),
+    "traffic": _musae("id,target\n2,10\n1,9000\n0,8000\n", "traffic", karateclub_above=10),
     "pages": _musae(_PAGES, "page_type"),
     "flags": _musae("id,days,mature,views,partner,new_id\n" + _FLAGS, "mature"),
     "GNN benchmark": Format({"t.npz": npz(**gnn_benchmark_arrays())}, _benchmark),

@@ -71,6 +71,7 @@ def test_dense_features_stay_dense(write, tmp_path):
 def test_features_and_labels_may_be_absent_and_graphs_of_one_node_are_graphs(write):
     data = datasets.load(write(**NO_FEATURES))
     assert data.x.shape == data.scaled_columns(0, 0).shape == (3, 0)
+    assert (data.lower, data.upper) == (0.0, 1.0)
     unlabelled = datasets.load(write(y=None))
     assert (unlabelled.y.shape, unlabelled.num_classes) == ((3, 0), 0)
     ones = datasets.load(
@@ -97,10 +98,12 @@ def test_bounds_are_declared_in_the_file_or_by_argument_and_values_clipped_where
 
 
 def test_a_data_set_comes_back_from_its_file(tmp_path):
+    x = scipy.sparse.csr_array(np.array([[1, 0], [0, 2], [0, 0], [3, 3]], np.float32))
+    x.data[1] = 0.0  # is stored, and stays so in the data that are saved
     data = Dataset(
         name="whole",
         graph=graphs.from_edges([[0, 1], [2, 3]], 4, pairs_in="rows"),
-        x=scipy.sparse.csr_array(np.array([[1, 0], [0, 2], [0, 0], [3, 3]], np.float32)),
+        x=x,
         y=np.array([1, 0], np.int32),
         lower=0.0,
         upper=3.0,
@@ -116,6 +119,7 @@ def test_a_data_set_comes_back_from_its_file(tmp_path):
     )
     path = tmp_path / "whole.npz"
     datasets.save(data, path)
+    assert data.x.nnz == 4
     back = datasets.load(path)
     for array in (
         lambda each: each.y,

@@ -66,6 +66,9 @@ def test_an_npz_of_the_heterophilous_benchmarks(tmp_path):
         np.testing.assert_array_equal(each.extras["val_masks"], arrays["val_masks"])
     arrays["edges"] = np.array([[0, 1], [1, 0], [1, 2], [2, 1]])
     assert datasets.load(written(path, npz(**arrays)), bounds=(0, 1)).num_edges == 2
+    several = arrays | {"node_labels": np.eye(3, dtype=int)}
+    with pytest.raises(ValueError, match="node_labels must have one axis, got 2"):
+        datasets.load(written(tmp_path / "several.npz", npz(**several)), bounds=(0, 1))
     arrays["edges"] = np.array([[0, 1], [2, 3]])
     with pytest.raises(ValueError, match=r"roman.npz: source must be in \[0, 3\)"):
         datasets.load(written(path, npz(**arrays)), bounds=(0, 1))
@@ -108,7 +111,13 @@ def test_a_folder_of_tu_dortmund_has_any_name(tmp_path):
 
 def test_a_text_file_is_a_set_of_graphs_or_a_list_of_edges(tmp_path):
     assert datasets.load(written(tmp_path / "P.txt", POWERFUL)).node_graph.tolist() == [0, 0, 1]
-    for text in (b"0 1\n1 2\n", b"# a b\n0 1\n1 2\n", b"0 1 {}\n1 2 {}\n", b"0,1\n1,2\n"):
+    for text in (
+        b"0 1\n1 2\n",
+        b"# a b\n0 1\n1 2\n",
+        b"%ab\n0 1\n1 2\n",
+        b"0 1 {}\n1 2 {}\n",
+        b"0,1\n1,2\n",
+    ):
         data = datasets.load(written(tmp_path / "list.txt", text))
         assert (data.edges.tolist(), data.node_names) == ([[0, 1], [1, 2]], ("0", "1", "2"))
 

@@ -158,6 +158,7 @@ class _Calls:
             b"ccopy_reg\n_reconstructor\n(c__builtin__\nlist\nc__builtin__\nobject\nNtR.",
             "rebuild list",
         ),
+        (b"\x80\x03C\x01a.", "protocol 2 or lower"),
         (b"\x80\x04\x8c\x0fnumpy.ndarray.x\x8c\x01y\x93.", "protocol 2 or lower"),
         (b"\x80\x05\x96\x01\x00\x00\x00\x00\x00\x00\x00a.", "protocol 2 or lower"),
         (b"\x80\x02]r\xff\xff\xff\x7f.", "protocol 2 or lower"),  # a table of 2^31 objects

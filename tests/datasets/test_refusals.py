@@ -13,6 +13,7 @@ from ldp_jax.graph import graphs
 from tests.datasets.formats import ARRAYS, FORMATS, dumps, npz, planetoid_files, zipped
 
 KEY = jax.random.key(0)
+EIGHT = {"num_nodes": 8, "num_classes": 2}
 RING = np.stack([np.arange(40), (np.arange(40) + 1) % 40], 1)
 NO_FEATURES = {key: None for key in ARRAYS if key.startswith("x_")}
 NO_BOUNDS = {"x_lower": None, "x_upper": None}
@@ -100,7 +101,10 @@ def call(_, function):
 REFUSED = {
     a_file: [
         (NO_BOUNDS, r"bounds of the features of mine must be declared: pass bounds="),
+        ({"x_upper": None}, "bounds of the features of mine must be declared"),
+        ({"x_lower": None}, "bounds of the features of mine must be declared"),
         (NO_FEATURES | {"y": None}, "the number of nodes is unknown"),
+        ({"x_shape": None}, "the arrays x_shape are missing beside the other x_ arrays"),
         ({"edges": None}, "the array edges is missing"),
         ({"edges": [[0, 3]]}, r"edges must join nodes in \[0, 3\)"),
         ({"edges": [[1, 1]]}, "edges must have no self-loops, got one at node 1"),
@@ -121,6 +125,9 @@ REFUSED = {
         ({"bounds": (0.5, 1), "clip": True}, "clip needs bounds around 0"),
         ({"x_indices": [1, 2]}, r"x_indices must be columns in \[0, 2\)$"),
         ({"x_indptr": [0, 2, 1, 2]}, "x_indptr must be 4 numbers that start at 0 and never fall"),
+        ({"x_indptr": [1, 1, 1, 2]}, "x_indptr must be 4 numbers that start at 0 and never fall"),
+        ({"x_indptr": [0, 1, 2]}, "x_indptr must be 4 numbers that start at 0 and never fall"),
+        ({"x_shape": [0, 2]}, "x_shape must be two sizes"),
         ({"x_indptr": [0, 0, 0, 2], "x_indices": [1, 1]}, "a row names one twice$"),
         (
             {"x_indptr": [0, 0, 0, 3], "x_indices": [0, 1, 0], "x_values": [1.0] * 3},
@@ -151,6 +158,7 @@ REFUSED = {
         ({"indicator": "1\n1\n2\n2\n2\n", "labels": "1\n0\n1\n0\n1\n"}, "T: each graph must"),
         ({"A": "", "indicator": "", "labels": ""}, "a set of graphs must have a graph a node"),
         ({"node_attributes": "1, 2\n"}, r"a line for each node \(5\), got 1$"),
+        ({"node_attributes": "1, 2 # 3\n" * 5}, "each line of T_node_attributes.txt must hold as"),
         ({"node_attributes": "1, 2\n3\n"}, "each line of T_node_attributes.txt must hold as many"),
         ({"graph_attributes": "1, x\n"}, "each line of T_graph_attributes.txt must hold as many"),
     ],
@@ -210,11 +218,16 @@ REFUSED = {
         ({"degree_exponent": 2.0}, "degree_exponent"),
         ({"topicality": float("nan")}, "topicality"),
         ({"num_nodes": 20, "mean_degree": 18.0}, "mean_degree must leave half of the pairs"),
+        (EIGHT | {"homophily": 1.0, "mean_degree": 1.75}, "for 7 edges among 12 pairs"),
+        (EIGHT | {"homophily": 0.0, "mean_degree": 2.25}, "for 9 edges among 16 pairs"),
     ],
     drawn_set: [
         ({"num_graphs": 1}, "num_graphs"),
         ({"num_nodes": (9,)}, "num_nodes must be the least and the most"),
+        ({"num_nodes": (9, 8)}, r"num_nodes must be a whole number in \[9"),
+        ({"group_size": (9, 8)}, r"group_size must be a whole number in \[9"),
         ({"within": 1.1}, "within"),
+        ({"across": -0.1}, "across"),
         ({"num_nodes": (4, 10**6)}, "must be below"),
     ],
     a_table: [
@@ -230,6 +243,10 @@ REFUSED = {
         ({"categories": "city"}, r"categories must be {column: \(word, ...\)}, got str"),
         ({"categories": {"city": {"ulm", "bern"}}}, "'city' must declare each category once"),
         ({"categories": {"city": "ulm"}}, "'city' must declare each category once"),
+        (
+            {"table": TABLE.assign(**{"city=ulm": 1}), "numbers": {"city=ulm": (0, 1)}},
+            r"two columns would be called \['city=ulm'\]",
+        ),
         ({"label": ["r", "b", None, "r"]}, "label must be the name of a column, a string"),
         ({"classes": (*CLASSES, "-1")}, "'team' may not declare a class -1"),
         ({"classes": (*CLASSES, "r")}, "'team' must declare each class once"),
@@ -242,6 +259,8 @@ REFUSED = {
         (lambda: datasets.load("a.abc"), "must end in .graphml"),
         (lambda: _arrays.whole_numbers(b"1 99999999999999999999"), "whole numbers must be in"),
         (lambda: _arrays.whole_numbers(b"-9223372036854775808"), "whole numbers must be in"),
+        (lambda: _arrays.simple_edges([[0, 1], [3, -1]]), r"node ids .*, got \[\[3, -1\]\]"),
+        (lambda: _arrays.simple_edges([[2**31, 0]]), r"node ids .*, got \[\[2147483648, 0\]\]"),
         (lambda: _archive.read_member(zipped({"a": b""}), "X.txt"), "must hold X.txt, got a"),
         (lambda: node_split(KEY, 3), "leave a part of 3 without any member"),
         (lambda: node_split(KEY, 10, (1.0, 0.0, 0.0)), "shares must be three numbers"),
@@ -249,6 +268,16 @@ REFUSED = {
         (lambda: link_split(0, RING, 40), "key must be a typed"),
     ],
 }
+REFUSED[a_table] += [
+    (
+        {"table": TABLE.assign(age=pd.Categorical([18, 50, 20, 90]))},
+        "'age' must hold numbers, and holds categories",
+    ),
+    (
+        {"table": TABLE.assign(age=np.float32([1e8] * 4)), "numbers": {"age": (1e8, 1e8 + 10)}},
+        "a fault: column 'age' .*apart",
+    ),
+]
 REFUSED[a_table] += [
     ({"table": TABLE.assign(age=values)}, "'age' must hold numbers")
     for values in (

@@ -76,6 +76,26 @@ def test_classes_are_balanced_and_degrees_are_heavy_tailed():
     assert draw(num_nodes=30_000, mean_degree=10).num_edges == 150_000  # no matrix of pairs
 
 
+def test_half_of_the_pairs_of_each_kind_may_be_edges():
+    """Of 12 pairs within classes and 16 across; one edge more is refused."""
+    for homophily, mean_degree in ((1.0, 1.5), (0.0, 2.0)):
+        wanted = {"num_nodes": 8, "num_classes": 2, "homophily": homophily}
+        assert draw(**wanted, mean_degree=mean_degree).num_edges == 4 * mean_degree
+
+
+def test_nodes_of_a_class_are_drawn_in_proportion_to_their_weights():
+    """20 000 draws: a share off by 0.02 would be seen."""
+    y = np.array([1, 0, 1, 1, 0, 0], np.int32)
+    weight = np.array([1.0, 2.0, 6.0, 3.0, 1.0, 5.0])
+    nodes = _synthetic._Weighted(y, 2, weight)
+    np.testing.assert_allclose(nodes.mass, [8, 10])
+    for label in (0, 1):
+        drawn = nodes.draw(np.random.default_rng(label), np.full(20_000, label))
+        share = np.where(y == label, weight, 0) / weight[y == label].sum()
+        found = np.bincount(drawn, minlength=6) / 20_000
+        assert (np.abs(found - share) <= SIGMAS * np.sqrt(share * (1 - share) / 20_000)).all()
+
+
 def test_topicality_says_how_much_the_words_tell():
     for topicality, num_features, low, high in (
         (0.0, 200, 0.23, 0.27),  # about 22 000 words: 0.25, off by 0.02

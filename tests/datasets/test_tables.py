@@ -26,12 +26,14 @@ DECLARED = {
 
 
 def test_declared_columns_are_numbers():
-    found = read_records(TABLE, **DECLARED, missing="centre")
-    assert found.columns == ("age", "paid", "city=bern", "city=ulm")
-    np.testing.assert_allclose(
-        found.x, [[0.1, 1, 0, 1], [0.5, 0, 0, 0], [0.5, 1, 1, 0], [1, 0.5, 0, 1]], atol=1e-6
-    )
-    assert (found.y.tolist(), found.class_names) == ([1, 0, -1, 1], ("blue", "red"))
+    typed = TABLE.astype({"age": "Int64", "city": "string", "paid": "boolean"})
+    for table in (TABLE, typed):
+        found = read_records(table, **DECLARED, missing="centre")
+        assert found.columns == ("age", "paid", "city=bern", "city=ulm")
+        np.testing.assert_allclose(
+            found.x, [[0.1, 1, 0, 1], [0.5, 0, 0, 0], [0.5, 1, 1, 0], [1, 0.5, 0, 1]], atol=1e-6
+        )
+        assert (found.y.tolist(), found.class_names) == ([1, 0, -1, 1], ("blue", "red"))
 
 
 @pytest.mark.usefixtures("untyped")
@@ -103,6 +105,7 @@ def test_a_data_set_needs_no_labels(tmp_path):
         ([3, -1, 7, 3], [0, -1, 1, 0], ("3", "7")),
         ([0.5, None, 2.0, 0.25], [1, -1, 2, 0], ("0.25", "0.5", "2")),
         (["red", "-1", "", "blue"], [1, -1, -1, 0], ("blue", "red")),
+        (["red", 7, None, "10"], [2, 1, -1, 0], ("10", "7", "red")),
         (pd.Categorical(["red", None, "blue", "red"]), [1, -1, 0, 1], ("blue", "red")),
         (pd.array(["red", None, "blue", "red"], dtype="string"), [1, -1, 0, 1], ("blue", "red")),
     ],

@@ -178,6 +178,12 @@ def test_a_session_counts_a_whole_list_once_and_remembers_it():
     assert again.resend(ASKED, user=7) == sent
     with pytest.raises(deployment.BudgetError, match="do not fit"):
         again.report_neighbours(dataclasses.replace(ASKED, round=4), MINE, user=7)
+    many = list_session(budget=40.5)  # 32 bits are any number of 32 bits, with a sign
+    sent = [many.report_neighbours(ASKED, MINE, user=user) for user in range(40)]
+    numbers = deployment.decode(b"".join(sent), ASKED).output[:, 0]
+    assert numbers.min() < -(2**30) < 2**30 < numbers.max()
+    again = deployment.Session.from_bytes(device(), many.to_bytes())
+    assert [again.resend(ASKED, user=user) for user in range(40)] == sent
     with pytest.raises(ValueError, match="needs a budget of neighbour-lists, not of records"):
         deployment.Session(device(), budget=1.0).report_neighbours(ASKED, MINE, user=7)
 

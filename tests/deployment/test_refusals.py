@@ -11,7 +11,7 @@ from ldp_jax import deployment, features
 from ldp_jax.accounting.guarantee import RELATIONSHIP, Budget, Guarantee
 from ldp_jax.core.checksum import sealed
 from ldp_jax.core.ownership import Ownership
-from ldp_jax.deployment import Alphabet, Classifier, Session, alphabet_table
+from ldp_jax.deployment import Alphabet, Classifier, Pairs, Session, alphabet_table
 from ldp_jax.deployment.codecs import REPORT
 from ldp_jax.deployment.collector import TRIPLE
 from ldp_jax.deployment.store import ReportStore
@@ -74,7 +74,7 @@ REFUSED = [
     *[("round", where("round", report), [*NOT_WHOLE, 2**32]) for report in REPORTS[:4]],
     ("field", where("field", REPORTS[0]), [*NOT_WHOLE, 2**32]),
     ("k", lambda k: HELD.report_sampled(GRID, TWO, k, **WHERE), [0, 3, True, 1.0]),
-    ("k", lambda k: deployment.guarantee(GRID, k), [0, True, None]),
+    ("k", lambda k: deployment.guarantee(GRID, k), [0, True, None, 2**32]),
     ("xs", lambda xs: HELD.report_many(GRID, xs, **WHERE), [[], 0.5]),
     ("the record", lambda xs: HELD.report_many(GRID, xs, **WHERE), [[[0.5]]]),
     ("the record", lambda x: HELD.report(GRID, x, **WHERE), [TWO]),
@@ -111,14 +111,14 @@ REFUSED = [
     ("a damaged stars", deployment.Stars.from_bytes, [sealed(b"ldp-stars 1\n{}\n")]),
     ("log_counts", lambda flag: Classifier(np.eye(2), TWO, flag), ["no"]),
     ("weights", lambda weights: Classifier(weights, TWO),
-     [np.ones((3, 3)), np.full((3, 2), np.nan)]),
+     [np.ones((3, 3)), np.full((3, 2), np.nan), np.ones((0, 2)), TWO]),
     ("weights", lambda layer: Classifier(np.eye(2), TWO, layers=(layer,)),
      [(np.ones((3, 2)), TWO), (np.ones((2, 1)), np.ones(1))]),
     ("a damaged classifier", Classifier.from_bytes, [sealed(b"ldp-classifier 3\n{}\n")]),
     ("a damaged alphabet", Alphabet.from_bytes, [sealed(b"ldp-alphabet 2\n[]\n")]),
     ("members", lambda members: Alphabet(members, 1.0, alphabet_table(1.0, 2, 3)),
      [(0, 3), (1, 1), (0, 1, 2)]),
-    ("table", lambda epsilon: Alphabet((0, 1), 1.0, alphabet_table(epsilon, 2, 3)), [2.0]),
+    ("table", lambda epsilon: Alphabet((0, 1), 1.0, alphabet_table(epsilon, 2, 3)), [2.0, 0.98]),
     ("seen", lambda seen: deployment.decode(b"", GRID, seen=seen),
      [np.zeros(3), np.zeros((2, 2), TRIPLE), np.zeros(3, REPORT)]),
     ("k", lambda k: deployment.vectors(deployment.decode(b"", GRID), k, 4), [0, 5]),
@@ -154,6 +154,28 @@ def test_what_is_wrong_is_refused_by_its_name_and_spends_nothing(error, match, c
     with pytest.raises(error, match=f"^{match}"):
         call(value)
     assert HELD.counter == LISTS.counter == 0
+
+
+TAKEN = [
+    (lambda k: deployment.guarantee(GRID, k), [1, 2**32 - 1]),
+    (lambda dim: deployment.vectors(deployment.decode(b"", GRID), 1, dim), [1, 2**31 - 1]),
+    (lambda k: deployment.vectors(deployment.decode(b"", GRID), k, 4), [1, 4]),
+    (lambda k: session().report_sampled(GRID, TWO, k, **WHERE), [1, 2]),
+    (lambda nodes: Pairs(0, nodes, 1.0), [1, 32 * (2**15 - 1)]),
+    (lambda epsilon: Pairs(0, 3, epsilon), [1e-3, 20.0]),
+    (lambda epsilon: Alphabet((0, 1), 1.0, alphabet_table(epsilon, 2, 3)), [0.995, 1.0]),
+    (question("round"), [0, 2**32 - 1]),
+    (question("num_groups"), [5, 2**15 - 1]),
+    (question("most"), [1, 2**20]),
+    (question("epsilon"), [0.001, 40.0]),
+]
+"""The call, and the least and the largest value that it takes."""
+
+
+@pytest.mark.parametrize(("call", "values"), TAKEN)
+def test_the_least_and_the_largest_value_are_taken(call, values):
+    for value in values:
+        call(value)
 
 
 @pytest.mark.parametrize("change", [{"rows": 0}, {"rounds": [0.5]}])

@@ -57,8 +57,15 @@ def test_late_repeated_shuffled_and_damaged_uploads(tmp_path):
     order, expected = (np.lexsort((x.field, x.user)) for x in (found, whole))
     for name in ("user", "round", "field", "output", "estimate"):
         np.testing.assert_array_equal(getattr(found, name)[order], getattr(whole, name)[expected])
-    assert sum(len(part.user) for part in store.read(GRID, rows=7)) == USERS * K
-    assert len(store.all(GRID, rounds=[4]).user) == 0
+    read = list(store.read(GRID, rows=7))
+    assert sum(len(part.user) for part in read) == USERS * K
+    assert max(len(part.user) for part in read) <= 7
+    assert sum(part.rejected.total for part in read) == 0
+    store.add(b"".join(upload(user, 6) for user in (2, 5)) + upload(9, 7), GRID)
+    for rounds, users in (([4], []), ([6], [2, 5]), ([7, 4, 6], [2, 5, 9]), ([0], range(USERS))):
+        found = store.all(GRID, rounds=rounds)
+        assert sorted(set(found.user.tolist())) == [1000 + user for user in users]
+        assert set(found.round.tolist()) <= set(rounds)
 
 
 def counts_of(*users):

@@ -48,6 +48,14 @@ def test_density_and_moments_are_those_of_the_enumerated_table(dim, epsilon):
     with jax.enable_x64(True):
         m = DuchiVector(epsilon, dim)
         corners = signs(dim)
+        corner, _ = m.critical_points()
+        np.testing.assert_array_equal((corner > 0).sum(1), np.arange(dim + 1))
+        np.testing.assert_array_equal(np.abs(corner), 1.0)
+        beyond = np.array([3.0, -2.0, np.nan, 0.5])[:dim]
+        inside = np.array([1.0, -1.0, 0.0, 0.5])[:dim]
+        for moment in (m.mean, m.variance, lambda x: densities(m, corners, x)):
+            np.testing.assert_array_equal(moment(beyond), moment(inside))
+        np.testing.assert_array_equal(m.mean(beyond), inside)
         for x in (record(dim).astype(float), np.zeros(dim), np.ones(dim)):
             mass = np.exp(np.asarray(densities(m, corners, x)))
             np.testing.assert_allclose(mass, table(epsilon, x), rtol=1e-9)
@@ -143,7 +151,10 @@ def test_the_mixture_that_is_drawn_keeps_epsilon(dim):
 
 
 def test_the_sign_against_a_record_has_its_mass_in_64_bits():
-    """Of 0 it is one half to the last bit; of drawn sizes within rounding of float32."""
+    """Of 0 it is one half to the last bit; of drawn sizes within rounding of float32; at 100 it is
+    some.
+    """
+    assert np.asarray(against_threshold(jax.numpy.float32(1.0), 100.0)).any()
     sizes = np.float32([0.0, 1.0, *np.random.default_rng(0).random(300)])
     for epsilon in (0.1, 1.0, 6.0):
         high, low = map(np.asarray, against_threshold(jax.numpy.asarray(sizes), epsilon))

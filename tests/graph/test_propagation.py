@@ -209,10 +209,11 @@ def test_derivatives_in_alpha_and_r_are_refused(number):
 @pytest.mark.parametrize(("layout", "r"), [("segment", 0.0), ("ell", 0.3)])
 def test_rows_are_those_of_the_matrix(r, layout):
     nodes = [0, 5, 41, 50, 58]
-    rows = np.asarray(ppr_rows(OPERATORS[layout], nodes, 0.1, r, 1e-6))
-    np.testing.assert_allclose(rows, ppr_dense(GRAPH, np.eye(N), 0.1, r)[nodes], atol=3e-5)
-    if r == 0:
-        np.testing.assert_allclose(rows.sum(1), [1, 1, 1, 1, 0.1], rtol=1e-4)
+    for alpha in (0.1, 0.35):
+        rows = np.asarray(ppr_rows(OPERATORS[layout], nodes, alpha, r, 1e-6))
+        np.testing.assert_allclose(rows, ppr_dense(GRAPH, np.eye(N), alpha, r)[nodes], atol=3e-5)
+        if r == 0:
+            np.testing.assert_allclose(rows.sum(1), [1, 1, 1, 1, alpha], rtol=1e-4)
     assert ppr_rows(OPERATORS[layout], [], 0.1, r, 1e-6).shape == (0, N)
 
 

@@ -67,14 +67,22 @@ def test_the_shortest_vectors_have_their_noise():
 @pytest.mark.parametrize("name", ["radial", "angular"])
 def test_draws_have_the_law(name):
     """Of 20 000 draws of a record beyond the clip."""
+    m = MADE[name]()
     x = np.float32([3.0, 4.0])
-    fit = verification.matches_density(MADE[name](), jax.random.key(0), x, trials=20_000)
+    fit = verification.matches_density(m, jax.random.key(0), x, trials=20_000)
     assert fit.fits, str(fit)
+    y = np.float32([1.1, -3.0, 7.0])[: m.codomain().dim]
+    wanted = norm.logpdf(y, m._centre(x), m._scales()).sum()
+    assert float(m.log_density(y, x)) == pytest.approx(wanted, rel=1e-5)
 
 
 def test_without_noise_estimates_are_the_points():
     """A clip C is a radius 2 C of the ball."""
     v = jnp.array([[0.3, 0.4], [30.0, 40.0], [0.0, 0.0]])
+    # The direction is of length 1, for which its noise is made, and the radius at most C.
+    sent = jax.jit(jax.vmap(RadialAngularGaussian(1.0, 1e-5, clip=1.3)._centre))(v)
+    wanted = [[0.5, 0.6, 0.8], [1.3, 0.6, 0.8], [0.0, 1.0, 0.0]]
+    np.testing.assert_allclose(sent, wanted, rtol=1e-6)
     for m in (HyperbolicGaussian(1.0, 1e-5), RadialAngularGaussian(1.0, 1e-5)):
         points = jax.jit(jax.vmap(lambda x, m=m: m.estimate(m._centre(x))))(v)
         np.testing.assert_allclose(points[0], np.asarray(poincare.exp_0(v[0])), rtol=1e-5)

@@ -41,9 +41,12 @@ def test_some_reports_of_one_record_are_impossible_under_another():
 
 
 def test_draws_have_its_law():
-    assert verification.matches_density(
-        PaperHyperbolicGaussian(EPSILON), jax.random.key(1), trials=20_000
-    ).fits
+    """Of a record beyond the clip."""
+    m = PaperHyperbolicGaussian(EPSILON, 1e-3, clip=1.7)
+    sigma = math.sqrt(2 * math.log(1.25e3)) * 2 * 1.7 / EPSILON
+    assert float(m.sigma) == pytest.approx(sigma, rel=1e-6)
+    x = np.float32([3.0, -4.0])
+    assert verification.matches_density(m, jax.random.key(1), x, trials=20_000).fits
     assert verification.sums_to_one(PaperHyperbolicGaussian(EPSILON, dim=1)).statistic < 1e-5
 
 

@@ -58,6 +58,12 @@ def test_printed_noise_is_that_of_eq_12():
     # 10 000 draws: a scale that is wrong by 15 % has p below 1e-6.
     assert stats.kstest(z.ravel(), "norm").pvalue > 1e-6
     assert stats.kstest(1.15 * z.ravel(), "norm").pvalue < 1e-6
+    # Without allocation each of two branches has half of the budget, and noise of its own.
+    both, _ = noise(inputs(20.0), branches=("inter", "intra"), noise="printed", allocate=False)
+    half = np.sqrt(2 * np.log(1.25 / 1e-4)) * np.asarray(inputs().sensitivity) / 20.0
+    at, weight = np.polynomial.hermite_e.hermegauss(40)
+    variance = np.tanh(half[..., None] * at / 2) ** 2 @ weight / weight.sum()
+    assert (both / np.sqrt(variance.sum(1, keepdims=True))).var() == pytest.approx(1, abs=0.07)
     loud, _ = noise(inputs(0.01), noise="printed")
     # At any budget it is within 1: outputs that one record allows are impossible under another.
     assert 0.99 < np.abs(loud).mean() <= np.abs(loud).max() <= 1.0 + 1e-5
