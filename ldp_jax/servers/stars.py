@@ -30,7 +30,7 @@ from jaxtyping import Bool, Float
 from ldp_jax.accounting.statement import Cost, Statement
 from ldp_jax.core import random_words, validate
 from ldp_jax.core.pytree import pytree, static
-from ldp_jax.core.types import Array, PRNGKey, Scalar
+from ldp_jax.core.types import AnyArray, Array, PRNGKey, Scalar
 from ldp_jax.deployment import Stars
 from ldp_jax.edges import Ownership
 from ldp_jax.edges.neighbour_lists import MAX_BIT_EPSILON, per_bit, per_edge
@@ -102,6 +102,15 @@ def check_bound(
 class NoisyNumber(SizedOnTheWire):
     """A question for one number with noise, of which devices send a whole number."""
 
+    def noisy(self: Any, key: PRNGKey, count: AnyArray) -> Array:
+        """Numbers with Laplace noise, or themselves for a ceiling."""
+        noise = random_words.laplace(key, jnp.shape(count))
+        return jnp.where(self.noiseless, count, count + self.scale * noise)
+
+    def exact(self: Any) -> Any:
+        """The number itself."""
+        return dataclasses.replace(self, noiseless=True)
+
     def told(self, asked: Any, numbers: np.ndarray, who: np.ndarray) -> Float[np.ndarray, " n"]:
         """The numbers, 0 of users who are silent."""
         return np.where(who, asked.estimate(numbers)[:, 0], np.float32(0.0))
@@ -139,11 +148,7 @@ class StarQuestion(NoisyNumber):
     def answer(self, key: PRNGKey, user: User) -> Float[Array, ""]:
         """The noisy number of one user's stars."""
         count = _binomial(jnp.minimum(user.neighbours.count, self.bound), self.k)
-        return count if self.noiseless else count + self.scale * random_words.laplace(key)
-
-    def exact(self) -> "StarQuestion":
-        """The number itself."""
-        return dataclasses.replace(self, noiseless=True)
+        return self.noisy(key, count)
 
     def shipped(self) -> Stars:
         """The question, by whose device the noise is discrete."""

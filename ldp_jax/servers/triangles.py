@@ -42,7 +42,7 @@ from jaxtyping import Bool, Float, Int, UInt32
 from ldp_jax.accounting.statement import Cost, Statement
 from ldp_jax.core import random, random_words, validate
 from ldp_jax.core.pytree import pytree, static
-from ldp_jax.core.types import AnyArray, Array, PRNGKey, Scalar
+from ldp_jax.core.types import Array, PRNGKey, Scalar
 from ldp_jax.deployment import Triangles
 from ldp_jax.edges import NeighbourList, ownership
 from ldp_jax.edges.lists import to_bits
@@ -110,7 +110,7 @@ class TriangleQuestion(NoisyNumber):
         links = jax.lax.population_count(bits & packed(to_bits(friends, n))).sum(1)
         counted = kept & jnp.asarray(self.known).at[ids].get(mode="fill", fill_value=False)
         pairs = kept.sum() - kept.cumsum()
-        return self._noisy(noise_key, jnp.where(counted, links - self.flip * pairs, 0.0).sum())
+        return self.noisy(noise_key, jnp.where(counted, links - self.flip * pairs, 0.0).sum())
 
     def answer_all(self, key: PRNGKey, users: Any) -> Float[Array, " n"]:
         """The noisy counts of all users, in the number of pairs of their owned friends."""
@@ -130,15 +130,7 @@ class TriangleQuestion(NoisyNumber):
             other = friend[at + step]
             links[at] += self.linked[friend[at], other >> 5] >> (other & 31) & 1
         count = np.bincount(owner, links - self.flip * pairs, len(self.asked))
-        return self._noisy(noise_key, count)
-
-    def _noisy(self, key: PRNGKey, count: AnyArray) -> Array:
-        noise = random_words.laplace(key, count.shape)
-        return jnp.where(self.noiseless, count, count + self.scale * noise)
-
-    def exact(self) -> "TriangleQuestion":
-        """The count itself."""
-        return dataclasses.replace(self, noiseless=True)
+        return self.noisy(noise_key, count)
 
     def shipped(self) -> Triangles:
         """The question with its owners, by whose device the noise is discrete."""
@@ -262,11 +254,10 @@ class TriangleServer:
         values = np.asarray(blanked(answers.values, reported))
         if isinstance(question, PairsQuestion):
             flip = float(flip_rate(np.float64(question.epsilon)))
-            everybody = np.ones_like(reported)
             asked = TriangleQuestion(
                 values,
                 reported,
-                everybody,
+                np.ones_like(reported),
                 flip,
                 state.bound,
                 self.epsilon,

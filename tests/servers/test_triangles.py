@@ -99,14 +99,13 @@ def test_a_bit_changes_a_count_by_no_more_than_its_noise_is_made_for(bound):
 @pytest.mark.parametrize("k", [2, 3, 4])
 def test_a_bit_changes_the_number_of_stars_by_no_more_than_its_noise_is_made_for(k):
     """Every degree and bound below 12; it is attained."""
-    key = jax.random.key(0)
+    lists = [NeighbourList(None, jnp.int32(size)) for size in range(12)]
     for bound in range(k, 12):
         question = StarQuestion(np.ones(12, bool), bound, 1.0, k)
         exact = question.exact()
-        stars = [
-            float(exact.answer(key, User(None, None, NeighbourList(None, jnp.int32(size)), 0)))
-            for size in range(12)
-        ]
+        keys = jax.random.split(jax.random.key(0), 12)
+        users = [User(None, None, mine, 0) for mine in lists]
+        stars = [float(exact.answer(key, user)) for key, user in zip(keys, users, strict=True)]
         assert stars == [math.comb(min(size, bound), k) for size in range(12)]
         assert np.diff(stars).max(initial=0) <= question.scale
         if bound < 11:
