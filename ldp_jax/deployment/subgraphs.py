@@ -142,7 +142,7 @@ class Subgraphs(NeighbourQuestion):
         return exact.astype(np.float32)
 
     @property
-    def _fields(self) -> Header:
+    def _header(self) -> Header:
         return {name: getattr(self, name) for name in ("bound", "epsilon", "round")}
 
 
@@ -197,7 +197,7 @@ class Stars(Subgraphs):
         return Fraction(math.comb(min(len(known), self.bound), self.k))
 
     def _parts(self) -> tuple[Header, bytes]:
-        return {**self._fields, "k": self.k, "num_nodes": self.nodes}, b""
+        return {**self._header, "k": self.k, "num_nodes": self.nodes}, b""
 
     @classmethod
     def _made(cls, header: Header, body: bytes) -> "Stars":
@@ -282,7 +282,7 @@ class Triangles(Subgraphs):
         return links - Fraction(self.flips * int(reported.sum()), WORDS)
 
     def _parts(self) -> tuple[Header, bytes]:
-        header = {**self._fields, "flips": self.flips, "num_nodes": self.num_nodes}
+        header = {**self._header, "flips": self.flips, "num_nodes": self.num_nodes}
         known = np.packbits(self.known).tobytes()
         return header, self.linked.tobytes() + known + owners_to_bytes(self.owners)
 
