@@ -1,5 +1,7 @@
 """What every mechanism on hyperbolic vectors and points must satisfy, at budgets of 1 and 16."""
 
+import dataclasses
+
 import jax
 import numpy as np
 import pytest
@@ -35,7 +37,8 @@ def test_protocol(name):
     assert 15.99 < HYPERBOLIC[name].make(np.float32(EPSILONS)).guarantee().epsilon <= 16.0
     checks.assert_proved(m.guarantee())
     assert m == HYPERBOLIC[name].make(1.0)
-    assert m != HYPERBOLIC[name].make(2.0)
+    other = HYPERBOLIC[name].make(2.0)
+    assert m != other == dataclasses.replace(m, epsilon=2.0)
     assert type(jax.tree.map(lambda _: None, m)) is type(m)
 
 

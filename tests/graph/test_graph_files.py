@@ -35,12 +35,18 @@ def write_matrix(graph, path):
     scipy.io.mmwrite(path, networkx.to_scipy_sparse_array(graph, sorted(graph), dtype=int))
 
 
+def write_named_pajek(graph, path):
+    """The section that names the network has a number, which is none of nodes."""
+    networkx.write_pajek(graph, path)
+    path.write_text(f"*Network 3 of friends\n{path.read_text()}")
+
+
 WRITERS = {
     "a.graphml": networkx.write_graphml,
     "a.gexf": networkx.write_gexf,
     "a.gml": networkx.write_gml,
     "a.net": networkx.write_pajek,
-    "a.paj": networkx.write_pajek,
+    "a.paj": write_named_pajek,
     "links.json": lambda graph, path: write_json(graph, path, "links"),
     "edges.json": lambda graph, path: write_json(graph, path, "edges"),
     "a.GraphML": networkx.write_graphml,
@@ -81,6 +87,8 @@ def test_names_that_are_whole_numbers_are_numbers_in_order(tmp_path, name):
 def test_a_number_that_is_written_otherwise_stays_a_name(tmp_path):
     (tmp_path / "a.edges").write_text("007 7\n1 7\n")
     assert interop.read(tmp_path / "a.edges").names.tolist() == ["007", "7", "1"]
+    (tmp_path / "a.txt").write_text("007 7\n")  # one edge: no set of graphs, which are long
+    assert datasets.load(tmp_path / "a.txt").node_names == ("007", "7")
 
 
 @pytest.mark.parametrize("dense", [False, True])

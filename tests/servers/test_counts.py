@@ -283,7 +283,8 @@ def test_what_is_wrong_is_refused_before_anybody_is_asked(data):
             {"labels": np.roll(labels, 1), "log_q": stale},
             "log_q must be of these labels, and was found of others",
         ),
-        ({"silent": labels >= 0}, "silent must leave a labelled user of each class"),
+        ({"silent": labels == 0}, "silent must leave a labelled user of each class.*of class 0"),
+        ({"silent": labels == 2}, "silent must leave a labelled user of each class.*of class 2"),
         ({"silent": labels < 0}, "silent users must have a label"),
     ):
         with pytest.raises(ValueError, match=message):

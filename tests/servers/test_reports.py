@@ -479,17 +479,17 @@ def test_one_device_answers_as_all_do_and_as_a_deployed_one_before_its_noise(dat
     bare = question.exact()
     found = np.asarray(bare.answer_all(jax.random.key(1), users))
     np.testing.assert_array_equal(found, users.one_by_one(jax.random.key(2), bare))
-    chosen = np.asarray(
-        question.alphabets.best(
-            question.classifier.scores(feature_rows(odd, public=np.zeros(0, int)))
-        )
-    )
-    for user in range(0, N, 7):
-        classifier, alphabet = question.shipped(user)
-        scores = classifier.scores(odd[user])
-        assert alphabet.members[alphabet.place(scores)] == chosen[user]
-        assert np.asarray(question.alphabets.order)[user, found[user]] == scores.argmax()
-        assert alphabet.table.digest == alphabet_table(2.0, len(alphabet.members), 3).digest
+    for log in (True, False):
+        asked = dataclasses.replace(question, log_counts=log)
+        rows = feature_rows(odd, log=log, public=np.zeros(0, int))
+        chosen = np.asarray(question.alphabets.best(question.classifier.scores(rows)))
+        for user in range(0, N, 7):
+            classifier, alphabet = asked.shipped(user)
+            scores = classifier.scores(odd[user])
+            assert alphabet.members[alphabet.place(scores)] == chosen[user]
+            if not log:
+                assert np.asarray(question.alphabets.order)[user, found[user]] == scores.argmax()
+            assert alphabet.table.digest == alphabet_table(2.0, len(alphabet.members), 3).digest
 
 
 def test_a_question_is_read_by_its_own_law_and_says_what_it_costs(server):
