@@ -58,7 +58,7 @@ def outcomes(frame: pd.DataFrame, measured: pd.DataFrame, setting: str = "panel"
     told = told.pivot_table(
         index=[*place, *counted, "seed"], columns="metric", values="value", sort=False
     )
-    if told.empty:
+    if told.empty or measured.empty:  # nothing was rehearsed, or nothing came of it yet
         return []
     told = told.reset_index().rename(columns={LABELS: "members"})
     gains = measured.groupby(place, sort=False)

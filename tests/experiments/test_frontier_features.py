@@ -149,6 +149,7 @@ def test_a_rehearsal_is_wrong_where_it_promises_nothing_and_where_it_passes_a_ga
     assert [one.score for one in found] == pytest.approx([5.05, 5.05, 4.05, 4.05])
     assert "wrong in 2 of 4" in rehearsed.words(found, "the panel", "structure")
     assert rehearsed.outcomes(of_panel(ROWS), pd.concat(measured)) == []
+    assert rehearsed.outcomes(pd.concat(told), pd.DataFrame()) == []
 
 
 def test_a_placebo_deals_out_the_records_of_private_users_alone():
