@@ -41,7 +41,7 @@ unbiased counts: counts that are clipped at 0 one by one would add :math:`1 / (2
 for each user and group. A link that is drawn twice is drawn again, until the graph has half the sum
 of all counts. BTER's blocks are of whole degrees; here they are of degrees within a group, so that
 pairs of groups keep their links. Its authors choose :math:`\rho` and its fall by the graph; here
-both are public: 0.95 and one half, which they take for a graph of scientists who publish together.
+both are public numbers, 0.95 and one half, for which no graph was asked.
 The published budget is :math:`\epsilon_1 + \epsilon_2` for a bit of one list. The driver computes
 the same, and prints twice as much for a pair of users, whose two lists both tell of it. A random
 division tells degrees, and no communities: communities are found as far as their members' degrees

@@ -82,8 +82,9 @@ def test_what_float32_has_lost_is_refused_by_bounds_and_type_alone(tmp_path):
     for kind, *bounds in ((np.float32, 1e8, 1e8 + 7999), (np.int64, 1e18, 1e18 + 1e5)):
         with pytest.raises(ValueError, match="subtract a public offset"):
             check_step(kind, *bounds)
+    # The worst of three is named.
     with pytest.raises(ValueError, match=r"near 1e\+08 are 8 apart, and its bounds 10:"):
-        check_step(np.float32, [0.0, 1e8, 0.0], [1.0, 1e8 + 10, 1e8])  # the worst of three
+        check_step(np.float32, np.array([0.0, 1e8, 0.0]), np.array([1.0, 1e8 + 10, 1e8]))
 
 
 def test_float32_is_mapped_as_far_as_it_goes():
