@@ -189,7 +189,9 @@ class Scores:
     name: str
     metrics: dict[str, ConfidenceInterval]
     _samples: np.ndarray  # [rows, metrics], the values that intervals are made of
-    _confidence: float = dataclasses.field(default=0.95, kw_only=True)
+    _: dataclasses.KW_ONLY
+    _confidence: float = 0.95
+    _about: str = ""  # what is printed of the rows
 
     _sign: ClassVar[str] = ""
     _rows: ClassVar[str] = "rows"
@@ -199,20 +201,15 @@ class Scores:
 
         ``ValueError`` unless both are of the same targets, records or users.
         """
-        alike = self._samples.shape == other._samples.shape
+        asked = getattr(self, "targets", ())
+        others = getattr(other, "targets", ())
         require(
-            alike and all(map(np.array_equal, self._asked(), other._asked())),
+            self._samples.shape == other._samples.shape and all(map(np.array_equal, asked, others)),
             f"{other.name} must be of the {self._rows} of {self.name}, got others",
         )
         gap = self._samples - other._samples
         name = f"{self.name} minus {other.name}"
         return Difference(name, intervals(self.metrics, gap, self._confidence), gap)
-
-    def _asked(self) -> tuple:
-        return ()
-
-    def _about(self) -> str:
-        return ""
 
     def __getattr__(self, metric: str) -> ConfidenceInterval:
         known = self.__dict__.get("metrics", {})
@@ -227,7 +224,7 @@ class Scores:
             for metric, title in _TITLES.items()
             if metric in self.metrics
         ]
-        return f"{self.name}: {', '.join(shown)}{self._about()}"
+        return f"{self.name}: {', '.join(shown)}{self._about}"
 
     __repr__ = __str__
 
@@ -276,15 +273,6 @@ class Attack(Scores):
         """
         return self.metrics.get("strict_tpr")
 
-    def _asked(self) -> tuple:
-        return self.targets
-
-    def _about(self) -> str:
-        truth = self.targets.truth
-        if truth.ndim == 2:
-            return f"; {len(truth)} targets of {truth.shape[1]} nodes"
-        return f"; {truth.sum()} of {len(truth)} true"
-
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Reconstruction(Scores):
@@ -306,9 +294,6 @@ class Reconstruction(Scores):
         """The structural similarity; None where records are no images."""
         return self.metrics.get("ssim")
 
-    def _about(self) -> str:
-        return f"; {len(self.x)} records"
-
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Poisoning(Scores):
@@ -329,10 +314,8 @@ class Poisoning(Scores):
     def of(cls, name: str, before: np.ndarray, after: np.ndarray, liars: int) -> "Poisoning":
         """Make one of a value a user without malicious users and with them, NaN of these."""
         samples = np.stack([before, after, before - after], 1)
-        return cls(name, intervals(("honest", "poisoned", "harm"), samples), samples, liars)
-
-    def _about(self) -> str:
-        return f"; {self.liars} of {len(self._samples)} lie"
+        metrics = intervals(("honest", "poisoned", "harm"), samples)
+        return cls(name, metrics, samples, liars, _about=f"; {liars} of {len(samples)} lie")
 
 
 def intervals(
@@ -407,7 +390,15 @@ def evaluate(
     }
     share = float(truth.mean())
     return Attack(
-        name, metrics, samples, targets, scores, share, density or share, _confidence=confidence
+        name,
+        metrics,
+        samples,
+        targets,
+        scores,
+        share,
+        density or share,
+        _confidence=confidence,
+        _about=f"; {truth.sum()} of {len(truth)} true",
     )
 
 
@@ -469,6 +460,7 @@ def evaluate_membership(
         share,
         density or share,
         _confidence=confidence,
+        _about=f"; {len(member)} targets of {len(places)} nodes",
     )
 
 

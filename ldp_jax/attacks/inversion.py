@@ -126,4 +126,5 @@ def _judge(
         names.append("ssim")
         samples.append(np.asarray(similarity, np.float64))
     columns = np.stack(samples, 1)
-    return Reconstruction(name, intervals(names, columns), columns, found)
+    about = f"; {len(found)} records"
+    return Reconstruction(name, intervals(names, columns), columns, found, _about=about)

@@ -10,11 +10,10 @@ import numpy as np
 from ldp_jax.attacks._result import Attack, Numbers, Targets, check_targets, evaluate
 from ldp_jax.core import validate
 from ldp_jax.core.flags import implicit_promotion
-from ldp_jax.core.types import Array, Graph
+from ldp_jax.core.types import Array
 from ldp_jax.core.validate import require
 from ldp_jax.edges.draws import capacity, padded
-from ldp_jax.graph.propagation import Operator
-from ldp_jax.learning.models import Bound, Model, NodeInputs, Variables
+from ldp_jax.learning.models import Model, NodeInputs, Variables
 
 Outputs = Literal["logits", "softmax", "sigmoid"]
 
@@ -92,14 +91,15 @@ def linkteller(
     # Rooms in few sizes: one program serves targets whose numbers differ.
     asked = np.zeros((capacity(len(nodes)), capacity(1 + int(place.max(initial=0)))), np.int32)
     asked[row, place] = target
-    read = Bound(_read, (model, isinstance(inputs, NodeInputs), outputs))
     found, moves = _influences(
         (variables, graph, x),
         padded(nodes.astype(np.int32)),
         asked,
         np.int32(len(nodes)),
         jnp.float32(step or 0.0),
-        read=read,
+        model=model,
+        named=isinstance(inputs, NodeInputs),
+        outputs=outputs,
         finite=step is not None,
     )
     require(
@@ -112,20 +112,7 @@ def linkteller(
     return evaluate("LinkTeller", influence.reshape(2, -1).sum(0), targets)
 
 
-def _read(
-    model: Model,
-    named: bool,
-    outputs: str,
-    variables: Variables,
-    graph: Graph | Operator,
-    x: Array,
-    scale: Array,
-) -> Array:
-    inputs = NodeInputs(graph, x, scale) if named else (graph, x * scale[:, None])
-    return _READ[outputs](model.apply(variables, inputs, key=None, train=False)[0])
-
-
-@partial(jax.jit, static_argnames=("read", "finite"))
+@partial(jax.jit, static_argnames=("model", "named", "outputs", "finite"))
 def _influences(
     given: tuple,
     nodes: Array,
@@ -133,19 +120,27 @@ def _influences(
     count: Array,
     step: Array,
     *,
-    read: Bound,
+    model: Model,
+    named: bool,
+    outputs: str,
     finite: bool,
 ) -> tuple[Array, Array]:
     """The influence of each of ``nodes`` [s] on those it is asked about, [s, k].
 
     The first ``count`` nodes are asked. And whether x moves anything.
     """
-    ones = jnp.ones(len(given[-1]))
-    value, push = jax.linearize(lambda scale: read(*given, scale), ones)
+    variables, graph, x = given
+    ones = jnp.ones(len(x))
+
+    def read(scale: Array) -> Array:
+        inputs = NodeInputs(graph, x, scale) if named else (graph, x * scale[:, None])
+        return _READ[outputs](model.apply(variables, inputs, key=None, train=False)[0])
+
+    value, push = jax.linearize(read, ones)
 
     def one(place: Array, found: Array) -> Array:
         along = jnp.zeros_like(ones).at[nodes[place]].set(1.0)
-        moved = (read(*given, ones + step * along) - value) / step if finite else push(along)
+        moved = (read(ones + step * along) - value) / step if finite else push(along)
         return found.at[place].set(jnp.linalg.norm(moved[asked[place]], axis=-1))
 
     found = jax.lax.fori_loop(0, count, one, jnp.zeros(asked.shape, value.dtype))

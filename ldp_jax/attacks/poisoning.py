@@ -18,10 +18,11 @@ from numpy.typing import ArrayLike
 
 from ldp_jax.attacks._result import Poisoning
 from ldp_jax.core import random, validate
-from ldp_jax.core.mechanism import HasCoordinates, Mechanism
+from ldp_jax.core.mechanism import HasCoordinates, Mechanism, privatize
 from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.spaces import Finite, Interval, Product, Reports, Subset, as_records
 from ldp_jax.core.types import Array, PRNGKey, Report, Values
+from ldp_jax.core.validate import require
 from ldp_jax.edges import count_neighbours
 from ldp_jax.servers import Ask, ClassQuestion, CountQuestion, Users
 
@@ -118,9 +119,8 @@ def lying_reports(
                 f"towards must be {list(wanted)}, as records are, got shape {towards.shape}"
             )
         if sparse:
-            indices = jnp.sort(jax.lax.top_k(jnp.abs(towards), space.sent)[1], -1).astype(
-                reports.indices.dtype
-            )
+            largest = jax.lax.top_k(jnp.abs(towards), space.sent)[1]
+            indices = jnp.sort(largest, -1).astype(reports.indices.dtype)
             reports = _instead(reports, reports._replace(indices=indices), liars)
             towards = jnp.take_along_axis(towards, indices, 1)
         law = mechanism.coordinate(0) if isinstance(mechanism, HasCoordinates) else mechanism
@@ -162,17 +162,11 @@ def false_records(
 
     Input poisoning.
     """
-    validate.threefry(key)
     given = as_records(records)
     n = len(jax.tree.leaves(reports)[0])
     if given.shape[:1] != (n,):  # one report would be that of every liar
         raise ValueError(f"records must be one a user, of {n}, got shape {given.shape}")
-    return _instead(reports, _reported(key, mechanism, given), liars)
-
-
-@jax.jit
-def _reported(key: PRNGKey, mechanism: Mechanism, records: Array) -> Report:
-    return jax.vmap(mechanism.privatize)(random.split(key, len(records)), records)
+    return _instead(reports, privatize(key, mechanism, given), liars)
 
 
 def _instead(reports: Report, lies: Report, liars: np.ndarray) -> Report:
@@ -278,15 +272,13 @@ def lying_counts(
         made = np.where(at > 0, high, low)
     elif lie == "response":
         made = at * counts.sum(1, keepdims=True)
+    elif lie == "friends":
+        made = noise.add_noise(key, counts + fakes * at)
     else:
-        made = noise.add_noise(
-            key, counts + fakes * at if lie == "friends" else np.roll(counts, 1, 1)
-        )
-    return np.where(validate.mask(len(counts), liars=liars)[:, None], made, reports).astype(
-        np.promote_types(
-            np.asarray(reports).dtype, np.int32
-        )  # a lie may be larger than all reports
-    )
+        made = noise.add_noise(key, np.roll(counts, 1, 1))
+    sent = np.where(validate.mask(len(counts), liars=liars)[:, None], made, reports)
+    # A lie may be larger than all reports.
+    return sent.astype(np.promote_types(np.asarray(reports).dtype, np.int32))
 
 
 # --- In any protocol ------------------------------------------------------------------------------
@@ -335,15 +327,20 @@ class Lies:
             return lying_places(key, sizes, jnp.asarray(reports), liars, self.how)
         if isinstance(question, CountQuestion):
             groups = np.asarray(question.groups)
-            counts = count_neighbours(users.lists, groups, question.num_groups)
+            num_groups = question.num_groups
+            if self.known is None:
+                sizes = np.bincount(groups[groups >= 0], minlength=num_groups)
+                aimed = np.full(len(groups), sizes.argmin())
+            else:
+                aimed = opposed_groups(self.known, groups, num_groups)
             return lying_counts(
                 key,
                 question.mechanism,
-                counts,
+                count_neighbours(users.lists, groups, num_groups),
                 np.asarray(reports),
                 liars,
                 self.how,
-                self._aimed(groups, question.num_groups),
+                aimed,
                 fakes=self.fakes,
             )
         if isinstance(question, Ask):
@@ -351,13 +348,6 @@ class Lies:
             lie: Any = self.how  # refused there where it is none of numbers
             return lying_reports(key, question.mechanism, reports, liars, lie, towards)
         raise TypeError(f"no lie is known about a {type(question).__name__}")
-
-    def _aimed(self, groups: np.ndarray, num_groups: int) -> Int[np.ndarray, " n"]:
-        """The group that each malicious user speaks for."""
-        if self.known is not None:
-            return opposed_groups(self.known, groups, num_groups)
-        sizes = np.bincount(groups[groups >= 0], minlength=num_groups)
-        return np.full(len(groups), sizes.argmin())
 
 
 def believable_counts(
@@ -433,17 +423,13 @@ def degrees_by_both_ends(
     [1.0, 1.0, 0.0]
     """
     validate.number(0.0, 0.5, open_upper=True, flip=flip)
-    code, back = (
-        pairs[:, 0].astype(np.int64) * n + pairs[:, 1],
-        pairs[:, 1].astype(np.int64) * n + pairs[:, 0],
-    )
-    said, heard, both = (
-        np.bincount(ends, minlength=n)
-        for ends in (*pairs.T, pairs[np.isin(code, back, assume_unique=True), 0])
-    )
-    if checked:
-        return (both - flip * (said + heard) + flip**2 * (n - 1)) / (1 - 2 * flip) ** 2
-    return ((said + heard) / 2 - flip * (n - 1)) / (1 - 2 * flip)
+    claims = np.bincount(pairs.ravel(), minlength=n)  # of either end
+    if not checked:
+        return (claims / 2 - flip * (n - 1)) / (1 - 2 * flip)
+    first, second = pairs.T.astype(np.int64)
+    mutual = np.isin(first * n + second, second * n + first, assume_unique=True)
+    both = np.bincount(first[mutual], minlength=n)
+    return (both - flip * claims + flip**2 * (n - 1)) / (1 - 2 * flip) ** 2
 
 
 # --- Results --------------------------------------------------------------------------------------
@@ -467,16 +453,17 @@ def harm(
     ... )
     worst: without liars 0.667 ± 1.434, with liars 0.333 ± 1.434, harm 0.333 ± 1.434; 1 of 4 lie
     """
-    values = [validate.numbers(honest=honest), validate.numbers(poisoned=poisoned)]
-    if values[0].ndim != 1 or values[1].shape != values[0].shape:
-        raise ValueError(
-            "honest and poisoned must be a value a user, "
-            f"got shapes {values[0].shape}, {values[1].shape}"
-        )
-    liars = validate.mask(len(values[0]), liars=liars)
-    before, after = (np.where(liars, np.nan, each) for each in values)
-    if np.isnan(before - after).all():
-        raise ValueError(
-            "liars must leave a user who is honest, with a value without them and with them"
-        )
-    return Poisoning.of(name, before, after, int(np.sum(liars)))
+    before = validate.numbers(honest=honest)
+    after = validate.numbers(poisoned=poisoned)
+    require(
+        before.ndim == 1 and after.shape == before.shape,
+        f"honest and poisoned must be a value a user, got shapes {before.shape}, {after.shape}",
+    )
+    liars = validate.mask(len(before), liars=liars)
+    before[liars] = np.nan
+    after[liars] = np.nan
+    require(
+        not np.isnan(before - after).all(),
+        "liars must leave a user who is honest, with a value without them and with them",
+    )
+    return Poisoning.of(name, before, after, int(liars.sum()))

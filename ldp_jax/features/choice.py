@@ -9,7 +9,6 @@ import numpy as np
 
 from ldp_jax.core import integer_tables, validate
 from ldp_jax.core.mechanism import HasMoments
-from ldp_jax.core.types import AnyArray
 from ldp_jax.features.duchi import Duchi
 from ldp_jax.features.duchi_vector import DuchiVector
 from ldp_jax.features.generalized_rr import GeneralizedRR
@@ -22,6 +21,8 @@ from ldp_jax.features.square_wave import SquareWave
 from ldp_jax.features.three_outputs import ThreeOutputs
 
 Domain = Literal["cube", "ball", "classes"]
+
+_variances = jax.jit(lambda mechanism, x: mechanism.variance(x))
 
 _SIZES = np.arange(512, 0, -1) / 512  # the error of three outputs is largest between 0 and 1
 
@@ -123,8 +124,3 @@ def _worst(mechanism: HasMoments, scale: float, length: float, dim: int) -> floa
     many = np.minimum(dim, np.floor((length / (scale * sizes)) ** 2 * (1 + 1e-12)))
     errors = many * each + (dim - many) * at_zero
     return float(scale**2 * np.max(errors, initial=dim * at_zero))
-
-
-@jax.jit
-def _variances(mechanism: HasMoments, x: AnyArray) -> jax.Array:
-    return mechanism.variance(x)

@@ -103,7 +103,15 @@ def transition(mechanism: Mechanism, inputs: int, outputs: int | None = None) ->
             middle = (values[1:] + values[:-1]) / 2
             reach = np.max(np.diff(values), initial=1.0) / 2
             edges = np.concatenate([[values[0] - reach], middle, [values[-1] + reach]])
-            matrix = _finite_mass(mechanism, values, records)
+            ends = records[[0, -1]]
+            cuts = ends.mean(keepdims=True)  # where laws that are symmetric may bend
+            if hasattr(mechanism, "table"):
+                table = mechanism.table()
+                cuts = np.linspace(*ends, len(table.masses) + (table.encoding == "bins"))
+            x, weights = _gauss(np.unique(np.concatenate([records, cuts])))
+            log_mass = jax.vmap(jax.vmap(mechanism.log_density, (None, 0)), (0, None))
+            mass = np.exp(np.asarray(log_mass(values, x.ravel())))
+            matrix = _of_bins(x.ravel(), mass.T, weights.ravel(), records)
         else:
             edges = _bins("codomain", name, codomain, inputs if outputs is None else outputs)
             matrix = _interval_mass(mechanism, codomain, edges, records)
@@ -124,18 +132,6 @@ def _gauss(cuts: AnyArray) -> tuple[AnyArray, AnyArray]:
     half = (cuts[1:] - cuts[:-1])[:, None] / 2
     middle = (cuts[1:] + cuts[:-1])[:, None] / 2
     return middle + half * _NODES, half * _WEIGHTS
-
-
-def _finite_mass(mechanism: HasDensity, values: np.ndarray, records: np.ndarray) -> np.ndarray:
-    ends = records[[0, -1]]
-    cuts = ends.mean(keepdims=True)  # where laws that are symmetric may bend
-    if hasattr(mechanism, "table"):
-        table = mechanism.table()
-        cuts = np.linspace(ends[0], ends[1], len(table.masses) + (table.encoding == "bins"))
-    x, weights = _gauss(np.unique(np.concatenate([records, cuts])))
-    log_mass = jax.vmap(jax.vmap(mechanism.log_density, (None, 0)), (0, None))
-    mass = np.exp(np.asarray(log_mass(values, x.ravel())))
-    return _of_bins(x.ravel(), mass.T, weights.ravel(), records)
 
 
 def _of_bins(x: AnyArray, mass: np.ndarray, weights: AnyArray, records: np.ndarray) -> np.ndarray:

@@ -5,8 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ldp_jax.core import random_words
-from ldp_jax.core.mechanism import Worded
-from ldp_jax.core.pytree import mechanism
+from ldp_jax.core.mechanism import Worded, mechanism
 from ldp_jax.core.spaces import Finite, clip
 from ldp_jax.core.types import Array, Record, Scalar
 
@@ -56,11 +55,11 @@ class Duchi(Worded):
 
     def estimate(self, y: Record) -> Array:
         """y / tanh(epsilon / 2)."""
-        return jnp.asarray(y) / jnp.tanh(jnp.asarray(self.epsilon) / 2)
+        return jnp.asarray(y) / jnp.tanh(self.epsilon / 2)
 
     def variance(self, x: Record) -> Array:
         """coth(epsilon / 2)^2 - x^2."""
-        return 1.0 / jnp.tanh(jnp.asarray(self.epsilon) / 2) ** 2 - clip(x) ** 2
+        return 1.0 / jnp.tanh(self.epsilon / 2) ** 2 - clip(x) ** 2
 
     def proof(self) -> str:
         """Why the guarantee holds."""

@@ -9,8 +9,14 @@ import numpy as np
 
 from ldp_jax.accounting.guarantee import Guarantee
 from ldp_jax.core import random, random_words, validate
-from ldp_jax.core.mechanism import check_epsilon, check_single, largest, one_record
-from ldp_jax.core.pytree import mechanism, static
+from ldp_jax.core.mechanism import (
+    check_epsilon,
+    check_single,
+    largest,
+    mechanism,
+    one_record,
+    static,
+)
 from ldp_jax.core.spaces import Box, Finite, Product, clip
 from ldp_jax.core.types import Array, PRNGKey, Record, Report, Scalar
 
@@ -76,9 +82,8 @@ class DuchiVector:
     @property
     def _gain(self) -> Array:
         """B, without cancellation or overflow."""
-        epsilon = jnp.asarray(self.epsilon)
         share, gain, _ = _constants(self.dim)
-        return gain * (jnp.exp(-epsilon) / -jnp.expm1(-epsilon) + share)
+        return gain * (jnp.exp(-self.epsilon) / -jnp.expm1(-self.epsilon) + share)
 
     def privatize(self, key: PRNGKey, x: Record) -> Array:
         """The signs [dim], float32, of one record [dim]."""
@@ -123,8 +128,7 @@ class DuchiVector:
         x = clip(one_record(x, self.dim))
         y = one_record(y, self.dim, "y")
         possible = (jnp.abs(y) == 1.0).all()
-        towards = jnp.where(possible, y, 1.0).astype(x.dtype) * x
-        mass = _convolved(towards)
+        mass = _convolved(jnp.where(possible, y, 1.0).astype(x.dtype) * x)
         half = self.dim // 2 + 1
         few = mass[:half].sum() / _SCALE
         most = mass[half:].sum()

@@ -14,21 +14,18 @@ INPUTS = 129
 """Points of the default grid on [-1, 1]: rounding to it adds a variance of at most 6e-5."""
 
 
-def _law(epsilon: float, inputs: int, reach: int) -> np.ndarray:
-    """The law of each input: ``2 reach + 1`` places have e^epsilon times the mass of the others.
+def _window(epsilon: float, inputs: int, reach: int) -> tuple[np.ndarray, np.ndarray]:
+    """The law of each input, and the positions of the outputs.
 
-    Row i of n has its window at outputs i, ..., i + 2 reach of n + 2 reach. All rows have the same
-    two masses, so the mean position is exactly linear in i.
+    Row i of n has its window at outputs i, ..., i + 2 reach of n + 2 reach: these places have
+    e^epsilon times the mass of the others. All rows have the same two masses, so the mean position
+    is exactly linear in i.
     """
-    offset = np.arange(inputs + 2 * reach) - np.arange(inputs)[:, None]
-    law = np.where((offset >= 0) & (offset <= 2 * reach), 1.0, math.exp(-epsilon))
-    return law / law.sum(1, keepdims=True)
-
-
-def _places(inputs: int, reach: int) -> np.ndarray:
-    """The positions of the outputs."""
     outputs = inputs + 2 * reach
-    return (np.arange(outputs) - (outputs - 1) / 2) * (2 / (inputs - 1))
+    offset = np.arange(outputs) - np.arange(inputs)[:, None]
+    law = np.where((offset >= 0) & (offset <= 2 * reach), 1.0, math.exp(-epsilon))
+    places = (np.arange(outputs) - (outputs - 1) / 2) * (2 / (inputs - 1))
+    return law / law.sum(1, keepdims=True), places
 
 
 def _unbiased(law: np.ndarray, places: np.ndarray) -> np.ndarray:
@@ -37,8 +34,8 @@ def _unbiased(law: np.ndarray, places: np.ndarray) -> np.ndarray:
 
 
 def _made(name: str, epsilon: float, inputs: int, reach: int, unbiased: bool) -> Discrete:
-    masses = integer_tables.integer_masses(_law(epsilon, inputs, reach), epsilon)
-    places = _places(inputs, reach)
+    law, places = _window(epsilon, inputs, reach)
+    masses = integer_tables.integer_masses(law, epsilon)
     if unbiased:
         places = _unbiased(masses / integer_tables.WORDS, places)
     return Discrete.of(integer_tables.Table(name, masses, places.astype(np.float32), "grid"))
@@ -93,12 +90,9 @@ def GridPiecewise(epsilon: Scalar, inputs: int = INPUTS, *, t: float | None = No
     half_width = (inputs - 1) / (2 * float(made.t))
     reach = min(max(0, round(half_width - 0.5)), 4 * inputs)
     if t is None:
-        near = range(max(0, reach - 1), reach + 2)
-        reach = min(near, key=lambda reach: _error(epsilon, inputs, reach))
+        errors = {}  # on the grid and half-way between
+        for near in range(max(0, reach - 1), reach + 2):
+            law, places = _window(epsilon, inputs, near)
+            errors[near] = worst_variance(law, _unbiased(law, places), 2)
+        reach = min(errors, key=errors.__getitem__)
     return _made("GridPiecewise", epsilon, inputs, reach, True)
-
-
-def _error(epsilon: float, inputs: int, reach: int) -> float:
-    """The worst variance of the unbiased estimate, on the grid and half-way between."""
-    law = _law(epsilon, inputs, reach)
-    return worst_variance(law, _unbiased(law, _places(inputs, reach)), 2)

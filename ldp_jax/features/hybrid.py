@@ -6,8 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ldp_jax.core import random_words
-from ldp_jax.core.mechanism import Analytic, report_shape
-from ldp_jax.core.pytree import mechanism
+from ldp_jax.core.mechanism import Analytic, mechanism, report_shape
 from ldp_jax.core.spaces import Mixture, as_records
 from ldp_jax.core.types import Array, PRNGKey, Record, Report, Scalar
 from ldp_jax.features._logs import log_mass

@@ -5,8 +5,7 @@ from typing import ClassVar
 
 import jax.numpy as jnp
 
-from ldp_jax.core.mechanism import Numeric
-from ldp_jax.core.pytree import mechanism
+from ldp_jax.core.mechanism import Numeric, mechanism
 from ldp_jax.core.spaces import Interval, clip
 from ldp_jax.core.types import Array, Record, Scalar
 

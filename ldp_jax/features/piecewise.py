@@ -6,8 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ldp_jax.core import validate
-from ldp_jax.core.mechanism import Numeric, check_epsilon
-from ldp_jax.core.pytree import mechanism
+from ldp_jax.core.mechanism import Numeric, check_epsilon, mechanism
 from ldp_jax.core.spaces import Interval, clip
 from ldp_jax.core.types import Array, Record, Scalar
 
@@ -57,10 +56,9 @@ class GeneralPiecewise(Numeric):
 
     def _parts(self) -> tuple[Array, Array, Array]:
         """t, tau = t e^-eps, and the half width g of the high piece."""
-        epsilon = jnp.asarray(self.epsilon)
         t = jnp.asarray(self.t)
-        tau = t * jnp.exp(-epsilon)
-        return t, tau, (1 + tau) / (t * -jnp.expm1(-epsilon))
+        tau = t * jnp.exp(-self.epsilon)
+        return t, tau, (1 + tau) / (t * -jnp.expm1(-self.epsilon))
 
     @property
     def bound(self) -> Array:

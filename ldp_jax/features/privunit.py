@@ -4,7 +4,7 @@ import abc
 import dataclasses
 import math
 from functools import lru_cache, partial
-from typing import ClassVar, NamedTuple, TypeAlias
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,8 +15,14 @@ from scipy import special
 from ldp_jax.accounting.guarantee import Guarantee
 from ldp_jax.core import random, random_words, validate
 from ldp_jax.core.float32 import matmul
-from ldp_jax.core.mechanism import check_epsilon, check_single, largest, one_record
-from ldp_jax.core.pytree import mechanism, static
+from ldp_jax.core.mechanism import (
+    check_epsilon,
+    check_single,
+    largest,
+    mechanism,
+    one_record,
+    static,
+)
 from ldp_jax.core.quadrature import gauss_legendre
 from ldp_jax.core.spaces import Ball, Sphere, Turned
 from ldp_jax.core.spaces.spheres import polar
@@ -26,9 +32,6 @@ _LARGEST = 44.0  # budget: of more, 64-bit words would never draw what is outsid
 _NARROWEST = 1 - 2.0**-14  # largest cut: float32 takes a smaller cap for a point
 _STEPS = 12  # of Newton's method
 _NODES, _WEIGHTS = gauss_legendre(32)
-
-
-_Number: TypeAlias = float | np.ndarray
 
 
 class _Cap(NamedTuple):
@@ -41,33 +44,26 @@ class _Cap(NamedTuple):
     second: PyTree  # its second moment
 
 
-def _sphere_tail(dim: int, log_q: _Number) -> tuple[_Number, _Number]:
-    """Caps of mass q under the base law: gamma, and log E[component; component >= gamma]."""
-    a = (dim - 1) / 2
-    double = 2 * np.exp(log_q)
-    narrow = double < 0.5
-    # 1 - gamma^2 or gamma^2, from the end where it is precise
-    rest = special.betaincinv(a, 0.5, np.minimum(double, 0.5))
-    wide = special.betaincinv(0.5, a, np.clip(1 - double, 0.0, 0.5))
-    square = np.where(narrow, 1 - rest, wide)
-    log_rest = np.where(narrow, np.log(rest), np.log1p(-square))
-    return np.sqrt(square), a * log_rest - math.log(dim - 1) - special.betaln(a, 0.5)
-
-
-def _gaussian_tail(dim: int, log_q: _Number) -> tuple[_Number, _Number]:
-    """The same of a Gaussian."""
-    z = -special.ndtri_exp(log_q)
-    return z / math.sqrt(dim), -0.5 * (z**2 + math.log(2 * math.pi) + math.log(dim))
-
-
-def _cap(sphere: bool, dim: int, epsilon: float, log_q: _Number) -> _Cap:
-    """The cap of mass q, in float64."""
+def _cap(sphere: bool, dim: int, epsilon: float, log_q: float | np.ndarray) -> _Cap:
+    """The cap of mass q under the base law, in float64."""
     if sphere:
-        cut, log_part = _sphere_tail(dim, log_q)
+        a = (dim - 1) / 2
+        double = 2 * np.exp(log_q)
+        narrow = double < 0.5
+        # 1 - gamma^2 or gamma^2, from the end where it is precise
+        rest = special.betaincinv(a, 0.5, np.minimum(double, 0.5))
+        wide = special.betaincinv(0.5, a, np.clip(1 - double, 0.0, 0.5))
+        square = np.where(narrow, 1 - rest, wide)
+        log_rest = np.where(narrow, np.log(rest), np.log1p(-square))
+        cut = np.sqrt(square)
+        log_part = a * log_rest - math.log(dim - 1) - special.betaln(a, 0.5)
         spread = (dim - 1) / dim
     else:
-        cut, log_part = _gaussian_tail(dim, log_q)
+        z = -special.ndtri_exp(log_q)
+        cut = z / math.sqrt(dim)
+        log_part = -0.5 * (z**2 + math.log(2 * math.pi) + math.log(dim))
         spread = 1.0
+    # e^log_part is E[component along the record; component >= cut].
     log_more = np.log(-np.expm1(-epsilon)) + epsilon  # log(e^epsilon - 1)
     log_whole = np.logaddexp(0.0, log_more + log_q)
     gain = np.exp(log_more + log_part - log_whole)
@@ -289,15 +285,12 @@ class PrivUnit(_OnCaps):
     def _base(self, noise: Array) -> Array:
         return noise / jnp.maximum(jnp.linalg.norm(noise), jnp.finfo(noise.dtype).tiny)
 
+    @partial(jax.jit, inline=True)  # an eager loop is compiled at each call
     def _in_cap(self, exponential: Array) -> tuple[Array, Scalar]:
         """cos and sin of t - d.
 
         The tail beyond that angle is e^-exponential of the one beyond t = arccos(cut).
         """
-        return self._angle(exponential)
-
-    @partial(jax.jit, inline=True)  # an eager loop is compiled at each call
-    def _angle(self, exponential: Array) -> tuple[Array, Scalar]:
         power = self.dim - 2
         cut = jnp.asarray(self.cap.cut, jnp.float32)
         wide = jnp.arccos(cut)

@@ -10,8 +10,7 @@ from jaxtyping import PyTree
 from ldp_jax.accounting.guarantee import Guarantee
 from ldp_jax.core import random, validate
 from ldp_jax.core.float32 import einsum, matmul
-from ldp_jax.core.mechanism import check_single, one_record
-from ldp_jax.core.pytree import mechanism, static
+from ldp_jax.core.mechanism import check_single, mechanism, one_record, static
 from ldp_jax.core.spaces import Ball, Turned, as_records
 from ldp_jax.core.spaces.spheres import polar
 from ldp_jax.core.types import Array, PRNGKey, Record, Report, Scalar

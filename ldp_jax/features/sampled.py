@@ -11,11 +11,15 @@ from jax.scipy.special import gammaln
 
 from ldp_jax.accounting.composition import sampled
 from ldp_jax.accounting.guarantee import Guarantee, any_two
-from ldp_jax.core import random, random_words, validate
-from ldp_jax.core.blocks import by_blocks
-from ldp_jax.core.mechanism import Univariate, check_single, one_record, require_protocol
-from ldp_jax.core.pytree import mechanism, static
-from ldp_jax.core.rounding import share
+from ldp_jax.core import blocks, random, random_words, rounding, validate
+from ldp_jax.core.mechanism import (
+    Univariate,
+    check_single,
+    mechanism,
+    one_record,
+    require_protocol,
+    static,
+)
 from ldp_jax.core.spaces import Box, Interval, NotApplicable, SparseReport, Subset, as_records
 from ldp_jax.core.types import Array, PRNGKey, Record, Report, Scalar
 from ldp_jax.features.duchi import Duchi
@@ -229,7 +233,7 @@ def _of_users(
         part = jax.lax.dynamic_slice_in_dim(draws, start, size, allow_negative_indices=False)
         return jnp.moveaxis(_inserted(jnp.moveaxis(part, 0, -1), tops), -1, 0)
 
-    return by_blocks(some, users, max(1, _IN_CACHE // len(tops))), True
+    return blocks.by_blocks(some, users, max(1, _IN_CACHE // len(tops))), True
 
 
 def _sampled_k(epsilon: Scalar, dim: int, k: int | None, per_coordinate: float) -> int:
@@ -250,7 +254,7 @@ def _share(epsilon: Scalar, dim: int, k: int, most: float) -> Scalar:
     validate.integer_in(1, dim, k=k)
     validate.in_range(0.0, most * k, open_lower=True, epsilon=epsilon)
     if isinstance(epsilon, (int, float)):
-        return share(epsilon, k)
+        return rounding.share(epsilon, k)
     if not validate.concrete(epsilon):
         return jnp.asarray(epsilon) / k
     whole = np.asarray(epsilon, np.float64)

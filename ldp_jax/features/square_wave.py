@@ -3,8 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 
-from ldp_jax.core.mechanism import Numeric
-from ldp_jax.core.pytree import mechanism, static
+from ldp_jax.core.mechanism import Numeric, mechanism, static
 from ldp_jax.core.spaces import Interval, clip
 from ldp_jax.core.types import Array, Record, Scalar
 

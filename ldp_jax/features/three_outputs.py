@@ -5,8 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ldp_jax.core import random_words
-from ldp_jax.core.mechanism import Worded
-from ldp_jax.core.pytree import mechanism
+from ldp_jax.core.mechanism import Worded, mechanism
 from ldp_jax.core.spaces import Finite, clip
 from ldp_jax.core.types import Array, Record, Scalar
 from ldp_jax.features._logs import log_mass
@@ -48,7 +47,7 @@ class ThreeOutputs(Worded):
 
     def _chances(self) -> tuple[Array, Array]:
         """a and 1 - a, of which either may be as small as e^-epsilon."""
-        e = jnp.exp(-jnp.asarray(self.epsilon))
+        e = jnp.exp(-self.epsilon)
         most = 1 / (1 + 2 * e)
         a = _root(e, most)
         capped = jnp.asarray(self.epsilon) > _CAPPED  # 1 - a would cancel: it goes to 0 as 2 e
@@ -57,8 +56,8 @@ class ThreeOutputs(Worded):
     @property
     def gain(self) -> Array:
         """C."""
-        e = jnp.exp(-jnp.asarray(self.epsilon))
-        return (1 + e) / (-jnp.expm1(-jnp.asarray(self.epsilon)) * (1 - self.a * e))
+        e = jnp.exp(-self.epsilon)
+        return (1 + e) / (-jnp.expm1(-self.epsilon) * (1 - self.a * e))
 
     def _masses(self, x: Record) -> tuple[Array, Array, Array]:
         """P(-1 | x), P(0 | x), P(1 | x)."""
@@ -69,7 +68,7 @@ class ThreeOutputs(Worded):
     def _by_agreement(self, size: Array) -> tuple[Array, Array, Array]:
         """The masses of the sign against x, of 0 and of the sign of x, at |x| = ``size``."""
         a, rest = self._chances()
-        e = jnp.exp(-jnp.asarray(self.epsilon))
+        e = jnp.exp(-self.epsilon)
         even = (1 - size) * rest / 2
         likely = size * (1 - a * e) / (1 + e)
         # a (1 - |x|) + a e |x|: no difference of numbers near 1.
@@ -90,13 +89,15 @@ class ThreeOutputs(Worded):
         low, zero, high = jnp.moveaxis(words, 1, 0)
         silent = self.a > 0  # where 0 is never reported, rounding must not report it either
         low = jnp.where(silent, low, against_threshold(size, self.epsilon))
+        last = low[1] + zero[1]
+        either = jnp.stack([low[0] + zero[0] + (last < low[1]).astype(last.dtype), last])
         # Counted from the end of the sign against the record, which is the lower one for x >= 0.
         number = jnp.where(x >= 0, word, ~word)
         is_against = random_words.less(number, low)
         is_along = jnp.where(
             nothing > along,
             random_words.less(~number, high),
-            ~random_words.less(number, _sum(low, zero)),
+            ~random_words.less(number, either),
         )
         # Whole numbers, whose 0 has no sign: that of -0 would be the record's, and XLA drops what
         # adds 0 to it.
@@ -144,9 +145,3 @@ def _root(e: Array, most: Array) -> Array:
 
     # The number of steps is fixed, so that both kinds of derivative exist.
     return jax.lax.fori_loop(0, 20, newton, jnp.zeros_like(most))
-
-
-def _sum(a: Array, b: Array) -> Array:
-    """a + b of two-word numbers whose sum is one too."""
-    low = a[1] + b[1]
-    return jnp.stack([a[0] + b[0] + (low < a[1]).astype(low.dtype), low])
