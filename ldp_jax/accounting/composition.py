@@ -90,8 +90,10 @@ def relationship(first: Guarantee, second: Guarantee | None = None) -> Guarantee
     """
     ends = (first,) if second is None else (first, second)
     for end in ends:
-        fits = end.unit == NEIGHBOUR_LIST
-        validate.require(fits, f"relationship needs the unit {NEIGHBOUR_LIST}, got {end.unit}")
+        validate.require(
+            end.unit == NEIGHBOUR_LIST,
+            f"relationship needs the unit {NEIGHBOUR_LIST}, got {end.unit}",
+        )
     seen = "the report of its owner alone" if second is None else "the reports of both its ends"
     words = f"{WORDS[RELATIONSHIP]}, seen through {seen}"
     return dataclasses.replace(sequential(*ends), unit=RELATIONSHIP, adjacency=words)
@@ -142,8 +144,9 @@ _ENOUGH = 1500  # e^1500 lifts the least float above 1
 
 
 def _totalled(name: str, unit: Unit) -> None:
-    rule = f"{name} cannot add {unit}: a loss per unit of distance has no total"
-    validate.require(unit.rate is None, rule)
+    validate.require(
+        unit.rate is None, f"{name} cannot add {unit}: a loss per unit of distance has no total"
+    )
 
 
 def advanced(guarantee: Guarantee, times: int, delta: float) -> Guarantee:
@@ -169,9 +172,10 @@ def advanced(guarantee: Guarantee, times: int, delta: float) -> Guarantee:
     k = validate.whole(1, 10**7, times=times)
     delta = validate.number(0.0, 1.0, open_upper=True, delta=delta)
     least = -math.expm1(k * math.log1p(-each))
-    enough = delta >= least * (1.0 - 1e-12)
     validate.require(
-        enough, f"delta must be in [{least:g}, 1), as {k} releases have that much", delta
+        delta >= least * (1.0 - 1e-12),
+        f"delta must be in [{least:g}, 1), as {k} releases have that much",
+        delta,
     )
     # Covers the rounding of gammaln, in units of its last place, and of the sums; on the safe side.
     rounding = 1e-9 + 8.0 * float(np.spacing(special.gammaln(k + 1.0)))
@@ -226,7 +230,8 @@ def over_rounds(
         _totalled("over_rounds", guarantee.unit)
         total = guarantee.repeated(k) if delta is None else advanced(guarantee, k, delta)
         return dataclasses.replace(total, adjacency=histories)
-    rule = "delta must be None for permanent answers, which are one release"
-    validate.require(delta is None, rule, delta)
+    validate.require(
+        delta is None, "delta must be None for permanent answers, which are one release", delta
+    )
     words = f"{histories}; one answer, from the first round's data"
     return dataclasses.replace(guarantee, adjacency=words)

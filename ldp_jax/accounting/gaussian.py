@@ -179,8 +179,10 @@ class GaussianCurve:
         >>> print(GaussianCurve(0.5).guarantee(1e-6))  # doctest: +ELLIPSIS
         epsilon 2.25409, delta 1e-06 per record (any two records of one user; ideal arithmetic; ...)
         """
-        rule = f"adjacency must say in words which two inputs the sensitivity per {unit} compares"
-        require(unit.rate is None or adjacency, rule)
+        require(
+            unit.rate is None or adjacency,
+            f"adjacency must say in words which two inputs the sensitivity per {unit} compares",
+        )
         reason = "the hockey-stick divergence of two shifted Gaussians has a closed form"
         return Guarantee(
             self.epsilon(delta), _delta(delta), unit, adjacency or "", "ideal", "proved", reason
@@ -190,8 +192,9 @@ class GaussianCurve:
 def _composed(curves: Sequence[tuple[GaussianCurve, int]]) -> GaussianCurve:
     """Compose curves, each with how often it is released: mu^2 adds, and mu is rounded up."""
     square = sum((times * Fraction(curve.mu) ** 2 for curve, times in curves), Fraction(0))
-    small = square <= Fraction(1e300) ** 2
-    require(small, "mu must be at most 1e300, and the composition has more")
+    require(
+        square <= Fraction(1e300) ** 2, "mu must be at most 1e300, and the composition has more"
+    )
     scale = 2 ** max(0, 2 * 60 - square.numerator.bit_length() + square.denominator.bit_length())
     scale *= scale  # a square, so that its root is whole
     root = math.isqrt(square.numerator * scale // square.denominator)

@@ -61,10 +61,15 @@ class Unit:
     rate: float | None = dataclasses.field(default=None, compare=False)
 
     def __post_init__(self) -> None:
-        word = isinstance(self.name, str) and self.name.strip()
-        require(word, "name of a unit must be a word", self.name)
-        fits = (self.name == "metric") == (self.rate is not None)
-        require(fits, "a unit has a rate if it is metric privacy: write metric(rate)")
+        require(
+            isinstance(self.name, str) and self.name.strip(),
+            "name of a unit must be a word",
+            self.name,
+        )
+        require(
+            (self.name == "metric") == (self.rate is not None),
+            "a unit has a rate if it is metric privacy: write metric(rate)",
+        )
         if self.rate is not None:
             object.__setattr__(self, "rate", rounded_up(exactly("rate", self.rate)))
 
@@ -188,8 +193,11 @@ class Guarantee:
         one_of(get_args(Arithmetic), arithmetic=self.arithmetic)
         one_of(get_args(Status), status=self.status)
         one_of(get_args(Trust), trust=self.trust)
-        said = self.status == "none" or self.reason.strip()
-        require(said, f"reason must say why the status is {self.status!r}", self.reason)
+        require(
+            self.status == "none" or self.reason.strip(),
+            f"reason must say why the status is {self.status!r}",
+            self.reason,
+        )
         if not self.adjacency.strip():
             object.__setattr__(self, "adjacency", own_words(self.unit))
         if self.unit == EDGE_CENTRAL:
@@ -239,8 +247,11 @@ class Budget:
 
     def __post_init__(self) -> None:
         _freeze_pair(self, rounded_down, "budget's ")
-        finite = math.isfinite(self.epsilon)
-        require(finite, f"budget's epsilon per {self.unit} must be finite", self.epsilon)
+        require(
+            math.isfinite(self.epsilon),
+            f"budget's epsilon per {self.unit} must be finite",
+            self.epsilon,
+        )
         require(self.delta < 1.0, f"budget's delta per {self.unit} must be in [0, 1)", self.delta)
 
     def __str__(self) -> str:
@@ -363,8 +374,9 @@ def field_names(name: str, value: Iterable[str]) -> tuple[str, ...]:
     """Names of fields as a tuple."""
     names = tuple(value)
     texts = all(isinstance(one, str) and one.strip() for one in names)
-    several = texts and not isinstance(value, str)
-    require(several, f"{name} must be a sequence of field names", value)
+    require(
+        texts and not isinstance(value, str), f"{name} must be a sequence of field names", value
+    )
     return names
 
 

@@ -83,8 +83,11 @@ class Release:
     exposes: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        named = isinstance(self.name, str) and self.name.strip()
-        require(named, "name must say what is released", self.name)
+        require(
+            isinstance(self.name, str) and self.name.strip(),
+            "name must say what is released",
+            self.name,
+        )
         what = f"release {self.name!r}"
         cost = self.cost
         protects = field_names("protects", self.protects)
@@ -92,8 +95,11 @@ class Release:
 
         if isinstance(cost, PipelineGuarantee):
             require(cost.guarantees, f"{what}: a PipelineGuarantee of no unit has no cost")
-            same = not protects or set(protects) == set(cost.protected)
-            require(same, f"protects of {what} must be those of its guarantee", protects)
+            require(
+                not protects or set(protects) == set(cost.protected),
+                f"protects of {what} must be those of its guarantee",
+                protects,
+            )
             protects = cost.protected
             exposes = tuple(dict.fromkeys((*cost.unprotected, *exposes)))
         both = sorted(set(protects) & set(exposes))
@@ -174,8 +180,10 @@ def _spent(releases: Sequence[Release], unit: Unit, budget: Budget | None) -> Gu
     if named:
         delta = max(named)
     else:
-        rule = f"release {last!r}: with no budget to take it from, a curve needs a delta"
-        require(budget is not None, rule)
+        require(
+            budget is not None,
+            f"release {last!r}: with no budget to take it from, a curve needs a delta",
+        )
         taken = add_up(guarantee.delta for guarantee in plain)
         delta = _less(budget.delta, taken) if budget else 0.0
     total = GaussianCurve(0.0).compose(*curves)
@@ -249,8 +257,10 @@ class Ledger(Public):
         made = []
         for one in given if isinstance(given, (tuple, list)) else (given,):
             kind = type(one).__name__
-            promise = isinstance(one, (Guarantee, PipelineGuarantee, GaussianCurve))
-            require(not promise, f"budget must be a Budget, got a {kind}: write Budget(...)")
+            require(
+                not isinstance(one, (Guarantee, PipelineGuarantee, GaussianCurve)),
+                f"budget must be a Budget, got a {kind}: write Budget(...)",
+            )
             # A copy holds, whatever is done to the given one later.
             made.append(dataclasses.replace(one) if isinstance(one, Budget) else Budget(one))
         budgets = tuple(made)

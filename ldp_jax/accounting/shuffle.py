@@ -21,6 +21,7 @@ Reference: Feldman, McMillan & Talwar, Hiding among the clones (FOCS 2021), Theo
 e^-epsilon_0.
 """
 
+import bisect
 import dataclasses
 import math
 from typing import Literal, get_args
@@ -65,11 +66,15 @@ def clone_share(masses: ArrayLike) -> float:
     (0.537883, 0.537883)
     """
     law = np.asarray(masses, np.float64)
-    fits = law.ndim == 2 and len(law) >= 2 and np.isfinite(law).all() and (law >= 0).all()
-    validate.require(fits, "masses must be [inputs, outputs], finite and >= 0, of two inputs", law)
+    validate.require(
+        law.ndim == 2 and len(law) >= 2 and np.isfinite(law).all() and (law >= 0).all(),
+        "masses must be [inputs, outputs], finite and >= 0, of two inputs",
+        law,
+    )
     sums = law.sum(1)
-    same = 0 < sums.max() <= sums.min() * (1 + _SAME)
-    validate.require(same, "masses must have rows of one sum > 0", sums)
+    validate.require(
+        0 < sums.max() <= sums.min() * (1 + _SAME), "masses must have rows of one sum > 0", sums
+    )
     ordered = np.sort(law[:, (law > 0).any(0)], axis=0)
     least = float((2 * ordered[0] / (ordered[-1] + ordered[-2])).min(initial=1.0))
     return max(0.0, least * (1.0 - 4 * float(np.finfo(np.float64).eps)))
@@ -174,14 +179,7 @@ def _clones(others: int, share: float, delta: float) -> tuple[np.ndarray, np.nda
     """Return numbers of clones, from 0 on, and the probability of the interval from each on."""
     law = stats.binom(others, share)
     # The largest number of clones below which there is next to no mass.
-    low = 0
-    high = others
-    while low < high:
-        middle = (low + high + 1) // 2
-        if law.cdf(middle - 1) <= 1e-7 * delta:
-            low = middle
-        else:
-            high = middle - 1
+    low = bisect.bisect_right(range(others), 1e-7 * delta, key=law.cdf)
     mean = others * share
     deviation = math.sqrt(others * share * (1.0 - share))
     last = max(low, min(others, math.ceil(mean + 6.0 * deviation)))

@@ -84,8 +84,10 @@ class Cost:
 
     def __post_init__(self) -> None:
         validate.whole(1, times=self.times)
-        converted = self.curve is None or self.delta is not None
-        validate.require(converted, "delta must be given with a curve, which is converted at it")
+        validate.require(
+            self.curve is None or self.delta is not None,
+            "delta must be given with a curve, which is converted at it",
+        )
         if self.pair is None and self.reads("list"):
             bit = dataclasses.replace(self.guarantee, unit=NEIGHBOUR_LIST, adjacency="")
             object.__setattr__(self, "pair", relationship(bit, None if self.owners else bit))
@@ -127,9 +129,10 @@ class Cost:
             if held is None:
                 continue
             touched = True
-            covered = held in (granularity, "whole")
-            rule = f"an answer with a guarantee per {self.guarantee.unit} has none per {unit}"
-            validate.require(covered, rule)
+            validate.require(
+                held in (granularity, "whole"),
+                f"an answer with a guarantee per {self.guarantee.unit} has none per {unit}",
+            )
         if not touched:
             return None
         if self.guarantee.unit == unit:
@@ -250,9 +253,10 @@ class Statement:
         return cls(tuple(made), tuple(exposes), tuple(protects))
 
     def __post_init__(self) -> None:
-        asks = any(role.costs for role in self.roles)
-        rule = "a statement must name an answer: a protocol that asks nobody has no cost"
-        validate.require(asks, rule)
+        validate.require(
+            any(role.costs for role in self.roles),
+            "a statement must name an answer: a protocol that asks nobody has no cost",
+        )
 
     @property
     def costs(self) -> tuple[Cost, ...]:
@@ -373,11 +377,6 @@ def _of_pair(one: Role, other: Role) -> Guarantee | None:
     return dataclasses.replace(sequential(*parts), adjacency=own_words(RELATIONSHIP))
 
 
-def _sizes(cost: Cost) -> tuple[float, float]:
-    """The epsilons of one answer, per unit and per pair."""
-    return cost.guarantee.epsilon, 0.0 if cost.pair is None else cost.pair.epsilon
-
-
 @dataclasses.dataclass(frozen=True, eq=False)
 class Account:
     """The answers of each user so far, within a statement; charging returns a new account.
@@ -417,8 +416,13 @@ class Account:
             raise BudgetExceededError(
                 f"the question costs {cost.guarantee}, and the statement names no such answer"
             )
+
+        def size(place: int) -> tuple[float, float]:
+            pair = costs[place].pair
+            return costs[place].guarantee.epsilon, 0.0 if pair is None else pair.epsilon
+
         beyond = 0
-        for place in sorted(found, key=lambda at: _sizes(costs[at])):
+        for place in sorted(found, key=size):
             answers = self.answers.copy()
             answers[asked, place] += 1
             beyond = int((asked & ~self._within(answers)).sum())

@@ -1,5 +1,6 @@
 """The perceptron of trained attackers, and what it answers."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -49,6 +50,20 @@ CLASSIFICATION = Objective(
 """Binary cross entropy on rows, which chooses the epoch too."""
 
 
+def standardised(
+    rows: Rows, train: np.ndarray, validation: np.ndarray
+) -> tuple[Callable[[np.ndarray], Array], Rows, Rows]:
+    """Two parts of some rows, and the map of features that has mean 0 and deviation 1 over all."""
+    mean = rows.features.mean(-2, keepdims=True)
+    spread = rows.features.std(-2, keepdims=True) + 1e-6
+    scaled = lambda features: jnp.asarray((features - mean) / spread, jnp.float32)
+    taken, kept = (
+        Rows(scaled(rows.features[..., part, :]), jnp.asarray(rows.truth[..., part, :]))
+        for part in (train, validation)
+    )
+    return scaled, taken, kept
+
+
 def trained_answers(
     key: PRNGKey,
     perceptron: Perceptron,
@@ -63,12 +78,7 @@ def trained_answers(
     It is trained on the first of two ``parts`` of the rows, and the second chooses the epoch.
     Features are standardised over all rows.
     """
-    mean = rows.features.mean(0)
-    spread = rows.features.std(0) + 1e-6
-    scaled = lambda features: jnp.asarray((features - mean) / spread, jnp.float32)
-    train, validation = (
-        Rows(scaled(rows.features[part]), jnp.asarray(rows.truth[part])) for part in parts
-    )
+    scaled, train, validation = standardised(rows, *parts)
     model = perceptron.model(rows.truth.shape[1])
     fitted = fit(
         key, model, objective, (), train, validation, validation, perceptron.settings(batch_size)

@@ -3,6 +3,7 @@
 Compared directly, or by a trained attacker.
 """
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Literal, get_args
 
@@ -122,10 +123,12 @@ def by_distance(name: str, rows: Numbers, targets: Targets, distance: str, what:
     return evaluate(name, -_apart(known, units, (distance,))[:, 0], targets)
 
 
-def _pair_features(
-    posteriors: np.ndarray, others: tuple[np.ndarray, ...], pairs: np.ndarray
-) -> Float[np.ndarray, "p k"]:
-    """The features of a pair for the trained attacker; the same for {u, v} and {v, u}."""
+def _pair_features(known: Sequence[np.ndarray], pairs: np.ndarray) -> Float[np.ndarray, "p k"]:
+    """The features of a pair for the trained attacker; the same for {u, v} and {v, u}.
+
+    ``known`` are the posteriors of all nodes, and their records if the attacker has them.
+    """
+    posteriors = known[0]
     low = posteriors.min()
     high = posteriors.max()
     # Other numbers have no entropy.
@@ -133,7 +136,7 @@ def _pair_features(
         low >= 0 and high <= 1 + 1e-5,
         f"posteriors must be probabilities, got {low:g} to {high:g}",
     )
-    distances = [_apart(rows, pairs, tuple(_DISTANCES)) for rows in (posteriors, *others)]
+    distances = [_apart(rows, pairs, tuple(_DISTANCES)) for rows in known]
     entropy = -(posteriors * np.log(np.maximum(posteriors, _TINY))).sum(-1)
     first, second = entropy[pairs].T
     mixed = [first * second, (first + second) / 2, np.abs(first - second), (first - second) ** 2]
@@ -184,37 +187,38 @@ def trained_link_stealing(
         (known_x is not None) == (inductive and x is not None),
         "known_x must be given where x and known_posteriors both are, and only there",
     )
-    asked = rows_of("posteriors", posteriors, np.float64)
-    asked_x = _records(x, len(asked), "x")
+    asked = _of_nodes(posteriors=posteriors, x=x)
     seen = asked
-    seen_x = asked_x
     if inductive:
-        seen = rows_of("known_posteriors", known_posteriors, np.float64)
-        seen_x = _records(known_x, len(seen), "known_x")
-    units, _ = check_targets(targets, len(asked))
-    known_units, truth = check_targets(known, len(seen))
+        seen = _of_nodes(known_posteriors=known_posteriors, known_x=known_x)
+    n = len(asked[0])
+    units, _ = check_targets(targets, n)
+    known_units, truth = check_targets(known, len(seen[0]))
     kinds = (truth.sum(), (~truth).sum())
     require(
         min(kinds) >= 10,
         f"known must have at least 10 pairs of each kind, got {kinds[0]} and {kinds[1]}",
     )
-    shared = np.isin(codes(units, len(asked)), codes(known_units, len(asked)))
+    shared = np.isin(codes(units, n), codes(known_units, n))
     require(inductive or not shared.any(), "known must have no pair that is among the targets")
 
     split_key, fit_key = random.split(key)
     order = np.asarray(random.permutation(split_key, len(truth)))
     order = np.concatenate([order[truth[order]], order[~truth[order]]])
     validates = np.arange(len(order)) % 5 == 0  # each fifth pair of either kind
-    rows = Rows(_pair_features(seen, seen_x, known_units), truth[:, None].astype(np.float32))
-    features = _pair_features(asked, asked_x, units)
+    rows = Rows(_pair_features(seen, known_units), truth[:, None].astype(np.float32))
+    features = _pair_features(asked, units)
     parts = (order[~validates], order[validates])
     scores = trained_answers(fit_key, perceptron, CLASSIFICATION, rows, parts, features)[:, 0]
-    return evaluate("trained link stealing" + (" with records" if asked_x else ""), scores, targets)
+    name = "trained link stealing" + ("" if x is None else " with records")
+    return evaluate(name, scores, targets)
 
 
-def _records(x: Numbers | None, size: int, name: str) -> tuple[np.ndarray, ...]:
-    if x is None:
-        return ()
-    rows = rows_of(name, x, np.float64)
-    validate.finite_array(size, "d", **{name: rows})
-    return (rows,)
+def _of_nodes(**given: Numbers | None) -> list[np.ndarray]:
+    """The arrays that are given, checked: a row a node."""
+    found = []
+    for name, rows in given.items():
+        if rows is not None or not found:
+            found.append(rows_of(name, rows, np.float64))
+            validate.finite_array(len(found[0]), "d", **{name: found[-1]})
+    return found

@@ -14,11 +14,10 @@ from functools import partial
 from typing import Literal, get_args
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import scipy.special
 
-from ldp_jax.attacks._classifier import CLASSIFICATION, Perceptron, Rows
+from ldp_jax.attacks._classifier import CLASSIFICATION, Perceptron, Rows, standardised
 from ldp_jax.attacks._result import Attack, Numbers, check_member, evaluate_membership
 from ldp_jax.core import random, validate
 from ldp_jax.core.flags import implicit_promotion
@@ -190,14 +189,13 @@ def rmia(
     size = others.sum()
     require(size >= 2, f"population must be bool [{n}], with at least two nodes, got {size}")
     p = scipy.special.expit(confidences)
-    counts = [_others(1.0, side) for side in (member, ~member)]
-    inside, outside = (
-        _others(p, side) / np.maximum(count, 1)
-        for side, count in zip((member, ~member), counts, strict=True)
-    )
-    outside = np.where(counts[1] > 0, outside, inside)
+    with_node = _others(1.0, member)
+    without = _others(1.0, ~member)
+    inside = _others(p, member) / np.maximum(with_node, 1)
+    outside = _others(p, ~member) / np.maximum(without, 1)
+    outside = np.where(without > 0, outside, inside)
     if form == "online":
-        usual = (np.where(counts[0] > 0, inside, outside) + outside) / 2
+        usual = (np.where(with_node > 0, inside, outside) + outside) / 2
     else:
         usual = ((1 + a) * outside + 1 - a) / 2
     raised = scipy.special.log_expit(confidences) - np.log(np.maximum(usual, _TINY))
@@ -257,22 +255,14 @@ def trained_membership(
     order = np.asarray(random.permutation(order_key, shadows * n))
     features = seen[learnt].reshape(count, shadows * n, -1)[:, order]
     truth = member[learnt].reshape(count, shadows * n, 1)[:, order].astype(np.float32)
-    mean = features.mean(1, keepdims=True)
-    spread = features.std(1, keepdims=True) + 1e-6
-
-    def part(chosen: np.ndarray) -> Rows:
-        scaled = (features - mean) / spread
-        return Rows(jnp.asarray(scaled[:, chosen], jnp.float32), jnp.asarray(truth[:, chosen]))
-
     validates = np.arange(len(order)) % 5 == 0
-    train = part(~validates)
-    validation = part(validates)
+    scaled, train, validation = standardised(Rows(features, truth), ~validates, validates)
     model = perceptron.model()
     keys = random.split(fit_key, count)
     fitted = fit_many(
         keys, model, CLASSIFICATION, (), train, validation, validation, perceptron.settings()
     )
-    scores = _read(fitted.variables, jnp.asarray((seen - mean) / spread, jnp.float32), model=model)
+    scores = _read(fitted.variables, scaled(seen), model=model)
     name = "trained membership" + ("" if side is None else " with side information")
     return evaluate_membership(name, np.asarray(scores), member)
 

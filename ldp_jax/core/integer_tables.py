@@ -66,8 +66,11 @@ class Table(Public):
     def __post_init__(self) -> None:
         masses = self.masses
         values = self.values
-        whole = masses.dtype == np.uint32 and masses.ndim == 2
-        require(whole, "masses must be uint32 [inputs, outputs]", masses)
+        require(
+            masses.dtype == np.uint32 and masses.ndim == 2,
+            "masses must be uint32 [inputs, outputs]",
+            masses,
+        )
         inputs, outputs = masses.shape
         require(
             1 <= inputs <= MAX_INPUTS and 2 <= outputs <= MAX_OUTPUTS,
@@ -126,8 +129,10 @@ class Table(Public):
 
         Elementwise.
         """
-        drawn = rounding is not None or self.encoding != "grid"
-        require(drawn, "rounding must be uniform words: a grid rounds at random")
+        require(
+            rounding is not None or self.encoding != "grid",
+            "rounding must be uniform words: a grid rounds at random",
+        )
         with np.errstate(all="ignore"):  # a warning would say what a record holds
             row, part = split(np, x, self.inputs, self.encoding)
         word = np.asarray(word, np.uint32)

@@ -174,8 +174,9 @@ class Univariate(Mechanism, HasDensity, HasMoments, abc.ABC):
     def privatize(self, key: PRNGKey, x: Record) -> Report:
         """The report of one record; several would share randomness, and are refused."""
         check_single(self)
-        rule = "x must be one number: use jax.vmap, with a key for each"
-        validate.require(not jnp.ndim(x), rule, x)
+        validate.require(
+            not jnp.ndim(x), "x must be one number: use jax.vmap, with a key for each", x
+        )
         return self.draw(key, x)
 
     @abc.abstractmethod
@@ -355,8 +356,10 @@ def uniform(key: PRNGKey, shape: tuple[int, ...] = ()) -> Array:
 
 def largest(epsilon: Scalar) -> float:
     """Return the largest of one or many concrete epsilons > 0 as a Python float."""
-    rule = "guarantee() needs a concrete epsilon; ask for it outside jit, vmap and grad"
-    validate.require(validate.concrete(epsilon), rule)
+    validate.require(
+        validate.concrete(epsilon),
+        "guarantee() needs a concrete epsilon; ask for it outside jit, vmap and grad",
+    )
     validate.positive(epsilon=epsilon)
     return float(np.max(np.asarray(epsilon)))
 
@@ -389,8 +392,11 @@ def check_single(mechanism: object) -> None:
 def one_record(x: Record, dim: int, name: str = "x") -> Array:
     """Return one record [dim]; another shape is a ``ValueError`` (shapes are no data)."""
     x = as_records(x)
-    rule = f"{name} must be one record of shape ({dim},): use jax.vmap for several"
-    validate.require(x.shape == (dim,), rule, x)
+    validate.require(
+        x.shape == (dim,),
+        f"{name} must be one record of shape ({dim},): use jax.vmap for several",
+        x,
+    )
     return x
 
 
@@ -426,8 +432,10 @@ def mse(mechanism: HasMoments[R], x: R) -> Array:
     8.0
     """
     domain = mechanism.domain()
-    rule = "mse is for numbers and vectors, not for a mechanism on categories"
-    validate.require(not isinstance(domain, Enumerated), rule)
+    validate.require(
+        not isinstance(domain, Enumerated),
+        "mse is for numbers and vectors, not for a mechanism on categories",
+    )
     bias = mechanism.mean(x) - domain.clip(x)
     return mechanism.variance(x) + bias**2
 
@@ -534,8 +542,9 @@ def privatize(
             read = np.take_along_axis(x, at, 1)
         return _reported(key, mechanism, 0, (indices, as_records(read)), block)
     records = as_records(x)
-    rule = "x must be records [n] or [n, d]: mechanism.privatize(key, x) is of one user"
-    validate.require(records.ndim, rule)
+    validate.require(
+        records.ndim, "x must be records [n] or [n, d]: mechanism.privatize(key, x) is of one user"
+    )
     return _privatize(key, mechanism, records, block, by_rows(records))
 
 

@@ -63,8 +63,9 @@ def ownership(confidence: object, silent: object = None) -> Ownership:
     [True, False, True, False]
     """
     order = numbers(confidence=confidence)
-    finite = order.ndim == 1 and np.isfinite(order).all()
-    require(finite, "confidence must be finite numbers [n]", order)
+    require(
+        order.ndim == 1 and np.isfinite(order).all(), "confidence must be finite numbers [n]", order
+    )
     quiet = mask(len(order), False, silent=silent)
     require(not len(quiet) or not quiet.all(), "silent must leave somebody who reports")
     return Ownership(order, quiet)

@@ -66,18 +66,18 @@ def alphabets(prior: object, epsilon: object) -> Alphabets:
 
 def checked_prior(prior: object) -> np.ndarray:
     """Rows of probabilities [..., C] in float64, each of sum 1."""
-    known = validate.concrete(prior)
-    validate.require(known, "prior must be concrete: candidate sets are chosen on the host")
+    validate.require(
+        validate.concrete(prior), "prior must be concrete: candidate sets are chosen on the host"
+    )
     rows = validate.numbers(prior=prior)
-    several = rows.size and rows.ndim and 2 <= rows.shape[-1] <= MAX_INPUTS
-    rule = f"prior must have 2 to {MAX_INPUTS} classes, got shape {rows.shape}"
-    validate.require(several, rule)
-    possible = np.isfinite(rows).all() and (rows >= 0).all()
-    validate.require(possible, "prior must be finite and >= 0")
+    validate.require(
+        rows.size and rows.ndim and 2 <= rows.shape[-1] <= MAX_INPUTS,
+        f"prior must have 2 to {MAX_INPUTS} classes, got shape {rows.shape}",
+    )
+    validate.require(np.isfinite(rows).all() and (rows >= 0).all(), "prior must be finite and >= 0")
     total = rows.sum(-1, keepdims=True)
     sums = f"got sums from {total.min():.6g} to {total.max():.6g}"
-    fits = np.abs(total - 1).max() <= _SUM
-    validate.require(fits, f"rows of prior must sum to 1, {sums}")
+    validate.require(np.abs(total - 1).max() <= _SUM, f"rows of prior must sum to 1, {sums}")
     return rows / total
 
 

@@ -37,11 +37,6 @@ def digest(tree: Any) -> bytes:
     return found.digest()
 
 
-def _equal(one: object, other: object) -> bool:
-    # What is no concrete array raises here, where array_equal alone would call it unequal.
-    return np.array_equal(np.asarray(one), np.asarray(other))
-
-
 @dataclass_transform(frozen_default=True, field_specifiers=(static,))
 def pytree(cls: type[_T]) -> type[_T]:
     """Make ``cls`` a frozen dataclass that is a pytree.
@@ -57,7 +52,11 @@ def pytree(cls: type[_T]) -> type[_T]:
             return NotImplemented
         mine, structure = jax.tree.flatten(self)
         theirs, other_structure = jax.tree.flatten(other)
-        return structure == other_structure and all(map(_equal, mine, theirs))
+        # What is no concrete array raises here, where array_equal alone would call it unequal.
+        return structure == other_structure and all(
+            np.array_equal(np.asarray(one), np.asarray(other))
+            for one, other in zip(mine, theirs, strict=True)
+        )
 
     def __hash__(self: object) -> int:
         return hash(jax.tree.structure(self))

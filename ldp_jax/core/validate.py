@@ -53,14 +53,20 @@ def real(name: str, value: object) -> "np.ndarray":
     """Return one or many real numbers as an array; anything else is a ``ValueError``."""
     import numpy as np
 
-    plain = not isinstance(value, (bool, str, np.bool_)) and value is not None
-    require(plain, f"{name} must be a number", value)
+    require(
+        not isinstance(value, (bool, str, np.bool_)) and value is not None,
+        f"{name} must be a number",
+        value,
+    )
     array = _filled(name, value)
     if isinstance(value, int) and array.dtype == object:  # beyond 64 bits
         require(abs(value) < 2**1023, f"{name} must be a number of float64", value)
         array = np.asarray(float(value))
-    real = np.issubdtype(array.dtype, np.number) and not np.iscomplexobj(array)
-    require(real, f"{name} must be real numbers, not {array.dtype}", value)
+    require(
+        np.issubdtype(array.dtype, np.number) and not np.iscomplexobj(array),
+        f"{name} must be real numbers, not {array.dtype}",
+        value,
+    )
     return array
 
 
@@ -203,8 +209,10 @@ def numbers(**kwargs: object) -> "np.ndarray":
     array = _filled(name, value)
     if array.dtype == object and all(isinstance(one, Real) for one in array.flat):
         array = np.array(array.tolist()).reshape(array.shape)
-    real = array.dtype.kind in "biuf" or array.dtype.name.startswith("bfloat")
-    require(real, f"{name} must be real numbers, got {array.dtype}")
+    require(
+        array.dtype.kind in "biuf" or array.dtype.name.startswith("bfloat"),
+        f"{name} must be real numbers, got {array.dtype}",
+    )
     wide = array.astype(np.float64)
     require(
         array.dtype.kind not in "iu" or (np.abs(wide) < 2.0**53).all(),
@@ -295,8 +303,11 @@ def number(
     if upper != math.inf:
         wanted = f"in {'(' if open_lower else '['}{lower:g}, {upper:g}{')' if open_upper else ']'}"
     kind = getattr(getattr(value, "dtype", None), "kind", "")
-    text = isinstance(value, (bool, complex, str, bytes, bytearray)) or kind in tuple("bcSU")
-    require(not text, f"{name} must be a number", value)
+    require(
+        not (isinstance(value, (bool, complex, str, bytes, bytearray)) or kind in tuple("bcSU")),
+        f"{name} must be a number",
+        value,
+    )
     try:
         one = float(value)
     except OverflowError:
@@ -328,8 +339,11 @@ def whole(lower: int, upper: int | None = None, **kwargs: object) -> int:
     count = lower - 1
     if isinstance(value, Integral) and not isinstance(value, bool):
         count = operator.index(value)
-    inside = lower <= count and (upper is None or count <= upper)
-    require(inside, f"{name} must be a whole number {wanted}", value)
+    require(
+        lower <= count and (upper is None or count <= upper),
+        f"{name} must be a whole number {wanted}",
+        value,
+    )
     return count
 
 
@@ -412,13 +426,17 @@ def pairs(size: int | None = None, of: str = "", /, **kwargs: object) -> "np.nda
 
     ((name, value),) = kwargs.items()
     wanted = f"{name} must be integers [m, 2]"
-    graph = hasattr(value, "n_node") or hasattr(value, "adjacency")
-    require(not graph, f"{wanted}, got a graph: graph.graphs.to_edges(it) gives them")
+    require(
+        not (hasattr(value, "n_node") or hasattr(value, "adjacency")),
+        f"{wanted}, got a graph: graph.graphs.to_edges(it) gives them",
+    )
     array = complete(**kwargs)
     if array.size == 0:
         return np.zeros((0, 2), np.int64)
-    fits = array.ndim == 2 and array.shape[1] == 2 and array.dtype.kind in "iu"
-    require(fits, f"{wanted}, got {array.dtype} of shape {array.shape}")
+    require(
+        array.ndim == 2 and array.shape[1] == 2 and array.dtype.kind in "iu",
+        f"{wanted}, got {array.dtype} of shape {array.shape}",
+    )
     ids(2**63 if size is None else size, of, **kwargs)
     return array.astype(np.int64)
 
@@ -426,8 +444,7 @@ def pairs(size: int | None = None, of: str = "", /, **kwargs: object) -> "np.nda
 def one_of(choices: tuple[str, ...], **kwargs: object) -> None:
     """Refuse a name that is not among ``choices``; the message lists them."""
     for name, value in kwargs.items():
-        rule = f"{name} must be one of {', '.join(choices)}; got {shown(value)}"
-        require(value in choices, rule)
+        require(value in choices, f"{name} must be one of {', '.join(choices)}; got {shown(value)}")
 
 
 def shaped(*axes: int | str, **kwargs: Any) -> None:
@@ -499,8 +516,10 @@ def names(given: "Iterable") -> list:
     import numpy as np
 
     listed = list(getattr(given, "to_pylist", lambda: given)())  # Arrow's own scalars equal no name
-    unknown = any(name is np.ma.masked or _is_unknown(name) for name in listed)
-    require(not unknown, "nodes must name each node, and some names are missing or masked")
+    require(
+        not any(name is np.ma.masked or _is_unknown(name) for name in listed),
+        "nodes must name each node, and some names are missing or masked",
+    )
     return listed
 
 
@@ -518,10 +537,14 @@ def finite_array(*shape: int | str, **kwargs: object) -> "np.ndarray":
     ((name, _),) = kwargs.items()
     array = numbers(**kwargs)
     wanted = ", ".join(map(str, shape))
-    fits = len(shape) == array.ndim and all(
-        isinstance(axis, str) or axis == size for axis, size in zip(shape, array.shape, strict=True)
+    require(
+        len(shape) == array.ndim
+        and all(
+            isinstance(axis, str) or axis == size
+            for axis, size in zip(shape, array.shape, strict=True)
+        ),
+        f"{name} must be finite numbers [{wanted}], got shape {array.shape}",
     )
-    require(fits, f"{name} must be finite numbers [{wanted}], got shape {array.shape}")
     count = (~np.isfinite(array)).sum()
     require(not count, f"{name} must be finite numbers [{wanted}], and {count} are not")
     return array

@@ -11,7 +11,6 @@ import zipfile
 from collections.abc import Generator, Iterable
 from pathlib import Path
 
-import numpy as np
 from numpy.lib import format as npy
 
 from ldp_jax.core.validate import require
@@ -108,8 +107,16 @@ def read_arrays(
     largest = max(declared, key=lambda name: declared[name], default="")
     total = sum(declared.values())
     check_size(f"the file, with {largest} as its largest array, declares", total, max_bytes)
-    with naming(_NO_NPZ, Exception):
-        return {name: _array(archive, name) for name in declared}
+    arrays: Arrays = {}
+    for name in declared:
+        with (
+            naming(f"{_NO_NPZ}: {name}", Exception),
+            archive.open(f"{name}.npy") as file,
+        ):
+            arrays[name] = npy.read_array(file, allow_pickle=False)
+            # Until the end, where the checksum is.
+            require(not file.read(1), "it has more bytes than its shape")
+    return arrays
 
 
 def _declared(archive: zipfile.ZipFile, name: str) -> int:
@@ -119,16 +126,10 @@ def _declared(archive: zipfile.ZipFile, name: str) -> int:
         if npy.read_magic(file) == (1, 0):
             read = npy.read_array_header_1_0
         shape, _, dtype = read(file)
-    pickled = f"{name} holds pickled objects, which are never read (allow_pickle=False)"
-    require(not dtype.hasobject, pickled)
+    require(
+        not dtype.hasobject,
+        f"{name} holds pickled objects, which are never read (allow_pickle=False)",
+    )
     # An axis beside one of length 0 counts too: somebody will make as many rows.
     size = dtype.itemsize * math.prod(shape) or 8 * math.prod(max(axis, 1) for axis in shape)
     return max(size, archive.getinfo(f"{name}.npy").file_size)
-
-
-def _array(archive: zipfile.ZipFile, name: str) -> np.ndarray:
-    with naming(name, Exception), archive.open(f"{name}.npy") as file:
-        values = npy.read_array(file, allow_pickle=False)
-        # Until the end, where the checksum is.
-        require(not file.read(1), "it has more bytes than its shape")
-    return values

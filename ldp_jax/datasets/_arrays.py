@@ -97,11 +97,12 @@ def largest_connected(adjacency: scipy.sparse.sparray) -> np.ndarray:
 def integers(field: str, array: ArrayLike, dtype: type[np.integer]) -> np.ndarray:
     """An array of whole numbers in a narrower type that holds them; messages show no entry."""
     array = complete(**{field: array})
-    whole = np.issubdtype(array.dtype, np.integer)
-    require(whole, f"{field} must be integers, got {array.dtype}")
+    require(np.issubdtype(array.dtype, np.integer), f"{field} must be integers, got {array.dtype}")
     limits = np.iinfo(dtype)
-    fits = not array.size or limits.min <= array.min() <= array.max() <= limits.max
-    require(fits, f"{field} must fit in {np.dtype(dtype)}")
+    require(
+        not array.size or limits.min <= array.min() <= array.max() <= limits.max,
+        f"{field} must fit in {np.dtype(dtype)}",
+    )
     return array.astype(dtype)
 
 
@@ -122,8 +123,10 @@ def attribute_arrays(lists: Sequence[Sequence[int]], num_features: int) -> Array
     """The four ``x_`` arrays of attributes: 1 where a node has one, however often it is listed."""
     rows = [sorted({int(j) for j in row}) for row in lists]
     columns = np.array([j for row in rows for j in row], np.int64)
-    inside = ((columns >= 0) & (columns < num_features)).all()
-    require(inside, f"features must be in [0, {num_features}), and some are not")
+    require(
+        ((columns >= 0) & (columns < num_features)).all(),
+        f"features must be in [0, {num_features}), and some are not",
+    )
     starts = np.cumsum([0, *map(len, rows)])
     ones = np.ones(len(columns), np.float32)
     shape = (len(rows), num_features)

@@ -212,14 +212,15 @@ def _records(x: Any, n: int, lower: Any, upper: Any, name: str) -> Any:
         x = np.asarray(validate.in_order(x, f"x of {name}"))
         if x.dtype.kind == "O":
             # A cast would read words, dates or parts of complex numbers.
-            real = all(one is None or isinstance(one, numbers.Real) for one in x.ravel())
-            require(real, f"x of {name} must be real numbers, got object")
+            require(
+                all(one is None or isinstance(one, numbers.Real) for one in x.ravel()),
+                f"x of {name} must be real numbers, got object",
+            )
             x = x.astype(np.float64)
     elif x.format not in ("csr", "csc") or not x.has_canonical_format:
         x = scipy.sparse.csr_array(x, copy=True)
         x.sum_duplicates()
-    shape = f"x of {name} must have one row a node ({n}), got shape {x.shape}"
-    require(x.shape[:1] == (n,), shape)
+    require(x.shape[:1] == (n,), f"x of {name} must have one row a node ({n}), got shape {x.shape}")
     low, high = check_bounds(lower, upper, name)
     require(x.dtype.kind in "biuf", f"x of {name} must be real numbers, got {x.dtype}")
     check_step(x.dtype, low, high, f"x of {name}")
@@ -320,5 +321,4 @@ def _check_labels(
         least = -1
         rule += ", or -1 where the class of a node is unknown"
     inside = len(known) and least <= y.min() and int(y.max()) < max(len(y), named)
-    good = inside and (named or np.bincount(known).all())
-    require(good, f"y of {name} must be {rule}")
+    require(inside and (named or np.bincount(known).all()), f"y of {name} must be {rule}")

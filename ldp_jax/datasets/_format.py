@@ -59,8 +59,9 @@ def build(
         )
     if x is None:
         rows = node_graph if node_graph is not None else y
-        counted = rows is not None and rows.ndim
-        require(counted, "the number of nodes is unknown: give y, or x_shape")
+        require(
+            rows is not None and rows.ndim, "the number of nodes is unknown: give y, or x_shape"
+        )
         x = scipy.sparse.csr_array((0 if rows is None else len(rows), 0), dtype=np.float32)
     n, width = x.shape
     require(n, "a graph must have a node, and there are none")
@@ -74,8 +75,10 @@ def build(
             x = np.clip(x, lower, upper)  # in the precision of x
         else:
             # The message depends on the bounds alone, whatever is stored.
-            around = f"clip needs bounds around 0, which absent entries are; got {lower, upper}"
-            require(lower <= 0 <= upper, around)
+            require(
+                lower <= 0 <= upper,
+                f"clip needs bounds around 0, which absent entries are; got {lower, upper}",
+            )
             x.data = np.clip(x.data, lower, upper)
         fields["notes"] = " ".join(filter(None, [fields.get("notes"), _CLIPPED]))
     return Dataset(
@@ -123,8 +126,7 @@ def _features(arrays: Arrays) -> scipy.sparse.csr_array | np.ndarray | None:
         return x.astype(np.promote_types(x.dtype, np.float16), copy=False)
     if none:
         return None
-    missing = f"the arrays {', '.join(absent)} are missing beside the other x_ arrays"
-    require(not absent, missing)
+    require(not absent, f"the arrays {', '.join(absent)} are missing beside the other x_ arrays")
     indptr, indices, values, shape = (arrays[key] for key in _FEATURES)
     x = checked_csr(indptr, indices, values, shape)
     x.sort_indices()
@@ -144,8 +146,10 @@ def checked_csr(
     SciPy follows damaged ones out of its memory.
     """
     shape = integers(f"{of}_shape", shape, np.int64)
-    sizes = f"{of}_shape must be two sizes, [nodes, features], got {shape.tolist()}"
-    require(shape.shape == (2,) and shape[0] >= 1 and shape[1] >= 0, sizes)
+    require(
+        shape.shape == (2,) and shape[0] >= 1 and shape[1] >= 0,
+        f"{of}_shape must be two sizes, [nodes, features], got {shape.tolist()}",
+    )
     n, d = shape.tolist()
     most = np.iinfo(np.int32).max
     require(d <= most, f"{of}_shape must have at most {most} columns, got {d}")
@@ -161,31 +165,36 @@ def checked_csr(
     )
     kind = values.dtype
     require(kind.kind in "biuf", f"{of}_values must be real numbers, got {kind}")
-    inside = ((indices >= 0) & (indices < d)).all()
-    require(inside, f"{of}_indices must be columns in [0, {d})")
+    require(((indices >= 0) & (indices < d)).all(), f"{of}_indices must be columns in [0, {d})")
     values = values.astype(np.promote_types(kind, np.float32))
     return scipy.sparse.csr_array((values, indices, indptr.astype(np.int32)), shape=(n, d))
 
 
 def _bounds(arrays: Arrays, given: Any, name: str, width: int) -> tuple[float, float]:
     if given is not None:
-        pair = isinstance(given, (tuple, list, np.ndarray)) and len(given) == 2
-        require(pair, f"bounds must be a pair (lower, upper), got {shown(given)}")
-        return check_bounds(given[0], given[1], name)
-    if "x_lower" in arrays and "x_upper" in arrays:
+        require(
+            isinstance(given, (tuple, list, np.ndarray)) and len(given) == 2,
+            f"bounds must be a pair (lower, upper), got {shown(given)}",
+        )
+        lower, upper = given
+    elif "x_lower" in arrays and "x_upper" in arrays:
         for field in ("x_lower", "x_upper"):
             value = arrays[field]
             require(
                 value.size == 1 and value.dtype.kind in "iuf",
                 f"{field} must be one real number, got {value.dtype} of shape {value.shape}",
             )
-        return check_bounds(arrays["x_lower"].item(), arrays["x_upper"].item(), name)
-    require(
-        not width,
-        f"bounds of the features of {name} must be declared: pass bounds=(lower, upper), or store "
-        "x_lower and x_upper in the file. They must be known without looking at the records",
-    )
-    return 0.0, 1.0
+        lower = arrays["x_lower"].item()
+        upper = arrays["x_upper"].item()
+    else:
+        require(
+            not width,
+            f"bounds of the features of {name} must be declared: pass bounds=(lower, upper), or "
+            "store x_lower and x_upper in the file. They must be known without looking at the "
+            "records",
+        )
+        return 0.0, 1.0
+    return check_bounds(lower, upper, name)
 
 
 def to_arrays(dataset: Dataset) -> Arrays:

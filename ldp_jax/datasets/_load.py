@@ -255,6 +255,7 @@ def _checked(
         counts["graphs"] = int(dataset.node_graph[-1]) + 1
     for count, got in counts.items():
         wanted = getattr(entry, count)
-        message = f"{where}: {entry.name} must have {wanted} {count}, got {got}"
-        require(wanted in (None, got), message)
+        require(
+            wanted in (None, got), f"{where}: {entry.name} must have {wanted} {count}, got {got}"
+        )
     return dataset

@@ -93,9 +93,13 @@ def parse_tu(files: Files, *, dataset: str) -> Arrays:
     extras. Labels and attributes of edges are not read, as ``notes`` says.
     """
     name = lambda part: f"{dataset}_{part}.txt"
-    pairs = table(files[name("A")], name("A"), "edge", 2) - 1
-    graph = table(files[name("graph_indicator")], name("graph_indicator"), "node", 1)[:, 0] - 1
-    labels = table(files[name("graph_labels")], name("graph_labels"), "graph", 1, shown=False)[:, 0]
+
+    def lines(part: str, unit: str, width: int = 1, *, shown: bool = False) -> np.ndarray:
+        return table(files[name(part)], name(part), unit, width, shown=shown)
+
+    pairs = lines("A", "edge", 2, shown=True) - 1
+    graph = lines("graph_indicator", "node", shown=True)[:, 0] - 1
+    labels = lines("graph_labels", "graph")[:, 0]
     n = len(graph)
     unknown = np.flatnonzero((graph < 0) | (graph >= len(labels)))
     if len(unknown):
@@ -120,8 +124,10 @@ def parse_tu(files: Files, *, dataset: str) -> Arrays:
             found = table(files[file], file, unit, 1, shown=False)
         else:
             found = _reals(files[file], file)
-        message = f"{file} must have a line for each {unit} ({count}), got {len(found)}"
-        require(len(found) == count, message)
+        require(
+            len(found) == count,
+            f"{file} must have a line for each {unit} ({count}), got {len(found)}",
+        )
         return found
 
     node_labels = lines("node_labels", n, "node")
@@ -224,8 +230,10 @@ def parse_powerful_gnns(text: bytes, *, dataset: str) -> Arrays:
 def _arrays(where: str, pairs: np.ndarray, graph: np.ndarray, labels: np.ndarray) -> Arrays:
     """The arrays of the uniform format, from directed ``pairs`` and each node's ``graph`` [n]."""
     # As many labels as nodes would be read as theirs.
-    every = np.bincount(graph, minlength=len(labels)).all()
-    require(every, f"{where}: each graph must have a node, and one has a label alone")
+    require(
+        np.bincount(graph, minlength=len(labels)).all(),
+        f"{where}: each graph must have a node, and one has a label alone",
+    )
     order = np.argsort(graph, kind="stable")
     place = np.empty(len(graph), np.int64)
     place[order] = np.arange(len(graph))

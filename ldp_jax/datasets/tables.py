@@ -3,6 +3,7 @@
 Declared bounds and categories, missing values, string labels.
 """
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
@@ -64,20 +65,16 @@ class Records(NamedTuple):
 
         ``ValueError`` for other numbers of nodes.
         """
-        y = np.zeros((len(self.x), 0), np.int8) if self.y is None else self.y
-        names = tuple(map(str, self.names))
-        classes = self.class_names or None
-        columns = self.columns
         return Dataset(
             name,
             graph,
             self.x,
-            y,
+            np.zeros((len(self.x), 0), np.int8) if self.y is None else self.y,
             0,
             1,
-            feature_names=columns,
-            node_names=names,
-            class_names=classes,
+            feature_names=self.columns,
+            node_names=tuple(map(str, self.names)),
+            class_names=self.class_names or None,
         )
 
 
@@ -131,21 +128,25 @@ def read_records(
     """
     validate.one_of(get_args(Missing), missing=missing)
     given = type(table).__name__
-    frame = hasattr(table, "reindex") and hasattr(table, "columns")
-    require(frame, f"table must be a pandas.DataFrame, users in its index, got {given}")
-    numbers = {} if numbers is None else numbers
-    categories = {} if categories is None else categories
+    require(
+        hasattr(table, "reindex") and hasattr(table, "columns"),
+        f"table must be a pandas.DataFrame, users in its index, got {given}",
+    )
     for name, declared, form in (
         ("numbers", numbers, "(lower, upper)"),
         ("categories", categories, "(word, ...)"),
     ):
         kind = type(declared).__name__
-        mapping = hasattr(declared, "keys")
-        require(mapping, f"{name} must be {{column: {form}}}, got {kind}")
-    numbers = dict(numbers)
-    categories = dict(categories)
-    many = nodes is None or np.iterable(nodes)
-    require(many, "nodes must be the names of users, in the order of the graph's nodes, got one")
+        require(
+            declared is None or hasattr(declared, "keys"),
+            f"{name} must be {{column: {form}}}, got {kind}",
+        )
+    numbers = dict(numbers or {})
+    categories = dict(categories or {})
+    require(
+        nodes is None or np.iterable(nodes),
+        "nodes must be the names of users, in the order of the graph's nodes, got one",
+    )
 
     faults: list[str] = []
 
@@ -162,8 +163,10 @@ def read_records(
     for what, listed in (("users", users), ("nodes", names)):
         expect(len(set(listed)) == len(listed), f"{what} must be named once each, and are not")
     refuse()
-    ordered = not isinstance(nodes, _UNORDERED)
-    expect(ordered, "nodes must be in the order of the graph's nodes, and a set has none")
+    expect(
+        not isinstance(nodes, _UNORDERED),
+        "nodes must be in the order of the graph's nodes, and a set has none",
+    )
     strangers = len(set(users) - set(names))
     expect(
         not strangers,
@@ -181,31 +184,29 @@ def read_records(
     )
     wanted = [*numbers, *categories, *labels]
     known = ", ".join(map(str, table.columns[:20]))
-    there = set()
+    found = Counter(table.columns)
     for name in dict.fromkeys(wanted):
         expect(wanted.count(name) == 1, f"column {name!r} is declared twice")
-        found = list(table.columns).count(name)
-        expect(found, f"column {name!r} is not there, beside {known}")
-        expect(found < 2, f"column {name!r} is there twice")
-        if found == 1:
-            there.add(name)
+        expect(found[name], f"column {name!r} is not there, beside {known}")
+        expect(found[name] < 2, f"column {name!r} is there twice")
+    there = lambda name: found[name] == 1
 
     table = table.reindex(names)
     of = lambda name: lambda holds, fault: expect(holds, f"column {name!r} {fault}")
     complete = missing == "refuse"
     blocks: list[np.ndarray] = []
     columns: list[str] = []
-    for name in filter(there.__contains__, numbers):
+    for name in filter(there, numbers):
         blocks.append(_numbers(table[name], numbers[name], complete, clip, of(name)))
         columns.append(name)
-    for name in filter(there.__contains__, categories):
+    for name in filter(there, categories):
         blocks.append(_one_hot(table[name], categories[name], complete, of(name)))
         columns += [f"{name}={word}" for word in categories[name]]
     twice = [name for name in columns if columns.count(name) > 1]
     expect(not twice, f"two columns would be called {twice[:1]}: rename a column, or a word")
     y = None
     class_names = ()
-    for name in filter(there.__contains__, labels):
+    for name in filter(there, labels):
         y, class_names = _labels(table[name].astype(object), classes, of(name))
     refuse()
     x = np.concatenate(blocks, axis=1, dtype=np.float32)
@@ -287,10 +288,14 @@ def _labels(
         except TypeError:
             names = sorted(found, key=str)
     else:
-        ordered = not isinstance(classes, (str, *_UNORDERED))
-        expect(ordered, "must declare its classes in order, in a tuple")
-        marked = "may not declare a class -1 or '': they mark an unknown class"
-        expect(marks.isdisjoint(classes), marked)
+        expect(
+            not isinstance(classes, (str, *_UNORDERED)),
+            "must declare its classes in order, in a tuple",
+        )
+        expect(
+            marks.isdisjoint(classes),
+            "may not declare a class -1 or '': they mark an unknown class",
+        )
         names = list(dict.fromkeys(classes))
         expect(len(names) == len(classes), "must declare each class once")
     y = pandas.Index(names, tupleize_cols=False).get_indexer(pandas.Index(column))

@@ -90,7 +90,8 @@ def choose(domain: Domain, norm_bound: float | None, dim: int, epsilon: float) -
     if dim > 1:
         made += [(make, 1.0) for make in on_ball]
 
-    found = dict[str, tuple[HasMoments, float, float]]()
+    found = dict[str, tuple[HasMoments, float]]()
+    errors = dict[str, float]()
     refused = dict[str, str]()
     for make, scale in made:
         name = make.func.__name__
@@ -102,11 +103,11 @@ def choose(domain: Domain, norm_bound: float | None, dim: int, epsilon: float) -
         error = _worst(mechanism, scale, length, dim)
         if domain == "classes" and make in on_ball:
             error -= 1.0  # its worst record is 0, and those of classes have length 1
-        found[name] = mechanism, scale, error
-    order = sorted(found, key=lambda name: found[name][2])
-    errors = {name: found[name][2] for name in order}
-    mechanism, scale, error = found[order[0]]
-    return Choice(mechanism, scale, error, errors, refused)
+        found[name] = mechanism, scale
+        errors[name] = error
+    errors = dict(sorted(errors.items(), key=lambda item: item[1]))
+    best = next(iter(errors))
+    return Choice(*found[best], errors[best], errors, refused)
 
 
 def _worst(mechanism: HasMoments, scale: float, length: float, dim: int) -> float:

@@ -107,7 +107,7 @@ def transition(mechanism: Mechanism, inputs: int, outputs: int | None = None) ->
             cuts = ends.mean(keepdims=True)  # where laws that are symmetric may bend
             if hasattr(mechanism, "table"):
                 table = mechanism.table()
-                cuts = np.linspace(*ends, len(table.masses) + (table.encoding == "bins"))
+                cuts = np.linspace(ends[0], ends[1], len(table.masses) + (table.encoding == "bins"))
             x, weights = _gauss(np.unique(np.concatenate([records, cuts])))
             log_mass = jax.vmap(jax.vmap(mechanism.log_density, (None, 0)), (0, None))
             mass = np.exp(np.asarray(log_mass(values, x.ravel())))

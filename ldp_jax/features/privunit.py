@@ -286,7 +286,9 @@ class PrivUnit(_OnCaps):
         return noise / jnp.maximum(jnp.linalg.norm(noise), jnp.finfo(noise.dtype).tiny)
 
     @partial(jax.jit, inline=True)  # an eager loop is compiled at each call
-    def _in_cap(self, exponential: Array) -> tuple[Array, Scalar]:
+    def _in_cap(  # pyrefly: ignore[bad-override-mutable-attribute]
+        self, exponential: Array
+    ) -> tuple[Array, Scalar]:
         """cos and sin of t - d.
 
         The tail beyond that angle is e^-exponential of the one beyond t = arccos(cut).

@@ -112,8 +112,10 @@ class Finite(Enumerated[Values]):
         if not all(map(validate.concrete, self.values)):
             return
         ordered = tuple(sorted(self.values))
-        distinct = (np.diff(np.asarray(ordered, np.float64)) > 0).all()
-        validate.require(distinct, f"values must be distinct numbers, got {listed(self.values)}")
+        validate.require(
+            (np.diff(np.asarray(ordered, np.float64)) > 0).all(),
+            f"values must be distinct numbers, got {listed(self.values)}",
+        )
         object.__setattr__(self, "values", ordered)
 
     def __repr__(self) -> str:

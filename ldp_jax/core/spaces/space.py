@@ -218,8 +218,9 @@ class Records(abc.ABC, Generic[R]):
         """
         inside = np.asarray(self.contains(x))
         outside = int((~inside).sum())
-        rule = f"{name} must lie in {self}: {outside} of {inside.size} records do not"
-        validate.require(not outside, rule)
+        validate.require(
+            not outside, f"{name} must lie in {self}: {outside} of {inside.size} records do not"
+        )
 
 
 class Reports(abc.ABC, Generic[Y]):
