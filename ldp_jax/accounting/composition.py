@@ -72,8 +72,10 @@ def sampled(guarantee: Guarantee, k: int, dim: int) -> Guarantee:
     _totalled("sampled", guarantee.unit)
     k = validate.whole(1, validate.whole(1, dim=dim), k=k)
     one = guarantee.adjacency
-    words = f"{any_two(one)} records of {dim} coordinates; a coordinate: {one}"
-    return dataclasses.replace(guarantee.repeated(k), adjacency=words)
+    return dataclasses.replace(
+        guarantee.repeated(k),
+        adjacency=f"{any_two(one)} records of {dim} coordinates; a coordinate: {one}",
+    )
 
 
 def relationship(first: Guarantee, second: Guarantee | None = None) -> Guarantee:
@@ -95,8 +97,11 @@ def relationship(first: Guarantee, second: Guarantee | None = None) -> Guarantee
             f"relationship needs the unit {NEIGHBOUR_LIST}, got {end.unit}",
         )
     seen = "the report of its owner alone" if second is None else "the reports of both its ends"
-    words = f"{WORDS[RELATIONSHIP]}, seen through {seen}"
-    return dataclasses.replace(sequential(*ends), unit=RELATIONSHIP, adjacency=words)
+    return dataclasses.replace(
+        sequential(*ends),
+        unit=RELATIONSHIP,
+        adjacency=f"{WORDS[RELATIONSHIP]}, seen through {seen}",
+    )
 
 
 def joint(*guarantees: Guarantee, adjacency: str) -> Guarantee:
@@ -233,5 +238,6 @@ def over_rounds(
     validate.require(
         delta is None, "delta must be None for permanent answers, which are one release", delta
     )
-    words = f"{histories}; one answer, from the first round's data"
-    return dataclasses.replace(guarantee, adjacency=words)
+    return dataclasses.replace(
+        guarantee, adjacency=f"{histories}; one answer, from the first round's data"
+    )

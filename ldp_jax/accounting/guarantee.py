@@ -218,9 +218,11 @@ class Guarantee:
         >>> Guarantee(0.5, delta=1e-6).repeated(4).epsilon
         2.0
         """
-        epsilon = add_up((self.epsilon,), times)
-        delta = min(1.0, add_up((self.delta,), times))
-        return dataclasses.replace(self, epsilon=epsilon, delta=delta)
+        return dataclasses.replace(
+            self,
+            epsilon=add_up((self.epsilon,), times),
+            delta=min(1.0, add_up((self.delta,), times)),
+        )
 
     def __str__(self) -> str:
         delta = f", delta {digits_up(self.delta)}" if self.delta else ""

@@ -141,8 +141,7 @@ class Release:
 
     def __str__(self) -> str:
         if isinstance(self.cost, PipelineGuarantee):
-            each = (f"{_pair(one)} per {unit}" for unit, one in self.cost.items())
-            return " and ".join(each)
+            return " and ".join(f"{_pair(one)} per {unit}" for unit, one in self.cost.items())
         return _pair(self.cost)
 
 
@@ -158,40 +157,37 @@ def _spent(releases: Sequence[Release], unit: Unit, budget: Budget | None) -> Gu
     """Return the loss of one unit: guarantees add, curves compose and are converted once."""
     plain = []
     curves = []
-    named = []
-    words = []
-    last = ""
+    noisy = []  # the releases of these
     for release in releases:
         cost = release.per(unit)
         if isinstance(cost, Guarantee):
             plain.append(cost)
         elif cost is not None:
             curves.append(cost)
-            last = release.name
-            words.append(release.adjacency)
-            if release.delta is not None:
-                named.append(release.delta)
+            noisy.append(release)
     if not plain and not curves:
         compared = WORDS.get(unit, "two inputs of this unit")
         return Guarantee(0.0, 0.0, unit, compared, status="proved", reason="nothing was released")
     if not curves:
         return sequential(*plain)
 
+    named = [release.delta for release in noisy if release.delta is not None]
     if named:
         delta = max(named)
     else:
         require(
             budget is not None,
-            f"release {last!r}: with no budget to take it from, a curve needs a delta",
+            f"release {noisy[-1].name!r}: with no budget to take it from, a curve needs a delta",
         )
         taken = add_up(guarantee.delta for guarantee in plain)
         delta = _less(budget.delta, taken) if budget else 0.0
+    words = said_once(release.adjacency for release in noisy)
     total = GaussianCurve(0.0).compose(*curves)
     if delta >= 1e-300:
-        return sequential(*plain, total.guarantee(delta, unit, said_once(words)))
+        return sequential(*plain, total.guarantee(delta, unit, words))
     epsilon = 0.0 if total.mu == 0.0 else math.inf  # without a delta Gaussian noise has no epsilon
     reason = "no delta is left for Gaussian noise"
-    noise = Guarantee(epsilon, 0.0, unit, said_once(words), status="proved", reason=reason)
+    noise = Guarantee(epsilon, 0.0, unit, words, status="proved", reason=reason)
     return sequential(*plain, noise)
 
 
@@ -265,8 +261,7 @@ class Ledger(Public):
             made.append(dataclasses.replace(one) if isinstance(one, Budget) else Budget(one))
         budgets = tuple(made)
         releases = tuple(self.releases)
-        object.__setattr__(self, "budget", budgets)
-        object.__setattr__(self, "releases", releases)
+        self._keep(budget=budgets, releases=releases)
         each_once("budget", budgets)
         if budgets:
             for release in releases:
@@ -458,8 +453,7 @@ class Ledger(Public):
     def _parts(self) -> tuple[Header, bytes]:
         lines = []
         for release in self.releases:
-            kind = type(release.cost).__name__
-            lines.append({"of": kind, **dataclasses.asdict(release)})
+            lines.append({"of": type(release.cost).__name__, **dataclasses.asdict(release)})
         return {"budget": [dataclasses.asdict(one) for one in self.budgets], "releases": lines}, b""
 
     @classmethod
@@ -496,5 +490,6 @@ def _less(whole: float, part: float) -> float:
 
 
 def _left(spent: Guarantee, budget: Budget) -> Budget:
-    epsilon = _less(budget.epsilon, spent.epsilon)
-    return Budget(epsilon, _less(budget.delta, spent.delta), budget.unit)
+    return Budget(
+        _less(budget.epsilon, spent.epsilon), _less(budget.delta, spent.delta), budget.unit
+    )

@@ -142,9 +142,13 @@ class Cost:
 
     def without_noise(self) -> "Cost":
         """The cost of the same answer without noise: an epsilon of infinity."""
-        guarantee = _lost(self.guarantee)
-        pair = None if self.pair is None else _lost(self.pair)
-        return dataclasses.replace(self, guarantee=guarantee, pair=pair, curve=None, delta=None)
+        return dataclasses.replace(
+            self,
+            guarantee=_lost(self.guarantee),
+            pair=None if self.pair is None else _lost(self.pair),
+            curve=None,
+            delta=None,
+        )
 
     def total(self, one: Guarantee, times: int) -> Guarantee:
         """The loss of several answers, ``one`` being that of one of them."""
@@ -158,8 +162,9 @@ class Cost:
 
 
 def _lost(one: Guarantee) -> Guarantee:
-    reason = "users answered without noise"
-    return dataclasses.replace(one, epsilon=math.inf, delta=0.0, status="none", reason=reason)
+    return dataclasses.replace(
+        one, epsilon=math.inf, delta=0.0, status="none", reason="users answered without noise"
+    )
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

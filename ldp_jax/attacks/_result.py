@@ -382,12 +382,9 @@ def evaluate(
     # Their mean is the estimate, and the variance of this mean is that of the jackknife.
     without = np.concatenate(left_out)
     samples = estimate - (groups - 1) * (without - without.mean(0))
-    metrics = {
-        metric: interval._replace(mean=float(mean), n=len(who))
-        for (metric, interval), mean in zip(
-            intervals(_METRICS, samples, confidence).items(), estimate, strict=True
-        )
-    }
+    metrics = intervals(_METRICS, samples, confidence)
+    for metric, mean in zip(_METRICS, estimate, strict=True):
+        metrics[metric] = metrics[metric]._replace(mean=float(mean), n=len(who))
     share = float(truth.mean())
     return Attack(
         name,

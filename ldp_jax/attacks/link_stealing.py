@@ -5,7 +5,7 @@ Compared directly, or by a trained attacker.
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import jax
 import jax.numpy as jnp
@@ -214,7 +214,7 @@ def trained_link_stealing(
     return evaluate(name, scores, targets)
 
 
-def _of_nodes(**given: Numbers | None) -> list[np.ndarray]:
+def _of_nodes(**given: Any) -> list[np.ndarray]:
     """The arrays that are given, checked: a row a node."""
     found = []
     for name, rows in given.items():

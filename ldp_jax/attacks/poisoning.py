@@ -114,10 +114,10 @@ def lying_reports(
         made = ends[random.randint(key, values.shape, 0, len(ends))]
     else:
         wanted = (len(values), space.dim) if sparse else values.shape
-        if towards.shape != wanted:
-            raise ValueError(
-                f"towards must be {list(wanted)}, as records are, got shape {towards.shape}"
-            )
+        require(
+            towards.shape == wanted,
+            f"towards must be {list(wanted)}, as records are, got shape {towards.shape}",
+        )
         if sparse:
             largest = jax.lax.top_k(jnp.abs(towards), space.sent)[1]
             indices = jnp.sort(largest, -1).astype(reports.indices.dtype)
@@ -143,11 +143,10 @@ def _ends(space: Reports) -> Array:
 def _estimates(law: Mechanism, ends: Array) -> Array:
     """What the server makes of these reports: a number each, and not the shares of classes."""
     found = law.estimate(ends)
-    if np.shape(found) != np.shape(ends):
-        raise ValueError(
-            "mechanism must report numbers, "
-            f"got estimates of shape {np.shape(found)[1:]} of a report"
-        )
+    require(
+        np.shape(found) == np.shape(ends),
+        f"mechanism must report numbers, got estimates of shape {np.shape(found)[1:]} of a report",
+    )
     return found
 
 
@@ -162,6 +161,7 @@ def false_records(
 
     Input poisoning.
     """
+    validate.threefry(key)
     given = as_records(records)
     n = len(jax.tree.leaves(reports)[0])
     if given.shape[:1] != (n,):  # one report would be that of every liar
@@ -203,7 +203,7 @@ def lying_places(
     last = jnp.asarray(sizes) - 1
     anywhere = random.randint(key, last.shape, 0, last + 1)
     made = {"random": anywhere, "worst": last, "response": jnp.minimum(last, 1)}[lie]
-    return jnp.where(jnp.asarray(validate.mask(len(last), liars=liars)), made, reports)
+    return _instead(reports, made, liars)
 
 
 # --- Counts of neighbours, and lists --------------------------------------------------------------

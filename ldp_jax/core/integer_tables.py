@@ -90,8 +90,7 @@ class Table(Public):
         one_of(get_args(Encoding), encoding=self.encoding)
         require(self.encoding != "grid" or inputs >= 2, "a grid has at least two points")
         # The digest and the loss are computed from arrays that nothing writes to.
-        object.__setattr__(self, "masses", frozen(masses))
-        object.__setattr__(self, "values", frozen(values))
+        self._keep(masses=frozen(masses), values=frozen(values))
 
     def __repr__(self) -> str:
         shape = f"{self.inputs} inputs ({self.encoding}), {self.outputs} outputs"

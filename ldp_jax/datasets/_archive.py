@@ -98,38 +98,31 @@ def read_arrays(
     archive = _opened(data, _NO_NPZ)
     found = archive.namelist()
     declared: dict[str, int] = {}
-    with naming(_NO_NPZ, Exception):
-        for file in found if names is None else [f"{name}.npy" for name in names]:
-            name = file.removesuffix(".npy")
+    for file in found if names is None else [f"{name}.npy" for name in names]:
+        name = file.removesuffix(".npy")
+        with naming(_NO_NPZ, Exception):
             require(name != file, f"{file!r} is no array")
             require(file in found, f"the array {name} is missing")
-            declared[name] = _declared(archive, name)
+        with naming(f"{_NO_NPZ}: {name}", Exception), archive.open(file) as header:
+            read = npy.read_array_header_2_0
+            if npy.read_magic(header) == (1, 0):
+                read = npy.read_array_header_1_0
+            shape, _, dtype = read(header)
+        require(
+            not dtype.hasobject,
+            f"{_NO_NPZ}: {name} holds pickled objects, which are never read (allow_pickle=False)",
+        )
+        # An axis beside one of length 0 counts too: somebody will make as many rows.
+        size = dtype.itemsize * math.prod(shape) or 8 * math.prod(max(axis, 1) for axis in shape)
+        declared[name] = max(size, archive.getinfo(file).file_size)
     largest = max(declared, key=lambda name: declared[name], default="")
     total = sum(declared.values())
     check_size(f"the file, with {largest} as its largest array, declares", total, max_bytes)
     arrays: Arrays = {}
     for name in declared:
-        with (
-            naming(f"{_NO_NPZ}: {name}", Exception),
-            archive.open(f"{name}.npy") as file,
-        ):
+        place = f"{_NO_NPZ}: {name}"
+        with naming(place, Exception), archive.open(f"{name}.npy") as file:
             arrays[name] = npy.read_array(file, allow_pickle=False)
             # Until the end, where the checksum is.
             require(not file.read(1), "it has more bytes than its shape")
     return arrays
-
-
-def _declared(archive: zipfile.ZipFile, name: str) -> int:
-    """The bytes that an array's header declares, or the directory, where that has more."""
-    with naming(name, Exception), archive.open(f"{name}.npy") as file:
-        read = npy.read_array_header_2_0
-        if npy.read_magic(file) == (1, 0):
-            read = npy.read_array_header_1_0
-        shape, _, dtype = read(file)
-    require(
-        not dtype.hasobject,
-        f"{name} holds pickled objects, which are never read (allow_pickle=False)",
-    )
-    # An axis beside one of length 0 counts too: somebody will make as many rows.
-    size = dtype.itemsize * math.prod(shape) or 8 * math.prod(max(axis, 1) for axis in shape)
-    return max(size, archive.getinfo(f"{name}.npy").file_size)

@@ -65,8 +65,9 @@ def choose(domain: Domain, norm_bound: float | None, dim: int, epsilon: float) -
         length = math.sqrt(dim)
     if domain == "ball" or norm_bound is not None:
         bound = validate.number(0.0, 1e9, open_lower=True, norm_bound=norm_bound)
-        if domain == "classes":
-            raise ValueError(f"norm_bound must not be given for classes, got {norm_bound}")
+        validate.require(
+            domain != "classes", f"norm_bound must not be given for classes, got {norm_bound}"
+        )
         length = min(length, bound) if domain == "cube" else bound
     if domain == "ball":
         side = length

@@ -71,19 +71,18 @@ class Discrete(Univariate):
 
         From several that fit, a public menu of levels (see :meth:`at`).
         """
-        if not tables:
-            raise ValueError("tables must hold at least one table")
+        validate.require(tables, "tables must hold at least one table")
         kinds = {(table.inputs, table.encoding, table.values.shape[1:]) for table in tables}
-        if len(kinds) > 1:
-            raise ValueError(
-                f"tables of one menu must agree in inputs, encoding, estimates, got {sorted(kinds)}"
-            )
+        validate.require(
+            len(kinds) <= 1,
+            f"tables of one menu must agree in inputs, encoding, estimates, got {sorted(kinds)}",
+        )
         ((inputs, encoding, estimate),) = kinds
         size = 1 + max(table.thresholds.shape[1] for table in tables)
-        if 3 * len(tables) * inputs * size >= 2**31:
-            raise ValueError(
-                f"tables must be fewer: {len(tables)} of {inputs} x {size} are beyond indices"
-            )
+        validate.require(
+            3 * len(tables) * inputs * size < 2**31,
+            f"tables must be fewer: {len(tables)} of {inputs} x {size} are beyond indices",
+        )
         search, steps = [], []
         values = np.zeros((len(tables), size, *estimate), np.float32)
         for place, table in enumerate(tables):
@@ -133,8 +132,10 @@ class Discrete(Univariate):
     def table(self, level: int | None = None) -> Table:
         """The integer table of one concrete level (by default, this one's)."""
         if level is None:
-            if not validate.concrete(self.level) or np.ndim(self.level):
-                raise ValueError("table() needs one concrete level: say which")
+            validate.require(
+                validate.concrete(self.level) and not np.ndim(self.level),
+                "table() needs one concrete level: say which",
+            )
             level = int(self.level)
         validate.integer_in(0, len(self.names) - 1, level=level)
         levels = len(self.names)
@@ -252,10 +253,10 @@ class Discrete(Univariate):
 
     def guarantee(self) -> Guarantee:
         """The exact loss of the table; the largest where levels differ."""
-        if not all(validate.concrete(leaf) for leaf in jax.tree.leaves(self)):
-            raise ValueError(
-                "guarantee() needs a concrete epsilon; ask for it outside jit, vmap and grad"
-            )
+        validate.require(
+            all(validate.concrete(leaf) for leaf in jax.tree.leaves(self)),
+            "guarantee() needs a concrete epsilon; ask for it outside jit, vmap and grad",
+        )
         losses = [self.table(level).epsilon for level in np.unique(np.asarray(self.level)).tolist()]
         return Guarantee(
             max(losses),

@@ -18,7 +18,6 @@ EMS).
 True
 """
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -85,8 +84,10 @@ def transition(mechanism: Mechanism, inputs: int, outputs: int | None = None) ->
     if not (isinstance(mechanism, Mechanism) and isinstance(mechanism, HasDensity)):
         raise ValueError(f"mechanism must be a mechanism with a log_density, got {name}")
     check_single(mechanism)
-    if not all(map(validate.concrete, jax.tree.leaves(mechanism))):
-        raise ValueError("transition needs a concrete epsilon: call it outside jit, vmap and grad")
+    validate.require(
+        all(map(validate.concrete, jax.tree.leaves(mechanism))),
+        "transition needs a concrete epsilon: call it outside jit, vmap and grad",
+    )
     validate.integer_in(1, inputs=inputs)
     if outputs is not None:
         validate.integer_in(1, outputs=outputs)
@@ -96,10 +97,10 @@ def transition(mechanism: Mechanism, inputs: int, outputs: int | None = None) ->
         records = _bins("domain", name, domain, inputs)
         if isinstance(codomain, Finite):
             values = np.sort(np.asarray(codomain.values, np.float64))
-            if outputs not in (None, len(values)):
-                raise ValueError(
-                    f"outputs must be {len(values)}, the number of reports of {name}, got {outputs}"
-                )
+            validate.require(
+                outputs in (None, len(values)),
+                f"outputs must be {len(values)}, the number of reports of {name}, got {outputs}",
+            )
             middle = (values[1:] + values[:-1]) / 2
             reach = np.max(np.diff(values), initial=1.0) / 2
             edges = np.concatenate([[values[0] - reach], middle, [values[-1] + reach]])
@@ -161,29 +162,24 @@ def _interval_mass(
         bins = jnp.clip(jnp.searchsorted(edges, y[:, 1], side="right") - 1, 0, outputs - 1)
         return jnp.zeros(outputs).at[bins].add((density * weights).sum(1))
 
-    crossings = _crossings(jax.jit(jax.vmap(breaks)), edges, records)
+    # The records at which a break lies on an edge, by bisection in each bin of records.
+    compiled = jax.jit(jax.vmap(breaks))
+    above = np.asarray(compiled(records))[..., None] > edges  # [inputs + 1, breaks, edges]
+    i, which, edge = np.nonzero(above[1:] != above[:-1])
+    low = records[i]
+    high = records[i + 1]
+    rising = above[i + 1, which, edge]
+    for _ in range(52 if len(i) else 0):
+        middle = (low + high) / 2
+        beyond = np.asarray(compiled(middle))[np.arange(len(i)), which] > edges[edge]
+        past = beyond == rising
+        low = np.where(past, low, middle)
+        high = np.where(past, middle, high)
+    crossings = (low + high) / 2
     x, weights = _gauss(np.unique(np.concatenate([records, crossings])))
     block = max(1, _EVALUATIONS // (outputs * len(_NODES)))
     mass = jax.jit(lambda x: jax.lax.map(masses, x, batch_size=block))(x.ravel())
     return _of_bins(x.ravel(), np.asarray(mass), weights.ravel(), records)
-
-
-def _crossings(
-    breaks: Callable[[np.ndarray], Array], edges: np.ndarray, records: np.ndarray
-) -> np.ndarray:
-    """The records at which a break of the density lies on an edge, by bisection in each bin."""
-    at = np.asarray(breaks(records))  # [inputs + 1, breaks]
-    above = at[..., None] > edges
-    i, which, edge = np.nonzero(above[1:] != above[:-1])
-    low, high = records[i], records[i + 1]
-    rising = above[i + 1, which, edge]
-    for _ in range(52 if len(i) else 0):
-        middle = (low + high) / 2
-        beyond = np.asarray(breaks(middle))[np.arange(len(i)), which] > edges[edge]
-        past = beyond == rising
-        low = np.where(past, low, middle)
-        high = np.where(past, middle, high)
-    return (low + high) / 2
 
 
 def histogram(reports: Numbers | tuple, edges: Numbers | tuple) -> np.ndarray:
@@ -196,11 +192,13 @@ def histogram(reports: Numbers | tuple, edges: Numbers | tuple) -> np.ndarray:
     """
     reports = validate.numbers(reports=reports)
     edges = validate.numbers(edges=edges)
-    if reports.ndim not in (1, 2):
-        raise ValueError(f"reports must have shape (n,) or (n, columns), got {reports.shape}")
+    validate.require(
+        reports.ndim in (1, 2), f"reports must have shape (n,) or (n, columns), got {reports.shape}"
+    )
     validate.shaped("outputs + 1", edges=edges)
-    if len(edges) < 2 or not (np.diff(edges) > 0).all():
-        raise ValueError("edges must rise, two of them at least")
+    validate.require(
+        len(edges) >= 2 and (np.diff(edges) > 0).all(), "edges must rise, two of them at least"
+    )
     outputs = len(edges) - 1
     bins = np.clip(np.searchsorted(edges, reports, "right") - 1, 0, outputs - 1)
     bins = np.where(np.isnan(reports), outputs, bins)
@@ -240,10 +238,10 @@ def em(
     given = validate.numbers(counts=counts)
     matrix = validate.numbers(matrix=matrix)
     validate.shaped("outputs", "inputs", matrix=matrix)
-    if not np.allclose(matrix.sum(0), 1.0, rtol=0.0, atol=1e-3):
-        raise ValueError(
-            "matrix must have columns of sum 1, the law of a record each: transpose one of rows"
-        )
+    validate.require(
+        np.allclose(matrix.sum(0), 1.0, rtol=0.0, atol=1e-3),
+        "matrix must have columns of sum 1, the law of a record each: transpose one of rows",
+    )
     columns = () if given.ndim == 1 else ("columns",)
     validate.shaped(len(matrix), *columns, counts=given)
     validate.number(0.0, tolerance=tolerance)

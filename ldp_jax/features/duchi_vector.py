@@ -154,7 +154,7 @@ class DuchiVector:
 
     def guarantee(self) -> Guarantee:
         """epsilon per record; the largest of a stack."""
-        self._check()
+        check_epsilon(self.epsilon)
         return Guarantee(
             largest(self.epsilon),
             adjacency=f"any two vectors in [-1, 1]^{self.dim}",

@@ -46,10 +46,10 @@ class RandomizedFeatures:
 
     def __post_init__(self) -> None:
         self._check_levels()
-        if self.inner.encoding != "bins":
-            raise ValueError(
-                f"inner must be a table on bins of [0, 1], got one on a {self.inner.encoding}"
-            )
+        validate.require(
+            self.inner.encoding == "bins",
+            f"inner must be a table on bins of [0, 1], got one on a {self.inner.encoding}",
+        )
 
     def _check_levels(self) -> None:
         """A level a feature, by shape: features that broadcast would share a word."""
@@ -129,8 +129,9 @@ def FeatureRR(
     [1, 2]
     """
     validate.integer_in(2, integer_tables.MAX_INPUTS, bins=bins)
-    if (weights is None) == (dim is None):
-        raise ValueError("give either weights, one a feature, or dim")
+    validate.require(
+        (weights is None) != (dim is None), "give either weights, one a feature, or dim"
+    )
     theta = np.ones(validate.whole(1, dim=dim)) if weights is None else np.asarray(weights)
     validate.positive(weights=theta)
     validate.shaped("d", weights=theta)
@@ -173,9 +174,9 @@ def importance_weights(
     validate.in_range(0.0, sys.float_info.max, alpha=alpha, beta=beta)
     gamma = validate.number(0.0, 1.0, gamma=gamma)
     theta = gamma * alpha + (1 - gamma) * (beta.min() + (beta.max() - beta))
-    if not (theta > 0).all():
-        raise ValueError(
-            f"features {np.flatnonzero(theta <= 0).tolist()} would get no budget: drop them from "
-            "the record, or choose another gamma"
-        )
+    validate.require(
+        (theta > 0).all(),
+        f"features {np.flatnonzero(theta <= 0).tolist()} would get no budget: drop them from "
+        "the record, or choose another gamma",
+    )
     return theta / theta.sum()

@@ -61,19 +61,11 @@ def LPOptimal(epsilon: Scalar, inputs: int = INPUTS, outputs: int = OUTPUTS) -> 
 @lru_cache(maxsize=64)
 def table(epsilon: float, inputs: int, outputs: int) -> integer_tables.Table:
     """The integer table of a solved program; from the package where it is shipped."""
-    if (inputs, outputs) == (INPUTS, OUTPUTS) and epsilon in SHIPPED:
-        return _shipped()[epsilon]
-    return rounded(epsilon, *solve(epsilon, inputs, outputs))
-
-
-@lru_cache(maxsize=1)
-def _shipped() -> dict[float, integer_tables.Table]:
+    if (inputs, outputs) != (INPUTS, OUTPUTS) or epsilon not in SHIPPED:
+        return rounded(epsilon, *solve(epsilon, inputs, outputs))
     data = importlib.resources.files("ldp_jax.features").joinpath("lp_optimal.npz").read_bytes()
     with np.load(io.BytesIO(data), allow_pickle=False) as archive:
-        return {
-            epsilon: integer_tables.Table.from_bytes(archive[f"{epsilon:g}"].tobytes())
-            for epsilon in SHIPPED
-        }
+        return integer_tables.Table.from_bytes(archive[f"{epsilon:g}"].tobytes())
 
 
 def solve(epsilon: float, inputs: int, outputs: int) -> tuple[np.ndarray, np.ndarray]:

@@ -45,12 +45,18 @@ class ProjUnit:
 
     def _check(self) -> None:
         shape = np.shape(self.projection)
-        if np.ndim(self.epsilon):
-            raise ValueError(f"epsilon must be one number, got shape {np.shape(self.epsilon)}")
-        if len(shape) != 2 or not 2 <= shape[0] <= shape[1]:
-            raise ValueError(f"projection must be [k, d] with 2 <= k <= d, got shape {shape}")
-        if validate.concrete(self.projection) and not np.isfinite(self.projection).all():
-            raise ValueError("projection must be finite")
+        validate.require(
+            not np.ndim(self.epsilon),
+            f"epsilon must be one number, got shape {np.shape(self.epsilon)}",
+        )
+        validate.require(
+            len(shape) == 2 and 2 <= shape[0] <= shape[1],
+            f"projection must be [k, d] with 2 <= k <= d, got shape {shape}",
+        )
+        validate.require(
+            not validate.concrete(self.projection) or np.isfinite(self.projection).all(),
+            "projection must be finite",
+        )
         object.__setattr__(self, "inner", PrivUnitG(self.epsilon, shape[0], self.radius))
 
     @property

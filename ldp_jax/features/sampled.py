@@ -67,10 +67,10 @@ class Sampled:
             object.__setattr__(self, "scale", self.dim / self.k)
         validate.positive(scale=self.scale)
         require_protocol(self.inner, name="inner")
-        if self.inner.domain() != Interval(-1.0, 1.0):
-            raise ValueError(
-                f"inner must be a mechanism on [-1, 1], got one on {self.inner.domain()}"
-            )
+        validate.require(
+            self.inner.domain() == Interval(-1.0, 1.0),
+            f"inner must be a mechanism on [-1, 1], got one on {self.inner.domain()}",
+        )
 
     @property
     def _gain(self) -> float:
@@ -241,10 +241,10 @@ def _sampled_k(epsilon: Scalar, dim: int, k: int | None, per_coordinate: float) 
     validate.positive(epsilon=epsilon)
     if k is not None:
         return k
-    if not isinstance(epsilon, (int, float)):
-        raise ValueError(
-            "k must be given when epsilon is traced or a stack: it fixes the shape of the report"
-        )
+    validate.require(
+        isinstance(epsilon, (int, float)),
+        "k must be given when epsilon is traced or a stack: it fixes the shape of the report",
+    )
     return max(1, min(dim, int(epsilon / per_coordinate)))
 
 

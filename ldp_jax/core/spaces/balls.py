@@ -5,7 +5,7 @@ import dataclasses
 import jax.numpy as jnp
 import numpy as np
 
-from ldp_jax.core.spaces.space import Records, Reports, as_records, each_vector, real, shown
+from ldp_jax.core.spaces.space import Records, Reports, each_vector, floats, real, shown
 from ldp_jax.core.types import Array, Scalar, Values
 
 _INSIDE = 1 - 2.0**-20
@@ -14,9 +14,7 @@ _INSIDE = 1 - 2.0**-20
 
 def bounded(x: Values) -> Array:
     """Vectors as floats whose squares float32 holds; a coordinate that is NaN is 0."""
-    x = as_records(x)
-    if not jnp.issubdtype(x.dtype, jnp.floating):
-        x = x.astype(jnp.float32)
+    x = floats(x)
     return jnp.where(jnp.isnan(x), 0.0, jnp.clip(x, -1e18, 1e18))
 
 

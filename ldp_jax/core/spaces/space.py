@@ -94,15 +94,19 @@ def _near(x: Any, far: float = _FAR) -> float:
     raise TypeError(f"records must be real numbers, got {type(x).__name__}")
 
 
+def floats(x: Values) -> Array:
+    """Return records as floating-point numbers, float32 where they were whole."""
+    x = as_records(x)
+    return x if jnp.issubdtype(x.dtype, jnp.floating) else x.astype(jnp.float32)
+
+
 def clip(x: Values, lower: ArrayLike = -1.0, upper: ArrayLike = 1.0) -> Array:
     """Bring any number into [lower, upper], numbers or arrays; NaN goes to the centre.
 
     >>> clip(jnp.array([3.0, -jnp.inf, jnp.nan])).tolist()
     [1.0, -1.0, 0.0]
     """
-    x = as_records(x)
-    if not jnp.issubdtype(x.dtype, jnp.floating):
-        x = x.astype(jnp.float32)
+    x = floats(x)
     return jnp.where(jnp.isnan(x), (lower + upper) / 2, jnp.clip(x, lower, upper))
 
 
