@@ -277,8 +277,10 @@ def own_words(unit: Unit) -> str:
     """Which two inputs a unit compares, in the library's own words."""
     if unit.rate is not None:
         return "two records at distance 1"
-    rule = "adjacency must say in words which two inputs are compared"
-    require(unit in WORDS, f"{rule}: the unit {unit} has no words")
+    require(
+        unit in WORDS,
+        f"adjacency must say in words which two inputs are compared: the unit {unit} has no words",
+    )
     return WORDS[unit]
 
 
@@ -421,9 +423,10 @@ class PipelineGuarantee(Mapping[Unit, Guarantee]):
         by_unit: dict[Unit, list[Guarantee]] = {}
         for one in spent:
             by_unit.setdefault(one.unit, []).append(one)
-        total = tuple(sequential(*each) for each in by_unit.values())
         return cls(
-            total, field_names("protected", protected), field_names("unprotected", unprotected)
+            tuple(sequential(*each) for each in by_unit.values()),
+            field_names("protected", protected),
+            field_names("unprotected", unprotected),
         )
 
     def __getitem__(self, unit: Unit) -> Guarantee:

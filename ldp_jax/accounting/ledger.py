@@ -113,13 +113,16 @@ class Release:
             fields |= {"unit": unit, "adjacency": words}
             fields["delta"] = None if self.delta is None else float(self.delta)
         else:
-            known = isinstance(cost, (Guarantee, PipelineGuarantee))
             hint = ": call it" if callable(cost) else ""
-            wanted = "a Guarantee, PipelineGuarantee or GaussianCurve"
-            require(known, f"{what} must cost {wanted}, got {shown(cost)}{hint}")
-            silent = (self.delta, self.unit, self.adjacency) == (None, None, "")
-            kind = type(cost).__name__
-            require(silent, f"{what}: a {kind} says its own delta, unit and adjacency")
+            require(
+                isinstance(cost, (Guarantee, PipelineGuarantee)),
+                f"{what} must cost a Guarantee, PipelineGuarantee or GaussianCurve, "
+                f"got {shown(cost)}{hint}",
+            )
+            require(
+                (self.delta, self.unit, self.adjacency) == (None, None, ""),
+                f"{what}: a {type(cost).__name__} says its own delta, unit and adjacency",
+            )
 
         for name, value in fields.items():
             object.__setattr__(self, name, value)
@@ -252,10 +255,9 @@ class Ledger(Public):
         given: Any = () if self.budget is None else self.budget
         made = []
         for one in given if isinstance(given, (tuple, list)) else (given,):
-            kind = type(one).__name__
             require(
                 not isinstance(one, (Guarantee, PipelineGuarantee, GaussianCurve)),
-                f"budget must be a Budget, got a {kind}: write Budget(...)",
+                f"budget must be a Budget, got a {type(one).__name__}: write Budget(...)",
             )
             # A copy holds, whatever is done to the given one later.
             made.append(dataclasses.replace(one) if isinstance(one, Budget) else Budget(one))
@@ -407,8 +409,9 @@ class Ledger(Public):
         protected = dict.fromkeys(field for release in self.releases for field in release.protects)
         exposed = dict.fromkeys(field for release in self.releases for field in release.exposes)
         hidden = tuple(field for field in protected if field not in exposed)
-        spent = tuple(self.spent(unit) for unit in self._units())
-        return PipelineGuarantee(spent, hidden, tuple(exposed))
+        return PipelineGuarantee(
+            tuple(self.spent(unit) for unit in self._units()), hidden, tuple(exposed)
+        )
 
     def explain(self) -> str:
         """The account as text: each release, then each unit's total, its budget and the rest."""

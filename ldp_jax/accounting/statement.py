@@ -254,8 +254,11 @@ class Statement:
         protects: Sequence[str] = (),
     ) -> "Statement":
         """A statement of some alternatives, each a role or the costs of everybody's."""
-        made = [role if isinstance(role, Role) else Role(tuple(role)) for role in roles]
-        return cls(tuple(made), tuple(exposes), tuple(protects))
+        return cls(
+            tuple(role if isinstance(role, Role) else Role(tuple(role)) for role in roles),
+            tuple(exposes),
+            tuple(protects),
+        )
 
     def __post_init__(self) -> None:
         validate.require(
@@ -319,8 +322,7 @@ class Statement:
             dataclasses.replace(role, costs=tuple(cost.without_noise() for cost in role.costs))
             for role in self.roles
         )
-        exposes = tuple(dict.fromkeys((*self.exposes, *self._private())))
-        return Statement(roles, exposes)
+        return Statement(roles, tuple(dict.fromkeys((*self.exposes, *self._private()))))
 
     def _private(self) -> tuple[str, ...]:
         """The fields that are private, in words."""
@@ -337,9 +339,10 @@ class Statement:
         roles = itertools.product((*self.roles, never), (*history.roles, never))
         exposes = dict.fromkeys((*history.exposes, *self.exposes))
         protects = dict.fromkeys((*history.protects, *self.protects))
-        combined = tuple(role.after(before) for role, before in roles)
         return Statement(
-            combined, tuple(exposes), tuple(name for name in protects if name not in exposes)
+            tuple(role.after(before) for role, before in roles),
+            tuple(exposes),
+            tuple(name for name in protects if name not in exposes),
         )
 
 

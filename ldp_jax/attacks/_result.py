@@ -64,8 +64,10 @@ def rows_of(
     least: int = 1,
 ) -> Float[np.ndarray, "n d"]:
     """A record a row; refused unless finite, and at least as many as asked for."""
-    remedy = "got a sparse matrix: give its toarray()"
-    require(not hasattr(rows, "toarray"), f"{name} must be finite numbers [n, d], {remedy}")
+    require(
+        not hasattr(rows, "toarray"),
+        f"{name} must be finite numbers [n, d], got a sparse matrix: give its toarray()",
+    )
     with np.errstate(over="ignore"):  # becomes infinite, which is refused
         rows = validate.finite_array(
             "n", "d", **{name: validate.numbers(**{name: rows}).astype(dtype)}

@@ -121,10 +121,10 @@ def _judge(
     samples = [((found - x).astype(np.float64) ** 2).mean(1)]
     if shape is not None:
         one, other = (jnp.asarray(rows).reshape(-1, *shape) for rows in (found, x))
-        window = min(7, *shape)
-        similarity = metrics.ssim(one, other, value_range=upper - lower, window=window)
+        similarity = metrics.ssim(one, other, value_range=upper - lower, window=min(7, *shape))
         names.append("ssim")
         samples.append(np.asarray(similarity, np.float64))
     columns = np.stack(samples, 1)
-    about = f"; {len(found)} records"
-    return Reconstruction(name, intervals(names, columns), columns, found, _about=about)
+    return Reconstruction(
+        name, intervals(names, columns), columns, found, _about=f"; {len(found)} records"
+    )

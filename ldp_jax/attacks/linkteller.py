@@ -85,9 +85,8 @@ def linkteller(
     target = pairs[:, ::-1].ravel(order="F")
     nodes, row = np.unique(source, return_inverse=True)
     order = np.argsort(row, kind="stable")
-    first = np.searchsorted(row[order], np.arange(len(nodes)))
-    place = np.empty(len(row), np.int64)
-    place[order] = np.arange(len(row)) - first[row[order]]
+    place = np.empty(len(row), np.int64)  # among the pairs of the same source
+    place[order] = np.arange(len(row)) - np.searchsorted(row[order], row[order])
     # Rooms in few sizes: one program serves targets whose numbers differ.
     asked = np.zeros((capacity(len(nodes)), capacity(1 + int(place.max(initial=0)))), np.int32)
     asked[row, place] = target

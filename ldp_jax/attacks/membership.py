@@ -200,12 +200,10 @@ def rmia(
         usual = ((1 + a) * outside + 1 - a) / 2
     raised = scipy.special.log_expit(confidences) - np.log(np.maximum(usual, _TINY))
     rivals = raised[:, others] + np.log(gamma)
-    # How many rivals are not above a node: both in one order, rivals first among equals.
-    both = np.concatenate([rivals, raised], 1)
-    order = np.argsort(both, 1, kind="stable")
-    counts = np.empty(both.shape)
-    np.put_along_axis(counts, order, np.cumsum(order < rivals.shape[1], 1, dtype=np.float64), 1)
-    below = counts[:, rivals.shape[1] :] - (others & (gamma == 1.0))
+    below = np.empty(raised.shape)  # how many rivals are not above a node
+    for place, known in enumerate(np.sort(rivals, 1)):
+        below[place] = np.searchsorted(known, raised[place], "right")
+    below -= others & (gamma == 1.0)
     return evaluate_membership(f"RMIA {form}", below / (size - others), member)
 
 

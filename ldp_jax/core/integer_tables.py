@@ -79,8 +79,10 @@ class Table(Public):
         )
         sums = masses.sum(1, dtype=np.uint64)
         require((sums == WORDS).all(), "every row of masses must sum to 2^32", sums)
-        rule = "an output that one input cannot give and another can has no epsilon"
-        require((masses > 0).all(), f"{rule}: drop or lift it")
+        require(
+            (masses > 0).all(),
+            "an output that one input cannot give and another can has no epsilon: drop or lift it",
+        )
         listed = values.dtype == np.float32 and values.shape[:1] == (outputs,) and values.ndim <= 2
         require(
             listed and np.isfinite(values).all(),

@@ -375,10 +375,10 @@ def known(labels: object, mask: object = None, classes: int | None = None) -> No
         counted = complete(labels=labels)
         if mask is not None:
             counted = counted[complete(mask=mask) != 0]
-        remedy = "np.unique(labels, return_inverse=True) numbers them"
         require(
             counted.dtype.kind in "biuf",
-            f"labels must be whole numbers, got {counted.dtype}: {remedy}",
+            f"labels must be whole numbers, got {counted.dtype}: "
+            "np.unique(labels, return_inverse=True) numbers them",
         )
         require((counted >= 0).all(), "labels must be known, and some are -1: leave those out")
         if classes is not None:

@@ -129,5 +129,6 @@ def attribute_arrays(lists: Sequence[Sequence[int]], num_features: int) -> Array
     )
     starts = np.cumsum([0, *map(len, rows)])
     ones = np.ones(len(columns), np.float32)
-    shape = (len(rows), num_features)
-    return csr_arrays(scipy.sparse.csr_array((ones, columns, starts), shape=shape))
+    return csr_arrays(
+        scipy.sparse.csr_array((ones, columns, starts), shape=(len(rows), num_features))
+    )

@@ -12,7 +12,6 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping
 from functools import partial
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -178,9 +177,7 @@ def _arrays(parts: Mapping[str, Any], test: np.ndarray, *, unlabelled: int) -> A
     split[:labelled] = 1
     split[labelled : labelled + _VALIDATION_NODES] = 2
     split[test] = 3
-    lists = parts["graph"].values()
-    pairs = np.zeros((0, 2), np.int64)
-    if any(lists):
-        ends = np.repeat(list(parts["graph"]), list(map(len, lists)))
-        pairs = integers("graph", np.stack([ends, list(chain(*lists))], 1), np.int64)
-    return {"edges": simple_edges(pairs), **csr_arrays(x), "y": y, "split": split}
+    lists = parts["graph"]
+    pairs = [(node, other) for node in lists for other in lists[node]]
+    edges = integers("graph", np.array(pairs or np.zeros((0, 2), int)), np.int64)
+    return {"edges": simple_edges(edges), **csr_arrays(x), "y": y, "split": split}

@@ -127,19 +127,17 @@ def read_records(
     (('age', 'job=cook', 'job=smith'), [[0.5, 0.0, 1.0], [0.25, 1.0, 0.0]], [-1, 0])
     """
     validate.one_of(get_args(Missing), missing=missing)
-    given = type(table).__name__
     require(
         hasattr(table, "reindex") and hasattr(table, "columns"),
-        f"table must be a pandas.DataFrame, users in its index, got {given}",
+        f"table must be a pandas.DataFrame, users in its index, got {type(table).__name__}",
     )
     for name, declared, form in (
         ("numbers", numbers, "(lower, upper)"),
         ("categories", categories, "(word, ...)"),
     ):
-        kind = type(declared).__name__
         require(
             declared is None or hasattr(declared, "keys"),
-            f"{name} must be {{column: {form}}}, got {kind}",
+            f"{name} must be {{column: {form}}}, got {type(declared).__name__}",
         )
     numbers = dict(numbers or {})
     categories = dict(categories or {})

@@ -98,9 +98,13 @@ class Discrete(Univariate):
             "counts": np.array([table.outputs for table in tables], np.int32),
             "level": np.int32(0),
         }
-        names = tuple(table.name for table in tables)
         # jnp.asarray would compile a program for each shape that is brought to the device.
-        return cls(**jax.device_put(leaves), inputs=inputs, encoding=encoding, names=names)
+        return cls(
+            **jax.device_put(leaves),
+            inputs=inputs,
+            encoding=encoding,
+            names=tuple(table.name for table in tables),
+        )
 
     def __repr__(self) -> str:
         kind = type(self).__name__
