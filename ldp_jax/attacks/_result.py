@@ -8,17 +8,13 @@ from typing import ClassVar, NamedTuple
 import jax
 import numpy as np
 from jaxtyping import Bool, Float, Float64, Int
-from numpy.typing import ArrayLike, DTypeLike
-from typing_extensions import TypeAliasType
+from numpy.typing import DTypeLike
 
 from ldp_jax.core import validate
 from ldp_jax.core.shown import by_shapes
-from ldp_jax.core.types import PRNGKey
+from ldp_jax.core.types import Numbers, PRNGKey
 from ldp_jax.core.validate import require
 from ldp_jax.learning.metrics import ConfidenceInterval, mean_interval
-
-Numbers = TypeAliasType("Numbers", ArrayLike | tuple)
-"""Numbers in any form that NumPy reads: an array, nested lists, a table."""
 
 _GROUPS = 100  # groups of nodes that the jackknife leaves out, one at a time
 _FALSE = 0.01  # the share of false positives at which true ones are counted

@@ -6,8 +6,9 @@ The attributes of a node's neighbours reveal its own, once the edges are known.
 import jax.numpy as jnp
 import numpy as np
 
-from ldp_jax.attacks._result import Attack, Numbers, Targets, check_targets, distinct, evaluate
+from ldp_jax.attacks._result import Attack, Targets, check_targets, distinct, evaluate
 from ldp_jax.core import validate
+from ldp_jax.core.types import Numbers
 from ldp_jax.core.validate import require
 from ldp_jax.graph import graphs
 from ldp_jax.graph.propagation import operator, ppr

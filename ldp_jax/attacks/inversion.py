@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from ldp_jax.attacks._classifier import Perceptron, Rows, trained_answers
-from ldp_jax.attacks._result import Numbers, Reconstruction, intervals, rows_of
+from ldp_jax.attacks._result import Reconstruction, intervals, rows_of
 from ldp_jax.core import random, validate
 from ldp_jax.core.long_sums import column_means
-from ldp_jax.core.types import PRNGKey
+from ldp_jax.core.types import Numbers, PRNGKey
 from ldp_jax.core.validate import require
 from ldp_jax.learning import metrics
 from ldp_jax.learning.training import Objective

@@ -8,10 +8,10 @@ import numpy as np
 from jaxtyping import PyTree
 from scipy import stats
 
-from ldp_jax.attacks._result import Attack, Numbers, Targets, evaluate, rows_of
+from ldp_jax.attacks._result import Attack, Targets, evaluate, rows_of
 from ldp_jax.core import random, validate
 from ldp_jax.core.flags import implicit_promotion
-from ldp_jax.core.types import Array, PRNGKey, PRNGKeys
+from ldp_jax.core.types import Array, Numbers, PRNGKey, PRNGKeys
 from ldp_jax.core.validate import require
 
 

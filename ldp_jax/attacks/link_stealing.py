@@ -15,7 +15,6 @@ from jaxtyping import Float
 from ldp_jax.attacks._classifier import CLASSIFICATION, Perceptron, Rows, trained_answers
 from ldp_jax.attacks._result import (
     Attack,
-    Numbers,
     Targets,
     check_targets,
     codes,
@@ -25,7 +24,7 @@ from ldp_jax.attacks._result import (
 from ldp_jax.core import random, validate
 from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.float64 import float64_on_cpu
-from ldp_jax.core.types import Array, PRNGKey
+from ldp_jax.core.types import Array, Numbers, PRNGKey
 from ldp_jax.core.validate import require
 from ldp_jax.edges.draws import padded
 

@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ldp_jax.attacks._result import Attack, Numbers, Targets, check_targets, evaluate
+from ldp_jax.attacks._result import Attack, Targets, check_targets, evaluate
 from ldp_jax.core import validate
 from ldp_jax.core.flags import implicit_promotion
-from ldp_jax.core.types import Array
+from ldp_jax.core.types import Array, Numbers
 from ldp_jax.core.validate import require
 from ldp_jax.edges.draws import capacity, padded
 from ldp_jax.learning.models import Model, NodeInputs, Variables

@@ -18,10 +18,10 @@ import numpy as np
 import scipy.special
 
 from ldp_jax.attacks._classifier import CLASSIFICATION, Perceptron, Rows, standardised
-from ldp_jax.attacks._result import Attack, Numbers, check_member, evaluate_membership
+from ldp_jax.attacks._result import Attack, check_member, evaluate_membership
 from ldp_jax.core import random, validate
 from ldp_jax.core.flags import implicit_promotion
-from ldp_jax.core.types import Array, PRNGKey
+from ldp_jax.core.types import Array, Numbers, PRNGKey
 from ldp_jax.core.validate import require
 from ldp_jax.learning.models import Model, Variables
 from ldp_jax.learning.training import fit_many

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int
 from numpy.typing import ArrayLike
+from typing_extensions import TypeAliasType
 
 from ldp_jax.attacks._result import Poisoning
 from ldp_jax.core import random, validate
@@ -25,6 +26,9 @@ from ldp_jax.core.types import Array, PRNGKey, Report, Values
 from ldp_jax.core.validate import require
 from ldp_jax.edges import count_neighbours
 from ldp_jax.servers import Ask, ClassQuestion, CountQuestion, Users
+
+Liars = TypeAliasType("Liars", Bool[np.ndarray, " n"])
+"""Who lies, of n users."""
 
 Lie = Literal["random", "worst"]
 """A report that no record made: uniform on the codomain, or the one whose estimate is furthest."""
@@ -37,7 +41,7 @@ one's size.
 
 def choose_liars(
     key: PRNGKey, n: int, share: float, among: Bool[np.ndarray, " n"] | None = None
-) -> Bool[np.ndarray, " n"]:
+) -> Liars:
     """The liars: ``share`` of the users ``among`` n, rounded.
 
     Under one key a smaller share's are among a larger's.
@@ -75,7 +79,7 @@ def lying_reports(
     key: PRNGKey,
     mechanism: Mechanism,
     reports: Report,
-    liars: Bool[np.ndarray, " n"],
+    liars: Liars,
     lie: Lie,
     towards: ArrayLike,
 ) -> Report:
@@ -154,7 +158,7 @@ def false_records(
     key: PRNGKey,
     mechanism: Mechanism,
     reports: Report,
-    liars: Bool[np.ndarray, " n"],
+    liars: Liars,
     records: ArrayLike,
 ) -> Report:
     """Reports [n], those of liars being honest ones of false ``records`` [n, ...].
@@ -183,7 +187,7 @@ def lying_places(
     key: PRNGKey,
     sizes: ArrayLike,
     reports: Int[Array, " n"],
-    liars: Bool[np.ndarray, " n"],
+    liars: Liars,
     lie: CountLie,
 ) -> Int[Array, " n"]:
     """Reported places in personal alphabets of ``sizes``, the likeliest class first.
@@ -241,7 +245,7 @@ def lying_counts(
     noise: CountNoise,
     counts: Int[np.ndarray, "n groups"],
     reports: Int[Array | np.ndarray, "n groups"],
-    liars: Bool[np.ndarray, " n"],
+    liars: Liars,
     lie: CountLie,
     aimed: Int[np.ndarray, " n"],
     *,
@@ -435,9 +439,7 @@ def degrees_by_both_ends(
 # --- Results --------------------------------------------------------------------------------------
 
 
-def harm(
-    name: str, honest: ArrayLike, poisoned: ArrayLike, liars: Bool[np.ndarray, " n"]
-) -> Poisoning:
+def harm(name: str, honest: ArrayLike, poisoned: ArrayLike, liars: Liars) -> Poisoning:
     """The harm of liars to others, from a value a user without them and with them.
 
     Larger values are better, and NaN is none.

@@ -6,9 +6,10 @@ Their finds are no leakage of a mechanism.
 import numpy as np
 import scipy.sparse
 
-from ldp_jax.attacks._result import Attack, Numbers, Targets, check_targets, evaluate
+from ldp_jax.attacks._result import Attack, Targets, check_targets, evaluate
 from ldp_jax.attacks.link_stealing import Distance, by_distance
 from ldp_jax.core import validate
+from ldp_jax.core.types import Numbers
 
 _BLOCK = 2**16  # pairs whose neighbours are compared at a time
 

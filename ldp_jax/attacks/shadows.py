@@ -10,12 +10,12 @@ import numpy as np
 from jax.sharding import NamedSharding
 from jaxtyping import Bool, Float, Int32
 
-from ldp_jax.attacks._result import Numbers, distinct
+from ldp_jax.attacks._result import distinct
 from ldp_jax.core import random, validate
 from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.sharding import all_devices, each_run, gathered, spread
 from ldp_jax.core.shown import by_shapes
-from ldp_jax.core.types import Array, Graph, PRNGKey, PRNGKeys
+from ldp_jax.core.types import Array, Graph, Numbers, PRNGKey, PRNGKeys
 from ldp_jax.core.validate import require
 from ldp_jax.graph.propagation import Operator, operator
 from ldp_jax.learning import training

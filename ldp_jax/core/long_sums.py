@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ldp_jax.core.types import Array
+from ldp_jax.core.types import AnyArray, Array
 
 BLOCK = 32
 """A segment of at most so many consecutive rows is added up in one go, as a scatter does it."""
@@ -30,17 +30,17 @@ def room(rows: int) -> list[int]:
     return found
 
 
-def _not_constant(ids: Array | np.ndarray) -> Array:
+def _not_constant(ids: AnyArray) -> Array:
     """Keep the compiler from folding a constant graph, which may take minutes."""
     return jax.lax.optimization_barrier(jnp.asarray(ids))
 
 
-def sorted_order(ids: Array | np.ndarray) -> Array:
+def sorted_order(ids: AnyArray) -> Array:
     """Return the order that sorts rows by segment."""
     return jnp.argsort(_not_constant(ids), stable=True)
 
 
-def places(ids: Array | np.ndarray, segments: int) -> list[Array]:
+def places(ids: AnyArray, segments: int) -> list[Array]:
     """Return where each row is added, and then each part, for :func:`fold`.
 
     ``ids`` that are no segment are dropped. Rows of one segment should follow each other. In any
@@ -66,14 +66,14 @@ def places(ids: Array | np.ndarray, segments: int) -> list[Array]:
     return [*found, ids]
 
 
-def places_in_any_order(ids: Array | np.ndarray, segments: int) -> list[Array]:
+def places_in_any_order(ids: AnyArray, segments: int) -> list[Array]:
     """Return :func:`places` of rows whose segments come in any order, by sorting them."""
     order = sorted_order(ids)
     at, *parts = places(jnp.asarray(ids)[order], segments)
     return [jnp.zeros_like(at).at[order].set(at, unique_indices=True), *parts]
 
 
-def add(total: Array, at: Array | np.ndarray, rows: Array, *, in_order: bool = False) -> Array:
+def add(total: Array, at: AnyArray, rows: Array, *, in_order: bool = False) -> Array:
     """Scatter rows; those of no place are dropped. Places ``in_order`` do not decrease."""
     return total.at[at].add(
         rows, mode="drop", indices_are_sorted=in_order, wrap_negative_indices=False
@@ -94,9 +94,7 @@ def fold(total: Array, segments: int, parts: Sequence[Array]) -> Array:
     return total[:segments]
 
 
-def segment_sum(
-    rows: Array, ids: Array | np.ndarray, segments: int, *, any_order: bool = False
-) -> Array:
+def segment_sum(rows: Array, ids: AnyArray, segments: int, *, any_order: bool = False) -> Array:
     """Sum the rows of each segment, [segments, ...]; differentiable in both modes.
 
     Its rounding is at most that of 64 additions a level, of which n rows have about log(n) /

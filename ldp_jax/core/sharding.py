@@ -16,7 +16,7 @@ from jax.sharding import PartitionSpec as P
 from jaxtyping import PyTree
 
 from ldp_jax.core import validate
-from ldp_jax.core.types import Array
+from ldp_jax.core.types import AnyArray, Array
 
 _T = TypeVar("_T")
 
@@ -125,7 +125,7 @@ def all_devices(count: int, *trees: PyTree) -> NamedSharding | None:
 def spread(over: NamedSharding, tree: PyTree) -> PyTree:
     """Divide stacked runs; the last one fills up what devices do not divide."""
 
-    def one(leaf: Array | np.ndarray) -> Array:
+    def one(leaf: AnyArray) -> Array:
         missing = -len(leaf) % over.mesh.size
         rows = np.minimum(np.arange(len(leaf) + missing), len(leaf) - 1)
         return jax.device_put(_by_host(lambda host: host[rows], leaf), over)
@@ -138,7 +138,7 @@ def gathered(count: int, tree: PyTree) -> PyTree:
     return jax.tree.map(lambda leaf: _by_host(lambda host: host[:count], leaf), tree)
 
 
-def _by_host(function: Callable[[np.ndarray], np.ndarray], leaf: Array | np.ndarray) -> Array:
+def _by_host(function: Callable[[np.ndarray], np.ndarray], leaf: AnyArray) -> Array:
     """A function of an array, or of the words of keys, by NumPy: no program, and no place."""
     if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
         words = np.asarray(jax.random.key_data(leaf))

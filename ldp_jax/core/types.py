@@ -28,8 +28,8 @@ Record = TypeAliasType(
 ArrayLike = TypeAliasType("ArrayLike", typing.ArrayLike)
 """An array, or a number."""
 
-Numbers = TypeAliasType("Numbers", npt.ArrayLike)
-"""What NumPy makes an array of: an array, a number, or a list of them."""
+Numbers = TypeAliasType("Numbers", npt.ArrayLike | tuple)
+"""What NumPy makes an array of: an array, a number, a list or tuple of them, or a table."""
 
 AnyArray = TypeAliasType("AnyArray", Array | np.ndarray)
 """An array of the device or of the host."""

@@ -182,7 +182,7 @@ def _interval_mass(
     return _of_bins(x.ravel(), np.asarray(mass), weights.ravel(), records)
 
 
-def histogram(reports: Numbers | tuple, edges: Numbers | tuple) -> np.ndarray:
+def histogram(reports: Numbers, edges: Numbers) -> np.ndarray:
     """Counts of reports [n] or [n, columns] by output bin: int64 [outputs] or [outputs, columns].
 
     A bin holds its left edge; reports beyond the ends go to the end bins. NaN is a report not sent.
@@ -207,8 +207,8 @@ def histogram(reports: Numbers | tuple, edges: Numbers | tuple) -> np.ndarray:
 
 
 def em(
-    counts: Numbers | tuple,
-    matrix: Numbers | tuple,
+    counts: Numbers,
+    matrix: Numbers,
     *,
     smooth: bool = False,
     tolerance: float = 1e-3,

@@ -7,7 +7,7 @@ import numpy as np
 from ldp_jax.core import random_words
 from ldp_jax.core.mechanism import Worded, mechanism
 from ldp_jax.core.spaces import Finite, clip
-from ldp_jax.core.types import Array, Record, Scalar
+from ldp_jax.core.types import AnyArray, Array, Record, Scalar
 
 
 @mechanism
@@ -30,7 +30,7 @@ class Duchi(Worded):
 
     epsilon: Scalar
 
-    def from_word64(self, word: Array | np.ndarray, x: Record) -> Array:
+    def from_word64(self, word: AnyArray, x: Record) -> Array:
         """-1 for the words below its mass, 1 for the others."""
         word = jnp.asarray(word, jnp.uint32)
         x = clip(x)

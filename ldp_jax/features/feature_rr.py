@@ -113,7 +113,7 @@ class RandomizedFeatures:
 
 
 def FeatureRR(
-    epsilon: Scalar, bins: int, weights: Numbers | tuple | None = None, *, dim: int | None = None
+    epsilon: Scalar, bins: int, weights: Numbers | None = None, *, dim: int | None = None
 ) -> RandomizedFeatures:
     """HeteroRR's FeatureRR: :class:`RandomizedFeatures` at budgets epsilon * theta_i.
 
@@ -153,9 +153,7 @@ def FeatureRR(
     return RandomizedFeatures(Discrete.of(*tables).at(level), len(theta))
 
 
-def importance_weights(
-    alpha: Numbers | tuple, beta: Numbers | tuple, gamma: float = 0.5
-) -> np.ndarray:
+def importance_weights(alpha: Numbers, beta: Numbers, gamma: float = 0.5) -> np.ndarray:
     r"""HeteroRR's share of the budget for each feature; float64 [d], summing to 1.
 
     :math:`\theta_i = \gamma \alpha_i + (1-\gamma)[\beta_{min} + (\beta_{max} - \beta_i)]`,

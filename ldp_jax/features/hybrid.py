@@ -3,12 +3,11 @@
 from typing import ClassVar, NamedTuple
 
 import jax.numpy as jnp
-import numpy as np
 
 from ldp_jax.core import random_words
 from ldp_jax.core.mechanism import Analytic, mechanism, report_shape
 from ldp_jax.core.spaces import Mixture, as_records
-from ldp_jax.core.types import Array, PRNGKey, Record, Report, Scalar
+from ldp_jax.core.types import AnyArray, Array, PRNGKey, Record, Report, Scalar
 from ldp_jax.features._logs import log_mass
 from ldp_jax.features.duchi import Duchi
 from ldp_jax.features.piecewise import LARGEST_PIECEWISE, GeneralPiecewise, Piecewise
@@ -20,8 +19,8 @@ THRESHOLD = 0.61
 class BranchReport(NamedTuple):
     """A report of :class:`Hybrid`: the branch, 0 for Duchi's and 1 for piecewise, and its value."""
 
-    branch: Array | np.ndarray
-    value: Array | np.ndarray
+    branch: AnyArray
+    value: AnyArray
 
 
 @mechanism

@@ -13,7 +13,7 @@ from ldp_jax.core.float32 import einsum, matmul
 from ldp_jax.core.mechanism import check_single, mechanism, one_record, static
 from ldp_jax.core.spaces import Ball, Turned, as_records
 from ldp_jax.core.spaces.spheres import polar
-from ldp_jax.core.types import Array, PRNGKey, Record, Report, Scalar
+from ldp_jax.core.types import AnyArray, Array, PRNGKey, Record, Report, Scalar
 from ldp_jax.features.privunit import PrivUnitG
 
 
@@ -39,7 +39,7 @@ class ProjUnit:
     """
 
     epsilon: Scalar
-    projection: Array | np.ndarray
+    projection: AnyArray
     radius: float = static(default=1.0)
     inner: PyTree = dataclasses.field(init=False, repr=False, default=None)
 

@@ -21,7 +21,7 @@ from ldp_jax.core.mechanism import (
     static,
 )
 from ldp_jax.core.spaces import Box, Interval, NotApplicable, SparseReport, Subset, as_records
-from ldp_jax.core.types import Array, PRNGKey, Record, Report, Scalar
+from ldp_jax.core.types import AnyArray, Array, PRNGKey, Record, Report, Scalar
 from ldp_jax.features.duchi import Duchi
 from ldp_jax.features.laplace import Laplace
 from ldp_jax.features.piecewise import LARGEST_PIECEWISE, Piecewise
@@ -207,10 +207,10 @@ def _subset(key: PRNGKey, dim: int, k: int) -> Array:
 
 
 @jax.custom_batching.custom_vmap
-def _inserted(draws: Array, tops: Array | np.ndarray) -> Array:
+def _inserted(draws: Array, tops: AnyArray) -> Array:
     """Floyd's subsets of draws [k, ...], each below or at its top [k]; sorted, int32 [k, ...]."""
 
-    def insert(chosen: Array, step: tuple[Array, Array | np.ndarray]) -> tuple[Array, None]:
+    def insert(chosen: Array, step: tuple[Array, AnyArray]) -> tuple[Array, None]:
         draw, top = step
         new = jnp.where((chosen == draw[None]).any(0), top, draw)
         below = jnp.concatenate([jnp.zeros_like(chosen[:1]), chosen[:-1]])
@@ -221,9 +221,7 @@ def _inserted(draws: Array, tops: Array | np.ndarray) -> Array:
 
 
 @_inserted.def_vmap
-def _of_users(
-    users: int, _: list[bool], draws: Array, tops: Array | np.ndarray
-) -> tuple[Array, bool]:
+def _of_users(users: int, _: list[bool], draws: Array, tops: AnyArray) -> tuple[Array, bool]:
     """Users last, whom a processor takes several at a time.
 
     Each of a row's places is compared for all of them.

@@ -7,7 +7,7 @@ import numpy as np
 from ldp_jax.core import random_words
 from ldp_jax.core.mechanism import Worded, mechanism
 from ldp_jax.core.spaces import Finite, clip
-from ldp_jax.core.types import Array, Record, Scalar
+from ldp_jax.core.types import AnyArray, Array, Record, Scalar
 from ldp_jax.features._logs import log_mass
 from ldp_jax.features.duchi import against_threshold
 
@@ -74,7 +74,7 @@ class ThreeOutputs(Worded):
         # a (1 - |x|) + a e |x|: no difference of numbers near 1.
         return even + likely * e, a * ((1 - size) + e * size), even + likely
 
-    def from_word64(self, word: Array | np.ndarray, x: Record) -> Array:
+    def from_word64(self, word: AnyArray, x: Record) -> Array:
         """-1 for the lowest words, then 0, then 1.
 
         The most likely report has what the others leave.
