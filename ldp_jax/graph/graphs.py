@@ -372,9 +372,7 @@ def validate_symmetric(
     backward = _grouped(senders[~upwards], receivers[~upwards], n)
     if not (
         np.array_equal(backward.indices, senders[upwards])
-        and np.array_equal(
-            np.diff(backward.indptr), np.bincount(receivers[upwards], minlength=n)
-        )
+        and np.array_equal(np.diff(backward.indptr), np.bincount(receivers[upwards], minlength=n))
     ):
         forward = _codes(receivers, senders, n)
         backward = _codes(senders, receivers, n)
