@@ -176,20 +176,16 @@ def _edge_list(data: bytes, _: int) -> "networkx.Graph":
         raise _Other(_COLUMNS) from None
     if delimiter:
         made = networkx.relabel_nodes(made, {name: name.strip() for name in made})
-    return _numbered(_undirected(made))
+    # Lines that name no pair in both directions are undirected edges.
+    pairs = {(u, v) for u, v in made.edges() if u != v}
+    one_way = pairs.isdisjoint((v, u) for u, v in pairs)
+    return _numbered(made.to_undirected() if one_way else made)
 
 
 _COLUMNS = (
     "must have two names a line, and perhaps a weight in all lines, and does not everywhere: "
     "pandas.read_csv(path, sep=..., usecols=...) reads other columns"
 )
-
-
-def _undirected(lines: "networkx.MultiDiGraph") -> "networkx.MultiDiGraph | networkx.MultiGraph":
-    """Lines that name no pair in both directions are undirected edges; others stay as they are."""
-    pairs = {(u, v) for u, v in lines.edges() if u != v}
-    one_way = pairs.isdisjoint((v, u) for u, v in pairs)
-    return lines.to_undirected() if one_way else lines
 
 
 def _is_number(word: str) -> bool:

@@ -65,14 +65,16 @@ def _check_ends(
     senders: Array | np.ndarray, receivers: Array | np.ndarray, size: int | None = None
 ) -> None:
     """Refuse concrete ends of edges that are no ids, of different numbers, or not in order."""
-    if np.shape(senders) != np.shape(receivers):
-        shapes = f"{np.shape(senders)} and {np.shape(receivers)}"
-        raise ValueError(
-            f"senders and receivers must be as many, one of each an edge, got shapes {shapes}"
-        )
+    validate.require(
+        np.shape(senders) == np.shape(receivers),
+        "senders and receivers must be as many, one of each an edge, got shapes "
+        f"{np.shape(senders)} and {np.shape(receivers)}",
+    )
     validate.ids(size, senders=senders, receivers=receivers)
-    if validate.concrete(receivers) and (receivers[..., 1:] < receivers[..., :-1]).any():
-        raise ValueError("receivers must not decrease: sort edges by receiver, then sender")
+    validate.require(
+        not validate.concrete(receivers) or (receivers[..., 1:] >= receivers[..., :-1]).all(),
+        "receivers must not decrease: sort edges by receiver, then sender",
+    )
 
 
 @pytree
@@ -93,20 +95,19 @@ class Segments:
         Weights are float [m], or [m, k] for rows [k, ...] such as attention heads; None for 1. The
         derivative of a weighted sum adds the edges of a sender one after another.
         """
-        if weights is None:
-            return linear(self._sum, self._transposed, h)
-        rows = h.at[self.senders].get(mode="clip")
-        return long_sums.segment_sum(
-            rows * _along(jnp.asarray(weights), rows), self.receivers, len(h)
-        )
 
-    def _sum(self, h: Array) -> Array:
-        return long_sums.segment_sum(h.at[self.senders].get(mode="clip"), self.receivers, len(h))
+        def forward(h):
+            rows = h.at[self.senders].get(mode="clip")
+            if weights is not None:
+                rows = rows * _along(jnp.asarray(weights), rows)
+            return long_sums.segment_sum(rows, self.receivers, len(h))
 
-    def _transposed(self, h: Array) -> Array:
-        order = long_sums.sorted_order(self.senders)
-        rows = h.at[self.receivers[order]].get(mode="fill", fill_value=0)
-        return long_sums.segment_sum(rows, self.senders[order], len(h))
+        def transposed(h):
+            order = long_sums.sorted_order(self.senders)
+            rows = h.at[self.receivers[order]].get(mode="fill", fill_value=0)
+            return long_sums.segment_sum(rows, self.senders[order], len(h))
+
+        return forward(h) if weights is not None else linear(forward, transposed, h)
 
 
 @pytree
@@ -192,10 +193,11 @@ class Tables:
 
     def sum(self, h: Float[Array, "n ..."]) -> Float[Array, "n ..."]:
         """The sum over the neighbours of each node; 0 for a node without edges."""
-        return linear(self._sum, self._sum, h)  # the graph is symmetric
 
-    def _sum(self, h: Array) -> Array:
-        return self.nodes(self.add_up(self.rows(h)))
+        def total(h):
+            return self.nodes(self.add_up(self.rows(h)))
+
+        return linear(total, total, h)  # the graph is symmetric
 
     def add_up(self, padded: Float[Array, "places ..."]) -> Float[Array, "places ..."]:
         """:meth:`sum` in the order of the new numbers."""
@@ -307,7 +309,10 @@ def tables(senders: np.ndarray, receivers: np.ndarray, num_nodes: int) -> Tables
     order = None
     rank = None
     if num_nodes > _LARGE and len(senders) < 2**31:  # SciPy orders by 32 bits
-        order = _by_neighbourhood(senders, degree[:-1])
+        # Reverse Cuthill and McKee: in their order neighbours are near each other.
+        links = np.ones(len(senders), np.int8), senders.astype(np.int32), start.astype(np.int32)
+        matrix = scipy.sparse.csr_array(links, shape=(num_nodes, num_nodes))
+        order = scipy.sparse.csgraph.reverse_cuthill_mckee(matrix, symmetric_mode=True)
         rank = np.empty_like(order)
         rank[order] = np.arange(num_nodes, dtype=np.int32)
         start, degree = (np.append(values[order], values[-1]) for values in (start, degree))
@@ -364,17 +369,6 @@ def _pieces(
     for place, column in enumerate(table if len(senders) else ()):
         np.copyto(column, senders.take(start + place, mode="clip"), where=start + place < end)
     return table
-
-
-def _by_neighbourhood(senders: np.ndarray, degree: np.ndarray) -> np.ndarray:
-    """Nodes in the order of reverse Cuthill and McKee, in which neighbours are near each other.
-
-    Int32.
-    """
-    start = np.concatenate([[0], np.cumsum(degree)]).astype(np.int32)
-    arrays = np.ones(len(senders), np.int8), np.ascontiguousarray(senders, np.int32), start
-    matrix = scipy.sparse.csr_array(arrays, shape=(len(degree), len(degree)))
-    return scipy.sparse.csgraph.reverse_cuthill_mckee(matrix, symmetric_mode=True).astype(np.int32)
 
 
 def gather_sum(total: Array, table: Array | np.ndarray, padded: Array) -> Array:

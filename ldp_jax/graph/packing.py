@@ -29,7 +29,7 @@ from ldp_jax.graph.aggregation import (
     rows_of_neighbours,
 )
 from ldp_jax.graph.graphs import GraphSet, as_graph
-from ldp_jax.graph.merging import Merged, merged
+from ldp_jax.graph.merging import merged
 
 __all__ = [
     "Batch",
@@ -129,16 +129,16 @@ class Packed:
       over: the devices that share each batch.
     """
 
-    labels: Array
-    nodes_per_graph: Array
-    node_start: Array
-    node_count: Array
-    strata: Array
-    sizes: Array
+    labels: Array | np.ndarray
+    nodes_per_graph: Array | np.ndarray
+    node_start: Array | np.ndarray
+    node_count: Array | np.ndarray
+    strata: Array | np.ndarray
+    sizes: Array | np.ndarray
     into: _Graded
     out: _Graded | None
-    kind: Array
-    room: Array
+    kind: Array | np.ndarray
+    room: Array | np.ndarray
     shapes: tuple[Shape, ...] = static()
     over: NamedSharding | None = static(default=None)
 
@@ -222,15 +222,14 @@ def _pool(h: Array, node_graph: Array, counts: Array) -> Array:
     return long_sums.segment_sum(sums, target, graphs)
 
 
-def _pool_forward(h: Array, node_graph: Array, counts: Array) -> tuple[Array, Array]:
-    return _pool(h, node_graph, counts), node_graph
-
-
-def _pool_backward(node_graph: Array, cotangent: Array) -> tuple[Array, None, None]:
-    return cotangent.at[node_graph].get(mode="fill", fill_value=0.0), None, None
-
-
-_pool.defvjp(_pool_forward, _pool_backward)
+_pool.defvjp(
+    lambda h, node_graph, counts: (_pool(h, node_graph, counts), node_graph),
+    lambda node_graph, cotangent: (
+        cotangent.at[node_graph].get(mode="fill", fill_value=0.0),
+        None,
+        None,
+    ),
+)
 
 
 def _runs(counts: Array, size: int) -> tuple[Array, Array, Array]:
@@ -272,12 +271,17 @@ def pack(
     (Shape(batches=2, graphs=2, nodes=2, edges=1, rows=0, rows_out=0, part=None),)
     """
     validate.integer_in(1, batch_size=batch_size, shapes=shapes)
-    if mesh is not None and mesh.is_multi_process:
-        raise ValueError(
-            "mesh must be of devices of one process: batches are not shared by several"
+    parts = 1
+    over = None
+    if mesh is not None:
+        validate.require(
+            not mesh.is_multi_process,
+            "mesh must be of devices of one process: batches are not shared by several",
         )
-    if like is not None and mesh is not None:
-        raise ValueError("like must be None where devices of a mesh share batches")
+        validate.require(like is None, "like must be None where devices of a mesh share batches")
+        parts = mesh.size
+        # Of automatic axes, whatever those of the mesh are: programs index rows.
+        over = NamedSharding(Mesh(mesh.devices, mesh.axis_names), P(mesh.axis_names))
     graphs = len(graph_set)
     wider = None if like is None else _laid_out(like, merge, None, both_ways=True)
     laid = _laid_out(graph_set, merge, wider, both_ways=like is not None)
@@ -289,7 +293,6 @@ def pack(
     top = sizes[strata[0], 1:3].sum(1)
     found = []
     room = []
-    parts = 1 if mesh is None else mesh.size
     largest = np.pad(sizes[strata].max(1), ((0, -slots % parts), (0, 0)))
     for begin, end in _classes(top, shapes):
         most = loads[begin:end].max(0)
@@ -310,28 +313,23 @@ def pack(
             into=laid.into.filled(batches * shape.nodes, batches * shape.rows),
             out=laid.out.filled(batches * shape.nodes, batches * shape.rows_out),
         )
-    return Packed(
-        labels=_int32(np.append(graph_set.labels, 0)),
-        nodes_per_graph=_float32(np.append(graph_set.nodes_per_graph, 0)),
-        node_start=_int32(_starts(sizes[:, 1])),
-        node_count=_float32(laid.count),
-        strata=_int32(strata),
-        sizes=_int32(sizes),
-        into=jax.device_put(laid.into),
-        out=jax.device_put(laid.out),
-        kind=_int32(kind),
-        room=_int32(np.stack(room)),
+    made = Packed(
+        labels=np.append(graph_set.labels, 0),
+        nodes_per_graph=np.append(graph_set.nodes_per_graph, 0).astype(np.float32),
+        node_start=_starts(sizes[:, 1]),
+        node_count=laid.count.astype(np.float32),
+        strata=strata,
+        sizes=sizes,
+        into=laid.into,
+        out=laid.out,
+        kind=kind,
+        room=np.stack(room),
         shapes=tuple(found),
-        # Of automatic axes, whatever those of the mesh are: programs index rows.
-        over=None
-        if mesh is None
-        else NamedSharding(Mesh(mesh.devices, mesh.axis_names), P(mesh.axis_names)),
+        over=over,
     )
-
-
-def _unmerged(graph_set: GraphSet) -> Merged:
-    ones = np.ones(len(graph_set.node_graph), np.int32)
-    return Merged(graph_set.senders, graph_set.receivers, graph_set.node_graph, ones)
+    narrow = lambda leaf: leaf.astype(np.float32 if leaf.dtype.kind == "f" else np.int32)
+    # Unlike jnp.asarray, this compiles no program for each new shape.
+    return jax.device_put(jax.tree.map(narrow, made))
 
 
 class _Laid(NamedTuple):
@@ -349,7 +347,15 @@ def _laid_out(graph_set: GraphSet, merge: bool, like: _Laid | None, *, both_ways
     Unless ``both_ways``, rows into a node serve for those out of it where they are the same.
     """
     graphs = len(graph_set)
-    senders, receivers, node_graph, count = merged(graph_set) if merge else _unmerged(graph_set)
+    if merge:
+        senders, receivers, node_graph, count = merged(graph_set)
+    else:
+        senders, receivers, node_graph = (
+            graph_set.senders,
+            graph_set.receivers,
+            graph_set.node_graph,
+        )
+        count = np.ones(len(node_graph), np.int32)
     nodes = np.bincount(node_graph, minlength=graphs)
     edges = np.bincount(node_graph[receivers], minlength=graphs)
     first = _starts(nodes)[node_graph]
@@ -409,15 +415,6 @@ def _trial_loads(sizes: np.ndarray, strata: np.ndarray) -> np.ndarray:
         rest = sum((draws.permutation(row) for row in sizes[strata[1:]]), np.zeros_like(loads))
         loads = np.maximum(loads, sizes[strata[0]] + rest)
     return loads
-
-
-def _int32(values: np.ndarray) -> Array:
-    # Unlike jnp.asarray, this compiles no program for each new shape.
-    return jax.device_put(values.astype(np.int32))
-
-
-def _float32(values: np.ndarray) -> Array:
-    return jax.device_put(values.astype(np.float32))
 
 
 def _neighbours(
