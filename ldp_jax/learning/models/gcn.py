@@ -70,8 +70,9 @@ def check_rows(graph: Graph | Operator, num_nodes: int) -> None:
     else:
         nodes = as_graph(graph).n_node
         count = int(np.sum(np.asarray(nodes))) if validate.concrete(nodes) else num_nodes
-    if count != num_nodes:
-        raise ValueError(f"x must have a row for each of {count} nodes, got {num_nodes} rows")
+    validate.require(
+        count == num_nodes, f"x must have a row for each of {count} nodes, got {num_nodes} rows"
+    )
 
 
 def average(op: Operator, h: Array, normalisation: str) -> Array:

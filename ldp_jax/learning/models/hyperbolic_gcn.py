@@ -40,7 +40,10 @@ class _HyperbolicGCN(nn.Module):
         # cancel.
         t = as_points("x", x * (1.0 if scale is None else scale[:, None]))  # of 0/1 records, too
         for layer in range(self.layers):
-            c = self._curvature(layer)
+            c: Scalar = self.c
+            if self.learn_curvature:
+                log = nn.initializers.constant(math.log(self.c))
+                c = jnp.exp(jnp.clip(self.param(f"log_c_{layer}", log, ()), -7.0, 3.0))
             last = layer == self.layers - 1
             width = self.outputs if last else self.hidden
             # No longer than half of REACH, so that float32 holds the point.
@@ -52,12 +55,6 @@ class _HyperbolicGCN(nn.Module):
             t = average(op, poincare.log_0(h, c), self.normalisation)
             t = t if last else getattr(nn, self.activation)(t)
         return t
-
-    def _curvature(self, layer: int) -> Scalar:
-        if not self.learn_curvature:
-            return self.c
-        log = self.param(f"log_c_{layer}", nn.initializers.constant(math.log(self.c)), ())
-        return jnp.exp(jnp.clip(log, -7.0, 3.0))
 
 
 def hyperbolic_gcn(

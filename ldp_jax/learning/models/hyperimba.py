@@ -37,8 +37,10 @@ class PlacedInputs(NamedTuple):
 def checked_places(places: Array | np.ndarray, n: int) -> Array:
     """Places as float32 [n, k]."""
     places = jnp.asarray(places, jnp.float32)
-    if places.ndim != 2 or len(places) != n:
-        raise ValueError(f"places must have a row for each of {n} nodes, got shape {places.shape}")
+    validate.require(
+        places.ndim == 2 and len(places) == n,
+        f"places must have a row for each of {n} nodes, got shape {places.shape}",
+    )
     return places
 
 
