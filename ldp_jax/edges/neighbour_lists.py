@@ -175,8 +175,9 @@ class OnLists(abc.ABC):
         n = self._size()
         for name, value, ndim in (("neighbours", neighbours.ids, 1), ("own", own, 0)):
             shape = np.shape(value) if name == "own" else getattr(value, "shape", (0,) * ndim)
-            if len(shape) != ndim:
-                raise ValueError(f"{name} must be of one user, got shape {shape}: use jax.vmap")
+            validate.require(
+                len(shape) == ndim, f"{name} must be of one user, got shape {shape}: use jax.vmap"
+            )
         validate.ids(n, "one of the nodes", own=own)
         owned, pairs = pairs_of(own, n, self.reporting)
         bits = to_bits(neighbours, n) & (jnp.arange(n) != own)
