@@ -362,10 +362,10 @@ def r_hat(values: Values) -> float:
     0.707
     """
     chains = np.asarray(values, np.float64)
-    if chains.ndim != 2 or chains.shape[1] < 4:
-        raise ValueError(
-            f"values must be [chains, draws] with at least 4 draws, got shape {chains.shape}"
-        )
+    validate.require(
+        chains.ndim == 2 and chains.shape[1] > 3,
+        f"values must be [chains, draws] with at least 4 draws, got shape {chains.shape}",
+    )
     half = chains.shape[1] // 2
     parts = np.concatenate([chains[:, :half], chains[:, -half:]])
     within = parts.var(1, ddof=1).mean()

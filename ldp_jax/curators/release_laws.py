@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy import special
 
+from ldp_jax.core import validate
 from ldp_jax.core.quadrature import unit_rule
 from ldp_jax.core.spaces import NotApplicable
 from ldp_jax.core.types import Values
@@ -61,8 +62,8 @@ def release_laws(m: CentralMechanism, split: EdgeSplit) -> Float[np.ndarray, "gr
         log = np.stack([np.asarray(m.release_law(one), np.float64) for one in each])
     else:
         log = _known(m, split)
-    if np.abs(np.exp(log).sum(1) - 1).max() > 1e-6:
-        raise ValueError("release_law must give masses that sum to 1")
+    sums = np.exp(log).sum(1)
+    validate.require(np.abs(sums - 1).max() <= 1e-6, "release_law must give masses that sum to 1")
     return log
 
 

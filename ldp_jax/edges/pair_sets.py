@@ -36,12 +36,7 @@ def largest(
     true_key, least_key, among_key = keys
     least = np.minimum(edges, false)
     among = np.repeat(np.arange(len(edges)), least)
-    # The scores of true pairs: P(Lap > 1 + L) where P(Lap > L) = u, without logarithms.
-    u = uniforms(true_key, len(true))
-    shrink = np.exp(-epsilon)
-    rest = np.maximum(1 - u, 2.0**-65)
-    below_zero = np.where(rest >= shrink / 2, shrink / (4 * rest), 1 - rest / shrink)
-    true_score = np.where(u <= 0.5, u * shrink, below_zero)
+    true_score = _true_scores(uniforms(true_key, len(true)), epsilon)
 
     # The (least + 1)-th smallest of as many uniforms as there are false pairs, 1 where there are
     # ``least``; below it, ``least`` are independent uniforms. Spacings of the hazards -log(1 - s)
@@ -57,6 +52,14 @@ def largest(
     chosen = order[ordinal(owner[order]) < edges[owner[order]]]
     kept = chosen < len(true)
     return chosen[kept], np.bincount(owner[chosen[~kept]], minlength=len(edges))
+
+
+def _true_scores(u: np.ndarray, epsilon: float) -> np.ndarray:
+    """The scores of true pairs: P(Lap > 1 + L) where P(Lap > L) = u, without logarithms."""
+    shrink = np.exp(-epsilon)
+    rest = np.maximum(1 - u, 2.0**-65)
+    below_zero = np.where(rest >= shrink / 2, shrink / (4 * rest), 1 - rest / shrink)
+    return np.where(u <= 0.5, u * shrink, below_zero)
 
 
 def false_pairs(

@@ -199,10 +199,8 @@ def _parse_table(
 ) -> _Source:
     import pandas
 
-    validate.require(
-        not isinstance(nodes, (int, np.integer)),
-        "nodes must be names, as the table has them, got a number",
-    )
+    if isinstance(nodes, (int, np.integer)):
+        raise ValueError("nodes must be names, as the table has them, got a number")
     validate.require(
         pairs_in != "columns",
         "pairs_in must be 'rows' of a table of an edge a row: table.T turns another",

@@ -28,7 +28,7 @@ from jaxtyping import Float
 from ldp_jax.core import long_sums, validate
 from ldp_jax.core.pytree import pytree, static
 from ldp_jax.core.sharding import divided_by, each_part
-from ldp_jax.core.types import Array
+from ldp_jax.core.types import AnyArray, Array
 
 _FIRST, _FURTHER = 4, 8
 """Neighbours in a node's own row and in each further one: wide rows waste places, narrow ones are
@@ -61,9 +61,7 @@ def _along(weights: Array, h: Array) -> Array:
     return weights.reshape(weights.shape + (1,) * (h.ndim - weights.ndim))
 
 
-def _check_ends(
-    senders: Array | np.ndarray, receivers: Array | np.ndarray, size: int | None = None
-) -> None:
+def _check_ends(senders: AnyArray, receivers: AnyArray, size: int | None = None) -> None:
     """Refuse concrete ends of edges that are no ids, of different numbers, or not in order."""
     validate.require(
         np.shape(senders) == np.shape(receivers),
@@ -81,14 +79,14 @@ def _check_ends(
 class Segments:
     """Edges, int32 [m], sorted by receiver; the receiver of padding is the number of nodes."""
 
-    senders: Array | np.ndarray
-    receivers: Array | np.ndarray
+    senders: AnyArray
+    receivers: AnyArray
 
     def __post_init__(self) -> None:
         _check_ends(self.senders, self.receivers)
 
     def sum(
-        self, h: Float[Array, "n ..."], weights: Array | np.ndarray | None = None
+        self, h: Float[Array, "n ..."], weights: AnyArray | None = None
     ) -> Float[Array, "n ..."]:
         """The sum over the senders of each node's edges; 0 for a node without edges.
 
@@ -118,9 +116,9 @@ class NeighbourRows:
     padding. Without ``long`` no node has more than 32 further rows, and none is added up in parts.
     """
 
-    first: Array | np.ndarray
-    more: Array | np.ndarray
-    node: Array | np.ndarray
+    first: AnyArray
+    more: AnyArray
+    node: AnyArray
     long: bool = static(default=True)
 
     def __post_init__(self) -> None:
@@ -177,9 +175,9 @@ class Tables:
       rank: int32 [n], the new number of each node, or None.
     """
 
-    first: Array | np.ndarray
+    first: AnyArray
     others: NeighbourRows
-    place: Array | np.ndarray
+    place: AnyArray
     order: Array | None
     rank: Array | None
 
@@ -371,7 +369,7 @@ def _pieces(
     return table
 
 
-def gather_sum(total: Array, table: Array | np.ndarray, padded: Array) -> Array:
+def gather_sum(total: Array, table: AnyArray, padded: Array) -> Array:
     """Add to ``total`` the rows of ``padded`` that each column of ``table`` names.
 
     Fused into one pass.

@@ -20,7 +20,7 @@ from ldp_jax.core import long_sums, random, validate
 from ldp_jax.core.pytree import pytree, static
 from ldp_jax.core.sharding import divided_by
 from ldp_jax.core.shown import by_shapes
-from ldp_jax.core.types import Array, Graph, PRNGKey
+from ldp_jax.core.types import AnyArray, Array, Graph, PRNGKey
 from ldp_jax.graph.aggregation import (
     NeighbourRows,
     Segments,
@@ -56,7 +56,7 @@ _TRIALS = 32
 _DRAWS = 100  # after as many deals in a row that do not fit comes the deal by size, which does
 
 
-def _filled(values: Array | np.ndarray, places: int, value: int) -> np.ndarray:
+def _filled(values: AnyArray, places: int, value: int) -> np.ndarray:
     """An array with so many places along its last axis."""
     short = places - values.shape[-1]
     return np.pad(values, [(0, 0)] * (values.ndim - 1) + [(0, short)], constant_values=value)
@@ -93,10 +93,10 @@ class _Graded:
     ``start`` is by graph.
     """
 
-    first: Array | np.ndarray
-    more: Array | np.ndarray
-    node: Array | np.ndarray
-    start: Array | np.ndarray
+    first: AnyArray
+    more: AnyArray
+    node: AnyArray
+    start: AnyArray
     long: bool = static()
 
     def filled(self, nodes: int, rows: int) -> "_Graded":
@@ -129,16 +129,16 @@ class Packed:
       over: the devices that share each batch.
     """
 
-    labels: Array | np.ndarray
-    nodes_per_graph: Array | np.ndarray
-    node_start: Array | np.ndarray
-    node_count: Array | np.ndarray
-    strata: Array | np.ndarray
-    sizes: Array | np.ndarray
+    labels: AnyArray
+    nodes_per_graph: AnyArray
+    node_start: AnyArray
+    node_count: AnyArray
+    strata: AnyArray
+    sizes: AnyArray
     into: _Graded
     out: _Graded | None
-    kind: Array | np.ndarray
-    room: Array | np.ndarray
+    kind: AnyArray
+    room: AnyArray
     shapes: tuple[Shape, ...] = static()
     over: NamedSharding | None = static(default=None)
 
@@ -283,11 +283,12 @@ def pack(
         # Of automatic axes, whatever those of the mesh are: programs index rows.
         over = NamedSharding(Mesh(mesh.devices, mesh.axis_names), P(mesh.axis_names))
     graphs = len(graph_set)
-    wider = None if like is None else _laid_out(like, merge, None, both_ways=True)
-    laid = _laid_out(graph_set, merge, wider, both_ways=like is not None)
+    wider = (None, None)
+    if like is not None:
+        wider = _laid_out(like, merge, wider, both_ways=True)[2:]
+    sizes, count, into, out = _laid_out(graph_set, merge, wider, both_ways=like is not None)
     batches = -(-graphs // batch_size)
     slots = -(-graphs // batches)
-    sizes = laid.sizes
     strata = _strata(sizes, slots, batches)
     loads = _trial_loads(sizes, strata)
     top = sizes[strata[0], 1:3].sum(1)
@@ -307,21 +308,19 @@ def pack(
     if like is not None:
         shape = _shared_shape(like, slots, batches, loads.max(0))
         found = [shape]
-        assert laid.out is not None  # both ways
-        laid = laid._replace(
-            count=_filled(laid.count, batches * shape.nodes, 0),
-            into=laid.into.filled(batches * shape.nodes, batches * shape.rows),
-            out=laid.out.filled(batches * shape.nodes, batches * shape.rows_out),
-        )
+        assert out is not None  # both ways
+        count = _filled(count, batches * shape.nodes, 0)
+        into = into.filled(batches * shape.nodes, batches * shape.rows)
+        out = out.filled(batches * shape.nodes, batches * shape.rows_out)
     made = Packed(
         labels=np.append(graph_set.labels, 0),
         nodes_per_graph=np.append(graph_set.nodes_per_graph, 0).astype(np.float32),
         node_start=_starts(sizes[:, 1]),
-        node_count=laid.count.astype(np.float32),
+        node_count=count.astype(np.float32),
         strata=strata,
         sizes=sizes,
-        into=laid.into,
-        out=laid.out,
+        into=into,
+        out=out,
         kind=kind,
         room=np.stack(room),
         shapes=tuple(found),
@@ -332,17 +331,12 @@ def pack(
     return jax.device_put(jax.tree.map(narrow, made))
 
 
-class _Laid(NamedTuple):
-    """A set before it is dealt, on the host: what :class:`Packed` says of its nodes and rows."""
+def _laid_out(
+    graph_set: GraphSet, merge: bool, like: tuple, *, both_ways: bool
+) -> tuple[np.ndarray, np.ndarray, _Graded, _Graded | None]:
+    """The graphs' sizes, the nodes' counts, and the rows ``into`` and ``out`` of nodes.
 
-    sizes: np.ndarray
-    count: np.ndarray
-    into: _Graded
-    out: _Graded | None
-
-
-def _laid_out(graph_set: GraphSet, merge: bool, like: _Laid | None, *, both_ways: bool) -> _Laid:
-    """Lay out the nodes and the rows of neighbours, ``like`` another set.
+    Rows are as wide as those of ``like``.
 
     Unless ``both_ways``, rows into a node serve for those out of it where they are the same.
     """
@@ -359,19 +353,16 @@ def _laid_out(graph_set: GraphSet, merge: bool, like: _Laid | None, *, both_ways
     nodes = np.bincount(node_graph, minlength=graphs)
     edges = np.bincount(node_graph[receivers], minlength=graphs)
     first = _starts(nodes)[node_graph]
-    same = None if like is None else like.into
-    into, rows = _neighbours(senders, receivers, node_graph, first, graphs, same)
+    into, rows = _neighbours(senders, receivers, node_graph, first, graphs, like[0])
     out = None
     rows_out = rows
     if both_ways or len(node_graph) < len(graph_set.node_graph) or not graph_set.symmetric:
         order = np.lexsort((receivers, senders))
-        same = None if like is None else like.out
-        out, rows_out = _neighbours(
-            receivers[order], senders[order], node_graph, first, graphs, same
-        )
+        ends = receivers[order], senders[order]
+        out, rows_out = _neighbours(*ends, node_graph, first, graphs, like[1])
     sizes = np.zeros((graphs + 1, 5), np.int64)
     sizes[:graphs] = np.stack([np.ones(graphs, np.int64), nodes, edges, rows, rows_out], 1)
-    return _Laid(sizes, count, into, out)
+    return sizes, count, into, out
 
 
 def _strata(sizes: np.ndarray, slots: int, batches: int) -> np.ndarray:
@@ -513,7 +504,7 @@ def deal(packed: Packed, key: PRNGKey | None = None) -> tuple[Int[Array, "batche
     return in_shapes(packed, strata.T)
 
 
-def in_shapes(packed: Packed, values: Array) -> tuple[Array, ...]:
+def in_shapes(packed: Packed, values: AnyArray) -> tuple[Array, ...]:
     """Values by batch, for each shape those of its batches."""
     return tuple(jnp.split(values, np.cumsum([shape.batches for shape in packed.shapes])[:-1]))
 

@@ -420,10 +420,10 @@ def _as_operator(op_or_graph: Operator | Graph, num_nodes: int | None = None) ->
     graph = graphs.as_graph(op_or_graph)
     if validate.concrete(graph.senders):
         return operator(graph)
-    validate.require(
-        num_nodes is not None,
-        "graph is traced and does not tell how many nodes it has: use traced_operator(graph, n)",
-    )
+    if num_nodes is None:
+        raise ValueError(
+            "graph is traced and does not tell how many nodes it has: use traced_operator(graph, n)"
+        )
     return traced_operator(graph, num_nodes)
 
 

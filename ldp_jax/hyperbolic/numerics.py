@@ -24,17 +24,18 @@ def as_points(name: str, x: Record) -> Array:
     Fewer have no points near the rim.
     """
     array = jnp.asarray(x)
-    if array.ndim == 0 or array.shape[-1] == 0 or jnp.issubdtype(array.dtype, jnp.complexfloating):
-        raise ValueError(
-            f"{name} must be real coordinates [..., n], got {array.dtype} of shape {array.shape}"
-        )
+    validate.require(
+        array.ndim and array.shape[-1] and not jnp.iscomplexobj(array),
+        f"{name} must be real coordinates [..., n], got {array.dtype} of shape {array.shape}",
+    )
     return array.astype(jnp.promote_types(array.dtype, jnp.float32))
 
 
 def check_curvature(c: Scalar) -> None:
     """Refuse a curvature magnitude that is not one number, finite and > 0."""
-    if np.ndim(c) != 0:
-        raise ValueError(f"c must be one number, got shape {np.shape(c)}: vmap over c for several")
+    validate.require(
+        np.ndim(c) == 0, f"c must be one number, got shape {np.shape(c)}: vmap over c for several"
+    )
     validate.positive(c=c)
 
 
@@ -50,12 +51,12 @@ def check_in_ball(c: Scalar, **points: Record) -> None:
     for name, value in points.items():
         if validate.concrete(value):
             inside = curvature * (np.asarray(value, np.float64) ** 2).sum(-1) < 1.0
-            if not inside.all():  # NaN fails too
-                raise ValueError(
-                    f"{name} must be within the ball of radius 1 / sqrt(c) = "
-                    f"{1 / np.sqrt(curvature):.9g}, got {(~inside).sum()} points outside; "
-                    "project(x, c) moves them inside"
-                )
+            validate.require(
+                inside.all(),  # NaN fails too
+                f"{name} must be within the ball of radius 1 / sqrt(c) = "
+                f"{1 / np.sqrt(curvature):.9g}, got {(~inside).sum()} points outside; "
+                "project(x, c) moves them inside",
+            )
 
 
 def dot(a: Array, b: Array) -> Array:

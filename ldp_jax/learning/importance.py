@@ -40,7 +40,7 @@ from numpy.typing import DTypeLike
 from ldp_jax.core import random, validate
 from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.shown import by_shapes
-from ldp_jax.core.types import Array, Numbers, PRNGKey
+from ldp_jax.core.types import AnyArray, Array, Numbers, PRNGKey
 
 __all__ = ["Public", "importance", "sensitivity"]
 
@@ -122,7 +122,7 @@ def _records(name: str, values: Numbers | tuple) -> Array:
 
 
 def _scores(
-    name: str, values: Array | np.ndarray, sources: tuple[str, ...], private: tuple[str, ...]
+    name: str, values: AnyArray, sources: tuple[str, ...], private: tuple[str, ...]
 ) -> FeatureScores:
     values = np.asarray(values, np.float64)
     # The message does not say which value it is: that is private.

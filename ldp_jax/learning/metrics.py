@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from scipy.special import stdtrit
 
 from ldp_jax.core import validate
-from ldp_jax.core.types import Array
+from ldp_jax.core.types import AnyArray, Array
 
 __all__ = [
     "ConfidenceInterval",
@@ -89,8 +89,8 @@ def f1(
 
 
 def _check(
-    scores: ArrayLike, labels: ArrayLike, mask: Array | np.ndarray | None = None
-) -> tuple[Array | np.ndarray, Array | np.ndarray, Array | np.ndarray | None]:
+    scores: ArrayLike, labels: ArrayLike, mask: AnyArray | None = None
+) -> tuple[AnyArray, AnyArray, AnyArray | None]:
     """All three as arrays, scores of the host in their own precision.
 
     Refused is what NumPy would broadcast: one label a row, by its number; a mask of booleans, or of
@@ -116,7 +116,7 @@ def _check(
     return scores, labels, mask
 
 
-def _own(name: str, values: ArrayLike) -> Array | np.ndarray:
+def _own(name: str, values: ArrayLike) -> AnyArray:
     """Real numbers: of the device as they are, of the host in 64 bits as they were given."""
     if isinstance(values, jax.Array):
         return values
@@ -183,7 +183,7 @@ def micro_f1(
     return 2 * (predicted & true).sum() / jnp.maximum(predicted.sum() + true.sum(), 1)
 
 
-def _alike(one: Array | np.ndarray, **other: Array | np.ndarray) -> None:
+def _alike(one: AnyArray, **other: AnyArray) -> None:
     """Refuse arrays of two shapes, which would be broadcast."""
     for name, given in other.items():
         validate.require(

@@ -29,7 +29,7 @@ from ldp_jax.core.sharding import (
     spread,
 )
 from ldp_jax.core.shown import by_shapes
-from ldp_jax.core.types import Array, PRNGKey, PRNGKeys
+from ldp_jax.core.types import AnyArray, Array, PRNGKey, PRNGKeys
 from ldp_jax.learning import metrics
 from ldp_jax.learning.models import Bound, Model, Variables
 from ldp_jax.learning.models.gcn import check_rows
@@ -159,7 +159,7 @@ class Pairs(NamedTuple):
 # --- Objectives -----------------------------------------------------------------------------------
 
 
-def check_index(name: str, index: Array | np.ndarray, z: jax.ShapeDtypeStruct) -> None:
+def check_index(name: str, index: AnyArray, z: jax.ShapeDtypeStruct) -> None:
     """Refuse indices that name no row of the context."""
     validate.ids(z.shape[0], "one of the rows of the context", **{name: index})
 
@@ -194,7 +194,7 @@ def _check_pairs(name: str, pairs: Pairs, z: PyTree, scores: jax.ShapeDtypeStruc
         check_index(f"{field} of {name}", ends, z)
 
 
-def check_columns(name: str, labels: Array | np.ndarray, outputs: int) -> None:
+def check_columns(name: str, labels: AnyArray, outputs: int) -> None:
     """Refuse labels [n, k] of another number of columns than the model has outputs."""
     validate.require(
         np.shape(labels)[-1] == outputs,

@@ -16,7 +16,7 @@ from jaxtyping import Float, Int32
 
 from ldp_jax.core import long_sums, random
 from ldp_jax.core.pytree import pytree, static
-from ldp_jax.core.types import Array, PRNGKey
+from ldp_jax.core.types import AnyArray, Array, PRNGKey
 from ldp_jax.graph.aggregation import Divided, Induced, Segments, Tables, linear
 from ldp_jax.learning.models._dropout import STEPS
 
@@ -113,7 +113,7 @@ def _at(values: Array, ends: Array) -> Array:
     return values.at[ends].get(mode="clip")
 
 
-def _places(edges: _Edges, ends: Array, places: Callable[[Array, int], list[Array]]) -> list[Array]:
+def _places(edges: _Edges, ends: AnyArray, places: Callable[..., list[Array]]) -> list[Array]:
     """Where each edge is added by one of its ends, and then each part of a long sum."""
     return places(ends, len(edges.names)) if edges.long else [jnp.asarray(ends)]
 

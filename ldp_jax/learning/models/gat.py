@@ -43,7 +43,8 @@ class _GAT(nn.Module):
                 read = self.param(f"{end}_{layer}", _ATTENTION, (heads, width, 1), jnp.float32)
                 scores.append((h * read[..., 0]).sum(-1))
             key = self.make_rng("dropout") if train and self.attention_dropout else None
-            h = attend(op.neighbours, *scores, h, key=key, rate=self.attention_dropout)
+            receiver, sender = scores
+            h = attend(op.neighbours, receiver, sender, h, key=key, rate=self.attention_dropout)
             h = h.mean(1) if last else h.reshape(len(h), heads * width)
             h = h + self.param(f"bias_{layer}", nn.initializers.zeros, (h.shape[1],))
             h = h if last else nn.elu(h)

@@ -9,7 +9,7 @@ from jaxtyping import Float
 
 from ldp_jax.core import validate
 from ldp_jax.core.shown import by_shapes
-from ldp_jax.core.types import Array, Graph
+from ldp_jax.core.types import AnyArray, Array, Graph
 from ldp_jax.graph.propagation import Operator
 from ldp_jax.learning.models._attention import attend
 from ldp_jax.learning.models._dropout import Dropout
@@ -34,7 +34,7 @@ class PlacedInputs(NamedTuple):
     __repr__ = by_shapes
 
 
-def checked_places(places: Array | np.ndarray, n: int) -> Array:
+def checked_places(places: AnyArray, n: int) -> Array:
     """Places as float32 [n, k]."""
     places = jnp.asarray(places, jnp.float32)
     validate.require(
