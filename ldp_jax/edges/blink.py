@@ -11,7 +11,7 @@ Reference: Zhu, Tan & Xiao, Blink: Link local differential privacy in graph neur
 Bayesian estimation (CCS 2023), which adds Laplace noise to degrees and works on n x n matrices.
 """
 
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import jax.numpy as jnp
 import numpy as np
@@ -39,7 +39,7 @@ Variant = Literal["soft", "hard", "hybrid"]
 alone.
 """
 
-VARIANTS: tuple[Variant, ...] = ("soft", "hard", "hybrid")
+VARIANTS: tuple[Variant, ...] = get_args(Variant)
 
 _STEPS = 500
 _CLOSE = 1e-9

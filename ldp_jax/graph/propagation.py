@@ -13,7 +13,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Literal
+from typing import Literal, get_args
 
 import jax
 import jax.numpy as jnp
@@ -180,7 +180,7 @@ def operator(
         one of them. Each has a block of rows of Z. Rows stay divided where their number is a
         multiple of that of the devices; nodes without edges may fill them up.
     """
-    validate.one_of(("auto", "segment", "ell"), layout=layout)
+    validate.one_of(get_args(OperatorLayout), layout=layout)
     graph = graphs.as_graph(graph)
     if places is not None:
         validate.integer_in(len(graph.senders), places=places)

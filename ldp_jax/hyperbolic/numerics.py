@@ -117,11 +117,12 @@ def _two_product(a: Array, b: Array) -> tuple[Array, Array]:
     return total, error + a0 * b0
 
 
-def _gap32(x: Array, c: Array) -> Array:
-    """1 - c |x|^2 in float32 to a few units of the last place of the *result*.
-
-    Sums of two float32.
-    """
+@jax.custom_jvp
+def _raw_gap(x: Array, c: Array) -> Array:
+    """1 - c |x|^2; in float32 to a few units of the last place of the *result*."""
+    if x.dtype != jnp.float32:
+        return 1.0 - c * dot(x, x)
+    # Sums of two float32.
     high, low = _two_product(x, x)
     while high.shape[-1] > 1:
         half = high.shape[-1] // 2
@@ -132,13 +133,6 @@ def _gap32(x: Array, c: Array) -> Array:
         low = jnp.concatenate([rest, low[..., 2 * half :]], -1)
     total, error = _two_product(c, high)
     return (1.0 - total) - (error + c * low)
-
-
-@jax.custom_jvp
-def _raw_gap(x: Array, c: Array) -> Array:
-    if x.dtype == jnp.float32:
-        return _gap32(x, c)
-    return 1.0 - c * dot(x, x)
 
 
 @_raw_gap.defjvp

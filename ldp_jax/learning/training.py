@@ -217,11 +217,6 @@ def _rows_of(z: Array, examples: Examples) -> Array:
     return z[examples.index]
 
 
-def _label_loss(scores: Array, examples: Examples) -> Array:
-    labels = jnp.asarray(examples.label, scores.dtype)
-    return optax.sigmoid_binary_cross_entropy(scores, labels).mean(-1)
-
-
 node_classification = Objective(
     inputs=_rows_of,
     loss=lambda scores, examples: optax.softmax_cross_entropy_with_integer_labels(
@@ -234,7 +229,9 @@ node_classification = Objective(
 
 node_labels = Objective(
     inputs=_rows_of,
-    loss=_label_loss,
+    loss=lambda scores, examples: optax.sigmoid_binary_cross_entropy(
+        scores, jnp.asarray(examples.label, scores.dtype)
+    ).mean(-1),
     score=lambda scores, examples: metrics.micro_f1(scores, examples.label),
     check=_check_labels,
 )

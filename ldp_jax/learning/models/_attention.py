@@ -58,8 +58,17 @@ def attend(
     if isinstance(neighbours, Segments):
         edges = _Edges(neighbours.senders, neighbours.receivers, jnp.arange(len(h)))
         return _attend(dropped, edges, words, receiver, sender, h)
+    first = neighbours.first
+    others = neighbours.others
+    nodes = jnp.arange(first.shape[1], dtype=jnp.int32)
+    whose = jnp.zeros(others.first.shape[1], jnp.int32).at[neighbours.place].max(nodes)
+    rows = ((first, nodes), (others.first, whose), (others.more, whose[others.node]))
+    senders = jnp.concatenate([names.T.ravel() for names, _ in rows])
+    receivers = jnp.concatenate([jnp.repeat(ends, len(names)) for names, ends in rows])
+    senders = jnp.where(senders == nodes[-1], len(nodes), senders)  # free places
+    edges = _Edges(senders, receivers, neighbours.rows(nodes[:-1]), others.long)
     by_row = (neighbours.rows(values) for values in (receiver, sender, h))
-    return neighbours.nodes(_attend(dropped, _of_tables(neighbours), words, *by_row))
+    return neighbours.nodes(_attend(dropped, edges, words, *by_row))
 
 
 @pytree
@@ -70,17 +79,6 @@ class _Edges:
     receivers: Int32[Array | np.ndarray, " m"]
     names: Int32[Array, " n"]  # what dropout knows the nodes by
     long: bool = static(default=True)  # whether a node may have many edges
-
-
-def _of_tables(tables: Tables) -> _Edges:
-    first, others = tables.first, tables.others
-    nodes = jnp.arange(first.shape[1], dtype=jnp.int32)
-    whose = jnp.zeros(others.first.shape[1], jnp.int32).at[tables.place].max(nodes)
-    rows = ((first, nodes), (others.first, whose), (others.more, whose[others.node]))
-    senders = jnp.concatenate([names.T.ravel() for names, _ in rows])
-    receivers = jnp.concatenate([jnp.repeat(receiver, len(names)) for names, receiver in rows])
-    senders = jnp.where(senders == nodes[-1], len(nodes), senders)  # free places
-    return _Edges(senders, receivers, tables.rows(nodes[:-1]), others.long)
 
 
 def _over(

@@ -1,6 +1,6 @@
 """The graph convolutional network: classes or labels of the nodes of one graph."""
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple, get_args
 
 import flax.linen as nn
 import jax
@@ -13,10 +13,8 @@ from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import Array, Graph
 from ldp_jax.graph.aggregation import Segments
 from ldp_jax.graph.graphs import as_graph, degree
-from ldp_jax.graph.propagation import Operator
+from ldp_jax.graph.propagation import Normalisation, Operator
 from ldp_jax.learning.models._model import Model, check_sizes, from_linen
-
-Normalisation = Literal["mean", "symmetric"]
 
 
 class NodeInputs(NamedTuple):
@@ -141,5 +139,5 @@ def gcn(
     (3, 4)
     """
     check_sizes(dropout, layers=layers, hidden=hidden, outputs=outputs)
-    validate.one_of(("mean", "symmetric"), normalisation=normalisation)
+    validate.one_of(get_args(Normalisation), normalisation=normalisation)
     return from_linen(_GCN(layers, hidden, outputs, dropout, normalisation))

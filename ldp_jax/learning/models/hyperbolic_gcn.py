@@ -4,18 +4,19 @@ Classes or labels of nodes, through the Poincaré ball.
 """
 
 import math
-from typing import Literal
+from typing import Literal, get_args
 
 import flax.linen as nn
 import jax.numpy as jnp
 
 from ldp_jax.core import validate
 from ldp_jax.core.types import Array, Scalar
+from ldp_jax.graph.propagation import Normalisation
 from ldp_jax.hyperbolic import poincare
 from ldp_jax.hyperbolic.numerics import as_points, shorten
 from ldp_jax.learning.models._dropout import Dropout
 from ldp_jax.learning.models._model import Model, check_sizes, from_linen
-from ldp_jax.learning.models.gcn import Normalisation, average, node_inputs, operator_of
+from ldp_jax.learning.models.gcn import average, node_inputs, operator_of
 
 Activation = Literal["relu", "elu"]
 
@@ -97,8 +98,8 @@ def hyperbolic_gcn(
     """
     check_sizes(dropout, layers=layers, hidden=hidden, outputs=outputs)
     c = validate.number(1e-3, 20.0, c=c)
-    validate.one_of(("relu", "elu"), activation=activation)
-    validate.one_of(("mean", "symmetric"), normalisation=normalisation)
+    validate.one_of(get_args(Activation), activation=activation)
+    validate.one_of(get_args(Normalisation), normalisation=normalisation)
     return from_linen(
         _HyperbolicGCN(
             layers, hidden, outputs, dropout, c, learn_curvature, activation, normalisation

@@ -1,6 +1,6 @@
 """A graph convolutional network that knows each node's place in a hierarchy."""
 
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import flax.linen as nn
 import jax.numpy as jnp
@@ -114,5 +114,5 @@ def hyperimba(
     """
     check_sizes(dropout, layers=layers, hidden=hidden, outputs=outputs)
     validate.number(0.0, alpha=alpha)
-    validate.one_of(("hierarchy", "degree"), weights=weights)
+    validate.one_of(get_args(Weights), weights=weights)
     return from_linen(_HyperIMBA(layers, hidden, outputs, dropout, float(alpha), weights))

@@ -1,6 +1,6 @@
 """PoinDP's network, with the noise of its paper or of its release, neither of which is proved."""
 
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import flax.linen as nn
 import jax
@@ -199,8 +199,8 @@ def poindp(
     (3, 4)
     """
     check_sizes(dropout, outputs=outputs, hidden=hidden, allocation=allocation)
-    validate.one_of(("off", "released", "printed"), noise=noise)
-    validate.one_of(("hierarchy", "random", "attention"), strength=strength)
+    validate.one_of(get_args(Noise), noise=noise)
+    validate.one_of(get_args(Strength), strength=strength)
     validate.require(
         sorted(branches or ()) in (["inter"], ["intra"], ["inter", "intra"]),
         f"branches must be one or both of inter and intra, got {branches!r}",
