@@ -61,7 +61,7 @@ class BinnedPairs(CentralMechanism):
         check_epsilon(self.epsilon)
         validate.integer_in(2, bins=self.bins)
         validate.one_of(NOISES, noise=self.noise)
-        # Nobody could say whether an array of scores was computed from private edges.
+        # An array of scores does not show whether it was computed from private edges.
         named = isinstance(self.score, str) and self.score == "common neighbours"
         validate.require(
             named or callable(self.score),

@@ -211,7 +211,7 @@ def _term(count: Array, pairs: Array) -> Array:
 
 
 def _terms(state: State) -> Array:
-    """What each internal node adds to L_pub and L_pri; float32 [2, n - 1]."""
+    """The part of each internal node in L_pub and L_pri; float32 [2, n - 1]."""
     size = jnp.asarray(state.tree.size).astype(jnp.float32)
     sides = size[jnp.asarray(state.tree.children)].reshape(-1, 2)
     return _term(jnp.asarray(state.count), sides[:, 0] * sides[:, 1])

@@ -146,8 +146,8 @@ class DPRR(SendsDegree):
         place = jnp.clip(jnp.floor(noisy), 0, last).astype(jnp.int32)
         # Beyond the last degree nothing is above, and the common factor of what is below cancels.
         part = jnp.where(place == last, 0.0, noisy - place.astype(noisy.dtype))
-        # Of the factors e^(-eps part) and e^(-eps (1 - part)) the larger is divided out: neither
-        # underflows alone.
+        # The larger one of the factors e^(-eps part) and e^(-eps (1 - part)) is divided out:
+        # neither underflows alone.
         shrink = jnp.exp(-epsilon)
         low = jnp.exp(-epsilon * jnp.maximum(2 * part - 1, 0.0))
         high = jnp.exp(-epsilon * jnp.maximum(1 - 2 * part, 0.0))

@@ -181,7 +181,7 @@ def privatize_counts(
         rows = range(n) if index is None else range(n)[index[0]]
         return np.clip(_counts(users, groups, first.num_groups, counted, rows), 0, first.most)
 
-    # Of divided users each process counts for its own.
+    # Where users are divided, each process counts for its own.
     shape = (n, first.num_groups)
     to = over and NamedSharding(over.mesh, P(over.spec[0]))
     counts = true(None) if to is None else jax.make_array_from_callback(shape, to, true)

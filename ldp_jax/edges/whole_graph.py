@@ -134,7 +134,7 @@ def check_concrete(key: PRNGKey, mechanism: object) -> None:
 def public_facts(
     mechanism: HasGraphSampler | OneUsersView, private: np.ndarray, several: bool
 ) -> tuple[str, ...]:
-    """What the reports of neighbour lists do not protect, in words."""
+    """Name the facts that reports of neighbour lists do not protect."""
     facts = ["number of nodes"]
     if several:
         facts = ["number of nodes of each graph", "labels of graphs"]

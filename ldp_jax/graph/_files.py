@@ -34,7 +34,7 @@ _HINTS = {
     ".pt": "what torch.load(path) makes",
     ".zip": "ldp_jax.load(path).graph",
 }
-"""What else makes an object that can be read, by the ending of a file."""
+"""Other ways to make an object that can be read, by the ending of a file."""
 
 
 class _Other(ValueError):
@@ -203,9 +203,9 @@ _FIELDS = {
 
 
 def _matrix_market(data: bytes, max_bytes: int) -> scipy.sparse.coo_array:
-    """Lines are compared with their form first.
+    """Compare lines with their form before SciPy reads them.
 
-    Of others SciPy's reader may end the process, or skip words.
+    Its reader may end the process, or skip words, where a line has another form.
     """
     import scipy.io
 

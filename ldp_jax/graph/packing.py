@@ -280,7 +280,7 @@ def pack(
         )
         validate.require(like is None, "like must be None where devices of a mesh share batches")
         parts = mesh.size
-        # Of automatic axes, whatever those of the mesh are: programs index rows.
+        # The axes are automatic, whatever those of the mesh are: programs index rows.
         over = NamedSharding(Mesh(mesh.devices, mesh.axis_names), P(mesh.axis_names))
     graphs = len(graph_set)
     wider = (None, None)
@@ -416,9 +416,9 @@ def _neighbours(
     graphs: int,
     like: _Graded | None,
 ) -> tuple[_Graded, np.ndarray]:
-    """Rows of the senders of each node, from edges sorted by receiver, as wide as others.
+    """Rows of the senders of each node, as wide as others, and the number of rows of each graph.
 
-    And how many rows each graph has.
+    Edges are sorted by receiver.
     """
     n = len(node_graph)
     degree = np.bincount(receivers, minlength=n)

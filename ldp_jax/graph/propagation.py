@@ -96,10 +96,7 @@ class Operator:
         return "segment" if isinstance(self.neighbours, (Segments, Divided)) else "ell"
 
     def sum(self, h: Float[Array, "n ..."]) -> Float[Array, "n ..."]:
-        """The sum over the senders of each node's edges.
-
-        Of a symmetric graph it is its own transpose.
-        """
+        """The sum over the senders of each node's edges; its own transpose on a symmetric graph."""
         sums = self.neighbours
         return sums.sum(h) if self.directed else aggregation.linear(sums.sum, sums.sum, h)
 

@@ -280,7 +280,7 @@ def _nearer(points: Array, scaled: Array, pairs: Array) -> tuple[Array, Array]:
     far = _squared(at, points) * scaled
     own = jnp.take_along_axis(far, v[:, None], 1)
     node = jnp.arange(len(points))
-    # Nor v: a compiler may compute ``far`` once for each use, and round it otherwise.
+    # v is left out, too: a compiler may compute ``far`` once for each use, and round it otherwise.
     others = (node != u[:, None]) & (node != v[:, None])
     return ((far <= own) & others).sum(1), own[:, 0]
 

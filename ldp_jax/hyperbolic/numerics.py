@@ -65,9 +65,9 @@ def dot(a: Array, b: Array) -> Array:
 
 
 def _over_largest(v: Array) -> tuple[Array, Array, Array]:
-    """Finite coordinates; over about the largest one.
+    """Finite coordinates, the same over about the largest one, and that divisor.
 
-    And what they are divided by, whose inverse XLA holds.
+    XLA holds the divisor's inverse.
     """
     most = jnp.finfo(v.dtype).max
     v = jnp.clip(v, -most, most)

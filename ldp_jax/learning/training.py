@@ -477,7 +477,7 @@ def _trained(
     )
     parts = dict(zip(("train", "validation", "test"), data[2:], strict=True))
     check_examples(model, objective, data[1], parts, stacked=stacked)
-    # What tells programs apart; patience is traced, and does not.
+    # These tell programs apart; patience is traced, and does not.
     program = (
         model,
         objective,

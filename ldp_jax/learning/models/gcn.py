@@ -52,7 +52,7 @@ def operator_of(graph: Graph | Operator, num_nodes: int) -> Operator:
 def node_inputs(inputs: tuple) -> NodeInputs:
     """The inputs of a model of whole graphs.
 
-    Of x alone, whose rows would be taken for these, a ``TypeError``.
+    ``TypeError`` for x alone, whose rows would be taken for the inputs.
     """
     if not isinstance(inputs, (tuple, list)):
         raise TypeError(
@@ -74,9 +74,9 @@ def check_rows(graph: Graph | Operator, num_nodes: int) -> None:
 
 
 def average(op: Operator, h: Array, normalisation: str) -> Array:
-    """Each node's mean over itself and its neighbours, of rows [n, ...] of ``h``.
+    """Average rows [n, ...] of ``h`` over each node and its neighbours.
 
-    Or the symmetric form.
+    The average is the mean, or the symmetric form.
     """
     around = (op.degree + 1.0).reshape(-1, *(1,) * (h.ndim - 1))
     if normalisation == "mean":
