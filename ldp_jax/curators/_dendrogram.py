@@ -72,8 +72,10 @@ class OfDendrogram(CentralMechanism):
         validate.in_range(0.0, math.inf, public_weight=self.public_weight)
         validate.integer_in(1, sweeps=self.sweeps)
         validate.one_of(NOISES, noise=self.noise)
-        if not (isinstance(self.thresholds, tuple) and len(self.thresholds) == 2):
-            raise ValueError(f"thresholds must be two numbers > 0, got {self.thresholds!r}")
+        validate.require(
+            isinstance(self.thresholds, tuple) and len(self.thresholds) == 2,
+            f"thresholds must be two numbers > 0, got {self.thresholds!r}",
+        )
         validate.positive(thresholds=self.thresholds)
 
     def dendrogram_law(self, num_nodes: int) -> DendrogramLaw:

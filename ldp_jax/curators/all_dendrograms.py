@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy import special
 
+from ldp_jax.core import validate
 from ldp_jax.core.types import Array, Values
 from ldp_jax.curators import hrg
 
@@ -85,10 +86,9 @@ def _likelihoods(trees: np.ndarray, found: np.ndarray) -> np.ndarray:
     pairs = np.bitwise_count(trees).prod(-1, dtype=np.int64)
     with np.errstate(divide="ignore", invalid="ignore"):
         share = found / pairs
-        each = np.nan_to_num(found * np.log(share)) + np.nan_to_num(
-            (pairs - found) * np.log1p(-share)
-        )
-    return each.sum(-1)
+        of_edges = found * np.log(share)
+        of_others = (pairs - found) * np.log1p(-share)
+    return (np.nan_to_num(of_edges) + np.nan_to_num(of_others)).sum(-1)
 
 
 law = functools.partial(special.softmax, axis=-1)
@@ -137,6 +137,8 @@ def counts_of(drawn: np.ndarray, n: int) -> Int[np.ndarray, " trees"]:
     known = _weights(n)[sides(n)[..., 0] | sides(n)[..., 1]].sum(-1, dtype=np.uint32)
     order = np.argsort(known)
     at = np.minimum(np.searchsorted(known[order], drawn), len(known) - 1)
-    if (known[order][at] != drawn).any():
-        raise ValueError(f"what was drawn must be dendrograms over {n} nodes, got other trees")
+    validate.require(
+        (known[order][at] == drawn).all(),
+        f"what was drawn must be dendrograms over {n} nodes, got other trees",
+    )
     return np.bincount(order[at], minlength=len(known))

@@ -61,13 +61,13 @@ class BinnedPairs(CentralMechanism):
         check_epsilon(self.epsilon)
         validate.integer_in(2, bins=self.bins)
         validate.one_of(NOISES, noise=self.noise)
-        # Nobody could say whether an array of scores was computed from private edges.
+        # An array of scores does not show whether it was computed from private edges.
         named = isinstance(self.score, str) and self.score == "common neighbours"
-        if not (named or callable(self.score)):
-            raise ValueError(
-                "score must be 'common neighbours', or a function that is given the public graph "
-                f"alone, got {self.score if isinstance(self.score, str) else type(self.score)}"
-            )
+        validate.require(
+            named or callable(self.score),
+            "score must be 'common neighbours', or a function that is given the public graph "
+            f"alone, got {self.score if isinstance(self.score, str) else type(self.score)}",
+        )
 
     def guarantee(self) -> Guarantee:
         """epsilon per private edge."""
@@ -90,10 +90,11 @@ class BinnedPairs(CentralMechanism):
         values = validate.numbers(score=values)
         distinct = len(np.unique(named.min(1) * n + named.max(1))) == len(named)
         apart = (named[:, 0] != named[:, 1]).all()
-        if values.shape != (len(named),) or not (np.isfinite(values).all() and distinct and apart):
-            raise ValueError(
-                f"score must give a finite number for each of {len(named)} distinct pairs of nodes"
-            )
+        fits = values.shape == (len(named),) and np.isfinite(values).all()
+        validate.require(
+            fits and distinct and apart,
+            f"score must give a finite number for each of {len(named)} distinct pairs of nodes",
+        )
         place = np.full(n, -1, np.int64)
         place[pairs.nodes] = np.arange(len(pairs.nodes))
         ends = place[named]

@@ -211,7 +211,7 @@ def _term(count: Array, pairs: Array) -> Array:
 
 
 def _terms(state: State) -> Array:
-    """What each internal node adds to L_pub and L_pri; float32 [2, n - 1]."""
+    """The part of each internal node in L_pub and L_pri; float32 [2, n - 1]."""
     size = jnp.asarray(state.tree.size).astype(jnp.float32)
     sides = size[jnp.asarray(state.tree.children)].reshape(-1, 2)
     return _term(jnp.asarray(state.count), sides[:, 0] * sides[:, 1])
@@ -362,10 +362,10 @@ def r_hat(values: Values) -> float:
     0.707
     """
     chains = np.asarray(values, np.float64)
-    if chains.ndim != 2 or chains.shape[1] < 4:
-        raise ValueError(
-            f"values must be [chains, draws] with at least 4 draws, got shape {chains.shape}"
-        )
+    validate.require(
+        chains.ndim == 2 and chains.shape[1] > 3,
+        f"values must be [chains, draws] with at least 4 draws, got shape {chains.shape}",
+    )
     half = chains.shape[1] // 2
     parts = np.concatenate([chains[:, :half], chains[:, -half:]])
     within = parts.var(1, ddof=1).mean()

@@ -47,8 +47,10 @@ class CentralMechanism(abc.ABC):
 
     def sample_graph(self, key: PRNGKey, users: Population, memory: float) -> ReportedPairs:
         """The released pairs where every edge of two private users is private, and no other."""
-        if users.group.any():
-            raise ValueError(f"{type(self).__name__} takes one graph: release each of a set alone")
+        validate.require(
+            not users.group.any(),
+            f"{type(self).__name__} takes one graph: release each of a set alone",
+        )
         n = len(users.group)
         private = users.private[users.senders] & users.private[users.receivers]
         public, hidden = (
@@ -102,9 +104,9 @@ class HasStationaryLaw(Protocol):
 
 def promised(mechanism: CentralMechanism) -> Guarantee:
     """The promise of the law that verification enumerates: of a chain, its stationary one."""
-    return (
-        mechanism.stationary() if isinstance(mechanism, HasStationaryLaw) else mechanism.guarantee()
-    )
+    if isinstance(mechanism, HasStationaryLaw):
+        return mechanism.stationary()
+    return mechanism.guarantee()
 
 
 @implicit_promotion()
@@ -136,8 +138,9 @@ def release(
     protected: private edges; NOT protected: public edges, private nodes, number of nodes
       epsilon 2 per edge-central (...)
     """
-    if not isinstance(split, EdgeSplit):
-        raise ValueError(f"split must be an EdgeSplit, got {type(split).__name__}")
+    validate.require(
+        isinstance(split, EdgeSplit), f"split must be an EdgeSplit, got {type(split).__name__}"
+    )
     validate.threefry(key)
     promise = mechanism.guarantee()
     if isinstance(mechanism, HasStationaryLaw):

@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy import special
 
+from ldp_jax.core import validate
 from ldp_jax.core.quadrature import unit_rule
 from ldp_jax.core.spaces import NotApplicable
 from ldp_jax.core.types import Values
@@ -61,8 +62,8 @@ def release_laws(m: CentralMechanism, split: EdgeSplit) -> Float[np.ndarray, "gr
         log = np.stack([np.asarray(m.release_law(one), np.float64) for one in each])
     else:
         log = _known(m, split)
-    if np.abs(np.exp(log).sum(1) - 1).max() > 1e-6:
-        raise ValueError("release_law must give masses that sum to 1")
+    sums = np.exp(log).sum(1)
+    validate.require(np.abs(sums - 1).max() <= 1e-6, "release_law must give masses that sum to 1")
     return log
 
 
@@ -113,30 +114,19 @@ def _clipped_laplace(
 def _top(powers: np.ndarray, rate: float) -> np.ndarray:
     """P(all released bits are above all others).
 
-    Of true and false released ones, and of true and false others.
+    ``powers`` count the true and false bits that are released, and the true and false others.
     """
     u, du = unit_rule(32)
     x, dx = unit_rule(256)
-    small = math.exp(-rate)
-    # Below 0, between 0 and 1, above 1: chances that a true and a false bit are below, that they
-    # are above, and what multiplies their densities, which are the rate times the smaller of the
-    # two.
-    below = np.concatenate(
-        [
-            [u * small / 2, u / 2],
-            [np.exp(-rate * (1 - x)) / 2, 1 - np.exp(-rate * x) / 2],
-            [1 - u / 2, 1 - u * small / 2],
-        ],
-        1,
-    )
-    above = np.concatenate(
-        [
-            [1 - u * small / 2, 1 - u / 2],
-            [1 - np.exp(-rate * (1 - x)) / 2, np.exp(-rate * x) / 2],
-            [u / 2, u * small / 2],
-        ],
-        1,
-    )
+    # A bit's number is below 0, between 0 and 1, or above 1. A true and a false bit are below it
+    # with the chances ``below``, and above it with the chances ``above``. Densities are the rate
+    # times the smaller of the two.
+    far = u * math.exp(-rate) / 2
+    near = u / 2
+    of_true = np.exp(-rate * (1 - x)) / 2
+    of_false = np.exp(-rate * x) / 2
+    below = np.concatenate([[far, near], [of_true, 1 - of_false], [1 - near, 1 - far]], 1)
+    above = np.concatenate([[1 - far, 1 - near], [1 - of_true, of_false], [near, far]], 1)
     weight = np.concatenate([du / u, dx * rate, du / u])
     true, false, rest_true, rest_false = powers[..., None]
     largest = rest_true * np.minimum(below[0], above[0]) / below[0]

@@ -80,11 +80,11 @@ class EdgeSplit:
         checks.of_users(n, private=graphs.num_nodes(self.private))
         nodes = validate.mask(n, private_nodes=self.private_nodes)
         codes = [ends[:, 0].astype(np.int64) * n + ends[:, 1] for ends in (public, private)]
-        if not nodes[private].all() or np.isin(codes[1], codes[0]).any():
-            raise ValueError(
-                "private must have both ends of each edge among private_nodes, and no edge of "
-                "public; edges are private, so no more is said here"
-            )
+        validate.require(
+            nodes[private].all() and not np.isin(codes[1], codes[0]).any(),
+            "private must have both ends of each edge among private_nodes, and no edge of "
+            "public; edges are private, so no more is said here",
+        )
         object.__setattr__(self, "private_nodes", nodes)
 
     @classmethod

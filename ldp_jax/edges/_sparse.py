@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ldp_jax.core import random, random_words
+from ldp_jax.core import random, random_words, validate
 from ldp_jax.core.types import AnyArray, Array, PRNGKey, Scalar
 from ldp_jax.edges import checks
 from ldp_jax.edges.draws import capacity, each_below, happens, poisson_counts
@@ -184,8 +184,10 @@ def sample(key: PRNGKey, m: "ListMechanism", people: Population, memory: float) 
     half = m.reporting != "full"
     for budget in m.budgets:
         shape = np.shape(getattr(m, budget))
-        if shape not in ((), (n,)):
-            raise ValueError(f"budgets must be one number or one a user, [{n}], got shape {shape}")
+        validate.require(
+            shape in ((), (n,)),
+            f"budgets must be one number or one a user, [{n}], got shape {shape}",
+        )
     noisy = np.full(n, np.nan, np.float32)
     if not people.private.any():
         return ReportedPairs(np.zeros(0, np.int32), np.zeros(0, np.int32), noisy)

@@ -11,7 +11,7 @@ Reference: Zhu, Tan & Xiao, Blink: Link local differential privacy in graph neur
 Bayesian estimation (CCS 2023), which adds Laplace noise to degrees and works on n x n matrices.
 """
 
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import jax.numpy as jnp
 import numpy as np
@@ -39,7 +39,7 @@ Variant = Literal["soft", "hard", "hybrid"]
 alone.
 """
 
-VARIANTS: tuple[Variant, ...] = ("soft", "hard", "hybrid")
+VARIANTS: tuple[Variant, ...] = get_args(Variant)
 
 _STEPS = 500
 _CLOSE = 1e-9
@@ -73,11 +73,11 @@ def degree_prior(degree: Values) -> DegreePrior:
     ([5], True)
     """
     degree = np.asarray(degree, np.float64)
-    if degree.ndim != 1 or len(degree) < 3 or not np.isfinite(degree).all():
-        raise ValueError(
-            f"degree must be finite numbers of at least 3 users, got shape {degree.shape}: the "
-            "mechanism must report degrees"
-        )
+    validate.require(
+        degree.ndim == 1 and len(degree) > 2 and np.isfinite(degree).all(),
+        f"degree must be finite numbers of at least 3 users, got shape {degree.shape}: the "
+        "mechanism must report degrees",
+    )
     whole = np.clip(np.rint(degree), 1, len(degree) - 2).astype(np.int64)
     classes, group, count = np.unique(whole, return_inverse=True, return_counts=True)
     others = count[None, :] - np.eye(len(classes))
@@ -108,13 +108,14 @@ class PosteriorLinks:
 
     def sum(self, h: Float[Array, "n k"]) -> Float[Array, "n k"]:
         """The product with rows, as :class:`~ldp_jax.graph.aggregation.Segments` has it."""
-        return linear(self._sum, self._sum, h)
 
-    def _sum(self, h: Array) -> Array:
-        by_class = long_sums.segment_sum(h, self.group, len(self.constant), any_order=True)
-        own = jnp.diagonal(self.constant)[self.group][:, None]
-        others = matmul(self.constant, by_class)[self.group] - own * h
-        return others + self.neighbours.sum(h, self.correction)
+        def total(h):
+            by_class = long_sums.segment_sum(h, self.group, len(self.constant), any_order=True)
+            own = jnp.diagonal(self.constant)[self.group][:, None]
+            others = matmul(self.constant, by_class)[self.group] - own * h
+            return others + self.neighbours.sum(h, self.correction)
+
+        return linear(total, total, h)
 
     @property
     def degree(self) -> Float[Array, " n"]:

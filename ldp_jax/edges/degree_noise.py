@@ -1,7 +1,7 @@
 """The law of a noisy degree, clipped to what a degree can be."""
 
 import abc
-from typing import Literal
+from typing import Literal, get_args
 
 import jax.numpy as jnp
 
@@ -15,7 +15,7 @@ Noise = Literal["laplace", "geometric"]
 proportional to e^(-epsilon |z|).
 """
 
-NOISES: tuple[Noise, ...] = ("laplace", "geometric")
+NOISES: tuple[Noise, ...] = get_args(Noise)
 
 
 def laplace(key: PRNGKey, epsilon: Scalar, shape: tuple[int, ...]) -> Array:

@@ -69,8 +69,10 @@ class DPRR(SendsDegree):
         super()._check()
         if self.prior is not None and validate.concrete(self.prior):
             validate.in_range(0.0, np.finfo(np.float64).max, prior=self.prior)
-            if np.ndim(self.prior) != 1 or np.sum(self.prior) <= 0:
-                raise ValueError("prior must be weights of the degrees 0, 1, ..., with a sum > 0")
+            validate.require(
+                np.ndim(self.prior) == 1 and np.sum(self.prior) > 0,
+                "prior must be weights of the degrees 0, 1, ..., with a sum > 0",
+            )
 
     @property
     def degree_epsilon(self) -> Scalar:
@@ -93,12 +95,12 @@ class DPRR(SendsDegree):
         0.9
         """
         first, _ = _published_split(epsilon, n_max, alpha)
-        if epsilon <= first:
-            raise ValueError(
-                f"epsilon must be above {first:.4g}, which the degree takes in graphs of at most "
-                f"{n_max} nodes (eq. 8), got {epsilon:g}: use a larger epsilon, or "
-                "DPRR(epsilon_degree, epsilon_edges)"
-            )
+        validate.require(
+            epsilon > first,
+            f"epsilon must be above {first:.4g}, which the degree takes in graphs of at most "
+            f"{n_max} nodes (eq. 8), got {epsilon:g}: use a larger epsilon, or "
+            "DPRR(epsilon_degree, epsilon_edges)",
+        )
         return cls(first, rest_of(epsilon, first), **options)
 
     @classmethod
@@ -144,8 +146,8 @@ class DPRR(SendsDegree):
         place = jnp.clip(jnp.floor(noisy), 0, last).astype(jnp.int32)
         # Beyond the last degree nothing is above, and the common factor of what is below cancels.
         part = jnp.where(place == last, 0.0, noisy - place.astype(noisy.dtype))
-        # Of the factors e^(-eps part) and e^(-eps (1 - part)) the larger is divided out: neither
-        # underflows alone.
+        # The larger one of the factors e^(-eps part) and e^(-eps (1 - part)) is divided out:
+        # neither underflows alone.
         shrink = jnp.exp(-epsilon)
         low = jnp.exp(-epsilon * jnp.maximum(2 * part - 1, 0.0))
         high = jnp.exp(-epsilon * jnp.maximum(1 - 2 * part, 0.0))

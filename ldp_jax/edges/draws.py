@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ldp_jax.core import random_words
-from ldp_jax.core.types import Array, PRNGKey, Scalar
+from ldp_jax.core.types import AnyArray, Array, PRNGKey, Scalar
 
 _STEP = 2**24  # slots grow by powers of two up to this many, then by multiples of it
 PIECE = 4.0
@@ -59,7 +59,7 @@ def _product(a: Array, b: Array) -> tuple[Array, Array]:
 
 
 @jax.jit
-def below(key: PRNGKey, bound: Array | np.ndarray) -> Array:
+def below(key: PRNGKey, bound: AnyArray) -> Array:
     """Draw uniform integers in [0, bound): the high part of 64 random bits times the bound.
 
     Probabilities are off by bound / 2^64.

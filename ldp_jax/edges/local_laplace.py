@@ -138,8 +138,10 @@ class LocalLap(OnLists):
         Exact in law, in O(users + edges in + edges out) but for sorts. Values are about pairs of
         two private users; T is estimated from the degrees less the edges that public users show.
         """
-        if np.ndim(self.epsilon_degree) or np.ndim(self.epsilon_edges):
-            raise ValueError("LocalLap has no personal budgets: unequal noise cannot be ranked")
+        validate.require(
+            not np.ndim(self.epsilon_degree) and not np.ndim(self.epsilon_edges),
+            "LocalLap has no personal budgets: unequal noise cannot be ranked",
+        )
         senders, receivers, group, private = users
         graphs = int(group.max(initial=0)) + 1
         degree_key, true_key, least_key, among_key, false_key = random.split(key, 5)

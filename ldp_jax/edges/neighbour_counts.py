@@ -111,8 +111,10 @@ class NeighbourCounts(OnLists):
         groups = self.groups if groups is None else groups
         if groups is None:
             raise ValueError("groups must be given, int [n]: the public group of every node")
-        if np.shape(groups) != (self.n,):
-            raise ValueError(f"groups must have shape ({self.n},), got {np.shape(groups)}")
+        validate.require(
+            np.shape(groups) == (self.n,),
+            f"groups must have shape ({self.n},), got {np.shape(groups)}",
+        )
         if validate.concrete(groups):
             groups = checked_groups(groups, self._size(), self.num_groups)
         groups = jnp.asarray(groups)
@@ -283,9 +285,10 @@ def checked_groups(
 ) -> Int[np.ndarray, " n"]:
     """Public numbers of users in [least, num_groups), as int32 [n]; ``ValueError`` for others."""
     groups = validate.complete(**{name: groups})
-    if groups.shape != (n,) or groups.dtype.kind not in "iu":
-        kind = f"{groups.dtype} {list(groups.shape)}"
-        raise ValueError(f"{name} must be int [{n}], one for every node, got {kind}")
+    validate.require(
+        groups.shape == (n,) and groups.dtype.kind in "iu",
+        f"{name} must be int [{n}], one for every node, got {groups.dtype} {list(groups.shape)}",
+    )
     if not ((groups >= least) & (groups < num_groups)).all():
         given = f"{groups.min()} to {groups.max()}"
         raise ValueError(f"{name} must be in [{least}, {num_groups}), got {given}")

@@ -4,7 +4,7 @@ import abc
 import dataclasses
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Any, ClassVar, Literal, Protocol, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, TypeVar, get_args, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -30,7 +30,7 @@ Reporting = Literal["full", "half list", "half"]
 """The reporter of the pair (i, j): both ends (``full``), or one by a public rule, with the degree
 of the whole list (``half list``) or of the owned pairs alone (``half``)."""
 
-REPORTINGS: tuple[Reporting, ...] = ("full", "half list", "half")
+REPORTINGS: tuple[Reporting, ...] = get_args(Reporting)
 
 _S = TypeVar("_S")
 
@@ -175,8 +175,9 @@ class OnLists(abc.ABC):
         n = self._size()
         for name, value, ndim in (("neighbours", neighbours.ids, 1), ("own", own, 0)):
             shape = np.shape(value) if name == "own" else getattr(value, "shape", (0,) * ndim)
-            if len(shape) != ndim:
-                raise ValueError(f"{name} must be of one user, got shape {shape}: use jax.vmap")
+            validate.require(
+                len(shape) == ndim, f"{name} must be of one user, got shape {shape}: use jax.vmap"
+            )
         validate.ids(n, "one of the nodes", own=own)
         owned, pairs = pairs_of(own, n, self.reporting)
         bits = to_bits(neighbours, n) & (jnp.arange(n) != own)

@@ -95,11 +95,9 @@ class HasGraphSampler(Protocol):
 def one_graph(graph: Graph, name: str = "graph") -> Graph:
     """Return the argument if it is one graph, else refuse it by name."""
     graph = graphs.as_graph(graph, name)
-    if np.size(graph.n_node) != 1:
-        hint = ": give a set of graphs as a graphs.GraphSet" if name == "graph" else ""
-        raise ValueError(
-            f"{name} must be one graph, got a GraphsTuple of {np.size(graph.n_node)}{hint}"
-        )
+    count = np.size(graph.n_node)
+    hint = ": give a set of graphs as a graphs.GraphSet" if name == "graph" else ""
+    validate.require(count == 1, f"{name} must be one graph, got a GraphsTuple of {count}{hint}")
     return graph
 
 

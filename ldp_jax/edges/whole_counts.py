@@ -144,7 +144,18 @@ def privatize_counts(
     validate.threefry(key)
     users = Population.of(graph)
     n = len(users.group)
-    menu, level = _menu(mechanism, levels, n)
+    menu = list(mechanism) if isinstance(mechanism, Sequence) else [mechanism]
+    alike = {
+        isinstance(one, NeighbourCounts) and (one.num_groups, one.most, one.reporting)
+        for one in menu
+    }
+    validate.require(
+        len(alike) == 1 and False not in alike,
+        "mechanism must be NeighbourCounts, or a menu of them that differ in epsilon alone",
+    )
+    level = np.zeros(n, np.int32)
+    if levels is not None or len(menu) > 1:
+        level = checked_groups(levels, n, len(menu), 0, "levels")
     first = menu[0]
     over = by_rows(groups)
     if over is not None:
@@ -158,18 +169,19 @@ def privatize_counts(
         checks.of_users(n, owners=len(owners.order))
         if reporters is None:
             reported = ~owners.silent
-        if counted is not None or (reported & owners.silent).any():
-            raise ValueError(
-                "owners must be the one rule of who reports a pair, with no silent reporter, got "
-                f"reporting {first.reporting!r} and {int((reported & owners.silent).sum())} of them"
-            )
+        silent = int((reported & owners.silent).sum())
+        validate.require(
+            counted is None and not silent,
+            "owners must be the one rule of who reports a pair, with no silent reporter, got "
+            f"reporting {first.reporting!r} and {silent} of them",
+        )
         counted = owners.owns
 
     def true(index: tuple[slice, ...] | None) -> np.ndarray:
         rows = range(n) if index is None else range(n)[index[0]]
         return np.clip(_counts(users, groups, first.num_groups, counted, rows), 0, first.most)
 
-    # Of divided users each process counts for its own.
+    # Where users are divided, each process counts for its own.
     shape = (n, first.num_groups)
     to = over and NamedSharding(over.mesh, P(over.spec[0]))
     counts = true(None) if to is None else jax.make_array_from_callback(shape, to, true)
@@ -197,26 +209,6 @@ def privatize_counts(
         unprotected.append("personal budgets")
     guarantee = PipelineGuarantee.of([bit, edge], protected=("edges",), unprotected=unprotected)
     return NoisyCounts(cast("np.ndarray", counts), reported, guarantee)
-
-
-def _menu(
-    mechanism: NeighbourCounts | Sequence[NeighbourCounts],
-    levels: Values | None,
-    n: int,
-) -> tuple[list[NeighbourCounts], Int[np.ndarray, " n"]]:
-    """The mechanisms, and which of them each user takes."""
-    menu = list(mechanism) if isinstance(mechanism, Sequence) else [mechanism]
-    alike = {
-        isinstance(one, NeighbourCounts) and (one.num_groups, one.most, one.reporting)
-        for one in menu
-    }
-    if len(alike) != 1 or False in alike:
-        raise ValueError(
-            "mechanism must be NeighbourCounts, or a menu of them that differ in epsilon alone"
-        )
-    if levels is None and len(menu) == 1:
-        return menu, np.zeros(n, np.int32)
-    return menu, checked_groups(levels, n, len(menu), 0, "levels")
 
 
 def _noisy(

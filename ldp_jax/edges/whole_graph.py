@@ -123,18 +123,18 @@ def privatize_graph(
 def check_concrete(key: PRNGKey, mechanism: object) -> None:
     """Refuse a key or a mechanism that is traced: the shape of a noisy graph is drawn."""
     validate.threefry(key)
-    if not all(map(validate.concrete, jax.tree.leaves((key, mechanism)))):
-        raise ValueError(
-            "key and mechanism must be concrete, because the number of reported pairs is part of "
-            "shapes: call privatize_graph in a Python loop, outside jit, vmap and grad; inside, "
-            "vmap mechanism.privatize over users"
-        )
+    validate.require(
+        all(map(validate.concrete, jax.tree.leaves((key, mechanism)))),
+        "key and mechanism must be concrete, because the number of reported pairs is part of "
+        "shapes: call privatize_graph in a Python loop, outside jit, vmap and grad; inside, "
+        "vmap mechanism.privatize over users",
+    )
 
 
 def public_facts(
     mechanism: HasGraphSampler | OneUsersView, private: np.ndarray, several: bool
 ) -> tuple[str, ...]:
-    """What the reports of neighbour lists do not protect, in words."""
+    """Name the facts that reports of neighbour lists do not protect."""
     facts = ["number of nodes"]
     if several:
         facts = ["number of nodes of each graph", "labels of graphs"]
@@ -191,12 +191,13 @@ def with_reporting(
 ) -> tuple[HasGraphSampler | OneUsersView, bool]:
     """The mechanism with the reporting asked for, and whether both ends may report a pair."""
     if not isinstance(mechanism, OneUsersView):
-        if not isinstance(mechanism, HasGraphSampler):
-            raise ValueError(
-                f"mechanism must be on neighbour lists or on graphs, got {type(mechanism).__name__}"
-            )
-        if reporting is not None:  # a curator has the graph: nobody reports
-            raise ValueError(f"{type(mechanism).__name__} has no reportings, got {reporting!r}")
+        kind = type(mechanism).__name__
+        validate.require(
+            isinstance(mechanism, HasGraphSampler),
+            f"mechanism must be on neighbour lists or on graphs, got {kind}",
+        )
+        # A curator has the graph: nobody reports.
+        validate.require(reporting is None, f"{kind} has no reportings, got {reporting!r}")
         return mechanism, False
     if reporting is not None:
         validate.one_of(mechanism.reportings, reporting=reporting)

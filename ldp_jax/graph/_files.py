@@ -34,7 +34,7 @@ _HINTS = {
     ".pt": "what torch.load(path) makes",
     ".zip": "ldp_jax.load(path).graph",
 }
-"""What else makes an object that can be read, by the ending of a file."""
+"""Other ways to make an object that can be read, by the ending of a file."""
 
 
 class _Other(ValueError):
@@ -176,20 +176,16 @@ def _edge_list(data: bytes, _: int) -> "networkx.Graph":
         raise _Other(_COLUMNS) from None
     if delimiter:
         made = networkx.relabel_nodes(made, {name: name.strip() for name in made})
-    return _numbered(_undirected(made))
+    # Lines that name no pair in both directions are undirected edges.
+    pairs = {(u, v) for u, v in made.edges() if u != v}
+    one_way = pairs.isdisjoint((v, u) for u, v in pairs)
+    return _numbered(made.to_undirected() if one_way else made)
 
 
 _COLUMNS = (
     "must have two names a line, and perhaps a weight in all lines, and does not everywhere: "
     "pandas.read_csv(path, sep=..., usecols=...) reads other columns"
 )
-
-
-def _undirected(lines: "networkx.MultiDiGraph") -> "networkx.MultiDiGraph | networkx.MultiGraph":
-    """Lines that name no pair in both directions are undirected edges; others stay as they are."""
-    pairs = {(u, v) for u, v in lines.edges() if u != v}
-    one_way = pairs.isdisjoint((v, u) for u, v in pairs)
-    return lines.to_undirected() if one_way else lines
 
 
 def _is_number(word: str) -> bool:
@@ -207,9 +203,9 @@ _FIELDS = {
 
 
 def _matrix_market(data: bytes, max_bytes: int) -> scipy.sparse.coo_array:
-    """Lines are compared with their form first.
+    """Compare lines with their form before SciPy reads them.
 
-    Of others SciPy's reader may end the process, or skip words.
+    Its reader may end the process, or skip words, where a line has another form.
     """
     import scipy.io
 

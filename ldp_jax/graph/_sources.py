@@ -84,8 +84,7 @@ def numbered_edges(source: object) -> tuple[np.ndarray, int] | None:
 
 def _simple(found: _Source, clean: bool) -> tuple[np.ndarray, np.ndarray]:
     n = len(found.names)
-    if n == 0:
-        raise ValueError("source must have a node, and is an empty graph")
+    validate.require(n, "source must have a node, and is an empty graph")
     pairs = found.pairs
     other = []
     absent = np.zeros(len(pairs), bool)
@@ -111,12 +110,12 @@ def _simple(found: _Source, clean: bool) -> tuple[np.ndarray, np.ndarray]:
         "edges without their reverse": one_way if len(both) or found.directed else 0,
     }
     listed = [f"{number} {what}" for what, number in faults.items() if number] + other
-    if listed and not clean:
-        raise ValueError(
-            f"source must be a simple undirected graph, got {', '.join(listed)}: clean=True drops "
-            "self-loops, weights and edges of weight 0, merges repeats and takes an edge in one "
-            "direction for both"
-        )
+    validate.require(
+        clean or not listed,
+        f"source must be a simple undirected graph, got {', '.join(listed)}: clean=True drops "
+        "self-loops, weights and edges of weight 0, merges repeats and takes an edge in one "
+        "direction for both",
+    )
     return np.stack(np.divmod(np.union1d(forward, backward), n), 1), found.names
 
 
@@ -129,8 +128,10 @@ def _parse(source: Any, nodes: int | Iterable | None, pairs_in: str | None) -> _
         return _numbered(pairs, int(np.sum(_host(source.n_node, "n_node"))), nodes, weights)
     if scipy.sparse.issparse(source):
         matrix = scipy.sparse.coo_array(source)
-        if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
-            raise ValueError(f"source must be an adjacency matrix [n, n], got shape {matrix.shape}")
+        validate.require(
+            matrix.ndim == 2 and matrix.shape[0] == matrix.shape[1],
+            f"source must be an adjacency matrix [n, n], got shape {matrix.shape}",
+        )
         return _numbered(np.stack(matrix.coords, 1), matrix.shape[0], nodes, {"data": matrix.data})
     if validate.is_of("networkx", source):
         return _parse_networkx(source, nodes)
@@ -171,8 +172,10 @@ def _weights(name: str, values: object, count: int) -> np.ndarray:
             array = array.astype(np.float64)
         except (TypeError, ValueError):
             array = np.full(array.shape, np.nan)
-    if array.shape[:1] != (count,) or np.isnan(array).any():
-        raise ValueError(f"weights in {name!r} must be a number for each edge: some may be missing")
+    validate.require(
+        array.shape[:1] == (count,) and not np.isnan(array).any(),
+        f"weights in {name!r} must be a number for each edge: some may be missing",
+    )
     return array
 
 
@@ -198,10 +201,10 @@ def _parse_table(
 
     if isinstance(nodes, (int, np.integer)):
         raise ValueError("nodes must be names, as the table has them, got a number")
-    if pairs_in == "columns":
-        raise ValueError(
-            "pairs_in must be 'rows' of a table of an edge a row: table.T turns another"
-        )
+    validate.require(
+        pairs_in != "columns",
+        "pairs_in must be 'rows' of a table of an edge a row: table.T turns another",
+    )
 
     def places(ends, names):
         """The place of each end among the names."""
@@ -224,15 +227,17 @@ def _parse_table(
         named = [name for name in table.columns if _is_weight(name) and name.lower() != "w"]
         weights = {name: table[name].to_numpy() for name in named}
         table = table.drop(columns=named)
-    if table.ndim != 2 or table.shape[1] != 2:
-        raise ValueError(
-            "source must be a table of two columns, the ends of each edge, and perhaps a third, "
-            "named weight, or a matrix whose index is its columns; got shape "
-            f"{table.shape} without weights: table[[one, other]] chooses, "
-            "scipy.sparse.csr_array(table) is of a matrix without names"
-        )
-    if table.isna().to_numpy().any():
-        raise ValueError("source must name both ends of each edge, and misses some")
+    validate.require(
+        table.ndim == 2 and table.shape[1] == 2,
+        "source must be a table of two columns, the ends of each edge, and perhaps a third, "
+        "named weight, or a matrix whose index is its columns; got shape "
+        f"{table.shape} without weights: table[[one, other]] chooses, "
+        "scipy.sparse.csr_array(table) is of a matrix without names",
+    )
+    validate.require(
+        not table.isna().to_numpy().any(),
+        "source must name both ends of each edge, and misses some",
+    )
     ends = table.to_numpy(object).ravel()
     names = _named(_in_order(pandas.unique(ends)) if nodes is None else nodes)
     return _Source(places(ends, names).reshape(-1, 2), names, weights)
@@ -248,11 +253,11 @@ def _is_matrix(table: "pandas.DataFrame", pairs_in: str | None) -> bool:
         return False
     if list(table.index) != [0, 1] or list(table.columns) != [0, 1]:
         return True
-    if all(dtype.kind in "biuf" for dtype in table.dtypes):
-        raise ValueError(
-            "source of shape (2, 2) must say how it is read: as two edges with pairs_in='rows', or "
-            "as an adjacency matrix by scipy.sparse.csr_array(table)"
-        )
+    validate.require(
+        any(dtype.kind not in "biuf" for dtype in table.dtypes),
+        "source of shape (2, 2) must say how it is read: as two edges with pairs_in='rows', or "
+        "as an adjacency matrix by scipy.sparse.csr_array(table)",
+    )
     return False
 
 
@@ -260,11 +265,11 @@ def _parse_array(edges: np.ndarray, nodes: int | Iterable | None, pairs_in: str 
     if nodes is None:
         raise ValueError("nodes must say how many nodes an array of edges has, or their names")
     names = np.arange(nodes) if isinstance(nodes, (int, np.integer)) else _named(nodes)
-    if names.dtype.kind in "iu" and (names != np.arange(len(names))).any():
-        raise ValueError(
-            "nodes must not be numbers in another order beside an array, whose numbers may be "
-            "places or names: give a pandas table of two columns for names, or the number of nodes"
-        )
+    validate.require(
+        names.dtype.kind not in "iu" or (names == np.arange(len(names))).all(),
+        "nodes must not be numbers in another order beside an array, whose numbers may be "
+        "places or names: give a pandas table of two columns for names, or the number of nodes",
+    )
     if edges.size == 0:
         return _Source(np.zeros((0, 2), np.int64), names)
     if edges.ndim != 2 or 2 not in edges.shape or not np.issubdtype(edges.dtype, np.integer):
@@ -280,9 +285,10 @@ def _parse_array(edges: np.ndarray, nodes: int | Iterable | None, pairs_in: str 
         )
     if pairs_in == "columns" or (pairs_in is None and len(edges) == 2):
         edges = edges.T
-    if edges.shape[1] != 2:
-        wanted = "[2, m]" if pairs_in == "columns" else "[m, 2]"
-        raise ValueError(f"source must have shape {wanted}, got another with {pairs_in=}")
+    wanted = "[2, m]" if pairs_in == "columns" else "[m, 2]"
+    validate.require(
+        edges.shape[1] == 2, f"source must have shape {wanted}, got another with {pairs_in=}"
+    )
     # In 64 bits a larger number would be negative.
     validate.ids(len(names), _NODES, source=edges)
     return _Source(edges.astype(np.int64), names)
@@ -296,12 +302,12 @@ def _numbered(
     nodes = _given_names(nodes, n)
     if nodes is not None:
         names = _named(nodes)
-        if len(names) != n:
-            raise ValueError(f"nodes must name {n} nodes, got {len(names)} names")
+        validate.require(len(names) == n, f"nodes must name {n} nodes, got {len(names)} names")
     shaped = pairs.ndim == 2 and pairs.shape[1] == 2 and np.issubdtype(pairs.dtype, np.integer)
-    if pairs.size and not shaped:
-        got = f"{pairs.dtype} of {pairs.ndim} axes"
-        raise ValueError(f"edge_index must be integers of shape [2, m], got {got}")
+    validate.require(
+        shaped or not pairs.size,
+        f"edge_index must be integers of shape [2, m], got {pairs.dtype} of {pairs.ndim} axes",
+    )
     validate.ids(n, _NODES, edge_index=pairs)
     return _Source(pairs.reshape(-1, 2).astype(np.int64), names, weights)
 
@@ -310,8 +316,7 @@ def _given_names(nodes: int | Iterable | None, n: int) -> Iterable | None:
     """Names of nodes, where they are given, of a source that has n nodes."""
     if not isinstance(nodes, (int, np.integer)):
         return nodes
-    if nodes != n:
-        raise ValueError(f"nodes must be {n}, as the source has them, got {nodes}")
+    validate.require(nodes == n, f"nodes must be {n}, as the source has them, got {nodes}")
     return None
 
 
@@ -322,10 +327,13 @@ def named(names: Iterable | None, n: int) -> np.ndarray:
 
 def _named(names: Iterable) -> np.ndarray:
     """Names in order, each once, as one array of words, of whole numbers, or of objects."""
-    if isinstance(names, (set, frozenset)):
-        raise ValueError("nodes must be names in order, and a set has none")
-    if hasattr(names, "columns"):
-        raise ValueError("nodes must be names, got a table, which may be its index or a column")
+    validate.require(
+        not isinstance(names, (set, frozenset)), "nodes must be names in order, and a set has none"
+    )
+    validate.require(
+        not hasattr(names, "columns"),
+        "nodes must be names, got a table, which may be its index or a column",
+    )
     listed = [one.item() if isinstance(one, np.generic) else one for one in validate.names(names)]
     kinds = {type(name) for name in listed}
     # Names of one simple type make an array of it; tuples stay names.
@@ -335,8 +343,9 @@ def _named(names: Iterable) -> np.ndarray:
     if not simple or made.dtype.kind == "f" or made.tolist() != listed:
         made = np.empty(len(listed), object)
         made[:] = listed
-    if len({*made.tolist()}) != len(made):
-        raise ValueError("nodes must name each node once, and repeat some")
+    validate.require(
+        len({*made.tolist()}) == len(made), "nodes must name each node once, and repeat some"
+    )
     if not simple:
         numbers = {str(name) for name in listed if isinstance(name, int)}
         both = numbers.intersection(name for name in listed if isinstance(name, str))

@@ -28,7 +28,7 @@ from jaxtyping import Float
 from ldp_jax.core import long_sums, validate
 from ldp_jax.core.pytree import pytree, static
 from ldp_jax.core.sharding import divided_by, each_part
-from ldp_jax.core.types import Array
+from ldp_jax.core.types import AnyArray, Array
 
 _FIRST, _FURTHER = 4, 8
 """Neighbours in a node's own row and in each further one: wide rows waste places, narrow ones are
@@ -61,52 +61,51 @@ def _along(weights: Array, h: Array) -> Array:
     return weights.reshape(weights.shape + (1,) * (h.ndim - weights.ndim))
 
 
-def _check_ends(
-    senders: Array | np.ndarray, receivers: Array | np.ndarray, size: int | None = None
-) -> None:
+def _check_ends(senders: AnyArray, receivers: AnyArray, size: int | None = None) -> None:
     """Refuse concrete ends of edges that are no ids, of different numbers, or not in order."""
-    if np.shape(senders) != np.shape(receivers):
-        shapes = f"{np.shape(senders)} and {np.shape(receivers)}"
-        raise ValueError(
-            f"senders and receivers must be as many, one of each an edge, got shapes {shapes}"
-        )
+    validate.require(
+        np.shape(senders) == np.shape(receivers),
+        "senders and receivers must be as many, one of each an edge, got shapes "
+        f"{np.shape(senders)} and {np.shape(receivers)}",
+    )
     validate.ids(size, senders=senders, receivers=receivers)
-    if validate.concrete(receivers) and (receivers[..., 1:] < receivers[..., :-1]).any():
-        raise ValueError("receivers must not decrease: sort edges by receiver, then sender")
+    validate.require(
+        not validate.concrete(receivers) or (receivers[..., 1:] >= receivers[..., :-1]).all(),
+        "receivers must not decrease: sort edges by receiver, then sender",
+    )
 
 
 @pytree
 class Segments:
     """Edges, int32 [m], sorted by receiver; the receiver of padding is the number of nodes."""
 
-    senders: Array | np.ndarray
-    receivers: Array | np.ndarray
+    senders: AnyArray
+    receivers: AnyArray
 
     def __post_init__(self) -> None:
         _check_ends(self.senders, self.receivers)
 
     def sum(
-        self, h: Float[Array, "n ..."], weights: Array | np.ndarray | None = None
+        self, h: Float[Array, "n ..."], weights: AnyArray | None = None
     ) -> Float[Array, "n ..."]:
         """The sum over the senders of each node's edges; 0 for a node without edges.
 
         Weights are float [m], or [m, k] for rows [k, ...] such as attention heads; None for 1. The
         derivative of a weighted sum adds the edges of a sender one after another.
         """
-        if weights is None:
-            return linear(self._sum, self._transposed, h)
-        rows = h.at[self.senders].get(mode="clip")
-        return long_sums.segment_sum(
-            rows * _along(jnp.asarray(weights), rows), self.receivers, len(h)
-        )
 
-    def _sum(self, h: Array) -> Array:
-        return long_sums.segment_sum(h.at[self.senders].get(mode="clip"), self.receivers, len(h))
+        def forward(h):
+            rows = h.at[self.senders].get(mode="clip")
+            if weights is not None:
+                rows = rows * _along(jnp.asarray(weights), rows)
+            return long_sums.segment_sum(rows, self.receivers, len(h))
 
-    def _transposed(self, h: Array) -> Array:
-        order = long_sums.sorted_order(self.senders)
-        rows = h.at[self.receivers[order]].get(mode="fill", fill_value=0)
-        return long_sums.segment_sum(rows, self.senders[order], len(h))
+        def transposed(h):
+            order = long_sums.sorted_order(self.senders)
+            rows = h.at[self.receivers[order]].get(mode="fill", fill_value=0)
+            return long_sums.segment_sum(rows, self.senders[order], len(h))
+
+        return forward(h) if weights is not None else linear(forward, transposed, h)
 
 
 @pytree
@@ -117,9 +116,9 @@ class NeighbourRows:
     padding. Without ``long`` no node has more than 32 further rows, and none is added up in parts.
     """
 
-    first: Array | np.ndarray
-    more: Array | np.ndarray
-    node: Array | np.ndarray
+    first: AnyArray
+    more: AnyArray
+    node: AnyArray
     long: bool = static(default=True)
 
     def __post_init__(self) -> None:
@@ -176,9 +175,9 @@ class Tables:
       rank: int32 [n], the new number of each node, or None.
     """
 
-    first: Array | np.ndarray
+    first: AnyArray
     others: NeighbourRows
-    place: Array | np.ndarray
+    place: AnyArray
     order: Array | None
     rank: Array | None
 
@@ -192,10 +191,11 @@ class Tables:
 
     def sum(self, h: Float[Array, "n ..."]) -> Float[Array, "n ..."]:
         """The sum over the neighbours of each node; 0 for a node without edges."""
-        return linear(self._sum, self._sum, h)  # the graph is symmetric
 
-    def _sum(self, h: Array) -> Array:
-        return self.nodes(self.add_up(self.rows(h)))
+        def total(h):
+            return self.nodes(self.add_up(self.rows(h)))
+
+        return linear(total, total, h)  # the graph is symmetric
 
     def add_up(self, padded: Float[Array, "places ..."]) -> Float[Array, "places ..."]:
         """:meth:`sum` in the order of the new numbers."""
@@ -307,7 +307,10 @@ def tables(senders: np.ndarray, receivers: np.ndarray, num_nodes: int) -> Tables
     order = None
     rank = None
     if num_nodes > _LARGE and len(senders) < 2**31:  # SciPy orders by 32 bits
-        order = _by_neighbourhood(senders, degree[:-1])
+        # Reverse Cuthill and McKee: in their order neighbours are near each other.
+        links = np.ones(len(senders), np.int8), senders.astype(np.int32), start.astype(np.int32)
+        matrix = scipy.sparse.csr_array(links, shape=(num_nodes, num_nodes))
+        order = scipy.sparse.csgraph.reverse_cuthill_mckee(matrix, symmetric_mode=True)
         rank = np.empty_like(order)
         rank[order] = np.arange(num_nodes, dtype=np.int32)
         start, degree = (np.append(values[order], values[-1]) for values in (start, degree))
@@ -366,18 +369,7 @@ def _pieces(
     return table
 
 
-def _by_neighbourhood(senders: np.ndarray, degree: np.ndarray) -> np.ndarray:
-    """Nodes in the order of reverse Cuthill and McKee, in which neighbours are near each other.
-
-    Int32.
-    """
-    start = np.concatenate([[0], np.cumsum(degree)]).astype(np.int32)
-    arrays = np.ones(len(senders), np.int8), np.ascontiguousarray(senders, np.int32), start
-    matrix = scipy.sparse.csr_array(arrays, shape=(len(degree), len(degree)))
-    return scipy.sparse.csgraph.reverse_cuthill_mckee(matrix, symmetric_mode=True).astype(np.int32)
-
-
-def gather_sum(total: Array, table: Array | np.ndarray, padded: Array) -> Array:
+def gather_sum(total: Array, table: AnyArray, padded: Array) -> Array:
     """Add to ``total`` the rows of ``padded`` that each column of ``table`` names.
 
     Fused into one pass.

@@ -6,7 +6,7 @@ values never travel inside the graph.
 """
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Literal
 
 import jraph
@@ -15,7 +15,7 @@ import scipy.sparse
 from jaxtyping import Array, Float, Int
 
 from ldp_jax.core.types import Graph, Numbers
-from ldp_jax.core.validate import complete, first_fraction, ids, integer_in, is_of, one_of
+from ldp_jax.core.validate import complete, first_fraction, ids, integer_in, is_of, one_of, require
 from ldp_jax.graph._sources import numbered_edges
 
 __all__ = [
@@ -56,13 +56,15 @@ def as_graph(graph: Graph, name: str = "graph") -> Graph:
     """
     parts = [getattr(graph, part, None) for part in ("senders", "receivers", "n_node")]
     if all(part is not None for part in parts):
-        if any(np.ma.is_masked(part) for part in parts):
-            raise ValueError(f"{name} must have no masked entries, and has some: leave those out")
-        if isinstance(graph, GraphsTuple) and graph.edges is not None:
-            raise ValueError(
-                f"{name} must have edges=None, for no function reads weights or features of edges: "
-                "interop.read(it) compares them with 1, it._replace(edges=None) drops them"
-            )
+        require(
+            not any(map(np.ma.is_masked, parts)),
+            f"{name} must have no masked entries, and has some: leave those out",
+        )
+        require(
+            not isinstance(graph, GraphsTuple) or graph.edges is None,
+            f"{name} must have edges=None, for no function reads weights or features of edges: "
+            "interop.read(it) compares them with 1, it._replace(edges=None) drops them",
+        )
         return graph
     read = numbered_edges(graph)
     if read is not None:
@@ -104,28 +106,23 @@ def from_edges(
     """
     integer_in(1, _MAX_NODES, num_nodes=num_nodes)
     pairs = _pairs(edges, num_nodes, pairs_in)
-    loops = pairs[:, 0] == pairs[:, 1]
+    one, other = pairs.T
+    loops = one == other
     if loops.any():
+        raise ValueError(f"edges must have no self-loops, got one at node {one[loops][0]}")
+    low = np.minimum(one, other, dtype=np.int32, casting="unsafe")  # ids below num_nodes
+    high = np.maximum(one, other, dtype=np.int32, casting="unsafe")
+    above = _sorted_rows(low, high, num_nodes)
+    low = _row_of_each(above)
+    repeat = _repeat(above.indices, low)
+    if repeat is not None:
+        pair = int(low[repeat]), int(above.indices[repeat])
         raise ValueError(
-            f"edges must have no self-loops, got one at node {int(pairs[loops][0, 0])}"
-        )
-    code = np.empty(len(pairs), np.int64)
-    for some in _blocks(len(pairs)):
-        one, other = pairs[some].T.astype(np.int64)
-        code[some] = np.minimum(one, other) * num_nodes + np.maximum(one, other)
-    code.sort(kind="stable")  # in no time where it is in order
-    repeat = code[1:] == code[:-1]
-    if repeat.any():
-        first = divmod(int(code[1:][repeat][0]), num_nodes)
-        raise ValueError(
-            f"edges must name each pair once, got {first} twice: ldp_jax.graph.interop.read takes "
+            f"edges must name each pair once, got {pair} twice: ldp_jax.graph.interop.read takes "
             "both directions of each"
         )
-    low, high = np.empty((2, len(code)), np.int32)
-    for some in _blocks(len(code)):
-        low[some], high[some] = np.divmod(code[some], num_nodes)
-    del code, repeat
-    return directed(*_both_ways(low, high, num_nodes), num_nodes)
+    both = above + above.T
+    return directed(both.indices, _row_of_each(both), num_nodes)
 
 
 def _pairs(
@@ -169,38 +166,20 @@ def _shown(pairs: set[tuple[int, int]]) -> str:
     return " and ".join(f"{low} - {high}" for low, high in sorted(pairs))
 
 
-def _blocks(count: int) -> Iterator[slice]:
-    return (slice(at, min(at + _BLOCK, count)) for at in range(0, count, _BLOCK))
+def _sorted_rows(row: np.ndarray, column: np.ndarray, n: int) -> scipy.sparse.csr_array:
+    """Entries by row, and by column within one, repeats too: two counting sorts in linear time."""
+    return _grouped(column, row, n).tocsc().T
 
 
-def _both_ways(low: np.ndarray, high: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Senders and receivers of sorted pairs in both directions, sorted by receiver, then by sender.
-
-    Int32 [2 m].
-    """
-    from_above = np.bincount(low, minlength=n)
-    below, from_below = _grouped(high, low, n)
-    senders = np.empty(2 * len(low), np.int32)
-
-    def write(values: np.ndarray, count: np.ndarray, before: np.ndarray) -> None:
-        receiver = np.repeat(np.arange(n, dtype=np.int32), count)
-        for some in _blocks(len(values)):
-            senders[before[receiver[some]] + np.arange(some.start, some.stop)] = values[some]
-
-    # Neighbours below a node come first; so each half is in order, and only moved apart.
-    write(high, from_above, from_below.cumsum())
-    write(below, from_below, from_above.cumsum() - from_above)
-    return senders, np.repeat(np.arange(n, dtype=np.int32), from_above + from_below)
+def _grouped(row: np.ndarray, column: np.ndarray, n: int) -> scipy.sparse.csr_array:
+    """Entries by row; those of one row stay as they come, repeats too. In linear time."""
+    entries = scipy.sparse.coo_array((np.ones(len(row), np.int8), (row, column)), shape=(n, n))
+    entries.has_canonical_format = True  # SciPy would add repeats up
+    return entries.tocsr()
 
 
-def _grouped(key: np.ndarray, value: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Values by key, those of one key as they come, and how many each of n keys has.
-
-    In linear time.
-    """
-    each = np.arange(len(key) + 1, dtype=np.int32 if len(key) < 2**31 - 1 else np.int64)
-    columns = scipy.sparse.csr_array((value, key, each), shape=(len(key), n)).tocsc()
-    return columns.data, np.diff(columns.indptr).astype(np.int64)
+def _row_of_each(matrix: scipy.sparse.csr_array) -> np.ndarray:
+    return np.repeat(np.arange(matrix.shape[0], dtype=np.int32), np.diff(matrix.indptr))
 
 
 def directed(
@@ -245,10 +224,10 @@ def to_edges(graph: "jraph.GraphsTuple | GraphSet") -> Int[np.ndarray, "m 2"]:
             "directed pairs are np.stack([graph.senders, graph.receivers], 1)"
         )
     code, n = found
-    if (ends[0] == ends[1]).any() or (code[1:] == code[:-1]).any():
-        raise ValueError(
-            "graph must hold each edge once in each direction and no self-loop, and does not"
-        )
+    require(
+        (ends[0] != ends[1]).all() and (code[1:] != code[:-1]).all(),
+        "graph must hold each edge once in each direction and no self-loop, and does not",
+    )
     return np.stack(np.divmod(code, n), 1).astype(np.int32)
 
 
@@ -283,11 +262,19 @@ def _undirected(senders: np.ndarray, receivers: np.ndarray) -> tuple[np.ndarray,
     None where one lacks its reverse.
     """
     n = 1 + int(max(senders.max(initial=0), receivers.max(initial=0)))
-    forward = _codes(senders, receivers, n, senders < receivers)
-    backward = _codes(receivers, senders, n, senders > receivers)
-    forward.sort(kind="stable")
+    up = senders < receivers
+    down = senders > receivers
+    forward = _codes(senders[up], receivers[up], n)
+    backward = _codes(receivers[down], senders[down], n)
+    forward.sort(kind="stable")  # in no time where it is in order
     backward.sort(kind="stable")
     return (forward, n) if np.array_equal(forward, backward) else None
+
+
+def _codes(first: np.ndarray, second: np.ndarray, n: int) -> np.ndarray:
+    """first n + second in 64 bits."""
+    code = np.multiply(first, n, dtype=np.int64)
+    return np.add(code, second, out=code)
 
 
 def check_edges(senders: np.ndarray, receivers: np.ndarray, node_graph: np.ndarray) -> None:
@@ -295,10 +282,10 @@ def check_edges(senders: np.ndarray, receivers: np.ndarray, node_graph: np.ndarr
 
     ``node_graph`` [n] is each node's graph.
     """
-    if senders.shape != receivers.shape:
-        raise ValueError(
-            f"senders and receivers must pair up, got {senders.shape} and {receivers.shape}"
-        )
+    require(
+        senders.shape == receivers.shape,
+        f"senders and receivers must pair up, got {senders.shape} and {receivers.shape}",
+    )
     n = len(node_graph)
     ends = senders, receivers
     outside = _first(lambda s, r: (s < 0) | (s >= n) | (r < 0) | (r >= n), *ends)
@@ -309,8 +296,9 @@ def check_edges(senders: np.ndarray, receivers: np.ndarray, node_graph: np.ndarr
         raise ValueError(
             f"edges must join nodes in [0, {n}), got {pair[0]} -> {pair[1]} in {where}"
         )
-    several = (node_graph != node_graph[:1]).any()
-    across = _first(lambda s, r: node_graph[s] != node_graph[r], *ends) if several else None
+    across = None
+    if (node_graph != node_graph[:1]).any():
+        across = _first(lambda s, r: node_graph[s] != node_graph[r], *ends)
     if across is not None:
         s, r = senders[across], receivers[across]
         raise ValueError(
@@ -325,11 +313,17 @@ def check_edges(senders: np.ndarray, receivers: np.ndarray, node_graph: np.ndarr
 
 def _first(holds: Callable[..., np.ndarray], *arrays: np.ndarray) -> int | None:
     """The first place where something holds, sought block by block; None where it never does."""
-    for some in _blocks(len(arrays[0])):
-        found = holds(*(array[some] for array in arrays))
+    for start in range(0, len(arrays[0]), _BLOCK):
+        found = holds(*(array[start : start + _BLOCK] for array in arrays))
         if found.any():
-            return some.start + int(found.argmax())
+            return start + int(found.argmax())
     return None
+
+
+def _repeat(senders: np.ndarray, receivers: np.ndarray) -> int | None:
+    """The first of the sorted edges that the next one repeats."""
+    same = lambda s, r, next_s, next_r: (s == next_s) & (r == next_r)
+    return _first(same, senders[:-1], receivers[:-1], senders[1:], receivers[1:])
 
 
 def sorted_edges(
@@ -341,18 +335,15 @@ def sorted_edges(
     """
     check_edges(senders, receivers, node_graph)
     senders, receivers = (end.astype(np.int32, copy=False) for end in (senders, receivers))
-    one_after_another = receivers[:-1], senders[:-1], receivers[1:], senders[1:]
-    falls = _first(lambda r, s, r2, s2: (r2 < r) | ((r2 == r) & (s2 < s)), *one_after_another)
-    if falls is None:
-        repeat = _first(lambda r, s, r2, s2: (r2 == r) & (s2 == s), *one_after_another)
-    else:
-        n = len(node_graph)
-        times = np.ones(len(senders), np.int32)
-        rows = scipy.sparse.csr_array((times, (receivers, senders)), shape=(n, n))
-        rows.sum_duplicates()
+    falls = _first(
+        lambda s, r, next_s, next_r: (next_r < r) | ((next_r == r) & (next_s < s)),
+        *(senders[:-1], receivers[:-1], senders[1:], receivers[1:]),
+    )
+    if falls is not None:
+        rows = _sorted_rows(receivers, senders, len(node_graph))
         senders = rows.indices.astype(np.int32, copy=False)
-        receivers = np.repeat(np.arange(n, dtype=np.int32), np.diff(rows.indptr))
-        repeat = _first(lambda times: times > 1, rows.data)
+        receivers = _row_of_each(rows)
+    repeat = _repeat(senders, receivers)
     if repeat is not None:
         s, r = senders[repeat], receivers[repeat]
         raise ValueError(f"graph {node_graph[r]} must have each edge once, got {s} -> {r} twice")
@@ -378,10 +369,10 @@ def validate_symmetric(
         np.asarray(graph.senders), np.asarray(graph.receivers), node_graph
     )
     upwards = senders < receivers
-    backward, count = _grouped(senders[~upwards], receivers[~upwards], n)
+    backward = _grouped(senders[~upwards], receivers[~upwards], n)
     if not (
-        np.array_equal(backward, senders[upwards])
-        and np.array_equal(count, np.bincount(receivers[upwards], minlength=n))
+        np.array_equal(backward.indices, senders[upwards])
+        and np.array_equal(np.diff(backward.indptr), np.bincount(receivers[upwards], minlength=n))
     ):
         forward = _codes(receivers, senders, n)
         backward = _codes(senders, receivers, n)
@@ -392,20 +383,6 @@ def validate_symmetric(
             "operator(graph, allow_directed=True) takes others."
         )
     return senders, receivers, n
-
-
-def _codes(
-    first: np.ndarray, second: np.ndarray, n: int, kept: np.ndarray | None = None
-) -> np.ndarray:
-    """first n + second, of edges that are kept; int64."""
-    code = np.empty(len(first) if kept is None else int(kept.sum()), np.int64)
-    at = 0
-    for some in _blocks(len(first)):
-        chosen = ... if kept is None else kept[some]
-        one = first[some][chosen]
-        code[at : at + len(one)] = one.astype(np.int64) * n + second[some][chosen]
-        at += len(one)
-    return code
 
 
 # --- Sets of graphs -------------------------------------------------------------------------------
@@ -456,10 +433,26 @@ class GraphSet:
         node_graph = _whole("node_graph", node_graph)
         senders = _whole("senders", senders)
         receivers = _whole("receivers", receivers)
-        if not len(labels) or not len(node_graph):
-            got = f"{len(labels)} labels and {len(node_graph)} nodes"
-            raise ValueError(f"a graph set must have a graph, got {got}")
-        _check_graphs(node_graph, labels)
+        require(
+            len(labels) and len(node_graph),
+            f"a graph set must have a graph, got {len(labels)} labels and {len(node_graph)} nodes",
+        )
+        falls = np.flatnonzero(node_graph[1:] < node_graph[:-1])
+        if len(falls):
+            at = int(falls[0]) + 1
+            raise ValueError(
+                f"node_graph must not decrease, got graph {node_graph[at]} at node {at} "
+                f"after graph {node_graph[at - 1]}"
+            )
+        disagree = "labels and graphs disagree"
+        for bad in (node_graph[0], node_graph[-1]):
+            require(
+                0 <= bad < len(labels),
+                f"{disagree}: there are {len(labels)} labels, and nodes of graph {bad}",
+            )
+        nodes = np.bincount(node_graph, minlength=len(labels))
+        require(nodes.all(), f"{disagree}: graph {nodes.argmin()} has a label but no node")
+        ids(labels=labels)
         return cls(
             *sorted_edges(senders, receivers, node_graph),
             node_graph.astype(np.int32),
@@ -471,10 +464,10 @@ class GraphSet:
         """The graphs of a data set that has ``node_graph`` and one label a graph."""
         name = getattr(dataset, "name", "the data set")
         node_graph, labels = dataset.node_graph, dataset.y
-        if node_graph is None or labels is None:
-            raise ValueError(
-                f"{name} must be a set of labelled graphs, got one without node_graph or y"
-            )
+        require(
+            node_graph is not None and labels is not None,
+            f"{name} must be a set of labelled graphs, got one without node_graph or y",
+        )
         return cls.from_edges(dataset.graph.senders, dataset.graph.receivers, node_graph, labels)
 
     def __len__(self) -> int:
@@ -522,14 +515,12 @@ class GraphSet:
         ([2, 0], [0, 1, 1], [2, 1])
         """
         indices = _whole("indices", indices)
-        if not len(indices):
-            raise ValueError("indices must name at least one graph, got none")
+        require(len(indices), "indices must name at least one graph, got none")
         ids(len(self), "one of the graphs", indices=indices)
-        distinct, times = np.unique(indices, return_counts=True)
-        if times.max() > 1:
-            raise ValueError(
-                f"indices must name each graph once, got graph {distinct[times.argmax()]} twice"
-            )
+        times = np.bincount(indices)
+        require(
+            times.max() == 1, f"indices must name each graph once, got graph {times.argmax()} twice"
+        )
         counts, edge_counts = self.nodes_per_graph, self.edges_per_graph
         nodes = _ranges((np.cumsum(counts) - counts)[indices], counts[indices])
         # Sorted by receiver is sorted by graph.
@@ -548,33 +539,16 @@ def _whole(name: str, values: Numbers | tuple, of: str = "place") -> np.ndarray:
     array = complete(**{name: values})
     if array.size == 0:
         array = array.astype(np.int64)
-    if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
-        wanted = f"{name} must be integers with one axis, got {array.dtype} of shape {array.shape}"
-        raise ValueError(f"{wanted}{first_fraction(array, of)}")
-    if array.max(initial=0) > np.iinfo(np.int64).max:  # it would become a negative number
-        raise ValueError(f"{name} must be below 2^63, and some are not")
+    require(
+        array.ndim == 1 and np.issubdtype(array.dtype, np.integer),
+        f"{name} must be integers with one axis, got {array.dtype} of shape {array.shape}"
+        f"{first_fraction(array, of)}",
+    )
+    # Beyond, it would become a negative number.
+    require(array.max(initial=0) < 2**63, f"{name} must be below 2^63, and some are not")
     return array.astype(np.int64)
 
 
 def _ranges(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """``arange(start, start + count)`` of every run, one after the other."""
     return np.repeat(starts - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())
-
-
-def _check_graphs(node_graph: np.ndarray, labels: np.ndarray) -> None:
-    falls = np.flatnonzero(node_graph[1:] < node_graph[:-1])
-    if len(falls):
-        at = int(falls[0]) + 1
-        raise ValueError(
-            f"node_graph must not decrease, got graph {node_graph[at]} at node {at} "
-            f"after graph {node_graph[at - 1]}"
-        )
-    if node_graph[0] < 0 or node_graph[-1] >= len(labels):
-        bad = node_graph[0] if node_graph[0] < 0 else node_graph[-1]
-        raise ValueError(
-            f"labels and graphs disagree: there are {len(labels)} labels, and nodes of graph {bad}"
-        )
-    empty = np.flatnonzero(np.bincount(node_graph, minlength=len(labels)) == 0)
-    if len(empty):
-        raise ValueError(f"labels and graphs disagree: graph {empty[0]} has a label but no node")
-    ids(labels=labels)

@@ -20,7 +20,7 @@ from ldp_jax.core import long_sums, random, validate
 from ldp_jax.core.pytree import pytree, static
 from ldp_jax.core.sharding import divided_by
 from ldp_jax.core.shown import by_shapes
-from ldp_jax.core.types import Array, Graph, PRNGKey
+from ldp_jax.core.types import AnyArray, Array, Graph, PRNGKey
 from ldp_jax.graph.aggregation import (
     NeighbourRows,
     Segments,
@@ -29,7 +29,7 @@ from ldp_jax.graph.aggregation import (
     rows_of_neighbours,
 )
 from ldp_jax.graph.graphs import GraphSet, as_graph
-from ldp_jax.graph.merging import Merged, merged
+from ldp_jax.graph.merging import merged
 
 __all__ = [
     "Batch",
@@ -56,7 +56,7 @@ _TRIALS = 32
 _DRAWS = 100  # after as many deals in a row that do not fit comes the deal by size, which does
 
 
-def _filled(values: Array | np.ndarray, places: int, value: int) -> np.ndarray:
+def _filled(values: AnyArray, places: int, value: int) -> np.ndarray:
     """An array with so many places along its last axis."""
     short = places - values.shape[-1]
     return np.pad(values, [(0, 0)] * (values.ndim - 1) + [(0, short)], constant_values=value)
@@ -93,10 +93,10 @@ class _Graded:
     ``start`` is by graph.
     """
 
-    first: Array | np.ndarray
-    more: Array | np.ndarray
-    node: Array | np.ndarray
-    start: Array | np.ndarray
+    first: AnyArray
+    more: AnyArray
+    node: AnyArray
+    start: AnyArray
     long: bool = static()
 
     def filled(self, nodes: int, rows: int) -> "_Graded":
@@ -129,16 +129,16 @@ class Packed:
       over: the devices that share each batch.
     """
 
-    labels: Array
-    nodes_per_graph: Array
-    node_start: Array
-    node_count: Array
-    strata: Array
-    sizes: Array
+    labels: AnyArray
+    nodes_per_graph: AnyArray
+    node_start: AnyArray
+    node_count: AnyArray
+    strata: AnyArray
+    sizes: AnyArray
     into: _Graded
     out: _Graded | None
-    kind: Array
-    room: Array
+    kind: AnyArray
+    room: AnyArray
     shapes: tuple[Shape, ...] = static()
     over: NamedSharding | None = static(default=None)
 
@@ -222,15 +222,14 @@ def _pool(h: Array, node_graph: Array, counts: Array) -> Array:
     return long_sums.segment_sum(sums, target, graphs)
 
 
-def _pool_forward(h: Array, node_graph: Array, counts: Array) -> tuple[Array, Array]:
-    return _pool(h, node_graph, counts), node_graph
-
-
-def _pool_backward(node_graph: Array, cotangent: Array) -> tuple[Array, None, None]:
-    return cotangent.at[node_graph].get(mode="fill", fill_value=0.0), None, None
-
-
-_pool.defvjp(_pool_forward, _pool_backward)
+_pool.defvjp(
+    lambda h, node_graph, counts: (_pool(h, node_graph, counts), node_graph),
+    lambda node_graph, cotangent: (
+        cotangent.at[node_graph].get(mode="fill", fill_value=0.0),
+        None,
+        None,
+    ),
+)
 
 
 def _runs(counts: Array, size: int) -> tuple[Array, Array, Array]:
@@ -272,24 +271,29 @@ def pack(
     (Shape(batches=2, graphs=2, nodes=2, edges=1, rows=0, rows_out=0, part=None),)
     """
     validate.integer_in(1, batch_size=batch_size, shapes=shapes)
-    if mesh is not None and mesh.is_multi_process:
-        raise ValueError(
-            "mesh must be of devices of one process: batches are not shared by several"
+    parts = 1
+    over = None
+    if mesh is not None:
+        validate.require(
+            not mesh.is_multi_process,
+            "mesh must be of devices of one process: batches are not shared by several",
         )
-    if like is not None and mesh is not None:
-        raise ValueError("like must be None where devices of a mesh share batches")
+        validate.require(like is None, "like must be None where devices of a mesh share batches")
+        parts = mesh.size
+        # The axes are automatic, whatever those of the mesh are: programs index rows.
+        over = NamedSharding(Mesh(mesh.devices, mesh.axis_names), P(mesh.axis_names))
     graphs = len(graph_set)
-    wider = None if like is None else _laid_out(like, merge, None, both_ways=True)
-    laid = _laid_out(graph_set, merge, wider, both_ways=like is not None)
+    wider = (None, None)
+    if like is not None:
+        wider = _laid_out(like, merge, wider, both_ways=True)[2:]
+    sizes, count, into, out = _laid_out(graph_set, merge, wider, both_ways=like is not None)
     batches = -(-graphs // batch_size)
     slots = -(-graphs // batches)
-    sizes = laid.sizes
     strata = _strata(sizes, slots, batches)
     loads = _trial_loads(sizes, strata)
     top = sizes[strata[0], 1:3].sum(1)
     found = []
     room = []
-    parts = 1 if mesh is None else mesh.size
     largest = np.pad(sizes[strata].max(1), ((0, -slots % parts), (0, 0)))
     for begin, end in _classes(top, shapes):
         most = loads[begin:end].max(0)
@@ -304,68 +308,61 @@ def pack(
     if like is not None:
         shape = _shared_shape(like, slots, batches, loads.max(0))
         found = [shape]
-        assert laid.out is not None  # both ways
-        laid = laid._replace(
-            count=_filled(laid.count, batches * shape.nodes, 0),
-            into=laid.into.filled(batches * shape.nodes, batches * shape.rows),
-            out=laid.out.filled(batches * shape.nodes, batches * shape.rows_out),
-        )
-    return Packed(
-        labels=_int32(np.append(graph_set.labels, 0)),
-        nodes_per_graph=_float32(np.append(graph_set.nodes_per_graph, 0)),
-        node_start=_int32(_starts(sizes[:, 1])),
-        node_count=_float32(laid.count),
-        strata=_int32(strata),
-        sizes=_int32(sizes),
-        into=jax.device_put(laid.into),
-        out=jax.device_put(laid.out),
-        kind=_int32(kind),
-        room=_int32(np.stack(room)),
+        assert out is not None  # both ways
+        count = _filled(count, batches * shape.nodes, 0)
+        into = into.filled(batches * shape.nodes, batches * shape.rows)
+        out = out.filled(batches * shape.nodes, batches * shape.rows_out)
+    made = Packed(
+        labels=np.append(graph_set.labels, 0),
+        nodes_per_graph=np.append(graph_set.nodes_per_graph, 0).astype(np.float32),
+        node_start=_starts(sizes[:, 1]),
+        node_count=count.astype(np.float32),
+        strata=strata,
+        sizes=sizes,
+        into=into,
+        out=out,
+        kind=kind,
+        room=np.stack(room),
         shapes=tuple(found),
-        # Of automatic axes, whatever those of the mesh are: programs index rows.
-        over=None
-        if mesh is None
-        else NamedSharding(Mesh(mesh.devices, mesh.axis_names), P(mesh.axis_names)),
+        over=over,
     )
+    narrow = lambda leaf: leaf.astype(np.float32 if leaf.dtype.kind == "f" else np.int32)
+    # Unlike jnp.asarray, this compiles no program for each new shape.
+    return jax.device_put(jax.tree.map(narrow, made))
 
 
-def _unmerged(graph_set: GraphSet) -> Merged:
-    ones = np.ones(len(graph_set.node_graph), np.int32)
-    return Merged(graph_set.senders, graph_set.receivers, graph_set.node_graph, ones)
+def _laid_out(
+    graph_set: GraphSet, merge: bool, like: tuple, *, both_ways: bool
+) -> tuple[np.ndarray, np.ndarray, _Graded, _Graded | None]:
+    """The graphs' sizes, the nodes' counts, and the rows ``into`` and ``out`` of nodes.
 
-
-class _Laid(NamedTuple):
-    """A set before it is dealt, on the host: what :class:`Packed` says of its nodes and rows."""
-
-    sizes: np.ndarray
-    count: np.ndarray
-    into: _Graded
-    out: _Graded | None
-
-
-def _laid_out(graph_set: GraphSet, merge: bool, like: _Laid | None, *, both_ways: bool) -> _Laid:
-    """Lay out the nodes and the rows of neighbours, ``like`` another set.
+    Rows are as wide as those of ``like``.
 
     Unless ``both_ways``, rows into a node serve for those out of it where they are the same.
     """
     graphs = len(graph_set)
-    senders, receivers, node_graph, count = merged(graph_set) if merge else _unmerged(graph_set)
+    if merge:
+        senders, receivers, node_graph, count = merged(graph_set)
+    else:
+        senders, receivers, node_graph = (
+            graph_set.senders,
+            graph_set.receivers,
+            graph_set.node_graph,
+        )
+        count = np.ones(len(node_graph), np.int32)
     nodes = np.bincount(node_graph, minlength=graphs)
     edges = np.bincount(node_graph[receivers], minlength=graphs)
     first = _starts(nodes)[node_graph]
-    same = None if like is None else like.into
-    into, rows = _neighbours(senders, receivers, node_graph, first, graphs, same)
+    into, rows = _neighbours(senders, receivers, node_graph, first, graphs, like[0])
     out = None
     rows_out = rows
     if both_ways or len(node_graph) < len(graph_set.node_graph) or not graph_set.symmetric:
         order = np.lexsort((receivers, senders))
-        same = None if like is None else like.out
-        out, rows_out = _neighbours(
-            receivers[order], senders[order], node_graph, first, graphs, same
-        )
+        ends = receivers[order], senders[order]
+        out, rows_out = _neighbours(*ends, node_graph, first, graphs, like[1])
     sizes = np.zeros((graphs + 1, 5), np.int64)
     sizes[:graphs] = np.stack([np.ones(graphs, np.int64), nodes, edges, rows, rows_out], 1)
-    return _Laid(sizes, count, into, out)
+    return sizes, count, into, out
 
 
 def _strata(sizes: np.ndarray, slots: int, batches: int) -> np.ndarray:
@@ -411,15 +408,6 @@ def _trial_loads(sizes: np.ndarray, strata: np.ndarray) -> np.ndarray:
     return loads
 
 
-def _int32(values: np.ndarray) -> Array:
-    # Unlike jnp.asarray, this compiles no program for each new shape.
-    return jax.device_put(values.astype(np.int32))
-
-
-def _float32(values: np.ndarray) -> Array:
-    return jax.device_put(values.astype(np.float32))
-
-
 def _neighbours(
     senders: np.ndarray,
     receivers: np.ndarray,
@@ -428,9 +416,9 @@ def _neighbours(
     graphs: int,
     like: _Graded | None,
 ) -> tuple[_Graded, np.ndarray]:
-    """Rows of the senders of each node, from edges sorted by receiver, as wide as others.
+    """Rows of the senders of each node, as wide as others, and the number of rows of each graph.
 
-    And how many rows each graph has.
+    Edges are sorted by receiver.
     """
     n = len(node_graph)
     degree = np.bincount(receivers, minlength=n)
@@ -516,7 +504,7 @@ def deal(packed: Packed, key: PRNGKey | None = None) -> tuple[Int[Array, "batche
     return in_shapes(packed, strata.T)
 
 
-def in_shapes(packed: Packed, values: Array) -> tuple[Array, ...]:
+def in_shapes(packed: Packed, values: AnyArray) -> tuple[Array, ...]:
     """Values by batch, for each shape those of its batches."""
     return tuple(jnp.split(values, np.cumsum([shape.batches for shape in packed.shapes])[:-1]))
 

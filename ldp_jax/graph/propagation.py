@@ -13,7 +13,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Literal
+from typing import Literal, get_args
 
 import jax
 import jax.numpy as jnp
@@ -96,10 +96,7 @@ class Operator:
         return "segment" if isinstance(self.neighbours, (Segments, Divided)) else "ell"
 
     def sum(self, h: Float[Array, "n ..."]) -> Float[Array, "n ..."]:
-        """The sum over the senders of each node's edges.
-
-        Of a symmetric graph it is its own transpose.
-        """
+        """The sum over the senders of each node's edges; its own transpose on a symmetric graph."""
         sums = self.neighbours
         return sums.sum(h) if self.directed else aggregation.linear(sums.sum, sums.sum, h)
 
@@ -127,11 +124,15 @@ class Operator:
         [1.0, 1.0, 0.0]
         """
         n, sums = self.num_nodes, self.neighbours
-        if not parts or any(part.shape != (n,) or part.dtype != bool for part in parts):
-            got = [f"{part.dtype}{list(part.shape)}" for part in parts]
-            raise ValueError(f"parts must be bool [{n}] each, at least one, got {got}")
-        if all(validate.concrete(part) for part in parts) and np.sum(parts, 0).max(initial=0) > 1:
-            raise ValueError("parts must have no node in common, and two of them have")
+        validate.require(
+            parts and all(part.shape == (n,) and part.dtype == bool for part in parts),
+            f"parts must be bool [{n}] each, at least one, got "
+            f"{[f'{part.dtype}{list(part.shape)}' for part in parts]}",
+        )
+        validate.require(
+            not all(map(validate.concrete, parts)) or np.sum(parts, 0).max(initial=0) <= 1,
+            "parts must have no node in common, and two of them have",
+        )
         if isinstance(sums, (Induced, Divided)):
             raise TypeError(
                 "parts of parts are not laid out: ask the operator of the whole graph on one device"
@@ -176,7 +177,7 @@ def operator(
         one of them. Each has a block of rows of Z. Rows stay divided where their number is a
         multiple of that of the devices; nodes without edges may fill them up.
     """
-    validate.one_of(("auto", "segment", "ell"), layout=layout)
+    validate.one_of(get_args(OperatorLayout), layout=layout)
     graph = graphs.as_graph(graph)
     if places is not None:
         validate.integer_in(len(graph.senders), places=places)
@@ -189,8 +190,9 @@ def operator(
     else:
         senders, receivers, n = graphs.validate_symmetric(graph)
     if mesh is not None:
-        if places is not None:
-            raise ValueError("places must be None with a mesh, whose devices have room enough")
+        validate.require(
+            places is None, "places must be None with a mesh, whose devices have room enough"
+        )
         validate.one_of(("auto", "segment"), layout=layout)
         return Operator(*aggregation.divided(senders, receivers, n, mesh), directed)
     # jnp.asarray would compile a program for each shape that is brought to the device.
@@ -218,16 +220,6 @@ def chebyshev_steps(alpha: Scalar, tol: Scalar) -> Array:
     tol = jnp.clip(jnp.asarray(tol, jnp.float32), 1e-8, 1.0)  # float32 reaches nothing below
     steps = jnp.arccosh(1.0 / tol) / jnp.arccosh(1.0 / decay)
     return 2 * (jnp.ceil(steps).astype(jnp.int32) // 2)
-
-
-def _series(op: Operator, x: Array, alpha: Array, r: Array, tol: Array) -> Array:
-    """Z for a block of columns by the power series, of any graph, until (1 - alpha)^m <= tol."""
-    decay = jnp.clip(1.0 - alpha, 1e-6, 1 - 1e-7)
-    steps = jnp.ceil(jnp.log(tol) / jnp.log(decay)).astype(jnp.int32)
-    power = _powers_of_degrees(op, r)
-    source = alpha * op.rows(x) / power
-    w = jax.lax.fori_loop(0, steps, lambda _, w: (1.0 - alpha) * op.average(w) + source, source)
-    return op.nodes(w * power)
 
 
 def _powers_of_degrees(op: Operator, r: Array) -> Array:
@@ -259,14 +251,6 @@ def semi_iteration(
     # omega_2 first.
     start = jnp.zeros_like(source), source, jnp.full_like(decay, 2.0)
     return jax.lax.fori_loop(0, steps // 2, two, start)[1]
-
-
-def _chebyshev(op: Operator, x: Array, alpha: Array, r: Array, steps: Array) -> Array:
-    """Z for a block of columns of a symmetric graph."""
-    decay = 1.0 - alpha
-    power = _powers_of_degrees(op, r)
-    w = semi_iteration(lambda w: decay * op.average(w), alpha * op.rows(x) / power, decay, steps)
-    return op.nodes(w * power)
 
 
 def block_width() -> int:
@@ -305,13 +289,14 @@ def _blocked(function: Callable[[Array], Array], x: Array) -> Array:
     return pieces.reshape(*pieces.shape[:-2], -1)[..., :own].reshape(*pieces.shape[:-3], columns)
 
 
+@partial(jax.jit, static_argnames=("function", "lead", "over"))
 def _by_parts(
     function: Callable[..., Array],
-    lead: tuple[None, ...],
-    over: NamedSharding | None,
     op: Operator,
     x: Array,
     *numbers: Array,
+    lead: tuple[None, ...] = (),
+    over: NamedSharding | None = None,
 ) -> Array:
     """``function(op, x, ...)``, [*lead, n, c], where x is divided.
 
@@ -353,28 +338,38 @@ def _refuse(primals: tuple, tangents: tuple) -> tuple:
 
 
 def _pages(op: Operator, x: Array, alpha: Array, r: Array, tol: Array) -> Array:
+    """Z by Chebyshev iteration; for a directed graph by the power series."""
+    decay = 1.0 - alpha
+
+    def series(x):
+        # Until decay^m <= tol.
+        steps = jnp.ceil(jnp.log(tol) / jnp.log(jnp.clip(decay, 1e-6, 1 - 1e-7)))
+        power = _powers_of_degrees(op, r)
+        source = alpha * op.rows(x) / power
+        onward = lambda _, w: decay * op.average(w) + source
+        return op.nodes(jax.lax.fori_loop(0, steps.astype(jnp.int32), onward, source) * power)
+
     if op.directed:
-        return _blocked(lambda block: _series(op, block, alpha, r, tol), x)
+        return _blocked(series, x)
     steps = chebyshev_steps(alpha, tol)
 
     def pages(columns, r):
-        return _blocked(lambda block: _chebyshev(op, block, alpha, r, steps), columns)
+        def chebyshev(x):
+            power = _powers_of_degrees(op, r)
+            source = alpha * op.rows(x) / power
+            return op.nodes(
+                semi_iteration(lambda w: decay * op.average(w), source, decay, steps) * power
+            )
+
+        return _blocked(chebyshev, columns)
 
     # The transpose of P_r is P_(1-r).
     return aggregation.linear(lambda b: pages(b, r), lambda b: pages(b, 1.0 - r), x)
 
 
-@partial(jax.jit, static_argnames="over")
-def _ppr(
-    op: Operator, x: Array, alpha: Array, r: Array, tol: Array, over: NamedSharding | None = None
-) -> Array:
-    alpha, r = _not_differentiated(alpha, r)
-    return _by_parts(_pages, (), over, op, x, alpha, r, tol)
-
-
 @partial(jax.jit, donate_argnums=0)
 def _ppr_into(out: Array, op: Operator, x: Array, start: Array, *numbers: Array) -> Array:
-    made = _by_parts(_pages, (), None, op, x, *numbers).astype(out.dtype)
+    made = _by_parts(_pages, op, x, *numbers).astype(out.dtype)
     return jax.lax.dynamic_update_slice_in_dim(out, made, start, 1)
 
 
@@ -397,18 +392,20 @@ def ppr_by_blocks(
     numbers = [np.float32(number) for number in (alpha, r, tol)]
     width = block_width()
     if columns <= width:
-        return _ppr(op, block(np.int32(0)), *numbers)
+        return _by_parts(_pages, op, block(np.int32(0)), *numbers)
     starts = [*range(0, columns - width, width), columns - width]
     if isinstance(op.neighbours, Divided):  # whose rows stay divided
-        *pieces, last = [_ppr(op, block(np.int32(start)), *numbers) for start in starts]
+        *pieces, last = [
+            _by_parts(_pages, op, block(np.int32(start)), *numbers) for start in starts
+        ]
         return jnp.concatenate([*pieces, last[:, width * len(pieces) - columns :]], axis=1)
     made = block(np.int32(0))
     # On a mesh each device has the whole of a block.
     where = made.sharding if isinstance(made.sharding, NamedSharding) else None
     z = jax.device_put(np.zeros((op.num_nodes, columns), jnp.result_type(made, jnp.float32)), where)
-    z = _ppr_into(z, op, made, np.int32(0), *numbers)
-    for start in starts[1:]:
-        made = block(np.int32(start))  # there are never more than two blocks
+    for start in starts:
+        if start:
+            made = block(np.int32(start))  # there are never more than two blocks
         z = _ppr_into(z, op, made, np.int32(start), *numbers)
     return z
 
@@ -444,21 +441,21 @@ def _check(alpha: Scalar, r: Scalar, tol: Scalar = 1.0) -> None:
 
 
 def _check_rows(num_nodes: int, x: ArrayLike | tuple) -> None:
-    if np.shape(x)[:1] != (num_nodes,):
-        raise ValueError(
-            f"x must have a row for each of {num_nodes} nodes, got shape {np.shape(x)}"
-        )
+    validate.require(
+        np.shape(x)[:1] == (num_nodes,),
+        f"x must have a row for each of {num_nodes} nodes, got shape {np.shape(x)}",
+    )
 
 
 def _given(op_or_graph: Operator | Graph, x: ArrayLike | tuple) -> tuple[Operator, Array]:
     """The operator and the columns of x, float32 or float64 [n, c]."""
-    if hasattr(x, "toarray"):
-        raise ValueError(f"x must be dense, got {type(x).__name__}: give x.toarray()")
-    if not np.ndim(x):
-        raise ValueError(f"x must have a row for each node, got {type(x).__name__} of shape ()")
+    kind = type(x).__name__
+    validate.require(not hasattr(x, "toarray"), f"x must be dense, got {kind}: give x.toarray()")
+    validate.require(np.ndim(x), f"x must have a row for each node, got {kind} of shape ()")
     columns = jnp.asarray(x)
-    if jnp.iscomplexobj(columns):
-        raise ValueError(f"x must be of real numbers, got {columns.dtype}")
+    validate.require(
+        not jnp.iscomplexobj(columns), f"x must be of real numbers, got {columns.dtype}"
+    )
     if not jnp.issubdtype(columns.dtype, jnp.floating) or jnp.finfo(columns.dtype).bits < 32:
         columns = columns.astype(jnp.float32)
     op = _as_operator(op_or_graph, columns.shape[0])
@@ -513,8 +510,8 @@ def ppr(
     if known and whole and columns.shape[1] > block_width():
         take = partial(take_columns, columns, width=block_width())
         return ppr_by_blocks(op, take, columns.shape[1], alpha, r, tol)
-    numbers = (jnp.asarray(v, jnp.float32) for v in (alpha, r, tol))
-    z = _ppr(op, columns, *numbers, over=over)
+    alpha, r, tol = (jnp.asarray(v, jnp.float32) for v in (alpha, r, tol))
+    z = _by_parts(_pages, op, columns, *_not_differentiated(alpha, r), tol, over=over)
     return z[:, 0] if np.ndim(x) == 1 else z
 
 
@@ -532,11 +529,6 @@ def _pushed(op: Operator, x: Array, alpha: Array, r: Array, r_max: Array) -> Arr
     residue = op.rows(x) / power
     reserve, _ = jax.lax.while_loop(above, sweep, (jnp.zeros_like(residue), residue))
     return op.nodes(reserve * power)
-
-
-@partial(jax.jit, static_argnames="over")
-def _push(op: Operator, x: Array, *numbers: Array, over: NamedSharding | None = None) -> Array:
-    return _by_parts(_pushed, (), over, op, x, *numbers)
 
 
 def ppr_push(
@@ -577,7 +569,7 @@ def ppr_push(
         )
     op, columns = _given(_as_operator(op_or_graph), x)
     numbers = (jnp.asarray(v, jnp.float32) for v in (alpha, r, r_max))
-    z = _push(op, columns, *numbers, over=placement(columns))
+    z = _by_parts(_pushed, op, columns, *numbers, over=placement(columns))
     return z[:, 0] if np.ndim(x) == 1 else z
 
 
@@ -634,13 +626,12 @@ def ppr_rows(
     """
     _check(alpha, r)
     op = _as_operator(op_or_graph)
-    if op.directed:
-        raise ValueError(
-            "op_or_graph must be symmetric: the rows of a directed graph's matrix are no PageRank"
-        )
+    validate.require(
+        not op.directed,
+        "op_or_graph must be symmetric: the rows of a directed graph's matrix are no PageRank",
+    )
     nodes = np.asarray(nodes)
-    if nodes.ndim != 1:
-        raise ValueError(f"nodes must be a list, got shape {nodes.shape}")
+    validate.require(nodes.ndim == 1, f"nodes must be a list, got shape {nodes.shape}")
     validate.ids(op.num_nodes, nodes=nodes)
     nodes = nodes.astype(np.int32)  # an empty list has no integers
     seeds = jnp.zeros((op.num_nodes, len(nodes)), jnp.float32)
@@ -653,30 +644,24 @@ _EXPONENTS = {"mean": 0.0, "symmetric": 0.5}
 
 
 def _powers(op: Operator, x: Array, r: Array, gaps: Array) -> Array:
-    """P^K x of a block of columns, for the K that ``gaps`` adds up to: [s, n, c]."""
-    degree = jnp.maximum(op.rows(op.degree), 1.0)[:, None]
+    """P^K x for the K that ``gaps`` adds up to: [s, n, c]."""
 
-    def onward(w, gap):
-        def walk(w):
-            return jax.lax.fori_loop(0, gap, lambda _, w: op.average(w), w)
+    def of_block(x):
+        degree = jnp.maximum(op.rows(op.degree), 1.0)[:, None]
 
-        if op.directed:
-            w = walk(w)
-        else:  # (D^-1 A)' = D (D^-1 A) D^-1 where A is symmetric.
-            w = aggregation.linear(walk, lambda w: degree * walk(w / degree), w)
-        return w, op.nodes(w * degree**r)
+        def onward(w, gap):
+            def walk(w):
+                return jax.lax.fori_loop(0, gap, lambda _, w: op.average(w), w)
 
-    return jax.lax.scan(onward, op.rows(x) / degree**r, gaps)[1]
+            if op.directed:
+                w = walk(w)
+            else:  # (D^-1 A)' = D (D^-1 A) D^-1 where A is symmetric.
+                w = aggregation.linear(walk, lambda w: degree * walk(w / degree), w)
+            return w, op.nodes(w * degree**r)
 
+        return jax.lax.scan(onward, op.rows(x) / degree**r, gaps)[1]
 
-@partial(jax.jit, static_argnames="over")
-def _kprop(
-    op: Operator, x: Array, r: Array, gaps: Array, over: NamedSharding | None = None
-) -> Array:
-    def powers(op, x, r, gaps):
-        return _blocked(lambda block: _powers(op, block, r, gaps), x)
-
-    return _by_parts(powers, (None,), over, op, x, r, gaps)
+    return _blocked(of_block, x)
 
 
 def kprop(
@@ -740,8 +725,7 @@ def kprop_many(
     [[2.0, 0.0, 2.0], [1.0, 0.0, 3.0], [0.0, 2.0, 0.0]]
     """
     numbers = np.array([validate.whole(0, steps=k) for k in steps], np.int32)
-    if not len(numbers):
-        raise ValueError("steps must name at least one number of steps, got none")
+    validate.require(len(numbers), "steps must name at least one number of steps, got none")
     order = np.argsort(numbers, kind="stable")
     gaps = np.diff(numbers[order], prepend=np.int32(0))
     made = _kprop_of(op_or_graph, x, jnp.asarray(gaps), normalisation)[np.argsort(order)]
@@ -754,4 +738,4 @@ def _kprop_of(
     validate.one_of(tuple(_EXPONENTS), normalisation=normalisation)
     op, columns = _given(op_or_graph, x)
     r = jnp.float32(_EXPONENTS[normalisation])
-    return _kprop(op, columns, r, gaps, over=placement(columns))
+    return _by_parts(_powers, op, columns, r, gaps, lead=(None,), over=placement(columns))

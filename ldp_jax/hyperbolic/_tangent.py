@@ -12,7 +12,6 @@ from jaxtyping import Float, PyTree
 from ldp_jax.core import validate
 from ldp_jax.core.mechanism import check_epsilon, check_single, one_record
 from ldp_jax.core.pytree import mechanism
-from ldp_jax.core.shown import shown
 from ldp_jax.core.spaces import Ball, Vectors
 from ldp_jax.core.types import Array, PRNGKey, Record, Report, Scalar
 from ldp_jax.hyperbolic import poincare
@@ -23,11 +22,12 @@ _SHORTEST = 1e-30  # clip: noise far below is 0 in float32, and the report the r
 def one(**kwargs: Scalar) -> float:
     """The one concrete number that a parameter is, also in the shape of a stack."""
     ((name, value),) = kwargs.items()
-    if not validate.concrete(value):
-        raise ValueError(f"{name} must be concrete here; ask outside jit, vmap and grad")
+    validate.require(
+        validate.concrete(value), f"{name} must be concrete here; ask outside jit, vmap and grad"
+    )
     array = np.asarray(value)
-    if array.dtype.kind not in "iuf" or not array.size or (array != array.flat[0]).any():
-        raise ValueError(f"{name} must be one number, got {shown(value)}")
+    one_number = array.dtype.kind in "iuf" and array.size and (array == array.flat[0]).all()
+    validate.require(one_number, f"{name} must be one number", value)
     return float(array.flat[0])
 
 

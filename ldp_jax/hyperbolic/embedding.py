@@ -26,7 +26,7 @@ from ldp_jax.core import random, validate
 from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.float32 import matmul
 from ldp_jax.core.shown import by_shapes
-from ldp_jax.core.types import Array, PRNGKey, Record, Scalar
+from ldp_jax.core.types import AnyArray, Array, PRNGKey, Record, Scalar
 from ldp_jax.hyperbolic import poincare
 from ldp_jax.hyperbolic.numerics import gap
 from ldp_jax.hyperbolic.optimizers import apply_updates, riemannian_sgd
@@ -57,11 +57,12 @@ class ReconstructionQuality(NamedTuple):
 
 def _relation(relation: ArrayLike | tuple, num_nodes: int) -> np.ndarray:
     pairs = validate.pairs(num_nodes, relation=relation)
-    if not len(pairs) or (pairs[:, 0] == pairs[:, 1]).any():
-        raise ValueError("relation must be of two different nodes each, one pair at least")
-    code = np.sort(pairs[:, 0] * num_nodes + pairs[:, 1])
-    if (code[1:] == code[:-1]).any():
-        raise ValueError("relation must name each pair once")
+    validate.require(
+        len(pairs) and (pairs[:, 0] != pairs[:, 1]).all(),
+        "relation must be of two different nodes each, one pair at least",
+    )
+    code = pairs[:, 0] * num_nodes + pairs[:, 1]
+    validate.require(len(np.unique(code)) == len(code), "relation must name each pair once")
     return pairs.astype(np.int32)
 
 
@@ -75,16 +76,15 @@ def closure(parent: ArrayLike | tuple) -> np.ndarray:
     """
     above = np.asarray(parent)
     n = len(above) if above.ndim == 1 else 0
-    if not n or not np.issubdtype(above.dtype, np.integer) or above.min() < 0 or above.max() >= n:
-        raise ValueError(
-            f"parent must be integers [n] in [0, n), got {above.dtype} of shape {above.shape}"
-        )
+    validate.require(
+        n and np.issubdtype(above.dtype, np.integer) and above.min() >= 0 and above.max() < n,
+        f"parent must be integers [n] in [0, n), got {above.dtype} of shape {above.shape}",
+    )
     node = np.arange(n)
     reached = node
     levels = [np.zeros((0, 2), int)]
     while len(node):  # as often as the tree is high
-        if len(levels) > n:
-            raise ValueError("parent must have no cycle")
+        validate.require(len(levels) <= n, "parent must have no cycle")
         moves = above[reached] != reached
         node = node[moves]
         reached = above[reached[moves]]
@@ -93,7 +93,7 @@ def closure(parent: ArrayLike | tuple) -> np.ndarray:
     return pairs[np.argsort(pairs[:, 0], kind="stable")].astype(np.int32)
 
 
-def _slot(u: Array | np.ndarray, v: Array | np.ndarray, bits: int) -> Array | np.ndarray:
+def _slot(u: AnyArray, v: AnyArray, bits: int) -> AnyArray:
     """The place of a pair in the table; uint32 words, of NumPy or JAX."""
     mixed = u * np.uint32(0x9E3779B1) + v * np.uint32(0x85EBCA77)
     mixed = (mixed ^ (mixed >> np.uint32(15))) * np.uint32(0xC2B2AE3D)
@@ -280,7 +280,7 @@ def _nearer(points: Array, scaled: Array, pairs: Array) -> tuple[Array, Array]:
     far = _squared(at, points) * scaled
     own = jnp.take_along_axis(far, v[:, None], 1)
     node = jnp.arange(len(points))
-    # Nor v: a compiler may compute ``far`` once for each use, and round it otherwise.
+    # v is left out, too: a compiler may compute ``far`` once for each use, and round it otherwise.
     others = (node != u[:, None]) & (node != v[:, None])
     return ((far <= own) & others).sum(1), own[:, 0]
 

@@ -45,11 +45,11 @@ class _Gaussian(Tangent):
         return _up(one(clip=self.clip))
 
     def _check(self) -> None:
-        if not validate.concrete(self.epsilon):
-            raise ValueError(
-                "epsilon must be concrete numbers: noise is calibrated on the host; give an array "
-                "of budgets to one call, and vmap over the stack that it makes"
-            )
+        validate.require(
+            validate.concrete(self.epsilon),
+            "epsilon must be concrete numbers: noise is calibrated on the host; give an array "
+            "of budgets to one call, and vmap over the stack that it makes",
+        )
         super()._check()
         validate.number(1e-300, 1.0, open_upper=True, delta=self.delta)
         self._calibrate()

@@ -51,12 +51,13 @@ def _deltas(key: PRNGKey, distances: Array, samples: int) -> tuple[Array, Array]
             drawn = jnp.maximum(taken, drawn)
         four.append(drawn)
     w, x, y, z = four
-    a = distances[w, x] + distances[y, z]
-    b = distances[w, y] + distances[x, z]
-    c = distances[w, z] + distances[x, y]
-    high = jnp.maximum(a, b)
-    second = jnp.maximum(jnp.minimum(a, b), jnp.minimum(high, c))
-    delta = 0.5 * (jnp.maximum(high, c) - second)
+    opposite = [
+        distances[w, x] + distances[y, z],
+        distances[w, y] + distances[x, z],
+        distances[w, z] + distances[x, y],
+    ]
+    _, second, largest = jnp.sort(jnp.stack(opposite), axis=0)
+    delta = 0.5 * (largest - second)
     return delta.mean(), delta.max()
 
 
@@ -80,8 +81,9 @@ def graph_delta(
 
     _, component = csgraph.connected_components(adjacency, directed=False)
     largest = np.flatnonzero(component == np.bincount(component).argmax())
-    if len(largest) < 4:
-        raise ValueError(f"edges must connect four nodes at least, and connect {len(largest)}")
+    validate.require(
+        len(largest) > 3, f"edges must connect four nodes at least, and connect {len(largest)}"
+    )
     node_key, key = random.split(key)
     order = np.argsort(np.asarray(random.bits(node_key, (len(largest),))), kind="stable")
     chosen = largest[order[:nodes]]

@@ -24,17 +24,18 @@ def as_points(name: str, x: Record) -> Array:
     Fewer have no points near the rim.
     """
     array = jnp.asarray(x)
-    if array.ndim == 0 or array.shape[-1] == 0 or jnp.issubdtype(array.dtype, jnp.complexfloating):
-        raise ValueError(
-            f"{name} must be real coordinates [..., n], got {array.dtype} of shape {array.shape}"
-        )
+    validate.require(
+        array.ndim and array.shape[-1] and not jnp.iscomplexobj(array),
+        f"{name} must be real coordinates [..., n], got {array.dtype} of shape {array.shape}",
+    )
     return array.astype(jnp.promote_types(array.dtype, jnp.float32))
 
 
 def check_curvature(c: Scalar) -> None:
     """Refuse a curvature magnitude that is not one number, finite and > 0."""
-    if np.ndim(c) != 0:
-        raise ValueError(f"c must be one number, got shape {np.shape(c)}: vmap over c for several")
+    validate.require(
+        np.ndim(c) == 0, f"c must be one number, got shape {np.shape(c)}: vmap over c for several"
+    )
     validate.positive(c=c)
 
 
@@ -50,12 +51,12 @@ def check_in_ball(c: Scalar, **points: Record) -> None:
     for name, value in points.items():
         if validate.concrete(value):
             inside = curvature * (np.asarray(value, np.float64) ** 2).sum(-1) < 1.0
-            if not inside.all():  # NaN fails too
-                raise ValueError(
-                    f"{name} must be within the ball of radius 1 / sqrt(c) = "
-                    f"{1 / np.sqrt(curvature):.9g}, got {(~inside).sum()} points outside; "
-                    "project(x, c) moves them inside"
-                )
+            validate.require(
+                inside.all(),  # NaN fails too
+                f"{name} must be within the ball of radius 1 / sqrt(c) = "
+                f"{1 / np.sqrt(curvature):.9g}, got {(~inside).sum()} points outside; "
+                "project(x, c) moves them inside",
+            )
 
 
 def dot(a: Array, b: Array) -> Array:
@@ -64,9 +65,9 @@ def dot(a: Array, b: Array) -> Array:
 
 
 def _over_largest(v: Array) -> tuple[Array, Array, Array]:
-    """Finite coordinates; over about the largest one.
+    """Finite coordinates, the same over about the largest one, and that divisor.
 
-    And what they are divided by, whose inverse XLA holds.
+    XLA holds the divisor's inverse.
     """
     most = jnp.finfo(v.dtype).max
     v = jnp.clip(v, -most, most)
@@ -116,11 +117,12 @@ def _two_product(a: Array, b: Array) -> tuple[Array, Array]:
     return total, error + a0 * b0
 
 
-def _gap32(x: Array, c: Array) -> Array:
-    """1 - c |x|^2 in float32 to a few units of the last place of the *result*.
-
-    Sums of two float32.
-    """
+@jax.custom_jvp
+def _raw_gap(x: Array, c: Array) -> Array:
+    """1 - c |x|^2; in float32 to a few units of the last place of the *result*."""
+    if x.dtype != jnp.float32:
+        return 1.0 - c * dot(x, x)
+    # Sums of two float32.
     high, low = _two_product(x, x)
     while high.shape[-1] > 1:
         half = high.shape[-1] // 2
@@ -131,13 +133,6 @@ def _gap32(x: Array, c: Array) -> Array:
         low = jnp.concatenate([rest, low[..., 2 * half :]], -1)
     total, error = _two_product(c, high)
     return (1.0 - total) - (error + c * low)
-
-
-@jax.custom_jvp
-def _raw_gap(x: Array, c: Array) -> Array:
-    if x.dtype == jnp.float32:
-        return _gap32(x, c)
-    return 1.0 - c * dot(x, x)
 
 
 @_raw_gap.defjvp

@@ -79,10 +79,10 @@ def _points(c: Scalar, *vectors: Record, **points: Record) -> tuple[Array, ...]:
         arrays.append(x)
     arrays += [as_points("v", v) for v in vectors]
     widths = {array.shape[-1] for array in arrays}
-    if len(widths) > 1:
-        raise ValueError(
-            f"points and vectors must have as many coordinates each, got {sorted(widths)}"
-        )
+    validate.require(
+        len(widths) == 1,
+        f"points and vectors must have as many coordinates each, got {sorted(widths)}",
+    )
     kind = jnp.result_type(*arrays)
     return tuple(jnp.asarray(array, kind) for array in (*arrays, c))
 

@@ -39,10 +39,10 @@ Volume: TypeAlias = Literal["riemannian", "coordinates"]
 def _scales(scale: Scalar, n: int, kind: jnp.dtype) -> Array:
     validate.positive(scale=scale)
     scales = jnp.asarray(scale, kind)
-    if scales.ndim and scales.shape[-1] not in (1, n):
-        raise ValueError(
-            f"scale must be a number, or [..., {n}] or [..., 1], got shape {scales.shape}"
-        )
+    validate.require(
+        not scales.ndim or scales.shape[-1] in (1, n),
+        f"scale must be a number, or [..., {n}] or [..., 1], got shape {scales.shape}",
+    )
     return jnp.broadcast_to(scales, (*scales.shape[:-1], n))
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from jaxtyping import Array, Float, Shaped
 
-from ldp_jax.core.validate import number
+from ldp_jax.core.validate import number, require
 from ldp_jax.features import Duchi, GeneralPiecewise, Laplace, Sampled, SquareWave
 
 __all__ = ["error_bound", "worst_case"]
@@ -63,29 +63,31 @@ def error_bound(mechanism: Sampled, rows: PageRankRows, delta: float) -> ErrorBo
     True
     """
     number(0.0, 1.0, open_lower=True, open_upper=True, delta=delta)
-    if not isinstance(mechanism, Sampled):
-        raise ValueError(f"mechanism must be of vectors, as HDS is, got {type(mechanism).__name__}")
+    require(
+        isinstance(mechanism, Sampled),
+        f"mechanism must be of vectors, as HDS is, got {type(mechanism).__name__}",
+    )
     values = np.abs(np.asarray(rows, np.float64))
-    if values.ndim != 2 or not values.size or not np.isfinite(values).all():
-        raise ValueError(
-            f"rows must be finite numbers [nodes, n], as of ppr_rows, got shape {values.shape}"
-        )
+    require(
+        values.ndim == 2 and values.size and np.isfinite(values).all(),
+        f"rows must be finite numbers [nodes, n], as of ppr_rows, got shape {values.shape}",
+    )
     inner, gain = mechanism.inner, mechanism._gain
     # A coordinate's variance is a quadratic in x, so it is extreme at 0 or at 1.
     variance = max(worst_case(mechanism.variance(np.float32(x))) for x in (0.0, 1.0))
     log = np.log(2.0 * mechanism.dim / delta)
     peak = values.max(1)
     spread = (values**2).sum(1)
-    if not isinstance(inner, SquareWave) and not np.isclose(
-        gain, mechanism.dim / mechanism.k, rtol=1e-9
-    ):
-        raise ValueError(f"scale must be d / k, for an unbiased estimate; got {gain}")
+    require(
+        isinstance(inner, SquareWave) or np.isclose(gain, mechanism.dim / mechanism.k, rtol=1e-9),
+        f"scale must be d / k, for an unbiased estimate; got {gain}",
+    )
     bias = np.zeros(len(values))
     if isinstance(inner, Laplace):
-        if mechanism.k != mechanism.dim:
-            raise ValueError(
-                f"Theorem 3 needs k = d (every coordinate reported), got k={mechanism.k}"
-            )
+        require(
+            mechanism.k == mechanism.dim,
+            f"Theorem 3 needs k = d (every coordinate reported), got k={mechanism.k}",
+        )
         nu = 2.0 * float(inner.scale)
         norm = np.sqrt(spread)
         small = log <= norm**2 / (2.0 * peak**2)

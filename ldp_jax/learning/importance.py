@@ -39,8 +39,8 @@ from numpy.typing import DTypeLike
 
 from ldp_jax.core import random, validate
 from ldp_jax.core.flags import implicit_promotion
-from ldp_jax.core.shown import by_shapes, shown
-from ldp_jax.core.types import Array, Numbers, PRNGKey
+from ldp_jax.core.shown import by_shapes
+from ldp_jax.core.types import AnyArray, Array, Numbers, PRNGKey
 
 __all__ = ["Public", "importance", "sensitivity"]
 
@@ -60,10 +60,11 @@ class Public:
     __repr__ = by_shapes
 
     def __post_init__(self) -> None:
-        if not isinstance(self.source, str) or not self.source.strip():
-            raise ValueError(
-                f"source must say in words where the value comes from, got {shown(self.source)}"
-            )
+        validate.require(
+            isinstance(self.source, str) and self.source.strip(),
+            "source must say in words where the value comes from",
+            self.source,
+        )
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -80,11 +81,11 @@ class FeatureScores:
     _values: Float64[np.ndarray, " d"]
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> np.ndarray:
-        if self.private:
-            raise ValueError(
-                f"{self.name} was computed on private {', '.join(self.private)}: a release of its "
-                "own. Take public ones, marked as Public"
-            )
+        validate.require(
+            not self.private,
+            f"{self.name} was computed on private {', '.join(self.private)}: a release of its "
+            "own. Take public ones, marked as Public",
+        )
         return np.array(self._values, dtype)
 
     def audit(self) -> Float64[np.ndarray, " d"]:
@@ -114,18 +115,21 @@ def _opened(**given) -> tuple[dict, tuple[str, ...], tuple[str, ...]]:
 def _records(name: str, values: Numbers | tuple) -> Array:
     rows = values if isinstance(values, jax.Array) else validate.numbers(**{name: values})
     rows = jnp.asarray(rows, jnp.float32)
-    if rows.ndim != 2 or not len(rows):
-        raise ValueError(f"{name} must be records [n, d], got shape {rows.shape}")
+    validate.require(
+        rows.ndim == 2 and len(rows), f"{name} must be records [n, d], got shape {rows.shape}"
+    )
     return rows
 
 
 def _scores(
-    name: str, values: Array | np.ndarray, sources: tuple[str, ...], private: tuple[str, ...]
+    name: str, values: AnyArray, sources: tuple[str, ...], private: tuple[str, ...]
 ) -> FeatureScores:
     values = np.asarray(values, np.float64)
-    if not np.isfinite(values).all() or not values.sum() > 0:
-        # The message does not say which value it is: that is private.
-        raise ValueError(f"{name} must leave something to normalise: finite changes, not all 0")
+    # The message does not say which value it is: that is private.
+    validate.require(
+        np.isfinite(values).all() and values.sum() > 0,
+        f"{name} must leave something to normalise: finite changes, not all 0",
+    )
     return FeatureScores(name, sources, private, values / values.sum())
 
 
@@ -182,10 +186,10 @@ def importance(
     validate.integer_in(1, draws=draws)
     given, sources, private = _opened(function=function, x=x, background=background)
     rows, compared = (_records(name, given[name]) for name in ("x", "background"))
-    if rows.shape[1] != compared.shape[1]:
-        raise ValueError(
-            f"background must be as wide as x, got {compared.shape[1]} for {rows.shape[1]}"
-        )
+    validate.require(
+        rows.shape[1] == compared.shape[1],
+        f"background must be as wide as x, got {compared.shape[1]} for {rows.shape[1]}",
+    )
     explained = given["function"]
     if not isinstance(explained, Partial):
         # A new function at each call: a model may be trained on between two of them.

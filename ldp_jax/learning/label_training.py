@@ -76,16 +76,16 @@ def noisy_examples(
     keep = float(law[0, 0]) if size else 0.0
     one_for_all = np.where(np.eye(size, dtype=bool), keep, other_share(keep, size))
     alike = law.shape == one_for_all.shape and np.allclose(law, one_for_all, rtol=0.0, atol=1e-6)
-    if not size or not alike:
-        raise ValueError(
-            "mechanism must be a randomised response that keeps each category with one probability "
-            f"and takes all others alike, such as GeneralizedRR; got {shown(mechanism)}"
-        )
+    validate.require(
+        size and alike,
+        "mechanism must be a randomised response that keeps each category with one probability "
+        f"and takes all others alike, such as GeneralizedRR; got {shown(mechanism)}",
+    )
     index, reports = (v if isinstance(v, jax.Array) else np.asarray(v) for v in (index, reports))
-    if index.ndim != 1 or index.shape != reports.shape:
-        raise ValueError(
-            f"reports must be one for each of index, got shapes {reports.shape} and {index.shape}"
-        )
+    validate.require(
+        index.ndim == 1 and index.shape == reports.shape,
+        f"reports must be one for each of index, got shapes {reports.shape} and {index.shape}",
+    )
     validate.ids(size, "one of the mechanism's categories", reports=reports)
     return NoisyExamples(
         index,
@@ -122,10 +122,10 @@ def _check(
     training.check_columns(name, examples.label, classes)
     if validate.concrete(examples.keep):
         keep = np.asarray(examples.keep)
-        if not ((keep > 1.0 / classes) & (keep <= 1.0)).all():
-            raise ValueError(
-                f"keep of {name} must be in (1 / {classes}, 1], got numbers down to {keep.min()}"
-            )
+        validate.require(
+            ((keep > 1.0 / classes) & (keep <= 1.0)).all(),
+            f"keep of {name} must be in (1 / {classes}, 1], got numbers down to {keep.min()}",
+        )
 
 
 noisy_node_classification = training.Objective(
@@ -174,10 +174,10 @@ def drop_inputs(
     nodes. ``steps``, K >= 0, may be traced; 0 is forward correction alone. ``rounded`` labels are
     their largest class, as published.
     """
-    if not isinstance(op, Operator):
-        raise ValueError(
-            f"op must be what propagation.operator(graph) makes, got {type(op).__name__}"
-        )
+    validate.require(
+        isinstance(op, Operator),
+        f"op must be what propagation.operator(graph) makes, got {type(op).__name__}",
+    )
     n = op.num_nodes
     classes = train.label.shape[-1]
     given = jnp.zeros(n, jnp.float32)

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from scipy.special import stdtrit
 
 from ldp_jax.core import validate
-from ldp_jax.core.types import Array
+from ldp_jax.core.types import AnyArray, Array
 
 __all__ = [
     "ConfidenceInterval",
@@ -89,8 +89,8 @@ def f1(
 
 
 def _check(
-    scores: ArrayLike, labels: ArrayLike, mask: Array | np.ndarray | None = None
-) -> tuple[Array | np.ndarray, Array | np.ndarray, Array | np.ndarray | None]:
+    scores: ArrayLike, labels: ArrayLike, mask: AnyArray | None = None
+) -> tuple[AnyArray, AnyArray, AnyArray | None]:
     """All three as arrays, scores of the host in their own precision.
 
     Refused is what NumPy would broadcast: one label a row, by its number; a mask of booleans, or of
@@ -107,14 +107,16 @@ def _check(
         raise ValueError(f"labels must be classes of shape {rows}, got {labels.shape}{hint}")
     if mask is not None:
         kind = jnp.result_type(mask)
-        if mask.shape != rows or jnp.issubdtype(kind, jnp.integer):
-            got = f"{kind} of shape {mask.shape}"
-            raise ValueError(f"mask must be bool, or float weights, of shape {rows}, got {got}")
+        validate.require(
+            mask.shape == rows and not jnp.issubdtype(kind, jnp.integer),
+            f"mask must be bool, or float weights, of shape {rows}, got {kind} of shape "
+            f"{mask.shape}",
+        )
     validate.known(labels, mask, scores.shape[-1])
     return scores, labels, mask
 
 
-def _own(name: str, values: ArrayLike) -> Array | np.ndarray:
+def _own(name: str, values: ArrayLike) -> AnyArray:
     """Real numbers: of the device as they are, of the host in 64 bits as they were given."""
     if isinstance(values, jax.Array):
         return values
@@ -136,33 +138,28 @@ def auc(positive: Float[ArrayLike, " p"], negative: Float[ArrayLike, " q"]) -> F
     """
     positive = _own("positive", positive)
     negative = _own("negative", negative)
-    if positive.ndim != 1 or negative.ndim != 1:
-        raise ValueError(
-            f"scores must have one axis, got shapes {positive.shape} and {negative.shape}"
-        )
     both = positive, negative
+    validate.require(
+        positive.ndim == negative.ndim == 1,
+        f"scores must have one axis, got shapes {positive.shape} and {negative.shape}",
+    )
     on_device = all(isinstance(scores, jax.Array) for scores in both)
     if not on_device and all(map(validate.concrete, both)):
-        return jnp.asarray(_host_auc(np.asarray(positive), np.asarray(negative)), jnp.float32)
+        if positive.dtype.kind != negative.dtype.kind:
+            positive = validate.numbers(positive=positive)
+            negative = validate.numbers(negative=negative)
+        if not all(len(scores) and not np.isnan(scores).any() for scores in (positive, negative)):
+            return jnp.float32(math.nan)
+        ordered = np.sort(negative)
+        below = np.searchsorted(ordered, positive, side="left").mean(dtype=np.float64)
+        not_above = np.searchsorted(ordered, positive, side="right").mean(dtype=np.float64)
+        return jnp.asarray((below + not_above) / (2 * len(negative)), jnp.float32)
     ordered = jnp.sort(negative)
     below = jnp.searchsorted(ordered, positive, side="left").astype(jnp.float32)
     not_above = jnp.searchsorted(ordered, positive, side="right").astype(jnp.float32)
     area = ((below + not_above) / (2.0 * negative.shape[0])).mean()
     broken = jnp.isnan(positive).any() | jnp.isnan(negative).any()
     return jnp.where(broken, jnp.nan, area)
-
-
-def _host_auc(positive: np.ndarray, negative: np.ndarray) -> float:
-    if positive.dtype.kind != negative.dtype.kind:
-        positive = validate.numbers(positive=positive)
-        negative = validate.numbers(negative=negative)
-    for scores in (positive, negative):
-        if not len(scores) or np.isnan(scores).any():
-            return math.nan
-    ordered = np.sort(negative)
-    below = np.searchsorted(ordered, positive, side="left").mean(dtype=np.float64)
-    not_above = np.searchsorted(ordered, positive, side="right").mean(dtype=np.float64)
-    return float((below + not_above) / (2 * len(negative)))
 
 
 def micro_f1(
@@ -186,11 +183,13 @@ def micro_f1(
     return 2 * (predicted & true).sum() / jnp.maximum(predicted.sum() + true.sum(), 1)
 
 
-def _alike(one: Array | np.ndarray, **other: Array | np.ndarray) -> None:
+def _alike(one: AnyArray, **other: AnyArray) -> None:
     """Refuse arrays of two shapes, which would be broadcast."""
     for name, given in other.items():
-        if np.shape(given) != np.shape(one):
-            raise ValueError(f"{name} must have shape {np.shape(one)}, got {np.shape(given)}")
+        validate.require(
+            np.shape(given) == np.shape(one),
+            f"{name} must have shape {np.shape(one)}, got {np.shape(given)}",
+        )
 
 
 def embedding_error(z: Float[Array, "n d"], reference: Float[Array, "n d"]) -> Float[Array, ""]:
@@ -290,11 +289,11 @@ def mean_interval(values: Iterable[float] | Array, confidence: float = 0.95) -> 
     """
     data = validate.numbers(values=values)
     validate.number(0.0, 1.0, open_lower=True, open_upper=True, confidence=confidence)
-    if data.ndim != 1:
-        raise ValueError(f"values must be one a run, with one axis, got shape {data.shape}")
+    validate.require(
+        data.ndim == 1, f"values must be one a run, with one axis, got shape {data.shape}"
+    )
     n = len(data)
-    if n == 0:
-        raise ValueError("values must not be empty")
+    validate.require(n, "values must not be empty")
     if n == 1:
         return ConfidenceInterval(float(data[0]), float("nan"), 1)
     quantile = float(stdtrit(n - 1, 0.5 + confidence / 2))

@@ -29,7 +29,7 @@ from ldp_jax.core.sharding import (
     spread,
 )
 from ldp_jax.core.shown import by_shapes
-from ldp_jax.core.types import Array, PRNGKey, PRNGKeys
+from ldp_jax.core.types import AnyArray, Array, PRNGKey, PRNGKeys
 from ldp_jax.learning import metrics
 from ldp_jax.learning.models import Bound, Model, Variables
 from ldp_jax.learning.models.gcn import check_rows
@@ -126,11 +126,11 @@ class Settings:
         optional = {"patience": self.patience, "at_once": self.at_once}
         given = {name: value for name, value in optional.items() if value is not None}
         validate.integer_in(1, epochs=self.epochs, batch_size=self.batch_size, **given)
-        if not hasattr(self.optimizer, "init"):
-            kind = type(self.optimizer).__name__
-            raise ValueError(
-                f"optimizer must be one of optax, such as training.adam(0.01), got {kind}"
-            )
+        validate.require(
+            hasattr(self.optimizer, "init"),
+            "optimizer must be one of optax, such as training.adam(0.01), got "
+            f"{type(self.optimizer).__name__}",
+        )
 
     @property
     def most_idle(self) -> np.int32:
@@ -159,7 +159,7 @@ class Pairs(NamedTuple):
 # --- Objectives -----------------------------------------------------------------------------------
 
 
-def check_index(name: str, index: Array | np.ndarray, z: jax.ShapeDtypeStruct) -> None:
+def check_index(name: str, index: AnyArray, z: jax.ShapeDtypeStruct) -> None:
     """Refuse indices that name no row of the context."""
     validate.ids(z.shape[0], "one of the rows of the context", **{name: index})
 
@@ -174,44 +174,47 @@ def check_nodes(name: str, examples: Examples, z: PyTree, scores: jax.ShapeDtype
 
 def _check_rows(name: str, examples: Examples, rows: tuple[int, ...]) -> None:
     """Refuse labels of other rows: beyond the last a compiled program reads the last again."""
-    if np.shape(examples.index) != rows:
-        shapes = f"{np.shape(examples.label)} and {np.shape(examples.index)}"
-        raise ValueError(f"label of {name} must be as many as index of {name}, got shapes {shapes}")
+    validate.require(
+        np.shape(examples.index) == rows,
+        f"label of {name} must be as many as index of {name}, got shapes "
+        f"{np.shape(examples.label)} and {np.shape(examples.index)}",
+    )
 
 
 def _check_pairs(name: str, pairs: Pairs, z: PyTree, scores: jax.ShapeDtypeStruct) -> None:
-    if scores.shape[-1] != 1:
-        raise ValueError(f"model must have one output, the score of a pair, got {scores.shape[-1]}")
+    outputs = scores.shape[-1]
+    validate.require(
+        outputs == 1, f"model must have one output, the score of a pair, got {outputs}"
+    )
     for field, ends in pairs._asdict().items():
-        if np.shape(ends)[-1:] != (2,):
-            raise ValueError(f"{field} of {name} must be pairs [n, 2], got shape {np.shape(ends)}")
+        validate.require(
+            np.shape(ends)[-1:] == (2,),
+            f"{field} of {name} must be pairs [n, 2], got shape {np.shape(ends)}",
+        )
         check_index(f"{field} of {name}", ends, z)
 
 
-def check_columns(name: str, labels: Array | np.ndarray, outputs: int) -> None:
+def check_columns(name: str, labels: AnyArray, outputs: int) -> None:
     """Refuse labels [n, k] of another number of columns than the model has outputs."""
-    if np.shape(labels)[-1] != outputs:
-        raise ValueError(
-            f"label of {name} must have a column for each of the model's {outputs} outputs, "
-            f"got shape {np.shape(labels)}"
-        )
+    validate.require(
+        np.shape(labels)[-1] == outputs,
+        f"label of {name} must have a column for each of the model's {outputs} outputs, "
+        f"got shape {np.shape(labels)}",
+    )
 
 
 def _check_labels(name: str, examples: Examples, z: PyTree, scores: jax.ShapeDtypeStruct) -> None:
     check_index(f"index of {name}", examples.index, z)
     check_columns(name, examples.label, scores.shape[-1])
     _check_rows(name, examples, np.shape(examples.label)[:-1])
-    if validate.concrete(examples.label) and not np.isin(np.asarray(examples.label), (0, 1)).all():
-        raise ValueError(f"label of {name} must be 0 or 1, one column a label")
+    validate.require(
+        not validate.concrete(examples.label) or np.isin(examples.label, (0, 1)).all(),
+        f"label of {name} must be 0 or 1, one column a label",
+    )
 
 
 def _rows_of(z: Array, examples: Examples) -> Array:
     return z[examples.index]
-
-
-def _label_loss(scores: Array, examples: Examples) -> Array:
-    labels = jnp.asarray(examples.label, scores.dtype)
-    return optax.sigmoid_binary_cross_entropy(scores, labels).mean(-1)
 
 
 node_classification = Objective(
@@ -226,7 +229,9 @@ node_classification = Objective(
 
 node_labels = Objective(
     inputs=_rows_of,
-    loss=_label_loss,
+    loss=lambda scores, examples: optax.sigmoid_binary_cross_entropy(
+        scores, jnp.asarray(examples.label, scores.dtype)
+    ).mean(-1),
     score=lambda scores, examples: metrics.micro_f1(scores, examples.label),
     check=_check_labels,
 )
@@ -457,15 +462,39 @@ def in_blocks(go_on: Callable[[Run, np.int32], Run], run: Run, epochs: int) -> R
     return run
 
 
-def _to_the_end(
-    data: tuple, settings: Settings, call: Callable[..., PyTree], *, placed: bool
+def _trained(
+    model: Model, objective: Objective, settings: Settings, data: tuple, *, stacked: bool
 ) -> Fitted:
-    """Train, and score the best epoch, by ``call(function, shared, *of_each_run)``.
+    """Train on the key, the context and the three parts, and score the best epoch.
 
-    ``data`` are the key, the context and the three parts. The host runs in blocks, unless one of
-    them is ``placed``: traced, or bound to devices.
+    The host runs in blocks, unless one of them is placed: traced, or bound to devices. ``stacked``
+    data are those of several runs.
     """
+    validate.threefry(data[0], axes=int(stacked))
+    validate.require(
+        settings.mesh is None,
+        "mesh is for fit_graphs alone: here divide the keys and their arrays",
+    )
+    parts = dict(zip(("train", "validation", "test"), data[2:], strict=True))
+    check_examples(model, objective, data[1], parts, stacked=stacked)
+    # These tell programs apart; patience is traced, and does not.
+    program = (
+        model,
+        objective,
+        dataclasses.replace(settings, patience=None, at_once=None, progress=None),
+    )
+    count = len(data[0]) if stacked else 1
+    placed = is_placed(data)
+    everywhere = all_devices(count, data)
+    if everywhere is not None:
+        data = spread(everywhere, data)
     key, context, train, validation, test = data
+    over = everywhere or placement(key)
+
+    def call(function, shared, *own):
+        if stacked:
+            return _each_run(program, function, shared, *own, at_once=settings.at_once, over=over)
+        return function(program, *shared, *own)
 
     def block(run, until):
         # Each epoch folds a number of its own into the key, which all blocks have.
@@ -479,21 +508,16 @@ def _to_the_end(
         with shown.watched("fit", settings.progress):
             run = in_blocks(block, run, settings.epochs)
     scored = call(_score, (), run.best, context, test)
-    return Fitted(run.best, run.best_score, scored, run.best_epoch, run.losses, run.validations)
-
-
-def _refuse_a_mesh(settings: Settings) -> None:
-    if settings.mesh is not None:
-        raise ValueError("mesh is for fit_graphs alone: here divide the keys and their arrays")
-
-
-def _warn_of_nan(fitted: Fitted) -> None:
-    if broken := int(np.isnan(np.asarray(fitted.losses)[..., 0]).sum()):
+    fitted = Fitted(run.best, run.best_score, scored, run.best_epoch, run.losses, run.validations)
+    if everywhere is not None:
+        fitted = gathered(count, fitted)
+    if not placed and (broken := int(np.isnan(np.asarray(fitted.losses)[..., 0]).sum())):
         warnings.warn(
             f"the loss of the first epoch is NaN in {broken} of {fitted.epoch.size} runs: is an "
             "input not finite, or the learning rate too large?",
             stacklevel=3,
         )
+    return fitted
 
 
 @implicit_promotion()
@@ -527,18 +551,8 @@ def fit(
     ``ValueError`` before compilation, for no example, a row that the context lacks, or a class
     without an output.
     """
-    validate.threefry(key)
-    _refuse_a_mesh(settings)
-    parts = {"train": train, "validation": validation, "test": test}
-    check_examples(model, objective, context, parts)
-    program = _program(model, objective, settings)
     data = key, context, train, validation, test
-    placed = is_placed(data)
-    call = lambda function, shared, *one: function(program, *shared, *one)
-    fitted = _to_the_end(data, settings, call, placed=placed)
-    if not placed:
-        _warn_of_nan(fitted)
-    return fitted
+    return _trained(model, objective, settings, data, stacked=False)
 
 
 @partial(jax.jit, static_argnames=("model", "objective"))
@@ -560,10 +574,10 @@ def _check_arrays(
             raise TypeError(
                 f"{name} must be made of arrays of numbers, got {leaf.dtype.type.__name__}"
             )
-        if np.ma.is_masked(leaf):
-            raise ValueError(
-                f"{name} must be made of whole arrays, and one is masked: leave that out"
-            )
+        validate.require(
+            not np.ma.is_masked(leaf),
+            f"{name} must be made of whole arrays, and one is masked: leave that out",
+        )
 
 
 def check_examples(
@@ -579,37 +593,27 @@ def check_examples(
         raise TypeError(
             f"model must be a Model, as models.linear(...) makes it, got {type(model).__name__}"
         )
+    skip = 1 if stacked else 0
     for name, part in {"context": context, **parts}.items():
         _check_arrays(name, part, () if name in parts else (np.generic, int, float))
     for name, part in parts.items():
-        sizes = {np.shape(leaf)[1 if stacked else 0 :][:1] for leaf in jax.tree.leaves(part)}
-        if (not sizes and name == "train") or ((0,) in sizes and name != "test"):
-            raise ValueError(f"{name} must hold at least one example, got none")
-        if isinstance(part, Examples) and getattr(part.index, "dtype", None) == np.bool_:
-            raise ValueError(
-                f"index of {name} must be integers, got a mask: np.flatnonzero(mask) gives them"
-            )
+        sizes = {np.shape(leaf)[skip : skip + 1] for leaf in jax.tree.leaves(part)}
+        empty = (not sizes and name == "train") or ((0,) in sizes and name != "test")
+        validate.require(not empty, f"{name} must hold at least one example, got none")
+        validate.require(
+            not isinstance(part, Examples) or getattr(part.index, "dtype", None) != np.bool_,
+            f"index of {name} must be integers, got a mask: np.flatnonzero(mask) gives them",
+        )
     fields = getattr(context, "_fields", ())
     if not stacked and "graph" in fields and "x" in fields:
         check_rows(context.graph, len(context.x))
     if objective.check is None:
         return
-
-    skip = 1 if stacked else 0
     shape = lambda leaf: jax.ShapeDtypeStruct(jnp.shape(leaf)[skip:], jnp.result_type(leaf))
     context, examples = jax.tree.map(shape, (context, parts["train"]))
     made = _outputs.eval_shape(context, examples, model=model, objective=objective)
     for name, part in parts.items():
         objective.check(name, part, context, made)
-
-
-def _program(model: Model, objective: Objective, settings: Settings) -> tuple:
-    """What tells programs apart; patience is traced, and does not."""
-    return (
-        model,
-        objective,
-        dataclasses.replace(settings, patience=None, at_once=None, progress=None),
-    )
 
 
 @partial(jax.jit, static_argnums=0)
@@ -682,25 +686,8 @@ def fit_many(
     their number. Runs are divided among all devices of the only process, and their results are not,
     unless an array is placed: traced, or bound to devices.
     """
-    validate.threefry(keys, axes=1)
-    _refuse_a_mesh(settings)
-    parts = {"train": train, "validation": validation, "test": test}
-    check_examples(model, objective, context, parts, stacked=True)
     data = keys, context, train, validation, test
-    placed = is_placed(data)
-    everywhere = all_devices(len(keys), data)
-    if everywhere is not None:
-        data = spread(everywhere, data)
-    over = everywhere or placement(keys)
-    each = partial(
-        _each_run, _program(model, objective, settings), at_once=settings.at_once, over=over
-    )
-    fitted = _to_the_end(data, settings, each, placed=placed)
-    if everywhere is not None:
-        fitted = gathered(len(keys), fitted)
-    if not placed:
-        _warn_of_nan(fitted)
-    return fitted
+    return _trained(model, objective, settings, data, stacked=True)
 
 
 @partial(jax.jit, static_argnums=(0, 1), static_argnames=("at_once", "over"))
@@ -750,10 +737,10 @@ def predict(model: Model, fitted: Fitted, inputs: PyTree) -> Int[Array, "*runs n
 def _predict(model: Model, fitted: Fitted, inputs: PyTree) -> Array:
     def one(variables, inputs):
         outputs = model.apply(variables, inputs, key=None, train=False)[0]
-        if outputs.ndim != 2 or outputs.shape[1] < 2:
-            raise ValueError(
-                f"model must have outputs [n, classes], of two classes or more, got {outputs.shape}"
-            )
+        validate.require(
+            outputs.ndim == 2 and outputs.shape[1] > 1,
+            f"model must have outputs [n, classes], of two classes or more, got {outputs.shape}",
+        )
         return outputs.argmax(1).astype(jnp.int32)
 
     return (jax.vmap(one) if fitted.epoch.ndim else one)(fitted.variables, inputs)

@@ -135,9 +135,9 @@ def test_wide_records_go_through_in_blocks():
 def test_one_trace_over_alpha_r_and_tol(monkeypatch):
     traces = []
     op = OPERATORS["ell"]
-    chebyshev = propagation._chebyshev
+    iteration = propagation.semi_iteration
     monkeypatch.setattr(
-        propagation, "_chebyshev", lambda *args: (traces.append(1), chebyshev(*args))[1]
+        propagation, "semi_iteration", lambda *args: (traces.append(1), iteration(*args))[1]
     )
     x = np.ones((N, 7), np.float32)  # a shape of its own: nothing is cached yet
     for alpha, r, tol in [
@@ -254,11 +254,11 @@ def test_powers_are_the_dense_ones_alone_and_in_one_pass_and_by_one_program(layo
     many = kprop_many(op, X, mixed, normalisation=normalisation)
     assert many.shape == (len(MENU), N, COLUMNS)
     kprop(op, X, 1)
-    programs = propagation._kprop._cache_size()
+    programs = propagation._by_parts._cache_size()
     for k, exact in zip(MENU, wanted, strict=True):
         np.testing.assert_allclose(kprop(op, X, k, normalisation=normalisation), exact, atol=1e-5)
         np.testing.assert_allclose(many[mixed.index(k)], exact, atol=1e-5)
-    assert propagation._kprop._cache_size() == programs
+    assert propagation._by_parts._cache_size() == programs
     assert np.abs(wanted[1] - wanted[2]).max() > 0.1  # a step more or less would be seen
     assert not np.asarray(many[3])[58:].any()  # a node without edges has the empty sum
 

@@ -7,7 +7,7 @@ Exponents are shifted by the largest.
 
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +16,7 @@ from jaxtyping import Float, Int32
 
 from ldp_jax.core import long_sums, random
 from ldp_jax.core.pytree import pytree, static
-from ldp_jax.core.types import Array, PRNGKey
+from ldp_jax.core.types import AnyArray, Array, PRNGKey
 from ldp_jax.graph.aggregation import Divided, Induced, Segments, Tables, linear
 from ldp_jax.learning.models._dropout import STEPS
 
@@ -58,8 +58,17 @@ def attend(
     if isinstance(neighbours, Segments):
         edges = _Edges(neighbours.senders, neighbours.receivers, jnp.arange(len(h)))
         return _attend(dropped, edges, words, receiver, sender, h)
+    first = neighbours.first
+    others = neighbours.others
+    nodes = jnp.arange(first.shape[1], dtype=jnp.int32)
+    whose = jnp.zeros(others.first.shape[1], jnp.int32).at[neighbours.place].max(nodes)
+    rows = ((first, nodes), (others.first, whose), (others.more, whose[others.node]))
+    senders = jnp.concatenate([names.T.ravel() for names, _ in rows])
+    receivers = jnp.concatenate([jnp.repeat(ends, len(names)) for names, ends in rows])
+    senders = jnp.where(senders == nodes[-1], len(nodes), senders)  # free places
+    edges = _Edges(senders, receivers, neighbours.rows(nodes[:-1]), others.long)
     by_row = (neighbours.rows(values) for values in (receiver, sender, h))
-    return neighbours.nodes(_attend(dropped, _of_tables(neighbours), words, *by_row))
+    return neighbours.nodes(_attend(dropped, edges, words, *by_row))
 
 
 @pytree
@@ -72,52 +81,28 @@ class _Edges:
     long: bool = static(default=True)  # whether a node may have many edges
 
 
-def _of_tables(tables: Tables) -> _Edges:
-    first, others = tables.first, tables.others
-    nodes = jnp.arange(first.shape[1], dtype=jnp.int32)
-    whose = jnp.zeros(others.first.shape[1], jnp.int32).at[tables.place].max(nodes)
-    rows = ((first, nodes), (others.first, whose), (others.more, whose[others.node]))
-    senders = jnp.concatenate([names.T.ravel() for names, _ in rows])
-    receivers = jnp.concatenate([jnp.repeat(receiver, len(names)) for names, receiver in rows])
-    senders = jnp.where(senders == nodes[-1], len(nodes), senders)  # free places
-    return _Edges(senders, receivers, tables.rows(nodes[:-1]), others.long)
-
-
-class _Block(NamedTuple):
-    real: Array  # bool [m, 1], whether an edge is no padding
-    senders: Array
-    receivers: Array
-    to: tuple[Array, ...]  # where the edge is added, by each of the places that were asked for
-
-
 def _over(
-    edges: _Edges,
-    width: int,
-    step: Callable[[_Block, _Totals], _Totals],
-    carry: _Totals,
-    *places: Array,
+    edges: _Edges, width: int, step: Callable[..., _Totals], carry: _Totals, *places: Array
 ) -> _Totals:
-    """Give all edges to ``step``, some at a time.
+    """``carry = step(carry, real, senders, receivers, *to)`` for all edges, some at a time.
 
-    ``width`` is how many numbers it makes of an edge.
+    ``width`` is how many numbers a step makes of an edge. ``real``, bool [m, 1], says whether an
+    edge is no padding; ``to`` is where it is added, by each of the ``places``.
     """
     m = len(edges.senders)
     n = len(edges.names)
     size = max(1, min(m, _CACHED // width)) if jax.default_backend() == "cpu" else max(1, m)
     blocks = max(1, -(-m // size))
+    filled = [(edges.senders, n), (edges.receivers, n), *((part, _NOWHERE) for part in places)]
     ends = [
         jnp.pad(part, (0, blocks * size - m), constant_values=fill).reshape(blocks, size)
-        for part, fill in (
-            (edges.senders, n),
-            (edges.receivers, n),
-            *((part, _NOWHERE) for part in places),
-        )
+        for part, fill in filled
     ]
 
     def one(index: Array, carry: _Totals) -> _Totals:
         senders, receivers, *to = (part[index] for part in ends)
         real = ((senders < n) & (receivers < n))[:, None]
-        return step(_Block(real, senders, receivers, tuple(to)), carry)
+        return step(carry, real, senders, receivers, *to)
 
     return jax.lax.fori_loop(0, blocks, one, carry)
 
@@ -126,20 +111,9 @@ def _at(values: Array, ends: Array) -> Array:
     return values.at[ends].get(mode="clip")
 
 
-def _by_receiver(edges: _Edges) -> list[Array]:
-    return (
-        long_sums.places(edges.receivers, len(edges.names))
-        if edges.long
-        else [jnp.asarray(edges.receivers)]
-    )
-
-
-def _by_sender(edges: _Edges) -> list[Array]:
-    return (
-        long_sums.places_in_any_order(edges.senders, len(edges.names))
-        if edges.long
-        else [jnp.asarray(edges.senders)]
-    )
+def _places(edges: _Edges, ends: AnyArray, places: Callable[..., list[Array]]) -> list[Array]:
+    """Where each edge is added by one of its ends, and then each part of a long sum."""
+    return places(ends, len(edges.names)) if edges.long else [jnp.asarray(ends)]
 
 
 def _leaky(scores: Array) -> Array:
@@ -168,14 +142,6 @@ def _kept(
     return jnp.where(one, STEPS / (STEPS - dropped), 0.0).astype(jnp.float32).T
 
 
-def _kept_of(
-    edges: _Edges, words: Array | None, dropped: int, block: _Block, heads: int
-) -> Array | float:
-    return _kept(
-        words, dropped, _at(edges.names, block.receivers), _at(edges.names, block.senders), heads
-    )
-
-
 def _outputs(
     dropped: int, edges: _Edges, words: Array | None, a: Array, b: Array, h: Array
 ) -> tuple[Array, Array]:
@@ -183,20 +149,21 @@ def _outputs(
     heads, width = h.shape[1:]
     loop = a + b
 
-    def largest(block: _Block, most: Array) -> Array:
-        scores = jnp.where(block.real, _at(b, block.senders), -jnp.inf)
-        return most.at[block.receivers].max(scores, mode="drop")
+    def largest(most: Array, real: Array, senders: Array, receivers: Array) -> Array:
+        scores = jnp.where(real, _at(b, senders), -jnp.inf)
+        return most.at[receivers].max(scores, mode="drop")
 
     top = _leaky(a + _over(edges, heads, largest, b))  # LeakyReLU is monotone
-    at, *parts = _by_receiver(edges)
+    at, *parts = _places(edges, edges.receivers, long_sums.places)
 
-    def add(block: _Block, totals: tuple[Array, ...]) -> tuple[Array, ...]:
-        scores = _leaky(_at(a, block.receivers) + _at(b, block.senders)) - _at(top, block.receivers)
-        weights = jnp.exp(jnp.where(block.real, scores, -jnp.inf))
-        kept = weights * _kept_of(edges, words, dropped, block, heads)
+    def add(totals, real, senders, receivers, to):
+        scores = _leaky(_at(a, receivers) + _at(b, senders)) - _at(top, receivers)
+        weights = jnp.exp(jnp.where(real, scores, -jnp.inf))
+        names = _at(edges.names, receivers), _at(edges.names, senders)
+        kept = weights * _kept(words, dropped, *names, heads)
         return (
-            long_sums.add(totals[0], block.to[0], weights),
-            long_sums.add(totals[1], block.to[0], kept[..., None] * _at(h, block.senders)),
+            long_sums.add(totals[0], to, weights),
+            long_sums.add(totals[1], to, kept[..., None] * _at(h, senders)),
         )
 
     weight = jnp.exp(_leaky(loop) - top)
@@ -229,49 +196,44 @@ def _attend_tangent(dropped: int, primals: tuple, tangents: tuple) -> tuple[Arra
     loop_kept = loop_weight * _kept(words, dropped, edges.names, edges.names, heads)
     loop_slope = _slope(loop)
 
-    def weigh(block: _Block) -> tuple[Array, Array, Array]:
-        scores = _at(a, block.receivers) + _at(b, block.senders)
-        exponents = jnp.where(block.real, _leaky(scores) - _at(norm, block.receivers), -jnp.inf)
-        weights = jnp.exp(exponents)
-        return weights, weights * _kept_of(edges, words, dropped, block, heads), _slope(scores)
+    def weigh(real, senders, receivers):
+        scores = _at(a, receivers) + _at(b, senders)
+        weights = jnp.exp(jnp.where(real, _leaky(scores) - _at(norm, receivers), -jnp.inf))
+        names = _at(edges.names, receivers), _at(edges.names, senders)
+        return weights, weights * _kept(words, dropped, *names, heads), _slope(scores)
 
     def forward(moved: Array) -> Array:
         h_dot = moved[..., :-2]
         a_dot = moved[..., -2]
         b_dot = moved[..., -1]
 
-        def add(block: _Block, totals: tuple[Array, ...]) -> tuple[Array, ...]:
-            weights, kept, slope = weigh(block)
-            change = slope * (_at(a_dot, block.receivers) + _at(b_dot, block.senders))
-            rows = _at(h_dot, block.senders) + change[..., None] * _at(h, block.senders)
+        def add(totals, real, senders, receivers, to):
+            weights, kept, slope = weigh(real, senders, receivers)
+            change = slope * (_at(a_dot, receivers) + _at(b_dot, senders))
+            rows = _at(h_dot, senders) + change[..., None] * _at(h, senders)
             return (
-                long_sums.add(totals[0], block.to[0], kept[..., None] * rows),
-                long_sums.add(totals[1], block.to[0], weights * change),
+                long_sums.add(totals[0], to, kept[..., None] * rows),
+                long_sums.add(totals[1], to, weights * change),
             )
 
         change = loop_slope * (a_dot + b_dot)
         start = loop_kept[..., None] * (h_dot + change[..., None] * h), loop_weight * change
-        at, *parts = _by_receiver(edges)
-        found = _over(
-            edges, heads * width, add, tuple(long_sums.with_room(part, parts) for part in start), at
-        )
+        at, *parts = _places(edges, edges.receivers, long_sums.places)
+        start = tuple(long_sums.with_room(part, parts) for part in start)
+        found = _over(edges, heads * width, add, start, at)
         vectors, scores = (long_sums.fold(part, len(h), parts) for part in found)
-        return jnp.pad(
-            vectors - scores[..., None] * outputs, ((0, 0), (0, 0), (0, 2))
-        )  # linear keeps shapes
+        moved = vectors - scores[..., None] * outputs
+        return jnp.pad(moved, ((0, 0), (0, 0), (0, 2)))  # linear keeps shapes
 
     def transpose(cotangent: Array) -> Array:
         g = cotangent[..., :-2]
         along = (g * outputs).sum(-1)
 
-        def add(block: _Block, totals: tuple[Array, ...]) -> tuple[Array, ...]:
-            weights, kept, slope = weigh(block)
-            sent = _at(g, block.receivers)
-            to_scores = kept * (sent * _at(h, block.senders)).sum(-1) - weights * _at(
-                along, block.receivers
-            )
+        def add(totals, real, senders, receivers, receiver, sender):
+            weights, kept, slope = weigh(real, senders, receivers)
+            sent = _at(g, receivers)
+            to_scores = kept * (sent * _at(h, senders)).sum(-1) - weights * _at(along, receivers)
             to_scores = slope * to_scores
-            receiver, sender = block.to
             return (
                 long_sums.add(totals[0], sender, kept[..., None] * sent),
                 long_sums.add(totals[1], receiver, to_scores),
@@ -279,8 +241,8 @@ def _attend_tangent(dropped: int, primals: tuple, tangents: tuple) -> tuple[Arra
             )
 
         to_loop = loop_slope * (loop_kept * (g * h).sum(-1) - loop_weight * along)
-        receiver, *of_receivers = _by_receiver(edges)
-        sender, *of_senders = _by_sender(edges)
+        receiver, *of_receivers = _places(edges, edges.receivers, long_sums.places)
+        sender, *of_senders = _places(edges, edges.senders, long_sums.places_in_any_order)
         levels = of_senders, of_receivers, of_senders
         start = map(long_sums.with_room, (loop_kept[..., None] * g, to_loop, to_loop), levels)
         found = _over(edges, heads * width, add, tuple(start), receiver, sender)

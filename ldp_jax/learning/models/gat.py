@@ -38,16 +38,12 @@ class _GAT(nn.Module):
             if layer == 0 and scale is not None:
                 h = h * scale[:, None]
             h = h.reshape(-1, heads, width)
-            receiver, sender = (
-                (
-                    h
-                    * self.param(f"{end}_{layer}", _ATTENTION, (heads, width, 1), jnp.float32)[
-                        ..., 0
-                    ]
-                ).sum(-1)
-                for end in ("receiver", "sender")
-            )
+            scores = []
+            for end in ("receiver", "sender"):
+                read = self.param(f"{end}_{layer}", _ATTENTION, (heads, width, 1), jnp.float32)
+                scores.append((h * read[..., 0]).sum(-1))
             key = self.make_rng("dropout") if train and self.attention_dropout else None
+            receiver, sender = scores
             h = attend(op.neighbours, receiver, sender, h, key=key, rate=self.attention_dropout)
             h = h.mean(1) if last else h.reshape(len(h), heads * width)
             h = h + self.param(f"bias_{layer}", nn.initializers.zeros, (h.shape[1],))

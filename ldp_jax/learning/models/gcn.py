@@ -1,6 +1,6 @@
 """The graph convolutional network: classes or labels of the nodes of one graph."""
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple, get_args
 
 import flax.linen as nn
 import jax
@@ -13,10 +13,8 @@ from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import Array, Graph
 from ldp_jax.graph.aggregation import Segments
 from ldp_jax.graph.graphs import as_graph, degree
-from ldp_jax.graph.propagation import Operator
+from ldp_jax.graph.propagation import Normalisation, Operator
 from ldp_jax.learning.models._model import Model, check_sizes, from_linen
-
-Normalisation = Literal["mean", "symmetric"]
 
 
 class NodeInputs(NamedTuple):
@@ -54,7 +52,7 @@ def operator_of(graph: Graph | Operator, num_nodes: int) -> Operator:
 def node_inputs(inputs: tuple) -> NodeInputs:
     """The inputs of a model of whole graphs.
 
-    Of x alone, whose rows would be taken for these, a ``TypeError``.
+    ``TypeError`` for x alone, whose rows would be taken for the inputs.
     """
     if not isinstance(inputs, (tuple, list)):
         raise TypeError(
@@ -70,14 +68,15 @@ def check_rows(graph: Graph | Operator, num_nodes: int) -> None:
     else:
         nodes = as_graph(graph).n_node
         count = int(np.sum(np.asarray(nodes))) if validate.concrete(nodes) else num_nodes
-    if count != num_nodes:
-        raise ValueError(f"x must have a row for each of {count} nodes, got {num_nodes} rows")
+    validate.require(
+        count == num_nodes, f"x must have a row for each of {count} nodes, got {num_nodes} rows"
+    )
 
 
 def average(op: Operator, h: Array, normalisation: str) -> Array:
-    """Each node's mean over itself and its neighbours, of rows [n, ...] of ``h``.
+    """Average rows [n, ...] of ``h`` over each node and its neighbours.
 
-    Or the symmetric form.
+    The average is the mean, or the symmetric form.
     """
     around = (op.degree + 1.0).reshape(-1, *(1,) * (h.ndim - 1))
     if normalisation == "mean":
@@ -140,5 +139,5 @@ def gcn(
     (3, 4)
     """
     check_sizes(dropout, layers=layers, hidden=hidden, outputs=outputs)
-    validate.one_of(("mean", "symmetric"), normalisation=normalisation)
+    validate.one_of(get_args(Normalisation), normalisation=normalisation)
     return from_linen(_GCN(layers, hidden, outputs, dropout, normalisation))

@@ -32,7 +32,7 @@ class _NormReLU(nn.Module):
             weight = (count / nodes)[:, None]
             mean = (rows * weight).sum(0)
             variance = ((rows - mean) ** 2 * weight).sum(0)
-            # What is kept is unbiased, what normalises a batch is not, as in PyTorch.
+            # As in PyTorch, the running variance is unbiased, and that of a batch is not.
             unbiased = variance * nodes / jnp.maximum(nodes - 1.0, 1.0)
             running.value = _MOMENTUM * running.value + (1 - _MOMENTUM) * jax.lax.stop_gradient(
                 mean

@@ -4,18 +4,19 @@ Classes or labels of nodes, through the Poincaré ball.
 """
 
 import math
-from typing import Literal
+from typing import Literal, get_args
 
 import flax.linen as nn
 import jax.numpy as jnp
 
 from ldp_jax.core import validate
 from ldp_jax.core.types import Array, Scalar
+from ldp_jax.graph.propagation import Normalisation
 from ldp_jax.hyperbolic import poincare
 from ldp_jax.hyperbolic.numerics import as_points, shorten
 from ldp_jax.learning.models._dropout import Dropout
 from ldp_jax.learning.models._model import Model, check_sizes, from_linen
-from ldp_jax.learning.models.gcn import Normalisation, average, node_inputs, operator_of
+from ldp_jax.learning.models.gcn import average, node_inputs, operator_of
 
 Activation = Literal["relu", "elu"]
 
@@ -40,7 +41,10 @@ class _HyperbolicGCN(nn.Module):
         # cancel.
         t = as_points("x", x * (1.0 if scale is None else scale[:, None]))  # of 0/1 records, too
         for layer in range(self.layers):
-            c = self._curvature(layer)
+            c: Scalar = self.c
+            if self.learn_curvature:
+                log = nn.initializers.constant(math.log(self.c))
+                c = jnp.exp(jnp.clip(self.param(f"log_c_{layer}", log, ()), -7.0, 3.0))
             last = layer == self.layers - 1
             width = self.outputs if last else self.hidden
             # No longer than half of REACH, so that float32 holds the point.
@@ -52,12 +56,6 @@ class _HyperbolicGCN(nn.Module):
             t = average(op, poincare.log_0(h, c), self.normalisation)
             t = t if last else getattr(nn, self.activation)(t)
         return t
-
-    def _curvature(self, layer: int) -> Scalar:
-        if not self.learn_curvature:
-            return self.c
-        log = self.param(f"log_c_{layer}", nn.initializers.constant(math.log(self.c)), ())
-        return jnp.exp(jnp.clip(log, -7.0, 3.0))
 
 
 def hyperbolic_gcn(
@@ -100,8 +98,8 @@ def hyperbolic_gcn(
     """
     check_sizes(dropout, layers=layers, hidden=hidden, outputs=outputs)
     c = validate.number(1e-3, 20.0, c=c)
-    validate.one_of(("relu", "elu"), activation=activation)
-    validate.one_of(("mean", "symmetric"), normalisation=normalisation)
+    validate.one_of(get_args(Activation), activation=activation)
+    validate.one_of(get_args(Normalisation), normalisation=normalisation)
     return from_linen(
         _HyperbolicGCN(
             layers, hidden, outputs, dropout, c, learn_curvature, activation, normalisation

@@ -1,6 +1,6 @@
 """A graph convolutional network that knows each node's place in a hierarchy."""
 
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import flax.linen as nn
 import jax.numpy as jnp
@@ -9,7 +9,7 @@ from jaxtyping import Float
 
 from ldp_jax.core import validate
 from ldp_jax.core.shown import by_shapes
-from ldp_jax.core.types import Array, Graph
+from ldp_jax.core.types import AnyArray, Array, Graph
 from ldp_jax.graph.propagation import Operator
 from ldp_jax.learning.models._attention import attend
 from ldp_jax.learning.models._dropout import Dropout
@@ -34,11 +34,13 @@ class PlacedInputs(NamedTuple):
     __repr__ = by_shapes
 
 
-def checked_places(places: Array | np.ndarray, n: int) -> Array:
+def checked_places(places: AnyArray, n: int) -> Array:
     """Places as float32 [n, k]."""
     places = jnp.asarray(places, jnp.float32)
-    if places.ndim != 2 or len(places) != n:
-        raise ValueError(f"places must have a row for each of {n} nodes, got shape {places.shape}")
+    validate.require(
+        places.ndim == 2 and len(places) == n,
+        f"places must have a row for each of {n} nodes, got shape {places.shape}",
+    )
     return places
 
 
@@ -112,5 +114,5 @@ def hyperimba(
     """
     check_sizes(dropout, layers=layers, hidden=hidden, outputs=outputs)
     validate.number(0.0, alpha=alpha)
-    validate.one_of(("hierarchy", "degree"), weights=weights)
+    validate.one_of(get_args(Weights), weights=weights)
     return from_linen(_HyperIMBA(layers, hidden, outputs, dropout, float(alpha), weights))

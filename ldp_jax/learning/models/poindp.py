@@ -1,6 +1,6 @@
 """PoinDP's network, with the noise of its paper or of its release, neither of which is proved."""
 
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import flax.linen as nn
 import jax
@@ -84,18 +84,15 @@ class _PoinDP(nn.Module):
         words = self.variable(
             "noise", "words", lambda: jax.random.key_data(self.make_rng("params"))
         )
-        key = (
-            self.make_rng("dropout")
-            if train
-            else jax.random.wrap_key_data(words.value, impl="threefry2x32")
-        )
+        if train:
+            key = self.make_rng("dropout")
+        else:
+            key = jax.random.wrap_key_data(words.value, impl="threefry2x32")
         strength_key, noise_key = random.split(key)
         read = self._read(checked_places(inputs.places, len(h)))
-        share = (
-            self._share(read)
-            if self.allocate
-            else jnp.full(len(self.branches), 1 / len(self.branches))
-        )
+        share = jnp.full(len(self.branches), 1 / len(self.branches))
+        if self.allocate:  # beta and 1 - beta
+            share = nn.softmax(nn.leaky_relu(self._score("allocation", read), 0.01).mean(0))
         draws = random.normal(noise_key, h.shape)
         budget = share * inputs.epsilon  # [branches]
         if self.noise == "printed":
@@ -118,9 +115,9 @@ class _PoinDP(nn.Module):
         """The reading of places by each branch; [n, branches, hidden + outputs]."""
         read = []
         for branch in self.branches:
-            seen = (
-                places if branch == "inter" else places + jnp.where(places < 0, jnp.pi, 0.0)
-            )  # angles of numbers
+            seen = places
+            if branch == "intra":  # angles of numbers
+                seen = places + jnp.where(places < 0, jnp.pi, 0.0)
             for layer, width in enumerate((self.hidden, self.outputs)):
                 name = f"{branch}_{layer}"
                 inner = nn.leaky_relu(
@@ -132,10 +129,6 @@ class _PoinDP(nn.Module):
                 )
         widths = jnp.concatenate(read, -1)
         return widths.reshape(len(places), len(self.branches), -1)
-
-    def _share(self, read: Array) -> Array:
-        """beta and 1 - beta: what each branch gets of the budget; [branches]."""
-        return nn.softmax(nn.leaky_relu(self._score("allocation", read), 0.01).mean(0))
 
     def _score(self, name: str, rows: Array) -> Array:
         hidden = rows @ self._weights(f"{name}_in", (rows.shape[-1], self.allocation))
@@ -206,14 +199,12 @@ def poindp(
     (3, 4)
     """
     check_sizes(dropout, outputs=outputs, hidden=hidden, allocation=allocation)
-    validate.one_of(("off", "released", "printed"), noise=noise)
-    validate.one_of(("hierarchy", "random", "attention"), strength=strength)
-    if (
-        not branches
-        or len(set(branches)) < len(branches)
-        or not set(branches) <= {"inter", "intra"}
-    ):
-        raise ValueError(f"branches must be one or both of inter and intra, got {branches!r}")
+    validate.one_of(get_args(Noise), noise=noise)
+    validate.one_of(get_args(Strength), strength=strength)
+    validate.require(
+        sorted(branches or ()) in (["inter"], ["intra"], ["inter", "intra"]),
+        f"branches must be one or both of inter and intra, got {branches!r}",
+    )
     return from_linen(
         _PoinDP(hidden, outputs, dropout, noise, branches, allocate, strength, allocation)
     )
