@@ -6,6 +6,8 @@ friends, with degree profiles, and on the panel's records, propagated. A conditi
 them: what private reports are held against.
 """
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -25,7 +27,7 @@ from ldp_jax.graph import graphs
 from ldp_jax.graph.aggregation import Segments, Tables
 from ldp_jax.graph.propagation import Operator, block_width, operator, ppr
 from ldp_jax.servers.parts.device_classifier import panel_regression
-from ldp_jax.servers.parts.label_diffusion import class_field, observations
+from ldp_jax.servers.parts.label_diffusion import class_fields, observations
 from ldp_jax.servers.parts.panel import soft_labels
 from ldp_jax.servers.parts.rows import Rows
 from ldp_jax.servers.parts.self_training import FoldedLabels
@@ -40,7 +42,8 @@ SPECTRAL = (16, 32, 64)
 SHARED = 64
 """Dimensions of shared friends."""
 
-FIELDS = ((0.1, 0.8), (0.1, 0.95), (0.1, 0.99), (1.0, 0.8), (1.0, 0.95), (1.0, 0.99))
+KAPPAS = (0.1, 1.0)
+REACHES = (0.8, 0.95, 0.99)
 """kappa and c of the fields to choose from."""
 
 _RECORDS = 64  # dimensions that the panel's records are reduced to before they are propagated
@@ -128,40 +131,45 @@ def sums_by_folds(
     >>> sums_by_folds(path, known, np.eye(2, dtype=np.float32), 2).tolist()
     [[0.0, 0.0], [0.0, 0.0], [0.5, 0.0]]
     """
-    numbers = (
-        (np.int32(kind), np.float32(1.0))
-        if isinstance(kind, int)
-        else (np.int32(0), np.float32(kind))
-    )
-    pieces = []
+    numbers = (np.int32(0), np.float32(kind))
+    if isinstance(kind, int):
+        numbers = (np.int32(kind), np.float32(1.0))
     panel = known.nodes
-    fold = known.fold[known.nodes]
-    together = max(
-        1, min(block_width() // known.num_folds, values.shape[1])
-    )  # the last ones stand beside zeros
-    for start in range(0, values.shape[1], together):
+    fold = np.asarray(known.fold)
+    count = values.shape[1]
+    together = max(1, min(block_width() // known.num_folds, count))
+    pieces = []
+    for start in range(0, count, together):
         some = values[:, start : start + together]
-        seeds = np.zeros((op.num_nodes, together, known.num_folds), np.float32)
-        seeds[panel, : some.shape[1], fold] = some
-        made = np.asarray(_reached(op, seeds.reshape(op.num_nodes, -1), *numbers)).reshape(
-            seeds.shape
-        )
+        seeds = np.zeros((op.num_nodes, together), np.float32)  # the last stand beside zeros
+        seeds[panel, : some.shape[1]] = some
+        made = np.asarray(_reached(op, seeds, fold, *numbers, num_folds=known.num_folds))
         found = made.sum(2)
-        found[panel] -= made[panel, :, fold]
+        found[panel] -= made[panel, :, fold[panel]]
         pieces.append(found[:, : some.shape[1]])
     return np.concatenate(pieces, axis=1)
 
 
-@jax.jit
-def _reached(op: Operator, seeds: Array, hops: Array, alpha: Array) -> Array:
-    """Averages over neighbours, so many hops of them; PageRanks where there is none."""
+@partial(jax.jit, static_argnames="num_folds")
+def _reached(
+    op: Operator, seeds: Array, fold: Array, hops: Array, alpha: Array, *, num_folds: int
+) -> Array:
+    """Averages over neighbours, so many hops of them; PageRanks where there is none.
+
+    Of seeds [n, k], those of each fold alone: [n, k, F].
+    """
+    apart = jnp.where(fold[:, None, None] == jnp.arange(num_folds), seeds[:, :, None], 0.0)
+    columns = apart.reshape(len(fold), -1)
+    count = columns.shape[1]
+    columns = jnp.pad(columns, ((0, 0), (0, -count % 8)))  # a CPU adds 8 columns at once
 
     def walk(seeds: Array) -> Array:
         return op.nodes(jax.lax.fori_loop(0, hops, lambda _, w: op.average(w), op.rows(seeds)))
 
-    return jax.lax.cond(
-        hops > 0, walk, lambda seeds: ppr(op, seeds, alpha, jnp.float32(0.0), _TOL), seeds
+    made = jax.lax.cond(
+        hops > 0, walk, lambda seeds: ppr(op, seeds, alpha, jnp.float32(0.0), _TOL), columns
     )
+    return made[:, :count].reshape(apart.shape)
 
 
 def _smoothed(sums: np.ndarray, prior: np.ndarray) -> np.ndarray:
@@ -347,24 +355,25 @@ def best_field(
     log_likelihood: Float[Array | np.ndarray, "n classes"],
     reported: Bool[np.ndarray, " n"],
 ) -> tuple[Float[Array, "n classes"], tuple[float, float]]:
-    """Step 6 of local prediction: of :data:`FIELDS` the one of least log-loss on the panel.
+    """Step 6 of local prediction: of all fields the one of least log-loss on the panel.
 
-    And kappa and c.
+    And its kappa and c, of :data:`KAPPAS` and :data:`REACHES`.
     """
     prior = jax.device_put(prior)
     log_likelihood = jax.device_put(log_likelihood)
     seen = observations(known.labels, prior, log_likelihood, reported, np.float32(known.keep))
-
-    def tried(number: tuple[float, float]) -> tuple[Array, float]:
-        kappa, c = map(np.float32, number)
-        scores = class_field(
-            op, seen, known.fold, kappa, c, np.float32(_TOL), num_folds=known.num_folds
+    panel = known.nodes
+    members = known._replace(labels=known.labels[panel], fold=np.asarray(known.fold)[panel])
+    found = {}
+    for kappa in KAPPAS:
+        fields = class_fields(
+            op, seen, known.fold, np.float32(kappa), REACHES, _TOL, num_folds=known.num_folds
         )
-        return scores, label_log_loss(_calibrated(scores, known), known.labels, known.keep)
-
-    found = {number: tried(number) for number in FIELDS}
-    best = min(FIELDS, key=lambda number: found[number][1])
-    return found[best][0], best
+        for c, scores in zip(REACHES, fields, strict=True):
+            asked = _calibrated(np.asarray(scores)[panel], members)
+            found[kappa, c] = label_log_loss(asked, members.labels, known.keep), scores
+    best = min(found, key=lambda number: found[number][0])
+    return found[best][1], best
 
 
 def _calibrated(scores: Array | np.ndarray, known: FoldedLabels) -> np.ndarray:
