@@ -180,24 +180,11 @@ def _normalised(scores: Array) -> tuple[Array, Array]:
     return mass / total, (jnp.log(total) + most)[:, 0]
 
 
-def _of_part(scores: Array, known: _Known, first: Array) -> tuple[Array, Array]:
+def _summed(weights: Array, rows: _Laid, known: _Known, models: int) -> tuple[Array, Array]:
     """The log-likelihoods of evidence under models that have not seen it and that have.
 
-    The latter's derivative.
+    Of all rows in use, a part at a time; and the derivative of the latter in the weights.
     """
-    n, models, classes = scores.shape
-    # With rows last, a CPU sums over few classes by vector instructions.
-    given = scores.reshape(n, -1).T.reshape(models, classes, n)
-    prior, all_of = _normalised(given)
-    posterior, some = _normalised(given + known.evidence.T)
-    unseen = known.fold == jnp.arange(models)[:, None]
-    groups = jnp.stack([unseen, ~unseen]) & (first + jnp.arange(n, dtype=jnp.uint32) < known.count)
-    slope = jnp.where(groups[1][:, None], posterior - prior, 0.0)
-    return jnp.where(groups, some - all_of, 0.0).sum((1, 2)), slope.reshape(-1, n).T
-
-
-def _summed(weights: Array, rows: _Laid, known: _Known, models: int) -> tuple[Array, Array]:
-    """:func:`_of_part` of all rows in use, a part at a time, with the derivative in the weights."""
     size = part_size(rows.shape[0])
     if isinstance(rows, RowTables) and size % _IN_CACHE == 0:
         size = _IN_CACHE
@@ -209,8 +196,16 @@ def _summed(weights: Array, rows: _Laid, known: _Known, models: int) -> tuple[Ar
         return jax.lax.dynamic_slice_in_dim(values, at * size, size)
 
     def evaluated(scores: Array, at: Array) -> tuple[Array, Array]:
-        here = _Known(part(known.evidence, at), part(known.fold, at), known.count)
-        return _of_part(scores, here, at * size)
+        # With rows last, a CPU sums over few classes by vector instructions.
+        given = scores.reshape(size, -1).T.reshape(models, -1, size)
+        prior, all_of = _normalised(given)
+        posterior, some = _normalised(given + part(known.evidence, at).T)
+        unseen = part(known.fold, at) == jnp.arange(models)[:, None]
+        used = at * size + jnp.arange(size, dtype=jnp.uint32) < known.count
+        groups = jnp.stack([unseen, ~unseen]) & used
+        slope = jnp.where(groups[1][:, None], posterior - prior, 0.0)
+        values = jnp.where(groups, some - all_of, 0.0).sum((1, 2))
+        return values, slope.reshape(-1, size).T
 
     if isinstance(rows, DenseRows):
 
@@ -360,33 +355,14 @@ def _fit(
     return found.weights, found.score
 
 
-class _Ridges(NamedTuple):
-    """Ridges to choose from, in falling order: the first ``count``.
-
-    And the least gain of a step.
-    """
-
-    ridges: Array | np.ndarray
-    count: Array | np.uint32
-    tolerance: Array | np.float32
-
-    @classmethod
-    def of(cls, ridges: tuple[float, ...], tolerance: float) -> "_Ridges":
-        validate.positive(ridges=np.asarray(ridges))
-        if not ridges:
-            raise ValueError("ridges must hold a number, got none")
-        numbers = np.pad(
-            np.asarray(ridges, np.float32), (0, -len(ridges) % _ROOM), constant_values=1.0
-        )
-        return cls(numbers, np.uint32(len(ridges)), np.float32(tolerance))
-
-
 @partial(jax.jit, static_argnames=("models", "size"))
 def _path(
     start: Array,
     rows: _Laid,
     known: _Known,
-    among: _Ridges,
+    ridges: Array,
+    count: Array,
+    tolerance: Array,
     everybody: _Laid,
     model: Array,
     *,
@@ -395,15 +371,14 @@ def _path(
 ) -> tuple[Array, Array, Array]:
     """The posteriors, place and weights of the largest held-out score.
 
-    Falling ridges, until the score falls.
+    Falling ridges, the first ``count``, until the score falls. Each row is asked of its ``model``
+    [n]; after the last model come their mean weights and mean posterior.
     """
 
     def advance(carry: tuple) -> tuple:
         place, weights, best, _ = carry
-        ridge = among.ridges[place]
-        weights, score = _fit(
-            weights, lambda w: _loss(w, rows, known, ridge, models), among.tolerance
-        )
+        ridge = ridges[place]
+        weights, score = _fit(weights, lambda w: _loss(w, rows, known, ridge, models), tolerance)
         better = (place == 0) | ~(score <= best[0])
         best = jax.tree.map(
             lambda new, old: jnp.where(better, new, old), (score, weights, place), best
@@ -411,20 +386,14 @@ def _path(
         return place + 1, weights, best, better
 
     begin = (jnp.uint32(0), start, (jnp.float32(0.0), start, jnp.uint32(0)), jnp.bool_(True))
-    done = jax.lax.while_loop(lambda carry: carry[3] & (carry[0] < among.count), advance, begin)
+    done = jax.lax.while_loop(lambda carry: carry[3] & (carry[0] < count), advance, begin)
     _, weights, place = done[2]
-    return _posteriors(weights, everybody, model, models)[:size], place, weights
-
-
-def _posteriors(weights: Array, rows: _Laid, model: Array, models: int) -> Array:
-    """By the ``model`` [n] that each row is asked of.
-
-    After the last come their mean weights and mean posterior.
-    """
-    scores = _scores(weights, rows, models)
+    scores = _scores(weights, everybody, models)
     each = jax.nn.log_softmax(jnp.concatenate([scores, scores.mean(1, keepdims=True)], 1))
     mean = jax.nn.logsumexp(each[:, :models], axis=1, keepdims=True) - jnp.log(models)
-    return jnp.take_along_axis(jnp.concatenate([each, mean], 1), model[:, None, None], axis=1)[:, 0]
+    each = jnp.concatenate([each, mean], 1)
+    found = jnp.take_along_axis(each, model[:, None, None], axis=1)[:, 0]
+    return found[:size], place, weights
 
 
 class Lesson(NamedTuple):
@@ -476,7 +445,11 @@ def regression(
             f"{len(lesson.fold)}"
         )
     validate.in_range(0.0, lesson.num_folds - 1.0, fold=lesson.fold)
-    among = _Ridges.of(ridges, tolerance)
+    validate.positive(ridges=np.asarray(ridges))
+    if not ridges:
+        raise ValueError("ridges must hold a number, got none")
+    room_for = (0, -len(ridges) % _ROOM)
+    padded = np.pad(np.asarray(ridges, np.float32), room_for, constant_values=1.0)
     laid = laid_out(rows, room=room)
     fold = np.asarray(lesson.fold, np.int32)
     places = 4 ** math.ceil(math.log(max(len(teachers), _FEW), 4) - 1e-9)
@@ -495,7 +468,16 @@ def regression(
         )
     model = _padded(model, laid)
     found, place, weights = _path(
-        start, teaching, known, among, laid, model, models=lesson.num_folds, size=size
+        start,
+        teaching,
+        known,
+        padded,
+        np.uint32(len(ridges)),
+        np.float32(tolerance),
+        laid,
+        model,
+        models=lesson.num_folds,
+        size=size,
     )
     found = found if size == n else jax.device_put(np.asarray(found)[:n])
     return found, float(ridges[int(place)]), weights
