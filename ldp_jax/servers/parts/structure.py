@@ -190,11 +190,10 @@ def spectral_coordinates(graph: graphs.GraphsTuple, count: int) -> Float[np.ndar
     edge, all are.
     """
     graph = graphs.as_graph(graph)
-    degree = np.bincount(np.asarray(graph.receivers), minlength=int(np.asarray(graph.n_node).sum()))
-    n = len(degree)
-    scale = 1.0 / np.sqrt(np.maximum(degree, 1))
+    n = graphs.num_nodes(graph)
     senders = np.asarray(graph.senders)
     receivers = np.asarray(graph.receivers)
+    scale = 1.0 / np.sqrt(np.maximum(np.bincount(receivers, minlength=n), 1))
     matrix = scipy.sparse.csr_array(
         (scale[senders] * scale[receivers], (receivers, senders)), shape=(n, n)
     )
@@ -272,7 +271,7 @@ def shared_friends(graph: graphs.GraphsTuple, count: int) -> Float[np.ndarray, "
     graph = graphs.as_graph(graph)
     senders = np.asarray(graph.senders)
     receivers = np.asarray(graph.receivers)
-    n = int(np.asarray(graph.n_node).sum())
+    n = graphs.num_nodes(graph)
     weight = np.log(n / np.maximum(np.bincount(senders, minlength=n), 1)).astype(np.float32)
     length = np.sqrt(np.bincount(receivers, weights=weight[senders] ** 2, minlength=n)).astype(
         np.float32
@@ -312,10 +311,9 @@ def _spectral_designs(graph: graphs.GraphsTuple, op: Operator) -> dict[str, np.n
     large = op.num_nodes > MANY and isinstance(op.neighbours, (Segments, Tables))  # on one device
     coordinates = leading_vectors(op, most) if large else spectral_coordinates(graph, most)
     size = np.log1p(np.asarray(op.degree, np.float64))
-    ends = np.asarray(graph.receivers), np.asarray(graph.senders)
-    around = np.bincount(ends[0], weights=size[ends[1]], minlength=len(size)) / np.maximum(
-        np.asarray(op.degree), 1
-    )
+    of_friends = size[np.asarray(graph.senders)]
+    sums = np.bincount(np.asarray(graph.receivers), weights=of_friends, minlength=len(size))
+    around = sums / np.maximum(np.asarray(op.degree), 1)
     profile = np.stack([size, around, size - around], 1)
     profile = (profile - profile.mean(0)) / np.maximum(profile.std(0), 1e-6) / 3.0
     parts = {
@@ -323,14 +321,12 @@ def _spectral_designs(graph: graphs.GraphsTuple, op: Operator) -> dict[str, np.n
         for count in SPECTRAL
     }
     parts["shared friends"] = shared_friends(graph, SHARED)
-
-    def scaled(part: np.ndarray) -> np.ndarray:
-        return part / np.maximum(np.sqrt((part**2).sum(1, keepdims=True)), 1e-12)
-
-    return {
-        name: np.concatenate([scaled(part), profile], 1).astype(np.float32)
-        for name, part in parts.items()
-    }
+    designs = {}
+    for name, part in parts.items():
+        length = np.sqrt((part**2).sum(1, keepdims=True))
+        columns = np.concatenate([part / np.maximum(length, 1e-12), profile], 1)
+        designs[name] = columns.astype(np.float32)
+    return designs
 
 
 @one_thread
