@@ -29,9 +29,7 @@ from ldp_jax.graph import graphs  # noqa: F401 - the examples below
 from ldp_jax.graph.propagation import (
     Operator,
     block_width,
-    chebyshev_steps,
     operator,  # noqa: F401 - the examples below
-    semi_iteration,
 )
 
 LABEL_VARIANCE = 0.5
@@ -40,54 +38,6 @@ indicator.
 """
 
 _FLOOR = 0.02  # the least probability that a value of the field is read as
-
-
-@jax.jit
-def precision_weighted_ppr(
-    op: Operator,
-    y: Float[Array, "n k"],
-    precision: Float[Array, "n k"],
-    kappa: Scalar,
-    c: Scalar,
-    tol: Scalar = 1e-4,
-) -> Float[Array, "n k"]:
-    r"""Step 6 of local prediction.
-
-    The solution z of :math:`(\kappa \Lambda + D - c A) z = \kappa \Lambda y`.
-
-    By Chebyshev semi-iteration on :math:`(\kappa \Lambda + D)^{-1} A`, whose spectrum is real and
-    within [-1, 1]: as many products as :func:`~ldp_jax.graph.propagation.ppr` makes for alpha = 1 -
-    c. Differentiable in y, the precision, kappa and c, forward and backward. The graph is
-    symmetric, kappa > 0, c in [0, 1), :math:`\Lambda` >= 0, y anything finite where that is 0; z is
-    0 for a node without edges that nothing was observed of. ``tol`` bounds the error relative to
-    the solution, in the norm of :math:`(\kappa \Lambda + D)^{1/2} z`.
-
-    >>> path = operator(graphs.from_edges([[0, 1], [1, 2]], num_nodes=3))
-    >>> y = jnp.array([[1.0], [0.0], [0.0]])
-    >>> z = precision_weighted_ppr(
-    ...     path, y, jnp.array([[9.0], [0.0], [1.0]]), 1.0, 0.5, 1e-7
-    ... )
-    >>> np.asarray(z, float).round(4).ravel().tolist()
-    [0.9122, 0.2432, 0.0608]
-    """
-    kappa, c, tol = (jnp.asarray(each, jnp.float32) for each in (kappa, c, tol))
-    degree = op.rows(op.degree)[:, None]
-    weights = kappa * op.rows(precision)
-    diagonal = weights + degree
-    diagonal = jnp.where(diagonal > 0, diagonal, 1.0)
-    steps = chebyshev_steps(1.0 - jax.lax.stop_gradient(c), tol)
-
-    def system(z: Array) -> Array:
-        return diagonal * z - c * degree * op.average(z)
-
-    def solve(_: object, b: Array) -> Array:
-        return semi_iteration(
-            lambda z: c * degree * op.average(z) / diagonal, b / diagonal, c, steps
-        )
-
-    return op.nodes(
-        jax.lax.custom_linear_solve(system, weights * op.rows(y), solve, symmetric=True)
-    )
 
 
 class Observations(NamedTuple):
@@ -167,9 +117,13 @@ def class_fields(
     *,
     num_folds: int,
 ) -> Float[Array, "fields n classes"]:
-    """The field of each c in (0, 1) as log-scores of classes, log(prior + z), at least log 0.02.
+    r"""Step 6 of local prediction: the field of each c in (0, 1), as log-scores of classes.
 
-    z is what :func:`precision_weighted_ppr` gives, and all c take the products of the largest.
+    log(prior + z), at least log 0.02, where z solves the system above for each class. The graph is
+    symmetric, and kappa > 0. By Chebyshev semi-iteration on :math:`(\kappa \Lambda + D)^{-1} A`,
+    whose spectrum is real and within [-1, 1]: ``tol`` bounds the error relative to the solution, in
+    the norm of :math:`(\kappa \Lambda + D)^{1/2} z`. All c take the products of the largest one,
+    as many as :func:`~ldp_jax.graph.propagation.ppr` makes for alpha = 1 - c.
 
     A labelled node is seen by its label, any other by its report; so is a labelled node while its
     fold is left out. Folds are columns of one solve, and a labelled node is asked of the column
@@ -194,12 +148,12 @@ def class_fields(
 
 
 def _series(c: float, tol: float) -> Float[np.ndarray, " terms"]:
-    r"""The polynomial p of :func:`semi_iteration`, by its coefficients of Chebyshev polynomials.
+    r"""The polynomial p of semi-iteration, by its coefficients of Chebyshev polynomials.
 
     Semi-iteration of m steps solves (I - c M) z = b by z = p(M) b, of degree m, with
     :math:`1 - (1 - c x) p(x) = T_{m+1}(x) / T_{m+1}(1 / c)`. All c share the :math:`T_k(M) b`.
     """
-    # as many as chebyshev_steps says
+    # as many as ldp_jax.graph.propagation.chebyshev_steps says
     steps = math.ceil(math.acosh(1.0 / tol) / math.acosh(1.0 / c)) // 2 * 2
     largest = math.cosh((steps + 1) * math.acosh(1.0 / c))
 
