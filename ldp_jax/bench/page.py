@@ -129,7 +129,10 @@ def draw(made: Comparison, *, ax: "Axes | None" = None) -> "Axes":
         ax.axhline(most, color=OWN, ls="--", lw=1.0, label="without noise")
     own = {"color": OWN, "label": made.own, "lw": 2.4, "marker": "*", "ms": 11}
     permuted = {"color": OWN, "label": "permuted", "lw": 1.4, "ls": ":", "marker": "x"}
-    curves = [(made.own, PRIVATE, own), (made.own, PLACEBO, permuted)]
+    curves: list[tuple[str, str, dict[str, Any]]] = [
+        (made.own, PRIVATE, own),
+        (made.own, PLACEBO, permuted),
+    ]
     for place, name in enumerate(made.methods[1:]):
         style = {"color": OTHERS[place % len(OTHERS)], "marker": MARKERS[place % len(MARKERS)]}
         curves.append((name, PRIVATE, style | {"label": name, "lw": 1.4, "ms": 4}))

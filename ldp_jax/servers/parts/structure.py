@@ -355,8 +355,6 @@ def best_field(
 
     And its kappa and c, of :data:`KAPPAS` and :data:`REACHES`.
     """
-    prior = jax.device_put(prior)
-    log_likelihood = jax.device_put(log_likelihood)
     seen = observations(known.labels, prior, log_likelihood, reported, np.float32(known.keep))
     panel = known.nodes
     members = known._replace(labels=known.labels[panel], fold=np.asarray(known.fold)[panel])
