@@ -78,6 +78,12 @@ class FoldedLabels(NamedTuple):
         """The labelled nodes, in order."""
         return np.flatnonzero(self.labels >= 0)
 
+    @property
+    def alone(self) -> "FoldedLabels":
+        """The same of the labelled nodes alone."""
+        nodes = self.nodes
+        return self._replace(labels=self.labels[nodes], fold=np.asarray(self.fold)[nodes])
+
 
 class FeaturesPosterior(NamedTuple):
     """The posterior of classes by public features; made by :func:`features_posterior`.
@@ -230,27 +236,10 @@ def _summed(weights: Array, rows: _Laid, known: _Known, models: int) -> tuple[Ar
     return total, jnp.concatenate([rows.transposed(slopes), of_bias[None]])
 
 
-def _loss(
-    weights: Array, rows: _Laid, known: _Known, ridge: Array, models: int
-) -> tuple[Array, Array, Array]:
-    """The mean loss of F classifiers at once, its derivative, and their score."""
-    # The score is the log-likelihood of evidence under the models that have not seen it.
-    (score, total), slope = _summed(weights, rows, known, models)
-    penalised = weights.at[-1].set(0.0)
-    size = jnp.maximum((models - 1) * known.count, 1).astype(jnp.float32)
-    return (
-        (0.5 * ridge * (penalised**2).sum() - total) / size,
-        (ridge * penalised - slope) / size,
-        score,
-    )
-
-
 class _Search(NamedTuple):
     """Where L-BFGS stands."""
 
-    weights: (
-        Array  # the best point so far, where ``value``, ``slope`` and ``score`` are those of _loss
-    )
+    weights: Array  # the best point so far, of which ``value``, ``slope`` and ``score`` are
     value: Array
     slope: Array
     score: Array
@@ -355,7 +344,7 @@ def _fit(
     return found.weights, found.score
 
 
-@partial(jax.jit, static_argnames=("models", "size"))
+@partial(jax.jit, static_argnames=("models", "rows_wanted"))
 def _path(
     start: Array,
     rows: _Laid,
@@ -367,18 +356,28 @@ def _path(
     model: Array,
     *,
     models: int,
-    size: int,
+    rows_wanted: int,
 ) -> tuple[Array, Array, Array]:
     """The posteriors, place and weights of the largest held-out score.
 
     Falling ridges, the first ``count``, until the score falls. Each row is asked of its ``model``
     [n]; after the last model come their mean weights and mean posterior.
     """
+    size = jnp.maximum((models - 1) * known.count, 1).astype(jnp.float32)
 
     def advance(carry: tuple) -> tuple:
         place, weights, best, _ = carry
         ridge = ridges[place]
-        weights, score = _fit(weights, lambda w: _loss(w, rows, known, ridge, models), tolerance)
+
+        def loss(weights: Array) -> tuple[Array, Array, Array]:
+            """The mean loss of all models at once, its derivative, and their score."""
+            # The score is the log-likelihood of evidence under the models that have not seen it.
+            (score, total), slope = _summed(weights, rows, known, models)
+            penalised = weights.at[-1].set(0.0)
+            value = 0.5 * ridge * (penalised**2).sum() - total
+            return value / size, (ridge * penalised - slope) / size, score
+
+        weights, score = _fit(weights, loss, tolerance)
         better = (place == 0) | ~(score <= best[0])
         best = jax.tree.map(
             lambda new, old: jnp.where(better, new, old), (score, weights, place), best
@@ -393,7 +392,7 @@ def _path(
     mean = jax.nn.logsumexp(each[:, :models], axis=1, keepdims=True) - jnp.log(models)
     each = jnp.concatenate([each, mean], 1)
     found = jnp.take_along_axis(each, model[:, None, None], axis=1)[:, 0]
-    return found[:size], place, weights
+    return found[:rows_wanted], place, weights
 
 
 class Lesson(NamedTuple):
@@ -453,10 +452,12 @@ def regression(
     laid = laid_out(rows, room=room)
     fold = np.asarray(lesson.fold, np.int32)
     places = 4 ** math.ceil(math.log(max(len(teachers), _FEW), 4) - 1e-9)
-    like, own = (
-        (laid, None) if places > n // 2 else (None, places)
-    )  # places for all would take most of the time
-    teaching = laid if len(teachers) == n else laid_out(rows.take(teachers), like, room=own)
+    if len(teachers) == n:
+        teaching = laid
+    elif places > n // 2:
+        teaching = laid_out(rows.take(teachers), laid)
+    else:  # places for all would take most of the time
+        teaching = laid_out(rows.take(teachers), room=places)
     evidence = _padded(np.asarray(lesson.evidence), teaching)
     known = _Known(evidence, _padded(fold[teachers], teaching), np.uint32(len(teachers)))
     model = np.full(n, lesson.num_folds + (not by_weights), np.int32)
@@ -477,7 +478,7 @@ def regression(
         laid,
         model,
         models=lesson.num_folds,
-        size=size,
+        rows_wanted=size,
     )
     found = found if size == n else jax.device_put(np.asarray(found)[:n])
     return found, float(ridges[int(place)]), weights

@@ -356,16 +356,15 @@ def best_field(
     And its kappa and c, of :data:`KAPPAS` and :data:`REACHES`.
     """
     seen = observations(known.labels, prior, log_likelihood, reported, np.float32(known.keep))
-    panel = known.nodes
-    members = known._replace(labels=known.labels[panel], fold=np.asarray(known.fold)[panel])
+    panel = known.alone
     found = {}
     for kappa in KAPPAS:
         fields = class_fields(
             op, seen, known.fold, np.float32(kappa), REACHES, _TOL, num_folds=known.num_folds
         )
         for c, scores in zip(REACHES, fields, strict=True):
-            asked = _calibrated(np.asarray(scores)[panel], members)
-            found[kappa, c] = label_log_loss(asked, members.labels, known.keep), scores
+            asked = _calibrated(np.asarray(scores)[known.nodes], panel)
+            found[kappa, c] = label_log_loss(asked, panel.labels, known.keep), scores
     best = min(found, key=lambda number: found[number][0])
     return found[best][1], best
 
