@@ -5,13 +5,13 @@ import inspect
 import itertools
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jaxtyping import Bool, Int
+from jaxtyping import Int
 
 from ldp_jax import verification
 from ldp_jax.bench import memory
@@ -120,17 +120,27 @@ def compare(
         validate.positive(epsilons=epsilon)
     data = on if isinstance(on, Dataset) else load(on)
     own = Method.of(method) if model is None else Method.of(method).by(model)
-    rivals = _rivals(against, hides)
+    known = {one.name: one for one in RIVALS[hides]}
+    wanted = [against] if isinstance(against, str) else against
+    if against == "all":
+        wanted = list(known)
+    rivals = [known[one] if one in known else Method.of(one) for one in wanted]
     taken = own.name in {rival.name for rival in rivals}
     validate.require(not taken, f"{own.name} must be another name than those of the other methods")
-    cells = list(_cells(own, rivals, [float(epsilon) for epsilon in epsilons]))
+    columns = [float(epsilon) for epsilon in epsilons]
+    beside = itertools.product(columns, (PRIVATE, PLACEBO, DEFAULT))
+    cells = [_Cell(own, users, epsilon, own=True) for epsilon, users in beside]
+    cells.append(_Cell(own, CEILING, max(columns), own=True))
+    others = itertools.product(columns, rivals)
+    cells += [_Cell(rival, PRIVATE, epsilon, own=False) for epsilon, rival in others]
     folder = None if out is None else Path(out)
     if folder is not None:
         figure_class()  # before hours are spent
     stored = read(folder)
     facts = {"data": data.name, "hides": hides, "panel": panel}
     facts["versions"] = ", ".join(f"{name} {version}" for name, version in versions().items())
-    known = _of_data(data)
+    x = data.x if isinstance(data.x, np.ndarray) else (data.x.indptr, data.x.indices, data.x.data)
+    data_digest = digest((np.asarray(data.edges), x, data.y)).hex()
     rows: list[Row] = []
     verdicts: dict[float, Any] = {}
     skipped: dict[str, str] = {}
@@ -140,16 +150,16 @@ def compare(
             phase(f"draw {seed}", over[0], over[0])
             with watched("public facts"):
                 here = draw(seed, data, hides, panel)
-            alone = _rows(here.graph_alone().argmax(1), here, facts | {"seed": seed} | _NOTHING)
-            rows += alone
+            rows += _rows(here.graph_alone().argmax(1), here, facts | {"seed": seed} | _NOTHING)
             for number, cell in enumerate(cells):
                 phase(f"draw {seed}: {cell}", over[number], over[number + 1])
                 try:
                     entry = cell.method.enter(here, cell.epsilon)
-                    name = facts | {"seed": seed} | _name(cell, entry, known)
+                    name = facts | {"seed": seed} | _name(cell, entry, data_digest)
                     found = [row for row in stored if _is_of(row, name)]
                     if not found:
-                        found = _rows(*_played(entry, cell, here, seed), name)
+                        classes, cost = _played(entry, cell, here, seed)
+                        found = _rows(classes, here, name | cost)
                         append(folder, found)
                 except (TypeError, ValueError) as refusal:
                     if cell.own and cell.users != CEILING:
@@ -165,23 +175,6 @@ def compare(
     if folder is not None:
         save(made, folder)
     return made
-
-
-def _rivals(against: str | Sequence[Any], hides: Hides) -> list[Method]:
-    known = {one.name: one for one in RIVALS[hides]}
-    if against == "all":
-        return list(known.values())
-    wanted = [against] if isinstance(against, str) else against
-    return [known[one] if one in known else Method.of(one) for one in wanted]
-
-
-def _cells(own: Method, rivals: list[Method], epsilons: list[float]) -> Iterator[_Cell]:
-    """What is played in each draw; without noise once, at the largest epsilon."""
-    for epsilon, users in itertools.product(epsilons, (PRIVATE, PLACEBO, DEFAULT)):
-        yield _Cell(own, users, epsilon, own=True)
-    yield _Cell(own, CEILING, max(epsilons), own=True)
-    for epsilon, rival in itertools.product(epsilons, rivals):
-        yield _Cell(rival, PRIVATE, epsilon, own=False)
 
 
 # --- One run --------------------------------------------------------------------------------------
@@ -225,14 +218,9 @@ def _source(made: Any) -> str:
     return path.read_text() if path.is_file() else ""
 
 
-def _of_data(data: Dataset) -> str:
-    x = data.x if isinstance(data.x, np.ndarray) else (data.x.indptr, data.x.indices, data.x.data)
-    return digest((np.asarray(data.edges), x, data.y)).hex()
-
-
 def _played(
     entry: Entry, cell: _Cell, here: Draw, seed: int
-) -> tuple[Int[np.ndarray, " n"], Draw, dict[str, Any]]:
+) -> tuple[Int[np.ndarray, " n"], dict[str, Any]]:
     """The classes that one run finds, and its cost."""
     shuffle_key, key = random.split(random.fold_in(jax.random.key(seed), 1))
     if cell.users == PLACEBO:
@@ -254,22 +242,11 @@ def _played(
         "download": sum(one.download for one in released.rounds),
         "upload": sum(one.upload for one in released.rounds),
     }
-    return answer_of(released.value, here.data.num_nodes), here, cost
+    return answer_of(released.value, here.data.num_nodes), cost
 
 
-def _rows(classes: Int[np.ndarray, " n"], here: Draw, *named: dict[str, Any]) -> list[Row]:
+def _rows(classes: Int[np.ndarray, " n"], here: Draw, named: dict[str, Any]) -> list[Row]:
     """A row for all who are scored, and one for each third and class of them."""
-    right = classes == here.data.y
-    shared = {field: value for one in named for field, value in one.items()}
-    return [
-        Row(**shared, among=among, accuracy=round(float(right[who].mean()), 6))
-        for among, who in _groups(here).items()
-        if who.any()
-    ]
-
-
-def _groups(here: Draw) -> dict[str, Bool[np.ndarray, " n"]]:
-    """Who gains and who loses: masks of users by name."""
     scored = here.scored
     degree = np.bincount(np.asarray(here.data.graph.receivers), minlength=len(scored))
     cuts = np.quantile(degree[scored], (1 / 3, 2 / 3))
@@ -279,4 +256,9 @@ def _groups(here: Draw) -> dict[str, Bool[np.ndarray, " n"]]:
     if here.data.num_classes <= _CLASSES:
         names = here.data.class_names or [f"class {c}" for c in range(here.data.num_classes)]
         groups |= {name: scored & (here.data.y == c) for c, name in enumerate(names)}
-    return groups
+    right = classes == here.data.y
+    return [
+        Row(**named, among=among, accuracy=round(float(right[who].mean()), 6))
+        for among, who in groups.items()
+        if who.any()
+    ]

@@ -88,12 +88,11 @@ class Method:
 
     def by(self, given: Any) -> "Method":
         """The same with a model as users name it: a word, what makes it, or the model itself."""
-        if isinstance(given, str):
-            return dataclasses.replace(
-                self, name=f"{self.name} by {given}", model=named(given).make
-            )
         name = getattr(given, "__name__", type(given).__name__)
         make = given if inspect.isclass(given) or inspect.isfunction(given) else lambda: given
+        if isinstance(given, str):
+            name = given
+            make = named(given).make
         return dataclasses.replace(self, name=f"{self.name} by {name}", model=make)
 
     def enter(self, draw: Draw, epsilon: float) -> Entry:
@@ -102,7 +101,14 @@ class Method:
         ``TypeError`` for what is neither, ``ValueError`` for a mechanism on other data than hidden
         ones, a guarantee beyond epsilon, or a model beside a server, which has its own.
         """
-        made = self._made(draw, epsilon)
+        made = called(
+            self.make,
+            epsilon,
+            facts=draw.facts,
+            dim=draw.data.num_features,
+            num_users=draw.data.num_nodes,
+            num_classes=draw.data.num_classes,
+        )
         if isinstance(made, Server):
             if self.model is not None:
                 raise ValueError(f"{self.name}: a model is of mechanisms, and a server has its own")
@@ -111,16 +117,6 @@ class Method:
             entry = self._of(made, draw, epsilon)
         check_column(self.name, entry.server, draw.hides, epsilon)
         return entry
-
-    def _made(self, draw: Draw, epsilon: float) -> Any:
-        return called(
-            self.make,
-            epsilon,
-            facts=draw.facts,
-            dim=draw.data.num_features,
-            num_users=draw.data.num_nodes,
-            num_classes=draw.data.num_classes,
-        )
 
     def _of(self, made: Any, draw: Draw, epsilon: float) -> Entry:
         if isinstance(made, edges.OneUsersView):

@@ -56,12 +56,19 @@ def scores(made: Comparison) -> Table:
     header = ["method", "users", "epsilon", "accuracy", "gain", "own less it"]
     header += ["worst draw", "guarantee", "bytes out", "bytes back", "seconds", "peak MB"]
     lines = [header]
-    for method, users, epsilon in _listed(made):
+    listed = [(ALONE, PRIVATE, 0.0)]
+    for epsilon in made.epsilons:
+        listed += [(made.own, users, epsilon) for users in (PRIVATE, PLACEBO, DEFAULT)]
+        listed += [(name, PRIVATE, epsilon) for name in made.methods[1:]]
+    listed.append((made.own, CEILING, math.inf))
+    for method, users, epsilon in listed:
         found = [
             row
             for row in made.rows
             if (row.method, row.users, row.epsilon, row.among) == (method, users, epsilon, ALL)
         ]
+        if not found:
+            continue
         worst = min(made.scores(method, epsilon, users).values())
         rival = users == PRIVATE and method not in (made.own, ALONE)
         lines.append(
@@ -94,16 +101,6 @@ def among(made: Comparison) -> Table:
     return lines
 
 
-def _listed(made: Comparison) -> list[tuple[str, str, float]]:
-    """Method, users and epsilon in the order of the table."""
-    listed = [(ALONE, PRIVATE, 0.0)]
-    for epsilon in made.epsilons:
-        listed += [(made.own, users, epsilon) for users in (PRIVATE, PLACEBO, DEFAULT)]
-        listed += [(name, PRIVATE, epsilon) for name in made.methods[1:]]
-    listed.append((made.own, CEILING, math.inf))
-    return [(name, users, e) for name, users, e in listed if made.scores(name, e, users)]
-
-
 def _signed(gain: Any) -> str:
     return str(gain) if str(gain).startswith("-") else f"+{gain}"
 
@@ -131,14 +128,11 @@ def draw(made: Comparison, *, ax: "Axes | None" = None) -> "Axes":
         most = made.gain(made.own, math.inf, CEILING).mean
         ax.axhline(most, color=OWN, ls="--", lw=1.0, label="without noise")
     own = {"color": OWN, "label": made.own, "lw": 2.4, "marker": "*", "ms": 11}
-    curves = [(made.own, PRIVATE, own)]
-    curves.append(
-        (
-            made.own,
-            PLACEBO,
-            {"color": OWN, "label": "permuted", "lw": 1.4, "ls": ":", "marker": "x"},
-        )
-    )
+    permuted = {"color": OWN, "label": "permuted", "lw": 1.4, "ls": ":", "marker": "x"}
+    curves: list[tuple[str, str, dict[str, Any]]] = [
+        (made.own, PRIVATE, own),
+        (made.own, PLACEBO, permuted),
+    ]
     for place, name in enumerate(made.methods[1:]):
         style = {"color": OTHERS[place % len(OTHERS)], "marker": MARKERS[place % len(MARKERS)]}
         curves.append((name, PRIVATE, style | {"label": name, "lw": 1.4, "ms": 4}))

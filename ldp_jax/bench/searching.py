@@ -103,25 +103,25 @@ def guarantee_of(search: Any) -> PipelineGuarantee:
 def _asked(
     estimator: Any, fits: list[dict[str, Any]], first: int = 0
 ) -> dict[Any, tuple[Guarantee, ...]]:
-    """The guarantees of fits, numbered from ``first``, by what tells their reports apart."""
+    """The guarantees of fits, numbered from ``first``, by what tells their reports apart.
+
+    Of all steps of an estimator that ask users.
+    """
+    from sklearn.base import clone
+
     asked = {}
     for place, parameters in enumerate(fits, first):
-        for step in _private_steps(estimator, parameters):
+        made = clone(estimator).set_params(**parameters)
+        steps = [step for _, step in made.steps] if hasattr(made, "steps") else [made]
+        private = [step for step in steps if hasattr(step, "asks")]
+        if not private:
+            raise TypeError(
+                f"{type(estimator).__name__} asks no user: see ldp_jax.servers.estimators"
+            )
+        for step in private:
             name, guarantees = step.asks()
             asked[place if name is None else name] = guarantees
     return asked
-
-
-def _private_steps(estimator: Any, parameters: dict[str, Any]) -> list[Any]:
-    """The estimators within one that ask users, under some parameters."""
-    from sklearn.base import clone
-
-    made = clone(estimator).set_params(**parameters)
-    steps = [step for _, step in made.steps] if hasattr(made, "steps") else [made]
-    found = [step for step in steps if hasattr(step, "asks")]
-    if not found:
-        raise TypeError(f"{type(estimator).__name__} asks no user: see ldp_jax.servers.estimators")
-    return found
 
 
 def _total(asked: dict[Any, tuple[Guarantee, ...]]) -> PipelineGuarantee:

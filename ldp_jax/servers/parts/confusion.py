@@ -38,13 +38,10 @@ class ClassReports(NamedTuple):
     Attributes:
       log_likelihood: float32 [n, C], log P(report i | class that its device chose).
       alphabets: bool [n, C], the classes that it chose among.
-      reported: bool [n], who did report, of the panel whoever; everybody by default. Rows of the
-        silent are 0.
     """
 
     log_likelihood: Float[Array | np.ndarray, "n classes"]
     alphabets: Bool[Array | np.ndarray, "n classes"]
-    reported: Bool[np.ndarray, " n"] | None = None
 
     __repr__ = by_shapes
 
@@ -198,7 +195,6 @@ def likeliest_evidence(
     labels = np.full(len(scores), -1, np.int32)
     labels[nodes] = panel.labels
     rows = ScoredPanel(scores, labels, panel.keep)
-    reports = ClassReports(reports.log_likelihood, np.asarray(reports.alphabets))
     among = np.asarray(smoothings, np.float32)
     given = (rows, sets, which, reports, posterior, np.asarray(counted), among)
     best, evidence = _likeliest(*given, labels_are_true=panel.keep == 1.0)

@@ -225,16 +225,14 @@ def evidence(
     counted = (
         np.ones(len(reports), np.float32) if counted is None else np.asarray(counted, np.float32)
     )
-    best = None
-    marginals = []
-    for place, s in enumerate(DISPERSIONS):
+    found = []
+    for s in DISPERSIONS:
         tables = report_tables(s, means, float(epsilon), size=size)
-        each, weights, marginal = _under(tables, reports, prior, np.float32(epsilon), counted)
-        marginals.append(float(marginal))
-        if best is None or marginals[-1] > best.marginal[best.dispersion]:
-            best = Evidence(each, weights, place, marginals)
-    assert best is not None
-    return best
+        found.append(_under(tables, reports, prior, np.float32(epsilon), counted))
+    marginals = [float(marginal) for _, _, marginal in found]
+    best = int(np.argmax(marginals))
+    each, weights, _ = found[best]
+    return Evidence(each, weights, best, marginals)
 
 
 @jax.jit

@@ -12,6 +12,8 @@ c < 1 how far values reach. The matrix is symmetric positive definite; one :math
 gives a personalized PageRank.
 """
 
+import math
+from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -26,9 +28,8 @@ from ldp_jax.core.types import Array, Scalar
 from ldp_jax.graph import graphs  # noqa: F401 - the examples below
 from ldp_jax.graph.propagation import (
     Operator,
-    chebyshev_steps,
+    block_width,
     operator,  # noqa: F401 - the examples below
-    semi_iteration,
 )
 
 LABEL_VARIANCE = 0.5
@@ -37,54 +38,6 @@ indicator.
 """
 
 _FLOOR = 0.02  # the least probability that a value of the field is read as
-
-
-@jax.jit
-def precision_weighted_ppr(
-    op: Operator,
-    y: Float[Array, "n k"],
-    precision: Float[Array, "n k"],
-    kappa: Scalar,
-    c: Scalar,
-    tol: Scalar = 1e-4,
-) -> Float[Array, "n k"]:
-    r"""Step 6 of local prediction.
-
-    The solution z of :math:`(\kappa \Lambda + D - c A) z = \kappa \Lambda y`.
-
-    By Chebyshev semi-iteration on :math:`(\kappa \Lambda + D)^{-1} A`, whose spectrum is real and
-    within [-1, 1]: as many products as :func:`~ldp_jax.graph.propagation.ppr` makes for alpha = 1 -
-    c. Differentiable in y, the precision, kappa and c, forward and backward. The graph is
-    symmetric, kappa > 0, c in [0, 1), :math:`\Lambda` >= 0, y anything finite where that is 0; z is
-    0 for a node without edges that nothing was observed of. ``tol`` bounds the error relative to
-    the solution, in the norm of :math:`(\kappa \Lambda + D)^{1/2} z`.
-
-    >>> path = operator(graphs.from_edges([[0, 1], [1, 2]], num_nodes=3))
-    >>> y = jnp.array([[1.0], [0.0], [0.0]])
-    >>> z = precision_weighted_ppr(
-    ...     path, y, jnp.array([[9.0], [0.0], [1.0]]), 1.0, 0.5, 1e-7
-    ... )
-    >>> np.asarray(z, float).round(4).ravel().tolist()
-    [0.9122, 0.2432, 0.0608]
-    """
-    kappa, c, tol = (jnp.asarray(each, jnp.float32) for each in (kappa, c, tol))
-    degree = op.rows(op.degree)[:, None]
-    weights = kappa * op.rows(precision)
-    diagonal = weights + degree
-    diagonal = jnp.where(diagonal > 0, diagonal, 1.0)
-    steps = chebyshev_steps(1.0 - jax.lax.stop_gradient(c), tol)
-
-    def system(z: Array) -> Array:
-        return diagonal * z - c * degree * op.average(z)
-
-    def solve(_: object, b: Array) -> Array:
-        return semi_iteration(
-            lambda z: c * degree * op.average(z) / diagonal, b / diagonal, c, steps
-        )
-
-    return op.nodes(
-        jax.lax.custom_linear_solve(system, weights * op.rows(y), solve, symmetric=True)
-    )
 
 
 class Observations(NamedTuple):
@@ -154,23 +107,26 @@ def _of_reports(prior: Array, log_likelihood: Array, reported: Array) -> tuple[A
     return values, jnp.where(seen, 1.0 / (LABEL_VARIANCE + (1.0 - safe) / safe), 0.0), rho
 
 
-@partial(jax.jit, static_argnames="num_folds")
-def class_field(
+def class_fields(
     op: Operator,
     seen: Observations,
     fold: Int[Array | np.ndarray, " n"],
     kappa: Scalar,
-    c: Scalar,
-    tol: Scalar = 1e-3,
+    cs: Sequence[float],
+    tol: float = 1e-3,
     *,
     num_folds: int,
-) -> Float[Array, "n classes"]:
-    """The field as log-scores of classes, log(prior + z), at least log 0.02.
+) -> Float[Array, "fields n classes"]:
+    r"""Step 6 of local prediction: the field of each c in (0, 1), as log-scores of classes.
 
-    See :func:`precision_weighted_ppr`.
+    log(prior + z), at least log 0.02, where z solves the system above for each class. The graph is
+    symmetric, and kappa > 0. By Chebyshev semi-iteration on :math:`(\kappa \Lambda + D)^{-1} A`,
+    whose spectrum is real and within [-1, 1]: ``tol`` bounds the error relative to the solution, in
+    the norm of :math:`(\kappa \Lambda + D)^{1/2} z`. All c take the products of the largest one,
+    as many as :func:`~ldp_jax.graph.propagation.ppr` makes for alpha = 1 - c.
 
     A labelled node is seen by its label, any other by its report; so is a labelled node while its
-    fold is left out. All folds are columns of one solve, and a labelled node is asked of the column
+    fold is left out. Folds are columns of one solve, and a labelled node is asked of the column
     without the labels of its fold.
 
     >>> path = operator(
@@ -178,23 +134,89 @@ def class_field(
     ... )
     >>> labels, prior = np.array([0, -1, -1, -1, 1]), jnp.array([0.5, 0.5])
     >>> seen = observations(labels, prior, jnp.zeros((5, 2)), np.zeros(5, bool))
-    >>> scores = class_field(
-    ...     path, seen, jnp.array([0, 0, 0, 0, 1]), 1.0, 0.99, 1e-6, num_folds=2
+    >>> (scores,) = class_fields(
+    ...     path, seen, jnp.array([0, 0, 0, 0, 1]), 1.0, [0.99], 1e-6, num_folds=2
     ... )
     >>> of_zero = np.exp(np.asarray(scores, float))[:, 0]
     >>> of_zero.round(2).tolist()  # nodes 0 and 4 by each other's label
     [0.09, 0.7, 0.5, 0.3, 0.91]
     """
-    n = len(fold)
+    series = [_series(c, tol) for c in cs]
+    terms = max(map(len, series))
+    padded = [np.pad(one, (0, terms - len(one))) for one in series]
+    return _fields(op, seen, fold, kappa, np.stack(padded), num_folds=num_folds)
+
+
+def _series(c: float, tol: float) -> Float[np.ndarray, " terms"]:
+    r"""The polynomial p of semi-iteration, by its coefficients of Chebyshev polynomials.
+
+    Semi-iteration of m steps solves (I - c M) z = b by z = p(M) b, of degree m, with
+    :math:`1 - (1 - c x) p(x) = T_{m+1}(x) / T_{m+1}(1 / c)`. All c share the :math:`T_k(M) b`.
+    """
+    # as many as ldp_jax.graph.propagation.chebyshev_steps says
+    steps = math.ceil(math.acosh(1.0 / tol) / math.acosh(1.0 / c)) // 2 * 2
+    largest = math.cosh((steps + 1) * math.acosh(1.0 / c))
+
+    def polynomial(x: np.ndarray) -> np.ndarray:
+        error = np.cos((steps + 1) * np.arccos(x)) / largest
+        return (1.0 - error) / (1.0 - c * x)
+
+    return np.polynomial.Chebyshev.interpolate(polynomial, steps).coef.astype(np.float32)
+
+
+@partial(jax.jit, static_argnames="num_folds")
+def _fields(
+    op: Operator,
+    seen: Observations,
+    fold: Array,
+    kappa: Array,
+    series: Array,
+    *,
+    num_folds: int,
+) -> Array:
+    _, _, classes = seen.values.shape
     labelled = seen.precision[:, 0] > 0
-    by_label = labelled[:, None] & (
-        fold[:, None] != jnp.arange(num_folds + 1)
-    )  # [n, F + 1], the last of all labels
-    values = jnp.where(by_label[..., None], seen.values[:, :1], seen.values[:, 1:])
-    precision = jnp.where(by_label, seen.precision[:, :1], seen.precision[:, 1:])
-    precision = jnp.broadcast_to(precision[..., None], values.shape)
-    z = precision_weighted_ppr(op, values.reshape(n, -1), precision.reshape(n, -1), kappa, c, tol)
-    z = z.reshape(values.shape)
-    model = jnp.where(labelled, fold, num_folds)
-    own = jnp.take_along_axis(z, model[:, None, None], 1)[:, 0]
-    return jnp.log(jnp.maximum(seen.prior + own, _FLOOR))
+    model = op.rows(jnp.where(labelled, fold, num_folds))  # the last one has seen all labels
+    degree = op.rows(op.degree)[:, None]
+    # Values have sum 0 over classes, and so has z: that of the last class follows.
+    free = classes - 1
+    blocks = -(-(num_folds + 1) // max(1, block_width() // free))
+    models = -(-(num_folds + 1) // blocks)
+    # A CPU adds 8 columns at once: the last of them may be read by nobody.
+    column = jnp.arange(-(-models * free // 8) * 8)
+
+    def solve(block: Array, total: Array) -> Array:
+        first = block * models
+        left_out = first + column // free
+        by_label = labelled[:, None] & (fold[:, None] != left_out)
+        precision = jnp.where(by_label, seen.precision[:, :1], seen.precision[:, 1:])
+        values = seen.values[..., column % free]
+        values = jnp.where(by_label, values[:, 0], values[:, 1])
+        weights = kappa * op.rows(precision)
+        diagonal = weights + degree
+        diagonal = jnp.where(diagonal > 0, diagonal, 1.0)
+        source = weights * op.rows(values) / diagonal
+        share = degree / diagonal
+        own = model - first
+        here = (own >= 0) & (own < models)
+        place = jnp.where(here, own, 0)[:, None] * free + jnp.arange(free)
+
+        def add(total: Array, weight: Array, values: Array) -> Array:
+            asked = jnp.where(here[:, None], jnp.take_along_axis(values, place, 1), 0.0)
+            return total + weight[:, None, None] * asked
+
+        def two(turn: Array, carry: tuple) -> tuple:
+            before, now, total = carry  # each is written where it was, without a copy
+            twice = jnp.where(turn == 0, 1.0, 2.0)  # T_1 is x, T_k+1 is 2 x T_k - T_k-1
+            before = twice * share * op.average(now) - before
+            total = add(total, series[:, 2 * turn + 1], before)
+            now = 2.0 * share * op.average(before) - now
+            return before, now, add(total, series[:, 2 * turn + 2], now)
+
+        start = jnp.zeros_like(source), source, add(total, series[:, 0], source)
+        return jax.lax.fori_loop(0, (series.shape[1] - 1) // 2, two, start)[2]
+
+    nothing = jnp.zeros((len(series), len(model), free), jnp.float32)
+    z = jax.vmap(op.nodes)(jax.lax.fori_loop(0, blocks, solve, nothing))
+    z = jnp.concatenate([z, -z.sum(-1, keepdims=True)], -1)
+    return jnp.log(jnp.maximum(seen.prior + z, _FLOOR))

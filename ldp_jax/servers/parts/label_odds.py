@@ -101,9 +101,10 @@ def trust(
     [1.0, 0.0]
     """
     scores = np.stack([log_q, evidence], -1)
-    alone, _ = log_odds(scores, labels, family((1.0, 0.0)))
-    beside, weights = log_odds(scores, labels, family((1.0, 0.0), (0.0, 1.0)))
-    return float(weights[1] * expit(beside - alone))
+    alone = family((1.0, 0.0))
+    beside = family((1.0, 0.0), (0.0, 1.0))
+    found = preference(scores, labels, alone, [beside], doubt=0.0)
+    return float(found.other[1] * found.chance)
 
 
 class Preference(NamedTuple):

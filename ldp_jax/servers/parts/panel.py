@@ -163,9 +163,7 @@ def folded_panel(
     labels = labels.astype(np.int32)
     num_folds = typical_folds(labels, num_folds)
     known = FoldedLabels(labels, num_classes, folds(key, labels, num_folds), num_folds, keep)
-    return known, known._replace(
-        labels=labels[known.nodes], fold=np.asarray(known.fold)[known.nodes]
-    )
+    return known, known.alone
 
 
 def _labels(panel: ArrayLike, labels: ArrayLike, n: int) -> Int[np.ndarray, " n"]:

@@ -17,7 +17,7 @@ from jaxtyping import Float
 from ldp_jax.core import random, validate
 from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.mechanism import Mechanism, privatize, require_protocol
-from ldp_jax.core.public_bounds import End, check_step, scaled
+from ldp_jax.core.public_bounds import check_step, scaled
 from ldp_jax.core.sharding import by_rows, each_part
 from ldp_jax.core.spaces import Box, as_records
 from ldp_jax.core.spaces import clip as into
@@ -251,8 +251,7 @@ def perturb(
     domain = box(mechanism)
     if isinstance(x, np.memmap) or bounds is not None:
         x = declared(x, domain, bounds, clip=True)
-    leaves, structure = jax.tree.flatten(mechanism)
-    known = all(map(validate.concrete, (key, *leaves)))
+    known = all(map(validate.concrete, (key, *jax.tree.leaves(mechanism))))
     key = random.counted(key_for(key, x))
     users = np.arange(n, dtype=np.int32)
     if not isinstance(x, RowSource):
@@ -288,7 +287,14 @@ def _by_blocks(key: PRNGKey, users: np.ndarray, mechanism: Mechanism, x: RowSour
             leaf if axis is None else np.asarray(leaf)[place]
             for leaf, axis in zip(leaves, axes, strict=True)
         ]
-        block = _dense(x, start, stop, domain)
+        block = of_host(x.scaled_rows(start, stop))
+        with np.errstate(all="ignore"):  # a warning would tell of a record
+            block = block.astype(np.float32, copy=False)
+        if block.shape != (stop - start, domain.dim):
+            raise ValueError(
+                f"scaled_rows({start}, {stop}) of x must give shape {(stop - start, domain.dim)}, "
+                f"got {block.shape}"
+            )
         block = np.pad(to_domain(block, domain), ((0, rows - len(block)), (0, 0)))
         made = jax.tree.unflatten(structure, own)
         # jnp.asarray would compile a program for each shape that is brought to the device.
@@ -300,19 +306,6 @@ def _by_blocks(key: PRNGKey, users: np.ndarray, mechanism: Mechanism, x: RowSour
         for whole, part in zip(wholes, parts, strict=True):
             whole[start:stop] = np.asarray(part)[: stop - start]
     return jax.tree.unflatten(like, [jax.device_put(wholes.pop(0)) for _ in range(like.num_leaves)])
-
-
-def _dense(x: RowSource, start: int, stop: int, domain: Box) -> Float[np.ndarray, "rows d"]:
-    """Records [start, stop) of a source, of the shape that it promised."""
-    block = of_host(x.scaled_rows(start, stop))
-    wanted = (stop - start, domain.dim)
-    with np.errstate(all="ignore"):  # a warning would tell of a record
-        block = block.astype(np.float32, copy=False)
-    if block.shape != wanted:
-        raise ValueError(
-            f"scaled_rows({start}, {stop}) of x must give shape {wanted}, got {block.shape}"
-        )
-    return block
 
 
 def _aligned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
@@ -346,12 +339,6 @@ def key_for(key: PRNGKey, x: UserRecords) -> PRNGKey:
 
 
 _FEW = 32  # numbers that may all be above 0 by chance
-
-
-def _in_upper_half(values: Any, domain: Box) -> bool:
-    """Whether many numbers of a domain around 0 are all above it: bounds may be forgotten."""
-    around = -domain.lower == domain.upper
-    return around and values.size >= _FEW and bool(values.min() >= 0 and values.max() > 0)
 
 
 def declared(
@@ -392,7 +379,9 @@ def declared(
             kind = values.dtype if jnp.issubdtype(values.dtype, jnp.floating) else np.float64
             least, most = (np.asarray(end).astype(kind) for end in (lower, upper))
             inside = bool(((values >= least) & (values <= most)).all())  # NaN is in no interval
-            halved = whole and bounds is None and _in_upper_half(values, domain)
+            # Many numbers of a domain around 0 that are all above it: bounds may be forgotten.
+            suspect = whole and bounds is None and -domain.lower == domain.upper
+            halved = suspect and values.size >= _FEW and values.min() >= 0 and values.max() > 0
         if halved:
             warnings.warn(
                 f"every number of x is in [0, {domain.upper:g}], and the mechanism takes "
@@ -414,26 +403,19 @@ def declared(
         return x
     if not of_device and x.dtype != np.float32:
         return scaled(of_host(x), lower, upper, domain.lower, domain.upper)
-    rest = _taken_off(lower, upper)
-    return _mapped(as_records(x), rest, domain.lower, domain.upper)
-
-
-def _taken_off(lower: End, upper: End) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The lower bound as two numbers of float32, and the width.
-
-    One alone would move all records.
-    """
+    # The lower bound as two numbers of float32: one alone would move all records.
     lower = np.asarray(lower, np.float64)
-    upper = np.asarray(upper, np.float64)
-    near = np.asarray(lower, np.float32)
-    return near, np.asarray(lower - near, np.float32), np.asarray(upper - lower, np.float32)
+    near = lower.astype(np.float32)
+    rest = (lower - near).astype(np.float32)
+    width = (np.asarray(upper, np.float64) - lower).astype(np.float32)
+    return _mapped(as_records(x), (near, rest, width), domain.lower, domain.upper)
 
 
 @jax.jit
 def _mapped(x: Array, bounds: tuple[Array, Array, Array], start: Scalar, stop: Scalar) -> Array:
     """Records of float32, NaN at the centre, mapped to [start, stop] and clipped.
 
-    :func:`_taken_off` bounds.
+    ``bounds`` are the lower one, what float32 leaves of it, and the width.
     """
     lower, rest, width = bounds
     share = into((x - lower - rest) / width, 0.0, 1.0)

@@ -57,31 +57,26 @@ def report_limit(
     validate.number(0.0, math.inf, epsilon=epsilon)
     users, records, classes = joint.shape
     # Unknowns of a user: P(decision | record), and then m.
-    sent = records * classes
-    many = users * (sent + classes)
-    place = np.arange(many).reshape(users, sent + classes)
-    of_record = place[:, :sent].reshape(users, records, classes)
-    of_m = np.broadcast_to(place[:, None, sent:], of_record.shape)
+    sent = scipy.sparse.eye_array(records * classes)
+    least = scipy.sparse.kron(np.ones((records, 1)), scipy.sparse.eye_array(classes))
+    total = scipy.sparse.kron(scipy.sparse.eye_array(records), np.ones((1, classes)))
 
-    def rows(*terms: tuple[np.ndarray, float]) -> scipy.sparse.csr_array:
-        """Sums of unknowns, one a row, of the last axis of the places."""
-        count = terms[0][0].size
-        at = np.concatenate([np.arange(count)] * len(terms))
-        columns = np.concatenate([columns.ravel() for columns, _ in terms])
-        values = np.repeat([value for _, value in terms], count)
-        return scipy.sparse.csr_array((values, (at, columns)), (count, many))
+    def of_each(
+        by_sent: scipy.sparse.sparray, by_least: scipy.sparse.sparray
+    ) -> scipy.sparse.sparray:
+        """The same rows for each user."""
+        rows = scipy.sparse.hstack([by_sent, by_least])
+        return scipy.sparse.kron(scipy.sparse.eye_array(users), rows)
 
     # e^-epsilon P <= m <= P, in numbers that stay finite.
-    low = rows((of_m, 1.0), (of_record, -1.0))
-    high = rows((of_record, math.exp(-epsilon)), (of_m, -1.0))
-    total = np.repeat(np.arange(users * records), classes), of_record.ravel()
-    sums = scipy.sparse.csr_array((np.ones(of_record.size), total), (users * records, many))
-    gain = np.zeros(many)
-    gain[of_record] = joint
+    low = of_each(-sent, least)
+    high = of_each(math.exp(-epsilon) * sent, -least)
+    sums = of_each(total, scipy.sparse.coo_array((records, classes)))
+    gain = np.pad(joint.reshape(users, -1), ((0, 0), (0, classes)))
     found = scipy.optimize.linprog(
-        -gain,
+        -gain.ravel(),
         A_ub=scipy.sparse.vstack([low, high]),
-        b_ub=np.zeros(2 * of_record.size),
+        b_ub=np.zeros(2 * joint.size),
         A_eq=sums,
         b_eq=np.ones(users * records),
         bounds=(0.0, 1.0),
@@ -89,7 +84,8 @@ def report_limit(
     )
     if not found.success:
         raise ValueError(f"joint has no best report: {found.message}")
-    return (found.x[of_record] * joint).sum((1, 2))
+    law = found.x.reshape(gain.shape)[:, :-classes].reshape(joint.shape)
+    return (law * joint).sum((1, 2))
 
 
 def own_report(

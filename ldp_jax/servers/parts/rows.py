@@ -308,11 +308,12 @@ def scaled_rows(x: Features) -> dict[Scaling, Rows]:
     [-0.707, -0.707, 0.707, 0.707]
     """
     row, column, values, shape = _entries(x)
-    made: dict[Scaling, Rows] = {"rows": _of_length_one(row, column, values, shape)}
     n, d = shape
-    plain = (row, column, values)
+    of_rows = _of_length_one(row, column, values, shape)
+    plain = _of_mean_length_one(row, column, values, shape)
     values = _squarable(values, column, d)
-    tamed = values
+    largest = np.zeros(d)
+    np.maximum.at(largest, column, np.abs(values))
     if np.count_nonzero(values) > _DENSE * n * d:  # a sparse matrix may store zeros
         full = np.zeros(shape)
         full[row, column] = values
@@ -321,14 +322,10 @@ def scaled_rows(x: Features) -> dict[Scaling, Rows]:
         column = np.tile(np.arange(d), n)
         values = full.ravel()
     # A column that is constant is left with rounding errors alone.
-    largest = np.zeros(d)
-    np.maximum.at(largest, plain[1], np.abs(tamed))
     size = np.sqrt(np.bincount(column, weights=values**2, minlength=d) / max(n, 1))
     weight = np.divide(1.0, size, out=np.zeros(d), where=size > 1e-9 * largest)
-    return made | {
-        "columns": _of_mean_length_one(row, column, values * weight[column], shape),
-        "none": _of_mean_length_one(*plain, shape),
-    }
+    of_columns = _of_mean_length_one(row, column, values * weight[column], shape)
+    return {"rows": of_rows, "columns": of_columns, "none": plain}
 
 
 def warn_of_columns(x: Features, chosen: Scaling) -> None:

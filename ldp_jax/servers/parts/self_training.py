@@ -78,6 +78,12 @@ class FoldedLabels(NamedTuple):
         """The labelled nodes, in order."""
         return np.flatnonzero(self.labels >= 0)
 
+    @property
+    def alone(self) -> "FoldedLabels":
+        """The same of the labelled nodes alone."""
+        nodes = self.nodes
+        return self._replace(labels=self.labels[nodes], fold=np.asarray(self.fold)[nodes])
+
 
 class FeaturesPosterior(NamedTuple):
     """The posterior of classes by public features; made by :func:`features_posterior`.
@@ -180,24 +186,11 @@ def _normalised(scores: Array) -> tuple[Array, Array]:
     return mass / total, (jnp.log(total) + most)[:, 0]
 
 
-def _of_part(scores: Array, known: _Known, first: Array) -> tuple[Array, Array]:
+def _summed(weights: Array, rows: _Laid, known: _Known, models: int) -> tuple[Array, Array]:
     """The log-likelihoods of evidence under models that have not seen it and that have.
 
-    The latter's derivative.
+    Of all rows in use, a part at a time; and the derivative of the latter in the weights.
     """
-    n, models, classes = scores.shape
-    # With rows last, a CPU sums over few classes by vector instructions.
-    given = scores.reshape(n, -1).T.reshape(models, classes, n)
-    prior, all_of = _normalised(given)
-    posterior, some = _normalised(given + known.evidence.T)
-    unseen = known.fold == jnp.arange(models)[:, None]
-    groups = jnp.stack([unseen, ~unseen]) & (first + jnp.arange(n, dtype=jnp.uint32) < known.count)
-    slope = jnp.where(groups[1][:, None], posterior - prior, 0.0)
-    return jnp.where(groups, some - all_of, 0.0).sum((1, 2)), slope.reshape(-1, n).T
-
-
-def _summed(weights: Array, rows: _Laid, known: _Known, models: int) -> tuple[Array, Array]:
-    """:func:`_of_part` of all rows in use, a part at a time, with the derivative in the weights."""
     size = part_size(rows.shape[0])
     if isinstance(rows, RowTables) and size % _IN_CACHE == 0:
         size = _IN_CACHE
@@ -209,8 +202,16 @@ def _summed(weights: Array, rows: _Laid, known: _Known, models: int) -> tuple[Ar
         return jax.lax.dynamic_slice_in_dim(values, at * size, size)
 
     def evaluated(scores: Array, at: Array) -> tuple[Array, Array]:
-        here = _Known(part(known.evidence, at), part(known.fold, at), known.count)
-        return _of_part(scores, here, at * size)
+        # With rows last, a CPU sums over few classes by vector instructions.
+        given = scores.reshape(size, -1).T.reshape(models, -1, size)
+        prior, all_of = _normalised(given)
+        posterior, some = _normalised(given + part(known.evidence, at).T)
+        unseen = part(known.fold, at) == jnp.arange(models)[:, None]
+        used = at * size + jnp.arange(size, dtype=jnp.uint32) < known.count
+        groups = jnp.stack([unseen, ~unseen]) & used
+        slope = jnp.where(groups[1][:, None], posterior - prior, 0.0)
+        values = jnp.where(groups, some - all_of, 0.0).sum((1, 2))
+        return values, slope.reshape(-1, size).T
 
     if isinstance(rows, DenseRows):
 
@@ -235,27 +236,10 @@ def _summed(weights: Array, rows: _Laid, known: _Known, models: int) -> tuple[Ar
     return total, jnp.concatenate([rows.transposed(slopes), of_bias[None]])
 
 
-def _loss(
-    weights: Array, rows: _Laid, known: _Known, ridge: Array, models: int
-) -> tuple[Array, Array, Array]:
-    """The mean loss of F classifiers at once, its derivative, and their score."""
-    # The score is the log-likelihood of evidence under the models that have not seen it.
-    (score, total), slope = _summed(weights, rows, known, models)
-    penalised = weights.at[-1].set(0.0)
-    size = jnp.maximum((models - 1) * known.count, 1).astype(jnp.float32)
-    return (
-        (0.5 * ridge * (penalised**2).sum() - total) / size,
-        (ridge * penalised - slope) / size,
-        score,
-    )
-
-
 class _Search(NamedTuple):
     """Where L-BFGS stands."""
 
-    weights: (
-        Array  # the best point so far, where ``value``, ``slope`` and ``score`` are those of _loss
-    )
+    weights: Array  # the best point so far, of which ``value``, ``slope`` and ``score`` are
     value: Array
     slope: Array
     score: Array
@@ -360,50 +344,40 @@ def _fit(
     return found.weights, found.score
 
 
-class _Ridges(NamedTuple):
-    """Ridges to choose from, in falling order: the first ``count``.
-
-    And the least gain of a step.
-    """
-
-    ridges: Array | np.ndarray
-    count: Array | np.uint32
-    tolerance: Array | np.float32
-
-    @classmethod
-    def of(cls, ridges: tuple[float, ...], tolerance: float) -> "_Ridges":
-        validate.positive(ridges=np.asarray(ridges))
-        if not ridges:
-            raise ValueError("ridges must hold a number, got none")
-        numbers = np.pad(
-            np.asarray(ridges, np.float32), (0, -len(ridges) % _ROOM), constant_values=1.0
-        )
-        return cls(numbers, np.uint32(len(ridges)), np.float32(tolerance))
-
-
-@partial(jax.jit, static_argnames=("models", "size"))
+@partial(jax.jit, static_argnames=("models", "rows_wanted"))
 def _path(
     start: Array,
     rows: _Laid,
     known: _Known,
-    among: _Ridges,
+    ridges: Array,
+    count: Array,
+    tolerance: Array,
     everybody: _Laid,
     model: Array,
     *,
     models: int,
-    size: int,
+    rows_wanted: int,
 ) -> tuple[Array, Array, Array]:
     """The posteriors, place and weights of the largest held-out score.
 
-    Falling ridges, until the score falls.
+    Falling ridges, the first ``count``, until the score falls. Each row is asked of its ``model``
+    [n]; after the last model come their mean weights and mean posterior.
     """
+    size = jnp.maximum((models - 1) * known.count, 1).astype(jnp.float32)
 
     def advance(carry: tuple) -> tuple:
         place, weights, best, _ = carry
-        ridge = among.ridges[place]
-        weights, score = _fit(
-            weights, lambda w: _loss(w, rows, known, ridge, models), among.tolerance
-        )
+        ridge = ridges[place]
+
+        def loss(weights: Array) -> tuple[Array, Array, Array]:
+            """The mean loss of all models at once, its derivative, and their score."""
+            # The score is the log-likelihood of evidence under the models that have not seen it.
+            (score, total), slope = _summed(weights, rows, known, models)
+            penalised = weights.at[-1].set(0.0)
+            value = 0.5 * ridge * (penalised**2).sum() - total
+            return value / size, (ridge * penalised - slope) / size, score
+
+        weights, score = _fit(weights, loss, tolerance)
         better = (place == 0) | ~(score <= best[0])
         best = jax.tree.map(
             lambda new, old: jnp.where(better, new, old), (score, weights, place), best
@@ -411,20 +385,14 @@ def _path(
         return place + 1, weights, best, better
 
     begin = (jnp.uint32(0), start, (jnp.float32(0.0), start, jnp.uint32(0)), jnp.bool_(True))
-    done = jax.lax.while_loop(lambda carry: carry[3] & (carry[0] < among.count), advance, begin)
+    done = jax.lax.while_loop(lambda carry: carry[3] & (carry[0] < count), advance, begin)
     _, weights, place = done[2]
-    return _posteriors(weights, everybody, model, models)[:size], place, weights
-
-
-def _posteriors(weights: Array, rows: _Laid, model: Array, models: int) -> Array:
-    """By the ``model`` [n] that each row is asked of.
-
-    After the last come their mean weights and mean posterior.
-    """
-    scores = _scores(weights, rows, models)
+    scores = _scores(weights, everybody, models)
     each = jax.nn.log_softmax(jnp.concatenate([scores, scores.mean(1, keepdims=True)], 1))
     mean = jax.nn.logsumexp(each[:, :models], axis=1, keepdims=True) - jnp.log(models)
-    return jnp.take_along_axis(jnp.concatenate([each, mean], 1), model[:, None, None], axis=1)[:, 0]
+    each = jnp.concatenate([each, mean], 1)
+    found = jnp.take_along_axis(each, model[:, None, None], axis=1)[:, 0]
+    return found[:rows_wanted], place, weights
 
 
 class Lesson(NamedTuple):
@@ -476,14 +444,20 @@ def regression(
             f"{len(lesson.fold)}"
         )
     validate.in_range(0.0, lesson.num_folds - 1.0, fold=lesson.fold)
-    among = _Ridges.of(ridges, tolerance)
+    validate.positive(ridges=np.asarray(ridges))
+    if not ridges:
+        raise ValueError("ridges must hold a number, got none")
+    room_for = (0, -len(ridges) % _ROOM)
+    padded = np.pad(np.asarray(ridges, np.float32), room_for, constant_values=1.0)
     laid = laid_out(rows, room=room)
     fold = np.asarray(lesson.fold, np.int32)
     places = 4 ** math.ceil(math.log(max(len(teachers), _FEW), 4) - 1e-9)
-    like, own = (
-        (laid, None) if places > n // 2 else (None, places)
-    )  # places for all would take most of the time
-    teaching = laid if len(teachers) == n else laid_out(rows.take(teachers), like, room=own)
+    if len(teachers) == n:
+        teaching = laid
+    elif places > n // 2:
+        teaching = laid_out(rows.take(teachers), laid)
+    else:  # places for all would take most of the time
+        teaching = laid_out(rows.take(teachers), room=places)
     evidence = _padded(np.asarray(lesson.evidence), teaching)
     known = _Known(evidence, _padded(fold[teachers], teaching), np.uint32(len(teachers)))
     model = np.full(n, lesson.num_folds + (not by_weights), np.int32)
@@ -495,7 +469,16 @@ def regression(
         )
     model = _padded(model, laid)
     found, place, weights = _path(
-        start, teaching, known, among, laid, model, models=lesson.num_folds, size=size
+        start,
+        teaching,
+        known,
+        padded,
+        np.uint32(len(ridges)),
+        np.float32(tolerance),
+        laid,
+        model,
+        models=lesson.num_folds,
+        rows_wanted=size,
     )
     found = found if size == n else jax.device_put(np.asarray(found)[:n])
     return found, float(ridges[int(place)]), weights

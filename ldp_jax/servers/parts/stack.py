@@ -35,6 +35,7 @@ def combine(
     return log_softmax(np.asarray(log_scores) @ np.asarray(weights), axis=1).astype(np.float32)
 
 
+@one_thread
 def stack(
     log_scores: _Scores,
     labels: Int[Array | np.ndarray, " n"],
@@ -60,6 +61,7 @@ def stack(
     return _fitted(np.asarray(log_scores)[known], labels[known], towards, ridge)
 
 
+@one_thread
 def stack_out_of_fold(
     log_scores: _Scores, known: FoldedLabels, towards: _Weights, *, ridge: float = 20.0
 ) -> tuple[Float[np.ndarray, "n classes"], Float[np.ndarray, " j"]]:
@@ -102,7 +104,6 @@ def stack_out_of_fold(
     ), weights[-1]
 
 
-@one_thread
 def _fitted(
     scores: np.ndarray,
     labels: np.ndarray,
@@ -120,10 +121,11 @@ def _fitted(
     towards = np.asarray(towards, np.float64)
     here = np.arange(len(labels))
     scores = scores - scores.mean(1, keepdims=True)
+    own = scores[here, labels]
 
     def loss(weights: np.ndarray) -> tuple[float, np.ndarray]:
         log_p = log_softmax(scores @ weights, axis=1)
-        slope = np.einsum("ncj,nc->nj", scores, np.exp(log_p)) - scores[here, labels]
+        slope = np.einsum("ncj,nc->nj", scores, np.exp(log_p)) - own
         log_reported = log_p[here, labels]
         true = 1.0
         away = weights - towards

@@ -6,6 +6,8 @@ friends, with degree profiles, and on the panel's records, propagated. A conditi
 them: what private reports are held against.
 """
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -25,7 +27,7 @@ from ldp_jax.graph import graphs
 from ldp_jax.graph.aggregation import Segments, Tables
 from ldp_jax.graph.propagation import Operator, block_width, operator, ppr
 from ldp_jax.servers.parts.device_classifier import panel_regression
-from ldp_jax.servers.parts.label_diffusion import class_field, observations
+from ldp_jax.servers.parts.label_diffusion import class_fields, observations
 from ldp_jax.servers.parts.panel import soft_labels
 from ldp_jax.servers.parts.rows import Rows
 from ldp_jax.servers.parts.self_training import FoldedLabels
@@ -40,7 +42,8 @@ SPECTRAL = (16, 32, 64)
 SHARED = 64
 """Dimensions of shared friends."""
 
-FIELDS = ((0.1, 0.8), (0.1, 0.95), (0.1, 0.99), (1.0, 0.8), (1.0, 0.95), (1.0, 0.99))
+KAPPAS = (0.1, 1.0)
+REACHES = (0.8, 0.95, 0.99)
 """kappa and c of the fields to choose from."""
 
 _RECORDS = 64  # dimensions that the panel's records are reduced to before they are propagated
@@ -128,40 +131,45 @@ def sums_by_folds(
     >>> sums_by_folds(path, known, np.eye(2, dtype=np.float32), 2).tolist()
     [[0.0, 0.0], [0.0, 0.0], [0.5, 0.0]]
     """
-    numbers = (
-        (np.int32(kind), np.float32(1.0))
-        if isinstance(kind, int)
-        else (np.int32(0), np.float32(kind))
-    )
-    pieces = []
+    numbers = (np.int32(0), np.float32(kind))
+    if isinstance(kind, int):
+        numbers = (np.int32(kind), np.float32(1.0))
     panel = known.nodes
-    fold = known.fold[known.nodes]
-    together = max(
-        1, min(block_width() // known.num_folds, values.shape[1])
-    )  # the last ones stand beside zeros
-    for start in range(0, values.shape[1], together):
+    fold = np.asarray(known.fold)
+    count = values.shape[1]
+    together = max(1, min(block_width() // known.num_folds, count))
+    pieces = []
+    for start in range(0, count, together):
         some = values[:, start : start + together]
-        seeds = np.zeros((op.num_nodes, together, known.num_folds), np.float32)
-        seeds[panel, : some.shape[1], fold] = some
-        made = np.asarray(_reached(op, seeds.reshape(op.num_nodes, -1), *numbers)).reshape(
-            seeds.shape
-        )
+        seeds = np.zeros((op.num_nodes, together), np.float32)  # the last stand beside zeros
+        seeds[panel, : some.shape[1]] = some
+        made = np.asarray(_reached(op, seeds, fold, *numbers, num_folds=known.num_folds))
         found = made.sum(2)
-        found[panel] -= made[panel, :, fold]
+        found[panel] -= made[panel, :, fold[panel]]
         pieces.append(found[:, : some.shape[1]])
     return np.concatenate(pieces, axis=1)
 
 
-@jax.jit
-def _reached(op: Operator, seeds: Array, hops: Array, alpha: Array) -> Array:
-    """Averages over neighbours, so many hops of them; PageRanks where there is none."""
+@partial(jax.jit, static_argnames="num_folds")
+def _reached(
+    op: Operator, seeds: Array, fold: Array, hops: Array, alpha: Array, *, num_folds: int
+) -> Array:
+    """Averages over neighbours, so many hops of them; PageRanks where there is none.
+
+    Of seeds [n, k], those of each fold alone: [n, k, F].
+    """
+    apart = jnp.where(fold[:, None, None] == jnp.arange(num_folds), seeds[:, :, None], 0.0)
+    columns = apart.reshape(len(fold), -1)
+    count = columns.shape[1]
+    columns = jnp.pad(columns, ((0, 0), (0, -count % 8)))  # a CPU adds 8 columns at once
 
     def walk(seeds: Array) -> Array:
         return op.nodes(jax.lax.fori_loop(0, hops, lambda _, w: op.average(w), op.rows(seeds)))
 
-    return jax.lax.cond(
-        hops > 0, walk, lambda seeds: ppr(op, seeds, alpha, jnp.float32(0.0), _TOL), seeds
+    made = jax.lax.cond(
+        hops > 0, walk, lambda seeds: ppr(op, seeds, alpha, jnp.float32(0.0), _TOL), columns
     )
+    return made[:, :count].reshape(apart.shape)
 
 
 def _smoothed(sums: np.ndarray, prior: np.ndarray) -> np.ndarray:
@@ -182,11 +190,10 @@ def spectral_coordinates(graph: graphs.GraphsTuple, count: int) -> Float[np.ndar
     edge, all are.
     """
     graph = graphs.as_graph(graph)
-    degree = np.bincount(np.asarray(graph.receivers), minlength=int(np.asarray(graph.n_node).sum()))
-    n = len(degree)
-    scale = 1.0 / np.sqrt(np.maximum(degree, 1))
+    n = graphs.num_nodes(graph)
     senders = np.asarray(graph.senders)
     receivers = np.asarray(graph.receivers)
+    scale = 1.0 / np.sqrt(np.maximum(np.bincount(receivers, minlength=n), 1))
     matrix = scipy.sparse.csr_array(
         (scale[senders] * scale[receivers], (receivers, senders)), shape=(n, n)
     )
@@ -264,7 +271,7 @@ def shared_friends(graph: graphs.GraphsTuple, count: int) -> Float[np.ndarray, "
     graph = graphs.as_graph(graph)
     senders = np.asarray(graph.senders)
     receivers = np.asarray(graph.receivers)
-    n = int(np.asarray(graph.n_node).sum())
+    n = graphs.num_nodes(graph)
     weight = np.log(n / np.maximum(np.bincount(senders, minlength=n), 1)).astype(np.float32)
     length = np.sqrt(np.bincount(receivers, weights=weight[senders] ** 2, minlength=n)).astype(
         np.float32
@@ -304,10 +311,9 @@ def _spectral_designs(graph: graphs.GraphsTuple, op: Operator) -> dict[str, np.n
     large = op.num_nodes > MANY and isinstance(op.neighbours, (Segments, Tables))  # on one device
     coordinates = leading_vectors(op, most) if large else spectral_coordinates(graph, most)
     size = np.log1p(np.asarray(op.degree, np.float64))
-    ends = np.asarray(graph.receivers), np.asarray(graph.senders)
-    around = np.bincount(ends[0], weights=size[ends[1]], minlength=len(size)) / np.maximum(
-        np.asarray(op.degree), 1
-    )
+    of_friends = size[np.asarray(graph.senders)]
+    sums = np.bincount(np.asarray(graph.receivers), weights=of_friends, minlength=len(size))
+    around = sums / np.maximum(np.asarray(op.degree), 1)
     profile = np.stack([size, around, size - around], 1)
     profile = (profile - profile.mean(0)) / np.maximum(profile.std(0), 1e-6) / 3.0
     parts = {
@@ -315,14 +321,12 @@ def _spectral_designs(graph: graphs.GraphsTuple, op: Operator) -> dict[str, np.n
         for count in SPECTRAL
     }
     parts["shared friends"] = shared_friends(graph, SHARED)
-
-    def scaled(part: np.ndarray) -> np.ndarray:
-        return part / np.maximum(np.sqrt((part**2).sum(1, keepdims=True)), 1e-12)
-
-    return {
-        name: np.concatenate([scaled(part), profile], 1).astype(np.float32)
-        for name, part in parts.items()
-    }
+    designs = {}
+    for name, part in parts.items():
+        length = np.sqrt((part**2).sum(1, keepdims=True))
+        columns = np.concatenate([part / np.maximum(length, 1e-12), profile], 1)
+        designs[name] = columns.astype(np.float32)
+    return designs
 
 
 @one_thread
@@ -347,24 +351,22 @@ def best_field(
     log_likelihood: Float[Array | np.ndarray, "n classes"],
     reported: Bool[np.ndarray, " n"],
 ) -> tuple[Float[Array, "n classes"], tuple[float, float]]:
-    """Step 6 of local prediction: of :data:`FIELDS` the one of least log-loss on the panel.
+    """Step 6 of local prediction: of all fields the one of least log-loss on the panel.
 
-    And kappa and c.
+    And its kappa and c, of :data:`KAPPAS` and :data:`REACHES`.
     """
-    prior = jax.device_put(prior)
-    log_likelihood = jax.device_put(log_likelihood)
     seen = observations(known.labels, prior, log_likelihood, reported, np.float32(known.keep))
-
-    def tried(number: tuple[float, float]) -> tuple[Array, float]:
-        kappa, c = map(np.float32, number)
-        scores = class_field(
-            op, seen, known.fold, kappa, c, np.float32(_TOL), num_folds=known.num_folds
+    panel = known.alone
+    found = {}
+    for kappa in KAPPAS:
+        fields = class_fields(
+            op, seen, known.fold, np.float32(kappa), REACHES, _TOL, num_folds=known.num_folds
         )
-        return scores, label_log_loss(_calibrated(scores, known), known.labels, known.keep)
-
-    found = {number: tried(number) for number in FIELDS}
-    best = min(FIELDS, key=lambda number: found[number][1])
-    return found[best][0], best
+        for c, scores in zip(REACHES, fields, strict=True):
+            asked = _calibrated(np.asarray(scores)[known.nodes], panel)
+            found[kappa, c] = label_log_loss(asked, panel.labels, known.keep), scores
+    best = min(found, key=lambda number: found[number][0])
+    return found[best][1], best
 
 
 def _calibrated(scores: Array | np.ndarray, known: FoldedLabels) -> np.ndarray:
