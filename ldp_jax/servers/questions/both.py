@@ -1,19 +1,23 @@
 """Which class do your record and your friends speak for, together?"""
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 import scipy.sparse
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Integer
 
 from ldp_jax.accounting.statement import RECORD_AND_LIST, Cost
+from ldp_jax.core import validate
 from ldp_jax.core.pytree import pytree
 from ldp_jax.core.types import Array, PRNGKey
+from ldp_jax.deployment import Alphabet, Classifier, Friends, Table
+from ldp_jax.servers.parts.arrived import ReportRows
 from ldp_jax.servers.parts.rows import DenseRows, Rows, as_rows, of_length_one
 from ldp_jax.servers.questions.classes import ClassQuestion
-from ldp_jax.servers.questions.question import User
+from ldp_jax.servers.questions.question import Answers, User
 
 
 @pytree
@@ -86,6 +90,44 @@ class BothQuestion:
     ) -> Float[Array | np.ndarray, "n classes"]:
         """log P(report i | class that the device of user i chose), of every class."""
         return self.of_record.log_likelihoods(values)
+
+    # --- On the wire ---
+
+    def shipped(self, user: int) -> tuple[Classifier, Alphabet, Friends]:
+        """What a user's device gets (:func:`ldp_jax.deployment.report_class`).
+
+        A member of the panel gets the scores of models that have not seen the record, whatever the
+        record is.
+        """
+        classifier, alphabet = self.of_record.shipped(user)
+        if self.known[user]:
+            nothing = np.zeros_like(classifier.weights)
+            of_others = np.asarray(self.scores)[user]
+            classifier = dataclasses.replace(classifier, weights=nothing, bias=of_others)
+        return classifier, alphabet, Friends(np.asarray(self.friends))
+
+    def forms(self) -> tuple[Table, ...]:
+        """The tables of the alphabets, one a size."""
+        return self.of_record.forms()
+
+    def read(self, nodes: Integer[np.ndarray, " n"], rows: Sequence[ReportRows]) -> Answers:
+        """The answers among the rows of one round, as :meth:`ClassQuestion.read` finds them.
+
+        ``ValueError`` for users who are not numbered as nodes, whom their neighbours' lists name.
+        """
+        n = len(self.known)
+        rule = f"nodes must be 0 to {n - 1}, since neighbours' lists name users by them"
+        validate.require(np.array_equal(nodes, np.arange(n)), rule)
+        return self.of_record.read(nodes, rows)
+
+    def download_bytes(self) -> int:
+        """The classifier, the largest alphabet with its table, and what is known of friends."""
+        friends = Friends(np.asarray(self.friends))
+        return self.of_record.download_bytes() + len(friends.to_bytes())
+
+    def upload_bytes(self) -> int:
+        """The same for everybody."""
+        return self.of_record.upload_bytes()
 
 
 def both_cost(of_class: Cost) -> Cost:
