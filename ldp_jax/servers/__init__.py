@@ -43,7 +43,8 @@ if TYPE_CHECKING:
     from ldp_jax.servers.from_both import JointClasses, predict_jointly
     from ldp_jax.servers.from_counts import CountedClasses, predict_from_counts
     from ldp_jax.servers.from_reports import PredictedClasses, predict_from_reports
-    from ldp_jax.servers.joint import JointPrivacy, JointServer
+    from ldp_jax.servers.joint import JointServer
+    from ldp_jax.servers.joint_privacy import JointPrivacy
     from ldp_jax.servers.labels import LabelledReportServer, LabelServer
     from ldp_jax.servers.ldpgen import LDPGenServer, SyntheticGraph
     from ldp_jax.servers.links import LinkServer
@@ -147,7 +148,8 @@ __getattr__, __dir__ = lazy.attach(
         "embedding": "Embedding EmbeddingServer non_private_embedding private_embedding"
         " private_embeddings propagate propagate_blocks",
         "from_reports": "PredictedClasses predict_from_reports",
-        "joint": "JointPrivacy JointServer",
+        "joint": "JointServer",
+        "joint_privacy": "JointPrivacy",
         "labels": "LabelServer LabelledReportServer",
         "ldpgen": "LDPGenServer SyntheticGraph",
         "links": "LinkServer",

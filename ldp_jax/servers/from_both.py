@@ -16,8 +16,9 @@ from ldp_jax.servers.counts import (
 )
 from ldp_jax.servers.driver import simulate
 from ldp_jax.servers.facts.joint import joint_facts
-from ldp_jax.servers.joint import JointPrivacy, JointServer, PrivatePanel
-from ldp_jax.servers.labels import LabelServer
+from ldp_jax.servers.joint import JointServer
+from ldp_jax.servers.joint_privacy import JointPrivacy
+from ldp_jax.servers.labels import LabelServer, PrivatePanel
 from ldp_jax.servers.parts.absent import absent_words
 from ldp_jax.servers.parts.friends import HOMOPHILY
 from ldp_jax.servers.parts.panel import (

@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from ldp_jax.accounting.guarantee import PipelineGuarantee
 from ldp_jax.core import random, validate
 from ldp_jax.core.flags import implicit_promotion
-from ldp_jax.core.mechanism import check_epsilon
+from ldp_jax.core.integer_tables import checked_epsilon
 from ldp_jax.core.progress import Progress, phase, watched
 from ldp_jax.core.pytree import digest
 from ldp_jax.core.types import Array, Graph, PRNGKey
@@ -23,7 +23,7 @@ from ldp_jax.servers.driver import Released, simulate
 from ldp_jax.servers.facts.panel import PanelFacts, panel_facts
 from ldp_jax.servers.labels import LabelledReportServer, LabelServer
 from ldp_jax.servers.parts.absent import absent_words
-from ldp_jax.servers.parts.panel import MOST_EPSILON, PanelArguments, by_node, panel_arguments
+from ldp_jax.servers.parts.panel import PanelArguments, by_node, panel_arguments
 from ldp_jax.servers.parts.rows import Features, Rows
 from ldp_jax.servers.reports import LocalPrediction, ReportServer
 from ldp_jax.servers.users import Users
@@ -134,7 +134,7 @@ def predict_from_reports(
     ('reports', [32, 39])
     """
     validate.host_key(key, "predict_from_reports")
-    check_epsilon(epsilon, most=MOST_EPSILON)
+    checked_epsilon(epsilon)
     given = panel_arguments(
         graphs.num_nodes(graph),
         features,

@@ -17,13 +17,12 @@ reports of them.
 These checks miss a wrongly joined table, in which all reports are about somebody else and agree. So
 a ``check`` of the panel may report as private users do: both reports are then believed as far as
 its labels bear them out. :func:`ldp_jax.rehearse` says which split of a total is best. One report
-of both (:class:`~ldp_jax.servers.questions.both.BothQuestion`) protects the record and the whole
+of both (:class:`~ldp_jax.servers.questions.classes.BothQuestion`) protects the record and the whole
 list together. Half of the users give it first, by the friends of the panel alone; then the others,
 by friends of the first half too.
 """
 
 import dataclasses
-from fractions import Fraction
 from functools import cached_property
 from typing import NamedTuple
 
@@ -36,14 +35,13 @@ from ldp_jax.accounting.statement import Cost, Role, Statement
 from ldp_jax.core import random, validate
 from ldp_jax.core.progress import phase
 from ldp_jax.core.pytree import pytree
-from ldp_jax.core.rounding import rounded_down
 from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import PRNGKey
-from ldp_jax.core.whole_noise import MIN_EPSILON
 from ldp_jax.servers.counts import Counting, CountServer, PilotedCounts, Piloting, counts_of_all
 from ldp_jax.servers.facts.counts import count_facts
 from ldp_jax.servers.facts.joint import JointFacts, joint_facts, record_alphabets
-from ldp_jax.servers.labels import LabelsAsked, LabelServer
+from ldp_jax.servers.joint_privacy import JointPrivacy
+from ldp_jax.servers.labels import LabelsAsked, PrivatePanel
 from ldp_jax.servers.parts.confusion import (
     ClassReports,
     ScoredPanel,
@@ -52,99 +50,17 @@ from ldp_jax.servers.parts.confusion import (
 )
 from ldp_jax.servers.parts.friends import HOMOPHILY, evidence, friend_evidence, reported_confusion
 from ldp_jax.servers.parts.guard import checked, guard
-from ldp_jax.servers.parts.panel import (
-    MOST_EPSILON,
-)
-from ldp_jax.servers.parts.rows import Rows
 from ldp_jax.servers.parts.stack import stack_out_of_fold
 from ldp_jax.servers.questions import Answers, CountQuestion
-from ldp_jax.servers.questions.both import BothQuestion, both_cost
-from ldp_jax.servers.questions.classes import ClassQuestion, class_cost
+from ldp_jax.servers.questions.classes import (
+    BothQuestion,
+    ClassQuestion,
+    both_cost,
+    class_cost,
+)
 from ldp_jax.servers.questions.counts import count_cost
 
 _COUNTS = 2.0  # members of the panel that the confusion of records alone stands for, class by class
-
-
-@dataclasses.dataclass(frozen=True)
-class JointPrivacy:
-    """The cost of each report; 0 where it is not asked for.
-
-    ``JointPrivacy(both=4.0)`` asks for one class of the record and the whole list, and for nothing
-    else.
-
-    Attributes:
-      record: epsilon of a private user's record, in [0, 20].
-      list: epsilon of a bit of a list, 0 or in [0.001, 20].
-      labels: epsilon of a label of the panel, in (0, 20]; None where labels are public.
-      check: share of the panel that reports as private users do, in [0, 0.5]
-        (:func:`~ldp_jax.servers.from_both.checked_members`). It teaches nothing else; where labels
-        are private it is 0. Fewer
-        than some 25 users cost more than they mend.
-      both: epsilon of one report of the record and the whole list together, in [0, 20]; labels are
-        then public.
-      rehearsed: whether stated facts of friendships chose this split; :func:`ldp_jax.rehearse` sets
-        it. The guarantee then names these facts as public, because no budget pays for them.
-
-    ``ValueError`` for a number out of its range, or where nothing is asked for.
-    """
-
-    record: float = 0.0
-    list: float = 0.0
-    labels: float | None = None
-    check: float = 0.0
-    both: float = 0.0
-    rehearsed: bool = dataclasses.field(default=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        for name in ("record", "list", "both", "check"):
-            made = validate.number(
-                0.0, 0.5 if name == "check" else MOST_EPSILON, **{name: getattr(self, name)}
-            )
-            object.__setattr__(self, name, made)
-        if self.labels is not None:
-            validate.number(0.0, MOST_EPSILON, open_lower=True, labels=self.labels)
-        if 0.0 < self.list < MIN_EPSILON:
-            raise ValueError(f"list must be 0 or at least {MIN_EPSILON:g}, got {self.list:g}")
-        if self.check and self.labels is not None:
-            raise ValueError(
-                "check must be 0 where labels are private: it is true labels that bear reports out"
-            )
-        if self.both and (self.record or self.list or self.labels is not None):
-            raise ValueError(
-                "record and list must be 0, and labels None, beside both: that is the one report"
-            )
-        if self.record == self.list == self.both == 0.0:
-            raise ValueError("record, list or both must be above 0, or nothing is asked for")
-
-    @classmethod
-    def split(cls, total: float, share: float, labels: float | None = None) -> "JointPrivacy":
-        """``share`` of a total for the record, in [0, 1], and the rest for a bit of the list.
-
-        Together no more.
-
-        >>> JointPrivacy.split(4.0, 0.75)
-        JointPrivacy(record=3.0, list=1.0, labels=None, check=0.0, both=0.0)
-        """
-        validate.number(0.0, MOST_EPSILON, open_lower=True, total=total)
-        validate.number(0.0, 1.0, share=share)
-        record = min(total, total * share)
-        return cls(record, rounded_down(Fraction(total) - Fraction(record)), labels)
-
-
-class PrivatePanel(NamedTuple):
-    """A panel whose labels are private.
-
-    Attributes:
-      labels: asks for them.
-      rows: records of its members, in ascending order of their nodes; public.
-      num_folds: F.
-    """
-
-    labels: LabelServer
-    rows: Rows
-    num_folds: int
-
-    __repr__ = by_shapes
 
 
 class JointPrediction(NamedTuple):

@@ -10,14 +10,14 @@ from jaxtyping import Bool, Int
 
 from ldp_jax.accounting.statement import Role, Statement
 from ldp_jax.core import random, validate
-from ldp_jax.core.mechanism import check_epsilon
+from ldp_jax.core.integer_tables import checked_epsilon
 from ldp_jax.core.pytree import pytree
 from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import Array, Graph, PRNGKey
 from ldp_jax.features import Discrete, PersonalAlphabets
 from ldp_jax.graph.propagation import Operator, operator
 from ldp_jax.servers.facts.panel import PanelFacts, panel_facts
-from ldp_jax.servers.parts.panel import MOST_EPSILON, keep_of, label_noise
+from ldp_jax.servers.parts.panel import keep_of, label_noise
 from ldp_jax.servers.parts.rows import Rows
 from ldp_jax.servers.parts.self_training import FoldedLabels, typical_folds
 from ldp_jax.servers.parts.structure import StructurePosterior
@@ -126,6 +126,22 @@ class LabelServer:
         return ReportedLabels(labels, keep)
 
 
+class PrivatePanel(NamedTuple):
+    """A panel whose labels are private.
+
+    Attributes:
+      labels: asks for them.
+      rows: records of its members, in ascending order of their nodes; public.
+      num_folds: F.
+    """
+
+    labels: LabelServer
+    rows: Rows
+    num_folds: int
+
+    __repr__ = by_shapes
+
+
 @pytree
 class ClassesAskedByLabels:
     """The panel has reported its labels, and private users are asked for classes.
@@ -176,7 +192,7 @@ class LabelledReportServer:
     __repr__ = by_shapes
 
     def __post_init__(self) -> None:
-        check_epsilon(self.epsilon, most=MOST_EPSILON)
+        checked_epsilon(self.epsilon)
         validate.integer_in(2, num_folds=self.num_folds)
         size = int(np.asarray(self.panel.members).sum())
         if self.rows.shape[0] != size:

@@ -22,7 +22,7 @@ from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.progress import Progress, phase, watched
 from ldp_jax.core.types import PRNGKey
 from ldp_jax.servers.driver import Server, simulate
-from ldp_jax.servers.joint import JointPrivacy
+from ldp_jax.servers.joint_privacy import JointPrivacy
 from ldp_jax.servers.worlds.both import JointWorlds
 from ldp_jax.servers.worlds.friends import StatedFriends as StatedFriends
 from ldp_jax.servers.worlds.friends import echo as echo

@@ -33,8 +33,8 @@ from jaxtyping import Float, Int
 
 from ldp_jax.accounting.statement import Role, Statement
 from ldp_jax.core import random
+from ldp_jax.core.integer_tables import checked_epsilon
 from ldp_jax.core.long_sums import column_means
-from ldp_jax.core.mechanism import check_epsilon
 from ldp_jax.core.progress import phase
 from ldp_jax.core.pytree import pytree
 from ldp_jax.core.shown import by_shapes
@@ -43,17 +43,11 @@ from ldp_jax.features import PersonalAlphabets
 from ldp_jax.graph.propagation import Operator, ppr
 from ldp_jax.servers.facts.panel import PanelFacts
 from ldp_jax.servers.parts.confusion import ClassReports, likeliest_evidence
-from ldp_jax.servers.parts.device_classifier import (
-    panel_regression,
-)
-from ldp_jax.servers.parts.panel import MOST_EPSILON
+from ldp_jax.servers.parts.device_classifier import panel_regression
 from ldp_jax.servers.parts.report_odds import belief
 from ldp_jax.servers.parts.self_training import FoldedLabels
 from ldp_jax.servers.parts.stack import stack_out_of_fold
-from ldp_jax.servers.parts.structure import (
-    best_field,
-    label_log_loss,
-)
+from ldp_jax.servers.parts.structure import best_field, label_log_loss
 from ldp_jax.servers.questions import Answers, ClassQuestion
 
 HIDDEN = ("features of private users",)
@@ -142,7 +136,7 @@ class ReportServer:
     __repr__ = by_shapes
 
     def __post_init__(self) -> None:
-        check_epsilon(self.epsilon, most=MOST_EPSILON)
+        checked_epsilon(self.epsilon)
         shape = (len(self.facts.labels), self.facts.num_classes)
         if self.alphabets is None:
             return

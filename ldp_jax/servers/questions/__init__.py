@@ -1,5 +1,6 @@
 """What servers ask of users: numbers, vectors, classes, counts of neighbours, lists, pairs."""
 
+from ldp_jax.servers.questions.classes import BothQuestion as BothQuestion
 from ldp_jax.servers.questions.classes import ClassQuestion as ClassQuestion
 from ldp_jax.servers.questions.counts import CountQuestion as CountQuestion
 from ldp_jax.servers.questions.lists import ListQuestion as ListQuestion
@@ -19,6 +20,7 @@ __all__ = [
     "AnswersAll",
     "Ask",
     "Asked",
+    "BothQuestion",
     "ClassQuestion",
     "CountQuestion",
     "HasExact",

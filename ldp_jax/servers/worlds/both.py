@@ -15,7 +15,8 @@ from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import PRNGKey
 from ldp_jax.core.whole_noise import MIN_EPSILON
 from ldp_jax.servers.facts.joint import JointFacts
-from ldp_jax.servers.joint import JointPrivacy, JointServer
+from ldp_jax.servers.joint import JointServer
+from ldp_jax.servers.joint_privacy import JointPrivacy
 from ldp_jax.servers.parts.panel import MOST_EPSILON
 from ldp_jax.servers.worlds.friends import (
     StatedFriends,
