@@ -31,7 +31,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.special import log_softmax, softmax
 
-from ldp_jax.accounting.statement import Cost, Role, Statement
+from ldp_jax.accounting.statement import Role, Statement
 from ldp_jax.core import random, validate
 from ldp_jax.core.progress import phase
 from ldp_jax.core.pytree import pytree
@@ -181,10 +181,9 @@ class JointServer:
     __repr__ = by_shapes
 
     def __post_init__(self) -> None:
-        if (self.facts is None) == (self.panel is None):
-            raise ValueError(
-                "facts must be given of public labels, or panel of private ones: one of both"
-            )
+        one = (self.facts is None) != (self.panel is None)
+        rule = "facts must be given of public labels, or panel of private ones: one of both"
+        validate.require(one and not (self.privacy.both and self.panel), rule)
         validate.number(0.0, 1.0, open_upper=True, homophily=self.homophily)
 
     @cached_property
@@ -197,8 +196,7 @@ class JointServer:
     @property
     def _public(self) -> JointFacts:
         """The facts of public labels, where there are such."""
-        if self.facts is None:
-            raise ValueError("facts must be of public labels, and the panel's labels are private")
+        assert self.facts is not None  # as it was checked
         return self.facts
 
     def statement(self) -> Statement:
@@ -209,28 +207,25 @@ class JointServer:
         if privacy.both:
             roles = [Role((both_cost(class_cost(privacy.both, classes)),))]
         else:
-            counts: tuple[Cost, ...] = (count_cost(privacy.list),) if privacy.list else ()
+            counts = (count_cost(privacy.list),) if privacy.list else ()
             record = (class_cost(privacy.record, classes),) if privacy.record else ()
             label = () if self.panel is None else self.panel.labels.statement().roles[0].costs
             roles = [Role((*record, *counts), ~self.members), Role((*label, *counts), self.members)]
-        private = {
-            "features of private users": privacy.record or privacy.both,
-            "edges": privacy.list or privacy.both,
-            "the panel's labels": self.panel is not None,
-        }
-        shown = ["the panel's records"]
-        if self.panel is None:
-            shown.append("the panel's labels")
-        protects = [name for name, asked in private.items() if asked]
-        return Statement.of(
-            *roles, exposes=(*shown, "number of nodes", *self.exposes), protects=protects
-        )
+        protects = []
+        exposes = ["the panel's records"]
+        if privacy.record or privacy.both:
+            protects.append("features of private users")
+        if privacy.list or privacy.both:
+            protects.append("edges")
+        (exposes if self.panel is None else protects).append("the panel's labels")
+        exposes += ["number of nodes", *self.exposes]
+        return Statement.of(*roles, exposes=exposes, protects=protects)
 
     def init(self, key: PRNGKey) -> _State | JointPrediction:
         """Labels of the panel are asked for first, where they are private."""
         if self.panel is not None:
             return self.panel.labels.init(key)
-        return self._taught(key, self._public, None)
+        return self._taught(key, self._public)
 
     def step(self, state: _State, answers: Answers) -> _State | JointPrediction:
         """The next question, or the result."""
@@ -247,8 +242,7 @@ class JointServer:
     def _labelled(self, state: LabelsAsked, answers: Answers) -> _State | JointPrediction:
         """Step 1 of a panel whose labels are private."""
         panel = self.panel
-        if panel is None:
-            raise ValueError("panel must be given where labels were asked for")
+        assert panel is not None
         told, reported = panel.labels.heard(state, answers)
         fold_key, key = random.split(random.again(state.key))
         facts = joint_facts(
@@ -259,11 +253,9 @@ class JointServer:
             num_folds=panel.num_folds,
             keep=told.keep,
         )
-        return self._taught(key, facts, facts)
+        return self._taught(key, facts)
 
-    def _taught(
-        self, key: PRNGKey, facts: JointFacts, kept: JointFacts | None
-    ) -> _State | JointPrediction:
+    def _taught(self, key: PRNGKey, facts: JointFacts) -> _State | JointPrediction:
         """The first question to private users."""
         if self.privacy.both:
             return self._first_half(key, facts)
@@ -273,9 +265,13 @@ class JointServer:
             question = ClassQuestion(
                 facts.classifier, record_alphabets(facts, epsilon), facts.labels < 0, epsilon
             )
-            return RecordsAsked(question, record_key, count_key, kept)
+            return RecordsAsked(question, record_key, count_key, self._kept(facts))
         nothing = np.zeros((len(facts.labels), len(facts.prior)), np.float32)
-        return self._counting(count_key, facts, kept, nothing, 0.0)
+        return self._counting(count_key, facts, nothing, 0.0)
+
+    def _kept(self, facts: JointFacts) -> JointFacts | None:
+        """What a state keeps of facts: those of labels that were reported."""
+        return None if self.panel is None else facts
 
     # --- Records, then lists ---
 
@@ -293,15 +289,10 @@ class JointServer:
         believed = 1.0
         if self.check is not None:
             own, believed, _ = checked(own, facts.prior, np.where(asked, self.check, -1))
-        return self._counting(random.again(state.count_key), facts, state.facts, own, believed)
+        return self._counting(random.again(state.count_key), facts, own, believed)
 
     def _counting(
-        self,
-        key: PRNGKey,
-        facts: JointFacts,
-        kept: JointFacts | None,
-        own: np.ndarray,
-        believed: float,
+        self, key: PRNGKey, facts: JointFacts, own: np.ndarray, believed: float
     ) -> ListsAsked | JointPrediction:
         """Ask for counts, where every class has a label to count with.
 
@@ -313,12 +304,11 @@ class JointServer:
             if self.privacy.list:
                 asked = f"{asked}: nobody of class {known.argmin()} is left to count with"
             never = np.zeros(len(own), np.int8)
-            return self._result(
-                facts, log_softmax(facts.log_prior + own, axis=1), asked, believed, None, never
-            )
+            log_posterior = log_softmax(facts.log_prior + own, axis=1)
+            return self._result(facts, log_posterior, asked, believed, None, never)
         fold_key, key = random.split(key)
         inner = self._counts(fold_key, own, facts).init(key)
-        return ListsAsked(inner.question, inner, own, believed, fold_key, kept)
+        return ListsAsked(inner.question, inner, own, believed, fold_key, self._kept(facts))
 
     def _counts(self, fold_key: PRNGKey, own: np.ndarray, facts: JointFacts) -> CountServer:
         """The server of counts, which starts from what reports of records said."""
@@ -341,10 +331,10 @@ class JointServer:
         if isinstance(made, Counting):
             return dataclasses.replace(state, question=made.question, inner=made)
         log_posterior, strength = _stacked(facts, own, made, self.check)
-        if not self.privacy.record:
-            return self._result(facts, log_posterior, "lists alone", 0.0, made, made.round)
+        reason = "records and lists" if self.privacy.record else "lists alone"
         believed = strength if self.check is None else float(state.believed)
-        return self._result(facts, log_posterior, "records and lists", believed, made, made.round)
+        believed = believed if self.privacy.record else 0.0
+        return self._result(facts, log_posterior, reason, believed, made, made.round)
 
     # --- One report of both ---
 
@@ -357,9 +347,8 @@ class JointServer:
         first = (np.asarray(random.permutation(half_key, n)) < n // 2) | (labels >= 0)
         alphabets = record_alphabets(facts, self.privacy.both)
         friends = np.zeros((n, classes))
-        friends[panel] = friend_evidence(np.eye(classes), facts.prior, self.homophily)[
-            labels[panel]
-        ]
+        of_class = friend_evidence(np.eye(classes), facts.prior, self.homophily)
+        friends[panel] = of_class[labels[panel]]
         scores = np.zeros((n, classes), np.float32)
         scores[panel] = np.asarray(facts.classifier.panel_scores)
         of_record = ClassQuestion(facts.classifier, alphabets, first, self.privacy.both)
@@ -385,11 +374,9 @@ class JointServer:
         posterior = softmax(np.log(facts.prior) + evidence(law, confusion)[known], axis=1)
         friends = np.array(question.friends)
         friends[known] = friend_evidence(posterior, facts.prior, self.homophily)
-        # With noise, which users add or do not: a ceiling is asked for what the statement says,
-        # too.
-        others = dataclasses.replace(
-            question.of_record, asked=~np.asarray(question.asked), noiseless=False
-        )
+        # With noise, which users add or do not: a ceiling is asked for what is stated, too.
+        rest = ~np.asarray(question.asked)
+        others = dataclasses.replace(question.of_record, asked=rest, noiseless=False)
         asked = dataclasses.replace(question, of_record=others, friends=friends)
         return SecondHalf(asked, law, reported, confusion)
 
@@ -405,9 +392,8 @@ class JointServer:
             own, believed, _ = checked(own, facts.prior, np.where(heard, self.check, -1))
         log_posterior = log_softmax(facts.log_prior + own, axis=1)
         when = np.where(state.first, np.int8(1), np.int8(2) * second)
-        return self._result(
-            facts, log_posterior, "record and list in one report", believed, None, when
-        )
+        reason = "record and list in one report"
+        return self._result(facts, log_posterior, reason, believed, None, when)
 
     # --- Both ways ---
 
