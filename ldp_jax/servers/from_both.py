@@ -26,7 +26,7 @@ from ldp_jax.servers.parts.panel import (
     panel_arguments,
 )
 from ldp_jax.servers.parts.rows import Features, Rows
-from ldp_jax.servers.users import of_graph
+from ldp_jax.servers.users import Users
 
 STATED_FRIENDS = "mean degree and homophily: public"
 """The field that a guarantee names as unprotected where stated facts of friendships chose or read
@@ -142,8 +142,8 @@ def predict_jointly(
       epsilon 4 per record + whole neighbour list (any two records and any two neighbour lists of...
     """
     validate.host_key(key, "predict_jointly")
-    holders = of_graph(lists)
-    n = holders.num_users
+    users = Users(lists=lists)
+    n = users.num_users
     if not isinstance(privacy, JointPrivacy):
         raise ValueError(
             f"privacy must be JointPrivacy(record=..., list=...), got {type(privacy).__name__}"
@@ -162,7 +162,7 @@ def predict_jointly(
     exposes: tuple[str, ...] = ()
     if privacy.rehearsed or homophily is not None:
         exposes = (STATED_FRIENDS if privacy.rehearsed else "homophily: public",)
-    users = dataclasses.replace(holders, records=given.rows)
+    users = dataclasses.replace(users, records=given.rows)
     fold_key, run_key = random.split(key)
     with watched("predict_jointly", progress):
         if privacy.labels is not None:

@@ -27,7 +27,7 @@ from ldp_jax.servers.parts.rows import (
 from ldp_jax.servers.parts.self_training import (
     LogPosterior,
 )
-from ldp_jax.servers.users import of_graph
+from ldp_jax.servers.users import Users
 
 
 class CountedClasses(NamedTuple):
@@ -187,7 +187,7 @@ def predict_from_counts(
     NeighbourCounts(
         epsilon, max(num_classes, 1), most=most
     )  # refuses an epsilon before anybody is asked
-    users = of_graph(lists)
+    users = Users(lists=lists)
     if labels.shape != (users.num_users,):
         raise ValueError(
             f"labels must be int [{users.num_users}], one a user, got shape {labels.shape}"
