@@ -69,16 +69,13 @@ class Classifier(Public):
             fits = fits and weights.shape == (width, bias.size) and bias.ndim == 1
             fits = fits and np.isfinite(weights).all() and np.isfinite(bias).all()
             width = bias.size
-        if not fits or width < 2:
-            shapes = [(weights.shape, bias.shape) for weights, bias in layers]
-            raise ValueError(
-                "weights must be [d, width] and bias [width], finite; layers must go on from there "
-                f"to C >= 2 classes, got {shapes}"
-            )
+        shapes = [(weights.shape, bias.shape) for weights, bias in layers]
+        rule = "weights must be [d, width] and bias [width], finite; layers must go on from there "
+        require(fits and width >= 2, f"{rule}to C >= 2 classes, got {shapes}")
         for name in ("log_counts", "unit_length"):
             flag = getattr(self, name)
-            if not isinstance(flag, (bool, np.bool_)):
-                raise ValueError(f"{name} must be True or False, got {flag!r}")
+            is_flag = isinstance(flag, (bool, np.bool_))
+            require(is_flag, f"{name} must be True or False", flag)
             self._keep(**{name: bool(flag)})
         (weights, bias), *pairs = ((frozen(weights), frozen(bias)) for weights, bias in layers)
         self._keep(weights=weights, bias=bias, layers=tuple(pairs))
@@ -99,13 +96,10 @@ class Classifier(Public):
     def scores(self, record: object) -> np.ndarray:
         """The score of each class, float32 [C]; numbers of any size are clipped, NaN is 0."""
         x = as_numbers(record)
-        if x.shape != (self.features,):
-            raise ValueError(
-                f"record must be {self.features} numbers, as the classifier's, got shape {x.shape}"
-            )
-        with np.errstate(
-            all="ignore"
-        ):  # what a record holds must not be seen in a warning or an error
+        rule = f"record must be {self.features} numbers, as the classifier's"
+        require(x.shape == (self.features,), rule, x)
+        # What a record holds must not be seen in a warning or an error.
+        with np.errstate(all="ignore"):
             x = np.nan_to_num(x.astype(np.float64), nan=0.0)
             if self.log_counts:
                 x = np.log1p(np.maximum(x, 0.0))
@@ -135,8 +129,8 @@ class Classifier(Public):
             size = operator.index(rows) * operator.index(columns)
             weights, bias, numbers = np.split(numbers, [size, size + columns])
             pairs.append((weights.reshape(rows, columns), bias))
-        if len(numbers):
-            raise ValueError(f"{4 * len(numbers)} bytes of arrays more than were announced")
+        left = 4 * len(numbers)
+        require(not left, f"{left} bytes of arrays more than were announced")
         return cls(*pairs[0], header["log_counts"], header["unit_length"], layers=tuple(pairs[1:]))
 
 
@@ -172,17 +166,13 @@ class Alphabet(Public):
         self._keep(members=members, epsilon=checked_epsilon(self.epsilon))
         table = self.table
         known = set(members) & set(range(table.inputs))
-        if table.encoding != "category" or not table.outputs == len(members) == len(known):
-            raise ValueError(
-                f"members must be distinct classes below {table.inputs}, as many as outputs of a "
-                f"table on categories, got {members} and {table}"
-            )
+        fits = table.encoding == "category" and table.outputs == len(members) == len(known)
+        rule = f"members must be distinct classes below {table.inputs}, as many as outputs of a "
+        require(fits, f"{rule}table on categories, got {members} and {table}")
         coarse = len(members) ** 2 / 2**32
-        if not _LOOSE * self.epsilon - coarse <= table.epsilon <= self.epsilon:
-            raise ValueError(
-                f"table must be one of epsilon {self.epsilon:g}, for which the alphabet was "
-                f"chosen; its masses lose {table.epsilon:.6g}"
-            )
+        near = _LOOSE * self.epsilon - coarse <= table.epsilon <= self.epsilon
+        rule = f"table must be one of epsilon {self.epsilon:g}, for which the alphabet was chosen;"
+        require(near, f"{rule} its masses lose {table.epsilon:.6g}")
 
     def __repr__(self) -> str:
         return f"Alphabet({self.members}, epsilon {self.epsilon:g})"
@@ -290,10 +280,8 @@ def report_class(
     >>> alphabet.members[decode(sent, alphabet.table).output[0]] in (2, 0)
     True
     """
-    if classifier.classes != alphabet.classes:
-        raise ValueError(
-            f"classifier has {classifier.classes} classes, and alphabet is of {alphabet.classes}"
-        )
+    rule = f"classifier has {classifier.classes} classes, and alphabet is of {alphabet.classes}"
+    require(classifier.classes == alphabet.classes, rule)
     if friends is not None:
         rule = f"friends must be of {alphabet.classes} classes, as the alphabet is"
         require(friends.classes == alphabet.classes, rule, friends)

@@ -15,18 +15,9 @@ from ldp_jax.servers.counts import CountServer, PilotedCounts, Protects
 from ldp_jax.servers.driver import simulate
 from ldp_jax.servers.facts.counts import count_facts
 from ldp_jax.servers.parts.absent import absent_words
-from ldp_jax.servers.parts.groups import (
-    check_teachers,
-)
-from ldp_jax.servers.parts.rows import (
-    Features,
-    Rows,
-    Scaling,
-    warn_of_columns,
-)
-from ldp_jax.servers.parts.self_training import (
-    LogPosterior,
-)
+from ldp_jax.servers.parts.groups import check_teachers
+from ldp_jax.servers.parts.rows import Features, Rows, Scaling, warn_of_columns
+from ldp_jax.servers.parts.self_training import LogPosterior
 from ldp_jax.servers.users import Users
 
 
@@ -174,24 +165,18 @@ def predict_from_counts(
     validate.host_key(key, "predict_from_counts")
     validate.one_of(("list", "relationship"), unit=unit)
     labels = validate.node_labels(labels)
-    if labels.dtype.kind not in "iu":
-        hint = "datasets.read_records numbers names of classes"
-        raise ValueError(
-            f"labels must be integers, one a user and -1 or None for none, "
-            f"got {labels.dtype}: {hint}"
-        )
+    hint = "datasets.read_records numbers names of classes"
+    rule = "labels must be integers, one a user and -1 or None for none"
+    validate.require(labels.dtype.kind in "iu", f"{rule}, got {labels.dtype}: {hint}")
     labels = labels.astype(np.int64)
     if num_classes is None:
         num_classes = int(labels.max(initial=-1)) + 1
         check_teachers(labels, num_classes, counted=True)
-    NeighbourCounts(
-        epsilon, max(num_classes, 1), most=most
-    )  # refuses an epsilon before anybody is asked
+    # Refuses an epsilon before anybody is asked.
+    NeighbourCounts(epsilon, max(num_classes, 1), most=most)
     users = Users(lists=lists)
-    if labels.shape != (users.num_users,):
-        raise ValueError(
-            f"labels must be int [{users.num_users}], one a user, got shape {labels.shape}"
-        )
+    rule = f"labels must be int [{users.num_users}], one a user"
+    validate.require(labels.shape == (users.num_users,), rule, labels)
     silent_key, fold_key, run_key = random_words.split(key, 3)
     if silent is None and unit == "relationship":
         silent = silent_users(silent_key, labels)

@@ -3,7 +3,7 @@
 Each reports the class that its device predicts.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax  # noqa: F401 - the examples below
 import numpy as np
@@ -19,11 +19,11 @@ from ldp_jax.core.types import Array, Graph, PRNGKey
 from ldp_jax.features import PersonalAlphabets
 from ldp_jax.graph import graphs
 from ldp_jax.graph.propagation import operator
-from ldp_jax.servers.driver import Released, simulate
+from ldp_jax.servers.driver import simulate
 from ldp_jax.servers.facts.panel import PanelFacts, panel_facts
 from ldp_jax.servers.labels import LabelledReportServer, LabelServer
 from ldp_jax.servers.parts.absent import absent_words
-from ldp_jax.servers.parts.panel import PanelArguments, by_node, panel_arguments
+from ldp_jax.servers.parts.panel import by_node, panel_arguments
 from ldp_jax.servers.parts.rows import Features, Rows
 from ldp_jax.servers.reports import LocalPrediction, ReportServer
 from ldp_jax.servers.users import Users
@@ -144,59 +144,40 @@ def predict_from_reports(
         label_epsilon=label_epsilon,
     )
     if facts is not None:
-        _check_facts(facts, graph, given)
-        if num_folds not in (None, facts.known.num_folds):
-            raise ValueError(
-                f"num_folds must be {facts.known.num_folds}, as facts have, or None; "
-                f"got {num_folds}"
-            )
+        rule = (
+            "facts must be None where labels are private: they are reported once, before all else"
+        )
+        validate.require(given.noise is None, rule)
+        same = facts.num_classes == given.num_classes and np.array_equal(facts.labels, given.labels)
+        rule = "facts must be of this graph, panel and number of classes, and are of others"
+        validate.require(same and digest(facts.op) == digest(operator(graph)), rule)
+        keep = facts.known.keep
+        rule = f"facts must be of public labels, got keep = {keep:g}: give label_epsilon"
+        validate.require(keep == 1.0, rule)
+        columns = facts.classifier.weights.shape[0]
+        rule = f"features must have {columns} columns, as facts have"
+        validate.require(given.rows.shape[1] == columns, rule, given.rows.shape[1])
+        rule = f"num_folds must be {facts.known.num_folds}, as facts have, or None;"
+        fits = num_folds in (None, facts.known.num_folds)
+        validate.require(fits, f"{rule} got {num_folds}")
     folds = 10 if num_folds is None else num_folds
     validate.integer_in(2, num_folds=folds)
     members = given.labels >= 0
     shown = given.rows.take(given.members)
     facts_key, key = random.split(key)
+    server: Any
     with watched("predict_from_reports", progress):
         if label_epsilon is not None:
             labelled = LabelServer(members, given.num_classes, label_epsilon)
             server = LabelledReportServer(graphs.as_graph(graph), shown, labelled, epsilon, folds)
             users = Users(records=given.rows, labels=by_node(members, panel, labels))
-            return _predicted(simulate(key, server, users))
-        if facts is None:
-            facts = panel_facts(
-                facts_key,
-                graph,
-                shown,
-                given.labels,
-                num_classes=given.num_classes,
-                num_folds=folds,
-            )
-        phase("reports", 0.65)
-        users = Users(records=given.rows, public=members)
-        return _predicted(simulate(key, ReportServer(facts, epsilon), users))
-
-
-def _predicted(released: Released[LocalPrediction]) -> PredictedClasses:
+        else:
+            if facts is None:
+                sizes = {"num_classes": given.num_classes, "num_folds": folds}
+                facts = panel_facts(facts_key, graph, shown, given.labels, **sizes)
+            phase("reports", 0.65)
+            server = ReportServer(facts, epsilon)
+            users = Users(records=given.rows, public=members)
+        released = simulate(key, server, users)
     found = released.value
     return PredictedClasses(found.log_posterior, found, found.alphabets, released.guarantee)
-
-
-def _check_facts(facts: PanelFacts, graph: Graph, given: PanelArguments) -> None:
-    """Refuse facts of another graph or panel, or beside private labels."""
-    if given.noise is not None:
-        raise ValueError(
-            "facts must be None where labels are private: they are reported once, before all else"
-        )
-    same = facts.num_classes == given.num_classes and np.array_equal(facts.labels, given.labels)
-    if not same or digest(facts.op) != digest(operator(graph)):
-        raise ValueError(
-            "facts must be of this graph, panel and number of classes, and are of others"
-        )
-    if facts.known.keep < 1.0:
-        raise ValueError(
-            f"facts must be of public labels, got keep = {facts.known.keep:g}: give label_epsilon"
-        )
-    columns = facts.classifier.weights.shape[0]
-    if columns != given.rows.shape[1]:
-        raise ValueError(
-            f"features must have {columns} columns, as facts have, got {given.rows.shape[1]}"
-        )

@@ -112,10 +112,8 @@ class LabelServer:
         """The labels, and the places among the members of those who reported, two at least."""
         told = self.step(state, answers)
         reported = np.flatnonzero(told.labels[np.asarray(self.members)] >= 0)
-        if len(reported) < 2:
-            raise ValueError(
-                f"at least two members of the panel must report a label, and {len(reported)} did"
-            )
+        rule = f"at least two members of the panel must report a label, and {len(reported)} did"
+        validate.require(len(reported) >= 2, rule)
         return told, reported
 
     def step(self, state: LabelsAsked, answers: Answers) -> ReportedLabels:
@@ -176,7 +174,6 @@ class LabelledReportServer:
       panel: asks for the labels.
       epsilon: of a class, in (0, 20].
       num_folds: F (:func:`~ldp_jax.servers.panel_facts`).
-      guarded: as of :class:`ReportServer`.
 
     ``ValueError`` for an epsilon or a number of folds out of range, or rows of others than the
     panel.
@@ -187,7 +184,6 @@ class LabelledReportServer:
     panel: LabelServer
     epsilon: float
     num_folds: int = 10
-    guarded: bool = True
 
     __repr__ = by_shapes
 
@@ -195,10 +191,8 @@ class LabelledReportServer:
         checked_epsilon(self.epsilon)
         validate.integer_in(2, num_folds=self.num_folds)
         size = int(np.asarray(self.panel.members).sum())
-        if self.rows.shape[0] != size:
-            raise ValueError(
-                f"rows must be of the panel's {size} members, got {self.rows.shape[0]}"
-            )
+        rule = f"rows must be of the panel's {size} members"
+        validate.require(self.rows.shape[0] == size, rule, self.rows.shape[0])
 
     @cached_property
     def op(self) -> Operator:
@@ -222,14 +216,17 @@ class LabelledReportServer:
     ) -> ClassesAskedByLabels | LocalPrediction:
         """After labels, classes are asked for; then the result is that of :class:`ReportServer`."""
         if isinstance(state, ClassesAskedByLabels):
-            labels, fold = np.asarray(state.labels), np.asarray(state.fold)
-            num_folds = typical_folds(labels, self.num_folds)
+            labels = np.asarray(state.labels)
             known = FoldedLabels(
-                labels, self.panel.num_classes, fold, num_folds, keep=float(state.keep)
+                labels,
+                self.panel.num_classes,
+                np.asarray(state.fold),
+                typical_folds(labels, self.num_folds),
+                keep=float(state.keep),
             )
             facts = PanelFacts(known, state.structure, state.question.classifier, self.op)
             asked = ClassesAsked(state.question, state.key)
-            return ReportServer(facts, self.epsilon, self.guarded).step(asked, answers)
+            return ReportServer(facts, self.epsilon).step(asked, answers)
 
         told, reported = self.panel.heard(state, answers)
         facts_key, key = random.split(random.again(state.key))

@@ -32,7 +32,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from ldp_jax.accounting.statement import Role, Statement
-from ldp_jax.core import random
+from ldp_jax.core import random, validate
 from ldp_jax.core.integer_tables import checked_epsilon
 from ldp_jax.core.long_sums import column_means
 from ldp_jax.core.progress import phase
@@ -137,18 +137,14 @@ class ReportServer:
 
     def __post_init__(self) -> None:
         checked_epsilon(self.epsilon)
-        shape = (len(self.facts.labels), self.facts.num_classes)
         if self.alphabets is None:
             return
-        if self.alphabets.order.shape != shape:
-            raise ValueError(
-                f"alphabets must be {shape}, as facts are, got {self.alphabets.order.shape}"
-            )
+        shape = (len(self.facts.labels), self.facts.num_classes)
+        fits = self.alphabets.order.shape == shape
+        validate.require(fits, f"alphabets must be {shape}, as facts are", self.alphabets.order)
         loss = self.alphabets.guarantee().epsilon
-        if loss > self.epsilon:
-            raise ValueError(
-                f"alphabets must be of epsilon {self.epsilon:g}, and their tables lose {loss:.6g}"
-            )
+        rule = f"alphabets must be of epsilon {self.epsilon:g}, and their tables lose {loss:.6g}"
+        validate.require(loss <= self.epsilon, rule)
 
     @cached_property
     def question(self) -> ClassQuestion:
@@ -185,8 +181,8 @@ class ReportServer:
         if self.facts.taught is not None:  # nothing is read of an absent class
             taught = self.facts.numbering.taught
             said, mask = said[:, taught], mask[:, taught]
-            if not mask.any(1).all():
-                raise ValueError("alphabets must hold a class that labels name, and some hold none")
+            rule = "alphabets must hold a class that labels name, and some hold none"
+            validate.require(mask.any(1).all(), rule)
         reports = ClassReports(said, mask)
         panel = facts.classifier.scored(known)
         evidence, smoothing = likeliest_evidence(reports, panel, known.nodes, posterior, asked)
@@ -234,16 +230,16 @@ class ReportServer:
 
     def _of_all(self, found: LocalPrediction) -> LocalPrediction:
         """The same with absent classes, which have their prior."""
-        if self.facts.taught is None:
+        taught = self.facts.taught
+        if taught is None:
             return found
         mine = self.facts.numbering
-        arrays = {
-            "log_posterior": mine.posterior(found.log_posterior),
-            "log_likelihood": mine.evidence(
-                found.log_likelihood, self.facts.taught.structure.log_q
-            ),
-        }
-        return found._replace(**jax.device_put(arrays))
+        log_posterior = mine.posterior(found.log_posterior)
+        log_likelihood = mine.evidence(found.log_likelihood, taught.structure.log_q)
+        return found._replace(
+            log_posterior=jax.device_put(log_posterior),
+            log_likelihood=jax.device_put(log_likelihood),
+        )
 
 
 def _stacked(scores: list[Array], known: FoldedLabels) -> np.ndarray:
@@ -267,15 +263,10 @@ def _around(op: Operator, narrow: list[Array]) -> tuple[list[Array], Array]:
 
     _, hops = jax.lax.scan(hop, evidence, length=2)
     around = [*hops, ppr(op, evidence, _ALPHA, 0.5, 1e-3)]
-    return around, _design([*narrow, *around])
 
-
-def _design(scores: list[Array]) -> Array:
-    """Columns of a regression.
-
-    Scores less their mean over classes, of one size, rows of length about 1.
-    """
-    each = jnp.stack(scores, 1)
+    # Columns of a regression: scores less their mean over classes, of one size, rows of length
+    # about 1.
+    each = jnp.stack([*narrow, *around], 1)
     centred = each - each.mean(2, keepdims=True)
-    size = jnp.maximum(jnp.sqrt((centred**2).sum(2).mean(0)), 1e-12) * len(scores) ** 0.5
-    return (centred / size[:, None]).reshape(len(each), -1)
+    size = jnp.maximum(jnp.sqrt((centred**2).sum(2).mean(0)), 1e-12) * each.shape[1] ** 0.5
+    return around, (centred / size[:, None]).reshape(len(each), -1)
