@@ -50,6 +50,7 @@ from ldp_jax.core.types import Graph, PRNGKey
 from ldp_jax.graph import graphs
 from ldp_jax.graph.interop import NamedGraph
 from ldp_jax.servers import (
+    ClassQuestion,
     CountedClasses,
     PredictedClasses,
     count_cost,
@@ -60,7 +61,6 @@ from ldp_jax.servers import (
 from ldp_jax.servers.counts import Protects
 from ldp_jax.servers.parts.records import Bounds, UserRecords
 from ldp_jax.servers.parts.rows import Features, Rows
-from ldp_jax.servers.questions.classes import class_cost
 
 try:
     from sklearn.base import (
@@ -380,7 +380,7 @@ class ReportClassifier(_UserClassifier):
 
     def asks(self) -> tuple[None, tuple[Guarantee, ...]]:
         """What one fit costs; None: other users of X are another panel, and other reports."""
-        return None, (class_cost(self.epsilon, 2).guarantee,)
+        return None, (ClassQuestion.most(self.epsilon, 2).guarantee,)
 
     def _ask(self, users: np.ndarray, labels: np.ndarray, num_classes: int) -> PredictedClasses:
         if self.records is None:

@@ -18,7 +18,6 @@ from ldp_jax.servers.joint import JointServer
 from ldp_jax.servers.joint_privacy import JointPrivacy
 from ldp_jax.servers.labels import LabelServer, PrivatePanel
 from ldp_jax.servers.parts.absent import absent_words
-from ldp_jax.servers.parts.friends import HOMOPHILY
 from ldp_jax.servers.parts.panel import by_node, panel_arguments
 from ldp_jax.servers.parts.rows import Features, Rows
 from ldp_jax.servers.users import Users
@@ -143,7 +142,7 @@ def predict_jointly(
     validate.require(isinstance(privacy, JointPrivacy), rule, privacy)
     rule = "homophily must be None but of one report, JointPrivacy(both=...): nothing else reads it"
     validate.require(homophily is None or privacy.both, rule)
-    alike = HOMOPHILY if homophily is None else homophily
+    alike = JointServer.homophily if homophily is None else homophily
     validate.number(0.0, 1.0, open_upper=True, homophily=alike)
     given = panel_arguments(
         n, features, panel, labels, num_classes=num_classes, label_epsilon=privacy.labels

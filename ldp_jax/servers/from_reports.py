@@ -14,11 +14,9 @@ from ldp_jax.core import random, validate
 from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.integer_tables import checked_epsilon
 from ldp_jax.core.progress import Progress, phase, watched
-from ldp_jax.core.pytree import digest
 from ldp_jax.core.types import Array, Graph, PRNGKey
 from ldp_jax.features import PersonalAlphabets
 from ldp_jax.graph import graphs
-from ldp_jax.graph.propagation import operator
 from ldp_jax.servers.driver import simulate
 from ldp_jax.servers.facts.panel import PanelFacts, panel_facts
 from ldp_jax.servers.labels import LabelledReportServer, LabelServer
@@ -148,15 +146,7 @@ def predict_from_reports(
             "facts must be None where labels are private: they are reported once, before all else"
         )
         validate.require(given.noise is None, rule)
-        same = facts.num_classes == given.num_classes and np.array_equal(facts.labels, given.labels)
-        rule = "facts must be of this graph, panel and number of classes, and are of others"
-        validate.require(same and digest(facts.op) == digest(operator(graph)), rule)
-        keep = facts.known.keep
-        rule = f"facts must be of public labels, got keep = {keep:g}: give label_epsilon"
-        validate.require(keep == 1.0, rule)
-        columns = facts.classifier.weights.shape[0]
-        rule = f"features must have {columns} columns, as facts have"
-        validate.require(given.rows.shape[1] == columns, rule, given.rows.shape[1])
+        facts.check(graph, given.labels, given.num_classes, given.rows.shape[1])
         rule = f"num_folds must be {facts.known.num_folds}, as facts have, or None;"
         fits = num_folds in (None, facts.known.num_folds)
         validate.require(fits, f"{rule} got {num_folds}")

@@ -38,7 +38,6 @@ from ldp_jax.core.pytree import pytree
 from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import PRNGKey
 from ldp_jax.servers.counts import Counting, CountServer, PilotedCounts, Piloting, counts_of_all
-from ldp_jax.servers.facts.counts import count_facts
 from ldp_jax.servers.facts.joint import JointFacts, joint_facts, record_alphabets
 from ldp_jax.servers.joint_privacy import JointPrivacy
 from ldp_jax.servers.labels import LabelsAsked, PrivatePanel
@@ -51,14 +50,13 @@ from ldp_jax.servers.parts.confusion import (
 from ldp_jax.servers.parts.friends import HOMOPHILY, evidence, friend_evidence, reported_confusion
 from ldp_jax.servers.parts.guard import checked, guard
 from ldp_jax.servers.parts.stack import stack_out_of_fold
-from ldp_jax.servers.questions import Answers, CountQuestion
-from ldp_jax.servers.questions.classes import (
+from ldp_jax.servers.questions import (
+    Answers,
     BothQuestion,
     ClassQuestion,
-    both_cost,
-    class_cost,
+    CountQuestion,
+    count_cost,
 )
-from ldp_jax.servers.questions.counts import count_cost
 
 _COUNTS = 2.0  # members of the panel that the confusion of records alone stands for, class by class
 
@@ -205,10 +203,10 @@ class JointServer:
         labelled = self._public.known if self.panel is None else self.panel.labels
         classes = labelled.num_classes
         if privacy.both:
-            roles = [Role((both_cost(class_cost(privacy.both, classes)),))]
+            roles = [Role((BothQuestion.both(ClassQuestion.most(privacy.both, classes)),))]
         else:
             counts = (count_cost(privacy.list),) if privacy.list else ()
-            record = (class_cost(privacy.record, classes),) if privacy.record else ()
+            record = (ClassQuestion.most(privacy.record, classes),) if privacy.record else ()
             label = () if self.panel is None else self.panel.labels.statement().roles[0].costs
             roles = [Role((*record, *counts), ~self.members), Role((*label, *counts), self.members)]
         protects = []
@@ -312,15 +310,10 @@ class JointServer:
 
     def _counts(self, fold_key: PRNGKey, own: np.ndarray, facts: JointFacts) -> CountServer:
         """The server of counts, which starts from what reports of records said."""
-        public = count_facts(
-            random.again(fold_key),
-            None,
-            facts.labels,
-            num_classes=len(facts.prior),
-            log_q=log_softmax(facts.log_prior + own, axis=1),
-            num_folds=facts.known.num_folds,
-        )
-        return CountServer(public, self.privacy.list, guarded=False)
+        key = random.again(fold_key)
+        log_q = log_softmax(facts.log_prior + own, axis=1)
+        folds = facts.known.num_folds
+        return CountServer.beside(key, log_q, facts.labels, folds, self.privacy.list)
 
     def _counted(self, state: ListsAsked, answers: Answers) -> ListsAsked | JointPrediction:
         """Steps 3 and 4: what counts say, and both together."""

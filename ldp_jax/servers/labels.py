@@ -10,7 +10,6 @@ from jaxtyping import Bool, Int
 
 from ldp_jax.accounting.statement import Role, Statement
 from ldp_jax.core import random, validate
-from ldp_jax.core.integer_tables import checked_epsilon
 from ldp_jax.core.pytree import pytree
 from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import Array, Graph, PRNGKey
@@ -22,7 +21,6 @@ from ldp_jax.servers.parts.rows import Rows
 from ldp_jax.servers.parts.self_training import FoldedLabels, typical_folds
 from ldp_jax.servers.parts.structure import StructurePosterior
 from ldp_jax.servers.questions import Answers, Ask, ClassQuestion
-from ldp_jax.servers.questions.classes import class_cost
 from ldp_jax.servers.reports import (
     HIDDEN,
     IN_THE_CLEAR,
@@ -188,7 +186,7 @@ class LabelledReportServer:
     __repr__ = by_shapes
 
     def __post_init__(self) -> None:
-        checked_epsilon(self.epsilon)
+        self.statement()  # refuses an epsilon out of range
         validate.integer_in(2, num_folds=self.num_folds)
         size = int(np.asarray(self.panel.members).sum())
         rule = f"rows must be of the panel's {size} members"
@@ -201,7 +199,7 @@ class LabelledReportServer:
 
     def statement(self) -> Statement:
         """A member of the panel is asked for a label, anybody else for a class."""
-        cost = class_cost(self.epsilon, self.panel.num_classes)
+        cost = ClassQuestion.most(self.epsilon, self.panel.num_classes)
         of_class = Role((cost,), ~np.asarray(self.panel.members))
         of_label = self.panel.statement().roles
         protects = (*HIDDEN, "the panel's labels")

@@ -66,8 +66,7 @@ from ldp_jax.core.pytree import pytree
 from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import Graph, PRNGKey
 from ldp_jax.servers.parts.synthetic_graph import draw_graph
-from ldp_jax.servers.questions import Answers, CountQuestion
-from ldp_jax.servers.questions.counts import count_cost
+from ldp_jax.servers.questions import Answers, CountQuestion, count_cost
 
 _RESTARTS = 5  # of k-means
 

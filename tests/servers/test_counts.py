@@ -27,6 +27,7 @@ from ldp_jax.servers import (
     counts,
     serve,
     simulate,
+    taught_by_counts,
 )
 from ldp_jax.servers.facts import counts as fact_counts
 from ldp_jax.servers.facts.counts import count_facts
@@ -145,8 +146,10 @@ def test_the_guard_is_not_asked_about_reports_that_the_model_was_fitted_to(data,
     # few: half of the pilot has none
     labels = some_labels(y, 0.06)
     judged = []
-    real = counts.guard
-    monkeypatch.setattr(counts, "guard", lambda *given: judged.append(given) or real(*given))
+    real = taught_by_counts.guard
+    monkeypatch.setattr(
+        taught_by_counts, "guard", lambda *given: judged.append(given) or real(*given)
+    )
     log_q = jnp.asarray(np.log(0.6 * np.eye(CLASSES)[y] + 0.4 / CLASSES), jnp.float32)
     found = counted(users(graph)[0], None, labels, log_q=log_q)
     assert (found.pilot & (labels < 0)).any()

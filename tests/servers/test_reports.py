@@ -39,8 +39,8 @@ from ldp_jax.servers.parts.report_odds import belief
 from ldp_jax.servers.parts.rows import feature_rows
 from ldp_jax.servers.parts.self_training import FoldedLabels, label_evidence
 from ldp_jax.servers.parts.structure import label_log_loss
-from ldp_jax.servers.reports import _ALPHA, _around
 from ldp_jax.servers.saved import from_bytes, to_bytes
+from ldp_jax.servers.taught_by_reports import _ALPHA, _around
 from ldp_jax.servers.worlds.users import DrawnUsers
 from tests.servers.planted import blocks, compiled
 

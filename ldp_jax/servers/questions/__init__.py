@@ -3,6 +3,7 @@
 from ldp_jax.servers.questions.classes import BothQuestion as BothQuestion
 from ldp_jax.servers.questions.classes import ClassQuestion as ClassQuestion
 from ldp_jax.servers.questions.counts import CountQuestion as CountQuestion
+from ldp_jax.servers.questions.counts import count_cost as count_cost
 from ldp_jax.servers.questions.lists import ListQuestion as ListQuestion
 from ldp_jax.servers.questions.pairs import PairsQuestion as PairsQuestion
 from ldp_jax.servers.questions.question import Answers as Answers
@@ -30,6 +31,7 @@ __all__ = [
     "PairsQuestion",
     "Question",
     "User",
+    "count_cost",
 ]
 
 __dir__ = lambda: __all__

@@ -13,6 +13,7 @@ from jaxtyping import Bool, Float, Int, Integer
 from ldp_jax.accounting.guarantee import Guarantee
 from ldp_jax.accounting.statement import RECORD_AND_LIST, Cost
 from ldp_jax.core import validate
+from ldp_jax.core.integer_tables import checked_epsilon
 from ldp_jax.core.pytree import pytree, static
 from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.deployment import Alphabet, Classifier, Friends, Table
@@ -62,6 +63,25 @@ class ClassQuestion:
     epsilon: float
     log_counts: bool = static(default=False)
     noiseless: bool = static(default=False)
+
+    @staticmethod
+    def most(epsilon: float, num_classes: int) -> Cost:
+        """The most that one answer costs, for a statement that is made before alphabets are chosen.
+
+        ``ValueError`` for an epsilon outside (0, 20].
+
+        >>> ClassQuestion.most(2.0, 3).guarantee.epsilon
+        2.0
+        """
+        guarantee = Guarantee(
+            checked_epsilon(epsilon),
+            adjacency=f"any two of {num_classes} classes of one user",
+            arithmetic="exact",
+            status="proved",
+            reason="alphabets come from public facts; no table of whole numbers loses more than "
+            "its epsilon",
+        )
+        return Cost(guarantee)
 
     def cost(self) -> Cost:
         """The largest loss of the alphabets' tables, per record; infinite without noise."""
@@ -189,23 +209,6 @@ class ClassQuestion:
         return _REPORT
 
 
-def class_cost(epsilon: float, num_classes: int) -> Cost:
-    """The most that one answer costs, for a statement that is made before alphabets are chosen.
-
-    >>> class_cost(2.0, 3).guarantee.epsilon
-    2.0
-    """
-    guarantee = Guarantee(
-        epsilon,
-        adjacency=f"any two of {num_classes} classes of one user",
-        arithmetic="exact",
-        status="proved",
-        reason="alphabets come from public facts; no table of whole numbers loses more than its "
-        "epsilon",
-    )
-    return Cost(guarantee)
-
-
 @pytree
 class BothQuestion:
     """Ask for the best class by the record and by what the server broadcasts of friends.
@@ -232,7 +235,18 @@ class BothQuestion:
 
     def cost(self) -> Cost:
         """The epsilon of the report, per record and whole list together."""
-        return both_cost(self.of_record.cost())
+        return self.both(self.of_record.cost())
+
+    @staticmethod
+    def both(of_class: Cost) -> Cost:
+        """The cost of a report of record and whole list, from that of a class of the record."""
+        guarantee = dataclasses.replace(
+            of_class.guarantee,
+            unit=RECORD_AND_LIST,
+            adjacency="any two records and any two neighbour lists of one user",
+            reason=f"the class is all that leaves a device; {of_class.guarantee.reason}",
+        )
+        return Cost(guarantee)
 
     def answer(self, key: PRNGKey, user: User) -> Int[Array, ""]:
         """The reported place of one user."""
@@ -308,17 +322,6 @@ class BothQuestion:
     def upload_bytes(self) -> int:
         """The same for everybody."""
         return self.of_record.upload_bytes()
-
-
-def both_cost(of_class: Cost) -> Cost:
-    """The cost of a report of the record and the whole list, from that of a class of the record."""
-    guarantee = dataclasses.replace(
-        of_class.guarantee,
-        unit=RECORD_AND_LIST,
-        adjacency="any two records and any two neighbour lists of one user",
-        reason=f"the class is all that leaves a device; {of_class.guarantee.reason}",
-    )
-    return Cost(guarantee)
 
 
 @jax.jit
