@@ -245,9 +245,7 @@ class CountServer:
         size = table_size(reports, means, epsilon)
         found = evidence(reports, means, prior, epsilon, size=size, counted=answers.reported)
 
-        given = PilotReports(
-            reports, np.asarray(answers.reported), fine, prior, facts.labels, facts.fold
-        )
+        given = PilotReports(reports, answers.reported, fine, prior, facts.labels, facts.fold)
         expected = CountModel(means, found.weights, DISPERSIONS[found.dispersion])
         own = unseen_evidence(given, found.log_likelihood, expected, epsilon, size=size)
 
@@ -265,8 +263,8 @@ class CountServer:
         epsilon = state.question.epsilon
         column = merge(state.plan.best, facts.num_classes)
         prior = class_shares(facts.log_q, facts.labels)
-        first = np.asarray(state.first)
-        second = np.asarray(answers.reported)
+        first = state.first
+        second = answers.reported
         reports = _clipped(state.question, answers)
         # Groups that were not asked for are counts of 0 that all classes expect: one program for
         # all merges.

@@ -238,7 +238,7 @@ def round_of(question: Question, answers: Answers) -> Round:
     return Round(
         digest(question).hex(),
         int(asked.sum()),
-        int(np.asarray(answers.reported).sum()),
+        int(answers.reported.sum()),
         download,
         upload,
         question.cost().guarantee,

@@ -189,7 +189,7 @@ class JointServer:
         """The panel, without its check."""
         if self.panel is None:
             return self._public.labels >= 0
-        return np.asarray(self.panel.labels.members)
+        return self.panel.labels.members
 
     @property
     def _public(self) -> JointFacts:
@@ -319,11 +319,10 @@ class JointServer:
         """Steps 3 and 4: what counts say, and both together."""
         facts = self._facts(state)
         inner = dataclasses.replace(state.inner, question=state.question)
-        own = np.asarray(state.own)
-        made = self._counts(state.fold_key, own, facts).step(inner, answers)
+        made = self._counts(state.fold_key, state.own, facts).step(inner, answers)
         if isinstance(made, Counting):
             return dataclasses.replace(state, question=made.question, inner=made)
-        log_posterior, strength = _stacked(facts, own, made, self.check)
+        log_posterior, strength = _stacked(facts, state.own, made, self.check)
         reason = "records and lists" if self.privacy.record else "lists alone"
         believed = strength if self.check is None else float(state.believed)
         believed = believed if self.privacy.record else 0.0
@@ -359,7 +358,7 @@ class JointServer:
         mask = question.of_record.mask
         of_records = ScoredPanel(jnp.asarray(question.scores)[panel], labels[panel])
         tables, which = confusions(of_records, mask, _COUNTS)
-        reported = np.asarray(answers.reported)
+        reported = answers.reported
         heard = panel[reported[panel]]
         start = np.asarray(tables, np.float64)[which[0]]
         confusion = reported_confusion(law[heard], labels[heard], start)
@@ -376,12 +375,12 @@ class JointServer:
     def _reported(self, state: SecondHalf, answers: Answers) -> JointPrediction:
         """What all reports say, believed as far as the check bears them out."""
         facts = self._public
-        second = np.asarray(answers.reported)
+        second = answers.reported
         law = np.where(second[:, None], _law(state.question, answers), state.law)
-        own = evidence(law, np.asarray(state.confusion))
+        own = evidence(law, state.confusion)
         believed = 1.0
         if self.check is not None:
-            heard = second | np.asarray(state.first)
+            heard = second | state.first
             own, believed, _ = checked(own, facts.prior, np.where(heard, self.check, -1))
         log_posterior = log_softmax(facts.log_prior + own, axis=1)
         when = np.where(state.first, np.int8(1), np.int8(2) * second)
@@ -417,7 +416,7 @@ def _law(question: BothQuestion, answers: Answers) -> Float[np.ndarray, "n class
     """P(report | class sent) of users who reported; 1 of others, which says nothing."""
     law = np.exp(np.asarray(question.log_likelihoods(answers.values), np.float64))
     law = np.where(question.of_record.mask, law, 0.0)
-    return np.where(np.asarray(answers.reported)[:, None], law, 1.0)
+    return np.where(answers.reported[:, None], law, 1.0)
 
 
 def _stacked(

@@ -85,19 +85,18 @@ class LabelServer:
     __repr__ = by_shapes
 
     def __post_init__(self) -> None:
-        validate.mask(len(self.members), members=self.members)
+        members = validate.mask(len(self.members), members=self.members)
+        object.__setattr__(self, "members", members)
         label_noise(self.epsilon, self.num_classes)
 
     @cached_property
     def question(self) -> Ask:
         """The label through randomised response."""
-        return Ask(
-            label_noise(self.epsilon, self.num_classes), np.asarray(self.members), of="label"
-        )
+        return Ask(label_noise(self.epsilon, self.num_classes), self.members, of="label")
 
     def statement(self) -> Statement:
         """One label of a member."""
-        role = Role((self.question.cost(),), np.asarray(self.members))
+        role = Role((self.question.cost(),), self.members)
         return Statement.of(role, protects=("the panel's labels",))
 
     def init(self, key: PRNGKey) -> LabelsAsked:
@@ -109,7 +108,7 @@ class LabelServer:
     ) -> tuple[ReportedLabels, Int[np.ndarray, " some"]]:
         """The labels, and the places among the members of those who reported, two at least."""
         told = self.step(state, answers)
-        reported = np.flatnonzero(told.labels[np.asarray(self.members)] >= 0)
+        reported = np.flatnonzero(told.labels[self.members] >= 0)
         rule = f"at least two members of the panel must report a label, and {len(reported)} did"
         validate.require(len(reported) >= 2, rule)
         return told, reported
@@ -188,7 +187,7 @@ class LabelledReportServer:
     def __post_init__(self) -> None:
         self.statement()  # refuses an epsilon out of range
         validate.integer_in(2, num_folds=self.num_folds)
-        size = int(np.asarray(self.panel.members).sum())
+        size = int(self.panel.members.sum())
         rule = f"rows must be of the panel's {size} members"
         validate.require(self.rows.shape[0] == size, rule, self.rows.shape[0])
 
@@ -200,7 +199,7 @@ class LabelledReportServer:
     def statement(self) -> Statement:
         """A member of the panel is asked for a label, anybody else for a class."""
         cost = ClassQuestion.most(self.epsilon, self.panel.num_classes)
-        of_class = Role((cost,), ~np.asarray(self.panel.members))
+        of_class = Role((cost,), ~self.panel.members)
         of_label = self.panel.statement().roles
         protects = (*HIDDEN, "the panel's labels")
         return Statement.of(of_class, *of_label, exposes=IN_THE_CLEAR[:-1], protects=protects)
@@ -239,7 +238,7 @@ class LabelledReportServer:
             op=self.op,
         )
         alphabets = PersonalAlphabets.of(self.epsilon, np.exp(np.asarray(facts.structure.log_q)))
-        others = ~np.asarray(self.panel.members)
+        others = ~self.panel.members
         question = ClassQuestion(facts.classifier, alphabets, others, self.epsilon)
         return ClassesAskedByLabels(
             question, key, facts.labels, facts.known.fold, facts.known.keep, facts.structure

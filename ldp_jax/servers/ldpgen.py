@@ -167,7 +167,7 @@ class LDPGenServer:
         """The question over the groups of k-means, or the synthetic graph."""
         cluster_key, key = random.split(state.key)
         counts = np.array(answers.values, float)
-        reported = np.asarray(answers.reported)
+        reported = answers.reported
         counts[~reported] = counts[reported].mean(0) if reported.any() else 0.0
         if not state.refined:
             found = self._found(counts.sum(1)) if self.num_groups is None else self.num_groups

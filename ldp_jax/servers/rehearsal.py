@@ -331,7 +331,7 @@ def _of_servers(
     with watched("rehearse", progress):
         right = _right(key, servers, drawn, worlds)
     world = drawn.draw(random.fold_in(key, 0), 0)
-    users = int(np.asarray(world.judged).sum())
+    users = int(world.judged.sum())
     asked = tuple(map(most, servers))
     return Rehearsal(asked, right[:, 1:] - right[:, :1], right[:, 0], "users", users, None)
 
@@ -359,7 +359,7 @@ def _right(
             rule = f"a server's result must be classes [{n}] or have log_posterior [{n}, C]"
             fits = classes.shape == truth.shape
             validate.require(fits, f"{rule}, got a {type(value).__name__}")
-            right.append(100.0 * (classes == truth)[np.asarray(world.judged)].mean())
+            right.append(100.0 * (classes == truth)[world.judged].mean())
         found.append(right)
     return np.array(found)
 

@@ -156,7 +156,7 @@ class ClassQuestion:
         scores[known.nodes] = np.asarray(self.classifier.panel_scores)
         values = np.array(answers.values)
         values[known.nodes] = self.reports(key, scores)[known.nodes]
-        asked = np.asarray(answers.reported) & (known.labels < 0)
+        asked = answers.reported & (known.labels < 0)
         said = np.array(self.log_likelihoods(values))
         said[~asked & (known.labels < 0)] = 0.0
         return said, asked

@@ -89,7 +89,7 @@ class ListWorlds:
                 validate.number(0.0, 1.0, **{name: getattr(friends, name)})
         spread_key, unknown_key, key = random.split(key, 3)
         columns = facts.known.log_q[..., None]
-        weights = stack(columns, np.asarray(facts.labels), (1.0,), ridge=1.0)
+        weights = stack(columns, facts.labels, (1.0,), ridge=1.0)
         alike = None
         if facts.rows is not None and facts.known.ridge is not None:
             alike = LikeFeatures.of(spread_key, facts.rows)
@@ -103,7 +103,7 @@ class ListWorlds:
     def draw(self, key: PRNGKey, number: int) -> World:
         """One world."""
         class_key, draw_key, report_key = random.split(key, 3)
-        labels = np.asarray(self.facts.labels)
+        labels = self.facts.labels
         share, overlap, echo = self._unknown(number)
         if self.alike is None:
             y = drawn_classes(class_key, self.log_q, labels)
