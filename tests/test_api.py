@@ -124,7 +124,6 @@ def run(code):
 LATER = {  # they look at another argument first, which says how the key is used
     "deal",
     "decode",
-    "classify_counts",
     "joint_facts",
     "lying_lists",
     "lying_places",

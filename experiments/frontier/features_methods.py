@@ -33,7 +33,7 @@ from ldp_jax.servers import ClassQuestion, PanelFacts, ReportServer, Users, rehe
 from ldp_jax.servers.parts import stack, structure
 from ldp_jax.servers.parts.rows import Rows
 from ldp_jax.servers.reports import LocalPrediction
-from ldp_jax.servers.worlds.own_report import ReportSample
+from ldp_jax.servers.worlds.records import ReportSample
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -1,6 +1,6 @@
 """Public rules that name the one user who reports a pair. No JAX: devices ask them too."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,8 +22,10 @@ class Ownership(NamedTuple):
 
     def owns(self, user: object, other: object) -> np.ndarray:
         """Whether the pair is the user's to report; elementwise, and for one of the two at most."""
-        user = complete(user=user)
-        other = complete(other=other)
+        return self.names(complete(user=user), complete(other=other))
+
+    def names(self, user: Any, other: Any) -> Any:
+        """The same of arrays of whole numbers, which may be traced as the order is."""
         mine = self.order[user]
         theirs = self.order[other]
         by_parity = (other > user) == ((user + other) % 2 == 0)

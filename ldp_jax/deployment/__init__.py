@@ -10,14 +10,15 @@
 * :mod:`question <ldp_jax.deployment.question>` - how many neighbours are in public groups;
   :mod:`pairs <ldp_jax.deployment.pairs>` - who they are; ``ownership``: who reports a pair;
 * :mod:`subgraphs <ldp_jax.deployment.subgraphs>` - how many stars or triangles a user counts;
-* :mod:`classes <ldp_jax.deployment.classes>` - what a device needs to report its own class.
+* :mod:`classes <ldp_jax.deployment.classes>` - what a device needs to report a class of
+  its record, or of record and friends.
 """
 
 from ldp_jax.core.integer_tables import Table
 from ldp_jax.core.ownership import Ownership, ownership
 from ldp_jax.core.personal_alphabets import Alphabets, alphabets
 from ldp_jax.core.personal_alphabets import table as alphabet_table
-from ldp_jax.deployment.classes import Alphabet, Classifier, report_class
+from ldp_jax.deployment.classes import Alphabet, Classifier, Friends, report_class
 from ldp_jax.deployment.collector import Decoded, Rejected, Vectors, decode, vectors
 from ldp_jax.deployment.device import Device
 from ldp_jax.deployment.pairs import Pairs
@@ -32,6 +33,7 @@ __all__ = [
     "Classifier",
     "Decoded",
     "Device",
+    "Friends",
     "Ownership",
     "Pairs",
     "Question",

@@ -2,26 +2,30 @@ r"""A device reports its own class, by a broadcast classifier and its user's can
 
 The server broadcasts a classifier of public data. It sends each device the classes that public
 facts make likeliest for its user (the candidate set), with a table. The device reports the place of
-the best class within this set (:func:`report_class`), at the table's epsilon. In bytes
-(:mod:`ldp_jax.core.checksum`)::
+the best class within this set (:func:`report_class`), at the table's epsilon. The server may
+broadcast what it knows of everybody as a friend, too: the best class is then that of the record and
+the list together. In bytes (:mod:`ldp_jax.core.checksum`)::
 
     "ldp-classifier 3\n" | {"bias": [C], "layers": [[width, ...], ...], "log_counts": ...,
                          |  "unit_length": ..., "weights": [d, C]} "\n"
                          | weights and bias, then those of each layer, float32
     "ldp-alphabet 2\n"   | {"epsilon": ..., "members": [...]} "\n" | the table (Table.to_bytes)
+    "ldp-friends 1\n"    | {"evidence": [n, C]} "\n" | the evidence of each node, float32
 
 Seven classes of 1 433 features are 40 KB.
 """
 
 import dataclasses
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import SupportsIndex
 
 import numpy as np
 
 from ldp_jax.core.checksum import Header, Public
 from ldp_jax.core.integer_tables import Table, checked_epsilon, frozen
+from ldp_jax.core.list_ids import host_ids
+from ldp_jax.core.validate import require, whole
 from ldp_jax.deployment.codecs import FieldReports
 from ldp_jax.deployment.session import Session, as_numbers
 
@@ -65,16 +69,13 @@ class Classifier(Public):
             fits = fits and weights.shape == (width, bias.size) and bias.ndim == 1
             fits = fits and np.isfinite(weights).all() and np.isfinite(bias).all()
             width = bias.size
-        if not fits or width < 2:
-            shapes = [(weights.shape, bias.shape) for weights, bias in layers]
-            raise ValueError(
-                "weights must be [d, width] and bias [width], finite; layers must go on from there "
-                f"to C >= 2 classes, got {shapes}"
-            )
+        shapes = [(weights.shape, bias.shape) for weights, bias in layers]
+        rule = "weights must be [d, width] and bias [width], finite; layers must go on from there "
+        require(fits and width >= 2, f"{rule}to C >= 2 classes, got {shapes}")
         for name in ("log_counts", "unit_length"):
             flag = getattr(self, name)
-            if not isinstance(flag, (bool, np.bool_)):
-                raise ValueError(f"{name} must be True or False, got {flag!r}")
+            is_flag = isinstance(flag, (bool, np.bool_))
+            require(is_flag, f"{name} must be True or False", flag)
             self._keep(**{name: bool(flag)})
         (weights, bias), *pairs = ((frozen(weights), frozen(bias)) for weights, bias in layers)
         self._keep(weights=weights, bias=bias, layers=tuple(pairs))
@@ -95,13 +96,10 @@ class Classifier(Public):
     def scores(self, record: object) -> np.ndarray:
         """The score of each class, float32 [C]; numbers of any size are clipped, NaN is 0."""
         x = as_numbers(record)
-        if x.shape != (self.features,):
-            raise ValueError(
-                f"record must be {self.features} numbers, as the classifier's, got shape {x.shape}"
-            )
-        with np.errstate(
-            all="ignore"
-        ):  # what a record holds must not be seen in a warning or an error
+        rule = f"record must be {self.features} numbers, as the classifier's"
+        require(x.shape == (self.features,), rule, x)
+        # What a record holds must not be seen in a warning or an error.
+        with np.errstate(all="ignore"):
             x = np.nan_to_num(x.astype(np.float64), nan=0.0)
             if self.log_counts:
                 x = np.log1p(np.maximum(x, 0.0))
@@ -131,8 +129,8 @@ class Classifier(Public):
             size = operator.index(rows) * operator.index(columns)
             weights, bias, numbers = np.split(numbers, [size, size + columns])
             pairs.append((weights.reshape(rows, columns), bias))
-        if len(numbers):
-            raise ValueError(f"{4 * len(numbers)} bytes of arrays more than were announced")
+        left = 4 * len(numbers)
+        require(not left, f"{left} bytes of arrays more than were announced")
         return cls(*pairs[0], header["log_counts"], header["unit_length"], layers=tuple(pairs[1:]))
 
 
@@ -168,17 +166,13 @@ class Alphabet(Public):
         self._keep(members=members, epsilon=checked_epsilon(self.epsilon))
         table = self.table
         known = set(members) & set(range(table.inputs))
-        if table.encoding != "category" or not table.outputs == len(members) == len(known):
-            raise ValueError(
-                f"members must be distinct classes below {table.inputs}, as many as outputs of a "
-                f"table on categories, got {members} and {table}"
-            )
+        fits = table.encoding == "category" and table.outputs == len(members) == len(known)
+        rule = f"members must be distinct classes below {table.inputs}, as many as outputs of a "
+        require(fits, f"{rule}table on categories, got {members} and {table}")
         coarse = len(members) ** 2 / 2**32
-        if not _LOOSE * self.epsilon - coarse <= table.epsilon <= self.epsilon:
-            raise ValueError(
-                f"table must be one of epsilon {self.epsilon:g}, for which the alphabet was "
-                f"chosen; its masses lose {table.epsilon:.6g}"
-            )
+        near = _LOOSE * self.epsilon - coarse <= table.epsilon <= self.epsilon
+        rule = f"table must be one of epsilon {self.epsilon:g}, for which the alphabet was chosen;"
+        require(near, f"{rule} its masses lose {table.epsilon:.6g}")
 
     def __repr__(self) -> str:
         return f"Alphabet({self.members}, epsilon {self.epsilon:g})"
@@ -204,6 +198,53 @@ class Alphabet(Public):
         return cls(tuple(header["members"]), header["epsilon"], Table.from_bytes(body))
 
 
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class Friends(Public):
+    """What each node says of its friends' classes; public, and the same for everybody.
+
+    Attributes:
+      evidence: float32 [n, C], finite: by how much a friend raises the score of each class; 0 of
+        nodes of which nothing is known.
+
+    >>> friends = Friends(np.float32([[0, 0], [0, 1], [2, -1]]))
+    >>> friends, friends.scores([1, 2, 2, 7, "x"], user=0).tolist()
+    (Friends(3 nodes, 2 classes), [2.0, 0.0])
+    """
+
+    evidence: np.ndarray
+
+    KIND, VERSION = "friends", 1
+
+    def __post_init__(self) -> None:
+        evidence = np.array(self.evidence, np.float32)
+        fits = evidence.ndim == 2 and len(evidence) and evidence.shape[1] > 1
+        rule = "evidence must be finite numbers [n, C], of at least one node and two classes"
+        require(fits and np.isfinite(evidence).all(), rule, evidence.shape)
+        self._keep(evidence=frozen(evidence))
+
+    def __repr__(self) -> str:
+        return f"Friends({len(self.evidence)} nodes, {self.classes} classes)"
+
+    @property
+    def classes(self) -> int:
+        """The number C of classes."""
+        return self.evidence.shape[1]
+
+    def scores(self, neighbours: Iterable[object], *, user: int) -> np.ndarray:
+        """The sum of the neighbours' evidence, [C]; what is no id of another node is dropped."""
+        n = len(self.evidence)
+        known = np.unique(host_ids(neighbours, n))
+        known = known[(known < n) & (known != user)]
+        return self.evidence[known].sum(0, dtype=np.float64)
+
+    def _parts(self) -> tuple[Header, bytes]:
+        return {"evidence": self.evidence.shape}, self.evidence.astype("<f4").tobytes()
+
+    @classmethod
+    def _made(cls, header: Header, body: bytes) -> "Friends":
+        return cls(np.frombuffer(body, "<f4").reshape(header["evidence"]))
+
+
 def report_class(
     session: Session,
     classifier: Classifier,
@@ -212,13 +253,20 @@ def report_class(
     *,
     user: SupportsIndex,
     round: SupportsIndex,
+    friends: Friends | None = None,
+    neighbours: Iterable[object] = (),
 ) -> bytes:
     """Classify a record on the device, and report the best class of the user's candidate set.
 
+    With ``friends`` the class is that of the record and of the user's ``neighbours`` together, and
+    ``user`` is the number of a node. The report costs the table's epsilon whatever differs in the
+    record and in the whole list. The session's budget of records pays it; a session of neighbour
+    lists on the same device does not know of it.
+
     The 36 bytes are read with ``decode(data, alphabet.table)``: outputs are places among the
-    members. ``ValueError`` where classifier and alphabet are about different numbers of classes, or
-    the record has another length; and as :meth:`Session.report`. Nothing is spent then, and no
-    error says what a record holds.
+    members. ``ValueError`` where classifier, alphabet and friends are about different numbers of
+    classes, the record has another length, or friends are of fewer nodes; and as
+    :meth:`Session.report`. Nothing is spent then, and no error says what a record or list holds.
 
     >>> from ldp_jax.deployment import Device, Session, alphabet_table, decode
     >>> classifier = Classifier(
@@ -232,9 +280,18 @@ def report_class(
     >>> alphabet.members[decode(sent, alphabet.table).output[0]] in (2, 0)
     True
     """
-    if classifier.classes != alphabet.classes:
-        raise ValueError(
-            f"classifier has {classifier.classes} classes, and alphabet is of {alphabet.classes}"
-        )
-    place = lambda: as_numbers([alphabet.place(classifier.scores(record))])
+    rule = f"classifier has {classifier.classes} classes, and alphabet is of {alphabet.classes}"
+    require(classifier.classes == alphabet.classes, rule)
+    if friends is not None:
+        rule = f"friends must be of {alphabet.classes} classes, as the alphabet is"
+        require(friends.classes == alphabet.classes, rule, friends)
+        user = whole(0, len(friends.evidence) - 1, user=user)
+
+    def place() -> np.ndarray:
+        scores = classifier.scores(record)
+        if friends is not None:
+            told = scores + friends.scores(neighbours, user=operator.index(user))
+            scores = told.astype(np.float32)
+        return as_numbers([alphabet.place(scores)])
+
     return session._release(FieldReports(alphabet.table), [0], place, user, round)

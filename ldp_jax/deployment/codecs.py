@@ -40,7 +40,7 @@ from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RECORD
 from ldp_jax.core.checksum import Public, as_bytes
 from ldp_jax.core.integer_tables import WORDS, Table
 from ldp_jax.core.list_ids import host_ids
-from ldp_jax.core.validate import whole
+from ldp_jax.core.validate import require, whole
 from ldp_jax.deployment import wire
 from ldp_jax.deployment.device import Device
 from ldp_jax.deployment.neighbours import MAX_NUMBERS, NeighbourQuestion
@@ -232,8 +232,8 @@ class NeighbourReports:
         """Check that a user is a node of the graph who is not silent."""
         node = whole(0, self.question.num_nodes - 1, user=user)
         owners = self.question.owners
-        if owners is not None and owners.silent[node]:
-            raise ValueError(f"user {node} is silent: the other end reports each pair")
+        asked = owners is None or not owners.silent[node]
+        require(asked, f"user {node} is silent: the other end reports each pair")
         return node
 
     def round(self, round: SupportsIndex | None) -> int:

@@ -7,7 +7,7 @@ import numpy as np
 
 from ldp_jax.core.integer_tables import Table
 from ldp_jax.core.shown import by_shapes
-from ldp_jax.core.validate import whole
+from ldp_jax.core.validate import require, whole
 from ldp_jax.deployment import wire
 from ldp_jax.deployment.codecs import codec_of, read
 from ldp_jax.deployment.neighbours import NeighbourQuestion
@@ -84,10 +84,8 @@ class Decoded:
         :class:`ldp_jax.servers.CountServer` reads them of every round. ``ValueError`` for fields of
         a table, of which a user has several.
         """
-        if self.output.ndim != 2:
-            raise ValueError(
-                "by_node takes the counts of a question; vectors takes a table's outputs"
-            )
+        rule = "by_node takes the counts of a question; vectors takes a table's outputs"
+        require(self.output.ndim == 2, rule)
         n = whole(int(self.user.max(initial=0)) + bool(len(self.user)), num_nodes=num_nodes)
         counts = np.zeros((n, *self.output.shape[1:]), np.int32)
         counts[self.user] = self.output
@@ -120,8 +118,7 @@ def decode(
     if key is not None:
         wire.entropy("key", key)
     seen = np.zeros(0, TRIPLE) if seen is None else seen
-    if seen.dtype != TRIPLE or seen.ndim != 1:
-        raise ValueError(f"seen must be TRIPLE [m], got {seen.dtype} {seen.shape}")
+    require(seen.dtype == TRIPLE and seen.ndim == 1, "seen must be TRIPLE [m]", seen)
     codec = codec_of(asked)
     reports, damaged, foreign = read(data, codec, key)
     known = codec.known(reports)

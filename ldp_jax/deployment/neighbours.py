@@ -122,8 +122,8 @@ def owners_from_bytes(body: bytes, n: int, owned: bool = True) -> Ownership | No
     kind = _rank_kind(n)
     silent = -(-n // 8)
     announced = n * kind.itemsize + silent
-    if len(body) != announced:
-        raise ValueError(f"{len(body)} bytes of owners, where {announced} were announced")
+    rule = f"{len(body)} bytes of owners, where {announced} were announced"
+    require(len(body) == announced, rule)
     order = np.frombuffer(body, kind, n)
     bits = np.frombuffer(body, np.uint8, silent, order.nbytes)
     return Ownership(order, np.unpackbits(bits, count=n).astype(bool))

@@ -32,8 +32,7 @@ from ldp_jax.core.checksum import Header
 from ldp_jax.core.integer_tables import WORDS, frozen
 from ldp_jax.core.ownership import Ownership
 from ldp_jax.core.rounding import digits_up
-from ldp_jax.core.shown import shown
-from ldp_jax.core.validate import complete, whole
+from ldp_jax.core.validate import complete, require, whole
 from ldp_jax.core.whole_noise import WholeNoise, checked_epsilon, checked_most, whole_noise
 from ldp_jax.deployment.device import Device
 from ldp_jax.deployment.neighbours import (
@@ -91,11 +90,8 @@ class Question(NeighbourQuestion):
         count = whole(1, MAX_NUMBERS, num_groups=self.num_groups)
         groups = complete(groups=self.groups)
         listed = groups.ndim == 1 and 1 <= len(groups) < WORDS and groups.dtype.kind in "iu"
-        if not listed or groups.min() < -1 or groups.max() >= count:
-            raise ValueError(
-                f"groups must be whole numbers [n] in [-1, {count}), one a node, -1 for none, "
-                f"got {shown(groups)}"
-            )
+        rule = f"groups must be whole numbers [n] in [-1, {count}), one a node, -1 for none"
+        require(listed and -1 <= groups.min() <= groups.max() < count, rule, groups)
         self._keep(
             round=whole(0, WORDS - 1, round=self.round),
             groups=frozen(groups.astype(_kind(count))),

@@ -45,7 +45,7 @@ from ldp_jax.core.integer_tables import WORDS, Table
 from ldp_jax.core.public_bounds import check_step
 from ldp_jax.core.public_bounds import scaled as from_bounds
 from ldp_jax.core.rounding import log_up, rounded_down, rounded_up
-from ldp_jax.core.validate import number, unmasked, whole
+from ldp_jax.core.validate import number, require, unmasked, whole
 from ldp_jax.deployment import wire
 from ldp_jax.deployment.codecs import Codec, FieldReports, NeighbourReports, codec_of, itself
 from ldp_jax.deployment.device import Device
@@ -117,10 +117,9 @@ class Session:
         self._budget, unit = _checked_budget(budget)
         self._kind = _KINDS[unit]
         self._key = None if key is None else wire.entropy("key", key)
-        if key is not None and hmac.compare_digest(key, device.secret):
-            raise ValueError(
-                "key is the device's secret, which undoes the noise: share device.shared_key"
-            )
+        own = key is not None and hmac.compare_digest(key, device.secret)
+        rule = "key is the device's secret, which undoes the noise: share device.shared_key"
+        require(not own, rule)
         # The ratio of masses by digest; outputs by (digest, user, round) and by field.
         self._losses: dict[bytes, Fraction] = {}
         self._released: dict[tuple[bytes, int, int], dict[int, int]] = {}
@@ -279,8 +278,8 @@ class Session:
         ``round`` and ``field`` are of a table's report. ``ValueError`` if there was none, or an
         argument is wrong.
         """
-        if field is not None and isinstance(asked, NeighbourQuestion):
-            raise ValueError(f"field must be None, as counts are sent whole, got {field}")
+        whole_report = field is None or not isinstance(asked, NeighbourQuestion)
+        require(whole_report, "field must be None, as counts are sent whole", field)
         return self._resend(codec_of(asked), user, round, field)
 
     def _resend(
@@ -298,8 +297,7 @@ class Session:
         with self._lock:
             known = self._released.get((codec.digest, who, when), {})
             fields = [field for field in sorted(known) if where in (None, field)]
-            if not fields:
-                raise ValueError(f"nothing to resend for user {who}, round {when}")
+            require(fields, f"nothing to resend for user {who}, round {when}")
             label = when if label is None else label
             return codec.pack(fields, [known[f] for f in fields], who, label, self._key)
 
@@ -405,19 +403,18 @@ class Session:
         head = data[:end]
         tag = data[end : end + 65]
         body = data[end + 65 :]
-        if head != kind.memory + device.name.encode() + b"\n":
-            raise ValueError(
-                "no session's memory of this device: another device's, of another version, or cut"
-            )
-        if not hmac.compare_digest(tag, device.memory_tag(head + body) + b"\n"):
-            raise ValueError("no session's memory: damaged or edited, its tag is not this device's")
+        own = head == kind.memory + device.name.encode() + b"\n"
+        rule = "no session's memory of this device: another device's, of another version, or cut"
+        require(own, rule)
+        whole_memory = hmac.compare_digest(tag, device.memory_tag(head + body) + b"\n")
+        rule = "no session's memory: damaged or edited, its tag is not this device's"
+        require(whole_memory, rule)
         try:
             memory = json.loads(body)
             session._budget, _ = _checked_budget(memory["budget"])
             for digest, high, low in memory["losses"]:
                 loss = Fraction(whole(1, kind.most, mass=high), whole(1, kind.most, mass=low))
-                if loss < 1:
-                    raise ValueError("an impossible loss")
+                require(loss >= 1, "an impossible loss")
                 session._losses[bytes.fromhex(digest)] = loss
             for digest, user, round, *row in memory["released"]:
                 name = bytes.fromhex(digest)
@@ -428,10 +425,10 @@ class Session:
         except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
             raise ValueError(f"no session's memory: {error}") from error
         # Bytes that nothing was read from, a repeat, or another spelling.
-        if session.to_bytes() != data:
-            raise ValueError("no session's memory: it is not written as to_bytes() writes it")
-        if session.counter < least:
-            raise ValueError(f"rolled back: memory of {session.counter} releases of {least}")
+        rule = "no session's memory: it is not written as to_bytes() writes it"
+        require(session.to_bytes() == data, rule)
+        rule = f"rolled back: memory of {session.counter} releases of {least}"
+        require(session.counter >= least, rule)
         return session
 
 
@@ -455,8 +452,8 @@ def _checked_budget(budget: object) -> tuple[float, Unit]:
     """A finite epsilon > 0, and its unit."""
     if not isinstance(budget, Budget):
         return number(0.0, open_lower=True, budget=budget), RECORD
-    if budget.unit not in _KINDS or budget.delta:
-        raise ValueError(f"budget must be of records or neighbour-lists, no delta, got {budget}")
+    rule = "budget must be of records or neighbour-lists, no delta"
+    require(budget.unit in _KINDS and not budget.delta, rule, budget)
     return number(0.0, open_lower=True, budget=budget.epsilon), budget.unit
 
 
@@ -532,15 +529,14 @@ def _length(xs: Any) -> int:
         many = len(xs)
     except TypeError:
         many = 0
-    if not 1 <= many < WORDS:
-        raise ValueError("xs must be a vector of at least one number")
+    require(1 <= many < WORDS, "xs must be a vector of at least one number")
     return many
 
 
 def _numbers(x: object, shape: tuple[int, ...]) -> np.ndarray:
     """The numbers of a record [n] that must have a shape: () for one number."""
     record = as_numbers(x)
-    if record.shape != shape:
-        wanted = "a vector of numbers" if shape else "one number (report_many takes a vector)"
-        raise ValueError(f"the record must be {wanted}, got shape {record.shape}")
+    wanted = "a vector of numbers" if shape else "one number (report_many takes a vector)"
+    rule = f"the record must be {wanted}, got shape {record.shape}"
+    require(record.shape == shape, rule)
     return record.reshape(-1)

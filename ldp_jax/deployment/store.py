@@ -263,8 +263,10 @@ class ReportStore:
             elif budget is not None and set(Ledger(budget).budgets) != set(kept.budgets):
                 raise ValueError(f"budget must be that of the ledger, {kept.budget}, got {budget}")
             before = [line for line in kept.releases if line.name == name]
-            if before and before != list(Ledger().spend(name, release).releases):
-                raise ValueError(f"name {name!r} is of another release: {before[0]}")
+            if before:
+                same = before == list(Ledger().spend(name, release).releases)
+                rule = f"name {name!r} is of another release: {before[0]}"
+                validate.require(same, rule)
             spent = kept if before else kept.spend(name, release)
             database.execute("INSERT OR REPLACE INTO ledger VALUES (1, ?)", (spent.to_bytes(),))
         return spent

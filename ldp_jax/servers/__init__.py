@@ -16,8 +16,6 @@
   :func:`predict_from_counts` - public features, private graph; :func:`predict_jointly` - private
   features and graph, public panel; :func:`privatize_graph` - a private graph, released;
 * :func:`rehearse` - what each of these will bring, before anybody reports;
-* :func:`classify_reports`, :func:`classify_counts`, ``reported.embed_reports`` - the same of what
-  devices sent;
 * :func:`serve` - any server of real devices: its state is in a store, and survives kills;
 * ``estimators`` - all this in scikit-learn's manner; ``parts`` - the pure functions that servers
   are made of.
@@ -43,13 +41,10 @@ if TYPE_CHECKING:
     from ldp_jax.servers.facts.joint import joint_facts
     from ldp_jax.servers.facts.panel import PanelFacts, panel_facts
     from ldp_jax.servers.from_both import JointClasses, predict_jointly
-    from ldp_jax.servers.from_counts import CountedClasses, classify_counts, predict_from_counts
-    from ldp_jax.servers.from_reports import (
-        PredictedClasses,
-        classify_reports,
-        predict_from_reports,
-    )
-    from ldp_jax.servers.joint import JointPrivacy, JointServer
+    from ldp_jax.servers.from_counts import CountedClasses, predict_from_counts
+    from ldp_jax.servers.from_reports import PredictedClasses, predict_from_reports
+    from ldp_jax.servers.joint import JointServer
+    from ldp_jax.servers.joint_privacy import JointPrivacy
     from ldp_jax.servers.labels import LabelledReportServer, LabelServer
     from ldp_jax.servers.ldpgen import LDPGenServer, SyntheticGraph
     from ldp_jax.servers.links import LinkServer
@@ -116,8 +111,6 @@ __all__ = [
     "TriangleServer",
     "User",
     "Users",
-    "classify_counts",
-    "classify_reports",
     "count_cost",
     "count_facts",
     "feature_rows",
@@ -150,12 +143,13 @@ __getattr__, __dir__ = lazy.attach(
         "facts.joint": "joint_facts",
         "facts.panel": "PanelFacts panel_facts",
         "from_both": "JointClasses predict_jointly",
-        "from_counts": "CountedClasses classify_counts predict_from_counts",
+        "from_counts": "CountedClasses predict_from_counts",
         "driver": "Released Server simulate",
         "embedding": "Embedding EmbeddingServer non_private_embedding private_embedding"
         " private_embeddings propagate propagate_blocks",
-        "from_reports": "PredictedClasses classify_reports predict_from_reports",
-        "joint": "JointPrivacy JointServer",
+        "from_reports": "PredictedClasses predict_from_reports",
+        "joint": "JointServer",
+        "joint_privacy": "JointPrivacy",
         "labels": "LabelServer LabelledReportServer",
         "ldpgen": "LDPGenServer SyntheticGraph",
         "links": "LinkServer",
@@ -171,5 +165,5 @@ __getattr__, __dir__ = lazy.attach(
         "stored": "DeviceUsers StoredUsers",
         "users": "Users",
     },
-    "estimators links parts reported saved",
+    "estimators links parts saved taught_by_counts",
 )

@@ -18,7 +18,7 @@ of public facts and public randomness.
 
 import dataclasses
 import math
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import numpy as np
@@ -32,10 +32,9 @@ from ldp_jax.core.pytree import pytree
 from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.edges import NeighbourCounts, ownership
-from ldp_jax.servers.facts.counts import CountFacts
+from ldp_jax.servers.facts.counts import CountFacts, count_facts
 from ldp_jax.servers.parts.absent import Numbering
 from ldp_jax.servers.parts.count_evidence import DISPERSIONS, evidence, table_size
-from ldp_jax.servers.parts.device_classifier import count_regression
 from ldp_jax.servers.parts.group_design import (
     CountModel,
     Design,
@@ -53,40 +52,14 @@ from ldp_jax.servers.parts.groups import (
     merge,
     merged,
 )
-from ldp_jax.servers.parts.guard import guard
-from ldp_jax.servers.parts.label_odds import family, preference, trust
-from ldp_jax.servers.parts.rows import (
-    Scaling,
-)
-from ldp_jax.servers.parts.self_training import (
-    FoldedLabels,
-    label_evidence,
-    self_train,
-)
-from ldp_jax.servers.parts.stack import combine, stack
+from ldp_jax.servers.parts.rows import Scaling
 from ldp_jax.servers.questions import Answers, CountQuestion
+from ldp_jax.servers.taught_by_counts import learned
 
 Protects = TypeAliasType("Protects", Literal["list", "relationship"])
 """What epsilon is about: one bit of one list, or one edge, at both of its ends."""
 
 _REACH = 40.0  # of noise, over epsilon: one count in e^40 is beyond
-
-# Ways to weigh log q, log f, the law's evidence and the regression. The first is features alone.
-_FEATURES = np.array((1.0, 0.0, 0.0, 0.0), np.float32)
-_ALONE = family(_FEATURES)
-_TAUGHT = (
-    family(_FEATURES, (0.0, 0.0, 1.0, 0.0)),
-    family((0.0, 1.0, 0.0, 0.0), (0.0, 0.0, 1.0, 0.0)),
-)
-_REGRESSED = (
-    family((0.0, 1 / 3, 1 / 3, 2 / 3)),
-    family((0.0, 0.0, 0.0, 1.0)),
-)
-
-# The logarithm of the odds that reports tell labels nothing, before labels are asked. It was chosen
-# on drawn worlds in which friends share what features say, right or wrong. It is no bound, since
-# self-training has seen a label that friends report. The experiment "worlds" says what is lost.
-_DOUBT = 3.5
 
 _EXPOSES = (
     "number of nodes",
@@ -199,6 +172,22 @@ class CountServer:
 
     __repr__ = by_shapes
 
+    @classmethod
+    def beside(
+        cls,
+        key: PRNGKey,
+        log_q: Float[np.ndarray, "n classes"],
+        labels: Int[np.ndarray, " n"],
+        num_folds: int,
+        epsilon: float,
+    ) -> "CountServer":
+        """Unguarded counts beside a posterior from elsewhere, without features."""
+        classes = log_q.shape[1]
+        facts = count_facts(
+            key, None, labels, num_classes=classes, log_q=log_q, num_folds=num_folds
+        )
+        return cls(facts, epsilon, guarded=False)
+
     def __post_init__(self) -> None:
         validate.one_of(("list", "relationship"), unit=self.unit)
         NeighbourCounts(
@@ -256,9 +245,7 @@ class CountServer:
         size = table_size(reports, means, epsilon)
         found = evidence(reports, means, prior, epsilon, size=size, counted=answers.reported)
 
-        given = PilotReports(
-            reports, np.asarray(answers.reported), fine, prior, facts.labels, facts.fold
-        )
+        given = PilotReports(reports, answers.reported, fine, prior, facts.labels, facts.fold)
         expected = CountModel(means, found.weights, DISPERSIONS[found.dispersion])
         own = unseen_evidence(given, found.log_likelihood, expected, epsilon, size=size)
 
@@ -276,8 +263,8 @@ class CountServer:
         epsilon = state.question.epsilon
         column = merge(state.plan.best, facts.num_classes)
         prior = class_shares(facts.log_q, facts.labels)
-        first = np.asarray(state.first)
-        second = np.asarray(answers.reported)
+        first = state.first
+        second = answers.reported
         reports = _clipped(state.question, answers)
         # Groups that were not asked for are counts of 0 that all classes expect: one program for
         # all merges.
@@ -293,9 +280,9 @@ class CountServer:
         counts = np.where(first[:, None], merged(state.reports, column, num_fine), reports)
         phase("what reports teach", 0.65)
         round = np.where(first, np.int8(1), np.int8(2) * second)
-        learned = _learned(facts, own, counts, round, self.guarded)
+        taught = learned(facts, own, counts, round, self.guarded)
         found = PilotedCounts(
-            **learned,
+            **taught,
             log_q=jax.device_put(facts.log_q),
             design=state.plan,
             model=state.model,
@@ -335,54 +322,3 @@ def _clipped(question: CountQuestion, answers: Answers) -> Int[np.ndarray, "n gr
     most = np.bincount(groups[groups >= 0], minlength=question.num_groups) + reach
     counts = np.clip(np.asarray(answers.values), -reach, most)
     return np.where(answers.reported[:, None], counts, 0).astype(np.int32)
-
-
-def _learned(
-    facts: CountFacts, own: np.ndarray, counts: np.ndarray, round: np.ndarray, guarded: bool
-) -> dict[str, Any]:
-    """How far reports are believed, what they teach, and the posterior of all.
-
-    Fields of :class:`PilotedCounts`.
-
-    ``own`` [n, C] is the evidence of own reports, ``counts`` [n, 3 C] these by the groups of the
-    second round. The guard is asked about reports of the second round alone: with those of the
-    first the model agrees by its fit.
-    """
-    labels = facts.labels
-    unlabelled = labels < 0
-    reported = round > 0
-    told = np.where(reported, labels, -1)
-    known = np.flatnonzero(told >= 0)
-    trusted = guard(own, np.exp(facts.log_q), unlabelled & (round == 2), told)
-    strength = trusted.strength if guarded else 1.0
-    evident = trusted.log_likelihood if guarded else own
-    log_f = facts.log_q
-    regression = np.zeros_like(facts.log_q)
-    families = _TAUGHT
-    if facts.rows is not None and strength > 0.0:
-        # Evidence that is too sure of itself would teach too much.
-        share = trust(facts.log_q[known], evident[known], told[known])
-        of_labels = label_evidence(labels, facts.num_classes)
-        lesson = np.where(unlabelled[:, None], np.float32(share) * evident, of_labels)
-        log_f = self_train(facts.rows, lesson, facts.known)
-    # A regression would know nothing of a class of which no labelled user reported.
-    if strength > 0.0 and np.bincount(told[told >= 0], minlength=facts.num_classes).all():
-        of_folds = facts.known.fold, facts.known.num_folds
-        labelled = FoldedLabels(labels, facts.num_classes, *of_folds)
-        regression = count_regression(facts.known.log_q, counts, labelled, reported)
-        families = (*_TAUGHT, *_REGRESSED)
-
-    scores = np.stack([facts.log_q, log_f, evident, regression], -1)
-    doubt = _DOUBT if guarded else -math.inf
-    found = preference(scores[known], told[known], _ALONE, families, doubt)
-    taught = stack(scores[known], told[known], found.other)
-    weights = found.chance * taught + (1.0 - found.chance) * found.alone
-    arrays = {
-        "log_posterior": combine(scores, weights),
-        "log_f": log_f,
-        "log_likelihood": evident,
-        "log_regression": regression,
-        "weights": weights.astype(np.float32),
-    }
-    made = {"strength": strength * found.chance, "by_labels": trusted.by_labels}
-    return {**jax.device_put(arrays), **made}

@@ -22,6 +22,7 @@ _LINE = 17  # between two lines of text
 _TEXT = 62  # letters between the two lines of life
 _BOX = 30  # letters in a party's box
 _WIDE = 92  # letters in a box over the whole width
+_TRUSTED = {"local": "nobody", "shuffled": "a shuffler", "central": "a curator"}
 _STYLE = """
 text { font: 13px system-ui, -apple-system, "Segoe UI", sans-serif; fill: #1f2937 }
 .name { font-weight: 600; font-size: 14px }
@@ -91,7 +92,8 @@ def diagram(released: Released[Any], title: str = "") -> str:
     guarantee = released.guarantee
     fields = ", ".join(guarantee.protected) or "nothing"
     trusts = sorted({one.trust for one in guarantee.values()})
-    users = Party("Users' devices", [f"hold {fields}", f"trust {', '.join(map(_trusted, trusts))}"])
+    trusted = ", ".join(_TRUSTED[one] for one in trusts)
+    users = Party("Users' devices", [f"hold {fields}", f"trust {trusted}"])
     server = Party("Server", ["holds public facts", "sees reports alone"])
     result = ["Stated before the first question:", *map(_short, guarantee.values())]
     if guarantee.unprotected:
@@ -103,73 +105,64 @@ def draw(
     title: str, users: Party, server: Party, messages: Sequence[Message], result: Sequence[str]
 ) -> str:
     """Two parties, the messages between them from top to bottom, and a box for the result."""
-    parts = [_text(WIDTH / 2, 28, title, "name")]
-    users, server = (_wrapped(party) for party in (users, server))
+    middle = WIDTH / 2
+    parts = [_text(middle, 28, title, "name")]
+    words = [_wrapped(party.words, _BOX) for party in (users, server)]
     top = 44
-    bottom = top + 30 + _LINE * max(len(users.words), len(server.words))
-    parts += _box(_LEFT, top, bottom, users, "private")
-    parts += _box(_RIGHT, top, bottom, server, "public")
+    bottom = top + 30 + _LINE * max(map(len, words))
+    width = 2 * _LEFT - 40
+    sides = ((_LEFT, users.name, "private"), (_RIGHT, server.name, "public"))
+    for (x, name, kind), lines in zip(sides, words, strict=True):
+        parts.append(_rect(kind, x - width / 2, top, width, bottom - top, 8))
+        parts.append(_text(x, top + 20, name, "name"))
+        parts += _column(x, top + 38, lines, "small")
+
     at = bottom + 12
     for message in messages:
-        drawn, at = _arrow(message, at)
-        parts += drawn
+        lines = textwrap.wrap(message.words, _TEXT)
+        parts += _column(middle, at + 14, lines, "small")
+        at += _LINE * len(lines)
+        if message.cost:
+            parts.append(_text(middle, at + 14, message.cost, "cost"))
+            at += _LINE
+        y = at + 10
+        start, end, kind = (_LEFT, _RIGHT, "sends") if message.private else (_RIGHT, _LEFT, "asks")
+        back = -8 if end > start else 8
+        parts.append(f'<line class="{kind}" x1="{start}" x2="{end}" y1="{y}" y2="{y}"/>')
+        tip = f"M {end + back} {y - 5} L {end} {y} L {end + back} {y + 5}"
+        parts.append(f'<path class="{kind}" stroke-dasharray="none" d="{tip}"/>')
+        at = y + 16
+
     lives = [
         f'<line class="life" x1="{x}" x2="{x}" y1="{bottom}" y2="{at}"/>' for x in (_LEFT, _RIGHT)
     ]
-    lines = [line for text in result for line in textwrap.wrap(text, _WIDE)]
-    kinds = ["cost" if line.startswith("epsilon ") else "" for line in lines]
+    lines = _wrapped(result, _WIDE)
     end = at + 16 + _LINE * len(lines)
-    parts.append(
-        f'<rect class="card" x="20" y="{at}" width="{WIDTH - 40}" height="{end - at}" rx="6"/>'
-    )
-    for number, (line, kind) in enumerate(zip(lines, kinds, strict=True)):
-        parts.append(_text(WIDTH / 2, at + 20 + _LINE * number, line, kind))
+    parts.append(_rect("card", 20, at, WIDTH - 40, end - at, 6))
+    for number, line in enumerate(lines):
+        kind = "cost" if line.startswith("epsilon ") else ""
+        parts.append(_text(middle, at + 20 + _LINE * number, line, kind))
     height = end + 20
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" '
         f'width="{WIDTH}" height="{height}" role="img" aria-label="{escape(title)}">'
     )
-    card = f'<rect class="card" x="1" y="1" width="{WIDTH - 2}" height="{height - 2}" rx="10"/>'
+    card = _rect("card", 1, 1, WIDTH - 2, height - 2, 10)
     return "\n".join([head, f"<style>{_STYLE}</style>", card, *lives, *parts, "</svg>"]) + "\n"
 
 
-def _arrow(message: Message, top: Number) -> tuple[list[str], Number]:
-    """The text and the line of a message that begins at ``top``, and where it ends."""
-    lines = textwrap.wrap(message.words, _TEXT)
-    kinds = [""] * len(lines)
-    if message.cost:
-        lines.append(message.cost)
-        kinds.append("cost")
-    middle = WIDTH / 2
-    parts = []
-    for number, (line, kind) in enumerate(zip(lines, kinds, strict=True)):
-        parts.append(_text(middle, top + 14 + _LINE * number, line, kind or "small"))
-    y = top + 10 + _LINE * len(lines)
-    start, end, kind = (_LEFT, _RIGHT, "sends") if message.private else (_RIGHT, _LEFT, "asks")
-    back = -8 if end > start else 8
-    parts.append(f'<line class="{kind}" x1="{start}" x2="{end}" y1="{y}" y2="{y}"/>')
-    tip = f"M {end + back} {y - 5} L {end} {y} L {end + back} {y + 5}"
-    parts.append(f'<path class="{kind}" stroke-dasharray="none" d="{tip}"/>')
-    return parts, y + 16
+def _wrapped(texts: Sequence[str], letters: int) -> list[str]:
+    return [line for text in texts for line in textwrap.wrap(text, letters)]
 
 
-def _wrapped(party: Party) -> Party:
-    """The same party in lines that its box holds."""
-    words = [line for text in party.words for line in textwrap.wrap(text, _BOX)]
-    return Party(party.name, words)
+def _rect(kind: str, x: Number, y: Number, width: Number, height: Number, radius: int) -> str:
+    size = f'width="{width}" height="{height}" rx="{radius}"'
+    return f'<rect class="{kind}" x="{x}" y="{y}" {size}/>'
 
 
-def _box(x: Number, top: Number, bottom: Number, party: Party, kind: str) -> list[str]:
-    width = 2 * _LEFT - 40
-    rect = (
-        f'<rect class="{kind}" x="{x - width / 2}" y="{top}" width="{width}" '
-        f'height="{bottom - top}" rx="8"/>'
-    )
-    words = [
-        _text(x, top + 38 + _LINE * number, line, "small")
-        for number, line in enumerate(party.words)
-    ]
-    return [rect, _text(x, top + 20, party.name, "name"), *words]
+def _column(x: Number, top: Number, lines: Sequence[str], kind: str) -> list[str]:
+    """Lines of text below each other."""
+    return [_text(x, top + _LINE * number, line, kind) for number, line in enumerate(lines)]
 
 
 def _text(x: Number, y: Number, text: str, kind: str = "") -> str:
@@ -179,10 +172,6 @@ def _text(x: Number, y: Number, text: str, kind: str = "") -> str:
 def _short(guarantee: Guarantee) -> str:
     delta = f", delta {guarantee.delta:.2g}" if guarantee.delta else ""
     return f"epsilon {digits_up(guarantee.epsilon)}{delta} per {guarantee.unit}"
-
-
-def _trusted(trust: str) -> str:
-    return {"local": "nobody", "shuffled": "a shuffler", "central": "a curator"}[trust]
 
 
 def _size(many: int) -> str:

@@ -22,7 +22,7 @@ from ldp_jax.core import random, validate
 from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.progress import Progress, phase, watched
 from ldp_jax.core.pytree import digest
-from ldp_jax.core.types import PRNGKey, Report
+from ldp_jax.core.types import PRNGKey
 from ldp_jax.servers import saved
 from ldp_jax.servers.questions.question import Answers, HasSizes, Question
 from ldp_jax.servers.users import Respondents
@@ -218,36 +218,32 @@ def round_of(question: Question, answers: Answers) -> Round:
         download = question.download_bytes()
         upload = question.upload_bytes()
     else:
-        download = _nbytes(question) - asked.nbytes
-        upload = _report_bytes(answers.values, len(asked))
-    who = int(asked.sum())
-    reported = int(np.asarray(answers.reported).sum())
-    cost = question.cost().guarantee
-    return Round(digest(question).hex(), who, reported, download, upload, cost, _asks(question))
+        nbytes = lambda tree: sum(np.asarray(leaf).nbytes for leaf in jax.tree.leaves(tree))
+        download = nbytes(question) - asked.nbytes
+        values: Any = answers.values
+        own_form = hasattr(values, "sent_bytes")  # such as lists
+        sent = values.sent_bytes().sum() if own_form else nbytes(values)
+        upload = int(sent) // max(len(asked), 1)
 
-
-def _asks(question: Question) -> str:
-    """The question in words: its class says what a device does, by which mechanism."""
+    # In words: the class of a question says what a device does, by which mechanism.
     kind = type(question)
     line = (inspect.getdoc(kind) or "").split("\n")[0]
     generated = line.startswith(f"{kind.__name__}(")  # by dataclasses, from the fields
     words = kind.__name__ if generated or not line else line.rstrip(".")
     mechanism = getattr(question, "mechanism", None)
-    if mechanism is None:
-        return words
-    inner = getattr(mechanism, "inner", None)
-    named = [type(one).__name__ for one in (mechanism, inner) if one is not None]
-    return f"{words} ({' of '.join(named)})"
-
-
-def _nbytes(tree: Any) -> int:
-    return sum(np.asarray(leaf).nbytes for leaf in jax.tree.leaves(tree))
-
-
-def _report_bytes(values: Report, users: int) -> int:
-    if hasattr(values, "sent_bytes"):  # of a form of its own, such as lists
-        return int(values.sent_bytes().sum()) // max(users, 1)
-    return _nbytes(values) // max(users, 1)
+    if mechanism is not None:
+        both = (mechanism, getattr(mechanism, "inner", None))
+        named = [type(one).__name__ for one in both if one is not None]
+        words = f"{words} ({' of '.join(named)})"
+    return Round(
+        digest(question).hex(),
+        int(asked.sum()),
+        int(answers.reported.sum()),
+        download,
+        upload,
+        question.cost().guarantee,
+        words,
+    )
 
 
 # --- What a server could get wrong ----------------------------------------------------------------
@@ -262,40 +258,23 @@ def check_state(state: State, users: Respondents) -> None:
         raise TypeError(
             f"the question of {name} must be a pytree with asked, cost() and answer(key, user)"
         )
-    for leaf in jax.tree.leaves(state):
-        if callable(leaf) or not isinstance(
-            leaf, (bool, int, float, np.ndarray, np.generic, jax.Array)
-        ):
+    leaves = jax.tree.leaves(state)
+    for leaf in leaves:
+        number = isinstance(leaf, (bool, int, float, np.ndarray, np.generic, jax.Array))
+        if callable(leaf) or not number:
             raise TypeError(f"{name} must hold arrays and numbers, got {type(leaf).__name__}")
     asked = np.asarray(state.question.asked)
-    if asked.shape != (users.num_users,) or asked.dtype != bool:
-        wanted = f"bool [{users.num_users}]"
-        raise ValueError(
-            f"asked must be {wanted}, one a user, got {asked.dtype} of shape {asked.shape}"
-        )
-    if not asked.any():
-        raise ValueError(f"the question of {name} asks nobody: return a result in its place")
-    for held in private_arrays(users):
-        for leaf in jax.tree.leaves(state):
-            if leaf is held or _shares(leaf, held):
+    validate.mask(users.num_users, asked=asked)
+    rule = f"the question of {name} asks nobody: return a result in its place"
+    validate.require(asked.any(), rule)
+    private = tuple(getattr(users, field, None) for field in ("records", "labels", "lists"))
+    for held in jax.tree.leaves(private):
+        if not isinstance(held, (np.ndarray, jax.Array)):
+            continue
+        for leaf in leaves:
+            on_host = isinstance(leaf, np.ndarray) and isinstance(held, np.ndarray)
+            if leaf is held or (on_host and np.may_share_memory(leaf, held)):
                 raise TypeError(
                     f"{name} holds an array of the users' private data: "
                     "a server is made of public facts alone"
                 )
-
-
-def private_arrays(users: Any) -> list[Any]:
-    """The arrays of the users' private fields; nothing of respondents who hold none."""
-    fields = (getattr(users, name, None) for name in ("records", "labels", "lists"))
-    return [
-        leaf for leaf in jax.tree.leaves(tuple(fields)) if isinstance(leaf, (np.ndarray, jax.Array))
-    ]
-
-
-def _shares(leaf: Any, held: Any) -> bool:
-    """Whether two arrays of the host overlap in memory."""
-    return (
-        isinstance(leaf, np.ndarray)
-        and isinstance(held, np.ndarray)
-        and np.may_share_memory(leaf, held)
-    )

@@ -49,14 +49,18 @@ from ldp_jax.core.shown import Hidden, HiddenArgument
 from ldp_jax.core.types import Graph, PRNGKey
 from ldp_jax.graph import graphs
 from ldp_jax.graph.interop import NamedGraph
+from ldp_jax.servers import (
+    ClassQuestion,
+    CountedClasses,
+    PredictedClasses,
+    count_cost,
+    predict_from_counts,
+    predict_from_reports,
+    private_embedding,
+)
 from ldp_jax.servers.counts import Protects
-from ldp_jax.servers.embedding import private_embedding
-from ldp_jax.servers.from_counts import CountedClasses, predict_from_counts
-from ldp_jax.servers.from_reports import PredictedClasses, predict_from_reports
 from ldp_jax.servers.parts.records import Bounds, UserRecords
 from ldp_jax.servers.parts.rows import Features, Rows
-from ldp_jax.servers.questions.classes import class_cost
-from ldp_jax.servers.questions.counts import count_cost
 
 try:
     from sklearn.base import (
@@ -376,7 +380,7 @@ class ReportClassifier(_UserClassifier):
 
     def asks(self) -> tuple[None, tuple[Guarantee, ...]]:
         """What one fit costs; None: other users of X are another panel, and other reports."""
-        return None, (class_cost(self.epsilon, 2).guarantee,)
+        return None, (ClassQuestion.most(self.epsilon, 2).guarantee,)
 
     def _ask(self, users: np.ndarray, labels: np.ndarray, num_classes: int) -> PredictedClasses:
         if self.records is None:

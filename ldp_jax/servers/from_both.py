@@ -11,21 +11,16 @@ from ldp_jax.core import random, validate
 from ldp_jax.core.progress import Progress, phase, watched
 from ldp_jax.core.types import Graph, PRNGKey
 from ldp_jax.graph.graphs import GraphSet
-from ldp_jax.servers.counts import (
-    PilotedCounts,
-)
+from ldp_jax.servers.counts import PilotedCounts
 from ldp_jax.servers.driver import simulate
 from ldp_jax.servers.facts.joint import joint_facts
-from ldp_jax.servers.joint import JointPrivacy, JointServer, PrivatePanel
-from ldp_jax.servers.labels import LabelServer
+from ldp_jax.servers.joint import JointServer
+from ldp_jax.servers.joint_privacy import JointPrivacy
+from ldp_jax.servers.labels import LabelServer, PrivatePanel
 from ldp_jax.servers.parts.absent import absent_words
-from ldp_jax.servers.parts.friends import HOMOPHILY
-from ldp_jax.servers.parts.panel import (
-    by_node,
-    panel_arguments,
-)
+from ldp_jax.servers.parts.panel import by_node, panel_arguments
 from ldp_jax.servers.parts.rows import Features, Rows
-from ldp_jax.servers.users import of_graph
+from ldp_jax.servers.users import Users
 
 STATED_FRIENDS = "mean degree and homophily: public"
 """The field that a guarantee names as unprotected where stated facts of friendships chose or read
@@ -141,18 +136,13 @@ def predict_jointly(
       epsilon 4 per record + whole neighbour list (any two records and any two neighbour lists of...
     """
     validate.host_key(key, "predict_jointly")
-    holders = of_graph(lists)
-    n = holders.num_users
-    if not isinstance(privacy, JointPrivacy):
-        raise ValueError(
-            f"privacy must be JointPrivacy(record=..., list=...), got {type(privacy).__name__}"
-        )
-    if homophily is not None and not privacy.both:
-        raise ValueError(
-            "homophily must be None but of one report, JointPrivacy(both=...): nothing else "
-            "reads it"
-        )
-    alike = HOMOPHILY if homophily is None else homophily
+    users = Users(lists=lists)
+    n = users.num_users
+    rule = "privacy must be JointPrivacy(record=..., list=...)"
+    validate.require(isinstance(privacy, JointPrivacy), rule, privacy)
+    rule = "homophily must be None but of one report, JointPrivacy(both=...): nothing else reads it"
+    validate.require(homophily is None or privacy.both, rule)
+    alike = JointServer.homophily if homophily is None else homophily
     validate.number(0.0, 1.0, open_upper=True, homophily=alike)
     given = panel_arguments(
         n, features, panel, labels, num_classes=num_classes, label_epsilon=privacy.labels
@@ -161,7 +151,7 @@ def predict_jointly(
     exposes: tuple[str, ...] = ()
     if privacy.rehearsed or homophily is not None:
         exposes = (STATED_FRIENDS if privacy.rehearsed else "homophily: public",)
-    users = dataclasses.replace(holders, records=given.rows)
+    users = dataclasses.replace(users, records=given.rows)
     fold_key, run_key = random.split(key)
     with watched("predict_jointly", progress):
         if privacy.labels is not None:
@@ -172,11 +162,9 @@ def predict_jointly(
         else:
             phase("what the panel teaches", 0.0)
             chosen = checked_members(given.members, privacy.check)
-            if privacy.check and not len(chosen):
-                size = len(given.members)
-                raise ValueError(
-                    f"check of {privacy.check:g} leaves nobody of a panel of {size} to report"
-                )
+            size = len(given.members)
+            rule = f"check of {privacy.check:g} leaves nobody of a panel of {size} to report"
+            validate.require(len(chosen) or not privacy.check, rule)
             apart = np.isin(np.arange(n), chosen)
             shown = np.where(apart, -1, given.labels)
             facts = joint_facts(

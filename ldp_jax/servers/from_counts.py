@@ -1,6 +1,5 @@
-"""Classes of users with private lists, in one call: of simulated users, or of what devices sent."""
+"""Classes of users with private lists, in one call, on simulated users."""
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -10,31 +9,16 @@ from ldp_jax.accounting.guarantee import PipelineGuarantee
 from ldp_jax.core import random_words, validate
 from ldp_jax.core.progress import Progress, phase, watched
 from ldp_jax.core.types import Array, ArrayLike, Graph, PRNGKey
-from ldp_jax.deployment import Question as Shipped
 from ldp_jax.edges import NeighbourCounts
 from ldp_jax.graph.graphs import GraphSet
 from ldp_jax.servers.counts import CountServer, PilotedCounts, Protects
 from ldp_jax.servers.driver import simulate
-from ldp_jax.servers.facts.counts import CountFacts, count_facts
+from ldp_jax.servers.facts.counts import count_facts
 from ldp_jax.servers.parts.absent import absent_words
-from ldp_jax.servers.parts.arrived import ReportRows
-from ldp_jax.servers.parts.groups import (
-    check_teachers,
-)
-from ldp_jax.servers.parts.rows import (
-    Features,
-    Rows,
-    Scaling,
-    warn_of_columns,
-)
-from ldp_jax.servers.parts.self_training import (
-    LogPosterior,
-)
-from ldp_jax.servers.stored import DeviceUsers
-from ldp_jax.servers.users import of_graph
-
-AskDevices = Callable[[Shipped, Bool[np.ndarray, " n"]], ReportRows]
-"""Broadcasts a question to those who are asked, and returns the rows that have arrived."""
+from ldp_jax.servers.parts.groups import check_teachers
+from ldp_jax.servers.parts.rows import Features, Rows, Scaling, warn_of_columns
+from ldp_jax.servers.parts.self_training import LogPosterior
+from ldp_jax.servers.users import Users
 
 
 class CountedClasses(NamedTuple):
@@ -181,24 +165,18 @@ def predict_from_counts(
     validate.host_key(key, "predict_from_counts")
     validate.one_of(("list", "relationship"), unit=unit)
     labels = validate.node_labels(labels)
-    if labels.dtype.kind not in "iu":
-        hint = "datasets.read_records numbers names of classes"
-        raise ValueError(
-            f"labels must be integers, one a user and -1 or None for none, "
-            f"got {labels.dtype}: {hint}"
-        )
+    hint = "datasets.read_records numbers names of classes"
+    rule = "labels must be integers, one a user and -1 or None for none"
+    validate.require(labels.dtype.kind in "iu", f"{rule}, got {labels.dtype}: {hint}")
     labels = labels.astype(np.int64)
     if num_classes is None:
         num_classes = int(labels.max(initial=-1)) + 1
         check_teachers(labels, num_classes, counted=True)
-    NeighbourCounts(
-        epsilon, max(num_classes, 1), most=most
-    )  # refuses an epsilon before anybody is asked
-    users = of_graph(lists)
-    if labels.shape != (users.num_users,):
-        raise ValueError(
-            f"labels must be int [{users.num_users}], one a user, got shape {labels.shape}"
-        )
+    # Refuses an epsilon before anybody is asked.
+    NeighbourCounts(epsilon, max(num_classes, 1), most=most)
+    users = Users(lists=lists)
+    rule = f"labels must be int [{users.num_users}], one a user"
+    validate.require(labels.shape == (users.num_users,), rule, labels)
     silent_key, fold_key, run_key = random_words.split(key, 3)
     if silent is None and unit == "relationship":
         silent = silent_users(silent_key, labels)
@@ -219,83 +197,4 @@ def predict_from_counts(
     found = released.value
     if found.scaling is not None and features is not None:
         warn_of_columns(features, found.scaling)
-    return CountedClasses(found.log_posterior, found, found.round, released.guarantee)
-
-
-def classify_counts(
-    key: PRNGKey,
-    ask: AskDevices,
-    facts: CountFacts,
-    epsilon: float,
-    *,
-    unit: Protects = "list",
-    most: int = 65_535,
-    guarded: bool = True,
-    progress: Progress | None = None,
-) -> CountedClasses:
-    """The same as :func:`predict_from_counts`, from counts that devices sent.
-
-    The second question is made of the first round's rows: after a restart give the same rows, or
-    devices pay twice; :func:`~ldp_jax.servers.serve` keeps them by itself.
-    Guarantee: epsilon per bit of a list of a user who was asked. A relationship costs 2 epsilon,
-    and by ``unit="relationship"`` epsilon: the question that is broadcast says which end owns a
-    pair. What users lost who answered more is :meth:`ldp_jax.deployment.store.ReportStore.spent`.
-
-    Nobody can check a count: one device that sends the largest count for a class moves the result.
-    Counts are clipped to the size of a group and what noise adds. Choose ``most`` near the largest
-    public degree.
-
-    Args:
-      key: of public randomness; the same one asks the same questions.
-      ask: broadcasts a question, and gives back the rows that have arrived (:data:`AskDevices`);
-        rows of users who were not asked are never read.
-      facts: see :func:`count_facts`.
-      epsilon: of each count, in both rounds.
-      unit: the unit of epsilon.
-      most: the largest count that a device reports.
-      guarded: whether the guard, and labels, may leave evidence out.
-      progress: told of each phase (:data:`ldp_jax.core.progress.Progress`).
-
-    ``ValueError`` for rows of another question or of another shape, or two of one user.
-
-    >>> import jax
-    >>> from ldp_jax import datasets
-    >>> from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, Budget
-    >>> from ldp_jax.deployment import Device, Session, decode
-    >>> from ldp_jax.edges import Population
-    >>> data = datasets.synthetic(
-    ...     jax.random.key(0),
-    ...     num_nodes=300,
-    ...     num_classes=3,
-    ...     num_features=30,
-    ...     mean_degree=8,
-    ...     homophily=0.8,
-    ... )
-    >>> lists = Population.of(data.graph)
-    >>> def ask(
-    ...     question, asked
-    ... ):  # a server broadcasts the question, and reads its store
-    ...     sent = []
-    ...     for user in np.flatnonzero(asked)[5:].tolist():  # five are silent
-    ...         device = Session(
-    ...             Device.new(), budget=Budget(1.0, unit=NEIGHBOUR_LIST)
-    ...         )
-    ...         friends = lists.senders[lists.receivers == user].tolist()
-    ...         sent.append(device.report_neighbours(question, friends, user=user))
-    ...     return decode(b"".join(sent), question)
-    >>> labels = np.where(np.arange(300) < 100, data.y, -1)
-    >>> facts = count_facts(jax.random.key(2), None, labels, num_classes=3)
-    >>> found = classify_counts(jax.random.key(1), ask, facts, 1.0)
-    >>> (
-    ...     int((found.round == 0).sum()),
-    ...     bool((found.classes == data.y)[100:].mean() > 0.5),
-    ... )
-    (10, True)
-    """
-    server = CountServer(facts, epsilon, unit, most, guarded)
-    users = DeviceUsers(
-        len(facts.labels), lambda asked: [ask(asked.shipped(), np.asarray(asked.asked))]
-    )
-    released = simulate(key, server, users, progress=progress)
-    found = released.value
     return CountedClasses(found.log_posterior, found, found.round, released.guarantee)

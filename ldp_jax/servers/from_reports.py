@@ -3,33 +3,27 @@
 Each reports the class that its device predicts.
 """
 
-import dataclasses
-from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax  # noqa: F401 - the examples below
 import numpy as np
-from jaxtyping import Bool, Float, Int, Integer
+from jaxtyping import Float, Int
 
 from ldp_jax.accounting.guarantee import PipelineGuarantee
 from ldp_jax.core import random, validate
 from ldp_jax.core.flags import implicit_promotion
-from ldp_jax.core.mechanism import check_epsilon
+from ldp_jax.core.integer_tables import checked_epsilon
 from ldp_jax.core.progress import Progress, phase, watched
-from ldp_jax.core.pytree import digest
 from ldp_jax.core.types import Array, Graph, PRNGKey
 from ldp_jax.features import PersonalAlphabets
 from ldp_jax.graph import graphs
-from ldp_jax.graph.propagation import operator
-from ldp_jax.servers.driver import Released, simulate
+from ldp_jax.servers.driver import simulate
 from ldp_jax.servers.facts.panel import PanelFacts, panel_facts
 from ldp_jax.servers.labels import LabelledReportServer, LabelServer
 from ldp_jax.servers.parts.absent import absent_words
-from ldp_jax.servers.parts.arrived import ReportRows
-from ldp_jax.servers.parts.panel import MOST_EPSILON, PanelArguments, by_node, panel_arguments
+from ldp_jax.servers.parts.panel import by_node, panel_arguments
 from ldp_jax.servers.parts.rows import Features, Rows
 from ldp_jax.servers.reports import LocalPrediction, ReportServer
-from ldp_jax.servers.stored import DeviceUsers
 from ldp_jax.servers.users import Users
 
 
@@ -41,15 +35,12 @@ class PredictedClasses(NamedTuple):
       found: every step on the way: structure alone, the guard's belief, what was used and why, ...
       alphabets: who chose among which classes.
       guarantee: per record of a private user; names what is protected and what is not.
-      reported: bool [n], whose report was read, where devices sent them; None where all of them are
-        simulated.
     """
 
     log_posterior: Float[Array, "n classes"]
     found: LocalPrediction
     alphabets: PersonalAlphabets
     guarantee: PipelineGuarantee
-    reported: Bool[np.ndarray, " n"] | None = None
 
     @property
     def classes(self) -> Int[np.ndarray, " n"]:
@@ -141,7 +132,7 @@ def predict_from_reports(
     ('reports', [32, 39])
     """
     validate.host_key(key, "predict_from_reports")
-    check_epsilon(epsilon, most=MOST_EPSILON)
+    checked_epsilon(epsilon)
     given = panel_arguments(
         graphs.num_nodes(graph),
         features,
@@ -151,146 +142,32 @@ def predict_from_reports(
         label_epsilon=label_epsilon,
     )
     if facts is not None:
-        _check_facts(facts, graph, given)
-        if num_folds not in (None, facts.known.num_folds):
-            raise ValueError(
-                f"num_folds must be {facts.known.num_folds}, as facts have, or None; "
-                f"got {num_folds}"
-            )
+        rule = (
+            "facts must be None where labels are private: they are reported once, before all else"
+        )
+        validate.require(given.noise is None, rule)
+        facts.check(graph, given.labels, given.num_classes, given.rows.shape[1])
+        rule = f"num_folds must be {facts.known.num_folds}, as facts have, or None;"
+        fits = num_folds in (None, facts.known.num_folds)
+        validate.require(fits, f"{rule} got {num_folds}")
     folds = 10 if num_folds is None else num_folds
     validate.integer_in(2, num_folds=folds)
     members = given.labels >= 0
     shown = given.rows.take(given.members)
     facts_key, key = random.split(key)
+    server: Any
     with watched("predict_from_reports", progress):
         if label_epsilon is not None:
             labelled = LabelServer(members, given.num_classes, label_epsilon)
             server = LabelledReportServer(graphs.as_graph(graph), shown, labelled, epsilon, folds)
             users = Users(records=given.rows, labels=by_node(members, panel, labels))
-            return _predicted(simulate(key, server, users))
-        if facts is None:
-            facts = panel_facts(
-                facts_key,
-                graph,
-                shown,
-                given.labels,
-                num_classes=given.num_classes,
-                num_folds=folds,
-            )
-        phase("reports", 0.65)
-        users = Users(records=given.rows, public=members)
-        return _predicted(simulate(key, ReportServer(facts, epsilon), users))
-
-
-def _predicted(
-    released: Released[LocalPrediction], reported: Bool[np.ndarray, " n"] | None = None
-) -> PredictedClasses:
+        else:
+            if facts is None:
+                sizes = {"num_classes": given.num_classes, "num_folds": folds}
+                facts = panel_facts(facts_key, graph, shown, given.labels, **sizes)
+            phase("reports", 0.65)
+            server = ReportServer(facts, epsilon)
+            users = Users(records=given.rows, public=members)
+        released = simulate(key, server, users)
     found = released.value
-    return PredictedClasses(
-        found.log_posterior, found, found.alphabets, released.guarantee, reported
-    )
-
-
-def _check_facts(facts: PanelFacts, graph: Graph, given: PanelArguments) -> None:
-    """Refuse facts of another graph or panel, or beside private labels."""
-    if given.noise is not None:
-        raise ValueError(
-            "facts must be None where labels are private: they are reported once, before all else"
-        )
-    same = facts.num_classes == given.num_classes and np.array_equal(facts.labels, given.labels)
-    if not same or digest(facts.op) != digest(operator(graph)):
-        raise ValueError(
-            "facts must be of this graph, panel and number of classes, and are of others"
-        )
-    if facts.known.keep < 1.0:
-        raise ValueError(
-            f"facts must be of public labels, got keep = {facts.known.keep:g}: give label_epsilon"
-        )
-    columns = facts.classifier.weights.shape[0]
-    if columns != given.rows.shape[1]:
-        raise ValueError(
-            f"features must have {columns} columns, as facts have, got {given.rows.shape[1]}"
-        )
-
-
-@implicit_promotion()
-def classify_reports(
-    key: PRNGKey,
-    facts: PanelFacts,
-    alphabets: PersonalAlphabets,
-    nodes: Integer[np.ndarray, " n"],
-    reports: Sequence[ReportRows],
-    *,
-    progress: Progress | None = None,
-) -> PredictedClasses:
-    """The same as :func:`predict_from_reports`, from classes that devices sent.
-
-    Rows are left out that nobody's device was asked for: of users who are no node or in the panel,
-    by a table of another size than the user's alphabet, and, where rows have a ``field``, of any
-    but 0.
-    Guarantee: that of the alphabets, per record of a private user who reported; over several rounds
-    it adds up (:meth:`ldp_jax.deployment.store.ReportStore.spent`).
-
-    Args:
-      key: of public randomness: of what the panel's devices would report.
-      facts: of a panel with public labels; their classifier is what devices ran
-        (:class:`ldp_jax.deployment.Classifier`).
-      alphabets: of devices: user i has the :class:`ldp_jax.deployment.Alphabet` of
-        ``order[i][:sizes[i]]``. Choose them by
-        :attr:`~ldp_jax.servers.facts.panel.PanelFacts.alphabet_prior`.
-      nodes: the user of each node, distinct.
-      reports: of one round, the rows of each table (:func:`ldp_jax.deployment.alphabet_table`).
-      progress: told of each phase (:data:`ldp_jax.core.progress.Progress`); by default shown after
-        five seconds.
-
-    ``ValueError`` for facts and alphabets that do not fit each other, a panel with private labels,
-    rows of a table that no alphabet has, outputs that it does not have, or a user with two rows.
-
-    >>> from ldp_jax.deployment import (
-    ...     Device,
-    ...     Session,
-    ...     alphabet_table,
-    ...     decode,
-    ...     report_class,
-    ... )
-    >>> from ldp_jax.servers.parts.rows import feature_rows
-    >>> nodes = np.arange(60)  # in two circles, in which everybody knows everybody
-    >>> pairs = [(i, j) for j in nodes for i in range(j) if i // 30 == j // 30]
-    >>> circles = graphs.from_edges(pairs, 60)
-    >>> y = (
-    ...     nodes // 30 + (nodes % 5 == 1)
-    ... ) % 2  # every fifth has the other circle's class
-    >>> labels, x = np.where(nodes % 3 == 0, y, -1), np.eye(2)[y]
-    >>> given = (circles, feature_rows(x[::3]), labels)
-    >>> facts = panel_facts(jax.random.key(0), *given, num_classes=2, num_folds=2)
-    >>> asked = ReportServer(facts, 4.0).question
-    >>> def send(user):  # on a device
-    ...     session = Session(Device.new(), budget=4.0)
-    ...     return report_class(
-    ...         session, *asked.shipped(user), x[user], user=user, round=0
-    ...     )
-    >>> sent = b"".join(
-    ...     map(send, np.flatnonzero(labels < 0)[5:].tolist())
-    ... )  # five are silent
-    >>> arrived = decode(sent, alphabet_table(4.0, 2, 2))
-    >>> found = classify_reports(
-    ...     jax.random.key(1), facts, asked.alphabets, nodes, [arrived]
-    ... )
-    >>> right = (found.classes == y)[found.reported].mean()
-    >>> found.used, int(found.reported.sum()), bool(right > 0.85)
-    ('reports', 35, True)
-    """
-    validate.host_key(key, "classify_reports")
-    if facts.known.keep < 1.0:
-        raise ValueError(
-            f"facts must be of public labels, got keep = {facts.known.keep:g}: "
-            "what they cost is open"
-        )
-    server = ReportServer(facts, alphabets.guarantee().epsilon, alphabets=alphabets)
-    nodes = validate.complete(nodes=nodes)
-    users = DeviceUsers(nodes, lambda _: reports)
-    reported = server.question.read(nodes, reports).reported
-    with watched("classify_reports", progress):
-        found = _predicted(simulate(key, server, users), reported)
-    exposed = (*found.guarantee.unprotected, "who reported")
-    return found._replace(guarantee=dataclasses.replace(found.guarantee, unprotected=exposed))
+    return PredictedClasses(found.log_posterior, found, found.alphabets, released.guarantee)

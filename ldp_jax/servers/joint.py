@@ -17,13 +17,12 @@ reports of them.
 These checks miss a wrongly joined table, in which all reports are about somebody else and agree. So
 a ``check`` of the panel may report as private users do: both reports are then believed as far as
 its labels bear them out. :func:`ldp_jax.rehearse` says which split of a total is best. One report
-of both (:class:`~ldp_jax.servers.questions.both.BothQuestion`) protects the record and the whole
+of both (:class:`~ldp_jax.servers.questions.classes.BothQuestion`) protects the record and the whole
 list together. Half of the users give it first, by the friends of the panel alone; then the others,
 by friends of the first half too.
 """
 
 import dataclasses
-from fractions import Fraction
 from functools import cached_property
 from typing import NamedTuple
 
@@ -32,18 +31,16 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.special import log_softmax, softmax
 
-from ldp_jax.accounting.statement import Cost, Role, Statement
+from ldp_jax.accounting.statement import Role, Statement
 from ldp_jax.core import random, validate
 from ldp_jax.core.progress import phase
 from ldp_jax.core.pytree import pytree
-from ldp_jax.core.rounding import rounded_down
 from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import PRNGKey
-from ldp_jax.core.whole_noise import MIN_EPSILON
 from ldp_jax.servers.counts import Counting, CountServer, PilotedCounts, Piloting, counts_of_all
-from ldp_jax.servers.facts.counts import count_facts
 from ldp_jax.servers.facts.joint import JointFacts, joint_facts, record_alphabets
-from ldp_jax.servers.labels import LabelsAsked, LabelServer
+from ldp_jax.servers.joint_privacy import JointPrivacy
+from ldp_jax.servers.labels import LabelsAsked, PrivatePanel
 from ldp_jax.servers.parts.confusion import (
     ClassReports,
     ScoredPanel,
@@ -52,99 +49,16 @@ from ldp_jax.servers.parts.confusion import (
 )
 from ldp_jax.servers.parts.friends import HOMOPHILY, evidence, friend_evidence, reported_confusion
 from ldp_jax.servers.parts.guard import checked, guard
-from ldp_jax.servers.parts.panel import (
-    MOST_EPSILON,
-)
-from ldp_jax.servers.parts.rows import Rows
 from ldp_jax.servers.parts.stack import stack_out_of_fold
-from ldp_jax.servers.questions import Answers, CountQuestion
-from ldp_jax.servers.questions.both import BothQuestion, both_cost
-from ldp_jax.servers.questions.classes import ClassQuestion, class_cost
-from ldp_jax.servers.questions.counts import count_cost
+from ldp_jax.servers.questions import (
+    Answers,
+    BothQuestion,
+    ClassQuestion,
+    CountQuestion,
+    count_cost,
+)
 
 _COUNTS = 2.0  # members of the panel that the confusion of records alone stands for, class by class
-
-
-@dataclasses.dataclass(frozen=True)
-class JointPrivacy:
-    """The cost of each report; 0 where it is not asked for.
-
-    ``JointPrivacy(both=4.0)`` asks for one class of the record and the whole list, and for nothing
-    else.
-
-    Attributes:
-      record: epsilon of a private user's record, in [0, 20].
-      list: epsilon of a bit of a list, 0 or in [0.001, 20].
-      labels: epsilon of a label of the panel, in (0, 20]; None where labels are public.
-      check: share of the panel that reports as private users do, in [0, 0.5]
-        (:func:`~ldp_jax.servers.from_both.checked_members`). It teaches nothing else; where labels
-        are private it is 0. Fewer
-        than some 25 users cost more than they mend.
-      both: epsilon of one report of the record and the whole list together, in [0, 20]; labels are
-        then public.
-      rehearsed: whether stated facts of friendships chose this split; :func:`ldp_jax.rehearse` sets
-        it. The guarantee then names these facts as public, because no budget pays for them.
-
-    ``ValueError`` for a number out of its range, or where nothing is asked for.
-    """
-
-    record: float = 0.0
-    list: float = 0.0
-    labels: float | None = None
-    check: float = 0.0
-    both: float = 0.0
-    rehearsed: bool = dataclasses.field(default=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        for name in ("record", "list", "both", "check"):
-            made = validate.number(
-                0.0, 0.5 if name == "check" else MOST_EPSILON, **{name: getattr(self, name)}
-            )
-            object.__setattr__(self, name, made)
-        if self.labels is not None:
-            validate.number(0.0, MOST_EPSILON, open_lower=True, labels=self.labels)
-        if 0.0 < self.list < MIN_EPSILON:
-            raise ValueError(f"list must be 0 or at least {MIN_EPSILON:g}, got {self.list:g}")
-        if self.check and self.labels is not None:
-            raise ValueError(
-                "check must be 0 where labels are private: it is true labels that bear reports out"
-            )
-        if self.both and (self.record or self.list or self.labels is not None):
-            raise ValueError(
-                "record and list must be 0, and labels None, beside both: that is the one report"
-            )
-        if self.record == self.list == self.both == 0.0:
-            raise ValueError("record, list or both must be above 0, or nothing is asked for")
-
-    @classmethod
-    def split(cls, total: float, share: float, labels: float | None = None) -> "JointPrivacy":
-        """``share`` of a total for the record, in [0, 1], and the rest for a bit of the list.
-
-        Together no more.
-
-        >>> JointPrivacy.split(4.0, 0.75)
-        JointPrivacy(record=3.0, list=1.0, labels=None, check=0.0, both=0.0)
-        """
-        validate.number(0.0, MOST_EPSILON, open_lower=True, total=total)
-        validate.number(0.0, 1.0, share=share)
-        record = min(total, total * share)
-        return cls(record, rounded_down(Fraction(total) - Fraction(record)), labels)
-
-
-class PrivatePanel(NamedTuple):
-    """A panel whose labels are private.
-
-    Attributes:
-      labels: asks for them.
-      rows: records of its members, in ascending order of their nodes; public.
-      num_folds: F.
-    """
-
-    labels: LabelServer
-    rows: Rows
-    num_folds: int
-
-    __repr__ = by_shapes
 
 
 class JointPrediction(NamedTuple):
@@ -265,10 +179,9 @@ class JointServer:
     __repr__ = by_shapes
 
     def __post_init__(self) -> None:
-        if (self.facts is None) == (self.panel is None):
-            raise ValueError(
-                "facts must be given of public labels, or panel of private ones: one of both"
-            )
+        one = (self.facts is None) != (self.panel is None)
+        rule = "facts must be given of public labels, or panel of private ones: one of both"
+        validate.require(one and not (self.privacy.both and self.panel), rule)
         validate.number(0.0, 1.0, open_upper=True, homophily=self.homophily)
 
     @cached_property
@@ -276,13 +189,12 @@ class JointServer:
         """The panel, without its check."""
         if self.panel is None:
             return self._public.labels >= 0
-        return np.asarray(self.panel.labels.members)
+        return self.panel.labels.members
 
     @property
     def _public(self) -> JointFacts:
         """The facts of public labels, where there are such."""
-        if self.facts is None:
-            raise ValueError("facts must be of public labels, and the panel's labels are private")
+        assert self.facts is not None  # as it was checked
         return self.facts
 
     def statement(self) -> Statement:
@@ -291,30 +203,27 @@ class JointServer:
         labelled = self._public.known if self.panel is None else self.panel.labels
         classes = labelled.num_classes
         if privacy.both:
-            roles = [Role((both_cost(class_cost(privacy.both, classes)),))]
+            roles = [Role((BothQuestion.both(ClassQuestion.most(privacy.both, classes)),))]
         else:
-            counts: tuple[Cost, ...] = (count_cost(privacy.list),) if privacy.list else ()
-            record = (class_cost(privacy.record, classes),) if privacy.record else ()
+            counts = (count_cost(privacy.list),) if privacy.list else ()
+            record = (ClassQuestion.most(privacy.record, classes),) if privacy.record else ()
             label = () if self.panel is None else self.panel.labels.statement().roles[0].costs
             roles = [Role((*record, *counts), ~self.members), Role((*label, *counts), self.members)]
-        private = {
-            "features of private users": privacy.record or privacy.both,
-            "edges": privacy.list or privacy.both,
-            "the panel's labels": self.panel is not None,
-        }
-        shown = ["the panel's records"]
-        if self.panel is None:
-            shown.append("the panel's labels")
-        protects = [name for name, asked in private.items() if asked]
-        return Statement.of(
-            *roles, exposes=(*shown, "number of nodes", *self.exposes), protects=protects
-        )
+        protects = []
+        exposes = ["the panel's records"]
+        if privacy.record or privacy.both:
+            protects.append("features of private users")
+        if privacy.list or privacy.both:
+            protects.append("edges")
+        (exposes if self.panel is None else protects).append("the panel's labels")
+        exposes += ["number of nodes", *self.exposes]
+        return Statement.of(*roles, exposes=exposes, protects=protects)
 
     def init(self, key: PRNGKey) -> _State | JointPrediction:
         """Labels of the panel are asked for first, where they are private."""
         if self.panel is not None:
             return self.panel.labels.init(key)
-        return self._taught(key, self._public, None)
+        return self._taught(key, self._public)
 
     def step(self, state: _State, answers: Answers) -> _State | JointPrediction:
         """The next question, or the result."""
@@ -331,8 +240,7 @@ class JointServer:
     def _labelled(self, state: LabelsAsked, answers: Answers) -> _State | JointPrediction:
         """Step 1 of a panel whose labels are private."""
         panel = self.panel
-        if panel is None:
-            raise ValueError("panel must be given where labels were asked for")
+        assert panel is not None
         told, reported = panel.labels.heard(state, answers)
         fold_key, key = random.split(random.again(state.key))
         facts = joint_facts(
@@ -343,11 +251,9 @@ class JointServer:
             num_folds=panel.num_folds,
             keep=told.keep,
         )
-        return self._taught(key, facts, facts)
+        return self._taught(key, facts)
 
-    def _taught(
-        self, key: PRNGKey, facts: JointFacts, kept: JointFacts | None
-    ) -> _State | JointPrediction:
+    def _taught(self, key: PRNGKey, facts: JointFacts) -> _State | JointPrediction:
         """The first question to private users."""
         if self.privacy.both:
             return self._first_half(key, facts)
@@ -357,9 +263,13 @@ class JointServer:
             question = ClassQuestion(
                 facts.classifier, record_alphabets(facts, epsilon), facts.labels < 0, epsilon
             )
-            return RecordsAsked(question, record_key, count_key, kept)
+            return RecordsAsked(question, record_key, count_key, self._kept(facts))
         nothing = np.zeros((len(facts.labels), len(facts.prior)), np.float32)
-        return self._counting(count_key, facts, kept, nothing, 0.0)
+        return self._counting(count_key, facts, nothing, 0.0)
+
+    def _kept(self, facts: JointFacts) -> JointFacts | None:
+        """What a state keeps of facts: those of labels that were reported."""
+        return None if self.panel is None else facts
 
     # --- Records, then lists ---
 
@@ -377,15 +287,10 @@ class JointServer:
         believed = 1.0
         if self.check is not None:
             own, believed, _ = checked(own, facts.prior, np.where(asked, self.check, -1))
-        return self._counting(random.again(state.count_key), facts, state.facts, own, believed)
+        return self._counting(random.again(state.count_key), facts, own, believed)
 
     def _counting(
-        self,
-        key: PRNGKey,
-        facts: JointFacts,
-        kept: JointFacts | None,
-        own: np.ndarray,
-        believed: float,
+        self, key: PRNGKey, facts: JointFacts, own: np.ndarray, believed: float
     ) -> ListsAsked | JointPrediction:
         """Ask for counts, where every class has a label to count with.
 
@@ -397,38 +302,31 @@ class JointServer:
             if self.privacy.list:
                 asked = f"{asked}: nobody of class {known.argmin()} is left to count with"
             never = np.zeros(len(own), np.int8)
-            return self._result(
-                facts, log_softmax(facts.log_prior + own, axis=1), asked, believed, None, never
-            )
+            log_posterior = log_softmax(facts.log_prior + own, axis=1)
+            return self._result(facts, log_posterior, asked, believed, None, never)
         fold_key, key = random.split(key)
         inner = self._counts(fold_key, own, facts).init(key)
-        return ListsAsked(inner.question, inner, own, believed, fold_key, kept)
+        return ListsAsked(inner.question, inner, own, believed, fold_key, self._kept(facts))
 
     def _counts(self, fold_key: PRNGKey, own: np.ndarray, facts: JointFacts) -> CountServer:
         """The server of counts, which starts from what reports of records said."""
-        public = count_facts(
-            random.again(fold_key),
-            None,
-            facts.labels,
-            num_classes=len(facts.prior),
-            log_q=log_softmax(facts.log_prior + own, axis=1),
-            num_folds=facts.known.num_folds,
-        )
-        return CountServer(public, self.privacy.list, guarded=False)
+        key = random.again(fold_key)
+        log_q = log_softmax(facts.log_prior + own, axis=1)
+        folds = facts.known.num_folds
+        return CountServer.beside(key, log_q, facts.labels, folds, self.privacy.list)
 
     def _counted(self, state: ListsAsked, answers: Answers) -> ListsAsked | JointPrediction:
         """Steps 3 and 4: what counts say, and both together."""
         facts = self._facts(state)
         inner = dataclasses.replace(state.inner, question=state.question)
-        own = np.asarray(state.own)
-        made = self._counts(state.fold_key, own, facts).step(inner, answers)
+        made = self._counts(state.fold_key, state.own, facts).step(inner, answers)
         if isinstance(made, Counting):
             return dataclasses.replace(state, question=made.question, inner=made)
-        log_posterior, strength = _stacked(facts, own, made, self.check)
-        if not self.privacy.record:
-            return self._result(facts, log_posterior, "lists alone", 0.0, made, made.round)
+        log_posterior, strength = _stacked(facts, state.own, made, self.check)
+        reason = "records and lists" if self.privacy.record else "lists alone"
         believed = strength if self.check is None else float(state.believed)
-        return self._result(facts, log_posterior, "records and lists", believed, made, made.round)
+        believed = believed if self.privacy.record else 0.0
+        return self._result(facts, log_posterior, reason, believed, made, made.round)
 
     # --- One report of both ---
 
@@ -441,9 +339,8 @@ class JointServer:
         first = (np.asarray(random.permutation(half_key, n)) < n // 2) | (labels >= 0)
         alphabets = record_alphabets(facts, self.privacy.both)
         friends = np.zeros((n, classes))
-        friends[panel] = friend_evidence(np.eye(classes), facts.prior, self.homophily)[
-            labels[panel]
-        ]
+        of_class = friend_evidence(np.eye(classes), facts.prior, self.homophily)
+        friends[panel] = of_class[labels[panel]]
         scores = np.zeros((n, classes), np.float32)
         scores[panel] = np.asarray(facts.classifier.panel_scores)
         of_record = ClassQuestion(facts.classifier, alphabets, first, self.privacy.both)
@@ -461,7 +358,7 @@ class JointServer:
         mask = question.of_record.mask
         of_records = ScoredPanel(jnp.asarray(question.scores)[panel], labels[panel])
         tables, which = confusions(of_records, mask, _COUNTS)
-        reported = np.asarray(answers.reported)
+        reported = answers.reported
         heard = panel[reported[panel]]
         start = np.asarray(tables, np.float64)[which[0]]
         confusion = reported_confusion(law[heard], labels[heard], start)
@@ -469,29 +366,26 @@ class JointServer:
         posterior = softmax(np.log(facts.prior) + evidence(law, confusion)[known], axis=1)
         friends = np.array(question.friends)
         friends[known] = friend_evidence(posterior, facts.prior, self.homophily)
-        # With noise, which users add or do not: a ceiling is asked for what the statement says,
-        # too.
-        others = dataclasses.replace(
-            question.of_record, asked=~np.asarray(question.asked), noiseless=False
-        )
+        # With noise, which users add or do not: a ceiling is asked for what is stated, too.
+        rest = ~np.asarray(question.asked)
+        others = dataclasses.replace(question.of_record, asked=rest, noiseless=False)
         asked = dataclasses.replace(question, of_record=others, friends=friends)
         return SecondHalf(asked, law, reported, confusion)
 
     def _reported(self, state: SecondHalf, answers: Answers) -> JointPrediction:
         """What all reports say, believed as far as the check bears them out."""
         facts = self._public
-        second = np.asarray(answers.reported)
+        second = answers.reported
         law = np.where(second[:, None], _law(state.question, answers), state.law)
-        own = evidence(law, np.asarray(state.confusion))
+        own = evidence(law, state.confusion)
         believed = 1.0
         if self.check is not None:
-            heard = second | np.asarray(state.first)
+            heard = second | state.first
             own, believed, _ = checked(own, facts.prior, np.where(heard, self.check, -1))
         log_posterior = log_softmax(facts.log_prior + own, axis=1)
         when = np.where(state.first, np.int8(1), np.int8(2) * second)
-        return self._result(
-            facts, log_posterior, "record and list in one report", believed, None, when
-        )
+        reason = "record and list in one report"
+        return self._result(facts, log_posterior, reason, believed, None, when)
 
     # --- Both ways ---
 
@@ -522,7 +416,7 @@ def _law(question: BothQuestion, answers: Answers) -> Float[np.ndarray, "n class
     """P(report | class sent) of users who reported; 1 of others, which says nothing."""
     law = np.exp(np.asarray(question.log_likelihoods(answers.values), np.float64))
     law = np.where(question.of_record.mask, law, 0.0)
-    return np.where(np.asarray(answers.reported)[:, None], law, 1.0)
+    return np.where(answers.reported[:, None], law, 1.0)
 
 
 def _stacked(

@@ -10,19 +10,17 @@ from jaxtyping import Bool, Int
 
 from ldp_jax.accounting.statement import Role, Statement
 from ldp_jax.core import random, validate
-from ldp_jax.core.mechanism import check_epsilon
 from ldp_jax.core.pytree import pytree
 from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import Array, Graph, PRNGKey
 from ldp_jax.features import Discrete, PersonalAlphabets
 from ldp_jax.graph.propagation import Operator, operator
 from ldp_jax.servers.facts.panel import PanelFacts, panel_facts
-from ldp_jax.servers.parts.panel import MOST_EPSILON, keep_of, label_noise
+from ldp_jax.servers.parts.panel import keep_of, label_noise
 from ldp_jax.servers.parts.rows import Rows
 from ldp_jax.servers.parts.self_training import FoldedLabels, typical_folds
 from ldp_jax.servers.parts.structure import StructurePosterior
 from ldp_jax.servers.questions import Answers, Ask, ClassQuestion
-from ldp_jax.servers.questions.classes import class_cost
 from ldp_jax.servers.reports import (
     HIDDEN,
     IN_THE_CLEAR,
@@ -87,19 +85,18 @@ class LabelServer:
     __repr__ = by_shapes
 
     def __post_init__(self) -> None:
-        validate.mask(len(self.members), members=self.members)
+        members = validate.mask(len(self.members), members=self.members)
+        object.__setattr__(self, "members", members)
         label_noise(self.epsilon, self.num_classes)
 
     @cached_property
     def question(self) -> Ask:
         """The label through randomised response."""
-        return Ask(
-            label_noise(self.epsilon, self.num_classes), np.asarray(self.members), of="label"
-        )
+        return Ask(label_noise(self.epsilon, self.num_classes), self.members, of="label")
 
     def statement(self) -> Statement:
         """One label of a member."""
-        role = Role((self.question.cost(),), np.asarray(self.members))
+        role = Role((self.question.cost(),), self.members)
         return Statement.of(role, protects=("the panel's labels",))
 
     def init(self, key: PRNGKey) -> LabelsAsked:
@@ -111,11 +108,9 @@ class LabelServer:
     ) -> tuple[ReportedLabels, Int[np.ndarray, " some"]]:
         """The labels, and the places among the members of those who reported, two at least."""
         told = self.step(state, answers)
-        reported = np.flatnonzero(told.labels[np.asarray(self.members)] >= 0)
-        if len(reported) < 2:
-            raise ValueError(
-                f"at least two members of the panel must report a label, and {len(reported)} did"
-            )
+        reported = np.flatnonzero(told.labels[self.members] >= 0)
+        rule = f"at least two members of the panel must report a label, and {len(reported)} did"
+        validate.require(len(reported) >= 2, rule)
         return told, reported
 
     def step(self, state: LabelsAsked, answers: Answers) -> ReportedLabels:
@@ -124,6 +119,22 @@ class LabelServer:
         keep = keep_of(noise) if isinstance(noise, Discrete) else 1.0  # exact labels have no noise
         labels = np.where(answers.reported, np.asarray(answers.values), -1).astype(np.int32)
         return ReportedLabels(labels, keep)
+
+
+class PrivatePanel(NamedTuple):
+    """A panel whose labels are private.
+
+    Attributes:
+      labels: asks for them.
+      rows: records of its members, in ascending order of their nodes; public.
+      num_folds: F.
+    """
+
+    labels: LabelServer
+    rows: Rows
+    num_folds: int
+
+    __repr__ = by_shapes
 
 
 @pytree
@@ -160,7 +171,6 @@ class LabelledReportServer:
       panel: asks for the labels.
       epsilon: of a class, in (0, 20].
       num_folds: F (:func:`~ldp_jax.servers.panel_facts`).
-      guarded: as of :class:`ReportServer`.
 
     ``ValueError`` for an epsilon or a number of folds out of range, or rows of others than the
     panel.
@@ -171,18 +181,15 @@ class LabelledReportServer:
     panel: LabelServer
     epsilon: float
     num_folds: int = 10
-    guarded: bool = True
 
     __repr__ = by_shapes
 
     def __post_init__(self) -> None:
-        check_epsilon(self.epsilon, most=MOST_EPSILON)
+        self.statement()  # refuses an epsilon out of range
         validate.integer_in(2, num_folds=self.num_folds)
-        size = int(np.asarray(self.panel.members).sum())
-        if self.rows.shape[0] != size:
-            raise ValueError(
-                f"rows must be of the panel's {size} members, got {self.rows.shape[0]}"
-            )
+        size = int(self.panel.members.sum())
+        rule = f"rows must be of the panel's {size} members"
+        validate.require(self.rows.shape[0] == size, rule, self.rows.shape[0])
 
     @cached_property
     def op(self) -> Operator:
@@ -191,8 +198,8 @@ class LabelledReportServer:
 
     def statement(self) -> Statement:
         """A member of the panel is asked for a label, anybody else for a class."""
-        cost = class_cost(self.epsilon, self.panel.num_classes)
-        of_class = Role((cost,), ~np.asarray(self.panel.members))
+        cost = ClassQuestion.most(self.epsilon, self.panel.num_classes)
+        of_class = Role((cost,), ~self.panel.members)
         of_label = self.panel.statement().roles
         protects = (*HIDDEN, "the panel's labels")
         return Statement.of(of_class, *of_label, exposes=IN_THE_CLEAR[:-1], protects=protects)
@@ -206,14 +213,17 @@ class LabelledReportServer:
     ) -> ClassesAskedByLabels | LocalPrediction:
         """After labels, classes are asked for; then the result is that of :class:`ReportServer`."""
         if isinstance(state, ClassesAskedByLabels):
-            labels, fold = np.asarray(state.labels), np.asarray(state.fold)
-            num_folds = typical_folds(labels, self.num_folds)
+            labels = np.asarray(state.labels)
             known = FoldedLabels(
-                labels, self.panel.num_classes, fold, num_folds, keep=float(state.keep)
+                labels,
+                self.panel.num_classes,
+                np.asarray(state.fold),
+                typical_folds(labels, self.num_folds),
+                keep=float(state.keep),
             )
             facts = PanelFacts(known, state.structure, state.question.classifier, self.op)
             asked = ClassesAsked(state.question, state.key)
-            return ReportServer(facts, self.epsilon, self.guarded).step(asked, answers)
+            return ReportServer(facts, self.epsilon).step(asked, answers)
 
         told, reported = self.panel.heard(state, answers)
         facts_key, key = random.split(random.again(state.key))
@@ -228,7 +238,7 @@ class LabelledReportServer:
             op=self.op,
         )
         alphabets = PersonalAlphabets.of(self.epsilon, np.exp(np.asarray(facts.structure.log_q)))
-        others = ~np.asarray(self.panel.members)
+        others = ~self.panel.members
         question = ClassQuestion(facts.classifier, alphabets, others, self.epsilon)
         return ClassesAskedByLabels(
             question, key, facts.labels, facts.known.fold, facts.known.keep, facts.structure

@@ -66,8 +66,7 @@ from ldp_jax.core.pytree import pytree
 from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import Graph, PRNGKey
 from ldp_jax.servers.parts.synthetic_graph import draw_graph
-from ldp_jax.servers.questions import Answers, CountQuestion
-from ldp_jax.servers.questions.counts import count_cost
+from ldp_jax.servers.questions import Answers, CountQuestion, count_cost
 
 _RESTARTS = 5  # of k-means
 
@@ -168,7 +167,7 @@ class LDPGenServer:
         """The question over the groups of k-means, or the synthetic graph."""
         cluster_key, key = random.split(state.key)
         counts = np.array(answers.values, float)
-        reported = np.asarray(answers.reported)
+        reported = answers.reported
         counts[~reported] = counts[reported].mean(0) if reported.any() else 0.0
         if not state.refined:
             found = self._found(counts.sum(1)) if self.num_groups is None else self.num_groups

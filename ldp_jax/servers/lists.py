@@ -100,16 +100,16 @@ class ListServer:
     def __post_init__(self) -> None:
         validate.whole(0, 2**32 - 1, round=self.round)
         if isinstance(self.users, GraphSet):
-            if len(self.users.senders):
-                raise ValueError("users must be a set without edges: edges are private")
+            rule = "users must be a set without edges: edges are private"
+            validate.require(not len(self.users.senders), rule)
         else:
             validate.whole(1, users=self.users)
         if self.public is not None:
             n = len(self.group)
             who = validate.mask(n, who=self.public.who)
             entries = validate.pairs(n, "the users", entries=self.public.entries)
-            if not who[entries[:, 0]].all():
-                raise ValueError("entries must be of the lists of public users")
+            rule = "entries must be of the lists of public users"
+            validate.require(who[entries[:, 0]].all(), rule)
 
     @property
     def group(self) -> Int[np.ndarray, " n"]:

@@ -15,34 +15,24 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.stats
 from jaxtyping import Float
-from typing_extensions import TypeAliasType
 
 from ldp_jax.accounting.guarantee import RELATIONSHIP
 from ldp_jax.core import random, validate
 from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.progress import Progress, phase, watched
 from ldp_jax.core.types import PRNGKey
-from ldp_jax.core.whole_noise import MAX_EPSILON, MIN_EPSILON
-from ldp_jax.servers.counts import CountServer
 from ldp_jax.servers.driver import Server, simulate
-from ldp_jax.servers.facts.counts import CountFacts
-from ldp_jax.servers.facts.joint import JointFacts
-from ldp_jax.servers.facts.panel import PanelFacts
-from ldp_jax.servers.joint import JointPrivacy
-from ldp_jax.servers.links import LinkFacts
-from ldp_jax.servers.parts.panel import MOST_EPSILON
-from ldp_jax.servers.reports import ReportServer
-from ldp_jax.servers.worlds.both import JointWorlds, splits
+from ldp_jax.servers.joint_privacy import JointPrivacy
+from ldp_jax.servers.worlds.both import JointWorlds
 from ldp_jax.servers.worlds.friends import StatedFriends as StatedFriends
-from ldp_jax.servers.worlds.links import SCORES, found_links
+from ldp_jax.servers.worlds.friends import echo as echo
+from ldp_jax.servers.worlds.friends import homophily as homophily
+from ldp_jax.servers.worlds.friends import overlap as overlap
+from ldp_jax.servers.worlds.links import SCORES, LinkWorlds
 from ldp_jax.servers.worlds.lists import ListWorlds
-from ldp_jax.servers.worlds.measures import echo as echo
-from ldp_jax.servers.worlds.measures import homophily as homophily
-from ldp_jax.servers.worlds.measures import overlap as overlap
-from ldp_jax.servers.worlds.own_report import OwnGain as OwnGain
-from ldp_jax.servers.worlds.own_report import ReportSample
+from ldp_jax.servers.worlds.records import OwnGain as OwnGain
 from ldp_jax.servers.worlds.records import RecordWorlds
-from ldp_jax.servers.worlds.world import World, Worlds
+from ldp_jax.servers.worlds.world import Worlds
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0)
 """The epsilons to try. :attr:`Rehearsal.needed` is the smallest one worth asking for."""
@@ -64,10 +54,7 @@ graphs were computed with 0.8 and 0.4.
 LEAST_LABELS = 50
 """Public labels that a verdict takes."""
 
-_RECORDS = 40  # of the panel, of which the gain by one's own report is the mean
-
-Facts = TypeAliasType("Facts", PanelFacts | CountFacts | JointFacts | LinkFacts)
-"""What is public of records, lists, both or links."""
+_FROM_FACTS = (RecordWorlds, ListWorlds, JointWorlds, LinkWorlds)
 
 
 class Foreseen(NamedTuple):
@@ -153,10 +140,8 @@ class Rehearsal(NamedTuple):
 
     def base(self, epsilon: float) -> float:
         """What gains are over, in percent: accuracy without reports; of links, AUC by degrees."""
-        if epsilon not in self.epsilons:
-            raise ValueError(
-                f"epsilon must be one that was rehearsed, {self.epsilons}, got {epsilon!r}"
-            )
+        rule = f"epsilon must be one that was rehearsed, {self.epsilons}"
+        validate.require(epsilon in self.epsilons, rule, epsilon)
         if self.auc is None:
             return float(self.without.mean())
         return float(self.auc[:, self.epsilons.index(epsilon), :2].mean(0).max())
@@ -171,39 +156,35 @@ class Rehearsal(NamedTuple):
         return next((one for one in self.epsilons if self.collect(one)), None)
 
     def __str__(self) -> str:
-        heading = "epsilon   points   95 % interval    P(gain > 0)"
-        rows = (self._row(place) for place in range(len(self.epsilons)))
-        return "\n".join([self._verdict(), *self._beside(), heading, *rows])
-
-    def _verdict(self) -> str:
-        if self.labels is not None and self.labels < LEAST_LABELS:
-            return f"cannot tell: {self.labels} {self._known()}, and it takes {LEAST_LABELS}"
+        # What to do.
+        known = "public labels" if self.auc is None else "public lists"
         yes = "collect" if self.auc is None else "ask for counts"
         no = "do not collect" if self.auc is None else "ask for degrees"
-        if self.needed is None:
-            return f"{no}: at epsilon {self.epsilons[-1]:g} {self._expected(self.epsilons[-1])}"
-        return f"{yes}, at epsilon {self.needed:g} or more: {self._expected(self.needed)}"
+        told = self.foreseen(self.needed or self.epsilons[-1])
+        expected = f"{told.points:.1f} points are expected ({told.low:.1f} to {told.high:.1f})"
+        if self.labels is not None and self.labels < LEAST_LABELS:
+            verdict = f"cannot tell: {self.labels} {known}, and it takes {LEAST_LABELS}"
+        elif self.needed is None:
+            verdict = f"{no}: at epsilon {self.epsilons[-1]:g} {expected}"
+        else:
+            verdict = f"{yes}, at epsilon {self.needed:g} or more: {expected}"
 
-    def _expected(self, epsilon: float) -> str:
-        told = self.foreseen(epsilon)
-        return f"{told.points:.1f} points are expected ({told.low:.1f} to {told.high:.1f})"
-
-    def _known(self) -> str:
-        return "public labels" if self.auc is None else "public lists"
-
-    def _beside(self) -> tuple[str, str]:
-        """How much was simulated, and how right one is without reports."""
+        # How much was simulated, and how right one is without reports.
         message = self.message if self.auc is None else "lists"
-        beside = "" if self.labels is None else f" beside {self.labels} {self._known()}"
-        stated = ""
+        drawn = f"{self.users} {message}"
+        if self.labels is not None:
+            drawn += f" beside {self.labels} {known}"
+        drawn += f", {len(self.gains)} worlds"
         if self.friends is not None:
             degree, alike = self.friends.mean_degree, self.friends.homophily
-            stated = f", of {degree:g} friends and homophily {alike:g} as stated, public"
-        alone = f"{self.without.mean():.1f} %"
-        without = f"without any report {alone} are right"
+            drawn += f", of {degree:g} friends and homophily {alike:g} as stated, public"
+        without = f"without any report {self.without.mean():.1f} % are right"
         if self.auc is not None:
-            without = f"by public classes the AUC is {alone}"
-        return f"{self.users} {message}{beside}, {len(self.gains)} worlds{stated}", without
+            without = f"by public classes the AUC is {self.without.mean():.1f} %"
+
+        heading = "epsilon   points   95 % interval    P(gain > 0)"
+        rows = (self._row(place) for place in range(len(self.epsilons)))
+        return "\n".join([verdict, drawn, without, heading, *rows])
 
     def _row(self, place: int) -> str:
         told = self.foreseen(self.epsilons[place])
@@ -217,17 +198,14 @@ class Rehearsal(NamedTuple):
         if self.own:
             points, limit, error = self.own[place]
             best = f"{points:+.1f} by the own report, of at most {limit:+.1f} +- {error:.1f}"
-        numbers = (
-            f"{self.epsilons[place]:7g}   {told.points:+6.1f}   {interval:>14}   "
-            f"{told.chance:11.2f}"
-        )
-        return f"{numbers}   {best}".rstrip()
+        start = f"{self.epsilons[place]:7g}   {told.points:+6.1f}   {interval:>14}   "
+        return f"{start}{told.chance:11.2f}   {best}".rstrip()
 
 
 @implicit_promotion()
 def rehearse(
     key: PRNGKey,
-    public: "Facts | Server | Sequence[Server]",
+    public: Any,
     epsilons: Sequence[float] = EPSILONS,
     *,
     friends: StatedFriends | None = None,
@@ -287,96 +265,75 @@ def rehearse(
     worlds = validate.whole(2, worlds=worlds)
     if drawn is not None:
         return _of_servers(key, public, drawn, worlds, progress)
-    if not isinstance(public, (PanelFacts, CountFacts, JointFacts, LinkFacts)):
-        # The values of what was given may be private.
+    kind = next((one for one in _FROM_FACTS if isinstance(public, one.OF)), None)
+    if kind is None:  # the values of what was given may be private
         raise ValueError(
-            "public must be of panel_facts, joint_facts, count_facts or LinkFacts, or servers whose"
-            " "
-            f"users are drawn=StatedUsers(...), got {type(public).__name__}: docs/choosing.md has "
-            "an example"
+            "public must be of panel_facts, joint_facts, count_facts or LinkFacts, or servers "
+            f"whose users are drawn=StatedUsers(...), got {type(public).__name__}: "
+            "docs/choosing.md has an example"
         )
-    asked = _checked_epsilons(public, epsilons)
-    if isinstance(public, LinkFacts):
-        if friends is not None:
-            raise ValueError("friends must be None of links, whose pilot shows them")
-        with watched("rehearse", progress):
-            found = found_links(key, public, asked, _phases(worlds))
-        users = len(public.labels)
-        lists = len(public.pilot)
-        return Rehearsal(asked, found.gains(), found.alone, "links", users, lists, auc=found.auc)
-    if not isinstance(friends, StatedFriends | None):
-        wanted = "StatedFriends(mean_degree, homophily)"
-        raise ValueError(f"friends must be {wanted}, got {type(friends).__name__}")
-    if not isinstance(public, CountFacts) and public.known.keep < 1.0:
-        raise ValueError(f"public must have true labels, got keep = {public.known.keep:g}")
+    low, high = kind.RANGE
+    each = list(epsilons) if np.iterable(epsilons) else [epsilons]
+    given = {validate.number(low, high, open_lower=low == 0.0, epsilons=one) for one in each}
+    validate.require(given, "epsilons must name one at least")
+    asked = tuple(sorted(given))
+    if kind.STATED:
+        rule = "friends must be stated of lists: servers.StatedFriends(mean_degree, homophily)"
+        validate.require(isinstance(friends, StatedFriends), rule)
+    else:
+        rule = f"friends must be None of {kind.MESSAGE}, whose public facts show them"
+        validate.require(friends is None, rule)
+    keep = getattr(getattr(public, "known", None), "keep", 1.0)
+    validate.require(keep == 1.0, f"public must have true labels, got keep = {keep:g}")
     judged = validate.labels(public.labels) < 0
-    tried: list[list[JointPrivacy]] = []
+    users = int(judged.sum())
+    labels = len(judged) - users
     own: tuple[OwnGain, ...] = ()
     with watched("rehearse", progress):
         phase("what is public", 0.0)
-        if isinstance(public, PanelFacts):
-            if friends is not None:
-                raise ValueError("friends must be None of records, whose graph is public")
-            message = "records"
-            facts = public if public.taught is None else public.taught
-            draws, key = RecordWorlds.of(key, facts)
-            servers = [ReportServer(facts, epsilon) for epsilon in asked]
-            sample = ReportSample.of(random.fold_in(key, worlds), facts, records=_RECORDS)
-            own = tuple(sample.gain(one.question.mask, one.epsilon) for one in servers)
-        elif friends is None:
-            raise ValueError(
-                "friends must be stated of lists: servers.StatedFriends(mean_degree, homophily)"
-            )
-        elif isinstance(public, CountFacts):
-            message = "lists"
-            draws, key = ListWorlds.of(key, public, friends)
-            servers = [CountServer(public, epsilon) for epsilon in asked]
-        else:
-            if not (friends.overlap is friends.echo is None):
-                raise ValueError(
-                    "overlap and echo must be None of joint totals: nobody has public features"
-                )
-            message = "records and lists"
-            draws = JointWorlds(public._replace(numbering=None), friends)
-            tried = [splits(total) for total in asked]
-            servers = [draws.server(one) for some in tried for one in some]
+        known: tuple[Any, ...] = (public, friends) if kind.STATED else (public,)
+        draws, key = kind.of(key, *known)
+        if isinstance(draws, LinkWorlds):
+            auc, alone = draws.found(key, asked, _phases(worlds))
+            gains = draws.gains(auc)
+            n = len(judged)
+            lists = len(public.pilot)
+            return Rehearsal(asked, gains, alone, kind.MESSAGE, n, lists, auc=auc)
+        tried = draws.servers(asked)
+        servers = [server for some in tried for server in some]
+        if isinstance(draws, RecordWorlds):
+            own = draws.own(random.fold_in(key, worlds), servers)
         right = _right(key, servers, draws, worlds)
-    gains = right[:, 1:] - right[:, :1]
-    chosen: tuple[JointPrivacy, ...] = ()
-    if tried:
-        gains, chosen = _best(gains, tried)
-    users = int(judged.sum())
-    labels = len(judged) - users
+    gains, best = _best(right[:, 1:] - right[:, :1], tried)
+    splits = tuple(one.privacy for one in best) if isinstance(draws, JointWorlds) else ()
     without = right[:, 0]
-    return Rehearsal(asked, gains, without, message, users, labels, friends, chosen, own=own)
+    return Rehearsal(asked, gains, without, kind.MESSAGE, users, labels, friends, splits, own=own)
 
 
 def _of_servers(
     key: PRNGKey, servers: Any, drawn: Worlds, worlds: int, progress: Progress | None
 ) -> Rehearsal:
     """The rehearsal of servers of one's own."""
-    servers = tuple(servers) if isinstance(servers, Sequence) else (servers,)
+    servers = list(servers) if isinstance(servers, Sequence) else [servers]
     for one in servers:
-        if not isinstance(one, Server):
-            raise ValueError(
-                f"public must be servers where users are drawn, got {type(one).__name__}"
-            )
-    if not isinstance(drawn, Worlds):
-        raise ValueError(f"drawn must have draw(key, number), got {type(drawn).__name__}")
-    costs = [_epsilon(server) for server in servers]
-    order = np.argsort(costs, kind="stable")
-    asked = tuple(costs[place] for place in order)
+        is_server = isinstance(one, Server)
+        rule = f"public must be servers where users are drawn, got {type(one).__name__}"
+        validate.require(is_server, rule)
+    rule = f"drawn must have draw(key, number), got {type(drawn).__name__}"
+    validate.require(isinstance(drawn, Worlds), rule)
+
+    def most(server: Server) -> float:
+        """What it asks of one user, in any unit but relationships."""
+        stated = server.statement().guarantee()
+        return max(one.epsilon for unit, one in stated.items() if unit != RELATIONSHIP)
+
+    servers.sort(key=most)
     with watched("rehearse", progress):
-        right = _right(key, [servers[place] for place in order], drawn, worlds)
+        right = _right(key, servers, drawn, worlds)
     world = drawn.draw(random.fold_in(key, 0), 0)
-    users = int(np.asarray(world.judged).sum())
+    users = int(world.judged.sum())
+    asked = tuple(map(most, servers))
     return Rehearsal(asked, right[:, 1:] - right[:, :1], right[:, 0], "users", users, None)
-
-
-def _epsilon(server: Server) -> float:
-    """The most that the server asks of one user, in any unit but relationships."""
-    stated = server.statement().guarantee()
-    return max(one.epsilon for unit, one in stated.items() if unit != RELATIONSHIP)
 
 
 def _right(
@@ -386,39 +343,25 @@ def _right(
     found = []
     for number in _phases(worlds):
         world = draws.draw(random.fold_in(key, number), number)
+        truth = np.asarray(world.classes)
         values = [world.without]
         for place, server in enumerate(servers):
             run_key = random.again(world.key)
             if not world.one_noise:
                 run_key = random.fold_in(run_key, place)
             values.append(simulate(run_key, server, world.users).value)
-        found.append([_accuracy(world, value) for value in values])
+        right = []
+        for value in values:
+            classes = np.asarray(getattr(value, "log_posterior", value))
+            if classes.ndim == 2:
+                classes = classes.argmax(1)
+            n = len(truth)
+            rule = f"a server's result must be classes [{n}] or have log_posterior [{n}, C]"
+            fits = classes.shape == truth.shape
+            validate.require(fits, f"{rule}, got a {type(value).__name__}")
+            right.append(100.0 * (classes == truth)[world.judged].mean())
+        found.append(right)
     return np.array(found)
-
-
-def _accuracy(world: World, value: Any) -> float:
-    classes = np.asarray(getattr(value, "log_posterior", value))
-    if classes.ndim == 2:
-        classes = classes.argmax(1)
-    truth = np.asarray(world.classes)
-    if classes.shape != truth.shape:
-        raise ValueError(
-            f"a server's result must be classes [{len(truth)}] or have log_posterior "
-            f"[{len(truth)}, C], got a {type(value).__name__}"
-        )
-    return 100.0 * (classes == truth)[np.asarray(world.judged)].mean()
-
-
-def _checked_epsilons(public: Any, epsilons: Sequence[float]) -> tuple[float, ...]:
-    """The epsilons to try, ascending."""
-    each = list(epsilons) if np.iterable(epsilons) else [epsilons]
-    if isinstance(public, (CountFacts, LinkFacts)):
-        found = {validate.number(MIN_EPSILON, MAX_EPSILON, epsilons=one) for one in each}
-    else:
-        found = {validate.number(0.0, MOST_EPSILON, open_lower=True, epsilons=one) for one in each}
-    if not found:
-        raise ValueError("epsilons must name one at least")
-    return tuple(sorted(found))
 
 
 def _phases(worlds: int) -> Iterator[int]:
@@ -430,9 +373,9 @@ def _phases(worlds: int) -> Iterator[int]:
 
 
 def _best(
-    gains: Float[np.ndarray, "worlds splits"], tried: list[list[JointPrivacy]]
-) -> tuple[Float[np.ndarray, "worlds totals"], tuple[JointPrivacy, ...]]:
-    """The split of each total with the largest mean gain, the first of equals."""
+    gains: Float[np.ndarray, "worlds tried"], tried: Sequence[Sequence[Any]]
+) -> tuple[Float[np.ndarray, "worlds epsilons"], list[Any]]:
+    """What has the largest mean gain of each epsilon's alternatives, the first of equals."""
     best = []
     chosen = []
     start = 0
@@ -441,4 +384,4 @@ def _best(
         best.append(start + place)
         chosen.append(some[place])
         start += len(some)
-    return gains[:, best], tuple(chosen)
+    return gains[:, best], chosen

@@ -27,46 +27,29 @@ from functools import cached_property
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
 from ldp_jax.accounting.statement import Role, Statement
-from ldp_jax.core import random
+from ldp_jax.core import random, validate
 from ldp_jax.core.long_sums import column_means
-from ldp_jax.core.mechanism import check_epsilon
 from ldp_jax.core.progress import phase
 from ldp_jax.core.pytree import pytree
 from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.features import PersonalAlphabets
-from ldp_jax.graph.propagation import Operator, ppr
 from ldp_jax.servers.facts.panel import PanelFacts
 from ldp_jax.servers.parts.confusion import ClassReports, likeliest_evidence
-from ldp_jax.servers.parts.device_classifier import (
-    panel_regression,
-)
-from ldp_jax.servers.parts.panel import MOST_EPSILON
 from ldp_jax.servers.parts.report_odds import belief
-from ldp_jax.servers.parts.self_training import FoldedLabels
-from ldp_jax.servers.parts.stack import stack_out_of_fold
-from ldp_jax.servers.parts.structure import (
-    best_field,
-    label_log_loss,
-)
+from ldp_jax.servers.parts.structure import best_field, label_log_loss
 from ldp_jax.servers.questions import Answers, ClassQuestion
+from ldp_jax.servers.taught_by_reports import stacked
 
 HIDDEN = ("features of private users",)
 IN_THE_CLEAR = ("edges", "the panel's records", "the panel's labels")
 
 _SURE = 0.8
 """The guard's probability from which labels need not say it again; chosen on drawn worlds."""
-
-_ALPHA = 0.1  # of the PageRank of the evidence
-
-# of the stacks, which are pulled to Bayes' rule: structure and own report by one each, the rest by
-# 0
-_RIDGE = 5.0
 
 
 class LocalPrediction(NamedTuple):
@@ -142,19 +125,16 @@ class ReportServer:
     __repr__ = by_shapes
 
     def __post_init__(self) -> None:
-        check_epsilon(self.epsilon, most=MOST_EPSILON)
-        shape = (len(self.facts.labels), self.facts.num_classes)
+        # Refuses an epsilon out of range.
+        ClassQuestion.most(self.epsilon, self.facts.num_classes)
         if self.alphabets is None:
             return
-        if self.alphabets.order.shape != shape:
-            raise ValueError(
-                f"alphabets must be {shape}, as facts are, got {self.alphabets.order.shape}"
-            )
+        shape = (len(self.facts.labels), self.facts.num_classes)
+        fits = self.alphabets.order.shape == shape
+        validate.require(fits, f"alphabets must be {shape}, as facts are", self.alphabets.order)
         loss = self.alphabets.guarantee().epsilon
-        if loss > self.epsilon:
-            raise ValueError(
-                f"alphabets must be of epsilon {self.epsilon:g}, and their tables lose {loss:.6g}"
-            )
+        rule = f"alphabets must be of epsilon {self.epsilon:g}, and their tables lose {loss:.6g}"
+        validate.require(loss <= self.epsilon, rule)
 
     @cached_property
     def question(self) -> ClassQuestion:
@@ -191,8 +171,8 @@ class ReportServer:
         if self.facts.taught is not None:  # nothing is read of an absent class
             taught = self.facts.numbering.taught
             said, mask = said[:, taught], mask[:, taught]
-            if not mask.any(1).all():
-                raise ValueError("alphabets must hold a class that labels name, and some hold none")
+            rule = "alphabets must hold a class that labels name, and some hold none"
+            validate.require(mask.any(1).all(), rule)
         reports = ClassReports(said, mask)
         panel = facts.classifier.scored(known)
         evidence, smoothing = likeliest_evidence(reports, panel, known.nodes, posterior, asked)
@@ -221,12 +201,8 @@ class ReportServer:
         phase("what reports teach", 0.3)
         field, numbers = best_field(op, known, column_means(posterior), evidence, asked)
 
-        # Step 7: a narrow and a wide stack, of which the mean is taken.
-        narrow = [log_q, evidence, field]
-        around, design = _around(op, narrow)
-        wide = [*narrow, *around, panel_regression(design, known)]
-        made = [_stacked(scores, known) for scores in (narrow, wide)]
-        both = jax.device_put(np.logaddexp(*made) - np.float32(np.log(2.0)))
+        # Step 7.
+        both = stacked(op, [log_q, evidence, field], known)
 
         # Step 8: where the guard is not sure, the panel's log-loss tells.
         losses["reports"] = label_log_loss(both, labels, known.keep)
@@ -240,48 +216,13 @@ class ReportServer:
 
     def _of_all(self, found: LocalPrediction) -> LocalPrediction:
         """The same with absent classes, which have their prior."""
-        if self.facts.taught is None:
+        taught = self.facts.taught
+        if taught is None:
             return found
         mine = self.facts.numbering
-        arrays = {
-            "log_posterior": mine.posterior(found.log_posterior),
-            "log_likelihood": mine.evidence(
-                found.log_likelihood, self.facts.taught.structure.log_q
-            ),
-        }
-        return found._replace(**jax.device_put(arrays))
-
-
-def _stacked(scores: list[Array], known: FoldedLabels) -> np.ndarray:
-    """The log posterior of scores weighed out of fold, near to structure plus the own report."""
-    towards = np.where(np.arange(len(scores)) < 2, 1.0, 0.0)
-    columns = np.stack([np.asarray(each) for each in scores], -1)
-    return stack_out_of_fold(columns, known, towards, ridge=_RIDGE)[0]
-
-
-@jax.jit
-def _around(op: Operator, narrow: list[Array]) -> tuple[list[Array], Array]:
-    """Sums of neighbours' evidence at one and two hops, and its PageRank.
-
-    And the columns of a regression.
-    """
-    evidence = narrow[1]
-
-    def hop(w: Array, _: None) -> tuple[Array, Array]:
-        total = op.degree[:, None] * op.nodes(op.average(op.rows(w)))
-        return total, total
-
-    _, hops = jax.lax.scan(hop, evidence, length=2)
-    around = [*hops, ppr(op, evidence, _ALPHA, 0.5, 1e-3)]
-    return around, _design([*narrow, *around])
-
-
-def _design(scores: list[Array]) -> Array:
-    """Columns of a regression.
-
-    Scores less their mean over classes, of one size, rows of length about 1.
-    """
-    each = jnp.stack(scores, 1)
-    centred = each - each.mean(2, keepdims=True)
-    size = jnp.maximum(jnp.sqrt((centred**2).sum(2).mean(0)), 1e-12) * len(scores) ** 0.5
-    return (centred / size[:, None]).reshape(len(each), -1)
+        log_posterior = mine.posterior(found.log_posterior)
+        log_likelihood = mine.evidence(found.log_likelihood, taught.structure.log_q)
+        return found._replace(
+            log_posterior=jax.device_put(log_posterior),
+            log_likelihood=jax.device_put(log_likelihood),
+        )

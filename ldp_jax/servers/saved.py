@@ -24,12 +24,14 @@ import jax
 import numpy as np
 
 import ldp_jax
+from ldp_jax.core import validate
 from ldp_jax.core.checksum import as_bytes, sealed
 from ldp_jax.graph import graphs
 
 _START = b"ldp-saved 1\n"
 _TAG_BYTES = 8
 _PLAIN = (type(None), bool, int, str)
+_KEYS = "threefry2x32"
 _GRAPH = type(graphs.from_edges([], num_nodes=1))  # of another library, and in many results
 
 
@@ -74,17 +76,36 @@ def from_bytes(data: bytes, types: Iterable[type] = ()) -> Any:
     named, or fields that the class does not have.
     """
     data = as_bytes(data)
-    if not data.startswith(_START):
-        raise ValueError(
-            f"these bytes are no saved state of this version: expected {_START!r} at their start"
-        )
+    rule = f"these bytes are no saved state of this version: expected {_START!r} at their start"
+    validate.require(data.startswith(_START), rule)
     whole = data[:-_TAG_BYTES]
-    if sealed(whole) != data:
-        raise ValueError("a damaged state: its checksum is not that of its bytes")
+    rule = "a damaged state: its checksum is not that of its bytes"
+    validate.require(sealed(whole) == data, rule)
     text, _, body = whole[len(_START) :].partition(b"\n")
-    header = json.loads(text.decode("ascii"))
     known = {_name_of(one): one for one in (_GRAPH, *types)}
-    return _Reader(body, known).tree(header["tree"])
+
+    def tree(node: Any) -> Any:
+        if not isinstance(node, dict):
+            return node
+        if "class" in node:
+            values = {field: tree(value) for field, value in node["fields"].items()}
+            return _rebuilt(known.get(node["class"]) or _own_class(node["class"]), values)
+        ((kind, value),) = node.items()
+        if kind == "float":
+            return float(value)
+        if kind in ("key", "device", "host"):
+            array = _read(body, value)
+            if kind == "host":
+                return array
+            placed = jax.device_put(array)
+            return placed if kind == "device" else jax.random.wrap_key_data(placed, impl=_KEYS)
+        if kind == "dict":
+            return {tree(key): tree(one) for key, one in value}
+        validate.require(kind in ("tuple", "list"), f"a damaged state: it holds a {kind!r}")
+        made = [tree(one) for one in value]
+        return tuple(made) if kind == "tuple" else made
+
+    return tree(json.loads(text.decode("ascii"))["tree"])
 
 
 def _written(node: Any, arrays: list[np.ndarray]) -> Any:
@@ -99,24 +120,16 @@ def _written(node: Any, arrays: list[np.ndarray]) -> Any:
         where = "device" if isinstance(node, jax.Array) else "host"
         return {where: _placed(np.asarray(node), arrays)}
     if isinstance(node, dict):
-        return {
-            "dict": [
-                [_written(key, arrays), _written(value, arrays)] for key, value in node.items()
-            ]
-        }
+        return {"dict": [_written(list(pair), arrays)["list"] for pair in node.items()]}
+    names = getattr(node, "_fields", None) if isinstance(node, tuple) else None
     if dataclasses.is_dataclass(node) and not isinstance(node, type):
         names = [field.name for field in dataclasses.fields(node)]
-        return _of_class(node, names, arrays)
-    if isinstance(node, tuple) and hasattr(node, "_fields"):
-        return _of_class(node, node._fields, arrays)
+    if names is not None:
+        fields = {name: _written(getattr(node, name), arrays) for name in names}
+        return {"class": _name_of(type(node)), "fields": fields}
     if isinstance(node, (tuple, list)):
         return {type(node).__name__: [_written(one, arrays) for one in node]}
     raise TypeError(f"what is saved must hold arrays, numbers and text, got {type(node).__name__}")
-
-
-def _of_class(node: Any, names: Iterable[str], arrays: list[np.ndarray]) -> dict[str, Any]:
-    fields = {name: _written(getattr(node, name), arrays) for name in names}
-    return {"class": _name_of(type(node)), "fields": fields}
 
 
 def _name_of(kind: type) -> str:
@@ -132,71 +145,42 @@ def _placed(array: np.ndarray, arrays: list[np.ndarray]) -> dict[str, Any]:
     return {"dtype": array.dtype.newbyteorder("<").str, "shape": list(array.shape), "start": start}
 
 
-class _Reader:
-    """Reads a tree whose arrays are in ``body``."""
+def _read(body: bytes, described: dict[str, Any]) -> np.ndarray:
+    """The array that a description places in the body."""
+    dtype = np.dtype(described["dtype"])
+    shape = tuple(described["shape"])
+    validate.require(dtype.kind in "biuf", f"a damaged state: an array of {dtype}")
+    size = math.prod(shape) * dtype.itemsize
+    start = described["start"]
+    part = body[start : start + size]
+    whole = start >= 0 and len(part) == size
+    validate.require(whole, "a damaged state: it holds fewer arrays than it names")
+    return np.frombuffer(part, dtype).reshape(shape).copy()
 
-    def __init__(self, body: bytes, known: dict[str, type]) -> None:
-        self.body = body
-        self.known = known
 
-    def tree(self, node: Any) -> Any:
-        if not isinstance(node, dict):
-            return node
-        if "class" in node:
-            return self.object(node["class"], node["fields"])
-        ((kind, value),) = node.items()
-        if kind == "float":
-            return float(value)
-        if kind == "key":
-            return jax.random.wrap_key_data(jax.device_put(self.array(value)), impl="threefry2x32")
-        if kind == "device":
-            return jax.device_put(self.array(value))
-        if kind == "host":
-            return self.array(value)
-        if kind == "dict":
-            return {self.tree(key): self.tree(one) for key, one in value}
-        if kind in ("tuple", "list"):
-            made = [self.tree(one) for one in value]
-            return tuple(made) if kind == "tuple" else made
-        raise ValueError(f"a damaged state: it holds a {kind!r}")
-
-    def array(self, described: dict[str, Any]) -> np.ndarray:
-        dtype = np.dtype(described["dtype"])
-        shape = tuple(described["shape"])
-        if dtype.kind not in "biuf":
-            raise ValueError(f"a damaged state: an array of {dtype}")
-        size = math.prod(shape) * dtype.itemsize
-        start = described["start"]
-        part = self.body[start : start + size]
-        if start < 0 or len(part) != size:
-            raise ValueError("a damaged state: it holds fewer arrays than it names")
-        return np.frombuffer(part, dtype).reshape(shape).copy()
-
-    def object(self, name: str, fields: dict[str, Any]) -> Any:
-        kind = self.known.get(name) or _own_class(name)
-        values = {field: self.tree(value) for field, value in fields.items()}
-        is_tuple = issubclass(kind, tuple)
-        wanted = kind._fields if is_tuple else [field.name for field in dataclasses.fields(kind)]
-        if set(wanted) != set(values):
-            raise ValueError(f"the state is of another version: {kind.__name__} has other fields")
-        if is_tuple:
-            return kind(**values)
-        # As trees are rebuilt: the constructor has checked the arguments when the object was made.
-        made = object.__new__(kind)
-        for field, value in values.items():
-            object.__setattr__(made, field, value)
-        return made
+def _rebuilt(kind: Any, values: dict[str, Any]) -> Any:
+    """The object of a class and its fields."""
+    is_tuple = issubclass(kind, tuple)
+    wanted = kind._fields if is_tuple else [field.name for field in dataclasses.fields(kind)]
+    rule = f"the state is of another version: {kind.__name__} has other fields"
+    validate.require(set(wanted) == set(values), rule)
+    if is_tuple:
+        return kind(**values)
+    # As trees are rebuilt: the constructor has checked the arguments when the object was made.
+    made = object.__new__(kind)
+    for field, value in values.items():
+        object.__setattr__(made, field, value)
+    return made
 
 
 def _own_class(name: str) -> Any:
     """A dataclass or named tuple of this library."""
     module, _, path = name.partition(":")
-    if module.split(".")[0] != "ldp_jax" or "." in path:
-        raise ValueError(
-            f"the state holds a {name}, which is not of this library: name it in types"
-        )
+    own = module.split(".")[0] == "ldp_jax" and "." not in path
+    rule = f"the state holds a {name}, which is not of this library: name it in types"
+    validate.require(own, rule)
     found = getattr(importlib.import_module(module), path, None)
     is_tuple = isinstance(found, type) and issubclass(found, tuple) and hasattr(found, "_fields")
-    if not (is_tuple or (isinstance(found, type) and dataclasses.is_dataclass(found))):
-        raise ValueError(f"the state holds a {name}, which this version does not have")
+    known = is_tuple or (isinstance(found, type) and dataclasses.is_dataclass(found))
+    validate.require(known, f"the state holds a {name}, which this version does not have")
     return found

@@ -242,7 +242,7 @@ class StarServer:
         question = state.question
         if isinstance(question, CountQuestion):
             return Asked(self.stars(largest_degree(answers, least=self.k)))
-        reported = np.asarray(answers.reported)
+        reported = answers.reported
         total = np.asarray(answers.values, float)[reported].sum()
         error = 0.0 if question.noiseless else math.sqrt(2 * reported.sum()) * question.scale
         return SubgraphCount(float(total), float(error), int(question.bound))

@@ -44,16 +44,6 @@ class DeviceQuestion(Protocol):
         """
 
 
-@runtime_checkable
-class ReadsReports(Protocol):
-    """A store of reports, such as :class:`ldp_jax.deployment.store.ReportStore`."""
-
-    def all(
-        self, asked: Table | NeighbourQuestion, *, rounds: Sequence[int] | None = None
-    ) -> ReportRows:
-        """The rows about a table or question."""
-
-
 def numbered(nodes: Nodes) -> Integer[np.ndarray, " n"]:
     """The user of each node, as an array."""
     if np.ndim(nodes):
@@ -155,7 +145,7 @@ class StoredUsers(OnDevices):
     (3, 2)
     """
 
-    store: ReadsReports
+    store: Any
     nodes: Nodes  # pyrefly: ignore[bad-override]
     round: int | None = None
 
@@ -163,7 +153,12 @@ class StoredUsers(OnDevices):
 
     def rows(self, question: DeviceQuestion) -> Sequence[ReportRows]:
         """What has arrived about each form."""
-        return [self._rows(form) for form in question.forms()]
+        rows = []
+        for form in question.forms():
+            own_round = self.round is None or isinstance(form, NeighbourQuestion)
+            rounds = None if own_round else [self.round]
+            rows.append(self.store.all(form, rounds=rounds))
+        return rows
 
     def check(self, question: Question) -> None:
         """Refuse a question that devices cannot answer, or that these users' numbers do not fit."""
@@ -172,8 +167,3 @@ class StoredUsers(OnDevices):
             if isinstance(form, NeighbourQuestion):
                 form.guarantee()  # refuses noise that no device can draw
         asked.read(numbered(self.nodes), [])
-
-    def _rows(self, form: Table | NeighbourQuestion) -> ReportRows:
-        if self.round is None or isinstance(form, NeighbourQuestion):
-            return self.store.all(form)
-        return self.store.all(form, rounds=[self.round])

@@ -246,7 +246,7 @@ class TriangleServer:
     def step(self, state: TrianglesAsked, answers: Answers) -> TrianglesAsked | SubgraphCount:
         """The next round, or the estimate."""
         question = state.question
-        reported = np.asarray(answers.reported)
+        reported = answers.reported
         if isinstance(question, CountQuestion):
             return dataclasses.replace(
                 state, question=self.pairs, bound=largest_degree(answers, least=2)
@@ -280,7 +280,7 @@ def _squares(question: TriangleQuestion, columns: np.ndarray, reported: np.ndarr
     With unbiased bits a, c is a sum of products a_ij a_ik over i. Its square, less the squares of
     the products, plus the products, is unbiased for the square of the true c.
     """
-    known = np.asarray(question.known)
+    known = question.known
     columns = columns[known[columns]]
     bits = bits_of(np.asarray(question.linked), columns)
     owned = np.arange(len(known))[:, None] < columns

@@ -10,21 +10,19 @@ stand beside a result: :meth:`Users.public_record` (the graph-only baseline), :m
 
 import dataclasses
 from collections.abc import Callable
-from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Int
+from jaxtyping import Bool
 
 from ldp_jax.accounting.statement import Cost
 from ldp_jax.core import random, validate
 from ldp_jax.core.mechanism import Mechanism
 from ldp_jax.core.spaces import as_records
-from ldp_jax.core.types import Graph, PRNGKey, Report
+from ldp_jax.core.types import PRNGKey, Report
 from ldp_jax.edges import NeighbourList, Population
-from ldp_jax.graph.graphs import GraphSet
 from ldp_jax.servers.parts import records as of_records
 from ldp_jax.servers.questions.question import Answers, AnswersAll, HasExact, Question, User
 
@@ -84,11 +82,10 @@ class Users:
         if self.lists is not None and not isinstance(self.lists, Population):
             object.__setattr__(self, "lists", Population.of(self.lists))
         sizes = self._sizes()
-        if not sizes:
-            raise ValueError("users must hold records, labels or lists")
-        if len(set(sizes.values())) > 1:
-            shown = ", ".join(f"{name} of {size}" for name, size in sizes.items())
-            raise ValueError(f"fields must be of the same users, got {shown}")
+        validate.require(sizes, "users must hold records, labels or lists")
+        shown = ", ".join(f"{name} of {size}" for name, size in sizes.items())
+        alike = len(set(sizes.values())) == 1
+        validate.require(alike, f"fields must be of the same users, got {shown}")
         for name in ("public", "liars"):
             if getattr(self, name) is not None:
                 validate.mask(self.num_users, **{name: getattr(self, name)})
@@ -146,10 +143,8 @@ class Users:
         kept = {"records": "record", "labels": "label", "lists": "list"}
         read = {name: field for name, field in kept.items() if cost.reads(field)}
         lacking = [field for name, field in read.items() if getattr(self, name) is None]
-        if lacking:
-            raise ValueError(
-                f"users must hold what the question reads, and lack {', '.join(lacking)}s"
-            )
+        rule = f"users must hold what the question reads, and lack {', '.join(lacking)}s"
+        validate.require(not lacking, rule)
         return dataclasses.replace(self, **dict.fromkeys(kept.keys() - read.keys()))
 
     def through(self, key: PRNGKey, mechanism: Mechanism, of: str) -> Report:
@@ -164,19 +159,16 @@ class Users:
         """
         n = self.num_users
         counted = random.counted(key)
-        parts = [
-            _answers(counted, question, self._rows(start, min(start + _ROWS, n)))
-            for start in range(0, n, _ROWS)
-        ]
+        parts = []
+        for start in range(0, n, _ROWS):
+            stop = min(start + _ROWS, n)
+            own = np.arange(start, stop, dtype=np.int32)
+            record = None if self.records is None else of_records.rows(self.records, start, stop)
+            label = None if self.labels is None else as_records(np.asarray(self.labels)[start:stop])
+            lists = None if self.lists is None else _lists(self.lists, start, stop)
+            users = User(record, label, lists, jax.device_put(own))
+            parts.append(_answers(counted, question, users))
         return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *parts)
-
-    def _rows(self, start: int, stop: int) -> User:
-        """The data of some users, stacked."""
-        own = np.arange(start, stop, dtype=np.int32)
-        record = None if self.records is None else of_records.rows(self.records, start, stop)
-        label = None if self.labels is None else as_records(np.asarray(self.labels)[start:stop])
-        lists = None if self.lists is None else _lists(self.lists, start, stop)
-        return User(record, label, lists, jax.device_put(own))
 
     # --- Variants ---
 
@@ -202,18 +194,23 @@ class Users:
         Every private user reports on the data of another one, drawn at random.
         """
         validate.threefry(key)
-        private = np.flatnonzero(
-            np.ones(self.num_users, bool) if self.public is None else ~self.public
-        )
         holder = np.arange(self.num_users)
+        private = holder if self.public is None else np.flatnonzero(~self.public)
         holder[private] = np.asarray(random.permutation(key, private))
         fields: dict[str, Any] = {}
         if self.records is not None:
             fields["records"] = of_records.taken(self.records, holder)
         if self.labels is not None:
             fields["labels"] = np.asarray(self.labels)[holder]
-        if self.lists is not None:
-            fields["lists"] = _dealt(self.lists, holder)
+        if self.lists is not None:  # nobody is in their own list
+            has = np.argsort(holder)  # who has the list of each
+            receivers = has[self.lists.receivers].astype(np.int32)
+            senders = self.lists.senders
+            kept = receivers != senders
+            receivers, senders = receivers[kept], senders[kept]
+            order = np.lexsort((senders, receivers))
+            dealt = {"senders": senders[order], "receivers": receivers[order]}
+            fields["lists"] = self.lists._replace(**dealt)
         return dataclasses.replace(self, **fields)
 
     def exact(self) -> "Users":
@@ -241,12 +238,10 @@ class _Default(Users):
     """Users who all hold the public default, with keys of their own."""
 
     def answer(self, key: PRNGKey, question: Question) -> Answers:
-        folds_itself = question.cost().reads("record") and isinstance(
-            self.records, of_records.PublicRecord
-        )
-        return super().answer(
-            key if folds_itself else random.fold_in(key, of_records.STRUCTURE_ONLY), question
-        )
+        folds_itself = isinstance(self.records, of_records.PublicRecord)
+        if not (folds_itself and question.cost().reads("record")):
+            key = random.fold_in(key, of_records.STRUCTURE_ONLY)
+        return super().answer(key, question)
 
 
 def blanked(values: Report, who: Bool[np.ndarray, " n"]) -> Report:
@@ -268,11 +263,7 @@ def blanked(values: Report, who: Bool[np.ndarray, " n"]) -> Report:
 def _answers(key: PRNGKey, question: Question, users: User) -> Report:
     """The reports of some users, each with the key of its number."""
     keys = jax.vmap(random.fold_in, (None, 0))(key, users.own)
-    return jax.vmap(partial(_answer, question))(keys, users)
-
-
-def _answer(question: Question, key: PRNGKey, user: User) -> Report:
-    return question.answer(key, user)
+    return jax.vmap(question.answer)(keys, users)
 
 
 def _lists(users: Population, start: int, stop: int) -> NeighbourList:
@@ -286,18 +277,3 @@ def _lists(users: Population, start: int, stop: int) -> NeighbourList:
     place = np.arange(end - begin) - np.repeat(np.cumsum(count) - count, count)
     ids[owner, place] = users.senders[begin:end]
     return NeighbourList(ids, count)
-
-
-def _dealt(users: Population, holder: Int[np.ndarray, " n"]) -> Population:
-    """Lists of which user i has that of ``holder[i]``, without themselves."""
-    has = np.argsort(holder)  # who has the list of each
-    receivers = has[users.receivers].astype(np.int32)
-    kept = receivers != users.senders
-    receivers, senders = receivers[kept], users.senders[kept]
-    order = np.lexsort((senders, receivers))
-    return users._replace(senders=senders[order], receivers=receivers[order])
-
-
-def of_graph(graph: Graph | GraphSet | Population) -> Users:
-    """Users who hold their neighbour lists alone."""
-    return Users(lists=Population.of(graph))

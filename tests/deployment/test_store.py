@@ -23,7 +23,6 @@ from ldp_jax.deployment.codecs import codec_of
 from ldp_jax.deployment.store import ReportStore
 from ldp_jax.graph import graphs
 from ldp_jax.graph.propagation import operator, ppr
-from ldp_jax.servers.reported import embed_reports
 from tests.deployment.vectors import GRID, SECOND, session
 
 USERS = 30
@@ -271,29 +270,32 @@ def test_stored_reports_become_an_embedding(tmp_path, ring):
     order = np.random.default_rng(1).permutation(USERS)
     store.add(b"".join(UPLOADS[user] for user in order[1:]), GRID)  # one is silent, one has no node
     nodes = np.array([1000 + user for user in range(USERS - 1)] + [5, 6, 7])
-    sent = deployment.vectors(store.all(GRID), K, DIM)
-    found = embed_reports(ring, MECHANISM, nodes, sent, alpha=0.2, r=0.5)
-    assert found.strangers == 1
-    assert found.reported.tolist() == [
-        user != order[0] and user < USERS - 1 for user in range(USERS + 2)
-    ]
+    server = servers.EmbeddingServer(operator(ring), MECHANISM, 0.2, 0.5)
+    service = servers.serve(server, store, users=nodes)
+    found = service.close_round()
+    here = np.arange(USERS + 2) < USERS - 1
+    here[order[0]] = False
+    users = servers.StoredUsers(store, nodes)
+    np.testing.assert_array_equal(users.read(service.question).reported, here)
+    assert found.rounds[0].reported == here.sum() == USERS - 2
     assert f"epsilon {MECHANISM.guarantee().epsilon:.6g} per record" in str(found.guarantee)
     rows = deployment.vectors(deployment.decode(b"".join(UPLOADS), GRID), K, DIM)
     padded = [np.pad(part, ((0, 2), (0, 0))) for part in (rows.index, rows.output)]
     estimates = np.array(jax.vmap(MECHANISM.estimate)(features.SparseReport(*padded)))
-    estimates[~found.reported] = 0
-    np.testing.assert_allclose(found.z, ppr(operator(ring), estimates, 0.2, 0.5), atol=1e-4)
+    estimates[~here] = 0
+    np.testing.assert_allclose(found.value, ppr(operator(ring), estimates, 0.2, 0.5), atol=1e-4)
 
     question = servers.Ask(MECHANISM, np.arange(USERS + 2) < 20)
-    read = servers.StoredUsers(store, nodes).read(question)
-    np.testing.assert_array_equal(read.reported, found.reported & question.asked)
+    read = users.read(question)
+    np.testing.assert_array_equal(read.reported, here & question.asked)
+    sent = deployment.vectors(store.all(GRID), K, DIM)
     mine = np.flatnonzero(read.reported)
     at = np.searchsorted(sent.user, nodes[mine].astype(np.uint64))
     np.testing.assert_array_equal(read.values.values[mine], sent.output[at])
     assert not read.values.values[~read.reported].any()
     store.add(upload(int(order[1]), round=1), GRID)
     with pytest.raises(ValueError, match="choose one round"):
-        servers.StoredUsers(store, nodes).read(servers.Ask(MECHANISM, np.ones(USERS + 2, bool)))
+        users.read(service.question)
     first = servers.StoredUsers(store, nodes, round=0).read(question)
     np.testing.assert_array_equal(first.values.values, read.values.values)
 
@@ -312,14 +314,15 @@ USER = np.uint64(2**63) + np.arange(USERS + 2, dtype=np.uint64)
         ({"digest": SECOND.digest}, "another table than the mechanism's"),
     ],
 )
-def test_rows_that_no_device_sends_are_refused(change, match, ring, untyped):
+def test_rows_that_no_device_sends_are_refused(change, match, untyped):
     fields = {"user": USER[3:5], "round": np.uint32([0, 0]), "index": np.tile([1, 2, 3], (2, 1))}
     fields |= {"output": np.zeros((2, K), int), "incomplete": 0, "digest": GRID.digest}
     sent = deployment.Vectors(**fields | change)
     expected = pytest.raises(ValueError, match=match) if match else contextlib.nullcontext()
     with expected:
-        found = embed_reports(ring, MECHANISM, USER, sent, alpha=0.2, r=0.5)
-        assert (np.flatnonzero(found.reported).tolist(), found.strangers) == ([3, 4], 0)
+        question = servers.Ask(MECHANISM, np.ones(USERS + 2, bool))
+        found = servers.DeviceUsers(USER, lambda _: [sent]).read(question)
+        assert np.flatnonzero(found.reported).tolist() == [3, 4]
 
 
 def one_upload(rng, held, known):

@@ -20,10 +20,10 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from ldp_jax import deployment, features
+from ldp_jax import deployment, features, servers
 from ldp_jax.deployment.store import ReportStore
 from ldp_jax.graph import graphs
-from ldp_jax.servers.reported import embed_reports
+from ldp_jax.graph.propagation import operator
 
 DIM = 16
 K = 4
@@ -139,21 +139,15 @@ def main(clients: int, device: str | None) -> None:
         assert len(spent.user) == clients
         assert spent.epsilon.max() <= EPSILON * (1 + 1e-9)
 
-        found = embed_reports(
-            graph,
-            mechanism,
-            np.arange(clients),
-            deployment.vectors(reports, K, DIM),
-            alpha=0.1,
-            r=0.5,
-        )
-        assert found.reported.all()
-        print(f"{clients} clients, {len(reports.user)} reports, embedding {found.z.shape}")
+        server = servers.EmbeddingServer(operator(graph), mechanism, 0.1, 0.5)
+        found = servers.serve(server, store, users=clients, budget=EPSILON).close_round()
+        assert found.rounds[0].reported == clients
+        print(f"{clients} clients, {len(reports.user)} reports, embedding {found.value.shape}")
         print(found.guarantee)
-        store.spend("round 0", found, EPSILON)
-        print(
-            ReportStore(store.folder).spend("round 0", found).explain()
-        )  # begun anew, it costs nothing more
+        again = ReportStore(store.folder)  # begun anew, it costs nothing more
+        service = servers.serve(server, again, users=clients, budget=EPSILON)
+        assert (service.released.value == found.value).all()
+        print(again.ledger().explain())
 
 
 if __name__ == "__main__":

@@ -20,11 +20,11 @@ from ldp_jax.features import PersonalAlphabets
 from ldp_jax.servers import (
     CountedClasses,
     CountServer,
+    DeviceUsers,
     JointPrivacy,
     ReportServer,
     StatedFriends,
     Users,
-    classify_reports,
     count_facts,
     joint_facts,
     panel_facts,
@@ -135,9 +135,11 @@ def test_no_device_sends_an_absent_class_and_none_is_learned_from_it(data):
         session = Session(Device.new(), budget=2.0)
         sent = report_class(session, classifier, alphabet, x[user], user=user, round=0)
         rows.append(decode(sent, alphabet_table(2.0, size, CLASSES)))
-    found = classify_reports(jax.random.key(1), facts, alphabets, np.arange(N), rows)
-    assert found.absent == (1, 4)
-    assert found.reported.sum() == 40
+    server = ReportServer(facts, 2.0, alphabets=alphabets)
+    released = simulate(jax.random.key(1), server, DeviceUsers(N, lambda _: rows))
+    found = released.value
+    assert found.facts.absent == (1, 4)
+    assert released.rounds[0].reported == 40
     np.testing.assert_allclose(np.exp(np.asarray(found.log_posterior))[:, [1, 4]], HALF, rtol=1e-5)
 
 

@@ -41,7 +41,6 @@ from ldp_jax.servers.driver import State, check_state
 from ldp_jax.servers.links import LinkFacts
 from ldp_jax.servers.lists import PublicLists
 from ldp_jax.servers.parts.rows import feature_rows
-from ldp_jax.servers.questions.both import BothQuestion
 from tests.servers.planted import blocks, some_labels
 
 N, PANEL, CLASSES, FOLDS = (
@@ -194,7 +193,7 @@ def leaves(value):
 def has_bytes(question):
     """Whether devices can answer: by integer tables, lists by randomised response alone."""
     made = getattr(question, "mechanism", None)
-    return not isinstance(question, BothQuestion) and not isinstance(made, (Sampled, DPRR))
+    return not isinstance(made, (Sampled, DPRR))
 
 
 def test_a_server_that_was_killed_between_any_two_rounds_goes_on(protocol):

@@ -18,10 +18,20 @@ from ldp_jax.deployment import Device, Question, Rejected, Session
 from ldp_jax.deployment.store import ReportStore
 from ldp_jax.edges import Population
 from ldp_jax.graph.graphs import from_edges
-from ldp_jax.servers import Answers, CountServer, Users, counts, serve, simulate
+from ldp_jax.servers import (
+    Answers,
+    CountServer,
+    DeviceUsers,
+    StoredUsers,
+    Users,
+    counts,
+    serve,
+    simulate,
+    taught_by_counts,
+)
 from ldp_jax.servers.facts import counts as fact_counts
 from ldp_jax.servers.facts.counts import count_facts
-from ldp_jax.servers.from_counts import classify_counts, predict_from_counts
+from ldp_jax.servers.from_counts import predict_from_counts
 from ldp_jax.servers.parts.rows import feature_rows
 from ldp_jax.servers.parts.self_training import features_posterior, folds
 from ldp_jax.servers.questions import CountQuestion
@@ -136,8 +146,10 @@ def test_the_guard_is_not_asked_about_reports_that_the_model_was_fitted_to(data,
     # few: half of the pilot has none
     labels = some_labels(y, 0.06)
     judged = []
-    real = counts.guard
-    monkeypatch.setattr(counts, "guard", lambda *given: judged.append(given) or real(*given))
+    real = taught_by_counts.guard
+    monkeypatch.setattr(
+        taught_by_counts, "guard", lambda *given: judged.append(given) or real(*given)
+    )
     log_q = jnp.asarray(np.log(0.6 * np.eye(CLASSES)[y] + 0.4 / CLASSES), jnp.float32)
     found = counted(users(graph)[0], None, labels, log_q=log_q)
     assert (found.pilot & (labels < 0)).any()
@@ -354,13 +366,16 @@ def test_counts_that_devices_sent(data, tmp_path, unit):
     """
     epsilon = EPSILON if unit == "list" else 2 * EPSILON
     graph, y, rows, labels = data
-    store = ReportStore(tmp_path)
     rng = np.random.default_rng(0)
     lists = Population.of(graph)
     friends = [lists.senders[lists.receivers == user].tolist() for user in range(600)]
+    facts = facts_of(rows, labels)
+    server = CountServer(facts, epsilon, unit)
+    start = lambda: serve(server, ReportStore(tmp_path), users=600, key=jax.random.key(0))
     seen = []
-
-    def ask(question, asked):
+    while (service := start()).released is None:
+        question = service.question.shipped()
+        asked = service.asked
         assert (question.owners is None) == (unit == "list")
         sent = []
         others = np.flatnonzero(~asked)[:3]
@@ -370,29 +385,26 @@ def test_counts_that_devices_sent(data, tmp_path, unit):
             )
             sent.append(session.report_neighbours(question, friends[user], user=user))
         uploads = b"".join([sent[0][:-1], *sent[1:], *sent[5:9]])
-        assert store.add(uploads, question) == (len(sent) - 1, Rejected(1, 0, 0, 4))
-        found = store.all(question)
+        assert service.store.add(uploads, question) == (len(sent) - 1, Rejected(1, 0, 0, 4))
         who = np.zeros(600, bool)
-        who[found.user] = True
+        who[service.store.all(question).user] = True
         seen.append(who & asked)
-        return found
+        service.close_round()
 
-    facts = facts_of(rows, labels)
-    found = classify_counts(jax.random.key(0), ask, facts, epsilon, unit=unit)
-    assert right(found.log_posterior, y, labels < 0) > right(found.found.log_q, y, labels < 0) + 0.1
+    released = service.released
+    found = released.value
+    assert right(found.log_posterior, y, labels < 0) > right(found.log_q, y, labels < 0) + 0.1
     for number, who in enumerate(seen):
         np.testing.assert_array_equal(found.round == number + 1, who)
     assert (found.round == 0).sum() == 2  # whose reports were cut
     ends = 2 if unit == "list" else 1
     budgets = [Budget(epsilon, unit=NEIGHBOUR_LIST), Budget(ends * epsilon, unit=RELATIONSHIP)]
-    spent = Ledger(budgets).spend("a", found)
+    spent = Ledger(budgets).spend("a", released)
     assert 0.99 * ends * epsilon < spent.spent(RELATIONSHIP).epsilon <= ends * epsilon
 
-    service = serve(CountServer(facts, epsilon, unit), store, users=600, key=jax.random.key(0))
-    assert service.close_round() is None
-    served = service.close_round()
-    np.testing.assert_array_equal(served.value.log_posterior, found.log_posterior)
-    np.testing.assert_array_equal(served.value.round, found.round)
+    again = simulate(jax.random.key(0), server, StoredUsers(service.store, 600)).value
+    np.testing.assert_array_equal(again.log_posterior, found.log_posterior)
+    np.testing.assert_array_equal(again.round, found.round)
 
 
 def test_a_lie_is_no_larger_than_a_group_and_lengthens_no_table(data, monkeypatch):
@@ -418,16 +430,16 @@ def test_a_lie_is_no_larger_than_a_group_and_lengthens_no_table(data, monkeypatc
 def test_answers_to_another_question_are_refused(data):
     facts = facts_of(None, data[3])
 
-    def ask(change):
-        def asked(question, who):
+    def answering(change):
+        def arrived(question):
             rows = {
                 "user": np.uint64([1, 2]),
                 "output": np.zeros((2, 9), int),
-                "digest": question.digest,
+                "digest": question.shipped().digest,
             }
-            return SimpleNamespace(**rows | change)
+            return [SimpleNamespace(**rows | change)]
 
-        return asked
+        return DeviceUsers(600, arrived)
 
     for change, words in (
         ({"digest": Question(0, [0], 1, EPSILON).digest}, "and answer another"),
@@ -435,7 +447,7 @@ def test_answers_to_another_question_are_refused(data):
         ({"output": np.zeros((2, 8), int)}, r"output must be \[2, 9\]"),
     ):
         with pytest.raises(ValueError, match=words):
-            classify_counts(jax.random.key(0), ask(change), facts, EPSILON)
+            simulate(jax.random.key(0), CountServer(facts, EPSILON), answering(change))
 
 
 def test_a_question_is_of_the_first_round_unless_it_says_another():

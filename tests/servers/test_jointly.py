@@ -12,6 +12,9 @@ import pytest
 from ldp_jax.accounting.guarantee import LABEL, NEIGHBOUR_LIST, RECORD, RELATIONSHIP, Budget
 from ldp_jax.accounting.ledger import BudgetExceededError, Ledger
 from ldp_jax.accounting.statement import RECORD_AND_BIT, RECORD_AND_LIST
+from ldp_jax.deployment import Device, Friends, Session, report_class
+from ldp_jax.deployment.store import ReportStore
+from ldp_jax.edges import Population
 from ldp_jax.features import PersonalAlphabets
 from ldp_jax.graph import graphs
 from ldp_jax.servers import (
@@ -20,10 +23,12 @@ from ldp_jax.servers import (
     JointPrivacy,
     JointServer,
     StatedFriends,
+    StoredUsers,
     Users,
     joint_facts,
     predict_jointly,
     rehearse,
+    serve,
     simulate,
 )
 from ldp_jax.servers.from_both import checked_members
@@ -359,6 +364,60 @@ def test_one_device_answers_of_both_what_all_answer_at_once(data, monkeypatch):
         for asked in (question, question.exact()):
             once = users.one_by_one(jax.random.key(7), asked)
             np.testing.assert_array_equal(once, asked.answer_all(jax.random.key(7), users))
+
+
+def test_devices_report_one_class_of_both(data, tmp_path):
+    """Their class before noise is that of the simulation, of members of the panel too; what is
+    served is what is simulated of the same reports.
+    """
+    graph, y, x = data
+    labels = np.where(np.arange(N) < PANEL, y, -1)
+    shown = feature_rows(x[:PANEL])
+    facts = joint_facts(jax.random.key(1), shown, labels, num_classes=3, num_folds=FOLDS)
+    server = JointServer(JointPrivacy(both=TOTAL), facts)
+    lists = Population.of(graph)
+    service = serve(server, ReportStore(tmp_path), users=N, key=jax.random.key(2))
+    while service.released is None:
+        question = service.question
+        reported = {table.outputs: table for table in question.forms()}
+        sent = dict.fromkeys(reported, b"")
+        friends = Friends.from_bytes(question.shipped(0)[2].to_bytes())
+        scores = np.zeros((N, 3), np.float32)
+        best = np.zeros(N, int)
+        for user in np.flatnonzero(service.asked).tolist():
+            classifier, alphabet, _ = question.shipped(user)
+            mine = lists.senders[lists.receivers == user].tolist()
+            own = classifier.scores(x[user]) + friends.scores(mine, user=user)
+            scores[user] = own
+            best[user] = alphabet.members[alphabet.place(own)]
+            session = Session(Device.from_secret(np.random.default_rng(user).bytes(32)), budget=4.0)
+            given = {"user": user, "round": service.round, "friends": friends, "neighbours": mine}
+            data = report_class(session, classifier, alphabet, x[user], **given)
+            sent[len(alphabet.members)] += data
+        asked = np.asarray(service.asked)
+        told = np.asarray(question.of_record.classifier.scores(feature_rows(x)))
+        told = np.where(np.asarray(question.known)[:, None], question.scores, told)
+        kept = np.asarray(question.friends)[lists.senders]
+        np.add.at(told, lists.receivers, kept)
+        np.testing.assert_allclose(scores[asked], told[asked], rtol=1e-4, atol=1e-4)
+        alike = (best == np.asarray(question.of_record.alphabets.best(told)))[asked]
+        assert alike.mean() > 0.99  # but for ties of rounding
+        for size, reports in sent.items():
+            service.store.add(reports, reported[size])
+        service.close_round()
+    found = service.released
+    again = simulate(jax.random.key(2), server, StoredUsers(service.store, N))
+    np.testing.assert_array_equal(found.value.log_posterior, again.value.log_posterior)
+    assert [one.reported for one in found.rounds] == [one.asked for one in found.rounds]
+    assert sum(one.asked for one in found.rounds) == N
+    assert found.rounds[1].download > 4 * 3 * N  # the evidence of everybody
+    assert found.guarantee[WHOLE_LIST].epsilon <= TOTAL
+    users = Users(records=feature_rows(x), lists=graph)
+    simulated = simulate(jax.random.key(2), server, users).value
+    accuracy = right(simulated.log_posterior, y)
+    assert right(found.value.log_posterior, y) == pytest.approx(accuracy, abs=0.1)
+    with pytest.raises(ValueError, match="nodes must be 0 to 599"):
+        service.question.read(np.arange(N) + 1, [])
 
 
 def test_record_and_whole_list_cost_the_total_once(data):

@@ -30,8 +30,14 @@ from ldp_jax.servers.parts.structure import StructurePosterior
 from ldp_jax.servers.rehearsal import MODEL_ERROR, MODEL_SHARE, Foreseen
 from ldp_jax.servers.rehearsal import _best as best_splits
 from ldp_jax.servers.worlds import both, links
-from ldp_jax.servers.worlds.friends import drawn_counts, drawn_friends, drawn_lists
-from ldp_jax.servers.worlds.measures import echo, homophily, overlap
+from ldp_jax.servers.worlds.friends import (
+    drawn_counts,
+    drawn_friends,
+    drawn_lists,
+    echo,
+    homophily,
+    overlap,
+)
 from ldp_jax.servers.worlds.records import coupled_classes, donors, shared_spread
 from ldp_jax.servers.worlds.stated import StatedUsers
 from tests.servers.example_protocol import ClassesThenCounts
@@ -371,7 +377,7 @@ def pilot_of(made, y, size):
 def test_links_of_a_world_are_those_of_the_pilot_and_in_no_list(graph):
     """Groups of both ends as often as in the lists, within 0.1 (4 standard errors of 400 links)."""
     facts = pilot_of(graph[2], graph[1], N)
-    kept, linked, alike = links._drawn_links(jax.random.key(0), links._Pilot.of(facts), size=400)
+    kept, linked, alike = links.drawn_links(jax.random.key(0), links.Pilot.of(facts), size=400)
     ends, real = facts.groups[np.asarray(linked)], facts.groups[facts.friends]
     for a in range(3):
         for b in range(3):

@@ -21,13 +21,15 @@ from ldp_jax.graph import graphs
 from ldp_jax.graph.propagation import operator
 from ldp_jax.servers import (
     Answers,
+    DeviceUsers,
     LabelledReportServer,
     LabelServer,
     ReportServer,
+    StoredUsers,
     Users,
-    classify_reports,
     panel_facts,
     predict_from_reports,
+    serve,
     simulate,
 )
 from ldp_jax.servers.parts.confusion import ClassReports, likeliest_evidence
@@ -37,8 +39,8 @@ from ldp_jax.servers.parts.report_odds import belief
 from ldp_jax.servers.parts.rows import feature_rows
 from ldp_jax.servers.parts.self_training import FoldedLabels, label_evidence
 from ldp_jax.servers.parts.structure import label_log_loss
-from ldp_jax.servers.reports import _ALPHA, _around
 from ldp_jax.servers.saved import from_bytes, to_bytes
+from ldp_jax.servers.taught_by_reports import _ALPHA, _around
 from ldp_jax.servers.worlds.users import DrawnUsers
 from tests.servers.planted import blocks, compiled
 
@@ -375,27 +377,29 @@ def test_rows_are_read_as_simulated_reports_are_and_the_silent_say_nothing(data,
     expected = simulate(jax.random.key(7), server, heard)
     ((_, place),) = heard.told
     rows = list(rows_of(alphabets, place, here & (np.arange(N) >= PANEL)))
-    found = classify_reports(jax.random.key(7), facts, alphabets, NODES, rows)
-    np.testing.assert_array_equal(found.log_posterior, expected.value.log_posterior)
-    np.testing.assert_array_equal(found.reported, here & (np.arange(N) >= PANEL))
-    assert found.used == "reports"
+    devices = DeviceUsers(NODES, lambda _: rows)
+    found = simulate(jax.random.key(7), server, devices)
+    np.testing.assert_array_equal(found.value.log_posterior, expected.value.log_posterior)
+    reported = devices.read(server.question).reported
+    np.testing.assert_array_equal(reported, here & (np.arange(N) >= PANEL))
+    assert found.value.used == "reports"
+    assert found.rounds == expected.rounds
     assert expected.rounds[0][1:5] == (
         N - PANEL,
-        found.reported.sum(),
+        reported.sum(),
         server.question.download_bytes(),
         36,
     )
-    assert "who reported" in found.guarantee.unprotected
     with pytest.raises(ValueError, match="choose one round"):
-        classify_reports(jax.random.key(7), facts, alphabets, NODES, 2 * rows[:1])
+        DeviceUsers(NODES, lambda _: 2 * rows[:1]).read(server.question)
     with pytest.raises(ValueError, match="nodes must be 600 distinct users"):
-        classify_reports(jax.random.key(7), facts, alphabets, NODES[:-1], [])
+        server.question.read(NODES[:-1], [])
 
 
 def test_classes_that_some_devices_sent(data, server, alphabets, tmp_path):
     """Late, twice, of strangers, of the panel, by a table of another user: none of it is read."""
     _, y, x, facts = data
-    store = ReportStore(tmp_path)
+    service = serve(server, ReportStore(tmp_path), users=NODES, key=jax.random.key(1))
     here = np.arange(N) >= PANEL + 100
     sizes = np.asarray(alphabets.sizes)
     tables = {size: alphabet_table(2.0, size, 3) for size in (2, 3)}
@@ -409,28 +413,31 @@ def test_classes_that_some_devices_sent(data, server, alphabets, tmp_path):
         for node, record in records.items():
             session = Session(Device.from_secret(secrets.bytes(32)), budget=2.0)
             sent = server.question.shipped(int(like[node]))
-            named = {"user": int(user[node]), "round": 4}
+            named = {"user": int(user[node]), "round": service.round}
             uploads[int(sizes[like[node]])] += 2 * report_class(session, *sent, record, **named)
-        return sum(store.add(sent, tables[size]).accepted for size, sent in uploads.items())
+        new = [service.store.add(sent, tables[size]) for size, sent in uploads.items()]
+        return sum(one.accepted for one in new)
 
     secrets = np.random.default_rng(3)
     records = {node: x[node] for node in secrets.permutation(np.flatnonzero(here)).tolist()}
     own = np.arange(N)
     assert send(records, own) == N - PANEL - 100
-    found = classify_reports(
-        jax.random.key(1), facts, alphabets, NODES, [store.all(t) for t in tables.values()]
-    )
-    np.testing.assert_array_equal(found.reported, here)
+    released = service.close_round()
+    found = released.value
+    reported = lambda: StoredUsers(service.store, NODES).read(server.question).reported
+    np.testing.assert_array_equal(reported(), here)
     silent = ~here & (np.arange(N) >= PANEL)
     log_p = np.asarray(found.log_posterior)
     structure = np.asarray(facts.structure.log_q)
-    likelihood = np.exp(np.asarray(found.found.log_likelihood))
+    likelihood = np.exp(np.asarray(found.log_likelihood))
     np.testing.assert_allclose(likelihood[silent], 1.0, atol=1e-5)
     assert (likelihood[here].max(1) > 1.5 * likelihood[here].min(1)).all()
     gained = [(one.argmax(1) == y)[here].mean() for one in (structure, log_p)]
     assert gained[1] > gained[0] + 0.05
     assert (log_p.argmax(1) == y)[silent].mean() > (structure.argmax(1) == y)[silent].mean() - 0.05
-    assert f"epsilon {alphabets.guarantee().epsilon:.6g} per record" in str(found.guarantee)
+    epsilon = alphabets.guarantee().epsilon
+    assert f"epsilon {epsilon:.6g} per record" in str(released.guarantee)
+    assert "who reported" in released.guarantee.unprotected
 
     far = 100.0 * np.eye(3)[(y + 1) % 3]
     send({node: far[node] for node in range(5)}, own)  # of the panel
@@ -441,18 +448,15 @@ def test_classes_that_some_devices_sent(data, server, alphabets, tmp_path):
     liar = np.flatnonzero(here)[0]  # one device's second class must not stop everybody
     table = tables[int(sizes[liar])]
     more = Session(Device.new(), budget=9.0).report(
-        table, 0, user=int(NODES[liar]), round=4, field=1
+        table, 0, user=int(NODES[liar]), round=service.round, field=1
     )
-    assert store.add(more, table).accepted == 1
-    again = classify_reports(
-        jax.random.key(1), facts, alphabets, NODES, [store.all(t) for t in tables.values()]
-    )
-    np.testing.assert_array_equal(again.log_posterior, log_p)
-    np.testing.assert_array_equal(again.reported, here)
-    other = alphabet_table(1.0, 2, 3)
+    assert service.store.add(more, table).accepted == 1
+    np.testing.assert_array_equal(service.again().value.log_posterior, log_p)
+    np.testing.assert_array_equal(reported(), here)
+    other = service.store.all(alphabet_table(1.0, 2, 3))
     with pytest.raises(ValueError, match="some are by another"):
-        classify_reports(jax.random.key(1), facts, alphabets, NODES, [store.all(other)])
-    nobody = classify_reports(jax.random.key(1), facts, alphabets, NODES, [])
+        DeviceUsers(NODES, lambda _: [other]).read(server.question)
+    nobody = simulate(jax.random.key(1), server, DeviceUsers(NODES, lambda _: [])).value
     assert nobody.used == "structure"
     np.testing.assert_array_equal(nobody.log_posterior, structure)
 

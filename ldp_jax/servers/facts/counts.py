@@ -1,7 +1,7 @@
 """What is public before users count their neighbours."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,10 +14,7 @@ from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import Array, ArrayLike, PRNGKey
 from ldp_jax.servers.parts.absent import Numbering
-from ldp_jax.servers.parts.groups import (
-    check_posterior,
-    check_teachers,
-)
+from ldp_jax.servers.parts.groups import check_posterior, check_teachers
 from ldp_jax.servers.parts.rows import (
     Features,
     Rows,
@@ -118,28 +115,45 @@ def count_facts(
     validate.threefry(key)
     labels = validate.labels(labels)
     check_teachers(labels, num_classes)
-    rows = _scaled(features, known=isinstance(log_q, FeaturesPosterior))
+    n = len(labels)
+    known = isinstance(log_q, FeaturesPosterior)
+    rows: Any = features
+    if features is not None and not isinstance(features, (Rows, Mapping)):
+        # In every scaling, or of length 1 where their posterior is known already.
+        rows = feature_rows(features) if known else scaled_rows(features)
     first = next(iter(rows.values())) if isinstance(rows, Mapping) else rows
-    if first is not None and (first.shape[0] != len(labels) or not first.shape[1]):
-        raise ValueError(
-            f"rows must be of {len(labels)} users, as labels are, and have columns, "
-            f"got shape {first.shape}"
-        )
-    _check_posterior(log_q, labels, num_classes)
-    quiet = _quiet(silent, labels, num_classes)
+    if first is not None:
+        rule = f"rows must be of {n} users, as labels are, and have columns"
+        fits = first.shape[0] == n and first.shape[1]
+        validate.require(fits, f"{rule}, got shape {first.shape}")
+    if isinstance(log_q, FeaturesPosterior):
+        validate.shaped(n, num_classes, log_q=log_q.log_q)
+        same = np.array_equal(log_q.labels, labels)
+        validate.require(same, "log_q must be of these labels, and was found of others")
+    elif log_q is not None:
+        validate.shaped(n, num_classes, log_q=log_q)
+        check_posterior(np.asarray(log_q, np.float32))
+
+    # Users who are never asked are labelled, and leave a labelled user of each class.
+    silent = None if silent is None else validate.complete(silent=silent)
+    quiet = validate.mask(n, False, silent=silent)
+    rule = "silent users must have a label: of the others the class is asked for, by their reports"
+    validate.require(not (quiet & (labels < 0)).any(), rule)
+    named = np.bincount(labels[labels >= 0], minlength=num_classes)
+    left = np.bincount(labels[(labels >= 0) & ~quiet], minlength=num_classes)
+    lost = (named > 0) & (left == 0)
+    rule = f"silent must leave a labelled user of each class, got none of class {lost.argmax()}"
+    validate.require(not lost.any(), rule)
+
     mine = Numbering.of(labels, num_classes)
     if mine.absent:
-        log_prior = (
-            mine.log_prior
-            if log_q is None or isinstance(log_q, FeaturesPosterior)
-            else _floored(log_q)
-        )
+        log_prior, taught = _of_taught(log_q, mine, labels)
         found = count_facts(
             key,
             rows,
             mine.renumbered(labels),
             num_classes=len(mine.taught),
-            log_q=_taught(log_q, mine, labels),
+            log_q=taught,
             silent=silent,
             num_folds=num_folds,
         )
@@ -149,103 +163,46 @@ def count_facts(
         few = first is None or len(first.value) <= _MANY_ENTRIES
         num_folds = typical_folds(labels, _FOLDS if few else _FEW_FOLDS)
     fold = folds(key, labels, num_folds)
+    sizes = {"num_classes": num_classes, "num_folds": num_folds}
     scaling = None
     if isinstance(rows, Mapping):
-        scaling, chosen = best_scaling(
-            rows, labels, fold, num_classes=num_classes, num_folds=num_folds
-        )
+        scaling, chosen = best_scaling(rows, labels, fold, **sizes)
         rows = rows[scaling]
         log_q = chosen if log_q is None else log_q
+    if log_q is None and rows is not None:
+        log_q = features_posterior(rows, labels, fold, **sizes)
+    elif log_q is None:  # the shares of classes among the labels, for everybody
+        told = labels[labels >= 0]
+        share = np.bincount(told, minlength=num_classes) / len(told)
+        log_q = jax.device_put(np.tile(np.log(share.astype(np.float32)), (n, 1)))
+    elif not isinstance(log_q, FeaturesPosterior):
+        # A class of probability 0 would be evidence that no report could outweigh.
+        given = jax.nn.log_softmax(jnp.asarray(log_q, jnp.float32))
+        log_q = jnp.maximum(given, np.float32(np.log(_LEAST)))
     if not isinstance(log_q, FeaturesPosterior):
-        if log_q is None and rows is not None:
-            log_q = features_posterior(
-                rows, labels, fold, num_classes=num_classes, num_folds=num_folds
-            )
-        else:
-            log_q = FeaturesPosterior(_given(log_q, labels, num_classes), fold, num_folds, labels)
+        log_q = FeaturesPosterior(log_q, fold, num_folds, labels)
     return CountFacts(rows, log_q, num_classes, quiet, scaling)
 
 
-def _scaled(
-    features: Features | Rows | Mapping[Scaling, Rows] | None, *, known: bool
-) -> Rows | Mapping | None:
-    """Rows as they are.
+def _of_taught(
+    log_q: LogPosterior | None, mine: Numbering, labels: np.ndarray
+) -> tuple[np.ndarray, LogPosterior | None]:
+    """The prior of all classes, and the posterior of those that labels name."""
 
-    Features in every scaling, or of length 1 where their posterior is known already.
-    """
-    if features is None or isinstance(features, (Rows, Mapping)):
-        return features
-    return feature_rows(features) if known else scaled_rows(features)
+    def among(given: Array | np.ndarray) -> Float[np.ndarray, "n taught"]:
+        taught = np.asarray(given, np.float64)[:, mine.taught]
+        return log_softmax(taught, axis=1).astype(np.float32)
 
-
-def _given(log_q: Array | np.ndarray | None, labels: np.ndarray, num_classes: int) -> Array:
-    """A posterior from elsewhere, or the shares of classes among the labels for everybody."""
     if log_q is None:
-        known = labels[labels >= 0]
-        share = np.bincount(known, minlength=num_classes) / len(known)
-        return jax.device_put(np.tile(np.log(share.astype(np.float32)), (len(labels), 1)))
-    # A class of probability 0 would be evidence that no report could outweigh.
-    return jnp.maximum(
-        jax.nn.log_softmax(jnp.asarray(log_q, jnp.float32)), np.float32(np.log(_LEAST))
-    )
-
-
-def _taught(
-    log_q: Array | np.ndarray | FeaturesPosterior | None, mine: Numbering, labels: np.ndarray
-) -> Array | np.ndarray | FeaturesPosterior | None:
-    """A posterior of all classes as one of those that labels name."""
-    if log_q is None:
-        return None
+        return mine.log_prior, None
     if not isinstance(log_q, FeaturesPosterior):
-        return _among(_floored(log_q), mine)
+        given = log_softmax(np.asarray(log_q, np.float64), axis=1)
+        log_prior = log_softmax(np.maximum(given, np.float32(np.log(_LEAST))), axis=1)
+        return log_prior, among(log_prior)
     weights = log_q.classifier
     if weights is not None:
         each = np.asarray(weights).reshape(len(weights), log_q.num_folds, -1)[..., mine.taught]
         weights = jax.device_put(each.reshape(len(weights), -1))
-    q = jax.device_put(_among(log_q.log_q, mine))
-    return log_q._replace(log_q=q, labels=mine.renumbered(labels), classifier=weights)
-
-
-def _floored(log_q: Array | np.ndarray) -> Float[np.ndarray, "n classes"]:
-    """A posterior from elsewhere of which no probability is 0."""
-    least = np.float32(np.log(_LEAST))
-    given = log_softmax(np.asarray(log_q, np.float64), axis=1)
-    return log_softmax(np.maximum(given, least), axis=1)
-
-
-def _among(log_q: Array | np.ndarray, mine: Numbering) -> Float[np.ndarray, "n taught"]:
-    given = np.asarray(log_q, np.float64)[:, mine.taught]
-    return log_softmax(given, axis=1).astype(np.float32)
-
-
-def _check_posterior(
-    log_q: Array | np.ndarray | FeaturesPosterior | None, labels: np.ndarray, num_classes: int
-) -> None:
-    if log_q is None:
-        return
-    given = log_q.log_q if isinstance(log_q, FeaturesPosterior) else log_q
-    wanted = (len(labels), num_classes)
-    if np.shape(given) != wanted:
-        raise ValueError(f"log_q must have shape {wanted}, got {np.shape(given)}")
-    if not isinstance(log_q, FeaturesPosterior):
-        check_posterior(np.asarray(given, np.float32))
-    elif not np.array_equal(log_q.labels, labels):
-        raise ValueError("log_q must be of these labels, and was found of others")
-
-
-def _quiet(silent: np.ndarray | None, labels: np.ndarray, num_classes: int) -> np.ndarray:
-    """The users who are never asked; they are labelled, and leave a labelled user of each class."""
-    silent = None if silent is None else validate.complete(silent=silent)
-    quiet = validate.mask(len(labels), False, silent=silent)
-    if (quiet & (labels < 0)).any():
-        raise ValueError(
-            "silent users must have a label: of the others the class is asked for, by their reports"
-        )
-    named = np.bincount(labels[labels >= 0], minlength=num_classes)
-    left = np.bincount(labels[(labels >= 0) & ~quiet], minlength=num_classes)
-    lost = (named > 0) & (left == 0)
-    if lost.any():
-        raise ValueError(
-            f"silent must leave a labelled user of each class, got none of class {lost.argmax()}"
-        )
-    return quiet
+    q = jax.device_put(among(log_q.log_q))
+    taught = log_q._replace(log_q=q, labels=mine.renumbered(labels), classifier=weights)
+    return mine.log_prior, taught

@@ -7,18 +7,16 @@ import jax
 import numpy as np
 from jaxtyping import Float, Int
 
-from ldp_jax.core import random
+from ldp_jax.core import random, validate
 from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.progress import phase
+from ldp_jax.core.pytree import digest
 from ldp_jax.core.shown import by_shapes
-from ldp_jax.core.types import ArrayLike, PRNGKey
+from ldp_jax.core.types import ArrayLike, Graph, PRNGKey
 from ldp_jax.graph import graphs
 from ldp_jax.graph.propagation import Operator, operator
 from ldp_jax.servers.parts.absent import Numbering
-from ldp_jax.servers.parts.device_classifier import (
-    DeviceClassifier,
-    device_classifier,
-)
+from ldp_jax.servers.parts.device_classifier import DeviceClassifier, device_classifier
 from ldp_jax.servers.parts.panel import folded_panel
 from ldp_jax.servers.parts.rows import Features, Rows, as_rows
 from ldp_jax.servers.parts.self_training import IMPOSSIBLE, FoldedLabels
@@ -72,6 +70,20 @@ class PanelFacts(NamedTuple):
         if self.taught is None:
             return np.exp(np.asarray(self.structure.log_q))
         return self.numbering.spread(self.taught.alphabet_prior, 0.0)
+
+    def check(
+        self, graph: Graph, labels: Int[np.ndarray, " n"], num_classes: int, columns: int
+    ) -> None:
+        """Refuse what these facts are not of, and facts of labels that were reported."""
+        same = self.num_classes == num_classes and np.array_equal(self.labels, labels)
+        rule = "facts must be of this graph, panel and number of classes, and are of others"
+        validate.require(same and digest(self.op) == digest(operator(graph)), rule)
+        keep = self.known.keep
+        rule = f"facts must be of public labels, got keep = {keep:g}: give label_epsilon"
+        validate.require(keep == 1.0, rule)
+        wanted = self.classifier.weights.shape[0]
+        rule = f"features must have {wanted} columns, as facts have"
+        validate.require(columns == wanted, rule, columns)
 
 
 @implicit_promotion()

@@ -1,7 +1,9 @@
 """What servers ask of users: numbers, vectors, classes, counts of neighbours, lists, pairs."""
 
+from ldp_jax.servers.questions.classes import BothQuestion as BothQuestion
 from ldp_jax.servers.questions.classes import ClassQuestion as ClassQuestion
 from ldp_jax.servers.questions.counts import CountQuestion as CountQuestion
+from ldp_jax.servers.questions.counts import count_cost as count_cost
 from ldp_jax.servers.questions.lists import ListQuestion as ListQuestion
 from ldp_jax.servers.questions.pairs import PairsQuestion as PairsQuestion
 from ldp_jax.servers.questions.question import Answers as Answers
@@ -19,6 +21,7 @@ __all__ = [
     "AnswersAll",
     "Ask",
     "Asked",
+    "BothQuestion",
     "ClassQuestion",
     "CountQuestion",
     "HasExact",
@@ -28,6 +31,7 @@ __all__ = [
     "PairsQuestion",
     "Question",
     "User",
+    "count_cost",
 ]
 
 __dir__ = lambda: __all__

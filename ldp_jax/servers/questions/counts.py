@@ -3,6 +3,7 @@
 import dataclasses
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Int
@@ -76,7 +77,12 @@ class CountQuestion(SizedOnTheWire):
         """The noisy counts of one user."""
         neighbours = user.neighbours
         if self.owners is not None:
-            neighbours = _owned(self.owners, user.own, neighbours)
+            owners = jax.tree.map(jnp.asarray, self.owners)
+            ids = jnp.asarray(neighbours.ids)
+            n = len(owners.order)
+            owned = (ids < n) & owners.names(user.own, jnp.minimum(ids, n - 1))
+            count = owned.sum().astype(jnp.int32)
+            neighbours = NeighbourList(jnp.sort(jnp.where(owned, ids, n)), count)
         mechanism = dataclasses.replace(self.mechanism, n=len(self.groups))
         if self.noiseless:
             return mechanism.true_counts(neighbours, user.own, self.groups)
@@ -117,16 +123,3 @@ def count_cost(epsilon: float, owners: str | None = None, *, most: int = 65_535)
     mechanism = NeighbourCounts(epsilon, 1, most=most)
     pair = mechanism.relationship("full" if owners is None else "half")
     return Cost(mechanism.guarantee(), pair, owners=owners or "")
-
-
-def _owned(owners: Ownership, own: Array, neighbours: NeighbourList) -> NeighbourList:
-    """The neighbours whose pair with a user is the user's to report."""
-    ids = jnp.asarray(neighbours.ids)
-    n = len(owners.order)
-    other = jnp.minimum(ids, n - 1)
-    rank = jnp.asarray(owners.order)
-    silent = jnp.asarray(owners.silent)
-    by_parity = (other > own) == ((own + other) % 2 == 0)
-    earlier = (rank[own] < rank[other]) | ((rank[own] == rank[other]) & by_parity)
-    kept = (ids < n) & ~silent[own] & (silent[other] | earlier)
-    return NeighbourList(jnp.sort(jnp.where(kept, ids, n)), kept.sum().astype(jnp.int32))

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from ldp_jax.accounting.statement import Cost
+from ldp_jax.core import validate
 from ldp_jax.core.pytree import pytree, static
 from ldp_jax.core.types import Array, PRNGKey, Report
 from ldp_jax.deployment import Pairs, ownership
@@ -134,12 +135,16 @@ class ListQuestion(OnTheWire):
         ``ValueError`` where graphs are of several sizes, or unequal budgets decide who reports a
         pair.
         """
-        if not self.size:
-            raise ValueError(
-                "one user answers within graphs of one size: ask the graphs of each size apart"
-            )
+        rule = "one user answers within graphs of one size: ask the graphs of each size apart"
+        validate.require(self.size, rule)
         n = len(self.group)
-        made = self._of_user(user.own)
+        made = self.mechanism
+        if isinstance(made, OnLists) and any(np.ndim(getattr(made, name)) for name in made.budgets):
+            rule = "one user does not know who owns a pair under personal budgets: report in full"
+            validate.require(made.reporting == "full", rule)
+            mine = lambda budget: jnp.asarray(budget)[user.own] if np.ndim(budget) else budget
+            made = made.of_users(mine)
+        made = dataclasses.replace(made, n=self.size)
         listed = jnp.ones(n, bool) if _of_everybody(made) else jnp.asarray(self.asked)
         group = jnp.asarray(self.group)
         before = jnp.cumsum(listed) - listed  # how many listed users have smaller numbers
@@ -157,19 +162,6 @@ class ListQuestion(OnTheWire):
         at = jnp.minimum(first + sent, n - 1)
         users = NeighbourList(jnp.where(sent < self.size, member[at], n), report.neighbours.count)
         return ListReport(report.degree, users)
-
-    def _of_user(self, own: Array) -> Any:
-        """The mechanism of one user, by the user's own budget."""
-        made = self.mechanism
-        if isinstance(made, OnLists) and any(np.ndim(getattr(made, name)) for name in made.budgets):
-            if made.reporting != "full":
-                raise ValueError(
-                    "one user does not know who owns a pair under personal budgets: report in full"
-                )
-            made = made.of_users(
-                lambda budget: jnp.asarray(budget)[own] if np.ndim(budget) else budget
-            )
-        return dataclasses.replace(made, n=self.size)
 
     def answer_all(self, key: PRNGKey, users: Any) -> ListReports:
         """The reports of all users, by the mechanism's sampler of whole graphs."""
@@ -201,11 +193,11 @@ class ListQuestion(OnTheWire):
         made = self.mechanism
         asked = np.asarray(self.asked)
         alike = isinstance(made, RandomizedResponse) and not np.ndim(made.epsilon)
-        if not alike or not asked.all() or np.ptp(self.group):
-            raise ValueError(
-                "devices report lists by RandomizedResponse at one epsilon, in one graph where "
-                f"nobody's list is public: got {made}, {asked.sum()} of {len(asked)} users asked"
-            )
+        validate.require(
+            alike and asked.all() and not np.ptp(self.group),
+            "devices report lists by RandomizedResponse at one epsilon, in one graph where "
+            f"nobody's list is public: got {made}, {asked.sum()} of {len(asked)} users asked",
+        )
         owners = None if made.reporting == "full" else ownership(np.zeros(len(asked)))
         return Pairs(self.round, len(asked), float(made.epsilon), owners)
 

@@ -6,15 +6,18 @@ homophily, on the same worlds.
 """
 
 import dataclasses
+from collections.abc import Sequence
 
 import numpy as np
 
-from ldp_jax.core import random
+from ldp_jax.core import random, validate
 from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import PRNGKey
 from ldp_jax.core.whole_noise import MIN_EPSILON
 from ldp_jax.servers.facts.joint import JointFacts
-from ldp_jax.servers.joint import JointPrivacy, JointServer
+from ldp_jax.servers.joint import JointServer
+from ldp_jax.servers.joint_privacy import JointPrivacy
+from ldp_jax.servers.parts.panel import MOST_EPSILON
 from ldp_jax.servers.worlds.friends import (
     StatedFriends,
     drawn_classes,
@@ -37,14 +40,37 @@ class JointWorlds:
     """Draws users with private records and lists.
 
     Attributes:
+      OF: the facts that these worlds are drawn from; ``MESSAGE``: what is reported; ``RANGE``:
+        totals that may be tried; ``STATED``: whether friends must be stated.
       facts: public (:func:`~ldp_jax.servers.facts.joint.joint_facts`).
       friends: what is stated of them.
     """
+
+    OF = JointFacts
+    MESSAGE = "records and lists"
+    RANGE = (0.0, MOST_EPSILON)
+    STATED = True
 
     facts: JointFacts
     friends: StatedFriends
 
     __repr__ = by_shapes
+
+    @classmethod
+    def of(
+        cls, key: PRNGKey, facts: JointFacts, friends: StatedFriends
+    ) -> "tuple[JointWorlds, PRNGKey]":
+        """The worlds of the classes that the panel has, and the key that is left to draw them.
+
+        ``ValueError`` for what is stated of features.
+        """
+        rule = "overlap and echo must be None of joint totals: nobody has public features"
+        validate.require(friends.overlap is friends.echo is None, rule)
+        return cls(facts._replace(numbering=None), friends), key
+
+    def servers(self, epsilons: Sequence[float]) -> list[list[JointServer]]:
+        """Each total in several splits, and as one report of both."""
+        return [[self.server(one) for one in splits(total)] for total in epsilons]
 
     def server(self, privacy: JointPrivacy) -> JointServer:
         """The server of one split, which reads friends by the stated homophily."""

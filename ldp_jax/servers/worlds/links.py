@@ -5,10 +5,10 @@ out of all lists. They are told from as many random pairs, by counts and by rele
 same epsilon.
 """
 
+import dataclasses
 import math
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +17,9 @@ from jaxtyping import Float
 
 from ldp_jax.core import random, validate
 from ldp_jax.core.pytree import pytree
+from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import Array, PRNGKey
+from ldp_jax.core.whole_noise import MAX_EPSILON, MIN_EPSILON
 from ldp_jax.edges import NeighbourCounts
 from ldp_jax.learning import metrics
 from ldp_jax.servers.links import LinkFacts, link_scores
@@ -33,7 +35,7 @@ _HELD_OUT, _MOST_LINKS = 0.1, 5000
 
 
 @pytree
-class _Pilot:
+class Pilot:
     """What worlds take of the pilot.
 
     Of users their groups [n], and those by which they get lists (``like`` [n]). Of members their
@@ -50,7 +52,8 @@ class _Pilot:
     alike: Array
 
     @classmethod
-    def of(cls, facts: LinkFacts) -> "_Pilot":
+    def of(cls, facts: LinkFacts) -> "Pilot":
+        """The pilot of facts that were checked."""
         groups = facts.groups
         pilot = np.asarray(facts.pilot)
         friends = np.asarray(facts.friends)
@@ -69,94 +72,99 @@ class _Pilot:
         return cls(*map(jnp.asarray, made))
 
 
-class LinkScores(NamedTuple):
-    """How well links of simulated users are found.
+@dataclasses.dataclass(frozen=True, eq=False)
+class LinkWorlds:
+    """Draws lists of which links are taken out.
 
     Attributes:
-      auc: float64 [worlds, epsilons, 4], in percent, by each of :data:`SCORES`.
-      alone: float64 [worlds], by public classes alone.
+      OF: the facts that these worlds are drawn from; ``MESSAGE``: what is found; ``RANGE``:
+        epsilons that may be tried; ``STATED``: whether friends must be stated.
+      facts: public, with labels as whole numbers.
     """
 
-    auc: Float[np.ndarray, "worlds epsilons scores"]
-    alone: Float[np.ndarray, " worlds"]
+    OF = LinkFacts
+    MESSAGE = "links"
+    RANGE = (MIN_EPSILON, MAX_EPSILON)
+    STATED = False
 
-    def gains(self) -> Float[np.ndarray, "worlds epsilons"]:
+    facts: LinkFacts
+
+    __repr__ = by_shapes
+
+    @classmethod
+    def of(cls, key: PRNGKey, facts: LinkFacts) -> "tuple[LinkWorlds, PRNGKey]":
+        """The worlds, and the key that is left to draw them.
+
+        ``ValueError`` for a pilot whose lists are of others or empty.
+        """
+        log_q = np.asarray(facts.log_q)
+        labels = validate.labels(facts.labels)
+        pilot = np.asarray(facts.pilot)
+        check_posterior(log_q)
+        n = len(log_q)
+        check_labels(labels, log_q.shape[1])
+        rule = f"labels must be of the {n} users of log_q, got {len(labels)}"
+        validate.require(len(labels) == n, rule)
+        validate.ids(n, "the users", pilot=pilot)
+        entries = validate.pairs(n, "the users", friends=facts.friends)
+        validate.require(len(entries), "friends must be entries of lists, one at least")
+        once = len(np.unique(pilot)) == len(pilot)
+        rule = "pilot must name each member once, and friends must be of their lists alone"
+        validate.require(once and np.isin(entries[:, 0], pilot).all(), rule)
+        once = len(np.unique(entries, axis=0)) == len(entries)
+        rule = "friends must name each entry once, and nobody as their own friend"
+        validate.require(once and (entries[:, 0] != entries[:, 1]).all(), rule)
+        return cls(LinkFacts(log_q, labels, pilot, entries)), key
+
+    def found(
+        self, key: PRNGKey, epsilons: Sequence[float], worlds: Iterable[int]
+    ) -> tuple[Float[np.ndarray, "worlds epsilons scores"], Float[np.ndarray, " worlds"]]:
+        """The AUC of links in each world, in percent: by each of :data:`SCORES`, by classes alone.
+
+        Counts and released degrees are of the same epsilons.
+        """
+        facts = self.facts
+        n = len(facts.labels)
+        pilot = Pilot.of(facts)
+        links = _HELD_OUT * len(facts.friends) / len(facts.pilot) * n / 2
+        size = min(math.ceil(links), _MOST_LINKS)
+        percent = lambda scores: 100.0 * float(metrics.auc(scores[:size], scores[size:]))
+        auc = []
+        alone = []
+        for world in worlds:
+            draw_key, other_key, report_key = random.split(random.fold_in(key, world), 3)
+            counts, linked, alike = drawn_links(draw_key, pilot, size=size)
+            others = np.asarray(random.randint(other_key, (size, 2), 0, n))
+            alike = jnp.concatenate([alike, jnp.asarray(facts.same_class(others), jnp.float32)])
+            pairs = np.concatenate([np.asarray(linked), others])
+            alone.append(percent(alike))
+            for place, epsilon in enumerate(epsilons):
+                degree_key, count_key = random.split(random.fold_in(report_key, place))
+                noise = NeighbourCounts(epsilon, 1)
+                degree = noise.add_noise(degree_key, counts.sum(1, keepdims=True))
+                degree = jnp.clip(degree, 0, n - 1)  # as NoisyDegree sends it
+                noise = NeighbourCounts(epsilon, counts.shape[1])
+                reports = noise.add_noise(count_key, counts)
+                for scores in (
+                    link_scores(degree, np.zeros(n, np.int32), pairs, epsilon),
+                    link_scores(reports, facts.groups, pairs, epsilon),
+                ):
+                    auc += [percent(scores), percent(scores + alike)]
+        shape = (len(alone), len(epsilons), len(SCORES))
+        return np.reshape(auc, shape), np.array(alone)
+
+    @staticmethod
+    def gains(
+        auc: Float[np.ndarray, "worlds epsilons scores"],
+    ) -> Float[np.ndarray, "worlds epsilons"]:
         """Points of AUC by counts over released degrees, each by the better of two scores."""
-        each = self.auc.reshape(*self.auc.shape[:2], 2, 2)  # by degrees and by counts
+        each = auc.reshape(*auc.shape[:2], 2, 2)  # by degrees and by counts
         best = np.take_along_axis(each, each.mean(0).argmax(2)[None, ..., None], 3)[..., 0]
         return best[..., 1] - best[..., 0]
 
 
-def found_links(
-    key: PRNGKey, facts: LinkFacts, epsilons: Sequence[float], worlds: Iterable[int]
-) -> LinkScores:
-    """Find links in each world, by counts and by released degrees of the same epsilons.
-
-    ``ValueError`` for a pilot whose lists are of others or empty.
-    """
-    facts = _checked_pilot(facts)
-    n = len(facts.labels)
-    of_pilot = _Pilot.of(facts)
-    size = min(math.ceil(_HELD_OUT * len(facts.friends) / len(facts.pilot) * n / 2), _MOST_LINKS)
-    auc = []
-    alone = []
-    for world in worlds:
-        draw_key, other_key, report_key = random.split(random.fold_in(key, world), 3)
-        counts, linked, alike = _drawn_links(draw_key, of_pilot, size=size)
-        others = np.asarray(random.randint(other_key, (size, 2), 0, n))
-        alike = jnp.concatenate([alike, jnp.asarray(facts.same_class(others), jnp.float32)])
-        pairs = np.concatenate([np.asarray(linked), others])
-        alone.append(_percent(alike, size))
-        auc.append([])
-        for place, epsilon in enumerate(epsilons):
-            run_key = random.fold_in(report_key, place)
-            for scores in _scores(run_key, facts, counts, pairs, epsilon):
-                auc[-1] += [_percent(scores, size), _percent(scores + alike, size)]
-    shape = (len(auc), len(epsilons), len(SCORES))
-    return LinkScores(np.reshape(auc, shape), np.array(alone))
-
-
-def _scores(
-    key: PRNGKey, facts: LinkFacts, counts: Array, pairs: np.ndarray, epsilon: float
-) -> tuple[Array, Array]:
-    """Scores of pairs by released degrees, and by counts."""
-    n, num_groups = counts.shape
-    degree_key, count_key = random.split(key)
-    degree = NeighbourCounts(epsilon, 1).add_noise(degree_key, counts.sum(1, keepdims=True))
-    degree = jnp.clip(degree, 0, n - 1)  # as NoisyDegree sends it
-    reports = NeighbourCounts(epsilon, num_groups).add_noise(count_key, counts)
-    by_degree = link_scores(degree, np.zeros(n, np.int32), pairs, epsilon)
-    return by_degree, link_scores(reports, facts.groups, pairs, epsilon)
-
-
-def _percent(scores: Array, size: int) -> float:
-    return 100.0 * float(metrics.auc(scores[:size], scores[size:]))
-
-
-def _checked_pilot(facts: LinkFacts) -> LinkFacts:
-    """The facts with labels as whole numbers; what does not fit is refused."""
-    log_q = np.asarray(facts.log_q)
-    labels = validate.labels(facts.labels)
-    pilot = np.asarray(facts.pilot)
-    check_posterior(log_q)
-    n = len(log_q)
-    check_labels(labels, log_q.shape[1])
-    if len(labels) != n:
-        raise ValueError(f"labels must be of the {n} users of log_q, got {len(labels)}")
-    validate.ids(n, "the users", pilot=pilot)
-    if not len(friends := validate.pairs(n, "the users", friends=facts.friends)):
-        raise ValueError("friends must be entries of lists, one at least")
-    if len(np.unique(pilot)) < len(pilot) or not np.isin(friends[:, 0], pilot).all():
-        raise ValueError(
-            "pilot must name each member once, and friends must be of their lists alone"
-        )
-    if len(np.unique(friends, axis=0)) < len(friends) or (friends[:, 0] == friends[:, 1]).any():
-        raise ValueError("friends must name each entry once, and nobody as their own friend")
-    return LinkFacts(log_q, labels, pilot, friends)
-
-
 @partial(jax.jit, static_argnames="size")
-def _drawn_links(key: PRNGKey, pilot: _Pilot, *, size: int) -> tuple[Array, Array, Array]:
+def drawn_links(key: PRNGKey, pilot: Pilot, *, size: int) -> tuple[Array, Array, Array]:
     """Counts by group int32 [n, K], and links that are in none of them.
 
     Ends [size, 2], and scores of one class.

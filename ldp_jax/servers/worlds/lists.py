@@ -11,6 +11,7 @@ do the user.
 
 import dataclasses
 import math
+from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +23,8 @@ from ldp_jax.core.float32 import matmul
 from ldp_jax.core.pytree import pytree
 from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import Array, PRNGKey, Scalar
+from ldp_jax.core.whole_noise import MAX_EPSILON, MIN_EPSILON
+from ldp_jax.servers.counts import CountServer
 from ldp_jax.servers.facts.counts import CountFacts
 from ldp_jax.servers.parts.rows import DenseRows, Rows, RowTables, laid_out
 from ldp_jax.servers.parts.stack import combine, stack
@@ -50,12 +53,19 @@ class ListWorlds:
     """Draws users with private lists.
 
     Attributes:
+      OF: the facts that these worlds are drawn from; ``MESSAGE``: what is reported; ``RANGE``:
+        epsilons that may be tried; ``STATED``: whether friends must be stated.
       facts: public (:func:`~ldp_jax.servers.facts.counts.count_facts`).
       friends: what is stated of them.
       log_q: float32 [n, C], the public posterior, as sure of itself as held-out labels are.
       alike: the noise that users of like features share; None without features.
       first: float64 [3] in [0, 1), where the shares of the first world are.
     """
+
+    OF = CountFacts
+    MESSAGE = "lists"
+    RANGE = (MIN_EPSILON, MAX_EPSILON)
+    STATED = True
 
     facts: CountFacts
     friends: StatedFriends
@@ -79,17 +89,21 @@ class ListWorlds:
                 validate.number(0.0, 1.0, **{name: getattr(friends, name)})
         spread_key, unknown_key, key = random.split(key, 3)
         columns = facts.known.log_q[..., None]
-        weights = stack(columns, np.asarray(facts.labels), (1.0,), ridge=1.0)
+        weights = stack(columns, facts.labels, (1.0,), ridge=1.0)
         alike = None
         if facts.rows is not None and facts.known.ridge is not None:
             alike = LikeFeatures.of(spread_key, facts.rows)
         first = np.asarray(random.uniform(unknown_key, (3,)), np.float64)
         return cls(facts, friends, combine(columns, weights), alike, first), key
 
+    def servers(self, epsilons: Sequence[float]) -> list[list[CountServer]]:
+        """The server of each epsilon."""
+        return [[CountServer(self.facts, epsilon)] for epsilon in epsilons]
+
     def draw(self, key: PRNGKey, number: int) -> World:
         """One world."""
         class_key, draw_key, report_key = random.split(key, 3)
-        labels = np.asarray(self.facts.labels)
+        labels = self.facts.labels
         share, overlap, echo = self._unknown(number)
         if self.alike is None:
             y = drawn_classes(class_key, self.log_q, labels)

@@ -8,12 +8,15 @@ panel is as unsure as it is.
 """
 
 import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import ndtri
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from ldp_jax.core import random
 from ldp_jax.core.shown import by_shapes
@@ -21,6 +24,10 @@ from ldp_jax.core.types import Array, PRNGKey, Scalar
 from ldp_jax.graph.propagation import Operator
 from ldp_jax.servers.facts.joint import JointFacts
 from ldp_jax.servers.facts.panel import PanelFacts
+from ldp_jax.servers.parts.panel import MOST_EPSILON
+from ldp_jax.servers.parts.report_limit import own_report, report_limit, weights
+from ldp_jax.servers.parts.stack import combine, stack
+from ldp_jax.servers.reports import ReportServer
 from ldp_jax.servers.worlds.users import DrawnUsers
 from ldp_jax.servers.worlds.world import World, by_field, places_below
 
@@ -40,15 +47,27 @@ _COLUMNS = 64
 _STEPS = 30
 _RIDGE = 0.01
 
+SAMPLED = 100
+"""Users, and records, of which gains by one's own report are the mean."""
+
+_RECORDS = 40  # of these in a rehearsal
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class RecordWorlds:
     """Draws users with private records.
 
     Attributes:
+      OF: the facts that these worlds are drawn from; ``MESSAGE``: what is reported; ``RANGE``:
+        epsilons that may be tried; ``STATED``: whether friends must be stated.
       facts: public (:func:`~ldp_jax.servers.panel_facts`).
       spread: see :func:`shared_spread`.
     """
+
+    OF = PanelFacts
+    MESSAGE = "records"
+    RANGE = (0.0, MOST_EPSILON)
+    STATED = False
 
     facts: PanelFacts
     spread: Float[Array, "n one"]
@@ -58,8 +77,18 @@ class RecordWorlds:
     @classmethod
     def of(cls, key: PRNGKey, facts: PanelFacts) -> "tuple[RecordWorlds, PRNGKey]":
         """The worlds, and the key that is left to draw them."""
+        facts = facts if facts.taught is None else facts.taught
         spread_key, key = random.split(key)
         return cls(facts, shared_spread(spread_key, facts.op)), key
+
+    def servers(self, epsilons: Sequence[float]) -> list[list[ReportServer]]:
+        """The server of each epsilon."""
+        return [[ReportServer(self.facts, epsilon)] for epsilon in epsilons]
+
+    def own(self, key: PRNGKey, servers: Sequence[Any]) -> "tuple[OwnGain, ...]":
+        """What one's own report adds, by each server."""
+        sample = ReportSample.of(key, self.facts, records=_RECORDS)
+        return tuple(sample.gain(one.question.mask, one.epsilon) for one in servers)
 
     def draw(self, key: PRNGKey, number: int) -> World:
         """One world."""
@@ -194,3 +223,77 @@ def donors(
 
 def _under_one(log_p: Array) -> Array:
     return jnp.minimum(jnp.exp(log_p), 0.999)
+
+
+# --- What one's own report adds to one's own decision, by the panel's model: nobody reports ---
+
+
+class OwnGain(NamedTuple):
+    """What one's own report adds to one's own decision, by the panel's model, in points.
+
+    ``limit`` is what the best report of the same epsilon would add, and ``error`` half of its 95 %
+    interval over users.
+    """
+
+    points: float
+    limit: float
+    error: float
+
+
+class ReportSample(NamedTuple):
+    """Private users, and what they and records of the panel have in common.
+
+    Attributes:
+      users: which.
+      joint: P(record, class), of :func:`weights`.
+      log_f: what the classifier says of the records.
+    """
+
+    users: Int[np.ndarray, " users"]
+    joint: Float[np.ndarray, "users records classes"]
+    log_f: Float[np.ndarray, "records classes"]
+
+    __repr__ = by_shapes
+
+    @classmethod
+    def of(
+        cls, key: PRNGKey, facts: PanelFacts, users: int = SAMPLED, records: int = SAMPLED
+    ) -> "ReportSample":
+        """A sample; posteriors are as sure of themselves as labels that they have not seen are."""
+        user_key, record_key = random.split(key)
+        labels = facts.labels
+        panel = facts.known.nodes
+        private = np.flatnonzero(labels < 0)
+        who = np.asarray(random.permutation(user_key, private))[:users]
+        which = np.asarray(random.permutation(record_key, len(panel)))[:records]
+        log_q = _calibrated(facts.structure.log_q, labels)[who]
+        log_f = _calibrated(facts.classifier.panel_scores, labels[panel])[which]
+        return cls(who, weights(log_q, log_f), log_f)
+
+    def limit(self, epsilon: float) -> Float[np.ndarray, " users"]:
+        """What the best report of this epsilon would add to each user's accuracy."""
+        return report_limit(self.joint, epsilon) - self._public()
+
+    def today(
+        self, alphabets: Bool[np.ndarray, "n classes"], epsilon: float
+    ) -> Float[np.ndarray, " users"]:
+        """What the best class of the alphabets of all users adds."""
+        found = own_report(self.joint, self.log_f, np.asarray(alphabets)[self.users], epsilon)
+        return found - self._public()
+
+    def gain(self, alphabets: Bool[np.ndarray, "n classes"], epsilon: float) -> OwnGain:
+        """The means over users."""
+        most = 100.0 * self.limit(epsilon)
+        error = 1.96 * float(most.std()) / math.sqrt(len(most))
+        points = 100.0 * float(self.today(alphabets, epsilon).mean())
+        return OwnGain(points, float(most.mean()), error)
+
+    def _public(self) -> Float[np.ndarray, " users"]:
+        return self.joint.sum(1).max(1)
+
+
+def _calibrated(
+    log_p: Float[Array | np.ndarray, "n classes"], labels: Int[np.ndarray, " n"]
+) -> np.ndarray:
+    columns = np.asarray(log_p)[..., None]
+    return combine(columns, stack(columns, labels, (1.0,), ridge=1.0))

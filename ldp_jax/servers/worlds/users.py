@@ -9,8 +9,7 @@ from jaxtyping import Float, Int
 from ldp_jax.core import random
 from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import PRNGKey
-from ldp_jax.servers.questions import Answers, ClassQuestion, CountQuestion, Question
-from ldp_jax.servers.questions.both import BothQuestion
+from ldp_jax.servers.questions import Answers, BothQuestion, ClassQuestion, CountQuestion, Question
 from ldp_jax.servers.users import blanked
 from ldp_jax.servers.worlds.friends import Friends, drawn_counts
 

@@ -8,7 +8,8 @@ import pytest
 
 from ldp_jax.features import GeneralizedRR, GridSquareWave, Sampled
 from ldp_jax.graph import graphs
-from ldp_jax.graph.propagation import ppr_dense
+from ldp_jax.graph.propagation import operator, ppr_dense
+from ldp_jax.servers import DeviceUsers, EmbeddingServer, simulate
 from ldp_jax.servers.parts.arrived import (
     numbers_by_node,
     outputs_by_node,
@@ -16,7 +17,6 @@ from ldp_jax.servers.parts.arrived import (
     table_of,
     vectors_by_node,
 )
-from ldp_jax.servers.reported import embed_reports
 from tests.marks import untyped
 
 NODES = np.array([40, 7, 19, 2**60 + 1, 3])  # of places 0 to 4
@@ -108,12 +108,13 @@ def test_reports_of_some_users_are_embedded_by_numbers_that_are_asked():
     graph = graphs.from_edges([[0, 1], [1, 2], [2, 3], [3, 4], [0, 2]], num_nodes=5)
     index, output = np.array([[0, 5], [1, 2], [2, 3]]), [[LAST, 0], [1, 1], [0, 1]]
     vectors = rows([3, 5, 40], output, table_of(M).digest, index=index)
-    found = embed_reports(graph, M, NODES, vectors, alpha=0.3, r=0.2, tol=1e-7)
-    given, reported, strangers = vectors_by_node(M, NODES, 5, vectors)
+    server = EmbeddingServer(operator(graph), M, 0.3, 0.2, 1e-7)
+    found = simulate(jax.random.key(0), server, DeviceUsers(NODES, lambda _: [vectors]))
+    given, reported, _ = vectors_by_node(M, NODES, 5, vectors)
     x = np.asarray(jax.vmap(M.estimate)(given)) * reported[:, None]
-    np.testing.assert_allclose(found.z, ppr_dense(graph, x, 0.3, 0.2), atol=1e-5)
-    assert (found.reported.tolist(), found.strangers) == (reported.tolist(), strangers)
+    np.testing.assert_allclose(found.value, ppr_dense(graph, x, 0.3, 0.2), atol=1e-5)
+    assert found.rounds[0].reported == reported.sum() == 2
     (one,) = found.guarantee.guarantees
     assert one == M.guarantee()
     assert set(found.guarantee.protected) == {"features"}
-    assert set(found.guarantee.unprotected) == {"edges", "labels", "who reported"}
+    assert set(found.guarantee.unprotected) == {"edges", "labels"}

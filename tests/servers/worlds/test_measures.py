@@ -6,9 +6,15 @@ import numpy as np
 import pytest
 
 from ldp_jax.servers.worlds import world
-from ldp_jax.servers.worlds.friends import Friends, drawn_counts, drawn_friends
-from ldp_jax.servers.worlds.links import LinkScores
-from ldp_jax.servers.worlds.measures import echo, homophily, overlap
+from ldp_jax.servers.worlds.friends import (
+    Friends,
+    drawn_counts,
+    drawn_friends,
+    echo,
+    homophily,
+    overlap,
+)
+from ldp_jax.servers.worlds.links import LinkWorlds
 
 RNG = np.random.default_rng(0)
 N = 40
@@ -80,7 +86,7 @@ def test_gains_are_by_the_better_of_two_scores_of_all_worlds():
         best = auc[:, place].mean(0)
         degrees, counts = (first + int(best[first + 1] > best[first]) for first in (0, 2))
         expected[:, place] = auc[:, place, counts] - auc[:, place, degrees]
-    np.testing.assert_allclose(LinkScores(auc, np.zeros(5)).gains(), expected)
+    np.testing.assert_allclose(LinkWorlds.gains(auc), expected)
 
 
 def test_friends_are_of_the_own_class_as_often_as_is_stated_and_follow_features():
