@@ -20,14 +20,12 @@ from ldp_jax.core.spaces import NotApplicable, ReportLaw, Reports
 from ldp_jax.core.spaces.space import Cells, Log, Rule, Volume, spacings
 from ldp_jax.core.types import Report, Values
 from ldp_jax.edges.spaces import NumberReports
-from ldp_jax.verification._programs import count_of, take
 
 _MOST_REPORTS = 4_000_000
 _MOST_LISTED = 2**18  # of whole numbers in reports about a list
 _MOST_CELLS = 4096
 _MISPLACED = 1e-4  # the most of a law's mass that float64 may misplace where it is integrated
 _NOTHING = 40.0  # e^-40 of a density is left out of an integral
-_FAR, _FAR_AROUND = 2.0**40, 2.0**10
 
 
 def law_of(space: Reports) -> Any:
@@ -60,14 +58,7 @@ class Law:
     def __init__(self, space: Any) -> None:
         self.space = space
 
-    far: Callable[..., Report] = ReportLaw.far
     volume: Callable[..., Volume] = ReportLaw.volume
-
-    def search(self, rng: np.random.Generator, known: Report, n: int) -> Report:
-        """Between two known ones."""
-        known = np.asarray(known, np.float64)
-        one, other = known[rng.integers(0, len(known), (2, n))]
-        return one + rng.random(one.shape) * (other - one)
 
 
 class RealVectors(Law):
@@ -91,9 +82,6 @@ class Matrix(Law):
 
     def critical_reports(self, records: Values) -> Report:
         return self.members()
-
-    def search(self, rng: np.random.Generator, known: Report, n: int) -> Report:
-        return take(known, rng.integers(0, count_of(known), n))
 
     def quadrature(
         self, records: Values, log_density: Log, *, panels: int = 64, order: int = 8
@@ -151,20 +139,6 @@ class Line(Law):
         points = np.unique(np.clip(points, lower, upper))
         return np.concatenate([points, (points[1:] + points[:-1]) / 2])
 
-    def _open(self) -> list[float]:
-        ends = ((-1.0, self.space.lower), (1.0, self.space.upper))
-        return [sign for sign, end in ends if math.isinf(float(end))]
-
-    def far(self, known: Report) -> np.ndarray | None:
-        """Ten and a thousand times as far as the farthest, on the sides without an end."""
-        reach = float(np.abs(known).max())
-        sides = self._open()
-        return (
-            reach * np.array([sign * times for sign in sides for times in (10.0, 1e3)])
-            if sides
-            else None
-        )
-
     def quadrature(
         self, records: Values, log_density: Log, *, panels: int = 64, order: int = 8
     ) -> Rule:
@@ -176,8 +150,9 @@ class Line(Law):
         lower, upper = self._reach(cuts)
         tails = []
         at = lambda place: float(np.squeeze(log_density(np.reshape(place, 1))))
-        for sign in self._open():
-            start = lower if sign < 0 else upper
+        for sign, start in ((-1.0, lower), (1.0, upper)):
+            if not math.isinf(float(self.space.lower if sign < 0 else self.space.upper)):
+                continue
             count = 1
             while at(start + sign * 2.0**count) - at(start) > -50.0:
                 count += 1
@@ -232,18 +207,6 @@ class Parts(Law):
     def critical_reports(self, records: Values) -> Report:
         return self._joined([part.critical_reports(records) for part in self.parts])
 
-    def search(self, rng: np.random.Generator, known: Report, n: int) -> Report:
-        one, other = (take(known, rng.integers(0, count_of(known), n)) for _ in range(2))
-        real = np.array([part.continuous for part in self.space.parts])
-        between = real[one[0]] & (one[0] == other[0])
-        return one[0], one[1] + np.where(between, rng.random(n) * (other[1] - one[1]), 0.0)
-
-    def far(self, known: Report) -> Report:
-        found = [part.far(known[1][known[0] == place]) for place, part in enumerate(self.parts)]
-        if all(each is None for each in found):
-            return None
-        return self._joined([np.zeros(0) if each is None else each for each in found])
-
     def _logs(self, log_density: Log) -> list[Log]:
         one = lambda values, place: log_density(
             (np.full(np.shape(values), place), np.asarray(values, np.float64))
@@ -295,9 +258,6 @@ class Independent(RealVectors):
 
     Along an axis the density is, up to a factor, that of one number.
     """
-
-    def far(self, known: Report) -> np.ndarray:
-        return _FAR * np.asarray(known, np.float64)
 
     def critical_reports(self, records: Values) -> np.ndarray:
         """The records themselves, the middles between them, and places beyond."""
@@ -415,8 +375,6 @@ class Independent(RealVectors):
 class OfLists(Independent):
     """Independent numbers in reports about a neighbour list: real ones, or whole ones of a span."""
 
-    far: Callable[..., Report] = Law.far  # critical ones are far
-
     def critical_reports(self, records: Values) -> Report:
         _, degrees = jax.tree.leaves(records)
         return self.space.of_numbers(self.space.critical_numbers(int(np.max(degrees))))
@@ -511,7 +469,7 @@ class Sparse(Law):
             f"mechanism must report one number, or have a coordinate(j), its law: {self.space}"
         )
 
-    search = quadrature = cells = critical_reports
+    quadrature = cells = critical_reports
 
     def volume(self, y: Report) -> Volume:
         width, atom = law_of(self.space.inner).volume(y.values)
@@ -626,11 +584,6 @@ class Round(RealVectors, abc.ABC):
             [size * side * directions for size in self.sizes for side in (1.0, -1.0)]
         )
 
-    def search(self, rng: np.random.Generator, known: Report, n: int) -> Report:
-        y = rng.normal(size=(n, self.space.dim))
-        y /= np.linalg.norm(y, axis=1, keepdims=True)
-        return y * rng.choice(np.linalg.norm(np.asarray(known), axis=1), (n, 1))
-
     def quadrature(
         self, records: Values, log_density: Log, *, panels: int = 8, order: int = 8
     ) -> Rule:
@@ -712,9 +665,6 @@ class InSpace(Round):
         super().__init__(space)
         cut = float(space.cut) or 1.0
         self.sizes = 0.0, 0.5 * cut, 1.001 * cut, 2.0 * cut, 10.0 * cut
-
-    def far(self, known: Report) -> np.ndarray:
-        return _FAR_AROUND * np.asarray(known, np.float64)
 
     def _reach(self, direction: np.ndarray, log_density: Log) -> tuple[float, float]:
         """How far along, both ways, and across the direction a density is followed."""

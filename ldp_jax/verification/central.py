@@ -1,18 +1,23 @@
-"""The loss of a trusted curator's release about one private edge, enumerated and by draws."""
+"""The loss about one edge: of a trusted curator's release, and of the reports of all users."""
 
+import functools
+import itertools
 import math
+from functools import partial
 from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Int
 from scipy import special
 
 from ldp_jax.core import random, validate
 from ldp_jax.core.flags import standard_flags
+from ldp_jax.core.float64 import float64_on_cpu
 from ldp_jax.core.mechanism import check_budget
 from ldp_jax.core.spaces import NotApplicable
-from ldp_jax.core.types import Array, PRNGKey
+from ldp_jax.core.types import Array, PRNGKey, Scalar
 from ldp_jax.curators import (
     CentralMechanism,
     DendrogramLaw,
@@ -23,9 +28,10 @@ from ldp_jax.curators import (
 from ldp_jax.curators import all_dendrograms as dendrograms
 from ldp_jax.curators.hrg import State
 from ldp_jax.curators.release_laws import candidates_of, release_laws, split_of
+from ldp_jax.edges import HasBitLaw, Reporting
 from ldp_jax.graph import graphs
 from ldp_jax.verification import statistics
-from ldp_jax.verification._programs import lost
+from ldp_jax.verification._programs import lost, wide
 from ldp_jax.verification.game import LowerBound, play
 from ldp_jax.verification.statistics import SIGNIFICANCE, Fit
 from ldp_jax.verification.views import Views
@@ -78,10 +84,14 @@ def private_edge_supremum(mechanism: CentralMechanism) -> PrivateEdgeLoss:
     1.0
     """
     check_budget(mechanism)
-    if isinstance(mechanism, HasDendrogram):
-        found = [_dendrogram_loss(mechanism, public) for public in ((), _PATH)]
-    else:
-        found = [_release_loss(mechanism, public) for public in ((), _PATH)]
+    found = []
+    for public in ((), _PATH):
+        if isinstance(mechanism, HasDendrogram):
+            found.append(_dendrogram_loss(mechanism, public))
+            continue
+        split = split_of(public, NODES)
+        loss = _about_pairs(release_laws(mechanism, split))
+        found.append(_largest(loss, candidates_of(split), public, "pairs"))
     return max(found, key=lambda loss: loss.epsilon)
 
 
@@ -107,16 +117,6 @@ def _largest(loss: np.ndarray, pairs: np.ndarray, public: Edges, released: str) 
         tuple(public),
         released,
     )
-
-
-# --- Released pairs -------------------------------------------------------------------------------
-
-
-def _release_loss(m: CentralMechanism, public: Edges) -> PrivateEdgeLoss:
-    split = split_of(public, NODES)
-    log = release_laws(m, split)
-    pairs = candidates_of(split)
-    return _largest(_about_pairs(log), pairs, public, "pairs")
 
 
 # --- Dendrograms ----------------------------------------------------------------------------------
@@ -288,3 +288,112 @@ def private_edge_lower_bound(
 
 def _by_score(score: np.ndarray) -> Views:
     return Views(["log ratio of a set"], score[None], [], np.zeros((0, len(score)), bool))
+
+
+# --- An edge, through the reports of all users ----------------------------------------------------
+
+_BLOCK = 64  # reports
+
+Pair = tuple[int, int]
+Owners = dict[Pair, int] | None
+"""The reporter of each pair; None where both are."""
+
+
+class RelationshipLoss(NamedTuple):
+    """The largest log ratio of the joint laws of all reports, with an edge and without it."""
+
+    epsilon: float
+    edge: tuple[int, int]
+    graph: tuple[tuple[int, int], ...]
+
+
+@standard_flags()
+def relationship_supremum(
+    mechanism: object, reporting: Reporting | None = None
+) -> RelationshipLoss:
+    """The largest loss about one edge, through the reports of all users, enumerated.
+
+    Over all graphs on four nodes and all six edges, a sum over users, each taken over critical
+    reports. A pair is reported by both ends (``full``), or by the end of the smaller budget, with
+    equal budgets either; the degree is of the whole list (``half list``) or of the owned pairs.
+    ``ValueError`` for what is no :class:`~ldp_jax.edges.HasBitLaw`, or budgets that are not one or
+    four.
+
+    >>> from ldp_jax.edges import DPRR
+    >>> round(relationship_supremum(DPRR(0.3, 0.7), "half list").epsilon, 9)
+    1.3
+    """
+    if not isinstance(mechanism, HasBitLaw):
+        raise NotApplicable(
+            f"{type(mechanism).__name__} has no law of one bit of a list, as edges.HasBitLaw"
+        )
+    reporting = mechanism.reporting if reporting is None else reporting
+    validate.one_of(mechanism.reportings, reporting=reporting)
+    users = [mechanism.of_users(lambda leaf, i=i: _one_of(leaf, i)) for i in range(NODES)]
+    budgets = [user.guarantee().epsilon for user in users]
+    same = all(user == users[0] for user in users)
+    pairs = list(itertools.combinations(range(NODES), 2))
+    best = RelationshipLoss(0.0, (0, 1), ())
+    loss = functools.cache(lambda user, *view: _loss(users[user], *view))
+    for owners, edge in itertools.product(_ownerships(budgets, pairs, reporting), pairs):
+        # Both ends have other pairs beside the edge, so the worst graph is that of each end.
+        ends = []
+        for user in edge:
+            mine = [pair for pair in pairs if user in pair]
+            reports = owners is None or owners[edge] == user
+            if owners is not None and reporting == "half":
+                mine = [pair for pair in mine if owners[pair] == user]
+            others = [pair for pair in mine if pair != edge]
+            if reports or reporting == "half list":
+                ask = partial(loss, 0 if same else user, len(mine))
+                degrees = range(len(others) + 1)
+                ends.append([(ask(degree, reports), others[:degree]) for degree in degrees])
+        for way in (0, 1):
+            worst = [max(end, key=lambda one, way=way: one[0][way]) for end in ends]
+            total = sum(both[way] for both, _ in worst)
+            if total > best.epsilon:
+                best = RelationshipLoss(total, edge, tuple(sum((graph for _, graph in worst), [])))
+    return best
+
+
+def _one_of(leaf: Scalar, place: int) -> Scalar:
+    if np.ndim(leaf) == 0:
+        return leaf
+    if np.shape(leaf) != (NODES,):
+        raise ValueError(f"budgets must be one number or [{NODES}], got shape {np.shape(leaf)}")
+    return float(np.asarray(leaf, np.float64)[place])
+
+
+def _ownerships(budgets: list[float], pairs: list[Pair], reporting: str) -> list[Owners]:
+    """The reporter of each pair.
+
+    Both answers for pairs of equal budgets, the lower end or the higher one.
+    """
+    if reporting == "full":
+        return [None]
+    return [
+        {(i, j): i if (budgets[i], tie * i) < (budgets[j], tie * j) else j for i, j in pairs}
+        for tie in (1, -1)
+    ]
+
+
+def _loss(m: HasBitLaw, owned: int, degree: int, reports: bool) -> tuple[float, float]:
+    """The largest log ratio of one user's report with and without the edge, both ways round."""
+    noisy, sent = m.bit_reports(owned)
+    room = -(len(noisy) // -_BLOCK) * _BLOCK  # repeated: of one shape, whatever is owned
+    logs = []
+    with float64_on_cpu():
+        numbers = [np.resize(each, room).astype(np.float64) for each in (noisy, sent)]
+        for bit in (1, 0):
+            given = map(np.float64, (degree + bit, bit if reports else np.nan, owned))
+            logs.append(np.asarray(_logs(wide(m), *numbers, *given)))
+    ratio = lost(*logs)
+    ratio = np.where(np.isnan(ratio), math.inf, ratio)  # NaN is not hidden
+    return float(ratio.max()), float((-ratio).max())
+
+
+@jax.jit
+def _logs(
+    m: HasBitLaw, noisy: Array, sent: Array, degree: Array, bit: Array, owned: Array
+) -> Array:
+    return m.bit_log_density(noisy, sent, degree, bit, owned) + jnp.zeros(noisy.shape)

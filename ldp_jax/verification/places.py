@@ -19,7 +19,7 @@ from ldp_jax.core.flags import standard_flags
 from ldp_jax.core.float64 import float64_on_cpu
 from ldp_jax.core.mechanism import HasCoordinates, Randomizer
 from ldp_jax.core.quadrature import unit_rule
-from ldp_jax.core.spaces import Finite, NotApplicable, Reports
+from ldp_jax.core.spaces import Finite, NotApplicable
 from ldp_jax.core.types import Array, PRNGKey, Report, Scalar
 from ldp_jax.verification._programs import (
     Exact,
@@ -36,7 +36,7 @@ from ldp_jax.verification.records import repeated_records
 from ldp_jax.verification.statistics import SIGNIFICANCE, Fit, tail_fit
 
 _NODES, _WEIGHTS = unit_rule(8)
-_TAIL_NODES, _TAIL_WEIGHTS = unit_rule(48)
+_TAILS = 2.0 ** np.arange(14) - 1  # ends of the panels of a side without an end, in scales
 _BLOCK = 4096  # reports at once
 _ROWS = 1 << 16  # reports of one call
 
@@ -56,28 +56,6 @@ class Numbers(NamedTuple):
     """
 
 
-def numbers(mechanism: Exact, key: PRNGKey, trials: int) -> list[Numbers]:
-    """Natural and random records, half of each, and reports of them by ``privatize``.
-
-    Vectors are taken apart into coordinates.
-    """
-    record_key, key = random.split(key)
-    x = repeated_records(spaces(mechanism)[0], generator(record_key), trials)
-    apart = isinstance(mechanism, HasCoordinates)
-    if not apart and isinstance(x, tuple):
-        raise NotApplicable(
-            f"records must be numbers, categories or vectors, got {mechanism.domain()}"
-        )
-    if not apart and np.ndim(x) != 1:
-        raise NotApplicable(
-            f"the coordinates of {type(mechanism).__name__} are not independent given the record"
-        )
-    y = privatize_stacked(key, mechanism, x)
-    if not apart:
-        return [Numbers(mechanism, x, y)]
-    return [given for given, _, _ in by_law(mechanism, x, y)]
-
-
 def by_law(
     mechanism: HasCoordinates, x: np.ndarray, y: Report
 ) -> list[tuple[Numbers, np.ndarray, np.ndarray]]:
@@ -91,12 +69,11 @@ def by_law(
     for law, at in coordinate_laws(mechanism):
         user, place = np.nonzero(np.isin(indices, at))
         coordinate = indices[user, place]
-        mine = take(values, (user, place))
-        away = 1 + (user * 7919 + coordinate) % max(
-            x.shape[1] - 1, 1
-        )  # another one, and each pair in turn
+        # Another one, and each pair in turn.
+        away = 1 + (user * 7919 + coordinate) % max(x.shape[1] - 1, 1)
         beside = x[user, (coordinate + away) % x.shape[1]], rank[user]
-        found.append((Numbers(law, x[user, coordinate], mine, beside), user, coordinate))
+        given = Numbers(law, x[user, coordinate], take(values, (user, place)), beside)
+        found.append((given, user, coordinate))
     return found
 
 
@@ -108,18 +85,16 @@ def positions(given: Numbers, key: PRNGKey) -> tuple[np.ndarray, float]:
     spread = generator(key).random(len(x))
     if isinstance(mechanism, HasTable):
         return _of_table(mechanism.table(), x, y, spread), 0.0
-    codomain = mechanism.codomain()
-    ends = _ends(codomain)
+    parts = mechanism.codomain().branches
+    if not parts:
+        raise NotApplicable("reports must be one number each")
+    infinite = lambda part: (math.isinf(float(part.lower)), math.isinf(float(part.upper)))
+    ends = tuple(infinite(part) if part.atoms is None else (False, False) for part in parts)
+    branch, value = y if isinstance(y, tuple) else (np.zeros(len(x), np.int32), y)
     with float64_on_cpu():
         m = wide(mechanism)
-        branch, value = y if isinstance(y, tuple) else (np.zeros(len(x), np.int32), y)
         scale = _tail_scale(m, ends)
-        rows = (
-            x.astype(np.float64),
-            np.asarray(branch, np.int32),
-            np.asarray(value, np.float64),
-            spread,
-        )
+        rows = (np.float64(x), np.asarray(branch, np.int32), np.float64(value), spread)
         atoms = tuple(
             None if part.atoms is None else np.asarray(part.atoms, np.float64)
             for part in m.codomain().branches
@@ -142,15 +117,6 @@ def _of_table(
     at = np.clip(y, 0, table.outputs - 1)
     mix = lambda place: (1 - share) * below[row, place] + share * below[above, place]
     return mix(at) + spread * (mix(at + 1) - mix(at))
-
-
-def _ends(codomain: Reports) -> Ends:
-    if not codomain.branches:
-        raise NotApplicable("reports must be one number each")
-    infinite = lambda part: (math.isinf(float(part.lower)), math.isinf(float(part.upper)))
-    return tuple(
-        infinite(part) if part.atoms is None else (False, False) for part in codomain.branches
-    )
 
 
 def _log(mechanism: Exact, branch: int | None, value: Array, x: Array) -> Array:
@@ -228,32 +194,19 @@ def _interval(
     inside = jnp.clip(breaks, lower, upper)
     step = 2.0**-23 * jnp.maximum(jnp.abs(y), jnp.abs(inside).max())
     y = jnp.clip(y + (2 * spread - 1) * step, lower, upper)
-    at = jnp.concatenate(
-        [
-            inside if infinite[0] else jnp.append(lower, inside),
-            *([] if infinite[1] else [upper[None]]),
-        ]
-    )
-    cut = jnp.clip(y, at[:-1], at[1:])
-    nodes = at[:-1, None] + (cut - at[:-1])[:, None] * _NODES
-    whole = at[:-1, None] + (at[1:] - at[:-1])[:, None] * _NODES
-    piece = lambda points, width: (
-        jnp.exp(log(points.ravel()).reshape(points.shape)) @ _WEIGHTS * width
-    ).sum()
-    found = piece(nodes, cut - at[:-1])
-    total = piece(whole, at[1:] - at[:-1])
-    s = _TAIL_NODES
-    away, weight = scale * s / (1 - s), _TAIL_WEIGHTS * scale / (1 - s) ** 2
-    beyond = lambda start, sign: jnp.exp(log(start + sign * away)) @ weight
-    if infinite[0]:
-        left = beyond(jnp.minimum(y, at[0]), -1.0)
-        found, total = found + left, total + beyond(at[0], -1.0)
-    if infinite[1]:
-        right = beyond(at[-1], 1.0)
-        found = found + right - beyond(jnp.maximum(y, at[-1]), 1.0)
-        total = total + right
+    left = inside[0] - scale * _TAILS[::-1] if infinite[0] else lower[None]
+    right = inside[-1] + scale * _TAILS if infinite[1] else upper[None]
+    at = jnp.concatenate([left, inside, right])
+
+    def mass(until: Array) -> Array:
+        """The mass from the beginning of each panel to some place in it, of all panels."""
+        width = until - at[:-1]
+        points = at[:-1, None] + width[:, None] * _NODES
+        density = jnp.exp(log(points.ravel()).reshape(points.shape))
+        return (density @ _WEIGHTS * width).sum()
+
     densest = jnp.exp(log(jnp.concatenate([inside, (at[1:] + at[:-1]) / 2]))).max()
-    return found, total, 4 * step * densest
+    return mass(jnp.clip(y, at[:-1], at[1:])), mass(at[1:]), 4 * step * densest
 
 
 # --- Windows of records ---
@@ -279,7 +232,21 @@ def record_windows(
     """
     validate.integer_in(65_536, trials=trials)
     draw_key, spread_key = random.split(key)
-    parts = numbers(mechanism, draw_key, trials)
+    record_key, draw_key = random.split(draw_key)
+    x = repeated_records(spaces(mechanism)[0], generator(record_key), trials)
+    apart = isinstance(mechanism, HasCoordinates)
+    if not apart and isinstance(x, tuple):
+        raise NotApplicable(
+            f"records must be numbers, categories or vectors, got {mechanism.domain()}"
+        )
+    if not apart and np.ndim(x) != 1:
+        raise NotApplicable(
+            f"the coordinates of {type(mechanism).__name__} are not independent given the record"
+        )
+    y = privatize_stacked(draw_key, mechanism, x)
+    parts = [Numbers(mechanism, x, y)]
+    if apart:
+        parts = [given for given, _, _ in by_law(mechanism, x, y)]
     share = []
     place = []
     off = 0.0
@@ -393,7 +360,7 @@ def _places(
         x = repeated_records(domain, generator(record_key), trials)
         given = by_law(mechanism, x, privatize_stacked(draw_key, mechanism, x))
         place = np.full((trials, domain.dim), np.nan, np.float32)
-        keys = random.split(spread_key, len(given)) if len(given) > 1 else [spread_key]
+        keys = random.split(spread_key, len(given))
         for (one, user, coordinate), key in zip(given, keys, strict=True):
             place[user, coordinate] = positions(one, key)[0]
         return place

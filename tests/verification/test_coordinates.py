@@ -19,7 +19,7 @@ from ldp_jax.features import (
     SparseReport,
     SquareWave,
 )
-from ldp_jax.verification import moments, places
+from ldp_jax.verification import exact, places
 from ldp_jax.verification._programs import generator
 from ldp_jax.verification.places import (
     Numbers,
@@ -197,7 +197,8 @@ def test_the_worst_of_three_cuts_of_a_vectors_records_decides(monkeypatch):
     beside = x[:, 1], rng.random(100)
     given = [Numbers(HDS(1.0, 2, 2).coordinate(0), x[:, 0], x[:, 0], beside)]
     monkeypatch.setattr(places, "_scan", scan)
-    monkeypatch.setattr(places, "numbers", lambda *_: given)
+    monkeypatch.setattr(places, "privatize_stacked", lambda *_: None)
+    monkeypatch.setattr(places, "by_law", lambda *_: [(given[0], None, None)])
     monkeypatch.setattr(places, "positions", lambda *_: (x[:, 0], 0.1))
     found = places.record_windows(HDS(1.0, 2, 2), jax.random.key(0), trials=65_536)
     assert found == Fit(False, "windows", 2.0, 9.0, 0.1, 10)
@@ -214,10 +215,10 @@ def test_all_reports_of_a_set_of_coordinates_are_counted_before_they_are_listed(
     m = Sampled(SquareWave(1.0), 2, 1)
     records = np.float32([-1.0, 0.3])
     with float64_on_cpu():
-        assert len(moments.law(m, records).weights) == 8 + 12
-        monkeypatch.setattr(moments, "_MOST_NODES", 23)
+        assert len(exact.law(m, records)[1]) == 8 + 12
+        monkeypatch.setattr(exact, "_MOST_NODES", 23)
         with pytest.raises(NotApplicable, match="too many to count"):
-            moments.law(m, records)
+            exact.law(m, records)
 
 
 def test_the_rarest_cell_of_windows_is_that_of_a_loop():
