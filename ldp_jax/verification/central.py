@@ -32,9 +32,8 @@ from ldp_jax.edges import HasBitLaw, Reporting
 from ldp_jax.graph import graphs
 from ldp_jax.verification import statistics
 from ldp_jax.verification._programs import lost, wide
-from ldp_jax.verification.game import LowerBound, play
+from ldp_jax.verification.game import LowerBound, Views, play
 from ldp_jax.verification.statistics import SIGNIFICANCE, Fit
-from ldp_jax.verification.views import Views
 
 Edges = tuple[tuple[int, int], ...]
 
@@ -287,7 +286,7 @@ def private_edge_lower_bound(
 
 
 def _by_score(score: np.ndarray) -> Views:
-    return Views(["log ratio of a set"], score[None], [], np.zeros((0, len(score)), bool))
+    return Views({"log ratio of a set": score}, {})
 
 
 # --- An edge, through the reports of all users ----------------------------------------------------
