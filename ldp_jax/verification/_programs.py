@@ -175,26 +175,24 @@ def report_each(
     return in_blocks(lambda rows: _reports(rows[0], mechanism, *rows[1:]), (words, x, *own), size)
 
 
-def program_of(words: AnyArray, mechanism: Randomizer[R, Y], x: R, size: int) -> core.ClosedJaxpr:
-    """The program of a block of ``size`` rows of :func:`report_each`."""
+def program_of(words: AnyArray, mechanism: Randomizer[R, Y], x: R) -> core.ClosedJaxpr:
+    """The program of a block of :func:`report_each`, as it was traced first."""
     mechanism, own = _apart(mechanism, (), len(words))
-    rows = block_of((words, x, *own), size=size)
-    return jax.make_jaxpr(_report_rows)(rows[0], mechanism, *rows[1:])
+    rows = block_of((words, x, *own))
+    return _reports.trace(rows[0], mechanism, *rows[1:]).jaxpr
 
 
-def report_each_retraced(words: AnyArray, mechanism: Randomizer[R, Y], x: R) -> Y | None:
-    """The same after the mechanism's code was traced once more.
-
-    None where that gives the same program.
-    """
+def traced_again(
+    words: AnyArray, mechanism: Randomizer[R, Y], x: R, size: int
+) -> tuple[core.ClosedJaxpr, Callable[[], Y]]:
+    """The same of ``size`` rows, for which the mechanism's code is traced anew, and its reports."""
+    mechanism, own = _apart(mechanism, (), len(words))
     fresh = jax.jit(functools.wraps(_report_rows)(lambda *args: _report_rows(*args)))
-    first = block_of((words, x))
-    texts = [
-        program.lower(first[0], mechanism, first[1]).as_text() for program in (_reports, fresh)
-    ]
-    if texts[0] == texts[1]:
-        return None
-    return in_blocks(lambda rows: fresh(rows[0], mechanism, rows[1]), (words, x))
+    every = words, x, *own
+    ask = lambda rows: fresh(rows[0], mechanism, *rows[1:])
+    rows = block_of(every, size=size)
+    program = fresh.trace(rows[0], mechanism, *rows[1:]).jaxpr
+    return program, lambda: in_blocks(ask, every, size)
 
 
 def logs_each(mechanism: HasDensity, y: Report, x: Values, *own: AnyArray) -> np.ndarray:
@@ -235,13 +233,6 @@ def lost(mine: np.ndarray, others: np.ndarray) -> np.ndarray:
     """The loss by log densities, elementwise: 0 for a report that neither record can give."""
     with np.errstate(invalid="ignore"):
         return np.where(np.isneginf(mine) & np.isneginf(others), 0.0, mine - others)
-
-
-def losses_of(
-    mechanism: HasDensity, y: Report, x: Values, other: Values, *own: AnyArray
-) -> np.ndarray:
-    """log p(y | x) - log p(y | other) of stacked triples."""
-    return lost(*(logs_each(mechanism, y, record, *own) for record in (x, other)))
 
 
 def estimates(mechanism: Any, y: Report) -> np.ndarray:

@@ -31,8 +31,8 @@ from ldp_jax.verification._programs import (
     estimates,
     is_float,
     log_grid,
+    logs_each,
     logs_of,
-    losses_of,
     lost,
     report_each,
     take,
@@ -440,8 +440,11 @@ def _random_search(mechanism: Exact, known: Report) -> Supremum:
         if not domain.users:
             found.append(take(known, rng.integers(0, count_of(known), _SEARCH)))
         x, other = map(_decimals, (x, other))
-        losses = np.stack([losses_of(m, y, x, other, *owners) for y in found])
-    losses = np.where(adjacent, losses, -np.inf)
+        losses = []
+        for y in found:
+            logs = [logs_each(m, y, record, *owners) for record in (x, other)]
+            losses.append(np.where(adjacent, lost(*logs), -np.inf))
+    losses = np.stack(losses)
     which, pair = np.unravel_index(losses.argmax(), losses.shape)
     loss = float(losses[which, pair])
     pair = int(pair)

@@ -24,7 +24,6 @@ from ldp_jax.core.types import PRNGKey, Report, Values
 from ldp_jax.edges.lists import NeighbourList
 from ldp_jax.verification import statistics
 from ldp_jax.verification._programs import (
-    count_of,
     generator,
     is_float,
     logs_each,
@@ -343,7 +342,7 @@ def epsilon_lower_bound(
     validate.in_range(0.0, 1.0, confidence=confidence)
     validate.in_range(0.0, 1.0, delta=delta)
     check_budget(mechanism)  # before the key is used
-    domain = mechanism.domain()
+    domain: Any = mechanism.domain()
     first, second = domain.extremes()
     first = first if x is None else domain.given(x)
     second = second if x_other is None else domain.given(x_other)
@@ -353,13 +352,10 @@ def epsilon_lower_bound(
     owners = (np.full(1, domain.own, np.int32),) if domain.users else ()
     pair = _Pairs.of(owners, repeated(first, 1), repeated(second, 1))
     half = trials // 2
-    viewer = None
-    views = []
-    for each, round_key in zip((half, trials - half), random.split(key), strict=True):
-        reports = _reports(mechanism, round_key, pair, each)
-        viewer = viewer or Viewer.of(mechanism.codomain(), reports[0])
-        views.append([_views(mechanism, viewer, pair, side) for side in reports])
-    return play(*views, confidence, delta=delta)
+    choose_key, decide_key = random.split(key)
+    viewer, chosen = _viewed(mechanism, choose_key, pair, half)
+    _, fresh = _viewed(mechanism, decide_key, pair, trials - half, viewer)
+    return play(chosen, fresh, confidence, delta=delta)
 
 
 def play(
@@ -415,10 +411,8 @@ def largest_lower_bound(
     pairs = _Pairs.of(*drawn)
     viewer = None
     for (_, each), round_key in zip(rounds, random.split(train_key, len(rounds)), strict=True):
-        reports = _reports(mechanism, round_key, pairs, each)
-        viewer = viewer or Viewer.of(mechanism.codomain(), reports[0])
+        viewer, views = _viewed(mechanism, round_key, pairs, each, viewer)
         rank = partial(_suspicion, claim=claim, spare=delta * each)
-        views = [_views(mechanism, viewer, pairs, side) for side in reports]
         scores = most_suspicious(views, len(pairs.differing), [rank])[0].score.max(0)
         scores[0] = np.inf  # the extremes are always kept
         kept = max(_FINALISTS, len(scores) // _FEWER)
@@ -432,11 +426,9 @@ def largest_lower_bound(
     bounds = []
     for place in range(_FINALISTS):
         pair = take(pairs, slice(place, place + 1))
-        views = []
-        for each, round_key in zip((few, trials // 2), random.split(keys[place]), strict=True):
-            reports = _reports(mechanism, round_key, pair, each)
-            views.append([_views(mechanism, viewer, pair, side) for side in reports])
-        chosen, fresh = views
+        choose_key, decide_key = random.split(keys[place])
+        _, chosen = _viewed(mechanism, choose_key, pair, few, viewer)
+        _, fresh = _viewed(mechanism, decide_key, pair, trials // 2, viewer)
         for found in most_suspicious(chosen, 1, ranks):
             suspects = found.events(_SUSPECTS // (2 * _FINALISTS))
             bounds += [_bounded(event, fresh, alpha, delta) for event in suspects]
@@ -522,16 +514,25 @@ class Found(NamedTuple):
         return found
 
 
-def _views(mechanism: Any, viewer: Viewer, pairs: _Pairs, reports: Report) -> Views:
-    """The views of stacked reports, as many of each pair, and the declared loss."""
-    each = count_of(reports) // len(pairs.differing)
-    found = viewer.views(reports, np.repeat(pairs.differing, each))
-    if not isinstance(mechanism, HasDensity):
-        return found
-    logs = [logs_each(mechanism, reports, x, *pairs.owners) for x in (pairs.x, pairs.other)]
-    loss = np.nan_to_num(lost(*np.asarray(logs, np.float64)))
+def _viewed(
+    mechanism: Any, key: PRNGKey, pairs: _Pairs, each: int, viewer: Viewer | None = None
+) -> tuple[Viewer, list[Views]]:
+    """The views of ``each`` reports of either record of every pair, and the declared loss.
+
+    The viewer of the first reports looks at all.
+    """
+    reports = _reports(mechanism, key, pairs, each)
+    viewer = viewer or Viewer.of(mechanism.codomain(), reports[0])
     step = RESOLUTION * max(1.0, float(mechanism.guarantee().epsilon))
-    return found._replace(numbers=found.numbers | {"declared loss": rounded(loss, step)})
+    found = []
+    for side in reports:
+        views = viewer.views(side, np.repeat(pairs.differing, each))
+        if isinstance(mechanism, HasDensity):
+            logs = [logs_each(mechanism, side, x, *pairs.owners) for x in (pairs.x, pairs.other)]
+            loss = np.nan_to_num(lost(*np.asarray(logs, np.float64)))
+            views.numbers["declared loss"] = rounded(loss, step)
+        found.append(views)
+    return viewer, found
 
 
 def most_suspicious(views: Sequence[Views], pairs: int, ranks: Sequence[Rank]) -> list[Found]:
@@ -545,9 +546,9 @@ def most_suspicious(views: Sequence[Views], pairs: int, ranks: Sequence[Rank]) -
         for row, rank in zip(rows, ranks, strict=True):
             row.append(windows(ordered, rank))
     for name, bits in mine.bits.items():
-        ones = [side.reshape(pairs, each).sum(1) for side in (bits, others.bits[name])]
+        ones, other_ones = (side.reshape(pairs, each).sum(1) for side in (bits, others.bits[name]))
         for row, rank in zip(rows, ranks, strict=True):
-            row.append(_of_bit(*ones, each, partial(rank, allowed=allowed_in(name))))
+            row.append(_of_bit(ones, other_ones, each, partial(rank, allowed=allowed_in(name))))
     names = [*mine.numbers, *mine.bits]
     return [Found(names, *map(np.stack, zip(*row, strict=True))) for row in rows]
 

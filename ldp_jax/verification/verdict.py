@@ -33,19 +33,13 @@ from ldp_jax.curators import CentralMechanism, promised
 from ldp_jax.edges import HasBitLaw
 from ldp_jax.verification._programs import Exact, draws, unfollowed
 from ldp_jax.verification.arithmetic import ROUNDING, arithmetic, check_runs, follows_table
-from ldp_jax.verification.central import (
-    matches_release,
-    most_draws,
-    private_edge_lower_bound,
-    private_edge_supremum,
-    relationship_supremum,
-)
 from ldp_jax.verification.empirical import (
     counted,
     fit_of,
+    independent_coordinates,
     matches_density,
     matches_everywhere,
-    matches_graphs,
+    record_windows,
     reported_losses,
 )
 from ldp_jax.verification.exact import (
@@ -58,7 +52,14 @@ from ldp_jax.verification.exact import (
     sums_to_one,
 )
 from ldp_jax.verification.game import affordable, largest_lower_bound, smallest_leaks
-from ldp_jax.verification.places import independent_coordinates, record_windows
+from ldp_jax.verification.graphs import (
+    matches_graphs,
+    matches_release,
+    most_draws,
+    private_edge_lower_bound,
+    private_edge_supremum,
+    relationship_supremum,
+)
 from ldp_jax.verification.purity import is_pure, is_total, uses_the_whole_key
 from ldp_jax.verification.statistics import SIGNIFICANCE, Fit
 

@@ -29,7 +29,7 @@ from ldp_jax.features import (
     SquareWave,
     ThreeOutputs,
 )  # fmt: skip
-from ldp_jax.verification import central, exact, game, statistics, verdict
+from ldp_jax.verification import exact, game, graphs, statistics, verdict
 from ldp_jax.verification.arithmetic import check_runs
 from tests import broken
 from tests.contract.test_mechanisms import CASES, KINDS
@@ -416,7 +416,7 @@ def test_questions_about_a_release_share_the_significance(trials, half, most, mo
     }
     chains = {8: 2**17, 64: 2**14, 2**12: 2**8, 2**20: 100}
     for sweeps, draws_of_chains in chains.items():
-        assert central.most_draws(PublicHRG(1.0, sweeps=sweeps)) == draws_of_chains
+        assert graphs.most_draws(PublicHRG(1.0, sweeps=sweeps)) == draws_of_chains
 
 
 def test_an_answer_says_why_and_how_small_a_leak_is_found():

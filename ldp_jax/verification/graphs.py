@@ -1,10 +1,11 @@
-"""The loss about one edge: of a trusted curator's release, and of the reports of all users."""
+"""Edges: what one loses in a curator's release or users' reports, and whole graphs at once."""
 
+import dataclasses
 import functools
 import itertools
 import math
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +18,7 @@ from ldp_jax.core.flags import standard_flags
 from ldp_jax.core.float64 import float64_on_cpu
 from ldp_jax.core.mechanism import check_budget
 from ldp_jax.core.spaces import NotApplicable
-from ldp_jax.core.types import Array, PRNGKey, Scalar
+from ldp_jax.core.types import Array, PRNGKey, PRNGKeys, Scalar
 from ldp_jax.curators import (
     CentralMechanism,
     DendrogramLaw,
@@ -28,10 +29,12 @@ from ldp_jax.curators import (
 from ldp_jax.curators import all_dendrograms as dendrograms
 from ldp_jax.curators.hrg import State
 from ldp_jax.curators.release_laws import candidates_of, release_laws, split_of
-from ldp_jax.edges import HasBitLaw, Reporting
+from ldp_jax.edges import HasBitLaw, ListReport, Population, Reporting
+from ldp_jax.edges.spaces import ListReports
 from ldp_jax.graph import graphs
 from ldp_jax.verification import statistics
-from ldp_jax.verification._programs import lost, wide
+from ldp_jax.verification._programs import View, generator, lost, take, wide
+from ldp_jax.verification.empirical import cells_of, worst
 from ldp_jax.verification.game import LowerBound, Views, play
 from ldp_jax.verification.statistics import SIGNIFICANCE, Fit
 
@@ -396,3 +399,93 @@ def _logs(
     m: HasBitLaw, noisy: Array, sent: Array, degree: Array, bit: Array, owned: Array
 ) -> Array:
     return m.bit_log_density(noisy, sent, degree, bit, owned) + jnp.zeros(noisy.shape)
+
+
+_LEVELS = 8  # of what a user may report about a graph
+_DRAWS = 100  # of a user, at least
+
+
+# --- Whole graphs ---------------------------------------------------------------------------------
+
+
+def matches_graphs(mechanism: Any, key: PRNGKey, *, trials: int, significance: float) -> Fit:
+    """Whether a sampler of whole graphs draws what ``log_density`` says of each user.
+
+    16 graphs are asked in each reporting, from no edge to all: every user of copies that are drawn
+    at once, and of one graph that is drawn alone. ``records`` says how many users these are. Pairs
+    of users must report independently. ``NotApplicable`` where reports are no lists.
+    """
+    codomain = mechanism.codomain()
+    if not isinstance(codomain, ListReports):
+        raise NotApplicable(f"a graph is no reports that are lists: got reports in {codomain}")
+    n = codomain.n
+    rng = generator(key)
+    low, high = np.indices((n, n))
+    density = np.linspace(0.0, 1.0, 12)[:, None, None]
+    motifs = [low + high == 1, low == 0, high == low + 1, high < 3]
+    edges = np.concatenate([motifs, rng.random((12, n, n)) < density]) & (low < high)
+    lists = (edges | edges.transpose(0, 2, 1)).reshape(-1, n)
+    reportings = getattr(mechanism, "reportings", ())
+    modes = [dataclasses.replace(mechanism, reporting=mode) for mode in reportings] or [mechanism]
+    asked = len(modes) * (len(lists) + n)
+    copies = max(_DRAWS, trials // asked)
+    fits = []
+    together, alone = (lists, 1), (lists[n : 2 * n], copies)
+    for mode, (true, calls) in itertools.product(modes, (together, alone)):
+        key, draw_key = random.split(key)
+        reports = _reports_of_graphs(mode, random.split(draw_key, calls), true, copies // calls)
+        found = [_levels(mode, true, reports, user) for user in range(len(true))]
+        for level, mass in found:
+            counts = np.bincount(level, minlength=len(mass))
+            fits.append(statistics.g_test(counts, mass, significance=significance / 2 / asked))
+
+        joint, expected = np.zeros((2, (_LEVELS + 1) ** 2))
+        order = rng.permuted(np.arange(len(true)).reshape(-1, n), axis=1)
+        for one, other in order[:, : n // 2 * 2].reshape(-1, 2):
+            place = [found[user][0] for user in (one, other)]
+            np.add.at(joint, np.ravel_multi_index(place, (_LEVELS + 1, _LEVELS + 1)), 1)
+            expected += np.outer(found[one][1], found[other][1]).ravel()
+        fits.append(statistics.g_test(joint, expected, significance=significance / 4 / len(modes)))
+    return worst(fits)._replace(smallest_defect=1 / asked, draws=asked * copies, records=asked)
+
+
+def _reports_of_graphs(mechanism: Any, keys: PRNGKeys, true: np.ndarray, copies: int) -> ListReport:
+    """The stacked reports of all users of copies of graphs, whose lists are bits [users, n].
+
+    One call a key draws so many copies.
+    """
+    true = np.tile(true, (copies, 1))
+    n = true.shape[1]
+    user, friend = np.nonzero(true)
+    graph = np.arange(len(true)) // n
+    no_labels = np.zeros(len(true) // n, int)
+    whole = Population.of(
+        graphs.GraphSet.from_edges(n * graph[user] + friend, user, graph, no_labels)
+    )
+    degrees = []
+    bits = []
+    for key in keys:
+        drawn = mechanism.sample_graph(key, whole, math.inf)
+        pair = drawn.reporter, drawn.reported - n * graph[drawn.reporter]
+        place = np.ravel_multi_index(pair, true.shape)  # which raises for users of another graph
+        bits.append(np.bincount(place, minlength=true.size).reshape(true.shape) == 1)
+        degrees.append(drawn.degree)
+    return ListReport(np.concatenate(degrees), mechanism.domain().of_bits(np.concatenate(bits)))
+
+
+def _levels(
+    mechanism: Any, true: np.ndarray, reports: ListReport, user: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The levels of a user's reports, and their masses: likelier reports are of a lower level.
+
+    All have about one mass but the last, whose reports are impossible.
+    """
+    view = View(mechanism, np.int32(user % true.shape[1]))
+    y = take(reports, slice(user, None, len(true)))
+    mass, cell = cells_of(view, take(mechanism.domain().of_bits(true), user))
+    order = np.argsort(-mass, kind="stable")
+    level = np.zeros(len(mass), int)
+    level[order] = _LEVELS * (np.cumsum(mass[order]) - mass[order] / 2) / mass.sum()
+    level[mass == 0] = _LEVELS
+    drawn = np.where(view.codomain().contains(y), level[cell(y)], _LEVELS)
+    return drawn, np.bincount(level, mass, minlength=_LEVELS + 1)
