@@ -6,7 +6,7 @@ Finite matrices, lines, and products of lines.
 import abc
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -20,6 +20,7 @@ from ldp_jax.core.spaces import NotApplicable, ReportLaw, Reports
 from ldp_jax.core.spaces.space import Cells, Log, Rule, Volume, spacings
 from ldp_jax.core.types import Report, Values
 from ldp_jax.edges.spaces import NumberReports
+from ldp_jax.verification._programs import count_of
 
 _MOST_REPORTS = 4_000_000
 _MOST_LISTED = 2**18  # of whole numbers in reports about a list
@@ -35,9 +36,37 @@ def law_of(space: Reports) -> Any:
     law = next((law for kind, law in _LAWS.items() if isinstance(space, kind)), None)
     if law is None:
         raise NotApplicable(
-            f"{type(space).__name__} does not say what verification asks (see ReportLaw)"
+            "mechanism must report one number, or have a coordinate(j), its law, or reports of a "
+            f"space that says how verification integrates them (see ReportLaw): {space}"
         )
     return law(space)
+
+
+def volume_of(space: Any, y: Report) -> Volume:
+    """Four float32 spacings of each real number of stacked reports, and which are atoms."""
+    if isinstance(space, ReportLaw):
+        return space.volume(y)
+    n = count_of(y)
+    if isinstance(space, spaces.Subset):
+        width, atom = (each.reshape(n, -1) for each in volume_of(space.inner, y.values))
+        return width.prod(1), atom.all(1)
+    if len(space.branches) > 1:
+        finite = [place for place, part in enumerate(space.branches) if not part.continuous]
+        atom = np.isin(y[0], finite)
+        return np.where(atom, 1.0, spacings(y[1])), atom
+    shape = np.shape(y) if space.branches else (n,)
+    if not space.continuous:
+        return np.ones(shape), np.ones(shape, bool)
+    if space.branches:
+        return spacings(y), np.zeros(shape, bool)
+    leaves = [np.asarray(leaf).reshape(n, -1) for leaf in jax.tree.leaves(y)]
+    numbers = np.concatenate(leaves, 1)
+    width = spacings(numbers)
+    if isinstance(space, spaces.Sphere):  # of all numbers but the largest, over the slope there
+        most = np.abs(numbers).argmax(1)[:, None]
+        slope = 1 / np.abs(np.take_along_axis(numbers, most, 1)).astype(np.float64)
+        np.put_along_axis(width, most, slope, 1)
+    return np.nanprod(width, 1), np.zeros(n, bool)  # of what is not sent there is NaN
 
 
 def refuse_narrow(misplaced: float) -> None:
@@ -57,15 +86,6 @@ class Law:
 
     def __init__(self, space: Any) -> None:
         self.space = space
-
-    volume: Callable[..., Volume] = ReportLaw.volume
-
-
-class RealVectors(Law):
-    def volume(self, y: Report) -> Volume:
-        """Four float32 spacings of each number."""
-        spacing = 4 * np.spacing(np.abs(np.asarray(y, np.float32))).astype(np.float64)
-        return spacing.prod(-1), np.zeros(len(spacing), bool)
 
 
 # --- A finite matrix ------------------------------------------------------------------------------
@@ -191,9 +211,6 @@ class Line(Law):
         mass = np.diff(np.concatenate([[0.0], below[np.searchsorted(fine, cuts)], below[-1:]]))
         return mass, lambda y: np.searchsorted(cuts, np.asarray(y, np.float64), "right")
 
-    def volume(self, y: Report) -> Volume:
-        return spacings(y), np.zeros(np.shape(y), bool)
-
 
 class Parts(Law):
     def __init__(self, space: spaces.Mixture) -> None:
@@ -236,12 +253,6 @@ class Parts(Law):
 
         return np.concatenate([mass for mass, _ in found]), cell
 
-    def volume(self, y: Report) -> Volume:
-        atom = np.isin(
-            y[0], [place for place, part in enumerate(self.space.parts) if not part.continuous]
-        )
-        return np.where(atom, 1.0, spacings(y[1])), atom
-
 
 # --- A product ------------------------------------------------------------------------------------
 
@@ -253,7 +264,7 @@ _PLACES = np.concatenate([-_SCALES[::-1], [0.0], _SCALES])
 _COARSE = np.concatenate([-(2.0 ** np.arange(6, -7, -1)), [0.0], 2.0 ** np.arange(-6, 7)])
 
 
-class Independent(RealVectors):
+class Independent(Law):
     """Vectors of independent numbers.
 
     Along an axis the density is, up to a factor, that of one number.
@@ -412,13 +423,6 @@ class OfLists(Independent):
         mass, cell = super().cells(x, lambda rows: log_density(self.space.of_numbers(rows)))
         return mass, lambda y: cell(self.space.numbers(y))
 
-    def volume(self, y: Report) -> Volume:
-        """Four float32 spacings of each real number; 1 of whole ones."""
-        numbers = self.space.numbers(y)
-        if not self.space.continuous:
-            return np.ones(len(numbers)), np.ones(len(numbers), bool)
-        return spacings(numbers).prod(1), np.zeros(len(numbers), bool)
-
 
 def _rows(axes: Sequence[np.ndarray]) -> np.ndarray:
     """The points [n, axes] of a grid, the last axis fastest."""
@@ -461,21 +465,6 @@ def _ends(log_density: Log, base: np.ndarray, number: int) -> tuple[float, float
     return found[0], found[1], mode
 
 
-class Sparse(Law):
-    """Sampled coordinates; :class:`~ldp_jax.core.mechanism.HasCoordinates` says the law of each."""
-
-    def critical_reports(self, *_: object, **__: object) -> Report:
-        raise NotApplicable(
-            f"mechanism must report one number, or have a coordinate(j), its law: {self.space}"
-        )
-
-    quadrature = cells = critical_reports
-
-    def volume(self, y: Report) -> Volume:
-        width, atom = law_of(self.space.inner).volume(y.values)
-        return width.reshape(len(width), -1).prod(1), np.asarray(atom.reshape(len(atom), -1).all(1))
-
-
 # --- Polar coordinates ----------------------------------------------------------------------------
 
 _ENDS = 4.0 ** -np.arange(6.0, 0.0, -1)
@@ -491,7 +480,7 @@ _RINGS = _SHARES[[0, 3, 5, 6, 7, 8, 9, 11, 14]]
 _SECTORS = np.pi / 4 * np.arange(9)  # ends of the cells of a disc, by share and angle
 
 
-class Peak(RealVectors):
+class Peak(Law):
     """A disc, in polar coordinates about the record, along which a peak there is smooth."""
 
     def critical_reports(self, records: Values) -> np.ndarray:
@@ -563,7 +552,7 @@ cells.
 """
 
 
-class Round(RealVectors, abc.ABC):
+class Round(Law, abc.ABC):
     """Laws of the component along the record's direction and of the length across it."""
 
     sizes: tuple[float, ...] = (1.0,)
@@ -649,16 +638,6 @@ class OnSphere(Round):
         coarse = np.cos(subdivide(corners, 4)[1:-1])[::-1]
         return (np.cos(angle), np.sin(angle), weight), (coarse, np.zeros(0))
 
-    def volume(self, y: Report) -> Volume:
-        """Four float32 spacings of each number but the largest, over the surface's slope there."""
-        y = np.asarray(y, np.float32)
-        spacing = 4 * np.spacing(np.abs(y)).astype(np.float64)
-        most = np.expand_dims(np.argmax(np.abs(y), -1), -1)
-        np.put_along_axis(
-            spacing, most, 1 / np.abs(np.take_along_axis(y, most, -1)).astype(np.float64), -1
-        )
-        return spacing.prod(-1), np.zeros(len(spacing), bool)
-
 
 class InSpace(Round):
     def __init__(self, space: spaces.Turned) -> None:
@@ -706,7 +685,6 @@ _LAWS: dict[type, type[Law]] = {
     spaces.Mixture: Parts,
     NumberReports: OfLists,
     spaces.Vectors: Independent,
-    spaces.Subset: Sparse,
     spaces.Disc: Peak,
     spaces.Sphere: OnSphere,
     spaces.Turned: InSpace,

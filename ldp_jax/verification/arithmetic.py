@@ -68,10 +68,10 @@ class ArithmeticLoss(NamedTuple):
     """
 
     epsilon: float
-    x: Record | None
-    x_other: Record | None
-    y: int | None
-    off: float
+    x: Record | None = None
+    x_other: Record | None = None
+    y: int | None = None
+    off: float = 0.0
 
     def keeps(self, epsilon: float) -> bool:
         """Whether the drawn probabilities keep a claim, up to :data:`ROUNDING`."""
@@ -151,12 +151,7 @@ def _compared(
     for law, claimed in zip(laws, logs, strict=True):
         for place, log in claimed.items():
             mass = law.get(place)
-            off = max(
-                off,
-                abs(math.log(mass.numerator) - math.log(mass.denominator) - log)
-                if mass
-                else math.inf,
-            )
+            off = max(off, abs(math.log(mass) - log) if mass else math.inf)
     loss = integer_tables.log_up(ratio) if isinstance(ratio, Fraction) else math.inf
     return ArithmeticLoss(loss, records[high], records[low], y, off)
 
@@ -190,7 +185,7 @@ def _of_table(m: Any, sampler: Any) -> ArithmeticLoss:
         raise NotApplicable(
             f"{type(sampler).__name__} draws other probabilities than its table has"
         )
-    return ArithmeticLoss(table.epsilon, None, None, None, 0.0)
+    return ArithmeticLoss(table.epsilon)
 
 
 class _Sent(NamedTuple):
@@ -217,22 +212,18 @@ def _of_coordinates(mechanism: HasCoordinates) -> ArithmeticLoss:
     if len(laws) > 1 and sent < mechanism.codomain().dim:
         raise NotApplicable("coordinates that are sampled must have one law")
     asked = np.linspace(0, len(laws) - 1, min(len(laws), _LAWS)).astype(int)
-    each = []
+    every = []
     for number, (law, at) in enumerate(laws):
         if not isinstance(law, HasTable):
-            each.append(arithmetic(law))
+            found = arithmetic(law)
         elif number in asked:
-            each.append(_of_table(law, _Sent(mechanism, law, at[0])))
+            found = _of_table(law, _Sent(mechanism, law, at[0]))
         else:
-            each.append(ArithmeticLoss(law.table().epsilon, None, None, None, 0.0))
-    if len(each) == 1:
-        return each[0]._replace(epsilon=sent * each[0].epsilon, off=sent * each[0].off)
-    every = [found for (_, at), found in zip(laws, each, strict=True) for _ in at]
-    epsilon, off = (
-        math.fsum(sorted((getattr(found, field) for found in every), reverse=True)[:sent])
-        for field in ("epsilon", "off")
-    )
-    return ArithmeticLoss(epsilon, None, None, None, off)
+            found = ArithmeticLoss(law.table().epsilon)
+        every += [found] * len(at)
+    most = lambda losses: math.fsum(sorted(losses, reverse=True)[:sent])
+    epsilon = most(found.epsilon for found in every)
+    return ArithmeticLoss(epsilon, off=most(found.off for found in every))
 
 
 def _of_runs(m: HasWordRuns) -> ArithmeticLoss:
@@ -246,16 +237,10 @@ def _of_runs(m: HasWordRuns) -> ArithmeticLoss:
             raise ValueError("from_words changes between two thresholds: its words are no table")
         for y, share in zip(first.tolist(), runs.share, strict=True):
             law[y] = law.get(y, Fraction(0)) + share
-    logs = [
-        dict(
-            zip(
-                law,
-                _log_likelihood(m, np.array(list(law), np.float32), record).tolist(),
-                strict=True,
-            )
-        )
-        for record, law in zip(records, laws, strict=True)
-    ]
+    logs = []
+    for record, law in zip(records, laws, strict=True):
+        values = _log_likelihood(m, np.array(list(law), np.float32), record)
+        logs.append(dict(zip(law, values.tolist(), strict=True)))
     pairs = [tuple(map(records.index, pair)) for one in runs.pairs for pair in (one, one[::-1])]
     return _compared(laws, logs, records, pairs)
 
@@ -499,16 +484,16 @@ class _Steps:
                 raise NotApplicable(
                     f"more than {_CELLS} sets of words report differently: no step function"
                 )
-            ends = [[*start[1:], 1 << bits] for start, bits in zip(starts, self.bits, strict=True)]
-            sizes = [
-                [b - a for a, b in zip(*pair, strict=True)]
-                for pair in zip(starts, ends, strict=True)
-            ]
             cells = np.array(list(itertools.product(*starts)), np.uint64)
             outcomes = self.report(np.full(len(cells), row), cells)
+            tops = [1 << bits for bits in self.bits]
+            sizes = [
+                np.diff(np.array([*each, top], object))
+                for each, top in zip(starts, tops, strict=True)
+            ]
             masses: dict[int, int] = {}
             for value, parts in zip(outcomes.tolist(), itertools.product(*sizes), strict=True):
-                masses[value] = masses.get(value, 0) + math.prod(parts)
+                masses[value] = masses.get(value, 0) + math.prod(map(int, parts))
             self._check(row, starts, outcomes)
             found.append(
                 {value: Fraction(mass, 1 << sum(self.bits)) for value, mass in masses.items()}

@@ -25,7 +25,7 @@ from ldp_jax.core.types import Array, PRNGKey, Report, Scalar, Values
 from ldp_jax.edges.lists import stacked
 from ldp_jax.edges.spaces import Lists
 from ldp_jax.verification import statistics
-from ldp_jax.verification._laws import law_of
+from ldp_jax.verification._laws import law_of, volume_of
 from ldp_jax.verification._programs import (
     Exact,
     View,
@@ -358,7 +358,7 @@ def counted(mechanism: Exact, x: Values, y: Report, significance: float) -> Fit:
     for by in (-2, -1, 1, 2) if codomain.continuous else ():
         beside = jax.tree.map(partial(nudged, by=by), asked)
         logs.append(logs_of(mechanism, beside, x))
-    volume, atom = law_of(codomain).volume(asked)
+    volume, atom = volume_of(codomain, asked)
     mass = np.exp(np.max(np.asarray(logs, np.float64), 0)) * volume * (1 + 1e-4) + np.where(
         atom, 0.0, _UNIFORM
     )

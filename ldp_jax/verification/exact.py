@@ -23,7 +23,7 @@ from ldp_jax.core.mechanism import HasCoordinates, HasMoments, Randomizer, Univa
 from ldp_jax.core.spaces import ByCoordinate, NotApplicable, Records, Reports, Vectors
 from ldp_jax.core.types import AnyArray, Array, PRNGKey, Record, Report, Scalar, Values
 from ldp_jax.edges.lists import NeighbourList, nodes_of
-from ldp_jax.verification._laws import law_of, refuse_narrow
+from ldp_jax.verification._laws import law_of, refuse_narrow, volume_of
 from ldp_jax.verification._programs import (
     Exact,
     count_of,
@@ -519,7 +519,7 @@ def _misplaced(space: Reports, y: Report, density: np.ndarray) -> float:
     """
     if not space.branches:
         return 0.0
-    volume, atom = law_of(space).volume(y)  # four spacings, of float64 as the numbers are
+    volume, atom = volume_of(space, y)  # four spacings, of float64 as the numbers are
     found = float(np.where(atom, 0.0, volume * density).max())
     refuse_narrow(found)
     return found
