@@ -81,11 +81,30 @@ def refuse_narrow(misplaced: float) -> None:
         )
 
 
+def refuse_many(count: int, most: int, what: str) -> None:
+    """``NotApplicable`` where there are more than can be asked."""
+    if count > most:
+        raise NotApplicable(f"{what} are too many to count: test a smaller dim, or fewer groups")
+
+
 class Law:
     """Defaults of all laws; :class:`~ldp_jax.core.spaces.ReportLaw` says what the methods are."""
 
     def __init__(self, space: Any) -> None:
         self.space = space
+
+    def critical_reports(self, records: Values) -> Report:
+        """Of vectors the records themselves, the middles between them, and places beyond."""
+        x = np.asarray(records, np.float64)
+        dim = x.shape[-1]
+        middles = (x[:, None] + x[None]).reshape(-1, dim) / 2
+        places = np.concatenate([x, middles, 3 * x, 10 * x])
+        inside = places[self.space.contains(places)]
+        if not len(inside):
+            raise NotApplicable(
+                f"records of {dim} numbers do not say where reports of {self.space} lose most"
+            )
+        return np.unique(inside, axis=0)
 
 
 # --- A finite matrix ------------------------------------------------------------------------------
@@ -114,15 +133,10 @@ class Matrix(Law):
 
 
 class Words(Matrix):
-    def _values(self) -> np.ndarray:
-        return np.asarray(self.space.inner.values, np.float64)
-
     def members(self, most: int = _MOST_REPORTS) -> np.ndarray:
-        values = self._values()
-        if len(values) ** self.space.dim > most:
-            raise NotApplicable(
-                f"{len(values)}^{self.space.dim} reports are too many to count: test a smaller dim"
-            )
+        values = np.asarray(self.space.inner.values, np.float64)
+        size = len(values)
+        refuse_many(size**self.space.dim, most, f"{size}^{self.space.dim} reports")
         return np.array(list(itertools.product(values, repeat=self.space.dim)))
 
     def place(self, y: Report) -> np.ndarray:
@@ -270,17 +284,6 @@ class Independent(Law):
     Along an axis the density is, up to a factor, that of one number.
     """
 
-    def critical_reports(self, records: Values) -> np.ndarray:
-        """The records themselves, the middles between them, and places beyond."""
-        x = np.asarray(records, np.float64)
-        dim = self.space.dim
-        if x.shape[-1] != dim:
-            raise NotApplicable(
-                f"records of {x.shape[-1]} numbers do not say where reports of {dim} lose most"
-            )
-        middles = (x[:, None] + x[None]).reshape(-1, dim) / 2
-        return np.unique(np.concatenate([x, middles, 3 * x, 10 * x]), axis=0)
-
     def _mode(self, log_density: Log) -> tuple[np.ndarray, np.ndarray]:
         """Where the density is largest [dim], and the ends [dim, 2] of all but e^-40 of it."""
         dim = self.space.dim
@@ -308,10 +311,7 @@ class Independent(Law):
 
         ``cuts`` [dim, k] are ends, and where it may bend.
         """
-        if len(numbers) not in _RULES:
-            raise NotApplicable(
-                f"{len(numbers)} real numbers are too many to integrate together: ask fewer"
-            )
+        refuse_many(len(numbers), len(_RULES), f"{len(numbers)} real numbers, integrated together,")
         order, panels = _RULES[len(numbers)]
         edges = [np.unique(cuts[number]) for number in numbers]
         lines = [panel_rule(edge, order, -(-panels // (len(edge) - 1))) for edge in edges]
@@ -350,10 +350,7 @@ class Independent(Law):
         return y, weights * rest
 
     def cells(self, x: Values, log_density: Log) -> Cells:
-        if 4**self.space.dim > _MOST_CELLS:
-            raise NotApplicable(
-                f"4^{self.space.dim} cells are too many to count: test a smaller dim"
-            )
+        refuse_many(4**self.space.dim, _MOST_CELLS, f"4^{self.space.dim} cells")
         base, ends = self._mode(log_density)
         mass = np.ones(1)
         cuts = []
@@ -412,10 +409,8 @@ class OfLists(Independent):
         if self.space.continuous:
             raise NotApplicable(f"{dim} real numbers are too many to integrate together")
         low, high = self.space.span
-        if (high - low + 1) ** dim > _MOST_LISTED:
-            raise NotApplicable(
-                f"{high - low + 1}^{dim} reports are too many to list: ask fewer groups"
-            )
+        size = high - low + 1
+        refuse_many(size**dim, _MOST_LISTED, f"{size}^{dim} reports")
         y = _rows([np.arange(low, high + 1.0)] * dim)
         return self.space.of_numbers(y), np.ones(len(y))
 
@@ -482,14 +477,6 @@ _SECTORS = np.pi / 4 * np.arange(9)  # ends of the cells of a disc, by share and
 
 class Peak(Law):
     """A disc, in polar coordinates about the record, along which a peak there is smooth."""
-
-    def critical_reports(self, records: Values) -> np.ndarray:
-        """The records themselves, the middles between them, and places on the rim."""
-        x = np.asarray(records, np.float64)
-        middles = (x[:, None] + x[None]).reshape(-1, 2) / 2
-        turn = 2 * np.pi * np.arange(16) / 16
-        rim = float(self.space.radius) * np.stack([np.cos(turn), np.sin(turn)], 1) * (1 - 1e-12)
-        return np.unique(np.concatenate([x, middles, rim]), axis=0)
 
     def _way(self, x: np.ndarray, turn: np.ndarray) -> np.ndarray:
         """The distance from x to the rim, by the angle from the direction of x."""
@@ -607,10 +594,7 @@ class Round(Law, abc.ABC):
         (along, across, weight), edges = self._slices(direction, log_density, 8, 8)
         bins = tuple(len(edge) + 1 for edge in edges)
         orthants = 2 ** len(basis)
-        if math.prod(bins) * orthants > _MOST_CELLS:
-            raise NotApplicable(
-                f"2^{len(basis)} orthants are too many to count: test a smaller dim"
-            )
+        refuse_many(math.prod(bins) * orthants, _MOST_CELLS, f"2^{len(basis)} orthants")
 
         def place(a: np.ndarray, b: np.ndarray) -> np.ndarray:
             at = np.searchsorted(edges[0], a, "right"), np.searchsorted(edges[1], b, "right")

@@ -180,7 +180,7 @@ def _of_table(m: Any, sampler: Any) -> ArithmeticLoss:
     x = np.repeat(ends, len(some))
     alike = [np.broadcast_to(words, (*draw.shape, len(words))).T for draw in draws]
     sent = _outcomes(sampler)(report_words(sampler, x, alike))
-    known = _table_report(table, x, words[:, None])
+    known = table.report(x, words, words)
     if any(draw.bits != 32 for draw in draws) or (sent != known).any():
         raise NotApplicable(
             f"{type(sampler).__name__} draws other probabilities than its table has"
@@ -282,7 +282,7 @@ def _log_likelihood(m: HasWordRuns, y: Array, record: Record) -> Array:
 def follows_table(mechanism: Any, key: PRNGKey, *, trials: int = _TRIALS) -> Fit:
     """Whether each report is the one that a mechanism's table has for the words that were drawn.
 
-    Rows are found by the client's rule, and outputs by a search of cumulative masses in 64 bits.
+    Devices look it up by :meth:`~ldp_jax.core.integer_tables.Table.report`.
 
     >>> from ldp_jax.features import GridSquareWave
     >>> follows_table(
@@ -299,17 +299,9 @@ def follows_table(mechanism: Any, key: PRNGKey, *, trials: int = _TRIALS) -> Fit
     rng = generator(word_key)
     words = rng.integers(0, 1 << 32, (trials, *requests[0].shape), np.uint64).astype(np.uint32)
     sent = report_words(mechanism, x, [words])
-    wrong = int((sent != _table_report(mechanism.table(), x, words.reshape(trials, -1))).sum())
+    flat = words.reshape(trials, -1)
+    wrong = int((sent != mechanism.table().report(x, flat[:, 0], flat[:, -1])).sum())
     return Fit(wrong == 0, "reports unlike the table's", float(wrong), 0.0, 13.8 / trials, trials)
-
-
-def _table_report(table: integer_tables.Table, x: np.ndarray, words: np.ndarray) -> np.ndarray:
-    row, part = integer_tables.split(np, x, table.inputs, table.encoding)
-    row = row + integer_tables.rounds_up(words[:, -1], part)
-    first = np.arange(table.inputs, dtype=np.uint64)[:, None] * np.uint64(2**32)
-    cumulative = np.cumsum(table.masses, 1, dtype=np.uint64) + first
-    asked = words[:, 0] + row.astype(np.uint64) * np.uint64(2**32)
-    return np.searchsorted(cumulative.ravel(), asked, "right") - row * table.outputs
 
 
 # --- What float32 gives away ----------------------------------------------------------------------

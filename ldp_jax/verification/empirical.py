@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import stats
 
-from ldp_jax.core import integer_tables, random, validate
+from ldp_jax.core import random, validate
 from ldp_jax.core.flags import standard_flags
 from ldp_jax.core.float64 import float64_on_cpu
 from ldp_jax.core.mechanism import HasCoordinates, Randomizer
@@ -44,7 +44,7 @@ from ldp_jax.verification._programs import (
     take,
     wide,
 )
-from ldp_jax.verification.exact import HasTable, coordinate_laws, spaces
+from ldp_jax.verification.exact import coordinate_laws, spaces
 from ldp_jax.verification.records import pairs_of, records_of, repeated_records
 from ldp_jax.verification.statistics import SIGNIFICANCE, Fit, tail_fit
 
@@ -417,8 +417,6 @@ def positions(given: Numbers, key: PRNGKey) -> tuple[np.ndarray, float]:
     # by ``key``.
     mechanism, x, y, _ = given
     spread = generator(key).random(len(x))
-    if isinstance(mechanism, HasTable):
-        return _of_table(mechanism.table(), x, y, spread), 0.0
     parts = mechanism.codomain().branches
     if not parts:
         raise NotApplicable("reports must be one number each")
@@ -436,21 +434,6 @@ def positions(given: Numbers, key: PRNGKey) -> tuple[np.ndarray, float]:
         ask = lambda block: _positions(m, *block, scale, atoms, ends)
         place, misplaced = in_blocks(ask, rows, _ROWS)
     return place, float(np.max(misplaced))
-
-
-def _of_table(
-    table: integer_tables.Table, x: np.ndarray, y: np.ndarray, spread: np.ndarray
-) -> np.ndarray:
-    row, part = integer_tables.split(np, x, table.inputs, table.encoding)
-    above = np.minimum(row + 1, table.inputs - 1)
-    share = part / 2.0**23
-    below = (
-        np.pad(np.cumsum(table.masses.astype(np.float64), 1), ((0, 0), (1, 0)))
-        / integer_tables.WORDS
-    )
-    at = np.clip(y, 0, table.outputs - 1)
-    mix = lambda place: (1 - share) * below[row, place] + share * below[above, place]
-    return mix(at) + spread * (mix(at + 1) - mix(at))
 
 
 def _log(mechanism: Exact, branch: int | None, value: Array, x: Array) -> Array:

@@ -8,7 +8,6 @@ A random search cross-checks the finitely many points that remain.
 import contextlib
 import itertools
 import math
-from fractions import Fraction
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
@@ -23,7 +22,7 @@ from ldp_jax.core.mechanism import HasCoordinates, HasMoments, Randomizer, Univa
 from ldp_jax.core.spaces import ByCoordinate, NotApplicable, Records, Reports, Vectors
 from ldp_jax.core.types import AnyArray, Array, PRNGKey, Record, Report, Scalar, Values
 from ldp_jax.edges.lists import NeighbourList, nodes_of
-from ldp_jax.verification._laws import law_of, refuse_narrow, volume_of
+from ldp_jax.verification._laws import law_of, refuse_many, refuse_narrow, volume_of
 from ldp_jax.verification._programs import (
     Exact,
     count_of,
@@ -343,19 +342,15 @@ def _excess_between(mechanism: Exact, x: np.ndarray, other: np.ndarray, epsilon:
 # --- Where the loss is largest --------------------------------------------------------------------
 
 
-def _of_table(table: integer_tables.Table) -> Supremum:
-    masses = table.masses
-    high = masses.argmax(0)
-    low = masses.argmin(0)
-    columns = range(table.outputs)
-    ratios = [Fraction(int(masses[high[y], y]), int(masses[low[y], y])) for y in columns]
-    y = max(columns, key=ratios.__getitem__)
-    loss = integer_tables.log_up(ratios[y])
+def _of_table(table: Table) -> Supremum:
+    masses = table.masses.astype(np.float64)
+    y = int((masses.max(0) / masses.min(0)).argmax())
     n = table.inputs
     points = np.linspace(-1.0, 1.0, n)  # a record for each row
     if table.encoding != "grid":
         points = np.arange(float(n)) if table.encoding == "category" else (np.arange(n) + 0.5) / n
-    return Supremum(loss, float(points[high[y]]), float(points[low[y]]), y, loss)
+    x, other = (float(points[row]) for row in (masses[:, y].argmax(), masses[:, y].argmin()))
+    return Supremum(table.epsilon, x, other, y, table.epsilon)
 
 
 def _of_coordinates(mechanism: HasCoordinates) -> Supremum:
@@ -388,10 +383,7 @@ def _plain(stacked: Values, place: int) -> Report:
 def _largest(mechanism: Exact, records: Values, reports: Report) -> Supremum:
     count = count_of(records) * count_of(reports)
     domain = mechanism.domain()
-    if count > _MOST_TRIPLES:
-        raise NotApplicable(
-            f"{count} records and reports are more than {_MOST_TRIPLES}: ask a smaller dim"
-        )
+    refuse_many(count, _MOST_TRIPLES, f"{count} records and reports")
     logs = log_grid(mechanism, reports, records)
     every = np.arange(logs.shape[1])
     if domain.all_adjacent:
@@ -476,9 +468,8 @@ def _rule_of_coordinates(
 ) -> tuple[Report, np.ndarray, float]:
     codomain = mechanism.codomain()
     dim, k = codomain.dim, codomain.sent
-    too_many = f"the reports of {k} of {dim} coordinates are too many to count: test a smaller dim"
-    if math.comb(dim, k) > _MOST_NODES:
-        raise NotApplicable(too_many)
+    what = f"the reports of {k} of {dim} coordinates"
+    refuse_many(math.comb(dim, k), _MOST_NODES, what)
     lines = []
     off = []
     for j, x_j in enumerate(x):
@@ -495,8 +486,8 @@ def _rule_of_coordinates(
         lines.append((y, np.asarray(weights)))
         off.append(_misplaced(space, y, np.exp(log_density(y))))
     subsets = list(itertools.combinations(range(dim), k))
-    if len(subsets) * max(len(weights) for _, weights in lines) ** k > _MOST_NODES:
-        raise NotApplicable(too_many)
+    most = max(len(weights) for _, weights in lines)
+    refuse_many(len(subsets) * most**k, _MOST_NODES, what)
     indices = []
     values = []
     weights = []

@@ -296,10 +296,6 @@ def _by_score(score: np.ndarray) -> Views:
 
 _BLOCK = 64  # reports
 
-Pair = tuple[int, int]
-Owners = dict[Pair, int] | None
-"""The reporter of each pair; None where both are."""
-
 
 class RelationshipLoss(NamedTuple):
     """The largest log ratio of the joint laws of all reports, with an edge and without it."""
@@ -331,25 +327,27 @@ def relationship_supremum(
         )
     reporting = mechanism.reporting if reporting is None else reporting
     validate.one_of(mechanism.reportings, reporting=reporting)
-    users = [mechanism.of_users(lambda leaf, i=i: _one_of(leaf, i)) for i in range(NODES)]
+    users = [mechanism.of_users(partial(_budget_of, user)) for user in range(NODES)]
     budgets = [user.guarantee().epsilon for user in users]
     same = all(user == users[0] for user in users)
+    loss = functools.cache(lambda user, *view: _loss(users[0 if same else user], *view))
     pairs = list(itertools.combinations(range(NODES), 2))
     best = RelationshipLoss(0.0, (0, 1), ())
-    loss = functools.cache(lambda user, *view: _loss(users[user], *view))
-    for owners, edge in itertools.product(_ownerships(budgets, pairs, reporting), pairs):
+    # With equal budgets, the lower end reports a pair or the higher one.
+    for tie, edge in itertools.product((1, -1), pairs):
+        order = lambda user, tie=tie: (budgets[user], tie * user)
+        owner = {pair: min(pair, key=order) for pair in pairs}
         # Both ends have other pairs beside the edge, so the worst graph is that of each end.
         ends = []
         for user in edge:
             mine = [pair for pair in pairs if user in pair]
-            reports = owners is None or owners[edge] == user
-            if owners is not None and reporting == "half":
-                mine = [pair for pair in mine if owners[pair] == user]
+            reports = reporting == "full" or owner[edge] == user
+            if reporting == "half":
+                mine = [pair for pair in mine if owner[pair] == user]
             others = [pair for pair in mine if pair != edge]
             if reports or reporting == "half list":
-                ask = partial(loss, 0 if same else user, len(mine))
-                degrees = range(len(others) + 1)
-                ends.append([(ask(degree, reports), others[:degree]) for degree in degrees])
+                views = [(len(mine), degree, reports) for degree in range(len(others) + 1)]
+                ends.append([(loss(user, *view), others[: view[1]]) for view in views])
         for way in (0, 1):
             worst = [max(end, key=lambda one, way=way: one[0][way]) for end in ends]
             total = sum(both[way] for both, _ in worst)
@@ -358,25 +356,12 @@ def relationship_supremum(
     return best
 
 
-def _one_of(leaf: Scalar, place: int) -> Scalar:
+def _budget_of(user: int, leaf: Scalar) -> Scalar:
     if np.ndim(leaf) == 0:
         return leaf
     if np.shape(leaf) != (NODES,):
         raise ValueError(f"budgets must be one number or [{NODES}], got shape {np.shape(leaf)}")
-    return float(np.asarray(leaf, np.float64)[place])
-
-
-def _ownerships(budgets: list[float], pairs: list[Pair], reporting: str) -> list[Owners]:
-    """The reporter of each pair.
-
-    Both answers for pairs of equal budgets, the lower end or the higher one.
-    """
-    if reporting == "full":
-        return [None]
-    return [
-        {(i, j): i if (budgets[i], tie * i) < (budgets[j], tie * j) else j for i, j in pairs}
-        for tie in (1, -1)
-    ]
+    return float(np.asarray(leaf, np.float64)[user])
 
 
 def _loss(m: HasBitLaw, owned: int, degree: int, reports: bool) -> tuple[float, float]:
