@@ -25,6 +25,7 @@ from ldp_jax.verification._programs import (
     draws_of,
     generator,
     log_grid,
+    records_of,
     repeated,
     report_words,
     take,
@@ -39,7 +40,6 @@ from ldp_jax.verification.exact import (
     coordinate_laws,
     spaces,
 )
-from ldp_jax.verification.records import repeated_records
 from ldp_jax.verification.statistics import Fit
 
 ROUNDING = 1e-5
@@ -292,7 +292,7 @@ def follows_table(mechanism: Any, key: PRNGKey, *, trials: int = _TRIALS) -> Fit
     """
     validate.integer_in(1000, trials=trials)
     record_key, word_key = random.split(key)
-    x = repeated_records(spaces(mechanism)[0], generator(record_key), trials)
+    x = records_of(spaces(mechanism)[0], generator(record_key), trials, again=True)
     requests = draws_of(mechanism, x[0])
     if len(requests) != 1 or math.prod(requests[0].shape) > 2:
         raise ValueError("a table takes one word a report, and one to round to a grid")

@@ -37,15 +37,16 @@ from ldp_jax.verification._programs import (
     logs_each,
     logs_of,
     lost,
+    pairs_of,
     privatize_stacked,
     raw,
+    records_of,
     repeated,
     report_each,
     take,
     wide,
 )
 from ldp_jax.verification.exact import coordinate_laws, spaces
-from ldp_jax.verification.records import pairs_of, records_of, repeated_records
 from ldp_jax.verification.statistics import SIGNIFICANCE, Fit, tail_fit
 
 _JOINT_CELLS = 4096  # beyond, a vector is tested one random coordinate a user instead of whole
@@ -549,7 +550,7 @@ def record_windows(
     validate.integer_in(65_536, trials=trials)
     draw_key, spread_key = random.split(key)
     record_key, draw_key = random.split(draw_key)
-    x = repeated_records(spaces(mechanism)[0], generator(record_key), trials)
+    x = records_of(spaces(mechanism)[0], generator(record_key), trials, again=True)
     apart = isinstance(mechanism, HasCoordinates)
     if not apart and isinstance(x, tuple):
         raise NotApplicable(
@@ -673,7 +674,7 @@ def _places(
     domain: Any = mechanism.domain()
     if isinstance(mechanism, HasCoordinates):
         record_key, draw_key = random.split(draw_key)
-        x = repeated_records(domain, generator(record_key), trials)
+        x = records_of(domain, generator(record_key), trials, again=True)
         given = by_law(mechanism, x, privatize_stacked(draw_key, mechanism, x))
         place = np.full((trials, domain.dim), np.nan, np.float32)
         keys = random.split(spread_key, len(given))

@@ -29,15 +29,17 @@ from ldp_jax.verification._programs import (
     draws,
     estimates,
     is_float,
+    joined,
     log_grid,
     logs_each,
     logs_of,
     lost,
+    pairs_of,
+    records_of,
     report_each,
     take,
     wide,
 )
-from ldp_jax.verification.records import joined, pairs_of, records_of
 from ldp_jax.verification.statistics import Fit
 
 _MAX_EPSILON = 700.0

@@ -28,12 +28,12 @@ from ldp_jax.verification._programs import (
     is_float,
     logs_each,
     lost,
+    pairs_of,
     raw,
     repeated,
     report_each,
     take,
 )
-from ldp_jax.verification.records import pairs_of
 from ldp_jax.verification.statistics import SIGNIFICANCE
 
 RESOLUTION = 1e-4

@@ -31,16 +31,18 @@ from ldp_jax.verification._programs import (
     estimates,
     generator,
     is_float,
+    joined,
+    natural,
     program_of,
     raw,
     repeated,
     report_each,
+    some_of,
     take,
     traced_again,
     unfollowed,
 )
 from ldp_jax.verification.exact import spaces
-from ldp_jax.verification.records import joined, natural, some_of
 from ldp_jax.verification.statistics import OUTSIDE, Fit
 
 FUSED = 2e-5
