@@ -47,15 +47,12 @@ a search of thresholds, leaves least to read.
 from ldp_jax.core.spaces import NotApplicable
 from ldp_jax.curators.release_laws import HasReleaseLaw
 from ldp_jax.verification.arithmetic import FloatAudit, arithmetic, float_audit, follows_table
-from ldp_jax.verification.central import (
-    matches_release,
-    private_edge_lower_bound,
-    private_edge_supremum,
-)
 from ldp_jax.verification.empirical import (
     distinct_reports,
+    independent_coordinates,
     matches_density,
     matches_everywhere,
+    record_windows,
     reported_losses,
 )
 from ldp_jax.verification.exact import (
@@ -63,13 +60,19 @@ from ldp_jax.verification.exact import (
     HasTable,
     HasWordRuns,
     HasWords,
+    draws_have_moments,
     hockey_stick,
+    matches_moments,
     privacy_loss_supremum,
-    relationship_supremum,
+    sums_to_one,
 )
 from ldp_jax.verification.game import epsilon_lower_bound, largest_lower_bound
-from ldp_jax.verification.moments import draws_have_moments, matches_moments, sums_to_one
-from ldp_jax.verification.places import independent_coordinates, record_windows
+from ldp_jax.verification.graphs import (
+    matches_release,
+    private_edge_lower_bound,
+    private_edge_supremum,
+    relationship_supremum,
+)
 from ldp_jax.verification.purity import is_pure, is_total, uses_the_whole_key
 from ldp_jax.verification.statistics import Fit
 from ldp_jax.verification.verdict import Verdict, check

@@ -6,7 +6,7 @@ Finite matrices, lines, and products of lines.
 import abc
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -20,14 +20,13 @@ from ldp_jax.core.spaces import NotApplicable, ReportLaw, Reports
 from ldp_jax.core.spaces.space import Cells, Log, Rule, Volume, spacings
 from ldp_jax.core.types import Report, Values
 from ldp_jax.edges.spaces import NumberReports
-from ldp_jax.verification._programs import count_of, take
+from ldp_jax.verification._programs import count_of
 
 _MOST_REPORTS = 4_000_000
 _MOST_LISTED = 2**18  # of whole numbers in reports about a list
 _MOST_CELLS = 4096
 _MISPLACED = 1e-4  # the most of a law's mass that float64 may misplace where it is integrated
 _NOTHING = 40.0  # e^-40 of a density is left out of an integral
-_FAR, _FAR_AROUND = 2.0**40, 2.0**10
 
 
 def law_of(space: Reports) -> Any:
@@ -37,9 +36,37 @@ def law_of(space: Reports) -> Any:
     law = next((law for kind, law in _LAWS.items() if isinstance(space, kind)), None)
     if law is None:
         raise NotApplicable(
-            f"{type(space).__name__} does not say what verification asks (see ReportLaw)"
+            "mechanism must report one number, or have a coordinate(j), its law, or reports of a "
+            f"space that says how verification integrates them (see ReportLaw): {space}"
         )
     return law(space)
+
+
+def volume_of(space: Any, y: Report) -> Volume:
+    """Four float32 spacings of each real number of stacked reports, and which are atoms."""
+    if isinstance(space, ReportLaw):
+        return space.volume(y)
+    n = count_of(y)
+    if isinstance(space, spaces.Subset):
+        width, atom = (each.reshape(n, -1) for each in volume_of(space.inner, y.values))
+        return width.prod(1), atom.all(1)
+    if len(space.branches) > 1:
+        finite = [place for place, part in enumerate(space.branches) if not part.continuous]
+        atom = np.isin(y[0], finite)
+        return np.where(atom, 1.0, spacings(y[1])), atom
+    shape = np.shape(y) if space.branches else (n,)
+    if not space.continuous:
+        return np.ones(shape), np.ones(shape, bool)
+    if space.branches:
+        return spacings(y), np.zeros(shape, bool)
+    leaves = [np.asarray(leaf).reshape(n, -1) for leaf in jax.tree.leaves(y)]
+    numbers = np.concatenate(leaves, 1)
+    width = spacings(numbers)
+    if isinstance(space, spaces.Sphere):  # of all numbers but the largest, over the slope there
+        most = np.abs(numbers).argmax(1)[:, None]
+        slope = 1 / np.abs(np.take_along_axis(numbers, most, 1)).astype(np.float64)
+        np.put_along_axis(width, most, slope, 1)
+    return np.nanprod(width, 1), np.zeros(n, bool)  # of what is not sent there is NaN
 
 
 def refuse_narrow(misplaced: float) -> None:
@@ -54,27 +81,30 @@ def refuse_narrow(misplaced: float) -> None:
         )
 
 
+def refuse_many(count: int, most: int, what: str) -> None:
+    """``NotApplicable`` where there are more than can be asked."""
+    if count > most:
+        raise NotApplicable(f"{what} are too many to count: test a smaller dim, or fewer groups")
+
+
 class Law:
     """Defaults of all laws; :class:`~ldp_jax.core.spaces.ReportLaw` says what the methods are."""
 
     def __init__(self, space: Any) -> None:
         self.space = space
 
-    far: Callable[..., Report] = ReportLaw.far
-    volume: Callable[..., Volume] = ReportLaw.volume
-
-    def search(self, rng: np.random.Generator, known: Report, n: int) -> Report:
-        """Between two known ones."""
-        known = np.asarray(known, np.float64)
-        one, other = known[rng.integers(0, len(known), (2, n))]
-        return one + rng.random(one.shape) * (other - one)
-
-
-class RealVectors(Law):
-    def volume(self, y: Report) -> Volume:
-        """Four float32 spacings of each number."""
-        spacing = 4 * np.spacing(np.abs(np.asarray(y, np.float32))).astype(np.float64)
-        return spacing.prod(-1), np.zeros(len(spacing), bool)
+    def critical_reports(self, records: Values) -> Report:
+        """Of vectors the records themselves, the middles between them, and places beyond."""
+        x = np.asarray(records, np.float64)
+        dim = x.shape[-1]
+        middles = (x[:, None] + x[None]).reshape(-1, dim) / 2
+        places = np.concatenate([x, middles, 3 * x, 10 * x])
+        inside = places[self.space.contains(places)]
+        if not len(inside):
+            raise NotApplicable(
+                f"records of {dim} numbers do not say where reports of {self.space} lose most"
+            )
+        return np.unique(inside, axis=0)
 
 
 # --- A finite matrix ------------------------------------------------------------------------------
@@ -92,9 +122,6 @@ class Matrix(Law):
     def critical_reports(self, records: Values) -> Report:
         return self.members()
 
-    def search(self, rng: np.random.Generator, known: Report, n: int) -> Report:
-        return take(known, rng.integers(0, count_of(known), n))
-
     def quadrature(
         self, records: Values, log_density: Log, *, panels: int = 64, order: int = 8
     ) -> Rule:
@@ -106,15 +133,10 @@ class Matrix(Law):
 
 
 class Words(Matrix):
-    def _values(self) -> np.ndarray:
-        return np.asarray(self.space.inner.values, np.float64)
-
     def members(self, most: int = _MOST_REPORTS) -> np.ndarray:
-        values = self._values()
-        if len(values) ** self.space.dim > most:
-            raise NotApplicable(
-                f"{len(values)}^{self.space.dim} reports are too many to count: test a smaller dim"
-            )
+        values = np.asarray(self.space.inner.values, np.float64)
+        size = len(values)
+        refuse_many(size**self.space.dim, most, f"{size}^{self.space.dim} reports")
         return np.array(list(itertools.product(values, repeat=self.space.dim)))
 
     def place(self, y: Report) -> np.ndarray:
@@ -151,20 +173,6 @@ class Line(Law):
         points = np.unique(np.clip(points, lower, upper))
         return np.concatenate([points, (points[1:] + points[:-1]) / 2])
 
-    def _open(self) -> list[float]:
-        ends = ((-1.0, self.space.lower), (1.0, self.space.upper))
-        return [sign for sign, end in ends if math.isinf(float(end))]
-
-    def far(self, known: Report) -> np.ndarray | None:
-        """Ten and a thousand times as far as the farthest, on the sides without an end."""
-        reach = float(np.abs(known).max())
-        sides = self._open()
-        return (
-            reach * np.array([sign * times for sign in sides for times in (10.0, 1e3)])
-            if sides
-            else None
-        )
-
     def quadrature(
         self, records: Values, log_density: Log, *, panels: int = 64, order: int = 8
     ) -> Rule:
@@ -176,8 +184,9 @@ class Line(Law):
         lower, upper = self._reach(cuts)
         tails = []
         at = lambda place: float(np.squeeze(log_density(np.reshape(place, 1))))
-        for sign in self._open():
-            start = lower if sign < 0 else upper
+        for sign, start in ((-1.0, lower), (1.0, upper)):
+            if not math.isinf(float(self.space.lower if sign < 0 else self.space.upper)):
+                continue
             count = 1
             while at(start + sign * 2.0**count) - at(start) > -50.0:
                 count += 1
@@ -216,9 +225,6 @@ class Line(Law):
         mass = np.diff(np.concatenate([[0.0], below[np.searchsorted(fine, cuts)], below[-1:]]))
         return mass, lambda y: np.searchsorted(cuts, np.asarray(y, np.float64), "right")
 
-    def volume(self, y: Report) -> Volume:
-        return spacings(y), np.zeros(np.shape(y), bool)
-
 
 class Parts(Law):
     def __init__(self, space: spaces.Mixture) -> None:
@@ -231,18 +237,6 @@ class Parts(Law):
 
     def critical_reports(self, records: Values) -> Report:
         return self._joined([part.critical_reports(records) for part in self.parts])
-
-    def search(self, rng: np.random.Generator, known: Report, n: int) -> Report:
-        one, other = (take(known, rng.integers(0, count_of(known), n)) for _ in range(2))
-        real = np.array([part.continuous for part in self.space.parts])
-        between = real[one[0]] & (one[0] == other[0])
-        return one[0], one[1] + np.where(between, rng.random(n) * (other[1] - one[1]), 0.0)
-
-    def far(self, known: Report) -> Report:
-        found = [part.far(known[1][known[0] == place]) for place, part in enumerate(self.parts)]
-        if all(each is None for each in found):
-            return None
-        return self._joined([np.zeros(0) if each is None else each for each in found])
 
     def _logs(self, log_density: Log) -> list[Log]:
         one = lambda values, place: log_density(
@@ -273,12 +267,6 @@ class Parts(Law):
 
         return np.concatenate([mass for mass, _ in found]), cell
 
-    def volume(self, y: Report) -> Volume:
-        atom = np.isin(
-            y[0], [place for place, part in enumerate(self.space.parts) if not part.continuous]
-        )
-        return np.where(atom, 1.0, spacings(y[1])), atom
-
 
 # --- A product ------------------------------------------------------------------------------------
 
@@ -290,25 +278,11 @@ _PLACES = np.concatenate([-_SCALES[::-1], [0.0], _SCALES])
 _COARSE = np.concatenate([-(2.0 ** np.arange(6, -7, -1)), [0.0], 2.0 ** np.arange(-6, 7)])
 
 
-class Independent(RealVectors):
+class Independent(Law):
     """Vectors of independent numbers.
 
     Along an axis the density is, up to a factor, that of one number.
     """
-
-    def far(self, known: Report) -> np.ndarray:
-        return _FAR * np.asarray(known, np.float64)
-
-    def critical_reports(self, records: Values) -> np.ndarray:
-        """The records themselves, the middles between them, and places beyond."""
-        x = np.asarray(records, np.float64)
-        dim = self.space.dim
-        if x.shape[-1] != dim:
-            raise NotApplicable(
-                f"records of {x.shape[-1]} numbers do not say where reports of {dim} lose most"
-            )
-        middles = (x[:, None] + x[None]).reshape(-1, dim) / 2
-        return np.unique(np.concatenate([x, middles, 3 * x, 10 * x]), axis=0)
 
     def _mode(self, log_density: Log) -> tuple[np.ndarray, np.ndarray]:
         """Where the density is largest [dim], and the ends [dim, 2] of all but e^-40 of it."""
@@ -337,10 +311,7 @@ class Independent(RealVectors):
 
         ``cuts`` [dim, k] are ends, and where it may bend.
         """
-        if len(numbers) not in _RULES:
-            raise NotApplicable(
-                f"{len(numbers)} real numbers are too many to integrate together: ask fewer"
-            )
+        refuse_many(len(numbers), len(_RULES), f"{len(numbers)} real numbers, integrated together,")
         order, panels = _RULES[len(numbers)]
         edges = [np.unique(cuts[number]) for number in numbers]
         lines = [panel_rule(edge, order, -(-panels // (len(edge) - 1))) for edge in edges]
@@ -379,10 +350,7 @@ class Independent(RealVectors):
         return y, weights * rest
 
     def cells(self, x: Values, log_density: Log) -> Cells:
-        if 4**self.space.dim > _MOST_CELLS:
-            raise NotApplicable(
-                f"4^{self.space.dim} cells are too many to count: test a smaller dim"
-            )
+        refuse_many(4**self.space.dim, _MOST_CELLS, f"4^{self.space.dim} cells")
         base, ends = self._mode(log_density)
         mass = np.ones(1)
         cuts = []
@@ -415,8 +383,6 @@ class Independent(RealVectors):
 class OfLists(Independent):
     """Independent numbers in reports about a neighbour list: real ones, or whole ones of a span."""
 
-    far: Callable[..., Report] = Law.far  # critical ones are far
-
     def critical_reports(self, records: Values) -> Report:
         _, degrees = jax.tree.leaves(records)
         return self.space.of_numbers(self.space.critical_numbers(int(np.max(degrees))))
@@ -443,23 +409,14 @@ class OfLists(Independent):
         if self.space.continuous:
             raise NotApplicable(f"{dim} real numbers are too many to integrate together")
         low, high = self.space.span
-        if (high - low + 1) ** dim > _MOST_LISTED:
-            raise NotApplicable(
-                f"{high - low + 1}^{dim} reports are too many to list: ask fewer groups"
-            )
+        size = high - low + 1
+        refuse_many(size**dim, _MOST_LISTED, f"{size}^{dim} reports")
         y = _rows([np.arange(low, high + 1.0)] * dim)
         return self.space.of_numbers(y), np.ones(len(y))
 
     def cells(self, x: Values, log_density: Log) -> Cells:
         mass, cell = super().cells(x, lambda rows: log_density(self.space.of_numbers(rows)))
         return mass, lambda y: cell(self.space.numbers(y))
-
-    def volume(self, y: Report) -> Volume:
-        """Four float32 spacings of each real number; 1 of whole ones."""
-        numbers = self.space.numbers(y)
-        if not self.space.continuous:
-            return np.ones(len(numbers)), np.ones(len(numbers), bool)
-        return spacings(numbers).prod(1), np.zeros(len(numbers), bool)
 
 
 def _rows(axes: Sequence[np.ndarray]) -> np.ndarray:
@@ -503,21 +460,6 @@ def _ends(log_density: Log, base: np.ndarray, number: int) -> tuple[float, float
     return found[0], found[1], mode
 
 
-class Sparse(Law):
-    """Sampled coordinates; :class:`~ldp_jax.core.mechanism.HasCoordinates` says the law of each."""
-
-    def critical_reports(self, *_: object, **__: object) -> Report:
-        raise NotApplicable(
-            f"mechanism must report one number, or have a coordinate(j), its law: {self.space}"
-        )
-
-    search = quadrature = cells = critical_reports
-
-    def volume(self, y: Report) -> Volume:
-        width, atom = law_of(self.space.inner).volume(y.values)
-        return width.reshape(len(width), -1).prod(1), np.asarray(atom.reshape(len(atom), -1).all(1))
-
-
 # --- Polar coordinates ----------------------------------------------------------------------------
 
 _ENDS = 4.0 ** -np.arange(6.0, 0.0, -1)
@@ -533,16 +475,8 @@ _RINGS = _SHARES[[0, 3, 5, 6, 7, 8, 9, 11, 14]]
 _SECTORS = np.pi / 4 * np.arange(9)  # ends of the cells of a disc, by share and angle
 
 
-class Peak(RealVectors):
+class Peak(Law):
     """A disc, in polar coordinates about the record, along which a peak there is smooth."""
-
-    def critical_reports(self, records: Values) -> np.ndarray:
-        """The records themselves, the middles between them, and places on the rim."""
-        x = np.asarray(records, np.float64)
-        middles = (x[:, None] + x[None]).reshape(-1, 2) / 2
-        turn = 2 * np.pi * np.arange(16) / 16
-        rim = float(self.space.radius) * np.stack([np.cos(turn), np.sin(turn)], 1) * (1 - 1e-12)
-        return np.unique(np.concatenate([x, middles, rim]), axis=0)
 
     def _way(self, x: np.ndarray, turn: np.ndarray) -> np.ndarray:
         """The distance from x to the rim, by the angle from the direction of x."""
@@ -605,7 +539,7 @@ cells.
 """
 
 
-class Round(RealVectors, abc.ABC):
+class Round(Law, abc.ABC):
     """Laws of the component along the record's direction and of the length across it."""
 
     sizes: tuple[float, ...] = (1.0,)
@@ -625,11 +559,6 @@ class Round(RealVectors, abc.ABC):
         return np.concatenate(
             [size * side * directions for size in self.sizes for side in (1.0, -1.0)]
         )
-
-    def search(self, rng: np.random.Generator, known: Report, n: int) -> Report:
-        y = rng.normal(size=(n, self.space.dim))
-        y /= np.linalg.norm(y, axis=1, keepdims=True)
-        return y * rng.choice(np.linalg.norm(np.asarray(known), axis=1), (n, 1))
 
     def quadrature(
         self, records: Values, log_density: Log, *, panels: int = 8, order: int = 8
@@ -665,10 +594,7 @@ class Round(RealVectors, abc.ABC):
         (along, across, weight), edges = self._slices(direction, log_density, 8, 8)
         bins = tuple(len(edge) + 1 for edge in edges)
         orthants = 2 ** len(basis)
-        if math.prod(bins) * orthants > _MOST_CELLS:
-            raise NotApplicable(
-                f"2^{len(basis)} orthants are too many to count: test a smaller dim"
-            )
+        refuse_many(math.prod(bins) * orthants, _MOST_CELLS, f"2^{len(basis)} orthants")
 
         def place(a: np.ndarray, b: np.ndarray) -> np.ndarray:
             at = np.searchsorted(edges[0], a, "right"), np.searchsorted(edges[1], b, "right")
@@ -696,25 +622,12 @@ class OnSphere(Round):
         coarse = np.cos(subdivide(corners, 4)[1:-1])[::-1]
         return (np.cos(angle), np.sin(angle), weight), (coarse, np.zeros(0))
 
-    def volume(self, y: Report) -> Volume:
-        """Four float32 spacings of each number but the largest, over the surface's slope there."""
-        y = np.asarray(y, np.float32)
-        spacing = 4 * np.spacing(np.abs(y)).astype(np.float64)
-        most = np.expand_dims(np.argmax(np.abs(y), -1), -1)
-        np.put_along_axis(
-            spacing, most, 1 / np.abs(np.take_along_axis(y, most, -1)).astype(np.float64), -1
-        )
-        return spacing.prod(-1), np.zeros(len(spacing), bool)
-
 
 class InSpace(Round):
     def __init__(self, space: spaces.Turned) -> None:
         super().__init__(space)
         cut = float(space.cut) or 1.0
         self.sizes = 0.0, 0.5 * cut, 1.001 * cut, 2.0 * cut, 10.0 * cut
-
-    def far(self, known: Report) -> np.ndarray:
-        return _FAR_AROUND * np.asarray(known, np.float64)
 
     def _reach(self, direction: np.ndarray, log_density: Log) -> tuple[float, float]:
         """How far along, both ways, and across the direction a density is followed."""
@@ -756,7 +669,6 @@ _LAWS: dict[type, type[Law]] = {
     spaces.Mixture: Parts,
     NumberReports: OfLists,
     spaces.Vectors: Independent,
-    spaces.Subset: Sparse,
     spaces.Disc: Peak,
     spaces.Sphere: OnSphere,
     spaces.Turned: InSpace,

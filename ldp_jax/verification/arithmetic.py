@@ -25,6 +25,7 @@ from ldp_jax.verification._programs import (
     draws_of,
     generator,
     log_grid,
+    records_of,
     repeated,
     report_words,
     take,
@@ -39,7 +40,6 @@ from ldp_jax.verification.exact import (
     coordinate_laws,
     spaces,
 )
-from ldp_jax.verification.records import repeated_records
 from ldp_jax.verification.statistics import Fit
 
 ROUNDING = 1e-5
@@ -68,10 +68,10 @@ class ArithmeticLoss(NamedTuple):
     """
 
     epsilon: float
-    x: Record | None
-    x_other: Record | None
-    y: int | None
-    off: float
+    x: Record | None = None
+    x_other: Record | None = None
+    y: int | None = None
+    off: float = 0.0
 
     def keeps(self, epsilon: float) -> bool:
         """Whether the drawn probabilities keep a claim, up to :data:`ROUNDING`."""
@@ -151,12 +151,7 @@ def _compared(
     for law, claimed in zip(laws, logs, strict=True):
         for place, log in claimed.items():
             mass = law.get(place)
-            off = max(
-                off,
-                abs(math.log(mass.numerator) - math.log(mass.denominator) - log)
-                if mass
-                else math.inf,
-            )
+            off = max(off, abs(math.log(mass) - log) if mass else math.inf)
     loss = integer_tables.log_up(ratio) if isinstance(ratio, Fraction) else math.inf
     return ArithmeticLoss(loss, records[high], records[low], y, off)
 
@@ -185,12 +180,12 @@ def _of_table(m: Any, sampler: Any) -> ArithmeticLoss:
     x = np.repeat(ends, len(some))
     alike = [np.broadcast_to(words, (*draw.shape, len(words))).T for draw in draws]
     sent = _outcomes(sampler)(report_words(sampler, x, alike))
-    known = _table_report(table, x, words[:, None])
+    known = table.report(x, words, words)
     if any(draw.bits != 32 for draw in draws) or (sent != known).any():
         raise NotApplicable(
             f"{type(sampler).__name__} draws other probabilities than its table has"
         )
-    return ArithmeticLoss(table.epsilon, None, None, None, 0.0)
+    return ArithmeticLoss(table.epsilon)
 
 
 class _Sent(NamedTuple):
@@ -217,22 +212,18 @@ def _of_coordinates(mechanism: HasCoordinates) -> ArithmeticLoss:
     if len(laws) > 1 and sent < mechanism.codomain().dim:
         raise NotApplicable("coordinates that are sampled must have one law")
     asked = np.linspace(0, len(laws) - 1, min(len(laws), _LAWS)).astype(int)
-    each = []
+    every = []
     for number, (law, at) in enumerate(laws):
         if not isinstance(law, HasTable):
-            each.append(arithmetic(law))
+            found = arithmetic(law)
         elif number in asked:
-            each.append(_of_table(law, _Sent(mechanism, law, at[0])))
+            found = _of_table(law, _Sent(mechanism, law, at[0]))
         else:
-            each.append(ArithmeticLoss(law.table().epsilon, None, None, None, 0.0))
-    if len(each) == 1:
-        return each[0]._replace(epsilon=sent * each[0].epsilon, off=sent * each[0].off)
-    every = [found for (_, at), found in zip(laws, each, strict=True) for _ in at]
-    epsilon, off = (
-        math.fsum(sorted((getattr(found, field) for found in every), reverse=True)[:sent])
-        for field in ("epsilon", "off")
-    )
-    return ArithmeticLoss(epsilon, None, None, None, off)
+            found = ArithmeticLoss(law.table().epsilon)
+        every += [found] * len(at)
+    most = lambda losses: math.fsum(sorted(losses, reverse=True)[:sent])
+    epsilon = most(found.epsilon for found in every)
+    return ArithmeticLoss(epsilon, off=most(found.off for found in every))
 
 
 def _of_runs(m: HasWordRuns) -> ArithmeticLoss:
@@ -246,16 +237,10 @@ def _of_runs(m: HasWordRuns) -> ArithmeticLoss:
             raise ValueError("from_words changes between two thresholds: its words are no table")
         for y, share in zip(first.tolist(), runs.share, strict=True):
             law[y] = law.get(y, Fraction(0)) + share
-    logs = [
-        dict(
-            zip(
-                law,
-                _log_likelihood(m, np.array(list(law), np.float32), record).tolist(),
-                strict=True,
-            )
-        )
-        for record, law in zip(records, laws, strict=True)
-    ]
+    logs = []
+    for record, law in zip(records, laws, strict=True):
+        values = _log_likelihood(m, np.array(list(law), np.float32), record)
+        logs.append(dict(zip(law, values.tolist(), strict=True)))
     pairs = [tuple(map(records.index, pair)) for one in runs.pairs for pair in (one, one[::-1])]
     return _compared(laws, logs, records, pairs)
 
@@ -297,7 +282,7 @@ def _log_likelihood(m: HasWordRuns, y: Array, record: Record) -> Array:
 def follows_table(mechanism: Any, key: PRNGKey, *, trials: int = _TRIALS) -> Fit:
     """Whether each report is the one that a mechanism's table has for the words that were drawn.
 
-    Rows are found by the client's rule, and outputs by a search of cumulative masses in 64 bits.
+    Devices look it up by :meth:`~ldp_jax.core.integer_tables.Table.report`.
 
     >>> from ldp_jax.features import GridSquareWave
     >>> follows_table(
@@ -307,24 +292,16 @@ def follows_table(mechanism: Any, key: PRNGKey, *, trials: int = _TRIALS) -> Fit
     """
     validate.integer_in(1000, trials=trials)
     record_key, word_key = random.split(key)
-    x = repeated_records(spaces(mechanism)[0], generator(record_key), trials)
+    x = records_of(spaces(mechanism)[0], generator(record_key), trials, again=True)
     requests = draws_of(mechanism, x[0])
     if len(requests) != 1 or math.prod(requests[0].shape) > 2:
         raise ValueError("a table takes one word a report, and one to round to a grid")
     rng = generator(word_key)
     words = rng.integers(0, 1 << 32, (trials, *requests[0].shape), np.uint64).astype(np.uint32)
     sent = report_words(mechanism, x, [words])
-    wrong = int((sent != _table_report(mechanism.table(), x, words.reshape(trials, -1))).sum())
+    flat = words.reshape(trials, -1)
+    wrong = int((sent != mechanism.table().report(x, flat[:, 0], flat[:, -1])).sum())
     return Fit(wrong == 0, "reports unlike the table's", float(wrong), 0.0, 13.8 / trials, trials)
-
-
-def _table_report(table: integer_tables.Table, x: np.ndarray, words: np.ndarray) -> np.ndarray:
-    row, part = integer_tables.split(np, x, table.inputs, table.encoding)
-    row = row + integer_tables.rounds_up(words[:, -1], part)
-    first = np.arange(table.inputs, dtype=np.uint64)[:, None] * np.uint64(2**32)
-    cumulative = np.cumsum(table.masses, 1, dtype=np.uint64) + first
-    asked = words[:, 0] + row.astype(np.uint64) * np.uint64(2**32)
-    return np.searchsorted(cumulative.ravel(), asked, "right") - row * table.outputs
 
 
 # --- What float32 gives away ----------------------------------------------------------------------
@@ -499,16 +476,16 @@ class _Steps:
                 raise NotApplicable(
                     f"more than {_CELLS} sets of words report differently: no step function"
                 )
-            ends = [[*start[1:], 1 << bits] for start, bits in zip(starts, self.bits, strict=True)]
-            sizes = [
-                [b - a for a, b in zip(*pair, strict=True)]
-                for pair in zip(starts, ends, strict=True)
-            ]
             cells = np.array(list(itertools.product(*starts)), np.uint64)
             outcomes = self.report(np.full(len(cells), row), cells)
+            tops = [1 << bits for bits in self.bits]
+            sizes = [
+                np.diff(np.array([*each, top], object))
+                for each, top in zip(starts, tops, strict=True)
+            ]
             masses: dict[int, int] = {}
             for value, parts in zip(outcomes.tolist(), itertools.product(*sizes), strict=True):
-                masses[value] = masses.get(value, 0) + math.prod(parts)
+                masses[value] = masses.get(value, 0) + math.prod(map(int, parts))
             self._check(row, starts, outcomes)
             found.append(
                 {value: Fraction(mass, 1 << sum(self.bits)) for value, mass in masses.items()}

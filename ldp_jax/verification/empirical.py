@@ -1,47 +1,53 @@
-"""Is it the law that is drawn? Fits at one record, at many, of graphs, and of single reports."""
+"""Is it the law that is drawn? Fits at one record, at many, report by report and in windows.
 
-import dataclasses
+Distribution functions of many records at once are made from the density alone.
+"""
+
 import itertools
 import math
-from typing import Any
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from scipy import stats
 
 from ldp_jax.core import random, validate
 from ldp_jax.core.flags import standard_flags
 from ldp_jax.core.float64 import float64_on_cpu
-from ldp_jax.core.mechanism import HasCoordinates, HasDensity, Randomizer
-from ldp_jax.core.spaces import Enumerated, NotApplicable
-from ldp_jax.core.spaces.space import Cells, Log
-from ldp_jax.core.types import PRNGKey, PRNGKeys, Report, Values
-from ldp_jax.edges import ListReport, Population
+from ldp_jax.core.mechanism import HasCoordinates, Randomizer
+from ldp_jax.core.quadrature import unit_rule
+from ldp_jax.core.spaces import Enumerated, Finite, NotApplicable
+from ldp_jax.core.spaces.space import Cells
+from ldp_jax.core.types import Array, PRNGKey, Report, Scalar, Values
 from ldp_jax.edges.lists import stacked
-from ldp_jax.edges.spaces import ListReports, Lists
-from ldp_jax.graph.graphs import GraphSet
+from ldp_jax.edges.spaces import Lists
 from ldp_jax.verification import statistics
-from ldp_jax.verification._laws import law_of
+from ldp_jax.verification._laws import law_of, volume_of
 from ldp_jax.verification._programs import (
     Exact,
     View,
     count_of,
     draws,
     generator,
+    in_blocks,
     is_float,
     logs_each,
     logs_of,
     lost,
+    pairs_of,
     privatize_stacked,
     raw,
+    records_of,
     repeated,
     report_each,
     take,
     wide,
 )
-from ldp_jax.verification.exact import spaces
-from ldp_jax.verification.records import pairs_of, records_of
-from ldp_jax.verification.statistics import SIGNIFICANCE, Fit
+from ldp_jax.verification.exact import coordinate_laws, spaces
+from ldp_jax.verification.statistics import SIGNIFICANCE, Fit, tail_fit
 
 _JOINT_CELLS = 4096  # beyond, a vector is tested one random coordinate a user instead of whole
 _TOTAL = 1e-4  # how far the mass of a density may be from 1, by quadrature
@@ -52,7 +58,6 @@ _COORDINATES = 256  # laws that are integrated, where each coordinate of a recor
 _FEWEST = 8  # records, however many coordinates they have
 _DRAWS = 100  # of a record, at least
 _MOST_DRAWS = 1 << 24  # of all members of a small space
-_LEVELS = 8  # of what a user may report about a graph
 
 
 @standard_flags()
@@ -80,29 +85,24 @@ def matches_density(
     record = domain.typical() if x is None else domain.given(x)
     draw_key, pick_key = random.split(key)
     if not domain.users:
-        return fit_of(
-            mechanism, pick_key, record, draws(mechanism, draw_key, record, trials), significance
-        )
+        y = draws(mechanism, draw_key, record, trials)
+        return fit_of(mechanism, pick_key, record, y, significance)
     n = domain.users
     fits = []
     keys = [draw_key, *(random.split(pick_key, n - 1) if n > 1 else ())]
     for own, user_key in enumerate(keys):
-        count, share = (
-            (trials, significance / 2)
-            if own == 0
-            else (max(100, trials // n), significance / (2 * n))
-        )
+        count = max(100, trials // n) if own else trials
+        share = significance / (2 * n if own else 2)
         view = View(mechanism, np.int32(own))
         mine = domain.seen_by(own, record)
         fits.append(fit_of(view, user_key, mine, draws(view, user_key, mine, count), share))
-    return _worst(fits)._replace(smallest_defect=fits[0].smallest_defect, draws=trials)
+    return worst(fits)._replace(smallest_defect=fits[0].smallest_defect, draws=trials)
 
 
-def _worst(fits: list[Fit]) -> Fit:
-    return max(
-        fits,
-        key=lambda fit: (not fit.fits, fit.statistic / fit.threshold if fit.threshold else 0.0),
-    )
+def worst(fits: list[Fit]) -> Fit:
+    """One that does not fit, if there is one; else the one that is nearest to its threshold."""
+    near = lambda fit: fit.statistic / fit.threshold if fit.threshold else 0.0
+    return max(fits, key=lambda fit: (not fit.fits, near(fit)))
 
 
 def fit_of(mechanism: Exact, key: PRNGKey, x: Values, y: Report, significance: float) -> Fit:
@@ -114,14 +114,17 @@ def fit_of(mechanism: Exact, key: PRNGKey, x: Values, y: Report, significance: f
         return impossible._replace(test=statistics.OUTSIDE)
     if not codomain.continuous and not np.isfinite(logs_of(mechanism, y, x)).all():
         return impossible
-    if isinstance(mechanism, HasCoordinates):
-        each = [cells_of(mechanism.coordinate(j), x_j) for j, x_j in enumerate(np.asarray(x))]
-        return _vectors(each, mechanism, y, key, significance)
     on_line = codomain.branches == (codomain,) and codomain.continuous
-    mass, cell = cells_of(mechanism, x, **({"shares": _SHARES} if on_line else {}))
-    if not abs(mass.sum() - 1) <= _TOTAL:  # NaN is refused
-        return _not_one(float(mass.sum()), trials)
-    place = np.asarray(cell(y))
+    if isinstance(mechanism, HasCoordinates):
+        totals, mass, place = _cells_of_coordinates(mechanism, key, x, y)
+    else:
+        mass, cell = cells_of(mechanism, x, **({"shares": _SHARES} if on_line else {}))
+        totals = mass.sum(keepdims=True)
+        place = np.asarray(cell(y))
+    off = np.abs(totals - 1)
+    if not off.max() <= _TOTAL:  # NaN is refused
+        total = float(totals[off.argmax()])
+        return Fit(False, "density of total mass 1", total, 1.0, _TOTAL, trials)
     if (place < 0).any():
         return impossible
     counts = np.bincount(place, minlength=len(mass))
@@ -131,61 +134,47 @@ def fit_of(mechanism: Exact, key: PRNGKey, x: Values, y: Report, significance: f
     return fit
 
 
-def _not_one(total: float, trials: int) -> Fit:
-    return Fit(False, "density of total mass 1", total, 1.0, _TOTAL, trials)
+def _cells_of_coordinates(
+    mechanism: HasCoordinates, key: PRNGKey, x: Values, y: Report
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Total masses of coordinates, masses of cells of vectors, and the cells of stacked reports.
 
-
-def _vectors(
-    each: list[Cells], mechanism: HasCoordinates, y: Report, key: PRNGKey, significance: float
-) -> Fit:
-    """A G test of coordinates and cells; ``each`` has the cells of every coordinate."""
+    Whole vectors where these cells are few; else one random coordinate of each.
+    """
     codomain = mechanism.codomain()
-    k = codomain.sent
+    dim, k = codomain.dim, codomain.sent
     indices, values = codomain.entries(y)
-    n = len(indices)
+    each = [cells_of(mechanism.coordinate(j), x_j) for j, x_j in enumerate(np.asarray(x))]
     bins = max(len(mass) for mass, _ in each)
-    code = np.zeros(
-        indices.shape, np.int64
-    )  # the cell of every value, by the coordinate that it belongs to
+    mass = np.stack([np.pad(mass, (0, bins - len(mass))) for mass, _ in each])
+    # The cell of every value, by the coordinate that it belongs to.
+    code = np.zeros(indices.shape, np.int64)
     for j, (_, cell) in enumerate(each):
         mine = indices == j
         code[mine] = cell(take(values, mine))
-    mass = np.stack([np.pad(mass, (0, bins - len(mass))) for mass, _ in each])
-    if np.abs(mass.sum(1) - 1).max() > _TOTAL:
-        return _not_one(float(mass.sum(1).max()), n)
-    subsets = math.comb(codomain.dim, k)
-    if subsets * bins**k <= _JOINT_CELLS:
-        chosen = np.array(list(itertools.combinations(range(codomain.dim), k)))
-        name = codomain.dim ** np.arange(k)[::-1]  # combinations come in this order
-        place = np.searchsorted(chosen @ name, indices @ name)
-        probability = np.full(subsets, 1 / subsets)
-        for position in range(k):
-            place = place * bins + code[:, position]
-            rows = np.repeat(mass[chosen[:, position]], bins**position, 0)
-            probability = (probability[:, None] * rows).ravel()
-    else:
-        pick = generator(key).integers(0, k, n)
-        row = np.arange(n)
-        place = indices[row, pick] * bins + code[row, pick]
-        probability = mass.ravel() / codomain.dim
-    counts = np.bincount(place, minlength=len(probability))
-    return statistics.g_test(counts, probability, significance=significance)
-
-
-# --- Laws as cells --------------------------------------------------------------------------------
-
-
-def _wide_law(mechanism: HasDensity, x: Values) -> Log:
-    """log p of stacked reports about ``x`` in float64; to be called with x64 enabled."""
-    mechanism = wide(mechanism)
-    x = wide(x)
-    return lambda y: logs_of(mechanism, wide(y), x)
+    subsets = math.comb(dim, k)
+    if subsets * bins**k > _JOINT_CELLS:
+        row = np.arange(len(indices))
+        pick = generator(key).integers(0, k, len(row))
+        return mass.sum(1), mass.ravel() / dim, indices[row, pick] * bins + code[row, pick]
+    chosen = np.array(list(itertools.combinations(range(dim), k)))
+    name = dim ** np.arange(k)[::-1]  # combinations come in this order
+    place = np.searchsorted(chosen @ name, indices @ name)
+    probability = np.full(subsets, 1 / subsets)
+    for position in range(k):
+        place = place * bins + code[:, position]
+        rows = np.repeat(mass[chosen[:, position]], bins**position, 0)
+        probability = (probability[:, None] * rows).ravel()
+    return mass.sum(1), probability, place
 
 
 def cells_of(mechanism: Exact, x: Values, **how: int) -> Cells:
     """The masses of finitely many cells of the reports, and which cell a report is in."""
     with float64_on_cpu():  # breaks too: float32 would misplace those of a narrow piece
-        return law_of(mechanism.codomain()).cells(wide(x), _wide_law(mechanism, x), **how)
+        m = wide(mechanism)
+        record = wide(x)
+        log_density = lambda y: logs_of(m, wide(y), record)
+        return law_of(mechanism.codomain()).cells(record, log_density, **how)
 
 
 # --- Many records ---------------------------------------------------------------------------------
@@ -239,7 +228,7 @@ def matches_everywhere(
             fits.append(_each_report(mechanism, record, reports, share))
     random_ones = count - count // 2  # at least: natural ones lie where they lie
     region = 1 / count if all_of_them else 1 - SIGNIFICANCE ** (1 / random_ones)
-    return _worst(fits)._replace(smallest_defect=region, draws=count * each, records=count)
+    return worst(fits)._replace(smallest_defect=region, draws=count * each, records=count)
 
 
 def _records(
@@ -274,91 +263,7 @@ def _each_report(mechanism: Exact, x: Values, y: Report, significance: float) ->
     tail = float(
         np.minimum(stats.binom.sf(count - 1, n, mass), stats.binom.cdf(count, n, mass)).min()
     )
-    return statistics.tail_fit("each report", tail, significance / (2 * len(mass)), 0.0, n)
-
-
-# --- Whole graphs ---------------------------------------------------------------------------------
-
-
-def matches_graphs(mechanism: Any, key: PRNGKey, *, trials: int, significance: float) -> Fit:
-    """Whether a sampler of whole graphs draws what ``log_density`` says of each user.
-
-    16 graphs are asked in each reporting, from no edge to all: every user of copies that are drawn
-    at once, and of one graph that is drawn alone. ``records`` says how many users these are. Pairs
-    of users must report independently. ``NotApplicable`` where reports are no lists.
-    """
-    codomain = mechanism.codomain()
-    if not isinstance(codomain, ListReports):
-        raise NotApplicable(f"a graph is no reports that are lists: got reports in {codomain}")
-    n = codomain.n
-    rng = generator(key)
-    low, high = np.indices((n, n))
-    density = np.linspace(0.0, 1.0, 12)[:, None, None]
-    motifs = [low + high == 1, low == 0, high == low + 1, high < 3]
-    edges = np.concatenate([motifs, rng.random((12, n, n)) < density]) & (low < high)
-    lists = (edges | edges.transpose(0, 2, 1)).reshape(-1, n)
-    reportings = getattr(mechanism, "reportings", ())
-    modes = [dataclasses.replace(mechanism, reporting=mode) for mode in reportings] or [mechanism]
-    asked = len(modes) * (len(lists) + n)
-    copies = max(_DRAWS, trials // asked)
-    fits = []
-    together, alone = (lists, 1), (lists[n : 2 * n], copies)
-    for mode, (true, calls) in itertools.product(modes, (together, alone)):
-        key, draw_key = random.split(key)
-        reports = _reports_of_graphs(mode, random.split(draw_key, calls), true, copies // calls)
-        found = [_levels(mode, true, reports, user) for user in range(len(true))]
-        for level, mass in found:
-            counts = np.bincount(level, minlength=len(mass))
-            fits.append(statistics.g_test(counts, mass, significance=significance / 2 / asked))
-
-        joint, expected = np.zeros((2, (_LEVELS + 1) ** 2))
-        order = rng.permuted(np.arange(len(true)).reshape(-1, n), axis=1)
-        for one, other in order[:, : n // 2 * 2].reshape(-1, 2):
-            place = [found[user][0] for user in (one, other)]
-            np.add.at(joint, np.ravel_multi_index(place, (_LEVELS + 1, _LEVELS + 1)), 1)
-            expected += np.outer(found[one][1], found[other][1]).ravel()
-        fits.append(statistics.g_test(joint, expected, significance=significance / 4 / len(modes)))
-    return _worst(fits)._replace(smallest_defect=1 / asked, draws=asked * copies, records=asked)
-
-
-def _reports_of_graphs(mechanism: Any, keys: PRNGKeys, true: np.ndarray, copies: int) -> ListReport:
-    """The stacked reports of all users of copies of graphs, whose lists are bits [users, n].
-
-    One call a key draws so many copies.
-    """
-    true = np.tile(true, (copies, 1))
-    n = true.shape[1]
-    user, friend = np.nonzero(true)
-    graph = np.arange(len(true)) // n
-    no_labels = np.zeros(len(true) // n, int)
-    whole = Population.of(GraphSet.from_edges(n * graph[user] + friend, user, graph, no_labels))
-    degrees = []
-    bits = []
-    for key in keys:
-        drawn = mechanism.sample_graph(key, whole, math.inf)
-        pair = drawn.reporter, drawn.reported - n * graph[drawn.reporter]
-        place = np.ravel_multi_index(pair, true.shape)  # which raises for users of another graph
-        bits.append(np.bincount(place, minlength=true.size).reshape(true.shape) == 1)
-        degrees.append(drawn.degree)
-    return ListReport(np.concatenate(degrees), mechanism.domain().of_bits(np.concatenate(bits)))
-
-
-def _levels(
-    mechanism: Any, true: np.ndarray, reports: ListReport, user: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """The levels of a user's reports, and their masses: likelier reports are of a lower level.
-
-    All have about one mass but the last, whose reports are impossible.
-    """
-    view = View(mechanism, np.int32(user % true.shape[1]))
-    y = take(reports, slice(user, None, len(true)))
-    mass, cell = cells_of(view, take(mechanism.domain().of_bits(true), user))
-    order = np.argsort(-mass, kind="stable")
-    level = np.zeros(len(mass), int)
-    level[order] = _LEVELS * (np.cumsum(mass[order]) - mass[order] / 2) / mass.sum()
-    level[mass == 0] = _LEVELS
-    drawn = np.where(view.codomain().contains(y), level[cell(y)], _LEVELS)
-    return drawn, np.bincount(level, mass, minlength=_LEVELS + 1)
+    return tail_fit("each report", tail, significance / (2 * len(mass)), 0.0, n)
 
 
 # --- Single reports ---
@@ -429,45 +334,417 @@ def distinct_reports(
 
 def counted(mechanism: Exact, x: Values, y: Report, significance: float) -> Fit:
     """The same of stacked reports of a record."""
-    leaves = [np.ascontiguousarray(leaf) for leaf in jax.tree.leaves(y)]
+    codomain = mechanism.codomain()
     trials = count_of(y)
-    narrow = [leaf.dtype for leaf in leaves if is_float(leaf) and leaf.dtype.itemsize < 4]
-    if narrow:
-        raise NotApplicable(
-            f"reports of {narrow[0]} repeat by rounding: what a float32 may weigh is no bound of "
-            "theirs"
-        )
-    rows = np.concatenate([_words(leaf.reshape(trials, -1)) for leaf in leaves], 1)
+    words = []
+    for leaf in map(np.asarray, jax.tree.leaves(y)):
+        if is_float(leaf) and leaf.dtype.itemsize < 4:
+            raise NotApplicable(
+                f"reports of {leaf.dtype} repeat by rounding: what a float32 may weigh is no bound "
+                "of theirs"
+            )
+        bits = raw(leaf).reshape(trials, -1)
+        words.append(bits.astype(np.uint32) if bits.dtype.itemsize < 4 else bits.view(np.uint32))
+    rows = np.concatenate(words, 1)
     whole = (
         rows.view([("", np.uint32)] * rows.shape[1]).ravel() if rows.shape[1] > 1 else rows[:, 0]
     )
     _, first, count = np.unique(whole, return_index=True, return_counts=True)
     often = np.argsort(-count, kind="stable")[:_MOST]
-    mass = _mass(mechanism, take(y, first[often]), x)
-    chance = stats.binom.sf(count[often] - 1, trials, np.clip(mass, 0.0, 1.0))
-    return statistics.tail_fit(
-        "distinct reports", float(chance.min()), significance / len(count), 30 / trials, trials
-    )
+    asked = take(y, first[often])
 
-
-def _words(leaf: np.ndarray) -> np.ndarray:
-    """The bits of each number in one uint32 word, or in two."""
-    bits = raw(leaf)
-    return bits.astype(np.uint32) if bits.dtype.itemsize < 4 else bits.view(np.uint32)
-
-
-def _mass(mechanism: Exact, y: Report, x: Values) -> np.ndarray:
-    """The most that a report may weigh."""
-    codomain = mechanism.codomain()
     # Rounding may have put a report just beyond the break that it was drawn on the other side of.
-    nudges = (-2, -1, 0, 1, 2) if codomain.continuous else (0,)
-    beside = [
-        jax.tree.map(lambda leaf, by=by: _nudged(leaf, by) if by else leaf, y) for by in nudges
-    ]
-    logs = np.max([np.asarray(logs_of(mechanism, at, x), np.float64) for at in beside], 0)
-    volume, atom = law_of(codomain).volume(y)
-    return np.exp(logs) * volume * (1 + 1e-4) + np.where(atom, 0.0, _UNIFORM)
+    nudged = lambda leaf, by: leaf + by * np.spacing(np.abs(leaf)) if is_float(leaf) else leaf
+    logs = [logs_of(mechanism, asked, x)]
+    for by in (-2, -1, 1, 2) if codomain.continuous else ():
+        beside = jax.tree.map(partial(nudged, by=by), asked)
+        logs.append(logs_of(mechanism, beside, x))
+    volume, atom = volume_of(codomain, asked)
+    mass = np.exp(np.max(np.asarray(logs, np.float64), 0)) * volume * (1 + 1e-4) + np.where(
+        atom, 0.0, _UNIFORM
+    )
+    chance = stats.binom.sf(count[often] - 1, trials, np.clip(mass, 0.0, 1.0))
+    share = significance / len(count)
+    return tail_fit("distinct reports", float(chance.min()), share, 30 / trials, trials)
 
 
-def _nudged(leaf: np.ndarray, by: int) -> np.ndarray:
-    return leaf + by * np.spacing(np.abs(leaf)) if np.issubdtype(leaf.dtype, np.floating) else leaf
+# --- Places in the law ----------------------------------------------------------------------------
+
+_NODES, _WEIGHTS = unit_rule(8)
+_TAILS = 2.0 ** np.arange(14) - 1  # ends of the panels of a side without an end, in scales
+_BLOCK = 4096  # reports at once
+_ROWS = 1 << 16  # reports of one call
+
+Ends = tuple[tuple[bool, bool], ...]
+"""Which ends of each part are infinite."""
+
+
+class Numbers(NamedTuple):
+    """Records and reports of a mechanism on one number."""
+
+    mechanism: Exact
+    x: np.ndarray
+    y: Report
+    beside: tuple[np.ndarray, np.ndarray] | None = None
+    """For the numbers of a vector: another coordinate of each, and the rank of the vector's sum in
+    [0, 1).
+    """
+
+
+def by_law(
+    mechanism: HasCoordinates, x: np.ndarray, y: Report
+) -> list[tuple[Numbers, np.ndarray, np.ndarray]]:
+    """Records [n, dim] and their reports by the law of a coordinate.
+
+    Whose each is, and of which coordinate.
+    """
+    indices, values = mechanism.codomain().entries(y)
+    found = []
+    rank = np.argsort(np.argsort(x.sum(1))) / len(x)
+    for law, at in coordinate_laws(mechanism):
+        user, place = np.nonzero(np.isin(indices, at))
+        coordinate = indices[user, place]
+        # Another one, and each pair in turn.
+        away = 1 + (user * 7919 + coordinate) % max(x.shape[1] - 1, 1)
+        beside = x[user, (coordinate + away) % x.shape[1]], rank[user]
+        given = Numbers(law, x[user, coordinate], take(values, (user, place)), beside)
+        found.append((given, user, coordinate))
+    return found
+
+
+def positions(given: Numbers, key: PRNGKey) -> tuple[np.ndarray, float]:
+    """Each report's place in its record's law, in [0, 1), and the mass float32 may misplace."""
+    # Atoms are spread over their mass, and other numbers over one float32 spacing to either side,
+    # by ``key``.
+    mechanism, x, y, _ = given
+    spread = generator(key).random(len(x))
+    parts = mechanism.codomain().branches
+    if not parts:
+        raise NotApplicable("reports must be one number each")
+    infinite = lambda part: (math.isinf(float(part.lower)), math.isinf(float(part.upper)))
+    ends = tuple(infinite(part) if part.atoms is None else (False, False) for part in parts)
+    branch, value = y if isinstance(y, tuple) else (np.zeros(len(x), np.int32), y)
+    with float64_on_cpu():
+        m = wide(mechanism)
+        scale = _tail_scale(m, ends)
+        rows = (np.float64(x), np.asarray(branch, np.int32), np.float64(value), spread)
+        atoms = tuple(
+            None if part.atoms is None else np.asarray(part.atoms, np.float64)
+            for part in m.codomain().branches
+        )
+        ask = lambda block: _positions(m, *block, scale, atoms, ends)
+        place, misplaced = in_blocks(ask, rows, _ROWS)
+    return place, float(np.max(misplaced))
+
+
+def _log(mechanism: Exact, branch: int | None, value: Array, x: Array) -> Array:
+    """log p of values of one branch, None if there are no others; elementwise in ``value``."""
+    report = value if branch is None else (jnp.full(value.shape, branch, jnp.int32), value)
+    return jax.vmap(mechanism.log_density, (0, None))(report, x)
+
+
+def _tail_scale(mechanism: Exact, ends: Ends) -> float:
+    """How far a density takes to fall by a factor of e, where it has no end."""
+    scale = 1.0
+    for branch, infinite in enumerate(ends):
+        if any(infinite):
+            at = lambda v, branch=branch: (
+                (np.array([branch]), np.array([v])) if len(ends) > 1 else np.array([v])
+            )
+            log = lambda v, at=at: float(logs_of(mechanism, at(v), np.float64(0.0))[0])
+            while log(scale) > log(0.0) - 1:
+                scale *= 2
+            while log(scale / 2) < log(0.0) - 1:
+                scale /= 2
+    return scale
+
+
+@partial(jax.jit, static_argnames="ends")
+def _positions(
+    mechanism: Exact,
+    x: Array,
+    branch: Array,
+    value: Array,
+    spread: Array,
+    scale: Scalar,
+    atoms: tuple[Array | None, ...],
+    ends: Ends,
+) -> tuple[Array, Array]:
+    def one(row: tuple[Array, Array, Array, Array]) -> tuple[Scalar, Scalar]:
+        x, branch, value, spread = row
+        before = 0.0
+        found = 0.0
+        off = 0.0
+        for number, (values, infinite) in enumerate(zip(atoms, ends, strict=True)):
+            log = partial(_log, mechanism, number if len(atoms) > 1 else None, x=x)
+            if values is not None:
+                mass = jnp.exp(log(values))
+                here = (
+                    jnp.where(values < value, mass, 0.0).sum()
+                    + spread * jnp.where(values == value, mass, 0.0).sum()
+                )
+                total = mass.sum()
+                misplaced = 0.0
+            else:
+                part = mechanism.codomain().branches[number]
+                here, total, misplaced = _interval(part, infinite, log, value, x, spread, scale)
+            found = jnp.where(branch == number, before + here, found)
+            off = jnp.where(branch == number, misplaced, off)
+            before = before + total
+        return found / before, off
+
+    return jax.lax.map(one, (x, branch, value, spread), batch_size=_BLOCK)
+
+
+def _interval(
+    part: Any,
+    infinite: tuple[bool, bool],
+    log: Callable[[Array], Array],
+    y: Array,
+    x: Array,
+    spread: Array,
+    scale: Scalar,
+) -> tuple[Array, Array, Array]:
+    """The distribution function near y, the whole, and what float32 may misplace."""
+    breaks = jnp.sort(jnp.atleast_1d(part.breaks(x))) if part.breaks is not None else x[None]
+    lower = jnp.asarray(part.lower, x.dtype)
+    upper = jnp.asarray(part.upper, x.dtype)
+    inside = jnp.clip(breaks, lower, upper)
+    step = 2.0**-23 * jnp.maximum(jnp.abs(y), jnp.abs(inside).max())
+    y = jnp.clip(y + (2 * spread - 1) * step, lower, upper)
+    left = inside[0] - scale * _TAILS[::-1] if infinite[0] else lower[None]
+    right = inside[-1] + scale * _TAILS if infinite[1] else upper[None]
+    at = jnp.concatenate([left, inside, right])
+
+    def mass(until: Array) -> Array:
+        """The mass from the beginning of each panel to some place in it, of all panels."""
+        width = until - at[:-1]
+        points = at[:-1, None] + width[:, None] * _NODES
+        density = jnp.exp(log(points.ravel()).reshape(points.shape))
+        return (density @ _WEIGHTS * width).sum()
+
+    densest = jnp.exp(log(jnp.concatenate([inside, (at[1:] + at[:-1]) / 2]))).max()
+    return mass(jnp.clip(y, at[:-1], at[1:])), mass(at[1:]), 4 * step * densest
+
+
+# --- Windows of records ---------------------------------------------------------------------------
+
+_BLURRED = 0.5  # of the mass, misplaced by float32: beyond, no window is crowded that is not
+
+
+@standard_flags()
+def record_windows(
+    mechanism: Exact, key: PRNGKey, *, trials: int = REPORTS, significance: float = SIGNIFICANCE
+) -> Fit:
+    """Whether reports follow their law in every window of the records, however narrow.
+
+    The position of a report in the law of its record is uniform. Windows of records, half of which
+    are natural ones, by cells of positions are counted at all scales; one crowded cell is enough.
+    Vectors are cut by the coordinate, by another one, and by their sum. ``NotApplicable`` where
+    float32 may misplace half of a law's mass.
+
+    >>> from ldp_jax.features import Duchi
+    >>> record_windows(Duchi(1.0), jax.random.key(0), trials=65_536).fits
+    True
+    """
+    validate.integer_in(65_536, trials=trials)
+    draw_key, spread_key = random.split(key)
+    record_key, draw_key = random.split(draw_key)
+    x = records_of(spaces(mechanism)[0], generator(record_key), trials, again=True)
+    apart = isinstance(mechanism, HasCoordinates)
+    if not apart and isinstance(x, tuple):
+        raise NotApplicable(
+            f"records must be numbers, categories or vectors, got {mechanism.domain()}"
+        )
+    if not apart and np.ndim(x) != 1:
+        raise NotApplicable(
+            f"the coordinates of {type(mechanism).__name__} are not independent given the record"
+        )
+    y = privatize_stacked(draw_key, mechanism, x)
+    parts = [Numbers(mechanism, x, y)]
+    if apart:
+        parts = [given for given, _, _ in by_law(mechanism, x, y)]
+    share = []
+    place = []
+    off = 0.0
+    for given, part_key in zip(parts, random.split(spread_key, len(parts)), strict=True):
+        found, misplaced = positions(given, part_key)
+        share.append(_shares(given))
+        place.append(found)
+        off = max(off, misplaced)
+    if off > _BLURRED:
+        raise NotApplicable(
+            f"float32 may misplace {min(off, 1.0):.2g} of a law's mass: windows would show nothing"
+        )
+    by = np.concatenate(share, 1)
+    fits = [_scan(each, np.concatenate(place), off, significance / len(by)) for each in by]
+    return max(fits, key=lambda fit: (not fit.fits, fit.statistic))
+
+
+def _shares(given: Numbers) -> np.ndarray:
+    """Places [1 or 3, n] of records in their domain: alone, another coordinate and the sum."""
+    domain = given.mechanism.domain()
+    alone = domain.share(given.x)
+    if alone is None:
+        raise NotApplicable(f"records of {domain} have no order to cut into windows")
+    if given.beside is None:
+        return alone[None]
+    other, total = given.beside
+    return np.stack([alone, np.asarray(domain.share(other)), total])
+
+
+def _scan(share: np.ndarray, place: np.ndarray, off: float, significance: float) -> Fit:
+    """Crowded cells of (window of records, cell of positions), at every scale."""
+    n = len(share)
+    if not np.isfinite(place).all() or place.min() < -1e-6 or place.max() > 1 + 1e-6:
+        return Fit(False, "windows (a report beyond its law)", np.inf, 0.0, 1 / n, n)
+    place = np.clip(place, 0, 1 - 2.0**-53)
+    most = int(np.log2(n))
+    scales = [(i, j) for i in range(most) for j in range(1, most - i + 1)]
+    tests = sum(2.0 ** (i + j) for i, j in scales)
+    worst = 1.0
+    for i, j in scales:
+        window = (share * 2.0**i).astype(np.int64)
+        code = (window << j) | (place * 2.0**j).astype(np.int64)
+        count = np.bincount(code)
+        held = np.bincount(window)
+        crowded = np.flatnonzero(count > 1)
+        expected = held[crowded >> j] * np.minimum(1.0, 2.0**-j + off)
+        worst = min(worst, float(stats.poisson.sf(count[crowded] - 1, expected).min(initial=1.0)))
+    return tail_fit("windows", worst, significance / tests, 64 / n, n)
+
+
+# --- Independent coordinates ----------------------------------------------------------------------
+
+_SPARE = 64  # reports beyond as many as coordinates, by which their rank is full
+_PAIRS = 1024  # coordinates of which all pairs are asked
+_WORDS = 2048  # of three to five coordinates
+_LENGTHS = (3, 4, 5)
+_LISTED = 8  # coordinates of which all such words are asked
+_WHOLE = 64  # words of all coordinates but one
+_REPORTS = 16_384  # of which words are formed
+_CHUNK = 4_096  # reports whose words are held at once
+
+
+@standard_flags()
+def independent_coordinates(
+    mechanism: Randomizer, key: PRNGKey, *, trials: int = 50_000, significance: float = SIGNIFICANCE
+) -> Fit:
+    """Whether coordinates are independent: all pairs, words of three to five, parities of any.
+
+    The place u of each value in its law is uniform. Sums of two and of more places, with either
+    sign, are uniform modulo one if they are independent, and so is the parity of their halves: the
+    mean of exp(2 pi i sum(u)) and that of the product of the sides of 1/2 are near zero, by
+    Hoeffding. All words of at most eight coordinates are asked, else 2 048 random ones, and those
+    of all coordinates and of all but one. Where all coordinates are sent, the sides as bits also
+    have full rank over GF(2).
+
+    >>> from ldp_jax.features import LaplaceVector
+    >>> independent_coordinates(
+    ...     LaplaceVector(1.0, dim=5), jax.random.key(0), trials=5_000
+    ... ).fits
+    True
+    """
+    validate.integer_in(1000, trials=trials)
+    domain: Any = mechanism.domain()
+    if getattr(domain, "dim", 1) < 2:
+        raise NotApplicable(
+            f"mechanism must be one on vectors of 2 and more coordinates, got {domain}"
+        )
+    draw_key, spread_key, word_key = random.split(key, 3)
+    rng = generator(word_key)
+    chosen = np.sort(rng.permutation(domain.dim)[:_PAIRS])
+    place = _places(mechanism, draw_key, spread_key, trials)[:, chosen]
+    words = _words(len(chosen), rng)
+    means, counts = zip(_pair_means(place), _word_means(place, words), strict=True)
+    mean, count = np.concatenate(means), np.concatenate(counts)
+    limit = math.log(4 * len(mean) / significance)
+    excess = count * mean**2 / 4
+    largest = float(excess.max(initial=0.0))
+    sides = place > 0.5
+    whole = not np.isnan(place).any()
+    fits = largest <= limit and not (whole and _dependent(sides))
+    return Fit(fits, "coordinates", largest, limit, 2 * math.sqrt(limit / trials), trials)
+
+
+def _places(
+    mechanism: Randomizer, draw_key: PRNGKey, spread_key: PRNGKey, trials: int
+) -> np.ndarray:
+    """Where each coordinate of each report lies in its law, float32 [trials, dim]; else NaN."""
+    domain: Any = mechanism.domain()
+    if isinstance(mechanism, HasCoordinates):
+        record_key, draw_key = random.split(draw_key)
+        x = records_of(domain, generator(record_key), trials, again=True)
+        given = by_law(mechanism, x, privatize_stacked(draw_key, mechanism, x))
+        place = np.full((trials, domain.dim), np.nan, np.float32)
+        keys = random.split(spread_key, len(given))
+        for (one, user, coordinate), key in zip(given, keys, strict=True):
+            place[user, coordinate] = positions(one, key)[0]
+        return place
+    if getattr(mechanism.codomain(), "inner", None) == Finite((-1.0, 1.0)):
+        # About the centre each sign is fair, and anywhere in its half.
+        signs = draws(mechanism, draw_key, domain.centre(), trials)
+        spread = generator(spread_key).random(signs.shape, np.float32)
+        return (spread + (signs > 0)) / 2
+    raise NotApplicable(f"the coordinates of {type(mechanism).__name__} have no law of their own")
+
+
+def _words(dim: int, rng: np.random.Generator) -> np.ndarray:
+    """Signs of the coordinates in each word, float32 [dim, words]; those of the others are 0."""
+    if dim <= _LISTED:
+        every = np.array(list(itertools.product((0, 1, -1), repeat=dim)))
+        first = every[np.arange(len(every)), (every != 0).argmax(1)]
+        sizes = np.abs(every).sum(1)
+        chosen = every[(first == 1) & np.isin(sizes, _LENGTHS)]
+    else:
+        sizes = rng.choice(_LENGTHS, (_WORDS, 1))
+        ranks = rng.random((_WORDS, dim)).argsort(1).argsort(1)
+        chosen = np.where(ranks < sizes, rng.choice((1, -1), ranks.shape), 0)
+    words = chosen.T.astype(np.float32)
+    whole = np.ones((dim, 1), np.float32)
+    return np.concatenate([words, whole, (whole - np.eye(dim, dtype=np.float32))[:, :_WHOLE]], 1)
+
+
+def _pair_means(place: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The sizes of the means of all pairs' characters, and of how many reports each is one."""
+    there = ~np.isnan(place)
+    turn = np.where(there, np.exp(2j * np.pi * np.nan_to_num(place)), 0).astype(np.complex64)
+    side = np.where(there, np.sign(np.nan_to_num(place) - 0.5), 0).astype(np.float32)
+    present = there.astype(np.float32)
+    first, second = np.triu_indices(place.shape[1], 1)
+    count = np.maximum((present.T @ present)[first, second], 1.0)
+    sums = [turn.T @ turn, turn.T @ turn.conj(), side.T @ side]
+    return np.concatenate([np.abs(each[first, second]) / count for each in sums]), np.tile(count, 3)
+
+
+def _word_means(place: np.ndarray, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The same of words, by the first reports."""
+    there = ~np.isnan(place[:_REPORTS])
+    known = np.nan_to_num(place[:_REPORTS])
+    absolute = np.abs(words)
+    total = np.zeros((3, words.shape[1]))
+    count = np.zeros(words.shape[1])
+    for start in range(0, len(known), _CHUNK):
+        rows = slice(start, start + _CHUNK)
+        sent = there[rows].astype(np.float32) @ absolute == absolute.sum(0)
+        turn = np.float32(2 * np.pi) * (known[rows] @ words)
+        odd = (known[rows] > 0.5).astype(np.float32) @ absolute % 2
+        for row, part in enumerate((np.cos(turn), np.sin(turn), 1 - 2 * odd)):
+            total[row] += (part * sent).sum(0)
+        count += sent.sum(0)
+    turned = np.hypot(total[0], total[1])
+    return np.append(turned, np.abs(total[2])) / np.tile(np.maximum(count, 1), 2), np.tile(count, 2)
+
+
+def _dependent(bits: np.ndarray) -> bool:
+    """Whether a product of some signs is always the same: less than full rank over GF(2)."""
+    rows = bits[: bits.shape[1] + _SPARE]
+    packed = [int("".join("1" if b else "0" for b in row) + "1", 2) for row in rows]
+    rank = 0
+    width = bits.shape[1] + 1
+    for place in range(width):
+        pivot = next((row for row in packed if row >> place & 1), None)
+        if pivot is not None:
+            rank += 1
+            packed = [row ^ pivot if row >> place & 1 else row for row in packed]
+    return rank < width

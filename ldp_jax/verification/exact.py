@@ -1,16 +1,13 @@
-"""The largest privacy loss of a mechanism.
+"""What a law says, in float64: the largest privacy loss, delta, mass and moments.
 
-In integers where it is a table, else in float64 over critical points.
-
-Densities of this library are monotone between the breaks of the codomain, with extremes at the ends
-or the centre of the domain. A random search cross-checks the finitely many points that remain.
+Tables are asked in whole numbers, other laws over critical points. Densities of this library are
+monotone between the breaks of the codomain, with extremes at the ends or the centre of the domain.
+A random search cross-checks the finitely many points that remain.
 """
 
-import functools
+import contextlib
 import itertools
 import math
-from fractions import Fraction
-from functools import partial
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
@@ -21,24 +18,29 @@ from ldp_jax.core import integer_tables, random, validate
 from ldp_jax.core.flags import standard_flags
 from ldp_jax.core.float64 import float64_on_cpu
 from ldp_jax.core.integer_tables import Table
-from ldp_jax.core.mechanism import HasCoordinates, Randomizer, Univariate, WordRuns
+from ldp_jax.core.mechanism import HasCoordinates, HasMoments, Randomizer, Univariate, WordRuns
 from ldp_jax.core.spaces import ByCoordinate, NotApplicable, Records, Reports, Vectors
-from ldp_jax.core.types import AnyArray, Array, Record, Report, Scalar, Values
-from ldp_jax.edges import HasBitLaw, Reporting
+from ldp_jax.core.types import AnyArray, Array, PRNGKey, Record, Report, Scalar, Values
 from ldp_jax.edges.lists import NeighbourList, nodes_of
-from ldp_jax.verification._laws import law_of
+from ldp_jax.verification._laws import law_of, refuse_many, refuse_narrow, volume_of
 from ldp_jax.verification._programs import (
     Exact,
     count_of,
+    draws,
+    estimates,
+    is_float,
+    joined,
     log_grid,
+    logs_each,
     logs_of,
-    losses_of,
     lost,
+    pairs_of,
+    records_of,
     report_each,
     take,
     wide,
 )
-from ldp_jax.verification.records import joined, pairs_of, records_of
+from ldp_jax.verification.statistics import Fit
 
 _MAX_EPSILON = 700.0
 _MOST_TRIPLES = 4_000_000  # records times reports that are enumerated
@@ -46,7 +48,18 @@ _SEARCH = 4096  # random pairs of records in the cross-check
 _MANY = 80  # natural and random records, all pairs of which are asked by a coarse rule
 _CLOUD = 8192  # reports of such a rule for vectors
 _SUSPECTS = 6  # pairs that are then asked by an accurate one
+_FAR = 2.0**10  # times as far out as critical reports
 _CERTAIN = 0.99  # of its answer where the loss crosses epsilon on no axis
+_MOST_NODES = 2_000_000
+_EXACT = 1e-8  # how far a mass or a moment in float64 may be from its quadrature, relative
+
+# Of the largest estimate: one rounding, by which moments in float32 are off where estimates cancel
+_ROUNDED = 2.0**-24
+
+SIGMAS = 5.0
+"""Standard errors that a mean of draws may be off by: 6e-7 of correct samplers are, in one
+number.
+"""
 
 
 @runtime_checkable
@@ -331,19 +344,15 @@ def _excess_between(mechanism: Exact, x: np.ndarray, other: np.ndarray, epsilon:
 # --- Where the loss is largest --------------------------------------------------------------------
 
 
-def _of_table(table: integer_tables.Table) -> Supremum:
-    masses = table.masses
-    high = masses.argmax(0)
-    low = masses.argmin(0)
-    columns = range(table.outputs)
-    ratios = [Fraction(int(masses[high[y], y]), int(masses[low[y], y])) for y in columns]
-    y = max(columns, key=ratios.__getitem__)
-    loss = integer_tables.log_up(ratios[y])
+def _of_table(table: Table) -> Supremum:
+    masses = table.masses.astype(np.float64)
+    y = int((masses.max(0) / masses.min(0)).argmax())
     n = table.inputs
     points = np.linspace(-1.0, 1.0, n)  # a record for each row
     if table.encoding != "grid":
         points = np.arange(float(n)) if table.encoding == "category" else (np.arange(n) + 0.5) / n
-    return Supremum(loss, float(points[high[y]]), float(points[low[y]]), y, loss)
+    x, other = (float(points[row]) for row in (masses[:, y].argmax(), masses[:, y].argmin()))
+    return Supremum(table.epsilon, x, other, y, table.epsilon)
 
 
 def _of_coordinates(mechanism: HasCoordinates) -> Supremum:
@@ -376,10 +385,7 @@ def _plain(stacked: Values, place: int) -> Report:
 def _largest(mechanism: Exact, records: Values, reports: Report) -> Supremum:
     count = count_of(records) * count_of(reports)
     domain = mechanism.domain()
-    if count > _MOST_TRIPLES:
-        raise NotApplicable(
-            f"{count} records and reports are more than {_MOST_TRIPLES}: ask a smaller dim"
-        )
+    refuse_many(count, _MOST_TRIPLES, f"{count} records and reports")
     logs = log_grid(mechanism, reports, records)
     every = np.arange(logs.shape[1])
     if domain.all_adjacent:
@@ -397,164 +403,262 @@ def _largest(mechanism: Exact, records: Values, reports: Report) -> Supremum:
 
 def _beyond(mechanism: Exact, records: Values, reports: Report) -> float:
     """The largest loss far out in an infinite codomain; infinite where it still grows there."""
-    far = law_of(mechanism.codomain()).far(reports)
-    if far is None:
+    domain, codomain = spaces(mechanism)
+    scaled = lambda by: jax.tree.map(lambda leaf: leaf * by if is_float(leaf) else leaf, known)
+    size = lambda y: np.max([np.abs(leaf).reshape(len(leaf), -1).max(1) for leaf in y], 0)
+    known = jax.tree.map(np.asarray, reports)
+    far = scaled(_FAR)
+    farther = size(jax.tree.leaves(far)) > 2 * size(jax.tree.leaves(known)).max()
+    there = np.flatnonzero(np.asarray(codomain.contains(far)) & farther)
+    if domain.users or not len(there):  # critical reports about lists are far
         return -math.inf
-    nearer = jax.tree.map(
-        lambda leaf: leaf / 16 if np.issubdtype(leaf.dtype, np.floating) else leaf, far
+    near, most = (
+        _largest(mechanism, records, take(scaled(by), there)).epsilon for by in (_FAR / 16, _FAR)
     )
-    near, most = (_largest(mechanism, records, at).epsilon for at in (nearer, far))
     ends = most <= near * (1 + 1e-6) or math.isnan(most)
     return float(np.fmax(near, most)) if ends else math.inf
 
 
 def _random_search(mechanism: Exact, known: Report) -> Supremum:
-    """The largest loss over random pairs of records, at random and at drawn reports."""
+    """The largest loss over random pairs of records, at known reports and at drawn ones."""
     rng = np.random.default_rng(0)  # no privacy depends on it
-    codomain = mechanism.codomain()
     domain = mechanism.domain()
     owners, x, other = pairs_of(domain, rng, _SEARCH)
     adjacent = domain.adjacent(x, other)
-    drawn = None
-    if domain.users or (codomain.continuous and len(codomain.branches) < 2):
-        keys = jax.random.key_data(random.split(jax.random.key(0), _SEARCH))
-        single = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), x)
-        drawn = report_each(keys, mechanism, single, *owners)
+    keys = jax.random.key_data(random.split(jax.random.key(0), _SEARCH))
+    single = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), x)
+    drawn = report_each(keys, mechanism, single, *owners)
     with float64_on_cpu():
         m = wide(mechanism)
-        found = [] if domain.users else [law_of(m.codomain()).search(rng, known, _SEARCH)]
-        found += [] if drawn is None else [wide(drawn)]
-        y = jax.tree.map(lambda *leaves: np.concatenate(leaves), *found)
-        x, other = (
-            jax.tree.map(lambda leaf: np.concatenate([leaf] * len(found)), _decimals(side))
-            for side in (x, other)
-        )
-        losses = losses_of(m, y, x, other, *owners)
-        losses = np.where(np.tile(adjacent, len(found)), losses, -np.inf)
-    best = int(losses.argmax())
-    return Supremum(
-        float(losses[best]),
-        _plain(x, best),
-        _plain(other, best),
-        _plain(y, best),
-        float(losses[best]),
-    )
+        found = [wide(drawn)]
+        if not domain.users:
+            found.append(take(known, rng.integers(0, count_of(known), _SEARCH)))
+        x, other = map(_decimals, (x, other))
+        losses = []
+        for y in found:
+            logs = [logs_each(m, y, record, *owners) for record in (x, other)]
+            losses.append(np.where(adjacent, lost(*logs), -np.inf))
+    losses = np.stack(losses)
+    which, pair = np.unravel_index(losses.argmax(), losses.shape)
+    loss = float(losses[which, pair])
+    pair = int(pair)
+    return Supremum(loss, _plain(x, pair), _plain(other, pair), _plain(found[which], pair), loss)
 
 
-# --- An edge, through the reports of all users ---
-
-NODES = 4
-_BLOCK = 64  # reports
-
-Pair = tuple[int, int]
-Owners = dict[Pair, int] | None
-"""The reporter of each pair; None where both are."""
+# --- Mass and moments -----------------------------------------------------------------------------
 
 
-class RelationshipLoss(NamedTuple):
-    """The largest log ratio of the joint laws of all reports, with an edge and without it."""
+def law(mechanism: Exact, x: Values) -> tuple[Report, np.ndarray, float]:
+    """Stacked reports of a rule about one record, and their masses; with x64 enabled.
 
-    epsilon: float
-    edge: tuple[int, int]
-    graph: tuple[tuple[int, int], ...]
-
-
-@standard_flags()
-def relationship_supremum(
-    mechanism: object, reporting: Reporting | None = None
-) -> RelationshipLoss:
-    """The largest loss about one edge, through the reports of all users, enumerated.
-
-    Over all graphs on four nodes and all six edges, a sum over users, each taken over critical
-    reports. A pair is reported by both ends (``full``), or by the end of the smaller budget, with
-    equal budgets either; the degree is of the whole list (``half list``) or of the owned pairs.
-    ``ValueError`` for what is no :class:`~ldp_jax.edges.HasBitLaw`, or budgets that are not one or
-    four.
-
-    >>> from ldp_jax.edges import DPRR
-    >>> round(relationship_supremum(DPRR(0.3, 0.7), "half list").epsilon, 9)
-    1.3
+    Of coordinates it is a product rule for every set of them. The third is the mass that float64
+    may put on the other side of a break.
     """
-    if not isinstance(mechanism, HasBitLaw):
-        raise NotApplicable(
-            f"{type(mechanism).__name__} has no law of one bit of a list, as edges.HasBitLaw"
+    codomain = spaces(mechanism)[1]
+    log_density = lambda y: logs_of(mechanism, y, x)
+    if isinstance(mechanism, HasCoordinates):
+        reports, weights, misplaced = _rule_of_coordinates(mechanism, np.asarray(x))
+        return reports, weights * np.exp(np.float64(log_density(reports))), misplaced
+    one = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], x)
+    reports, weights = law_of(codomain).quadrature(one, log_density)
+    density = np.exp(np.float64(log_density(reports)))
+    return reports, np.asarray(weights) * density, _misplaced(codomain, reports, density)
+
+
+def _rule_of_coordinates(
+    mechanism: HasCoordinates, x: np.ndarray
+) -> tuple[Report, np.ndarray, float]:
+    codomain = mechanism.codomain()
+    dim, k = codomain.dim, codomain.sent
+    what = f"the reports of {k} of {dim} coordinates"
+    refuse_many(math.comb(dim, k), _MOST_NODES, what)
+    lines = []
+    off = []
+    for j, x_j in enumerate(x):
+        one = mechanism.coordinate(j)
+        log_density = lambda y, one=one, x_j=x_j: logs_of(one, y, x_j)
+        space = one.codomain()
+        infinite = math.inf in (-getattr(space, "lower", 0.0), getattr(space, "upper", 0.0))
+        # Tails come in panels that double, the last falls by up to e^-25: quarters of it are good
+        # to 1e-15 of the whole. Other pieces are constant or short.
+        panels, order = (4, 8) if infinite else (1, 4)
+        y, weights = law_of(space).quadrature(
+            jnp.asarray(x_j)[None], log_density, panels=panels, order=order
         )
-    reporting = mechanism.reporting if reporting is None else reporting
-    validate.one_of(mechanism.reportings, reporting=reporting)
-    users = [mechanism.of_users(lambda leaf, i=i: _one_of(leaf, i)) for i in range(NODES)]
-    budgets = [user.guarantee().epsilon for user in users]
-    same = all(user == users[0] for user in users)
-    pairs = list(itertools.combinations(range(NODES), 2))
-    best = RelationshipLoss(0.0, (0, 1), ())
-    loss = functools.cache(lambda user, *view: _loss(users[user], *view))
-    for owners, edge in itertools.product(_ownerships(budgets, pairs, reporting), pairs):
-        # Both ends have other pairs beside the edge, so the worst graph is that of each end.
-        ends = []
-        for user in edge:
-            mine = [pair for pair in pairs if user in pair]
-            reports = owners is None or owners[edge] == user
-            if owners is not None and reporting == "half":
-                mine = [pair for pair in mine if owners[pair] == user]
-            others = [pair for pair in mine if pair != edge]
-            if reports or reporting == "half list":
-                ask = partial(loss, 0 if same else user, len(mine))
-                degrees = range(len(others) + 1)
-                ends.append([(ask(degree, reports), others[:degree]) for degree in degrees])
-        for way in (0, 1):
-            worst = [max(end, key=lambda one, way=way: one[0][way]) for end in ends]
-            total = sum(both[way] for both, _ in worst)
-            if total > best.epsilon:
-                best = RelationshipLoss(total, edge, tuple(sum((graph for _, graph in worst), [])))
-    return best
+        lines.append((y, np.asarray(weights)))
+        off.append(_misplaced(space, y, np.exp(log_density(y))))
+    subsets = list(itertools.combinations(range(dim), k))
+    most = max(len(weights) for _, weights in lines)
+    refuse_many(len(subsets) * most**k, _MOST_NODES, what)
+    indices = []
+    values = []
+    weights = []
+    for chosen in subsets:
+        some = [lines[j] for j in chosen]
+        places = np.indices([len(weight) for _, weight in some]).reshape(k, -1)
+        picked = [(take(y, at), weight[at]) for (y, weight), at in zip(some, places, strict=True)]
+        values.append(jax.tree.map(lambda *leaves: np.stack(leaves, 1), *(y for y, _ in picked)))
+        weights.append(np.prod([weight for _, weight in picked], 0))
+        indices.append(np.tile(chosen, (places.shape[1], 1)))
+    every = jax.tree.map(lambda *leaves: np.concatenate(leaves), *values)
+    reports = codomain.of_entries(np.concatenate(indices), every)
+    return reports, np.concatenate(weights), k * max(off)
 
 
-def _one_of(leaf: Scalar, place: int) -> Scalar:
-    if np.ndim(leaf) == 0:
-        return leaf
-    if np.shape(leaf) != (NODES,):
-        raise ValueError(f"budgets must be one number or [{NODES}], got shape {np.shape(leaf)}")
-    return float(np.asarray(leaf, np.float64)[place])
+def _misplaced(space: Reports, y: Report, density: np.ndarray) -> float:
+    """The mass that float64 may put on the other side of a break.
 
-
-def _ownerships(budgets: list[float], pairs: list[Pair], reporting: str) -> list[Owners]:
-    """The reporter of each pair.
-
-    Both answers for pairs of equal budgets, the lower end or the higher one.
+    Four spacings of the densest number.
     """
-    if reporting == "full":
-        return [None]
-    return [
-        {(i, j): i if (budgets[i], tie * i) < (budgets[j], tie * j) else j for i, j in pairs}
-        for tie in (1, -1)
-    ]
-
-
-def _loss(m: HasBitLaw, owned: int, degree: int, reports: bool) -> tuple[float, float]:
-    """The largest log ratio of one user's report with and without the edge, both ways round."""
-    noisy, sent = m.bit_reports(owned)
-    room = -(len(noisy) // -_BLOCK) * _BLOCK  # repeated: of one shape, whatever is owned
-    with float64_on_cpu():
-        numbers = (
-            np.resize(noisy, room).astype(np.float64),
-            np.resize(sent, room).astype(np.float64),
-        )
-        there, without = (
-            np.asarray(
-                _logs(
-                    wide(m),
-                    *numbers,
-                    *map(np.float64, (degree + bit, bit if reports else np.nan, owned)),
-                )
-            )
-            for bit in (1, 0)
-        )
-    ratio = lost(there, without)
-    ratio = np.where(np.isnan(ratio), math.inf, ratio)  # NaN is not hidden
-    return float(ratio.max()), float((-ratio).max())
+    if not space.branches:
+        return 0.0
+    volume, atom = volume_of(space, y)  # four spacings, of float64 as the numbers are
+    found = float(np.where(atom, 0.0, volume * density).max())
+    refuse_narrow(found)
+    return found
 
 
 @jax.jit
-def _logs(
-    m: HasBitLaw, noisy: Array, sent: Array, degree: Array, bit: Array, owned: Array
-) -> Array:
-    return m.bit_log_density(noisy, sent, degree, bit, owned) + jnp.zeros(noisy.shape)
+def _closed_forms(mechanism: HasMoments, x: Values) -> tuple[Scalar, Scalar]:
+    return mechanism.mean(x), mechanism.variance(x)
+
+
+def _moments(mechanism: Randomizer, reports: Report, mass: np.ndarray) -> list[np.ndarray]:
+    """Mean, variance and fourth central moment of the estimate, and its largest size.
+
+    With x64 enabled.
+    """
+    values = np.asarray(estimates(mechanism, reports), np.float64)
+    mass = mass.reshape(-1, *[1] * (values.ndim - 1))
+    mean = (mass * values).sum(0)
+    central = [(mass * (values - mean) ** power).sum(0) for power in (2, 4)]
+    return [np.asarray(found) for found in (mean, *central, np.abs(values).max())]
+
+
+def _records(mechanism: Randomizer, x: Values | None) -> list[Report]:
+    """The record that is given; else a typical one, the centre and both extremes; float64."""
+    domain, _ = spaces(mechanism)
+    found = [x] if x is not None else [domain.typical(), domain.centre(), *domain.extremes()]
+    return [jax.tree.map(np.float64, record) for record in found]
+
+
+@standard_flags()
+def sums_to_one(mechanism: Exact, x: Values | None = None) -> Fit:
+    """Whether the density sums to 1 in float64.
+
+    The tolerance is 1e-8 and four spacings of the densest number, 1e-4 at most.
+
+    >>> from ldp_jax.features import Laplace
+    >>> sums_to_one(Laplace(1.0)).fits
+    True
+    """
+    with float64_on_cpu():
+        found = [law(mechanism, record)[1:] for record in _records(mechanism, x)]
+    return _total([mass.sum() for mass, _ in found], max(off for _, off in found))
+
+
+def _total(found: list[float], misplaced: float) -> Fit:
+    worst = float(np.max(np.abs(np.array(found) - 1)))  # NaN is not hidden
+    limit = _EXACT + misplaced
+    return Fit(worst <= limit, "total mass", worst, limit, limit, 0)
+
+
+@standard_flags()
+def matches_moments(mechanism: Exact, x: Values | None = None) -> Fit:
+    """Whether ``mean`` and ``variance`` are those of the estimate under the density.
+
+    To 1e-8 in float64, and what :func:`sums_to_one` allows times the largest estimate, or the
+    square of twice it; in float32 to 1e-5 of a mean and 3e-5 of a variance, 1e-6, and one rounding
+    of the largest estimate.
+
+    >>> from ldp_jax.features import Piecewise
+    >>> matches_moments(Piecewise(1.0)).fits
+    True
+    """
+    return integrals(mechanism, x)[1]
+
+
+def integrals(mechanism: Exact, x: Values | None = None) -> tuple[Fit, Fit]:
+    """The answers of :func:`sums_to_one` and :func:`matches_moments`, from one quadrature."""
+    worst = 0.0
+    said_of = "moments"
+    totals = []
+    largest = 0.0
+    misplaced = 0.0
+    for record in _records(mechanism, x):
+        with float64_on_cpu():
+            reports, mass, off = law(mechanism, record)
+            totals.append(mass.sum())
+            misplaced = max(misplaced, off)
+            *true, _, size = _moments(mechanism, reports, mass)
+            largest = max(largest, float(size))
+            long = [np.asarray(moment) for moment in _closed_forms(mechanism, record)]
+        rough = _closed_forms(mechanism, jax.tree.map(np.float32, record))
+        short = [np.asarray(moment) for moment in rough]
+        names = ("mean", "variance")
+        exactly = (_EXACT + misplaced * largest, 1e-12 + misplaced * (2 * largest) ** 2)
+        rounded = (1e-6 + _ROUNDED * largest, 1e-6 + _ROUNDED * largest**2)
+        compared = [
+            *zip(names, long, true, (_EXACT, _EXACT), exactly, strict=True),
+            *zip(names, short, long, (1e-5, 3e-5), rounded, strict=True),
+        ]
+        for place, (name, said, right, relative, absolute) in enumerate(compared):
+            of_float32 = place > 1
+            if of_float32 and not worst <= 1.0:
+                break
+            away = np.abs(said - right) / (absolute + relative * np.abs(right))
+            farthest = int(np.argmax(away))
+            numbers = [f"{float(np.ravel(value)[farthest]):.6g}" for value in (said, right)]
+            if of_float32 and not away.max() <= 1.0:
+                raise NotApplicable(
+                    f"{name} is {numbers[0]} in float32 and {numbers[1]} in float64: "
+                    "its formula cancels"
+                )
+            if not away.max() <= worst:  # NaN is not hidden
+                worst = float(away.max())
+                said_of = f"{name} is said to be {numbers[0]}, and is {numbers[1]}"
+    return _total(totals, misplaced), Fit(worst <= 1.0, said_of, worst, 1.0, _EXACT, 0)
+
+
+@standard_flags()
+def draws_have_moments(
+    mechanism: Randomizer, key: PRNGKey, x: Values | None = None, *, trials: int = 200_000
+) -> Fit:
+    """Whether estimates of draws have the stated mean and variance, within five standard errors.
+
+    The standard errors are the law's; of vectors whose reports are too many to count, those of the
+    draws.
+
+    >>> from ldp_jax.features import Duchi
+    >>> draws_have_moments(Duchi(1.0), jax.random.key(0)).fits
+    True
+    """
+    validate.integer_in(1000, trials=trials)
+    domain, _ = spaces(mechanism)
+    record = domain.typical() if x is None else domain.given(x)
+    return moments_of(mechanism, record, draws(mechanism, key, record, trials))
+
+
+def moments_of(mechanism: Randomizer, x: Values, y: Report) -> Fit:
+    """The same of stacked reports of a record."""
+    values = np.asarray(estimates(mechanism, y), np.float64)
+    trials = count_of(y)
+    fourth = ((values - values.mean(0)) ** 4).mean(0)
+    with float64_on_cpu():
+        record = wide(x)
+        mean, variance = map(np.float64, _closed_forms(mechanism, record))
+        if isinstance(mechanism, Exact):
+            with contextlib.suppress(NotApplicable):
+                reports, mass, _ = law(mechanism, record)
+                # Else the rule has missed a piece that is too narrow for it.
+                if abs(mass.sum() - 1) < 0.01:
+                    fourth = _moments(mechanism, reports, mass)[2]
+    error = np.sqrt(variance / trials)
+    spread = np.sqrt(np.maximum(fourth - variance**2, 0.0) / trials) + error**2
+    tiny = 1e-6 / SIGMAS  # what float32 rounds an estimate by
+    off_mean = np.abs(values.mean(0) - mean) / (error + tiny)
+    off_variance = np.abs(((values - mean) ** 2).mean(0) - variance) / (spread + tiny)
+    worst = float(np.max([np.max(off_mean), np.max(off_variance)]))
+    worst = worst if math.isfinite(worst) else math.inf
+    smallest = float(np.max(2 * SIGMAS * error))
+    return Fit(worst <= SIGMAS, "moments of draws", worst, SIGMAS, smallest, trials)

@@ -5,6 +5,8 @@ suspects, events that come more often under one record than epsilon allows; draw
 nothing bound their probabilities.
 """
 
+import dataclasses
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -17,27 +19,40 @@ from scipy import special, stats
 from ldp_jax.core import random, validate
 from ldp_jax.core.flags import standard_flags
 from ldp_jax.core.mechanism import HasDensity, Randomizer, check_budget
+from ldp_jax.core.spaces import ByCoordinate, Reports
 from ldp_jax.core.types import PRNGKey, Report, Values
+from ldp_jax.edges.lists import NeighbourList
 from ldp_jax.verification import statistics
 from ldp_jax.verification._programs import (
-    count_of,
     generator,
+    is_float,
     logs_each,
     lost,
+    pairs_of,
+    raw,
+    repeated,
     report_each,
     take,
 )
-from ldp_jax.verification.records import pairs_of
 from ldp_jax.verification.statistics import SIGNIFICANCE
-from ldp_jax.verification.views import (
-    RESOLUTION,
-    ROUNDING,
-    Viewer,
-    Views,
-    leaves_of,
-    rounded,
-)
 
+RESOLUTION = 1e-4
+"""Numbers of a continuum are rounded to this share of their usual size: a float32 sampler's last
+bits tell the record.
+"""
+
+LAST = 8
+"""The last bits of a float32 number, of which small differences of numbers are zeros."""
+
+ROUNDING = 1.0
+"""The loss in one of the last bits, in nats, that float32 rounding may cause."""
+
+_COLUMNS = 32  # numbers of a report that are looked at
+_PAIRED = 4  # numbers of which all pairs are
+_WITH_BITS = 8  # numbers whose bits are
+_NAN = float(np.finfo(np.float64).max)
+_INFINITE = _NAN / 2
+_EXACT_STEPS = 2.0**53  # float64 holds every whole number below
 _PAIRS = 512  # of records, in the first round
 _FEWEST = 16  # pairs of the first round, however many draws each takes
 _FEWER = 8  # times fewer pairs in each further round
@@ -118,11 +133,183 @@ class _Pairs(NamedTuple):
         away = np.abs(first.astype(np.float64) - second)
         return cls(owners, x, other, away.argmax(1))
 
+
+# --- Views ----------------------------------------------------------------------------------------
+
+
+class Views(NamedTuple):
+    """Numbers and bits of stacked reports [n] by which two records may be told apart, by name.
+
+    Numbers are float64, without NaN.
+    """
+
+    numbers: dict[str, np.ndarray]
+    bits: dict[str, np.ndarray]
+
     @property
-    def alike(self) -> bool:
-        """Whether all pairs are of a record and itself."""
-        sides = [jax.tree.leaves(side) for side in (self.x, self.other)]
-        return all(np.array_equal(*leaves) for leaves in zip(*sides, strict=True))
+    def n(self) -> int:
+        """How many reports there are."""
+        return len(next(iter(self.numbers.values())))
+
+
+@dataclasses.dataclass(frozen=True)
+class Viewer:
+    """Which numbers of a report are looked at: at most 32, chosen at random once.
+
+    ``scales`` [chosen, 2] have a step to which each is rounded and what lies in the middle of the
+    usual ones; ``whole`` [arrays, 2] have those of all numbers of an array of the report.
+    """
+
+    codomain: Any
+    chosen: np.ndarray
+    scales: np.ndarray
+    whole: np.ndarray
+    with_bits: bool
+
+    @classmethod
+    def of(cls, codomain: Reports, y: Report) -> "Viewer":
+        """A viewer of such reports, by stacked ones of any records; it depends on no key."""
+        rng = np.random.default_rng(0)  # no privacy depends on it
+        numbers, floats = _numbers(codomain, y)
+        chosen = np.sort(rng.permutation(numbers.shape[1])[:_COLUMNS])
+        reals = codomain.continuous
+        scales = [_scale(numbers[:, column], reals and bool(floats[column])) for column in chosen]
+        whole = [_scale(part, reals) for part in _parts(codomain, y)]
+        return cls(codomain, chosen, np.array(scales), np.array(whole), reals)
+
+    def views(self, y: Report, differing: np.ndarray | None = None) -> Views:
+        """The views of stacked reports; ``differing`` [n] is where the two records are not alike.
+
+        The number at that place is a view, if reports have as many numbers as records.
+        """
+        numbers, _ = _numbers(self.codomain, y)
+        found = {}
+        columns = []
+        for column, (step, middle) in zip(self.chosen, self.scales, strict=True):
+            number = rounded(numbers[:, column], step)
+            columns.append(number)
+            found[f"number {column}"] = number
+            if len(columns) <= _PAIRED:
+                found[f"|number {column} - {middle:.4g}|"] = np.abs(number - middle)
+        if len(columns) > 1:
+            found |= _of_all(np.stack(columns, 1))
+        bits = {}
+        for (i, one), (j, other) in itertools.combinations(list(enumerate(columns))[:_PAIRED], 2):
+            with np.errstate(invalid="ignore", over="ignore"):
+                found[f"difference of {i} and {j}"] = one - other
+                found[f"product of {i} and {j}"] = one * other
+            bits[f"{i} equals {j}"] = one == other
+        if differing is not None:
+            found |= self._where_they_differ(y, columns[0], differing)
+        if self.with_bits:
+            bits |= _bits(y)
+        # The infinities are far out, and NaN beyond them.
+        ordered = partial(np.nan_to_num, nan=_NAN, posinf=_INFINITE, neginf=-_INFINITE)
+        return Views({name: ordered(column) for name, column in found.items()}, bits)
+
+    def _where_they_differ(
+        self, y: Report, first: np.ndarray, differing: np.ndarray
+    ) -> dict[str, np.ndarray]:
+        found = {}
+        for part, (step, middle) in zip(_parts(self.codomain, y), self.whole, strict=True):
+            if part.shape[1] <= max(1, differing.max()):
+                continue
+            one = rounded(part[np.arange(len(part)), differing], step)
+            found["the number that differs"] = one
+            found["the first number if that is high"] = np.where(one > middle, first, -_INFINITE)
+            found["the first number if that is low"] = np.where(one > middle, -_INFINITE, first)
+        return found
+
+
+def leaves_of(y: Report) -> list[np.ndarray]:
+    """The leaves of stacked reports, [n, ...]; a neighbour list is one, as bits int8 [n, nodes]."""
+    found = []
+    for part in jax.tree.leaves(y, is_leaf=lambda part: isinstance(part, NeighbourList)):
+        if not isinstance(part, NeighbourList):
+            found.append(np.asarray(part))
+            continue
+        ids = np.asarray(part.ids)
+        nodes = ids.shape[1]
+        # A column for numbers that are no nodes is left out.
+        bits = np.zeros((len(ids), nodes + 1), np.int8)
+        np.put_along_axis(bits, np.clip(ids, 0, nodes), 1, 1)
+        found.append(bits[:, :nodes])
+    return found
+
+
+def _parts(codomain: Any, y: Report) -> list[np.ndarray]:
+    """The arrays of a report, float64 [n, width]; of sampled coordinates NaN where not sent."""
+    found = [leaf.reshape(len(leaf), -1).astype(np.float64) for leaf in leaves_of(y)]
+    if isinstance(codomain, ByCoordinate) and codomain.sent < codomain.dim:
+        indices, values = codomain.entries(y)
+        for leaf in jax.tree.leaves(values):
+            dense = np.full((len(indices), codomain.dim), np.nan)
+            np.put_along_axis(dense, np.asarray(indices), np.asarray(leaf, np.float64), 1)
+            found.append(dense)
+    return found
+
+
+def _numbers(codomain: Any, y: Report) -> tuple[np.ndarray, np.ndarray]:
+    """All numbers of stacked reports, float64 [n, c], and which of them are of a floating type."""
+    parts = _parts(codomain, y)
+    floats = [is_float(leaf) for leaf in leaves_of(y)]
+    floats += [True] * (len(parts) - len(floats))
+    each = [np.full(part.shape[1], kind) for part, kind in zip(parts, floats, strict=True)]
+    return np.concatenate(parts, 1), np.concatenate(each)
+
+
+def _scale(numbers: np.ndarray, reals: bool) -> tuple[float, float]:
+    """The step to which numbers are rounded, 0 for whole ones, and a number in their middle."""
+    usual = numbers[np.isfinite(numbers)]
+    if not len(usual):
+        return 0.0, 0.0
+    step = RESOLUTION * float(np.quantile(np.abs(usual), 0.9)) if reals else 0.0
+    return step, float(np.median(np.unique(usual)))
+
+
+def rounded(column: np.ndarray, step: float) -> np.ndarray:
+    """Numbers to a step; as they are where it is 0."""
+    if step <= 0:
+        return column
+    with np.errstate(over="ignore"):  # a number so far out has no digits below a step
+        steps = np.round(column / step)
+        return np.where(np.abs(steps) < _EXACT_STEPS, steps * step, column)
+
+
+def _of_all(numbers: np.ndarray) -> dict[str, np.ndarray]:
+    """Statistics of the numbers of each report."""
+    there = np.isfinite(numbers)
+    known = np.where(there, numbers, 0.0)
+    return {
+        "sum": known.sum(1),
+        "size": np.sqrt((known**2).sum(1)),
+        "largest": np.where(there, numbers, -_INFINITE).max(1),
+        "smallest": np.where(there, numbers, _INFINITE).min(1),
+        "zeros": (known == 0).sum(1).astype(np.float64),
+        "sign of the product": np.sign(known).prod(1),
+    }
+
+
+def _bits(y: Report) -> dict[str, np.ndarray]:
+    """The bits of the first floating numbers of stacked reports, and their parities with the next.
+
+    The last bits of float32 numbers are named so.
+    """
+    floats = [leaf for leaf in leaves_of(y) if is_float(leaf)]
+    columns = [column for leaf in floats for column in raw(leaf).reshape(len(leaf), -1).T]
+    found = {}
+    for number, column in enumerate(columns[:_WITH_BITS]):
+        width = 23 if column.dtype.itemsize == 4 else 8 * column.dtype.itemsize - 6
+        bits = [(column >> column.dtype.type(place)) & 1 == 1 for place in range(width)]
+        for place, bit in enumerate(bits):
+            last = "last " if place < LAST else ""
+            found[f"{last}bit {place} of {number}"] = bit
+            if place + 1 < width:
+                found[f"{last}bits {place} and {place + 1} of {number}"] = bit ^ bits[place + 1]
+    return found
+
+
+# --- Games ----------------------------------------------------------------------------------------
 
 
 @standard_flags()
@@ -141,7 +328,7 @@ def epsilon_lower_bound(
     By default the records are the extremes of the domain.
 
     Half of the draws choose the event of largest :math:`\log((P - \delta)/P')` among windows of all
-    sizes in the views of a report (:mod:`ldp_jax.verification.views`) and in the declared loss. The
+    sizes in the views of a report and in the declared loss. The
     others bound both probabilities by Clopper and Pearson, whatever the
     views are worth. 2e5 trials see 5 % at epsilon 1. The last bits of a float32 report are rounded
     away: :func:`~ldp_jax.verification.float_audit` measures them.
@@ -155,20 +342,20 @@ def epsilon_lower_bound(
     validate.in_range(0.0, 1.0, confidence=confidence)
     validate.in_range(0.0, 1.0, delta=delta)
     check_budget(mechanism)  # before the key is used
-    domain = mechanism.domain()
+    domain: Any = mechanism.domain()
     first, second = domain.extremes()
     first = first if x is None else domain.given(x)
     second = second if x_other is None else domain.given(x_other)
-    pair = _Pairs.of(_whose(domain, 1), *map(_one, (first, second)))
-    validate.require(not pair.alike, "x and x_other must be two records, got one twice")
-    choose_key, decide_key = random.split(key)
+    sides = zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True)
+    differ = any(not np.array_equal(*leaves) for leaves in sides)
+    validate.require(differ, "x and x_other must be two records, got one twice")
+    owners = (np.full(1, domain.own, np.int32),) if domain.users else ()
+    pair = _Pairs.of(owners, repeated(first, 1), repeated(second, 1))
     half = trials // 2
-    chosen = _reports(mechanism, choose_key, pair, half)
-    viewer = _viewer_of(mechanism, chosen[0])
-    fresh = _reports(mechanism, decide_key, pair, trials - half)
-    look = partial(_views, mechanism, viewer, pair)
-    views = [[look(side) for side in reports] for reports in (chosen, fresh)]
-    return play(views[0], views[1], confidence, delta=delta)
+    choose_key, decide_key = random.split(key)
+    viewer, chosen = _viewed(mechanism, choose_key, pair, half)
+    _, fresh = _viewed(mechanism, decide_key, pair, trials - half, viewer)
+    return play(chosen, fresh, confidence, delta=delta)
 
 
 def play(
@@ -183,12 +370,11 @@ def play(
     Those of ``fresh`` reports alone bound its probabilities.
     """
     alpha = (1 - confidence) / 2
-    n = chosen[0].values.shape[1]
+    n = chosen[0].n
     rank = partial(_likely_bound, n=n, z=float(stats.norm.isf(alpha)), delta=delta)
     suspect = most_suspicious(chosen, 1, [rank])[0].events(1)[0]
     found = _bounded(suspect, fresh, alpha, delta)
-    asked = len(fresh[0].names) + len(fresh[0].bit_names)
-    return found._replace(trials=n + found.trials, views=asked)
+    return found._replace(trials=n + found.trials)
 
 
 @standard_flags()
@@ -225,34 +411,29 @@ def largest_lower_bound(
     pairs = _Pairs.of(*drawn)
     viewer = None
     for (_, each), round_key in zip(rounds, random.split(train_key, len(rounds)), strict=True):
-        reports = _reports(mechanism, round_key, pairs, each)
-        viewer = viewer or _viewer_of(mechanism, reports[0])
+        viewer, views = _viewed(mechanism, round_key, pairs, each, viewer)
         rank = partial(_suspicion, claim=claim, spare=delta * each)
-        views = [_views(mechanism, viewer, pairs, side) for side in reports]
         scores = most_suspicious(views, len(pairs.differing), [rank])[0].score.max(0)
         scores[0] = np.inf  # the extremes are always kept
         kept = max(_FINALISTS, len(scores) // _FEWER)
         pairs = take(pairs, np.argsort(-scores, kind="stable")[:kept])
-    assert viewer is not None
     alpha = (1 - confidence) / (2 * _SUSPECTS)
+    few = trials // 4
+    ranks = [
+        partial(_suspicion, claim=claim, spare=delta * few),
+        partial(_likely_bound, n=few, z=_DEVIATIONS, delta=delta),
+    ]
     bounds = []
-    asked = 0
     for place in range(_FINALISTS):
-        choose_key, decide_key = random.split(keys[place])
         pair = take(pairs, slice(place, place + 1))
-        look = partial(_views, mechanism, viewer, pair)
-        views = [look(side) for side in _reports(mechanism, choose_key, pair, trials // 4)]
-        ranks = [
-            partial(_suspicion, claim=claim, spare=delta * (trials // 4)),
-            partial(_likely_bound, n=trials // 4, z=_DEVIATIONS, delta=delta),
-        ]
-        most = _SUSPECTS // (2 * _FINALISTS)
-        suspects = [e for by in most_suspicious(views, 1, ranks) for e in by.events(most)]
-        fresh = [look(side) for side in _reports(mechanism, decide_key, pair, trials // 2)]
-        asked = len(fresh[0].names) + len(fresh[0].bit_names)
-        bounds += [_bounded(event, fresh, alpha, delta) for event in suspects]
+        choose_key, decide_key = random.split(keys[place])
+        _, chosen = _viewed(mechanism, choose_key, pair, few, viewer)
+        _, fresh = _viewed(mechanism, decide_key, pair, trials // 2, viewer)
+        for found in most_suspicious(chosen, 1, ranks):
+            suspects = found.events(_SUSPECTS // (2 * _FINALISTS))
+            bounds += [_bounded(event, fresh, alpha, delta) for event in suspects]
     largest = max(bounds, key=lambda bound: bound.epsilon)
-    return largest._replace(trials=trials, pairs=rounds[0][0], views=asked)
+    return largest._replace(trials=trials, pairs=rounds[0][0])
 
 
 def affordable(mechanism: Any, trials: int) -> int:
@@ -299,16 +480,6 @@ def smallest_leaks(trials: int, claim: float, confidence: float) -> tuple[float,
 # --- Reports of pairs -----------------------------------------------------------------------------
 
 
-def _whose(domain: Any, count: int) -> tuple[np.ndarray, ...]:
-    """Owners of lists that are nobody's in particular; () where records have none."""
-    return (np.full(count, domain.own, np.int32),) if domain.users else ()
-
-
-def _one(record: Values) -> Values:
-    """A record as one that is stacked."""
-    return jax.tree.map(lambda leaf: np.asarray(leaf)[None], record)
-
-
 def _reports(mechanism: Any, key: PRNGKey, pairs: _Pairs, each: int) -> tuple[Report, Report]:
     """``each`` reports of either record of every pair, stacked pair after pair."""
     many = take(pairs, np.repeat(np.arange(len(pairs.differing)), each))
@@ -343,41 +514,42 @@ class Found(NamedTuple):
         return found
 
 
-def _viewer_of(mechanism: Any, reports: Report) -> Viewer:
-    """By some reports of any records; which numbers are looked at does not depend on a key."""
-    rng = np.random.default_rng(0)  # no privacy depends on it
-    return Viewer.of(mechanism.codomain(), reports, rng)
+def _viewed(
+    mechanism: Any, key: PRNGKey, pairs: _Pairs, each: int, viewer: Viewer | None = None
+) -> tuple[Viewer, list[Views]]:
+    """The views of ``each`` reports of either record of every pair, and the declared loss.
 
-
-def _views(mechanism: Any, viewer: Viewer, pairs: _Pairs, reports: Report) -> Views:
-    """The views of stacked reports, as many of each pair, and the declared loss."""
-    each = count_of(reports) // len(pairs.differing)
-    found = viewer.views(reports, np.repeat(pairs.differing, each))
-    claim = float(mechanism.guarantee().epsilon)
-    if not isinstance(mechanism, HasDensity):
-        return found
-    sides = pairs.x, pairs.other
-    logs = [logs_each(mechanism, reports, x, *pairs.owners) for x in sides]
-    loss = np.nan_to_num(lost(*np.asarray(logs, np.float64)))
-    step = RESOLUTION * max(1.0, claim)
-    values = np.concatenate([found.values, rounded(loss, step)[None]])
-    return found._replace(names=[*found.names, "declared loss"], values=values)
+    The viewer of the first reports looks at all.
+    """
+    reports = _reports(mechanism, key, pairs, each)
+    viewer = viewer or Viewer.of(mechanism.codomain(), reports[0])
+    step = RESOLUTION * max(1.0, float(mechanism.guarantee().epsilon))
+    found = []
+    for side in reports:
+        views = viewer.views(side, np.repeat(pairs.differing, each))
+        if isinstance(mechanism, HasDensity):
+            logs = [logs_each(mechanism, side, x, *pairs.owners) for x in (pairs.x, pairs.other)]
+            loss = np.nan_to_num(lost(*np.asarray(logs, np.float64)))
+            views.numbers["declared loss"] = rounded(loss, step)
+        found.append(views)
+    return viewer, found
 
 
 def most_suspicious(views: Sequence[Views], pairs: int, ranks: Sequence[Rank]) -> list[Found]:
     """The most suspicious event of each view, about each of so many pairs, by each of ``ranks``."""
     mine, others = views
-    each = mine.values.shape[1] // pairs
+    each = mine.n // pairs
     rows: list[list[Best]] = [[] for _ in ranks]
-    for one, other in zip(mine.values, others.values, strict=True):
-        ordered = Ordered.of(one.reshape(pairs, each), other.reshape(pairs, each))
+    for name, numbers in mine.numbers.items():
+        sides = [side.reshape(pairs, each) for side in (numbers, others.numbers[name])]
+        ordered = Ordered.of(*sides)
         for row, rank in zip(rows, ranks, strict=True):
             row.append(windows(ordered, rank))
-    for name, one, other in zip(mine.bit_names, mine.bits, others.bits, strict=True):
-        ones, other_ones = (side.reshape(pairs, each).sum(1) for side in (one, other))
+    for name, bits in mine.bits.items():
+        ones, other_ones = (side.reshape(pairs, each).sum(1) for side in (bits, others.bits[name]))
         for row, rank in zip(rows, ranks, strict=True):
             row.append(_of_bit(ones, other_ones, each, partial(rank, allowed=allowed_in(name))))
-    names = mine.names + mine.bit_names
+    names = [*mine.numbers, *mine.bits]
     return [Found(names, *map(np.stack, zip(*row, strict=True))) for row in rows]
 
 
@@ -388,10 +560,10 @@ def allowed_in(view: str) -> float:
 
 def count(event: Event, views: Views) -> int:
     """How many reports are in an event."""
-    if event.view in views.names:
-        value = views.values[views.names.index(event.view)]
-        return int(((value >= event.low) & (value < event.high)).sum())
-    return int((views.bits[views.bit_names.index(event.view)] == bool(event.low)).sum())
+    if event.view in views.bits:
+        return int((views.bits[event.view] == bool(event.low)).sum())
+    value = views.numbers[event.view]
+    return int(((value >= event.low) & (value < event.high)).sum())
 
 
 Best = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
@@ -515,10 +687,12 @@ def _wilson(hits: np.ndarray, n: int, z: float) -> tuple[np.ndarray, np.ndarray]
 def _bounded(event: Event, views: Sequence[Views], alpha: float, delta: float) -> LowerBound:
     """What an event shows by reports of both records that chose nothing."""
     hits, others = (count(event, side) for side in (views if event.forward else views[::-1]))
-    n = views[0].values.shape[1]
+    n = views[0].n
     value = _bound(hits, others, n, alpha, delta) - allowed_in(event.view)
-    limit = float(_bound(n, 0, n, alpha, delta))
-    return LowerBound(max(0.0, float(value)), limit, str(event), hits / n, others / n, n)
+    limit = _bound(n, 0, n, alpha, delta)
+    asked = len(views[0].numbers) + len(views[0].bits)
+    shares = hits / n, others / n
+    return LowerBound(max(0.0, value), limit, str(event), *shares, n, views=asked)
 
 
 def _bound(hits: int, others: int, n: int, alpha: float, delta: float) -> float:

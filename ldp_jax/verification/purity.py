@@ -31,16 +31,18 @@ from ldp_jax.verification._programs import (
     estimates,
     generator,
     is_float,
+    joined,
+    natural,
     program_of,
     raw,
     repeated,
     report_each,
-    report_each_retraced,
+    some_of,
     take,
+    traced_again,
     unfollowed,
 )
 from ldp_jax.verification.exact import spaces
-from ldp_jax.verification.records import joined, natural, some_of
 from ldp_jax.verification.statistics import OUTSIDE, Fit
 
 FUSED = 2e-5
@@ -63,21 +65,16 @@ def _same(a: Report, b: Report, rounding: float = 0.0) -> np.ndarray:
 
     None is where a number has another type: its further bits could tell.
     """
-    n = count_of(a)
-    same = np.ones(n, bool)
+    same = np.ones(count_of(a), bool)
     for one, other in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True):
-        same &= one.dtype == other.dtype
+        equal = one == other
         if is_float(one):
             sizes = np.abs(np.nan_to_num(np.float64(one), posinf=0.0, neginf=0.0))
-            near = rounding * np.maximum(
-                1.0, np.median(sizes, 0)
-            )  # a small sum of large numbers rounds as they do
-            equal = np.isclose(
-                *map(np.float64, (one, other)), rtol=rounding, atol=near, equal_nan=True
-            )
-        else:
-            equal = one == other
-        same &= equal.reshape(n, -1).all(1)
+            # A small sum of large numbers rounds as they do.
+            near = rounding * np.maximum(1.0, np.median(sizes, 0))
+            sides = map(np.float64, (one, other))
+            equal = np.isclose(*sides, rtol=rounding, atol=near, equal_nan=True)
+        same &= (one.dtype == other.dtype) & equal.reshape(len(same), -1).all(1)
     return same
 
 
@@ -144,14 +141,6 @@ def _key_of(words: np.ndarray) -> Any:
     return jax.random.wrap_key_data(jnp.asarray(words))
 
 
-def _plain(
-    mechanism: Randomizer, words: np.ndarray, many: Values, form: Callable[[np.ndarray], Values]
-) -> list[Report]:
-    """The reports of plain calls about records that are given in some form."""
-    given = lambda place: jax.tree.map(lambda leaf: form(np.asarray(leaf[place])), many)
-    return [mechanism.privatize(key, given(place)) for place, key in enumerate(_key_of(words))]
-
-
 @jax.jit
 def _alone(words: Array, mechanism: Randomizer, x: Values) -> Report:
     return mechanism.privatize(jax.random.wrap_key_data(words), x)
@@ -166,19 +155,11 @@ def _form(report: Report) -> tuple[object, list[object]]:
     return structure, [(np.asarray(leaf).dtype, np.shape(leaf)) for leaf in leaves]
 
 
-def _complaint(mechanism: Randomizer, words: np.ndarray, x: Values) -> str:
-    """What a plain call says of two records in place of one; empty if it takes them."""
-    try:
-        mechanism.privatize(_key_of(words), repeated(x, 2))
-    except Exception as error:
-        return f"{type(error).__name__} {error}"
-    return ""
-
-
 def _outline(program: core.ClosedJaxpr) -> list[str]:
-    """The operations of a program and their constants, without sizes."""
+    """The operations of a program and its constants, without sizes."""
     literals = lambda one: [v.val for v in one.invars if isinstance(v, core.Literal)]
-    return [f"{one.primitive.name} {literals(one)}" for one in equations(program.jaxpr)]
+    found = [f"{one.primitive.name} {literals(one)}" for one in equations(program.jaxpr)]
+    return found + [str(constant) for constant in program.consts]
 
 
 @standard_flags()
@@ -244,33 +225,45 @@ def _faults_of_plain_calls(
     mechanism: Randomizer, words: np.ndarray, many: Values, first: Report
 ) -> dict[str, int]:
     """How often plain calls differ from a compiled one, by how; the first records are new ones."""
-    new, few = np.arange(_NEW), np.arange(_NEW // 2)
+    new = np.arange(_NEW)
+    few = new[: _NEW // 2]
     old = np.arange(_NEW, len(words))
-    ask = lambda places, form: _plain(mechanism, words[places], take(many, places), form)
     estimate = getattr(mechanism, "estimate", lambda y: y)
-    called = ask(old, np.asarray)
-    before = [estimate(y) for y in called[: len(few)]]
+
+    def called(places: np.ndarray, form: Callable[[np.ndarray], Values]) -> list[Report]:
+        """The reports of plain calls about records that are given in some form."""
+        given = lambda place: jax.tree.map(lambda leaf: form(np.asarray(leaf[place])), many)
+        each = zip(_key_of(words[places]), places, strict=True)
+        return [mechanism.privatize(key, given(place)) for key, place in each]
+
+    reports = called(old, np.asarray)
+    before = [estimate(y) for y in reports[: len(few)]]
     with effects() as seen:
-        called += ask(new, np.asarray)
+        reports += called(new, np.asarray)
         jax.make_jaxpr(mechanism.privatize)(jax.random.key(0), take(many, 0))
-    called += ask(old, _by_hand) + ask(few, jnp.asarray)
+    reports += called(old, _by_hand) + called(few, jnp.asarray)
     wrong = {f"{kind} beside the report": 1 for kind in sorted(seen)}
 
-    complaints = {_complaint(mechanism, words[0], take(many, place)) for place in old[:4].tolist()}
+    complaints = set()  # of two records in place of one
+    for place in old[:4].tolist():
+        try:
+            mechanism.privatize(_key_of(words[0]), repeated(take(many, place), 2))
+            complaints.add("")
+        except Exception as error:
+            complaints.add(f"{type(error).__name__} {error}")
     wrong["messages of exceptions"] = len(complaints) - 1
     form = _form(take(first, 0))
-    unlike = sum(_form(y) != form for y in called)
+    unlike = sum(_form(y) != form for y in reports)
     if unlike:
         return wrong | {"types or shapes of plain reports": unlike}
 
     compiled = take(first, np.concatenate([old, new, old, few]))
-    wrong["plain and compiled reports"] = _different(compiled, _stacked(called))
+    wrong["plain and compiled reports"] = _different(compiled, _stacked(reports))
     if hasattr(mechanism, "estimate"):
-        meant = estimates(mechanism, _stacked(called[: len(few)]))
-        after = [estimate(y) for y in called[: len(few)]]
-        wrong["plain and compiled estimates"] = _different(meant, _stacked(before)) + _different(
-            meant, _stacked(after)
-        )
+        meant = estimates(mechanism, _stacked(reports[: len(few)]))
+        after = [estimate(y) for y in reports[: len(few)]]
+        unlike = sum(_different(meant, _stacked(each)) for each in (before, after))
+        wrong["plain and compiled estimates"] = unlike
     return wrong
 
 
@@ -280,14 +273,12 @@ def _faults_of_programs(
     """How many reports of other programs differ from those of a block, by program."""
     alone = [_alone(key, mechanism, take(many, place)) for place, key in enumerate(words)]
     wrong = {"reports of one user": _different(first, _stacked(alone))}
-    again = report_each_retraced(words, mechanism, many)
-    if again is not None:
-        wrong["reports of a second trace"] = _different(first, again)
-    usual = _outline(program_of(words, mechanism, many, SIZE))
-    for size in _SIZES:
-        if _outline(program_of(words, mechanism, many, size)) != usual:
-            block = report_each(words, mechanism, many, size=size)
-            wrong[f"reports of {size} users"] = _different(first, block)
+    usual = _outline(program_of(words, mechanism, many))
+    for size in (SIZE, *_SIZES):
+        program, reports = traced_again(words, mechanism, many, size)
+        if _outline(program) != usual:
+            name = "a second trace" if size == SIZE else f"{size} users"
+            wrong[f"reports of {name}"] = _different(first, reports())
     return wrong
 
 
@@ -385,22 +376,19 @@ def _faults_of_types(
             continue
         typed, meant = rows
         reports = report_each(words, mechanism, meant)
-        mine = jax.tree.map(np.asarray, mapped(_key_of(words), typed))
-        different = _different(mine, reports)
+        different = _different(jax.tree.map(np.asarray, mapped(_key_of(words), typed)), reports)
 
         place = int(rng.integers(_ROWS))
         one: Any = take(typed, place)
-        forms = [one] if whole else [one, one.tolist()]
-        for form in forms:
+        for form in [one] if whole else [one, one.tolist()]:
             report = mechanism.privatize(_key_of(words[place]), form)
-            different += _different(
-                take(repeated(report, 1), slice(None)), take(reports, slice(place, place + 1))
-            )
+            sides = repeated(report, 1), take(reports, slice(place, place + 1))
+            different += _different(*(jax.tree.map(np.asarray, side) for side in sides))
         if kind in _LONG:
             # One that raises in 64-bit mode, or has reports of another shape there, is not asked.
             with contextlib.suppress(TypeError, ValueError), jax.enable_x64(True):
-                long, short = (report_each(words, mechanism, x, size=_ROWS) for x in rows)
-                different += _different(_narrow(long), _narrow(short))
+                long = [_narrow(report_each(words, mechanism, x, size=_ROWS)) for x in rows]
+                different += _different(*long)
         wrong[f"reports of {np.dtype(kind).name} records"] = different
     return wrong
 

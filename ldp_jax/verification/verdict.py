@@ -4,7 +4,6 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -31,33 +30,36 @@ from ldp_jax.core.progress import Progress, phase, watched
 from ldp_jax.core.spaces import NotApplicable
 from ldp_jax.core.types import PRNGKey, Report, Values
 from ldp_jax.curators import CentralMechanism, promised
-from ldp_jax.edges import HasBitLaw, Reporting
+from ldp_jax.edges import HasBitLaw
 from ldp_jax.verification._programs import Exact, draws, unfollowed
 from ldp_jax.verification.arithmetic import ROUNDING, arithmetic, check_runs, follows_table
-from ldp_jax.verification.central import (
-    matches_release,
-    most_draws,
-    private_edge_lower_bound,
-    private_edge_supremum,
-)
 from ldp_jax.verification.empirical import (
     counted,
     fit_of,
+    independent_coordinates,
     matches_density,
     matches_everywhere,
-    matches_graphs,
+    record_windows,
     reported_losses,
 )
 from ldp_jax.verification.exact import (
     HasWordRuns,
     hockey_stick,
+    matches_moments,
+    moments_of,
     privacy_loss_supremum,
-    relationship_supremum,
     spaces,
+    sums_to_one,
 )
 from ldp_jax.verification.game import affordable, largest_lower_bound, smallest_leaks
-from ldp_jax.verification.moments import matches_moments, moments_of, sums_to_one
-from ldp_jax.verification.places import independent_coordinates, record_windows
+from ldp_jax.verification.graphs import (
+    matches_graphs,
+    matches_release,
+    most_draws,
+    private_edge_lower_bound,
+    private_edge_supremum,
+    relationship_supremum,
+)
 from ldp_jax.verification.purity import is_pure, is_total, uses_the_whole_key
 from ldp_jax.verification.statistics import SIGNIFICANCE, Fit
 
@@ -80,28 +82,13 @@ _FIRST = 1000  # reports that are held against the members of a grid
 _NEAR = 1e-5  # of a number: what is nearer to a member of a grid was meant to be it
 
 
-class Answer(NamedTuple):
-    """What a test found, the largest with which it holds, whether it does, and why.
-
-    ``records`` are asked, in so many ``views``; ``leak`` says the smallest leak that is found.
-    """
-
-    found: float
-    limit: float
-    holds: bool
-    reason: str = ""
-    records: int = 0
-    views: int = 0
-    leak: str = ""
-
-
 class Question(NamedTuple):
     """A test that has not been made: its name, what it asks, and the members that it needs."""
 
     name: str
     asked: str
     needs: str
-    answer: Callable[[PRNGKey], Answer]
+    answer: Callable[[PRNGKey], "Test"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,15 +96,16 @@ class Test:
     """The answer of one test: a number, the largest with which it holds, and why.
 
     ``holds`` is None where it does not apply; where it is ``needed``, nothing is shown then.
+    ``records`` were asked, in so many ``views``; ``leak`` says the smallest leak that is found.
     """
 
     __test__ = False
 
-    name: str
-    asked: str
-    found: float
-    limit: float
-    holds: bool | None
+    name: str = ""
+    asked: str = ""
+    found: float = math.nan
+    limit: float = math.nan
+    holds: bool | None = None
     reason: str = ""
     records: int = 0
     views: int = 0
@@ -265,43 +253,33 @@ def needed(mechanism: Randomizer) -> set[str]:
 
 def ask(mechanism: object, question: Question, key: PRNGKey) -> Test:
     """Make a test."""
-    blank = Test(question.name, question.asked, math.nan, math.nan, None)
     lacking = [what for what in question.needs.split() if not hasattr(mechanism, what)]
-    if lacking:
-        reason = f"{type(mechanism).__name__} has no {lacking[0]}"
-        return dataclasses.replace(blank, reason=reason)
     try:
-        answer = question.answer(key)
+        if lacking:
+            raise NotApplicable(f"{type(mechanism).__name__} has no {lacking[0]}")
+        found = question.answer(key)
     except NotApplicable as error:
-        return dataclasses.replace(blank, reason=str(error))
+        found = Test(reason=str(error))
     except Exception as error:  # whatever it is, the mechanism did not answer
         said = " ".join(str(error).split())[:200]
-        reason = f"raised {type(error).__name__}: {said}"
-        return dataclasses.replace(blank, holds=False, reason=reason)
-    numbers = float(answer.found), float(answer.limit), bool(answer.holds)
-    return Test(question.name, question.asked, *numbers, *answer[3:])
+        found = Test(holds=False, reason=f"raised {type(error).__name__}: {said}")
+    return dataclasses.replace(found, name=question.name, asked=question.asked)
 
 
-def _within(found: float, limit: float, slack: float = 0.0, **more: Any) -> Answer:
-    return Answer(found, limit, found <= limit + slack * max(limit, 1e-4), **more)
+def _answer(found: float, limit: float, holds: bool, reason: str = "", **more: Any) -> Test:
+    return Test("", "", float(found), float(limit), bool(holds), reason, **more)
 
 
-def _fit(fit: Fit, leak: str) -> Answer:
+def _within(found: float, limit: float, slack: float = 0.0, **more: Any) -> Test:
+    return _answer(found, limit, found <= limit + slack * max(limit, 1e-4), **more)
+
+
+def _fit(fit: Fit, leak: str, records: int | None = None) -> Test:
     # Why it does not hold, or why there was less to test than all cells.
     said = fit.test if fit.test.startswith("G ") or (" " in fit.test and not fit.fits) else ""
     size = f"{leak} {fit.smallest_defect:.2g}" if fit.smallest_defect else leak
-    return Answer(fit.statistic, fit.threshold, fit.fits, said, fit.records, leak=size)
-
-
-def _refused_at_once(mechanism: Randomizer) -> bool:
-    """Whether a program calls the host.
-
-    It is not pure, and to compile it for many records would take hours.
-    """
-    try:
-        return bool(unfollowed(mechanism, mechanism.domain().typical()))
-    except Exception:  # the tests say what they meet
-        return False
+    asked = fit.records if records is None else records
+    return _answer(fit.statistic, fit.threshold, fit.fits, said, records=asked, leak=size)
 
 
 def _beside(atoms: Any, y: Report) -> str:
@@ -321,8 +299,29 @@ def _beside(atoms: Any, y: Report) -> str:
     )
 
 
-def _unasked(reason: str, _: PRNGKey) -> Answer:
-    raise NotApplicable(reason)
+_TESTS = {
+    "unit": ("the unit is one of such records", ""),
+    "total": ("values that are not records", ""),
+    "mass": ("the density sums to 1", "log_density"),
+    "law": ("the loss of the law, or its delta at the claimed epsilon", "log_density"),
+    "sampler": ("the law is what is drawn", "log_density"),
+    "records": ("the same of many records", "log_density"),
+    "game": ("what draws alone show", ""),
+    "moments": ("mean and variance", "log_density mean variance"),
+    "estimates": ("the same by draws", "mean variance"),
+    "losses": ("losses of reports that are drawn", "log_density"),
+    "windows": ("every record alike", "log_density"),
+    "distinct": ("no report too often", "log_density"),
+    "words": ("the loss in words that are drawn", "log_density"),
+    "table": ("each word by the table", "table"),
+    "coordinates": ("coordinates are independent", ""),
+    "pure": ("a function of its arguments", ""),
+    "key": ("every bit of the key is used", ""),
+    "edge": ("what an edge costs", ""),
+    "graphs": ("whole graphs at once", "log_density sample_graph"),
+    "curve": ("delta by the closed form", ""),
+}
+"""What each test asks, and the members that it needs; its answer is the method of its name."""
 
 
 class Questions:
@@ -351,49 +350,24 @@ class Questions:
     def table(self) -> list[Question]:
         """All questions, in order.
 
-        Of a program that calls the host one, since nothing else need be known.
+        Of a program that calls the host one, since it is not pure, and to compile it for many
+        records would take hours. Of a grid whose reports lie beside its members one, too.
         """
         m = self.m
-        density = "log_density"
-        pure = Question("pure", "a function of its arguments", "", self._pure)
-        if _refused_at_once(m):
-            return [pure]
-        beside = self._beside()
-        if beside:
-            return [Question("sampler", "the law is what is drawn", "", partial(_unasked, beside))]
-        lost = "delta at the claimed epsilon" if self.guarantee.delta else "the loss of the law"
-        found = [
-            Question("unit", "the unit is one of such records", "", self._unit),
-            Question("total", "values that are not records", "", self._total),
-            Question("mass", "the density sums to 1", density, self._mass),
-            Question("law", lost, density, self._law),
-            Question("sampler", "the law is what is drawn", density, self._sampler),
-            Question("records", "the same of many records", density, self._records),
-            Question("game", "what draws alone show", "", self._game),
-            Question("moments", "mean and variance", "log_density mean variance", self._moments),
-            Question("estimates", "the same by draws", "mean variance", self._estimates),
-            Question("losses", "losses of reports that are drawn", density, self._losses),
-            Question("windows", "every record alike", density, self._windows),
-            Question("distinct", "no report too often", density, self._distinct),
-            Question("words", "the loss in words that are drawn", density, self._words),
-            Question("table", "each word by the table", "table", self._table),
-            Question("coordinates", "coordinates are independent", "", self._coordinates),
-            pure,
-            Question("key", "every bit of the key is used", "", self._key),
-            Question("edge", "what an edge costs", "", self._edge),
-            Question("graphs", "whole graphs at once", "log_density sample_graph", self._graphs),
-        ]
-        if hasattr(m, "curve"):
-            found.append(Question("curve", "delta by the closed form", "", self._curve))
-        return found
-
-    def _beside(self) -> str:
-        """What says that reports of a grid lie beside its members; empty where they do not."""
         try:
-            atoms = getattr(self.m.codomain(), "atoms", None)
-            return "" if atoms is None else _beside(atoms, self.typical[1])
+            hidden = unfollowed(m, m.domain().typical())
+            atoms = None if hidden else getattr(m.codomain(), "atoms", None)
+            beside = "" if atoms is None else _beside(atoms, self.typical[1])
         except Exception:  # the tests say what they meet
-            return ""
+            hidden = beside = ""
+        if beside:
+            unasked = lambda _: Test(reason=beside)
+            return [Question("sampler", _TESTS["sampler"][0], "", unasked)]
+        return [
+            Question(name, asked, needs, getattr(self, f"_{name}"))
+            for name, (asked, needs) in _TESTS.items()
+            if (name == "pure" or not hidden) and (name != "curve" or hasattr(m, "curve"))
+        ]
 
     def not_shown(self) -> str:
         """Which leaks the game would not have found."""
@@ -412,7 +386,7 @@ class Questions:
         x = self.m.domain().typical()
         return x, draws(self.m, self.draw_key, x, self.trials)
 
-    def _unit(self, _: PRNGKey) -> Answer:
+    def _unit(self, _: PRNGKey) -> Test:
         g = self.guarantee
         domain = spaces(self.m)[0]
         if g.unit.rate is not None:
@@ -420,7 +394,7 @@ class Questions:
                 "a loss per unit of distance: the law is asked of any two records, however near"
             )
         if (now := self.m.guarantee()) != g:
-            return Answer(1.0, 0.0, False, f"guarantee() has changed to {now}")
+            return _answer(1.0, 0.0, False, f"guarantee() has changed to {now}")
         fits = g.unit == (NEIGHBOUR_LIST if domain.users else RECORD)
         if known := [unit for unit, words in WORDS.items() if words == g.adjacency]:
             fits = fits and g.unit in known  # other words are the author's to answer for
@@ -431,72 +405,64 @@ class Questions:
             f"a guarantee per {g.unit} ({g.adjacency}) about records of {self.m.domain()}, "
             f"which compares {domain.adjacency}"
         )
-        return Answer(float(not fits), 0.0, fits, said)
+        return _answer(float(not fits), 0.0, fits, said)
 
-    def _total(self, key: PRNGKey) -> Answer:
+    def _total(self, key: PRNGKey) -> Test:
         fit = is_total(self.m, key)
-        return _fit(fit, "share of values")._replace(records=fit.draws)
+        return _fit(fit, "share of values", fit.draws)
 
-    def _mass(self, _: PRNGKey) -> Answer:
-        answer = _fit(sums_to_one(self.m), "mass")._replace(records=4)
+    def _mass(self, _: PRNGKey) -> Test:
+        answer = _fit(sums_to_one(self.m), "mass", 4)
         if answer.holds or getattr(self.m.codomain(), "breaks", self) is not None:
             return answer
-        return answer._replace(
-            reason="where a density jumps, Interval(..., breaks=...) must say so"
-        )
+        reason = "where a density jumps, Interval(..., breaks=...) must say so"
+        return dataclasses.replace(answer, reason=reason)
 
-    def _law(self, _: PRNGKey) -> Answer:
+    def _law(self, _: PRNGKey) -> Test:
         if self.guarantee.delta:
             return delta_of(self.m, self.claim, self.guarantee.delta)
         return _within(privacy_loss_supremum(self.m).epsilon, self.claim, SLACK, leak="loss 1e-9")
 
-    def _sampler(self, key: PRNGKey) -> Answer:
+    def _sampler(self, key: PRNGKey) -> Test:
         if self.m.domain().users:
             fit = matches_density(self.m, key, trials=self.trials, significance=self.share)
         else:
             fit = fit_of(self.m, key, *self.typical, self.share)
-        return _fit(fit, "distance")._replace(records=1)
+        return _fit(fit, "distance", 1)
 
-    def _records(self, key: PRNGKey) -> Answer:
+    def _records(self, key: PRNGKey) -> Test:
         many = {"trials": self.trials, "significance": self.share, "records": self.records}
         return _fit(matches_everywhere(self.m, key, **many), "share of records")
 
-    def _game(self, key: PRNGKey) -> Answer:
-        bound = largest_lower_bound(
-            self.m,
-            key,
-            self.trials,
-            1 - self.share,
-            delta=self.guarantee.delta,
-            records=self.records,
-        )
+    def _game(self, key: PRNGKey) -> Test:
+        given = {"delta": self.guarantee.delta, "records": self.records}
+        bound = largest_lower_bound(self.m, key, self.trials, 1 - self.share, **given)
         mass, *_ = smallest_leaks(bound.trials, self.claim, 1 - self.share)
         leak = f"mass {mass:.1g}" if mass < 1 else "none"
         more = {"records": 2 * bound.pairs, "views": bound.views, "leak": leak}
         return _within(bound.epsilon, self.claim, reason=bound.event, **more)
 
-    def _moments(self, _: PRNGKey) -> Answer:
-        return _fit(matches_moments(self.m), "relative")._replace(records=4)
+    def _moments(self, _: PRNGKey) -> Test:
+        return _fit(matches_moments(self.m), "relative", 4)
 
-    def _estimates(self, _: PRNGKey) -> Answer:
-        return _fit(moments_of(self.m, *self.typical), "of a mean")._replace(records=1)
+    def _estimates(self, _: PRNGKey) -> Test:
+        return _fit(moments_of(self.m, *self.typical), "of a mean", 1)
 
-    def _losses(self, key: PRNGKey) -> Answer:
+    def _losses(self, key: PRNGKey) -> Test:
         if self.guarantee.delta:
             raise NotApplicable("losses beyond epsilon are what delta allows")
         trials = affordable(self.m, self.trials)
-        fit = reported_losses(self.m, key, trials=trials)
-        return _fit(fit, "mass")._replace(records=trials)
+        return _fit(reported_losses(self.m, key, trials=trials), "mass", trials)
 
-    def _windows(self, key: PRNGKey) -> Answer:
+    def _windows(self, key: PRNGKey) -> Test:
         trials = max(affordable(self.m, self.trials), _WINDOWS)
         fit = record_windows(self.m, key, trials=trials, significance=self.share)
-        return _fit(fit, "share")._replace(records=trials)
+        return _fit(fit, "share", trials)
 
-    def _distinct(self, _: PRNGKey) -> Answer:
-        return _fit(counted(self.m, *self.typical, self.share), "mass")._replace(records=1)
+    def _distinct(self, _: PRNGKey) -> Test:
+        return _fit(counted(self.m, *self.typical, self.share), "mass", 1)
 
-    def _words(self, _: PRNGKey) -> Answer:
+    def _words(self, _: PRNGKey) -> Test:
         exact = self.guarantee.arithmetic == "exact"
         try:
             found = arithmetic(self.m).epsilon
@@ -506,45 +472,46 @@ class Questions:
             if not exact:
                 raise
             reason = f"exact arithmetic is claimed and cannot be shown: {error}"
-            return Answer(math.inf, self.claim, False, reason)
+            return _answer(math.inf, self.claim, False, reason)
         limit = self.claim if exact else self.claim + ROUNDING
         return _within(found, limit, leak="a word beside a step")
 
-    def _table(self, key: PRNGKey) -> Answer:
-        fit = follows_table(self.m, key, trials=self.trials)
-        return _fit(fit, "mass")._replace(records=self.trials)
+    def _table(self, key: PRNGKey) -> Test:
+        return _fit(follows_table(self.m, key, trials=self.trials), "mass", self.trials)
 
-    def _coordinates(self, key: PRNGKey) -> Answer:
+    def _coordinates(self, key: PRNGKey) -> Test:
         trials = affordable(self.m, min(self.trials, _FEW))
-        few = {"trials": trials, "significance": self.share}
-        return _fit(independent_coordinates(self.m, key, **few), "mean of a word")
+        fit = independent_coordinates(self.m, key, trials=trials, significance=self.share)
+        return _fit(fit, "mean of a word")
 
-    def _pure(self, key: PRNGKey) -> Answer:
+    def _pure(self, key: PRNGKey) -> Test:
         fit = is_pure(self.m, key)
-        return _fit(fit, "share of reports")._replace(records=fit.draws // 4)
+        return _fit(fit, "share of reports", fit.draws // 4)
 
-    def _key(self, key: PRNGKey) -> Answer:
+    def _key(self, key: PRNGKey) -> Test:
         return _fit(uses_the_whole_key(self.m, key), "share of the keys")
 
-    def _edge(self, _: PRNGKey) -> Answer:
+    def _edge(self, _: PRNGKey) -> Test:
         m = self.m
-        reportings = getattr(self.m, "reportings", (None,))
-        losses = [(_lost_by_edge(m, p), m.relationship(p)) for p in reportings]
-        other = [
-            g for _, g in losses if g.unit != RELATIONSHIP or any_two(g.adjacency) == "any two"
-        ]
-        if other:
-            return Answer(1.0, 0.0, False, f"relationship() is not of one edge: {other[0]}")
-        found, limit = max(
-            ((lost, g.epsilon) for lost, g in losses), key=lambda pair: pair[0] / pair[1]
-        )
+        asked = []
+        for reporting in getattr(m, "reportings", (None,)):
+            if isinstance(m, HasBitLaw) or not hasattr(m, "relationship"):
+                lost = relationship_supremum(m, reporting).epsilon
+            else:  # where no law of a bit is known, a bit of the lists of those who report it
+                made = dataclasses.replace(m, reporting=reporting)
+                lost = (2 if reporting == "full" else 1) * privacy_loss_supremum(made).epsilon
+            claimed = m.relationship(reporting)
+            if claimed.unit != RELATIONSHIP or any_two(claimed.adjacency) == "any two":
+                return _answer(1.0, 0.0, False, f"relationship() is not of one edge: {claimed}")
+            asked.append((lost, claimed.epsilon))
+        found, limit = max(asked, key=lambda pair: pair[0] / pair[1])
         return _within(found, limit, SLACK, leak="loss 1e-9")
 
-    def _graphs(self, key: PRNGKey) -> Answer:
+    def _graphs(self, key: PRNGKey) -> Test:
         few = {"trials": min(self.trials, _FEW), "significance": self.share}
         return _fit(matches_graphs(self.m, key, **few), "share of users and graphs")
 
-    def _curve(self, _: PRNGKey) -> Answer:
+    def _curve(self, _: PRNGKey) -> Test:
         curve = self.m.curve()
         less = self.claim / 2
         # A curve is one number, and ledgers add it up: a point beside the claim tells one that is
@@ -552,22 +519,11 @@ class Questions:
         lost = hockey_stick(self.m, less)
         told = curve.delta(less)
         if lost > told * (1 + _QUADRATURE):
-            return Answer(lost, told, False, f"at epsilon {less:g}")
+            return _answer(lost, told, False, f"at epsilon {less:g}")
         return _within(curve.delta(self.claim), self.guarantee.delta, leak="1e-3 of delta")
 
 
-def _lost_by_edge(m: Any, reporting: Reporting | None) -> float:
-    """About an edge, enumerated.
-
-    Where no law of a bit is known, a bit of the lists of those who report it.
-    """
-    if isinstance(m, HasBitLaw) or not hasattr(m, "relationship"):
-        return relationship_supremum(m, reporting).epsilon
-    made = dataclasses.replace(m, reporting=reporting)
-    return (2 if reporting == "full" else 1) * privacy_loss_supremum(made).epsilon
-
-
-def delta_of(m: Exact, epsilon: float, claimed: float) -> Answer:
+def delta_of(m: Exact, epsilon: float, claimed: float) -> Test:
     """Delta by two rules, the limit (their difference and 1e-3 over the claim), and the verdict."""
     coarse, found = (hockey_stick(m, epsilon, panels=panels) for panels in (64, 128))
     limit = claimed * (1 + _QUADRATURE) + abs(found - coarse)
@@ -576,7 +532,7 @@ def delta_of(m: Exact, epsilon: float, claimed: float) -> Answer:
         raise NotApplicable(
             f"a delta of {claimed:g} is below {least:.2g}, the least that quadrature shows here"
         )
-    return Answer(found, limit, found <= limit, leak=f"delta {claimed * _QUADRATURE:.2g}")
+    return _answer(found, limit, found <= limit, leak=f"delta {claimed * _QUADRATURE:.2g}")
 
 
 def _of_release(
@@ -586,36 +542,32 @@ def _of_release(
 
     Some thousands at most.
     """
-    half = min(trials, _RELEASES // 2)
     share = significance / 2
-    most = min(trials, _RELEASES, most_draws(m))
+
+    def unit(_: PRNGKey) -> Test:
+        stated = m.guarantee()  # of a chain's last state no less than of its stationary law
+        of_an_edge = [
+            g.unit == EDGE_CENTRAL and any_two(g.adjacency) == "two" for g in (stated, promise)
+        ]
+        fits = all(of_an_edge) and stated.epsilon >= promise.epsilon and promised(m) == promise
+        return _answer(float(not fits), 0.0, fits, f"guarantee() says {stated}")
+
+    def law(_: PRNGKey) -> Test:
+        return _within(private_edge_supremum(m).epsilon, promise.epsilon, SLACK, leak="loss 1e-9")
+
+    def sampler(key: PRNGKey) -> Test:
+        half = min(trials, _RELEASES // 2)
+        fit = matches_release(m, key, trials=half, significance=share)
+        return _fit(fit, "total variation")
+
+    def game(key: PRNGKey) -> Test:
+        most = min(trials, _RELEASES, most_draws(m))
+        found = private_edge_lower_bound(m, key, most, 1 - share).epsilon
+        return _within(found, promise.epsilon, leak="loss 1.5 times the claim")
+
     return [
-        Question("unit", "the unit is one private edge", "", partial(_unit_of_release, m, promise)),
-        Question("law", "the loss about a private edge", "", partial(_law_of_release, m, promise)),
-        Question("sampler", "the law is what is drawn", "", partial(_drawn, m, half, share)),
-        Question("game", "what draws alone show", "", partial(_played, m, promise, most, share)),
+        Question("unit", "the unit is one private edge", "", unit),
+        Question("law", "the loss about a private edge", "", law),
+        Question("sampler", "the law is what is drawn", "", sampler),
+        Question("game", "what draws alone show", "", game),
     ]
-
-
-def _unit_of_release(m: CentralMechanism, promise: Guarantee, _: PRNGKey) -> Answer:
-    stated = m.guarantee()  # of a chain's last state no less than of its stationary law
-    of_an_edge = [
-        g.unit == EDGE_CENTRAL and any_two(g.adjacency) == "two" for g in (stated, promise)
-    ]
-    fits = all(of_an_edge) and stated.epsilon >= promise.epsilon and promised(m) == promise
-    return Answer(float(not fits), 0.0, fits, f"guarantee() says {stated}")
-
-
-def _law_of_release(m: CentralMechanism, promise: Guarantee, _: PRNGKey) -> Answer:
-    return _within(private_edge_supremum(m).epsilon, promise.epsilon, SLACK, leak="loss 1e-9")
-
-
-def _drawn(m: CentralMechanism, trials: int, share: float, key: PRNGKey) -> Answer:
-    return _fit(matches_release(m, key, trials=trials, significance=share), "total variation")
-
-
-def _played(
-    m: CentralMechanism, promise: Guarantee, trials: int, share: float, key: PRNGKey
-) -> Answer:
-    found = private_edge_lower_bound(m, key, trials, 1 - share).epsilon
-    return _within(found, promise.epsilon, leak="loss 1.5 times the claim")

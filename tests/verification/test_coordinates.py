@@ -19,9 +19,9 @@ from ldp_jax.features import (
     SparseReport,
     SquareWave,
 )
-from ldp_jax.verification import moments, places
+from ldp_jax.verification import empirical, exact
 from ldp_jax.verification._programs import generator
-from ldp_jax.verification.places import (
+from ldp_jax.verification.empirical import (
     Numbers,
     _dependent,
     _pair_means,
@@ -196,17 +196,18 @@ def test_the_worst_of_three_cuts_of_a_vectors_records_decides(monkeypatch):
     x = rng.uniform(-1, 1, (100, 2)).astype(np.float32)
     beside = x[:, 1], rng.random(100)
     given = [Numbers(HDS(1.0, 2, 2).coordinate(0), x[:, 0], x[:, 0], beside)]
-    monkeypatch.setattr(places, "_scan", scan)
-    monkeypatch.setattr(places, "numbers", lambda *_: given)
-    monkeypatch.setattr(places, "positions", lambda *_: (x[:, 0], 0.1))
-    found = places.record_windows(HDS(1.0, 2, 2), jax.random.key(0), trials=65_536)
+    monkeypatch.setattr(empirical, "_scan", scan)
+    monkeypatch.setattr(empirical, "privatize_stacked", lambda *_: None)
+    monkeypatch.setattr(empirical, "by_law", lambda *_: [(given[0], None, None)])
+    monkeypatch.setattr(empirical, "positions", lambda *_: (x[:, 0], 0.1))
+    found = empirical.record_windows(HDS(1.0, 2, 2), jax.random.key(0), trials=65_536)
     assert found == Fit(False, "windows", 2.0, 9.0, 0.1, 10)
     for (share, significance), due in zip(asked, [*(x.T + 1) / 2, beside[1]], strict=True):
         np.testing.assert_allclose(share, due, atol=1e-6)
         assert significance == pytest.approx(1e-6 / 3)
-    monkeypatch.setattr(places, "positions", lambda *_: (x[:, 0], 0.51))
+    monkeypatch.setattr(empirical, "positions", lambda *_: (x[:, 0], 0.51))
     with pytest.raises(NotApplicable, match="windows would show nothing"):
-        places.record_windows(HDS(1.0, 2, 2), jax.random.key(0), trials=65_536)
+        empirical.record_windows(HDS(1.0, 2, 2), jax.random.key(0), trials=65_536)
 
 
 def test_all_reports_of_a_set_of_coordinates_are_counted_before_they_are_listed(monkeypatch):
@@ -214,10 +215,10 @@ def test_all_reports_of_a_set_of_coordinates_are_counted_before_they_are_listed(
     m = Sampled(SquareWave(1.0), 2, 1)
     records = np.float32([-1.0, 0.3])
     with float64_on_cpu():
-        assert len(moments.law(m, records).weights) == 8 + 12
-        monkeypatch.setattr(moments, "_MOST_NODES", 23)
+        assert len(exact.law(m, records)[1]) == 8 + 12
+        monkeypatch.setattr(exact, "_MOST_NODES", 23)
         with pytest.raises(NotApplicable, match="too many to count"):
-            moments.law(m, records)
+            exact.law(m, records)
 
 
 def test_the_rarest_cell_of_windows_is_that_of_a_loop():

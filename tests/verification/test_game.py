@@ -10,7 +10,7 @@ from scipy import stats
 from ldp_jax.edges import RandomizedResponse
 from ldp_jax.features import HDS, LaplaceVector
 from ldp_jax.verification import game
-from ldp_jax.verification.views import Views
+from ldp_jax.verification.game import Views
 
 PAIRS, EACH = 3, 70
 
@@ -27,15 +27,16 @@ def drawn(seed):
         many = rng.normal(shift, 1.0, PAIRS * EACH)
         atom = np.where(rng.random(PAIRS * EACH) < 0.1 + shift / 2, 0.25, many)
         bit = rng.random(PAIRS * EACH) < 0.2 + shift / 2
-        values = np.stack([few.astype(float), many, atom])
-        return Views(["few", "many", "atom"], values, ["bit", "not"], np.stack([bit, ~bit]))
+        numbers = {"few": few.astype(float), "many": many, "atom": atom}
+        return Views(numbers, {"bit": bit, "not": ~bit})
 
     return side(0.0), side(0.5)
 
 
 def of_pair(views, pair):
     rows = slice(pair * EACH, (pair + 1) * EACH)
-    return Views(views.names, views.values[:, rows], views.bit_names, views.bits[:, rows])
+    some = lambda those: {name: column[rows] for name, column in those.items()}
+    return Views(some(views.numbers), some(views.bits))
 
 
 def difference(hits, others, allowed=0.0):
@@ -57,11 +58,11 @@ def test_the_most_suspicious_event_is_the_best_of_a_loop_and_holds_what_is_count
         assert event.score == difference(ahead, behind), event
         best = -math.inf
         if name in ("bit", "not"):
-            ones = [side.bits[side.bit_names.index(name)].sum() for side in sides]
+            ones = [side.bits[name].sum() for side in sides]
             for hits in (ones, [EACH - one for one in ones]):
                 best = max(best, difference(*hits), difference(*hits[::-1]))
         else:
-            mine, others = (side.values[side.names.index(name)] for side in sides)
+            mine, others = (side.numbers[name] for side in sides)
             every = np.append(np.sort(np.append(mine, others)), np.inf)
             windows = [(0, end) for end in range(2 * EACH + 1)]
             windows += [(start, 2 * EACH) for start in range(2 * EACH + 1)]
@@ -107,7 +108,8 @@ def test_last_bits_are_allowed_what_float32_may_cause():
     assert game.allowed_in("last bit 3 of 0") == 1.0
     assert game.allowed_in("bit 3 of 0") == game.allowed_in("number 0") == 0.0
     mine, others = drawn(1)
-    both = [side._replace(bit_names=["last bit 0 of 0", "not"]) for side in (mine, others)]
+    renamed = lambda bits: {"last bit 0 of 0": bits["bit"], "not": bits["not"]}
+    both = [side._replace(bits=renamed(side.bits)) for side in (mine, others)]
     (plain,) = game.most_suspicious((mine, others), PAIRS, [difference])
     (last,) = game.most_suspicious(both, PAIRS, [difference])
     np.testing.assert_allclose(last.score[3], plain.score[3] - 100.0)

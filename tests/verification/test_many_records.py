@@ -15,8 +15,8 @@ from ldp_jax.edges import DPRR, NoisyDegree, RandomizedResponse, ReportedPairs
 from ldp_jax.features import DuchiVector, Laplace
 from ldp_jax.hyperbolic import HyperbolicGaussian
 from ldp_jax.verification import (
-    empirical,
     exact,
+    graphs,
     hockey_stick,
     privacy_loss_supremum,
     statistics,
@@ -24,7 +24,7 @@ from ldp_jax.verification import (
 )
 from ldp_jax.verification._programs import wide
 from ldp_jax.verification.cases import CASES
-from ldp_jax.verification.empirical import matches_graphs
+from ldp_jax.verification.graphs import matches_graphs
 from tests import broken
 from tests.marks import untyped
 
@@ -138,9 +138,9 @@ def test_users_and_pairs_of_them_share_the_significance(monkeypatch):
         return statistics.Fit(True, "G", 0.5, 2.0, 0.25, 10)
 
     monkeypatch.setattr(statistics, "g_test", g_test)
-    monkeypatch.setattr(empirical, "_reports_of_graphs", lambda *_: None)
+    monkeypatch.setattr(graphs, "_reports_of_graphs", lambda *_: None)
     level = np.zeros(100, int), np.full(9, 1 / 9)
-    monkeypatch.setattr(empirical, "_levels", lambda *_: level)
+    monkeypatch.setattr(graphs, "_levels", lambda *_: level)
     m = RandomizedResponse(1.0, 5)
     found = asked(m, trials=1000)
     modes = len(m.reportings)

@@ -6,7 +6,7 @@ import pytest
 from ldp_jax.core.spaces import Box, Finite, Interval
 from ldp_jax.edges.lists import nodes_of
 from ldp_jax.edges.spaces import Lists
-from ldp_jax.verification.records import natural, pairs_of, records_of, repeated_records
+from ldp_jax.verification._programs import natural, pairs_of, records_of
 from tests import contributing
 
 DIM = 8
@@ -107,7 +107,7 @@ def test_half_of_the_records_are_given_and_natural_ones():
         assert len(found) == count
         assert here.sum() == min(count // 2, len(known))
         assert found[:4].tolist() == known[:4].tolist()
-    found = repeated_records(domain, np.random.default_rng(0), 501, given)
+    found = records_of(domain, np.random.default_rng(0), 501, given, again=True)
     assert len(found) == 501
     assert found[:250].tolist() == np.resize(known, 250).tolist()
     assert not np.isin(found[250:], known).any()

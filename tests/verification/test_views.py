@@ -11,7 +11,7 @@ from ldp_jax.core.pytree import mechanism, static
 from ldp_jax.core.spaces import Finite, Interval, Product, SparseReport, Subset, Vectors, clip
 from ldp_jax.features import Laplace
 from ldp_jax.verification import epsilon_lower_bound, largest_lower_bound
-from ldp_jax.verification.views import Viewer
+from ldp_jax.verification.game import Viewer
 from tests.marks import untyped
 
 SENT = np.float32([-np.inf, -3e38, -1e30, -0.5, 0.0, 0.5, 1e30, 3e38, np.inf, np.nan])
@@ -24,9 +24,9 @@ def test_what_is_no_number_has_a_place_of_its_own_in_the_order(dim):
     space = Vectors(dim=dim) if dim else Interval(-np.inf, np.inf)
     honest = rng.normal(size=(500, dim) if dim else 500).astype(np.float32)
     sent = np.repeat(SENT[:, None], dim, 1) if dim else SENT
-    views = Viewer.of(space, honest, rng).views(sent)
+    views = Viewer.of(space, honest).views(sent)
     for number in range(dim or 1):
-        values = views.values[views.names.index(f"number {number}")]
+        values = views.numbers[f"number {number}"]
         assert np.isfinite(values).all()
         assert (np.diff(values) > 0).all()
 
@@ -35,12 +35,9 @@ def test_numbers_of_a_report_are_looked_at_alone_together_and_bit_by_bit():
     """Whole numbers as they are; the bits are those of float32, the last 8 of them named so."""
     rng = np.random.default_rng(0)
     y = rng.integers(-3, 4, (40, 5)).astype(np.float32)
-    views = Viewer.of(Product(5, Finite(tuple(np.arange(-3.0, 4.0).tolist()))), y, rng).views(y)
-    assert not views.bit_names or all("equals" in name for name in views.bit_names)
-    real = Viewer.of(Vectors(dim=5), y, rng).views(y)
-    found = dict(zip(views.names, views.values, strict=True))
-    bits = dict(zip(views.bit_names, views.bits, strict=True))
-    of_reals = dict(zip(real.bit_names, real.bits, strict=True))
+    found, bits = Viewer.of(Product(5, Finite(tuple(np.arange(-3.0, 4.0).tolist()))), y).views(y)
+    assert all("equals" in name for name in bits)
+    of_reals = Viewer.of(Vectors(dim=5), y).views(y).bits
     np.testing.assert_array_equal(found["sum"], y.sum(1))
     np.testing.assert_allclose(found["size"], np.linalg.norm(y, axis=1), rtol=1e-6)
     np.testing.assert_array_equal(found["largest"], y.max(1))
@@ -72,9 +69,9 @@ def test_numbers_of_a_report_are_looked_at_alone_together_and_bit_by_bit():
 def test_numbers_of_a_continuum_are_rounded_to_a_share_of_their_usual_size():
     rng = np.random.default_rng(1)
     y = (50 * rng.normal(size=1000)).astype(np.float32)
-    views = Viewer.of(Interval(-np.inf, np.inf), y, rng).views(y)
+    views = Viewer.of(Interval(-np.inf, np.inf), y).views(y)
     step = 1e-4 * np.quantile(np.abs(y.astype(np.float64)), 0.9)
-    found = views.values[views.names.index("number 0")]
+    found = views.numbers["number 0"]
     np.testing.assert_allclose(found / step, np.round(found / step), atol=1e-6)
     assert np.abs(found - y).max() <= step * 0.5001
     assert np.abs(found - y).max() > 0.4 * step
@@ -86,8 +83,7 @@ def test_the_number_where_records_differ_is_looked_at_in_each_report():
     y = rng.normal(size=(60, 6)).astype(np.float32)
     differing = rng.integers(0, 6, 60)
     space = Product(6, Finite(tuple(np.unique(y).tolist())))
-    views = Viewer.of(space, y, rng).views(y, differing)
-    found = dict(zip(views.names, views.values, strict=True))
+    found = Viewer.of(space, y).views(y, differing).numbers
     own = y[np.arange(60), differing].astype(np.float64)
     np.testing.assert_array_equal(found["the number that differs"], own)
     middle = np.median(np.unique(y))
@@ -100,8 +96,8 @@ def test_the_number_where_records_differ_is_looked_at_in_each_report():
 
     indices = np.sort(rng.permuted(np.tile(np.arange(6), (60, 1)), axis=1)[:, :2], 1)
     sent = SparseReport(indices.astype(np.int32), rng.choice([-1.0, 1.0], (60, 2)))
-    views = Viewer.of(Subset(6, 2, Finite((-1.0, 1.0))), sent, rng).views(sent, differing)
-    found = views.values[views.names.index("the number that differs")]
+    views = Viewer.of(Subset(6, 2, Finite((-1.0, 1.0))), sent).views(sent, differing)
+    found = views.numbers["the number that differs"]
     for row in range(60):
         there = np.flatnonzero(indices[row] == differing[row])
         expected = sent.values[row, there[0]] if len(there) else np.finfo(np.float64).max

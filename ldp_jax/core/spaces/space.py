@@ -257,10 +257,6 @@ class ReportLaw(Reports[Y], Generic[Y, R]):
         """Stacked reports where the loss between stacked records may be largest, float64."""
         raise NotApplicable(f"{type(self).__name__} has no critical reports")
 
-    def search(self, rng: np.random.Generator, known: Y, n: int) -> Y:
-        """n random stacked reports over the range of known ones; not for lists."""
-        raise NotApplicable(f"{type(self).__name__} has no random reports")
-
     @abc.abstractmethod
     def quadrature(self, records: R, log_density: Log, *, panels: int = 64, order: int = 8) -> Rule:
         """Stacked reports and weights [n] that integrate the density of any of stacked records.
@@ -272,10 +268,6 @@ class ReportLaw(Reports[Y], Generic[Y, R]):
     @abc.abstractmethod
     def cells(self, x: R, log_density: Log) -> Cells:
         """Masses [m] of cells of the reports about ``x``, and the cell of stacked reports."""
-
-    def far(self, known: Y) -> Y | None:
-        """Stacked reports far beyond known ones, where the space has no end; else None."""
-        return None
 
     def volume(self, y: Y) -> Volume:
         """Volumes [n] of the float32 reports around stacked ones; atoms are of volume 1."""
