@@ -24,7 +24,7 @@ from experiments.frontier.features_methods import (
     shuffled,
 )
 from experiments.frontier.features_methods import METHODS as PUBLIC_GRAPH
-from experiments.frontier.methods import WORLDS, stated
+from experiments.frontier.methods import stated
 from ldp_jax import datasets
 from ldp_jax.accounting.guarantee import RECORD, Guarantee, PipelineGuarantee
 from ldp_jax.core.types import Graph
@@ -53,6 +53,9 @@ GUESS = StatedFriends(mean_degree=10.0, homophily=HOMOPHILY)
 """What is stated of friendships by default: the same of every graph, so that nothing of a private
 one is used.
 """
+
+WORLDS = 4
+"""Of rehearsals of both, whose worlds take long."""
 
 WRONG = 1.5
 """The factor by which rows that say so overstate or understate the true mean degree and

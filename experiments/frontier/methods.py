@@ -40,9 +40,6 @@ computed last.
 LABELS = "public labels"
 """How many there are, where no column says so."""
 
-WORLDS = 4
-"""Of rehearsals of lists, whose worlds take long."""
-
 
 def foretold(found: Rehearsal, epsilon: float) -> dict[str, float]:
     told = found.foreseen(epsilon)
@@ -134,9 +131,7 @@ def facts_of(key: Any, asked: Asked) -> servers.facts.counts.CountFacts:
 def _rehearsal(key: Any, asked: Asked, epsilon: float, unit: Unit) -> Answer:
     """What worlds foretell of piloted counts; nobody reports."""
     fold_key, key = jax.random.split(key)
-    found = rehearse(
-        key, facts_of(fold_key, asked), (epsilon,), friends=asked.friends, worlds=WORLDS
-    )
+    found = rehearse(key, facts_of(fold_key, asked), (epsilon,), friends=asked.friends)
     guarantee = nothing_read()
     shown = (*guarantee.unprotected, STATED_FRIENDS, "spread, overlap and echo: public")
     guarantee = dataclasses.replace(guarantee, unprotected=shown)
