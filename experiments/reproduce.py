@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
 import jax
+import numpy as np
+import pandas as pd
 import tyro
 
 from experiments import _declared, _html, _registry, catalogue, papers
@@ -191,13 +193,17 @@ class Comparison(NamedTuple):
     shared: int
     """how many of these are committed too"""
     equal: int
-    """how many of these have the same value"""
+    """how many of these have the same value, to :data:`ROUNDING`"""
 
 
 TOLERANCE = 1e-3
 """Relative, of means over a single seed, which have no interval: these are drawn under fixed
 keys.
 """
+
+
+ROUNDING = 1e-6
+"""Relative, of rows that repeat: other processors add the same numbers in another order."""
 
 
 def compare(mine: Results, committed: Results) -> Comparison:
@@ -207,7 +213,8 @@ def compare(mine: Results, committed: Results) -> Comparison:
     keys = list(committed.key)
     theirs = theirs[~theirs.metric.str.contains(r"(?:^| )(?:s|seconds|variance)$", regex=True)]
     both = theirs.merge(ours, on=keys, suffixes=("_committed", ""))
-    same = (both.value == both.value_committed) | (both.value.isna() & both.value_committed.isna())
+    same = np.isclose(both.value, both.value_committed, rtol=ROUNDING, atol=0.0, equal_nan=True)
+    same = pd.Series(same, index=both.index)
     gap = (both.value - both.value_committed).abs().mask(same, 0.0).fillna(math.inf)
     apart = []
     for group, part in both.groupby([key for key in keys if key != "seed"], dropna=False):
