@@ -213,7 +213,8 @@ def compare(mine: Results, committed: Results) -> Comparison:
     keys = list(committed.key)
     theirs = theirs[~theirs.metric.str.contains(r"(?:^| )(?:s|seconds|variance)$", regex=True)]
     both = theirs.merge(ours, on=keys, suffixes=("_committed", ""))
-    same = np.isclose(both.value, both.value_committed, rtol=ROUNDING, atol=0.0, equal_nan=True)
+    each = both.value.astype(float), both.value_committed.astype(float)
+    same = np.isclose(*each, rtol=ROUNDING, atol=0.0, equal_nan=True)
     same = pd.Series(same, index=both.index)
     gap = (both.value - both.value_committed).abs().mask(same, 0.0).fillna(math.inf)
     apart = []
