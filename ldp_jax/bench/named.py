@@ -67,14 +67,11 @@ def named(word: str) -> Named:
             maker = getattr(maker, part)
     except (ImportError, AttributeError) as error:
         raise ValueError(f"{word}: {error}") from error
-    complete = call is not None and (bool(arguments) or _takes(maker, options))
+    complete = bool(arguments)
+    if call is not None and not arguments:
+        try:
+            inspect.signature(maker).bind(**options)
+            complete = True
+        except TypeError:  # the call lacks an argument
+            complete = False
     return Named(word, partial(maker, *arguments, **options), complete)
-
-
-def _takes(maker: Callable[..., Any], options: dict[str, Any]) -> bool:
-    """Whether these options are all that a call needs."""
-    try:
-        inspect.signature(maker).bind(**options)
-    except TypeError:
-        return False
-    return True

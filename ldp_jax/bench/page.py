@@ -35,7 +35,14 @@ Table = list[list[str]]
 
 def text(made: Comparison) -> str:
     """Tables and verdicts, as they are printed."""
-    parts = [heading(made), *(_aligned(table) for table in (scores(made), among(made)))]
+    parts = [heading(made)]
+    for table in (scores(made), among(made)):
+        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+        lines = []
+        for line in table:
+            cells = [cell.ljust(width) for cell, width in zip(line, widths, strict=True)]
+            lines.append("  ".join(cells).rstrip())
+        parts.append("\n".join(lines))
     parts += [f"{name}: left out, {why}" for name, why in made.skipped.items()]
     parts += [str(verdict) for verdict in made.verdicts.values()]
     return "\n\n".join(parts)
@@ -103,15 +110,6 @@ def among(made: Comparison) -> Table:
 
 def _signed(gain: Any) -> str:
     return str(gain) if str(gain).startswith("-") else f"+{gain}"
-
-
-def _aligned(table: Table) -> str:
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    lines = [
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-        for line in table
-    ]
-    return "\n".join(lines)
 
 
 def draw(made: Comparison, *, ax: "Axes | None" = None) -> "Axes":

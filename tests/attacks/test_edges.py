@@ -213,9 +213,7 @@ def test_a_trained_attacker_reads_distances_and_entropies_of_both_ends():
     own, other = scipy.stats.entropy(of[0], axis=1)[units.T]
     wanted += [own * other, (own + other) / 2, abs(own - other), (own - other) ** 2]
     for pairs in (units, units[:, ::-1]):
-        np.testing.assert_allclose(
-            _pair_features(of, pairs), np.stack(wanted, 1), atol=1e-5
-        )
+        np.testing.assert_allclose(_pair_features(of, pairs), np.stack(wanted, 1), atol=1e-5)
 
 
 def test_a_trained_attacker_finds_edges_that_join_unlike_answers():

@@ -12,6 +12,7 @@ c < 1 how far values reach. The matrix is symmetric positive definite; one :math
 gives a personalized PageRank.
 """
 
+import itertools
 import math
 from collections.abc import Sequence
 from functools import partial
@@ -28,7 +29,6 @@ from ldp_jax.core.types import Array, Scalar
 from ldp_jax.graph import graphs  # noqa: F401 - the examples below
 from ldp_jax.graph.propagation import (
     Operator,
-    block_width,
     operator,  # noqa: F401 - the examples below
 )
 
@@ -141,10 +141,9 @@ def class_fields(
     >>> of_zero.round(2).tolist()  # nodes 0 and 4 by each other's label
     [0.09, 0.7, 0.5, 0.3, 0.91]
     """
-    series = [_series(c, tol) for c in cs]
-    terms = max(map(len, series))
-    padded = [np.pad(one, (0, terms - len(one))) for one in series]
-    return _fields(op, seen, fold, kappa, np.stack(padded), num_folds=num_folds)
+    terms = itertools.zip_longest(*(_series(c, tol) for c in cs), fillvalue=0.0)
+    series = np.array(list(terms), np.float32)
+    return _fields(op, seen, fold, kappa, series, num_folds=num_folds)
 
 
 def _series(c: float, tol: float) -> Float[np.ndarray, " terms"]:
@@ -161,7 +160,7 @@ def _series(c: float, tol: float) -> Float[np.ndarray, " terms"]:
         error = np.cos((steps + 1) * np.arccos(x)) / largest
         return (1.0 - error) / (1.0 - c * x)
 
-    return np.polynomial.Chebyshev.interpolate(polynomial, steps).coef.astype(np.float32)
+    return np.polynomial.Chebyshev.interpolate(polynomial, steps).coef
 
 
 @partial(jax.jit, static_argnames="num_folds")
@@ -174,49 +173,37 @@ def _fields(
     *,
     num_folds: int,
 ) -> Array:
-    _, _, classes = seen.values.shape
     labelled = seen.precision[:, 0] > 0
-    model = op.rows(jnp.where(labelled, fold, num_folds))  # the last one has seen all labels
-    degree = op.rows(op.degree)[:, None]
     # Values have sum 0 over classes, and so has z: that of the last class follows.
-    free = classes - 1
-    blocks = -(-(num_folds + 1) // max(1, block_width() // free))
-    models = -(-(num_folds + 1) // blocks)
+    classes = len(seen.prior) - 1
     # A CPU adds 8 columns at once: the last of them may be read by nobody.
-    column = jnp.arange(-(-models * free // 8) * 8)
+    column = jnp.arange(-(-(num_folds + 1) * classes // 8) * 8)
+    by_label = labelled[:, None] & (fold[:, None] != column // classes)
+    precision = jnp.where(by_label, seen.precision[:, :1], seen.precision[:, 1:])
+    values = seen.values[..., column % classes]
+    values = jnp.where(by_label, values[:, 0], values[:, 1])
+    model = jnp.where(labelled, fold, num_folds)[:, None]  # the last one has seen all labels
+    place = op.rows(model * classes + jnp.arange(classes))
 
-    def solve(block: Array, total: Array) -> Array:
-        first = block * models
-        left_out = first + column // free
-        by_label = labelled[:, None] & (fold[:, None] != left_out)
-        precision = jnp.where(by_label, seen.precision[:, :1], seen.precision[:, 1:])
-        values = seen.values[..., column % free]
-        values = jnp.where(by_label, values[:, 0], values[:, 1])
-        weights = kappa * op.rows(precision)
-        diagonal = weights + degree
-        diagonal = jnp.where(diagonal > 0, diagonal, 1.0)
-        source = weights * op.rows(values) / diagonal
-        share = degree / diagonal
-        own = model - first
-        here = (own >= 0) & (own < models)
-        place = jnp.where(here, own, 0)[:, None] * free + jnp.arange(free)
+    degree = op.rows(op.degree)[:, None]
+    weights = kappa * op.rows(precision)
+    diagonal = weights + degree
+    diagonal = jnp.where(diagonal > 0, diagonal, 1.0)
+    source = weights * op.rows(values) / diagonal
+    share = degree / diagonal
 
-        def add(total: Array, weight: Array, values: Array) -> Array:
-            asked = jnp.where(here[:, None], jnp.take_along_axis(values, place, 1), 0.0)
-            return total + weight[:, None, None] * asked
+    def asked(term: Array, of_all: Array) -> Array:
+        return term[:, None, None] * jnp.take_along_axis(of_all, place, 1)
 
-        def two(turn: Array, carry: tuple) -> tuple:
-            before, now, total = carry  # each is written where it was, without a copy
-            twice = jnp.where(turn == 0, 1.0, 2.0)  # T_1 is x, T_k+1 is 2 x T_k - T_k-1
-            before = twice * share * op.average(now) - before
-            total = add(total, series[:, 2 * turn + 1], before)
-            now = 2.0 * share * op.average(before) - now
-            return before, now, add(total, series[:, 2 * turn + 2], now)
+    def two(turn: Array, carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        before, now, z = carry  # each is written where it was, without a copy
+        twice = jnp.where(turn == 0, 1.0, 2.0)  # T_1 is x, T_k+1 is 2 x T_k - T_k-1
+        before = twice * share * op.average(now) - before
+        now = 2.0 * share * op.average(before) - now
+        z = z + asked(series[2 * turn + 1], before) + asked(series[2 * turn + 2], now)
+        return before, now, z
 
-        start = jnp.zeros_like(source), source, add(total, series[:, 0], source)
-        return jax.lax.fori_loop(0, (series.shape[1] - 1) // 2, two, start)[2]
-
-    nothing = jnp.zeros((len(series), len(model), free), jnp.float32)
-    z = jax.vmap(op.nodes)(jax.lax.fori_loop(0, blocks, solve, nothing))
+    start = jnp.zeros_like(source), source, asked(series[0], source)
+    z = jax.vmap(op.nodes)(jax.lax.fori_loop(0, len(series) // 2, two, start)[2])
     z = jnp.concatenate([z, -z.sum(-1, keepdims=True)], -1)
     return jnp.log(jnp.maximum(seen.prior + z, _FLOOR))

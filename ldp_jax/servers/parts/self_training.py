@@ -12,7 +12,7 @@ but in all folds' ridge and search length.
 import math
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -195,8 +195,6 @@ def _summed(weights: Array, rows: _Laid, known: _Known, models: int) -> tuple[Ar
     if isinstance(rows, RowTables) and size % _IN_CACHE == 0:
         size = _IN_CACHE
     parts = parts_of(known.count, size)
-    nothing = jnp.zeros(2, jnp.float32)
-    no_bias = jnp.zeros(weights.shape[1], jnp.float32)
 
     def part(values: Array | np.ndarray, at: Array) -> Array:
         return jax.lax.dynamic_slice_in_dim(values, at * size, size)
@@ -214,26 +212,27 @@ def _summed(weights: Array, rows: _Laid, known: _Known, models: int) -> tuple[Ar
         return values, slope.reshape(-1, size).T
 
     if isinstance(rows, DenseRows):
+        scores: Any = None  # those of a part are made with it
+        slopes = jnp.zeros_like(weights[:-1])
+    else:
+        scores = _scores(weights, rows, models)
+        slopes = jnp.zeros((rows.shape[0], weights.shape[1]), jnp.float32)
 
-        def add(at: Array, carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+    def add(at: Array, carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        total, slopes, of_bias = carry
+        if isinstance(rows, DenseRows):
             here = DenseRows(part(rows.values, at))
             value, slope = evaluated(_scores(weights, here, models), at)
-            return carry[0] + value, carry[1] + here.transposed(slope), carry[2] + slope.sum(0)
+            slopes = slopes + here.transposed(slope)
+        else:
+            value, slope = evaluated(part(scores, at), at)
+            slopes = jax.lax.dynamic_update_slice_in_dim(slopes, slope, at * size, 0)
+        return total + value, slopes, of_bias + slope.sum(0)
 
-        begin = (nothing, jnp.zeros_like(weights[:-1]), no_bias)
-        total, slope, of_bias = jax.lax.fori_loop(jnp.uint32(0), parts, add, begin)
-        return total, jnp.concatenate([slope, of_bias[None]])
-
-    scores = _scores(weights, rows, models)
-
-    def place(at: Array, carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-        value, slope = evaluated(part(scores, at), at)
-        slopes = jax.lax.dynamic_update_slice_in_dim(carry[1], slope, at * size, 0)
-        return carry[0] + value, slopes, carry[2] + slope.sum(0)
-
-    begin = (nothing, jnp.zeros((rows.shape[0], weights.shape[1]), jnp.float32), no_bias)
-    total, slopes, of_bias = jax.lax.fori_loop(jnp.uint32(0), parts, place, begin)
-    return total, jnp.concatenate([rows.transposed(slopes), of_bias[None]])
+    begin = (jnp.zeros(2, jnp.float32), slopes, jnp.zeros(weights.shape[1], jnp.float32))
+    total, slopes, of_bias = jax.lax.fori_loop(jnp.uint32(0), parts, add, begin)
+    slope = slopes if isinstance(rows, DenseRows) else rows.transposed(slopes)
+    return total, jnp.concatenate([slope, of_bias[None]])
 
 
 class _Search(NamedTuple):

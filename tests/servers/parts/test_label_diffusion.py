@@ -40,7 +40,7 @@ def systems(problem, kappa):
 
 @pytest.mark.parametrize("kappa", [0.1, 3.0])
 def test_fields_are_the_solutions_without_the_labels_of_a_fold(problem, kappa):
-    """20 folds of 2 columns are two blocks of them."""
+    """21 models of 2 columns each, and 6 columns of padding."""
     graph, _, seen, fold = problem
     friends = interop.to_scipy(graph).toarray()
     cs = (0.8, 0.99)
