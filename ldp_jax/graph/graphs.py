@@ -273,8 +273,10 @@ def _undirected(senders: np.ndarray, receivers: np.ndarray) -> tuple[np.ndarray,
 
 def _codes(first: np.ndarray, second: np.ndarray, n: int) -> np.ndarray:
     """first n + second in 64 bits."""
-    code = np.multiply(first, n, dtype=np.int64)
-    return np.add(code, second, out=code)
+    code = first.astype(np.int64)
+    code *= n
+    code += second.astype(np.int64)
+    return code
 
 
 def check_edges(senders: np.ndarray, receivers: np.ndarray, node_graph: np.ndarray) -> None:

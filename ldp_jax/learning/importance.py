@@ -97,22 +97,12 @@ class FeatureScores:
         return f"FeatureScores({self.name} of {len(self._values)} features, computed on {on})"
 
 
-def _opened(**given) -> tuple[dict, tuple[str, ...], tuple[str, ...]]:
-    """The values themselves, the sources of the public ones, and the names of the others."""
-    values = {}
-    sources = []
-    private = []
-    for name, value in given.items():
-        if isinstance(value, Public):
-            sources.append(value.source)
-            value = value.value
-        else:
-            private.append(name)
-        values[name] = value
-    return values, tuple(dict.fromkeys(sources)), tuple(private)
+def _value(given: PyTree) -> PyTree:
+    return given.value if isinstance(given, Public) else given
 
 
-def _records(name: str, values: Numbers | tuple) -> Array:
+def _records(name: str, given: Numbers | tuple | Public) -> Array:
+    values = _value(given)
     rows = values if isinstance(values, jax.Array) else validate.numbers(**{name: values})
     rows = jnp.asarray(rows, jnp.float32)
     validate.require(
@@ -121,16 +111,17 @@ def _records(name: str, values: Numbers | tuple) -> Array:
     return rows
 
 
-def _scores(
-    name: str, values: AnyArray, sources: tuple[str, ...], private: tuple[str, ...]
-) -> FeatureScores:
+def _scores(name: str, values: AnyArray, **given: PyTree) -> FeatureScores:
+    """Scores that sum to 1, which remember whether the arguments of their call were public."""
     values = np.asarray(values, np.float64)
     # The message does not say which value it is: that is private.
     validate.require(
         np.isfinite(values).all() and values.sum() > 0,
         f"{name} must leave something to normalise: finite changes, not all 0",
     )
-    return FeatureScores(name, sources, private, values / values.sum())
+    sources = [one.source for one in given.values() if isinstance(one, Public)]
+    private = [argument for argument, one in given.items() if not isinstance(one, Public)]
+    return FeatureScores(name, tuple(dict.fromkeys(sources)), tuple(private), values / values.sum())
 
 
 @partial(jax.jit, static_argnames="draws")
@@ -184,18 +175,18 @@ def importance(
     """
     validate.threefry(key)
     validate.integer_in(1, draws=draws)
-    given, sources, private = _opened(function=function, x=x, background=background)
-    rows, compared = (_records(name, given[name]) for name in ("x", "background"))
+    rows = _records("x", x)
+    compared = _records("background", background)
     validate.require(
         rows.shape[1] == compared.shape[1],
         f"background must be as wide as x, got {compared.shape[1]} for {rows.shape[1]}",
     )
-    explained = given["function"]
-    if not isinstance(explained, Partial):
+    explained = model = _value(function)
+    if not isinstance(model, Partial):
         # A new function at each call: a model may be trained on between two of them.
-        explained = Partial(lambda rows: given["function"](rows))
+        explained = Partial(lambda rows: model(rows))
     values = _total(key, rows, compared, function=explained, draws=draws)
-    return _scores("importance", values, sources, private)
+    return _scores("importance", values, function=function, x=x, background=background)
 
 
 @implicit_promotion()
@@ -214,16 +205,18 @@ def sensitivity(
     nothing.
     Reference: HeteroRR eq. 5, averaged over records.
     """
-    given, sources, private = _opened(embed=embed, x=x, masked=masked)
-    rows, hidden = (_records(name, given[name]) for name in ("x", "masked"))
-    if rows.shape != hidden.shape:
-        raise ValueError(
-            f"masked must be the records x, some masked, got {hidden.shape} for {rows.shape}"
-        )
-    seen, unseen = (np.asarray(given["embed"](part), np.float64) for part in (rows, hidden))
+    rows = _records("x", x)
+    hidden = _records("masked", masked)
+    validate.require(
+        rows.shape == hidden.shape,
+        f"masked must be the records x, some masked, got {hidden.shape} for {rows.shape}",
+    )
+    seen, unseen = (np.asarray(_value(embed)(part), np.float64) for part in (rows, hidden))
     change = np.abs(seen - unseen)
-    if change.ndim != 2 or len(change) != len(rows):
-        raise ValueError(f"embed must make [n, k] of [n, d], got shape {change.shape}")
+    validate.require(
+        change.ndim == 2 and len(change) == len(rows),
+        f"embed must make [n, k] of [n, d], got shape {change.shape}",
+    )
     total = change.sum(1, keepdims=True)
     shares = change / np.where(total > 0, total, 1.0)
-    return _scores("sensitivity", shares.mean(0), sources, private)
+    return _scores("sensitivity", shares.mean(0), embed=embed, x=x, masked=masked)

@@ -122,10 +122,10 @@ def _check(
     training.check_columns(name, examples.label, classes)
     if validate.concrete(examples.keep):
         keep = np.asarray(examples.keep)
-        validate.require(
-            ((keep > 1.0 / classes) & (keep <= 1.0)).all(),
-            f"keep of {name} must be in (1 / {classes}, 1], got numbers down to {keep.min()}",
-        )
+        if not ((keep > 1.0 / classes) & (keep <= 1.0)).all():
+            raise ValueError(
+                f"keep of {name} must be in (1 / {classes}, 1], got numbers down to {keep.min()}"
+            )
 
 
 noisy_node_classification = training.Objective(

@@ -118,6 +118,15 @@ def test_blocks_of_edges_change_nothing(monkeypatch):
             graphs.from_edges(np.insert(pairs, 5, [u, v], axis=0), n)
 
 
+@pytest.mark.parametrize("kind", [np.int16, np.uint8, np.uint32, np.int64, np.uint64])
+def test_ends_may_be_whole_numbers_of_any_kind(kind):
+    pairs = np.array([[2, 1], [0, 2], [0, 1]], kind)
+    made = graphs.from_edges(pairs, 3, pairs_in="rows")
+    given_ = made._replace(senders=made.senders.astype(kind), receivers=made.receivers.astype(kind))
+    assert graphs.to_edges(given_).tolist() == [[0, 1], [0, 2], [1, 2]]
+    assert [end.dtype for end in graphs.validate_symmetric(given_)[:2]] == [np.int32, np.int32]
+
+
 def test_asymmetric_graphs_are_refused():
     one = graphs.directed([0, 1, 1], [1, 0, 2], 4)
     with pytest.raises(ValueError, match="graph 0 must be symmetric.* got 1 -> 2 alone"):

@@ -16,7 +16,7 @@ from jaxtyping import Float, Int32
 
 from ldp_jax.core import long_sums, random
 from ldp_jax.core.pytree import pytree, static
-from ldp_jax.core.types import AnyArray, Array, PRNGKey
+from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.graph.aggregation import Divided, Induced, Segments, Tables, linear
 from ldp_jax.learning.models._dropout import STEPS
 
@@ -111,9 +111,42 @@ def _at(values: Array, ends: Array) -> Array:
     return values.at[ends].get(mode="clip")
 
 
-def _places(edges: _Edges, ends: AnyArray, places: Callable[..., list[Array]]) -> list[Array]:
-    """Where each edge is added by one of its ends, and then each part of a long sum."""
-    return places(ends, len(edges.names)) if edges.long else [jnp.asarray(ends)]
+def _places(edges: _Edges, end: str) -> list[Array]:
+    """Where each edge is added by its sender or receiver, and then each part of a long sum."""
+    by_sender = end == "sender"
+    ends = edges.senders if by_sender else edges.receivers
+    if not edges.long:
+        return [jnp.asarray(ends)]
+    places = long_sums.places_in_any_order if by_sender else long_sums.places
+    return places(ends, len(edges.names))
+
+
+def _sums(
+    edges: _Edges,
+    width: int,
+    rows: Callable[..., tuple[Array, ...]],
+    start: tuple[Array, ...],
+    by: tuple[str, ...],
+) -> list[Array]:
+    """Add ``rows(real, senders, receivers)`` of all edges to arrays that ``start`` by node.
+
+    Each array is summed ``by`` the sender or the receiver of an edge.
+    """
+    levels = {end: _places(edges, end) for end in dict.fromkeys(by)}
+
+    def add(totals, real, senders, receivers, *to):
+        at = dict(zip(levels, to, strict=True))
+        made = zip(totals, by, rows(real, senders, receivers), strict=True)
+        return tuple(long_sums.add(total, at[end], row) for total, end, row in made)
+
+    room = tuple(
+        long_sums.with_room(one, levels[end][1:]) for one, end in zip(start, by, strict=True)
+    )
+    found = _over(edges, width, add, room, *(level[0] for level in levels.values()))
+    return [
+        long_sums.fold(total, len(edges.names), levels[end][1:])
+        for total, end in zip(found, by, strict=True)
+    ]
 
 
 def _leaky(scores: Array) -> Array:
@@ -147,31 +180,42 @@ def _outputs(
 ) -> tuple[Array, Array]:
     """The weighted means, and the logarithm of what the weights of each node were divided by."""
     heads, width = h.shape[1:]
-    loop = a + b
 
     def largest(most: Array, real: Array, senders: Array, receivers: Array) -> Array:
         scores = jnp.where(real, _at(b, senders), -jnp.inf)
         return most.at[receivers].max(scores, mode="drop")
 
     top = _leaky(a + _over(edges, heads, largest, b))  # LeakyReLU is monotone
-    at, *parts = _places(edges, edges.receivers, long_sums.places)
+    weigh, (weight, kept, _) = _weighing(dropped, edges, words, a, b, top)
 
-    def add(totals, real, senders, receivers, to):
-        scores = _leaky(_at(a, receivers) + _at(b, senders)) - _at(top, receivers)
-        weights = jnp.exp(jnp.where(real, scores, -jnp.inf))
-        names = _at(edges.names, receivers), _at(edges.names, senders)
-        kept = weights * _kept(words, dropped, *names, heads)
-        return (
-            long_sums.add(totals[0], to, weights),
-            long_sums.add(totals[1], to, kept[..., None] * _at(h, senders)),
-        )
+    def rows(real, senders, receivers):
+        weights, kept, _ = weigh(real, senders, receivers)
+        return weights, kept[..., None] * _at(h, senders)
 
-    weight = jnp.exp(_leaky(loop) - top)
-    kept = weight * _kept(words, dropped, edges.names, edges.names, heads)
-    start = tuple(long_sums.with_room(part, parts) for part in (weight, kept[..., None] * h))
-    found = _over(edges, heads * width, add, start, at)
-    total, vectors = (long_sums.fold(part, len(h), parts) for part in found)
+    start = weight, kept[..., None] * h
+    total, vectors = _sums(edges, heads * width, rows, start, ("receiver", "receiver"))
     return vectors / total[..., None], top + jnp.log(total)
+
+
+def _weighing(
+    dropped: int, edges: _Edges, words: Array | None, a: Array, b: Array, shift: Array
+) -> tuple[Callable[..., tuple], tuple[Array, Array, Array]]:
+    """A function of edges, and its value for loops.
+
+    It gives the weights, shifted; what dropout leaves of them; and the slopes of LeakyReLU.
+    """
+
+    def weigh(real, senders, receivers):
+        scores = _at(a, receivers) + _at(b, senders)
+        exponents = _leaky(scores) - _at(shift, receivers)
+        weights = jnp.exp(jnp.where(real, exponents, -jnp.inf))
+        names = _at(edges.names, receivers), _at(edges.names, senders)
+        return weights, weights * _kept(words, dropped, *names, a.shape[1]), _slope(scores)
+
+    loop = a + b
+    weight = jnp.exp(_leaky(loop) - shift)
+    kept = weight * _kept(words, dropped, edges.names, edges.names, a.shape[1])
+    return weigh, (weight, kept, _slope(loop))
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
@@ -191,37 +235,22 @@ def _attend_tangent(dropped: int, primals: tuple, tangents: tuple) -> tuple[Arra
     edges, words, a, b, h = primals
     outputs, norm = _outputs(dropped, edges, words, a, b, h)
     heads, width = h.shape[1:]
-    loop = a + b
-    loop_weight = jnp.exp(_leaky(loop) - norm)
-    loop_kept = loop_weight * _kept(words, dropped, edges.names, edges.names, heads)
-    loop_slope = _slope(loop)
-
-    def weigh(real, senders, receivers):
-        scores = _at(a, receivers) + _at(b, senders)
-        weights = jnp.exp(jnp.where(real, _leaky(scores) - _at(norm, receivers), -jnp.inf))
-        names = _at(edges.names, receivers), _at(edges.names, senders)
-        return weights, weights * _kept(words, dropped, *names, heads), _slope(scores)
+    weigh, (loop_weight, loop_kept, loop_slope) = _weighing(dropped, edges, words, a, b, norm)
 
     def forward(moved: Array) -> Array:
         h_dot = moved[..., :-2]
         a_dot = moved[..., -2]
         b_dot = moved[..., -1]
 
-        def add(totals, real, senders, receivers, to):
+        def rows(real, senders, receivers):
             weights, kept, slope = weigh(real, senders, receivers)
             change = slope * (_at(a_dot, receivers) + _at(b_dot, senders))
-            rows = _at(h_dot, senders) + change[..., None] * _at(h, senders)
-            return (
-                long_sums.add(totals[0], to, kept[..., None] * rows),
-                long_sums.add(totals[1], to, weights * change),
-            )
+            sent = _at(h_dot, senders) + change[..., None] * _at(h, senders)
+            return kept[..., None] * sent, weights * change
 
         change = loop_slope * (a_dot + b_dot)
         start = loop_kept[..., None] * (h_dot + change[..., None] * h), loop_weight * change
-        at, *parts = _places(edges, edges.receivers, long_sums.places)
-        start = tuple(long_sums.with_room(part, parts) for part in start)
-        found = _over(edges, heads * width, add, start, at)
-        vectors, scores = (long_sums.fold(part, len(h), parts) for part in found)
+        vectors, scores = _sums(edges, heads * width, rows, start, ("receiver", "receiver"))
         moved = vectors - scores[..., None] * outputs
         return jnp.pad(moved, ((0, 0), (0, 0), (0, 2)))  # linear keeps shapes
 
@@ -229,26 +258,17 @@ def _attend_tangent(dropped: int, primals: tuple, tangents: tuple) -> tuple[Arra
         g = cotangent[..., :-2]
         along = (g * outputs).sum(-1)
 
-        def add(totals, real, senders, receivers, receiver, sender):
+        def rows(real, senders, receivers):
             weights, kept, slope = weigh(real, senders, receivers)
             sent = _at(g, receivers)
             to_scores = kept * (sent * _at(h, senders)).sum(-1) - weights * _at(along, receivers)
             to_scores = slope * to_scores
-            return (
-                long_sums.add(totals[0], sender, kept[..., None] * sent),
-                long_sums.add(totals[1], receiver, to_scores),
-                long_sums.add(totals[2], sender, to_scores),
-            )
+            return kept[..., None] * sent, to_scores, to_scores
 
         to_loop = loop_slope * (loop_kept * (g * h).sum(-1) - loop_weight * along)
-        receiver, *of_receivers = _places(edges, edges.receivers, long_sums.places)
-        sender, *of_senders = _places(edges, edges.senders, long_sums.places_in_any_order)
-        levels = of_senders, of_receivers, of_senders
-        start = map(long_sums.with_room, (loop_kept[..., None] * g, to_loop, to_loop), levels)
-        found = _over(edges, heads * width, add, tuple(start), receiver, sender)
-        to_h, to_a, to_b = (
-            long_sums.fold(*part) for part in zip(found, (len(h),) * 3, levels, strict=True)
-        )
+        start = loop_kept[..., None] * g, to_loop, to_loop
+        by = "sender", "receiver", "sender"
+        to_h, to_a, to_b = _sums(edges, heads * width, rows, start, by)
         return jnp.concatenate([to_h, to_a[..., None], to_b[..., None]], -1)
 
     a_dot, b_dot, h_dot = tangents[2:]
