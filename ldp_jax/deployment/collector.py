@@ -78,21 +78,6 @@ class Decoded:
 
     __repr__ = by_shapes
 
-    def by_node(self, num_nodes: int) -> tuple[np.ndarray, np.ndarray]:
-        """Counts of a question by node, int32 [n, K], and who reported, bool [n].
-
-        :class:`ldp_jax.servers.CountServer` reads them of every round. ``ValueError`` for fields of
-        a table, of which a user has several.
-        """
-        rule = "by_node takes the counts of a question; vectors takes a table's outputs"
-        require(self.output.ndim == 2, rule)
-        n = whole(int(self.user.max(initial=0)) + bool(len(self.user)), num_nodes=num_nodes)
-        counts = np.zeros((n, *self.output.shape[1:]), np.int32)
-        counts[self.user] = self.output
-        reported = np.zeros(n, bool)
-        reported[self.user] = True
-        return counts, reported
-
 
 def decode(
     data: bytes,

@@ -204,7 +204,7 @@ class ReportStore:
     def all(
         self, asked: Table | NeighbourQuestion, *, rounds: Sequence[int] | None = None
     ) -> Decoded:
-        """The same at once: for :func:`~ldp_jax.deployment.vectors` and :meth:`Decoded.by_node`."""
+        """The same at once, as :func:`~ldp_jax.deployment.vectors` and questions read them."""
         empty = decode(b"", asked)
         parts = [empty, *self.read(asked, rounds=rounds)]
         columns = ("user", "round", "field", "output", "estimate")

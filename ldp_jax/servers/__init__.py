@@ -165,5 +165,5 @@ __getattr__, __dir__ = lazy.attach(
         "stored": "DeviceUsers StoredUsers",
         "users": "Users",
     },
-    "estimators links parts saved taught_by_counts",
+    "estimators links parts saved",
 )

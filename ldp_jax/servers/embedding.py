@@ -13,7 +13,7 @@ from jax.sharding import PartitionSpec as P
 from jaxtyping import Bool, Float
 
 from ldp_jax.accounting.guarantee import PipelineGuarantee
-from ldp_jax.accounting.statement import Cost, Role, Statement
+from ldp_jax.accounting.statement import Cost, Statement
 from ldp_jax.core import random, validate
 from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.mechanism import Mechanism
@@ -77,8 +77,7 @@ def _check_propagation(op: Operator, n: int, alpha: Scalar, r: Scalar, tol: Scal
     validate.in_range(0.0, 1.0, open_lower=True, alpha=alpha)
     validate.in_range(0.0, 1.0, r=r)
     validate.in_range(0.0, 1.0, open_lower=True, tol=tol)
-    if op.num_nodes != n:
-        raise ValueError(f"x must have a row for each of {op.num_nodes} nodes, got {n}")
+    validate.require(op.num_nodes == n, f"x must have a row for each of {op.num_nodes} nodes", n)
 
 
 def embedding_memory(mechanism: Mechanism, nodes: int, edges: int, *, dense: bool = False) -> float:
@@ -311,11 +310,9 @@ class EmbeddingServer:
 
     def statement(self) -> Statement:
         """One report of each user."""
-        everybody = np.ones(self.op.num_nodes, bool)
-        role = Role((Cost(self.mechanism.guarantee()),), everybody)
-        return Statement.of(
-            role, exposes=("edges", "labels", *self.choices), protects=("features",)
-        )
+        cost = Cost(self.mechanism.guarantee())
+        exposes = ("edges", "labels", *self.choices)
+        return Statement.of([cost], exposes=exposes, protects=("features",))
 
     def init(self, key: PRNGKey) -> Asked:
         """Everybody is asked."""
@@ -404,16 +401,27 @@ def private_embedding(
     protected: features; NOT protected: edges, labels
     """
     given = (mechanism, () if isinstance(graph, Operator) else graph)
-    if not all(map(validate.concrete, jax.tree.leaves(given))):
-        raise ValueError(
-            "mechanism and graph must be concrete: where they are traced, use perturb, propagate "
-            "and an Operator"
-        )
+    validate.require(
+        all(map(validate.concrete, jax.tree.leaves(given))),
+        "mechanism and graph must be concrete: where they are traced, use perturb, propagate and "
+        "an Operator",
+    )
     n, _ = check_records(x, mechanism)
     op = _as_operator(graph)
     _check_propagation(op, n, alpha, r, tol)
-    server = EmbeddingServer(op, mechanism, alpha, r, tol, _public_choices(x, mechanism, n))
-    spent = _with_graph(server.statement().guarantee(), graph)
+    choices = tuple(getattr(x, "public_choices", ()))
+    if 0 in stacked_axes(mechanism, n):
+        choices = (*choices, "personal budgets")
+    server = EmbeddingServer(op, mechanism, alpha, r, tol, choices)
+    spent = server.statement().guarantee()
+    if isinstance(graph, NoisyGraph):  # whose guarantee covers the lists
+        of_graph = graph.guarantee
+        unprotected = [name for name in spent.unprotected if name not in ("edges", "labels")]
+        spent = PipelineGuarantee.of(
+            [*spent.guarantees, *of_graph.guarantees],
+            protected=("features", *of_graph.protected),
+            unprotected=("labels", *of_graph.unprotected, *unprotected),
+        )
     # Of users on several devices all estimates exist at once, and are exchanged for columns.
     dense = not isinstance(x, (RowSource, np.memmap))
     runs = 1 if placement(x) is None else 3
@@ -421,28 +429,6 @@ def private_embedding(
     asked = server.init(key)
     reports = perturb(key, declared(x, box(mechanism), bounds, clip), mechanism)
     return Embedding(server.step(asked, Answers(reports, np.ones(n, bool))), spent)
-
-
-def _public_choices(x: UserRecords, mechanism: Mechanism, n: int) -> tuple[str, ...]:
-    """What of the records and of the budgets is public."""
-    choices = getattr(x, "public_choices", ())
-    personal = 0 in stacked_axes(mechanism, n)
-    return (*choices, "personal budgets") if personal else tuple(choices)
-
-
-def _with_graph(
-    guarantee: PipelineGuarantee, graph: Graph | Operator | NoisyGraph
-) -> PipelineGuarantee:
-    """The guarantee of reports of records, and that of a noisy graph, which covers the lists."""
-    if not isinstance(graph, NoisyGraph):
-        return guarantee
-    of_graph = graph.guarantee
-    unprotected = [name for name in guarantee.unprotected if name not in ("edges", "labels")]
-    return PipelineGuarantee.of(
-        [*guarantee.guarantees, *of_graph.guarantees],
-        protected=("features", *of_graph.protected),
-        unprotected=("labels", *of_graph.unprotected, *unprotected),
-    )
 
 
 @implicit_promotion()
@@ -482,10 +468,9 @@ def private_embeddings(
     validate.threefry(keys, axes=1)
     n, d = check_records(x, mechanism)
     check_budgets(mechanism)
-    if isinstance(x, RowSource) and not isinstance(x, PublicRecord):
-        raise ValueError(
-            "x must be dense [n, d], or a PublicRecord: a data set goes through private_embedding"
-        )
+    fits = isinstance(x, PublicRecord) or not isinstance(x, RowSource)
+    rule = "x must be dense [n, d], or a PublicRecord: a data set goes through private_embedding"
+    validate.require(fits, rule)
     op = _as_operator(graph)
     _check_propagation(op, n, alpha, r, tol)
     _check_memory(mechanism, op, True, memory, runs=len(keys))

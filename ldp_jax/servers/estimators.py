@@ -147,30 +147,44 @@ class _OfUsers(_Silent):
     def _users(self, X: Users, n: int, *, reset: bool = False) -> np.ndarray:  # noqa: N803
         """Users, int64 [m], as scikit-learn checks data; ``reset`` in ``fit`` alone."""
         if isinstance(self.graph, NamedGraph):
-            X = _numbers(self.graph.names, X)  # noqa: N806
+            given = np.asarray(X).reshape(-1).tolist()
+            number = {name: node for node, name in enumerate(np.asarray(self.graph.names).tolist())}
+            unknown = [name for name in given if name not in number]
+            if unknown:
+                raise ValueError(
+                    "X must be names of the graph's users, as its names are given, and "
+                    f"{len(unknown)} are not, such as {unknown[0]!r}"
+                )
+            X = np.array([number[name] for name in given], np.int64)  # noqa: N806
         if not (hasattr(X, "columns") or scipy.sparse.issparse(X)):
             X = np.asarray(validate.unmasked(X, "X"))  # noqa: N806
             X = X[:, None] if X.ndim == 1 else X  # noqa: N806
         checked = validate_data(self, X, reset=reset, ensure_non_negative=True)
         whole = checked.dtype.kind in "iu" and checked.shape[1] == 1
-        if not whole or not 0 <= checked.min() <= checked.max() < n:
-            got = f"{checked.dtype} {checked.shape}"
-            raise ValueError(f"X must be users, integers [m] or [m, 1] in [0, {n}), got {got}")
+        rule = f"X must be users, integers [m] or [m, 1] in [0, {n})"
+        validate.require(whole and 0 <= checked.min() <= checked.max() < n, rule, checked)
         return checked[:, 0].astype(np.int64)
+
+    @property
+    def _edges(self) -> Graph:
+        """The graph without names."""
+        rule = "graph must be given: ldp_jax.graph.interop.read makes one of many sources"
+        validate.require(self.graph is not None, rule)
+        return self.graph.graph if isinstance(self.graph, NamedGraph) else self.graph
+
+    @staticmethod
+    def _refuse(given: dict[str, object]) -> None:
+        """Whatever else callers hand to ``fit``."""
+        rule = (
+            f"fit must have X and y alone, got {', '.join(given)}: all users of X count alike, as "
+            "they do in the guarantee (leave one out of X, and nothing is learned from its class)"
+        )
+        validate.require(not given, rule)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()  # pyrefly: ignore[missing-attribute]
         tags.input_tags.positive_only = True
         return tags
-
-
-def _refuse(given: dict[str, object]) -> None:
-    """Whatever else callers hand to ``fit``."""
-    if given:
-        raise ValueError(
-            f"fit must have X and y alone, got {', '.join(given)}: all users of X count alike, as "
-            "they do in the guarantee (leave one out of X, and nothing is learned from its class)"
-        )
 
 
 def _public(features: Features | Rows, users: np.ndarray) -> PyTree:
@@ -186,29 +200,6 @@ def _public(features: Features | Rows, users: np.ndarray) -> PyTree:
         return np.asarray(features)[users]
     rows = scipy.sparse.csr_array(features)[users]
     return rows.indptr, rows.indices, rows.data, rows.shape
-
-
-def _numbers(names: Any, users: Any) -> np.ndarray:
-    """The node numbers [m, 1] of names [m] or [m, 1]; ``ValueError`` for a name of nobody."""
-    given = np.asarray(users).reshape(-1).tolist()
-    number = {name: node for node, name in enumerate(np.asarray(names).tolist())}
-    unknown = [name for name in given if name not in number]
-    if unknown:
-        raise ValueError(
-            f"X must be names of the graph's users, as its names are given, and {len(unknown)} are "
-            f"not, such as {unknown[0]!r}"
-        )
-    return np.array([number[name] for name in given], np.int64).reshape(-1, 1)
-
-
-def _graph(graph: Graph | NamedGraph | None) -> Graph:
-    if isinstance(graph, NamedGraph):
-        return graph.graph
-    if graph is None:
-        raise ValueError(
-            "graph must be given: ldp_jax.graph.interop.read makes one of many sources"
-        )
-    return graph
 
 
 class PrivateEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _OfUsers):
@@ -247,13 +238,14 @@ class PrivateEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _OfUse
 
     def fit(self, X: Users, y: object = None, **given: object) -> "PrivateEmbedding":  # noqa: N803
         """Ask every user of the graph once, whoever is in X; y is not used."""
-        _refuse(given)
+        self._refuse(given)
         if self.mechanism is None or self.records is None:
             raise ValueError("mechanism and records must be given")
-        self._users(X, graphs.num_nodes(_graph(self.graph)), reset=True)
+        graph = self._edges
+        self._users(X, graphs.num_nodes(graph), reset=True)
         found = private_embedding(
             _key_of(self._key(), *self._drawn_by()),
-            _graph(self.graph),
+            graph,
             self.records,
             self.mechanism,
             alpha=self.alpha,
@@ -310,20 +302,19 @@ class _UserClassifier(ClassifierMixin, _OfUsers, abc.ABC):
 
     def fit(self, X: Users, y: Any, **given: object) -> "_UserClassifier":  # noqa: N803
         """Ask the users; of X, each user once, the classes y are public."""
-        _refuse(given)
-        if y is None:
-            raise ValueError(
-                "fit requires y to be passed, but the target y is None: the classes of the users X"
-            )
+        self._refuse(given)
+        rule = "fit requires y to be passed, but the target y is None: the classes of the users X"
+        validate.require(y is not None, rule)
         known = validate.labels(y if isinstance(y, np.ma.MaskedArray) else np.asarray(y))
         if known.dtype.kind == "f":
             check_classification_targets(known)  # numbers of a continuum would be a class each
         negative = known.dtype.kind in "iu" and not (known >= 0).all()
-        if negative or np.isin(known.astype(str), ("", "-1", "nan")).any():
-            raise ValueError(
-                "y must not hold -1 or NaN, which elsewhere mark an unknown class: leave such "
-                "users out of X; or where -1 is a class, give it another name"
-            )
+        unknown = negative or np.isin(known.astype(str), ("", "-1", "nan")).any()
+        rule = (
+            "y must not hold -1 or NaN, which elsewhere mark an unknown class: leave such users "
+            "out of X; or where -1 is a class, give it another name"
+        )
+        validate.require(not unknown, rule)
         y = column_or_1d(y, warn=True)
         try:
             classes, labels = np.unique(y, return_inverse=True)
@@ -332,11 +323,10 @@ class _UserClassifier(ClassifierMixin, _OfUsers, abc.ABC):
                 "y must be classes of one type: leave users whose class is unknown out of X"
             ) from None
         check_classification_targets(y)
-        users = self._users(X, graphs.num_nodes(_graph(self.graph)), reset=True)
-        if y.shape != users.shape or len(np.unique(users)) != len(users):
-            raise ValueError(
-                f"X must name {y.shape} users, one a class and each once, got {users.shape}"
-            )
+        users = self._users(X, graphs.num_nodes(self._edges), reset=True)
+        once = y.shape == users.shape and len(np.unique(users)) == len(users)
+        rule = f"X must name {y.shape} users, one a class and each once, got {users.shape}"
+        validate.require(once, rule)
         self.result_ = self._ask(users, labels.astype(np.int32), len(classes))
         self.classes_, self.guarantee_ = classes, self.result_.guarantee
         return self
@@ -383,9 +373,8 @@ class ReportClassifier(_UserClassifier):
         return None, (ClassQuestion.most(self.epsilon, 2).guarantee,)
 
     def _ask(self, users: np.ndarray, labels: np.ndarray, num_classes: int) -> PredictedClasses:
-        if self.records is None:
-            raise ValueError("records must be given")
-        graph = _graph(self.graph)
+        validate.require(self.records is not None, "records must be given")
+        graph = self._edges
         shown = _public(self.records, users)
         key = _key_of(self._key(), self.epsilon, users, labels, graphs.to_edges(graph), shown)
         return predict_from_reports(
@@ -423,7 +412,7 @@ class CountClassifier(_UserClassifier):
         return None, (cost.guarantee, cost.pair)
 
     def _ask(self, users: np.ndarray, labels: np.ndarray, num_classes: int) -> CountedClasses:
-        graph = _graph(self.graph)
+        graph = self._edges
         everybody = np.full(graphs.num_nodes(graph), -1, np.int32)
         everybody[users] = labels
         shown = None if self.features is None else _public(self.features, np.arange(len(everybody)))

@@ -114,10 +114,8 @@ def link_scores(
     [1.1..., 1.6..., -5.8...]
     """
     validate.positive(epsilon=epsilon)
-    if hasattr(reports, "counts"):
-        raise ValueError(
-            f"reports must be integers [n, K], got {type(reports).__name__}: give its counts"
-        )
+    rule = f"reports must be integers [n, K], got {type(reports).__name__}: give its counts"
+    validate.require(not hasattr(reports, "counts"), rule)
     noise = np.float32(noise_variance(float(epsilon)))
     n, num_groups = np.shape(reports)
     groups = checked_groups(np.asarray(groups), n, num_groups)
@@ -168,10 +166,9 @@ class LinkServer:
       facts: of classes, and the pilot's lists; the pilot may be empty.
       epsilon: of each count, in [0.001, 40].
       pairs: int [m, 2], the pairs that are ranked; public.
-      same_class: whether the score adds that two users are of one class, which helps where friends
-        mostly are.
 
-    The result is float32 [m], a score for each pair (:func:`link_scores`). A silent user counts as
+    The result is float32 [m], a score for each pair (:func:`link_scores`), to which
+    :meth:`LinkFacts.same_class` may be added. A silent user counts as
     the mean of those who reported. ``ValueError`` for pairs of others than the users of the facts.
 
     >>> from ldp_jax.graph import graphs
@@ -192,7 +189,6 @@ class LinkServer:
     facts: LinkFacts
     epsilon: float
     pairs: Int[np.ndarray, "m 2"]
-    same_class: bool = False
 
     __repr__ = by_shapes
 
@@ -234,7 +230,4 @@ class LinkServer:
         group = self.facts.groups[friend]
         np.add.at(counts, (owner[group >= 0], group[group >= 0]), 1)
         epsilon = question.epsilon
-        found = link_scores(counts, self.facts.groups, self.pairs, epsilon, reported=reported)
-        if self.same_class:
-            found = found + jnp.asarray(self.facts.same_class(self.pairs), jnp.float32)
-        return found
+        return link_scores(counts, self.facts.groups, self.pairs, epsilon, reported=reported)

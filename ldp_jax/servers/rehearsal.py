@@ -278,7 +278,7 @@ def rehearse(
     worlds = validate.whole(2, worlds=worlds)
     if drawn is not None:
         return _of_servers(key, public, drawn, worlds, progress)
-    kind = next((one for one in _FROM_FACTS if isinstance(public, one.OF)), None)
+    kind: Any = next((one for one in _FROM_FACTS if isinstance(public, one.OF)), None)
     if kind is None:  # the values of what was given may be private
         raise ValueError(
             "public must be of panel_facts, joint_facts, count_facts or LinkFacts, or servers "
@@ -287,9 +287,9 @@ def rehearse(
         )
     low, high = kind.RANGE
     each = list(epsilons) if np.iterable(epsilons) else [epsilons]
-    given = {validate.number(low, high, open_lower=low == 0.0, epsilons=one) for one in each}
-    validate.require(given, "epsilons must name one at least")
-    asked = tuple(sorted(given))
+    each = {validate.number(low, high, open_lower=low == 0.0, epsilons=one) for one in each}
+    validate.require(each, "epsilons must name one at least")
+    asked = tuple(sorted(each))
     if kind.STATED:
         rule = "friends must be stated of lists: servers.StatedFriends(mean_degree, homophily)"
         validate.require(isinstance(friends, StatedFriends), rule)
@@ -304,14 +304,12 @@ def rehearse(
     own: tuple[OwnGain, ...] = ()
     with watched("rehearse", progress):
         phase("what is public", 0.0)
-        known: tuple[Any, ...] = (public, friends) if kind.STATED else (public,)
-        draws, key = kind.of(key, *known)
+        given = (public, friends) if kind.STATED else (public,)
+        draws, key = kind.of(key, *given)
         if isinstance(draws, LinkWorlds):
             auc, alone = draws.found(key, asked, _phases(worlds))
-            gains = draws.gains(auc)
-            n = len(judged)
-            lists = len(public.pilot)
-            return Rehearsal(asked, gains, alone, kind.MESSAGE, n, lists, auc=auc)
+            sizes = (len(judged), len(public.pilot))
+            return Rehearsal(asked, draws.gains(auc), alone, kind.MESSAGE, *sizes, auc=auc)
         tried = draws.servers(asked)
         servers = [server for some in tried for server in some]
         if isinstance(draws, RecordWorlds):

@@ -15,6 +15,7 @@ from ldp_jax.core.spaces import as_records
 from ldp_jax.core.types import Array, PRNGKey, Report
 from ldp_jax.servers.questions import Answers, User
 from ldp_jax.servers.questions.question import ByMechanism
+from ldp_jax.servers.users import blanked
 
 
 @pytree
@@ -94,8 +95,8 @@ class RoundsServer:
     def __post_init__(self) -> None:
         validate.whole(1, num_users=self.num_users)
         validate.whole(1, rounds=self.rounds)
-        if self.permanent and self.delta is not None:
-            raise ValueError("delta must be None for permanent answers, which are charged once")
+        rule = "delta must be None for permanent answers, which are charged once"
+        validate.require(not self.permanent or self.delta is None, rule)
 
     def statement(self) -> Statement:
         """As many answers as there are rounds, or one permanent one."""
@@ -110,10 +111,7 @@ class RoundsServer:
 
     def step(self, state: RoundAsked, answers: Answers) -> RoundAsked | Report:
         """The next round, or the reports of all of them."""
-        blank = lambda leaf: np.where(
-            answers.reported.reshape(-1, *(1,) * (np.ndim(leaf) - 1)), leaf, np.zeros_like(leaf)
-        )
-        reports = (*state.reports, jax.tree.map(blank, answers.values))
+        reports = (*state.reports, blanked(answers.values, answers.reported))
         if self.permanent:
             reports = reports * self.rounds
         if len(reports) < self.rounds:

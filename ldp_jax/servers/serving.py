@@ -135,8 +135,8 @@ class Service(Generic[_T]):
         """
         if self.resume():
             return self.released
-        if self.released is not None:
-            raise ValueError("every round is closed: again() reads the reports that came later")
+        rule = "every round is closed: again() reads the reports that came later"
+        validate.require(self.released is None, rule)
         return self._advance()
 
     def again(self) -> Released[_T] | None:
@@ -147,8 +147,8 @@ class Service(Generic[_T]):
         which its statement allows. ``ValueError`` before there is a result.
         """
         self.resume()
-        if self.released is None:
-            raise ValueError("there is no result yet: close_round() closes the round that is open")
+        rule = "there is no result yet: close_round() closes the round that is open"
+        validate.require(self.released is not None, rule)
         return self._advance()
 
     def _advance(self) -> Released[_T] | None:
@@ -167,12 +167,19 @@ class Service(Generic[_T]):
 
     def spend(self, budget: float | Budget | Sequence[Budget] | None) -> None:
         """Write the statement, after the history, to the store's ledger, once."""
-        self.store.spend(type(self.server).__name__, guarantee_of(self._total()), budget)
+        self.store.spend(type(self.server).__name__, self._stated()[1], budget)
 
-    def _total(self) -> Statement:
-        """What the server states, on users who took part in the history."""
-        stated = self.server.statement()
-        return stated if self.history is None else stated.after(self.history)
+    def _stated(self) -> tuple[Statement, PipelineGuarantee]:
+        """What the server states, on users who took part in the history, and its guarantee.
+
+        The users who reported are seen by whoever runs the store.
+        """
+        total = self.server.statement()
+        if self.history is not None:
+            total = total.after(self.history)
+        stated = total.guarantee()
+        seen = (*stated.unprotected, "who reported")
+        return total, dataclasses.replace(stated, unprotected=seen)
 
     def begin(self, key: PRNGKey, budget: float | Budget | Sequence[Budget] | None) -> None:
         """Open the first round, where nobody has; the ledger has the statement before."""
@@ -193,8 +200,8 @@ class Service(Generic[_T]):
             account = account.charge(made.question.cost(), np.asarray(made.question.asked))
             opened = number
         else:
-            total = self._total()
-            made = Released(made, guarantee_of(total), total, account.realised(), rounds)
+            total, guarantee = self._stated()
+            made = Released(made, guarantee, total, account.realised(), rounds)
         return Step(self._fingerprint, made, opened, account.answers, rounds, heard)
 
     def _commit(self, step: Step) -> None:
@@ -225,22 +232,13 @@ class Service(Generic[_T]):
 
     def _read(self, data: bytes) -> Step:
         step = saved.from_bytes(data, self._types)
-        if not isinstance(step, Step) or step.server != self._fingerprint:
-            raise ValueError(
-                f"{self.store} holds the steps of another server: give the same one, with the same "
-                "facts, options and history, or another folder. Facts that were computed anew may "
-                "differ in their last bits: keep them in a file (ldp_jax.servers.saved)"
-            )
+        validate.require(
+            isinstance(step, Step) and step.server == self._fingerprint,
+            f"{self.store} holds the steps of another server: give the same one, with the same "
+            "facts, options and history, or another folder. Facts that were computed anew may "
+            "differ in their last bits: keep them in a file (ldp_jax.servers.saved)",
+        )
         return step
-
-
-def guarantee_of(statement: Statement) -> PipelineGuarantee:
-    """The guarantee of a statement.
-
-    The users who reported are seen by whoever runs the store.
-    """
-    stated = statement.guarantee()
-    return dataclasses.replace(stated, unprotected=(*stated.unprotected, "who reported"))
 
 
 def serve(

@@ -66,12 +66,6 @@ def test_counts_that_count_for_nothing_are_counted_apart():
     second = deployment.decode(counts(2) + counts(0), ASKED, seen=found.seen)
     assert (second.user.tolist(), second.rejected.replayed) == ([0], 1)
     assert second.seen["user"].tolist() == [0, 2, 3]
-    by_node, reported = found.by_node(12)
-    assert np.flatnonzero(reported).tolist() == [2, 3]
-    np.testing.assert_array_equal(by_node[[2, 3]], found.output)
-    assert by_node.sum() == found.output.sum()
-    with pytest.raises(ValueError, match="num_nodes"):
-        found.by_node(3)
 
 
 def test_counts_are_possible_where_user_round_and_every_count_are():

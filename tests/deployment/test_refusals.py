@@ -17,7 +17,6 @@ from ldp_jax.deployment.collector import TRIPLE
 from ldp_jax.deployment.store import ReportStore
 from tests.deployment.vectors import (
     ASKED,
-    CATEGORY,
     GRID,
     MINE,
     OWNED,
@@ -123,7 +122,6 @@ REFUSED = [
      [np.zeros(3), np.zeros((2, 2), TRIPLE), np.zeros(3, REPORT)]),
     ("k", lambda k: deployment.vectors(deployment.decode(b"", GRID), k, 4), [0, 5]),
     ("dim", lambda dim: deployment.vectors(deployment.decode(b"", GRID), 1, dim), [2**31]),
-    ("by_node", deployment.decode(b"", CATEGORY).by_node, [3]),
 ]  # fmt: skip
 """The beginning of the message, the call, and values that are refused."""
 

@@ -193,7 +193,7 @@ def test_rows_of_many_entries_are_learned_in_fewer_folds(data, monkeypatch):
 def test_reports_that_labels_do_not_bear_out_are_not_weighed(data, monkeypatch):
     """They agree with features, which is all that the guard can see."""
     graph, y, rows, labels = data
-    monkeypatch.setattr(counts, "_DOUBT", 1e3)
+    monkeypatch.setattr(taught_by_counts, "_DOUBT", 1e3)
     answer = counted(users(graph)[0], rows, labels)
     assert 0.0 <= answer.strength < 1e-9
     assert np.abs(answer.log_likelihood).max() > 0.1

@@ -133,13 +133,10 @@ def test_any_block_of_users_answers_the_same(mechanism, monkeypatch):
         np.testing.assert_array_equal(getattr(whole, name), getattr(parts, name))
 
 
-def test_lists_are_blanked_taken_and_counted():
+def test_lists_are_blanked_and_counted():
     lists = ListReports(
         np.array([0, 0, 1, 2], np.int32), np.array([1, 2, 0, 0], np.int32), np.float32([1, 2, 3])
     )
-    some = lists.taken(np.array([2, 0]))
-    assert (some.reporter.tolist(), some.reported.tolist()) == ([0, 1, 1], [0, 1, 2])
-    assert some.degree.tolist() == [3, 1]
     blank = lists.blanked(np.array([False, True, True]))
     assert (blank.reporter.tolist(), blank.degree.tolist()) == ([1, 2], [0, 2, 3])
     assert lists.sent_bytes().tolist() == [12, 8, 8]

@@ -186,7 +186,7 @@ def count_facts(
 
 def _of_taught(
     log_q: LogPosterior | None, mine: Numbering, labels: np.ndarray
-) -> tuple[np.ndarray, LogPosterior | None]:
+) -> tuple[np.ndarray, Any]:
     """The prior of all classes, and the posterior of those that labels name."""
 
     def among(given: Array | np.ndarray) -> Float[np.ndarray, "n taught"]:

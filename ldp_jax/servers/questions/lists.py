@@ -59,16 +59,6 @@ class ListReports:
         degree = np.where(who, self.degree, np.float32(0.0))
         return ListReports(np.asarray(self.reporter)[kept], np.asarray(self.reported)[kept], degree)
 
-    def taken(self, users: Int[np.ndarray, " some"]) -> "ListReports":
-        """The lists of distinct users alone, in this order; entries keep the numbers of users."""
-        place = np.full(len(self.degree), -1, np.int32)
-        place[users] = np.arange(len(users), dtype=np.int32)
-        reporter = place[np.asarray(self.reporter)]
-        kept = np.flatnonzero(reporter >= 0)
-        kept = kept[np.argsort(reporter[kept], kind="stable")]
-        degree = np.asarray(self.degree)[users]
-        return ListReports(reporter[kept], np.asarray(self.reported)[kept], degree)
-
     def sent_bytes(self) -> Int[np.ndarray, " n"]:
         """Bytes of each user's report: 4 an entry, and 4 for a degree."""
         entries = np.bincount(np.asarray(self.reporter), minlength=len(self.degree))

@@ -166,9 +166,8 @@ def homophily(pairs: ArrayLike, labels: Int[np.ndarray, " n"]) -> float:
     >>> homophily([[0, 1], [2, 3], [1, 2]], np.array([0, 0, 1, 1]))
     0.333...
     """
-    labels = validate.node_labels(labels)
-    ends = labels[_labelled_pairs(pairs, labels)]
-    return _beyond_chance(ends, np.zeros(len(ends), np.int64))
+    labels, ends = _known_pairs(pairs, labels)
+    return _beyond_chance(labels[ends], np.zeros(len(ends), np.int64))
 
 
 def echo(
@@ -190,9 +189,9 @@ def echo(
     """
     labels, ends = _known_pairs(pairs, labels, log_q)
     same = ends[labels[ends[:, 0]] == labels[ends[:, 1]]]
-    return (
-        _beyond_chance(np.asarray(log_q).argmax(1)[same], labels[same[:, 0]]) if len(same) else 0.0
-    )
+    if not len(same):
+        return 0.0
+    return _beyond_chance(np.asarray(log_q).argmax(1)[same], labels[same[:, 0]])
 
 
 def _beyond_chance(ends: Int[np.ndarray, "pairs two"], part: Int[np.ndarray, " pairs"]) -> float:
@@ -233,27 +232,19 @@ def overlap(
 
 
 def _known_pairs(
-    pairs: ArrayLike, labels: ArrayLike, log_q: np.ndarray | Array
+    pairs: ArrayLike, labels: ArrayLike, log_q: np.ndarray | Array | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
+    """Labels, and pairs of two users who have one; what does not fit is refused."""
     labels = validate.node_labels(labels)
-    ends = _labelled_pairs(pairs, labels)
-    if np.ndim(log_q) != 2 or len(log_q) != len(labels) or np.max(labels) >= np.shape(log_q)[1]:
-        raise ValueError(
-            f"log_q must have a row for each of {len(labels)} users and a column for each class"
-        )
-    check_posterior(np.asarray(log_q))
+    ends = validate.pairs(len(labels), "the nodes", pairs=pairs)
+    rule = "pairs must join two users, and one joins a user with themselves"
+    validate.require((ends[:, 0] != ends[:, 1]).all(), rule)
+    ends = ends[(labels[ends] >= 0).all(-1)]
+    rule = "pairs must hold one of two labelled users, got none: state a guess of the homophily"
+    validate.require(len(ends), rule)
+    if log_q is not None:
+        rule = f"log_q must have a row for each of {len(labels)} users and a column for each class"
+        fits = np.ndim(log_q) == 2 and len(log_q) == len(labels)
+        validate.require(fits and np.max(labels) < np.shape(log_q)[1], rule)
+        check_posterior(np.asarray(log_q))
     return labels, ends
-
-
-def _labelled_pairs(
-    pairs: ArrayLike, labels: Int[np.ndarray, " n"]
-) -> Int[np.ndarray, "pairs two"]:
-    pairs = validate.pairs(len(labels), "the nodes", pairs=pairs)
-    if (pairs[:, 0] == pairs[:, 1]).any():
-        raise ValueError("pairs must join two users, and one joins a user with themselves")
-    pairs = pairs[(labels[pairs] >= 0).all(-1)]
-    if not len(pairs):
-        raise ValueError(
-            "pairs must hold one of two labelled users, got none: state a guess of the homophily"
-        )
-    return pairs

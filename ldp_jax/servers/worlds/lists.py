@@ -27,7 +27,6 @@ from ldp_jax.core.whole_noise import MAX_EPSILON, MIN_EPSILON
 from ldp_jax.servers.counts import CountServer
 from ldp_jax.servers.facts.counts import CountFacts
 from ldp_jax.servers.parts.rows import DenseRows, Rows, RowTables, laid_out
-from ldp_jax.servers.parts.stack import combine, stack
 from ldp_jax.servers.worlds.friends import (
     MOST_ECHO,
     MOST_OVERLAP,
@@ -36,7 +35,7 @@ from ldp_jax.servers.worlds.friends import (
     drawn_friends,
 )
 from ldp_jax.servers.worlds.users import DrawnUsers
-from ldp_jax.servers.worlds.world import World, by_field
+from ldp_jax.servers.worlds.world import World, by_field, calibrated
 
 # Multiples of these numbers, less whole ones, are spread evenly in a cube.
 _EVENLY = np.array([0.8191725, 0.6710436, 0.5497005])
@@ -88,13 +87,11 @@ class ListWorlds:
             if getattr(friends, name) is not None:
                 validate.number(0.0, 1.0, **{name: getattr(friends, name)})
         spread_key, unknown_key, key = random.split(key, 3)
-        columns = facts.known.log_q[..., None]
-        weights = stack(columns, facts.labels, (1.0,), ridge=1.0)
         alike = None
         if facts.rows is not None and facts.known.ridge is not None:
             alike = LikeFeatures.of(spread_key, facts.rows)
         first = np.asarray(random.uniform(unknown_key, (3,)), np.float64)
-        return cls(facts, friends, combine(columns, weights), alike, first), key
+        return cls(facts, friends, calibrated(facts.known.log_q, facts.labels), alike, first), key
 
     def servers(self, epsilons: Sequence[float]) -> list[list[CountServer]]:
         """The server of each epsilon."""

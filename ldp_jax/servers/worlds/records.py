@@ -26,10 +26,9 @@ from ldp_jax.servers.facts.joint import JointFacts
 from ldp_jax.servers.facts.panel import PanelFacts
 from ldp_jax.servers.parts.panel import MOST_EPSILON
 from ldp_jax.servers.parts.report_limit import own_report, report_limit, weights
-from ldp_jax.servers.parts.stack import combine, stack
 from ldp_jax.servers.reports import ReportServer
 from ldp_jax.servers.worlds.users import DrawnUsers
-from ldp_jax.servers.worlds.world import World, by_field, places_below
+from ldp_jax.servers.worlds.world import World, by_field, calibrated, places_below
 
 COUPLING = 0.9
 """Share of the noise of a class that friends have in common."""
@@ -266,8 +265,8 @@ class ReportSample(NamedTuple):
         private = np.flatnonzero(labels < 0)
         who = np.asarray(random.permutation(user_key, private))[:users]
         which = np.asarray(random.permutation(record_key, len(panel)))[:records]
-        log_q = _calibrated(facts.structure.log_q, labels)[who]
-        log_f = _calibrated(facts.classifier.panel_scores, labels[panel])[which]
+        log_q = calibrated(facts.structure.log_q, labels)[who]
+        log_f = calibrated(facts.classifier.panel_scores, labels[panel])[which]
         return cls(who, weights(log_q, log_f), log_f)
 
     def limit(self, epsilon: float) -> Float[np.ndarray, " users"]:
@@ -290,10 +289,3 @@ class ReportSample(NamedTuple):
 
     def _public(self) -> Float[np.ndarray, " users"]:
         return self.joint.sum(1).max(1)
-
-
-def _calibrated(
-    log_p: Float[Array | np.ndarray, "n classes"], labels: Int[np.ndarray, " n"]
-) -> np.ndarray:
-    columns = np.asarray(log_p)[..., None]
-    return combine(columns, stack(columns, labels, (1.0,), ridge=1.0))

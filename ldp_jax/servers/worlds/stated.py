@@ -42,8 +42,9 @@ class StatedUsers:
     def __post_init__(self) -> None:
         validate.whole(2, num_users=self.num_users)
         shares = validate.numbers(shares=self.shares)
-        if shares.ndim != 1 or not ((shares >= 0).all() and abs(shares.sum() - 1.0) <= 1e-6):
-            raise ValueError(f"shares must be of the classes, >= 0 and of sum 1, got {self.shares}")
+        fits = shares.ndim == 1 and (shares >= 0).all() and abs(shares.sum() - 1.0) <= 1e-6
+        rule = f"shares must be of the classes, >= 0 and of sum 1, got {self.shares}"
+        validate.require(fits, rule)
         if self.friends is not None:
             self.friends.checked(self.num_users)
 

@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float, Int
 from ldp_jax.core import random
 from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import Array, PRNGKey
+from ldp_jax.servers.parts.stack import combine, stack
 from ldp_jax.servers.users import Respondents
 
 
@@ -42,6 +43,14 @@ class Worlds(Protocol):
 
     def draw(self, key: PRNGKey, number: int) -> World:
         """The world of a number; ``key`` is its own."""
+
+
+def calibrated(
+    log_p: Float[Array | np.ndarray, "n classes"], labels: Int[np.ndarray, " n"]
+) -> Float[np.ndarray, "n classes"]:
+    """Posteriors that have not seen their labels, as sure of themselves as the labels are."""
+    columns = np.asarray(log_p)[..., None]
+    return combine(columns, stack(columns, labels, (1.0,), ridge=1.0))
 
 
 def by_field(
