@@ -424,13 +424,13 @@ def matches_graphs(mechanism: Any, key: PRNGKey, *, trials: int, significance: f
             counts = np.bincount(level, minlength=len(mass))
             fits.append(statistics.g_test(counts, mass, significance=significance / 2 / asked))
 
-        joint, expected = np.zeros((2, (_LEVELS + 1) ** 2))
-        order = rng.permuted(np.arange(len(true)).reshape(-1, n), axis=1)
-        for one, other in order[:, : n // 2 * 2].reshape(-1, 2):
-            place = [found[user][0] for user in (one, other)]
-            np.add.at(joint, np.ravel_multi_index(place, (_LEVELS + 1, _LEVELS + 1)), 1)
-            expected += np.outer(found[one][1], found[other][1]).ravel()
-        fits.append(statistics.g_test(joint, expected, significance=significance / 4 / len(modes)))
+        # Two users who follow each other.
+        joint, expected = np.zeros((2, _LEVELS + 1, _LEVELS + 1))
+        for one, other in zip(found[:-1:2], found[1::2], strict=True):
+            np.add.at(joint, (one[0], other[0]), 1)
+            expected += np.outer(one[1], other[1])
+        share = significance / 4 / len(modes)
+        fits.append(statistics.g_test(joint.ravel(), expected.ravel(), significance=share))
     return worst(fits)._replace(smallest_defect=1 / asked, draws=asked * copies, records=asked)
 
 
