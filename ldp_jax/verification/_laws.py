@@ -49,7 +49,7 @@ def volume_of(space: Any, y: Report) -> Volume:
     n = count_of(y)
     if isinstance(space, spaces.Subset):
         width, atom = (each.reshape(n, -1) for each in volume_of(space.inner, y.values))
-        return width.prod(1), atom.all(1)
+        return width.prod(1), np.asarray(atom.all(1))
     if len(space.branches) > 1:
         finite = [place for place, part in enumerate(space.branches) if not part.continuous]
         atom = np.isin(y[0], finite)
