@@ -49,7 +49,7 @@ def volume_of(space: Any, y: Report) -> Volume:
     n = count_of(y)
     if isinstance(space, spaces.Subset):
         width, atom = (each.reshape(n, -1) for each in volume_of(space.inner, y.values))
-        return width.prod(1), atom.all(1)
+        return width.prod(1), np.asarray(atom.all(1))
     if len(space.branches) > 1:
         finite = [place for place, part in enumerate(space.branches) if not part.continuous]
         atom = np.isin(y[0], finite)
@@ -195,12 +195,6 @@ class Line(Law):
             np.concatenate([np.clip(cuts, lower, upper), lower[None], upper[None], *tails])
         )
 
-    def _panels(self, edges: np.ndarray, log_density: Log) -> tuple[np.ndarray, np.ndarray]:
-        """The density at points between edges, and the mass between any two that follow."""
-        points, weights = panel_rule(edges, 8)
-        density = np.exp(np.asarray(log_density(points), np.float64))
-        return density, (weights * density).reshape(-1, 8).sum(1)
-
     def cells(self, x: Values, log_density: Log, shares: int = 4) -> Cells:
         """So many of about one mass; three, if float32 misplaces the reports of a narrow piece."""
         records = jnp.asarray(x)[None]
@@ -209,11 +203,13 @@ class Line(Law):
         beside = breaks[[0, -1]] + 1e-6 * (1 + np.abs(breaks[[0, -1]])) * np.array([-1.0, 1.0])
         beside = beside[(beside > edges[0]) & (beside < edges[-1])]
         fine = subdivide(np.union1d(edges, beside), 64)
-        density, each = self._panels(fine, log_density)
-        for _ in range(2):  # where most of the mass is in few panels
-            heavy = np.flatnonzero(each > each.sum() / 64)
-            fine = np.union1d(fine, np.linspace(fine[heavy], fine[heavy + 1], 17))
-            density, each = self._panels(fine, log_density)
+        for refinements in (2, 1, 0):
+            points, weights = panel_rule(fine, 8)
+            density = np.exp(np.asarray(log_density(points), np.float64))
+            each = (weights * density).reshape(-1, 8).sum(1)
+            if refinements:  # where most of the mass is in few panels
+                heavy = np.flatnonzero(each > each.sum() / 64)
+                fine = np.union1d(fine, np.linspace(fine[heavy], fine[heavy + 1], 17))
         below = np.append(0.0, np.cumsum(each))
 
         misplaced = float(density.max() * np.spacing(np.float32(np.abs(breaks).max())))
@@ -355,8 +351,7 @@ class Independent(Law):
         mass = np.ones(1)
         cuts = []
         for number in range(self.space.dim):
-            along = lambda places, number=number: _along(log_density, base, number, places)
-            cut, quarters = self._quarters(along, ends[number])
+            cut, quarters = self._quarters(log_density, base, number, ends[number])
             mass = (mass[:, None] * quarters).ravel()
             cuts.append(cut)
 
@@ -368,16 +363,21 @@ class Independent(Law):
 
         return mass, cell
 
-    def _quarters(self, along: Log, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The quartiles of one number by its log density, and the masses between them."""
-        points = np.linspace(ends[0], ends[1], 20_001)
-        logs = along(points)
+    def _axis(self, ends: np.ndarray) -> np.ndarray:
+        """Equidistant places of one number."""
+        return np.linspace(ends[0], ends[1], 20_001)
+
+    def _quarters(
+        self, log_density: Log, base: np.ndarray, number: int, ends: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The quartiles of one number, and the masses between them."""
+        places = self._axis(ends)
+        logs = _along(log_density, base, number, places)
         law = np.exp(logs - logs.max())
-        below = np.concatenate([[0.0], np.cumsum((law[1:] + law[:-1]) / 2)])
-        cut = np.interp([0.25, 0.5, 0.75], below / below[-1], points)
-        return cut, np.diff(
-            np.concatenate([[0.0], np.interp(cut, points, below / below[-1]), [1.0]])
-        )
+        law = law / law.sum()
+        least = np.searchsorted(np.cumsum(law), [0.25, 0.5, 0.75])
+        cut = np.unique(places[least]) + (places[1] - places[0]) / 2
+        return cut, np.bincount(np.searchsorted(cut, places), law, len(cut) + 1)
 
 
 class OfLists(Independent):
@@ -392,15 +392,8 @@ class OfLists(Independent):
             return super()._mode(log_density)
         return np.zeros(self.space.dim), np.tile(np.float64(self.space.span), (self.space.dim, 1))
 
-    def _quarters(self, along: Log, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        if self.space.continuous:
-            return super()._quarters(along, ends)
-        numbers = np.arange(ends[0], ends[1] + 1)
-        logs = along(numbers)
-        law = np.exp(logs - logs.max())
-        law = law / law.sum()
-        cut = np.unique(numbers[np.searchsorted(np.cumsum(law), [0.25, 0.5, 0.75])]) + 0.5
-        return cut, np.bincount(np.searchsorted(cut, numbers), law, len(cut) + 1)
+    def _axis(self, ends: np.ndarray) -> np.ndarray:
+        return super()._axis(ends) if self.space.continuous else np.arange(ends[0], ends[1] + 1)
 
     def quadrature(
         self, records: Values, log_density: Log, *, panels: int = 64, order: int = 8

@@ -252,17 +252,16 @@ def check_runs(m: Any) -> None:
     draw, *more = draws_of(m, x)
     if more or draw.shape[:1] != runs.first.shape[:1]:
         raise NotApplicable("privatize must draw the words of its runs, and no others")
-    words = [
-        np.broadcast_to(w.T[..., None], (w.shape[1], *draw.shape)) for w in (runs.first, runs.last)
-    ]
-    asked = repeated(x, runs.first.shape[1])
-    sent = [m.codomain().numbers(report_words(m, asked, [one])) for one in words]
-    wanted = [
-        [np.asarray(_report(m, w, record))[:, None] for w in (runs.first, runs.last)]
-        for record in set(itertools.chain(*runs.pairs))
-    ]
-    if not any(all((a == b).all() for a, b in zip(sent, one, strict=True)) for one in wanted):
-        raise NotApplicable("privatize sends other numbers than from_words makes of its words")
+    sent = []
+    for words in (runs.first, runs.last):
+        count = words.shape[1]
+        alike = np.broadcast_to(words.T[..., None], (count, *draw.shape))
+        sent.append(m.codomain().numbers(report_words(m, repeated(x, count), [alike])))
+    for record in set(itertools.chain(*runs.pairs)):
+        wanted = [_report(m, words, record) for words in (runs.first, runs.last)]
+        if (np.stack(sent) == np.stack(wanted)[..., None]).all():
+            return
+    raise NotApplicable("privatize sends other numbers than from_words makes of its words")
 
 
 @jax.jit

@@ -371,7 +371,7 @@ def counted(mechanism: Exact, x: Values, y: Report, significance: float) -> Fit:
 # --- Places in the law ----------------------------------------------------------------------------
 
 _NODES, _WEIGHTS = unit_rule(8)
-_TAILS = 2.0 ** np.arange(14) - 1  # ends of the panels of a side without an end, in scales
+_TAILS = np.append(0.0, 3.0 ** np.arange(-8.0, 17.0))  # ends of panels, beyond the last break
 _BLOCK = 4096  # reports at once
 _ROWS = 1 << 16  # reports of one call
 
@@ -426,37 +426,14 @@ def positions(given: Numbers, key: PRNGKey) -> tuple[np.ndarray, float]:
     branch, value = y if isinstance(y, tuple) else (np.zeros(len(x), np.int32), y)
     with float64_on_cpu():
         m = wide(mechanism)
-        scale = _tail_scale(m, ends)
         rows = (np.float64(x), np.asarray(branch, np.int32), np.float64(value), spread)
         atoms = tuple(
             None if part.atoms is None else np.asarray(part.atoms, np.float64)
             for part in m.codomain().branches
         )
-        ask = lambda block: _positions(m, *block, scale, atoms, ends)
+        ask = lambda block: _positions(m, *block, atoms, ends)
         place, misplaced = in_blocks(ask, rows, _ROWS)
     return place, float(np.max(misplaced))
-
-
-def _log(mechanism: Exact, branch: int | None, value: Array, x: Array) -> Array:
-    """log p of values of one branch, None if there are no others; elementwise in ``value``."""
-    report = value if branch is None else (jnp.full(value.shape, branch, jnp.int32), value)
-    return jax.vmap(mechanism.log_density, (0, None))(report, x)
-
-
-def _tail_scale(mechanism: Exact, ends: Ends) -> float:
-    """How far a density takes to fall by a factor of e, where it has no end."""
-    scale = 1.0
-    for branch, infinite in enumerate(ends):
-        if any(infinite):
-            at = lambda v, branch=branch: (
-                (np.array([branch]), np.array([v])) if len(ends) > 1 else np.array([v])
-            )
-            log = lambda v, at=at: float(logs_of(mechanism, at(v), np.float64(0.0))[0])
-            while log(scale) > log(0.0) - 1:
-                scale *= 2
-            while log(scale / 2) < log(0.0) - 1:
-                scale /= 2
-    return scale
 
 
 @partial(jax.jit, static_argnames="ends")
@@ -466,7 +443,6 @@ def _positions(
     branch: Array,
     value: Array,
     spread: Array,
-    scale: Scalar,
     atoms: tuple[Array | None, ...],
     ends: Ends,
 ) -> tuple[Array, Array]:
@@ -476,7 +452,13 @@ def _positions(
         found = 0.0
         off = 0.0
         for number, (values, infinite) in enumerate(zip(atoms, ends, strict=True)):
-            log = partial(_log, mechanism, number if len(atoms) > 1 else None, x=x)
+
+            def log(values: Array, number: int = number) -> Array:
+                """log p of values of this part."""
+                of_part = jnp.full(values.shape, number, jnp.int32), values
+                report = of_part if len(atoms) > 1 else values
+                return jax.vmap(mechanism.log_density, (0, None))(report, x)
+
             if values is not None:
                 mass = jnp.exp(log(values))
                 here = (
@@ -487,7 +469,7 @@ def _positions(
                 misplaced = 0.0
             else:
                 part = mechanism.codomain().branches[number]
-                here, total, misplaced = _interval(part, infinite, log, value, x, spread, scale)
+                here, total, misplaced = _interval(part, infinite, log, value, x, spread)
             found = jnp.where(branch == number, before + here, found)
             off = jnp.where(branch == number, misplaced, off)
             before = before + total
@@ -503,7 +485,6 @@ def _interval(
     y: Array,
     x: Array,
     spread: Array,
-    scale: Scalar,
 ) -> tuple[Array, Array, Array]:
     """The distribution function near y, the whole, and what float32 may misplace."""
     breaks = jnp.sort(jnp.atleast_1d(part.breaks(x))) if part.breaks is not None else x[None]
@@ -512,8 +493,8 @@ def _interval(
     inside = jnp.clip(breaks, lower, upper)
     step = 2.0**-23 * jnp.maximum(jnp.abs(y), jnp.abs(inside).max())
     y = jnp.clip(y + (2 * spread - 1) * step, lower, upper)
-    left = inside[0] - scale * _TAILS[::-1] if infinite[0] else lower[None]
-    right = inside[-1] + scale * _TAILS if infinite[1] else upper[None]
+    left = inside[0] - _TAILS[::-1] if infinite[0] else lower[None]
+    right = inside[-1] + _TAILS if infinite[1] else upper[None]
     at = jnp.concatenate([left, inside, right])
 
     def mass(until: Array) -> Array:

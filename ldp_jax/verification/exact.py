@@ -404,11 +404,16 @@ def _largest(mechanism: Exact, records: Values, reports: Report) -> Supremum:
 def _beyond(mechanism: Exact, records: Values, reports: Report) -> float:
     """The largest loss far out in an infinite codomain; infinite where it still grows there."""
     domain, codomain = spaces(mechanism)
-    scaled = lambda by: jax.tree.map(lambda leaf: leaf * by if is_float(leaf) else leaf, known)
-    size = lambda y: np.max([np.abs(leaf).reshape(len(leaf), -1).max(1) for leaf in y], 0)
     known = jax.tree.map(np.asarray, reports)
+    scaled = lambda by: jax.tree.map(lambda leaf: leaf * by if is_float(leaf) else leaf, known)
     far = scaled(_FAR)
-    farther = size(jax.tree.leaves(far)) > 2 * size(jax.tree.leaves(known)).max()
+
+    def sizes(y: Report) -> np.ndarray:
+        """The largest number of each report."""
+        leaves = [np.abs(leaf).reshape(len(leaf), -1) for leaf in jax.tree.leaves(y)]
+        return np.concatenate(leaves, 1).max(1)
+
+    farther = sizes(far) > 2 * sizes(known).max()
     there = np.flatnonzero(np.asarray(codomain.contains(far)) & farther)
     if domain.users or not len(there):  # critical reports about lists are far
         return -math.inf

@@ -372,8 +372,8 @@ def play(
     alpha = (1 - confidence) / 2
     n = chosen[0].n
     rank = partial(_likely_bound, n=n, z=float(stats.norm.isf(alpha)), delta=delta)
-    suspect = most_suspicious(chosen, 1, [rank])[0].events(1)[0]
-    found = _bounded(suspect, fresh, alpha, delta)
+    (events,) = most_suspicious(chosen, 1, [rank])
+    found = _bounded(events[0], fresh, alpha, delta)
     return found._replace(trials=n + found.trials)
 
 
@@ -413,7 +413,9 @@ def largest_lower_bound(
     for (_, each), round_key in zip(rounds, random.split(train_key, len(rounds)), strict=True):
         viewer, views = _viewed(mechanism, round_key, pairs, each, viewer)
         rank = partial(_suspicion, claim=claim, spare=delta * each)
-        scores = most_suspicious(views, len(pairs.differing), [rank])[0].score.max(0)
+        scores = np.zeros(len(pairs.differing))
+        for event in most_suspicious(views, len(scores), [rank])[0]:
+            scores[event.pair] = max(scores[event.pair], event.score)
         scores[0] = np.inf  # the extremes are always kept
         kept = max(_FINALISTS, len(scores) // _FEWER)
         pairs = take(pairs, np.argsort(-scores, kind="stable")[:kept])
@@ -429,8 +431,8 @@ def largest_lower_bound(
         choose_key, decide_key = random.split(keys[place])
         _, chosen = _viewed(mechanism, choose_key, pair, few, viewer)
         _, fresh = _viewed(mechanism, decide_key, pair, trials // 2, viewer)
-        for found in most_suspicious(chosen, 1, ranks):
-            suspects = found.events(_SUSPECTS // (2 * _FINALISTS))
+        for events in most_suspicious(chosen, 1, ranks):
+            suspects = events[: _SUSPECTS // (2 * _FINALISTS)]
             bounds += [_bounded(event, fresh, alpha, delta) for event in suspects]
     largest = max(bounds, key=lambda bound: bound.epsilon)
     return largest._replace(trials=trials, pairs=rounds[0][0])
@@ -493,27 +495,6 @@ def _reports(mechanism: Any, key: PRNGKey, pairs: _Pairs, each: int) -> tuple[Re
 # --- Events ---------------------------------------------------------------------------------------
 
 
-class Found(NamedTuple):
-    """The most suspicious event of each view [views] and pair; arrays [views, pairs]."""
-
-    names: list[str]
-    score: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
-    forward: np.ndarray
-
-    def events(self, most: int) -> list[Event]:
-        """The most suspicious ones, at most one of each view and pair."""
-        order = np.argsort(-self.score, axis=None, kind="stable")[:most]
-        found = []
-        for view, pair in zip(*np.unravel_index(order, self.score.shape), strict=True):
-            numbers = (float(array[view, pair]) for array in (self.score, self.low, self.high))
-            score, low, high = numbers
-            forward = bool(self.forward[view, pair])
-            found.append(Event(score, int(pair), self.names[view], low, high, forward))
-        return found
-
-
 def _viewed(
     mechanism: Any, key: PRNGKey, pairs: _Pairs, each: int, viewer: Viewer | None = None
 ) -> tuple[Viewer, list[Views]]:
@@ -535,22 +516,28 @@ def _viewed(
     return viewer, found
 
 
-def most_suspicious(views: Sequence[Views], pairs: int, ranks: Sequence[Rank]) -> list[Found]:
-    """The most suspicious event of each view, about each of so many pairs, by each of ``ranks``."""
+def most_suspicious(views: Sequence[Views], pairs: int, ranks: Sequence[Rank]) -> list[list[Event]]:
+    """The most suspicious event of each view about each of so many pairs, by each of ``ranks``.
+
+    The events of a rank begin with those of the largest score.
+    """
     mine, others = views
     each = mine.n // pairs
-    rows: list[list[Best]] = [[] for _ in ranks]
+    found: list[list[Event]] = [[] for _ in ranks]
+
+    def add(view: str, best: Callable[[Rank], Best]) -> None:
+        for events, rank in zip(found, ranks, strict=True):
+            for pair, (score, low, high, forward) in enumerate(zip(*best(rank), strict=True)):
+                numbers = float(score), pair, view, float(low), float(high)
+                events.append(Event(*numbers, bool(forward)))
+
     for name, numbers in mine.numbers.items():
-        sides = [side.reshape(pairs, each) for side in (numbers, others.numbers[name])]
-        ordered = Ordered.of(*sides)
-        for row, rank in zip(rows, ranks, strict=True):
-            row.append(windows(ordered, rank))
+        sides = numbers.reshape(pairs, each), others.numbers[name].reshape(pairs, each)
+        add(name, partial(windows, Ordered.of(*sides)))
     for name, bits in mine.bits.items():
         ones, other_ones = (side.reshape(pairs, each).sum(1) for side in (bits, others.bits[name]))
-        for row, rank in zip(rows, ranks, strict=True):
-            row.append(_of_bit(ones, other_ones, each, partial(rank, allowed=allowed_in(name))))
-    names = [*mine.numbers, *mine.bits]
-    return [Found(names, *map(np.stack, zip(*row, strict=True))) for row in rows]
+        add(name, partial(_of_bit, ones, other_ones, each, allowed_in(name)))
+    return [sorted(events, key=lambda event: -event.score) for events in found]
 
 
 def allowed_in(view: str) -> float:
@@ -629,13 +616,14 @@ def _spans(view: Ordered, begin: np.ndarray, end: np.ndarray, rank: Rank) -> lis
     return found
 
 
-def _of_bit(mine: np.ndarray, others: np.ndarray, each: int, rank: Rank) -> Best:
+def _of_bit(mine: np.ndarray, others: np.ndarray, each: int, allowed: float, rank: Rank) -> Best:
     """A bit that is 1, or 0, by how often it is 1 [pairs]."""
     found = []
     for bit, one, other in ((1.0, mine, others), (0.0, each - mine, each - others)):
         bits = np.full(len(mine), bit)
-        found.append((rank(one, other), bits, bits, np.full(len(mine), True)))
-        found.append((rank(other, one), bits, bits, np.full(len(mine), False)))
+        for hits, misses, forward in ((one, other, True), (other, one, False)):
+            score = rank(hits, misses, allowed=allowed)
+            found.append((score, bits, bits, np.full(len(mine), forward)))
     return _most(found)
 
 

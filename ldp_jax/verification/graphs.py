@@ -54,6 +54,9 @@ _BITS = (
 )
 _CHAINS = 1 << 22  # sweeps of all chains together
 _SLOW = 1 << 21  # sweeps of all draws of a release together
+_BLOCK = 64  # reports about an edge
+_LEVELS = 8  # of what a user may report about a graph
+_DRAWS = 100  # of a user, at least
 
 
 class PrivateEdgeLoss(NamedTuple):
@@ -278,23 +281,16 @@ def private_edge_lower_bound(
         for one, split in zip(random.split(key), splits, strict=True)
     ]
     half = trials // 2
-    sets, place = np.unique(np.concatenate(drawn), return_inverse=True)
-    places = np.split(place.ravel(), 2)
+    sets, place = np.unique(drawn, return_inverse=True)
+    places = place.reshape(2, trials)
     often = [np.bincount(one[:half], minlength=len(sets)) + 0.5 for one in places]
     score = np.log(often[0]) - np.log(often[1])
-    found = [score[one] for one in places]
-    chosen = _by_score(found[0][:half]), _by_score(found[1][:half])
-    fresh = _by_score(found[0][half:]), _by_score(found[1][half:])
-    return play(chosen, fresh, confidence)
-
-
-def _by_score(score: np.ndarray) -> Views:
-    return Views({"log ratio of a set": score}, {})
+    views = [Views({"log ratio of a set": score[one]}, {}) for one in places[:, :half]]
+    fresh = [Views({"log ratio of a set": score[one]}, {}) for one in places[:, half:]]
+    return play(views, fresh, confidence)
 
 
 # --- An edge, through the reports of all users ----------------------------------------------------
-
-_BLOCK = 64  # reports
 
 
 class RelationshipLoss(NamedTuple):
@@ -386,10 +382,6 @@ def _logs(
     return m.bit_log_density(noisy, sent, degree, bit, owned) + jnp.zeros(noisy.shape)
 
 
-_LEVELS = 8  # of what a user may report about a graph
-_DRAWS = 100  # of a user, at least
-
-
 # --- Whole graphs ---------------------------------------------------------------------------------
 
 
@@ -424,13 +416,13 @@ def matches_graphs(mechanism: Any, key: PRNGKey, *, trials: int, significance: f
             counts = np.bincount(level, minlength=len(mass))
             fits.append(statistics.g_test(counts, mass, significance=significance / 2 / asked))
 
-        joint, expected = np.zeros((2, (_LEVELS + 1) ** 2))
-        order = rng.permuted(np.arange(len(true)).reshape(-1, n), axis=1)
-        for one, other in order[:, : n // 2 * 2].reshape(-1, 2):
-            place = [found[user][0] for user in (one, other)]
-            np.add.at(joint, np.ravel_multi_index(place, (_LEVELS + 1, _LEVELS + 1)), 1)
-            expected += np.outer(found[one][1], found[other][1]).ravel()
-        fits.append(statistics.g_test(joint, expected, significance=significance / 4 / len(modes)))
+        # Two users who follow each other.
+        joint, expected = np.zeros((2, _LEVELS + 1, _LEVELS + 1))
+        for one, other in zip(found[:-1:2], found[1::2], strict=True):
+            np.add.at(joint, (one[0], other[0]), 1)
+            expected += np.outer(one[1], other[1])
+        share = significance / 4 / len(modes)
+        fits.append(statistics.g_test(joint.ravel(), expected.ravel(), significance=share))
     return worst(fits)._replace(smallest_defect=1 / asked, draws=asked * copies, records=asked)
 
 

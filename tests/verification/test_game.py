@@ -48,8 +48,8 @@ def test_the_most_suspicious_event_is_the_best_of_a_loop_and_holds_what_is_count
     """Windows of 2^k of the ordered reports, from each multiple of 2^k, and all thresholds."""
     views = drawn(seed)
     (found,) = game.most_suspicious(views, PAIRS, [difference])
-    events = {(event.view, event.pair): event for event in found.events(100)}
-    assert found.names == ["few", "many", "atom", "bit", "not"]
+    events = {(event.view, event.pair): event for event in found}
+    assert {event.view for event in found} == {"few", "many", "atom", "bit", "not"}
     assert len(events) == 5 * PAIRS
     for (name, pair), event in events.items():
         sides = [of_pair(side, pair) for side in views]
@@ -76,10 +76,11 @@ def test_the_most_suspicious_event_is_the_best_of_a_loop_and_holds_what_is_count
         assert event.score == best, event
 
 
-def test_events_come_in_the_order_of_their_scores_and_no_more_than_are_asked_for():
+def test_events_come_in_the_order_of_their_scores():
     (found,) = game.most_suspicious(drawn(0), PAIRS, [difference])
-    scores = [event.score for event in found.events(5)]
-    assert scores == sorted(found.score.ravel(), reverse=True)[:5]
+    scores = [event.score for event in found]
+    assert scores == sorted(scores, reverse=True)
+    assert len(set(scores)) > 5
 
 
 def test_an_event_says_its_view_its_ends_and_its_record():
@@ -112,8 +113,12 @@ def test_last_bits_are_allowed_what_float32_may_cause():
     both = [side._replace(bits=renamed(side.bits)) for side in (mine, others)]
     (plain,) = game.most_suspicious((mine, others), PAIRS, [difference])
     (last,) = game.most_suspicious(both, PAIRS, [difference])
-    np.testing.assert_allclose(last.score[3], plain.score[3] - 100.0)
-    np.testing.assert_array_equal(last.score[:3], plain.score[:3])
+    score = {(event.view, event.pair): event.score for event in plain}
+    for event in last:
+        if event.view == "last bit 0 of 0":
+            assert event.score == pytest.approx(score["bit", event.pair] - 100.0)
+        else:
+            assert event.score == score[event.view, event.pair]
 
 
 @pytest.mark.parametrize(("claim", "allowed"), [(0.0, 0.0), (0.7, 0.0), (0.7, 1.0), (3.0, 0.0)])

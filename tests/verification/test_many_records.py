@@ -149,7 +149,7 @@ def test_users_and_pairs_of_them_share_the_significance(monkeypatch):
     of_pairs = sorted(given)[users:]
     assert sorted(given)[:users] == [(100, pytest.approx(1e-7 / 2 / users))] * users
     assert of_pairs == [
-        (n, pytest.approx(1e-7 / 4 / modes)) for n in [200] * modes + [3200] * modes
+        (n, pytest.approx(1e-7 / 4 / modes)) for n in [200] * modes + [4000] * modes
     ]
 
 

@@ -277,6 +277,24 @@ class RawAlone(Laplace):
         return y if plainly(y) or type(y).__name__ == "BatchTracer" else clip(x)
 
 
+TRACED: list[str] = []
+"""The traces of a program for many users."""
+
+
+@mechanism
+class RawLater(Laplace):
+    """Honest in the first program for many users that is traced; later ones send the record."""
+
+    leaks: bool = static(default=True)
+
+    def privatize(self, key, x):
+        y = super().privatize(key, x)
+        if type(y).__name__ != "BatchTracer":
+            return y
+        TRACED.append("")
+        return clip(x) if self.leaks and len(TRACED) > 1 else y
+
+
 @mechanism
 class Complains(Laplace):
     """What is said of several records for one shows them."""
@@ -416,6 +434,7 @@ PURE = {
     "a shape": (FormTells(1.0, change=lambda y: y[None]), "types or shapes of plain reports"),
     "a type": (FormTells(1.0, change=np.float64), "types or shapes of plain reports"),
     "one user": (RawAlone(1.0), "reports of one user"),
+    "a later trace": (RawLater(1.0), "reports of a second trace"),
     "a message": (Complains(1.0), "messages of exceptions"),
     "an estimate by report": (Remembers(1.0, by="report"), "plain and compiled estimates"),
     "an estimate by time": (Remembers(1.0, by="time"), "plain and compiled estimates"),
@@ -425,6 +444,7 @@ HONEST = {
     "a leaf": BeyondLeaf(1.0, 2, leaks=False),
     "zero": SignOfNothing(1.0, leaks=False),
     "form": FormTells(1.0, change=lambda y: y),
+    "later": RawLater(1.0, leaks=False),
     "message": Complains(1.0, leaks=False),
     "estimate": Remembers(1.0),
     "beside": Beside(1.0, tell=float),
