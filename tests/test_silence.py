@@ -100,7 +100,7 @@ MADE = {
     "NoisyGraph": lambda: edges.NoisyGraph(GRAPH, NUMBERS[:, 0], SPENT),
     "Ownership": lambda: ownership(np.full(4, MARK), [True, False, False, False]),
     "Population": lambda: edges.Population(MARKED, MARKED, np.full(4, MARK), np.ones(4, bool)),
-    "PredictedClasses": lambda: PredictedClasses(NUMBERS, of_reports(), NUMBERS, SPENT, MARKED),
+    "PredictedClasses": lambda: PredictedClasses(NUMBERS, of_reports(), NUMBERS, SPENT),
     "PrivateEmbedding": lambda: estimator(estimators.PrivateEmbedding, records=MARKED),
     "ReportClassifier": lambda: estimator(estimators.ReportClassifier, records=MARKED),
     "Users": lambda: Users(records=MARKED, labels=MARKED[:, 0]),
@@ -119,7 +119,7 @@ PUBLIC = set(
     ConfidenceInterval Party Message Fidelity Settings PublicRecord JointPrivacy Foreseen OwnGain
     Rehearsal StatedFriends StatedUsers LinkScores HiddenArgument Questions Account Cost Role
     Statement Round Released Share Service Comparison Method Named Row Searched SubgraphCount
-    LDPGenServer StarServer TriangleServer ByMechanism Stars Triangles
+    LDPGenServer StarServer TriangleServer ByMechanism Stars Triangles Friends
 """.split()  # noqa: SIM905 - a list of names would take forty lines
 )
 """Parameters, guarantees, measurements, reports on the wire: nothing within is private, nor a

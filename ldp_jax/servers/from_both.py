@@ -10,6 +10,7 @@ from ldp_jax.accounting.guarantee import PipelineGuarantee
 from ldp_jax.core import random, validate
 from ldp_jax.core.progress import Progress, phase, watched
 from ldp_jax.core.types import Graph, PRNGKey
+from ldp_jax.edges.population import Population
 from ldp_jax.graph.graphs import GraphSet
 from ldp_jax.servers.counts import PilotedCounts
 from ldp_jax.servers.driver import simulate
@@ -136,7 +137,7 @@ def predict_jointly(
       epsilon 4 per record + whole neighbour list (any two records and any two neighbour lists of...
     """
     validate.host_key(key, "predict_jointly")
-    users = Users(lists=lists)
+    users = Users(lists=Population.of(lists))
     n = users.num_users
     rule = "privacy must be JointPrivacy(record=..., list=...)"
     validate.require(isinstance(privacy, JointPrivacy), rule, privacy)

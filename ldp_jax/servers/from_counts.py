@@ -10,6 +10,7 @@ from ldp_jax.core import random_words, validate
 from ldp_jax.core.progress import Progress, phase, watched
 from ldp_jax.core.types import Array, ArrayLike, Graph, PRNGKey
 from ldp_jax.edges import NeighbourCounts
+from ldp_jax.edges.population import Population
 from ldp_jax.graph.graphs import GraphSet
 from ldp_jax.servers.counts import CountServer, PilotedCounts, Protects
 from ldp_jax.servers.driver import simulate
@@ -174,7 +175,7 @@ def predict_from_counts(
         check_teachers(labels, num_classes, counted=True)
     # Refuses an epsilon before anybody is asked.
     NeighbourCounts(epsilon, max(num_classes, 1), most=most)
-    users = Users(lists=lists)
+    users = Users(lists=Population.of(lists))
     rule = f"labels must be int [{users.num_users}], one a user"
     validate.require(labels.shape == (users.num_users,), rule, labels)
     silent_key, fold_key, run_key = random_words.split(key, 3)

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.stats
 from jaxtyping import Float
+from typing_extensions import TypeAliasType
 
 from ldp_jax.accounting.guarantee import RELATIONSHIP
 from ldp_jax.core import random, validate
@@ -22,7 +23,11 @@ from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.progress import Progress, phase, watched
 from ldp_jax.core.types import PRNGKey
 from ldp_jax.servers.driver import Server, simulate
+from ldp_jax.servers.facts.counts import CountFacts
+from ldp_jax.servers.facts.joint import JointFacts
+from ldp_jax.servers.facts.panel import PanelFacts
 from ldp_jax.servers.joint_privacy import JointPrivacy
+from ldp_jax.servers.links import LinkFacts
 from ldp_jax.servers.worlds.both import JointWorlds
 from ldp_jax.servers.worlds.friends import StatedFriends as StatedFriends
 from ldp_jax.servers.worlds.friends import echo as echo
@@ -61,6 +66,10 @@ LEAST_LABELS = 50
 """Public labels that a verdict takes."""
 
 _FROM_FACTS = (RecordWorlds, ListWorlds, JointWorlds, LinkWorlds)
+
+
+Facts = TypeAliasType("Facts", PanelFacts | CountFacts | JointFacts | LinkFacts)
+"""What is public of records, lists, both or links."""
 
 
 class Foreseen(NamedTuple):
@@ -218,7 +227,7 @@ class Rehearsal(NamedTuple):
 @implicit_promotion()
 def rehearse(
     key: PRNGKey,
-    public: Any,
+    public: "Facts | Server | Sequence[Server]",
     epsilons: Sequence[float] = EPSILONS,
     *,
     friends: StatedFriends | None = None,
@@ -296,19 +305,20 @@ def rehearse(
     else:
         rule = f"friends must be None of {kind.MESSAGE}, whose public facts show them"
         validate.require(friends is None, rule)
-    keep = getattr(getattr(public, "known", None), "keep", 1.0)
+    facts: Any = public  # of the kind that was found
+    keep = getattr(getattr(facts, "known", None), "keep", 1.0)
     validate.require(keep == 1.0, f"public must have true labels, got keep = {keep:g}")
-    judged = validate.labels(public.labels) < 0
+    judged = validate.labels(facts.labels) < 0
     users = int(judged.sum())
     labels = len(judged) - users
     own: tuple[OwnGain, ...] = ()
     with watched("rehearse", progress):
         phase("what is public", 0.0)
-        given = (public, friends) if kind.STATED else (public,)
+        given = (facts, friends) if kind.STATED else (facts,)
         draws, key = kind.of(key, *given)
         if isinstance(draws, LinkWorlds):
             auc, alone = draws.found(key, asked, _phases(worlds))
-            sizes = (len(judged), len(public.pilot))
+            sizes = (len(judged), len(facts.pilot))
             return Rehearsal(asked, draws.gains(auc), alone, kind.MESSAGE, *sizes, auc=auc)
         tried = draws.servers(asked)
         servers = [server for some in tried for server in some]
