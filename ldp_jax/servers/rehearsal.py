@@ -241,7 +241,7 @@ def rehearse(
     0.6, beside at least 50 public labels. To find links, counts are held against released degrees,
     and it takes 50 public lists. The experiments hold verdicts against what came
     (``frontier_features.md``, ``frontier_edges.md``, ``frontier_joint.md``,
-    ``frontier_beyond.md``): of lists, large gains are foretold too large.
+    ``frontier_beyond.md``): of lists, large gains are some points off.
 
     Args:
       key: of public randomness.
