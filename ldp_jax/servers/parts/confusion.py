@@ -105,7 +105,7 @@ def _confusion(
         chosen = jnp.argmax(jnp.where(inside, scores, -jnp.inf), -1)
         # Of the class sent (rows) and the reported label.
         joint = matmul(jax.nn.one_hot(chosen, classes, dtype=jnp.float32).T, reported)
-        uniform = inside / inside.sum()
+        uniform = inside.astype(jnp.float32) / inside.sum()
         own = jnp.where(inside[:, None], same.astype(jnp.float32), uniform)
 
         def smoothed(smoothing: Array) -> tuple[Array, Array]:

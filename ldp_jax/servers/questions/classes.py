@@ -157,7 +157,7 @@ class ClassQuestion:
         values = np.array(answers.values)
         values[known.nodes] = self.reports(key, scores)[known.nodes]
         asked = answers.reported & (known.labels < 0)
-        said = np.array(self.log_likelihoods(values))
+        said = np.array(self.log_likelihoods(values), np.float32)
         said[~asked & (known.labels < 0)] = 0.0
         return said, asked
 
