@@ -123,7 +123,7 @@ class Rehearsal(NamedTuple):
     Attributes:
       epsilons: ascending.
       gains: float64 [worlds, epsilons], points of accuracy on private users over no report. What
-        is foretold of lists is :data:`LISTS_BRING` of them. Of links, points of AUC by counts over
+        is foretold of lists is ``LISTS_BRING`` of them. Of links, points of AUC by counts over
         released degrees, each by the better of two of :data:`SCORES`.
       without: float64 [worlds], accuracy without any report, in percent; of links, the AUC of one
         class alone.
