@@ -96,8 +96,8 @@ class Classifier(Public):
     def scores(self, record: object) -> np.ndarray:
         """The score of each class, float32 [C]; numbers of any size are clipped, NaN is 0."""
         x = as_numbers(record)
-        rule = f"record must be {self.features} numbers, as the classifier's"
-        require(x.shape == (self.features,), rule, x)
+        rule = f"record must be {self.features} numbers, as the classifier's, got shape {x.shape}"
+        require(x.shape == (self.features,), rule)  # a dtype would say what the record holds
         # What a record holds must not be seen in a warning or an error.
         with np.errstate(all="ignore"):
             x = np.nan_to_num(x.astype(np.float64), nan=0.0)

@@ -58,8 +58,8 @@ which much is left. Both were chosen on named graphs.
 LISTS_BRING, LISTS_SHARE = 0.75, 0.5
 """Of lists, the part of the worlds' gain that is foretold, and their :data:`MODEL_SHARE`.
 
-Friends of one user are of one circle more often than worlds draw them, and tell less. Both were
-chosen on named graphs, without facebook100_simmons81 and facebook100_princeton12.
+Worlds draw the friends of one user independently, and gain more than came on most named graphs.
+Both were chosen on these, without facebook100_simmons81 and facebook100_princeton12.
 """
 
 LEAST_LABELS = 50

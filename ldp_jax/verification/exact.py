@@ -19,7 +19,7 @@ from ldp_jax.core.flags import standard_flags
 from ldp_jax.core.float64 import float64_on_cpu
 from ldp_jax.core.integer_tables import Table
 from ldp_jax.core.mechanism import HasCoordinates, HasMoments, Randomizer, Univariate, WordRuns
-from ldp_jax.core.spaces import ByCoordinate, NotApplicable, Records, Reports, Vectors
+from ldp_jax.core.spaces import ByCoordinate, NotApplicable, Records, Reports, Sphere, Vectors
 from ldp_jax.core.types import AnyArray, Array, PRNGKey, Record, Report, Scalar, Values
 from ldp_jax.edges.lists import NeighbourList, nodes_of
 from ldp_jax.verification._laws import law_of, refuse_many, refuse_narrow, volume_of
@@ -425,7 +425,7 @@ def _beyond(mechanism: Exact, records: Values, reports: Report) -> float:
 
 
 def _random_search(mechanism: Exact, known: Report) -> Supremum:
-    """The largest loss over random pairs of records, at known reports and at drawn ones."""
+    """The largest loss over random pairs of records, between known reports and at drawn ones."""
     rng = np.random.default_rng(0)  # no privacy depends on it
     domain = mechanism.domain()
     owners, x, other = pairs_of(domain, rng, _SEARCH)
@@ -437,7 +437,7 @@ def _random_search(mechanism: Exact, known: Report) -> Supremum:
         m = wide(mechanism)
         found = [wide(drawn)]
         if not domain.users:
-            found.append(take(known, rng.integers(0, count_of(known), _SEARCH)))
+            found.append(_between(mechanism.codomain(), known, rng))
         x, other = map(_decimals, (x, other))
         losses = []
         for y in found:
@@ -448,6 +448,27 @@ def _random_search(mechanism: Exact, known: Report) -> Supremum:
     loss = float(losses[which, pair])
     pair = int(pair)
     return Supremum(loss, _plain(x, pair), _plain(other, pair), _plain(found[which], pair), loss)
+
+
+def _between(codomain: Any, known: Report, rng: np.random.Generator) -> Report:
+    """Random reports between two known ones of a continuum; known ones where none are between."""
+    one, other = (
+        jax.tree.map(np.asarray, take(known, rng.integers(0, count_of(known), _SEARCH)))
+        for _ in range(2)
+    )
+    share = rng.random(_SEARCH)
+    if len(codomain.branches) > 1:
+        real = np.array([branch.continuous for branch in codomain.branches])
+        alike = real[one[0]] & (one[0] == other[0])
+        return one[0], one[1] + np.where(alike, share * (other[1] - one[1]), 0.0)
+    if not codomain.continuous or not isinstance(one, np.ndarray):
+        return one
+    mixed = one + share.reshape(-1, *(1,) * (one.ndim - 1)) * (other - one)
+    if isinstance(codomain, Sphere):
+        length = np.linalg.norm(mixed, axis=1, keepdims=True)
+        mixed *= np.linalg.norm(one, axis=1, keepdims=True) / np.maximum(length, 1e-12)
+    inside = np.asarray(codomain.contains(mixed))
+    return np.where(inside.reshape(-1, *(1,) * (one.ndim - 1)), mixed, one)
 
 
 # --- Mass and moments -----------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from ldp_jax.core.float64 import float64_on_cpu
 from ldp_jax.core.integer_tables import Table, integer_masses
 from ldp_jax.core.mechanism import Numeric
 from ldp_jax.core.pytree import mechanism
-from ldp_jax.core.spaces import Box, Interval, Vectors, clip
+from ldp_jax.core.spaces import Box, Finite, Interval, Mixture, Sphere, Vectors, clip
 from ldp_jax.features import (
     Discrete,
     Duchi,
@@ -482,3 +482,48 @@ def test_reports_that_are_drawn_are_asked_too(m, monkeypatch):
     monkeypatch.setattr(exact, "report_each", drawn)
     with pytest.raises(_Drawn):
         privacy_loss_supremum(m)
+
+
+@mechanism
+class Ridged(Laplace):
+    """Where x > 0 the density says e^2 times as much between 0.31 and 0.33, which is not drawn."""
+
+    def log_density(self, y, x):
+        there = (y > 0.31) & (y < 0.33) & (x > 0)
+        return super().log_density(y, x) + jnp.where(there, 2.0, 0.0)
+
+
+@untyped
+def test_reports_between_known_ones_are_asked_too(monkeypatch):
+    """A bump of a fiftieth, where no known report lies."""
+    assert privacy_loss_supremum(Ridged(1.0)).epsilon > 1.5
+    at_known_ones = lambda _, known, rng: exact.take(known, rng.integers(0, 2, exact._SEARCH))
+    monkeypatch.setattr(exact, "_between", at_known_ones)
+    drawn_at_zero = lambda keys, *_: np.zeros(len(keys), np.float32)
+    monkeypatch.setattr(exact, "report_each", drawn_at_zero)
+    assert privacy_loss_supremum(Ridged(1.0)).epsilon == pytest.approx(1.0)  # nothing else finds it
+
+
+PARTS = np.array([0, 0, 1, 1]), np.array([0.0, 9.0, 0.0, 2.0])
+
+
+@pytest.mark.parametrize(
+    ("space", "known"),
+    [
+        (Interval(-1.0, 2.0), np.array([-1.0, 0.5, 2.0])),
+        (Vectors(2), np.array([[0.0, 1.0], [3.0, 1.0]])),
+        (Sphere(2), np.array([[0.0, 1.0], [1.0, 0.0]])),
+        (Mixture((Finite((0.0, 9.0)), Interval(0.0, 2.0))), PARTS),
+        (Finite((0.0, 9.0)), np.array([0.0, 9.0])),
+    ],
+    ids=["interval", "vectors", "sphere", "mixture", "finite"],
+)
+def test_a_search_asks_between_known_reports_of_a_continuum_and_at_atoms(space, known):
+    found = exact._between(space, known, np.random.default_rng(0))
+    assert np.asarray(space.contains(found)).all()
+    mixture = isinstance(found, tuple)
+    numbers = found[1] if mixture else found
+    different = len(np.unique(numbers, axis=0))
+    assert different > 300 if space.continuous or mixture else different == 2
+    if mixture:
+        assert set(numbers[found[0] == 0].tolist()) == {0.0, 9.0}
