@@ -623,10 +623,10 @@ class Results:
         said["environments"] = [environment]
         self._say(said)
 
-    def verified(self, rows: int) -> None:
-        """Say in the manifest that so many rows, computed anew by this version, repeat."""
+    def verified(self, said: str) -> None:
+        """Say in the manifest what rows that this version computed anew were found to do."""
         with self._locked():
-            self._say({"verified": {_version(): {"rows": rows}}})
+            self._say({"verified": {_version(): {"found": said}}})
 
     def _say(self, more: Mapping[str, Any]) -> None:
         """Write the manifest with more in it. Under the lock."""

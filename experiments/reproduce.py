@@ -16,7 +16,7 @@ from experiments import _declared, _html, _registry, catalogue, papers
 from experiments import _report as show
 from experiments._registry import EXPERIMENTS, runs
 from experiments._runner import REFERENCE, Grid, Results, UsageError, console, costs, duration
-from ldp_jax.learning.metrics import mean_interval
+from ldp_jax.learning.metrics import ConfidenceInterval, mean_interval
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,7 +42,8 @@ class Config(Grid):
     """compute nothing: compare and show the rows that are there"""
     verify: bool = False
     """compute a twentieth of the committed cells, or --share, in an empty --out; where every row
-    repeats, the committed manifest says so of this version"""
+    repeats, or differs by no more than rounding makes seeds differ, the committed manifest says
+    so of this version"""
 
 
 SMOKE = (
@@ -172,11 +173,17 @@ def _verified(name: str, out: Path) -> list[str]:
     for mine, committed in zip(experiment.results(out), experiment.results(REFERENCE), strict=True):
         found = compare(mine, committed)
         said = f"{found.equal} of {found.shared} rows repeat, {found.line[4]} is the largest gap"
-        console.print(f"{mine.csv.name}: {said}", soft_wrap=True)
         if found.equal < found.shared:
+            shift = found.shift
+            said += (
+                f"; rows moved by {shift.mean:.2g} +- {shift.half_width:.2g} of the spread over "
+                f"seeds, one of them by {found.farthest:.2g}"
+            )
+        console.print(f"{mine.csv.name}: {said}", soft_wrap=True)
+        if not found.within:
             apart.append(f"{mine.csv.name}: {said}. All of its rows are to be computed anew")
         elif found.shared:
-            committed.verified(found.shared)
+            committed.verified(said)
     return apart
 
 
@@ -194,6 +201,23 @@ class Comparison(NamedTuple):
     """how many of these are committed too"""
     equal: int
     """how many of these have the same value, to :data:`ROUNDING`"""
+    shift: ConfidenceInterval
+    """the mean of what rows moved by, in spreads over seeds"""
+    farthest: float
+    """the most that one row moved by, in spreads over seeds"""
+
+    @property
+    def within(self) -> bool:
+        """Whether rows repeat, or moved as rounding moves them and no law does.
+
+        Rounding on another processor sends a training or a chain to another draw of the same law.
+        Then no row is beyond :data:`FARTHEST`, and the 95 % interval of the mean is within
+        :data:`SHIFT`.
+        """
+        if self.equal == self.shared:
+            return True
+        moved = abs(self.shift.mean) + self.shift.half_width
+        return moved <= SHIFT and self.farthest <= FARTHEST
 
 
 TOLERANCE = 1e-3
@@ -206,17 +230,37 @@ ROUNDING = 1e-6
 """Relative, of rows that repeat: other processors add the same numbers in another order."""
 
 
+LAST_DIGIT = 1.01e-6
+"""Absolute: files hold six digits, of which rounding may move the last by one."""
+
+FARTHEST = 4.0
+"""In spreads over seeds, what a row moves by at most that is another draw of the same law."""
+
+SHIFT = 0.5
+"""In spreads over seeds, what rows move by in the mean at most, the interval included."""
+
+
 def compare(mine: Results, committed: Results) -> Comparison:
-    """Rows by identity, means over seeds by their 95 % intervals."""
+    """Rows by identity, means over seeds by their 95 % intervals.
+
+    The spread that a row is measured by is that of the difference of two seeds: of its own cell,
+    or of all cells of its metric and data, whichever is larger.
+    """
     ours = mine.read()
     theirs = committed.read()
     keys = list(committed.key)
     theirs = theirs[~theirs.metric.str.contains(r"(?:^| )(?:s|seconds|variance)$", regex=True)]
+    cells = [key for key in keys if key not in ("seed", "config")]
+    variance = theirs.groupby(cells, dropna=False).value.transform("var")
+    shared = variance.groupby([theirs.metric, theirs.dataset]).transform("mean")
+    theirs = theirs.assign(spread=np.sqrt(2.0 * np.fmax(variance, shared)))
     both = theirs.merge(ours, on=keys, suffixes=("_committed", ""))
     each = both.value.astype(float), both.value_committed.astype(float)
-    same = np.isclose(*each, rtol=ROUNDING, atol=0.0, equal_nan=True)
+    same = np.isclose(*each, rtol=ROUNDING, atol=LAST_DIGIT, equal_nan=True)
     same = pd.Series(same, index=both.index)
     gap = (both.value - both.value_committed).abs().mask(same, 0.0).fillna(math.inf)
+    moved = ((both.value - both.value_committed) / both.spread).mask(same, 0.0)
+    moved = moved.fillna(math.inf).clip(-100.0, 100.0)  # infinite without a spread
     apart = []
     for group, part in both.groupby([key for key in keys if key != "seed"], dropna=False):
         here, other = (mean_interval(part[name]) for name in ("value", "value_committed"))
@@ -229,4 +273,12 @@ def compare(mine: Results, committed: Results) -> Comparison:
             apart.append(f"{words}: {here.mean:.6g}, committed {other.mean:.6g}")
     largest = gap.max() if len(gap) else 0.0
     line = [mine.csv.name, len(theirs), len(both), int(same.sum()), f"{largest:.4g}", len(apart)]
-    return Comparison([str(x) for x in line], apart, len(ours), len(both), int(same.sum()))
+    return Comparison(
+        line=[str(x) for x in line],
+        apart=apart,
+        rows=len(ours),
+        shared=len(both),
+        equal=int(same.sum()),
+        shift=mean_interval(moved) if len(both) else mean_interval([0.0]),
+        farthest=float(moved.abs().max()) if len(both) else 0.0,
+    )

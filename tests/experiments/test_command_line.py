@@ -4,10 +4,12 @@ option's name.
 
 import dataclasses
 import errno
+import itertools
 import os
 import subprocess
 import sys
 import time
+import types
 from pathlib import Path
 
 import jax
@@ -385,10 +387,11 @@ def test_a_manifest_says_which_version_its_rows_repeat_by_where_all_that_are_ask
     with pytest.raises(SystemExit):
         command_line.main(["reproduce", "toy", "--verify", "--share", "1/1", "--out", "other"])
     printed = " ".join(capsys.readouterr().out.split())
-    assert "0 of 3 rows repeat, 0.03 is the largest gap. All of its rows are to be" in printed
+    assert "0 of 3 rows repeat, 0.03 is the largest gap; rows moved by" in printed
+    assert "All of its rows are to be computed anew" in printed
     assert "verified" not in Toy.results_in(toy).describe()
-    for gap, equal in ((0.5, 3), (2.0, 0)):  # other processors round sums otherwise
-        monkeypatch.setattr(Toy, "score", 0.5 * (1.0 + gap * reproduce.ROUNDING))
+    for gap, equal in ((1e-6, 3), (3e-6, 0)):  # other processors round sums otherwise
+        monkeypatch.setattr(Toy, "score", 0.5 + gap)
         Toy.main(Toy.Config(out=Path(f"rounded {gap}")))
         found = reproduce.compare(Toy.results_in(Path(f"rounded {gap}")), Toy.results_in(toy))
         assert found.equal == equal
@@ -397,9 +400,33 @@ def test_a_manifest_says_which_version_its_rows_repeat_by_where_all_that_are_ask
     command_line.main(["reproduce", "toy", "--verify", "--share", "1/1"])
     assert "toy.csv: 3 of 3 rows repeat" in " ".join(capsys.readouterr().out.split())
     said = Toy.results_in(toy).describe()
-    assert said.pop("verified") == {_runner._version(): {"rows": 3}}
+    found = "3 of 3 rows repeat, 0 is the largest gap"
+    assert said.pop("verified") == {_runner._version(): {"found": found}}
     assert {**said, "written": before["written"]} == before
     assert (toy / "toy.csv").read_bytes() == rows
+
+
+def test_rows_that_another_processor_rounds_otherwise_repeat_as_other_draws_of_one_law():
+    """Half of 200 rows are drawn anew; a shift by one spread is found, and one row far away."""
+    random = np.random.default_rng(0)
+    key = ("dataset", "mechanism", "seed", "config", "metric")
+    rows = itertools.product(["karate"], [f"m{i}" for i in range(20)], range(10), ["c"], ["auc"])
+    table = pd.DataFrame(rows, columns=key).assign(value=random.normal(size=200))
+
+    def compared(values):
+        made = (table.assign(value=values), table)
+        return reproduce.compare(
+            *(types.SimpleNamespace(read=one.copy, key=key, csv=Path("t.csv")) for one in made)
+        )
+
+    assert compared(table.value).within
+    anew = table.value.where(table.index % 2 == 0, random.normal(size=200))
+    found = compared(anew)
+    assert found.within
+    assert found.equal == 100
+    assert not compared(anew + 1.5).within
+    assert not compared(anew.where(table.index != 7, anew + 8.0)).within
+    assert not compared(anew.where(table.index != 7, float("nan"))).within
 
 
 def test_reproduce_can_compare_alone_and_does_not_write_over_what_it_compares_with(
