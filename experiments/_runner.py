@@ -546,7 +546,7 @@ class Results:
             [name for name in self.key if name != "metric"]
         )
         names = ["dataset", "task", "mechanism", "epsilon", "seed"]
-        levels = [dict(rows.groupby(names[:count]).seconds.mean()) for count in (5, 3)]
+        levels = [rows.groupby(names[:count]).seconds.mean().to_dict() for count in (5, 3)]
         usual = float(rows.seconds.mean()) if len(rows) else math.nan
         found = {}
         for cell in cells:
@@ -733,8 +733,8 @@ def run(
       compute: what a cell finds by its settings.
       results: where rows are looked for and appended.
       called: what cells are called where they are counted.
-      check: raises a ValueError where a cell cannot be computed; asked of all cells before the
-        first is computed.
+      check: raises a ValueError where a cell cannot be computed; asked of one seed of all cells
+        before the first is computed.
       kept: told of each cell whose rows are on disk.
       grid: the share of the cells, and the workers, if there are any.
 
@@ -771,9 +771,12 @@ def _run(
 
     results.look()
     mine = {cell: settings for cell, settings in planned.items() if grid.has(cell)}
-    for cell, settings in mine.items():
+    first_seeds: dict[Cell, Cell] = {}
+    for cell in mine:
+        first_seeds.setdefault(dataclasses.replace(cell, seed=0), cell)
+    for cell in first_seeds.values():
         with asked(str(cell)):
-            check(cell, settings)
+            check(cell, mine[cell])
     work = {cell: settings for cell, settings in mine.items() if cell not in results}
     console.print(
         f"{len(work)} of {len(mine)} {called} to compute; rows: {results.csv}", soft_wrap=True

@@ -205,14 +205,17 @@ def test_rows_without_their_manifest_are_refused(results):
         results.settings()
 
 
-def test_all_cells_are_checked_before_the_first_is_computed(results):
+def test_a_seed_of_all_cells_is_checked_before_the_first_is_computed(results):
+    asked = []
+
     def check(cell, settings):
-        if cell.seed == 2:
-            raise ValueError("seed must be below 2")
+        asked.append(cell.seed)
+        raise ValueError("epsilon must be below 1")
 
     computed = lambda *_: pytest.fail("computed something first")
-    with pytest.raises(UsageError, match=r"eps 1 seed 2: seed must be below 2$"):
+    with pytest.raises(UsageError, match=r"eps 1 seed 0: epsilon must be below 1$"):
         run(plan(3), computed, results, check=check)
+    assert asked == [0]
     with pytest.raises(UsageError, match="0 of 0"):
         run({}, computed, results)
     run(plan(1), lambda *_: Found({}), results)  # a cell with nothing to say
