@@ -2,6 +2,8 @@
 
 import abc
 import math
+from types import ModuleType
+from typing import Literal, get_args
 
 import numpy as np
 from jaxtyping import Float
@@ -21,6 +23,11 @@ PUBLIC_WEIGHT = 0.05
 """The weight of the likelihood of public edges. A larger one fits them better, and chains forget
 their start later: several chains of ``hrg.trace`` on the public edges, and their ``hrg.r_hat``, say
 how long."""
+
+Chain = Literal["jax", "numba"]
+"""What runs a chain: sweeps of many moves at once on any device (``jax``), or single moves on a CPU
+(``numba``, extra ``chains``), of which it makes many more in a second. Both have one law, and draw
+differently."""
 
 
 class OfDendrogram(CentralMechanism):
@@ -51,6 +58,11 @@ class OfDendrogram(CentralMechanism):
         """The counts' noise."""
 
     @property
+    def chain(self) -> Chain:
+        """What runs the chain."""
+        return "jax"
+
+    @property
     def published(self) -> bool:
         """Whether it is the law of :meth:`EdgeRR.as_published`."""
         return False
@@ -72,11 +84,23 @@ class OfDendrogram(CentralMechanism):
         validate.in_range(0.0, math.inf, public_weight=self.public_weight)
         validate.integer_in(1, sweeps=self.sweeps)
         validate.one_of(NOISES, noise=self.noise)
+        validate.one_of(get_args(Chain), chain=self.chain)
+        self.engine()  # numba lacks here, before anything is spent
+        rule = "chain must be jax for a published law, whose scales take turns"
+        validate.require(self.chain == "jax" or not self.published, rule)
         validate.require(
             isinstance(self.thresholds, tuple) and len(self.thresholds) == 2,
             f"thresholds must be two numbers > 0, got {self.thresholds!r}",
         )
         validate.positive(thresholds=self.thresholds)
+
+    def engine(self) -> ModuleType:
+        """The module whose ``run`` and ``trace`` advance the chain."""
+        if self.chain == "jax":
+            return hrg
+        from ldp_jax.curators import single_moves
+
+        return single_moves
 
     def dendrogram_law(self, num_nodes: int) -> DendrogramLaw:
         """The law of the dendrogram over so many private nodes, and of the counts of its groups."""
@@ -95,7 +119,7 @@ class OfDendrogram(CentralMechanism):
         if self.published:  # public and private edges in turn (eq. 12-14)
             scales = np.tile(scales * np.eye(2), (sweeps, 1))
             sweeps = 2 * sweeps
-        return hrg.run(rest, hrg.init(first, n, edges), edges, scales, sweeps).tree
+        return self.engine().run(rest, hrg.init(first, n, edges), edges, scales, sweeps).tree
 
     def sample_pairs(
         self,

@@ -14,7 +14,7 @@ from ldp_jax.core.pytree import mechanism, static
 from ldp_jax.core.rounding import add_up
 from ldp_jax.core.types import PRNGKey, Scalar
 from ldp_jax.curators import connections, hrg
-from ldp_jax.curators._dendrogram import PUBLIC_WEIGHT, SWEEPS, OfDendrogram
+from ldp_jax.curators._dendrogram import PUBLIC_WEIGHT, SWEEPS, Chain, OfDendrogram
 from ldp_jax.curators.release import ADJACENCY, per_private_edge
 from ldp_jax.curators.split import EdgeSplit
 from ldp_jax.edges import checks
@@ -68,6 +68,8 @@ class EdgeRR(OfDendrogram):
       thresholds: :math:`\tau_1, \tau_2`, public.
       noise: ``laplace`` or ``geometric``.
       published: the law of :meth:`as_published`.
+      chain: ``jax``, or ``numba`` for single moves, which go further in a second on a CPU
+        (:mod:`~ldp_jax.curators.single_moves`, extra ``chains``).
 
     >>> m = EdgeRR.from_epsilon(1.0)
     >>> m.epsilon_mcmc, m.epsilon_edges, m.stationary().epsilon
@@ -83,6 +85,7 @@ class EdgeRR(OfDendrogram):
     thresholds: tuple[float, float] = static(default=connections.THRESHOLDS)
     noise: Noise = static(default="laplace")
     published: bool = static(default=False)
+    chain: Chain = static(default="jax")
 
     def _check(self) -> None:
         both = {"epsilon_mcmc": self.epsilon_mcmc, "epsilon_edges": self.epsilon_edges}
@@ -144,6 +147,7 @@ class EdgeRR(OfDendrogram):
         if n <= 2 or pairs.candidates == 0:
             return self.stationary()  # there is one dendrogram
 
+        engine = self.engine()
         edges = self.seen(pairs)
         block = max(1, self.sweeps // (2 * _DRAWS))
         blocks = -(-self.sweeps // block)
@@ -154,8 +158,8 @@ class EdgeRR(OfDendrogram):
             first, above, rest = random.split(chain, 3)
             state = hrg.init(first, n, edges)
             if number % 2:
-                state = hrg.run(above, state, edges, _FROM_ABOVE * scales, self.sweeps)
-            _, trace = hrg.trace(random.split(rest, blocks), state, edges, scales, block)
+                state = engine.run(above, state, edges, _FROM_ABOVE * scales, self.sweeps)
+            _, trace = engine.trace(random.split(rest, blocks), state, edges, scales, block)
             traces.append(trace[blocks // 2 :])
 
         # R-hat of L_pub and of L_pri, which fewer than 4 draws cannot show.

@@ -39,6 +39,10 @@ MADE = {
         lambda: EdgeRR(1.0, 1.0, thresholds=[0.1, 0.1]),
     ],
     "noise": [lambda: EdgeRR(1.0, 1.0, noise="gauss")],
+    "chain": [
+        lambda: EdgeRR(1.0, 1.0, chain="c"),
+        lambda: EdgeRR(1.0, 1.0, published=True, chain="numba"),
+    ],
     "epsilon_count": [lambda: LapGraph(0.0, 1.0), lambda: LapGraph(101.0, 1.0)],
     "epsilon_edges": [lambda: LapGraph(1.0, 0.0), lambda: LapGraph(1.0, 41.0)],
     "share": [lambda: EdgeRR.from_epsilon(1.0, share=1.0)],
