@@ -68,7 +68,8 @@ def variants(
                 yield name, math.inf, rho, "", 0.0
             for name in (*releases.EPSILON_0, *by_labels):
                 yield name, 0.0, rho, "", 0.0
-            known = [name for name in rows_of.EDGE_MECHANISMS if name in asked_for]
+            words = (*rows_of.EDGE_MECHANISMS, *rows_of.LONG_CHAINS)
+            known = [name for name in words if name in asked_for]
             at = budgets if rho == last or len(config.epsilons) == 1 else (1.0,)
             yield from ((name, epsilon, rho, "", 0.0) for epsilon in at for name in known)
     else:

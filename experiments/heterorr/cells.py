@@ -1,6 +1,7 @@
 """One cell of HeteroRR: what is released of records and edges, and a GCN trained on it."""
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -16,11 +17,12 @@ from experiments.heterorr.settings import (
     EDGE_MECHANISMS,
     FEATURE_MECHANISMS,
     LABEL_STEPS,
+    LONG_CHAINS,
     PRIVATE_LABELS,
     Settings,
 )
 from ldp_jax import curators, datasets, servers
-from ldp_jax.accounting.guarantee import Guarantee, PipelineGuarantee
+from ldp_jax.accounting.guarantee import EDGE_CENTRAL, Guarantee, PipelineGuarantee
 from ldp_jax.bench.classes import OfOneHot
 from ldp_jax.core.mechanism import privatize
 from ldp_jax.datasets import splits
@@ -35,6 +37,7 @@ all.
 """
 
 RELEASED, TRUE = "released private pairs", "true among them"
+AGREED = "chains agree"
 """Metrics of released edges."""
 
 _PLACES = (
@@ -186,12 +189,14 @@ def split_of(bench: Bench, rho: float) -> curators.EdgeSplit:
 class Seen(NamedTuple):
     """The graph that everybody sees.
 
-    How many pairs were released as private edges (or NaN), and how many are.
+    How many pairs were released as private edges (or NaN), and how many are. ``agreed`` says
+    whether the long chains of the release did.
     """
 
     graph: Any
     released: float = float("nan")
     true: float = float("nan")
+    agreed: bool = True
 
 
 def edges(bench: Bench, name: str, epsilon: float, rho: float) -> Seen:
@@ -201,8 +206,9 @@ def edges(bench: Bench, name: str, epsilon: float, rho: float) -> Seen:
         return Seen(bench.data.graph)
     split = split_of(bench, rho)
     key = jax.random.clone(bench.edge_key)
-    graph, _ = releases.released_edges(key, split, name, epsilon, rho, bench.settings.sweeps)
-    return Seen(graph, *releases.count(split, graph))
+    graph, spent = releases.released_edges(key, split, name, epsilon, rho, bench.settings.sweeps)
+    agreed = spent is None or name not in LONG_CHAINS or math.isfinite(spent[EDGE_CENTRAL].epsilon)
+    return Seen(graph, *releases.count(split, graph), agreed)
 
 
 def guarantee(bench: Bench, cell: Cell) -> PipelineGuarantee | None:
@@ -229,8 +235,10 @@ def guarantee(bench: Bench, cell: Cell) -> PipelineGuarantee | None:
             spent = [spent[0] + of_label if spent else of_label]
             fields.append("labels")
     name, epsilon = cell.of_edges
-    if name in EDGE_MECHANISMS:
-        spent.append(releases.edge_mechanism(name, epsilon, bench.settings.sweeps).guarantee())
+    if name in (*EDGE_MECHANISMS, *LONG_CHAINS):
+        made = releases.edge_mechanism(name, epsilon, bench.settings.sweeps)
+        # Where the chains of a release do not agree, the row has no accuracy.
+        spent.append(curators.promised(made) if name in LONG_CHAINS else made.guarantee())
         fields.append("private edges")
     if not spent:
         return None
@@ -392,6 +400,8 @@ def compute(bench: Bench, cell: Cell) -> _runner.Found:
     name, epsilon = cell.of_edges
     no_edges = cell.release.startswith(releases.FEATURES)
     seen = edges(bench, releases.FEATURES if no_edges else name or NON_PRIVATE, epsilon, cell.rho)
+    if not seen.agreed:
+        return _runner.Found({AGREED: 0.0, cell.last_metric: math.nan})
     x = records(bench) if cell.level == "edges" else features(bench, cell.release, cell.epsilon)
     # Public features are not noisy: two layers of the GCN average them enough.
     steps = (0,) if no_edges or cell.level == "edges" else bench.settings.steps
@@ -402,5 +412,7 @@ def compute(bench: Bench, cell: Cell) -> _runner.Found:
     else:
         score = train(bench, op, x, steps, cell.model)
     counts = {} if np.isnan(seen.released) else {RELEASED: seen.released, TRUE: seen.true}
+    if name in LONG_CHAINS:
+        counts[AGREED] = 1.0
     found = score.found()
     return found._replace(values={**counts, **found.values})

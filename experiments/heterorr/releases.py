@@ -13,7 +13,7 @@ import numpy as np
 from jax.tree_util import Partial
 
 from experiments._common import estimates, is_own, own_classes, own_vectors
-from experiments.heterorr.settings import PRIVATE_LABELS
+from experiments.heterorr.settings import LONG_CHAINS, PRIVATE_LABELS
 from ldp_jax import curators, features, servers
 from ldp_jax.accounting.guarantee import PipelineGuarantee
 from ldp_jax.curators import EdgeSplit, connections, hrg
@@ -37,6 +37,13 @@ PER_COORDINATE = 2.5
 """epsilon of each sampled coordinate, as Wang et al. (ICDE 2019) choose their number."""
 
 DRAWS = 128
+
+LONGER = 200
+"""How many times the usual sweeps a long chain makes."""
+
+CHAINS = 4
+"""How many chains a release by a long one compares."""
+
 _HELD = 10  # one of so many public users chooses the epoch of the public model
 
 
@@ -174,10 +181,16 @@ def released_features(key: Any, z: Any, mechanism: Any) -> Any:
 
 
 def edge_mechanism(name: str, epsilon: float, sweeps: int) -> curators.CentralMechanism:
-    """A mechanism on private edges, at a total budget per private edge; chains have ``sweeps``."""
+    """A mechanism on private edges, at a total budget per private edge.
+
+    Chains have ``sweeps``, and :data:`LONGER` times as many by single moves.
+    """
+    long = LONGER * sweeps
     made = {
         "edgerr": partial(curators.EdgeRR.from_epsilon, sweeps=sweeps),
         "priv-hrg": partial(curators.PrivHRG, sweeps=sweeps),
+        "edgerr-long": partial(curators.EdgeRR.from_epsilon, sweeps=long, chain="numba"),
+        "priv-hrg-long": partial(curators.PrivHRG, sweeps=long, chain="numba"),
         "public-hrg": partial(curators.PublicHRG, sweeps=sweeps),
         "binned-pairs": curators.BinnedPairs,
         "edge-rand": curators.EdgeRand,
@@ -194,9 +207,11 @@ def released_edges(
     ``rho`` is public.
     """
     if name not in EPSILON_0:
-        # Chains of this length do not mix (heterorr_mixing.md): no epsilon is claimed, and none is
-        # measured.
-        noisy = curators.release(key, split, edge_mechanism(name, epsilon, sweeps), chains=0)
+        # Chains of the usual length do not mix (heterorr_mixing.md): no epsilon is claimed, and
+        # none is measured.
+        chains = CHAINS if name in LONG_CHAINS else 0
+        made = edge_mechanism(name, epsilon, sweeps)
+        noisy = curators.release(key, split, made, chains=chains)
         return noisy.graph, noisy.guarantee
     if name == PUBLIC_EDGES:
         return split.public, None

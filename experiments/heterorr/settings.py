@@ -32,6 +32,9 @@ LABEL_STEPS = (0, 2, 4, 8)
 EDGE_MECHANISMS = ("edgerr", "priv-hrg", "public-hrg", "binned-pairs", "edge-rand", "lap-graph")
 """Figure 7."""
 
+LONG_CHAINS = ("edgerr-long", "priv-hrg-long")
+"""Figure 7 by chains of minutes, which need numba. An epsilon is claimed where several agree."""
+
 PAIRS = (("featurerr", "edgerr"), ("lpgnn", "binned-pairs"))
 """Figures 10 and 11: the paper's two mechanisms, and two that are proved and did better on their
 own levels.
@@ -109,7 +112,8 @@ class Config(_runner.Grid):
     """
     mechanisms: tuple[str, ...] = (*FEATURE_MECHANISMS, *EDGE_MECHANISMS)
     """on records (Figure 6), also your own as module:Name on numbers, on vectors, or on classes: it
-    has the label and half of epsilon; and on private edges (Figure 7 and the attacks)"""
+    has the label and half of epsilon; and on private edges (Figure 7 and the attacks), with chains
+    of minutes as edgerr-long and priv-hrg-long (extra chains)"""
     models: tuple[str, ...] = ()
     """of features, edges and both: your own of NodeInputs, as module:Name"""
     epsilons: tuple[float, ...] = ()
@@ -129,7 +133,7 @@ class Config(_runner.Grid):
         _common.check_words(
             self, positive=("epsilons", "seeds"), shares=("private_shares",)
         )  # fmt: skip
-        known = (*FEATURE_MECHANISMS, *EDGE_MECHANISMS)
+        known = (*FEATURE_MECHANISMS, *EDGE_MECHANISMS, *LONG_CHAINS)
         _common.check_methods("--mechanisms", self.mechanisms, known, self.out)
         _common.check_models(self.models, _common.few_nodes(), self.out)
         if self.attacked_nodes < 10:

@@ -258,6 +258,32 @@ def test_releases_are_counted_and_attacked_beside_epsilon_0(bench, monkeypatch, 
     assert "| public HRG at eps 0 | 0 |" in text
 
 
+@pytest.mark.parametrize(("longer", "agree"), [(1, False), (20_000, True)])
+def test_a_long_chain_has_its_epsilon_where_chains_agree_and_else_no_accuracy(
+    bench, monkeypatch, longer, agree
+):
+    monkeypatch.setattr(releases, "LONGER", longer)
+    cell = cells.Cell(
+        dataset="mine",
+        task="node",
+        mechanism="edgerr-long",
+        epsilon=1.0,
+        seed=0,
+        epsilon_proved=1.0,
+        unit=str(EDGE_CENTRAL),
+        config="c",
+        level="edges",
+        rho=0.2,
+        edges="",
+        epsilon_edges=0.0,
+    )
+    claimed = cells.guarantee(bench["edges"], cell)[EDGE_CENTRAL]
+    assert (claimed.epsilon, claimed.status) == (pytest.approx(1.0), "in the limit")
+    found = cells.compute(bench["edges"], cell).values
+    assert found[cells.AGREED] == agree
+    assert np.isfinite(found["accuracy"]) == agree
+
+
 def test_networks_train_on_reports_of_features_and_labels(bench, monkeypatch):
     monkeypatch.setattr(training, "fit", FIT)
     cell = cells.Cell(
