@@ -1,9 +1,11 @@
 """What the game about two records chooses and counts, by loops and by SciPy."""
 
+import itertools
 import math
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from ldp_jax.edges import RandomizedResponse
 from ldp_jax.features import HDS, LaplaceVector
@@ -105,6 +107,33 @@ def test_last_bits_are_allowed_what_float32_may_cause():
             assert event.score == pytest.approx(score["bit", event.pair] - 100.0)
         else:
             assert event.score == score[event.view, event.pair]
+
+
+@pytest.mark.parametrize(("claim", "allowed"), [(0.0, 0.0), (0.7, 0.0), (0.7, 1.0), (3.0, 0.0)])
+def test_suspicion_is_the_divergence_of_chernoffs_bound(claim, allowed):
+    """Reports times KL(share, e^loss / (1 + e^loss)), where the share is above it."""
+    hits, others = (np.ravel(part) for part in np.indices((40, 9)))
+    found = game._suspicion(hits, others, claim=claim, spare=2.0, allowed=allowed)
+    likely = 1 / (1 + math.exp(-claim - allowed))
+    for one, other, score in zip(np.maximum(hits - 2.0, 0.0), others, found, strict=True):
+        total = one + other
+        expected = 0.0
+        if total and one / total > likely:
+            expected = total * stats.entropy([one, other], [likely, 1 - likely])
+        assert score == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize("n", [12, 500])
+def test_likely_bounds_are_those_of_wilson(n):
+    """SciPy's interval of the same confidence."""
+    delta, z = 0.01, 2.0
+    confidence = 2 * stats.norm.cdf(z) - 1
+    for hits, others in itertools.product((n // 4, n // 2, n), (0, 1, n // 3)):
+        low = stats.binomtest(hits, n).proportion_ci(confidence, method="wilson").low
+        high = stats.binomtest(others, n).proportion_ci(confidence, method="wilson").high
+        given = np.array([hits]), np.array([others])
+        found = game._likely_bound(*given, n=n, z=z, delta=delta, allowed=0.25)
+        np.testing.assert_allclose(found, math.log((low - delta) / high) - 0.25, rtol=1e-6)
 
 
 @pytest.mark.parametrize("claim", [0.1, 1.0, 4.0])
