@@ -2,6 +2,8 @@
 reconstruction.
 """
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -24,6 +26,31 @@ def pair_losses(points, pairs, drawn, apart):
     close = d(squared(u, v))
     far = d(jnp.where(apart > 0, squared(u[:, None], points[drawn][None]), 1.0))
     return close + jnp.log(jnp.exp(-close) + (apart * jnp.exp(-far)).sum(1))
+
+
+def test_the_gradient_is_that_of_the_loss():
+    rng = np.random.default_rng(0)
+    points = jnp.asarray(ref.points(rng, (30,), 3, 5.0, 1.0))
+    pairs = np.arange(16).reshape(8, 2)
+    drawn = np.arange(16, 28)
+    apart = (rng.random((8, 12)) < 0.8).astype(np.float32)
+    weight = np.float32([1, 1, 0, 1, 1, 1, 1, 1])[:, None]
+    rows = np.concatenate([pairs[:, 0], pairs[:, 1], drawn])
+    cut = lambda x: (x[:8], x[8:16], x[16:])
+    losses, found = jax.jit(embedding._gradient)(
+        cut(points[rows]), cut(gap(points, 1.0)[rows]), apart, weight
+    )
+
+    @jax.jit
+    @partial(jax.value_and_grad, has_aux=True)
+    def loss(x):
+        each = pair_losses(x, pairs, drawn, apart)
+        return (each * weight[:, 0]).sum(), each
+
+    (_, each), wanted = loss(points)
+    np.testing.assert_allclose(losses, each, rtol=1e-5)
+    scale = ref.length(wanted)[rows]
+    assert (ref.length(np.asarray(found) - np.asarray(wanted)[rows]) <= 1e-4 * scale).all()
 
 
 def test_a_step_is_the_dense_one_on_the_rows_it_touches():

@@ -11,6 +11,7 @@ import pytest
 from scipy import stats
 
 from ldp_jax.hyperbolic import HyperbolicExponential
+from ldp_jax.hyperbolic.exponential import _ORDER, _series
 from tests.hyperbolic import reference as ref
 
 LOGS = jax.jit(lambda m, y, x: jax.vmap(lambda one: m.log_density(one, x))(y))
@@ -58,6 +59,15 @@ def test_the_smallest_disc_has_the_law_of_a_flat_one():
         found.append(np.asarray(draw(keys)) / m.rim)
     np.testing.assert_allclose(found[0], found[1], atol=1e-3)
     assert found[0].std() > 0.1
+
+
+def test_a_series_is_that_of_legendres_polynomials():
+    rng = np.random.default_rng(0)
+    coefficients = rng.normal(size=_ORDER + 1).astype(np.float32)
+    t = np.linspace(-1, 1, 101, dtype=np.float32)
+    found = _series(*map(jax.numpy.asarray, (coefficients, t)))
+    wanted = np.polynomial.legendre.legval(t, coefficients)
+    np.testing.assert_allclose(found, wanted, atol=1e-4)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.7])

@@ -18,7 +18,7 @@ from ldp_jax.core.float64 import float64_on_cpu
 from ldp_jax.core.integer_tables import Table, integer_masses
 from ldp_jax.core.mechanism import Numeric
 from ldp_jax.core.pytree import mechanism
-from ldp_jax.core.spaces import Box, Interval, Vectors, clip
+from ldp_jax.core.spaces import Box, Finite, Interval, Mixture, Sphere, Vectors, clip
 from ldp_jax.features import (
     Discrete,
     Duchi,
@@ -324,13 +324,33 @@ def test_a_twin_is_found_also_where_the_declared_points_miss_it():
     assert found.epsilon > 1.0
 
 
+def test_a_witness_attains_the_supremum():
+    found = privacy_loss_supremum(Piecewise(2.0))
+    with float64_on_cpu():
+        loss = density_of(Piecewise(2.0), found.y, found.x) - density_of(
+            Piecewise(2.0), found.y, found.x_other
+        )
+    assert float(loss) == pytest.approx(found.epsilon)
+
+
 def test_far_reports_of_an_infinite_codomain_are_asked():
-    """A loss that still grows a thousand times as far out is infinite; another is what it has come
-    to.
+    """What is seen at a thousand times the farthest declared report decides, on either side and in
+    a mixture.
+
+    A loss that still grows there is infinite; one that no longer does is what it has come to.
     """
     slow = broken.ThinTail(
         1.0, sigma=32.0
     )  # a loss of 1.9e-3 of the report: declared points see next to nothing
+    with float64_on_cpu():
+        records = jnp.linspace(-1.0, 1.0, 9)
+        reports = jnp.array([-3.0, 0.0, 3.0])
+        assert exact._beyond(slow, records, reports) == math.inf
+        assert exact._beyond(Laplace(1.0), records, reports) == pytest.approx(1.0)
+        assert exact._beyond(Hump(1.0), records, reports) == pytest.approx(5.0)
+        assert exact._beyond(Duchi(1.0), records, reports) == -math.inf
+        pairs = (jnp.array([0, 0, 1, 1, 1]), jnp.array([-1.0, 1.0, -3.0, 0.0, 3.0]))
+        assert exact._beyond(broken.GaussianBranch(1.0), records, pairs) == math.inf
     assert privacy_loss_supremum(slow).epsilon == math.inf
     assert privacy_loss_supremum(Logistic(1.0)).epsilon == pytest.approx(1.0, rel=1e-9)
 
@@ -349,6 +369,16 @@ class Logistic(broken.Bare, Numeric):
 
     def log_density(self, y, x):
         return jax.scipy.stats.logistic.logpdf(y, clip(x), 2 / self.epsilon)
+
+
+@mechanism
+class Hump(Logistic):
+    """A density, not of mass 1, whose loss is 5 between 100 and 1,000 alone: neither declared nor
+    last.
+    """
+
+    def log_density(self, y, x):
+        return jnp.where((y > 100) & (y < 1000) & (x > 0), 5.0, 0.0) + 0.0 * y
 
 
 class Corners(Box):
@@ -472,3 +502,28 @@ def test_reports_between_known_ones_are_asked_too(monkeypatch):
     drawn_at_zero = lambda keys, *_: np.zeros(len(keys), np.float32)
     monkeypatch.setattr(exact, "report_each", drawn_at_zero)
     assert privacy_loss_supremum(Ridged(1.0)).epsilon == pytest.approx(1.0)  # nothing else finds it
+
+
+PARTS = np.array([0, 0, 1, 1]), np.array([0.0, 9.0, 0.0, 2.0])
+
+
+@pytest.mark.parametrize(
+    ("space", "known"),
+    [
+        (Interval(-1.0, 2.0), np.array([-1.0, 0.5, 2.0])),
+        (Vectors(2), np.array([[0.0, 1.0], [3.0, 1.0]])),
+        (Sphere(2), np.array([[0.0, 1.0], [1.0, 0.0]])),
+        (Mixture((Finite((0.0, 9.0)), Interval(0.0, 2.0))), PARTS),
+        (Finite((0.0, 9.0)), np.array([0.0, 9.0])),
+    ],
+    ids=["interval", "vectors", "sphere", "mixture", "finite"],
+)
+def test_a_search_asks_between_known_reports_of_a_continuum_and_at_atoms(space, known):
+    found = exact._between(space, known, np.random.default_rng(0))
+    assert np.asarray(space.contains(found)).all()
+    mixture = isinstance(found, tuple)
+    numbers = found[1] if mixture else found
+    different = len(np.unique(numbers, axis=0))
+    assert different > 300 if space.continuous or mixture else different == 2
+    if mixture:
+        assert set(numbers[found[0] == 0].tolist()) == {0.0, 9.0}

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ldp_jax.core.float64 import float64_on_cpu
-from ldp_jax.core.spaces import Interval
+from ldp_jax.core.spaces import Disc, Finite, Interval, Mixture, Turned, Vectors
 from ldp_jax.verification._laws import law_of
 
 BREAKS = Interval(-1.0, 2.0, lambda x: jnp.stack([x - 0.25, x + 0.25]))
@@ -35,3 +35,36 @@ def test_a_line_is_asked_on_both_sides_of_each_break_at_its_ends_and_between(spa
         width = high - low
         assert ((found > low + 0.1 * width) & (found < high - 0.1 * width)).any(), (low, high)
     assert space.contains(found.astype(np.float32), rounding=1).all()
+
+
+def test_parts_are_asked_where_each_is():
+    branch, value = law_of(Mixture((Finite((0.0, 9.0)), ENDLESS))).critical_reports(np.array([0.5]))
+    assert value[branch == 0].tolist() == [0.0, 9.0]
+    alone = law_of(ENDLESS).critical_reports(np.array([0.5]))
+    np.testing.assert_array_equal(value[branch == 1], alone)
+
+
+def test_vectors_are_asked_at_records_between_them_and_beyond():
+    records = np.array([[1.0, 0.0], [0.0, -2.0]])
+    found = set(map(tuple, law_of(Vectors(2)).critical_reports(records).tolist()))
+    between = {(0.5, -1.0)}
+    assert found == between | {
+        (size * one, size * other) for one, other in records.tolist() for size in (1, 3, 10)
+    }
+    disc = np.asarray(law_of(Disc(3.0)).critical_reports(records))
+    for place in [*records, (0.5, -1.0)]:
+        assert np.abs(disc - place).max(1).min() < 1e-9
+    assert Disc(3.0).contains(disc.astype(np.float32), rounding=1).all()
+
+
+def test_round_laws_are_asked_along_and_against_each_record_on_both_sides_of_the_cut():
+    records = np.array([[0.0, 2.0], [3.0, 4.0]])
+    found = np.asarray(law_of(Turned(2, 0.5)).critical_reports(records))
+    for direction in ([0.0, 1.0], [0.6, 0.8]):
+        along = found @ direction
+        straight = np.abs(np.abs(along) - np.linalg.norm(found, axis=1)) < 1e-9
+        for side in (-1.0, 1.0):
+            sizes = side * along[straight]
+            assert ((sizes > 0) & (sizes < 0.5)).any()
+            assert ((sizes > 0.5) & (sizes < 0.51)).any()
+            assert (sizes > 1).any()
