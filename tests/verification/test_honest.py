@@ -127,6 +127,26 @@ def test_moments_of_draws_are_held_against_the_laws_standard_errors():
         assert fit[3:] == (5.0, pytest.approx(10 * errors[0]), 10_000, 1)
 
 
+def test_tests_say_how_many_reports_they_ask_and_how_few_they_find():
+    key = lambda: jax.random.key(0)
+    losses = verification.reported_losses(Duchi(1.0), key(), trials=2000)
+    assert losses[2:] == (pytest.approx(1.0), pytest.approx(1.002), 13.8 / 2000, 2000, 1)
+    distinct = verification.distinct_reports(Duchi(1.0), key(), trials=2000)
+    assert distinct[4:] == (30 / 2000, 2000, 1)
+    windows = verification.record_windows(Duchi(1.0), key(), trials=DRAWS)
+    assert windows[4:] == (64 / DRAWS, DRAWS, 1)
+    table = verification.follows_table(GridSquareWave(1.0, 17), key(), trials=1000)
+    assert table[2:] == (0.0, 0.0, 13.8 / 1000, 1000, 1)
+    pairs = verification.independent_coordinates(HDS(1.0, 2, 2), key(), trials=1000)
+    # Three means of the one pair, two of four words of one and of two coordinates.
+    assert pairs.threshold == pytest.approx(math.log(4 * (3 + 2 * 3) / 1e-6))
+    assert pairs[4:] == (pytest.approx(2 * math.sqrt(pairs.threshold / 1000)), 1000, 1)
+    heavy = verification.matches_density(broken.Heavy(1.0), key(), trials=1000)
+    assert heavy == (False, "density of total mass 1", pytest.approx(1.0001), 1.0, 1e-4, 1000, 1)
+    mass = verification.sums_to_one(Duchi(1.0))
+    assert mass[3:] == (1e-8, 1e-8, 0, 1)
+
+
 @untyped
 def test_honest_mechanisms_pass_at_small_and_large_budgets():
     """Where series, cancelling float32 moments and pieces of one spacing each refused one."""
@@ -397,6 +417,25 @@ def test_questions_about_a_release_share_the_significance(trials, half, most, mo
     chains = {8: 2**17, 64: 2**14, 2**12: 2**8, 2**20: 100}
     for sweeps, draws_of_chains in chains.items():
         assert graphs.most_draws(PublicHRG(1.0, sweeps=sweeps)) == draws_of_chains
+
+
+def test_an_answer_says_why_and_how_small_a_leak_is_found():
+    due = {
+        (True, "G of whole pieces", 0.25): ("G of whole pieces", "mass 0.25"),
+        (True, "two words", 0.0): ("", "mass"),
+        (False, "two words", 0.004567): ("two words", "mass 0.0046"),
+        (False, "G", 0.25): ("", "mass 0.25"),
+    }
+    for (fits, test, smallest), (reason, leak) in due.items():
+        fit = statistics.Fit(fits, test, 3.0, 2.0, smallest, 100, 7)
+        assert told(verdict._fit(fit, "mass")) == (3.0, 2.0, fits, reason, 7, 0, leak)
+    # Of a claim below 1e-4 the slack is that of 1e-4.
+    for found, limit in ((2.0, 2.0 * (1 + 5e-10)), (1e-6, 1e-6 + 5e-14), (0.0, 5e-14)):
+        slack = verdict.SLACK
+        within = verdict._within(limit, found, slack, leak="mass")
+        assert told(within) == (limit, found, True, "", 0, 0, "mass")
+        assert not verdict._within(found + 4 * (limit - found), found, slack).holds
+        assert not verdict._within(limit, found).holds
 
 
 @pytest.mark.parametrize("trials", [1000, 200_000])
