@@ -8,6 +8,7 @@ from functools import cache
 
 import jax
 import jax.numpy as jnp
+import jraph
 import numpy as np
 import pytest
 from scipy import stats
@@ -250,6 +251,20 @@ def test_a_subset_keeps_each_graph_as_it_is():
     for new, old in enumerate(picked):
         assert local_edges(subset, new) == local_edges(graph_set, old)
         assert subset.labels[new] == graph_set.labels[old]
+
+
+def test_edges_of_padding_graphs_are_nobodys():
+    """Sums over neighbours are 0 at padding nodes, and so are their derivatives."""
+    graph_set = GraphSet.from_edges([1, 0, 2, 1, 4, 3], [0, 1, 1, 2, 3, 4], [0, 0, 0, 1, 1], [0, 1])
+    padded = jraph.pad_with_graphs(graph_set.graph, 9, 16, 4)
+    batch = packing.from_graphs(padded, padded=True)
+    h = jnp.asarray(np.random.default_rng(0).uniform(1.0, 2.0, (9, 2)), jnp.float32)
+    wanted = np.zeros((9, 2), np.float32)
+    np.add.at(wanted, graph_set.receivers, np.asarray(h)[graph_set.senders])
+    np.testing.assert_allclose(batch.sum_neighbours(h), wanted, rtol=1e-6)
+    slope = jax.grad(lambda h: (batch.sum_neighbours(h) ** 2).sum())(h)
+    assert (np.asarray(slope)[:5] > 0).all()
+    assert (np.asarray(slope)[5:] == 0).all()
 
 
 def test_parts_of_a_set_share_few_shapes():

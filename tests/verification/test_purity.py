@@ -24,8 +24,8 @@ from ldp_jax.core.spaces import Enumerated, Finite, Product, clip
 from ldp_jax.features import Duchi, DuchiVector, Laplace, Sampled
 from ldp_jax.verification import cases
 from ldp_jax.verification._programs import unfollowed
-from ldp_jax.verification.purity import effects
-from ldp_jax.verification.statistics import SIGNIFICANCE
+from ldp_jax.verification.purity import _different, _fit, effects
+from ldp_jax.verification.statistics import SIGNIFICANCE, Fit
 from tests.marks import untyped
 
 pytestmark = untyped
@@ -471,3 +471,22 @@ def test_a_bit_of_the_key_that_changes_few_reports_is_missed_one_time_in_a_milli
     fit = verification.uses_the_whole_key(Duchi(1.0), jax.random.key(0), calls=calls)
     assert fit.fits
     assert 64 * (1 - fit.smallest_defect) ** calls == pytest.approx(SIGNIFICANCE)
+
+
+def test_reports_that_differ_by_more_than_rounding_are_counted():
+    """Relative to a number, to what is usual in its place, and absolute; NaN equals NaN."""
+    first = np.float32([[1.0, 3e4], [0.0, 3e4], [np.nan, 3e4], [1e3, np.inf], [5.0, 0.0]])
+    whole = np.arange(5)
+    near = first * np.float32(1 + 1e-5) + np.float32([1e-5, 0.3])
+    assert _different((first, whole), (near, whole)) == 0
+    for place, by in ((0, 1e-3), (1, 2.0)):
+        far = near.copy()
+        far[[0, 4], place] += by
+        assert _different((first, whole), (far, whole)) == 2
+    assert _different((first, whole), (first, whole + (whole > 1))) == 3
+    assert _different((first, whole), (first.astype(np.float64), whole)) == 5
+    assert _different((first, whole), (np.nan_to_num(first, posinf=np.inf), whole)) == 1
+    assert _fit({"none": 0, "some": 3, "more": 1}, "a test", 50) == (
+        Fit(False, "some, more", 4.0, 0.0, 0.02, 50)
+    )
+    assert _fit({"none": 0}, "a test", 50) == Fit(True, "a test", 0.0, 0.0, 0.02, 50)
