@@ -85,13 +85,6 @@ def test_words_of_64_bits_are_those_of_jax():
         np.testing.assert_array_equal(*draws)
 
 
-def test_the_hash_is_that_of_jax():
-    words = jnp.array([0x13198A2E, 0x03707344], jnp.uint32)
-    counters = jax.random.bits(jax.random.key(0), (2, 33), jnp.uint32)
-    ours = jnp.concatenate(random.threefry(words, *counters))
-    np.testing.assert_array_equal(ours, jax.extend.random.threefry_2x32(words, counters.ravel()))
-
-
 def test_keys_that_are_split_are_jaxs_own_whatever_its_flags():
     expected = jax.vmap(lambda i: jax.random.fold_in(KEY(), i))(jnp.arange(4))
     for partitionable in (True, False):

@@ -7,12 +7,11 @@ import math
 import sys
 from fractions import Fraction
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ldp_jax.core import long_sums, quadrature, rounding, whole_noise
+from ldp_jax.core import quadrature, rounding, whole_noise
 from ldp_jax.core.label_channel import log_reported, other_share
 from ldp_jax.core.ownership import ownership
 
@@ -38,32 +37,6 @@ def test_sums_are_rounded_up_and_shares_down_by_less_than_one_step():
             rounding.exactly("x", wrong)
 
 
-def test_logarithms_are_rounded_up():
-    for ratio in (Fraction(3, 2), Fraction(10**30 + 1, 10**30), Fraction(17)):
-        found = rounding.log_up(ratio)
-        assert rounding.exponential(Fraction(found)) >= ratio
-        assert rounding.exponential(Fraction(math.nextafter(found, 0))) < ratio
-    assert rounding.log_up(Fraction(1)) == 0.0
-    assert float(rounding.exponential(-2.5)) == pytest.approx(math.exp(-2.5), rel=1e-15)
-    assert rounding.exponential(Fraction(-5, 2)) == rounding.exponential(-2.5)
-    assert Fraction(1, 10**40) == rounding.ABOVE - 1
-
-
-def test_six_digits_hold_what_they_say():
-    cases = [
-        (1.2345601, "1.23457", "1.23456"),
-        (123456.7, "123457", "123456"),
-        (1234567.0, "1.23457e+06", "1.23456e+06"),
-        (0.00012345678, "0.000123457", "0.000123456"),
-        (1.2345678e-5, "1.23457e-05", "1.23456e-05"),
-        (0.3 + 1e-14, "0.3", "0.3"),
-        (0.3 + 1e-12, "0.300001", "0.3"),
-        (0.0, "0", "0"),
-    ]
-    for value, up, down in cases:
-        assert (rounding.digits_up(value), rounding.digits_down(value)) == (up, down)
-
-
 @pytest.mark.parametrize("order", [1, 2, 5])
 def test_rules_integrate_polynomials_of_their_degree_and_no_more(order):
     edges = [-1.0, 0.5, 3.0]
@@ -80,22 +53,6 @@ def test_rules_integrate_polynomials_of_their_degree_and_no_more(order):
     assert abs(of_one @ one ** (2 * order) - 1 / (2 * order + 1)) > 1e-7
     assert not one.flags.writeable
     assert not of_one.flags.writeable
-
-
-def test_parts_of_a_long_segment_are_added_up():
-    """Whole numbers, exactly, in order and in any order; ids that are no segment are dropped."""
-    rng = np.random.default_rng(0)
-    ids = np.sort(rng.choice([-1, 0, 1, 3, 4], 2500, p=[0.02, 0.01, 0.9, 0.05, 0.02]))
-    assert long_sums.room(2500) == [79, 3]
-    rows = rng.integers(-9, 10, (2500, 2)).astype(np.float32)
-    expected = np.stack([rows[ids == segment].sum(0) for segment in range(4)])
-    summed = jax.jit(long_sums.segment_sum, static_argnames=("segments", "any_order"))
-    for which, any_order in ((np.arange(2500), False), (rng.permutation(2500), True)):
-        found = summed(jnp.asarray(rows[which]), ids[which], segments=4, any_order=any_order)
-        np.testing.assert_array_equal(found, expected)
-    many = np.zeros((2**20, 1), np.float32) + np.float32(0.1)
-    assert long_sums.column_means(many)[0] == np.float32(0.1)
-    assert long_sums.column_means(many.astype(np.float64)).dtype == np.float64
 
 
 def test_one_of_two_owns_a_pair_and_nobody_that_of_two_who_are_silent():

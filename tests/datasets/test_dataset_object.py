@@ -102,11 +102,3 @@ def test_the_default_record_holds_nothing_where_nothing_is_the_least_and_else_th
     """Above 0, as below, a value of 0 is no lower bound."""
     data = small(x=np.full((3, 2), 4.0), lower=lower)
     assert data.default_record() == (-1.0 if lower == 0.0 else 0.0)
-
-
-def test_what_is_shown_are_public_sizes():
-    graph = graphs.from_edges([[0, 1], [1, 2]], 4)
-    x = np.linspace(-2, 5, 12, dtype=np.float32).reshape(4, 3)
-    one = Dataset("mine", graph, x, np.array([0, 1, -1, 1], np.int32), -2.0, 5.5)
-    nodes = "4 nodes, 2 edges, 3 features in [-2, 5.5], 2 classes"
-    assert repr(one) == f"Dataset('mine': {nodes})"

@@ -240,9 +240,3 @@ def test_every_changed_byte_and_cut_is_refused(name):
     hint = "" if SHIPPED[name].VERSION == 1 else "; version . has no checksum: have it sent anew"
     with pytest.raises(ValueError, match=f"not a {kind} .*{hint}"):
         read(old.replace(b" 3\n", b" 2\n").replace(b"friends 1\n", b"friends 2\n"))
-
-
-def test_what_is_shown_are_public_sizes():
-    assert repr(Classifier(np.ones((5, 3)), np.ones(3))) == "Classifier(5 features, 3 classes)"
-    alphabet = Alphabet((2, 0), 0.5, alphabet_table(0.5, 2, 3))
-    assert repr(alphabet) == "Alphabet((2, 0), epsilon 0.5)"

@@ -263,13 +263,3 @@ def test_lists_that_devices_cannot_send_are_refused_before_anything_is_spent(tmp
     with pytest.raises(ValueError, match="devices report lists by RandomizedResponse at one"):
         serve(server, store, users=N)
     assert store.kept() is None
-
-
-def test_what_is_shown_are_public_sizes():
-    assert repr(ASKED) == "Pairs(round 3: 40 nodes, epsilon 1 a bit)"
-    assert repr(OWNED) == "Pairs(round 3: 40 nodes, each pair by one end, epsilon 1 a bit)"
-    groups = np.arange(40) % 3
-    question = deployment.Question(5, groups, 4, 0.25)
-    assert repr(question) == "Question(round 5: 40 nodes in 4 groups, epsilon 0.25 a report)"
-    owned = dataclasses.replace(question, owners=OWNED.owners)
-    assert "in 4 groups, each pair by one end, epsilon 0.25" in repr(owned)

@@ -24,7 +24,6 @@ from ldp_jax.edges import (
 )
 from ldp_jax.edges._sparse import Users
 from ldp_jax.edges.degree_noise import NOISES
-from ldp_jax.edges.draws import below
 from ldp_jax.graph import graphs
 from tests import stats
 from tests.edges.small import (
@@ -38,17 +37,6 @@ from tests.edges.small import (
     ring,
 )
 from tests.marks import untyped
-
-
-@pytest.mark.parametrize("bound", [7, 2**31 - 1])
-def test_integers_below_a_bound_are_uniform(bound):
-    """1e6 draws in 50 cells: detects a total variation of 0.004."""
-    draws = np.asarray(below(jax.random.key(0), jnp.full(1_000_000, bound, jnp.int32)))
-    assert 0 <= draws.min() <= draws.max() < bound
-    cells = min(bound, 50)
-    place = draws.astype(np.int64) * cells // bound
-    size = np.diff(-(-np.arange(cells + 1) * bound // cells))
-    stats.assert_g(np.bincount(place, minlength=cells), size / bound)
 
 
 @pytest.mark.parametrize("size", [2, 9])

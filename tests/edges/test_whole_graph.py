@@ -11,9 +11,6 @@ import pytest
 from ldp_jax.edges import (
     DPRR,
     LocalLap,
-    NeighbourList,
-    NoisyCounts,
-    Population,
     RandomizedResponse,
     privatize_graph,
 )
@@ -84,17 +81,3 @@ def test_new_keys_compile_nothing(caplog):
             sizes.add(len(privatize_graph(jax.random.key(seed), graph, m).graph.senders))
     assert len(sizes) > 2
     assert not any("Compiling" in record.getMessage() for record in caplog.records)
-
-
-def test_what_is_shown_are_public_sizes():
-    graph = graphs.from_edges([[0, 1], [1, 2], [2, 3]], 5)
-    people = Population.of(graph, public=np.arange(5) == 2)
-    assert repr(people) == "Population(5 users, 4 of them private)"
-    noisy = privatize_graph(jax.random.key(0), graph, RandomizedResponse(40.0), reporting="half")
-    assert repr(noisy) == (
-        "NoisyGraph(5 users, 6 directed edges; epsilon 40 per neighbour-list, "
-        "epsilon 40 per relationship)"
-    )
-    counts = NoisyCounts(np.zeros((5, 3), np.int32), np.arange(5) != 1, noisy.guarantee)
-    assert repr(counts) == "NoisyCounts(4 of 5 users, 3 groups)"
-    assert repr(NeighbourList.of([3, 1], n=5)) == "NeighbourList(ids=int32[5])"

@@ -69,6 +69,7 @@ MISTAKES = {
     "dprr --public-shares 1.5": ("--public-shares must be shares",),
     "dprr --datasets communities --graphs 5": ("--graphs 5: 5 graphs",),
     "dprr --datasets communities --rr-nodes 1": ("--rr-nodes 1: 0 graphs",),
+    "dprr --mechanisms nobody": ("--mechanisms: no nobody",),
     "dprr --rr-nodes -1": ("--rr-nodes must be at least 0",),
     "dprr --mechanisms rr": ("--mechanisms rr reports dense graphs: give --rr-nodes",),
     "dprr --datasets communities --parts degrees --mechanisms sizes": (
@@ -104,6 +105,7 @@ MISTAKES = {
     "frontier --parts beyond --mechanisms counts": (
         "--mechanisms: no counts; there are module:Name of your own",
     ),
+    "frontier --parts poisoning --mechanisms mine:Stairs": ("--mechanisms", "mine:Stairs"),
     "show nothing": ("NAME nothing: ", "privge, dprr"),
     "reproduce nothing": ("NAME nothing: ",),
     "report": ("--out results: no rows there yet",),
@@ -115,6 +117,8 @@ ABOVE_0 = {
     "heterorr": "--epsilons --seeds",
     "poindp": "--epsilons",
     "frontier": "--epsilons --seeds",
+    "protocols": "--epsilons",
+    "worlds": "--degrees",
     "repeat": "--seeds",
     "variance": "--points",
     "power": "--seeds",

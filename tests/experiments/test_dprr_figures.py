@@ -97,20 +97,6 @@ def check_shares(found, values, label):
         assert sum(shares) == pytest.approx(1)
 
 
-def test_degrees_are_not_computed_again(config, monkeypatch):
-    once = dataclasses.replace(config, parts=("degrees",), mechanisms=("dprr", "sizes"))
-    dprr.main(once)
-    figure, table = config.out / "dprr_figure7.png", config.out / "dprr_degrees.md"
-    rows = (config.out / "dprr_degrees.csv").read_text()
-    assert "| stars_and_cycles, of at most 50 nodes | DPRR | 1 |" in table.read_text()
-    assert figure.stat().st_size > 10_000
-    monkeypatch.setattr(degrees, "noisy_degrees", None)
-    figure.unlink()  # which is of the rows alone
-    dprr.main(once)
-    assert figure.exists()
-    assert (config.out / "dprr_degrees.csv").read_text() == rows
-
-
 def test_subgraphs_are_induced():
     whole = small_set()
     half = scaling.induced(whole, 0.5)

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from experiments import frontier
-from experiments._runner import UsageError
 from experiments.frontier import poisoning
 from experiments.frontier.config import POISONED, Config
 from experiments.frontier.poisoning import (
@@ -166,9 +165,3 @@ def test_lies_are_asked_at_all_shares_of_the_worst_and_whole_tasks_at_all_budget
     few = {(NONE, 0.0), (NONE, SHARE), (WORST, SHARE), (poisoning.RESPONSE, SHARE)}
     assert {each[2:] for each in slow if each[1] == 0.5} == few
     assert {each[1] for each in slow if each[0] == TRIMMED} == {1.0}
-
-
-def test_own_methods_are_no_reports_of_liars(tmp_path):
-    config = Config(parts=("poisoning",), mechanisms=("mine:Stairs",), out=tmp_path)
-    with pytest.raises(UsageError, match="must be reports that liars send: counts, .*mine:Stairs"):
-        config.check()

@@ -96,21 +96,6 @@ def test_rows_of_a_method_that_has_changed_are_not_mixed(tmp_path, monkeypatch):
 
 @untyped
 @pytest.mark.parametrize(
-    "config",
-    [
-        lambda out: vectors.Config(mechanisms=("nobody",), out=out),
-        lambda out: lists.Config(mechanisms=("nobody",), out=out),
-        lambda out: frontier.Config(mechanisms=("nobody",), out=out),
-    ],
-    ids=["privge", "dprr", "frontier"],
-)
-def test_a_name_that_is_nobodys_is_refused(config, tmp_path):
-    with pytest.raises(UsageError, match="--mechanisms: no nobody"):
-        config(tmp_path).check()
-
-
-@untyped
-@pytest.mark.parametrize(
     ("config", "word", "why"),
     [
         (vectors.Config, "nobody", "--models: no nobody; there are module:Name of your own"),

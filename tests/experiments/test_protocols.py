@@ -1,13 +1,10 @@
 """Protocols of several rounds: rows that go on, what they are named by, and what is measured."""
 
-import dataclasses
-
 import jax
 import numpy as np
 import pytest
 
 from experiments import protocols
-from experiments._runner import UsageError
 from ldp_jax import datasets, edges
 from ldp_jax.graph import graphs
 from tests.experiments import contract
@@ -61,8 +58,3 @@ def test_a_graph_without_links_tells_no_class(graph_file):
     found = protocols.measures(jax.random.key(0), nothing, data)
     assert found[protocols.ACCURACY] == found["clustering"] == found["modularity"] == 0.0
     assert found["degrees"] > 0.9
-
-
-def test_words_that_are_no_numbers_are_refused(ran):
-    with pytest.raises(UsageError, match="--epsilons must be above 0"):
-        protocols.main(dataclasses.replace(ran, epsilons=(0.0,)))

@@ -384,15 +384,6 @@ def test_writers_at_the_same_time_lose_nothing(tmp_path):
     assert sorted(config["epochs"] for config in manifest["configs"].values()) == list(range(12))
 
 
-def test_numbers_that_are_not_finite_and_above_0_are_refused_wherever_they_stand():
-    for good in (5e-324, 1e-9, 1, 1.5, 1e300):
-        _runner.check_positive("--epsilons", 1.0, good)
-    for bad in (0, 0.0, -0.0, -1e-300, -1, -math.inf, math.inf, math.nan):
-        for given in ((bad,), (1.0, bad), (bad, 1.0)):
-            with pytest.raises(UsageError, match="--epsilons"):
-                _runner.check_positive("--epsilons", *given)
-
-
 def test_shares_and_positive_fields_are_refused_outside_their_open_ranges():
     """By the fields of a configuration, as every experiment asks it."""
     ask = lambda **fields: check_words(

@@ -9,7 +9,6 @@ import pytest
 from scipy import stats
 
 from experiments import _common, worlds
-from experiments._runner import UsageError
 from tests.experiments import contract
 
 
@@ -122,8 +121,3 @@ def test_worlds_without_signal_are_those_that_noiseless_counts_do_not_help():
         "| nothing | 5 | 1 | neighbour-list | piloted counts | 1 | -4.00 | -4.0 | 100.0 % | 0.0 % |"
     )
     assert line in texts[-1]
-
-
-def test_words_that_are_no_numbers_are_refused(ran):
-    with pytest.raises(UsageError, match="--degrees must be above 0"):
-        worlds.main(worlds.Config(degrees=(0.0,), out=ran.out))

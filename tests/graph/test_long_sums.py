@@ -228,13 +228,6 @@ def test_a_column_that_all_users_have_is_added_up_in_parts():
     assert abs(float(found[0, 0]) / (n * float(np.float32(0.1))) - 1) <= STEP
 
 
-def test_a_graph_without_long_rows_has_no_parts():
-    """Its programs are those of a plain scatter."""
-    ring = graphs.from_edges(np.stack([np.arange(5000), (np.arange(5000) + 1) % 5000], 1), 5000)
-    assert not operator(ring, "ell").neighbours.others.long
-    assert operator(star(5000), "ell").neighbours.others.long
-
-
 @pytest.mark.parametrize("any_order", [False, True])
 def test_rows_of_no_segment_are_dropped(any_order):
     """Whole numbers, whose sums are exact; segments end at, before and after the ends of blocks."""

@@ -19,7 +19,7 @@ from scipy import stats as scipy_stats
 
 from ldp_jax.learning import graph_training, label_training, metrics, models, training
 from ldp_jax.learning.models import Model, dense_layers, linear, mlp
-from ldp_jax.learning.training import Examples, Objective, Pairs, Settings, fit, fit_many
+from ldp_jax.learning.training import Examples, Objective, Settings, fit, fit_many
 
 
 def blobs(seed=0):
@@ -31,20 +31,6 @@ def blobs(seed=0):
 
 
 ADAM = training.adam(0.05)
-
-
-def test_a_separable_toy_is_learned():
-    model = mlp(2, 8, 3, 0.2)
-    z, train, validation, test = blobs()
-    fitted = fit(
-        jax.random.key(0), model, training.node_classification, z, train, validation, test,
-        Settings(ADAM, epochs=15, batch_size=16),
-    )  # fmt: skip
-    assert fitted.validation == fitted.test == 1.0
-    assert fitted.losses.shape == fitted.validations.shape == (15,)
-    assert fitted.losses[-1] < 0.5 * fitted.losses[0]
-    assert fitted.epoch == np.argmax(fitted.validations)
-    np.testing.assert_array_equal(training.predict(model, fitted, z)[test.index], test.label)
 
 
 def test_a_perceptron_is_its_layers_with_dropout_between_them():
@@ -406,24 +392,6 @@ def test_who_watches_changes_nothing_nor_do_runs_side_by_side(monkeypatch):
         "done",
     ]  # where patience is over
     assert watched == dataclasses.replace(watched, progress=None)
-
-
-def test_pairwise_inputs_loss_and_score_by_hand():
-    z = np.arange(12.0).reshape(4, 3)
-    edge = np.array([[0, 1], [3, 2]])
-    non_edge = np.array([[1, 3], [2, 0]])
-    products = np.stack([z[edge].prod(1), z[non_edge].prod(1)], 1)
-    np.testing.assert_array_equal(
-        training.link_prediction.inputs(jnp.asarray(z), Pairs(edge, non_edge)), products
-    )
-    scores = jnp.array([[[2.0], [-1.0]], [[0.0], [0.5]]])
-    pairs = Pairs(None, None)  # already in the scores
-    sigmoid = lambda v: 1 / (1 + np.exp(-v))
-    expected = [(1 - (sigmoid(2) - sigmoid(-1))) ** 2, (1 - (sigmoid(0) - sigmoid(0.5))) ** 2]
-    np.testing.assert_allclose(
-        jax.jit(training.link_prediction.loss)(scores, pairs), expected, rtol=1e-6
-    )
-    assert training.link_prediction.score(scores, pairs) == 0.75
 
 
 def test_accuracy_and_f1_are_scikit_learns():

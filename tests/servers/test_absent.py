@@ -33,7 +33,6 @@ from ldp_jax.servers import (
     predict_jointly,
     simulate,
 )
-from ldp_jax.servers.parts.absent import Numbering, absent_words
 from ldp_jax.servers.parts.rows import feature_rows
 from tests.servers.planted import blocks
 
@@ -301,14 +300,6 @@ def test_a_gap_is_refused_where_nobody_said_how_many_classes_there_are(data):
         predict_from_reports(
             jax.random.key(0), graph, x, panel, 0 * labels[:PANEL], 1.0, num_classes=3
         )
-
-
-def test_words_name_few_and_count_the_rest():
-    assert absent_words(tuple(range(10))).startswith(
-        "; no label of class 0, 1, 2, 3, 4, 5, 6, 7 and 2 more"
-    )
-    mine = Numbering.of(np.array([3, 3, 1, -1]), 5)
-    np.testing.assert_array_equal(mine.renumbered(np.array([3, 1, 0, -1, 4])), [1, 0, -1, -1, -1])
 
 
 def test_a_class_that_no_private_label_names_may_be_a_users_all_the_same(data):

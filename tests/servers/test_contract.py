@@ -25,6 +25,7 @@ from ldp_jax.servers import (
     LDPGenServer,
     LinkServer,
     ListServer,
+    Released,
     ReportServer,
     RoundsServer,
     Share,
@@ -213,8 +214,28 @@ def test_a_server_that_was_killed_between_any_two_rounds_goes_on(protocol):
         sizes.append(len(data))
         return saved.from_bytes(data)
 
-    assert same(run(server, users, kept=through_bytes), whole.value)
+    read = lambda answers: saved.from_bytes(saved.to_bytes(answers))
+    assert same(run(server, users, seen=read, kept=through_bytes), whole.value)
     assert len(sizes) == len(whole.rounds)
+
+
+def test_a_result_is_read_as_it_was(protocol):
+    """Classes, costs and versions; a server that is made anew has the same fingerprint."""
+    server, _, whole = protocol
+    read = Released.from_bytes(whole.to_bytes())
+    assert read.to_bytes() == whole.to_bytes()
+    assert type(read.value) is type(whole.value)
+    assert same(read.value, whole.value)
+    for field in ("guarantee", "realised", "rounds"):
+        assert getattr(read, field) == getattr(whole, field), field
+    assert read.statement.guarantee() == whole.guarantee
+    assert read.versions == saved.versions()
+    assert saved.fingerprint(dataclasses.replace(server)) == saved.fingerprint(server)
+
+
+def test_no_two_servers_have_one_fingerprint():
+    made = [make() for make, _ in SERVERS.values()]
+    assert len({saved.fingerprint(server) for server in made}) == len(made)
 
 
 def test_what_is_asked_is_within_the_statement_and_no_more_than_is_printed(protocol):

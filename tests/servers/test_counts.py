@@ -4,7 +4,6 @@ refused.
 
 import dataclasses
 import itertools
-from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -14,14 +13,13 @@ from scipy.special import log_softmax
 
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RELATIONSHIP, Budget
 from ldp_jax.accounting.ledger import Ledger
-from ldp_jax.deployment import Device, Question, Rejected, Session
+from ldp_jax.deployment import Device, Rejected, Session
 from ldp_jax.deployment.store import ReportStore
 from ldp_jax.edges import Population
 from ldp_jax.graph.graphs import from_edges
 from ldp_jax.servers import (
     Answers,
     CountServer,
-    DeviceUsers,
     StoredUsers,
     Users,
     counts,
@@ -34,7 +32,6 @@ from ldp_jax.servers.facts.counts import count_facts
 from ldp_jax.servers.from_counts import predict_from_counts
 from ldp_jax.servers.parts.rows import feature_rows
 from ldp_jax.servers.parts.self_training import features_posterior, folds
-from ldp_jax.servers.questions import CountQuestion
 from tests.servers.planted import blocks, right, some_labels
 
 EPSILON = 1.0
@@ -425,32 +422,3 @@ def test_a_lie_is_no_larger_than_a_group_and_lengthens_no_table(data, monkeypatc
     found = simulate(jax.random.key(0), CountServer(facts_of(None, labels), EPSILON), liars).value
     assert max(sizes) == 1024
     assert np.isfinite(found.log_posterior).all()
-
-
-def test_answers_to_another_question_are_refused(data):
-    facts = facts_of(None, data[3])
-
-    def answering(change):
-        def arrived(question):
-            rows = {
-                "user": np.uint64([1, 2]),
-                "output": np.zeros((2, 9), int),
-                "digest": question.shipped().digest,
-            }
-            return [SimpleNamespace(**rows | change)]
-
-        return DeviceUsers(600, arrived)
-
-    for change, words in (
-        ({"digest": Question(0, [0], 1, EPSILON).digest}, "and answer another"),
-        ({"user": np.uint64([1, 1])}, "several of some"),
-        ({"output": np.zeros((2, 8), int)}, r"output must be \[2, 9\]"),
-    ):
-        with pytest.raises(ValueError, match=words):
-            simulate(jax.random.key(0), CountServer(facts, EPSILON), answering(change))
-
-
-def test_a_question_is_of_the_first_round_unless_it_says_another():
-    """A device's rounds begin at 0."""
-    (of_round,) = [one for one in dataclasses.fields(CountQuestion) if one.name == "round"]
-    assert of_round.default == 0

@@ -17,7 +17,6 @@ from ldp_jax.edges import Population, count_neighbours, ownership
 from ldp_jax.features import GeneralizedRR, Laplace
 from ldp_jax.graph import graphs
 from ldp_jax.servers import Answers, Ask, CountQuestion, Share, Users, count_cost, simulate
-from ldp_jax.servers.driver import Released, Round
 from ldp_jax.servers.parts import records as of_records
 from ldp_jax.servers.parts.rows import Rows, feature_rows
 from ldp_jax.servers.users import blanked
@@ -399,14 +398,6 @@ def test_a_budget_holds_what_users_lost_before_and_nothing_less(users, before, m
     for short in (0.5, before, 0.5 + before - 0.01):
         with pytest.raises(BudgetExceededError):
             ask(short, history=earlier)
-
-
-@untyped
-def test_what_is_shown_of_a_result_is_how_often_users_were_asked():
-    cost = GeneralizedRR(EPSILON, CLASSES).guarantee()
-    rounds = tuple(Round("", asked, 1, 0, 0, cost, "") for asked in (3, 40))
-    found = Released({}, None, None, None, rounds)
-    assert repr(found) == "Released(dict, 2 rounds, 43 answers asked for)"
 
 
 @untyped

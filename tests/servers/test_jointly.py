@@ -235,6 +235,15 @@ def test_budgets_that_are_none():
         (lambda: JointPrivacy(1.0, 1e-4), "list must be 0 or at least 0.001"),
         (lambda: JointPrivacy(0.0, 0.0), "nothing is asked for"),
         (lambda: JointPrivacy(2.0, 2.0, labels=0.0), "labels must be"),
+        (lambda: JointPrivacy(1.0, 1.0, check=0.6), "check must be in"),
+        (
+            lambda: JointPrivacy(1.0, 1.0, 2.0, check=0.1),
+            "check must be 0 where labels are private",
+        ),
+        (lambda: JointPrivacy(record=1.0, both=1.0), "must be 0"),
+        (lambda: JointPrivacy(list=1.0, both=1.0), "must be 0"),
+        (lambda: JointPrivacy(labels=1.0, both=1.0), "labels None"),
+        (lambda: JointPrivacy(both=21.0), "both"),
         (lambda: JointPrivacy.split(21.0, 0.5), "total must be"),
         (lambda: JointPrivacy.split(2.0, 1.5), "share must be"),
     ):
@@ -283,11 +292,7 @@ def test_a_check_of_the_panel_tells_reports_of_somebody_elses_record(data, monke
     assert right(fooled.log_posterior, y) > nothing - 0.02
 
 
-def test_a_check_is_a_share_of_a_panel_whose_labels_are_public(data):
-    with pytest.raises(ValueError, match="check must be in"):
-        JointPrivacy(1.0, 1.0, check=0.6)
-    with pytest.raises(ValueError, match="check must be 0 where labels are private"):
-        JointPrivacy(1.0, 1.0, 2.0, check=0.1)
+def test_a_check_leaves_somebody_of_the_panel(data):
     with pytest.raises(ValueError, match="check of 0.005 leaves nobody of a panel of 150"):
         predicted(data, JointPrivacy(1.0, 1.0, check=0.005))
 
@@ -489,20 +494,6 @@ def test_a_check_tells_one_report_of_somebody_else(data):
     wrong = predicted((dealt, y, x[order]), privacy)
     assert true.strength > 0.8
     assert wrong.strength < 0.3
-
-
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        ({"record": 1.0}, "must be 0"),
-        ({"list": 1.0}, "must be 0"),
-        ({"labels": 1.0}, "labels None"),
-        ({"both": 21.0}, "both"),
-    ],
-)
-def test_what_cannot_be_asked_beside_it_is_refused(given, words):
-    with pytest.raises(ValueError, match=words):
-        JointPrivacy(**{"both": 1.0, **given})
 
 
 @pytest.mark.parametrize("homophily", [-0.1, 1.0, np.nan])

@@ -9,7 +9,7 @@ import pytest
 from ldp_jax import edges
 from ldp_jax.edges import DPRR, LapReport, LocalLap, NoisyDegree, RandomizedResponse
 from ldp_jax.graph import graphs
-from ldp_jax.servers import ListQuestion, ListServer, Released, Users, privatize_graph, simulate
+from ldp_jax.servers import ListQuestion, ListServer, Users, privatize_graph, simulate
 from ldp_jax.servers.questions.lists import ListReports
 
 N = 40
@@ -143,15 +143,12 @@ def test_lists_are_blanked_and_counted():
 
 
 @pytest.mark.parametrize("reporting", ["full", "half"])
-def test_a_ceiling_is_the_graph_and_a_result_is_read_again(reporting):
+def test_a_ceiling_is_the_graph(reporting):
     server = ListServer(RandomizedResponse(1.0, reporting=reporting), N)
     exact = simulate(jax.random.key(0), server, Users(lists=GRAPH).exact())
     np.testing.assert_array_equal(graphs.to_edges(exact.value.graph), graphs.to_edges(GRAPH))
     assert all(np.isinf(one.epsilon) for one in exact.guarantee.values())
     found = simulate(jax.random.key(0), server, Users(lists=GRAPH))
-    again = Released.from_bytes(found.to_bytes())
-    np.testing.assert_array_equal(again.value.graph.senders, found.value.graph.senders)
-    assert again.rounds == found.rounds
     assert found.rounds[0].upload == 4 * len(found.value.graph.senders) // N // (
         1 if reporting == "full" else 2
     )

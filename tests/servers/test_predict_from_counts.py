@@ -7,7 +7,6 @@ import warnings
 import jax
 import numpy as np
 import pytest
-import scipy.sparse
 
 from ldp_jax import edges
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RELATIONSHIP, Budget
@@ -122,16 +121,6 @@ def test_held_out_labels_choose_how_features_are_scaled(data, best):
         assert (
             right(given.found.log_q, y, labels < 0) < right(found.found.log_q, y, labels < 0) - 0.2
         )
-
-
-def test_sparse_features_are_the_dense_ones(data):
-    graph, _, x, labels = data
-    found = lambda given: predict_from_counts(
-        jax.random.key(2), graph, given, labels, 2.0, num_folds=FOLDS
-    )
-    np.testing.assert_array_equal(
-        found(x).log_posterior, found(scipy.sparse.csr_array(x)).log_posterior
-    )
 
 
 @pytest.mark.usefixtures("untyped")

@@ -4,7 +4,6 @@ before.
 
 import dataclasses
 import math
-from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -39,7 +38,6 @@ from ldp_jax.servers.parts.report_odds import belief
 from ldp_jax.servers.parts.rows import feature_rows
 from ldp_jax.servers.parts.self_training import FoldedLabels, label_evidence
 from ldp_jax.servers.parts.structure import label_log_loss
-from ldp_jax.servers.saved import from_bytes, to_bytes
 from ldp_jax.servers.taught_by_reports import _ALPHA, _around
 from ldp_jax.servers.worlds.users import DrawnUsers
 from tests.servers.planted import blocks, compiled
@@ -334,68 +332,6 @@ def alphabets(server):
     return server.question.alphabets
 
 
-@dataclasses.dataclass(frozen=True)
-class Heard:
-    """Users, and every question and answer; only those who are ``here`` answer, and others must not
-    be read.
-    """
-
-    users: Users
-    told: list
-    here: np.ndarray
-
-    @property
-    def num_users(self):
-        return self.users.num_users
-
-    def put(self, question):
-        return self.users.put(question)
-
-    def answer(self, key, question):
-        values, reported = self.users.answer(key, question)
-        who = reported & self.here
-        self.told.append((question, np.asarray(values)))
-        return Answers(np.where(who, values, 1 - np.asarray(values)), who)
-
-
-def rows_of(alphabets, place, who):
-    """Rows by table, in another order than the nodes'."""
-    level = np.asarray(alphabets.inner.level)
-    tables = alphabets.inner.table
-    for one in np.unique(level).tolist():
-        node = np.random.default_rng(1).permutation(np.flatnonzero(who & (level == one)))
-        yield SimpleNamespace(
-            user=NODES[node].astype(np.uint64), output=place[node], digest=tables(one).digest
-        )
-
-
-def test_rows_are_read_as_simulated_reports_are_and_the_silent_say_nothing(data, server, alphabets):
-    """To the last bit, of users of whom a third is silent."""
-    _, _, x, facts = data
-    here = np.arange(N) % 3 > 0
-    heard = Heard(Users(records=feature_rows(x)), [], here)
-    expected = simulate(jax.random.key(7), server, heard)
-    ((_, place),) = heard.told
-    rows = list(rows_of(alphabets, place, here & (np.arange(N) >= PANEL)))
-    devices = DeviceUsers(NODES, lambda _: rows)
-    found = simulate(jax.random.key(7), server, devices)
-    np.testing.assert_array_equal(found.value.log_posterior, expected.value.log_posterior)
-    reported = devices.read(server.question).reported
-    np.testing.assert_array_equal(reported, here & (np.arange(N) >= PANEL))
-    assert found.value.used == "reports"
-    assert found.rounds == expected.rounds
-    assert expected.rounds[0][1:5] == (
-        N - PANEL,
-        reported.sum(),
-        server.question.download_bytes(),
-        36,
-    )
-    with pytest.raises(ValueError, match="choose one round"):
-        DeviceUsers(NODES, lambda _: 2 * rows[:1]).read(server.question)
-    with pytest.raises(ValueError, match="nodes must be 600 distinct users"):
-        server.question.read(NODES[:-1], [])
-
-
 def test_classes_that_some_devices_sent(data, server, alphabets, tmp_path):
     """Late, twice, of strangers, of the panel, by a table of another user: none of it is read."""
     _, y, x, facts = data
@@ -541,17 +477,9 @@ def test_exact_users_are_the_ceiling_that_is_read_by_the_exact_law(data):
     assert "features of private users" in released.guarantee.unprotected
 
 
-def test_the_statement_is_checked_before_anybody_is_asked(data, server):
-    nobody = DrawnUsers(N, np.zeros((N, 3), np.float32))
-    with pytest.raises(BudgetExceededError):
-        simulate(jax.random.key(0), server, nobody, budget=1.9)
-    assert (
-        server.statement().guarantee()[RECORD].epsilon
-        == server.question.alphabets.guarantee().epsilon
-    )
+def test_alphabets_of_another_epsilon_or_of_other_users_are_refused(data, server):
     shorter = PersonalAlphabets.of(2.0, np.full((N - 1, 3), 1 / 3))
     for wrong, message in (
-        ({"epsilon": 20.5}, "epsilon must be"),
         (
             {"epsilon": 1.0, "alphabets": server.question.alphabets},
             "must be of epsilon 1, and their tables lose 2",
@@ -571,33 +499,6 @@ def test_a_drawn_world_answers_by_its_scores_as_users_do_by_their_records(data, 
     np.testing.assert_array_equal(*found)
 
 
-def saved(state):
-    """The state from its bytes alone."""
-    return from_bytes(to_bytes(state))
-
-
-def test_a_killed_server_goes_on_from_what_is_stored(data):
-    """After labels and after classes; the other server is made anew, of the same public facts."""
-    graph, y, x, _ = data
-    members = np.arange(N) < PANEL
-    made = lambda: LabelledReportServer(
-        graph, feature_rows(x[:PANEL]), LabelServer(members, 3, 2.5), 3.0, FOLDS
-    )
-    users = Users(records=feature_rows(x), labels=y)
-    state = made().init(jax.random.key(0))
-    answers = users.answer(jax.random.key(1), state.question)
-    np.testing.assert_array_equal(answers.reported, members)
-    classes = [made().step(one, answers) for one in (state, saved(state))]
-    answers = users.answer(jax.random.key(2), classes[0].question)
-    np.testing.assert_array_equal(answers.reported, ~members)
-    found = [
-        made().step(one, answers).log_posterior
-        for one in (classes[0], saved(classes[1]), saved(classes[0]))
-    ]
-    np.testing.assert_array_equal(found[0], found[1])
-    np.testing.assert_array_equal(found[0], found[2])
-
-
 def test_silent_members_of_a_panel_are_asked_for_nothing_else(data):
     graph, y, x, facts = data
     members = np.arange(N) < PANEL
@@ -610,29 +511,13 @@ def test_silent_members_of_a_panel_are_asked_for_nothing_else(data):
     state = server.step(state, Answers(np.where(some, values, 0), some))
     np.testing.assert_array_equal(state.question.asked, ~members)
     np.testing.assert_array_equal(state.labels >= 0, some)
+    exact = simulate(jax.random.key(0), LabelServer(members, 3, 1.0), Users(labels=y).exact())
+    assert exact.value.keep == 1.0
+    np.testing.assert_array_equal(exact.value.labels, np.where(members, y, -1))
     with pytest.raises(ValueError, match="at least two members of the panel"):
         server.step(
             server.init(jax.random.key(0)), Answers(np.zeros(N, np.int32), np.arange(N) == 3)
         )
-
-
-def test_labels_that_were_asked_before_are_in_the_total(data):
-    """A member reports a label and nothing else, and a private user a class."""
-    _, y, x, facts = data
-    asked = simulate(jax.random.key(0), LabelServer(np.arange(N) < PANEL, 3, 1.0), Users(labels=y))
-    share = (asked.value.labels[:PANEL] == y[:PANEL]).mean()
-    assert abs(share - asked.value.keep) < 5 * np.sqrt(0.25 / PANEL)
-    assert (asked.value.labels[PANEL:] == -1).all()
-    assert 0.99 < asked.guarantee[LABEL].epsilon <= 1.0
-    users = Users(records=feature_rows(x))
-    found = simulate(jax.random.key(1), ReportServer(facts, 2.0), users, history=asked.statement)
-    assert found.guarantee[LABEL].epsilon == asked.guarantee[LABEL].epsilon
-    assert 1.99 < found.guarantee[RECORD].epsilon <= 2.0
-    exact = simulate(
-        jax.random.key(0), LabelServer(np.arange(N) < PANEL, 3, 1.0), Users(labels=y).exact()
-    )
-    assert exact.value.keep == 1.0
-    np.testing.assert_array_equal(exact.value.labels[:PANEL], y[:PANEL])
 
 
 def test_what_friends_say_is_summed_over_one_hop_and_two_and_propagated():

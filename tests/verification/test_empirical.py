@@ -227,38 +227,6 @@ def test_a_wrong_density_cannot_falsify_the_bound():
     assert "loss" not in found.event
 
 
-@mechanism
-class _Breaks(_Bare):
-    """Sends one value instead of a number: this often for records above a half, and so often for
-    others.
-    """
-
-    instead: float = static()
-    share: float = static(default=0.5)
-    share_other: float = static(default=0.0)
-    columns: int = static(default=0)
-
-    def privatize(self, key: Any, x: Any) -> Any:
-        coin_key, key = jax.random.split(key)
-        breaks = jax.random.bernoulli(coin_key, jnp.where(x > 0.5, self.share, self.share_other))
-        y = jnp.where(breaks, self.instead, self.inner.privatize(key, x))
-        return jnp.broadcast_to(y, (self.columns,)) if self.columns else y
-
-
-@pytest.mark.parametrize("columns", [0, 2])
-@pytest.mark.parametrize("instead", [math.nan, math.inf, -math.inf])
-def test_reports_that_are_no_numbers_are_seen_and_hide_nothing(instead, columns):
-    """Half of the reports of one record, where 0.1 is claimed; and 1 % of all, beside numbers that
-    lose 4.
-    """
-    for m in (
-        _Breaks(Laplace(0.1), instead, columns=columns),
-        _Breaks(Laplace(4.0), instead, 0.01, 0.01, columns),
-    ):
-        found = epsilon_lower_bound(m, jax.random.key(3), 4000, 0.9)
-        assert found.epsilon > 2.0, found
-
-
 def test_the_shares_are_those_of_the_event():
     """Of the trials that did not choose it: whole counts, and the bound is theirs; too few are the
     limit.

@@ -1,8 +1,6 @@
 """What float32 samplers give away, counted over all 2^23 uniforms; tables give nothing away."""
 
-import itertools
 import math
-from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +8,6 @@ import numpy as np
 import pytest
 
 from ldp_jax.core.mechanism import privatize
-from ldp_jax.core.spaces import Finite, Interval, Mixture
 from ldp_jax.features import (
     Duchi,
     DuchiVector,
@@ -25,13 +22,9 @@ from ldp_jax.features import (
     ThreeOutputs,
 )
 from ldp_jax.verification import float_audit
-from ldp_jax.verification.arithmetic import _outcomes
 from tests.marks import untyped
 
 TOTAL = 2**23
-CONTINUUM = Interval(-1.0, 1.0)
-SIGNS = Finite((-2.0, 2.0))
-DIGITS = Finite((0.0, 1.0, 3.0))
 TABLES = {
     "GridPiecewise": lambda epsilon: GridPiecewise(epsilon, 33),
     "GeneralizedRR": lambda epsilon: GeneralizedRR(epsilon, 5),
@@ -133,17 +126,3 @@ def test_as_many_reports_are_one_records_alone_as_laplace_says(epsilon):
         middle = (low + high) // 2
         low, high = (middle, high) if report(np.uint32(middle), -1.0) < least else (low, middle)
     assert high / 2**32 == pytest.approx(math.exp(epsilon - 22.18) / 2, rel=0.1)
-
-
-@untyped
-def test_each_atom_and_each_continuum_is_an_outcome_of_its_own():
-    """A continuum is one of them, whatever number of it is reported."""
-    for parts in itertools.permutations([CONTINUUM, SIGNS, CONTINUUM, DIGITS]):
-        outcome = _outcomes(SimpleNamespace(codomain=lambda parts=parts: Mixture(parts)))
-        found = []
-        for branch, part in enumerate(parts):
-            values = np.float32([-0.3, 0.5] if part.atoms is None else part.atoms)
-            codes = set(outcome((np.full(len(values), branch), values)).tolist())
-            assert len(codes) == (1 if part.atoms is None else len(values))
-            found.extend(codes)
-        assert sorted(found) == list(range(1 + 2 + 1 + 3))

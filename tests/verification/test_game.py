@@ -83,18 +83,6 @@ def test_events_come_in_the_order_of_their_scores():
     assert len(set(scores)) > 5
 
 
-def test_an_event_says_its_view_its_ends_and_its_record():
-    said = {
-        (1.0, 1.0, True): "v is 1, for record x",
-        (0.0, 0.0, False): "v is 0, for record x_other",
-        (-math.inf, 0.5, True): "v < 0.5, for record x",
-        (0.25, math.inf, False): "v >= 0.25, for record x_other",
-        (-2.0, 1.5, True): "-2 <= v < 1.5, for record x",
-    }
-    for (low, high, forward), words in said.items():
-        assert str(game.Event(3.0, 0, "v", low, high, forward)) == words
-
-
 def test_so_many_draws_are_made_that_their_numbers_fit_into_memory():
     """2^25 numbers, of a vector's coordinates or of what is sent, whichever are more."""
     most = 2**25
@@ -146,18 +134,6 @@ def test_likely_bounds_are_those_of_wilson(n):
         given = np.array([hits]), np.array([others])
         found = game._likely_bound(*given, n=n, z=z, delta=delta, allowed=0.25)
         np.testing.assert_allclose(found, math.log((low - delta) / high) - 0.25, rtol=1e-6)
-
-
-@pytest.mark.parametrize("claim", [0.1, 1.0, 4.0, 30.0])
-@pytest.mark.parametrize("trials", [1000, 200_000])
-def test_rounds_ask_an_eighth_of_the_pairs_by_equally_many_reports(trials, claim):
-    rounds = game.round_sizes(trials, claim)
-    pairs = [pairs for pairs, _ in rounds]
-    assert 16 <= pairs[0] <= 512
-    assert pairs[1:] + [4] == [max(4, one // 8) for one in pairs]
-    assert [each for _, each in rounds] == [max(1, trials // (4 * one)) for one in pairs]
-    wanted = trials / 4 / (20 * (1 + math.exp(min(claim, 20.0))))
-    assert pairs[0] == int(min(max(wanted, 16), 512))
 
 
 @pytest.mark.parametrize("claim", [0.1, 1.0, 4.0])

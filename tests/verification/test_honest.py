@@ -438,34 +438,6 @@ def test_an_answer_says_why_and_how_small_a_leak_is_found():
         assert not verdict._within(limit, found).holds
 
 
-TABLE = """\
-Name
-epsilon 1
-
-test         records views  smallest leak found            result
-law                         loss 1e-9                      holds: 1 of 2
-game              32     3  mass 0.1                       REFUSED: 3 of 2: an event
-moments                                                    WRONG: 2 of 1: a mean is off
-graphs                                                     not asked: no graphs
-
-REFUSED by game
-NOT WHAT IS CLAIMED of the estimate, moments: a mean is off"""
-
-
-def test_a_verdict_is_a_table_and_a_last_line():
-    law = verdict.Test("law", "the loss", 1.0, 2.0, True, "seldom", leak="loss 1e-9")
-    game_ = verdict.Test("game", "draws", 3.0, 2.0, False, "an event", 32, 3, "mass 0.1")
-    moments = verdict.Test("moments", "a mean", 2.0, 1.0, False, "a mean is off")
-    graphs = verdict.Test("graphs", "graphs", math.nan, math.nan, None, "no graphs")
-    found = verdict.Verdict("Name", "epsilon 1", (law, game_, moments, graphs), "; or more")
-    assert str(found) == repr(found) == TABLE
-    assert (found.refused, found.misstated, found.missing) == ((game_,), (moments,), ())
-    assert found["moments"] is moments
-    holds = verdict.Verdict("Name", "epsilon 1", (law, graphs), "; or more")
-    assert holds
-    assert str(holds).endswith("\n\nthe claim holds as far as the tests see; or more")
-
-
 @pytest.mark.parametrize("trials", [1000, 200_000])
 def test_a_verdict_says_what_is_not_shown(trials):
     """By a seventh of the significance; nothing beyond what so many draws tell."""

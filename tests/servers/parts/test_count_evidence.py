@@ -3,13 +3,11 @@
 import itertools
 import math
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import special, stats
 
-from ldp_jax.edges import NeighbourCounts
 from ldp_jax.servers.parts import count_evidence
 
 
@@ -79,21 +77,6 @@ def test_groups_classes_and_rates_add_up_as_brute_force_says():
         )
     np.testing.assert_array_equal(found[0].weights, found[1].weights)
     np.testing.assert_array_equal(*(each.log_likelihood[:13] for each in found))
-
-
-def test_the_dispersion_of_the_users_is_found():
-    rng = np.random.default_rng(3)
-    users = 2000
-    for s, dispersion in ((0, math.inf), (2, 3.0)):
-        rate = np.full((users, 2), 12.0)
-        if not math.isinf(dispersion):
-            rate = rate * rng.gamma(dispersion, 1 / dispersion, rate.shape)
-        noise = NeighbourCounts(1.0, num_groups=2)
-        reports = noise.add_noise(jax.random.key(s), jnp.asarray(rng.poisson(rate)))
-        means = jnp.full((1, 2, 2), jnp.array([[12.0], [24.0]]))
-        prior = np.ones((users, 1), np.float32)
-        found = count_evidence.evidence(reports, means, prior, 1.0, size=128)
-        assert int(found.dispersion) == s
 
 
 def test_nothing_that_was_reported_is_nan_and_what_is_no_law_is_refused():

@@ -28,22 +28,6 @@ def test_true_reports_are_believed_and_shuffled_ones_are_not():
     assert np.all(np.asarray(shuffled.log_likelihood) == 0.0)
 
 
-def test_labels_tell_where_features_cannot():
-    p, y, log_likelihood, rng = users(300)
-    p[:] = 1 / 3
-    labels = np.where(np.arange(300) < 100, y, -1)
-    counted = labels < 0
-    blind = guard(jnp.asarray(log_likelihood), jnp.asarray(p), counted)
-    assert float(blind.strength) == 0.0
-    told = {
-        name: guard(jnp.asarray(l), jnp.asarray(p), counted, jnp.asarray(labels))
-        for name, l in (("true", log_likelihood), ("shuffled", rng.permutation(log_likelihood)))
-    }
-    assert bool(told["true"].by_labels)
-    assert float(told["true"].strength) > 0.6
-    assert float(told["shuffled"].strength) == 0.0
-
-
 def test_features_that_cannot_tell_may_still_object_to_few_labels():
     """30 of 40 labels bear the reports out; the features of 360 others lean to them, or from
     them.

@@ -1,6 +1,5 @@
 """Fields of classes against a dense solve, and what they take for an observation."""
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -52,27 +51,6 @@ def test_fields_are_the_solutions_without_the_labels_of_a_fold(problem, kappa):
             wanted = np.log(np.maximum(seen.prior + z, 0.02))
             np.testing.assert_allclose(scores[asked], wanted[asked], atol=1e-4)
         np.testing.assert_allclose(np.exp(scores[N - 1]), seen.prior, atol=1e-6)
-
-
-def test_fields_of_all_c_are_those_of_semi_iteration(problem):
-    """At a tolerance of 1e-3 two products more or less move a field by 1e-4."""
-    graph, _, seen, fold = problem
-    friends = jnp.asarray(interop.to_scipy(graph).toarray(), jnp.float32)
-    cs = (0.99, 0.8)
-    found = class_fields(propagation.operator(graph), seen, fold, 0.1, cs, num_folds=FOLDS)
-
-    @jax.jit
-    def solved(values, weights, diagonal, c):
-        steps = propagation.chebyshev_steps(1.0 - c, 1e-3)
-        return propagation.semi_iteration(
-            lambda z: c * friends @ z / diagonal, weights * values / diagonal, c, steps
-        )
-
-    for c, scores in zip(cs, np.asarray(found), strict=True):
-        for asked, *system in systems(problem, 0.1):
-            z = solved(*map(jnp.float32, system), jnp.float32(c))
-            wanted = np.log(np.maximum(seen.prior + z, 0.02))
-            np.testing.assert_allclose(scores[asked], wanted[asked], atol=2e-5)
 
 
 def test_reports_are_unbiased_values_with_the_noise_that_they_have():

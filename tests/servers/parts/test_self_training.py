@@ -13,7 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from ldp_jax.servers.parts import self_training
 from ldp_jax.servers.parts.device_classifier import count_regression
 from ldp_jax.servers.parts.label_odds import family, log_odds
-from ldp_jax.servers.parts.rows import DenseRows, RowTables, feature_rows, laid_out
+from ldp_jax.servers.parts.rows import DenseRows, feature_rows
 from ldp_jax.servers.parts.self_training import (
     FeaturesPosterior,
     FoldedLabels,
@@ -47,48 +47,10 @@ def fitted(data):
     )
 
 
-def test_rows_are_the_matrix_with_rows_of_length_one():
-    x = np.random.default_rng(1).poisson(0.5, (40, 7)).astype(float)
-    x[3] = 0.0
-    weights = np.random.default_rng(2).normal(size=(7, 2)).astype(np.float32)
-    for given in (x, scipy.sparse.csr_matrix(x), scipy.sparse.coo_array(x)):
-        for log in (False, True):
-            dense = np.log1p(x) if log else x
-            length = np.maximum(np.linalg.norm(dense, axis=1, keepdims=True), 1e-30)
-            found = feature_rows(given, log=log).times(jnp.asarray(weights))
-            np.testing.assert_allclose(found, dense / length @ weights, atol=1e-5)
-    with pytest.raises(ValueError, match="features must be counts >= 0"):
-        feature_rows(-x, log=True)
-    with pytest.raises(ValueError, match=r"features must be real, of shape \[n, d\]"):
-        feature_rows(np.ones(3))
-    with pytest.raises(ValueError, match="features must be real, got complex"):
-        feature_rows(scipy.sparse.csr_array(1j * x))
-
-
 def test_features_of_the_caller_stay_as_they_are():
     given = scipy.sparse.csr_array((np.ones(3), [1, 0, 1], [0, 3]), shape=(1, 2))
     feature_rows(given)
     assert given.indices.tolist() == [1, 0, 1]
-
-
-@pytest.mark.parametrize(("most", "kind"), [(0.2, RowTables), (1.0, DenseRows)])
-def test_tables_multiply_as_rows_do_and_so_do_their_transposes(most, kind):
-    rng = np.random.default_rng(3)
-    x = rng.normal(size=(60, 23)) * (rng.random((60, 23)) < most * rng.random((60, 1)))
-    x[:, [0, 4, 22]] = x[[0, 8, 59]] = (
-        0.0  # no entry in some rows and columns, more than a line of them in others
-    )
-    x[5, 5:15] = x[9:20, 7] = 1.0
-    rows = feature_rows(x)
-    laid = laid_out(rows)
-    dense = rows.dense()
-    weights, slope = (rng.normal(size=(size, 4)).astype(np.float32) for size in (23, 60))
-    assert isinstance(laid, kind)  # dense where little is saved
-    product, transpose = jax.jit(lambda r, w, s: (r.times(w), r.transposed(s)))(
-        laid, weights, slope
-    )
-    np.testing.assert_allclose(product, dense @ weights, atol=1e-5)
-    np.testing.assert_allclose(transpose, dense.T @ slope, atol=1e-5)
 
 
 def test_folds_are_balanced_in_every_class():

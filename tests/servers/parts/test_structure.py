@@ -70,28 +70,6 @@ def test_a_graph_of_few_eigenvalues_has_the_same_coordinates_again(ends):
     assert first.any() == (len(ends) > 0)
 
 
-def test_shared_friends_are_singular_vectors_and_tell_classes_that_befriend_others():
-    rng = np.random.default_rng(0)
-    y = (
-        np.arange(300) % 3
-    )  # everybody's friends are of other classes: those of 0 and 2 are of class 1
-    ends = np.argwhere(
-        np.triu(rng.random((300, 300)) < np.where((y[:, None] == 1) != (y == 1), 0.1, 0.0), 1)
-    )
-    graph = graphs.from_edges(ends, 300)
-    friends = interop.to_scipy(graph).toarray().astype(float)
-    weighed = friends * np.log(300 / np.maximum(friends.sum(0), 1))
-    weighed /= np.maximum(np.linalg.norm(weighed, axis=1, keepdims=True), 1e-12)
-    found = shared_friends(graph, 2).astype(float)
-    values = np.linalg.svd(weighed)[1]
-    np.testing.assert_allclose(found.T @ found, np.diag(values[:2] ** 2), atol=1e-3)
-    np.testing.assert_allclose(weighed @ weighed.T @ found, found * values[:2] ** 2, atol=0.01)
-    middles = np.stack([found[y != 1].mean(0), found[y == 1].mean(0)])
-    near = np.linalg.norm(found[:, None] - middles, axis=2).argmin(1)
-    assert ((near == 1) == (y == 1)).mean() > 0.99
-    assert not shared_friends(graphs.from_edges([[0, 1], [1, 2]], 3), 5)[:, 3:].any()
-
-
 RING = np.arange(300)
 HUB = np.zeros(900, int)
 SPECTRA = {
