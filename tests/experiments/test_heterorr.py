@@ -258,25 +258,30 @@ def test_releases_are_counted_and_attacked_beside_epsilon_0(bench, monkeypatch, 
     assert "| public HRG at eps 0 | 0 |" in text
 
 
+def cell_of(level, mechanism, unit, rho):
+    """A cell of epsilon 1."""
+    return cells.Cell(
+        dataset="mine",
+        task="node",
+        mechanism=mechanism,
+        epsilon=1.0,
+        seed=0,
+        epsilon_proved=1.0,
+        unit=str(unit),
+        config="c",
+        level=level,
+        rho=rho,
+        edges="",
+        epsilon_edges=0.0,
+    )
+
+
 @pytest.mark.parametrize(("longer", "agree"), [(1, False), (20_000, True)])
 def test_a_long_chain_has_its_epsilon_where_chains_agree_and_else_no_accuracy(
     bench, monkeypatch, longer, agree
 ):
     monkeypatch.setattr(releases, "LONGER", longer)
-    cell = cells.Cell(
-        dataset="mine",
-        task="node",
-        mechanism="edgerr-long",
-        epsilon=1.0,
-        seed=0,
-        epsilon_proved=1.0,
-        unit=str(EDGE_CENTRAL),
-        config="c",
-        level="edges",
-        rho=0.2,
-        edges="",
-        epsilon_edges=0.0,
-    )
+    cell = cell_of("edges", "edgerr-long", EDGE_CENTRAL, 0.2)
     claimed = cells.guarantee(bench["edges"], cell)[EDGE_CENTRAL]
     assert (claimed.epsilon, claimed.status) == (pytest.approx(1.0), "in the limit")
     found = cells.compute(bench["edges"], cell).values
@@ -286,20 +291,7 @@ def test_a_long_chain_has_its_epsilon_where_chains_agree_and_else_no_accuracy(
 
 def test_networks_train_on_reports_of_features_and_labels(bench, monkeypatch):
     monkeypatch.setattr(training, "fit", FIT)
-    cell = cells.Cell(
-        dataset="mine",
-        task="node",
-        mechanism=PRIVATE_LABELS,
-        epsilon=1.0,
-        seed=0,
-        epsilon_proved=1.0,
-        unit=str(RECORD),
-        config="c",
-        level="features",
-        rho=0.0,
-        edges="",
-        epsilon_edges=0.0,
-    )
+    cell = cell_of("features", PRIVATE_LABELS, RECORD, 0.0)
     found = cells.compute(bench["features"], cell)
     assert 0 < found.values["accuracy"] <= 1
     assert np.isfinite(found.also["validation"])  # of noisy labels a likelihood
