@@ -203,6 +203,8 @@ class Comparison(NamedTuple):
     """how many of these have the same value, to :data:`ROUNDING`"""
     shift: ConfidenceInterval
     """the mean of what rows moved by, in spreads over seeds"""
+    apart_shift: ConfidenceInterval
+    """the same of rows that do not repeat, with an interval of 99.9 %"""
     farthest: float
     """the most that one row moved by, in spreads over seeds"""
 
@@ -211,13 +213,14 @@ class Comparison(NamedTuple):
         """Whether rows repeat, or moved as rounding moves them and no law does.
 
         Rounding on another processor sends a training or a chain to another draw of the same law.
-        Then no row is beyond :data:`FARTHEST`, and the 95 % interval of the mean is within
-        :data:`SHIFT`.
+        Then no row is beyond :data:`FARTHEST`, the 95 % interval of the mean is within
+        :data:`SHIFT`, and rows that do not repeat have no mean that chance excludes.
         """
         if self.equal == self.shared:
             return True
-        moved = abs(self.shift.mean) + self.shift.half_width
-        return moved <= SHIFT and self.farthest <= FARTHEST
+        mean_is_small = abs(self.shift.mean) + self.shift.half_width <= SHIFT
+        mean_is_chance = not abs(self.apart_shift.mean) > self.apart_shift.half_width
+        return mean_is_small and mean_is_chance and self.farthest <= FARTHEST
 
 
 TOLERANCE = 1e-3
@@ -280,5 +283,6 @@ def compare(mine: Results, committed: Results) -> Comparison:
         shared=len(both),
         equal=int(same.sum()),
         shift=mean_interval(moved) if len(both) else mean_interval([0.0]),
+        apart_shift=mean_interval([*moved[~same]] or [0.0], 0.999),
         farthest=float(moved.abs().max()) if len(both) else 0.0,
     )

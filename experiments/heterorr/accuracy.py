@@ -124,16 +124,23 @@ def compute(cell: cells.Cell, chosen: Settings) -> _runner.Found:
 
 
 def prepared(frame: pd.DataFrame) -> pd.DataFrame:
-    """Rows by mechanism and prefix, with both mechanisms in one column; counts are not scaled."""
+    """Rows by mechanism and prefix, with both mechanisms in one column; counts are not scaled.
+
+    Nothing is proved of a row whose long chains do not agree.
+    """
     frame = frame.fillna({"edges": ""})
     parts = [_parted(name) for name in frame.mechanism]
-    count = frame.metric.isin([cells.RELEASED, cells.TRUE])
+    count = frame.metric.isin([cells.RELEASED, cells.TRUE, cells.AGREED])
+    apart = frame[(frame.metric == cells.AGREED) & (frame.value == 0)]
+    same_cell = ["dataset", "mechanism", "epsilon", "rho", "edges", "seed"]
+    claims = ~frame.set_index(same_cell).index.isin(apart.set_index(same_cell).index)
     pair = [
         f"{rows_of.LABELS.of(one)} + {rows_of.LABELS.of(other)}" if other else ""
         for one, other in zip(frame.mechanism, frame.edges, strict=True)
     ]
     return frame.assign(
         value=frame.value.where(~count, frame.value / 100),
+        epsilon_proved=frame.epsilon_proved.where(claims, math.inf),
         kind=[kind or "released" for kind, _ in parts],
         base=[base for _, base in parts],
         pair=pair,

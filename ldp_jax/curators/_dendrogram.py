@@ -85,7 +85,7 @@ class OfDendrogram(CentralMechanism):
         validate.integer_in(1, sweeps=self.sweeps)
         validate.one_of(NOISES, noise=self.noise)
         validate.one_of(get_args(Chain), chain=self.chain)
-        self.engine()  # numba lacks here, before anything is spent
+        self.engine()  # a missing numba is refused before anything is spent
         rule = "chain must be jax for a published law, whose scales take turns"
         validate.require(self.chain == "jax" or not self.published, rule)
         validate.require(

@@ -429,6 +429,7 @@ def test_rows_that_another_processor_rounds_otherwise_repeat_as_other_draws_of_o
     assert found.within
     assert found.equal == 100
     assert not compared(anew + 1.5).within
+    assert not compared(table.value + 1.0 * (table.index % 10 == 0)).within  # a tenth, all upwards
     assert not compared(anew.where(table.index != 7, anew + 8.0)).within
     assert not compared(anew.where(table.index != 7, float("nan"))).within
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import jax
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse
 
@@ -287,6 +288,9 @@ def test_a_long_chain_has_its_epsilon_where_chains_agree_and_else_no_accuracy(
     found = cells.compute(bench["edges"], cell).values
     assert found[cells.AGREED] == agree
     assert np.isfinite(found["accuracy"]) == agree
+    rows = [dataclasses.asdict(cell) | {"metric": name, "value": x} for name, x in found.items()]
+    shown = accuracy.prepared(pd.DataFrame(rows)).epsilon_proved
+    assert (shown == (1.0 if agree else np.inf)).all()
 
 
 def test_networks_train_on_reports_of_features_and_labels(bench, monkeypatch):
