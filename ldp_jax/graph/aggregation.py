@@ -38,6 +38,9 @@ more sums.
 _LARGE = 2**15
 """Nodes above which 32 columns of their rows may be out of the cache (:func:`tables`)."""
 
+_HUB = 2**10
+"""Neighbours beyond which a node is near too many others for any order to put it beside them."""
+
 
 def linear(
     forward: Callable[[Array], Array], transpose: Callable[[Array], Array], x: Array
@@ -299,14 +302,17 @@ def tables(senders: np.ndarray, receivers: np.ndarray, num_nodes: int) -> Tables
     """Lay a symmetric graph out by rows of neighbours, on the host, once.
 
     Edges are as :func:`ldp_jax.graph.graphs.validate_symmetric` returns them. Beyond 2^15 nodes
-    neighbours get numbers near each other, so that their rows are more often in the cache.
+    neighbours get numbers near each other, so that their rows are more often in the cache. A graph
+    with hubs keeps its numbers: there the order makes no product faster, and SciPy takes the square
+    of a hub's degree to find it.
     """
     _check_ends(senders, receivers, validate.whole(0, num_nodes=num_nodes))
     degree = np.bincount(receivers, minlength=num_nodes + 1)
     start = np.cumsum(degree) - degree
     order = None
     rank = None
-    if num_nodes > _LARGE and len(senders) < 2**31:  # SciPy orders by 32 bits
+    large = num_nodes > _LARGE and len(senders) < 2**31  # SciPy orders by 32 bits
+    if large and degree.max() <= _HUB:
         # Reverse Cuthill and McKee: in their order neighbours are near each other.
         links = np.ones(len(senders), np.int8), senders.astype(np.int32), start.astype(np.int32)
         matrix = scipy.sparse.csr_array(links, shape=(num_nodes, num_nodes))

@@ -104,6 +104,19 @@ def test_neighbours_of_a_large_graph_are_laid_out_near_each_other(monkeypatch):
     np.testing.assert_allclose(*sums, atol=1e-6)
 
 
+def test_no_order_is_looked_for_around_a_hub(monkeypatch):
+    """A star: SciPy's order takes the square of its hub's degree, and nothing is nearer by it."""
+    monkeypatch.setattr(aggregation, "_LARGE", 0)
+    rim = np.arange(1, 40)
+    for hub, ordered in ((38, False), (39, True)):
+        monkeypatch.setattr(aggregation, "_HUB", hub)
+        senders = np.append(rim, np.zeros(39, np.int64))
+        receivers = np.append(np.zeros(39, np.int64), rim)
+        made = aggregation.tables(senders, receivers, 40)
+        assert (made.order is not None) == ordered
+        np.testing.assert_array_equal(total(made, np.ones((40, 1))), [[39.0]] + 39 * [[1.0]])
+
+
 @EVERY
 def test_both_modes_of_differentiation(name):
     """The map is linear: its tangent is itself, and the gradient of <c, A h> is A' c."""
