@@ -65,7 +65,6 @@ OWED = {
     "frontier_features_accuracy",
     "frontier_joint_accuracy",
     "frontier_poisoning_harm",
-    "poindp_gaps",
 }
 """Tables with rows of former versions that nobody has computed anew."""
 
