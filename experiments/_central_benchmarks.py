@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments import _references, _sides
+from experiments import _sides
 from experiments.heterorr import mixing
 from ldp_jax import attacks, curators, datasets
 from ldp_jax.curators import hrg
@@ -37,9 +37,13 @@ def chain_sides() -> tuple[str, _sides.Sides, float]:
     )
     sides: _sides.Sides = {"ldp_jax": (swept, about)}
     if _sides.installed("central", "numba"):
-        chain = _references.dendrogram_chain(state, edges, scales)
-        about = "single moves; each internal node holds a list of the edges that it joins"
-        sides["numba"] = (lambda repeat: chain(repeat, moves), about)
+        from ldp_jax.curators import single_moves
+
+        single = lambda repeat: single_moves.run(keys(repeat), state, edges, scales, SWEEPS).count
+        sides["numba"] = (
+            single,
+            "EdgeRR(chain='numba'): single moves on the list of a node's edges",
+        )
     return title, sides, moves
 
 

@@ -96,10 +96,7 @@ def _walk_of(state: hrg.State, edges: hrg.Edges) -> _Walk:
     lca = np.asarray(state.lca, np.int64)[real]
     head = np.full(n - 1, _NONE, np.int64)
     after = np.full(len(lca), _NONE, np.int64)
-    for edge, node in enumerate(lca):
-        after[edge] = head[node]
-        head[node] = edge
-
+    _list_edges(lca, head, after)
     return _Walk(
         children=children,
         parent=parent,
@@ -119,6 +116,14 @@ def _tree_of(walk: _Walk) -> hrg.Dendrogram:
     slot = np.zeros(len(walk.parent), np.int32)
     slot[children] = np.arange(len(children))
     return hrg.Dendrogram(children, slot, walk.size.astype(np.int32))
+
+
+@_compiled
+def _list_edges(lca: np.ndarray, head: np.ndarray, after: np.ndarray) -> None:
+    """Put each edge before those that its internal node has already."""
+    for edge, node in enumerate(lca):
+        after[edge] = head[node]
+        head[node] = edge
 
 
 @_compiled
