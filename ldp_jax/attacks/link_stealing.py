@@ -92,9 +92,9 @@ def link_stealing(
     """Score pairs of nodes by how alike the model's answers are, which are all the attacker has.
 
     ``posteriors``, float [n, classes], are the answer for each node; logits do as well. The score
-    is the negative of ``distance``, one of the paper's, as ``scipy.spatial.distance`` has them. Of
-    two numbers the correlation, of one the cosine too, says no more than a sign, and is refused:
-    ``euclidean`` compares them.
+    is the negative of ``distance``, one of the paper's, as ``scipy.spatial.distance`` has them. The
+    correlation of two numbers, and the cosine of one, is a sign alone. It is refused:
+    ``euclidean`` compares such posteriors.
 
     Reference: He et al., Stealing links from graph neural networks (USENIX Security 2021), attack
     0.

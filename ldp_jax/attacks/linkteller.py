@@ -126,7 +126,7 @@ def _influences(
 ) -> tuple[Array, Array]:
     """The influence of each of ``nodes`` [s] on those it is asked about, [s, k].
 
-    The first ``count`` nodes are asked. And whether x moves anything.
+    The first ``count`` nodes are asked. The second result is whether x moves any output.
     """
     variables, graph, x = given
     ones = jnp.ones(len(x))

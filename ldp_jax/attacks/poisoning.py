@@ -145,7 +145,7 @@ def _ends(space: Reports) -> Array:
 
 
 def _estimates(law: Mechanism, ends: Array) -> Array:
-    """What the server makes of these reports: a number each, and not the shares of classes."""
+    """The server's estimates from these reports: a number each, not the shares of classes."""
     found = law.estimate(ends)
     require(
         np.shape(found) == np.shape(ends),
@@ -192,10 +192,8 @@ def lying_places(
 ) -> Int[Array, " n"]:
     """Reported places in personal alphabets of ``sizes``, the likeliest class first.
 
-    Those of liars are lies.
-
-    ``random`` is any place, ``worst`` the least likely class, ``response`` the likeliest but one by
-    what was broadcast: of all false classes it is believed most.
+    A liar's place is a lie: ``random`` is any place, ``worst`` the least likely class, ``response``
+    the likeliest but one by what was broadcast: of all false classes it is believed most.
 
     >>> all_lie = np.ones(2, bool)
     >>> lying_places(
@@ -290,7 +288,7 @@ def lying_counts(
 
 @dataclasses.dataclass(frozen=True)
 class Lies:
-    """What malicious users send to a server's questions, for :meth:`ldp_jax.servers.Users.lying`.
+    """Answers of malicious users to a server's questions (:meth:`ldp_jax.servers.Users.lying`).
 
     Questions about numbers and vectors are answered by :func:`lying_reports`, about classes of
     records by :func:`lying_places`, and about counts of neighbours by :func:`lying_counts`.

@@ -18,7 +18,7 @@ _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_O
 
 
 def called(make: Callable[..., Any], epsilon: float, **facts: Any) -> Any:
-    """What ``make`` makes of the facts whose names it takes, and of epsilon.
+    """Call ``make`` with epsilon and with the facts whose names it takes.
 
     >>> called(lambda e, dim=1: (e, dim), 2.0, dim=3, facts=None)
     (2.0, 3)
@@ -46,9 +46,9 @@ def wanted(make: Callable[..., Any], facts: dict[str, Any]) -> dict[str, Any]:
 def on_vectors(make: Callable[..., Any], epsilon: float, dim: int) -> Any:
     """A mechanism on vectors in [-1, 1]^dim at a budget, of one on such vectors or on one number.
 
-    Of one number it is :class:`~ldp_jax.features.Sampled`, with a coordinate for each 2.5 of
-    epsilon. ``ValueError`` for other records or a guarantee that is not at most epsilon per record,
-    ``TypeError`` for what is no mechanism.
+    A mechanism on one number is put into :class:`~ldp_jax.features.Sampled`, with a coordinate for
+    each 2.5 of epsilon. ``ValueError`` for other records or a guarantee that is not at most epsilon
+    per record, ``TypeError`` for what is no mechanism.
 
     >>> on_vectors(features.Duchi, 5.0, 8) == features.Sampled(
     ...     features.Duchi(2.5), 8, 2

@@ -95,6 +95,6 @@ def likeliest(scores: Float[Array, "n classes"]) -> Float[Array, "n classes"]:
 def broadcast(
     classifier: DeviceClassifier,
 ) -> tuple[DeviceClassifier, Float[np.ndarray, "panel classes"]]:
-    """What devices need of a classifier, and the panel's classes as models that lack them find."""
+    """A classifier for devices, and the classes that out-of-fold models give to the panel."""
     found = likeliest(classifier.panel_scores)
     return classifier._replace(panel_scores=found[:0]), np.asarray(found)

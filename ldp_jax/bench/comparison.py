@@ -195,7 +195,7 @@ _NOTHING = {
 
 
 def _name(cell: _Cell, entry: Entry, data: str) -> dict[str, Any]:
-    """What tells the row of a cell from others of its draw."""
+    """The name that tells a cell's row from the others of its draw."""
     source = _source(type(entry.server if entry.mechanism is None else entry.mechanism))
     if cell.method.model is not None:
         source += _source(getattr(cell.method.model, "func", cell.method.model))

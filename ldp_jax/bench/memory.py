@@ -29,7 +29,7 @@ def begin() -> float:
 def risen(start: float) -> float:
     """Bytes by which the process's memory has risen at most since :func:`begin`.
 
-    What compilers take counts; arrays on an accelerator do not.
+    Memory of compilers counts; arrays on an accelerator do not.
     """
     return start if math.isnan(start) else max(_kept("VmHWM") - start, 0.0)
 

@@ -1,4 +1,4 @@
-"""What a method is to the bench: a server, the users whom it asks, and its answer."""
+"""Methods as the bench sees them: a server, the users whom it asks, and its answer."""
 
 import dataclasses
 import inspect

@@ -17,7 +17,7 @@ __dir__ = lambda: __all__
 
 @dataclasses.dataclass(frozen=True)
 class Named:
-    """What a word names.
+    """The object that a word names.
 
     Attributes:
       word: as it was given.

@@ -49,7 +49,7 @@ def text(made: Comparison) -> str:
 
 
 def heading(made: Comparison) -> str:
-    """What the numbers are."""
+    """A sentence about the data and the draws of the numbers."""
     one = made.rows[0]
     seeds = len({row.seed for row in made.rows})
     return (

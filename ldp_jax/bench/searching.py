@@ -92,7 +92,7 @@ def search(
 
 
 def guarantee_of(search: Any) -> PipelineGuarantee:
-    """What a fitted search of scikit-learn's has cost a user who reported in every fit.
+    """The guarantee of a fitted scikit-learn search, for a user who reported in every fit.
 
     ``TypeError`` for an estimator that asks no user.
     """
@@ -105,7 +105,7 @@ def _asked(
 ) -> dict[Any, tuple[Guarantee, ...]]:
     """The guarantees of fits, numbered from ``first``, by what tells their reports apart.
 
-    Of all steps of an estimator that ask users.
+    All steps of an estimator that ask users have one.
     """
     from sklearn.base import clone
 

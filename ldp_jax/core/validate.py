@@ -106,7 +106,7 @@ def _check_index(given: Any, name: str, by_name: str) -> None:
 def unmasked(given: _T, name: str = "records") -> "_T | np.ndarray":
     """Replace absent numbers by NaN: masked ones, ``pandas.NA`` and Arrow nulls, but not None.
 
-    What lacks nothing comes back as it is, arrays of the device too. ``TypeError`` for a list of
+    An array that lacks nothing comes back as it is, on the device too. ``TypeError`` for a list of
     masked arrays or numbers, whose masks NumPy would drop or warn of; and for categories, which are
     values to one reader and codes to another.
 

@@ -59,7 +59,7 @@ class OfDendrogram(CentralMechanism):
 
     @property
     def chain(self) -> Chain:
-        """What runs the chain."""
+        """The function that runs the chain."""
         return "jax"
 
     @property

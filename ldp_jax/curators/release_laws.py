@@ -30,7 +30,7 @@ _REACH = 30.0
 class HasReleaseLaw(Protocol):
     """A central mechanism that knows the law of its release.
 
-    Those of this library are known here.
+    The library's own mechanisms have their laws in this module.
     """
 
     def release_law(self, split: EdgeSplit) -> Float[np.ndarray, " sets"]:

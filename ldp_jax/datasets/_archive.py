@@ -1,6 +1,6 @@
 """Files and archives of unknown origin.
 
-What they declare is compared with a limit before any of it is read.
+Declared sizes are compared with a limit before any content is read.
 """
 
 import contextlib

@@ -50,8 +50,8 @@ def parse(
 def parse_feather(files: Files, *, num_features: int, keep_classes: int) -> Arrays:
     """LastFM Asia: liked artists and countries of the nodes of the largest classes.
 
-    Of two as large the lower is kept. The extras ``orig_id`` and ``orig_class`` are the numbers
-    before the filter.
+    If two are as large, the lower one is kept. The extras ``orig_id`` and ``orig_class`` are the
+    numbers before the filter.
     """
     y = np.array(list(map(int, _column(files["lastfm_asia_target.csv"], "id", "target"))))
     lists = _attributes(files["lastfm_asia_features.json"], len(y))

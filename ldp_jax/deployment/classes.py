@@ -200,7 +200,7 @@ class Alphabet(Public):
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Friends(Public):
-    """What each node says of its friends' classes; public, and the same for everybody.
+    """The public scores that each node adds to its friends' classes, the same for everybody.
 
     Attributes:
       evidence: float32 [n, C], finite: by how much a friend raises the score of each class; 0 of

@@ -314,7 +314,7 @@ class NeighbourReports:
         return reports["numbers"].astype(np.int32)
 
     def estimate(self, output: np.ndarray) -> np.ndarray:
-        """What the noisy numbers say."""
+        """Decode the noisy numbers."""
         return self.question.estimate(output)
 
 

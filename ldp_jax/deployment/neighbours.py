@@ -1,4 +1,4 @@
-"""What all questions about neighbours share: who owns a pair, what a bit costs, their bytes."""
+"""Shared parts of all questions about neighbours: owners of pairs, cost of a bit, bytes."""
 
 import abc
 import dataclasses
@@ -64,7 +64,7 @@ class NeighbourQuestion(Public):
         """Whether users [m] can report these numbers [m, K]; bool [m]."""
 
     def estimate(self, output: np.ndarray) -> np.ndarray:
-        """What these numbers [m, K] say: themselves, as float32."""
+        """These numbers [m, K] as float32."""
         return output.astype(np.float32)
 
     def guarantee(self) -> Guarantee:

@@ -87,7 +87,7 @@ class Pairs(NeighbourQuestion):
 
     @cached_property
     def _masses(self) -> np.ndarray:
-        """Of 2^32, the masses of a bit that stays and of one that is flipped."""
+        """The masses, out of 2^32, of a bit that stays and of one that is flipped."""
         keep = 1 / (1 + np.exp(-self.epsilon))
         law = np.array([[keep, 1 - keep], [1 - keep, keep]])
         return integer_masses(law, self.epsilon)[0]

@@ -30,9 +30,9 @@ class LocalLap(OnLists):
     :math:`2 \epsilon_1 + \epsilon_2`, or :math:`\epsilon_1 + \epsilon_2` with ``half``
     (:meth:`relationship`); attained. Ideal arithmetic: float32 leaks.
     Utility: T has mean :math:`|E|` and variance :math:`n / (2 \epsilon_1^2)` (``half``:
-    :math:`2 n / \epsilon_1^2`) before it is clipped. Of N pairs a true edge stays with a chance of
-    about :math:`e^{\epsilon_2} T / N` where that is below 1/2: little in sparse graphs with a small
-    budget.
+    :math:`2 n / \epsilon_1^2`) before it is clipped. A true edge stays with a chance of
+    about :math:`e^{\epsilon_2} T / N` among N pairs, where that is below 1/2: little in sparse
+    graphs with a small budget.
     Numerics: one user's noise is float32, from 225 bits; whole graphs are compared in float64, from
     64 bits. Among equal values the lower ids win, in whole graphs a true pair.
     Reference: Hidano & Murakami, 2022, section V-A; LAPGRAPH: Wu et al., IEEE S&P 2022.

@@ -282,7 +282,7 @@ class Discrete(Univariate):
         share = self._masses().astype(values.dtype).reshape(levels, self.inputs, -1) * 2.0**-32
 
         def of_input(share: Array) -> tuple[Array, Array]:
-            """Of one input at each level, so that no array holds all."""
+            """The reports of one input at each level, so that no array holds all."""
             mean = einsum("lk,lk...->l...", share, values)
             return mean, einsum("lk,lk...->l...", share, (values - mean[:, None]) ** 2)
 

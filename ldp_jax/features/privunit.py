@@ -308,7 +308,7 @@ class PrivUnit(_OnCaps):
         def tail(angle: Array) -> Array:
             """The integral of sin^power up to an angle, over sin^power there.
 
-            What is below e^-20 of the integrand is left out.
+            Parts below e^-20 of the integrand are left out.
             """
             slope = cotangent(angle)
             most = jnp.minimum(20.0 / (power * slope + 1e-6), jnp.sqrt(40.0 / max(power, 1)))

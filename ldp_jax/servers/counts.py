@@ -5,7 +5,7 @@ Classes of users whose neighbour lists are private, from counts of neighbours by
 Each user counts their neighbours by public group and adds discrete Laplace noise to each count. One
 bit of a list moves one count by one, so each of the K counts takes noise of the whole epsilon. A
 pilot reports by fine groups. From it the server learns who befriends whom, and chooses the groups
-by which everybody else reports. Nobody reports twice.
+by which everybody else reports. Each user reports once.
 
 The evidence about classes is found twice: by a law of counts that is fitted on the pilot, and by a
 logistic regression on the counts as they are. Held-out labels say how much each is worth. The law
@@ -209,7 +209,7 @@ class CountServer:
         return Piloting(self._question(fine, asked, 3 * facts.num_classes, 0), design_key)
 
     def step(self, state: Piloting | Counting, answers: Answers) -> Counting | PilotedCounts:
-        """What the pilot's reports say, and then what all reports say."""
+        """Read the pilot's reports and ask the others, then conclude from all reports."""
         if isinstance(state, Piloting):
             return self._designed(state, answers)
         return self._concluded(state, answers)
@@ -232,7 +232,7 @@ class CountServer:
     def _designed(self, state: Piloting, answers: Answers) -> Counting:
         """Steps 4 to 6.
 
-        Who befriends whom, what the pilot's reports say, and the groups of the others.
+        The server learns who befriends whom, reads the pilot, and chooses the others' groups.
         """
         facts = self.facts
         classes = facts.num_classes
@@ -314,8 +314,8 @@ def _clipped(question: CountQuestion, answers: Answers) -> Int[np.ndarray, "n gr
 
     0 of others.
 
-    Nobody has more friends than a group has members, so a lie moves no more, and lengthens no
-    table.
+    A user has at most as many friends in a group as it has members. So a lie moves no more, and
+    lengthens no table.
     """
     groups = np.asarray(question.groups)
     reach = math.ceil(_REACH / question.epsilon)

@@ -119,7 +119,7 @@ class Released(Generic[_T]):
 
     @classmethod
     def from_bytes(cls, data: bytes, types: Iterable[type] = ()) -> "Released[Any]":
-        """What :meth:`to_bytes` wrote.
+        """Read the bytes that :meth:`to_bytes` wrote.
 
         ``types`` are the classes of the value that are not this library's.
 
@@ -212,7 +212,7 @@ def simulate(
 
 
 def round_of(question: Question, answers: Answers) -> Round:
-    """What was asked and answered, in numbers."""
+    """Count who was asked, who answered, and the bytes of it."""
     asked = np.asarray(question.asked)
     if isinstance(question, HasSizes):
         download = question.download_bytes()

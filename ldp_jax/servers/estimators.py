@@ -257,13 +257,13 @@ class PrivateEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _OfUse
         return self
 
     def asks(self) -> tuple[Any, tuple[Guarantee, ...]]:
-        """What one fit costs; by mechanism and bounds, under which all fits have equal reports."""
+        """The cost of one fit, by mechanism and bounds: fits that share both have equal reports."""
         if self.mechanism is None:
             raise ValueError("mechanism must be given")
         return digest(self._drawn_by()).hex(), (self.mechanism.guarantee(),)
 
     def _drawn_by(self) -> tuple[PyTree, ...]:
-        """What reports depend on beside records and key."""
+        """The values that reports depend on beside records and key."""
         return (self.mechanism,) if self.bounds is None else (self.mechanism, self.bounds)
 
     def transform(self, X: Users) -> Float[np.ndarray, "m d"]:  # noqa: N803
@@ -369,7 +369,7 @@ class ReportClassifier(_UserClassifier):
         self.key = key
 
     def asks(self) -> tuple[None, tuple[Guarantee, ...]]:
-        """What one fit costs; None: other users of X are another panel, and other reports."""
+        """The cost of one fit; None, because other users of X are another panel."""
         return None, (ClassQuestion.most(self.epsilon, 2).guarantee,)
 
     def _ask(self, users: np.ndarray, labels: np.ndarray, num_classes: int) -> PredictedClasses:
@@ -406,7 +406,7 @@ class CountClassifier(_UserClassifier):
         self.key = key
 
     def asks(self) -> tuple[None, tuple[Guarantee, ...]]:
-        """What one fit costs, per bit of a list and per relationship; None: no two are alike."""
+        """The cost of one fit, per bit of a list and per relationship; None: no two are alike."""
         cost = count_cost(self.epsilon, "one owner" if self.unit == "relationship" else None)
         assert cost.pair is not None
         return None, (cost.guarantee, cost.pair)

@@ -198,7 +198,7 @@ class JointServer:
         return self.facts
 
     def statement(self) -> Statement:
-        """What a private user is asked for, and a member of the panel."""
+        """The costs of a private user, and of a member of the panel."""
         privacy = self.privacy
         labelled = self._public.known if self.panel is None else self.panel.labels
         classes = labelled.num_classes
@@ -268,7 +268,7 @@ class JointServer:
         return self._counting(count_key, facts, nothing, 0.0)
 
     def _kept(self, facts: JointFacts) -> JointFacts | None:
-        """What a state keeps of facts: those of labels that were reported."""
+        """The facts that a state keeps: those from labels that were reported."""
         return None if self.panel is None else facts
 
     # --- Records, then lists ---
@@ -347,10 +347,7 @@ class JointServer:
         return FirstHalf(BothQuestion(of_record, friends, labels >= 0, scores), key)
 
     def _halved(self, state: FirstHalf, answers: Answers) -> SecondHalf:
-        """How often devices are wrong, by the panel's reports.
-
-        And the question to the second half.
-        """
+        """How often devices are wrong, by the panel's reports, and the second half's question."""
         facts = self._public
         question = state.question
         labels, panel = facts.labels, facts.known.nodes
@@ -373,7 +370,7 @@ class JointServer:
         return SecondHalf(asked, law, reported, confusion)
 
     def _reported(self, state: SecondHalf, answers: Answers) -> JointPrediction:
-        """What all reports say, believed as far as the check bears them out."""
+        """Predict from all reports, weighed by how far the check bears them out."""
         facts = self._public
         second = answers.reported
         law = np.where(second[:, None], _law(state.question, answers), state.law)

@@ -1,4 +1,4 @@
-"""What records, lists and labels cost where all of them are private."""
+"""The cost of records, lists and labels where all of them are private."""
 
 import dataclasses
 from fractions import Fraction

@@ -34,7 +34,7 @@ _LEAST_MEAN, _LEAST_SHARE = 1e-3, 0.05
 
 
 class LinkFacts(NamedTuple):
-    """What is public where links are to be found.
+    """Public facts where links are to be found.
 
     Classes as far as they are known, and the lists of a pilot.
 

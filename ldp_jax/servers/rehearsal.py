@@ -2,7 +2,7 @@ r"""Rehearse before you collect.
 
 Worlds of simulated users are drawn from public facts, and the server is run on each. Devices
 report and the server reads as they would. Its classes are counted right or wrong, beside those
-without any report. Nobody is asked, and no budget is spent. The worlds are those of
+without any report. No user is asked, and no budget is spent. The worlds are those of
 :mod:`~ldp_jax.servers.worlds.records`, :mod:`~ldp_jax.servers.worlds.lists`,
 :mod:`~ldp_jax.servers.worlds.both`, :mod:`~ldp_jax.servers.worlds.links`, and of any other protocol
 :class:`~ldp_jax.servers.worlds.stated.StatedUsers` or a class of one's own with their ``draw``.
@@ -89,7 +89,7 @@ class Foreseen(NamedTuple):
     ) -> "Foreseen":
         """The forecast by so many worlds.
 
-        What all worlds get wrong alike grows with the gain, and not where little is left to gain.
+        The error that all simulations share grows with the gain, unless little is left to gain.
 
         Args:
           points: their mean gain.
@@ -122,8 +122,8 @@ class Rehearsal(NamedTuple):
 
     Attributes:
       epsilons: ascending.
-      gains: float64 [worlds, epsilons], points of accuracy on private users over no report. What
-        is foretold of lists is ``LISTS_BRING`` of them. Of links, points of AUC by counts over
+      gains: float64 [worlds, epsilons], points of accuracy on private users over no report. The
+        forecast for lists is ``LISTS_BRING`` of them. For links, points of AUC by counts over
         released degrees, each by the better of two of :data:`SCORES`.
       without: float64 [worlds], accuracy without any report, in percent; of links, the AUC of one
         class alone.
@@ -136,7 +136,7 @@ class Rehearsal(NamedTuple):
         are a little too high.
       auc: of links, float64 [worlds, epsilons, 4], in percent, of each of :data:`SCORES`.
       own: of records, what one's own report adds to one's own decision, and what any report of the
-        same epsilon could add; else empty. What is gained beyond it comes from others' reports.
+        same epsilon could add; else empty. A gain beyond it comes from others' reports.
     """
 
     epsilons: tuple[float, ...]
@@ -161,7 +161,7 @@ class Rehearsal(NamedTuple):
         return Foreseen.of(float(gains.mean()), float(gains.std(ddof=1)), len(gains), left, share)
 
     def base(self, epsilon: float) -> float:
-        """What gains are over, in percent: accuracy without reports; of links, AUC by degrees."""
+        """The baseline of gains, in percent: accuracy without reports, or the AUC by degrees."""
         rule = f"epsilon must be one that was rehearsed, {self.epsilons}"
         validate.require(epsilon in self.epsilons, rule, epsilon)
         if self.auc is None:
@@ -344,7 +344,7 @@ def _of_servers(
     validate.require(isinstance(drawn, Worlds), rule)
 
     def most(server: Server) -> float:
-        """What it asks of one user, in any unit but relationships."""
+        """The epsilon that it asks of one user, in any unit but relationships."""
         stated = server.statement().guarantee()
         return max(one.epsilon for unit, one in stated.items() if unit != RELATIONSHIP)
 
@@ -396,7 +396,7 @@ def _phases(worlds: int) -> Iterator[int]:
 def _best(
     gains: Float[np.ndarray, "worlds tried"], tried: Sequence[Sequence[Any]]
 ) -> tuple[Float[np.ndarray, "worlds epsilons"], list[Any]]:
-    """What has the largest mean gain of each epsilon's alternatives, the first of equals."""
+    """The alternative of each epsilon with the largest mean gain, the first of equals."""
     best = []
     chosen = []
     start = 0

@@ -37,7 +37,7 @@ _ENTROPY = 8  # bytes of a threefry key
 
 
 class Step(NamedTuple):
-    """What is kept of a step.
+    """The record of a step that is kept.
 
     Attributes:
       server: the fingerprint of the server that made it, and of the history where there is one.
@@ -170,7 +170,7 @@ class Service(Generic[_T]):
         self.store.spend(type(self.server).__name__, self._stated()[1], budget)
 
     def _stated(self) -> tuple[Statement, PipelineGuarantee]:
-        """What the server states, on users who took part in the history, and its guarantee.
+        """The server's statement for users who took part in the history, and its guarantee.
 
         The users who reported are seen by whoever runs the store.
         """

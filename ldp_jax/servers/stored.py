@@ -111,7 +111,7 @@ class DeviceUsers(OnDevices):
     __repr__ = by_shapes
 
     def rows(self, question: DeviceQuestion) -> Sequence[ReportRows]:
-        """What the call returns."""
+        """The rows that the call returns."""
         return self.arrived(question)
 
 
@@ -152,7 +152,7 @@ class StoredUsers(OnDevices):
     __repr__ = by_shapes
 
     def rows(self, question: DeviceQuestion) -> Sequence[ReportRows]:
-        """What has arrived about each form."""
+        """The rows that have arrived for each form."""
         rows = []
         for form in question.forms():
             own_round = self.round is None or isinstance(form, NeighbourQuestion)

@@ -1,4 +1,4 @@
-"""What noisy counts teach: how far labels bear them out, and the posterior of all together."""
+"""Evidence from noisy counts: how far labels bear it out, and the posterior of all together."""
 
 import math
 from typing import Any

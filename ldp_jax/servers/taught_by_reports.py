@@ -1,4 +1,4 @@
-"""What reports of classes teach beside structure, a user's own and those of neighbours."""
+"""Evidence beside structure from reports of classes, a user's own and those of neighbours."""
 
 import jax
 import jax.numpy as jnp
@@ -36,10 +36,7 @@ def stacked(op: Operator, narrow: list[Array], known: FoldedLabels) -> Array:
 
 @jax.jit
 def _around(op: Operator, narrow: list[Array]) -> tuple[list[Array], Array]:
-    """Sums of neighbours' evidence at one and two hops, and its PageRank.
-
-    And the columns of a regression.
-    """
+    """Sums of neighbours' evidence at one and two hops, its PageRank, columns of a regression."""
     evidence = narrow[1]
 
     def hop(w: Array, _: None) -> tuple[Array, Array]:

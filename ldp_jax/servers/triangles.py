@@ -27,7 +27,7 @@ alone: a pair costs :math:`\epsilon_0 + \epsilon_1 + \epsilon_2`, as a bit does.
 
 Reference: Imola, Murakami and Chaudhuri, *Locally Differentially Private Analysis of Graph
 Statistics* (USENIX Security 2021), the two-round algorithm for triangles, with its noisy maximum of
-degrees. Of a user whose list is cut, their code counts all pairs of friends, owned or not.
+degrees. If a user's list is cut, their code counts all pairs of friends, owned or not.
 """
 
 import dataclasses

@@ -36,7 +36,7 @@ lies.
 
 @runtime_checkable
 class Respondents(Protocol):
-    """Whoever answers questions: users, simulated worlds, or a store of what devices sent."""
+    """An answerer of questions: users, a simulated world, or a store of what devices sent."""
 
     @property
     def num_users(self) -> int:
@@ -58,7 +58,8 @@ class Users:
         ``Dataset``, a ``np.memmap``), or rows of a classifier.
       labels: int [n].
       lists: an undirected graph, a set of graphs, or an :class:`~ldp_jax.edges.Population`.
-      public: bool [n], users whose data the server knows; they are never asked. Nobody by default.
+      public: bool [n], users whose data the server knows; they are never asked. By default
+        there are none.
       noiseless: whether questions are put without noise (:meth:`exact`).
       lie: what malicious users send (:meth:`lying`).
       liars: bool [n], who they are.

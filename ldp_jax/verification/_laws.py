@@ -94,7 +94,7 @@ class Law:
         self.space = space
 
     def critical_reports(self, records: Values) -> Report:
-        """Of vectors the records themselves, the middles between them, and places beyond."""
+        """Reports at the records themselves, at the middles between them, and beyond."""
         x = np.asarray(records, np.float64)
         dim = x.shape[-1]
         middles = (x[:, None] + x[None]).reshape(-1, dim) / 2

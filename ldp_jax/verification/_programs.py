@@ -1,4 +1,4 @@
-"""What all tests share: the records that they ask, compiled programs, and those of other words.
+"""Shared parts of all tests: records that they ask, compiled programs, programs of other words.
 
 Records are those that tables hold, and random ones. Rows of any number are asked in blocks of one
 shape.
@@ -319,7 +319,7 @@ def equations(jaxpr: core.Jaxpr) -> Iterator[core.JaxprEqn]:
 
 
 def unfollowed(mechanism: Randomizer, x: Values) -> str:
-    """What the program of ``privatize`` does that cannot be followed, by name; empty if nothing.
+    """Name the parts of the program of ``privatize`` that cannot be followed; empty if all can.
 
     It may call the host or other code, or be another program for several users or elsewhere. This
     library's own rules for several users are followed: its tests ask them at many sizes.

@@ -85,7 +85,7 @@ def arithmetic(mechanism: Exact | HasCoordinates) -> ArithmeticLoss:
     A finite report is a step function of its words. Steps are found by bisection from probes at
     both ends, at powers of two, on a grid and at the claimed masses; 16 384 random words look for
     others. Pairs (branch, value) are asked for their finite parts, vectors for the laws of their
-    coordinates. Of tables the words must give both ends of the domain their very masses, also
+    coordinates. The words of a table must give both ends of the domain their very masses, also
     within a vector; runs of words are asked at both ends
     (:class:`~ldp_jax.verification.HasWordRuns`). ``NotApplicable`` for vectors drawn
     together, reports of a continuum, no step function of the words, or a sampler that does not

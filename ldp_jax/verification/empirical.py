@@ -396,7 +396,7 @@ def by_law(
 ) -> list[tuple[Numbers, np.ndarray, np.ndarray]]:
     """Records [n, dim] and their reports by the law of a coordinate.
 
-    Whose each is, and of which coordinate.
+    Each comes with its user and its coordinate.
     """
     indices, values = mechanism.codomain().entries(y)
     found = []

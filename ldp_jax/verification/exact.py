@@ -1,4 +1,4 @@
-"""What a law says, in float64: the largest privacy loss, delta, mass and moments.
+"""A law in float64: the largest privacy loss, delta, mass and moments.
 
 Tables are asked in whole numbers, other laws over critical points. Densities of this library are
 monotone between the breaks of the codomain, with extremes at the ends or the centre of the domain.
@@ -477,8 +477,8 @@ def _between(codomain: Any, known: Report, rng: np.random.Generator) -> Report:
 def law(mechanism: Exact, x: Values) -> tuple[Report, np.ndarray, float]:
     """Stacked reports of a rule about one record, and their masses; with x64 enabled.
 
-    Of coordinates it is a product rule for every set of them. The third is the mass that float64
-    may put on the other side of a break.
+    Reports of coordinates have a product rule for every set of them. The third is the mass that
+    float64 may put on the other side of a break.
     """
     codomain = spaces(mechanism)[1]
     log_density = lambda y: logs_of(mechanism, y, x)

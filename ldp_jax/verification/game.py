@@ -72,7 +72,7 @@ class LowerBound(NamedTuple):
 
     Attributes:
       epsilon: no smaller epsilon is true of this sampler, with the confidence asked for; 0 where
-        nothing was shown. Of the last bits of a report, what float32 may cause is taken off.
+        nothing was shown. The share that float32 may cause in a report's last bits is taken off.
       limit: the largest value that so many trials could have shown.
       event: the chosen set of reports, in words.
       share: how often the event's record was in it, among trials that did not choose it; and the
@@ -94,7 +94,7 @@ class Event(NamedTuple):
     """Reports about a pair of records whose ``view`` is in [low, high).
 
     ``forward`` is whether they speak for the first record of the pair; ``score`` is how suspicious
-    they are. Of a view that is a bit, ``low`` is the bit.
+    they are. If the view is a bit, ``low`` is the bit.
     """
 
     score: float
@@ -367,7 +367,7 @@ def play(
 ) -> LowerBound:
     """The game about one pair of records: views of their reports choose an event.
 
-    Those of ``fresh`` reports alone bound its probabilities.
+    Only views of ``fresh`` reports bound its probabilities.
     """
     alpha = (1 - confidence) / 2
     n = chosen[0].n
@@ -390,10 +390,10 @@ def largest_lower_bound(
     """The largest of lower bounds on epsilon, over natural and random pairs of records.
 
     Rounds of ``trials`` / 2 draws ask up to 512 pairs, then an eighth of them, then four: the
-    extremes, and those with the most suspicious window in any view. Of these, ``trials`` / 4 draws
-    of each record choose at most 32 events; ``trials`` / 2 others bound their probabilities, each
-    with an equal share of 1 - ``confidence``. Stacked ``records`` of the caller's are asked, too.
-    Of reports of many numbers fewer are drawn, 2^25 numbers in all.
+    extremes, and those with the most suspicious window in any view. For these pairs, ``trials`` / 4
+    draws of each record choose at most 32 events; ``trials`` / 2 others bound their probabilities,
+    each with an equal share of 1 - ``confidence``. Stacked ``records`` of the caller's are asked,
+    too. Fewer reports of many numbers are drawn, 2^25 numbers in all.
 
     >>> from ldp_jax.features import Duchi
     >>> 0.9 < largest_lower_bound(
@@ -673,7 +673,7 @@ def _wilson(hits: np.ndarray, n: int, z: float) -> tuple[np.ndarray, np.ndarray]
 
 
 def _bounded(event: Event, views: Sequence[Views], alpha: float, delta: float) -> LowerBound:
-    """What an event shows by reports of both records that chose nothing."""
+    """The bound that an event shows by reports of both records that chose nothing."""
     hits, others = (count(event, side) for side in (views if event.forward else views[::-1]))
     n = views[0].n
     value = _bound(hits, others, n, alpha, delta) - allowed_in(event.view)

@@ -178,7 +178,7 @@ def is_pure(mechanism: Randomizer, key: PRNGKey, *, calls: int = 4) -> Fit:
 
     Plain calls are made once before they are watched, with new records: what JAX itself does when
     it compiles is no fault. Then they must not log, warn, print, write files, open sockets or start
-    processes. What they say of two records in place of one must not depend on the records. The
+    processes. Their messages about two records in place of one must not depend on the records. The
     estimate of a report must be the same before and after other plain calls, and compiled.
 
     In 24 576 more reports, of the first three records, of random ones and of those that tables
@@ -323,7 +323,7 @@ def is_total(mechanism: Randomizer, key: PRNGKey) -> Fit:
 
     NaN, infinities, 1e30 and numbers just beyond the ends are privatised with the keys of the
     clipped records, and so are vectors that tables hold of which one number is missing: reports
-    must be the same and inside the codomain. Of the former a plain call must not raise.
+    must be the same and inside the codomain. A plain call must not raise for such records.
 
     Records that tables hold are given in every type: bool and whole numbers of 8 to 64 bits, where
     these hold them, and floats of 16 to 64 bits. A block of 64 of each type is reported under
@@ -525,7 +525,7 @@ def _hear(event: str, arguments: tuple[Any, ...]) -> None:
 
 @contextlib.contextmanager
 def _descriptor(number: int, seen: set[str]) -> Iterator[None]:
-    """What is written below Python is kept until the end, noted, and passed on."""
+    """Keep output that is written below Python until the end, note it, and pass it on."""
     try:
         saved = os.dup(number)
     except OSError:

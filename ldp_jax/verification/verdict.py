@@ -283,7 +283,7 @@ def _fit(fit: Fit, leak: str, records: int | None = None) -> Test:
 
 
 def _beside(atoms: Any, y: Report) -> str:
-    """What says that reports of a grid differ from its members in their last bits alone."""
+    """Words for reports of a grid that differ from its members in their last bits alone."""
     if not isinstance(y, (np.ndarray, jax.Array)):
         return ""
     sent = np.asarray(y)[:_FIRST]
@@ -350,8 +350,8 @@ class Questions:
     def table(self) -> list[Question]:
         """All questions, in order.
 
-        Of a program that calls the host one, since it is not pure, and to compile it for many
-        records would take hours. Of a grid whose reports lie beside its members one, too.
+        A program that calls the host gets one question: it is not pure, and to compile it for many
+        records would take hours. A grid whose reports lie beside its members gets one, too.
         """
         m = self.m
         try:

@@ -1,1 +1,1 @@
-"""What is public before anybody reports: found once, for every epsilon."""
+"""Public facts before anybody reports, found once for every epsilon."""

@@ -1,4 +1,4 @@
-"""What is public before users count their neighbours."""
+"""Public facts before users count their neighbours."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -41,7 +41,7 @@ _LEAST = 1e-9
 
 
 class CountFacts(NamedTuple):
-    """What is public before anybody reports, of any epsilon; made by :func:`count_facts`.
+    """Public facts before anybody reports, for any epsilon; made by :func:`count_facts`.
 
     Where no label names some class, all but ``numbering`` and ``log_prior`` is about the other
     classes, renumbered (:mod:`ldp_jax.servers.parts.absent`).
@@ -73,7 +73,7 @@ class CountFacts(NamedTuple):
 
     @property
     def fold(self) -> Int[np.ndarray, " n"]:
-        """Of each user, the model of features that has not seen their label; on the host."""
+        """The number of the feature model that has not seen each user's label; on the host."""
         return np.asarray(self.known.fold)
 
     @property

@@ -1,4 +1,4 @@
-"""What a public panel teaches where records and lists are private."""
+"""Facts from a public panel where records and lists are private."""
 
 from typing import NamedTuple
 
@@ -21,7 +21,7 @@ from ldp_jax.servers.parts.self_training import FoldedLabels
 
 
 class JointFacts(NamedTuple):
-    """What is known before private users report; made by :func:`joint_facts`.
+    """The server's facts before private users report; made by :func:`joint_facts`.
 
     Where the panel has nobody of some class, all but ``numbering`` is about the other classes,
     renumbered (:mod:`ldp_jax.servers.parts.absent`).

@@ -1,4 +1,4 @@
-"""What a public panel and a public graph teach before private users report."""
+"""Facts from a public panel and a public graph before private users report."""
 
 import dataclasses
 from typing import NamedTuple
@@ -66,7 +66,7 @@ class PanelFacts(NamedTuple):
 
     @property
     def alphabet_prior(self) -> Float[np.ndarray, "n classes"]:
-        """What alphabets are chosen by: the posterior of structure, 0 of absent classes."""
+        """The posterior that chooses candidate sets: that of structure, 0 for absent classes."""
         if self.taught is None:
             return np.exp(np.asarray(self.structure.log_q))
         return self.numbering.spread(self.taught.alphabet_prior, 0.0)

@@ -31,7 +31,7 @@ class ReportRows(Protocol):
 
     @property
     def digest(self) -> bytes:
-        """Of the table or question."""
+        """The digest of the table or question."""
 
 
 @runtime_checkable

@@ -107,9 +107,7 @@ def panel_regression(
 ) -> Float[Array, "n classes"]:
     """Log posteriors of a logistic regression on dense public columns.
 
-    Of a labelled node out of fold.
-
-    Columns should be of like size, such as 1 / sqrt(width).
+    A labelled node's is out of fold. Columns should be of like size, such as 1 / sqrt(width).
     """
     design = np.asarray(design, np.float32)
     rows = DenseRows(np.pad(design, ((0, 0), (0, -design.shape[1] % _WIDTH))))
@@ -124,7 +122,7 @@ def count_regression(
 ) -> Float[Array, "n classes"]:
     """The log posterior of a logistic regression on log q and noisy counts.
 
-    Of a labelled user out of fold.
+    A labelled user's is out of fold.
 
     Where friends share what features say as well (a house, a subject), the evidence of
     :mod:`ldp_jax.servers.parts.count_evidence` repeats the features. A regression on both weighs

@@ -1,4 +1,4 @@
-r"""What friends say of a class, and what a report of record and list together says of it.
+r"""Evidence about a class from friends, and from one report of record and list together.
 
 A friend whose class has the public distribution b counts :math:`\log \sum_c H(y, c) b(c)` for class
 y, less that of the class shares pi. :math:`H(y, c) = h [y = c] + (1 - h) \pi(c)`; h is the

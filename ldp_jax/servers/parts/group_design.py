@@ -1,7 +1,5 @@
 r"""The two rounds of piloted counts.
 
-Who reports first, what that teaches, and which groups the others count by.
-
 A pilot reports by fine groups. The server's model of it is :math:`E[r_{ug} \mid c] = d_c H_{cg}`:
 users of class c have d_c neighbours in the mean, a share :math:`H_{cg}` of them in group g. Every
 merge of groups is then tried on simulated users before anybody else reports.
@@ -45,8 +43,8 @@ def pilot(
     """Step 3 of piloted counts: who reports first; bool [n].
 
     Half of each class of the labelled, and random users without a label until the pilot is
-    ``share`` of all users, but never more than ``most`` of the unlabelled (-1). Nobody who is
-    silent. The key is of public randomness.
+    ``share`` of all users, but never more than ``most`` of the unlabelled (-1). Silent
+    users are not in it. The key is of public randomness.
 
     >>> chosen = pilot(jax.random.key(0), np.array([0, 0, 1, 1] + [-1] * 96))
     >>> int(chosen[:4].sum()), int(chosen[4:].sum())

@@ -1,4 +1,4 @@
-r"""What labels say of ways to weigh posteriors, by Bayes factors.
+r"""Bayes factors that labels give to ways of weighing posteriors.
 
 A *family* is a grid of weights and a prior over them. Labels that no score has seen have a
 likelihood under each weight, and its mean over the prior is what they say of the family. Where one

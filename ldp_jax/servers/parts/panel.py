@@ -123,7 +123,7 @@ def panel_arguments(
 ) -> PanelArguments:
     """Check what is given of a panel among n users.
 
-    Of private labels a ``ValueError`` says nothing.
+    A ``ValueError`` says nothing about private labels.
     """
     noise = None if label_epsilon is None else label_noise(label_epsilon, num_classes)
     shown = validate.labels(labels) if noise is None else np.zeros(np.shape(labels), np.int32)

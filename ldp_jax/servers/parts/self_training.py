@@ -1,12 +1,11 @@
 r"""Logistic regression on public features whose labels are evidence.
 
-Of public labels, of private reports, or both.
-
-A node's evidence is a row :math:`l_u(c)`, the log-likelihood of what is known of its class. The
-classifier :math:`f_c(x)` maximises :math:`\sum_u \log \sum_c f_c(x_u) e^{l_u(c)}` less a ridge: for
-a label the usual log-likelihood, for a report the exact likelihood of a class that nobody sees. A
-node is asked of the model of a fold that it is not in: no node's own label or report takes part,
-but in all folds' ridge and search length.
+The evidence is from public labels, private reports, or both. A node's evidence is a row
+:math:`l_u(c)`, the log-likelihood of what is known of its class. The classifier :math:`f_c(x)`
+maximises :math:`\sum_u \log \sum_c f_c(x_u) e^{l_u(c)}` less a ridge: for a label the usual
+log-likelihood, for a report the exact likelihood of a class that nobody sees. A node is asked of
+the model of a fold that it is not in: no node's own label or report takes part, but in all folds'
+ridge and search length.
 """
 
 import math
@@ -189,7 +188,7 @@ def _normalised(scores: Array) -> tuple[Array, Array]:
 def _summed(weights: Array, rows: _Laid, known: _Known, models: int) -> tuple[Array, Array]:
     """The log-likelihoods of evidence under models that have not seen it and that have.
 
-    Of all rows in use, a part at a time; and the derivative of the latter in the weights.
+    Rows in use are taken a part at a time. The derivative of the latter in the weights comes too.
     """
     size = part_size(rows.shape[0])
     if isinstance(rows, RowTables) and size % _IN_CACHE == 0:
@@ -528,10 +527,8 @@ def best_scaling(
 ) -> tuple[Scaling, FeaturesPosterior]:
     """The scaling of least log-loss on held-out labels, and what features say under it.
 
-    Of equals the first.
-
-    Candidates of one layout (:func:`~ldp_jax.servers.parts.rows.scaled_rows`) share one compiled
-    regression.
+    Among equals it is the first. Candidates of one layout
+    (:func:`~ldp_jax.servers.parts.rows.scaled_rows`) share one compiled regression.
     """
     fit = partial(
         features_posterior, labels=labels, fold=fold, num_classes=num_classes, num_folds=num_folds

@@ -67,10 +67,9 @@ def stack_out_of_fold(
 ) -> tuple[Float[np.ndarray, "n classes"], Float[np.ndarray, " j"]]:
     """:func:`stack` with weights >= 0, and the log posterior that it gives.
 
-    Of a labelled node out of fold.
-
-    Sources of a labelled node must not have seen its label. It is weighed by what labels of other
-    folds say, any other node by the weights that all labels give, which are returned.
+    A labelled node's is out of fold. Sources of a labelled node must not have seen its label. It is
+    weighed by what labels of other folds say, any other node by the weights that all labels give,
+    which are returned.
 
     >>> y = np.arange(40) % 2
     >>> right = np.log([[0.8, 0.2], [0.2, 0.8]])[y]

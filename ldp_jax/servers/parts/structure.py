@@ -120,11 +120,9 @@ def sums_by_folds(
 ) -> Float[np.ndarray, "n k"]:
     """Each node's sum of the panel's values, weighed by reach.
 
-    Of a member without those of their own fold.
-
-    ``kind`` is a whole number of hops, averages over neighbours; or alpha < 1 of a PageRank. As
-    many columns are propagated as there are folds and values, whatever the panel is, and O(n)
-    memory is taken.
+    A member's sum leaves out the values of their own fold. ``kind`` is a whole number of hops,
+    averages over neighbours; or alpha < 1 of a PageRank. As many columns are propagated as there
+    are folds and values, whatever the panel is, and O(n) memory is taken.
 
     >>> path = operator(graphs.from_edges([[0, 1], [1, 2]], num_nodes=3))
     >>> known = FoldedLabels(np.array([0, 1, -1]), 2, np.array([0, 1, 0]), 2)
@@ -154,9 +152,9 @@ def sums_by_folds(
 def _reached(
     op: Operator, seeds: Array, fold: Array, hops: Array, alpha: Array, *, num_folds: int
 ) -> Array:
-    """Averages over neighbours, so many hops of them; PageRanks where there is none.
+    """Average seeds [n, k] over so many hops; without hops, their PageRanks.
 
-    Of seeds [n, k], those of each fold alone: [n, k, F].
+    Each fold's seeds are propagated apart: [n, k, F].
     """
     apart = jnp.where(fold[:, None, None] == jnp.arange(num_folds), seeds[:, :, None], 0.0)
     columns = apart.reshape(len(fold), -1)
@@ -210,12 +208,10 @@ def spectral_coordinates(graph: graphs.GraphsTuple, count: int) -> Float[np.ndar
 
 
 def leading_vectors(op: Operator, count: int) -> Float[np.ndarray, "n count"]:
-    """About the :func:`spectral_coordinates`, by a fixed number of products.
+    """Approximate :func:`spectral_coordinates` by a fixed number of products.
 
-    Subspace iteration with Chebyshev's.
-
-    Those of close eigenvalues, as at the edge of a random graph's spectrum, are not exact, but of
-    the right span.
+    This is subspace iteration with Chebyshev polynomials. Vectors of close eigenvalues, as at the
+    edge of a random graph's spectrum, are not exact, but their span is.
     """
     start = np.random.default_rng(0).standard_normal((op.num_nodes, count), np.float32)
     return np.asarray(_leading(op, start))
@@ -333,7 +329,7 @@ def _spectral_designs(graph: graphs.GraphsTuple, op: Operator) -> dict[str, np.n
 def _record_coordinates(rows: Rows, most: int) -> np.ndarray:
     """The panel's records [panel, most] in the directions of their largest variation.
 
-    Of all, as far as they go.
+    With fewer directions than ``most`` the last columns are 0.
     """
     arrays = (np.asarray(rows.value, np.float64), (np.asarray(rows.row), np.asarray(rows.column)))
     matrix = scipy.sparse.csr_array(arrays, shape=rows.shape)
@@ -351,9 +347,9 @@ def best_field(
     log_likelihood: Float[Array | np.ndarray, "n classes"],
     reported: Bool[np.ndarray, " n"],
 ) -> tuple[Float[Array, "n classes"], tuple[float, float]]:
-    """Step 6 of local prediction: of all fields the one of least log-loss on the panel.
+    """Step 6 of local prediction: the field of least log-loss on the panel.
 
-    And its kappa and c, of :data:`KAPPAS` and :data:`REACHES`.
+    It comes with its kappa of :data:`KAPPAS` and its c of :data:`REACHES`.
     """
     seen = observations(known.labels, prior, log_likelihood, reported, np.float32(known.keep))
     panel = known.alone

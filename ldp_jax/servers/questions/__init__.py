@@ -1,4 +1,4 @@
-"""What servers ask of users: numbers, vectors, classes, counts of neighbours, lists, pairs."""
+"""The questions of servers: numbers, vectors, classes, counts of neighbours, lists, pairs."""
 
 from ldp_jax.servers.questions.classes import BothQuestion as BothQuestion
 from ldp_jax.servers.questions.classes import ClassQuestion as ClassQuestion

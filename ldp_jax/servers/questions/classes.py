@@ -111,7 +111,7 @@ class ClassQuestion:
         return self.reports(key, self.scores(users.records))
 
     def scores(self, records: Any) -> Float[Array, "n classes"]:
-        """What the devices of all users find of their records, dense, sparse or as rows."""
+        """The classifier's scores of all users' records, dense, sparse or as rows."""
         if not isinstance(records, (Rows, DenseRows)):
             records = feature_rows(records, public=np.zeros(0, int))
         return self.classifier.scores(records)
@@ -164,7 +164,7 @@ class ClassQuestion:
     # --- On the wire ---
 
     def shipped(self, user: int) -> tuple[Classifier, Alphabet]:
-        """What a user's device gets (:func:`ldp_jax.deployment.report_class`): the same numbers."""
+        """The numbers that a user's device gets (:func:`ldp_jax.deployment.report_class`)."""
         weights = np.asarray(self.classifier.weights)
         bias = np.asarray(self.classifier.bias)
         level = int(np.asarray(self.alphabets.inner.level)[user])
@@ -288,7 +288,7 @@ class BothQuestion:
     # --- On the wire ---
 
     def shipped(self, user: int) -> tuple[Classifier, Alphabet, Friends]:
-        """What a user's device gets (:func:`ldp_jax.deployment.report_class`).
+        """The message that a user's device gets (:func:`ldp_jax.deployment.report_class`).
 
         A member of the panel gets the scores of models that have not seen the record, whatever the
         record is.

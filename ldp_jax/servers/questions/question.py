@@ -118,7 +118,7 @@ class HasSizes(Protocol):
 
 
 class ByMechanism:
-    """What a question has whose report is that of a mechanism; devices send it by its table.
+    """A question whose report is that of a mechanism; devices send it by its table.
 
     A subclass has the fields ``mechanism``, ``asked`` and ``permanent`` (:class:`Ask`).
     """

@@ -36,11 +36,11 @@ _HELD_OUT, _MOST_LINKS = 0.1, 5000
 
 @pytree
 class Pilot:
-    """What worlds take of the pilot.
+    """The part of the pilot that worlds need.
 
-    Of users their groups [n], and those by which they get lists (``like`` [n]). Of members their
-    group [m], counts [m, K] and the first place [m] of their entries. Of entries the friend's group
-    and the score of one class.
+    Users have groups [n], and those by which they get lists (``like`` [n]). Members have a group
+    [m], counts [m, K] and the first place [m] of their entries. Entries have the friend's group and
+    the score of one class.
     """
 
     groups: Array

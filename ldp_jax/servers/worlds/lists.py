@@ -1,12 +1,12 @@
 """Worlds of private lists beside public features.
 
-Classes follow the public posterior, as sure of itself as held-out labels are. Those of users of
-like features are alike, so that reports may teach more of features than few labels did. How alike
-is not known: each world has another share of common noise. A list is what is stated of friendships
-(:class:`~ldp_jax.servers.worlds.friends.StatedFriends`): so many neighbours, a share h of them of
-the own class, the others of anybody's. Friends who are of the class that features say of a user,
-right or wrong, tell nothing new; nor do friends of the user's class whom features mislead as they
-do the user.
+Classes follow the public posterior, as sure of itself as held-out labels are. Users of like
+features have like classes, so that reports may teach more of features than few labels did. How
+alike is not known: each world has another share of common noise. A list is what is stated of
+friendships (:class:`~ldp_jax.servers.worlds.friends.StatedFriends`): so many neighbours, a share h
+of them of the own class, the others of anybody's. Friends who are of the class that features say of
+a user, right or wrong, tell nothing new; nor do friends of the user's class whom features mislead
+as they do the user.
 """
 
 import dataclasses

@@ -1,6 +1,6 @@
 """Worlds of private records beside a public graph.
 
-Classes follow the structural posterior q. Those of friends are alike: their Gumbel noise is a
+Classes follow the structural posterior q. Friends have like classes: their Gumbel noise is a
 Gaussian copula, of which a share :data:`COUPLING` is noise averaged over four hops, given the
 labels of the panel. A simulated user of class y takes the scores of a panel member of class y with
 a similar posterior. Members are drawn anew in each world, as often as there are, so that a small
@@ -85,7 +85,7 @@ class RecordWorlds:
         return [[ReportServer(self.facts, epsilon)] for epsilon in epsilons]
 
     def own(self, key: PRNGKey, servers: Sequence[Any]) -> "tuple[OwnGain, ...]":
-        """What one's own report adds, by each server."""
+        """The gain that each server has from a user's own report."""
         sample = ReportSample.of(key, self.facts, records=_RECORDS)
         return tuple(sample.gain(one.question.mask, one.epsilon) for one in servers)
 
@@ -228,7 +228,7 @@ def _under_one(log_p: Array) -> Array:
 
 
 class OwnGain(NamedTuple):
-    """What one's own report adds to one's own decision, by the panel's model, in points.
+    """The points that one's own report adds to one's own decision, by the panel's model.
 
     ``limit`` is what the best report of the same epsilon would add, and ``error`` half of its 95 %
     interval over users.
@@ -270,13 +270,13 @@ class ReportSample(NamedTuple):
         return cls(who, weights(log_q, log_f), log_f)
 
     def limit(self, epsilon: float) -> Float[np.ndarray, " users"]:
-        """What the best report of this epsilon would add to each user's accuracy."""
+        """The accuracy that the best report of this epsilon would add for each user."""
         return report_limit(self.joint, epsilon) - self._public()
 
     def today(
         self, alphabets: Bool[np.ndarray, "n classes"], epsilon: float
     ) -> Float[np.ndarray, " users"]:
-        """What the best class of the alphabets of all users adds."""
+        """The accuracy that the best class of each user's candidate set adds."""
         found = own_report(self.joint, self.log_f, np.asarray(alphabets)[self.users], epsilon)
         return found - self._public()
 

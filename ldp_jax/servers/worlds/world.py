@@ -39,7 +39,7 @@ class World(NamedTuple):
 
 @runtime_checkable
 class Worlds(Protocol):
-    """Whoever draws worlds from public facts."""
+    """A source of worlds, drawn from public facts."""
 
     def draw(self, key: PRNGKey, number: int) -> World:
         """The world of a number; ``key`` is its own."""
