@@ -88,7 +88,7 @@ def failures(
 
 
 def words(subject: Any) -> tuple[str, str]:
-    """What a curator's mechanism guarantees, and of which law its loss is enumerated."""
+    """A curator's guarantee in words, and the law whose loss is enumerated."""
     one = subject.make(1.0)
     status = one.guarantee().status
     if isinstance(one, curators.HasStationaryLaw) and subject.sound:

@@ -50,7 +50,7 @@ FOUND = ("validation", "chosen")
 
 
 def own_method(option: str, word: str) -> Named:
-    """What ``module:Name``, or a call with literals, names; a UsageError where that is nothing."""
+    """The object that ``module:Name``, or a call with literals, names; else a UsageError."""
     with asked(option):
         return named(word)
 
@@ -225,7 +225,7 @@ def fingerprint(data: datasets.Dataset) -> str:
 
 
 def told(file: str, paper: str) -> dict[str, Any]:
-    """What a file of this folder says of a paper: ``published.toml``, what it prints."""
+    """A paper's part of a file of this folder, such as the numbers in ``published.toml``."""
     return tomllib.loads((Path(__file__).parent / file).read_text())[paper]
 
 
@@ -237,7 +237,7 @@ OWN_COLOURS = (
 
 
 class RowNames(dict[str, str]):
-    """What rows are called, or their colours; of somebody's own method its word, or a colour."""
+    """Names of rows, or their colours; somebody's own method has its word, or a colour."""
 
     def __init__(self, known: Mapping[str, str], own: Sequence[str] = ()) -> None:
         super().__init__(known)
@@ -251,7 +251,7 @@ class RowNames(dict[str, str]):
         return self[name]
 
     def of(self, name: str) -> str:
-        """What a row is called; of one with a prefix, as ``structure-only:``, with that before it.
+        """The name of a row; a prefix such as ``structure-only:`` comes before it.
 
         >>> RowNames({"hds": "HDS"}).of("structure-only:hds")
         'structure-only HDS'
@@ -271,7 +271,7 @@ class RowNames(dict[str, str]):
 
 
 def row_names(paper: str) -> tuple[RowNames, RowNames]:
-    """What rows are called in tables and figures, and their colours: ``names.toml``."""
+    """Names of rows in tables and figures, and their colours: ``names.toml``."""
     known = told("names.toml", paper)
     colours = {key: one[1] for key, one in known.items() if one[1:]}
     return RowNames({key: one[0] for key, one in known.items()}), RowNames(colours, OWN_COLOURS)
@@ -340,7 +340,7 @@ def planned(cells: Callable[_P, Iterable[tuple[_C, _S]]]) -> Callable[_P, dict[_
 def run_parts(config: Any, parts: Mapping[str, ModuleType], rest: ModuleType | None = None) -> None:
     """Compute the missing rows of the parts that are asked for.
 
-    What plans refuse is refused before the first row.
+    Plans refuse bad input before the first row.
 
     Parts without a module of their own are those of ``rest``, which comes first. A module has
     ``results_in(out)``, ``plan(config)``, a mapping from cells in the order of their computation to

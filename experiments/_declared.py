@@ -244,7 +244,7 @@ def _fields(text: str) -> set[str]:
 
 
 def function(word: str) -> Any:
-    """What ``module:name`` names below ``experiments``."""
+    """The function that ``module:name`` names below ``experiments``."""
     where, name = word.split(":")
     return getattr(module(where), name)
 
@@ -321,7 +321,7 @@ def measured(
 
 
 def digest(file: Path, name: str, out: Path) -> str:
-    """What a page says first, without its figure."""
+    """The first words of a page, without its figure."""
     found = report(file, name, out)
     if found is None:
         return ""

@@ -122,7 +122,7 @@ def big_classes(job: str) -> Rows:
 
 
 def classes_job(job: str, n: int) -> dict[str, Any]:
-    """What one of the jobs takes on a synthetic graph, compilation counted."""
+    """Time and memory of a job on a synthetic graph, compilation counted."""
     classes = 7
     sizes = {"num_nodes": n, "num_classes": classes, "num_features": 1000}
     data = datasets.synthetic(key_of(0), **sizes, mean_degree=15, homophily=0.7)
@@ -173,7 +173,7 @@ def big_reports() -> Rows:
 
 
 def reports_job(users: int) -> dict[str, Any]:
-    """What the reports of so many users take, compilation counted."""
+    """Time and memory of the reports of so many users, compilation counted."""
     records = np.random.default_rng(0).uniform(-1, 1, (4096, 1000)).astype(np.float32)
     source = Tiled(records, users)
     mechanism = features.HDS(1.0, dim=1000, k=10)
@@ -188,7 +188,7 @@ def reports_job(users: int) -> dict[str, Any]:
 
 
 def big_job(name: str, folder: str, n: int) -> dict[str, Any]:
-    """What DPRR, counts or an embedding takes on the graph of a folder."""
+    """Time and memory of DPRR, counts or an embedding on the graph of a folder."""
     bare = _gigabytes()
     start = time.perf_counter()
     graph: Any = graphs.from_edges(np.load(f"{folder}/edges.npy"), n)
@@ -205,7 +205,7 @@ def big_job(name: str, folder: str, n: int) -> dict[str, Any]:
 
 
 def _gigabytes() -> float:
-    """What this process has held at most; ru_maxrss of a child begins at what its parent had."""
+    """The most that this process has held; ru_maxrss of a child begins at its parent's."""
     try:
         status = Path("/proc/self/status").read_text()
         return int(status.partition("VmHWM:")[2].split()[0]) * 1024 / 1e9

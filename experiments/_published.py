@@ -75,5 +75,5 @@ class PrintedHyperbolicGaussian(hyperbolic.PaperHyperbolicGaussian):
     """
 
     def guarantee(self) -> Guarantee:
-        """What is printed."""
+        """The guarantee as printed."""
         return Guarantee(largest(self.epsilon), float(self.delta), reason="printed; no proof holds")

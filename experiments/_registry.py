@@ -18,7 +18,7 @@ from experiments._runner import Results
 
 
 class Experiment(NamedTuple):
-    """What the commands about experiments need of one."""
+    """An experiment as the commands about experiments see it."""
 
     about: str
     """one sentence"""

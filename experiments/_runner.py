@@ -1,4 +1,4 @@
-"""What every experiment shares.
+"""Shared parts of every experiment.
 
 Cells, rows that survive a kill and have several writers, manifests, progress.
 """
@@ -72,7 +72,7 @@ BY = " by "
 
 
 class UsageError(ValueError):
-    """What the user asked for cannot be done.
+    """A request of the user that cannot be met.
 
     The command line prints it in one line and exits with 2.
     """
@@ -140,7 +140,7 @@ class Cell(abc.ABC):
 
     @property
     def group(self) -> tuple[Hashable, ...]:
-        """What this cell computes together with others: a share has all of a group, or none.
+        """The group of cells that are computed together: a share has all of it, or none.
 
         By default it is one release, on which several classifiers, preprocessings or attacks work.
         """
@@ -161,7 +161,7 @@ class Cell(abc.ABC):
 
 
 def parted(mechanism: str) -> tuple[str, str]:
-    """What a row releases, and the own model that is trained on it; empty for the paper's.
+    """The release of a row, and the own model that is trained on it; empty for the paper's.
 
     >>> parted("hds by mine:Network"), parted("counts by degree class")
     (('hds', 'mine:Network'), ('counts by degree class', ''))
@@ -171,7 +171,7 @@ def parted(mechanism: str) -> tuple[str, str]:
 
 
 class Found(NamedTuple):
-    """What a cell's computation found."""
+    """The result of a cell's computation."""
 
     values: Mapping[str, float]
     """by metric, the cell's last metric last; empty where there is nothing to say"""
@@ -414,7 +414,7 @@ class Results:
         )
 
     def row_key(self, row: Row) -> tuple[str, ...]:
-        """What identifies a row, as text that a round trip through CSV does not change."""
+        """The identity of a row, as text that a round trip through CSV does not change."""
         found = {name: str(row[name]) for name in self.key}
         for name in self._numbers & found.keys():
             found[name] = f"{float(found[name] or 'nan'):.12g}"
@@ -492,7 +492,7 @@ class Results:
     def describe(self) -> dict[str, Any]:
         """The manifest: configurations, environments, guarantees, sources of data.
 
-        Empty where there is none. Those of shares are joined.
+        Empty where there is none. The manifests of shares are joined.
         """
         return _joined(map(self._said_in, self.files(".manifest.json")))
 
@@ -538,7 +538,7 @@ class Results:
         return found
 
     def seconds(self, cells: Iterable[Cell]) -> dict[Cell, float]:
-        """What each cell takes by these rows: its own, else those of its mechanism, else all.
+        """The seconds of each cell by its own rows, else by those of its mechanism, else by all.
 
         NaN where there are no rows.
         """
@@ -594,7 +594,7 @@ class Results:
         self._read_to[file] = start + len(whole)
 
     def _keys_of(self, rows: bytes, file: Path, *, headed: bool = False) -> set[tuple[str, ...]]:
-        """What identifies each of some rows of a file, where they are rows.
+        """The identities of rows of a file; lines that are no rows are left out.
 
         ``headed`` says that they are all of it, after its header.
         """
@@ -666,7 +666,7 @@ class Results:
     def tidy(self) -> None:
         """Remove the lock and the claims of runs that have ended, and none that is held.
 
-        Who waits for a file that is removed goes on with a new one.
+        A process that waits for a removed file goes on with a new one.
         """
         claims = self._claims.glob(f"{self.name}-*")
         for file in (self.csv.with_suffix(".lock"), *claims):
@@ -682,7 +682,7 @@ def _lock_of(file: Path) -> FileLock:
 
 
 def _joined(manifests: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """What several manifests say, as one."""
+    """Join several manifests into one."""
     found: dict[str, Any] = {}
     for one in manifests:
         for key, value in one.items():

@@ -1,6 +1,6 @@
 """One to eight simulated devices, and two processes.
 
-What dividing costs where all of them share the same cores.
+It measures the cost of dividing work where all of them share the same cores.
 """
 
 import math

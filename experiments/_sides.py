@@ -1,4 +1,4 @@
-"""What benchmarks share.
+"""Shared parts of benchmarks.
 
 The sides of one, taking turns, rows, and code that runs in a fresh process.
 """

@@ -289,7 +289,7 @@ def tell_verdicts(
 
 
 def asked_of(word: str, epsilons: tuple[float, ...] = EPSILONS) -> list[Any]:
-    """What ``module:Name`` makes of each budget, or ``module:Name(1.0, n=6)`` is."""
+    """The mechanisms that ``module:Name`` makes of each budget, or ``module:Name(1.0, n=6)``."""
     method = own_method("--mechanism", word)
     made = []
     refused = ""
@@ -323,9 +323,9 @@ def examine(
     *,
     whole: bool = True,
 ) -> dict[str, float]:
-    """What is asked of a mechanism at a budget, empty where it refuses.
+    """The findings about a mechanism at a budget, empty where it refuses.
 
-    Unless ``whole``, of two records alone.
+    Unless ``whole``, two records alone are asked.
     """
     try:
         made = subject.make(epsilon)
@@ -424,9 +424,9 @@ def _tests(made: Any, key: Any, config: Config, significance: float) -> dict[str
 
 
 def _relationships(made: Any) -> dict[str, float]:
-    """What an edge costs by enumeration, one reporting after another.
+    """The cost of an edge by enumeration, for each reporting.
 
-    And the largest share of what is claimed.
+    The last number is the largest share of the claimed cost.
     """
     found = {p: verification.relationship_supremum(made, p).epsilon for p in made.reportings}
     share = max(loss / made.relationship(p).epsilon for p, loss in found.items())
@@ -434,7 +434,7 @@ def _relationships(made: Any) -> dict[str, float]:
 
 
 def above(subject: Subject, epsilon: float) -> dict[str, float]:
-    """What the drawn probabilities lose, but of continua and lists.
+    """The loss of the drawn probabilities; continua and lists are left out.
 
     ``refused`` is 1 where a budget is.
     """

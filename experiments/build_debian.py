@@ -15,7 +15,7 @@ The rules, in the order in which they act:
 4. The largest connected component is kept (the first by name, if two are as large). Nodes are
    sorted by name.
 5. Words are runs of two or more letters a-z in the lower-case short description, without English
-   stop words. Those that stand in the descriptions of at least five kept packages are the features,
+   stop words. Words in the descriptions of at least five kept packages are the features,
    sorted, 0 or 1.
 
 The same dump gives the same arrays, and with the same zlib the same bytes.

@@ -27,7 +27,7 @@ ROOT = Path(ldp.__file__).parent
 
 
 def idea() -> str:
-    """What all protocols have in common."""
+    """Draw the steps that all protocols have in common."""
     users = Party("Users' devices", ["hold records, neighbour lists", "trust nobody"])
     server = Party("Server", ["holds the public graph", "sees reports alone"])
     asks = (

@@ -1,4 +1,4 @@
-"""What there is and what it found: ``list`` and ``show``."""
+"""The experiments and their committed tables: ``list`` and ``show``."""
 
 import dataclasses
 from itertools import dropwhile, takewhile
@@ -19,7 +19,7 @@ SCREEN = 44
 
 @dataclasses.dataclass(frozen=True)
 class List:
-    """What can be run, what of it is committed, and how long that took."""
+    """The experiments, their committed rows, and how long these took."""
 
 
 @dataclasses.dataclass(frozen=True)

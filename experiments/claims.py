@@ -1,4 +1,4 @@
-"""What the five papers claim, in our words, and whether tests or committed rows show it.
+"""Claims of the five papers, in our words, and whether tests or committed rows show them.
 
 A claim has a test as its evidence, or numbers of committed rows and a rule on them. Where the rule
 disagrees with the verdict that ``claims.toml`` states, the claim is refused by name.
@@ -55,7 +55,7 @@ def refusal(claim: Spec, what: str) -> UsageError:
 
 
 def numbers(claim: Spec) -> tuple[dict[str, Any], dict[str, str]]:
-    """What a claim's rows say, as numbers for its rule and as words for its text.
+    """A claim's rows, as numbers for its rule and as words for its text.
 
     An interval has its ends beside it, as ``gap_low`` and ``gap_high``.
     """

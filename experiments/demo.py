@@ -82,7 +82,7 @@ results_in = partial(features.results_in, name=NAME, also=features.FOUND)
 
 @lru_cache(maxsize=1)
 def _alone(dataset: str, labels: bytes, classes: int) -> FeaturesPosterior:
-    """What public records say of the classes, given the panel's labels."""
+    """The posterior of classes from public records, given the panel's labels."""
     known = np.frombuffer(labels, np.int32)
     fold = folds(jax.random.key(features.BASE_SEED), known, 10)
     rows = friendships.rows_of(dataset, False)
@@ -127,7 +127,7 @@ BOTH = COUNTED._replace(
 
 
 def compute(cell: features.Cell, settings: friendships.Settings) -> Found:
-    """What a method makes of a draw."""
+    """Compute the row of a method on a draw."""
     return features.compute(cell, settings, BOTH)
 
 

@@ -1,6 +1,6 @@
 """Tables and figures of all rows of a folder.
 
-What each kind of private data adds: findings.md, README's table.
+They say what each kind of private data adds: findings.md, README's table.
 """
 
 import dataclasses

@@ -1,6 +1,6 @@
-"""What five papers show, where it is computed here, or why not.
+"""Tables and figures of five papers: where each is computed here, or why not.
 
-What is computed is read off committed rows.
+Whether it is computed is read off committed rows.
 """
 
 import functools

@@ -25,10 +25,10 @@ class Config(Grid):
 
     OUT/NAME.html.
 
-    What is there already is not computed again. Exits with 1 where, at the preset committed, a mean
+    Rows that are there are not computed again. Exits with 1 where, at the preset committed, a mean
     over seeds is not within the intervals of both. Times and memory are of a machine, and are not
     compared. ``reproduce all --compare-only`` computes nothing and writes the pages of all
-    experiments and index.html. What has no rows in --out is shown as committed.
+    experiments and index.html. Tables without rows in --out are shown as committed.
     """
 
     name: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME")]
@@ -113,7 +113,7 @@ def _main(config: Config) -> None:
 
 
 def _run(name: str, config: Config, items: Sequence[papers.Item]) -> None:
-    """What a preset computes: all of it, or of the parts that some tables are of."""
+    """Compute all of a preset, or the parts of it that some tables need."""
     planned = runs(name, config.preset, config.out)
     if not planned:
         raise UsageError(f"--preset {config.preset}: {name} has none; committed is what there is")
@@ -147,10 +147,7 @@ def _run(name: str, config: Config, items: Sequence[papers.Item]) -> None:
 
 
 def _compared(name: str, config: Config) -> tuple[str, list[str]]:
-    """In Markdown, which rows there are and how they compare.
-
-    And the means that disagree, in words.
-    """
+    """In Markdown, which rows there are and how they compare; in words, which means disagree."""
     run = "Nothing was computed." if config.compare_only else f"Preset {config.preset}."
     experiment = EXPERIMENTS[name]
     if not experiment.rows:

@@ -1,4 +1,4 @@
-"""What does the project weigh? Syntax, compiled programs and seconds, each beside its aim."""
+"""Weight of the project: syntax, compiled programs and seconds, each beside its aim."""
 
 import ast
 import dataclasses
@@ -270,7 +270,7 @@ def measure_calls(job: str) -> dict[str, float]:
 
 
 def calls(job: str) -> dict[str, float]:
-    """What the calls of a job take in this process; imports and data are loaded before."""
+    """Seconds of the calls of a job in this process; imports and data are loaded before."""
     data = ldp.load("debian")
     programs = []
     found = {}

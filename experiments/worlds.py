@@ -56,7 +56,7 @@ SETTING = ("classes", "degree", "homophily", "clarity")
 
 
 class World(NamedTuple):
-    """What a world is drawn by.
+    """Parameters that a world is drawn by.
 
     Users have a class and a *kind*. Words of their features tell both; friends are of the own
     class, of the own kind, or anybody.
@@ -333,7 +333,7 @@ def gains(frame: pd.DataFrame, part: str) -> pd.DataFrame:
 
 
 def guard_section(report: Any, spec: Any) -> tuple[list[str], dict, dict]:
-    """What is lost where private data tell nothing, and gained where they do."""
+    """The loss where private data tell nothing, and the gain where they do."""
     told_by, over = spec["options"]["told_by"], spec["options"]["over"]
     found = gains(report.frame, spec["options"]["part"])
     if found.empty:
@@ -361,7 +361,7 @@ def guard_section(report: Any, spec: Any) -> tuple[list[str], dict, dict]:
 
 
 def where(rows: pd.DataFrame, options: dict[str, Any]) -> pd.DataFrame:
-    """Those whose columns are what the section's ``where`` says."""
+    """The rows whose columns have the values of the section's ``where``."""
     for column, value in options.get("where", {}).items():
         rows = rows[rows[column] == value]
     return rows

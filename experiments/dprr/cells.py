@@ -1,4 +1,4 @@
-"""What one cell of the graph experiment computes.
+"""Computation of one cell of the graph experiment.
 
 Noisy graphs, a classifier, and what was spent.
 """
@@ -72,7 +72,7 @@ class Settings(NamedTuple):
 
     @classmethod
     def of(cls, made: Mapping[str, Any]) -> "Settings":
-        """What :func:`settings_of` made a row's settings of; None for what it leaves out."""
+        """The settings of a row by :func:`settings_of`; None for fields that it leaves out."""
         return cls._make(made.get(name) for name in cls._fields)
 
 
@@ -87,7 +87,7 @@ class Variant(NamedTuple):
 
     @property
     def classifier(self) -> str:
-        """What was chosen; or the graph network where a graph is released, else the perceptron."""
+        """The chosen one; else the graph network where a graph is released, else the perceptron."""
         return self.chosen or (PERCEPTRON if self.mechanism in NUMBERS else "gin")
 
 

@@ -80,9 +80,9 @@ def of_lists(noisy: packing.GraphSet) -> np.ndarray:
 
 
 def _closing(u: np.ndarray, v: np.ndarray, node_graph: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Of simple graphs with edges u-v.
+    """Statistics of closure in simple graphs with edges u-v.
 
-    Triangles, triples, share of them closed, triangles above chance.
+    They are triangles, triples, the share of these that is closed, and triangles above chance.
     """
     graphs = len(sizes)
     degree = np.bincount(np.concatenate([u, v]), minlength=len(node_graph)).astype(float)

@@ -145,10 +145,7 @@ def bin_name(place: int) -> str:
 
 
 def statistics(users: Degrees, noisy: np.ndarray, made: Any) -> dict[str, float]:
-    """Statistics of the noisy degrees.
-
-    Of each bin of the true degree, of each class, and of all users.
-    """
+    """Statistics of the noisy degrees, by bin of the true degree, by class, and of all users."""
     found: dict[str, Any] = {}
     pairs = pd.DataFrame({"true": users.true, "noisy": noisy})
     for place, part in pairs.groupby(bins(users.true)):

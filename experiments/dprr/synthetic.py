@@ -16,7 +16,7 @@ from ldp_jax.servers import Answers, CountQuestion, LDPGenServer, Users
 
 @runtime_checkable
 class Synthetic(Protocol):
-    """What makes a graph of each graph."""
+    """A function that makes a synthetic graph of each graph."""
 
     def guarantee(self) -> Guarantee: ...
 

@@ -1,6 +1,6 @@
 """Private data that helps.
 
-What a better message brings where noisy records and noisy lists bring nothing.
+Better messages bring a gain where noisy records and noisy lists bring none.
 """
 
 from functools import partial

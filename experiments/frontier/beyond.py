@@ -1,4 +1,4 @@
-"""What counts of neighbours say beyond the classes of nodes.
+"""Uses of counts of neighbours beyond the classes of nodes.
 
 Links that nobody has reported, and classes of graphs.
 
@@ -65,7 +65,7 @@ class Cell(friendships.Cell):
 
 @dataclasses.dataclass(frozen=True)
 class Settings(friendships.Settings):
-    """What rows were made with, beyond what identifies them."""
+    """Settings of rows beyond the columns that identify them."""
 
     levels: tuple[float, ...] = LEVELS
 
@@ -100,7 +100,7 @@ class Pairs(NamedTuple):
     """public features"""
 
     def facts(self, pilot: np.ndarray | tuple[()] = ()) -> LinkFacts:
-        """What is public, with the lists of a pilot before links were taken out."""
+        """Public facts, with the lists of a pilot before links were taken out."""
         left = np.stack([np.asarray(self.graph.senders), np.asarray(self.graph.receivers)], 1)
         entries = (
             np.concatenate([left, self.linked, self.linked[:, ::-1]]) if len(pilot) else left[:0]
@@ -171,7 +171,7 @@ def _cosine(key: Any, draw: Pairs, epsilon: float) -> Scored:
 def _by_counts(draw: Pairs, counts: Any, group: np.ndarray, epsilon: float, alike: bool) -> float:
     """The AUC of :func:`ldp_jax.servers.links.link_scores`.
 
-    Of pairs of one class more, where asked.
+    With ``alike`` a pair of one class gets more.
     """
     more = _alike(draw) if alike else lambda u, v: 0.0
 
@@ -186,7 +186,7 @@ def _by_counts(draw: Pairs, counts: Any, group: np.ndarray, epsilon: float, alik
 def _degrees(key: Any, draw: Pairs, epsilon: float, *, alike: bool) -> Scored:
     """The product of both ends' degrees, as if neighbours were anybody's.
 
-    Of one class likelier, where asked.
+    With ``alike`` a pair of one class is likelier.
     """
     degree, guarantee = _degree(key, draw.graph, epsilon)
     anybody = np.zeros(len(degree), np.int32)
@@ -207,7 +207,7 @@ def _degree(key: Any, graph: Any, epsilon: float) -> tuple[np.ndarray, PipelineG
 def _counts(key: Any, draw: Pairs, epsilon: float, *, alike: bool) -> Scored:
     """Each end's count of the other's class, for one of that class.
 
-    Of one class likelier still, where asked.
+    With ``alike`` a pair of one class is likelier still.
     """
     group = draw.facts().groups
     classes = draw.log_q.shape[1]
@@ -224,9 +224,9 @@ def _counts(key: Any, draw: Pairs, epsilon: float, *, alike: bool) -> Scored:
 
 
 def _rehearsal(key: Any, draw: Pairs, epsilon: float, *, alike: bool) -> Scored:
-    """What worlds foretell of a row of counts over the better one of released degrees.
+    """The forecast of a row of counts over the better one of released degrees.
 
-    Nobody reports.
+    No user reports.
     """
     pilot_key, key = jax.random.split(key)
     pilot = np.asarray(jax.random.permutation(pilot_key, len(draw.labels)))[:PILOT]
@@ -417,7 +417,7 @@ def plan(config: Config) -> Iterator[tuple[Cell, Settings]]:
 
 
 def compute(cell: Cell, settings: Settings) -> Found:
-    """What a method makes of a draw; its noise is that of the same method at every budget."""
+    """Compute the row of a method on a draw; its noise is the same at every budget."""
     mine = is_own(cell.mechanism)
     known = METHODS[cell.task]
     number = own.noise(cell.mechanism) if mine else list(known).index(cell.mechanism)

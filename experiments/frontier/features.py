@@ -118,9 +118,9 @@ def draw(settings: Settings, setting: str, seed: int) -> Asked:
 
 
 def scored(found: Answer, asked: Asked) -> dict[str, float]:
-    """Of the private users.
+    """The share of private users whose class is the likeliest.
 
-    The share whose class is the likeliest, and where there are scores their log-loss.
+    Where there are scores, their log-loss too.
     """
     if isinstance(found.scores, Mapping):
         return {name: round(value, 6) for name, value in found.scores.items()}
@@ -150,7 +150,7 @@ def plan(config: Config, part: Part = FEATURES) -> Iterator[tuple[Cell, Settings
 
 
 def variants(config: Config, part: Part = FEATURES) -> Iterator[tuple[str, float]]:
-    """Method and epsilon; those without epsilon first. What gains are over is always among them."""
+    """Method and epsilon; those without epsilon first. Baselines of gains are always there."""
     asked = [
         name
         for name in part.methods
@@ -167,7 +167,7 @@ def variants(config: Config, part: Part = FEATURES) -> Iterator[tuple[str, float
 
 
 def compute(cell: Cell, settings: Settings, part: Part = FEATURES) -> _runner.Found:
-    """What a method makes of a draw; its noise is the same at every budget."""
+    """Compute the row of a method on a draw; its noise is the same at every budget."""
     asked = draw(settings, cell.panel, cell.seed)
     method = part.methods.get(cell.mechanism) or _own(cell.mechanism, part)
     key = jax.random.fold_in(

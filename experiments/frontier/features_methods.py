@@ -1,4 +1,4 @@
-"""What is compared where records are private: by name, each a function of one draw and a budget."""
+"""Methods where records are private: by name, each a function of one draw and a budget."""
 
 import dataclasses
 import math
@@ -178,7 +178,7 @@ class _Candid(Users):
 
 
 def _chosen(key: Any, asked: Asked, epsilon: float) -> Answer:
-    """What the panel's log-loss prefers: what a user would take who collects nothing."""
+    """The source that the panel's log-loss prefers, as somebody would who collects nothing."""
     return Answer(asked.facts.structure.log_q, UNREAD, {"used": asked.facts.structure.chosen})
 
 
@@ -227,7 +227,7 @@ def _gcn_of_panel(key: Any, asked: Asked, epsilon: float) -> Answer:
 
 
 def _classifier(key: Any, asked: Asked, epsilon: float) -> Answer:
-    """What devices find, without the graph."""
+    """The classifier of the devices, without the graph."""
     return Answer(asked.facts.classifier.scores(asked.rows), SHOWN)
 
 
@@ -306,12 +306,12 @@ def _spent(made: cells.Mechanism) -> PipelineGuarantee:
 
 
 def _rehearsal(key: Any, asked: Asked, epsilon: float) -> Answer:
-    """What worlds foretell of local prediction; nobody reports."""
+    """The forecast of local prediction; no user reports."""
     return Answer(foretold(rehearse(key, asked.facts, (epsilon,)), epsilon), UNREAD)
 
 
 def _own_report(key: Any, asked: Asked, epsilon: float, *, limit: bool) -> Answer:
-    """What one's own report adds to the public posterior, by the panel's model; nobody reports.
+    """The gain of one's own report over the public posterior, by the panel's model.
 
     The mean over some users of the expected gain of today's report, or of the best there is.
     """

@@ -64,7 +64,7 @@ class Cell(_runner.Cell):
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """What rows were made with, beyond what identifies them; its hash is the column ``config``."""
+    """Settings of rows beyond the identifying columns; their hash is the column ``config``."""
 
     dataset: str
     """name, or path of a user's file"""
@@ -125,7 +125,7 @@ def labels_of(key: Any, y: np.ndarray, wanted: np.ndarray) -> np.ndarray:
 
 @lru_cache(maxsize=4)
 def draw(settings: Settings, labels: str, seed: int) -> tuple[Asked, np.ndarray]:
-    """What the server knows in one draw, and the classes that it does not."""
+    """The server's facts in one draw, and the classes that it does not know."""
     data = load(settings.dataset)
     key = jax.random.fold_in(jax.random.key(settings.base_seed), seed)
     y = data.y.astype(np.int32)
@@ -194,7 +194,7 @@ def variants(config: Config) -> Iterator[tuple[str, float, Any]]:
 
 
 def compute(cell: Cell, settings: Settings) -> Found:
-    """What a method makes of a draw; its noise is that of the same method at every budget."""
+    """Compute the row of a method on a draw; its noise is the same at every budget."""
     given, y = draw(settings, cell.labels, cell.seed)
     mine = _common.is_own(cell.mechanism)
     number = own.noise(cell.mechanism) if mine else list(METHODS).index(cell.mechanism)
@@ -244,7 +244,7 @@ def check(cell: Cell, settings: Settings) -> None:
 def promised(
     cell: Any, settings: Any, found: Found, guarantee: PipelineGuarantee, spent: float
 ) -> Found:
-    """What was found, with its guarantee for the manifest.
+    """The result, with its guarantee for the manifest.
 
     A row that spends more than it says is an error.
     """

@@ -34,5 +34,5 @@ check = partial(features.check, part=PART)
 
 
 def compute(cell: Cell, settings: Settings) -> Found:
-    """What a method makes of a draw."""
+    """Compute the row of a method on a draw."""
     return features.compute(cell, settings, PART)

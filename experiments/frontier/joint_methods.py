@@ -1,6 +1,6 @@
-"""What is compared where records, friendships and labels are private at once.
+"""Methods where records, friendships and labels are private at once.
 
-By name, of one draw and a total.
+Each has a name, and is a function of one draw and a total.
 """
 
 import dataclasses
@@ -78,7 +78,7 @@ def publicly_stated(data: datasets.Dataset, wrong: float | None) -> StatedFriend
 
     The true mean degree and homophily times ``wrong`` where that is a number.
 
-    Nobody can have more friends than there are users, and friends are at most all alike.
+    A user has at most all others as friends, and friends are at most all alike.
     """
     most = data.num_nodes - 1.0
     if wrong is None:
@@ -107,7 +107,7 @@ def _joint(
     """Predict from records and lists within one total, split or in one joint report.
 
     Devices know the homophily that is publicly stated, to the rehearsal too: ``wrong`` times the
-    true one, or the guess. Of a placebo, private users, and the panel's check,
+    true one, or the guess. In a placebo, private users, and the panel's check,
     report on records and lists of others.
     """
     told = {}
@@ -202,7 +202,7 @@ def best_report(shares: np.ndarray, epsilon: float) -> float:
 
 
 def _best(key: Any, asked: Asked, total: float) -> Answer:
-    """What no report of the class that true records and graph give exceeds in the mean."""
+    """The mean accuracy that no report of the class from true records and graph exceeds."""
     found = np.asarray(PUBLIC_GRAPH[TRUE_ALL].run(key, asked, total).scores)[asked.private].argmax(
         1
     )

@@ -51,9 +51,9 @@ def foretold(found: Rehearsal, epsilon: float) -> dict[str, float]:
 def stated(
     graph: Graph, y: np.ndarray, q: self_training.FeaturesPosterior | None = None
 ) -> StatedFriends:
-    """What an owner states who knows friendships well: as they are.
+    """The statement of an owner who knows friendships well: as they are.
 
-    Of a private graph this is a release.
+    For a private graph this is a release.
     """
     pairs = np.stack([np.asarray(graph.senders), np.asarray(graph.receivers)], 1)
     degree = np.bincount(pairs[:, 0], minlength=len(y))
@@ -64,10 +64,7 @@ def stated(
 
 
 def _columns(found: PilotedCounts) -> dict[str, Any]:
-    """The columns of piloted counts.
-
-    What was forecast after the pilot, and how far the guard believed reports.
-    """
+    """The columns of piloted counts: the forecast after the pilot, and the guard's belief."""
     plan = found.design
     return {
         "groups": plan.best,
@@ -122,14 +119,14 @@ def _asked(
 
 
 def facts_of(key: Any, asked: Asked) -> servers.facts.counts.CountFacts:
-    """What is public of a draw."""
+    """The public facts of a draw."""
     return servers.count_facts(
         key, asked.rows, asked.labels, num_classes=asked.classes, log_q=asked.q
     )
 
 
 def _rehearsal(key: Any, asked: Asked, epsilon: float, unit: Unit) -> Answer:
-    """What worlds foretell of piloted counts; nobody reports."""
+    """The forecast of piloted counts; no user reports."""
     fold_key, key = jax.random.split(key)
     found = rehearse(key, facts_of(fold_key, asked), (epsilon,), friends=asked.friends)
     guarantee = nothing_read()

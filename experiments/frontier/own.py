@@ -23,7 +23,7 @@ def noise(word: str) -> int:
 
 
 def answer(key: jax.Array, word: str, draw: Draw, epsilon: float) -> Answer:
-    """What the method finds in a draw, and what the driver says that it costs."""
+    """The method's answer to a draw, and its cost by the driver."""
     with making(word, epsilon):
         entry = Method.of(word).enter(draw, epsilon)
     found: Any = simulate(key, entry.server, entry.users)
@@ -37,7 +37,7 @@ def answer(key: jax.Array, word: str, draw: Draw, epsilon: float) -> Answer:
 def of_lists(
     key: jax.Array, word: str, lists: Any, users: Any, epsilon: float, **facts: Any
 ) -> tuple[Any, PipelineGuarantee]:
-    """What a server finds of private lists, or the noisy graph of a mechanism on them.
+    """A server's result on private lists, or the noisy graph of a mechanism on them.
 
     ``users`` are a number, or a set of graphs without edges; ``facts`` are public.
     """

@@ -58,7 +58,7 @@ reported.
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Cell(_runner.Cell):
-    """What one kind of lie does in one draw; ``mechanism`` is the defence."""
+    """The harm of one kind of lie in one draw; ``mechanism`` is the defence."""
 
     setting: str
     """what is public: of a panel its size, else labels; as in the other parts"""
@@ -86,7 +86,7 @@ results_in = partial(Results, name=f"{NAME}_harm", cell=Cell)
 
 
 class Keys(NamedTuple):
-    """Of one draw: the same for all lies, shares, budgets and defences."""
+    """The keys of one draw: the same for all lies, shares, budgets and defences."""
 
     noise: Any
     liars: Any
@@ -112,7 +112,7 @@ def population(dataset: str) -> edges.Population:
 
 
 def _noise(cell: Cell, groups: int, users: int) -> edges.NeighbourCounts:
-    """Nobody has more friends than there are users."""
+    """Counts of neighbours, of whom a user has at most all others."""
     return edges.NeighbourCounts(min(cell.epsilon, EXACT), groups, most=users - 1)
 
 
@@ -333,7 +333,7 @@ TASKS = {
 def variants(task: Task, epsilons: tuple[float, ...]) -> Iterator[tuple[str, float, str, float]]:
     """Defence, epsilon, lie and share.
 
-    Of tasks that take long not all together, but at 1, or the least budget.
+    Long tasks have all combinations at epsilon 1, or at the least budget, alone.
     """
     shown = 1.0 if 1.0 in epsilons else min(epsilons)
     for epsilon in (*epsilons, math.inf):
@@ -342,7 +342,7 @@ def variants(task: Task, epsilons: tuple[float, ...]) -> Iterator[tuple[str, flo
                 continue
             whole = task.quick or epsilon in (shown, math.inf)
             every = SHARES if whole and (task.quick or defence == AS_IT_IS) else (SHARE,)
-            # Of the same users as where they, or as many others, lie.
+            # These rows are about the same users as the rows in which they, or others, lie.
             yield from ((defence, epsilon, NONE, share) for share in (0.0, *every))
             for lie in task.lies if whole else (WORST, RESPONSE):
                 yield from (
@@ -380,7 +380,7 @@ def plan(config: Config) -> Iterator[tuple[Cell, Settings]]:
 
 
 def liars_of(cell: Cell, settings: Settings) -> np.ndarray:
-    """Who lies, bool [n]; where nobody does, whom a row leaves out that is held against others."""
+    """The liars, bool [n]; without lies, the users whom the row leaves out to be comparable."""
     key = keys_of(settings, cell.seed).liars
     users = friendships.load(settings.dataset).num_nodes
     if cell.task != "panel":
@@ -396,7 +396,7 @@ def _unharmed(cell: Cell, settings: Settings) -> Answer:
 
 
 def compute(cell: Cell, settings: Settings) -> Found:
-    """What liars leave to the honest."""
+    """Measure the harm of liars to the honest."""
     task = TASKS[cell.task]
     liars = liars_of(cell, settings)
     if cell.lie == NONE:

@@ -172,7 +172,7 @@ def features(bench: Bench, name: str, epsilon: float) -> Any:
 
 
 def asked_by(bench: Bench, release: str, epsilon: float) -> tuple[str, Any | None]:
-    """What a row releases of features, and the mechanism on labels if it asks for them.
+    """The release of features in a row, and the mechanism on labels if it asks for them.
 
     A mechanism on classes takes the place of LPGNN's on labels, beside LPGNN's on features.
     """

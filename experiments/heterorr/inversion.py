@@ -57,7 +57,7 @@ _OBJECTIVE = training.node_classification._replace(score=_less_loss)
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """What all rows of a comparison share.
+    """Settings that all rows of a comparison share.
 
     Attributes:
       public: the share of the images that everybody may know.

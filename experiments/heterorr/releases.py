@@ -51,8 +51,8 @@ class Embedding(NamedTuple):
     """Records in coordinates that public users' records span, and facts on each coordinate.
 
     z float32 [n, d] is clipped to [-1, 1], by bounds of the public users, who are ``public`` bool
-    [n]. Of each coordinate, float64 [d]: importance alpha (eq. 6), sensitivity beta (eq. 5), share
-    theta of the budget (eq. 7).
+    [n]. Each coordinate, float64 [d], has importance alpha (eq. 6), sensitivity beta (eq. 5)
+    and share theta of the budget (eq. 7).
     """
 
     z: np.ndarray
@@ -71,8 +71,8 @@ def embed(
     Nothing is fitted to a private record or label. Importance is expected gradients of a perceptron
     that was trained on the public users, sensitivity the change of the embedding where their
     sensitive columns are masked; without ``sensitive`` columns of x [n, columns] all coordinates
-    are equally sensitive. ``width`` is at most the number of public users and of columns. Of y, int
-    [n] classes or [n, k] labels, those of public users are read.
+    are equally sensitive. ``width`` is at most the number of public users and of columns. From y,
+    int [n] classes or [n, k] labels, those of public users are read.
     """
     known = x[public].astype(np.float64)
     centre = known.mean(0)
@@ -133,7 +133,7 @@ def _probabilities(model: models.Model, labels: bool, variables: Any, rows: Any)
 
 
 def label_mechanism(name: str, epsilon: float, classes: int, dim: int) -> Any | None:
-    """What labels go through with half of a record's epsilon; None in rows that ask for none.
+    """The mechanism on labels, with half of a record's epsilon; None in rows that ask for none.
 
     It is LPGNN's randomised response, or somebody's own mechanism on classes.
     """

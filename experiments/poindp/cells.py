@@ -64,7 +64,7 @@ class World:
 
     @property
     def records(self) -> Any:
-        """What networks see that see records; float32 [n, d]."""
+        """The input of networks that see records; float32 [n, d]."""
         return self.settings.length * jnp.asarray(self.unit)
 
     @property
@@ -83,7 +83,7 @@ _BATCH = 256  # pairs a step of the embedding
 
 @lru_cache(maxsize=2)
 def world(settings: Settings) -> World:
-    """What all seeds share; the embedding is that of the graph alone, by one key."""
+    """The facts that all seeds share; the embedding is that of the graph alone, by one key."""
     data = load(settings.dataset)
     x = data.x.toarray()
     x = x if data.lower == 0 else x - (data.lower + data.upper) / 2
@@ -114,7 +114,7 @@ def world(settings: Settings) -> World:
 class Bench:
     """A world made ready for one seed and split.
 
-    What its cells share, so that their rows are paired.
+    Its cells share it, so that their rows are paired.
     """
 
     world: World
@@ -252,7 +252,7 @@ def without_private(bench: Bench) -> Bench:
 def train_on_records(bench: Bench, name: str, epsilon: float, own: str = "") -> Score:
     """A network on the records themselves: without privacy, or with the paper's noise.
 
-    Of its twin on none.
+    Its twin is trained on no record.
     """
     if name.startswith(STRUCTURE):
         bench = without_private(bench)

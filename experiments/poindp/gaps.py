@@ -1,6 +1,6 @@
 """Cells of Tables 1 and 2 that differ from the paper by more than 5 points.
 
-What one change at a time closes.
+Each variant changes one thing, and shows how much of the gap it closes.
 """
 
 import dataclasses
@@ -141,7 +141,7 @@ def largest_component(edges: np.ndarray, n: int) -> np.ndarray:
 
 
 def records(bench: cells.Bench, variant: str, *, lap: bool) -> Any:
-    """What networks see, float32 [n, d]; LaP's own rows sum to 1."""
+    """The input of networks, float32 [n, d]; LaP's own rows sum to 1."""
     here = bench.world
     if variant == RAW:
         return jnp.asarray(here.data.x.toarray(), jnp.float32)

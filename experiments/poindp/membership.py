@@ -1,6 +1,6 @@
 """Table 3: which nodes a network was trained on, as its answers tell.
 
-And how much of a tree the graph is.
+A part of it measures how close the graph is to a tree.
 """
 
 import dataclasses
@@ -226,8 +226,8 @@ def compute(cell: Cell, chosen: Attacked) -> _runner.Found:
 def prepared(frame: pd.DataFrame) -> pd.DataFrame:
     """Rows with their kind, the paper's number, and protocol and share in one column.
 
-    *apart* is how far the mean over targets is from the paper's number, in points. What is measured
-    of the graph alone is no share, and is not scaled.
+    *apart* is how far the mean over targets is from the paper's number, in points. Measures
+    of the graph alone are no shares, and are not scaled.
     """
     frame = accuracy.with_families(frame.fillna({"protocol": ""}))
     of_graph = frame.attack == GRAPH

@@ -1,4 +1,4 @@
-"""What users report of their records under a proved guarantee, and what is proved of each row."""
+"""Reports on records under a proved guarantee, and the proved guarantee of each row."""
 
 from functools import lru_cache
 from typing import Any
@@ -93,12 +93,12 @@ def _drawn(made: Any, level: Any, keys: Any, records: Any) -> Any:
 
 
 def laplace_scale(epsilon: float) -> float:
-    """Of rows that sum to 1: two of them differ by at most 2 in the sum of absolute values."""
+    """The scale for rows that sum to 1: two of them differ by at most 2 in L1."""
     return 2.0 / epsilon
 
 
 def of_laplace(scale: float) -> Guarantee:
-    """What Laplace noise of a scale on every coordinate of a row that sums to 1 is worth."""
+    """The guarantee of Laplace noise of a scale on every coordinate of a row that sums to 1."""
     return Guarantee(
         2.0 / scale,
         unit=RECORD,
@@ -110,7 +110,7 @@ def of_laplace(scale: float) -> Guarantee:
 
 
 def guarantee(name: str, epsilon: float, settings: Settings) -> PipelineGuarantee | None:
-    """What is proved of a row; None where nothing is, or nothing private is used."""
+    """The proved guarantee of a row; None without one, or where nothing private is used."""
     if name == f"{PUBLISHED}lap":
         spent = of_laplace(1.0 / epsilon)
     elif is_sound(name) and not name.startswith(STRUCTURE):

@@ -109,5 +109,5 @@ def compute(cell: cells.Cell, resolved: Settings, bounds: tuple[float, float] | 
 
 @lru_cache(maxsize=1)
 def _benches(resolved: Settings) -> dict[int, cells.Bench]:
-    """Of each seed, of one task and data set at a time."""
+    """The benches of each seed, of one task and data set at a time."""
     return {}

@@ -83,7 +83,7 @@ def ledger(
 ) -> Ledger:
     """The spending of a row: a release a user, or nothing.
 
-    What was ``chosen`` by the records is not protected.
+    Choices that were made by the records (``chosen``) are not protected.
     """
     unspent = Ledger(Budget(mechanism.epsilon))
     if structure_only:
@@ -150,7 +150,7 @@ def _operator(name: str) -> propagation.Operator:
 
 
 def prepare(settings: Settings, seed: int) -> Bench:
-    """What the rows of one seed share.
+    """The facts that the rows of one seed share.
 
     A program that looped over two seeds would round differently.
     """
@@ -194,7 +194,7 @@ def _keys(root: Any, seed: Any) -> Any:
 def embed(bench: Bench, mechanism: Mechanism | None, *, structure_only: bool = False) -> Any:
     """The embedding of a cell, [n, d].
 
-    Of reports, of the features, or ``structure_only``, of one public record.
+    It is of reports, of the features, or, ``structure_only``, of one public record.
     """
     default = bench.data.default_record()
     if mechanism is None:
@@ -245,7 +245,7 @@ def made_by(cell: Cell, dim: int) -> Mechanism | None:
 
 @lru_cache(maxsize=1)
 def _embedding(bench: Bench, name: str, epsilon: float, k: int) -> Any:
-    """What the cells of both preprocessings share; the last one is kept, for the second of them."""
+    """The embedding that the cells of both preprocessings share; the last one is kept."""
     # The key is cloned: one seed's cells share it on purpose, so that their rows can be paired.
     bench = dataclasses.replace(bench, noise_key=jax.random.clone(bench.noise_key))
     if name == NON_PRIVATE:

@@ -82,9 +82,7 @@ def _repeats(rows: pd.DataFrame) -> list[str]:
 
 
 def chosen(group: pd.DataFrame) -> tuple[pd.DataFrame, str]:
-    """Of one row's seeds, those of the embedding that does better in validation on average.
-
-    And which it is.
+    """The seeds of one row by the embedding that does better in validation, and its name.
 
     One choice for all seeds of a row: the validation examples of one seed alone are too few to tell
     two embeddings apart (264 pairs on Cora's links). A tie goes to the raw one. Seeds with one

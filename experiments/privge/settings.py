@@ -75,7 +75,7 @@ EPOCHS = 100
 
 
 class Plan(NamedTuple):
-    """What is run and committed for one task and data set: chosen to fit a two-core machine."""
+    """The committed plan of one task and data set, chosen to fit a two-core machine."""
 
     epsilons: tuple[float, ...]
     seeds: int

@@ -130,8 +130,7 @@ def joint(*guarantees: Guarantee, adjacency: str) -> Guarantee:
     unit = joint_unit(*(part.unit for part in parts))
     epsilon = add_up(part.epsilon for part in parts)
 
-    # Of two neighbours i and j, i comes first where (e^eps_i - 1) / delta_i is the smaller, by
-    # exchange.
+    # Neighbour i comes before j where (e^eps_i - 1) / delta_i is the smaller, by exchange.
     total = Fraction(0)
     before = Fraction(0)
     uncertain = [part for part in parts if part.delta > 0.0]

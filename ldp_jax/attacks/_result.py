@@ -483,7 +483,7 @@ def _metrics(
     false_rates: Sequence[float] = (_FALSE,),
 ) -> np.ndarray:
     """All metrics of targets in falling order of their scores; float64 [rows of kept, metrics]."""
-    # Those that are ``kept``, bool [rows, p], count; ``ends`` are the last places of runs of equal
+    # Pairs that are ``kept``, bool [rows, p], count; ``ends`` are the last places of runs of equal
     # scores. Where rows have orders of their own, ``truth`` and ``ends``, of each place's run, are
     # [rows, p].
     first = np.zeros((len(kept), 1))

@@ -107,8 +107,8 @@ def likelihood_ratio(
     first = [without[::2], with_edge[::2]]
     spread = sum(np.atleast_2d(np.cov(part, rowvar=False)) for part in first) / 2
     variances = np.diag(spread)
-    # What never varies gets a tiny variance: it decides alone where it differs, and not at all
-    # where it does not.
+    # A score that never varies gets a tiny variance: it decides alone where it differs, and not at
+    # all where it does not.
     floor = 1e-12 * max(1.0, float(variances.max()))
     direction = np.linalg.solve(
         spread + np.diag(ridge * variances + floor), first[1].mean(0) - first[0].mean(0)

@@ -80,7 +80,7 @@ def search(
     plans = [asked]
     if made.refit:  # of whichever candidate turns out best
         plans = [asked | _asked(estimator, [last], first=len(fits)) for last in candidates]
-    # Of each unit the most that a plan costs: no plan need be the worst of all units.
+    # The cost of each unit is that of its worst plan: no plan need be the worst of all units.
     totals = [_total(plan) for plan in plans]
     units = dict.fromkeys(unit for total in totals for unit in total)
     worst = [parallel(*(total[unit] for total in totals if unit in total)) for unit in units]

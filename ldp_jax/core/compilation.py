@@ -24,7 +24,7 @@ def compilation_cache(folder: str | os.PathLike[str] | None = None) -> Path:
     path = Path(folder or jax.config.values["jax_compilation_cache_dir"] or Path(user, "ldp_jax"))
     options = {
         "jax_compilation_cache_dir": str(path),
-        # Those of a GPU would name each program by a path.
+        # The caches of a GPU would name each program by a path.
         "jax_persistent_cache_enable_xla_caches": "none",
         "jax_persistent_cache_min_compile_time_secs": 0.0,
         "jax_persistent_cache_min_entry_size_bytes": -1,

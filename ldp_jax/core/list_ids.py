@@ -49,7 +49,7 @@ def host_ids(ids: Any, n: int) -> np.ndarray:
             values = np.ravel(np.asarray(ids))
         except Exception:  # ragged, or objects that raise what they like
             values = np.array([*ids, None], object)[:-1]
-        # Of [3, "x"] NumPy makes words, of [3, 1j] complex numbers, and of [3, True] whole ones.
+        # NumPy turns [3, "x"] into words, [3, 1j] into complex numbers, [3, True] into whole ones.
         if isinstance(ids, Sequence) and not isinstance(ids, (str, bytes, bytearray)):
             one_kind = values.dtype.kind in "iufO" or values.dtype.name.startswith("bfloat")
             if not one_kind or any(isinstance(one, _BOOLEAN) for one in ids):

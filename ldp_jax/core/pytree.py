@@ -52,7 +52,7 @@ def pytree(cls: type[_T]) -> type[_T]:
             return NotImplemented
         mine, structure = jax.tree.flatten(self)
         theirs, other_structure = jax.tree.flatten(other)
-        # What is no concrete array raises here, where array_equal alone would call it unequal.
+        # A leaf that is no concrete array raises here; array_equal alone would call it unequal.
         return structure == other_structure and all(
             np.array_equal(np.asarray(one), np.asarray(other))
             for one, other in zip(mine, theirs, strict=True)

@@ -181,7 +181,7 @@ def whole_noise(epsilon: float, most: int) -> WholeNoise:
             require(len(core) + most <= MAX_REACH, f"{rule}, with counts up to {most}")
             fallen = -(-fallen * up // down)
         stays = core[-1]
-        # What is beyond the end falls by e^-epsilon too.
+        # The mass beyond the end falls by e^-epsilon too.
         last = max(stays, -(-stays * up // (down - up)))
         return [*core, *[stays] * (most - 1), last]
 

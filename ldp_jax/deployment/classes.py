@@ -98,7 +98,7 @@ class Classifier(Public):
         x = as_numbers(record)
         rule = f"record must be {self.features} numbers, as the classifier's, got shape {x.shape}"
         require(x.shape == (self.features,), rule)  # a dtype would say what the record holds
-        # What a record holds must not be seen in a warning or an error.
+        # A warning or an error must not show the content of a record.
         with np.errstate(all="ignore"):
             x = np.nan_to_num(x.astype(np.float64), nan=0.0)
             if self.log_counts:

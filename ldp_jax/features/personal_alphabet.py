@@ -83,8 +83,7 @@ class PersonalAlphabets:
         """
         found = personal_alphabets.alphabets(prior, epsilon)
         classes = found.order.shape[1]
-        # Of few classes there is a table of each size, so that programs are the same for all
-        # epsilons.
+        # Few classes have a table of each size, so that programs are the same for all epsilons.
         sizes = np.arange(2, classes + 1) if classes <= _FEW else np.unique(found.sizes)
         tables = [personal_alphabets.table(epsilon, size, classes) for size in sizes.tolist()]
         return cls(

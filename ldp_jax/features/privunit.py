@@ -330,8 +330,7 @@ class PrivUnit(_OnCaps):
         log_ratio = jax.lax.fori_loop(0, _STEPS, step, -exponential / (self.dim - 1))
         away = -wide * jnp.expm1(log_ratio)
         along = cut * jnp.cos(away) + jnp.sqrt((1 - cut) * (1 + cut)) * jnp.sin(away)
-        # Of the cosine, which may round to 1, the sine would be 0, and the report the record's own
-        # direction.
+        # The cosine may round to 1. Its sine would be 0, and the report the record's own direction.
         return along, jnp.sin(wide * jnp.exp(log_ratio))
 
     def _log_base(self, y: Array) -> Array:

@@ -422,7 +422,7 @@ def private_embedding(
             protected=("features", *of_graph.protected),
             unprotected=("labels", *of_graph.unprotected, *unprotected),
         )
-    # Of users on several devices all estimates exist at once, and are exchanged for columns.
+    # With users on several devices all estimates exist at once, and are exchanged for columns.
     dense = not isinstance(x, (RowSource, np.memmap))
     runs = 1 if placement(x) is None else 3
     _check_memory(mechanism, op, dense, memory, runs)

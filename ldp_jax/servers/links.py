@@ -29,7 +29,7 @@ from ldp_jax.edges.neighbour_counts import checked_groups
 from ldp_jax.servers.parts.count_evidence import noise_variance
 from ldp_jax.servers.questions import Answers, Asked, CountQuestion
 
-# Of neighbours in a group: what their mean is at least, and an estimate as a share of it.
+# The least mean of neighbours in a group, and the least estimate as a share of it.
 _LEAST_MEAN, _LEAST_SHARE = 1e-3, 0.05
 
 

@@ -178,7 +178,7 @@ class Rehearsal(NamedTuple):
         return next((one for one in self.epsilons if self.collect(one)), None)
 
     def __str__(self) -> str:
-        # What to do.
+        # The advice.
         known = "public labels" if self.auc is None else "public lists"
         yes = "collect" if self.auc is None else "ask for counts"
         no = "do not collect" if self.auc is None else "ask for degrees"

@@ -182,7 +182,7 @@ def report_each(
 
     Keys as the words that they hold.
     """
-    # Of one record too: a sampler, the largest of all programs, is compiled once.
+    # One record takes the same program: a sampler, the largest of all, is compiled once.
     mechanism, own = _apart(mechanism, own, len(words))
     return in_blocks(lambda rows: _reports(rows[0], mechanism, *rows[1:]), (words, x, *own), size)
 

@@ -151,7 +151,7 @@ CASES: dict[str, Case] = {
     ),
     "Discrete-menu": _audited(lambda e: features.menu([features.GeneralizedRR(e, 2)]), "a table"),
     "Discrete": _case(whisper, table=True),
-    # Of six nodes; the loss is per bit of one list.
+    # These lists have six nodes; the loss is per bit of one list.
     "DPRR": _of_list(lambda e: edges.DPRR(0.1 * e, 0.9 * e, n=6), "DPRR"),
     "DPRR-geometric": _of_list(
         lambda e: edges.DPRR(0.1 * e, 0.9 * e, n=6, noise="geometric"), "DPRR, whole noise"
@@ -173,16 +173,16 @@ CASES: dict[str, Case] = {
         lambda e: edges.NeighbourCounts(e, 2, n=6, groups=_GROUPS, most=5),
         "Neighbour counts, 6 nodes",
     ),
-    # Of four or five nodes, on which chains need few sweeps; LapGraph's own count would have 1 % of
-    # so few pairs.
+    # These graphs have four or five nodes, on which chains need few sweeps; LapGraph's own count
+    # would have 1 % of so few pairs.
     "EdgeRR": _curator(lambda e: curators.EdgeRR.from_epsilon(e, sweeps=64), "EdgeRR"),
     "PrivHRG": _curator(lambda e: curators.PrivHRG(e, sweeps=64), "PrivHRG"),
     "PublicHRG": _curator(lambda e: curators.PublicHRG(e, sweeps=64), "PublicHRG"),
     "BinnedPairs": _curator(curators.BinnedPairs, "BinnedPairs"),
     "EdgeRand": _curator(curators.EdgeRand, "EdgeRand"),
     "LapGraph": _curator(lambda e: curators.LapGraph.from_epsilon(e, share=0.5), "LapGraph"),
-    # Of two numbers; Gaussian noise is calibrated on the host, so that its epsilon is numbers, no
-    # tracer.
+    # Vectors have two numbers; Gaussian noise is calibrated on the host, so that its epsilon is
+    # numbers, no tracer.
     "HyperbolicGaussian": _hyperbolic(
         lambda e: hyperbolic.HyperbolicGaussian(e, 1e-5, clip=1.5), "Hyperbolic Gaussian"
     ),

@@ -53,7 +53,8 @@ _CERTAIN = 0.99  # of its answer where the loss crosses epsilon on no axis
 _MOST_NODES = 2_000_000
 _EXACT = 1e-8  # how far a mass or a moment in float64 may be from its quadrature, relative
 
-# Of the largest estimate: one rounding, by which moments in float32 are off where estimates cancel
+# A share of the largest estimate: one rounding, by which moments in float32 are off where
+# estimates cancel
 _ROUNDED = 2.0**-24
 
 SIGMAS = 5.0

@@ -1,8 +1,7 @@
-"""Classifiers of all baselines, and what they take.
+"""Classifiers of all baselines.
 
-What is public, and links to be multiplied with.
-
-A network of two layers, and PageRank of classes, which is weighed against the features.
+They take public facts, and links to be multiplied with. One is a network of two layers, the
+other PageRank of classes, which is weighed against the features.
 """
 
 from functools import lru_cache

@@ -1,4 +1,4 @@
-"""What a method is asked and answers, and what it says of what was spent."""
+"""The input and the answer of a method, and its statement of what was spent."""
 
 import math
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ class Asked(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What a method makes of a draw, what was spent, and what else a row says, by column."""
+    """A method's answer to a draw, what was spent, and further columns of the row."""
 
     scores: Any
     """[n, C], log posteriors or other scores of classes; values by metric; None where a method
@@ -63,7 +63,7 @@ def of_lists(*mechanisms: Any) -> PipelineGuarantee:
 
 
 def nothing_read() -> PipelineGuarantee:
-    """Of a baseline that reads no list."""
+    """The guarantee of a baseline that reads no list."""
     units = (NEIGHBOUR_LIST, RELATIONSHIP)
     nothing = [
         Guarantee(0.0, unit=unit, status="proved", reason="no list is read") for unit in units
@@ -72,6 +72,6 @@ def nothing_read() -> PipelineGuarantee:
 
 
 def nothing_kept() -> PipelineGuarantee:
-    """Of a row that takes the lists as they are."""
+    """The guarantee of a row that takes the lists as they are."""
     everything = [Guarantee(math.inf, unit=unit) for unit in (NEIGHBOUR_LIST, RELATIONSHIP)]
     return PipelineGuarantee.of(everything, protected=(), unprotected=("edges", *PUBLIC))

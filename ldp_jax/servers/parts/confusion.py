@@ -103,7 +103,7 @@ def _confusion(
 
     def one(inside: Array) -> tuple[Array, Array]:
         chosen = jnp.argmax(jnp.where(inside, scores, -jnp.inf), -1)
-        # Of the class sent (rows) and the reported label.
+        # Counts of the class sent (rows) by the reported label.
         joint = matmul(jax.nn.one_hot(chosen, classes, dtype=jnp.float32).T, reported)
         uniform = inside.astype(jnp.float32) / inside.sum()
         own = jnp.where(inside[:, None], same.astype(jnp.float32), uniform)

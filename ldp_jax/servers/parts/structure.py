@@ -51,13 +51,13 @@ _RECORDS = 64  # dimensions that the panel's records are reduced to before they 
 MANY = 2**15
 """Nodes up to which eigenvectors are found to a tolerance."""
 
-# Of the polynomial that leaves leading eigenvectors of many nodes, and how often it is applied.
+# The degree of the polynomial that leaves leading eigenvectors, and how often it is applied.
 _DEGREE, _PRODUCTS = 8, 5
 
 _WIDER, _ROUNDS = 16, 6  # columns beyond SHARED of subspace iteration, and its rounds
 
-# What a float32 Gram matrix tells from rounding, of the largest size; and a size where a graph has
-# no edge.
+# The least size, as a share of the largest, that a float32 Gram matrix tells from rounding; and a
+# size where a graph has no edge.
 _RESOLVED = np.float32(4e-4)
 _NOTHING = np.float32(1e-30)
 

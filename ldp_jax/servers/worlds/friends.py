@@ -122,7 +122,7 @@ def drawn_counts(key: PRNGKey, friends: Friends, groups: Array, *, num_groups: i
     shares = matmul(friends.of_class.T, of_group) / jnp.maximum(size, 1.0)[:, None]  # of a class
     anybody = (1.0 - friends.homophily) * size / len(groups)
     of_friends = friends.homophily * friends.alike + anybody
-    # Of friends of the own class, the echo have groups as those have of whom features say the same.
+    # A share ``echo`` of friends of the own class has groups like users with the same predictions.
     y = friends.of_class.argmax(1)
     like = y * classes + friends.said
     each = jnp.pad(of_group, ((0, 0), (0, 1)), constant_values=1.0).astype(jnp.int32)
