@@ -30,6 +30,7 @@ from ldp_jax.accounting.guarantee import (
     Guarantee,
     PipelineGuarantee,
     Unit,
+    any_two,
     joint_unit,
     own_words,
 )
@@ -62,10 +63,11 @@ class Cost:
         (bit by bit), or a joint unit where one answer reads several fields at once.
       pair: of an answer that reads the list: the loss about one pair of users by the answers of
         both ends. By default both ends report the pair.
-      owners: the name of the public rule by which one end of each pair reports it, where questions
-        share one rule; empty where both ends do, or where each question may have a rule of its own.
+      owners: the name of the public rule by which one end of each pair reports it in all
+        questions; empty where both ends may, in one question or in two. Without a name each end's
+        answers are charged.
       permanent: the name of an answer for good, which is drawn once and charged once; empty for
-        fresh answers.
+        fresh answers. An :class:`Account` refuses to ask a user for it again.
       curve: of Gaussian noise, whose answers compose by mu and are converted once, at ``delta``.
       delta: of all ``times`` answers together, for composition better than the sum; None for the
         sum.
@@ -102,9 +104,19 @@ class Cost:
         return field in dict(self.guarantee.unit.parts)
 
     def within(self, stated: "Cost") -> bool:
-        """Whether one answer loses no more than one of ``stated``, in the same way."""
-        mine = (self.guarantee.unit, self.owners, self.permanent)
-        if mine != (stated.guarantee.unit, stated.owners, stated.permanent):
+        """Whether one answer loses no more than one of ``stated``, in the same way.
+
+        It must also be proved as well, over the same or exact arithmetic, for as many pairs of
+        inputs, and towards the same people.
+        """
+        mine = (self.guarantee.unit, self.guarantee.trust, self.owners, self.permanent)
+        if mine != (stated.guarantee.unit, stated.guarantee.trust, stated.owners, stated.permanent):
+            return False
+        together = parallel(self.guarantee, stated.guarantee)
+        for name in ("status", "arithmetic"):
+            if getattr(together, name) != getattr(stated.guarantee, name):
+                return False
+        if any_two(together.adjacency) != any_two(stated.guarantee.adjacency):
             return False
         if self.curve is None or stated.curve is None:
             smaller = stated.curve is None
@@ -139,6 +151,17 @@ class Cost:
             return self.guarantee
         words = _JOINT_WORDS[unit] if unit in _JOINT_WORDS else own_words(unit)
         return dataclasses.replace(self.guarantee, unit=unit, adjacency=words)
+
+    def bit(self) -> Guarantee:
+        """One end's answer's loss about one pair, of an answer that reads the list."""
+        seen = self.per(NEIGHBOUR_LIST)
+        assert seen is not None
+        alone = relationship(seen)
+        pair = self.pair
+        # The answer of one end tells no more of the pair than the answers of both.
+        if pair is not None and pair.epsilon <= alone.epsilon and pair.delta <= alone.delta:
+            return pair
+        return alone
 
     def without_noise(self) -> "Cost":
         """The cost of the same answer without noise: an epsilon of infinity."""
@@ -181,42 +204,33 @@ class Role:
 
     def per(self, unit: Unit) -> Guarantee | None:
         """The loss of all answers per ``unit`` of one user; None where none reads it."""
-        parts = []
-        curves = []  # they compose by mu, and are converted once, at the largest delta
-        deltas = []
-        words = ""
-        for cost in self.costs:
-            one = cost.per(unit)
-            if one is None:
-                continue
-            if cost.curve is None or cost.delta is None:
-                parts.append(cost.total(one, cost.times))
-                continue
-            curves += [cost.curve] * cost.times
-            deltas.append(cost.delta)
-            words = words or cost.guarantee.adjacency
-        if curves:
-            noise = GaussianCurve(0.0).compose(*curves)
-            parts.append(noise.guarantee(max(deltas), unit, words))
-        return sequential(*parts) if parts else None
+        found = [(cost, cost.per(unit), cost.times) for cost in self.costs]
+        return _composed([(cost, one, times) for cost, one, times in found if one], unit)
 
     def after(self, history: "Role") -> "Role":
-        """Both roles, one after the other; an answer for good that both name is one answer."""
-        kept = {cost.permanent: cost for cost in history.costs if cost.permanent}
-        earlier = [cost for cost in history.costs if not cost.permanent]
+        """Both roles, one after the other; an answer for good that both name is one answer.
+
+        It is one only where one cost covers the other; else both are charged.
+        """
+        costs = list(history.costs)
         for cost in self.costs:
-            before = kept.get(cost.permanent) if cost.permanent else None
-            if before is None:
-                earlier.append(cost)
+            place = next((i for i, before in enumerate(costs) if _is_again(cost, before)), None)
+            if place is None:
+                costs.append(cost)
                 continue
+            before = costs[place]
             worse = cost if before.within(cost) else before
-            kept[cost.permanent] = dataclasses.replace(worse, times=cost.times + before.times)
-        again = [kept.pop(cost.permanent) for cost in self.costs if cost.permanent in kept]
+            costs[place] = dataclasses.replace(worse, times=cost.times + before.times)
         who = [one for one in (self.who, history.who) if one is not None]
         if len(who) == 2:
             validate.require(len(who[0]) == len(who[1]), "who must be of the same users", *who)
         both = np.logical_and.reduce(who) if who else None
-        return Role((*earlier, *again, *kept.values()), both)
+        return Role(tuple(costs), both)
+
+
+def _is_again(cost: Cost, before: Cost) -> bool:
+    """Whether a cost is of the answer for good that ``before`` is of."""
+    return bool(cost.permanent) and (cost.within(before) or before.within(cost))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -286,7 +300,11 @@ class Statement:
         return parallel(*known) if known else None
 
     def units(self) -> tuple[Unit, ...]:
-        """The units that the guarantee names."""
+        """The units that the guarantee names.
+
+        ``ValueError`` where some answers lose by the distance of two records, and others about any
+        two records or labels.
+        """
         read = dict.fromkeys(cost.guarantee.unit for cost in self.costs)
         fields = {field for unit in read for field, _ in unit.parts}
         together = False  # one role reads the record, or the label, and the list
@@ -294,6 +312,12 @@ class Statement:
             own = {field for cost in role.costs for field, _ in cost.guarantee.unit.parts}
             together |= "list" in own and bool(own & {"record", "label"})
         apart = any(unit.rate is not None for unit in read)
+        of_any_two = {field for unit in read if unit.rate is None for field, _ in unit.parts}
+        validate.require(
+            not (apart and of_any_two & {"record", "label"}),
+            "a loss per unit of distance and a loss about any two records have no common total: "
+            "ask different users, in two protocols",
+        )
         wanted = {
             RECORD: bool(fields & {"record", "label"}) and not apart,
             LABEL: LABEL in read,
@@ -346,43 +370,61 @@ class Statement:
         )
 
 
+_Answers = list[tuple[Cost, Guarantee, int]]
+"""Costs, the loss of one answer in some unit, and how many answers there are."""
+
+
+def _composed(answers: _Answers, unit: Unit) -> Guarantee | None:
+    """Return the loss of all answers; None where there are none."""
+    parts = []
+    curves = []  # they compose by mu, and are converted once, at the largest delta
+    deltas = []
+    words = ""
+    for cost, one, times in answers:
+        if cost.curve is None or cost.delta is None:
+            parts.append(cost.total(one, times))
+            continue
+        curves += [cost.curve] * times
+        deltas.append(cost.delta)
+        words = words or one.adjacency
+    if curves:
+        noise = GaussianCurve(0.0).compose(*curves)
+        parts.append(noise.guarantee(max(deltas), unit, words))
+    return sequential(*parts) if parts else None
+
+
 def _of_pair(one: Role, other: Role) -> Guarantee | None:
     """Return the loss about the pair of two users by the answers of both.
 
-    Each question's owner is the worse end. An answer that both give costs ``pair``, one that a
-    single end gives what a bit costs. Where several questions share one rule, the pair has one
-    owner in all of them.
+    Each end's answer costs what a bit costs, or the answers of both ends together if that is less.
+    Where questions share a named rule of owners, the pair has one owner in all of them, the worse
+    end, and the answers of both ends to a question cost ``pair``.
     """
-    times: dict[Cost, list[int]] = {}
+    fresh: dict[Cost, int] = {}
+    apart: _Answers = []  # by ends that may both report the pair
+    by_rule: dict[str, tuple[_Answers, _Answers]] = {}
     for place, role in enumerate((one, other)):
         for cost in role.costs:
-            if cost.reads("list"):
-                times.setdefault(dataclasses.replace(cost, times=1), [0, 0])[place] += cost.times
-    parts = []
-    by_rule: dict[str, list[list[Guarantee]]] = {}
-    for cost, (first, second) in times.items():
-        seen = cost.per(NEIGHBOUR_LIST)
-        assert seen is not None
-        bit = relationship(seen)
-        # The answer of one end tells no more of the pair than the answers of both.
-        pair = cost.pair
-        if pair is not None and pair.epsilon <= bit.epsilon and pair.delta <= bit.delta:
-            bit = pair
-        if cost.owners:
-            ends = by_rule.setdefault(cost.owners, [[], []])
-            for end, many in zip(ends, (first, second), strict=True):
-                if many:
-                    end.append(cost.total(bit, many))
-            continue
-        if first and second and cost.pair is not None:
-            parts.append(cost.total(cost.pair, min(first, second)))
-        if first != second:
-            parts.append(cost.total(bit, abs(first - second)))
+            if not cost.reads("list"):
+                continue
+            assert cost.pair is not None
+            if cost.owners:
+                ends = by_rule.setdefault(cost.owners, ([], []))
+                ends[place].append((cost, cost.pair, cost.times))
+            elif cost.permanent:
+                apart.append((cost, cost.bit(), cost.times))
+            else:
+                kind = dataclasses.replace(cost, times=1)
+                fresh[kind] = fresh.get(kind, 0) + cost.times
+    apart += [(cost, cost.bit(), times) for cost, times in fresh.items()]
+    parts = [_composed(apart, RELATIONSHIP)]
     for ends in by_rule.values():
-        parts.append(parallel(*(sequential(*end) for end in ends if end)))
-    if not parts:
+        owned = [_composed(end, RELATIONSHIP) for end in ends]
+        parts.append(parallel(*(end for end in owned if end is not None)))
+    known = [part for part in parts if part is not None]
+    if not known:
         return None
-    return dataclasses.replace(sequential(*parts), adjacency=own_words(RELATIONSHIP))
+    return dataclasses.replace(sequential(*known), adjacency=own_words(RELATIONSHIP))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -417,9 +459,17 @@ class Account:
         """Charge users for one answer; ``BudgetExceededError`` beyond the statement.
 
         It takes the place of the stated answer of least epsilon that covers it and is still left.
+        ``ValueError`` for users who gave this answer for good before.
         """
         costs = self.statement.costs
         found = [place for place, stated in enumerate(costs) if cost.within(stated)]
+        if cost.permanent:
+            again = int((asked & (self.answers[:, found] > 0).any(1)).sum())
+            validate.require(
+                not again,
+                f"{again} users gave the permanent answer {cost.permanent!r} before: it is charged "
+                "once, so keep it in the state, and do not ask for it again",
+            )
         if not found:
             raise BudgetExceededError(
                 f"the question costs {cost.guarantee}, and the statement names no such answer"

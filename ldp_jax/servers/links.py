@@ -27,6 +27,7 @@ from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import Array, PRNGKey, Scalar
 from ldp_jax.edges.neighbour_counts import checked_groups
 from ldp_jax.servers.parts.count_evidence import noise_variance
+from ldp_jax.servers.parts.list_entries import public_entries
 from ldp_jax.servers.questions import Answers, Asked, CountQuestion
 
 # The least mean of neighbours in a group, and the least estimate as a share of it.
@@ -60,6 +61,18 @@ class LinkFacts(NamedTuple):
         return np.where(self.labels >= 0, self.labels, np.asarray(self.log_q).argmax(1)).astype(
             np.int32
         )
+
+    def check_pilot(self) -> Int[np.ndarray, "entries 2"]:
+        """Check the pilot, and return the entries of its lists.
+
+        ``ValueError`` for a member who is named twice, and for entries of other users' lists.
+        """
+        n = len(self.labels)
+        validate.ids(n, "the users", pilot=self.pilot)
+        pilot = np.asarray(self.pilot, int)
+        rule = "pilot must name each member once"
+        validate.require(len(np.unique(pilot)) == len(pilot), rule)
+        return public_entries(n, pilot, friends=self.friends)
 
     def same_class(self, pairs: Int[np.ndarray, "p 2"]) -> Float[np.ndarray, " p"]:
         r"""The log of how much likelier two users are of one class than two at random.
@@ -169,7 +182,8 @@ class LinkServer:
 
     The result is float32 [m], a score for each pair (:func:`link_scores`), to which
     :meth:`LinkFacts.same_class` may be added. A silent user counts as
-    the mean of those who reported. ``ValueError`` for pairs of others than the users of the facts.
+    the mean of those who reported. ``ValueError`` for pairs of others than the users of the facts,
+    and for entries of the lists of users outside the pilot, which are private.
 
     >>> from ldp_jax.graph import graphs
     >>> from ldp_jax.servers import Users, simulate
@@ -195,7 +209,7 @@ class LinkServer:
     def __post_init__(self) -> None:
         n = len(self.facts.labels)
         validate.pairs(n, "the users", pairs=self.pairs)
-        validate.ids(n, "the users", pilot=self.facts.pilot)
+        self.facts.check_pilot()
 
     @property
     def question(self) -> CountQuestion:

@@ -23,6 +23,7 @@ from ldp_jax.edges import (
 from ldp_jax.graph import graphs
 from ldp_jax.graph.graphs import GraphSet
 from ldp_jax.servers.driver import simulate
+from ldp_jax.servers.parts.list_entries import public_entries
 from ldp_jax.servers.questions import Answers, Asked
 from ldp_jax.servers.questions.lists import MEMORY, ListQuestion
 from ldp_jax.servers.users import Users
@@ -107,9 +108,7 @@ class ListServer:
         if self.public is not None:
             n = len(self.group)
             who = validate.mask(n, who=self.public.who)
-            entries = validate.pairs(n, "the users", entries=self.public.entries)
-            rule = "entries must be of the lists of public users"
-            validate.require(who[entries[:, 0]].all(), rule)
+            public_entries(n, np.flatnonzero(who), entries=self.public.entries)
 
     @property
     def group(self) -> Int[np.ndarray, " n"]:

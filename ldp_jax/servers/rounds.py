@@ -26,17 +26,25 @@ class RoundQuestion(ByMechanism):
       mechanism: for the record of one round.
       asked: bool [n].
       round: whose record is sent, from 0.
+      rounds: how many there are in a history.
       permanent: the name of an answer for good.
+
+    ``ValueError`` from ``answer`` for a history of another number of rounds.
     """
 
     mechanism: Mechanism
     asked: Bool[Array | np.ndarray, " n"]
     round: Int[Array | np.ndarray, ""]
+    rounds: int = static()
     permanent: str = static(default="")
 
     def answer(self, key: PRNGKey, user: User) -> Report:
         """The report of the round's record."""
-        record = jax.tree.map(lambda history: as_records(history)[self.round], user.record)
+        histories = jax.tree.map(as_records, user.record)
+        for history in jax.tree.leaves(histories):
+            rule = f"records must be histories of {self.rounds} rounds, got shape {history.shape}"
+            validate.require(history.ndim and history.shape[0] == self.rounds, rule)
+        record = jax.tree.map(lambda history: history[self.round], histories)
         return self.mechanism.privatize(key, record)
 
 
@@ -121,5 +129,9 @@ class RoundsServer:
     def _question(self, number: int) -> RoundQuestion:
         everybody = np.ones(self.num_users, bool)
         return RoundQuestion(
-            self.mechanism, everybody, np.asarray(number, np.int32), self.permanent
+            self.mechanism,
+            everybody,
+            np.asarray(number, np.int32),
+            self.rounds,
+            self.permanent,
         )

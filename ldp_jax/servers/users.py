@@ -159,7 +159,7 @@ class Users:
         User i has the i-th key.
         """
         n = self.num_users
-        counted = random.counted(key)
+        counted = random.counted(of_records.key_for(key, self.records))
         parts = []
         for start in range(0, n, _ROWS):
             stop = min(start + _ROWS, n)

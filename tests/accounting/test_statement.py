@@ -45,7 +45,9 @@ def drawn_statement(rng):
     for owners in ("", "one rule"):
         menu += [Cost(proved(epsilon, NEIGHBOUR_LIST), owners=owners) for epsilon in (1.0, 2.0)]
     per_edge = Guarantee(1.5, unit=RELATIONSHIP, status="proved", reason="half lists")
-    menu.append(Cost(proved(1.0, NEIGHBOUR_LIST), per_edge))
+    menu += [
+        Cost(proved(1.0, NEIGHBOUR_LIST), per_edge, owners=owners) for owners in ("", "one rule")
+    ]
     roles = []
     for _ in range(rng.integers(1, 4)):
         chosen = rng.choice(len(menu), rng.integers(1, 4), replace=False)
@@ -74,8 +76,9 @@ def of_one_user(statement, fields):
 
 
 def of_one_pair(statement):
-    """The largest loss about a pair: over users, roles and, question by question or once for all,
-    owners.
+    """The largest loss about a pair: over users, roles and owners by the one rule.
+
+    Without a rule both ends may own the pair, each in the questions that it is asked.
     """
     worst = 0.0
     never_asked = Role(())
@@ -97,10 +100,7 @@ def of_one_pair(statement):
                     for role in (mine, theirs)
                 ]
                 bit, both = cost.guarantee.epsilon, cost.pair.epsilon
-                if cost.owners:
-                    total += bit * times[fixed]
-                else:
-                    total += min(times) * both + (max(times) - min(times)) * bit
+                total += both * times[fixed] if cost.owners else bit * sum(times)
             worst = max(worst, total)
     return worst
 

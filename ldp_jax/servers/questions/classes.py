@@ -21,6 +21,7 @@ from ldp_jax.features import PersonalAlphabets
 from ldp_jax.features.personal_alphabet import best_place
 from ldp_jax.servers.parts.arrived import ReportRows, outputs_by_node
 from ldp_jax.servers.parts.device_classifier import DeviceClassifier
+from ldp_jax.servers.parts.records import PublicRecord, key_for
 from ldp_jax.servers.parts.rows import DenseRows, Rows, feature_rows, of_length_one
 from ldp_jax.servers.parts.self_training import FoldedLabels, label_evidence
 from ldp_jax.servers.questions.question import Answers, User
@@ -108,10 +109,12 @@ class ClassQuestion:
 
     def answer_all(self, key: PRNGKey, users: Any) -> Int[np.ndarray, " n"]:
         """The reported places of all users."""
-        return self.reports(key, self.scores(users.records))
+        return self.reports(key_for(key, users.records), self.scores(users.records))
 
     def scores(self, records: Any) -> Float[Array, "n classes"]:
         """The classifier's scores of all users' records, dense, sparse or as rows."""
+        if isinstance(records, PublicRecord):
+            records = records.scaled_rows(0, records.num_nodes)
         if not isinstance(records, (Rows, DenseRows)):
             records = feature_rows(records, public=np.zeros(0, int))
         return self.classifier.scores(records)

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Int
 
 from ldp_jax.accounting.statement import Cost
 from ldp_jax.core import validate
-from ldp_jax.core.pytree import pytree, static
+from ldp_jax.core.pytree import digest, pytree, static
 from ldp_jax.core.types import Array, PRNGKey, Report
 from ldp_jax.deployment import Pairs, ownership
 from ldp_jax.edges import (
@@ -114,8 +114,14 @@ class ListQuestion(OnTheWire):
         return cls(mechanism, asked, group.astype(np.int32), size, float(memory))
 
     def cost(self) -> Cost:
-        """The loss of the mechanism per bit of a list, and per pair by its rule of ownership."""
-        return Cost(self.mechanism.guarantee(), self.mechanism.relationship())
+        """The loss of the mechanism per bit of a list, and per pair by its rule of ownership.
+
+        Where one end owns a pair, budgets and the places of those who are asked say which.
+        """
+        rule = ""
+        if self.mechanism.reporting != "full":
+            rule = digest((self.mechanism, self.asked, self.group, self.size)).hex()
+        return Cost(self.mechanism.guarantee(), self.mechanism.relationship(), owners=rule)
 
     # --- On devices ---
 

@@ -16,6 +16,7 @@ from jaxtyping import Bool, Float, Integer
 
 from ldp_jax.accounting.guarantee import LABEL, WORDS, Guarantee
 from ldp_jax.accounting.statement import Cost
+from ldp_jax.core import validate
 from ldp_jax.core.mechanism import Mechanism
 from ldp_jax.core.pytree import pytree, static
 from ldp_jax.core.shown import by_shapes
@@ -169,6 +170,9 @@ class Ask(ByMechanism):
     asked: Bool[Array | np.ndarray, " n"]
     of: str = static(default="record")
     permanent: str = static(default="")
+
+    def __post_init__(self) -> None:
+        validate.one_of(("record", "label"), of=self.of)
 
     def cost(self) -> Cost:
         """The guarantee of the mechanism, per record or per label."""

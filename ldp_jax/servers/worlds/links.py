@@ -105,15 +105,8 @@ class LinkWorlds:
         check_labels(labels, log_q.shape[1])
         rule = f"labels must be of the {n} users of log_q, got {len(labels)}"
         validate.require(len(labels) == n, rule)
-        validate.ids(n, "the users", pilot=pilot)
-        entries = validate.pairs(n, "the users", friends=facts.friends)
+        entries = facts.check_pilot()
         validate.require(len(entries), "friends must be entries of lists, one at least")
-        once = len(np.unique(pilot)) == len(pilot)
-        rule = "pilot must name each member once, and friends must be of their lists alone"
-        validate.require(once and np.isin(entries[:, 0], pilot).all(), rule)
-        once = len(np.unique(entries, axis=0)) == len(entries)
-        rule = "friends must name each entry once, and nobody as their own friend"
-        validate.require(once and (entries[:, 0] != entries[:, 1]).all(), rule)
         return cls(LinkFacts(log_q, labels, pilot, entries)), key
 
     def found(
