@@ -7,6 +7,7 @@ would be within 1e-12 of the number.
 
 import dataclasses
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
@@ -287,6 +288,11 @@ def own_words(unit: Unit) -> str:
 def any_two(adjacency: str) -> str:
     """Return ``any two`` if an adjacency compares every input with every other, else ``two``.
 
+    It reads words: "any two ..." promises every pair, unless a word of distance or likeness
+    follows.
+
+    >>> any_two("any two numbers in [-1, 1] at most 0.1 apart")
+    'two'
     >>> (
     ...     any_two(WORDS[RECORD]),
     ...     any_two(WORDS[LABEL]),
@@ -294,8 +300,16 @@ def any_two(adjacency: str) -> str:
     ... )
     ('any two', 'two', 'two')
     """
-    fewer = any(word in adjacency for word in ("differ", "adjacent", "neighbouring", "each other"))
+    fewer = any(word in _ORIGIN.sub("", adjacency) for word in _FEWER)
     return "any two" if adjacency.startswith("any two ") and not fewer else "two"
+
+
+_ORIGIN = re.compile(r"within distance \S+ of the origin")
+_FEWER = (
+    "differ", "adjacent", "neighbouring", "each other", "one another", "apart", "close", "near",
+    "distance", "similar", "between", "consecutive", "follow", "except", "but for", "same record",
+)  # fmt: skip
+"""Words by which an adjacency compares some inputs alone."""
 
 
 def said_once(texts: Iterable[str]) -> str:

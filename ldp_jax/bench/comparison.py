@@ -36,7 +36,7 @@ from ldp_jax.core.progress import Progress, phase, watched
 from ldp_jax.core.pytree import digest
 from ldp_jax.datasets import Dataset, load
 from ldp_jax.servers import simulate
-from ldp_jax.servers.saved import versions
+from ldp_jax.servers.saved import fingerprint, versions
 
 _CLASSES = 20  # of more, gains are not told class by class
 
@@ -195,17 +195,35 @@ _NOTHING = {
 
 
 def _name(cell: _Cell, entry: Entry, data: str) -> dict[str, Any]:
-    """The name that tells a cell's row from the others of its draw."""
-    source = _source(type(entry.server if entry.mechanism is None else entry.mechanism))
-    if cell.method.model is not None:
-        source += _source(getattr(cell.method.model, "func", cell.method.model))
-    made_of = hashlib.sha256((source + data).encode()).hexdigest()[:10] if source else ""
+    """The name that tells a cell's row from the others of its draw.
+
+    ``made_of`` tells code, parameters and data apart; it is empty where they cannot be told.
+    """
+    made = entry.server if entry.mechanism is None else entry.mechanism
+    source = _source(type(made))
+    model = cell.method.model
+    if model is not None:
+        source += _source(getattr(model, "func", model)) + repr(_bound(model))
+    try:
+        parameters = fingerprint(made)
+    except TypeError:  # a field that is no array, number or text
+        source = ""
+        parameters = ""
+    told = source + parameters + data
+    made_of = hashlib.sha256(told.encode()).hexdigest()[:10] if source else ""
     named = {"method": cell.method.name, "users": cell.users, "epsilon": cell.column}
     return named | {"made_of": made_of}
 
 
 def _is_of(row: Row, name: dict[str, Any]) -> bool:
     return bool(name["made_of"]) and all(getattr(row, part) == name[part] for part in name)
+
+
+def _bound(made: Any) -> tuple[Any, ...]:
+    """The values that a function or a partial call holds beside its code."""
+    held = getattr(getattr(made, "func", made), "__closure__", None) or ()
+    inner = tuple(cell.cell_contents for cell in held)
+    return getattr(made, "args", ()), getattr(made, "keywords", {}), inner
 
 
 def _source(made: Any) -> str:

@@ -88,7 +88,9 @@ def search(
     if budget is not None:
         Ledger(budget).spend("search", stated)
     made.fit(X, y)
-    return Searched(made, stated, len(fits) + bool(made.refit), max(map(len, plans)))
+    # A fit is one, however many of its steps ask.
+    kinds = [{key[0] if isinstance(key, tuple) else key for key in plan} for plan in plans]
+    return Searched(made, stated, len(fits) + bool(made.refit), max(map(len, kinds)))
 
 
 def guarantee_of(search: Any) -> PipelineGuarantee:
@@ -105,7 +107,8 @@ def _asked(
 ) -> dict[Any, tuple[Guarantee, ...]]:
     """The guarantees of fits, numbered from ``first``, by what tells their reports apart.
 
-    All steps of an estimator that ask users have one.
+    All steps of an estimator that ask users have one. ``ValueError`` for a search over records of a
+    step whose equal reports are charged once.
     """
     from sklearn.base import clone
 
@@ -118,9 +121,15 @@ def _asked(
             raise TypeError(
                 f"{type(estimator).__name__} asks no user: see ldp_jax.servers.estimators"
             )
-        for step in private:
+        of_records = [word for word in parameters if word.rpartition("__")[2] == "records"]
+        for number, step in enumerate(private):
             name, guarantees = step.asks()
-            asked[place if name is None else name] = guarantees
+            if name is not None and of_records:
+                raise ValueError(
+                    f"{of_records[0]} must not be searched over: other records are other reports "
+                    "under one key; fit each of them apart"
+                )
+            asked[(place, number) if name is None else name] = guarantees
     return asked
 
 

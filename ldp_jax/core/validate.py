@@ -88,8 +88,14 @@ def positive(**kwargs: object) -> None:
 
 def in_order(given: _T, name: str) -> "_T | np.ndarray":
     """:func:`unmasked` rows of nodes; ``ValueError`` for a pandas table of named rows."""
-    _check_index(given, name, "datasets.read_records(..., nodes=names) finds rows by name")
+    unnamed(**{name: given})
     return unmasked(given)
+
+
+def unnamed(**kwargs: object) -> None:
+    """Refuse a pandas table or series whose rows have names or are in another order."""
+    for name, given in kwargs.items():
+        _check_index(given, name, "datasets.read_records(..., nodes=names) finds rows by name")
 
 
 def _check_index(given: Any, name: str, by_name: str) -> None:

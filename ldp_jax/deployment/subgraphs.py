@@ -36,7 +36,7 @@ from ldp_jax.core.integer_tables import WORDS, frozen
 from ldp_jax.core.ownership import Ownership
 from ldp_jax.core.rounding import digits_up, share
 from ldp_jax.core.validate import mask, number, require, whole
-from ldp_jax.core.whole_noise import MAX_EPSILON, WholeNoise, whole_noise
+from ldp_jax.core.whole_noise import MAX_EPSILON, MAX_REACH, WholeNoise, whole_noise
 from ldp_jax.deployment.device import Device
 from ldp_jax.deployment.neighbours import (
     MAX_NUMBERS,
@@ -112,6 +112,11 @@ class Subgraphs(NeighbourQuestion):
     def noise(self) -> WholeNoise:
         """The noise of the rounded number; ValueError where it would reach beyond 2^20."""
         most = self._rounded(self.ends[1], WORDS) - self._zero
+        require(
+            most < MAX_REACH,
+            f"bound must be smaller, or epsilon: at epsilon {self.epsilon:g} the number of a list "
+            f"with {self.bound} friends is rounded to {most} steps, more than {MAX_REACH}",
+        )
         return whole_noise(share(self.epsilon, self.steps), most)
 
     @cached_property

@@ -37,7 +37,10 @@ def _made(name: str, epsilon: float, inputs: int, reach: int, unbiased: bool) ->
     law, places = _window(epsilon, inputs, reach)
     masses = integer_tables.integer_masses(law, epsilon)
     if unbiased:
-        places = _unbiased(masses / integer_tables.WORDS, places)
+        law = masses / integer_tables.WORDS
+        rule = f"epsilon is too small: at {epsilon:g} all records have the same masses of 2^-32"
+        validate.require(law[0] @ places < 0, rule)
+        places = _unbiased(law, places)
     return Discrete.of(integer_tables.Table(name, masses, places.astype(np.float32), "grid"))
 
 

@@ -114,8 +114,8 @@ def solve(epsilon: float, inputs: int, outputs: int) -> tuple[np.ndarray, np.nda
         options={"primal_feasibility_tolerance": 1e-9, "dual_feasibility_tolerance": 1e-9},
     )
     if found.status != 0:
-        raise RuntimeError(
-            f"the linear program at epsilon {epsilon:g} was not solved: {found.message}"
+        raise ValueError(
+            f"epsilon {epsilon:g} is too small or too large for the linear program: {found.message}"
         )
     return found.x[:cells].reshape(inputs, outputs), y
 

@@ -436,6 +436,11 @@ def traced_operator(graph: Graph, num_nodes: int) -> Operator:
 
 
 def _check(alpha: Scalar, r: Scalar, tol: Scalar = 1.0) -> None:
+    shapes = {name: np.shape(one) for name, one in (("alpha", alpha), ("r", r), ("tol", tol))}
+    several = [f"{name} of shape {shape}" for name, shape in shapes.items() if shape]
+    validate.require(
+        not several, f"alpha, r and tol must be numbers, got {', '.join(several)}: vmap over them"
+    )
     validate.in_range(0.0, 1.0, open_lower=True, alpha=alpha, tol=tol)
     validate.in_range(0.0, 1.0, r=r)
 
@@ -450,6 +455,7 @@ def _check_rows(num_nodes: int, x: ArrayLike | tuple) -> None:
 def _given(op_or_graph: Operator | Graph, x: ArrayLike | tuple) -> tuple[Operator, Array]:
     """The operator and the columns of x, float32 or float64 [n, c]."""
     kind = type(x).__name__
+    validate.unnamed(x=x)
     validate.require(not hasattr(x, "toarray"), f"x must be dense, got {kind}: give x.toarray()")
     validate.require(np.ndim(x), f"x must have a row for each node, got {kind} of shape ()")
     columns = jnp.asarray(x)

@@ -164,7 +164,8 @@ def simulate(
     Raises:
       BudgetExceededError: where the statement does not fit the budget, or a question not the
         statement.
-      TypeError: for a state that is no pytree, or a question that holds private data or code.
+      TypeError: for a state that is no pytree, or that holds code, or an array of the users' own
+        private data (their copies cannot be told from public ones).
       ValueError: for a question that asks nobody, or of another number of users.
 
     >>> from ldp_jax.features import GeneralizedRR

@@ -257,10 +257,16 @@ class PrivateEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _OfUse
         return self
 
     def asks(self) -> tuple[Any, tuple[Guarantee, ...]]:
-        """The cost of one fit, by mechanism and bounds: fits that share both have equal reports."""
+        """The cost of one fit, and a name that fits with equal reports share.
+
+        The name is by mechanism, bounds and key: under one of these the same records are the same
+        reports.
+        """
         if self.mechanism is None:
             raise ValueError("mechanism must be given")
-        return digest(self._drawn_by()).hex(), (self.mechanism.guarantee(),)
+        key = self._key()
+        drawn = (*self._drawn_by(), () if key is None else jax.random.key_data(key))
+        return digest(drawn).hex(), (self.mechanism.guarantee(),)
 
     def _drawn_by(self) -> tuple[PyTree, ...]:
         """The values that reports depend on beside records and key."""

@@ -58,8 +58,8 @@ class Users:
         ``Dataset``, a ``np.memmap``), or rows of a classifier.
       labels: int [n].
       lists: an undirected graph, a set of graphs, or an :class:`~ldp_jax.edges.Population`.
-      public: bool [n], users whose data the server knows; they are never asked. By default
-        there are none.
+      public: bool [n], users whose data the server knows, whom :meth:`shuffled` leaves as they
+        are. By default there are none. A server asks them only where its question does.
       noiseless: whether questions are put without noise (:meth:`exact`).
       lie: what malicious users send (:meth:`lying`).
       liars: bool [n], who they are.
@@ -80,6 +80,7 @@ class Users:
     liars: Bool[np.ndarray, " n"] | None = None
 
     def __post_init__(self) -> None:
+        validate.unnamed(records=self.records, labels=self.labels)
         if self.lists is not None and not isinstance(self.lists, Population):
             object.__setattr__(self, "lists", Population.of(self.lists))
         sizes = self._sizes()
@@ -142,7 +143,10 @@ class Users:
     def only(self, cost: Cost) -> "Users":
         """The same users with the fields that an answer reads, and no others."""
         kept = {"records": "record", "labels": "label", "lists": "list"}
+        unit = cost.guarantee.unit
         read = {name: field for name, field in kept.items() if cost.reads(field)}
+        rule = f"users hold records, labels and lists, none of which is in the unit {unit}"
+        validate.require(read, rule)
         lacking = [field for name, field in read.items() if getattr(self, name) is None]
         rule = f"users must hold what the question reads, and lack {', '.join(lacking)}s"
         validate.require(not lacking, rule)

@@ -324,3 +324,96 @@ def test_a_field_is_protected_or_in_the_clear():
     assert lost.protected == ()
     assert "edges" in lost.unprotected
     assert np.isinf(lost[NEIGHBOUR_LIST].epsilon)
+
+
+# --- What one statement cannot hide ---------------------------------------------------------------
+
+
+def test_a_pair_that_either_end_may_own_costs_both_ends_answers():
+    """Each end may be the owner in the one question that asks it; a named rule forbids that."""
+    per_edge = Guarantee(1.0, unit=RELATIONSHIP, status="proved", reason="one owner")
+    once = Cost(proved(1.0, NEIGHBOUR_LIST), per_edge)
+    found = Statement.of([once]).guarantee()
+    assert found[RELATIONSHIP].epsilon == 2.0
+    named = dataclasses.replace(once, owners="the lower number")
+    assert Statement.of([named]).guarantee()[RELATIONSHIP].epsilon == 1.0
+
+
+def test_the_other_end_of_an_owned_pair_may_tell_of_it_too():
+    """The owner's list loses 1 and the other end's degree 0.5."""
+    per_edge = Guarantee(1.5, unit=RELATIONSHIP, status="proved", reason="half lists")
+    cost = Cost(proved(1.0, NEIGHBOUR_LIST), per_edge, owners="parity")
+    for times in (1, 2):
+        many = dataclasses.replace(cost, times=times)
+        assert Statement.of([many]).guarantee()[RELATIONSHIP].epsilon == 1.5 * times
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_gaussian_answers_about_lists_compose_by_mu_over_both_ends(times):
+    curve = GaussianCurve.of(1.0, 4.0)
+    cost = Cost(curve.guarantee(1e-6, NEIGHBOUR_LIST), curve=curve, delta=1e-6, times=times)
+    found = Statement.of([cost]).guarantee()
+    assert found[NEIGHBOUR_LIST].epsilon == curve.repeated(times).guarantee(1e-6).epsilon
+    assert found[RELATIONSHIP].epsilon == curve.repeated(2 * times).guarantee(1e-6).epsilon
+
+
+def test_a_loss_by_distance_has_no_sum_with_one_of_any_two_records():
+    near = Cost(Guarantee(1.0, unit=metric(1.0), status="proved", reason="noise"), times=3)
+    assert Statement.of([near]).guarantee()[metric(3.0)].epsilon == 3.0
+    for unit in (RECORD, LABEL):
+        whole = Statement.of([Cost(proved(2.0, unit))])
+        for both in (Statement.of([near, *whole.costs]), whole.after(Statement.of([near]))):
+            with pytest.raises(ValueError, match="no common total"):
+                both.guarantee()
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "total"),
+    [
+        (proved(1.0), proved(1.0), {RECORD: 1.0}),
+        (proved(1.0), proved(2.0), {RECORD: 2.0}),
+        (proved(1.0), proved(2.0, LABEL), {RECORD: 3.0, LABEL: 3.0}),
+        (proved(1.0), proved(3.0, NEIGHBOUR_LIST), {RECORD: 1.0, NEIGHBOUR_LIST: 3.0}),
+        (proved(1.0), proved(0.5, delta=1e-3), {RECORD: 1.5}),  # neither covers the other
+    ],
+)
+def test_an_answer_for_good_is_one_answer_of_one_unit(first, second, total):
+    """In both orders, and beside an answer of another name."""
+    one, two = (Statement.of([Cost(each, permanent="mine")]) for each in (first, second))
+    other = Statement.of([Cost(proved(0.5), permanent="other")])
+    for both in (one.after(two), two.after(one)):
+        for extra, found in ((0.0, both.guarantee()), (0.5, other.after(both).guarantee())):
+            assert found[RECORD].epsilon == total[RECORD] + extra
+            assert {unit: found[unit].epsilon for unit in total if unit == NEIGHBOUR_LIST} == {
+                unit: epsilon for unit, epsilon in total.items() if unit == NEIGHBOUR_LIST
+            }
+
+
+def test_a_user_is_not_asked_again_for_an_answer_for_good():
+    cost = Cost(proved(1.0), permanent="mine", times=5)
+    account = Account.of(Statement.of([cost]), 3)
+    first = np.array([True, True, False])
+    account = account.charge(cost, first)
+    with pytest.raises(ValueError, match="1 users gave the permanent answer 'mine' before"):
+        account.charge(cost, np.array([True, False, True]))
+    assert account.charge(cost, ~first).answers.sum() == 3
+
+
+@pytest.mark.parametrize(
+    "worse",
+    [
+        {"status": "none", "reason": ""},
+        {"status": "in the limit"},
+        {"arithmetic": "ideal"},
+        {"trust": "central"},
+        {"adjacency": "two hours that follow each other"},
+    ],
+    ids=lambda fields: next(iter(fields)),
+)
+def test_an_answer_is_within_another_only_if_it_is_proved_as_well(worse):
+    stated = Cost(dataclasses.replace(proved(1.0), arithmetic="exact"))
+    asked = dataclasses.replace(stated.guarantee, **worse)
+    assert stated.within(stated)
+    assert not Cost(asked).within(stated)
+    if "trust" not in worse:
+        assert stated.within(Cost(asked))

@@ -189,6 +189,26 @@ def test_rows_that_are_kept_are_not_computed_again(tmp_path, monkeypatch):
         compared(Friends, "both", out=tmp_path)
 
 
+def test_rows_of_another_parameter_are_not_taken_for_these(tmp_path):
+    """One class with other numbers, and one function that holds another number."""
+
+    def sampled(k):
+        def own(epsilon, dim):
+            return features.Sampled(features.Duchi(epsilon / k), dim, k)
+
+        return own
+
+    for pair in (
+        [features.Sampled(features.Duchi(4.0), 6, 1), features.Sampled(features.Duchi(1.0), 6, 1)],
+        [sampled(1), sampled(3)],
+    ):
+        folder = tmp_path / str(len(list(tmp_path.iterdir())))
+        first, second = (compared(one, "features", out=folder) for one in pair)
+        fresh = compared(pair[1], "features")
+        own = lambda made: [row.accuracy for row in made.rows if row.users == PRIVATE]
+        assert own(second) == own(fresh) != own(first)
+
+
 @pytest.mark.parametrize("error", [OSError, TypeError])
 def test_a_class_that_was_typed_in_has_no_file(monkeypatch, error):
     def nowhere(kind):

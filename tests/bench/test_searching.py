@@ -3,7 +3,7 @@
 import jax
 import numpy as np
 import pytest
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -69,6 +69,22 @@ def test_reports_of_one_mechanism_cost_once_however_often_they_are_read():
         embedding.set_params(mechanism__inner__steps=3)
 
 
+@untyped
+def test_other_keys_are_other_reports_and_other_records_are_refused():
+    """Reports under 3 keys cost three times one; under one key other records reveal both."""
+    embedding = PrivateEmbedding(features.HDS(2.0, 4, 2), graph=DATA.graph, records=DATA)
+    model = make_pipeline(embedding, LogisticRegression())
+    keys = {"privateembedding__random_state": [0, 1, 2]}
+    with pytest.raises(BudgetExceededError):
+        bench.search(model, keys, USERS, Y, cv=2, budget=5.9)
+    found = bench.search(model, keys, USERS, Y, cv=2, budget=6.1)
+    assert found.guarantee[RECORD].epsilon == pytest.approx(6.0)
+    assert (found.fits, found.reports) == (7, 3)
+    model.set_params(privateembedding__random_state=0)
+    with pytest.raises(ValueError, match="records must not be searched over"):
+        bench.search(model, {"privateembedding__records": [DATA, DATA]}, USERS, Y, cv=2)
+
+
 class Asks(ClassifierMixin, BaseEstimator):
     """Records at epsilon and lists at 3 - epsilon; asked once for each epsilon where they are
     ``kept``.
@@ -108,6 +124,24 @@ def test_a_search_states_the_most_of_each_unit(kept, refit, records, lists, fits
     assert stated == {RECORD: records, NEIGHBOUR_LIST: lists}
     spent = bench.guarantee_of(found.search)
     assert spent[RECORD].epsilon == (3.5 if kept else 10.5 + 1.5 * refit)  # the first is chosen
+
+
+class AsksFirst(TransformerMixin, Asks):
+    """A step that asks and hands its input on."""
+
+    def transform(self, x):
+        return x
+
+
+def test_every_step_of_a_pipeline_is_paid_for():
+    """Two folds and a refit: 2 (1 + 2) + (1 + 2) per record, and as much again per list."""
+    model = make_pipeline(AsksFirst(1.0), Asks(2.0))
+    found = bench.search(model, {"asks__epsilon": [2.0]}, USERS[:, None], Y, cv=2)
+    assert {unit: one.epsilon for unit, one in found.guarantee.items()} == {
+        RECORD: 9.0,
+        NEIGHBOUR_LIST: 9.0,
+    }
+    assert (found.fits, found.reports) == (3, 3)
 
 
 @untyped

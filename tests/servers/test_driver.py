@@ -16,7 +16,18 @@ from ldp_jax.core.pytree import pytree, static
 from ldp_jax.edges import Population, count_neighbours, ownership
 from ldp_jax.features import GeneralizedRR, Laplace
 from ldp_jax.graph import graphs
-from ldp_jax.servers import Answers, Ask, CountQuestion, Share, Users, count_cost, simulate
+from ldp_jax.servers import (
+    Answers,
+    Ask,
+    CountQuestion,
+    ReportServer,
+    RoundsServer,
+    Share,
+    Users,
+    count_cost,
+    panel_facts,
+    simulate,
+)
 from ldp_jax.servers.parts import records as of_records
 from ldp_jax.servers.parts.rows import Rows, feature_rows
 from ldp_jax.servers.users import blanked
@@ -304,6 +315,32 @@ def test_default_users_draw_noise_of_their_own(data):
     private = np.asarray(held.answer(key, question).values)
     public = np.asarray(held.public_record(0.0).answer(key, question).values)
     assert abs(np.corrcoef(private - data.x.toarray()[:, 0], public)[0, 1]) < 6 / np.sqrt(N)
+
+
+def test_default_users_of_dense_records_draw_noise_of_their_own_one_by_one():
+    """A question without a form for all users at once: histories of two rounds."""
+    records = np.random.default_rng(0).uniform(-1, 1, (N, 2)).astype(np.float32)
+    held = Users(records=records)
+    server = RoundsServer(Laplace(EPSILON), N, 2)
+    private, public = (
+        simulate(jax.random.key(7), server, one).value for one in (held, held.public_record())
+    )
+    noise = (private - records.T).ravel()
+    assert abs(np.corrcoef(noise, public.ravel())[0, 1]) < 6 / np.sqrt(2 * N)
+
+
+def test_default_users_report_classes_with_noise_of_their_own(data):
+    """Dense records have the public record's scores, by other keys than theirs."""
+    labels = np.where(np.arange(N) % 3 == 0, data.y, -1)
+    dense = data.x.toarray().astype(np.float32)
+    facts = panel_facts(jax.random.key(0), data.graph, dense[labels >= 0], labels, num_folds=2)
+    question = ReportServer(facts, 0.5).question
+    held = Users(records=dense)
+    key = jax.random.key(1)
+    default = held.public_record()
+    same = question.reports(key, question.scores(default.records))
+    found = np.asarray(default.answer(key, question).values)
+    assert (found != np.where(np.asarray(question.asked), same, 0)).any()
 
 
 def test_what_users_hold_is_in_no_text(data):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ldp_jax.servers.links import LinkFacts, link_scores
+from ldp_jax.servers.links import LinkFacts, LinkServer, link_scores
 
 
 def by_hand(reports, groups, pairs, epsilon):
@@ -82,6 +82,23 @@ def test_what_does_not_fit_is_refused():
         np.full((3, 2), -4),
     ):  # users of no counts have finite scores
         assert np.isfinite(np.asarray(link_scores(reports, np.array([0, 1, -1]), pairs, 1.0))).all()
+
+
+@pytest.mark.parametrize(
+    ("pilot", "friends", "message"),
+    [
+        ([0], [[0, 1], [2, 3]], "friends must be of the lists of public users alone"),
+        ([0], [[0, 1], [0, 1]], "friends must name each entry once"),
+        ([0], [[0, 0]], "nobody as their own friend"),
+        ([0, 0], [[0, 1]], "pilot must name each member once"),
+        ([4], [[4, 1]], r"pilot must be in \[0, 4\)"),
+    ],
+)
+def test_lists_of_others_than_the_pilot_are_refused(pilot, friends, message):
+    """A list outside the pilot is private: read as it is it would be no report."""
+    facts = LinkFacts(np.zeros((4, 2)), np.full(4, -1), np.array(pilot), np.array(friends))
+    with pytest.raises(ValueError, match=message):
+        LinkServer(facts, 1.0, np.array([[0, 1]]))
 
 
 def test_groups_of_small_integers_are_groups():

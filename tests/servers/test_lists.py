@@ -10,6 +10,7 @@ from ldp_jax import edges
 from ldp_jax.edges import DPRR, LapReport, LocalLap, NoisyDegree, RandomizedResponse
 from ldp_jax.graph import graphs
 from ldp_jax.servers import ListQuestion, ListServer, Users, privatize_graph, simulate
+from ldp_jax.servers.lists import PublicLists
 from ldp_jax.servers.questions.lists import ListReports
 
 N = 40
@@ -152,6 +153,13 @@ def test_a_ceiling_is_the_graph(reporting):
     assert found.rounds[0].upload == 4 * len(found.value.graph.senders) // N // (
         1 if reporting == "full" else 2
     )
+
+
+@pytest.mark.parametrize("entries", [[[0, 1], [0, 1]], [[0, 0]], [[1, 0]]])
+def test_public_lists_hold_each_entry_once_and_no_list_of_others(entries):
+    shown = PublicLists(np.arange(3) == 0, np.array(entries))
+    with pytest.raises(ValueError, match="entries must"):
+        ListServer(RandomizedResponse(1.0), 3, shown)
 
 
 def test_a_set_with_edges_is_no_public_fact():

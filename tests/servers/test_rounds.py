@@ -41,6 +41,14 @@ def test_a_permanent_answer_is_the_first_record_s_and_no_later_one_shows():
     np.testing.assert_array_equal(kept, collected(far, permanent="class"))
 
 
+def test_histories_of_another_number_of_rounds_are_refused():
+    """JAX would read the last round again and again."""
+    records = np.zeros((ROUNDS, N), int)
+    for server in (RoundsServer(MECHANISM, N, ROUNDS + 2), RoundsServer(MECHANISM, N, 1)):
+        with pytest.raises(ValueError, match="records must be histories of"):
+            simulate(jax.random.key(0), server, Users(records=records.T))
+
+
 def test_fresh_answers_follow_their_own_record_with_noise_of_their_own():
     records = np.ones((ROUNDS, N), np.int32)
     changed = records.copy()

@@ -131,6 +131,7 @@ class _FileRows(NamedTuple):
 
 def check_records(x: UserRecords, mechanism: Mechanism) -> tuple[int, int]:
     """The shape (n, d) of records that the mechanism is for."""
+    validate.unnamed(x=x)
     if scipy.sparse.issparse(x):
         raise ValueError(
             "x must be dense or a Dataset, got a sparse matrix, which says no public bounds: "
