@@ -458,7 +458,7 @@ class Account:
     def charge(self, cost: Cost, asked: Bool[np.ndarray, " n"]) -> "Account":
         """Charge users for one answer; ``BudgetExceededError`` beyond the statement.
 
-        It takes the place of the stated answer of least epsilon that covers it and is still left.
+        It takes the place of the stated answer that covers it most closely and is still left.
         ``ValueError`` for users who gave this answer for good before.
         """
         costs = self.statement.costs
@@ -475,12 +475,13 @@ class Account:
                 f"the question costs {cost.guarantee}, and the statement names no such answer"
             )
 
-        def size(place: int) -> tuple[float, float]:
-            pair = costs[place].pair
-            return costs[place].guarantee.epsilon, 0.0 if pair is None else pair.epsilon
+        def slack(place: int) -> tuple[bool, float, float]:
+            stated = costs[place]
+            pair = 0.0 if stated.pair is None else stated.pair.epsilon
+            return not stated.within(cost), stated.guarantee.epsilon, pair
 
         beyond = 0
-        for place in sorted(found, key=size):
+        for place in sorted(found, key=slack):
             answers = self.answers.copy()
             answers[asked, place] += 1
             beyond = int((asked & ~self._within(answers)).sum())

@@ -107,7 +107,7 @@ def _asked(
 ) -> dict[Any, tuple[Guarantee, ...]]:
     """The guarantees of fits, numbered from ``first``, by what tells their reports apart.
 
-    All steps of an estimator that ask users have one. ``ValueError`` for a search over records of a
+    All parts of an estimator that ask users have one. ``ValueError`` for a search over records of a
     step whose equal reports are charged once.
     """
     from sklearn.base import clone
@@ -115,15 +115,15 @@ def _asked(
     asked = {}
     for place, parameters in enumerate(fits, first):
         made = clone(estimator).set_params(**parameters)
-        steps = [step for _, step in made.steps] if hasattr(made, "steps") else [made]
-        private = [step for step in steps if hasattr(step, "asks")]
+        parts = (made, *made.get_params(deep=True).values())  # of pipelines, unions and the like
+        private = [*{id(part): part for part in parts if hasattr(part, "asks")}.values()]
         if not private:
             raise TypeError(
                 f"{type(estimator).__name__} asks no user: see ldp_jax.servers.estimators"
             )
         of_records = [word for word in parameters if word.rpartition("__")[2] == "records"]
-        for number, step in enumerate(private):
-            name, guarantees = step.asks()
+        for number, part in enumerate(private):
+            name, guarantees = part.asks()
             if name is not None and of_records:
                 raise ValueError(
                     f"{of_records[0]} must not be searched over: other records are other reports "

@@ -6,7 +6,7 @@ import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import make_pipeline, make_union
 
 from ldp_jax import bench, datasets, features
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RECORD, RELATIONSHIP, Budget
@@ -133,9 +133,11 @@ class AsksFirst(TransformerMixin, Asks):
         return x
 
 
-def test_every_step_of_a_pipeline_is_paid_for():
+@pytest.mark.parametrize("union", [False, True])
+def test_every_part_of_a_pipeline_is_paid_for(union):
     """Two folds and a refit: 2 (1 + 2) + (1 + 2) per record, and as much again per list."""
-    model = make_pipeline(AsksFirst(1.0), Asks(2.0))
+    first = AsksFirst(1.0)
+    model = make_pipeline(make_union(first) if union else first, Asks(2.0))
     found = bench.search(model, {"asks__epsilon": [2.0]}, USERS[:, None], Y, cv=2)
     assert {unit: one.epsilon for unit, one in found.guarantee.items()} == {
         RECORD: 9.0,

@@ -333,7 +333,8 @@ def test_default_users_report_classes_with_noise_of_their_own(data):
     """Dense records have the public record's scores, by other keys than theirs."""
     labels = np.where(np.arange(N) % 3 == 0, data.y, -1)
     dense = data.x.toarray().astype(np.float32)
-    facts = panel_facts(jax.random.key(0), data.graph, dense[labels >= 0], labels, num_folds=2)
+    given = (data.graph, dense[labels >= 0], labels)
+    facts = panel_facts(jax.random.key(0), *given, num_classes=CLASSES, num_folds=2)
     question = ReportServer(facts, 0.5).question
     held = Users(records=dense)
     key = jax.random.key(1)
