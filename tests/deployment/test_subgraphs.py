@@ -34,6 +34,13 @@ ASKED = TriangleQuestion(LINKED, KNOWN, EVERYBODY, 0.25, 3, 2.0, round=4)
 SHIPPED = ASKED.shipped()
 
 
+def test_a_range_of_too_many_steps_is_refused_by_its_bound():
+    """A larger epsilon rounds more finely: here it is the larger one that does not fit."""
+    assert Stars(0, 5000, 1.0, 6000).guarantee().epsilon <= 1.0
+    with pytest.raises(ValueError, match="bound must be smaller, or epsilon: at epsilon 40"):
+        Stars(0, 5000, 40.0, 6000).guarantee()
+
+
 def test_the_bytes_are_those_of_the_docstring():
     header = b'{"bound": 3, "epsilon": 2.0, "flips": 1073741824, "num_nodes": 40, "round": 4}\n'
     body = LINKED.astype("<u4").tobytes() + np.packbits(KNOWN).tobytes()

@@ -63,6 +63,9 @@ MADE = {
         lambda: posterior_links(GRAPH, PRIOR, 41.0),
         lambda: edges.private_links(KEY, GRAPH, 60.0),
     ],
+    "graph must have at least 3 nodes": [
+        lambda: edges.private_links(KEY, graphs.from_edges([[0, 1]], 2), 1.0),
+    ],
     "n ": [
         lambda: RandomizedResponse(1.0, n=0),
         lambda: LocalLap(0.5, 0.5).domain(),

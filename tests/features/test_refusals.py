@@ -67,6 +67,8 @@ REFUSED = [
     ("inputs must be", GridPiecewise, 1.0, 5.0),
     ("t must be", partial(GridPiecewise, t=math.inf), 1.0, 9),
     ("inputs must be", LPOptimal, 1.0, 1),
+    ("epsilon is too small", GridPiecewise, 1e-12, 5),
+    ("epsilon 1e-12 is too small", LPOptimal, 1e-12),
     ("outputs must be", LPOptimal, 1.0, 11, 40),
     ("inputs must be more than 11", LPOptimal, 7.0),
     ("either weights", FeatureRR, 1.0, 4),

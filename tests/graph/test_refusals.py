@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import jax
 import numpy as np
+import pandas as pd
 import pytest
 
 from ldp_jax.graph import aggregation, packing
@@ -47,6 +48,8 @@ REFUSED = [
     (lambda: ppr(GRAPH, X, 0.1, 1.5), "r must be"),
     (lambda: ppr(GRAPH, X, 0.1, 0.5, 0.0), "tol must be"),
     (lambda: ppr(GRAPH, X[1:], 0.1, 0.5), "x must have a row"),
+    (lambda: ppr(GRAPH, X, np.array([0.1, 0.2]), 0.5), r"must be numbers, got alpha of shape"),
+    (lambda: ppr(GRAPH, pd.DataFrame(X)[::-1], 0.1, 0.5), "x must be in the order of nodes"),
     (lambda: ppr(GRAPH, 1j * X, 0.1, 0.5), "x must be of real numbers"),
     (lambda: ppr_push(GRAPH, X, 0.1, 0.5, float("nan")), "r_max"),
     (lambda: ppr_push(GRAPH, X, 1e-8, 0.5), "alpha must be at least"),

@@ -6,15 +6,24 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 
 from ldp_jax import datasets
-from ldp_jax.accounting.guarantee import LABEL, NEIGHBOUR_LIST, RECORD, RELATIONSHIP, Budget
+from ldp_jax.accounting.guarantee import (
+    LABEL,
+    NEIGHBOUR_LIST,
+    RECORD,
+    RELATIONSHIP,
+    Budget,
+    Guarantee,
+    Unit,
+)
 from ldp_jax.accounting.ledger import BudgetExceededError
 from ldp_jax.accounting.statement import Cost, Role, Statement
 from ldp_jax.core.pytree import pytree, static
 from ldp_jax.edges import Population, count_neighbours, ownership
-from ldp_jax.features import GeneralizedRR, Laplace
+from ldp_jax.features import GeneralizedRR, Laplace, LaplaceVector
 from ldp_jax.graph import graphs
 from ldp_jax.servers import (
     Answers,
@@ -26,6 +35,7 @@ from ldp_jax.servers import (
     Users,
     count_cost,
     panel_facts,
+    perturb,
     simulate,
 )
 from ldp_jax.servers.parts import records as of_records
@@ -342,6 +352,21 @@ def test_default_users_report_classes_with_noise_of_their_own(data):
     same = question.reports(key, question.scores(default.records))
     found = np.asarray(default.answer(key, question).values)
     assert (found != np.where(np.asarray(question.asked), same, 0)).any()
+
+
+def test_what_users_cannot_answer_is_refused_in_words_of_the_argument():
+    """Tables in another order, a field that is no field, and a unit of nothing that users hold."""
+    for name in ("records", "labels"):
+        table = pd.Series([0.0, 1.0], index=[1, 0])
+        with pytest.raises(ValueError, match=f"{name} must be in the order of nodes"):
+            Users(**{name: table})
+    with pytest.raises(ValueError, match="x must be in the order of nodes"):
+        perturb(jax.random.key(0), pd.DataFrame(np.eye(2), index=[1, 0]), LaplaceVector(1.0, 2))
+    with pytest.raises(ValueError, match="of must be one of record, label"):
+        Ask(Laplace(1.0), np.ones(2, bool), of="labels")
+    place = Guarantee(1.0, unit=Unit("location"), adjacency="any two places")
+    with pytest.raises(ValueError, match="none of which is in the unit location"):
+        Users(records=np.zeros(2)).only(Cost(place))
 
 
 def test_what_users_hold_is_in_no_text(data):
