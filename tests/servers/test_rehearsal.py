@@ -390,7 +390,7 @@ def test_an_invalid_pilot_is_refused(graph):
     key = jax.random.key(0)
     stranger = np.array([[facts.friends[0, 1], N]])
     for wrong, words in (
-        ({"pilot": facts.pilot[:-1]}, "of their lists alone"),
+        ({"pilot": facts.pilot[:-1]}, "of the lists of public users alone"),
         ({"pilot": np.r_[facts.pilot, facts.pilot[:1]]}, "each member once"),
         ({"friends": facts.friends[:0]}, "one at least"),
         ({"friends": stranger}, rf"friends must be in \[0, {N}\), the users"),
@@ -404,7 +404,7 @@ def test_an_invalid_pilot_is_refused(graph):
         ({"labels": facts.labels + 0.5}, "labels must be integers"),
         ({"labels": facts.labels[:-1]}, "labels must be of the"),
         ({"labels": facts.labels + 1}, "labels must be"),
-        ({"pilot": facts.pilot[:0]}, "of their lists alone"),
+        ({"pilot": facts.pilot[:0]}, "of the lists of public users alone"),
     ):
         with pytest.raises(ValueError, match=words):
             rehearse(key, facts._replace(**wrong), (1.0,))
