@@ -88,7 +88,8 @@ class BinnedPairs(CentralMechanism):
         named, values = score(split.public)
         named = validate.pairs(n, "pairs of nodes", score=named)
         values = validate.numbers(score=values)
-        distinct = len(np.unique(named.min(1) * n + named.max(1))) == len(named)
+        code = named.min(1) * n + named.max(1)
+        distinct = len(np.unique(code)) == len(named)
         apart = (named[:, 0] != named[:, 1]).all()
         fits = values.shape == (len(named),) and np.isfinite(values).all()
         validate.require(

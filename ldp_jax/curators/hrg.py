@@ -214,7 +214,8 @@ def _term(count: Array, pairs: Array) -> Array:
     some = (edges > 0) & (others > 0)
     rest = jnp.maximum(pairs, 1.0)
     share = jnp.where(some, edges / rest, 0.5)
-    return jnp.where(some, edges * jnp.log(share) + others * jnp.log1p(-share), 0.0)
+    term = edges * jnp.log(share) + others * jnp.log1p(-share)
+    return jnp.where(some, term, 0.0)
 
 
 def _terms(state: State) -> Array:

@@ -210,7 +210,13 @@ def sample(key: PRNGKey, m: "ListMechanism", people: Population, memory: float) 
     if not people.private.any():
         return ReportedPairs(np.zeros(0, np.int32), np.zeros(0, np.int32), noisy)
     made = plan(m, people, half)
-    m = m.of_users(lambda leaf: leaf if np.ndim(leaf) == 0 else np.asarray(leaf)[made.who])
+
+    def of_reporters(budget: Scalar) -> Scalar:
+        if np.ndim(budget) == 0:
+            return budget
+        return np.asarray(budget)[made.who]
+
+    m = m.of_users(of_reporters)
 
     # A refusal must not tell true edges: it is by what a graph without edges lets expect.
     count = len(made.who)

@@ -270,7 +270,8 @@ def with_noise(
     # word is in none.
     near, reach = sizes
     place = found(lambda at: word[1] < high[at], near)
-    unsure = (word[1] == last) | ((place > 0) & (word[1] == high[jnp.maximum(place - 1, 0)]))
+    below = high[jnp.maximum(place - 1, 0)]
+    unsure = (word[1] == last) | ((place > 0) & (word[1] == below))
     steps = jnp.where(unsure.any(), bits, 0)
     exact = found(lambda at: random_words.less(word[1:], thresholds[:, at]), steps)
 

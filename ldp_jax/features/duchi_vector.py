@@ -109,8 +109,8 @@ class DuchiVector:
         near = candidates[first]
         untied = near.at[0].set(near[0] ^ 1)
         near = jnp.where(2 * differ[first] == self.dim, untied, near)
-        opposite = 2 * self._count(near ^ v) > self.dim
-        near = jnp.where(opposite, ~near, near)
+        is_opposite = 2 * self._count(near ^ v) > self.dim
+        near = jnp.where(is_opposite, ~near, near)
 
         chosen = jnp.where(anywhere, candidates[0], near)
         place = jnp.arange(self.dim)
@@ -215,5 +215,5 @@ def _log_mixture(epsilon: Scalar, few: Array, most: Array) -> Array:
     rest = epsilon - level
     near = jnp.exp(jnp.minimum(rest, switch)) * (most / _SCALE)
     far = jnp.exp(jnp.maximum(rest, switch) - _LOG_SCALE) * most
-    larger = jnp.where(rest <= switch, near, far)
-    return level + jnp.log(few * jnp.exp(-level) + larger)
+    of_most = jnp.where(rest <= switch, near, far)
+    return level + jnp.log(few * jnp.exp(-level) + of_most)

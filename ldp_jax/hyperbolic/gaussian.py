@@ -234,11 +234,12 @@ class RadialAngularGaussian(_Gaussian):
         """
         y = jnp.asarray(y)
         clip = jnp.asarray(self.clip, y.dtype)
-        radius = clip / 2
-        angle = y
         if self.radial_share > 0:
             radius = jnp.clip(y[..., :1], 0.0, clip)
             angle = y[..., 1:]
+        else:
+            radius = clip / 2
+            angle = y
         if self.radial_share < 1:
             length = jnp.sqrt((angle**2).sum(-1, keepdims=True))
             unit = angle / jnp.where(length > 0, length, 1.0)
