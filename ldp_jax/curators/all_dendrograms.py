@@ -28,11 +28,9 @@ def _clusters(nodes: tuple[int, ...]) -> list[frozenset[tuple[int, int]]]:
         for more in itertools.combinations(rest, count):
             left = (first, *more)
             right = tuple(node for node in rest if node not in more)
-            found += [
-                one | other | {(mask(left), mask(right))}
-                for one in _clusters(left)
-                for other in _clusters(right)
-            ]
+            root = (mask(left), mask(right))
+            for one, other in itertools.product(_clusters(left), _clusters(right)):
+                found.append(one | other | {root})
     return found
 
 

@@ -63,8 +63,11 @@ def release_laws(m: CentralMechanism, split: EdgeSplit) -> Float[np.ndarray, "gr
     if isinstance(m, HasReleaseLaw):
         pairs = candidates_of(split)
         public = graphs.to_edges(split.public)
-        each = [split_of(public, split.num_nodes, pairs[bits > 0]) for bits in bits_of(len(pairs))]
-        log = np.stack([np.asarray(m.release_law(one), np.float64) for one in each])
+        laws = []
+        for bits in bits_of(len(pairs)):
+            one = split_of(public, split.num_nodes, pairs[bits > 0])
+            laws.append(np.asarray(m.release_law(one), np.float64))
+        log = np.stack(laws)
     else:
         log = _known(m, split)
     sums = np.exp(log).sum(1)
@@ -84,7 +87,9 @@ def _edge_rand(m: EdgeRand, split: EdgeSplit) -> np.ndarray:
     epsilon = float(m.epsilon)
     sets = np.arange(1 << count)
     wrong = np.bitwise_count(sets[:, None] ^ sets).astype(np.int64)
-    return -wrong * np.logaddexp(0, epsilon) - (count - wrong) * np.logaddexp(0, -epsilon)
+    cost_wrong = np.logaddexp(0, epsilon)  # minus the logarithm of its probability
+    cost_right = np.logaddexp(0, -epsilon)
+    return -wrong * cost_wrong - (count - wrong) * cost_right
 
 
 @_known.register(LapGraph)

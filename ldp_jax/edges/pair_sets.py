@@ -41,10 +41,12 @@ def largest(
     # The (least + 1)-th smallest of as many uniforms as there are false pairs, 1 where there are
     # ``least``; below it, ``least`` are independent uniforms. Spacings of the hazards -log(1 - s)
     # are independent: the j-th is exponential, of rate false - j, j from 0.
-    which = np.repeat(np.arange(len(false)), np.where(least < false, least + 1, 0))
-    spacing = -np.log(uniforms(least_key, len(which))) / (false[which] - ordinal(which))
+    some_larger = least < false
+    which = np.repeat(np.arange(len(false)), np.where(some_larger, least + 1, 0))
+    rate = false[which] - ordinal(which)
+    spacing = -np.log(uniforms(least_key, len(which))) / rate
     hazard = np.bincount(which, weights=spacing, minlength=len(false))
-    ceiling = np.where(least < false, -np.expm1(-hazard), 1.0)
+    ceiling = np.where(some_larger, -np.expm1(-hazard), 1.0)
 
     false_score = ceiling[among] * uniforms(among_key, len(among))
     owner = np.concatenate([true, among])
@@ -58,8 +60,9 @@ def _true_scores(u: np.ndarray, epsilon: float) -> np.ndarray:
     """The scores of true pairs: P(Lap > 1 + L) where P(Lap > L) = u, without logarithms."""
     shrink = np.exp(-epsilon)
     rest = np.maximum(1 - u, 2.0**-65)
-    below_zero = np.where(rest >= shrink / 2, shrink / (4 * rest), 1 - rest / shrink)
-    return np.where(u <= 0.5, u * shrink, below_zero)
+    within_one = shrink / (4 * rest)  # L in [-1, 0]
+    below = np.where(rest >= shrink / 2, within_one, 1 - rest / shrink)
+    return np.where(u <= 0.5, u * shrink, below)
 
 
 def false_pairs(
