@@ -119,7 +119,8 @@ class OfDendrogram(CentralMechanism):
         if self.published:  # public and private edges in turn (eq. 12-14)
             scales = np.tile(scales * np.eye(2), (sweeps, 1))
             sweeps = 2 * sweeps
-        return self.engine().run(rest, hrg.init(first, n, edges), edges, scales, sweeps).tree
+        start = hrg.init(first, n, edges)
+        return self.engine().run(rest, start, edges, scales, sweeps).tree
 
     def sample_pairs(
         self,

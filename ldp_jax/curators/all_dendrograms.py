@@ -28,11 +28,9 @@ def _clusters(nodes: tuple[int, ...]) -> list[frozenset[tuple[int, int]]]:
         for more in itertools.combinations(rest, count):
             left = (first, *more)
             right = tuple(node for node in rest if node not in more)
-            found += [
-                one | other | {(mask(left), mask(right))}
-                for one in _clusters(left)
-                for other in _clusters(right)
-            ]
+            root = (mask(left), mask(right))
+            for one, other in itertools.product(_clusters(left), _clusters(right)):
+                found.append(one | other | {root})
     return found
 
 
@@ -55,9 +53,12 @@ def pairs_of(n: int) -> Int[np.ndarray, "pairs 2"]:
 
 def joins(trees: np.ndarray, pairs: Values) -> np.ndarray:
     """Whether each internal node of each dendrogram joins each pair; bool [trees, n - 1, pairs]."""
-    first, second = np.moveaxis(1 << np.asarray(pairs, np.int64).reshape(-1, 2), 1, 0)
-    one, other = trees[..., 0, None], trees[..., 1, None]
-    return ((one & first > 0) & (other & second > 0)) | ((one & second > 0) & (other & first > 0))
+    first, second = 1 << np.asarray(pairs, np.int64).reshape(-1, 2).T
+    one = trees[..., 0, None]
+    other = trees[..., 1, None]
+    first_in_one = (one & first > 0) & (other & second > 0)
+    second_in_one = (one & second > 0) & (other & first > 0)
+    return first_in_one | second_in_one
 
 
 def log_likelihoods(trees: np.ndarray, edges: Values) -> Float[np.ndarray, " trees"]:
@@ -65,15 +66,12 @@ def log_likelihoods(trees: np.ndarray, edges: Values) -> Float[np.ndarray, " tre
     return _likelihoods(trees, joins(trees, edges).sum(-1))
 
 
-def over_all_graphs(n: int, pairs: np.ndarray | None = None) -> Float[np.ndarray, "graphs trees"]:
-    """L of every graph of some pairs, by its bits, and every dendrogram over n nodes.
-
-    By default all pairs.
-    """
-    pairs = pairs_of(n) if pairs is None else np.asarray(pairs)
-    return _likelihoods(
-        sides(n), np.einsum("gp,trp->gtr", bits_of(len(pairs)), joins(sides(n), pairs).astype(int))
-    )
+def over_all_graphs(n: int, pairs: np.ndarray) -> Float[np.ndarray, "graphs trees"]:
+    """L of every graph of some pairs, by its bits, and every dendrogram over n nodes."""
+    trees = sides(n)
+    joined = joins(trees, pairs).astype(int)
+    found = np.einsum("gp,trp->gtr", bits_of(len(pairs)), joined)
+    return _likelihoods(trees, found)
 
 
 def bits_of(count: int) -> Int[np.ndarray, "sets count"]:
@@ -88,7 +86,8 @@ def _likelihoods(trees: np.ndarray, found: np.ndarray) -> np.ndarray:
         share = found / pairs
         of_edges = found * np.log(share)
         of_others = (pairs - found) * np.log1p(-share)
-    return (np.nan_to_num(of_edges) + np.nan_to_num(of_others)).sum(-1)
+    terms = np.nan_to_num(of_edges) + np.nan_to_num(of_others)
+    return terms.sum(-1)
 
 
 law = functools.partial(special.softmax, axis=-1)
@@ -102,7 +101,8 @@ def as_trees(n: int) -> list[hrg.Dendrogram]:
     """
     trees = []
     for tree in sides(n):
-        masks = np.concatenate([tree[:, 0] | tree[:, 1], 1 << np.arange(n)])
+        clusters = tree[:, 0] | tree[:, 1]
+        masks = np.concatenate([clusters, 1 << np.arange(n)])
         node = np.zeros(1 << n, np.int32)
         node[masks] = np.arange(2 * n - 1)
         children = node[tree].ravel()
@@ -134,7 +134,9 @@ def counts_of(drawn: np.ndarray, n: int) -> Int[np.ndarray, " trees"]:
 
     Others are a ``ValueError``.
     """
-    known = _weights(n)[sides(n)[..., 0] | sides(n)[..., 1]].sum(-1, dtype=np.uint32)
+    trees = sides(n)
+    clusters = trees[..., 0] | trees[..., 1]
+    known = _weights(n)[clusters].sum(-1, dtype=np.uint32)
     order = np.argsort(known)
     at = np.minimum(np.searchsorted(known[order], drawn), len(known) - 1)
     validate.require(

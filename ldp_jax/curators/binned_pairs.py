@@ -16,7 +16,7 @@ from ldp_jax.curators.release import MEMORY, CentralMechanism, per_private_edge
 from ldp_jax.curators.split import EdgeSplit, NodePairs
 from ldp_jax.edges import checks
 from ldp_jax.edges.degree_noise import NOISES, Noise
-from ldp_jax.edges.draws import ordinal, uniforms
+from ldp_jax.edges.draws import smallest, uniforms
 from ldp_jax.edges.pair_sets import other_pairs
 from ldp_jax.graph import graphs
 
@@ -62,11 +62,11 @@ class BinnedPairs(CentralMechanism):
         validate.integer_in(2, bins=self.bins)
         validate.one_of(NOISES, noise=self.noise)
         # An array of scores does not show whether it was computed from private edges.
-        named = isinstance(self.score, str) and self.score == "common neighbours"
+        got = self.score if isinstance(self.score, str) else type(self.score)
         validate.require(
-            named or callable(self.score),
+            got == "common neighbours" or callable(self.score),
             "score must be 'common neighbours', or a function that is given the public graph "
-            f"alone, got {self.score if isinstance(self.score, str) else type(self.score)}",
+            f"alone, got {got}",
         )
 
     def guarantee(self) -> Guarantee:
@@ -88,13 +88,16 @@ class BinnedPairs(CentralMechanism):
         named, values = score(split.public)
         named = validate.pairs(n, "pairs of nodes", score=named)
         values = validate.numbers(score=values)
-        distinct = len(np.unique(named.min(1) * n + named.max(1))) == len(named)
+        code = named.min(1) * n + named.max(1)
+        distinct = len(np.unique(code)) == len(named)
         apart = (named[:, 0] != named[:, 1]).all()
         fits = values.shape == (len(named),) and np.isfinite(values).all()
         validate.require(
             fits and distinct and apart,
             f"score must give a finite number for each of {len(named)} distinct pairs of nodes",
         )
+
+        # The pairs that may be private edges, best first.
         place = np.full(n, -1, np.int64)
         place[pairs.nodes] = np.arange(len(pairs.nodes))
         ends = place[named]
@@ -102,11 +105,14 @@ class BinnedPairs(CentralMechanism):
         free = (ends >= 0).all(1) & ~np.isin(codes, pairs.public)
         codes = codes[free]
         codes = codes[np.argsort(-values[free], kind="stable")]
+
         halved = pairs.candidates >> np.arange(min(self.bins - 1, 63))
-        ends = np.unique(np.minimum(halved, len(codes)))
-        sizes = np.diff(ends[ends > 0], prepend=0)
+        last_ranks = np.unique(np.minimum(halved, len(codes)))
+        sizes = np.diff(last_ranks[last_ranks > 0], prepend=0)
         rest = pairs.candidates - len(codes)
-        return codes, np.append(sizes, rest) if rest else sizes
+        if rest:
+            sizes = np.append(sizes, rest)
+        return codes, sizes
 
     def sample_pairs(
         self,
@@ -121,17 +127,21 @@ class BinnedPairs(CentralMechanism):
             return np.zeros((0, 2), np.int64)
         count_key, round_key, chosen_key, other_key = random.split(key, 4)
         codes, sizes = self.ranked(split)
+
+        # Private edges without a score are in the last bin.
         rank = np.flatnonzero(np.isin(codes, pairs.private))
         rank = np.append(rank, np.full(len(pairs.private) - len(rank), len(codes)))
         bins = np.searchsorted(np.cumsum(sizes), rank, "right")
         true = np.bincount(bins, minlength=len(sizes))
-        counts = consistent(noisy_counts(count_key, true, float(self.epsilon), self.noise), sizes)
+
+        noisy = noisy_counts(count_key, true, float(self.epsilon), self.noise)
+        counts = consistent(noisy, sizes)
         checks.fits(float(counts.sum()), memory, "use a larger epsilon")
         wanted = whole(uniforms(round_key, 1)[0] % 1.0, counts, sizes)
+
         named = len(sizes) - int(pairs.candidates > len(codes))
-        owner = np.repeat(np.arange(named), sizes[:named])
-        order = np.lexsort((uniforms(chosen_key, len(codes)), owner))
-        chosen = codes[order[ordinal(owner[order]) < wanted[owner[order]]]]
+        bin_of = np.repeat(np.arange(named), sizes[:named])
+        chosen = codes[smallest(uniforms(chosen_key, len(codes)), bin_of, wanted)]
         if named < len(sizes):
             known = np.sort(np.concatenate([pairs.public, codes]), kind="stable")
             others = other_pairs(other_key, int(wanted[-1]), len(pairs.nodes), known)
@@ -155,6 +165,8 @@ def common_neighbours(public: Graph) -> tuple[np.ndarray, np.ndarray]:
     adjacency = scipy.sparse.csr_array((ones, (senders, receivers)), (n, n))
     shared = scipy.sparse.coo_array(scipy.sparse.triu(adjacency @ adjacency, 1))
     low, high = (np.asarray(end, np.int64) for end in shared.coords)
+
     degree = np.bincount(receivers, minlength=n).astype(np.float64)
     product = degree[low] * degree[high]
-    return np.stack([low, high], 1), shared.data + product / (product.max(initial=0.0) + 1)
+    score = shared.data + product / (product.max(initial=0.0) + 1)
+    return np.stack([low, high], 1), score

@@ -41,9 +41,10 @@ def regions(
     children, slot, size = (np.asarray(leaf) for leaf in tree)
     internal = len(slot) // 2
     leaves = size[:internal].astype(np.float64)
-    whole = (1 / (epsilon * _pairs(children, size)) >= thresholds[0]) & (
-        2 / (epsilon * leaves * (leaves - 1)) >= thresholds[1]
-    )
+    node_drowns = 1 / (epsilon * _pairs(children, size)) >= thresholds[0]
+    subtree_drowns = 2 / (epsilon * leaves * (leaves - 1)) >= thresholds[1]
+    whole = node_drowns & subtree_drowns
+
     # The topmost of those on the path to the root, itself among it, by pointer jumping.
     top = np.where(whole, np.arange(internal), -1)
     above = slot[:internal] >> 1
@@ -85,8 +86,9 @@ def probabilities(
         noisy = noisy_counts(key, private[region], epsilon, noise)
         return np.clip(noisy / np.maximum(most[region], 1.0), 0.0, 1.0)
     used = np.unique(region)
+    noisy = noisy_counts(key, private[used], epsilon, noise)
     count = np.zeros(internal)
-    count[used] = consistent(noisy_counts(key, private[used], epsilon, noise), most[used])
+    count[used] = consistent(noisy, most[used])
     return (count / np.maximum(most, 1.0))[region]
 
 
@@ -113,6 +115,8 @@ def sample(
     n = internal + 1
     pairs = _pairs(children, size)
     checks.fits(float((pairs * probability).sum()), memory, "use a larger epsilon")
+
+    # The leaves below a node are ``size`` places from its start.
     start = np.asarray(hrg.positions(tree))
     leaf = np.empty(n, np.int64)
     leaf[start[internal:]] = np.arange(n)
@@ -121,7 +125,8 @@ def sample(
     count_key, left_key, right_key, listed_key = random.split(key, 4)
 
     dense = probability > _DENSE
-    count = poisson_counts(count_key, -pairs * np.log1p(-np.where(dense, 0.0, probability)))
+    drawn = np.where(dense, 0.0, probability)
+    count = poisson_counts(count_key, -pairs * np.log1p(-drawn))
     node = np.repeat(np.arange(internal), count)
     one = start[left[node]] + each_below(left_key, size[left[node]])
     other = start[right[node]] + each_below(right_key, size[right[node]])
@@ -132,5 +137,7 @@ def sample(
     kept = happens(listed_key, chance.astype(np.float32), (1 - chance).astype(np.float32))
     one = np.concatenate([one, (start[left[owner]] + row)[kept]])
     other = np.concatenate([other, (start[right[owner]] + column)[kept]])
+
     ends = np.sort(leaf[np.stack([one, other], 1)], 1)
-    return np.stack(np.divmod(np.unique(ends[:, 0] * n + ends[:, 1]), n), 1)
+    codes = np.unique(ends[:, 0] * n + ends[:, 1])
+    return np.stack(np.divmod(codes, n), 1)

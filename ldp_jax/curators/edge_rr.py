@@ -164,11 +164,9 @@ class EdgeRR(OfDendrogram):
             traces.append(trace[blocks // 2 :])
 
         # R-hat of L_pub and of L_pri, which fewer than 4 draws cannot show.
-        values = np.stack(traces, dtype=np.float64)
-        agree = values.shape[1] >= 4 and all(
-            hrg.r_hat(values[..., kind]) <= hrg.MIXED for kind in (0, 1)
-        )
-        if agree:
+        public, private = np.moveaxis(np.stack(traces, dtype=np.float64), 2, 0)
+        mixed = lambda draws: draws.shape[1] >= 4 and hrg.r_hat(draws) <= hrg.MIXED
+        if mixed(public) and mixed(private):
             return self.stationary()
         return _none(
             f"chains of {self.sweeps} sweeps still show where they began: their R-hat is above "
@@ -200,7 +198,9 @@ class EdgeRR(OfDendrogram):
         >>> EdgeRR(4.0, 1.0).scales(5).tolist()  # 4 / (2 * 2.70337)
         [0.05..., 0.7398...]
         """
-        change = (1 if self.published else 2) * hrg.sensitivity(num_nodes)
+        change = hrg.sensitivity(num_nodes)
+        if not self.published:
+            change = 2 * change
         private = float(self.epsilon_mcmc) / change if change else 0.0
         return np.array([float(self.public_weight), private], np.float32)
 

@@ -102,7 +102,8 @@ def sensitivity(num_nodes: int) -> float:
     pairs = validate.whole(1, num_nodes=num_nodes) ** 2 // 4
     if pairs <= 1:
         return 0.0
-    return (math.log(pairs) + (pairs - 1) * math.log1p(1 / (pairs - 1))) * (1 + 1e-14)
+    change = math.log(pairs) + (pairs - 1) * math.log1p(1 / (pairs - 1))
+    return change * (1 + 1e-14)
 
 
 def _leaves(tree: Dendrogram) -> int:
@@ -125,11 +126,13 @@ def random_dendrogram(key: PRNGKey, num_nodes: int) -> Dendrogram:
     for depth in reversed(range(n.bit_length())):
         at = np.arange(2**depth - 1, min(2 ** (depth + 1), n) - 1)
         below[at] = below[2 * at + 1] + below[2 * at + 2]
-    node = jnp.concatenate([jnp.arange(n - 1), n - 1 + random.permutation(key, n)])
-    node = node.astype(jnp.int32)
+
+    leaves = n - 1 + random.permutation(key, n)
+    node = jnp.concatenate([jnp.arange(n - 1), leaves]).astype(jnp.int32)
+    children = node[1:]
     slots = jnp.arange(2 * n - 2, dtype=jnp.int32)
-    slot = jnp.zeros(2 * n - 1, jnp.int32).at[node[1:]].set(slots)
-    return Dendrogram(node[1:], slot, jnp.asarray(below))
+    slot = jnp.zeros(2 * n - 1, jnp.int32).at[children].set(slots)
+    return Dendrogram(children, slot, jnp.asarray(below))
 
 
 @jax.jit
@@ -147,7 +150,8 @@ def positions(tree: Dendrogram) -> Int[Array, " nodes"]:
     for _ in range((n - 1).bit_length()):  # doublings that reach the root of any tree
         start = start + start[above]
         above = above[above]
-    return jnp.concatenate([start, start[tree.slot[n - 1 :] >> 1] + ahead[n - 1 :]])
+    of_leaves = start[tree.slot[n - 1 :] >> 1] + ahead[n - 1 :]
+    return jnp.concatenate([start, of_leaves])
 
 
 def lowest_common_ancestors(tree: Dendrogram, ends: AnyArray) -> Int[Array, " m"]:
@@ -162,9 +166,11 @@ def lowest_common_ancestors(tree: Dendrogram, ends: AnyArray) -> Int[Array, " m"
     def apart(node: Array) -> Array:
         return (place < start[node]) | (place >= start[node] + tree.size[node])
 
+    # Item k is the ancestor 2^k steps up of each internal node.
     above = [tree.slot[: n - 1] >> 1]
     for _ in range((n - 1).bit_length() - 1):
         above.append(above[-1][above[-1]])
+
     node = tree.slot[n - 1 + jnp.asarray(ends[0])] >> 1
     found = apart(node)
     for jump in reversed(above):
@@ -197,7 +203,8 @@ def _per_node(lca: Array, edges: Edges, value: Array, internal: int) -> Array:
     """
     kind = jnp.asarray(edges.kind)
     value = jnp.broadcast_to(value, lca.shape).astype(jnp.int32)
-    return jax.ops.segment_sum(value, lca + kind * internal, 2 * internal).reshape(2, internal)
+    sums = jax.ops.segment_sum(value, lca + kind * internal, 2 * internal)
+    return sums.reshape(2, internal)
 
 
 def _term(count: Array, pairs: Array) -> Array:
@@ -207,7 +214,8 @@ def _term(count: Array, pairs: Array) -> Array:
     some = (edges > 0) & (others > 0)
     rest = jnp.maximum(pairs, 1.0)
     share = jnp.where(some, edges / rest, 0.5)
-    return jnp.where(some, edges * jnp.log(share) + others * jnp.log1p(-share), 0.0)
+    term = edges * jnp.log(share) + others * jnp.log1p(-share)
+    return jnp.where(some, term, 0.0)
 
 
 def _terms(state: State) -> Array:
@@ -234,8 +242,8 @@ def _moved(
     n = _leaves(tree)
     internal = n - 1
     scales = jnp.asarray(scales, jnp.float32)
-    parent, side, which = ((word[0] >> bit & 1).astype(jnp.int32) for bit in range(3))
-    parent = parent == 1
+    coin, side, which = ((word[0] >> bit & 1).astype(jnp.int32) for bit in range(3))
+    parent = coin == 1
     waiting = random_words.exponential_from_words(word[1:])
 
     # One move for each internal node p; its r, and the slots and nodes of x, y and z.
@@ -244,8 +252,11 @@ def _moved(
     active = parent & (below < internal)
     r = jnp.where(below < internal, below, 0)
     active = active & ~parent[r]
-    slot_x, slot_z = 2 * r + which, 2 * p + 1 - side
-    x, y, z = (tree.children[slot] for slot in (slot_x, slot_x ^ 1, slot_z))
+    slot_x = 2 * r + which
+    slot_z = 2 * p + 1 - side
+    x = tree.children[slot_x]
+    y = tree.children[slot_x ^ 1]
+    z = tree.children[slot_z]
 
     # Speed alone: a compiler that fuses positions with what reads them adds them up again for each
     # edge.
@@ -272,50 +283,55 @@ def _moved(
     moved = accepted[above] & (r[above] == p) & (p > 0)  # nodes that are the r of an accepted move
     slots = jnp.arange(2 * internal, dtype=jnp.int32)
     owner = slots >> 1
-    exchanged = jnp.where(accepted[owner] & (slots == slot_z[owner]), slot_x[owner], slots)
-    exchanged = jnp.where(
-        moved[owner] & (slots == slot_x[above[owner]]),
-        slot_z[above[owner]],
-        exchanged,
-    )
+    of_z = accepted[owner] & (slots == slot_z[owner])
+    exchanged = jnp.where(of_z, slot_x[owner], slots)
+    of_x = moved[owner] & (slots == slot_x[above[owner]])
+    exchanged = jnp.where(of_x, slot_z[above[owner]], exchanged)
     children = tree.children[exchanged]
     slot = exchanged[tree.slot].at[0].set(0)
+
     shrunk = jnp.where(moved, (tree.size[y] + tree.size[z])[above], tree.size[:internal])
-    of_node = lambda at_p, at_r, now: jnp.where(
-        accepted,
-        at_p,
-        jnp.where(moved, at_r[:, above], now),
-    )
-    count = of_node(new_p, new_r, count)
-    terms = of_node(term_p, term_r, terms)
+    sizes = jnp.concatenate([shrunk, tree.size[internal:]])
+
+    def updated(at_p: Array, at_r: Array, now: Array) -> Array:
+        """The value of each node: as the p or the r of an accepted move, or as it was."""
+        as_r = jnp.where(moved, at_r[:, above], now)
+        return jnp.where(accepted, at_p, as_r)
+
+    count = updated(new_p, new_r, count)
+    terms = updated(term_p, term_r, terms)
+
     # x - y edges rise from r to p; of those of p, which all end in z, those from y sink to r.
-    other = jnp.where(accepted, r, jnp.where(moved, above, p))
+    risen = jnp.where(moved, above, p)
+    other = jnp.where(accepted, r, risen)
     lca = jnp.where(in_x, lca, other[lca])
-    tree = Dendrogram(children, slot, jnp.concatenate([shrunk, tree.size[internal:]]))
-    return State(tree, lca, count), terms
+    return State(Dendrogram(children, slot, sizes), lca, count), terms
 
 
 @jax.jit
 def _sweeps(keys: PRNGKeys, state: State, edges: Edges, scales: Array) -> State:
     """A sweep for each key, at its own scales [sweeps, 2]."""
     place = jnp.arange(3 * (_leaves(state.tree) - 1)).reshape(3, -1)
-    draw = lambda data: random_words.words_at(
-        jax.random.wrap_key_data(data, impl="threefry2x32"),
-        place,
-    )
+
+    def draw(data: Array) -> Array:
+        key = jax.random.wrap_key_data(data, impl="threefry2x32")
+        return random_words.words_at(key, place)
 
     def advance(
         carry: tuple[State, Array, Array],
         turn: tuple[Array, Array],
     ) -> tuple[tuple[State, Array, Array], None]:
         state, terms, word = carry
-        return (*_moved(word, state, terms, edges, turn[1]), draw(turn[0])), None
+        next_data, scale = turn
+        state, terms = _moved(word, state, terms, edges, scale)
+        return (state, terms, draw(next_data)), None
 
     # A sweep draws the words of the next: a compiler would draw its own again in each place that
     # reads them.
     data = jax.random.key_data(keys)
     carry = (state, _terms(state), draw(data[0]))
-    return jax.lax.scan(advance, carry, (jnp.roll(data, -1, 0), scales))[0][0]
+    (state, *_), _ = jax.lax.scan(advance, carry, (jnp.roll(data, -1, 0), scales))
+    return state
 
 
 def run(key: PRNGKey, state: State, edges: Edges, scales: Values, sweeps: int) -> State:

@@ -19,7 +19,8 @@ def noisy_counts(
 
     An edge is in one group, so it costs epsilon.
     """
-    return counts + drawn(DRAWS[noise], key, len(counts), np.float32(epsilon)).astype(np.float64)
+    added = drawn(DRAWS[noise], key, len(counts), np.float32(epsilon))
+    return counts + added.astype(np.float64)
 
 
 def consistent(noisy: np.ndarray, most: np.ndarray) -> np.ndarray:
@@ -46,7 +47,8 @@ def consistent(noisy: np.ndarray, most: np.ndarray) -> np.ndarray:
     high = noisy.max(-1, keepdims=True, initial=0.0)
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        above = np.clip(noisy - middle, 0.0, most).sum(-1, keepdims=True) > total
+        clipped = np.clip(noisy - middle, 0.0, most)
+        above = clipped.sum(-1, keepdims=True) > total
         low = np.where(above, middle, low)
         high = np.where(above, high, middle)
     return np.clip(noisy - high, 0.0, most)

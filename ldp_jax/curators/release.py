@@ -53,10 +53,8 @@ class CentralMechanism(abc.ABC):
         )
         n = len(users.group)
         private = users.private[users.senders] & users.private[users.receivers]
-        public, hidden = (
-            graphs.directed(users.senders[at], users.receivers[at], n) for at in (~private, private)
-        )
-        split = EdgeSplit(public, hidden, users.private)
+        of = lambda chosen: graphs.directed(users.senders[chosen], users.receivers[chosen], n)
+        split = EdgeSplit(of(~private), of(private), users.private)
         found = self.sample_pairs(key, split, memory).astype(np.int32)
         return ReportedPairs(found[:, 0], found[:, 1], np.full(n, np.nan, np.float32))
 

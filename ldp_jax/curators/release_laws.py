@@ -11,7 +11,7 @@ from scipy import special
 from ldp_jax.core import validate
 from ldp_jax.core.quadrature import unit_rule
 from ldp_jax.core.spaces import NotApplicable
-from ldp_jax.core.types import Values
+from ldp_jax.core.types import Graph, Values
 from ldp_jax.curators.all_dendrograms import bits_of, pairs_of
 from ldp_jax.curators.binned_pairs import BinnedPairs
 from ldp_jax.curators.edge_rand import EdgeRand
@@ -42,15 +42,20 @@ class HasReleaseLaw(Protocol):
 
 def split_of(public: Values, n: int, private: Values = ()) -> EdgeSplit:
     """The split of public and private edges, each a list of pairs, over n nodes."""
-    both = (np.array(pairs, np.int32).reshape(-1, 2) for pairs in (public, private))
-    return EdgeSplit(*(graphs.from_edges(pairs, n, pairs_in="rows") for pairs in both))
+
+    def graph_of(pairs: Values) -> Graph:
+        rows = np.array(pairs, np.int32).reshape(-1, 2)
+        return graphs.from_edges(rows, n, pairs_in="rows")
+
+    return EdgeSplit(graph_of(public), graph_of(private))
 
 
 def candidates_of(split: EdgeSplit) -> Int[np.ndarray, "c 2"]:
     """The pairs that may be private edges, in order."""
     pairs = split.pairs()
     every = pairs_of(len(pairs.nodes))
-    return pairs.nodes[every[~np.isin(pairs.codes(every), pairs.public)]]
+    public = np.isin(pairs.codes(every), pairs.public)
+    return pairs.nodes[every[~public]]
 
 
 def release_laws(m: CentralMechanism, split: EdgeSplit) -> Float[np.ndarray, "graphs sets"]:
@@ -58,8 +63,11 @@ def release_laws(m: CentralMechanism, split: EdgeSplit) -> Float[np.ndarray, "gr
     if isinstance(m, HasReleaseLaw):
         pairs = candidates_of(split)
         public = graphs.to_edges(split.public)
-        each = [split_of(public, split.num_nodes, pairs[bits > 0]) for bits in bits_of(len(pairs))]
-        log = np.stack([np.asarray(m.release_law(one), np.float64) for one in each])
+        laws = []
+        for bits in bits_of(len(pairs)):
+            one = split_of(public, split.num_nodes, pairs[bits > 0])
+            laws.append(np.asarray(m.release_law(one), np.float64))
+        log = np.stack(laws)
     else:
         log = _known(m, split)
     sums = np.exp(log).sum(1)
@@ -79,7 +87,9 @@ def _edge_rand(m: EdgeRand, split: EdgeSplit) -> np.ndarray:
     epsilon = float(m.epsilon)
     sets = np.arange(1 << count)
     wrong = np.bitwise_count(sets[:, None] ^ sets).astype(np.int64)
-    return -wrong * np.logaddexp(0, epsilon) - (count - wrong) * np.logaddexp(0, -epsilon)
+    cost_wrong = np.logaddexp(0, epsilon)  # minus the logarithm of its probability
+    cost_right = np.logaddexp(0, -epsilon)
+    return -wrong * cost_wrong - (count - wrong) * cost_right
 
 
 @_known.register(LapGraph)
@@ -87,16 +97,19 @@ def _lap_graph(m: LapGraph, split: EdgeSplit) -> np.ndarray:
     """The mass of T, and of a set to be the T largest noisy bits, by quadrature over the next."""
     count = len(candidates_of(split))
     true, size, both = np.indices((count + 1,) * 3)
-    rest_true, rest = true - both, count - size
+    rest_true = true - both
+    rest = count - size
     possible = (both <= size) & (rest_true >= 0) & (rest_true <= rest)
-    number = _clipped_laplace(size - true, size == 0, size == count, float(m.epsilon_count))
+
+    of_size = _clipped_laplace(size - true, size == 0, size == count, float(m.epsilon_count))
     powers = np.where(possible, (both, size - both, rest_true, rest - rest_true), 0)
+    of_set = _top(powers, float(m.epsilon_edges))
     with np.errstate(divide="ignore"):
-        log = np.log(np.where(possible, number * _top(powers, float(m.epsilon_edges)), 0.0))
+        log = np.log(np.where(possible, of_size * of_set, 0.0))
+
     sets = np.arange(1 << count)
-    sizes, overlap = (
-        np.bitwise_count(each).astype(np.int64) for each in (sets, sets[:, None] & sets)
-    )
+    sizes = np.bitwise_count(sets).astype(np.int64)
+    overlap = np.bitwise_count(sets[:, None] & sets).astype(np.int64)
     return log[sizes[:, None], sizes, overlap]
 
 
@@ -106,9 +119,13 @@ def _clipped_laplace(
     """The mass of Laplace noise within 1/2 of a whole number; beyond it too at both ends."""
     low = np.where(first, -np.inf, away - 0.5)
     high = np.where(last, np.inf, away + 0.5)
-    low, high = np.where(high <= 0, -high, low), np.where(high <= 0, -low, high)  # mirrored
+    # An interval below 0 has the mass of its mirror image.
+    mirrored = high <= 0
+    near = np.where(mirrored, -high, low)
+    far = np.where(mirrored, -low, high)
+
     tail = lambda z: np.exp(-rate * np.abs(z)) / 2
-    return np.where(low >= 0, tail(low) - tail(high), 1 - tail(low) - tail(high))
+    return np.where(near >= 0, tail(near) - tail(far), 1 - tail(near) - tail(far))
 
 
 def _top(powers: np.ndarray, rate: float) -> np.ndarray:
@@ -121,6 +138,7 @@ def _top(powers: np.ndarray, rate: float) -> np.ndarray:
     # A bit's number is below 0, between 0 and 1, or above 1. A true and a false bit are below it
     # with the chances ``below``, and above it with the chances ``above``. Densities are the rate
     # times the smaller of the two.
+
     far = u * math.exp(-rate) / 2
     near = u / 2
     of_true = np.exp(-rate * (1 - x)) / 2
@@ -128,6 +146,8 @@ def _top(powers: np.ndarray, rate: float) -> np.ndarray:
     below = np.concatenate([[far, near], [of_true, 1 - of_false], [1 - near, 1 - far]], 1)
     above = np.concatenate([[1 - far, 1 - near], [1 - of_true, of_false], [near, far]], 1)
     weight = np.concatenate([du / u, dx * rate, du / u])
+
+    # The integral over the largest of the other bits, a true or a false one.
     true, false, rest_true, rest_false = powers[..., None]
     largest = rest_true * np.minimum(below[0], above[0]) / below[0]
     largest = largest + rest_false * np.minimum(below[1], above[1]) / below[1]
@@ -144,32 +164,34 @@ def _binned_pairs(m: BinnedPairs, split: EdgeSplit) -> np.ndarray:
     pairs = split.pairs()
     every = candidates_of(split)
     codes, sizes = m.ranked(split)
-    place = np.full(len(pairs.nodes) ** 2, len(sizes) - 1)
-    place[codes] = np.repeat(np.arange(len(sizes)), sizes)[: len(codes)]
-    inside = (
-        place[pairs.codes(np.searchsorted(pairs.nodes, every))] == np.arange(len(sizes))[:, None]
-    )
+    bins = np.arange(len(sizes))
+    bin_of = np.full(len(pairs.nodes) ** 2, len(sizes) - 1)
+    bin_of[codes] = np.repeat(bins, sizes)[: len(codes)]
+    every_code = pairs.codes(np.searchsorted(pairs.nodes, every))
+    inside = bin_of[every_code] == bins[:, None]
     counts = bits_of(len(every)) @ inside.T  # of each set and bin
 
+    # The mass of each vector of noisy counts, for each kind of graph.
     epsilon = float(m.epsilon)
     reach = math.ceil(_REACH / epsilon) + 2
     axes = [np.arange(-reach, size + reach + 1) for size in sizes]
     grid = np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, len(sizes))
-    steps = math.lcm(*range(1, len(sizes) + 1))  # consistent counts are multiples of its inverse
-    near = consistent(grid, sizes)
     kinds, kind_of = np.unique(counts, axis=0, return_inverse=True)
     a = math.exp(-epsilon)
     mass = (1 - a) / (1 + a) * a ** np.abs(grid - kinds[:, None])
-    mass = mass.prod(-1)  # of each kind of graph and each vector of noisy counts
+    mass = mass.prod(-1)
+
+    near = consistent(grid, sizes)
+    steps = math.lcm(*range(1, len(sizes) + 1))  # consistent counts are multiples of its inverse
     found = np.zeros((len(kinds), len(kinds)))
     for step in range(steps):
         rounded = whole(np.full(len(near), (step + 0.5) / steps), near, sizes)
-        for place_of, kind in enumerate(kinds):
-            found[:, place_of] += mass[:, (rounded == kind).all(1)].sum(1) / steps
-    alike = (
-        special.gammaln(sizes + 1) - special.gammaln(kinds + 1) - special.gammaln(sizes - kinds + 1)
-    )
+        for released, kind in enumerate(kinds):
+            found[:, released] += mass[:, (rounded == kind).all(1)].sum(1) / steps
+
+    log_factorial = lambda number: special.gammaln(number + 1)
+    log_sets = log_factorial(sizes) - log_factorial(kinds) - log_factorial(sizes - kinds)
     with np.errstate(divide="ignore"):
-        log = np.log(found) - alike.sum(1)
+        log = np.log(found) - log_sets.sum(1)
     kind_of = kind_of.ravel()
     return log[kind_of[:, None], kind_of]

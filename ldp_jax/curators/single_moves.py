@@ -194,17 +194,21 @@ def _try(
     _mark(walk, x if of_x else y, turn)
     between_public = 0
     between_private = 0
-    head_x, last_x = _NONE, _NONE
+    head_x = _NONE
+    last_x = _NONE
     head_y = _NONE
     edge = walk.head[p]
     while edge != _NONE:
         following = walk.after[edge]
-        met = walk.marked[walk.ends[edge, 0]] == turn or walk.marked[walk.ends[edge, 1]] == turn
+        first = walk.marked[walk.ends[edge, 0]]
+        second = walk.marked[walk.ends[edge, 1]]
+        met = first == turn or second == turn
         if met == of_x:
             between_public += walk.kind[edge] == 0
             between_private += walk.kind[edge] == 1
             walk.after[edge] = head_x
-            last_x = edge if head_x == _NONE else last_x
+            if head_x == _NONE:
+                last_x = edge
             head_x = edge
         else:
             walk.after[edge] = head_y

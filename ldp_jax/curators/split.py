@@ -40,7 +40,8 @@ class Pairs:
 
     def places(self, codes: Values) -> NodePairs:
         """Codes as pairs of places."""
-        return np.stack(np.divmod(np.asarray(codes, np.int64), max(len(self.nodes), 1)), 1)
+        first, second = np.divmod(np.asarray(codes, np.int64), max(len(self.nodes), 1))
+        return np.stack([first, second], 1)
 
     def ids(self, codes: Values) -> NodePairs:
         """Codes as pairs of nodes."""
@@ -79,9 +80,9 @@ class EdgeSplit:
         n = graphs.num_nodes(self.public)
         checks.of_users(n, private=graphs.num_nodes(self.private))
         nodes = validate.mask(n, private_nodes=self.private_nodes)
-        codes = [ends[:, 0].astype(np.int64) * n + ends[:, 1] for ends in (public, private)]
+        code = lambda ends: ends[:, 0].astype(np.int64) * n + ends[:, 1]
         validate.require(
-            nodes[private].all() and not np.isin(codes[1], codes[0]).any(),
+            nodes[private].all() and not np.isin(code(private), code(public)).any(),
             "private must have both ends of each edge among private_nodes, and no edge of "
             "public; edges are private, so no more is said here",
         )
@@ -142,7 +143,8 @@ def split_edges(key: PRNGKey, graph: Graph, rho: float) -> EdgeSplit:
     validate.number(0.0, 1.0, open_lower=True, open_upper=True, rho=rho)
     edges = _edges("graph", graph)
     n = graphs.num_nodes(graph)
-    order = np.random.default_rng(np.asarray(jax.random.key_data(key))).permutation(len(edges))
+    generator = np.random.default_rng(np.asarray(jax.random.key_data(key)))
+    order = generator.permutation(len(edges))
     private = np.zeros(len(edges), bool)
     private[order[: round(rho * len(order))]] = True
     return EdgeSplit(

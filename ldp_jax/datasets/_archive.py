@@ -98,7 +98,10 @@ def read_arrays(
     archive = _opened(data, _NO_NPZ)
     found = archive.namelist()
     declared: dict[str, int] = {}
-    for file in found if names is None else [f"{name}.npy" for name in names]:
+    wanted = found
+    if names is not None:
+        wanted = [f"{name}.npy" for name in names]
+    for file in wanted:
         name = file.removesuffix(".npy")
         with naming(_NO_NPZ, Exception):
             require(name != file, f"{file!r} is no array")
@@ -112,8 +115,9 @@ def read_arrays(
             not dtype.hasobject,
             f"{_NO_NPZ}: {name} holds pickled objects, which are never read (allow_pickle=False)",
         )
-        # An axis beside one of length 0 counts too: somebody will make as many rows.
-        size = dtype.itemsize * math.prod(shape) or 8 * math.prod(max(axis, 1) for axis in shape)
+        size = dtype.itemsize * math.prod(shape)
+        if size == 0:  # an axis beside one of length 0 counts too: somebody will make as many rows
+            size = 8 * math.prod(max(axis, 1) for axis in shape)
         declared[name] = max(size, archive.getinfo(file).file_size)
     largest = max(declared, key=lambda name: declared[name], default="")
     total = sum(declared.values())

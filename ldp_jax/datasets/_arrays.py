@@ -53,11 +53,14 @@ def table(text: bytes, name: str, of: str, width: int, *, shown: bool = True) ->
     assert matched is not None  # it matches nothing at the least
     end = matched.end()
     if end < len(text):
-        number = 1 + sum(map(bool, map(bytes.strip, text[:end].split(b"\n"))))
-        bad = repr(text[end:].split(b"\n", 1)[0][:200].decode("latin1"))
+        number = 1 + sum(1 for good in text[:end].split(b"\n") if good.strip())
+        got = "something else"
+        if shown:
+            bad = text[end:].split(b"\n", 1)[0]
+            got = repr(bad[:200].decode("latin1"))
         raise ValueError(
             f"each line of {name} must hold {width} whole numbers with commas between, "
-            f"got {bad if shown else 'something else'} for {of} {number}"
+            f"got {got} for {of} {number}"
         )
     return whole_numbers(text.replace(b",", b" ")).reshape(-1, width)
 
@@ -129,6 +132,5 @@ def attribute_arrays(lists: Sequence[Sequence[int]], num_features: int) -> Array
     )
     starts = np.cumsum([0, *map(len, rows)])
     ones = np.ones(len(columns), np.float32)
-    return csr_arrays(
-        scipy.sparse.csr_array((ones, columns, starts), shape=(len(rows), num_features))
-    )
+    shape = (len(rows), num_features)
+    return csr_arrays(scipy.sparse.csr_array((ones, columns, starts), shape=shape))

@@ -153,7 +153,9 @@ class Dataset:
     @property
     def known(self) -> Bool[np.ndarray, " rows"]:
         """Which nodes (or graphs) have a label: all but those whose ``y`` is -1."""
-        return np.ones(len(self.y), bool) if self.y.ndim == 2 else self.y >= 0
+        if self.y.ndim == 2:
+            return np.ones(len(self.y), bool)
+        return self.y >= 0
 
     def scaled_rows(self, start: int, stop: int) -> Float32[np.ndarray, "rows d"]:
         """The dense records of users ``start`` to ``stop``, scaled to [-1, 1] by public bounds."""
@@ -194,11 +196,14 @@ class Dataset:
         frequency = np.asarray((self.x != 0).sum(0)).ravel()
         keep = np.sort(np.argsort(-frequency, kind="stable")[:k])
         names = self.feature_names
+        if names is not None:
+            names = tuple(names[i] for i in keep)
+        note = f"Only the {k} most frequent features."
         return dataclasses.replace(
             self,
             x=self.x[:, keep],
-            feature_names=None if names is None else tuple(names[i] for i in keep),
-            notes=" ".join(filter(None, [self.notes, f"Only the {k} most frequent features."])),
+            feature_names=names,
+            notes=f"{self.notes} {note}" if self.notes else note,
             public_choices=(*self.public_choices, f"the choice of the {k} most frequent features"),
         )
 
@@ -276,10 +281,8 @@ def check_bounds(lower: Any, upper: Any, name: str) -> tuple[float, float]:
     limits = np.finfo(np.float32)
     most = float(limits.max)
     least = float(limits.tiny)
-    low, high = (
-        validate.number(-most, most, **{f"{end} bound of {name}": at})
-        for end, at in (("lower", lower), ("upper", upper))
-    )
+    low = validate.number(-most, most, **{f"lower bound of {name}": lower})
+    high = validate.number(-most, most, **{f"upper bound of {name}": upper})
     require(
         least <= high - low <= 2 / least,
         f"bounds of {name} must be lower < upper, apart by {least:.2g} to {2 / least:.2g}, "
@@ -314,6 +317,7 @@ def _check_labels(
     if y.ndim == 2:
         require(np.isin(y, (0, 1)).all(), f"y of {name} must be 0 or 1 in two axes")
         return
+
     known = y[y >= 0]
     least = 0
     rule = "classes 0..c-1, each with a member"

@@ -62,7 +62,8 @@ def build(
         require(
             rows is not None and rows.ndim, "the number of nodes is unknown: give y, or x_shape"
         )
-        x = scipy.sparse.csr_array((0 if rows is None else len(rows), 0), dtype=np.float32)
+        assert rows is not None
+        x = scipy.sparse.csr_array((len(rows), 0), dtype=np.float32)
     n, width = x.shape
     require(n, "a graph must have a node, and there are none")
     check_size(f"x_shape declares {width} features: one dense record has", 4 * width, max_bytes)

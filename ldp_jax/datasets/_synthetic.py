@@ -69,7 +69,8 @@ def synthetic(
     y = rng.permutation(np.arange(num_nodes, dtype=np.int32) % num_classes)
     edges = _edges(rng, y, num_classes, mean_degree, homophily, degree_exponent)
 
-    node = np.repeat(np.arange(num_nodes), rng.poisson(words_per_node, num_nodes))
+    words = rng.poisson(words_per_node, num_nodes)
+    node = np.repeat(np.arange(num_nodes), words)
     # The classes have equally frequent words.
     zipf = 1 / (1 + np.arange(num_features) // num_classes)
     word = rng.choice(num_features, len(node), p=zipf / zipf.sum())
@@ -77,15 +78,15 @@ def synthetic(
     word[topical] += y[node[topical]] - word[topical] % num_classes
     over = word >= num_features  # the last, incomplete group of words: back to the group before it
     word[over] -= num_classes
+
     node, word = np.divmod(np.unique(node * num_features + word), num_features)
     ones = np.ones(len(node), np.float32)
     starts = np.searchsorted(node, np.arange(num_nodes + 1)).astype(np.int32)
+    shape = (num_nodes, num_features)
     return Dataset(
         name="synthetic",
         graph=graphs.from_edges(edges, num_nodes, pairs_in="rows"),
-        x=scipy.sparse.csr_array(
-            (ones, word.astype(np.int32), starts), shape=(num_nodes, num_features)
-        ),
+        x=scipy.sparse.csr_array((ones, word.astype(np.int32), starts), shape=shape),
         y=y,
         lower=0.0,
         upper=1.0,
@@ -104,9 +105,11 @@ class _Weighted:
         self.mass = np.diff(self.total[self.first])
 
     def draw(self, rng: np.random.Generator, classes: np.ndarray) -> np.ndarray:
-        point = self.total[self.first[classes]] + rng.random(len(classes)) * self.mass[classes]
+        first = self.first[classes]
+        last = self.first[classes + 1] - 1
+        point = self.total[first] + rng.random(len(classes)) * self.mass[classes]
         at = np.searchsorted(self.total, point, side="right") - 1
-        return self.order[np.clip(at, self.first[classes], self.first[classes + 1] - 1)]
+        return self.order[np.clip(at, first, last)]
 
 
 def _edges(
@@ -118,8 +121,8 @@ def _edges(
     degree_exponent: Number,
 ) -> np.ndarray:
     n = len(y)
-    weight = np.minimum(rng.random(n) ** (-1 / (degree_exponent - 1)), _LARGEST_WEIGHT)
-    nodes = _Weighted(y, num_classes, weight)
+    power_law = rng.random(n) ** (-1 / (degree_exponent - 1))
+    nodes = _Weighted(y, num_classes, np.minimum(power_law, _LARGEST_WEIGHT))
     total = round(n * mean_degree / 2)
     within = int(rng.binomial(total, homophily))
     share = nodes.mass / nodes.mass.sum()
@@ -129,8 +132,9 @@ def _edges(
         return classes, classes
 
     def across(count: int) -> tuple[np.ndarray, np.ndarray]:
-        a, b = rng.choice(num_classes, (2, 2 * count + 8), p=share)
-        return a[a != b][:count], b[a != b][:count]
+        pairs = rng.choice(num_classes, (2, 2 * count + 8), p=share)
+        a, b = pairs[:, pairs[0] != pairs[1]][:, :count]
+        return a, b
 
     sizes = np.bincount(y).astype(np.int64)
     pairs_inside = int((sizes * (sizes - 1) // 2).sum())
@@ -208,10 +212,14 @@ def synthetic_graphs(
     starts[ends[ends < n]] = True
     starts[first] = True
     group = np.cumsum(starts)
+
+    # All pairs of nodes of one graph, and those of them that are joined.
     later = (first + sizes)[node_graph] - 1 - np.arange(n)  # the nodes of the graph after each
     u = np.repeat(np.arange(n), later)
     v = u + 1 + np.arange(len(u)) - np.repeat(np.cumsum(later) - later, later)
-    joined = rng.random(len(u)) < np.where(group[u] == group[v], within, across)
+    chance = np.where(group[u] == group[v], within, across)
+    joined = rng.random(len(u)) < chance
+
     y = rng.permutation(np.arange(num_graphs, dtype=np.int32) % 2)
     edges = np.stack([u[joined], v[joined]], 1)
     forgets = y[node_graph[edges[:, 0]]] == 0
@@ -250,14 +258,16 @@ def _rewired(rng: np.random.Generator, edges: np.ndarray, node_graph: np.ndarray
         edges = edges[order]  # graphs keep their places: ``graph`` stays sorted
         turned = rng.random(len(edges)) < 0.5
         edges[turned] = edges[turned, ::-1]
+
+        # The first edge of each pair, and what its swap would make.
         place = np.arange(len(edges)) - np.searchsorted(graph, graph)
         one = np.flatnonzero((place[:-1] % 2 == 0) & (graph[:-1] == graph[1:]))
         a, b = edges[one].T
         c, d = edges[one + 1].T
-        codes = [_code(edges[:, 0], edges[:, 1], n), _code(a, d, n), _code(c, b, n)]
-        _, inverse, count = np.unique(
-            np.concatenate(codes), return_inverse=True, return_counts=True
-        )
+        there = _code(edges[:, 0], edges[:, 1], n)
+        codes = np.concatenate([there, _code(a, d, n), _code(c, b, n)])
+        _, inverse, count = np.unique(codes, return_inverse=True, return_counts=True)
+
         # Neither there nor proposed twice.
         alone = (count[inverse] == 1)[len(edges) :].reshape(2, -1).all(0)
         kept = alone & (a != d) & (c != b)

@@ -41,7 +41,8 @@ def parse(files: Files, *, largest_component: bool) -> Arrays:
         x = x[keep]
         y = y[keep]
     entries = adjacency.tocoo()
-    return {"edges": simple_edges(np.stack([entries.row, entries.col], 1)), **csr_arrays(x), "y": y}
+    edges = simple_edges(np.stack([entries.row, entries.col], 1))
+    return {"edges": edges, **csr_arrays(x), "y": y}
 
 
 def read(data: bytes, *, clean: bool, max_bytes: int) -> Arrays | None:
@@ -65,15 +66,14 @@ def read(data: bytes, *, clean: bool, max_bytes: int) -> Arrays | None:
         return arrays | {"edges": edges(arrays["edges"], len(y)), "x": x, "y": y}
     if not found >= {*_names("adj")}:
         return None
+
     others = _names("attr") if "attr_data" in found else ["attr_matrix"]
     wanted = [name for name in (*others, "labels") if name in found or name in _names("attr")]
     arrays = read_arrays(data, max_bytes, [*_names("adj"), *wanted])
     values, indices, indptr, shape = (arrays.pop(name) for name in _names("adj"))
     adjacency = checked_csr(indptr, indices, values, shape, of="adj")
-    made = {
-        "edges": edges(adjacency, None),
-        "y": arrays.pop("labels", np.zeros((len(indptr) - 1, 0), np.int8)),
-    }
+    no_labels = np.zeros((len(indptr) - 1, 0), np.int8)
+    made = {"edges": edges(adjacency, None), "y": arrays.pop("labels", no_labels)}
     renamed = {"attr_matrix": "x", "attr_data": "x_values"}
     for name, array in arrays.items():
         made[renamed.get(name, name.replace("attr_", "x_"))] = array

@@ -46,7 +46,9 @@ def tu_files(folder: Path, dataset: str, max_bytes: int = MAX_BYTES) -> Files:
     there = lambda name: (folder / name).is_file()
     if any(there(f"{dataset}_{part}.txt") for part in _NEEDED):
         return _parts(dataset, there, lambda name: read_file(folder / name, max_bytes))
-    return {packed.name: read_file(packed, max_bytes)} if packed.is_file() else {}
+    if not packed.is_file():
+        return {}
+    return {packed.name: read_file(packed, max_bytes)}
 
 
 def _parts(dataset: str, there: Callable[[str], bool], read: Callable[[str], bytes]) -> Files:
@@ -65,7 +67,8 @@ def parse_zip(data: bytes, stem: str, max_bytes: int) -> tuple[str, Arrays]:
     sets: list[str] = []
     for pattern in _SETS:
         sets = sets or [name for name in members if re.fullmatch(pattern, name)]
-    named = [name for name in sets if name.rpartition("/")[2] in (f"{stem}_A.txt", f"{stem}.txt")]
+    wanted = (f"{stem}_A.txt", f"{stem}.txt")
+    named = [name for name in sets if name.rpartition("/")[2] in wanted]
     found = named if len(named) == 1 else sets
     require(
         len(found) == 1,
@@ -116,7 +119,7 @@ def parse_tu(files: Files, *, dataset: str) -> Arrays:
     arrays = _arrays(dataset, pairs, graph, labels)
     order = np.argsort(graph, kind="stable")
 
-    def lines(part: str, count: int, unit: str) -> np.ndarray | None:
+    def optional(part: str, count: int, unit: str) -> np.ndarray | None:
         file = name(part)
         if file not in files:
             return None
@@ -130,13 +133,13 @@ def parse_tu(files: Files, *, dataset: str) -> Arrays:
         )
         return found
 
-    node_labels = lines("node_labels", n, "node")
+    node_labels = optional("node_labels", n, "node")
     if node_labels is not None:
         arrays["node_labels"] = integers("node_labels", node_labels[order, 0], np.int32)
-    x = lines("node_attributes", n, "node")
+    x = optional("node_attributes", n, "node")
     if x is not None:
         arrays["x"] = x[order]
-    of_graphs = lines("graph_attributes", len(labels), "graph")
+    of_graphs = optional("graph_attributes", len(labels), "graph")
     if of_graphs is not None:
         with np.errstate(over="ignore"):
             arrays["graph_attributes"] = of_graphs.astype(np.float32)
@@ -165,10 +168,12 @@ def _reals(text: bytes, name: str) -> np.ndarray:
 def is_powerful_gnns(text: bytes) -> bool:
     """Whether a text file begins with one number, as sets of graphs do, or is all in one line."""
     lines = [line for line in text.split(b"\n", 100) if line.strip()]
-    words = re.split(rb"[\s,]+", lines[0].partition(b"{")[0].strip()) if lines else [b""]
-    return words[0][:1] not in (b"#", b"%") and (
-        len(words) == 1 or (len(lines) == 1 and len(words) > 3)
-    )
+    if not lines:
+        return True
+    words = re.split(rb"[\s,]+", lines[0].partition(b"{")[0].strip())
+    if words[0][:1] in (b"#", b"%"):  # a comment
+        return False
+    return len(words) == 1 or (len(lines) == 1 and len(words) > 3)
 
 
 def parse_powerful_gnns(text: bytes, *, dataset: str) -> Arrays:
@@ -223,8 +228,10 @@ def parse_powerful_gnns(text: bytes, *, dataset: str) -> Arrays:
     if at != len(numbers):
         rest = "more numbers"
     require(rest == _END, f"{name} must end after {numbers[0]} graphs, got {rest}")
-    pairs = np.stack([np.repeat(np.arange(len(degrees)), degrees), np.concatenate(neighbours)], 1)
-    return _arrays(name, pairs, np.repeat(np.arange(len(sizes)), sizes), np.array(labels))
+    node = np.repeat(np.arange(len(degrees)), degrees)
+    graph_of = np.repeat(np.arange(len(sizes)), sizes)
+    pairs = np.stack([node, np.concatenate(neighbours)], 1)
+    return _arrays(name, pairs, graph_of, np.array(labels))
 
 
 def _arrays(where: str, pairs: np.ndarray, graph: np.ndarray, labels: np.ndarray) -> Arrays:
@@ -238,7 +245,9 @@ def _arrays(where: str, pairs: np.ndarray, graph: np.ndarray, labels: np.ndarray
     place = np.empty(len(graph), np.int64)
     place[order] = np.arange(len(graph))
     edges = simple_edges(place[pairs])
-    directed = distinct((pairs[:, 0] << 32 | pairs[:, 1])[pairs[:, 0] != pairs[:, 1]])
+    first, second = pairs.T
+    code = first << 32 | second
+    directed = distinct(code[first != second])
     require(
         len(directed) in (len(edges), 2 * len(edges)),
         f"{where} must list all edges in both directions, or all in one, got "

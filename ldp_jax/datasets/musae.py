@@ -28,9 +28,8 @@ def parse(
     ``mature`` (the flag).
     """
     id_column = "new_id" if label == "mature" else "id"
-    values = _column(
-        files[f"{stem}_target.csv"], id_column, "target" if label == "traffic" else label
-    )
+    column = "target" if label == "traffic" else label
+    values = _column(files[f"{stem}_target.csv"], id_column, column)
     extras: Arrays = {}
     if label == "traffic":
         target = extras["target"] = np.array(list(map(int, values)), np.int64)
@@ -39,9 +38,10 @@ def parse(
             extras["y_karateclub"] = (target > karateclub_above).astype(np.int32)
     else:
         y = np.unique(values, return_inverse=True)[1]  # False comes before True
+    attributes = _attributes(files[f"{stem}.json"], len(y))
     return {
         "edges": simple_edges(_pairs(files[f"{stem}_edges.csv"])),
-        **attribute_arrays(_attributes(files[f"{stem}.json"], len(y)), num_features),
+        **attribute_arrays(attributes, num_features),
         "y": y.astype(np.int32),
         **extras,
     }
@@ -53,9 +53,12 @@ def parse_feather(files: Files, *, num_features: int, keep_classes: int) -> Arra
     If two are as large, the lower one is kept. The extras ``orig_id`` and ``orig_class`` are the
     numbers before the filter.
     """
-    y = np.array(list(map(int, _column(files["lastfm_asia_target.csv"], "id", "target"))))
+    values = _column(files["lastfm_asia_target.csv"], "id", "target")
+    y = np.array(list(map(int, values)))
     lists = _attributes(files["lastfm_asia_features.json"], len(y))
-    classes = np.sort(np.argsort(-np.bincount(y), kind="stable")[:keep_classes])
+
+    largest = np.argsort(-np.bincount(y), kind="stable")[:keep_classes]
+    classes = np.sort(largest)
     keep = np.flatnonzero(np.isin(y, classes))
     renumber = np.full(len(y), -1, np.int64)
     renumber[keep] = np.arange(len(keep))

@@ -43,7 +43,9 @@ class _Type:
         self.kind = self.kind.newbyteorder(">" if state[1] == ">" else "<")
 
     def read(self, raw: bytes | str) -> np.ndarray:
-        return np.frombuffer(raw.encode("latin1") if isinstance(raw, str) else raw, self.kind)
+        if isinstance(raw, str):
+            raw = raw.encode("latin1")
+        return np.frombuffer(raw, self.kind)
 
 
 class _Array:
@@ -167,9 +169,9 @@ def _arrays(parts: Mapping[str, Any], test: np.ndarray, *, unlabelled: int) -> A
     n = int(test.max()) + 1
     stacked = scipy.sparse.vstack([allx, tx]).tocoo()
     node_of_row = np.concatenate([np.arange(known), test])
-    x = scipy.sparse.coo_array(
-        (stacked.data, (node_of_row[stacked.row], stacked.col)), shape=(n, allx.shape[1])
-    )
+    places = (node_of_row[stacked.row], stacked.col)
+    x = scipy.sparse.coo_array((stacked.data, places), shape=(n, allx.shape[1]))
+
     hot = np.concatenate([parts["ally"].values, parts["ty"].values])
     y = np.full(n, unlabelled, np.int32)
     y[node_of_row] = np.where(hot.any(1), hot.argmax(1), unlabelled)
@@ -177,6 +179,7 @@ def _arrays(parts: Mapping[str, Any], test: np.ndarray, *, unlabelled: int) -> A
     split[:labelled] = 1
     split[labelled : labelled + _VALIDATION_NODES] = 2
     split[test] = 3
+
     lists = parts["graph"]
     pairs = [(node, other) for node in lists for other in lists[node]]
     edges = integers("graph", np.array(pairs or np.zeros((0, 2), int)), np.int64)

@@ -101,17 +101,22 @@ def link_split(
         f"{m} edges leave too few pairs without an edge among {num_nodes} nodes",
     )
     from_edges(edges, num_nodes, pairs_in="rows")  # whose refusals these are
+
     sizes = _sizes(m, shares)
     rng = generator(key)
     edges = np.sort(edges, axis=1)
     taken = np.sort(edges[:, 0].astype(np.int64) * num_nodes + edges[:, 1])
     found = np.zeros(0, np.int64)
     while len(found) < m:  # each round finds at least about half of what is still missing
-        pairs = np.sort(rng.integers(0, num_nodes, (2 * (m - len(found)) + 16, 2)), axis=1)
+        drawn = rng.integers(0, num_nodes, (2 * (m - len(found)) + 16, 2))
+        pairs = np.sort(drawn, axis=1)
         code = pairs[pairs[:, 0] < pairs[:, 1]] @ np.array([num_nodes, 1])
-        code = code[taken[np.minimum(np.searchsorted(taken, code), m - 1)] != code]
+        place = np.minimum(np.searchsorted(taken, code), m - 1)
+        code = code[taken[place] != code]
         found = np.unique(np.concatenate([found, code]))
-    non_edges = np.stack(np.divmod(rng.permutation(found)[:m], num_nodes), 1).astype(np.int32)
-    order = rng.permutation(m)
+    chosen = rng.permutation(found)[:m]
+    non_edges = np.stack(np.divmod(chosen, num_nodes), 1).astype(np.int32)
+
+    edges = edges[rng.permutation(m)].astype(np.int32)
     cuts = np.cumsum(sizes)[:2]
-    return LinkSplit(*np.split(edges[order].astype(np.int32), cuts), *np.split(non_edges, cuts))
+    return LinkSplit(*np.split(edges, cuts), *np.split(non_edges, cuts))

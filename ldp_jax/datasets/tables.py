@@ -65,11 +65,14 @@ class Records(NamedTuple):
 
         ``ValueError`` for other numbers of nodes.
         """
+        y = self.y
+        if y is None:
+            y = np.zeros((len(self.x), 0), np.int8)
         return Dataset(
             name,
             graph,
             self.x,
-            np.zeros((len(self.x), 0), np.int8) if self.y is None else self.y,
+            y,
             0,
             1,
             feature_names=self.columns,
@@ -225,7 +228,9 @@ def _numbers(
         return nothing
     try:
         kind = getattr(column.dtype, "numpy_dtype", column.dtype)
-        check_step(kind if isinstance(kind, np.dtype) else np.float64, lower, upper)
+        if not isinstance(kind, np.dtype):
+            kind = np.float64
+        check_step(kind, lower, upper)
     except ValueError as error:
         expect(False, str(error).removeprefix("x "))
     if validate.are_categories(column):
@@ -300,8 +305,10 @@ def _labels(
     expect((y[~unknown] >= 0).all(), "holds classes that are not declared")
     expect(found, "holds no label")
     # Beside an empty cell pandas reads whole numbers as floats.
-    written = tuple(
-        str(int(each) if isinstance(each, float) and each.is_integer() else each) for each in names
-    )
+    written = []
+    for name in names:
+        if isinstance(name, float) and name.is_integer():
+            name = int(name)
+        written.append(str(name))
     expect(len(set(written)) == len(written), "holds classes that are written alike, as 1 and '1'")
-    return np.where(unknown, -1, y).astype(np.int32), written
+    return np.where(unknown, -1, y).astype(np.int32), tuple(written)

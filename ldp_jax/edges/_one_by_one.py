@@ -89,10 +89,13 @@ def sample(key: PRNGKey, m: OneUsersView, users: Population, memory: float) -> R
     place = np.cumsum(inside) - 1 - first
     size_of = sizes[users.group[reporters]]
     keys = random.split(key, max(1, len(reporters)))
+
+    # The true pairs of each reporter, sorted by receiver.
     mine = users.private[users.receivers] & inside[users.senders]
     node = place[users.senders[mine]]
     receivers = users.receivers[mine]
-    begin, end = (np.searchsorted(receivers, reporters, side) for side in ("left", "right"))
+    begin = np.searchsorted(receivers, reporters, "left")
+    end = np.searchsorted(receivers, reporters, "right")
 
     degree = np.full(n, np.nan, np.float32)
     found = [(np.zeros(0, np.int32), np.zeros(0, np.int32))]
@@ -103,7 +106,9 @@ def sample(key: PRNGKey, m: OneUsersView, users: Population, memory: float) -> R
     for size in np.unique(run_at).tolist():
         one = dataclasses.replace(made, n=size)
         of_size = np.flatnonzero(run_at == size)
-        room = max(1, _CELLS // size**2) * size if served else max(1, _CELLS // size)
+        room = max(1, _CELLS // size)
+        if served:  # whole graphs
+            room = max(1, _CELLS // size**2) * size
         room = min(room, len(of_size))
         for start in range(0, len(of_size), room):
             turn = of_size[start : start + room]
@@ -112,8 +117,9 @@ def sample(key: PRNGKey, m: OneUsersView, users: Population, memory: float) -> R
             own = place[reporters[rows]].astype(np.int32)
             length = (end[rows] - begin[rows]).astype(np.int32)
             row = np.repeat(np.arange(room), length)
+            within = ordinal(row)
             ids = np.full((room, size), size, np.int32)
-            ids[row, ordinal(row)] = node[begin[rows][row] + ordinal(row)]
+            ids[row, within] = node[begin[rows][row] + within]
             lists = NeighbourList(jnp.asarray(ids), jnp.asarray(length))
             reports = _reports(one, keys[rows], lists, own)
 
@@ -132,9 +138,8 @@ def sample(key: PRNGKey, m: OneUsersView, users: Population, memory: float) -> R
             who = reporters[turn]
             degree[who] = np.asarray(reports.degree)[: len(turn)]
             reporter = who[row]
-            found.append(
-                (reporter.astype(np.int32), member[first[reporter] + column].astype(np.int32))
-            )
+            reported = member[first[reporter] + column]
+            found.append((reporter.astype(np.int32), reported.astype(np.int32)))
             total += len(row)
             checks.fits(total, memory, "use a mechanism that reports fewer")
     reporter, reported = (np.concatenate(ends) for ends in zip(*found, strict=True))

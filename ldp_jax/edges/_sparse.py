@@ -55,7 +55,9 @@ def universe(users: Users, half: bool) -> Any:
 
 def _within_level(users: Users) -> tuple[Any, Any]:
     """How many pairs of the own level a user owns, below and above the own place."""
-    return (users.place - users.start + 1) // 2, (users.end - 1 - users.place) // 2
+    low = (users.place - users.start + 1) // 2
+    high = (users.end - 1 - users.place) // 2
+    return low, high
 
 
 def rank_of(users: Users, other: np.ndarray, half: bool) -> np.ndarray:
@@ -65,8 +67,10 @@ def rank_of(users: Users, other: np.ndarray, half: bool) -> np.ndarray:
     index = users.place - users.start
     within = other - users.start
     low, high = _within_level(users)
-    inside = np.where(within < index, within // 2, low + (within - index) // 2 - 1)
-    return np.where(other >= users.end, low + high + (other - users.end), inside)
+    above = low + (within - index) // 2 - 1
+    inside = np.where(within < index, within // 2, above)
+    beyond = low + high + (other - users.end)
+    return np.where(other >= users.end, beyond, inside)
 
 
 def node_of(users: Users, rank: np.ndarray, half: bool) -> np.ndarray:
@@ -78,7 +82,8 @@ def node_of(users: Users, rank: np.ndarray, half: bool) -> np.ndarray:
     below = 2 * rank + (index + 1) % 2
     above = index + 2 * (rank - low + 1)
     within = users.start + np.where(rank < low, below, above)
-    return np.where(rank >= low + high, users.end + rank - low - high, within)
+    beyond = users.end + rank - low - high
+    return np.where(rank >= low + high, beyond, within)
 
 
 def owns(users: Users, other: int | AnyArray, half: bool) -> Any:
@@ -90,7 +95,8 @@ def owns(users: Users, other: int | AnyArray, half: bool) -> Any:
         return other != users.place
     same = (other >= users.start) & (other < users.end) & (other != users.place)
     even = (users.place + other - 2 * users.start) % 2 == 0
-    return (other >= users.end) | (same & ((other > users.place) == even))
+    is_lower = other > users.place
+    return (other >= users.end) | (same & (is_lower == even))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,27 +126,39 @@ def plan(m: "ListMechanism", people: Population, half: bool) -> Plan:
     begin = np.searchsorted(group[member], group[member], "left")
     size = np.searchsorted(group[member], group[member], "right") - begin
     starts = np.flatnonzero(new)
-    level = np.cumsum(new) - 1
     ends = np.append(starts[1:], len(member))
-    places = np.arange(len(member)) - begin, starts[level] - begin, ends[level] - begin, size
-    users = Users(*np.stack(places).astype(np.int32))
+    level = np.cumsum(new) - 1
+    users = Users(
+        place=np.arange(len(member)) - begin,
+        start=starts[level] - begin,
+        end=ends[level] - begin,
+        size=size,
+    )
+    users = Users(*np.stack(users).astype(np.int32))
 
+    # The pairs that are reported: the user, and the other end by its place in the graph.
+    user = receivers
+    local = senders
     if not private.all():
         reported = private[receivers] & (private[senders] | (not half))
-        senders, receivers = senders[reported], receivers[reported]
-    user, local = receivers, senders
+        user = user[reported]
+        local = local[reported]
     if half:
         place_of = np.full(n, -1, np.int32)
         place_of[member] = np.arange(len(member))
-        user, local = place_of[receivers], place_of[senders]
+        user = place_of[user]
+        local = place_of[local]
     local = local - begin.astype(np.int32)[user]
     if half:  # pairs of whole lists are in order, by receiver and then by sender
         mine = owns(Users(*(leaf[user] for leaf in users)), local, half)
-        user, local = user[mine], local[mine]
+        user = user[mine]
+        local = local[mine]
         local = local[np.argsort(user * np.int64(n) + local, kind="stable")]
+
     at = np.flatnonzero(private[member])
     users = Users(*(leaf[at] for leaf in users))
-    return Plan(member[at], users, tally(user, len(member))[at], local, begin[at], member)
+    degree = tally(user, len(member))[at]
+    return Plan(member[at], users, degree, local, begin[at], member)
 
 
 # --- Programs -------------------------------------------------------------------------------------
@@ -192,7 +210,13 @@ def sample(key: PRNGKey, m: "ListMechanism", people: Population, memory: float) 
     if not people.private.any():
         return ReportedPairs(np.zeros(0, np.int32), np.zeros(0, np.int32), noisy)
     made = plan(m, people, half)
-    m = m.of_users(lambda leaf: leaf if np.ndim(leaf) == 0 else np.asarray(leaf)[made.who])
+
+    def of_reporters(budget: Scalar) -> Scalar:
+        if np.ndim(budget) == 0:
+            return budget
+        return np.asarray(budget)[made.who]
+
+    m = m.of_users(of_reporters)
 
     # A refusal must not tell true edges: it is by what a graph without edges lets expect.
     count = len(made.who)
@@ -205,7 +229,9 @@ def sample(key: PRNGKey, m: "ListMechanism", people: Population, memory: float) 
 
     counted = None
     if m.reporting == "half list":  # edges with public users are no part of a private list
-        counted = tally(people.receivers[people.private[people.senders]], n)[made.who]
+        from_private = people.private[people.senders]
+        counted = tally(people.receivers[from_private], n)[made.who]
+
     # Runs of users with at most a block's pairs, and at most a block's users.
     ends = np.concatenate([[0], np.cumsum(made.degree, dtype=np.int64)])
     spans = []
@@ -248,7 +274,7 @@ def _block(
     where it is not that of the owned pairs.
     """
     length = stop - start
-    keys = random_words.split(key, 4)
+    rate_key, count_key, keep_key, place_key = random_words.split(key, 4)
     half = m.reporting != "full"
 
     def fill(array: np.ndarray, value: int = 0) -> np.ndarray:
@@ -257,38 +283,43 @@ def _block(
     # Padding users own nothing: a graph of one node.
     mine = Users(*map(fill, made.users, (0, 0, 1, 1)))
     degree = fill(made.degree)
-    sent, of_owned = (degree, half) if counted is None else (fill(counted), False)
-    noisy, keep, drop, add = _rates(keys[0], _part(m, start, stop), mine, sent, of_owned)
+    part = _part(m, start, stop)
+    if counted is None:
+        noisy, keep, drop, add = _rates(rate_key, part, mine, degree, half)
+    else:
+        noisy, keep, drop, add = _rates(rate_key, part, mine, fill(counted), False)
     owned = universe(mine, half)
-    count = poisson_counts(keys[1], np.asarray(_means(owned, degree, add)))
+    count = poisson_counts(count_key, np.asarray(_means(owned, degree, add)))
 
     before = int(made.degree[:start].sum(dtype=np.int64))
     each = partial(np.repeat, repeats=degree)  # what is a user's, for each true pair
     true = made.node[before : before + int(degree.sum(dtype=np.int64))]
-    kept = happens(keys[2], each(np.asarray(keep)), each(np.asarray(drop)))
+    kept = happens(keep_key, each(np.asarray(keep)), each(np.asarray(drop)))
     width = int(made.users.size.max())
     whose = np.arange(len(degree)) * width
 
     # The drawn numbers say, plus ``width`` times the user, which of the pairs that are not true.
-    drawn = np.repeat(whose, count) + each_below(
-        keys[3],
-        np.repeat(np.maximum(owned - degree, 1), count),
-    )
+    others = np.repeat(np.maximum(owned - degree, 1), count)
+    drawn = np.repeat(whose, count) + each_below(place_key, others)
     drawn.sort(kind="stable")
-    drawn = drawn[np.append(True, drawn[1:] != drawn[:-1])[: len(drawn)]]
+    fresh = np.append(True, drawn[1:] != drawn[:-1])
+    drawn = drawn[fresh[: len(drawn)]]
+
     # The r-th of them has rank r + k, k the number of true ranks t_j with t_j - j <= r. ``shifts``
     # are these differences, in order, plus the users.
     first = np.cumsum(degree, dtype=np.int64) - degree
     ranks = rank_of(Users(*map(each, mine)), true, half)
     shifts = each(whose + first) + ranks - np.arange(len(true))
     user = drawn // width
-    rank = drawn - user * width + np.searchsorted(shifts, drawn, "right") - first[user]
+    true_before = np.searchsorted(shifts, drawn, "right") - first[user]
+    rank = drawn - user * width + true_before
     wrong = user * width + node_of(Users(*(leaf[user] for leaf in mine)), rank, half)
 
     pairs = np.concatenate([(each(whose) + true)[kept], wrong])
     pairs.sort(kind="stable")  # which merges what is in order
     user = pairs // width
     place = (pairs - user * width).astype(np.int32)
+
     if noisy is not None:
         noisy = np.asarray(noisy)[:length]
     return noisy, (user + start).astype(np.int32), place

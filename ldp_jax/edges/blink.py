@@ -80,12 +80,14 @@ def degree_prior(degree: Values) -> DegreePrior:
     )
     whole = np.clip(np.rint(degree), 1, len(degree) - 2).astype(np.int64)
     classes, group, count = np.unique(whole, return_inverse=True, return_counts=True)
+
     others = count[None, :] - np.eye(len(classes))
     beta = np.zeros(len(classes))
     for _ in range(_STEPS):
         each = others / (np.exp(-beta)[None, :] + np.exp(beta)[:, None])
         # Half a step: of sparse graphs a whole one would go to and fro for ever.
-        after = np.clip((beta + np.log(classes) - np.log(each.sum(1))) / 2, -_FAR, _FAR)
+        half = (beta + np.log(classes) - np.log(each.sum(1))) / 2
+        after = np.clip(half, -_FAR, _FAR)
         moved = np.abs(after - beta).max()
         beta = after
         if moved < _CLOSE:
@@ -124,8 +126,8 @@ class PosteriorLinks:
 
     def dense(self) -> Float[Array, "n n"]:
         """The matrix itself: O(n^2), for small graphs."""
-        n = len(self.group)
-        whole = self.constant[self.group][:, self.group] * (1 - jnp.eye(n, dtype=jnp.float32))
+        off_diagonal = 1 - jnp.eye(len(self.group), dtype=jnp.float32)
+        whole = self.constant[self.group][:, self.group] * off_diagonal
         place = whole.at[self.neighbours.receivers, self.neighbours.senders]
         return place.add(self.correction, mode="drop")
 
@@ -161,12 +163,15 @@ def posterior_links(
     starts = np.flatnonzero(np.diff(code, prepend=-1))
     reported = np.diff(starts, append=len(code))
     first, second = np.divmod(code[starts], n)
+
+    # How many pairs of each two classes are reported by s of their ends.
     cell = prior.group[first].astype(np.int64) * classes + prior.group[second]
     count = np.zeros((3, classes, classes))
     for s in (1, 2):
         found = np.bincount(cell[reported == s], minlength=classes**2).reshape(classes, classes)
         count[s] = found + found.T  # a pair of one class is there twice
     count[0] = np.outer(prior.count, prior.count) - np.diag(prior.count) - count[1] - count[2]
+
     log_odds = prior.beta[:, None] + prior.beta
     posterior = expit(np.stack([log_odds + 2 * epsilon * (s - 1) for s in range(3)]))
     weight = _kept(posterior, count, variant)
@@ -178,7 +183,8 @@ def posterior_links(
     order = np.lexsort((senders, receivers))
     senders = padded(senders[order].astype(np.int32))
     receivers = padded(receivers[order].astype(np.int32), n)
-    correction = padded(np.tile(correction[other], 2)[order].astype(np.float32))
+    both_ways = np.tile(correction[other], 2)[order]
+    correction = padded(both_ways.astype(np.float32))
     constant = np.pad(weight[0], (0, capacity(classes) - classes))
     return PosteriorLinks(
         jnp.asarray(prior.group),
@@ -254,7 +260,8 @@ def private_links(
     degree_key, bits_key = random.split(key)
     lists = privatize_graph(bits_key, graph, bits, memory=memory)
     noisy = privatize_graph(degree_key, graph, NoisyDegree(first, noise="geometric"))
-    links = posterior_links(lists.graph, degree_prior(noisy.degree), float(bits.epsilon), variant)
+    prior = degree_prior(noisy.degree)
+    links = posterior_links(lists.graph, prior, float(bits.epsilon), variant)
     spent = [each for one in (noisy, lists) for each in one.guarantee.guarantees]
     guarantee = PipelineGuarantee.of(
         spent,

@@ -68,7 +68,8 @@ class SendsDegree(ListMechanism):
             inside = jnp.log(-jnp.expm1(-epsilon) / (1 + a)) - epsilon * gap
             atom = -epsilon * gap - jnp.log1p(a)
             possible = possible & (noisy == jnp.round(noisy))
-        log = jnp.where(possible, jnp.where(end, atom, inside), -jnp.inf)
+        log = jnp.where(end, atom, inside)
+        log = jnp.where(possible, log, -jnp.inf)
         return jnp.where(owned == 0, 0.0, log)  # of one node the degree is 0
 
     def degree_bias(self, degree: Scalar, owned: Scalar) -> Array:
@@ -86,7 +87,9 @@ class SendsDegree(ListMechanism):
         scale = 1 / (2 * epsilon)
         if self.noise == "geometric":
             scale = jnp.exp(-epsilon) / -jnp.expm1(-2 * epsilon)
-        return scale * (jnp.exp(-epsilon * degree) - jnp.exp(-epsilon * (owned - degree)))
+        at_zero = jnp.exp(-epsilon * degree)
+        at_most = jnp.exp(-epsilon * (owned - degree))
+        return scale * (at_zero - at_most)
 
     def degree_if_none(self, owned: Scalar) -> Array:
         """E[d*] of a user without neighbours: what clipping at 0 leaves of the noise."""
@@ -99,4 +102,5 @@ class SendsDegree(ListMechanism):
         # The density bends at the degree, DPRR's rate at owned / 2, its estimate under a prior at
         # whole numbers.
         breaks = lambda degree: jnp.arange(2 * owned + 1) / 2
-        return Mixture((Finite((0.0, float(owned))), Interval(0.0, float(owned), breaks)))
+        most = float(owned)
+        return Mixture((Finite((0.0, most)), Interval(0.0, most, breaks)))

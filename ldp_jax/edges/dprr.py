@@ -123,14 +123,15 @@ class DPRR(SendsDegree):
         flip = self.flip
         degree = self.estimate_degree(noisy)
         owned = jnp.asarray(owned, flip.dtype)
-        unclipped = jnp.tanh(jnp.asarray(self.epsilon_edges, flip.dtype) / 2)  # 2p - 1
-        below = degree * unclipped + owned * flip
+        difference = jnp.tanh(jnp.asarray(self.epsilon_edges, flip.dtype) / 2)  # 2p - 1
+        below = degree * difference + owned * flip
         known = below > 0
         below = jnp.where(known, below, 1.0)
-        kept = jnp.clip(jnp.where(known, degree / below, 0.0), 0.0, 1.0)
-        dropped = jnp.where(known, flip * (owned - 2 * degree) / below, 1.0)
-        dropped = jnp.clip(dropped, 0.0, 1.0)
-        return (1 - flip) * kept, flip + (1 - flip) * dropped, flip * kept
+
+        q = jnp.clip(jnp.where(known, degree / below, 0.0), 0.0, 1.0)
+        rest = jnp.where(known, flip * (owned - 2 * degree) / below, 1.0)
+        rest = jnp.clip(rest, 0.0, 1.0)  # 1 - q
+        return (1 - flip) * q, flip + (1 - flip) * rest, flip * q
 
     def estimate_degree(self, noisy: Scalar) -> Array:
         """The degree that q is computed from: d*, or its posterior mean; elementwise."""
@@ -158,8 +159,9 @@ class DPRR(SendsDegree):
 
         # One epsilon has one table of sums; of several, each d* has passes of its own.
         sums = _tables if jnp.ndim(epsilon) == 0 else _passes
+        degrees = jnp.arange(last + 1, dtype=prior.dtype)
         mass = total(prior)
-        mean = total(prior * jnp.arange(last + 1, dtype=prior.dtype))
+        mean = total(prior * degrees)
         return jnp.where(mass > 0, mean / jnp.where(mass > 0, mass, 1.0), noisy)
 
     def estimate(self, y: ListReport, own: Scalar = 0) -> Array:
@@ -180,9 +182,10 @@ class DPRR(SendsDegree):
         if len(sums) == 1:
             return float(sums[0]), float(first[0])
         order = np.lexsort((first, sums))
-        later = np.maximum.accumulate(first[order][::-1])[::-1]
-        worst = sum_up(np.stack([sums[order][:-1], later[1:]])).argmax()
-        return float(sums[order][worst]), float(later[worst + 1])
+        sums = sums[order]
+        later = np.maximum.accumulate(first[order][::-1])[::-1]  # the largest from here on
+        worst = sum_up(np.stack([sums[:-1], later[1:]])).argmax()
+        return float(sums[worst]), float(later[worst + 1])
 
 
 def _published_split(epsilon: float, n_max: int, alpha: float) -> tuple[float, float]:
@@ -190,7 +193,8 @@ def _published_split(epsilon: float, n_max: int, alpha: float) -> tuple[float, f
     validate.positive(epsilon=epsilon)
     validate.integer_in(2, n_max=n_max)
     validate.in_range(0.0, 1.0, open_lower=True, alpha=alpha)
-    return max(math.sqrt(8 / (n_max - 1)), (1 - alpha) * epsilon), alpha * epsilon
+    first = max(math.sqrt(8 / (n_max - 1)), (1 - alpha) * epsilon)
+    return first, alpha * epsilon
 
 
 @jax.jit  # an eager loop would be compiled anew at each call
@@ -213,7 +217,9 @@ def _passes(weights: Array, shrink: Array, place: Array) -> tuple[Array, Array]:
 
     def total(above: bool) -> Array:
         def add(total: Array, at: tuple[Array, Array]) -> tuple[Array, None]:
-            return jnp.where((at[0] > place) == above, total * shrink + at[1], total), None
+            degree, weight = at
+            counts = (degree > place) == above
+            return jnp.where(counts, total * shrink + weight, total), None
 
         zero = jnp.zeros_like(shrink * weights[0] * place.astype(weights.dtype))
         return jax.lax.scan(add, zero, (jnp.arange(len(weights)), weights), reverse=above)[0]

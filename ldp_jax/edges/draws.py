@@ -17,13 +17,16 @@ PIECE = 4.0
 
 def capacity(count: int) -> int:
     """Round a count up to one of few numbers of slots, so that there are few shapes."""
-    return 1 << max(6, (count - 1).bit_length()) if count <= _STEP else -(-count // _STEP) * _STEP
+    if count <= _STEP:
+        return 1 << max(6, (count - 1).bit_length())
+    return -(-count // _STEP) * _STEP
 
 
 def padded(array: np.ndarray, value: int = 0) -> np.ndarray:
     """Fill an array [count, ...] up to its :func:`capacity`."""
     short = capacity(len(array)) - len(array)
-    return np.pad(array, ((0, short), *[(0, 0)] * (array.ndim - 1)), constant_values=value)
+    widths = [(0, short)] + [(0, 0)] * (array.ndim - 1)
+    return np.pad(array, widths, constant_values=value)
 
 
 @partial(jax.jit, static_argnames=("draw", "slots"))
@@ -49,8 +52,10 @@ def uniforms(key: PRNGKey, count: int) -> np.ndarray:
 
 def _product(a: Array, b: Array) -> tuple[Array, Array]:
     """High and low words of a product of 32-bit words, without 64-bit integers."""
-    low_a, high_a = a & 0xFFFF, a >> 16
-    low_b, high_b = b & 0xFFFF, b >> 16
+    low_a = a & 0xFFFF
+    high_a = a >> 16
+    low_b = b & 0xFFFF
+    high_b = b >> 16
     one = low_a * high_b
     other = high_a * low_b
     middle = ((low_a * low_b) >> 16) + (one & 0xFFFF) + (other & 0xFFFF)
@@ -73,7 +78,8 @@ def below(key: PRNGKey, bound: AnyArray) -> Array:
 
 def each_below(key: PRNGKey, bound: np.ndarray) -> np.ndarray:
     """:func:`below` on the host, of any number of bounds; int32 [k]."""
-    return np.asarray(below(key, padded(bound.astype(np.int32, copy=False), 1)))[: len(bound)]
+    bounds = padded(bound.astype(np.int32, copy=False), 1)
+    return np.asarray(below(key, bounds))[: len(bound)]
 
 
 # Gathers are the host's: beside them a CPU's compiler does not vectorise threefry's rounds.
@@ -91,8 +97,9 @@ def poisson_counts(key: PRNGKey, mean: np.ndarray) -> np.ndarray:
     mean = mean.astype(np.float32)
     pieces = np.ceil(mean / np.float32(PIECE)).astype(np.int64)
     each = np.repeat(mean / np.maximum(pieces, 1).astype(np.float32), pieces)
+    owner = np.repeat(np.arange(len(mean)), pieces)
     drawn = np.asarray(_poisson(key, padded(each)))[: len(each)]
-    return np.bincount(np.repeat(np.arange(len(mean)), pieces), drawn, len(mean)).astype(np.int64)
+    return np.bincount(owner, drawn, len(mean)).astype(np.int64)
 
 
 def ordinal(owner: np.ndarray) -> np.ndarray:
@@ -100,6 +107,14 @@ def ordinal(owner: np.ndarray) -> np.ndarray:
     return np.arange(len(owner)) - np.searchsorted(owner, owner)
 
 
+def smallest(score: np.ndarray, owner: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """Find the ``wanted`` entries of each owner that have the smallest scores, owner by owner."""
+    order = np.lexsort((score, owner))
+    owner = owner[order]
+    return order[ordinal(owner) < wanted[owner]]
+
+
 def contains(known: np.ndarray, code: np.ndarray) -> np.ndarray:
     """Say which codes are among the sorted known ones."""
-    return np.append(known, -1)[np.searchsorted(known, code)] == code
+    place = np.searchsorted(known, code)
+    return np.append(known, -1)[place] == code

@@ -73,11 +73,9 @@ def to_list(bits: Array) -> NeighbourList:
 
 def to_bits(neighbours: NeighbourList, n: int) -> Array:
     """Make bits [n] of a list; repeats and all but ids in [0, n) are dropped."""
-    ids = (
-        neighbours.ids
-        if isinstance(neighbours.ids, jax.Array)
-        else NeighbourList.of(neighbours.ids, n).ids
-    )
+    ids = neighbours.ids
+    if not isinstance(ids, jax.Array):
+        ids = NeighbourList.of(ids, n).ids
     return jnp.zeros(n, bool).at[ids_of(jnp, ids, n)].set(True, mode="drop")
 
 

@@ -77,10 +77,9 @@ class LocalLap(OnLists):
         bits, owned, degree, _ = self._record(neighbours, own)
         degree_key, values_key = random.split(key)
         noise = random_words.laplace(values_key, owned.shape) / jnp.asarray(self.epsilon_edges)
-        values = bits.astype(jnp.float32) + noise
+        values = jnp.where(owned, bits.astype(jnp.float32) + noise, jnp.nan)
         noise = random_words.laplace(degree_key) / jnp.asarray(self.epsilon_degree)
-        noisy = degree.astype(jnp.float32) + noise
-        return LapReport(noisy, jnp.where(owned, values, jnp.nan))
+        return LapReport(degree.astype(jnp.float32) + noise, values)
 
     def log_density(self, y: LapReport, x: NeighbourList, own: Scalar = 0) -> Array:
         """log p of a report given a list; -inf where it is about other than the owned pairs."""
@@ -124,12 +123,14 @@ class LocalLap(OnLists):
         """The server's graph, bool [n, n], from the stacked reports of users 0 to n - 1; O(n^2)."""
         values = jnp.asarray(reports.values)
         n = values.shape[-1]
-        total = jnp.asarray(reports.degree).sum() / (2 if self.reporting == "half list" else 1)
+        times = 2 if self.reporting == "half list" else 1  # that an edge is in a degree
+        total = jnp.asarray(reports.degree).sum() / times
         edges = jnp.clip(jnp.round(total), 0, n * (n - 1) // 2)
+
         flat = jnp.where(jnp.isnan(values), -jnp.inf, values).ravel()
         order = jnp.argsort(flat, descending=True, stable=True)
-        kept = jnp.zeros(flat.shape, bool).at[order].set(jnp.arange(len(flat)) < edges)
-        kept = kept.reshape(n, n)
+        largest = jnp.arange(len(flat)) < edges
+        kept = jnp.zeros(flat.shape, bool).at[order].set(largest).reshape(n, n)
         return kept | kept.T
 
     def sample_graph(self, key: PRNGKey, users: Population, memory: float) -> ReportedPairs:
@@ -148,6 +149,7 @@ class LocalLap(OnLists):
         who = np.flatnonzero(private)
         size = np.bincount(group[who], minlength=graphs)
         pairs = size * (size - 1) // 2
+
         # True pairs of two private users, each once, by their places among the private users.
         place = np.cumsum(private) - 1
         once = private[senders] & private[receivers] & (senders < receivers)
@@ -166,9 +168,10 @@ class LocalLap(OnLists):
             times = 1
         else:
             counted = degree[who]
-            beside = group[receivers[private[receivers] & ~private[senders]]]
-            shown = np.bincount(beside, minlength=graphs)
+            beside = receivers[private[receivers] & ~private[senders]]
+            shown = np.bincount(group[beside], minlength=graphs)
             times = 2
+
         first, second = map(float, self.spent())
         noise = drawn(random_words.laplace, degree_key, len(who)) / np.float32(first)
         degree[who] = counted + noise
@@ -176,6 +179,7 @@ class LocalLap(OnLists):
         edges = np.clip(np.rint((total - shown) / times), 0, pairs).astype(np.int64)
         remedy = "noisy degrees add up to that; use a larger epsilon_degree"
         checks.fits(int(edges.sum()), memory, remedy, bytes_each=32.0)
+
         keys = true_key, least_key, among_key
         kept, wanted = pair_sets.largest(keys, second, of_pair, edges, pairs - true)
         width = np.int64(max(len(who), 1))
@@ -190,7 +194,9 @@ class LocalLap(OnLists):
 
     def _ends(self, reporting: Reporting) -> tuple[float, ...]:
         owner = float(self.sums().max())
-        return (owner, float(self.spent()[0].max())) if reporting == "half list" else (owner,)
+        if reporting == "half":
+            return (owner,)
+        return owner, float(self.spent()[0].max())
 
 
 def _log_laplace(epsilon: Scalar, off: AnyArray) -> Array:

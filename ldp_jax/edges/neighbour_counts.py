@@ -108,7 +108,8 @@ class NeighbourCounts(OnLists):
         Arguments are those of :meth:`privatize`.
         """
         bits, owned, _, _ = self._record(neighbours, own)
-        groups = self.groups if groups is None else groups
+        if groups is None:
+            groups = self.groups
         if groups is None:
             raise ValueError("groups must be given, int [n]: the public group of every node")
         validate.require(
@@ -143,7 +144,8 @@ class NeighbourCounts(OnLists):
         if not isinstance(counts, jax.Array):  # a number of the host may be beyond 32 bits
             counts = np.clip(np.asarray(counts), 0, self.most).astype(np.int32)
         counts = jnp.clip(jnp.asarray(counts), 0, self.most).astype(jnp.int32)
-        return self.from_words(_words(key, counts.shape, 1 + whole_noise.WORDS), counts)
+        words = _words(key, counts.shape, 1 + whole_noise.WORDS)
+        return self.from_words(words, counts)
 
     def from_words(self, word: AnyArray, counts: AnyArray) -> Array:
         """Reports under random bits uint32 [4, ...]: a sign, and a number below 2^96."""
@@ -160,7 +162,7 @@ class NeighbourCounts(OnLists):
         size = 4 * whole_noise.WORDS  # bytes
         table = np.ascontiguousarray(np.asarray(self.thresholds).T.astype(">u4"))
         starts = sorted({0, *(int.from_bytes(row.tobytes(), "big") for row in table)})
-        after = [*starts[1:], 1 << 8 * size]
+        ends = [*starts[1:], 1 << 8 * size]
 
         def words(numbers: list[int]) -> np.ndarray:
             packed = b"".join(number.to_bytes(size, "big") for number in numbers)
@@ -168,11 +170,10 @@ class NeighbourCounts(OnLists):
             signs = [np.insert(rows, 0, sign, 1) for sign in (0, 1)]
             return np.concatenate(signs).T
 
-        share = [
-            Fraction(end - start, 2 << 8 * size) for start, end in zip(starts, after, strict=True)
-        ]
+        both = 2 << 8 * size  # numbers with a sign
+        share = [Fraction(end - start, both) for start, end in zip(starts, ends, strict=True)]
         pairs = sorted({(0, 1), (self.most - 1, self.most)})
-        return WordRuns(words(starts), words([end - 1 for end in after]), share * 2, pairs)
+        return WordRuns(words(starts), words([end - 1 for end in ends]), share * 2, pairs)
 
     def log_density(self, y: Values, x: NeighbourList, own: Scalar = 0) -> Array:
         """The log mass of a report given a list."""
@@ -267,13 +268,16 @@ def with_noise(
 
     # Nearly every number is below the first threshold whose first word is the last, and its first
     # word is in none.
-    place = found(lambda at: word[1] < high[at], sizes[0])
-    unsure = (word[1] == last) | ((place > 0) & (word[1] == high[jnp.maximum(place - 1, 0)]))
-    exact = found(
-        lambda at: random_words.less(word[1:], thresholds[:, at]), jnp.where(unsure.any(), bits, 0)
-    )
-    place = jnp.minimum(jnp.where(unsure, exact, place), sizes[1])
-    return jnp.clip(counts + jnp.where(word[0] & 1 == 0, place, -place), *span)
+    near, reach = sizes
+    place = found(lambda at: word[1] < high[at], near)
+    below = high[jnp.maximum(place - 1, 0)]
+    unsure = (word[1] == last) | ((place > 0) & (word[1] == below))
+    steps = jnp.where(unsure.any(), bits, 0)
+    exact = found(lambda at: random_words.less(word[1:], thresholds[:, at]), steps)
+
+    size = jnp.minimum(jnp.where(unsure, exact, place), reach)
+    noise = jnp.where(word[0] & 1 == 0, size, -size)
+    return jnp.clip(counts + noise, *span)
 
 
 def checked_groups(

@@ -147,7 +147,8 @@ class OnLists(abc.ABC):
 
     def relationship(self, reporting: Reporting | None = None) -> Guarantee:
         """Per edge, seen through the reports of both ends (``full``) or of its owner."""
-        reporting = self.reporting if reporting is None else reporting
+        if reporting is None:
+            reporting = self.reporting
         validate.one_of(self.reportings, reporting=reporting)
         made = per_edge(self._ends(reporting), reporting)
         return dataclasses.replace(made, arithmetic=self.guarantee().arithmetic)
@@ -173,16 +174,17 @@ class OnLists(abc.ABC):
             kind = type(neighbours).__name__
             raise TypeError(f"neighbours must be NeighbourList.of(ids, n), got {kind}")
         n = self._size()
-        for name, value, ndim in (("neighbours", neighbours.ids, 1), ("own", own, 0)):
-            shape = np.shape(value) if name == "own" else getattr(value, "shape", (0,) * ndim)
+        ids_shape = getattr(neighbours.ids, "shape", (0,))
+        for name, shape, ndim in (("neighbours", ids_shape, 1), ("own", np.shape(own), 0)):
             validate.require(
                 len(shape) == ndim, f"{name} must be of one user, got shape {shape}: use jax.vmap"
             )
         validate.ids(n, "one of the nodes", own=own)
+
         owned, pairs = pairs_of(own, n, self.reporting)
         bits = to_bits(neighbours, n) & (jnp.arange(n) != own)
-        degree = (bits & owned if self.reporting == "half" else bits).sum()
-        return bits, owned, degree, jnp.int32(pairs)
+        counted = bits & owned if self.reporting == "half" else bits
+        return bits, owned, counted.sum(), jnp.int32(pairs)
 
 
 class ListMechanism(OnLists):
@@ -227,8 +229,8 @@ class ListMechanism(OnLists):
     ) -> tuple[Array | None, Array, Array, Array]:
         """Noisy degree (or None), and the three probabilities; elementwise."""
         noisy = self.noisy_degree(key, jnp.asarray(degree), owned)
-        shape = jnp.shape(degree)
-        keep, drop, add = (jnp.broadcast_to(rate, shape) for rate in self.bit_rates(noisy, owned))
+        rates = self.bit_rates(noisy, owned)
+        keep, drop, add = (jnp.broadcast_to(rate, jnp.shape(degree)) for rate in rates)
         return noisy, keep, drop, add
 
     def codomain(self, own: int = 0) -> ListReports:
@@ -251,25 +253,29 @@ class ListMechanism(OnLists):
         true, mine, degree, pairs = self._record(neighbours, own)
         degree_key, bits_key = random.split(key)
         noisy, keep, drop, add = self.rates(degree_key, degree, pairs)
+        if noisy is None:
+            noisy = jnp.float32(jnp.nan)
         chance = jnp.where(true, keep, add)
         rest = jnp.where(true, drop, 1 - add)
         reported = random_words.bernoulli(bits_key, chance, rest) & mine
-        return ListReport(jnp.float32(jnp.nan) if noisy is None else noisy, to_list(reported))
+        return ListReport(noisy, to_list(reported))
 
     def log_density(self, y: ListReport, x: NeighbourList, own: Scalar = 0) -> Array:
         """log p of a report given a list: the noisy degree's, and each bit's given it."""
         y = ListReport(*y)
         true, mine, degree, pairs = self._record(x, own)
         reported = to_bits(NeighbourList(*y.neighbours), self._size())
-        bits = self._log_bits(y.degree, reported, true, pairs)
-        total = jnp.where(mine, bits, 0.0).sum() + self.degree_log_density(y.degree, degree, pairs)
+        of_bits = self._log_bits(y.degree, reported, true, pairs)
+        of_degree = self.degree_log_density(y.degree, degree, pairs)
+        total = jnp.where(mine, of_bits, 0.0).sum() + of_degree
         return jnp.where((reported & ~mine).any(), -jnp.inf, total)
 
     def _log_bits(self, noisy: Scalar | None, sent: Scalar, true: Scalar, owned: Scalar) -> Array:
         """log P that bits are sent or not, given the noisy degree."""
         keep, drop, add = self.bit_rates(noisy, owned)
-        of_sent = jnp.log(jnp.where(true, keep, add))
-        return jnp.where(sent, of_sent, jnp.where(true, jnp.log(drop), jnp.log1p(-add)))
+        if_sent = jnp.log(jnp.where(true, keep, add))
+        if_not = jnp.where(true, jnp.log(drop), jnp.log1p(-add))
+        return jnp.where(sent, if_sent, if_not)
 
     def bit_reports(self, owned: int) -> tuple[np.ndarray, np.ndarray]:
         """Every critical noisy degree, with the bit sent and not."""
@@ -324,7 +330,8 @@ def two_budgets(epsilon: float, **share: float) -> tuple[float, float]:
     (0.25, 0.75)
     """
     validate.number(0.0, open_lower=True, epsilon=epsilon)
-    first = validate.number(0.0, 1.0, open_lower=True, open_upper=True, **share) * epsilon
+    part = validate.number(0.0, 1.0, open_lower=True, open_upper=True, **share)
+    first = part * epsilon
     return first, rest_of(epsilon, first)
 
 

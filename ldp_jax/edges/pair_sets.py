@@ -12,7 +12,7 @@ import numpy as np
 
 from ldp_jax.core import random
 from ldp_jax.core.types import Array, PRNGKey
-from ldp_jax.edges.draws import below, contains, ordinal, padded, uniforms
+from ldp_jax.edges.draws import below, contains, ordinal, padded, smallest, uniforms
 
 # If more than this share of a graph's pairs is true or wanted, false ones come from a list of all.
 _DENSE = 0.5
@@ -41,25 +41,28 @@ def largest(
     # The (least + 1)-th smallest of as many uniforms as there are false pairs, 1 where there are
     # ``least``; below it, ``least`` are independent uniforms. Spacings of the hazards -log(1 - s)
     # are independent: the j-th is exponential, of rate false - j, j from 0.
-    which = np.repeat(np.arange(len(false)), np.where(least < false, least + 1, 0))
-    spacing = -np.log(uniforms(least_key, len(which))) / (false[which] - ordinal(which))
+    some_larger = least < false
+    which = np.repeat(np.arange(len(false)), np.where(some_larger, least + 1, 0))
+    rate = false[which] - ordinal(which)
+    spacing = -np.log(uniforms(least_key, len(which))) / rate
     hazard = np.bincount(which, weights=spacing, minlength=len(false))
-    ceiling = np.where(least < false, -np.expm1(-hazard), 1.0)
+    ceiling = np.where(some_larger, -np.expm1(-hazard), 1.0)
 
-    score = np.concatenate([true_score, ceiling[among] * uniforms(among_key, len(among))])
+    false_score = ceiling[among] * uniforms(among_key, len(among))
     owner = np.concatenate([true, among])
-    order = np.lexsort((score, owner))
-    chosen = order[ordinal(owner[order]) < edges[owner[order]]]
-    kept = chosen < len(true)
-    return chosen[kept], np.bincount(owner[chosen[~kept]], minlength=len(edges))
+    chosen = smallest(np.concatenate([true_score, false_score]), owner, edges)
+    is_true = chosen < len(true)
+    false_of = owner[chosen[~is_true]]
+    return chosen[is_true], np.bincount(false_of, minlength=len(edges))
 
 
 def _true_scores(u: np.ndarray, epsilon: float) -> np.ndarray:
     """The scores of true pairs: P(Lap > 1 + L) where P(Lap > L) = u, without logarithms."""
     shrink = np.exp(-epsilon)
     rest = np.maximum(1 - u, 2.0**-65)
-    below_zero = np.where(rest >= shrink / 2, shrink / (4 * rest), 1 - rest / shrink)
-    return np.where(u <= 0.5, u * shrink, below_zero)
+    within_one = shrink / (4 * rest)  # L in [-1, 0]
+    below = np.where(rest >= shrink / 2, within_one, 1 - rest / shrink)
+    return np.where(u <= 0.5, u * shrink, below)
 
 
 def false_pairs(
@@ -83,18 +86,22 @@ def false_pairs(
     list_key, key = random.split(key)
     found = [_from_all(list_key, np.where(dense, wanted, 0), size, true)]
     missing = np.where(dense, 0, wanted)
+    chance = (pairs - true_count - wanted + 1) / np.maximum(pairs, 1)
     turn = 0
     while missing.any():
-        chance = (pairs - true_count - wanted + 1) / np.maximum(pairs, 1)
         enough = np.ceil(_MARGIN * missing / np.maximum(chance, 1e-300)).astype(np.int64)
         graph = np.repeat(np.arange(len(size)), enough + _EXTRA * (missing > 0))
         sizes = padded(size[graph].astype(np.int32), 2)
         ends = _ends(random.fold_in(key, turn), sizes)
         low, high = (first[graph] + np.asarray(end)[: len(graph)] for end in ends)
         code = low * width + high
+
+        # Of those that are not true the first of each code, as many as are missing.
         new = np.flatnonzero(~contains(true, code))
-        new = new[np.sort(np.unique(code[new], return_index=True)[1])]
+        _, first_of_code = np.unique(code[new], return_index=True)
+        new = new[np.sort(first_of_code)]
         new = new[ordinal(graph[new]) < missing[graph[new]]]
+
         missing = missing - np.bincount(graph[new], minlength=len(size))
         turn += 1
         found.append(code[new])
@@ -122,11 +129,11 @@ def _from_all(key: PRNGKey, wanted: np.ndarray, size: np.ndarray, true: np.ndarr
     """``wanted`` false pairs of each graph, from a list of all pairs where any is wanted."""
     first = np.cumsum(size) - size
     graph = np.repeat(np.arange(len(size)), size)
-    higher = np.where(wanted[graph] > 0, (first + size)[graph] - 1 - np.arange(len(graph)), 0)
-    low = np.repeat(np.arange(len(graph)), higher)
+    node = np.arange(len(graph))
+    higher = np.where(wanted[graph] > 0, (first + size)[graph] - 1 - node, 0)
+    low = np.repeat(node, higher)
     code = low * np.int64(max(len(graph), 1)) + low + 1 + ordinal(low)
     false = ~contains(true, code)
     code = code[false]
     owner = graph[low[false]]
-    order = np.lexsort((uniforms(key, len(code)), owner))
-    return code[order[ordinal(owner[order]) < wanted[owner[order]]]]
+    return code[smallest(uniforms(key, len(code)), owner, wanted)]

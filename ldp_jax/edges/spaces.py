@@ -91,7 +91,9 @@ class Lists(Records[NeighbourList]):
             return to_list(bits & (jnp.arange(self.n) != self.own))
 
         ids = jnp.asarray(NeighbourList(*x).ids)
-        return one(ids) if ids.ndim == 1 else jax.vmap(one)(ids)
+        if ids.ndim == 1:
+            return one(ids)
+        return jax.vmap(one)(ids)
 
     def extremes(self) -> tuple[NeighbourList, NeighbourList]:
         """Lists of about half of the others that differ in the second, a pair that user 0 owns."""
@@ -144,8 +146,9 @@ class Lists(Records[NeighbourList]):
 
     def every(self) -> NeighbourList:
         """All lists, stacked, in the order of their codes: a bit for each of the others."""
-        bits = np.zeros((1 << (self.n - 1), self.n), bool)
-        bits[:, self.others] = np.arange(len(bits))[:, None] >> np.arange(self.n - 1) & 1
+        codes = np.arange(1 << (self.n - 1))
+        bits = np.zeros((len(codes), self.n), bool)
+        bits[:, self.others] = codes[:, None] >> np.arange(self.n - 1) & 1
         return self.of_bits(bits)
 
     def bits(self, lists: NeighbourList) -> np.ndarray:
@@ -166,9 +169,10 @@ class Lists(Records[NeighbourList]):
         if self.n < 2:
             raise NotApplicable("a user alone has one list")
         node = rng.integers(0, self.n - 1, len(own))
+        node = node + (node >= own)
         bits = self._random(rng, own)
         other = bits.copy()
-        other[np.arange(len(own)), node + (node >= own)] ^= True
+        other[np.arange(len(own)), node] ^= True
         return self.of_bits(bits), self.of_bits(other)
 
     def outside(self) -> tuple[NeighbourList, NeighbourList]:
@@ -248,14 +252,15 @@ class ListReports(ReportLaw[ListReport, NeighbourList]):
         cells = int(owner[-1]) + 1
         lists = self._every(cells)
         count = len(lists.ids)
-        density = np.exp(np.asarray(log_density(_with_each(degrees, lists))))
+        density = np.exp(np.asarray(log_density(_with_each(degrees, lists)))).reshape(-1, count)
         mass = np.zeros((cells, count))
-        np.add.at(mass, owner, weights[:, None] * density.reshape(-1, count))
+        np.add.at(mass, owner, weights[:, None] * density)
 
         def cell(y: ListReport) -> np.ndarray:
             place = np.searchsorted(starts, np.asarray(y.degree), "right")
             bits = self._lists.bits(y.neighbours)[:, self._lists.others].astype(np.int64)
-            return place * count + bits @ (1 << np.arange(self.n - 1))
+            code = bits @ (1 << np.arange(self.n - 1))
+            return place * count + code
 
         return mass.ravel(), cell
 
@@ -313,7 +318,8 @@ class LapReports(NumberReports[LapReport]):
         """Which have a finite degree, a number of each owned bit, and nothing of the others."""
         y = LapReport(*values)
         mine = np.isin(np.arange(self.n), self.owned)
-        return np.isfinite(np.asarray(y.degree)) & (np.isnan(np.asarray(y.values)) != mine).all(1)
+        sent = ~np.isnan(np.asarray(y.values))
+        return np.isfinite(np.asarray(y.degree)) & (sent == mine).all(1)
 
     def critical_numbers(self, most: int) -> np.ndarray:
         """Every critical degree, with all bits critical alike: those that are the same cancel."""
@@ -339,11 +345,8 @@ class CountReports(NumberReports[Values]):
     def contains(self, values: Values, *, rounding: int = 0) -> np.ndarray:
         """Which are ``dim`` whole numbers of the span."""
         low, high = self.span
-        return each_vector(
-            values,
-            self.dim,
-            lambda y: (y >= low) & (y <= high) & (y == np.round(y)),
-        )
+        possible = lambda y: (y >= low) & (y <= high) & (y == np.round(y))
+        return each_vector(values, self.dim, possible)
 
     def critical_numbers(self, most: int) -> np.ndarray:
         """All counts alike, at both ends and near possible counts: equal true ones cancel."""
@@ -365,7 +368,8 @@ def critical_degrees(degrees: Degrees) -> np.ndarray:
     if degrees.atoms is not None:
         return np.asarray(degrees.atoms, np.float64)
     breaks = _breaks(degrees)
-    points = np.concatenate([breaks - 1e-9, breaks, breaks + 1e-9, (breaks[1:] + breaks[:-1]) / 2])
+    between = (breaks[1:] + breaks[:-1]) / 2
+    points = np.concatenate([breaks - 1e-9, breaks, breaks + 1e-9, between])
     return np.unique(np.clip(points, breaks[0], breaks[-1]))
 
 
@@ -383,11 +387,13 @@ def _rule(degrees: Degrees) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndar
         values = critical_degrees(degrees)
         return values, np.ones(len(values)), np.arange(len(values)), values[1:]
     breaks = _breaks(degrees)
-    middle, weights = panel_rule(breaks, _ORDER)
-    values = np.concatenate([breaks[:1], middle, breaks[-1:]])
-    owner = np.repeat(np.arange(len(breaks) + 1), [1, *[_ORDER] * (len(breaks) - 1), 1])
+    inside, weights = panel_rule(breaks, _ORDER)
+    values = np.concatenate([breaks[:1], inside, breaks[-1:]])
+    weights = np.concatenate([[1.0], weights, [1.0]])
+    points = [1, *[_ORDER] * (len(breaks) - 1), 1]
+    owner = np.repeat(np.arange(len(points)), points)
     starts = np.concatenate([[np.nextafter(breaks[0], np.inf)], breaks[1:]])
-    return values, np.concatenate([[1.0], weights, [1.0]]), owner, starts
+    return values, weights, owner, starts
 
 
 def _with_each(degrees: np.ndarray, lists: NeighbourList) -> ListReport:

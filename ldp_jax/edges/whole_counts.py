@@ -88,15 +88,18 @@ def _counts(
         user = users.receivers[block]
         other = users.senders[block]
         group = groups[other]
-        kept = group >= 0 if counted is None else (group >= 0) & counted(user, other)
-        if kept.any():
-            user = user[kept].astype(np.int64) - rows.start
-            group = group[kept]
-            first = int(user[0])
-            last = int(user[-1]) + 1
-            code = (user - first) * num_groups + group
-            count = np.bincount(code, minlength=(last - first) * num_groups)
-            found[first:last] += count.reshape(-1, num_groups)
+        kept = group >= 0
+        if counted is not None:
+            kept = kept & counted(user, other)
+        if not kept.any():
+            continue
+
+        user = user[kept].astype(np.int64) - rows.start
+        first = int(user[0])
+        last = int(user[-1]) + 1
+        code = (user - first) * num_groups + group[kept]
+        count = np.bincount(code, minlength=(last - first) * num_groups)
+        found[first:last] += count.reshape(-1, num_groups)
     return found
 
 
@@ -153,6 +156,7 @@ def privatize_counts(
         len(alike) == 1 and False not in alike,
         "mechanism must be NeighbourCounts, or a menu of them that differ in epsilon alone",
     )
+
     level = np.zeros(n, np.int32)
     if levels is not None or len(menu) > 1:
         level = checked_groups(levels, n, len(menu), 0, "levels")
@@ -161,6 +165,7 @@ def privatize_counts(
     if over is not None:
         groups = process_allgather(groups, tiled=True)
     groups = checked_groups(groups, n, first.num_groups)
+
     reported = validate.mask(n, reporters=reporters)
     counted = None
     if first.reporting == "half":
@@ -199,8 +204,9 @@ def privatize_counts(
     reporting = "full" if counted is None else "half"
     edge = taken[0].relationship(reporting)
     if len(taken) > 1:
-        ends = two_largest(np.array([one.guarantee().epsilon for one in menu])[level])
-        edge = per_edge(ends if counted is None else ends[-1:], reporting)
+        epsilons = np.array([one.guarantee().epsilon for one in menu])
+        second, most = two_largest(epsilons[level])
+        edge = per_edge((second, most) if counted is None else (most,), reporting)
         edge = dataclasses.replace(edge, arithmetic=bit.arithmetic)
     unprotected = ["number of nodes", "groups of nodes"]
     if not reported.all():
@@ -226,6 +232,7 @@ def _noisy(
     if over is not None or not validate.concrete(key):
         return _by_user(key, counts, given, together, over)
     keys = [key] if n <= together else random.split(key, -(-n // together))
+
     parts = []
     for own, first in zip(keys, range(0, n, together), strict=False):  # nobody has one key
         true = np.ravel(counts[first : first + together])
@@ -234,6 +241,8 @@ def _noisy(
             padded = np.pad(some, (0, _TOGETHER - len(some)))
             place = np.arange(at, at + _TOGETHER, dtype=np.int32)
             parts.append((len(some), _drawn(own, place, padded, given)))
+
+    # All are drawn before the first is waited for.
     drawn = [np.asarray(part)[:real] for real, part in parts]
     return np.concatenate([np.zeros(0, numbers.dtype), *drawn]).reshape(n, groups)
 
@@ -251,9 +260,11 @@ def _by_user(
 
     def part(key: PRNGKey, user: Array, counts: Array, given: tuple) -> Array:
         def one(row: tuple[Array, Array]) -> Array:
-            block, within = jnp.divmod(row[0], together)
+            user, true = row
+            block, within = jnp.divmod(user, together)
             own = key if n <= together else random.fold_in(key, block)
-            return _drawn(own, within * groups + jnp.arange(groups), row[1], given)
+            place = within * groups + jnp.arange(groups)
+            return _drawn(own, place, true, given)
 
         each = max(min(together, len(user)), 1)
         more = (0, -len(user) % each)  # a rest of another size would be another copy of the program
@@ -269,7 +280,7 @@ def _by_user(
 @jax.jit
 def _drawn(key: PRNGKey, place: AnyArray, counts: AnyArray, given: tuple) -> Array:
     """The draws of ``add_noise`` for counts at some places; one program for all budgets."""
-    thresholds, size, numbers = given
-    words = random_words.words_at(key, place + size * np.arange(1 + WORDS)[:, None])
-    near, reach, low, high = numbers
+    thresholds, size, (near, reach, low, high) = given
+    places = place + size * np.arange(1 + WORDS)[:, None]
+    words = random_words.words_at(key, places)
     return with_noise(thresholds, words, counts, (near, reach), (low, high))

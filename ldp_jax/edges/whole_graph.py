@@ -170,19 +170,20 @@ def joined(
     A pair that one end reports stands in both lists. ``receivers`` and ``senders`` are public
     entries of lists, each once.
     """
-    if both_ends:
-        to, by = reporter, reported
-    else:
+    to = reporter
+    by = reported
+    if not both_ends:
         to = np.concatenate([reporter, reported])
         by = np.concatenate([reported, reporter])
     if len(receivers):
         to = np.concatenate([to, receivers])
         by = np.concatenate([by, senders])
-    n = graphs.num_nodes(like) if not isinstance(like, graphs.GraphSet) else len(like.node_graph)
+    n = len(like.node_graph) if isinstance(like, graphs.GraphSet) else graphs.num_nodes(like)
     code = to.astype(np.int64) * n + by
     if not (code[1:] > code[:-1]).all():
         order = np.argsort(code, kind="stable")  # which merges what is in order
-        to, by = to[order], by[order]
+        to = to[order]
+        by = by[order]
     return _like(like, by, to)
 
 

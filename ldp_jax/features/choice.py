@@ -71,7 +71,7 @@ def choose(domain: Domain, norm_bound: float | None, dim: int, epsilon: float) -
         length = min(length, bound) if domain == "cube" else bound
     if domain == "ball":
         side = length
-    k = max(1, min(dim, int(epsilon / 2.5)))
+
     if domain == "classes":
         on_cube = [partial(GeneralizedRR, epsilon, dim)]
     elif dim == 1:
@@ -79,10 +79,11 @@ def choose(domain: Domain, norm_bound: float | None, dim: int, epsilon: float) -
         on_cube = [partial(kind, epsilon) for kind in kinds]
         on_cube += [partial(SquareWave, epsilon, debias=True)]
     else:
+        k = max(1, min(dim, int(epsilon / 2.5)))
         on_cube = [
             partial(LaplaceVector, epsilon, dim),
             partial(MultiBit, epsilon, dim),
-            partial(MultiPiecewise, epsilon, dim, k),
+            partial(MultiPiecewise, epsilon, dim),
             partial(HDS, epsilon, dim, k, debias=True),
             partial(DuchiVector, epsilon, dim),
         ]
@@ -119,7 +120,8 @@ def _worst(mechanism: HasMoments, scale: float, length: float, dim: int) -> floa
         table = mechanism.table()
         share = table.masses[0] / integer_tables.WORDS
         values = table.values.astype(np.float64)
-        return float(share @ (values**2).sum(1) - ((share @ values) ** 2).sum())
+        mean = share @ values
+        return float(share @ (values**2).sum(1) - (mean**2).sum())
     sizes = _SIZES * min(1.0, length / scale)
     x = np.append(sizes, 0.0).astype(np.float32)
     *each, at_zero = np.asarray(_variances(mechanism, x), np.float64)

@@ -21,7 +21,6 @@ from ldp_jax.features._logs import log_mass
 _DOMAINS = {"grid": "any two numbers in [-1, 1]", "bins": "any two numbers in [0, 1]"}
 _STEP = 2.0**-23
 
-
 Words = Array | np.ndarray | np.integer | int
 
 
@@ -146,12 +145,8 @@ class Discrete(Univariate):
         outputs = int(np.asarray(self.counts)[level])
         search = np.asarray(self.search).reshape(levels, self.inputs, -1)[level]
         guide, thresholds = np.split(search, [2 * self._size], axis=1)
-        masses = np.diff(
-            thresholds[:, : outputs - 1].astype(np.int64),
-            prepend=0,
-            append=integer_tables.WORDS,
-            axis=1,
-        )
+        cumulative = thresholds[:, : outputs - 1].astype(np.int64)
+        masses = np.diff(cumulative, prepend=0, append=integer_tables.WORDS, axis=1)
         values = np.asarray(self.values)[level * self._size :][:outputs]
         made = Table(self.names[level], masses.astype(np.uint32), values, self.encoding)
         wanted, steps = _guide(thresholds, outputs)
@@ -236,13 +231,15 @@ class Discrete(Univariate):
         possible = (index == y) & (index < self.counts[self.level])
         row, f, above = self._mixed(x)
         masses = self._masses().astype(jnp.result_type(float))
-        mass = ((1 - f) * masses[row, index] + f * masses[above, index]) * 2.0**-32
-        return log_mass(jnp.where(possible, mass, 0.0))
+        mixed = (1 - f) * masses[row, index] + f * masses[above, index]
+        return log_mass(jnp.where(possible, mixed * 2.0**-32, 0.0))
 
     def _mixed(self, x: Record) -> tuple[Array, Array, Array]:
         """A row, the weight of the next, and the next (itself at the top, with weight 0)."""
         row, part = self._rows(x)
-        return row, part.astype(jnp.result_type(float)) * _STEP, row + (part > 0).astype(row.dtype)
+        f = part.astype(jnp.result_type(float)) * _STEP
+        above = row + (part > 0).astype(row.dtype)
+        return row, f, above
 
     def domain(self) -> Interval | Finite:
         """[-1, 1], [0, 1] or the categories."""
@@ -252,8 +249,10 @@ class Discrete(Univariate):
 
     def codomain(self) -> Finite:
         """The outputs of the widest level that :attr:`level` may be."""
-        levels = self.level if validate.concrete(self.level) else np.arange(len(self.names))
-        return Finite(tuple(range(int(np.asarray(self.counts)[np.asarray(levels)].max()))))
+        outputs = np.asarray(self.counts)
+        if validate.concrete(self.level):
+            outputs = outputs[np.asarray(self.level)]
+        return Finite(tuple(range(int(outputs.max()))))
 
     def guarantee(self) -> Guarantee:
         """The exact loss of the table; the largest where levels differ."""
@@ -279,20 +278,24 @@ class Discrete(Univariate):
         levels = len(self.names)
         estimate = self.values.shape[1:]
         values = self.values.reshape(levels, -1, *estimate).astype(jnp.result_type(float))
-        share = self._masses().astype(values.dtype).reshape(levels, self.inputs, -1) * 2.0**-32
+        masses = self._masses().astype(values.dtype)
+        share = masses.reshape(levels, self.inputs, -1) * 2.0**-32
 
         def of_input(share: Array) -> tuple[Array, Array]:
             """The reports of one input at each level, so that no array holds all."""
             mean = einsum("lk,lk...->l...", share, values)
-            return mean, einsum("lk,lk...->l...", share, (values - mean[:, None]) ** 2)
+            variance = einsum("lk,lk...->l...", share, (values - mean[:, None]) ** 2)
+            return mean, variance
 
-        rows = lambda leaf: leaf.swapaxes(0, 1).reshape(-1, *estimate)
-        mean, variance = map(rows, jax.lax.map(of_input, share.swapaxes(0, 1)))
+        by_row = lambda leaf: leaf.swapaxes(0, 1).reshape(-1, *estimate)
+        mean, variance = map(by_row, jax.lax.map(of_input, share.swapaxes(0, 1)))
+
         row, f, above = self._mixed(x)
         f = f.reshape(f.shape + (1,) * len(estimate))
-        mixed = (1 - f) * variance[row] + f * variance[above]
+        mixed_mean = (1 - f) * mean[row] + f * mean[above]
+        within = (1 - f) * variance[row] + f * variance[above]
         between = f * (1 - f) * (mean[above] - mean[row]) ** 2
-        return (1 - f) * mean[row] + f * mean[above], mixed + between
+        return mixed_mean, within + between
 
     def mean(self, x: Record) -> Array:
         """Mean of the estimate: linear between grid points."""
@@ -318,13 +321,18 @@ def _guide(thresholds: np.ndarray, outputs: int) -> tuple[np.ndarray, int]:
     rest = 32 - size.bit_length()
     edges = np.full((inputs, outputs), 2**32)
     edges[:, :-1] = thresholds[:, : outputs - 1]
-    after = -(-edges[:, :-1] >> rest)  # the first bucket that begins no earlier
+
+    # How many thresholds lie in each bucket: each counts in the first that begins no earlier.
+    after = -(-edges[:, :-1] >> rest)
     code = after + (buckets + 1) * np.arange(inputs)[:, None]
     found = np.bincount(code.ravel(), minlength=inputs * (buckets + 1)).reshape(inputs, -1)
+    fullest = int(found[:, 1:].max())
+
     reached = found[:, :-1].cumsum(1)
-    beyond = np.take_along_axis(edges, reached, 1) - (np.arange(buckets) << rest) - 1
+    first_words = np.arange(buckets) << rest
+    beyond = np.take_along_axis(edges, reached, 1) - first_words - 1
     guide = (reached << rest) + np.minimum(beyond, 2**rest - 1)
-    return guide.astype(np.uint32), int(found[:, 1:].max() - 1).bit_length()
+    return guide.astype(np.uint32), (fullest - 1).bit_length()
 
 
 def menu(mechanisms: Sequence[Discrete]) -> Discrete:

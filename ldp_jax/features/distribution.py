@@ -104,15 +104,7 @@ def transition(mechanism: Mechanism, inputs: int, outputs: int | None = None) ->
             middle = (values[1:] + values[:-1]) / 2
             reach = np.max(np.diff(values), initial=1.0) / 2
             edges = np.concatenate([[values[0] - reach], middle, [values[-1] + reach]])
-            ends = records[[0, -1]]
-            cuts = ends.mean(keepdims=True)  # where laws that are symmetric may bend
-            if hasattr(mechanism, "table"):
-                table = mechanism.table()
-                cuts = np.linspace(ends[0], ends[1], len(table.masses) + (table.encoding == "bins"))
-            x, weights = _gauss(np.unique(np.concatenate([records, cuts])))
-            log_mass = jax.vmap(jax.vmap(mechanism.log_density, (None, 0)), (0, None))
-            mass = np.exp(np.asarray(log_mass(values, x.ravel())))
-            matrix = _of_bins(x.ravel(), mass.T, weights.ravel(), records)
+            matrix = _finite_mass(mechanism, values, records)
         else:
             edges = _bins("codomain", name, codomain, inputs if outputs is None else outputs)
             matrix = _interval_mass(mechanism, codomain, edges, records)
@@ -120,12 +112,12 @@ def transition(mechanism: Mechanism, inputs: int, outputs: int | None = None) ->
 
 
 def _bins(what: str, name: str, interval: object, number: int) -> np.ndarray:
-    ends = (float(interval.lower), float(interval.upper)) if isinstance(interval, Interval) else ()
-    if not ends or not np.isfinite(ends).all():
-        raise ValueError(
-            f"the {what} of {name} must be an interval with finite ends, got {interval}"
-        )
-    return np.linspace(*ends, number + 1)
+    """The edges of equal bins of an interval."""
+    if isinstance(interval, Interval):
+        ends = (float(interval.lower), float(interval.upper))
+        if np.isfinite(ends).all():
+            return np.linspace(*ends, number + 1)
+    raise ValueError(f"the {what} of {name} must be an interval with finite ends, got {interval}")
 
 
 def _gauss(cuts: AnyArray) -> tuple[AnyArray, AnyArray]:
@@ -142,14 +134,29 @@ def _of_bins(x: AnyArray, mass: np.ndarray, weights: AnyArray, records: np.ndarr
     """
     width = np.diff(records)
     home = np.clip(np.searchsorted(records, x, "right") - 1, 0, len(width) - 1)
+    share = weights / width[home]
     matrix = np.zeros((len(width), mass.shape[1]))
-    np.add.at(matrix, home, mass * (weights / width[home])[:, None])
+    np.add.at(matrix, home, mass * share[:, None])
     return matrix.T
+
+
+def _finite_mass(mechanism: HasDensity, values: np.ndarray, records: np.ndarray) -> np.ndarray:
+    """The matrix of a mechanism with these reports, for bins of records."""
+    lower, upper = records[[0, -1]]
+    cuts = [(lower + upper) / 2]  # where laws that are symmetric may bend
+    if hasattr(mechanism, "table"):
+        table = mechanism.table()
+        cuts = np.linspace(lower, upper, len(table.masses) + (table.encoding == "bins"))
+    x, weights = _gauss(np.unique(np.concatenate([records, cuts])))
+    log_mass = jax.vmap(jax.vmap(mechanism.log_density, (None, 0)), (0, None))
+    mass = np.exp(np.asarray(log_mass(values, x.ravel())))
+    return _of_bins(x.ravel(), mass.T, weights.ravel(), records)
 
 
 def _interval_mass(
     mechanism: HasDensity, codomain, edges: np.ndarray, records: np.ndarray
 ) -> np.ndarray:
+    """The matrix of a mechanism whose reports are in an interval, for bins of records."""
     outputs = len(edges) - 1
 
     def breaks(x: Array) -> Array:
@@ -158,7 +165,8 @@ def _interval_mass(
 
     def masses(x: Array) -> Array:
         y, weights = _gauss(jnp.sort(jnp.concatenate([edges, breaks(x)])))
-        density = jnp.exp(jax.vmap(mechanism.log_density, (0, None))(y.ravel(), x)).reshape(y.shape)
+        log_density = jax.vmap(mechanism.log_density, (0, None))(y.ravel(), x)
+        density = jnp.exp(log_density).reshape(y.shape)
         bins = jnp.clip(jnp.searchsorted(edges, y[:, 1], side="right") - 1, 0, outputs - 1)
         return jnp.zeros(outputs).at[bins].add((density * weights).sum(1))
 
@@ -176,6 +184,7 @@ def _interval_mass(
         low = np.where(past, low, middle)
         high = np.where(past, middle, high)
     crossings = (low + high) / 2
+
     x, weights = _gauss(np.unique(np.concatenate([records, crossings])))
     block = max(1, _EVALUATIONS // (outputs * len(_NODES)))
     mass = jax.jit(lambda x: jax.lax.map(masses, x, batch_size=block))(x.ravel())
@@ -242,18 +251,21 @@ def em(
         np.allclose(matrix.sum(0), 1.0, rtol=0.0, atol=1e-3),
         "matrix must have columns of sum 1, the law of a record each: transpose one of rows",
     )
-    columns = () if given.ndim == 1 else ("columns",)
-    validate.shaped(len(matrix), *columns, counts=given)
+    axes = () if given.ndim == 1 else ("columns",)
+    validate.shaped(len(matrix), *axes, counts=given)
     validate.number(0.0, tolerance=tolerance)
     validate.integer_in(0, max_iterations=max_iterations)
+
     columns = given.reshape(len(given), -1)
     reachable = np.any(matrix > 0, axis=1)[:, None]
-    columns = np.where(np.isfinite(columns) & (columns > 0) & reachable, columns, 0.0)
+    valid = np.isfinite(columns) & (columns > 0) & reachable
+    columns = np.where(valid, columns, 0.0)
     theta = np.full((matrix.shape[1], columns.shape[1]), 1 / matrix.shape[1])
     mass = matrix @ theta
     iterations = np.zeros(columns.shape[1], np.int64)
     likelihood = special.xlogy(columns, mass).sum(0)
     active = np.flatnonzero(columns.any(0))
+
     for _ in range(max_iterations):
         if not len(active):
             break
@@ -268,6 +280,7 @@ def em(
         before = likelihood[active]
         likelihood[active] = special.xlogy(mine, mass[:, active]).sum(0)
         active = active[np.abs(likelihood[active] - before) >= tolerance]
+
     if given.ndim == 1:
         return Estimate(theta[:, 0], iterations[0], likelihood[0])
     return Estimate(theta, iterations, likelihood)

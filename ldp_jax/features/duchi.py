@@ -70,10 +70,13 @@ def against_threshold(size: Array, epsilon: Scalar) -> Array:
     """The mass (1 - size tanh(epsilon/2)) / 2 of the sign against a record, rounded up to 2^-64."""
     size = jnp.asarray(size, jnp.float32)
     epsilon = jnp.asarray(epsilon, jnp.float32)
-    lead = size * (-jnp.expm1(-epsilon) / (1 + jnp.exp(-epsilon)))
+    tanh = -jnp.expm1(-epsilon) / (1 + jnp.exp(-epsilon))
+    lead = size * tanh
     mass = 0.5 * ((1 - size) * jax.nn.sigmoid(epsilon) + (1 + size) * jax.nn.sigmoid(-epsilon))
-    # Near 1/2 its distance from it is rounded, else the mass.
+
+    # A mass near 1/2 is 1/2 less its distance, which is rounded; any other is rounded itself.
     high, low = random_words.threshold(lead / 2)
-    even = jnp.stack([jnp.uint32(2**31) - high - (low > 0).astype(jnp.uint32), -low])
-    rare = random_words.threshold(jnp.maximum(mass, jnp.finfo(jnp.float32).tiny))
-    return jnp.where(lead < 0.5, even, rare)
+    borrow = (low > 0).astype(jnp.uint32)
+    near_half = jnp.stack([jnp.uint32(2**31) - high - borrow, -low])
+    small = random_words.threshold(jnp.maximum(mass, jnp.finfo(jnp.float32).tiny))
+    return jnp.where(lead < 0.5, near_half, small)

@@ -91,21 +91,31 @@ class DuchiVector:
         check_single(self)
         x = clip(one_record(x, self.dim)).astype(jnp.float32)  # else 64-bit mode draws otherwise
         v_key, side_key, sign_key = random.split(key, 3)
+
+        # v is the record, rounded to signs: a bit for each coordinate, in words of 32.
         words = -(-self.dim // 32)
-        bits = jnp.pad(random.bernoulli(v_key, (1 + x) / 2), (0, 32 * words - self.dim))
+        signs = random.bernoulli(v_key, (1 + x) / 2)
+        bits = jnp.pad(signs, (0, 32 * words - self.dim)).reshape(-1, 32).astype(jnp.uint32)
         places = jnp.arange(32, dtype=jnp.uint32)[None]
-        v = (bits.reshape(-1, 32).astype(jnp.uint32) << places).sum(1, dtype=jnp.uint32)
+        v = (bits << places).sum(1, dtype=jnp.uint32)
+
         anywhere = random_words.bernoulli(side_key, *self._whole_cube())
         _, _, draws = _constants(self.dim)
         candidates = random_words.words(sign_key, v.shape, draws)
+
+        # The first candidate that is no tie, or its opposite, is on the record's side.
         differ = self._count(candidates ^ v[None])
         first = jnp.argmax(2 * differ != self.dim)  # 0 where all are ties
         near = candidates[first]
-        near = jnp.where(2 * differ[first] == self.dim, near.at[0].set(near[0] ^ 1), near)
-        near = jnp.where(2 * self._count(near ^ v) > self.dim, ~near, near)
+        untied = near.at[0].set(near[0] ^ 1)
+        near = jnp.where(2 * differ[first] == self.dim, untied, near)
+        is_opposite = 2 * self._count(near ^ v) > self.dim
+        near = jnp.where(is_opposite, ~near, near)
+
         chosen = jnp.where(anywhere, candidates[0], near)
         place = jnp.arange(self.dim)
-        up = (chosen[place // 32] >> (place % 32).astype(jnp.uint32)) & 1
+        shift = (place % 32).astype(jnp.uint32)
+        up = (chosen[place // 32] >> shift) & 1
         return jnp.where(up == 1, 1.0, -1.0).astype(jnp.float32)
 
     def _whole_cube(self) -> tuple[Array, Array]:
@@ -120,18 +130,22 @@ class DuchiVector:
         """The number of set bits among the first ``dim``, along the last axis."""
         place = 32 * jnp.arange(words.shape[-1])
         unused = jnp.clip(place + 32 - self.dim, 0, 31).astype(jnp.uint32)
-        unused = jnp.broadcast_to(unused, words.shape)
-        return jax.lax.population_count(words << unused).sum(-1, dtype=jnp.uint32).astype(jnp.int32)
+        used = words << jnp.broadcast_to(unused, words.shape)
+        return jax.lax.population_count(used).sum(-1, dtype=jnp.uint32).astype(jnp.int32)
 
     def log_density(self, y: Report, x: Record) -> Array:
         """log P(y | x); ``-inf`` for a y that is no vector of signs."""
         x = clip(one_record(x, self.dim))
         y = one_record(y, self.dim, "y")
         possible = (jnp.abs(y) == 1.0).all()
-        mass = _convolved(jnp.where(possible, y, 1.0).astype(x.dtype) * x)
+        signs = jnp.where(possible, y, 1.0).astype(x.dtype)
+
+        # The law of A, the number of agreements, times _SCALE.
+        mass = _convolved(signs * x)
         half = self.dim // 2 + 1
         few = mass[:half].sum() / _SCALE
         most = mass[half:].sum()
+
         share, _, _ = _constants(self.dim)
         outside, inside = jnp.array([1 - share, share * _SCALE], x.dtype)
         log_z = _log_mixture(self.epsilon, outside, inside)
@@ -140,8 +154,8 @@ class DuchiVector:
 
     def critical_points(self) -> tuple[np.ndarray, np.ndarray]:
         """A corner for each number of signs that agree with a report: masses are linear in x."""
-        place = np.arange(self.dim)
-        corners = np.where(place < np.arange(self.dim + 1)[:, None], 1.0, -1.0)
+        agreements = np.arange(self.dim + 1)[:, None]
+        corners = np.where(np.arange(self.dim) < agreements, 1.0, -1.0)
         return corners, np.ones((1, self.dim))
 
     def domain(self) -> Box:
@@ -192,11 +206,14 @@ def _log_mixture(epsilon: Scalar, few: Array, most: Array) -> Array:
     """log(few + e^eps most / _SCALE), where either may be 0, with a finite gradient."""
     epsilon = jnp.asarray(epsilon, few.dtype)
     # The larger term is taken out as a constant: no logarithm of 0 is differentiated.
-    level = jax.lax.stop_gradient(jnp.maximum(jnp.log(few), epsilon + (jnp.log(most) - _LOG_SCALE)))
+    log_most = epsilon + (jnp.log(most) - _LOG_SCALE)
+    level = jax.lax.stop_gradient(jnp.maximum(jnp.log(few), log_most))
+
     # Beyond e^44 the scale is taken from the exponent, where it cannot overflow; below, from the
     # mass, exactly.
     switch = 44.0
     rest = epsilon - level
     near = jnp.exp(jnp.minimum(rest, switch)) * (most / _SCALE)
     far = jnp.exp(jnp.maximum(rest, switch) - _LOG_SCALE) * most
-    return level + jnp.log(few * jnp.exp(-level) + jnp.where(rest <= switch, near, far))
+    of_most = jnp.where(rest <= switch, near, far)
+    return level + jnp.log(few * jnp.exp(-level) + of_most)

@@ -53,8 +53,7 @@ class RandomizedFeatures:
 
     def _check_levels(self) -> None:
         """A level a feature, by shape: features that broadcast would share a word."""
-        users = jnp.shape(self.inner.level)[:-1]
-        validate.shaped(*users, self.dim, **{"the level of inner": self.inner.level})
+        validate.shaped(*self.stack_shape(), self.dim, **{"the level of inner": self.inner.level})
 
     def privatize(self, key: PRNGKey, x: Record) -> Array:
         """The bins reported for one record [dim]: int32 [dim], 0 for the lowest."""
@@ -132,22 +131,27 @@ def FeatureRR(
     validate.require(
         (weights is None) != (dim is None), "give either weights, one a feature, or dim"
     )
-    theta = np.ones(validate.whole(1, dim=dim)) if weights is None else np.asarray(weights)
+    if weights is None:
+        weights = np.ones(validate.whole(1, dim=dim))
+    theta = np.asarray(weights)
     validate.positive(weights=theta)
     validate.shaped("d", weights=theta)
     most = integer_tables.MAX_EPSILON * len(theta)
     total = validate.number(0.0, most, open_lower=True, epsilon=epsilon)
+
     theta = theta.astype(np.float64)
     budgets, level = np.unique(total * (theta / theta.sum()), return_inverse=True)
     # In floating point the shares may add up to a hair more than epsilon.
     spent = sum(np.bincount(level) * budgets)
     budgets = budgets * min(1.0, total / spent) * (1 - 2.0**-50)
+
     place = np.arange(bins)
+    distance = np.abs(place - place[:, None])
     values = ((place + 1) / bins).astype(np.float32)
     tables = []
     for budget in budgets.tolist():
         budget = integer_tables.checked_epsilon(budget)
-        law = np.exp(-budget * np.abs(place - place[:, None]) / (bins - 1))
+        law = np.exp(-budget * distance / (bins - 1))
         masses = integer_tables.integer_masses(law / law.sum(1, keepdims=True), budget)
         tables.append(integer_tables.Table("FeatureRR", masses, values, "bins"))
     return RandomizedFeatures(Discrete.of(*tables).at(level), len(theta))

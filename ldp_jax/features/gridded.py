@@ -23,8 +23,12 @@ def _window(epsilon: float, inputs: int, reach: int) -> tuple[np.ndarray, np.nda
     """
     outputs = inputs + 2 * reach
     offset = np.arange(outputs) - np.arange(inputs)[:, None]
-    law = np.where((offset >= 0) & (offset <= 2 * reach), 1.0, math.exp(-epsilon))
-    places = (np.arange(outputs) - (outputs - 1) / 2) * (2 / (inputs - 1))
+    inside = (offset >= 0) & (offset <= 2 * reach)
+    law = np.where(inside, 1.0, math.exp(-epsilon))
+
+    middle = (outputs - 1) / 2
+    spacing = 2 / (inputs - 1)
+    places = (np.arange(outputs) - middle) * spacing
     return law / law.sum(1, keepdims=True), places
 
 
@@ -48,8 +52,9 @@ def worst_variance(law: np.ndarray, places: np.ndarray, parts: int) -> float:
     """The largest variance over records on the grid, and between: ``parts`` a segment."""
     last = len(law) - 1
     at = np.linspace(0, last, parts * last + 1)
-    second = np.interp(at, np.arange(last + 1), law @ places**2)
-    return float((second - (2 * at / last - 1) ** 2).max())
+    x = 2 * at / last - 1
+    second_moment = np.interp(at, np.arange(last + 1), law @ places**2)
+    return float((second_moment - x**2).max())
 
 
 def GridSquareWave(epsilon: Scalar, inputs: int = INPUTS, *, debias: bool = False) -> Discrete:

@@ -82,7 +82,8 @@ class Hybrid(Analytic):
         branch, value = map(jnp.asarray, y)
         of_piecewise = log_mass(self.beta) + self.piecewise.log_density(value, x)
         of_duchi = jnp.log(self._rest) + self.duchi.log_density(value, x)
-        return jnp.where(branch == 1, of_piecewise, jnp.where(branch == 0, of_duchi, -jnp.inf))
+        otherwise = jnp.where(branch == 0, of_duchi, -jnp.inf)
+        return jnp.where(branch == 1, of_piecewise, otherwise)
 
     def codomain(self) -> Mixture:
         """Signs on branch 0, an interval on branch 1."""

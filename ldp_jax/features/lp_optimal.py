@@ -46,6 +46,7 @@ def LPOptimal(epsilon: Scalar, inputs: int = INPUTS, outputs: int = OUTPUTS) -> 
     epsilon = integer_tables.checked_epsilon(epsilon)
     validate.integer_in(2, integer_tables.MAX_INPUTS, inputs=inputs)
     validate.integer_in(41, integer_tables.MAX_OUTPUTS, outputs=outputs)
+
     other = float(OptimalPiecewise(epsilon).variance(1.0))
     if 1 / (inputs - 1) ** 2 < other:  # else rounding to the grid alone costs more
         solved = table(epsilon, inputs, outputs)
@@ -63,8 +64,8 @@ def table(epsilon: float, inputs: int, outputs: int) -> integer_tables.Table:
     """The integer table of a solved program; from the package where it is shipped."""
     if (inputs, outputs) != (INPUTS, OUTPUTS) or epsilon not in SHIPPED:
         return rounded(epsilon, *solve(epsilon, inputs, outputs))
-    data = importlib.resources.files("ldp_jax.features").joinpath("lp_optimal.npz").read_bytes()
-    with np.load(io.BytesIO(data), allow_pickle=False) as archive:
+    shipped = importlib.resources.files("ldp_jax.features").joinpath("lp_optimal.npz")
+    with np.load(io.BytesIO(shipped.read_bytes()), allow_pickle=False) as archive:
         return integer_tables.Table.from_bytes(archive[f"{epsilon:g}"].tobytes())
 
 
@@ -78,6 +79,7 @@ def solve(epsilon: float, inputs: int, outputs: int) -> tuple[np.ndarray, np.nda
     x = np.linspace(-1.0, 1.0, inputs)
     y = np.linspace(-1.5, 1.5, outputs) / math.tanh(epsilon / 2)
     cells = inputs * outputs
+
     # The unknowns are the law row by row, then q, then the bound.
     each = sparse.identity(inputs)
     law = sparse.identity(cells, format="csr")
@@ -85,8 +87,9 @@ def solve(epsilon: float, inputs: int, outputs: int) -> tuple[np.ndarray, np.nda
     total = sparse.kron(each, np.ones((1, outputs)), format="csr")
     mean = sparse.kron(each, y[None], format="csr")
     second = sparse.kron(each, y[None] ** 2, format="csr")
+
     # Variances at the grid points, and at seven points of each segment between them.
-    at = (np.arange(8 * (inputs - 1) + 1) / 8).clip(max=inputs - 1)
+    at = np.arange(8 * (inputs - 1) + 1) / 8
     below = np.minimum(at.astype(int), inputs - 2)
     f = at - below
     place = np.arange(len(at))
@@ -94,6 +97,7 @@ def solve(epsilon: float, inputs: int, outputs: int) -> tuple[np.ndarray, np.nda
     blend[place, below] = 1 - f
     blend[place, below + 1] = f
     points = x[below] + f * (x[1] - x[0])
+
     smaller = [
         [-law, column, None],
         # P <= e^eps q_y is divided by e^eps, so that coefficients stay near 1.
@@ -103,6 +107,7 @@ def solve(epsilon: float, inputs: int, outputs: int) -> tuple[np.ndarray, np.nda
     equal = [[total, sparse.csr_array((inputs, outputs + 1))], [mean, None]]
     cost = np.zeros(cells + outputs + 1)
     cost[-1] = 1.0
+
     found = optimize.linprog(
         cost,
         A_ub=sparse.block_array(smaller, format="csr"),
@@ -125,9 +130,11 @@ def rounded(epsilon: float, law: np.ndarray, y: np.ndarray) -> integer_tables.Ta
     # The mean of an optimum and its mirror image is an optimum too.
     law = np.maximum((law + law[::-1, ::-1]) / 2, 0.0)
     kept = law.max(0) > 1e-9
-    law, y = law[:, kept], y[kept]
-    low = law.min(0)
-    low = np.maximum(low, law.max(0) * math.exp(-epsilon))  # the solver's tolerance, lifted away
+    law = law[:, kept]
+    values = y[kept].astype(np.float32)
+
+    # The boxes [low, e^epsilon low] hold within the solver's tolerance; here exactly.
+    low = np.maximum(law.min(0), law.max(0) * math.exp(-epsilon))
     law = np.clip(law, low, low * math.exp(epsilon))
     masses = integer_tables.integer_masses(law / law.sum(1, keepdims=True), epsilon)
-    return integer_tables.Table("LPOptimal", masses, y.astype(np.float32), "grid")
+    return integer_tables.Table("LPOptimal", masses, values, "grid")

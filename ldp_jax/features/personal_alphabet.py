@@ -83,13 +83,16 @@ class PersonalAlphabets:
         """
         found = personal_alphabets.alphabets(prior, epsilon)
         classes = found.order.shape[1]
-        # Few classes have a table of each size, so that programs are the same for all epsilons.
-        sizes = np.arange(2, classes + 1) if classes <= _FEW else np.unique(found.sizes)
+        sizes = np.unique(found.sizes)
+        if classes <= _FEW:  # a table of each size, so that programs are the same for all epsilons
+            sizes = np.arange(2, classes + 1)
         tables = [personal_alphabets.table(epsilon, size, classes) for size in sizes.tolist()]
+        level = np.searchsorted(sizes, found.sizes).astype(np.int32)
+        prior = personal_alphabets.checked_prior(prior).astype(np.float32)
         return cls(
-            inner=Discrete.of(*tables).at(np.searchsorted(sizes, found.sizes).astype(np.int32)),
+            inner=Discrete.of(*tables).at(level),
             order=jax.device_put(found.order),
-            prior=jax.device_put(personal_alphabets.checked_prior(prior).astype(np.float32)),
+            prior=jax.device_put(prior),
         )
 
     @property
@@ -130,8 +133,8 @@ class PersonalAlphabets:
         places = np.arange(self.order.shape[1], dtype=np.int32)
         found = self.order[..., None] == places[None, None]  # users, places and classes
         place = (found * places[None, :, None]).sum(1)
-        each = jax.vmap(lambda level, one, place: self.inner.at(level).log_density(one, place))
-        return each(self.inner.level, jnp.asarray(y), place)
+        of_user = lambda level, y, place: self.inner.at(level).log_density(y, place)
+        return jax.vmap(of_user)(self.inner.level, jnp.asarray(y), place)
 
     def estimate(self, y: Report) -> Array:
         """The posterior of each user's class, [n, C]."""
@@ -169,5 +172,5 @@ def _privatize(key: PRNGKey, m: PersonalAlphabets, x: Array) -> Array:
     keys = random.split(key, len(m.order))
     named, _ = integer_tables.split(jnp, x, m.order.shape[1], "category")
     place = jnp.argmax(m.order == named[:, None], 1)
-    one = jax.vmap(lambda level, key, place: m.inner.at(level).privatize(key, place))
-    return one(m.inner.level, keys, place)
+    of_user = lambda level, key, place: m.inner.at(level).privatize(key, place)
+    return jax.vmap(of_user)(m.inner.level, keys, place)

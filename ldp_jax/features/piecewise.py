@@ -47,8 +47,8 @@ class GeneralPiecewise(Numeric):
         validate.positive(t=self.t)
         if validate.concrete(self.epsilon) and validate.concrete(self.t):
             most = -math.log(_RAREST)
-            epsilon = np.asarray(self.epsilon, np.float64)
-            if (most + np.log(np.asarray(self.t, np.float64)) - epsilon < 0).any():
+            log_t = np.log(np.asarray(self.t, np.float64))
+            if (most + log_t - np.asarray(self.epsilon, np.float64) < 0).any():
                 raise ValueError(
                     f"epsilon must be at most {most:.4g} + log t, got {self.epsilon} for t = "
                     f"{self.t}: what lies outside the high piece would be too rare to be drawn"
@@ -58,7 +58,8 @@ class GeneralPiecewise(Numeric):
         """t, tau = t e^-eps, and the half width g of the high piece."""
         t = jnp.asarray(self.t)
         tau = t * jnp.exp(-self.epsilon)
-        return t, tau, (1 + tau) / (t * -jnp.expm1(-self.epsilon))
+        g = (1 + tau) / (t * -jnp.expm1(-self.epsilon))
+        return t, tau, g
 
     @property
     def bound(self) -> Array:
@@ -76,10 +77,12 @@ class GeneralPiecewise(Numeric):
         right = tail * (1 - x) / 2
         per_tail_mass = 2 * g * t / tail
         bound = g * (t + 1)
+
         below = -bound + u * per_tail_mass
         above = bound - (1 - u) * per_tail_mass
         near = g * (x * t - 1) + (u - left) * (2 * g * (1 + tau))
-        return jnp.where(u < left, below, jnp.where(u < 1 - right, near, above))
+        not_below = jnp.where(u < 1 - right, near, above)
+        return jnp.where(u < left, below, not_below)
 
     def log_density(self, y: Record, x: Record) -> Array:
         """log p(y | x)."""
@@ -89,7 +92,8 @@ class GeneralPiecewise(Numeric):
         inside = (y >= g * (x * t - 1)) & (y <= g * (x * t + 1))
         high = -jnp.log(2 * g * (1 + tau))
         possible = jnp.abs(y) <= g * (t + 1)
-        return jnp.where(inside, high, jnp.where(possible, high - self.epsilon, -jnp.inf))
+        outside = jnp.where(possible, high - self.epsilon, -jnp.inf)
+        return jnp.where(inside, high, outside)
 
     def codomain(self) -> Interval:
         """[-A, A]; the density jumps at L and R."""
@@ -103,7 +107,8 @@ class GeneralPiecewise(Numeric):
         small = jnp.exp(-self.epsilon)
         rest = -jnp.expm1(-self.epsilon)
         slope = (tau + small) / rest
-        constant = (1 + tau) * ((t + 1) ** 2 * (tau + small) + rest) / (3 * t**2 * rest**2)
+        cubic = (t + 1) ** 2 * (tau + small) + rest
+        constant = (1 + tau) * cubic / (3 * t**2 * rest**2)
         return slope * clip(x) ** 2 + constant
 
     def proof(self) -> str:

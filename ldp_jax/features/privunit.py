@@ -130,8 +130,11 @@ class _OnCaps(abc.ABC):
                 self.epsilon,
                 vmap_method="expand_dims",
             )
-        made = float if isinstance(self.epsilon, float) else partial(jnp.asarray, dtype=jnp.float32)
-        cap = _Cap(*(made(caps[..., place]) for place in range(len(_Cap._fields))))
+        each = [caps[..., place] for place in range(len(_Cap._fields))]
+        if isinstance(self.epsilon, float):
+            cap = _Cap(*map(float, each))
+        else:
+            cap = _Cap(*(jnp.asarray(number, jnp.float32) for number in each))
         object.__setattr__(self, "cap", cap)
 
     def _caps(self, epsilon: Scalar) -> np.ndarray:
@@ -164,15 +167,18 @@ class _OnCaps(abc.ABC):
         side_key, law_key, cap_key, noise_key = random.split(key, 4)
         against = random_words.bernoulli(side_key, (1 - length) / 2)
         u = jnp.where(against, -u, u)
+
         anywhere = jnp.asarray(self.cap.anywhere, jnp.float32)
         rest = -jnp.expm1(-jnp.asarray(self.cap.log_whole, jnp.float32))
         free = random_words.bernoulli(law_key, anywhere, rest)
+
         exponential = random_words.exponential_from_words(random_words.words(cap_key))
         along, scale = self._in_cap(exponential)
         noise = random_words.normal(noise_key, (self.dim,), ())
         across = noise - matmul(noise, u) * u
         across = across - matmul(across, u) * u  # once more, of what rounding left
-        return jnp.where(free, self._base(noise), along * u + scale * self._base(across))
+        in_cap = along * u + scale * self._base(across)
+        return jnp.where(free, self._base(noise), in_cap)
 
     def log_density(self, y: Report, x: Record) -> Array:
         """log p(y | x)."""
@@ -180,10 +186,12 @@ class _OnCaps(abc.ABC):
         y = one_record(y, self.dim, "y")
         x = x.astype(jnp.result_type(x, y))  # a level in the precision of the report
         length, u = polar(x, self.radius)
+        log_towards = _log_level(self.epsilon, (1 + length) / 2)
+        log_against = _log_level(self.epsilon, (1 - length) / 2)
         along = matmul(y, u.astype(y.dtype))
         cut = jnp.asarray(self.cap.cut, y.dtype)
-        towards = jnp.where(along >= cut, _log_level(self.epsilon, (1 + length) / 2), 0.0)
-        against = jnp.where(along <= -cut, _log_level(self.epsilon, (1 - length) / 2), 0.0)
+        towards = jnp.where(along >= cut, log_towards, 0.0)
+        against = jnp.where(along <= -cut, log_against, 0.0)
         return self._log_base(y) - self.cap.log_whole + (towards + against)
 
     def domain(self) -> Ball:
@@ -224,7 +232,8 @@ class _OnCaps(abc.ABC):
         """[dim, dim] of the estimate of one record."""
         length, u = polar(one_record(x, self.dim), self.radius)
         across, more = self._seconds()
-        return self.radius**2 * (across * jnp.eye(self.dim) + (more - length**2) * jnp.outer(u, u))
+        along = (more - length**2) * jnp.outer(u, u)
+        return self.radius**2 * (across * jnp.eye(self.dim) + along)
 
     def _seconds(self) -> tuple[Array, Array]:
         """The second moment of an estimate across the record, and its excess along it.
@@ -245,7 +254,8 @@ def _log_level(epsilon: Scalar, share: Array) -> Array:
     """log(1 + share (e^epsilon - 1)) of a share in [0, 1]."""
     inside = jnp.where((share > 0) & (share < 1), share, 0.5)
     mixed = jnp.logaddexp(jnp.log1p(-inside), jnp.log(inside) + epsilon)
-    return jnp.where(share <= 0, 0.0, jnp.where(share >= 1, epsilon, mixed)).astype(share.dtype)
+    level = jnp.where(share >= 1, epsilon, mixed)
+    return jnp.where(share <= 0, 0.0, level).astype(share.dtype)
 
 
 @mechanism
@@ -310,12 +320,13 @@ class PrivUnit(_OnCaps):
 
             Parts below e^-20 of the integrand are left out.
             """
+            nodes = jnp.asarray(_NODES, jnp.float32)
+            weights = jnp.asarray(_WEIGHTS, jnp.float32)
             slope = cotangent(angle)
             most = jnp.minimum(20.0 / (power * slope + 1e-6), jnp.sqrt(40.0 / max(power, 1)))
             reach = jnp.minimum(angle, most)
-            away = reach * (1 + jnp.asarray(_NODES, jnp.float32)) / 2
-            heights = jnp.exp(power * log_sine(slope, away))
-            return reach / 2 * matmul(heights, jnp.asarray(_WEIGHTS, jnp.float32))
+            heights = jnp.exp(power * log_sine(slope, reach * (1 + nodes) / 2))
+            return reach / 2 * matmul(heights, weights)
 
         start = tail(wide)
 
@@ -329,12 +340,14 @@ class PrivUnit(_OnCaps):
 
         log_ratio = jax.lax.fori_loop(0, _STEPS, step, -exponential / (self.dim - 1))
         away = -wide * jnp.expm1(log_ratio)
-        along = cut * jnp.cos(away) + jnp.sqrt((1 - cut) * (1 + cut)) * jnp.sin(away)
+        sine = jnp.sqrt((1 - cut) * (1 + cut))
+        along = cut * jnp.cos(away) + sine * jnp.sin(away)
         # The cosine may round to 1. Its sine would be 0, and the report the record's own direction.
         return along, jnp.sin(wide * jnp.exp(log_ratio))
 
     def _log_base(self, y: Array) -> Array:
-        log_surface = math.log(2) + self.dim / 2 * math.log(math.pi) - math.lgamma(self.dim / 2)
+        half = self.dim / 2
+        log_surface = math.log(2) + half * math.log(math.pi) - math.lgamma(half)
         length = jnp.sqrt((y**2).sum())
         possible = jnp.abs(length - 1) <= 1e-5 * math.sqrt(self.dim)
         return jnp.where(possible, -log_surface, -jnp.inf).astype(y.dtype)

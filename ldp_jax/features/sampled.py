@@ -117,7 +117,9 @@ class Sampled:
         method = getattr(self.inner, name, None)
         if method is None:
             raise NotApplicable(f"{type(self.inner).__name__} has no {name}")
-        return method(*numbers) if self._elementwise else jax.vmap(method)(*numbers)
+        if self._elementwise:
+            return method(*numbers)
+        return jax.vmap(method)(*numbers)
 
     def coordinate(self, j: int) -> Univariate:
         """``inner``, for every coordinate."""
@@ -127,14 +129,15 @@ class Sampled:
         """log p(y | x) of the set and its values; ``-inf`` for an impossible set."""
         indices = jnp.asarray(y.indices)
         x = as_records(x)
-        d = float(self.dim)
-        k = float(self.k)
-        sets = gammaln(d + 1) - gammaln(k + 1) - gammaln(d - k + 1)
         inside = ((indices >= 0) & (indices < self.dim)).all()
         valid = inside & (indices[1:] > indices[:-1]).all()
-        at = x[jnp.clip(indices, 0, self.dim - 1)]
-        inner = self._inner("log_density", y.values, at).sum()
-        return jnp.where(valid, inner - sets, -jnp.inf)
+
+        d = float(self.dim)
+        k = float(self.k)
+        log_sets = gammaln(d + 1) - gammaln(k + 1) - gammaln(d - k + 1)
+        chosen = x[jnp.clip(indices, 0, self.dim - 1)]
+        log_values = self._inner("log_density", y.values, chosen).sum()
+        return jnp.where(valid, log_values - log_sets, -jnp.inf)
 
     def domain(self) -> Box:
         """[-1, 1]^dim; coordinates are clipped, NaN goes to 0."""
@@ -148,10 +151,12 @@ class Sampled:
         """k times the inner guarantee."""
         inner = self.inner.guarantee()
         made = sampled(inner, self.k, self.dim)
-        every = any_two(inner.adjacency) == "any two"
+        adjacency = made.adjacency
+        if any_two(inner.adjacency) == "any two":
+            adjacency = f"any two vectors in [-1, 1]^{self.dim}"
         return dataclasses.replace(
             made,
-            adjacency=f"any two vectors in [-1, 1]^{self.dim}" if every else made.adjacency,
+            adjacency=adjacency,
             reason=f"{self.k} reports compose, the choice of coordinates is independent of the "
             f"record; each: {inner.reason}",
         )
@@ -176,9 +181,9 @@ class Sampled:
     def variance(self, x: Record) -> Array:
         """Variance of the estimate, by coordinate."""
         share = self.k / self.dim
-        scale = self._gain
         mean = self._inner("mean", x)
-        return share * scale**2 * (self._inner("variance", x) + (1 - share) * mean**2)
+        variance = self._inner("variance", x)
+        return share * self._gain**2 * (variance + (1 - share) * mean**2)
 
 
 @partial(jax.jit, inline=True)  # an eager loop is compiled at each call
@@ -200,7 +205,8 @@ def _subset(key: PRNGKey, dim: int, k: int) -> Array:
     """
     tops = np.arange(dim - k, dim, dtype=np.int32)
     # The draws of randint(key, (k,), 0, tops + 1), whose two blocks of words are one program here.
-    high, low = jax.vmap(lambda key: random_words.words(key, (k,), 1)[0])(random.split(key))
+    block = lambda key: random_words.words(key, (k,), 1)[0]
+    high, low = jax.vmap(block)(random.split(key))
     small = np.uint16 if dim < 2**16 else np.int32  # half the memory that each step goes through
     draws = random_words.below_from_words(high, low, tops + 1)
     return _inserted(draws.astype(small), tops.astype(small))
@@ -229,7 +235,8 @@ def _of_users(users: int, _: list[bool], draws: Array, tops: AnyArray) -> tuple[
 
     def some(start: Scalar, size: int) -> Array:
         part = jax.lax.dynamic_slice_in_dim(draws, start, size, allow_negative_indices=False)
-        return jnp.moveaxis(_inserted(jnp.moveaxis(part, 0, -1), tops), -1, 0)
+        subsets = _inserted(jnp.moveaxis(part, 0, -1), tops)
+        return jnp.moveaxis(subsets, -1, 0)
 
     return blocks.by_blocks(some, users, max(1, _IN_CACHE // len(tops))), True
 

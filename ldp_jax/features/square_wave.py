@@ -1,16 +1,16 @@
 """The square wave mechanism on [-1, 1]."""
 
+import math
+
 import jax.numpy as jnp
-import numpy as np
 
 from ldp_jax.core.mechanism import Numeric, mechanism, static
 from ldp_jax.core.spaces import Interval, clip
 from ldp_jax.core.types import Array, Record, Scalar
 
 # (e^x - x - 1) / x^2 and (x e^x - e^x + 1) / x^2 as power series; ten terms give 1e-10 below 1/2.
-_FACTORIAL = np.cumprod(np.arange(1.0, 13.0))
-_DENOMINATOR = [1.0 / _FACTORIAL[j - 1] for j in range(2, 12)]
-_NUMERATOR = [(j - 1) / _FACTORIAL[j - 1] for j in range(2, 12)]
+_DENOMINATOR = [1 / math.factorial(j) for j in range(2, 12)]
+_NUMERATOR = [(j - 1) / math.factorial(j) for j in range(2, 12)]
 
 
 @mechanism
@@ -43,12 +43,12 @@ class SquareWave(Numeric):
         epsilon = jnp.asarray(self.epsilon, jnp.result_type(float))
         small = epsilon < 0.5
         safe = jnp.where(small, epsilon, 0.0)
-        above, below = (
-            sum(c * safe**j for j, c in enumerate(terms)) for terms in (_NUMERATOR, _DENOMINATOR)
-        )
+        power_series = lambda terms: sum(c * safe**j for j, c in enumerate(terms))
+        series = power_series(_NUMERATOR) / power_series(_DENOMINATOR)
+
         big = jnp.where(small, 1.0, epsilon)
         closed = (big + jnp.expm1(-big)) / (1.0 - (1.0 + big) * jnp.exp(-big))
-        return jnp.where(small, above / below, closed)
+        return jnp.where(small, series, closed)
 
     @property
     def b(self) -> Array:
@@ -70,10 +70,12 @@ class SquareWave(Numeric):
         per_tail_mass = 2 * (be + 1)
         left = (1 + x) / per_tail_mass
         right = (1 - x) / per_tail_mass
+
         below = -1 - b + u * per_tail_mass
         above = 1 + b - (1 - u) * per_tail_mass
         near = x - b + (u - left) * per_tail_mass * decay
-        return jnp.where(u < left, below, jnp.where(u < 1 - right, near, above))
+        not_below = jnp.where(u < 1 - right, near, above)
+        return jnp.where(u < left, below, not_below)
 
     def log_density(self, y: Record, x: Record) -> Array:
         """log p(y | x)."""
@@ -82,7 +84,8 @@ class SquareWave(Numeric):
         low = -jnp.log(2 * (self._be + 1))
         inside = jnp.abs(y - x) <= self.b
         possible = jnp.abs(y) <= 1 + self.b
-        return jnp.where(inside, low + self.epsilon, jnp.where(possible, low, -jnp.inf))
+        outside = jnp.where(possible, low, -jnp.inf)
+        return jnp.where(inside, low + self.epsilon, outside)
 
     def codomain(self) -> Interval:
         """[-1-b, 1+b]; the density jumps at x - b and x + b."""

@@ -49,9 +49,11 @@ class ThreeOutputs(Worded):
         """a and 1 - a, of which either may be as small as e^-epsilon."""
         e = jnp.exp(-self.epsilon)
         most = 1 / (1 + 2 * e)
-        a = _root(e, most)
-        capped = jnp.asarray(self.epsilon) > _CAPPED  # 1 - a would cancel: it goes to 0 as 2 e
-        return jnp.where(capped, most, a), jnp.where(capped, 2 * e * most, 1 - a)
+        root = _root(e, most)
+        capped = jnp.asarray(self.epsilon) > _CAPPED
+        a = jnp.where(capped, most, root)
+        rest = jnp.where(capped, 2 * e * most, 1 - root)  # 1 - most would cancel
+        return a, rest
 
     @property
     def gain(self) -> Array:
@@ -63,7 +65,9 @@ class ThreeOutputs(Worded):
         """P(-1 | x), P(0 | x), P(1 | x)."""
         x = clip(x)
         against_x, nothing, with_x = self._by_agreement(jnp.abs(x))
-        return jnp.where(x < 0, with_x, against_x), nothing, jnp.where(x < 0, against_x, with_x)
+        below = jnp.where(x < 0, with_x, against_x)
+        above = jnp.where(x < 0, against_x, with_x)
+        return below, nothing, above
 
     def _by_agreement(self, size: Array) -> tuple[Array, Array, Array]:
         """The masses of the sign against x, of 0 and of the sign of x, at |x| = ``size``."""
@@ -71,8 +75,8 @@ class ThreeOutputs(Worded):
         e = jnp.exp(-self.epsilon)
         even = (1 - size) * rest / 2
         likely = size * (1 - a * e) / (1 + e)
-        # a (1 - |x|) + a e |x|: no difference of numbers near 1.
-        return even + likely * e, a * ((1 - size) + e * size), even + likely
+        nothing = a * ((1 - size) + e * size)  # no difference of numbers near 1
+        return even + likely * e, nothing, even + likely
 
     def from_word64(self, word: AnyArray, x: Record) -> Array:
         """-1 for the lowest words, then 0, then 1.
@@ -89,8 +93,12 @@ class ThreeOutputs(Worded):
         low, zero, high = jnp.moveaxis(words, 1, 0)
         silent = self.a > 0  # where 0 is never reported, rounding must not report it either
         low = jnp.where(silent, low, against_threshold(size, self.epsilon))
+
+        # The sum of both masses, whose lower words may carry.
         last = low[1] + zero[1]
-        either = jnp.stack([low[0] + zero[0] + (last < low[1]).astype(last.dtype), last])
+        carry = (last < low[1]).astype(last.dtype)
+        either = jnp.stack([low[0] + zero[0] + carry, last])
+
         # Counted from the end of the sign against the record, which is the lower one for x >= 0.
         number = jnp.where(x >= 0, word, ~word)
         is_against = random_words.less(number, low)
@@ -99,17 +107,20 @@ class ThreeOutputs(Worded):
             random_words.less(~number, high),
             ~random_words.less(number, either),
         )
+
         # Whole numbers, whose 0 has no sign: that of -0 would be the record's, and XLA drops what
         # adds 0 to it.
-        value = jnp.where(is_against, -1, jnp.where(is_along | ~silent, 1, 0))
+        otherwise = jnp.where(is_along | ~silent, 1, 0)
+        value = jnp.where(is_against, -1, otherwise)
         return jnp.where(x >= 0, value, -value).astype(np.float32)
 
     def log_density(self, y: Record, x: Record) -> Array:
         """log P(y | x); ``-inf`` for 0 where it is never reported."""
         y = jnp.asarray(y)
         below, nothing, above = self._masses(x)
-        mass = jnp.where(y == 0, nothing, jnp.where(y == 1, above, jnp.where(y == -1, below, 0.0)))
-        return log_mass(mass)
+        negative = jnp.where(y == -1, below, 0.0)
+        sign = jnp.where(y == 1, above, negative)
+        return log_mass(jnp.where(y == 0, nothing, sign))
 
     def codomain(self) -> Finite:
         """-1, 0 and 1."""

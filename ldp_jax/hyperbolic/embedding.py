@@ -102,7 +102,8 @@ def _slot(u: AnyArray, v: AnyArray, bits: int) -> AnyArray:
 
 def _table(pairs: np.ndarray) -> np.ndarray:
     """Whether a slot has a pair; 2^bits bools."""
-    bits = min(max(10, math.ceil(math.log2(_SLOTS * len(pairs)))), 30)
+    wanted = math.ceil(math.log2(_SLOTS * len(pairs)))
+    bits = min(max(10, wanted), 30)
     table = np.zeros(2**bits, bool)
     u, v = pairs.astype(np.uint32).T
     table[_slot(u, v, bits)] = True
@@ -128,7 +129,9 @@ def _mass(squared: Array, inverse: Array) -> tuple[Array, Array]:
     r2 = squared * inverse
     r = jnp.sqrt(r2)
     root = jnp.sqrt(1.0 + r2)
-    return (r + root) ** -2, 2.0 * inverse / (jnp.maximum(r, 1e-15) * root)
+    mass = (r + root) ** -2
+    slope = 2.0 * inverse / (jnp.maximum(r, 1e-15) * root)
+    return mass, slope
 
 
 def _gradient(
@@ -165,7 +168,9 @@ def _gradient(
     grad_u = of_u * u - pull_v * v - matmul(pull_s, s)
     grad_v = of_v * v - pull_v * u
     grad_s = of_s * s - matmul(pull_s.T, u)
-    return jnp.log(total / mass_v)[:, 0], jnp.concatenate([grad_u, grad_v, grad_s])
+
+    loss = jnp.log(total / mass_v)[:, 0]
+    return loss, jnp.concatenate([grad_u, grad_v, grad_s])
 
 
 @partial(jax.jit, static_argnames=("burn_in", "epochs", "batch_size", "negatives"))
@@ -188,6 +193,7 @@ def _train(
     bits = int(math.log2(len(table)))
     rate = lambda count: learning_rate * jnp.where(count < burn_in * steps, 0.1, 1.0)
     method = riemannian_sgd(rate)
+    parts = lambda rows: tuple(jnp.split(rows, [batch_size, 2 * batch_size]))  # of u, v and s
 
     def step(carry: tuple, chosen: tuple[Array, Array, Array]) -> tuple[tuple, Array]:
         points, state, places = carry
@@ -196,16 +202,18 @@ def _train(
         # A step is taken with the rows that are touched.
         touched = jnp.concatenate([u, v, drawn])
         old = points[touched]
+
         slot = _slot(u.astype(jnp.uint32)[:, None], drawn.astype(jnp.uint32)[None], bits)
         related = table[slot] | (u[:, None] == drawn)
         apart = 1.0 - related.astype(points.dtype)
-        cut = lambda rows: tuple(jnp.split(rows, [len(u), 2 * len(u)]))
-        loss, gradient = _gradient(cut(old), cut(gap(old, 1.0)), apart, weight)
+        loss, gradient = _gradient(parts(old), parts(gap(old, 1.0)), apart, weight)
+
         # A node that comes twice gets the sum, twice: all its rows are summed at the place of one
         # of them.
         places = places.at[touched].set(jnp.arange(len(touched), dtype=places.dtype))
         place = places[touched]
         gradient = jnp.zeros_like(gradient).at[place].add(gradient)[place]
+
         updates, state = method.update(gradient, state, old)
         points = points.at[touched].set(apply_updates(old, updates))
         return (points, state, places), (loss * weight[:, 0]).sum()
@@ -216,10 +224,12 @@ def _train(
         order = jnp.concatenate([order, jnp.full(steps * batch_size - m, m, order.dtype)])
         order = order.reshape(steps, batch_size)
         weight = (order < m).astype(points.dtype)[..., None]  # the last batch may be short
+        batches = pairs[jnp.minimum(order, m - 1)]
+
         # All of an epoch's draws at once: a step has no time to spare for the generator.
         draw = jax.vmap(lambda key: random.randint(key, (negatives,), 0, n))
-        chosen = pairs[jnp.minimum(order, m - 1)], weight, draw(random.split(key, steps))
-        carry, losses = jax.lax.scan(step, carry, chosen)
+        drawn = draw(random.split(key, steps))
+        carry, losses = jax.lax.scan(step, carry, (batches, weight, drawn))
         return carry, losses.sum() / m
 
     carry = points, method.init(points), jnp.zeros(n, jnp.int32)
@@ -300,10 +310,12 @@ def reconstruction(
     validate.shaped("n", "dim", points=points)
     pairs = _relation(relation, len(points))
     pairs = pairs[np.argsort(pairs[:, 0], kind="stable")]
+
     scaled = 1.0 / gap(points, c)[:, 0]
     padded = np.resize(pairs, (len(pairs) + -len(pairs) % chunk, 2))
     parts = [_nearer(points, scaled, part) for part in padded.reshape(-1, chunk, 2)]
     closer, own = (np.concatenate(part)[: len(pairs)] for part in zip(*parts, strict=True))
+
     # Nodes no farther than v that are in a pair with u themselves: each u's pairs are sorted by
     # distance.
     order = np.lexsort((own, pairs[:, 0]))
@@ -313,12 +325,15 @@ def reconstruction(
     place = np.arange(len(u))
     fresh = np.r_[True, u[1:] != u[:-1]]
     start = np.maximum.accumulate(np.where(fresh, place, 0))
-    ends = np.flatnonzero(np.r_[fresh[1:] | (own[1:] != own[:-1]), True])  # of runs of ties
+    last_of_ties = np.r_[fresh[1:] | (own[1:] != own[:-1]), True]
+    ends = np.flatnonzero(last_of_ties)
     before = ends[np.searchsorted(ends, place)] - start
+
+    rank = closer - before + 1
     precision = (before + 1.0) / (closer + 1.0)
     node = np.cumsum(fresh) - 1
     average = np.bincount(node, precision) / np.bincount(node)
-    return ReconstructionQuality(float((closer - before + 1).mean()), float(average.mean()))
+    return ReconstructionQuality(float(rank.mean()), float(average.mean()))
 
 
 def radius(points: Record, c: Scalar = 1.0) -> Float[Array, " n"]:

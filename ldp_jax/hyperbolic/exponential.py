@@ -37,13 +37,11 @@ _ORDER = 10
 _NODES, _WEIGHTS = unit_rule(_ORDER)
 _STEPS = 26  # halvings of a panel
 
-
 # From densities at the nodes of a panel to the mass beyond a place in it: the integral of the
 # interpolant, by its coefficients of Legendre's polynomials.
 _VALUES = legendre.legvander(2 * _NODES - 1, _ORDER - 1)
 _DENSITY = (_VALUES * _WEIGHTS[:, None]).T * (2 * np.arange(_ORDER) + 1)[:, None]
 _BEYOND = -legendre.legint(_DENSITY, lbnd=1).T / 2
-
 
 # A disc in units of 1 / sqrt(c): its radius R, the rate of the exponential, and the record's
 # distance r from 0.
@@ -58,7 +56,8 @@ def _near(disc: _Place, place: Array) -> tuple[Array, Array]:
     radius, rate, r = disc
     width = (radius - r) / _NEAR
     s = width * place
-    return s, jnp.pi * width * jnp.exp(-rate * s) * jnp.sinh(s)
+    density = jnp.pi * width * jnp.exp(-rate * s) * jnp.sinh(s)
+    return s, density
 
 
 def _far(disc: _Place, place: Array) -> tuple[Array, Array, Array]:
@@ -76,22 +75,25 @@ def _far(disc: _Place, place: Array) -> tuple[Array, Array, Array]:
     past = r * w**2 * (3 - 2 * w)
     left = r * (1 - w) ** 2 * (1 + 2 * w)
     s = radius - r + 2 * past
+
     inside = jnp.sinh(radius - left) * jnp.sinh(left)
     beyond = jnp.sinh(radius + past) * jnp.sinh(past)
     arc = 2 * jnp.arctan2(jnp.sqrt(jnp.maximum(inside, 0.0)), jnp.sqrt(beyond))
-    steep = 12 * r * w * (1 - w) * scale * jnp.cosh(width * place) * width
-    return s, arc, jnp.exp(-rate * s) * jnp.sinh(s) * arc * steep
+
+    slope = 12 * r * w * (1 - w) * scale * jnp.cosh(width * place) * width  # of s in the place
+    density = jnp.exp(-rate * s) * jnp.sinh(s) * arc * slope
+    return s, arc, density
 
 
-# The nodes of panels, in one long row, over which loops are vectorised
-_PLACES = (np.arange(max(_NEAR, _FAR))[:, None] + _NODES).reshape(-1)
+# The nodes of the most panels, in one long row, over which loops are vectorised
+_PLACES = (np.arange(_FAR)[:, None] + _NODES).reshape(-1)
 
 
 def _densities(disc: _Place) -> Array:
     """The density at the nodes of each panel, [48, 10]."""
     places = jnp.asarray(_PLACES, disc[0].dtype)
     _, near = _near(disc, places[: _NEAR * _ORDER])
-    _, _, far = _far(disc, places[: _FAR * _ORDER])
+    _, _, far = _far(disc, places)
     return jnp.concatenate([near, far]).reshape(-1, _ORDER)
 
 
@@ -108,7 +110,8 @@ def _arc(disc: _Place, share: Array) -> tuple[Array, Array]:
 
     def halve(step: Array, place: Array) -> Array:
         middle = place + (0.5 ** (step + 1.0)).astype(kind)
-        return jnp.where(_series(coefficients, 2 * middle - 1) >= part, middle, place)
+        beyond_middle = _series(coefficients, 2 * middle - 1)
+        return jnp.where(beyond_middle >= part, middle, place)
 
     place = jax.lax.fori_loop(0, _STEPS, halve, jnp.zeros_like(part))
     is_near = panel < _NEAR
@@ -167,8 +170,9 @@ class HyperbolicExponential:
     def _check(self) -> None:
         check_epsilon(self.epsilon, MAX_EPSILON)
         root = math.sqrt(validate.number(0.0, open_lower=True, c=one(c=self.c)))
+        least = MIN_RADIUS / root
         most = MAX_RADIUS / root * (1 + 1e-6)
-        radius = validate.number(MIN_RADIUS / root, most, radius=one(radius=self.radius))
+        radius = validate.number(least, most, radius=one(radius=self.radius))
         if self.rim is None:
             object.__setattr__(self, "rim", math.tanh(root * radius / 2) / root)
         spread(self, "radius", "c", "rim")
@@ -179,7 +183,8 @@ class HyperbolicExponential:
         radius = root * jnp.asarray(self.radius, x.dtype)
         rate = jnp.asarray(self.epsilon, x.dtype) / (2 * radius)
         half = root * length(x)[..., 0] / jnp.sqrt(gap(x, self.c))[..., 0]
-        return radius, rate, jnp.minimum(2 * jnp.arcsinh(half), radius)
+        r = jnp.minimum(2 * jnp.arcsinh(half), radius)
+        return radius, rate, r
 
     def privatize(self, key: PRNGKey, x: Record) -> Float[Array, "2"]:
         """The report of one point [2]; one that is farther out is brought to the rim, NaN is 0."""
@@ -195,14 +200,18 @@ class HyperbolicExponential:
         rim = jnp.asarray(self.rim, y.dtype)
         outside = length(y)[..., 0] > rim * (1 + 4 * jnp.finfo(y.dtype).eps)
         inside = jnp.where(outside[..., None], 0.0, y)
-        disc = self._disc(x)
+
         gap_y = gap(inside, self.c)
         root = jnp.sqrt(jnp.asarray(self.c, x.dtype))
-        far = 2 * jnp.arcsinh(root * length(inside - x) / jnp.sqrt(gap_y * gap(x, self.c)))[..., 0]
-        area = 2 * jnp.log(2 / gap_y[..., 0]) + 2 * jnp.log(root)
+        half = jnp.arcsinh(root * length(inside - x) / jnp.sqrt(gap_y * gap(x, self.c)))
+        distance = 2 * half[..., 0]
+        log_area = 2 * jnp.log(2 / gap_y[..., 0]) + 2 * jnp.log(root)
+
+        disc = self._disc(x)
+        _, rate, _ = disc
         masses = matmul(_densities(disc), jnp.asarray(_WEIGHTS, x.dtype))  # Z / 2 in all
-        found = -disc[1] * far + area - jnp.log(2 * masses.sum())
-        return jnp.where(outside, -jnp.inf, found)
+        log_density = -rate * distance + log_area - jnp.log(2 * masses.sum())
+        return jnp.where(outside, -jnp.inf, log_density)
 
     @property
     def _end(self) -> Scalar:
@@ -235,7 +244,8 @@ class HyperbolicExponential:
 
     def metric_guarantee(self) -> Guarantee:
         """2 a = epsilon / R for each unit of distance between two records."""
-        rate = rounded_up(Fraction(self.guarantee().epsilon) / Fraction(one(radius=self.radius)))
+        epsilon = Fraction(self.guarantee().epsilon)
+        rate = rounded_up(epsilon / Fraction(one(radius=self.radius)))
         return Guarantee(
             rate,
             unit=metric(rate),
@@ -253,9 +263,16 @@ def _report(m: HyperbolicExponential, words: Array, x: Array) -> Array:
     high, low = (words[:2] >> 9).astype(jnp.float32)
     share = (high + (low + 0.5) * np.float32(2.0**-23)) * np.float32(2.0**-23)
     s, arc = _arc(m._disc(x), share)
-    turn = arc * (((words[2] >> 8).astype(x.dtype) + 0.5) * np.float32(2.0**-23) - 1)
+    signed = ((words[2] >> 8).astype(x.dtype) + 0.5) * np.float32(2.0**-23) - 1  # in (-1, 1)
+    turn = arc * signed
+
+    # The direction from the record to the origin, and the one at a right angle to it.
     size = length(x)
-    home = jnp.where(size > 0, -x / jnp.where(size > 0, size, 1.0), jnp.array([1.0, 0.0], x.dtype))
+    some = jnp.where(size > 0, size, 1.0)
+    home = jnp.where(size > 0, -x / some, jnp.array([1.0, 0.0], x.dtype))
     side = jnp.stack([-home[1], home[0]])
-    step = s / jnp.sqrt(jnp.asarray(m.c, x.dtype)) * (jnp.cos(turn) * home + jnp.sin(turn) * side)
-    return shortened(poincare._exp_map(x, 0.5 * gap(x, m.c) * step, m.c), m.rim)
+    direction = jnp.cos(turn) * home + jnp.sin(turn) * side
+
+    step = s / jnp.sqrt(jnp.asarray(m.c, x.dtype)) * direction
+    velocity = 0.5 * gap(x, m.c) * step
+    return shortened(poincare._exp_map(x, velocity, m.c), m.rim)

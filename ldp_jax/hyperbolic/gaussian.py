@@ -29,7 +29,9 @@ def _up(value: float) -> float:
     Devices neither clip wider nor draw less noise than is claimed.
     """
     near = np.float32(value)
-    return float(near) if float(near) >= value else float(np.nextafter(near, np.float32(np.inf)))
+    if float(near) < value:
+        near = np.nextafter(near, np.float32(np.inf))
+    return float(near)
 
 
 @mechanism
@@ -68,8 +70,9 @@ class _Gaussian(Tangent):
             budgets = np.asarray(self.epsilon, np.float64)
             levels, place = np.unique(budgets, return_inverse=True)
             scales = [_up(sensitivity / _mu(level, self.delta)) for level in levels.tolist()]
-            scale = np.array(scales)[place].reshape(budgets.shape)
-            made = jnp.asarray(scale, jnp.float32) if scale.ndim else float(scale)
+            made = scales[0]
+            if budgets.ndim:
+                made = jnp.asarray(np.array(scales)[place].reshape(budgets.shape), jnp.float32)
             object.__setattr__(self, name, made)
         validate.positive(**{name: getattr(self, name)})
 
@@ -93,8 +96,9 @@ class _Gaussian(Tangent):
     def log_density(self, y: Record, x: Record) -> Float[Array, ""]:
         """log p(y | x) in the tangent space, with respect to its Lebesgue measure."""
         scale = self._scales()
-        gap = (jnp.asarray(y) - self._centre(x)) / scale
-        return (-0.5 * gap**2 - jnp.log(scale) - 0.5 * np.log(2 * np.pi)).sum(-1)
+        noise = (jnp.asarray(y) - self._centre(x)) / scale
+        log_densities = -0.5 * noise**2 - jnp.log(scale) - 0.5 * np.log(2 * np.pi)
+        return log_densities.sum(-1)
 
     def guarantee(self) -> Guarantee:
         """The curve's point at ``delta``: at most (epsilon, delta); the largest of a stack."""
@@ -187,17 +191,19 @@ class RadialAngularGaussian(_Gaussian):
         if share < 1:
             self._set_scale("sigma_angle", 2.0 / np.sqrt(1 - share))
 
-    @property
-    def _parts(self) -> tuple[bool, bool]:
-        return self.radial_share > 0, self.radial_share < 1
-
     def _sent(self, radius: _T, angle: _T) -> list[_T]:
-        return [part for part, sent in zip((radius, angle), self._parts, strict=True) if sent]
+        """One of the two, or both, by the share."""
+        if self.radial_share == 0:
+            return [angle]
+        if self.radial_share == 1:
+            return [radius]
+        return [radius, angle]
 
     def _scales(self) -> Array:
         sizes = self._sent((self.sigma_radius, 1), (self.sigma_angle, self.dim))
         kind = jnp.result_type(float)
-        return jnp.concatenate([jnp.full(size, jnp.asarray(sigma, kind)) for sigma, size in sizes])
+        scales = [jnp.full(size, jnp.asarray(sigma, kind)) for sigma, size in sizes]
+        return jnp.concatenate(scales)
 
     def _centre(self, x: Record) -> Array:
         v = self.domain().clip(x)
@@ -205,6 +211,7 @@ class RadialAngularGaussian(_Gaussian):
         some = most > 0
         scaled = v / jnp.where(some, most, 1.0)
         length = jnp.sqrt((scaled**2).sum(-1, keepdims=True))
+
         first = jnp.zeros_like(v).at[..., 0].set(1.0)
         unit = jnp.where(some, scaled / jnp.where(some, length, 1.0), first)
         radius = jnp.minimum(most * length, jnp.asarray(self.clip, v.dtype))
@@ -227,11 +234,15 @@ class RadialAngularGaussian(_Gaussian):
         """
         y = jnp.asarray(y)
         clip = jnp.asarray(self.clip, y.dtype)
-        radius = jnp.clip(y[..., :1], 0.0, clip) if self._parts[0] else clip / 2
-        if self._parts[1]:
-            given = y[..., self._parts[0] :]
-            length = jnp.sqrt((given**2).sum(-1, keepdims=True))
-            unit = given / jnp.where(length > 0, length, 1.0)
+        if self.radial_share > 0:
+            radius = jnp.clip(y[..., :1], 0.0, clip)
+            angle = y[..., 1:]
+        else:
+            radius = clip / 2
+            angle = y
+        if self.radial_share < 1:
+            length = jnp.sqrt((angle**2).sum(-1, keepdims=True))
+            unit = angle / jnp.where(length > 0, length, 1.0)
         else:
             unit = jnp.zeros((*y.shape[:-1], self.dim), y.dtype).at[..., 0].set(1.0)
         return poincare.exp_0(radius * unit, self.c)

@@ -50,6 +50,7 @@ def _deltas(key: PRNGKey, distances: Array, samples: int) -> tuple[Array, Array]
             four[at] = jnp.minimum(taken, drawn)
             drawn = jnp.maximum(taken, drawn)
         four.append(drawn)
+
     w, x, y, z = four
     opposite = [
         distances[w, x] + distances[y, z],

@@ -49,14 +49,16 @@ def check_in_ball(c: Scalar, **points: Record) -> None:
         return
     curvature = np.float64(np.asarray(c, jnp.result_type(float)))  # as it is rounded on the device
     for name, value in points.items():
-        if validate.concrete(value):
-            inside = curvature * (np.asarray(value, np.float64) ** 2).sum(-1) < 1.0
-            validate.require(
-                inside.all(),  # NaN fails too
-                f"{name} must be within the ball of radius 1 / sqrt(c) = "
-                f"{1 / np.sqrt(curvature):.9g}, got {(~inside).sum()} points outside; "
-                "project(x, c) moves them inside",
-            )
+        if not validate.concrete(value):
+            continue
+        squared = (np.asarray(value, np.float64) ** 2).sum(-1)
+        inside = curvature * squared < 1.0
+        validate.require(
+            inside.all(),  # NaN fails too
+            f"{name} must be within the ball of radius 1 / sqrt(c) = "
+            f"{1 / np.sqrt(curvature):.9g}, got {(~inside).sum()} points outside; "
+            "project(x, c) moves them inside",
+        )
 
 
 def dot(a: Array, b: Array) -> Array:
@@ -84,7 +86,8 @@ def length(v: Array) -> Array:
     _, unit, scale = _over_largest(v)
     squared = dot(unit, unit)
     some = squared > 0
-    return jnp.where(some, scale * jnp.sqrt(jnp.where(some, squared, 1.0)), 0.0)
+    root = jnp.sqrt(jnp.where(some, squared, 1.0))
+    return jnp.where(some, scale * root, 0.0)
 
 
 def shorten(v: Array, most: Array) -> Array:
@@ -92,14 +95,16 @@ def shorten(v: Array, most: Array) -> Array:
     v, unit, scale = _over_largest(v)
     squared = dot(unit, unit)  # in [1, 16 n], but for the vector 0
     long = scale * jnp.sqrt(jax.lax.stop_gradient(squared)) > most
-    return jnp.where(long, unit * (most / jnp.sqrt(jnp.where(long, squared, 1.0))), v)
+    root = jnp.sqrt(jnp.where(long, squared, 1.0))
+    return jnp.where(long, unit * (most / root), v)
 
 
 def _two_sum(a: Array, b: Array) -> tuple[Array, Array]:
     """The rounded sum, and what rounding took from it."""
     total = a + b
     part = total - a
-    return total, (a - (total - part)) + (b - part)
+    error = (a - (total - part)) + (b - part)
+    return total, error
 
 
 def _halves(a: Array) -> tuple[Array, Array]:
@@ -126,8 +131,10 @@ def _raw_gap(x: Array, c: Array) -> Array:
     high, low = _two_product(x, x)
     while high.shape[-1] > 1:
         half = high.shape[-1] // 2
-        total, error = _two_sum(high[..., :half], high[..., half : 2 * half])
-        rest = low[..., :half] + low[..., half : 2 * half] + error
+        first = slice(half)
+        second = slice(half, 2 * half)
+        total, error = _two_sum(high[..., first], high[..., second])
+        rest = low[..., first] + low[..., second] + error
         # A number without a partner waits for the next round.
         high = jnp.concatenate([total, high[..., 2 * half :]], -1)
         low = jnp.concatenate([rest, low[..., 2 * half :]], -1)
@@ -139,7 +146,8 @@ def _raw_gap(x: Array, c: Array) -> Array:
 def _raw_gap_jvp(primals: tuple, tangents: tuple) -> tuple[Array, Array]:
     x, c = primals
     dx, dc = tangents
-    return _raw_gap(x, c), -2.0 * c * dot(x, dx) - dc * dot(x, x)
+    slope = -2.0 * c * dot(x, dx) - dc * dot(x, x)
+    return _raw_gap(x, c), slope
 
 
 def gap(x: Array, c: Scalar) -> Array:
@@ -151,9 +159,11 @@ def gap(x: Array, c: Scalar) -> Array:
 def _even(
     squared: Array, exact: Callable[[Array], Array], series: Callable[[Array], Array]
 ) -> Array:
+    """An even function of r, from r^2: by its series near 0, where a root has no gradient."""
     near = squared < _SERIES
     some = jnp.where(near, 1.0, squared)
-    return jnp.where(near, series(jnp.where(near, squared, 0.0)), exact(jnp.sqrt(some)))
+    by_series = series(jnp.where(near, squared, 0.0))
+    return jnp.where(near, by_series, exact(jnp.sqrt(some)))
 
 
 def tanh_ratio(squared: Array) -> Array:
@@ -190,4 +200,5 @@ def log_sinh_ratio(r: Array) -> Array:
     some = jnp.where(near, 1.0, r)
     exact = some + jnp.log(-jnp.expm1(-2.0 * some) / (2.0 * some))
     s = jnp.where(near, r * r, 0.0)
-    return jnp.where(near, s * (1 / 6 - s * (1 / 180 - s / 2835)), exact)
+    series = s * (1 / 6 - s * (1 / 180 - s / 2835))
+    return jnp.where(near, series, exact)

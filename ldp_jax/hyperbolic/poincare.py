@@ -75,7 +75,8 @@ def _points(c: Scalar, *vectors: Record, **points: Record) -> tuple[Array, ...]:
     arrays = []
     for x in found.values():
         if not (validate.concrete(c) and validate.concrete(x)):
-            x = shorten(x, 1.0 / jnp.sqrt(jnp.asarray(c, x.dtype)))
+            rim = 1.0 / jnp.sqrt(jnp.asarray(c, x.dtype))
+            x = shorten(x, rim)
         arrays.append(x)
     arrays += [as_points("v", v) for v in vectors]
     widths = {array.shape[-1] for array in arrays}
@@ -158,7 +159,8 @@ def mobius_scalar_mul(r: Scalar, x: Record, c: Scalar = 1.0) -> Float[Array, "*b
     eq. 5).
     """
     x, c = _points(c, x=x)
-    return _exp_0(jnp.asarray(r, x.dtype)[..., None] * _log_0(x, c), c)
+    factor = jnp.asarray(r, x.dtype)[..., None]
+    return _exp_0(factor * _log_0(x, c), c)
 
 
 def mobius_matvec(m: Record, x: Record, c: Scalar = 1.0) -> Float[Array, "*batch k"]:
@@ -196,7 +198,8 @@ def log_0(x: Record, c: Scalar = 1.0) -> Float[Array, "*batch n"]:
 
 def _log_0(x: Array, c: Array) -> Array:
     near = gap(x, c)
-    return asinh_ratio(c * dot(x, x) / near) / jnp.sqrt(near) * x
+    ratio = asinh_ratio(c * dot(x, x) / near)
+    return ratio / jnp.sqrt(near) * x
 
 
 def exp_map(x: Record, v: Record, c: Scalar = 1.0) -> Float[Array, "*batch n"]:
@@ -214,7 +217,8 @@ def _exp_map(x: Array, v: Array, c: Scalar) -> Array:
     near = gap(x, c)
     w = shorten(v, _FAR / jnp.sqrt(c) * near) / near  # half as long as v in the metric
     squared = c * dot(w, w)
-    return _project(_add(x, near, x + tanh_ratio(squared) * w, sech_squared(squared), c), c)
+    y = tanh_ratio(squared) * w  # of gap 1 - tanh^2
+    return _project(_add(x, near, x + y, sech_squared(squared), c), c)
 
 
 def log_map(x: Record, y: Record, c: Scalar = 1.0) -> Float[Array, "*batch n"]:
@@ -225,11 +229,11 @@ def log_map(x: Record, y: Record, c: Scalar = 1.0) -> Float[Array, "*batch n"]:
     """
     x, y, c = _points(c, x=x, y=y)
     gap_x = gap(x, c)
-    both = gap_x * gap(y, c)
+    gaps = gap_x * gap(y, c)
     step = y - x
     far = c * dot(step, step)
-    along = gap_x * step - far * x
-    return gap_x * asinh_ratio(far / both) / jnp.sqrt(both * (both + far)) * along
+    direction = gap_x * step - far * x
+    return gap_x * asinh_ratio(far / gaps) / jnp.sqrt(gaps * (gaps + far)) * direction
 
 
 def gyration(x: Record, y: Record, v: Record, c: Scalar = 1.0) -> Float[Array, "*batch n"]:
@@ -247,9 +251,10 @@ def _gyrate(x: Array, gap_x: Array, s: Array, gap_y: Array, v: Array, c: Array) 
     """gyr[x, y] v with s = x + y, from the gaps of both: without cancellation."""
     turn = lambda w: x * dot(s, w) - s * dot(x, w)  # the plane of x and y, turned by a right angle
     far = c * dot(s, s)
-    once = turn(v)
     real = 0.5 * (gap_x + gap_y + far)
-    return v + 2.0 * c / (gap_x * gap_y + far) * (real * once + c * turn(once))
+    once = turn(v)
+    turned = real * once + c * turn(once)
+    return v + 2.0 * c / (gap_x * gap_y + far) * turned
 
 
 def parallel_transport(

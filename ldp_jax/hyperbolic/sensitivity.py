@@ -42,6 +42,7 @@ def intra_hierarchy_of_nodes(points: Record, *, chunk: int = 1024) -> Float[Arra
     rows = _rows(points)
     size = length(rows)
     unit = rows / jnp.where(size > 0, size, 1.0)
+
     n = len(unit)
     chunk = min(chunk, n)
     starts = jnp.arange(-(-n // chunk)) * chunk
@@ -49,6 +50,7 @@ def intra_hierarchy_of_nodes(points: Record, *, chunk: int = 1024) -> Float[Arra
     def part(start: Array) -> Array:
         which = jnp.minimum(start + jnp.arange(chunk), n - 1)
         cosine = jnp.abs(matmul(unit[which], unit.T))
-        return jnp.where(which[:, None] == jnp.arange(n), 0.0, cosine).max(1)
+        itself = which[:, None] == jnp.arange(n)
+        return jnp.where(itself, 0.0, cosine).max(1)
 
     return jnp.minimum(jax.lax.map(part, starts).reshape(-1)[:n], 1.0)

@@ -72,10 +72,12 @@ def log_density(
     n = mean.shape[-1]
     u = 2.0 / gap(mean, c) * poincare.log_map(mean, z, c)
     scales = _scales(scale, n, u.dtype)
-    distance = jnp.sqrt(c) * length(u)[..., 0]
     exponent = -0.5 * ((u / scales) ** 2).sum(-1)
     normal = exponent - jnp.log(scales).sum(-1) - 0.5 * n * math.log(2 * math.pi)
+
+    distance = jnp.sqrt(c) * length(u)[..., 0]
     of_space = normal - (n - 1) * log_sinh_ratio(distance)
     if volume == "riemannian":
         return of_space
-    return of_space + n * jnp.log(2.0 / gap(z, c)[..., 0])
+    conformal_factor = 2.0 / gap(z, c)[..., 0]
+    return of_space + n * jnp.log(conformal_factor)

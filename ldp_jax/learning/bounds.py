@@ -72,17 +72,19 @@ def error_bound(mechanism: Sampled, rows: PageRankRows, delta: float) -> ErrorBo
         values.ndim == 2 and values.size and np.isfinite(values).all(),
         f"rows must be finite numbers [nodes, n], as of ppr_rows, got shape {values.shape}",
     )
-    inner, gain = mechanism.inner, mechanism._gain
+    inner = mechanism.inner
+    gain = mechanism._gain
     # A coordinate's variance is a quadratic in x, so it is extreme at 0 or at 1.
     variance = max(worst_case(mechanism.variance(np.float32(x))) for x in (0.0, 1.0))
     log = np.log(2.0 * mechanism.dim / delta)
     peak = values.max(1)
-    spread = (values**2).sum(1)
+    spread = (values**2).sum(1)  # |Pi_v|_2^2
     require(
         isinstance(inner, SquareWave) or np.isclose(gain, mechanism.dim / mechanism.k, rtol=1e-9),
         f"scale must be d / k, for an unbiased estimate; got {gain}",
     )
     bias = np.zeros(len(values))
+
     if isinstance(inner, Laplace):
         require(
             mechanism.k == mechanism.dim,
@@ -91,11 +93,16 @@ def error_bound(mechanism: Sampled, rows: PageRankRows, delta: float) -> ErrorBo
         nu = 2.0 * float(inner.scale)
         norm = np.sqrt(spread)
         small = log <= norm**2 / (2.0 * peak**2)
-        deviation = np.where(small, nu * np.sqrt(2.0 * log) * norm, 2.0 * nu * log * peak)
+        by_norm = nu * np.sqrt(2.0 * log) * norm
+        by_peak = 2.0 * nu * log * peak
+        deviation = np.where(small, by_norm, by_peak)
         return ErrorBound(deviation, deviation, bias, variance, float("inf"))
+
     if isinstance(inner, SquareWave):
-        length = 2.0 * worst_case(abs(gain * inner.estimate(np.float32(1.0 + float(inner.b)))))
-        bias = abs(1.0 - float(np.asarray(mechanism.mean(np.float32(1.0))))) * values.sum(1)
+        largest_report = np.float32(1.0 + float(inner.b))
+        length = 2.0 * worst_case(abs(gain * inner.estimate(largest_report)))
+        contraction = float(np.asarray(mechanism.mean(np.float32(1.0))))
+        bias = abs(1.0 - contraction) * values.sum(1)
     elif isinstance(inner, GeneralPiecewise):
         length = 2.0 * gain * float(inner.bound)
     elif isinstance(inner, Duchi):

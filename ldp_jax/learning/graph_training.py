@@ -112,15 +112,15 @@ def scores(outputs: Float[Array, "graphs classes"], labels: Int[np.ndarray, " gr
         others = np.flatnonzero(labels != c)
         if len(mine) and len(others):
             areas.append(float(metrics.auc(each[mine, c], each[others, c])))
-    return Scores(
-        float(metrics.accuracy(outputs, labels)), float(np.mean(areas)) if areas else float("nan")
-    )
+    area = float(np.mean(areas)) if areas else float("nan")
+    return Scores(float(metrics.accuracy(outputs, labels)), area)
 
 
 @jax.jit
 def _log_odds(outputs: Array) -> Array:
     """In the order of probabilities, of which float32 has too few for a sure model."""
-    others = jnp.where(jnp.eye(outputs.shape[1], dtype=bool), -jnp.inf, outputs[:, None, :])
+    itself = jnp.eye(outputs.shape[1], dtype=bool)
+    others = jnp.where(itself, -jnp.inf, outputs[:, None, :])
     return outputs - jax.nn.logsumexp(others, axis=-1)
 
 
@@ -199,7 +199,8 @@ def _train(
         return variables, state, total / len(packed)
 
     def score(variables):
-        return metrics.accuracy(_predict(model, variables, validation), validation.labels[:-1])
+        outputs = _predict(model, variables, validation)
+        return metrics.accuracy(outputs, validation.labels[:-1])
 
     return run_epochs(run, until, patience, epoch, score)
 
@@ -280,6 +281,7 @@ def fit_graphs(
     outputs = _predict.eval_shape(model, untrained, packed_test).shape[-1]
     for name, part in parts.items():
         validate.ids(outputs, "one of the model's outputs", **{f"labels of {name}": part.labels})
+
     run = start(init_key, packed)
     given = epochs_key, np.int32(settings.epochs), settings.most_idle, packed, packed_validation
     store = None
@@ -295,9 +297,8 @@ def fit_graphs(
             "model, optimizer": _train.lower(run, *given, **static).as_text().encode(),
             "versions": [jax.__version__, jax.lib.__version__, jax.default_backend()],
         }
-        store = _Store(
-            Path(checkpoint), {name: digest(value).hex() for name, value in made_by.items()}
-        )
+        digests = {name: digest(value).hex() for name, value in made_by.items()}
+        store = _Store(Path(checkpoint), digests)
     everywhere = None if packed.over is None else NamedSharding(packed.over.mesh, P())
 
     def go_on(run, until):
@@ -329,8 +330,9 @@ def _watched(
     if store is None and progress is None:
         return in_blocks(go_on, run, epochs)
     try:
-        run = run if store is None else store.load(run)
-        while (number := int(run.number)) < epochs:
+        if store is not None:
+            run = store.load(run)
+        for number in range(int(run.number), epochs):
             run = go_on(run, np.int32(number + 1))
             if int(run.number) == number:  # out of patience
                 break
@@ -376,9 +378,8 @@ class _Store:
         if latest is None:
             return run
         args = self._args
-        found = self._manager.restore(latest, args=args.Composite(settings=args.JsonRestore()))[
-            "settings"
-        ]
+        settings = args.Composite(settings=args.JsonRestore())
+        found = self._manager.restore(latest, args=settings)["settings"]
         other = [name for name in self._made_by if found.get(name) != self._made_by[name]]
         if other:
             raise ValueError(

@@ -93,7 +93,9 @@ class FeatureScores:
         return self._values.copy()
 
     def __repr__(self) -> str:
-        on = f"private {', '.join(self.private)}" if self.private else "; ".join(self.sources)
+        on = "; ".join(self.sources)
+        if self.private:
+            on = f"private {', '.join(self.private)}"
         return f"FeatureScores({self.name} of {len(self._values)} features, computed on {on})"
 
 
@@ -102,8 +104,9 @@ def _value(given: PyTree) -> PyTree:
 
 
 def _records(name: str, given: Numbers | tuple | Public) -> Array:
-    values = _value(given)
-    rows = values if isinstance(values, jax.Array) else validate.numbers(**{name: values})
+    rows = _value(given)
+    if not isinstance(rows, jax.Array):
+        rows = validate.numbers(**{name: rows})
     rows = jnp.asarray(rows, jnp.float32)
     validate.require(
         rows.ndim == 2 and len(rows), f"{name} must be records [n, d], got shape {rows.shape}"
@@ -121,7 +124,8 @@ def _scores(name: str, values: AnyArray, **given: PyTree) -> FeatureScores:
     )
     sources = [one.source for one in given.values() if isinstance(one, Public)]
     private = [argument for argument, one in given.items() if not isinstance(one, Public)]
-    return FeatureScores(name, tuple(dict.fromkeys(sources)), tuple(private), values / values.sum())
+    distinct = tuple(dict.fromkeys(sources))
+    return FeatureScores(name, distinct, tuple(private), values / values.sum())
 
 
 @partial(jax.jit, static_argnames="draws")
@@ -133,13 +137,15 @@ def _total(
     def gradients(key, x):
         # Background records as often as each other, places stratified.
         order_key, pair_key, place_key = random.split(key, 3)
-        order = random.permutation(order_key, len(background))[jnp.arange(draws) % len(background)]
+        order = random.permutation(order_key, len(background))
+        order = order[jnp.arange(draws) % len(background)]
         stratum = random.permutation(pair_key, draws)
         place = (stratum + random.uniform(place_key, (draws,))) / draws
 
         def along(start, t):
             single = lambda row: jnp.atleast_1d(function(row[None])[0])
-            return jax.jacrev(single)(start + t * (x - start)) * (x - start)
+            between = start + t * (x - start)
+            return jax.jacrev(single)(between) * (x - start)
 
         return jax.vmap(along)(background[order], place).mean(0)
 
@@ -211,7 +217,9 @@ def sensitivity(
         rows.shape == hidden.shape,
         f"masked must be the records x, some masked, got {hidden.shape} for {rows.shape}",
     )
-    seen, unseen = (np.asarray(_value(embed)(part), np.float64) for part in (rows, hidden))
+    embedding = _value(embed)
+    seen = np.asarray(embedding(rows), np.float64)
+    unseen = np.asarray(embedding(hidden), np.float64)
     change = np.abs(seen - unseen)
     validate.require(
         change.ndim == 2 and len(change) == len(rows),

@@ -81,7 +81,10 @@ def noisy_examples(
         "mechanism must be a randomised response that keeps each category with one probability "
         f"and takes all others alike, such as GeneralizedRR; got {shown(mechanism)}",
     )
-    index, reports = (v if isinstance(v, jax.Array) else np.asarray(v) for v in (index, reports))
+    if not isinstance(index, jax.Array):
+        index = np.asarray(index)
+    if not isinstance(reports, jax.Array):
+        reports = np.asarray(reports)
     validate.require(
         index.ndim == 1 and index.shape == reports.shape,
         f"reports must be one for each of index, got shapes {reports.shape} and {index.shape}",
@@ -106,7 +109,8 @@ def _score(scores: Array, examples: training.Examples | NoisyExamples) -> Array:
         return training.node_classification.score(scores, examples)
     reached = metrics.accuracy(scores, examples.label.argmax(-1))
     best = examples.keep.mean()
-    error = jnp.sqrt((examples.keep * (1.0 - examples.keep)).mean() / len(scores))
+    variance = (examples.keep * (1.0 - examples.keep)).mean() / len(scores)
+    error = jnp.sqrt(variance)
     likely = reached <= best + _ERRORS * error + 1e-6
     return jnp.where(likely, -_loss(scores, examples).mean(), -jnp.inf)
 
@@ -232,5 +236,6 @@ def _drop_apply(
 ) -> tuple[Array, Variables]:
     outputs, variables = model.apply(variables, inputs.inputs, key=key, train=train)
     if train:
-        outputs = jnp.log(jnp.maximum(_around(inputs, jax.nn.softmax(outputs)), _LEAST))
+        averaged = _around(inputs, jax.nn.softmax(outputs))
+        outputs = jnp.log(jnp.maximum(averaged, _LEAST))
     return outputs, variables

@@ -43,7 +43,8 @@ def accuracy(
     0.5
     """
     scores, labels, mask = _check(scores, labels, mask)
-    right = ((scores.argmax(-1) == labels) & ~jnp.isnan(scores).any(-1)).astype(jnp.float32)
+    right = (scores.argmax(-1) == labels) & ~jnp.isnan(scores).any(-1)
+    right = right.astype(jnp.float32)
     if mask is None:
         return right.mean()
     weight = jnp.asarray(mask, jnp.float32)
@@ -97,8 +98,10 @@ def _check(
     weights.
     """
     scores = _own("scores", scores)
-    labels = labels if isinstance(labels, jax.Array) else validate.complete(labels=labels)
-    mask = mask if mask is None or isinstance(mask, jax.Array) else validate.complete(mask=mask)
+    if not isinstance(labels, jax.Array):
+        labels = validate.complete(labels=labels)
+    if mask is not None and not isinstance(mask, jax.Array):
+        mask = validate.complete(mask=mask)
     rows = scores.shape[:-1]
     if labels.shape != rows:
         hint = ""
@@ -154,6 +157,7 @@ def auc(positive: Float[ArrayLike, " p"], negative: Float[ArrayLike, " q"]) -> F
         below = np.searchsorted(ordered, positive, side="left").mean(dtype=np.float64)
         not_above = np.searchsorted(ordered, positive, side="right").mean(dtype=np.float64)
         return jnp.asarray((below + not_above) / (2 * len(negative)), jnp.float32)
+
     ordered = jnp.sort(negative)
     below = jnp.searchsorted(ordered, positive, side="left").astype(jnp.float32)
     not_above = jnp.searchsorted(ordered, positive, side="right").astype(jnp.float32)
@@ -175,12 +179,14 @@ def micro_f1(
     0.6666...
     """
     scores = _own("scores", scores)
-    labels = labels if isinstance(labels, jax.Array) else validate.complete(labels=labels)
+    if not isinstance(labels, jax.Array):
+        labels = validate.complete(labels=labels)
     _alike(scores, labels=labels)
     validate.known(labels)
     predicted = jnp.asarray(scores > 0)
     true = jnp.asarray(labels > 0)
-    return 2 * (predicted & true).sum() / jnp.maximum(predicted.sum() + true.sum(), 1)
+    hits = (predicted & true).sum()
+    return 2 * hits / jnp.maximum(predicted.sum() + true.sum(), 1)
 
 
 def _alike(one: AnyArray, **other: AnyArray) -> None:
@@ -218,10 +224,11 @@ def fidelity(z: Float[Array, "n d"], reference: Float[Array, "n d"]) -> Fidelity
     (1.0, 0.0)
     """
     _alike(z, reference=reference)
-    a, b = z - z.mean(0), reference - reference.mean(0)
+    a = z - z.mean(0)
+    b = reference - reference.mean(0)
     sizes = jnp.linalg.norm(a) * jnp.linalg.norm(b)
-    correlation = jnp.where(sizes > 0, (a * b).sum() / jnp.where(sizes > 0, sizes, 1.0), 0.0)
-    correlation = jnp.clip(correlation, -1.0, 1.0)
+    cosine = (a * b).sum() / jnp.where(sizes > 0, sizes, 1.0)
+    correlation = jnp.clip(jnp.where(sizes > 0, cosine, 0.0), -1.0, 1.0)
     return Fidelity(correlation, jnp.sqrt(1.0 - correlation**2))
 
 
@@ -250,7 +257,8 @@ def ssim(
 
     def mean(values):
         size = (1, window, window)
-        return jax.lax.reduce_window(values, 0.0, jax.lax.add, size, (1, 1, 1), "VALID") / count
+        total = jax.lax.reduce_window(values, 0.0, jax.lax.add, size, (1, 1, 1), "VALID")
+        return total / count
 
     one = mean(images)
     other = mean(others)
@@ -258,9 +266,12 @@ def ssim(
     spread_one = (mean(images**2) - one**2) * unbiased
     spread_other = (mean(others**2) - other**2) * unbiased
     together = (mean(images * others) - one * other) * unbiased
-    c1, c2 = (0.01 * value_range) ** 2, (0.03 * value_range) ** 2
+
+    c1 = (0.01 * value_range) ** 2
+    c2 = (0.03 * value_range) ** 2
     luminance = (2 * one * other + c1) / (one**2 + other**2 + c1)
-    return (luminance * (2 * together + c2) / (spread_one + spread_other + c2)).mean((1, 2))
+    similarity = luminance * (2 * together + c2) / (spread_one + spread_other + c2)
+    return similarity.mean((1, 2))
 
 
 class ConfidenceInterval(NamedTuple):
@@ -277,8 +288,10 @@ class ConfidenceInterval(NamedTuple):
         digits = 1  # as of per cent
         if abs(self.mean) <= 1 and 1e-9 < self.half_width < 0.05:
             digits = 1 - math.floor(math.log10(self.half_width))
-        around = f" ± {self.half_width:.{digits}f}" if self.n > 1 else ""
-        return f"{self.mean:.{digits}f}{around}"
+        shown = f"{self.mean:.{digits}f}"
+        if self.n > 1:
+            shown += f" ± {self.half_width:.{digits}f}"
+        return shown
 
 
 def mean_interval(values: Iterable[float] | Array, confidence: float = 0.95) -> ConfidenceInterval:
@@ -297,4 +310,5 @@ def mean_interval(values: Iterable[float] | Array, confidence: float = 0.95) -> 
     if n == 1:
         return ConfidenceInterval(float(data[0]), float("nan"), 1)
     quantile = float(stdtrit(n - 1, 0.5 + confidence / 2))
-    return ConfidenceInterval(float(data.mean()), quantile * float(data.std(ddof=1)) / n**0.5, n)
+    half_width = quantile * float(data.std(ddof=1)) / n**0.5
+    return ConfidenceInterval(float(data.mean()), half_width, n)

@@ -446,7 +446,8 @@ def in_blocks(go_on: Callable[[Run, np.int32], Run], run: Run, epochs: int) -> R
 
     The host tells progress after each.
     """
-    done, size = 0, 1
+    done = 0
+    size = 1
     begun = since = time.monotonic()
     while done < epochs:
         until = min(done + size, epochs)
@@ -454,9 +455,11 @@ def in_blocks(go_on: Callable[[Run, np.int32], Run], run: Run, epochs: int) -> R
         if np.asarray(run.number).max() < until:  # out of patience
             break
         now = time.monotonic()
-        begun = begun if done else now  # the first epoch's time is that of compilation
+        if done == 0:  # the first epoch's time is that of compilation
+            begun = now
         size = max(1, int((until - done) / max(now - since, 1e-6)))
-        done, since = until, now
+        done = until
+        since = now
         if now - begun > shown.AFTER:
             shown.phase(f"epoch {done} of {epochs}", done / epochs)
     return run
@@ -478,11 +481,9 @@ def _trained(
     parts = dict(zip(("train", "validation", "test"), data[2:], strict=True))
     check_examples(model, objective, data[1], parts, stacked=stacked)
     # These tell programs apart; patience is traced, and does not.
-    program = (
-        model,
-        objective,
-        dataclasses.replace(settings, patience=None, at_once=None, progress=None),
-    )
+    static = dataclasses.replace(settings, patience=None, at_once=None, progress=None)
+    program = model, objective, static
+
     count = len(data[0]) if stacked else 1
     placed = is_placed(data)
     everywhere = all_devices(count, data)
@@ -511,7 +512,12 @@ def _trained(
     fitted = Fitted(run.best, run.best_score, scored, run.best_epoch, run.losses, run.validations)
     if everywhere is not None:
         fitted = gathered(count, fitted)
-    if not placed and (broken := int(np.isnan(np.asarray(fitted.losses)[..., 0]).sum())):
+    if placed:
+        return fitted
+
+    first_losses = np.asarray(fitted.losses)[..., 0]
+    broken = int(np.isnan(first_losses).sum())
+    if broken:
         warnings.warn(
             f"the loss of the first epoch is NaN in {broken} of {fitted.epoch.size} runs: is an "
             "input not finite, or the learning rate too large?",
@@ -598,8 +604,11 @@ def check_examples(
         _check_arrays(name, part, () if name in parts else (np.generic, int, float))
     for name, part in parts.items():
         sizes = {np.shape(leaf)[skip : skip + 1] for leaf in jax.tree.leaves(part)}
-        empty = (not sizes and name == "train") or ((0,) in sizes and name != "test")
-        validate.require(not empty, f"{name} must hold at least one example, got none")
+        no_arrays = not sizes and name == "train"
+        no_rows = (0,) in sizes and name != "test"
+        validate.require(
+            not (no_arrays or no_rows), f"{name} must hold at least one example, got none"
+        )
         validate.require(
             not isinstance(part, Examples) or getattr(part.index, "dtype", None) != np.bool_,
             f"index of {name} must be integers, got a mask: np.flatnonzero(mask) gives them",
@@ -622,7 +631,8 @@ def _begin(program: tuple, key: PRNGKey, context: PyTree, examples: PyTree) -> R
     init_key, _ = random.split(key)
     count = jax.tree.leaves(examples)[0].shape[0]
     first = jnp.zeros(min(settings.batch_size, count), jnp.int32)
-    inputs = objective.inputs(context, jax.tree.map(lambda leaf: leaf[first], examples))
+    batch = jax.tree.map(lambda leaf: leaf[first], examples)
+    inputs = objective.inputs(context, batch)
     return begin(model.init(init_key, inputs), settings.optimizer, settings.epochs)
 
 
@@ -743,4 +753,6 @@ def _predict(model: Model, fitted: Fitted, inputs: PyTree) -> Array:
         )
         return outputs.argmax(1).astype(jnp.int32)
 
-    return (jax.vmap(one) if fitted.epoch.ndim else one)(fitted.variables, inputs)
+    if fitted.epoch.ndim:
+        one = jax.vmap(one)
+    return one(fitted.variables, inputs)

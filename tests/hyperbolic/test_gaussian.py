@@ -113,7 +113,8 @@ def test_the_claim_is_of_the_length_that_records_are_clipped_to(name, clip):
 def test_an_estimate_lies_on_the_reported_ray_at_a_radius_that_records_have(name):
     """Radii are from -3 C to 3 C: below 0 the estimate is the origin, beyond C it is at C."""
     m = MADE[name]()
-    sends_radius, sends_angle = m._parts
+    sends_radius = m.radial_share > 0
+    sends_angle = m.radial_share < 1
     radius = m.clip * np.linspace(-3.0, 3.0, 25).astype(np.float32)[:, None]
     angle = np.linspace(0.0, 6.0, 25)
     along = np.stack([np.cos(angle), np.sin(angle)], 1).astype(np.float32)

@@ -16,7 +16,7 @@ from jaxtyping import Float, Int32
 
 from ldp_jax.core import long_sums, random
 from ldp_jax.core.pytree import pytree, static
-from ldp_jax.core.types import Array, PRNGKey
+from ldp_jax.core.types import AnyArray, Array, PRNGKey
 from ldp_jax.graph.aggregation import Divided, Induced, Segments, Tables, linear
 from ldp_jax.learning.models._dropout import STEPS
 
@@ -58,6 +58,8 @@ def attend(
     if isinstance(neighbours, Segments):
         edges = _Edges(neighbours.senders, neighbours.receivers, jnp.arange(len(h)))
         return _attend(dropped, edges, words, receiver, sender, h)
+
+    # All tables as one list of edges, between rows of the layout.
     first = neighbours.first
     others = neighbours.others
     nodes = jnp.arange(first.shape[1], dtype=jnp.int32)
@@ -68,7 +70,8 @@ def attend(
     senders = jnp.where(senders == nodes[-1], len(nodes), senders)  # free places
     edges = _Edges(senders, receivers, neighbours.rows(nodes[:-1]), others.long)
     by_row = (neighbours.rows(values) for values in (receiver, sender, h))
-    return neighbours.nodes(_attend(dropped, edges, words, *by_row))
+    outputs = _attend(dropped, edges, words, *by_row)
+    return neighbours.nodes(outputs)
 
 
 @pytree
@@ -91,13 +94,17 @@ def _over(
     """
     m = len(edges.senders)
     n = len(edges.names)
-    size = max(1, min(m, _CACHED // width)) if jax.default_backend() == "cpu" else max(1, m)
+    size = max(1, m)
+    if jax.default_backend() == "cpu":
+        size = max(1, min(m, _CACHED // width))
     blocks = max(1, -(-m // size))
-    filled = [(edges.senders, n), (edges.receivers, n), *((part, _NOWHERE) for part in places)]
-    ends = [
-        jnp.pad(part, (0, blocks * size - m), constant_values=fill).reshape(blocks, size)
-        for part, fill in filled
-    ]
+
+    def in_blocks(part: AnyArray, fill: int) -> Array:
+        part = jnp.pad(part, (0, blocks * size - m), constant_values=fill)
+        return part.reshape(blocks, size)
+
+    ends = [in_blocks(edges.senders, n), in_blocks(edges.receivers, n)]
+    ends += [in_blocks(place, _NOWHERE) for place in places]
 
     def one(index: Array, carry: _Totals) -> _Totals:
         senders, receivers, *to = (part[index] for part in ends)
@@ -171,8 +178,9 @@ def _kept(
     for part in words:
         both = jnp.stack(random.threefry(part, *ends))
         bits += [both & (STEPS - 1), both >> 16]
-    one = jnp.concatenate(bits)[:heads] >= dropped
-    return jnp.where(one, STEPS / (STEPS - dropped), 0.0).astype(jnp.float32).T
+    kept = jnp.concatenate(bits)[:heads] >= dropped
+    factors = jnp.where(kept, STEPS / (STEPS - dropped), 0.0)
+    return factors.astype(jnp.float32).T
 
 
 def _outputs(
@@ -210,7 +218,8 @@ def _weighing(
         exponents = _leaky(scores) - _at(shift, receivers)
         weights = jnp.exp(jnp.where(real, exponents, -jnp.inf))
         names = _at(edges.names, receivers), _at(edges.names, senders)
-        return weights, weights * _kept(words, dropped, *names, a.shape[1]), _slope(scores)
+        kept = weights * _kept(words, dropped, *names, a.shape[1])
+        return weights, kept, _slope(scores)
 
     loop = a + b
     weight = jnp.exp(_leaky(loop) - shift)
@@ -229,9 +238,10 @@ def _attend(
 def _attend_tangent(dropped: int, primals: tuple, tangents: tuple) -> tuple[Array, Array]:
     """The derivative in a, b and h, and its transpose, over blocks of edges."""
     # With e_ij a score, s_ij the slope of LeakyReLU there, p the weights, and k what dropout
-    # multiplies them by, y_i' = sum_j p_ij (k_ij (h_j' + e_ij' h_j) - e_ij' y_i),   e_ij' = s_ij
-    # (a_i' + b_j'), and for the transpose, with g the cotangent of y, that of e_ij is p_ij (k_ij
-    # <g_i, h_j> - <g_i, y_i>).
+    # multiplies them by,
+    #     y_i' = sum_j p_ij (k_ij (h_j' + e_ij' h_j) - e_ij' y_i),   e_ij' = s_ij (a_i' + b_j'),
+    # and for the transpose, with g the cotangent of y, that of e_ij is
+    #     p_ij (k_ij <g_i, h_j> - <g_i, y_i>).
     edges, words, a, b, h = primals
     outputs, norm = _outputs(dropped, edges, words, a, b, h)
     heads, width = h.shape[1:]
@@ -249,7 +259,8 @@ def _attend_tangent(dropped: int, primals: tuple, tangents: tuple) -> tuple[Arra
             return kept[..., None] * sent, weights * change
 
         change = loop_slope * (a_dot + b_dot)
-        start = loop_kept[..., None] * (h_dot + change[..., None] * h), loop_weight * change
+        sent = h_dot + change[..., None] * h
+        start = loop_kept[..., None] * sent, loop_weight * change
         vectors, scores = _sums(edges, heads * width, rows, start, ("receiver", "receiver"))
         moved = vectors - scores[..., None] * outputs
         return jnp.pad(moved, ((0, 0), (0, 0), (0, 2)))  # linear keeps shapes
@@ -261,8 +272,8 @@ def _attend_tangent(dropped: int, primals: tuple, tangents: tuple) -> tuple[Arra
         def rows(real, senders, receivers):
             weights, kept, slope = weigh(real, senders, receivers)
             sent = _at(g, receivers)
-            to_scores = kept * (sent * _at(h, senders)).sum(-1) - weights * _at(along, receivers)
-            to_scores = slope * to_scores
+            received = (sent * _at(h, senders)).sum(-1)
+            to_scores = slope * (kept * received - weights * _at(along, receivers))
             return kept[..., None] * sent, to_scores, to_scores
 
         to_loop = loop_slope * (loop_kept * (g * h).sum(-1) - loop_weight * along)

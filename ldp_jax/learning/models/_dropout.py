@@ -29,8 +29,8 @@ class Dropout(nn.Module):
         words = jax.random.key_data(self.make_rng("dropout"))
         block = (-(-len(x) // 4), *x.shape[1:])
         place = jax.lax.iota(jnp.uint32, math.prod(block)).reshape(block)
-        bits = random.threefry(words, place, jnp.zeros_like(place))
-        kept = jnp.concatenate(
-            [part >= dropped for both in bits for part in (both & (STEPS - 1), both >> 16)]
-        )
-        return jnp.where(kept[: len(x)], x * (STEPS / (STEPS - dropped)), 0.0)
+        kept = []
+        for both in random.threefry(words, place, jnp.zeros_like(place)):
+            kept += [(both & (STEPS - 1)) >= dropped, (both >> 16) >= dropped]
+        scaled = x * (STEPS / (STEPS - dropped))
+        return jnp.where(jnp.concatenate(kept)[: len(x)], scaled, 0.0)

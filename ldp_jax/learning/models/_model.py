@@ -12,7 +12,7 @@ from jaxtyping import PyTree
 from ldp_jax.core import random, validate
 from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.shown import by_shapes
-from ldp_jax.core.types import Array, PRNGKey
+from ldp_jax.core.types import AnyArray, Array, PRNGKey
 
 Variables: TypeAlias = Mapping[str, PyTree]
 """The parameters of a model under ``params``, and its other state by name."""
@@ -82,8 +82,10 @@ def as_model(made: object) -> Model:
         return made
     if isinstance(made, nn.Module):
         return from_linen(made)
-    if callable(init := getattr(made, "init", None)) and callable(getattr(made, "apply", None)):
-        return Model(init, made.apply)  # pyrefly: ignore
+    init = getattr(made, "init", None)
+    apply = getattr(made, "apply", None)
+    if callable(init) and callable(apply):
+        return Model(init, apply)
     raise TypeError(
         "a model must be a linen module with __call__(inputs, train), or have init(key, inputs) "
         f"and apply(variables, inputs, *, key, train), got {type(made).__name__}"
@@ -93,10 +95,13 @@ def as_model(made: object) -> Model:
 @implicit_promotion()
 def _init(module: nn.Module, key: PRNGKey, inputs: PyTree) -> Variables:
     variables = module.init({"params": key}, inputs, train=False)
-    # In 64-bit mode some initializers of flax make float64.
-    narrow = lambda leaf: (
-        leaf.astype(jnp.float32) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf
-    )
+
+    def narrow(leaf: AnyArray) -> AnyArray:
+        """In 64-bit mode some initializers of flax make float64."""
+        if jnp.issubdtype(leaf.dtype, jnp.floating):
+            return leaf.astype(jnp.float32)
+        return leaf
+
     return jax.tree.map(narrow, variables)
 
 

@@ -26,7 +26,8 @@ class _NormReLU(nn.Module):
         bias = self.param("bias", nn.initializers.zeros, (width,))
         running = self.variable("batch_stats", "mean", jnp.zeros, (width,))
         spread = self.variable("batch_stats", "var", jnp.ones, (width,))
-        mean, variance = running.value, spread.value
+        mean = running.value
+        variance = spread.value
         if train:
             nodes = jnp.maximum(count.sum(), 1.0)
             weight = (count / nodes)[:, None]
@@ -34,13 +35,11 @@ class _NormReLU(nn.Module):
             variance = ((rows - mean) ** 2 * weight).sum(0)
             # As in PyTorch, the running variance is unbiased, and that of a batch is not.
             unbiased = variance * nodes / jnp.maximum(nodes - 1.0, 1.0)
-            running.value = _MOMENTUM * running.value + (1 - _MOMENTUM) * jax.lax.stop_gradient(
-                mean
-            )
-            spread.value = _MOMENTUM * spread.value + (1 - _MOMENTUM) * jax.lax.stop_gradient(
-                unbiased
-            )
-        return nn.relu((rows - mean) * (jax.lax.rsqrt(variance + _EPSILON) * scale) + bias)
+            for kept, new in ((running, mean), (spread, unbiased)):
+                new = jax.lax.stop_gradient(new)
+                kept.value = _MOMENTUM * kept.value + (1 - _MOMENTUM) * new
+        factor = jax.lax.rsqrt(variance + _EPSILON) * scale
+        return nn.relu((rows - mean) * factor + bias)
 
 
 class _GIN(nn.Module):
@@ -52,7 +51,8 @@ class _GIN(nn.Module):
 
     @nn.compact
     def __call__(self, inputs: GraphsTuple | packing.Batch, train: bool) -> Array:
-        inputs = inputs if isinstance(inputs, packing.Batch) else packing.from_graphs(inputs)
+        if not isinstance(inputs, packing.Batch):
+            inputs = packing.from_graphs(inputs)
         count = inputs.node_count
         h = jnp.ones((len(count), 1), jnp.float32)
         scores = self._read(inputs, h, train)

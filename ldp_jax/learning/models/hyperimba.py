@@ -64,17 +64,16 @@ class _HyperIMBA(nn.Module):
             h = Dropout(self.dropout)(h, train)
             h = nn.Dense(width, use_bias=False, kernel_init=_GLOROT)(h)
             if self.weights == "hierarchy":
-                receiver, sender = (
-                    self._read(places, width, 1, f"{end}_{layer}") for end in ("receiver", "sender")
-                )
+                receiver = self._read(places, width, 1, f"receiver_{layer}")
+                sender = self._read(places, width, 1, f"sender_{layer}")
                 h = attend(op.neighbours, receiver, sender, h[:, None])[:, 0]
             else:
                 h = average(op, h, "symmetric")
-            h = h + self.alpha * nn.leaky_relu(
-                self._read(places, width, width, f"place_{layer}"), 0.01
-            )
+            read = self._read(places, width, width, f"place_{layer}")
+            h = h + self.alpha * nn.leaky_relu(read, 0.01)
             h = h + self.param(f"bias_{layer}", nn.initializers.zeros, (width,))
-            h = h if last else nn.elu(h)
+            if not last:
+                h = nn.elu(h)
         return h
 
     def _read(self, places: Array, width: int, outputs: int, name: str) -> Array:

@@ -61,18 +61,15 @@ class _PoinDP(nn.Module):
         # The branches differ in their weights and their noise alone: their layers are one product
         # each.
         h = nn.Dense(count * self.hidden, use_bias=False, kernel_init=_GLOROT)(inputs.x)
-        h = average(op, h, "symmetric") + self.param(
-            "bias_0", nn.initializers.zeros, (count * self.hidden,)
-        )
-        h = nn.Dropout(self.dropout, deterministic=not train)(nn.elu(h)).reshape(
-            n, count, self.hidden
-        )
-        kernel = nn.initializers.glorot_uniform(batch_axis=0)
-        h = jnp.einsum(
-            "nbh,bho->nbo",
-            h,
-            self.param("kernel", kernel, (count, self.hidden, self.outputs), jnp.float32),
-        )
+        bias = self.param("bias_0", nn.initializers.zeros, (count * self.hidden,))
+        h = average(op, h, "symmetric") + bias
+        h = nn.Dropout(self.dropout, deterministic=not train)(nn.elu(h))
+
+        h = h.reshape(n, count, self.hidden)
+        glorot = nn.initializers.glorot_uniform(batch_axis=0)
+        shape = (count, self.hidden, self.outputs)
+        kernel = self.param("kernel", glorot, shape, jnp.float32)
+        h = jnp.einsum("nbh,bho->nbo", h, kernel)
         h = average(op, h.reshape(n, -1), "symmetric").reshape(h.shape)
         h = h + self.param("bias_1", nn.initializers.zeros, (count, self.outputs))
         if self.noise != "off":
@@ -92,9 +89,11 @@ class _PoinDP(nn.Module):
         read = self._read(checked_places(inputs.places, len(h)))
         share = jnp.full(len(self.branches), 1 / len(self.branches))
         if self.allocate:  # beta and 1 - beta
-            share = nn.softmax(nn.leaky_relu(self._score("allocation", read), 0.01).mean(0))
+            scores = nn.leaky_relu(self._score("allocation", read), 0.01)
+            share = nn.softmax(scores.mean(0))
         draws = random.normal(noise_key, h.shape)
         budget = share * inputs.epsilon  # [branches]
+
         if self.noise == "printed":
             if inputs.sensitivity is None:
                 raise ValueError('noise="printed" needs the sensitivity of each node')
@@ -102,6 +101,7 @@ class _PoinDP(nn.Module):
             factor = jnp.sqrt(2.0 * jnp.log(1.25 / inputs.delta))
             sigma = factor * jnp.asarray(inputs.sensitivity)[:, columns] / (2.0 * budget)
             return jnp.tanh(0.5 * sigma[..., None] * draws)
+
         if self.strength == "random":
             strength = random.uniform(strength_key, h.shape[:2])
         elif self.strength == "attention":
@@ -120,19 +120,17 @@ class _PoinDP(nn.Module):
                 seen = places + jnp.where(places < 0, jnp.pi, 0.0)
             for layer, width in enumerate((self.hidden, self.outputs)):
                 name = f"{branch}_{layer}"
-                inner = nn.leaky_relu(
-                    seen @ self._weights(f"{name}_in", (places.shape[1], width)), 0.2
-                )
-                outer = inner @ self._weights(f"{name}_out", (width, width))
-                read.append(
-                    nn.leaky_relu(outer + self._weights(f"{name}_bias", (1, width), width), 0.01)
-                )
+                inner = seen @ self._weights(f"{name}_in", (places.shape[1], width))
+                outer = nn.leaky_relu(inner, 0.2) @ self._weights(f"{name}_out", (width, width))
+                bias = self._weights(f"{name}_bias", (1, width), width)
+                read.append(nn.leaky_relu(outer + bias, 0.01))
         widths = jnp.concatenate(read, -1)
         return widths.reshape(len(places), len(self.branches), -1)
 
     def _score(self, name: str, rows: Array) -> Array:
         hidden = rows @ self._weights(f"{name}_in", (rows.shape[-1], self.allocation))
-        return (hidden @ self._weights(f"{name}_out", (self.allocation, 1)))[..., 0]
+        scores = hidden @ self._weights(f"{name}_out", (self.allocation, 1))
+        return scores[..., 0]
 
     def _weights(self, name: str, shape: tuple[int, int], fan_in: int | None = None) -> Array:
         """Learned as printed.
