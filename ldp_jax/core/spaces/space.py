@@ -329,9 +329,9 @@ class Enumerated(Records[R], Reports[R]):
 
     def extremes(self) -> tuple[R, R]:
         """The first and the last, or the first two that are adjacent."""
-        first, last = 0, len(self) - 1
-        if not self.all_adjacent:
-            first, last = self._pairs()[0].tolist()
+        if self.all_adjacent:
+            return self._pick(0), self._pick(-1)
+        first, last = self._pairs()[0].tolist()
         return self._pick(first), self._pick(last)
 
     def typical(self) -> R:
