@@ -164,7 +164,9 @@ class Line(Law):
         far = 1.0 + 2.0 * np.abs(breaks).max()
         lower = np.asarray(self.space.lower)
         upper = np.asarray(self.space.upper)
-        return np.where(np.isinf(lower), -far, lower), np.where(np.isinf(upper), far, upper)
+        first = np.where(np.isinf(lower), -far, lower)
+        last = np.where(np.isinf(upper), far, upper)
+        return first, last
 
     def critical_reports(self, records: Values) -> np.ndarray:
         """Both sides of every break of every record, the ends, and a point between any two."""
@@ -190,10 +192,12 @@ class Line(Law):
         for sign, start, end in ((-1.0, lower, self.space.lower), (1.0, upper, self.space.upper)):
             if not math.isinf(float(end)):
                 continue
+            log_start = at(start)
             count = 1
-            while at(start + sign * 2.0**count) - at(start) > -50.0:
+            while at(start + sign * 2.0**count) - log_start > -50.0:
                 count += 1
-            edges.append(start + sign * (2.0 ** np.arange(0, count + 1) - 1))
+            distance = 2.0 ** np.arange(0, count + 1) - 1
+            edges.append(start + sign * distance)
         return np.unique(np.concatenate(edges))
 
     def cells(self, x: Values, log_density: Log, shares: int = 4) -> Cells:
@@ -315,8 +319,10 @@ class Independent(Law):
         """
         refuse_many(len(numbers), len(_RULES), f"{len(numbers)} real numbers, integrated together,")
         order, panels = _RULES[len(numbers)]
-        edges = [np.unique(cuts[number]) for number in numbers]
-        lines = [panel_rule(edge, order, -(-panels // (len(edge) - 1))) for edge in edges]
+        lines = []
+        for number in numbers:
+            edges = np.unique(cuts[number])
+            lines.append(panel_rule(edges, order, math.ceil(panels / (len(edges) - 1))))
         places, weights = (_rows(each) for each in zip(*lines, strict=True))
         y = np.tile(base, (len(places), 1))
         y[:, numbers] = places
@@ -396,7 +402,9 @@ class OfLists(Independent):
     def _mode(self, log_density: Log) -> tuple[np.ndarray, np.ndarray]:
         if self.space.continuous:
             return super()._mode(log_density)
-        return np.zeros(self.space.dim), np.tile(np.float64(self.space.span), (self.space.dim, 1))
+        dim = self.space.dim
+        ends = np.tile(np.float64(self.space.span), (dim, 1))
+        return np.zeros(dim), ends
 
     def _axis(self, ends: np.ndarray) -> np.ndarray:
         if self.space.continuous:
@@ -561,11 +569,13 @@ class Round(Law, abc.ABC):
         Right for polynomials of degree 3.
         """
         direction = self._direction(records)
-        along, across, weight = self._slices(direction, log_density, min(panels, 8), order)[0]
+        rule, _ = self._slices(direction, log_density, min(panels, 8), order)
+        along, across, weight = rule
         basis = _complement(direction)
         turns = np.concatenate([basis, -basis])
         y = along[:, None, None] * direction + across[:, None, None] * turns
-        return y.reshape(-1, self.space.dim), np.repeat(weight / len(turns), len(turns))
+        weights = np.repeat(weight / len(turns), len(turns))
+        return y.reshape(-1, self.space.dim), weights
 
     def _directions(self, records: Values) -> np.ndarray:
         x = np.asarray(records, np.float64)

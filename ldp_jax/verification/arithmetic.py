@@ -112,7 +112,10 @@ def arithmetic(mechanism: Exact | HasCoordinates) -> ArithmeticLoss:
     records = np.asarray(domain.critical_records()).astype(np.float32)
     claimed = _claimed(mechanism, records)
     found = _Steps(mechanism, records, claimed).masses()
-    logs = [{int(y): math.log(row[y]) for y in np.flatnonzero(row > 0)} for row in claimed]
+    logs = []
+    for row in claimed:
+        possible = np.flatnonzero(row > 0).tolist()
+        logs.append({y: math.log(row[y]) for y in possible})
     different = ~np.eye(len(records), dtype=bool)
     pairs = np.argwhere(adjacency(domain, records) & different)
     return _compared(found, logs, records.tolist(), pairs.tolist())

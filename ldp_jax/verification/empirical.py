@@ -94,8 +94,11 @@ def matches_density(
         keys.extend(random.split(pick_key, n - 1))
     fits = []
     for own, user_key in enumerate(keys):
-        count = max(100, trials // n) if own else trials
-        share = significance / (2 * n if own else 2)
+        count = trials
+        share = significance / 2
+        if own:
+            count = max(100, trials // n)
+            share = significance / (2 * n)
         view = View(mechanism, np.int32(own))
         mine = domain.seen_by(own, record)
         y = draws(view, user_key, mine, count)
@@ -358,7 +361,9 @@ def counted(mechanism: Exact, x: Values, y: Report, significance: float) -> Fit:
                 "of theirs"
             )
         bits = raw(leaf).reshape(trials, -1)
-        words.append(bits.astype(np.uint32) if bits.dtype.itemsize < 4 else bits.view(np.uint32))
+        if bits.dtype.itemsize < 4:
+            bits = bits.astype(np.uint32)
+        words.append(bits.view(np.uint32))
     rows = np.concatenate(words, 1)
     whole = rows[:, 0]
     if rows.shape[1] > 1:
@@ -367,10 +372,13 @@ def counted(mechanism: Exact, x: Values, y: Report, significance: float) -> Fit:
     often = np.argsort(-count, kind="stable")[:_MOST]
     asked = take(y, first[often])
 
+    def nudged(leaf: np.ndarray, by: int) -> np.ndarray:
+        return leaf + by * np.spacing(np.abs(leaf)) if is_float(leaf) else leaf
+
     # Rounding may have put a report just beyond the break that it was drawn on the other side of.
-    nudged = lambda leaf, by: leaf + by * np.spacing(np.abs(leaf)) if is_float(leaf) else leaf
+    steps = (-2, -1, 1, 2) if codomain.continuous else ()
     logs = [logs_of(mechanism, asked, x)]
-    for by in (-2, -1, 1, 2) if codomain.continuous else ():
+    for by in steps:
         beside = jax.tree.map(partial(nudged, by=by), asked)
         logs.append(logs_of(mechanism, beside, x))
     densest = np.exp(np.max(np.asarray(logs, np.float64), 0))

@@ -705,7 +705,7 @@ def moments_of(mechanism: Randomizer, x: Values, y: Report) -> Fit:
                 reports, mass, _ = law(mechanism, record)
                 # Else the rule has missed a piece that is too narrow for it.
                 if abs(mass.sum() - 1) < 0.01:
-                    fourth = _moments(mechanism, reports, mass)[2]
+                    _, _, fourth, _ = _moments(mechanism, reports, mass)
 
     error = np.sqrt(variance / trials)
     error_of_variance = np.sqrt(np.maximum(fourth - variance**2, 0.0) / trials) + error**2

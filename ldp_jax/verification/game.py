@@ -307,8 +307,9 @@ def _bits(y: Report) -> dict[str, np.ndarray]:
     columns = [column for leaf in floats for column in raw(leaf).reshape(len(leaf), -1).T]
     found = {}
     for number, column in enumerate(columns[:_WITH_BITS]):
-        width = 23 if column.dtype.itemsize == 4 else 8 * column.dtype.itemsize - 6
-        bits = [(column >> column.dtype.type(place)) & 1 == 1 for place in range(width)]
+        kind = column.dtype
+        width = 23 if kind.itemsize == 4 else 8 * kind.itemsize - 6
+        bits = [(column >> kind.type(place)) & 1 == 1 for place in range(width)]
         for place, bit in enumerate(bits):
             last = "last " if place < LAST else ""
             found[f"{last}bit {place} of {number}"] = bit
@@ -637,11 +638,11 @@ def _spans(view: Ordered, begin: np.ndarray, end: np.ndarray, rank: Rank) -> lis
     for one, other, forward in ((mine, others, True), (others, mine, False)):
         score = np.full(mine.shape, -np.inf)
         score[asked] = rank(one[asked], other[asked])
-        at = score.argmax(1)
-        first = begin[row, at]
+        best = row, score.argmax(1)
+        first = begin[best]
         low = np.where(first > 0, view.value[row, first], -np.inf)
-        high = view.value[row, end[row, at]]
-        found.append((score[row, at], low, high, np.full(len(row), forward)))
+        high = view.value[row, end[best]]
+        found.append((score[best], low, high, np.full(len(row), forward)))
     return found
 
 
@@ -659,9 +660,8 @@ def _of_bit(mine: np.ndarray, others: np.ndarray, each: int, allowed: float, ran
 def _most(found: list[Best]) -> Best:
     """For each pair the event of the largest score."""
     score, low, high, forward = map(np.stack, zip(*found, strict=True))
-    best = score.argmax(0)
-    row = np.arange(score.shape[1])
-    return score[best, row], low[best, row], high[best, row], forward[best, row]
+    best = score.argmax(0), np.arange(score.shape[1])
+    return score[best], low[best], high[best], forward[best]
 
 
 # --- How suspicious -------------------------------------------------------------------------------
@@ -720,4 +720,6 @@ def _bounded(event: Event, views: Sequence[Views], alpha: float, delta: float) -
 def _bound(hits: int, others: int, n: int, alpha: float, delta: float) -> float:
     low, _ = statistics.clopper_pearson(hits, n, alpha)
     _, high = statistics.clopper_pearson(others, n, alpha)
-    return float(np.log((low - delta) / high)) if low > delta else -math.inf
+    if low <= delta:
+        return -math.inf
+    return float(np.log((low - delta) / high))

@@ -49,9 +49,8 @@ DENDROGRAM_NODES = 5
 """Nodes of graphs whose 105 dendrograms are enumerated, and up to 1 024 graphs."""
 
 _PATH = ((0, 1), (1, 2))
-_BITS = (
-    0b0101  # of the pairs 02, 03, 13, 23 that are no edge of the path, those that are private edges
-)
+# Of the pairs 02, 03, 13, 23, which are no edge of the path, those that are private edges.
+_BITS = 0b0101
 _CHAINS = 1 << 22  # sweeps of all chains together
 _SLOW = 1 << 21  # sweeps of all draws of a release together
 _BLOCK = 64  # reports about an edge
@@ -274,11 +273,10 @@ def private_edge_lower_bound(
         raise NotApplicable(
             f"sweeps must be at most {_SLOW // (2 * trials)} for {trials} draws, got {sweeps}"
         )
-    without, has_edge = split_of(_PATH, NODES), split_of(_PATH, NODES, [[0, 2]])
-    first_key, second_key = random.split(key)
+    splits = split_of(_PATH, NODES), split_of(_PATH, NODES, [[0, 2]])
+    keys = random.split(key)
     drawn = [
-        _releases(mechanism, first_key, without, trials),
-        _releases(mechanism, second_key, has_edge, trials),
+        _releases(mechanism, one, split, trials) for one, split in zip(keys, splits, strict=True)
     ]
 
     half = trials // 2
@@ -286,11 +284,11 @@ def private_edge_lower_bound(
     places = place.reshape(2, trials)
     often, other = (np.bincount(one[:half], minlength=len(sets)) + 0.5 for one in places)
     scores = (np.log(often) - np.log(other))[places]
-    chosen, fresh = (
-        [Views({"log ratio of a set": score}, {}) for score in part]
-        for part in (scores[:, :half], scores[:, half:])
-    )
-    return play(chosen, fresh, confidence)
+
+    def views(scores: np.ndarray) -> list[Views]:
+        return [Views({"log ratio of a set": of_graph}, {}) for of_graph in scores]
+
+    return play(views(scores[:, :half]), views(scores[:, half:]), confidence)
 
 
 # --- An edge, through the reports of all users ----------------------------------------------------

@@ -61,9 +61,8 @@ _LONG = (np.int64, np.float64)  # types that the device has in 64-bit mode
 def _same(a: Report, b: Report, rounding: float = 0.0) -> np.ndarray:
     """Which of stacked reports are equal, floats up to ``rounding``.
 
-    NaN stands for what is not sent.
-
-    None is where a number has another type: its further bits could tell.
+    NaN stands for what is not sent. No report equals one with a number of another type, whose
+    further bits could tell.
     """
     same = np.ones(count_of(a), bool)
     for one, other in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True):

@@ -39,8 +39,7 @@ class Fit(NamedTuple):
     def __str__(self) -> str:
         return (
             f"{self.test} test: {self.statistic:.4g} against {self.threshold:.4g} "
-            f"(n = {self.draws}); "
-            f"detects {self.smallest_defect:.3g} and more"
+            f"(n = {self.draws}); detects {self.smallest_defect:.3g} and more"
         )
 
 
