@@ -146,7 +146,11 @@ def _compared(
     """The largest ratio of masses over pairs of records, and the distance to claimed logarithms."""
     ratios = []
     for y, (high, low) in itertools.product(sorted(set().union(*laws)), pairs):
-        ratio = _ratio(laws[high].get(y), laws[low].get(y))
+        mass = laws[high].get(y)
+        other = laws[low].get(y)
+        ratio = Fraction(0)
+        if mass:  # infinite where the other record cannot give a report
+            ratio = mass / other if other else math.inf
         ratios.append((ratio, high, low, y))
     ratio, high, low, y = max(ratios, key=operator.itemgetter(0))
 
@@ -157,13 +161,6 @@ def _compared(
             off = max(off, abs(math.log(mass) - log) if mass else math.inf)
     loss = integer_tables.log_up(ratio) if isinstance(ratio, Fraction) else math.inf
     return ArithmeticLoss(loss, records[high], records[low], y, off)
-
-
-def _ratio(mass: Fraction | None, other: Fraction | None) -> Fraction | float:
-    """Infinite where the other record alone cannot give a report, 0 where this one cannot."""
-    if not mass:
-        return Fraction(0)
-    return mass / other if other else math.inf
 
 
 def _of_table(m: Any, sampler: Any) -> ArithmeticLoss:

@@ -463,10 +463,10 @@ def _random_search(mechanism: Exact, known: Report) -> Supremum:
             logs = [logs_each(m, y, record, *owners) for record in (x, other)]
             losses.append(np.where(adjacent, lost(*logs), -np.inf))
     losses = np.stack(losses)
-    which, pair = np.unravel_index(losses.argmax(), losses.shape)
+    which, pair = map(int, np.unravel_index(losses.argmax(), losses.shape))
     loss = float(losses[which, pair])
-    pair = int(pair)
-    return Supremum(loss, _plain(x, pair), _plain(other, pair), _plain(found[which], pair), loss)
+    y = _plain(found[which], pair)
+    return Supremum(loss, _plain(x, pair), _plain(other, pair), y, loss)
 
 
 def _between(codomain: Any, known: Report, rng: np.random.Generator) -> Report:
