@@ -139,7 +139,8 @@ def joint(*guarantees: Guarantee, adjacency: str) -> Guarantee:
         if before > _ENOUGH:
             total = Fraction(1)
             break
-        total += Fraction(part.delta) * (exponential(before) * ABOVE if before else 1)
+        lifted = exponential(before) * ABOVE if before else 1
+        total += Fraction(part.delta) * lifted
         before += Fraction(min(part.epsilon, _ENOUGH + 1.0))
     return merged(parts, epsilon, min(1.0, rounded_up(total)), unit, adjacency)
 
@@ -184,13 +185,14 @@ def advanced(guarantee: Guarantee, times: int, delta: float) -> Guarantee:
     # Covers the rounding of gammaln, in units of its last place, and of the sums; on the safe side.
     rounding = 1e-9 + 8.0 * float(np.spacing(special.gammaln(k + 1.0)))
     rest = k * math.log1p(-each)
-    left = (-math.expm1(math.log1p(-delta) - rest) + 2.0**-50 * rest) * (1.0 - rounding)
+    granted = -math.expm1(math.log1p(-delta) - rest)
+    left = (granted + 2.0**-50 * rest) * (1.0 - rounding)
     total = add_up((epsilon,), k)
     if epsilon > 0.0 and left > 0.0:
         ell = np.arange((k + 1) // 2, dtype=np.float64)  # the losses (k - 2l) eps above 0
         orders = special.gammaln(ell + 1.0)
-        log_p = special.gammaln(k + 1.0) - orders - special.gammaln(k - ell + 1.0)
-        log_p = log_p - ell * epsilon - k * math.log1p(math.exp(-epsilon))
+        log_ways = special.gammaln(k + 1.0) - orders - special.gammaln(k - ell + 1.0)
+        log_p = log_ways - ell * epsilon - k * math.log1p(math.exp(-epsilon))
         log_q = np.logaddexp.accumulate(log_p - (k - 2.0 * ell) * epsilon)
         mass = np.cumsum(np.exp(log_p))
         inside = mass > left
@@ -199,7 +201,8 @@ def advanced(guarantee: Guarantee, times: int, delta: float) -> Guarantee:
         corners = np.log(mass - left) - log_q
         # The rounding of the differences, which cancel.
         corners += 2.0**-49 * (1.0 + np.abs(log_q) + mass / (mass - left))
-        total = min(total, float(corners.max(initial=0.0)) * (1.0 + 2.0**-49))  # rounded logarithms
+        largest = float(corners.max(initial=0.0))
+        total = min(total, largest * (1.0 + 2.0**-49))  # rounded logarithms
     # The granted delta may be a rounding below that of the releases.
     delta = max(delta, min(1.0, least * (1.0 + 2.0**-49)))
     return dataclasses.replace(guarantee, epsilon=total, delta=delta)

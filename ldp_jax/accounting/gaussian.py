@@ -45,12 +45,15 @@ def _gaussian_delta(mu: float, epsilon: np.ndarray) -> np.ndarray:
         root = math.sqrt(2.0)
         beyond = special.erfcx(tail / root) - special.erfcx((tail + mu) / root)
         beyond = np.exp(-(tail**2) / 2.0) / 2.0 * beyond
-        body = special.ndtr(-x) - np.exp(np.minimum(epsilon + special.log_ndtr(-x - mu), 0.0))
+        log_other = epsilon + special.log_ndtr(-x - mu)
+        body = special.ndtr(-x) - np.exp(np.minimum(log_other, 0.0))
         return np.where(x >= 0.0, beyond, body)
     reach = 90.0 / (x + np.sqrt(x**2 + 90.0))  # x t + t^2 / 2 = 45 there: e^-45 is nothing
     t = reach[..., None] * _NODES
-    inside = np.exp(-(x[..., None] * t + t**2 / 2.0)) * -np.expm1(-mu * t)
-    return np.exp(-(x**2) / 2.0) / math.sqrt(2.0 * math.pi) * reach * (inside @ _WEIGHTS)
+    fall = np.exp(-(x[..., None] * t + t**2 / 2.0))
+    inside = fall * -np.expm1(-mu * t)
+    density = np.exp(-(x**2) / 2.0) / math.sqrt(2.0 * math.pi)
+    return density * reach * (inside @ _WEIGHTS)
 
 
 def _holds(mu: float, epsilon: float, delta: float) -> bool:
@@ -144,7 +147,8 @@ class GaussianCurve:
         if _holds(mu, 0.0, delta):
             return 0.0
         # P(loss > epsilon) <= exp(-(epsilon / mu - mu / 2)^2 / 2) is at most delta here
-        enough = mu * (mu / 2.0 + math.sqrt(2.0 * -math.log(delta))) * (1.0 + 1e-9)
+        tail = math.sqrt(2.0 * -math.log(delta))
+        enough = mu * (mu / 2.0 + tail) * (1.0 + 1e-9)
         if math.isinf(enough):
             return math.inf
         return _bisect(enough, 0.0, lambda epsilon: _holds(mu, epsilon, delta))
@@ -195,10 +199,10 @@ def _composed(curves: Sequence[tuple[GaussianCurve, int]]) -> GaussianCurve:
     require(
         square <= Fraction(1e300) ** 2, "mu must be at most 1e300, and the composition has more"
     )
-    scale = 2 ** max(0, 2 * 60 - square.numerator.bit_length() + square.denominator.bit_length())
-    scale *= scale  # a square, so that its root is whole
-    root = math.isqrt(square.numerator * scale // square.denominator)
-    mu = rounded_down(Fraction(root, math.isqrt(scale)))
+    bits = square.numerator.bit_length() - square.denominator.bit_length()
+    scale = 2 ** max(0, 2 * 60 - bits)
+    root = math.isqrt(square.numerator * scale**2 // square.denominator)
+    mu = rounded_down(Fraction(root, scale))
     while Fraction(mu) ** 2 < square:
         mu = math.nextafter(mu, math.inf)
     return GaussianCurve(mu)
@@ -219,7 +223,8 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     delta = _delta(delta)
     tail = math.sqrt(2.0 * -math.log(delta))
     # From the Gaussian tail bound.
-    good = 2.0 * epsilon / (tail + math.sqrt(tail**2 + 2.0 * epsilon)) * (1.0 - 1e-9)
+    root = math.sqrt(tail**2 + 2.0 * epsilon)
+    good = 2.0 * epsilon / (tail + root) * (1.0 - 1e-9)
     bad = max(good, delta)
     while _holds(bad, epsilon, delta):
         good = bad

@@ -43,9 +43,8 @@ Reports = Literal["anonymous", "by user"]
 
 _INTERVALS = 2048
 _HALVINGS = 45
-_SAME = (
-    1e-6  # how far sums of rows, and clones from the most that an epsilon allows, may be rounded
-)
+# How far sums of rows, and clones from the most that an epsilon allows, may be rounded.
+_SAME = 1e-6
 _EACH, _ALL = 1e-9, 1e-6  # the largest relative rounding of one probability, and of their sum
 
 
@@ -75,8 +74,9 @@ def clone_share(masses: ArrayLike) -> float:
     validate.require(
         0 < sums.max() <= sums.min() * (1 + _SAME), "masses must have rows of one sum > 0", sums
     )
-    ordered = np.sort(law[:, (law > 0).any(0)], axis=0)
-    least = float((2 * ordered[0] / (ordered[-1] + ordered[-2])).min(initial=1.0))
+    rising = np.sort(law[:, (law > 0).any(0)], axis=0)
+    shares = 2 * rising[0] / (rising[-1] + rising[-2])
+    least = float(shares.min(initial=1.0))
     return max(0.0, least * (1.0 - 4 * float(np.finfo(np.float64).eps)))
 
 
@@ -183,17 +183,19 @@ def _clones(others: int, share: float, delta: float) -> tuple[np.ndarray, np.nda
     mean = others * share
     deviation = math.sqrt(others * share * (1.0 - share))
     last = max(low, min(others, math.ceil(mean + 6.0 * deviation)))
-    counts = np.unique(np.concatenate([[0], np.round(np.linspace(low, last, _INTERVALS))]))
+    from_low = np.round(np.linspace(low, last, _INTERVALS))
+    counts = np.unique(np.append(0, from_low))
     ends = np.append(law.cdf(counts[1:] - 1), 1.0)
     return counts, np.diff(ends, prepend=0.0)
 
 
 def _delta(epsilon: float, own: float, counts: np.ndarray, masses: np.ndarray) -> float:
     """The hockey-stick divergence of the bound, rounded up."""
-    weight = -math.expm1(epsilon - own) / (1.0 + math.exp(-own))
+    gap = -math.expm1(epsilon - own)
+    weight = gap / (1.0 + math.exp(-own))
     # t is the least whole number above a share of c + 1, taken from the other end: of large
     # epsilons the share is 1 to float64, and t would be beyond all that there is.
-    rest = -math.expm1(epsilon - own) / (-math.expm1(-own) * (1.0 + math.exp(epsilon)))
+    rest = gap / (-math.expm1(-own) * (1.0 + math.exp(epsilon)))
     # Beyond, the first law is the likelier by e^epsilon.
     least = counts + 2.0 - np.ceil((counts + 1.0) * rest)
     some = least <= counts + 1.0
@@ -202,4 +204,5 @@ def _delta(epsilon: float, own: float, counts: np.ndarray, masses: np.ndarray) -
     here = stats.binom.pmf(t - 1.0, c, 0.5)
     above = stats.binom.sf(t - 1.0, c, 0.5)
     each = weight * here * (1.0 + _EACH) - math.expm1(epsilon) * above * (1.0 - _EACH)
-    return float((np.maximum(each, 0.0) * masses[some]).sum() * (1.0 + _ALL))
+    total = (np.maximum(each, 0.0) * masses[some]).sum()
+    return float(total * (1.0 + _ALL))

@@ -434,17 +434,18 @@ def evaluate_membership(
     order = np.argsort(-scores, 1, kind="stable")
     ordered = np.take_along_axis(scores, order, 1)
     places = np.arange(scores.shape[1])
-    last = np.concatenate([ordered[:, 1:] != ordered[:, :-1], np.ones((len(scores), 1), bool)], 1)
+    last = np.ones(scores.shape, bool)
+    last[:, :-1] = ordered[:, 1:] != ordered[:, :-1]
     # The end of the run of equal scores that a place is in: the next place that ends one.
-    ends = np.minimum.accumulate(np.where(last, places, len(places))[:, ::-1], 1)[:, ::-1]
+    backwards = np.where(last, places, len(places))[:, ::-1]
+    ends = np.minimum.accumulate(backwards, 1)[:, ::-1]
     names = _METRICS
     rates = [_FALSE]
     if (~member).sum(1).min() >= 1 / _STRICT:
         names = (*_METRICS, "strict_tpr")
         rates = [_FALSE, _STRICT]
-    samples = _metrics(
-        np.ones_like(member), np.take_along_axis(member, order, 1), ends, density, rates
-    )
+    truth = np.take_along_axis(member, order, 1)
+    samples = _metrics(np.ones_like(member), truth, ends, density, rates)
     share = float(member.mean())
     return Attack(
         name,
@@ -490,7 +491,8 @@ def _metrics(
 
     def counted(side: np.ndarray) -> np.ndarray:
         count = np.cumsum(kept & side, 1, dtype=np.float64)
-        return np.concatenate([first, np.take_along_axis(count, np.atleast_2d(ends), 1)], 1)
+        at_ends = np.take_along_axis(count, np.atleast_2d(ends), 1)
+        return np.concatenate([first, at_ends], 1)
 
     true = counted(truth)
     false = counted(~truth)
@@ -504,12 +506,14 @@ def _metrics(
         after = np.minimum(index + 1, count.shape[1] - 1)
         gap = count[rows, after] - count[rows, index]
         part = (wanted - count[rows, index]) / np.where(gap > 0, gap, np.inf)
-        return true[rows, index] + np.maximum(part, 0.0) * (true[rows, after] - true[rows, index])
+        in_run = true[rows, after] - true[rows, index]
+        return true[rows, index] + np.maximum(part, 0.0) * in_run
 
     total = true + false
     wanted = trues if density is None else density * (trues + falses)
     with np.errstate(invalid="ignore", divide="ignore"):
-        area = (np.diff(false) * (true[:, 1:] + true[:, :-1])).sum(1) / (2 * trues * falses)
+        twice_area = (np.diff(false) * (true[:, 1:] + true[:, :-1])).sum(1)
+        area = twice_area / (2 * trues * falses)
         precision = true[:, 1:] / np.maximum(total[:, 1:], 1.0)
         average = (np.diff(true) * precision).sum(1) / trues
         found = at(total, wanted)

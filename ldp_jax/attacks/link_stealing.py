@@ -138,7 +138,8 @@ def _pair_features(known: Sequence[np.ndarray], pairs: np.ndarray) -> Float[np.n
     distances = [_apart(rows, pairs, tuple(_DISTANCES)) for rows in known]
     entropy = -(posteriors * np.log(np.maximum(posteriors, _TINY))).sum(-1)
     first, second = entropy[pairs].T
-    mixed = [first * second, (first + second) / 2, np.abs(first - second), (first - second) ** 2]
+    apart = first - second
+    mixed = [first * second, (first + second) / 2, np.abs(apart), apart**2]
     return np.concatenate([*distances, np.stack(mixed, 1)], 1)
 
 
@@ -209,7 +210,9 @@ def trained_link_stealing(
     features = _pair_features(asked, units)
     parts = (order[~validates], order[validates])
     scores = trained_answers(fit_key, perceptron, CLASSIFICATION, rows, parts, features)[:, 0]
-    name = "trained link stealing" + ("" if x is None else " with records")
+    name = "trained link stealing"
+    if x is not None:
+        name += " with records"
     return evaluate(name, scores, targets)
 
 

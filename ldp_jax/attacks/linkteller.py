@@ -88,7 +88,8 @@ def linkteller(
     place = np.empty(len(row), np.int64)  # among the pairs of the same source
     place[order] = np.arange(len(row)) - np.searchsorted(row[order], row[order])
     # Rooms in few sizes: one program serves targets whose numbers differ.
-    asked = np.zeros((capacity(len(nodes)), capacity(1 + int(place.max(initial=0)))), np.int32)
+    columns = capacity(1 + int(place.max(initial=0)))
+    asked = np.zeros((capacity(len(nodes)), columns), np.int32)
     asked[row, place] = target
     found, moves = _influences(
         (variables, graph, x),

@@ -134,7 +134,8 @@ def lira(
         scores = np.where(known, away / np.sqrt(spread), 0.0)
     else:
         near, width, met = _law(centred, member, variance)
-        ratio = away**2 / spread - near**2 / width + np.log(spread) - np.log(width)
+        quadratic = away**2 / spread - near**2 / width
+        ratio = quadratic + np.log(spread) - np.log(width)
         scores = np.where(known & met, ratio / 2, 0.0)
     return evaluate_membership(f"LiRA {form}", scores, member)
 
@@ -147,12 +148,12 @@ def _law(
     mean = _others(values, counted) / np.maximum(count, 1)
     squares = np.maximum(_others(values**2, counted) - count * mean**2, 0.0)
     freedom = np.maximum(count - 1, 0)
+    known = count >= 2
     if variance == "shared":
-        spread = squares.sum(1, keepdims=True) / np.maximum(freedom.sum(1, keepdims=True), 1)
+        squares = squares.sum(1, keepdims=True)
+        freedom = freedom.sum(1, keepdims=True)
         known = count >= 1
-    else:
-        spread = squares / np.maximum(freedom, 1)
-        known = count >= 2
+    spread = squares / np.maximum(freedom, 1)
     return values - mean, np.maximum(spread, _TINY * (1.0 + values.var())), known
 
 
@@ -195,7 +196,8 @@ def rmia(
     outside = _others(p, ~member) / np.maximum(without, 1)
     outside = np.where(without > 0, outside, inside)
     if form == "online":
-        usual = (np.where(with_node > 0, inside, outside) + outside) / 2
+        inside = np.where(with_node > 0, inside, outside)
+        usual = (inside + outside) / 2
     else:
         usual = ((1 + a) * outside + 1 - a) / 2
     raised = scipy.special.log_expit(confidences) - np.log(np.maximum(usual, _TINY))
@@ -249,7 +251,8 @@ def trained_membership(
         seen = np.concatenate([seen, validate.finite_array(count, n, "k", side=known)], 2)
 
     order_key, fit_key = random.split(key)
-    learnt = (np.arange(count)[:, None] + np.arange(1, shadows + 1)) % count
+    next_ones = np.arange(count)[:, None] + np.arange(1, shadows + 1)
+    learnt = next_ones % count
     order = np.asarray(random.permutation(order_key, shadows * n))
     features = seen[learnt].reshape(count, shadows * n, -1)[:, order]
     truth = member[learnt].reshape(count, shadows * n, 1)[:, order].astype(np.float32)
@@ -261,7 +264,9 @@ def trained_membership(
         keys, model, CLASSIFICATION, (), train, validation, validation, perceptron.settings()
     )
     scores = _read(fitted.variables, scaled(seen), model=model)
-    name = "trained membership" + ("" if side is None else " with side information")
+    name = "trained membership"
+    if side is not None:
+        name += " with side information"
     return evaluate_membership(name, np.asarray(scores), member)
 
 

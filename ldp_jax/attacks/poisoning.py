@@ -177,7 +177,8 @@ def _instead(reports: Report, lies: Report, liars: np.ndarray) -> Report:
     liars = validate.mask(len(jax.tree.leaves(reports)[0]), liars=liars)
 
     def one(honest: Array, lie: Array) -> Array:
-        who = jnp.asarray(liars).reshape(-1, *(1,) * (jnp.ndim(honest) - 1))
+        other_axes = (1,) * (jnp.ndim(honest) - 1)
+        who = jnp.asarray(liars).reshape(-1, *other_axes)
         return jnp.where(who, lie, honest)
 
     return jax.tree.map(one, reports, lies)
@@ -373,10 +374,12 @@ def believable_counts(
     """
     validate.positive(epsilon=epsilon, doubt=doubt)
     tail = np.ceil(np.log(2 / doubt) / epsilon)
+    inside = (reports >= -tail) & (reports <= sizes + tail)
     total = reports.sum(1)
     lower, upper = np.quantile(np.log1p(np.maximum(total, 0)), (0.25, 0.75))
-    most = np.expm1(upper + 3 * (upper - lower)) + tail * np.sqrt(reports.shape[1])
-    return ((reports >= -tail) & (reports <= sizes + tail)).all(1) & (total <= most)
+    fence = np.expm1(upper + 3 * (upper - lower))
+    most = fence + tail * np.sqrt(reports.shape[1])
+    return inside.all(1) & (total <= most)
 
 
 def lying_lists(
@@ -400,10 +403,10 @@ def lying_lists(
     [[0, 1], [1, 0], [1, 2]]
     """
     validate.in_range(0.0, 1.0, keep=keep)
-    code, claimed = (ends[:, 0].astype(np.int64) * n + ends[:, 1] for ends in (pairs, claims))
+    reported, claimed = (ends[:, 0].astype(np.int64) * n + ends[:, 1] for ends in (pairs, claims))
     sent = claimed[np.asarray(random.uniform(key, claimed.shape) < keep)]
-    code = np.union1d(code[~np.isin(code, claimed)], sent)
-    return np.stack([code // n, code % n], 1)
+    honest = reported[~np.isin(reported, claimed)]
+    return np.stack(np.divmod(np.union1d(honest, sent), n), 1)
 
 
 def degrees_by_both_ends(
@@ -431,7 +434,8 @@ def degrees_by_both_ends(
     first, second = pairs.T.astype(np.int64)
     mutual = np.isin(first * n + second, second * n + first, assume_unique=True)
     both = np.bincount(first[mutual], minlength=n)
-    return (both - flip * claims + flip**2 * (n - 1)) / (1 - 2 * flip) ** 2
+    products = both - flip * claims + flip**2 * (n - 1)
+    return products / (1 - 2 * flip) ** 2
 
 
 # --- Results --------------------------------------------------------------------------------------

@@ -20,9 +20,7 @@ def _adjacency(public_edges: Numbers, num_nodes: int) -> scipy.sparse.csr_array:
     edges = edges[edges[:, 0] != edges[:, 1]]  # nobody is their own neighbour
     ends = np.concatenate([edges, edges[:, ::-1]])
     ones = np.ones(len(ends), np.float32)
-    adjacency = scipy.sparse.csr_array(
-        (ones, (ends[:, 0], ends[:, 1])), shape=(num_nodes, num_nodes)
-    )
+    adjacency = scipy.sparse.csr_array((ones, tuple(ends.T)), shape=(num_nodes, num_nodes))
     adjacency.data[:] = 1.0  # an edge that is given twice is one
     return adjacency
 
@@ -40,10 +38,10 @@ def common_neighbours(public_edges: Numbers, num_nodes: int, targets: Targets) -
     """
     adjacency = _adjacency(public_edges, num_nodes)
     units, _ = check_targets(targets, num_nodes)
-    scores = [
-        adjacency[block[:, 0]].multiply(adjacency[block[:, 1]]).sum(1)
-        for block in np.split(units, np.arange(_BLOCK, len(units), _BLOCK))
-    ]
+    scores = []
+    for block in np.split(units, np.arange(_BLOCK, len(units), _BLOCK)):
+        one, other = block.T
+        scores.append(adjacency[one].multiply(adjacency[other]).sum(1))
     return evaluate("common neighbours", np.concatenate(scores), targets)
 
 

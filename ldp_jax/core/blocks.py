@@ -33,16 +33,15 @@ def by_blocks(part: Callable[[Scalar, int], _T], count: int, block: int | None =
 
     def put(i: Array, whole: _T) -> _T:
         start = jnp.minimum(i * size, count - size)
-        put_one = partial(jax.lax.dynamic_update_slice_in_dim, allow_negative_indices=False)
-        return jax.tree.map(
-            lambda leaf, new: put_one(leaf, new, start, 0), whole, part(start, size)
-        )
+        update = partial(jax.lax.dynamic_update_slice_in_dim, allow_negative_indices=False)
+        put_one = lambda leaf, new: update(leaf, new, start, 0)
+        return jax.tree.map(put_one, whole, part(start, size))
 
     def empty(leaf: jax.ShapeDtypeStruct) -> Array:
         zeros = jnp.zeros((count, *leaf.shape[1:]), leaf.dtype)
         kind = leaf.manual_axis_type
-        return (
-            jax.lax.pcast(zeros, tuple(kind.varying), to="varying") if kind else zeros
-        )  # within ``shard_map``
+        if not kind:
+            return zeros
+        return jax.lax.pcast(zeros, tuple(kind.varying), to="varying")  # within ``shard_map``
 
     return jax.lax.fori_loop(0, blocks, put, jax.tree.map(empty, made))

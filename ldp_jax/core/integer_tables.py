@@ -117,8 +117,9 @@ class Table(Public):
     @cached_property
     def loss(self) -> Fraction:
         """The largest ratio of two masses of an output; its logarithm is the privacy loss."""
-        ends = zip(self.masses.max(0).tolist(), self.masses.min(0).tolist(), strict=True)
-        return max(Fraction(high, low) for high, low in ends)
+        most = self.masses.max(0).tolist()
+        least = self.masses.min(0).tolist()
+        return max(map(Fraction, most, least))
 
     @property
     def epsilon(self) -> float:
@@ -137,10 +138,11 @@ class Table(Public):
         with np.errstate(all="ignore"):  # a warning would say what a record holds
             row, part = split(np, x, self.inputs, self.encoding)
         word = np.asarray(word, np.uint32)
-        up = rounds_up(np.asarray(0 if rounding is None else rounding, np.uint32), part)
-        start = (row + up) * self.thresholds.shape[1]
+        rounding = np.asarray(0 if rounding is None else rounding, np.uint32)
+        columns = self.thresholds.shape[1]
+        start = (row + rounds_up(rounding, part)) * columns
         place = np.zeros_like(start)
-        step = (self.thresholds.shape[1] + 1) // 2
+        step = (columns + 1) // 2
         while step:  # bisection: how many thresholds of the row are at or below the word
             probe = np.take(self.thresholds, start + place + (step - 1), mode="clip")
             place = np.where(word >= probe, place + step, place)
@@ -150,7 +152,9 @@ class Table(Public):
     def _parts(self) -> tuple[Header, bytes]:
         header: Header = {"name": self.name, "encoding": self.encoding}
         header |= {"masses": self.masses.shape, "values": self.values.shape}
-        return header, self.masses.astype("<u4").tobytes() + self.values.astype("<f4").tobytes()
+        masses = self.masses.astype("<u4").tobytes()
+        values = self.values.astype("<f4").tobytes()
+        return header, masses + values
 
     @classmethod
     def _made(cls, header: Header, body: bytes) -> "Table":
@@ -204,21 +208,24 @@ def split(xp: ModuleType, x: object, inputs: int, encoding: str) -> tuple[Any, A
     2^-22; all else is done in integers. Only a grid has parts other than 0.
     """
     given = xp.asarray(x)
-    given = given.astype(xp.float32) if given.dtype.kind in "biu" else given
+    if given.dtype.kind in "biu":
+        given = given.astype(xp.float32)
     x = xp.clip(given, -1e9, 1e9).astype(xp.float32)  # no float64 overflows
     if encoding == "grid":
         x = xp.where(xp.isnan(x), xp.float32(0), xp.clip(x, -1.0, 1.0))
         half = 2 ** (_STEPS - 1)
         steps = (xp.rint(x * xp.float32(half)).astype(xp.int32) + half).astype(xp.uint32)
         at = steps * xp.uint32(inputs - 1)  # at most 2^23 * 511: uint32 holds it
-        return (at >> xp.uint32(_STEPS)).astype(xp.int32), at & xp.uint32(2**_STEPS - 1)
+        row = (at >> xp.uint32(_STEPS)).astype(xp.int32)
+        return row, at & xp.uint32(2**_STEPS - 1)
     if encoding == "bins":
         row = xp.ceil(xp.clip(x, 0.0, 1.0) * xp.float32(inputs)) - 1
         centre = xp.ceil(xp.float32(0.5) * xp.float32(inputs)) - 1
     else:
         row = xp.rint(xp.clip(x, 0.0, inputs - 1.0))
         centre = xp.float32((inputs - 1) // 2)
-    row = xp.clip(xp.where(xp.isnan(x), centre, row), 0, inputs - 1).astype(xp.int32)
+    row = xp.where(xp.isnan(x), centre, row)
+    row = xp.clip(row, 0, inputs - 1).astype(xp.int32)
     return row, xp.zeros_like(row).astype(xp.uint32)
 
 
@@ -267,10 +274,12 @@ def integer_masses(probabilities: np.ndarray, epsilon: float) -> np.ndarray:
     )
     require(possible, "probabilities must be finite and >= 0")
     require((np.abs(sums - 1.0) <= 1e-6).all(), "rows of probabilities must sum to 1", sums)
+    inputs, outputs = probabilities.shape
     if WORDS * np.ptp(probabilities, axis=0).max() < 1:
         # Reports say nothing about the record: one row serves all.
-        ends = [1] * probabilities.shape[1], [WORDS - 1] * probabilities.shape[1]
-        return np.repeat(_fill(probabilities.mean(0), *ends)[None], len(probabilities), 0)
+        row = _fill(probabilities.mean(0), [1] * outputs, [WORDS - 1] * outputs)
+        return np.repeat(row[None], inputs, 0)
+
     low = [max(1, math.ceil(WORDS * Fraction(p))) for p in probabilities.min(0).tolist()]
     # e^epsilon has 60 digits and is cut at 58, so that it is never above the truth.
     factor = exponential(float(epsilon)) * (1 - Fraction(1, 10**58))
@@ -278,7 +287,7 @@ def integer_masses(probabilities: np.ndarray, epsilon: float) -> np.ndarray:
     masses = np.stack([_fill(row, low, high) for row in probabilities])
     off = np.abs(masses - WORDS * probabilities).max()
     require(
-        off <= 2 * masses.shape[1] + 1e-6 * WORDS,
+        off <= 2 * outputs + 1e-6 * WORDS,
         f"the law loses more than epsilon {epsilon:g}: integers would be off by {off:.3g} of 2^32",
     )
     return masses

@@ -26,4 +26,6 @@ def log_reported(log_p: Array, keep: Array) -> Array:
     other = jnp.asarray(other_share(keep, log_p.shape[-1]))[..., None]
     # log 0 of a channel without noise is no trouble: logaddexp passes the other term, and its
     # gradient, on.
-    return jnp.logaddexp(jnp.log(other), jnp.log(keep[..., None] - other) + log_p)
+    log_other = jnp.log(other)
+    log_kept = jnp.log(keep[..., None] - other) + log_p
+    return jnp.logaddexp(log_other, log_kept)

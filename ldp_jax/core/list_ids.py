@@ -23,14 +23,17 @@ def ids_of(xp: ModuleType, values: Any, n: int) -> Any:
     if values.dtype.kind == "b":
         raise TypeError(_ROW)
     if values.dtype.name.startswith(("float", "bfloat")):
-        wide = values.astype(np.float64 if xp is np else xp.promote_types(values.dtype, np.float32))
+        kind = np.float64 if xp is np else xp.promote_types(values.dtype, np.float32)
+        wide = values.astype(kind)
         known = (wide >= 0) & (wide < n) & (wide == xp.floor(wide))
     elif values.dtype.kind in "iu":
-        wide = values.astype(np.int64 if xp is np or values.dtype.itemsize == 8 else np.int32)
+        kind = np.int64 if xp is np or values.dtype.itemsize == 8 else np.int32
+        wide = values.astype(kind)
         known = (wide >= 0) & (wide < n)  # an unsigned number of that width becomes negative
     else:
         return xp.full(values.shape, n, np.int32)
-    return xp.where(known, xp.where(known, wide, 0).astype(np.int32), np.int32(n))
+    ids = xp.where(known, wide, 0).astype(np.int32)
+    return xp.where(known, ids, np.int32(n))
 
 
 def host_ids(ids: Any, n: int) -> np.ndarray:
@@ -67,6 +70,7 @@ def _one_id(value: object, n: int) -> int:
         if not isinstance(value, numbers.Real) or isinstance(value, (bool, np.timedelta64)):
             return n
         number: Any = value
-        return int(number) if 0 <= number < n and int(number) == number else n
+        known = 0 <= number < n and int(number) == number
+        return int(number) if known else n
     except (ArithmeticError, ValueError, TypeError):
         return n

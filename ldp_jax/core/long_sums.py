@@ -56,9 +56,8 @@ def places(ids: AnyArray, segments: int) -> list[Array]:
     first = segments
     for count in parts:
         block = jnp.arange(len(ids), dtype=ids.dtype) // BLOCK
-        before = ids.at[BLOCK * (block - 1)].get(
-            mode="fill", fill_value=-1, wrap_negative_indices=False
-        )
+        start = BLOCK * (block - 1)
+        before = ids.at[start].get(mode="fill", fill_value=-1, wrap_negative_indices=False)
         found.append(jnp.where(ids == before, first + block, ids))
         owner = BLOCK * (jnp.arange(count, dtype=ids.dtype) - 1)
         ids = ids.at[owner].get(mode="fill", fill_value=nowhere, wrap_negative_indices=False)
@@ -82,7 +81,9 @@ def add(total: Array, at: AnyArray, rows: Array, *, in_order: bool = False) -> A
 
 def with_room(total: Array, parts: Sequence[Array]) -> Array:
     """Append zeros for the parts to sums [segments, ...]."""
-    return jnp.pad(total, ((0, sum(map(len, parts))), *((0, 0),) * (total.ndim - 1)))
+    missing = sum(map(len, parts))
+    other_axes = [(0, 0)] * (total.ndim - 1)
+    return jnp.pad(total, [(0, missing), *other_axes])
 
 
 def fold(total: Array, segments: int, parts: Sequence[Array]) -> Array:
@@ -104,9 +105,11 @@ def segment_sum(rows: Array, ids: AnyArray, segments: int, *, any_order: bool = 
     >>> float(abs(segment_sum(many, one, 1)[0] / 1e3 - 1)) < 1e-6
     True
     """
-    at, *parts = (places_in_any_order if any_order else places)(ids, segments)
+    placed = places_in_any_order if any_order else places
+    at, *parts = placed(ids, segments)
     start = jnp.zeros_like(rows, shape=(segments, *rows.shape[1:]))
-    return fold(add(with_room(start, parts), at, rows), segments, parts)
+    total = add(with_room(start, parts), at, rows)
+    return fold(total, segments, parts)
 
 
 def column_means(values: np.ndarray) -> np.ndarray:

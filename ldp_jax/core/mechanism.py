@@ -262,7 +262,8 @@ class Numeric(Analytic):
         cell = word >> 9
         low = word & 511
         last = cell == 2**23 - 1
-        fine = (jnp.where(last, 511 - low, low).astype(jnp.float32) + 0.5) * np.float32(2.0**-32)
+        from_end = jnp.where(last, 511 - low, low)
+        fine = (from_end.astype(jnp.float32) + 0.5) * np.float32(2.0**-32)
         coarse = (cell.astype(jnp.float32) + 0.5) * np.float32(2.0**-23)
         u = jnp.where((cell == 0) | last, fine, coarse)
         side = jnp.where(last, np.float32(-1.0), np.float32(1.0))
@@ -537,7 +538,8 @@ def privatize(
         indices = _chosen(key, mechanism, 0, len(x), block)
         at = np.asarray(indices)
         if x.flags.c_contiguous:  # one index a number is faster
-            read = x.reshape(-1).take(at + x.shape[1] * np.arange(len(x))[:, None])
+            row_start = x.shape[1] * np.arange(len(x))[:, None]
+            read = x.reshape(-1).take(at + row_start)
         else:
             read = np.take_along_axis(x, at, 1)
         return _reported(key, mechanism, 0, (indices, as_records(read)), block)

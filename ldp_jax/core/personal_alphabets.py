@@ -58,10 +58,12 @@ def alphabets(prior: object, epsilon: object) -> Alphabets:
     prior = checked_prior(prior)
     validate.require(prior.ndim == 2, "prior must be [n, C]", prior)
     order = np.argsort(-prior, axis=1, kind="stable").astype(np.int32)
-    inside = np.cumsum(np.take_along_axis(prior, order, 1), axis=1)[:, 1:]
+    falling = np.take_along_axis(prior, order, 1)
+    inside = np.cumsum(falling, axis=1)[:, 1:]
     k = np.arange(2, prior.shape[1] + 1)
-    worth = inside * (-np.expm1(-epsilon) / (1 + (k - 1) * np.exp(-epsilon)))
-    return Alphabets(order, (2 + worth.argmax(1)).astype(np.int32))
+    advantage = -np.expm1(-epsilon) / (1 + (k - 1) * np.exp(-epsilon))
+    sizes = 2 + (inside * advantage).argmax(1)
+    return Alphabets(order, sizes.astype(np.int32))
 
 
 def checked_prior(prior: object) -> np.ndarray:
@@ -96,7 +98,7 @@ def table(epsilon: object, size: int, classes: int) -> Table:
     validate.integer_in(2, MAX_INPUTS, classes=classes)
     validate.integer_in(2, classes, size=size)
     law = np.ones((size + 1, size))
-    law[np.arange(size), np.arange(size)] = np.exp(epsilon)
+    np.fill_diagonal(law, np.exp(epsilon))
     masses = integer_masses(law / law.sum(1, keepdims=True), epsilon)
     values = np.zeros((size, classes), np.float32)
     values[:, :size] = unbiased(masses[:size])

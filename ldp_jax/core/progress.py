@@ -130,7 +130,10 @@ def _shown(name: str) -> Iterator[Progress]:
         # There may be no stderr, or one that is closed.
         with contextlib.suppress(AttributeError, OSError, ValueError):
             drawn = "ipykernel.zmqshell" in sys.modules or getattr(sys.stderr, "isatty", bool)()
-            (draw if drawn else write)()
+            if drawn:
+                draw()
+            else:
+                write()
 
     thread = threading.Thread(target=show, daemon=True)
     thread.start()

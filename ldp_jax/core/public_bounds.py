@@ -39,7 +39,8 @@ def _size(lower: End, upper: End) -> tuple[np.ndarray, np.ndarray]:
     """Return the width between bounds, and the larger absolute bound."""
     low = np.asarray(lower, np.float64)
     high = np.asarray(upper, np.float64)
-    return np.asarray(high - low), np.asarray(np.maximum(np.abs(low), np.abs(high)))
+    largest = np.maximum(np.abs(low), np.abs(high))
+    return np.asarray(high - low), np.asarray(largest)
 
 
 def check_step(kind: DTypeLike, lower: End, upper: End, name: str = "x") -> None:
@@ -58,13 +59,16 @@ def check_step(kind: DTypeLike, lower: End, upper: End, name: str = "x") -> None
     if not width.size:
         return
     apart = step(kind, most)
-    worst = (apart / width).argmax()
-    coarse = step(kind, 1.0) > step(np.float64, 1.0)
-    host = "give float64 on the host, as NumPy has it before anything is rounded, or "
+    share = apart / width
+    worst = share.argmax()
+    relative = step(kind, 1.0)
+    host = ""
+    if relative > step(np.float64, 1.0):
+        host = "give float64 on the host, as NumPy has it before anything is rounded, or "
     require(
-        not (apart / width > max(_SHARE, 4 * step(kind, 1.0))).any(),
+        not (share > max(_SHARE, 4 * relative)).any(),
         f"{name} is {np.dtype(kind)}, whose numbers near {most[worst]:g} are {apart[worst]:g} "
-        f"apart, and its bounds {width[worst]:g}: {host if coarse else ''}subtract a public offset "
+        f"apart, and its bounds {width[worst]:g}: {host}subtract a public offset "
         "from records and bounds first",
     )
 

@@ -37,7 +37,8 @@ def subdivide(edges: Sequence[float] | np.ndarray, panels: int) -> np.ndarray:
     [0.0, 0.5, 1.0, 2.0, 3.0]
     """
     edges = np.asarray(edges, np.float64)
-    inner = edges[:-1, None] + np.diff(edges)[:, None] * np.arange(panels) / panels
+    steps = np.diff(edges)[:, None] * np.arange(panels) / panels
+    inner = edges[:-1, None] + steps
     return np.append(inner.ravel(), edges[-1])
 
 
@@ -55,4 +56,5 @@ def panel_rule(
     fine = subdivide(edges, panels)
     points, weights = gauss_legendre(order)
     half = np.diff(fine)[:, None] / 2
-    return (fine[:-1, None] + half * (1 + points)).ravel(), (half * weights).ravel()
+    places = fine[:-1, None] + half * (1 + points)
+    return places.ravel(), (half * weights).ravel()

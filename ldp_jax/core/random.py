@@ -108,9 +108,8 @@ def counted(key: PRNGKey) -> PRNGKey:
 
 def again(key: PRNGKey) -> PRNGKey:
     """Return the same key for a step that repeats its draws on purpose."""
-    return jax.random.wrap_key_data(
-        jax.device_put(np.asarray(jax.random.key_data(key))), impl=_IMPL
-    )
+    words = np.asarray(jax.random.key_data(key))
+    return jax.random.wrap_key_data(jax.device_put(words), impl=_IMPL)
 
 
 def _fused(

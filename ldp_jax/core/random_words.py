@@ -28,6 +28,7 @@ NOISE_WORDS = 8
 """
 
 _STEPS = 12  # of Newton's method
+_LOG_ROOT_2_PI = np.float32(0.5 * math.log(2 * math.pi))
 _LAST = np.float32(5.1665782)  # beyond is a normal tail of mass 2^-23
 _TAIL = 0x7461696C  # folded into a key, for the draw of the tail
 
@@ -183,10 +184,12 @@ def exponential_from_words(word: ArrayLike) -> Array:
     skipped = jnp.zeros(nothing.shape, jnp.float32)
     for place in range(1, len(word)):
         empty = first == 0
-        second = jnp.where(empty, word[place + 1] if place + 1 < len(word) else nothing, second)
+        following = word[place + 1] if place + 1 < len(word) else nothing
+        second = jnp.where(empty, following, second)
         first = jnp.where(empty, word[place], first)
         skipped = skipped + empty.astype(jnp.float32)
-    rest = jnp.where(skipped == len(word) - 1, 0.5, (second.astype(jnp.float32) + 0.5) / _WORD)
+    rest = (second.astype(jnp.float32) + 0.5) / _WORD
+    rest = jnp.where(skipped == len(word) - 1, 0.5, rest)
     head = jnp.log((first.astype(jnp.float32) + rest) / _WORD)
     return skipped * np.float32(32 * math.log(2)) - head
 
@@ -214,7 +217,8 @@ def geometric_from_words(word: ArrayLike, epsilon: ArrayLike) -> Array:
     word = jnp.asarray(word, jnp.uint32)
     epsilon = jnp.asarray(epsilon, jnp.float32)
     lead = -jnp.log1p(jnp.expm1(-epsilon) / 2)  # log(2 / (1 + a))
-    return _signed(word[0], jnp.floor((exponential_from_words(word[1:]) + lead) / epsilon))
+    size = jnp.floor((exponential_from_words(word[1:]) + lead) / epsilon)
+    return _signed(word[0], size)
 
 
 def geometric(key: PRNGKey, epsilon: ArrayLike, shape: tuple[int, ...] = ()) -> Array:
@@ -239,7 +243,8 @@ def beyond(least: ArrayLike, exponential: ArrayLike) -> Array:
 
     def step(_: Array, z: Array) -> Array:  # the tail is concave, and the start beyond the root
         here = log_tail(-z)
-        slope = jnp.exp(-0.5 * z**2 - np.float32(0.5 * math.log(2 * math.pi)) - here)
+        log_density = -0.5 * z**2 - _LOG_ROOT_2_PI
+        slope = jnp.exp(log_density - here)
         return jnp.maximum(z + (here - target) / slope, least)
 
     return jax.lax.fori_loop(0, _STEPS, step, jnp.sqrt(least**2 + 2 * exponential))
@@ -258,8 +263,10 @@ def normal(key: PRNGKey, shape: tuple[int, ...], tails: tuple[int, ...] | None =
     Numbers reach 18, beyond which is a mass of 1e-75. Some may share their place in the tail beyond
     5.17: ``tails`` is the shape of its draws.
     """
-    word = words(random.fold_in(key, _TAIL), shape if tails is None else tails, NOISE_WORDS - 1)
-    return with_tails(random.normal(key, shape, jnp.float32), exponential_from_words(word))
+    tail_key = random.fold_in(key, _TAIL)
+    word = words(tail_key, shape if tails is None else tails, NOISE_WORDS - 1)
+    body = random.normal(key, shape, jnp.float32)
+    return with_tails(body, exponential_from_words(word))
 
 
 def poisson_from_words(word: ArrayLike, mean: ArrayLike) -> Array:
@@ -291,13 +298,16 @@ def poisson(key: PRNGKey, mean: ArrayLike) -> Array:
 
 def order_within(key: PRNGKey, labels: Values) -> np.ndarray:
     """Order users by label [n], those of one label at random, by public randomness; int64."""
-    return np.lexsort((np.asarray(random.uniform(key, np.shape(labels))), np.asarray(labels)))
+    at_random = np.asarray(random.uniform(key, np.shape(labels)))
+    return np.lexsort((at_random, np.asarray(labels)))
 
 
 def places_within(key: PRNGKey, labels: Values) -> np.ndarray:
     """Return the place of each user in :func:`order_within` among users of one label; int64."""
     labels = np.asarray(labels)
     order = order_within(key, labels)
+    in_order = labels[order]
+    first = np.searchsorted(in_order, in_order)
     place = np.empty(len(labels), np.int64)
-    place[order] = np.arange(len(labels)) - np.searchsorted(labels[order], labels[order])
+    place[order] = np.arange(len(labels)) - first
     return place

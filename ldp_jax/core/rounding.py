@@ -29,9 +29,8 @@ def exactly(name: str, value: object) -> Fraction | float:
     >>> exactly("epsilon", 0.5)
     Fraction(1, 2)
     """
-    if isinstance(value, bool) or not isinstance(
-        value, numbers.Real
-    ):  # np.bool_ is no number either
+    # np.bool_ is no numbers.Real, and is refused as well.
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise ValueError(f"{name} must be a number, got {shown(value)}")
     number: Any = value
     if not number >= 0:

@@ -28,27 +28,28 @@ def placement(x: object) -> NamedSharding | None:
     sharding = x.sharding if validate.concrete(x) else jax.typeof(x).sharding
     if not isinstance(sharding, NamedSharding) or all(axis is None for axis in sharding.spec):
         return None
-    return NamedSharding(sharding.mesh, P(*sharding.spec, *(None,) * (x.ndim - len(sharding.spec))))
+    undivided = [None] * (x.ndim - len(sharding.spec))
+    return NamedSharding(sharding.mesh, P(*sharding.spec, *undivided))
 
 
 def by_rows(x: object) -> NamedSharding | None:
     """Return :func:`placement` if users, the first axis, are divided, or any explicit axis is."""
     over = placement(x)
-    if over is None or (over.spec[0] is None and AxisType.Explicit not in over.mesh.axis_types):
+    if over is None:
         return None
-    return over
+    users_are_divided = over.spec[0] is not None
+    return over if users_are_divided or AxisType.Explicit in over.mesh.axis_types else None
 
 
 def _of_type(kind: AxisType, over: NamedSharding) -> NamedSharding:
     """Keep the axes of one type: no operation of JAX takes axes of both types."""
     mesh = over.mesh
-    names = {
-        name for name, own in zip(mesh.axis_names, mesh.axis_types, strict=True) if own == kind
-    }
-    entries = (entry if isinstance(entry, tuple) else (entry,) for entry in over.spec)
-    return NamedSharding(
-        mesh, P(*(tuple(name for name in entry if name in names) or None for entry in entries))
-    )
+    types = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
+    kept: list[tuple[str, ...] | None] = []
+    for entry in over.spec:
+        names = entry if isinstance(entry, tuple) else (entry,)
+        kept.append(tuple(name for name in names if types.get(name) == kind) or None)
+    return NamedSharding(mesh, P(*kept))
 
 
 def divided_by(x: Array, over: NamedSharding) -> Array:
@@ -119,7 +120,8 @@ def all_devices(count: int, *trees: PyTree) -> NamedSharding | None:
     if alone or jax.config.values["jax_default_device"] is not None or is_placed(*trees):
         return None
     each = -(-count // len(devices))
-    return NamedSharding(Mesh(np.array(devices[: -(-count // each)]), ("runs",)), P("runs"))
+    used = devices[: -(-count // each)]
+    return NamedSharding(Mesh(np.array(used), ("runs",)), P("runs"))
 
 
 def spread(over: NamedSharding, tree: PyTree) -> PyTree:

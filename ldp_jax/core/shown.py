@@ -21,10 +21,11 @@ def shown(value: object) -> str:
     ('0.5', 'float32[2, 3]', 'list[2]', 'bytes')
     """
     plain = value is None or isinstance(value, (str, numbers.Number))
-    if plain or (type(value).__module__.startswith("ldp_jax") and not isinstance(value, type)):
-        text = repr(value)
-        return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
-    return shape_of(value)
+    own = type(value).__module__.startswith("ldp_jax") and not isinstance(value, type)
+    if not (plain or own):
+        return shape_of(value)
+    text = repr(value)
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
 
 
 def shape_of(value: object) -> str:
@@ -37,8 +38,10 @@ def shape_of(value: object) -> str:
     shape = getattr(value, "shape", None)
     if isinstance(shape, tuple):
         return f"{getattr(value, 'dtype', kind)}{list(shape)}"
-    counted = isinstance(value, Sized) and not isinstance(value, (str, bytes, bytearray))
-    return f"{kind}[{len(value)}]" if counted and not hasattr(value, "_fields") else kind
+    uncounted = isinstance(value, (str, bytes, bytearray)) or hasattr(value, "_fields")
+    if uncounted or not isinstance(value, Sized):
+        return kind
+    return f"{kind}[{len(value)}]"
 
 
 def by_shapes(self: Any) -> str:

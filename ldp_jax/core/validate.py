@@ -305,9 +305,12 @@ def number(
     ValueError: delta must be in [0, 1), got 1.0
     """
     ((name, value),) = kwargs.items()
-    wanted = f"finite and {'>' if open_lower else '>='} {lower:g}"
-    if upper != math.inf:
-        wanted = f"in {'(' if open_lower else '['}{lower:g}, {upper:g}{')' if open_upper else ']'}"
+    if upper == math.inf:
+        wanted = f"finite and {'>' if open_lower else '>='} {lower:g}"
+    else:
+        left = "(" if open_lower else "["
+        right = ")" if open_upper else "]"
+        wanted = f"in {left}{lower:g}, {upper:g}{right}"
     kind = getattr(getattr(value, "dtype", None), "kind", "")
     require(
         not (isinstance(value, (bool, complex, str, bytes, bytearray)) or kind in tuple("bcSU")),
@@ -365,7 +368,10 @@ def first_fraction(values: "np.ndarray", of: str) -> str:
     if values.ndim != 1 or not np.issubdtype(values.dtype, np.floating):
         return ""
     found = np.flatnonzero(~(values == np.floor(values)))
-    return f": {values[found[0]]} for {of} {found[0]}" if len(found) else ""
+    if not len(found):
+        return ""
+    first = found[0]
+    return f": {values[first]} for {of} {first}"
 
 
 def known(labels: object, mask: object = None, classes: int | None = None) -> None:

@@ -91,16 +91,17 @@ class WholeNoise:
         >>> whole_noise(1.0, 10).report(words, [3, 3, 12])
         array([  3, -19,  10], dtype=int32)
         """
-        true = np.array(
-            [min(max(count, 0), self.most) for count in np.asarray(counts).tolist()], int
-        )
+        clipped = [min(max(count, 0), self.most) for count in np.asarray(counts).tolist()]
+        true = np.array(clipped, int)
         sign, *digits = np.asarray(words, np.uint32).tolist()
         # Counts that share a word would share their noise.
         require(len(sign) == len(true), f"words must be of {len(true)} counts, got {len(sign)}")
         sizes = []
         for high, middle, low in zip(*digits, strict=True):
-            sizes.append(bisect.bisect_right(self.cumulative, high << 64 | middle << 32 | low))
-        noise = np.where(np.array(sign, int) & 1, -1, 1) * np.array(sizes, np.int64)
+            drawn = high << 64 | middle << 32 | low
+            sizes.append(bisect.bisect_right(self.cumulative, drawn))
+        signs = np.where(np.array(sign, int) & 1, -1, 1)
+        noise = signs * np.array(sizes, np.int64)
         return (true + noise).clip(-self.margin, self.most + self.margin).astype(np.int32)
 
     @functools.cached_property
@@ -152,8 +153,9 @@ class WholeNoise:
     @functools.cached_property
     def log_masses(self) -> tuple[np.ndarray, np.ndarray]:
         """log P(z = k), and log P(z >= k), for k = 0 ... reach; float64."""
-        one = np.array(list(map(log_mass, self._one_side)))
-        return one, np.array(list(map(log_mass, self._beyond)))
+        equal = np.array(list(map(log_mass, self._one_side)))
+        at_least = np.array(list(map(log_mass, self._beyond)))
+        return equal, at_least
 
 
 @functools.lru_cache(maxsize=64)
@@ -208,8 +210,9 @@ def whole_noise(epsilon: float, most: int) -> WholeNoise:
 
 def law(noise: WholeNoise) -> np.ndarray:
     """P(z) for z in [-reach, reach], float64."""
+    centre = math.ldexp(noise.masses[0], -96)
     side = np.array([math.ldexp(mass, -97) for mass in noise.masses[1:]])
-    return np.concatenate([side[::-1], [math.ldexp(noise.masses[0], -96)], side])
+    return np.concatenate([side[::-1], [centre], side])
 
 
 def log_mass(mass: int) -> float:

@@ -141,10 +141,10 @@ def _numbered(graph: "networkx.Graph") -> "networkx.Graph":
     """Make names that are all whole numbers numbers, which ``interop.read`` puts in order."""
     import networkx
 
-    numbers = all(
-        isinstance(name, str) and re.fullmatch(r"0|[1-9]\d{0,18}", name) for name in graph
-    )
-    return networkx.relabel_nodes(graph, {name: int(name) for name in graph}) if numbers else graph
+    whole = re.compile(r"0|[1-9]\d{0,18}")
+    if not all(isinstance(name, str) and whole.fullmatch(name) for name in graph):
+        return graph
+    return networkx.relabel_nodes(graph, {name: int(name) for name in graph})
 
 
 def _edge_list(data: bytes, _: int) -> "networkx.Graph":
@@ -153,8 +153,9 @@ def _edge_list(data: bytes, _: int) -> "networkx.Graph":
 
     text = [line.strip() for line in data.decode("utf-8-sig").splitlines()]
     lines = [line for line in text if line and line[0] not in "#%"]
-    delimiter = "," if lines and "," in lines[0].split("{")[0] else None
-    words = [[word.strip() for word in line.split("{")[0].split(delimiter)] for line in lines]
+    plain = [line.split("{")[0] for line in lines]  # without attributes
+    delimiter = "," if plain and "," in plain[0] else None
+    words = [[word.strip() for word in line.split(delimiter)] for line in plain]
     if any(len(line) < 2 or not all(line[:2]) for line in words):
         raise _Other("must name two nodes a line, and does not everywhere")
     header = len(words) > 1 and not any(map(_is_number, words[0][:2]))
@@ -217,7 +218,10 @@ def _matrix_market(data: bytes, max_bytes: int) -> scipy.sparse.coo_array:
     places = [rb"\d{1,18}"] * (2 if layout == "coordinate" else 0)
     words = rb"[ \t]+".join([*places, *_FIELDS.get(field, [_REAL])])
     line = re.compile(rb"(?!.*\S{40})[ \t]*" + words + rb"[ \t\r]*", re.IGNORECASE)
-    below = [each for each in data.split(b"\n")[1:] if each.strip() and each.lstrip()[:1] != b"%"]
+    below = []  # without empty lines and comments
+    for each in data.split(b"\n")[1:]:
+        if each.strip() and each.lstrip()[:1] != b"%":
+            below.append(each)
     if not all(map(line.fullmatch, below[1:])):
         raise _Other(
             f"must hold a {layout} entry of kind {field} a line, as its header says, and does not"

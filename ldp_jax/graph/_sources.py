@@ -104,10 +104,12 @@ def _simple(found: _Source, clean: bool) -> tuple[np.ndarray, np.ndarray]:
     backward, more = np.unique(code[~upwards], return_counts=True)
     both = np.intersect1d(forward, backward)
     one_way = len(forward) + len(backward) - 2 * len(both)
+    if not len(both) and not found.directed:  # an undirected graph, each edge once
+        one_way = 0
     faults = {
         "self-loops": loops.sum(),
         "repeated edges": (repeats - 1).sum() + (more - 1).sum(),
-        "edges without their reverse": one_way if len(both) or found.directed else 0,
+        "edges without their reverse": one_way,
     }
     listed = [f"{number} {what}" for what, number in faults.items() if number] + other
     validate.require(
@@ -116,7 +118,8 @@ def _simple(found: _Source, clean: bool) -> tuple[np.ndarray, np.ndarray]:
         "self-loops, weights and edges of weight 0, merges repeats and takes an edge in one "
         "direction for both",
     )
-    return np.stack(np.divmod(np.union1d(forward, backward), n), 1), found.names
+    edges = np.divmod(np.union1d(forward, backward), n)
+    return np.stack(edges, 1), found.names
 
 
 def _parse(source: Any, nodes: int | Iterable | None, pairs_in: str | None) -> _Source:
@@ -125,7 +128,8 @@ def _parse(source: Any, nodes: int | Iterable | None, pairs_in: str | None) -> _
     if all(hasattr(source, part) for part in ("senders", "receivers", "n_node", "n_edge")):
         pairs = np.stack([_host(end, "source") for end in (source.senders, source.receivers)], 1)
         weights = {} if source.edges is None else {"edges": source.edges}
-        return _numbered(pairs, int(np.sum(_host(source.n_node, "n_node"))), nodes, weights)
+        n = int(np.sum(_host(source.n_node, "n_node")))
+        return _numbered(pairs, n, nodes, weights)
     if scipy.sparse.issparse(source):
         matrix = scipy.sparse.coo_array(source)
         validate.require(
@@ -190,7 +194,8 @@ def _parse_networkx(graph: "networkx.Graph", nodes: int | Iterable | None) -> _S
         for name, value in attributes.items():
             if _is_weight(name):
                 weights.setdefault(name, [1] * len(edges))[place] = value
-    pairs = np.array([(number[u], number[v]) for u, v, _ in edges], np.int64).reshape(-1, 2)
+    ends = [(number[u], number[v]) for u, v, _ in edges]
+    pairs = np.array(ends, np.int64).reshape(-1, 2)
     return _Source(pairs, names, weights, graph.is_directed())
 
 
@@ -219,7 +224,8 @@ def _parse_table(
         values = table.loc[:, table.index].to_numpy().ravel()
         values = _weights("the matrix", values, len(own) ** 2)
         stored = np.flatnonzero(values)
-        pairs = places(own.astype(object), names)[np.stack(np.divmod(stored, len(own)), 1)]
+        cells = np.stack(np.divmod(stored, len(own)), 1)
+        pairs = places(own.astype(object), names)[cells]
         return _Source(pairs, names, {"the matrix": values[stored]})
 
     weights = {}
@@ -273,8 +279,11 @@ def _parse_array(edges: np.ndarray, nodes: int | Iterable | None, pairs_in: str 
     if edges.size == 0:
         return _Source(np.zeros((0, 2), np.int64), names)
     if edges.ndim != 2 or 2 not in edges.shape or not np.issubdtype(edges.dtype, np.integer):
-        hint = ": of an adjacency matrix give scipy.sparse.csr_array(it)" if edges.ndim == 2 else ""
-        hint = ": of names give pandas.DataFrame(it)" if edges.dtype.kind in "OUS" else hint
+        hint = ""
+        if edges.ndim == 2:
+            hint = ": of an adjacency matrix give scipy.sparse.csr_array(it)"
+        if edges.dtype.kind in "OUS":
+            hint = ": of names give pandas.DataFrame(it)"
         got = f"{edges.dtype} of shape {edges.shape}"
         raise ValueError(f"source must be integers [m, 2] or [2, m], got {got}{hint}")
     if edges.shape == (2, 2) and pairs_in is None:

@@ -135,9 +135,9 @@ class NeighbourRows:
         ``transpose`` has the reversed edges of directed graphs.
         """
         out = transpose or self
-        return linear(
-            lambda h: self.add_up(_with_zeros(h)), lambda h: out.add_up(_with_zeros(h)), h
-        )
+        forward = lambda h: self.add_up(_with_zeros(h))
+        transposed = lambda h: out.add_up(_with_zeros(h))
+        return linear(forward, transposed, h)
 
     def add_up(self, padded: Float[Array, "places ..."]) -> Float[Array, "n ..."]:
         """:meth:`sum` of rows and one of zeros, which free places name.
@@ -145,9 +145,14 @@ class NeighbourRows:
         Its derivative is a scatter.
         """
         count = self.first.shape[1]
-        at, *parts = long_sums.places(self.node, count) if self.long else [jnp.asarray(self.node)]
+        if self.long:
+            at, *parts = long_sums.places(self.node, count)
+        else:
+            at = jnp.asarray(self.node)
+            parts = []
         space = (0, sum(map(len, parts)))
-        first = jnp.pad(jnp.asarray(self.first), ((0, 0), space), constant_values=len(padded) - 1)
+        zeros_at = len(padded) - 1
+        first = jnp.pad(jnp.asarray(self.first), ((0, 0), space), constant_values=zeros_at)
 
         def sums(table):
             zeros = jnp.zeros_like(padded, shape=(table.shape[1], *padded.shape[1:]))
@@ -232,7 +237,8 @@ class Induced:
         total = jnp.zeros_like(h)
         for part in self.parts:
             inside = _along(part, h) > 0
-            total = total + jnp.where(inside, self.whole.sum(jnp.where(inside, h, 0)), 0)
+            summed = self.whole.sum(jnp.where(inside, h, 0))
+            total = total + jnp.where(inside, summed, 0)
         return total
 
 
@@ -267,7 +273,8 @@ class Divided:
             return jax.lax.all_gather(made, devices, tiled=True) if missing else made
 
         filled = jnp.pad(h, ((0, missing), *((0, 0) for _ in h.shape[1:])))
-        mapped = each_part(part, self.over, (P(devices),) * 3, P() if missing else P(devices))
+        blocks = P(devices)
+        mapped = each_part(part, self.over, (blocks,) * 3, P() if missing else blocks)
         return mapped(self.senders, self.receivers, filled)[: len(h)]
 
 
@@ -284,10 +291,11 @@ def divided(
     """
     over = NamedSharding(mesh, P(mesh.axis_names))
     rows = -(-num_nodes // mesh.size)
-    start = np.searchsorted(receivers, rows * np.arange(mesh.size + 1))
+    first_row = rows * np.arange(mesh.size + 1)
+    start = np.searchsorted(receivers, first_row)
     place = start[:-1, None] + np.arange(np.diff(start).max())
     place = np.where(place < start[1:, None], place, len(senders))  # padding
-    own = np.append(receivers, num_nodes)[place] - rows * np.arange(mesh.size)[:, None]
+    own = np.append(receivers, num_nodes)[place] - first_row[:-1, None]
     ends = np.append(senders, 0)[place], np.where(place == len(senders), rows, own)
     degree = np.bincount(receivers, minlength=num_nodes).astype(np.float32)
 
@@ -321,6 +329,7 @@ def tables(senders: np.ndarray, receivers: np.ndarray, num_nodes: int) -> Tables
         rank[order] = np.arange(num_nodes, dtype=np.int32)
         start, degree = (np.append(values[order], values[-1]) for values in (start, degree))
     first = _pieces(senders, start, start + degree, _FIRST, num_nodes)
+
     many = np.append(np.flatnonzero(degree > _FIRST), num_nodes)
     place = np.full(num_nodes + 1, len(many) - 1, np.int32)
     place[many] = np.arange(len(many))
@@ -370,8 +379,11 @@ def _pieces(
 ) -> np.ndarray:
     """Senders from ``start``, at most to ``end``; int32 [width, rows]."""
     table = np.full((width, len(start)), free, np.int32)
-    for place, column in enumerate(table if len(senders) else ()):
-        np.copyto(column, senders.take(start + place, mode="clip"), where=start + place < end)
+    if not len(senders):
+        return table
+    for place, column in enumerate(table):
+        at = start + place
+        np.copyto(column, senders.take(at, mode="clip"), where=at < end)
     return table
 
 
@@ -387,8 +399,7 @@ def gather_sum(total: Array, table: AnyArray, padded: Array) -> Array:
         # In XLA's terms: jax.numpy's indexing would take most of the time to trace and compile a
         # product.
         names = jax.lax.slice_in_dim(table, place, place + 1).reshape(-1, 1)
-        rows = jax.lax.gather(
-            padded, names, numbers, (1, *padded.shape[1:]), mode="promise_in_bounds"
-        )
+        row = (1, *padded.shape[1:])
+        rows = jax.lax.gather(padded, names, numbers, row, mode="promise_in_bounds")
         total = total + rows
     return total

@@ -159,7 +159,8 @@ def _pairs(
 def _simple(pairs: np.ndarray) -> set[tuple[int, int]] | None:
     """Rows as undirected edges; None where one is a loop or a repeat."""
     found = {(min(pair), max(pair)) for pair in pairs.tolist()}
-    return found if len(found) == len(pairs) and all(low < high for low, high in found) else None
+    once = len(found) == len(pairs)
+    return found if once and all(low < high for low, high in found) else None
 
 
 def _shown(pairs: set[tuple[int, int]]) -> str:
@@ -241,7 +242,8 @@ def degree(receivers: Int[Array | np.ndarray, " m"], num_nodes: int) -> Float[Ar
     import jax.numpy as jnp
 
     # Beyond 2^24 a float32 that counts by ones stands still.
-    return jnp.zeros(num_nodes, jnp.int32).at[receivers].add(1, mode="drop").astype(jnp.float32)
+    count = jnp.zeros(num_nodes, jnp.int32).at[receivers].add(1, mode="drop")
+    return count.astype(jnp.float32)
 
 
 def is_symmetric(graph: Graph) -> bool:
@@ -268,7 +270,9 @@ def _undirected(senders: np.ndarray, receivers: np.ndarray) -> tuple[np.ndarray,
     backward = _codes(receivers[down], senders[down], n)
     forward.sort(kind="stable")  # in no time where it is in order
     backward.sort(kind="stable")
-    return (forward, n) if np.array_equal(forward, backward) else None
+    if not np.array_equal(forward, backward):
+        return None
+    return forward, n
 
 
 def _codes(first: np.ndarray, second: np.ndarray, n: int) -> np.ndarray:
@@ -290,7 +294,8 @@ def check_edges(senders: np.ndarray, receivers: np.ndarray, node_graph: np.ndarr
     )
     n = len(node_graph)
     ends = senders, receivers
-    outside = _first(lambda s, r: (s < 0) | (s >= n) | (r < 0) | (r >= n), *ends)
+    beyond = lambda end: (end < 0) | (end >= n)
+    outside = _first(lambda s, r: beyond(s) | beyond(r), *ends)
     if outside is not None:
         pair = senders[outside], receivers[outside]
         inside = [end for end in pair if 0 <= end < n]
@@ -523,10 +528,12 @@ class GraphSet:
         require(
             times.max() == 1, f"indices must name each graph once, got graph {times.argmax()} twice"
         )
-        counts, edge_counts = self.nodes_per_graph, self.edges_per_graph
-        nodes = _ranges((np.cumsum(counts) - counts)[indices], counts[indices])
-        # Sorted by receiver is sorted by graph.
-        edges = _ranges((np.cumsum(edge_counts) - edge_counts)[indices], edge_counts[indices])
+        counts = self.nodes_per_graph
+        edge_counts = self.edges_per_graph
+        first_node = np.cumsum(counts) - counts
+        first_edge = np.cumsum(edge_counts) - edge_counts  # sorted by receiver is sorted by graph
+        nodes = _ranges(first_node[indices], counts[indices])
+        edges = _ranges(first_edge[indices], edge_counts[indices])
         place = np.zeros(len(self.node_graph), np.int32)
         place[nodes] = np.arange(len(nodes), dtype=np.int32)
         return GraphSet(
@@ -553,4 +560,5 @@ def _whole(name: str, values: Numbers | tuple, of: str = "place") -> np.ndarray:
 
 def _ranges(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """``arange(start, start + count)`` of every run, one after the other."""
-    return np.repeat(starts - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())
+    begin = np.cumsum(counts) - counts
+    return np.repeat(starts - begin, counts) + np.arange(counts.sum())

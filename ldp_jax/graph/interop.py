@@ -190,7 +190,8 @@ def to_table(names: Names, columns: Mapping[str, np.ndarray]) -> "pandas.DataFra
         new = {name: values}
         if values.ndim > 1:
             new = {f"{name}{k}": values[:, k] for k in range(values.shape[1])}
-        if twice := made.keys() & new:
+        twice = made.keys() & new
+        if twice:
             raise ValueError(
                 f"columns must have names of their own, got {', '.join(sorted(twice))} twice"
             )

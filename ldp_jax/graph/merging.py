@@ -70,7 +70,8 @@ def _firsts(graph_set: GraphSet) -> np.ndarray:
     first, colour = _colours(senders, start, node_graph)
     leader = first[colour]
     # Colours are those of hashes: the classes are held against each other here, edge by edge.
-    told = np.sort(receivers.astype(np.int64) * len(first) + colour[senders]) % len(first)
+    code = receivers.astype(np.int64) * len(first) + colour[senders]
+    told = np.sort(code) % len(first)
     place = np.arange(len(senders)) - start[receivers]
     theirs = np.minimum(start[leader[receivers]] + place, len(senders) - 1)
     unlike = (degree != degree[leader]) | (node_graph != node_graph[leader])
@@ -89,11 +90,8 @@ def _colours(
     for _ in range(_ROUNDS):
         own, sent = draws.integers(-(2**63), 2**63, (2, int(colour.max()) + 1))
         total = np.append(0, np.cumsum(sent[colour[senders]]))  # modulo 2^64
-        _, first, colour = np.unique(
-            own[colour] + total[start[1:]] - total[start[:-1]],
-            return_index=True,
-            return_inverse=True,
-        )
+        hashes = own[colour] + total[start[1:]] - total[start[:-1]]
+        _, first, colour = np.unique(hashes, return_index=True, return_inverse=True)
         if len(first) == found:
             break
         found = len(first)

@@ -5,9 +5,10 @@ size and cut into strata of as many graphs as there are batches; each batch gets
 each stratum, so that all are nearly of one size.
 """
 
+import itertools
 import math
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -58,8 +59,9 @@ _DRAWS = 100  # after as many deals in a row that do not fit comes the deal by s
 
 def _filled(values: AnyArray, places: int, value: int) -> np.ndarray:
     """An array with so many places along its last axis."""
-    short = places - values.shape[-1]
-    return np.pad(values, [(0, 0)] * (values.ndim - 1) + [(0, short)], constant_values=value)
+    missing = places - values.shape[-1]
+    other_axes = [(0, 0)] * (values.ndim - 1)
+    return np.pad(values, [*other_axes, (0, missing)], constant_values=value)
 
 
 def _starts(counts: np.ndarray) -> np.ndarray:
@@ -198,9 +200,11 @@ class Batch(NamedTuple):
         h = h * self.node_count[:, None]
         counts = self.nodes_per_graph
         parts = h.reshape(*self.node_graph.shape, h.shape[1])
-        total = (_pool if parts.ndim == 2 else jax.vmap(_pool))(parts, self.node_graph, counts)
+        alone = parts.ndim == 2
+        pool = _pool if alone else jax.vmap(_pool)
+        total = pool(parts, self.node_graph, counts)
         means = total / jnp.maximum(counts, 1.0)[..., None]
-        if parts.ndim == 2:
+        if alone:
             return means
         return means.swapaxes(0, 1).reshape(-1, h.shape[1])[: len(self.labels)]
 
@@ -215,7 +219,8 @@ def _pool(h: Array, node_graph: Array, counts: Array) -> Array:
     graph, piece, inside = _runs(pieces, (nodes + (_POOL - 1) * graphs) // _POOL)
     offset = jnp.cumsum(sizes) - sizes
     within = _POOL * piece + jnp.arange(_POOL)[:, None]
-    table = jnp.where(inside & (within < sizes[graph]), offset[graph] + within, nodes)
+    used = inside & (within < sizes[graph])
+    table = jnp.where(used, offset[graph] + within, nodes)
     padded = jnp.concatenate([h, jnp.zeros((1, h.shape[1]), h.dtype)])
     sums = gather_sum(jnp.zeros((table.shape[1], h.shape[1]), h.dtype), table, padded)
     target = jnp.where(inside, graph, graphs)
@@ -282,11 +287,13 @@ def pack(
         parts = mesh.size
         # The axes are automatic, whatever those of the mesh are: programs index rows.
         over = NamedSharding(Mesh(mesh.devices, mesh.axis_names), P(mesh.axis_names))
+
     graphs = len(graph_set)
     wider = (None, None)
     if like is not None:
         wider = _laid_out(like, merge, wider, both_ways=True)[2:]
     sizes, count, into, out = _laid_out(graph_set, merge, wider, both_ways=like is not None)
+
     batches = -(-graphs // batch_size)
     slots = -(-graphs // batches)
     strata = _strata(sizes, slots, batches)
@@ -301,10 +308,12 @@ def pack(
         largest[0] = sizes[strata[0, begin:end]].max(0)  # the other strata are dealt to all shapes
         part = None
         if mesh is not None:
-            part = Shape(1, *largest.reshape(-1, parts, 5).sum(0).max(0).tolist())
+            of_devices = largest.reshape(-1, parts, 5).sum(0)
+            part = Shape(1, *of_devices.max(0).tolist())
         found.append(Shape(end - begin, *most.tolist(), part=part))
         room += [most] * (end - begin)
     kind = np.repeat(np.arange(len(found)), [shape.batches for shape in found])
+
     if like is not None:
         shape = _shared_shape(like, slots, batches, loads.max(0))
         found = [shape]
@@ -341,15 +350,11 @@ def _laid_out(
     Unless ``both_ways``, rows into a node serve for those out of it where they are the same.
     """
     graphs = len(graph_set)
-    if merge:
-        senders, receivers, node_graph, count = merged(graph_set)
-    else:
-        senders, receivers, node_graph = (
-            graph_set.senders,
-            graph_set.receivers,
-            graph_set.node_graph,
-        )
-        count = np.ones(len(node_graph), np.int32)
+    laid: Any = merged(graph_set) if merge else graph_set
+    senders = laid.senders
+    receivers = laid.receivers
+    node_graph = laid.node_graph
+    count = laid.count if merge else np.ones(len(node_graph), np.int32)
     nodes = np.bincount(node_graph, minlength=graphs)
     edges = np.bincount(node_graph[receivers], minlength=graphs)
     first = _starts(nodes)[node_graph]
@@ -369,7 +374,8 @@ def _strata(sizes: np.ndarray, slots: int, batches: int) -> np.ndarray:
     """The graphs by falling size, as rows of one graph for each batch."""
     graphs = len(sizes) - 1
     order = np.argsort(-sizes[:graphs, 1:3].sum(1), kind="stable")
-    return np.append(order, np.full(slots * batches - graphs, graphs)).reshape(slots, batches)
+    free = np.full(slots * batches - graphs, graphs)
+    return np.append(order, free).reshape(slots, batches)
 
 
 def _shared_shape(like: GraphSet, slots: int, batches: int, needed: np.ndarray) -> Shape:
@@ -391,7 +397,8 @@ def _shared_shape(like: GraphSet, slots: int, batches: int, needed: np.ndarray) 
     least = np.maximum(needed, base if few else 1.0)
 
     def room(places: float, step: float) -> int:
-        return int(np.ceil(base * step ** np.ceil(np.log(places / base) / np.log(step))))
+        steps = np.ceil(np.log(places / base) / np.log(step))
+        return int(np.ceil(base * step**steps))
 
     nodes = room(float(least[1]), 2.0 if few else math.sqrt(2.0))
     rows = room(float(least[3:].max()), 2.0)
@@ -422,7 +429,8 @@ def _neighbours(
     """
     n = len(node_graph)
     degree = np.bincount(receivers, minlength=n)
-    local, start = senders - first_node[senders], np.cumsum(degree) - degree
+    start = np.cumsum(degree) - degree
+    local = senders - first_node[senders]
     widths = _widths(degree) if like is None else (len(like.first), len(like.more))
     first, more, node = rows_of_neighbours(local, start, degree, widths, free=-1)
     per_graph = np.bincount(node_graph[node], minlength=graphs)
@@ -439,11 +447,12 @@ def _widths(degree: np.ndarray) -> tuple[int, int]:
     The least work for these degrees.
     """
     # A row's sum goes back to memory by a scatter, which costs about as much as four gathers.
-    choices = [(head, width) for head in (1, 2, 4, 8, 16) for width in (2, 4, 8, 16)]
-    work = [
-        len(degree) * head + (width + 4) * int((-(-np.maximum(degree - head, 0) // width)).sum())
-        for head, width in choices
-    ]
+    choices = list(itertools.product((1, 2, 4, 8, 16), (2, 4, 8, 16)))
+    work = []
+    for head, width in choices:
+        further = np.maximum(degree - head, 0)
+        rows = int((-(-further // width)).sum())
+        work.append(len(degree) * head + (width + 4) * rows)
     return choices[int(np.argmin(work))]
 
 
@@ -494,7 +503,9 @@ def deal(packed: Packed, key: PRNGKey | None = None) -> tuple[Int[Array, "batche
             return jnp.take_along_axis(strata, jnp.argsort(order, axis=1), axis=1)
 
         def unfit(carry):
-            return (packed.sizes[carry[1]].sum(0) > packed.room).any() & (carry[0] < _DRAWS)
+            attempt, strata = carry
+            load = packed.sizes[strata].sum(0)
+            return (load > packed.room).any() & (attempt < _DRAWS)
 
         def redraw(carry):
             attempt = carry[0] + 1
@@ -506,7 +517,8 @@ def deal(packed: Packed, key: PRNGKey | None = None) -> tuple[Int[Array, "batche
 
 def in_shapes(packed: Packed, values: AnyArray) -> tuple[Array, ...]:
     """Values by batch, for each shape those of its batches."""
-    return tuple(jnp.split(values, np.cumsum([shape.batches for shape in packed.shapes])[:-1]))
+    ends = np.cumsum([shape.batches for shape in packed.shapes])
+    return tuple(jnp.split(values, ends[:-1]))
 
 
 @partial(jax.jit, static_argnames="shape")
@@ -516,10 +528,10 @@ def assemble(packed: Packed, graphs: Int[Array | np.ndarray, " slots"], shape: S
     over = packed.over
     if over is None or shape.part is None:
         return _assemble(packed, graphs, shape)
-    filled = jnp.pad(graphs, (0, -len(graphs) % over.mesh.size), constant_values=len(packed))
-    each = jax.vmap(partial(_assemble, packed, shape=shape.part))(
-        filled.reshape(-1, over.mesh.size).T
-    )
+    devices = over.mesh.size
+    filled = jnp.pad(graphs, (0, -len(graphs) % devices), constant_values=len(packed))
+    part = partial(_assemble, packed, shape=shape.part)
+    each = jax.vmap(part)(filled.reshape(-1, devices).T)
     each = jax.tree.map(lambda leaf: divided_by(leaf, over), each)
     # Each node with its device; each graph in its place, which dropout knows.
     count = each.node_count.reshape(-1)
@@ -599,7 +611,8 @@ def from_graphs(
         )
     counts = jnp.asarray(graph.n_node, jnp.int32)
     places = jnp.arange(len(counts))
-    real = places < (len(counts) - 1 - jnp.argmax(counts[::-1] > 0) if padded else len(counts))
+    count = len(counts) - 1 - jnp.argmax(counts[::-1] > 0) if padded else len(counts)
+    real = places < count
     counts = jnp.where(real, counts, 0)
     run, _, inside = _runs(counts, n)
     senders = jnp.asarray(graph.senders, jnp.int32)

@@ -98,7 +98,9 @@ class Operator:
     def sum(self, h: Float[Array, "n ..."]) -> Float[Array, "n ..."]:
         """The sum over the senders of each node's edges; its own transpose on a symmetric graph."""
         sums = self.neighbours
-        return sums.sum(h) if self.directed else aggregation.linear(sums.sum, sums.sum, h)
+        if self.directed:
+            return sums.sum(h)
+        return aggregation.linear(sums.sum, sums.sum, h)
 
     def average(self, w: Float[Array, "n c"]) -> Float[Array, "n c"]:
         """D^-1 A w, of :meth:`rows`; 0 for a node without edges."""
@@ -123,7 +125,8 @@ class Operator:
         >>> path.induced(jnp.array([True, True, False])).degree.tolist()
         [1.0, 1.0, 0.0]
         """
-        n, sums = self.num_nodes, self.neighbours
+        n = self.num_nodes
+        sums = self.neighbours
         validate.require(
             parts and all(part.shape == (n,) and part.dtype == bool for part in parts),
             f"parts must be bool [{n}] each, at least one, got "
@@ -200,11 +203,9 @@ def operator(
     elsewhere = layout == "auto" and jax.default_backend() != "cpu"
     if directed or layout == "segment" or elsewhere:
         padding = (0, 0 if places is None else places - len(senders))
-        senders = np.pad(senders, padding)
-        receivers = np.pad(receivers, padding, constant_values=n)
-        return Operator(
-            degree, Segments(jax.device_put(senders), jax.device_put(receivers)), directed
-        )
+        senders = jax.device_put(np.pad(senders, padding))
+        receivers = jax.device_put(np.pad(receivers, padding, constant_values=n))
+        return Operator(degree, Segments(senders, receivers), directed)
     return Operator(degree, aggregation.tables(senders, receivers, n))
 
 
@@ -250,7 +251,8 @@ def semi_iteration(
     # omega_1 = 1 and omega_2 = 1 / (1 - decay^2 / 2): a start of 2 makes the recurrence give
     # omega_2 first.
     start = jnp.zeros_like(source), source, jnp.full_like(decay, 2.0)
-    return jax.lax.fori_loop(0, steps // 2, two, start)[1]
+    _, z, _ = jax.lax.fori_loop(0, steps // 2, two, start)
+    return z
 
 
 def block_width() -> int:
@@ -279,14 +281,17 @@ def _blocked(function: Callable[[Array], Array], x: Array) -> Array:
     parts = 1 if within else math.gcd(columns, jax.device_count())
     width = max(1, width // parts)
     own = columns // parts
-    padded = jnp.pad(x.reshape(n, parts, own), ((0, 0), (0, 0), (0, -own % width)))
+    missing = -own % width
+    padded = jnp.pad(x.reshape(n, parts, own), ((0, 0), (0, 0), (0, missing)))
 
     def one(start):
-        made = function(jax.lax.dynamic_slice_in_dim(padded, start, width, 2).reshape(n, -1))
+        block = jax.lax.dynamic_slice_in_dim(padded, start, width, 2)
+        made = function(block.reshape(n, -1))
         return made.reshape(*made.shape[:-1], parts, width)
 
     pieces = jnp.moveaxis(jax.lax.map(one, jnp.arange(0, own, width)), 0, -2)
-    return pieces.reshape(*pieces.shape[:-2], -1)[..., :own].reshape(*pieces.shape[:-3], columns)
+    lead = pieces.shape[:-3]
+    return pieces.reshape(*lead, parts, -1)[..., :own].reshape(*lead, columns)
 
 
 @partial(jax.jit, static_argnames=("function", "lead", "over"))
@@ -343,11 +348,12 @@ def _pages(op: Operator, x: Array, alpha: Array, r: Array, tol: Array) -> Array:
 
     def series(x):
         # Until decay^m <= tol.
-        steps = jnp.ceil(jnp.log(tol) / jnp.log(jnp.clip(decay, 1e-6, 1 - 1e-7)))
+        log_decay = jnp.log(jnp.clip(decay, 1e-6, 1 - 1e-7))
+        steps = jnp.ceil(jnp.log(tol) / log_decay).astype(jnp.int32)
         power = _powers_of_degrees(op, r)
         source = alpha * op.rows(x) / power
         onward = lambda _, w: decay * op.average(w) + source
-        return op.nodes(jax.lax.fori_loop(0, steps.astype(jnp.int32), onward, source) * power)
+        return op.nodes(jax.lax.fori_loop(0, steps, onward, source) * power)
 
     if op.directed:
         return _blocked(series, x)
@@ -357,9 +363,8 @@ def _pages(op: Operator, x: Array, alpha: Array, r: Array, tol: Array) -> Array:
         def chebyshev(x):
             power = _powers_of_degrees(op, r)
             source = alpha * op.rows(x) / power
-            return op.nodes(
-                semi_iteration(lambda w: decay * op.average(w), source, decay, steps) * power
-            )
+            onward = lambda w: decay * op.average(w)
+            return op.nodes(semi_iteration(onward, source, decay, steps) * power)
 
         return _blocked(chebyshev, columns)
 
@@ -398,11 +403,13 @@ def ppr_by_blocks(
         *pieces, last = [
             _by_parts(_pages, op, block(np.int32(start)), *numbers) for start in starts
         ]
-        return jnp.concatenate([*pieces, last[:, width * len(pieces) - columns :]], axis=1)
+        missing = columns - width * len(pieces)
+        return jnp.concatenate([*pieces, last[:, -missing:]], axis=1)
     made = block(np.int32(0))
     # On a mesh each device has the whole of a block.
     where = made.sharding if isinstance(made.sharding, NamedSharding) else None
-    z = jax.device_put(np.zeros((op.num_nodes, columns), jnp.result_type(made, jnp.float32)), where)
+    empty = np.zeros((op.num_nodes, columns), jnp.result_type(made, jnp.float32))
+    z = jax.device_put(empty, where)
     for start in starts:
         if start:
             made = block(np.int32(start))  # there are never more than two blocks
@@ -530,7 +537,8 @@ def _pushed(op: Operator, x: Array, alpha: Array, r: Array, r_max: Array) -> Arr
     def sweep(carry):
         reserve, residue = carry
         active = jnp.where(jnp.abs(residue) > r_max, residue, 0.0)
-        return reserve + alpha * active, residue - active + (1.0 - alpha) * op.average(active)
+        pushed = (1.0 - alpha) * op.average(active)
+        return reserve + alpha * active, residue - active + pushed
 
     residue = op.rows(x) / power
     reserve, _ = jax.lax.while_loop(above, sweep, (jnp.zeros_like(residue), residue))
@@ -608,9 +616,8 @@ def ppr_dense(
     np.add.at(adjacency, (np.asarray(graph.receivers), np.asarray(graph.senders)), 1.0)
     degree = np.maximum(adjacency.sum(1), 1.0)
     transition = degree[:, None] ** (r - 1.0) * adjacency * degree[None, :] ** -r
-    return np.linalg.solve(
-        np.eye(n) - (1.0 - alpha) * transition, alpha * np.asarray(x, np.float64)
-    )
+    matrix = np.eye(n) - (1.0 - alpha) * transition
+    return np.linalg.solve(matrix, alpha * np.asarray(x, np.float64))
 
 
 def ppr_rows(

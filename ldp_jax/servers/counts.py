@@ -190,9 +190,8 @@ class CountServer:
 
     def __post_init__(self) -> None:
         validate.one_of(("list", "relationship"), unit=self.unit)
-        NeighbourCounts(
-            self.epsilon, 1, most=self.most
-        )  # refuses an epsilon before anybody is asked
+        # Made to refuse an epsilon before anybody is asked.
+        NeighbourCounts(self.epsilon, 1, most=self.most)
 
     def statement(self) -> Statement:
         """One report of counts of each user who is not silent."""
@@ -300,11 +299,13 @@ def counts_of_all(
     found: PilotedCounts, mine: Numbering, log_prior: Float[np.ndarray, "... classes"] | None = None
 ) -> PilotedCounts:
     """The same with absent classes, which have ``log_prior``, by default the shares of labels."""
-    believed = bool(np.asarray(found.log_regression).any())
-    posteriors = ("log_posterior", "log_q", "log_f", *(("log_regression",) if believed else ()))
-    arrays = {name: mine.posterior(getattr(found, name), log_prior) for name in posteriors}
+    arrays = {}
+    for name in ("log_posterior", "log_q", "log_f"):
+        arrays[name] = mine.posterior(getattr(found, name), log_prior)
     arrays["log_likelihood"] = mine.evidence(found.log_likelihood, found.log_q)
-    if not believed:
+    if np.asarray(found.log_regression).any():
+        arrays["log_regression"] = mine.posterior(found.log_regression, log_prior)
+    else:  # it is not believed
         arrays["log_regression"] = mine.spread(found.log_regression, 0.0)
     return found._replace(**jax.device_put(arrays), absent=mine.absent)
 

@@ -126,16 +126,17 @@ def draw(
             parts.append(_text(middle, at + 14, message.cost, "cost"))
             at += _LINE
         y = at + 10
-        start, end, kind = (_LEFT, _RIGHT, "sends") if message.private else (_RIGHT, _LEFT, "asks")
-        back = -8 if end > start else 8
+        kind = "sends" if message.private else "asks"
+        start, end = (_LEFT, _RIGHT) if message.private else (_RIGHT, _LEFT)
+        barb = end - 8 if message.private else end + 8
         parts.append(f'<line class="{kind}" x1="{start}" x2="{end}" y1="{y}" y2="{y}"/>')
-        tip = f"M {end + back} {y - 5} L {end} {y} L {end + back} {y + 5}"
+        tip = f"M {barb} {y - 5} L {end} {y} L {barb} {y + 5}"
         parts.append(f'<path class="{kind}" stroke-dasharray="none" d="{tip}"/>')
         at = y + 16
 
-    lives = [
-        f'<line class="life" x1="{x}" x2="{x}" y1="{bottom}" y2="{at}"/>' for x in (_LEFT, _RIGHT)
-    ]
+    lives = []
+    for x in (_LEFT, _RIGHT):
+        lives.append(f'<line class="life" x1="{x}" x2="{x}" y1="{bottom}" y2="{at}"/>')
     lines = _wrapped(result, _WIDE)
     end = at + 16 + _LINE * len(lines)
     parts.append(_rect("card", 20, at, WIDTH - 40, end - at, 6))

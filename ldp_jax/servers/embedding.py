@@ -44,9 +44,8 @@ from ldp_jax.servers.parts.records import (
 )
 from ldp_jax.servers.questions.question import Answers, Ask, Asked
 
-_COLUMNS = (
-    1024  # columns of the true features that are dense at the same time (non-private rows only)
-)
+# Columns of the true features that are dense at the same time (non-private rows only).
+_COLUMNS = 1024
 
 _MEMORY = 8e9  # bytes that an embedding may take by default
 
@@ -96,23 +95,21 @@ def embedding_memory(mechanism: Mechanism, nodes: int, edges: int, *, dense: boo
     width = block_width()
     leaves, structure = jax.tree.flatten(mechanism)
     pairs = zip(leaves, stacked_axes(mechanism, nodes), strict=True)
-    one = jax.tree.unflatten(structure, [leaf if axis is None else leaf[0] for leaf, axis in pairs])
+    of_one = [leaf if axis is None else leaf[0] for leaf, axis in pairs]
+    one = jax.tree.unflatten(structure, of_one)
     record = jax.ShapeDtypeStruct((dim,), jnp.float32)
     report = jax.eval_shape(lambda x: one.privatize(jax.random.key(0), x), record)
     sent = sum(leaf.size for leaf in jax.tree.leaves(report))
     columns = -(-dim // width) * width if dim > width else dim
     together = nodes if dense else min(nodes, BLOCK)
     reporting = nodes * sent + together * (2 * dim + 3 * sent + 32)
-    estimates = (
-        0 if isinstance(mechanism, HasColumns) else 2 * columns
-    )  # every one at once, and padded
+    # All estimates at once, and padded.
+    estimates = 0 if isinstance(mechanism, HasColumns) else 2 * columns
     block = min(dim, width)
-    propagating = nodes * (2 * columns + 7 * block + estimates + sent + 8 + dim * dense) + edges * (
-        3 + block / 8
-    )
-    bytes_each = max(
-        4.0, jax.eval_shape(one.estimate, report).dtype.itemsize
-    )  # in 64-bit mode some take 8
+    of_nodes = nodes * (2 * columns + 7 * block + estimates + sent + 8 + dim * dense)
+    propagating = of_nodes + edges * (3 + block / 8)
+    estimate = jax.eval_shape(one.estimate, report)
+    bytes_each = max(4.0, estimate.dtype.itemsize)  # in 64-bit mode some take 8
     return bytes_each * max(reporting, propagating)
 
 
@@ -128,11 +125,9 @@ def _check_memory(
         fits = int(op.num_nodes * max(0.0, memory - graph) / (needed - graph))
         raise ValueError(
             f"memory of {memory / 1e9:.3g} GB does not hold an embedding of {op.num_nodes} nodes x "
-            f"{dim} features "
-            f"({needed / 1e9:.3g} GB): about {fits} such nodes would fit, or about "
+            f"{dim} features ({needed / 1e9:.3g} GB): about {fits} such nodes would fit, or about "
             f"{int(dim * fits / op.num_nodes)} features (Dataset.top_features); or raise memory, "
-            "or take z some "
-            "columns at a time from propagate_blocks"
+            "or take z some columns at a time from propagate_blocks"
         )
 
 
@@ -532,4 +527,5 @@ def standardize(z: Float[Array, "n d"]) -> Float[Array, "n d"]:
     variance = (centred**2).mean(0)
     # Rounding leaves a constant column with a spread of about 1e-7 of its size: that is no signal.
     constant = variance <= (1e-6 * jnp.abs(z).max(0)) ** 2
-    return jnp.where(constant, 0.0, centred / jnp.sqrt(jnp.where(constant, 1.0, variance)))
+    spread = jnp.sqrt(jnp.where(constant, 1.0, variance))
+    return jnp.where(constant, 0.0, centred / spread)

@@ -208,14 +208,19 @@ class JointServer:
             counts = (count_cost(privacy.list),) if privacy.list else ()
             record = (ClassQuestion.most(privacy.record, classes),) if privacy.record else ()
             label = () if self.panel is None else self.panel.labels.statement().roles[0].costs
-            roles = [Role((*record, *counts), ~self.members), Role((*label, *counts), self.members)]
+            private = Role((*record, *counts), ~self.members)
+            of_panel = Role((*label, *counts), self.members)
+            roles = [private, of_panel]
         protects = []
         exposes = ["the panel's records"]
         if privacy.record or privacy.both:
             protects.append("features of private users")
         if privacy.list or privacy.both:
             protects.append("edges")
-        (exposes if self.panel is None else protects).append("the panel's labels")
+        if self.panel is None:
+            exposes.append("the panel's labels")
+        else:
+            protects.append("the panel's labels")
         exposes += ["number of nodes", *self.exposes]
         return Statement.of(*roles, exposes=exposes, protects=protects)
 
@@ -336,7 +341,8 @@ class JointServer:
         n = len(labels)
         classes = len(facts.prior)
         half_key, key = random.split(key)
-        first = (np.asarray(random.permutation(half_key, n)) < n // 2) | (labels >= 0)
+        half = np.asarray(random.permutation(half_key, n)) < n // 2
+        first = half | (labels >= 0)
         alphabets = record_alphabets(facts, self.privacy.both)
         friends = np.zeros((n, classes))
         of_class = friend_evidence(np.eye(classes), facts.prior, self.homophily)
@@ -434,4 +440,5 @@ def _stacked(
     of_lists = max(by_records, by_labels, key=lambda one: one.strength).log_likelihood
     trusted = guard(own, softmax(prior + of_lists, axis=1), judged, labels)
     scores = np.stack([prior + trusted.log_likelihood, of_lists], -1)
-    return stack_out_of_fold(scores, facts.known, (1.0, 1.0))[0], trusted.strength
+    log_posterior, _ = stack_out_of_fold(scores, facts.known, (1.0, 1.0))
+    return log_posterior, trusted.strength

@@ -191,7 +191,8 @@ class LDPGenServer:
     def _found(self, degrees: Float[np.ndarray, " n"]) -> int:
         """The published number of groups, from noisy degrees."""
         half = np.clip(degrees.round(), 1, self.num_users - 1) / 2
-        each = half + (half**2 - 2 * (1 + 5**0.5) * half + 1) / self.epsilon_second
+        quadratic = half**2 - 2 * (1 + 5**0.5) * half + 1
+        each = half + quadratic / self.epsilon_second
         most = min(self.most_groups, self.num_users)
         return int(np.clip(np.ceil(each.mean()), 1, most))
 

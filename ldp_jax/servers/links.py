@@ -58,9 +58,8 @@ class LinkFacts(NamedTuple):
     @property
     def groups(self) -> Int[np.ndarray, " n"]:
         """The class that is broadcast of each user: their label, else the likeliest."""
-        return np.where(self.labels >= 0, self.labels, np.asarray(self.log_q).argmax(1)).astype(
-            np.int32
-        )
+        likeliest = np.asarray(self.log_q).argmax(1)
+        return np.where(self.labels >= 0, self.labels, likeliest).astype(np.int32)
 
     def check_pilot(self) -> Int[np.ndarray, "entries 2"]:
         """Check the pilot, and return the entries of its lists.
@@ -92,7 +91,8 @@ class LinkFacts(NamedTuple):
         q[known] = np.eye(q.shape[1])[self.labels[known]]
         share = np.maximum(column_means(q), 1e-9)
         one, other = np.asarray(pairs).T
-        return np.log(np.maximum((q[one] * q[other] / share).sum(1), 1e-3))
+        ratio = (q[one] * q[other] / share).sum(1)
+        return np.log(np.maximum(ratio, 1e-3))
 
 
 @implicit_promotion()
@@ -159,10 +159,12 @@ def _link_scores(
     noise = jnp.append(jnp.full(num_groups, noise), num_groups * noise)
     read = None if reported is None else jnp.asarray(reported)[:, None]
     mean = jnp.maximum(counts.mean(0, where=read), _LEAST_MEAN)
-    signal = jnp.clip(1.0 - noise / jnp.maximum(counts.var(0, where=read), 1e-9), 0.0, 1.0)
+    variance = jnp.maximum(counts.var(0, where=read), 1e-9)
+    signal = jnp.clip(1.0 - noise / variance, 0.0, 1.0)
     if read is not None:
         counts = jnp.where(read, counts, mean)
-    log_rate = jnp.log(jnp.maximum(mean + signal * (counts - mean), _LEAST_SHARE * mean) / size)
+    estimate = jnp.maximum(mean + signal * (counts - mean), _LEAST_SHARE * mean)
+    log_rate = jnp.log(estimate / size)
     one, other = pairs.T
     return log_rate[one, place[other]] + log_rate[other, place[one]]
 
@@ -242,6 +244,7 @@ class LinkServer:
         reported[pilot] = True
         owner, friend = np.asarray(self.facts.friends, int).T
         group = self.facts.groups[friend]
-        np.add.at(counts, (owner[group >= 0], group[group >= 0]), 1)
+        grouped = group >= 0
+        np.add.at(counts, (owner[grouped], group[grouped]), 1)
         epsilon = question.epsilon
         return link_scores(counts, self.facts.groups, self.pairs, epsilon, reported=reported)

@@ -103,7 +103,9 @@ class Foreseen(NamedTuple):
         [4.2, 10.0]
         """
         of_worlds = spread * math.sqrt(1 + 1 / worlds)
-        signal = abs(points) * min(max(1.0 - points / left, 0.0), 1.0) if left > 0.0 else 0.0
+        signal = 0.0
+        if left > 0.0:
+            signal = abs(points) * min(max(1.0 - points / left, 0.0), 1.0)
         error = math.hypot(of_worlds, MODEL_ERROR, share * signal)
         # Welch and Satterthwaite: the error that all share is known, the spread is estimated.
         freedom = (worlds - 1) * (error / max(of_worlds, 1e-9)) ** 4
@@ -354,7 +356,9 @@ def _of_servers(
     world = drawn.draw(random.fold_in(key, 0), 0)
     users = int(world.judged.sum())
     asked = tuple(map(most, servers))
-    return Rehearsal(asked, right[:, 1:] - right[:, :1], right[:, 0], "users", users, None)
+    without = right[:, 0]
+    gains = right[:, 1:] - right[:, :1]
+    return Rehearsal(asked, gains, without, "users", users, None)
 
 
 def _right(

@@ -89,7 +89,8 @@ def from_bytes(data: bytes, types: Iterable[type] = ()) -> Any:
             return node
         if "class" in node:
             values = {field: tree(value) for field, value in node["fields"].items()}
-            return _rebuilt(known.get(node["class"]) or _own_class(node["class"]), values)
+            name = node["class"]
+            return _rebuilt(known.get(name) or _own_class(name), values)
         ((kind, value),) = node.items()
         if kind == "float":
             return float(value)
@@ -98,7 +99,9 @@ def from_bytes(data: bytes, types: Iterable[type] = ()) -> Any:
             if kind == "host":
                 return array
             placed = jax.device_put(array)
-            return placed if kind == "device" else jax.random.wrap_key_data(placed, impl=_KEYS)
+            if kind == "device":
+                return placed
+            return jax.random.wrap_key_data(placed, impl=_KEYS)
         if kind == "dict":
             return {tree(key): tree(one) for key, one in value}
         validate.require(kind in ("tuple", "list"), f"a damaged state: it holds a {kind!r}")
@@ -140,9 +143,10 @@ def _placed(array: np.ndarray, arrays: list[np.ndarray]) -> dict[str, Any]:
     """An array's description; the array itself is kept for the body, in its place."""
     if array.dtype.kind not in "biuf":
         raise TypeError(f"a state must hold arrays of numbers, got {array.dtype}")
+    dtype = array.dtype.newbyteorder("<")
     start = sum(before.nbytes for before in arrays)
-    arrays.append(array.astype(array.dtype.newbyteorder("<")))
-    return {"dtype": array.dtype.newbyteorder("<").str, "shape": list(array.shape), "start": start}
+    arrays.append(array.astype(dtype))
+    return {"dtype": dtype.str, "shape": list(array.shape), "start": start}
 
 
 def _read(body: bytes, described: dict[str, Any]) -> np.ndarray:
@@ -180,7 +184,9 @@ def _own_class(name: str) -> Any:
     rule = f"the state holds a {name}, which is not of this library: name it in types"
     validate.require(own, rule)
     found = getattr(importlib.import_module(module), path, None)
-    is_tuple = isinstance(found, type) and issubclass(found, tuple) and hasattr(found, "_fields")
-    known = is_tuple or (isinstance(found, type) and dataclasses.is_dataclass(found))
+    known = False
+    if isinstance(found, type):
+        is_tuple = issubclass(found, tuple) and hasattr(found, "_fields")
+        known = is_tuple or dataclasses.is_dataclass(found)
     validate.require(known, f"the state holds a {name}, which this version does not have")
     return found

@@ -31,7 +31,8 @@ def stacked(op: Operator, narrow: list[Array], known: FoldedLabels) -> Array:
         towards = np.where(np.arange(len(scores)) < 2, 1.0, 0.0)
         columns = np.stack([np.asarray(each) for each in scores], -1)
         made.append(stack_out_of_fold(columns, known, towards, ridge=_RIDGE)[0])
-    return jax.device_put(np.logaddexp(*made) - np.float32(np.log(2.0)))
+    mean = np.logaddexp(*made) - np.float32(np.log(2.0))
+    return jax.device_put(mean)
 
 
 @jax.jit
@@ -50,5 +51,6 @@ def _around(op: Operator, narrow: list[Array]) -> tuple[list[Array], Array]:
     # about 1.
     each = jnp.stack([*narrow, *around], 1)
     centred = each - each.mean(2, keepdims=True)
-    size = jnp.maximum(jnp.sqrt((centred**2).sum(2).mean(0)), 1e-12) * each.shape[1] ** 0.5
+    root_mean_square = jnp.sqrt((centred**2).sum(2).mean(0))
+    size = jnp.maximum(root_mean_square, 1e-12) * each.shape[1] ** 0.5
     return around, (centred / size[:, None]).reshape(len(each), -1)

@@ -102,7 +102,8 @@ class TriangleQuestion(NoisyNumber):
         ids = user.neighbours.ids
         owned = (ids > user.own) & (ids < n)
         place = random.uniform(places_key, (n,)).at[ids].get(mode="fill")
-        kept = owned & (jnp.where(owned, place, 1.0).argsort().argsort() < self.bound)
+        rank = jnp.where(owned, place, 1.0).argsort().argsort()
+        kept = owned & (rank < self.bound)
         friends = NeighbourList(jnp.where(kept, ids, n), kept.sum())
 
         # A friend's bits are about users of higher numbers, so that each pair is met once.
@@ -110,7 +111,8 @@ class TriangleQuestion(NoisyNumber):
         links = jax.lax.population_count(bits & packed(to_bits(friends, n))).sum(1)
         counted = kept & jnp.asarray(self.known).at[ids].get(mode="fill", fill_value=False)
         pairs = kept.sum() - kept.cumsum()
-        return self.noisy(noise_key, jnp.where(counted, links - self.flip * pairs, 0.0).sum())
+        count = jnp.where(counted, links - self.flip * pairs, 0.0).sum()
+        return self.noisy(noise_key, count)
 
     def answer_all(self, key: PRNGKey, users: Any) -> Float[Array, " n"]:
         """The noisy counts of all users, in the number of pairs of their owned friends."""
@@ -128,7 +130,8 @@ class TriangleQuestion(NoisyNumber):
         for step in range(1, pairs.max(initial=0) + 1):
             at = np.flatnonzero(pairs >= step)
             other = friend[at + step]
-            links[at] += self.linked[friend[at], other >> 5] >> (other & 31) & 1
+            word = self.linked[friend[at], other >> 5]
+            links[at] += word >> (other & 31) & 1
         count = np.bincount(owner, links - self.flip * pairs, len(self.asked))
         return self.noisy(noise_key, count)
 
@@ -248,22 +251,22 @@ class TriangleServer:
         question = state.question
         reported = answers.reported
         if isinstance(question, CountQuestion):
-            return dataclasses.replace(
-                state, question=self.pairs, bound=largest_degree(answers, least=2)
-            )
+            bound = largest_degree(answers, least=2)
+            return dataclasses.replace(state, question=self.pairs, bound=bound)
         values = np.asarray(blanked(answers.values, reported))
         if isinstance(question, PairsQuestion):
             flip = float(flip_rate(np.float64(question.epsilon)))
             asked = TriangleQuestion(
-                values,
-                reported,
-                np.ones_like(reported),
-                flip,
-                state.bound,
-                self.epsilon,
+                linked=values,
+                known=reported,
+                asked=np.ones_like(reported),
+                flip=flip,
+                bound=state.bound,
+                epsilon=self.epsilon,
                 round=self.round,
             )
             return dataclasses.replace(state, question=asked)
+
         flip = float(question.flip)
         columns = np.asarray(state.columns)
         variance = flip * (1 - flip) * _squares(question, columns, reported)
@@ -289,5 +292,6 @@ def _squares(question: TriangleQuestion, columns: np.ndarray, reported: np.ndarr
     found = unbiased.T @ unbiased
     found += found**2 - (unbiased**2).T @ unbiased**2
     np.fill_diagonal(found, 0.0)
-    pairs = max(math.comb(len(columns), 2), 1)
-    return float(found.sum() / 2 * math.comb(int(known.sum()), 2) / pairs)
+    asked_pairs = max(math.comb(len(columns), 2), 1)
+    all_pairs = math.comb(int(known.sum()), 2)
+    return float(found.sum() / 2 * all_pairs / asked_pairs)

@@ -168,9 +168,13 @@ class Users:
         for start in range(0, n, _ROWS):
             stop = min(start + _ROWS, n)
             own = np.arange(start, stop, dtype=np.int32)
-            record = None if self.records is None else of_records.rows(self.records, start, stop)
-            label = None if self.labels is None else as_records(np.asarray(self.labels)[start:stop])
-            lists = None if self.lists is None else _lists(self.lists, start, stop)
+            record = label = lists = None
+            if self.records is not None:
+                record = of_records.rows(self.records, start, stop)
+            if self.labels is not None:
+                label = as_records(np.asarray(self.labels)[start:stop])
+            if self.lists is not None:
+                lists = _lists(self.lists, start, stop)
             users = User(record, label, lists, jax.device_put(own))
             parts.append(_answers(counted, question, users))
         return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *parts)
@@ -211,9 +215,8 @@ class Users:
             has = np.argsort(holder)  # who has the list of each
             receivers = has[self.lists.receivers].astype(np.int32)
             senders = self.lists.senders
-            kept = receivers != senders
-            receivers, senders = receivers[kept], senders[kept]
             order = np.lexsort((senders, receivers))
+            order = order[receivers[order] != senders[order]]
             dealt = {"senders": senders[order], "receivers": receivers[order]}
             fields["lists"] = self.lists._replace(**dealt)
         return dataclasses.replace(self, **fields)
@@ -256,12 +259,15 @@ def blanked(values: Report, who: Bool[np.ndarray, " n"]) -> Report:
     """
     if hasattr(values, "blanked"):
         return values.blanked(who)
+    if who.all():
+        return values
 
     def one(leaf: Any) -> Any:
         xp = np if isinstance(leaf, np.ndarray) else jnp
-        return xp.where(who.reshape(-1, *(1,) * (leaf.ndim - 1)), leaf, xp.zeros((), leaf.dtype))
+        kept = who.reshape(-1, *(1,) * (leaf.ndim - 1))
+        return xp.where(kept, leaf, xp.zeros((), leaf.dtype))
 
-    return jax.tree.map(one, values) if not who.all() else values
+    return jax.tree.map(one, values)
 
 
 @jax.jit
@@ -279,6 +285,7 @@ def _lists(users: Population, start: int, stop: int) -> NeighbourList:
     count = np.bincount(owner, minlength=stop - start).astype(np.int32)
     room = 1 << max(int(count.max(initial=1)) - 1, 0).bit_length()
     ids = np.full((stop - start, room), n, np.int32)
-    place = np.arange(end - begin) - np.repeat(np.cumsum(count) - count, count)
+    first = np.cumsum(count) - count
+    place = np.arange(end - begin) - np.repeat(first, count)
     ids[owner, place] = users.senders[begin:end]
     return NeighbourList(ids, count)

@@ -20,7 +20,7 @@ from ldp_jax.core.spaces import NotApplicable, ReportLaw, Reports
 from ldp_jax.core.spaces.space import Cells, Log, Rule, Volume, spacings
 from ldp_jax.core.types import Report, Values
 from ldp_jax.edges.spaces import NumberReports
-from ldp_jax.verification._programs import count_of
+from ldp_jax.verification._programs import count_of, lost
 
 _MOST_REPORTS = 4_000_000
 _MOST_LISTED = 2**18  # of whole numbers in reports about a list
@@ -33,13 +33,13 @@ def law_of(space: Reports) -> Any:
     """The law of a space of reports; a :class:`~ldp_jax.core.spaces.ReportLaw` is its own."""
     if isinstance(space, ReportLaw):
         return space
-    law = next((law for kind, law in _LAWS.items() if isinstance(space, kind)), None)
-    if law is None:
-        raise NotApplicable(
-            "mechanism must report one number, or have a coordinate(j), its law, or reports of a "
-            f"space that says how verification integrates them (see ReportLaw): {space}"
-        )
-    return law(space)
+    for kind, law in _LAWS.items():
+        if isinstance(space, kind):
+            return law(space)
+    raise NotApplicable(
+        "mechanism must report one number, or have a coordinate(j), its law, or reports of a "
+        f"space that says how verification integrates them (see ReportLaw): {space}"
+    )
 
 
 def volume_of(space: Any, y: Report) -> Volume:
@@ -48,8 +48,8 @@ def volume_of(space: Any, y: Report) -> Volume:
         return space.volume(y)
     n = count_of(y)
     if isinstance(space, spaces.Subset):
-        width, atom = (each.reshape(n, -1) for each in volume_of(space.inner, y.values))
-        return width.prod(1), np.asarray(atom.all(1))
+        width, atom = volume_of(space.inner, y.values)
+        return width.reshape(n, -1).prod(1), np.asarray(atom.reshape(n, -1).all(1))
     if len(space.branches) > 1:
         finite = [place for place, part in enumerate(space.branches) if not part.continuous]
         atom = np.isin(y[0], finite)
@@ -155,14 +155,18 @@ class Line(Law):
     def _breaks(self, records: Values) -> np.ndarray:
         """The breaks of stacked records; they themselves where none are declared."""
         declared = self.space.breaks
-        return np.asarray(records if declared is None else np.ravel(jax.vmap(declared)(records)))
+        if declared is None:
+            return np.asarray(records)
+        return np.ravel(jax.vmap(declared)(records))
 
     def _reach(self, breaks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The ends; a point well beyond the outermost break where one is infinite."""
         far = 1.0 + 2.0 * np.abs(breaks).max()
         lower = np.asarray(self.space.lower)
         upper = np.asarray(self.space.upper)
-        return np.where(np.isinf(lower), -far, lower), np.where(np.isinf(upper), far, upper)
+        first = np.where(np.isinf(lower), -far, lower)
+        last = np.where(np.isinf(upper), far, upper)
+        return first, last
 
     def critical_reports(self, records: Values) -> np.ndarray:
         """Both sides of every break of every record, the ends, and a point between any two."""
@@ -171,7 +175,8 @@ class Line(Law):
         nudge = 1e-12 * np.maximum(1.0, np.abs(breaks))
         points = np.concatenate([breaks - nudge, breaks, breaks + nudge, lower[None], upper[None]])
         points = np.unique(np.clip(points, lower, upper))
-        return np.concatenate([points, (points[1:] + points[:-1]) / 2])
+        middles = (points[1:] + points[:-1]) / 2
+        return np.concatenate([points, middles])
 
     def quadrature(
         self, records: Values, log_density: Log, *, panels: int = 64, order: int = 8
@@ -182,26 +187,28 @@ class Line(Law):
         """The breaks and the ends; towards an infinite end panels double until nothing is left."""
         cuts = self._breaks(records)
         lower, upper = self._reach(cuts)
-        tails = []
+        edges = [np.clip(cuts, lower, upper), lower[None], upper[None]]
         at = lambda place: float(np.squeeze(log_density(np.reshape(place, 1))))
-        for sign, start in ((-1.0, lower), (1.0, upper)):
-            if not math.isinf(float(self.space.lower if sign < 0 else self.space.upper)):
+        for sign, start, end in ((-1.0, lower, self.space.lower), (1.0, upper, self.space.upper)):
+            if not math.isinf(float(end)):
                 continue
+            log_start = at(start)
             count = 1
-            while at(start + sign * 2.0**count) - at(start) > -50.0:
+            while at(start + sign * 2.0**count) - log_start > -50.0:
                 count += 1
-            tails.append(start + sign * (2.0 ** np.arange(0, count + 1) - 1))
-        return np.unique(
-            np.concatenate([np.clip(cuts, lower, upper), lower[None], upper[None], *tails])
-        )
+            distance = 2.0 ** np.arange(0, count + 1) - 1
+            edges.append(start + sign * distance)
+        return np.unique(np.concatenate(edges))
 
     def cells(self, x: Values, log_density: Log, shares: int = 4) -> Cells:
         """So many of about one mass; three, if float32 misplaces the reports of a narrow piece."""
         records = jnp.asarray(x)[None]
         edges = self._edges(records, log_density)
         breaks = np.unique(np.clip(self._breaks(records), edges[0], edges[-1]))
-        beside = breaks[[0, -1]] + 1e-6 * (1 + np.abs(breaks[[0, -1]])) * np.array([-1.0, 1.0])
+        outermost = breaks[[0, -1]]
+        beside = outermost + 1e-6 * (1 + np.abs(outermost)) * np.array([-1.0, 1.0])
         beside = beside[(beside > edges[0]) & (beside < edges[-1])]
+
         fine = subdivide(np.union1d(edges, beside), 64)
         for refinements in (2, 1, 0):
             points, weights = panel_rule(fine, 8)
@@ -212,13 +219,16 @@ class Line(Law):
                 fine = np.union1d(fine, np.linspace(fine[heavy], fine[heavy + 1], 17))
         below = np.append(0.0, np.cumsum(each))
 
-        misplaced = float(density.max() * np.spacing(np.float32(np.abs(breaks).max())))
+        spacing = np.spacing(np.float32(np.abs(breaks).max()))
+        misplaced = float(density.max() * spacing)
         refuse_narrow(4 * 2.0**-29 * misplaced)
+
         cuts = beside
         if misplaced < 1e-4 * below[-1]:
             wanted = below[-1] * np.arange(1, shares) / shares
             cuts = np.unique(fine[np.searchsorted(below, wanted)])
-        mass = np.diff(np.concatenate([[0.0], below[np.searchsorted(fine, cuts)], below[-1:]]))
+        below_cuts = below[np.searchsorted(fine, cuts)]
+        mass = np.diff(below_cuts, prepend=0.0, append=below[-1])
         return mass, lambda y: np.searchsorted(cuts, np.asarray(y, np.float64), "right")
 
 
@@ -235,33 +245,33 @@ class Parts(Law):
         return self._joined([part.critical_reports(records) for part in self.parts])
 
     def _logs(self, log_density: Log) -> list[Log]:
-        one = lambda values, place: log_density(
-            (np.full(np.shape(values), place), np.asarray(values, np.float64))
-        )
-        return [partial(one, place=place) for place in range(len(self.parts))]
+        def log_of_part(place: int, values: Values) -> np.ndarray:
+            branch = np.full(np.shape(values), place)
+            return log_density((branch, np.asarray(values, np.float64)))
+
+        return [partial(log_of_part, place) for place in range(len(self.parts))]
 
     def quadrature(
         self, records: Values, log_density: Log, *, panels: int = 64, order: int = 8
     ) -> Rule:
         logs = zip(self.parts, self._logs(log_density), strict=True)
         rules = [part.quadrature(records, log, panels=panels, order=order) for part, log in logs]
-        return self._joined([value for value, _ in rules]), np.concatenate(
-            [weight for _, weight in rules]
-        )
+        points, weights = zip(*rules, strict=True)
+        return self._joined(points), np.concatenate(weights)
 
     def cells(self, x: Values, log_density: Log) -> Cells:
         logs = zip(self.parts, self._logs(log_density), strict=True)
         found = [part.cells(x, log) for part, log in logs]
-        starts = np.cumsum([0, *(len(mass) for mass, _ in found)])[:-1]
+        masses, cells_within = zip(*found, strict=True)
+        starts = np.cumsum([0, *map(len, masses)])[:-1]
 
         def cell(y: Report) -> np.ndarray:
             branch, value = map(np.asarray, y)
-            chosen = [branch == place for place in range(len(found))]
-            return np.select(
-                chosen, [start + of(value) for start, (_, of) in zip(starts, found, strict=True)]
-            )
+            chosen = [branch == place for place in range(len(masses))]
+            each = zip(starts, cells_within, strict=True)
+            return np.select(chosen, [start + within(value) for start, within in each])
 
-        return np.concatenate([mass for mass, _ in found]), cell
+        return np.concatenate(masses), cell
 
 
 # --- A product ------------------------------------------------------------------------------------
@@ -297,10 +307,10 @@ class Independent(Law):
     ) -> Rule:
         if len(np.asarray(records)) > 1:
             raise NotApplicable("vectors are integrated about one record, or between two")
+        dim = self.space.dim
         mode, ends = self._mode(log_density)
-        return self._rule(
-            np.column_stack([ends, mode]), np.zeros(self.space.dim), list(range(self.space.dim))
-        )
+        cuts = np.column_stack([ends, mode])
+        return self._rule(cuts, np.zeros(dim), list(range(dim)))
 
     def _rule(self, cuts: np.ndarray, base: np.ndarray, numbers: list[int]) -> Rule:
         """Over some numbers, the others as in ``base``.
@@ -309,8 +319,10 @@ class Independent(Law):
         """
         refuse_many(len(numbers), len(_RULES), f"{len(numbers)} real numbers, integrated together,")
         order, panels = _RULES[len(numbers)]
-        edges = [np.unique(cuts[number]) for number in numbers]
-        lines = [panel_rule(edge, order, -(-panels // (len(edge) - 1))) for edge in edges]
+        lines = []
+        for number in numbers:
+            edges = np.unique(cuts[number])
+            lines.append(panel_rule(edges, order, math.ceil(panels / (len(edges) - 1))))
         places, weights = (_rows(each) for each in zip(*lines, strict=True))
         y = np.tile(base, (len(places), 1))
         y[:, numbers] = places
@@ -323,23 +335,23 @@ class Independent(Law):
         """
         base, ends = self._mode(log_density)
         other_base, other_ends = self._mode(other)
-        both = np.stack(
-            [np.minimum(ends[:, 0], other_ends[:, 0]), np.maximum(ends[:, 1], other_ends[:, 1])], 1
-        )
+        lower = np.minimum(ends[:, 0], other_ends[:, 0])
+        upper = np.maximum(ends[:, 1], other_ends[:, 1])
+        both = np.stack([lower, upper], 1)
+
         differ = []
         rest = 1.0
         for number in range(self.space.dim):
             points, weights = panel_rule(both[number], *_RULES[1])
-            mine, theirs = (_along(log, base, number, points) for log in (log_density, other))
-            neither = np.isneginf(mine) & np.isneginf(theirs)
-            ratio = np.subtract(mine, theirs, out=np.zeros_like(mine), where=~neither)
-            seen = np.maximum(mine, theirs) > max(mine.max(), theirs.max()) - _NOTHING
-            if not np.isfinite(ratio[seen]).all() or np.ptp(ratio[seen]) > 1e-9:
+            mine = _along(log_density, base, number, points)
+            theirs = _along(other, base, number, points)
+            least = max(mine.max(), theirs.max()) - _NOTHING
+            loss = lost(mine, theirs)[np.maximum(mine, theirs) > least]
+            if not np.isfinite(loss).all() or np.ptp(loss) > 1e-9:
                 differ.append(number)
-            else:
-                rest *= float(
-                    weights @ np.exp(mine - _along(log_density, base, number, base[[number]]))
-                )
+                continue
+            at_mode = _along(log_density, base, number, base[[number]])
+            rest *= float(weights @ np.exp(mine - at_mode))
         if not differ:
             return base[None], np.ones(1)
         y, weights = self._rule(np.column_stack([both, base, other_base]), base, differ)
@@ -390,10 +402,14 @@ class OfLists(Independent):
     def _mode(self, log_density: Log) -> tuple[np.ndarray, np.ndarray]:
         if self.space.continuous:
             return super()._mode(log_density)
-        return np.zeros(self.space.dim), np.tile(np.float64(self.space.span), (self.space.dim, 1))
+        dim = self.space.dim
+        ends = np.tile(np.float64(self.space.span), (dim, 1))
+        return np.zeros(dim), ends
 
     def _axis(self, ends: np.ndarray) -> np.ndarray:
-        return super()._axis(ends) if self.space.continuous else np.arange(ends[0], ends[1] + 1)
+        if self.space.continuous:
+            return super()._axis(ends)
+        return np.arange(ends[0], ends[1] + 1)
 
     def quadrature(
         self, records: Values, log_density: Log, *, panels: int = 64, order: int = 8
@@ -426,7 +442,7 @@ def _along(log_density: Log, base: np.ndarray, number: int, places: np.ndarray) 
 def _ends(log_density: Log, base: np.ndarray, number: int) -> tuple[float, float, float]:
     """Where one number has all but e^-40 of its density, and where its density is largest."""
     places = _PLACES
-    found = (0.0, 0.0, 0.0)
+    low = high = mode = 0.0
     for _ in range(2):  # over all sizes, then near what was found
         logs = _along(log_density, base, number, places)
         if np.isnan(logs).any() or not np.isfinite(logs.max()):
@@ -434,23 +450,19 @@ def _ends(log_density: Log, base: np.ndarray, number: int) -> tuple[float, float
         inside = np.flatnonzero(logs > logs.max() - _NOTHING)
         if inside[0] == 0 or inside[-1] == len(places) - 1:
             raise NotApplicable("the density has no end that could be found")
-        found = (
-            float(places[inside[0] - 1]),
-            float(places[inside[-1] + 1]),
-            float(places[logs.argmax()]),
-        )
-        places = np.concatenate(
-            [[found[0]], np.linspace(found[0], found[1], 4001)[1:-1], [found[1]]]
-        )
-    mode = found[2]
-    reach = (found[1] - found[0]) / 4000
-    while reach > 1e-13 * (
-        found[1] - found[0]
-    ):  # rules are cut at the mode, where a density may bend
+        low = float(places[inside[0] - 1])
+        high = float(places[inside[-1] + 1])
+        mode = float(places[logs.argmax()])
+        places = np.linspace(low, high, 4001)
+
+    # Rules are cut at the mode, where a density may bend.
+    width = high - low
+    reach = width / 4000
+    while reach > 1e-13 * width:
         near = mode + reach * np.linspace(-1.0, 1.0, 17)
         mode = float(near[_along(log_density, base, number, near).argmax()])
         reach = reach / 8
-    return found[0], found[1], mode
+    return low, high, mode
 
 
 # --- Polar coordinates ----------------------------------------------------------------------------
@@ -475,21 +487,17 @@ class Peak(Law):
         """The distance from x to the rim, by the angle from the direction of x."""
         size = float(np.hypot(*x))
         along = size * np.cos(turn)
-        return (
-            np.sqrt(np.maximum(along**2 + max(float(self.space.radius) ** 2 - size**2, 0.0), 0.0))
-            - along
-        )
+        inside = max(float(self.space.radius) ** 2 - size**2, 0.0)
+        return np.sqrt(along**2 + inside) - along
 
     def _polar(self, x: np.ndarray, order: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         turn, turn_weight = panel_rule(_TURNS, order)
         share, share_weight = panel_rule(_SHARES, order)
         way = self._way(x, turn)
         angle = math.atan2(x[1], x[0]) + turn
-        y = (
-            x
-            + (way[:, None] * share)[..., None]
-            * np.stack([np.cos(angle), np.sin(angle)], -1)[:, None]
-        )
+        heading = np.stack([np.cos(angle), np.sin(angle)], -1)
+        distance = way[:, None] * share
+        y = x + distance[..., None] * heading[:, None]
         weights = turn_weight[:, None] * share_weight * share * way[:, None] ** 2
         return y.reshape(-1, 2), weights.ravel(), _cell_of(turn[:, None], share).ravel()
 
@@ -513,16 +521,17 @@ class Peak(Law):
 
         def cell(y: Report) -> np.ndarray:
             step = np.asarray(y, np.float64) - x
-            turn = (np.arctan2(step[:, 1], step[:, 0]) - math.atan2(x[1], x[0])) % (2 * np.pi)
-            return _cell_of(turn, np.hypot(*step.T) / np.maximum(self._way(x, turn), 1e-300))
+            angle = np.arctan2(step[:, 1], step[:, 0])
+            turn = (angle - math.atan2(x[1], x[0])) % (2 * np.pi)
+            share = np.hypot(*step.T) / np.maximum(self._way(x, turn), 1e-300)
+            return _cell_of(turn, share)
 
         return mass, cell
 
 
 def _cell_of(turn: np.ndarray, share: np.ndarray) -> np.ndarray:
-    sector, ring = (
-        np.searchsorted(ends[1:-1], at, "right") for ends, at in ((_SECTORS, turn), (_RINGS, share))
-    )
+    sector = np.searchsorted(_SECTORS[1:-1], turn, "right")
+    ring = np.searchsorted(_RINGS[1:-1], share, "right")
     return sector * (len(_RINGS) - 1) + ring
 
 
@@ -549,9 +558,8 @@ class Round(Law, abc.ABC):
     def critical_reports(self, records: Values) -> np.ndarray:
         """In the direction of each record and against it, before and beyond the cut."""
         directions = np.unique(self._directions(records), axis=0)
-        return np.concatenate(
-            [size * side * directions for size in self.sizes for side in (1.0, -1.0)]
-        )
+        along = [size * side for size in self.sizes for side in (1.0, -1.0)]
+        return np.concatenate([place * directions for place in along])
 
     def quadrature(
         self, records: Values, log_density: Log, *, panels: int = 8, order: int = 8
@@ -561,22 +569,26 @@ class Round(Law, abc.ABC):
         Right for polynomials of degree 3.
         """
         direction = self._direction(records)
-        along, across, weight = self._slices(direction, log_density, min(panels, 8), order)[0]
+        rule, _ = self._slices(direction, log_density, min(panels, 8), order)
+        along, across, weight = rule
         basis = _complement(direction)
         turns = np.concatenate([basis, -basis])
         y = along[:, None, None] * direction + across[:, None, None] * turns
-        return y.reshape(-1, self.space.dim), np.repeat(weight / len(turns), len(turns))
+        weights = np.repeat(weight / len(turns), len(turns))
+        return y.reshape(-1, self.space.dim), weights
 
     def _directions(self, records: Values) -> np.ndarray:
         x = np.asarray(records, np.float64)
         if self.space.projection is not None:
             x = x @ np.asarray(self.space.projection, np.float64).T
         size = np.linalg.norm(x, axis=-1, keepdims=True)
-        return np.where(size > 0, x / np.where(size > 0, size, 1.0), np.eye(x.shape[-1])[0])
+        first_axis = np.eye(x.shape[-1])[0]
+        return np.where(size > 0, x / np.where(size > 0, size, 1.0), first_axis)
 
     def _direction(self, records: Values) -> np.ndarray:
         directions = self._directions(records)
-        if np.abs(np.abs(directions @ directions[0]) - 1).max() > 1e-9:
+        cosines = directions @ directions[0]
+        if np.abs(np.abs(cosines) - 1).max() > 1e-9:
             raise NotApplicable("the law is the same around one direction alone: ask one record")
         return directions[0]
 
@@ -593,10 +605,9 @@ class Round(Law, abc.ABC):
             at = np.searchsorted(edges[0], a, "right"), np.searchsorted(edges[1], b, "right")
             return np.ravel_multi_index(at, bins)
 
-        logs = np.asarray(
-            log_density(along[:, None] * direction + across[:, None] * basis[0]), np.float64
-        )
-        mass = np.bincount(place(along, across), weight * np.exp(logs), minlength=math.prod(bins))
+        y = along[:, None] * direction + across[:, None] * basis[0]
+        density = np.exp(np.asarray(log_density(y), np.float64))
+        mass = np.bincount(place(along, across), weight * density, minlength=math.prod(bins))
 
         def cell(y: Report) -> np.ndarray:
             y = np.asarray(y, np.float64)
@@ -609,9 +620,11 @@ class Round(Law, abc.ABC):
 
 class OnSphere(Round):
     def _slices(self, direction: np.ndarray, log_density: Log, panels: int, order: int) -> Slices:
-        corners = np.unique(np.arccos(np.clip(np.concatenate([[-1.0, 1.0], self._steps()]), -1, 1)))
+        cosines = np.concatenate([[-1.0, 1.0], self._steps()])
+        corners = np.unique(np.arccos(np.clip(cosines, -1, 1)))
         angle, weight = panel_rule(corners, order, panels)
-        weight = weight * _surface(self.space.dim - 1) * np.sin(angle) ** (self.space.dim - 2)
+        dim = self.space.dim
+        weight = weight * _surface(dim - 1) * np.sin(angle) ** (dim - 2)
         coarse = np.cos(subdivide(corners, 4)[1:-1])[::-1]
         return (np.cos(angle), np.sin(angle), weight), (coarse, np.zeros(0))
 
@@ -622,24 +635,23 @@ class InSpace(Round):
         cut = float(space.cut) or 1.0
         self.sizes = 0.0, 0.5 * cut, 1.001 * cut, 2.0 * cut, 10.0 * cut
 
-    def _reach(self, direction: np.ndarray, log_density: Log) -> tuple[float, float]:
-        """How far along, both ways, and across the direction a density is followed."""
+    def _slices(self, direction: np.ndarray, log_density: Log, panels: int, order: int) -> Slices:
         basis = np.vstack([direction, _complement(direction)])
         turned = lambda rows: log_density(rows @ basis)
         centre = np.zeros(len(basis))
         low, high, _ = _ends(turned, centre, 0)
-        _, across, _ = _ends(turned, centre, 1)
-        return max(-low, high), across
+        _, wide, _ = _ends(turned, centre, 1)
+        far = max(-low, high)
 
-    def _slices(self, direction: np.ndarray, log_density: Log, panels: int, order: int) -> Slices:
-        far, wide = self._reach(direction, log_density)
         corners = np.unique(np.concatenate([[-far, far], self._steps()]))
         along, weight = panel_rule(corners, order, panels)
         across, thin = panel_rule((0.0, wide), order, panels)
-        thin = thin * _surface(self.space.dim - 1) * across ** (self.space.dim - 2)
-        pairs = np.meshgrid(along, across, indexing="ij")
+        dim = self.space.dim
+        thin = thin * _surface(dim - 1) * across ** (dim - 2)
+        weights = np.outer(weight, thin).ravel()
+        along, across = (each.ravel() for each in np.meshgrid(along, across, indexing="ij"))
         coarse = subdivide(corners, 4)[1:-1], subdivide((0.0, wide / 4), 4)[1:]
-        return (pairs[0].ravel(), pairs[1].ravel(), np.outer(weight, thin).ravel()), coarse
+        return (along, across, weights), coarse
 
 
 def _surface(dim: int) -> float:

@@ -91,10 +91,12 @@ def in_blocks(ask: Callable[[T], Any], rows: T, size: int = SIZE) -> Any:
 
 def wide(tree: T) -> T:
     """Parameters, records or reports in float64, with x64 enabled; whole numbers stay."""
-    leaves = jax.tree.map(np.asarray, tree)
-    return jax.tree.map(
-        lambda leaf: leaf.astype(np.float64) if leaf.dtype.kind == "f" else leaf, leaves
-    )
+
+    def widened(leaf: Any) -> np.ndarray:
+        numbers = np.asarray(leaf)
+        return numbers.astype(np.float64) if numbers.dtype.kind == "f" else numbers
+
+    return jax.tree.map(widened, tree)
 
 
 def generator(key: PRNGKey) -> np.random.Generator:
@@ -152,7 +154,8 @@ def _logs(mechanism: HasDensity, y: Report, *record: Values) -> Array:
 
     Its part of a density is computed once a group.
     """
-    return jax.vmap(jax.vmap(mechanism.log_density, (0, *(None for _ in record))))(y, *record)
+    of_group = jax.vmap(mechanism.log_density, (0, *(None for _ in record)))
+    return jax.vmap(of_group)(y, *record)
 
 
 @jax.jit
@@ -172,7 +175,8 @@ def privatize_stacked(key: PRNGKey, mechanism: Randomizer[R, Y], x: R) -> Y:
     """The reports of stacked records, drawn as :func:`ldp_jax.core.mechanism.privatize` does."""
     validate.threefry(key)
     check_budget(mechanism)
-    return report_each(jax.random.key_data(random.split(key, count_of(x))), mechanism, _given(x))
+    words = jax.random.key_data(random.split(key, count_of(x)))
+    return report_each(words, mechanism, _given(x))
 
 
 def report_each(
@@ -213,7 +217,8 @@ def logs_each(mechanism: HasDensity, y: Report, x: Values, *own: AnyArray) -> np
     mechanism, own = _apart(mechanism, own, records)
     each = count_of(y) // records
     room = -(-each // GROUP) * GROUP
-    place = np.arange(room) % each + each * np.arange(records)[:, None]
+    first = each * np.arange(records)[:, None]
+    place = np.arange(room) % each + first
     found = _in_groups(mechanism, y, (x, *own), place)
     return found[:, :each].ravel()
 
@@ -232,19 +237,22 @@ def _in_groups(
 ) -> np.ndarray:
     """log p of the reports at ``place`` [records, n], n a multiple of a group's size."""
     records, room = place.shape
-    rows = np.repeat(np.arange(records), room // GROUP), place.reshape(-1, GROUP)
+    record = np.repeat(np.arange(records), room // GROUP)
+    groups = place.reshape(-1, GROUP)
     ask = lambda at: _logs(mechanism, take(y, at[1]), *take(x, at[0]))
-    return in_blocks(ask, rows, SIZE // GROUP).reshape(records, room)
+    return in_blocks(ask, (record, groups), SIZE // GROUP).reshape(records, room)
 
 
 def logs_of(mechanism: HasDensity, y: Report, x: Values) -> np.ndarray:
-    return log_grid(mechanism, y, jax.tree.map(lambda leaf: np.asarray(leaf)[None], x))[0]
+    one = jax.tree.map(lambda leaf: np.asarray(leaf)[None], x)
+    return log_grid(mechanism, y, one)[0]
 
 
 def lost(mine: np.ndarray, others: np.ndarray) -> np.ndarray:
     """The loss by log densities, elementwise: 0 for a report that neither record can give."""
     with np.errstate(invalid="ignore"):
-        return np.where(np.isneginf(mine) & np.isneginf(others), 0.0, mine - others)
+        impossible = np.isneginf(mine) & np.isneginf(others)
+        return np.where(impossible, 0.0, mine - others)
 
 
 def estimates(mechanism: Any, y: Report) -> np.ndarray:
@@ -288,8 +296,9 @@ def report_words(mechanism: Randomizer, x: Values, words: Sequence[AnyArray]) ->
 @jax.jit
 def _worded(mechanism: Randomizer, x: Values, words: list[Array]) -> Report:
     def one(x: Values, words: list[Array]) -> Report:
-        program, arguments, out = _program(mechanism, x)
-        flat = _run(program.jaxpr, program.consts, [jax.random.key(0), *arguments], iter(words))
+        program, leaves, out = _program(mechanism, x)
+        arguments: list[object] = [jax.random.key(0), *leaves]
+        flat = _run(program.jaxpr, program.consts, arguments, iter(words))
         return jax.tree.unflatten(out, flat)
 
     return jax.vmap(one)(x, words)
@@ -331,8 +340,9 @@ def unfollowed(mechanism: Randomizer, x: Values) -> str:
         own = getattr(equation.params.get("rule"), "__module__", "").startswith("ldp_jax.")
         if any(part in name for part in _UNFOLLOWED) and not own:
             found.add(name)
-    # State on the device is no equation of its own name.
-    return ", ".join(sorted(found or {type(effect).__name__ for effect in program.effects}))
+    if not found:  # state on the device is no equation of its own name
+        found = {type(effect).__name__ for effect in program.effects}
+    return ", ".join(sorted(found))
 
 
 def _inner(equation: core.JaxprEqn) -> core.ClosedJaxpr | None:
@@ -473,18 +483,21 @@ def pairs_of(
     ends = jax.tree.map(lambda *leaves: np.stack(leaves), *domain.extremes())
     if domain.all_adjacent:
         x = joined(ends, records_of(domain, rng, count - 2, given, again=True))
-        partner = rng.integers(0, np.where(rng.random(count) < _AGAINST_ENDS, 2, count))
+        candidates = np.where(rng.random(count) < _AGAINST_ENDS, 2, count)
+        partner = rng.integers(0, candidates)
         partner[:2] = [1, 0]
         return (), x, take(x, partner)
+
     known = some_of(_known(domain, rng, given), rng, _LISTED)
     size = count_of(known)
-    first, second = (np.ravel(place) for place in np.indices((size, size)))
+    first, second = np.indices((size, size)).reshape(2, -1)
     near = np.asarray(domain.adjacent(take(known, first), take(known, second)))
     chosen = rng.permutation(np.flatnonzero(near))[: count // 2]
+
     more, others = domain.neighbours(rng, count - len(chosen) - 1)
-    x = joined(take(ends, slice(0, 1)), joined(take(known, first[chosen]), more))
-    other = joined(take(ends, slice(1, 2)), joined(take(known, second[chosen]), others))
-    return (), x, other
+    x = joined(take(known, first[chosen]), more)
+    other = joined(take(known, second[chosen]), others)
+    return (), joined(take(ends, slice(0, 1)), x), joined(take(ends, slice(1, 2)), other)
 
 
 def _known(domain: Records, rng: np.random.Generator, given: Values | None) -> Values:
@@ -496,8 +509,9 @@ def some_of(known: Values, rng: np.random.Generator, most: int) -> Values:
     """The first four of stacked records and a random choice of the others, ``most`` in all."""
     if count_of(known) <= most:
         return known
+    first = np.arange(min(4, most))
     others = rng.permutation(np.arange(4, count_of(known)))[: max(0, most - 4)]
-    return take(known, np.append(np.arange(min(4, most)), np.sort(others)))
+    return take(known, np.append(first, np.sort(others)))
 
 
 def _numbers(lower: float, upper: float) -> np.ndarray:
@@ -540,11 +554,10 @@ def _vectors(dim: int, lower: float, upper: float, rng: np.random.Generator) -> 
 def _lists(n: int, own: int) -> np.ndarray:
     """Bits [m, n] of lists: none, all, one friend, all but one, and the first few of the others."""
     others = np.arange(n) != own
+    none = np.zeros((1, n), bool)
     one = np.eye(n, dtype=bool)[others]
     degrees = np.arange(1, n + 1)[:, None] > np.cumsum(others)
-    return (
-        np.concatenate([np.zeros((1, n), bool), np.ones((1, n), bool), degrees, one, ~one]) & others
-    )
+    return np.concatenate([none, ~none, degrees, one, ~one]) & others
 
 
 def _pairs_of_lists(domain: Lists, rng: np.random.Generator, count: int, given: Any) -> Pairs:
@@ -570,5 +583,9 @@ def _pairs_of_lists(domain: Lists, rng: np.random.Generator, count: int, given: 
 
 def joined(first: Values, second: Values) -> Values:
     """Stacked records one after the other, of the second's types."""
-    join = lambda a, b: np.concatenate([np.asarray(a).astype(np.asarray(b).dtype), b])
+
+    def join(a: Any, b: Any) -> np.ndarray:
+        converted = np.asarray(a).astype(np.asarray(b).dtype)
+        return np.concatenate([converted, b])
+
     return jax.tree.map(join, first, second)

@@ -108,11 +108,16 @@ def arithmetic(mechanism: Exact | HasCoordinates) -> ArithmeticLoss:
             "ask float_audit"
         )
     check_numbers(mechanism)
-    records = np.asarray(mechanism.domain().critical_records()).astype(np.float32)
+    domain = mechanism.domain()
+    records = np.asarray(domain.critical_records()).astype(np.float32)
     claimed = _claimed(mechanism, records)
     found = _Steps(mechanism, records, claimed).masses()
-    logs = [{int(y): math.log(row[y]) for y in np.flatnonzero(row > 0)} for row in claimed]
-    pairs = np.argwhere(adjacency(mechanism.domain(), records) & ~np.eye(len(records), dtype=bool))
+    logs = []
+    for row in claimed:
+        possible = np.flatnonzero(row > 0).tolist()
+        logs.append({y: math.log(row[y]) for y in possible})
+    different = ~np.eye(len(records), dtype=bool)
+    pairs = np.argwhere(adjacency(domain, records) & different)
     return _compared(found, logs, records.tolist(), pairs.tolist())
 
 
@@ -125,12 +130,9 @@ def _claimed(mechanism: Exact, records: np.ndarray) -> np.ndarray:
             if part.atoms is None:
                 columns.append(np.full((len(records), 1), np.nan))
                 continue
-            values = np.asarray(part.atoms, np.float64)
-            y = (
-                values
-                if codomain.branches == (codomain,)
-                else (np.full(len(values), branch), values)
-            )
+            y = values = np.asarray(part.atoms, np.float64)
+            if codomain.branches != (codomain,):
+                y = np.full(len(values), branch), values
             columns.append(np.exp(log_grid(mechanism, y, records.astype(np.float64))))
     return np.concatenate(columns, 1)
 
@@ -142,11 +144,16 @@ def _compared(
     pairs: Sequence[Sequence[int]],
 ) -> ArithmeticLoss:
     """The largest ratio of masses over pairs of records, and the distance to claimed logarithms."""
-    asked = itertools.product(sorted(set().union(*laws)), pairs)
-    ratios = (
-        (_ratio(laws[high].get(y), laws[low].get(y)), high, low, y) for y, (high, low) in asked
-    )
+    ratios = []
+    for y, (high, low) in itertools.product(sorted(set().union(*laws)), pairs):
+        mass = laws[high].get(y)
+        other = laws[low].get(y)
+        ratio = Fraction(0)
+        if mass:  # infinite where the other record cannot give a report
+            ratio = mass / other if other else math.inf
+        ratios.append((ratio, high, low, y))
     ratio, high, low, y = max(ratios, key=operator.itemgetter(0))
+
     off = 0.0
     for law, claimed in zip(laws, logs, strict=True):
         for place, log in claimed.items():
@@ -154,13 +161,6 @@ def _compared(
             off = max(off, abs(math.log(mass) - log) if mass else math.inf)
     loss = integer_tables.log_up(ratio) if isinstance(ratio, Fraction) else math.inf
     return ArithmeticLoss(loss, records[high], records[low], y, off)
-
-
-def _ratio(mass: Fraction | None, other: Fraction | None) -> Fraction | float:
-    """Infinite where the other record alone cannot give a report, 0 where this one cannot."""
-    if not mass:
-        return Fraction(0)
-    return mass / other if other else math.inf
 
 
 def _of_table(m: Any, sampler: Any) -> ArithmeticLoss:
@@ -174,7 +174,8 @@ def _of_table(m: Any, sampler: Any) -> ArithmeticLoss:
     steps = np.cumsum(table.masses, 1, dtype=np.uint64)
     beside = np.unique(np.append(steps - np.uint64(1), steps))
     rng = np.random.default_rng(0)  # no privacy depends on it
-    some = np.append(beside[beside < 2**32], rng.integers(0, 2**32, _RANDOM)).astype(np.uint32)
+    anywhere = rng.integers(0, 2**32, _RANDOM)
+    some = np.append(beside[beside < 2**32], anywhere).astype(np.uint32)
 
     words = np.tile(some, len(ends))
     x = np.repeat(ends, len(some))
@@ -197,8 +198,10 @@ class _Sent(NamedTuple):
 
     def privatize(self, key: PRNGKey, x: Record) -> Report:
         """The number in this place."""
-        y = self.mechanism.privatize(key, jnp.full(self.mechanism.domain().dim, x))
-        return (y.values if isinstance(y, SparseReport) else y)[self.place]
+        record = jnp.full(self.mechanism.domain().dim, x)
+        y = self.mechanism.privatize(key, record)
+        numbers = y.values if isinstance(y, SparseReport) else y
+        return numbers[self.place]
 
     def codomain(self) -> Reports:
         """That of the law."""
@@ -231,17 +234,21 @@ def _of_runs(m: HasWordRuns) -> ArithmeticLoss:
     runs = m.word_runs()
     records = list(dict.fromkeys(itertools.chain(*runs.pairs)))
     laws: list[_Masses] = [{} for _ in records]
+    logs = []
     for record, law in zip(records, laws, strict=True):
-        first, last = (np.asarray(_report(m, words, record)) for words in (runs.first, runs.last))
+        first = np.asarray(_report(m, runs.first, record))
+        last = np.asarray(_report(m, runs.last, record))
         if (first != last).any():
             raise ValueError("from_words changes between two thresholds: its words are no table")
         for y, share in zip(first.tolist(), runs.share, strict=True):
             law[y] = law.get(y, Fraction(0)) + share
-    logs = []
-    for record, law in zip(records, laws, strict=True):
         values = _log_likelihood(m, np.array(list(law), np.float32), record)
         logs.append(dict(zip(law, values.tolist(), strict=True)))
-    pairs = [tuple(map(records.index, pair)) for one in runs.pairs for pair in (one, one[::-1])]
+
+    pairs = []
+    for one, other in runs.pairs:
+        x, x_other = records.index(one), records.index(other)
+        pairs += [(x, x_other), (x_other, x)]
     return _compared(laws, logs, records, pairs)
 
 
@@ -299,7 +306,8 @@ def follows_table(mechanism: Any, key: PRNGKey, *, trials: int = _TRIALS) -> Fit
     words = rng.integers(0, 1 << 32, (trials, *requests[0].shape), np.uint64).astype(np.uint32)
     sent = report_words(mechanism, x, [words])
     flat = words.reshape(trials, -1)
-    wrong = int((sent != mechanism.table().report(x, flat[:, 0], flat[:, -1])).sum())
+    known = mechanism.table().report(x, flat[:, 0], flat[:, -1])
+    wrong = int((sent != known).sum())
     return Fit(wrong == 0, "reports unlike the table's", float(wrong), 0.0, 13.8 / trials, trials)
 
 
@@ -336,26 +344,32 @@ def float_audit(mechanism: Exact, x: float, x_other: float) -> FloatAudit:
     0.0
     """
     if isinstance(mechanism, HasTable):
-        return _audit(*(_row(mechanism.table(), record) for record in (x, x_other)))
+        table = mechanism.table()
+        return _audit(_row(table, x), _row(table, x_other))
     if not isinstance(mechanism, (HasInverse, HasWords)):
         raise NotApplicable(f"{type(mechanism).__name__} has no from_uniform: it draws otherwise")
     check_numbers(mechanism)
     records = np.array([x, x_other], np.float32)
     if isinstance(mechanism, HasWords):
-        return _audit(*_Steps(mechanism, records, _claimed(mechanism, records)).masses())
+        claimed = _claimed(mechanism, records)
+        return _audit(*_Steps(mechanism, records, claimed).masses())
+
     total = 2**23
     u = (np.arange(total, dtype=np.float32) + np.float32(0.5)) / np.float32(total)
-    (ours, mine), (theirs, others) = (
+    (reports, counts), (other_reports, other_counts) = (
         np.unique(np.asarray(_from_uniform(mechanism, u, record)), return_counts=True)
         for record in records
     )
-    shared, at, at_other = np.intersect1d(ours, theirs, assume_unique=True, return_indices=True)
-    losses = np.abs(np.log(mine[at]) - np.log(others[at_other]))
+    _, at, at_other = np.intersect1d(
+        reports, other_reports, assume_unique=True, return_indices=True
+    )
+    count, other_count = counts[at], other_counts[at_other]  # of reports that both give
+    losses = np.abs(np.log(count) - np.log(other_count))
     return FloatAudit(
-        float(1.0 - mine[at].sum() / total),
-        float(1.0 - others[at_other].sum() / total),
-        float(losses.max()) if len(shared) else math.nan,
-        len(ours),
+        float(1.0 - count.sum() / total),
+        float(1.0 - other_count.sum() / total),
+        float(losses.max()) if len(losses) else math.nan,
+        len(reports),
     )
 
 
@@ -367,20 +381,21 @@ def _from_uniform(mechanism: HasInverse, u: Array, x: Record) -> Array:
 def _audit(mine: _Masses, others: _Masses) -> FloatAudit:
     both = [(mine[y], others[y]) for y in mine if mine[y] and others.get(y)]
     lost, lost_other = (float(1 - sum(side)) for side in zip(*both, strict=True))
-    loss = integer_tables.log_up(max(max(a / b, b / a) for a, b in both))
-    return FloatAudit(lost, lost_other, loss, sum(mass > 0 for mass in mine.values()))
+    ratio = max(max(a / b, b / a) for a, b in both)
+    reports = sum(mass > 0 for mass in mine.values())
+    return FloatAudit(lost, lost_other, integer_tables.log_up(ratio), reports)
 
 
 def _row(table: integer_tables.Table, x: float) -> _Masses:
     """A record's masses over 2^55: two neighbouring rows, mixed as the rounding mixes them."""
-    row, part = (int(one) for one in integer_tables.split(np, x, table.inputs, table.encoding))
+    row, part = map(int, integer_tables.split(np, x, table.inputs, table.encoding))
     whole = 2**23
     above = min(row + 1, table.inputs - 1)
-    mixed = (
-        (whole - part) * int(a) + part * int(b)
-        for a, b in zip(*table.masses[[row, above]], strict=True)
-    )
-    return {y: Fraction(mass, whole * integer_tables.WORDS) for y, mass in enumerate(mixed)}
+    found = {}
+    for y, (a, b) in enumerate(zip(*table.masses[[row, above]], strict=True)):
+        mixed = (whole - part) * int(a) + part * int(b)
+        found[y] = Fraction(mixed, whole * integer_tables.WORDS)
+    return found
 
 
 # --- Steps of the words ---------------------------------------------------------------------------
@@ -396,20 +411,18 @@ class _Steps:
         of two, as a coin and a value from one key are.
         """
         rows = np.nan_to_num(claimed)
-        self.likely = {
-            Fraction(c)
-            for row in (*rows, *rows[:, ::-1])
-            for c in (np.cumsum(row) - row / 2).tolist()
-        }
-        self.draws = draws_of(mechanism, records[0])
+        rows = np.concatenate([rows, rows[:, ::-1]])
+        middles = np.cumsum(rows, 1) - rows / 2
+        self.likely = set(map(Fraction, middles.ravel().tolist()))
         self.mechanism = mechanism
         self.records = records
         self.outcome = _outcomes(mechanism)
-        self.axes = [
-            (place, min(_WORDS, math.prod(draw.shape) - first) * draw.bits)
-            for place, draw in enumerate(self.draws)
-            for first in range(0, math.prod(draw.shape), _WORDS)
-        ]
+        self.draws = draws_of(mechanism, records[0])
+        self.axes = []  # the draw that an axis is of, and its bits
+        for place, draw in enumerate(self.draws):
+            words = math.prod(draw.shape)
+            for first in range(0, words, _WORDS):
+                self.axes.append((place, min(_WORDS, words - first) * draw.bits))
         self.bits = [bits for _, bits in self.axes]
         self.tops = np.array([(1 << bits) - 1 for bits in self.bits], np.uint64)
         self.rng = np.random.default_rng(0)  # no privacy depends on it
@@ -421,13 +434,10 @@ class _Steps:
             parts = []
             for column, (of, bits) in zip(numbers.T, self.axes, strict=True):
                 if of == place:
-                    parts += [
-                        column >> np.uint64(shift)
-                        for shift in range(bits - draw.bits, -1, -draw.bits)
-                    ]
-            words.append(
-                np.stack(parts, 1).astype(f"uint{draw.bits}").reshape(len(rows), *draw.shape)
-            )
+                    shifts = range(bits - draw.bits, -1, -draw.bits)
+                    parts += [column >> np.uint64(shift) for shift in shifts]
+            drawn = np.stack(parts, 1).astype(f"uint{draw.bits}")
+            words.append(drawn.reshape(len(rows), *draw.shape))
         return self.outcome(report_words(self.mechanism, self.records[rows], words))
 
     def anywhere(self, count: int) -> np.ndarray:
@@ -439,13 +449,15 @@ class _Steps:
         """Where the report steps: a set of whole numbers for each record and axis."""
         # A step along one axis may show only at some places of the others.
         corners = np.stack([np.zeros_like(self.tops), self.tops, self.tops // 2 + 1])
-        others = np.concatenate([corners, self.anywhere(3)])[: 6 if len(self.bits) > 1 else 1]
-        found: list[list[set[int]]] = [[set() for _ in self.bits] for _ in self.records]
+        others = np.concatenate([corners, self.anywhere(3)])
+        if len(self.bits) == 1:
+            others = others[:1]
+        row, other = np.indices((len(self.records), len(others))).reshape(2, -1)
         near = {f for share in self.likely for f in (share, 1 - share) if 0 <= f < 1}
-        row, other = (places.ravel() for places in np.indices((len(self.records), len(others))))
+        found: list[list[set[int]]] = [[set() for _ in self.bits] for _ in self.records]
         for axis, bits in enumerate(self.bits):
-            places = sorted({*_probes(bits), *(int(f * (1 << bits)) for f in near)})
-            probes = np.array(places, np.uint64)
+            likely = [int(f * (1 << bits)) for f in near]
+            probes = np.array(sorted({*_probes(bits), *likely}), np.uint64)
 
             def ask(line: np.ndarray, numbers: np.ndarray, axis: int = axis) -> np.ndarray:
                 words = others[other[line]]
@@ -456,7 +468,8 @@ class _Steps:
             seen = ask(np.repeat(lines, len(probes)), np.tile(probes, len(lines)))
             seen = seen.reshape(len(lines), -1)
             line, step = np.nonzero(np.diff(seen))
-            low, high = probes[step], probes[step + 1]
+            low = probes[step]
+            high = probes[step + 1]
             while (high - low > 1).any():
                 middle = low + (high - low) // np.uint64(2)
                 before = ask(line, middle) == seen[line, step]
@@ -477,18 +490,17 @@ class _Steps:
                 )
             cells = np.array(list(itertools.product(*starts)), np.uint64)
             outcomes = self.report(np.full(len(cells), row), cells)
-            tops = [1 << bits for bits in self.bits]
-            sizes = [
-                np.diff(np.array([*each, top], object))
-                for each, top in zip(starts, tops, strict=True)
-            ]
-            masses: dict[int, int] = {}
-            for value, parts in zip(outcomes.tolist(), itertools.product(*sizes), strict=True):
-                masses[value] = masses.get(value, 0) + math.prod(map(int, parts))
             self._check(row, starts, outcomes)
-            found.append(
-                {value: Fraction(mass, 1 << sum(self.bits)) for value, mass in masses.items()}
-            )
+
+            widths = []
+            for each, bits in zip(starts, self.bits, strict=True):
+                ends = [*each[1:], 1 << bits]
+                widths.append([end - start for start, end in zip(each, ends, strict=True)])
+            masses: dict[int, int] = {}
+            for value, sides in zip(outcomes.tolist(), itertools.product(*widths), strict=True):
+                masses[value] = masses.get(value, 0) + math.prod(sides)
+            total = 1 << sum(self.bits)
+            found.append({value: Fraction(mass, total) for value, mass in masses.items()})
         return found
 
     def _check(self, row: int, starts: list[list[int]], outcomes: np.ndarray) -> None:
@@ -504,7 +516,8 @@ class _Steps:
         for column, start in zip(numbers.T, starts, strict=True):
             place = np.searchsorted(np.array(start, np.uint64), column, "right") - 1
             cell = cell * len(start) + place
-        if (self.report(np.full(len(cell), row), numbers) != outcomes[cell]).any():
+        reports = self.report(np.full(len(cell), row), numbers)
+        if (reports != outcomes[cell]).any():
             raise NotApplicable(
                 "the report is no step function of its words: a set of them reports otherwise"
             )
@@ -516,18 +529,19 @@ def _outcomes(mechanism: Randomizer) -> Callable[[Report], np.ndarray]:
     Its place among the atoms of all branches, a continuum being one of them.
     """
     parts = mechanism.codomain().branches
-    starts = np.cumsum([0, *(1 if part.atoms is None else len(part.atoms) for part in parts)])
 
     def outcome(y: Report) -> np.ndarray:
         branch, value = y if isinstance(y, tuple) else (np.zeros(len(y), np.int32), y)
         found = np.full(len(value), -1)
-        for b, part in enumerate(parts):
-            place = (
-                0
-                if part.atoms is None
-                else np.searchsorted(np.asarray(part.atoms, np.float32), value)
-            )
-            found = np.where(branch == b, starts[b] + place, found)
+        start = 0
+        for number, part in enumerate(parts):
+            place = 0
+            size = 1
+            if part.atoms is not None:
+                place = np.searchsorted(np.asarray(part.atoms, np.float32), value)
+                size = len(part.atoms)
+            found = np.where(branch == number, start + place, found)
+            start += size
         return found
 
     return outcome
@@ -536,6 +550,8 @@ def _outcomes(mechanism: Randomizer) -> Callable[[Report], np.ndarray]:
 def _probes(bits: int) -> list[int]:
     """Whole numbers below 2^bits: both ends, powers of two from both, and a grid."""
     top = (1 << bits) - 1
-    powers = [1 << j for j in range(bits)]
-    grid = [(top * k) // 512 for k in range(513)]
-    return sorted({0, top, *powers, *(p - 1 for p in powers), *(top - p for p in powers), *grid})
+    probes = [0, top]
+    for power in (1 << place for place in range(bits)):
+        probes += [power, power - 1, top - power]
+    probes += [(top * k) // 512 for k in range(513)]
+    return sorted(set(probes))

@@ -72,9 +72,8 @@ def _case(make: Callable[..., Any], label: str = "", **more: Any) -> Case:
     return Case("", make, audited=label, **more)
 
 
-_audited = functools.partial(
-    _case, contract=False
-)  # of another suite, or a size that the audit alone asks
+# Cases of another suite, or of a size that the audit alone asks.
+_audited = functools.partial(_case, contract=False)
 _of_list = functools.partial(_audited, lists=True)
 _curator = functools.partial(_audited, central=True)
 _hyperbolic = functools.partial(_audited, hyperbolic=True)

@@ -87,15 +87,22 @@ def matches_density(
     if not domain.users:
         y = draws(mechanism, draw_key, record, trials)
         return fit_of(mechanism, pick_key, record, y, significance)
+
     n = domain.users
+    keys = [draw_key]
+    if n > 1:
+        keys.extend(random.split(pick_key, n - 1))
     fits = []
-    keys = [draw_key, *(random.split(pick_key, n - 1) if n > 1 else ())]
     for own, user_key in enumerate(keys):
-        count = max(100, trials // n) if own else trials
-        share = significance / (2 * n if own else 2)
+        count = trials
+        share = significance / 2
+        if own:
+            count = max(100, trials // n)
+            share = significance / (2 * n)
         view = View(mechanism, np.int32(own))
         mine = domain.seen_by(own, record)
-        fits.append(fit_of(view, user_key, mine, draws(view, user_key, mine, count), share))
+        y = draws(view, user_key, mine, count)
+        fits.append(fit_of(view, user_key, mine, y, share))
     return worst(fits)._replace(smallest_defect=fits[0].smallest_defect, draws=trials)
 
 
@@ -114,11 +121,13 @@ def fit_of(mechanism: Exact, key: PRNGKey, x: Values, y: Report, significance: f
         return impossible._replace(test=statistics.OUTSIDE)
     if not codomain.continuous and not np.isfinite(logs_of(mechanism, y, x)).all():
         return impossible
+
     on_line = codomain.branches == (codomain,) and codomain.continuous
     if isinstance(mechanism, HasCoordinates):
         totals, mass, place = _cells_of_coordinates(mechanism, key, x, y)
     else:
-        mass, cell = cells_of(mechanism, x, **({"shares": _SHARES} if on_line else {}))
+        how = {"shares": _SHARES} if on_line else {}
+        mass, cell = cells_of(mechanism, x, **how)
         totals = mass.sum(keepdims=True)
         place = np.asarray(cell(y))
     off = np.abs(totals - 1)
@@ -127,6 +136,7 @@ def fit_of(mechanism: Exact, key: PRNGKey, x: Values, y: Report, significance: f
         return Fit(False, "density of total mass 1", total, 1.0, _TOTAL, trials)
     if (place < 0).any():
         return impossible
+
     counts = np.bincount(place, minlength=len(mass))
     fit = statistics.g_test(counts, mass, significance=significance)
     if on_line and len(mass) < 4:
@@ -156,14 +166,16 @@ def _cells_of_coordinates(
     if subsets * bins**k > _JOINT_CELLS:
         row = np.arange(len(indices))
         pick = generator(key).integers(0, k, len(row))
-        return mass.sum(1), mass.ravel() / dim, indices[row, pick] * bins + code[row, pick]
+        place = indices[row, pick] * bins + code[row, pick]
+        return mass.sum(1), mass.ravel() / dim, place
     chosen = np.array(list(itertools.combinations(range(dim), k)))
     name = dim ** np.arange(k)[::-1]  # combinations come in this order
     place = np.searchsorted(chosen @ name, indices @ name)
     probability = np.full(subsets, 1 / subsets)
     for position in range(k):
         place = place * bins + code[:, position]
-        rows = np.repeat(mass[chosen[:, position]], bins**position, 0)
+        coordinate = chosen[:, position]
+        rows = np.repeat(mass[coordinate], bins**position, 0)
         probability = (probability[:, None] * rows).ravel()
     return mass.sum(1), probability, place
 
@@ -214,9 +226,12 @@ def matches_everywhere(
     each = max(_DRAWS, trials // count)
     if categories:
         each = max(each, min(trials, _MOST_DRAWS // count))
+
     many = jax.tree.map(lambda leaf: np.repeat(leaf, each, 0), x)
+    own = [np.repeat(owners, each)] if users else []
     words = np.asarray(jax.random.key_data(random.split(draw_key, count * each)))
-    y = report_each(words, mechanism, many, *([np.repeat(owners, each)] if users else []))
+    y = report_each(words, mechanism, many, *own)
+
     share = significance / ((1 + categories) * count)
     fits = []
     for place, pick in enumerate(random.split(pick_key, count)):
@@ -236,21 +251,21 @@ def _records(
 ) -> tuple[Report, np.ndarray, bool]:
     """Stacked records, whose each is (int32 [m]), and whether there are no others."""
     domain: Any = mechanism.domain()
-    few = isinstance(domain, Lists) and 2 ** (domain.users - 1) <= _ALL
-    if isinstance(domain, Lists) and few:
+    all_of_them = True
+    if isinstance(domain, Lists) and 2 ** (domain.users - 1) <= _ALL:
         x = domain.every()
     elif isinstance(domain, Enumerated) and len(domain) <= _ALL:
         x = jax.tree.map(np.asarray, domain.grid(_ALL))
     else:
         dim = mechanism.codomain().dim if isinstance(mechanism, HasCoordinates) else 1
-        few = False
         count = min(_ALL, max(_FEWEST, _COORDINATES // dim))
         x = records_of(domain, generator(key), count, given)
-    count = count_of(x)
-    owners = np.arange(count, dtype=np.int32) % max(domain.users, 1)
+        all_of_them = False
+
+    owners = np.arange(count_of(x), dtype=np.int32) % max(domain.users, 1)
     if domain.users:
         x = stacked([domain.seen_by(int(own), take(x, place)) for place, own in enumerate(owners)])
-    return x, owners, bool(few or (isinstance(domain, Enumerated) and count == len(domain)))
+    return x, owners, all_of_them
 
 
 def _each_report(mechanism: Exact, x: Values, y: Report, significance: float) -> Fit:
@@ -260,10 +275,10 @@ def _each_report(mechanism: Exact, x: Values, y: Report, significance: float) ->
     count = np.bincount(place[place >= 0], minlength=len(mass))
     n = len(place)
     mass = np.clip(mass, 0.0, 1.0)
-    tail = float(
-        np.minimum(stats.binom.sf(count - 1, n, mass), stats.binom.cdf(count, n, mass)).min()
-    )
-    return tail_fit("each report", tail, significance / (2 * len(mass)), 0.0, n)
+    as_many = stats.binom.sf(count - 1, n, mass)
+    as_few = stats.binom.cdf(count, n, mass)
+    rarest = float(np.minimum(as_many, as_few).min())
+    return tail_fit("each report", rarest, significance / (2 * len(mass)), 0.0, n)
 
 
 # --- Single reports ---
@@ -293,17 +308,19 @@ def reported_losses(mechanism: Exact, key: PRNGKey, *, trials: int = REPORTS) ->
     claim = mechanism.guarantee().epsilon
     _, x, other = pairs_of(domain, generator(record_key), trials)
     y = privatize_stacked(draw_key, mechanism, x)
-    ends = [
-        jax.tree.map(lambda leaf, of: leaf.astype(of.dtype), repeated(end, trials), x)
-        for end in domain.extremes()
-    ]
+    compared = [other]
+    for end in domain.extremes():
+        ends = repeated(end, trials)
+        compared.append(jax.tree.map(lambda leaf, of: leaf.astype(of.dtype), ends, x))
+
     mine = logs_each(mechanism, y, x)
     largest = -np.inf
-    for against in (other, *ends):
+    for against in compared:
         loss = lost(mine, logs_each(mechanism, y, against))
         # A report that its own record cannot give by the density is matches_density's to refuse.
-        loss = np.where(np.isneginf(mine) | ~domain.adjacent(x, against), 0.0, loss)
-        largest = max(largest, float(np.nan_to_num(loss, nan=np.inf).max()))
+        unasked = np.isneginf(mine) | ~domain.adjacent(x, against)
+        loss = np.nan_to_num(np.where(unasked, 0.0, loss), nan=np.inf)
+        largest = max(largest, float(loss.max()))
     limit = claim * (1 + ROUNDING) + ROUNDING
     return Fit(largest <= limit, "losses of drawn reports", largest, limit, 13.8 / trials, trials)
 
@@ -344,25 +361,29 @@ def counted(mechanism: Exact, x: Values, y: Report, significance: float) -> Fit:
                 "of theirs"
             )
         bits = raw(leaf).reshape(trials, -1)
-        words.append(bits.astype(np.uint32) if bits.dtype.itemsize < 4 else bits.view(np.uint32))
+        if bits.dtype.itemsize < 4:
+            bits = bits.astype(np.uint32)
+        words.append(bits.view(np.uint32))
     rows = np.concatenate(words, 1)
-    whole = (
-        rows.view([("", np.uint32)] * rows.shape[1]).ravel() if rows.shape[1] > 1 else rows[:, 0]
-    )
+    whole = rows[:, 0]
+    if rows.shape[1] > 1:
+        whole = rows.view([("", np.uint32)] * rows.shape[1]).ravel()
     _, first, count = np.unique(whole, return_index=True, return_counts=True)
     often = np.argsort(-count, kind="stable")[:_MOST]
     asked = take(y, first[often])
 
+    def nudged(leaf: np.ndarray, by: int) -> np.ndarray:
+        return leaf + by * np.spacing(np.abs(leaf)) if is_float(leaf) else leaf
+
     # Rounding may have put a report just beyond the break that it was drawn on the other side of.
-    nudged = lambda leaf, by: leaf + by * np.spacing(np.abs(leaf)) if is_float(leaf) else leaf
+    steps = (-2, -1, 1, 2) if codomain.continuous else ()
     logs = [logs_of(mechanism, asked, x)]
-    for by in (-2, -1, 1, 2) if codomain.continuous else ():
+    for by in steps:
         beside = jax.tree.map(partial(nudged, by=by), asked)
         logs.append(logs_of(mechanism, beside, x))
+    densest = np.exp(np.max(np.asarray(logs, np.float64), 0))
     volume, atom = volume_of(codomain, asked)
-    mass = np.exp(np.max(np.asarray(logs, np.float64), 0)) * volume * (1 + 1e-4) + np.where(
-        atom, 0.0, _UNIFORM
-    )
+    mass = densest * volume * (1 + 1e-4) + np.where(atom, 0.0, _UNIFORM)
     chance = stats.binom.sf(count[often] - 1, trials, np.clip(mass, 0.0, 1.0))
     share = significance / len(count)
     return tail_fit("distinct reports", float(chance.min()), share, 30 / trials, trials)
@@ -399,14 +420,15 @@ def by_law(
     Each comes with its user and its coordinate.
     """
     indices, values = mechanism.codomain().entries(y)
+    n, dim = x.shape
+    rank = np.argsort(np.argsort(x.sum(1))) / n
     found = []
-    rank = np.argsort(np.argsort(x.sum(1))) / len(x)
     for law, at in coordinate_laws(mechanism):
         user, place = np.nonzero(np.isin(indices, at))
         coordinate = indices[user, place]
         # Another one, and each pair in turn.
-        away = 1 + (user * 7919 + coordinate) % max(x.shape[1] - 1, 1)
-        beside = x[user, (coordinate + away) % x.shape[1]], rank[user]
+        away = 1 + (user * 7919 + coordinate) % max(dim - 1, 1)
+        beside = x[user, (coordinate + away) % dim], rank[user]
         given = Numbers(law, x[user, coordinate], take(values, (user, place)), beside)
         found.append((given, user, coordinate))
     return found
@@ -421,8 +443,13 @@ def positions(given: Numbers, key: PRNGKey) -> tuple[np.ndarray, float]:
     parts = mechanism.codomain().branches
     if not parts:
         raise NotApplicable("reports must be one number each")
-    infinite = lambda part: (math.isinf(float(part.lower)), math.isinf(float(part.upper)))
-    ends = tuple(infinite(part) if part.atoms is None else (False, False) for part in parts)
+
+    def infinite(part: Any) -> tuple[bool, bool]:
+        if part.atoms is not None:
+            return False, False
+        return math.isinf(float(part.lower)), math.isinf(float(part.upper))
+
+    ends = tuple(map(infinite, parts))
     branch, value = y if isinstance(y, tuple) else (np.zeros(len(x), np.int32), y)
     with float64_on_cpu():
         m = wide(mechanism)
@@ -461,10 +488,9 @@ def _positions(
 
             if values is not None:
                 mass = jnp.exp(log(values))
-                here = (
-                    jnp.where(values < value, mass, 0.0).sum()
-                    + spread * jnp.where(values == value, mass, 0.0).sum()
-                )
+                below = jnp.where(values < value, mass, 0.0).sum()
+                equal = jnp.where(values == value, mass, 0.0).sum()
+                here = below + spread * equal
                 total = mass.sum()
                 misplaced = 0.0
             else:
@@ -504,8 +530,11 @@ def _interval(
         density = jnp.exp(log(points.ravel()).reshape(points.shape))
         return (density @ _WEIGHTS * width).sum()
 
-    densest = jnp.exp(log(jnp.concatenate([inside, (at[1:] + at[:-1]) / 2]))).max()
-    return mass(jnp.clip(y, at[:-1], at[1:])), mass(at[1:]), 4 * step * densest
+    middles = (at[1:] + at[:-1]) / 2
+    densest = jnp.exp(log(jnp.concatenate([inside, middles]))).max()
+    below = mass(jnp.clip(y, at[:-1], at[1:]))
+    total = mass(at[1:])
+    return below, total, 4 * step * densest
 
 
 # --- Windows of records ---------------------------------------------------------------------------
@@ -541,6 +570,7 @@ def record_windows(
         raise NotApplicable(
             f"the coordinates of {type(mechanism).__name__} are not independent given the record"
         )
+
     y = privatize_stacked(draw_key, mechanism, x)
     parts = [Numbers(mechanism, x, y)]
     if apart:
@@ -557,8 +587,9 @@ def record_windows(
         raise NotApplicable(
             f"float32 may misplace {min(off, 1.0):.2g} of a law's mass: windows would show nothing"
         )
-    by = np.concatenate(share, 1)
-    fits = [_scan(each, np.concatenate(place), off, significance / len(by)) for each in by]
+    shares = np.concatenate(share, 1)
+    places = np.concatenate(place)
+    fits = [_scan(each, places, off, significance / len(shares)) for each in shares]
     return max(fits, key=lambda fit: (not fit.fits, fit.statistic))
 
 
@@ -577,7 +608,8 @@ def _shares(given: Numbers) -> np.ndarray:
 def _scan(share: np.ndarray, place: np.ndarray, off: float, significance: float) -> Fit:
     """Crowded cells of (window of records, cell of positions), at every scale."""
     n = len(share)
-    if not np.isfinite(place).all() or place.min() < -1e-6 or place.max() > 1 + 1e-6:
+    inside = (place >= -1e-6) & (place <= 1 + 1e-6)  # NaN is not
+    if not inside.all():
         return Fit(False, "windows (a report beyond its law)", np.inf, 0.0, 1 / n, n)
     place = np.clip(place, 0, 1 - 2.0**-53)
     most = int(np.log2(n))
@@ -586,12 +618,14 @@ def _scan(share: np.ndarray, place: np.ndarray, off: float, significance: float)
     worst = 1.0
     for i, j in scales:
         window = (share * 2.0**i).astype(np.int64)
-        code = (window << j) | (place * 2.0**j).astype(np.int64)
+        cell = (place * 2.0**j).astype(np.int64)
+        code = (window << j) | cell
         count = np.bincount(code)
         held = np.bincount(window)
         crowded = np.flatnonzero(count > 1)
         expected = held[crowded >> j] * np.minimum(1.0, 2.0**-j + off)
-        worst = min(worst, float(stats.poisson.sf(count[crowded] - 1, expected).min(initial=1.0)))
+        tails = stats.poisson.sf(count[crowded] - 1, expected)
+        worst = min(worst, float(tails.min(initial=1.0)))
     return tail_fit("windows", worst, significance / tests, 64 / n, n)
 
 
@@ -637,14 +671,16 @@ def independent_coordinates(
     chosen = np.sort(rng.permutation(domain.dim)[:_PAIRS])
     place = _places(mechanism, draw_key, spread_key, trials)[:, chosen]
     words = _words(len(chosen), rng)
-    means, counts = zip(_pair_means(place), _word_means(place, words), strict=True)
-    mean, count = np.concatenate(means), np.concatenate(counts)
+    pair_mean, pair_count = _pair_means(place)
+    word_mean, word_count = _word_means(place, words)
+    mean = np.append(pair_mean, word_mean)
+    count = np.append(pair_count, word_count)
+
     limit = math.log(4 * len(mean) / significance)
     excess = count * mean**2 / 4
     largest = float(excess.max(initial=0.0))
-    sides = place > 0.5
     whole = not np.isnan(place).any()
-    fits = largest <= limit and not (whole and _dependent(sides))
+    fits = largest <= limit and not (whole and _dependent(place > 0.5))
     return Fit(fits, "coordinates", largest, limit, 2 * math.sqrt(limit / trials), trials)
 
 
@@ -682,20 +718,24 @@ def _words(dim: int, rng: np.random.Generator) -> np.ndarray:
         ranks = rng.random((_WORDS, dim)).argsort(1).argsort(1)
         chosen = np.where(ranks < sizes, rng.choice((1, -1), ranks.shape), 0)
     words = chosen.T.astype(np.float32)
-    whole = np.ones((dim, 1), np.float32)
-    return np.concatenate([words, whole, (whole - np.eye(dim, dtype=np.float32))[:, :_WHOLE]], 1)
+    all_of_them = np.ones((dim, 1), np.float32)
+    all_but_one = (all_of_them - np.eye(dim, dtype=np.float32))[:, :_WHOLE]
+    return np.concatenate([words, all_of_them, all_but_one], 1)
 
 
 def _pair_means(place: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The sizes of the means of all pairs' characters, and of how many reports each is one."""
     there = ~np.isnan(place)
-    turn = np.where(there, np.exp(2j * np.pi * np.nan_to_num(place)), 0).astype(np.complex64)
-    side = np.where(there, np.sign(np.nan_to_num(place) - 0.5), 0).astype(np.float32)
+    known = np.nan_to_num(place)
+    turn = np.where(there, np.exp(2j * np.pi * known), 0).astype(np.complex64)
+    side = np.where(there, np.sign(known - 0.5), 0).astype(np.float32)
     present = there.astype(np.float32)
-    first, second = np.triu_indices(place.shape[1], 1)
-    count = np.maximum((present.T @ present)[first, second], 1.0)
+
+    pairs = np.triu_indices(place.shape[1], 1)
+    count = np.maximum((present.T @ present)[pairs], 1.0)
     sums = [turn.T @ turn, turn.T @ turn.conj(), side.T @ side]
-    return np.concatenate([np.abs(each[first, second]) / count for each in sums]), np.tile(count, 3)
+    means = [np.abs(each[pairs]) / count for each in sums]
+    return np.concatenate(means), np.tile(count, 3)
 
 
 def _word_means(place: np.ndarray, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -713,14 +753,19 @@ def _word_means(place: np.ndarray, words: np.ndarray) -> tuple[np.ndarray, np.nd
         for row, part in enumerate((np.cos(turn), np.sin(turn), 1 - 2 * odd)):
             total[row] += (part * sent).sum(0)
         count += sent.sum(0)
+
     turned = np.hypot(total[0], total[1])
-    return np.append(turned, np.abs(total[2])) / np.tile(np.maximum(count, 1), 2), np.tile(count, 2)
+    sums = np.append(turned, np.abs(total[2]))
+    counts = np.tile(count, 2)
+    return sums / np.maximum(counts, 1), counts
 
 
 def _dependent(bits: np.ndarray) -> bool:
     """Whether a product of some signs is always the same: less than full rank over GF(2)."""
-    rows = bits[: bits.shape[1] + _SPARE]
-    packed = [int("".join("1" if b else "0" for b in row) + "1", 2) for row in rows]
+    packed = []
+    for row in bits[: bits.shape[1] + _SPARE]:
+        digits = "".join("1" if bit else "0" for bit in row)
+        packed.append(int(digits + "1", 2))
     rank = 0
     width = bits.shape[1] + 1
     for place in range(width):

@@ -148,9 +148,11 @@ def privacy_loss_supremum(mechanism: Any, records: Values | None = None) -> Supr
             reports = law_of(m.codomain()).critical_reports(asked)
         declared = _largest(m, asked, reports)
         beyond = _beyond(m, asked, reports)
+
     searched = _random_search(mechanism, reports)
-    hidden = math.isnan(searched.epsilon) or searched.epsilon > declared.epsilon
-    larger = searched if hidden else declared  # NaN is not hidden
+    larger = declared
+    if math.isnan(searched.epsilon) or searched.epsilon > declared.epsilon:  # NaN is not hidden
+        larger = searched
     if beyond > larger.epsilon * (1 + 1e-9):
         larger = larger._replace(epsilon=beyond)
     return larger._replace(searched=searched.epsilon)
@@ -158,9 +160,12 @@ def privacy_loss_supremum(mechanism: Any, records: Values | None = None) -> Supr
 
 def _of_its_density(mechanism: object, said: str) -> bool:
     """Whether a method is about the mechanism's density, and not about one a subclass replaced."""
-    kinds = type(mechanism).__mro__
-    place = lambda name: next((i for i, kind in enumerate(kinds) if name in vars(kind)), len(kinds))
-    return place(said) <= place("log_density")
+    for kind in type(mechanism).__mro__:
+        if said in vars(kind):
+            return True
+        if "log_density" in vars(kind):
+            return False
+    return True
 
 
 def coordinate_laws(mechanism: HasCoordinates) -> list[tuple[Univariate, list[int]]]:
@@ -171,9 +176,8 @@ def coordinate_laws(mechanism: HasCoordinates) -> list[tuple[Univariate, list[in
     laws: dict[int, tuple[Univariate, list[int]]] = {}
     for j in range(codomain.dim):
         law = mechanism.coordinate(j)
-        laws.setdefault(id(law), (law, []))[1].append(
-            j
-        )  # which is kept, so that its id stays its own
+        _, alike = laws.setdefault(id(law), (law, []))  # a law that is kept keeps its id
+        alike.append(j)
     return list(laws.values())
 
 
@@ -197,9 +201,10 @@ def check_numbers(mechanism: Randomizer, *, vectors: bool = False) -> None:
             f"mechanism must report one number, got {type(mechanism).__name__} on {codomain}"
         )
     leaves = jax.tree.leaves(mechanism)
-    stacked = (
-        mechanism.stack_shape() if hasattr(mechanism, "stack_shape") else any(map(np.ndim, leaves))
-    )
+    if hasattr(mechanism, "stack_shape"):
+        stacked = mechanism.stack_shape()
+    else:
+        stacked = any(map(np.ndim, leaves))
     if stacked or not all(map(validate.concrete, leaves)):
         raise ValueError(
             "mechanism must have one concrete number for each parameter: take one of a stack"
@@ -253,10 +258,9 @@ def hockey_stick(mechanism: Exact, epsilon: float, *, panels: int = 64) -> float
 def adjacency(domain: Records, records: Values) -> np.ndarray:
     """Which pairs of stacked records are adjacent, bool [records, records]."""
     n = count_of(records)
-    pairs = (
-        take(records, place) for place in (np.repeat(np.arange(n), n), np.tile(np.arange(n), n))
-    )
-    return np.asarray(domain.adjacent(*pairs)).reshape(n, n)
+    first, second = np.indices((n, n)).reshape(2, -1)
+    adjacent = domain.adjacent(take(records, first), take(records, second))
+    return np.asarray(adjacent).reshape(n, n)
 
 
 def _many_records(domain: Records) -> Values:
@@ -270,21 +274,22 @@ def _many_records(domain: Records) -> Values:
 
 def _decimals(records: Values) -> Values:
     """Float32 numbers as those that tables mean by them: 0.1 becomes float64's 0.1."""
-    return jax.tree.map(
-        lambda leaf: (
-            leaf.astype(np.float32).astype(str).astype(np.float64)
-            if leaf.dtype.kind == "f"
-            else leaf
-        ),
-        jax.tree.map(np.asarray, records),
-    )
+
+    def decimal(leaf: Any) -> np.ndarray:
+        numbers = np.asarray(leaf)
+        if numbers.dtype.kind != "f":
+            return numbers
+        return numbers.astype(np.float32).astype(str).astype(np.float64)
+
+    return jax.tree.map(decimal, records)
 
 
 def _masses(mechanism: Exact, records: Values, panels: int) -> np.ndarray:
     """Densities of stacked records, times the weights of a rule for all of them."""
     densest = lambda y: log_grid(mechanism, y, records).max(0)
-    rule = law_of(mechanism.codomain()).quadrature(records, densest, panels=panels)
-    return np.exp(log_grid(mechanism, rule[0], records)) * np.asarray(rule[1])
+    quadrature = law_of(mechanism.codomain()).quadrature
+    reports, weights = quadrature(records, densest, panels=panels)
+    return np.exp(log_grid(mechanism, reports, records)) * np.asarray(weights)
 
 
 def _excess(masses: np.ndarray, epsilon: float) -> np.ndarray:
@@ -307,22 +312,22 @@ def _hockey_stick_of_vectors(mechanism: Exact, epsilon: float) -> float:
     words = jax.random.key_data(random.split(jax.random.key(0), _CLOUD))
     each = many[np.arange(_CLOUD) % len(many)].astype(np.float32)
     drawn = report_each(words, mechanism, each)
+
+    found = [0.0]
     with float64_on_cpu():
         m = wide(mechanism)
+        for x, other in itertools.combinations(domain.critical_records(), 2):
+            if domain.adjacent(x[None], other[None])[0]:
+                found.append(_excess_between(m, x, other, epsilon))
+
         masses = _cloud(m, many, wide(drawn))
-        records = domain.critical_records()
-        found = [
-            _excess_between(m, x, other, epsilon)
-            for x, other in itertools.combinations(records, 2)
-            if domain.adjacent(x[None], other[None])[0]
-        ]
         for one, two in _suspects(domain, many, masses, epsilon).T:
             try:
                 found.append(_CERTAIN * _excess_between(m, many[one], many[two], epsilon))
             except NotApplicable:  # too many numbers: by a lower bound
                 excess = np.maximum(masses[one] - np.exp(epsilon) * masses[two], 0)
                 found.append(excess.sum() - 6 * excess.std() * math.sqrt(_CLOUD))
-    return float(np.max([0.0, *found]))
+    return float(np.max(found))
 
 
 def _cloud(mechanism: Exact, records: np.ndarray, drawn: np.ndarray) -> np.ndarray:
@@ -330,16 +335,19 @@ def _cloud(mechanism: Exact, records: np.ndarray, drawn: np.ndarray) -> np.ndarr
     dim = drawn.shape[1]
     spread = 1 + 1.5 / math.sqrt(dim)
     centre = drawn.mean(0)
-    density = np.exp(log_grid(mechanism, drawn, records)).mean(0) * len(drawn) / spread**dim
+    mixture = np.exp(log_grid(mechanism, drawn, records)).mean(0)
+    proposal = mixture * len(drawn) / spread**dim
     logs = log_grid(mechanism, centre + spread * (drawn - centre), records)
-    return np.exp(logs) / np.where(density > 0, density, np.inf)
+    return np.exp(logs) / np.where(proposal > 0, proposal, np.inf)
 
 
 def _excess_between(mechanism: Exact, x: np.ndarray, other: np.ndarray, epsilon: float) -> float:
     """The larger excess of two records of a vector, either way; with x64 enabled."""
-    logs = [lambda y, x=record: logs_of(mechanism, y, x) for record in (x, other)]
-    reports, weights = law_of(mechanism.codomain()).between(*logs)
-    return float(_excess(np.stack([np.exp(log(reports)) * weights for log in logs]), epsilon).max())
+    log = lambda y: logs_of(mechanism, y, x)
+    other_log = lambda y: logs_of(mechanism, y, other)
+    reports, weights = law_of(mechanism.codomain()).between(log, other_log)
+    densities = np.exp([log(reports), other_log(reports)])
+    return float(_excess(densities * weights, epsilon).max())
 
 
 # --- Where the loss is largest --------------------------------------------------------------------
@@ -349,10 +357,15 @@ def _of_table(table: Table) -> Supremum:
     masses = table.masses.astype(np.float64)
     y = int((masses.max(0) / masses.min(0)).argmax())
     n = table.inputs
-    points = np.linspace(-1.0, 1.0, n)  # a record for each row
-    if table.encoding != "grid":
-        points = np.arange(float(n)) if table.encoding == "category" else (np.arange(n) + 0.5) / n
-    x, other = (float(points[row]) for row in (masses[:, y].argmax(), masses[:, y].argmin()))
+    match table.encoding:  # a record for each row
+        case "grid":
+            points = np.linspace(-1.0, 1.0, n)
+        case "category":
+            points = np.arange(float(n))
+        case _:
+            points = (np.arange(n) + 0.5) / n
+    x = float(points[masses[:, y].argmax()])
+    other = float(points[masses[:, y].argmin()])
     return Supremum(table.epsilon, x, other, y, table.epsilon)
 
 
@@ -365,7 +378,8 @@ def _of_coordinates(mechanism: HasCoordinates) -> Supremum:
     sent = mechanism.codomain().sent
     each = [privacy_loss_supremum(law) for law, _ in laws]
     if len(each) == 1:
-        return each[0]._replace(epsilon=sent * each[0].epsilon, searched=sent * each[0].searched)
+        only = each[0]
+        return only._replace(epsilon=sent * only.epsilon, searched=sent * only.searched)
     placed = [(j, found) for (_, at), found in zip(laws, each, strict=True) for j in at]
     most = sorted(placed, key=lambda pair: -pair[1].epsilon)[:sent]
     parts = [found for _, found in sorted(most, key=lambda pair: pair[0])]
@@ -388,41 +402,46 @@ def _largest(mechanism: Exact, records: Values, reports: Report) -> Supremum:
     domain = mechanism.domain()
     refuse_many(count, _MOST_TRIPLES, f"{count} records and reports")
     logs = log_grid(mechanism, reports, records)
-    every = np.arange(logs.shape[1])
-    if domain.all_adjacent:
-        pairs = [(logs.argmax(0), logs.argmin(0))]  # of each report
+    if domain.all_adjacent:  # the worst pair of each report
+        x = logs.argmax(0)[None]
+        other = logs.argmin(0)[None]
     else:
-        pairs = [
-            (np.full(len(every), i), np.full(len(every), j))
-            for i, j in np.argwhere(adjacency(domain, records))
-        ]
-    loss = np.stack([lost(logs[high, every], logs[low, every]) for high, low in pairs])
-    pair, y = np.unravel_index(loss.argmax(), loss.shape)  # NaN is not hidden
-    x, other = (_plain(records, int(side[y])) for side in pairs[pair])
-    return Supremum(float(loss[pair, y]), x, other, _plain(reports, int(y)), float(loss[pair, y]))
+        adjacent = np.argwhere(adjacency(domain, records))
+        x, other = np.repeat(adjacent.T[:, :, None], logs.shape[1], 2)
+    mine = np.take_along_axis(logs, x, 0)
+    others = np.take_along_axis(logs, other, 0)
+    loss = lost(mine, others)
+
+    worst = np.unravel_index(loss.argmax(), loss.shape)  # NaN is not hidden
+    epsilon = float(loss[worst])
+    report = _plain(reports, int(worst[1]))
+    first, second = (_plain(records, int(side[worst])) for side in (x, other))
+    return Supremum(epsilon, first, second, report, epsilon)
 
 
 def _beyond(mechanism: Exact, records: Values, reports: Report) -> float:
     """The largest loss far out in an infinite codomain; infinite where it still grows there."""
     domain, codomain = spaces(mechanism)
     known = jax.tree.map(np.asarray, reports)
-    scaled = lambda by: jax.tree.map(lambda leaf: leaf * by if is_float(leaf) else leaf, known)
-    far = scaled(_FAR)
+
+    def scaled(by: float) -> Report:
+        return jax.tree.map(lambda leaf: leaf * by if is_float(leaf) else leaf, known)
 
     def sizes(y: Report) -> np.ndarray:
         """The largest number of each report."""
         leaves = [np.abs(leaf).reshape(len(leaf), -1) for leaf in jax.tree.leaves(y)]
         return np.concatenate(leaves, 1).max(1)
 
+    far = scaled(_FAR)
     farther = sizes(far) > 2 * sizes(known).max()
     there = np.flatnonzero(np.asarray(codomain.contains(far)) & farther)
     if domain.users or not len(there):  # critical reports about lists are far
         return -math.inf
-    near, most = (
-        _largest(mechanism, records, take(scaled(by), there)).epsilon for by in (_FAR / 16, _FAR)
-    )
-    ends = most <= near * (1 + 1e-6) or math.isnan(most)
-    return float(np.fmax(near, most)) if ends else math.inf
+    near = _largest(mechanism, records, take(scaled(_FAR / 16), there)).epsilon
+    most = _largest(mechanism, records, take(far, there)).epsilon
+    if most <= near * (1 + 1e-6) or math.isnan(most):
+        return float(np.fmax(near, most))
+    return math.inf
 
 
 def _random_search(mechanism: Exact, known: Report) -> Supremum:
@@ -445,31 +464,32 @@ def _random_search(mechanism: Exact, known: Report) -> Supremum:
             logs = [logs_each(m, y, record, *owners) for record in (x, other)]
             losses.append(np.where(adjacent, lost(*logs), -np.inf))
     losses = np.stack(losses)
-    which, pair = np.unravel_index(losses.argmax(), losses.shape)
+    which, pair = map(int, np.unravel_index(losses.argmax(), losses.shape))
     loss = float(losses[which, pair])
-    pair = int(pair)
-    return Supremum(loss, _plain(x, pair), _plain(other, pair), _plain(found[which], pair), loss)
+    y = _plain(found[which], pair)
+    return Supremum(loss, _plain(x, pair), _plain(other, pair), y, loss)
 
 
 def _between(codomain: Any, known: Report, rng: np.random.Generator) -> Report:
     """Random reports between two known ones of a continuum; known ones where none are between."""
-    one, other = (
-        jax.tree.map(np.asarray, take(known, rng.integers(0, count_of(known), _SEARCH)))
-        for _ in range(2)
-    )
+    one, other = (take(known, rng.integers(0, count_of(known), _SEARCH)) for _ in range(2))
     share = rng.random(_SEARCH)
     if len(codomain.branches) > 1:
-        real = np.array([branch.continuous for branch in codomain.branches])
-        alike = real[one[0]] & (one[0] == other[0])
-        return one[0], one[1] + np.where(alike, share * (other[1] - one[1]), 0.0)
+        branch, value = one
+        other_branch, other_value = other
+        real = np.array([part.continuous for part in codomain.branches])
+        alike = real[branch] & (branch == other_branch)
+        return branch, value + np.where(alike, share * (other_value - value), 0.0)
     if not codomain.continuous or not isinstance(one, np.ndarray):
         return one
-    mixed = one + share.reshape(-1, *(1,) * (one.ndim - 1)) * (other - one)
+
+    shape = (-1, *(1,) * (one.ndim - 1))  # one number a report
+    mixed = one + share.reshape(shape) * (other - one)
     if isinstance(codomain, Sphere):
         length = np.linalg.norm(mixed, axis=1, keepdims=True)
         mixed *= np.linalg.norm(one, axis=1, keepdims=True) / np.maximum(length, 1e-12)
     inside = np.asarray(codomain.contains(mixed))
-    return np.where(inside.reshape(-1, *(1,) * (one.ndim - 1)), mixed, one)
+    return np.where(inside.reshape(shape), mixed, one)
 
 
 # --- Mass and moments -----------------------------------------------------------------------------
@@ -481,15 +501,17 @@ def law(mechanism: Exact, x: Values) -> tuple[Report, np.ndarray, float]:
     Reports of coordinates have a product rule for every set of them. The third is the mass that
     float64 may put on the other side of a break.
     """
-    codomain = spaces(mechanism)[1]
+    _, codomain = spaces(mechanism)
     log_density = lambda y: logs_of(mechanism, y, x)
     if isinstance(mechanism, HasCoordinates):
         reports, weights, misplaced = _rule_of_coordinates(mechanism, np.asarray(x))
-        return reports, weights * np.exp(np.float64(log_density(reports))), misplaced
-    one = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], x)
-    reports, weights = law_of(codomain).quadrature(one, log_density)
-    density = np.exp(np.float64(log_density(reports)))
-    return reports, np.asarray(weights) * density, _misplaced(codomain, reports, density)
+        density = np.exp(np.float64(log_density(reports)))
+    else:
+        one = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], x)
+        reports, weights = law_of(codomain).quadrature(one, log_density)
+        density = np.exp(np.float64(log_density(reports)))
+        misplaced = _misplaced(codomain, reports, density)
+    return reports, np.asarray(weights) * density, misplaced
 
 
 def _rule_of_coordinates(
@@ -505,15 +527,15 @@ def _rule_of_coordinates(
         one = mechanism.coordinate(j)
         log_density = lambda y, one=one, x_j=x_j: logs_of(one, y, x_j)
         space = one.codomain()
-        infinite = math.inf in (-getattr(space, "lower", 0.0), getattr(space, "upper", 0.0))
+        ends = (-getattr(space, "lower", 0.0), getattr(space, "upper", 0.0))
         # Tails come in panels that double, the last falls by up to e^-25: quarters of it are good
         # to 1e-15 of the whole. Other pieces are constant or short.
-        panels, order = (4, 8) if infinite else (1, 4)
-        y, weights = law_of(space).quadrature(
-            jnp.asarray(x_j)[None], log_density, panels=panels, order=order
-        )
+        panels, order = (4, 8) if math.inf in ends else (1, 4)
+        record = jnp.asarray(x_j)[None]
+        y, weights = law_of(space).quadrature(record, log_density, panels=panels, order=order)
         lines.append((y, np.asarray(weights)))
         off.append(_misplaced(space, y, np.exp(log_density(y))))
+
     subsets = list(itertools.combinations(range(dim), k))
     most = max(len(weights) for _, weights in lines)
     refuse_many(len(subsets) * most**k, _MOST_NODES, what)
@@ -523,9 +545,10 @@ def _rule_of_coordinates(
     for chosen in subsets:
         some = [lines[j] for j in chosen]
         places = np.indices([len(weight) for _, weight in some]).reshape(k, -1)
-        picked = [(take(y, at), weight[at]) for (y, weight), at in zip(some, places, strict=True)]
-        values.append(jax.tree.map(lambda *leaves: np.stack(leaves, 1), *(y for y, _ in picked)))
-        weights.append(np.prod([weight for _, weight in picked], 0))
+        picked = [take(line, at) for line, at in zip(some, places, strict=True)]
+        drawn, factors = zip(*picked, strict=True)
+        values.append(jax.tree.map(lambda *leaves: np.stack(leaves, 1), *drawn))
+        weights.append(np.prod(factors, 0))
         indices.append(np.tile(chosen, (places.shape[1], 1)))
     every = jax.tree.map(lambda *leaves: np.concatenate(leaves), *values)
     reports = codomain.of_entries(np.concatenate(indices), every)
@@ -558,14 +581,17 @@ def _moments(mechanism: Randomizer, reports: Report, mass: np.ndarray) -> list[n
     values = np.asarray(estimates(mechanism, reports), np.float64)
     mass = mass.reshape(-1, *[1] * (values.ndim - 1))
     mean = (mass * values).sum(0)
-    central = [(mass * (values - mean) ** power).sum(0) for power in (2, 4)]
-    return [np.asarray(found) for found in (mean, *central, np.abs(values).max())]
+    variance = (mass * (values - mean) ** 2).sum(0)
+    fourth = (mass * (values - mean) ** 4).sum(0)
+    return [np.asarray(found) for found in (mean, variance, fourth, np.abs(values).max())]
 
 
 def _records(mechanism: Randomizer, x: Values | None) -> list[Report]:
     """The record that is given; else a typical one, the centre and both extremes; float64."""
     domain, _ = spaces(mechanism)
-    found = [x] if x is not None else [domain.typical(), domain.centre(), *domain.extremes()]
+    found = [x]
+    if x is None:
+        found = [domain.typical(), domain.centre(), *domain.extremes()]
     return [jax.tree.map(np.float64, record) for record in found]
 
 
@@ -580,8 +606,9 @@ def sums_to_one(mechanism: Exact, x: Values | None = None) -> Fit:
     True
     """
     with float64_on_cpu():
-        found = [law(mechanism, record)[1:] for record in _records(mechanism, x)]
-    return _total([mass.sum() for mass, _ in found], max(off for _, off in found))
+        laws = [law(mechanism, record) for record in _records(mechanism, x)]
+    _, masses, misplaced = zip(*laws, strict=True)
+    return _total([mass.sum() for mass in masses], max(misplaced))
 
 
 def _total(found: list[float], misplaced: float) -> Fit:
@@ -679,13 +706,16 @@ def moments_of(mechanism: Randomizer, x: Values, y: Report) -> Fit:
                 reports, mass, _ = law(mechanism, record)
                 # Else the rule has missed a piece that is too narrow for it.
                 if abs(mass.sum() - 1) < 0.01:
-                    fourth = _moments(mechanism, reports, mass)[2]
+                    _, _, fourth, _ = _moments(mechanism, reports, mass)
+
     error = np.sqrt(variance / trials)
-    spread = np.sqrt(np.maximum(fourth - variance**2, 0.0) / trials) + error**2
+    error_of_variance = np.sqrt(np.maximum(fourth - variance**2, 0.0) / trials) + error**2
     tiny = 1e-6 / SIGMAS  # what float32 rounds an estimate by
     off_mean = np.abs(values.mean(0) - mean) / (error + tiny)
-    off_variance = np.abs(((values - mean) ** 2).mean(0) - variance) / (spread + tiny)
+    drawn = ((values - mean) ** 2).mean(0)
+    off_variance = np.abs(drawn - variance) / (error_of_variance + tiny)
     worst = float(np.max([np.max(off_mean), np.max(off_variance)]))
-    worst = worst if math.isfinite(worst) else math.inf
+    if math.isnan(worst):
+        worst = math.inf
     smallest = float(np.max(2 * SIGMAS * error))
     return Fit(worst <= SIGMAS, "moments of draws", worst, SIGMAS, smallest, trials)

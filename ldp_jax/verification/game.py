@@ -126,11 +126,11 @@ class _Pairs(NamedTuple):
     @classmethod
     def of(cls, owners: tuple[np.ndarray, ...], x: Values, other: Values) -> "_Pairs":
         """The place where the numbers of two records are farthest apart."""
-        first, second = (
-            np.concatenate([leaf.reshape(len(leaf), -1) for leaf in leaves_of(side)], 1)
-            for side in (x, other)
-        )
-        away = np.abs(first.astype(np.float64) - second)
+
+        def numbers(side: Values) -> np.ndarray:
+            return np.concatenate([leaf.reshape(len(leaf), -1) for leaf in leaves_of(side)], 1)
+
+        away = np.abs(numbers(x).astype(np.float64) - numbers(other))
         return cls(owners, x, other, away.argmax(1))
 
 
@@ -175,7 +175,7 @@ class Viewer:
         reals = codomain.continuous
         scales = [_scale(numbers[:, column], reals and bool(floats[column])) for column in chosen]
         whole = [_scale(part, reals) for part in _parts(codomain, y)]
-        return cls(codomain, chosen, np.array(scales), np.array(whole), reals)
+        return cls(codomain, chosen, np.array(scales), np.array(whole), with_bits=reals)
 
     def views(self, y: Report, differing: np.ndarray | None = None) -> Views:
         """The views of stacked reports; ``differing`` [n] is where the two records are not alike.
@@ -193,16 +193,20 @@ class Viewer:
                 found[f"|number {column} - {middle:.4g}|"] = np.abs(number - middle)
         if len(columns) > 1:
             found |= _of_all(np.stack(columns, 1))
+
         bits = {}
-        for (i, one), (j, other) in itertools.combinations(list(enumerate(columns))[:_PAIRED], 2):
+        paired = list(enumerate(columns[:_PAIRED]))
+        for (i, one), (j, other) in itertools.combinations(paired, 2):
             with np.errstate(invalid="ignore", over="ignore"):
                 found[f"difference of {i} and {j}"] = one - other
                 found[f"product of {i} and {j}"] = one * other
             bits[f"{i} equals {j}"] = one == other
+
         if differing is not None:
             found |= self._where_they_differ(y, columns[0], differing)
         if self.with_bits:
             bits |= _bits(y)
+
         # The infinities are far out, and NaN beyond them.
         ordered = partial(np.nan_to_num, nan=_NAN, posinf=_INFINITE, neginf=-_INFINITE)
         return Views({name: ordered(column) for name, column in found.items()}, bits)
@@ -215,9 +219,10 @@ class Viewer:
             if part.shape[1] <= max(1, differing.max()):
                 continue
             one = rounded(part[np.arange(len(part)), differing], step)
+            high = one > middle
             found["the number that differs"] = one
-            found["the first number if that is high"] = np.where(one > middle, first, -_INFINITE)
-            found["the first number if that is low"] = np.where(one > middle, -_INFINITE, first)
+            found["the first number if that is high"] = np.where(high, first, -_INFINITE)
+            found["the first number if that is low"] = np.where(high, -_INFINITE, first)
         return found
 
 
@@ -263,8 +268,11 @@ def _scale(numbers: np.ndarray, reals: bool) -> tuple[float, float]:
     usual = numbers[np.isfinite(numbers)]
     if not len(usual):
         return 0.0, 0.0
-    step = RESOLUTION * float(np.quantile(np.abs(usual), 0.9)) if reals else 0.0
-    return step, float(np.median(np.unique(usual)))
+    middle = float(np.median(np.unique(usual)))
+    if not reals:
+        return 0.0, middle
+    size = float(np.quantile(np.abs(usual), 0.9))
+    return RESOLUTION * size, middle
 
 
 def rounded(column: np.ndarray, step: float) -> np.ndarray:
@@ -299,13 +307,15 @@ def _bits(y: Report) -> dict[str, np.ndarray]:
     columns = [column for leaf in floats for column in raw(leaf).reshape(len(leaf), -1).T]
     found = {}
     for number, column in enumerate(columns[:_WITH_BITS]):
-        width = 23 if column.dtype.itemsize == 4 else 8 * column.dtype.itemsize - 6
-        bits = [(column >> column.dtype.type(place)) & 1 == 1 for place in range(width)]
+        kind = column.dtype
+        width = 23 if kind.itemsize == 4 else 8 * kind.itemsize - 6
+        bits = [(column >> kind.type(place)) & 1 == 1 for place in range(width)]
         for place, bit in enumerate(bits):
             last = "last " if place < LAST else ""
             found[f"{last}bit {place} of {number}"] = bit
             if place + 1 < width:
-                found[f"{last}bits {place} and {place + 1} of {number}"] = bit ^ bits[place + 1]
+                parity = bit ^ bits[place + 1]
+                found[f"{last}bits {place} and {place + 1} of {number}"] = parity
     return found
 
 
@@ -342,15 +352,19 @@ def epsilon_lower_bound(
     validate.in_range(0.0, 1.0, confidence=confidence)
     validate.in_range(0.0, 1.0, delta=delta)
     check_budget(mechanism)  # before the key is used
+
     domain: Any = mechanism.domain()
     first, second = domain.extremes()
-    first = first if x is None else domain.given(x)
-    second = second if x_other is None else domain.given(x_other)
+    if x is not None:
+        first = domain.given(x)
+    if x_other is not None:
+        second = domain.given(x_other)
     sides = zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True)
     differ = any(not np.array_equal(*leaves) for leaves in sides)
     validate.require(differ, "x and x_other must be two records, got one twice")
     owners = (np.full(1, domain.own, np.int32),) if domain.users else ()
     pair = _Pairs.of(owners, repeated(first, 1), repeated(second, 1))
+
     half = trials // 2
     choose_key, decide_key = random.split(key)
     viewer, chosen = _viewed(mechanism, choose_key, pair, half)
@@ -406,11 +420,13 @@ def largest_lower_bound(
     claim = mechanism.guarantee().epsilon
     trials = affordable(mechanism, trials)
     rounds = round_sizes(trials, claim)
+    asked = rounds[0][0]
     pair_key, train_key, *keys = random.split(key, 2 + _FINALISTS)
-    drawn = pairs_of(mechanism.domain(), generator(pair_key), rounds[0][0], records)
-    pairs = _Pairs.of(*drawn)
+    pairs = _Pairs.of(*pairs_of(mechanism.domain(), generator(pair_key), asked, records))
+
     viewer = None
-    for (_, each), round_key in zip(rounds, random.split(train_key, len(rounds)), strict=True):
+    round_keys = random.split(train_key, len(rounds))
+    for (_, each), round_key in zip(rounds, round_keys, strict=True):
         viewer, views = _viewed(mechanism, round_key, pairs, each, viewer)
         rank = partial(_suspicion, claim=claim, spare=delta * each)
         scores = np.zeros(len(pairs.differing))
@@ -419,6 +435,7 @@ def largest_lower_bound(
         scores[0] = np.inf  # the extremes are always kept
         kept = max(_FINALISTS, len(scores) // _FEWER)
         pairs = take(pairs, np.argsort(-scores, kind="stable")[:kept])
+
     alpha = (1 - confidence) / (2 * _SUSPECTS)
     few = trials // 4
     ranks = [
@@ -435,7 +452,7 @@ def largest_lower_bound(
             suspects = events[: _SUSPECTS // (2 * _FINALISTS)]
             bounds += [_bounded(event, fresh, alpha, delta) for event in suspects]
     largest = max(bounds, key=lambda bound: bound.epsilon)
-    return largest._replace(trials=trials, pairs=rounds[0][0])
+    return largest._replace(trials=trials, pairs=asked)
 
 
 def affordable(mechanism: Any, trials: int) -> int:
@@ -473,10 +490,12 @@ def smallest_leaks(trials: int, claim: float, confidence: float) -> tuple[float,
     low, _ = statistics.clopper_pearson(hits, decided, alpha)
     _, high = statistics.clopper_pearson(0, decided, alpha)
     shown = hits[low > math.exp(min(claim, 700.0)) * high]
+    mass = float(shown[0]) / decided if len(shown) else 1.0
+
     pairs, each = round_sizes(trials, claim)[0]
     chosen = math.log(pairs * each) / math.log1p(math.exp(-claim))
-    mass = float(shown[0]) / decided if len(shown) else 1.0
-    return mass, min(1.0, max(mass, chosen / each)), pairs
+    mass_of_one_pair = min(1.0, max(mass, chosen / each))
+    return mass, mass_of_one_pair, pairs
 
 
 # --- Reports of pairs -----------------------------------------------------------------------------
@@ -485,11 +504,13 @@ def smallest_leaks(trials: int, claim: float, confidence: float) -> tuple[float,
 def _reports(mechanism: Any, key: PRNGKey, pairs: _Pairs, each: int) -> tuple[Report, Report]:
     """``each`` reports of either record of every pair, stacked pair after pair."""
     many = take(pairs, np.repeat(np.arange(len(pairs.differing)), each))
-    words = [jax.random.key_data(random.split(k, len(many.differing))) for k in random.split(key)]
-    return (
-        report_each(words[0], mechanism, many.x, *many.owners),
-        report_each(words[1], mechanism, many.other, *many.owners),
+    words, other_words = (
+        jax.random.key_data(random.split(record_key, len(many.differing)))
+        for record_key in random.split(key)
     )
+    reports = report_each(words, mechanism, many.x, *many.owners)
+    other_reports = report_each(other_words, mechanism, many.other, *many.owners)
+    return reports, other_reports
 
 
 # --- Events ---------------------------------------------------------------------------------------
@@ -528,14 +549,16 @@ def most_suspicious(views: Sequence[Views], pairs: int, ranks: Sequence[Rank]) -
     def add(view: str, best: Callable[[Rank], Best]) -> None:
         for events, rank in zip(found, ranks, strict=True):
             for pair, (score, low, high, forward) in enumerate(zip(*best(rank), strict=True)):
-                numbers = float(score), pair, view, float(low), float(high)
-                events.append(Event(*numbers, bool(forward)))
+                window = float(low), float(high)
+                events.append(Event(float(score), pair, view, *window, bool(forward)))
 
     for name, numbers in mine.numbers.items():
-        sides = numbers.reshape(pairs, each), others.numbers[name].reshape(pairs, each)
-        add(name, partial(windows, Ordered.of(*sides)))
+        other_numbers = others.numbers[name].reshape(pairs, each)
+        ordered = Ordered.of(numbers.reshape(pairs, each), other_numbers)
+        add(name, partial(windows, ordered))
     for name, bits in mine.bits.items():
-        ones, other_ones = (side.reshape(pairs, each).sum(1) for side in (bits, others.bits[name]))
+        ones = bits.reshape(pairs, each).sum(1)
+        other_ones = others.bits[name].reshape(pairs, each).sum(1)
         add(name, partial(_of_bit, ones, other_ones, each, allowed_in(name)))
     return [sorted(events, key=lambda event: -event.score) for events in found]
 
@@ -548,9 +571,11 @@ def allowed_in(view: str) -> float:
 def count(event: Event, views: Views) -> int:
     """How many reports are in an event."""
     if event.view in views.bits:
-        return int((views.bits[event.view] == bool(event.low)).sum())
-    value = views.numbers[event.view]
-    return int(((value >= event.low) & (value < event.high)).sum())
+        inside = views.bits[event.view] == bool(event.low)
+    else:
+        value = views.numbers[event.view]
+        inside = (value >= event.low) & (value < event.high)
+    return int(inside.sum())
 
 
 Best = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
@@ -573,15 +598,17 @@ class Ordered(NamedTuple):
     @classmethod
     def of(cls, mine: np.ndarray, others: np.ndarray) -> "Ordered":
         """From the numbers of either record's reports [pairs, each]."""
-        pairs, each = mine.shape
+        each = mine.shape[1]
         both = np.concatenate([mine, others], 1)
         order = np.argsort(both, axis=1)
-        value = np.pad(np.take_along_axis(both, order, 1), ((0, 0), (0, 1)), constant_values=np.inf)
+        value = np.take_along_axis(both, order, 1)
+        value = np.pad(value, ((0, 0), (0, 1)), constant_values=np.inf)
         ours = np.pad(np.cumsum(order < each, 1), ((0, 0), (1, 0)))
+
         new = np.ones(value.shape, bool)
         new[:, 1:] = value[:, 1:] != value[:, :-1]
-        start = np.maximum.accumulate(np.where(new, np.arange(2 * each + 1), 0), 1)
-        return cls(value, start, ours)
+        start = np.where(new, np.arange(2 * each + 1), 0)
+        return cls(value, np.maximum.accumulate(start, 1), ours)
 
 
 def windows(view: Ordered, rank: Rank) -> Best:
@@ -595,24 +622,27 @@ def windows(view: Ordered, rank: Rank) -> Best:
     ]
     for width in 2 ** np.arange(int(math.log2(last))):
         ends = start[:, width::width]
-        found += _spans(view, start[:, :-width:width][:, : ends.shape[1]], ends, rank)
+        begins = start[:, :-width:width][:, : ends.shape[1]]
+        found += _spans(view, begins, ends, rank)
     return _most(found)
 
 
 def _spans(view: Ordered, begin: np.ndarray, end: np.ndarray, rank: Rank) -> list[Best]:
     """The most suspicious window from ``begin`` to ``end`` [pairs, windows], for either record."""
     row = np.arange(len(begin))
-    a = np.take_along_axis(view.ours, end, 1) - np.take_along_axis(view.ours, begin, 1)
-    b = end - begin - a
-    asked = a + b >= _LEAST
+    ours_until = partial(np.take_along_axis, view.ours, axis=1)
+    mine = ours_until(end) - ours_until(begin)
+    others = end - begin - mine
+    asked = mine + others >= _LEAST
     found = []
-    for one, other, forward in ((a, b, True), (b, a, False)):
-        score = np.full(a.shape, -np.inf)
+    for one, other, forward in ((mine, others, True), (others, mine, False)):
+        score = np.full(mine.shape, -np.inf)
         score[asked] = rank(one[asked], other[asked])
-        at = score.argmax(1)
-        first, last = begin[row, at], end[row, at]
+        best = row, score.argmax(1)
+        first = begin[best]
         low = np.where(first > 0, view.value[row, first], -np.inf)
-        found.append((score[row, at], low, view.value[row, last], np.full(len(row), forward)))
+        high = view.value[row, end[best]]
+        found.append((score[best], low, high, np.full(len(row), forward)))
     return found
 
 
@@ -630,9 +660,8 @@ def _of_bit(mine: np.ndarray, others: np.ndarray, each: int, allowed: float, ran
 def _most(found: list[Best]) -> Best:
     """For each pair the event of the largest score."""
     score, low, high, forward = map(np.stack, zip(*found, strict=True))
-    best = score.argmax(0)
-    row = np.arange(score.shape[1])
-    return score[best, row], low[best, row], high[best, row], forward[best, row]
+    best = score.argmax(0), np.arange(score.shape[1])
+    return score[best], low[best], high[best], forward[best]
 
 
 # --- How suspicious -------------------------------------------------------------------------------
@@ -647,12 +676,13 @@ def _suspicion(
     """
     hits = np.maximum(hits - spare, 0.0)
     total = hits + others
-    loss = claim + allowed
     shares = np.stack([hits, others]) / np.maximum(total, 1)
     likely = special.entr(shares).sum(0)
-    spent = hits * np.log1p(np.exp(-loss)) + others * np.log1p(np.exp(min(loss, 700.0)))
+    loss = claim + allowed
+    odds = np.exp(min(loss, 700.0))
+    spent = hits * np.log1p(np.exp(-loss)) + others * np.log1p(odds)
     tail = spent - total * likely
-    return np.where(hits > others * np.exp(min(loss, 700.0)), tail, 0.0)
+    return np.where(hits > others * odds, tail, 0.0)
 
 
 def _likely_bound(
@@ -668,13 +698,17 @@ def _likely_bound(
 def _wilson(hits: np.ndarray, n: int, z: float) -> tuple[np.ndarray, np.ndarray]:
     share = hits / n
     middle = share + z**2 / (2 * n)
-    width = z * np.sqrt(share * (1 - share) / n + z**2 / (4 * n**2))
-    return (middle - width) / (1 + z**2 / n), (middle + width) / (1 + z**2 / n)
+    variance = share * (1 - share) / n + z**2 / (4 * n**2)
+    width = z * np.sqrt(variance)
+    shrinkage = 1 + z**2 / n
+    return (middle - width) / shrinkage, (middle + width) / shrinkage
 
 
 def _bounded(event: Event, views: Sequence[Views], alpha: float, delta: float) -> LowerBound:
     """The bound that an event shows by reports of both records that chose nothing."""
-    hits, others = (count(event, side) for side in (views if event.forward else views[::-1]))
+    mine, theirs = views if event.forward else views[::-1]
+    hits = count(event, mine)
+    others = count(event, theirs)
     n = views[0].n
     value = _bound(hits, others, n, alpha, delta) - allowed_in(event.view)
     limit = _bound(n, 0, n, alpha, delta)
@@ -686,4 +720,6 @@ def _bounded(event: Event, views: Sequence[Views], alpha: float, delta: float) -
 def _bound(hits: int, others: int, n: int, alpha: float, delta: float) -> float:
     low, _ = statistics.clopper_pearson(hits, n, alpha)
     _, high = statistics.clopper_pearson(others, n, alpha)
-    return float(np.log((low - delta) / high)) if low > delta else -math.inf
+    if low <= delta:
+        return -math.inf
+    return float(np.log((low - delta) / high))

@@ -49,9 +49,8 @@ DENDROGRAM_NODES = 5
 """Nodes of graphs whose 105 dendrograms are enumerated, and up to 1 024 graphs."""
 
 _PATH = ((0, 1), (1, 2))
-_BITS = (
-    0b0101  # of the pairs 02, 03, 13, 23 that are no edge of the path, those that are private edges
-)
+# Of the pairs 02, 03, 13, 23, which are no edge of the path, those that are private edges.
+_BITS = 0b0101
 _CHAINS = 1 << 22  # sweeps of all chains together
 _SLOW = 1 << 21  # sweeps of all draws of a release together
 _BLOCK = 64  # reports about an edge
@@ -132,10 +131,9 @@ def _dendrogram_loss(m: HasDendrogram, public: Edges) -> PrivateEdgeLoss:
     pairs = candidates_of(split_of(public, n))
     said = m.dendrogram_law(n)
     weight, scale = said.scales
-    base = weight * dendrograms.log_likelihoods(dendrograms.sides(n), public)
-    loss = _about_pairs(
-        special.log_softmax(scale * dendrograms.over_all_graphs(n, pairs) + base, -1)
-    )
+    of_public = weight * dendrograms.log_likelihoods(dendrograms.sides(n), public)
+    logs = scale * dendrograms.over_all_graphs(n, pairs) + of_public
+    loss = _about_pairs(special.log_softmax(logs, -1))
     counted = _copies(said, pairs).T if said.published else 1
     there = dendrograms.bits_of(len(pairs))[..., None] > 0
     loss = np.where(there, 0.0, loss + said.epsilon * counted)
@@ -182,16 +180,16 @@ def matches_release(
     check_budget(mechanism)
     empty = split_of(_PATH, NODES)
     pairs = candidates_of(empty)
-    split = split_of(_PATH, NODES, pairs[dendrograms.bits_of(len(pairs))[_BITS] > 0])
+    private = pairs[dendrograms.bits_of(len(pairs))[_BITS] > 0]
+    split = split_of(_PATH, NODES, private)
     if isinstance(mechanism, HasDendrogram):
         return _dendrograms_fit(mechanism, key, split, trials, significance)
     mass = np.exp(release_laws(mechanism, empty)[_BITS])
     drawn = _releases(mechanism, key, split, trials)
     if (drawn < 0).any():
         return Fit(False, "impossible releases", math.inf, 0.0, 1 / trials, trials)
-    return statistics.g_test(
-        np.bincount(drawn, minlength=len(mass)), mass, significance=significance
-    )
+    counts = np.bincount(drawn, minlength=len(mass))
+    return statistics.g_test(counts, mass, significance=significance)
 
 
 def _dendrograms_fit(
@@ -200,13 +198,13 @@ def _dendrograms_fit(
     said = m.dendrogram_law(NODES)
     if said.published:
         raise NotApplicable("a chain that alternates has no known law")
-    public, private = (graphs.to_edges(graph) for graph in (split.public, split.private))
-    weight, scale = said.scales
     trees = dendrograms.sides(NODES)
-    mass = dendrograms.law(
-        weight * dendrograms.log_likelihoods(trees, public)
-        + scale * dendrograms.log_likelihoods(trees, private)
+    of_public, of_private = (
+        dendrograms.log_likelihoods(trees, graphs.to_edges(graph))
+        for graph in (split.public, split.private)
     )
+    weight, scale = said.scales
+    mass = dendrograms.law(weight * of_public + scale * of_private)
 
     def last(key: PRNGKey) -> Array:
         found = m.dendrogram(key, split)
@@ -276,18 +274,21 @@ def private_edge_lower_bound(
             f"sweeps must be at most {_SLOW // (2 * trials)} for {trials} draws, got {sweeps}"
         )
     splits = split_of(_PATH, NODES), split_of(_PATH, NODES, [[0, 2]])
+    keys = random.split(key)
     drawn = [
-        _releases(mechanism, one, split, trials)
-        for one, split in zip(random.split(key), splits, strict=True)
+        _releases(mechanism, one, split, trials) for one, split in zip(keys, splits, strict=True)
     ]
+
     half = trials // 2
     sets, place = np.unique(drawn, return_inverse=True)
     places = place.reshape(2, trials)
-    often = [np.bincount(one[:half], minlength=len(sets)) + 0.5 for one in places]
-    score = np.log(often[0]) - np.log(often[1])
-    views = [Views({"log ratio of a set": score[one]}, {}) for one in places[:, :half]]
-    fresh = [Views({"log ratio of a set": score[one]}, {}) for one in places[:, half:]]
-    return play(views, fresh, confidence)
+    often, other = (np.bincount(one[:half], minlength=len(sets)) + 0.5 for one in places)
+    scores = (np.log(often) - np.log(other))[places]
+
+    def views(scores: np.ndarray) -> list[Views]:
+        return [Views({"log ratio of a set": of_graph}, {}) for of_graph in scores]
+
+    return play(views(scores[:, :half]), views(scores[:, half:]), confidence)
 
 
 # --- An edge, through the reports of all users ----------------------------------------------------
@@ -325,8 +326,9 @@ def relationship_supremum(
     validate.one_of(mechanism.reportings, reporting=reporting)
     users = [mechanism.of_users(partial(_budget_of, user)) for user in range(NODES)]
     budgets = [user.guarantee().epsilon for user in users]
-    same = all(user == users[0] for user in users)
-    loss = functools.cache(lambda user, *view: _loss(users[0 if same else user], *view))
+    if all(user == users[0] for user in users):
+        users = [users[0]] * NODES
+    loss = functools.cache(_loss)
     pairs = list(itertools.combinations(range(NODES), 2))
     best = RelationshipLoss(0.0, (0, 1), ())
     # With equal budgets, the lower end reports a pair or the higher one.
@@ -343,12 +345,14 @@ def relationship_supremum(
             others = [pair for pair in mine if pair != edge]
             if reports or reporting == "half list":
                 views = [(len(mine), degree, reports) for degree in range(len(others) + 1)]
-                ends.append([(loss(user, *view), others[: view[1]]) for view in views])
+                ends.append([(loss(users[user], *view), others[: view[1]]) for view in views])
+
         for way in (0, 1):
             worst = [max(end, key=lambda one, way=way: one[0][way]) for end in ends]
             total = sum(both[way] for both, _ in worst)
             if total > best.epsilon:
-                best = RelationshipLoss(total, edge, tuple(sum((graph for _, graph in worst), [])))
+                graph = [pair for _, friends in worst for pair in friends]
+                best = RelationshipLoss(total, edge, tuple(graph))
     return best
 
 
@@ -398,10 +402,12 @@ def matches_graphs(mechanism: Any, key: PRNGKey, *, trials: int, significance: f
     n = codomain.n
     rng = generator(key)
     low, high = np.indices((n, n))
-    density = np.linspace(0.0, 1.0, 12)[:, None, None]
     motifs = [low + high == 1, low == 0, high == low + 1, high < 3]
-    edges = np.concatenate([motifs, rng.random((12, n, n)) < density]) & (low < high)
+    density = np.linspace(0.0, 1.0, 12)[:, None, None]
+    random_ones = rng.random((12, n, n)) < density
+    edges = np.concatenate([motifs, random_ones]) & (low < high)
     lists = (edges | edges.transpose(0, 2, 1)).reshape(-1, n)
+
     reportings = getattr(mechanism, "reportings", ())
     modes = [dataclasses.replace(mechanism, reporting=mode) for mode in reportings] or [mechanism]
     asked = len(modes) * (len(lists) + n)
@@ -418,9 +424,9 @@ def matches_graphs(mechanism: Any, key: PRNGKey, *, trials: int, significance: f
 
         # Two users who follow each other.
         joint, expected = np.zeros((2, _LEVELS + 1, _LEVELS + 1))
-        for one, other in zip(found[:-1:2], found[1::2], strict=True):
-            np.add.at(joint, (one[0], other[0]), 1)
-            expected += np.outer(one[1], other[1])
+        for (level, mass), (other_level, other_mass) in zip(found[:-1:2], found[1::2], strict=True):
+            np.add.at(joint, (level, other_level), 1)
+            expected += np.outer(mass, other_mass)
         share = significance / 4 / len(modes)
         fits.append(statistics.g_test(joint.ravel(), expected.ravel(), significance=share))
     return worst(fits)._replace(smallest_defect=1 / asked, draws=asked * copies, records=asked)
@@ -436,9 +442,8 @@ def _reports_of_graphs(mechanism: Any, keys: PRNGKeys, true: np.ndarray, copies:
     user, friend = np.nonzero(true)
     graph = np.arange(len(true)) // n
     no_labels = np.zeros(len(true) // n, int)
-    whole = Population.of(
-        graphs.GraphSet.from_edges(n * graph[user] + friend, user, graph, no_labels)
-    )
+    edges = n * graph[user] + friend, user
+    whole = Population.of(graphs.GraphSet.from_edges(*edges, graph, no_labels))
     degrees = []
     bits = []
     for key in keys:
@@ -461,8 +466,9 @@ def _levels(
     y = take(reports, slice(user, None, len(true)))
     mass, cell = cells_of(view, take(mechanism.domain().of_bits(true), user))
     order = np.argsort(-mass, kind="stable")
+    middle = np.cumsum(mass[order]) - mass[order] / 2
     level = np.zeros(len(mass), int)
-    level[order] = _LEVELS * (np.cumsum(mass[order]) - mass[order] / 2) / mass.sum()
+    level[order] = _LEVELS * middle / mass.sum()
     level[mass == 0] = _LEVELS
     drawn = np.where(view.codomain().contains(y), level[cell(y)], _LEVELS)
     return drawn, np.bincount(level, mass, minlength=_LEVELS + 1)

@@ -61,9 +61,8 @@ _LONG = (np.int64, np.float64)  # types that the device has in 64-bit mode
 def _same(a: Report, b: Report, rounding: float = 0.0) -> np.ndarray:
     """Which of stacked reports are equal, floats up to ``rounding``.
 
-    NaN stands for what is not sent.
-
-    None is where a number has another type: its further bits could tell.
+    NaN stands for what is not sent. No report equals one with a number of another type, whose
+    further bits could tell.
     """
     same = np.ones(count_of(a), bool)
     for one, other in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True):
@@ -74,7 +73,10 @@ def _same(a: Report, b: Report, rounding: float = 0.0) -> np.ndarray:
             near = rounding * np.maximum(1.0, np.median(sizes, 0))
             sides = map(np.float64, (one, other))
             equal = np.isclose(*sides, rtol=rounding, atol=near, equal_nan=True)
-        same &= (one.dtype == other.dtype) & equal.reshape(len(same), -1).all(1)
+        if one.dtype == other.dtype:
+            same &= equal.reshape(len(same), -1).all(1)
+        else:
+            same[:] = False
     return same
 
 
@@ -101,7 +103,8 @@ def _told(codomain: Reports, reports: Report) -> int:
     for leaf in leaves:
         if is_float(leaf):
             nan = raw(leaf)[np.isnan(leaf)]
-            found += int(((leaf == 0) & np.signbit(leaf)).sum()) + int((nan != nan[:1]).sum())
+            found += int((nan != nan[:1]).sum())
+            found += int(((leaf == 0) & np.signbit(leaf)).sum())
 
     places = _places(codomain, reports)
     if places is not None:
@@ -109,9 +112,10 @@ def _told(codomain: Reports, reports: Report) -> int:
         _, first, place = np.unique(
             places.reshape(n, -1), axis=0, return_index=True, return_inverse=True
         )
+        equal = first[np.ravel(place)]
         for leaf in leaves:
             bits = np.ascontiguousarray(leaf).reshape(n, -1).view(np.uint8)
-            found += int((bits != bits[first[np.ravel(place)]]).any(1).sum())
+            found += int((bits != bits[equal]).any(1).sum())
     return found
 
 
@@ -294,27 +298,23 @@ def uses_the_whole_key(mechanism: Randomizer, key: PRNGKey, *, calls: int = 256)
     """
     validate.integer_in(64, calls=calls)
     data = np.asarray(jax.random.key_data(random.split(key, calls)))
-    flips = np.concatenate(
-        [np.zeros((1, 2), np.uint32), *(np.eye(2, dtype=np.uint32) << b for b in range(32))]
-    )
+    one_bit = [np.eye(2, dtype=np.uint32) << place for place in range(32)]
+    flips = np.concatenate([np.zeros((1, 2), np.uint32), *one_bit])
     flipped = (data[None] ^ flips[:, None]).reshape(-1, 2)
-    reports = report_each(flipped, mechanism, repeated(mechanism.domain().centre(), len(flipped)))
+    records = repeated(mechanism.domain().centre(), len(flipped))
+    reports = report_each(flipped, mechanism, records)
+
     unflipped = take(reports, np.tile(np.arange(calls), len(flips)))
     changed = ~_same(reports, unflipped).reshape(len(flips), calls)[1:]
-    varied = ~_same(take(reports, slice(1, calls)), take(reports, slice(0, calls - 1)))
-    if varied.mean() < 0.06:
+    following = take(reports, slice(1, calls))
+    varied = (~_same(following, take(reports, slice(calls - 1)))).mean()
+    if varied < 0.06:
         raise NotApplicable(
-            f"reports of one record differ in {varied.mean():.2g} of pairs: ask another epsilon"
+            f"reports of one record differ in {varied:.2g} of pairs: ask another epsilon"
         )
     dropped = int((~changed.any(1)).sum())
-    return Fit(
-        dropped == 0,
-        "bits of the key",
-        float(dropped),
-        0.0,
-        1 - math.pow(1e-6 / 64, 1 / calls),
-        calls,
-    )
+    missed = 1 - math.pow(1e-6 / 64, 1 / calls)
+    return Fit(dropped == 0, "bits of the key", float(dropped), 0.0, missed, calls)
 
 
 @standard_flags()
@@ -351,11 +351,9 @@ def is_total(mechanism: Randomizer, key: PRNGKey) -> Fit:
         good = joined(good, np.asarray(jax.jit(domain.clip)(missing)))
     reports, others = (report_each(words[: count_of(x)], mechanism, x) for x in (bad, good))
     inside = np.asarray(codomain.contains(reports, rounding=2))
+    same = _same(reports, others)
     unlike = "reports unlike those of the clipped records"
-    wrong = {
-        OUTSIDE: int((~inside).sum()),
-        unlike: int((~_same(reports, others)).sum()),
-    }
+    wrong = {OUTSIDE: int((~inside).sum()), unlike: int((~same).sum())}
     data = np.asarray(jax.random.key_data(random.split(key, _ROWS)))
     wrong |= _faults_of_types(mechanism, data, ordinary, rng)
 
@@ -376,14 +374,15 @@ def _faults_of_types(
             continue
         typed, meant = rows
         reports = report_each(words, mechanism, meant)
-        different = _different(jax.tree.map(np.asarray, mapped(_key_of(words), typed)), reports)
+        mapped_reports = jax.tree.map(np.asarray, mapped(_key_of(words), typed))
+        different = _different(mapped_reports, reports)
 
         place = int(rng.integers(_ROWS))
         one: Any = take(typed, place)
         for form in [one] if whole else [one, one.tolist()]:
             report = mechanism.privatize(_key_of(words[place]), form)
-            sides = repeated(report, 1), take(reports, slice(place, place + 1))
-            different += _different(*(jax.tree.map(np.asarray, side) for side in sides))
+            stacked = jax.tree.map(np.asarray, repeated(report, 1))
+            different += _different(stacked, take(reports, slice(place, place + 1)))
         if kind in _LONG:
             # One that raises in 64-bit mode, or has reports of another shape there, is not asked.
             with contextlib.suppress(TypeError, ValueError), jax.enable_x64(True):

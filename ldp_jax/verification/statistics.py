@@ -39,8 +39,7 @@ class Fit(NamedTuple):
     def __str__(self) -> str:
         return (
             f"{self.test} test: {self.statistic:.4g} against {self.threshold:.4g} "
-            f"(n = {self.draws}); "
-            f"detects {self.smallest_defect:.3g} and more"
+            f"(n = {self.draws}); detects {self.smallest_defect:.3g} and more"
         )
 
 
@@ -51,7 +50,8 @@ def smallest_defect_of_g(n: int, cells: int, significance: float = SIGNIFICANCE)
     """
     critical = stats.chi2.isf(significance, cells - 1)
     missed = lambda shift: special.chndtr(critical, cells - 1, shift) - significance
-    return float(np.sqrt(optimize.brentq(missed, 1.0, 100 * critical + 1000) / (4 * n)))
+    shift = optimize.brentq(missed, 1.0, 100 * critical + 1000)
+    return float(np.sqrt(shift / (4 * n)))
 
 
 def g_test(counts: Values, probabilities: Values, *, significance: float = SIGNIFICANCE) -> Fit:
@@ -72,18 +72,24 @@ def g_test(counts: Values, probabilities: Values, *, significance: float = SIGNI
     observed = np.append(counts[~rare], counts[rare].sum())
     expected = n * np.append(probabilities[~rare], probabilities[rare].sum())
     if expected[-1] < 10:
-        significance = significance / 2 if rare.any() else significance
-        limit = stats.poisson.isf(significance, expected[-1])
-        if observed[-1] > limit:
-            return Fit(
-                False, "G (too many rare outcomes)", float(observed[-1]), float(limit), 0.0, int(n)
-            )
-        observed, expected = observed[:-1], expected[:-1]
+        if rare.any():
+            significance = significance / 2
+        seen = float(observed[-1])
+        limit = float(stats.poisson.isf(significance, expected[-1]))
+        if seen > limit:
+            return Fit(False, "G (too many rare outcomes)", seen, limit, 0.0, int(n))
+        observed = observed[:-1]
+        expected = expected[:-1]
         expected = expected * observed.sum() / expected.sum()
+
     if len(observed) < 2:  # one outcome, and the others were not too many
-        rest = n * float(probabilities[rare].sum())
-        seen = pooled + (stats.poisson.isf(significance, rest) + 30) / n if rare.any() else 1.0
-        return Fit(True, "G", 0.0, 0.0, float(min(1.0, seen)), int(n))
+        smallest = 1.0
+        if rare.any():
+            rest = n * float(probabilities[rare].sum())
+            unseen = stats.poisson.isf(significance, rest) + 30
+            smallest = min(1.0, pooled + unseen / n)
+        return Fit(True, "G", 0.0, 0.0, float(smallest), int(n))
+
     g = float(2 * special.rel_entr(observed, expected).sum())
     limit = float(stats.chi2.isf(significance, len(observed) - 1))
     smallest = smallest_defect_of_g(int(n), len(observed), significance) + pooled
@@ -92,10 +98,9 @@ def g_test(counts: Values, probabilities: Values, *, significance: float = SIGNI
 
 def tail_fit(test: str, chance: float, limit: float, smallest_defect: float, draws: int) -> Fit:
     """Whether the rarest of what was seen is no rarer than a limit; both are shown as digits."""
-    digits = -np.log10(max(chance, 1e-300)), -np.log10(limit)
-    return Fit(
-        chance >= limit, test, float(digits[0]), float(digits[1]), float(smallest_defect), draws
-    )
+    digits = float(-np.log10(max(chance, 1e-300)))
+    threshold = float(-np.log10(limit))
+    return Fit(chance >= limit, test, digits, threshold, float(smallest_defect), draws)
 
 
 def clopper_pearson(successes: Scalar, n: Scalar, alpha: float) -> tuple[np.ndarray, np.ndarray]:
@@ -109,6 +114,6 @@ def clopper_pearson(successes: Scalar, n: Scalar, alpha: float) -> tuple[np.ndar
     """
     successes = np.asarray(successes, np.float64)
     with np.errstate(invalid="ignore"):
-        low = np.where(successes > 0, stats.beta.ppf(alpha, successes, n - successes + 1), 0.0)
-        high = np.where(successes < n, stats.beta.isf(alpha, successes + 1, n - successes), 1.0)
-    return low, high
+        low = stats.beta.ppf(alpha, successes, n - successes + 1)
+        high = stats.beta.isf(alpha, successes + 1, n - successes)
+    return np.where(successes > 0, low, 0.0), np.where(successes < n, high, 1.0)

@@ -393,13 +393,17 @@ class Questions:
             raise NotApplicable(
                 "a loss per unit of distance: the law is asked of any two records, however near"
             )
-        if (now := self.m.guarantee()) != g:
+        now = self.m.guarantee()
+        if now != g:
             return _answer(1.0, 0.0, False, f"guarantee() has changed to {now}")
         fits = g.unit == (NEIGHBOUR_LIST if domain.users else RECORD)
-        if known := [unit for unit, words in WORDS.items() if words == g.adjacency]:
-            fits = fits and g.unit in known  # other words are the author's to answer for
+        named = [unit for unit, words in WORDS.items() if words == g.adjacency]
+        if named:
+            fits = fits and g.unit in named  # other words are the author's to answer for
         if not domain.all_adjacent:  # then the law was not asked of any two
-            known = {domain.adjacency, *([WORDS[NEIGHBOUR_LIST]] if domain.users else ())}
+            known = [domain.adjacency]
+            if domain.users:
+                known.append(WORDS[NEIGHBOUR_LIST])
             fits = fits and g.adjacency in known
         said = (
             f"a guarantee per {g.unit} ({g.adjacency}) about records of {self.m.domain()}, "
@@ -499,7 +503,8 @@ class Questions:
                 lost = relationship_supremum(m, reporting).epsilon
             else:  # where no law of a bit is known, a bit of the lists of those who report it
                 made = dataclasses.replace(m, reporting=reporting)
-                lost = (2 if reporting == "full" else 1) * privacy_loss_supremum(made).epsilon
+                ends = 2 if reporting == "full" else 1
+                lost = ends * privacy_loss_supremum(made).epsilon
             claimed = m.relationship(reporting)
             if claimed.unit != RELATIONSHIP or any_two(claimed.adjacency) == "any two":
                 return _answer(1.0, 0.0, False, f"relationship() is not of one edge: {claimed}")

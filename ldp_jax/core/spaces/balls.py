@@ -41,7 +41,8 @@ def shortened(x: Values, radius: Scalar) -> Array:
     end = jnp.asarray(radius, x.dtype)
     # Vectors along axes and diagonals are shortened without a rounded sum: compiled as they are
     # eagerly.
-    return jnp.where(most * root > end, unit * (end * _INSIDE / jnp.where(root > 0, root, 1.0)), x)
+    inside = unit * (end * _INSIDE / jnp.where(root > 0, root, 1.0))
+    return jnp.where(most * root > end, inside, x)
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -60,7 +61,8 @@ class Ball(Records[Values]):
 
     def contains(self, values: Values, *, rounding: int = 0) -> np.ndarray:
         """Whether values are vectors [dim] of at most that length, up to float32 rounding."""
-        most = float(self.radius) * (1 + (1 + rounding) * float(np.finfo(np.float32).eps))
+        slack = (1 + rounding) * float(np.finfo(np.float32).eps)
+        most = float(self.radius) * (1 + slack)
         return each_vector(values, self.dim, lambda x: lengths(x) <= most)
 
     def clip(self, x: Values) -> Array:
@@ -81,7 +83,8 @@ class Ball(Records[Values]):
     def typical(self) -> np.ndarray:
         """Half-way to the boundary, in no direction of an axis."""
         direction = np.arange(1.0, self.dim + 1)
-        return (0.5 * float(self.radius) * direction / np.linalg.norm(direction)).astype(np.float32)
+        half_way = 0.5 * float(self.radius) * direction / np.linalg.norm(direction)
+        return half_way.astype(np.float32)
 
     def centre(self) -> np.ndarray:
         """The origin."""
@@ -89,9 +92,10 @@ class Ball(Records[Values]):
 
     def sample(self, rng: np.random.Generator, n: int) -> np.ndarray:
         """Uniform directions and uniform lengths."""
-        x = rng.normal(size=(n, self.dim))
-        x /= np.linalg.norm(x, axis=1, keepdims=True)
-        return (float(self.radius) * rng.random((n, 1)) * x).astype(np.float32)
+        direction = rng.normal(size=(n, self.dim))
+        direction /= np.linalg.norm(direction, axis=1, keepdims=True)
+        length = float(self.radius) * rng.random((n, 1))
+        return (length * direction).astype(np.float32)
 
     def grid(self, count: int) -> np.ndarray:
         """Along a diameter."""

@@ -89,8 +89,8 @@ class Interval(Records[Values], Reports[Values]):
 
     def share(self, x: Values) -> np.ndarray:
         """The distance from the lower end, in widths."""
-        x = np.asarray(x).astype(np.float64)
-        return np.clip((x - float(self.lower)) / self._width(), 0, 1 - 2.0**-53)
+        above = np.asarray(x).astype(np.float64) - float(self.lower)
+        return np.clip(above / self._width(), 0, 1 - 2.0**-53)
 
 
 @dataclasses.dataclass(frozen=True, repr=False)

@@ -120,7 +120,9 @@ def spacings(y: Values) -> np.ndarray:
 def each_vector(values: Values, dim: int, inside: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
     """Which of stacked values are vectors [dim] whose numbers are all ``inside``, bool [n]."""
     y = np.asarray(values)
-    return np.asarray(inside(y).all(-1)) if y.shape[-1:] == (dim,) else np.zeros(y.shape[:1], bool)
+    if y.shape[-1:] != (dim,):
+        return np.zeros(y.shape[:1], bool)
+    return np.asarray(inside(y).all(-1))
 
 
 class Records(abc.ABC, Generic[R]):
@@ -201,13 +203,14 @@ class Records(abc.ABC, Generic[R]):
 
     def outside(self) -> tuple[R, R]:
         """Stacked values that are not records, and the records that they are taken for."""
-        end = jax.tree.map(lambda leaf: np.float32(np.max(leaf) + 0.5), self.extremes()[1])
 
-        def strange(leaf: ArrayLike, beyond: ArrayLike) -> np.ndarray:
+        def strange(leaf: ArrayLike, end: ArrayLike) -> np.ndarray:
+            beyond = np.float32(np.max(end) + 0.5)
             bad = np.array([np.nan, np.inf, -np.inf, 1e30, -7.0, beyond], np.float32)
             return np.stack([np.resize(bad[place:], np.shape(leaf)) for place in range(len(bad))])
 
-        bad = jax.tree.map(strange, self.typical(), end)
+        _, last = self.extremes()
+        bad = jax.tree.map(strange, self.typical(), last)
         return bad, jax.tree.map(np.asarray, jax.jit(self.clip)(bad))
 
     def validate(self, x: R, name: str = "x") -> None:
@@ -293,7 +296,8 @@ class Enumerated(Records[R], Reports[R]):
     def place(self, values: R) -> np.ndarray:
         """The places of stacked values among the members, int [n], -1 for others."""
         y = np.asarray(values)
-        known = self._numbers(np.float64 if y.dtype.kind in "biu" else y.dtype)
+        kind = np.float64 if y.dtype.kind in "biu" else y.dtype
+        known = self._numbers(kind)
         at = np.clip(np.searchsorted(known, y), 0, len(known) - 1)
         return np.where(known[at] == y, at, -1)
 
@@ -301,8 +305,10 @@ class Enumerated(Records[R], Reports[R]):
         """The nearest member; NaN goes to the middle one, the lower of two."""
         number = as_records(x)
         values = jnp.asarray(self.members(), jnp.result_type(float))
-        number = jnp.where(jnp.isnan(number), values[(len(self) - 1) // 2], number)
-        nearest = jnp.rint(jnp.interp(number, values, jnp.arange(len(self), dtype=values.dtype)))
+        middle = values[(len(self) - 1) // 2]
+        number = jnp.where(jnp.isnan(number), middle, number)
+        places = jnp.arange(len(self), dtype=values.dtype)
+        nearest = jnp.rint(jnp.interp(number, values, places))
         return cast(R, values[nearest.astype(jnp.int32)])
 
     def __len__(self) -> int:
@@ -323,7 +329,9 @@ class Enumerated(Records[R], Reports[R]):
 
     def extremes(self) -> tuple[R, R]:
         """The first and the last, or the first two that are adjacent."""
-        first, last = (0, len(self) - 1) if self.all_adjacent else self._pairs()[0].tolist()
+        if self.all_adjacent:
+            return self._pick(0), self._pick(-1)
+        first, last = self._pairs()[0].tolist()
         return self._pick(first), self._pick(last)
 
     def typical(self) -> R:
@@ -337,8 +345,9 @@ class Enumerated(Records[R], Reports[R]):
     def neighbours(self, rng: np.random.Generator, n: int) -> tuple[R, R]:
         """Adjacent pairs drawn uniformly; float64."""
         pairs = self._pairs()
-        places = rng.permuted(pairs[rng.integers(0, len(pairs), n)], axis=1).T
-        return self._pick(places[0], np.float64), self._pick(places[1], np.float64)
+        drawn = pairs[rng.integers(0, len(pairs), n)]
+        first, other = rng.permuted(drawn, axis=1).T
+        return self._pick(first, np.float64), self._pick(other, np.float64)
 
     def grid(self, count: int) -> R:
         """All members."""
@@ -350,7 +359,8 @@ def shown(value: Scalar) -> str:
     if isinstance(value, (bool, int, float, np.number)):
         return f"{value:.6g}"
     if isinstance(value, jax.core.Tracer) or np.ndim(value):
-        return f"{getattr(value, 'dtype', type(value).__name__)}{list(np.shape(value))}"
+        kind = getattr(value, "dtype", type(value).__name__)
+        return f"{kind}{list(np.shape(value))}"
     return f"{float(value):.6g}"
 
 

@@ -28,9 +28,11 @@ def polar(x: Values, radius: float = 1.0) -> tuple[Array, Array]:
     scaled = x / jnp.where(most > 0, most, 1.0)
     size = jnp.sqrt((scaled**2).sum(-1, keepdims=True))
     first = jnp.zeros_like(x).at[..., 0].set(1.0)
-    direction = jnp.where(most > 0, scaled / jnp.where(most > 0, size, 1.0), first)
+    unit = scaled / jnp.where(most > 0, size, 1.0)
+    direction = jnp.where(most > 0, unit, first)
     length = (most * size / radius)[..., 0]
-    return jnp.where(length > _WHOLE, 1.0, length).astype(x.dtype), direction
+    length = jnp.where(length > _WHOLE, 1.0, length)
+    return length.astype(x.dtype), direction
 
 
 @dataclasses.dataclass(frozen=True)

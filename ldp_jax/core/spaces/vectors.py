@@ -147,6 +147,5 @@ class Subset(ByCoordinate[SparseReport]):
         """Whether coordinates are sorted, distinct and below ``dim``, and values of ``inner``."""
         at, inner = SparseReport(*values)  # and nothing else
         sorted_below = lambda at: (np.diff(at, prepend=-1) > 0) & (at < self.dim)
-        return each_vector(at, self.k, sorted_below) & self.inner.contains(
-            inner, rounding=rounding
-        ).all(-1)
+        possible = self.inner.contains(inner, rounding=rounding).all(-1)
+        return each_vector(at, self.k, sorted_below) & possible

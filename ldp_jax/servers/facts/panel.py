@@ -152,9 +152,8 @@ def panel_facts(
     phase("what structure says", 0.0)
     structure = structure_posterior(graph, known, rows=rows, op=op)
     phase("the classifier of the devices", 0.5)
-    room = min(
-        len(known.labels), max(MANY, 4 * len(panel.labels))
-    )  # of large graphs few nodes are in the panel
+    # Of large graphs few nodes are in the panel.
+    room = min(len(known.labels), max(MANY, 4 * len(panel.labels)))
     classifier = device_classifier(rows, panel, room=room)
     return PanelFacts(known, structure, classifier, op)
 

@@ -82,8 +82,10 @@ class Numbering(NamedTuple):
         """
         log_p = np.asarray(log_p, np.float64)
         prior = np.asarray(self.log_prior if log_prior is None else log_prior, np.float64)
-        found = np.array(np.broadcast_to(prior, (*log_p.shape[:-1], len(self.log_prior))))
-        found[..., self.taught] = log_p + logsumexp(prior[..., self.taught], axis=-1, keepdims=True)
+        shape = (*log_p.shape[:-1], len(self.log_prior))
+        found = np.array(np.broadcast_to(prior, shape))
+        rest = logsumexp(prior[..., self.taught], axis=-1, keepdims=True)
+        found[..., self.taught] = log_p + rest
         return found.astype(np.float32)
 
     def evidence(
@@ -95,9 +97,8 @@ class Numbering(NamedTuple):
         ``log_q`` [n, T].
         """
         given = np.asarray(log_likelihood, np.float64)
-        found = np.tile(
-            logsumexp(given + np.asarray(log_q), axis=1, keepdims=True), len(self.log_prior)
-        )
+        marginal = logsumexp(given + np.asarray(log_q), axis=1, keepdims=True)
+        found = np.tile(marginal, len(self.log_prior))
         found[:, self.taught] = given
         return found.astype(np.float32)
 

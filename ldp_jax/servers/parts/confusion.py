@@ -95,9 +95,8 @@ def _confusion(
     """
     scores, labels, keep = panel
     classes = scores.shape[1]
-    reported = jax.nn.one_hot(
-        labels, classes, dtype=jnp.float32
-    )  # 0 of rows without a label, by which panels share a program
+    # 0 of rows without a label, by which panels share a program.
+    reported = jax.nn.one_hot(labels, classes, dtype=jnp.float32)
     same = jnp.eye(classes, dtype=bool)
     channel = _channel(keep, classes)
 
@@ -120,9 +119,11 @@ def _confusion(
                 seen = joint / jnp.maximum(matmul(both.T, channel), _LEAST)
                 counts = both * matmul(channel, seen.T)
                 total = counts.sum(1)
-                return total / total.sum(), (counts + more) / (total[:, None] + smoothing)
+                share = total / total.sum()
+                return share, (counts + more) / (total[:, None] + smoothing)
 
-            begin = (jnp.full(classes, 1.0 / classes, jnp.float32), 0.5 * (uniform + own))
+            even = jnp.full(classes, 1.0 / classes, jnp.float32)
+            begin = (even, 0.5 * (uniform + own))
             share, table = jax.lax.fori_loop(0, _STEPS, step, begin)
             return table, share * reported.sum() + smoothing
 
@@ -234,8 +235,11 @@ def _likeliest(
     chosen = jnp.argmax(jnp.where(reports.alphabets, panel.scores, -jnp.inf), -1)
     label = jax.nn.one_hot(panel.labels, classes, dtype=jnp.float32)  # 0 of everybody else
     count = rows[best][which]
-    joint = count * tables[best][which, :, chosen] * matmul(label, _channel(panel.keep, classes).T)
+    of_label = matmul(label, _channel(panel.keep, classes).T)
+    joint = count * tables[best][which, :, chosen] * of_label
     own = joint / jnp.maximum(joint.sum(-1, keepdims=True), _LEAST)
-    without = (count * found - own * law[user, chosen][:, None]) / (count - own)
+    own_law = law[user, chosen][:, None]
+    without = (count * found - own * own_law) / (count - own)
     member = panel.labels >= 0
-    return best, jnp.log(jnp.maximum(jnp.where(member[:, None], without, found), _LEAST))
+    found = jnp.where(member[:, None], without, found)
+    return best, jnp.log(jnp.maximum(found, _LEAST))

@@ -31,6 +31,7 @@ from ldp_jax.core import validate
 from ldp_jax.core.float64 import float64_on_cpu
 from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import Array, Scalar
+from ldp_jax.servers.parts.rows import power_of_four
 
 DISPERSIONS = (math.inf, 10.0, 3.0)
 """The s of the negative binomial that :func:`evidence` chooses from."""
@@ -73,7 +74,8 @@ def report_tables(
         raise ValueError(
             f"dispersion must be > 0, or infinite for Poisson counts, got {dispersion}"
         )
-    mean = np.maximum(np.asarray(means, np.float64), LEAST).reshape(-1, np.shape(means)[-1])
+    mean = np.maximum(np.asarray(means, np.float64), LEAST)
+    mean = mean.reshape(-1, mean.shape[-1])
     count = np.arange(float(size))[:, None, None]
     s = dispersion
     if math.isinf(s):
@@ -83,7 +85,8 @@ def report_tables(
         log_pmf = log_ways + count * np.log(mean / (s + mean)) - s * np.log1p(mean / s)
     with float64_on_cpu():
         log_p = np.asarray(_convolved(log_pmf, float(epsilon)))
-    return (log_p + np.float32(math.log(math.tanh(epsilon / 2)))).transpose(2, 0, 1)
+    log_scale = np.float32(math.log(math.tanh(epsilon / 2)))  # (1 - a) / (1 + a)
+    return (log_p + log_scale).transpose(2, 0, 1)
 
 
 @jax.jit
@@ -93,10 +96,11 @@ def _convolved(log_pmf: Array, epsilon: Scalar) -> Array:
     Float32, of a float64 law.
     """
 
-    def plus(
-        a: Array, b: Array
-    ) -> Array:  # what is added is of float32's precision, the sum is not
-        return jnp.maximum(a, b) + jnp.log1p(jnp.exp(-jnp.abs(a - b).astype(jnp.float32)))
+    def plus(a: Array, b: Array) -> Array:
+        """What is added is of float32's precision, the sum is not."""
+        largest = jnp.maximum(a, b)
+        apart = jnp.abs(a - b).astype(jnp.float32)
+        return largest + jnp.log1p(jnp.exp(-apart))
 
     def up(below: Array, here: Array) -> tuple[Array, Array]:
         total = plus(below - epsilon, here)
@@ -133,12 +137,13 @@ def log_likelihoods(
     def add(total: Array, group: tuple[Array, Array]) -> tuple[Array, None]:
         laws, column = group
         here = laws[jnp.clip(column, 0, tables.shape[1] - 1)]
-        return total + here - epsilon * jnp.maximum(-column, 0)[:, None], None
+        below_zero = jnp.maximum(-column, 0)[:, None]
+        return total + here - epsilon * below_zero, None
 
     columns = jnp.asarray(reports).T
-    return jax.lax.scan(
-        add, jnp.zeros((len(reports), tables.shape[2]), jnp.float32), (tables, columns)
-    )[0]
+    start = jnp.zeros((len(reports), tables.shape[2]), jnp.float32)
+    total, _ = jax.lax.scan(add, start, (tables, columns))
+    return total
 
 
 def table_size(reports: Array | np.ndarray, means: Array | np.ndarray, epsilon: float) -> int:
@@ -152,8 +157,9 @@ def table_size(reports: Array | np.ndarray, means: Array | np.ndarray, epsilon: 
     256
     """
     validate.positive(epsilon=epsilon)
-    reach = max(np.max(np.asarray(reports), initial=0), np.max(np.asarray(means), initial=0))
-    return 4 ** math.ceil(math.log(max(float(reach) + _LOST / epsilon, _LEAST_SIZE), 4) - 1e-9)
+    largest = max(np.max(np.asarray(reports), initial=0), np.max(np.asarray(means), initial=0))
+    reach = float(largest) + _LOST / epsilon
+    return power_of_four(max(reach, _LEAST_SIZE))
 
 
 # --- Step 7 ---------------------------------------------------------------------------------------
@@ -187,10 +193,12 @@ def rate_weights(
 
     def step(weights: Array, _: None) -> tuple[Array, None]:
         share = jax.nn.softmax(log_likelihood + jnp.log(weights), axis=-1)
+        users = (share * counted[:, None]).sum(0)
         # A hundredth of a user at each rate: none is ever impossible.
-        return ((share * counted[:, None]).sum(0) + 0.01) / (total + 0.01 * rates), None
+        return (users + 0.01) / (total + 0.01 * rates), None
 
-    weights, _ = jax.lax.scan(step, jnp.full(rates, 1.0 / rates, jnp.float32), None, length=_STEPS)
+    even = jnp.full(rates, 1.0 / rates, jnp.float32)
+    weights, _ = jax.lax.scan(step, even, None, length=_STEPS)
     marginal = jax.scipy.special.logsumexp(log_likelihood + jnp.log(weights), axis=-1)
     return weights, (marginal * counted).sum() / total
 
@@ -222,13 +230,13 @@ def evidence(
     [[0.9, 0.1], [0.5, 0.5], [0.1, 0.9]]
     """
     validate.positive(epsilon=epsilon)
-    counted = (
-        np.ones(len(reports), np.float32) if counted is None else np.asarray(counted, np.float32)
-    )
+    who = np.ones(len(reports), np.float32)
+    if counted is not None:
+        who = np.asarray(counted, np.float32)
     found = []
     for s in DISPERSIONS:
         tables = report_tables(s, means, float(epsilon), size=size)
-        found.append(_under(tables, reports, prior, np.float32(epsilon), counted))
+        found.append(_under(tables, reports, prior, np.float32(epsilon), who))
     marginals = [float(marginal) for _, _, marginal in found]
     best = int(np.argmax(marginals))
     each, weights, _ = found[best]
@@ -243,7 +251,6 @@ def _under(
     n, classes = prior.shape
     each = log_likelihoods(tables, reports, epsilon).reshape(n, classes, -1)
     log_prior = jnp.log(jnp.maximum(prior, 1e-30))
-    weights, marginal = rate_weights(
-        jax.nn.logsumexp(each + log_prior[:, :, None], axis=1), counted
-    )
+    by_rate = jax.nn.logsumexp(each + log_prior[:, :, None], axis=1)
+    weights, marginal = rate_weights(by_rate, counted)
     return jax.nn.logsumexp(each + jnp.log(weights), axis=-1), weights, marginal

@@ -99,7 +99,8 @@ def device_classifier(
     validate.integer_in(2, num_folds=panel.num_folds)
     scores, ridge, weights = regression(rows, Lesson.of(panel), ridges=RIDGES, room=room)
     mean = np.asarray(weights).reshape(len(weights), panel.num_folds, -1).mean(1)  # on the host
-    return DeviceClassifier(jax.device_put(mean[:-1]), jax.device_put(mean[-1]), scores, ridge)
+    slopes, bias = jax.device_put((mean[:-1], mean[-1]))
+    return DeviceClassifier(slopes, bias, scores, ridge)
 
 
 def panel_regression(
@@ -110,8 +111,10 @@ def panel_regression(
     A labelled node's is out of fold. Columns should be of like size, such as 1 / sqrt(width).
     """
     design = np.asarray(design, np.float32)
-    rows = DenseRows(np.pad(design, ((0, 0), (0, -design.shape[1] % _WIDTH))))
-    return regression(rows, Lesson.of(known), ridges=RIDGES, by_weights=True)[0]
+    missing = -design.shape[1] % _WIDTH
+    rows = DenseRows(np.pad(design, ((0, 0), (0, missing))))
+    log_p, *_ = regression(rows, Lesson.of(known), ridges=RIDGES, by_weights=True)
+    return log_p
 
 
 def count_regression(

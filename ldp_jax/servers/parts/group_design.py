@@ -26,6 +26,7 @@ from ldp_jax.servers.parts.count_evidence import (
     report_tables,
 )
 from ldp_jax.servers.parts.groups import MERGES, merge, merged
+from ldp_jax.servers.parts.rows import power_of_four
 
 _RATES = 10  # points of the grid of rates
 
@@ -55,14 +56,14 @@ def pilot(
     labels = np.asarray(labels)
     n = len(labels)
     quiet = np.zeros(n, bool) if silent is None else np.asarray(silent)
-    labels = np.where(
-        quiet, np.iinfo(np.int32).min, labels
-    )  # a class of their own, that nobody is asked of
+    # A class of their own, that nobody is asked of.
+    labels = np.where(quiet, np.iinfo(np.int32).min, labels)
     place = random_words.places_within(key, labels)  # within the class, or within the unlabelled
     labelled = labels >= 0
     half = labelled & (place % 2 == 0)
     unlabelled = ~labelled & ~quiet
-    wanted = min(max(round(share * n) - int(half.sum()), 0), int(most * unlabelled.sum()))
+    missing = max(round(share * n) - int(half.sum()), 0)
+    wanted = min(missing, int(most * unlabelled.sum()))
     return half | (unlabelled & (place < wanted))
 
 
@@ -126,8 +127,10 @@ def group_shares(
     groups = np.asarray(groups)
     prior = np.asarray(prior, np.float64)
     reported = np.asarray(reported, bool)
-    num_groups, classes = reports.shape[1], prior.shape[1]
-    counts, who = np.asarray(reports, np.float64)[reported], prior[reported]
+    num_groups = reports.shape[1]
+    classes = prior.shape[1]
+    counts = np.asarray(reports, np.float64)[reported]
+    who = prior[reported]
     total = max(len(counts), 1)
     noise = noise_variance(epsilon)
     gram = who.T @ who
@@ -139,9 +142,8 @@ def group_shares(
         # Where two classes report alike, the prior tells them apart: by enough for the matrix to be
         # solved.
         precision = np.maximum(deviation**-2, 1e-5 * np.trace(gram) / variance)
-        return np.linalg.solve(
-            gram / variance + np.diag(precision), who.T @ y / variance + towards * precision
-        )
+        matrix = gram / variance + np.diag(precision)
+        return np.linalg.solve(matrix, who.T @ y / variance + towards * precision)
 
     # Degrees: at least a tenth of a neighbour, so that shares are defined.
     degrees = counts.sum(1)
@@ -150,9 +152,10 @@ def group_shares(
     degree = regress(degrees, np.full(classes, mean), np.full(classes, 0.5 * mean), variance)
     degree = np.maximum(degree, 0.05 * mean)
 
-    size = np.bincount(groups[groups >= 0], minlength=num_groups) / len(groups)
+    grouped = groups >= 0
+    size = np.bincount(groups[grouped], minlength=num_groups) / len(groups)
     public = np.zeros((num_groups, classes))
-    np.add.at(public, groups[groups >= 0], prior[groups >= 0])
+    np.add.at(public, groups[grouped], prior[grouped])
     own = public.T + 1e-3 * size
     own /= np.maximum(own.sum(1, keepdims=True), 1e-30)
     anybody = np.maximum(counts.sum(0) / total, 0.0) + 1e-3 * mean * size
@@ -162,15 +165,16 @@ def group_shares(
     slope = who @ (degree[:, None] * (own - anybody))
     rest = counts - expected[:, None] * anybody
     spread = (rest**2).sum(0) / total + noise
-    homophily = float(
-        np.clip((slope * rest / spread).sum() / max((slope**2 / spread).sum(), 1e-30), 0.0, 1.0)
-    )
+    explained = (slope * rest / spread).sum()
+    homophily = float(np.clip(explained / max((slope**2 / spread).sum(), 1e-30), 0.0, 1.0))
 
     first = homophily * own + (1.0 - homophily) * anybody  # [C, G]
     spread = ((rest - homophily * slope) ** 2).sum(0) / total + 0.5 * noise
     scale = degree[:, None]
-    given = (counts.T, (scale * first).T, (scale * (0.4 * first + 0.003)).T, spread)
-    fitted = np.stack([regress(*one) for one in zip(*given, strict=True)], 1)
+    towards = scale * first
+    deviation = scale * (0.4 * first + 0.003)
+    given = zip(counts.T, towards.T, deviation.T, spread, strict=True)
+    fitted = np.stack([regress(*of_group) for of_group in given], 1)
     shares = np.maximum(fitted / scale, 0.05 * first + 1e-6)
     return GroupShares(shares / shares.sum(1, keepdims=True), degree, homophily)
 
@@ -221,7 +225,7 @@ def unseen_evidence(
         prior = np.where(held_out[:, None], 0.0, given.prior)
         shares = group_shares(given.reports, given.groups, prior, others, epsilon)
         tables = report_tables(model.dispersion, expected_counts(shares), epsilon, size=size)
-        room = 4 ** math.ceil(math.log(max(len(here), _LEAST_ROWS), 4) - 1e-9)
+        room = power_of_four(max(len(here), _LEAST_ROWS))
         rows = np.pad(given.reports[here], ((0, room - len(here)), (0, 0)))
         each = np.asarray(log_likelihoods(tables, rows, np.float32(epsilon)))[: len(here)]
         by_rate = each.reshape(len(here), given.prior.shape[1], len(log_weights))
@@ -296,21 +300,25 @@ def design(
     validate.positive(epsilon=epsilon)
     log_q = np.asarray(log_q, np.float64)
     means = np.asarray(model.means)
+    fine = means.shape[-1]
     nodes = np.arange(len(log_q)) if asked is None else np.flatnonzero(np.asarray(asked))
-    u = np.asarray(random.uniform(key, (users, 3 * means.shape[-1] + 3)), np.float64)
-    q = log_q[nodes[(u[:, 0] * len(nodes)).astype(int)]]
-    y = (np.exp(q).cumsum(-1)[:, :-1] < u[:, 1:2]).sum(-1)
+    u = np.asarray(random.uniform(key, (users, 3 * fine + 3)), np.float64)
+    drawn = nodes[(u[:, 0] * len(nodes)).astype(int)]
+    q = log_q[drawn]
+    below = np.exp(q).cumsum(-1)[:, :-1]
+    y = (below < u[:, 1:2]).sum(-1)
     reports = _reports(u[:, 2:], y, model, epsilon)
-    gain, accuracy = {}, {}
+
+    gain = {}
+    accuracy = {}
     log_weights = np.log(np.asarray(model.weights, np.float64))
     for name in MERGES:
         column = merge(name, log_q.shape[1])
-        groups = merged(means.reshape(-1, means.shape[-1]), column, means.shape[-1]).reshape(
-            means.shape
-        )
+        groups = merged(means.reshape(-1, fine), column, fine).reshape(means.shape)
         tables = report_tables(model.dispersion, groups, epsilon, size=size)
         each = np.asarray(log_likelihoods(tables, reports(column), np.float32(epsilon)), np.float64)
-        evidence = logsumexp(each.reshape(*q.shape, -1) + log_weights, axis=-1)
+        by_rate = each.reshape(*q.shape, -1)
+        evidence = logsumexp(by_rate + log_weights, axis=-1)
         posterior = log_softmax(q + evidence, axis=-1)
         here = np.arange(users), y
         gain[name] = float((posterior[here] - q[here]).mean())
@@ -335,12 +343,14 @@ def _reports(
     fine = means.shape[-1]
     rate = (weights.cumsum()[:-1] < u[:, :1]).sum(-1)
     mean = np.maximum(means[y, rate], LEAST)
-    rank = np.maximum(u[:, 1 : fine + 1], 1e-9)
     law = scipy.stats.poisson(mean) if math.isinf(s) else scipy.stats.nbinom(s, s / (s + mean))
+    rank = np.maximum(u[:, 1 : fine + 1], 1e-9)
     counts = law.ppf(rank).astype(np.int32)
+
     # Two-sided noise is the difference of two one-sided ones.
-    one, other = np.split(np.floor(-np.log1p(-u[:, fine + 1 :]) / epsilon), 2, axis=1)
-    noise = (one - other).astype(np.int32)
+    one_sided = np.floor(-np.log1p(-u[:, fine + 1 :]) / epsilon)
+    up, down = np.split(one_sided, 2, axis=1)
+    noise = (up - down).astype(np.int32)
 
     def of_merge(column: np.ndarray) -> np.ndarray:
         used = np.isin(np.arange(fine), column)

@@ -38,9 +38,8 @@ def merge(name: str, num_classes: int) -> Int[np.ndarray, " fine"]:
     validate.one_of(tuple(MERGES), name=name)
     validate.integer_in(2, num_classes=num_classes)
     block = np.repeat(np.array(MERGES[name]), num_classes)
-    column = np.where(
-        block < 0, -1, block * num_classes + np.tile(np.arange(num_classes), len(TIERS))
-    )
+    of_class = np.tile(np.arange(num_classes), len(TIERS))
+    column = np.where(block < 0, -1, block * num_classes + of_class)
     return column.astype(np.int32)
 
 
@@ -69,8 +68,9 @@ def check_teachers(
     """
     check_labels(labels, num_classes)
     present = np.bincount(labels[labels >= 0], minlength=num_classes)
-    if (present > 0).sum() < 2:
-        raise ValueError(f"labels must name at least two classes, got {(present > 0).sum()}")
+    taught = (present > 0).sum()
+    if taught < 2:
+        raise ValueError(f"labels must name at least two classes, got {taught}")
     if counted and not present.all():
         raise ValueError(
             f"labels must be of all classes, 0 to {num_classes - 1}, "
@@ -109,10 +109,12 @@ def fine_groups(
     labels = np.asarray(labels)
     height = log_q.max(-1)
     others = labels < 0
-    # The median here is one of the heights, so that ties are on one side.
-    median = np.sort(height[others])[max(others.sum() - 1, 0) // 2] if others.any() else np.inf
+    median = np.inf
+    if others.any():  # the lower one, which is a height itself: ties are on one side
+        median = np.sort(height[others])[(others.sum() - 1) // 2]
     tier = np.where(others, np.where(height > median, 1, 2), 0)
-    return (tier * log_q.shape[1] + np.where(others, log_q.argmax(-1), labels)).astype(np.int32)
+    of_class = np.where(others, log_q.argmax(-1), labels)
+    return (tier * log_q.shape[1] + of_class).astype(np.int32)
 
 
 def merged(

@@ -23,9 +23,8 @@ from ldp_jax.core.types import Array
 
 _FLOOR = 1e-20  # the least likelihood ratio
 
-_LEAST = (
-    3.0  # of the square root of the sum of t^2: below, features cannot tell, and labels are asked
-)
+# Of the square root of the sum of t^2: below, features cannot tell, and labels are asked.
+_LEAST = 3.0
 
 ROUNDING = 1e-5
 """Of t: where public posteriors say nothing t is 0, but for roundings, which may all have one
@@ -60,7 +59,8 @@ def likelihood_ratios(
     [[0.5, 1.5]]
     """
     log_likelihood = np.asarray(log_likelihood)
-    marginal = logsumexp(log_likelihood + np.log(np.maximum(share, 1e-30)), axis=-1, keepdims=True)
+    log_share = np.log(np.maximum(share, 1e-30))
+    marginal = logsumexp(log_likelihood + log_share, axis=-1, keepdims=True)
     return np.exp(log_likelihood - marginal.astype(log_likelihood.dtype))
 
 
@@ -78,10 +78,13 @@ def strength(t: Float[Array | np.ndarray, " n"]) -> float:
     (0.5, 0.0)
     """
     t = np.maximum(np.asarray(t, np.float64), -1.0 + 1e-6)
-    if t.sum() <= 2.0 * np.sqrt((t**2).sum()) + ROUNDING * len(t):
+    error = np.sqrt((t**2).sum())
+    if t.sum() <= 2.0 * error + ROUNDING * len(t):
         return 0.0
     slope = lambda s: float((t / (1.0 + s * t)).sum())
-    return 1.0 if slope(1.0) >= 0 else brentq(slope, 0.0, 1.0)
+    if slope(1.0) >= 0:
+        return 1.0
+    return brentq(slope, 0.0, 1.0)
 
 
 def guard(
@@ -115,18 +118,22 @@ def guard(
     n, classes = posterior.shape
     counted = np.ones(n, bool) if counted is None else np.asarray(counted, bool)
     labels = np.full(n, -1) if labels is None else np.asarray(labels)
-    share = posterior[counted if counted.any() else slice(None)].sum(0, dtype=np.float64)
+    asked = posterior[counted] if counted.any() else posterior
+    share = asked.sum(0, dtype=np.float64)
     ratio = likelihood_ratios(evidence, share / max(share.sum(), 1e-30))
     t = (posterior * ratio).sum(-1, dtype=np.float64)[counted] - 1.0
 
     known = np.flatnonzero(labels >= 0)
-    by_labels = bool(np.sqrt((t**2).sum()) < _LEAST) and len(known) > 0
+    told = np.sqrt((t**2).sum())
+    by_labels = bool(told < _LEAST) and len(known) > 0
     s = strength(t)
     if by_labels:
         own = labels[known]
         among = np.bincount(own, minlength=classes) / len(known)
-        of_labels = likelihood_ratios(evidence[known], among)[np.arange(len(known)), own] - 1.0
-        s = strength(of_labels) if strength(np.concatenate([t, of_labels])) > 0.0 else 0.0
+        ratios = likelihood_ratios(evidence[known], among)
+        of_labels = ratios[np.arange(len(known)), own] - 1.0
+        together = strength(np.concatenate([t, of_labels]))
+        s = strength(of_labels) if together > 0.0 else 0.0
     return Guarded(_believed(ratio, s), s, by_labels)
 
 
@@ -155,7 +162,8 @@ def checked(
     """
     ratio = likelihood_ratios(log_likelihood, share)
     known = np.flatnonzero(labels >= 0)
-    t = np.maximum(ratio[known, labels[known]].astype(np.float64) - 1.0, -1.0 + 1e-6)
+    gained = ratio[known, labels[known]].astype(np.float64) - 1.0
+    t = np.maximum(gained, -1.0 + 1e-6)
     fit = np.log1p(_STRENGTHS[:, None] * t).sum(1)
     weight = np.exp(fit - fit.max())
     weight[1:] /= len(weight) - 1
@@ -164,4 +172,5 @@ def checked(
 
 
 def _believed(ratio: np.ndarray, s: float) -> Float[np.ndarray, "n classes"]:
-    return np.log(np.maximum(1.0 + s * (ratio - 1.0), _FLOOR)).astype(np.float32)
+    mixture = 1.0 + s * (ratio - 1.0)
+    return np.log(np.maximum(mixture, _FLOOR)).astype(np.float32)

@@ -83,13 +83,17 @@ def observations(
     of_labels = jnp.log(jnp.where(named, keep, other_share(keep, len(prior))))
     evidence = jnp.stack([jnp.where(known[:, None], of_labels, 0.0), jnp.asarray(log_likelihood)])
     answered = jnp.stack([known, jnp.asarray(reported)])
-    (noisy, of_report), trusts, rhos = jax.vmap(_of_reports, (None, 0, 0))(
-        prior, evidence, answered
-    )
-    of_label = jnp.where(known[:, None], jnp.where(keep == 1.0, indicator, noisy), 0.0)
-    label_trust = jnp.where(known, jnp.where(keep == 1.0, 1.0 / LABEL_VARIANCE, trusts[0]), 0.0)
-    of_report_trust = jnp.where(answered.any(0), trusts[1], 0.0)  # a silent user says nothing
-    precision = jnp.stack([label_trust, of_report_trust], 1)
+    values, precisions, rhos = jax.vmap(_of_reports, (None, 0, 0))(prior, evidence, answered)
+    noisy, of_report = values
+    noisy_precision, report_precision = precisions
+
+    true = keep == 1.0
+    of_label = jnp.where(known[:, None], jnp.where(true, indicator, noisy), 0.0)
+    label_precision = jnp.where(true, 1.0 / LABEL_VARIANCE, noisy_precision)
+    label_precision = jnp.where(known, label_precision, 0.0)
+    # A silent user says nothing.
+    report_precision = jnp.where(answered.any(0), report_precision, 0.0)
+    precision = jnp.stack([label_precision, report_precision], 1)
     return Observations(jnp.stack([of_label, of_report], 1), precision, prior, rhos[1])
 
 
@@ -98,13 +102,13 @@ def _of_reports(prior: Array, log_likelihood: Array, reported: Array) -> tuple[A
     posterior = jax.nn.softmax(jnp.log(jnp.maximum(prior, 1e-30)) + log_likelihood)
     away = jnp.where(reported[:, None], posterior - prior, 0.0)
     variance = jnp.maximum(1.0 - (prior**2).sum(), 1e-6)
-    rho = jnp.clip(
-        (away**2).sum() / jnp.maximum(reported.astype(jnp.float32).sum(), 1) / variance, 0.0, 1.0
-    )
+    reporters = jnp.maximum(reported.astype(jnp.float32).sum(), 1)
+    rho = jnp.clip((away**2).sum() / reporters / variance, 0.0, 1.0)
     seen = rho > 1e-6
     safe = jnp.where(seen, rho, 1.0)
     values = jnp.where(seen, (posterior - prior) / safe, 0.0)
-    return values, jnp.where(seen, 1.0 / (LABEL_VARIANCE + (1.0 - safe) / safe), 0.0), rho
+    precision = 1.0 / (LABEL_VARIANCE + (1.0 - safe) / safe)
+    return values, jnp.where(seen, precision, 0.0), rho
 
 
 def class_fields(
@@ -153,8 +157,9 @@ def _series(c: float, tol: float) -> Float[np.ndarray, " terms"]:
     :math:`1 - (1 - c x) p(x) = T_{m+1}(x) / T_{m+1}(1 / c)`. All c share the :math:`T_k(M) b`.
     """
     # as many as ldp_jax.graph.propagation.chebyshev_steps says
-    steps = math.ceil(math.acosh(1.0 / tol) / math.acosh(1.0 / c)) // 2 * 2
-    largest = math.cosh((steps + 1) * math.acosh(1.0 / c))
+    rate = math.acosh(1.0 / c)
+    steps = math.ceil(math.acosh(1.0 / tol) / rate) // 2 * 2
+    largest = math.cosh((steps + 1) * rate)
 
     def polynomial(x: np.ndarray) -> np.ndarray:
         error = np.cos((steps + 1) * np.arccos(x)) / largest
@@ -177,7 +182,8 @@ def _fields(
     # Values have sum 0 over classes, and so has z: that of the last class follows.
     classes = len(seen.prior) - 1
     # A CPU adds 8 columns at once: the last of them may be read by nobody.
-    column = jnp.arange(-(-(num_folds + 1) * classes // 8) * 8)
+    columns = -(-(num_folds + 1) * classes // 8) * 8
+    column = jnp.arange(columns)
     by_label = labelled[:, None] & (fold[:, None] != column // classes)
     precision = jnp.where(by_label, seen.precision[:, :1], seen.precision[:, 1:])
     values = seen.values[..., column % classes]
@@ -200,10 +206,12 @@ def _fields(
         twice = jnp.where(turn == 0, 1.0, 2.0)  # T_1 is x, T_k+1 is 2 x T_k - T_k-1
         before = twice * share * op.average(now) - before
         now = 2.0 * share * op.average(before) - now
-        z = z + asked(series[2 * turn + 1], before) + asked(series[2 * turn + 2], now)
+        z = z + asked(series[2 * turn + 1], before)
+        z = z + asked(series[2 * turn + 2], now)
         return before, now, z
 
     start = jnp.zeros_like(source), source, asked(series[0], source)
-    z = jax.vmap(op.nodes)(jax.lax.fori_loop(0, len(series) // 2, two, start)[2])
+    _, _, z = jax.lax.fori_loop(0, len(series) // 2, two, start)
+    z = jax.vmap(op.nodes)(z)
     z = jnp.concatenate([z, -z.sum(-1, keepdims=True)], -1)
     return jnp.log(jnp.maximum(seen.prior + z, _FLOOR))

@@ -53,9 +53,9 @@ def family(sharpened: _Combination, trusted: _Combination | None = None) -> Fami
     """
     trusts = (0.0,) if trusted is None else TRUST
     other = np.zeros(len(sharpened)) if trusted is None else np.asarray(trusted)
-    pairs = np.array(list(itertools.product(SHARPNESS, trusts)))
-    log_prior = -0.5 * (np.log(pairs[:, 0]) / _SPREAD) ** 2
-    weights = pairs[:, :1] * np.asarray(sharpened) + pairs[:, 1:] * other
+    sharpness, power = np.array(list(itertools.product(SHARPNESS, trusts))).T
+    log_prior = -0.5 * (np.log(sharpness) / _SPREAD) ** 2
+    weights = np.outer(sharpness, sharpened) + np.outer(power, other)
     return Family(weights, log_prior - logsumexp(log_prior))
 
 
@@ -142,5 +142,6 @@ def preference(
     first, weights = log_odds(log_scores, labels, alone)
     each = [log_odds(log_scores, labels, one) for one in others]
     odds = np.array([one[0] for one in each])
-    chance = float(expit(logsumexp(odds) - np.log(len(odds)) - first - doubt))
+    mean = logsumexp(odds) - np.log(len(odds))
+    chance = float(expit(mean - first - doubt))
     return Preference(weights, each[int(odds.argmax())][1], chance)

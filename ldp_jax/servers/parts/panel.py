@@ -60,9 +60,10 @@ def reported_shares(
     ... ).tolist()  # all but half a user of class 0
     [0.888..., 0.111...]
     """
-    share = np.bincount(labels, minlength=num_classes) / max(len(labels), 1)
+    users = max(len(labels), 1)
+    reported = np.bincount(labels, minlength=num_classes) / users
     other = other_share(keep, num_classes)
-    share = np.maximum((share - other) / (keep - other), 0.5 / max(len(labels), 1))
+    share = np.maximum((reported - other) / (keep - other), 0.5 / users)
     return share / share.sum()
 
 

@@ -135,12 +135,10 @@ def check_records(x: UserRecords, mechanism: Mechanism) -> tuple[int, int]:
     if scipy.sparse.issparse(x):
         raise ValueError(
             "x must be dense or a Dataset, got a sparse matrix, which says no public bounds: "
-            "give the Dataset that "
-            "holds it, or x.toarray() with bounds=(lower, upper)"
+            "give the Dataset that holds it, or x.toarray() with bounds=(lower, upper)"
         )
-    if hasattr(type(x), "x") and not isinstance(
-        x, RowSource
-    ):  # of a table a column may have that name
+    # The type is asked: a column of a table may be named x.
+    if hasattr(type(x), "x") and not isinstance(x, RowSource):
         raise ValueError(
             f"x must be dense or a Dataset, got {type(x).__name__}: give its x, with its bounds"
         )
@@ -152,11 +150,9 @@ def check_records(x: UserRecords, mechanism: Mechanism) -> tuple[int, int]:
     require_protocol(mechanism)
     domain = mechanism.domain()
     if not isinstance(domain, Box) or domain.dim != shape[1]:
-        hint = (
-            ""
-            if isinstance(domain, Box)
-            else ": features.Sampled(mechanism, dim, k) asks for k of the numbers"
-        )
+        hint = ""
+        if not isinstance(domain, Box):
+            hint = ": features.Sampled(mechanism, dim, k) asks for k of the numbers"
         raise ValueError(f"mechanism is for {domain}, records have {shape[1]} features{hint}")
     stacked_axes(mechanism, shape[0])
     return shape
@@ -258,8 +254,9 @@ def perturb(
     if not isinstance(x, RowSource):
         records = jnp.asarray(as_records(x), jnp.float32)
         over = by_rows(records)
-        known = known and validate.concrete(records)
-        return (reports_of if known else one_report_each)(key, users, mechanism, records, over)
+        eager = known and validate.concrete(records)
+        reports = reports_of if eager else one_report_each
+        return reports(key, users, mechanism, records, over)
     if not known:
         return one_report_each(
             key, users, mechanism, to_domain(as_records(x.scaled_rows(0, n)), domain)
@@ -281,9 +278,8 @@ def _by_blocks(key: PRNGKey, users: np.ndarray, mechanism: Mechanism, x: RowSour
     like = jax.tree.structure(None)
     for start in range(0, n, rows):
         stop = min(n, start + rows)
-        place = np.minimum(
-            start + users[:rows], n - 1
-        )  # a last block of the same shape, to be cut off
+        # The last block has the same shape, and is cut off.
+        place = np.minimum(start + users[:rows], n - 1)
         own = [
             leaf if axis is None else np.asarray(leaf)[place]
             for leaf, axis in zip(leaves, axes, strict=True)
@@ -296,17 +292,18 @@ def _by_blocks(key: PRNGKey, users: np.ndarray, mechanism: Mechanism, x: RowSour
                 f"scaled_rows({start}, {stop}) of x must give shape {(stop - start, domain.dim)}, "
                 f"got {block.shape}"
             )
-        block = np.pad(to_domain(block, domain), ((0, rows - len(block)), (0, 0)))
+        missing = rows - len(block)
+        block = np.pad(to_domain(block, domain), ((0, missing), (0, 0)))
         made = jax.tree.unflatten(structure, own)
         # jnp.asarray would compile a program for each shape that is brought to the device.
-        parts, like = jax.tree.flatten(
-            reports_of(key, jax.device_put(place), made, jax.device_put(block))
-        )
+        reports = reports_of(key, jax.device_put(place), made, jax.device_put(block))
+        parts, like = jax.tree.flatten(reports)
         # Filled on the host, where another shape of report compiles nothing.
         wholes = wholes or [_aligned((n, *part.shape[1:]), part.dtype) for part in parts]
         for whole, part in zip(wholes, parts, strict=True):
             whole[start:stop] = np.asarray(part)[: stop - start]
-    return jax.tree.unflatten(like, [jax.device_put(wholes.pop(0)) for _ in range(like.num_leaves)])
+    leaves = [jax.device_put(wholes.pop(0)) for _ in range(like.num_leaves)]
+    return jax.tree.unflatten(like, leaves)
 
 
 def _aligned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
@@ -362,10 +359,10 @@ def declared(
             check_step(x.dtype, *_limits(bounds, domain.dim))
         for start in () if clip else range(0, len(x), BLOCK):
             declared(np.array(x[start : start + BLOCK]), domain, bounds, clip, whole=False)
-        given = (
-            None if (domain.lower, domain.upper) == (-1.0, 1.0) else (domain.lower, domain.upper)
-        )
-        return _FileRows(x, given if bounds is None else bounds)
+        ends = (domain.lower, domain.upper)
+        if bounds is None and ends != (-1.0, 1.0):
+            bounds = ends
+        return _FileRows(x, bounds)
     x = validate.in_order(x, "x")
     lower, upper = (domain.lower, domain.upper) if bounds is None else _limits(bounds, domain.dim)
     of_device = isinstance(x, jax.Array)
@@ -395,10 +392,8 @@ def declared(
             raise ValueError(
                 f"x must lie in {shown}, and some of it does not, or is NaN (records are private: "
                 "no more is said). Declare public bounds=(lower, upper) of the data, which are "
-                "mapped "
-                "to the "
-                "mechanism's domain; or say clip=True, and what is outside is clipped and NaN "
-                "goes to the centre" + _read(lower, upper)
+                "mapped to the mechanism's domain; or say clip=True, and what is outside is "
+                "clipped and NaN goes to the centre" + _read(lower, upper)
             )
     if bounds is None:
         return x
@@ -435,9 +430,7 @@ def _limits(bounds: Bounds, dim: int) -> tuple[Any, Any]:
         raise ValueError(
             f"{wanted}, got shapes {shapes[0]} and {shapes[1]}: transpose pairs by column"
         )
-    by_hand = isinstance(lower, Sequence) and isinstance(
-        upper, Sequence
-    )  # of arrays it is plain which is which
+    by_hand = isinstance(lower, Sequence) and isinstance(upper, Sequence)
     if shapes != [(), ()]:
         lower, upper = (
             np.broadcast_to(np.asarray(each, np.float64), (dim,)) for each in (lower, upper)
@@ -448,12 +441,9 @@ def _limits(bounds: Bounds, dim: int) -> tuple[Any, Any]:
         raise ValueError(
             f"bounds must be (lower, upper) with lower < upper, got {bounds}{_read(lower, upper)}"
         )
-    if (
-        by_hand
-        and both.shape == (2, 2)
-        and (both[:, 0] < both[:, 1]).all()
-        and both[0, 1] != both[1, 0]
-    ):
+    # Each may be meant as the ends of one column; arrays say plainly which is which.
+    rise = both.shape == (2, 2) and (both[:, 0] < both[:, 1]).all()
+    if by_hand and rise and both[0, 1] != both[1, 0]:
         raise ValueError(
             f"bounds must be arrays lower and upper, got {bounds}{_read(lower, upper)}"
         )

@@ -36,9 +36,10 @@ def weights(
     ... )
     ([1.0, 1.0], [0.9, 0.1])
     """
+    q = np.exp(log_softmax(np.asarray(log_q, np.float64), axis=1))
     f = np.exp(log_softmax(np.asarray(log_f, np.float64), axis=1))
     likelihood = f / f.sum(0)
-    return np.exp(log_softmax(np.asarray(log_q, np.float64), axis=1))[:, None] * likelihood
+    return q[:, None] * likelihood
 
 
 def report_limit(
@@ -107,7 +108,8 @@ def own_report(
     chosen = np.where(inside[:, None], log_f, -np.inf).argmax(2)
     decided = np.eye(joint.shape[2])[chosen]
     of_choice = np.einsum("urd,ury->udy", decided, joint)
-    keep = 1.0 / (1.0 + (inside.sum(1) - 1) * math.exp(-epsilon))
+    size = inside.sum(1)
+    keep = 1.0 / (1.0 + (size - 1) * math.exp(-epsilon))
     other = math.exp(-epsilon) * keep
     anybody = other[:, None, None] * joint.sum(1)[:, None]
     law = anybody + (keep - other)[:, None, None] * of_choice

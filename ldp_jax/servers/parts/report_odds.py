@@ -81,7 +81,8 @@ def belief(
     log_q = np.asarray(log_q)
     share = np.exp(log_q[counted]).mean(0, dtype=np.float64)
     ratios = likelihood_ratios(np.asarray(log_likelihood)[counted], share)
-    if (share * ratios * np.log(np.maximum(ratios, _LEAST))).sum() < 1.0:
+    information = share * ratios * np.log(np.maximum(ratios, _LEAST))
+    if information.sum() < 1.0:
         return 0.0
     added = added_by_records(log_q[nodes], panel)
     agree = agreement(ratios, log_q[counted], log_q[nodes], panel)
@@ -138,6 +139,8 @@ def agreement(
         each = np.maximum((np.exp(q) * ratios).sum(1, dtype=np.float64), _LEAST)
         log_p = log_softmax(power * log_q_panel + towards, axis=1)
         likelihood = -len(log_p) * label_log_loss(log_p, panel.labels, panel.keep)
-        of_labels.append(likelihood - (others if power else math.log(2.0)))
+        minus_log_prior = others if power else math.log(2.0)
+        of_labels.append(likelihood - minus_log_prior)
         of_reports.append(float(np.log(each).sum()))
-    return float(logsumexp(np.add(of_labels, of_reports)) - logsumexp(of_labels))
+    together = np.add(of_labels, of_reports)
+    return float(logsumexp(together) - logsumexp(of_labels))

@@ -59,7 +59,8 @@ class Rows:
     def dense(self) -> Float[np.ndarray, "n d"]:
         """All n d numbers; on the host."""
         made = np.zeros(self.shape, np.float32)
-        np.add.at(made, (np.asarray(self.row), np.asarray(self.column)), np.asarray(self.value))
+        places = (np.asarray(self.row), np.asarray(self.column))
+        np.add.at(made, places, np.asarray(self.value))
         return made
 
     def take(self, nodes: Int[np.ndarray, " some"]) -> "Rows":
@@ -67,11 +68,12 @@ class Rows:
         wanted = np.unique(nodes)
         row = np.asarray(self.row)
         kept = np.flatnonzero(np.isin(row, wanted))
-        arrays = (
+        return Rows(
             np.searchsorted(wanted, row[kept]).astype(np.int32),
             np.asarray(self.column)[kept],
+            np.asarray(self.value)[kept],
+            shape=(len(wanted), self.shape[1]),
         )
-        return Rows(*arrays, np.asarray(self.value)[kept], shape=(len(wanted), self.shape[1]))
 
 
 @pytree
@@ -138,9 +140,8 @@ class RowTables:
 
 _AT_A_TIME, _MOST_PARTS = 512, 64
 
-_MANY_LINES = (
-    2**17
-)  # beyond so many, those of a column are added up in parts: else equal numbers round by 1e-3
+# Beyond so many, those of a column are added up in parts: else equal numbers round by 1e-3.
+_MANY_LINES = 2**17
 
 
 def part_size(n: int) -> int:
@@ -148,7 +149,18 @@ def part_size(n: int) -> int:
 
     All of few, at most 64 parts of 512 or a multiple.
     """
-    return n if n <= _AT_A_TIME else _AT_A_TIME * -(-n // (_AT_A_TIME * _MOST_PARTS))
+    if n <= _AT_A_TIME:
+        return n
+    return _AT_A_TIME * -(-n // (_AT_A_TIME * _MOST_PARTS))
+
+
+def power_of_four(least: int | float) -> int:
+    """The least power of four that is no smaller: few sizes, so that calls share programs.
+
+    >>> power_of_four(256), power_of_four(256.5)
+    (256, 1024)
+    """
+    return 4 ** math.ceil(math.log(least, 4) - 1e-9)
 
 
 def parts_of(count: Array | np.ndarray | np.uint32, size: int) -> Array:
@@ -174,23 +186,27 @@ def laid_out(
     1.4
     """
     n, d = rows.shape
-    wanted = max(n, room or 0)
-    part = max(part_size(wanted), 1)
-    wanted = -(-wanted // part) * part if like is None else like.shape[0]
-    few = isinstance(rows, Rows) and len(rows.value) <= _DENSE * n * d
-    if isinstance(rows, DenseRows) or not (few if like is None else isinstance(like, RowTables)):
+    if like is None:
+        wanted = max(n, room or 0)
+        part = max(part_size(wanted), 1)
+        wanted = -(-wanted // part) * part
+        sparse = isinstance(rows, Rows) and len(rows.value) <= _DENSE * n * d
+    else:
+        wanted = like.shape[0]
+        sparse = isinstance(like, RowTables)
+    if isinstance(rows, DenseRows) or not sparse:
         values = np.asarray(rows.values if isinstance(rows, DenseRows) else rows.dense())
         return DenseRows(np.pad(values, ((0, wanted - n), (0, 0))))
-    row, column, value = (np.asarray(part) for part in (rows.row, rows.column, rows.value))
+
+    row, column, value = map(np.asarray, (rows.row, rows.column, rows.value))
     order = np.argsort(column, kind="stable")
     rooms = (None, None)
     if isinstance(like, RowTables):
         rooms = (like.by_row[2].shape[0], like.by_column[2].shape[0])
-    by_row = _lines(row, column, value, n, wanted, rooms[0])
-    by_column = _lines(column[order], row[order], value[order], d, wanted, rooms[1])
-    return RowTables(
-        by_row[0], by_column[0], np.array([by_row[1], by_column[1]], np.uint32), (wanted, d)
-    )
+    by_row, row_lines = _lines(row, column, value, n, wanted, rooms[0])
+    by_column, column_lines = _lines(column[order], row[order], value[order], d, wanted, rooms[1])
+    used = np.array([row_lines, column_lines], np.uint32)
+    return RowTables(by_row, by_column, used, (wanted, d))
 
 
 def _lines(
@@ -213,10 +229,12 @@ def _lines(
         while room < used:
             room *= 4
     within = np.arange(len(owner)) - np.repeat(np.cumsum(count) - count, count)
-    line = (np.cumsum(lines) - lines)[owner] + within // _LINE
+    first_line = np.cumsum(lines) - lines
+    place = within % _LINE, first_line[owner] + within // _LINE
     others = np.zeros((_LINE, room), np.uint32)
     values = np.zeros((_LINE, room), np.float32)
-    others[within % _LINE, line], values[within % _LINE, line] = other, value
+    others[place] = other
+    values[place] = value
     whose = np.full(room, max(owners - 1, 0), np.uint32)
     whose[:used] = np.repeat(np.arange(owners, dtype=np.uint32), lines)
     return (others, values, whose), used
@@ -227,11 +245,11 @@ def _sum_lines(
 ) -> Array:
     """The lines in use summed by owner, ``size`` of them at a time."""
     others, values, owner = lines
-    places, *parts = (
-        [jnp.asarray(owner)]
-        if len(owner) <= _MANY_LINES
-        else long_sums.places(owner.astype(np.int32), owners)
-    )
+    if len(owner) <= _MANY_LINES:
+        places = jnp.asarray(owner)
+        parts = []
+    else:
+        places, *parts = long_sums.places(owner.astype(np.int32), owners)
 
     def add(at: Array, total: Array) -> Array:
         other, value, place = (
@@ -244,9 +262,8 @@ def _sum_lines(
         return long_sums.add(total, place, each, in_order=not parts)
 
     start = long_sums.with_room(jnp.zeros((owners, weights.shape[1]), weights.dtype), parts)
-    return long_sums.fold(
-        jax.lax.fori_loop(jnp.uint32(0), parts_of(used, size), add, start), owners, parts
-    )
+    total = jax.lax.fori_loop(jnp.uint32(0), parts_of(used, size), add, start)
+    return long_sums.fold(total, owners, parts)
 
 
 def feature_rows(
@@ -321,8 +338,9 @@ def scaled_rows(x: Features) -> dict[Scaling, Rows]:
         row = np.repeat(np.arange(n), d)
         column = np.tile(np.arange(d), n)
         values = full.ravel()
+    mean_square = np.bincount(column, weights=values**2, minlength=d) / max(n, 1)
+    size = np.sqrt(mean_square)
     # A column that is constant is left with rounding errors alone.
-    size = np.sqrt(np.bincount(column, weights=values**2, minlength=d) / max(n, 1))
     weight = np.divide(1.0, size, out=np.zeros(d), where=size > 1e-9 * largest)
     of_columns = _of_mean_length_one(row, column, values * weight[column], shape)
     return {"rows": of_rows, "columns": of_columns, "none": plain}
@@ -337,17 +355,18 @@ def warn_of_columns(x: Features, chosen: Scaling) -> None:
     """
     _, column, values, (_, d) = _entries(x)
     entries = np.bincount(column[values != 0], minlength=d)
-    size = np.sqrt(np.bincount(column, weights=values**2, minlength=d) / np.maximum(entries, 1))
+    squares = np.bincount(column, weights=values**2, minlength=d)
+    size = np.sqrt(squares / np.maximum(entries, 1))
     used = np.flatnonzero(size > 0)
     if not len(used):
         return
-    small, large = used[size[used].argmin()], used[size[used].argmax()]
+    small = used[size[used].argmin()]
+    large = used[size[used].argmax()]
     if size[large] > _APART * size[small]:
         warnings.warn(
             f"features differ in size by {size[large] / size[small]:.3g} times (column {large} "
-            "against column "
-            f"{small}); scaling {chosen!r} did best on held-out labels, and columns in one unit "
-            "may do better",
+            f"against column {small}); scaling {chosen!r} did best on held-out labels, and columns "
+            "in one unit may do better",
             stacklevel=3,
         )
 
@@ -362,7 +381,8 @@ def _entries(
     if np.iscomplexobj(x):
         raise ValueError(f"features must be real, got {x.dtype}")
     # In float64 before entries that are given twice are added.
-    sparse = scipy.sparse.csr_array(x.astype(np.float64) if scipy.sparse.issparse(x) else _dense(x))
+    real = x.astype(np.float64) if scipy.sparse.issparse(x) else _dense(x)
+    sparse = scipy.sparse.csr_array(real)
     if not sparse.has_canonical_format:
         sparse = sparse.copy()  # the caller's arrays stay as they are
         sparse.sum_duplicates()
@@ -411,27 +431,20 @@ def _squarable(values: np.ndarray, group: np.ndarray, size: int) -> np.ndarray:
 def _of_mean_length_one(
     row: np.ndarray, column: np.ndarray, values: np.ndarray, shape: tuple[int, int]
 ) -> Rows:
-    largest = (
-        np.abs(values).max(initial=0.0) or 1.0
-    )  # squares of what is divided by it stay within float64
-    values = values / largest
-    return _made(
-        row, column, values / (np.sqrt((values**2).sum() / max(shape[0], 1)) or 1.0), shape
-    )
+    # Squares of what is divided by the largest stay within float64.
+    values = values / (np.abs(values).max(initial=0.0) or 1.0)
+    length = np.sqrt((values**2).sum() / max(shape[0], 1))
+    return _made(row, column, values / (length or 1.0), shape)
 
 
 def _dense(x: Features) -> np.ndarray:
     x = np.asarray(validate.in_order(x, "features"))
     if x.dtype.kind in "bf":  # float16 and flags are no sparse matrix
         x = x.astype(np.float64)
-    if (
-        x.dtype == object
-        and x.ndim == 2
-        and all(isinstance(value, numbers.Real) for value in x.flat)
-    ):
-        x = np.array(
-            [[_as_float(value) for value in row] for row in x]
-        )  # whole numbers of more than 64 bits
+    objects = x.dtype == object and x.ndim == 2
+    if objects and all(isinstance(value, numbers.Real) for value in x.flat):
+        # Whole numbers of more than 64 bits.
+        x = np.array([[_as_float(value) for value in row] for row in x])
     if x.ndim != 2 or not np.issubdtype(x.dtype, np.number) or np.iscomplexobj(x):
         hint = ": of a Dataset or Records give the x" if x.dtype == object else ""
         raise ValueError(

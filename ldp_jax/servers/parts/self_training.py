@@ -8,7 +8,6 @@ the model of a fold that it is not in: no node's own label or report takes part,
 ridge and search length.
 """
 
-import math
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
@@ -32,6 +31,7 @@ from ldp_jax.servers.parts.rows import (
     laid_out,
     part_size,
     parts_of,
+    power_of_four,
 )
 
 RIDGES = (10.0, 2.0, 0.4, 0.08, 0.016)
@@ -174,7 +174,8 @@ class _Known(NamedTuple):
 
 def _scores(weights: Array, rows: _Laid, models: int) -> Array:
     """Scores [n, F, C] of classifiers whose last row of weights is the bias."""
-    return (rows.times(weights[:-1]) + weights[-1]).reshape(rows.shape[0], models, -1)
+    scores = rows.times(weights[:-1]) + weights[-1]
+    return scores.reshape(rows.shape[0], models, -1)
 
 
 def _normalised(scores: Array) -> tuple[Array, Array]:
@@ -263,13 +264,14 @@ def _downhill(slope: Array, moves: Array, turns: Array, inverse: Array, count: A
 
     def forth(place: Array, found: Array) -> Array:
         at = (count - pairs + place) % _MEMORY
-        return found + moves[at] * (parts[at] - inverse[at] * (turns[at] * found).sum())
+        part = inverse[at] * (turns[at] * found).sum()
+        return found + moves[at] * (parts[at] - part)
 
-    rest, parts = jax.lax.fori_loop(
-        jnp.uint32(0), pairs, back, (slope, jnp.zeros(_MEMORY, jnp.float32))
-    )
+    begin = (slope, jnp.zeros(_MEMORY, jnp.float32))
+    rest, parts = jax.lax.fori_loop(jnp.uint32(0), pairs, back, begin)
     last = (count - 1) % _MEMORY
-    curvature = jnp.where(count > 0, inverse[last] * (turns[last] ** 2).sum(), 1.0)
+    curvature = inverse[last] * (turns[last] ** 2).sum()
+    curvature = jnp.where(count > 0, curvature, 1.0)
     return -jax.lax.fori_loop(jnp.uint32(0), pairs, forth, rest / curvature)
 
 
@@ -288,18 +290,19 @@ def _fit(
         falls = value <= now.value + 1e-4 * foretold
 
         def accepted() -> _Search:
-            move, turn = tried - now.weights, slope - now.slope
+            move = tried - now.weights
+            turn = slope - now.slope
             product = (move * turn).sum()
             at = now.count % _MEMORY
             curved = product > 1e-12 * (turn**2).sum()
-            inverse = now.inverse.at[at].set(
-                jnp.where(curved, 1.0 / jnp.where(curved, product, 1.0), 0.0)
-            )
+            reciprocal = 1.0 / jnp.where(curved, product, 1.0)
+            inverse = now.inverse.at[at].set(jnp.where(curved, reciprocal, 0.0))
             moves = now.moves.at[at].set(move)
             turns = now.turns.at[at].set(turn)
             count = now.count + curved
             direction = _downhill(slope, moves, turns, inverse, count)
-            little = (now.tried > 3) & (now.value - value <= tolerance * jnp.abs(value))
+            gains_little = now.value - value <= tolerance * jnp.abs(value)
+            little = (now.tried > 3) & gains_little
             return _Search(
                 tried,
                 value,
@@ -316,7 +319,8 @@ def _fit(
             )
 
         def shortened() -> _Search:  # to the minimum of a parabola
-            share = -0.5 * foretold / jnp.maximum(value - now.value - foretold, 1e-30)
+            curvature = jnp.maximum(value - now.value - foretold, 1e-30)
+            share = -0.5 * foretold / curvature
             length = now.length * jnp.clip(share, 0.1, 0.5)
             return now._replace(length=length, tried=now.tried + 1, going=length > 1e-3)
 
@@ -377,16 +381,18 @@ def _path(
 
         weights, score = _fit(weights, loss, tolerance)
         better = (place == 0) | ~(score <= best[0])
-        best = jax.tree.map(
-            lambda new, old: jnp.where(better, new, old), (score, weights, place), best
-        )
+        kept = lambda new, old: jnp.where(better, new, old)
+        best = jax.tree.map(kept, (score, weights, place), best)
         return place + 1, weights, best, better
 
-    begin = (jnp.uint32(0), start, (jnp.float32(0.0), start, jnp.uint32(0)), jnp.bool_(True))
+    first = jnp.uint32(0)
+    begin = (first, start, (jnp.float32(0.0), start, first), jnp.bool_(True))
     done = jax.lax.while_loop(lambda carry: carry[3] & (carry[0] < count), advance, begin)
     _, weights, place = done[2]
+
     scores = _scores(weights, everybody, models)
-    each = jax.nn.log_softmax(jnp.concatenate([scores, scores.mean(1, keepdims=True)], 1))
+    by_mean_weights = scores.mean(1, keepdims=True)
+    each = jax.nn.log_softmax(jnp.concatenate([scores, by_mean_weights], 1))
     mean = jax.nn.logsumexp(each[:, :models], axis=1, keepdims=True) - jnp.log(models)
     each = jnp.concatenate([each, mean], 1)
     found = jnp.take_along_axis(each, model[:, None, None], axis=1)[:, 0]
@@ -438,8 +444,7 @@ def regression(
     if len(lesson.evidence) != len(teachers) or len(lesson.fold) != n:
         raise ValueError(
             f"evidence must be of {len(teachers)} nodes and folds of {n}, "
-            f"got {len(lesson.evidence)} and "
-            f"{len(lesson.fold)}"
+            f"got {len(lesson.evidence)} and {len(lesson.fold)}"
         )
     validate.in_range(0.0, lesson.num_folds - 1.0, fold=lesson.fold)
     validate.positive(ridges=np.asarray(ridges))
@@ -447,9 +452,10 @@ def regression(
         raise ValueError("ridges must hold a number, got none")
     room_for = (0, -len(ridges) % _ROOM)
     padded = np.pad(np.asarray(ridges, np.float32), room_for, constant_values=1.0)
+
     laid = laid_out(rows, room=room)
     fold = np.asarray(lesson.fold, np.int32)
-    places = 4 ** math.ceil(math.log(max(len(teachers), _FEW), 4) - 1e-9)
+    places = power_of_four(max(len(teachers), _FEW))
     if len(teachers) == n:
         teaching = laid
     elif places > n // 2:
@@ -458,14 +464,13 @@ def regression(
         teaching = laid_out(rows.take(teachers), room=places)
     evidence = _padded(np.asarray(lesson.evidence), teaching)
     known = _Known(evidence, _padded(fold[teachers], teaching), np.uint32(len(teachers)))
+
     model = np.full(n, lesson.num_folds + (not by_weights), np.int32)
     model[teachers] = fold[teachers]
-    size = n if room is None else laid.shape[0]
     if start is None:
-        start = np.zeros(
-            (rows.shape[1] + 1, lesson.num_folds * lesson.evidence.shape[1]), np.float32
-        )
-    model = _padded(model, laid)
+        outputs = lesson.num_folds * lesson.evidence.shape[1]
+        start = np.zeros((rows.shape[1] + 1, outputs), np.float32)
+    size = n if room is None else laid.shape[0]
     found, place, weights = _path(
         start,
         teaching,
@@ -474,17 +479,20 @@ def regression(
         np.uint32(len(ridges)),
         np.float32(tolerance),
         laid,
-        model,
+        _padded(model, laid),
         models=lesson.num_folds,
         rows_wanted=size,
     )
-    found = found if size == n else jax.device_put(np.asarray(found)[:n])
+    if size != n:
+        found = jax.device_put(np.asarray(found)[:n])
     return found, float(ridges[int(place)]), weights
 
 
 def _padded(values: np.ndarray, rows: _Laid) -> np.ndarray:
     """Values, and zeros for each row of padding."""
-    return np.pad(values, ((0, rows.shape[0] - len(values)), *((0, 0),) * (values.ndim - 1)))
+    missing = rows.shape[0] - len(values)
+    other_axes = [(0, 0)] * (values.ndim - 1)
+    return np.pad(values, [(0, missing), *other_axes])
 
 
 def features_posterior(
@@ -533,12 +541,13 @@ def best_scaling(
     fit = partial(
         features_posterior, labels=labels, fold=fold, num_classes=num_classes, num_folds=num_folds
     )
-    found = {name: fit(rows) for name, rows in candidates.items()}
     known = np.flatnonzero(labels >= 0)
-    gain = {
-        name: np.asarray(one.log_q, np.float64)[known, labels[known]].mean()
-        for name, one in found.items()
-    }
+    found = {}
+    gain = {}
+    for name, rows in candidates.items():
+        found[name] = fit(rows)
+        log_q = np.asarray(found[name].log_q, np.float64)
+        gain[name] = log_q[known, labels[known]].mean()
     best = max(gain, key=lambda name: gain[name])
     return best, found[best]
 
@@ -572,6 +581,6 @@ def self_train(
     """
     validate.in_range(0.0, 1.0, keep=keep)
     lesson = Lesson(evidence, np.arange(len(known.fold)), known.fold, known.num_folds)
-    log_f = regression(rows, lesson, ridges=ridges, start=known.classifier, tolerance=tolerance)[0]
+    log_f, *_ = regression(rows, lesson, ridges=ridges, start=known.classifier, tolerance=tolerance)
     mixed = keep * np.asarray(known.log_q) + (1.0 - keep) * np.asarray(log_f)
     return scipy.special.log_softmax(mixed, axis=1).astype(np.float32)

@@ -4,6 +4,7 @@ Convex problems, in float64 on the host.
 """
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import scipy.optimize
@@ -19,10 +20,8 @@ from ldp_jax.servers.parts.self_training import FoldedLabels
 one_thread = threadpool_limits.wrap(limits=1, user_api="blas")
 """For linear algebra of few columns, whose threads would wait for each other most of the time."""
 
-_CLOSE = {
-    "ftol": 1e-12,
-    "gtol": 1e-7,
-}  # to the optimum: the least gain of a step, and the slope there
+# To the optimum: the least gain of a step, and the slope there.
+_CLOSE = {"ftol": 1e-12, "gtol": 1e-7}
 
 _Scores = Float[Array | np.ndarray, "n classes j"]
 _Weights = Sequence[float] | Float[np.ndarray, " j"]
@@ -90,17 +89,15 @@ def stack_out_of_fold(
     log_scores = np.asarray(log_scores)
     nodes = known.nodes
     fold = np.asarray(known.fold)
-    # The last one is taught by all.
-    taught = (nodes[fold[nodes] != one] for one in range(known.num_folds + 1))
-    each = (
-        _fitted(log_scores[at], known.labels[at], towards, ridge, keep=known.keep, least=0.0)
-        for at in taught
-    )
-    weights = np.stack(list(each))
+    fitted = partial(_fitted, towards=towards, ridge=ridge, keep=known.keep, least=0.0)
+    each = []
+    for left_out in range(known.num_folds + 1):  # the last one is taught by all
+        taught = nodes[fold[nodes] != left_out]
+        each.append(fitted(log_scores[taught], known.labels[taught]))
+    weights = np.stack(each)
     own = np.where(known.labels >= 0, fold, known.num_folds)
-    return log_softmax(np.einsum("ncj,nj->nc", log_scores, weights[own]), axis=1).astype(
-        np.float32
-    ), weights[-1]
+    scores = np.einsum("ncj,nj->nc", log_scores, weights[own])
+    return log_softmax(scores, axis=1).astype(np.float32), weights[-1]
 
 
 def _fitted(

@@ -156,17 +156,20 @@ def _reached(
 
     Each fold's seeds are propagated apart: [n, k, F].
     """
-    apart = jnp.where(fold[:, None, None] == jnp.arange(num_folds), seeds[:, :, None], 0.0)
+    own_fold = fold[:, None, None] == jnp.arange(num_folds)
+    apart = jnp.where(own_fold, seeds[:, :, None], 0.0)
     columns = apart.reshape(len(fold), -1)
     count = columns.shape[1]
     columns = jnp.pad(columns, ((0, 0), (0, -count % 8)))  # a CPU adds 8 columns at once
 
     def walk(seeds: Array) -> Array:
-        return op.nodes(jax.lax.fori_loop(0, hops, lambda _, w: op.average(w), op.rows(seeds)))
+        reached = jax.lax.fori_loop(0, hops, lambda _, w: op.average(w), op.rows(seeds))
+        return op.nodes(reached)
 
-    made = jax.lax.cond(
-        hops > 0, walk, lambda seeds: ppr(op, seeds, alpha, jnp.float32(0.0), _TOL), columns
-    )
+    def page_rank(seeds: Array) -> Array:
+        return ppr(op, seeds, alpha, jnp.float32(0.0), _TOL)
+
+    made = jax.lax.cond(hops > 0, walk, page_rank, columns)
     return made[:, :count].reshape(apart.shape)
 
 
@@ -192,9 +195,8 @@ def spectral_coordinates(graph: graphs.GraphsTuple, count: int) -> Float[np.ndar
     senders = np.asarray(graph.senders)
     receivers = np.asarray(graph.receivers)
     scale = 1.0 / np.sqrt(np.maximum(np.bincount(receivers, minlength=n), 1))
-    matrix = scipy.sparse.csr_array(
-        (scale[senders] * scale[receivers], (receivers, senders)), shape=(n, n)
-    )
+    values = scale[senders] * scale[receivers]
+    matrix = scipy.sparse.csr_array((values, (receivers, senders)), shape=(n, n))
     found = np.zeros((n, count), np.float32)
     k = min(count, n - 2)
     if k > 0 and matrix.nnz:
@@ -223,16 +225,17 @@ def _leading(op: Operator, start: Array) -> Array:
 
     def ritz(v: Array) -> tuple[Array, Array]:
         v = jnp.linalg.qr(v)[0]
-        values, turn = jnp.linalg.eigh(matmul(v.T, root * op.average(v / root)))
+        product = root * op.average(v / root)
+        values, turn = jnp.linalg.eigh(matmul(v.T, product))
         return matmul(v, turn[:, ::-1]), values[0]
 
     def filtered(_: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
         v, least = carry  # eigenvalues in [-1, least] are held down, those above it grow
-        middle, half = (least - 1.0) / 2.0, (least + 1.0) / 2.0
+        middle = (least - 1.0) / 2.0
+        half = (least + 1.0) / 2.0
 
-        def after(
-            now: Array, before: Array, factor: Array | float = 2.0
-        ) -> Array:  # of D^-1/2 v, by D^-1 A
+        def after(now: Array, before: Array, factor: Array | float = 2.0) -> Array:
+            """The next term of D^-1/2 v, by D^-1 A."""
             return factor / half * (op.average(now) - middle * now) - before
 
         def two(turn: Array, pair: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -241,9 +244,11 @@ def _leading(op: Operator, start: Array) -> Array:
             return before, after(before, now)
 
         start = jnp.zeros_like(v), v / root
-        return ritz(root * jax.lax.fori_loop(0, _DEGREE // 2, two, start)[1])
+        _, grown = jax.lax.fori_loop(0, _DEGREE // 2, two, start)
+        return ritz(root * grown)
 
-    return op.nodes(jax.lax.fori_loop(0, _PRODUCTS, filtered, ritz(op.rows(start)))[0])
+    vectors, _ = jax.lax.fori_loop(0, _PRODUCTS, filtered, ritz(op.rows(start)))
+    return op.nodes(vectors)
 
 
 @one_thread
@@ -268,11 +273,11 @@ def shared_friends(graph: graphs.GraphsTuple, count: int) -> Float[np.ndarray, "
     senders = np.asarray(graph.senders)
     receivers = np.asarray(graph.receivers)
     n = graphs.num_nodes(graph)
-    weight = np.log(n / np.maximum(np.bincount(senders, minlength=n), 1)).astype(np.float32)
-    length = np.sqrt(np.bincount(receivers, weights=weight[senders] ** 2, minlength=n)).astype(
-        np.float32
-    )
-    values = weight[senders] / np.maximum(length, np.float32(1e-12))[receivers]
+    friends = np.maximum(np.bincount(senders, minlength=n), 1)
+    weight = np.log(n / friends).astype(np.float32)
+    squares = np.bincount(receivers, weights=weight[senders] ** 2, minlength=n)
+    length = np.maximum(np.sqrt(squares).astype(np.float32), np.float32(1e-12))
+    values = weight[senders] / length[receivers]
     matrix = scipy.sparse.csr_array((values, (receivers, senders)), shape=(n, n))
     width = min(count + _WIDER, n)
     block = np.random.default_rng(0).standard_normal((n, width), np.float32)
@@ -280,7 +285,8 @@ def shared_friends(graph: graphs.GraphsTuple, count: int) -> Float[np.ndarray, "
         block = matrix @ (matrix.T @ block)
         for _ in range(3):  # each resolves directions that were too weak before
             size, turn = _principal(block)
-            block = block @ (turn / (np.maximum(size, _RESOLVED * size[0]) + _NOTHING))
+            size = np.maximum(size, _RESOLVED * size[0]) + _NOTHING
+            block = block @ (turn / size)
     singular, left = _principal(matrix.T @ block)
     found = np.zeros((n, count), np.float32)
     found[:, :width] = (block @ (left * singular))[:, :count]
@@ -306,16 +312,18 @@ def _spectral_designs(graph: graphs.GraphsTuple, op: Operator) -> dict[str, np.n
     most = max(SPECTRAL)
     large = op.num_nodes > MANY and isinstance(op.neighbours, (Segments, Tables))  # on one device
     coordinates = leading_vectors(op, most) if large else spectral_coordinates(graph, most)
+
     size = np.log1p(np.asarray(op.degree, np.float64))
     of_friends = size[np.asarray(graph.senders)]
     sums = np.bincount(np.asarray(graph.receivers), weights=of_friends, minlength=len(size))
     around = sums / np.maximum(np.asarray(op.degree), 1)
     profile = np.stack([size, around, size - around], 1)
-    profile = (profile - profile.mean(0)) / np.maximum(profile.std(0), 1e-6) / 3.0
-    parts = {
-        f"spectral {count}": np.where(np.arange(most) < count, coordinates, 0.0)
-        for count in SPECTRAL
-    }
+    spread = np.maximum(profile.std(0), 1e-6)
+    profile = (profile - profile.mean(0)) / spread / 3.0
+
+    parts = {}
+    for count in SPECTRAL:
+        parts[f"spectral {count}"] = np.where(np.arange(most) < count, coordinates, 0.0)
     parts["shared friends"] = shared_friends(graph, SHARED)
     designs = {}
     for name, part in parts.items():
@@ -333,10 +341,12 @@ def _record_coordinates(rows: Rows, most: int) -> np.ndarray:
     """
     arrays = (np.asarray(rows.value, np.float64), (np.asarray(rows.row), np.asarray(rows.column)))
     matrix = scipy.sparse.csr_array(arrays, shape=rows.shape)
-    last = rows.shape[0] - 1
+    members = rows.shape[0]
     gram = (matrix @ matrix.T).toarray()
-    values, vectors = scipy.linalg.eigh(gram, subset_by_index=(max(0, last + 1 - most), last))
-    kept = vectors[:, ::-1] * np.sqrt(np.maximum(values[::-1], 0.0))
+    largest = max(0, members - most), members - 1
+    values, vectors = scipy.linalg.eigh(gram, subset_by_index=largest)
+    lengths = np.sqrt(np.maximum(values[::-1], 0.0))
+    kept = vectors[:, ::-1] * lengths
     return np.pad(kept, ((0, 0), (0, most - kept.shape[1]))).astype(np.float32)
 
 
@@ -362,7 +372,8 @@ def best_field(
             asked = _calibrated(np.asarray(scores)[known.nodes], panel)
             found[kappa, c] = label_log_loss(asked, panel.labels, known.keep), scores
     best = min(found, key=lambda number: found[number][0])
-    return found[best][1], best
+    _, scores = found[best]
+    return scores, best
 
 
 def _calibrated(scores: Array | np.ndarray, known: FoldedLabels) -> np.ndarray:
@@ -408,27 +419,29 @@ def structure_posterior(
 
     sources: dict[str, Array | np.ndarray] = {}
     designs = _spectral_designs(graph, op)
+    ones = np.ones((len(panel), 1), np.float32)
     for kind in (1, 2, *ALPHAS):
-        records = [] if rows is None or kind != ALPHAS[1] else [_record_coordinates(rows, _RECORDS)]
-        columns = np.concatenate([truth, *records, np.ones((len(panel), 1), np.float32)], 1)
-        found = _smoothed(sums_by_folds(op, known, columns, kind), column_means(columns[:, :-1]))
+        values = truth
+        if rows is not None and kind == ALPHAS[1]:
+            values = np.concatenate([truth, _record_coordinates(rows, _RECORDS)], 1)
+        sums = sums_by_folds(op, known, np.concatenate([values, ones], 1), kind)
+        found = _smoothed(sums, column_means(values))
         name = f"{kind} hops" if isinstance(kind, int) else f"PageRank {kind:g}"
         sources[name] = np.log(np.maximum(found[:, :classes], np.float32(1e-6)))
-        if records:
+        if values is not truth:
             made = found[:, classes:]
             made = made - column_means(made)
-            designs["records of the panel"] = made / max(
-                float(np.sqrt((made**2).sum(1).mean())), 1e-12
-            )
+            length = float(np.sqrt((made**2).sum(1).mean()))
+            designs["records of the panel"] = made / max(length, 1e-12)
     for name, design in designs.items():
         sources[name] = panel_regression(design, known)
 
     scores = np.stack(list(sources.values()), -1)
-    stacked, weights = stack_out_of_fold(
-        scores, known, np.full(len(sources), 1.0 / len(sources)), ridge=5.0
-    )
-    nothing = np.zeros(stacked.shape, np.float32)
-    field, _ = best_field(op, known, column_means(truth), nothing, np.zeros(len(labels), bool))
+    equal = np.full(len(sources), 1.0 / len(sources))
+    stacked, weights = stack_out_of_fold(scores, known, equal, ridge=5.0)
+    no_evidence = np.zeros(stacked.shape, np.float32)
+    nobody = np.zeros(len(labels), bool)
+    field, _ = best_field(op, known, column_means(truth), no_evidence, nobody)
     candidates = {
         "label propagation": _calibrated(sources[f"PageRank {ALPHAS[1]:g}"], known),
         "field": _calibrated(field, known),

@@ -26,9 +26,12 @@ def draw_graph(
     # The first phase of BTER, within groups; the second one draws what it leaves.
     weights = np.maximum(counts, 0.0) + 1e-9
     inner = np.arange(n), groups
-    scale = np.maximum(np.diag(totals), 0.0) / (np.bincount(groups, weights[inner], k) + 1e-9)
+    within = np.maximum(np.diag(totals), 0.0)
+    weight_within = np.bincount(groups, weights[inner], k)
+    scale = within / (weight_within + 1e-9)
     degrees = weights[inner] * scale[groups]
     dense, expected = _in_blocks(rng, degrees, groups, affinity)
+
     weights[inner] = np.maximum(degrees - expected, 1e-9)
     done = np.diag(np.bincount(groups[dense[:, 0]], minlength=k))
     chance = np.maximum(totals + totals.T - 4 * done, 1e-9).ravel()
@@ -44,7 +47,8 @@ def draw_graph(
         """A member of each group ``mine``, by the count of the group ``counted``."""
         low = counted * n + first[mine]
         high = counted * n + first[mine + 1]
-        place = ends[low] + rng.random(len(mine)) * (ends[high] - ends[low])
+        total = ends[high] - ends[low]
+        place = ends[low] + rng.random(len(mine)) * total
         rising = np.argsort(place)  # a search for rising numbers stays in the cache
         found = np.empty_like(rising)
         found[rising] = np.searchsorted(ends, place[rising], "right") - 1
@@ -53,8 +57,9 @@ def draw_graph(
     sparse = np.stack([drawn(one, other), drawn(other, one)], 1)
     pairs = np.sort(np.concatenate([rng.permutation(dense), sparse]))
     pairs = pairs[pairs[:, 0] < pairs[:, 1]]
-    _, at = np.unique(pairs @ [n, 1], return_index=True)
-    return graphs.from_edges(pairs[np.sort(at)[:links]], n, pairs_in="rows")
+    _, first_of_each = np.unique(pairs @ [n, 1], return_index=True)
+    kept = np.sort(first_of_each)[:links]
+    return graphs.from_edges(pairs[kept], n, pairs_in="rows")
 
 
 def _in_blocks(
@@ -73,7 +78,8 @@ def _in_blocks(
     inner = degrees[order]
     group = groups[order]
     before = np.append(0.0, np.cumsum(1 / (inner + 1)))[:-1]
-    filled = before - before[np.searchsorted(group, group)]
+    first = np.searchsorted(group, group)
+    filled = before - before[first]
     block = group * len(order) + np.floor(filled + 1e-9)
     start = np.searchsorted(block, block)
     size = np.searchsorted(block, block, "right") - start
@@ -86,5 +92,6 @@ def _in_blocks(
     one = np.repeat(user, met)
     other = np.arange(len(one)) - np.repeat(met.cumsum() - user, met)
     linked = rng.random(len(one)) < chance[one]
+    pairs = np.stack([one, other], 1)[linked]
     expected = chance * (size - 1)
-    return order[np.stack([one, other], 1)[linked]], expected[np.argsort(order)]
+    return order[pairs], expected[np.argsort(order)]

@@ -253,8 +253,10 @@ class BothQuestion:
 
     def answer(self, key: PRNGKey, user: User) -> Int[Array, ""]:
         """The reported place of one user."""
-        own = self.of_record.classifier.scores(DenseRows(of_length_one(user.record)[None]))[0]
-        own = jnp.where(jnp.asarray(self.known)[user.own], jnp.asarray(self.scores)[user.own], own)
+        record = DenseRows(of_length_one(user.record)[None])
+        own = self.of_record.classifier.scores(record)[0]
+        is_known = jnp.asarray(self.known)[user.own]
+        own = jnp.where(is_known, jnp.asarray(self.scores)[user.own], own)
         friends = jnp.asarray(self.friends).at[user.neighbours.ids].get(mode="fill", fill_value=0.0)
         return self.of_record.report(key, own + friends.sum(0), user.own)
 

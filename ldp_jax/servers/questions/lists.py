@@ -55,9 +55,10 @@ class ListReports:
 
     def blanked(self, who: Bool[np.ndarray, " n"]) -> "ListReports":
         """The lists of some users; others have an empty one, and a degree of 0."""
-        kept = who[np.asarray(self.reporter)]
+        reporter = np.asarray(self.reporter)
+        kept = who[reporter]
         degree = np.where(who, self.degree, np.float32(0.0))
-        return ListReports(np.asarray(self.reporter)[kept], np.asarray(self.reported)[kept], degree)
+        return ListReports(reporter[kept], np.asarray(self.reported)[kept], degree)
 
     def sent_bytes(self) -> Int[np.ndarray, " n"]:
         """Bytes of each user's report: 4 an entry, and 4 for a degree."""
@@ -148,22 +149,25 @@ class ListQuestion(OnTheWire):
         ids = jnp.asarray(user.neighbours.ids)
         other = jnp.minimum(ids, n - 1)
         known = (ids < n) & listed[other] & (group[other] == group[user.own])
-        place = jnp.sort(jnp.where(known, before[other] - first, self.size)).astype(jnp.int32)
+        place = jnp.where(known, before[other] - first, self.size)
+        place = jnp.sort(place).astype(jnp.int32)
         neighbours = NeighbourList(place, known.sum().astype(jnp.int32))
-        report = made.privatize(key, neighbours, (before[user.own] - first).astype(jnp.int32))
+        own = (before[user.own] - first).astype(jnp.int32)
+        report = made.privatize(key, neighbours, own)
         if not isinstance(report, ListReport):
             return report
         sent = report.neighbours.ids
         member = jnp.flatnonzero(listed, size=n, fill_value=n).astype(jnp.int32)
         at = jnp.minimum(first + sent, n - 1)
-        users = NeighbourList(jnp.where(sent < self.size, member[at], n), report.neighbours.count)
-        return ListReport(report.degree, users)
+        users = jnp.where(sent < self.size, member[at], n)
+        return ListReport(report.degree, NeighbourList(users, report.neighbours.count))
 
     def answer_all(self, key: PRNGKey, users: Any) -> ListReports:
         """The reports of all users, by the mechanism's sampler of whole graphs."""
         people = users.lists._replace(private=np.asarray(self.asked))
         found = reported_pairs(key, self.mechanism, people, self.memory)
-        reporter, reported = (np.asarray(ids, np.int32) for ids in (found.reporter, found.reported))
+        reporter = np.asarray(found.reporter, np.int32)
+        reported = np.asarray(found.reported, np.int32)
         return ListReports(reporter, reported, np.asarray(found.degree, np.float32))
 
     def exact(self) -> "ListQuestion":

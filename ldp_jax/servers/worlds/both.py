@@ -98,6 +98,9 @@ class JointWorlds:
 
 def splits(total: float) -> list[JointPrivacy]:
     """The splits that leave a list nothing, or enough for its noise; and one report of both."""
-    enough = [share for share in SHARES if share == 1.0 or (1.0 - share) * total > 2 * MIN_EPSILON]
-    each = [*(JointPrivacy.split(total, share) for share in enough), JointPrivacy(both=total)]
+    each = []
+    for share in SHARES:
+        if share == 1.0 or (1.0 - share) * total > 2 * MIN_EPSILON:
+            each.append(JointPrivacy.split(total, share))
+    each.append(JointPrivacy(both=total))
     return [dataclasses.replace(one, rehearsed=True) for one in each]

@@ -99,8 +99,9 @@ def drawn_friends(
     """
     mean_degree, homophily, spread = stated
     overlap, echo = misled
-    variance = jnp.log1p(spread**2)  # of the logarithm
-    rate = mean_degree * jnp.exp(jnp.sqrt(variance) * random.normal(key, y.shape) - 0.5 * variance)
+    variance = jnp.log1p(spread**2)
+    log_rate = jnp.sqrt(variance) * random.normal(key, y.shape) - 0.5 * variance
+    rate = mean_degree * jnp.exp(log_rate)
     of_class = jax.nn.one_hot(y, log_q.shape[1], dtype=jnp.float32)
     # As many friends are of the own class as was stated; where q is often wrong, q has less of a
     # share.
@@ -128,7 +129,9 @@ def drawn_counts(key: PRNGKey, friends: Friends, groups: Array, *, num_groups: i
     each = jnp.pad(of_group, ((0, 0), (0, 1)), constant_values=1.0).astype(jnp.int32)
     found = jax.ops.segment_sum(each, like, classes**2)[like]
     own = friends.echo * (of_friends * friends.of_class).sum(1, keepdims=True)
-    expected = matmul(of_friends, shares) + own * (found[:, :-1] / found[:, -1:] - shares[y])
+    usual = matmul(of_friends, shares)
+    shares_of_like = found[:, :-1] / found[:, -1:]
+    expected = usual + own * (shares_of_like - shares[y])
     rate = friends.rate[:, None] * jnp.maximum(expected, 0.0)
     return jax.random.poisson(key, rate, dtype=jnp.int32)
 
@@ -144,11 +147,13 @@ def drawn_lists(key: PRNGKey, friends: Friends, y: Array, entries: int) -> tuple
     ends = friends.rate.cumsum()
     size = friends.of_class.sum(0).astype(jnp.int32)
     owners = jnp.searchsorted(ends, random.uniform(owner_key, (entries,)) * ends[-1])
-    mine = y[jnp.minimum(owners, last)]
+    owners = jnp.minimum(owners, last)
+    mine = y[owners]
     alike = random.uniform(alike_key, (entries,)) < friends.homophily
     first = jnp.where(alike, (size.cumsum() - size)[mine], 0)
     count = jnp.where(alike, size[mine], len(y))
-    return jnp.minimum(owners, last), jnp.argsort(y)[first + places_below(friend_key, count)]
+    by_class = jnp.argsort(y)
+    return owners, by_class[first + places_below(friend_key, count)]
 
 
 # --- Measured on public friendships ---
@@ -191,7 +196,8 @@ def echo(
     same = ends[labels[ends[:, 0]] == labels[ends[:, 1]]]
     if not len(same):
         return 0.0
-    return _beyond_chance(np.asarray(log_q).argmax(1)[same], labels[same[:, 0]])
+    said = np.asarray(log_q).argmax(1)
+    return _beyond_chance(said[same], labels[same[:, 0]])
 
 
 def _beyond_chance(ends: Int[np.ndarray, "pairs two"], part: Int[np.ndarray, " pairs"]) -> float:
@@ -200,8 +206,10 @@ def _beyond_chance(ends: Int[np.ndarray, "pairs two"], part: Int[np.ndarray, " p
     np.add.at(table, (part[:, None], ends), 1.0)
     shares = table[part] / table[part].sum(1, keepdims=True)
     chance = float((shares**2).sum(1).mean())
+    if chance >= 1.0:
+        return 0.0
     alike = float((ends[:, 0] == ends[:, 1]).mean())
-    return max(0.0, (alike - chance) / (1.0 - chance)) if chance < 1.0 else 0.0
+    return max(0.0, (alike - chance) / (1.0 - chance))
 
 
 def overlap(
@@ -226,8 +234,10 @@ def overlap(
     of_class = np.eye(np.shape(log_q)[1])[np.maximum(labels, 0)]
     mean = of_class[ends].mean((0, 1))
     own, friend = (of_class[side] - mean for side in ends.T)
-    known = np.stack([own.ravel(), (np.exp(log_q)[ends[:, 0]] - mean).ravel()], 1)
-    a, b = np.maximum(np.linalg.lstsq(known, friend.ravel(), rcond=None)[0], 0.0)
+    said = np.exp(log_q)[ends[:, 0]] - mean
+    known = np.stack([own.ravel(), said.ravel()], 1)
+    slopes, *_ = np.linalg.lstsq(known, friend.ravel(), rcond=None)
+    a, b = np.maximum(slopes, 0.0)
     return float(b / (a + b)) if a + b > 0 else 0.0
 
 

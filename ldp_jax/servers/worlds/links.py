@@ -61,14 +61,16 @@ class Pilot:
         place = np.full(n, len(pilot))
         place[pilot] = np.arange(len(pilot))
         order = np.argsort(place[friends[:, 0]], kind="stable")
-        member, friend = place[friends[order, 0]], friends[order, 1]
+        friends = friends[order]
+        member = place[friends[:, 0]]
+        of_friend = groups[friends[:, 1]]
+        alike = facts.same_class(friends).astype(np.float32)
+        start = np.searchsorted(member, np.arange(len(pilot)))
         counts = np.zeros((len(pilot), num_groups), np.int32)
-        np.add.at(counts, (member, groups[friend]), 1)
+        np.add.at(counts, (member, of_friend), 1)
         size = np.bincount(groups[pilot], minlength=num_groups)
         like = np.where(size[groups] > 0, groups, size.argmax()).astype(np.int32)
-        start = np.searchsorted(member, np.arange(len(pilot)))
-        alike = facts.same_class(friends[order])
-        made = groups, like, groups[pilot], counts, start, groups[friend], alike.astype(np.float32)
+        made = groups, like, groups[pilot], counts, start, of_friend, alike
         return cls(*map(jnp.asarray, made))
 
 
@@ -128,7 +130,8 @@ class LinkWorlds:
             draw_key, other_key, report_key = random.split(random.fold_in(key, world), 3)
             counts, linked, alike = drawn_links(draw_key, pilot, size=size)
             others = np.asarray(random.randint(other_key, (size, 2), 0, n))
-            alike = jnp.concatenate([alike, jnp.asarray(facts.same_class(others), jnp.float32)])
+            of_others = jnp.asarray(facts.same_class(others), jnp.float32)
+            alike = jnp.concatenate([alike, of_others])
             pairs = np.concatenate([np.asarray(linked), others])
             alone.append(percent(alike))
             for place, epsilon in enumerate(epsilons):
@@ -138,10 +141,9 @@ class LinkWorlds:
                 degree = jnp.clip(degree, 0, n - 1)  # as NoisyDegree sends it
                 noise = NeighbourCounts(epsilon, counts.shape[1])
                 reports = noise.add_noise(count_key, counts)
-                for scores in (
-                    link_scores(degree, np.zeros(n, np.int32), pairs, epsilon),
-                    link_scores(reports, facts.groups, pairs, epsilon),
-                ):
+                by_degree = link_scores(degree, np.zeros(n, np.int32), pairs, epsilon)
+                by_count = link_scores(reports, facts.groups, pairs, epsilon)
+                for scores in (by_degree, by_count):
                     auc += [percent(scores), percent(scores + alike)]
         shape = (len(alone), len(epsilons), len(SCORES))
         return np.reshape(auc, shape), np.array(alone)
@@ -152,8 +154,9 @@ class LinkWorlds:
     ) -> Float[np.ndarray, "worlds epsilons"]:
         """Points of AUC by counts over released degrees, each by the better of two scores."""
         each = auc.reshape(*auc.shape[:2], 2, 2)  # by degrees and by counts
-        best = np.take_along_axis(each, each.mean(0).argmax(2)[None, ..., None], 3)[..., 0]
-        return best[..., 1] - best[..., 0]
+        better = each.mean(0).argmax(2)[None, ..., None]
+        by_degree, by_count = np.moveaxis(np.take_along_axis(each, better, 3)[..., 0], 2, 0)
+        return by_count - by_degree
 
 
 @partial(jax.jit, static_argnames="size")
@@ -170,33 +173,33 @@ def drawn_links(key: PRNGKey, pilot: Pilot, *, size: int) -> tuple[Array, Array,
     n = len(pilot.groups)
     num_groups = pilot.counts.shape[1]
     even = jnp.zeros((n, num_groups), jnp.float32)
-    donor = donors(
-        donor_key, pilot.like, even, pilot.of_member, even[: len(pilot.of_member)], np.float32(1.0)
-    )
+    even_of_members = even[: len(pilot.of_member)]
+    everybody = np.float32(1.0)
+    donor = donors(donor_key, pilot.like, even, pilot.of_member, even_of_members, everybody)
     counts = pilot.counts[donor]
     degree = counts.sum(1)
     ends = degree.cumsum()
-    one = jnp.searchsorted(
-        ends, places_below(owner_key, jnp.broadcast_to(ends[-1], (size,))), side="right"
-    )
-    one = jnp.minimum(one, n - 1)
-    entry = jnp.minimum(
-        pilot.start[donor[one]] + places_below(entry_key, degree[one]), len(pilot.alike) - 1
-    )
-    of_one, of_other = groups[one], pilot.of_friend[entry]
+
+    place = places_below(owner_key, jnp.broadcast_to(ends[-1], (size,)))
+    one = jnp.minimum(jnp.searchsorted(ends, place, side="right"), n - 1)
+    entry = pilot.start[donor[one]] + places_below(entry_key, degree[one])
+    entry = jnp.minimum(entry, len(pilot.alike) - 1)
+    of_one = groups[one]
+    of_other = pilot.of_friend[entry]
+
     order = jnp.argsort(groups)
     people = (groups[:, None] == jnp.arange(num_groups)).sum(0)
     first = people.cumsum() - people
     # Stubs of all users, first by the group that they go to, then by the owner's.
     stubs = jnp.concatenate([jnp.zeros(1, jnp.int32), counts[order].T.ravel().cumsum()])
     row = of_one * n + first[of_other]
-    low, high = stubs[row], stubs[row + people[of_other]]
-    matched = (
-        jnp.searchsorted(stubs, low + places_below(friend_key, high - low), side="right")
-        - 1
-        - of_one * n
-    )
+    low = stubs[row]
+    high = stubs[row + people[of_other]]
+    stub = low + places_below(friend_key, high - low)
+    matched = jnp.searchsorted(stubs, stub, side="right") - 1 - of_one * n
     anybody = first[of_other] + places_below(rest_key, people[of_other])
     other = order[jnp.clip(jnp.where(high > low, matched, anybody), 0, n - 1)]
-    left = counts.at[one, of_other].add(-1).at[other, of_one].add(-1)
+
+    left = counts.at[one, of_other].add(-1)
+    left = left.at[other, of_one].add(-1)
     return jnp.maximum(left, 0), jnp.stack([one, other], 1), pilot.alike[entry]

@@ -120,7 +120,8 @@ class ListWorlds:
         alike = 0.0 if ridge is None else 1.0 / (1.0 + ridge * math.pi**2 / 6.0)
         most = np.array([alike, MOST_OVERLAP, MOST_ECHO])
         least = most * [_LEAST_ALIKE, 0.0, 0.0]
-        drawn = least + (most - least) * ((self.first + number * _EVENLY) % 1.0)
+        place = (self.first + number * _EVENLY) % 1.0
+        drawn = least + (most - least) * place
         for place, stated in ((1, self.friends.overlap), (2, self.friends.echo)):
             if stated is not None:
                 drawn[place] = stated
@@ -143,18 +144,22 @@ class LikeFeatures:
         """The noise of users of these rows; ``key`` is of the estimate of its spread."""
         laid = laid_out(rows)
         n = rows.shape[0]
-        mean = laid.transposed(jnp.ones((laid.shape[0], 1), jnp.float32))[:, 0] / n
+        ones = jnp.ones((laid.shape[0], 1), jnp.float32)
+        mean = laid.transposed(ones)[:, 0] / n
         bare = cls(laid, mean, jnp.ones((n, 1), jnp.float32))
         made = _shared_noise(bare, random.normal(key, (n, _COLUMNS)))
-        return cls(laid, mean, jnp.sqrt((made**2).mean(1, keepdims=True) + 1e-12))
+        variance = (made**2).mean(1, keepdims=True)
+        return cls(laid, mean, jnp.sqrt(variance + 1e-12))
 
 
 @jax.jit
 def _shared_noise(alike: LikeFeatures, noise: Array) -> Array:
     n = len(noise)
-    padded = jnp.pad(noise - noise.mean(0), ((0, alike.rows.shape[0] - n), (0, 0)))
+    missing = alike.rows.shape[0] - n
+    padded = jnp.pad(noise - noise.mean(0), ((0, missing), (0, 0)))
     weights = alike.rows.transposed(padded)
-    return (alike.rows.times(weights)[:n] - matmul(alike.mean, weights)) / alike.spread
+    centred = alike.rows.times(weights)[:n] - matmul(alike.mean, weights)
+    return centred / alike.spread
 
 
 @jax.jit
@@ -166,6 +171,7 @@ def _alike_classes(
     Labels are kept.
     """
     shared_key, own_key = random.split(key)
-    field = jnp.sqrt(share) * _shared_noise(alike, random.normal(shared_key, log_q.shape))
-    field = field + jnp.sqrt(1.0 - share) * random.normal(own_key, log_q.shape)
+    shared = _shared_noise(alike, random.normal(shared_key, log_q.shape))
+    own = random.normal(own_key, log_q.shape)
+    field = jnp.sqrt(share) * shared + jnp.sqrt(1.0 - share) * own
     return by_field(log_q, field, labels)

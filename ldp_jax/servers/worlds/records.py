@@ -120,17 +120,15 @@ def drawn_scores(
 
 def _shared(op: Operator, noise: Array) -> Array:
     """S w, noise averaged over a few hops: S is ((I + D^-1 A) / 2)^hops."""
-    return op.nodes(
-        jax.lax.fori_loop(0, _HOPS, lambda _, w: 0.5 * (w + op.average(w)), op.rows(noise))
-    )
+    hop = lambda _, w: 0.5 * (w + op.average(w))
+    return op.nodes(jax.lax.fori_loop(0, _HOPS, hop, op.rows(noise)))
 
 
 def _shared_back(op: Operator, w: Array) -> Array:
+    """S transposed times w."""
     degree = jnp.maximum(op.rows(op.degree), 1.0)[:, None]
-    back = jax.lax.fori_loop(
-        0, _HOPS, lambda _, w: 0.5 * (w + degree * op.average(w / degree)), op.rows(w)
-    )
-    return op.nodes(back)
+    hop = lambda _, w: 0.5 * (w + degree * op.average(w / degree))
+    return op.nodes(jax.lax.fori_loop(0, _HOPS, hop, op.rows(w)))
 
 
 @jax.jit
@@ -165,8 +163,10 @@ def coupled_classes(
     # at it.
     top = random.gumbel(top_key, (len(log_q), 1))
     others = -jnp.logaddexp(-top, -(random.gumbel(rest_key, log_q.shape) + log_q))
-    noise = jnp.where(jnp.arange(log_q.shape[1]) == labels[:, None], top, others) - log_q
-    wanted = ndtri(jnp.clip(jnp.exp(-jnp.exp(-noise)), 1e-6, 1.0 - 1e-6))
+    is_label = jnp.arange(log_q.shape[1]) == labels[:, None]
+    noise = jnp.where(is_label, top, others) - log_q
+    rank = jnp.exp(-jnp.exp(-noise))
+    wanted = ndtri(jnp.clip(rank, 1e-6, 1.0 - 1e-6))
 
     def covariance(w: Array) -> Array:
         return jnp.asarray(coupling) * _shared(op, _shared_back(op, w / spread)) / spread
@@ -206,22 +206,26 @@ def donors(
     order = jnp.argsort(labels)
     of = labels[order]
     drawn = order[start[of] + places_below(member_key, size[of])]
-    known = of + _under_one(jnp.take_along_axis(panel_log_q[drawn], of[:, None], 1)[:, 0])
+    known = of + _probability(panel_log_q[drawn], of)
     place = jnp.argsort(known)  # by class, then by what structure knew
-    mine = y + _under_one(jnp.take_along_axis(log_q, y[:, None], 1)[:, 0])
-    count, first = size[y], start[y]
+    mine = y + _probability(log_q, y)
+
+    count = size[y]
+    first = start[y]
     reach = jnp.maximum(jnp.ceil(near * count).astype(jnp.int32), _LEAST_NEAR)
     width = jnp.minimum(2 * reach, count)
-    low = jnp.clip(jnp.searchsorted(known[place], mine) - reach, first, first + count - width)
+    low = jnp.searchsorted(known[place], mine) - reach
+    low = jnp.clip(low, first, first + count - width)
     anybody = random.uniform(which_key, y.shape) < _ANYBODY
-    chosen = jnp.where(
-        anybody, first + places_below(any_key, count), low + places_below(near_key, width)
-    )
-    return drawn[place[chosen]]
+    of_all = first + places_below(any_key, count)
+    near_by = low + places_below(near_key, width)
+    return drawn[place[jnp.where(anybody, of_all, near_by)]]
 
 
-def _under_one(log_p: Array) -> Array:
-    return jnp.minimum(jnp.exp(log_p), 0.999)
+def _probability(log_q: Array, y: Array) -> Array:
+    """That of each one's class y, below 1."""
+    of_class = jnp.take_along_axis(log_q, y[:, None], 1)[:, 0]
+    return jnp.minimum(jnp.exp(of_class), 0.999)
 
 
 # --- What one's own report adds to one's own decision, by the panel's model: nobody reports ---

@@ -42,9 +42,9 @@ class StatedUsers:
     def __post_init__(self) -> None:
         validate.whole(2, num_users=self.num_users)
         shares = validate.numbers(shares=self.shares)
-        fits = shares.ndim == 1 and (shares >= 0).all() and abs(shares.sum() - 1.0) <= 1e-6
         rule = f"shares must be of the classes, >= 0 and of sum 1, got {self.shares}"
-        validate.require(fits, rule)
+        validate.require(shares.ndim == 1 and (shares >= 0).all(), rule)
+        validate.require(abs(shares.sum() - 1.0) <= 1e-6, rule)
         if self.friends is not None:
             self.friends.checked(self.num_users)
 
@@ -62,6 +62,7 @@ class StatedUsers:
             entries = max(1, round(float(stated[0]) * n / 2))
             owners, theirs = drawn_lists(list_key, friends, y, entries)
             pairs = np.sort(np.stack([owners, theirs], 1), axis=1)
-            lists = from_edges(np.unique(pairs[pairs[:, 0] < pairs[:, 1]], axis=0), n)
+            pairs = pairs[pairs[:, 0] < pairs[:, 1]]
+            lists = from_edges(np.unique(pairs, axis=0), n)
         users = Users(labels=np.asarray(y), lists=lists)
         return World(users, y, log_q.argmax(1), np.ones(n, bool), report_key)

@@ -50,12 +50,9 @@ class DrawnUsers:
             groups = jnp.asarray(question.groups)
             counts = drawn_counts(count_key, self.friends, groups, num_groups=question.num_groups)
             return np.asarray(question.mechanism.add_noise(noise_key, counts))
-        if (
-            isinstance(question, BothQuestion)
-            and self.scores is not None
-            and self.lists is not None
-        ):
-            return question.reports(key, self.scores, *self.lists)
-        if isinstance(question, ClassQuestion) and self.scores is not None:
-            return question.reports(key, self.scores)
+        if self.scores is not None:
+            if isinstance(question, BothQuestion) and self.lists is not None:
+                return question.reports(key, self.scores, *self.lists)
+            if isinstance(question, ClassQuestion):
+                return question.reports(key, self.scores)
         raise TypeError(f"nothing is drawn that answers a {type(question).__name__}")
