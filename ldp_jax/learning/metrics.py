@@ -185,8 +185,7 @@ def micro_f1(
     validate.known(labels)
     predicted = jnp.asarray(scores > 0)
     true = jnp.asarray(labels > 0)
-    hits = (predicted & true).sum()
-    return 2 * hits / jnp.maximum(predicted.sum() + true.sum(), 1)
+    return 2 * (predicted & true).sum() / jnp.maximum(predicted.sum() + true.sum(), 1)
 
 
 def _alike(one: AnyArray, **other: AnyArray) -> None:
