@@ -190,6 +190,7 @@ class Scores:
     _: dataclasses.KW_ONLY
     _confidence: float = 0.95
     _about: str = ""  # what is printed of the rows
+    _of: bytes = b""  # a digest of the records
 
     _sign: ClassVar[str] = ""
     _rows: ClassVar[str] = "rows"
@@ -197,12 +198,14 @@ class Scores:
     def minus(self, other: "Scores") -> "Difference":
         """How much larger each metric is than that of ``other``, by intervals of paired samples.
 
-        ``ValueError`` unless both are of the same targets, records or users.
+        ``ValueError`` unless both are of the same targets or records, or of as many users, who are
+        told by their places.
         """
         asked = getattr(self, "targets", ())
         others = getattr(other, "targets", ())
+        same = self._of == other._of and all(map(np.array_equal, asked, others))
         require(
-            self._samples.shape == other._samples.shape and all(map(np.array_equal, asked, others)),
+            self._samples.shape == other._samples.shape and same,
             f"{other.name} must be of the {self._rows} of {self.name}, got others",
         )
         gap = self._samples - other._samples
@@ -400,6 +403,7 @@ def evaluate(
 def _checked(
     name: str, scores: Numbers, density: float | None, shape: tuple
 ) -> tuple[np.ndarray, float | None]:
+    validate.by_place(scores=scores)
     scores = validate.numbers(scores=scores)
     require(
         scores.shape == shape and not np.isnan(scores).any(),

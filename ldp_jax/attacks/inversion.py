@@ -12,6 +12,7 @@ from ldp_jax.attacks._classifier import Perceptron, Rows, trained_answers
 from ldp_jax.attacks._result import Reconstruction, intervals, rows_of
 from ldp_jax.core import random, validate
 from ldp_jax.core.long_sums import column_means
+from ldp_jax.core.pytree import digest
 from ldp_jax.core.types import Numbers, PRNGKey
 from ldp_jax.core.validate import require
 from ldp_jax.learning import metrics
@@ -126,5 +127,10 @@ def _judge(
         samples.append(np.asarray(similarity, np.float64))
     columns = np.stack(samples, 1)
     return Reconstruction(
-        name, intervals(names, columns), columns, found, _about=f"; {len(found)} records"
+        name,
+        intervals(names, columns),
+        columns,
+        found,
+        _about=f"; {len(found)} records",
+        _of=digest(np.asarray(x, np.float32)),
     )

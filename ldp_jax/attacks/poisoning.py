@@ -376,6 +376,8 @@ def believable_counts(
     tail = np.ceil(np.log(2 / doubt) / epsilon)
     inside = (reports >= -tail) & (reports <= sizes + tail)
     total = reports.sum(1)
+    if not len(total):
+        return inside.all(1)
     lower, upper = np.quantile(np.log1p(np.maximum(total, 0)), (0.25, 0.75))
     fence = np.expm1(upper + 3 * (upper - lower))
     most = fence + tail * np.sqrt(reports.shape[1])
@@ -444,7 +446,7 @@ def degrees_by_both_ends(
 def harm(name: str, honest: ArrayLike, poisoned: ArrayLike, liars: Liars) -> Poisoning:
     """The harm of liars to others, from a value a user without them and with them.
 
-    Larger values are better, and NaN is none.
+    Larger values are better. Users who lack one of both (NaN) count in neither.
 
     >>> right = np.array([1.0, 1.0, 0.0, 1.0])
     >>> print(
@@ -457,6 +459,7 @@ def harm(name: str, honest: ArrayLike, poisoned: ArrayLike, liars: Liars) -> Poi
     ... )
     worst: without liars 0.667 ± 1.434, with liars 0.333 ± 1.434, harm 0.333 ± 1.434; 1 of 4 lie
     """
+    validate.by_place(honest=honest, poisoned=poisoned)
     before = validate.numbers(honest=honest)
     after = validate.numbers(poisoned=poisoned)
     require(
@@ -464,8 +467,9 @@ def harm(name: str, honest: ArrayLike, poisoned: ArrayLike, liars: Liars) -> Poi
         f"honest and poisoned must be a value a user, got shapes {before.shape}, {after.shape}",
     )
     liars = validate.mask(len(before), liars=liars)
-    before[liars] = np.nan
-    after[liars] = np.nan
+    left_out = liars | np.isnan(before) | np.isnan(after)
+    before[left_out] = np.nan
+    after[left_out] = np.nan
     require(
         not np.isnan(before - after).all(),
         "liars must leave a user who is honest, with a value without them and with them",

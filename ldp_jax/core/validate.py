@@ -58,6 +58,7 @@ def real(name: str, value: object) -> "np.ndarray":
         f"{name} must be a number",
         value,
     )
+    by_place(**{name: value})
     array = _filled(name, value)
     if isinstance(value, int) and array.dtype == object:  # beyond 64 bits
         require(abs(value) < 2**1023, f"{name} must be a number of float64", value)
@@ -98,15 +99,29 @@ def unnamed(**kwargs: object) -> None:
         _check_index(given, name, "datasets.read_records(..., nodes=names) finds rows by name")
 
 
+def by_place(**kwargs: object) -> None:
+    """Refuse a pandas table or series whose rows have names, where places alone are read."""
+    for name, given in kwargs.items():
+        require(
+            _in_places(given),
+            f"{name} must be in order, and the index of this {type(given).__name__} is not 0, 1, "
+            "...: align it, then to_numpy() takes its rows as they stand",
+        )
+
+
 def _check_index(given: Any, name: str, by_name: str) -> None:
+    require(
+        _in_places(given),
+        f"{name} must be in the order of nodes, and the index of this {type(given).__name__} "
+        f"is not 0, 1, ...: {by_name}, to_numpy() takes them as they stand",
+    )
+
+
+def _in_places(given: Any) -> bool:
+    """Whether the rows of a pandas table are numbered; anything else has places alone."""
     import numpy as np
 
-    if hasattr(given, "iloc"):  # of pandas
-        require(
-            np.array_equal(given.index, np.arange(len(given.index))),
-            f"{name} must be in the order of nodes, and the index of this {type(given).__name__} "
-            f"is not 0, 1, ...: {by_name}, to_numpy() takes them as they stand",
-        )
+    return not hasattr(given, "iloc") or np.array_equal(given.index, np.arange(len(given.index)))
 
 
 def unmasked(given: _T, name: str = "records") -> "_T | np.ndarray":
@@ -402,6 +417,7 @@ def mask(n: int, default: bool = True, /, **kwargs: object) -> "np.ndarray":
     import numpy as np
 
     ((name, value),) = kwargs.items()
+    unnamed(**kwargs)
     array = np.full(n, default) if value is None else complete(**kwargs)
     require(array.shape == (n,) and array.dtype == bool, f"{name} must be bool [{n}]", array)
     return array
@@ -547,6 +563,7 @@ def finite_array(*shape: int | str, **kwargs: object) -> "np.ndarray":
     import numpy as np
 
     ((name, _),) = kwargs.items()
+    by_place(**kwargs)
     array = numbers(**kwargs)
     wanted = ", ".join(map(str, shape))
     require(

@@ -288,6 +288,7 @@ def checked_groups(
     name: str = "groups",
 ) -> Int[np.ndarray, " n"]:
     """Public numbers of users in [least, num_groups), as int32 [n]; ``ValueError`` for others."""
+    validate.unnamed(**{name: groups})
     groups = validate.complete(**{name: groups})
     validate.require(
         groups.shape == (n,) and groups.dtype.kind in "iu",

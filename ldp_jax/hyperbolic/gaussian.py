@@ -121,8 +121,9 @@ class HyperbolicGaussian(_Gaussian):
     Guarantee: (epsilon, delta) per record, by the analytic calibration with L2 sensitivity 2 C. The
     record must be a function of the user's data and public parameters: no aggregation of neighbours
     before the noise.
-    Utility: unbiased, :math:`\sigma = 2 C / \mu(\epsilon, \delta)` a coordinate (7.46 C at epsilon
-    1, delta 1e-5).
+    Utility: the report is unbiased for the shortened v, :math:`\sigma = 2 C / \mu(\epsilon,
+    \delta)` a coordinate (7.46 C at epsilon 1, delta 1e-5). Its point in the ball is not: the map
+    bends the noise, and a mean of points is nearer the origin.
     Numerics: sigma is rounded up to a float32; noise ends at 18 sigma, beyond a mass of 1e-75.
     Ideal arithmetic.
     Reference: PoinDP (Wei et al., AAAI 2024), whose Theorem 1 does not hold; Balle & Wang, ICML

@@ -97,6 +97,7 @@ def _check(
     Refused is what NumPy would broadcast: one label a row, by its number; a mask of booleans, or of
     weights.
     """
+    validate.by_place(scores=scores, labels=labels, mask=mask)
     scores = _own("scores", scores)
     if not isinstance(labels, jax.Array):
         labels = validate.complete(labels=labels)
@@ -115,6 +116,8 @@ def _check(
             f"mask must be bool, or float weights, of shape {rows}, got {kind} of shape "
             f"{mask.shape}",
         )
+        if validate.concrete(mask):
+            validate.require((np.asarray(mask) >= 0).all(), "mask must be weights >= 0")
     validate.known(labels, mask, scores.shape[-1])
     return scores, labels, mask
 
@@ -183,6 +186,8 @@ def micro_f1(
         labels = validate.complete(labels=labels)
     _alike(scores, labels=labels)
     validate.known(labels)
+    if validate.concrete(labels):
+        validate.require(np.isin(labels, (0, 1)).all(), "labels must be 0 or 1 in each column")
     predicted = jnp.asarray(scores > 0)
     true = jnp.asarray(labels > 0)
     return 2 * (predicted & true).sum() / jnp.maximum(predicted.sum() + true.sum(), 1)
@@ -276,7 +281,7 @@ def ssim(
 class ConfidenceInterval(NamedTuple):
     """The interval mean +- half_width of n values; NaN for a single one.
 
-    Shares print with two figures of it.
+    It prints with two figures of the half-width of a share, else with one digit after the point.
     """
 
     mean: float
@@ -285,8 +290,10 @@ class ConfidenceInterval(NamedTuple):
 
     def __str__(self) -> str:
         digits = 1  # as of per cent
-        if abs(self.mean) <= 1 and 1e-9 < self.half_width < 0.05:
+        if abs(self.mean) <= 1 and 1e-9 < self.half_width < 1:
             digits = 1 - math.floor(math.log10(self.half_width))
+        elif abs(self.mean) <= 1 and self.n == 1:
+            digits = 3
         shown = f"{self.mean:.{digits}f}"
         if self.n > 1:
             shown += f" ± {self.half_width:.{digits}f}"

@@ -230,7 +230,7 @@ class Rehearsal(NamedTuple):
 def rehearse(
     key: PRNGKey,
     public: "Facts | Server | Sequence[Server]",
-    epsilons: Sequence[float] = EPSILONS,
+    epsilons: Sequence[float] | None = None,
     *,
     friends: StatedFriends | None = None,
     drawn: Worlds | None = None,
@@ -254,7 +254,7 @@ def rehearse(
         in epsilon, whose result is classes [n] or has ``log_posterior``.
       epsilons: of a report of a record, in (0, 20]; of a bit of a list, in [0.001, 40]; of both a
         total in (0, 20], whose best split is found (:attr:`Rehearsal.splits`, for
-        ``predict_jointly``). Servers of one's own have their own.
+        ``predict_jointly``). By default 0.5, 1, 2 and 4. Servers of one's own have their own.
       friends: of lists: what is stated of them. It is assumed, not found: state the least that is
         believed.
       drawn: who draws users for servers of one's own, such as
@@ -288,6 +288,8 @@ def rehearse(
     validate.host_key(key, "rehearse")
     worlds = validate.whole(2, worlds=worlds)
     if drawn is not None:
+        rule = "epsilons and friends must be None where users are drawn for servers of one's own"
+        validate.require(epsilons is None and friends is None, rule)
         return _of_servers(key, public, drawn, worlds, progress)
     kind: Any = next((one for one in _FROM_FACTS if isinstance(public, one.OF)), None)
     if kind is None:  # the values of what was given may be private
@@ -297,6 +299,7 @@ def rehearse(
             "docs/choosing.md has an example"
         )
     low, high = kind.RANGE
+    epsilons = EPSILONS if epsilons is None else epsilons
     each = list(epsilons) if np.iterable(epsilons) else [epsilons]
     each = {validate.number(low, high, open_lower=low == 0.0, epsilons=one) for one in each}
     validate.require(each, "epsilons must name one at least")
@@ -351,11 +354,15 @@ def _of_servers(
         return max(one.epsilon for unit, one in stated.items() if unit != RELATIONSHIP)
 
     servers.sort(key=most)
+    asked = tuple(map(most, servers))
+    rule = (
+        "servers must differ in epsilon, by which their rows are found: rehearse equal ones apart"
+    )
+    validate.require(len(set(asked)) == len(asked), rule)
     with watched("rehearse", progress):
         right = _right(key, servers, drawn, worlds)
     world = drawn.draw(random.fold_in(key, 0), 0)
     users = int(world.judged.sum())
-    asked = tuple(map(most, servers))
     without = right[:, 0]
     gains = right[:, 1:] - right[:, :1]
     return Rehearsal(asked, gains, without, "users", users, None)

@@ -574,16 +574,20 @@ def _closed_forms(mechanism: HasMoments, x: Values) -> tuple[Scalar, Scalar]:
 
 
 def _moments(mechanism: Randomizer, reports: Report, mass: np.ndarray) -> list[np.ndarray]:
-    """Mean, variance and fourth central moment of the estimate, and its largest size.
+    """Mean, variance and fourth central moment of the estimate, its largest size, its rounding.
 
-    With x64 enabled.
+    With x64 enabled; the rounding is 0 unless the estimate is of float32 all the same.
     """
-    values = np.asarray(estimates(mechanism, reports), np.float64)
+    values = np.asarray(estimates(mechanism, reports))
+    rounded = values.dtype == np.float32
+    values = values.astype(np.float64)
     mass = mass.reshape(-1, *[1] * (values.ndim - 1))
     mean = (mass * values).sum(0)
     variance = (mass * (values - mean) ** 2).sum(0)
     fourth = (mass * (values - mean) ** 4).sum(0)
-    return [np.asarray(found) for found in (mean, variance, fourth, np.abs(values).max())]
+    largest = np.abs(values).max()
+    rounding = _ROUNDED * largest if rounded else 0.0
+    return [np.asarray(found) for found in (mean, variance, fourth, largest, rounding)]
 
 
 def _records(mechanism: Randomizer, x: Values | None) -> list[Report]:
@@ -622,8 +626,8 @@ def matches_moments(mechanism: Exact, x: Values | None = None) -> Fit:
     """Whether ``mean`` and ``variance`` are those of the estimate under the density.
 
     To 1e-8 in float64, and what :func:`sums_to_one` allows times the largest estimate, or the
-    square of twice it; in float32 to 1e-5 of a mean and 3e-5 of a variance, 1e-6, and one rounding
-    of the largest estimate.
+    square of twice it, beside the rounding of an estimate in float32; in float32 to 1e-5 of a mean
+    and 3e-5 of a variance, 1e-6, and one rounding of the largest estimate.
 
     >>> from ldp_jax.features import Piecewise
     >>> matches_moments(Piecewise(1.0)).fits
@@ -644,13 +648,16 @@ def integrals(mechanism: Exact, x: Values | None = None) -> tuple[Fit, Fit]:
             reports, mass, off = law(mechanism, record)
             totals.append(mass.sum())
             misplaced = max(misplaced, off)
-            *true, _, size = _moments(mechanism, reports, mass)
+            *true, _, size, rounding = _moments(mechanism, reports, mass)
             largest = max(largest, float(size))
             long = [np.asarray(moment) for moment in _closed_forms(mechanism, record)]
         rough = _closed_forms(mechanism, jax.tree.map(np.float32, record))
         short = [np.asarray(moment) for moment in rough]
         names = ("mean", "variance")
-        exactly = (_EXACT + misplaced * largest, 1e-12 + misplaced * (2 * largest) ** 2)
+        exactly = (
+            _EXACT + misplaced * largest + rounding,
+            1e-12 + misplaced * (2 * largest) ** 2 + 8 * rounding * largest,
+        )
         rounded = (1e-6 + _ROUNDED * largest, 1e-6 + _ROUNDED * largest**2)
         compared = [
             *zip(names, long, true, (_EXACT, _EXACT), exactly, strict=True),
@@ -706,7 +713,7 @@ def moments_of(mechanism: Randomizer, x: Values, y: Report) -> Fit:
                 reports, mass, _ = law(mechanism, record)
                 # Else the rule has missed a piece that is too narrow for it.
                 if abs(mass.sum() - 1) < 0.01:
-                    _, _, fourth, _ = _moments(mechanism, reports, mass)
+                    _, _, fourth, _, _ = _moments(mechanism, reports, mass)
 
     error = np.sqrt(variance / trials)
     error_of_variance = np.sqrt(np.maximum(fourth - variance**2, 0.0) / trials) + error**2

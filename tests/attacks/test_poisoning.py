@@ -7,6 +7,7 @@ import math
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 
 from ldp_jax import datasets, edges, servers
@@ -113,6 +114,21 @@ def test_harm_is_paired_and_that_without_privacy_is_taken_off():
     assert much.minus(little).harm.mean == pytest.approx(0.5 * lost[20:].mean())
     with pytest.raises(ValueError, match="b must be of the users of a"):
         much.minus(poisoning.harm("b", nothing[1:], nothing[1:], liars[1:]))
+    turned = pd.Series(nothing, index=np.arange(N)[::-1])
+    with pytest.raises(ValueError, match="poisoned must be in order"):
+        poisoning.harm("c", nothing, turned, liars)
+
+
+def test_means_are_of_users_who_have_both_values():
+    before = np.array([1.0, 0.0, np.nan, 1.0, 1.0])
+    after = np.array([np.nan, 0.0, 1.0, 0.0, 1.0])
+    found = poisoning.harm("part", before, after, np.arange(5) == 4)
+    assert (found.honest.mean, found.poisoned.mean, found.harm.mean) == (0.5, 0.0, 0.5)
+    assert found.honest.n == found.poisoned.n == found.harm.n == 2
+
+
+def test_no_reports_are_none_that_are_believed():
+    assert poisoning.believable_counts(np.zeros((0, 2), int), 1.0, np.ones(2, int)).shape == (0,)
 
 
 @pytest.mark.usefixtures("untyped")

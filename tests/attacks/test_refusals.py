@@ -134,6 +134,12 @@ REFUSED = [
         lambda: attacks.public_mean(X[:5], public_x=X).minus(attacks.public_mean(X, public_x=X)),
         "public mean must be of the records of public mean",
     ),
+    (
+        lambda: attacks.public_mean(X[:5], public_x=X).minus(
+            attacks.public_mean(X[5:10], public_x=X)
+        ),
+        "public mean must be of the records of public mean",
+    ),
 ]
 
 

@@ -5,6 +5,7 @@ import math
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 
 from ldp_jax import edges, verification
@@ -39,7 +40,23 @@ STACK = np.array([0.5, 1.0])
 BEYOND = jax.tree.map(lambda leaf: 2 * leaf, RandomizedResponse(30.0))
 BOTH_LISTS = NeighbourList(np.array([[4, 6], [5, 6]]), np.ones(2, int))
 
+TURNED = pd.Series([True, *[False] * (N - 1)], index=np.arange(N)[::-1])
+"""The last user's, as its index says; the first one's by place."""
+IN_PART = pd.Series([0, *[1] * (N - 1)], index=np.arange(N)[::-1])
+SOME = pd.Series([2.0, *[0.01] * (N - 1)], index=np.arange(N)[::-1])
+
 MADE = {
+    "must be in the order of nodes": [
+        lambda: privatize_graph(KEY, GRAPH, NoisyDegree(1.0), public=TURNED),
+        lambda: public_part(GRAPH, TURNED),
+        lambda: privatize_counts(KEY, GRAPH, COUNTS, IN_PART),
+        lambda: privatize_counts(KEY, GRAPH, COUNTS, np.zeros(N, int), reporters=TURNED),
+        lambda: privatize_counts(KEY, GRAPH, [COUNTS, COUNTS], np.zeros(N, int), levels=IN_PART),
+    ],
+    "must be in order, and the index": [
+        lambda: privatize_graph(KEY, GRAPH, RandomizedResponse(SOME)),
+        lambda: NoisyDegree(SOME),
+    ],
     "epsilon_degree": [
         lambda: DPRR(0.0, 1.0),
         lambda: LocalLap(100.1, 1.0),

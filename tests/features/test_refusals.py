@@ -7,6 +7,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 
 from ldp_jax.core import personal_alphabets
@@ -87,6 +88,7 @@ REFUSED = [
     ("share", RandomizedFeatures(BINS.inner.at(jnp.eye(2)), 2).privatize, KEY, jnp.zeros(2)),
     ("beta must have shape", importance_weights, [1.0], [1, 2]),
     ("alpha must be", importance_weights, [1.0, math.nan], [0, 1]),
+    ("beta must be in order", importance_weights, [1, 2], pd.Series([1, 2], index=["b", "a"])),
     ("alpha must have shape", importance_weights, np.ones((2, 2)), np.ones((2, 2))),
     ("beta must be", importance_weights, [1, 2], [0.0, -1.0]),
     ("gamma must be", importance_weights, [1, 2], [0, 1], 1.5),

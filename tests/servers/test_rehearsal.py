@@ -1,5 +1,7 @@
 """Worlds follow what is public of them, and the verdict follows what the worlds brought."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -431,6 +433,19 @@ def test_a_protocol_of_ones_own_is_rehearsed_on_users_as_they_are_stated():
     assert gains[0.9][1] > 30 > 5 > gains[0.9][0]
     assert gains[0.0][1] < 20  # of the third that reports its own class
     assert told.collect(told.epsilons[1])
+
+
+def test_what_servers_say_themselves_is_not_asked_for_again():
+    """Rows are found by their epsilon: two equal ones would both show the first one's numbers."""
+    users = StatedUsers(N, (0.4, 0.3, 0.3), StatedFriends(10.0, 0.5, 0.3))
+    server = ClassesThenCounts(N, 1.0)
+    rehearse = partial(ldp.rehearse, jax.random.key(1), drawn=users, worlds=2)
+    with pytest.raises(ValueError, match="servers must differ in epsilon"):
+        rehearse([server, ClassesThenCounts(N, 1.0)])
+    with pytest.raises(ValueError, match="epsilons and friends must be None"):
+        rehearse(server, (1.0,))
+    with pytest.raises(ValueError, match="epsilons and friends must be None"):
+        rehearse(server, friends=StatedFriends(10.0, 0.5))
 
 
 @pytest.mark.parametrize("owner", [0, 6])

@@ -127,6 +127,25 @@ def test_moments_of_draws_are_held_against_the_laws_standard_errors():
         assert fit[3:] == (5.0, pytest.approx(10 * errors[0]), 10_000, 1)
 
 
+class Cast(Duchi):
+    """Duchi's mechanism, whose estimate is rounded to float32 all the same."""
+
+    def estimate(self, y):
+        return jnp.asarray(super().estimate(y), jnp.float32)
+
+
+class Biased(Cast):
+    """A mean that is said to be 1e-5 of its size further out: more than any rounding."""
+
+    def mean(self, x):
+        return super().mean(x) * (1 + 1e-5)
+
+
+def test_an_estimate_in_float32_is_held_to_its_rounding():
+    assert verification.matches_moments(mechanism(Cast)(0.7)).fits
+    assert not verification.matches_moments(mechanism(Biased)(0.7)).fits
+
+
 def test_tests_say_how_many_reports_they_ask_and_how_few_they_find():
     key = lambda: jax.random.key(0)
     losses = verification.reported_losses(Duchi(1.0), key(), trials=2000)
