@@ -403,7 +403,6 @@ def evaluate(
 def _checked(
     name: str, scores: Numbers, density: float | None, shape: tuple
 ) -> tuple[np.ndarray, float | None]:
-    validate.by_place(scores=scores)
     scores = validate.numbers(scores=scores)
     require(
         scores.shape == shape and not np.isnan(scores).any(),

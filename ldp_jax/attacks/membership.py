@@ -50,7 +50,7 @@ def log_odds(
     [2.0, 0.0]
     """
     validate.one_of(("logits", "softmax"), outputs=outputs)
-    validate.by_place(answers=answers, labels=labels)
+    validate.aligned(answers=answers, labels=labels)
     answers = validate.numbers(answers=answers)
     labels = validate.complete(labels=labels)
     require(

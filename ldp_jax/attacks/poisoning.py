@@ -459,7 +459,7 @@ def harm(name: str, honest: ArrayLike, poisoned: ArrayLike, liars: Liars) -> Poi
     ... )
     worst: without liars 0.667 ± 1.434, with liars 0.333 ± 1.434, harm 0.333 ± 1.434; 1 of 4 lie
     """
-    validate.by_place(honest=honest, poisoned=poisoned)
+    validate.aligned(honest=honest, poisoned=poisoned)
     before = validate.numbers(honest=honest)
     after = validate.numbers(poisoned=poisoned)
     require(

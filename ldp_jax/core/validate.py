@@ -109,6 +109,18 @@ def by_place(**kwargs: object) -> None:
         )
 
 
+def aligned(**kwargs: Any) -> None:
+    """Refuse pandas tables and series that have rows of other names, or in another order."""
+    named = {name: given.index for name, given in kwargs.items() if hasattr(given, "iloc")}
+    first, *others = named or {"": None}
+    for other in others:
+        require(
+            named[first].equals(named[other]),
+            f"{other} must have the rows of {first}, and their indexes differ: align them, or give "
+            "to_numpy() of both",
+        )
+
+
 def _check_index(given: Any, name: str, by_name: str) -> None:
     require(
         _in_places(given),

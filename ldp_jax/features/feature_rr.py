@@ -169,7 +169,7 @@ def importance_weights(alpha: Numbers, beta: Numbers, gamma: float = 0.5) -> np.
     >>> importance_weights([0.5, 0.25, 0.25], [0.2, 0.4, 0.4]).round(3).tolist()
     [0.5, 0.25, 0.25]
     """
-    validate.by_place(alpha=alpha, beta=beta)
+    validate.aligned(alpha=alpha, beta=beta)
     alpha = validate.numbers(alpha=alpha)
     beta = validate.numbers(beta=beta)
     validate.shaped("d", alpha=alpha)

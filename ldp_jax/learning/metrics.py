@@ -97,7 +97,7 @@ def _check(
     Refused is what NumPy would broadcast: one label a row, by its number; a mask of booleans, or of
     weights.
     """
-    validate.by_place(scores=scores, labels=labels, mask=mask)
+    validate.aligned(scores=scores, labels=labels, mask=mask)
     scores = _own("scores", scores)
     if not isinstance(labels, jax.Array):
         labels = validate.complete(labels=labels)

@@ -114,9 +114,9 @@ def test_harm_is_paired_and_that_without_privacy_is_taken_off():
     assert much.minus(little).harm.mean == pytest.approx(0.5 * lost[20:].mean())
     with pytest.raises(ValueError, match="b must be of the users of a"):
         much.minus(poisoning.harm("b", nothing[1:], nothing[1:], liars[1:]))
-    turned = pd.Series(nothing, index=np.arange(N)[::-1])
-    with pytest.raises(ValueError, match="poisoned must be in order"):
-        poisoning.harm("c", nothing, turned, liars)
+    whole, turned = pd.Series(nothing), pd.Series(nothing, index=np.arange(N)[::-1])
+    with pytest.raises(ValueError, match="poisoned must have the rows of honest"):
+        poisoning.harm("c", whole, turned, liars)
 
 
 def test_means_are_of_users_who_have_both_values():

@@ -88,7 +88,12 @@ REFUSED = [
     ("share", RandomizedFeatures(BINS.inner.at(jnp.eye(2)), 2).privatize, KEY, jnp.zeros(2)),
     ("beta must have shape", importance_weights, [1.0], [1, 2]),
     ("alpha must be", importance_weights, [1.0, math.nan], [0, 1]),
-    ("beta must be in order", importance_weights, [1, 2], pd.Series([1, 2], index=["b", "a"])),
+    (
+        "beta must have the rows of alpha",
+        importance_weights,
+        pd.Series([1, 2], index=["a", "b"]),
+        pd.Series([1, 2], index=["b", "a"]),
+    ),
     ("alpha must have shape", importance_weights, np.ones((2, 2)), np.ones((2, 2))),
     ("beta must be", importance_weights, [1, 2], [0.0, -1.0]),
     ("gamma must be", importance_weights, [1, 2], [0, 1], 1.5),

@@ -73,8 +73,9 @@ def test_ids_that_do_not_matter_may_be_large():
     "of", [np.asarray, pd.DataFrame, np.ndarray.tolist, jnp.asarray], ids=lambda of: of.__name__
 )
 def test_tables_and_lists_are_judged_as_arrays(of):
-    """The index of a series of labels is not read: rows are."""
-    for labels in (LABELS, pd.Series(LABELS, [7, 8, 9], "Int64"), LABELS.tolist()):
+    """The index of a series of labels is held against that of scores alone; rows are read."""
+    own = pd.DataFrame(SCORES).index if of is pd.DataFrame else [7, 8, 9]
+    for labels in (LABELS, pd.Series(LABELS, own, "Int64"), LABELS.tolist()):
         assert float(metrics.accuracy(of(SCORES), labels)) == pytest.approx(2 / 3)
         assert float(metrics.accuracy(of(SCORES), labels, [True, False, True])) == 0.5
         for average in ("micro", "macro", "weighted"):

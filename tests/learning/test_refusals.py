@@ -137,7 +137,10 @@ REFUSED = [
     (lambda: metrics.accuracy(np.arange(2), np.arange(2)), r"labels .*\(predicted == labels\)"),
     (lambda: metrics.accuracy(np.eye(2), np.arange(2), np.array([0, 1])), "mask must be bool"),
     (lambda: metrics.accuracy(np.eye(2), np.array([1, 2])), "labels must be in"),
-    (lambda: metrics.accuracy(np.eye(2), pd.Series([0, 1], ["b", "a"])), "labels must be in order"),
+    (
+        lambda: metrics.accuracy(pd.DataFrame(np.eye(2)), pd.Series([0, 1], [1, 0])),
+        "labels must have the rows of scores",
+    ),
     (lambda: metrics.accuracy(np.eye(2), np.arange(2), np.array([1.0, -1.0])), "mask must be wei"),
     (lambda: metrics.micro_f1(np.eye(2), np.array([[0, 3], [0, 1]])), "labels must be 0 or 1"),
     (lambda: metrics.accuracy(np.eye(2), ["a", "b"]), "labels must be whole numbers"),
