@@ -342,11 +342,12 @@ class Statement:
 
     def without_noise(self) -> "Statement":
         """The same answers as they are, without noise: nothing is protected, in any unit."""
-        roles = tuple(
-            dataclasses.replace(role, costs=tuple(cost.without_noise() for cost in role.costs))
-            for role in self.roles
-        )
-        return Statement(roles, tuple(dict.fromkeys((*self.exposes, *self._private()))))
+        roles = []
+        for role in self.roles:
+            costs = tuple(cost.without_noise() for cost in role.costs)
+            roles.append(dataclasses.replace(role, costs=costs))
+        exposes = dict.fromkeys((*self.exposes, *self._private()))
+        return Statement(tuple(roles), tuple(exposes))
 
     def _private(self) -> tuple[str, ...]:
         """The fields that are private, in words."""

@@ -369,7 +369,8 @@ def evaluate(
     who, place = np.unique(units, return_inverse=True)
     require(len(who) >= 3, f"targets must have at least three units, got {len(who)}: no interval")
     groups = min(len(who), _GROUPS)
-    group = (np.random.default_rng(0).permutation(len(who)) % groups)[place.reshape(units.shape)]
+    of_node = np.random.default_rng(0).permutation(len(who)) % groups
+    group = of_node[place.reshape(units.shape)]
 
     order = np.argsort(-scores, kind="stable")
     ordered = scores[order]
@@ -379,7 +380,8 @@ def evaluate(
     step = max(1, _BLOCK // len(truth))
     left_out = []
     for part in np.split(np.arange(groups), np.arange(step, groups, step)):
-        left_out.append(judged((group[order] != part[:, None, None]).all(-1)))
+        kept = (group[order] != part[:, None, None]).all(-1)
+        left_out.append(judged(kept))
     # Their mean is the estimate, and the variance of this mean is that of the jackknife.
     without = np.concatenate(left_out)
     samples = estimate - (groups - 1) * (without - without.mean(0))

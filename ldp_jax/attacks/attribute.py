@@ -39,7 +39,8 @@ def inferred_edges(attack: Attack, *, known: Numbers = ()) -> np.ndarray:
     # The places of targets may tell their truth.
     order = np.random.default_rng(0).permutation(len(units))
     top = order[np.argsort(-attack.scores[order], kind="stable")][:count]
-    return np.unique(np.sort(np.concatenate([units[top], validate.pairs(known=known)]), 1), axis=0)
+    pairs = np.concatenate([units[top], validate.pairs(known=known)])
+    return np.unique(np.sort(pairs, 1), axis=0)
 
 
 def attribute_inference(

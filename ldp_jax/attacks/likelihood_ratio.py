@@ -110,16 +110,16 @@ def likelihood_ratio(
     # A score that never varies gets a tiny variance: it decides alone where it differs, and not at
     # all where it does not.
     floor = 1e-12 * max(1.0, float(variances.max()))
-    direction = np.linalg.solve(
-        spread + np.diag(ridge * variances + floor), first[1].mean(0) - first[0].mean(0)
-    )
+    matrix = spread + np.diag(ridge * variances + floor)
+    direction = np.linalg.solve(matrix, first[1].mean(0) - first[0].mean(0))
 
     runs = np.concatenate(observed)
     logs = []
     for part in (without[1::2], with_edge[1::2]):
         along = part @ direction
         mean = along.mean()
-        law = stats.norm(mean, max(along.std(ddof=1), 1e-12 * (1.0 + abs(mean))))
+        deviation = max(along.std(ddof=1), 1e-12 * (1.0 + abs(mean)))
+        law = stats.norm(mean, deviation)
         logs.append(law.logpdf(runs @ direction))
     scores = logs[1] - logs[0]
     truth = np.arange(len(runs)) >= len(observed[0])

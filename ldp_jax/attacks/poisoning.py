@@ -71,8 +71,9 @@ def leverage(mechanism: Mechanism) -> float:
     >>> [round(leverage(Piecewise(epsilon)), 2) for epsilon in (0.5, 1.0, 4.0)]
     [8.04, 4.08, 1.31]
     """
-    found = np.asarray(_estimates(mechanism, _ends(mechanism.codomain())))
-    return float(np.ptp(found) / np.ptp(np.asarray(mechanism.domain().extremes(), np.float64)))
+    reports = np.asarray(_estimates(mechanism, _ends(mechanism.codomain())))
+    records = np.asarray(mechanism.domain().extremes(), np.float64)
+    return float(np.ptp(reports) / np.ptp(records))
 
 
 def lying_reports(

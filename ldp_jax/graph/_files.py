@@ -215,7 +215,7 @@ def _matrix_market(data: bytes, max_bytes: int) -> scipy.sparse.coo_array:
         raise _Other(
             f"declares {rows} rows and {entries} entries, for which {max_bytes} bytes are too few"
         )
-    places = [rb"\d{1,18}"] * (2 if layout == "coordinate" else 0)
+    places = [rb"\d{1,18}"] * 2 if layout == "coordinate" else []
     words = rb"[ \t]+".join([*places, *_FIELDS.get(field, [_REAL])])
     line = re.compile(rb"(?!.*\S{40})[ \t]*" + words + rb"[ \t\r]*", re.IGNORECASE)
     below = []  # without empty lines and comments

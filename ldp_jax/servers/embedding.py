@@ -493,7 +493,8 @@ def _private_embeddings(
         reports = one_report_each(random.counted(key), jnp.arange(x.shape[0]), mechanism, x)
         return _propagate(op, mechanism, reports, None, *numbers)
 
-    return jax.lax.map(lambda run: one(*run), (keys, op) if op.degree.ndim == 2 else (keys,))
+    stacked = (keys, op) if op.degree.ndim == 2 else (keys,)
+    return jax.lax.map(lambda run: one(*run), stacked)
 
 
 @implicit_promotion()

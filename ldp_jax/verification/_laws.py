@@ -49,7 +49,9 @@ def volume_of(space: Any, y: Report) -> Volume:
     n = count_of(y)
     if isinstance(space, spaces.Subset):
         width, atom = volume_of(space.inner, y.values)
-        return width.reshape(n, -1).prod(1), np.asarray(atom.reshape(n, -1).all(1))
+        volume = width.reshape(n, -1).prod(1)
+        atoms = np.asarray(atom.reshape(n, -1).all(1))
+        return volume, atoms
     if len(space.branches) > 1:
         finite = [place for place, part in enumerate(space.branches) if not part.continuous]
         atom = np.isin(y[0], finite)
@@ -281,7 +283,8 @@ class Parts(Law):
 _RULES = {1: (8, 2048), 2: (8, 64), 3: (16, 6)}
 _SCALES = 2.0 ** np.arange(-40.0, 41.0)
 _PLACES = np.concatenate([-_SCALES[::-1], [0.0], _SCALES])
-_COARSE = np.concatenate([-(2.0 ** np.arange(6, -7, -1)), [0.0], 2.0 ** np.arange(-6, 7)])
+_FEW = 2.0 ** np.arange(-6.0, 7.0)
+_COARSE = np.concatenate([-_FEW[::-1], [0.0], _FEW])
 
 
 class Independent(Law):
@@ -499,7 +502,8 @@ class Peak(Law):
         distance = way[:, None] * share
         y = x + distance[..., None] * heading[:, None]
         weights = turn_weight[:, None] * share_weight * share * way[:, None] ** 2
-        return y.reshape(-1, 2), weights.ravel(), _cell_of(turn[:, None], share).ravel()
+        cells = _cell_of(turn[:, None], share)
+        return y.reshape(-1, 2), weights.ravel(), cells.ravel()
 
     def quadrature(
         self, records: Values, log_density: Log, *, panels: int = 64, order: int = 8
@@ -601,9 +605,10 @@ class Round(Law, abc.ABC):
         orthants = 2 ** len(basis)
         refuse_many(math.prod(bins) * orthants, _MOST_CELLS, f"2^{len(basis)} orthants")
 
-        def place(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-            at = np.searchsorted(edges[0], a, "right"), np.searchsorted(edges[1], b, "right")
-            return np.ravel_multi_index(at, bins)
+        def place(along: np.ndarray, across: np.ndarray) -> np.ndarray:
+            row = np.searchsorted(edges[0], along, "right")
+            column = np.searchsorted(edges[1], across, "right")
+            return np.ravel_multi_index((row, column), bins)
 
         y = along[:, None] * direction + across[:, None] * basis[0]
         density = np.exp(np.asarray(log_density(y), np.float64))
@@ -650,8 +655,9 @@ class InSpace(Round):
         thin = thin * _surface(dim - 1) * across ** (dim - 2)
         weights = np.outer(weight, thin).ravel()
         along, across = (each.ravel() for each in np.meshgrid(along, across, indexing="ij"))
-        coarse = subdivide(corners, 4)[1:-1], subdivide((0.0, wide / 4), 4)[1:]
-        return (along, across, weights), coarse
+        edges_along = subdivide(corners, 4)[1:-1]
+        edges_across = subdivide((0.0, wide / 4), 4)[1:]
+        return (along, across, weights), (edges_along, edges_across)
 
 
 def _surface(dim: int) -> float:

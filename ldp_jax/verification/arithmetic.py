@@ -303,7 +303,8 @@ def follows_table(mechanism: Any, key: PRNGKey, *, trials: int = _TRIALS) -> Fit
     if len(requests) != 1 or math.prod(requests[0].shape) > 2:
         raise ValueError("a table takes one word a report, and one to round to a grid")
     rng = generator(word_key)
-    words = rng.integers(0, 1 << 32, (trials, *requests[0].shape), np.uint64).astype(np.uint32)
+    shape = (trials, *requests[0].shape)
+    words = rng.integers(0, 1 << 32, shape, np.uint64).astype(np.uint32)
     sent = report_words(mechanism, x, [words])
     flat = words.reshape(trials, -1)
     known = mechanism.table().report(x, flat[:, 0], flat[:, -1])

@@ -517,7 +517,8 @@ def _interval(
     lower = jnp.asarray(part.lower, x.dtype)
     upper = jnp.asarray(part.upper, x.dtype)
     inside = jnp.clip(breaks, lower, upper)
-    step = 2.0**-23 * jnp.maximum(jnp.abs(y), jnp.abs(inside).max())
+    largest = jnp.maximum(jnp.abs(y), jnp.abs(inside).max())
+    step = 2.0**-23 * largest
     y = jnp.clip(y + (2 * spread - 1) * step, lower, upper)
     left = inside[0] - _TAILS[::-1] if infinite[0] else lower[None]
     right = inside[-1] + _TAILS if infinite[1] else upper[None]
@@ -623,7 +624,8 @@ def _scan(share: np.ndarray, place: np.ndarray, off: float, significance: float)
         count = np.bincount(code)
         held = np.bincount(window)
         crowded = np.flatnonzero(count > 1)
-        expected = held[crowded >> j] * np.minimum(1.0, 2.0**-j + off)
+        probability = np.minimum(1.0, 2.0**-j + off)
+        expected = held[crowded >> j] * probability
         tails = stats.poisson.sf(count[crowded] - 1, expected)
         worst = min(worst, float(tails.min(initial=1.0)))
     return tail_fit("windows", worst, significance / tests, 64 / n, n)
@@ -727,7 +729,8 @@ def _pair_means(place: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The sizes of the means of all pairs' characters, and of how many reports each is one."""
     there = ~np.isnan(place)
     known = np.nan_to_num(place)
-    turn = np.where(there, np.exp(2j * np.pi * known), 0).astype(np.complex64)
+    character = np.exp(2j * np.pi * known)
+    turn = np.where(there, character, 0).astype(np.complex64)
     side = np.where(there, np.sign(known - 0.5), 0).astype(np.float32)
     present = there.astype(np.float32)
 

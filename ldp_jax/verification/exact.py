@@ -667,7 +667,8 @@ def integrals(mechanism: Exact, x: Values | None = None) -> tuple[Fit, Fit]:
             of_float32 = place > 1
             if of_float32 and not worst <= 1.0:
                 break
-            away = np.abs(said - right) / (absolute + relative * np.abs(right))
+            tolerance = absolute + relative * np.abs(right)
+            away = np.abs(said - right) / tolerance
             farthest = int(np.argmax(away))
             numbers = [f"{float(np.ravel(value)[farthest]):.6g}" for value in (said, right)]
             if of_float32 and not away.max() <= 1.0:
@@ -716,7 +717,8 @@ def moments_of(mechanism: Randomizer, x: Values, y: Report) -> Fit:
                     _, _, fourth, _, _ = _moments(mechanism, reports, mass)
 
     error = np.sqrt(variance / trials)
-    error_of_variance = np.sqrt(np.maximum(fourth - variance**2, 0.0) / trials) + error**2
+    of_squares = np.maximum(fourth - variance**2, 0.0)
+    error_of_variance = np.sqrt(of_squares / trials) + error**2
     tiny = 1e-6 / SIGMAS  # what float32 rounds an estimate by
     off_mean = np.abs(values.mean(0) - mean) / (error + tiny)
     drawn = ((values - mean) ** 2).mean(0)

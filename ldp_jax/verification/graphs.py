@@ -230,7 +230,8 @@ def _releases(
     for place, one in enumerate(random.split(key, trials)):
         drawn = codes(np.searchsorted(pairs.nodes, m.sample_pairs(one, split)))
         at = np.minimum(np.searchsorted(known, drawn), len(known) - 1)
-        possible = (known[at] == drawn).all() and len(np.unique(drawn)) == len(drawn)
+        once = len(np.unique(drawn)) == len(drawn)
+        possible = once and (known[at] == drawn).all()
         found[place] = (1 << at).sum() if possible else -1
     return found
 

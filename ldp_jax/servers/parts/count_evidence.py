@@ -157,7 +157,7 @@ def table_size(reports: Array | np.ndarray, means: Array | np.ndarray, epsilon: 
     256
     """
     validate.positive(epsilon=epsilon)
-    largest = max(np.max(np.asarray(reports), initial=0), np.max(np.asarray(means), initial=0))
+    largest = max(np.max(np.asarray(each), initial=0) for each in (reports, means))
     reach = float(largest) + _LOST / epsilon
     return power_of_four(max(reach, _LEAST_SIZE))
 

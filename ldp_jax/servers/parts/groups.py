@@ -112,7 +112,8 @@ def fine_groups(
     median = np.inf
     if others.any():  # the lower one, which is a height itself: ties are on one side
         median = np.sort(height[others])[(others.sum() - 1) // 2]
-    tier = np.where(others, np.where(height > median, 1, 2), 0)
+    unlabelled_tier = np.where(height > median, 1, 2)
+    tier = np.where(others, unlabelled_tier, 0)
     of_class = np.where(others, log_q.argmax(-1), labels)
     return (tier * log_q.shape[1] + of_class).astype(np.int32)
 

@@ -88,7 +88,8 @@ def observations(
     noisy_precision, report_precision = precisions
 
     true = keep == 1.0
-    of_label = jnp.where(known[:, None], jnp.where(true, indicator, noisy), 0.0)
+    of_label = jnp.where(true, indicator, noisy)
+    of_label = jnp.where(known[:, None], of_label, 0.0)
     label_precision = jnp.where(true, 1.0 / LABEL_VARIANCE, noisy_precision)
     label_precision = jnp.where(known, label_precision, 0.0)
     # A silent user says nothing.

@@ -387,8 +387,13 @@ def _path(
 
     first = jnp.uint32(0)
     begin = (first, start, (jnp.float32(0.0), start, first), jnp.bool_(True))
-    done = jax.lax.while_loop(lambda carry: carry[3] & (carry[0] < count), advance, begin)
-    _, weights, place = done[2]
+
+    def goes_on(carry: tuple) -> Array:
+        place, _, _, better = carry
+        return better & (place < count)
+
+    _, _, best, _ = jax.lax.while_loop(goes_on, advance, begin)
+    _, weights, place = best
 
     scores = _scores(weights, everybody, models)
     by_mean_weights = scores.mean(1, keepdims=True)

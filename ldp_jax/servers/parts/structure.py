@@ -301,7 +301,8 @@ def _principal(
     By its Gram matrix.
     """
     squares, vectors = np.linalg.eigh(block.T @ block)
-    return np.sqrt(np.maximum(squares[::-1], 0.0)), vectors[:, ::-1]
+    singular = np.sqrt(np.maximum(squares[::-1], 0.0))
+    return singular, vectors[:, ::-1]
 
 
 def _spectral_designs(graph: graphs.GraphsTuple, op: Operator) -> dict[str, np.ndarray]:
@@ -347,7 +348,8 @@ def _record_coordinates(rows: Rows, most: int) -> np.ndarray:
     values, vectors = scipy.linalg.eigh(gram, subset_by_index=largest)
     lengths = np.sqrt(np.maximum(values[::-1], 0.0))
     kept = vectors[:, ::-1] * lengths
-    return np.pad(kept, ((0, 0), (0, most - kept.shape[1]))).astype(np.float32)
+    missing = most - kept.shape[1]
+    return np.pad(kept, ((0, 0), (0, missing))).astype(np.float32)
 
 
 def best_field(

@@ -217,7 +217,8 @@ class ListQuestion(OnTheWire):
         degree = np.asarray(values.degree, np.float32)
         if isinstance(values, ListReport):
             ids = np.asarray(values.neighbours.ids)
-            reporter, column = np.nonzero((ids < n) & np.asarray(self.asked)[:, None])
+            asked = np.asarray(self.asked)[:, None]
+            reporter, column = np.nonzero((ids < n) & asked)
             reported = ids[reporter, column]
             return ListReports(reporter.astype(np.int32), reported.astype(np.int32), degree)
         made: Any = self.mechanism  # a dataclass, which no protocol can say
