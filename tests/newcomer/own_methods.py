@@ -199,7 +199,7 @@ class Friends:
             return np.where(answers.reported, most, state.classes)
         groups = np.where(answers.reported, answers.values, -1)
         question = servers.CountQuestion(
-            groups, ~answers.reported, num_groups=self.num_classes, epsilon=self.epsilon
+            groups, ~state.question.asked, num_groups=self.num_classes, epsilon=self.epsilon
         )
         return Second(question, np.asarray(answers.values))
 
