@@ -195,7 +195,7 @@ class Viewer:
             found |= _of_all(np.stack(columns, 1))
 
         bits = {}
-        paired = list(enumerate(columns[:_PAIRED]))
+        paired = list(zip(self.chosen, columns, strict=True))[:_PAIRED]
         for (i, one), (j, other) in itertools.combinations(paired, 2):
             with np.errstate(invalid="ignore", over="ignore"):
                 found[f"difference of {i} and {j}"] = one - other
