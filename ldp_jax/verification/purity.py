@@ -183,7 +183,8 @@ def is_pure(mechanism: Randomizer, key: PRNGKey, *, calls: int = 4) -> Fit:
     Plain calls are made once before they are watched, with new records: what JAX itself does when
     it compiles is no fault. Then they must not log, warn, print, write files, open sockets or start
     processes. Their messages about two records in place of one must not depend on the records. The
-    estimate of a report must be the same before and after other plain calls, and compiled.
+    estimate of a report must be the same before and after other plain calls, and compiled. No key
+    may be used twice, as JAX's checker of key reuse finds.
 
     In 24 576 more reports, of the first three records, of random ones and of those that tables
     hold, no number may be -0, all NaN must have the same bits, and so must equal reports of a
@@ -211,6 +212,7 @@ def is_pure(mechanism: Randomizer, key: PRNGKey, *, calls: int = 4) -> Fit:
     first = report_each(words, mechanism, many)
     wrong = _faults_of_plain_calls(mechanism, words, many, first)
     wrong |= _faults_of_programs(mechanism, words, many, first)
+    wrong["draws from a key that was used"] = int(_reuses_a_key(mechanism, take(many, 0)))
 
     tables = take(ordinary, np.arange(2 * _ASKED) % count_of(ordinary))
     repeats = [repeated(one, _ASKED) for one in known[:3]]
@@ -223,6 +225,16 @@ def is_pure(mechanism: Randomizer, key: PRNGKey, *, calls: int = 4) -> Fit:
         wrong["reports of parts"] = _different(reports, parts)
 
     return _fit(wrong, "eager and traced", 4 * count_of(many))
+
+
+def _reuses_a_key(mechanism: Randomizer, x: Values) -> bool:
+    """Whether a plain call draws twice from one key, so that two draws may be one."""
+    with jax.debug_key_reuse(True):
+        try:
+            mechanism.privatize(jax.random.key(0), x)
+        except jax.errors.KeyReuseError:
+            return True
+    return False
 
 
 def _faults_of_plain_calls(

@@ -306,6 +306,18 @@ class Complains(Laplace):
         return super().privatize(key, x)
 
 
+@mechanism
+class OneKey(Laplace):
+    """Whether somebody is asked again, and the noise of the answer, come from one key."""
+
+    leaks: bool = static(default=True)
+
+    def privatize(self, key, x):
+        again, noise = (key, key) if self.leaks else jax.random.split(key)
+        y = super().privatize(noise, x)
+        return jnp.where(jax.random.uniform(again, dtype=jnp.float32) < 2.0, y, 0.0)
+
+
 SEEN: dict[float, float] = {}
 """The records of plain reports."""
 
@@ -445,6 +457,7 @@ HONEST = {
     "form": FormTells(1.0, change=lambda y: y),
     "later": RawLater(1.0, leaks=False),
     "message": Complains(1.0, leaks=False),
+    "two keys": OneKey(1.0, leaks=False),
     "estimate": Remembers(1.0),
     "beside": Beside(1.0, tell=float),
 }
@@ -456,6 +469,13 @@ def test_a_report_that_tells_more_is_refused(name):
     fit = verification.is_pure(m, jax.random.key(3), calls=1)
     assert not fit.fits
     assert fault in fit.test
+
+
+def test_two_draws_from_one_key_are_refused_where_jax_does_not_look_for_them():
+    with jax.debug_key_reuse(False):  # the tests' own flag would raise at the first report
+        fit = verification.is_pure(OneKey(1.0), jax.random.key(3), calls=1)
+    assert not fit.fits
+    assert "draws from a key that was used" in fit.test
 
 
 @pytest.mark.parametrize("name", HONEST)
