@@ -98,6 +98,10 @@ class Cost:
                 self.reads("list") and self.pair.unit == RELATIONSHIP,
                 f"pair must be a guarantee per {RELATIONSHIP} of an answer that reads a list",
             )
+            validate.require(
+                self.curve is None or not self.owners or self.bit() == self.pair,
+                "pair must be the loss of its owner's answer alone where a curve composes it",
+            )
 
     def reads(self, field: str) -> bool:
         """Whether the answer reads a field: record, label, list, or that of another unit."""
@@ -116,7 +120,8 @@ class Cost:
         for name in ("status", "arithmetic"):
             if getattr(together, name) != getattr(stated.guarantee, name):
                 return False
-        if any_two(together.adjacency) != any_two(stated.guarantee.adjacency):
+        words = self.guarantee.adjacency
+        if any_two(words) != "any two" and words != stated.guarantee.adjacency:
             return False
         if self.curve is None or stated.curve is None:
             smaller = stated.curve is None

@@ -357,6 +357,17 @@ def test_gaussian_answers_about_lists_compose_by_mu_over_both_ends(times):
     assert found[RELATIONSHIP].epsilon == curve.repeated(2 * times).guarantee(1e-6).epsilon
 
 
+def test_a_curve_composes_the_owners_answers_alone():
+    curve = GaussianCurve.of(1.0, 4.0)
+    one = curve.guarantee(1e-6, NEIGHBOUR_LIST)
+    kept = Cost(one, owners="parity", curve=curve, delta=1e-6, times=2)
+    found = Statement.of([kept]).guarantee()
+    assert found[RELATIONSHIP].epsilon == curve.repeated(2).guarantee(1e-6).epsilon
+    both = dataclasses.replace(kept.pair, epsilon=2 * kept.pair.epsilon)
+    with pytest.raises(ValueError, match="pair must be the loss of its owner's answer alone"):
+        dataclasses.replace(kept, pair=both)
+
+
 def test_a_loss_by_distance_has_no_sum_with_one_of_any_two_records():
     near = Cost(Guarantee(1.0, unit=metric(1.0), status="proved", reason="noise"), times=3)
     assert Statement.of([near]).guarantee()[metric(3.0)].epsilon == 3.0
@@ -415,5 +426,8 @@ def test_an_answer_is_within_another_only_if_it_is_proved_as_well(worse):
     asked = dataclasses.replace(stated.guarantee, **worse)
     assert stated.within(stated)
     assert not Cost(asked).within(stated)
+    others = dataclasses.replace(asked, adjacency="two days that follow each other")
+    assert Cost(asked).within(Cost(asked))
+    assert "adjacency" not in worse or not Cost(asked).within(Cost(others))
     if "trust" not in worse:
         assert stated.within(Cost(asked))
