@@ -4,6 +4,7 @@ import hashlib
 import inspect
 import itertools
 import os
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -203,7 +204,9 @@ def _name(cell: _Cell, entry: Entry, data: str) -> dict[str, Any]:
     source = _source(type(made))
     model = cell.method.model
     if model is not None:
-        source += _source(getattr(model, "func", model)) + repr(_bound(model))
+        with np.printoptions(threshold=sys.maxsize):  # every number of an array is told
+            bound = repr(_bound(model))
+        source += _source(getattr(model, "func", model)) + bound
     try:
         parameters = fingerprint(made)
     except TypeError:  # a field that is no array, number or text
