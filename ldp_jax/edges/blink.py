@@ -254,8 +254,8 @@ def private_links(
     validate.threefry(key)
     validate.one_of(VARIANTS, variant=variant)
     first, second = two_budgets(epsilon, degree_share=degree_share)
-    few = f"graph must have at least 3 nodes, got {graphs.num_nodes(graphs.as_graph(graph))}"
-    validate.require(graphs.num_nodes(graphs.as_graph(graph)) > 2, few)
+    n = graphs.num_nodes(graphs.as_graph(graph))
+    validate.require(n > 2, f"graph must have at least 3 nodes, got {n}")
     bits = RandomizedResponse(second)
     degree_key, bits_key = random.split(key)
     lists = privatize_graph(bits_key, graph, bits, memory=memory)

@@ -311,8 +311,8 @@ def tables(senders: np.ndarray, receivers: np.ndarray, num_nodes: int) -> Tables
 
     Edges are as :func:`ldp_jax.graph.graphs.validate_symmetric` returns them. Beyond 2^15 nodes
     neighbours get numbers near each other, so that their rows are more often in the cache. A graph
-    with hubs keeps its numbers: there the order makes no product faster, and SciPy takes the square
-    of a hub's degree to find it.
+    with hubs keeps its numbers: no order puts a hub's neighbours beside it, and SciPy takes the
+    square of its degree to find one.
     """
     _check_ends(senders, receivers, validate.whole(0, num_nodes=num_nodes))
     degree = np.bincount(receivers, minlength=num_nodes + 1)
