@@ -105,7 +105,7 @@ def child(dataset: str, seeds: list[int], epochs: int | None) -> _sides.Rows:
     planned = accuracy.plan_task(config, "node", dataset, settings.plan(config, "node", dataset))
     benches = {seed: cells.prepare(next(iter(planned.values())), seed) for seed in seeds}
     rows = []
-    for cell in sorted(planned, key=lambda cell: cell.seed):
+    for cell in planned:
         if cell.seed in benches and cell.mechanism not in cells.GRAPH_ALONE.values():
             found = cells.compute(benches[cell.seed], cell)
             row = {

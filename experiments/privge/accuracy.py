@@ -27,11 +27,15 @@ def load(dataset: str) -> datasets.Dataset:
 @planned
 def plan_task(
     config: Config, task: Task, dataset: str, todo: Plan
-) -> Iterator[tuple[cells.Cell, Settings]]:
-    """The cells of a task and data set.
+) -> list[tuple[cells.Cell, Settings]]:
+    """The cells of a task and data set, seed by seed: a plan that is stopped is a whole table."""
+    return sorted(_releases(config, task, dataset, todo), key=lambda one: one[0].seed)
 
-    Baselines, then every mechanism and budget, each followed by its twin.
-    """
+
+def _releases(
+    config: Config, task: Task, dataset: str, todo: Plan
+) -> Iterator[tuple[cells.Cell, Settings]]:
+    """Baselines, then every mechanism and budget, each followed by its twin."""
     data = load(dataset)
     if task == "node" and data.y.shape != (data.num_nodes,):
         console.print(f"{dataset} has no single label for each node: node task left out")
