@@ -75,7 +75,8 @@ def test_all_mechanisms_are_planned_under_what_they_cost(ran, graph_file):
     }
     assert all(proved[name] == pytest.approx(0.5, abs=1e-12) for name in MECHANISMS)
     seeds = [cell.seed for cell in planned]
-    assert seeds == sorted(seeds) and len(set(seeds)) == 2  # a stopped plan is a whole table
+    assert seeds == sorted(seeds)  # a plan that is stopped is a whole table of fewer seeds
+    assert len(set(seeds)) > 1
 
 
 def test_one_training_program_serves_seeds_epsilons_and_mechanisms(ran):
