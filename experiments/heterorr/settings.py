@@ -43,7 +43,9 @@ own levels.
 EPSILONS = (0.1, 0.5, 1.0, 2.0, 4.0)
 RHOS = (0.05, 0.1, 0.2)
 
-SENSITIVE: dict[str, tuple[int, ...]] = {"facebook100_caltech36": (3, 4)}
+SENSITIVE: dict[str, tuple[int, ...]] = dict.fromkeys(
+    ("facebook100_caltech36", "facebook100_simmons81"), (3, 4)
+)
 """Columns of a data set's records that are masked for the sensitivity scores: the two of gender."""
 
 
