@@ -41,7 +41,7 @@ class Targets(NamedTuple):
     """The questions of an attack, and their true answers, for the verdict.
 
     Attributes:
-      units: int [p, k]: k = 2 for pairs of nodes, 1 for nodes, or runs.
+      units: int [p, k]: k = 2 for pairs of nodes in either order, 1 for nodes, or runs.
       truth: bool [p], whether the secret holds, such as an edge; for memberships bool [N, p], which
         models saw it.
     """
@@ -175,8 +175,7 @@ def check_targets(
         f"targets must be units, integers [p, {k or 'k'}], and truth, bool [p], got shapes "
         f"{units.shape} and {truth.shape}, of {units.dtype} and {truth.dtype}",
     )
-    if size is not None:
-        validate.ids(size, **{"units of targets": units})
+    validate.ids(size, **{"units of targets": units})
     return units, truth
 
 
@@ -368,9 +367,15 @@ def evaluate(
     )
     who, place = np.unique(units, return_inverse=True)
     require(len(who) >= 3, f"targets must have at least three units, got {len(who)}: no interval")
+    place = place.reshape(units.shape)
+    code = codes(place, len(who))
+    require(
+        units.shape[1] > 2 or not np.isin(code[truth], code[~truth]).any(),
+        "targets must have one truth each, and some node, or pair in either order, has both",
+    )
     groups = min(len(who), _GROUPS)
     of_node = np.random.default_rng(0).permutation(len(who)) % groups
-    group = of_node[place.reshape(units.shape)]
+    group = of_node[place]
 
     order = np.argsort(-scores, kind="stable")
     ordered = scores[order]

@@ -35,7 +35,7 @@ def accuracy(
     labels: Int[Array | np.ndarray, " n"],
     mask: Shaped[Array | np.ndarray, " n"] | None = None,
 ) -> Float[Array, ""]:
-    """The share of (masked) rows whose largest score is their label's.
+    """The share of (masked) rows whose largest score is their label's; NaN of no row.
 
     A row that has a NaN is wrong.
 
@@ -48,8 +48,7 @@ def accuracy(
     if mask is None:
         return right.mean()
     weight = jnp.asarray(mask, jnp.float32)
-    total = weight.sum()
-    return (right * weight).sum() / jnp.where(total > 0, total, 1.0)
+    return (right * weight).sum() / weight.sum()
 
 
 def f1(
@@ -57,7 +56,7 @@ def f1(
     labels: Int[Array | np.ndarray, " n"],
     average: str = "macro",
 ) -> Array:
-    """The F1 score of single-label predictions.
+    """The F1 score of single-label predictions; NaN of no row.
 
     ``average`` is ``micro``, ``macro`` or ``weighted``.
 
@@ -85,7 +84,7 @@ def f1(
     each = 2 * hits / jnp.maximum(found + wanted, 1.0)
     if average == "macro":
         present = (found + wanted) > 0
-        return (each * present).sum() / jnp.maximum(present.sum(), 1)
+        return (each * present).sum() / present.sum()
     return (each * wanted).sum() / wanted.sum()
 
 

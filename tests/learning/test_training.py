@@ -428,7 +428,7 @@ def test_accuracy_and_f1_are_scikit_learns():
         for average in ("micro", "macro", "weighted"):
             theirs = sklearn.metrics.f1_score(labels, predicted, average=average, zero_division=0)
             assert float(f1(scores, labels, average)) == pytest.approx(theirs, rel=1e-5)
-    assert accuracy(scores, labels, np.zeros(40, bool)) == 0.0
+    assert jnp.isnan(accuracy(scores, labels, np.zeros(40, bool)))  # and not 0: nothing was asked
     weight = rng.uniform(size=40) / 400  # of a sum below 1
     theirs = sklearn.metrics.accuracy_score(labels, predicted, sample_weight=weight)
     assert float(accuracy(scores, labels, weight)) == pytest.approx(theirs, rel=1e-5)
@@ -437,6 +437,7 @@ def test_accuracy_and_f1_are_scikit_learns():
     )  # argmax would be class 0
     for average in ("micro", "macro", "weighted"):
         assert f1(np.full_like(scores, np.nan), np.zeros(40, int), average) == 0.0
+        assert jnp.isnan(f1(scores[:0], labels[:0], average))
 
 
 def test_other_metrics():
