@@ -89,9 +89,9 @@ def all_pairs(
 ) -> Targets:
     """Every pair of ``nodes``, distinct integers [n], once, at the true density of edges.
 
-    Secret are the undirected ``edges``, integers [m, 2]; those outside ``nodes`` do not matter.
-    Pairs that the attacker knows already, ``known`` [e, 2], such as public edges, are left out.
-    ``memory`` is bytes, 80 a pair.
+    Secret are the undirected ``edges``, integers [m, 2], a pair a row; those outside ``nodes`` do
+    not matter. Pairs that the attacker knows already, ``known`` [e, 2], such as public edges, are
+    left out. ``memory`` is bytes, 80 a pair.
 
     >>> targets = all_pairs([0, 1, 2], [[2, 1]], known=[[0, 1]])
     >>> targets.units.tolist(), targets.truth.tolist()
