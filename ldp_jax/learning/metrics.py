@@ -230,8 +230,9 @@ def fidelity(z: Float[Array, "n d"], reference: Float[Array, "n d"]) -> Fidelity
     a = z - z.mean(0)
     b = reference - reference.mean(0)
     sizes = jnp.linalg.norm(a) * jnp.linalg.norm(b)
-    cosine = (a * b).sum() / jnp.where(sizes > 0, sizes, 1.0)
-    correlation = jnp.clip(jnp.where(sizes > 0, cosine, 0.0), -1.0, 1.0)
+    # The product of nothing is 0, and NaN stays NaN.
+    cosine = (a * b).sum() / jnp.where(sizes == 0, 1.0, sizes)
+    correlation = jnp.clip(cosine, -1.0, 1.0)
     return Fidelity(correlation, jnp.sqrt(1.0 - correlation**2))
 
 
