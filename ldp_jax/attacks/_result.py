@@ -189,7 +189,7 @@ class Scores:
     _: dataclasses.KW_ONLY
     _confidence: float = 0.95
     _about: str = ""  # what is printed of the rows
-    _of: bytes = b""  # a digest of the records
+    _of: tuple = ()  # the targets, or a digest of the records
 
     _sign: ClassVar[str] = ""
     _rows: ClassVar[str] = "rows"
@@ -200,16 +200,15 @@ class Scores:
         ``ValueError`` unless both are of the same targets or records, or of as many users, who are
         told by their places.
         """
-        asked = getattr(self, "targets", ())
-        others = getattr(other, "targets", ())
-        same = self._of == other._of and all(map(np.array_equal, asked, others))
+        same = len(self._of) == len(other._of) and all(map(np.array_equal, self._of, other._of))
         require(
             self._samples.shape == other._samples.shape and same,
             f"{other.name} must be of the {self._rows} of {self.name}, got others",
         )
         gap = self._samples - other._samples
         name = f"{self.name} minus {other.name}"
-        return Difference(name, intervals(self.metrics, gap, self._confidence), gap)
+        metrics = intervals(self.metrics, gap, self._confidence)
+        return Difference(name, metrics, gap, _confidence=self._confidence, _of=self._of)
 
     def __getattr__(self, metric: str) -> ConfidenceInterval:
         known = self.__dict__.get("metrics", {})
@@ -404,6 +403,7 @@ def evaluate(
         density or share,
         _confidence=confidence,
         _about=f"; {truth.sum()} of {len(truth)} true",
+        _of=targets,
     )
 
 
@@ -457,16 +457,18 @@ def evaluate_membership(
     truth = np.take_along_axis(member, order, 1)
     samples = _metrics(np.ones_like(member), truth, ends, density, rates)
     share = float(member.mean())
+    targets = Targets(places[:, None], member)
     return Attack(
         name,
         intervals(names, samples, confidence),
         samples,
-        Targets(places[:, None], member),
+        targets,
         scores,
         share,
         density or share,
         _confidence=confidence,
         _about=f"; {len(member)} targets of {len(places)} nodes",
+        _of=targets,
     )
 
 
