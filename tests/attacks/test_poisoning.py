@@ -263,6 +263,27 @@ def test_both_ends_are_asked_and_a_lie_moves_nothing_in_the_mean(epsilon):
         assert abs(off - added) < SIGMAS * standard
 
 
+@pytest.mark.parametrize(
+    ("claims", "words"),
+    [
+        ([[0, 1], [0, 1], [4, 2]], "pairs of two users, each once"),
+        ([[0, 1], [3, 3], [4, 2]], "pairs of two users, each once"),
+        ([[0, 1], [0, N]], rf"in \[0, {N}\), of the users, got {N} at place 1, 1"),
+    ],
+)
+def test_a_claim_counts_once_and_is_of_two_users(claims, words):
+    """A friend claimed again was one of both ends, and one beyond the users that of another."""
+    honest = np.array([[1, 0], [2, 3], [3, 2]])
+    both = lambda pairs: poisoning.degrees_by_both_ends(pairs, N, 0.25, checked=True)
+    for asked in (
+        lambda: both(np.array(claims)),
+        lambda: poisoning.lying_lists(jax.random.key(0), honest, np.array(claims), N),
+        lambda: poisoning.lying_lists(jax.random.key(0), np.array(claims), honest, N),
+    ):
+        with pytest.raises(ValueError, match=words):
+            asked()
+
+
 def test_input_lies_on_lists_are_kept_as_often_as_true_bits():
     claims = np.stack([np.zeros(N, int), 1 + np.arange(N)], 1)
     sent = poisoning.lying_lists(jax.random.key(9), np.array([[3, 4]]), claims, N + 1, keep=0.75)
