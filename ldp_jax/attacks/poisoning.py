@@ -348,7 +348,10 @@ class Lies:
                 fakes=self.fakes,
             )
         if isinstance(question, Ask):
+            space = question.mechanism.codomain()
             towards = np.ones(np.shape(jax.tree.leaves(reports)[0]), np.float32)
+            if isinstance(space, Subset):  # not of the coordinates that are sent alone
+                towards = np.ones((len(towards), space.dim), np.float32)
             lie: Any = self.how  # refused there where it is none of numbers
             return lying_reports(key, question.mechanism, reports, liars, lie, towards)
         raise TypeError(f"no lie is known about a {type(question).__name__}")

@@ -380,6 +380,20 @@ def test_lies_in_a_protocol_of_two_questions_are_those_of_each_question():
     np.testing.assert_array_equal(sent, wanted)
 
 
+@pytest.mark.parametrize(
+    ("mechanism", "shape"), [(Piecewise(1.0), (5,)), (MultiPiecewise(1.0, 6), (5, 6))]
+)
+def test_the_worst_lie_about_a_record_is_its_largest_report(mechanism, shape):
+    users = servers.Users(records=np.zeros(shape, np.float32))
+    malicious = users.lying(jax.random.key(1), 0.4, poisoning.Lies("worst"))
+    question = servers.Ask(mechanism, np.ones(5, bool))
+    sent = malicious.answer(jax.random.key(0), question).values
+    found = np.asarray(jax.vmap(mechanism.estimate)(sent)).reshape(5, -1).sum(1)
+    largest = poisoning.leverage(Piecewise(1.0)) * np.prod(shape) / 5
+    np.testing.assert_allclose(found[malicious.liars], largest, rtol=1e-6)
+    assert (found[~malicious.liars] < largest).all()
+
+
 def test_a_lie_about_an_unknown_question_is_refused():
     with pytest.raises(TypeError, match="no lie"):
         poisoning.Lies()(
