@@ -148,8 +148,8 @@ class References:
                 line.measures[self.of].index,
             )
             means = {key: one[draws].mean() for key, one in series.items() if len(draws)}
-        numbers = pd.Series(means, dtype=float).dropna()
-        return series[numbers.idxmax()] if len(numbers) else None
+        numbers = {key: mean for key, mean in means.items() if not math.isnan(mean)}
+        return series[max(numbers, key=lambda key: numbers[key])] if numbers else None
 
 
 def _meant(spec: Spec, line: Line) -> dict[str, Any]:

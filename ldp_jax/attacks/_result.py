@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float, Float64, Int
 from numpy.typing import DTypeLike
 
 from ldp_jax.core import validate
+from ldp_jax.core.pytree import digest
 from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import Numbers, PRNGKey
 from ldp_jax.core.validate import require
@@ -189,7 +190,7 @@ class Scores:
     _: dataclasses.KW_ONLY
     _confidence: float = 0.95
     _about: str = ""  # what is printed of the rows
-    _of: tuple = ()  # the targets, or a digest of the records
+    _of: bytes = b""  # a digest of the targets, or of the records
 
     _sign: ClassVar[str] = ""
     _rows: ClassVar[str] = "rows"
@@ -200,9 +201,8 @@ class Scores:
         ``ValueError`` unless both are of the same targets or records, or of as many users, who are
         told by their places.
         """
-        same = len(self._of) == len(other._of) and all(map(np.array_equal, self._of, other._of))
         require(
-            self._samples.shape == other._samples.shape and same,
+            self._samples.shape == other._samples.shape and self._of == other._of,
             f"{other.name} must be of the {self._rows} of {self.name}, got others",
         )
         gap = self._samples - other._samples
@@ -403,7 +403,7 @@ def evaluate(
         density or share,
         _confidence=confidence,
         _about=f"; {truth.sum()} of {len(truth)} true",
-        _of=targets,
+        _of=digest((units.astype(np.int64), truth)),
     )
 
 
@@ -457,18 +457,17 @@ def evaluate_membership(
     truth = np.take_along_axis(member, order, 1)
     samples = _metrics(np.ones_like(member), truth, ends, density, rates)
     share = float(member.mean())
-    targets = Targets(places[:, None], member)
     return Attack(
         name,
         intervals(names, samples, confidence),
         samples,
-        targets,
+        Targets(places[:, None], member),
         scores,
         share,
         density or share,
         _confidence=confidence,
         _about=f"; {len(member)} targets of {len(places)} nodes",
-        _of=targets,
+        _of=digest(member),
     )
 
 

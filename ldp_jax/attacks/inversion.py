@@ -132,5 +132,5 @@ def _judge(
         columns,
         found,
         _about=f"; {len(found)} records",
-        _of=(digest(np.asarray(x, np.float32)),),
+        _of=digest(np.asarray(x, np.float32)),
     )

@@ -410,7 +410,8 @@ def lying_lists(
     [[0, 1], [1, 0], [1, 2]]
     """
     validate.in_range(0.0, 1.0, keep=keep)
-    reported, claimed = _codes(n, pairs=pairs), _codes(n, claims=claims)
+    reported = _codes(n, pairs=pairs)
+    claimed = _codes(n, claims=claims)
     sent = claimed[np.asarray(random.uniform(key, claimed.shape) < keep)]
     honest = reported[~np.isin(reported, claimed)]
     return np.stack(np.divmod(np.union1d(honest, sent), n), 1)
