@@ -378,7 +378,8 @@ def label_propagation(
 ) -> Any:
     """PageRank of the training labels.
 
-    The classes by the graph alone, without any feature and without training.
+    The classes by the graph alone, without any feature and without training. A node that no label
+    reaches is of the largest class.
 
     ``parts`` are the examples of training, validation and test; validation takes the first best
     pair of the settings' ``label_alphas`` and ``label_rs``. Returns test accuracy, validation
@@ -397,10 +398,13 @@ def _label_propagation(
     op: Any, train: Any, validation: Any, test: Any, alphas: Any, rs: Any, tol: Any, *, classes: int
 ) -> Any:
     known = jnp.zeros((op.num_nodes, classes)).at[train.index, train.label].set(1.0)
+    sizes = known.sum(0)
 
     def one(pair: Any) -> Any:
         alpha, r = pair
         scores = propagation.ppr(op, known, alpha, r, tol)
+        nothing = (scores == 0).all(1, keepdims=True)  # of a node that no label reaches
+        scores = jnp.where(nothing, sizes, scores)
         return tuple(
             metrics.accuracy(scores[part.index], part.label) for part in (validation, test)
         )

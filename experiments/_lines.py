@@ -148,7 +148,8 @@ class References:
                 line.measures[self.of].index,
             )
             means = {key: one[draws].mean() for key, one in series.items() if len(draws)}
-        return series[max(means, key=lambda key: means[key])] if means else None
+        numbers = {key: mean for key, mean in means.items() if not math.isnan(mean)}
+        return series[max(numbers, key=lambda key: numbers[key])] if numbers else None
 
 
 def _meant(spec: Spec, line: Line) -> dict[str, Any]:
@@ -222,6 +223,10 @@ def _all(lines: Lines, measure: str) -> list[ConfidenceInterval]:
     return [found for line in lines if (found := line.interval(measure)) is not None]
 
 
+def _numbers(lines: Lines, measure: str) -> list[ConfidenceInterval]:
+    return [found for found in _all(lines, measure) if not math.isnan(found.mean)]
+
+
 def _draws(lines: Lines, measure: str) -> list[pd.Series]:
     return [line.measures[measure] for line in lines if measure in line.measures]
 
@@ -257,8 +262,8 @@ SUMMARIES = {
     "average": lambda lines, measure: float(pd.Series(_means(lines, measure)).mean()),
     "pooled": _pooled,
     "median": lambda lines, measure: _median(_means(lines, measure)),
-    "largest": lambda lines, measure: max(_all(lines, measure), default=None),
-    "least": lambda lines, measure: min(_all(lines, measure), default=None),
+    "largest": lambda lines, measure: max(_numbers(lines, measure), default=None),
+    "least": lambda lines, measure: min(_numbers(lines, measure), default=None),
     # Over all draws, NaN without any: the least one, and the size of the one farthest from 0.
     "worst": lambda lines, measure: min(
         (one.min() for one in _draws(lines, measure)), default=math.nan
@@ -279,7 +284,7 @@ def _picked(lines: Lines, spec: Spec, each: Sequence[str]) -> list[Line]:
         found = line.interval(measure)
         return math.nan if found is None else found.mean
 
-    known = [line for line in lines if line.interval(measure) is not None]
+    known = [line for line in lines if not math.isnan(mean(line))]
     return [best(some, key=mean) for some in grouped(known, each).values()]
 
 

@@ -394,13 +394,14 @@ def _ratio(fit: verification.Fit) -> float:
 
 
 def _law_loses(made: Any) -> float:
-    """The exact supremum of the loss.
+    """The exact supremum of the loss; infinity for NaN, which no verdict would see.
 
     Where a delta allows more, the claim if the law keeps it, else infinity.
     """
     guarantee = made.guarantee()
     if not guarantee.delta:
-        return verification.privacy_loss_supremum(made).epsilon
+        loss = verification.privacy_loss_supremum(made).epsilon
+        return math.inf if math.isnan(loss) else loss
     found = delta_of(made, guarantee.epsilon, guarantee.delta)
     return guarantee.epsilon if found.holds else math.inf
 

@@ -34,6 +34,8 @@ class Outcome(NamedTuple):
     """in how many of these the gain was in the interval that was foretold"""
     score: float
     """the mean interval score of these, in points: width, and 40 times what a gain is outside"""
+    without: float
+    """that of the same gains where always 0 is foretold"""
     gain: ConfidenceInterval
     """measured over all draws, in points over what is known without reports"""
 
@@ -79,6 +81,7 @@ def outcomes(frame: pd.DataFrame, measured: pd.DataFrame, setting: str = "panel"
                 len(one),
                 int((outside <= 1e-9).sum()),
                 float(score.mean()),
+                float(40.0 * one.value.abs().mean()),
                 mean_interval(gains.get_group(key).value),
             )
         )
@@ -140,14 +143,13 @@ def _counted(found: list[Outcome]) -> str:
     inside = sum(one.inside for one in found)
     draws = sum(one.rehearsed for one in found)
     width = np.mean([one.told.high - one.told.low for one in found])
-    score = np.mean([one.score for one in found])
+    score, without = np.mean([(one.score, one.without) for one in found], axis=0)
     return (
         f"it is wrong in {sum(bool(one.miss) for one in found)} of {len(found)} settings (graph, "
         f"labels, epsilon); its points are {np.abs(gains - foretold).mean():.2f} off in the mean, "
         f"their rank correlation with the gain is {rank:.2f}, and {inside} of {draws} gains are "
         f"inside the interval that was foretold, whose width is {width:.1f} points in the mean and "
-        f"whose interval score is {score:.1f} ({40 * np.abs(gains).mean():.1f} where always 0 is "
-        "foretold)"
+        f"whose interval score is {score:.1f} ({without:.1f} where always 0 is foretold)"
     )
 
 

@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float, Float64, Int
 from numpy.typing import DTypeLike
 
 from ldp_jax.core import validate
+from ldp_jax.core.pytree import digest
 from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import Numbers, PRNGKey
 from ldp_jax.core.validate import require
@@ -41,7 +42,7 @@ class Targets(NamedTuple):
     """The questions of an attack, and their true answers, for the verdict.
 
     Attributes:
-      units: int [p, k]: k = 2 for pairs of nodes, 1 for nodes, or runs.
+      units: int [p, k]: k = 2 for pairs of nodes in either order, 1 for nodes, or runs.
       truth: bool [p], whether the secret holds, such as an edge; for memberships bool [N, p], which
         models saw it.
     """
@@ -89,9 +90,9 @@ def all_pairs(
 ) -> Targets:
     """Every pair of ``nodes``, distinct integers [n], once, at the true density of edges.
 
-    Secret are the undirected ``edges``, integers [m, 2]; those outside ``nodes`` do not matter.
-    Pairs that the attacker knows already, ``known`` [e, 2], such as public edges, are left out.
-    ``memory`` is bytes, 80 a pair.
+    Secret are the undirected ``edges``, integers [m, 2], a pair a row; those outside ``nodes`` do
+    not matter. Pairs that the attacker knows already, ``known`` [e, 2], such as public edges, are
+    left out. ``memory`` is bytes, 80 a pair.
 
     >>> targets = all_pairs([0, 1, 2], [[2, 1]], known=[[0, 1]])
     >>> targets.units.tolist(), targets.truth.tolist()
@@ -175,8 +176,7 @@ def check_targets(
         f"targets must be units, integers [p, {k or 'k'}], and truth, bool [p], got shapes "
         f"{units.shape} and {truth.shape}, of {units.dtype} and {truth.dtype}",
     )
-    if size is not None:
-        validate.ids(size, **{"units of targets": units})
+    validate.ids(size, **{"units of targets": units})
     return units, truth
 
 
@@ -190,7 +190,7 @@ class Scores:
     _: dataclasses.KW_ONLY
     _confidence: float = 0.95
     _about: str = ""  # what is printed of the rows
-    _of: bytes = b""  # a digest of the records
+    _of: bytes = b""  # a digest of the targets, or of the records
 
     _sign: ClassVar[str] = ""
     _rows: ClassVar[str] = "rows"
@@ -201,16 +201,14 @@ class Scores:
         ``ValueError`` unless both are of the same targets or records, or of as many users, who are
         told by their places.
         """
-        asked = getattr(self, "targets", ())
-        others = getattr(other, "targets", ())
-        same = self._of == other._of and all(map(np.array_equal, asked, others))
         require(
-            self._samples.shape == other._samples.shape and same,
+            self._samples.shape == other._samples.shape and self._of == other._of,
             f"{other.name} must be of the {self._rows} of {self.name}, got others",
         )
         gap = self._samples - other._samples
         name = f"{self.name} minus {other.name}"
-        return Difference(name, intervals(self.metrics, gap, self._confidence), gap)
+        metrics = intervals(self.metrics, gap, self._confidence)
+        return Difference(name, metrics, gap, _confidence=self._confidence, _of=self._of)
 
     def __getattr__(self, metric: str) -> ConfidenceInterval:
         known = self.__dict__.get("metrics", {})
@@ -368,9 +366,15 @@ def evaluate(
     )
     who, place = np.unique(units, return_inverse=True)
     require(len(who) >= 3, f"targets must have at least three units, got {len(who)}: no interval")
+    place = place.reshape(units.shape)
+    code = codes(place, len(who))
+    require(
+        units.shape[1] > 2 or not np.isin(code[truth], code[~truth]).any(),
+        "targets must have one truth each, and some node, or pair in either order, has both",
+    )
     groups = min(len(who), _GROUPS)
     of_node = np.random.default_rng(0).permutation(len(who)) % groups
-    group = of_node[place.reshape(units.shape)]
+    group = of_node[place]
 
     order = np.argsort(-scores, kind="stable")
     ordered = scores[order]
@@ -399,6 +403,7 @@ def evaluate(
         density or share,
         _confidence=confidence,
         _about=f"; {truth.sum()} of {len(truth)} true",
+        _of=digest((units.astype(np.int64), truth)),
     )
 
 
@@ -462,6 +467,7 @@ def evaluate_membership(
         density or share,
         _confidence=confidence,
         _about=f"; {len(member)} targets of {len(places)} nodes",
+        _of=digest(member),
     )
 
 

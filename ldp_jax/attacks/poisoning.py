@@ -348,7 +348,10 @@ class Lies:
                 fakes=self.fakes,
             )
         if isinstance(question, Ask):
+            space = question.mechanism.codomain()
             towards = np.ones(np.shape(jax.tree.leaves(reports)[0]), np.float32)
+            if isinstance(space, Subset):  # not of the coordinates that are sent alone
+                towards = np.ones((len(towards), space.dim), np.float32)
             lie: Any = self.how  # refused there where it is none of numbers
             return lying_reports(key, question.mechanism, reports, liars, lie, towards)
         raise TypeError(f"no lie is known about a {type(question).__name__}")
@@ -393,9 +396,10 @@ def lying_lists(
     *,
     keep: float = 1.0,
 ) -> Int[np.ndarray, "k 2"]:
-    """Reported pairs (reporter, reported), of which liars claim some.
+    """Reported pairs (reporter, reported) of n users, of which liars claim some.
 
-    Sent as they are, or kept with a probability.
+    Sent as they are, or kept with a probability. ``ValueError`` for a pair that is there twice, of
+    one user, or of others than n.
 
     ``keep`` below 1 is input poisoning through randomised response; what was reported of these
     pairs is replaced.
@@ -406,10 +410,21 @@ def lying_lists(
     [[0, 1], [1, 0], [1, 2]]
     """
     validate.in_range(0.0, 1.0, keep=keep)
-    reported, claimed = (ends[:, 0].astype(np.int64) * n + ends[:, 1] for ends in (pairs, claims))
+    reported = _codes(n, pairs=pairs)
+    claimed = _codes(n, claims=claims)
     sent = claimed[np.asarray(random.uniform(key, claimed.shape) < keep)]
     honest = reported[~np.isin(reported, claimed)]
     return np.stack(np.divmod(np.union1d(honest, sent), n), 1)
+
+
+def _codes(n: int, **kwargs: Any) -> Int[np.ndarray, " m"]:
+    """Pairs as whole numbers, first * n + second."""
+    ((name, given),) = kwargs.items()
+    first, second = validate.pairs(n, "of the users", **{name: given}).T
+    codes = first * n + second
+    once = len(np.unique(codes)) == len(codes) and (first != second).all()
+    require(once, f"{name} must be pairs of two users, each once")
+    return codes
 
 
 def degrees_by_both_ends(
@@ -417,7 +432,8 @@ def degrees_by_both_ends(
 ) -> Float[np.ndarray, " n"]:
     r"""Degrees from lists that both ends report by randomised response.
 
-    Cross-checked, or the mean of both ends.
+    Cross-checked, or the mean of both ends. ``pairs`` are those of :func:`lying_lists`, refused
+    alike.
 
     With b, b' the bits of a pair and q their ``flip``, a pair counts
     :math:`(b - q)(b' - q) / (1 - 2q)^2` where ``checked``: 0 in expectation wherever an honest end
@@ -431,11 +447,12 @@ def degrees_by_both_ends(
     [1.0, 1.0, 0.0]
     """
     validate.number(0.0, 0.5, open_upper=True, flip=flip)
-    claims = np.bincount(pairs.ravel(), minlength=n)  # of either end
+    codes = _codes(n, pairs=pairs)
+    first, second = np.divmod(codes, n)
+    claims = np.bincount(np.append(first, second), minlength=n)  # of either end
     if not checked:
         return (claims / 2 - flip * (n - 1)) / (1 - 2 * flip)
-    first, second = pairs.T.astype(np.int64)
-    mutual = np.isin(first * n + second, second * n + first, assume_unique=True)
+    mutual = np.isin(codes, second * n + first, assume_unique=True)
     both = np.bincount(first[mutual], minlength=n)
     products = both - flip * claims + flip**2 * (n - 1)
     return products / (1 - 2 * flip) ** 2

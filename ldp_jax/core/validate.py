@@ -461,7 +461,10 @@ def ids(size: int | None = None, of: str = "", **kwargs: object) -> None:
 
 
 def pairs(size: int | None = None, of: str = "", /, **kwargs: object) -> "np.ndarray":
-    """Return pairs of whole numbers in [0, size), checked as by :func:`ids`, as int64 [m, 2]."""
+    """Return pairs of whole numbers in [0, size), checked as by :func:`ids`, as int64 [m, 2].
+
+    A pair is a row, also of [2, 2]; those that are two edges by column alone are refused.
+    """
     import numpy as np
 
     ((name, value),) = kwargs.items()
@@ -478,7 +481,17 @@ def pairs(size: int | None = None, of: str = "", /, **kwargs: object) -> "np.nda
         f"{wanted}, got {array.dtype} of shape {array.shape}",
     )
     ids(2**63 if size is None else size, of, **kwargs)
+    require(
+        array.shape != (2, 2) or two_edges(array) or not two_edges(array.T),
+        f"{wanted}, a pair a row, and are two edges by column alone: give {name}.T",
+    )
     return array.astype(np.int64)
+
+
+def two_edges(ends: "np.ndarray") -> set[tuple[int, int]] | None:
+    """Return the rows of [2, 2] as undirected edges; None where one is a loop or a repeat."""
+    found = {(min(pair), max(pair)) for pair in ends.tolist()}
+    return found if len(found) == 2 and all(low < high for low, high in found) else None
 
 
 def one_of(choices: tuple[str, ...], **kwargs: object) -> None:

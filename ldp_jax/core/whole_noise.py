@@ -121,7 +121,9 @@ class WholeNoise:
         inside = mass[:-1]  # the last is met at an end alone
         found = zip(inside, inside[apart:], strict=False)
         moved = [(max(a, b), min(a, b)) for a, b in found if a != b]
-        ends = self._beyond[self.margin :]  # where a report is clipped
+        # A report is clipped at the margin. Tails nearer to 0 never lose more: each is the next one
+        # and a mass, both of which fall by no more than the ratio.
+        ends = self._beyond
         up = 1
         down = 1
         for above, below in [*moved, *zip(ends, ends[apart:], strict=False)]:

@@ -63,10 +63,10 @@ def load(
     the public files, from ``$LDP_JAX_DATA/<name>/`` or downloaded from pinned addresses. Files have
     the registered digests.
 
-    An ``.npz`` holds arrays alone: ``edges`` [m, 2], each pair once; features, dense as ``x`` [n,
-    d] or in CSR form as ``x_indptr`` [n + 1], ``x_indices``, ``x_values`` and ``x_shape`` = [n, d],
-    and their public bounds ``x_lower`` and ``x_upper``; labels ``y`` [n], -1 where unknown.
-    Features or labels may be left out.
+    An ``.npz`` holds arrays alone: ``edges`` [m, 2], a pair a row, each once; features, dense as
+    ``x`` [n, d] or in CSR form as ``x_indptr`` [n + 1], ``x_indices``, ``x_values`` and ``x_shape``
+    = [n, d], and their public bounds ``x_lower`` and ``x_upper``; labels ``y`` [n], -1 where
+    unknown. Features or labels may be left out.
 
     Files of other layouts: an ``.npz`` of the GNN benchmark (``adj_data``, ``attr_data``,
     ``labels``, ...) or of the heterophilous benchmarks (``node_features``, ``node_labels``,

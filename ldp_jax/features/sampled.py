@@ -109,8 +109,9 @@ class Sampled:
 
     @property
     def _elementwise(self) -> bool:
-        """Whether the methods of ``inner`` take arrays of numbers."""
-        return hasattr(self.inner, "draw")
+        """Whether the methods of ``inner`` take arrays, and ``draw`` makes its reports."""
+        ours = isinstance(self.inner, Univariate)
+        return ours and type(self.inner).privatize is Univariate.privatize
 
     def _inner(self, name: str, *numbers: Report) -> Array:
         """A method of ``inner`` of each number; ``NotApplicable`` where it has none."""

@@ -15,7 +15,16 @@ import scipy.sparse
 from jaxtyping import Array, Float, Int
 
 from ldp_jax.core.types import Graph, Numbers
-from ldp_jax.core.validate import complete, first_fraction, ids, integer_in, is_of, one_of, require
+from ldp_jax.core.validate import (
+    complete,
+    first_fraction,
+    ids,
+    integer_in,
+    is_of,
+    one_of,
+    require,
+    two_edges,
+)
 from ldp_jax.graph._sources import numbered_edges
 
 __all__ = [
@@ -146,21 +155,14 @@ def _pairs(
         bad = pairs[((pairs < 0) | (pairs >= num_nodes)).any(1)][0]
         raise ValueError(f"edges must join nodes in [0, {num_nodes}), got {tuple(bad.tolist())}")
     if pairs_in is None and pairs.shape == (2, 2):
-        rows = _simple(pairs)
-        columns = _simple(pairs.T)
+        rows = two_edges(pairs)
+        columns = two_edges(pairs.T)
         if rows and columns and rows != columns:
             raise ValueError(
                 f"edges of shape (2, 2) must say how they are read: {_shown(rows)} with "
                 f"pairs_in='rows', or {_shown(columns)} with pairs_in='columns', as an edge_index"
             )
     return pairs
-
-
-def _simple(pairs: np.ndarray) -> set[tuple[int, int]] | None:
-    """Rows as undirected edges; None where one is a loop or a repeat."""
-    found = {(min(pair), max(pair)) for pair in pairs.tolist()}
-    once = len(found) == len(pairs)
-    return found if once and all(low < high for low, high in found) else None
 
 
 def _shown(pairs: set[tuple[int, int]]) -> str:

@@ -541,7 +541,9 @@ def _pushed(op: Operator, x: Array, alpha: Array, r: Array, r_max: Array) -> Arr
         return reserve + alpha * active, residue - active + pushed
 
     residue = op.rows(x) / power
-    reserve, _ = jax.lax.while_loop(above, sweep, (jnp.zeros_like(residue), residue))
+    reserve, left = jax.lax.while_loop(above, sweep, (jnp.zeros_like(residue), residue))
+    # What is not a number is above no threshold, and would be left out.
+    reserve = jnp.where(jnp.isnan(left).any(0), jnp.nan, reserve)
     return op.nodes(reserve * power)
 
 
@@ -561,7 +563,7 @@ def ppr_push(
 
     Args:
       op_or_graph: an :class:`Operator`, or a concrete symmetric graph.
-      x: [n] or [n, c].
+      x: [n] or [n, c]; a column with a number that is not finite comes out as NaN.
       alpha: decay factor in (0, 1].
       r: convolution coefficient in [0, 1].
       r_max: threshold; row v is off by at most r_max * max(1, degree_v)^r. Rounding in float32

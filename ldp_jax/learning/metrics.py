@@ -35,7 +35,7 @@ def accuracy(
     labels: Int[Array | np.ndarray, " n"],
     mask: Shaped[Array | np.ndarray, " n"] | None = None,
 ) -> Float[Array, ""]:
-    """The share of (masked) rows whose largest score is their label's.
+    """The share of (masked) rows whose largest score is their label's; NaN of no row.
 
     A row that has a NaN is wrong.
 
@@ -48,8 +48,7 @@ def accuracy(
     if mask is None:
         return right.mean()
     weight = jnp.asarray(mask, jnp.float32)
-    total = weight.sum()
-    return (right * weight).sum() / jnp.where(total > 0, total, 1.0)
+    return (right * weight).sum() / weight.sum()
 
 
 def f1(
@@ -57,7 +56,7 @@ def f1(
     labels: Int[Array | np.ndarray, " n"],
     average: str = "macro",
 ) -> Array:
-    """The F1 score of single-label predictions.
+    """The F1 score of single-label predictions; NaN of no row.
 
     ``average`` is ``micro``, ``macro`` or ``weighted``.
 
@@ -85,7 +84,7 @@ def f1(
     each = 2 * hits / jnp.maximum(found + wanted, 1.0)
     if average == "macro":
         present = (found + wanted) > 0
-        return (each * present).sum() / jnp.maximum(present.sum(), 1)
+        return (each * present).sum() / present.sum()
     return (each * wanted).sum() / wanted.sum()
 
 
@@ -231,8 +230,9 @@ def fidelity(z: Float[Array, "n d"], reference: Float[Array, "n d"]) -> Fidelity
     a = z - z.mean(0)
     b = reference - reference.mean(0)
     sizes = jnp.linalg.norm(a) * jnp.linalg.norm(b)
-    cosine = (a * b).sum() / jnp.where(sizes > 0, sizes, 1.0)
-    correlation = jnp.clip(jnp.where(sizes > 0, cosine, 0.0), -1.0, 1.0)
+    # The product of nothing is 0, and NaN stays NaN.
+    cosine = (a * b).sum() / jnp.where(sizes == 0, 1.0, sizes)
+    correlation = jnp.clip(cosine, -1.0, 1.0)
     return Fidelity(correlation, jnp.sqrt(1.0 - correlation**2))
 
 

@@ -539,10 +539,11 @@ def fit(
 ) -> Fitted:
     """Train one model, and keep the epoch of the best validation score.
 
-    Every epoch visits every training example once, in a new order. Compiled once for the same
-    model, objective, optimizer and shapes, whatever the patience. A run whose validation score is
-    NaN in every epoch returns its first variables, and a validation of -inf. Warns where the first
-    epoch's loss is NaN, unless an argument is traced or bound to devices.
+    Every epoch visits every training example once, in a new order; others fill its last batch up,
+    for batch statistics alone. Compiled once for the same model, objective, optimizer and shapes,
+    whatever the patience. A run whose validation score is NaN in every epoch returns its first
+    variables, and a validation of -inf. Warns where the first epoch's loss is NaN, unless an
+    argument is traced or bound to devices.
 
     Args:
       key: for the parameters, the order of examples and dropout.
@@ -659,18 +660,19 @@ def _fit(
     def epoch(number, variables, state):
         order_key, steps_key = random.split(random.fold_in(epochs_key, number))
         order = random.permutation(order_key, count)
-        order = jnp.pad(order, (0, batches * batch_size - count), constant_values=count)
+        # A short last batch is filled with other examples, whose loss counts for nothing.
+        places = jnp.resize(order, (batches, batch_size))
+        real = jnp.arange(batches * batch_size).reshape(places.shape) < count
 
-        def one(carry, index_and_key):
-            index, step_key = index_and_key
-            batch = jax.tree.map(lambda leaf: leaf[jnp.minimum(index, count - 1)], examples)
+        def one(carry, given):
+            index, real, step_key = given
+            batch = jax.tree.map(lambda leaf: leaf[index], examples)
             losses = lambda outputs: objective.loss(outputs, batch)
             inputs = objective.inputs(context, batch)
-            real = index < count
             carry = step(model, settings.optimizer, losses, real, carry, inputs, step_key, number)
             return carry, None
 
-        steps = order.reshape(batches, batch_size), random.split(steps_key, batches)
+        steps = places, real, random.split(steps_key, batches)
         carry = variables, state, jnp.float32(0.0)
         (variables, state, total), _ = jax.lax.scan(one, carry, steps)
         return variables, state, total / count

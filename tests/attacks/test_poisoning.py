@@ -263,6 +263,27 @@ def test_both_ends_are_asked_and_a_lie_moves_nothing_in_the_mean(epsilon):
         assert abs(off - added) < SIGMAS * standard
 
 
+@pytest.mark.parametrize(
+    ("claims", "words"),
+    [
+        ([[0, 1], [0, 1], [4, 2]], "pairs of two users, each once"),
+        ([[0, 1], [3, 3], [4, 2]], "pairs of two users, each once"),
+        ([[0, 1], [0, N]], rf"in \[0, {N}\), of the users, got {N} at place 1, 1"),
+    ],
+)
+def test_a_claim_counts_once_and_is_of_two_users(claims, words):
+    """A friend claimed again was one of both ends, and one beyond the users that of another."""
+    honest = np.array([[1, 0], [2, 3], [3, 2]])
+    both = lambda pairs: poisoning.degrees_by_both_ends(pairs, N, 0.25, checked=True)
+    for asked in (
+        lambda: both(np.array(claims)),
+        lambda: poisoning.lying_lists(jax.random.key(0), honest, np.array(claims), N),
+        lambda: poisoning.lying_lists(jax.random.key(0), np.array(claims), honest, N),
+    ):
+        with pytest.raises(ValueError, match=words):
+            asked()
+
+
 def test_input_lies_on_lists_are_kept_as_often_as_true_bits():
     claims = np.stack([np.zeros(N, int), 1 + np.arange(N)], 1)
     sent = poisoning.lying_lists(jax.random.key(9), np.array([[3, 4]]), claims, N + 1, keep=0.75)
@@ -357,6 +378,20 @@ def test_lies_in_a_protocol_of_two_questions_are_those_of_each_question():
         fakes=5,
     )
     np.testing.assert_array_equal(sent, wanted)
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "shape"), [(Piecewise(1.0), (5,)), (MultiPiecewise(1.0, 6), (5, 6))]
+)
+def test_the_worst_lie_about_a_record_is_its_largest_report(mechanism, shape):
+    users = servers.Users(records=np.zeros(shape, np.float32))
+    malicious = users.lying(jax.random.key(1), 0.4, poisoning.Lies("worst"))
+    question = servers.Ask(mechanism, np.ones(5, bool))
+    sent = malicious.answer(jax.random.key(0), question).values
+    found = np.asarray(jax.vmap(mechanism.estimate)(sent)).reshape(5, -1).sum(1)
+    largest = poisoning.leverage(Piecewise(1.0)) * np.prod(shape) / 5
+    np.testing.assert_allclose(found[malicious.liars], largest, rtol=1e-6)
+    assert (found[~malicious.liars] < largest).all()
 
 
 def test_a_lie_about_an_unknown_question_is_refused():

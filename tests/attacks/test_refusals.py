@@ -73,6 +73,17 @@ REFUSED = [
     (lambda: judged(truth=[True] * 3), "targets must be true and false ones"),
     (lambda: judged(truth=[1, 0, 1]), "targets must be units, .* int64 and int64"),
     (lambda: judged(units=[[0], [1], [1]]), "at least three units"),
+    (lambda: judged(units=[[0.5], [1.0], [2.0]]), "units of targets must be integers"),
+    *(
+        (
+            lambda units=units: judged(range(4), [True, False] * 2, units),
+            f"truth each, and some {k}",
+        )
+        for k, units in (
+            ("node", [[0], [0], [1], [2]]),
+            ("node, or pair", [[0, 1], [1, 0], [0, 2], [1, 2]]),
+        )
+    ),
     (lambda: all_pairs([0, 0], [[0, 1]]), "nodes must be distinct"),
     (lambda: all_pairs(np.arange(10**6), []), "does not hold all pairs of 1000000 nodes"),
     (lambda: balanced_pairs(KEY, [0, 1, 2], [[0, 1], [0, 2], [1, 2]]), "nodes must have as many"),

@@ -105,6 +105,24 @@ def test_differences_are_paired():
         one.minus(evaluate("other", scores[:-1], Targets(*(part[:-1] for part in targets))))
 
 
+def test_a_difference_is_of_its_targets_and_at_its_confidence():
+    targets, scores = drawn(np.random.default_rng(3))
+    one, less = (
+        evaluate(name, each, targets, confidence=0.8)
+        for name, each in (("a", scores), ("b", -scores))
+    )
+    twice = one.minus(less).minus(less.minus(one)).auc
+    assert twice.mean == pytest.approx(2 * one.minus(less).auc.mean)
+    assert twice.half_width == pytest.approx(2 * one.minus(less).auc.half_width)
+    others = targets._replace(truth=~targets.truth)
+    other = evaluate("other", scores, others)
+    for left, right in ((one.minus(less), other), (other, one.minus(less))):
+        with pytest.raises(ValueError, match="must be of the"):
+            left.minus(right)
+    with pytest.raises(ValueError, match="must be of the rows of a minus b"):
+        one.minus(less).minus(other.minus(evaluate("another", -scores, others)))
+
+
 def test_tables_stand_beside_what_is_public():
     targets, scores = drawn(np.random.default_rng(4), 12)
     one = evaluate("one", scores, targets)

@@ -104,6 +104,36 @@ def test_vectors_go_through_a_mechanism_on_one_number_coordinate_by_coordinate()
         lawless.log_density(y, x)
 
 
+@mechanism.mechanism
+class OwnDraw(Plain):
+    """A method of one's own that is called ``draw``, by which one key is one noise."""
+
+    def draw(self, key, x):
+        return x + jax.random.laplace(key)
+
+    privatize = draw
+
+
+@mechanism.mechanism
+class OwnReport(features.Laplace):
+    """A report that is not the one which the parent's ``draw`` makes."""
+
+    def privatize(self, key, x):
+        return super().privatize(key, x) / 2
+
+
+@pytest.mark.usefixtures("untyped")
+@pytest.mark.parametrize("kind", [OwnDraw, OwnReport])
+def test_coordinates_are_reported_by_the_method_that_the_guarantee_is_about(kind):
+    """``draw`` for all at once would show differences of records, or a parent's report."""
+    inner = kind(1.0)
+    x = jnp.array([0.5, -1.0, 0.0])
+    sent = features.Sampled(inner, dim=3, k=3).privatize(jax.random.key(0), x).values
+    keys = jax.random.split(jax.random.key(0), 3)
+    assert sent.tolist() == jax.vmap(inner.privatize)(keys, x).tolist()
+    assert len({*(sent - x).tolist()}) == 3
+
+
 @pytest.mark.usefixtures("untyped")
 def test_traced_parameters_are_neither_equal_nor_unequal():
     assert features.Laplace(1.0) == features.Laplace(1.0) != features.Laplace(2.0)

@@ -50,6 +50,7 @@ REFUSED = [
         for bad in ([0, 1], [[0, 1, 2]], [[0.0, 1.0]], [[True, False]])
     ),
     (validate.pairs, (4,), {"edges": [[0, 1], [2, 4]]}, "edges must be in .* 4 at place 1, 1"),
+    (validate.pairs, (4,), {"edges": [[0, 0], [1, 2]]}, r"a pair a row, .*: give edges\.T"),
     (validate.pairs, (4,), {"edges": [[0, -1]]}, "edges must be in .* got -1 at place 0, 1"),
     (validate.mask, (2,), {"asked": np.ma.array([True, False], mask=[0, 1])}, "asked must all be"),
     (validate.mask, (2,), {"asked": pd.array([True, None], "boolean")}, "asked must all be there"),

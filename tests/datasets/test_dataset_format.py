@@ -37,6 +37,10 @@ def test_a_users_file_loads(write):
     assert (data.lower, data.upper, data.source) == (0.0, 1.0, str(path))
     assert (data.x.dtype, data.y.dtype) == (np.float32, np.int32)
     np.testing.assert_array_equal(datasets.load(str(path)).x.toarray(), [[0, 1], [0.5, 0], [0, 0]])
+    two = np.array([[0, 1], [0, 2]])  # a pair a row
+    assert datasets.load(write(edges=two)).edges.tolist() == two.tolist()
+    with pytest.raises(ValueError, match="no self-loops, got one at node 0"):
+        datasets.load(write(edges=two.T))
 
 
 def test_labels_are_as_wide_as_they_are_stored_and_no_wider(write):

@@ -11,7 +11,7 @@ import pytest
 from ldp_jax import verification
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RELATIONSHIP
 from ldp_jax.core.rounding import exponential
-from ldp_jax.core.whole_noise import law, whole_noise
+from ldp_jax.core.whole_noise import WholeNoise, law, whole_noise
 from ldp_jax.edges import (
     NeighbourCounts,
     Population,
@@ -88,10 +88,36 @@ def laws_of(noise, counts):
     return laws
 
 
-def largest_ratio(noise, counts):
+def largest_ratio(noise, counts, steps=1):
     laws = laws_of(noise, counts)
-    pairs = [pair for two in itertools.pairwise(laws) for pair in zip(*two, strict=True)]
+    near = [
+        (laws[place], laws[other])
+        for place, other in itertools.combinations(range(len(laws)), 2)
+        if other - place <= steps
+    ]
+    pairs = [pair for two in near for pair in zip(*two, strict=True)]
     return max(Fraction(max(pair), min(pair)) for pair in pairs)
+
+
+def wholly(*masses):
+    """Noise of counts up to 2 whose first mass is all that others leave."""
+    return WholeNoise(1.0, 2, len(masses) - 2, (2**96 - sum(masses), *masses))
+
+
+@pytest.mark.parametrize("steps", [1, 2])
+@pytest.mark.parametrize(
+    "noise",
+    [
+        whole_noise(1.0, 3),
+        whole_noise(0.3, 1),
+        wholly(2**91, 2**90, 1),  # lost where a report is clipped
+        wholly(2**94, 2**93, 2**92, 2**92),
+        wholly(2**94, 2**80, 2**80, 2**79),  # lost by two reports that are not
+    ],
+)
+def test_the_stated_ratio_is_the_largest_of_all_reports(noise, steps):
+    counts = range(noise.most + 1)
+    assert noise.ratio_over(steps) == largest_ratio(noise, counts, steps)
 
 
 @pytest.mark.parametrize("epsilon", [0.01, 1.0, 40.0])

@@ -5,6 +5,7 @@ was killed.
 import math
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from experiments import audit, power, variance
 from experiments._published import PrintedHyperbolicGaussian
 from ldp_jax import edges, features, verification
+from ldp_jax.core.pytree import pytree
 from ldp_jax.verification.cases import CASES
 from tests import broken
 from tests.marks import untyped
@@ -199,6 +201,17 @@ def test_each_figure_beyond_its_threshold_is_a_failure(monkeypatch):
         assert any(words in line for line in found), metric
         assert all(line.startswith("sound") for line in found)
     assert said("other", supremum=1.05) == []
+
+
+@pytree
+class NoNumber(features.SquareWave):
+    def log_density(self, y, x):
+        return super().log_density(y, x) + jnp.where(x > 0.99, jnp.nan, 0.0)
+
+
+def test_a_law_that_is_no_number_somewhere_loses_all():
+    assert audit._law_loses(features.SquareWave(1.0)) == pytest.approx(1.0)
+    assert audit._law_loses(NoNumber(1.0)) == math.inf
 
 
 def test_variances_are_in_the_papers_order(tmp_path):

@@ -33,7 +33,7 @@ DIGESTS = {
     "dprr_degrees": (809, "e77cc581375387b1d286e1266c967cc6a3b872f91435eb58aec8fd09605dce58"),
     "dprr_scaling": (360, "5bee1edfe06a4dfa342df79e5113abb55668b903d0b6c7e82b4fcaea9c33f6a1"),
     "audit": (2757, "50421a0f22c24a302a8133587e98f2c0019304f6c697a2b3ab8d6c3f0b8c42f6"),
-    "privge": (1187, "05ac01ff95116063afad4e260582c2d15ca9d6605ddd1d8e12b81fc905688d10"),
+    "privge": (1187, "4d67eac0c2b42bcb89d928238560abee8048bec972448e0e3cae1218581936d8"),
 }
 
 

@@ -109,6 +109,22 @@ def test_a_sentence_counts_the_rows_that_it_selects():
     assert page.sentence(asked | {"where": {"mechanism": "gone"}}) == ""
 
 
+@pytest.mark.parametrize("place", [0, 7])
+def test_a_line_without_a_number_is_not_the_best(place):
+    """Wherever it stands among the others."""
+    rows = list(ROWS)
+    rows.insert(place, ("failed", 0.0, {0: np.nan, 1: np.nan, 2: np.nan}))
+    page = _declared.Report("page", copy.deepcopy(PAGE), made(rows), FILE)
+    picked = {"measure": "value", "show": "mechanism"}
+    assert page.ask(picked | {"largest": "value"}) == "link-indices"
+    assert page.ask(picked | {"least": "value"}) == "laplace"
+    for show, value in (("largest", 99.0), ("least", 181 / 3)):
+        assert page.ask({"measure": "value", "show": show}).mean == pytest.approx(value)
+    shared = {line.columns["mechanism"]: line.interval("shared") for line in page.lines}
+    assert shared["link-indices"].mean == 0.0
+    assert shared["hds"].mean == pytest.approx(90 - 99)
+
+
 def test_lines_are_picked_grouped_and_selected_by_their_measures():
     page = report()
     best = {"where": "private", "largest": "alone", "measure": "value", "show": "rows"}

@@ -147,7 +147,10 @@ def test_a_rehearsal_is_wrong_where_it_promises_nothing_and_where_it_passes_a_ga
     assert [one.collect for one in found] == [False, True, True, False]
     assert [one.miss for one in found] == ["passed over", "", "collected in vain", ""]
     assert [one.score for one in found] == pytest.approx([5.05, 5.05, 4.05, 4.05])
-    assert "wrong in 2 of 4" in rehearsed.words(found, "the panel", "structure")
+    assert [one.without for one in found] == pytest.approx([122.0, 122.0, 40.0, 40.0])
+    said = rehearsed.words(found, "the panel", "structure")
+    assert "wrong in 2 of 4" in said
+    assert "(81.0 where always 0" in said  # of each gain, not of mean gains
     assert rehearsed.outcomes(of_panel(ROWS), pd.concat(measured)) == []
     assert rehearsed.outcomes(pd.concat(told), pd.DataFrame()) == []
 

@@ -13,11 +13,11 @@ import pytest
 import scipy.sparse
 
 from experiments import _declared, _runner, demo, findings, privge
-from experiments._common import FOUND
+from experiments._common import FOUND, label_propagation
 from experiments.privge import accuracy, cells, prepared
 from experiments.privge.settings import MECHANISMS, plan, settings
 from ldp_jax import datasets
-from ldp_jax.graph import propagation
+from ldp_jax.graph import graphs, propagation
 from ldp_jax.learning import metrics, training
 from tests.experiments import contract
 
@@ -300,6 +300,19 @@ def test_label_propagation_takes_its_best_alpha_and_r_in_validation(bench):
     assert row.also["chosen"] == f"alpha {chosen[0]:g} r {chosen[1]:g}"
     assert row.values["accuracy"] == pytest.approx(found[chosen][1], abs=1e-6)
     assert len({tuple(pair) for pair in found.values()}) > 1  # the choice matters here
+
+
+def test_a_node_that_no_label_reaches_is_of_the_largest_class(bench):
+    """Without an answer for them the baseline would be weaker than a guess."""
+    graph = graphs.from_edges([[0, 1], [1, 2], [2, 3], [4, 5]], num_nodes=7)
+    train, out_of_reach = (
+        training.Examples(np.array(nodes), np.array(classes))
+        for nodes, classes in (([0, 2, 3], [0, 1, 1]), ([4, 5, 6], [1, 1, 1]))
+    )
+    parts = train, out_of_reach, out_of_reach
+    op = propagation.operator(graph)
+    test, validation, _ = label_propagation(op, parts, bench.settings, tol=1e-4, classes=2)
+    assert test == validation == 1.0
 
 
 def test_link_indices_are_those_of_the_definition_and_validation_chooses(link_bench):

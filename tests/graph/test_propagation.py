@@ -84,6 +84,18 @@ def test_push_honours_its_bound_entry_by_entry(alpha, r, layout):
         assert (np.abs(z - exact) <= (r_max + rounding) * DEGREE[:, None] ** r).all()
 
 
+@every_layout
+def test_a_column_that_is_not_finite_is_pushed_to_no_number(layout):
+    """Numbers that exceed no threshold would be left out, and the others be those of a 0."""
+    x = X.copy()
+    x[0, 0], x[1, 1] = np.nan, np.inf
+    z = np.asarray(ppr_push(OPERATORS[layout], x, 0.1, 0.5))
+    assert np.isnan(z[:, :2]).all()
+    np.testing.assert_array_equal(
+        z[:, 2:], np.asarray(ppr_push(OPERATORS[layout], X, 0.1, 0.5))[:, 2:]
+    )
+
+
 @every_alpha
 @pytest.mark.parametrize("r", [0.0, 0.3])
 @every_layout

@@ -131,6 +131,7 @@ def test_fidelity_is_what_the_best_scaling_of_centred_columns_leaves():
         assert float(found.relative_error) == pytest.approx(error, rel=1e-4)
         assert float(found.correlation) == pytest.approx(np.sign(scale) * np.sqrt(1 - error**2))
     assert metrics.fidelity(jnp.zeros((40, 3)), jnp.asarray(reference, jnp.float32)) == (0.0, 1.0)
+    assert np.isnan(metrics.fidelity(jnp.full((2, 1), jnp.nan), jnp.ones((2, 1)))).all()
 
 
 def test_fidelity_of_a_multiple_is_one_or_minus_one_however_it_is_rounded():

@@ -180,8 +180,8 @@ def run_one_number(weights, validation=NUMBER, *, batch_size, epochs=1, key=0, p
 
 
 def test_a_batch_counts_by_its_mean_and_padding_weighs_nothing():
-    """Padding repeats the last example; it alone has a weight here, so a padding that counted would
-    be seen.
+    """Padding repeats the other examples, of which one has a weight here: it would be seen if it
+    counted.
 
     Five examples in batches of four: w is 1/4 where it stood in the full batch and 1 where it stood
     alone.
@@ -192,6 +192,22 @@ def test_a_batch_counts_by_its_mean_and_padding_weighs_nothing():
     ]
     assert set(seen) == {0.25, 1.0}
     assert seen.count(1.0) <= 12  # one in five is due; above 12 has mass 1e-6
+
+
+def test_no_example_fills_a_short_batch_alone():
+    """Statistics of the last batch would be those of one example: five, in batches of four."""
+    digits = 8.0 ** np.arange(5)
+    counting = Model(
+        init=lambda key, inputs: {"params": {}, "seen": jnp.float32(0.0)},
+        apply=lambda variables, inputs, *, key, train: (
+            jnp.zeros(len(inputs)),
+            {**variables, "seen": variables["seen"] + train * inputs.sum()},
+        ),
+    )
+    parts = jnp.asarray(digits, jnp.float32), NUMBER, NUMBER
+    settings = Settings(SGD, 1, batch_size=4)
+    seen = int(fit(jax.random.key(0), counting, FALLING, None, *parts, settings).variables["seen"])
+    assert sorted(oct(seen)[2:]) == ["1", "1", "2", "2", "2"]
 
 
 def test_every_epoch_visits_every_example_once():
@@ -412,7 +428,7 @@ def test_accuracy_and_f1_are_scikit_learns():
         for average in ("micro", "macro", "weighted"):
             theirs = sklearn.metrics.f1_score(labels, predicted, average=average, zero_division=0)
             assert float(f1(scores, labels, average)) == pytest.approx(theirs, rel=1e-5)
-    assert accuracy(scores, labels, np.zeros(40, bool)) == 0.0
+    assert jnp.isnan(accuracy(scores, labels, np.zeros(40, bool)))  # and not 0: nothing was asked
     weight = rng.uniform(size=40) / 400  # of a sum below 1
     theirs = sklearn.metrics.accuracy_score(labels, predicted, sample_weight=weight)
     assert float(accuracy(scores, labels, weight)) == pytest.approx(theirs, rel=1e-5)
@@ -421,6 +437,7 @@ def test_accuracy_and_f1_are_scikit_learns():
     )  # argmax would be class 0
     for average in ("micro", "macro", "weighted"):
         assert f1(np.full_like(scores, np.nan), np.zeros(40, int), average) == 0.0
+        assert jnp.isnan(f1(scores[:0], labels[:0], average))
 
 
 def test_other_metrics():
