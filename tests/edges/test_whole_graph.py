@@ -4,10 +4,13 @@ import itertools
 import logging
 
 import jax
+import jax.numpy as jnp
 import networkx as nx
 import numpy as np
 import pytest
 
+from ldp_jax import servers
+from ldp_jax.core.mechanism import mechanism
 from ldp_jax.edges import (
     DPRR,
     LocalLap,
@@ -67,6 +70,24 @@ def test_all_that_a_release_shows_beside_the_reports_is_said():
         (pair, one, {"number of nodes of each graph", "labels of graphs"}),
     ):
         assert set(privatize_graph(jax.random.key(0), given, m).guarantee.unprotected) == shown
+
+
+@mechanism
+class OwnReports(RandomizedResponse):
+    """All reports are empty lists: its parent's sampler would draw half of all pairs."""
+
+    def privatize(self, key, neighbours, own=0):
+        report = super().privatize(key, neighbours, own)
+        nothing = jax.tree.map(lambda ids: jnp.full_like(ids, self.n), report.neighbours)
+        return report._replace(neighbours=nothing)
+
+
+def test_a_class_that_overrides_privatize_alone_is_not_drawn_by_its_parents_sampler():
+    graph = graphs.from_edges([[0, 1]], 12)
+    for reporting in ("full", "half"):
+        asked = OwnReports(0.1, reporting=reporting)
+        assert len(privatize_graph(jax.random.key(0), graph, asked).graph.senders) == 0
+        assert len(servers.privatize_graph(jax.random.key(0), graph, asked).graph.senders) == 0
 
 
 def test_new_keys_compile_nothing(caplog):
