@@ -9,8 +9,13 @@ import pytest
 
 from ldp_jax.accounting.composition import advanced, over_rounds
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RECORD, Guarantee, metric
+from ldp_jax.bench.classes import AskClass
+from ldp_jax.core.mechanism import SMALLEST
+from ldp_jax.edges import NeighbourList
 from ldp_jax.features import GeneralizedRR
-from ldp_jax.servers import RoundsServer, Users, simulate
+from ldp_jax.servers import Ask, ListQuestion, RoundsServer, User, Users, simulate
+from ldp_jax.servers.parts.device_classifier import DeviceClassifier
+from ldp_jax.servers.rounds import RoundQuestion
 from tests.stats import assert_g
 
 N = 4000
@@ -47,6 +52,29 @@ def test_histories_of_another_number_of_rounds_are_refused():
     for server in (RoundsServer(MECHANISM, N, ROUNDS + 2), RoundsServer(MECHANISM, N, 1)):
         with pytest.raises(ValueError, match="records must be histories of"):
             simulate(jax.random.key(0), server, Users(records=records.T))
+
+
+def test_a_stack_of_one_s_own_mechanism_is_refused_by_every_question_that_draws_by_it():
+    """A report of one user would be as many as there are budgets, at the cost of one."""
+    made = {}
+    exec(SMALLEST, made)
+    stack = made["Flip"](np.ones(3, np.float32))
+    everybody = np.ones(3, bool)
+    user = User(np.zeros(2), 0, NeighbourList.of([1], 3), jax.numpy.asarray(0))
+    classifier = DeviceClassifier(
+        *map(jax.numpy.asarray, (np.eye(2), np.zeros(2), np.zeros((0, 2)))), 1.0
+    )
+    questions = [
+        RoundQuestion(stack, everybody, np.asarray(0), 2),
+        Ask(stack, everybody),
+        AskClass(classifier, stack, everybody),
+        ListQuestion(stack, everybody, np.zeros(3, np.int32), size=3),
+    ]
+    for question in questions:
+        with pytest.raises(ValueError, match="Flip holds a stack"):
+            question.answer(jax.random.key(0), user)
+    with pytest.raises(ValueError, match="Flip holds a stack"):
+        simulate(jax.random.key(0), RoundsServer(stack, 3, 2), Users(records=np.zeros((3, 2))))
 
 
 def test_fresh_answers_follow_their_own_record_with_noise_of_their_own():

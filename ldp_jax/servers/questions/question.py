@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float, Integer
 from ldp_jax.accounting.guarantee import LABEL, WORDS, Guarantee
 from ldp_jax.accounting.statement import Cost
 from ldp_jax.core import validate
-from ldp_jax.core.mechanism import Mechanism
+from ldp_jax.core.mechanism import Mechanism, check_single
 from ldp_jax.core.pytree import pytree, static
 from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.spaces import as_records
@@ -183,7 +183,8 @@ class Ask(ByMechanism):
         return dataclasses.replace(cost, guarantee=of_label)
 
     def answer(self, key: PRNGKey, user: User) -> Report:
-        """The mechanism's report."""
+        """The mechanism's report; ``ValueError`` for a stack, whose reports would all be sent."""
+        check_single(self.mechanism)
         return self.mechanism.privatize(key, user.label if self.of == "label" else user.record)
 
     def answer_all(self, key: PRNGKey, users: Any) -> Report:
