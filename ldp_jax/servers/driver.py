@@ -25,6 +25,7 @@ from ldp_jax.core.pytree import digest
 from ldp_jax.core.types import PRNGKey
 from ldp_jax.servers import saved
 from ldp_jax.servers.questions.question import Answers, HasSizes, Question
+from ldp_jax.servers.stored import OnDevices
 from ldp_jax.servers.users import Respondents
 
 _T = TypeVar("_T")
@@ -157,7 +158,8 @@ def simulate(
       budget: the most that the protocol may cost, as :class:`~ldp_jax.accounting.ledger.Ledger`
         takes it.
       history: the statement of what the same users took part in before
-        (:attr:`Released.statement`).
+        (:attr:`Released.statement`). Devices repeat an answer for good from their memory, and others
+        draw it anew, which is charged.
       progress: told of each phase (:data:`ldp_jax.core.progress.Progress`); by default shown after
         five seconds.
 
@@ -179,6 +181,8 @@ def simulate(
     """
     validate.host_key(key, "simulate")
     stated = server.statement()
+    if history is not None and not isinstance(users, OnDevices):
+        history = _forgotten(history)
     total = stated if history is None else stated.after(history)
     guarantee = total.guarantee()  # before anybody answers, as it may raise
     if budget is not None:
@@ -210,6 +214,18 @@ def simulate(
         guarantee = total.guarantee()
         realised = stated.guarantee()
     return Released(made, guarantee, total, realised, rounds)
+
+
+def _forgotten(history: Statement) -> Statement:
+    """The same of users who keep nothing: no later answer for good is one of these."""
+    roles = []
+    for role in history.roles:
+        costs = []
+        for cost in role.costs:
+            name = cost.permanent and f"{cost.permanent}, before"
+            costs.append(dataclasses.replace(cost, permanent=name))
+        roles.append(dataclasses.replace(role, costs=tuple(costs)))
+    return dataclasses.replace(history, roles=tuple(roles))
 
 
 def round_of(question: Question, answers: Answers) -> Round:

@@ -69,8 +69,8 @@ class RoundsServer:
     Records of users are histories [n, rounds, ...]. The result are the reports, with axes
     [rounds, n, ...]; those of silent users are 0.
     Guarantee: of fresh answers, the sum of all rounds, or better by ``delta``; of permanent ones,
-    that of one answer, also after other protocols whose answers have this name, if devices repeat
-    what they sent: with the same key for the users, or from their memory.
+    that of one answer, also after other protocols whose answers by this mechanism have this name,
+    where devices repeat them from their memory. Simulated users, who have none, draw anew then.
 
     Attributes:
       mechanism: for the record of one round.

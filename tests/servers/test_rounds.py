@@ -11,9 +11,10 @@ from ldp_jax.accounting.composition import advanced, over_rounds
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RECORD, Guarantee, metric
 from ldp_jax.bench.classes import AskClass
 from ldp_jax.core.mechanism import SMALLEST
+from ldp_jax.deployment import Device, Session, decode
 from ldp_jax.edges import NeighbourList
-from ldp_jax.features import GeneralizedRR
-from ldp_jax.servers import Ask, ListQuestion, RoundsServer, User, Users, simulate
+from ldp_jax.features import GeneralizedRR, GridSquareWave
+from ldp_jax.servers import Ask, DeviceUsers, ListQuestion, RoundsServer, User, Users, simulate
 from ldp_jax.servers.parts.device_classifier import DeviceClassifier
 from ldp_jax.servers.rounds import RoundQuestion
 from tests.stats import assert_g
@@ -133,9 +134,6 @@ def test_rounds_by_a_server_cost_as_stated_and_a_permanent_answer_once():
         assert found.value.shape == (ROUNDS, N)
     assert [len(found.rounds) for found in (fresh, kept)] == [ROUNDS, 1]
 
-    server = RoundsServer(MECHANISM, N, ROUNDS, permanent="class")
-    later = simulate(key(2), server, users, history=kept.statement)
-    assert later.guarantee[RECORD].epsilon == kept.guarantee[RECORD].epsilon
     other = RoundsServer(MECHANISM, N, ROUNDS, permanent="another")
     both = simulate(key(3), other, users, history=kept.statement).guarantee[RECORD].epsilon
     assert both == pytest.approx(2 * kept.guarantee[RECORD].epsilon)
@@ -143,6 +141,49 @@ def test_rounds_by_a_server_cost_as_stated_and_a_permanent_answer_once():
         key(9), RoundsServer(MECHANISM, N, 50, delta=1e-6), Users(records=np.ones((N, 50), int))
     )
     assert many.guarantee[RECORD].epsilon == advanced(MECHANISM.guarantee(), 50, 1e-6).epsilon
+
+
+def epsilon_of(made):
+    return made.guarantee()[RECORD].epsilon
+
+
+def test_simulated_users_who_draw_a_permanent_answer_anew_are_charged_anew():
+    users = Users(records=np.ones((N, ROUNDS), np.int32))
+    server = RoundsServer(MECHANISM, N, ROUNDS, permanent="class")
+    once = epsilon_of(server.statement())
+    found = simulate(jax.random.key(0), server, users)
+    for times in (2, 3):
+        later = simulate(jax.random.key(times), server, users, history=found.statement)
+        assert (later.value[0] != found.value[0]).mean() > 0.2  # the record shows through both
+        assert later.guarantee[RECORD].epsilon == pytest.approx(times * once)
+        found = later
+
+
+def test_devices_that_repeat_a_permanent_answer_are_charged_once():
+    server = RoundsServer(MECHANISM, 2, ROUNDS, permanent="class")
+    table = MECHANISM.table()
+    sessions = [Session(Device.new(), budget=1.0) for _ in range(2)]
+
+    def arrived(question):
+        sent = [s.report_permanently(table, 1, user=u, round=u) for u, s in enumerate(sessions)]
+        return [decode(b"".join(sent), table)]
+
+    users = DeviceUsers(2, arrived)
+    found = simulate(jax.random.key(0), server, users)
+    later = simulate(jax.random.key(1), server, users, history=found.statement)
+    np.testing.assert_array_equal(later.value, found.value)
+    assert later.guarantee[RECORD].epsilon == epsilon_of(server.statement())
+    assert [session.counter for session in sessions] == [1, 1]
+
+
+def test_a_permanent_answer_by_another_mechanism_is_another_one():
+    """Of the same name and epsilon; a device draws it by another table."""
+    one, other = (
+        RoundsServer(made, N, ROUNDS, permanent="class").statement()
+        for made in (MECHANISM, GridSquareWave(1.0))
+    )
+    assert epsilon_of(one.after(one)) == epsilon_of(one)
+    assert epsilon_of(one.after(other)) == pytest.approx(2 * epsilon_of(one), rel=1e-6)
 
 
 def test_what_is_wrong_is_refused():

@@ -18,7 +18,7 @@ from ldp_jax.accounting.guarantee import LABEL, WORDS, Guarantee
 from ldp_jax.accounting.statement import Cost
 from ldp_jax.core import validate
 from ldp_jax.core.mechanism import Mechanism, check_single
-from ldp_jax.core.pytree import pytree, static
+from ldp_jax.core.pytree import digest, pytree, static
 from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.spaces import as_records
 from ldp_jax.core.types import Array, PRNGKey, Record, Report
@@ -125,8 +125,14 @@ class ByMechanism:
     """
 
     def cost(self: Any) -> Cost:
-        """The guarantee of the mechanism, per record."""
-        return Cost(self.mechanism.guarantee(), permanent=self.permanent)
+        """The guarantee of the mechanism, per record.
+
+        An answer for good is one by this mechanism: devices draw anew by another one.
+        """
+        name = self.permanent
+        if name:
+            name = f"{name} by {digest(self.mechanism).hex()}"
+        return Cost(self.mechanism.guarantee(), permanent=name)
 
     def exact(self: Any) -> Any:
         """The clipped record itself."""
@@ -157,7 +163,8 @@ class Ask(ByMechanism):
         public stack [n].
       asked: bool [n].
       of: ``record`` or ``label``.
-      permanent: the name of an answer for good, which every later question of that name repeats.
+      permanent: the name of an answer for good, which devices repeat whenever it is asked for by
+        this mechanism.
 
     >>> from ldp_jax.features import GeneralizedRR
     >>> Ask(
