@@ -158,7 +158,7 @@ def simulate(
       budget: the most that the protocol may cost, as :class:`~ldp_jax.accounting.ledger.Ledger`
         takes it.
       history: the statement of what the same users took part in before
-        (:attr:`Released.statement`). Devices repeat an answer for good from their memory, and others
+        (:attr:`Released.statement`). Devices repeat an answer for good from their memory; others
         draw it anew, which is charged.
       progress: told of each phase (:data:`ldp_jax.core.progress.Progress`); by default shown after
         five seconds.
