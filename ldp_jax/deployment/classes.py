@@ -255,18 +255,21 @@ def report_class(
     round: SupportsIndex,
     friends: Friends | None = None,
     neighbours: Iterable[object] = (),
+    lists: Session | None = None,
 ) -> bytes:
     """Classify a record on the device, and report the best class of the user's candidate set.
 
     With ``friends`` the class is that of the record and of the user's ``neighbours`` together, and
     ``user`` is the number of a node. The report costs the table's epsilon whatever differs in the
-    record and in the whole list. The session's budget of records pays it; a session of neighbour
-    lists on the same device does not know of it.
+    record and in the whole list. The session's budget of records pays it, and so does that of
+    ``lists``, the device's session of neighbour lists: give it where there is one, and store the
+    memory of both.
 
     The 36 bytes are read with ``decode(data, alphabet.table)``: outputs are places among the
     members. ``ValueError`` where classifier, alphabet and friends are about different numbers of
-    classes, the record has another length, or friends are of fewer nodes; and as
-    :meth:`Session.report`. Nothing is spent then, and no error says what a record or list holds.
+    classes, the record has another length, friends are of fewer nodes, or ``lists`` is no session
+    of this device's lists or is given without friends; and as :meth:`Session.report`. Nothing is
+    spent then, and no error says what a record or list holds.
 
     >>> from ldp_jax.deployment import Device, Session, alphabet_table, decode
     >>> classifier = Classifier(
@@ -282,6 +285,7 @@ def report_class(
     """
     rule = f"classifier has {classifier.classes} classes, and alphabet is of {alphabet.classes}"
     require(classifier.classes == alphabet.classes, rule)
+    require(lists is None or friends is not None, "lists must be None where no list is read")
     if friends is not None:
         rule = f"friends must be of {alphabet.classes} classes, as the alphabet is"
         require(friends.classes == alphabet.classes, rule, friends)
@@ -294,4 +298,4 @@ def report_class(
             scores = told.astype(np.float32)
         return as_numbers([alphabet.place(scores)])
 
-    return session._release(FieldReports(alphabet.table), [0], place, user, round)
+    return session._release(FieldReports(alphabet.table), [0], place, user, round, lists=lists)
