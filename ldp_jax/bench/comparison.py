@@ -35,6 +35,7 @@ from ldp_jax.bench.rows import (
 from ldp_jax.core import random, validate
 from ldp_jax.core.progress import Progress, phase, watched
 from ldp_jax.core.pytree import digest
+from ldp_jax.core.rounding import digits_up
 from ldp_jax.datasets import Dataset, load
 from ldp_jax.servers import simulate
 from ldp_jax.servers.saved import fingerprint, versions
@@ -254,7 +255,7 @@ def _played(
     start = time.perf_counter()
     released = simulate(key, entry.server, users)
     seconds = time.perf_counter() - start
-    total = [f"{one.epsilon:.6g} per {unit}" for unit, one in released.guarantee.items()]
+    total = [f"{digits_up(one.epsilon)} per {unit}" for unit, one in released.guarantee.items()]
     cost = {
         "proved": proved_by(released.guarantee, here.hides),
         "guarantee": "; ".join(total),

@@ -25,6 +25,7 @@ import numpy as np
 from ldp_jax.core.checksum import Header, Public
 from ldp_jax.core.integer_tables import Table, checked_epsilon, frozen
 from ldp_jax.core.list_ids import host_ids
+from ldp_jax.core.rounding import digits_up
 from ldp_jax.core.validate import require, whole
 from ldp_jax.deployment.codecs import FieldReports
 from ldp_jax.deployment.session import Session, as_numbers
@@ -175,7 +176,7 @@ class Alphabet(Public):
         require(near, f"{rule} its masses lose {table.epsilon:.6g}")
 
     def __repr__(self) -> str:
-        return f"Alphabet({self.members}, epsilon {self.epsilon:g})"
+        return f"Alphabet({self.members}, epsilon {digits_up(self.epsilon)})"
 
     @property
     def classes(self) -> int:

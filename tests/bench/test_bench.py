@@ -65,6 +65,13 @@ def test_methods_of_a_newcomer_have_their_rows(method, hides, rival):
     assert f"{method.__name__}" in str(found)
 
 
+@untyped
+def test_the_guarantee_of_a_row_is_never_below_the_epsilon_that_was_spent():
+    found = compared(Forget, "edges", seeds=1, epsilons=(1.00000149,))
+    shown = {row.guarantee for row in found.rows if row.users == PRIVATE and row.epsilon}
+    assert shown == {"1.00001 per neighbour-list; 2.00001 per relationship"}
+
+
 def test_devices_find_their_class_by_the_classifier_that_they_are_sent():
     here = draw(0, DATA, "features", PANEL)
     entry = Method.of(Keep).enter(here, 4.0)

@@ -142,6 +142,11 @@ def test_a_network_is_shipped_and_run_as_it_was_trained():
     np.testing.assert_allclose([read.scores(each) for each in x], expected, rtol=1e-4, atol=1e-5)
 
 
+def test_an_alphabet_shows_no_less_than_its_epsilon():
+    shown = repr(Alphabet((1, 0), 1.00000149, alphabet_table(1.00000149, 2, 2)))
+    assert shown == "Alphabet((1, 0), epsilon 1.00001)"
+
+
 def test_refusals_spend_nothing():
     _, prior, records, classifier = planted()
     alphabet = Alphabet.from_bytes(shipped(prior)[0][0])
