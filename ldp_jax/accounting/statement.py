@@ -32,6 +32,7 @@ from ldp_jax.accounting.guarantee import (
     Unit,
     any_two,
     joint_unit,
+    narrowed,
     own_words,
 )
 from ldp_jax.accounting.ledger import BudgetExceededError
@@ -91,7 +92,8 @@ class Cost:
             "delta must be given with a curve, which is converted at it",
         )
         if self.pair is None and self.reads("list"):
-            bit = dataclasses.replace(self.guarantee, unit=NEIGHBOUR_LIST, adjacency="")
+            bit = self.per(NEIGHBOUR_LIST)
+            assert bit is not None
             object.__setattr__(self, "pair", relationship(bit, None if self.owners else bit))
         if self.pair is not None:
             validate.require(
@@ -155,6 +157,7 @@ class Cost:
         if self.guarantee.unit == unit:
             return self.guarantee
         words = _JOINT_WORDS[unit] if unit in _JOINT_WORDS else own_words(unit)
+        words = narrowed(words, self.guarantee.adjacency)
         return dataclasses.replace(self.guarantee, unit=unit, adjacency=words)
 
     def bit(self) -> Guarantee:
@@ -409,11 +412,13 @@ def _of_pair(one: Role, other: Role) -> Guarantee | None:
     fresh: dict[Cost, int] = {}
     apart: _Answers = []  # by ends that may both report the pair
     by_rule: dict[str, tuple[_Answers, _Answers]] = {}
+    words = own_words(RELATIONSHIP)
     for place, role in enumerate((one, other)):
         for cost in role.costs:
             if not cost.reads("list"):
                 continue
             assert cost.pair is not None
+            words = narrowed(words, cost.guarantee.adjacency)
             if cost.owners:
                 ends = by_rule.setdefault(cost.owners, ([], []))
                 ends[place].append((cost, cost.pair, cost.times))
@@ -430,7 +435,7 @@ def _of_pair(one: Role, other: Role) -> Guarantee | None:
     known = [part for part in parts if part is not None]
     if not known:
         return None
-    return dataclasses.replace(sequential(*known), adjacency=own_words(RELATIONSHIP))
+    return dataclasses.replace(sequential(*known), adjacency=words)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

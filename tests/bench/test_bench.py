@@ -22,6 +22,7 @@ from ldp_jax.bench.learners import modelled
 from ldp_jax.bench.methods import Method, answer_of, proved_by
 from ldp_jax.bench.named import named
 from ldp_jax.bench.rows import ALL, ALONE, CEILING, DEFAULT, PLACEBO, PRIVATE, Row, append, read
+from ldp_jax.core.mechanism import mechanism
 from ldp_jax.core.pytree import pytree
 from ldp_jax.core.spaces import Box
 from ldp_jax.graph.propagation import operator
@@ -239,7 +240,16 @@ def test_a_guarantee_beyond_its_column_is_refused():
     assert proved_by(promised(of_record), "features") == 1.0
     assert proved_by(promised(of_record), "edges") == np.inf  # it says nothing about lists
     loose = dataclasses.replace(of_record, delta=1e-5)
-    assert proved_by(promised(loose), "features") == np.inf
+    near = dataclasses.replace(of_record, adjacency="any two vectors at most 0.1 apart")
+    for one in (loose, near):
+        assert proved_by(promised(one), "features") == np.inf
+
+    @mechanism
+    class Near(features.Duchi):
+        guarantee = lambda self: near
+
+    with pytest.raises(ValueError, match="about some pairs of inputs alone"):
+        on_vectors(Near, 1.0, 1)
 
 
 @pytree

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Integer
 
-from ldp_jax.accounting.guarantee import LABEL, WORDS, Guarantee
+from ldp_jax.accounting.guarantee import LABEL, WORDS, Guarantee, narrowed
 from ldp_jax.accounting.statement import Cost
 from ldp_jax.core import validate
 from ldp_jax.core.mechanism import Mechanism, check_single
@@ -186,7 +186,8 @@ class Ask(ByMechanism):
         cost = super().cost()
         if self.of != "label":
             return cost
-        of_label = dataclasses.replace(cost.guarantee, unit=LABEL, adjacency=WORDS[LABEL])
+        words = narrowed(WORDS[LABEL], cost.guarantee.adjacency)
+        of_label = dataclasses.replace(cost.guarantee, unit=LABEL, adjacency=words)
         return dataclasses.replace(cost, guarantee=of_label)
 
     def answer(self, key: PRNGKey, user: User) -> Report:
