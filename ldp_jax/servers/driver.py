@@ -25,7 +25,7 @@ from ldp_jax.core.pytree import digest
 from ldp_jax.core.types import PRNGKey
 from ldp_jax.servers import saved
 from ldp_jax.servers.questions.question import Answers, HasSizes, Question
-from ldp_jax.servers.stored import OnDevices
+from ldp_jax.servers.stored import OnDevices, StoredUsers, for_devices
 from ldp_jax.servers.users import Respondents
 
 _T = TypeVar("_T")
@@ -168,7 +168,8 @@ def simulate(
         statement.
       TypeError: for a state that is no pytree, or that holds code, or an array of the users' own
         private data (their copies cannot be told from public ones).
-      ValueError: for a question that asks nobody, or of another number of users.
+      ValueError: for a question that asks nobody, or of another number of users; and for one whose
+        rows of :class:`~ldp_jax.servers.StoredUsers` answered another one before.
 
     >>> from ldp_jax.features import GeneralizedRR
     >>> from ldp_jax.servers import Share, Users
@@ -190,6 +191,7 @@ def simulate(
     account = Account.of(stated, users.num_users)
     server_key, users_key = random.split(key)
     rounds: tuple[Round, ...] = ()
+    read: dict[bytes, np.ndarray] = {}  # whose stored rows by each table were an answer
     exact = False
     with watched(type(server).__name__, progress):
         made = server.init(server_key)
@@ -197,6 +199,12 @@ def simulate(
             check_state(made, users)
             asked = np.asarray(made.question.asked)
             account = account.charge(made.question.cost(), asked)
+            if isinstance(users, StoredUsers):
+                for form in for_devices(made.question).forms():
+                    before = read.get(form.digest, np.zeros_like(asked))
+                    rule = "stored rows answer one question: serve() gives each a round of its own"
+                    validate.require(not (before & asked).any(), rule)
+                    read[form.digest] = before | asked
             put = users.put(made.question)
             state: Any = made
             if put is not made.question:

@@ -12,9 +12,19 @@ from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RECORD, Guarantee, metr
 from ldp_jax.bench.classes import AskClass
 from ldp_jax.core.mechanism import SMALLEST
 from ldp_jax.deployment import Device, Session, decode
+from ldp_jax.deployment.store import ReportStore
 from ldp_jax.edges import NeighbourList
 from ldp_jax.features import GeneralizedRR, GridSquareWave
-from ldp_jax.servers import Ask, DeviceUsers, ListQuestion, RoundsServer, User, Users, simulate
+from ldp_jax.servers import (
+    Ask,
+    DeviceUsers,
+    ListQuestion,
+    RoundsServer,
+    StoredUsers,
+    User,
+    Users,
+    simulate,
+)
 from ldp_jax.servers.parts.device_classifier import DeviceClassifier
 from ldp_jax.servers.rounds import RoundQuestion
 from tests.stats import assert_g
@@ -174,6 +184,22 @@ def test_devices_that_repeat_a_permanent_answer_are_charged_once():
     np.testing.assert_array_equal(later.value, found.value)
     assert later.guarantee[RECORD].epsilon == epsilon_of(server.statement())
     assert [session.counter for session in sessions] == [1, 1]
+
+
+@pytest.mark.parametrize("round", [0, None])
+def test_stored_reports_of_one_round_are_no_answers_of_the_others(tmp_path, round):
+    """The result would be that nobody's record has changed."""
+    table = MECHANISM.table()
+    store = ReportStore(tmp_path)
+    for user in range(2):
+        sent = Session(Device.new(), budget=1.0).report(table, user, user=user, round=0)
+        store.add(sent, table)
+    users = StoredUsers(store, 2, round)
+    assert simulate(jax.random.key(0), RoundsServer(MECHANISM, 2, 1), users).value.shape == (1, 2)
+    kept = RoundsServer(MECHANISM, 2, ROUNDS, permanent="class")
+    assert simulate(jax.random.key(0), kept, users).value.shape == (ROUNDS, 2)
+    with pytest.raises(ValueError, match="stored rows answer one question"):
+        simulate(jax.random.key(0), RoundsServer(MECHANISM, 2, ROUNDS), users)
 
 
 def test_a_permanent_answer_by_another_mechanism_is_another_one():
