@@ -196,6 +196,13 @@ class Near:
         return self.inner.estimate(y)
 
 
+def test_shares_of_nobody_are_no_numbers():
+    """Zeros would be shares that sum to nothing."""
+    server = Share(GeneralizedRR(EPSILON, CLASSES), N)
+    nobody = Answers(np.zeros(N, np.int32), np.zeros(N, bool))
+    assert np.isnan(server.step(server.init(jax.random.key(0)), nobody)).all()
+
+
 @pytest.mark.parametrize("of", ["record", "label"])
 def test_a_promise_about_some_pairs_is_printed_as_one_in_every_unit(of):
     """Far classes lose a multiple: epsilon of "any two records" would be too small."""

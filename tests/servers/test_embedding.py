@@ -227,6 +227,8 @@ def test_every_user_may_have_a_budget_of_her_own():
         assert np.linalg.norm(result.z - expected) <= 3e-5 * np.linalg.norm(expected)
         assert result.guarantee[RECORD].epsilon == pytest.approx(4.0)
         assert "personal budgets" in result.guarantee.unprotected
+    server = servers.EmbeddingServer(operator(GRAPH), m, ALPHA, R)
+    assert server.statement().exposes == ("edges", "labels", "personal budgets")
 
 
 def test_a_noisy_graph_comes_with_its_guarantee():
