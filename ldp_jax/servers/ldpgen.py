@@ -55,7 +55,7 @@ with Local Differential Privacy* (CCS 2017), section 4, phases I to III; Seshadh
 import dataclasses
 from typing import NamedTuple
 
-import jax
+import jax  # noqa: F401 - the examples below
 import numpy as np
 import scipy.cluster.vq
 from jaxtyping import Float, Int
@@ -179,7 +179,7 @@ class LDPGenServer:
         groups = _clustered(cluster_key, counts, k)
         share = np.zeros((k, k))
         np.add.at(share, (before, groups), 1 / np.bincount(before)[before])
-        drawn = draw_graph(_generator(key), counts @ share, groups, self.affinity)
+        drawn = draw_graph(random.generator(key), counts @ share, groups, self.affinity)
         return SyntheticGraph(drawn, groups)
 
     def _question(
@@ -197,12 +197,8 @@ class LDPGenServer:
         return int(np.clip(np.ceil(each.mean()), 1, most))
 
 
-def _generator(key: PRNGKey) -> np.random.Generator:
-    return np.random.default_rng(np.asarray(jax.random.key_data(key)))
-
-
 def _clustered(key: PRNGKey, vectors: Float[np.ndarray, "n groups"], k: int) -> np.ndarray:
     """The cluster of each vector, of at most k, by k-means."""
-    centres, _ = scipy.cluster.vq.kmeans(vectors, k, _RESTARTS, rng=_generator(key))
+    centres, _ = scipy.cluster.vq.kmeans(vectors, k, _RESTARTS, rng=random.generator(key))
     groups, _ = scipy.cluster.vq.vq(vectors, centres)
     return groups.astype(np.int32)
