@@ -52,6 +52,7 @@ def choose_liars(
     >>> int(few.sum()), int(more.sum()), bool(more[few].all())
     (2, 20, True)
     """
+    validate.threefry(key)
     return random_words.some_of(key, share, validate.mask(n, among=among))
 
 

@@ -319,7 +319,6 @@ def some_of(key: PRNGKey, share: float, among: np.ndarray) -> np.ndarray:
     >>> int(some_of(jax.random.key(0), 0.5, np.arange(9) < 4).sum())
     2
     """
-    validate.threefry(key)
     validate.number(0.0, 1.0, share=share)
     asked = np.flatnonzero(among)
     order = np.asarray(random.permutation(key, len(asked)))
