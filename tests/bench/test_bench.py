@@ -11,7 +11,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from ldp_jax import bench, datasets, features, servers
-from ldp_jax.accounting.guarantee import PipelineGuarantee
+from ldp_jax.accounting.guarantee import Guarantee, PipelineGuarantee
 from ldp_jax.accounting.statement import Statement
 from ldp_jax.bench import comparison, memory, methods, page
 from ldp_jax.bench.__main__ import main
@@ -67,10 +67,18 @@ def test_methods_of_a_newcomer_have_their_rows(method, hides, rival):
 
 
 @untyped
-def test_the_guarantee_of_a_row_is_never_below_the_epsilon_that_was_spent():
+def test_the_guarantee_of_a_row_is_no_less_and_no_surer_than_the_driver_s():
     found = compared(Forget, "edges", seeds=1, epsilons=(1.00000149,))
     shown = {row.guarantee for row in found.rows if row.users == PRIVATE and row.epsilon}
     assert shown == {"1.00001 per neighbour-list; 2.00001 per relationship"}
+
+    @mechanism
+    class Claimed(features.Duchi):
+        guarantee = lambda self: Guarantee(float(self.epsilon))
+
+    found = compared(Claimed, "features", seeds=1)
+    shown = {row.guarantee for row in found.rows if row.users == PRIVATE and row.epsilon}
+    assert shown == {"4 per record, not proved"}
 
 
 def test_devices_find_their_class_by_the_classifier_that_they_are_sent():
