@@ -215,15 +215,15 @@ class Role:
         found = [(cost, cost.per(unit), cost.times) for cost in self.costs]
         return _composed([(cost, one, times) for cost, one, times in found if one], unit)
 
-    def after(self, history: "Role") -> "Role":
+    def after(self, history: "Role", kept: bool = True) -> "Role":
         """Both roles, one after the other; an answer for good that both name is one answer.
 
-        It is one only where one cost covers the other; else both are charged.
+        It is one only where it was ``kept``, and one cost covers the other; else both are charged.
         """
         costs = list(history.costs)
         for cost in self.costs:
             place = next((i for i, before in enumerate(costs) if _is_again(cost, before)), None)
-            if place is None:
+            if place is None or not kept:
                 costs.append(cost)
                 continue
             before = costs[place]
@@ -363,17 +363,18 @@ class Statement:
         named = [name for field, name in _FIELDS.items() if field in read]
         return self.protects or (*dict.fromkeys(named), *sorted(read - set(_FIELDS)))
 
-    def after(self, history: "Statement") -> "Statement":
+    def after(self, history: "Statement", *, kept: bool = True) -> "Statement":
         """This protocol on users who took part in an earlier one: every role after every other.
 
-        A user may have had no role before, or have none now.
+        A user may have had no role before, or have none now. Answers for good are charged anew
+        where users have not ``kept`` them.
         """
         never = Role(())
         roles = itertools.product((*self.roles, never), (*history.roles, never))
         exposes = dict.fromkeys((*history.exposes, *self.exposes))
         protects = dict.fromkeys((*history.protects, *self.protects))
         return Statement(
-            tuple(role.after(before) for role, before in roles),
+            tuple(role.after(before, kept) for role, before in roles),
             tuple(exposes),
             tuple(name for name in protects if name not in exposes),
         )

@@ -318,21 +318,21 @@ class Session:
         ``lists`` is the device's session of neighbour lists, of a report that reads one, too.
         """
         kind = self._kind
-        also = [] if lists is None else [lists]
-        rule = "lists must be a session of neighbour lists of the same device"
-        for one in also:
-            fits = one._kind is NeighbourReports and one.device.name == self.device.name
-            require(fits, rule)
-        for one in (self, *also):
-            if os.getpid() != one._process:  # a fork has the budget once more, and the same words
-                raise TypeError(_ALONE)
+        payers = [self]
+        if lists is not None:
+            fits = lists._kind is NeighbourReports and lists.device.name == self.device.name
+            require(fits, "lists must be a session of neighbour lists of the same device")
+            payers.append(lists)
+        # A fork has the budget once more, and the same words.
+        if any(os.getpid() != one._process for one in payers):
+            raise TypeError(_ALONE)
         if not isinstance(codec, kind):
             raise ValueError(f"a {codec.of} needs a budget of {codec.unit}s, not of {kind.unit}s")
         who = codec.user(user)
         when = codec.round(round)
         key = (codec.digest, who, when)
         with contextlib.ExitStack() as locked:
-            for one in (self, *also):
+            for one in payers:
                 locked.enter_context(one._lock)
             known = self._released.get(key, {})
             before = list(known) if alone else [field for field in fields if field in known]
@@ -342,7 +342,7 @@ class Session:
                     "reported before: resend() gives those bytes"
                 )
             times = codec.times(fields)
-            for one in (self, *also):
+            for one in payers:
                 if one._spent + _cost(codec.loss, times) > Fraction(one._budget):
                     epsilon = _epsilon(codec.loss)
                     raise BudgetError(
@@ -352,7 +352,7 @@ class Session:
             outputs = codec.draw(self._device, fields, record(), who, when)
             sent = codec.pack(fields, outputs, who, when, self._key)
             held = {**known, **dict(zip(fields, outputs.tolist(), strict=True))}
-            for one in (*also, self):
+            for one in payers:
                 one._pay(codec.loss, times)  # first: whatever interrupts this, nothing is unpaid
                 one._losses[codec.digest] = codec.loss
                 one._released[key] = held

@@ -182,9 +182,8 @@ def simulate(
     """
     validate.host_key(key, "simulate")
     stated = server.statement()
-    if history is not None and not isinstance(users, OnDevices):
-        history = _forgotten(history)
-    total = stated if history is None else stated.after(history)
+    kept = isinstance(users, OnDevices)
+    total = stated if history is None else stated.after(history, kept=kept)
     guarantee = total.guarantee()  # before anybody answers, as it may raise
     if budget is not None:
         Ledger(budget).spend(type(server).__name__, guarantee)
@@ -218,22 +217,10 @@ def simulate(
     realised = account.realised()
     if exact:
         stated = stated.without_noise()
-        total = stated if history is None else stated.after(history)
+        total = stated if history is None else stated.after(history, kept=kept)
         guarantee = total.guarantee()
         realised = stated.guarantee()
     return Released(made, guarantee, total, realised, rounds)
-
-
-def _forgotten(history: Statement) -> Statement:
-    """The same of users who keep nothing: no later answer for good is one of these."""
-    roles = []
-    for role in history.roles:
-        costs = []
-        for cost in role.costs:
-            name = cost.permanent and f"{cost.permanent}, before"
-            costs.append(dataclasses.replace(cost, permanent=name))
-        roles.append(dataclasses.replace(role, costs=tuple(costs)))
-    return dataclasses.replace(history, roles=tuple(roles))
 
 
 def round_of(question: Question, answers: Answers) -> Round:
