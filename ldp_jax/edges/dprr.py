@@ -167,8 +167,7 @@ class DPRR(SendsDegree):
     def estimate(self, y: ListReport, own: Scalar = 0) -> Array:
         """:meth:`estimate_degree` of the noisy degree alone.
 
-        The list is not read. It says more where epsilon_2 is large and epsilon_1 small: of 20
-        neighbours among 400 users, at 8 and 0.1, its length tells the degree to 0.6, d* to 13.
+        The list is not read, whose length says more where epsilon_2 is large and epsilon_1 small.
         """
         return self.estimate_degree(ListReport(*y).degree)
 
