@@ -39,9 +39,10 @@ number of users; so it is cut at ``most_groups``.
 **Where this differs from the paper.** Noise is whole, so that its loss is exact. Totals are sums of
 unbiased counts: counts that are clipped at 0 one by one would add :math:`1 / (2\epsilon_2)` links
 for each user and group. A link that is drawn twice is drawn again, until the graph has half the sum
-of all counts. BTER's blocks are of whole degrees; here they are of degrees within a group, so that
-pairs of groups keep their links. Its authors choose :math:`\rho` and its fall by the graph; here
-both are public numbers, 0.95 and one half, for which no graph was asked.
+of all counts, or twice as many were drawn. BTER's blocks are of whole degrees; here they are of
+degrees within a group, so that pairs of groups keep their links. Its authors choose :math:`\rho`
+and its fall by the graph; here both are public numbers, 0.95 and one half, for which no graph was
+asked.
 The published budget is :math:`\epsilon_1 + \epsilon_2` for a bit of one list. The driver computes
 the same, and prints twice as much for a pair of users, whose two lists both tell of it. A random
 division tells degrees, and no communities: communities are found as far as their members' degrees
