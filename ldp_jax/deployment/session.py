@@ -318,7 +318,7 @@ class Session:
         ``lists`` is the device's session of neighbour lists, of a report that reads one, too.
         """
         kind = self._kind
-        payers = [self]
+        payers: list[Session] = [self]
         if lists is not None:
             fits = lists._kind is NeighbourReports and lists.device.name == self.device.name
             require(fits, "lists must be a session of neighbour lists of the same device")
